@@ -8,7 +8,7 @@ export const ERRORS = {
     statuses: [400, 413, 415],
     message: "La requête est invalide.",
     when: "A query parameter or the body is invalid.",
-    todo: "Fix what `details` names. Repeating the same request gives the same answer.",
+    todo: "Fix what `details` names. Repeating the request unchanged gives the same answer.",
   },
   invalid_api_key: {
     statuses: [401],
@@ -19,7 +19,7 @@ export const ERRORS = {
   workspace_access_denied: {
     statuses: [403],
     message: "L’espace de travail n’a pas accès à ce service.",
-    when: "The key is valid, but its workspace has no access to the service. The request counts against the key's quota, but the answer stays the same once the quota is used up.",
+    when: "The key is valid, but its workspace has no access to the service. Such requests count against the key's quota, but are still answered 403 once it is used up.",
     todo: "Ask an administrator of the workspace to check its subscription.",
   },
   automation_not_found: {
@@ -50,7 +50,7 @@ export const ERRORS = {
   rate_limited: {
     statuses: [429],
     message: "Trop de requêtes : réessayez plus tard.",
-    when: "The key's quota is used up, or too many requests from your address had an invalid key.",
+    when: "The key's quota is used up, or too many requests from your address had no valid key.",
     todo: "Wait for the number of seconds in `Retry-After`, then retry.",
   },
   internal_error: {

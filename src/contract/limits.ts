@@ -73,12 +73,14 @@ export const DISABLE_AFTER_FAILURES = 10;
 /** Administrators are told once a subscription has failed for this long without a success. */
 export const TELL_AFTER_MS = DAY_MS;
 
-// One event is enough for a receiver that always fails to be told of, then disabled.
+// A single event must be enough: its retries last until its receiver is told of, then disabled.
 const waitsMs = RETRY_WAITS_SECONDS.reduce((sum, seconds) => sum + seconds * 1000, 0);
 if (!(TELL_AFTER_MS < DISABLE_AFTER_MS && DISABLE_AFTER_MS < waitsMs))
-  throw new Error("RETRY_WAITS_SECONDS must outlast DISABLE_AFTER_MS, and that TELL_AFTER_MS");
+  throw new Error(
+    "RETRY_WAITS_SECONDS must outlast DISABLE_AFTER_MS, which must exceed TELL_AFTER_MS",
+  );
 if (RETRY_WAITS_SECONDS.length < DISABLE_AFTER_FAILURES)
-  throw new Error("RETRY_WAITS_SECONDS must have DISABLE_AFTER_FAILURES waits");
+  throw new Error("RETRY_WAITS_SECONDS must have at least DISABLE_AFTER_FAILURES waits");
 if (RETRY_WAITS_SECONDS.some((seconds, i) => seconds < (RETRY_WAITS_SECONDS[i - 1] ?? 1)))
   throw new Error("RETRY_WAITS_SECONDS must grow");
 

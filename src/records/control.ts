@@ -44,7 +44,7 @@ export async function controlAutomation(
     const done = await changeStatus(db, row, status, clock());
     if (done) return done;
   }
-  throw new Error("an automation was changed by others in every round");
+  throw new Error("the automation was changed by others during every try");
 }
 
 /** Changes the status of an automation as `row` shows it; `null` if it has changed since. */

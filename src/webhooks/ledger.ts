@@ -52,7 +52,7 @@ export async function findBacklog(
       CROSS JOIN ${deliveries} INDEXED BY deliveries_due_of_subscription
         ON ${subscriptionId} = ${id} AND ${state} = 'pending'
       JOIN ${events} ON ${events.workspaceId} = ${deliveries.workspaceId} AND ${events.id} = ${eventId}`);
-  if (!row) throw new Error("the backlog query gave no row");
+  if (!row) throw new Error("the backlog query returned no row");
   const { pending, overdue, oldestAt } = row;
   const ageMs = oldestAt === null ? null : Math.max(0, now - oldestAt);
   return {
@@ -106,7 +106,7 @@ export async function findLedger(
     })
     .from(deliveries)
     .where(isWithin(deliveries));
-  if (!row) throw new Error("the ledger query gave no row");
+  if (!row) throw new Error("the ledger query returned no row");
   const { overdue, oldestPendingSeconds } = await findBacklog(db, workspaceId, now);
   const addsUp = row.created === row.pending + row.delivered + row.exhausted + row.cancelled;
   return { ...row, overdue, oldestPendingSeconds, addsUp };

@@ -27,7 +27,7 @@ const reasons: Record<Reason, string> = {
   credentials_not_allowed: "The URL must not contain a user name or password.",
   private_address: "The URL must not point to a private or local address.",
   unresolvable_host: "The host name of this URL cannot be found.",
-  invalid_json: "The request is not readable.",
+  invalid_json: "The request cannot be read.",
   body_too_large: "The request is too large.",
   unsupported_media_type: "The request is not JSON.",
   subscription_limit_reached: "The workspace has reached its maximum number of subscriptions.",
@@ -81,7 +81,7 @@ export const en = {
   session: {
     missing: {
       title: "Open the portal from its link",
-      text: "This page opens with a personal link. Ask for one in your product’s settings.",
+      text: "This page opens from a personal link. Ask for one in your product’s settings.",
     },
     outdated: {
       title: "This link has expired",
@@ -127,7 +127,7 @@ export const en = {
     toSubscriptions: "See the subscriptions",
   },
 
-  untried: "Waiting for a first event",
+  untried: "Waiting for the first event",
   states: { healthy: "Healthy", slow: "Slow", failing: "Failing", disabled: "Disabled" },
   deliveryStates: {
     pending: "Waiting",
@@ -156,7 +156,7 @@ export const en = {
     subscribe: "Add a subscription",
     full: (max: number) =>
       `This workspace has reached its limit of ${max} subscriptions. Delete one to add another.`,
-    emptyTitle: "No subscription yet",
+    emptyTitle: "No subscriptions yet",
     emptyText:
       "Subscribe a URL of your server, and every new lead, run or automation change is posted to it, signed, within seconds.",
     pending: (n: number) => count(n, "delivery waiting", "deliveries waiting"),
@@ -200,10 +200,10 @@ export const en = {
     lastAnswer: "Last answer",
     next: "next attempt",
     pages: "Pages of deliveries",
-    empty: "No delivery yet",
+    empty: "No deliveries yet",
     emptyText:
       "The next event of this workspace shows up here. Send a test event to check your server now.",
-    noneAtAll: { title: "No delivery matches these filters", text: "" },
+    noneAtAll: { title: "No deliveries match these filters", text: "" },
     noneSoFar: {
       title: "No match so far",
       text: "The newest deliveries have been searched. Continue with older ones.",
@@ -249,7 +249,7 @@ export const en = {
     cancelled: "Cancelled: the subscription was disabled before they were sent",
     missed: "Missed: recorded while the subscription was disabled",
     submit: "Send again",
-    more: "They are being looked for, and are sent again, ten per second.",
+    more: "They are being searched for and sent again, ten per second.",
     result: (n: number) =>
       n === 0
         ? "Nothing to send again; waiting deliveries are tried now."
@@ -372,7 +372,7 @@ export const en = {
 
   usagePage: {
     lead: "The requests of each API key over the last 24 hours, against its quota.",
-    empty: "No API key yet",
+    empty: "No API keys yet",
     emptyText: "Create a key in your product’s settings; its requests are counted here.",
     created: "Created",
     lastUsed: "Last used",
@@ -389,7 +389,7 @@ export const en = {
     expires: (time: string) => `Expires ${time}`,
     expired: (time: string) => `Expired ${time}`,
     active: "Active",
-    unused: "No request in the last 24 hours.",
+    unused: "No requests in the last 24 hours.",
     unknown: "Its requests cannot be counted right now. Try again in a moment.",
     requests: "Answered",
     refused: "Refused (429)",

@@ -38,7 +38,7 @@ Send an API key of your workspace with every request:
 Authorization: Bearer key_live_…
 \`\`\`
 
-Keys are created in the workspace settings, under API. A key belongs to one workspace and selects it: requests never name a workspace. A key gives access to the whole workspace, so keep it on your servers. A page in a browser would show it to everyone who opens it; that is why no response of \`/v1\` can be read from another origin.
+Keys are created in the workspace settings, under API. A key belongs to one workspace and selects it: requests never name a workspace. A key gives access to the whole workspace, so keep it on your servers. A web page would reveal it to everyone who opens it, so browsers cannot read responses of \`/v1\` from other origins.
 
 - A key that is missing, malformed, unknown or revoked gives 401 \`invalid_api_key\` with \`WWW-Authenticate: Bearer\`; the response does not say which. A revoked key stops working immediately.
 - A valid key of a workspace without access to the service gives 403 \`workspace_access_denied\`. Such requests count against the quota, but the answer stays 403 when it is used up.
@@ -136,10 +136,10 @@ Each event is a \`POST\` with a JSON body. Before you process one:
 
 1. **Check its age.** \`X-Service-Signature\` is \`t=<unix seconds>,v1=<hex>\`. Reject it if \`t\` differs from your clock by more than 5 minutes, in either direction.
 2. **Check its signature.** Compute the HMAC-SHA256 of \`{t}.{raw body}\`, keyed with the whole secret, over the exact bytes received. Compare it with \`v1\` in constant time. While a secret is being rotated, the header has several \`v1\`: accept the delivery if one of them is valid.
-3. **Check that it is new.** The same event can be delivered more than once: remember each \`id\`.
-4. **Answer** with any 2xx within ${POST_TIMEOUT_MS / 1000} seconds, and do the work afterwards. The body of your answer is ignored; redirects count as failures.
+3. **Check that it is new.** The same event can be delivered more than once: store each \`id\` with the work it triggers, not before it.
+4. **Answer** with any 2xx within ${POST_TIMEOUT_MS / 1000} seconds. If the work takes longer, store the event and do it afterwards. The body of your answer is ignored; redirects count as failures.
 
-Each delivery also has the [Standard Webhooks](https://www.standardwebhooks.com) headers, so its libraries can do the first two checks.
+Each delivery also has the [Standard Webhooks](https://www.standardwebhooks.com) headers, whose libraries can do the first two checks.
 
 ### Retries
 

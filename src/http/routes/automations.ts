@@ -62,8 +62,7 @@ automations.openapi(
     operationId: "getAutomation",
     tags: ["Automations"],
     summary: "Read one automation",
-    description:
-      "Automations whose account was unsubscribed no longer exist here, nor do their runs.",
+    description: "An automation disappears, along with its runs, when its account is unsubscribed.",
     middleware: served("automations"),
     request: { params: AutomationParams },
     responses: {

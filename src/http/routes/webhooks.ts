@@ -61,7 +61,7 @@ const CreationHeaders = z.object({
       maxLength: KEY_LENGTH.max,
       param: {
         description:
-          "A text of your choice, new for each new subscription: 1 to 255 visible ASCII characters. If you lose the response, send the same request with the same key within 24 hours: you get the same subscription, with its secret.",
+          "A string of your choice, different for each new subscription: 1 to 255 visible ASCII characters. If you lose the response, send the same request with the same key within 24 hours: you get the same subscription, with its secret.",
         example: "2f1c7e0a-subscribe",
       },
     }),
@@ -88,7 +88,7 @@ webhooks.openapi(
     operationId: "createWebhook",
     tags: ["Webhooks"],
     summary: "Subscribe to events",
-    description: `From now on, events of the kinds you list are posted to your URL, signed with the \`secret\` in the response. Store it: it is not shown again. A workspace has at most ${SUBSCRIPTIONS_MAX} subscriptions, unless agreed otherwise. Without an \`Idempotency-Key\`, a request that is sent twice creates two.`,
+    description: `From then on, events of the kinds you list are posted to your URL, signed with the \`secret\` in the response. Store it: it is not shown again. A workspace has at most ${SUBSCRIPTIONS_MAX} subscriptions, unless agreed otherwise. Without an \`Idempotency-Key\`, a request that is sent twice creates two subscriptions.`,
     middleware: [served("webhooks"), jsonBody],
     request: { headers: CreationHeaders, body: body(WebhookCreation, CREATION) },
     responses: {

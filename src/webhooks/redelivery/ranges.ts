@@ -192,7 +192,7 @@ async function examine(
   const [part] = await db.all<{ ids: string; last: string | null; examined: number }>(sql`
       SELECT json_group_array(id) FILTER (WHERE isRequeueable) AS ids, max(id) AS last, count(*) AS examined
       FROM (${next} LIMIT ${REDELIVERY_EXAMINED_MAX})`);
-  if (!part) throw new Error("an aggregate gave no row");
+  if (!part) throw new Error("an aggregate returned no row");
   const { ids, last, examined } = part;
   return {
     ids: (JSON.parse(ids) as string[]).toSorted(),

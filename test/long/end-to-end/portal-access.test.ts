@@ -68,7 +68,7 @@ describe.skipIf(!executablePath)("access to the portal", { timeout: 300_000 }, (
 
   test("reports a network failure or too many requests, and recovers", async () => {
     const { page, close } = await stage.open(await stage.makeWorkspace());
-    await page.getByText("No subscription yet").waitFor();
+    await page.getByText("No subscriptions yet").waitFor();
     await page.context().setOffline(true);
     await page.getByRole("link", { name: "Usage" }).click();
     await page.getByText("The server cannot be reached.").waitFor();
@@ -82,7 +82,7 @@ describe.skipIf(!executablePath)("access to the portal", { timeout: 300_000 }, (
     await page.getByRole("link", { name: "Subscriptions" }).click();
     await page.getByText("The page tries again in 2 seconds.").waitFor();
     await page.unrouteAll();
-    await page.getByText("No subscription yet").waitFor();
+    await page.getByText("No subscriptions yet").waitFor();
     await close();
   });
 
@@ -92,7 +92,7 @@ describe.skipIf(!executablePath)("access to the portal", { timeout: 300_000 }, (
       await page.evaluate(`location.hash = "#/${place}"`);
       await page.getByText("There is nothing here").waitFor();
       await page.getByRole("link", { name: "See the subscriptions" }).click();
-      await page.getByText("No subscription yet").waitFor();
+      await page.getByText("No subscriptions yet").waitFor();
     }
     await close();
   });
@@ -255,7 +255,7 @@ describe.skipIf(!executablePath)("access to the portal", { timeout: 300_000 }, (
       [
         "de-DE",
         "en",
-        ["Subscriptions", "Waiting for a first", "No delivery yet", "Subscribe", "Example"],
+        ["Subscriptions", "Waiting for the first", "No deliveries yet", "Subscribe", "Example"],
       ],
     ] as const) {
       const { page, faults, close } = await stage.open(workspaceId, { locale });

@@ -34,7 +34,7 @@ describe.skipIf(!executablePath)("a session of the portal", { timeout: 300_000 }
       );
     page.on("request", read);
     await page.goto(link);
-    await page.getByText("No subscription yet").waitFor();
+    await page.getByText("No subscriptions yet").waitFor();
     expect(page.url()).toBe(new URL("/portal#/webhooks", stage.runtime.url).href);
     expect(await page.title()).toBe("Groupe Horizon – API and webhooks");
     expect(await page.evaluate("history.length")).toBe(2);
@@ -86,7 +86,7 @@ describe.skipIf(!executablePath)("a session of the portal", { timeout: 300_000 }
 
     await follow(page, await stage.makeLink(paris));
     await question.getByRole("button", { name: "Open Paris" }).click();
-    await page.getByText("No subscription yet").waitFor();
+    await page.getByText("No subscriptions yet").waitFor();
     await until(async () => (await page.title()) === "Paris – API and webhooks");
     expect(placeOf(page)).toBe("#/webhooks");
     expect(await keptIn(page)).toContain(paris);
@@ -177,10 +177,10 @@ describe.skipIf(!executablePath)("a session of the portal", { timeout: 300_000 }
     const link = await linkUntil(workspaceId, opensUntil, inAnHour());
     const { page, close } = await openEmpty();
     await page.goto(link);
-    await page.getByText("No subscription yet").waitFor();
+    await page.getByText("No subscriptions yet").waitFor();
     await until(() => Date.now() > opensUntil, 30_000);
     await page.reload();
-    await page.getByText("No subscription yet").waitFor();
+    await page.getByText("No subscriptions yet").waitFor();
 
     await follow(page, link);
     const notice = page.getByRole("dialog", { name: "The link has expired" });
@@ -205,7 +205,7 @@ describe.skipIf(!executablePath)("a session of the portal", { timeout: 300_000 }
 
     // Nobody is asked to leave a session that has ended.
     await follow(page, await stage.makeLink(await stage.makeWorkspace()));
-    await page.getByText("No subscription yet").waitFor();
+    await page.getByText("No subscriptions yet").waitFor();
     await close();
   });
 
@@ -222,7 +222,7 @@ describe.skipIf(!executablePath)("a session of the portal", { timeout: 300_000 }
     expect(await keptIn(page)).toBe("");
     await PLATFORM.setWorkspaceAccess({ workspaceId, granted: true });
     await page.getByRole("button", { name: "Try again" }).click();
-    await page.getByText("No subscription yet").waitFor();
+    await page.getByText("No subscriptions yet").waitFor();
     await close();
   });
 });

@@ -47,7 +47,7 @@ describe.skipIf(!executablePath)("the portal in a browser", { timeout: 300_000 }
 
   test("a workspace without a subscription is told how to start, and does", async () => {
     await open();
-    await page.getByText("No subscription yet").waitFor();
+    await page.getByText("No subscriptions yet").waitFor();
     await page.getByRole("link", { name: "Add a subscription" }).click();
     await page.getByText("On this local service, http://").waitFor();
     await page.getByLabel("URL of your server").fill(`${stage.receiver.url}/in`);
@@ -56,9 +56,9 @@ describe.skipIf(!executablePath)("the portal in a browser", { timeout: 300_000 }
     const secret = await page.getByLabel("Signing secret").inputValue();
     expect(secret).toMatch(/^whsec_/);
     await button("I have stored it").click();
-    await page.getByText("No delivery yet").waitFor();
+    await page.getByText("No deliveries yet").waitFor();
     expect(await page.locator(".chart").count()).toBe(0);
-    await page.getByText("Waiting for a first event").waitFor();
+    await page.getByText("Waiting for the first event").waitFor();
     expect(await page.content()).not.toContain(secret);
 
     await stage.recordLeads(workspaceId);
@@ -96,9 +96,9 @@ describe.skipIf(!executablePath)("the portal in a browser", { timeout: 300_000 }
     expect(await field.inputValue()).toBe(secret);
     expect(page.url()).toContain("#/subscribe");
     await button("I have stored it").click();
-    await page.getByText("No delivery yet").waitFor();
+    await page.getByText("No deliveries yet").waitFor();
     await page.reload();
-    await page.getByText("No delivery yet").waitFor();
+    await page.getByText("No deliveries yet").waitFor();
     expect(asked).toHaveLength(2);
   });
 
@@ -191,7 +191,7 @@ describe.skipIf(!executablePath)("the portal in a browser", { timeout: 300_000 }
     await expect.poll(() => rows().count()).toBe(25);
 
     await page.getByLabel("State").selectOption("Failed");
-    await page.getByText("No delivery matches these filters").waitFor();
+    await page.getByText("No deliveries match these filters").waitFor();
     expect(page.url()).toContain("state=exhausted");
     await page.getByLabel("State").selectOption("Delivered");
     await expect.poll(() => rows().count()).toBe(25);
@@ -278,7 +278,7 @@ describe.skipIf(!executablePath)("the portal in a browser", { timeout: 300_000 }
     await page.getByLabel("Also send what was missed").uncheck();
     await button("Enable", page.getByRole("dialog")).click();
     await page.getByText("The subscription is enabled.").waitFor();
-    await page.getByText("Waiting for a first event").waitFor();
+    await page.getByText("Waiting for the first event").waitFor();
     expect(stage.receiver.posts).toEqual([]);
 
     await disable();
@@ -348,7 +348,7 @@ describe.skipIf(!executablePath)("the portal in a browser", { timeout: 300_000 }
     await button("Delete…").click();
     await button("Delete", page.getByRole("dialog")).click();
     await page.getByText("The subscription is deleted.").waitFor();
-    await page.getByText("No subscription yet").waitFor();
+    await page.getByText("No subscriptions yet").waitFor();
     const { items } = await stage.runtime.env.PLATFORM.listWebhooks({ workspaceId });
     expect(items).toEqual([]);
   });
