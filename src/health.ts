@@ -10,7 +10,7 @@ import { findOldestWorkspace } from "./workspaces/workspaces.ts";
 
 /** How long a database may take to answer. */
 const PATIENCE_MS = 3_000;
-/** How long ago the sweep may have run; it does so once a minute. */
+/** How long ago the sweep may last have run, once a minute being normal. */
 const SWEPT_WITHIN_MS = 3 * MINUTE_MS;
 /** How long a delivery may be overdue while nobody works on it. */
 const UNATTENDED_MAX_MS = 10 * MINUTE_MS;
@@ -61,7 +61,7 @@ async function problemsIn(db: Database, isDirectory: boolean, now: number): Prom
 
 async function problemOfSweep(db: Database, now: number): Promise<string | null> {
   const swept = Number(await findPosition(db, SWEPT));
-  // A new deployment has neither been swept nor used.
+  // A new deployment has been neither swept nor used.
   const since = swept || ((await findOldestWorkspace(db)) ?? now);
   if (now - since <= SWEPT_WITHIN_MS) return null;
   return swept === 0
@@ -74,7 +74,7 @@ async function problemsOfQueues(env: Env): Promise<string[]> {
     const { backlogCount } = await inTime("DEAD_RECORDS", env.DEAD_RECORDS.metrics(), PATIENCE_MS);
     return backlogCount > 0 ? [`${backlogCount} records are dead letters`] : [];
   } catch (error) {
-    // Not a problem by itself: a record that it then refuses comes back.
+    // Not a problem by itself: a record that it then refuses is retried.
     logError("queue_metrics_unknown", error);
     return [];
   }

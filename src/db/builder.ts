@@ -64,7 +64,7 @@ export function list(parts: (Column | SQL)[]): SQL {
   return sql.join(parts, sql`, `);
 }
 
-/** Maps each column to a value, such as `excluded` or `fromJson` returns. */
+/** Maps each column to a value, such as the result of `excluded` or `fromJson`. */
 export function each<T extends SQLiteTable, K extends keyof T["$inferInsert"] & string>(
   table: T,
   names: readonly K[],

@@ -20,17 +20,17 @@ export interface Statements<R> {
   read(results: D1Result[]): R;
 }
 
-/** A query of Drizzle's that returns rows. */
+/** A Drizzle query that returns rows. */
 export type RowQuery<Row> = BatchItem<"sqlite"> & { readonly _: { readonly result: Row[] } };
 
 /**
- * A query of Drizzle's. One that returns rows is read as these, any other as nothing. Raw SQL is a write;
+ * A Drizzle query. One that returns rows is read as those rows, any other as nothing, as is raw SQL;
  * `qb.all<Row>(sql)` reads its rows, in SQLite's own types: strings for JSON, 0 and 1 for booleans.
  */
 type Built = BatchItem<"sqlite"> | SQL;
 /** What `commit` takes. */
 export type Executable = Statements<unknown> | Built;
-/** What a part of a transaction is read as. */
+/** The result of a part of a transaction. */
 export type ResultOf<P> =
   P extends Statements<infer R> ? R : P extends RowQuery<infer Row> ? Row[] : undefined;
 type ResultsOf<P extends readonly Executable[]> = { -readonly [K in keyof P]: ResultOf<P[K]> };
@@ -186,7 +186,7 @@ export async function query<P extends Executable>(
 }
 
 /**
- * Does what is safe to repeat, and again after a transient error of D1 or of a Durable Object.
+ * Does what is safe to repeat, and repeats it after a transient error of D1 or of a Durable Object.
  *
  * @param waitMs before the second try, about; doubles with each try.
  */

@@ -39,7 +39,7 @@ export const workspaces = sqliteTable(
     database: text(),
     /** The last mover that took over the directory entry, and so may change `database`. */
     movedBy: text("moved_by"),
-    /** Whether what is stored of it here is being erased: it no longer moves. */
+    /** Whether its data here is being erased; it then no longer moves. */
     erasing: integer({ mode: "boolean" }).notNull().default(false),
     name: text().notNull(),
     adminEmails: text("admin_emails", { mode: "json" }).$type<string[]>().notNull(),
@@ -156,8 +156,8 @@ export const leads = sqliteTable(
 );
 
 /**
- * Leads that were erased, or whose erasure was asked for before they arrived, by the hash of their
- * reference: what a queue still holds of them is not recorded again.
+ * Leads that were erased, or were to be erased before they had arrived, by the hash of their
+ * reference, so that what a queue still holds of them is not recorded.
  */
 export const erasedLeads = sqliteTable(
   "erased_leads",
@@ -236,7 +236,7 @@ export const subscriptions = sqliteTable(
     heldBy: text("held_by"),
     /** When the lease ends, if its dispatch dies; 0 once it was released. */
     heldUntil: integer("held_until").notNull().default(0),
-    /** Incremented when its pending deliveries are withdrawn: those of an earlier one are void. */
+    /** Incremented when its pending deliveries are withdrawn: those of an earlier generation are void. */
     generation: integer().notNull().default(0),
     /** Whether withdrawn deliveries may still be pending. */
     cancelling: integer({ mode: "boolean" }).notNull().default(false),
@@ -296,9 +296,9 @@ export const earlierSecrets = sqliteTable(
 );
 
 /*
- * When SQLite searches a table without rowids, it reads each row that it passes to the end: with rows
- * of 60 KB, a thousand lookups take 200 ms instead of one. What is large of such a row is therefore in a
- * table of its own, with rowids, and empty in the row itself.
+ * When SQLite searches a table without rowids, it reads in full each row that it passes: with rows of
+ * 60 KB, a thousand lookups take 200 ms instead of one. A large part of such a row is therefore in a table
+ * of its own, with rowids, and empty in the row itself.
  */
 
 /** More than this many bytes of a lead or an event are stored apart. */
@@ -347,9 +347,9 @@ export const events = sqliteTable(
     /** The subscriptions it is owed to, apart from the deliveries: the ledger compares both. */
     owed: text({ mode: "json" }).$type<string[]>().notNull(),
     createdAt: integer("created_at").notNull(),
-    /** Whether it is a test event: nobody else is sent it, and nobody again. */
+    /** Whether it is a test event, which is sent to one subscription, once. */
     test: integer({ mode: "boolean" }).notNull().default(false),
-    /** When it may be deleted, if its age alone does not tell. */
+    /** When it may be deleted, if that does not follow from its age. */
     expiresAt: integer("expires_at"),
     /** If `body` is in `largeBodies`, its size in bytes. */
     largeBytes: integer("large_bytes"),
@@ -453,8 +453,8 @@ export const moves = sqliteTable("moves", {
   /** When it entered this state, in Unix milliseconds. */
   since: integer().notNull(),
   /**
-   * Null: gates may keep the standings of the workspace's keys. Otherwise they may not, and those of
-   * keys up to this hash have been told.
+   * Null: gates may keep the standings of the workspace's keys. Otherwise they may not, and the gates
+   * of keys up to this hash have been told.
    */
   gatesTold: text("gates_told"),
   /** How often the switch has failed. */
@@ -485,7 +485,7 @@ export const changes = sqliteTable(
   (table) => [index("changes_of_workspace").on(table.workspaceId, table.number)],
 );
 
-/** Calls of the Platform API, in the directory: who did what, and never with which personal data. */
+/** Calls of the Platform API, in the directory: who did what, without any personal data. */
 export const auditTrail = sqliteTable(
   "audit_trail",
   {

@@ -48,7 +48,7 @@ async function handleRead(c: Context<AppEnv>, next: Next, keyHash: string): Prom
     remember(c, keyHash, session.bookmarkOf(binding));
   } catch (refusal) {
     if (refusal === causeOf(c.error)) return;
-    // Otherwise its headers would be kept.
+    // Otherwise the discarded response's headers would be kept.
     c.res = undefined;
     throw refusal;
   }

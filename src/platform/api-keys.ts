@@ -36,10 +36,10 @@ import {
 import { operation } from "./operation.ts";
 import { expectWorkspace } from "./placements.ts";
 
-/** Keys on one page of the portal; to show the usage of one takes a call of its gate. */
+/** Keys per page of the portal: showing the usage of one takes a call to its gate. */
 const PORTAL_KEYS = 20;
 
-/* API keys. All of them are in the directory. */
+/* API keys, all of which are in the directory. */
 
 const workspaceId = "wks_…";
 const keyId = "key_…";
@@ -60,7 +60,7 @@ export const createApiKey = operation({
     const key = {
       id: keyId,
       workspaceId,
-      // We store its SHA-256 alone.
+      // Only its SHA-256 is stored.
       keyHash: await hashApiKey(apiKey),
       requestsPerWindow: requestsPerWindow ?? null,
       createdAt: Date.now(),

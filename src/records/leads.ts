@@ -135,7 +135,7 @@ export function isNotErased(workspaceId: string, id: SQL): SQL {
     WHERE ${erasedLeads.workspaceId} = ${workspaceId} AND ${erasedLeads.id} = ${id})`;
 }
 
-/** Inserts leads; those already stored stay unchanged, and those that were erased stay so. */
+/** Inserts leads; those already stored stay unchanged, and those that were erased stay erased. */
 export function insertLeads(workspaceId: string, recorded: NewLead[]): Statements<number[]> {
   const isLarge = ({ sealed }: NewLead) => sealed.length / 2 > LARGE_BYTES;
   const rows = recorded.map((lead) =>

@@ -19,7 +19,7 @@ import {
   workspaces,
 } from "../db/schema.ts";
 
-/** What is true of each table with data of workspaces. */
+/** What the manifest says about each table with data of workspaces. */
 interface Stored {
   table: SQLiteTable;
   /** What an export calls its rows, and what moves do; null if they are not exported. */
@@ -39,7 +39,7 @@ interface Owned extends Stored {
   key: Column[];
   /** The order of a workspace's rows. The columns are in an index, and identify a row within it. */
   order: Column[];
-  /** SQL conditions: where each is true, another index has the rows. Together they cover all rows. */
+  /** SQL conditions, each with an index for its rows. Together they cover all rows. */
   ranges?: SQL[];
   /** Whether its rows stay where they are when their workspace moves. */
   stays?: true;
@@ -58,7 +58,7 @@ export interface ChildTable extends Stored {
 }
 
 type Schema = typeof schema;
-/** What stands in the manifest under the name of a table. */
+/** A table's entry in the manifest. */
 type Entry = Omit<Owned, "table"> | Omit<ChildTable, "table"> | string;
 type TableName = {
   [K in keyof Schema]: Schema[K] extends SQLiteTable ? K : never;
@@ -93,7 +93,7 @@ const MANIFEST = {
     order: [subscriptions.createdAt, subscriptions.id],
     ranges: [sql`${subscriptions.deletedAt} IS NULL`, sql`${subscriptions.deletedAt} IS NOT NULL`],
     bulk: subscriptions.url,
-    // With the key, a repeated request would show the secret.
+    // Whoever has the key could repeat the request, and be shown the secret.
     secret: [subscriptions.sealedSecret, subscriptions.idempotencyKey],
   },
   earlierSecrets: {
@@ -114,7 +114,7 @@ const MANIFEST = {
     ],
     bulk: automations.name,
   },
-  // Which runs wait to be deleted: the automation itself says what matters.
+  // Only says which runs are yet to be deleted: the automation itself says what matters.
   removals: { kind: null, links: { automationId: automations.id } },
   leads: {
     kind: "lead",
@@ -196,10 +196,10 @@ const MANIFEST = {
     changesAlone: true,
     personal: [emails.recipient],
   },
-  sweepPositions: "where the sweep goes on",
+  sweepPositions: "where the sweep continues",
   commits: "tokens of transactions",
-  moves: "which workspaces are on their way between databases, and how far",
-  changes: "which rows were written meanwhile",
+  moves: "which workspaces are moving between databases, and how far they are",
+  changes: "which rows were written during a move",
   auditTrail: "who called which operation, which outlives the workspace that it was about",
   sizes: "how large the database was",
 } as const satisfies Record<TableName, Entry>;

@@ -67,7 +67,7 @@ const CreationHeaders = z.object({
     }),
 });
 
-/** A new subscription: nothing else shows its secret. */
+/** A new subscription with its secret, which nothing else shows. */
 const WebhookWithSecret = z
   .object({
     ...Webhook.shape,

@@ -35,8 +35,8 @@ const INGEST_UNREACHABLE_MS = MINUTE_MS;
 /**
  * The queue for platforms that are not Workers: records the messages of `platform-records` as the
  * Platform API would. All valid ones are committed together; invalid ones go to the dead-letter queue,
- * with a reason. A message is acknowledged once its outcome is stored in either; until then it comes
- * back.
+ * with a reason. A message is acknowledged once its outcome is stored in either; until then, it is
+ * retried.
  */
 export async function ingest(messages: readonly Message[], env: Env): Promise<void> {
   const items = messages.map((message): Item => ({ message, outcome: { kind: "untried" } }));

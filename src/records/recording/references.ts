@@ -39,7 +39,7 @@ export interface Known {
   automations: KnownAutomations;
   /** Keys from `inWorkspace`. */
   leads: Set<string>;
-  /** Leads that were erased, also those that the recordings bring again. Keys from `inWorkspace`. */
+  /** Leads that were erased, even if the recordings report them again. Keys from `inWorkspace`. */
   erasedLeads: Set<string>;
 }
 

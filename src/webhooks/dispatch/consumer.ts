@@ -20,7 +20,7 @@ export const BACKGROUND_AFTER_MS = 100;
 export const BACKGROUND_DISPATCHES_MAX = 8;
 /** ...but where several databases are bound, no later than this: one that hangs holds up no other's queue. */
 const BACKGROUND_AFTER_MAX_MS = 2_000;
-/** A wake up to this much too early is sent again; for a longer wait, another was sent already. */
+/** A wake that is early by up to this much is sent again; for a longer wait, another has been sent. */
 const EARLY_WAKE_MS = 5_000;
 /** Wait before a message whose dispatch failed is delivered again. */
 const RETRY_DELAY_SECONDS = 10;

@@ -37,11 +37,10 @@ const SETTLE_IDLE_AFTER_MS = 100;
 const GATES_TIMEOUT_MS = 1_000;
 
 /**
- * What an invocation may do on the free plan: 50 posts and 50 statements. A round trip takes up to ten
- * statements, more while it cancels, and up to six once it claims no more. After these round trips, an
- * invocation that was not able to post more makes at most three others: one when no post has started or
- * ended for each of `releasesMs`, so that fast subscriptions do not wait for slow ones, and one at the
- * end.
+ * The free plan allows an invocation 50 posts and 50 statements. A round trip takes up to ten statements
+ * (more while it cancels), or up to six once it claims nothing. After `roundTrips` of them, an invocation
+ * that has made no more than `posts` makes at most three others: one after no post has started or ended
+ * for each of `releasesMs`, so that fast subscriptions do not wait for slow ones, and one at the end.
  */
 const FREE_PLAN = { posts: 50, roundTrips: 4, releasesMs: [STUCK_MS, SLOW_ANSWER_MS] };
 
@@ -119,7 +118,7 @@ class Dispatch {
     // One more try to record the outcomes: deliveries without one are posted again.
     if (this.#failure !== null && this.#pipelines.some(({ hasNews }) => hasNews))
       await this.#settleAndClaim();
-    // When one with unrecorded outcomes is due is unknown: the caller's retry covers it.
+    // It is unknown when those with unrecorded outcomes are due: the caller's retry covers them.
     for (const pipeline of this.#pipelines) if (!pipeline.hasNews) this.#finish(pipeline);
     if (this.#failure !== null) throw this.#failure;
   }
@@ -186,8 +185,8 @@ class Dispatch {
   }
 
   /**
-   * Reads what was too long to be claimed with its delivery, which then waits for its post again: the
-   * read may take long, and the post starts only while it is confirmed.
+   * Reads what was too long to be claimed with its delivery, which then waits to be posted again: the
+   * read may take long, and a post may only start while its delivery is confirmed.
    */
   async #readBody(pipeline: Pipeline, delivery: Claimed, { workspaceId }: Target): Promise<void> {
     try {

@@ -114,7 +114,7 @@ export class Pipeline {
     return this.#settlements.length > 0 || this.#paceChanged || this.#canRelease;
   }
 
-  /** Whether it is leased for nothing, unless more is due. */
+  /** Whether its lease can be released, unless more is due. */
   get #canRelease(): boolean {
     return this.subscription?.leased === true && this.isIdle;
   }
@@ -189,7 +189,7 @@ export class Pipeline {
     this.#inFlight.delete(delivery);
   }
 
-  /** Puts back a delivery that could not be posted, through no fault of the subscriber, and waits. */
+  /** Puts back a delivery that could not be posted, through no fault of the subscriber's, and waits. */
   postpone(delivery: Claimed, now: number): void {
     this.drop(delivery);
     this.release();
@@ -225,7 +225,7 @@ export class Pipeline {
     const request = { subscriptionId: this.subscriptionId, claim: this.canClaim, inProgress };
     const canRelease = this.#canRelease;
     const settlements = this.#settlements.splice(0);
-    // Nothing is learnt about a subscription that is gone, or that another dispatch leases by now.
+    // Nothing is learnt about a subscription that is gone, or that another dispatch now leases.
     const learnt = this.#paceChanged && this.subscription?.leased === true;
     this.#paceChanged = false;
     if (!this.subscription || !(learnt || canRelease))

@@ -14,7 +14,7 @@ export const POSTS_AT_ONCE = 6;
 /** An answer that takes this long counts as slow. */
 export const SLOW_ANSWER_MS = 2_000;
 
-/** How fast, and from when on, a subscription may be posted to. */
+/** How fast a subscription may be posted to, and from when on. */
 export interface Pace {
   /** Number of concurrent posts it has earned. */
   postsAtOnce: number;

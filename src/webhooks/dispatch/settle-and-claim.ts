@@ -43,7 +43,7 @@ export interface Snapshot extends Pace, Owner {
   earlierSecrets: string[];
   /** Events in progress whose deliveries no longer exist, because they were erased. */
   erased: string[];
-  /** Grows whenever all its pending deliveries become void. */
+  /** Incremented whenever all its pending deliveries become void. */
   generation: number;
   /** Whether deliveries remain to be ended here without a post: void ones, or those overdue for too long. */
   cleanable: boolean;
@@ -55,7 +55,7 @@ export interface Snapshot extends Pace, Owner {
   claimed: boolean;
   /** When another dispatch's lease ends; null if no other has one. */
   leasedElsewhereUntil: number | null;
-  /** When its first pending delivery is due that is not in progress; null if there is none. */
+  /** When the first of its pending deliveries that are not in progress is due; null if there is none. */
   dueAt: number | null;
 }
 

@@ -34,7 +34,7 @@ const REDELIVERY_PAUSE_MS = 100;
 
 /*
  * Redelivering ranges of events. A range may have any number of them, so it is stored with its
- * subscription and worked off in steps: each examines a limited number of events, and schedules
+ * subscription and processed in steps: each examines a limited number of events, and schedules
  * those that are to be sent before the next sweep. The call that adds a range takes the first step,
  * and sweeps take the others.
  */

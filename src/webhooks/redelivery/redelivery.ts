@@ -94,7 +94,7 @@ async function redeliverRange(
 
 /**
  * Redelivers events by id, whatever their state; those that are waiting are brought forward. They are
- * due after what is already scheduled: of ranges, that is at most `REDELIVERY_AHEAD_MS`.
+ * due after what is already scheduled, which for ranges is at most `REDELIVERY_AHEAD_MS` ahead.
  *
  * @returns how many it made pending or brought forward.
  * @throws InputError for an event of another workspace, or of a kind the subscription does not list.

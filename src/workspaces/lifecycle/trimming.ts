@@ -85,7 +85,7 @@ async function trimWorkspace(
     const settled = oldest.filter(({ isPending }) => !isPending);
     const going = takeUntil(settled, excess);
     after = (going.length < settled.length ? going : oldest).at(-1)?.id ?? after;
-    // Skip what was all pending the last time.
+    // Skip what was entirely pending the last time.
     if (going.length === 0 && trimmedTo > after) after = trimmedTo;
     const expired = going.map(({ id }) => ({ workspaceId: measured.id, id, expiresAt: now }));
     const reached = isLast ? "" : after;

@@ -9,7 +9,7 @@ import { findMove, isOf, type Move } from "../moves.ts";
 import { DatabaseUnreachable, inTime } from "../placement.ts";
 import { isMoveIn, updateMove } from "./steps.ts";
 
-/** How long a mover owns a move, unless it renews that. */
+/** How long a mover owns a move, unless it renews the lease. */
 const MOVER_MS = 15_000;
 /** How long a database may take to answer a mover; less than `MOVER_MS`. */
 const MOVER_PATIENCE_MS = 10_000;
@@ -23,9 +23,9 @@ const NOT_OWNED = "NOT NULL constraint failed: moves.workspace_id";
 const RETRY_MS = 100;
 
 /**
- * A move, as one mover owns it. Each mover has its own identity. Only the owner changes the state of a move;
- * each of its writes checks, in the same transaction, that it still is: it may have hung, and another mover
- * taken over.
+ * A move owned by one mover. Each mover has its own identity. Only the owner changes the state of a move;
+ * each of its writes checks, in the same transaction, that it still owns it: it may have hung, and another
+ * mover may have taken over.
  */
 export class OwnedMove {
   readonly mover = crypto.randomUUID();
