@@ -2,13 +2,19 @@ import { createExecutionContext, runInDurableObject } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
 import { commit, openDatabase } from "../../src/db/client.ts";
+import { leads } from "../../src/db/schema.ts";
 import { openedDataKeys } from "../../src/encryption/personal-data.ts";
 import { Platform as PlatformEntrypoint } from "../../src/platform/entrypoint.ts";
 import { hashApiKey } from "../../src/quota/api-key.ts";
 import type { KeyGate } from "../../src/quota/key-gate.ts";
 import { sweep } from "../../src/sweep.ts";
+import { ownedTable } from "../../src/workspaces/manifest.ts";
 import { listMoves } from "../../src/workspaces/moves.ts";
-import { COPIED_BYTES_AT_ONCE, findChanges } from "../../src/workspaces/moving/copying.ts";
+import {
+  COPIED_BYTES_AT_ONCE,
+  findChanges,
+  findPiece,
+} from "../../src/workspaces/moving/copying.ts";
 import { moveWorkspace } from "../../src/workspaces/moving/move.ts";
 import {
   errorOf,
@@ -36,6 +42,7 @@ import { interposed } from "../support/interposed.ts";
 import { keepLog } from "../support/log-lines.ts";
 import { lossyDatabase } from "../support/lost-reply.ts";
 import { mailbox } from "../support/mailbox.ts";
+import { meteredDatabase } from "../support/metered-database.ts";
 import {
   allDelivered,
   beginMoving,
@@ -102,6 +109,20 @@ describe("while a workspace is copied", () => {
     );
     await moved(workspaceId, "DB_3");
     await allDelivered(workspaceId, 53);
+  });
+
+  test("of rows that do not fit into a piece, only the size is read", async () => {
+    const { workspaceId } = await openWorkspace();
+    const text = "x".repeat(60_000);
+    const large = Array.from({ length: 100 }, (_, i) =>
+      leadReport(String(i), { customFields: { text } }),
+    );
+    await Platform.recordLeads({ workspaceId, leads: large });
+    const { DB, rows } = meteredDatabase();
+    const piece = await commit(openDatabase(DB), findPiece(workspaceId, ownedTable(leads), null));
+    expect(piece.rows).toHaveLength(9);
+    // Four rows each: five if their large parts were read, too.
+    expect(rows.read).toBeLessThan(4.5 * large.length);
   });
 
   test("secrets that are sealed anew are so there, too, and those that were left behind stop nobody", async () => {

@@ -100,9 +100,15 @@ export function findPiece(
   owned: OwnedTable,
   after: Position | null,
 ): Statements<Piece> {
-  const selected = [...wholeRow(owned), sql`${weightOf(owned)} AS weight`];
-  const next = selectRows(owned, workspaceId, selected, COPIED_AT_ONCE, isAfter(owned, after));
-  const piece = fitting(next, list(positionNames(owned)));
+  const { table, key } = owned;
+  const keys = key.map((_, i) => sql.raw(`k${i}`));
+  const selected = key.map((column, i) => sql`${column} AS ${keys[i]}`);
+  const weighed = [...selected, sql`${weightOf(owned)} AS weight`];
+  const next = selectRows(owned, workspaceId, weighed, COPIED_AT_ONCE, isAfter(owned, after));
+  const order = list(positionNames(owned));
+  // Whole rows only of those that fit: the others may be large.
+  const piece = sql`SELECT fits.*, ${list(wholeRow(owned))} FROM (${fitting(next, order)}) AS fits
+    CROSS JOIN ${table} ON (${list(key)}) = (${list(keys)}) ORDER BY ${order}`;
   return readAs(qb.all<Record<string, unknown> & Weighed>(piece), (found) => {
     const last = found.at(-1);
     const isFull =
