@@ -1,4 +1,4 @@
-import { and, gt, type SQL } from "drizzle-orm";
+import { and, gt, lte, type SQL } from "drizzle-orm";
 import type { Database } from "../../db/client.ts";
 import { workspaces } from "../../db/schema.ts";
 import { findPosition, updatePosition } from "../../db/sweep-positions.ts";
@@ -24,23 +24,25 @@ export async function takeTurns(
   mayGoOn: () => boolean,
 ): Promise<void> {
   const { id } = workspaces;
-  let position = await findPosition(db, part);
-  while (mayGoOn()) {
-    const found = await db
-      .select()
-      .from(workspaces)
-      .where(and(gt(id, position), isWritable(id), needsIt))
-      .orderBy(id)
-      .limit(WORKSPACES_AT_ONCE);
-    for (const workspace of found) {
-      if (!mayGoOn()) break;
-      position = workspace.id;
-      await act(workspace);
+  const start = await findPosition(db, part);
+  let position = start;
+  // From there to the end, and then from the beginning to there.
+  for (const isInRound of [gt(id, start), lte(id, start)]) {
+    for (let isMore = true; isMore; ) {
+      const found = await db
+        .select()
+        .from(workspaces)
+        .where(and(gt(id, position), isInRound, isWritable(id), needsIt))
+        .orderBy(id)
+        .limit(WORKSPACES_AT_ONCE);
+      for (const workspace of found) {
+        if (!mayGoOn()) return updatePosition(db, part, position);
+        position = workspace.id;
+        await act(workspace);
+      }
+      isMore = found.length === WORKSPACES_AT_ONCE;
     }
-    if (found.length < WORKSPACES_AT_ONCE && mayGoOn()) {
-      position = "";
-      break;
-    }
+    position = "";
   }
   await updatePosition(db, part, position);
 }

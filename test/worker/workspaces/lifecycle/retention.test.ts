@@ -165,6 +165,28 @@ describe("a sweep of events", () => {
     expect(await findPosition(db, "retention")).toBe("");
   });
 
+  test("comes back in the time that the others leave to what it had no time for", async () => {
+    const workspaces = await Promise.all([1, 2, 3].map(() => delivered(2_000)));
+    const inOrder = workspaces.toSorted((a, b) => (a.workspaceId < b.workspaceId ? -1 : 1));
+    const left = () =>
+      Promise.all(inOrder.map(async (one) => (await eventsIn(one.workspaceId)).length / 1_000));
+    /** A sweep that has time to delete so many thousands. */
+    const sweepFor = async (thousands: number) => {
+      let deletions = 0;
+      const { DB } = observedDatabase({
+        before: async (_, texts) => {
+          if (texts.some((text) => /delete from "events"/i.test(text))) deletions++;
+        },
+      });
+      await sweepAt(EXPIRED, KEPT, () => deletions < thousands, openDatabase(DB));
+      return left();
+    };
+    expect(await sweepFor(1)).toEqual([1, 2, 2]);
+    expect(await sweepFor(1)).toEqual([1, 1, 2]);
+    expect(await sweepFor(3)).toEqual([0, 1, 0]);
+    expect(await sweepFor(1)).toEqual([0, 0, 0]);
+  });
+
   test("does not read again what it cannot delete", async () => {
     const { id, workspaceId } = await owed(200, T0);
     await setDeliveries(id, { state: "exhausted", settledAt: T0 });
