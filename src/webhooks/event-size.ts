@@ -3,8 +3,6 @@ import { qb } from "../db/builder.ts";
 import { CLEANUP_MAX, type Database, type Executable } from "../db/client.ts";
 import { attempts, deliveries, events, workspaces } from "../db/schema.ts";
 
-const BODY_BYTES = sql`coalesce(${events.largeBytes}, octet_length(${events.body}))`;
-
 /** A delivery's row without its response. */
 const DELIVERY_BYTES = 290;
 
@@ -12,12 +10,21 @@ const DELIVERY_BYTES = 290;
 const pagesOf = (row: SQL) => sql`(CASE WHEN ${row} <= 1000 THEN ${row}
   ELSE 500 + (${row} + 3602) / 4092 * 4096 END)`;
 
+/*
+ * A row of `large_bodies` has 80 bytes more, and as much again in an index. Of such a table, SQLite moves
+ * to overflow pages what a page cannot hold, and leaves the rest, at least 489 bytes, next to others'.
+ */
+const LARGE_ROW = sql`(${events.largeBytes} + 80)`;
+const OVERFLOW_PAGES = sql`((${LARGE_ROW} + 30) / 4092)`;
+const LARGE_BODY_BYTES = sql`coalesce(80 + 4096 * ${OVERFLOW_PAGES}
+  + 4096 / (4096 / max(489, ${LARGE_ROW} - 4092 * ${OVERFLOW_PAGES})), 0)`;
+
 /**
  * The approximate size in bytes of an event and its deliveries in the database, without what is kept of
  * their attempts. Accurate to a tenth of the file's growth.
  */
-const EVENT_BYTES = sql`(${pagesOf(sql`(${BODY_BYTES} + octet_length(${events.owed}) + 150)`)}
-  + ${DELIVERY_BYTES} * json_array_length(${events.owed}))`;
+const EVENT_BYTES = sql`(${pagesOf(sql`(octet_length(${events.body}) + octet_length(${events.owed}) + 150)`)}
+  + ${LARGE_BODY_BYTES} + ${DELIVERY_BYTES} * json_array_length(${events.owed}))`;
 
 const lengthOf = (text: SQL | Column) => sql`coalesce(octet_length(${text}), 0)`;
 

@@ -159,6 +159,9 @@ test("the estimated size of an event is within a tenth of the file's growth", as
   for (const [subscriptions, customFields] of [
     [1, {}],
     [1, TWO_KB],
+    // Stored apart, with one overflow page and two.
+    [1, { note: "x".repeat(4_200) }],
+    [1, { note: "x".repeat(8_600) }],
     [10, { note: "x".repeat(300) }],
   ] as const) {
     const workspaceId = await createWorkspace();
