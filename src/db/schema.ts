@@ -240,7 +240,7 @@ export const subscriptions = sqliteTable(
     generation: integer().notNull().default(0),
     /** Whether withdrawn deliveries may still be pending. */
     cancelling: integer({ mode: "boolean" }).notNull().default(false),
-    /** The last attempt that changed its pace; later ones are found through their deliveries. */
+    /** The last attempt, as of when its pace changed or its lease was released. */
     lastAttempt: text("last_attempt", { mode: "json" }).$type<LastAttempt>(),
     /** Ranges of events that are being redelivered, one after the other; null if there are none. */
     ranges: text({ mode: "json" }).$type<StoredRange[]>(),

@@ -34,8 +34,7 @@ const webhookId = "whk_…";
 const ofWebhook = z.strictObject({ webhookId: WebhookId });
 
 export const listWebhooks = operation({
-  about:
-    "Lists a workspace's subscriptions, newest first, with their health. The last attempt is found among the newest 100 deliveries.",
+  about: "Lists a workspace's subscriptions, newest first, with their health.",
   input: z.strictObject({ workspaceId: WorkspaceId }),
   output: pageOf(WebhookView),
   examples: [{ workspaceId: "wks_…" }],

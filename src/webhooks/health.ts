@@ -5,14 +5,11 @@ import { isoTime, isoTimeOrNull } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
 import { type Database, query } from "../db/client.ts";
 import { newestFirst } from "../db/page.ts";
-import { deliveries, earlierSecrets, type LastAttempt, subscriptions } from "../db/schema.ts";
+import { deliveries, earlierSecrets, subscriptions } from "../db/schema.ts";
 import type { WebhookView } from "./views.ts";
 
-/** How many deliveries to search for the last attempt: a success updates only its own row. */
-const RECENT = 100;
-
-const ITS_DELIVERIES = sql`FROM ${deliveries} WHERE ${deliveries.subscriptionId} = ${subscriptions.id}`;
-const ITS_PENDING = sql`${ITS_DELIVERIES} AND ${deliveries.state} = 'pending'`;
+const ITS_PENDING = sql`FROM ${deliveries} WHERE ${deliveries.subscriptionId} = ${subscriptions.id}
+  AND ${deliveries.state} = 'pending'`;
 
 const HEALTH = {
   webhookId: subscriptions.id,
@@ -25,16 +22,7 @@ const HEALTH = {
   failures: subscriptions.failures,
   slow: subscriptions.slow,
   nextAt: subscriptions.nextAt,
-  /** The last attempt that changed its pace. */
-  noted: subscriptions.lastAttempt,
-  /** The last attempt at any recent delivery. */
-  recent:
-    sql<LastAttempt | null>`(SELECT json_object('at', last_at, 'outcome', last_outcome, 'status', last_status,
-      'durationMs', last_duration_ms)
-    FROM (SELECT * ${ITS_DELIVERIES} ORDER BY ${deliveries.eventId} DESC LIMIT ${RECENT})
-    WHERE last_at IS NOT NULL AND state <> 'test' ORDER BY last_at DESC LIMIT 1)`.mapWith(
-      JSON.parse,
-    ),
+  lastAttempt: subscriptions.lastAttempt,
   pending: sql<number>`(SELECT count(*) FROM (SELECT 1 ${ITS_PENDING} LIMIT ${PENDING_COUNTED_MAX}))`,
   dueAt: sql<number | null>`(SELECT min(${deliveries.dueAt}) ${ITS_PENDING})`,
   overlapEndsAt: sql<number | null>`(SELECT max(${earlierSecrets.until}) FROM ${earlierSecrets}
@@ -51,8 +39,8 @@ const healthOf = (whose: SQL) =>
 type HealthRow = ReturnType<typeof healthOf>["_"]["result"][number];
 
 /**
- * A workspace's subscriptions, newest first, each with its health. Reads up to `RECENT` and
- * `PENDING_COUNTED_MAX` deliveries of each; a workspace has at most `AGREED_SUBSCRIPTIONS_MAX`.
+ * A workspace's subscriptions, newest first, each with its health. Reads up to `PENDING_COUNTED_MAX`
+ * deliveries of each; a workspace has at most `AGREED_SUBSCRIPTIONS_MAX`.
  */
 export async function listHealth(db: Database, workspaceId: string): Promise<WebhookView[]> {
   return (await query(db, healthOf(eq(subscriptions.workspaceId, workspaceId)))).map(toView);
@@ -67,9 +55,7 @@ export async function findHealth(db: Database, webhookId: string): Promise<Webho
 
 function toView(row: HealthRow): WebhookView {
   const { webhookId, url, events, description, failures, pending, nextAt, dueAt } = row;
-  const [last = null] = [row.noted, row.recent]
-    .filter((attempt) => attempt !== null)
-    .toSorted((a, b) => b.at - a.at);
+  const { lastAttempt: last } = row;
   return {
     ...{ webhookId, url, events, description },
     createdAt: isoTime(row.createdAt),

@@ -162,7 +162,7 @@ export async function findDelivery(
 }
 
 function toView(row: DeliveryRow): DeliveryView {
-  const { eventId, type, state, lastOutcome } = row;
+  const { eventId, type, state, lastAt, lastOutcome } = row;
   return {
     ...{ eventId, type },
     createdAt: isoTime(row.createdAt),
@@ -170,11 +170,10 @@ function toView(row: DeliveryRow): DeliveryView {
     dueAt: state === "pending" ? isoTime(row.dueAt) : null,
     settledAt: isoTimeOrNull(row.settledAt),
     lastAttempt:
-      lastOutcome === null
+      lastOutcome === null || lastAt === null
         ? null
         : {
-            // Deliveries settled before attempts had times: the last attempt settled them.
-            at: isoTimeOrNull(row.lastAt ?? row.settledAt),
+            at: isoTime(lastAt),
             outcome: lastOutcome,
             status: row.lastStatus,
             durationMs: row.lastDurationMs,

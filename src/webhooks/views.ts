@@ -8,7 +8,7 @@ const Time = z.string();
 const HttpStatus = z.int().nullable().describe("the HTTP status, if it answered");
 
 export const AttemptView = z.object({
-  at: Time.nullable().describe("when it began"),
+  at: Time.describe("when it began"),
   outcome: z
     .string()
     .describe(

@@ -161,12 +161,7 @@ function About({ webhook }: { webhook: Subscription }) {
           t.subscription.lastAttempt,
           last ? (
             <>
-              {formatOutcome(last)}
-              {last.at && (
-                <>
-                  , <Time at={last.at} />
-                </>
-              )}
+              {formatOutcome(last)}, <Time at={last.at} />
             </>
           ) : (
             t.none

@@ -70,12 +70,7 @@ function Card({ webhook }: { webhook: Webhook }) {
       <p class="card-foot">
         {lastAttempt && (
           <span>
-            {t.list.lastAttempt} {formatOutcome(lastAttempt)}
-            {lastAttempt.at && (
-              <>
-                , <Time at={lastAttempt.at} />
-              </>
-            )}
+            {t.list.lastAttempt} {formatOutcome(lastAttempt)}, <Time at={lastAttempt.at} />
           </span>
         )}
         {pending > 0 && <span>{t.list.pending(pending)}</span>}

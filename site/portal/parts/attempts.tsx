@@ -20,7 +20,7 @@ export function Attempts({ log }: { log: Attempt[] }) {
                 <Badge tone={isAccepted(attempt) ? "delivered" : "exhausted"}>
                   {formatOutcome(attempt)}
                 </Badge>
-                <span>{attempt.at && formatExactTime(attempt.at)}</span>
+                <span>{formatExactTime(attempt.at)}</span>
                 <span class="small">
                   {attempt.durationMs !== null && t.milliseconds(attempt.durationMs)}
                 </span>

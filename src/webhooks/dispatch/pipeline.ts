@@ -53,6 +53,7 @@ export class Pipeline {
   #waiting: Claimed[] = [];
   #inFlight = new Set<Claimed>();
   #settlements: Settlement[] = [];
+  #lastAttempt: LastAttempt | null = null;
   /** Whether its pace has changed since the last round trip. */
   #paceChanged = false;
   /** Whether more was due than was claimed. */
@@ -162,6 +163,9 @@ export class Pipeline {
     this.#inFlight.delete(delivery);
     const decision = decide(outcome, attempts + 1, random);
     const isPending = decision.state === "pending";
+    const status = outcome.kind === "answered" ? outcome.status : null;
+    const durationMs = Math.max(0, endedAt - startedAt);
+    this.#lastAttempt = { at: startedAt, outcome: outcome.kind, status, durationMs };
     this.#settlements.push({
       subscriptionId,
       eventId,
@@ -169,9 +173,9 @@ export class Pipeline {
       state: decision.state,
       dueAt: isPending ? endedAt + decision.waitMs : endedAt,
       outcome: outcome.kind,
-      status: outcome.kind === "answered" ? outcome.status : null,
+      status,
       startedAt,
-      durationMs: Math.max(0, endedAt - startedAt),
+      durationMs,
       settledAt: isPending ? null : endedAt,
       ...kept,
     });
@@ -231,7 +235,6 @@ export class Pipeline {
     if (!this.subscription || !(learnt || canRelease))
       return { request, settlements, change: null };
     const { failures, failingSince, generation, url } = this.subscription;
-    const last = learnt ? settlements.at(-1) : undefined;
     const lastFailure = settlements.findLast(
       ({ state, outcome }) => state !== "delivered" && outcome !== "unreadable",
     );
@@ -247,7 +250,7 @@ export class Pipeline {
       host: new URL(url).host,
       outcome: lastFailure?.outcome ?? null,
       status: lastFailure?.status ?? null,
-      last: last ? toLastAttempt(last) : null,
+      last: this.#lastAttempt,
     };
     return { request, settlements, change };
   }
@@ -333,8 +336,4 @@ function paceOf({ postsAtOnce, backoff, nextAt, slow, failures, failingSince }: 
 
 function isSamePace(a: Pace, b: Pace): boolean {
   return (Object.keys(paceOf(a)) as (keyof Pace)[]).every((key) => a[key] === b[key]);
-}
-
-function toLastAttempt({ startedAt, outcome, status, durationMs }: Settlement): LastAttempt {
-  return { at: startedAt, outcome, status, durationMs };
 }

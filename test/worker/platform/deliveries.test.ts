@@ -74,22 +74,6 @@ describe("listWebhooks", () => {
     });
   });
 
-  test.each([
-    ["that changed its pace", T0 + 2, T0 + 1],
-    ["at a recent delivery", T0 + 1, T0 + 2],
-  ])("shows the last attempt %s, if that is the later one", async (_, notedAt, recentAt) => {
-    const { id, workspaceId } = await owed(101, T0);
-    const attempt = { outcome: "answered", status: 500, durationMs: 1 };
-    await setSubscription(id, { lastAttempt: { at: notedAt, ...attempt } });
-    const events = (await deliveriesTo(id)).map(({ eventId }) => eventId);
-    // The newest event had the later attempt; the oldest had one before.
-    const recent = { lastOutcome: "answered", lastStatus: 200, lastDurationMs: 1 } as const;
-    await setDeliveries(id, { ...recent, lastAt: T0 }, events[0]);
-    await setDeliveries(id, { ...recent, lastAt: recentAt }, events.at(-1));
-    const { items } = await Platform.listWebhooks({ workspaceId });
-    expect(items[0]?.lastAttempt?.at).toBe(isoTime(T0 + 2));
-  });
-
   test("shows no next attempt at a disabled one, even if deliveries remain to be cancelled", async () => {
     const { id, workspaceId } = await owed(1, T0);
     await setSubscription(id, { disabledAt: T0 });
