@@ -83,6 +83,8 @@ describe("listWebhooks", () => {
 
   test("shows how the last attempt at a healthy one ended, and how long it took", async () => {
     const { id, workspaceId } = await owed(3, T0);
+    // Nothing follows from one more success.
+    await setSubscription(id, { postsAtOnce: 6 });
     const { now, attempt } = taking(120, 204);
     await dispatchAt(now, [id], attempt);
     const { items } = await Platform.listWebhooks({ workspaceId });
