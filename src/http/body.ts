@@ -4,7 +4,7 @@ import { ApiError } from "../contract/errors.ts";
 import { BODY_MAX_BYTES } from "../contract/limits.ts";
 import type { AppEnv } from "./context.ts";
 
-const JSON_TYPE = /^application\/json *(;.*)?$/i;
+const JSON_TYPE = /^application\/json[ \t]*(;.*)?$/i;
 
 /**
  * Comes before the validator of a body, which would read all of it: bounds it, whatever its
@@ -29,9 +29,15 @@ export async function readJson(c: Context<AppEnv>, maxBytes = BODY_MAX_BYTES): P
 async function readText(c: Context<AppEnv>, maxBytes = BODY_MAX_BYTES): Promise<string> {
   if (!JSON_TYPE.test(c.req.header("Content-Type") ?? ""))
     throw new ApiError("invalid_request", { reason: "unsupported_media_type" }, 415);
+  // Before the stream is touched: if it is left half read, the connection may be reset without an answer.
+  if (Number(c.req.header("Content-Length")) > maxBytes) throw tooLarge(maxBytes);
   const body = await readBounded(c.req.raw.body, maxBytes);
   c.set("isBodyRead", true);
   return decode(body);
+}
+
+function tooLarge(max: number) {
+  return new ApiError("invalid_request", { reason: "body_too_large", max }, 413);
 }
 
 /** Reads a body up to the size limit; the rest of a larger one stays in the stream. */
@@ -43,7 +49,7 @@ async function readBounded(
   let length = 0;
   for await (const chunk of chunksOf(stream)) {
     length += chunk.byteLength;
-    if (length > max) throw new ApiError("invalid_request", { reason: "body_too_large", max }, 413);
+    if (length > max) throw tooLarge(max);
     chunks.push(chunk);
   }
   const body = new Uint8Array(length);

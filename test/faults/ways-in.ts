@@ -53,6 +53,7 @@ export const WAYS_IN: Fault[] = [
     ["authentication.ts", '    throw await countFailure(c);\n  }\n  if (admission.verdict === "admitted")', '    throw new ApiError("invalid_api_key");\n  }\n  if (admission.verdict === "admitted")', "a revoked key counts as a failure of its address"],
     ["authentication.ts", "(gate) => gate.advance(bookmark, database)", "(gate) => gate.usage()", "a client reads what it wrote, anywhere"],
     ["authentication.ts", "    c.res = undefined;\n    throw refusal;", "    return;", "what was read before the key was refused is not shown"],
+    ["body.ts", 'if (Number(c.req.header("Content-Length")) > maxBytes)', "if (false)", "a body that is far too large is left unread"],
     ["body.ts", "if (length > max)", "if (length >= BODY_MAX_BYTES)", "a body of 16 KiB is accepted"],
     ["body.ts", 'if (!JSON_TYPE.test(c.req.header("Content-Type") ?? ""))', 'if (!c.req.header("Content-Type"))', "another content type gets 415"],
     ["body.ts", 'new TextDecoder("utf-8", { fatal: true, ignoreBOM: false })', "new TextDecoder()", "a body is well-formed UTF-8"],

@@ -36,7 +36,7 @@ describe("the content type of a body", () => {
   test.each([
     "application/json",
     "application/json;charset=UTF-8",
-    "application/json ; charset=iso-8859-1",
+    "application/json \t; charset=iso-8859-1",
     "Application/JSON",
   ])("is application/json, in any case and with any parameter: %s", async (type) => {
     const { patch } = await openAutomation();
@@ -107,6 +107,15 @@ describe("the size of a body", () => {
     const { body, asked } = stream(piecesOf(512, 16_384));
     expect(await patch(body)).toEqual(TOO_LARGE);
     expect(asked.pieces).toBeLessThan(80);
+  });
+
+  test("of which the length is far too large is left unread", async () => {
+    const { patch } = await openAutomation();
+    const { body, asked } = stream(piecesOf(2_048, 1_024));
+    const headers = { ...JSON_TYPE, "Content-Length": String(2_048 * 1_024) };
+    expect(await patch(body, headers)).toEqual(TOO_LARGE);
+    // The runtime asks for the first ones by itself.
+    expect(asked.pieces).toBeLessThan(5);
   });
 });
 
