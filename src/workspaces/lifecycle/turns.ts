@@ -12,7 +12,7 @@ const WORKSPACES_AT_ONCE = 50;
 /**
  * Acts on workspaces in turn, from where this part of the sweep stopped, until there are no more or
  * `mayGoOn` returns false; the next call continues. The position moves on first: a workspace that uses up
- * all the time gets its next turn after the others.
+ * all the time, or fails, gets its next turn after the others.
  *
  * @param needsIt SQL condition: the workspace has something to do.
  */
@@ -26,23 +26,26 @@ export async function takeTurns(
   const { id } = workspaces;
   const start = await findPosition(db, part);
   let position = start;
-  // From there to the end, and then from the beginning to there.
-  for (const isInRound of [gt(id, start), lte(id, start)]) {
-    for (let isMore = true; isMore; ) {
-      const found = await db
-        .select()
-        .from(workspaces)
-        .where(and(gt(id, position), isInRound, isWritable(id), needsIt))
-        .orderBy(id)
-        .limit(WORKSPACES_AT_ONCE);
-      for (const workspace of found) {
-        if (!mayGoOn()) return updatePosition(db, part, position);
-        position = workspace.id;
-        await act(workspace);
+  try {
+    // From there to the end, and then from the beginning to there.
+    for (const isInRound of [gt(id, start), lte(id, start)]) {
+      for (let isMore = true; isMore; ) {
+        const found = await db
+          .select()
+          .from(workspaces)
+          .where(and(gt(id, position), isInRound, isWritable(id), needsIt))
+          .orderBy(id)
+          .limit(WORKSPACES_AT_ONCE);
+        for (const workspace of found) {
+          if (!mayGoOn()) return;
+          position = workspace.id;
+          await act(workspace);
+        }
+        isMore = found.length === WORKSPACES_AT_ONCE;
       }
-      isMore = found.length === WORKSPACES_AT_ONCE;
+      position = "";
     }
-    position = "";
+  } finally {
+    await updatePosition(db, part, position);
   }
-  await updatePosition(db, part, position);
 }

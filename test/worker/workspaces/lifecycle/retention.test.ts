@@ -187,6 +187,21 @@ describe("a sweep of events", () => {
     expect(await sweepFor(1)).toEqual([0, 0, 0]);
   });
 
+  test("goes on behind a workspace that fails, and fails as long as that does", async () => {
+    const workspaces = await Promise.all([1, 2, 3].map(() => delivered(1)));
+    const ids = workspaces.map(({ workspaceId }) => workspaceId).sort();
+    await env.DB.exec(
+      `CREATE TRIGGER fails BEFORE DELETE ON events WHEN OLD.workspace_id = '${ids[1]}' BEGIN SELECT RAISE(ABORT, 'it fails'); END`,
+    );
+    for (const expected of [1, 0]) {
+      await expect(sweepAt(EXPIRED)).rejects.toThrow();
+      const left = ids.map(async (id) => (await eventsIn(id)).length);
+      expect(await Promise.all(left)).toEqual([0, 1, expected]);
+    }
+    await env.DB.exec("DROP TRIGGER fails");
+    expect(await sweepAt(EXPIRED)).toBe(1);
+  });
+
   test("does not read again what it cannot delete", async () => {
     const { id, workspaceId } = await owed(200, T0);
     await setDeliveries(id, { state: "exhausted", settledAt: T0 });
