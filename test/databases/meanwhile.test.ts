@@ -125,7 +125,7 @@ describe("while a workspace is copied", () => {
     expect(rows.read).toBeLessThan(4.5 * large.length);
   });
 
-  test("secrets that are sealed anew are so there, too, and those that were left behind stop nobody", async () => {
+  test("secrets that are resealed are resealed there, too, and those left behind stop nobody", async () => {
     const { workspaceId, webhookId } = await openWithLeads();
     await Platform.rotateWebhookSecret({ webhookId });
     await copyAll(workspaceId);
@@ -375,7 +375,7 @@ describe("a database that a workspace has left, or is closed in", () => {
   });
 });
 
-test("a workspace that has come back is measured anew", async () => {
+test("a workspace that has come back is measured again", async () => {
   const { workspaceId, ids } = await openWithLeads();
   const measured = async (name: DatabaseName) => {
     await sweep(isolated().env, Date.now() + 180_000);

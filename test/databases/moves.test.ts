@@ -303,7 +303,7 @@ describe("a move", () => {
     expect(await move({ workspaceId: "wks_unknown", database: "DB" })).toContain("workspaceId: ");
   });
 
-  test("or a birth elsewhere keeps the first database from taking in what is recorded", async () => {
+  test("to a database that is no longer bound keeps the first one from recording for it", async () => {
     const { workspaceId } = await openWorkspace();
     const { DB_2, DB_3, ...alone } = env as unknown as Record<string, D1Database>;
     const input = { workspaceId, leads: [leadReport("1")] };

@@ -25,7 +25,7 @@ test("the migrations create the triggers that the manifest of tables needs, as i
   expect(created.toSorted()).toEqual(createTriggers().toSorted());
 });
 
-test("making leads anew keeps them, and what refers to them", () => {
+test("a migration that recreates the leads table keeps leads and what refers to them", () => {
   const db = migrated((name) => name < "0008");
   db.exec(`INSERT INTO workspaces (id, name, admin_emails, created_at) VALUES ('w', 'W', '[]', 1);
     INSERT INTO automations (id, workspace_id, reference, type, provider, agent_id, agent_name, name, status, created_at, updated_at)
@@ -44,7 +44,7 @@ test("making leads anew keeps them, and what refers to them", () => {
   expect(() => db.exec("DELETE FROM leads")).toThrow("FOREIGN KEY");
 });
 
-test("tables that are written often have no rowid, even if drizzle-kit has made them anew", () => {
+test("tables that are written often have no rowid, even if drizzle-kit has recreated them", () => {
   const tables = migrated().prepare("PRAGMA table_list").all();
   const without = tables.filter(({ wr }) => wr === 1).map(({ name }) => name);
   expect(without.toSorted()).toEqual([

@@ -40,7 +40,7 @@ import {
 } from "../support/deliveries.ts";
 
 const NOW = Date.UTC(2026, 5, 5, 12);
-/** The duration of a hold. */
+/** The duration of a lease. */
 const LEASE_MS = 20_000;
 
 /** The wakes in `sent` for this subscription. */
@@ -120,7 +120,7 @@ describe("the sweep", () => {
     expect(await statesOf(id)).toEqual({ delivered: 1 });
   });
 
-  test("wakes a deleted subscription with deliveries left under a hold, so that they are cancelled", async () => {
+  test("wakes a deleted subscription with deliveries left under a lease, so that they are cancelled", async () => {
     const { id, workspaceId } = await owed(1, NOW);
     await heldDispatch(NOW, id);
     await commit(db, deleteSubscription(workspaceId, id, NOW));

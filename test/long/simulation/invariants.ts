@@ -88,7 +88,7 @@ function checkAnnounced(store: Store, known: Set<string>, table: string, kind: s
 
 /**
  * Before each post: the delivery is pending, its subscription has no more concurrent posts than
- * allowed, and the post does not start long after a withdrawal. A hold written before the clocks
+ * allowed, and the post does not start long after a withdrawal. A lease written before the clocks
  * were changed is not reliable, so nothing is promised of posts under it.
  *
  * @param posts the earlier posts.

@@ -621,7 +621,7 @@ class Scenario {
       status,
       retryAfterSeconds,
     });
-    // A machine that stalls gets its answer long after its hold has ended.
+    // A machine that stalls gets its answer long after its lease has ended.
     await world.sleep(
       behaviour === "stall" ? world.chance.between(1, 600_000) : world.chance.between(5, 500),
     );

@@ -37,7 +37,7 @@ import {
 
 const T0 = Date.UTC(2026, 0, 5, 12);
 const FAILED = answered(503);
-/** The duration of a hold. */
+/** The duration of a lease. */
 const LEASE_MS = 20_000;
 
 /** Times an hour apart, starting at `T0`. */
@@ -163,7 +163,7 @@ describe("a subscription is disabled", () => {
     expect(await eventsOf(workspaceId)).toEqual(events);
   });
 
-  test("once, with one e-mail, if two failing dispatches race: the hold decides", async () => {
+  test("once, with one e-mail, if two failing dispatches race: the lease decides", async () => {
     const { id } = await subscribed();
     await failAt(id, hourly(9));
     await endWait(id);

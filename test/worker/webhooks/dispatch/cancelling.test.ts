@@ -29,7 +29,7 @@ import {
 
 const NOW = Date.UTC(2026, 0, 5, 12);
 const OK = answered(200);
-/** The duration of a hold. */
+/** The duration of a lease. */
 const LEASE_MS = 20_000;
 /** No post to a withdrawn subscription starts later than this. */
 const WITHDRAWN_MS = 2_000;
@@ -98,7 +98,7 @@ describe("a subscription that", () => {
   );
 
   test.each(ENDS)(
-    "%s during a dispatch that crashes has the rest cancelled after the hold",
+    "%s during a dispatch that crashes has the rest cancelled after the lease",
     async (_, end) => {
       const withdrawn = await owed(3, NOW);
       const { id } = withdrawn;

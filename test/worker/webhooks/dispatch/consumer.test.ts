@@ -95,7 +95,7 @@ describe("a message", () => {
     expect(await statesOf(id)).toEqual({ delivered: 1 });
   });
 
-  test("that was acknowledged comes back after the hold if its dispatch then fails", async () => {
+  test("that was acknowledged comes back after the lease if its dispatch then fails", async () => {
     const { id } = await owed(1, Date.now());
     const { DB } = observedDatabase({
       before: (trip) => {
@@ -110,7 +110,7 @@ describe("a message", () => {
     expect(await statesOf(id)).toEqual({ pending: 1 });
   });
 
-  test("that comes back because its consumer died is sent on to the end of the hold", async () => {
+  test("that comes back because its consumer died is sent on to the end of the lease", async () => {
     const now = Date.now();
     const { id } = await owed(1, now);
     await heldDispatch(now, id);

@@ -27,7 +27,7 @@ import {
   subscriptionRow,
 } from "../../../support/deliveries.ts";
 
-/** The duration of a hold. */
+/** The duration of a lease. */
 const LEASE_MS = 20_000;
 
 afterEach(() => {
@@ -75,7 +75,7 @@ describe("when D1 returns an error", () => {
   test.each([
     ["that lasts", CONNECTION_LOST],
     ["that is not a network error", BROKEN],
-  ])("%s on the settlement, the batch comes back and the hold protects it", async (how, error) => {
+  ])("%s on the settlement, the batch comes back and the lease protects it", async (how, error) => {
     const now = Date.now();
     const { id, url, drafts } = await owed(1, now);
     const { DB } = observedDatabase({
@@ -92,7 +92,7 @@ describe("when D1 returns an error", () => {
     expect(row).toMatchObject({ state: "pending", attempts: 0, lastOutcome: null, dueAt: now });
     const { heldUntil } = await subscriptionRow(id);
     expect(heldUntil - now).toBeGreaterThanOrEqual(LEASE_MS);
-    // The message comes back during the hold, and again when it has ended.
+    // The message comes back during the lease, and again when it has ended.
     await consumeFor([id], isolated().env);
     expect(await receivedBy({ url })).toHaveLength(1);
     jumpTo(heldUntil);

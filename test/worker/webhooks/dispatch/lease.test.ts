@@ -39,7 +39,7 @@ const OK = answered(200);
 const LEASE_MS = 20_000;
 const HEALTHY = { failures: 0, failingSince: null, backoff: 0 };
 
-describe("a hold", () => {
+describe("a lease", () => {
   test("lasts 20 s, during which no other dispatch posts to the subscription", async () => {
     const { id, workspaceId } = await owed(1, NOW);
     const { posts, attempt } = subscriber();
@@ -52,7 +52,7 @@ describe("a hold", () => {
       await announceLeads(workspaceId, 1, NOW);
       for (const now of [NOW, NOW + LEASE_MS - 1]) {
         const ended = await dispatchAt(now, [id], attempt);
-        // The holder looks for more before it lets go.
+        // The holder looks for more before it releases it.
         expect(ended).toMatchObject([
           { wasLeased: false, subscription: { leasedElsewhereUntil: NOW + LEASE_MS } },
         ]);
@@ -142,7 +142,7 @@ describe("a hold", () => {
           await new Promise((resolve) => setTimeout(resolve, 50));
           return last();
         }
-        // Cancelled and deleted by another dispatch after the hold expired.
+        // Cancelled and deleted by another dispatch after the lease expired.
         await commit(db, deleteSubscription(workspaceId, id, NOW + LEASE_MS));
         now += 1_600;
         return OK;
@@ -299,7 +299,7 @@ describe("a single healthy delivery", () => {
     const now = Date.now() + 1;
     await dispatchOn(DB, now, [id], async () => OK);
     expect(await statesOf(id)).toEqual({ delivered: 1 });
-    // The hold, the settlement and the release.
+    // The lease, the settlement and the release.
     expect(rows.written).toBe(8);
   });
 });

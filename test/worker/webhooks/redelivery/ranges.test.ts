@@ -172,7 +172,7 @@ describe("a redelivered range", () => {
     await ask(-1);
   });
 
-  test("does not begin anew with what it has delivered itself", async () => {
+  test("does not deliver again what it has delivered itself", async () => {
     const { id } = await withEvents(1_200, "delivered");
     await redeliver(id, rangeOf("delivered"), NOW);
     await dispatchAt(NOW + MINUTE_MS, [id], answered(200));
