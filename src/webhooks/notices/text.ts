@@ -29,7 +29,7 @@ ${subscription} a été désactivé : toutes les livraisons échouent depuis le 
 
 ${facts}
 
-Que faire : ${advise(notice)} Vérifiez que votre serveur répond par un statut 2xx en moins de 10 secondes, puis créez un nouvel abonnement (POST /v1/webhooks) ou demandez au support de réactiver celui-ci. Les livraisons en attente ont été annulées ; l’API permet de relire les données manquées.
+Que faire : ${advise(notice)} Vérifiez que votre serveur répond par un statut 2xx en moins de 10 secondes, puis réactivez l’abonnement dans le portail ou demandez-le au support : les livraisons en attente ont été annulées, mais les événements manqués peuvent alors être renvoyés. Un nouvel abonnement ne recevrait que les événements à venir.
 `,
   };
 }

@@ -29,7 +29,7 @@ const FACTS = [
 test("the e-mail about a disabled subscription says what failed, since when, the last result and what to do", () => {
   const { subject, text } = composeNotice(notice);
   expect(subject).toBe("Abonnement webhook désactivé : hooks.example.com:8443");
-  for (const part of [...FACTS, "a été désactivé", "POST /v1/webhooks", "ont été annulées"])
+  for (const part of [...FACTS, "a été désactivé", "réactivez l’abonnement", "ont été annulées"])
     expect(text).toContain(part);
 });
 
