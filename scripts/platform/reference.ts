@@ -23,7 +23,7 @@ is wrong and where, and nothing is written.
   \`wks_…\`, \`key_…\`, \`whk_…\`, \`evt_…\`, \`aut_…\`, \`lea_…\`, \`run_…\`.
 - A page is \`items\` and \`nextCursor\`: pass that as \`cursor?\` for the next page; it is null on the last.
 - Any input may have an \`actor\` of up to 100 characters, for the [audit trail](operations.md#audit-trail):
-  who it is that calls.
+  who is calling.
 
 \`npm run reference\` makes this page from the operations in [\`src/platform/\`](../src/platform/).
 `;

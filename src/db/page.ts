@@ -5,7 +5,7 @@ import { type Database, prepared, query, type RowQuery, type Statements } from "
 
 /**
  * A page ends before the leads or runs on it are larger than this in total, as the database returns
- * them: leads in hexadecimal, so a response is half as large. It has at least one. Other items are
+ * them: leads in hexadecimal, so a response is half as large. It has at least one of them. Other items are
  * small: a hundred of the largest automations are 1.8 MB of JSON.
  */
 const PAGE_MAX_BYTES = 2_000_000;

@@ -11,7 +11,7 @@ import { type AuditEntry, findOwner, insertAuditEntry } from "../workspaces/audi
 import { inTime } from "../workspaces/placement.ts";
 import type { Call, Operation } from "./operation.ts";
 
-/** What a caller may add to the input of any operation: who it is that calls. */
+/** What a caller may add to the input of any operation: who is calling. */
 const Actor = z.object({ actor: text(100).nullish() });
 export type WithActor = z.input<typeof Actor>;
 

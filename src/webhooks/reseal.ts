@@ -10,7 +10,7 @@ import { isWritable } from "../workspaces/moves.ts";
 
 export const Resealed = z.object({
   resealed: z.int(),
-  remaining: z.int().describe("under other keys, without those found to be unreadable"),
+  remaining: z.int().describe("still under other keys, not counting unreadable ones"),
   unreadable: z.int().describe("those that no key can decrypt; the log names them"),
 });
 export type Resealed = z.infer<typeof Resealed>;

@@ -62,7 +62,7 @@ export type WebhookView = z.infer<typeof WebhookView>;
 export const DayView = z.object({
   date: z.string().describe("such as 2026-11-21, in UTC"),
   pending: z.int(),
-  delivered: z.int().describe("also those that are being sent again"),
+  delivered: z.int().describe("including those being sent again"),
   exhausted: z.int(),
   cancelled: z.int(),
   attempts: z.int(),
@@ -79,7 +79,7 @@ export const DeliveryView = z.object({
   type: WebhookEvent,
   createdAt: Time,
   state: DeliveryState,
-  attempts: z.int().describe("all, also before it was sent again"),
+  attempts: z.int().describe("all of them, including those before it was sent again"),
   dueAt: Time.nullable().describe("null unless pending"),
   settledAt: Time.nullable(),
   lastAttempt: AttemptView.nullable(),
