@@ -29,6 +29,24 @@ const GLOBAL_UNICAST_V6 = ipaddr.parseCIDR("2000::/3");
 /** Control characters, lone surrogates and outer spaces, which the parser would drop or replace. */
 const CHANGED_BY_PARSER = /[\p{Cc}\p{Cs}]|^ | $/u;
 
+/** An http or https URI (RFC 3986), without credentials. */
+const URI =
+  /^https?:\/\/([\w.-]+|\[[\da-f:.]+\])(:\d*)?([/?](%[\da-f]{2}|[\w.~!$&'()*+,;=:@/?-])*)?(#(%[\da-f]{2}|[\w.~!$&'()*+,;=:@/?-])*)?$/i;
+
+/** What the URL parser leaves in a path, query or fragment although no URI may have it there. */
+const NOT_IN_URI = /%(?![\da-f]{2})|[^\w.~!$&'()*+,;=:@/?%-]/gi;
+
+/**
+ * The URL in the form that clients are shown, and can parse: a URI as it was written, any other text as
+ * the URI that it stands for, such as `https://xn--…` or `%C3%A9`. Text that is no URL is unchanged.
+ */
+export function toUri(text: string): string {
+  if (URI.test(text) || !URL.canParse(text)) return text;
+  const { protocol, host, pathname, search, hash } = new URL(text);
+  const encoded = (part: string) => part.replace(NOT_IN_URI, encodeURIComponent);
+  return `${protocol}//${host}${encoded(pathname + search)}${hash && `#${encoded(hash.slice(1))}`}`;
+}
+
 /**
  * Why we refuse to post to `text`; `null` if we accept it. The runtime's own URL parser normalises
  * the host before it is checked.
@@ -36,7 +54,7 @@ const CHANGED_BY_PARSER = /[\p{Cc}\p{Cs}]|^ | $/u;
  * @param allowLocal accepts http and private addresses, for local development only.
  */
 export function targetFault(text: string, allowLocal: boolean): TargetFault | null {
-  if (text.length > URL_MAX_LENGTH || CHANGED_BY_PARSER.test(text) || !URL.canParse(text))
+  if (CHANGED_BY_PARSER.test(text) || !URL.canParse(text) || toUri(text).length > URL_MAX_LENGTH)
     return "invalid_url";
   const url = new URL(text);
   if (url.protocol !== "https:" && !(allowLocal && url.protocol === "http:"))

@@ -16,7 +16,7 @@ import {
   toWebhook,
   Webhook,
 } from "../../webhooks/subscriptions.ts";
-import { targetFault } from "../../webhooks/target.ts";
+import { targetFault, toUri } from "../../webhooks/target.ts";
 import { jsonBody } from "../body.ts";
 import { type AppEnv, newApp } from "../context.ts";
 import { NEWEST_FIRST, PageQuery, pageOf, toPage, toPageRequest } from "../paging.ts";
@@ -174,13 +174,13 @@ export async function subscribe(
   const db = c.get("db");
   const workspaceId = c.get("workspaceId");
   const createdAt = Date.now();
-  const asked = { url: creation.url, events: [...new Set(creation.events)] };
+  const asked = { url: toUri(creation.url), events: [...new Set(creation.events)] };
   const earlier =
     idempotencyKey === null
       ? undefined
       : await query(db, findCreated(workspaceId, idempotencyKey, createdAt));
   if (earlier) return showSecret(c.env, asked, earlier);
-  const fault = await findFault(c.env, asked.url);
+  const fault = await findFault(c.env, creation.url);
   if (fault) throw new ApiError("invalid_request", { parameter: "url", reason: fault });
   const id = randomId("webhook");
   const sealedSecret = await seal(parseEncryptionKeys(c.env.ENCRYPTION_KEYS), id, mintSecret());

@@ -1,5 +1,10 @@
 import { describe, expect, test } from "vitest";
-import { isPublicAddress, type TargetFault, targetFault } from "../../../src/webhooks/target.ts";
+import {
+  isPublicAddress,
+  type TargetFault,
+  targetFault,
+  toUri,
+} from "../../../src/webhooks/target.ts";
 
 function refused(fault: TargetFault, urls: string[]): [TargetFault, string][] {
   return urls.map((url) => [fault, url]);
@@ -77,6 +82,8 @@ describe("a subscription's URL is refused", () => {
       "https://hooks.example.com/\ud800",
       "https://\udfff.example.com/",
       `https://hooks.example.com/${"a".repeat(2049 - "https://hooks.example.com/".length)}`,
+      // As a URI, it is longer.
+      `https://hooks.example.com/${"é".repeat(400)}`,
     ]),
     ...refused("https_required", [
       "http://hooks.example.com/in",
@@ -149,6 +156,24 @@ describe("a subscription's URL is refused", () => {
   ])("%s: %j", (fault, url) => {
     expect(targetFault(url, false)).toBe(fault);
   });
+});
+
+test.each([
+  ["https://hooks.example.com?a=1&b=@c#d", "https://hooks.example.com?a=1&b=@c#d"],
+  ["HTTPS://Hooks.Example.com.:8443/%c3%A9/../#", "HTTPS://Hooks.Example.com.:8443/%c3%A9/../#"],
+  ["https://[2606:4700::1111]:8443/", "https://[2606:4700::1111]:8443/"],
+  ["https:\\\\hooks.example.com\\in", "https://hooks.example.com/in"],
+  ["https:hooks.example.com", "https://hooks.example.com/"],
+  ["https://フック.例え.jp/é x", "https://xn--pckwbxc.xn--r8jz45g.jp/%C3%A9%20x"],
+  ["https://hooks.example.com/%zz|[^`]", "https://hooks.example.com/%25zz%7C%5B%5E%60%5D"],
+  [
+    "https://hooks.example.com/?a[]={1}&b=%#c#[d]",
+    "https://hooks.example.com/?a%5B%5D=%7B1%7D&b=%25#c%23%5Bd%5D",
+  ],
+  ["no URL", "no URL"],
+])("the URI of %s is %s", (url, uri) => {
+  expect(toUri(url)).toBe(uri);
+  expect(toUri(uri)).toBe(uri);
 });
 
 describe("a local deployment", () => {

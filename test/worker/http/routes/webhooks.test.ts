@@ -200,20 +200,22 @@ describe("POST /webhooks", () => {
     expect(await refused.post("/v1/webhooks", { url, events })).toEqual(invalid("url", reason));
   });
 
-  test("accepts any public HTTPS URL, and returns it unchanged", async () => {
+  test("accepts any public HTTPS URL, and returns a URI unchanged, any other as its URI", async () => {
     const { api } = await openWorkspace();
-    const urls = [
+    const uris = [
       "https://hooks.example.com",
       "https://hooks.example.com:8443/a/b?token=x#part",
       "HTTPS://Hooks.Example.COM/%7Ea",
-      "https://bücher.example/hook",
       "https://93.184.216.34/",
       "https://[2606:2800:220:1:248:1893:25c8:1946]/",
       `https://example.com/${"a".repeat(2_000)}`,
     ];
-    for (const url of urls) {
+    for (const [url, uri] of [
+      ...uris.map((uri) => [uri, uri]),
+      ["https://bücher.example/a hook", "https://xn--bcher-kva.example/a%20hook"],
+    ]) {
       const { status, body } = await api.post<Created>("/v1/webhooks", { url, events });
-      expect([status, body.url]).toEqual([201, url]);
+      expect([status, body.url]).toEqual([201, uri]);
     }
   });
 
