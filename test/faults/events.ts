@@ -22,6 +22,7 @@ export const EVENTS: Fault[] = [
     ["endings.ts", "AND NOT ${IS_IN_PROGRESS}\n            AND", "AND", "what is being posted is not cancelled"],
     ["endings.ts", "AND ${deliveries.dueAt} >= 0\n  AND ${deliveries.generation} < ${subscriptions.generation}", "AND 1", "what is owed after a subscription was enabled is not cancelled"],
     ["exchange.ts", "sealPersonalData(key, ownerOf({ subscriptionId, eventId }), said)", "new TextEncoder().encode(JSON.stringify(said)).toHex()", "what a receiver echoes is encrypted"],
+    ["event-size.ts", "+ ${LARGE_BODY_BYTES} ", "", "large bodies take the space that they take"],
     ["event-size.ts", "AND ${events.id} <= (SELECT ${workspaces.sizedTo} FROM ${workspaces} WHERE ${workspaces.id} = ${events.workspaceId})", "", "what is deleted before it was measured is not subtracted"],
     ["health.ts", 'if (failingSince !== null) return "failing";', "", "the portal says that a subscription is failing"],
     ["history.ts", ".limit(limit + 1)", ".limit(limit)", "the last page of deliveries is not shown as such too early"],
