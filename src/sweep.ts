@@ -95,8 +95,10 @@ async function expireEvents(
   hasTime: () => boolean,
 ): Promise<void> {
   const maxBytes = parseEventsMaxBytes(env);
-  const { deleted: trimmed, overBound } = await trimEvents(db, maxBytes, now, hasTime);
-  for (const { workspaceId, bytes } of overBound) log("events_over_bound", { workspaceId, bytes });
+  const [trimming] = await Promise.allSettled([trimEvents(db, maxBytes, now, hasTime)]);
   const expired = await deleteExpired(db, parseRetention(env), now, hasTime);
+  if (trimming.status === "rejected") throw trimming.reason;
+  const { deleted: trimmed, overBound } = trimming.value;
+  for (const { workspaceId, bytes } of overBound) log("events_over_bound", { workspaceId, bytes });
   if (trimmed + expired > 0) log("sweep_deleted", { events: trimmed + expired, trimmed });
 }
