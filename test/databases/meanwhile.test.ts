@@ -1,4 +1,8 @@
-import { createExecutionContext, runInDurableObject } from "cloudflare:test";
+import {
+  createExecutionContext,
+  runInDurableObject,
+  waitOnExecutionContext,
+} from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
 import { commit, openDatabase } from "../../src/db/client.ts";
@@ -214,12 +218,25 @@ test("a write whose reply was lost at the switch is not made once more in the ot
   expect(await sealedIn("DB_3")).toBe(await sealedIn("DB_2"));
 });
 
-test("what changes about a workspace at the switch is known in the other database", async () => {
-  const { workspaceId } = await openWithLeads();
-  await hangMover(workspaceId, ["DB", /update "workspaces" set "database"/]);
+test("what is written at the switch is known, and wakes its deliveries, in the other database", async () => {
+  const { workspaceId, webhookId } = await openWithLeads();
+  const slow = hangingBefore(
+    (name, sql) => name === "DB" && /update "workspaces" set "database"/.test(sql),
+  );
+  const moving = moveWorkspace(slow.env, workspaceId, "DB_3", () => true);
+  await slow.hung;
   const updating = Platform.updateWorkspace({ workspaceId, name: "Agence Horizon" });
-  await moved(workspaceId, "DB_3");
-  await updating;
+  const refused = Promise.withResolvers<void>();
+  const DB_2 = failingDatabase("DB_2", (_, go) => go().finally(refused.resolve));
+  const { env: bindings, fast } = isolated();
+  const context = createExecutionContext();
+  const platform = new PlatformEntrypoint(context, { ...bindings, DB_2 } as Env);
+  const recording = platform.recordLeads({ workspaceId, leads: [leadReport("more")] });
+  await refused.promise;
+  await slow.release();
+  await Promise.all([moving, updating, recording]);
+  await waitOnExecutionContext(context);
+  expect(fast).toMatchObject([{ subscriptionId: webhookId, database: "DB_3" }]);
   expect((await Platform.listWorkspaces({})).items).toContainEqual(
     expect.objectContaining({ workspaceId, name: "Agence Horizon", database: "DB_3" }),
   );
