@@ -125,17 +125,6 @@ describe("a subscription is disabled", () => {
     expect(await noticesOf(id)).toMatchObject([notice]);
   });
 
-  test("with the last answer in the e-mail, even by a turn in which nothing could be tried", async () => {
-    const { id } = await subscribed();
-    await failAt(id, [...hourly(10), T0 + 71 * HOUR_MS]);
-    await endWait(id);
-    await dispatchAt(T0 + 73 * HOUR_MS, [id], () => Promise.reject(new Error("no encryption key")));
-    // Whether this turn disables it or the next failing one: the administrators are told of the
-    // 503.
-    if ((await disabledAt(id)) === null) await failAt(id, [T0 + 74 * HOUR_MS]);
-    expect(await noticesOf(id)).toMatchObject([{ lastOutcome: "answered", lastStatus: 503 }]);
-  });
-
   test("alone, and its pending deliveries are cancelled; the ledger adds up", async () => {
     const { id, workspaceId } = await subscribed();
     const other = await subscribe(workspaceId);
