@@ -1,25 +1,15 @@
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { openPortalSession } from "../../../scripts/shared/portal-session.ts";
-import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
+import { startRuntime } from "../../../scripts/shared/runtime.ts";
 import { canariesIn, formsOf } from "../../node/support/canary.ts";
-import { type Receiver, startReceiver } from "../../node/support/receiver.ts";
+import { opened } from "../../node/support/opened.ts";
+import { startReceiver } from "../../node/support/receiver.ts";
 import { until } from "../../support/until.ts";
 
-let runtime: Runtime;
-let fine: Receiver;
-let failing: Receiver;
 const logs: string[] = [];
-
-beforeAll(async () => {
-  runtime = await startRuntime({ onLog: (line) => logs.push(line) });
-  fine = await startReceiver();
-  failing = await startReceiver(() => 500);
-});
-
-afterAll(async () => {
-  await runtime.stop();
-  await Promise.all([fine.close(), failing.close()]);
-});
+const fine = await opened(startReceiver());
+const failing = await opened(startReceiver(() => 500));
+const runtime = await opened(startRuntime({ onLog: (line) => logs.push(line) }));
 
 const PERSON = {
   name: "Zoë Canari-Nom",

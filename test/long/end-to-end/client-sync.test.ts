@@ -6,9 +6,10 @@ import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { buffer } from "node:stream/consumers";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
+import { startRuntime } from "../../../scripts/shared/runtime.ts";
 import { type BuiltClient, buildClient } from "../../node/support/client.ts";
 import { freePort } from "../../node/support/examples.ts";
+import { opened } from "../../node/support/opened.ts";
 import { until } from "../../support/until.ts";
 
 type Stored = Record<"automations" | "leads" | "runs", { id: string; status?: string }[]>;
@@ -16,24 +17,12 @@ type Stored = Record<"automations" | "leads" | "runs", { id: string; status?: st
 const HOUR_MS = 3_600_000;
 const AGENT = { reference: "lyon", name: "Agence Lumière Lyon" };
 
-let runtime: Runtime;
-let built: BuiltClient;
-let proxy: Server;
+const runtime = await opened(startRuntime());
+const built = (await buildClient(runtime.url.origin)) as BuiltClient;
+afterAll(() => built?.remove());
 /** Called before a page of leads is passed on, with 1 for the first page of a walk; may refuse it. */
 let beforePage: (page: number) => Promise<void> = async () => {};
-
-beforeAll(async () => {
-  runtime = await startRuntime();
-  const client = await buildClient(runtime.url.origin);
-  if (client) built = client;
-  proxy = await startProxy();
-}, 300_000);
-
-afterAll(async () => {
-  proxy?.close();
-  await runtime.stop();
-  built?.remove();
-});
+const proxy = await opened(startProxy());
 
 beforeEach((t) => {
   if (!built) t.skip("the package registry cannot be reached");

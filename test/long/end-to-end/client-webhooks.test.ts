@@ -2,29 +2,18 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
+import { startRuntime } from "../../../scripts/shared/runtime.ts";
 import { createSigner, mintSecret, signatureHeaders } from "../../../src/webhooks/signature.ts";
 import { type BuiltClient, buildClient } from "../../node/support/client.ts";
 import { freePort } from "../../node/support/examples.ts";
-import { type Post, type Receiver, startReceiver } from "../../node/support/receiver.ts";
+import { opened } from "../../node/support/opened.ts";
+import { type Post, startReceiver } from "../../node/support/receiver.ts";
 import { until } from "../../support/until.ts";
 
-let runtime: Runtime;
-let receiver: Receiver;
-let built: BuiltClient;
-
-beforeAll(async () => {
-  runtime = await startRuntime();
-  receiver = await startReceiver();
-  const client = await buildClient(runtime.url.origin);
-  if (client) built = client;
-}, 300_000);
-
-afterAll(async () => {
-  await runtime.stop();
-  await receiver.close();
-  built?.remove();
-});
+const runtime = await opened(startRuntime());
+const receiver = await opened(startReceiver());
+const built = (await buildClient(runtime.url.origin)) as BuiltClient;
+afterAll(() => built?.remove());
 
 beforeEach((t) => {
   if (!built) t.skip("the package registry cannot be reached");

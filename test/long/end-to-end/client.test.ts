@@ -1,22 +1,21 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { text } from "node:stream/consumers";
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
+import { afterAll, beforeEach, describe, expect, test } from "vitest";
+import { startRuntime } from "../../../scripts/shared/runtime.ts";
 import { type BuiltClient, buildClient, runNpm } from "../../node/support/client.ts";
+import { opened } from "../../node/support/opened.ts";
 import { startReceiver } from "../../node/support/receiver.ts";
 import { until } from "../../support/until.ts";
 
 const WINDOW_SECONDS = 3;
 const AGENT = { reference: "lyon", name: "Agence Lumière Lyon" };
 
-let runtime: Runtime;
-let built: BuiltClient;
 /** The requests, as logged by the service. */
 const requests: { workspaceId: string; route: string; status: number }[] = [];
 
-beforeAll(async () => {
-  runtime = await startRuntime({
+const runtime = await opened(
+  startRuntime({
     vars: { QUOTA_WINDOW_SECONDS: WINDOW_SECONDS },
     onLog: (line) => {
       // The runtime itself also prints lines.
@@ -24,15 +23,10 @@ beforeAll(async () => {
       const { event, workspaceId, route, status } = JSON.parse(line);
       if (event === "request") requests.push({ workspaceId, route, status });
     },
-  });
-  const client = await buildClient(runtime.url.origin);
-  if (client) built = client;
-}, 300_000);
-
-afterAll(async () => {
-  await runtime.stop();
-  built?.remove();
-});
+  }),
+);
+const built = (await buildClient(runtime.url.origin)) as BuiltClient;
+afterAll(() => built?.remove());
 
 beforeEach((t) => {
   if (!built) t.skip("the package registry cannot be reached");

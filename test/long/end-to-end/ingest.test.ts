@@ -3,10 +3,11 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Webhook } from "standardwebhooks";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
+import { describe, expect, test } from "vitest";
+import { startRuntime } from "../../../scripts/shared/runtime.ts";
 import { derivedId } from "../../../src/contract/ids.ts";
-import { type Post, type Receiver, startReceiver } from "../../node/support/receiver.ts";
+import { opened } from "../../node/support/opened.ts";
+import { type Post, startReceiver } from "../../node/support/receiver.ts";
 import { until } from "../../support/until.ts";
 
 /** A consumer of the dead-letter queue, which forwards what it gets. */
@@ -22,12 +23,9 @@ const PLATFORM_KEY = btoa("p".repeat(32));
 
 const dead: unknown[] = [];
 const logs: string[] = [];
-let runtime: Runtime;
-let receiver: Receiver;
-
-beforeAll(async () => {
-  receiver = await startReceiver();
-  runtime = await startRuntime({
+const receiver = await opened(startReceiver());
+const runtime = await opened(
+  startRuntime({
     onLog: (line) => logs.push(line),
     vars: { PLATFORM_KEYS: `crm:${PLATFORM_KEY}` },
     beside: [
@@ -44,13 +42,8 @@ beforeAll(async () => {
         },
       },
     ],
-  });
-});
-
-afterAll(async () => {
-  await runtime.stop();
-  await receiver.close();
-});
+  }),
+);
 
 async function makeWorkspace() {
   const { PLATFORM } = runtime.env;

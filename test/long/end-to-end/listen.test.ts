@@ -11,10 +11,10 @@ import type { Webhook } from "../../../src/webhooks/subscriptions.ts";
 import {
   type Command,
   copyCheckout,
-  type LocalServer,
   startIn,
   startLocalServer,
 } from "../../node/support/local-server.ts";
+import { opened } from "../../node/support/opened.ts";
 import {
   type Answer,
   type Post,
@@ -23,11 +23,7 @@ import {
 } from "../../node/support/receiver.ts";
 import { until } from "../../support/until.ts";
 
-let server: LocalServer;
-beforeAll(async () => {
-  server = await startLocalServer();
-}, 90_000);
-afterAll(() => server.stop());
+const server = await opened(startLocalServer());
 
 /** Starts `npm run listen`. @returns it, with the secret that it prints. */
 async function listen(...args: string[]): Promise<Command & { secret: string }> {

@@ -1,34 +1,23 @@
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import { describeMethod, describeMethods } from "../../../scripts/platform/help.ts";
 import { eraseAll } from "../../../scripts/platform/long-calls.ts";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
 import { openApi } from "../../../scripts/shared/local-api.ts";
 import type { PlatformClient } from "../../../scripts/shared/platform-client.ts";
-import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
+import { startRuntime } from "../../../scripts/shared/runtime.ts";
 import { toTable } from "../../../scripts/shared/table.ts";
 import { parseInput } from "../../../src/contract/parse.ts";
 import type { Operation } from "../../../src/platform/operation.ts";
 import { OPERATIONS } from "../../../src/platform/operations.ts";
-import { openPlatformCommand, type PlatformCommand } from "../../node/support/platform-command.ts";
+import { opened } from "../../node/support/opened.ts";
+import { openPlatformCommand } from "../../node/support/platform-command.ts";
 
-let command: PlatformCommand;
-let runtime: Runtime;
-let registry: string;
-beforeAll(async () => {
-  command = await openPlatformCommand();
-  ({ runtime, registry } = command);
-});
-afterAll(() => command.close());
-
-const run: PlatformCommand["run"] = (...args) => command.run(...args);
-const platform: PlatformCommand["platform"] = (...args) => command.platform(...args);
+const command = await opened(openPlatformCommand());
+const { runtime, registry, run, platform, inTerminal, makeWorkspace, countLeads } = command;
 const seed = (...args: string[]) => run([process.execPath, "scripts/seed.ts", ...args]);
-const inTerminal: PlatformCommand["inTerminal"] = (line) => command.inTerminal(line);
-const makeWorkspace = () => command.makeWorkspace();
-const countLeads = (workspaceId: string) => command.countLeads(workspaceId);
 
 describe("npm run platform", () => {
   test("prints a method's answer as JSON, for programs", async () => {

@@ -1,16 +1,13 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { beforeEach, describe, expect, test } from "vitest";
 import { recordLines } from "../../../scripts/platform/record-lines.ts";
 import type { PlatformClient } from "../../../scripts/shared/platform-client.ts";
 import type { PlatformInput } from "../../../src/platform/operations.ts";
-import { openPlatformCommand, type PlatformCommand } from "../../node/support/platform-command.ts";
+import { opened } from "../../node/support/opened.ts";
+import { openPlatformCommand } from "../../node/support/platform-command.ts";
 
-let command: PlatformCommand;
-beforeAll(async () => {
-  command = await openPlatformCommand();
-});
-afterAll(() => command.close());
+const command = await opened(openPlatformCommand());
 
 describe("an input in a file, or in standard input", () => {
   const input = '{ "name": "Agence" }';

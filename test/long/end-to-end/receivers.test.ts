@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
+import { startRuntime } from "../../../scripts/shared/runtime.ts";
 import { signatureHeaders } from "../../../src/webhooks/signature.ts";
 import {
   type Example,
@@ -11,16 +11,11 @@ import {
   type RunningExample,
   reasonToSkip,
 } from "../../node/support/examples.ts";
+import { opened } from "../../node/support/opened.ts";
 import { openWorkspace } from "../../node/support/workspace.ts";
 import { until } from "../../support/until.ts";
 
-let runtime: Runtime;
-
-beforeAll(async () => {
-  runtime = await startRuntime();
-});
-
-afterAll(() => runtime.stop());
+const runtime = await opened(startRuntime());
 
 /** A delivery as sent over the wire. */
 interface Captured {

@@ -3,12 +3,13 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
+import { afterAll, describe, expect, test } from "vitest";
+import { startRuntime } from "../../../scripts/shared/runtime.ts";
 import { Document, type Entry } from "../../../site/openapi.ts";
 import { exampleRequest, LANGUAGES } from "../../../site/requests.ts";
 import { buildDocument } from "../../../src/http/document/document.ts";
-import { type Receiver, startReceiver } from "../../node/support/receiver.ts";
+import { opened } from "../../node/support/opened.ts";
+import { startReceiver } from "../../node/support/receiver.ts";
 import { openWorkspace } from "../../node/support/workspace.ts";
 
 const run = promisify(execFile);
@@ -25,21 +26,10 @@ const entries = new Document(buildDocument("https://unused.example")).groups
   .flatMap(({ entries }) => entries)
   .filter(({ method }) => method !== "EVENT");
 
-let runtime: Runtime;
-let receiver: Receiver;
-let folder: string;
-
-beforeAll(async () => {
-  runtime = await startRuntime();
-  receiver = await startReceiver();
-  folder = mkdtempSync(join(tmpdir(), "requests-"));
-});
-
-afterAll(async () => {
-  await runtime.stop();
-  await receiver.close();
-  rmSync(folder, { recursive: true });
-});
+const receiver = await opened(startReceiver());
+const runtime = await opened(startRuntime());
+const folder = mkdtempSync(join(tmpdir(), "requests-"));
+afterAll(() => rmSync(folder, { recursive: true }));
 
 test("there is an example of each operation in each language that the docs show", () => {
   expect(entries).toHaveLength(9);

@@ -1,16 +1,10 @@
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { openPlatformCommand, type PlatformCommand } from "../../node/support/platform-command.ts";
+import { describe, expect, test } from "vitest";
+import { opened } from "../../node/support/opened.ts";
+import { openPlatformCommand } from "../../node/support/platform-command.ts";
 
-let command: PlatformCommand;
-beforeAll(async () => {
-  command = await openPlatformCommand();
-});
-afterAll(() => command.close());
-
-const seed = (...args: string[]) => command.run([process.execPath, "scripts/seed.ts", ...args]);
-const inTerminal: PlatformCommand["inTerminal"] = (line) => command.inTerminal(line);
-const makeWorkspace = () => command.makeWorkspace();
-const countLeads = (workspaceId: string) => command.countLeads(workspaceId);
+const command = await opened(openPlatformCommand());
+const { run, inTerminal, makeWorkspace, countLeads } = command;
+const seed = (...args: string[]) => run([process.execPath, "scripts/seed.ts", ...args]);
 
 describe("npm run seed", () => {
   test("records as many leads as it is told, and doubles none when it runs again", async () => {

@@ -2,19 +2,16 @@ import { spawnSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { openApi } from "../../../scripts/shared/local-api.ts";
 import { openPortalSession } from "../../../scripts/shared/portal-session.ts";
 import type { Page } from "../../../src/http/paging.ts";
 import type { Lead } from "../../../src/records/leads.ts";
 import { type LocalServer, startLocalServer } from "../../node/support/local-server.ts";
+import { opened } from "../../node/support/opened.ts";
 import { until } from "../../support/until.ts";
 
-let server: LocalServer;
-beforeAll(async () => {
-  server = await startLocalServer();
-}, 90_000);
-afterAll(() => server.stop());
+const server = await opened(startLocalServer());
 
 /** Runs `npm run platform` to its end. */
 async function platform(...args: string[]) {

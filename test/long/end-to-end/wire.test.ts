@@ -1,27 +1,22 @@
 import { once } from "node:events";
 import { connect } from "node:net";
 import { setTimeout } from "node:timers/promises";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
+import { describe, expect, test } from "vitest";
+import { startRuntime } from "../../../scripts/shared/runtime.ts";
 import type { ErrorCode, Reason } from "../../../src/contract/errors.ts";
+import { opened } from "../../node/support/opened.ts";
 import { openWorkspace } from "../../node/support/workspace.ts";
 import { until } from "../../support/until.ts";
 
-let runtime: Runtime;
-let good: string;
 const logs: string[] = [];
-
-beforeAll(async () => {
-  runtime = await startRuntime({
+const runtime = await opened(
+  startRuntime({
     vars: { AUTH_FAILURES: 1_000, ALLOW_LOCAL_WEBHOOKS: "" },
     // Without those of the preparations, which may come late.
     onLog: (line) => line.includes("platform_call") || logs.push(line),
-  });
-  const { apiKey } = await openWorkspace(runtime);
-  good = `Authorization: Bearer ${apiKey}\r\n`;
-});
-
-afterAll(() => runtime.stop());
+  }),
+);
+const good = `Authorization: Bearer ${(await openWorkspace(runtime)).apiKey}\r\n`;
 
 /** Sends raw bytes, then nothing more, and returns what comes back. */
 function exchange(text: string): Promise<string> {

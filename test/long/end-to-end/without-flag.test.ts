@@ -1,6 +1,7 @@
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
-import { type Receiver, startReceiver } from "../../node/support/receiver.ts";
+import { describe, expect, test } from "vitest";
+import { startRuntime } from "../../../scripts/shared/runtime.ts";
+import { opened } from "../../node/support/opened.ts";
+import { startReceiver } from "../../node/support/receiver.ts";
 import { openWorkspace } from "../../node/support/workspace.ts";
 import { until } from "../../support/until.ts";
 
@@ -9,21 +10,13 @@ const LEADS = 40;
 /** Long enough to outlast the hand-off to the background, too short to count as slow. */
 const ANSWER_MS = 400;
 
-let runtime: Runtime;
-let receiver: Receiver;
-
-beforeAll(async () => {
-  receiver = await startReceiver(async ({ path }) => {
+const receiver = await opened(
+  startReceiver(async ({ path }) => {
     if (path === "/waits") await new Promise((resolve) => setTimeout(resolve, ANSWER_MS));
     return path === "/hangs" ? new Promise<number>(() => {}) : 204;
-  });
-  runtime = await startRuntime({ withoutFlags: [FLAG] });
-});
-
-afterAll(async () => {
-  await runtime.stop();
-  await receiver.close();
-});
+  }),
+);
+const runtime = await opened(startRuntime({ withoutFlags: [FLAG] }));
 
 async function subscribe(path: string): Promise<{ workspaceId: string }> {
   const workspace = await openWorkspace(runtime);

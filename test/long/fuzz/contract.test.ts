@@ -1,7 +1,8 @@
 import fc from "fast-check";
-import { afterAll, beforeAll, expect, test } from "vitest";
-import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
+import { expect, test } from "vitest";
+import { startRuntime } from "../../../scripts/shared/runtime.ts";
 import { mintApiKey } from "../../../src/quota/api-key.ts";
+import { opened } from "../../node/support/opened.ts";
 import { shoot } from "./client.ts";
 import { Contract } from "./document.ts";
 import { expectEnvelope } from "./envelope.ts";
@@ -12,13 +13,7 @@ const REQUESTS = Number(process.env.FUZZ_REQUESTS ?? 5_000);
 /** Requests sent concurrently: each iteration of the property sends one volley. */
 const VOLLEY = 20;
 
-let runtime: Runtime;
-
-beforeAll(async () => {
-  runtime = await startRuntime({ vars: { ALLOW_LOCAL_WEBHOOKS: "" } });
-});
-
-afterAll(() => runtime.stop());
+const runtime = await opened(startRuntime({ vars: { ALLOW_LOCAL_WEBHOOKS: "" } }));
 
 /** A workspace with some of everything. */
 async function openFilledWorkspace() {

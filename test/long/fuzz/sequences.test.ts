@@ -1,8 +1,9 @@
 import fc from "fast-check";
-import { afterAll, beforeAll, expect, test } from "vitest";
-import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
+import { expect, test } from "vitest";
+import { startRuntime } from "../../../scripts/shared/runtime.ts";
 import { mintApiKey } from "../../../src/quota/api-key.ts";
-import { type Receiver, startReceiver } from "../../node/support/receiver.ts";
+import { opened } from "../../node/support/opened.ts";
+import { startReceiver } from "../../node/support/receiver.ts";
 import { clientSteps } from "./client-steps.ts";
 import { Contract } from "./document.ts";
 import { Model, newKey } from "./model.ts";
@@ -23,24 +24,16 @@ const DRAWS = 4;
 /** Longer than any test: no window ends in between. */
 const WINDOW_SECONDS = 86_400;
 
-let runtime: Runtime;
-let receiver: Receiver;
-
-beforeAll(async () => {
-  receiver = await startReceiver();
-  runtime = await startRuntime({
+const receiver = await opened(startReceiver());
+const runtime = await opened(
+  startRuntime({
     vars: {
       QUOTA_WINDOW_SECONDS: WINDOW_SECONDS,
       AUTH_FAILURES: FAILURES,
       AUTH_FAILURE_WINDOW_SECONDS: WINDOW_SECONDS,
     },
-  });
-});
-
-afterAll(async () => {
-  await runtime.stop();
-  await receiver.close();
-});
+  }),
+);
 
 /** What sequences must reach, because otherwise they prove nothing. */
 const REACHED = [

@@ -72,7 +72,7 @@ export async function startLocalServer(
     rmSync(folder, { recursive: true, force: true });
   };
   try {
-    await until(() => /(appears|will arrive) here/.test(server.output()), 60_000);
+    await until(() => /(appears|will arrive) here/.test(server.output()), 180_000);
   } catch {
     await stop();
     throw new Error(`npm start did not get ready: ${server.output()}`);

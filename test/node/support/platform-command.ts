@@ -12,10 +12,7 @@ export interface End {
   stderr: string;
 }
 
-/** A running server, and the commands that find it. */
-export type PlatformCommand = Awaited<ReturnType<typeof openPlatformCommand>>;
-
-/** Starts a server for commands. The caller closes it. */
+/** Starts a server, and the commands that find it. The caller closes it. */
 export async function openPlatformCommand() {
   const registry = mkdtempSync(join(tmpdir(), "registry-"));
   const runtime: Runtime = await startRuntime({ registry });

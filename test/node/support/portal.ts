@@ -1,38 +1,18 @@
-import { type Browser, type BrowserContextOptions, chromium } from "playwright-core";
+import { type BrowserContextOptions, chromium } from "playwright-core";
 import { openPortalSession } from "../../../scripts/shared/portal-session.ts";
-import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
+import { startRuntime } from "../../../scripts/shared/runtime.ts";
 import type { WebhookEvent } from "../../../src/contract/enumerations.ts";
-import { openPage, type Visit } from "./browser.ts";
-import { type Answer, type Receiver, startReceiver } from "./receiver.ts";
+import { openPage } from "./browser.ts";
+import { type Answer, startReceiver } from "./receiver.ts";
 
 /** Signs links to the portal on the stage. */
 export const PORTAL_SIGNING_KEYS = "local:YGFiY2RlZmdoaWprbG1ub3BxcnN0dXZ3eHl6e3x9fn8=";
 
 /** The built Worker, a subscriber's server and a browser. */
-export interface Stage {
-  runtime: Runtime;
-  receiver: Receiver;
-  browser: Browser;
-  /** How the subscriber's server answers from now on. */
-  answerWith(answer: Answer): void;
-  /** Creates a workspace with a key. */
-  makeWorkspace(name?: string): Promise<string>;
-  /** Records new leads. */
-  recordLeads(workspaceId: string, count?: number): Promise<void>;
-  /** Subscribes the subscriber's server. @returns the id. */
-  subscribe(workspaceId: string, events?: WebhookEvent[], path?: string): Promise<string>;
-  /** Opens the portal of a workspace through a link. */
-  open(workspaceId: string, device?: BrowserContextOptions): Promise<Visit>;
-  /** The URL of a portal link. */
-  makeLink(workspaceId: string): Promise<string>;
-  stop(): Promise<void>;
-}
+export type Stage = Awaited<ReturnType<typeof setStage>>;
 
 /** Sets the stage, with the browser at `executablePath` and variables of the deployment. */
-export async function setStage(
-  executablePath: string,
-  vars: Record<string, string> = {},
-): Promise<Stage> {
+export async function setStage(executablePath: string, vars: Record<string, string> = {}) {
   let answer: Answer = 204;
   let leads = 0;
   const runtime = await startRuntime({ vars: { PORTAL_SIGNING_KEYS, ...vars } });
@@ -48,15 +28,18 @@ export async function setStage(
     runtime,
     receiver,
     browser,
-    answerWith: (next) => {
+    /** How the subscriber's server answers from now on. */
+    answerWith: (next: Answer) => {
       answer = next;
     },
+    /** Creates a workspace with a key. */
     makeWorkspace: async (name = "Groupe Horizon") => {
       const { workspaceId } = await PLATFORM.createWorkspace({ name });
       await PLATFORM.createApiKey({ workspaceId });
       return String(workspaceId);
     },
-    recordLeads: async (workspaceId, count = 1) => {
+    /** Records new leads. */
+    recordLeads: async (workspaceId: string, count = 1) => {
       const items = Array.from({ length: count }, () => ({
         reference: `lead-${++leads}`,
         source: "widget" as const,
@@ -65,7 +48,12 @@ export async function setStage(
       }));
       await PLATFORM.recordLeads({ workspaceId, leads: items });
     },
-    subscribe: async (workspaceId, events = ["lead.created", "run.completed"], path = "/in") => {
+    /** Subscribes the subscriber's server. @returns the id. */
+    subscribe: async (
+      workspaceId: string,
+      events: WebhookEvent[] = ["lead.created", "run.completed"],
+      path = "/in",
+    ) => {
       const token = await openPortalSession(new URL(await makeLink(workspaceId)));
       const made = await fetch(new URL("/portal/api/webhooks", runtime.url), {
         method: "POST",
@@ -74,12 +62,14 @@ export async function setStage(
       });
       return ((await made.json()) as { id: string }).id;
     },
-    open: async (workspaceId, device) => {
+    /** Opens the portal of a workspace through a link. */
+    open: async (workspaceId: string, device?: BrowserContextOptions) => {
       const visit = await openPage(browser, runtime.url, { locale: "en-GB", ...device });
       await visit.page.goto(await makeLink(workspaceId));
       await visit.page.getByRole("heading", { level: 1 }).waitFor();
       return visit;
     },
+    /** The URL of a portal link. */
     makeLink,
     stop: async () => {
       await browser.close();
