@@ -1,4 +1,5 @@
 import { z } from "@hono/zod-openapi";
+import { RECORDS_MAX } from "./limits.ts";
 
 /** Text that every store and client can hold: no NUL, no lone surrogate. */
 export function text(max: number) {
@@ -16,6 +17,11 @@ export const Name = text(1_000).min(1);
 export const Reference = text(512).min(1);
 
 export const Id = z.string().max(100).meta({ title: "id" });
+
+/** One or more items, up to the most that a call may hold. */
+export function several<T extends z.ZodType>(item: T, max = RECORDS_MAX) {
+  return z.array(item).min(1).max(max);
+}
 
 const FIRST_MS = Date.parse("0000-01-01T00:00:00.000Z");
 const LAST_MS = Date.parse("9999-12-31T23:59:59.999Z");

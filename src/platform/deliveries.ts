@@ -2,7 +2,7 @@ import { z } from "@hono/zod-openapi";
 import { DeliveryState, RedeliveryState, WebhookEvent } from "../contract/enumerations.ts";
 import { InputError } from "../contract/input-error.ts";
 import { PAGE_LIMIT } from "../contract/limits.ts";
-import { Instant } from "../contract/text.ts";
+import { Instant, several } from "../contract/text.ts";
 import type { Database } from "../db/client.ts";
 import { wake } from "../webhooks/dispatch/wake.ts";
 import { findDelivery, listDeliveries as listStored } from "../webhooks/history.ts";
@@ -25,7 +25,6 @@ import {
   pageAfter,
   pageOf,
   RedeliverableSince,
-  several,
   toPage,
   WebhookId,
   WorkspaceId,

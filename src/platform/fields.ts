@@ -1,6 +1,6 @@
 import { z } from "@hono/zod-openapi";
 import { decodeCursor, encodeCursor, type List, type Position } from "../contract/cursor.ts";
-import { PAGE_LIMIT, RECORDS_MAX, REDELIVERY_MAX_AGE_MS } from "../contract/limits.ts";
+import { PAGE_LIMIT, REDELIVERY_MAX_AGE_MS } from "../contract/limits.ts";
 import { Id, Instant } from "../contract/text.ts";
 import type { Listing, PageRequest } from "../db/page.ts";
 
@@ -22,11 +22,6 @@ export const RedeliverableSince = Instant.refine(
 /** A whole number in a range, both ends included. */
 export function integer(min: number, max: number) {
   return z.int().min(min).max(max);
-}
-
-/** One or more items, up to the most that a call may hold. */
-export function several<T extends z.ZodType>(item: T, max = RECORDS_MAX) {
-  return z.array(item).min(1).max(max);
 }
 
 /** The position where a page of `list` begins, from the previous page's `nextCursor`. */

@@ -145,6 +145,6 @@ function reasonOf({ input }: Operation, { path, details }: InputError): string {
   return `${details.reason ?? "invalid"}${isKnown ? `: ${field}` : ""}`;
 }
 
-function isObject(value: unknown): value is object {
+export function isObject(value: unknown): value is object {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }

@@ -1,7 +1,7 @@
 import { z } from "@hono/zod-openapi";
 import { derivedId, isId } from "../contract/ids.ts";
 import { InputError } from "../contract/input-error.ts";
-import { Id, Reference, text } from "../contract/text.ts";
+import { Id, Reference, several, text } from "../contract/text.ts";
 import { commit, query } from "../db/client.ts";
 import { DIRECTORY, openDirectory } from "../db/databases.ts";
 import { forgetKey } from "../quota/forget.ts";
@@ -19,7 +19,7 @@ import { EXPORT_KINDS } from "../workspaces/manifest.ts";
 import { beginErasure } from "../workspaces/moves.ts";
 import { allPlacements } from "../workspaces/placement.ts";
 import { workspaceExists } from "../workspaces/workspaces.ts";
-import { cursorOf, pageOf, several, toPage, WorkspaceId } from "./fields.ts";
+import { cursorOf, pageOf, toPage, WorkspaceId } from "./fields.ts";
 import { operation } from "./operation.ts";
 import {
   expectDatabase,

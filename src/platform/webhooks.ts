@@ -12,7 +12,7 @@ import { enableAgain } from "../webhooks/redelivery/redelivery.ts";
 import { Resealed, resealSecrets as reseal } from "../webhooks/reseal.ts";
 import { endOverlap, rotateSecret } from "../webhooks/rotation.ts";
 import {
-  deleteAnySubscription,
+  deleteSubscription,
   disableSubscription,
   findSubscription,
   updateSubscription,
@@ -150,7 +150,7 @@ export const deleteWebhook = operation({
   examples: [{ webhookId }],
   async run(call, { webhookId }) {
     const placement = await openPlacementOfWebhook(call.env, webhookId);
-    const { left } = await commit(placement.db, deleteAnySubscription(webhookId, Date.now()));
+    const { left } = await commit(placement.db, deleteSubscription(null, webhookId, Date.now()));
     if (left) wakeToCancel(call, placement.database, webhookId);
     return {};
   },

@@ -81,8 +81,6 @@ export function deleteSubscription(
   }));
 }
 
-export const deleteAnySubscription = (id: string, now: number) => deleteSubscription(null, id, now);
-
 /** Changes the given fields of a subscription. Reads whether it exists. */
 export function updateSubscription(
   id: string,

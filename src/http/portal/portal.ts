@@ -4,6 +4,7 @@ import { InputError } from "../../contract/input-error.ts";
 import { parseInput } from "../../contract/parse.ts";
 import { listKeyUsage } from "../../platform/api-keys.ts";
 import { listDeliveries, readDelivery, redeliver } from "../../platform/deliveries.ts";
+import { isObject } from "../../platform/invoke.ts";
 import type { Operation } from "../../platform/operation.ts";
 import {
   disableWebhook,
@@ -125,10 +126,6 @@ function filled(query: Record<string, unknown>): Record<string, unknown> {
       .filter(([, value]) => value !== "")
       .map(([name, value]) => [name, /^\d+$/.test(String(value)) ? Number(value) : value]),
   );
-}
-
-function isObject(value: unknown): value is object {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 /** Awaits `step`. @throws ApiError in place of an InputError. */

@@ -7,9 +7,9 @@ import {
   TriggerType,
 } from "../../contract/enumerations.ts";
 import { InputError } from "../../contract/input-error.ts";
-import { RECORD_MAX_BYTES, RECORDS_MAX } from "../../contract/limits.ts";
+import { RECORD_MAX_BYTES } from "../../contract/limits.ts";
 import { parseInput } from "../../contract/parse.ts";
-import { Id, Instant, Name, Reference, text } from "../../contract/text.ts";
+import { Id, Instant, Name, Reference, several, text } from "../../contract/text.ts";
 import { REPORTED_PERSON } from "../person.ts";
 
 const now = "default: now";
@@ -58,10 +58,6 @@ const RunReport = z.strictObject({
     .nullish(),
   leadId: Id.nullish().describe("lea_…, of this workspace"),
 });
-
-function several<T extends z.ZodType>(item: T) {
-  return z.array(item).min(1).max(RECORDS_MAX);
-}
 
 function records<T extends z.ZodType>(item: T) {
   return several(

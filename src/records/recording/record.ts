@@ -1,5 +1,5 @@
 import type { Moment } from "../../contract/time.ts";
-import type { Database, Statements } from "../../db/client.ts";
+import type { Statements } from "../../db/client.ts";
 import { knownDataKey, openDataKey } from "../../encryption/personal-data.ts";
 import type { Wake } from "../../webhooks/dispatch/wake.ts";
 import { findPlacement, openToWrite } from "../../workspaces/placement.ts";
@@ -64,7 +64,8 @@ export async function record<M extends RecordingMethod>(
     references !== undefined ||
     leaves?.removedAutomationIds !== undefined ||
     (hasPersonalData && !knownDataKey(workspaceId));
-  const known = isLookedUp ? await findReferences(placement.db, recording) : NOTHING_KNOWN;
+  const known = isLookedUp ? await findReferenced(placement.db, [recording]) : NOTHING_KNOWN;
+  if (isLookedUp) checkReferences(recording, known);
   const statements = await toStatements(env, recording, known);
   const committed = commitRecordings(placement.db, [{ workspaceId, once, statements }], now);
   const { changed, wakes } = await refuseMissing(committed, missing);
@@ -77,13 +78,6 @@ const NOTHING_KNOWN: Known = {
   leads: new Set(),
   erasedLeads: new Set(),
 };
-
-/** Finds what a recording refers to. @throws InputError for a missing reference. */
-async function findReferences(db: Database, recording: Recording): Promise<Known> {
-  const known = await findReferenced(db, [recording]);
-  checkReferences(recording, known);
-  return known;
-}
 
 /**
  * The statements of a recording, with personal data encrypted under its workspace's data key.
