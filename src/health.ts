@@ -72,7 +72,7 @@ async function problemOfSweep(db: Database, now: number): Promise<string | null>
 async function problemsOfQueues(env: Env): Promise<string[]> {
   try {
     const { backlogCount } = await inTime("DEAD_RECORDS", env.DEAD_RECORDS.metrics(), PATIENCE_MS);
-    return backlogCount > 0 ? [`${backlogCount} records are dead letters`] : [];
+    return backlogCount > 0 ? [`dead letters: ${backlogCount}`] : [];
   } catch (error) {
     // Not a problem by itself: a record that it then refuses is retried.
     logError("queue_metrics_unknown", error);

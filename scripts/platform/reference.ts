@@ -1,16 +1,17 @@
-/**
- * Writes docs/platform.md: what the operations of the Platform API take and answer.
- *
- *     npm run reference
- */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Operation } from "../../src/platform/operation.ts";
 import { ROOT } from "../shared/checkout.ts";
+import { parseArguments } from "../shared/command.ts";
 import { BY_NAME, type Field, fieldsOf } from "./fields.ts";
 
 /** The file, relative to the checkout. */
 export const REFERENCE = "docs/platform.md";
+
+const USAGE = `npm run reference
+
+Writes ${REFERENCE}: what the operations of the Platform API take and answer.
+`;
 
 const HEAD = `# The Platform API
 
@@ -111,4 +112,7 @@ function referTo(method: string, lines: string[], shown: Shown): string[] {
   return first === "" ? nested : [`- as in [${first}](#${first.toLowerCase()})`, ...nested];
 }
 
-if (import.meta.main) writeFileSync(join(ROOT, REFERENCE), platformReference());
+if (import.meta.main) {
+  parseArguments(USAGE, {});
+  writeFileSync(join(ROOT, REFERENCE), platformReference());
+}

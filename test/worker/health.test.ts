@@ -110,7 +110,7 @@ describe("health", () => {
       DEAD_RECORDS: { metrics } as unknown as Queue,
     });
     const counting = queue(async () => ({ backlogCount: 2 }));
-    expect(await findHealth(counting, Date.now())).toEqual(ill("2 records are dead letters"));
+    expect(await findHealth(counting, Date.now())).toEqual(ill("dead letters: 2"));
     for (const metrics of [() => Promise.reject(new Error("no metrics")), never])
       expect(await findHealth(queue(metrics), Date.now())).toEqual(WELL);
     expect(lines.map((line) => JSON.parse(line).event)).toContain("queue_metrics_unknown");

@@ -77,6 +77,7 @@ describe("resealSecrets", () => {
     const lines = log.mock.calls
       .map(([line]) => JSON.parse(String(line)))
       .filter(({ event }) => event !== "platform_call");
+    expect(new Set(lines.map(({ event }) => event))).toEqual(new Set(["secrets_unreadable"]));
     const named = lines.flatMap(({ ids }) => ids.split(" "));
     expect(new Set(named)).toEqual(new Set([...lost.keys(), damagedId]));
     for (const secret of [...lost.values(), ...damaged.values()])
