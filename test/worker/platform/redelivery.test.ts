@@ -19,7 +19,6 @@ import {
   setSubscription,
   statesOf,
   subscribe,
-  sweepRanges,
 } from "../../support/deliveries.ts";
 
 const T0 = Date.UTC(2026, 0, 5, 12);
@@ -79,26 +78,6 @@ describe("redeliver", () => {
         .toSorted(),
     );
     expect(await Platform.ledger({ workspaceId })).toMatchObject({ created: 3, addsUp: true });
-  });
-
-  test("for several ranges sends ten per second in total, and each event once, however many calls", async () => {
-    const { workspaceId, id } = await owed(150, T0);
-    await announceLeads(workspaceId, 150, T0 + 1_000);
-    await dispatchAt(T0 + 1_000, [id], answered(200));
-    const now = T0 + HOUR_MS;
-    const range = { since: T0, until: null, states: ["delivered"] as const };
-    const counts = await Promise.all([
-      redeliver(id, { ...range, until: T0 + 1_000 }, now),
-      redeliver(id, range, now + 3),
-      redeliver(id, range, now + 3),
-    ]);
-    expect(Math.max(...counts)).toBeGreaterThanOrEqual(150);
-    await sweepRanges(now + 3, now + 3);
-    const due = (await deliveriesTo(id)).map(({ dueAt }) => dueAt).toSorted((a, b) => a - b);
-    for (const [i, at] of due.entries())
-      if (i > 0) expect(at - (due[i - 1] ?? 0)).toBeGreaterThanOrEqual(100);
-    expect(await statesOf(id)).toEqual({ pending: 300 });
-    expect((due.at(-1) ?? 0) - now).toBeLessThan(30_100);
   });
 
   test("for a range waits for scheduled redeliveries, but not for a retry that is hours away", async () => {
