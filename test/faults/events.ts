@@ -6,7 +6,7 @@ import { type Fault, faultsIn } from "./fault.ts";
 export const EVENTS: Fault[] = [
   ...faultsIn("", [
     ["sweep.ts", "wakeOverdue(placement, env, now),", "Promise.resolve(),", "what the queues lose is woken", { violation: /is overdue by more than an hour/, seed: 4 }],
-    ["sweep.ts", "takeSteps(db, now, hasTime).then((wakes) => wake(env, database, wakes)),", "Promise.resolve(),", "what a call leaves of a range is redelivered", { violation: /is still being redelivered/, seed: 44 }],
+    ["sweep.ts", "takeSteps(db, now, hasTime).then((wakes) => wake(env, database, wakes)),", "Promise.resolve(),", "what a call leaves of a range is redelivered", { violation: /is still being redelivered/, seed: 84 }],
     ["sweep.ts", "if (failed > 0) throw", "if (false) throw", "a sweep that fails says so"],
     ["sweep.ts", "const parts = await Promise.allSettled([", "const parts = await Promise.all([", "a part of the sweep that fails stops no other"],
     ["health.ts", 'findOverdue(db, "", now - UNATTENDED_MAX_MS)', 'findOverdue(db, "", now)', "what the next sweep finds is no problem yet"],
@@ -96,7 +96,7 @@ export const EVENTS: Fault[] = [
   ...faultsIn("webhooks/dispatch/", [
     ["attempt.ts", 'if (await isRefused(url)) return { kind: "refused" };', "", "a private address is not posted to"],
     ["attempt.ts", "const key = [subscriptionId, target.sealedSecret, ...target.earlierSecrets].join();", "const key = subscriptionId;", "a rotated secret signs from the next claim on"],
-    ["consumer.ts", "wasLeased || waitMs <= EARLY_WAKE_MS ? waitMs : null", "waitMs === 0 ? 0 : null", "what another clock made due in the future is woken again", { violation: /answers immediately, and (waited|got)/, seed: 109 }],
+    ["consumer.ts", "wasLeased || waitMs <= EARLY_WAKE_MS ? waitMs : null", "waitMs === 0 ? 0 : null", "what another clock made due in the future is woken again", { violation: /answers immediately, and (waited|got)/, seed: 119 }],
     ["consumer.ts", "if (cleanable) return 0;", "", "what is left to cancel is woken again"],
     ["consumer.ts", "message.retry({ delaySeconds: RETRY_DELAY_SECONDS });", "message.ack();", "a wake whose dispatch fails is tried again"],
     ["consumer.ts", "await wake(env, database, lost, LEASE_MS / 1000);", "", "a dispatch that fails in the background is woken again"],

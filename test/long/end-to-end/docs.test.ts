@@ -120,7 +120,7 @@ describe.skipIf(!executablePath)("the docs page in a browser", () => {
     ["automation_not_found", "Errors › Codes", "errors-codes"],
     ["rotate a key", "Authentication › Rotating a key", "authentication-rotating-a-key"],
     ["quota", "Quota", "quota"],
-    ["back-dated", "Keep a copy in sync", "sync"],
+    ["backdated", "Keep a copy in sync", "sync"],
     ["timingSafeEqual", "Example receivers › Node", "receivers-node"],
     ["disabled_at", "If your server was down", "outage-if-the-subscription-was-disabled"],
     ["subscrib to evnts", "Subscribe to events", "createWebhook"],
