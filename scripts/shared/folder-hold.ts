@@ -21,15 +21,20 @@ const socketIn = (folder: string) => relative(process.cwd(), join(folder, "start
  */
 export async function holdFolder(folder: string, address: string): Promise<() => void> {
   makeWritable(folder);
-  const other = await findHolder(folder);
-  if (other !== null)
-    throw new Error(`\`npm start\` is already running in this folder, on ${other}.`);
-  rmSync(socketIn(folder), { force: true });
-  const server = createServer((socket) => socket.on("error", () => {}).end(address));
-  server.listen(socketIn(folder)).unref();
-  await once(server, "listening");
-  // Closing deletes the socket.
-  return () => void server.close();
+  for (;;) {
+    const server = createServer((socket) => socket.on("error", () => {}).end(address));
+    try {
+      await once(server.listen(socketIn(folder)).unref(), "listening");
+      // Closing deletes the socket.
+      return () => void server.close();
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== "EADDRINUSE") throw error;
+    }
+    const other = await findHolder(folder);
+    if (other !== null)
+      throw new Error(`\`npm start\` is already running in this folder, on ${other}.`);
+    rmSync(socketIn(folder), { force: true });
+  }
 }
 
 /** Where the start that holds `folder` serves; null if none does. */

@@ -104,6 +104,13 @@ describe("a folder", () => {
     expect(existsSync(secrets) ? statSync(secrets).mtimeMs : null).toBe(before);
   });
 
+  test("is held by one of several that start at once", async () => {
+    const holds = await Promise.allSettled(["a", "b", "c"].map((at) => holdFolder(folder, at)));
+    const held = holds.flatMap((each) => (each.status === "fulfilled" ? [each.value] : []));
+    expect(held).toHaveLength(1);
+    for (const letGo of held) letGo();
+  });
+
   test("is free once its start has ended or was killed", async () => {
     const letGo = await holdFolder(folder, "first");
     await expect(holdFolder(folder, "second")).rejects.toThrow(
