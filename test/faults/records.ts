@@ -79,7 +79,7 @@ export const RECORDS: Fault[] = [
     ["lifecycle/trimming.ts", "if (excess > maxBytes) await giveUpOldest", "if (excess > 100 * maxBytes) await giveUpOldest", "pending deliveries are bounded, too"],
     ["lifecycle/trimming.ts", "const settled = oldest.filter(({ isPending }) => !isPending);", "const settled = oldest;", "what is pending is trimmed last"],
     ["lifecycle/trimming.ts", "return sum >= bytes;", "return false;", "no more is trimmed than needed"],
-    ["lifecycle/turns.ts", "[gt(id, start), lte(id, start)]", "[gt(id, start)]", "who had no time gets what the others leave"],
+    ["lifecycle/turns.ts", "yield* listAfter(db, \"\", and(lte(workspaces.id, start), needsIt));", "", "who had no time gets what the others leave"],
     ["lifecycle/turns.ts", "position = workspace.id;", "", "a workspace that fails holds up no other"],
     ["manifest.ts", "secret: [leads.sealed, leads.largeBytes],", "", "an export has no ciphertext"],
     ["manifest.ts", "secret: [apiKeys.keyHash],", "", "an export has no hash of a key"],

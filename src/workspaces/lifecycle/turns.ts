@@ -23,29 +23,35 @@ export async function takeTurns(
   act: (workspace: Workspace) => Promise<void>,
   mayGoOn: () => boolean,
 ): Promise<void> {
-  const { id } = workspaces;
-  const start = await findPosition(db, part);
-  let position = start;
+  let position = await findPosition(db, part);
   try {
-    // From there to the end, and then from the beginning to there.
-    for (const isInRound of [gt(id, start), lte(id, start)]) {
-      for (let isMore = true; isMore; ) {
-        const found = await db
-          .select()
-          .from(workspaces)
-          .where(and(gt(id, position), isInRound, isWritable(id), needsIt))
-          .orderBy(id)
-          .limit(WORKSPACES_AT_ONCE);
-        for (const workspace of found) {
-          if (!mayGoOn()) return;
-          position = workspace.id;
-          await act(workspace);
-        }
-        isMore = found.length === WORKSPACES_AT_ONCE;
-      }
-      position = "";
+    for await (const workspace of inTurn(db, position, needsIt)) {
+      if (!mayGoOn()) return;
+      position = workspace.id;
+      await act(workspace);
     }
+    position = "";
   } finally {
     await updatePosition(db, part, position);
+  }
+}
+
+/** The workspaces that need it: those after `start`, and then from the beginning to it. */
+async function* inTurn(db: Database, start: string, needsIt: SQL | undefined) {
+  yield* listAfter(db, start, needsIt);
+  yield* listAfter(db, "", and(lte(workspaces.id, start), needsIt));
+}
+
+async function* listAfter(db: Database, start: string, condition: SQL | undefined) {
+  const { id } = workspaces;
+  for (let after: string | undefined = start; after !== undefined; ) {
+    const found: Workspace[] = await db
+      .select()
+      .from(workspaces)
+      .where(and(gt(id, after), isWritable(id), condition))
+      .orderBy(id)
+      .limit(WORKSPACES_AT_ONCE);
+    yield* found;
+    after = found[WORKSPACES_AT_ONCE - 1]?.id;
   }
 }
