@@ -72,6 +72,13 @@ export async function send<Body = unknown>(
   };
 }
 
+/** A text that the Worker serves, such as a page. */
+export async function fetchText(path: string, init: RequestInit = {}, fetch = fetchWorker) {
+  const response = await fetch(new Request(ORIGIN + path, init));
+  const headers = Object.fromEntries(response.headers);
+  return { status: response.status, headers, text: await response.text() };
+}
+
 /** The API as used with a key. */
 export function openApi(apiKey: string, fetch = fetchWorker) {
   const authorized = <Body>(path: string, { headers, ...init }: RequestInit = {}) => {
@@ -79,16 +86,17 @@ export function openApi(apiKey: string, fetch = fetchWorker) {
     all.set("Authorization", `Bearer ${apiKey}`);
     return send<Body>(path, { ...init, headers: all }, fetch);
   };
-  const withJson = <Body>(method: string, path: string, body: unknown) =>
+  const withJson = <Body>(method: string, path: string, body: unknown, headers = {}) =>
     authorized<Body>(path, {
       method,
-      headers: { "Content-Type": "application/json" },
+      headers: { "Content-Type": "application/json", ...headers },
       body: JSON.stringify(body),
     });
   return {
     send: authorized,
     get: <Body = unknown>(path: string) => authorized<Body>(path),
-    post: <Body = unknown>(path: string, body: unknown) => withJson<Body>("POST", path, body),
+    post: <Body = unknown>(path: string, body: unknown, headers?: Record<string, string>) =>
+      withJson<Body>("POST", path, body, headers),
     patch: <Body = unknown>(path: string, body: unknown) => withJson<Body>("PATCH", path, body),
     delete: (path: string) => authorized(path, { method: "DELETE" }),
   };
@@ -130,6 +138,9 @@ function keepJournal() {
       BEGIN INSERT INTO journal (event_id) VALUES (new.id); END`),
   ]);
 }
+
+/** Some time, as every answer writes it. */
+export const SOME_TIME = expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
 
 const FIGURE = expect.stringMatching(/^[0-9]+$/);
 

@@ -40,6 +40,22 @@ export const PORTAL_ANSWER = Object.fromEntries(
   Object.entries(EVERY_ANSWER).filter(([name]) => !name.startsWith("x-ratelimit-")),
 );
 
+const PAGE_POLICY =
+  "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/** The headers of a page and of its files: it may load what this deployment serves, and nothing else. */
+export const PAGE_ANSWER = {
+  ...PORTAL_ANSWER,
+  "content-security-policy": PAGE_POLICY,
+  "cross-origin-opener-policy": "same-origin",
+};
+
+/** The headers of a file that browsers may cache for ever. */
+export const HASHED_ANSWER = {
+  ...PAGE_ANSWER,
+  "cache-control": "public, max-age=31536000, immutable",
+};
+
 /** The whole expected success response of the portal. */
 export function portalSuccess(status: number, body: unknown): Answer {
   return unmetered(success(status, body));
