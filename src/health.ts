@@ -41,7 +41,7 @@ export async function findHealth(env: Env, now: number): Promise<Health> {
   return { healthy: problems.length === 0, problems };
 }
 
-/** What is wrong in a database. Reads a few rows for each subscription with pending deliveries, as the sweep does. */
+/** What is wrong in a database. Like the sweep, reads a few rows per subscription with pending deliveries. */
 async function problemsIn(db: Database, isDirectory: boolean, now: number): Promise<string[]> {
   const [{ wakes }, { daysLeft }, sweep] = await Promise.all([
     // The sweep would have found these ten minutes ago.

@@ -38,7 +38,7 @@ export const moveWorkspace = operation({
     expectDatabase(env, database);
     await expectWorkspace(env, workspaceId);
     const startedAt = performance.now();
-    const mayGoOn = () => performance.now() - startedAt < MOVE_MAX_MS;
-    return move(env, workspaceId, database, mayGoOn);
+    const hasTime = () => performance.now() - startedAt < MOVE_MAX_MS;
+    return move(env, workspaceId, database, hasTime);
   },
 });

@@ -130,7 +130,7 @@ export const eraseWorkspace = operation({
     expectDatabase(env, closed.database);
     await commit(db, closeWorkspace(workspaceId, now));
     const startedAt = performance.now();
-    const mayGoOn = () => performance.now() - startedAt < ERASURE_MAX_MS;
+    const hasTime = () => performance.now() - startedAt < ERASURE_MAX_MS;
     let remaining = 0;
     // The directory comes last: until then, it points to what is left.
     for (const placement of allPlacements(env).reverse()) {
@@ -142,7 +142,7 @@ export const eraseWorkspace = operation({
           workspaceExists(other, workspaceId),
         ));
       if (isThere && remaining === 0)
-        remaining = await eraseRows(placement.db, workspaceId, mayGoOn);
+        remaining = await eraseRows(placement.db, workspaceId, hasTime);
     }
     return { done: remaining === 0, remaining };
   },

@@ -198,8 +198,8 @@ describe("while a workspace is copied", () => {
       return go();
     });
     const startedAt = performance.now();
-    const mayGoOn = () => performance.now() - startedAt < 120_000;
-    const { done } = await moveWorkspace(deploymentWith({ DB_2 }), workspaceId, "DB_3", mayGoOn);
+    const hasTime = () => performance.now() - startedAt < 120_000;
+    const { done } = await moveWorkspace(deploymentWith({ DB_2 }), workspaceId, "DB_3", hasTime);
     expect(done).toBe(true);
   });
 });

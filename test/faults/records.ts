@@ -29,7 +29,7 @@ export const RECORDS: Fault[] = [
     ["runs.ts", "coalesce(${automations.type} = 'crm_source', 0)", "0", "runs of a CRM are hidden until they are served"],
     ["runs.ts", "if (found.length === 0) return null;", "", "runs of an unknown automation are not found"],
     ["ingest/consumer.ts", "if (isTransient(error)) throw error;", "", "messages wait while the database is away"],
-    ["ingest/consumer.ts", "addLeftovers(known, workspaceId, leaves);", "", "a message may refer to the one before"],
+    ["ingest/consumer.ts", "addEffects(known, workspaceId, effects);", "", "a message may refer to the one before"],
     ["ingest/consumer.ts", "[{ ...one, once: true }]", "[one]", "a message that is committed alone takes effect once"],
     ["ingest/consumer.ts", "if (failed.has(database)) return;", "", "a database that fails is not asked again at once"],
     ["ingest/message.ts", 'else if (outcome.kind === "early") message.retry({ delaySeconds: outcome.waitSeconds });', 'else if (outcome.kind === "early") message.ack();', "a run that comes before its automation waits"],

@@ -9,7 +9,7 @@ import { DatabaseUnreachable, findDatabases, inTime } from "../../workspaces/pla
 import { parseRecordingInput, parseRecordMessage } from "../recording/inputs.ts";
 import { toRecording, toStatements } from "../recording/record.ts";
 import { commitRecordings, type Prepared, type Recording } from "../recording/recording.ts";
-import { addLeftovers, checkReferences, findReferenced } from "../recording/references.ts";
+import { addEffects, checkReferences, findReferenced } from "../recording/references.ts";
 import {
   bytesOf,
   contentOf,
@@ -145,13 +145,13 @@ async function recordIn(env: Env, database: string, parsed: Parsed[], now: numbe
   const known = await findReferenced(db, recordings);
   const prepared: Ready[] = [];
   for (const { item, recording } of parsed) {
-    const { workspaceId, leaves, once = false, ids } = recording;
+    const { workspaceId, effects, once = false, ids } = recording;
     const statements = await tryStep(item, () => {
       checkReferences(recording, known);
       return toStatements(env, recording, known);
     });
     if (!statements) continue;
-    addLeftovers(known, workspaceId, leaves);
+    addEffects(known, workspaceId, effects);
     prepared.push({ item, workspaceId, once, statements, records: ids.length });
   }
   const transactions = inGroups(prepared, INGEST_TRANSACTION_MAX_RECORDS, (one) => one.records);

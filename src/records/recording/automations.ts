@@ -32,7 +32,7 @@ export async function toAutomationRecording(
   return {
     workspaceId,
     ids: reported.map(({ id }) => id),
-    leaves: { automations: latest },
+    effects: { automations: latest },
     once: true,
     statements: () =>
       readAs(
@@ -93,7 +93,7 @@ export async function toRemoval(
   return {
     workspaceId,
     ids,
-    leaves: { removedAutomationIds: ids },
+    effects: { removedAutomationIds: ids },
     once: true,
     statements: () => removeAutomations(workspaceId, ids, moment),
   };

@@ -22,7 +22,7 @@ export async function toLeadRecording(
   return {
     workspaceId,
     ids: reported.map(({ id }) => id),
-    leaves: { leadIds: fresh.map(({ id }) => id) },
+    effects: { leadIds: fresh.map(({ id }) => id) },
     hasPersonalData: true,
     async statements({ dataKey }) {
       if (!dataKey) throw unknownWorkspace();

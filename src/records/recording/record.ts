@@ -53,7 +53,7 @@ export async function record<M extends RecordingMethod>(
     workspaceId,
     ids,
     references,
-    leaves,
+    effects,
     once = false,
     missing,
     hasPersonalData,
@@ -62,7 +62,7 @@ export async function record<M extends RecordingMethod>(
   // Otherwise no look-up is needed: a missing workspace fails its foreign key.
   const isLookedUp =
     references !== undefined ||
-    leaves?.removedAutomationIds !== undefined ||
+    effects?.removedAutomationIds !== undefined ||
     (hasPersonalData && !knownDataKey(workspaceId));
   const known = isLookedUp ? await findReferenced(placement.db, [recording]) : NOTHING_KNOWN;
   if (isLookedUp) checkReferences(recording, known);

@@ -19,11 +19,11 @@ export interface Reference {
 export interface References {
   workspaceId: string;
   references?: Reference[];
-  leaves?: Leftovers;
+  effects?: Effects;
 }
 
 /** What a recording adds or removes, for later recordings in the batch. */
-export interface Leftovers {
+export interface Effects {
   automations?: { id: string; type: AutomationType }[];
   removedAutomationIds?: string[];
   leadIds?: string[];
@@ -70,8 +70,8 @@ export async function findReferenced(db: Database, recordings: References[]): Pr
       ...new Map(pairs.map((pair) => [inWorkspace(pair.workspaceId, pair.id), pair])).values(),
     ];
   };
-  const recordedLeads = recordings.flatMap(({ workspaceId, leaves }) =>
-    (leaves?.leadIds ?? []).map((id) => ({ workspaceId, id })),
+  const recordedLeads = recordings.flatMap(({ workspaceId, effects }) =>
+    (effects?.leadIds ?? []).map((id) => ({ workspaceId, id })),
   );
   const workspaceIds = new Set(recordings.map(({ workspaceId }) => workspaceId));
   const [workspaces, automations, leads, erasedLeads] = await commit(
@@ -117,10 +117,10 @@ export function checkReferences({ workspaceId, references = [] }: References, kn
 }
 
 /** Applies to `known` what a recording adds and removes. */
-export function addLeftovers(
+export function addEffects(
   known: Known,
   workspaceId: string,
-  { automations = [], removedAutomationIds = [], leadIds = [] }: Leftovers = {},
+  { automations = [], removedAutomationIds = [], leadIds = [] }: Effects = {},
 ): void {
   for (const { id, type } of automations) {
     const key = inWorkspace(workspaceId, id);

@@ -63,7 +63,7 @@ export function closeWorkspace(id: string, now: number): Statements<unknown> {
 }
 
 /**
- * Erases a closed workspace in chunks, until nothing remains or `mayGoOn` returns false; the next
+ * Erases a closed workspace in chunks, until nothing remains or `hasTime` returns false; the next
  * call continues. The workspace itself goes last, once nothing refers to it.
  *
  * @returns how many rows remain.
@@ -71,10 +71,10 @@ export function closeWorkspace(id: string, now: number): Statements<unknown> {
 export async function eraseWorkspace(
   db: Database,
   id: string,
-  mayGoOn: () => boolean,
+  hasTime: () => boolean,
 ): Promise<number> {
   let isLeft = await commit(db, eraseChunk(id));
-  while (isLeft && mayGoOn()) isLeft = await commit(db, eraseChunk(id));
+  while (isLeft && hasTime()) isLeft = await commit(db, eraseChunk(id));
   // Counted once at the end, because it reads every remaining row.
   return isLeft ? commit(db, countRemaining(id)) : 0;
 }

@@ -44,7 +44,7 @@ export function parseRetention(env: Env): Retention {
 }
 
 /**
- * Deletes expired events until there are none or `mayGoOn` returns false; the next call continues. Each
+ * Deletes expired events until there are none or `hasTime` returns false; the next call continues. Each
  * event is checked once it is old enough to have expired; ids sort by time, so this needs no index. One
  * that was settled late, or not delivered to everyone, then gets an expiry of its own.
  *
@@ -54,12 +54,12 @@ export async function deleteExpired(
   db: Database,
   retention: Retention,
   now: number,
-  mayGoOn: () => boolean,
+  hasTime: () => boolean,
 ): Promise<number> {
   let deleted = 0;
   const expiring = sql`FROM ${events} WHERE ${events.expiresAt} <= ${now}
     AND ${isWritable(events.workspaceId)} ORDER BY ${events.expiresAt}`;
-  for (let looked = CLEANUP_MAX; looked === CLEANUP_MAX && mayGoOn(); ) {
+  for (let looked = CLEANUP_MAX; looked === CLEANUP_MAX && hasTime(); ) {
     const old = await findOld(db, expiring, retention, now);
     deleted += await expire(db, old, now);
     looked = old.length;
@@ -73,9 +73,9 @@ export async function deleteExpired(
     .from(events)
     .where(and(eq(events.workspaceId, id), gt(events.id, sweptTo), lt(events.id, before)));
   const sweep = async (workspace: typeof workspaces.$inferSelect) => {
-    deleted += await sweepWorkspace(db, workspace, before, retention, now, mayGoOn);
+    deleted += await sweepWorkspace(db, workspace, before, retention, now, hasTime);
   };
-  await takeTurns(db, "retention", exists(unseen), sweep, mayGoOn);
+  await takeTurns(db, "retention", exists(unseen), sweep, hasTime);
   return deleted;
 }
 
@@ -85,11 +85,11 @@ async function sweepWorkspace(
   before: string,
   retention: Retention,
   now: number,
-  mayGoOn: () => boolean,
+  hasTime: () => boolean,
 ): Promise<number> {
   let deleted = 0;
   let after = sweptTo;
-  while (mayGoOn()) {
+  while (hasTime()) {
     const unseen = sql`FROM ${events} WHERE ${events.workspaceId} = ${id}
       AND ${events.id} > ${after} AND ${events.id} < ${before} ORDER BY ${events.id}`;
     const old = await findOld(db, unseen, retention, now);

@@ -35,14 +35,14 @@ export function parseEventsMaxBytes(env: Env): number {
 
 /**
  * Measures new events, then deletes the oldest settled events of each workspace that exceeds
- * `maxBytes`, until none does or `mayGoOn` returns false; the next call continues. Pending events count
+ * `maxBytes`, until none does or `hasTime` returns false; the next call continues. Pending events count
  * but are kept, until the total reaches twice the limit: then the oldest are given up.
  */
 export async function trimEvents(
   db: Database,
   maxBytes: number,
   now: number,
-  mayGoOn: () => boolean,
+  hasTime: () => boolean,
 ): Promise<Trimmed> {
   const before = eventIdAt(now - SIZE_SLACK_MS);
   const trimmed: Trimmed = { deleted: 0, overBound: [] };
@@ -52,13 +52,13 @@ export async function trimEvents(
     .from(events)
     .where(and(eq(events.workspaceId, id), gt(events.id, sizedTo), lt(events.id, before)));
   const trim = async (workspace: Workspace) => {
-    const { deleted, excess } = await trimWorkspace(db, workspace, before, maxBytes, now, mayGoOn);
+    const { deleted, excess } = await trimWorkspace(db, workspace, before, maxBytes, now, hasTime);
     trimmed.deleted += deleted;
-    if (excess > 0 && mayGoOn())
+    if (excess > 0 && hasTime())
       trimmed.overBound.push({ workspaceId: workspace.id, bytes: maxBytes + excess });
   };
   const needsIt = or(gt(sizedBytes, maxBytes), exists(unmeasured));
-  await takeTurns(db, "trimming", needsIt, trim, mayGoOn);
+  await takeTurns(db, "trimming", needsIt, trim, hasTime);
   return trimmed;
 }
 
@@ -68,10 +68,10 @@ async function trimWorkspace(
   before: string,
   maxBytes: number,
   now: number,
-  mayGoOn: () => boolean,
+  hasTime: () => boolean,
 ): Promise<{ deleted: number; excess: number }> {
   let measured: Measured = workspace;
-  while (mayGoOn()) {
+  while (hasTime()) {
     const next = await measureNext(db, measured, before);
     if (!next) break;
     measured = next;
@@ -79,7 +79,7 @@ async function trimWorkspace(
   let excess = measured.sizedBytes - maxBytes;
   let deleted = 0;
   let after = "";
-  for (let passed = 0; excess > 0 && passed < TRIM_PENDING_MAX && mayGoOn(); ) {
+  for (let passed = 0; excess > 0 && passed < TRIM_PENDING_MAX && hasTime(); ) {
     const oldest = await listOldest(db, measured, after);
     const isLast = oldest.length < CLEANUP_MAX;
     const settled = oldest.filter(({ isPending }) => !isPending);
@@ -99,7 +99,7 @@ async function trimWorkspace(
     if (isLast) break;
   }
   // Pending events may take as much again.
-  if (excess > maxBytes) await giveUpOldest(db, measured, excess - maxBytes, now, mayGoOn);
+  if (excess > maxBytes) await giveUpOldest(db, measured, excess - maxBytes, now, hasTime);
   return { deleted, excess };
 }
 
@@ -109,10 +109,10 @@ async function giveUpOldest(
   workspace: Measured,
   bytes: number,
   now: number,
-  mayGoOn: () => boolean,
+  hasTime: () => boolean,
 ): Promise<void> {
   let left = bytes;
-  for (let after = ""; left > 0 && mayGoOn(); ) {
+  for (let after = ""; left > 0 && hasTime(); ) {
     const oldest = await listOldest(db, workspace, after);
     const last = oldest.at(-1);
     if (!last) return;

@@ -11,7 +11,7 @@ const WORKSPACES_AT_ONCE = 50;
 
 /**
  * Acts on workspaces in turn, from where this part of the sweep stopped, until there are no more or
- * `mayGoOn` returns false; the next call continues. The position moves on first: a workspace that uses up
+ * `hasTime` returns false; the next call continues. The position moves on first: a workspace that uses up
  * all the time, or fails, gets its next turn after the others.
  *
  * @param needsIt SQL condition: the workspace has something to do.
@@ -21,12 +21,12 @@ export async function takeTurns(
   part: string,
   needsIt: SQL | undefined,
   act: (workspace: Workspace) => Promise<void>,
-  mayGoOn: () => boolean,
+  hasTime: () => boolean,
 ): Promise<void> {
   let position = await findPosition(db, part);
   try {
     for await (const workspace of inTurn(db, position, needsIt)) {
-      if (!mayGoOn()) return;
+      if (!hasTime()) return;
       position = workspace.id;
       await act(workspace);
     }

@@ -135,7 +135,7 @@ function keysOf({ key }: OwnedTable, rows: CopiedRow[]): Key[] {
   return rows.map((row) => fields.map((field) => row[field]) as Key);
 }
 
-/** Reads the oldest changes since copying began, in one consistent state of the database; null if there are none. */
+/** Reads the oldest changes since copying began, in one state of the database; null if there are none. */
 export function findChanges(workspaceId: string): Statements<Changes | null> {
   const isOwn = sql`${changes.workspaceId} = ${workspaceId}`;
   const notedKey = ({ key }: OwnedTable) =>

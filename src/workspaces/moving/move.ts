@@ -33,12 +33,12 @@ export async function moveWorkspace(
   env: Env,
   workspaceId: string,
   to: string,
-  mayGoOn: () => boolean,
+  hasTime: () => boolean,
 ): Promise<MoveProgress> {
   for (let hasBegun = false; ; ) {
     const { database: from, db: source } = await findPlacement(env, workspaceId);
     const move = await commit(source, findMove(workspaceId));
-    const goOn = (leaving: string) => continueMove(env, leaving, workspaceId, mayGoOn, true);
+    const goOn = (leaving: string) => continueMove(env, leaving, workspaceId, hasTime, true);
     if (!move) {
       if (from === to) return { done: true, state: null };
       // Another call has cancelled it.
@@ -58,7 +58,7 @@ export async function moveWorkspace(
       await goOn(from);
     }
     const progress = await progressOf(env, workspaceId, to);
-    if (progress.done || !mayGoOn()) return progress;
+    if (progress.done || !hasTime()) return progress;
     await sleep(RETRY_MS);
   }
 }
@@ -70,8 +70,8 @@ async function progressOf(env: Env, workspaceId: string, to: string): Promise<Mo
 }
 
 /**
- * Begins a move at the source, unless the workspace no longer lives there. The mover then tells the target, so that nothing is left there if nobody
- * continues a move that has begun.
+ * Begins a move at the source, unless the workspace no longer lives there. The target hears of it from
+ * the mover, so a move that nobody continues leaves nothing there.
  */
 async function begin(env: Env, workspaceId: string, from: string, to: string): Promise<void> {
   const entry = await inTime(to, commit(openNamed(env, to), findMove(workspaceId)));
@@ -100,7 +100,7 @@ export async function continueMove(
   env: Env,
   database: string,
   workspaceId: string,
-  mayGoOn: () => boolean,
+  hasTime: () => boolean,
   isUrgent = false,
 ): Promise<void> {
   const db = openNamed(env, database);
@@ -110,7 +110,7 @@ export async function continueMove(
     if (!(await isCancelled(env, database, move))) return;
     await commit(db, voidArrival(move));
   }
-  await new Mover(env, database, move).work(mayGoOn, isUrgent);
+  await new Mover(env, database, move).work(hasTime, isUrgent);
 }
 
 /**

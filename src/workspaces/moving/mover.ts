@@ -54,12 +54,12 @@ export class Mover extends OwnedMove {
    *
    * @param isUrgent whether to do so even if the move is waiting after a failed switch.
    */
-  work(mayGoOn: () => boolean, isUrgent: boolean): Promise<void> {
+  work(hasTime: () => boolean, isUrgent: boolean): Promise<void> {
     return this.#owning(isUrgent, async () => {
       // Its mover died.
       if (this.move.state === "closed") return this.#goBack();
       if (this.move.state !== "gone") await this.#takeTarget();
-      while (mayGoOn() && (await this.#step(mayGoOn)));
+      while (hasTime() && (await this.#step(hasTime)));
     });
   }
 
@@ -114,7 +114,7 @@ export class Mover extends OwnedMove {
   }
 
   /** Takes one step. @returns whether there may be another one. */
-  async #step(mayGoOn: () => boolean): Promise<boolean> {
+  async #step(hasTime: () => boolean): Promise<boolean> {
     switch (this.move.state) {
       case "copying":
         if (this.move.position) await this.#copyPiece(this.move.position);
@@ -126,7 +126,7 @@ export class Mover extends OwnedMove {
         if (!(await this.#copyChanges())) await this.#drain();
         return true;
       case "gone":
-        return this.#cleanUp(mayGoOn);
+        return this.#cleanUp(hasTime);
       default:
         return false;
     }
@@ -182,7 +182,7 @@ export class Mover extends OwnedMove {
       .sort((a, b) => (a.keyHash < b.keyHash ? -1 : 1));
   }
 
-  /** Waits until none of the workspace's subscriptions is leased, while no new lease begins; then switches. */
+  /** Waits until no subscription of the workspace is leased, while none is leased anew; then switches. */
   async #drain(): Promise<void> {
     const now = Date.now();
     if (await this.ask(this.from, hasLeases(this.workspaceId, now))) {
@@ -288,10 +288,10 @@ export class Mover extends OwnedMove {
   }
 
   /** Deletes what the workspace left behind, once reads in progress have ended. */
-  async #cleanUp(mayGoOn: () => boolean): Promise<boolean> {
+  async #cleanUp(hasTime: () => boolean): Promise<boolean> {
     if (Date.now() - this.move.since < LEFT_BEHIND_MS) return false;
     while (!(await this.commitAtSource(eraseLeftBehind(this.workspaceId))))
-      if (!mayGoOn()) return false;
+      if (!hasTime()) return false;
     this.logState("done");
     return false;
   }

@@ -35,8 +35,8 @@ const SLACK_MS = HOUR_MS;
 
 const always = () => true;
 
-function sweepAt(now: number, retention = KEPT, mayGoOn = always, database: Database = db) {
-  return deleteExpired(database, retention, now, mayGoOn);
+function sweepAt(now: number, retention = KEPT, hasTime = always, database: Database = db) {
+  return deleteExpired(database, retention, now, hasTime);
 }
 
 async function eventsIn(workspaceId: string) {
