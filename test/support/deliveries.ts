@@ -71,6 +71,12 @@ export async function subscribe(
   return { id, url, secret };
 }
 
+/** So many subscriptions of a workspace; returns their ids. */
+export async function subscribeMany(workspaceId: string, count: number): Promise<string[]> {
+  const subscribed = Array.from({ length: count }, () => subscribe(workspaceId));
+  return (await Promise.all(subscribed)).map(({ id }) => id);
+}
+
 /** Drafts of events about new leads. */
 export function draftLeads(count: number, now: number, customFields = {}): Draft[] {
   return Array.from({ length: count }, (_, i) => {
@@ -175,10 +181,17 @@ export async function receivedBy({ url }: { url: string }): Promise<Received[]> 
   return answer.json();
 }
 
-/** A delivery of an event with a stored body that was announced at `now`, as it is claimed. */
-export function claimedOf(subscriptionId: string, { id, body }: Draft, now: number): Claimed {
-  const event = { eventId: id, createdAt: now, storedBody: body, leadId: null, lead: null };
-  return { subscriptionId, eventId: id, attempts: 0, event };
+/** The arguments of an attempt: to post the first of the events, announced at `now`. */
+export async function postOf(
+  { id, url, workspaceId }: { id: string; url: string; workspaceId: string },
+  [draft]: Draft[],
+  now: number,
+): Promise<Parameters<DispatchTools["attempt"]>> {
+  const { id: eventId, body } = draft as Draft;
+  const event = { eventId, createdAt: now, storedBody: body, leadId: null, lead: null };
+  const { sealedSecret } = await subscriptionRow(id);
+  const target = { workspaceId, dataKey: null, url, sealedSecret, earlierSecrets: [] };
+  return [{ subscriptionId: id, eventId, attempts: 0, event }, target];
 }
 
 /** A complete response of a subscriber. */
@@ -253,7 +266,7 @@ export async function sweepRanges(from: number, until: number): Promise<void> {
 }
 
 /** A dispatch that has claimed what is due, and posts until it is told how its attempts end. */
-export async function heldDispatch(now: number, subscriptionId: string) {
+export async function heldDispatch(now: number | (() => number), subscriptionId: string) {
   const claimed = Promise.withResolvers<void>();
   const answer = Promise.withResolvers<Outcome>();
   const attempt = () => {

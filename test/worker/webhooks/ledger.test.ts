@@ -1,10 +1,11 @@
 import { exports } from "cloudflare:workers";
 import { eq } from "drizzle-orm";
-import { beforeAll, describe, expect, test } from "vitest";
+import { beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { RETRY_WAITS_SECONDS } from "../../../src/contract/limits.ts";
+import { openDatabase } from "../../../src/db/client.ts";
 import { deliveries } from "../../../src/db/schema.ts";
-import { findLedger } from "../../../src/webhooks/ledger.ts";
-import { EMPTY_LEDGER } from "../../support/api.ts";
+import { findBacklog, findLedger } from "../../../src/webhooks/ledger.ts";
+import { EMPTY_LEDGER, errorOf } from "../../support/api.ts";
 import {
   announceLeads,
   answered,
@@ -15,9 +16,12 @@ import {
   failAt,
   MINUTE_MS,
   once,
+  owed,
   setDeliveries,
+  setSubscription,
   subscribe,
 } from "../../support/deliveries.ts";
+import { meteredDatabase } from "../../support/metered-database.ts";
 
 const NOW = Date.UTC(2026, 0, 5, 12);
 /** A workspace with 3 delivered, 1 exhausted, 3 cancelled and 2 pending deliveries. */
@@ -44,64 +48,91 @@ describe("the ledger", () => {
   let quiet: string;
   beforeAll(async () => {
     busy = await busyWorkspace();
-    quiet = await createWorkspace();
-    const { id } = await subscribe(quiet);
-    await announceLeads(quiet, 2, NOW - 2 * MINUTE_MS);
+    const { id, workspaceId } = await owed(2, NOW - 2 * MINUTE_MS);
+    quiet = workspaceId;
     await dispatchAt(NOW - MINUTE_MS, [id], once(answered(204)));
   });
 
   test("counts the deliveries of a workspace, or of all, by state", async () => {
-    const figures = {
-      created: 9,
-      pending: 2,
-      delivered: 3,
-      exhausted: 1,
-      cancelled: 3,
-      overdue: 1,
-    };
-    const all = { ...figures, oldestPendingSeconds: 240, addsUp: true };
+    const settled = { delivered: 3, exhausted: 1, cancelled: 3, addsUp: true };
+    const all = { ...settled, created: 9, pending: 2, overdue: 1, oldestPendingSeconds: 240 };
     expect(await findLedger(db, busy, NOW)).toEqual(all);
     const total = { ...all, created: 11, pending: 3, delivered: 4 };
     expect(await findLedger(db, undefined, NOW)).toEqual(total);
-    expect(await findLedger(db, quiet, NOW)).toEqual({
-      ...EMPTY_LEDGER,
-      created: 2,
-      pending: 1,
-      delivered: 1,
-      oldestPendingSeconds: 120,
-    });
+    const few = { created: 2, pending: 1, delivered: 1, oldestPendingSeconds: 120 };
+    expect(await findLedger(db, quiet, NOW)).toEqual({ ...EMPTY_LEDGER, ...few });
   });
 
   test("counts as overdue what is pending and due for more than five minutes", async () => {
-    const workspaceId = await createWorkspace();
-    const { id } = await subscribe(workspaceId);
-    await announceLeads(workspaceId, 1, NOW);
+    const { id, workspaceId } = await owed(1, NOW);
     const overdueAt = async (now: number) => (await findLedger(db, workspaceId, now)).overdue;
     expect(await overdueAt(NOW + 5 * MINUTE_MS)).toBe(0);
     expect(await overdueAt(NOW + 5 * MINUTE_MS + 1)).toBe(1);
     // A failed attempt delays it; its age stays.
     await failAt(id, [NOW + MINUTE_MS]);
-    expect(await findLedger(db, workspaceId, NOW + 6 * MINUTE_MS)).toMatchObject({
-      overdue: 0,
-      oldestPendingSeconds: 360,
-    });
+    const waiting = { overdue: 0, oldestPendingSeconds: 360 };
+    expect(await findLedger(db, workspaceId, NOW + 6 * MINUTE_MS)).toMatchObject(waiting);
     await dispatchAt(NOW + 2 * MINUTE_MS, [id], answered(200));
-    expect(await findLedger(db, workspaceId, NOW + 60 * MINUTE_MS)).toEqual({
-      ...EMPTY_LEDGER,
-      created: 1,
-      delivered: 1,
-    });
+    const settled = { ...EMPTY_LEDGER, created: 1, delivered: 1 };
+    expect(await findLedger(db, workspaceId, NOW + 60 * MINUTE_MS)).toEqual(settled);
   });
 
   test("does not add up when a row is missing", async () => {
-    const workspaceId = await createWorkspace();
-    const { id } = await subscribe(workspaceId);
-    const [draft] = await announceLeads(workspaceId, 3, NOW);
-    await db.delete(deliveries).where(eq(deliveries.eventId, draft?.id ?? ""));
+    const { id, workspaceId, drafts } = await owed(3, NOW);
+    await db.delete(deliveries).where(eq(deliveries.eventId, drafts[0]?.id ?? ""));
     expect(await deliveriesTo(id)).toHaveLength(2);
     const missing = { created: 3, pending: 2, addsUp: false };
     expect(await exports.Platform.ledger({ workspaceId })).toMatchObject(missing);
     expect(await exports.Platform.ledger({})).toMatchObject({ addsUp: false });
     expect(await exports.Platform.ledger({ workspaceId: quiet })).toMatchObject({ addsUp: true });
+  });
+});
+
+describe("the backlog", () => {
+  beforeEach(() => db.delete(deliveries));
+
+  test("shows what is pending, how much of it is overdue, and how old the oldest is", async () => {
+    const late = await owed(2, NOW - 6 * MINUTE_MS);
+    await announceLeads(late.workspaceId, 1, NOW - MINUTE_MS);
+    const other = await owed(4, NOW - 2 * MINUTE_MS);
+    const of = (workspaceId?: string) => findBacklog(db, workspaceId, NOW);
+    const figures = { pending: 3, overdue: 2, oldestPendingSeconds: 360 };
+    expect(await of(late.workspaceId)).toEqual(figures);
+    const recent = { pending: 4, overdue: 0, oldestPendingSeconds: 120 };
+    expect(await of(other.workspaceId)).toEqual(recent);
+    expect(await of()).toEqual({ ...figures, pending: 7 });
+    await setDeliveries(late.id, { state: "delivered", settledAt: NOW });
+    const none = { pending: 0, overdue: 0, oldestPendingSeconds: null };
+    expect(await of(late.workspaceId)).toEqual(none);
+  });
+
+  test("has no negative age for an event of a clock that is ahead", async () => {
+    const { workspaceId } = await owed(1, NOW + MINUTE_MS);
+    expect(await findBacklog(db, workspaceId, NOW)).toMatchObject({ oldestPendingSeconds: 0 });
+  });
+
+  test("is what the Platform API returns, which rejects an unknown workspace", async () => {
+    const { id, workspaceId } = await owed(1, Date.now() - 10 * MINUTE_MS);
+    await setSubscription(id, { nextAt: Date.now() + 60 * MINUTE_MS });
+    const figures = { pending: 1, overdue: 0, oldestPendingSeconds: expect.closeTo(600, -1) };
+    expect(await exports.Platform.backlog({ workspaceId })).toEqual(figures);
+    expect(await exports.Platform.backlog({})).toMatchObject({ pending: expect.any(Number) });
+    const unknown = exports.Platform.backlog({ workspaceId: "wks_unknown" });
+    expect(await errorOf(unknown)).toContain("workspaceId");
+  });
+
+  test("reads rows for what is pending, whatever is settled next to it", async () => {
+    const { id, workspaceId } = await owed(5_000, NOW);
+    await db.update(deliveries).set({ state: "delivered", settledAt: NOW });
+    await announceLeads(workspaceId, 10, NOW - 10 * MINUTE_MS);
+    for (const within of [workspaceId, undefined]) {
+      const { DB, rows } = meteredDatabase();
+      const figures = { pending: 10, overdue: 10, oldestPendingSeconds: 600 };
+      expect(await findBacklog(openDatabase(DB), within, NOW)).toEqual(figures);
+      expect(rows.read).toBeLessThan(100);
+    }
+    // A delivery that waits for its subscription is not overdue.
+    await setSubscription(id, { nextAt: NOW });
+    expect(await findBacklog(db, workspaceId, NOW)).toMatchObject({ pending: 10, overdue: 0 });
   });
 });

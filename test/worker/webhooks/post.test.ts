@@ -18,28 +18,18 @@ describe("a post", () => {
     expect(await postTo(url, body)).toEqual(answered(200));
     const [received, ...others] = await receivedBy({ url });
     expect(others).toEqual([]);
-    expect(received?.headers).not.toHaveProperty("authorization");
-    expect(received?.headers).not.toHaveProperty("cookie");
-    expect(received).toMatchObject({
-      url,
-      body,
-      headers: {
-        "content-type": "application/json",
-        "content-length": String(new TextEncoder().encode(body).length),
-        "webhook-id": "evt_1",
-      },
+    expect(received).toMatchObject({ url, body });
+    expect(received?.headers).toMatchObject({
+      "content-type": "application/json",
+      "content-length": String(new TextEncoder().encode(body).length),
+      "webhook-id": "evt_1",
     });
+    for (const ours of ["authorization", "cookie"])
+      expect(received?.headers).not.toHaveProperty(ours);
   });
 
-  test.each([200, 204, 299, 400, 410, 429, 503])(
-    "that is answered with %i ends with that status",
-    async (status) => {
-      expect(await postTo(subscriberUrl(`status-${status}`))).toEqual(answered(status));
-    },
-  );
-
-  test.each([301, 302, 303, 307, 308])(
-    "that is redirected with %i is not followed",
+  test.each([200, 204, 299, 301, 302, 303, 307, 308, 400, 410, 429, 503])(
+    "that is answered with %i ends with that status, and no redirect is followed",
     async (status) => {
       const url = subscriberUrl(`status-${status}`);
       expect(await postTo(url)).toEqual(answered(status));

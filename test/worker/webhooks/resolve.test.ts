@@ -1,32 +1,43 @@
-import { describe, expect, test } from "vitest";
+import { env } from "cloudflare:workers";
+import { afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { createAttempt } from "../../../src/webhooks/dispatch/attempt.ts";
 import { type Resolution, resolveHost } from "../../../src/webhooks/resolve.ts";
 import { deployedWith, invalid, openApi, openWorkspace } from "../../support/api.ts";
+import { jumpTo, owed, postOf, receivedBy } from "../../support/deliveries.ts";
 
 const RESOLVER = "https://dns.example/dns-query?dnssec=1";
+const NOW = Date.UTC(2026, 0, 5);
+
+/** A subscription whose host name the resolver answers as `behaviour` says, and a post to it. */
+async function posting(behaviour: string, bindings: Partial<Env> = {}) {
+  const { url, drafts, ...about } = await owed(1, NOW, { behaviour });
+  const post = await postOf({ ...about, url }, drafts, NOW);
+  const dispatch = () => {
+    const attempt = createAttempt({ ...env, DNS_OVER_HTTPS_URL: RESOLVER, ...bindings });
+    return async () => (await attempt(...post)).kind;
+  };
+  const asked = async () => {
+    const answer = await fetch(`https://dns.example/asked?name=${new URL(url).hostname}`);
+    return answer.json();
+  };
+  return { dispatch, asked, received: async () => (await receivedBy({ url })).length };
+}
 
 describe("a host resolves to", () => {
-  test.each<[Resolution, host: string]>([
-    ["public", "public.example"],
-    ["private", "private.example"],
-    ["private", "privatev4.example"],
-    ["private", "mixed.example"],
-    ["private", "publicv6.example"],
-    ["unresolvable", "nxdomain.example"],
-    ["private", "half-private.example"],
-    ["unknown", "half-public.example"],
-    ["unknown", "halfnx.example"],
-    ["unknown", "servfail.example"],
-    ["unknown", "empty.example"],
-    ["unknown", "garbage.example"],
-    ["unknown", "odd.example"],
-    ["unknown", "null.example"],
-    ["unknown", "nulls.example"],
-    ["unknown", "down.example"],
-    ["unknown", "8.8.8.8"],
-    ["unknown", "[2606:4700:4700::1111]"],
-  ])("%s: %s", async (resolution, host) => {
-    const resolved = await resolveHost(RESOLVER, `https://${host}:8443/in`);
-    expect(resolved.resolution).toBe(resolution);
+  test.each<[Resolution, names: string]>([
+    ["public", "public"],
+    ["private", "private privatev4 mixed publicv6 half-private"],
+    ["unresolvable", "nxdomain"],
+    ["unknown", "half-public halfnx servfail empty garbage odd null nulls down"],
+    ["unknown", "8.8.8.8 [2606:4700:4700::1111]"],
+  ])("%s: %s", async (resolution, names) => {
+    for (const name of names.split(" ")) {
+      const host = /^[a-z]/.test(name) ? `${name}.example` : name;
+      expect([name, (await resolveHost(RESOLVER, `https://${host}:8443/in`)).resolution]).toEqual([
+        name,
+        resolution,
+      ]);
+    }
   });
 });
 
@@ -79,6 +90,63 @@ describe("POST /webhooks with a resolver", () => {
       expect((await subscribeTo(host, { DNS_OVER_HTTPS_URL: "" })).status).toBe(201);
       const local = { ...checked, ALLOW_LOCAL_WEBHOOKS: "true" };
       expect((await subscribeTo(host, local)).status).toBe(201);
+    },
+  );
+});
+
+describe("a name that is resolved again before a post", () => {
+  // The first connection of a runtime takes longer than the resolver's timeout.
+  beforeAll(async () => void (await fetch("https://dns.example/asked?name=nobody")));
+  beforeEach(() => jumpTo(NOW));
+  afterEach(() => void vi.useRealTimers());
+
+  test.each([
+    ["posted to while all its addresses are public", "public", "answered", 1],
+    ["refused, and not posted to, if one address is private", "half-private", "refused", 0],
+    ["posted to if the result is inconclusive", "half-public", "answered", 1],
+    ["posted to if it does not exist", "nxdomain", "answered", 1],
+  ])("is %s", async (_, behaviour, outcome, posts) => {
+    const { dispatch, received, asked } = await posting(behaviour);
+    expect(await dispatch()()).toBe(outcome);
+    expect([await received(), await asked()]).toEqual([posts, 1]);
+  });
+
+  test("is cached for its TTL by all dispatches of the isolate, and no longer", async () => {
+    const { dispatch, received, asked } = await posting("turns-private");
+    const attempt = dispatch();
+    expect(await attempt()).toBe("answered");
+    jumpTo(NOW + 59_999);
+    expect(await attempt()).toBe("answered");
+    expect(await dispatch()()).toBe("answered");
+    expect(await asked()).toBe(1);
+    jumpTo(NOW + 60_000);
+    expect(await attempt()).toBe("refused");
+    expect(await dispatch()()).toBe("refused");
+    expect(await asked()).toBe(2);
+    expect(await received()).toBe(3);
+  });
+
+  test("is resolved once for posts that start together", async () => {
+    const { dispatch, asked } = await posting("public");
+    const attempt = dispatch();
+    await Promise.all(Array.from({ length: 6 }, attempt));
+    expect(await asked()).toBe(1);
+  });
+
+  test("does not delay a post by as much as a second; a later answer counts for the next one", async () => {
+    // The resolver answers after a second, and would have the first post refused.
+    const { dispatch } = await posting("late-private");
+    const attempt = dispatch();
+    expect(await attempt()).toBe("answered");
+    await expect.poll(attempt, { timeout: 10_000 }).toBe("refused");
+  });
+
+  test.each<Partial<Env>>([{ DNS_OVER_HTTPS_URL: "" }, { ALLOW_LOCAL_WEBHOOKS: "true" }])(
+    "is not resolved with %o",
+    async (bindings) => {
+      const { dispatch, asked } = await posting("private", bindings);
+      expect(await dispatch()()).toBe("answered");
+      expect(await asked()).toBe(0);
     },
   );
 });

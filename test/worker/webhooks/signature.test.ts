@@ -52,18 +52,6 @@ describe("the signature of an attempt", () => {
       expect(headers["webhook-signature"]).toBe(standard);
     }
   });
-
-  test("differs with the secret, the time and each byte of the body", async () => {
-    const signed = async (secret: string, body: string, now: number) =>
-      (await signatureHeaders(secret, "evt_1", body, now))["X-Service-Signature"];
-    const signatures = [
-      await signed(SECRET, "{}", 1_000_000),
-      await signed(mintSecret(), "{}", 1_000_000),
-      await signed(SECRET, "{} ", 1_000_000),
-      await signed(SECRET, "{}", 1_001_000),
-    ];
-    expect(new Set(signatures.map((signature) => signature?.split("v1=")[1])).size).toBe(4);
-  });
 });
 
 describe("a signing secret", () => {

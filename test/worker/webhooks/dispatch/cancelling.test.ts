@@ -3,6 +3,8 @@ import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import { commit, inOrder } from "../../../../src/db/client.ts";
 import { subscriptions } from "../../../../src/db/schema.ts";
+import { sleep } from "../../../../src/timing.ts";
+import { LEASE_MS } from "../../../../src/webhooks/dispatch/lease.ts";
 import {
   cancelPendingOf,
   deleteSubscription,
@@ -13,7 +15,6 @@ import { openWorkspace } from "../../../support/api.ts";
 import {
   announceLeads,
   answered,
-  createWorkspace,
   db,
   dispatchAt,
   dispatchOn,
@@ -21,7 +22,6 @@ import {
   heldDispatch,
   observedDatabase,
   owed,
-  setSubscription,
   statesOf,
   subscribe,
   subscriber,
@@ -29,16 +29,9 @@ import {
 
 const NOW = Date.UTC(2026, 0, 5, 12);
 const OK = answered(200);
-/** The duration of a lease. */
-const LEASE_MS = 20_000;
 /** No post to a withdrawn subscription starts later than this. */
 const WITHDRAWN_MS = 2_000;
 
-function sleep(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms));
-}
-
-type Owed = Awaited<ReturnType<typeof owed>>;
 type Owner = Awaited<ReturnType<typeof openWorkspace>>;
 
 /** What `setWorkspaceAccess` commits, at a given time. */
@@ -46,7 +39,8 @@ function withdrawAccess(workspaceId: string, now: number) {
   return commit(db, inOrder([updateAccess(workspaceId, false), cancelPendingOf(workspaceId, now)]));
 }
 
-const ENDS: [how: string, end: (owed: Owed, now: number) => Promise<unknown>][] = [
+type End = (owed: { workspaceId: string; id: string }, now: number) => Promise<unknown>;
+const ENDS: [how: string, End][] = [
   [
     "is deleted",
     ({ workspaceId, id }, now) => commit(db, deleteSubscription(workspaceId, id, now)),
@@ -113,26 +107,27 @@ describe("a subscription that", () => {
       expect(await statesOf(id)).toEqual({ cancelled: 3 });
     },
   );
-});
 
-describe("a subscription that, while a long body is read,", () => {
-  test.each(ENDS)("%s does not get it, however long the read takes", async (_, end) => {
-    const withdrawn = await owed(1, NOW, { customFields: { text: "x".repeat(20_000) } });
-    let now = NOW;
-    const { DB, trips } = observedDatabase({
-      after: async (trip) => {
-        if (trip !== 2) return;
-        await end(withdrawn, now);
-        now += WITHDRAWN_MS + 1;
-      },
-    });
-    const { posts, attempt } = subscriber();
-    await dispatchOn(DB, () => now, [withdrawn.id], attempt);
-    expect(trips[1]).toEqual([expect.stringContaining('from "events"')]);
-    expect(posts).toEqual([]);
-  });
+  test.each(ENDS)(
+    "%s while a long body is read does not get it, however long the read takes",
+    async (_, end) => {
+      const withdrawn = await owed(1, NOW, { customFields: { text: "x".repeat(20_000) } });
+      let now = NOW;
+      const { DB, trips } = observedDatabase({
+        after: async (trip) => {
+          if (trip !== 2) return;
+          await end(withdrawn, now);
+          now += WITHDRAWN_MS + 1;
+        },
+      });
+      const { posts, attempt } = subscriber();
+      await dispatchOn(DB, () => now, [withdrawn.id], attempt);
+      expect(trips[1]).toEqual([expect.stringContaining('from "events"')]);
+      expect(posts).toEqual([]);
+    },
+  );
 
-  test("stays as it is gets it once, though the read takes long", async () => {
+  test("stays as it is while a long body is read gets it once, though the read takes long", async () => {
     const { id } = await owed(1, NOW, { customFields: { text: "x".repeat(20_000) } });
     let now = NOW;
     const { DB, trips } = observedDatabase({
@@ -145,71 +140,38 @@ describe("a subscription that, while a long body is read,", () => {
     expect(posts).toHaveLength(1);
     expect(await statesOf(id)).toEqual({ delivered: 1 });
   });
-});
-
-describe("a subscription that, during a dispatch,", () => {
-  test.each(ENDS)("%s gets no post that starts later than 2 s", async (_, end) => {
-    const withdrawn = await owed(100, NOW);
-    const { id } = withdrawn;
-    await setSubscription(id, { postsAtOnce: 6 });
-    let now = NOW;
-    let endedAt = Number.POSITIVE_INFINITY;
-    const late: number[] = [];
-    const { posts, attempt } = subscriber(async () => {
-      if (posts.length === 10) {
-        await end(withdrawn, now);
-        endedAt = now;
-      }
-      if (now > endedAt) late.push(now - endedAt);
-      // The clock advances by 100 ms per post, and the database has time to answer.
-      now += 100;
-      await sleep(5);
-      return OK;
-    });
-    await dispatchAt(() => now, [id], attempt);
-    expect(posts.length).toBeGreaterThanOrEqual(10);
-    expect(posts.length).toBeLessThan(100);
-    expect(late.filter((ms) => ms > WITHDRAWN_MS)).toEqual([]);
-    const { delivered = 0, cancelled = 0, pending = 0 } = await statesOf(id);
-    expect([delivered, pending]).toEqual([posts.length, 0]);
-    expect(cancelled).toBe(100 - posts.length);
-    await dispatchAt(now + HOUR_MS, [id], attempt);
-    expect(await statesOf(id)).toEqual({ delivered, cancelled });
-  });
 
   test.each(ENDS)(
-    "%s is not posted to later than that even if the database is slow",
+    "%s during a dispatch gets no post that starts later than 2 s, even if the database is slow",
     async (_, end) => {
       const withdrawn = await owed(40, NOW);
       const { DB } = observedDatabase({ before: (trip) => (trip > 1 ? sleep(100) : undefined) });
       let now = NOW;
       const starts: number[] = [];
-      const { posts, attempt } = subscriber(async () => {
-        starts.push(now);
-        if (posts.length === 1) await end(withdrawn, NOW);
-        now += 400;
-        await sleep(2);
-        return OK;
-      });
-      await dispatchOn(DB, () => now, [withdrawn.id], attempt);
-      expect(posts.length).toBeGreaterThan(1);
+      await dispatchOn(
+        DB,
+        () => now,
+        [withdrawn.id],
+        async () => {
+          if (starts.push(now) === 1) await end(withdrawn, NOW);
+          now += 400;
+          await sleep(2);
+          return OK;
+        },
+      );
+      expect(starts.length).toBeGreaterThan(1);
       expect(starts.filter((at) => at - NOW > WITHDRAWN_MS)).toEqual([]);
-      const cancelled = 40 - posts.length;
-      expect(await statesOf(withdrawn.id)).toEqual({ delivered: posts.length, cancelled });
+      const states = { delivered: starts.length, cancelled: 40 - starts.length };
+      expect(await statesOf(withdrawn.id)).toEqual(states);
+      await dispatchAt(now + HOUR_MS, [withdrawn.id], OK);
+      expect(await statesOf(withdrawn.id)).toEqual(states);
     },
   );
 });
 
 describe("a large backlog that is withdrawn", () => {
-  async function largelyOwed(count = 5_000, now = NOW, workspaceId?: string) {
-    const owner = workspaceId ?? (await createWorkspace());
-    const { id } = await subscribe(owner);
-    await announceLeads(owner, count, now);
-    return { workspaceId: owner, id };
-  }
-
   test("is cancelled in chunks, and not posted to anyone", async () => {
-    const { workspaceId, id } = await largelyOwed();
+    const { workspaceId, id } = await owed(5_000, NOW);
     await commit(db, deleteSubscription(workspaceId, id, NOW));
     expect(await statesOf(id)).toEqual({ cancelled: 1_000, pending: 4_000 });
     const { posts, attempt } = subscriber();
@@ -232,32 +194,21 @@ describe("a large backlog that is withdrawn", () => {
     ["DELETE /v1/webhooks/{id}", (id, { api }) => api.delete(`/v1/webhooks/${id}`)],
   ])("is cancelled to the end through the queues, without the sweep: %s", async (_, withdraw) => {
     const owner = await openWorkspace();
-    const { id } = await largelyOwed(1_100, Date.now(), owner.workspaceId);
+    const { id } = await subscribe(owner.workspaceId);
+    await announceLeads(owner.workspaceId, 1_100, Date.now());
     await withdraw(id, owner);
     await expect.poll(() => statesOf(id), { timeout: 10_000 }).toEqual({ cancelled: 1_100 });
   });
 
   test("is not revived if access returns in the meantime; what is announced then is delivered", async () => {
-    const { workspaceId, id } = await largelyOwed();
+    const { workspaceId, id } = await owed(5_000, NOW);
     let now = NOW;
-    const begun = Promise.withResolvers<void>();
-    const answer = Promise.withResolvers<void>();
-    const held = dispatchAt(
-      () => now,
-      [id],
-      async () => {
-        begun.resolve();
-        await answer.promise;
-        return OK;
-      },
-    );
-    await begun.promise;
+    const held = await heldDispatch(() => now, id);
     await withdrawAccess(workspaceId, NOW);
     await commit(db, updateAccess(workspaceId, true));
     const fresh = (await announceLeads(workspaceId, 3, NOW + 1)).map((draft) => draft.id);
     now += WITHDRAWN_MS;
-    answer.resolve();
-    await held;
+    await held.finish(OK);
     const { posts, attempt } = subscriber();
     for (let i = 0; i < 4; i++) await dispatchAt(NOW + LEASE_MS + i, [id], attempt);
     expect(posts.toSorted()).toEqual(fresh.toSorted());

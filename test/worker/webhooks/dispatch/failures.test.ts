@@ -3,6 +3,7 @@ import { afterEach, describe, expect, test, vi } from "vitest";
 import { Platform } from "../../../../src/platform/entrypoint.ts";
 import { sweep } from "../../../../src/sweep.ts";
 import { BACKGROUND_AFTER_MS } from "../../../../src/webhooks/dispatch/consumer.ts";
+import { LEASE_MS } from "../../../../src/webhooks/dispatch/lease.ts";
 import { leadReport } from "../../../support/api.ts";
 import {
   ACKNOWLEDGED,
@@ -10,7 +11,6 @@ import {
   CONNECTION_LOST,
   consumeFor,
   createWorkspace,
-  deliveriesTo,
   deliveryTo,
   failAtTrip,
   isolated,
@@ -27,12 +27,7 @@ import {
   subscriptionRow,
 } from "../../../support/deliveries.ts";
 
-/** The duration of a lease. */
-const LEASE_MS = 20_000;
-
-afterEach(() => {
-  vi.useRealTimers();
-});
+afterEach(() => void vi.useRealTimers());
 
 /**
  * Expects the subscription's message to come back, or another in its place if it was acknowledged.
@@ -54,81 +49,60 @@ function expectBack(
 
 describe("when D1 returns an error", () => {
   test.each([
-    ["that lasts", CONNECTION_LOST],
-    ["that is not a network error", BROKEN],
-  ])("%s on the claim, the batch comes back and nothing is posted", async (how, error) => {
-    const now = Date.now();
-    const { id, url } = await owed(2, now);
-    const { DB } = observedDatabase({ before: () => Promise.reject(error) });
-    const deployment = isolated({ DB });
-    const startedAt = performance.now();
-    const result = await consumeFor([id], deployment.env);
-    expectBack(id, how, result, deployment.fast, performance.now() - startedAt);
-    expect(await receivedBy({ url })).toEqual([]);
-    for (const row of await deliveriesTo(id))
-      expect(row).toMatchObject({ state: "pending", attempts: 0, dueAt: now });
-    expect(await subscriptionRow(id)).toMatchObject({ heldBy: null });
-    expect(await consumeFor([id], isolated().env)).toMatchObject(ACKNOWLEDGED);
-    expect(await receivedBy({ url })).toHaveLength(2);
-  });
-
-  test.each([
-    ["that lasts", CONNECTION_LOST],
-    ["that is not a network error", BROKEN],
-  ])("%s on the settlement, the batch comes back and the lease protects it", async (how, error) => {
+    ["that lasts", "claim", CONNECTION_LOST],
+    ["that is not a network error", "claim", BROKEN],
+    ["that lasts", "settlement", CONNECTION_LOST],
+    ["that is not a network error", "settlement", BROKEN],
+  ])("%s on the %s, the batch comes back, and a lease protects it", async (how, at, error) => {
     const now = Date.now();
     const { id, url, drafts } = await owed(1, now);
+    const posted = at === "claim" ? 0 : 1;
     const { DB } = observedDatabase({
       before: (trip) => {
-        if (trip > 1) throw error;
+        if (trip > posted) throw error;
       },
     });
     const deployment = isolated({ DB });
     const startedAt = performance.now();
     const result = await consumeFor([id], deployment.env);
     expectBack(id, how, result, deployment.fast, performance.now() - startedAt);
-    expect(await receivedBy({ url })).toHaveLength(1);
-    const row = await deliveryTo(id);
-    expect(row).toMatchObject({ state: "pending", attempts: 0, lastOutcome: null, dueAt: now });
-    const { heldUntil } = await subscriptionRow(id);
-    expect(heldUntil - now).toBeGreaterThanOrEqual(LEASE_MS);
-    // The message comes back during the lease, and again when it has ended.
-    await consumeFor([id], isolated().env);
-    expect(await receivedBy({ url })).toHaveLength(1);
-    jumpTo(heldUntil);
-    await consumeFor([id], isolated().env);
+    expect(await receivedBy({ url })).toHaveLength(posted);
+    const row = { state: "pending", attempts: 0, lastOutcome: null, dueAt: now };
+    expect(await deliveryTo(id)).toMatchObject(row);
+    const { heldBy, heldUntil } = await subscriptionRow(id);
+    if (posted === 0) expect(heldBy).toBeNull();
+    else {
+      expect(heldUntil - now).toBeGreaterThanOrEqual(LEASE_MS);
+      // The message comes back during the lease, and again when it has ended.
+      await consumeFor([id], isolated().env);
+      expect(await receivedBy({ url })).toHaveLength(1);
+      jumpTo(heldUntil);
+    }
+    expect(await consumeFor([id], isolated().env)).toMatchObject(ACKNOWLEDGED);
     const received = await receivedBy({ url });
-    expect(received.map(({ body }) => body)).toEqual([drafts[0]?.body, drafts[0]?.body]);
+    expect(received.map(({ body }) => body)).toEqual(Array(posted + 1).fill(drafts[0]?.body));
     expect(await deliveryTo(id)).toMatchObject({ state: "delivered", attempts: 1 });
   });
 
   test.each([
-    ["the claim", 1],
-    ["the settle", 2],
-  ])("that is transient, on %s, it is retried unnoticed", async (_, failing) => {
-    const { id, url } = await owed(3, Date.now());
-    const { DB, trips } = observedDatabase({
-      before: failAtTrip(failing),
-    });
-    expect(await consumeFor([id], isolated({ DB }).env)).toMatchObject(ACKNOWLEDGED);
-    expect(trips).toHaveLength(3);
-    expect(await receivedBy({ url })).toHaveLength(3);
-    expect(await statesOf(id)).toEqual({ delivered: 3 });
-  });
-
-  test("after committing the settlement, each attempt is counted once", async () => {
-    const { id, url } = await owed(1, Date.now(), { behaviour: "status-503" });
-    const { DB, trips } = observedDatabase({
-      after: failAtTrip(2),
-    });
-    const deployment = isolated({ DB });
-    expect(await consumeFor([id], deployment.env)).toMatchObject(ACKNOWLEDGED);
-    expect(trips).toHaveLength(3);
-    expect(await receivedBy({ url })).toHaveLength(1);
-    expect(await deliveryTo(id)).toMatchObject({ state: "pending", attempts: 1 });
-    expect(await subscriptionRow(id)).toMatchObject({ failures: 1, backoff: 1 });
-    expect(deployment.slow).toHaveLength(1);
-  });
+    ["before", "claim", 1],
+    ["before", "settlement", 2],
+    ["after", "claim", 1],
+    ["after", "settlement", 2],
+  ])(
+    "that is transient, %s it commits the %s, each attempt is counted once",
+    async (when, _, at) => {
+      const { id, url } = await owed(1, Date.now(), { behaviour: "status-503" });
+      const { DB, trips } = observedDatabase({ [when]: failAtTrip(at) });
+      const deployment = isolated({ DB });
+      expect(await consumeFor([id], deployment.env)).toMatchObject(ACKNOWLEDGED);
+      expect(trips).toHaveLength(3);
+      expect(await receivedBy({ url })).toHaveLength(1);
+      expect(await deliveryTo(id)).toMatchObject({ state: "pending", attempts: 1 });
+      expect(await subscriptionRow(id)).toMatchObject({ failures: 1, backoff: 1 });
+      expect(deployment.slow).toHaveLength(1);
+    },
+  );
 
   test("on the body of a large event, that delivery waits and the others are posted", async () => {
     const large = await owed(1, Date.now(), { customFields: { note: "x".repeat(100_000) } });
@@ -161,17 +135,5 @@ describe("when a queue refuses", () => {
     expect(later.fast).toContainEqual({ subscriptionId: id, lane: "fast", delaySeconds: 0 });
     await consumeFor([id], later.env);
     expect(JSON.parse((await receivedBy({ url }))[0]?.body ?? "").data.id).toBe(ids[0]);
-  });
-
-  test("to take the next wake, what was posted is settled anyway", async () => {
-    const { id, url } = await owed(1, Date.now(), { behaviour: "status-500" });
-    const refusing = isolated({ DELIVERIES: REFUSING_QUEUE, REDELIVERIES: REFUSING_QUEUE });
-    expect(await consumeFor([id], refusing.env)).toMatchObject(ACKNOWLEDGED);
-    const { dueAt, ...row } = await deliveryTo(id);
-    expect(row).toMatchObject({ state: "pending", attempts: 1 });
-    const later = isolated();
-    await sweep(later.env, dueAt + MINUTE_MS + 1);
-    expect(later.slow).toContainEqual({ subscriptionId: id, lane: "slow", delaySeconds: 0 });
-    expect(await receivedBy({ url })).toHaveLength(1);
   });
 });

@@ -2,15 +2,13 @@ import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test"
 import { describe, expect, test } from "vitest";
 import { commit } from "../../../../src/db/client.ts";
 import { Platform } from "../../../../src/platform/entrypoint.ts";
+import { sleep } from "../../../../src/timing.ts";
 import { extendLease } from "../../../../src/webhooks/dispatch/lease.ts";
-import type { Claimed } from "../../../../src/webhooks/dispatch/settle-and-claim.ts";
-import type { Draft } from "../../../../src/webhooks/outbox.ts";
 import { deleteSubscription } from "../../../../src/webhooks/subscriptions.ts";
 import { leadReport } from "../../../support/api.ts";
 import {
   announceLeads,
   answered,
-  claimedOf,
   createWorkspace,
   db,
   deliveryTo,
@@ -28,6 +26,7 @@ import {
   setSubscription,
   statesOf,
   subscribe,
+  subscribeMany,
   subscriber,
   subscriptionRow,
 } from "../../../support/deliveries.ts";
@@ -37,7 +36,10 @@ const NOW = Date.UTC(2026, 0, 5, 12);
 const OK = answered(200);
 
 const LEASE_MS = 20_000;
-const HEALTHY = { failures: 0, failingSince: null, backoff: 0 };
+const LATER = NOW + LEASE_MS;
+const RETRY_AT = LATER + FIRST_WAIT_MS;
+const HEALTHY = { failures: 0, failingSince: null, backoff: 0, nextAt: 0, postsAtOnce: 2 };
+const FAILING = { failures: 1, failingSince: LATER, backoff: 1, nextAt: RETRY_AT };
 
 describe("a lease", () => {
   test("lasts 20 s, during which no other dispatch posts to the subscription", async () => {
@@ -51,11 +53,10 @@ describe("a lease", () => {
       expect(heldBy).not.toBeNull();
       await announceLeads(workspaceId, 1, NOW);
       for (const now of [NOW, NOW + LEASE_MS - 1]) {
-        const ended = await dispatchAt(now, [id], attempt);
         // The holder looks for more before it releases it.
-        expect(ended).toMatchObject([
-          { wasLeased: false, subscription: { leasedElsewhereUntil: NOW + LEASE_MS } },
-        ]);
+        const subscription = { leasedElsewhereUntil: LATER };
+        const ended = await dispatchAt(now, [id], attempt);
+        expect(ended).toMatchObject([{ wasLeased: false, subscription }]);
       }
       return OK;
     });
@@ -63,48 +64,20 @@ describe("a lease", () => {
     expect(await statesOf(id)).toEqual({ delivered: 2 });
   });
 
-  test("that has expired is taken by another dispatch, with the same ids and bytes", async () => {
-    const { id, drafts } = await owed(1, NOW);
-    const claimed: Claimed[] = [];
-    const abandoned = new Promise<never>(() => {});
-    dispatchAt(NOW, [id], (delivery) => {
-      claimed.push(delivery);
-      return abandoned;
-    });
-    await expect.poll(() => claimed.length).toBe(1);
-    await dispatchAt(NOW + LEASE_MS, [id], async (delivery) => {
-      claimed.push(delivery);
-      return OK;
-    });
-    const first = claimedOf(id, drafts[0] as Draft, NOW);
-    expect(claimed).toEqual([first, first]);
-    expect(await deliveryTo(id)).toMatchObject({ state: "delivered", attempts: 1 });
-  });
-
-  test("that was lost settles nothing: neither the delivery nor the subscription's health", async () => {
+  const SETTLED = { state: "delivered", lastStatus: 200, settledAt: LATER };
+  const WAITING = { state: "pending", lastStatus: 503, dueAt: RETRY_AT };
+  test.each([
+    ["a failure", answered(500), OK, SETTLED, HEALTHY],
+    ["a success", OK, answered(503), WAITING, FAILING],
+  ])("that was lost settles nothing, neither delivery nor health, with %s", async (...row) => {
+    const [, late, inTime, delivery, health] = row;
     const { id } = await owed(1, NOW);
-    const later = NOW + LEASE_MS;
     await dispatchAt(NOW, [id], async () => {
-      await dispatchAt(later, [id], OK);
-      return answered(500);
+      await dispatchAt(LATER, [id], inTime);
+      return late;
     });
-    const delivered = { state: "delivered", attempts: 1, lastStatus: 200, settledAt: later };
-    expect(await deliveryTo(id)).toMatchObject(delivered);
-    expect(await subscriptionRow(id)).toMatchObject({ ...HEALTHY, nextAt: 0, postsAtOnce: 2 });
-  });
-
-  test("that was lost does not mark another dispatch's deliveries as delivered", async () => {
-    const { id } = await owed(1, NOW);
-    const later = NOW + LEASE_MS;
-    await dispatchAt(NOW, [id], async () => {
-      await dispatchAt(later, [id], answered(503));
-      return OK;
-    });
-    const dueAt = later + FIRST_WAIT_MS;
-    const waiting = { state: "pending", attempts: 1, lastStatus: 503, dueAt };
-    expect(await deliveryTo(id)).toMatchObject(waiting);
-    const closed = { failures: 1, failingSince: later, backoff: 1, nextAt: dueAt };
-    expect(await subscriptionRow(id)).toMatchObject(closed);
+    expect(await deliveryTo(id)).toMatchObject({ ...delivery, attempts: 1 });
+    expect(await subscriptionRow(id)).toMatchObject(health);
   });
 
   test.each([
@@ -114,7 +87,7 @@ describe("a lease", () => {
     const { id } = await owed(1, NOW);
     await setSubscription(id, { failures: 10, failingSince: NOW - 75 * HOUR_MS });
     const late = await heldDispatch(NOW, id);
-    const inTime = await heldDispatch(NOW + LEASE_MS, id);
+    const inTime = await heldDispatch(LATER, id);
     await late.finish(outcome);
     await inTime.finish(OK);
     expect(await deliveryTo(id)).toMatchObject({ state: "delivered", attempts: 1 });
@@ -139,7 +112,7 @@ describe("a lease", () => {
       const { posts, attempt } = subscriber(async () => {
         if (posts.length > 1) {
           await expect.poll(() => trips.length).toBe(2);
-          await new Promise((resolve) => setTimeout(resolve, 50));
+          await sleep(50);
           return last();
         }
         // Cancelled and deleted by another dispatch after the lease expired.
@@ -153,18 +126,6 @@ describe("a lease", () => {
       expect(await statesOf(id)).toEqual({ cancelled: 5 });
     },
   );
-
-  test("is released by the round trip that finds nothing left to post", async () => {
-    const { id, workspaceId } = await owed(2, NOW);
-    await dispatchAt(NOW, [id], OK);
-    const { heldUntil, heldBy } = await subscriptionRow(id);
-    expect(heldUntil).toBe(0);
-    await announceLeads(workspaceId, 1, NOW + 1);
-    const { posts, attempt } = subscriber();
-    await dispatchAt(NOW + 1, [id], attempt);
-    expect(posts).toHaveLength(1);
-    expect((await subscriptionRow(id)).heldBy).not.toBe(heldBy);
-  });
 
   test.each([0, 1, 50, 2_000])(
     "does not come back for an event %i ms older than what it delivered, committed only now",
@@ -188,15 +149,6 @@ describe("a lease", () => {
     expect(await statesOf(id)).toEqual({ delivered: 2 });
   });
 
-  test("is released with a wake for an event that another clock made due in the future", async () => {
-    const { id, workspaceId } = await owed(1, NOW);
-    await announceLeads(workspaceId, 1, NOW + 1_000);
-    expect(await dispatchAt(NOW, [id], OK)).toMatchObject([
-      { wasLeased: true, subscription: { dueAt: NOW + 1_000, leasedElsewhereUntil: null } },
-    ]);
-    expect(await subscriptionRow(id)).toMatchObject({ heldUntil: 0 });
-  });
-
   test("of another dispatch is not released by a second try after a lost reply", async () => {
     const { id, workspaceId } = await owed(1, NOW);
     let other: Awaited<ReturnType<typeof heldDispatch>> | undefined;
@@ -211,9 +163,8 @@ describe("a lease", () => {
     });
     const ended = await dispatchOn(DB, NOW, [id], OK);
     expect(await subscriptionRow(id)).toMatchObject({ heldUntil: NOW + LEASE_MS });
-    expect(ended).toMatchObject([
-      { wasLeased: true, subscription: { leasedElsewhereUntil: NOW + LEASE_MS } },
-    ]);
+    const subscription = { leasedElsewhereUntil: LATER };
+    expect(ended).toMatchObject([{ wasLeased: true, subscription }]);
     await other?.finish(OK);
     expect(await statesOf(id)).toEqual({ delivered: 2 });
     expect(await subscriptionRow(id)).toMatchObject({ heldUntil: 0 });
@@ -240,42 +191,34 @@ describe("a lease", () => {
   });
 });
 
-describe("a dispatch next to 5,000 settled deliveries", () => {
-  test("reads only what is pending, and writes only what it does", async () => {
+describe("a dispatch", () => {
+  test("next to 5,000 settled deliveries reads only what is pending, and writes only what it does", async () => {
     const { id, workspaceId } = await owed(5_000, NOW);
     await setDeliveries(id, { state: "delivered", settledAt: NOW });
     await announceLeads(workspaceId, 10, NOW);
     const { DB, rows } = meteredDatabase();
-    await dispatchOn(DB, NOW, [id], async () => OK);
+    await dispatchOn(DB, NOW, [id], OK);
     expect(await statesOf(id)).toEqual({ delivered: 5_010 });
     expect(rows.read).toBeLessThan(500);
     expect(rows.written).toBeLessThan(20);
   });
-});
 
-describe("a dispatch of 1,000 deliveries", () => {
-  test("reads a few rows for each, however many are waiting or in progress", async () => {
+  test("of 1,000 deliveries reads a few rows for each, however many are waiting or in progress", async () => {
     const { id } = await owed(1_000, NOW);
     await setSubscription(id, { postsAtOnce: 6 });
     const { DB, rows } = meteredDatabase();
-    await dispatchOn(DB, NOW, [id], async () => OK);
+    await dispatchOn(DB, NOW, [id], OK);
     expect(await statesOf(id)).toEqual({ delivered: 1_000 });
     expect(rows.read / 1_000).toBeLessThan(20);
   });
-});
 
-describe("a dispatch to 20 subscriptions with 50 deliveries each", () => {
-  test("reads a few rows per delivery, and writes two or three", async () => {
+  test("to 20 subscriptions with 50 deliveries each reads a few rows per delivery, and writes two or three", async () => {
     const workspaceId = await createWorkspace();
-    const ids: string[] = [];
-    for (let i = 0; i < 20; i++) ids.push((await subscribe(workspaceId)).id);
+    const ids = await subscribeMany(workspaceId, 20);
     for (const id of ids) await setSubscription(id, { postsAtOnce: 6 });
     await announceLeads(workspaceId, 50, NOW);
     const { DB, rows } = meteredDatabase();
-    await dispatchOn(DB, NOW, ids, async () => {
-      await new Promise((resolve) => setTimeout(resolve, 2));
-      return OK;
-    });
+    await dispatchOn(DB, NOW, ids, () => sleep(2).then(() => OK));
     for (const id of ids) expect(await statesOf(id)).toEqual({ delivered: 50 });
     expect(rows.read / 1_000).toBeLessThan(60);
     expect(rows.written / 1_000).toBeLessThan(3);
@@ -297,7 +240,7 @@ describe("a single healthy delivery", () => {
     await waitOnExecutionContext(context);
     rows.written = 5;
     const now = Date.now() + 1;
-    await dispatchOn(DB, now, [id], async () => OK);
+    await dispatchOn(DB, now, [id], OK);
     expect(await statesOf(id)).toEqual({ delivered: 1 });
     // The lease, the settlement and the release.
     expect(rows.written).toBe(8);

@@ -1,7 +1,7 @@
-import { inArray, sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
-import { subscriptions } from "../../../../src/db/schema.ts";
+import { sleep } from "../../../../src/timing.ts";
 import { dispatch } from "../../../../src/webhooks/dispatch/dispatch.ts";
+import type { DispatchTools } from "../../../../src/webhooks/dispatch/tools.ts";
 import { InvocationLimit, type Outcome } from "../../../../src/webhooks/outcome.ts";
 import {
   announceLeads,
@@ -15,8 +15,9 @@ import {
   isolated,
   observedDatabase,
   owed,
+  setSubscription,
   statesOf,
-  subscribe,
+  subscribeMany,
   subscriber,
   subscriptionRow,
   toolsAt,
@@ -28,10 +29,6 @@ const NOW = Date.UTC(2026, 0, 5, 12);
 const OK = answered(200);
 
 keepLog();
-
-function sleep(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms));
-}
 
 /** Lets `max` calls be in progress; later ones wait, as the runtime's connections do. */
 function connections(max: number) {
@@ -50,9 +47,14 @@ function connections(max: number) {
   };
 }
 
-async function subscribeMany(workspaceId: string, count: number): Promise<string[]> {
-  const subscribed = Array.from({ length: count }, () => subscribe(workspaceId));
-  return (await Promise.all(subscribed)).map(({ id }) => id);
+/** A dispatch whose attempts end as `attempt` says, and the subscriptions it has finished with. */
+function begin(ids: string[], now: () => number, attempt: DispatchTools["attempt"]) {
+  const ended: string[] = [];
+  const run = dispatch(db, ids, "fast", {
+    ...toolsAt(now, attempt),
+    finished: ({ subscription }) => void ended.push(subscription.subscriptionId),
+  });
+  return { run, ended };
 }
 
 describe("subscriptions that share a dispatch", () => {
@@ -72,11 +74,10 @@ describe("subscriptions that share a dispatch", () => {
   });
 
   test("leave two connections to another workspace, and one to wakes and round trips", async () => {
-    const [crowded, alone] = [await createWorkspace(), await createWorkspace()];
+    const crowded = await createWorkspace();
     const many = await subscribeMany(crowded, 10);
-    const [one = ""] = await subscribeMany(alone, 1);
     await announceLeads(crowded, 3, NOW);
-    await announceLeads(alone, 1, NOW);
+    const { id: one } = await owed(1, NOW);
     const measure = async (ids: string[]) => {
       let [current, most] = [0, 0];
       await dispatchAt(NOW, ids, async ({ subscriptionId }) => {
@@ -97,62 +98,29 @@ describe("subscriptions that share a dispatch", () => {
 
   test("do not wait for hanging ones: what has not started is released after half a second", async () => {
     const workspaceId = await createWorkspace();
-    const hanging = await subscribeMany(workspaceId, 5);
-    const waiting = await subscribeMany(workspaceId, 3);
+    const ids = await subscribeMany(workspaceId, 9);
+    // The first event of `fast` is posted before all connections are taken.
+    const [fast, hanging, waiting] = [ids.slice(0, 1), ids.slice(1, 6), ids.slice(6)];
     await announceLeads(workspaceId, 2, NOW);
     let now = NOW;
-    const answers: ((outcome: Outcome) => void)[] = [];
-    const { posts, attempt } = subscriber(
-      () => new Promise<Outcome>((resolve) => answers.push(resolve)),
+    const answer = Promise.withResolvers<Outcome>();
+    const { posts, attempt } = subscriber(({ subscriptionId }) =>
+      fast.includes(subscriptionId) ? OK : answer.promise,
     );
-    const ended: string[] = [];
-    const tools = toolsAt(() => now, attempt);
-    const run = dispatch(db, [...hanging, ...waiting], "fast", {
-      ...tools,
-      finished: ({ subscription }) => void ended.push(subscription.subscriptionId),
-    });
-    await expect.poll(() => posts.length).toBe(5);
+    const { run, ended } = begin(ids, () => now, attempt);
+    await expect.poll(() => posts.length).toBe(6);
     now += 499;
     await sleep(250);
     expect(ended).toEqual([]);
     now += 1;
-    await expect.poll(() => ended.toSorted()).toEqual(waiting.toSorted());
-    expect(posts).toHaveLength(5);
-    for (const id of waiting) expect(await subscriptionRow(id)).toMatchObject({ heldUntil: 0 });
-    for (const answer of answers.splice(0)) answer(OK);
-    await expect.poll(() => answers.length).toBeGreaterThan(0);
-    while (posts.length < 10 || answers.length > 0) {
-      for (const answer of answers.splice(0)) answer(OK);
-      await sleep(5);
-    }
+    await expect.poll(() => ended.toSorted()).toEqual([...fast, ...waiting].toSorted());
+    expect(posts).toHaveLength(6);
+    for (const id of ended) expect(await subscriptionRow(id)).toMatchObject({ heldUntil: 0 });
+    answer.resolve(OK);
     await run;
     for (const id of hanging) expect(await statesOf(id)).toEqual({ delivered: 2 });
     for (const id of waiting) expect(await statesOf(id)).toEqual({ pending: 2 });
-  });
-
-  test("do not wait for hanging ones with a later event, either", async () => {
-    const workspaceId = await createWorkspace();
-    const hanging = await subscribeMany(workspaceId, 5);
-    const [fast = ""] = await subscribeMany(workspaceId, 1);
-    await announceLeads(workspaceId, 2, NOW);
-    let now = NOW;
-    const ended: string[] = [];
-    const answer = Promise.withResolvers<Outcome>();
-    const { posts, attempt } = subscriber(async ({ subscriptionId }) => {
-      if (subscriptionId === fast) return OK;
-      return answer.promise;
-    });
-    const run = dispatch(db, [fast, ...hanging], "fast", {
-      ...toolsAt(() => now, attempt),
-      finished: ({ subscription }) => void ended.push(subscription.subscriptionId),
-    });
-    // Its first event was posted before all connections were taken.
-    await expect.poll(() => posts.length).toBe(6);
-    now += 500;
-    await expect.poll(() => ended).toEqual([fast]);
-    expect(await statesOf(fast)).toEqual({ delivered: 1, pending: 1 });
-    answer.resolve(OK);
-    await run;
+    for (const id of fast) expect(await statesOf(id)).toEqual({ delivered: 1, pending: 1 });
   });
 
   test("are woken while others hang, though the runtime queues what exceeds six connections", async () => {
@@ -166,8 +134,7 @@ describe("subscriptions that share a dispatch", () => {
       sendBatch: (messages: MessageSendRequest<{ subscriptionId: string }>[]) =>
         connected(async () => void woken.push(...messages.map(({ body }) => body.subscriptionId))),
     } as unknown as Queue;
-    const { DB } = observedDatabase();
-    const consumed = consumeFor(ids, isolated({ DB, DELIVERIES: queue }).env, () =>
+    const consumed = consumeFor(ids, isolated({ DELIVERIES: queue }).env, () =>
       connected(() => answer.promise),
     );
     await expect.poll(() => woken.length, { timeout: 5_000 }).toBe(2);
@@ -180,21 +147,14 @@ describe("subscriptions that share a dispatch", () => {
     const workspaceId = await createWorkspace();
     const ids = await subscribeMany(workspaceId, 8);
     await announceLeads(workspaceId, 2, Date.now() - 1);
-    const slow = new Set(ids.filter((_, i) => i % 2 === 1));
-    await db
-      .update(subscriptions)
-      .set({ postsAtOnce: 6, slow: sql`id IN ${[...slow]}` as never })
-      .where(inArray(subscriptions.id, ids));
+    for (const [i, id] of ids.entries())
+      await setSubscription(id, { postsAtOnce: 6, slow: i % 2 === 1 });
     let [current, most] = [0, 0];
     // Two more names for the same database.
     const { env } = isolated();
     const bindings = { ...env, DB_8: WORKSPACE_DB, DB_9: WORKSPACE_DB } as Env;
     const bodies = [DATABASE, "DB_8", "DB_9"].flatMap((database) =>
-      ids.map((subscriptionId) => ({
-        subscriptionId,
-        lane: slow.has(subscriptionId) ? "slow" : "fast",
-        database,
-      })),
+      ids.map((subscriptionId, i) => ({ subscriptionId, lane: i % 2 ? "slow" : "fast", database })),
     );
     const { explicitAcks, retryMessages } = await consumeBodies(bodies, bindings, async () => {
       most = Math.max(most, ++current);
@@ -210,28 +170,17 @@ describe("subscriptions that share a dispatch", () => {
   });
 
   test("are released once they have answered, though the dispatch is spent and a slow one has not", async () => {
-    const fast: string[] = [];
-    for (let i = 0; i < 3; i++) {
-      const workspaceId = await createWorkspace();
-      fast.push(...(await subscribeMany(workspaceId, 1)));
-      await announceLeads(workspaceId, 40, NOW);
-    }
-    const slowWorkspace = await createWorkspace();
-    const [slow = ""] = await subscribeMany(slowWorkspace, 1);
-    await announceLeads(slowWorkspace, 1, NOW);
+    const many = [await owed(40, NOW), await owed(40, NOW), await owed(40, NOW)];
+    const fast = many.map(({ id }) => id);
+    const { id: slow } = await owed(1, NOW);
     // Ten times as fast as the real one.
     const start = performance.now();
     const now = () => Math.floor(NOW + 10 * (performance.now() - start));
     const answer = Promise.withResolvers<Outcome>();
-    const ended: string[] = [];
-    const tools = toolsAt(now, async ({ subscriptionId }) => {
+    const { run, ended } = begin([...fast, slow], now, async ({ subscriptionId }) => {
       if (subscriptionId === slow) return answer.promise;
       await sleep(subscriptionId === fast[0] ? 90 : 40);
       return OK;
-    });
-    const run = dispatch(db, [...fast, slow], "fast", {
-      ...tools,
-      finished: ({ subscription }) => void ended.push(subscription.subscriptionId),
     });
     await expect.poll(() => ended.toSorted(), { timeout: 30_000 }).toEqual(fast.toSorted());
     answer.resolve(OK);
@@ -250,7 +199,7 @@ describe("an invocation that reaches its request limit", () => {
     await consumeFor([id], deployment.env, attempt);
     expect(await statesOf(id)).toEqual({ delivered: 12, pending: 18 });
     const left = (await deliveriesTo(id)).filter(({ state }) => state === "pending");
-    for (const row of left) expect(row).toMatchObject({ attempts: 0, lastOutcome: null });
+    expect(left).toMatchObject(Array(18).fill({ attempts: 0, lastOutcome: null }));
     expect(await subscriptionRow(id)).toMatchObject({ failures: 0, nextAt: 0, heldUntil: 0 });
     expect(deployment.fast).toEqual([{ subscriptionId: id, lane: "fast", delaySeconds: 0 }]);
     await consumeFor([id], deployment.env, async () => OK);
@@ -260,9 +209,8 @@ describe("an invocation that reaches its request limit", () => {
   test("before any answer holds up its subscription, and does not retry endlessly", async () => {
     const { id } = await owed(3, Date.now());
     const deployment = isolated();
-    await consumeFor([id], deployment.env, async () => {
-      throw new InvocationLimit("Too many subrequests");
-    });
+    const limit = new InvocationLimit("Too many subrequests");
+    await consumeFor([id], deployment.env, () => Promise.reject(limit));
     expect(deployment.fast).toMatchObject([{ subscriptionId: id }]);
     expect(deployment.fast[0]?.delaySeconds).toBeGreaterThanOrEqual(299);
     expect(await subscriptionRow(id)).toMatchObject({ failures: 0, failingSince: null });
@@ -285,12 +233,11 @@ describe("an invocation that reaches its request limit", () => {
 
 describe("gates that hang", () => {
   test("delay a dispatch once, by at most a second", async () => {
-    const { id, workspaceId } = await owed(1, NOW);
-    await announceLeads(workspaceId, 450, NOW);
+    const { id } = await owed(451, NOW);
     const sleeps: number[] = [];
     const { posts, attempt } = subscriber();
     let told = 0;
-    const tools = {
+    await dispatch(db, [id], "fast", {
       ...toolsAt(NOW, attempt),
       tellGates: () => {
         told++;
@@ -300,8 +247,7 @@ describe("gates that hang", () => {
         sleeps.push(ms);
         await sleep(ms / 100);
       },
-    };
-    await dispatch(db, [id], "fast", tools);
+    });
     expect(posts).toHaveLength(451);
     expect(told).toBeGreaterThan(1);
     expect(sleeps.filter((ms) => ms === 1_000)).toHaveLength(1);
