@@ -1,5 +1,6 @@
 import { exports } from "cloudflare:workers";
-import { type Answer, EVERY_ANSWER, openApi, refusal, success } from "./api.ts";
+import { type Answer, EVERY_ANSWER, openApi, openWorkspace, refusal, success } from "./api.ts";
+import { announceLeads, HOUR_MS, subscribe, subscriberUrl } from "./deliveries.ts";
 
 /** The token in a portal link, as the page reads it from the fragment. */
 export async function linkToken(workspaceId: string, validMinutes?: number): Promise<string> {
@@ -33,6 +34,17 @@ export function portalOf(token: string, fetch?: Parameters<typeof openApi>[1]) {
     post: <Body = unknown>(path: string, body: unknown) => api.post<Body>(under(path), body),
     delete: (path: string) => api.delete(under(path)),
   };
+}
+
+/** A workspace with a webhook that is owed three events, an hour old, and its portal. */
+export async function openOwed(behaviour?: string) {
+  const workspace = await openWorkspace();
+  const { workspaceId } = workspace;
+  const { id: webhookId, url } = await subscribe(workspaceId, { url: subscriberUrl(behaviour) });
+  const drafts = await announceLeads(workspaceId, 3, Date.now() - HOUR_MS);
+  const eventIds = drafts.map(({ id }) => id).toSorted() as [string, string, string];
+  const portal = await openPortal(workspaceId);
+  return { ...workspace, webhookId, url, eventIds, portal, path: `/webhooks/${webhookId}` };
 }
 
 /** The headers of every portal response: those of the API, without a quota. */

@@ -43,37 +43,25 @@ describe("however much is stored, the requests that a portal may make in a minut
 
   const since = isoTime(NOW - 29 * DAY_MS);
   const webhook = (path = "") => `/webhooks/${id}${path}`;
+  const redeliver = (body: object) => portal.post(webhook("/redeliver"), body);
+  /** Each asks for another range. */
+  const range = (i: number, state: string) =>
+    redeliver({ since, until: isoTime(NOW - i), states: [state] });
   test.each<[string, (i: number) => Promise<{ status: number }>]>([
     ["the list of webhooks", () => portal.get("/webhooks")],
     ["a webhook with its days", () => portal.get(webhook())],
     ["a filtered list of deliveries", () => portal.get(webhook("/deliveries?state=exhausted"))],
     ["a delivery", () => portal.get(webhook(`/deliveries/${eventIds[0]}`))],
-    [
-      "a range of which nothing is to be sent",
-      (i) =>
-        portal.post(webhook("/redeliver"), { since, until: isoTime(NOW - i), states: ["missed"] }),
-    ],
-    [
-      "the same range again and again",
-      () => portal.post(webhook("/redeliver"), { since, states: ["exhausted", "missed"] }),
-    ],
+    ["a range of which nothing is to be sent", (i) => range(i, "missed")],
+    ["a range of which everything is to be sent", (i) => range(i, "delivered")],
+    ["the same range again and again", () => redeliver({ since, states: ["exhausted", "missed"] })],
     [
       "enabling, with what was missed",
       () => portal.post(webhook("/enable"), { redeliverSince: since }),
     ],
     [
-      "a range of which everything is to be sent",
-      (i) =>
-        portal.post(webhook("/redeliver"), {
-          since,
-          until: isoTime(NOW - i),
-          states: ["delivered"],
-        }),
-    ],
-    [
       "the most named events",
-      (i) =>
-        portal.post(webhook("/redeliver"), { eventIds: eventIds.slice(100 * i, 100 * i + 100) }),
+      (i) => redeliver({ eventIds: eventIds.slice(100 * i, 100 * i + 100) }),
     ],
   ])("%s", async (_, request) => {
     await WORKSPACE_DB.exec("UPDATE subscriptions SET ranges = NULL, ranged_until = 0");
