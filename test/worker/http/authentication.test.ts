@@ -1,6 +1,6 @@
 import { evictDurableObject, listDurableObjectIds } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
-import { describe, expect, test, vi } from "vitest";
+import { afterEach, describe, expect, test, vi } from "vitest";
 import { hashApiKey } from "../../../src/quota/api-key.ts";
 import { KeyGate } from "../../../src/quota/key-gate.ts";
 import {
@@ -14,10 +14,19 @@ import {
   rateLimitOf,
   refusal,
   revokedKey,
+  send,
   success,
   unknownKey,
   withoutRateLimit,
 } from "../../support/api.ts";
+import { jumpTo } from "../../support/deliveries.ts";
+
+const { Platform } = exports;
+const SERVED = success(200, EMPTY_PAGE);
+const REFUSED = refusal(401, "invalid_api_key");
+const DENIED = refusal(403, "workspace_access_denied");
+
+afterEach(() => void vi.useRealTimers());
 
 function mistyped(key: string): string {
   return key.slice(0, -1) + (key.endsWith("0") ? "1" : "0");
@@ -27,114 +36,208 @@ describe("a key", () => {
   test("is accepted as a bearer token, whatever the case of the scheme", async () => {
     const { apiKey } = await openWorkspace();
     for (const scheme of ["Bearer", "bearer", "BEARER", "bEaReR"])
-      expect(await authorizedBy(`${scheme} ${apiKey}`)).toEqual(success(200, EMPTY_PAGE));
+      expect(await authorizedBy(`${scheme} ${apiKey}`)).toEqual(SERVED);
   });
 
   test("that is missing, malformed, mistyped, invented, unknown or revoked gets the same 401 to the byte", async () => {
-    const { apiKey } = await openWorkspace();
-    const revoked = await revokedKey();
-    const authorizations = [
-      null,
-      "",
-      "Bearer",
-      "Bearer ",
-      "Basic dXNlcjpwYXNzd29yZA==",
-      apiKey,
-      `Token ${apiKey}`,
-      `Bearer: ${apiKey}`,
-      `Bearer${apiKey}`,
-      `Bearer\t${apiKey}`,
-      `Bearer "${apiKey}"`,
-      `Bearer ${apiKey},${apiKey}`,
-      `Bearer ${apiKey} ${apiKey}`,
-      `Basic ${apiKey}, Bearer ${apiKey}`,
-      `Bearer ${apiKey.slice(0, -1)}`,
-      `Bearer ${apiKey}0`,
-      `Bearer ${apiKey.toLowerCase()}`,
-      `Bearer ${apiKey.replace("key_live_", "key_test_")}`,
-      `Bearer ${apiKey.replace("key_live_", "")}`,
-      `Bearer ${"k".repeat(8_000)}`,
-      `Bearer ${mistyped(apiKey)}`,
-      `Bearer ${await inventedKey()}`,
-      `Bearer ${await unknownKey()}`,
-      `Bearer ${revoked}`,
+    const { apiKey: key } = await openWorkspace();
+    const keys = [
+      ...[`"${key}"`, `${key},${key}`, `${key} ${key}`, key.slice(0, -1), `${key}0`],
+      ...[key.toLowerCase(), key.replace("live", "test"), key.replace("key_live_", "")],
+      ...["k".repeat(8_000), mistyped(key), await inventedKey(), await unknownKey()],
+      await revokedKey(),
     ];
-    const answers = await Promise.all(authorizations.map((text) => authorizedBy(text)));
-    for (const [i, answer] of answers.entries()) {
-      expect(answer, authorizations[i] ?? "no header").toEqual(refusal(401, "invalid_api_key"));
-      expect(withoutRateLimit(answer)).toEqual(withoutRateLimit(answers[0] as typeof answer));
+    const authorizations = [
+      ...[null, "", "Bearer", "Bearer ", "Basic dXNlcjpwYXNzd29yZA==", key, `Token ${key}`],
+      ...[`Bearer: ${key}`, `Bearer${key}`, `Bearer\t${key}`, `Basic ${key}, Bearer ${key}`],
+      ...keys.map((each) => `Bearer ${each}`),
+    ];
+    const bare = withoutRateLimit(await authorizedBy(null));
+    for (const authorization of authorizations) {
+      const answer = await authorizedBy(authorization);
+      expect(answer, authorization ?? "no header").toEqual(REFUSED);
+      expect(withoutRateLimit(answer)).toEqual(bare);
       expect(rateLimitOf(answer)).toEqual({ limit: 20, remaining: 19, resetSeconds: 300 });
     }
   });
 
   test("that is mistyped or invented, however well, costs neither an object call nor a look-up, flood or not", async () => {
     const { apiKey } = await openWorkspace();
-    const address = freshAddress();
-    await authorizedBy(`Bearer ${apiKey}`, address);
     const before = await listDurableObjectIds(env.KEY_GATE);
     const lookUps = vi.spyOn(KeyGate.prototype, "admit");
-    await authorizedBy(`Bearer ${mistyped(apiKey)}`);
-    await authorizedBy(`Bearer ${mistyped(await unknownKey())}`);
-    const flood = Array.from({ length: 120 }, async () =>
-      authorizedBy(`Bearer ${await inventedKey()}`, address),
-    );
-    const statuses = (await Promise.all(flood)).map(({ status }) => status);
-    expect(statuses.filter((status) => status === 401)).toHaveLength(20);
-    expect(statuses.filter((status) => status === 429)).toHaveLength(100);
+    const invented = await Promise.all(Array.from({ length: 120 }, inventedKey));
+    const address = freshAddress();
+    const flood = [mistyped(apiKey), mistyped(await unknownKey()), ...invented];
+    const answers = await Promise.all(flood.map((key) => authorizedBy(`Bearer ${key}`, address)));
+    const count = (code: number) => answers.filter(({ status }) => status === code).length;
+    expect([count(401), count(429)]).toEqual([20, 102]);
     expect(await listDurableObjectIds(env.KEY_GATE)).toEqual(before);
     expect(lookUps).not.toHaveBeenCalled();
-    // A valid key is served even from the blocked address.
-    expect(await authorizedBy(`Bearer ${apiKey}`, address)).toEqual(success(200, EMPTY_PAGE));
+    await authorizedBy(`Bearer ${apiKey}`, address);
     expect(lookUps).toHaveBeenCalledTimes(1);
     lookUps.mockRestore();
   });
 
-  test("stays valid when the checksum secret is rotated", async () => {
-    const { apiKey } = await openWorkspace();
-    const API_KEY_CHECKSUM_KEYS = `new:${btoa("n".repeat(32))},${env.API_KEY_CHECKSUM_KEYS}`;
-    const rotated = openApi(apiKey, deployedWith({ API_KEY_CHECKSUM_KEYS }));
-    expect(await rotated.get("/v1/leads")).toEqual(success(200, EMPTY_PAGE));
-  });
+  test.each<[string, (keyId: string) => Promise<unknown>]>([
+    ["revoked", (keyId) => Platform.revokeApiKey({ keyId })],
+    ["rolled without an overlap", (keyId) => Platform.rollApiKey({ keyId, overlapSeconds: 0 })],
+  ])(
+    "that is %s is refused everywhere once the call has returned, in use or used up, and no other key is",
+    async (_, end) => {
+      const { workspaceId, keyId, apiKey, api } = await openWorkspace({ requestsPerWindow: 15 });
+      const second = await Platform.createApiKey({ workspaceId });
+      expect(await api.get("/v1/leads")).toEqual(SERVED);
+      const underWay = Array.from({ length: 20 }, () => api.get("/v1/leads"));
+      await end(keyId);
+      const after = await Promise.all(Array.from({ length: 10 }, () => api.get("/v1/leads")));
+      for (const answer of after) expect(answer).toEqual(REFUSED);
+      for (const { status } of await Promise.all(underWay))
+        expect([200, 401, 429]).toContain(status);
+      await evictDurableObject(env.KEY_GATE.getByName(await hashApiKey(apiKey)));
+      expect(await api.get("/v1/leads")).toEqual(REFUSED);
+      expect(await openApi(second.apiKey).get("/v1/leads")).toEqual(SERVED);
+    },
+  );
 
-  test("is refused everywhere once its revocation has returned, and no other key is", async () => {
-    const { workspaceId, keyId, apiKey, api } = await openWorkspace();
-    const second = await exports.Platform.createApiKey({ workspaceId });
-    expect(await api.get("/v1/leads")).toEqual(success(200, EMPTY_PAGE));
-    const before = Array.from({ length: 20 }, () => api.get("/v1/leads"));
-    await exports.Platform.revokeApiKey({ keyId });
-    const after = await Promise.all(Array.from({ length: 10 }, () => api.get("/v1/leads")));
-    for (const answer of after) expect(answer).toEqual(refusal(401, "invalid_api_key"));
-    for (const { status } of await Promise.all(before)) expect([200, 401]).toContain(status);
-    await evictDurableObject(env.KEY_GATE.getByName(await hashApiKey(apiKey)));
-    expect(await api.get("/v1/leads")).toEqual(refusal(401, "invalid_api_key"));
-    expect(await openApi(second.apiKey).get("/v1/leads")).toEqual(success(200, EMPTY_PAGE));
-  });
+  test.each([
+    ["quota", 429, 200],
+    ["access", 403, 403],
+  ])(
+    "that was rolled, with no %s left, is refused as unknown once it has expired, whatever the isolate remembers",
+    async (what, before, ofNew) => {
+      const { workspaceId, keyId, api } = await openWorkspace({ requestsPerWindow: 1 });
+      expect(await api.get("/v1/leads")).toEqual(SERVED);
+      const rolledAt = Date.now();
+      const { apiKey } = await Platform.rollApiKey({ keyId, overlapSeconds: 3 });
+      if (what === "access") await Platform.setWorkspaceAccess({ workspaceId, granted: false });
+      // So late that what the isolate remembers would outlive the key.
+      jumpTo(rolledAt + 2_000);
+      expect((await api.get("/v1/leads")).status).toBe(before);
+      jumpTo(rolledAt + 3_500);
+      const answer = await api.get("/v1/leads");
+      const unknown = await authorizedBy(`Bearer ${await unknownKey()}`);
+      expect(answer).toEqual(REFUSED);
+      expect(withoutRateLimit(answer)).toEqual(withoutRateLimit(unknown));
+      expect(rateLimitOf(answer)).toEqual(rateLimitOf(unknown));
+      expect((await openApi(apiKey).get("/v1/leads")).status).toBe(ofNew);
+    },
+  );
 });
 
 describe("a workspace without access", () => {
   test("gets 403 for each of its keys, also a new one, as soon as access is revoked, and 200 when it is restored", async () => {
     const { workspaceId, api } = await openWorkspace();
-    const second = await exports.Platform.createApiKey({ workspaceId });
-    const apis = [api, openApi(second.apiKey)];
+    const another = async () => openApi((await Platform.createApiKey({ workspaceId })).apiKey);
+    const apis = [api, await another()];
     for (const one of apis) expect((await one.get("/v1/leads")).status).toBe(200);
-    await exports.Platform.setWorkspaceAccess({ workspaceId, granted: false });
-    apis.push(openApi((await exports.Platform.createApiKey({ workspaceId })).apiKey));
-    for (const one of apis)
-      expect(await one.get("/v1/leads")).toEqual(refusal(403, "workspace_access_denied"));
-    await exports.Platform.setWorkspaceAccess({ workspaceId, granted: true });
-    for (const one of apis) expect(await one.get("/v1/leads")).toEqual(success(200, EMPTY_PAGE));
+    await Platform.setWorkspaceAccess({ workspaceId, granted: false });
+    apis.push(await another());
+    for (const one of apis) expect(await one.get("/v1/leads")).toEqual(DENIED);
+    await Platform.setWorkspaceAccess({ workspaceId, granted: true });
+    for (const one of apis) expect(await one.get("/v1/leads")).toEqual(SERVED);
   });
 
   test("gets 403, counted against the key's quota, even when nothing is left of it", async () => {
     const { workspaceId, api } = await openWorkspace({ requestsPerWindow: 3 });
     await api.get("/v1/leads");
-    await exports.Platform.setWorkspaceAccess({ workspaceId, granted: false });
+    await Platform.setWorkspaceAccess({ workspaceId, granted: false });
     for (const remaining of [1, 0, 0, 0]) {
       const answer = await api.get("/v1/leads");
-      expect(answer).toEqual(refusal(403, "workspace_access_denied"));
+      expect(answer).toEqual(DENIED);
       expect(rateLimitOf(answer)).toMatchObject({ limit: 3, remaining });
     }
-    await exports.Platform.setWorkspaceAccess({ workspaceId, granted: true });
+    await Platform.setWorkspaceAccess({ workspaceId, granted: true });
     expect((await api.get("/v1/leads")).status).toBe(429);
+  });
+});
+
+describe("an address that fails to authenticate", () => {
+  test("gets 401 twenty times, counted down, and then 429, but not with a valid key; no other address does", async () => {
+    const { apiKey } = await openWorkspace();
+    const address = freshAddress();
+    for (let remaining = 19; remaining >= 0; remaining--) {
+      const answer = await authorizedBy(null, address);
+      expect(answer).toEqual(REFUSED);
+      expect(rateLimitOf(answer)).toMatchObject({ limit: 20, remaining });
+    }
+    const answer = await authorizedBy(null, address);
+    const { resetSeconds, ...rest } = rateLimitOf(answer);
+    expect(answer).toEqual(refusal(429, "rate_limited", { retry_after_seconds: resetSeconds }));
+    expect(answer.headers["retry-after"]).toBe(String(resetSeconds));
+    expect(rest).toEqual({ limit: 20, remaining: 0 });
+    expect(resetSeconds).toBeGreaterThan(290);
+    expect(resetSeconds).toBeLessThanOrEqual(300);
+    const served = await authorizedBy(`Bearer ${apiKey}`, address);
+    expect(served).toEqual(SERVED);
+    expect(rateLimitOf(served)).toEqual({ limit: 600, remaining: 599, resetSeconds: 60 });
+    expect((await authorizedBy(null, address)).status).toBe(429);
+    expect(rateLimitOf(await authorizedBy(null, freshAddress()))).toMatchObject({ remaining: 19 });
+  });
+
+  test("is blocked whatever the failure: missing, malformed, invented, unknown or revoked key", async () => {
+    const address = freshAddress();
+    const keys = ["nonsense", await inventedKey(), await unknownKey(), await revokedKey()];
+    const failures = [null, ...keys.map((key) => `Bearer ${key}`)];
+    for (let i = 0; i < 20; i++) await authorizedBy(failures[i % 5] ?? null, address);
+    for (const failure of failures)
+      expect((await authorizedBy(failure, address)).status, String(failure)).toBe(429);
+  });
+
+  test("is not blocked by a browser's preflights, which are refused like any request without a key", async () => {
+    const asked = {
+      "CF-Connecting-IP": freshAddress(),
+      Origin: "https://page.example",
+      "Access-Control-Request-Method": "GET",
+      "Access-Control-Request-Headers": "authorization",
+    };
+    const preflight = (more = {}) =>
+      send("/v1/leads", { method: "OPTIONS", headers: { ...asked, ...more } });
+    for (let i = 0; i < 25; i++) expect(await preflight()).toEqual(REFUSED);
+    expect(rateLimitOf(await preflight())).toMatchObject({ limit: 20, remaining: 20 });
+    // With a key it is no preflight, but a guess.
+    await preflight({ Authorization: `Bearer ${await inventedKey()}` });
+    expect(rateLimitOf(await preflight())).toMatchObject({ limit: 20, remaining: 19 });
+    for (let i = 0; i < 20; i++) await authorizedBy(null, asked["CF-Connecting-IP"]);
+    const blocked = await preflight();
+    expect(blocked.status).toBe(429);
+    expect(blocked.headers).not.toHaveProperty("access-control-allow-origin");
+  });
+
+  test("is blocked with its /64 if it is IPv6, and with its /48 once that has failed 320 times", async () => {
+    const { apiKey } = await openWorkspace();
+    const getByName = vi.fn((name: string) => env.ADDRESS_GATE.getByName(name));
+    const fetch = deployedWith({ ADDRESS_GATE: { getByName } as unknown as Env["ADDRESS_GATE"] });
+    const from = (block: string, headers = {}) =>
+      send(
+        "/v1/leads",
+        { headers: { "CF-Connecting-IP": `2001:db8:48:${block}`, ...headers } },
+        fetch,
+      );
+    const gate = env.ADDRESS_GATE.getByName("2001:db8:48::/48");
+    const fail = (count: number, block: (i: number) => string) =>
+      Promise.all(Array.from({ length: count }, (_, i) => gate.fail(block(i))));
+    await fail(20, () => "2001:db8:48:7::/64");
+    expect((await from("7:ffff:ffff:ffff:ffff")).status).toBe(429);
+    await fail(298, (i) => `block ${i}`);
+    for (const block of ["8::1", "9::1"]) expect(await from(block)).toEqual(REFUSED);
+    const refused = await from("a::1");
+    const { resetSeconds } = rateLimitOf(refused);
+    expect(refused).toEqual(refusal(429, "rate_limited", { retry_after_seconds: resetSeconds }));
+    expect(rateLimitOf(refused)).toMatchObject({ limit: 20, remaining: 0 });
+    expect(getByName.mock.calls).toEqual(Array(4).fill(["2001:db8:48::/48"]));
+    // This isolate knows that the /48 is blocked.
+    expect((await from("b::1")).status).toBe(429);
+    expect(getByName).toHaveBeenCalledTimes(4);
+    expect(await from("b::1", { Authorization: `Bearer ${apiKey}` })).toEqual(SERVED);
+    expect((await authorizedBy(null, "2001:db8:49::1")).status).toBe(401);
+  });
+
+  test("is not charged for a valid key, a workspace without access or a used-up quota", async () => {
+    const { workspaceId, apiKey } = await openWorkspace({ requestsPerWindow: 1 });
+    const address = freshAddress();
+    for (let i = 0; i < 3; i++) await authorizedBy(`Bearer ${apiKey}`, address);
+    await Platform.setWorkspaceAccess({ workspaceId, granted: false });
+    await authorizedBy(`Bearer ${apiKey}`, address);
+    expect(rateLimitOf(await authorizedBy(null, address))).toMatchObject({ remaining: 19 });
   });
 });
