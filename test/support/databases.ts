@@ -1,4 +1,6 @@
+import { createExecutionContext } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
+import { Platform } from "../../src/platform/entrypoint.ts";
 import { openApi } from "./api.ts";
 import { interposed } from "./interposed.ts";
 
@@ -38,6 +40,11 @@ export function deploymentWith(databases: Partial<Record<DatabaseName, D1Databas
   return { ...env, ...databases };
 }
 
+/** The Platform API of such a deployment. */
+export function platformOf(bindings: Env): Platform {
+  return new Platform(createExecutionContext(), bindings);
+}
+
 /** How a database is unreachable. */
 export const WAYS = ["rejects", "hangs"] as const;
 
@@ -61,15 +68,20 @@ export async function openWorkspaceIn(database: DatabaseName, name = `Agence ${d
  * trail, which outlives what it names.
  */
 export async function tablesWith(database: DatabaseName, text: string): Promise<string[]> {
-  const tables = await rowsIn<{ name: string }>(
+  const tables = await rowsIn<{ name: string; columns: string }>(
     database,
-    "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE '\\_cf%' ESCAPE '\\' AND name NOT LIKE 'sqlite%' AND name <> 'audit_trail'",
+    `SELECT t.name, group_concat('"' || c.name || '"') AS columns
+      FROM sqlite_schema AS t JOIN pragma_table_info(t.name) AS c
+      WHERE t.type = 'table' AND t.name NOT LIKE '\\_cf%' ESCAPE '\\' AND t.name NOT LIKE 'sqlite%'
+        AND t.name <> 'audit_trail' GROUP BY 1 ORDER BY 1`,
   );
-  const found = await Promise.all(
-    tables.map(async ({ name }) => {
-      const rows = await rowsIn(database, `SELECT * FROM "${name}"`);
-      return JSON.stringify(rows).includes(text) ? [name] : [];
-    }),
+  const searches = tables.map(({ name, columns }) =>
+    databaseOf(database)
+      .prepare(
+        `SELECT '${name}' AS name FROM "${name}" WHERE instr(concat_ws(' ', ${columns}), ?) LIMIT 1`,
+      )
+      .bind(text),
   );
-  return found.flat().toSorted();
+  const found = await databaseOf(database).batch<{ name: string }>(searches);
+  return found.flatMap(({ results }) => results.map(({ name }) => name));
 }

@@ -1,16 +1,20 @@
 import { env, exports } from "cloudflare:workers";
 import { expect } from "vitest";
 import { sweep } from "../../src/sweep.ts";
+import { MOVED } from "../../src/workspaces/manifest.ts";
 import { moveWorkspace } from "../../src/workspaces/moving/move.ts";
-import { leadReport, openWorkspace } from "./api.ts";
+import { leadReport, type openApi, openWorkspace } from "./api.ts";
 import { type DatabaseName, databaseOf, NAMES, valueIn } from "./databases.ts";
 import { isolated, subscriberUrl } from "./deliveries.ts";
 import { hangingBefore } from "./hanging.ts";
 
 const { Platform } = exports;
 
-interface Page {
-  data: { id: string }[];
+/** The ids that the first page of a list shows. */
+export async function idsIn(api: ReturnType<typeof openApi>, list: string): Promise<string[]> {
+  const { status, body } = await api.get<{ data: { id: string }[] }>(`/v1/${list}?limit=100`);
+  expect(status).toBe(200);
+  return body.data.map(({ id }) => id);
 }
 
 /** A workspace in DB_2 with a subscription and leads, which have been delivered. */
@@ -24,10 +28,7 @@ export async function openWithLeads(count = 3) {
   const leads = Array.from({ length: count }, (_, i) => leadReport(String(i)));
   const { ids } = await Platform.recordLeads({ workspaceId, leads });
   await allDelivered(workspaceId, count);
-  const leadIds = async () => {
-    const answer = await api.get<Page>("/v1/leads?limit=100");
-    return answer.status === 200 ? answer.body.data.map(({ id }) => id).sort() : answer.status;
-  };
+  const leadIds = async () => (await idsIn(api, "leads")).sort();
   return { workspaceId, keyId, apiKey, api, webhookId: body.id, url, ids: ids.sort(), leadIds };
 }
 
@@ -71,13 +72,12 @@ export async function beginMoving(workspaceId: string, steps: number) {
 
 /** Begins a move to DB_3, and goes on until all has been copied that was there in the beginning. */
 export async function copyAll(workspaceId: string): Promise<void> {
-  const move = databaseOf("DB_2")
-    .prepare("SELECT state, position FROM moves WHERE workspace_id = ?")
-    .bind(workspaceId);
-  for (;;) {
-    await beginMoving(workspaceId, 2);
-    const row = await move.first<{ state: string; position: string | null }>();
-    if (row?.position === null) return expect(row.state).toBe("copying");
+  const position = "SELECT position FROM moves WHERE workspace_id = ?";
+  // One step for each table, and one more for each piece that did not fit.
+  for (let steps = MOVED.length; ; steps = 1) {
+    const progress = await beginMoving(workspaceId, steps + 1);
+    expect(progress).toEqual({ done: false, state: "copying" });
+    if ((await valueIn("DB_2", position, workspaceId)) === null) return;
   }
 }
 

@@ -1,0 +1,173 @@
+import { exports } from "cloudflare:workers";
+import { expect, test } from "vitest";
+import { isoTime } from "../../src/contract/time.ts";
+import { openedDataKeys } from "../../src/encryption/personal-data.ts";
+import { sweep } from "../../src/sweep.ts";
+import { exportAll } from "../support/api.ts";
+import {
+  type DatabaseName,
+  databaseOf,
+  deploymentWith,
+  NAMES,
+  platformOf,
+  rowsIn,
+  tablesWith,
+  unreachableDatabase,
+  valueIn,
+  WAYS,
+} from "../support/databases.ts";
+import {
+  consumeBodies,
+  DAY_MS,
+  HOUR_MS,
+  isolated,
+  MINUTE_MS,
+  subscribe,
+} from "../support/deliveries.ts";
+import { cleanUp, hangMover, moved, openWithLeads, placementOf } from "../support/moves.ts";
+import { storeEvents } from "../support/stored-events.ts";
+
+const { Platform } = exports;
+
+test("a database that a workspace has left delivers what others are owed, and expires their events", async () => {
+  const leaving = await openWithLeads();
+  const staying = await openWithLeads();
+  const { workspaceId } = staying;
+  await moved(leaving.workspaceId, "DB_3");
+  /** Writes here to what the workspace has left behind. */
+  const write = async (sql: string, ...values: unknown[]) => {
+    const erase = "UPDATE workspaces SET erasing = ? WHERE id = ?";
+    await rowsIn("DB_2", erase, 1, leaving.workspaceId);
+    await rowsIn("DB_2", sql, ...values);
+    await rowsIn("DB_2", erase, 0, leaving.workspaceId);
+  };
+  // As a withdrawal that was not finished leaves it.
+  const release =
+    "UPDATE subscriptions SET held_until = 0, cancelling = ?, generation = ? WHERE id = ?";
+  const owe = "UPDATE deliveries SET state = 'pending', due_at = 0 WHERE subscription_id = ?";
+  await write(release, 1, 9, leaving.webhookId);
+  await write(owe, leaving.webhookId);
+  await rowsIn("DB_2", release, 0, 0, staying.webhookId);
+  await rowsIn("DB_2", owe, staying.webhookId);
+  const { env: bindings, fast, slow } = isolated();
+  const wakes = [leaving, staying].map(({ webhookId }) => ({
+    subscriptionId: webhookId,
+    lane: "fast",
+    database: "DB_2",
+  }));
+  await consumeBodies(wakes, bindings);
+  expect(await Platform.ledger({ workspaceId })).toMatchObject({ pending: 0 });
+  await sweep(bindings, Date.now() + 2 * MINUTE_MS);
+  // Nobody is woken again and again for what is deleted here.
+  const woken = [...fast, ...slow].map(({ subscriptionId }) => subscriptionId);
+  expect(woken).not.toContain(leaving.webhookId);
+  // Settled late: it is to be kept, and gets a time of its own.
+  const later = Date.now() + 40 * DAY_MS;
+  const settle =
+    "UPDATE deliveries SET state = 'delivered', settled_at = ? WHERE subscription_id = ?";
+  await write(settle, later, leaving.webhookId);
+  await sweep(bindings, later);
+  expect(await Platform.ledger({ workspaceId })).toMatchObject({ created: 0 });
+});
+
+test("leads move with their data key, which is left nowhere", async () => {
+  const { workspaceId, api } = await openWithLeads(2);
+  const shown = async () => {
+    openedDataKeys.clear();
+    return (await api.get("/v1/leads")).body;
+  };
+  const before = await shown();
+  const read = "SELECT data_key FROM workspaces WHERE id = ?";
+  const keysIn = async (names: readonly DatabaseName[]) => {
+    const keys = await Promise.all(names.map((name) => valueIn(name, read, workspaceId)));
+    return keys.map((key) => key ?? null);
+  };
+  const [dataKey] = await keysIn(["DB_2"]);
+  expect(dataKey).toMatch(/^test\./);
+  for (const [from, to] of [
+    ["DB_2", "DB_3"],
+    ["DB_3", "DB_2"],
+  ] as const) {
+    await moved(workspaceId, to);
+    await cleanUp();
+    expect(await shown()).toEqual(before);
+    expect(await keysIn(["DB", from, to])).toEqual([null, null, dataKey]);
+  }
+});
+
+test("a workspace that has come back is measured again", async () => {
+  const { workspaceId, ids } = await openWithLeads();
+  const measured = async (name: DatabaseName) => {
+    await sweep(isolated().env, Date.now() + 3 * MINUTE_MS);
+    const read = "SELECT sized_bytes FROM workspaces WHERE id = ?";
+    return Number(await valueIn<number>(name, read, workspaceId));
+  };
+  const before = await measured("DB_2");
+  await moved(workspaceId, "DB_3");
+  await cleanUp();
+  await Platform.eraseLeads({ workspaceId, ids: ids.slice(1) });
+  const bytes = await measured("DB_3");
+  expect(bytes).toBeGreaterThan(0);
+  expect(bytes).toBeLessThan(before);
+  await moved(workspaceId, "DB_2");
+  expect(await measured("DB_2")).toBe(bytes);
+});
+
+test("a workspace that has just arrived is moved on, though its mover died before everybody knew", async () => {
+  const { workspaceId, leadIds, ids } = await openWithLeads();
+  await hangMover(workspaceId, ["DB_2", /update "workspaces"/]);
+  await moved(workspaceId, "DB");
+  expect(await placementOf(workspaceId)).toBe("DB");
+  expect(await leadIds()).toEqual(ids);
+});
+
+test("a range that is being redelivered moves with its workspace, and goes on where it is then", async () => {
+  const now = Date.now();
+  const { workspaceId } = await Platform.createWorkspace({ name: "Agence", database: "DB_2" });
+  const { id: webhookId } = await subscribe(workspaceId);
+  await storeEvents(workspaceId, webhookId, 900, now - HOUR_MS, "missed");
+  const since = isoTime(now - 2 * HOUR_MS);
+  const platform = platformOf(isolated().env);
+  expect(await platform.redeliver({ webhookId, since })).toEqual({ count: 600, more: true });
+  await moved(workspaceId, "DB_3");
+  for (const minute of [1, 2]) await sweep(isolated().env, now + minute * MINUTE_MS);
+  const owed = (database: DatabaseName) =>
+    valueIn(database, "SELECT count(*) FROM deliveries WHERE subscription_id = ?", webhookId);
+  expect([await owed("DB_2"), await owed("DB_3")]).toEqual([600, 900]);
+  const ranges = "SELECT ranges FROM subscriptions WHERE id = ?";
+  expect(await valueIn("DB_3", ranges, webhookId)).toBeNull();
+  expect(await Platform.ledger({ workspaceId })).toMatchObject({ created: 900, addsUp: true });
+});
+
+test("an export that was begun before a move shows each notice once", async () => {
+  const { workspaceId, webhookId } = await openWithLeads();
+  // More than one page shows, and numbers that the other database does not give them.
+  await rowsIn(
+    "DB_2",
+    `INSERT INTO notices (kind, workspace_id, subscription_id, host, events, failing_since, created_at, due_at, sent_at)
+      SELECT 'failing', ?, ?, 'a.example', ?, value, 2, 3, 4 FROM json_each(?)`,
+    workspaceId,
+    webhookId,
+    JSON.stringify(["x".repeat(30_000)]),
+    JSON.stringify([...Array(60).keys()]),
+  );
+  await databaseOf("DB_3").exec(
+    "INSERT INTO notices (id, workspace_id, subscription_id, host, events, failing_since, created_at, due_at) VALUES (100000, '', '', '', '[]', 1, 2, 3); DELETE FROM notices WHERE id = 100000",
+  );
+  const pages = await exportAll(workspaceId, () => moved(workspaceId, "DB_3"));
+  expect(pages.length).toBeGreaterThan(1);
+  const notices = pages.flat().filter(({ kind }) => kind === "notice");
+  const seen = notices.map(({ failingSince }) => failingSince);
+  expect(seen).toHaveLength(60);
+  expect(new Set(seen).size).toBe(60);
+});
+
+test("erasing a workspace needs no database that it does not live in", async () => {
+  const erase = async (way: (typeof WAYS)[number]) => {
+    const { workspaceId } = await openWithLeads();
+    const platform = platformOf(deploymentWith({ DB_3: unreachableDatabase(way) }));
+    expect(await platform.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
+    for (const name of NAMES) expect(await tablesWith(name, workspaceId)).toEqual([]);
+  };
+  await Promise.all(WAYS.map(erase));
+});
