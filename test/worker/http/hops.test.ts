@@ -5,10 +5,12 @@ import {
   type Answer,
   deployedWith,
   freshAddress,
-  leadReport,
   openApi,
   openWorkspace,
+  rateLimitOf,
   recordAutomation,
+  recordLead,
+  refusal,
   send,
   unknownKey,
 } from "../../support/api.ts";
@@ -29,9 +31,8 @@ async function hopsOf(answer: Promise<Answer>): Promise<[status: number, hops: n
 
 async function openFarWorkspace(key: { requestsPerWindow?: number } = {}) {
   const workspace = await openWorkspace(key);
-  const id = await recordAutomation(workspace.workspaceId, { status: "active" });
-  const api = openApi(workspace.apiKey, fetchFromAfar);
-  return { ...workspace, id, api };
+  const path = `/v1/automations/${await recordAutomation(workspace.workspaceId)}`;
+  return { ...workspace, path, api: openApi(workspace.apiKey, fetchFromAfar) };
 }
 
 beforeEach(() => void far.taken());
@@ -63,10 +64,11 @@ describe("a read", () => {
 
 describe("a write", () => {
   test("waits for the gate, its own queries, and the gate that is told of it", async () => {
-    const { api, id } = await openFarWorkspace();
-    const path = `/v1/automations/${id}`;
+    const { api, path } = await openFarWorkspace();
     expect(await hopsOf(api.patch(path, { status: "paused" }))).toEqual([200, 4]);
     expect(await hopsOf(api.patch(path, { status: "paused" }))).toEqual([200, 3]);
+    expect((await api.get(path)).body).toMatchObject({ status: "paused" });
+    expect(far.taken()).toBe(1);
     const subscription = { url: "https://hooks.example/in", events: ["lead.created"] };
     const created = await api.post<{ id: string }>("/v1/webhooks", subscription);
     expect([created.status, far.taken()]).toEqual([201, 3]);
@@ -76,44 +78,27 @@ describe("a write", () => {
   });
 
   test("never starts before the gate has admitted it", async () => {
-    const { api, id, keyId, workspaceId } = await openFarWorkspace();
+    const { api, path, keyId, workspaceId } = await openFarWorkspace();
     await api.get("/v1/automations");
     await exports.Platform.revokeApiKey({ keyId });
     far.taken();
     // The gate and the address that is charged; nothing of the write.
-    const path = `/v1/automations/${id}`;
     expect(await hopsOf(api.patch(path, { status: "paused" }))).toEqual([401, 2]);
     const { apiKey } = await exports.Platform.createApiKey({ workspaceId });
     expect((await openApi(apiKey).get(path)).body).toMatchObject({ status: "active" });
   });
-
-  test("is visible to the next read, without another hop", async () => {
-    const { api, id } = await openFarWorkspace();
-    const path = `/v1/automations/${id}`;
-    await api.get(path);
-    await api.patch(path, { status: "paused" });
-    far.taken();
-    const answer = await api.get(path);
-    expect(answer.body).toMatchObject({ status: "paused" });
-    expect(far.taken()).toBe(1);
-  });
 });
 
-describe("a key that was admitted here before", () => {
-  test("does not reveal what was read for it if the gate refuses", async () => {
-    const { api, keyId, workspaceId } = await openFarWorkspace();
-    await exports.Platform.recordLeads({ workspaceId, leads: [leadReport("1", { name: "Zoé" })] });
-    expect(JSON.stringify(await api.get("/v1/leads"))).toContain("Zoé");
-    await exports.Platform.setWorkspaceAccess({ workspaceId, granted: false });
-    const denied = await api.get("/v1/leads");
-    expect(denied.status).toBe(403);
-    await exports.Platform.setWorkspaceAccess({ workspaceId, granted: true });
-    expect((await api.get("/v1/leads")).status).toBe(200);
-    await exports.Platform.revokeApiKey({ keyId });
-    const revoked = await api.get("/v1/leads");
-    expect(revoked.status).toBe(401);
-    expect(JSON.stringify([denied, revoked])).not.toContain("Zoé");
-  });
+test("a key that was admitted here before does not reveal what was read for it if the gate refuses", async () => {
+  const { api, keyId, workspaceId } = await openFarWorkspace();
+  await recordLead(workspaceId, { name: "Zoé" });
+  expect(JSON.stringify(await api.get("/v1/leads"))).toContain("Zoé");
+  await exports.Platform.setWorkspaceAccess({ workspaceId, granted: false });
+  expect(await api.get("/v1/leads")).toEqual(refusal(403, "workspace_access_denied"));
+  await exports.Platform.setWorkspaceAccess({ workspaceId, granted: true });
+  expect((await api.get("/v1/leads")).status).toBe(200);
+  await exports.Platform.revokeApiKey({ keyId });
+  expect(await api.get("/v1/leads")).toEqual(refusal(401, "invalid_api_key"));
 });
 
 describe("a flood", () => {
@@ -122,20 +107,12 @@ describe("a flood", () => {
     await api.get("/v1/leads");
     far.taken();
     expect(await hopsOf(api.get("/v1/leads"))).toEqual([429, 1]);
-    const first = await api.get("/v1/leads");
     for (let i = 0; i < 20; i++) {
       const answer = await api.get("/v1/leads");
-      expect(answer).toEqual({
-        ...first,
-        headers: {
-          ...first.headers,
-          "retry-after": expect.any(String),
-          "x-request-id": expect.any(String),
-          "x-ratelimit-reset": answer.headers["retry-after"],
-        },
-        body: expect.anything(),
-      });
-      expect(answer.headers).toMatchObject({ "x-ratelimit-remaining": "0" });
+      const { resetSeconds, remaining } = rateLimitOf(answer);
+      expect(answer).toEqual(refusal(429, "rate_limited", { retry_after_seconds: resetSeconds }));
+      expect([remaining, far.taken()]).toEqual([0, 0]);
+      expect(answer.headers["retry-after"]).toBe(String(resetSeconds));
     }
     expect(await hopsOf(api.patch("/v1/automations/aut_1", {}))).toEqual([429, 0]);
     jumpTo(Date.now() + 2_100);
@@ -149,10 +126,9 @@ describe("a flood", () => {
     await exports.Platform.setWorkspaceAccess({ workspaceId, granted: false });
     far.taken();
     for (let i = 0; i < 2; i++) expect(await hopsOf(api.get("/v1/leads"))).toEqual([403, 1]);
-    for (let i = 0; i < 20; i++) {
+    for (let i = 0; i < 5; i++) {
       const answer = await api.get("/v1/leads");
-      expect(answer.headers).toMatchObject({ "x-ratelimit-remaining": "0" });
-      expect([answer.status, far.taken()]).toEqual([403, 0]);
+      expect([answer.status, rateLimitOf(answer).remaining, far.taken()]).toEqual([403, 0, 0]);
     }
     expect(await hopsOf(api.patch("/v1/automations/aut_1", {}))).toEqual([403, 0]);
     jumpTo(Date.now() + 2_100);
@@ -163,14 +139,11 @@ describe("a flood", () => {
   });
 
   test("of refusals never outlasts the key's window", async () => {
-    const fetch = deployedWith({ ...far.overrides });
-    const { apiKey } = await openFarWorkspace({ requestsPerWindow: 1 });
+    const { apiKey, api } = await openFarWorkspace({ requestsPerWindow: 1 });
     const hash = await hashApiKey(apiKey);
     // A window that closes in a second.
     await env.KEY_GATE.getByName(hash).admit(hash, Date.now() - 59_000);
-    const api = openApi(apiKey, fetch);
-    expect((await api.get("/v1/leads")).status).toBe(429);
-    expect(await hopsOf(api.get("/v1/leads"))).toEqual([429, expect.any(Number)]);
+    for (let i = 0; i < 2; i++) expect((await api.get("/v1/leads")).status).toBe(429);
     jumpTo(Date.now() + 1_050);
     expect((await api.get("/v1/leads")).status).toBe(200);
   });

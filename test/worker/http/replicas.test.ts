@@ -1,16 +1,15 @@
 import { evictDurableObject } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import type { Page } from "../../../src/http/paging.ts";
 import { hashApiKey } from "../../../src/quota/api-key.ts";
 import { knownKeys } from "../../../src/quota/memory.ts";
-import type { Lead } from "../../../src/records/leads.ts";
 import {
   deployedWith,
-  leadReport,
   openApi,
   openWorkspace,
   recordAutomation,
+  recordLead,
 } from "../../support/api.ts";
 import { answered, consumeFor, isolated, subscribe } from "../../support/deliveries.ts";
 import { countHops } from "../../support/hops.ts";
@@ -22,19 +21,13 @@ async function openReplicated() {
   const replica = laggingReplica();
   const far = countHops(replica.DB);
   const workspace = await openWorkspace();
-  const id = await recordAutomation(workspace.workspaceId, { status: "active" });
+  const { workspaceId, apiKey } = workspace;
+  const path = `/v1/automations/${await recordAutomation(workspaceId)}`;
   // Afterwards, this isolate knows the workspace's data key, and reads of leads no longer ask for it.
-  const { ids } = await exports.Platform.recordLeads({
-    workspaceId: workspace.workspaceId,
-    leads: [leadReport("0")],
-  });
-  const [leadId = ""] = ids;
-  const api = openApi(workspace.apiKey, deployedWith(far.overrides));
-  const path = `/v1/automations/${id}`;
-  await api.get(path);
-  await api.get("/v1/leads");
-  await api.get("/v1/webhooks");
-  const keyHash = await hashApiKey(workspace.apiKey);
+  const leadId = await recordLead(workspaceId);
+  const api = openApi(apiKey, deployedWith(far.overrides));
+  for (const each of [path, "/v1/leads", "/v1/webhooks"]) await api.get(each);
+  const keyHash = await hashApiKey(apiKey);
   const before = knownKeys.get(keyHash);
   await replica.stop();
   return {
@@ -43,18 +36,24 @@ async function openReplicated() {
     replica,
     api,
     path,
+    list: (list: string) => idsOf(api, list),
     hops: far.taken,
     /** The memory of an isolate that has seen nothing since the replica stopped. */
     moveElsewhere: () => before && knownKeys.set(keyHash, before),
   };
 }
 
+async function idsOf(api: ReturnType<typeof openApi>, list: string) {
+  const { body } = await api.get<Page<{ id: string }>>(`/v1/${list}`);
+  return body.data.map(({ id }) => id);
+}
+
 describe("a replica that lags behind", () => {
   test("shows what it has to a client that has changed nothing", async () => {
-    const { api, path, workspaceId, leadId, replica, hops } = await openReplicated();
-    await exports.Platform.recordLeads({ workspaceId, leads: [leadReport("1")] });
+    const { api, list, path, workspaceId, leadId, replica, hops } = await openReplicated();
+    await recordLead(workspaceId);
     hops();
-    expect((await api.get<Page<Lead>>("/v1/leads")).body.data).toMatchObject([{ id: leadId }]);
+    expect(await list("leads")).toEqual([leadId]);
     expect((await api.get(path)).body).toMatchObject({ status: "active" });
     expect([replica.staleReads(), hops()]).toEqual([2, 2]);
   });
@@ -75,71 +74,58 @@ describe("a replica that lags behind", () => {
   });
 
   test("is not used for a list after a subscription was created or deleted", async () => {
-    const { api, moveElsewhere } = await openReplicated();
-    const url = "https://hooks.example/in";
-    const { body } = await api.post<{ id: string }>("/v1/webhooks", {
-      url,
-      events: ["lead.created"],
-    });
+    const { api, list, moveElsewhere } = await openReplicated();
+    const creation = { url: "https://hooks.example/in", events: ["lead.created"] };
+    const { id } = (await api.post<{ id: string }>("/v1/webhooks", creation)).body;
     moveElsewhere();
-    expect((await api.get<Page<{ id: string }>>("/v1/webhooks")).body.data).toMatchObject([
-      { id: body.id },
-    ]);
-    expect((await api.delete(`/v1/webhooks/${body.id}`)).status).toBe(204);
+    expect(await list("webhooks")).toEqual([id]);
+    expect((await api.delete(`/v1/webhooks/${id}`)).status).toBe(204);
     moveElsewhere();
-    expect((await api.get<Page<{ id: string }>>("/v1/webhooks")).body.data).toEqual([]);
+    expect(await list("webhooks")).toEqual([]);
   });
 
   test("hides nothing from a subscriber that asks for the lead it has just been sent", async () => {
-    const { api, workspaceId, leadId, replica } = await openReplicated();
+    const { list, workspaceId, leadId, replica } = await openReplicated();
     const { id } = await subscribe(workspaceId);
-    const { ids } = await exports.Platform.recordLeads({ workspaceId, leads: [leadReport("1")] });
+    const newId = await recordLead(workspaceId);
     const found: string[][] = [];
     await consumeFor([id], isolated().env, async () => {
-      const { body } = await api.get<Page<Lead>>("/v1/leads");
-      found.push(body.data.map((lead) => lead.id));
+      found.push(await list("leads"));
       return answered(200);
     });
-    expect(found).toEqual([[...ids, leadId]]);
+    expect(found).toEqual([[newId, leadId]]);
     expect(replica.staleReads()).toBe(1);
   });
 
   test("hides nothing from a key that was created after the lead", async () => {
     const { workspaceId, leadId, replica } = await openReplicated();
     const { id } = await subscribe(workspaceId);
-    const { ids } = await exports.Platform.recordLeads({ workspaceId, leads: [leadReport("1")] });
+    const newId = await recordLead(workspaceId);
     const { apiKey } = await exports.Platform.createApiKey({ workspaceId });
-    const api = openApi(apiKey, deployedWith({ DB: replica.DB }));
     await consumeFor([id], isolated().env, async () => answered(200));
-    const { body } = await api.get<Page<Lead>>("/v1/leads");
-    expect(body.data.map((lead) => lead.id)).toEqual([...ids, leadId]);
+    const api = openApi(apiKey, deployedWith({ DB: replica.DB }));
+    expect(await idsOf(api, "leads")).toEqual([newId, leadId]);
   });
 });
 
 test("a gate that cannot be told of a bookmark delays no delivery", async () => {
   const { workspaceId } = await openWorkspace();
   const { id } = await subscribe(workspaceId);
-  await exports.Platform.recordLeads({ workspaceId, leads: [leadReport("1")] });
+  await recordLead(workspaceId);
   const unreachable = { advance: () => Promise.reject(new Error("no such object")) };
   const KEY_GATE = { getByName: () => unreachable } as unknown as Env["KEY_GATE"];
-  let posts = 0;
-  await consumeFor([id], isolated({ KEY_GATE }).env, async () => {
-    posts++;
-    return answered(200);
-  });
-  expect(posts).toBe(1);
+  const attempt = vi.fn(async () => answered(200));
+  await consumeFor([id], isolated({ KEY_GATE }).env, attempt);
+  expect(attempt).toHaveBeenCalledTimes(1);
 });
 
-test("an evicted gate returns with its bookmark", async () => {
-  const { apiKey } = await openWorkspace();
-  const keyHash = await hashApiKey(apiKey);
+test("an evicted gate returns with its newest bookmark", async () => {
+  const keyHash = await hashApiKey((await openWorkspace()).apiKey);
+  const gate = () => env.KEY_GATE.getByName(keyHash);
   const bookmark = "ffffffff-00000000-00000000-00000000000000000000000000000000";
-  await env.KEY_GATE.getByName(keyHash).admit(keyHash);
-  await env.KEY_GATE.getByName(keyHash).advance(bookmark, DATABASE);
-  await env.KEY_GATE.getByName(keyHash).advance(
-    "00000000-00000000-00000000-00000000000000000000000000000000",
-    DATABASE,
-  );
-  await evictDurableObject(env.KEY_GATE.getByName(keyHash));
-  expect(await env.KEY_GATE.getByName(keyHash).admit(keyHash)).toMatchObject({ bookmark });
+  await gate().admit(keyHash);
+  await gate().advance(bookmark, DATABASE);
+  await gate().advance(bookmark.replaceAll("f", "0"), DATABASE);
+  await evictDurableObject(gate());
+  expect(await gate().admit(keyHash)).toMatchObject({ bookmark });
 });
