@@ -1,9 +1,8 @@
-import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import type { Page as PageOf } from "../../../../src/http/paging.ts";
 import type { Automation } from "../../../../src/records/automations.ts";
 import {
-  automationReport,
+  EMPTY_PAGE,
   openWorkspace,
   recordAutomation,
   refusal,
@@ -25,8 +24,7 @@ describe("GET /automations/{id}", () => {
       updatedAt: "2026-03-14T10:26:53.589+01:00",
     });
     expect(id).toMatch(/^aut_[0-9a-z]+$/);
-    const answer = await api.get<Automation>(`/v1/automations/${id}`);
-    expect(answer).toEqual(
+    expect(await api.get(`/v1/automations/${id}`)).toEqual(
       success(200, {
         id,
         name: "Réponse aux stories – Chloé & Fils",
@@ -40,20 +38,14 @@ describe("GET /automations/{id}", () => {
     );
   });
 
-  test("returns a CRM automation with the name and provider that were reported", async () => {
+  test("returns a CRM automation with the name and provider that were reported, and controls it", async () => {
     const { workspaceId, api } = await openWorkspace();
-    const id = await recordAutomation(workspaceId, {
-      type: "crm_source",
-      provider: "HubSpot 🧡",
-      name: "Relance des devis",
-    });
-    const { body } = await api.get<Automation>(`/v1/automations/${id}`);
-    expect(body).toMatchObject({
-      id,
-      name: "Relance des devis",
-      type: "crm_source",
-      provider: "HubSpot 🧡",
-    });
+    const crm = { type: "crm_source", provider: "HubSpot 🧡", name: "Relance des devis" } as const;
+    const id = await recordAutomation(workspaceId, crm);
+    const path = `/v1/automations/${id}`;
+    expect((await api.get(path)).body).toMatchObject({ id, ...crm });
+    const paused = await api.patch(path, { status: "paused" });
+    expect(paused.body).toMatchObject({ id, ...crm, status: "paused" });
   });
 
   test("answers 404 for an id with another prefix or in another case", async () => {
@@ -74,35 +66,19 @@ describe("GET /automations", () => {
       ids.map(async (id) => (await api.get(`/v1/automations/${id}`)).body),
     );
     const page = await api.get<Page>("/v1/automations");
-    expect(page).toEqual(
-      success(200, { data: expect.any(Array), has_more: false, next_cursor: null }),
-    );
-    const byId = (a: unknown, b: unknown) => JSON.stringify(a).localeCompare(JSON.stringify(b));
-    expect(page.body.data.toSorted(byId)).toEqual(each.toSorted(byId));
+    expect(page).toEqual(success(200, { ...EMPTY_PAGE, data: expect.any(Array) }));
+    expect(new Set(page.body.data)).toEqual(new Set(each));
   });
 
   test("returns them newest first by creation, whatever changed since", async () => {
     const { workspaceId, api } = await openWorkspace();
     const ids: string[] = [];
-    for (const reference of ["first", "second", "third"]) {
-      const automations = [automationReport(reference)];
-      const recorded = await exports.Platform.recordAutomations({ workspaceId, automations });
-      ids.push(...recorded.ids);
+    for (let i = 0; i < 3; i++) {
+      ids.push(await recordAutomation(workspaceId));
       await new Promise((resolve) => setTimeout(resolve, 2));
     }
     await api.patch(`/v1/automations/${ids[0]}`, { status: "paused" });
     const { body } = await api.get<Page>("/v1/automations");
     expect(body.data.map(({ id }) => id)).toEqual(ids.toReversed());
-  });
-
-  test("omits automations whose account was unsubscribed", async () => {
-    const { workspaceId, api } = await openWorkspace();
-    const [gone, kept] = [await recordAutomation(workspaceId), await recordAutomation(workspaceId)];
-    await exports.Platform.removeAutomations({ workspaceId, ids: [gone] });
-    const { body } = await api.get<Page>("/v1/automations");
-    expect(body.data.map(({ id }) => id)).toEqual([kept]);
-    expect(await api.get(`/v1/automations/${gone}`)).toEqual(NOT_FOUND);
-    expect(await api.patch(`/v1/automations/${gone}`, { status: "paused" })).toEqual(NOT_FOUND);
-    expect(await api.get(`/v1/automations/${gone}/runs`)).toEqual(NOT_FOUND);
   });
 });

@@ -14,106 +14,80 @@ import {
 
 type Page = PageOf<Run>;
 
-/** A workspace with two automations; the first has three runs, the second one. */
-async function openRuns() {
-  const workspace = await openWorkspace();
-  const { workspaceId } = workspace;
-  const automationId = await recordAutomation(workspaceId);
-  const otherId = await recordAutomation(workspaceId);
-  const { ids } = await exports.Platform.recordRuns({
-    workspaceId,
-    runs: [
-      runReport("1", automationId, { occurredAt: "2026-01-01T00:00:00Z" }),
-      runReport("2", otherId, { occurredAt: "2026-01-02T00:00:00Z" }),
-      runReport("3", automationId, { occurredAt: "2026-01-03T00:00:00Z" }),
-      runReport("4", automationId, { occurredAt: "2026-01-03T00:00:00Z" }),
-    ],
-  });
-  return { ...workspace, automationId, otherId, ids: ids as [string, string, string, string] };
-}
-
 describe("GET /runs", () => {
   test("returns runs with exactly the fields of the contract", async () => {
     const { workspaceId, api } = await openWorkspace();
     const automationId = await recordAutomation(workspaceId);
     const leadId = await recordLead(workspaceId);
     const actions = [{ type: "send_message", status: "success" }, { type: "tag" }, {}];
+    const full = { status: "partial", triggerType: "story_reply", actions, leadId } as const;
     const { ids } = await exports.Platform.recordRuns({
       workspaceId,
       runs: [
-        runReport("1", automationId, {
-          status: "partial",
-          triggerType: "story_reply",
-          occurredAt: "2026-03-14T09:26:53.589Z",
-          actions,
-          leadId,
-        }),
+        runReport("1", automationId, { ...full, occurredAt: "2026-03-14T09:26:53.589Z" }),
         runReport("2", automationId, { occurredAt: "2026-03-13T00:00:00Z" }),
       ],
     });
     for (const id of ids) expect(id).toMatch(/^run_[0-9a-z]+$/);
-    expect(await api.get("/v1/runs")).toEqual(
-      success(200, {
-        ...EMPTY_PAGE,
-        data: [
-          {
-            id: ids[0],
-            automation_id: automationId,
-            status: "partial",
-            trigger_type: "story_reply",
-            occurred_at: "2026-03-14T09:26:53.589Z",
-            actions,
-            lead_id: leadId,
-          },
-          {
-            id: ids[1],
-            automation_id: automationId,
-            status: "success",
-            trigger_type: "comment",
-            occurred_at: "2026-03-13T00:00:00.000Z",
-            actions: [],
-            lead_id: null,
-          },
-        ],
-      }),
-    );
+    const data = [
+      {
+        ...{ id: ids[0], automation_id: automationId, status: "partial", actions, lead_id: leadId },
+        ...{ trigger_type: "story_reply", occurred_at: "2026-03-14T09:26:53.589Z" },
+      },
+      {
+        ...{ id: ids[1], automation_id: automationId, status: "success", actions: [] },
+        ...{ trigger_type: "comment", occurred_at: "2026-03-13T00:00:00.000Z", lead_id: null },
+      },
+    ];
+    expect(await api.get("/v1/runs")).toEqual(success(200, { ...EMPTY_PAGE, data }));
   });
 });
 
 describe("GET /automations/{id}/runs", () => {
-  test("returns the runs of this automation only, as GET /runs does, newest first, page by page", async () => {
-    const { workspaceId, api, automationId, otherId, ids } = await openRuns();
-    const [one, two, three, four] = ids;
-    const path = `/v1/automations/${automationId}/runs`;
-    const first = await api.get<Page>(`${path}?limit=2`);
-    const second = await api.get<Page>(`${path}?limit=2&cursor=${first.body.next_cursor}`);
-    expect(first.body.data.map(({ id }) => id)).toEqual([three, four].toSorted().reverse());
-    expect(first.body.has_more).toBe(true);
-    expect(second).toEqual(
-      success(200, {
-        ...EMPTY_PAGE,
-        data: [expect.objectContaining({ id: one, automation_id: automationId })],
+  /** A workspace with two automations; the first has three runs, the second one. */
+  async function openRuns() {
+    const { workspaceId, api } = await openWorkspace();
+    const own = await recordAutomation(workspaceId);
+    const other = await recordAutomation(workspaceId);
+    const runs = [own, other, own, own].map((automationId, i) =>
+      runReport(String(i), automationId, {
+        occurredAt: `2026-01-0${Math.min(i, 2) + 1}T00:00:00Z`,
       }),
     );
-    const all = await api.get<Page>("/v1/runs");
-    const other = await api.get<Page>(`/v1/automations/${otherId}/runs`);
-    expect(other.body.data).toEqual(all.body.data.filter(({ id }) => id === two));
-    const idle = await recordAutomation(workspaceId);
-    expect(await api.get(`/v1/automations/${idle}/runs`)).toEqual(success(200, EMPTY_PAGE));
+    const { ids } = await exports.Platform.recordRuns({ workspaceId, runs });
+    const pathOf = (id: string) => `/v1/automations/${id}/runs`;
+    return { workspaceId, api, ids, pathOf, path: pathOf(own), otherPath: pathOf(other) };
+  }
+
+  test("returns the runs of this automation only, as GET /runs does, newest first, page by page", async () => {
+    const { workspaceId, api, ids, pathOf, path, otherPath } = await openRuns();
+    const all = (await api.get<Page>("/v1/runs")).body.data;
+    const shown = (...wanted: unknown[]) => all.filter(({ id }) => wanted.includes(id));
+    const [oldest, others, ...newest] = ids;
+    const first = await api.get<Page>(`${path}?limit=2`);
+    const { next_cursor } = first.body;
+    expect(first).toEqual(
+      success(200, { data: shown(...newest), has_more: true, next_cursor: expect.any(String) }),
+    );
+    expect(all.map(({ id }) => id)).toEqual([...newest.toSorted().reverse(), others, oldest]);
+    for (const [each, data] of [
+      [`${path}?limit=2&cursor=${next_cursor}`, shown(oldest)],
+      [otherPath, shown(others)],
+      [pathOf(await recordAutomation(workspaceId)), []],
+    ] as const)
+      expect(await api.get(each)).toEqual(success(200, { ...EMPTY_PAGE, data }));
   });
 
   test("rejects cursors of GET /runs, of another automation's runs, and its own cursors elsewhere", async () => {
-    const { api, automationId, otherId } = await openRuns();
-    const cursorOf = async (path: string) =>
-      (await api.get<Page>(`${path}?limit=1`)).body.next_cursor as string;
-    const ofAll = await cursorOf("/v1/runs");
-    const own = await cursorOf(`/v1/automations/${automationId}/runs`);
-    const unreadable = invalid("cursor", "unreadable");
-    for (const path of [
-      `/v1/automations/${automationId}/runs?cursor=${ofAll}`,
-      `/v1/automations/${otherId}/runs?cursor=${own}`,
+    const { api, path, otherPath } = await openRuns();
+    const cursorOf = async (list: string) =>
+      (await api.get<Page>(`${list}?limit=1`)).body.next_cursor;
+    const [ofAll, own] = [await cursorOf("/v1/runs"), await cursorOf(path)];
+    for (const each of [
+      `${path}?cursor=${ofAll}`,
+      `${otherPath}?cursor=${own}`,
       `/v1/runs?cursor=${own}`,
     ])
-      expect(await api.get(path), path).toEqual(unreadable);
+      expect(await api.get(each), each).toEqual(invalid("cursor", "unreadable"));
   });
 });
