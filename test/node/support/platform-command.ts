@@ -1,63 +1,41 @@
-import { spawn } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { ROOT } from "../../../scripts/shared/checkout.ts";
-import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
-
-/** The result of a command. */
-export interface End {
-  code: number | null;
-  stdout: string;
-  stderr: string;
-}
+import { startRuntime } from "../../../scripts/shared/runtime.ts";
+import { runProgram, startInTerminal } from "./process.ts";
 
 /** Starts a server, and the commands that find it. The caller closes it. */
 export async function openPlatformCommand() {
   const registry = mkdtempSync(join(tmpdir(), "registry-"));
-  const runtime: Runtime = await startRuntime({ registry });
-
-  function run(command: string[], env: NodeJS.ProcessEnv = {}, stdin = ""): Promise<End> {
-    const [program = "", ...args] = command;
-    const child = spawn(program, args, {
-      cwd: ROOT,
-      env: { ...process.env, WRANGLER_REGISTRY_PATH: registry, ...env },
-      stdio: ["pipe", "pipe", "pipe"],
-    });
-    // A command that does not read its input may already have ended.
-    child.stdin.on("error", () => {}).end(stdin);
-    const end: End = { code: null, stdout: "", stderr: "" };
-    child.stdout.on("data", (chunk) => {
-      end.stdout += chunk;
-    });
-    child.stderr.on("data", (chunk) => {
-      end.stderr += chunk;
-    });
-    return new Promise((resolve) => child.on("close", (code) => resolve({ ...end, code })));
-  }
-
-  const script = [process.execPath, "scripts/platform/platform.ts"];
+  const runtime = await startRuntime({ registry });
+  const env = { ...process.env, WRANGLER_REGISTRY_PATH: registry };
+  const run =
+    (script: string, stdin = "", more: NodeJS.ProcessEnv = {}) =>
+    (...args: string[]) =>
+      runProgram([process.execPath, `scripts/${script}`, ...args], {
+        env: { ...env, ...more },
+        stdin,
+      });
   return {
     runtime,
     registry,
-    run,
-    platform: (...args: string[]) => run([...script, ...args]),
-    /** Runs the command with this standard input. */
-    platformWith: (stdin: string, ...args: string[]) => run([...script, ...args], {}, stdin),
-    /** Runs a script in a terminal, which Debian's `script` provides. */
-    inTerminal(command: string): Promise<End> {
-      const line = `stty cols 120 rows 40 && '${process.execPath}' ${command}`;
-      return run(["script", "-qec", line, "/dev/null"], { TERM: "xterm", CI: "" });
-    },
+    seed: run("seed.ts"),
+    platform: run("platform/platform.ts"),
+    /** The same with this standard input. */
+    platformWith: (stdin: string, ...args: string[]) => run("platform/platform.ts", stdin)(...args),
+    /** The same with other variables. */
+    platformIn: (more: NodeJS.ProcessEnv, ...args: string[]) =>
+      run("platform/platform.ts", "", more)(...args),
+    /** Runs a script to its end in a terminal. */
+    inTerminal: (script: string) => startInTerminal(`scripts/${script}`, { env }).ended,
     async makeWorkspace(): Promise<string> {
       const { workspaceId } = await runtime.env.PLATFORM.createWorkspace({ name: "Agence" });
       return workspaceId;
     },
-    async countLeads(workspaceId: string): Promise<number> {
-      const query = "SELECT count(*) AS n FROM leads WHERE workspace_id = ?";
-      const row = await runtime.env.DB.prepare(query).bind(workspaceId).first<{ n: number }>();
-      return row?.n ?? -1;
-    },
+    countLeads: (workspaceId: string) =>
+      runtime.env.DB.prepare("SELECT count(*) AS n FROM leads WHERE workspace_id = ?")
+        .bind(workspaceId)
+        .first<number>("n"),
     async close(): Promise<void> {
       await runtime.stop();
       rmSync(registry, { recursive: true, force: true });

@@ -1,0 +1,208 @@
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { beforeEach, describe, expect, test } from "vitest";
+import { recordLines } from "../../../scripts/platform/record-lines.ts";
+import type { PlatformClient } from "../../../scripts/shared/platform-client.ts";
+import type { PlatformInput } from "../../../src/platform/operations.ts";
+import { opened } from "../../node/support/opened.ts";
+import { openPlatformCommand } from "../../node/support/platform-command.ts";
+
+const command = await opened(openPlatformCommand());
+const { platform, platformWith, seed, inTerminal, countLeads } = command;
+const file = join(command.registry, "records.ndjson");
+const isLinux = process.platform === "linux";
+
+let workspaceId: string;
+beforeEach(async () => {
+  workspaceId = await command.makeWorkspace();
+});
+
+test("an input may be in a file, or in standard input", async () => {
+  const input = '{ "name": "Agence" }';
+  writeFileSync(file, input);
+  for (const { stdout, stderr } of [
+    await platform("createWorkspace", file),
+    await platformWith(input, "createWorkspace", "-"),
+  ]) {
+    expect(stderr).toBe("");
+    expect(JSON.parse(stdout)).toEqual({ workspaceId: expect.stringMatching(/^wks_/) });
+  }
+});
+
+const LINES = ["--ndjson", "--workspace", "wks_1"];
+
+test.each([
+  [["createWorkspace", "missing.json"], "missing.json cannot be read (ENOENT)\n"],
+  [["createWorkspace", "scripts"], "scripts cannot be read (EISDIR)\n"],
+  [["createWorkspace", "README.md"], "the input is not JSON: "],
+  [["createWorkspace", "-"], "the input is not JSON: "],
+  [["recordLeads", ...LINES], "--ndjson needs a file, or -\n"],
+  [["recordLeads", "x.ndjson", "--ndjson"], "--ndjson needs --workspace ID\n"],
+  [["recordLeads", "missing", ...LINES], "missing cannot be read (ENOENT)\n"],
+  [["ledger", "--workspace", "wks_1"], "--workspace is for methods that record, with --ndjson\n"],
+])("an input that cannot be used is named in one sentence: %j", async (args, sentence) => {
+  const { code, stdout, stderr } = await platform(...args);
+  expect(stderr.slice(0, sentence.length)).toBe(sentence);
+  if (sentence.endsWith("\n")) expect(stderr).toBe(sentence);
+  expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
+});
+
+describe("records, one per line", () => {
+  const leads = (count: number) =>
+    Array.from({ length: count }, (_, i) => ({
+      reference: `line-${i + 1}`,
+      source: "crm",
+      agent: { reference: "agent", name: "Agence" },
+      name: `Nº ${i + 1}`,
+    }));
+  const linesOf = (records: object[]) => records.map((record) => JSON.stringify(record)).join("\n");
+  const record = (method = "recordLeads", lines = "") => {
+    if (lines) writeFileSync(file, lines);
+    return platform(method, file, "--ndjson", "--workspace", workspaceId);
+  };
+
+  test("are recorded in hundreds, from a file and from standard input", async () => {
+    const { code, stdout, stderr } = await record("recordLeads", linesOf(leads(250)));
+    expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+    expect(JSON.parse(stdout)).toEqual({ recorded: 250, created: 250 });
+    const args = ["recordLeads", "-", "--ndjson", "--workspace", workspaceId];
+    const again = await platformWith(`${linesOf(leads(260))}\r\n\n`, ...args);
+    expect(JSON.parse(again.stdout)).toEqual({ recorded: 260, created: 10 });
+    expect(await countLeads(workspaceId)).toBe(260);
+  });
+
+  test("may also be automations and runs", async () => {
+    const agent = { reference: "agent", name: "Agence" };
+    const kind = { type: "social_messages", provider: "instagram", status: "active" };
+    const { stdout } = await record(
+      "recordAutomations",
+      linesOf([{ reference: "a", agent, ...kind }]),
+    );
+    expect(JSON.parse(stdout)).toEqual({ recorded: 1, created: 1 });
+    const automationId = await command.runtime.env.DB.prepare(
+      "SELECT id FROM automations WHERE workspace_id = ?",
+    )
+      .bind(workspaceId)
+      .first("id");
+    const run = { reference: "r", automationId, status: "success", triggerType: "message" };
+    const recorded = await record("recordRuns", linesOf([run]));
+    expect(JSON.parse(recorded.stdout)).toEqual({ recorded: 1, created: 1 });
+    // An error that only the server can find names the line too.
+    const wrong = { ...run, reference: "s", automationId: "aut_1" };
+    expect(await record("recordRuns", `\n${linesOf([run, wrong])}`)).toMatchObject({
+      code: 1,
+      stderr:
+        "line 3: automationId: no such automation in this workspace\nNothing is recorded. Fix line 3 and run it again.\n",
+    });
+  });
+
+  /** What recording fails with, without a process. */
+  const failureOf = (call: (_: string, input: PlatformInput<"recordLeads">) => Promise<unknown>) =>
+    recordLines({ call } as unknown as PlatformClient, "recordLeads", workspaceId, file).then(
+      () => expect.unreachable("it was to fail"),
+      (error: Error) => error.message,
+    );
+
+  test.each([
+    ["not JSON", '{"reference":', "line 251: not JSON: "],
+    ["not a lead", '{"reference":"x"}', "line 251: source, agent are missing\n"],
+    [
+      "of another kind",
+      '{"a":1,"source":"crm","agent":{"reference":"a","name":"b"}}',
+      'line 251: reference is missing; Unrecognized key: "a"\n',
+    ],
+    ["a text", '"lead"', "line 251: Invalid input: expected object"],
+  ])("stop at an invalid line, which is named: %s", async (_, wrong, sentence) => {
+    writeFileSync(file, [linesOf(leads(250)), wrong, linesOf(leads(400).slice(300))].join("\n"));
+    const message = await failureOf(async (_, input) =>
+      JSON.parse(JSON.stringify(await command.runtime.env.PLATFORM.recordLeads(input))),
+    );
+    expect(message.slice(0, sentence.length)).toBe(sentence);
+    expect(message.split("\n").slice(1)).toEqual([
+      "Lines 1 to 200 are recorded (200 new), and no later lines. Fix line 251 and run it again: recorded lines stay unchanged.",
+    ]);
+    expect(await countLeads(workspaceId)).toBe(200);
+  });
+
+  test("say that nothing is recorded if a line of the first hundred is invalid, and which", async () => {
+    const lines = `\n${linesOf(leads(2))}\n{"reference" 1}\n${linesOf(leads(3))}`;
+    expect(await record("recordLeads", lines)).toMatchObject({
+      code: 1,
+      stderr:
+        "line 4: not JSON: Expected ':' after property name in JSON at column 14\nNothing is recorded. Fix line 4 and run it again.\n",
+    });
+    expect(await countLeads(workspaceId)).toBe(0);
+  });
+
+  test("say what may be recorded if the server goes away meanwhile", async () => {
+    writeFileSync(file, linesOf(leads(250)));
+    let calls = 0;
+    const message = await failureOf(async () => {
+      if (++calls === 2) throw new Error("The local server has gone.");
+      return { ids: [], created: 100 };
+    });
+    expect(message).toContain(
+      "The local server has gone.\nLines 1 to 100 are recorded (100 new); later lines may be. Run it again: recorded lines stay unchanged.",
+    );
+  });
+
+  test("for an unknown workspace are not recorded", async () => {
+    workspaceId = "wks_unknown";
+    const { stderr } = await record("recordLeads", linesOf(leads(2)));
+    expect(stderr).toBe("recordLeads: workspaceId: no such workspace\nNothing is recorded.\n");
+  });
+
+  test("are recognised if --ndjson is forgotten", async () => {
+    writeFileSync(file, linesOf(leads(2)));
+    expect(await platform("recordLeads", file)).toMatchObject({
+      code: 1,
+      stderr: "the input has one JSON text per line: use --ndjson --workspace ID to record them\n",
+    });
+  });
+
+  test.runIf(isLinux)("are counted in a terminal", async () => {
+    writeFileSync(file, linesOf(leads(300)));
+    const { stdout } = await inTerminal(
+      `platform/platform.ts recordLeads ${file} --ndjson --workspace ${workspaceId}`,
+    );
+    expect(stdout).toContain("300 leads recorded");
+    expect(stdout).toMatch(/^created {3}300\r$/m);
+  });
+});
+
+describe("npm run seed", () => {
+  const seedHere = (...args: string[]) => seed(...args, "--workspace", workspaceId);
+
+  test("records as many leads as it is told, and doubles none when it runs again", async () => {
+    const { stdout, stderr } = await seedHere("--leads", "250");
+    expect(stderr).toBe("");
+    expect(stdout).toMatch(/^250 leads in [\d.]+ s: [\d,]+ leads per second\.$/m);
+    expect(await countLeads(workspaceId)).toBe(250);
+    await seedHere("--leads", "260");
+    expect(await countLeads(workspaceId)).toBe(260);
+  });
+
+  test("--from continues after an interruption", async () => {
+    const { stdout } = await seedHere("--leads", "250", "--from", "201");
+    expect(stdout).toContain("50 leads in ");
+    expect(await countLeads(workspaceId)).toBe(50);
+    await seedHere("--leads", "200");
+    expect(await countLeads(workspaceId)).toBe(250);
+  });
+
+  test.runIf(isLinux)("shows its progress in a terminal", async () => {
+    const { stdout } = await inTerminal(`seed.ts --leads 5000 --workspace ${workspaceId}`);
+    expect(stdout).toContain("5,000 of 5,000 leads");
+  });
+
+  test.each([
+    [["--leads", "many"], "--leads: a whole number from 1 on is expected"],
+    [[], "--leads: a whole number from 1 on is expected"],
+    [["--leads", "10", "--from", "11"], "--from: 11 lies beyond --leads 10"],
+    [["--leads", "10", "--workspace", "wks_unknown"], "workspaceId: no such workspace"],
+  ])("says in one sentence what is wrong with %j", async (args, sentence) => {
+    const { code, stdout, stderr } = await seed(...args);
+    expect(stderr).toContain(sentence);
+    expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
+  });
+});
