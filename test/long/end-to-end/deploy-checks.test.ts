@@ -1,16 +1,15 @@
 import { execFileSync } from "node:child_process";
-import { readFileSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import type { DatabaseSync } from "node:sqlite";
 import { describe, expect, test } from "vitest";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
 import { parseEncryptionKeys, seal } from "../../../src/encryption/seal.ts";
 import {
   commandsOf,
+  configWith,
   deploy,
-  home,
   inEu,
   openAccount,
-  openDatabase,
+  openDeployed,
   QUEUES,
   readAccount,
   replace,
@@ -20,26 +19,6 @@ import {
 import { BOOKMARK } from "./fake-wrangler.ts";
 
 useFolders();
-
-/** An account to which the Worker was deployed before. */
-function openDeployed(differences: Parameters<typeof openAccount>[0] = {}) {
-  openAccount({
-    databases: inEu("public-api"),
-    queues: inEu(...QUEUES),
-    secrets: SECRETS,
-    ...differences,
-  });
-  return openDatabase();
-}
-
-/** A configuration with one text replaced. */
-function configWith(text: string, other: string): string[] {
-  const toml = readFileSync(join(ROOT, "wrangler.toml"), "utf8");
-  expect(toml).toContain(text);
-  const file = join(home(), "wrangler.toml");
-  writeFileSync(file, toml.replace(text, other));
-  return ["--config", file];
-}
 
 /** Expects a refusal in one sentence, before anything was changed. */
 function expectRefusal(
@@ -64,9 +43,8 @@ describe("npm run deploy --env", () => {
     const { databases, queues } = readAccount();
     expect(databases).toEqual(inEu("public-api-staging"));
     expect(queues.map(({ name }) => name)).toEqual(QUEUES.map((name) => `${name}-staging`));
-    expect((await deploy({}, "--env", "staging", "--dry-run")).output).toContain(
-      "deploy the Worker public-api-staging",
-    );
+    const planned = await deploy({}, "--env", "staging", "--dry-run");
+    expect(planned.output).toContain("deploy the Worker public-api-staging");
   });
 
   test("refuses an environment that wrangler.toml lacks, with no call", async () => {
@@ -79,6 +57,7 @@ describe("npm run deploy --env", () => {
     expect(end.calls).toEqual([]);
   });
 
+  const VARS = "[env.staging.vars]";
   test.each([
     [
       "queue webhook-deliveries",
@@ -87,11 +66,7 @@ describe("npm run deploy --env", () => {
     ],
     ["database public-api", '"public-api-staging"', '"public-api"'],
     ["rate limit 1", 'namespace_id = "2"', 'namespace_id = "1"'],
-    [
-      "Worker public-api",
-      "[env.staging.vars]",
-      '[env.staging]\nname = "public-api"\n[env.staging.vars]',
-    ],
+    ["Worker public-api", VARS, `[env.staging]\nname = "public-api"\n${VARS}`],
   ])("refuses an environment that uses production's %s", async (name, text, other) => {
     openAccount();
     const end = await deploy(SECRETS, "--env", "staging", ...configWith(text, other));
@@ -137,27 +112,25 @@ describe("before it changes anything, npm run deploy", () => {
   const K2 = `k2:${Buffer.alloc(32, "2").toString("base64")}`;
   const OTHER_K1 = `k1:${Buffer.alloc(32, "1").toString("base64")}`;
 
-  /** Stores a secret of each kind, sealed under a ring. */
-  async function store(database: ReturnType<typeof openDatabase>, where: string, ring: string) {
-    const sealed = (owner: string) => seal(parseEncryptionKeys(ring), owner, "secret");
-    const workspace =
-      "INSERT INTO workspaces (id, name, admin_emails, created_at, data_key) VALUES (?, '', '[]', 0, ?)";
-    const subscription =
-      "INSERT INTO subscriptions (id, workspace_id, url, events, sealed_secret, created_at) VALUES (?, ?, '', '[]', ?, 0)";
-    const inDataKeys = where === "workspaces" ? ring : K1;
-    const now = where === "subscriptions" ? ring : K1;
+  /** Stores a secret of each kind under K1, but those of one table under another ring. */
+  async function store(database: DatabaseSync, where: string, ring: string) {
+    const sealed = (table: string, owner: string) =>
+      seal(parseEncryptionKeys(table === where ? ring : K1), owner, "secret");
     database
-      .prepare(workspace)
-      .run("wks_1", await seal(parseEncryptionKeys(inDataKeys), "wks_1", "k"));
+      .prepare(
+        "INSERT INTO workspaces (id, name, admin_emails, created_at, data_key) VALUES ('wks_1', '', '[]', 0, ?)",
+      )
+      .run(await sealed("workspaces", "wks_1"));
     database
-      .prepare(subscription)
-      .run("whk_1", "wks_1", await seal(parseEncryptionKeys(now), "whk_1", "s"));
-    if (where === "earlier_secrets")
-      database
-        .prepare(
-          "INSERT INTO earlier_secrets (subscription_id, sealed_secret, until) VALUES (?, ?, 0)",
-        )
-        .run("whk_1", await sealed("whk_1"));
+      .prepare(
+        "INSERT INTO subscriptions (id, workspace_id, url, events, sealed_secret, created_at) VALUES ('whk_1', 'wks_1', '', '[]', ?, 0)",
+      )
+      .run(await sealed("subscriptions", "whk_1"));
+    database
+      .prepare(
+        "INSERT INTO earlier_secrets (subscription_id, sealed_secret, until) VALUES ('whk_1', ?, 0)",
+      )
+      .run(await sealed("earlier_secrets", "whk_1"));
   }
 
   test.each(["workspaces", "subscriptions", "earlier_secrets"])(
@@ -194,9 +167,8 @@ describe("before it changes anything, npm run deploy", () => {
   test("lets the queues keep messages for 14 days, also those that exist", async () => {
     openDeployed();
     expect((await deploy()).code).toBe(0);
-    expect(readAccount().queues.map(({ keptSeconds }) => keptSeconds)).toEqual(
-      Array(4).fill(1_209_600),
-    );
+    const kept = readAccount().queues.map(({ keptSeconds }) => keptSeconds);
+    expect(kept).toEqual(Array(4).fill(1_209_600));
     openDeployed({ isFree: true });
     const { code, output, calls } = await deploy();
     expect(output).toContain(
@@ -207,6 +179,11 @@ describe("before it changes anything, npm run deploy", () => {
   });
 });
 
+const COMMIT = execFileSync("git", ["rev-parse", "HEAD"], { cwd: ROOT, encoding: "utf8" }).slice(
+  0,
+  12,
+);
+
 test("a version names its commit, and the bookmark from before its migrations", async () => {
   openDeployed();
   const { output, calls } = await deploy();
@@ -216,45 +193,41 @@ test("a version names its commit, and the bookmark from before its migrations", 
     order.indexOf("d1 migrations apply DB"),
   );
   const [annotations] = Object.values(readAccount().versions);
-  const commit = execFileSync("git", ["rev-parse", "HEAD"], { cwd: ROOT, encoding: "utf8" });
-  expect(annotations?.["workers/tag"]?.replace("-changed", "")).toBe(commit.slice(0, 12));
+  expect(annotations?.["workers/tag"]?.replace("-changed", "")).toBe(COMMIT);
   expect(annotations?.["workers/message"]).toBe(`Before: DB ${BOOKMARK}`);
 });
 
 describe("after a deployment, npm run deploy", () => {
-  test.each<[string, Parameters<typeof replace>]>([
-    [
-      "GET /v1/automations answers an invented key with 500",
-      ["/v1/automations", (_, response) => response.writeHead(500, HEADERS).end()],
-    ],
-    [
-      "GET /v1/automations answers without x-ratelimit-reset",
-      [
-        "/v1/automations",
-        (_, response) => response.writeHead(401, { ...HEADERS, "X-RateLimit-Reset": [] }).end(),
-      ],
-    ],
-    [
-      "GET /openapi.json is not the document of this checkout",
-      ["/openapi.json", (_, response) => response.end('{ "openapi": "3.1.0" }')],
-    ],
-    ["GET /health answers 503", ["/health", (_, response) => response.writeHead(503).end("{}")]],
-    ["GET /health gets no answer", ["/health", (request) => request.destroy()]],
-  ])("says that %s", async (fault, replacement) => {
-    openDeployed();
-    replace(...replacement);
-    const { code, output } = await deploy();
-    expect(output).toContain(`The new version serves, but does not answer well:\n  ${fault}`);
-    expect(output).toContain("roll back: npm run deploy -- --rollback VERSION");
-    expect(code).toBe(1);
-  });
-
   const HEADERS = {
     "Cache-Control": "no-store",
     "X-RateLimit-Limit": "20",
     "X-RateLimit-Remaining": "19",
     "X-RateLimit-Reset": "1",
   };
+  const LIST = "/v1/automations";
+
+  test.each<[string, ...Parameters<typeof replace>]>([
+    [`${LIST} answers an invented key with 500`, LIST, (_, to) => to.writeHead(500, HEADERS).end()],
+    [
+      `${LIST} answers without x-ratelimit-reset`,
+      LIST,
+      (_, to) => to.writeHead(401, { ...HEADERS, "X-RateLimit-Reset": [] }).end(),
+    ],
+    [
+      "/openapi.json is not the document of this checkout",
+      "/openapi.json",
+      (_, to) => to.end('{ "openapi": "3.1.0" }'),
+    ],
+    ["/health answers 503", "/health", (_, to) => to.writeHead(503).end("{}")],
+    ["/health gets no answer", "/health", (request) => request.destroy()],
+  ])("says that GET %s", async (fault, path, answer) => {
+    openDeployed();
+    replace(path, answer);
+    const { code, output } = await deploy();
+    expect(output).toContain(`The new version serves, but does not answer well:\n  GET ${fault}`);
+    expect(output).toContain("roll back: npm run deploy -- --rollback VERSION");
+    expect(code).toBe(1);
+  });
 
   test("gives a new deployment time: its address and schedule may not be there yet", async () => {
     openAccount();
@@ -269,32 +242,24 @@ describe("after a deployment, npm run deploy", () => {
 });
 
 describe("npm run deploy --rollback", () => {
+  const rollBack = (id = "old") => deploy({}, "--rollback", id);
   const version = (tag: string) => ({ old: { "workers/tag": tag } });
-  const commit = () =>
-    execFileSync("git", ["rev-parse", "--short=12", "HEAD"], {
-      cwd: ROOT,
-      encoding: "utf8",
-    }).trim();
 
   test("goes back to a version", async () => {
-    openDeployed({ versions: version(commit()) });
-    const { code, output, calls } = await deploy({}, "--rollback", "old");
-    expect(output).toBe("");
-    expect(code).toBe(0);
+    openDeployed({ versions: version(COMMIT) });
+    const { code, output, calls } = await rollBack();
+    expect({ code, output }).toEqual({ code: 0, output: "" });
     expect(commandsOf(calls)).toEqual([
-      "whoami",
-      "versions view old",
-      "d1 execute DB",
-      "rollback old",
+      ...["whoami", "versions view old", "d1 execute DB", "rollback old"],
     ]);
     expect(readAccount().serving).toBe("old");
   });
 
   test("refuses one from before a migration that forbids it", async () => {
-    const database = openDeployed({ versions: version(`${commit()}-changed`) });
+    const database = openDeployed({ versions: version(`${COMMIT}-changed`) });
     database.exec("INSERT INTO d1_migrations VALUES ('0999_drops_it_forbids_rollback.sql')");
     expectRefusal(
-      await deploy({}, "--rollback", "old"),
+      await rollBack(),
       /^The database public-api has the migration 0999_drops_it_forbids_rollback\.sql/,
     );
   });
@@ -303,20 +268,14 @@ describe("npm run deploy --rollback", () => {
     // Git's name of the empty tree: a commit without migrations.
     openDeployed({ versions: version("4b825dc642cb6eb9a060e54bf8d69288fbee4904") });
     expect((await deploy()).code).toBe(0);
-    expectRefusal(
-      await deploy({}, "--rollback", "old"),
-      /has the migration 0010_large_parts_forbids_rollback\.sql/,
-    );
+    expectRefusal(await rollBack(), /has the migration 0010_large_parts_forbids_rollback\.sql/);
   });
 
   test("refuses one whose code it does not know", async () => {
     openDeployed({ versions: { ...version("0123456789ab"), bare: {} } });
-    expectRefusal(
-      await deploy({}, "--rollback", "old"),
-      /^This checkout lacks the commit 0123456789ab/,
-    );
+    expectRefusal(await rollBack(), /^This checkout lacks the commit 0123456789ab/);
     for (const id of ["bare", "none"])
-      expect((await deploy({}, "--rollback", id)).output).toContain(
+      expect((await rollBack(id)).output).toContain(
         `The version ${id} is not one that npm run deploy made`,
       );
     expect(readAccount().serving).toBeUndefined();

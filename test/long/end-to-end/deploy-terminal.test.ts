@@ -2,17 +2,17 @@ import { readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { stripVTControlCharacters } from "node:util";
 import { describe, expect, test } from "vitest";
+import { startInTerminal } from "../../node/support/process.ts";
 import { until } from "../../support/until.ts";
 import {
   DEPLOY,
-  ended,
+  deploymentEnv,
   home,
   MADE,
   openAccount,
   readAccount,
   SECRET,
   SECRETS,
-  start,
   takeCalls,
   useFolders,
 } from "./deployment.ts";
@@ -24,19 +24,19 @@ useFolders();
 // `script` of Debian gives a program a terminal.
 describe.runIf(process.platform === "linux")("npm run deploy in a terminal", () => {
   /** Runs it in a terminal; `say` waits for `question` and answers it. */
-  function startInTerminal() {
-    const command = `stty cols 120 rows 40 && '${process.execPath}' '${DEPLOY}'`;
-    const run = start(["script", "-qec", command, "/dev/null"], { TERM: "xterm", CI: "" });
+  function open() {
+    const run = startInTerminal(`'${DEPLOY}'`, { env: deploymentEnv() });
     const say = async (question: string, answer: string) => {
-      await until(() => stripVTControlCharacters(run.output).includes(question), 20_000);
-      run.stdin.write(answer);
+      await until(() => stripVTControlCharacters(run.output()).includes(question), 20_000);
+      run.child.stdin.write(answer);
     };
-    return { run, say, end: ended(run) };
+    const end = run.ended.then(({ code }) => ({ code, output: run.output() }));
+    return { say, end };
   }
 
   test("generates the secrets, writes a copy to the given file, and deploys with them", async () => {
     openAccount();
-    const { say, end } = startInTerminal();
+    const { say, end } = open();
     await say("Generate one", "\r");
     await say("Where to?", "\r");
     const { code, output } = await end;
@@ -51,17 +51,14 @@ describe.runIf(process.platform === "linux")("npm run deploy in a terminal", () 
     expect(new Set(Object.values(secrets)).size).toBe(3);
     const [id] = secrets.ENCRYPTION_KEYS?.split(":") ?? [];
     const copy = join(home(), `public-api.${id}.txt`);
-    expect(readFileSync(copy, "utf8")).toBe(
-      Object.entries(secrets)
-        .map(([name, secret]) => `${name}="${secret}"\n`)
-        .join(""),
-    );
+    const lines = Object.entries(secrets).map(([name, secret]) => `${name}="${secret}"\n`);
+    expect(readFileSync(copy, "utf8")).toBe(lines.join(""));
     expect(statSync(copy).mode & 0o777).toBe(0o600);
   });
 
   test("asks which account, and for a secret, which it hides and checks", async () => {
     openAccount({ accounts: ["a1", "a2"].map((id) => ({ id, name: `Account ${id}` })) });
-    const { say, end } = startInTerminal();
+    const { say, end } = open();
     await say("Account a2", `${DOWN}\r`);
     await say("Generate one", `${DOWN}\r`);
     await say("◆  ENCRYPTION_KEYS\r", "c2VjcmV0\r");
@@ -83,7 +80,7 @@ describe.runIf(process.platform === "linux")("npm run deploy in a terminal", () 
 
   test("changes nothing if a question is cancelled", async () => {
     openAccount();
-    const { say, end } = startInTerminal();
+    const { say, end } = open();
     await say("Generate one", "\u0003");
     const { code, output } = await end;
     expect(output).toContain("Cancelled: nothing was deployed.");

@@ -1,25 +1,23 @@
-import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, rmSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { ROOT } from "../../../scripts/shared/checkout.ts";
 import { until } from "../../support/until.ts";
 import {
   commandsOf,
-  DEPLOY,
+  configWith,
   deploy,
-  ended,
   home,
   inEu,
   MADE,
   openAccount,
-  openDatabase,
+  openDeployed,
   QUEUES,
   readAccount,
   readCalls,
   runDeploy,
   SECRET,
   SECRETS,
-  start,
+  startDeploy,
   useFolders,
 } from "./deployment.ts";
 import type { Call, FakeAccount } from "./fake-wrangler.ts";
@@ -38,37 +36,23 @@ const AGAIN = [...ASKED, ...READ, ...UPDATED, "d1 time-travel info DB", ...SERVE
 
 describe("npm run deploy with several databases", () => {
   /** A configuration with three databases of the service, and one that is not the service's. */
-  function withThree(): string {
+  const withThree = () => {
     const block = (binding: string, name: string) =>
-      `\n[[d1_databases]]\nbinding = "${binding}"\ndatabase_name = "${name}"\n`;
-    const toml = readFileSync(join(ROOT, "wrangler.toml"), "utf8");
-    const more = [block("DB_2", "public-api-2"), block("DB_3", "public-api-3")];
-    const file = join(home(), "wrangler.toml");
-    writeFileSync(file, toml + more.join("") + block("REPORTS", "reports"));
-    return file;
-  }
+      `[[d1_databases]]\nbinding = "${binding}"\ndatabase_name = "${name}"\n\n`;
+    const own = block("DB_2", "public-api-2") + block("DB_3", "public-api-3");
+    const first = "[[queues.producers]]";
+    return configWith(first, own + block("REPORTS", "reports") + first);
+  };
 
   test("creates and migrates each of them before it deploys", async () => {
-    openAccount({
-      databases: inEu("public-api", "reports"),
-      queues: inEu(...QUEUES),
-      secrets: SECRETS,
-    });
-    openDatabase();
-    const { code, output, calls } = await deploy({}, "--config", withThree());
+    openDeployed({ databases: inEu("public-api", "reports") });
+    const { code, output, calls } = await deploy({}, ...withThree());
     expect(output).toContain("Deployed: ");
     expect(code).toBe(0);
     expect(commandsOf(calls)).toEqual([
-      ...ASKED,
-      ...READ,
-      "d1 create public-api-2",
-      "d1 create public-api-3",
-      ...UPDATED,
-      "d1 time-travel info DB",
-      "d1 migrations apply DB",
-      "d1 migrations apply DB_2",
-      "d1 migrations apply DB_3",
-      "deploy",
+      ...[...ASKED, ...READ, "d1 create public-api-2", "d1 create public-api-3", ...UPDATED],
+      ...["d1 time-travel info DB", "d1 migrations apply DB"],
+      ...["d1 migrations apply DB_2", "d1 migrations apply DB_3", "deploy"],
     ]);
     for (const { args } of calls) expect(args).toContain(`--config=${home()}/wrangler.toml`);
     expect(readAccount().databases).toEqual(
@@ -77,32 +61,25 @@ describe("npm run deploy with several databases", () => {
   });
 
   test("deploys nothing if workspaces live in a database that is not bound", async () => {
-    openAccount({ databases: inEu("public-api"), secrets: SECRETS });
-    const database = openDatabase();
-    const live = (count: number, name: string) => {
-      const insert =
-        "INSERT INTO workspaces (id, name, admin_emails, created_at, database) VALUES (?, '', '[]', 0, ?)";
-      for (let i = 0; i < count; i++) database.prepare(insert).run(`wks_${name}_${i}`, name);
-    };
-    live(3, "DB_2");
-    live(12, "DB_7");
-    const { code, output, calls } = await deploy({}, "--config", withThree());
+    const database = openDeployed({ queues: [] });
+    const insert = database.prepare(
+      "INSERT INTO workspaces (id, name, admin_emails, created_at, database) VALUES (?, '', '[]', 0, ?)",
+    );
+    for (let i = 0; i < 15; i++) insert.run(`wks_${i}`, i < 3 ? "DB_2" : "DB_7");
+    const { code, output, calls } = await deploy({}, ...withThree());
     expect(output).toContain(
       "wrangler.toml does not bind DB_7, but workspaces live there (12): nothing was deployed.",
     );
     expect(code).toBe(1);
     expect(commandsOf(calls)).not.toContain("deploy");
     database.exec("DELETE FROM workspaces WHERE database = 'DB_7'");
-    expect((await deploy({}, "--config", withThree())).code).toBe(0);
-    expect((await deploy({})).output).toContain(
-      "does not bind DB_2, but workspaces live there (3)",
-    );
+    expect((await deploy({}, ...withThree())).code).toBe(0);
+    expect((await deploy()).output).toContain("does not bind DB_2, but workspaces live there (3)");
   });
 
   test("--dry-run lists the databases that would be created, with a login or without", async () => {
     openAccount({ databases: inEu("public-api"), queues: inEu(...QUEUES), secrets: SECRETS });
-    const config = withThree();
-    const { code, output } = await deploy({}, "--dry-run", "--config", config);
+    const { code, output } = await deploy({}, "--dry-run", ...withThree());
     expect(output).toContain(`Nothing was changed. A deployment would
   - create the database public-api-2
   - create the database public-api-3
@@ -111,7 +88,7 @@ describe("npm run deploy with several databases", () => {
 `);
     expect(code).toBe(0);
     openAccount({ loggedIn: false });
-    const alone = await deploy(SECRETS, "--dry-run", "--config", config);
+    const alone = await deploy(SECRETS, "--dry-run", ...withThree());
     expect(alone.code).toBe(0);
     expect(commandsOf(alone.calls)).toEqual(["whoami", "deploy"]);
     expect(alone.output).toContain(`Not logged in to Cloudflare: the account was not checked.
@@ -130,12 +107,8 @@ Nothing was changed. A deployment would
 
   test("refuses a configuration without DB", async () => {
     openAccount({ secrets: SECRETS });
-    const file = join(home(), "wrangler.toml");
-    writeFileSync(
-      file,
-      readFileSync(withThree(), "utf8").replace('binding = "DB"', 'binding = "OLD"'),
-    );
-    const { code, output, calls } = await deploy({}, "--config", file);
+    const without = configWith('binding = "DB"', 'binding = "DB_2"');
+    const { code, output, calls } = await deploy({}, ...without);
     expect(output).toContain("wrangler.toml binds no database as DB");
     expect(code).toBe(1);
     expect(commandsOf(calls)).not.toContain("deploy");
@@ -146,68 +119,58 @@ describe("npm run deploy without a terminal", () => {
   test("creates the database, migrates it and deploys with the secrets, which it never shows", async () => {
     openAccount();
     const { code, output, calls } = await runDeploy(SECRETS);
-    expect(output).toContain(`Deployed: ${readAccount().address}`);
-    expect(output).toContain("It refuses an invented key, serves this document, and is healthy.");
-    expect(output).toContain("npm run platform -- --remote createWorkspace");
-    expect(output).toContain("Set PORTAL_ORIGIN");
-    expect(output).toContain("Set EMAIL_FROM");
+    for (const text of [
+      `Deployed: ${readAccount().address}`,
+      "It refuses an invented key, serves this document, and is healthy.",
+      "npm run platform -- --remote createWorkspace",
+      "Set PORTAL_ORIGIN",
+      "Set EMAIL_FROM",
+    ])
+      expect(output).toContain(text);
     expect(code).toBe(0);
     expect(commandsOf(calls)).toEqual([...FIRST, ...SERVED]);
     expect(calls.at(-2)?.args).toContain("--remote");
     for (const { args } of calls) expect(args).toContain("--env=");
     expect(readAccount().secrets).toEqual(SECRETS);
-    for (const secret of Object.values(SECRETS)) {
-      const [, key = ""] = secret.split(":");
-      expect(output).not.toContain(key);
-      expect(JSON.stringify(calls.map(({ args }) => args))).not.toContain(key);
-    }
+    const shown = output + JSON.stringify(calls.map(({ args }) => args));
+    for (const secret of Object.values(SECRETS)) expect(shown).not.toContain(secret.split(":")[1]);
     expect(calls.some(({ sawSecret }) => sawSecret)).toBe(false);
     const { secretsFile } = calls.at(-1) as Call;
-    expect(secretsFile?.mode).toBe(0o600);
-    expect(secretsFile?.content).toEqual(SECRETS);
+    expect(secretsFile).toMatchObject({ mode: 0o600, content: SECRETS });
     expect(existsSync(dirname(secretsFile?.path ?? ""))).toBe(false);
   });
 
-  test("generates the other secrets, once", async () => {
+  test("generates the other secrets, once, and keeps those that a Worker has", async () => {
+    const generated = {
+      API_KEY_CHECKSUM_KEYS: expect.stringMatching(MADE),
+      PORTAL_SIGNING_KEYS: expect.stringMatching(MADE),
+    };
     openAccount();
     const first = await deploy({ ENCRYPTION_KEYS: SECRET });
     expect(first.code).toBe(0);
     expect(commandsOf(first.calls)).toEqual([...FIRST, ...SERVED]);
     const { secrets } = readAccount();
-    expect(secrets).toEqual({
-      ENCRYPTION_KEYS: SECRET,
-      API_KEY_CHECKSUM_KEYS: expect.stringMatching(MADE),
-      PORTAL_SIGNING_KEYS: expect.stringMatching(MADE),
-    });
+    expect(secrets).toEqual({ ENCRYPTION_KEYS: SECRET, ...generated });
+    expect(new Set(Object.values(secrets ?? {})).size).toBe(3);
     for (const secret of Object.values(secrets ?? {}))
       expect(first.output).not.toContain(secret.split(":")[1]);
-    expect(secrets?.API_KEY_CHECKSUM_KEYS).not.toBe(secrets?.PORTAL_SIGNING_KEYS);
     await deploy({ ENCRYPTION_KEYS: SECRET });
     expect(readAccount().secrets).toEqual(secrets);
-  });
 
-  test("adds missing secrets to a Worker that was deployed before they existed, and keeps the others", async () => {
     openAccount({ secrets: { ENCRYPTION_KEYS: SECRET } });
     const { code, calls } = await deploy();
     expect(code).toBe(0);
-    expect(calls.at(-1)?.secretsFile?.content).toEqual({
-      API_KEY_CHECKSUM_KEYS: expect.stringMatching(MADE),
-      PORTAL_SIGNING_KEYS: expect.stringMatching(MADE),
-    });
+    expect(calls.at(-1)?.secretsFile?.content).toEqual(generated);
   });
 
   test("--help and --dry-run change nothing", async () => {
     openAccount();
     const before = readAccount();
-    const help = await runDeploy({}, "--help");
-    expect(help).toMatchObject({ code: 0, calls: [] });
+    expect(await runDeploy({}, "--help")).toMatchObject({ code: 0, calls: [] });
     const { code, output, calls } = await deploy({}, "--dry-run");
     expect(readAccount()).toEqual(before);
     expect(calls.map(({ args }) => args.filter((arg) => arg !== "--env=").join(" "))).toEqual([
-      "whoami --json",
-      "secret list --format json",
-      "d1 list --json",
-      ...LOOKED_UP,
+      ...["whoami --json", "secret list --format json", "d1 list --json", ...LOOKED_UP],
       "deploy --dry-run",
     ]);
     expect(output).toContain(`Nothing was changed. A deployment would
@@ -223,132 +186,95 @@ describe("npm run deploy without a terminal", () => {
   - deploy the Worker public-api
 `);
     expect(code).toBe(0);
-    await deploy(SECRETS);
-    const again = await deploy({}, "--dry-run");
-    expect(again.output).toContain("would\n  - apply the missing migrations");
   });
 
   test("the second time creates nothing and needs no secrets", async () => {
     openAccount();
     await deploy(SECRETS);
-    const before = readAccount();
+    const { versions: _, serving: __, ...same } = readAccount();
+    const planned = await deploy({}, "--dry-run");
+    expect(planned.output).toContain("would\n  - apply the missing migrations");
     const { code, calls } = await deploy();
     expect(code).toBe(0);
     expect(commandsOf(calls)).toEqual(AGAIN);
     expect(calls.at(-1)?.secretsFile).toBeUndefined();
-    const { versions: _, serving: __, ...same } = before;
     expect(readAccount()).toMatchObject(same);
   });
 
-  test.each<[string, Partial<FakeAccount>, NodeJS.ProcessEnv, string, string[]]>([
-    ["no secret", {}, {}, "Set ENCRYPTION_KEYS: the Worker has none yet.", ASKED],
+  const RENAMED =
+    "WEBHOOK_ENCRYPTION_KEYS is now called ENCRYPTION_KEYS: rename it, and keep its value.";
+  const NOT_DEPLOYED = "The Worker was not deployed; the previous version still serves.";
+  const MALFORMED = "entry 1 is not id:base64 of 32 bytes";
+  const REFUSED = "A request to the Cloudflare API failed.";
+
+  test.each<[string, string[], NodeJS.ProcessEnv, Partial<FakeAccount>]>([
+    ["Set ENCRYPTION_KEYS: the Worker has none yet.", ASKED, {}, {}],
+    [RENAMED, [], { WEBHOOK_ENCRYPTION_KEYS: SECRET }, {}],
+    [RENAMED, ASKED.slice(0, 2), {}, { secrets: { WEBHOOK_ENCRYPTION_KEYS: SECRET } }],
+    [`ENCRYPTION_KEYS: ${MALFORMED}`, [], { ENCRYPTION_KEYS: "c2VjcmV0" }, {}],
     [
-      "the encryption key under its former name",
-      {},
-      { WEBHOOK_ENCRYPTION_KEYS: SECRET },
-      "WEBHOOK_ENCRYPTION_KEYS is now called ENCRYPTION_KEYS: rename it, and keep its value.",
+      `API_KEY_CHECKSUM_KEYS: ${MALFORMED}`,
       [],
-    ],
-    [
-      "a Worker that has the encryption key under its former name",
-      { secrets: { WEBHOOK_ENCRYPTION_KEYS: SECRET } },
-      {},
-      "WEBHOOK_ENCRYPTION_KEYS is now called ENCRYPTION_KEYS: rename it, and keep its value.",
-      ASKED.slice(0, 2),
-    ],
-    [
-      "an invalid encryption key",
-      {},
-      { ENCRYPTION_KEYS: "c2VjcmV0" },
-      "ENCRYPTION_KEYS: entry 1 is not id:base64 of 32 bytes",
-      [],
-    ],
-    [
-      "an invalid checksum key",
-      {},
       { ...SECRETS, API_KEY_CHECKSUM_KEYS: "k1=c2VjcmV0" },
-      "API_KEY_CHECKSUM_KEYS: entry 1 is not id:base64 of 32 bytes",
-      [],
+      {},
     ],
-    ["nobody logged in", { loggedIn: false }, {}, "Not logged in to Cloudflare: run", ["whoami"]],
+    ["Not logged in to Cloudflare: run", ["whoami"], {}, { loggedIn: false }],
     [
-      "several accounts",
-      {
-        accounts: [
-          { id: "a1", name: "Main" },
-          { id: "a2", name: "Other" },
-        ],
-      },
-      { ENCRYPTION_KEYS: SECRET },
       "Set CLOUDFLARE_ACCOUNT_ID: these credentials have access to several accounts: a1, a2.",
       ["whoami"],
+      { ENCRYPTION_KEYS: SECRET },
+      { accounts: ["a1", "a2"].map((id) => ({ id, name: id })) },
     ],
     [
-      "secrets that cannot be listed",
-      { fails: "secret list" },
-      {},
-      "The Worker's secrets cannot be listed:\nA request to the Cloudflare API failed.",
+      `The Worker's secrets cannot be listed:\n${REFUSED}`,
       ASKED.slice(0, 2),
+      {},
+      { fails: "secret list" },
     ],
     [
-      "a database that cannot be created",
-      { secrets: SECRETS, fails: "d1 create" },
-      {},
-      "The database public-api could not be created:\nA request to the Cloudflare API failed.",
+      `The database public-api could not be created:\n${REFUSED}`,
       [...ASKED, "d1 create public-api"],
+      {},
+      { secrets: SECRETS, fails: "d1 create" },
     ],
     [
-      "a migration that fails",
-      { secrets: SECRETS, fails: "d1 migrations" },
-      {},
       "The database public-api could not be migrated: nothing was deployed.",
       [...FIRST, ...SERVED.slice(0, 1)],
-    ],
-    [
-      "a deployment that fails",
-      { fails: "deploy" },
-      SECRETS,
-      "The Worker was not deployed; the previous version still serves.",
-      [...FIRST, ...SERVED],
-    ],
-    [
-      "a deployment that exits with 0 without having deployed",
-      { secrets: SECRETS, declines: "deploy" },
       {},
-      "The Worker was not deployed; the previous version still serves.",
-      [...FIRST, ...SERVED],
+      { secrets: SECRETS, fails: "d1 migrations" },
     ],
-  ])("stops at %s, and says why", async (_, differences, env, sentence, commands) => {
+    [NOT_DEPLOYED, [...FIRST, ...SERVED], SECRETS, { fails: "deploy" }],
+    // It exits with 0 without having deployed.
+    [NOT_DEPLOYED, [...FIRST, ...SERVED], {}, { secrets: SECRETS, declines: "deploy" }],
+  ])("stops, and says why: %s", async (sentence, commands, env, differences) => {
     openAccount(differences);
     const { code, output, calls } = await deploy(env);
     expect(output).toContain(sentence);
-    expect(output).not.toContain("    at ");
+    expect(output).not.toMatch(/ {4}at |c2VjcmV0/);
     expect(code).toBe(1);
     expect(commandsOf(calls)).toEqual(commands);
-    expect(output).not.toContain("c2VjcmV0");
     const file = calls.at(-1)?.secretsFile?.path;
     if (file) expect(existsSync(dirname(file))).toBe(false);
   });
 
   test("leaves no file with the secret if it is ended during the deployment", async () => {
     openAccount({ hangs: "deploy" });
-    const run = start([process.execPath, DEPLOY], { ENCRYPTION_KEYS: SECRET });
-    const end = ended(run);
+    const { child, ended } = startDeploy({ ENCRYPTION_KEYS: SECRET });
     await until(() => commandsOf(readCalls()).at(-1) === "deploy", 20_000);
     const file = readCalls().at(-1)?.secretsFile?.path ?? "";
     expect(existsSync(file)).toBe(true);
-    run.kill("SIGTERM");
-    expect((await end).code).toBe(1);
+    child.kill("SIGTERM");
+    expect((await ended).code).toBe(1);
     expect(existsSync(dirname(file))).toBe(false);
   });
 
   test("with the real wrangler and no account, says that you are not logged in", async () => {
     openAccount();
     rmSync(join(home(), "wrangler"));
-    const { code, output } = await runDeploy({ ENCRYPTION_KEYS: SECRET });
-    expect(output).toBe(
-      "Not logged in to Cloudflare: run `npx wrangler login`, or set CLOUDFLARE_API_TOKEN.\n",
-    );
-    expect(code).toBe(1);
+    expect(await runDeploy({ ENCRYPTION_KEYS: SECRET })).toMatchObject({
+      code: 1,
+      output:
+        "Not logged in to Cloudflare: run `npx wrangler login`, or set CLOUDFLARE_API_TOKEN.\n",
+    });
   });
 });

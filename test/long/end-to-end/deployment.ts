@@ -1,4 +1,3 @@
-import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
@@ -12,6 +11,7 @@ import { parseOptions } from "../../../scripts/deploy/options.ts";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
 import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
 import { complaintOf, type openWrangler } from "../../../scripts/shared/wrangler.ts";
+import { type Program, startProgram } from "../../node/support/process.ts";
 import { act, type Call, type FakeAccount, migrate } from "./fake-wrangler.ts";
 
 /** A valid secret. */
@@ -102,17 +102,28 @@ export function useFolders(): void {
 
 /** An account as it is before the first deployment, with some differences. */
 export function openAccount(differences: Partial<FakeAccount> = {}): void {
-  const account: FakeAccount = {
-    loggedIn: true,
-    accounts: [{ id: "a1", name: "Main" }],
-    databases: [],
-    queues: [],
-    secrets: null,
-    versions: {},
-    address,
-    ...differences,
-  };
+  const none = { databases: [], queues: [], secrets: null, versions: {} };
+  const accounts = [{ id: "a1", name: "Main" }];
+  const account: FakeAccount = { loggedIn: true, accounts, ...none, address, ...differences };
   writeFileSync(join(folder, "account.json"), JSON.stringify(account));
+}
+
+/** An account to which the Worker was deployed before, with some differences. @returns its database. */
+export function openDeployed(differences: Partial<FakeAccount> = {}): DatabaseSync {
+  const made = { databases: inEu("public-api"), queues: inEu(...QUEUES), secrets: SECRETS };
+  openAccount({ ...made, ...differences });
+  const database = new DatabaseSync(join(folder, "public-api.sqlite"));
+  migrate(database);
+  return database;
+}
+
+/** The options for another configuration: that of this checkout, with one text replaced. */
+export function configWith(text: string, other: string): string[] {
+  const toml = readFileSync(join(ROOT, "wrangler.toml"), "utf8");
+  if (!toml.includes(text)) throw new Error(`wrangler.toml has no ${text}`);
+  const file = join(folder, "wrangler.toml");
+  writeFileSync(file, toml.replace(text, other));
+  return ["--config", file];
 }
 
 /** The account as the last call left it. */
@@ -140,40 +151,29 @@ export function commandsOf(calls: Call[]): string[] {
   return calls.map(({ args }) => args.filter((arg) => !/^-|[/ ]/.test(arg)).join(" "));
 }
 
-/** Runs a command with the stand-in first on its path, and gathers what it prints. */
-export function start(
-  command: string[],
-  env: NodeJS.ProcessEnv = {},
-): ChildProcessWithoutNullStreams & { output: string } {
-  const [program = "", ...args] = command;
-  const child = spawn(program, args, {
-    env: {
-      PATH: [folder, dirname(process.execPath), process.env.PATH].join(delimiter),
-      HOME: folder,
-      TMPDIR: folder,
-      NODE_NO_WARNINGS: "1",
-      NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE,
-      FAKE_FOLDER: folder,
-      ...env,
-    },
-  });
-  const run = Object.assign(child, { output: "" });
-  for (const stream of [run.stdout, run.stderr])
-    stream.on("data", (chunk) => {
-      run.output += chunk;
-    });
-  return run;
-}
+/** The environment of a deployment: the stand-in comes first on the path. */
+export const deploymentEnv = (env: NodeJS.ProcessEnv = {}): NodeJS.ProcessEnv => ({
+  PATH: [folder, dirname(process.execPath), process.env.PATH].join(delimiter),
+  HOME: folder,
+  TMPDIR: folder,
+  NODE_NO_WARNINGS: "1",
+  NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE,
+  FAKE_FOLDER: folder,
+  ...env,
+});
 
 /** The arguments of a deployment: the Worker is here, so what is wrong with it does not pass. */
 const WAIT = "--wait=3";
 
+/** Starts a deployment without a terminal. */
+export const startDeploy = (env: NodeJS.ProcessEnv = {}, ...args: string[]): Program =>
+  startProgram([process.execPath, DEPLOY, WAIT, ...args], { env: deploymentEnv(env) });
+
 /** Deploys without a terminal. */
 export async function runDeploy(env: NodeJS.ProcessEnv = {}, ...args: string[]) {
-  const run = start([process.execPath, DEPLOY, WAIT, ...args], env);
-  run.stdin.end();
-  const end = await ended(run);
-  return { ...end, calls: takeCalls() };
+  const run = startDeploy(env, ...args);
+  const { code } = await run.ended;
+  return { code, output: run.output(), calls: takeCalls() };
 }
 
 /** The same in this process, which takes a twentieth of the time. */
@@ -204,22 +204,6 @@ export async function deploy(env: NodeJS.ProcessEnv = {}, ...args: string[]) {
     log.mockRestore();
   }
   return { ...end, calls: takeCalls() };
-}
-
-/** Waits for its end. */
-export function ended(
-  run: ReturnType<typeof start>,
-): Promise<{ code: number | null; output: string }> {
-  return new Promise((resolve) => {
-    run.on("close", (code) => resolve({ code, output: run.output }));
-  });
-}
-
-/** A database of the account, before the deployment; tests write to it. */
-export function openDatabase(name = "public-api"): DatabaseSync {
-  const database = new DatabaseSync(join(folder, `${name}.sqlite`));
-  migrate(database);
-  return database;
 }
 
 /** Databases or queues in the jurisdiction of wrangler.toml. */
