@@ -3,7 +3,6 @@ import { connect } from "node:net";
 import { setTimeout } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { startRuntime } from "../../../scripts/shared/runtime.ts";
-import type { ErrorCode, Reason } from "../../../src/contract/errors.ts";
 import { opened } from "../../node/support/opened.ts";
 import { openWorkspace } from "../../node/support/workspace.ts";
 import { until } from "../../support/until.ts";
@@ -45,98 +44,38 @@ function post(headers: string, body: string): string {
 const CREATION = '{"url":"http://hooks.example.com/","events":["lead.created"]}';
 const CHUNK = `${CREATION.length.toString(16)}\r\n${CREATION}\r\n`;
 const LENGTH = `Content-Length: ${CREATION.length}\r\n`;
-
-/** A request and its expected response: status, code and reason. */
-type Case = [name: string, text: () => string, status: number, code: ErrorCode, reason?: Reason];
-
-const PATHS: Case[] = [
-  ["NUL behind a route", () => get("/v1/leads%00"), 404, "route_not_found"],
-  ["NUL for an id", () => get("/v1/automations/%00"), 404, "automation_not_found"],
-  ["a slash in an id", () => get("/v1/automations/a%2Fruns"), 404, "automation_not_found"],
-  ["a broken escape", () => get("/v1/automations/%zz"), 404, "automation_not_found"],
-  ["an overlong escape", () => get("/v1/automations/%c0%af"), 404, "automation_not_found"],
-  ["two slashes", () => get("/v1//leads"), 404, "route_not_found"],
-  ["two leading slashes", () => get("//v1/leads"), 404, "route_not_found"],
-  ["a trailing slash", () => get("/v1/leads/"), 404, "route_not_found"],
-  ["capitals", () => get("/V1/leads"), 404, "route_not_found"],
-  ["60,000 characters", () => get(`/v1/${"a".repeat(60_000)}`), 404, "route_not_found"],
-  [
-    "dots that leave the version prefix, without a key",
-    () => get("/x/../v1/leads", ""),
-    401,
-    "invalid_api_key",
-  ],
-  ["an escaped version, without a key", () => get("/%76%31/leads", ""), 401, "invalid_api_key"],
-  ["a backslash, without a key", () => get("/v1\\leads", ""), 401, "invalid_api_key"],
-];
+const CHUNKED = "Transfer-Encoding: chunked\r\n";
+const NOT_JSON = "400 invalid_json";
+const TEXT = "Content-Type: text/plain\r\n";
 
 const bearer = (text: string) => get("/v1/leads", `Authorization: Bearer ${text}\r\n`);
 
-const KEYS: Case[] = [
-  ["70,000 characters", () => bearer("k".repeat(70_000)), 401, "invalid_api_key"],
-  ["60,000 spaces", () => bearer(" ".repeat(60_000)), 401, "invalid_api_key"],
-  ["a non-ASCII byte", () => bearer("key_live_\xe9"), 401, "invalid_api_key"],
-  ["the valid one twice", () => get("/v1/leads", good + good), 401, "invalid_api_key"],
+test.each([
+  ["a path of 60,000 characters", get(`/v1/${"a".repeat(60_000)}`), "404 route_not_found"],
+  ["a path with two leading slashes", get("//v1/leads"), "404 route_not_found"],
+  ["a path in capitals", get("/V1/leads"), "404 route_not_found"],
+  ["an overlong escape in a path", get("/v1/automations/%c0%af"), "404 automation_not_found"],
+  ["no key, and dots that leave /v1", get("/x/../v1/leads", ""), "401 invalid_api_key"],
+  ["a key of 70,000 characters", bearer("k".repeat(70_000)), "401 invalid_api_key"],
+  ["a key of 60,000 spaces", bearer(" ".repeat(60_000)), "401 invalid_api_key"],
+  ["a key with a non-ASCII byte", bearer("key_live_\xe9"), "401 invalid_api_key"],
+  ["the valid key twice", get("/v1/leads", good + good), "401 invalid_api_key"],
+  ["a complete body", post(LENGTH, CREATION), "400 https_required"],
+  ["a body shorter than its length", post("Content-Length: 1000\r\n", CREATION), NOT_JSON],
+  ["a body longer than its length", post("Content-Length: 10\r\n", CREATION), NOT_JSON],
+  ["a body without a length", post("", CREATION), NOT_JSON],
+  ["a chunk without a size", post(CHUNKED, `zz\r\n${CREATION}\r\n0\r\n\r\n`), NOT_JSON],
+  ["a body without its last chunk", post(CHUNKED, CHUNK), NOT_JSON],
+  ["a body of two types", post(LENGTH + TEXT, CREATION), "415 unsupported_media_type"],
   [
-    "the valid one and another",
-    () => get("/v1/leads", `${good}Authorization: Bearer x\r\n`),
-    401,
-    "invalid_api_key",
+    "a chunked body, whatever its Content-Length says",
+    post(`Content-Length: 3\r\n${CHUNKED}`, `${CHUNK}0\r\n\r\n`),
+    "400 https_required",
   ],
-];
-
-const BODIES: Case[] = [
-  ["that is complete", () => post(LENGTH, CREATION), 400, "invalid_request", "https_required"],
-  [
-    "shorter than its length",
-    () => post("Content-Length: 1000\r\n", CREATION),
-    400,
-    "invalid_request",
-    "invalid_json",
-  ],
-  [
-    "longer than its length",
-    () => post("Content-Length: 10\r\n", CREATION),
-    400,
-    "invalid_request",
-    "invalid_json",
-  ],
-  ["without a length", () => post("", CREATION), 400, "invalid_request", "invalid_json"],
-  [
-    "in chunks, whatever its Content-Length says",
-    () => post("Content-Length: 3\r\nTransfer-Encoding: chunked\r\n", `${CHUNK}0\r\n\r\n`),
-    400,
-    "invalid_request",
-    "https_required",
-  ],
-  [
-    "in a chunk without a size",
-    () => post("Transfer-Encoding: chunked\r\n", `zz\r\n${CREATION}\r\n0\r\n\r\n`),
-    400,
-    "invalid_request",
-    "invalid_json",
-  ],
-  [
-    "without its last chunk",
-    () => post("Transfer-Encoding: chunked\r\n", CHUNK),
-    400,
-    "invalid_request",
-    "invalid_json",
-  ],
-  [
-    "with two types",
-    () => post(`${LENGTH}Content-Type: text/plain\r\n`, CREATION),
-    415,
-    "invalid_request",
-    "unsupported_media_type",
-  ],
-];
-
-async function expectRefusal([name, text, status, code, reason]: Case) {
+])("%s", async (_, request, expected) => {
   const seen = logs.length;
-  const answer = await exchange(text());
-  const [head = "", body = ""] = answer.split("\r\n\r\n");
-  expect(head, name).toMatch(new RegExp(`^HTTP/1.1 ${status} `));
+  const [head = "", body = ""] = (await exchange(request)).split("\r\n\r\n");
+  const [, status] = /^HTTP\/1.1 (\d+) /.exec(head) ?? [];
   for (const header of [
     /^cache-control: no-store$/im,
     /^x-ratelimit-limit: \d+$/im,
@@ -144,16 +83,15 @@ async function expectRefusal([name, text, status, code, reason]: Case) {
     /^x-ratelimit-reset: \d+$/im,
   ])
     expect(head.replaceAll("\r", "")).toMatch(header);
-  expect(JSON.parse(body)).toMatchObject({ error: { code, details: reason ? { reason } : {} } });
+  const { code, details } = JSON.parse(body).error;
+  expect(`${status} ${code === "invalid_request" ? details.reason : code}`).toBe(expected);
   // Logged as what it was, and not as an internal error.
   await until(() => logs.length > seen);
-  expect(
-    logs
-      .slice(seen)
-      .filter((line) => line.startsWith("{"))
-      .map((line) => JSON.parse(line)),
-  ).toMatchObject([{ event: "request", status }]);
-}
+  const lines = logs.slice(seen).filter((line) => line.startsWith("{"));
+  expect(lines.map((line) => JSON.parse(line))).toMatchObject([
+    { event: "request", status: Number(status) },
+  ]);
+});
 
 test("a raw byte in a path or query never arrives: the runtime answers 400 by itself", async () => {
   const seen = logs.length;
@@ -162,31 +100,18 @@ test("a raw byte in a path or query never arrives: the runtime answers 400 by it
   expect(logs.length).toBe(seen);
 });
 
-test.each(PATHS)("a path with %s", async (...row) => expectRefusal(row));
-test.each(KEYS)("a key of %s", async (...row) => expectRefusal(row));
-test.each(BODIES)("a body %s", async (...row) => expectRefusal(row));
-
 test("an HTTP/1.0 request is served", async () => {
   expect(await exchange(get("/v1/leads").replace("HTTP/1.1", "HTTP/1.0"))).toMatch(
     /^HTTP\/1\.\d 200 /,
   );
 });
 
-test("a request id is Cloudflare's or ours, never what a client writes", async () => {
-  const seen = logs.length;
-  await exchange(get("/v1/leads", `${good}CF-Ray: canari@example.com\r\n`));
-  await exchange(get("/v1/leads", `${good}CF-Ray: 8c1f0a2b3c4d5e6f-CDG\r\n`));
-  await until(() => logs.length >= seen + 2);
-  const ids = logs.slice(seen).map((line) => JSON.parse(line).requestId);
-  expect(ids).toEqual([expect.stringMatching(/^[0-9a-f-]{36}$/), "8c1f0a2b3c4d5e6f-CDG"]);
-});
-
 describe("a connection", () => {
   const JSON_TYPE = "Content-Type: application/json\r\n";
   const LARGE = "y".repeat(400_000);
   const framed = (body: string) => `Content-Length: ${body.length}\r\n\r\n${body}`;
-  const chunked = (body: string) =>
-    `Transfer-Encoding: chunked\r\n\r\n${body.length.toString(16)}\r\n${body}\r\n0\r\n\r\n`;
+  const inChunks = (body: string) =>
+    `${CHUNKED}\r\n${body.length.toString(16)}\r\n${body}\r\n0\r\n\r\n`;
   /** A request on a connection that is kept alive. */
   const keeping = (request: string, headers: string, rest: string) =>
     `${request} HTTP/1.1\r\nHost: api.example\r\n${headers}${rest}`;
@@ -210,7 +135,7 @@ describe("a connection", () => {
     [404, "", () => keeping("PATCH /v1/leads", good + JSON_TYPE, framed(LARGE))],
     [415, "", () => keeping("POST /v1/webhooks", good, framed(CREATION))],
     [413, "", () => keeping("POST /v1/webhooks", good + JSON_TYPE, framed(LARGE))],
-    [413, "chunked", () => keeping("POST /v1/webhooks", good + JSON_TYPE, chunked(LARGE))],
+    [413, "chunked", () => keeping("POST /v1/webhooks", good + JSON_TYPE, inChunks(LARGE))],
     [200, "of a GET", () => keeping("GET /v1/leads", good, framed(LARGE))],
     [200, "of a GET of the docs", () => keeping("GET /docs", "", framed(LARGE))],
     [200, "of a HEAD", () => keeping("HEAD /v1/leads", good, framed(LARGE))],
