@@ -1,32 +1,24 @@
-import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { readFileSync, statSync } from "node:fs";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { buffer } from "node:stream/consumers";
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { startRuntime } from "../../../scripts/shared/runtime.ts";
-import { type BuiltClient, buildClient } from "../../node/support/client.ts";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { openClient } from "../../node/support/client.ts";
 import { freePort } from "../../node/support/examples.ts";
 import { opened } from "../../node/support/opened.ts";
+import type { Program } from "../../node/support/process.ts";
+import { numbered } from "../../node/support/workspace.ts";
 import { until } from "../../support/until.ts";
 
 type Stored = Record<"automations" | "leads" | "runs", { id: string; status?: string }[]>;
 
-const HOUR_MS = 3_600_000;
-const AGENT = { reference: "lyon", name: "Agence Lumière Lyon" };
-
-const runtime = await opened(startRuntime());
-const built = (await buildClient(runtime.url.origin)) as BuiltClient;
-afterAll(() => built?.remove());
+const client = await openClient();
+const { runtime, built } = client;
 /** Called before a page of leads is passed on, with 1 for the first page of a walk; may refuse it. */
 let beforePage: (page: number) => Promise<void> = async () => {};
 const proxy = await opened(startProxy());
-
-beforeEach((t) => {
-  if (!built) t.skip("the package registry cannot be reached");
-});
 
 /** Passes requests on to the service, and tells of pages of leads. */
 async function startProxy(): Promise<Server> {
@@ -58,56 +50,33 @@ async function startProxy(): Promise<Server> {
 
 describe("npm run sync", () => {
   const now = Date.now();
-  let workspaceId: string;
-  let apiKey: string;
+  let workspace: Awaited<ReturnType<typeof client.open>>;
   let automationIds: string[];
-  let program: { child: ChildProcess; output(): string };
+  let program: Program;
 
   beforeAll(async () => {
     if (!built) return;
-    const { PLATFORM } = runtime.env;
-    ({ workspaceId } = await PLATFORM.createWorkspace({ name: "Agence" }));
-    apiKey = String((await PLATFORM.createApiKey({ workspaceId })).apiKey);
-    const automation = { type: "lead_ads", provider: "facebook", agent: AGENT } as const;
-    const automations = ["1", "2", "3"].map((reference) => ({
-      ...{ reference, status: "active" as const },
-      ...automation,
-    }));
-    const { ids } = await PLATFORM.recordAutomations({ workspaceId, automations });
-    automationIds = [...ids].map(String);
+    workspace = await client.open();
+    automationIds = await workspace.recordAutomations(["1", "2", "3"]);
     // Three pages, a lead an hour.
-    for (let first = 1; first <= 250; first += 50)
-      await recordLeads(Array.from({ length: 50 }, (_, i) => first + i));
+    await recordLeads(numbered(250).map(Number));
   }, 60_000);
 
-  afterAll(() => program?.child.kill("SIGKILL"));
+  afterAll(() => void program?.child.kill("SIGKILL"));
 
   /** Leads by their age in hours, which is also their reference. */
-  async function recordLeads(ages: number[]): Promise<string[]> {
-    const leads = ages.map((age) => ({
-      ...{ reference: String(age), source: "crm" as const, agent: AGENT },
-      createdAt: new Date(now - age * HOUR_MS).toISOString(),
+  const recordLeads = (ages: number[]) =>
+    workspace.recordLeads(ages.map(String), (age) => ({
+      createdAt: new Date(now - Number(age) * 3_600_000).toISOString(),
     }));
-    const { ids } = await runtime.env.PLATFORM.recordLeads({ workspaceId, leads });
-    return [...ids].map(String);
-  }
 
   /** Starts the program, and waits until it has said so. */
   async function start(said = "Walked: "): Promise<void> {
-    const port = await freePort();
-    const url = `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`;
-    const child = spawn(process.execPath, ["dist/sync.js"], {
-      cwd: built.folder,
-      env: { ...process.env, API_URL: url, API_KEY: apiKey, PORT: String(port) },
-    });
-    let output = "";
-    for (const stream of [child.stdout, child.stderr])
-      stream.on("data", (chunk) => {
-        output += chunk;
-      });
-    program = { child, output: () => output };
-    await until(() => output.includes(said), 60_000).catch(() => {});
-    expect(output).toContain(said);
+    const API_URL = `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`;
+    const PORT = String(await freePort());
+    program = client.start("sync", { API_URL, API_KEY: workspace.apiKey, PORT });
+    await until(() => program.output().includes(said), 60_000).catch(() => {});
+    expect(program.output()).toContain(said);
   }
 
   const file = () => join(built.folder, "copy.json");
@@ -117,12 +86,12 @@ describe("npm run sync", () => {
 
   /** Everything that the service lists. */
   async function listed(): Promise<Stored> {
-    const client = new built.main.Client({ url: runtime.url.origin, apiKey });
     const all = async (items: AsyncIterable<{ id: string }>) => {
       const found = [];
       for await (const item of items) found.push(item);
       return found;
     };
+    const { client } = workspace;
     return {
       automations: await all(client.listAutomations()),
       leads: await all(client.listLeads()),
@@ -142,17 +111,8 @@ describe("npm run sync", () => {
       // Above all pages, in the page that was read, and in one to come.
       added.push(...(await recordLeads([0, 30.5, 200.5])));
       // It was read before the leads.
-      await runtime.env.PLATFORM.recordRuns({
-        workspaceId,
-        runs: [
-          {
-            ...{ reference: "1", automationId: String(automationIds[0]) },
-            ...{ status: "success", triggerType: "lead_ads" },
-          },
-        ],
-      });
-      const client = new built.main.Client({ url: runtime.url.origin, apiKey });
-      await client.pauseAutomation(automationIds[1]);
+      await workspace.recordRuns(String(automationIds[0]), ["1"]);
+      await workspace.client.pauseAutomation(automationIds[1]);
     };
     await start();
     await until(() => leadIds().length === 253 && statusOf(String(automationIds[1])) === "paused");
@@ -165,10 +125,10 @@ describe("npm run sync", () => {
 
   test("gets a back-dated record, which the newest pages do not show", async () => {
     const [id] = await recordLeads([249.5]);
-    const headers = { Authorization: `Bearer ${apiKey}` };
     const newest = async (query: string) => {
-      const answer = await fetch(new URL(`/v1/leads?${query}`, runtime.url), { headers });
-      return ((await answer.json()) as { data: { id: string }[] }).data.map((lead) => lead.id);
+      const path = `/v1/leads?${query}`;
+      const { data } = await workspace.api<{ data: { id: string }[] }>("GET", path);
+      return data.map((lead) => lead.id);
     };
     const since = new Date(now).toISOString();
     expect(await newest("limit=100")).not.toContain(id);
@@ -181,8 +141,8 @@ describe("npm run sync", () => {
   test("keeps the later state of an automation when an earlier one arrives late", async () => {
     const { PLATFORM } = runtime.env;
     const id = String(automationIds[1]);
-    const client = new built.main.Client({ url: runtime.url.origin, apiKey });
-    await client.activateAutomation(id);
+    const { workspaceId } = workspace;
+    await workspace.client.activateAutomation(id);
     await until(() => statusOf(id) === "active");
     const [webhook] = (await PLATFORM.listWebhooks({ workspaceId })).items;
     const webhookId = String(webhook?.webhookId);
@@ -197,8 +157,9 @@ describe("npm run sync", () => {
 
   test("notices at the next walk what has been removed, and ends without a subscription", async () => {
     program.child.kill("SIGINT");
-    expect(await once(program.child, "exit")).toEqual([0, null]);
+    expect((await program.ended).code).toBe(0);
     const { PLATFORM } = runtime.env;
+    const { workspaceId } = workspace;
     expect([...(await PLATFORM.listWebhooks({ workspaceId })).items]).toEqual([]);
     // While it does not run: one record of each kind is gone, and a lead is new.
     const [gone] = leadIds();
@@ -217,7 +178,7 @@ describe("npm run sync", () => {
 
   test("removes nothing after a walk that did not reach the end", async () => {
     program.child.kill("SIGINT");
-    await once(program.child, "exit");
+    await program.ended;
     const before = leadIds();
     beforePage = async (page) => {
       if (page === 2) throw new Error("refused");

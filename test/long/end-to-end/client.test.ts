@@ -1,88 +1,24 @@
-import { spawn } from "node:child_process";
-import { once } from "node:events";
-import { text } from "node:stream/consumers";
-import { afterAll, beforeEach, describe, expect, test } from "vitest";
-import { startRuntime } from "../../../scripts/shared/runtime.ts";
-import { type BuiltClient, buildClient, runNpm } from "../../node/support/client.ts";
-import { opened } from "../../node/support/opened.ts";
+import { describe, expect, test } from "vitest";
+import { createSigner, mintSecret, signatureHeaders } from "../../../src/webhooks/signature.ts";
+import { openClient, runNpm } from "../../node/support/client.ts";
+import { freePort } from "../../node/support/examples.ts";
+import { runProgram } from "../../node/support/process.ts";
 import { startReceiver } from "../../node/support/receiver.ts";
+import { numbered } from "../../node/support/workspace.ts";
 import { until } from "../../support/until.ts";
-
-const WINDOW_SECONDS = 3;
-const AGENT = { reference: "lyon", name: "Agence Lumière Lyon" };
 
 /** The requests, as logged by the service. */
 const requests: { workspaceId: string; route: string; status: number }[] = [];
 
-const runtime = await opened(
-  startRuntime({
-    vars: { QUOTA_WINDOW_SECONDS: WINDOW_SECONDS },
-    onLog: (line) => {
-      // The runtime itself also prints lines.
-      if (!line.startsWith("{")) return;
-      const { event, workspaceId, route, status } = JSON.parse(line);
-      if (event === "request") requests.push({ workspaceId, route, status });
-    },
-  }),
-);
-const built = (await buildClient(runtime.url.origin)) as BuiltClient;
-afterAll(() => built?.remove());
-
-beforeEach((t) => {
-  if (!built) t.skip("the package registry cannot be reached");
+const { runtime, built, open, start } = await openClient({
+  vars: { QUOTA_WINDOW_SECONDS: 3 },
+  onLog: (line) => {
+    // The runtime itself also prints lines.
+    const { event, ...request } = line.startsWith("{") ? JSON.parse(line) : {};
+    if (event === "request") requests.push(request);
+  },
 });
-
-/** A workspace, its key, and a client with that key. */
-async function openWorkspace(requestsPerWindow = 1_000, maxWaitSeconds?: number) {
-  const { PLATFORM } = runtime.env;
-  const { workspaceId } = await PLATFORM.createWorkspace({ name: "Agence" });
-  const apiKey = String((await PLATFORM.createApiKey({ workspaceId, requestsPerWindow })).apiKey);
-  const client = new built.main.Client({ url: runtime.url.origin, apiKey, maxWaitSeconds });
-  return { workspaceId, apiKey, client };
-}
-
-/** Records `count` records, a hundred per call; returns their ids. */
-async function recordMany(
-  count: number,
-  record: (references: string[]) => Promise<{ ids: Iterable<unknown> }>,
-): Promise<string[]> {
-  const ids: string[] = [];
-  while (ids.length < count) {
-    const { length } = ids;
-    const size = Math.min(100, count - length);
-    const references = Array.from({ length: size }, (_, i) => `reference-${length + i}`);
-    ids.push(...[...(await record(references)).ids].map(String));
-  }
-  return ids;
-}
-
-function recordLeads(workspaceId: string, count: number): Promise<string[]> {
-  const rest = { source: "crm", agent: AGENT } as const;
-  return recordMany(count, (references) => {
-    const leads = references.map((reference) => ({ reference, ...rest }));
-    return runtime.env.PLATFORM.recordLeads({ workspaceId, leads });
-  });
-}
-
-function recordAutomations(
-  workspaceId: string,
-  count: number,
-  status = "active" as "active" | "draft",
-) {
-  const rest = { type: "lead_ads", provider: "facebook", agent: AGENT, status } as const;
-  return recordMany(count, (references) => {
-    const automations = references.map((reference) => ({ reference, ...rest }));
-    return runtime.env.PLATFORM.recordAutomations({ workspaceId, automations });
-  });
-}
-
-function recordRuns(workspaceId: string, automationId: string, count: number) {
-  const rest = { automationId, status: "success", triggerType: "lead_ads" } as const;
-  return recordMany(count, (references) => {
-    const runs = references.map((reference) => ({ reference, ...rest }));
-    return runtime.env.PLATFORM.recordRuns({ workspaceId, runs });
-  });
-}
+const API_URL = runtime.url.origin;
 
 async function idsOf(items: AsyncIterable<{ id: string }>): Promise<string[]> {
   const ids: string[] = [];
@@ -100,70 +36,55 @@ async function statusesOf(workspaceId: string, route: string, count: number): Pr
 
 describe("the example client", () => {
   test("prints every lead, and waits when its quota is used up", { timeout: 120_000 }, async () => {
-    const { workspaceId, apiKey } = await openWorkspace(1);
-    const recorded = await recordLeads(workspaceId, 250);
-    const settings = { API_URL: runtime.url.origin, API_KEY: apiKey };
+    const { workspaceId, apiKey, recordLeads } = await open(1);
+    const recorded = await recordLeads(numbered(250));
+    const settings = { API_URL, API_KEY: apiKey };
     const output = await runNpm(built.folder, ["start", "--silent"], settings);
-    const printed = output
-      .trim()
-      .split("\n")
-      .map((line) => JSON.parse(line).id);
-    expect(printed).toHaveLength(250);
-    expect(printed.toSorted()).toEqual(recorded.toSorted());
+    const lines = output.trim().split("\n");
+    expect(lines).toHaveLength(250);
+    expect(lines.map((line) => JSON.parse(line).id).toSorted()).toEqual(recorded.toSorted());
     // A client that did not wait as long as it was told would be refused more often.
     expect(await statusesOf(workspaceId, "/v1/leads", 5)).toEqual([200, 429, 200, 429, 200]);
   });
 
   test.each([
-    ["no address", { API_URL: "", API_KEY: "" }, "Set API_URL and API_KEY."],
-    ["no key", { API_KEY: "" }, "Set API_KEY."],
-    ["an invalid address", { API_URL: "localhost" }, "API_URL is not a URL: localhost"],
+    [{ API_URL: "", API_KEY: "" }, "Set API_URL and API_KEY."],
+    [{ API_KEY: "" }, "Set API_KEY."],
+    [{ API_URL: "localhost" }, "API_URL is not a URL: localhost"],
     [
-      "a wrong key",
       { API_KEY: "key_live_1" },
-      "URL does not accept API_KEY (401 invalid_api_key): is the key complete, and is it for this service?",
+      `${API_URL} does not accept API_KEY (401 invalid_api_key): is the key complete, and is it for this service?`,
     ],
     [
-      "no server",
       { API_URL: "http://localhost:2" },
-      "URL does not answer (ECONNREFUSED): is API_URL correct, and is the service running?",
+      "http://localhost:2 does not answer (ECONNREFUSED): is API_URL correct, and is the service running?",
     ],
-  ])("ends with one sentence, at %s", async (_, differences, sentence) => {
-    const { apiKey } = await openWorkspace();
-    const settings = { API_URL: runtime.url.origin, API_KEY: apiKey, PORT: "0", ...differences };
-    for (const file of ["dist/leads.js", "dist/events.js"]) {
-      const child = spawn(process.execPath, [file], {
-        cwd: built.folder,
-        env: { ...process.env, ...settings },
-      });
-      const [stdout, stderr, [code]] = await Promise.all([
-        text(child.stdout),
-        text(child.stderr),
-        once(child, "close"),
-      ]);
-      expect(stderr).toBe(`${sentence.replace("URL does", `${settings.API_URL} does`)}\n`);
-      expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
-    }
+  ])("with %j ends with one sentence", async (differences, sentence) => {
+    const { apiKey } = await open();
+    const settings = { API_KEY: apiKey, PORT: "0", ...differences };
+    const end = { code: 1, stdout: "", stderr: `${sentence}\n` };
+    for (const file of ["leads", "events"])
+      expect(await start(file, settings).ended, file).toEqual(end);
   });
 
   test("ends quietly when its reader has enough", async () => {
-    const { workspaceId, apiKey } = await openWorkspace();
-    await recordLeads(workspaceId, 250);
-    const child = spawn("sh", ["-c", `"${process.execPath}" dist/leads.js | head -n 1`], {
-      cwd: built.folder,
-      env: { ...process.env, API_URL: runtime.url.origin, API_KEY: apiKey },
+    const { apiKey, recordLeads } = await open();
+    await recordLeads(numbered(250));
+    const line = `"${process.execPath}" dist/leads.js | head -n 1`;
+    const env = { ...process.env, API_URL, API_KEY: apiKey };
+    const end = await runProgram(["sh", "-c", line], { cwd: built.folder, env });
+    expect(end).toMatchObject({
+      stdout: expect.stringMatching(/^\{"id":"lea_[^\n]+\n$/),
+      stderr: "",
     });
-    const [stdout, stderr] = await Promise.all([text(child.stdout), text(child.stderr)]);
-    expect(stdout).toMatch(/^\{"id":"lea_[^\n]+\n$/);
-    expect(stderr).toBe("");
   });
 
   test("fetches every page of automations and runs, but only those that are reached", async () => {
-    const { workspaceId, client } = await openWorkspace();
-    const automations = await recordAutomations(workspaceId, 120);
+    const { workspaceId, client, recordAutomations, recordRuns } = await open();
+    const automations = await recordAutomations(numbered(120));
     expect((await idsOf(client.listAutomations())).toSorted()).toEqual(automations.toSorted());
     const [automationId = "", other] = automations;
-    const runs = await recordRuns(workspaceId, automationId, 120);
+    const runs = await recordRuns(automationId, numbered(120));
     expect((await idsOf(client.listRuns())).toSorted()).toEqual(runs.toSorted());
     expect((await idsOf(client.listRunsOf(automationId))).toSorted()).toEqual(runs.toSorted());
     expect(await idsOf(client.listRunsOf(other))).toEqual([]);
@@ -173,77 +94,162 @@ describe("the example client", () => {
 });
 
 /** The error that a promise is rejected with. */
-function refusalOf(promise: Promise<unknown>) {
-  return promise.then(
+const refusalOf = (promise: Promise<unknown>) =>
+  promise.then(
     () => expect.unreachable("it was to be refused"),
     (error) => error,
   );
-}
 
 describe("a call that is refused", () => {
-  const REQUEST_ID = expect.stringMatching(/^[0-9a-f-]{36}/);
+  /** A client of a server that answers each request in the same way. */
+  async function openRefusing(
+    answer: Parameters<typeof startReceiver>[0],
+    maxWaitSeconds?: number,
+  ) {
+    const server = await startReceiver(answer);
+    const client = new built.main.Client({ url: server.url, apiKey: "none", maxWaitSeconds });
+    return { ...server, client };
+  }
 
   test("throws an ApiError with status, code, details and request id", async () => {
-    const { workspaceId, client } = await openWorkspace();
-    const [draft] = await recordAutomations(workspaceId, 1, "draft");
-    const creation = { url: "http://localhost:1", events: ["lead.deleted"] };
-    const stranger = new built.main.Client({ url: runtime.url.origin, apiKey: "none" });
+    const { client, recordAutomations } = await open();
+    const [draft] = await recordAutomations(["1"], "draft");
+    const wrong = { url: "http://localhost:1", events: ["lead.deleted"] };
+    const stranger = new built.main.Client({ url: API_URL, apiKey: "none" });
     for (const [call, status, code, details] of [
       [() => client.getAutomation("aut_unknown"), 404, "automation_not_found", {}],
       [() => client.deleteSubscription("whk_unknown"), 404, "webhook_not_found", {}],
       [() => client.pauseAutomation(draft), 422, "automation_not_controllable", {}],
-      [
-        () => client.createSubscription(creation),
-        400,
-        "invalid_request",
-        { parameter: "events.0" },
-      ],
+      [() => client.createSubscription(wrong), 400, "invalid_request", { parameter: "events.0" }],
       [() => idsOf(stranger.listLeads()), 401, "invalid_api_key", {}],
     ] as const) {
       const error = await refusalOf(call());
+      const requestId = expect.stringMatching(/^[0-9a-f-]{36}/);
       expect(error).toBeInstanceOf(built.main.ApiError);
-      expect(error).toMatchObject({ status, code, details, requestId: REQUEST_ID });
+      expect(error).toMatchObject({ status, code, details, requestId });
       expect(error.message).toContain(code);
     }
   });
 
   test("by an intermediary has a status and no code", async () => {
-    const { url, close } = await startReceiver(() => 502);
-    const error = await refusalOf(
-      new built.main.Client({ url, apiKey: "none" }).getAutomation("aut_1"),
-    );
+    const { client, close } = await openRefusing(() => 502);
+    const error = await refusalOf(client.getAutomation("aut_1"));
     await close();
     expect(error).toBeInstanceOf(built.main.ApiError);
     expect(error).toMatchObject({ status: 502, code: null, details: {}, requestId: null });
   });
 
   test("for its quota is sent again after Retry-After, even a PATCH", async () => {
-    const { workspaceId, client } = await openWorkspace(1);
-    const [id] = await recordAutomations(workspaceId, 1);
+    const { workspaceId, client, recordAutomations } = await open(1);
+    const [id] = await recordAutomations(["1"]);
     await client.getAutomation(id);
     expect(await client.pauseAutomation(id)).toMatchObject({ status: "paused" });
     expect(await statusesOf(workspaceId, "/v1/automations/:id", 3)).toEqual([200, 429, 200]);
   });
 
+  const busy = (seconds: string) => () => ({ status: 429, headers: { "Retry-After": seconds } });
+
   test("for its quota waits no longer in total than it may", async () => {
-    const busy = await startReceiver(() => ({ status: 429, headers: { "Retry-After": "1" } }));
-    const client = new built.main.Client({ url: busy.url, apiKey: "none", maxWaitSeconds: 2 });
+    const { client, posts, close } = await openRefusing(busy("1"), 2);
     expect(await refusalOf(client.getAutomation("aut_1"))).toMatchObject({ status: 429 });
-    await busy.close();
-    const [first = 0, second = 0, third = 0, ...others] = busy.posts.map(({ at }) => at);
+    await close();
+    const [first = 0, second = 0, third = 0, ...others] = posts.map(({ at }) => at);
     expect(others).toEqual([]);
     for (const wait of [second - first, third - second]) expect(wait).toBeGreaterThanOrEqual(990);
   });
 
   test("for its quota stops waiting when its signal is aborted, with the signal's reason", async () => {
-    const busy = await startReceiver(() => ({ status: 429, headers: { "Retry-After": "60" } }));
-    const client = new built.main.Client({ url: busy.url, apiKey: "none" });
+    const { client, posts, close } = await openRefusing(busy("60"));
     const signal = AbortSignal.timeout(1_000);
     const start = Date.now();
-    const error = await refusalOf(client.getAutomation("aut_1", { signal }));
+    expect(await refusalOf(client.getAutomation("aut_1", { signal }))).toBe(signal.reason);
     expect(Date.now() - start).toBeLessThan(20_000);
-    await busy.close();
-    expect(error).toBe(signal.reason);
-    expect(busy.posts).toHaveLength(1);
+    await close();
+    expect(posts).toHaveLength(1);
   });
+});
+
+describe("verifyDelivery", () => {
+  const secret = mintSecret();
+  const body = JSON.stringify({ id: "evt_1", type: "lead.created", data: { name: "Zoë “€” 🌻" } });
+  /** The header that signs the delivery as if it were posted some minutes from now. */
+  const signAt = async (minutes: number, ...secrets: string[]) => {
+    const sign = await createSigner(...(secrets.length > 0 ? secrets : [secret]));
+    const headers = await sign("evt_1", body, Date.now() + minutes * 60_000);
+    return headers["X-Service-Signature"] ?? "";
+  };
+  const verify = (header: unknown, text = body, key = secret) =>
+    built.webhooks.verifyDelivery(Buffer.from(text), header, key);
+  const expectRefused = (...call: Parameters<typeof verify>) =>
+    expect(() => verify(...call)).toThrow(expect.objectContaining({ name: "SignatureError" }));
+
+  test("returns the event, within 5 minutes in either direction", async () => {
+    for (const minutes of [0, -4, 4])
+      expect(verify(await signAt(minutes))).toEqual(JSON.parse(body));
+    for (const minutes of [-6, 6]) expectRefused(await signAt(minutes));
+  });
+
+  test("rejects another body, another secret, and an old signature with a new time", async () => {
+    expectRefused(await signAt(0), `${body} `);
+    expectRefused(await signAt(0), body, mintSecret());
+    const now = Math.floor(Date.now() / 1000);
+    expectRefused((await signAt(-6)).replace(/t=\d+/, `t=${now}`));
+  });
+
+  test.each([undefined, null, "", "t=,v1=", "t=1", "v1=1", "t=abc,v1=é", "t=1e3", ["t=1", "v1=1"]])(
+    "rejects the signature %j",
+    (header) => expectRefused(header),
+  );
+
+  test("rejects a timestamp in an unusual format", async () => {
+    const ahead = await signAt(6);
+    for (const disguise of ["t=1,t=$1", "t=$1,t=1", "t=$1e-6", "t= $1", "t=-$1"])
+      expectRefused(ahead.replace(/^t=(\d+)/, disguise));
+  });
+
+  test("finds the valid signature among several, wherever it is", async () => {
+    const other = mintSecret();
+    expect(verify(await signAt(0, secret, other))).toHaveProperty("id");
+    expect(verify(await signAt(0, other, secret))).toHaveProperty("id");
+    expectRefused(await signAt(0, other, mintSecret()));
+  });
+});
+
+test("npm run events prints each event as it arrives, rejects forged ones, and removes its subscription", async () => {
+  const { PLATFORM } = runtime.env;
+  const { workspaceId, apiKey, client, ...workspace } = await open();
+  const [automationId = ""] = await workspace.recordAutomations(["1"]);
+  const port = await freePort();
+  const url = `http://127.0.0.1:${port}`;
+  const { child, output, ended } = start("events", { API_KEY: apiKey, PORT: String(port) });
+  const lines = () => output().split("\n").slice(0, -1);
+  try {
+    await until(() => lines().length > 0);
+    expect(lines()).toEqual([`Listening for events at ${url}. Ctrl-C unsubscribes.`]);
+    await client.pauseAutomation(automationId);
+    await workspace.recordLeads(["1"], () => ({ source: "widget", name: "Zoë “€” 🌻" }));
+    await workspace.recordRuns(automationId, ["1"], "partial");
+    await until(() => lines().length > 3);
+    const told = lines().slice(1);
+    expect(told.map((line) => line.replace(/evt_\w+/, "evt_…")).toSorted()).toEqual([
+      "automation.status_changed evt_… Réponse aux formulaires publicitaires – Agence Lumière Lyon is paused",
+      "lead.created evt_… Zoë “€” 🌻 (widget)",
+      "run.completed evt_… lead_ads: partial",
+    ]);
+
+    const body = JSON.stringify({ id: "evt_1", type: "lead.created", data: {} });
+    const headers = await signatureHeaders(mintSecret(), "evt_1", body, Date.now());
+    expect((await fetch(url, { method: "POST", headers, body })).status).toBe(401);
+    expect(lines()).toHaveLength(4);
+
+    // Ctrl-C sends one from the terminal, and another through npm.
+    child.kill("SIGINT");
+    await new Promise((resolve) => setTimeout(resolve, 5));
+    child.kill("SIGINT");
+    expect((await ended).code).toBe(0);
+  } finally {
+    if (child.exitCode === null) child.kill("SIGKILL");
+  }
+  expect(await idsOf(client.listSubscriptions())).toEqual([]);
+  expect((await PLATFORM.ledger({ workspaceId })).delivered).toBe(3);
 });

@@ -3,6 +3,11 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
+import { afterAll, beforeEach } from "vitest";
+import { type RuntimeOptions, startRuntime } from "../../../scripts/shared/runtime.ts";
+import { opened } from "./opened.ts";
+import { startProgram } from "./process.ts";
+import { openWorkspace } from "./workspace.ts";
 
 const run = promisify(execFile);
 
@@ -10,7 +15,7 @@ const run = promisify(execFile);
 type Built = any;
 
 /** The example client, built in its own folder. */
-export interface BuiltClient {
+interface BuiltClient {
   folder: string;
   /** The exports of `public-api-client`. */
   main: Built;
@@ -19,12 +24,38 @@ export interface BuiltClient {
   remove(): void;
 }
 
+/** For a file of tests: the service, and the client built for it. Without a network, tests are skipped. */
+export async function openClient(options: RuntimeOptions = {}) {
+  const runtime = await opened(startRuntime(options));
+  const built = (await buildClient(runtime.url.origin)) as BuiltClient;
+  afterAll(() => built?.remove());
+  beforeEach((t) => {
+    if (!built) t.skip("the package registry cannot be reached");
+  });
+  return {
+    runtime,
+    built,
+    /** A new workspace, and a client with its key. */
+    open: async (requestsPerWindow?: number) => {
+      const workspace = await openWorkspace(runtime, { requestsPerWindow });
+      const { apiKey } = workspace;
+      return { ...workspace, client: new built.main.Client({ url: runtime.url.origin, apiKey }) };
+    },
+    /** Starts a program of the client. */
+    start: (file: string, env: NodeJS.ProcessEnv) =>
+      startProgram([process.execPath, `dist/${file}.js`], {
+        cwd: built.folder,
+        env: { ...process.env, API_URL: runtime.url.origin, ...env },
+      }),
+  };
+}
+
 /**
  * Builds the client as described in the docs at `origin`: from the files offered there, with types
  * generated from the document. The code in its README is compiled too. Null without a network,
  * which is only required in CI.
  */
-export async function buildClient(origin: string): Promise<BuiltClient | null> {
+async function buildClient(origin: string): Promise<BuiltClient | null> {
   const folder = mkdtempSync(join(tmpdir(), "client-"));
   const remove = () => rmSync(folder, { recursive: true });
   const read = (name: string) => readFileSync(join(folder, name), "utf8");
