@@ -1,14 +1,18 @@
 import { type Browser, type BrowserContextOptions, chromium, type Page } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
+import { Document } from "../../../site/openapi.ts";
+import { buildDocument } from "../../../src/http/document/document.ts";
 import {
   findBrowser,
   openPage,
   PHONE_WIDTH,
+  see,
   type Visit,
   violationsIn,
   widthOf,
 } from "../../node/support/browser.ts";
+import { openWorkspace } from "../../node/support/workspace.ts";
 
 const executablePath = findBrowser();
 
@@ -22,62 +26,66 @@ describe.skipIf(!executablePath)("the docs page in a browser", () => {
 
   beforeAll(async () => {
     runtime = await startRuntime();
-    const { PLATFORM } = runtime.env;
-    const { workspaceId } = await PLATFORM.createWorkspace({ name: "Agence" });
-    apiKey = String((await PLATFORM.createApiKey({ workspaceId })).apiKey);
-    const agent = { reference: "a", name: "Garage <b>du</b> Parc" };
-    const automation = { reference: "1", type: "lead_ads", provider: "facebook", agent } as const;
-    const automations = [{ ...automation, status: "active" as const }];
-    const { ids } = await PLATFORM.recordAutomations({ workspaceId, automations });
-    automationId = String(ids[0]);
+    const workspace = await openWorkspace(runtime, { agentName: "Garage <b>du</b> Parc" });
+    ({ apiKey } = workspace);
+    [automationId = ""] = await workspace.recordAutomations(["1"]);
     browser = await chromium.launch({ executablePath: String(executablePath) });
-    const { url } = runtime;
-    desktop = await visit(browser, url, { viewport: { width: 1280, height: 900 } });
+    desktop = await visit({ viewport: { width: 1280, height: 900 } });
     const viewport = { width: PHONE_WIDTH, height: 844 };
-    phone = await visit(browser, url, { viewport, isMobile: true, hasTouch: true });
+    phone = await visit({ viewport, isMobile: true, hasTouch: true });
+    return async () => {
+      await browser.close();
+      await runtime.stop();
+    };
   }, 300_000);
 
-  afterAll(async () => {
-    await browser?.close();
-    await runtime?.stop();
-  });
+  async function visit(device: BrowserContextOptions): Promise<Visit> {
+    const visit = await openPage(browser, runtime.url, device);
+    const answer = await goToDocs(visit.page);
+    expect(answer?.status()).toBe(200);
+    return visit;
+  }
 
-  test("opens without an error, a policy violation or a request to another host", async () => {
+  const goToDocs = (page: Page) =>
+    page.goto(new URL("/docs", runtime.url).href, { waitUntil: "networkidle" });
+  const article = (name: string, page = desktop.page) => page.getByRole("article", { name });
+  const contents = () => desktop.page.getByRole("navigation", { name: "Contents" });
+  const searchField = (page = desktop.page) => page.getByRole("combobox", { name: "Search" });
+
+  test("opens with the quickstart, the guides and the reference, without an error, a policy violation or a request to another host", async () => {
     const { page, faults } = desktop;
     await page.getByRole("heading", { level: 1 }).waitFor();
+    const headings = await page.getByRole("main").locator("h2").allTextContents();
+    expect(headings.slice(0, 2)).toEqual(["Quickstart", "Events"]);
+    const guides = ["Pagination", "Quota", "Errors", "Webhooks", "Example receivers"];
+    const reference = headings.indexOf("Every operation and event");
+    expect(headings.slice(0, reference)).toEqual(expect.arrayContaining(guides));
+    expect(headings.slice(reference + 1)).toEqual(["Automations", "Leads", "Runs", "Webhooks"]);
+    await page.getByRole("img", { name: "The way of an event" }).waitFor();
     await readThrough(page);
     expect(await faults()).toEqual([]);
   });
 
-  test("opens with the quickstart, then the guides, then the reference", async () => {
-    const headings = await desktop.page.getByRole("main").locator("h2").allTextContents();
-    expect(headings.slice(0, 2)).toEqual(["Quickstart", "Events"]);
-    const guides = ["Pagination", "Quota", "Errors", "Webhooks", "Example receivers"];
-    const reference = headings.indexOf("Every operation and event");
-    for (const title of guides) expect(headings.slice(0, reference)).toContain(title);
-    expect(headings.slice(reference + 1)).toEqual(["Automations", "Leads", "Runs", "Webhooks"]);
-    await desktop.page.getByRole("img", { name: "The way of an event" }).waitFor();
-  });
-
   test("shows every operation and event of the document, its success response before its errors", async () => {
-    const { page, faults } = desktop;
-    const answer = await fetch(new URL("/openapi.json", runtime.url));
-    const operations = operationsOf((await answer.json()) as OpenApiDocument);
-    expect(operations).toHaveLength(12);
-    for (const { summary, path, isEvent } of operations) {
-      await page.getByRole("navigation", { name: "Contents" }).getByText(summary).click();
-      const section = page.getByRole("article", { name: summary });
+    const document = new Document(buildDocument("https://unused.example"));
+    const entries = document.groups.flatMap(({ entries }) => entries);
+    expect(entries).toHaveLength(12);
+    for (const { operation, path, method } of entries) {
+      const { summary } = operation;
+      await contents().getByText(summary).click();
+      const section = article(summary);
       await section.getByText(path, { exact: true }).first().waitFor();
+      const isEvent = method === "EVENT";
       expect(await section.getByText("Try it").count(), summary).toBe(isEvent ? 0 : 1);
       const text = await section.innerText();
       if (isEvent) expect(text, summary).not.toMatch(/key_live|Authorization|Errors/);
       else expect(text.indexOf("Errors"), summary).toBeGreaterThan(text.indexOf("Response 2"));
     }
-    expect(await faults()).toEqual([]);
+    expect(await desktop.faults()).toEqual([]);
   });
 
   test("folds the fields inside a field", async () => {
-    const section = desktop.page.getByRole("article", { name: "List the leads of the workspace" });
+    const section = article("List the leads of the workspace");
     const email = section.getByText("The person's e-mail address", { exact: false });
     expect(await email.isVisible()).toBe(false);
     await section.getByText("Fields of Lead").click();
@@ -85,19 +93,16 @@ describe.skipIf(!executablePath)("the docs page in a browser", () => {
   });
 
   test("lists the parts of the guide that is read, next to it", async () => {
-    const { page } = desktop;
-    const contents = page.getByRole("navigation", { name: "Contents" });
-    await contents.getByText("Webhooks", { exact: true }).first().click();
-    const part = contents.getByRole("link", { name: "Disabling" });
+    await contents().getByText("Webhooks", { exact: true }).first().click();
+    const part = contents().getByRole("link", { name: "Disabling" });
     await part.click();
-    await page.locator('.contents [aria-current][href="#webhooks-disabling"]').waitFor();
-    await contents.getByText("Quickstart").click();
+    await desktop.page.locator('.contents [aria-current][href="#webhooks-disabling"]').waitFor();
+    await contents().getByText("Quickstart").click();
     await part.waitFor({ state: "hidden" });
   });
 
   test("shows each request in four languages, and all of them in the one that is chosen", async () => {
-    const { page } = desktop;
-    const requests = page.locator(".request");
+    const requests = desktop.page.locator(".request");
     expect(await requests.count()).toBe(9);
     const shown = () => requests.locator("pre:visible").allTextContents();
     for (const [name, mark] of [
@@ -128,7 +133,7 @@ describe.skipIf(!executablePath)("the docs page in a browser", () => {
   ])("finds %j", async (words, title, id) => {
     const { page } = desktop;
     await page.keyboard.press(words === "quota" ? "Control+k" : "/");
-    const search = page.getByRole("combobox", { name: "Search" });
+    const search = searchField();
     await search.fill(words);
     const options = page.getByRole("listbox", { name: "Found" }).getByRole("option");
     const titles = await options.locator("strong").allTextContents();
@@ -158,27 +163,37 @@ describe.skipIf(!executablePath)("the docs page in a browser", () => {
   test("says that it finds nothing, and lets the search be left", async () => {
     const { page } = desktop;
     await page.getByRole("button", { name: "Search" }).click();
-    await page.getByRole("combobox", { name: "Search" }).fill("zzzzqqqq");
-    await page.getByText("Nothing found.").waitFor();
+    await searchField().fill("zzzzqqqq");
+    await see(page, "Nothing found.");
     await page.keyboard.press("Escape");
     await page.getByRole("dialog").waitFor({ state: "hidden" });
   });
 
-  test("asks before it deletes, and deletes only if told so", async () => {
+  test("sends what the form holds, a header too, and asks before it deletes", async () => {
     const { page } = desktop;
     await page.getByLabel("API key").fill(apiKey);
-    const subscribe = page.getByRole("article", { name: "Subscribe to events" });
+    const subscribe = article("Subscribe to events");
+    const send = subscribe.getByRole("button", { name: "Send request" });
     await subscribe.getByText("Try it").click();
-    await subscribe.getByText("On this machine, http").waitFor();
-    await subscribe.getByRole("button", { name: "Send request" }).click();
-    await subscribe.getByText("Replace “…” in the body first.").waitFor();
+    await see(subscribe, "On this machine, http");
+    await send.click();
+    await see(subscribe, "Replace “…” in the body first.");
     const body = subscribe.getByLabel("Body");
     await body.fill((await body.inputValue()).replace("https://…", "https://10.0.0.1/hook"));
-    await subscribe.getByRole("button", { name: "Send request" }).click();
+    await subscribe.getByLabel("Idempotency-Key").fill("twice");
+    const ids: string[] = [];
+    for (const _ of [1, 2]) {
+      const answered = page.waitForResponse((response) => response.url().endsWith("/v1/webhooks"));
+      await send.click();
+      ids.push((await (await answered).json()).id);
+    }
+    expect(ids).toEqual([expect.stringMatching(/^whk_/), ids[0]]);
     await subscribe.locator(".result .hljs-attr").first().waitFor();
     const { id } = JSON.parse(await subscribe.locator(".result pre").innerText());
+    expect(id).toBe(ids[0]);
 
-    const remove = page.getByRole("article", { name: "Remove a subscription" });
+    const remove = article("Remove a subscription");
+    const result = remove.locator(".result");
     await remove.getByText("Try it").click();
     await remove.getByLabel("id").fill(id);
     const asked: string[] = [];
@@ -188,32 +203,15 @@ describe.skipIf(!executablePath)("the docs page in a browser", () => {
         return dialog[answer]();
       });
       await remove.getByRole("button", { name: "Send request" }).click();
-      if (answer === "dismiss") expect(await remove.locator(".result").innerText()).toBe("");
-      else await remove.locator(".result").getByText("204").waitFor();
+      if (answer === "dismiss") expect(await result.innerText()).toBe("");
+      else await see(result, "204");
     }
     expect(asked).toEqual(Array(2).fill(`DELETE /v1/webhooks/${id}: this cannot be undone.`));
     expect(await desktop.faults()).toEqual([]);
   });
 
-  test("sends a header of the form as a header", async () => {
-    const { page } = desktop;
-    const subscribe = page.getByRole("article", { name: "Subscribe to events" });
-    const body = subscribe.getByLabel("Body");
-    await subscribe.getByLabel("Idempotency-Key").fill("twice");
-    const ids: string[] = [];
-    for (const _ of [1, 2]) {
-      const answered = page.waitForResponse((response) => response.url().endsWith("/v1/webhooks"));
-      await subscribe.getByRole("button", { name: "Send request" }).click();
-      ids.push((await (await answered).json()).id);
-    }
-    expect(await body.inputValue()).toContain("10.0.0.1");
-    expect(ids[0]).toMatch(/^whk_/);
-    expect(ids[1]).toBe(ids[0]);
-  });
-
   test("has a receiver for eight platforms, showing one at a time", async () => {
-    const { page } = desktop;
-    const section = page.getByRole("region", { name: "Example receivers" });
+    const section = desktop.page.getByRole("region", { name: "Example receivers" });
     for (const [name, code] of [
       ["Node", "node:http"],
       ["Workers", "export default"],
@@ -252,7 +250,7 @@ describe.skipIf(!executablePath)("the docs page in a browser", () => {
       for (const width of [1440, PHONE_WIDTH]) {
         const viewport = { width, height: 900 };
         const page = await browser.newPage({ viewport, colorScheme, bypassCSP: true });
-        await page.goto(new URL("/docs", runtime.url).href, { waitUntil: "networkidle" });
+        await goToDocs(page);
         for (const open of [false, true]) {
           await page.evaluate(
             `for (const fold of document.querySelectorAll("main details")) fold.open = ${open}`,
@@ -260,7 +258,7 @@ describe.skipIf(!executablePath)("the docs page in a browser", () => {
           expect(await violationsIn(page)).toEqual([]);
         }
         await page.getByRole("button", { name: "Search" }).click();
-        await page.getByRole("combobox", { name: "Search" }).fill("webhook");
+        await searchField(page).fill("webhook");
         await page.getByRole("option").first().waitFor();
         expect(await violationsIn(page)).toEqual([]);
         await page.close();
@@ -270,7 +268,7 @@ describe.skipIf(!executablePath)("the docs page in a browser", () => {
 
   test("can be used without a mouse, with the focus always visible", async () => {
     const page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
-    await page.goto(new URL("/docs", runtime.url).href);
+    await goToDocs(page);
     await page.keyboard.press("Tab");
     expect(await page.evaluate("document.activeElement.textContent")).toBe("Skip to the content");
     for (let i = 0; i < 40; i++) {
@@ -293,7 +291,7 @@ describe.skipIf(!executablePath)("the docs page in a browser", () => {
 
   test("shows everything but the forms without scripts", async () => {
     const page = await browser.newPage({ javaScriptEnabled: false });
-    await page.goto(new URL("/docs", runtime.url).href);
+    await goToDocs(page);
     expect(await page.getByRole("article").count()).toBe(12);
     await page.close();
   });
@@ -308,13 +306,6 @@ describe.skipIf(!executablePath)("the docs page in a browser", () => {
   });
 });
 
-async function visit(browser: Browser, base: URL, device: BrowserContextOptions): Promise<Visit> {
-  const opened = await openPage(browser, base, device);
-  const answer = await opened.page.goto(new URL("/docs", base).href, { waitUntil: "networkidle" });
-  expect(answer?.status()).toBe(200);
-  return opened;
-}
-
 /** Sends the first request of the page with `apiKey`, and finds `text` in the response. */
 async function expectData(page: Page, apiKey: string, text: string): Promise<void> {
   await page.getByLabel("API key").fill(apiKey);
@@ -322,8 +313,7 @@ async function expectData(page: Page, apiKey: string, text: string): Promise<voi
   await operation.getByText("Try it").click();
   await operation.getByRole("button", { name: "Send request" }).click();
   const result = operation.locator(".result");
-  await result.getByText("200").waitFor();
-  await result.getByText(text).waitFor();
+  await see(result, "200", text);
   // Highlighted, and still text.
   expect(await result.innerText()).toContain("Garage <b>du</b> Parc");
   expect(await result.locator(".hljs-string").count()).toBeGreaterThan(0);
@@ -339,17 +329,4 @@ async function readThrough(page: Page): Promise<void> {
       await new Promise(requestAnimationFrame);
     }
   })()`);
-}
-
-type OpenApiDocument = Record<
-  "paths" | "webhooks",
-  Record<string, Record<string, { summary: string }>>
->;
-
-function operationsOf({ paths, webhooks }: OpenApiDocument) {
-  const list = (of: OpenApiDocument["paths"], isEvent: boolean) =>
-    Object.entries(of).flatMap(([path, methods]) =>
-      Object.values(methods).map(({ summary }) => ({ summary, path, isEvent })),
-    );
-  return [...list(paths, false), ...list(webhooks, true)];
 }

@@ -1,5 +1,5 @@
 import { createRequire } from "node:module";
-import type { Browser, BrowserContextOptions, Page } from "playwright-core";
+import type { Browser, BrowserContextOptions, Locator, Page } from "playwright-core";
 import { findChromium } from "../../../scripts/shared/chromium.ts";
 
 /** The width of a phone, in CSS pixels. */
@@ -58,6 +58,11 @@ export async function openPage(
     faults: async () => [...seen, ...(await page.evaluate<string[]>("breaches"))],
     close: () => context.close(),
   };
+}
+
+/** Waits until each of the texts is shown. */
+export async function see(within: Page | Locator, ...texts: string[]): Promise<void> {
+  for (const text of texts) await within.getByText(text).waitFor();
 }
 
 /** How far the page extends to the right if scrolled there. */

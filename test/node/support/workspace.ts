@@ -1,8 +1,6 @@
 import { openApi } from "../../../scripts/shared/local-api.ts";
 import type { Runtime } from "../../../scripts/shared/runtime.ts";
 
-const AGENT = { reference: "lyon", name: "Agence Lumière Lyon" };
-
 /** The texts of the first numbers. */
 export const numbered = (count: number, from = 1) =>
   Array.from({ length: count }, (_, i) => String(from + i));
@@ -12,9 +10,17 @@ export async function openWorkspace(
   { env: { PLATFORM }, url }: Runtime,
   {
     requestsPerWindow,
+    agentName = "Agence Lumière Lyon",
     ...fields
-  }: { adminEmails?: string[]; database?: string; requestsPerWindow?: number | undefined } = {},
+  }: {
+    adminEmails?: string[];
+    database?: string;
+    requestsPerWindow?: number | undefined;
+    /** Of all that is recorded. */
+    agentName?: string;
+  } = {},
 ) {
+  const agent = { reference: "lyon", name: agentName };
   const { workspaceId } = await PLATFORM.createWorkspace({ name: "Agence", ...fields });
   const { apiKey, keyId } = await PLATFORM.createApiKey({ workspaceId, requestsPerWindow });
   const api = openApi(url.origin, String(apiKey));
@@ -39,13 +45,13 @@ export async function openWorkspace(
       api<{ id: string; secret: string }>("POST", "/v1/webhooks", { url: target, events }),
     recordLeads: (references: string[], more: (reference: string) => object = () => ({})) =>
       record(references, (some) => {
-        const own = { source: "crm" as const, agent: AGENT };
+        const own = { source: "crm" as const, agent };
         const leads = some.map((reference) => ({ reference, ...own, ...more(reference) }));
         return PLATFORM.recordLeads({ workspaceId, leads });
       }),
     recordAutomations: (references: string[], status: "active" | "draft" = "active") =>
       record(references, (some) => {
-        const own = { type: "lead_ads", provider: "facebook", agent: AGENT, status } as const;
+        const own = { type: "lead_ads", provider: "facebook", agent, status } as const;
         const automations = some.map((reference) => ({ reference, ...own }));
         return PLATFORM.recordAutomations({ workspaceId, automations });
       }),
