@@ -1,8 +1,8 @@
-import { spawn } from "node:child_process";
 import { join } from "node:path";
 import { ROOT } from "../../scripts/shared/checkout.ts";
 import { signatureFault } from "../../scripts/shared/receiver.ts";
 import { mintSecret } from "../../src/webhooks/signature.ts";
+import { runProgram } from "../node/support/process.ts";
 import type { Post } from "../node/support/receiver.ts";
 
 /** The secret of the receivers, and of the checker by default. */
@@ -18,23 +18,12 @@ export async function check(...args: string[]) {
 
 /** Runs another file, with another secret in the environment. */
 export async function checkWith(secret: string, args: string[]) {
-  const child = spawn(process.execPath, args, {
-    env: { ...process.env, WEBHOOK_SECRET: secret },
-    stdio: ["ignore", "pipe", "pipe"],
-  });
-  let stdout = "";
-  let stderr = "";
-  child.stdout.on("data", (chunk) => {
-    stdout += chunk;
-  });
-  child.stderr.on("data", (chunk) => {
-    stderr += chunk;
-  });
-  const code = await new Promise<number | null>((resolve) => child.on("close", resolve));
-  const rows = stdout.split("\n").map((line) => line.split(/ {2,}/));
+  const env = { ...process.env, WEBHOOK_SECRET: secret };
+  const end = await runProgram([process.execPath, ...args], { env });
+  const rows = end.stdout.split("\n").map((line) => line.split(/ {2,}/));
   const checks = (result: string) =>
     rows.filter((row) => row.length === 5 && row[4] === result).map(([check]) => check);
-  return { code, stdout, stderr, checks };
+  return { ...end, checks };
 }
 
 /** Whether a delivery is signed with `SECRET`, as seen at `now`. */
