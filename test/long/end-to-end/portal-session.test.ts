@@ -1,7 +1,7 @@
 import type { Page, Request } from "playwright-core";
 import { beforeAll, describe, expect, test } from "vitest";
 import { signPortalToken } from "../../../src/platform/portal-token.ts";
-import { findBrowser, openPage } from "../../node/support/browser.ts";
+import { findBrowser, openPage, see } from "../../node/support/browser.ts";
 import { PORTAL_SIGNING_KEYS, type Stage, setStage } from "../../node/support/portal.ts";
 import { until } from "../../support/until.ts";
 
@@ -18,67 +18,63 @@ describe.skipIf(!executablePath)("a session of the portal", { timeout: 300_000 }
   /** Opens an empty page in English. */
   const openEmpty = () => openPage(stage.browser, stage.runtime.url, { locale: "en-GB" });
   const heading = (page: Page, name: string) => page.getByRole("heading", { level: 1, name });
-
-  test("is opened by a link, whose token leaves the address and is only sent to be exchanged", async () => {
-    const link = await stage.makeLink(await stage.makeWorkspace());
-    const token = new URL(link).hash.slice(1);
-    const { page, faults, close } = await openEmpty();
-    const reading: Promise<{ url: string; authorization: string; others: string }>[] = [];
-    const read = (request: Request) =>
-      reading.push(
-        request.allHeaders().then(({ authorization = "", ...others }) => ({
-          url: request.url(),
-          authorization,
-          others: JSON.stringify(others),
-        })),
-      );
-    page.on("request", read);
-    await page.goto(link);
-    await page.getByText("No subscriptions yet").waitFor();
-    expect(page.url()).toBe(new URL("/portal#/webhooks", stage.runtime.url).href);
-    expect(await page.title()).toBe("Groupe Horizon – API and webhooks");
-    expect(await page.evaluate("history.length")).toBe(2);
-    await page.getByRole("link", { name: "Usage" }).click();
-    await heading(page, "Usage").waitFor();
-    await page.reload();
-    await heading(page, "Usage").waitFor();
-    expect(await page.evaluate("JSON.stringify([localStorage, document.cookie])")).toBe('[{},""]');
-    const kept = await page.evaluate<string[]>("Object.values(sessionStorage)");
-    expect(kept).toEqual([expect.stringMatching(/^wks_/)]);
-    expect(kept).not.toContain(token);
-    page.off("request", read);
-    const requests = await Promise.all(reading);
-    expect(requests.length).toBeGreaterThan(5);
-    for (const secret of [token, String(kept[0])]) {
-      expect(await page.content()).not.toContain(secret);
-      for (const { url, others } of requests) expect(url + others).not.toContain(secret);
-    }
-    for (const { others } of requests) expect(others).not.toMatch(/"referer":"[^"]|cookie/);
-    const calls = requests
-      .map(({ url, authorization }) => [new URL(url).pathname, authorization])
-      .filter(([path]) => path?.startsWith("/portal/api/"));
-    expect(calls[0]).toEqual(["/portal/api/session", `Bearer ${token}`]);
-    expect(new Set(calls.slice(1).map(([, sent]) => sent))).toEqual(new Set([`Bearer ${kept[0]}`]));
-    expect(await faults()).toEqual([]);
-    await close();
-  });
-
+  /** Follows the link to the use of keys. */
+  const goToUsage = async (page: Page, name = "Usage") => {
+    await page.getByRole("link", { name }).click();
+    await heading(page, name).waitFor();
+  };
   const placeOf = (page: Page) => new URL(page.url()).hash;
   /** The token of the session that the page keeps. */
   const keptIn = (page: Page) => page.evaluate<string>("Object.values(sessionStorage).join()");
   /** Follows a link in a page of the portal, as a click on it would. */
   const follow = (page: Page, link: string) => page.evaluate((to) => location.assign(to), link);
 
+  test("is opened by a link, whose token leaves the address and is only sent to be exchanged", async () => {
+    const link = await stage.makeLink(await stage.makeWorkspace());
+    const token = new URL(link).hash.slice(1);
+    const { page, faults, close } = await openEmpty();
+    const requests: Request[] = [];
+    const read = (request: Request) => requests.push(request);
+    page.on("request", read);
+    await page.goto(link);
+    await see(page, "No subscriptions yet");
+    expect(page.url()).toBe(new URL("/portal#/webhooks", stage.runtime.url).href);
+    expect(await page.title()).toBe("Groupe Horizon – API and webhooks");
+    expect(await page.evaluate("history.length")).toBe(2);
+    await goToUsage(page);
+    await page.reload();
+    await heading(page, "Usage").waitFor();
+    expect(await page.evaluate("JSON.stringify([localStorage, document.cookie])")).toBe('[{},""]');
+    const kept = await keptIn(page);
+    expect(kept).toMatch(/^wks_[^,]+$/);
+    expect(kept).not.toBe(token);
+    page.off("request", read);
+    expect(requests.length).toBeGreaterThan(5);
+    const calls: [path: string, authorization: string][] = [];
+    for (const request of requests) {
+      const { authorization = "", ...others } = await request.allHeaders();
+      const shown = request.url() + JSON.stringify(others);
+      for (const secret of [token, kept]) expect(shown).not.toContain(secret);
+      expect(shown).not.toMatch(/"referer":"[^"]|cookie/);
+      const { pathname } = new URL(request.url());
+      if (pathname.startsWith("/portal/api/")) calls.push([pathname, authorization]);
+    }
+    for (const secret of [token, kept]) expect(await page.content()).not.toContain(secret);
+    expect(calls[0]).toEqual(["/portal/api/session", `Bearer ${token}`]);
+    expect(new Set(calls.slice(1).map(([, sent]) => sent))).toEqual(new Set([`Bearer ${kept}`]));
+    expect(await faults()).toEqual([]);
+    await close();
+  });
+
   test("gives way to another workspace's only if the reader says so", async () => {
     const [lyon, paris] = [await stage.makeWorkspace("Lyon"), await stage.makeWorkspace("Paris")];
     const { page, faults, close } = await openEmpty();
     await page.goto(await stage.makeLink(lyon));
-    await page.getByRole("link", { name: "Usage" }).click();
-    await heading(page, "Usage").waitFor();
+    await goToUsage(page);
 
     await follow(page, await stage.makeLink(paris));
     const question = page.getByRole("dialog", { name: "Open Paris?" });
-    await question.getByText("opens Paris. This tab shows Lyon.").waitFor();
+    await see(question, "opens Paris. This tab shows Lyon.");
     await question.getByRole("button", { name: "Stay in Lyon" }).click();
     await question.waitFor({ state: "hidden" });
     expect([placeOf(page), await page.title()]).toEqual(["#/usage", "Lyon – API and webhooks"]);
@@ -86,7 +82,7 @@ describe.skipIf(!executablePath)("a session of the portal", { timeout: 300_000 }
 
     await follow(page, await stage.makeLink(paris));
     await question.getByRole("button", { name: "Open Paris" }).click();
-    await page.getByText("No subscriptions yet").waitFor();
+    await see(page, "No subscriptions yet");
     await until(async () => (await page.title()) === "Paris – API and webhooks");
     expect(placeOf(page)).toBe("#/webhooks");
     expect(await keptIn(page)).toContain(paris);
@@ -103,8 +99,7 @@ describe.skipIf(!executablePath)("a session of the portal", { timeout: 300_000 }
   test("is renewed without a question by a link to the same workspace", async () => {
     const workspaceId = await stage.makeWorkspace();
     const { page, close } = await stage.open(workspaceId, { locale: "fr-FR" });
-    await page.getByRole("link", { name: "Utilisation" }).click();
-    await heading(page, "Utilisation").waitFor();
+    await goToUsage(page, "Utilisation");
     const kept = await keptIn(page);
     const { PLATFORM } = stage.runtime.env;
     const { url } = await PLATFORM.createPortalLink({ workspaceId, validMinutes: 1440 });
@@ -117,16 +112,11 @@ describe.skipIf(!executablePath)("a session of the portal", { timeout: 300_000 }
 
   test("is unchanged by a fragment that is no token", async () => {
     const { page, faults, close } = await stage.open(await stage.makeWorkspace());
-    await page.getByRole("link", { name: "Usage" }).click();
-    await heading(page, "Usage").waitFor();
+    await goToUsage(page);
     const kept = await keptIn(page);
     const link = await stage.makeLink(await stage.makeWorkspace());
-    for (const fragment of [
-      "anything",
-      "content",
-      "wks_1",
-      link.slice(link.indexOf("#") + 1, -1),
-    ]) {
+    const [, token = ""] = link.split("#");
+    for (const fragment of ["anything", "content", "wks_1", token.slice(0, -1)]) {
       await page.evaluate((to) => location.assign(`#${to}`), fragment);
       await until(() => placeOf(page) === "#/usage");
       await heading(page, "Usage").waitFor();
@@ -164,7 +154,7 @@ describe.skipIf(!executablePath)("a session of the portal", { timeout: 300_000 }
       const { page, close } = await openPage(stage.browser, stage.runtime.url, { locale });
       await page.goto(await linkUntil(workspaceId, Date.now() - 1_000, inAnHour()));
       await heading(page, title).waitFor();
-      await page.getByText(advice).waitFor();
+      await see(page, advice);
       expect(placeOf(page)).toBe("#/webhooks");
       expect(await keptIn(page)).toBe("");
       await close();
@@ -177,18 +167,17 @@ describe.skipIf(!executablePath)("a session of the portal", { timeout: 300_000 }
     const link = await linkUntil(workspaceId, opensUntil, inAnHour());
     const { page, close } = await openEmpty();
     await page.goto(link);
-    await page.getByText("No subscriptions yet").waitFor();
+    await see(page, "No subscriptions yet");
     await until(() => Date.now() > opensUntil, 30_000);
     await page.reload();
-    await page.getByText("No subscriptions yet").waitFor();
+    await see(page, "No subscriptions yet");
 
     await follow(page, link);
     const notice = page.getByRole("dialog", { name: "The link has expired" });
-    await notice.getByText("This tab still shows Lyon.").waitFor();
+    await see(notice, "This tab still shows Lyon.");
     await notice.getByRole("button", { name: "Close" }).click();
     await notice.waitFor({ state: "hidden" });
-    await page.getByRole("link", { name: "Usage" }).click();
-    await heading(page, "Usage").waitFor();
+    await goToUsage(page);
     await close();
   });
 
@@ -205,7 +194,7 @@ describe.skipIf(!executablePath)("a session of the portal", { timeout: 300_000 }
 
     // Nobody is asked to leave a session that has ended.
     await follow(page, await stage.makeLink(await stage.makeWorkspace()));
-    await page.getByText("No subscriptions yet").waitFor();
+    await see(page, "No subscriptions yet");
     await close();
   });
 
@@ -216,13 +205,13 @@ describe.skipIf(!executablePath)("a session of the portal", { timeout: 300_000 }
     const { page, close } = await openEmpty();
     await page.route("**/portal/api/session", (route) => route.abort());
     await page.goto(await stage.makeLink(workspaceId));
-    await page.getByText("The server cannot be reached.").waitFor();
+    await see(page, "The server cannot be reached.");
     await page.unrouteAll();
     await heading(page, "This workspace has no access").waitFor();
     expect(await keptIn(page)).toBe("");
     await PLATFORM.setWorkspaceAccess({ workspaceId, granted: true });
     await page.getByRole("button", { name: "Try again" }).click();
-    await page.getByText("No subscriptions yet").waitFor();
+    await see(page, "No subscriptions yet");
     await close();
   });
 });
