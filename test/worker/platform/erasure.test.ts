@@ -93,22 +93,25 @@ describe("eraseLeads", () => {
     expect(ledger).toMatchObject({ created: 1, pending: 1, addsUp: true });
   });
 
-  test("can be called twice, and with unknown ids", async () => {
-    const { workspaceId, api, first, second } = await withLeads();
-    const erase = (...ids: string[]) => Platform.eraseLeads({ workspaceId, ids });
-    expect(await erase(first, "lea_none")).toEqual({ erased: 1, missing: ["lea_none"] });
-    expect(await erase(first, first)).toEqual({ erased: 0, missing: [first] });
-    expect((await api.get("/v1/leads")).body).toMatchObject({ data: [{ id: second }] });
-  });
-
-  test("erases nothing of another workspace", async () => {
-    const mine = await withLeads();
+  test("says what it erased and what is missing, however it is named, and nothing of another workspace", async () => {
     const { workspaceId, api, first } = await withLeads();
-    const answer = await Platform.eraseLeads({ workspaceId: mine.workspaceId, ids: [first] });
-    expect(answer).toEqual({ erased: 0, missing: [first] });
-    expect((await api.get<{ data: object[] }>("/v1/leads")).body.data).toHaveLength(2);
-    expect((await api.get("/v1/runs")).body).toMatchObject({ data: [{ lead_id: first }] });
-    expect(await Platform.ledger({ workspaceId })).toMatchObject({ created: 2, addsUp: true });
+    const stranger = await withLeads();
+    const erase = (ids: string[], references?: string[]) =>
+      Platform.eraseLeads({ workspaceId, ids, references });
+    expect(await erase([stranger.first])).toEqual({ erased: 0, missing: [stranger.first] });
+    expect(await erase([first, "lea_none"], ["first", "second", "never"])).toEqual({
+      erased: 2,
+      missing: ["lea_none", "never"],
+    });
+    expect(await erase([first, first])).toEqual({ erased: 0, missing: [first] });
+    expect((await api.get("/v1/leads")).body).toMatchObject({ data: [] });
+    const left = [await stranger.api.get("/v1/leads"), await stranger.api.get("/v1/runs")];
+    expect(left.map(({ body }) => body)).toMatchObject([
+      { data: [{}, { id: stranger.first }] },
+      { data: [{ lead_id: stranger.first }] },
+    ]);
+    const ledger = await Platform.ledger({ workspaceId: stranger.workspaceId });
+    expect(ledger).toMatchObject({ created: 2, addsUp: true });
   });
 
   test("during a dispatch, does not post what is waiting, and leaves nothing of what is in progress", async () => {
@@ -143,17 +146,6 @@ describe("eraseLeads", () => {
     await commit(openDatabase(DB), eraseLeads(workspaceId, [first], Date.now()));
     expect(await db.select().from(leads).where(sql`id = ${first}`)).toEqual([]);
     expect(rows.read).toBeLessThan(200);
-  });
-
-  test("finds leads by their references, stored or not, together with ids", async () => {
-    const { workspaceId, api, first } = await withLeads();
-    const answer = await Platform.eraseLeads({
-      workspaceId,
-      ids: [first],
-      references: ["first", "second", "never"],
-    });
-    expect(answer).toEqual({ erased: 2, missing: ["never"] });
-    expect((await api.get("/v1/leads")).body).toMatchObject({ data: [] });
   });
 
   test("counts what it erased even if the database loses its reply", async () => {
@@ -234,16 +226,14 @@ test("personal data, and the data key that it is encrypted under, are overwritte
 
 describe("eraseWorkspace", () => {
   test("during a dispatch, ends it", async () => {
-    const startedAt = Date.now();
-    let now = startedAt;
-    const { id, workspaceId } = await owed(3, startedAt);
+    let now = Date.now();
+    const { id, workspaceId } = await owed(3, now);
     const attempt = async () => {
       now += 2_000;
       await Platform.eraseWorkspace({ workspaceId });
       return answered(200);
     };
-    const ended = await dispatchAt(() => now, [id], attempt);
-    expect(ended).toEqual([]);
+    expect(await dispatchAt(() => now, [id], attempt)).toEqual([]);
     expect(await tablesWith(workspaceId)).toEqual([]);
   });
 
@@ -292,19 +282,22 @@ describe("eraseWorkspace", () => {
     },
   );
 
-  test("works in chunks, reports what remains, and continues where it stopped", async () => {
-    const { workspaceId } = await openWorkspace();
+  test("works in chunks, reports what remains, continues where it stopped, and then refuses the keys", async () => {
+    const { workspaceId, api } = await openWorkspace();
+    expect((await api.get("/v1/leads")).status).toBe(200);
     await subscribe(workspaceId);
     for (let i = 0; i < 12; i++) {
       const reports = Array.from({ length: 100 }, (_, j) => leadReport(`${i}-${j}`, PERSON));
       await Platform.recordLeads({ workspaceId, leads: reports });
     }
+    // Stops before the gates are told.
     await commit(db, closeWorkspace(workspaceId, Date.now()));
     const remaining = await eraseWorkspace(db, workspaceId, () => false);
     // 200 events, then all leads, the subscription, the workspace, and the key, which is in the directory.
     expect(remaining).toBe(DATABASE === "DB" ? 1_403 : 1_402);
-    expect(await eraseWorkspace(db, workspaceId, () => true)).toBe(0);
+    expect(await Platform.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
     expect(await tablesWith(workspaceId)).toEqual([]);
+    expect((await api.get("/v1/leads")).status).toBe(401);
   });
 
   test("reads each row a few times, however many chunks it takes", async () => {
@@ -314,14 +307,6 @@ describe("eraseWorkspace", () => {
     const { DB, rows } = meteredDatabase();
     expect(await eraseWorkspace(openDatabase(DB), workspaceId, () => true)).toBe(0);
     expect(rows.read).toBeLessThan(25 * 20_000);
-  });
-
-  test("refuses the keys even if a first call stopped before it told their gates", async () => {
-    const { workspaceId, api } = await openWorkspace();
-    expect((await api.get("/v1/leads")).status).toBe(200);
-    await commit(db, closeWorkspace(workspaceId, Date.now()));
-    await Platform.eraseWorkspace({ workspaceId });
-    expect((await api.get("/v1/leads")).status).toBe(401);
   });
 });
 

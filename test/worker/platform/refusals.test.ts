@@ -1,0 +1,251 @@
+import { exports } from "cloudflare:workers";
+import { expect, test } from "vitest";
+import { DAY_MS, isoTime } from "../../../src/contract/time.ts";
+import {
+  automationReport,
+  errorOf,
+  leadReport,
+  openWorkspace,
+  recordAutomation,
+  runReport,
+} from "../../support/api.ts";
+import { subscribe } from "../../support/deliveries.ts";
+import { WORKSPACE_DB } from "../../support/placement.ts";
+
+const { Platform } = exports;
+const { workspaceId, keyId } = await openWorkspace();
+const automationId = await recordAutomation(workspaceId);
+const { id: webhookId } = await subscribe(workspaceId);
+
+/** A call, and what its error says after the method's name; `…` stands for the rest. */
+type Refusal = [method: string, says: string, input: unknown];
+
+/** Refusals of one method, with what all of its inputs share. */
+function refusals(method: string, shared: object, rows: [says: string, input: object][]) {
+  return rows.map(([says, input]): Refusal => [method, says, { ...shared, ...input }]);
+}
+
+/** Refusals of the second of two records. */
+function records(
+  method: string,
+  noun: string,
+  report: (reference: string) => object,
+  rows: [says: string, differences: object][],
+) {
+  return rows.map(([says, differences]): Refusal => {
+    const input = { workspaceId, [noun]: [report("1"), { ...report("2"), ...differences }] };
+    return [method, `${noun}[1]${says}`, input];
+  });
+}
+
+const nested = (depth: number) => JSON.parse(`${'{"a":'.repeat(depth)}1${"}".repeat(depth)}`);
+const UNSAFE = "must be between -9007199254740991 and 9007199254740991; write it as text";
+const ILL_FORMED = "must be well-formed text";
+const UNKNOWN = { workspaceId: `wks_${"0".repeat(25)}`, webhookId: "whk_none", keyId: "key_none" };
+const TOO_DEEP = `${".a".repeat(30)}: must be nested at most 32 deep`;
+const LEAD = { email: "a@example.com" };
+const NOW = isoTime(Date.now());
+
+/** The number of rows in each table. */
+async function tables(): Promise<number[]> {
+  const names = ["workspaces", "api_keys", "automations", "leads", "runs", "events", "deliveries"];
+  const counts = await WORKSPACE_DB.batch<{ n: number }>(
+    names.map((name) => WORKSPACE_DB.prepare(`SELECT count(*) AS n FROM ${name}`)),
+  );
+  return counts.map(({ results }) => results[0]?.n ?? -1);
+}
+
+test.each<Refusal>([
+  ["createWorkspace", "Invalid input: expected object, received undefined", undefined],
+  ["createWorkspace", "Invalid input: expected object, received null", null],
+  ["createWorkspace", "Invalid input: expected object, received string", "Agence"],
+  ...refusals("createWorkspace", {}, [
+    ["name is missing", {}],
+    ['name is missing; Unrecognized key: "owner"', { owner: "b" }],
+    ["name: Invalid input: expected string, received null", { name: null }],
+    ["name: Too small: expected string to have >=1 characters", { name: "" }],
+    [`name: ${ILL_FORMED}`, { name: "a\0" }],
+    ["adminEmails: …", { name: "a", adminEmails: "a@example.com" }],
+    ["adminEmails[1]: …", { name: "a", adminEmails: ["a@example.com", "b"] }],
+    ['Unrecognized key: "owner"', { name: "a", owner: "b" }],
+  ]),
+  ...refusals("updateWorkspace", { workspaceId }, [
+    ...[0, 1.5, "30", 101].map((webhooksMax): [string, object] => [
+      "webhooksMax: …",
+      { webhooksMax },
+    ]),
+    ["name: …", { name: "", adminEmails: ["b"] }],
+  ]),
+  ...refusals("setWorkspaceAccess", { workspaceId }, [
+    ["granted is missing", {}],
+    ["granted: …", { granted: null }],
+    ["granted: …", { granted: 0 }],
+    ["granted: …", { granted: "false" }],
+  ]),
+  ...[0, 1.5, Number.NaN, 1_000_001, "7"].flatMap((requestsPerWindow): Refusal[] => [
+    ["createApiKey", "requestsPerWindow: …", { workspaceId, requestsPerWindow }],
+    ["updateApiKey", "requestsPerWindow: …", { keyId, requestsPerWindow }],
+  ]),
+  ["updateApiKey", "requestsPerWindow is missing", { keyId }],
+  ...[null, -1, 1.5, "60", 604_801].map((overlapSeconds): Refusal => {
+    return ["rollApiKey", "overlapSeconds: …", { keyId, overlapSeconds }];
+  }),
+  ["rollApiKey", "overlapSeconds is missing", { keyId }],
+  ...refusals("revokeApiKey", {}, [
+    ["apiKey: no such key", { apiKey: `key_live_${"x".repeat(32)}` }],
+    ["expected either keyId or apiKey", {}],
+    ["expected either keyId or apiKey", { keyId: null }],
+    ["expected either keyId or apiKey", { keyId, apiKey: `key_live_${"x".repeat(32)}` }],
+    ["apiKey: …", { apiKey: 7 }],
+  ]),
+  ["listApiKeys", "cursor: …", { workspaceId, cursor: "x" }],
+  ["ledger", "actor: …", { workspaceId, actor: "x".repeat(101) }],
+  ...records("recordAutomations", "automations", automationReport, [
+    [".type: …", { type: "whatsapp" }],
+    [".status: …", { status: "stopped" }],
+    [".provider: …", { provider: "" }],
+    [`.provider: ${ILL_FORMED}`, { provider: "a\0" }],
+    [".reference: …", { reference: "" }],
+    [".reference: …", { reference: "a".repeat(513) }],
+    [".agent.name is missing", { agent: { reference: "1" } }],
+    [".agent: …", { agent: null }],
+    [".updatedAt: Invalid ISO datetime", { updatedAt: "yesterday" }],
+    [".updatedAt: …", { updatedAt: 1_767_225_600_000 }],
+    [".name: required for a crm_source automation", { type: "crm_source" }],
+    [".name: …", { type: "crm_source", name: "" }],
+    [': Unrecognized key: "owner"', { owner: "x" }],
+  ]),
+  ...records("recordRuns", "runs", (reference) => runReport(reference, automationId), [
+    [".status: …", { status: "running" }],
+    [".triggerType: …", { triggerType: "cron" }],
+    [".occurredAt: Invalid ISO datetime", { occurredAt: "now" }],
+    [".actions: …", { actions: {} }],
+    [".actions: …", { actions: Array(101).fill({}) }],
+    [".actions[0].type: …", { actions: [{ type: 1 }] }],
+    ['.actions[1]: Unrecognized key: "kind"', { actions: [{}, { kind: "x" }] }],
+    [`.actions[0].type: ${ILL_FORMED}`, { actions: [{ type: "\0" }] }],
+    [".leadId: …", { leadId: 1 }],
+    [".automationId: …", { automationId: null }],
+    [".reference is missing", { reference: undefined }],
+    [': Unrecognized key: "duration"', { duration: 1 }],
+  ]),
+  ...records("recordLeads", "leads", leadReport, [
+    [".source: …", { source: "fax" }],
+    [".name: …", { name: 1 }],
+    [`.name: ${ILL_FORMED}`, { name: "a\0b" }],
+    [`.email: ${ILL_FORMED}`, { email: "camille@example.com\ud800" }],
+    [`.reference: ${ILL_FORMED}`, { reference: "\0" }],
+    [`.agent.name: ${ILL_FORMED}`, { agent: { reference: "1", name: "\0" } }],
+    [".customFields: …", { customFields: [] }],
+    [".customFields.a.b[1]: must be JSON…", { customFields: { a: { b: [1, Number.NaN] } } }],
+    [".customFields.a: …", { customFields: { a: 1n } }],
+    [".customFields.a: …", { customFields: { a: new Date(0) } }],
+    [`.customFields.ids[1]: ${UNSAFE}`, { customFields: { ids: [1, 2 ** 53] } }],
+    [`.customFields.id: ${UNSAFE}`, { customFields: { id: -(2 ** 53) } }],
+    [`.customFields.id: ${UNSAFE}`, { customFields: { id: 1e21 } }],
+    [`.customFields.note: ${ILL_FORMED}`, { customFields: { note: "\ud83d" } }],
+    [".customFields: must have names of well-formed text", { customFields: { "a\0b": 1 } }],
+    [".customFields.list[0]: must have names…", { customFields: { list: [{ "\ude00": 1 }] } }],
+    [`.customFields.list[0]${TOO_DEEP}`, { customFields: { list: [nested(31)] } }],
+    [".customFields.a.a.a…", { customFields: nested(1_200) }],
+    [".createdAt: Invalid ISO datetime", { createdAt: "2026-01-01" }],
+    [".createdAt: Invalid ISO datetime", { createdAt: "2026-01-01T00:00:00" }],
+    [".createdAt: Invalid ISO datetime", { createdAt: "2026-02-29T00:00:00Z" }],
+    [".createdAt: …", { createdAt: "9999-12-31T23:59:59-23:59" }],
+    [".createdAt: …", { createdAt: "0000-01-01T00:00:00+23:59" }],
+    [': Unrecognized key: "created_at"', { created_at: NOW }],
+  ]),
+  ...refusals("recordLeads", {}, [
+    [
+      "workspaceId, leads[0].reference, leads[0].source, leads[0].agent are missing",
+      { leads: [{ name: "Camille" }] },
+    ],
+    [
+      "leads[0].agent.name is missing; leads[0].agent.reference: Too small…",
+      { workspaceId, leads: [{ ...leadReport("1"), agent: { reference: "" } }] },
+    ],
+    [
+      "leads[0].reference…leads[3].reference and 2 more are missing",
+      { workspaceId, leads: Array(4).fill({}) },
+    ],
+  ]),
+  ...refusals("eraseLeads", { workspaceId }, [
+    ["ids: …", { ids: [] }],
+    ["expected ids, references or both", {}],
+  ]),
+  ...refusals("findLeads", { workspaceId }, [
+    ["expected one of email, phone and reference", {}],
+    ["expected one of email, phone and reference", { ...LEAD, reference: "1" }],
+    ["phone: must have a digit", { phone: "none" }],
+    ["cursor: is not a cursor of this list", { ...LEAD, cursor: "x" }],
+  ]),
+  ...refusals("listDeliveries", { webhookId }, [
+    ["limit: …", { limit: 101 }],
+    ["cursor: …", { cursor: "nonsense" }],
+    ["state: …", { state: "lost" }],
+  ]),
+  ["readDelivery", "eventId: …", { webhookId, eventId: "evt_none" }],
+  ...refusals("redeliver", { webhookId }, [
+    ["eventIds…", {}],
+    ["since…", { eventIds: ["evt_1"], since: NOW }],
+    ["states…", { eventIds: ["evt_1"], states: ["missed"] }],
+    ["since…", { since: isoTime(Date.now() - 31 * DAY_MS) }],
+    ["until…", { since: NOW, until: "tomorrow" }],
+    ["states…", { since: NOW, states: [] }],
+    ["eventIds[0]…", { eventIds: ["evt_none"] }],
+  ]),
+  ...refusals("updateWebhook", { webhookId }, [
+    ["expected events or a description…", {}],
+    ["events…", { events: [] }],
+    ["description…", { description: "x".repeat(201) }],
+    ['Unrecognized key: "url"', { url: "https://a.example/" }],
+  ]),
+  ["rotateWebhookSecret", "overlapSeconds: …", { webhookId, overlapSeconds: 604_801 }],
+  ["rotateWebhookSecret", "overlapSeconds: …", { webhookId, overlapSeconds: -1 }],
+  ["sendTestEvent", "type: …", { webhookId, type: "lead.lost" }],
+  ...Object.entries({
+    setWorkspaceAccess: { granted: true },
+    updateWorkspace: { name: "A" },
+    createApiKey: {},
+    listApiKeys: {},
+    recordAutomations: { automations: [automationReport("1")] },
+    removeAutomations: { ids: ["aut_1"] },
+    recordLeads: { leads: [leadReport("1")] },
+    recordRuns: { runs: [runReport("1", "aut_1")] },
+    eraseLeads: { ids: ["lea_1"] },
+    findLeads: LEAD,
+    exportWorkspace: {},
+    ledger: {},
+    listWebhooks: {},
+  }).map(([method, input]): Refusal => {
+    const { workspaceId } = UNKNOWN;
+    return [method, "workspaceId: no such workspace", { workspaceId, ...input }];
+  }),
+  ...Object.entries({
+    listDeliveries: {},
+    readDelivery: { eventId: "evt_none" },
+    enableWebhook: {},
+    disableWebhook: {},
+    updateWebhook: { description: "CRM" },
+    rotateWebhookSecret: {},
+    endSecretOverlap: {},
+    sendTestEvent: { type: "lead.created" },
+    redeliver: { eventIds: ["evt_1"] },
+  }).map(([method, input]): Refusal => {
+    return [method, "webhookId: no such subscription…", { webhookId: UNKNOWN.webhookId, ...input }];
+  }),
+  ...Object.entries({
+    revokeApiKey: {},
+    updateApiKey: { requestsPerWindow: 1 },
+    rollApiKey: { overlapSeconds: 1 },
+  }).map(([method, input]): Refusal => {
+    return [method, "keyId: no such key…", { keyId: UNKNOWN.keyId, ...input }];
+  }),
+])("%s says what is wrong, and changes nothing: %s", async (method, says, input) => {
+  const before = await tables();
+  const call = Platform[method as keyof typeof Platform] as (input: unknown) => Promise<unknown>;
+  const message = await errorOf(call(input));
+  const sentence = `${method}: ${says}`.split("…").map(RegExp.escape).join(".*");
+  expect(message).toMatch(new RegExp(`^${sentence}$`));
+  expect(await tables()).toEqual(before);
+});
