@@ -56,12 +56,6 @@ describe("sendTestEvent", () => {
     },
   );
 
-  test("returns the server's answer", async () => {
-    const { id } = await subscribe(await createWorkspace(), { url: subscriberUrl("status-302") });
-    const result = await Platform.sendTestEvent({ webhookId: id, type: "lead.created" });
-    expect(result).toMatchObject({ outcome: "answered", status: 302 });
-  });
-
   test("reports that a server does not answer within ten seconds", async () => {
     const { id } = await subscribe(await createWorkspace(), { url: subscriberUrl("hang") });
     const within = AbortSignal.timeout;
@@ -70,12 +64,6 @@ describe("sendTestEvent", () => {
     expect(patience.mock.calls).toEqual([[10_000]]);
     patience.mockRestore();
     expect(result).toMatchObject({ outcome: "timed_out", status: null });
-  });
-
-  test("does not post to an address that we refuse", async () => {
-    const { id } = await subscribe(await createWorkspace(), { url: "https://10.0.0.1/hooks" });
-    const result = await Platform.sendTestEvent({ webhookId: id, type: "lead.created" });
-    expect(result).toMatchObject({ outcome: "refused", status: null });
   });
 
   test("does not post to a name that now resolves to a private address", async () => {
@@ -91,22 +79,28 @@ describe("sendTestEvent", () => {
   });
 
   test.each([
-    ["echo-503", { contentType: "application/json", body: expect.any(String), truncated: false }],
-    ["status-302", null],
-  ])("is recorded with what was sent and answered: %s", async (behaviour, response) => {
+    [
+      "echo-503",
+      503,
+      { contentType: "application/json", body: expect.any(String), truncated: false },
+    ],
+    ["status-302", 302, null],
+  ])("is recorded with what was sent and answered: %s", async (behaviour, status, response) => {
     const webhook = await subscribe(await createWorkspace(), { url: subscriberUrl(behaviour) });
     const webhookId = webhook.id;
-    const { eventId, outcome, status, durationMs } = await Platform.sendTestEvent({
-      webhookId,
-      type: "run.completed",
-    });
+    const type = "run.completed";
+    const { eventId, ...result } = await Platform.sendTestEvent({ webhookId, type });
+    expect(result).toMatchObject({ outcome: "answered", status });
     const [posted] = await receivedBy(webhook);
     const delivery = await Platform.readDelivery({ webhookId, eventId });
-    expect(delivery).toMatchObject({ state: "test", type: "run.completed", attempts: 1 });
-    expect(delivery.body).toBe(posted?.body);
     const request = { headers: expect.objectContaining({ "X-Service-Test": "true" }) };
-    const at = delivery.createdAt;
-    expect(delivery.attemptLog).toEqual([{ at, outcome, status, durationMs, request, response }]);
+    expect(delivery).toMatchObject({
+      state: "test",
+      type,
+      attempts: 1,
+      body: posted?.body,
+      attemptLog: [{ at: delivery.createdAt, ...result, request, response }],
+    });
     const sent = Object.entries(delivery.attemptLog[0]?.request?.headers ?? {});
     for (const [name, value] of sent) expect(posted?.headers[name.toLowerCase()]).toBe(value);
     const { items } = await Platform.listDeliveries({ webhookId, state: "test" });
@@ -153,11 +147,6 @@ describe("sendTestEvent", () => {
     await Platform.setWorkspaceAccess({ workspaceId, granted: true });
     expect(await send()).toMatchObject({ outcome: "answered", status: 200 });
   });
-
-  test("says which parameter is wrong", async () => {
-    const unknown = { webhookId: "whk_none", type: "lead.lost" as "lead.created" };
-    expect(await errorOf(Platform.sendTestEvent(unknown))).toContain("type");
-  });
 });
 
 describe("updateWebhook", () => {
@@ -183,61 +172,41 @@ describe("updateWebhook", () => {
   test("changes only what is given, and nothing else that GET /v1/webhooks shows", async () => {
     const { workspaceId, api } = await openWorkspace();
     const { id: webhookId } = await subscribe(workspaceId);
-    const shown = async () => (await Platform.listWebhooks({ workspaceId })).items[0];
     const read = async () => (await api.get<{ data: object[] }>("/v1/webhooks")).body.data[0];
     const before = await read();
-    await Platform.updateWebhook({ webhookId, description: "CRM" });
-    expect(await shown()).toMatchObject({ description: "CRM", events: ["lead.created"] });
-    expect(await read()).toEqual(before);
-    await Platform.updateWebhook({ webhookId, events: ["run.completed"] });
-    expect(await shown()).toMatchObject({ description: "CRM", events: ["run.completed"] });
-    expect(await read()).toEqual({ ...before, events: ["run.completed"] });
-    for (const description of ["", null]) {
-      await Platform.updateWebhook({ webhookId, description });
-      expect(await shown()).toMatchObject({ description: null, events: ["run.completed"] });
+    const runs: WebhookEvent[] = ["run.completed"];
+    for (const [change, description, events] of [
+      [{ description: "CRM" }, "CRM", ["lead.created"]],
+      [{ events: runs }, "CRM", runs],
+      [{ description: "" }, null, runs],
+      [{ description: "CRM" }, "CRM", runs],
+      [{ description: null }, null, runs],
+    ] as const) {
+      await Platform.updateWebhook({ webhookId, ...change });
+      expect(await Platform.readWebhook({ webhookId })).toMatchObject({ description, events });
+      expect(await read()).toEqual({ ...before, events });
     }
-  });
-
-  test.each([
-    [{ webhookId: "whk_none", description: "CRM" }, "webhookId: no such subscription"],
-    [{ webhookId: "whk_none" }, "expected events or a description"],
-    [{ webhookId: "whk_none", events: [] }, "events"],
-    [{ webhookId: "whk_none", description: "x".repeat(201) }, "description"],
-    [{ webhookId: "whk_none", url: "https://a.example/" }, "url"],
-  ])("refuses %j", async (input, problem) => {
-    expect(await errorOf(Platform.updateWebhook(input))).toContain(problem);
   });
 });
 
-describe("disableWebhook", () => {
-  test("cancels pending deliveries, shows in GET /v1/webhooks, sends no e-mail, and can be called twice", async () => {
+test.each(["disableWebhook", "deleteWebhook"] as const)(
+  "%s cancels what is pending, shows in GET /v1/webhooks, sends no e-mail, and can be called twice",
+  async (method) => {
     const { workspaceId, api } = await openWorkspace();
     const { id } = await subscribe(workspaceId);
     await announceLeads(workspaceId, 3, T0);
-    expect(await Platform.disableWebhook({ webhookId: id })).toEqual({});
-    expect(await statesOf(id)).toEqual({ cancelled: 3 });
-    const row = await subscriptionRow(id);
-    expect(await Platform.disableWebhook({ webhookId: id })).toEqual({});
-    expect(await subscriptionRow(id)).toEqual(row);
-    const disabled_at = new Date(row.disabledAt ?? 0).toISOString();
-    expect((await api.get("/v1/webhooks")).body).toMatchObject({ data: [{ id, disabled_at }] });
-    expect(await noticesOf(id)).toEqual([]);
+    const end = async () => {
+      expect(await Platform[method]({ webhookId: id })).toEqual({});
+      return [await Platform.listWebhooks({ workspaceId }), (await api.get("/v1/webhooks")).body];
+    };
+    const ended = await end();
+    const disabled = { id, disabled_at: expect.stringMatching(/Z$/) };
+    const shown = method === "disableWebhook" ? [disabled] : [];
+    expect(ended).toMatchObject([{ items: shown.map(() => ({})) }, { data: shown }]);
+    expect(await end()).toEqual(ended);
     await announceLeads(workspaceId, 1, T0 + 1);
     expect(await statesOf(id)).toEqual({ cancelled: 3 });
+    expect(await noticesOf(id)).toEqual([]);
     expect(await Platform.ledger({ workspaceId })).toMatchObject({ created: 3, addsUp: true });
-  });
-});
-
-describe("deleteWebhook", () => {
-  test("cancels pending deliveries, disappears from GET /v1/webhooks, and can be called twice", async () => {
-    const { workspaceId, api } = await openWorkspace();
-    const { id } = await subscribe(workspaceId);
-    await announceLeads(workspaceId, 2, T0);
-    expect(await Platform.deleteWebhook({ webhookId: id })).toEqual({});
-    expect(await Platform.deleteWebhook({ webhookId: id })).toEqual({});
-    expect(await statesOf(id)).toEqual({ cancelled: 2 });
-    expect((await api.get("/v1/webhooks")).body).toMatchObject({ data: [] });
-    expect((await Platform.listWebhooks({ workspaceId })).items).toEqual([]);
-    expect(await Platform.ledger({ workspaceId })).toMatchObject({ created: 2, addsUp: true });
-  });
-});
+  },
+);
