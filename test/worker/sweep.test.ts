@@ -35,7 +35,6 @@ import {
   setSubscription,
   statesOf,
   subscribe,
-  subscriber,
   subscriptionRow,
 } from "../support/deliveries.ts";
 
@@ -50,20 +49,15 @@ function to(id: string, sent: Sent[]): Sent[] {
 
 describe("the sweep", () => {
   test("wakes what is overdue by more than 60 s, and nothing else", async () => {
-    const overdue = await owed(3, NOW - 61_000);
-    const oldest = await owed(1, NOW - 20 * DAY_MS);
-    const notYet = await owed(1, NOW - 59_000);
-    const later = await owed(1, NOW + HOUR_MS);
+    const [overdue, oldest] = [await owed(3, NOW - 61_000), await owed(1, NOW - 20 * DAY_MS)];
     const done = await owed(1, NOW - HOUR_MS);
     await dispatchAt(NOW - HOUR_MS, [done.id], answered(200));
-    const deployment = isolated();
-    await sweep(deployment.env, NOW);
+    const others = [await owed(1, NOW - 59_000), await owed(1, NOW + HOUR_MS), done];
+    const { env, fast, slow } = isolated();
+    await sweep(env, NOW);
     for (const { id } of [overdue, oldest])
-      expect(to(id, deployment.fast)).toEqual([
-        { subscriptionId: id, lane: "fast", delaySeconds: 0 },
-      ]);
-    for (const { id } of [notYet, later, done]) expect(to(id, deployment.fast)).toEqual([]);
-    expect(deployment.slow).toEqual([]);
+      expect(to(id, fast)).toEqual([{ subscriptionId: id, lane: "fast", delaySeconds: 0 }]);
+    expect(others.flatMap(({ id }) => to(id, fast)).concat(slow)).toEqual([]);
   });
 
   test("starts where the last one stopped, and over once it has reached the end", async () => {
@@ -107,31 +101,24 @@ describe("the sweep", () => {
     expect(bodies.toSorted()).toEqual(drafts.map(({ body }) => body).toSorted());
   });
 
-  test("wakes a subscription whose hold was abandoned", async () => {
-    const { id } = await owed(1, NOW - MINUTE_MS);
+  test.each([
+    ["wakes a subscription whose hold was abandoned", { delivered: 1 }],
+    [
+      "wakes a deleted subscription whose deliveries were under a lease: they are cancelled",
+      { cancelled: 1 },
+    ],
+  ])("%s", async (title, states) => {
+    const { id, workspaceId } = await owed(1, NOW - MINUTE_MS);
     await heldDispatch(NOW, id);
-    const early = isolated();
+    if (title.includes("deleted")) await commit(db, deleteSubscription(workspaceId, id, NOW));
+    expect(await statesOf(id)).toEqual({ pending: 1 });
+    const [early, late] = [isolated(), isolated()];
     await sweep(early.env, NOW + LEASE_MS - 1);
     expect(to(id, early.fast)).toEqual([]);
-    const late = isolated();
     await sweep(late.env, NOW + LEASE_MS);
     expect(to(id, late.fast)).toHaveLength(1);
     await dispatchAt(NOW + LEASE_MS, [id], answered(200));
-    expect(await statesOf(id)).toEqual({ delivered: 1 });
-  });
-
-  test("wakes a deleted subscription with deliveries left under a lease, so that they are cancelled", async () => {
-    const { id, workspaceId } = await owed(1, NOW);
-    await heldDispatch(NOW, id);
-    await commit(db, deleteSubscription(workspaceId, id, NOW));
-    expect(await statesOf(id)).toEqual({ pending: 1 });
-    const deployment = isolated();
-    await sweep(deployment.env, NOW + LEASE_MS);
-    expect(to(id, deployment.fast)).toHaveLength(1);
-    const { posts, attempt } = subscriber();
-    await dispatchAt(NOW + LEASE_MS, [id], attempt);
-    expect(posts).toEqual([]);
-    expect(await statesOf(id)).toEqual({ cancelled: 1 });
+    expect(await statesOf(id)).toEqual(states);
   });
 
   test("uses the cron's time", async () => {
@@ -207,9 +194,8 @@ describe("a part of the sweep that fails", () => {
     const deployment = isolated({ DB });
     await expect(sweep(deployment.env, NOW)).rejects.toThrow("1 parts of the sweep failed");
     expect(to(overdue.id, deployment.fast)).toHaveLength(part === "waking" ? 0 : 1);
-    expect(await noticesOf(disabled.id)).toMatchObject([
-      { sentAt: part === "the e-mails" ? null : NOW },
-    ]);
+    const sentAt = part === "the e-mails" ? null : NOW;
+    expect(await noticesOf(disabled.id)).toMatchObject([{ sentAt }]);
     expect(await statesOf(expired.id)).toEqual(part === "the retention" ? { delivered: 1 } : {});
     expect(await isThere(removed)).toBe(part === "the removals");
   });

@@ -33,7 +33,7 @@ async function withPeople() {
 async function findAll(input: Parameters<typeof Platform.findLeads>[0]) {
   const pages: string[][] = [];
   for (let cursor: string | null | undefined; cursor !== null; ) {
-    const page: Awaited<ReturnType<typeof Platform.findLeads>> = await Platform.findLeads({
+    const page: { items: { id: string }[]; nextCursor: string | null } = await Platform.findLeads({
       ...input,
       cursor,
     });

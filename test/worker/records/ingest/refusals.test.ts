@@ -2,13 +2,7 @@ import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { derivedId } from "../../../../src/contract/ids.ts";
 import { canariesIn } from "../../../node/support/canary.ts";
-import {
-  automationReport,
-  eventsOf,
-  leadReport,
-  recordAutomation,
-  runReport,
-} from "../../../support/api.ts";
+import { leadReport, recordAutomation, runReport } from "../../../support/api.ts";
 import { BROKEN, observedDatabase, REFUSING_QUEUE } from "../../../support/deliveries.ts";
 import { call, deployment, ingestBodies, openSource } from "../../../support/ingest.ts";
 import { keepLog } from "../../../support/log-lines.ts";
@@ -26,52 +20,35 @@ describe("an invalid message", () => {
     method: "recordLeads",
     input: { workspaceId, leads: reports },
   });
+  const UNSAFE =
+    "recordLeads: leads[0].customFields.pages[0]: must be between -9007199254740991 and 9007199254740991";
   const unsafe = JSON.stringify(leads({ ...fine, customFields: { pages: [17] } }));
+  const removal = { method: "removeAutomations", input: { workspaceId, ids: ["aut_1"] } };
 
-  test.each<[unknown, string | undefined, string]>([
-    ["nonsense", undefined, "message: not JSON"],
-    ["[]", undefined, "message: Invalid input: expected object, received array"],
-    [null, undefined, "message: Invalid input: expected object, received null"],
-    [{}, undefined, "message: method, input are missing"],
-    [{ method: "createApiKey", input: {} }, undefined, "message: method: Invalid option: "],
-    [{ method: "constructor", input: {} }, undefined, "message: method: Invalid option: "],
-    [{ method: "recordLeads" }, undefined, "message: input is missing"],
-    [{ method: "recordLeads", input: [] }, "recordLeads", "recordLeads: Invalid input: expected"],
-    [{ ...leads(fine), priority: 1 }, undefined, 'message: Unrecognized key: "priority"'],
-    [leads(), "recordLeads", "recordLeads: leads: Too small"],
-    [leads(fine, { ...fine, source: "x" }), "recordLeads", "recordLeads: leads[1].source: Invalid"],
-    [
-      unsafe.replace("17", "17841405822304915"),
-      "recordLeads",
-      "recordLeads: leads[0].customFields.pages[0]: must be between -9007199254740991 and 9007199254740991",
-    ],
-    [leads(fine), "recordLeads", "workspaceId: no such workspace"],
-    [
-      { method: "removeAutomations", input: { workspaceId, ids: ["aut_1"] } },
-      "removeAutomations",
-      "workspaceId: no such workspace",
-    ],
-  ])("is set aside with a reason, without affecting others: %j", async (bad, method, reason) => {
+  test.each<[string, unknown, method?: string]>([
+    ["message: not JSON", "nonsense"],
+    ["message: Invalid input: expected object, received array", "[]"],
+    ["message: Invalid input: expected object, received null", null],
+    ["message: method, input are missing", {}],
+    ["message: method: Invalid option: ", { method: "createApiKey", input: {} }],
+    ["message: method: Invalid option: ", { method: "constructor", input: {} }],
+    ["message: input is missing", { method: "recordLeads" }],
+    ['message: Unrecognized key: "priority"', { ...leads(fine), priority: 1 }],
+    ["recordLeads: Invalid input: expected", { method: "recordLeads", input: [] }, "recordLeads"],
+    ["recordLeads: leads: Too small", leads(), "recordLeads"],
+    ["recordLeads: leads[1].source: Invalid", leads(fine, { ...fine, source: "x" }), "recordLeads"],
+    [UNSAFE, unsafe.replace("17", "17841405822304915"), "recordLeads"],
+    ["workspaceId: no such workspace", leads(fine), "recordLeads"],
+    ["workspaceId: no such workspace", removal, "removeAutomations"],
+  ])("is set aside with a reason, without affecting others: %s", async (says, bad, method) => {
     const source = await openSource();
     const { env: bindings, dead } = deployment();
     const bodies = [source.lead("1"), bad, source.lead("2")];
     const { acknowledged } = await ingestBodies(bodies, bindings);
     expect(acknowledged).toEqual([0, 1, 2]);
-    expect(dead).toEqual([
-      { reason: expect.stringContaining(reason), ...(method ? { method } : {}), message: bad },
-    ]);
+    const reason = expect.stringContaining(says);
+    expect(dead).toEqual([{ reason, ...(method && { method }), message: bad }]);
     expect(await source.leads()).toHaveLength(2);
-  });
-
-  test("writes nothing, not even its valid parts", async () => {
-    const { workspaceId, leads } = await openSource();
-    const input = { workspaceId, leads: [leadReport("1"), leadReport("2", { name: "\0" })] };
-    const { env: bindings, dead } = deployment();
-    await ingestBodies([call("recordLeads", input)], bindings);
-    expect(dead.map(({ reason }) => reason)).toEqual([
-      "recordLeads: leads[1].name: must be well-formed text",
-    ]);
-    expect([await leads(), await eventsOf(workspaceId)]).toEqual([[], []]);
   });
 
   test("comes back, and is not lost, if the dead-letter queue refuses it", async () => {
@@ -109,11 +86,11 @@ describe("an invalid message", () => {
       field: "canari-champ-libre",
     };
     const all = Object.values(person).join(" ");
-    const report = { ...leadReport("1"), ...person, customFields: { field: person.field } };
-    const { field: _, ...whole } = report;
-    const input = (differences: object) => ({
+    const { field, ...fields } = person;
+    const whole = leadReport("1", { ...fields, customFields: { field } });
+    const input = (differences: object, workspace = workspaceId) => ({
       method: "recordLeads",
-      input: { workspaceId, leads: [{ ...whole, ...differences }] },
+      input: { workspaceId: workspace, leads: [{ ...whole, ...differences }] },
     });
     const bodies = [
       all,
@@ -125,8 +102,8 @@ describe("an invalid message", () => {
       input({ name: `${all}\0` }),
       input({ agent: all }),
       input({ agent: { reference: all.repeat(100), name: all } }),
-      { method: "recordLeads", input: { workspaceId: all, leads: [whole] } },
-      { method: "recordLeads", input: { workspaceId: all.repeat(10), leads: [whole] } },
+      input({}, all),
+      input({}, all.repeat(10)),
       call("recordRuns", {
         workspaceId,
         runs: [runReport(all, all, { leadId: all.slice(0, 90) })],
@@ -145,57 +122,38 @@ describe("an invalid message", () => {
   });
 });
 
-describe("a run", () => {
-  test("that arrives before its automation waits for it", async () => {
-    const { workspaceId, run, runs } = await openSource();
-    const automationId = await derivedId("automation", workspaceId, "a");
-    const automations = [automationReport("a")];
-    const automation = call("recordAutomations", { workspaceId, automations });
-    const { env: bindings, dead } = deployment();
-    expect(await ingestBodies([run("1", automationId), automation], bindings)).toEqual({
-      acknowledged: [1],
-      retried: { 0: 5 },
-    });
-    const { acknowledged } = await ingestBodies([run("1", automationId)], bindings, 2);
-    expect(acknowledged).toEqual([0]);
-    expect(dead).toEqual([]);
-    expect(await runs()).toHaveLength(1);
-    expect(await eventsOf(workspaceId)).toHaveLength(1);
+test("a run that refers to another workspace's automation or lead waits as for an unknown one, and is set aside", async () => {
+  const [source, stranger] = [await openSource(), await openSource()];
+  const { workspaceId } = source;
+  const own = await recordAutomation(workspaceId);
+  const foreign = await recordAutomation(stranger.workspaceId);
+  const { env: bindings, dead } = deployment();
+  await ingestBodies([stranger.lead("l")], bindings);
+  const foreignLead = await derivedId("lead", stranger.workspaceId, "l");
+  const withLead = (leadId: string) =>
+    call("recordRuns", { workspaceId, runs: [runReport("3", own, { leadId })] });
+  const bodies = [
+    source.run("1", foreign),
+    source.run("2", "aut_unknown"),
+    withLead(foreignLead),
+    withLead("lea_unknown"),
+    // Valid messages for both workspaces in the same batch.
+    stranger.run("4", foreign),
+    source.run("5", own),
+  ];
+  expect(await ingestBodies(bodies, bindings)).toEqual({
+    acknowledged: [4, 5],
+    retried: { 0: 5, 1: 5, 2: 5, 3: 5 },
   });
-
-  test("that refers to another workspace's automation or lead waits as for an unknown one, and is set aside", async () => {
-    const [source, stranger] = [await openSource(), await openSource()];
-    const { workspaceId } = source;
-    const own = await recordAutomation(workspaceId);
-    const foreign = await recordAutomation(stranger.workspaceId);
-    const { env: bindings, dead } = deployment();
-    await ingestBodies([stranger.lead("l")], bindings);
-    const foreignLead = await derivedId("lead", stranger.workspaceId, "l");
-    const withLead = (leadId: string) =>
-      call("recordRuns", { workspaceId, runs: [runReport("3", own, { leadId })] });
-    const bodies = [
-      source.run("1", foreign),
-      source.run("2", "aut_unknown"),
-      withLead(foreignLead),
-      withLead("lea_unknown"),
-      // Valid messages for both workspaces in the same batch.
-      stranger.run("4", foreign),
-      source.run("5", own),
-    ];
-    expect(await ingestBodies(bodies, bindings)).toEqual({
-      acknowledged: [4, 5],
-      retried: { 0: 5, 1: 5, 2: 5, 3: 5 },
-    });
-    expect(dead).toEqual([]);
-    const { acknowledged } = await ingestBodies(bodies, bindings, 5, LONG_AGO);
-    expect(acknowledged).toEqual([0, 1, 2, 3, 4, 5]);
-    const automation = "runs[0].automationId: no such automation in this workspace";
-    const lead = "runs[0].leadId: no such lead in this workspace";
-    const reasons = [automation, automation, lead, lead];
-    expect(dead).toEqual(
-      reasons.map((reason, i) => ({ reason, method: "recordRuns", message: bodies[i] })),
-    );
-    expect(await source.runs()).toHaveLength(1);
-    expect(await stranger.runs()).toHaveLength(1);
-  });
+  expect(dead).toEqual([]);
+  const { acknowledged } = await ingestBodies(bodies, bindings, 5, LONG_AGO);
+  expect(acknowledged).toEqual([0, 1, 2, 3, 4, 5]);
+  const automation = "runs[0].automationId: no such automation in this workspace";
+  const lead = "runs[0].leadId: no such lead in this workspace";
+  const reasons = [automation, automation, lead, lead];
+  expect(dead).toEqual(
+    reasons.map((reason, i) => ({ reason, method: "recordRuns", message: bodies[i] })),
+  );
+  expect(await source.runs()).toHaveLength(1);
+  expect(await stranger.runs()).toHaveLength(1);
 });

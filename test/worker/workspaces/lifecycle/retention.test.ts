@@ -30,17 +30,22 @@ import { meteredDatabase } from "../../../support/metered-database.ts";
 const T0 = Date.UTC(2026, 0, 5, 12);
 const OK = answered(200);
 const KEPT: Retention = { deliveredMs: 10 * DAY_MS, undeliveredMs: 20 * DAY_MS };
-/** Events are checked when they are this much older than their retention. */
-const SLACK_MS = HOUR_MS;
+/** Events are checked when they are an hour older than their retention. */
+const LOOKED = T0 + KEPT.deliveredMs + HOUR_MS + 1;
 
-const always = () => true;
-
-function sweepAt(now: number, retention = KEPT, hasTime = always, database: Database = db) {
-  return deleteExpired(database, retention, now, hasTime);
+function sweepAt(now: number, database: Database = db, hasTime = () => true) {
+  return deleteExpired(database, KEPT, now, hasTime);
 }
 
-async function eventsIn(workspaceId: string) {
+function eventsIn(workspaceId: string) {
   return db.select().from(events).where(sql`workspace_id = ${workspaceId}`);
+}
+
+/** When the only event of a workspace expires. */
+async function expiryIn(workspaceId: string) {
+  const [event, ...others] = await eventsIn(workspaceId);
+  expect(others).toEqual([]);
+  return event?.expiresAt;
 }
 
 beforeEach(async () => {
@@ -48,74 +53,58 @@ beforeEach(async () => {
   await db.delete(events);
 });
 
-describe("an event that was delivered in time", () => {
-  test("is deleted after its retention, with its deliveries, and never gets its own expiry", async () => {
+describe("an event", () => {
+  test("that was delivered in time is deleted after its retention, with its deliveries, and never gets its own expiry", async () => {
     const { id, workspaceId } = await owed(3, T0);
     await dispatchAt(T0, [id], OK);
-    const due = T0 + KEPT.deliveredMs + SLACK_MS;
-    expect(await sweepAt(due)).toBe(0);
+    expect(await sweepAt(LOOKED - 1)).toBe(0);
     for (const { expiresAt } of await eventsIn(workspaceId)) expect(expiresAt).toBeNull();
-    expect(await sweepAt(due + 1)).toBe(3);
-    expect(await eventsIn(workspaceId)).toEqual([]);
-    expect(await deliveriesTo(id)).toEqual([]);
-  });
-});
-
-describe("an event that was settled late, or not delivered to everyone", () => {
-  test("gets its own expiry when it is settled, and is deleted then", async () => {
-    const { id, workspaceId } = await owed(1, T0);
-    const late = T0 + 5 * DAY_MS;
-    await dispatchAt(late, [id], OK);
-    const looked = T0 + KEPT.deliveredMs + SLACK_MS + 1;
-    expect(await sweepAt(looked)).toBe(0);
-    expect(await eventsIn(workspaceId)).toMatchObject([{ expiresAt: late + KEPT.deliveredMs }]);
-    expect(await sweepAt(late + KEPT.deliveredMs - 1)).toBe(0);
-    expect(await sweepAt(late + KEPT.deliveredMs)).toBe(1);
-    expect(await deliveriesTo(id)).toEqual([]);
+    expect(await sweepAt(LOOKED)).toBe(3);
+    expect([await eventsIn(workspaceId), await deliveriesTo(id)]).toEqual([[], []]);
   });
 
-  test.each(["exhausted", "cancelled"] as const)(
-    "is kept for the second retention: %s",
-    async (state) => {
+  test.each([
+    ["delivered late", "delivered", 5 * DAY_MS, KEPT.deliveredMs],
+    ["exhausted", "exhausted", 1, KEPT.undeliveredMs],
+    ["cancelled", "cancelled", 1, KEPT.undeliveredMs],
+  ] as const)(
+    "that was %s gets its own expiry, and is deleted then",
+    async (_, state, ms, kept) => {
       const { id, workspaceId } = await owed(1, T0);
-      await setDeliveries(id, { state: state, settledAt: T0 + 1 });
-      expect(await sweepAt(T0 + KEPT.deliveredMs + SLACK_MS + 1)).toBe(0);
-      expect(await eventsIn(workspaceId)).toMatchObject([
-        { expiresAt: T0 + 1 + KEPT.undeliveredMs },
-      ]);
-      expect(await sweepAt(T0 + KEPT.undeliveredMs)).toBe(0);
-      expect(await sweepAt(T0 + 1 + KEPT.undeliveredMs)).toBe(1);
+      await setDeliveries(id, { state, settledAt: T0 + ms });
+      const expiry = T0 + ms + kept;
+      expect(await sweepAt(LOOKED)).toBe(0);
+      expect(await expiryIn(workspaceId)).toBe(expiry);
+      expect(await sweepAt(expiry - 1)).toBe(0);
+      expect(await sweepAt(expiry)).toBe(1);
+      expect(await deliveriesTo(id)).toEqual([]);
     },
   );
 
   test("is kept while a delivery is pending, and checked once a day", async () => {
     const { id, workspaceId } = await owed(1, T0);
-    const now = T0 + KEPT.deliveredMs + SLACK_MS + 1;
     for (let day = 0; day < 3; day++) {
-      expect(await sweepAt(now + day * DAY_MS)).toBe(0);
-      expect(await eventsIn(workspaceId)).toMatchObject([{ expiresAt: now + (day + 1) * DAY_MS }]);
+      expect(await sweepAt(LOOKED + day * DAY_MS)).toBe(0);
+      expect(await expiryIn(workspaceId)).toBe(LOOKED + (day + 1) * DAY_MS);
     }
-    const settledAt = now + 2 * DAY_MS + 1;
+    const settledAt = LOOKED + 2 * DAY_MS + 1;
     await setDeliveries(id, { dueAt: settledAt });
     await dispatchAt(settledAt, [id], OK);
-    await sweepAt(now + 3 * DAY_MS);
-    expect(await eventsIn(workspaceId)).toMatchObject([
-      { expiresAt: settledAt + KEPT.deliveredMs },
-    ]);
+    await sweepAt(LOOKED + 3 * DAY_MS);
+    expect(await expiryIn(workspaceId)).toBe(settledAt + KEPT.deliveredMs);
     expect(await sweepAt(settledAt + KEPT.deliveredMs)).toBe(1);
   });
 
   test("is kept if it is redelivered while it expires", async () => {
     const { id, drafts } = await owed(1, T0);
     await dispatchAt(T0, [id], OK);
-    const expired = T0 + KEPT.deliveredMs + SLACK_MS + 1;
     const { DB } = observedDatabase({
       before: async (_, texts) => {
         if (texts.some((text) => /^delete from "events"/i.test(text)))
-          await redeliver(id, [drafts[0]?.id ?? ""], expired);
+          await redeliver(id, [drafts[0]?.id ?? ""], LOOKED);
       },
     });
-    expect(await sweepAt(expired, KEPT, always, openDatabase(DB))).toBe(0);
+    expect(await sweepAt(LOOKED, openDatabase(DB))).toBe(0);
     expect(await statesOf(id)).toEqual({ pending: 1 });
   });
 
@@ -125,16 +114,14 @@ describe("an event that was settled late, or not delivered to everyone", () => {
     await announceLeads(workspaceId, 1, T0);
     await dispatchAt(T0, [done.id], OK);
     await setDeliveries(exhausted.id, { state: "exhausted", settledAt: T0 + 4 * DAY_MS });
-    await sweepAt(T0 + KEPT.deliveredMs + SLACK_MS + 1);
-    expect(await eventsIn(workspaceId)).toMatchObject([
-      { expiresAt: T0 + 4 * DAY_MS + KEPT.undeliveredMs },
-    ]);
+    await sweepAt(LOOKED);
+    expect(await expiryIn(workspaceId)).toBe(T0 + 4 * DAY_MS + KEPT.undeliveredMs);
     expect(await deliveriesTo(done.id)).toHaveLength(1);
   });
 });
 
 describe("a sweep of events", () => {
-  const EXPIRED = T0 + KEPT.deliveredMs + SLACK_MS + DAY_MS;
+  const EXPIRED = LOOKED + DAY_MS;
 
   async function delivered(count: number) {
     const workspaceId = await createWorkspace();
@@ -157,7 +144,7 @@ describe("a sweep of events", () => {
     const order = workspaces.map(({ workspaceId }) => workspaceId).toSorted();
     let asked = 0;
     // Called before each step: time is up in the first workspace.
-    const stopped = await sweepAt(EXPIRED, KEPT, () => ++asked <= 4);
+    const stopped = await sweepAt(EXPIRED, db, () => ++asked <= 4);
     expect(stopped).toBeGreaterThan(0);
     expect(stopped).toBeLessThan(6);
     expect(order).toContain(await findPosition(db, "retention"));
@@ -178,7 +165,7 @@ describe("a sweep of events", () => {
           if (texts.some((text) => /delete from "events"/i.test(text))) deletions++;
         },
       });
-      await sweepAt(EXPIRED, KEPT, () => deletions < thousands, openDatabase(DB));
+      await sweepAt(EXPIRED, openDatabase(DB), () => deletions < thousands);
       return left();
     };
     expect(await sweepFor(1)).toEqual([1, 2, 2]);
@@ -205,21 +192,21 @@ describe("a sweep of events", () => {
   test("does not read again what it cannot delete", async () => {
     const { id, workspaceId } = await owed(200, T0);
     await setDeliveries(id, { state: "exhausted", settledAt: T0 });
-    const first = meteredDatabase();
-    const now = T0 + KEPT.deliveredMs + SLACK_MS + 1;
-    expect(await sweepAt(now, KEPT, always, openDatabase(first.DB))).toBe(0);
-    expect(first.rows.read).toBeGreaterThan(200);
-    const again = meteredDatabase();
-    expect(await sweepAt(now + HOUR_MS, KEPT, always, openDatabase(again.DB))).toBe(0);
+    const rowsAt = async (now: number) => {
+      const { DB, rows } = meteredDatabase();
+      expect(await sweepAt(now, openDatabase(DB))).toBe(0);
+      return rows;
+    };
+    expect((await rowsAt(LOOKED)).read).toBeGreaterThan(200);
+    const again = await rowsAt(LOOKED + HOUR_MS);
     // The workspaces of this file, and the stored position.
-    expect(again.rows.read).toBeLessThan(100);
-    expect(again.rows.written).toBe(0);
+    expect(again.read).toBeLessThan(100);
+    expect(again.written).toBe(0);
     // Nor when newer events have become old.
     await announceLeads(workspaceId, 1, T0 + HOUR_MS);
-    const later = meteredDatabase();
-    await sweepAt(now + 2 * HOUR_MS, KEPT, always, openDatabase(later.DB));
-    expect(later.rows.written).toBeGreaterThan(0);
-    expect(later.rows.read).toBeLessThan(150);
+    const later = await rowsAt(LOOKED + 2 * HOUR_MS);
+    expect(later.written).toBeGreaterThan(0);
+    expect(later.read).toBeLessThan(150);
   });
 });
 
