@@ -1,9 +1,7 @@
-import { createExecutionContext } from "cloudflare:test";
 import { exports } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
 import { MINUTE_MS } from "../../src/contract/time.ts";
 import { findHealth } from "../../src/health.ts";
-import { Platform } from "../../src/platform/entrypoint.ts";
 import { OPERATIONS } from "../../src/platform/operations.ts";
 import { sweep } from "../../src/sweep.ts";
 import { automationReport, errorOf, exportAll, leadReport, runReport } from "../support/api.ts";
@@ -13,12 +11,13 @@ import {
   deploymentWith,
   NAMES,
   openWorkspaceIn,
+  platformOf,
   rowsIn,
   tablesWith,
   unreachableDatabase,
   WAYS,
 } from "../support/databases.ts";
-import { subscriberUrl } from "../support/deliveries.ts";
+import { isolated, subscriberUrl } from "../support/deliveries.ts";
 import { interposed } from "../support/interposed.ts";
 import { keepLog } from "../support/log-lines.ts";
 import { storeEvents } from "../support/stored-events.ts";
@@ -29,17 +28,23 @@ keepLog();
 /** A workspace with a subscription created with its key. */
 async function openSubscribed(database: DatabaseName, behaviour = "ok") {
   const workspace = await openWorkspaceIn(database);
-  const url = subscriberUrl(behaviour);
   const { body } = await workspace.api.post<{ id: string }>("/v1/webhooks", {
-    url,
+    url: subscriberUrl(behaviour),
     events: ["lead.created", "run.completed", "automation.status_changed"],
   });
-  return { ...workspace, webhookId: body.id, url };
+  return { ...workspace, webhookId: body.id };
 }
 
 /** Waits until the ledger of a workspace shows these counts. */
 function ledgerOf(workspaceId: string) {
   return expect.poll(() => platform.ledger({ workspaceId }), { timeout: 15_000 });
+}
+
+/** Erases a workspace, of which then nothing is left anywhere. */
+async function eraseAll(...[workspaceId, ...ids]: [string, ...string[]]) {
+  expect(await platform.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
+  for (const name of NAMES)
+    for (const id of [workspaceId, ...ids]) expect(await tablesWith(name, id)).toEqual([]);
 }
 
 describe("every method works for a workspace of DB_2", () => {
@@ -167,15 +172,15 @@ describe("a workspace of another database", () => {
 
   test("that does not exist is refused in the same words as with one database", async () => {
     const workspaceId = "wks_nobody";
-    const sentences = await Promise.all([
-      errorOf(platform.recordLeads({ workspaceId, leads: [leadReport("1")] })),
-      errorOf(platform.createApiKey({ workspaceId })),
-      errorOf(platform.setWorkspaceAccess({ workspaceId, granted: true })),
-      errorOf(platform.ledger({ workspaceId })),
-      errorOf(platform.exportWorkspace({ workspaceId })),
-      errorOf(platform.listWebhooks({ workspaceId })),
-    ]);
-    for (const sentence of sentences)
+    const calls = [
+      platform.recordLeads({ workspaceId, leads: [leadReport("1")] }),
+      platform.createApiKey({ workspaceId }),
+      platform.setWorkspaceAccess({ workspaceId, granted: true }),
+      platform.ledger({ workspaceId }),
+      platform.exportWorkspace({ workspaceId }),
+      platform.listWebhooks({ workspaceId }),
+    ];
+    for (const sentence of await Promise.all(calls.map(errorOf)))
       expect(sentence).toMatch(/^[a-zA-Z]+: workspaceId: no such workspace$/);
     const unknown = await errorOf(platform.disableWebhook({ webhookId: "whk_nobody" }));
     expect(unknown).toBe("disableWebhook: webhookId: no such subscription");
@@ -198,12 +203,10 @@ describe("a workspace of another database", () => {
     expect(kinds[2]).toEqual(kinds[0]);
   });
 
-  test.each(WAYS)(
-    "is found by its webhook while another database is unreachable: it %s",
-    async (way) => {
-      const { webhookId } = await openSubscribed("DB_2");
-      const bindings = deploymentWith({ DB_3: unreachableDatabase(way) });
-      const platform = new Platform(createExecutionContext(), bindings);
+  test("is found by its webhook while another database is unreachable", async () => {
+    const { webhookId } = await openSubscribed("DB_2");
+    const find = async (way: (typeof WAYS)[number]) => {
+      const platform = platformOf(deploymentWith({ DB_3: unreachableDatabase(way) }));
       const startedAt = Date.now();
       expect(await platform.listDeliveries({ webhookId })).toMatchObject({ items: [] });
       // It does not wait for the database that is unreachable, which takes five seconds.
@@ -211,19 +214,19 @@ describe("a workspace of another database", () => {
       // It cannot know that the subscription does not exist.
       const sentence = await errorOf(platform.disableWebhook({ webhookId: "whk_nobody" }));
       expect(sentence).toMatch(way === "hangs" ? "DB_3 does not answer" : "overloaded");
-    },
-  );
+    };
+    await Promise.all(WAYS.map(find));
+  });
 });
 
 describe("erasing a workspace of another database", () => {
   /** A workspace with rows in every table that can contain any. */
   async function openFull() {
-    const workspace = await openSubscribed("DB_2", "status-500");
+    const workspace = await openSubscribed("DB_2");
     const { workspaceId, webhookId } = workspace;
-    const { ids } = await platform.recordAutomations({
-      workspaceId,
-      automations: [automationReport("a")],
-    });
+    const platform = platformOf(isolated().env);
+    const automations = [automationReport("a")];
+    const { ids } = await platform.recordAutomations({ workspaceId, automations });
     await platform.recordLeads({ workspaceId, leads: [leadReport("l1", { name: "Zoé Larrieu" })] });
     await platform.recordRuns({ workspaceId, runs: [runReport("r1", ids[0] ?? "")] });
     await platform.rotateWebhookSecret({ webhookId });
@@ -234,14 +237,12 @@ describe("erasing a workspace of another database", () => {
     const other = await openFull();
     const { workspaceId, webhookId, keyId, api } = await openFull();
     expect((await api.get("/v1/leads")).status).toBe(200);
-    expect(await platform.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
-    for (const name of NAMES)
-      for (const id of [workspaceId, webhookId, keyId])
-        expect(await tablesWith(name, id)).toEqual([]);
+    await eraseAll(workspaceId, webhookId, keyId);
     expect((await api.get("/v1/leads")).status).toBe(401);
     expect(await platform.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
     expect(await tablesWith("DB_2", other.workspaceId)).toContain("leads");
     expect((await other.api.get("/v1/leads")).status).toBe(200);
+    await eraseAll(other.workspaceId);
   });
 
   test("keeps its keys and its entry until its own database is done, and is not moved meanwhile", async () => {
@@ -249,7 +250,7 @@ describe("erasing a workspace of another database", () => {
     await storeEvents(workspaceId, webhookId, 1_100, Date.now(), "delivered");
     let now = 0;
     const clock = vi.spyOn(performance, "now").mockImplementation(() => (now += 60_000));
-    const outOfTime = new Platform(createExecutionContext(), deploymentWith({}));
+    const outOfTime = platformOf(deploymentWith({}));
     const { done, remaining } = await outOfTime.eraseWorkspace({ workspaceId });
     clock.mockRestore();
     expect([done, remaining > 0]).toEqual([false, true]);
@@ -273,41 +274,36 @@ describe("erasing a workspace of another database", () => {
       isLeft = (await tablesWith("DB_2", workspaceId)).length > 0;
       return results;
     });
-    const cutOff = new Platform(createExecutionContext(), deploymentWith({ DB, DB_2 }));
+    const cutOff = platformOf(deploymentWith({ DB, DB_2 }));
     expect(await errorOf(cutOff.eraseWorkspace({ workspaceId }))).toContain("gone");
     expect(await tablesWith("DB_2", workspaceId)).toEqual([]);
     expect(await tablesWith("DB", workspaceId)).toEqual(["api_keys", "workspaces"]);
     expect((await api.get("/v1/leads")).status).toBe(401);
-    expect(await platform.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
-    for (const name of NAMES)
-      for (const id of [workspaceId, keyId]) expect(await tablesWith(name, id)).toEqual([]);
+    await eraseAll(workspaceId, keyId);
   });
 
-  test("is not done while its database is not bound, even if only one is", async () => {
-    const { workspaceId, api } = await openFull();
-    const { DB_2, DB_3, ...one } = deploymentWith({}) as Env & Record<string, unknown>;
-    expect([DB_2, DB_3]).not.toContain(undefined);
-    const cutOff = new Platform(createExecutionContext(), one as Env);
-    expect(await errorOf(cutOff.eraseWorkspace({ workspaceId }))).toBe(
-      "eraseWorkspace: database: no database is bound as DB_2; there is DB",
-    );
-    expect((await api.get("/v1/leads")).status).toBe(401);
-    expect(await tablesWith("DB", workspaceId)).toContain("workspaces");
-    expect(await tablesWith("DB_2", workspaceId)).toContain("leads");
-    expect(await platform.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
-    for (const name of NAMES) expect(await tablesWith(name, workspaceId)).toEqual([]);
-  });
+  const { DB_2, DB_3, ...one } = deploymentWith({}) as Env & Record<string, unknown>;
 
-  test("continues after its database was unreachable", async () => {
-    const { workspaceId, api } = await openFull();
-    const bindings = deploymentWith({ DB_2: unreachableDatabase("rejects") });
-    const cutOff = new Platform(createExecutionContext(), bindings);
-    expect(await errorOf(cutOff.eraseWorkspace({ workspaceId }))).toContain("overloaded");
-    expect(await tablesWith("DB", workspaceId)).toContain("workspaces");
-    expect(await platform.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
-    for (const name of NAMES) expect(await tablesWith(name, workspaceId)).toEqual([]);
-    expect((await api.get("/v1/leads")).status).toBe(401);
-  });
+  test.each([
+    [
+      "not bound, even if only one is",
+      one as Env,
+      /^eraseWorkspace: database: no database is bound as DB_2; there is DB$/,
+      401,
+    ],
+    ["unreachable", deploymentWith({ DB_2: unreachableDatabase("rejects") }), /overloaded/, 200],
+  ])(
+    "is not done while its database is %s, and continues then",
+    async (_, cutOff, error, status) => {
+      const { workspaceId, api } = await openFull();
+      expect(await errorOf(platformOf(cutOff).eraseWorkspace({ workspaceId }))).toMatch(error);
+      expect((await api.get("/v1/leads")).status).toBe(status);
+      expect(await tablesWith("DB", workspaceId)).toContain("workspaces");
+      expect(await tablesWith("DB_2", workspaceId)).toContain("leads");
+      await eraseAll(workspaceId);
+      expect((await api.get("/v1/leads")).status).toBe(401);
+    },
+  );
 });
 
 describe("a database that was restored to an earlier state", () => {
@@ -321,7 +317,7 @@ describe("a database that was restored to an earlier state", () => {
   });
 
   test("with a workspace that the directory has erased: it can be erased after re-inserting its row", async () => {
-    const { workspaceId } = await openSubscribed("DB_2", "status-500");
+    const { workspaceId } = await openSubscribed("DB_2");
     await platform.recordLeads({ workspaceId, leads: [leadReport("1")] });
     await rowsIn("DB", "DELETE FROM api_keys WHERE workspace_id = ?", workspaceId);
     await rowsIn("DB", "DELETE FROM workspaces WHERE id = ?", workspaceId);
@@ -333,8 +329,7 @@ describe("a database that was restored to an earlier state", () => {
       "INSERT INTO workspaces (id, database, name, admin_emails, created_at) VALUES (?, 'DB_2', '', '[]', 0)",
       workspaceId,
     );
-    expect(await platform.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
-    for (const name of NAMES) expect(await tablesWith(name, workspaceId)).toEqual([]);
+    await eraseAll(workspaceId);
   });
 });
 

@@ -78,27 +78,54 @@ describe("a mover whose replies are lost", () => {
 const BUSY = { interval: 5, timeout: 10_000 };
 
 describe("a switch that fails", () => {
+  /** Transactions of a switch, but not those that take over the directory's entry before it. */
+  const isSwitching = (sql: string) => /update "workspaces" set (?!"moved_by")/.test(sql);
   const full = new Error("D1_ERROR: Exceeded maximum DB size: SQLITE_FULL");
-  const DB_3 = (fail: () => Promise<never>) =>
-    failingDatabase("DB_3", (sql, go) => (/update "workspaces"/.test(sql) ? fail() : go()));
+  type Fail = (go: () => Promise<unknown>) => Promise<never>;
+  const failing = (name: DatabaseName, fail: Fail) =>
+    failingDatabase(name, (sql, go) => (isSwitching(sql) ? fail(go) : go()));
 
   test.each([
-    ["because the target is full", () => Promise.reject(full)],
-    ["because the target does not answer", () => new Promise<never>(() => {})],
-  ])("%s goes back while writes wait", async (_, fail) => {
+    ["because the target is full", 0, 1],
+    ["because nothing answers, and everything takes effect later", 1, 2],
+  ])("%s: it goes back while writes wait, and is tried again", async (_, failures, waitMinutes) => {
     const { workspaceId, ids, leadIds } = await openWithLeads();
     await copyAll(workspaceId);
-    const bindings = deploymentWith({ DB_3: DB_3(fail) });
+    const setFailures = "UPDATE moves SET failures = ? WHERE workspace_id = ?";
+    await rowsIn("DB_2", setFailures, failures, workspaceId);
+    const late: (() => Promise<unknown>)[] = [];
+    const hang: Fail = (go) => {
+      late.push(go);
+      return new Promise(() => {});
+    };
+    const bindings = deploymentWith(
+      failures === 0
+        ? { DB_3: failing("DB_3", () => Promise.reject(full)) }
+        : { DB: failing("DB", hang), DB_2: failing("DB_2", hang), DB_3: failing("DB_3", hang) },
+    );
     const moving = errorOf(moveWorkspace(bindings, workspaceId, "DB_3", always));
     await expect.poll(() => entered(workspaceId), BUSY).toContain("closed");
-    const recorded = await record(workspaceId);
-    expect(await moving).toMatch(/SQLITE_FULL|DB_3 does not answer/);
+    const { ids: recorded } = await record(workspaceId);
+    expect(await moving).toMatch(failures === 0 ? /SQLITE_FULL/ : /DB_3 does not answer/);
+    const goesBack = { state: "copying", failures: failures + 1 };
+    expect(await moveOf(workspaceId)).toEqual(goesBack);
+    const readUntil = "SELECT moved_until FROM moves WHERE workspace_id = ?";
+    const until = (await valueIn<number>("DB_2", readUntil, workspaceId)) ?? 0;
+    expect(Math.round((until - Date.now()) / 60_000)).toBe(waitMinutes);
+    await Promise.allSettled(late.map((go) => go()));
+    expect(late).toHaveLength(failures);
     expect(await placementOf(workspaceId)).toBe("DB_2");
-    expect(await moveOf(workspaceId)).toEqual({ state: "copying", failures: 1 });
-    expect(await leadIds()).toEqual([...ids, ...recorded.ids].sort());
+    expect(await leadIds()).toEqual([...ids, ...recorded].sort());
     await allDelivered(workspaceId, ids.length + 1);
-    await moved(workspaceId, "DB_3");
-    expect(await leadIds()).toEqual([...ids, ...recorded.ids].sort());
+    // Not at once, but by a call.
+    await sweep(isolated().env, Date.now());
+    expect(await moveOf(workspaceId)).toEqual(goesBack);
+    if (failures === 0) await expireLeases();
+    else await moved(workspaceId, "DB_3");
+    await sweep(isolated().env, Date.now());
+    expect(await placementOf(workspaceId)).toBe("DB_3");
+    expect(await leadIds()).toEqual([...ids, ...recorded].sort());
+    await record(workspaceId, "last");
   });
 
   test("goes back even if the directory's reply to the switch did not arrive, unless it was made", async () => {
@@ -116,49 +143,6 @@ describe("a switch that fails", () => {
     expect(await placementOf(workspaceId)).toBe("DB_3");
     const recorded = await record(workspaceId);
     expect(await leadIds()).toEqual([...ids, ...recorded.ids].sort());
-  });
-
-  test("is tried again by the sweep after a while that grows, and at once by a call", async () => {
-    const { workspaceId } = await openWithLeads();
-    await copyAll(workspaceId);
-    const bindings = deploymentWith({ DB_3: DB_3(() => Promise.reject(full)) });
-    const fail = () => errorOf(moveWorkspace(bindings, workspaceId, "DB_3", always));
-    const waitOf = async () => {
-      const sql = "SELECT moved_until FROM moves WHERE workspace_id = ?";
-      const until = await valueIn<number>("DB_2", sql, workspaceId);
-      return Math.round(((until ?? 0) - Date.now()) / 60_000);
-    };
-    await fail();
-    expect(await waitOf()).toBe(1);
-    await fail();
-    expect(await waitOf()).toBe(2);
-    await sweep(isolated().env, Date.now());
-    expect(await moveOf(workspaceId)).toEqual({ state: "copying", failures: 2 });
-    await expireLeases();
-    await sweep(isolated().env, Date.now());
-    expect(await placementOf(workspaceId)).toBe("DB_3");
-  });
-
-  test("leaves nothing that a late transaction of it could change", async () => {
-    const workspace = await openWithLeads();
-    const { workspaceId, ids, leadIds } = workspace;
-    await copyAll(workspaceId);
-    const late: (() => Promise<unknown>)[] = [];
-    const keep = (name: DatabaseName) =>
-      failingDatabase(name, (sql, go) => {
-        // Taking over the directory's entry comes before the switch.
-        if (!/update "workspaces" set (?!"moved_by")/.test(sql)) return go();
-        late.push(go);
-        return new Promise<never>(() => {});
-      });
-    const bindings = deploymentWith({ DB: keep("DB"), DB_2: keep("DB_2"), DB_3: keep("DB_3") });
-    await errorOf(moveWorkspace(bindings, workspaceId, "DB_3", always));
-    const recorded = await record(workspaceId);
-    await Promise.allSettled(late.map((go) => go()));
-    expect(await leadIds()).toEqual([...ids, ...recorded.ids].sort());
-    await moved(workspaceId, "DB_3");
-    expect(await leadIds()).toEqual([...ids, ...recorded.ids].sort());
-    await record(workspaceId, "last");
   });
 });
 
@@ -264,17 +248,21 @@ describe("the gates of a workspace's keys", () => {
       JSON.stringify([...Array(count).keys()]),
     );
 
-  test.each([
-    ["is overloaded", () => Promise.reject(Object.assign(new Error("busy"), { overloaded: true }))],
-    ["hangs", () => new Promise<void>(() => {})],
-  ])("delay a move, but no write, if one %s", async (_, fail) => {
-    const { workspaceId } = await openWithLeads();
-    const error = await errorOf(moveWorkspace(withGates(fail), workspaceId, "DB_3", always));
-    expect(error).toMatch(/busy|the gate of a key does not answer/);
-    expect(await moveOf(workspaceId)).toEqual({ state: "copying", failures: 0 });
-    await record(workspaceId);
-    await allDelivered(workspaceId, 4);
-    await moved(workspaceId, "DB_3");
+  test("delay a move, but no write, if one is overloaded or hangs", async () => {
+    const overloaded = Object.assign(new Error("busy"), { overloaded: true });
+    const delay = async (tell: Forget, message: string) => {
+      const { workspaceId } = await openWithLeads();
+      const moving = errorOf(moveWorkspace(withGates(tell), workspaceId, "DB_3", always));
+      expect(await moving).toBe(message);
+      expect(await moveOf(workspaceId)).toEqual({ state: "copying", failures: 0 });
+      await record(workspaceId);
+      await allDelivered(workspaceId, 4);
+      await moved(workspaceId, "DB_3");
+    };
+    await Promise.all([
+      delay(() => Promise.reject(overloaded), "busy"),
+      delay(() => new Promise(() => {}), "the gate of a key does not answer"),
+    ]);
   });
 
   test("are told once each, a few at a time and before writes wait, however often that is interrupted", async () => {
