@@ -3,17 +3,33 @@ import { env, exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { hashApiKey } from "../../../src/quota/api-key.ts";
 import { KeyGate } from "../../../src/quota/key-gate.ts";
-import { unknownKey } from "../../support/api.ts";
 import { observedDatabase } from "../../support/deliveries.ts";
 import { openKey, race } from "../../support/gates.ts";
 
+const { Platform } = exports;
 const NOW = 1_790_000_000_000;
 const WINDOW_MS = env.QUOTA_WINDOW_SECONDS * 1000;
+const UNKNOWN = { verdict: "unknown_key" };
+const ADMITTED = { verdict: "admitted" };
 
 /** A key of a new workspace, and its gate at `NOW`. */
 async function openGate(requestsPerWindow?: number) {
   const key = await openKey(requestsPerWindow);
-  return { ...key, stub: key.gate(), admit: (now = NOW) => key.admit(now) };
+  const limit = requestsPerWindow ?? env.QUOTA_REQUESTS;
+  const known = { keyId: key.keyId, workspaceId: key.workspaceId };
+  const rateLimit = (remaining: number, resetMs = WINDOW_MS) => ({ limit, remaining, resetMs });
+  return {
+    ...key,
+    admit: (now = NOW) => key.admit(now),
+    admitted: (remaining: number) => ({
+      ...{ ...ADMITTED, ...known, rateLimit: rateLimit(remaining) },
+      ...{ database: "DB", bookmark: expect.any(String) },
+    }),
+    exceeded: (resetMs?: number) => ({
+      ...{ verdict: "quota_exceeded", ...known, expiresAt: null },
+      rateLimit: rateLimit(0, resetMs),
+    }),
+  };
 }
 
 /** Changes the key without telling the gate, as if `forget` had been lost. */
@@ -21,43 +37,23 @@ async function revokeUnnoticed(keyId: string) {
   await env.DB.prepare("UPDATE api_keys SET revoked_at = 1 WHERE id = ?").bind(keyId).run();
 }
 
-function admitted(workspaceId: string, limit: number, remaining: number, resetSeconds: number) {
-  const rateLimit = { limit, remaining, resetMs: resetSeconds * 1000 };
-  const keyId = expect.stringMatching(/^key_/);
-  const bookmark = expect.any(String);
-  return { verdict: "admitted", keyId, workspaceId, rateLimit, database: "DB", bookmark };
-}
-
 describe("the quota of a key", () => {
-  test("is `requestsPerWindow`, counted down with each request, then refused", async () => {
-    const { workspaceId, keyId, admit } = await openGate(2);
-    expect(await admit()).toEqual(admitted(workspaceId, 2, 1, 60));
-    expect(await admit()).toEqual(admitted(workspaceId, 2, 0, 60));
-    const rateLimit = { limit: 2, remaining: 0, resetMs: 60_000 };
-    const known = { keyId, workspaceId, expiresAt: null };
-    const exceeded = { verdict: "quota_exceeded", ...known, rateLimit };
-    expect(await admit()).toEqual(exceeded);
-    expect(await admit()).toEqual(exceeded);
+  test("is `requestsPerWindow`, counted down with each request, then refused until the window is over", async () => {
+    const { admit, admitted, exceeded } = await openGate(2);
+    expect(await admit()).toEqual(admitted(1));
+    expect(await admit()).toEqual(admitted(0));
+    expect(await admit()).toEqual(exceeded());
+    expect(await admit(NOW + WINDOW_MS - 1)).toEqual(exceeded(1));
+    // A refused request opens no window; this one does.
+    expect(await admit(NOW + WINDOW_MS + 7_500)).toEqual(admitted(1));
+    await admit(NOW + WINDOW_MS + 7_500);
+    expect(await admit(NOW + 2 * WINDOW_MS + 7_499)).toEqual(exceeded(1));
+    expect(await admit(NOW + 2 * WINDOW_MS + 7_500)).toEqual(admitted(1));
   });
 
   test("is the deployment's if the key has none of its own", async () => {
-    const { workspaceId, admit } = await openGate();
-    expect(await admit()).toEqual(
-      admitted(workspaceId, env.QUOTA_REQUESTS, env.QUOTA_REQUESTS - 1, env.QUOTA_WINDOW_SECONDS),
-    );
-  });
-
-  test("is full again when the window opened by the first request is over", async () => {
-    const { workspaceId, admit } = await openGate(1);
-    expect(await admit(NOW)).toEqual(admitted(workspaceId, 1, 0, 60));
-    expect(await admit(NOW + WINDOW_MS - 1)).toMatchObject({
-      verdict: "quota_exceeded",
-      rateLimit: { limit: 1, remaining: 0, resetMs: 1 },
-    });
-    // A refused request opens no window; this one does.
-    expect(await admit(NOW + WINDOW_MS + 7_500)).toEqual(admitted(workspaceId, 1, 0, 60));
-    expect(await admit(NOW + 2 * WINDOW_MS + 7_499)).toMatchObject({ verdict: "quota_exceeded" });
-    expect(await admit(NOW + 2 * WINDOW_MS + 7_500)).toEqual(admitted(workspaceId, 1, 0, 60));
+    const { admit, admitted } = await openGate();
+    expect(await admit()).toEqual(admitted(env.QUOTA_REQUESTS - 1));
   });
 
   test("is exact if more requests come at once than it admits", async () => {
@@ -69,112 +65,146 @@ describe("the quota of a key", () => {
     expect(left.sort((a, b) => a - b)).toEqual(Array.from({ length: 50 }, (_, i) => i));
   });
 
-  test("survives eviction of the object, including the start of the window", async () => {
-    const { workspaceId, admit, stub } = await openGate(3);
-    await admit(NOW);
-    await admit(NOW + 1_000);
-    await evictDurableObject(stub);
-    expect(await admit(NOW + 20_000)).toEqual(admitted(workspaceId, 3, 0, 40));
-    await evictDurableObject(stub);
-    expect(await admit(NOW + 21_000)).toMatchObject({ verdict: "quota_exceeded" });
-    expect(await admit(NOW + WINDOW_MS)).toEqual(admitted(workspaceId, 3, 2, 60));
-  });
-
   test("belongs to a single key, even within one workspace", async () => {
-    const first = await openGate(1);
-    const { workspaceId } = first;
-    const second = await exports.Platform.createApiKey({ workspaceId, requestsPerWindow: 1 });
+    const { workspaceId, admit, admitted } = await openGate(1);
+    const second = await Platform.createApiKey({ workspaceId, requestsPerWindow: 1 });
     const keyHash = await hashApiKey(second.apiKey);
-    expect(await first.admit()).toMatchObject({ verdict: "admitted" });
-    expect(await first.admit()).toMatchObject({ verdict: "quota_exceeded" });
-    expect(await env.KEY_GATE.getByName(keyHash).admit(keyHash, NOW)).toEqual(
-      admitted(first.workspaceId, 1, 0, 60),
-    );
+    await admit();
+    const { keyId } = second;
+    const own = await env.KEY_GATE.getByName(keyHash).admit(keyHash, NOW);
+    expect(own).toEqual({ ...admitted(0), keyId });
   });
 });
 
 describe("the standing of a key", () => {
   test("is unknown if nobody created the key", async () => {
-    const keyHash = await hashApiKey(await unknownKey());
-    expect(await env.KEY_GATE.getByName(keyHash).admit(keyHash, NOW)).toEqual({
-      verdict: "unknown_key",
-    });
+    expect(await env.KEY_GATE.getByName("nobody's").admit("nobody's", NOW)).toEqual(UNKNOWN);
   });
 
-  test("is read once and kept, even across an eviction", async () => {
-    const { keyId, stub, admit } = await openGate();
+  test("is read once and kept for an hour, even across an eviction, whatever the gate has been told", async () => {
+    const { keyId, gate, admit } = await openGate();
     await admit();
     await revokeUnnoticed(keyId);
-    expect(await admit()).toMatchObject({ verdict: "admitted" });
-    await evictDurableObject(stub);
-    expect(await admit()).toMatchObject({ verdict: "admitted" });
+    expect(await admit()).toMatchObject(ADMITTED);
+    await evictDurableObject(gate());
+    expect(await admit(NOW + 3_600_000)).toMatchObject(ADMITTED);
+    expect(await admit(NOW + 3_600_001)).toEqual(UNKNOWN);
   });
 
   test.each([false, true])(
     "is dropped by `forget`, from storage too: evicted %s",
     async (evicted) => {
-      const { keyId, stub, admit } = await openGate();
+      const { keyId, gate, admit } = await openGate();
       await admit();
       await revokeUnnoticed(keyId);
-      await stub.forget();
-      if (evicted) await evictDurableObject(stub);
-      expect(await admit()).toEqual({ verdict: "unknown_key" });
+      await gate().forget();
+      if (evicted) await evictDurableObject(gate());
+      expect(await admit()).toEqual(UNKNOWN);
     },
   );
 
-  test("is read again after an hour, whatever the gate has been told", async () => {
-    const { keyId, admit } = await openGate();
-    await admit(NOW);
-    await revokeUnnoticed(keyId);
-    expect(await admit(NOW + 3_600_000)).toMatchObject({ verdict: "admitted" });
-    expect(await admit(NOW + 3_600_001)).toEqual({ verdict: "unknown_key" });
-  });
-
   test("does not affect the count when it is forgotten", async () => {
-    const { workspaceId, stub, admit } = await openGate(3);
+    const { gate, admit, admitted } = await openGate(3);
     await admit();
-    await stub.forget();
-    expect(await admit()).toEqual(admitted(workspaceId, 3, 1, 60));
+    await gate().forget();
+    expect(await admit()).toEqual(admitted(1));
   });
 });
 
-test.each([
-  ["a revocation", "UPDATE api_keys SET revoked_at = 1 WHERE id = ?1 OR 0 = ?2", "unknown_key"],
-  [
-    "a loss of access",
-    "UPDATE workspaces SET access_granted = 0 WHERE id IN (?1, ?2)",
-    "access_denied",
-  ],
-  [
-    "access that is back",
-    "UPDATE workspaces SET access_granted = 1 WHERE id IN (?1, ?2)",
-    "admitted",
-  ],
-])("a standing that was being read before %s does not return", async (what, change, verdict) => {
-  const key = await openGate();
-  const { workspaceId, keyId, stub, admit } = key;
-  if (what === "access that is back")
-    await exports.Platform.setWorkspaceAccess({ workspaceId, granted: false });
-  const verdicts = await race(key, async (gate) => {
-    await env.DB.prepare(change).bind(keyId, workspaceId).run();
-    gate.forget();
+/** Rolls a key and returns when the old one expires, Unix milliseconds. */
+async function roll({ workspaceId, keyId }: { workspaceId: string; keyId: string }, seconds = 60) {
+  await Platform.rollApiKey({ keyId, overlapSeconds: seconds });
+  const { items } = await Platform.listApiKeys({ workspaceId });
+  return Date.parse(items.find((item) => item.keyId === keyId)?.expiresAt ?? "");
+}
+
+describe("the gate of a key that was rolled", () => {
+  test.each([true, false])(
+    "refuses it to the millisecond, and does not note its use after that: used before %s",
+    async (used) => {
+      const key = await openKey();
+      const { workspaceId, keyId, gate, admit } = key;
+      if (used) await admit();
+      const end = await roll(key);
+      if (used) {
+        expect(await admit(end - 1)).toMatchObject(ADMITTED);
+        // It keeps the expiry with the standing.
+        await evictDurableObject(gate());
+        expect(await admit(end - 1)).toMatchObject(ADMITTED);
+      }
+      expect(await admit(end)).toEqual(UNKNOWN);
+      await evictDurableObject(gate());
+      expect(await admit(end)).toEqual(UNKNOWN);
+      expect(await admit(end + 10_000_000)).toEqual(UNKNOWN);
+      const { items } = await Platform.listApiKeys({ workspaceId });
+      const lastUsedAt = used ? expect.any(String) : null;
+      expect(items.find((item) => item.keyId === keyId)).toMatchObject({ lastUsedAt });
+    },
+  );
+
+  test("returns the expiry with a refusal that an isolate may remember", async () => {
+    const key = await openKey(1);
+    const end = await roll(key);
+    await key.admit(end - 100);
+    const refused = (verdict: string) => ({ verdict, expiresAt: end });
+    expect(await key.admit(end - 1)).toMatchObject(refused("quota_exceeded"));
+    await Platform.setWorkspaceAccess({ workspaceId: key.workspaceId, granted: false });
+    expect(await key.admit(end - 1)).toMatchObject(refused("access_denied"));
+    expect(await key.admit(end)).toEqual(UNKNOWN);
   });
-  expect(verdicts).toEqual([verdict, verdict]);
-  await evictDurableObject(stub);
-  expect(await admit()).toMatchObject({ verdict });
 });
 
-test("requests that find the gate cold share one look-up, and the quota is exact", async () => {
-  const { keyHash, stub } = await openGate(5);
-  await runInDurableObject(stub, async (_, state) => {
-    const { DB, trips } = observedDatabase();
-    const gate = new KeyGate(state, { ...env, DB });
-    const ask = (count: number) => Array.from({ length: count }, () => gate.admit(keyHash, NOW));
-    const shared = ask(10);
-    await Promise.race(shared);
-    expect(trips).toHaveLength(1);
-    const forgotten = [...ask(5), gate.forget(), ...ask(5), gate.forget(), ...ask(5)];
-    const verdicts = (await Promise.all([...shared, ...forgotten])).map((each) => each?.verdict);
-    expect(verdicts.filter((verdict) => verdict === "admitted")).toHaveLength(5);
+describe("a standing that is being read", () => {
+  const access = (granted: number) =>
+    `UPDATE workspaces SET access_granted = ${granted} WHERE id IN (?1, ?2)`;
+  test.each([
+    ["a revocation", "UPDATE api_keys SET revoked_at = 1 WHERE id = ?1 OR 0 = ?2", "unknown_key"],
+    ["a loss of access", access(0), "access_denied"],
+    ["access that is back", access(1), "admitted"],
+  ])("before %s does not return", async (what, change, verdict) => {
+    const key = await openGate();
+    const { workspaceId, keyId, gate, admit } = key;
+    if (what === "access that is back")
+      await Platform.setWorkspaceAccess({ workspaceId, granted: false });
+    const verdicts = await race(key, async (cold) => {
+      await env.DB.prepare(change).bind(keyId, workspaceId).run();
+      cold.forget();
+    });
+    expect(verdicts).toEqual([verdict, verdict]);
+    await evictDurableObject(gate());
+    expect(await admit()).toMatchObject({ verdict });
+  });
+
+  test("when the key is rolled with an overlap gets its expiry", async () => {
+    const key = await openKey();
+    let end = 0;
+    const rolling = async (gate: KeyGate) => {
+      end = await roll(key);
+      gate.forget();
+    };
+    const verdicts = await race(key, rolling, () => [end - 1, end]);
+    expect(verdicts).toEqual(["admitted", "admitted", "unknown_key"]);
+  });
+
+  test("when the key expires admits nobody", async () => {
+    const key = await openKey();
+    const end = await roll(key, 1);
+    const expired = () => new Promise((resolve) => setTimeout(resolve, end - Date.now() + 20));
+    expect(await race(key, expired)).toEqual(["unknown_key", "unknown_key"]);
+  });
+
+  test("is shared by the requests that find the gate cold, and the quota is exact", async () => {
+    const { keyHash, gate } = await openGate(5);
+    await runInDurableObject(gate(), async (_, state) => {
+      const { DB, trips } = observedDatabase();
+      const cold = new KeyGate(state, { ...env, DB });
+      const ask = (count: number) => Array.from({ length: count }, () => cold.admit(keyHash, NOW));
+      const shared = ask(10);
+      await Promise.race(shared);
+      expect(trips).toHaveLength(1);
+      const forgotten = [...ask(5), cold.forget(), ...ask(5), cold.forget(), ...ask(5)];
+      const verdicts = (await Promise.all([...shared, ...forgotten])).map((each) => each?.verdict);
+      expect(verdicts.filter((verdict) => verdict === "admitted")).toHaveLength(5);
+    });
   });
 });
