@@ -11,23 +11,13 @@ import {
 
 const KINDS = Object.keys(ID_PREFIXES) as IdKind[];
 
-describe("an id", () => {
-  test("starts with the prefix of its kind, is no UUID, and is unique", () => {
-    expect(ID_PREFIXES).toEqual({
-      automation: "aut_",
-      agent: "agt_",
-      run: "run_",
-      lead: "lea_",
-      webhook: "whk_",
-      event: "evt_",
-      workspace: "wks_",
-      key: "key_",
-    });
-    for (const kind of KINDS)
-      expect(randomId(kind)).toMatch(new RegExp(`^${ID_PREFIXES[kind]}[0-9a-z]{25}$`));
-    const ids = Array.from({ length: 1_000 }, () => randomId("event"));
-    expect(new Set(ids).size).toBe(1_000);
-  });
+test("an id starts with the prefix of its kind, is no UUID, and is unique", () => {
+  const prefixes = { automation: "aut_", agent: "agt_", run: "run_", lead: "lea_" };
+  const others = { webhook: "whk_", event: "evt_", workspace: "wks_", key: "key_" };
+  expect(ID_PREFIXES).toEqual({ ...prefixes, ...others });
+  for (const kind of KINDS)
+    expect(randomId(kind)).toMatch(new RegExp(`^${ID_PREFIXES[kind]}[0-9a-z]{25}$`));
+  expect(new Set(Array.from({ length: 1_000 }, () => randomId("event"))).size).toBe(1_000);
 });
 
 describe("an id derived from the platform's reference", () => {
@@ -40,17 +30,22 @@ describe("an id derived from the platform's reference", () => {
   });
 
   test("differs by kind, workspace and reference, even if their concatenation is the same", async () => {
-    const ids = await Promise.all([
-      derivedId("lead", "wks_1", "a"),
-      derivedId("run", "wks_1", "a"),
-      derivedId("lead", "wks_2", "a"),
-      derivedId("lead", "wks_1", "b"),
-      derivedId("lead", "wks_1a", ""),
-      derivedId("lead", "wks_", "1a"),
-      derivedId("lead", 'wks_1","a', "b"),
-      derivedId("lead", "wks_1", 'a","b'),
-    ]);
-    expect(new Set(ids.map((id) => id.slice(4))).size).toBe(ids.length);
+    const ids = [await derivedId("run", "wks_1", "a")];
+    for (const [workspaceId, reference] of [
+      ...[
+        ["wks_1", "a"],
+        ["wks_2", "a"],
+        ["wks_1", "b"],
+        ["wks_1a", ""],
+        ["wks_", "1a"],
+      ],
+      ...[
+        ['wks_1","a', "b"],
+        ["wks_1", 'a","b'],
+      ],
+    ] as [string, string][])
+      ids.push(await derivedId("lead", workspaceId, reference));
+    expect(new Set(ids.map((id) => id.slice(4))).size).toBe(8);
   });
 });
 

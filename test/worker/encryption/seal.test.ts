@@ -3,9 +3,7 @@ import { open, parseEncryptionKeys, seal } from "../../../src/encryption/seal.ts
 import { mintSecret } from "../../../src/webhooks/signature.ts";
 
 /** The base64 of 32 equal bytes. */
-function keyOf(byte: number): string {
-  return btoa(String.fromCharCode(byte).repeat(32));
-}
+const keyOf = (byte: number) => btoa(String.fromCharCode(byte).repeat(32));
 
 const SECRET = mintSecret();
 const OLD = `old:${keyOf(1)}`;
@@ -14,13 +12,6 @@ const NEW = `new:${keyOf(2)}`;
 describe("a sealed secret", () => {
   const ring = parseEncryptionKeys(OLD);
 
-  test("can be decrypted for its own subscription, and for no other", async () => {
-    const sealed = await seal(ring, "whk_1", SECRET);
-    expect(await open(ring, "whk_1", sealed)).toBe(SECRET);
-    await expect(open(ring, "whk_2", sealed)).rejects.toThrow();
-    await expect(open(ring, "", sealed)).rejects.toThrow();
-  });
-
   test("contains nothing of the secret in plain text, and is different each time", async () => {
     const [first, second] = [await seal(ring, "whk_1", SECRET), await seal(ring, "whk_1", SECRET)];
     expect(first).toMatch(/^old\.[A-Za-z0-9+/]+=*$/);
@@ -28,6 +19,16 @@ describe("a sealed secret", () => {
     const bytes = atob(first.split(".")[1] ?? "");
     expect(bytes).not.toContain(SECRET.slice(0, 10));
     expect(bytes).toHaveLength(12 + SECRET.length + 16);
+  });
+
+  test("can be decrypted for its own subscription and with its key only, and says which that is", async () => {
+    const sealed = await seal(ring, "whk_1", SECRET);
+    expect(await open(ring, "whk_1", sealed)).toBe(SECRET);
+    await expect(open(ring, "whk_2", sealed)).rejects.toThrow();
+    await expect(open(ring, "", sealed)).rejects.toThrow();
+    await expect(open(parseEncryptionKeys(NEW), "whk_1", sealed)).rejects.toThrow(/\bold\b/);
+    const impostor = parseEncryptionKeys(`old:${keyOf(3)}`);
+    await expect(open(impostor, "whk_1", sealed)).rejects.toThrow();
   });
 
   test("cannot be decrypted if a byte of it has changed", async () => {
@@ -46,13 +47,6 @@ describe("a sealed secret", () => {
     const resealed = await seal(rotated, "whk_1", SECRET);
     expect(resealed).toMatch(/^new\./);
     expect(await open(parseEncryptionKeys(NEW), "whk_1", resealed)).toBe(SECRET);
-  });
-
-  test("cannot be decrypted without its key, and the error names the key's id", async () => {
-    const sealed = await seal(ring, "whk_1", SECRET);
-    await expect(open(parseEncryptionKeys(NEW), "whk_1", sealed)).rejects.toThrow(/\bold\b/);
-    const impostor = parseEncryptionKeys(`old:${keyOf(3)}`);
-    await expect(open(impostor, "whk_1", sealed)).rejects.toThrow();
   });
 });
 
@@ -80,15 +74,10 @@ describe("ENCRYPTION_KEYS", () => {
     ["has key and id swapped", `${key}:old`, /entry 1/],
     ["has them swapped, and the key without its padding", `${bare}:olds`, /entry 1/],
   ])("that %s is rejected, and the message says where, without the key", (_, text, where) => {
-    let message = "";
-    try {
-      parseEncryptionKeys(text);
-    } catch (error) {
-      ({ message } = error as Error);
-    }
-    expect(message).toContain("ENCRYPTION_KEYS");
-    for (const secret of [key, bare, key.slice(0, 20), btoa("k".repeat(31)).slice(0, 20)])
-      expect(message).not.toContain(secret);
-    expect(message).toMatch(where);
+    const parse = () => parseEncryptionKeys(text);
+    expect(parse).toThrow("ENCRYPTION_KEYS");
+    expect(parse).toThrow(where);
+    for (const secret of [bare, key.slice(0, 20), btoa("k".repeat(31)).slice(0, 20)])
+      expect(parse).not.toThrow(secret);
   });
 });

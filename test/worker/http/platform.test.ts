@@ -43,38 +43,31 @@ describe("POST /platform", () => {
     expect(again.body).toEqual({ ids: recorded.body.ids, created: 0 });
   });
 
-  test("knows every method", async () => {
-    for (const method of Object.keys(OPERATIONS)) {
-      const { status } = await post(`/platform/${method}`, { nothing: 1 });
-      expect([method, status]).toEqual([method, 400]);
-    }
+  test.each(Object.keys(OPERATIONS))("knows %s", async (method) => {
+    expect((await post(`/platform/${method}`, { nothing: 1 })).status).toBe(400);
   });
 
-  test("refuses with the message of RPC", async () => {
+  test.each([
+    ["a missing field", { workspaceId: "wks_none", leads: [{ reference: 1 }] }],
+    ["an unknown workspace", { workspaceId: "wks_none", leads: [leadReport("1")] }],
+    ["no input", {}],
+    ["a list", []],
+  ])("refuses %s with the message of RPC", async (_, input) => {
+    const message = await errorOf(Platform.recordLeads(input as never));
+    expect(await post("/platform/recordLeads", input)).toMatchObject({
+      status: 400,
+      body: { error: { code: "invalid_request", message } },
+    });
+  });
+
+  test("tells and logs an error of the deployment", async () => {
     const { workspaceId } = await openWorkspace();
-    for (const input of [
-      { workspaceId, leads: [{ reference: 1 }] },
-      { workspaceId: "wks_none", leads: [leadReport("1")] },
-      {},
-      [],
-    ]) {
-      const { status, body } = await post<{ error: { code: string; message: string } }>(
-        "/platform/recordLeads",
-        input,
-      );
-      expect([status, body.error.code]).toEqual([400, "invalid_request"]);
-      expect(body.error.message).toBe(await errorOf(Platform.recordLeads(input as never)));
-    }
     const portal = deployedWith({ PLATFORM_KEYS: `crm:${KEY}`, PORTAL_ORIGIN: "" as never });
     const logged = vi.spyOn(console, "error").mockImplementation(() => {});
+    const message = expect.stringContaining("PORTAL_ORIGIN is empty");
     expect(await post("/platform/createPortalLink", { workspaceId }, {}, portal)).toMatchObject({
       status: 500,
-      body: {
-        error: {
-          code: "internal_error",
-          message: expect.stringContaining("PORTAL_ORIGIN is empty"),
-        },
-      },
+      body: { error: { code: "internal_error", message } },
     });
     expect(logged.mock.lastCall?.[0]).toContain("request_failed");
     logged.mockRestore();
@@ -83,12 +76,9 @@ describe("POST /platform", () => {
   test("notes in the audit trail which key called, and for whom", async () => {
     const { workspaceId } = await openWorkspace();
     await post("/platform/ledger", { workspaceId, actor: "Ada" }, { token: `old:${OLD}` });
-    expect((await Platform.listAuditTrail({ workspaceId })).items[0]).toMatchObject({
-      method: "ledger",
-      actor: "Ada",
-      via: "https:old",
-      result: "ok",
-    });
+    const [noted] = (await Platform.listAuditTrail({ workspaceId })).items;
+    const call = { method: "ledger", actor: "Ada", via: "https:old", result: "ok" };
+    expect(noted).toMatchObject(call);
   });
 
   test.each([
@@ -105,11 +95,9 @@ describe("POST /platform", () => {
 
   test("counts failures like those of API keys, and lets the valid key through all the same", async () => {
     const address = freshAddress();
-    const statuses = [];
-    for (let i = 0; i < 22; i++)
-      statuses.push((await post("/platform/health", {}, { token: null, address })).status);
-    expect(new Set(statuses.slice(0, 20))).toEqual(new Set([401]));
-    expect(statuses.at(-1)).toBe(429);
+    const fail = async () => (await post("/platform/health", {}, { token: null, address })).status;
+    for (let i = 0; i < 20; i++) expect(await fail()).toBe(401);
+    expect(await fail()).toBe(429);
     expect((await post("/platform/health", {}, { address })).status).toBe(200);
   });
 
@@ -127,18 +115,16 @@ describe("POST /platform", () => {
     expect((await post("/platform/health", "{")).status).toBe(400);
   });
 
-  test("does not know other methods", async () => {
+  test("knows no other method, and none by GET", async () => {
     for (const method of ["toString", "constructor", "__proto__", "fetch", "health/x"])
-      expect([method, (await post(`/platform/${method}`, {})).status]).toEqual([method, 404]);
+      expect((await post(`/platform/${method}`, {})).status, method).toBe(404);
     const get = { headers: { Authorization: `Bearer ${KEY}` } };
     expect((await send("/platform/health", get, fetch)).status).toBe(404);
   });
 
-  test("is not there unless its secret is set", async () => {
-    for (const PLATFORM_KEYS of [undefined, ""]) {
-      const off = deployedWith({ PLATFORM_KEYS } as Partial<Env>);
-      expect(await post("/platform/health", {}, {}, off)).toEqual(refusal(404, "route_not_found"));
-    }
+  test.each([undefined, ""])("is not there if its secret is %j", async (PLATFORM_KEYS) => {
+    const off = deployedWith({ PLATFORM_KEYS } as Partial<Env>);
+    expect(await post("/platform/health", {}, {}, off)).toEqual(refusal(404, "route_not_found"));
     expect("PLATFORM_KEYS" in env).toBe(false);
   });
 });

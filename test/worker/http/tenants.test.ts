@@ -12,8 +12,6 @@ const lines = keepLog();
 const { body: document } = await send<object>("/openapi.json");
 const operations = operationsOf(document);
 
-const stringify = (value: unknown) => JSON.stringify(value);
-
 const ROWS = [
   ...["automations", "leads", "runs", "subscriptions", "events"].map(
     (table) => `SELECT * FROM ${table} WHERE workspace_id = ?`,
@@ -72,7 +70,8 @@ async function leaksOf(
   const ask = (id: string, query = "") =>
     api.send(at(id, query), { method, headers, ...(body && { body }) });
   const leaks: string[] = [];
-  const expectNothingOfTheirs = (what: string, text: string) => {
+  const expectNothingOfTheirs = (what: string, shown: unknown) => {
+    const text = JSON.stringify(shown);
     const theirs = [foreign.workspaceId, ...foreign.ids].filter((one) => text.includes(one));
     if (theirs.length > 0) leaks.push(`${what}: ${theirs}`);
   };
@@ -80,21 +79,22 @@ async function leaksOf(
     const unknown = await ask(foreignId.slice(0, 4) + "0".repeat(25));
     if (unknown.status !== 404) leaks.push(`an unknown id: ${unknown.status}`);
     for (const id of [foreignId, "nothing-of-ours"]) {
-      const [one, other] = [await ask(id), unknown].map(withoutRateLimit).map(stringify);
+      const [one, other] = [await ask(id), unknown].map((each) =>
+        JSON.stringify(withoutRateLimit(each)),
+      );
       if (one !== other) leaks.push(`${id}: ${one} instead of ${other}`);
     }
   }
-  if (page)
-    expectNothingOfTheirs(
-      "their cursor",
-      stringify(await ask(ownId, `?cursor=${page.next_cursor}`)),
-    );
+  if (page) expectNothingOfTheirs("their cursor", await ask(ownId, `?cursor=${page.next_cursor}`));
   const answer = await ask(ownId);
   // A lead of theirs that is read cannot be decrypted, and is left out.
-  expectNothingOfTheirs("leads", lines.filter((line) => line.includes("lead_unreadable")).join());
+  expectNothingOfTheirs(
+    "leads",
+    lines.filter((line) => line.includes("lead_unreadable")),
+  );
   lines.length = 0;
   if (answer.status >= 300) leaks.push(`its own: ${answer.status}`);
-  expectNothingOfTheirs("its own", stringify(answer));
+  expectNothingOfTheirs("its own", answer);
   expectNothingOfTheirs("its rows", await rowsOf(own.workspaceId));
   if ((await rowsOf(foreign.workspaceId)) !== before) leaks.push("their rows have changed");
   return leaks;

@@ -9,80 +9,73 @@ const WINDOW_MS = env.AUTH_FAILURE_WINDOW_SECONDS * 1000;
 
 const BLOCK = "2001:db8:1:1::/64";
 
-function openGate() {
-  return env.ADDRESS_GATE.getByName(crypto.randomUUID());
-}
+const openGate = () => env.ADDRESS_GATE.getByName(crypto.randomUUID());
+type Gate = ReturnType<typeof openGate>;
 
-function stored(gate: ReturnType<typeof openGate>): Promise<unknown[]> {
-  return runInDurableObject(gate, async (_, { storage }) => [...(await storage.list()).values()]);
-}
+const stored = (gate: Gate): Promise<unknown[]> =>
+  runInDurableObject(gate, async (_, { storage }) => [...(await storage.list()).values()]);
+
+/** Lets as many blocks fail once, or one block as often. */
+const fail = (gate: Gate, count: number, now: number, block?: string) =>
+  Promise.all(Array.from({ length: count }, (_, i) => gate.fail(block ?? `${now} ${i}`, now)));
+
+const left = (remaining: number, resetMs = WINDOW_MS) => ({ limit: LIMIT, remaining, resetMs });
 
 describe("an address", () => {
   test("is free again when the window opened by its first failure is over", async () => {
     const gate = openGate();
     const now = Date.now();
-    for (let i = 0; i < LIMIT; i++) await gate.fail(BLOCK, now + i);
-    expect(await gate.fail(BLOCK, now + WINDOW_MS - 1)).toEqual({
-      blocked: "block",
-      rateLimit: { limit: LIMIT, remaining: 0, resetMs: 1 },
-    });
-    expect(await gate.fail(BLOCK, now + WINDOW_MS)).toEqual({
-      blocked: null,
-      rateLimit: { limit: LIMIT, remaining: LIMIT - 1, resetMs: 300_000 },
-    });
+    await gate.fail(BLOCK, now);
+    await fail(gate, LIMIT - 1, now + 50, BLOCK);
+    const blocked = { blocked: "block", rateLimit: left(0, 1) };
+    expect(await gate.fail(BLOCK, now + WINDOW_MS - 1)).toEqual(blocked);
+    const counted = { blocked: null, rateLimit: left(LIMIT - 1) };
+    expect(await gate.fail(BLOCK, now + WINDOW_MS)).toEqual(counted);
   });
 
   test("shares a larger limit with its network, whose other blocks are refused with it", async () => {
     const gate = openGate();
     const now = Date.now();
-    const blocks = Array.from({ length: NETWORK_LIMIT + 100 }, (_, i) => `block ${i}`);
-    const failures = await Promise.all(blocks.map((block) => gate.fail(block, now)));
+    const failures = await fail(gate, NETWORK_LIMIT + 100, now);
     expect(failures.filter(({ blocked }) => blocked === null)).toHaveLength(NETWORK_LIMIT);
     expect(failures.filter(({ blocked }) => blocked === "network")).toHaveLength(100);
-    const refused = { limit: LIMIT, remaining: 0, resetMs: WINDOW_MS };
-    expect(failures.at(-1)?.rateLimit).toEqual(refused);
-    expect(await gate.peek("another block", now)).toEqual(refused);
+    expect(failures.at(-1)?.rateLimit).toEqual(left(0));
+    expect(await gate.peek("another block", now)).toEqual(left(0));
     expect(await gate.fail("another block", now + WINDOW_MS)).toMatchObject({ blocked: null });
   });
 
   test("is told what its network leaves it, if that is less", async () => {
     const gate = openGate();
     const now = Date.now();
-    const others = Array.from({ length: NETWORK_LIMIT - 3 }, (_, i) => `block ${i}`);
-    await Promise.all(others.map((block) => gate.fail(block, now)));
+    await fail(gate, NETWORK_LIMIT - 3, now);
     const { rateLimit } = await gate.fail(BLOCK, now + 1_000);
-    expect(rateLimit).toEqual({ limit: LIMIT, remaining: 2, resetMs: WINDOW_MS - 1_000 });
+    expect(rateLimit).toEqual(left(2, WINDOW_MS - 1_000));
   });
 
   test("takes no more than its own limit from its network's", async () => {
     const gate = openGate();
     const now = Date.now();
-    const failures = Array.from({ length: NETWORK_LIMIT + 1 }, () => gate.fail(BLOCK, now));
-    await Promise.all(failures);
+    await fail(gate, NETWORK_LIMIT + 1, now, BLOCK);
     expect(await gate.fail("another block", now)).toMatchObject({ blocked: null });
   });
 
   test("does not count a look at its window", async () => {
-    const gate = openGate();
+    const [gate, other] = [openGate(), openGate()];
     const now = Date.now();
     await gate.fail(BLOCK, now);
-    const left = { limit: LIMIT, remaining: LIMIT - 1, resetMs: 290_000 };
-    expect(await gate.peek(BLOCK, now + 10_000)).toEqual(left);
-    expect(await gate.peek(BLOCK, now + 10_000)).toEqual(left);
-    const other = openGate();
-    const untouched = { limit: LIMIT, remaining: LIMIT, resetMs: 300_000 };
-    expect(await other.peek(BLOCK, now)).toEqual(untouched);
+    for (let i = 0; i < 2; i++)
+      expect(await gate.peek(BLOCK, now + 10_000)).toEqual(left(LIMIT - 1, 290_000));
+    expect(await other.peek(BLOCK, now)).toEqual(left(LIMIT, 300_000));
     expect(await stored(other)).toEqual([]);
   });
 
   test("keeps its failures when the object is evicted", async () => {
     const gate = openGate();
     const now = Date.now();
-    await gate.fail(BLOCK, now);
-    await gate.fail(BLOCK, now);
+    await fail(gate, 2, now, BLOCK);
     await evictDurableObject(gate);
     const { rateLimit } = await gate.fail(BLOCK, now + 1_000);
-    expect(rateLimit).toEqual({ limit: LIMIT, remaining: LIMIT - 3, resetMs: 299_000 });
+    expect(rateLimit).toEqual(left(LIMIT - 3, 299_000));
   });
 });
 
@@ -108,44 +101,36 @@ describe("the storage of an address", () => {
   });
 });
 
-describe("the storage of a network", () => {
-  test("is bounded, however many of its blocks fail", async () => {
-    const gate = openGate();
-    const start = Date.now();
-    const failAt = (at: number, count: number) => {
-      const blocks = Array.from({ length: count }, () => crypto.randomUUID());
-      return Promise.all(blocks.map((block) => gate.fail(block, at)));
-    };
-    const countBlocks = async () => {
-      const [{ blocks }] = (await stored(gate)) as [{ blocks: Map<string, unknown> }];
-      return blocks.size;
-    };
-    // Two windows of the network, with as many blocks in as little time as possible.
-    await failAt(start, 1);
-    await failAt(start + WINDOW_MS - 1, NETWORK_LIMIT + 50);
-    await failAt(start + WINDOW_MS, NETWORK_LIMIT + 50);
-    expect(await countBlocks()).toBe(2 * NETWORK_LIMIT - 1);
-    await failAt(start + 2 * WINDOW_MS, 1);
-    expect(await countBlocks()).toBe(1);
-  });
+test("the storage of a network is bounded, however many of its blocks fail", async () => {
+  const gate = openGate();
+  const start = Date.now();
+  const countBlocks = async () => {
+    const [{ blocks }] = (await stored(gate)) as [{ blocks: Map<string, unknown> }];
+    return blocks.size;
+  };
+  // Two windows of the network, with as many blocks in as little time as possible.
+  await fail(gate, 1, start);
+  await fail(gate, NETWORK_LIMIT + 50, start + WINDOW_MS - 1);
+  await fail(gate, NETWORK_LIMIT + 50, start + WINDOW_MS);
+  expect(await countBlocks()).toBe(2 * NETWORK_LIMIT - 1);
+  await fail(gate, 1, start + 2 * WINDOW_MS);
+  expect(await countBlocks()).toBe(1);
 });
 
-describe("the name of an address", () => {
-  test.each([
-    ["192.0.2.1", "192.0.2.1", "192.0.2.1"],
-    ["::ffff:192.0.2.1", "192.0.2.1", "192.0.2.1"],
-    ["2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64", "2001:db8:1::/48"],
-    ["2001:DB8:1:2::1", "2001:db8:1:2::/64", "2001:db8:1::/48"],
-    ["2001:0db8:0001:0002:ffff:ffff:ffff:ffff", "2001:db8:1:2::/64", "2001:db8:1::/48"],
-    ["2001:db8:1:3::1", "2001:db8:1:3::/64", "2001:db8:1::/48"],
-    ["::1", "0:0:0:0::/64", "0:0:0::/48"],
-    [undefined, "unknown", "unknown"],
-    ["", "unknown", "unknown"],
-    ["somebody", "unknown", "unknown"],
-  ])(
-    "of %s is %s in %s: IPv4 addresses individually, IPv6 addresses by /64 in their /48",
-    (address, block, network) => {
-      expect(nameAddress(address)).toEqual({ block, network });
-    },
-  );
-});
+test.each([
+  ["192.0.2.1", "192.0.2.1", "192.0.2.1"],
+  ["::ffff:192.0.2.1", "192.0.2.1", "192.0.2.1"],
+  ["2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64", "2001:db8:1::/48"],
+  ["2001:DB8:1:2::1", "2001:db8:1:2::/64", "2001:db8:1::/48"],
+  ["2001:0db8:0001:0002:ffff:ffff:ffff:ffff", "2001:db8:1:2::/64", "2001:db8:1::/48"],
+  ["2001:db8:1:3::1", "2001:db8:1:3::/64", "2001:db8:1::/48"],
+  ["::1", "0:0:0:0::/64", "0:0:0::/48"],
+  [undefined, "unknown", "unknown"],
+  ["", "unknown", "unknown"],
+  ["somebody", "unknown", "unknown"],
+])(
+  "an address counts by itself if it is IPv4, by its /64 in its /48 if it is IPv6: %s by %s in %s",
+  (address, block, network) => {
+    expect(nameAddress(address)).toEqual({ block, network });
+  },
+);

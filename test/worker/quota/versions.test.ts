@@ -110,8 +110,7 @@ describe("this version's Worker, beside former gates", () => {
     });
     const api = openApi(former.apiKey, deployedWith({ KEY_GATE: binding }));
     const answer = await api.get("/v1/automations");
-    expect(answer.status).toBe(status);
-    expect(rateLimitOf(answer)).toEqual(shown);
+    expect([answer.status, rateLimitOf(answer)]).toEqual([status, shown]);
     const path = `/v1/automations/${await recordAutomation(former.workspaceId)}`;
     expect((await api.patch(path, { status: "paused" })).status).toBe(status);
   });
@@ -127,11 +126,9 @@ describe("this version's Worker, beside former gates", () => {
       usage: [[], [HOUR]],
       forget: [[]],
     });
-    const bindings = { ...env, KEY_GATE: binding };
-    await openApi(apiKey, deployedWith({ KEY_GATE: binding })).patch(`/v1/automations/${id}`, {
-      status: "paused",
-    });
-    const call = { env: bindings, ctx: { waitUntil: () => {} } };
+    const beside = openApi(apiKey, deployedWith({ KEY_GATE: binding }));
+    await beside.patch(`/v1/automations/${id}`, { status: "paused" });
+    const call = { env: { ...env, KEY_GATE: binding }, ctx: { waitUntil: () => {} } };
     const { items } = await listKeyUsage.run(call, { workspaceId, cursor: null });
     expect(items[0]?.hours?.at(-1)).toMatchObject({ requests: 3, refused: 1 });
     await revokeApiKey.run(call, { keyId });
@@ -142,11 +139,9 @@ describe("this version's Worker, beside former gates", () => {
     const { apiKey, keyHash } = await openFormer();
     const unknown = formerGate({ admit: [[keyHash], NO_SUCH_KEY] });
     const fetch = deployedWith({ KEY_GATE: unknown.binding, ADDRESS_GATE: addressGate.binding });
-    const Authorization = `Bearer ${apiKey}`;
-    const headers = { ...from.headers, Authorization };
+    const headers = { ...from.headers, Authorization: `Bearer ${apiKey}` };
     const refused = await send("/v1/leads", { headers }, fetch);
-    expect(refused.status).toBe(401);
-    expect(rateLimitOf(refused)).toEqual(shown);
+    expect([refused.status, rateLimitOf(refused)]).toEqual([401, shown]);
     const preflight = { Origin: "https://a.example", "Access-Control-Request-Method": "GET" };
     const asked = { method: "OPTIONS", headers: { ...from.headers, ...preflight } };
     expect(rateLimitOf(await send("/v1/leads", asked, fetch))).toEqual(shown);

@@ -7,9 +7,7 @@ import { observeWrites, openKey } from "../../support/gates.ts";
 
 const LIMIT = 10_000;
 
-function wait(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms));
-}
+const wait = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
 describe("the window of a key", () => {
   test("is written at most twice per second, however many requests there are", async () => {
