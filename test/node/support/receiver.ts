@@ -1,10 +1,4 @@
-import {
-  createServer,
-  type IncomingHttpHeaders,
-  type IncomingMessage,
-  type RequestListener,
-} from "node:http";
-import { createServer as createSecureServer } from "node:https";
+import { createServer, type IncomingHttpHeaders, type IncomingMessage } from "node:http";
 import type { AddressInfo } from "node:net";
 
 /** A request that a receiver got, with the exact bytes of its body. */
@@ -27,16 +21,12 @@ export interface Receiver {
 /** How a receiver answers: a status, or a status with headers. */
 export type Answer = number | { status: number; headers: Record<string, string> };
 
-/**
- * Starts a receiver; `answer` returns each answer: 204 by default, 0 to hang up. With a certificate
- * it uses HTTPS, as `localhost`.
- */
+/** Starts a receiver; `answer` returns each answer: 204 by default, 0 to hang up. */
 export async function startReceiver(
   answer: (post: Post) => Answer | Promise<Answer> = () => 204,
-  certificate?: { key: string; cert: string },
 ): Promise<Receiver> {
   const posts: Post[] = [];
-  const listener: RequestListener = async (request, response) => {
+  const server = createServer(async (request, response) => {
     const { url = "", headers } = request;
     const body = await readWhole(request);
     if (!body) return;
@@ -48,12 +38,11 @@ export async function startReceiver(
     if (status === 0) return request.socket.destroy();
     const redirect = status >= 300 && status < 400 ? { Location: "/elsewhere" } : {};
     response.writeHead(status, { ...redirect, ...given }).end();
-  };
-  const server = certificate ? createSecureServer(certificate, listener) : createServer(listener);
+  });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", () => resolve()));
   const { port } = server.address() as AddressInfo;
   return {
-    url: certificate ? `https://localhost:${port}` : `http://127.0.0.1:${port}`,
+    url: `http://127.0.0.1:${port}`,
     posts,
     close: () =>
       new Promise((resolve) => {
