@@ -1,10 +1,9 @@
-import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
-import { json, text } from "node:stream/consumers";
+import { json } from "node:stream/consumers";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import { ROOT } from "../../../scripts/shared/checkout.ts";
+import { runProgram } from "../../node/support/process.ts";
 
 /** The lists of Cloudflare's API, by path; each item as it was last written. */
 let lists: Record<string, { id: string; name: string }[]>;
@@ -24,10 +23,9 @@ beforeAll(async () => {
       response.statusCode = 403;
       return response.end('{ "success": false, "errors": [{ "message": "Forbidden" }] }');
     }
+    const zones = [{ id: "z1", name: "example.com" }];
     if (pathname === "/zones")
-      return answer(
-        searchParams.get("name") === "example.com" ? [{ id: "z1", name: "example.com" }] : [],
-      );
+      return answer(zones.filter(({ name }) => name === searchParams.get("name")));
     const [path = ""] = Object.keys(lists).filter((list) => pathname.startsWith(list));
     const list = lists[path] ?? [];
     if (request.method === "GET") return answer(list);
@@ -48,21 +46,11 @@ beforeEach(() => {
 });
 
 async function alarms(args: string[], token = "token") {
-  const child = spawn(process.execPath, ["--no-warnings", "scripts/alarms/alarms.ts", ...args], {
-    cwd: ROOT,
-    env: {
-      ...process.env,
-      CLOUDFLARE_API_BASE_URL: base,
-      CLOUDFLARE_API_TOKEN: token,
-      CLOUDFLARE_ACCOUNT_ID: "a1",
-    },
-  });
-  const [out, err, [code]] = await Promise.all([
-    text(child.stdout),
-    text(child.stderr),
-    once(child, "close"),
-  ]);
-  return { code, output: out + err };
+  const own = { CLOUDFLARE_API_BASE_URL: base, CLOUDFLARE_API_TOKEN: token };
+  const env = { ...process.env, ...own, CLOUDFLARE_ACCOUNT_ID: "a1" };
+  const words = [process.execPath, "--no-warnings", "scripts/alarms/alarms.ts", ...args];
+  const { code, stdout, stderr } = await runProgram(words, { env });
+  return { code, output: stdout + stderr };
 }
 
 const APPLY = ["--apply", "--email", "ops@example.com", "--origin", "https://api.example.com"];
@@ -82,20 +70,15 @@ test("npm run alarms --apply creates what Cloudflare notifies of, and updates it
   expect(first.output).toContain("ops@example.com is notified if api.example.com is not healthy");
   expect(first.code).toBe(0);
   expect(writes).toEqual([`POST ${CHECKS}`, `POST ${POLICIES}`, `POST ${POLICIES}`]);
+  const http_config = { path: "/health", expected_codes: ["200"] };
   expect(lists[CHECKS]).toMatchObject([
-    {
-      name: "public-api-health",
-      address: "api.example.com",
-      http_config: { path: "/health", expected_codes: ["200"] },
-    },
+    { name: "public-api-health", address: "api.example.com", http_config },
   ]);
+  const filters = { health_check_id: ["id-0"] };
+  const mechanisms = { email: [{ id: "ops@example.com" }] };
   expect(lists[POLICIES]).toMatchObject([
     { name: "another" },
-    {
-      alert_type: "health_check_status_notification",
-      filters: { health_check_id: ["id-0"] },
-      mechanisms: { email: [{ id: "ops@example.com" }] },
-    },
+    { alert_type: "health_check_status_notification", filters, mechanisms },
     { alert_type: "incident_alert" },
   ]);
   writes = [];

@@ -4,6 +4,7 @@ import { startRuntime } from "../../../scripts/shared/runtime.ts";
 import { canariesIn, formsOf } from "../../node/support/canary.ts";
 import { opened } from "../../node/support/opened.ts";
 import { startReceiver } from "../../node/support/receiver.ts";
+import { openWorkspace } from "../../node/support/workspace.ts";
 import { until } from "../../support/until.ts";
 
 const logs: string[] = [];
@@ -37,36 +38,29 @@ test("the search finds a canary in every form", () => {
 
 test("no log, error response or stored attempt contains a key, a secret, a person or a URL's query", async () => {
   const { PLATFORM, DB } = runtime.env;
-  const { workspaceId } = await PLATFORM.createWorkspace({ name: "Agence" });
-  const { apiKey } = await PLATFORM.createApiKey({ workspaceId });
+  const { workspaceId, apiKey, subscribe } = await openWorkspace(runtime);
   const { url: link } = await PLATFORM.createPortalLink({ workspaceId });
   const linkToken = new URL(String(link)).hash.slice(1);
   const token = await openPortalSession(new URL(`/portal#${linkToken}`, runtime.url));
   const refused: string[] = [];
-  const call = async (method: string, path: string, body?: string, key = String(apiKey)) => {
-    const answer = await fetch(new URL(path, runtime.url), {
-      method,
-      headers: { Authorization: `Bearer ${key}`, "Content-Type": "application/json" },
-      ...(body === undefined ? {} : { body }),
-    });
+  const call = async (method: string, path: string, body?: string, key = apiKey) => {
+    const headers = { Authorization: `Bearer ${key}`, "Content-Type": "application/json" };
+    const init = { method, headers, ...(body !== undefined && { body }) };
+    const answer = await fetch(new URL(path, runtime.url), init);
     const text = await answer.text();
     if (answer.status >= 400) refused.push(text);
     return { status: answer.status, text };
   };
-  const secrets: string[] = [];
-  for (const { url } of [fine, failing]) {
-    const subscription = {
-      url: `${url}/canari-chemin?jeton=canari-jeton`,
-      events: ["lead.created"],
-    };
-    const { text } = await call("POST", "/v1/webhooks", JSON.stringify(subscription));
-    secrets.push(JSON.parse(text).secret);
-  }
+  const [secret, otherSecret] = await Promise.all(
+    [fine, failing].map(
+      async ({ url }) => (await subscribe(`${url}/canari-chemin?jeton=canari-jeton`)).secret,
+    ),
+  );
   const canaries: Record<string, string> = {
     ...PERSON,
-    key: String(apiKey),
-    secret: secrets[0] ?? "",
-    otherSecret: secrets[1] ?? "",
+    key: apiKey,
+    secret: String(secret),
+    otherSecret: String(otherSecret),
     query: "canari-jeton",
     path: "canari-chemin",
     // Without the workspace, which logs contain.
@@ -74,13 +68,10 @@ test("no log, error response or stored attempt contains a key, a secret, a perso
     portal: token.slice(token.indexOf(".") + 1),
   };
 
-  const lead = {
-    reference: "1",
-    source: "crm" as const,
-    agent: { reference: "a", name: "A" },
-    ...{ name: PERSON.name, email: PERSON.email, phone: PERSON.phone },
-    customFields: { canari: PERSON.field },
-  };
+  const { field, ...person } = PERSON;
+  const agent = { reference: "a", name: "A" };
+  const known = { ...person, customFields: { canari: field } };
+  const lead = { reference: "1", source: "crm" as const, agent, ...known };
   await PLATFORM.recordLeads({ workspaceId, leads: [lead] });
   await until(() => fine.posts.length === 1 && failing.posts.length === 1);
   // The subscriber is sent all of it, so that there are canaries to leak.
@@ -110,7 +101,7 @@ test("no log, error response or stored attempt contains a key, a secret, a perso
   expect(listed.status).toBe(200);
   const own = `/portal/api/webhooks/${JSON.parse(listed.text).items[0].webhookId}`;
   const wrongBody = JSON.stringify({ type: everything, states: [everything] });
-  for (const wrongly of [token, `${token}x`, linkToken, String(apiKey)]) {
+  for (const wrongly of [token, `${token}x`, linkToken, apiKey]) {
     if (wrongly !== linkToken) await call("POST", "/portal/api/session", undefined, wrongly);
     await call("GET", `${own}/deliveries?${query}&state=${query}`, undefined, wrongly);
     await call("GET", `${own}/deliveries/${encodeURIComponent(token)}`, undefined, wrongly);

@@ -1,6 +1,6 @@
-import { spawn } from "node:child_process";
+import { type SpawnOptions, spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { cpSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
@@ -8,6 +8,7 @@ import { ROOT } from "../../../scripts/shared/checkout.ts";
 import { holdFolder } from "../../../scripts/shared/folder-hold.ts";
 import { startRuntime } from "../../../scripts/shared/runtime.ts";
 import { copyCheckout, startIn } from "../../node/support/local-server.ts";
+import { runProgram } from "../../node/support/process.ts";
 
 const { scripts } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
 const COMMANDS = [
@@ -15,34 +16,10 @@ const COMMANDS = [
   ...["faults", "simulate", "chaos", "bench", "openapi"],
 ];
 
-/** Runs a program to its end. */
-async function run(
-  program: string,
-  args: string[],
-  { cwd = ROOT, env = {}, uid }: { cwd?: string; env?: NodeJS.ProcessEnv; uid?: number } = {},
-) {
-  const child = spawn(program, args, {
-    cwd,
-    env: { ...process.env, ...env },
-    stdio: ["ignore", "pipe", "pipe"],
-    ...(uid ? { uid } : {}),
-  });
-  const end = { code: null as number | null, stdout: "", stderr: "" };
-  child.stdout.on("data", (chunk) => {
-    end.stdout += chunk;
-  });
-  child.stderr.on("data", (chunk) => {
-    end.stderr += chunk;
-  });
-  [end.code] = await once(child, "close");
-  return end;
-}
-
 /** Runs a command as npm does. */
-function runCommand(command: string, args: string[], options: Parameters<typeof run>[2] = {}) {
-  const line = `${scripts[command]} ${args.join(" ")}`;
-  const env = { npm_lifecycle_event: command, ...options.env };
-  return run("sh", ["-c", line], { ...options, env });
+function runCommand(command: string, args: string[] = [], options: SpawnOptions = {}) {
+  const env = { ...process.env, npm_lifecycle_event: command, ...options.env };
+  return runProgram(["sh", "-c", `${scripts[command]} ${args.join(" ")}`], { ...options, env });
 }
 
 let folder: string;
@@ -62,10 +39,11 @@ describe.concurrent("every command", () => {
   });
 
   test.each(COMMANDS)("%s rejects an unknown option in one sentence", async (command) => {
-    const { code, stdout, stderr } = await runCommand(command, ["--frobnicate"]);
-    expect(stderr).toBe("Unknown option '--frobnicate'; --help shows the usage\n");
-    expect(stdout).toBe("");
-    expect(code).toBe(command === "check-receiver" ? 2 : 1);
+    expect(await runCommand(command, ["--frobnicate"])).toEqual({
+      code: command === "check-receiver" ? 2 : 1,
+      stdout: "",
+      stderr: "Unknown option '--frobnicate'; --help shows the usage\n",
+    });
   });
 
   test.each([
@@ -74,34 +52,34 @@ describe.concurrent("every command", () => {
     ["chaos", "--events", "0"],
     ["chaos", "--kills", "-1"],
   ])("%s %s %s: expects a number", async (command, option, value) => {
-    const { code, stdout, stderr } = await runCommand(command, [`${option}=${value}`]);
-    expect(stderr).toMatch(
-      new RegExp(`^${option}: a whole number from \\d on is expected; [^\n]+\n$`),
-    );
-    expect(stdout).toBe("");
-    expect(code).toBe(1);
+    const sentence = new RegExp(`^${option}: a whole number from \\d on is expected; [^\n]+\n$`);
+    const stderr = expect.stringMatching(sentence);
+    expect(await runCommand(command, [`${option}=${value}`])).toEqual({
+      code: 1,
+      stdout: "",
+      stderr,
+    });
   });
 });
 
 describe("a folder", () => {
   test("without dependencies is reported by any command in one sentence", async () => {
-    await run("cp", ["-r", "scripts", "src", "test", "bench", "package.json", folder]);
-    for (const command of COMMANDS) {
-      const { code, stderr } = await runCommand(command, [], { cwd: folder });
-      expect(stderr).toBe("The dependencies are not installed: run `npm ci` first.\n");
-      expect(code).toBe(1);
-    }
+    for (const part of ["scripts", "src", "test", "bench", "package.json"])
+      cpSync(join(ROOT, part), join(folder, part), { recursive: true });
+    const stderr = "The dependencies are not installed: run `npm ci` first.\n";
+    for (const command of COMMANDS)
+      expect(await runCommand(command, [], { cwd: folder })).toMatchObject({ code: 1, stderr });
   });
 
   test("has one start at a time: the second says so and changes nothing", async () => {
     const letGo = await holdFolder(join(ROOT, ".wrangler"), "http://localhost:1");
-    const secrets = join(ROOT, ".dev.vars");
-    const before = existsSync(secrets) ? statSync(secrets).mtimeMs : null;
-    const { code, stderr } = await runCommand("start", [], { env: { PORT: "28787" } });
+    const secretsFrom = () => statSync(join(ROOT, ".dev.vars"), { throwIfNoEntry: false })?.mtimeMs;
+    const before = secretsFrom();
+    const end = await runCommand("start", [], { env: { PORT: "28787" } });
     letGo();
-    expect(stderr).toBe("`npm start` is already running in this folder, on http://localhost:1.\n");
-    expect(code).toBe(1);
-    expect(existsSync(secrets) ? statSync(secrets).mtimeMs : null).toBe(before);
+    const stderr = "`npm start` is already running in this folder, on http://localhost:1.\n";
+    expect(end).toMatchObject({ code: 1, stderr });
+    expect(secretsFrom()).toBe(before);
   });
 
   test("is held by one of several that start at once", async () => {
@@ -154,11 +132,9 @@ describe("a folder", () => {
       ["openapi/openapi.ts"],
       ["chaos/chaos.ts"],
     ])("that is not writable is reported in one sentence by %s", async (script, ...args) => {
-    const call = [`scripts/${script}`, ...args];
-    const { code, stderr } = await run(process.execPath, call, {
-      uid: 65_534,
-      env: { HOME: "/nonexistent" },
-    });
+    const env = { ...process.env, HOME: "/nonexistent" };
+    const call = [process.execPath, `scripts/${script}`, ...args];
+    const { code, stderr } = await runProgram(call, { uid: 65_534, env });
     const last = stderr.trimEnd().split("\n").at(-1);
     expect(last).toMatch(/^\/\S+ cannot be written to \(EACCES\)\.$/);
     expect(stderr).not.toContain("    at ");
@@ -173,20 +149,16 @@ test.runIf(process.platform === "linux")(
     const runtime = await startRuntime({ registry: folder });
     const servers = children().filter((pid) => !before.includes(pid));
     for (const pid of servers) process.kill(pid, "SIGSTOP");
-    const env = { WRANGLER_REGISTRY_PATH: folder };
-    const { code, stderr } = await run(
-      process.execPath,
-      ["scripts/platform/platform.ts", "ledger"],
-      {
-        env,
-      },
-    );
+    const env = { ...process.env, WRANGLER_REGISTRY_PATH: folder };
+    const end = await runProgram([process.execPath, "scripts/platform/platform.ts", "ledger"], {
+      env,
+    });
     for (const pid of servers) process.kill(pid, "SIGCONT");
     await runtime.stop();
-    expect(stderr).toBe(
-      "The local server does not answer: stop it, and start it again with `npm start`.\n",
-    );
-    expect(code).toBe(1);
+    expect(end).toMatchObject({
+      code: 1,
+      stderr: "The local server does not answer: stop it, and start it again with `npm start`.\n",
+    });
   },
 );
 

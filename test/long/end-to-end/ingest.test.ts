@@ -1,4 +1,4 @@
-import { execFile, spawnSync } from "node:child_process";
+import { spawnSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -6,8 +6,12 @@ import { Webhook } from "standardwebhooks";
 import { describe, expect, test } from "vitest";
 import { startRuntime } from "../../../scripts/shared/runtime.ts";
 import { derivedId } from "../../../src/contract/ids.ts";
+import type { Page } from "../../../src/http/paging.ts";
+import type { Lead } from "../../../src/records/leads.ts";
 import { opened } from "../../node/support/opened.ts";
-import { type Post, startReceiver } from "../../node/support/receiver.ts";
+import { runProgram } from "../../node/support/process.ts";
+import { startReceiver } from "../../node/support/receiver.ts";
+import { openWorkspace } from "../../node/support/workspace.ts";
 import { until } from "../../support/until.ts";
 
 /** A consumer of the dead-letter queue, which forwards what it gets. */
@@ -22,11 +26,9 @@ const DEAD_LETTERS = `export default {
 const PLATFORM_KEY = btoa("p".repeat(32));
 
 const dead: unknown[] = [];
-const logs: string[] = [];
 const receiver = await opened(startReceiver());
 const runtime = await opened(
   startRuntime({
-    onLog: (line) => logs.push(line),
     vars: { PLATFORM_KEYS: `crm:${PLATFORM_KEY}` },
     beside: [
       {
@@ -45,66 +47,35 @@ const runtime = await opened(
   }),
 );
 
-async function makeWorkspace() {
-  const { PLATFORM } = runtime.env;
-  const { workspaceId } = await PLATFORM.createWorkspace({ name: "Agence" });
-  const { apiKey } = await PLATFORM.createApiKey({ workspaceId });
-  const call = async (path: string, body?: unknown) => {
-    const headers = { Authorization: `Bearer ${apiKey}`, "Content-Type": "application/json" };
-    const answer = await fetch(new URL(path, runtime.url), {
-      method: body ? "POST" : "GET",
-      headers,
-      ...(body ? { body: JSON.stringify(body) } : {}),
-    });
-    // biome-ignore lint/suspicious/noExplicitAny: the assertions check its shape
-    return (await answer.json()) as any;
-  };
-  return { workspaceId: String(workspaceId), call };
+function leadMessage(workspaceId: string, reference: string) {
+  const agent = { reference: "lyon", name: "Agence Lumière Lyon" };
+  const lead = { reference, source: "crm", agent, name: "Zoë" };
+  return { method: "recordLeads", input: { workspaceId, leads: [lead] } };
 }
 
-const AGENT = { reference: "lyon", name: "Agence Lumière Lyon" };
+test("the ingest queue leads to the API and to signed webhooks; an invalid message in between is set aside", async () => {
+  const { workspaceId, api, subscribe } = await openWorkspace(runtime);
+  const { secret } = await subscribe(receiver.url, ["lead.created", "run.completed"]);
+  const { RECORDS, PLATFORM } = runtime.env;
+  const [bad, lead] = [leadMessage(workspaceId, ""), leadMessage(workspaceId, "1")];
+  await RECORDS.send(lead);
+  await RECORDS.send(bad);
+  await RECORDS.send(JSON.stringify(leadMessage(workspaceId, "2")), { contentType: "text" });
+  await RECORDS.send(lead);
+  await until(() => receiver.posts.length >= 2 && dead.length >= 1);
 
-function leadMessage(workspaceId: string, ...references: string[]) {
-  const lead = (reference: string) => ({ reference, source: "crm", agent: AGENT, name: "Zoë" });
-  return { method: "recordLeads", input: { workspaceId, leads: references.map(lead) } };
-}
-
-describe("the ingest queue", () => {
-  test("leads to the API and to signed webhooks; an invalid message in between is set aside", async () => {
-    const { workspaceId, call } = await makeWorkspace();
-    const { id, secret } = await call("/v1/webhooks", {
-      url: receiver.url,
-      events: ["lead.created", "run.completed"],
-    });
-    expect(id).toMatch(/^whk_/);
-    const bad = leadMessage(workspaceId, "");
-    const lead = leadMessage(workspaceId, "1");
-    await runtime.env.RECORDS.send(lead);
-    await runtime.env.RECORDS.send(bad);
-    await runtime.env.RECORDS.send(JSON.stringify(leadMessage(workspaceId, "2")), {
-      contentType: "text",
-    });
-    await runtime.env.RECORDS.send(lead);
-    await until(() => receiver.posts.length >= 2 && dead.length >= 1);
-
-    const { data: leads } = await call("/v1/leads");
-    const told = receiver.posts.map(({ body, headers }: Post) => {
-      new Webhook(secret).verify(body, headers as Record<string, string>);
-      return JSON.parse(body.toString());
-    });
-    const byId = (a: { id: string }, b: { id: string }) => (a.id < b.id ? 1 : -1);
-    expect(leads).toHaveLength(2);
-    expect(told.map(({ data }) => data).sort(byId)).toEqual(leads.sort(byId));
-    expect(dead).toEqual([
-      {
-        reason: expect.stringMatching(/^recordLeads: leads\[0\]\.reference: Too small/),
-        method: "recordLeads",
-        message: bad,
-      },
-    ]);
-    await until(async () => (await runtime.env.PLATFORM.ledger({ workspaceId })).pending === 0);
-    expect(receiver.posts).toHaveLength(2);
+  const { data: leads } = await api<Page<Lead>>("GET", "/v1/leads");
+  const told: Lead[] = receiver.posts.map(({ body, headers }) => {
+    new Webhook(secret).verify(body, headers as Record<string, string>);
+    return JSON.parse(body.toString()).data;
   });
+  const byId = (a: Lead, b: Lead) => (a.id < b.id ? 1 : -1);
+  expect(leads).toHaveLength(2);
+  expect(told.sort(byId)).toEqual(leads.sort(byId));
+  const reason = expect.stringMatching(/^recordLeads: leads\[0\]\.reference: Too small/);
+  expect(dead).toEqual([{ reason, method: "recordLeads", message: bad }]);
+  await until(async () => (await PLATFORM.ledger({ workspaceId })).pending === 0);
+  expect(receiver.posts).toHaveLength(2);
 });
 
 const PLATFORM = join(import.meta.dirname, "../../../examples/platform");
@@ -122,12 +93,10 @@ describe("the examples for platforms", () => {
     const copy = join(folder, file);
     writeFileSync(copy, `${readFileSync(join(PLATFORM, file), "utf8")}\n${call}`);
     const env = { ...process.env, API_URL: runtime.url.origin, PLATFORM_KEY };
-    const ask = (method: string) =>
-      new Promise<string>((resolve) => {
-        execFile(command, [copy, method, "Agence"], { env }, (_, stdout, stderr) =>
-          resolve(stdout + stderr),
-        );
-      });
+    const ask = async (method: string) => {
+      const { stdout, stderr } = await runProgram([command, copy, method, "Agence"], { env });
+      return stdout + stderr;
+    };
     expect(await ask("createWorkspace")).toMatch(/^\{"workspaceId": ?"wks_\w+"\}/);
     expect(await ask("createApiKey")).toContain("createApiKey: workspaceId is missing");
     rmSync(folder, { recursive: true });
@@ -141,9 +110,8 @@ describe("the examples for platforms", () => {
     for (const kind of ["automation", "lead", "run"] as const)
       for (const reference of ["1", 'crm/é "\\ \n\t\u0001\u007f\u2028 🌻', "x".repeat(512)]) {
         const args = ["-Bc", program, kind, "wks_1", reference];
-        const { stdout, stderr } = spawnSync("python3", args, options);
-        expect(stderr).toBe("");
-        expect(stdout).toBe(await derivedId(kind, "wks_1", reference));
+        const id = await derivedId(kind, "wks_1", reference);
+        expect(spawnSync("python3", args, options)).toMatchObject({ stderr: "", stdout: id });
       }
   });
 });

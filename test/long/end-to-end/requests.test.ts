@@ -14,12 +14,12 @@ import { openWorkspace } from "../../node/support/workspace.ts";
 
 const run = promisify(execFile);
 
-/** What runs the example of each language. */
-const RUNNERS: Record<string, { file: string; command: string[] }> = {
-  curl: { file: "example.sh", command: ["sh"] },
-  TypeScript: { file: "example.ts", command: [process.execPath, "--no-warnings"] },
-  Python: { file: "example.py", command: ["python3"] },
-  PHP: { file: "example.php", command: ["php"] },
+/** The file of the example in each language, and what runs it. */
+const RUNNERS: Record<string, string[]> = {
+  curl: ["example.sh", "sh"],
+  TypeScript: ["example.ts", process.execPath, "--no-warnings"],
+  Python: ["example.py", "python3"],
+  PHP: ["example.php", "php"],
 };
 
 const entries = new Document(buildDocument("https://unused.example")).groups
@@ -37,7 +37,7 @@ test("there is an example of each operation in each language that the docs show"
 });
 
 describe.each(LANGUAGES)("in $name, the example", ({ name, write }) => {
-  const { file = "", command: [program = "", ...args] = [] } = RUNNERS[name] ?? {};
+  const [file = "", program = "", ...args] = RUNNERS[name] ?? [];
   const isMissing = !process.env.CI && spawnSync(program, ["--version"]).status !== 0;
 
   test
@@ -45,7 +45,7 @@ describe.each(LANGUAGES)("in $name, the example", ({ name, write }) => {
     .each(entries.map((entry) => [`${entry.method} ${entry.path}`, entry] as const))(
     "%s gets the answer of the service",
     async (_, entry) => {
-      const { apiKey, automationId, webhookId } = await openFilled();
+      const { apiKey, api, automationId, webhookId } = await openFilled();
       const ids = entry.path.startsWith("/v1/webhooks") ? webhookId : automationId;
       const source = write(exampleRequest(runtime.url.origin, withId(entry, ids)));
       // The host of the example does not exist.
@@ -61,10 +61,9 @@ describe.each(LANGUAGES)("in $name, the example", ({ name, write }) => {
         expect(answer).toMatchObject({ url: receiver.url, secret: expect.any(String) });
       else if (entry.method === "PATCH")
         expect(answer).toMatchObject({ id: automationId, status: "paused" });
-      else expect(answer).toEqual(await read(exampleRequest("", withId(entry, ids)).url, apiKey));
-      const left = await read("/v1/webhooks", apiKey);
-      const expected = { DELETE: 0, POST: 2 }[entry.method] ?? 1;
-      expect((left as { data: unknown[] }).data).toHaveLength(expected);
+      else expect(answer).toEqual(await api("GET", exampleRequest("", withId(entry, ids)).url));
+      const left = await api<{ data: unknown[] }>("GET", "/v1/webhooks");
+      expect(left.data).toHaveLength({ DELETE: 0, POST: 2 }[entry.method] ?? 1);
     },
   );
 
@@ -83,23 +82,12 @@ describe.each(LANGUAGES)("in $name, the example", ({ name, write }) => {
 
 /** A workspace with two leads, a run, an automation and a subscription. */
 async function openFilled() {
-  const { PLATFORM } = runtime.env;
-  const { workspaceId, apiKey, subscribe } = await openWorkspace(runtime);
-  const agent = { reference: "a", name: "Garage du Parc" };
-  const lead = { source: "crm", agent } as const;
-  const leads = ["1", "2"].map((reference) => ({ reference, ...lead }));
-  await PLATFORM.recordLeads({ workspaceId, leads });
-  const automation = { reference: "1", type: "lead_ads", provider: "facebook", agent } as const;
-  const automations = [{ ...automation, status: "active" as const }];
-  const automationId = String(
-    (await PLATFORM.recordAutomations({ workspaceId, automations })).ids[0],
-  );
-  const runs = [
-    { reference: "1", automationId, status: "success", triggerType: "lead_ads" } as const,
-  ];
-  await PLATFORM.recordRuns({ workspaceId, runs });
-  const { id: webhookId } = await subscribe(receiver.url);
-  return { apiKey, automationId, webhookId };
+  const workspace = await openWorkspace(runtime);
+  await workspace.recordLeads(["1", "2"]);
+  const [automationId = ""] = await workspace.recordAutomations(["1"]);
+  await workspace.recordRuns(automationId, ["1"]);
+  const { id: webhookId } = await workspace.subscribe(receiver.url);
+  return { ...workspace, automationId, webhookId };
 }
 
 /** The entry with an id that exists as its example. */
@@ -108,9 +96,4 @@ function withId({ operation, ...entry }: Entry, id: string): Entry {
     one.name === "id" ? { ...one, example: id } : one,
   );
   return { ...entry, operation: { ...operation, parameters } };
-}
-
-async function read(path: string, apiKey: string): Promise<unknown> {
-  const headers = { Authorization: `Bearer ${apiKey}` };
-  return (await fetch(new URL(path, runtime.url), { headers })).json();
 }

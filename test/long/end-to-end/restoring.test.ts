@@ -3,8 +3,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
+import { openApi } from "../../../scripts/shared/local-api.ts";
 import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
 import { startReceiver } from "../../node/support/receiver.ts";
+import { openWorkspace } from "../../node/support/workspace.ts";
 import { until } from "../../support/until.ts";
 
 const PAGE = readFileSync(join(ROOT, "docs/restoring.md"), "utf8");
@@ -29,56 +31,28 @@ async function run<Row = unknown>({ env }: Runtime, sql = ""): Promise<Row[]> {
   return (results.at(-1)?.results ?? []) as Row[];
 }
 
-async function open(runtime: Runtime, url?: string) {
-  const { PLATFORM } = runtime.env;
-  const { workspaceId } = await PLATFORM.createWorkspace({ name: "Agence" });
-  const key = await addKey(runtime, String(workspaceId));
-  const body = { url, events: ["lead.created"] };
-  if (url) await call(runtime, key.apiKey, "POST", "/v1/webhooks", body);
-  return { workspaceId: String(workspaceId), ...key };
+/** How a key is answered. */
+async function statusOf({ url }: Runtime, apiKey: string): Promise<number> {
+  const headers = { Authorization: `Bearer ${apiKey}` };
+  return (await fetch(new URL("/v1/leads", url), { headers })).status;
 }
-
-/** A new key. The runtime's own answers end with it. */
-async function addKey({ env }: Runtime, workspaceId: string) {
-  const { apiKey, keyId } = await env.PLATFORM.createApiKey({ workspaceId });
-  return { apiKey: String(apiKey), keyId: String(keyId) };
-}
-
-function call({ url }: Runtime, apiKey: string, method: string, path: string, body?: unknown) {
-  return fetch(new URL(path, url), {
-    method,
-    headers: { Authorization: `Bearer ${apiKey}`, "Content-Type": "application/json" },
-    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-  });
-}
-
-const statusOf = async (runtime: Runtime, apiKey: string) =>
-  (await call(runtime, apiKey, "GET", "/v1/leads")).status;
-
-const lead = (reference: string) => ({
-  reference,
-  source: "crm" as const,
-  agent: { reference: "agent", name: "Agence" },
-});
 
 test("after the steps of docs/restoring.md, what was revoked or deleted since then is so again", async () => {
   const [kept, deleted] = [await startReceiver(), await startReceiver()];
   let runtime = await startWorker();
-  const main = await open(runtime, kept.url);
-  const revoked = await addKey(runtime, main.workspaceId);
-  const { apiKey } = revoked;
-  const barred = await open(runtime);
-  const unused = await open(runtime);
-  const made = await call(runtime, main.apiKey, "POST", "/v1/webhooks", {
-    url: deleted.url,
-    events: ["lead.created"],
-  });
-  const { id: webhookId } = (await made.json()) as { id: string };
+  const main = await openWorkspace(runtime);
+  const { workspaceId } = main;
+  await main.subscribe(kept.url);
+  const { id: webhookId } = await main.subscribe(deleted.url);
+  const revoked = await runtime.env.PLATFORM.createApiKey({ workspaceId });
+  // The runtime's own answers end with it.
+  const [apiKey, keyId] = [String(revoked.apiKey), String(revoked.keyId)];
+  const barred = await openWorkspace(runtime);
+  const unused = await openWorkspace(runtime);
+  const agent = { reference: "agent", name: "Agence" };
   const record = async (reference: string) => {
-    const { workspaceId } = main;
-    const leads = [lead(reference)];
-    const { ids } = await runtime.env.PLATFORM.recordLeads({ workspaceId, leads });
-    return String(ids);
+    const leads = [{ reference, source: "crm" as const, agent }];
+    return String((await runtime.env.PLATFORM.recordLeads({ workspaceId, leads })).ids);
   };
   const before = await record("before");
   await until(() => kept.posts.length === 1 && deleted.posts.length === 1, 30_000);
@@ -91,12 +65,10 @@ test("after the steps of docs/restoring.md, what was revoked or deleted since th
 
   // What happens after the moment that is restored.
   runtime = await startWorker();
-  await runtime.env.PLATFORM.revokeApiKey({ keyId: revoked.keyId });
-  await runtime.env.PLATFORM.setWorkspaceAccess({
-    workspaceId: barred.workspaceId,
-    granted: false,
-  });
-  await call(runtime, main.apiKey, "DELETE", `/v1/webhooks/${webhookId}`);
+  await runtime.env.PLATFORM.revokeApiKey({ keyId });
+  const { workspaceId: barredId } = barred;
+  await runtime.env.PLATFORM.setWorkspaceAccess({ workspaceId: barredId, granted: false });
+  await openApi(runtime.url.origin, main.apiKey)("DELETE", `/v1/webhooks/${webhookId}`);
   const after = await record("after");
   await until(() => kept.posts.length === 2, 30_000);
   expect(await statusOf(runtime, apiKey)).toBe(401);

@@ -12,6 +12,9 @@ import { opened } from "../../node/support/opened.ts";
 import { until } from "../../support/until.ts";
 
 const server = await opened(startLocalServer());
+const api = openApi(server.base, String(server.state.apiKey));
+const leads = () => api<Page<Lead>>("GET", "/v1/leads");
+const isLinux = process.platform === "linux";
 
 /** Runs `npm run platform` to its end. */
 async function platform(...args: string[]) {
@@ -54,13 +57,9 @@ describe("the terminal of npm start", () => {
 
   test("shows each refused input in one line, without a stack", async () => {
     const before = server.output();
-    for (let time = 0; time < 3; time++) {
-      const { code, output } = await platform("ledger", '{ "workspaceId": "wks_unknown" }');
-      expect({ code, output }).toEqual({
-        code: 1,
-        output: "ledger: workspaceId: no such workspace\n",
-      });
-    }
+    const refusal = { code: 1, output: "ledger: workspaceId: no such workspace\n" };
+    for (let time = 0; time < 3; time++)
+      expect(await platform("ledger", '{ "workspaceId": "wks_unknown" }')).toEqual(refusal);
     await setTimeout(1_000);
     const shown = server.output().slice(before.length);
     expect(shown).toMatch(/^([\d:]{8} {2}refused: ledger: workspaceId: no such workspace\n){3}$/);
@@ -85,13 +84,12 @@ describe("publishing to npm start", () => {
   test.skipIf(spawnSync("curl", ["--version"]).error)(
     "as the documentation does: the lead is in GET /v1/leads",
     async () => {
-      const { workspaceId, apiKey } = server.state;
+      const { workspaceId } = server.state;
       const script = `${settings}\n${curl}`
         .replace("http://localhost:8787", server.base)
         .replaceAll("wks_…", workspaceId);
       const { stdout, stderr } = spawnSync("bash", ["-euc", script], { encoding: "utf8" });
       expect(JSON.parse(stdout), stderr).toMatchObject({ success: true, errors: [] });
-      const api = openApi(server.base, String(apiKey));
       const newest = async () => (await api<Page<Lead>>("GET", "/v1/leads?limit=1")).data[0]?.name;
       await until(async () => (await newest()) === "Camille Durand");
     },
@@ -119,12 +117,9 @@ describe("publishing to npm start", () => {
 });
 
 test("a webhook to a host that does not exist takes one line of the terminal and one of the log", async () => {
-  const api = openApi(server.base, String(server.state.apiKey));
   const url = "https://nobody.invalid/hook";
-  const { id } = await api<{ id: string }>("POST", "/v1/webhooks", {
-    url,
-    events: ["lead.created"],
-  });
+  const events = ["lead.created"];
+  const { id } = await api<{ id: string }>("POST", "/v1/webhooks", { url, events });
   const [shown, logged] = [server.output().length, server.log().length];
   const trigger = server.start("trigger", "lead.created");
   await trigger.ended;
@@ -139,25 +134,20 @@ test("a webhook to a host that does not exist takes one line of the terminal and
   await api("DELETE", `/v1/webhooks/${id}`);
 });
 
-test.runIf(process.platform === "linux")(
-  "npm start restarts a server that has ended, with the same data",
-  async () => {
-    const api = openApi(server.base, String(server.state.apiKey));
-    const before = await api<Page<Lead>>("GET", "/v1/leads");
-    const [wrangler] = childrenOf(Number(server.child.pid));
-    process.kill(Number(wrangler), "SIGKILL");
-    await until(() => server.output().includes("The server ended; restarting it"));
-    await until(() => server.output().includes("The server is back."), 60_000);
-    expect(await api<Page<Lead>>("GET", "/v1/leads")).toEqual(before);
-  },
-);
+test.runIf(isLinux)("npm start restarts a server that has ended, with the same data", async () => {
+  const before = await leads();
+  const [wrangler] = childrenOf(Number(server.child.pid));
+  process.kill(Number(wrangler), "SIGKILL");
+  await until(() => server.output().includes("The server ended; restarting it"));
+  await until(() => server.output().includes("The server is back."), 60_000);
+  expect(await leads()).toEqual(before);
+});
 
-test.runIf(process.platform === "linux")(
+test.runIf(isLinux)(
   "npm start restarts a server that stopped answering, and says so in one line",
   { timeout: 120_000 },
   async () => {
-    const api = openApi(server.base, String(server.state.apiKey));
-    const before = await api<Page<Lead>>("GET", "/v1/leads");
+    const before = await leads();
     const shown = server.output().length;
     const said = () => server.output().slice(shown);
     process.kill(Number(frontOf(server)), "SIGKILL");
@@ -165,11 +155,11 @@ test.runIf(process.platform === "linux")(
     expect(said()).toMatch(
       /^[\d:]{8} {2}The server stopped answering; restarting it \(see \S+\)\.\n[\d:]{8} {2}The server is back\.\n$/,
     );
-    expect(await api<Page<Lead>>("GET", "/v1/leads")).toEqual(before);
+    expect(await leads()).toEqual(before);
   },
 );
 
-test.runIf(process.platform === "linux")(
+test.runIf(isLinux)(
   "npm start does not restart a server whose source does not build, or whose Worker alone crashed",
   { timeout: 120_000 },
   async () => {
@@ -185,7 +175,7 @@ test.runIf(process.platform === "linux")(
     await setTimeout(12_000);
     expect(said()).not.toContain("The server");
     writeFileSync(index, source);
-    await openApi(server.base, String(server.state.apiKey))("GET", "/v1/leads");
+    await leads();
     expect(frontOf(server)).toBe(front);
     expect(said()).not.toContain("The server");
   },

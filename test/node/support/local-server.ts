@@ -1,5 +1,4 @@
-import { type ChildProcess, spawn } from "node:child_process";
-import { once } from "node:events";
+import type { ChildProcess } from "node:child_process";
 import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
@@ -7,6 +6,7 @@ import { basename, join } from "node:path";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
 import type { LocalState } from "../../../scripts/shared/local-state.ts";
 import { until } from "../../support/until.ts";
+import { startProgram } from "./process.ts";
 
 /** A running command of `package.json`. */
 export interface Command {
@@ -98,18 +98,11 @@ export function startIn(
 ): Command {
   const { scripts } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
   const [program = "", ...given] = scripts[command].replace(/^exec /, "").split(" ");
-  const child = spawn(program === "node" ? process.execPath : program, [...given, ...args], {
-    cwd: folder,
-    env: { ...process.env, ...ownEnv(folder), ...env },
-    stdio: ["ignore", "pipe", "pipe"],
-  });
-  let output = "";
-  for (const stream of [child.stdout, child.stderr])
-    stream.on("data", (chunk) => {
-      output += chunk;
-    });
-  const ended = once(child, "close").then(([code]) => code as number | null);
-  return { child, output: () => output, ended };
+  const { child, output, ended } = startProgram(
+    [program === "node" ? process.execPath : program, ...given, ...args],
+    { cwd: folder, env: { ...process.env, ...ownEnv(folder), ...env } },
+  );
+  return { child, output, ended: ended.then(({ code }) => code) };
 }
 
 /** A port that is free, and the one after it too. */
