@@ -17,16 +17,25 @@ const runtime = await opened(
 );
 const good = `Authorization: Bearer ${(await openWorkspace(runtime)).apiKey}\r\n`;
 
-/** Sends raw bytes, then nothing more, and returns what comes back. */
-function exchange(text: string): Promise<string> {
-  return new Promise((resolve, reject) => {
-    const socket = connect(Number(runtime.url.port), runtime.url.hostname);
-    const chunks: Buffer[] = [];
-    socket.on("data", (chunk) => chunks.push(chunk));
-    socket.on("error", reject);
-    socket.on("close", () => resolve(Buffer.concat(chunks).toString()));
-    socket.end(Buffer.from(text, "latin1"));
+/** Opens a connection; returns what it has received so far. */
+function open() {
+  const socket = connect(Number(runtime.url.port), runtime.url.hostname);
+  let text = "";
+  socket.on("data", (chunk) => {
+    text += chunk;
   });
+  // Closed by the server; only the data received matters.
+  socket.on("error", () => {});
+  return { socket, text: () => text };
+}
+
+/** Sends raw bytes, then nothing more, and returns what comes back. */
+async function exchange(bytes: string): Promise<string> {
+  const { socket, text } = open();
+  const closed = once(socket, "close");
+  socket.end(Buffer.from(bytes, "latin1"));
+  await closed;
+  return text();
 }
 
 const HOST = "Host: api.example\r\nConnection: close\r\n";
@@ -115,18 +124,6 @@ describe("a connection", () => {
   /** A request on a connection that is kept alive. */
   const keeping = (request: string, headers: string, rest: string) =>
     `${request} HTTP/1.1\r\nHost: api.example\r\n${headers}${rest}`;
-
-  /** Opens a connection; returns what it has received so far. */
-  function open() {
-    const socket = connect(Number(runtime.url.port), runtime.url.hostname);
-    let text = "";
-    socket.on("data", (chunk) => {
-      text += chunk;
-    });
-    // Closed by the server; only the data received matters.
-    socket.on("error", () => {});
-    return { socket, text: () => text };
-  }
 
   const UNREAD: [status: number, what: string, request: () => string][] = [
     [401, "", () => keeping("POST /v1/webhooks", JSON_TYPE, framed(CREATION))],
