@@ -74,15 +74,6 @@ describe("the configuration", () => {
   });
 });
 
-test("no command of the docs writes npm's own output into a file", () => {
-  const pages = readdirSync(join(ROOT, "docs")).filter((name) => name.endsWith(".md"));
-  const files = ["README.md", ...pages.map((name) => join("docs", name))];
-  const lines = files.flatMap((file) => read(file).split("\n"));
-  const written = lines.filter((line) => /^\s*npm run [^#]*> \S/.test(line));
-  expect(written.length).toBeGreaterThan(0);
-  for (const line of written) expect(line).toMatch(/npm run -s /);
-});
-
 describe("docs/operations.md", () => {
   const page = read("docs/operations.md");
 

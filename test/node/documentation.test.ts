@@ -3,6 +3,8 @@ import { dirname, join } from "node:path";
 import { expect, test } from "vitest";
 import { ROOT } from "../../scripts/shared/checkout.ts";
 import { OPERATIONS } from "../../src/platform/operations.ts";
+import { WebhookDelivery } from "../../src/webhooks/bodies.ts";
+import { EXAMPLES } from "./support/examples.ts";
 
 const PAGES = ["", "docs"].flatMap((folder) =>
   readdirSync(join(ROOT, folder))
@@ -30,6 +32,22 @@ test.each(PAGES)("%s names only npm scripts and Platform methods that exist", (p
   const called = [...text.matchAll(/npm run (?:-s )?platform -- (?:--remote )?(\w+)/g)];
   const methods = called.map(([, method = ""]) => method).filter((name) => name !== "METHOD");
   expect(methods.filter((name) => !(name in OPERATIONS))).toEqual([]);
+});
+
+test("docs/webhooks.md links every receiver, and shows a delivery as the contract has it", () => {
+  const page = read("docs/webhooks.md");
+  const linked = [...page.matchAll(/\]\(\.\.\/examples\/receivers\/([\w.]+)\)/g)];
+  const present = readdirSync(EXAMPLES).filter((file) => !file.startsWith("."));
+  expect(linked.map(([, file]) => file).toSorted()).toEqual(present.toSorted());
+  const [, json = ""] = /```json\n([^`]+)```/.exec(page) ?? [];
+  expect(WebhookDelivery.parse(JSON.parse(json))).toEqual(JSON.parse(json));
+});
+
+test("no command of the docs writes npm's own output into a file", () => {
+  const lines = PAGES.flatMap((page) => read(page).split("\n"));
+  const written = lines.filter((line) => /^\s*npm run [^#]*> \S/.test(line));
+  expect(written.length).toBeGreaterThan(0);
+  for (const line of written) expect(line).toMatch(/npm run -s /);
 });
 
 /** The anchors that GitHub gives to a page's headings. */
