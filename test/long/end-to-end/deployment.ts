@@ -38,13 +38,12 @@ export const QUEUES = [
 let folder = "";
 /** The address that is deployed to: the built Worker, but for the answers that a test replaces. */
 let address = "";
-let replaced: Record<string, (request: IncomingMessage, response: ServerResponse) => void> = {};
+let replaced: Record<string, Answer> = {};
+
+type Answer = (request: IncomingMessage, response: ServerResponse) => void;
 
 /** Answers a path of the deployed Worker differently, in this test. */
-export function replace(
-  path: string,
-  answer: (request: IncomingMessage, response: ServerResponse) => void,
-): void {
+export function replace(path: string, answer: Answer): void {
   replaced[path] = answer;
 }
 
@@ -57,12 +56,9 @@ async function serve(worker: Runtime): Promise<Server> {
     const { authorization = "" } = headers;
     const real = await fetch(new URL(url, worker.url), { headers: { authorization } });
     // `fetch` has decoded the body.
-    const {
-      "content-encoding": _,
-      "content-length": __,
-      ...shown
-    } = Object.fromEntries(real.headers);
-    response.writeHead(real.status, shown);
+    const shown = new Headers(real.headers);
+    for (const name of ["content-encoding", "content-length"]) shown.delete(name);
+    response.writeHead(real.status, Object.fromEntries(shown));
     response.end(Buffer.from(await real.arrayBuffer()));
   });
   server.listen(0, "127.0.0.1");

@@ -53,6 +53,7 @@ export interface Call {
 /** The bookmark of every database. */
 export const BOOKMARK = "00000085-0000024c-00004c6d-8e61117bf38d7adb71b934ebbf891683";
 
+const TABLES = "SELECT name FROM sqlite_schema";
 const SECRETS = ["ENCRYPTION_KEYS", "API_KEY_CHECKSUM_KEYS", "PORTAL_SIGNING_KEYS"];
 
 /** A call that fails, with what it says. */
@@ -117,23 +118,19 @@ export function act(folder: string, args: string[], env: NodeJS.ProcessEnv) {
 function answer(call: Running): void {
   const { command, account, print } = call;
   if (command === "whoami") {
-    if (!account.loggedIn) {
-      print(JSON.stringify({ loggedIn: false }));
-      throw new Failure();
-    }
-    const { accounts } = account;
-    print(JSON.stringify({ loggedIn: true, authType: "User API Token", accounts }, null, 2));
+    const { loggedIn, accounts } = account;
+    print(
+      JSON.stringify(loggedIn ? { loggedIn, authType: "User API Token", accounts } : { loggedIn }),
+    );
+    if (!loggedIn) throw new Failure();
   } else if (command.startsWith("secret list")) {
     if (!account.secrets) fail(`Worker "${configOf(call.args).name}" not found.`);
-    const secrets = Object.keys(account.secrets).map((name) => ({ name, type: "secret_text" }));
-    print(JSON.stringify(secrets, null, 2));
+    const names = Object.keys(account.secrets);
+    print(JSON.stringify(names.map((name) => ({ name, type: "secret_text" }))));
   } else if (command === "d1 list") {
-    const shown = account.databases.map(({ name, ...more }) => ({
-      uuid: `id-of-${name}`,
-      name,
-      ...more,
-    }));
-    print(JSON.stringify(shown));
+    print(
+      JSON.stringify(account.databases.map((each) => ({ uuid: `id-of-${each.name}`, ...each }))),
+    );
   } else if (command.startsWith("d1 create")) {
     const name = call.args[2] ?? "";
     if (account.databases.some((database) => database.name === name))
@@ -186,15 +183,19 @@ function answer(call: Running): void {
       fail(`The following required secrets have not been set: ${missing.join(", ")}`);
     const { databases, queues } = configOf(call.args);
     for (const { binding } of databases.filter(({ binding }) => /^DB(_\d+)?$/.test(binding)))
-      if (!tablesOf(openDatabase(call, binding)).includes("api_keys"))
+      if (
+        !openDatabase(call, binding)
+          .prepare(TABLES)
+          .all()
+          .some(({ name }) => name === "api_keys")
+      )
         fail("the new code would serve before the migrations");
     for (const { name } of queues)
       if (!account.queues.some((queue) => queue.name === name))
         fail(`the queue ${name} would be created without a jurisdiction`);
     account.secrets = secrets;
     const id = `11111111-2222-3333-4444-${String(Object.keys(account.versions).length).padStart(12, "0")}`;
-    const tag = option(call.args, "tag");
-    const message = option(call.args, "message");
+    const [tag, message] = ["tag", "message"].map((name) => option(call.args, name));
     account.versions[id] = {
       ...(tag && { "workers/tag": tag }),
       ...(message && { "workers/message": message }),
@@ -214,12 +215,11 @@ function configOf(args: string[]) {
   const text = readFileSync(option(args, "config") ?? join(ROOT, "wrangler.toml"), "utf8");
   const env = option(args, "env");
   const within = env ? `env.${env}.` : "";
-  const read = (list: string, key: string) =>
-    [
-      ...text.matchAll(
-        new RegExp(`^\\[\\[${within}${list}\\]\\]\nbinding = "(.+)"\n${key} = "(.+)"`, "gm"),
-      ),
-    ].map(([, binding = "", name = ""]) => ({ binding, name }));
+  const read = (list: string, key: string) => {
+    const block = `^\\[\\[${within}${list}\\]\\]\nbinding = "(.+)"\n${key} = "(.+)"`;
+    const found = [...text.matchAll(new RegExp(block, "gm"))];
+    return found.map(([, binding = "", name = ""]) => ({ binding, name }));
+  };
   return {
     name: `public-api${env ? `-${env}` : ""}`,
     databases: read("d1_databases", "database_name"),
@@ -240,26 +240,18 @@ function openDatabase({ args, account, folder }: Running, binding: string): Data
 export function migrate(database: DatabaseSync): void {
   const folder = join(ROOT, "migrations");
   database.exec("CREATE TABLE IF NOT EXISTS d1_migrations (name TEXT PRIMARY KEY)");
-  for (const name of readdirSync(folder)
-    .filter((file) => file.endsWith(".sql"))
-    .sort()) {
+  const files = readdirSync(folder).filter((file) => file.endsWith(".sql"));
+  for (const name of files.sort()) {
     if (database.prepare("SELECT 1 FROM d1_migrations WHERE name = ?").get(name)) continue;
     database.exec(readFileSync(join(folder, name), "utf8"));
     database.prepare("INSERT INTO d1_migrations VALUES (?)").run(name);
   }
 }
 
-function tablesOf(database: DatabaseSync): unknown[] {
-  return database
-    .prepare("SELECT name FROM sqlite_schema")
-    .all()
-    .map(({ name }) => name);
-}
-
-function findQueue({ args, account: { queues } }: Running): Resource {
-  const [, , name = ""] = args;
+function findQueue({ args: [, , name], account }: Running): Resource {
+  const found = account.queues.find((queue) => queue.name === name);
   return (
-    queues.find((queue) => queue.name === name) ??
+    found ??
     fail(`Queue "${name}" does not exist. To create it, run: wrangler queues create ${name}`)
   );
 }
@@ -268,14 +260,9 @@ function report(env: NodeJS.ProcessEnv, versionId: string | null, address: strin
   const { WRANGLER_OUTPUT_FILE_PATH: file } = env;
   if (!file) return;
   const session = { version: 1, type: "wrangler-session", wrangler_version: "4.155.0" };
-  const deployment = {
-    type: "deploy",
-    version: 1,
-    version_id: versionId,
-    targets: versionId ? [address, "schedule: * * * * *"] : [],
-  };
-  const lines = [session, deployment].map((entry) => `${JSON.stringify(entry)}\n`);
-  appendFileSync(file, lines.join(""));
+  const targets = versionId ? [address, "schedule: * * * * *"] : [];
+  const deployment = { type: "deploy", version: 1, version_id: versionId, targets };
+  for (const entry of [session, deployment]) appendFileSync(file, `${JSON.stringify(entry)}\n`);
 }
 
 function fail(message: string): never {
