@@ -35,31 +35,6 @@ describe("npm run platform", () => {
     expect(JSON.parse(asked.stdout)).toMatchObject({ addsUp: true });
   });
 
-  test.runIf(isLinux)("prints a list in columns, one row per item", async () => {
-    const { workspaceId, subscribe } = await openWorkspace(runtime);
-    const show = async (method: string, input: object) => {
-      const call = `platform/platform.ts ${method} '${JSON.stringify(input)}'`;
-      return (await inTerminal(call)).stdout.split("\r\n");
-    };
-    expect(await show("listWebhooks", { workspaceId })).toEqual(["No items.", ""]);
-    for (const path of ["one", "two"])
-      await subscribe(`http://localhost:1/${path}`, ["lead.created", "run.completed"]);
-    const [head, two, one, end] = await show("listWebhooks", { workspaceId });
-    expect(head).toMatch(/^webhookId +url +events +description +createdAt +disabledAt +state +/);
-    expect(two).toMatch(
-      /^whk_\S+ {2}http:\/\/localhost:1\/two {2}lead\.created, run\.completed {2}none +\S+Z +none +healthy +none +0 +/,
-    );
-    expect(one).toContain("http://localhost:1/one");
-    expect(one?.indexOf("healthy")).toBe(head?.indexOf("state"));
-    expect(end).toBe("");
-    // A page that is followed by another.
-    await Promise.all(Array.from({ length: 101 }, makeWorkspace));
-    const lines = await show("listWorkspaces", {});
-    expect(lines[0]).toMatch(/^workspaceId +name +/);
-    expect(lines.slice(1, 101).every((line) => line.startsWith("wks_"))).toBe(true);
-    expect(lines.slice(101)).toEqual(["", expect.stringMatching(/^nextCursor {2}\S+$/), ""]);
-  });
-
   test.each([
     [["createUser"], "createUser: no such method; npm run platform -- --help lists them"],
     [["ledger", "{workspaceId}"], "the input is not JSON: "],
@@ -150,17 +125,19 @@ describe("npm run platform", () => {
   });
 });
 
-test("a table shows a nested object compactly, and items of several kinds as JSON", () => {
+test("a list is a table with a row per item, and then where the next page begins", () => {
   const attempt = { at: "2026-11-01T00:00:00.000Z", status: null, outcome: "timed_out" };
   const items = [
-    { id: "a", attempt },
-    { id: "bcd", attempt: null },
+    { id: "a", attempt, events: ["lead.created", "run.completed"], failures: 1_000 },
+    { id: "bcd", attempt: null, events: ["lead.created"], failures: 0 },
   ];
   expect(toTable({ items, nextCursor: null }).split("\n")).toEqual([
-    "id   attempt",
-    "a    at 2026-11-01T00:00:00.000Z, outcome timed_out",
-    "bcd  none",
+    "id   attempt                                         events                       failures",
+    "a    at 2026-11-01T00:00:00.000Z, outcome timed_out  lead.created, run.completed  1,000",
+    "bcd  none                                            lead.created                 0",
   ]);
+  expect(toTable({ items: [], nextCursor: null })).toBe("No items.");
+  // Items of several kinds are shown as JSON.
   expect(toTable({ items: [{ a: 1 }, { b: 2 }], nextCursor: "x" })).toBe(
     '{"a":1}\n{"b":2}\n\nnextCursor  x',
   );
