@@ -84,23 +84,17 @@ function describeReceiver(example: Example) {
     expect(receiver.lines).toEqual([expect.stringMatching(/^lead\.created evt_\w+$/)]);
   });
 
-  test("accepts the same event again, unchanged or signed afresh, and does not process it again", async () => {
+  test("accepts the same event again, at once, later or signed afresh, and does not process it again", async () => {
     const [real = ""] = receiver.lines;
-    const headers = await sign(secret, "evt_again");
-    for (const _ of [1, 2])
-      expect(await post(port, headers, bodyOf("evt_again"))).toBeOneOf(ACCEPTED);
-    for (const minutes of [0, -4, 4])
-      expect(await deliver(port, secret, "evt_again", "", minutes)).toBeOneOf(ACCEPTED);
+    const same = await sign(secret, "evt_again");
+    const atOnce = [0, 0, 0, 0, -4, 4].map((minutes) =>
+      deliver(port, secret, "evt_again", "", minutes),
+    );
+    for (const status of await Promise.all(atOnce)) expect(status).toBeOneOf(ACCEPTED);
+    for (const _ of [1, 2]) expect(await post(port, same, bodyOf("evt_again"))).toBeOneOf(ACCEPTED);
     expect(await deliver(port, secret, "evt_another")).toBeOneOf(ACCEPTED);
-    await until(() => receiver.lines.length > 2);
+    await until(() => receiver.lines.includes("lead.created evt_another"));
     expect(receiver.lines).toEqual([real, "lead.created evt_again", "lead.created evt_another"]);
-  });
-
-  test("processes an event once if its deliveries arrive concurrently", async () => {
-    const posts = Array.from({ length: 6 }, () => deliver(port, secret, "evt_at_once"));
-    for (const status of await Promise.all(posts)) expect(status).toBeOneOf(ACCEPTED);
-    await until(() => receiver.lines.includes("lead.created evt_at_once"));
-    expect(receiver.lines.filter((line) => line.includes("evt_at_once"))).toHaveLength(1);
   });
 
   const SERVICE = "X-Service-Signature";
