@@ -8,7 +8,7 @@ import { ROOT } from "../../../scripts/shared/checkout.ts";
 import { holdFolder } from "../../../scripts/shared/folder-hold.ts";
 import { startRuntime } from "../../../scripts/shared/runtime.ts";
 import { copyCheckout, startIn } from "../../node/support/local-server.ts";
-import { runProgram } from "../../node/support/process.ts";
+import { childrenOf, runProgram } from "../../node/support/process.ts";
 
 const { scripts } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
 const COMMANDS = [
@@ -145,9 +145,9 @@ describe("a folder", () => {
 test.runIf(process.platform === "linux")(
   "npm run platform gives up on a server that does not answer",
   async () => {
-    const before = children();
+    const before = childrenOf();
     const runtime = await startRuntime({ registry: folder });
-    const servers = children().filter((pid) => !before.includes(pid));
+    const servers = childrenOf().filter((pid) => !before.includes(pid));
     for (const pid of servers) process.kill(pid, "SIGSTOP");
     const env = { ...process.env, WRANGLER_REGISTRY_PATH: folder };
     const end = await runProgram([process.execPath, "scripts/platform/platform.ts", "ledger"], {
@@ -161,9 +161,3 @@ test.runIf(process.platform === "linux")(
     });
   },
 );
-
-/** The processes that this one has started. */
-function children(): number[] {
-  const text = readFileSync(`/proc/self/task/${process.pid}/children`, "utf8");
-  return text.split(" ").filter(Boolean).map(Number);
-}

@@ -9,6 +9,7 @@ import type { Page } from "../../../src/http/paging.ts";
 import type { Lead } from "../../../src/records/leads.ts";
 import { type LocalServer, startLocalServer } from "../../node/support/local-server.ts";
 import { opened } from "../../node/support/opened.ts";
+import { childrenOf } from "../../node/support/process.ts";
 import { until } from "../../support/until.ts";
 
 const server = await opened(startLocalServer());
@@ -192,11 +193,4 @@ function frontOf(server: LocalServer): number | undefined {
   return workerdsOf(server).find((pid) => commandOf(pid).includes(`entry=localhost:${port}`));
 }
 
-function commandOf(pid: number): string {
-  return readFileSync(`/proc/${pid}/cmdline`, "utf8");
-}
-
-function childrenOf(pid: number): number[] {
-  const text = readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8");
-  return text.split(" ").filter(Boolean).map(Number);
-}
+const commandOf = (pid: number) => readFileSync(`/proc/${pid}/cmdline`, "utf8");

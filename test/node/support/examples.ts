@@ -1,7 +1,7 @@
-import { type ChildProcess, execFileSync, spawn, spawnSync } from "node:child_process";
+import { execFileSync, spawnSync } from "node:child_process";
 import { randomInt } from "node:crypto";
 import { once } from "node:events";
-import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { createServer } from "node:http";
 import { stripTypeScriptTypes } from "node:module";
 import { tmpdir } from "node:os";
@@ -11,6 +11,7 @@ import { convertV4MiniflareOptions, Miniflare } from "miniflare";
 import { unstable_getMiniflareWorkerOptions, unstable_readConfig } from "wrangler";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
 import { until } from "../../support/until.ts";
+import { childrenOf, startProgram } from "./process.ts";
 
 /** The folder of the receivers in the documentation. */
 export const EXAMPLES = join(ROOT, "examples/receivers");
@@ -93,40 +94,26 @@ async function run(
   port: number,
   secret: string,
 ): Promise<RunningExample> {
-  const lines: string[] = [];
-  const errors: string[] = [];
   const folder = mkdtempSync(join(tmpdir(), "receiver-"));
-  const child = spawn(command, args, {
-    cwd: EXAMPLES,
-    env: {
-      ...process.env,
-      PORT: String(port),
-      WEBHOOK_SECRET: secret,
-      HOME: folder,
-      TMPDIR: folder,
-    },
-    stdio: ["ignore", "pipe", "pipe"],
-  });
-  child.on("error", (error) => errors.push(String(error)));
+  const own = { PORT: String(port), WEBHOOK_SECRET: secret, HOME: folder, TMPDIR: folder };
+  const env = { ...process.env, ...own };
+  const { child, output, ended } = startProgram([command, ...args], { cwd: EXAMPLES, env });
+  const lines: string[] = [];
   createInterface({ input: child.stdout }).on("line", (line) => lines.push(line));
-  createInterface({ input: child.stderr }).on("line", (line) => errors.push(line));
+  let hasEnded = false;
+  void ended.finally(() => {
+    hasEnded = true;
+  });
   await until(() => {
-    if (child.pid === undefined) throw new Error(`${command} is not installed`);
-    if (hasEnded(child)) throw new Error(`${command} has ended:\n${errors.join("\n")}`);
+    if (hasEnded) throw new Error(`${command} has ended:\n${output()}`);
     return answers(port);
   });
   const stop = async () => {
-    if (!hasEnded(child)) {
-      child.kill("SIGKILL");
-      await once(child, "exit");
-    }
+    child.kill("SIGKILL");
+    await ended;
     rmSync(folder, { recursive: true });
   };
-  return { lines, pid: child.pid as number, folder, stop };
-}
-
-function hasEnded({ exitCode, signalCode }: ChildProcess): boolean {
-  return exitCode !== null || signalCode !== null;
+  return { lines, pid: Number(child.pid), folder, stop };
 }
 
 async function answers(port: number): Promise<boolean> {
@@ -170,14 +157,8 @@ async function startWorker(port: number, secret: string): Promise<RunningExample
       },
     }),
   );
-  const before = childrenNow();
+  const before = childrenOf();
   await miniflare.ready;
-  const [pid = 0] = childrenNow().filter((child) => !before.includes(child));
+  const [pid = 0] = childrenOf().filter((child) => !before.includes(child));
   return { lines, pid, folder: "", stop: () => miniflare.dispose() };
-}
-
-/** The running child processes of this one; empty if the system does not tell. */
-function childrenNow(): number[] {
-  const file = `/proc/self/task/${process.pid}/children`;
-  return existsSync(file) ? readFileSync(file, "utf8").split(" ").filter(Boolean).map(Number) : [];
 }

@@ -1,5 +1,6 @@
 import { type ChildProcessByStdio, type SpawnOptions, spawn } from "node:child_process";
 import { once } from "node:events";
+import { existsSync, readFileSync } from "node:fs";
 import type { Readable, Writable } from "node:stream";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
 
@@ -46,4 +47,10 @@ export function startInTerminal(script: string, options: SpawnOptions = {}): Pro
   const line = `stty cols 120 rows 40 && '${process.execPath}' ${script}`;
   const env = { ...(options.env ?? process.env), TERM: "xterm", CI: "" };
   return startProgram(["script", "-qec", line, "/dev/null"], { ...options, env, stdin: null });
+}
+
+/** The processes that one has started, by default this one; none if the system does not tell. */
+export function childrenOf(pid = process.pid): number[] {
+  const file = `/proc/${pid}/task/${pid}/children`;
+  return existsSync(file) ? readFileSync(file, "utf8").split(" ").filter(Boolean).map(Number) : [];
 }
