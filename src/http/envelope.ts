@@ -2,11 +2,13 @@ import type { Context, ErrorHandler, NotFoundHandler } from "hono";
 import { createMiddleware } from "hono/factory";
 import { matchedRoutes } from "hono/route";
 import { ApiError } from "../contract/errors.ts";
+import { InputError } from "../contract/input-error.ts";
 import { causeOf } from "../db/errors.ts";
 import { log, logError } from "../log.ts";
 import { type RateLimit, resetSeconds } from "../quota/window.ts";
 import { peekFailures } from "./authentication.ts";
 import type { AppEnv } from "./context.ts";
+import { toApiError } from "./invalid.ts";
 
 /** The default policy: no framing, and nothing loads or runs. The HTML pages have their own. */
 const API_POLICY = "default-src 'none'; frame-ancestors 'none'";
@@ -68,7 +70,8 @@ async function peekRateLimit(c: Context<AppEnv>): Promise<RateLimit> {
 
 /** Answers any thrown error with the contract's error body. */
 export const answerError: ErrorHandler<AppEnv> = (thrown, c) => {
-  const error = causeOf(thrown);
+  const cause = causeOf(thrown);
+  const error = cause instanceof InputError ? toApiError(cause) : cause;
   if (error instanceof ApiError) {
     const { retry_after_seconds: seconds } = error.details;
     const headers = seconds === undefined ? {} : { "Retry-After": String(seconds) };
@@ -80,7 +83,5 @@ export const answerError: ErrorHandler<AppEnv> = (thrown, c) => {
 };
 
 /** The path is unknown, or its method is: never 405. */
-export const answerNotFound: NotFoundHandler<AppEnv> = (c) => {
-  const error = new ApiError("route_not_found");
-  return c.json(error.toBody(), error.status);
-};
+export const answerNotFound: NotFoundHandler<AppEnv> = (c) =>
+  answerError(new ApiError("route_not_found"), c);

@@ -7,14 +7,14 @@ import { toInputError } from "../contract/parse.ts";
 /**
  * The hook of every route: refuses parameters and bodies that do not match their schemas.
  *
- * @throws ApiError `invalid_request` that names the invalid parameter or property.
+ * @throws InputError
  */
 // biome-ignore lint/suspicious/noExplicitAny: the library's own type of a hook for all routes
 export const refuseInvalid: Hook<any, any, any, void> = (result) => {
   if (result.success) return;
   // The validator passes what it was given in either case; zod-openapi's type leaves that out.
   const { error, data } = result as { error: z.ZodError; data?: unknown };
-  throw toApiError(toInputError(error.issues, data));
+  throw toInputError(error.issues, data);
 };
 
 /** The error that HTTP answers for an invalid input. Of a path's own ids, an unknown one is just not found. */

@@ -1,6 +1,5 @@
 import type { Context } from "hono";
 import { ApiError } from "../../contract/errors.ts";
-import { InputError } from "../../contract/input-error.ts";
 import { parseInput } from "../../contract/parse.ts";
 import { listKeyUsage } from "../../platform/api-keys.ts";
 import { listDeliveries, readDelivery, redeliver } from "../../platform/deliveries.ts";
@@ -20,7 +19,7 @@ import { readWorkspace } from "../../platform/workspaces.ts";
 import { answerHashed, policyOf, readAsset } from "../assets.ts";
 import { readJson } from "../body.ts";
 import { type AppEnv, newApp } from "../context.ts";
-import { queryOf, toApiError } from "../invalid.ts";
+import { queryOf } from "../invalid.ts";
 import { subscribe, unsubscribe, WebhookCreation } from "../routes/webhooks.ts";
 import { served } from "../served.ts";
 import { authenticatePortal, EXCHANGE } from "./authentication.ts";
@@ -91,8 +90,7 @@ for (const [method, path, operation] of ALLOWED)
 
 // These two are operations of the API, which name no workspace: they are the key's or the session's.
 portal.post("/portal/api/webhooks", async (c) => {
-  const body = await readJson(c);
-  const creation = await refused(async () => parseInput(WebhookCreation, body));
+  const creation = parseInput(WebhookCreation, await readJson(c));
   return c.json(await subscribe(c, creation), 201);
 });
 portal.delete("/portal/api/webhooks/:webhookId", async (c) => {
@@ -113,10 +111,8 @@ async function perform(c: Context<AppEnv>, { input, run }: Operation): Promise<o
     ...(eventId === undefined ? {} : { eventId }),
   };
   const given = c.req.method === "POST" ? await readJson(c) : filled(queryOf(c));
-  return refused(async () => {
-    const value = parseInput(input, isObject(given) ? { ...given, ...bound } : given);
-    return (await run({ env: c.env, ctx: c.executionCtx }, value)) as object;
-  });
+  const value = parseInput(input, isObject(given) ? { ...given, ...bound } : given);
+  return (await run({ env: c.env, ctx: c.executionCtx }, value)) as object;
 }
 
 /** The parameters of a query that have a value, as JSON has them: a filter that is not set is empty. */
@@ -126,13 +122,4 @@ function filled(query: Record<string, unknown>): Record<string, unknown> {
       .filter(([, value]) => value !== "")
       .map(([name, value]) => [name, /^\d+$/.test(String(value)) ? Number(value) : value]),
   );
-}
-
-/** Awaits `step`. @throws ApiError in place of an InputError. */
-async function refused<T>(step: () => Promise<T>): Promise<T> {
-  try {
-    return await step();
-  } catch (error) {
-    throw error instanceof InputError ? toApiError(error) : error;
-  }
 }
