@@ -2,6 +2,7 @@ import { z } from "@hono/zod-openapi";
 import { decodeCursor, encodeCursor, type List, type Position } from "../contract/cursor.ts";
 import { PAGE_LIMIT, REDELIVERY_MAX_AGE_MS } from "../contract/limits.ts";
 import { Id, Instant } from "../contract/text.ts";
+import { DAY_MS } from "../contract/time.ts";
 import type { Listing, PageRequest } from "../db/page.ts";
 
 export const WorkspaceId = Id.describe("wks_…");
@@ -14,7 +15,7 @@ export const DatabaseName = z.string().min(1).max(20);
 export const RedeliverableSince = Instant.refine(
   (since) => since >= Date.now() - REDELIVERY_MAX_AGE_MS,
   {
-    error: "must be at most 30 days ago: older events are deleted",
+    error: `must be at most ${REDELIVERY_MAX_AGE_MS / DAY_MS} days ago: older events are deleted`,
     params: { reason: "out_of_range" },
   },
 );

@@ -1,8 +1,13 @@
 import { z } from "@hono/zod-openapi";
 import { WebhookEvent } from "../contract/enumerations.ts";
 import { InputError } from "../contract/input-error.ts";
-import { DESCRIPTION_MAX_LENGTH, SECRET_OVERLAP_SECONDS } from "../contract/limits.ts";
+import {
+  DESCRIPTION_MAX_LENGTH,
+  REDELIVERY_MAX_AGE_MS,
+  SECRET_OVERLAP_SECONDS,
+} from "../contract/limits.ts";
 import { text } from "../contract/text.ts";
+import { DAY_MS } from "../contract/time.ts";
 import { commit, withoutRetries } from "../db/client.ts";
 import { parseEncryptionKeys } from "../encryption/seal.ts";
 import { countDays } from "../webhooks/days.ts";
@@ -97,7 +102,7 @@ export const enableWebhook = operation({
   input: z.strictObject({
     webhookId: WebhookId,
     redeliverSince: RedeliverableSince.nullish().describe(
-      "also delivers events missed since this time, at most 30 days ago",
+      `also delivers events missed since this time, at most ${REDELIVERY_MAX_AGE_MS / DAY_MS} days ago`,
     ),
   }),
   output: Redelivered,
@@ -167,7 +172,9 @@ export const rotateWebhookSecret = operation({
     webhookId: WebhookId,
     overlapSeconds: integer(0, SECRET_OVERLAP_SECONDS.max)
       .nullish()
-      .describe("how long the old secret also signs; default: 24 h; 0: not at all"),
+      .describe(
+        `how long the old secret also signs; default: ${SECRET_OVERLAP_SECONDS.default / 3600} h; 0: not at all`,
+      ),
   }),
   output: NewSecret,
   examples: [{ webhookId }, { webhookId, overlapSeconds: 3600 }],
@@ -194,8 +201,7 @@ export const endSecretOverlap = operation({
 const RESEALED_MAX = 100;
 
 export const resealSecrets = operation({
-  about:
-    "Re-encrypts up to 100 secrets of subscriptions and data keys of workspaces under the first encryption key. Once none remain, the other keys can be removed.",
+  about: `Re-encrypts up to ${RESEALED_MAX} secrets of subscriptions and data keys of workspaces under the first encryption key. Once none remain, the other keys can be removed.`,
   input: z.strictObject({}),
   output: Resealed,
   examples: [{}],

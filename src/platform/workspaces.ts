@@ -207,7 +207,7 @@ export const createPortalLink = operation({
     workspaceId: WorkspaceId,
     validMinutes: integer(1, PORTAL_LINK_MINUTES.max)
       .nullish()
-      .describe("how long the session lasts, from now on; default: 60"),
+      .describe(`how long the session lasts, from now on; default: ${PORTAL_LINK_MINUTES.default}`),
   }),
   output: z.object({ url: z.string() }),
   examples: [{ workspaceId }, { workspaceId, validMinutes: 15 }],

@@ -1,13 +1,12 @@
 import { useId, useState } from "preact/hooks";
+import { REDELIVERY_MAX_AGE_MS } from "../../../src/contract/limits.ts";
+import { DAY_MS, HOUR_MS } from "../../../src/contract/time.ts";
 import type { WebhookView as Webhook } from "../../../src/webhooks/views.ts";
 import { formatTime } from "../format.ts";
 import { t } from "../text.ts";
 
-const HOUR_MS = 3_600_000;
-const MAX_AGE_MS = 30 * 24 * HOUR_MS;
-
 /** How long ago each choice is. */
-const AGES_MS = { hour: HOUR_MS, day: 24 * HOUR_MS, week: 7 * 24 * HOUR_MS };
+const AGES_MS = { hour: HOUR_MS, day: DAY_MS, week: 7 * DAY_MS };
 
 /**
  * When the trouble began, and how to say so; null if all is well. Disabling also cancels what was
@@ -27,7 +26,7 @@ function beginningOf({
 /** Asks for the time since when to redeliver; the surrounding form reads it with `parseSince`. */
 export function SinceField({ webhook, fault }: { webhook: Webhook; fault: string | null }) {
   const began = beginningOf(webhook);
-  const isRecent = began !== null && Date.parse(began.time) > Date.now() - MAX_AGE_MS;
+  const isRecent = began !== null && Date.parse(began.time) > Date.now() - REDELIVERY_MAX_AGE_MS;
   const [choice, setChoice] = useState(isRecent ? "beginning" : "day");
   const faultId = useId();
   return (
@@ -52,7 +51,7 @@ export function SinceField({ webhook, fault }: { webhook: Webhook; fault: string
           <input
             type="datetime-local"
             name="time"
-            min={localTime(Date.now() - MAX_AGE_MS + HOUR_MS)}
+            min={localTime(Date.now() - REDELIVERY_MAX_AGE_MS + HOUR_MS)}
             max={localTime(Date.now())}
             aria-invalid={fault !== null}
             aria-describedby={faultId}
@@ -73,7 +72,7 @@ export function parseSince(form: FormData, webhook: Webhook, now: number): strin
   if (choice !== "other")
     return new Date(now - AGES_MS[choice as keyof typeof AGES_MS]).toISOString();
   const time = Date.parse(String(form.get("time")));
-  return time <= now && time > now - MAX_AGE_MS ? new Date(time).toISOString() : null;
+  return time <= now && time > now - REDELIVERY_MAX_AGE_MS ? new Date(time).toISOString() : null;
 }
 
 /** A time as `datetime-local` has it: in the reader's time zone, to the minute. */
