@@ -37,13 +37,14 @@ const NEAR_MAX_MS = 120_000;
 const ALL_MAX_MS = 1_200_000;
 const CLOSE_MAX_MS = 15_000;
 
+process.on("uncaughtException", fail);
 const { values } = parseArguments(USAGE, {
   in: { type: "string", multiple: true, default: [""] },
   max: { type: "string", default: String(FAULTS.length) },
   near: { type: "boolean", default: false },
 });
 const named = values.in.flatMap((prefix) => FAULTS.filter(({ file }) => file.startsWith(prefix)));
-const faults = named.slice(0, readMax());
+const faults = named.slice(0, parseCount("--max", values.max));
 
 copyProject();
 process.chdir(COPY);
@@ -65,14 +66,6 @@ console.log(`${faults.length} faults, ${unnoticed.length} noticed by nobody`);
 for (const { file, text, replacement } of unnoticed)
   console.log(`${file}: ${text} → ${replacement}`);
 process.exit(unnoticed.length > 0 ? 1 : 0);
-
-function readMax(): number {
-  try {
-    return parseCount("--max", values.max);
-  } catch (error) {
-    fail(error);
-  }
-}
 
 function copyProject(): void {
   rmSync(COPY, { recursive: true, force: true });

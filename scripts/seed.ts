@@ -26,28 +26,25 @@ Existing leads stay unchanged. New ones are announced to subscribers, as always.
 /** While one is in the database, the other is on its way; more would gain nothing. */
 const CALLS_AT_ONCE = 2;
 
+process.on("uncaughtException", fail);
 const { values } = parseArguments(USAGE, {
   leads: { type: "string" },
   from: { type: "string", default: "1" },
   workspace: { type: "string" },
   ...SELECTION,
 });
-try {
-  const leads = parseCount("--leads", values.leads);
-  const from = parseCount("--from", values.from);
-  if (from > leads) throw new Error(`--from: ${from} lies beyond --leads ${leads}`);
-  const isLocal = !values.remote && values.env === undefined;
-  const workspace = values.workspace ?? (isLocal ? readState()?.workspaceId : undefined);
-  if (!workspace)
-    throw new Error(
-      isLocal
-        ? "There is no sample workspace: run `npm start` to create it, or pass --workspace."
-        : "A deployed Worker has no sample workspace: pass --workspace.",
-    );
-  await seed(workspace, from, leads);
-} catch (error) {
-  fail(error);
-}
+const leads = parseCount("--leads", values.leads);
+const from = parseCount("--from", values.from);
+if (from > leads) throw new Error(`--from: ${from} lies beyond --leads ${leads}`);
+const isLocal = !values.remote && values.env === undefined;
+const workspace = values.workspace ?? (isLocal ? readState()?.workspaceId : undefined);
+if (!workspace)
+  throw new Error(
+    isLocal
+      ? "There is no sample workspace: run `npm start` to create it, or pass --workspace."
+      : "A deployed Worker has no sample workspace: pass --workspace.",
+  );
+await seed(workspace, from, leads);
 
 async function seed(workspaceId: string, from: number, last: number): Promise<void> {
   await using platform = await openPlatform(values);

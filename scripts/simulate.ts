@@ -26,6 +26,7 @@ A failing seed prints its history; --seeds 1 --from SEED replays it.
   --verbose   prints the history of every seed
 `;
 
+process.on("uncaughtException", fail);
 const { values } = parseArguments(USAGE, {
   seeds: { type: "string", default: "300" },
   from: { type: "string", default: "1" },
@@ -33,7 +34,9 @@ const { values } = parseArguments(USAGE, {
   jobs: { type: "string", default: String(availableParallelism()) },
   verbose: { type: "boolean", default: false },
 });
-const [first, seeds, jobs] = readCounts();
+const seeds = parseCount("--seeds", values.seeds);
+const jobs = Math.min(parseCount("--jobs", values.jobs), seeds);
+const first = parseCount("--from", values.from);
 
 // Outside the Workers runtime, its base classes only have to store what they are given.
 const STAND_IN = `class Base { constructor(ctx, env) { this.ctx = ctx; this.env = env; } }
@@ -48,16 +51,6 @@ registerHooks({
 const startedAt = performance.now();
 if (jobs > 1) await share();
 else await simulateAll();
-
-function readCounts(): [first: number, seeds: number, jobs: number] {
-  try {
-    const seeds = parseCount("--seeds", values.seeds);
-    const jobs = Math.min(parseCount("--jobs", values.jobs), seeds);
-    return [parseCount("--from", values.from), seeds, jobs];
-  } catch (error) {
-    fail(error);
-  }
-}
 
 /** Distributes the seeds over as many processes as there are jobs. */
 async function share(): Promise<void> {

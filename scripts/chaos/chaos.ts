@@ -39,6 +39,7 @@ Records events while the runtime is killed and its services fail, and checks tha
 const ROUND_MAX_MS = 300_000;
 const SETTLED_MAX_MS = 600_000;
 
+process.on("uncaughtException", fail);
 const { values } = parseArguments(USAGE, {
   events: { type: "string", default: "1000" },
   kills: { type: "string", default: "20" },
@@ -46,7 +47,10 @@ const { values } = parseArguments(USAGE, {
   built: { type: "boolean", default: false },
   seed: { type: "string", default: String(Date.now() % 1_000_000) },
 });
-const [eventsWanted, killsWanted, percent, seed] = readCounts();
+const eventsWanted = parseCount("--events", values.events);
+const killsWanted = parseCount("--kills", values.kills, 0);
+const percent = parseCount("--faults", values.faults, 0);
+const seed = parseCount("--seed", values.seed, 0);
 const chance = new Chance(seed);
 const step = openSteps();
 const startedAt = Date.now();
@@ -59,7 +63,6 @@ step("starting the runtime");
 const victim = new Victim(wrapper, seed, percent);
 process.on("exit", () => victim.killNow());
 for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => process.exit(1));
-process.on("unhandledRejection", fail);
 await victim.start();
 
 // Receivers: fast, slow, and one that refuses the first attempt of some events.
@@ -222,44 +225,27 @@ process.exit(lost > 0 || failures.length > 0 ? 1 : 0);
 async function prepare(): Promise<string> {
   const folder = join(ROOT, "dist/chaos");
   const outfile = join(folder, "worker.js");
-  try {
-    if (!values.built) {
-      step("building the Worker");
-      buildWorker();
-    }
-    makeWritable(folder);
-    await build({
-      entryPoints: [join(import.meta.dirname, "worker.ts")],
-      outfile,
-      bundle: true,
-      format: "esm",
-      target: "es2024",
-      plugins: [
-        {
-          name: "the shipped bundle",
-          setup: ({ onResolve }) =>
-            onResolve({ filter: /src\/index\.ts$/ }, () => ({
-              path: "../worker/index.js",
-              external: true,
-            })),
-        },
-      ],
-    });
-    return outfile;
-  } catch (error) {
-    fail(error);
+  if (!values.built) {
+    step("building the Worker");
+    buildWorker();
   }
-}
-
-function readCounts(): [events: number, kills: number, percent: number, seed: number] {
-  try {
-    return [
-      parseCount("--events", values.events),
-      parseCount("--kills", values.kills, 0),
-      parseCount("--faults", values.faults, 0),
-      parseCount("--seed", values.seed, 0),
-    ];
-  } catch (error) {
-    fail(error);
-  }
+  makeWritable(folder);
+  await build({
+    entryPoints: [join(import.meta.dirname, "worker.ts")],
+    outfile,
+    bundle: true,
+    format: "esm",
+    target: "es2024",
+    plugins: [
+      {
+        name: "the shipped bundle",
+        setup: ({ onResolve }) =>
+          onResolve({ filter: /src\/index\.ts$/ }, () => ({
+            path: "../worker/index.js",
+            external: true,
+          })),
+      },
+    ],
+  });
+  return outfile;
 }

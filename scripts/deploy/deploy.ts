@@ -22,9 +22,6 @@ import { openWrangler } from "../shared/wrangler.ts";
 import { deploy } from "./deployment.ts";
 import { parseOptions } from "./options.ts";
 
-try {
-  const interactive = Boolean(process.stdin.isTTY && process.stdout.isTTY && !process.env.CI);
-  await deploy(parseOptions(process.argv.slice(2), interactive), process.env, openWrangler);
-} catch (error) {
-  fail(error);
-}
+process.on("uncaughtException", fail);
+const interactive = Boolean(process.stdin.isTTY && process.stdout.isTTY && !process.env.CI);
+await deploy(parseOptions(process.argv.slice(2), interactive), process.env, openWrangler);

@@ -22,17 +22,14 @@ Writes ${FILE}, the OpenAPI document as the Worker serves it, but for its own ad
            a document that was ever committed with the same version
 `;
 
+process.on("uncaughtException", fail);
 const { values } = parseArguments(USAGE, { check: { type: "boolean", default: false } });
-try {
-  const text = `${JSON.stringify(buildDocument(), null, 2)}\n`;
-  if (values.check) check(text);
-  else {
-    makeWritable(ROOT);
-    writeFileSync(join(ROOT, FILE), text);
-    console.log(`${FILE} is written.`);
-  }
-} catch (error) {
-  fail(error);
+const text = `${JSON.stringify(buildDocument(), null, 2)}\n`;
+if (values.check) check(text);
+else {
+  makeWritable(ROOT);
+  writeFileSync(join(ROOT, FILE), text);
+  console.log(`${FILE} is written.`);
 }
 
 function check(text: string): void {
