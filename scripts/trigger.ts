@@ -3,7 +3,6 @@
  *
  *     npm run trigger -- lead.created
  */
-
 import { WebhookEvent } from "../src/contract/enumerations.ts";
 import type { Page } from "../src/http/paging.ts";
 import type { Automation } from "../src/records/automations.ts";
@@ -60,21 +59,18 @@ const TRIGGERS: Record<
   },
 };
 
+process.on("uncaughtException", fail);
 const { positionals } = parseArguments(USAGE, {}, { allowPositionals: true });
-try {
-  const [kind, ...rest] = positionals;
-  if (kind === undefined || rest.length > 0) throw new Error(`one event is expected: ${KINDS}`);
-  const event = WebhookEvent.options.find((name) => name === kind);
-  if (!event) throw new Error(`${kind}: no such event; there are ${KINDS}`);
-  const server = await findLocalServer();
-  await using platform = await openPlatform();
-  const startedAt = Date.now();
-  const recordId = await TRIGGERS[event](platform, server);
-  const eventId = await findEvent(platform, server, event, recordId, startedAt);
-  console.log(`${event}  ${eventId ?? "(no event: no subscription lists it)"}  ${recordId}`);
-} catch (error) {
-  fail(error);
-}
+const [kind, ...rest] = positionals;
+if (kind === undefined || rest.length > 0) throw new Error(`one event is expected: ${KINDS}`);
+const event = WebhookEvent.options.find((name) => name === kind);
+if (!event) throw new Error(`${kind}: no such event; there are ${KINDS}`);
+const server = await findLocalServer();
+await using platform = await openPlatform();
+const startedAt = Date.now();
+const recordId = await TRIGGERS[event](platform, server);
+const eventId = await findEvent(platform, server, event, recordId, startedAt);
+console.log(`${event}  ${eventId ?? "(no event: no subscription lists it)"}  ${recordId}`);
 
 /** The event about a record, among those stored since; null if no subscription gets it. */
 async function findEvent(

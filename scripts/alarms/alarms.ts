@@ -4,12 +4,11 @@
  *     npm run alarms
  *     npm run alarms -- --apply --email ops@example.com
  */
-import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { z } from "@hono/zod-openapi";
 import { ROOT } from "../shared/checkout.ts";
 import { fail, parseArguments } from "../shared/command.ts";
 import { readConfig } from "../shared/databases.ts";
+import ALARMS from "./alarms.json" with { type: "json" };
 import { openApi } from "./api.ts";
 
 const USAGE = `npm run alarms -- [--env NAME] [--apply --email ADDRESS]
@@ -28,38 +27,26 @@ Prints the alarms that page somebody: when, and for those on log lines, the quer
 `;
 
 /** So many log lines of the event with this name. */
-const LogAlarm = z.strictObject({ name: z.string(), count: z.int(), minutes: z.int() });
-type LogAlarm = z.infer<typeof LogAlarm>;
-const Alarms = z.array(
-  z.union([
-    // A condition that Cloudflare notifies of.
-    z.strictObject({ name: z.string(), notification: z.string(), page: z.string() }),
-    LogAlarm,
-  ]),
-);
+type LogAlarm = Extract<(typeof ALARMS)[number], { count: number }>;
 
+process.on("uncaughtException", fail);
 const { values } = parseArguments(USAGE, {
   env: { type: "string" },
   apply: { type: "boolean", default: false },
   email: { type: "string" },
   origin: { type: "string" },
 });
-try {
-  const { name, vars } = await readConfig(join(ROOT, "wrangler.toml"), values.env);
-  if (!values.apply) show(String(name));
-  else if (!values.email) throw new Error("--apply needs --email ADDRESS");
-  else await apply(String(name), values.origin ?? String(vars.PORTAL_ORIGIN), values.email);
-} catch (error) {
-  fail(error);
-}
+const { name, vars } = await readConfig(join(ROOT, "wrangler.toml"), values.env);
+if (!values.apply) show(String(name));
+else if (!values.email) throw new Error("--apply needs --email ADDRESS");
+else await apply(String(name), values.origin ?? String(vars.PORTAL_ORIGIN), values.email);
 
 function show(worker: string): void {
-  const alarms = Alarms.parse(
-    JSON.parse(readFileSync(join(import.meta.dirname, "alarms.json"), "utf8")),
-  );
-  for (const alarm of alarms) {
-    console.log(`${alarm.name}: ${"page" in alarm ? alarm.page : conditionOf(alarm)}`);
-    if (!("page" in alarm)) console.log(`  ${queryOf(worker, alarm)}`);
+  for (const alarm of ALARMS) {
+    // The others are conditions that Cloudflare notifies of.
+    const isOnLog = alarm.page === undefined;
+    console.log(`${alarm.name}: ${isOnLog ? conditionOf(alarm) : alarm.page}`);
+    if (isOnLog) console.log(`  ${queryOf(worker, alarm)}`);
   }
   console.log("\nWhat to do: docs/operations.md, Alarms.");
 }

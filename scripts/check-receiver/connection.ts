@@ -21,23 +21,21 @@ const FAILURES: Record<string, string> = {
 };
 
 /** What to check after a failure, by how its description begins. */
-const ADVICE: Record<string, string> = {
-  "connection refused": "Is the receiver running, and are the address and port in URL correct?",
-  "closed without": "Does URL have the receiver's port, and the right scheme, http or https?",
-  "not HTTP": "Does URL have the receiver's port, and the right scheme, http or https?",
-  "DNS:": "Is the name in URL correct, and does it resolve?",
-  "TLS: handshake failed": "Does the receiver speak https on this port?",
-  "TLS:": "The service verifies certificates: use one from a public authority, with its chain.",
-  "host unreachable":
+const ADVICE: [start: RegExp, advice: string][] = [
+  [/^connection/, "Is the receiver running, and are the address and port in URL correct?"],
+  [/^(closed|not HTTP)/, "Does URL have the receiver's port, and the right scheme, http or https?"],
+  [/^DNS/, "Is the name in URL correct, and does it resolve?"],
+  [/^TLS: handshake/, "Does the receiver speak https on this port?"],
+  [/^TLS/, "The service verifies certificates: use one from a public authority, with its chain."],
+  [
+    /^(host|network|no connection)/,
     "Is the address in URL correct, and does the firewall allow connections to it?",
-  "network unreachable":
-    "Is the address in URL correct, and does the firewall allow connections to it?",
-  "no connection": "Is the address in URL correct, and does the firewall allow connections to it?",
-};
+  ],
+];
 
 /** What to check after a connection failure; null if it was not one. */
 export function adviceFor(failure: string): string | null {
-  return Object.entries(ADVICE).find(([start]) => failure.startsWith(start))?.[1] ?? null;
+  return ADVICE.find(([start]) => start.test(failure))?.[1] ?? null;
 }
 
 /** Where `fetch` publishes why a request failed; the error that it throws does not always say. */

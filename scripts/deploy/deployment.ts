@@ -2,6 +2,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "@hono/zod-openapi";
 import type { Unstable_Config } from "wrangler";
+import { parseKeyRing } from "../../src/encryption/key-ring.ts";
 import { type ConfiguredDatabase, databasesIn, readConfig } from "../shared/databases.ts";
 import {
   refuseFormerName,
@@ -27,13 +28,7 @@ import {
 import type { Options } from "./options.ts";
 import { type FoundQueue, findQueues, makeQueues } from "./queues.ts";
 import { queueNames, refuseShared } from "./resources.ts";
-import {
-  askForSecrets,
-  checkSecret,
-  makeSecrets,
-  openPrivateFolder,
-  writeSecretsFile,
-} from "./secret.ts";
+import { askForSecrets, makeSecrets, openPrivateFolder, writeSecretsFile } from "./secret.ts";
 import { findFaults } from "./smoke.ts";
 import { commitTag, rollBack } from "./version.ts";
 
@@ -138,7 +133,7 @@ function takeSecrets(environment: NodeJS.ProcessEnv) {
     const secret = env[name];
     delete env[name];
     if (!secret) continue;
-    checkSecret(name, secret);
+    parseKeyRing(name, secret);
     given[name] = secret;
   }
   return { given, env };

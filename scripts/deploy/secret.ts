@@ -5,11 +5,6 @@ import { type CANCEL_SYMBOL, isCancel, log, password, select, text } from "@clac
 import { parseKeyRing } from "../../src/encryption/key-ring.ts";
 import { makeSecret, type SecretName, type Secrets } from "../shared/secrets.ts";
 
-/** @throws Error that says what is wrong with the secret, without showing any of it. */
-export function checkSecret(name: SecretName, secret: string): void {
-  parseKeyRing(name, secret);
-}
-
 /** Generates secrets. The id of their keys is the date. */
 export function makeSecrets(names: SecretName[]): Secrets {
   const id = `k${new Date().toISOString().slice(0, 10).replaceAll("-", "")}`;
@@ -82,7 +77,7 @@ function keepCopy(file: string, secrets: Secrets): string | null {
 
 function faultOf(name: SecretName, secret: string): string | undefined {
   try {
-    checkSecret(name, secret);
+    parseKeyRing(name, secret);
     return undefined;
   } catch (error) {
     return (error as Error).message;

@@ -7,7 +7,7 @@
  */
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
-import { type AddressInfo, connect } from "node:net";
+import type { AddressInfo } from "node:net";
 import { emitKeypressEvents, type Key } from "node:readline";
 import { buffer } from "node:stream/consumers";
 import { WebhookEvent } from "../../src/contract/enumerations.ts";
@@ -19,6 +19,7 @@ import { fail, parseArguments } from "../shared/command.ts";
 import { type LocalApi, openApi, Refusal } from "../shared/local-api.ts";
 import { findLocalServer } from "../shared/local-server.ts";
 import { openPlatform } from "../shared/platform-client.ts";
+import { isTaken } from "../shared/ports.ts";
 import { type Answer, forward } from "./forward.ts";
 
 const USAGE = `npm run listen -- [--forward URL]
@@ -42,12 +43,9 @@ interface Subscription {
   secret: string;
 }
 
+process.on("uncaughtException", fail);
 const { values } = parseArguments(USAGE, { forward: { type: "string" } });
-try {
-  await listen(values.forward === undefined ? null : parseTarget(values.forward));
-} catch (error) {
-  fail(error);
-}
+await listen(values.forward === undefined ? null : parseTarget(values.forward));
 
 function parseTarget(text: string): URL {
   const url = URL.canParse(text) ? new URL(text) : null;
@@ -109,19 +107,9 @@ async function removeLeftOvers(api: LocalApi): Promise<void> {
   const { data } = await api<Page<Webhook>>("GET", "/v1/webhooks?limit=100");
   for (const { id, url } of data) {
     const { pathname, port } = new URL(url);
-    if (pathname === PATH && !(await isOpen(Number(port))))
+    if (pathname === PATH && !(await isTaken(Number(port))))
       await api("DELETE", `/v1/webhooks/${id}`);
   }
-}
-
-function isOpen(port: number): Promise<boolean> {
-  return new Promise((resolve) => {
-    const socket = connect(port, "127.0.0.1", () => {
-      socket.destroy();
-      resolve(true);
-    });
-    socket.on("error", () => resolve(false));
-  });
 }
 
 /** Removes the subscription when this process is told to end, then exits. */

@@ -8,7 +8,7 @@ import { accessSync, constants, readFileSync, statSync } from "node:fs";
 import { userInfo } from "node:os";
 import { text } from "node:stream/consumers";
 import { parseCall } from "../../src/platform/invoke.ts";
-import { OPERATIONS, type PlatformMethod } from "../../src/platform/operations.ts";
+import { isMethod, OPERATIONS } from "../../src/platform/operations.ts";
 import { fail, parseArguments } from "../shared/command.ts";
 import { openPlatform, type PlatformClient, SELECTION } from "../shared/platform-client.ts";
 import { toTable } from "../shared/table.ts";
@@ -16,12 +16,9 @@ import { describeMethod, describeMethods } from "./help.ts";
 import { eraseAll, exportLines, findAll } from "./long-calls.ts";
 import { recordLines, takesLines } from "./record-lines.ts";
 
-try {
-  const answer = await callMethod();
-  if (answer !== null) console.log(answer);
-} catch (error) {
-  fail(error);
-}
+process.on("uncaughtException", fail);
+const answer = await callMethod();
+if (answer !== null) console.log(answer);
 
 /** Calls the method. @returns what to print; null if it has been printed already. */
 async function callMethod(): Promise<string | null> {
@@ -76,10 +73,6 @@ function callingAs(actor: string, platform: PlatformClient): PlatformClient {
     call: (method, input) => platform.call(method, { actor, ...input }),
     [Symbol.asyncDispose]: () => platform[Symbol.asyncDispose](),
   };
-}
-
-function isMethod(name: string): name is PlatformMethod {
-  return Object.hasOwn(OPERATIONS, name);
 }
 
 /** Reads the input: JSON as given, or from a file, or, for `-`, from standard input. */

@@ -3,7 +3,6 @@
  * signed webhooks as they arrive. Ctrl-C stops everything.
  */
 import { createWriteStream } from "node:fs";
-import { connect } from "node:net";
 import { join, relative } from "node:path";
 import type { Page } from "../../src/http/paging.ts";
 import type { Automation } from "../../src/records/automations.ts";
@@ -13,8 +12,8 @@ import { databasesIn, readConfig } from "../shared/databases.ts";
 import { holdFolder } from "../shared/folder-hold.ts";
 import { type LocalApi, openApi, Refusal } from "../shared/local-api.ts";
 import { deleteState, makeSecrets, readState } from "../shared/local-state.ts";
+import { isTaken } from "../shared/ports.ts";
 import { type Receipt, receiverUrl, startReceiver } from "../shared/receiver.ts";
-
 import { keepServing } from "./keep-serving.ts";
 import { migrate, type Output, prepare, type Run } from "./processes.ts";
 import { urlRules } from "./url-rules.ts";
@@ -80,14 +79,7 @@ function parsePort(): number {
 
 /** @throws Error if something already answers on `port`. */
 async function refuseTaken(port: number): Promise<void> {
-  const taken = await new Promise<boolean>((resolve) => {
-    const socket = connect({ port, host: "localhost" }, () => {
-      socket.destroy();
-      resolve(true);
-    });
-    socket.on("error", () => resolve(false));
-  });
-  if (taken)
+  if (await isTaken(port))
     throw new Error(
       `Port ${port} is in use: stop what uses it, or choose another one: PORT=… npm start`,
     );

@@ -8,7 +8,7 @@ import { causeOf } from "../db/errors.ts";
 import { findKeyId } from "../encryption/key-ring.ts";
 import { logError } from "../log.ts";
 import { invoke } from "../platform/invoke.ts";
-import { OPERATIONS } from "../platform/operations.ts";
+import { isMethod, OPERATIONS } from "../platform/operations.ts";
 import { countFailure, parseBearer } from "./authentication.ts";
 import { readJson } from "./body.ts";
 import { type AppEnv, newApp } from "./context.ts";
@@ -44,10 +44,6 @@ platform.post("/platform/*", async (c) => {
     return refuse(c, error);
   }
 });
-
-function isMethod(name: string): name is keyof typeof OPERATIONS {
-  return Object.hasOwn(OPERATIONS, name);
-}
 
 /** Answers an error with the message that RPC gives, which is for developers and operators. */
 function refuse(c: Context<AppEnv>, thrown: unknown): Response {

@@ -25,6 +25,11 @@ export const OPERATIONS = {
 
 type Operations = typeof OPERATIONS;
 export type PlatformMethod = keyof Operations;
+
+export function isMethod(name: string): name is PlatformMethod {
+  return Object.hasOwn(OPERATIONS, name);
+}
+
 /** The input of an operation, as the caller writes it. */
 export type PlatformInput<M extends PlatformMethod> = z.input<Operations[M]["input"]>;
 export type PlatformOutput<M extends PlatformMethod> = z.output<Operations[M]["output"]>;

@@ -71,7 +71,6 @@ export const en = {
   older: "Older",
   cancel: "Cancel",
   close: "Close",
-  done: "Done",
   copy: "Copy",
   copied: "Copied",
   copyFailed: "Select the text and copy it",

@@ -40,7 +40,6 @@ export const fr: Texts = {
   older: "Plus anciennes",
   cancel: "Annuler",
   close: "Fermer",
-  done: "Terminé",
   copy: "Copier",
   copied: "Copié",
   copyFailed: "Sélectionnez le texte et copiez-le",
