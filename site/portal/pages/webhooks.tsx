@@ -56,7 +56,7 @@ function Card({ webhook }: { webhook: Webhook }) {
   const { disabledAt, failingSince, lastAttempt, pending } = webhook;
   return (
     <li class="card">
-      <div class="card-head">
+      <div class="head">
         <h2>
           <a href={webhookHref(webhook.webhookId)}>
             {host}

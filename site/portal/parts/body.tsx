@@ -50,8 +50,8 @@ function colour(json: string) {
   for (const match of json.matchAll(TOKEN)) {
     const [whole, text, colon] = match;
     const token = text ?? whole;
-    const tone = text === undefined ? "json-word" : colon ? "json-name" : "json-text";
-    parts.push(json.slice(end, match.index), <span class={tone}>{token}</span>);
+    const tone = text === undefined ? "literal" : colon ? "attr" : "string";
+    parts.push(json.slice(end, match.index), <span class={`hljs-${tone}`}>{token}</span>);
     end = match.index + token.length;
   }
   return [...parts, json.slice(end)];
