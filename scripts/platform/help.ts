@@ -3,7 +3,7 @@ import { RECORDS_MAX } from "../../src/contract/limits.ts";
 import type { Operation } from "../../src/platform/operation.ts";
 import { align } from "../shared/table.ts";
 import { BY_NAME, fieldsOf } from "./fields.ts";
-import { recordsField, takesLines } from "./record-lines.ts";
+import { FIELDS, takesLines } from "./record-lines.ts";
 
 const USAGE = `npm run platform -- METHOD INPUT [--ndjson] [--workspace ID] [--json] [--remote | --env NAME]
 
@@ -60,7 +60,7 @@ function linesHelp(method: string, command: string): string[] {
       `  ${command.replace("npm run", "npm run -s")} '{ "workspaceId": "wks_…" }' --ndjson > workspace.ndjson`,
     ];
   if (!takesLines(method)) return [];
-  const file = `${recordsField(method)}.ndjson`;
+  const file = `${FIELDS[method]}.ndjson`;
   return [
     "",
     `With --ndjson, INPUT is a file, or -, with one record per line, any number of them; they are recorded`,

@@ -1,6 +1,5 @@
 import { createReadStream } from "node:fs";
 import { createInterface } from "node:readline";
-import type { Readable } from "node:stream";
 import { RECORDS_MAX } from "../../src/contract/limits.ts";
 import type { PlatformOutput } from "../../src/platform/operations.ts";
 import { parseRecordingInput } from "../../src/records/recording/inputs.ts";
@@ -8,7 +7,7 @@ import { openSteps } from "../shared/command.ts";
 import type { PlatformClient } from "../shared/platform-client.ts";
 
 /** The methods that take many records, and the input field that contains them. */
-const FIELDS = {
+export const FIELDS = {
   recordAutomations: "automations",
   recordLeads: "leads",
   recordRuns: "runs",
@@ -18,11 +17,6 @@ export type LinesMethod = keyof typeof FIELDS;
 
 export function takesLines(method: string): method is LinesMethod {
   return Object.hasOwn(FIELDS, method);
-}
-
-/** The input field that contains a method's records. */
-export function recordsField(method: LinesMethod): string {
-  return FIELDS[method];
 }
 
 /** A record and its line number. */
@@ -69,7 +63,8 @@ export async function recordLines(
   };
   try {
     let number = 0;
-    for await (const line of createInterface({ input: open(file), crlfDelay: Infinity })) {
+    const input = file === "-" ? process.stdin : createReadStream(file);
+    for await (const line of createInterface({ input, crlfDelay: Infinity })) {
       number++;
       if (line.trim() === "") continue;
       lines.push(parseLine(method, workspaceId, line, number));
@@ -105,10 +100,6 @@ function describeProgress(
   if (isRefused) return `${recorded}, and no later lines.`;
   const after = lastLine === 0 ? "Some lines may be recorded" : `${recorded}; later lines may be`;
   return `${after}. Run it again: ${advice}`;
-}
-
-function open(file: string): Readable {
-  return file === "-" ? process.stdin : createReadStream(file);
 }
 
 /** Parses a line. @throws LineError if it is invalid; the server would not name the line. */

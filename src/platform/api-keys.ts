@@ -55,20 +55,19 @@ export const createApiKey = operation({
   output: NewKey,
   examples: [{ workspaceId }, { workspaceId, requestsPerWindow: 6000 }],
   async run({ env }, { workspaceId, requestsPerWindow }) {
-    const keyId = randomId("key");
-    const apiKey = await mintApiKey(env.API_KEY_CHECKSUM_KEYS);
-    const key = {
-      id: keyId,
-      workspaceId,
-      // Only its SHA-256 is stored.
-      keyHash: await hashApiKey(apiKey),
-      requestsPerWindow: requestsPerWindow ?? null,
-      createdAt: Date.now(),
-    };
+    const { made, stored } = await makeKey(env);
+    const quota = requestsPerWindow ?? null;
+    const key = { ...stored, workspaceId, requestsPerWindow: quota, createdAt: Date.now() };
     await refuseMissing(insertApiKey(openDirectory(env), key));
-    return { keyId, apiKey };
+    return made;
   },
 });
+
+/** A new key as its caller gets it, and what is stored of it: only its SHA-256. */
+async function makeKey(env: Env) {
+  const made = { keyId: randomId("key"), apiKey: await mintApiKey(env.API_KEY_CHECKSUM_KEYS) };
+  return { made, stored: { id: made.keyId, keyHash: await hashApiKey(made.apiKey) } };
+}
 
 export const updateApiKey = operation({
   about: "Changes a live API key's quota, with immediate effect.",
@@ -98,15 +97,13 @@ export const rollApiKey = operation({
   }),
   output: NewKey,
   examples: [{ keyId, overlapSeconds: 86_400 }],
-  async run({ env }, { keyId: oldId, overlapSeconds }) {
-    const keyId = randomId("key");
-    const apiKey = await mintApiKey(env.API_KEY_CHECKSUM_KEYS);
-    const key = { id: keyId, keyHash: await hashApiKey(apiKey) };
+  async run({ env }, { keyId, overlapSeconds }) {
+    const { made, stored } = await makeKey(env);
     const now = Date.now();
-    const rolled = rollKey(oldId, key, now + overlapSeconds * 1000, now);
+    const rolled = rollKey(keyId, stored, now + overlapSeconds * 1000, now);
     // When this returns, the gate of the old key knows when it expires.
     await forgetKey(env, await commit(openDirectory(env), rolled));
-    return { keyId, apiKey };
+    return made;
   },
 });
 

@@ -31,7 +31,7 @@ export function TestDialog(props: { webhook: Webhook; onClose(): void; onDone():
         >
           <p>{t.test.text}</p>
           <label class="field">
-            {t.test.kind}
+            {t.deliveries.kind}
             <select name="kind">
               {webhook.events.map((kind) => (
                 <option key={kind} value={kind}>

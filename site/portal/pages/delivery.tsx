@@ -71,12 +71,12 @@ function About({ delivery }: { delivery: DeliveryDetails }) {
   const facts: [string, string][] = [
     [t.delivery.id, eventId],
     [t.delivery.recorded, formatExactTime(createdAt)],
-    [t.delivery.attempts, String(attempts)],
+    [t.deliveries.attempts, String(attempts)],
   ];
   if (settledAt) facts.push([t.delivery.settled, formatExactTime(settledAt)]);
   if (dueAt)
     facts.push([
-      t.delivery.due,
+      t.subscription.nextAttempt,
       Date.parse(dueAt) > Date.now() ? formatExactTime(dueAt) : t.subscription.asap,
     ]);
   return <Facts of={facts} />;

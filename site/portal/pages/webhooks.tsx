@@ -46,7 +46,7 @@ export function Webhooks({ workspace }: { workspace: Workspace }) {
 function SubscribeLink() {
   return (
     <a class="button primary" href="#/subscribe">
-      {t.list.subscribe}
+      {t.subscribe.title}
     </a>
   );
 }

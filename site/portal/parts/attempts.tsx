@@ -9,7 +9,7 @@ type Attempt = DeliveryDetails["attemptLog"][number];
 export function Attempts({ log }: { log: Attempt[] }) {
   return (
     <section>
-      <h2>{t.delivery.attempts}</h2>
+      <h2>{t.deliveries.attempts}</h2>
       {log.length === 0 ? (
         <p class="hint">{t.delivery.noAttempt}</p>
       ) : (

@@ -152,7 +152,6 @@ export const en = {
 
   list: {
     lead: "Events of this workspace are sent to these servers as they happen.",
-    subscribe: "Add a subscription",
     full: (max: number) =>
       `This workspace has reached its limit of ${max} subscriptions. Delete one to add another.`,
     emptyTitle: "No subscriptions yet",
@@ -219,8 +218,6 @@ export const en = {
     id: "Event",
     recorded: "Recorded",
     settled: "Settled",
-    due: "Next attempt",
-    attempts: "Attempts",
     noAttempt: "No attempt has been made yet.",
     body: "Body",
     pretty: "Formatted",
@@ -272,7 +269,6 @@ export const en = {
     button: "Send a test event…",
     title: "Send a test event",
     text: "One sample event is posted now, signed like any other, with the header X-Service-Test: true. The deliveries show what was sent and answered.",
-    kind: "Event",
     submit: "Send",
     again: "Send another",
     details: "Show what was sent and answered",

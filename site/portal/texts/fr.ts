@@ -120,7 +120,6 @@ export const fr: Texts = {
 
   list: {
     lead: "Les événements de cet espace de travail sont envoyés à ces serveurs dès qu’ils se produisent.",
-    subscribe: "Ajouter un abonnement",
     full: (max) =>
       `Cet espace de travail compte déjà ${max} abonnements, le maximum. Supprimez-en un pour en ajouter un autre.`,
     emptyTitle: "Aucun abonnement pour l’instant",
@@ -189,8 +188,6 @@ export const fr: Texts = {
     id: "Événement",
     recorded: "Enregistré le",
     settled: "Terminée le",
-    due: "Prochaine tentative",
-    attempts: "Tentatives",
     noAttempt: "Aucune tentative n’a encore eu lieu.",
     body: "Contenu",
     pretty: "Mis en forme",
@@ -244,7 +241,6 @@ export const fr: Texts = {
     button: "Événement de test…",
     title: "Envoyer un événement de test",
     text: "Un exemple est envoyé maintenant, une seule fois, signé comme les autres, avec l’en-tête X-Service-Test: true. Vous retrouverez l’envoi et la réponse parmi les livraisons.",
-    kind: "Événement",
     submit: "Envoyer",
     again: "En envoyer un autre",
     details: "Voir l’envoi et la réponse",
