@@ -3,96 +3,78 @@ import { RETRY_WAITS_SECONDS } from "../../../../src/contract/limits.ts";
 import {
   type Attempt,
   adjustPace,
-  type Decision,
   decide,
   type Pace,
 } from "../../../../src/webhooks/dispatch/policy.ts";
 import { type Outcome, succeeded } from "../../../../src/webhooks/outcome.ts";
 import { answered } from "../../../support/deliveries.ts";
 
-const SECOND_MS = 1000;
-
 /** The wait after attempt n. */
-const LADDER = RETRY_WAITS_SECONDS.map((seconds, i): [attempt: number, waitMs: number] => [
+const LADDER = RETRY_WAITS_SECONDS.map((seconds, i): [attempt: number, seconds: number] => [
   i + 1,
-  seconds * SECOND_MS,
+  seconds,
 ]);
-const [[, FIRST_MS] = [1, 0]] = LADDER;
+const FIRST = RETRY_WAITS_SECONDS[0] as number;
 const LAST_ATTEMPT = LADDER.length + 1;
+const DELIVERED = { state: "delivered" };
+const EXHAUSTED = { state: "exhausted" };
+const wait = (seconds: number) => ({ state: "pending", waitMs: Math.round(seconds * 1000) });
+const times = <T>(count: number, one: T): T[] => Array(count).fill(one);
 
 /** No jitter: exactly the rung. */
 const NONE = 0;
 
-function wait(waitMs: number): Decision {
-  return { state: "pending", waitMs: Math.round(waitMs) };
-}
-
-describe("an attempt succeeds", () => {
-  test("with any 2xx, at any attempt, and the delivery is delivered", () => {
-    for (let status = 200; status < 300; status++) {
-      expect(succeeded(answered(status))).toBe(true);
-      for (const attempt of [1, 5, LAST_ATTEMPT])
-        expect(decide(answered(status), attempt, NONE)).toEqual({ state: "delivered" });
-    }
-  });
-
-  test("even if the 2xx has a Retry-After", () => {
-    expect(decide(answered(200, 600), 1, NONE)).toEqual({ state: "delivered" });
-  });
+test("an attempt succeeds with any 2xx, at any attempt, even if it has a Retry-After", () => {
+  for (let status = 200; status < 300; status++) {
+    expect(succeeded(answered(status))).toBe(true);
+    for (const attempt of [1, 5, LAST_ATTEMPT])
+      expect(decide(answered(status, 600), attempt, NONE)).toEqual(DELIVERED);
+  }
 });
 
-describe("an attempt fails", () => {
-  const statuses = [199, 300, 302, 304, 308, 400, 401, 404, 410, 429, 500, 503, 530];
-  test.each<Outcome>([
-    ...statuses.map((status) => answered(status)),
-    { kind: "timed_out" },
-    { kind: "unreachable" },
-    { kind: "refused" },
-  ])("with %j, and is retried until its last attempt", (outcome) => {
-    expect(succeeded(outcome)).toBe(false);
-    expect(decide(outcome, 1, NONE)).toEqual(wait(FIRST_MS));
-    expect(decide(outcome, LAST_ATTEMPT, NONE)).toEqual({ state: "exhausted" });
-  });
+const STATUSES = [199, 300, 302, 304, 308, 400, 401, 404, 410, 429, 500, 503, 530];
+test.each<Outcome>([
+  ...STATUSES.map((status) => answered(status)),
+  { kind: "timed_out" },
+  { kind: "unreachable" },
+  { kind: "refused" },
+])("an attempt fails with %j, and is retried until its last attempt", (outcome) => {
+  expect(succeeded(outcome)).toBe(false);
+  expect(decide(outcome, 1, NONE)).toEqual(wait(FIRST));
+  expect(decide(outcome, LAST_ATTEMPT, NONE)).toEqual(EXHAUSTED);
 });
 
-describe("the wait after a failed attempt", () => {
-  test.each(LADDER)("number %i is lengthened by up to 20 %, uniformly", (attempt, waitMs) => {
-    const failed = (random: number) => decide(answered(500), attempt, random);
-    expect(failed(0)).toEqual(wait(waitMs));
-    expect(failed(0.25)).toEqual(wait(1.05 * waitMs));
-    expect(failed(0.75)).toEqual(wait(1.15 * waitMs));
-    expect(failed(1)).toEqual(wait(1.2 * waitMs));
-  });
-});
+test.each(LADDER)(
+  "the wait after attempt %i is lengthened by up to 20 %, uniformly",
+  (n, seconds) => {
+    for (const random of [0, 0.25, 0.75, 1])
+      expect(decide(answered(500), n, random)).toEqual(wait((1 + 0.2 * random) * seconds));
+  },
+);
 
 describe("Retry-After", () => {
-  test.each([429, 503])("on %i lengthens the wait", (status) => {
-    for (const [attempt, waitMs] of LADDER) {
-      const asked = answered(status, (1.5 * waitMs) / SECOND_MS);
-      expect(decide(asked, attempt, NONE)).toEqual(wait(1.5 * waitMs));
-    }
+  test.each(LADDER)("lengthens the wait after attempt %i, to at most twice its rung", (n, rung) => {
+    for (const status of [429, 503])
+      for (const [asked, random, expected] of [
+        [1.5 * rung, NONE, 1.5 * rung],
+        [2 * rung, NONE, 2 * rung],
+        [2 * rung + 1, 1, 2 * rung],
+        [999_999_999, NONE, 2 * rung],
+      ] as const)
+        expect(decide(answered(status, asked), n, random)).toEqual(wait(expected));
   });
 
-  test.each(LADDER)("lengthens wait number %i to at most twice its rung", (attempt, ms) => {
-    expect(decide(answered(503, (2 * ms) / SECOND_MS), attempt, NONE)).toEqual(wait(2 * ms));
-    expect(decide(answered(429, (2 * ms) / SECOND_MS + 1), attempt, 1)).toEqual(wait(2 * ms));
-    expect(decide(answered(503, 999_999_999), attempt, 0)).toEqual(wait(2 * ms));
-  });
-
-  test("never shortens the wait, jitter included", () => {
-    const firstSeconds = FIRST_MS / SECOND_MS;
-    expect(decide(answered(503, 0), 1, NONE)).toEqual(wait(FIRST_MS));
-    expect(decide(answered(503, firstSeconds - 1), 1, NONE)).toEqual(wait(FIRST_MS));
-    expect(decide(answered(429, firstSeconds + 1), 1, 1)).toEqual(wait(1.2 * FIRST_MS));
-    expect(decide(answered(429, firstSeconds - 1), 1, 0)).toEqual(wait(FIRST_MS));
-  });
-
-  test("never prolongs an exhausted delivery", () => {
-    expect(decide(answered(503, 60), LAST_ATTEMPT, NONE)).toEqual({ state: "exhausted" });
+  test.each([
+    ["never shortens the wait", answered(503, 0), 1, NONE, wait(FIRST)],
+    ["never shortens the wait", answered(429, FIRST - 1), 1, NONE, wait(FIRST)],
+    ["never shortens the jitter", answered(429, FIRST + 1), 1, 1, wait(1.2 * FIRST)],
+    ["never prolongs an exhausted delivery", answered(503, 60), LAST_ATTEMPT, NONE, EXHAUSTED],
+  ])("%s: %j", (_, outcome, attempt, random, decision) => {
+    expect(decide(outcome, attempt, random)).toEqual(decision);
   });
 
   test.each([302, 400, 408, 425, 500, 502, 504])("on %i is ignored", (status) => {
-    expect(decide(answered(status, 20), 1, NONE)).toEqual(wait(FIRST_MS));
+    expect(decide(answered(status, 20), 1, NONE)).toEqual(wait(FIRST));
   });
 });
 
@@ -100,8 +82,11 @@ describe("the pace of a subscription", () => {
   const NOW = Date.UTC(2026, 0, 5, 12);
   const HEALTHY = { backoff: 0, nextAt: 0, failures: 0, failingSince: null };
   const NEW: Pace = { ...HEALTHY, postsAtOnce: 1, slow: false };
-  const OK = answered(200);
-  const FAILED = answered(500);
+  const FAST: Pace = { ...NEW, postsAtOnce: 6 };
+  const FAILED_ONCE = { failures: 1, failingSince: NOW + 100 };
+  const OK = took(answered(200));
+  const SLOW_OK = took(answered(200), 2_000);
+  const FAILED = took(answered(500));
 
   /** An attempt that started at `NOW` and took this long. */
   function took(outcome: Outcome, durationMs = 100, startedAt = NOW): Attempt {
@@ -114,9 +99,7 @@ describe("the pace of a subscription", () => {
   }
 
   test("allows one more concurrent post after each fast success, up to six", () => {
-    const rises = Array.from({ length: 8 }, (_, i) =>
-      paceAfter(NEW, ...Array.from({ length: i }, () => took(OK))),
-    );
+    const rises = Array.from({ length: 8 }, (_, i) => paceAfter(NEW, ...times(i, OK)));
     expect(rises.map(({ postsAtOnce }) => postsAtOnce)).toEqual([1, 2, 3, 4, 5, 6, 6, 6]);
   });
 
@@ -125,33 +108,22 @@ describe("the pace of a subscription", () => {
     [5, 2],
     [3, 1],
     [2, 1],
-  ])("is halved from %i to %i by a failure, without a backoff", (postsAtOnce, halved) => {
-    const failing = { ...NEW, failures: 1, failingSince: NOW + 100 };
-    const after = paceAfter({ ...NEW, postsAtOnce }, took(FAILED));
-    expect(after).toEqual({ ...failing, postsAtOnce: halved });
-  });
-
-  test.each([
-    [6, 3],
-    [3, 1],
     [1, 1],
-  ])("is halved from %i to %i by a slow success, which is not a failure", (postsAtOnce, halved) => {
+  ])("is halved from %i to %i by a slow success or a failure", (postsAtOnce, halved) => {
     const pace = { ...NEW, postsAtOnce };
-    expect(paceAfter(pace, took(OK, 1_999)).slow).toBe(false);
-    expect(paceAfter(pace, took(OK, 2_000))).toEqual({ ...NEW, postsAtOnce: halved, slow: true });
+    expect(paceAfter(pace, took(answered(200), 1_999)).slow).toBe(false);
+    expect(paceAfter(pace, SLOW_OK)).toEqual({ ...NEW, postsAtOnce: halved, slow: true });
+    // At one post at a time, for the first rung.
+    const backoff = postsAtOnce === 1 ? { backoff: 1, nextAt: NOW + 100 + FIRST * 1000 } : {};
+    const failing = { ...NEW, ...FAILED_ONCE, ...backoff, postsAtOnce: halved };
+    expect(paceAfter(pace, FAILED)).toEqual(failing);
   });
 
   test("is slow until a fast success; failures do not make it fast", () => {
-    const slow = paceAfter(NEW, took(OK, 2_000));
-    expect(paceAfter(slow, took(FAILED)).slow).toBe(true);
-    expect(paceAfter(slow, took(OK))).toEqual({ ...NEW, postsAtOnce: 2 });
+    const slow = paceAfter(NEW, SLOW_OK);
+    expect(paceAfter(slow, FAILED).slow).toBe(true);
+    expect(paceAfter(slow, OK)).toEqual({ ...NEW, postsAtOnce: 2 });
     expect(paceAfter(NEW, took({ kind: "timed_out" }, 10_000)).slow).toBe(true);
-  });
-
-  test("backs off after a failure at one post at a time, for the first rung", () => {
-    const failing = { failures: 1, failingSince: NOW + 100 };
-    const closed = { ...NEW, ...failing, backoff: 1, nextAt: NOW + 100 + FIRST_MS };
-    expect(paceAfter(NEW, took(FAILED))).toEqual(closed);
   });
 
   test("climbs the ladder with each failed probe, and stays on the last rung", () => {
@@ -159,61 +131,57 @@ describe("the pace of a subscription", () => {
     const waits: number[] = [];
     for (let i = 0; i < LADDER.length + 2; i++) {
       const startedAt = Math.max(NOW, pace.nextAt);
-      pace = paceAfter(pace, took(FAILED, 100, startedAt));
+      pace = paceAfter(pace, took(answered(500), 100, startedAt));
       expect([pace.postsAtOnce, pace.backoff]).toEqual([1, i + 1]);
-      waits.push(pace.nextAt - startedAt - 100);
+      waits.push((pace.nextAt - startedAt - 100) / 1000);
     }
-    const rungs = LADDER.map(([, waitMs]) => waitMs);
-    expect(waits).toEqual([...rungs, rungs.at(-1), rungs.at(-1)]);
+    const last = RETRY_WAITS_SECONDS.at(-1);
+    expect(waits).toEqual([...RETRY_WAITS_SECONDS, last, last]);
     expect(pace).toMatchObject({ failures: LADDER.length + 2, failingSince: NOW + 100 });
   });
 
   test.each([0, 0.5, 1])("waits at least the rung, and up to 20 %% more: %d", (random) => {
-    const { nextAt } = adjustPace(NEW, took(FAILED), random);
-    expect(nextAt - NOW - 100).toBe(Math.round(FIRST_MS * (1 + 0.2 * random)));
+    const { nextAt } = adjustPace(NEW, FAILED, random);
+    expect(nextAt - NOW - 100).toBe(Math.round(1000 * FIRST * (1 + 0.2 * random)));
   });
 
   test("ends its backoff with the first successful probe, at one post at a time", () => {
     const closed = { ...NEW, backoff: 4, nextAt: NOW, failures: 9, failingSince: 1, slow: true };
-    expect(paceAfter(closed, took(OK))).toEqual(NEW);
-    expect(paceAfter(closed, took(OK, 2_000))).toEqual({ ...NEW, slow: true });
-    expect(paceAfter(closed, took(OK), took(OK))).toEqual({ ...NEW, postsAtOnce: 2 });
+    expect(paceAfter(closed, OK)).toEqual(NEW);
+    expect(paceAfter(closed, SLOW_OK)).toEqual({ ...NEW, slow: true });
+    expect(paceAfter(closed, OK, OK)).toEqual({ ...NEW, postsAtOnce: 2 });
   });
 
-  test.each([429, 503])("backs off immediately after a %i that asks for a wait", (status) => {
-    const pace = { ...NEW, postsAtOnce: 6 };
-    const closed = { ...NEW, backoff: 1, failures: 1, failingSince: NOW + 100 };
-    const wait = (ms: number) => ({ ...closed, nextAt: NOW + 100 + ms });
-    const asked = (ms: number) => took(answered(status, ms / SECOND_MS));
-    expect(paceAfter(pace, asked(1.5 * FIRST_MS))).toEqual(wait(1.5 * FIRST_MS));
-    // At least the rung, and at most twice as long.
-    expect(paceAfter(pace, asked(0.3 * FIRST_MS))).toEqual(wait(FIRST_MS));
-    expect(paceAfter(pace, asked(360 * FIRST_MS))).toEqual(wait(2 * FIRST_MS));
-    expect(paceAfter({ ...pace, postsAtOnce: 1, backoff: 3 }, asked(1e9))).toEqual({
-      ...closed,
-      backoff: 4,
-      nextAt: NOW + 100 + 2 * (RETRY_WAITS_SECONDS[3] ?? 0) * SECOND_MS,
-    });
-    // Without Retry-After, it is a failure like any other.
-    for (const asked of [null, 0])
-      expect(paceAfter(pace, took(answered(status, asked)))).toMatchObject({
-        postsAtOnce: 3,
-        backoff: 0,
-      });
+  test.each([
+    ["as long as it asks", FAST, 1.5 * FIRST, 1, 1.5 * FIRST],
+    ["at least the rung", FAST, 0.3 * FIRST, 1, FIRST],
+    ["at most twice the rung", FAST, 360 * FIRST, 1, 2 * FIRST],
+    ["twice a later rung", { ...NEW, backoff: 3 }, 1e6, 4, 2 * (RETRY_WAITS_SECONDS[3] ?? 0)],
+  ])("backs off immediately after a 429 or 503 that asks for a wait: %s", (_, pace, ...row) => {
+    const [asked, backoff, seconds] = row;
+    const closed = { ...NEW, ...FAILED_ONCE, backoff, nextAt: NOW + 100 + 1000 * seconds };
+    for (const status of [429, 503])
+      expect(paceAfter(pace, took(answered(status, asked)))).toEqual(closed);
   });
 
-  test.each([400, 500, 502])("does not back off for a Retry-After on %i", (status) => {
-    const pace = { ...NEW, postsAtOnce: 6 };
-    const after = paceAfter(pace, took(answered(status, 60)));
-    expect(after).toMatchObject({ postsAtOnce: 3, nextAt: 0 });
+  test.each([
+    answered(429),
+    answered(429, 0),
+    answered(503),
+    answered(503, 0),
+    ...[400, 500, 502].map((status) => answered(status, 60)),
+  ])("does not back off if nothing asks for a wait: %j", (outcome) => {
+    const halved = { postsAtOnce: 3, backoff: 0, nextAt: 0 };
+    expect(paceAfter(FAST, took(outcome))).toMatchObject(halved);
   });
 
   test("ignores posts already in progress when the backoff began: their failures only count", () => {
     const closed = { ...NEW, backoff: 1, nextAt: NOW + 1, failures: 1, failingSince: NOW - 1 };
-    expect(paceAfter(closed, took(FAILED, 5_000))).toEqual({ ...closed, slow: true, failures: 2 });
+    const late = took(answered(500), 5_000);
+    expect(paceAfter(closed, late)).toEqual({ ...closed, slow: true, failures: 2 });
     expect(paceAfter(closed, took(answered(503, 60)))).toEqual({ ...closed, failures: 2 });
-    expect(paceAfter(closed, took(OK))).toEqual({ ...closed, failures: 0, failingSince: null });
+    expect(paceAfter(closed, OK)).toEqual({ ...closed, failures: 0, failingSince: null });
     // A probe never starts early.
-    expect(paceAfter({ ...closed, nextAt: NOW }, took(FAILED))).toMatchObject({ backoff: 2 });
+    expect(paceAfter({ ...closed, nextAt: NOW }, FAILED)).toMatchObject({ backoff: 2 });
   });
 });
