@@ -27,7 +27,7 @@ import { isWake, type WakeMessage } from "../../src/webhooks/dispatch/wake.ts";
 import { announce, type Draft, draftEvent, isNewLead } from "../../src/webhooks/outbox.ts";
 import type { Outcome } from "../../src/webhooks/outcome.ts";
 import { type Range, takeSteps } from "../../src/webhooks/redelivery/ranges.ts";
-import { enableAgain, redeliverAgain } from "../../src/webhooks/redelivery/redelivery.ts";
+import { redeliverAgain } from "../../src/webhooks/redelivery/redelivery.ts";
 import { mintSecret } from "../../src/webhooks/signature.ts";
 import { interposed } from "./interposed.ts";
 import { DATABASE, inDatabase, WORKSPACE_DB } from "./placement.ts";
@@ -127,6 +127,14 @@ export async function deliveryTo(subscriptionId: string) {
   const [row, ...others] = await deliveriesTo(subscriptionId);
   if (!row || others.length > 0) throw new Error(`${others.length} deliveries beside the first`);
   return row;
+}
+
+/** Its pending deliveries, in the order in which they are due: ids, and milliseconds from `now`. */
+export async function scheduleOf(subscriptionId: string, now: number) {
+  const rows = (await deliveriesTo(subscriptionId)).filter(({ state }) => state === "pending");
+  return rows
+    .toSorted((a, b) => a.dueAt - b.dueAt)
+    .map(({ eventId, dueAt }): [eventId: string, dueIn: number] => [eventId, dueAt - now]);
 }
 
 /** The number of a subscription's deliveries in each state. */
@@ -253,11 +261,6 @@ export async function redeliver(
   const owed = await redeliverAgain(db, subscriptionId, wanted, now);
   if (!owed) throw new Error("nothing is owed to it");
   return owed.count;
-}
-
-/** Enables a subscription and owes it what it has missed since `since`. */
-export async function comeBack(subscriptionId: string, since: number, now: number): Promise<void> {
-  await enableAgain(db, subscriptionId, since, now);
 }
 
 /** Takes the steps of all ranges, as one sweep a minute does from `from` to `until`. */

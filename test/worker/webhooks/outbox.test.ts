@@ -17,6 +17,7 @@ import {
   observedDatabase,
   setSubscription,
   subscribe,
+  subscribeMany,
 } from "../../support/deliveries.ts";
 
 const NOW = Date.UTC(2026, 0, 5, 12);
@@ -25,8 +26,10 @@ async function owedTo(subscriptionId: string): Promise<string[]> {
   return (await deliveriesTo(subscriptionId)).map(({ eventId }) => eventId);
 }
 
-async function ledgerOf(workspaceId: string) {
-  return exports.Platform.ledger({ workspaceId });
+/** Expects so many stored events of a workspace, and so many deliveries of them. */
+async function expectStored(workspaceId: string, events: number, created: number) {
+  expect(await eventsOf(workspaceId)).toHaveLength(events);
+  expect(await exports.Platform.ledger({ workspaceId })).toMatchObject({ created, addsUp: true });
 }
 
 describe("an event", () => {
@@ -44,10 +47,9 @@ describe("an event", () => {
       ...{ generation: 0, lastOutcome: null, settledAt: null },
     });
     expect(await owedTo(twin.id)).toEqual([draft?.id]);
-    expect(await owedTo(other.id)).toEqual([]);
-    expect(await owedTo(foreign.id)).toEqual([]);
-    expect(await ledgerOf(workspaceId)).toMatchObject({ created: 2, pending: 2, addsUp: true });
-    expect(await ledgerOf(elsewhere)).toMatchObject({ created: 0, addsUp: true });
+    for (const { id } of [other, foreign]) expect(await owedTo(id)).toEqual([]);
+    await expectStored(workspaceId, 1, 2);
+    await expectStored(elsewhere, 0, 0);
   });
 
   test("belongs to what its subscription is now, though earlier deliveries are still being cancelled", async () => {
@@ -61,27 +63,23 @@ describe("an event", () => {
 
   test("is not owed to a disabled or deleted subscription, nor to one created later", async () => {
     const workspaceId = await createWorkspace();
-    const disabled = await subscribe(workspaceId);
-    await setSubscription(disabled.id, { disabledAt: NOW });
-    const deleted = await subscribe(workspaceId);
-    await commit(db, deleteSubscription(workspaceId, deleted.id, NOW));
+    const [disabled = "", deleted = ""] = await subscribeMany(workspaceId, 2);
+    await setSubscription(disabled, { disabledAt: NOW });
+    await commit(db, deleteSubscription(workspaceId, deleted, NOW));
     await announceLeads(workspaceId, 1, NOW);
-    const late = await subscribe(workspaceId);
-    for (const { id } of [disabled, deleted, late]) expect(await owedTo(id)).toEqual([]);
-    expect(await ledgerOf(workspaceId)).toMatchObject({ created: 0, addsUp: true });
+    const { id: late } = await subscribe(workspaceId);
+    for (const id of [disabled, deleted, late]) expect(await owedTo(id)).toEqual([]);
+    await expectStored(workspaceId, 1, 0);
   });
 
   test("is not owed in a workspace without access, but stored", async () => {
     const workspaceId = await createWorkspace();
-    const { id } = await subscribe(workspaceId);
-    await exports.Platform.setWorkspaceAccess({ workspaceId, granted: false });
-    await announceLeads(workspaceId, 1, NOW);
-    expect(await owedTo(id)).toEqual([]);
-    expect(await eventsOf(workspaceId)).toHaveLength(1);
-    await exports.Platform.setWorkspaceAccess({ workspaceId, granted: true });
-    await announceLeads(workspaceId, 1, NOW);
-    expect(await owedTo(id)).toHaveLength(1);
-    expect(await ledgerOf(workspaceId)).toMatchObject({ created: 1, addsUp: true });
+    await subscribe(workspaceId);
+    for (const [granted, owed] of [[false, 0] as const, [true, 1] as const]) {
+      await exports.Platform.setWorkspaceAccess({ workspaceId, granted });
+      await announceLeads(workspaceId, 1, NOW);
+      await expectStored(workspaceId, owed + 1, owed);
+    }
   });
 
   test("is announced once, and not owed to a subscription created between a lost reply and the retry", async () => {
@@ -89,53 +87,41 @@ describe("an event", () => {
     const before = await subscribe(workspaceId);
     const statements = announcement(workspaceId, draftLeads(2, NOW), NOW);
     await commit(db, statements);
-    const between = await subscribe(workspaceId);
+    await subscribe(workspaceId);
     await commit(db, statements);
     expect(await owedTo(before.id)).toHaveLength(2);
-    expect(await owedTo(between.id)).toEqual([]);
-    expect(await eventsOf(workspaceId)).toHaveLength(2);
-    expect(await ledgerOf(workspaceId)).toMatchObject({ created: 2, pending: 2, addsUp: true });
+    await expectStored(workspaceId, 2, 2);
   });
 
   test("that no subscription lists is not stored; one that only a disabled one lists is", async () => {
     const workspaceId = await createWorkspace();
     const { id } = await subscribe(workspaceId, { events: ["run.completed"] });
     await announceLeads(workspaceId, 1, NOW);
-    expect(await eventsOf(workspaceId)).toEqual([]);
+    await expectStored(workspaceId, 0, 0);
     await setSubscription(id, { disabledAt: NOW, events: ["lead.created"] });
     await announceLeads(workspaceId, 1, NOW);
-    expect(await eventsOf(workspaceId)).toHaveLength(1);
+    await expectStored(workspaceId, 1, 0);
     await commit(db, deleteSubscription(workspaceId, id, NOW));
     await announceLeads(workspaceId, 1, NOW);
-    expect(await eventsOf(workspaceId)).toHaveLength(1);
-    expect(await ledgerOf(workspaceId)).toMatchObject({ created: 0, addsUp: true });
+    await expectStored(workspaceId, 1, 0);
   });
 
-  test("is not announced if its condition does not hold", async () => {
+  test("is not announced if its condition does not hold, nor if its record is not committed", async () => {
     const workspaceId = await createWorkspace();
-    const { id } = await subscribe(workspaceId);
+    await subscribe(workspaceId);
     await commit(db, announce(workspaceId, "lead.created", draftLeads(2, NOW), sql`false`, NOW));
-    expect(await owedTo(id)).toEqual([]);
-    expect(await eventsOf(workspaceId)).toEqual([]);
-  });
-
-  test("and its deliveries commit together with its record or not at all", async () => {
-    const workspaceId = await createWorkspace();
-    const { id } = await subscribe(workspaceId);
     const news = announcement(workspaceId, draftLeads(1, NOW), NOW);
-    const impossible = sql`INSERT INTO leads (id) VALUES ('lea_1')`;
-    await expect(
-      commitAnnounced(db, inOrder([news, impossible]), [workspaceId], NOW),
-    ).rejects.toThrow(/NOT NULL/);
-    expect(await owedTo(id)).toEqual([]);
-    expect(await eventsOf(workspaceId)).toEqual([]);
+    const recorded = inOrder([news, sql`INSERT INTO leads (id) VALUES ('lea_1')`]);
+    const committed = commitAnnounced(db, recorded, [workspaceId], NOW);
+    await expect(committed).rejects.toThrow(/NOT NULL/);
+    await expectStored(workspaceId, 0, 0);
   });
 });
 
 describe("fan-out", () => {
   test("to 20 subscriptions is one statement, in one round trip with the record", async () => {
     const workspaceId = await createWorkspace();
-    const subscribed = await Promise.all(Array.from({ length: 20 }, () => subscribe(workspaceId)));
+    const subscribed = await subscribeMany(workspaceId, 20);
     const drafts = draftLeads(100, NOW);
     const { DB, trips } = observedDatabase();
     const news = announcement(workspaceId, drafts, NOW);
@@ -143,34 +129,26 @@ describe("fan-out", () => {
     expect(trips).toHaveLength(1);
     const writes = trips.flat().filter((text) => /INSERT INTO "?deliveries/i.test(text));
     expect(writes).toHaveLength(1);
-    for (const { id } of subscribed)
+    for (const id of subscribed)
       expect((await owedTo(id)).sort()).toEqual(drafts.map((draft) => draft.id).sort());
-    expect(wakes.map(({ subscriptionId }) => subscriptionId).sort()).toEqual(
-      subscribed.map(({ id }) => id).sort(),
-    );
+    expect(wakes.map(({ subscriptionId }) => subscriptionId).sort()).toEqual(subscribed.sort());
   });
 
   test("wakes each in its lane, but not those that wait or have nothing due", async () => {
     const workspaceId = await createWorkspace();
-    const [fast, slow, probed, waiting] = [
-      await subscribe(workspaceId),
-      await subscribe(workspaceId),
-      await subscribe(workspaceId),
-      await subscribe(workspaceId),
+    const [fast, slow, probed, waiting] = (await subscribeMany(workspaceId, 4)) as [
+      ...[string, string, string, string],
     ];
     await subscribe(workspaceId, { events: ["run.completed"] });
-    const ids = [fast.id, slow.id, probed.id];
-    await setSubscription(slow.id, { slow: true });
-    await setSubscription(probed.id, { backoff: 1, nextAt: NOW });
-    await setSubscription(waiting.id, { backoff: 1, nextAt: NOW + 1 });
+    await setSubscription(slow, { slow: true });
+    await setSubscription(probed, { backoff: 1, nextAt: NOW });
+    await setSubscription(waiting, { backoff: 1, nextAt: NOW + 1 });
     const news = announcement(workspaceId, draftLeads(2, NOW), NOW);
     const { wakes } = await commitAnnounced(db, news, [workspaceId], NOW);
-    expect(
-      wakes.toSorted((a, b) => ids.indexOf(a.subscriptionId) - ids.indexOf(b.subscriptionId)),
-    ).toEqual([
-      { subscriptionId: fast.id, lane: "fast" },
-      { subscriptionId: slow.id, lane: "slow" },
-      { subscriptionId: probed.id, lane: "slow" },
-    ]);
+    const lanes = new Map(wakes.map(({ subscriptionId, lane }) => [subscriptionId, lane]));
+    expect(wakes).toHaveLength(3);
+    expect(lanes).toEqual(
+      new Map([[fast, "fast"], ...[slow, probed].map((id) => [id, "slow"] as const)]),
+    );
   });
 });

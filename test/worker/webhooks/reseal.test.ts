@@ -1,5 +1,5 @@
 import { createExecutionContext } from "cloudflare:test";
-import { env, exports } from "cloudflare:workers";
+import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { randomId } from "../../../src/contract/ids.ts";
 import { subscriptions } from "../../../src/db/schema.ts";
@@ -7,7 +7,7 @@ import { openedDataKeys } from "../../../src/encryption/personal-data.ts";
 import { open, parseEncryptionKeys, seal } from "../../../src/encryption/seal.ts";
 import { Platform } from "../../../src/platform/entrypoint.ts";
 import { mintSecret } from "../../../src/webhooks/signature.ts";
-import { deployedWith, errorOf, openApi, openWorkspace, recordLead } from "../../support/api.ts";
+import { deployedWith, openApi, openWorkspace, recordLead } from "../../support/api.ts";
 import { createWorkspace, db, observedDatabase } from "../../support/deliveries.ts";
 
 const NEW_KEY = "new:QEFCQ0RFRkdISUpLTE1OT1BRUlNUVVZXWFlaW1xdXl8=";
@@ -122,12 +122,5 @@ describe("resealSecrets", () => {
     openedDataKeys.clear();
     const withoutKey = openApi(apiKey, deployedWith({ ENCRYPTION_KEYS: LOST_KEY }));
     expect((await withoutKey.get("/v1/leads")).status).toBe(500);
-  });
-
-  test("takes no input", async () => {
-    const all = { all: true } as unknown as Record<string, never>;
-    expect(await errorOf(exports.Platform.resealSecrets(all))).toBe(
-      'resealSecrets: Unrecognized key: "all"',
-    );
   });
 });

@@ -104,6 +104,13 @@ describe("when D1 returns an error", () => {
     },
   );
 
+  test("that is not a network error, on the settlement, its outcomes are recorded in one more try", async () => {
+    const { id } = await owed(1, Date.now());
+    const { DB } = observedDatabase({ before: failAtTrip(2, BROKEN) });
+    await consumeFor([id], isolated({ DB }).env);
+    expect(await statesOf(id)).toEqual({ delivered: 1 });
+  });
+
   test("on the body of a large event, that delivery waits and the others are posted", async () => {
     const large = await owed(1, Date.now(), { customFields: { note: "x".repeat(100_000) } });
     const small = await owed(1, Date.now());

@@ -17,19 +17,17 @@ import { disableSubscription } from "../../../../src/webhooks/subscriptions.ts";
 import { errorOf } from "../../../support/api.ts";
 import {
   answered,
-  comeBack,
   createWorkspace,
   DAY_MS,
   db,
   deliveriesTo,
   dispatchAt,
-  failAt,
   HOUR_MS,
   MINUTE_MS,
-  noticesOf,
   observedDatabase,
   owed,
   redeliver,
+  scheduleOf,
   setDeliveries,
   setSubscription,
   statesOf,
@@ -54,17 +52,15 @@ async function withEvents(count: number, state: Parameters<typeof storeEvents>[4
 
 const rangeOf = (...states: Range["states"]): Range => ({ since: T0, until: null, states });
 
-/** The pending deliveries, in the order in which they are due: ids, and milliseconds from `now`. */
-async function scheduleOf(id: string, now = NOW): Promise<[eventId: string, dueIn: number][]> {
-  const rows = (await deliveriesTo(id)).filter(({ state }) => state === "pending");
-  return rows
-    .toSorted((a, b) => a.dueAt - b.dueAt)
-    .map(({ eventId, dueAt }) => [eventId, dueAt - now]);
-}
-
-/** The times of `count` turns from `first` on, in milliseconds from now. */
+/** The times of so many turns from `first` on, in milliseconds from now. */
 const turns = (count: number, first = 0) =>
   Array.from({ length: count }, (_, i) => first + i * 100);
+
+/** Events that have their turns one after another, from now on. */
+const inTurn = (eventIds: string[]) => eventIds.map((eventId, i) => [eventId, i * 100]);
+
+/** The pending events, in the order in which they are due. */
+const orderOf = async (id: string) => (await scheduleOf(id, NOW)).map(([eventId]) => eventId);
 
 /** What one step may read: each event it examines, its kind and its delivery, and little else. */
 const STEP_ROWS = 3 * REDELIVERY_EXAMINED_MAX + 100;
@@ -109,7 +105,7 @@ describe("a redelivered range", () => {
     const again = await redeliverAgain(openDatabase(DB), id, rangeOf("exhausted"), NOW);
     expect(again).toMatchObject({ count: 3, more: false });
     expect(rows.read).toBeLessThan(200);
-    expect((await scheduleOf(id)).map(([eventId]) => eventId)).toEqual(failed);
+    expect(await orderOf(id)).toEqual(failed);
   });
 
   test("of failed events passes over those of a kind that is no longer listed, which take no slots", async () => {
@@ -118,7 +114,7 @@ describe("a redelivered range", () => {
     await db.update(events).set({ type: "run.completed" }).where(eq(events.id, listed));
     await Platform.updateWebhook({ webhookId: id, events: ["run.completed"] });
     expect(await redeliver(id, rangeOf("exhausted"), NOW)).toBe(1);
-    expect(await scheduleOf(id)).toEqual([[listed, 0]]);
+    expect(await scheduleOf(id, NOW)).toEqual([[listed, 0]]);
   });
 
   test("is scheduled until the next sweep, which goes on where it stopped", async () => {
@@ -127,9 +123,9 @@ describe("a redelivered range", () => {
     const perMinute = REDELIVERY_AHEAD_MS / 100;
     expect(again).toMatchObject({ count: perMinute, more: true });
     await sweepRanges(NOW, NOW);
-    expect(await scheduleOf(id)).toHaveLength(perMinute);
+    expect(await scheduleOf(id, NOW)).toHaveLength(perMinute);
     await sweepRanges(NOW + MINUTE_MS, NOW + 2 * MINUTE_MS);
-    expect(await scheduleOf(id)).toEqual(eventIds.map((eventId, i) => [eventId, i * 100]));
+    expect(await scheduleOf(id, NOW)).toEqual(inTurn(eventIds));
     expect((await subscriptionRow(id)).ranges).toBeNull();
     expect(await Platform.ledger({ workspaceId })).toMatchObject({ created: 1_500, addsUp: true });
   });
@@ -138,7 +134,7 @@ describe("a redelivered range", () => {
     const { id } = await withEvents(1_000, "missed");
     await redeliver(id, rangeOf("missed"), NOW);
     await sweepRanges(NOW + HOUR_MS, NOW + HOUR_MS);
-    const due = (await scheduleOf(id)).map(([, dueIn]) => dueIn);
+    const due = (await scheduleOf(id, NOW)).map(([, dueIn]) => dueIn);
     expect(due).toEqual([...turns(600), ...turns(400, HOUR_MS)]);
   });
 
@@ -152,7 +148,7 @@ describe("a redelivered range", () => {
     expect((await subscriptionRow(id)).ranges).toHaveLength(1);
     await sweepRanges(NOW + MINUTE_MS, NOW + MINUTE_MS);
     const expected = [...eventIds.slice(100), ...eventIds.slice(0, 100)];
-    expect((await scheduleOf(id)).map(([eventId]) => eventId)).toEqual(expected);
+    expect(await orderOf(id)).toEqual(expected);
   });
 
   test("is refused beyond a number of them, until they are done", async () => {
@@ -203,7 +199,7 @@ describe("a redelivered range", () => {
         // The caller gets no answer, and calls again.
         await redeliverAgain(db, id, range, NOW + MINUTE_MS);
         await sweepRanges(NOW + MINUTE_MS, NOW + 4 * MINUTE_MS);
-        const schedule = await scheduleOf(id);
+        const schedule = await scheduleOf(id, NOW);
         expect(schedule.map(([eventId]) => eventId).toSorted()).toEqual(eventIds);
         for (const [i, [, dueIn]] of schedule.entries())
           if (i > 0) expect(dueIn - (schedule[i - 1]?.[1] ?? 0)).toBeGreaterThanOrEqual(100);
@@ -217,7 +213,7 @@ describe("a redelivered range", () => {
     await redeliver(id, rangeOf("missed"), NOW);
     const later = NOW + MINUTE_MS;
     await Promise.all([sweepRanges(later, later), sweepRanges(later, later)]);
-    expect(await scheduleOf(id)).toEqual(eventIds.map((eventId, i) => [eventId, i * 100]));
+    expect(await scheduleOf(id, NOW)).toEqual(inTurn(eventIds));
     // No turn is left empty.
     expect(await subscriptionRow(id)).toMatchObject({ scheduledUntil: NOW + 900 * 100 });
   });
@@ -242,7 +238,7 @@ describe("named events", () => {
     const { id, eventIds } = await withEvents(1_000, "delivered");
     const calls = Array.from({ length: 10 }, (_, i) => eventIds.slice(100 * i, 100 * i + 100));
     for (const [i, named] of calls.entries()) expect(await redeliver(id, named, NOW + i)).toBe(100);
-    expect(await scheduleOf(id)).toEqual(eventIds.map((eventId, i) => [eventId, i * 100]));
+    expect(await scheduleOf(id, NOW)).toEqual(inTurn(eventIds));
   });
 
   test("whose kind is no longer listed when they are scheduled are not", async () => {
@@ -266,9 +262,9 @@ describe("named events", () => {
     // One that is scheduled already keeps its time.
     expect(await redeliver(id, [...named.slice(20), range[400] ?? ""], NOW + 10_050)).toBe(10);
     const expected = [...range.slice(0, 600), ...named];
-    expect(await scheduleOf(id)).toEqual(expected.map((eventId, i) => [eventId, i * 100]));
+    expect(await scheduleOf(id, NOW)).toEqual(inTurn(expected));
     await sweepRanges(NOW + 2 * MINUTE_MS, NOW + 2 * MINUTE_MS);
-    const later = (await scheduleOf(id)).slice(expected.length);
+    const later = (await scheduleOf(id, NOW)).slice(expected.length);
     expect(later.map(([eventId]) => eventId)).toEqual(range.slice(600));
     expect(later[0]?.[1]).toBe(2 * MINUTE_MS);
   });
@@ -281,7 +277,7 @@ describe("named events", () => {
     await wait(soon, 50);
     await wait(late, 5 * HOUR_MS);
     await redeliver(id, [late, soon, ...others], NOW);
-    expect(await scheduleOf(id)).toEqual([
+    expect(await scheduleOf(id, NOW)).toEqual([
       [soon, 0],
       [late, 100],
       ...others.map((eventId, i) => [eventId, 200 + i * 100]),
@@ -290,7 +286,7 @@ describe("named events", () => {
     await wait(late, 620);
     await redeliver(id, [late, soon], NOW);
     // Its turn would be 80 ms later.
-    expect((await scheduleOf(id)).slice(-2)).toEqual([
+    expect((await scheduleOf(id, NOW)).slice(-2)).toEqual([
       [soon, 600],
       [late, 620],
     ]);
@@ -299,24 +295,11 @@ describe("named events", () => {
   });
 });
 
-describe("an active subscription that is enabled", () => {
-  test("keeps its failures: a dead receiver is disabled, however often it is enabled", async () => {
-    const { id } = await owed(100, T0);
-    const hours = Array.from({ length: 75 }, (_, i) => T0 + i * HOUR_MS);
-    for (const now of hours) {
-      await enableAgain(db, id, null, now);
-      if ((await noticesOf(id)).length > 0) break;
-      await failAt(id, [now]);
-    }
-    expect(await noticesOf(id)).toHaveLength(1);
-  });
-
-  test("keeps its pace, and gets what it has missed", async () => {
-    const { id } = await withEvents(3, "exhausted");
-    const health = { failingSince: T0, failures: 4, backoff: 2, slow: true };
-    await setSubscription(id, health);
-    await comeBack(id, T0, NOW);
-    expect(await subscriptionRow(id)).toMatchObject(health);
-    expect(await statesOf(id)).toEqual({ pending: 3 });
-  });
+test("an active subscription that is enabled keeps its pace, and gets what it has missed", async () => {
+  const { id } = await withEvents(3, "exhausted");
+  const health = { failingSince: T0, failures: 4, backoff: 2, slow: true };
+  await setSubscription(id, health);
+  await enableAgain(db, id, T0, NOW);
+  expect(await subscriptionRow(id)).toMatchObject(health);
+  expect(await statesOf(id)).toEqual({ pending: 3 });
 });
