@@ -1,6 +1,5 @@
 import { describe, expect, test } from "vitest";
 import { mintSecret, signatureHeaders } from "../../../src/webhooks/signature.ts";
-import { expectedSignatures } from "../../support/deliveries.ts";
 
 /** The secret with the bytes 0 to 31. */
 const SECRET = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
@@ -42,16 +41,6 @@ describe("the signature of an attempt", () => {
       });
     },
   );
-
-  test("is what crypto.subtle computes for any other secret and body", async () => {
-    for (const body of ["{}", '{"a":"é"}', "x".repeat(100_000)]) {
-      const secret = mintSecret();
-      const headers = await signatureHeaders(secret, "evt_3", body, 1_750_000_000_000);
-      const { service, standard } = await expectedSignatures(secret, "evt_3", 1_750_000_000, body);
-      expect(headers["X-Service-Signature"]).toBe(service);
-      expect(headers["webhook-signature"]).toBe(standard);
-    }
-  });
 });
 
 describe("a signing secret", () => {

@@ -13,7 +13,6 @@ import {
   BROKEN,
   consumeBodies,
   consumeFor,
-  createWorkspace,
   deliveryTo,
   FIRST_WAIT_MS,
   heldDispatch,
@@ -24,7 +23,6 @@ import {
   receivedBy,
   setSubscription,
   statesOf,
-  subscribeMany,
   subscriber,
   subscriptionRow,
 } from "../../../support/deliveries.ts";
@@ -119,16 +117,6 @@ describe("the next wake of a subscription", () => {
 });
 
 describe("a batch", () => {
-  test("delivers everything that is due, however much, and leaves no message behind", async () => {
-    const workspaceId = await createWorkspace();
-    const ids = await subscribeMany(workspaceId, 2);
-    await announceLeads(workspaceId, 160, Date.now());
-    const deployment = isolated();
-    await consumeFor(ids, deployment.env, OK);
-    for (const id of ids) expect(await statesOf(id)).toEqual({ delivered: 160 });
-    expect([deployment.fast, deployment.slow]).toEqual([[], []]);
-  });
-
   test("sends a failing subscription to the slow lane, and back when it has recovered", async () => {
     const now = Date.now();
     const { id, workspaceId } = await owed(1, now, { behaviour: "first-fails" });

@@ -3,6 +3,7 @@ import { OVERDUE_MAX_MS, RETRY_WAITS_SECONDS } from "../../../../src/contract/li
 import { moves } from "../../../../src/db/schema.ts";
 import { sleep } from "../../../../src/timing.ts";
 import { LAST_END_MS } from "../../../../src/webhooks/dispatch/dispatch.ts";
+import { InvocationLimit } from "../../../../src/webhooks/outcome.ts";
 import {
   announceLeads,
   answered,
@@ -245,11 +246,16 @@ describe("a failure", () => {
     expect(found(good)?.subscription).toMatchObject({ backoff: 0, dueAt: null });
   });
 
-  test.each([1, 3])(
-    "is not the subscriber's if none of %i could be tried: it waits 5 minutes, uncounted",
-    async (count) => {
+  test.each([
+    [1, new Error("no encryption key")],
+    [3, new Error("no encryption key")],
+    // It would end the next invocation, too.
+    [3, new InvocationLimit("Too many subrequests")],
+  ])(
+    "is not the subscriber's if none of %i could be tried: it waits 5 minutes, uncounted: %s",
+    async (count, error) => {
       const { id } = await owed(count, NOW);
-      const impossible = subscriber(() => Promise.reject(new Error("no encryption key")));
+      const impossible = subscriber(() => Promise.reject(error));
       const ended = await dispatchAt(NOW, [id], impossible.attempt);
       expect(impossible.posts).toHaveLength(1);
       const untried = { attempts: 0, lastOutcome: null, lastStatus: null };

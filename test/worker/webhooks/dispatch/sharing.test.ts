@@ -183,16 +183,6 @@ describe("an invocation that reaches its request limit", () => {
     expect(await statesOf(id)).toEqual({ delivered: 30 });
   });
 
-  test("before any answer holds up its subscription, and does not retry endlessly", async () => {
-    const { id } = await owed(3, Date.now());
-    const deployment = isolated();
-    const limit = new InvocationLimit("Too many subrequests");
-    await consumeFor([id], deployment.env, () => Promise.reject(limit));
-    expect(deployment.fast).toMatchObject([{ subscriptionId: id }]);
-    expect(deployment.fast[0]?.delaySeconds).toBeGreaterThanOrEqual(299);
-    expect(await subscriptionRow(id)).toMatchObject({ failures: 0, failingSince: null });
-  });
-
   test("makes at most 50 statements for the 50 posts of the free plan", async () => {
     const workspaceId = await createWorkspace();
     const ids = await subscribeMany(workspaceId, 20);

@@ -23,15 +23,19 @@ import {
   subscribe,
 } from "../../../support/deliveries.ts";
 import { keepLog } from "../../../support/log-lines.ts";
-import { lossyDatabase } from "../../../support/lost-reply.ts";
 import { clearMail, type Email, emailsAbout, mailbox } from "../../../support/mailbox.ts";
 
+const { Platform } = exports;
 const T0 = Date.UTC(2026, 0, 5, 12, 34);
 const NOW = T0 + 80 * HOUR_MS;
-const ADMINS = ["admin@example.com", "chef@example.com"];
+const [ADMIN, CHEF] = ["admin@example.com", "chef@example.com"];
+const ADMINS = [ADMIN, CHEF];
+
+const lines = keepLog();
+afterEach(clearMail);
 
 /** A newly disabled subscription, whose administrators are owed an e-mail. */
-async function disabled(adminEmails = ["admin@example.com"]) {
+async function disabled(adminEmails = [ADMIN]) {
   const workspaceId = await createWorkspace(adminEmails);
   const { id } = await subscribe(workspaceId);
   await announceLeads(workspaceId, 1, T0);
@@ -40,107 +44,105 @@ async function disabled(adminEmails = ["admin@example.com"]) {
   return { id, workspaceId };
 }
 
-const lines = keepLog();
+/** A mail service that fails as `fails` says, and the sweeps that use it. */
+function service(fails?: Parameters<typeof mailbox>[0]) {
+  const mail = mailbox(fails);
+  return {
+    ...mail,
+    sweepAt: (now: number, hasTime?: () => boolean) => sendNotices(db, mail.env, now, hasTime),
+    triedFor: () => mail.tried.map(({ to }) => to),
+    sentTo: () => mail.sent.map(({ to }) => to),
+  };
+}
 
-afterEach(clearMail);
+/** What became of the e-mails about a subscription, by recipient, and after how many tries. */
+async function outcomesOf(id: string) {
+  return (await emailsAbout(id)).map(({ state, tries }) => `${state} ${tries}`);
+}
 
 function eventsLogged(): string[] {
   const events = lines.filter((line) => line.startsWith("{")).map((line) => JSON.parse(line).event);
   return events.filter((event) => event.startsWith("notice"));
 }
 
-/** To whom e-mails went, in order. */
-const recipients = (list: Email[]) => list.map(({ to }) => to);
-
 describe("the administrators of a workspace", () => {
   test("get one e-mail each when a subscription is disabled, and the outcome is stored", async () => {
     const { id } = await disabled(ADMINS);
-    const mail = mailbox();
-    await sendNotices(db, mail.env, NOW);
-    await sendNotices(db, mail.env, NOW + MINUTE_MS);
-    expect(recipients(mail.tried)).toEqual(ADMINS);
-    for (const { from, subject } of mail.sent) {
-      expect(from).toBe(env.EMAIL_FROM);
-      expect(subject).toContain("Abonnement webhook désactivé");
-    }
-    const sent = { state: "sent", tries: 1, settledAt: NOW };
-    expect(await emailsAbout(id)).toMatchObject(
-      ADMINS.map((recipient) => ({ recipient, ...sent })),
-    );
+    const { sweepAt, sent } = service();
+    await sweepAt(NOW);
+    await sweepAt(NOW + MINUTE_MS);
+    const subject = expect.stringContaining("Abonnement webhook désactivé");
+    expect(sent).toMatchObject(ADMINS.map((to) => ({ to, from: env.EMAIL_FROM, subject })));
+    const settled = { state: "sent", tries: 1, settledAt: NOW };
+    const expected = ADMINS.map((recipient) => ({ recipient, ...settled }));
+    expect(await emailsAbout(id)).toMatchObject(expected);
     expect(await noticesOf(id)).toMatchObject([{ sentAt: NOW }]);
   });
 
   test("get no e-mail if there are none", async () => {
     const { id } = await disabled([]);
-    const mail = mailbox();
-    await sendNotices(db, mail.env, NOW);
-    expect(mail.tried).toEqual([]);
+    const { sweepAt, tried } = service();
+    await sweepAt(NOW);
+    expect(tried).toEqual([]);
     expect(await noticesOf(id)).toMatchObject([{ sentAt: NOW }]);
   });
 
   test("get it once, even if they are listed twice and two sweeps overlap", async () => {
     await disabled([...ADMINS, ...ADMINS]);
-    const mail = mailbox();
-    await Promise.all([sendNotices(db, mail.env, NOW), sendNotices(db, mail.env, NOW + 1)]);
-    expect(recipients(mail.tried).sort()).toEqual(ADMINS);
+    const { sweepAt, triedFor } = service();
+    await Promise.all([sweepAt(NOW), sweepAt(NOW + 1)]);
+    expect(triedFor().sort()).toEqual(ADMINS);
   });
 });
 
 describe("administrators who change while e-mails are owed", () => {
-  const { Platform } = exports;
-  const later = NOW + HOUR_MS;
+  const later = () => Math.max(NOW + HOUR_MS, Date.now());
 
   test("are told instead of former ones, once each", async () => {
     const { id, workspaceId } = await disabled(["typo@example.com", ...ADMINS]);
-    const fails = ({ to }: Email) => (to === "admin@example.com" ? false : "E_INTERNAL");
-    await sendNotices(db, mailbox(fails).env, NOW);
+    await service(({ to }) => to !== ADMIN && "E_INTERNAL").sweepAt(NOW);
     const adminEmails = ["new@example.com", ...ADMINS];
-    await Platform.updateWorkspace({ workspaceId, adminEmails });
-    await Platform.updateWorkspace({ workspaceId, adminEmails });
-    const mail = mailbox();
-    await sendNotices(db, mail.env, Math.max(later, Date.now()));
-    expect(recipients(mail.tried).toSorted()).toEqual(["chef@example.com", "new@example.com"]);
-    const about = await emailsAbout(id);
-    expect(about.map(({ recipient, state, tries }) => [recipient, state, tries])).toEqual([
-      ["admin@example.com", "sent", 1],
-      ["chef@example.com", "sent", 2],
-      ["new@example.com", "sent", 1],
-      ["typo@example.com", "dropped", 1],
+    for (let i = 0; i < 2; i++) await Platform.updateWorkspace({ workspaceId, adminEmails });
+    const { sweepAt, triedFor } = service();
+    await sweepAt(later());
+    expect(triedFor().toSorted()).toEqual([CHEF, "new@example.com"]);
+    expect(await emailsAbout(id)).toMatchObject([
+      { recipient: ADMIN, state: "sent", tries: 1 },
+      { recipient: CHEF, state: "sent", tries: 2 },
+      { recipient: "new@example.com", state: "sent", tries: 1 },
+      { recipient: "typo@example.com", state: "dropped", tries: 1 },
     ]);
   });
 
   test("are not sent a notice that everyone else has been sent", async () => {
     const { workspaceId } = await disabled(ADMINS);
-    await sendNotices(db, mailbox().env, NOW);
+    await service().sweepAt(NOW);
     await Platform.updateWorkspace({ workspaceId, adminEmails: ["new@example.com"] });
-    const mail = mailbox();
-    await sendNotices(db, mail.env, Math.max(later, Date.now()));
-    expect(mail.tried).toEqual([]);
+    const { sweepAt, tried } = service();
+    await sweepAt(later());
+    expect(tried).toEqual([]);
   });
 
   test("of another workspace change nothing, and neither does a new name", async () => {
-    const { id, workspaceId } = await disabled(ADMINS);
-    const other = await disabled(ADMINS);
-    await sendNotices(db, mailbox(() => "E_INTERNAL").env, NOW);
+    const [own, other] = [await disabled(ADMINS), await disabled(ADMINS)];
+    await service(() => "E_INTERNAL").sweepAt(NOW);
     await Platform.updateWorkspace({ workspaceId: other.workspaceId, adminEmails: [] });
-    await Platform.updateWorkspace({ workspaceId, name: "Agence" });
-    expect((await emailsAbout(id)).map(({ state }) => state)).toEqual(["owed", "owed"]);
-    expect((await emailsAbout(other.id)).map(({ state }) => state)).toEqual(["dropped", "dropped"]);
+    await Platform.updateWorkspace({ workspaceId: own.workspaceId, name: "Agence" });
+    expect(await outcomesOf(own.id)).toEqual(Array(2).fill("owed 1"));
+    expect(await outcomesOf(other.id)).toEqual(Array(2).fill("dropped 1"));
   });
 });
 
 describe("an administrator who cannot be reached", () => {
-  const isChef = ({ to }: Email) => to === "chef@example.com";
+  const isChef = ({ to }: Email) => to === CHEF;
 
   test("permanently gets no further e-mail, and does not affect the others", async () => {
     const { id } = await disabled(ADMINS);
-    const mail = mailbox((email) => isChef(email) && "E_RECIPIENT_SUPPRESSED");
-    for (const hours of [0, 1, 100]) await sendNotices(db, mail.env, NOW + hours * HOUR_MS);
-    expect(mail.tried).toHaveLength(2);
-    expect(await emailsAbout(id)).toMatchObject([
-      { recipient: "admin@example.com", state: "sent" },
-      { recipient: "chef@example.com", state: "refused", tries: 1, settledAt: NOW },
-    ]);
+    const { sweepAt, tried } = service((email) => isChef(email) && "E_RECIPIENT_SUPPRESSED");
+    for (const hours of [0, 1, 100]) await sweepAt(NOW + hours * HOUR_MS);
+    expect(tried).toHaveLength(2);
+    const refused = { recipient: CHEF, state: "refused", tries: 1, settledAt: NOW };
+    expect(await emailsAbout(id)).toMatchObject([{ recipient: ADMIN, state: "sent" }, refused]);
     expect(eventsLogged()).toEqual(["notice_sent", "notice_refused"]);
   });
 
@@ -150,147 +152,136 @@ describe("an administrator who cannot be reached", () => {
     async (code) => {
       const { id } = await disabled(ADMINS);
       let down = true;
-      const mail = mailbox((email) => isChef(email) && down && code);
-      await sendNotices(db, mail.env, NOW);
+      const { sweepAt, sentTo } = service((email) => isChef(email) && down && code);
+      await sweepAt(NOW);
       const owed = { state: "owed", tries: 1, dueAt: NOW + 5 * MINUTE_MS };
       expect(await emailsAbout(id)).toMatchObject([{ state: "sent" }, owed]);
       down = false;
-      await sendNotices(db, mail.env, NOW + 4 * MINUTE_MS);
-      expect(mail.sent).toHaveLength(1);
-      await sendNotices(db, mail.env, NOW + 5 * MINUTE_MS);
-      await sendNotices(db, mail.env, NOW + HOUR_MS);
-      expect(recipients(mail.sent)).toEqual(ADMINS);
-      expect(await emailsAbout(id)).toMatchObject([{ tries: 1 }, { state: "sent", tries: 2 }]);
-      expect(lines.join("\n")).not.toContain("chef@example.com");
+      await sweepAt(NOW + 4 * MINUTE_MS);
+      expect(sentTo()).toEqual([ADMIN]);
+      await sweepAt(NOW + 5 * MINUTE_MS);
+      await sweepAt(NOW + HOUR_MS);
+      expect(sentTo()).toEqual(ADMINS);
+      expect(await outcomesOf(id)).toEqual(["sent 1", "sent 2"]);
+      expect(lines.join("\n")).not.toContain(CHEF);
     },
   );
 
   test("is given up after ten tries over two days, which is logged once and without the address", async () => {
-    const { id } = await disabled(["chef@example.com"]);
-    const mail = mailbox(isChef);
+    const { id } = await disabled([CHEF]);
+    const { sweepAt, tried } = service(isChef);
     let now = NOW;
     for (const waitSeconds of EMAIL_WAITS_SECONDS) {
-      await sendNotices(db, mail.env, now);
-      await sendNotices(db, mail.env, now + waitSeconds * 1000 - 1);
+      await sweepAt(now);
+      await sweepAt(now + waitSeconds * 1000 - 1);
       now += waitSeconds * 1000;
     }
-    expect(mail.tried).toHaveLength(9);
-    expect(eventsLogged()).toEqual(Array(9).fill("notice_failed"));
-    await sendNotices(db, mail.env, now);
-    await sendNotices(db, mail.env, now + 100 * HOUR_MS);
-    expect(mail.tried).toHaveLength(10);
+    expect(tried).toHaveLength(9);
+    await sweepAt(now);
+    await sweepAt(now + 100 * HOUR_MS);
+    expect(tried).toHaveLength(10);
     expect(await emailsAbout(id)).toMatchObject([{ state: "given_up", tries: 10, settledAt: now }]);
-    expect(eventsLogged().slice(9)).toEqual(["notice_given_up"]);
+    expect(eventsLogged()).toEqual([...Array(9).fill("notice_failed"), "notice_given_up"]);
     expect(now - NOW).toBeGreaterThan(47 * HOUR_MS);
     expect(now - NOW).toBeLessThanOrEqual(48 * HOUR_MS);
     expect(lines.join("\n")).toContain("the mail service does not serve");
-    expect(lines.join("\n")).not.toContain("chef@example.com");
+    expect(lines.join("\n")).not.toContain(CHEF);
   });
 
   test("is not given up earlier because crashed sweeps have counted tries that nobody made", async () => {
-    const { id } = await disabled(["chef@example.com"]);
-    const mail = mailbox(isChef);
+    const { id } = await disabled([CHEF]);
+    const { sweepAt, tried } = service(isChef);
     let now = NOW;
-    for (let crashes = 0; crashes < 10; crashes++) {
+    for (let crashes = 0; crashes < 10; crashes++, now += EMAIL_TAKEN_MS)
       await takeOwedEmails(db, now);
-      now += EMAIL_TAKEN_MS;
-    }
     for (const state of ["owed", "owed", "owed", "given_up"]) {
-      await sendNotices(db, mail.env, now);
+      await sweepAt(now);
       expect(await emailsAbout(id)).toMatchObject([{ state }]);
       now += 20 * HOUR_MS;
     }
-    expect(mail.tried).toHaveLength(4);
+    expect(tried).toHaveLength(4);
   });
 
   test("does not delay new e-mails for long, even if more fail than a sweep can try", async () => {
     await disabled(Array.from({ length: 50 }, (_, i) => `bad-${i}@example.com`));
-    const mail = mailbox(({ to }) => to.startsWith("bad-"));
+    const { sweepAt, tried } = service(({ to }) => to.startsWith("bad-"));
     const fresh = await disabled();
-    for (const minutes of [0, 1, 2]) await sendNotices(db, mail.env, NOW + minutes * MINUTE_MS);
-    expect(mail.tried.length).toBeLessThanOrEqual(3 * EMAILS_MAX);
-    expect(await emailsAbout(fresh.id)).toMatchObject([{ state: "sent" }]);
+    for (const minutes of [0, 1, 2]) await sweepAt(NOW + minutes * MINUTE_MS);
+    expect(tried.length).toBeLessThanOrEqual(3 * EMAILS_MAX);
+    expect(await outcomesOf(fresh.id)).toEqual(["sent 1"]);
   });
 });
 
-describe("a mail service that accepts no more", () => {
-  test.each([
-    ["E_DAILY_LIMIT_EXCEEDED", HOUR_MS],
-    ["E_RATE_LIMIT_EXCEEDED", 5 * MINUTE_MS],
-  ])("is left alone for a while, without counting a try: %s", async (code, pauseMs) => {
-    const { id } = await disabled(["a@example.com", "b@example.com", "c@example.com"]);
-    let spent = true;
-    const mail = mailbox(({ to }) => spent && to !== "a@example.com" && code);
-    await sendNotices(db, mail.env, NOW);
-    expect(recipients(mail.tried)).toEqual(["a@example.com", "b@example.com"]);
-    const other = await disabled();
-    await sendNotices(db, mail.env, NOW + pauseMs - 1);
-    expect(mail.tried).toHaveLength(2);
-    const owed = { state: "owed", tries: 0 };
-    expect(await emailsAbout(id)).toMatchObject([{ state: "sent", tries: 1 }, owed, owed]);
-    expect(eventsLogged()).toEqual(["notice_sent", "notices_paused"]);
-    spent = false;
-    await sendNotices(db, mail.env, NOW + pauseMs);
-    expect(mail.sent).toHaveLength(4);
-    expect(await emailsAbout(other.id)).toMatchObject([{ state: "sent", tries: 1 }]);
-  });
+test.each([
+  ["E_DAILY_LIMIT_EXCEEDED", HOUR_MS],
+  ["E_RATE_LIMIT_EXCEEDED", 5 * MINUTE_MS],
+])("a mail service that answers %s is left alone for a while, uncounted", async (code, pauseMs) => {
+  const { id } = await disabled(["a@example.com", "b@example.com", "c@example.com"]);
+  let spent = true;
+  const { sweepAt, triedFor, sent } = service(({ to }) => spent && to !== "a@example.com" && code);
+  await sweepAt(NOW);
+  expect(triedFor()).toEqual(["a@example.com", "b@example.com"]);
+  const other = await disabled();
+  await sweepAt(NOW + pauseMs - 1);
+  expect(triedFor()).toHaveLength(2);
+  expect(await outcomesOf(id)).toEqual(["sent 1", "owed 0", "owed 0"]);
+  expect(eventsLogged()).toEqual(["notice_sent", "notices_paused"]);
+  spent = false;
+  await sweepAt(NOW + pauseMs);
+  expect(sent).toHaveLength(4);
+  expect(await outcomesOf(other.id)).toEqual(["sent 1"]);
 });
 
 describe("a sweep that is interrupted", () => {
+  const GONE = new Error("the isolate is gone");
+
   test("by its time limit returns what it has not tried", async () => {
     const { id } = await disabled(ADMINS);
-    const mail = mailbox();
-    await sendNotices(db, mail.env, NOW, () => mail.tried.length === 0);
+    const { sweepAt, tried, sentTo } = service();
+    await sweepAt(NOW, () => tried.length === 0);
     const owed = { state: "owed", tries: 0, dueAt: NOW };
     expect(await emailsAbout(id)).toMatchObject([{ state: "sent" }, owed]);
-    await sendNotices(db, mail.env, NOW + 1);
-    expect(recipients(mail.sent)).toEqual(ADMINS);
+    await sweepAt(NOW + 1);
+    expect(sentTo()).toEqual(ADMINS);
   });
 
   test("before sending loses nothing: a later one sends it once nobody else can be sending it", async () => {
     const { id } = await disabled();
-    const { DB } = observedDatabase({ after: failAtTrip(2, new Error("the isolate is gone")) });
-    const mail = mailbox();
-    await expect(sendNotices(openDatabase(DB), mail.env, NOW)).rejects.toThrow();
-    await sendNotices(db, mail.env, NOW + EMAIL_TAKEN_MS - 1);
-    expect(mail.tried).toEqual([]);
-    await sendNotices(db, mail.env, NOW + EMAIL_TAKEN_MS);
-    expect(await emailsAbout(id)).toMatchObject([{ state: "sent", tries: 2 }]);
-  });
-
-  test("by a network that loses its request sends them in the second try", async () => {
-    await disabled(ADMINS);
-    const mail = mailbox();
-    await sendNotices(openDatabase(lossyDatabase("request")), mail.env, NOW);
-    expect(recipients(mail.sent)).toEqual(ADMINS);
+    const { DB } = observedDatabase({ after: failAtTrip(2, GONE) });
+    const { sweepAt, tried, env } = service();
+    await expect(sendNotices(openDatabase(DB), env, NOW)).rejects.toThrow();
+    await sweepAt(NOW + EMAIL_TAKEN_MS - 1);
+    expect(tried).toEqual([]);
+    await sweepAt(NOW + EMAIL_TAKEN_MS);
+    expect(await outcomesOf(id)).toEqual(["sent 2"]);
   });
 
   test("for so long that another one tries does not change when that one's next try is", async () => {
     const { id } = await disabled();
-    const newer = mailbox(() => "E_INTERNAL");
-    const late = mailbox(async () => {
-      await sendNotices(db, newer.env, NOW + EMAIL_TAKEN_MS);
+    const newer = service(() => "E_INTERNAL");
+    const late = service(async () => {
+      await newer.sweepAt(NOW + EMAIL_TAKEN_MS);
       return "E_INTERNAL";
     });
-    await sendNotices(db, late.env, NOW);
+    await late.sweepAt(NOW);
     const dueAt = NOW + EMAIL_TAKEN_MS + EMAIL_WAITS_SECONDS[1] * 1000;
     expect(await emailsAbout(id)).toMatchObject([{ state: "owed", tries: 2, dueAt }]);
   });
 
   test("between sending and recording sends this one again, but none of the others", async () => {
     const { id } = await disabled(ADMINS);
-    const mail = mailbox();
+    const { sweepAt, sentTo, env } = service();
     const { DB } = observedDatabase({
       before: (_, [text = "", ...others]) => {
         const records = /set "state" = /i.test(text) && others.length === 0;
-        if (records && mail.sent.length === 2) throw new Error("the isolate is gone");
+        if (records && sentTo().length === 2) throw GONE;
       },
     });
-    await expect(sendNotices(openDatabase(DB), mail.env, NOW)).rejects.toThrow("is gone");
-    await sendNotices(db, mail.env, NOW + EMAIL_TAKEN_MS);
-    await sendNotices(db, mail.env, NOW + 10 * EMAIL_TAKEN_MS);
-    expect(recipients(mail.sent)).toEqual([...ADMINS, "chef@example.com"]);
-    expect(await emailsAbout(id)).toMatchObject([{ tries: 1 }, { state: "sent", tries: 2 }]);
+    await expect(sendNotices(openDatabase(DB), env, NOW)).rejects.toThrow("is gone");
+    await sweepAt(NOW + EMAIL_TAKEN_MS);
+    await sweepAt(NOW + 10 * EMAIL_TAKEN_MS);
+    expect(sentTo()).toEqual([...ADMINS, CHEF]);
+    expect(await outcomesOf(id)).toEqual(["sent 1", "sent 2"]);
   });
 
   test("is not caused by a mail service that never answers: the next e-mail is sent after ten seconds", async () => {
@@ -298,9 +289,8 @@ describe("a sweep that is interrupted", () => {
     const real = globalThis.setTimeout;
     vi.spyOn(globalThis, "setTimeout").mockImplementation(((run: () => void, ms: number) =>
       real(run, ms === EMAIL_TIMEOUT_MS ? 50 : ms)) as typeof setTimeout);
-    const mail = mailbox(({ to }) => to === "admin@example.com" && new Promise<boolean>(() => {}));
-    await sendNotices(db, mail.env, NOW);
-    expect(await emailsAbout(id)).toMatchObject([{ state: "owed", tries: 1 }, { state: "sent" }]);
+    await service(({ to }) => to === ADMIN && new Promise<boolean>(() => {})).sweepAt(NOW);
+    expect(await outcomesOf(id)).toEqual(["owed 1", "sent 1"]);
     expect(EMAIL_TIMEOUT_MS).toBe(10_000);
   });
 });
