@@ -5,6 +5,7 @@ import {
   waitOnExecutionContext,
 } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
+import { createHmac } from "node:crypto";
 import { and, count, eq } from "drizzle-orm";
 import { drizzle } from "drizzle-orm/d1";
 import { vi } from "vitest";
@@ -297,15 +298,6 @@ export function subscriber(
   return { posts, attempt };
 }
 
-/** A subscriber that answers once, and then cannot be posted to through no fault of its own. */
-export function once(outcome: Outcome): DispatchTools["attempt"] {
-  let answers = 0;
-  return async () => {
-    if (++answers > 1) throw new Error("it was asked once");
-    return outcome;
-  };
-}
-
 /** A new subscription, the only one of its workspace, that is owed `count` events since `now`. */
 export async function owed(
   count: number,
@@ -456,27 +448,15 @@ export function failAtTrip(failing: number, error = CONNECTION_LOST) {
 }
 
 /** Both signatures of a delivery, computed without the code under test. */
-export async function expectedSignatures(
+export function expectedSignatures(
   secret: string,
   eventId: string,
   timestamp: number | string,
   body: string,
 ) {
-  const encoder = new TextEncoder();
-  const sign = async (key: Uint8Array, text: string) => {
-    const imported = await crypto.subtle.importKey(
-      "raw",
-      new Uint8Array(key),
-      { name: "HMAC", hash: "SHA-256" },
-      false,
-      ["sign"],
-    );
-    const digest = await crypto.subtle.sign("HMAC", imported, encoder.encode(text));
-    return String.fromCharCode(...new Uint8Array(digest));
-  };
-  const service = await sign(encoder.encode(secret), `${timestamp}.${body}`);
-  const decoded = Uint8Array.from(atob(secret.replace("whsec_", "")), (c) => c.charCodeAt(0));
-  const standard = await sign(decoded, `${eventId}.${timestamp}.${body}`);
-  const hex = [...service].map((c) => c.charCodeAt(0).toString(16).padStart(2, "0")).join("");
-  return { service: `t=${timestamp},v1=${hex}`, standard: `v1,${btoa(standard)}` };
+  const sign = (key: string | Buffer, text: string) => createHmac("sha256", key).update(text);
+  const decoded = Buffer.from(secret.replace("whsec_", ""), "base64");
+  const service = sign(secret, `${timestamp}.${body}`).digest("hex");
+  const standard = sign(decoded, `${eventId}.${timestamp}.${body}`).digest("base64");
+  return { service: `t=${timestamp},v1=${service}`, standard: `v1,${standard}` };
 }

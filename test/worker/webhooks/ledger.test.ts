@@ -15,7 +15,6 @@ import {
   dispatchAt,
   failAt,
   MINUTE_MS,
-  once,
   owed,
   setDeliveries,
   setSubscription,
@@ -48,9 +47,10 @@ describe("the ledger", () => {
   let quiet: string;
   beforeAll(async () => {
     busy = await busyWorkspace();
-    const { id, workspaceId } = await owed(2, NOW - 2 * MINUTE_MS);
+    const { id, workspaceId } = await owed(1, NOW - 2 * MINUTE_MS);
     quiet = workspaceId;
-    await dispatchAt(NOW - MINUTE_MS, [id], once(answered(204)));
+    await dispatchAt(NOW - MINUTE_MS, [id], answered(204));
+    await announceLeads(quiet, 1, NOW - 2 * MINUTE_MS);
   });
 
   test("counts the deliveries of a workspace, or of all, by state", async () => {

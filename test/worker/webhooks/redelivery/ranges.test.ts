@@ -80,8 +80,8 @@ describe("a redelivered range", () => {
       const metered = openDatabase(DB);
       for (let call = 0; call < 5; call++) {
         rows.read = 0;
-        const until = NOW + call;
-        const again = await redeliverAgain(metered, id, { ...rangeOf(state), until }, NOW);
+        const range = { ...rangeOf(state), until: NOW + call };
+        const again = await redeliverAgain(metered, id, range, NOW);
         expect(again).toMatchObject({ count: 0, more: true });
         expect(rows.read).toBeLessThan(STEP_ROWS);
       }
@@ -158,7 +158,7 @@ describe("a redelivered range", () => {
     await redeliver(id, { ...rangeOf("missed"), until: NOW }, NOW);
     await sweepRanges(NOW, NOW);
     await storeEvents(workspaceId, id, REDELIVERY_EXAMINED_MAX, T0 + HOUR_MS, "delivered");
-    await storeEvents(workspaceId, id, 12 * REDELIVERY_EXAMINED_MAX, T0 + 2 * HOUR_MS, "delivered");
+    await storeEvents(workspaceId, id, 9 * REDELIVERY_EXAMINED_MAX, T0 + 2 * HOUR_MS, "delivered");
     for (let i = 0; i < REDELIVERY_RANGES_MAX; i++) await ask(i);
     await expect(ask(-1)).rejects.toThrow(tooManyRanges().message);
     expect((await subscriptionRow(id)).ranges).toHaveLength(REDELIVERY_RANGES_MAX);
@@ -185,28 +185,32 @@ describe("a redelivered range", () => {
     expect(await statesOf(id)).toEqual({ pending: 1_500 });
   });
 
-  test("survives a crash and a lost reply at any point: each event is owed once, in its turn", async () => {
-    const range = rangeOf("missed");
-    for (const when of ["before", "after"] as const)
-      for (let at = 1; at <= 12; at++) {
+  test.each(["before", "after"])(
+    "survives a crash %s any of its round trips: each event is owed once, in its turn",
+    async (when) => {
+      for (let at = 1, crashed = true; crashed; at++) {
         const { workspaceId, id, eventIds } = await withEvents(700, "missed");
+        crashed = false;
         const crash = (trip: number) => {
-          if (trip >= at) throw new Error("the machine is gone");
+          crashed ||= trip >= at;
+          if (crashed) throw new Error("the machine is gone");
         };
         const database = openDatabase(observedDatabase({ [when]: crash }).DB);
-        await redeliverAgain(database, id, range, NOW).catch(() => {});
+        await redeliverAgain(database, id, rangeOf("missed"), NOW).catch(() => {});
         await takeSteps(database, NOW + MINUTE_MS, () => true, 0).catch(() => {});
         // The caller gets no answer, and calls again.
-        await redeliverAgain(db, id, range, NOW + MINUTE_MS);
+        await redeliverAgain(db, id, rangeOf("missed"), NOW + MINUTE_MS);
         await sweepRanges(NOW + MINUTE_MS, NOW + 4 * MINUTE_MS);
         const schedule = await scheduleOf(id, NOW);
         expect(schedule.map(([eventId]) => eventId).toSorted()).toEqual(eventIds);
-        for (const [i, [, dueIn]] of schedule.entries())
-          if (i > 0) expect(dueIn - (schedule[i - 1]?.[1] ?? 0)).toBeGreaterThanOrEqual(100);
+        for (const [i, [, dueIn]] of schedule.slice(1).entries())
+          expect(dueIn - (schedule[i]?.[1] ?? 0)).toBeGreaterThanOrEqual(100);
         expect(await Platform.ledger({ workspaceId })).toMatchObject({ addsUp: true });
         expect((await subscriptionRow(id)).ranges).toBeNull();
+        if (!crashed) expect(at).toBeGreaterThan(5);
       }
-  }, 120_000);
+    },
+  );
 
   test("of two at once goes on with each event once", async () => {
     const { id, eventIds } = await withEvents(900, "missed");
