@@ -22,11 +22,7 @@ const KEYS: Record<string, string> = { k1: btoa("1".repeat(32)), k2: btoa("2".re
 
 /** A version of the Worker whose secrets have these keys, in this order. */
 function versionWith(encryption: string, others = encryption) {
-  const ringOf = (ids: string) =>
-    ids
-      .split(",")
-      .map((id) => `${id}:${KEYS[id]}`)
-      .join();
+  const ringOf = (ids: string) => ids.replaceAll(/k\d/g, (id) => `${id}:${KEYS[id]}`);
   const secrets = {
     ENCRYPTION_KEYS: ringOf(encryption),
     API_KEY_CHECKSUM_KEYS: ringOf(others),
@@ -41,21 +37,19 @@ function versionWith(encryption: string, others = encryption) {
 }
 
 type Version = ReturnType<typeof versionWith>;
+type Created = { id: string; url: string; secret: string };
 
 /** Creates what the secrets protect, each under the version's first keys. */
 async function createWith({ platform, fetch }: Version) {
   const { workspaceId } = await platform.createWorkspace({ name: "Agence", database: DATABASE });
   const { apiKey } = await platform.createApiKey({ workspaceId });
-  const url = subscriberUrl();
-  const webhook = { url, events: ["lead.created"] };
-  const { body } = await openApi(apiKey, fetch).post<{ id: string; secret: string }>(
-    "/v1/webhooks",
-    webhook,
-  );
+  const webhook = { url: subscriberUrl(), events: ["lead.created"] };
+  const api = openApi(apiKey, fetch);
+  const { body } = await api.post<Created>("/v1/webhooks", webhook);
   await platform.recordLeads({ workspaceId, leads: [leadReport("1", { name: "Zoé" })] });
   const link = new URL((await platform.createPortalLink({ workspaceId })).url).hash.slice(1);
   const session = (await exchange(link, fetch)).body.token;
-  return { workspaceId, apiKey, url, ...body, link, session };
+  return { workspaceId, apiKey, ...body, link, session };
 }
 
 /** Uses all of that in an isolate of the version that has not decrypted anything yet. */

@@ -1,6 +1,12 @@
 import { env, exports } from "cloudflare:workers";
 import { beforeAll, describe, expect, test } from "vitest";
-import { eventsOf, type openApi, openListeningWorkspace, send } from "../../../support/api.ts";
+import {
+  eventsOf,
+  type openApi,
+  openListeningWorkspace,
+  recordAutomation,
+  send,
+} from "../../../support/api.ts";
 import { expectedSignatures } from "../../../support/deliveries.ts";
 import { type Operation, operationsOf } from "../../../support/document.ts";
 
@@ -89,15 +95,10 @@ describe("an example of the document is what the service answers", () => {
     ({ workspaceId, api } = await openListeningWorkspace());
     const automations: Json[] = answerOf("listAutomations").data.toReversed();
     for (const { name, agent_name, updated_at, type, provider, status } of automations)
-      await exports.Platform.recordAutomations({
-        workspaceId,
-        automations: [
-          {
-            ...{ type, provider, status, reference: name, updatedAt: updated_at },
-            agent: { reference: "lumiere", name: agent_name },
-            ...(type === "crm_source" && { name }),
-          },
-        ],
+      await recordAutomation(workspaceId, {
+        ...{ type, provider, status, updatedAt: updated_at },
+        agent: { reference: "lumiere", name: agent_name },
+        ...(type === "crm_source" && { name }),
       });
     const shown: Json[] = answerOf("listLeads").data.toReversed();
     // The page continues: there is one more item behind it.
@@ -122,10 +123,10 @@ describe("an example of the document is what the service answers", () => {
     });
   });
 
-  const hideListener = (hidden: boolean) =>
-    env.DB.prepare("UPDATE subscriptions SET deleted_at = ? WHERE url LIKE '%listener.example/'")
-      .bind(hidden ? 0 : null)
-      .run();
+  const setListener = (deletedAt: string) =>
+    env.DB.exec(
+      `UPDATE subscriptions SET deleted_at = ${deletedAt} WHERE url LIKE '%listener.example/'`,
+    );
 
   test("if it is a success: requests are sent as documented, in an order that makes sense", async () => {
     const asked: string[] = [];
@@ -143,9 +144,9 @@ describe("an example of the document is what the service answers", () => {
     for (const { operationId, parameters } of reads) await ask(operationId, twinIn(parameters));
     const created = await ask("createWebhook");
     // The subscription that makes sure every event is stored is not one of the examples.
-    await hideListener(true);
+    await setListener("0");
     await ask("listWebhooks");
-    await hideListener(false);
+    await setListener("NULL");
     await ask("controlAutomation", twinIn(operation("controlAutomation").parameters));
     await ask("deleteWebhook", created.id);
     expect(operations.map(({ operationId }) => operationId).toSorted()).toEqual(asked.toSorted());
