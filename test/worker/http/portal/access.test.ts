@@ -105,14 +105,6 @@ test.each<[what: string, tokenOf: (workspaceId: string) => Promise<string>, refu
   expect(lines.filter((line) => line.includes("request_failed"))).toEqual([]);
 });
 
-test("the portal API is open again once the workspace has access again", async () => {
-  const { workspaceId, portal } = await openOwed();
-  await Platform.setWorkspaceAccess({ workspaceId, granted: false });
-  expect(await portal.get("/webhooks")).toEqual(DENIED);
-  await Platform.setWorkspaceAccess({ workspaceId, granted: true });
-  expect(await portal.get("/webhooks")).toMatchObject({ status: 200 });
-});
-
 test("the portal API answers 401 to an API key, as /v1 does to a token", async () => {
   const { workspaceId, apiKey } = await openWorkspace();
   expect(await portalOf(apiKey).get("/webhooks")).toEqual(UNAUTHORIZED);
@@ -130,8 +122,8 @@ test("the portal API answers 429 for one workspace's excess, and affects no othe
   for (let round = 0; round < 2 && refused().length === 0; round++) {
     const asked = await several(285, () => portal.get("/workspace"));
     if (round === 0) expect(new Set(asked.map(({ status }) => status))).toEqual(new Set([200]));
-    const test = { type: "lead.created" };
-    sent.push(...(await several(16, () => portal.post(`${path}/test`, test))));
+    const event = { type: "lead.created" };
+    sent.push(...(await several(16, () => portal.post(`${path}/test`, event))));
   }
   expect(refused().length).toBeGreaterThan(0);
   for (const answer of refused()) {
