@@ -50,12 +50,9 @@ test("each personal field is shown, announced and exported as reported, and stor
   for (const text of textsIn(person)) expect(stored).not.toContain(text);
 });
 
-test("what is not reported of a person is null, and custom fields are empty", async () => {
-  const { workspaceId, api } = await openListeningWorkspace();
-  await Platform.recordLeads({ workspaceId, leads: [leadReport("1")] });
-  const { body } = await api.get<{ data: Lead[] }>("/v1/leads");
+test("what is not reported of a person is null, and custom fields are empty", () => {
   const absent = { name: null, email: null, phone: null, custom_fields: {} };
-  expect(body.data).toEqual([expect.objectContaining(absent)]);
+  expect(showPerson({})).toEqual(absent);
 });
 
 test("whatever else is reported of a lead says nothing about the person", () => {

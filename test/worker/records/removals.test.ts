@@ -1,5 +1,5 @@
 import { env, exports } from "cloudflare:workers";
-import { describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { openDatabase } from "../../../src/db/client.ts";
 import type { Page } from "../../../src/http/paging.ts";
 import { cleanUpAutomations } from "../../../src/records/removals.ts";
@@ -8,6 +8,7 @@ import {
   automationReport,
   errorOf,
   eventsOf,
+  leadReport,
   openListeningWorkspace,
   recordAutomation,
   refusal,
@@ -20,9 +21,14 @@ import { record } from "../../support/record.ts";
 const { Platform } = exports;
 const IN_A_MINUTE = Date.now() + 60_000;
 
-async function count(table: "runs" | "automations" | "removals", where: string, id: string) {
-  const query = env.DB.prepare(`SELECT count(*) AS n FROM ${table} WHERE ${where} = ?`).bind(id);
-  return query.first<number>("n");
+/** How many runs, automations and removals are stored of an automation. */
+async function stored(id: string) {
+  const query = env.DB.prepare(
+    `SELECT (SELECT count(*) FROM runs WHERE automation_id = ?1) AS runs,
+      (SELECT count(*) FROM automations WHERE id = ?1) AS automations,
+      (SELECT count(*) FROM removals WHERE automation_id = ?1) AS removals`,
+  );
+  return query.bind(id).first();
 }
 
 /** A workspace with an automation about to be removed, with many runs. */
@@ -49,51 +55,44 @@ async function openRemoved(runs: number) {
 
 const db = openDatabase(env.DB);
 
-describe("a removed automation with 20,000 runs", () => {
-  test("disappears from the API immediately with its runs, and is then deleted in chunks", async () => {
-    const { workspaceId, api, id, kept, keptRuns, listed } = await openRemoved(20_000);
-    expect(await count("runs", "automation_id", id)).toBe(20_000);
-    const check = async () => {
-      for (const path of ["", "/runs"])
-        expect(await api.get(`/v1/automations/${id}${path}`)).toEqual(
-          refusal(404, "automation_not_found"),
-        );
-      expect((await api.patch(`/v1/automations/${id}`, { status: "paused" })).status).toBe(404);
-      expect(await listed("/v1/automations")).toEqual([kept]);
-      expect(await listed("/v1/runs")).toEqual(keptRuns);
-    };
-    await check();
-    const late = Platform.recordRuns({ workspaceId, runs: [runReport("new", id)] });
-    expect(await errorOf(late)).toContain("no such automation");
+test("a removed automation with 20,000 runs disappears from the API immediately with them, and is then deleted in chunks", async () => {
+  const { workspaceId, api, id, kept, keptRuns, listed } = await openRemoved(20_000);
+  const { ids: leads } = await Platform.recordLeads({ workspaceId, leads: [leadReport("1")] });
+  const check = async () => {
+    for (const path of ["", "/runs"])
+      expect(await api.get(`/v1/automations/${id}${path}`)).toEqual(
+        refusal(404, "automation_not_found"),
+      );
+    expect((await api.patch(`/v1/automations/${id}`, { status: "paused" })).status).toBe(404);
+    expect(await listed("/v1/automations")).toEqual([kept]);
+    expect(await listed("/v1/runs")).toEqual(keptRuns);
+    expect(await listed("/v1/leads")).toEqual(leads);
+  };
+  await check();
+  const late = Platform.recordRuns({ workspaceId, runs: [runReport("new", id)] });
+  expect(await errorOf(late)).toContain("no such automation");
 
-    const { DB, trips } = observedDatabase();
-    await cleanUpAutomations(openDatabase(DB), 0);
-    expect(await count("runs", "automation_id", id)).toBe(20_000);
-    await cleanUpAutomations(openDatabase(DB), IN_A_MINUTE);
-    // Each call checks what there is to do; then four chunks of 5,000.
-    expect(trips).toHaveLength(2 + 4);
-    expect(await count("runs", "automation_id", id)).toBe(0);
-    expect(await count("automations", "id", id)).toBe(0);
-    expect(await count("removals", "automation_id", id)).toBe(0);
-    await check();
-  });
+  const { DB, trips } = observedDatabase();
+  await cleanUpAutomations(openDatabase(DB), 0);
+  expect(await stored(id)).toMatchObject({ runs: 20_000 });
+  await cleanUpAutomations(openDatabase(DB), IN_A_MINUTE);
+  // Each call checks what there is to do; then four chunks of 5,000.
+  expect(trips).toHaveLength(2 + 4);
+  expect(await stored(id)).toEqual({ runs: 0, automations: 0, removals: 0 });
+  await check();
+});
 
-  test("returns under its id if it is recorded again, with new runs only, even during the deletion", async () => {
-    const { workspaceId, id, listed, recordAgain, keptRuns } = await openRemoved(20_000);
-    expect((await recordAgain()).ids).toEqual([id]);
-    expect(await listed(`/v1/automations/${id}/runs`)).toEqual([]);
-    const runs = [runReport("new", id)];
-    const { ids } = await Platform.recordRuns({ workspaceId, runs });
-    const check = async () => {
-      expect(await listed(`/v1/automations/${id}/runs`)).toEqual(ids);
-      expect((await listed("/v1/runs")).toSorted()).toEqual([...keptRuns, ...ids].toSorted());
-    };
-    await check();
-    await cleanUpAutomations(db, IN_A_MINUTE);
-    await check();
-    expect(await count("runs", "automation_id", id)).toBe(1);
-    expect(await count("automations", "id", id)).toBe(1);
-  });
+test("a removed automation returns under its id if it is recorded again, with new runs only, even during the deletion", async () => {
+  const { workspaceId, id, listed, recordAgain, keptRuns } = await openRemoved(20_000);
+  expect((await recordAgain()).ids).toEqual([id]);
+  expect(await listed(`/v1/automations/${id}/runs`)).toEqual([]);
+  const { ids } = await Platform.recordRuns({ workspaceId, runs: [runReport("new", id)] });
+  for (const then of [() => cleanUpAutomations(db, IN_A_MINUTE), () => {}]) {
+    expect(await listed(`/v1/automations/${id}/runs`)).toEqual(ids);
+    expect((await listed("/v1/runs")).toSorted()).toEqual([...keptRuns, ...ids].toSorted());
+    await then();
+  }
+  expect(await stored(id)).toMatchObject({ runs: 1, automations: 1 });
 });
 
 test("a run removed with its automation is new when it is recorded again", async () => {
@@ -125,8 +124,7 @@ test("of removals and recordings in a row, the last one counts", async () => {
   await recordAgain();
   expect(await listed(`/v1/automations/${id}/runs`)).toEqual([]);
   await cleanUpAutomations(db, IN_A_MINUTE);
-  expect(await count("runs", "automation_id", id)).toBe(0);
-  expect(await count("removals", "automation_id", id)).toBe(0);
+  expect(await stored(id)).toEqual({ runs: 0, automations: 1, removals: 0 });
   expect(await listed(`/v1/automations/${id}/runs`)).toEqual([]);
 });
 

@@ -15,7 +15,7 @@ import {
   statesOf,
   subscribe,
 } from "../../../support/deliveries.ts";
-import { deployment, ingestBodies, openSource } from "../../../support/ingest.ts";
+import { call, deployment, ingestBodies, openSource } from "../../../support/ingest.ts";
 import { WORKSPACE_DB } from "../../../support/placement.ts";
 import { record } from "../../../support/record.ts";
 
@@ -33,10 +33,13 @@ describe("recording leads", () => {
   test("looks up the data key once in each isolate", async () => {
     const { workspaceId } = await openWorkspace();
     const { DB, trips } = observedDatabase();
-    await recordLead(workspaceId, "1", DB);
-    expect(trips).toHaveLength(2);
-    await recordLead(workspaceId, "2", DB);
-    expect(trips).toHaveLength(3);
+    for (const [reference, made] of [
+      ["1", 2],
+      ["2", 3],
+    ] as const) {
+      await recordLead(workspaceId, reference, DB);
+      expect(trips).toHaveLength(made);
+    }
     openedDataKeys.clear();
     await recordLead(workspaceId, "3", DB);
     expect(trips).toHaveLength(5);
@@ -52,13 +55,9 @@ describe("recording leads", () => {
     const automationId = await recordAutomation(workspaceId);
     const leadId = await derivedId("lead", workspaceId, "1");
     const runs = [runReport("1", automationId, { leadId })];
-    const bodies = [
-      fine.lead("1"),
-      broken.lead("1"),
-      // Waits for its lead, like any run that comes too early.
-      { method: "recordRuns", input: { workspaceId, runs } },
-      fine.lead("2"),
-    ];
+    // The run waits for its lead, like any that comes too early.
+    const run = call("recordRuns", { workspaceId, runs });
+    const bodies = [fine.lead("1"), broken.lead("1"), run, fine.lead("2")];
     expect(await ingestBodies(bodies, bindings)).toEqual({
       acknowledged: [0, 3],
       retried: { 1: 10, 2: 5 },
