@@ -2,7 +2,7 @@ import { exports } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
 import { MINUTE_MS } from "../../src/contract/time.ts";
 import { findHealth } from "../../src/health.ts";
-import { OPERATIONS } from "../../src/platform/operations.ts";
+import { OPERATIONS, type PlatformMethod } from "../../src/platform/operations.ts";
 import { sweep } from "../../src/sweep.ts";
 import { automationReport, errorOf, exportAll, leadReport, runReport } from "../support/api.ts";
 import {
@@ -47,15 +47,20 @@ async function eraseAll(...[workspaceId, ...ids]: [string, ...string[]]) {
     for (const id of [workspaceId, ...ids]) expect(await tablesWith(name, id)).toEqual([]);
 }
 
-describe("every method works for a workspace of DB_2", () => {
+describe("every method works for a workspace of DB_2, and answers no more than it declares", () => {
   /** The methods that these tests have called. */
   const called = new Set<string>();
   const all = new Proxy(platform, {
-    get(_, name: string) {
+    get(_, name: PlatformMethod) {
       called.add(name);
       const methods = platform as unknown as Record<string, (input: unknown) => Promise<unknown>>;
-      // Called on the stub: a remote method has no `call`.
-      return (input: unknown) => methods[name]?.(input);
+      return async (input: unknown) => {
+        // Called on the stub: a remote method has no `call`.
+        const answer = await methods[name]?.(input);
+        // Parsing drops what the operation does not declare.
+        expect(OPERATIONS[name].output.parse(answer), name).toEqual(answer);
+        return answer;
+      };
     },
   }) as typeof platform;
 
