@@ -18,6 +18,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { createVitest, type TestModule, type Vitest } from "vitest/node";
 import type { Fault } from "../test/faults/fault.ts";
 import { FAULTS } from "../test/faults/faults.ts";
+import { ROOT } from "./shared/checkout.ts";
 import { fail, parseArguments, parseCount } from "./shared/command.ts";
 
 const USAGE = `npm run faults -- [--in PREFIX]... [--max N] [--near]
@@ -30,7 +31,6 @@ Exits 1 if nobody notices one.
   --near       only runs the tests that mirror a fault's file
 `;
 
-const ROOT = join(import.meta.dirname, "..");
 const COPY = join(ROOT, "dist/faults");
 /** How long the tests that mirror a file may take, and all tests. */
 const NEAR_MAX_MS = 120_000;

@@ -94,7 +94,7 @@ export class Injections {
   }
 
   get total(): number {
-    return sum(CALLS.flatMap((call) => this.#counts[call]));
+    return CALLS.flatMap((call) => this.#counts[call]).reduce((total, each) => total + each, 0);
   }
 
   /** For each kind of call, the first of the least injected faults. */
@@ -129,8 +129,4 @@ export class Injections {
       return `${message}  ${cells.join(", ")}`;
     });
   }
-}
-
-function sum(numbers: number[]): number {
-  return numbers.reduce((total, each) => total + each, 0);
 }

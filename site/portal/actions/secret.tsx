@@ -35,7 +35,13 @@ export function SecretDialog({ webhook, onClose }: { webhook: Webhook; onClose()
           <DialogForm
             {...{ action, close }}
             submit={t.secret.submit}
-            fault={isTooMany(action.fault) ? <TooMany /> : undefined}
+            fault={
+              isTooMany(action.fault) && (
+                <p class="note bad" role="alert">
+                  {t.secret.tooMany}
+                </p>
+              )
+            }
             onSubmit={(form) =>
               void action.run(async () =>
                 setMade(await renewSecret(webhook.webhookId, Number(form.get("overlap")))),
@@ -61,14 +67,6 @@ export function SecretDialog({ webhook, onClose }: { webhook: Webhook; onClose()
         )
       }
     </Dialog>
-  );
-}
-
-function TooMany() {
-  return (
-    <p class="note bad" role="alert">
-      {t.secret.tooMany}
-    </p>
   );
 }
 

@@ -42,7 +42,7 @@ export function DialogForm(props: Props) {
       }}
     >
       {props.children}
-      {props.fault ?? <ActionFault fault={action.fault} />}
+      {props.fault || <ActionFault fault={action.fault} />}
       <div class="buttons">
         {!isDangerous && submit}
         <button type="button" onClick={props.close}>

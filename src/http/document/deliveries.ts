@@ -85,14 +85,11 @@ export async function registerWebhooks(registry: Registry): Promise<void> {
 
 /** Registers the callback of a subscription: events posted to its URL. */
 export function registerCallback(registry: Registry): void {
-  registry.register("WebhookDelivery", WebhookDelivery);
-  registry.registerComponent("callbacks", "event", {
-    "{$request.body#/url}": { post: deliveryOperation() },
-  });
-}
-
-function deliveryOperation() {
-  return {
+  const examples = Object.entries(DELIVERIES).map(([type, value]) => [
+    type,
+    { summary: WORDS[type as WebhookEvent].summary, value },
+  ]);
+  const post = {
     operationId: "onEvent",
     tags: ["Webhooks"],
     summary: "An event that the subscription lists",
@@ -103,15 +100,12 @@ function deliveryOperation() {
       content: {
         "application/json": {
           schema: { $ref: "#/components/schemas/WebhookDelivery" },
-          examples: Object.fromEntries(
-            Object.entries(DELIVERIES).map(([type, value]) => [
-              type,
-              { summary: WORDS[type as WebhookEvent].summary, value },
-            ]),
-          ),
+          examples: Object.fromEntries(examples),
         },
       },
     },
     responses: RESPONSES,
   };
+  registry.register("WebhookDelivery", WebhookDelivery);
+  registry.registerComponent("callbacks", "event", { "{$request.body#/url}": { post } });
 }
