@@ -1,6 +1,5 @@
-import { env } from "cloudflare:workers";
 import { beforeAll, describe, expect, test } from "vitest";
-import { eventIdAt } from "../../../src/contract/ids.ts";
+import type { DeliveryState } from "../../../src/contract/enumerations.ts";
 import { PENDING_COUNTED_MAX } from "../../../src/contract/limits.ts";
 import { isoTime } from "../../../src/contract/time.ts";
 import { openDatabase } from "../../../src/db/client.ts";
@@ -10,40 +9,30 @@ import { listHealth } from "../../../src/webhooks/health.ts";
 import { DELIVERIES_LOOKED_THROUGH, listDeliveries } from "../../../src/webhooks/history.ts";
 import { createWorkspace, DAY_MS, subscribe } from "../../support/deliveries.ts";
 import { meteredDatabase } from "../../support/metered-database.ts";
+import { storeEvents } from "../../support/stored-events.ts";
 
 const TODAY = Date.UTC(2026, 10, 21);
 const NOW = TODAY + 15 * 3_600_000;
 
-/** Writes deliveries of events spread over the day that starts at `startsAt`. */
-async function fill(webhookId: string, startsAt: number, count: number, state = "delivered") {
-  // Ids of the same time differ only in their last digits: these count up.
-  const id = `'${eventIdAt(startsAt + 1_000).slice(0, -6)}' || substr('000000' || n, -6)`;
-  const workspaceId = "wks_filled";
-  await env.DB.batch([
-    env.DB.prepare(`INSERT INTO events (workspace_id, id, type, body, owed, created_at)
-      WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?)
-      SELECT ?, ${id}, 'lead.created', '{}', '[]', ? FROM numbers WHERE true ON CONFLICT DO NOTHING`).bind(
-      count,
-      workspaceId,
-      startsAt,
-    ),
-    env.DB.prepare(`INSERT INTO deliveries (subscription_id, event_id, workspace_id, state, attempts, due_at)
-      WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?)
-      SELECT ?, ${id}, ?, ?, 1, 0 FROM numbers`).bind(count, webhookId, workspaceId, state),
-  ]);
+/** A subscription, and what stores events of the day that starts then, with deliveries to it. */
+async function filling() {
+  const workspaceId = await createWorkspace();
+  const { id } = await subscribe(workspaceId);
+  const fill = (startsAt: number, count: number, state: DeliveryState = "delivered") =>
+    storeEvents(workspaceId, id, count, startsAt + 1_000, state);
+  return { workspaceId, id, fill };
 }
-
-const newWebhook = async () => (await subscribe(await createWorkspace())).id;
 
 describe("the counts of the last days", () => {
   let busy = "";
   beforeAll(async () => {
-    busy = await newWebhook();
-    await fill(busy, TODAY, 3);
-    await fill(busy, TODAY - DAY_MS, PORTAL_DAY_MAX);
-    await fill(busy, TODAY - 2 * DAY_MS, PORTAL_DAY_MAX + 5_000, "exhausted");
-    await fill(busy, TODAY - 3 * DAY_MS, PORTAL_DAY_MAX + 5_000, "test");
-    await fill(busy, TODAY - 8 * DAY_MS, 20_000);
+    const { id, fill } = await filling();
+    busy = id;
+    await fill(TODAY, 3);
+    await fill(TODAY - DAY_MS, PORTAL_DAY_MAX);
+    await fill(TODAY - 2 * DAY_MS, PORTAL_DAY_MAX + 5_000, "exhausted");
+    await fill(TODAY - 3 * DAY_MS, PORTAL_DAY_MAX + 5_000, "test");
+    await fill(TODAY - 8 * DAY_MS, 20_000);
   });
 
   test("are exact up to a limit per day, and say if there are more", async () => {
@@ -71,28 +60,27 @@ describe("the counts of the last days", () => {
     expect(rows.read).toBeGreaterThanOrEqual(counts);
     expect(rows.read).toBeLessThan(2.2 * counts);
     rows.read = 0;
-    await countDays(database, await newWebhook(), NOW);
+    await countDays(database, (await filling()).id, NOW);
     expect(rows.read).toBeLessThanOrEqual(21);
   });
 });
 
 test("the health of a subscription counts pending deliveries up to a limit, and reads no more", async () => {
-  const workspaceId = await createWorkspace();
-  const { id } = await subscribe(workspaceId);
-  await fill(id, TODAY, PENDING_COUNTED_MAX - 1, "pending");
+  const { workspaceId, fill } = await filling();
+  await fill(TODAY, PENDING_COUNTED_MAX - 1, "pending");
   const { DB, rows } = meteredDatabase();
   const read = async () => (await listHealth(openDatabase(DB), workspaceId))[0]?.pending;
   expect(await read()).toBe(PENDING_COUNTED_MAX - 1);
-  await fill(id, TODAY - DAY_MS, 10_000, "pending");
+  await fill(TODAY - DAY_MS, 10_000, "pending");
   rows.read = 0;
   expect(await read()).toBe(PENDING_COUNTED_MAX);
   expect(rows.read).toBeLessThan(PENDING_COUNTED_MAX + 300);
 });
 
 test("a filtered list of deliveries examines a limited number per page", async () => {
-  const id = await newWebhook();
-  await fill(id, TODAY - DAY_MS, 3, "exhausted");
-  await fill(id, TODAY, 2.5 * DELIVERIES_LOOKED_THROUGH);
+  const { id, fill } = await filling();
+  await fill(TODAY - DAY_MS, 3, "exhausted");
+  await fill(TODAY, 2.5 * DELIVERIES_LOOKED_THROUGH);
   const { DB, rows } = meteredDatabase();
   const database = openDatabase(DB);
   const lengths: number[] = [];
