@@ -30,27 +30,19 @@ function failing(failures: number) {
 }
 
 test("a query that is awaited is retried, and so is a batch", async () => {
-  const { workspaceId } = await openWorkspace();
-  const ofWorkspace = eq(workspaces.id, workspaceId);
+  const { workspaceId: id } = await openWorkspace();
+  const its = eq(workspaces.id, id);
   const fields = { id: workspaces.id, adminEmails: workspaces.adminEmails };
-  const expected = [{ id: workspaceId, adminEmails: [] }];
-
-  const once = failing(1);
-  const db = openDatabase(once.DB);
-  expect(await db.select(fields).from(workspaces).where(ofWorkspace)).toEqual(expected);
+  const [once, twice] = [failing(1), failing(2)];
+  const query = openDatabase(once.DB).select(fields).from(workspaces).where(its);
+  expect(await query).toEqual([{ id, adminEmails: [] }]);
   expect(once.trips).toHaveLength(2);
-
-  const twice = failing(2);
-  const [changed, found] = await openDatabase(twice.DB).batch([
-    qb
-      .update(workspaces)
-      .set({ webhooksMax: 7 })
-      .where(ofWorkspace)
-      .returning({ id: workspaces.id }),
-    qb.select(fields).from(workspaces).where(ofWorkspace),
+  const update = qb.update(workspaces).set({ webhooksMax: 7 }).where(its);
+  const batch = openDatabase(twice.DB).batch([
+    update.returning({ id: workspaces.id }),
+    qb.select(fields).from(workspaces).where(its),
   ]);
-  expect(changed).toEqual([{ id: workspaceId }]);
-  expect(found).toEqual(expected);
+  expect(await batch).toEqual([[{ id }], [{ id, adminEmails: [] }]]);
   expect(twice.trips).toHaveLength(3);
 });
 
@@ -64,11 +56,8 @@ test("without retries, the first error is thrown", async () => {
 test("the error of an awaited query is judged by its cause", async () => {
   const db = openDatabase(failing(Number.POSITIVE_INFINITY).DB);
   const ofPerson = eq(workspaces.name, "zoe@example.com");
-  const thrown = await db
-    .select({ id: workspaces.id })
-    .from(workspaces)
-    .where(ofPerson)
-    .catch((error: unknown) => error);
+  const query = db.select({ id: workspaces.id }).from(workspaces).where(ofPerson);
+  const thrown = await query.catch((error: unknown) => error);
   expect(String(thrown)).toContain("zoe@example.com");
   expect(causeOf(thrown)).toEqual(new Error(LOST));
   expect(isTransient(thrown)).toBe(true);

@@ -45,34 +45,27 @@ test("any error other than the transaction's own token is thrown", async () => {
   await expect(commitOnce(openDatabase(env.DB), broken, NOW)).rejects.toThrow("NOT NULL");
 });
 
-test("leads and runs leave no token", async () => {
+test("only automations and removals leave a token, whether they are called or in a batch of the ingest queue", async () => {
   const { workspaceId } = await openWorkspace();
   const id = await recordAutomation(workspaceId);
-  const before = await tokens();
-  const leads = [leadReport("1"), leadReport("2")];
-  await record(env, "recordLeads", { workspaceId, leads }, NOW);
-  await record(env, "recordRuns", { workspaceId, runs: [runReport("1", id)] }, NOW);
-  expect(await tokens()).toBe(before);
-});
-
-test("a batch of the ingest queue leaves a token if it has automations or removals", async () => {
-  const { workspaceId } = await openWorkspace();
-  const { env: bindings } = deployment();
-  const leads = call("recordLeads", { workspaceId, leads: [leadReport("1")] });
-  const automations = [automationReport("1")];
-  const others = [
-    call("recordAutomations", { workspaceId, automations }),
-    call("removeAutomations", { workspaceId, ids: ["aut_1"] }),
-  ];
-  for (const [batch, left] of [
-    [[leads, leads], 0],
-    [[leads, others[0]], 1],
-    [[others[1], leads], 1],
-  ] as const) {
+  const left = async (write: () => Promise<unknown>) => {
     const before = await tokens();
-    await ingestBodies([...batch], bindings);
-    expect(await tokens()).toBe(before + left);
-  }
+    await write();
+    return (await tokens()) - before;
+  };
+  const leads = { workspaceId, leads: [leadReport("1"), leadReport("2")] };
+  const runs = { workspaceId, runs: [runReport("1", id)] };
+  expect(await left(() => record(env, "recordLeads", leads, NOW))).toBe(0);
+  expect(await left(() => record(env, "recordRuns", runs, NOW))).toBe(0);
+  const message = call("recordLeads", leads);
+  const report = { workspaceId, automations: [automationReport("1")] };
+  const removal = { workspaceId, ids: ["aut_1"] };
+  for (const [batch, count] of [
+    [[message, message], 0],
+    [[message, call("recordAutomations", report)], 1],
+    [[call("removeAutomations", removal), message], 1],
+  ] as const)
+    expect(await left(() => ingestBodies([...batch], deployment().env))).toBe(count);
 });
 
 test("a transaction leaves one token, which is deleted after an hour", async () => {

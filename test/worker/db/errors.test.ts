@@ -39,15 +39,16 @@ describe("a D1 error", () => {
     expect(isTransient(error)).toBe(fault !== "query");
   });
 
-  test("that is not listed is not retried", async () => {
-    for (const message of ["no such table: leads", "UNIQUE constraint failed", "disk I/O error"]) {
+  test.each(["no such table: leads", "UNIQUE constraint failed", "disk I/O error"])(
+    "that is not listed is not retried: %s",
+    async (message) => {
       const error = new Error(`D1_ERROR: ${message}: SQLITE_ERROR`);
       const query = failing(error);
       await expect(retryTransient(query)).rejects.toBe(error);
       expect(query).toHaveBeenCalledTimes(1);
       expect(isTransient(error)).toBe(false);
-    }
-  });
+    },
+  );
 });
 
 test.each([

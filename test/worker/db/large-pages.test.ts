@@ -42,17 +42,13 @@ async function openWithLeads(sizes: number[]) {
 
 /** A workspace with that many runs of one automation, as large as runs may be. */
 async function openWithLargeRuns(count: number) {
-  const workspace = await openWorkspace();
-  const { workspaceId } = workspace;
+  const { workspaceId } = await openWorkspace();
   const automationId = await recordAutomation(workspaceId);
   const actions = Array(100).fill({ type: "é".repeat(200), status: "é".repeat(100) });
-  for (let i = 0; i < count; i += 50) {
-    const runs = Array.from({ length: 50 }, (_, j) =>
-      runReport(String(i + j), automationId, { actions }),
-    );
-    await Platform.recordRuns({ workspaceId, runs });
-  }
-  return { ...workspace, automationId };
+  const runs = Array.from({ length: count }, (_, i) =>
+    runReport(String(i), automationId, { actions }),
+  );
+  return { workspaceId, automationId, ids: (await Platform.recordRuns({ workspaceId, runs })).ids };
 }
 
 /** All pages of a list, each with what reading it took. */
@@ -160,9 +156,9 @@ describe("a page", () => {
   test("has at least one item, however large", async () => {
     const { workspaceId, ids } = await openWithLeads([200, 200, 200]);
     const dataKey = knownDataKey(workspaceId) as CryptoKey;
+    const update = env.DB.prepare("UPDATE leads SET sealed = ? WHERE id = ?");
     for (const id of ids) {
       const sealed = await sealPersonalData(dataKey, id, { name: "x".repeat(950 * KB) });
-      const update = env.DB.prepare("UPDATE leads SET sealed = ? WHERE id = ?");
       await update.bind(Uint8Array.fromHex(sealed), id).run();
     }
     const pages = await readAll((db, request) => listLeads(db, KEYS, workspaceId, request), 100);
@@ -180,11 +176,7 @@ describe("a page", () => {
   });
 
   test("leaves out a large run that is deleted while it is read", async () => {
-    const { workspaceId } = await openWorkspace();
-    const automationId = await recordAutomation(workspaceId);
-    const actions = Array(100).fill({ type: "é".repeat(200) });
-    const runs = ["1", "2"].map((reference) => runReport(reference, automationId, { actions }));
-    const { ids } = await Platform.recordRuns({ workspaceId, runs });
+    const { workspaceId, ids } = await openWithLargeRuns(2);
     const { DB } = meteredDatabase(async () => {
       await env.DB.prepare("DELETE FROM runs WHERE id = ?").bind(ids[0]).run();
     });
