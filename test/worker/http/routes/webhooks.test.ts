@@ -67,7 +67,7 @@ describe("POST /webhooks", () => {
       { url: `https://a.example/${"a".repeat(2_000)}` },
       { url: `https://a.example/${"a".repeat(2_000)}` },
     ],
-  ])("collapses duplicate events and keeps a URI unchanged: %.50j", async (given, shown) => {
+  ])("collapses duplicate events and keeps a URI unchanged (%#)", async (given, shown) => {
     const { api } = await openWorkspace();
     expect(await create(api, given)).toMatchObject({ status: 201, body: shown });
   });
