@@ -1,5 +1,7 @@
+import { createHmac } from "node:crypto";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
+import { Webhook } from "standardwebhooks";
 import { expect, test } from "vitest";
 import { ROOT } from "../../scripts/shared/checkout.ts";
 import { OPERATIONS } from "../../src/platform/operations.ts";
@@ -34,13 +36,22 @@ test.each(PAGES)("%s names only npm scripts and Platform methods that exist", (p
   expect(methods.filter((name) => !(name in OPERATIONS))).toEqual([]);
 });
 
-test("docs/webhooks.md links every receiver, and shows a delivery as the contract has it", () => {
+test("docs/webhooks.md links every receiver, and shows a delivery as the contract has it, signed", () => {
   const page = read("docs/webhooks.md");
   const linked = [...page.matchAll(/\]\(\.\.\/examples\/receivers\/([\w.]+)\)/g)];
   const present = readdirSync(EXAMPLES).filter((file) => !file.startsWith("."));
   expect(linked.map(([, file]) => file).toSorted()).toEqual(present.toSorted());
   const [, json = ""] = /```json\n([^`]+)```/.exec(page) ?? [];
-  expect(WebhookDelivery.parse(JSON.parse(json))).toEqual(JSON.parse(json));
+  const delivery = JSON.parse(json);
+  expect(WebhookDelivery.parse(delivery)).toEqual(delivery);
+  const [secret = ""] = /whsec_[\w+/]+=/.exec(page) ?? [];
+  const header = (name: string) => new RegExp(`^${name}: (.+)$`, "m").exec(page)?.[1] ?? "";
+  const time = header("webhook-timestamp");
+  const body = JSON.stringify(delivery);
+  const signed = new Webhook(secret).sign(delivery.id, new Date(Number(time) * 1000), body);
+  expect(header("webhook-signature")).toBe(signed);
+  const service = createHmac("sha256", secret).update(`${time}.${body}`).digest("hex");
+  expect(header("X-Service-Signature")).toBe(`t=${time},v1=${service}`);
 });
 
 test("no command of the docs writes npm's own output into a file", () => {

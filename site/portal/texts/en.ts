@@ -1,5 +1,7 @@
 import type { WebhookEvent } from "../../../src/contract/enumerations.ts";
 import type { ErrorCode, Reason } from "../../../src/contract/errors.ts";
+import { DISABLE_AFTER_MS } from "../../../src/contract/limits.ts";
+import { HOUR_MS } from "../../../src/contract/time.ts";
 import { counter } from "./count.ts";
 
 const count = counter("en");
@@ -172,7 +174,7 @@ export const en = {
     lastAttempt: "Last attempt",
     asap: "As soon as possible",
     failing: (failures: number, since: string) =>
-      `${count(failures, "failed attempt", "failed attempts")} in a row since ${since}. Deliveries are retried with growing waits; without a success for three days the subscription is disabled.`,
+      `${count(failures, "failed attempt", "failed attempts")} in a row since ${since}. Deliveries are retried with growing waits; without a success for ${DISABLE_AFTER_MS / HOUR_MS} hours the subscription is disabled.`,
     slow: "The server is slow to answer, so deliveries go out one by one. It should answer first and process events afterwards.",
     disabled: (time: string) => `Disabled ${time}. Nothing is sent until you enable it.`,
     disabledFailing: (time: string) =>

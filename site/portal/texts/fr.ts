@@ -1,4 +1,6 @@
 import { REASONS } from "../../../src/contract/errors.ts";
+import { DISABLE_AFTER_MS } from "../../../src/contract/limits.ts";
+import { HOUR_MS } from "../../../src/contract/time.ts";
 import { counter } from "./count.ts";
 import type { Texts } from "./en.ts";
 
@@ -140,7 +142,7 @@ export const fr: Texts = {
     lastAttempt: "Dernière tentative",
     asap: "Dès que possible",
     failing: (failures, since) =>
-      `${count(failures, "tentative échouée", "tentatives échouées")} d’affilée depuis le ${since}. Les livraisons sont retentées à intervalles croissants ; après trois jours sans succès, l’abonnement est désactivé.`,
+      `${count(failures, "tentative échouée", "tentatives échouées")} d’affilée depuis le ${since}. Les livraisons sont retentées à intervalles croissants ; après ${DISABLE_AFTER_MS / HOUR_MS} heures sans succès, l’abonnement est désactivé.`,
     slow: "Le serveur tarde à répondre : les livraisons partent une par une. Il devrait répondre d’abord, et traiter les événements ensuite.",
     disabled: (time) =>
       `Désactivé le ${time}. Rien n’est envoyé tant que vous ne le réactivez pas.`,
