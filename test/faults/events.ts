@@ -114,7 +114,7 @@ export const EVENTS: Fault[] = [
     ["pipeline.ts", "last: this.#lastAttempt", "last: learnt ? this.#lastAttempt : null", "a subscription shows its last attempt, whatever followed from it"],
     ["pipeline.ts", "this.#inFlight.size < this.subscription.postsAtOnce &&", "", "concurrent posts are earned", { violation: /posts under way at once/, seed: 1 }],
     ["pipeline.ts", "if (this.isReleasing || !found.mayPost || isVoid || isLost)", "if (this.isReleasing || isLost)", "what is withdrawn is not posted", { violation: /ms after it was withdrawn|after it was cancelled/, seed: 26 }],
-    ["pipeline.ts", "isFailing && failingSince <= now - DISABLE_AFTER_MS", "isFailing", "a subscription is disabled after 72 hours of failures", { violation: /was disabled too early/, seed: 1 }],
+    ["pipeline.ts", "isFailing && failingSince <= now - DISABLE_AFTER_MS", "isFailing", "a subscription is disabled only once it has failed for long enough", { violation: /was disabled too early/, seed: 1 }],
     ["pipeline.ts", "now - this.#confirmedAt < CONFIRMED_MS", "true", "no post starts later than two seconds after a withdrawal"],
     ["pipeline.ts", 'if ((used.get(one.subscription?.workspaceId ?? "") ?? 0) >= share) continue;', "", "a workspace does not take all connections"],
     ["pipeline.ts", "failures >= DISABLE_AFTER_FAILURES && ", "", "a subscription is disabled after ten failures at least"],

@@ -3,7 +3,13 @@ import {
   EVENTS_WITH_BODIES,
   type EventWithBody,
 } from "../../../scripts/shared/stored-bodies.ts";
-import { POST_TIMEOUT_MS } from "../../../src/contract/limits.ts";
+import {
+  DISABLE_AFTER_FAILURES,
+  DISABLE_AFTER_MS,
+  POST_TIMEOUT_MS,
+  RETRY_WAITS_SECONDS,
+  TELL_AFTER_MS,
+} from "../../../src/contract/limits.ts";
 import { LEASE_MS } from "../../../src/webhooks/dispatch/lease.ts";
 import { POSTS_AT_ONCE, SLOW_ANSWER_MS } from "../../../src/webhooks/dispatch/policy.ts";
 import type { Store } from "./store.ts";
@@ -264,7 +270,7 @@ export async function checkEnd(store: Store, keys: string, posts: Post[]): Promi
       throw new Violation(`${name} is still pending, due ${new Date(due_at).toISOString()}`);
     if (state === "delivered" && !acknowledged.has(name))
       throw new Violation(`${name} is delivered, but nobody acknowledged it`);
-    if (state === "exhausted" && attempts > 11)
+    if (state === "exhausted" && attempts > RETRY_WAITS_SECONDS.length + 1)
       throw new Violation(`${name} is exhausted after ${attempts} attempts`);
     if (attempts > (tried.get(name)?.length ?? 0))
       throw new Violation(`${name} counts ${attempts} attempts, more than were made`);
@@ -307,7 +313,7 @@ async function checkBodies(store: Store, keys: string, posts: Post[]): Promise<v
 }
 
 /**
- * A disabled subscription had failed for 72 h and 10 times without a recorded success;
+ * A disabled subscription had failed for long enough, and often enough, without a recorded success;
  * administrators were told only what was true, and everything they should be told.
  */
 function checkDisabled(store: Store, posts: Post[]): void {
@@ -321,7 +327,8 @@ function checkDisabled(store: Store, posts: Post[]): void {
     throw new Violation(`the e-mail about ${subscription_id} was never sent`);
   const [early] = store.rows<{ subscription_id: string }>(
     `SELECT n.subscription_id FROM notices AS n JOIN emails AS e ON e.notice_id = n.id
-      WHERE e.state = 'sent' AND n.kind = 'failing' AND e.settled_at < n.failing_since + 86400000`,
+      WHERE e.state = 'sent' AND n.kind = 'failing' AND e.settled_at < n.failing_since + ?`,
+    TELL_AFTER_MS,
   );
   if (early) throw new Violation(`${early.subscription_id} was told of too early`);
   const notices = store.rows<{
@@ -330,7 +337,7 @@ function checkDisabled(store: Store, posts: Post[]): void {
     created_at: number;
   }>("SELECT subscription_id, failing_since, created_at FROM notices WHERE kind = 'disabled'");
   for (const { subscription_id, failing_since, created_at } of notices) {
-    if (created_at - failing_since < 72 * 3_600_000)
+    if (created_at - failing_since < DISABLE_AFTER_MS)
       throw new Violation(`${subscription_id} was disabled too early`);
     const slackMs = 20 * 60_000;
     const failures = posts.filter(
@@ -340,7 +347,7 @@ function checkDisabled(store: Store, posts: Post[]): void {
         post.startedAt >= failing_since - slackMs &&
         post.startedAt <= created_at + slackMs,
     );
-    if (failures.length < 10)
+    if (failures.length < DISABLE_AFTER_FAILURES)
       throw new Violation(`${subscription_id} was disabled after ${failures.length} failures`);
     const [success] = store.rows(
       `SELECT 1 FROM deliveries WHERE subscription_id = ? AND state = 'delivered'

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { DISABLE_AFTER_MS } from "../../../../src/contract/limits.ts";
 import type { Notice } from "../../../../src/webhooks/notices/notices.ts";
 import { composeNotice } from "../../../../src/webhooks/notices/text.ts";
 
@@ -12,6 +13,12 @@ const notice: Notice = {
   lastOutcome: "answered",
   lastStatus: 410,
 };
+
+/** The day on which a subscription that goes on failing is disabled. */
+const DISABLED_ON = new Date(notice.failingSince + DISABLE_AFTER_MS).toLocaleDateString("fr-FR", {
+  dateStyle: "long",
+  timeZone: "UTC",
+});
 
 const FACTS = [
   "Bonjour",
@@ -28,7 +35,7 @@ const FACTS = [
 
 test.each([
   ["disabled", "désactivé", ["a été désactivé", "réactivez l’abonnement", "ont été annulées"]],
-  ["failing", "en échec", ["désactivé à partir du 8 janvier 2026 à 12:34 (UTC)"]],
+  ["failing", "en échec", [`désactivé à partir du ${DISABLED_ON} à`]],
 ] as const)(
   "the e-mail about a %s subscription has the facts and what to do",
   (kind, how, more) => {
