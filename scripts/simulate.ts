@@ -10,7 +10,8 @@ import { spawn } from "node:child_process";
 import { registerHooks } from "node:module";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
-import { loadWorker, simulate } from "../test/long/simulation/scenario.ts";
+import { simulate } from "../test/long/simulation/scenario.ts";
+import { loadWorker } from "../test/long/simulation/worker.ts";
 import { fail, openSteps, parseArguments, parseCount } from "./shared/command.ts";
 import { D1_FAULTS, type Fault } from "./shared/faults.ts";
 

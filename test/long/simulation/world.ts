@@ -29,6 +29,8 @@ export class World {
   readonly chance: Chance;
   #timers: { at: number; order: number; run: () => void }[] = [];
   #order = 0;
+  /** What ends this world. */
+  #failure: unknown = null;
 
   constructor(seed: number) {
     this.chance = new Chance(seed);
@@ -56,10 +58,25 @@ export class World {
     return new Promise((resolve) => this.after(ms, resolve));
   }
 
+  /** Ends this world with an error, from anywhere: `run` throws it. */
+  fail(error: unknown): void {
+    this.#failure ??= error;
+  }
+
+  /** Runs a check from anywhere; what it throws ends this world. */
+  guard(check: () => void): void {
+    try {
+      check();
+    } catch (error) {
+      this.fail(error);
+    }
+  }
+
   /** Lets time pass, from timer to timer, until `done` or until nothing is left to happen. */
   async run(done: () => boolean): Promise<void> {
     for (;;) {
       await new Promise((resolve) => realImmediate(resolve));
+      if (this.#failure !== null) throw this.#failure;
       if (done()) return;
       if (this.#timers.length === 0) return;
       let next = 0;

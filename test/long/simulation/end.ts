@@ -1,0 +1,126 @@
+import {
+  bodyOf,
+  EVENTS_WITH_BODIES,
+  type EventWithBody,
+} from "../../../scripts/shared/stored-bodies.ts";
+import {
+  DISABLE_AFTER_FAILURES,
+  DISABLE_AFTER_MS,
+  RETRY_WAITS_SECONDS,
+  TELL_AFTER_MS,
+} from "../../../src/contract/limits.ts";
+import { type Post, Violation } from "./invariants.ts";
+import type { Store } from "./store.ts";
+
+/** At the end: everything is settled correctly, and nothing was invented or lost. */
+export async function checkEnd(store: Store, keys: string, posts: Post[]): Promise<void> {
+  checkRecords(store);
+  await checkBodies(store, keys, posts);
+  const rows = store.rows<{
+    event_id: string;
+    subscription_id: string;
+    state: string;
+    attempts: number;
+    due_at: number;
+  }>("SELECT event_id, subscription_id, state, attempts, due_at FROM deliveries");
+  const acknowledged = new Set(
+    posts
+      .filter((post) => post.acknowledged)
+      .map((post) => `${post.eventId} ${post.subscriptionId}`),
+  );
+  const tried = Map.groupBy(posts, (post) => `${post.eventId} ${post.subscriptionId}`);
+  for (const { event_id, subscription_id, state, attempts, due_at } of rows) {
+    const name = `${event_id} ${subscription_id}`;
+    if (state === "pending")
+      throw new Violation(`${name} is still pending, due ${new Date(due_at).toISOString()}`);
+    if (state === "delivered" && !acknowledged.has(name))
+      throw new Violation(`${name} is delivered, but nobody acknowledged it`);
+    if (state === "exhausted" && attempts > RETRY_WAITS_SECONDS.length + 1)
+      throw new Violation(`${name} is exhausted after ${attempts} attempts`);
+    if (attempts > (tried.get(name)?.length ?? 0))
+      throw new Violation(`${name} counts ${attempts} attempts, more than were made`);
+  }
+  for (const { id } of store.rows<{ id: string }>(
+    "SELECT id FROM subscriptions WHERE ranges IS NOT NULL",
+  ))
+    throw new Violation(`a range of ${id} is still being redelivered`);
+  checkDisabled(store, posts);
+}
+
+/**
+ * Each event announces a record, and no two announce the same one. That each listed record has its
+ * event is checked by what is owed after each commit.
+ */
+function checkRecords(store: Store): void {
+  const [row] = store.rows<{ unrecorded: number; doubled: number; refused: number }>(
+    `SELECT
+      (SELECT count(*) FROM events e WHERE type <> 'automation.status_changed' AND NOT EXISTS
+        (SELECT 1 FROM leads l WHERE l.id = coalesce(e.lead_id, e.body ->> '$.data.id')) AND NOT EXISTS
+        (SELECT 1 FROM runs r WHERE r.id = coalesce(e.lead_id, e.body ->> '$.data.id'))) AS unrecorded,
+      (SELECT count(*) - count(DISTINCT coalesce(lead_id, body ->> '$.data.id')) FROM events
+        WHERE type <> 'automation.status_changed') AS doubled,
+      (SELECT count(*) FROM runs WHERE reference LIKE 'refused-%') AS refused`,
+  );
+  if (row?.unrecorded !== 0 || row.doubled !== 0 || row.refused !== 0)
+    throw new Violation(`records and their events differ: ${JSON.stringify(row)}`);
+}
+
+/** Every post of an event had exactly the stored bytes. */
+async function checkBodies(store: Store, keys: string, posts: Post[]): Promise<void> {
+  const events = store.rows<EventWithBody>(EVENTS_WITH_BODIES);
+  const bodies = new Map(
+    await Promise.all(
+      events.map(async (event) => [event.eventId, await bodyOf(keys, event)] as const),
+    ),
+  );
+  for (const { eventId, body } of posts)
+    if (bodies.get(eventId) !== body) throw new Violation(`${eventId} was posted with other bytes`);
+}
+
+/**
+ * A disabled subscription had failed for long enough, and often enough, without a recorded success;
+ * administrators were told only what was true, and everything they should be told.
+ */
+function checkDisabled(store: Store, posts: Post[]): void {
+  const owed = store.rows<{ subscription_id: string }>(
+    `SELECT n.subscription_id FROM notices AS n LEFT JOIN emails AS e ON e.notice_id = n.id
+      WHERE iif(n.sent_at IS NULL, n.due_at, iif(e.state = 'owed', e.due_at, NULL)) <= ?
+        OR n.sent_at IS NOT NULL AND coalesce(e.state, 'lost') NOT IN ('owed', 'sent', 'dropped')`,
+    store.world.now - 2 * 3_600_000,
+  );
+  for (const { subscription_id } of owed)
+    throw new Violation(`the e-mail about ${subscription_id} was never sent`);
+  const [early] = store.rows<{ subscription_id: string }>(
+    `SELECT n.subscription_id FROM notices AS n JOIN emails AS e ON e.notice_id = n.id
+      WHERE e.state = 'sent' AND n.kind = 'failing' AND e.settled_at < n.failing_since + ?`,
+    TELL_AFTER_MS,
+  );
+  if (early) throw new Violation(`${early.subscription_id} was told of too early`);
+  const notices = store.rows<{
+    subscription_id: string;
+    failing_since: number;
+    created_at: number;
+  }>("SELECT subscription_id, failing_since, created_at FROM notices WHERE kind = 'disabled'");
+  for (const { subscription_id, failing_since, created_at } of notices) {
+    if (created_at - failing_since < DISABLE_AFTER_MS)
+      throw new Violation(`${subscription_id} was disabled too early`);
+    const slackMs = 20 * 60_000;
+    const failures = posts.filter(
+      (post) =>
+        post.subscriptionId === subscription_id &&
+        !post.acknowledged &&
+        post.startedAt >= failing_since - slackMs &&
+        post.startedAt <= created_at + slackMs,
+    );
+    if (failures.length < DISABLE_AFTER_FAILURES)
+      throw new Violation(`${subscription_id} was disabled after ${failures.length} failures`);
+    const [success] = store.rows(
+      `SELECT 1 FROM deliveries WHERE subscription_id = ? AND state = 'delivered'
+        AND settled_at > ? AND settled_at < ?`,
+      subscription_id,
+      failing_since + slackMs,
+      created_at - slackMs,
+    );
+    if (success) throw new Violation(`${subscription_id} was disabled though it had succeeded`);
+  }
+}
