@@ -7,14 +7,9 @@ import { exportAll } from "../support/api.ts";
 import {
   type DatabaseName,
   databaseOf,
-  deploymentWith,
-  NAMES,
   platformOf,
   rowsIn,
-  tablesWith,
-  unreachableDatabase,
   valueIn,
-  WAYS,
 } from "../support/databases.ts";
 import {
   consumeBodies,
@@ -160,14 +155,4 @@ test("an export that was begun before a move shows each notice once", async () =
   const seen = notices.map(({ failingSince }) => failingSince);
   expect(seen).toHaveLength(60);
   expect(new Set(seen).size).toBe(60);
-});
-
-test("erasing a workspace needs no database that it does not live in", async () => {
-  const erase = async (way: (typeof WAYS)[number]) => {
-    const { workspaceId } = await openWithLeads();
-    const platform = platformOf(deploymentWith({ DB_3: unreachableDatabase(way) }));
-    expect(await platform.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
-    for (const name of NAMES) expect(await tablesWith(name, workspaceId)).toEqual([]);
-  };
-  await Promise.all(WAYS.map(erase));
 });

@@ -1,4 +1,4 @@
-import { evictDurableObject, runInDurableObject } from "cloudflare:test";
+import { evictDurableObject } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { afterEach, describe, expect, test, vi } from "vitest";
@@ -6,7 +6,6 @@ import { qb } from "../../src/db/builder.ts";
 import { openDatabase, query } from "../../src/db/client.ts";
 import { EarlySession } from "../../src/db/session.ts";
 import { hashApiKey } from "../../src/quota/api-key.ts";
-import type { KeyGate } from "../../src/quota/key-gate.ts";
 import { knownKeys } from "../../src/quota/memory.ts";
 import { deployedAs, leadReport, openApi, recordAutomation } from "../support/api.ts";
 import {
@@ -20,8 +19,8 @@ import {
   valueIn,
   WAYS,
 } from "../support/databases.ts";
+import { admitBeside } from "../support/gates.ts";
 import { countHops } from "../support/hops.ts";
-import { interposed } from "../support/interposed.ts";
 import { keepLog } from "../support/log-lines.ts";
 
 const platform = exports.Platform;
@@ -78,33 +77,14 @@ describe("the standing of a key", () => {
 
   test("is read again if access was withdrawn during the look-up", async () => {
     const { workspaceId, keyHash, gate } = await openGated("DB_2");
-    const verdict = await runInDurableObject(gate(), async (object: KeyGate) => {
-      // The database answers after the withdrawal, with what was true before.
-      const { DB_2 } = (object as unknown as { env: Record<string, D1Database> }).env as {
-        DB_2: D1Database;
-      };
-      const held = Promise.withResolvers<void>();
-      const asked = Promise.withResolvers<void>();
-      const original = DB_2.withSession.bind(DB_2);
-      let times = 0;
-      vi.spyOn(DB_2, "withSession").mockImplementation((since) => {
-        const session = original(since as string);
-        if (++times > 1) return session;
-        return interposed(session, async ({ go }) => {
-          const found = await go();
-          asked.resolve();
-          await held.promise;
-          return found;
-        });
-      });
-      const admission = object.admit(keyHash);
-      await asked.promise;
+    let reads = 0;
+    const admission = await admitBeside(gate(), keyHash, async (go) => {
+      const found = await go();
       // This gate is told, because its look-up has marked the key as used.
-      await platform.setWorkspaceAccess({ workspaceId, granted: false });
-      held.resolve();
-      return (await admission).verdict;
+      if (++reads === 1) await platform.setWorkspaceAccess({ workspaceId, granted: false });
+      return found;
     });
-    expect(verdict).toBe("access_denied");
+    expect(admission).toMatchObject({ verdict: "access_denied" });
   });
 });
 

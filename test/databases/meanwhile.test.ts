@@ -1,15 +1,10 @@
-import {
-  createExecutionContext,
-  runInDurableObject,
-  waitOnExecutionContext,
-} from "cloudflare:test";
+import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
-import { describe, expect, test, vi } from "vitest";
+import { describe, expect, test } from "vitest";
 import { commit, openDatabase } from "../../src/db/client.ts";
 import { leads } from "../../src/db/schema.ts";
 import { Platform as PlatformEntrypoint } from "../../src/platform/entrypoint.ts";
 import { hashApiKey } from "../../src/quota/api-key.ts";
-import type { KeyGate } from "../../src/quota/key-gate.ts";
 import { ownedTable } from "../../src/workspaces/manifest.ts";
 import { listMoves } from "../../src/workspaces/moves.ts";
 import {
@@ -38,8 +33,8 @@ import {
 } from "../support/databases.ts";
 import { isolated, subscribe } from "../support/deliveries.ts";
 import { failingDatabase } from "../support/failing.ts";
+import { admitBeside } from "../support/gates.ts";
 import { hangingBefore } from "../support/hanging.ts";
-import { interposed } from "../support/interposed.ts";
 import { keepLog } from "../support/log-lines.ts";
 import { lossyDatabase } from "../support/lost-reply.ts";
 import { meteredDatabase } from "../support/metered-database.ts";
@@ -279,24 +274,13 @@ test("the sweep goes on first with those whose writes wait", async () => {
 test("a key that is first used at the switch is served", async () => {
   const { workspaceId, ids } = await openWithLeads();
   const { apiKey } = await Platform.createApiKey({ workspaceId });
-  const gate = env.KEY_GATE.getByName(await hashApiKey(apiKey));
-  const verdict = await runInDurableObject(gate, async (object: KeyGate) => {
-    const { DB_2 } = (object as unknown as { env: Record<string, D1Database> }).env as {
-      DB_2: D1Database;
-    };
-    const open = DB_2.withSession.bind(DB_2);
-    // It has read the directory when the workspace moves.
-    const spy = vi.spyOn(DB_2, "withSession").mockImplementation((since) =>
-      interposed(open(since as string), async ({ go }) => {
-        await moved(workspaceId, "DB_3");
-        return go();
-      }),
-    );
-    const admission = await object.admit(await hashApiKey(apiKey));
-    spy.mockRestore();
-    return admission;
+  const keyHash = await hashApiKey(apiKey);
+  // It has read the directory when the workspace moves.
+  const admission = await admitBeside(env.KEY_GATE.getByName(keyHash), keyHash, async (go) => {
+    await moved(workspaceId, "DB_3");
+    return go();
   });
-  expect(verdict).toMatchObject({ verdict: "admitted", database: "DB_3" });
+  expect(admission).toMatchObject({ verdict: "admitted", database: "DB_3" });
   const { body } = await openApi(apiKey).get<{ data: unknown[] }>("/v1/leads");
   expect(body.data).toHaveLength(ids.length);
 });

@@ -1,8 +1,9 @@
 import { env, exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { continueMove, moveWorkspace } from "../../src/workspaces/moving/move.ts";
-import { errorOf, leadReport, openApi } from "../support/api.ts";
-import { databaseOf, tablesWith } from "../support/databases.ts";
+import { errorOf, leadReport, openApi, recordAutomation, runReport } from "../support/api.ts";
+import { databaseOf, NAMES, rowsIn, tablesWith } from "../support/databases.ts";
+import { failingDatabase } from "../support/failing.ts";
 import { hangingBefore } from "../support/hanging.ts";
 import { keepLog } from "../support/log-lines.ts";
 import {
@@ -13,6 +14,7 @@ import {
   endReads,
   expireLeases,
   hangMover,
+  homesOf,
   type Moment,
   moved,
   openWithLeads,
@@ -134,6 +136,64 @@ describe("a mover that hung", () => {
     await cleanUp();
     await moved(workspaceId, "DB_2");
     expect(await placementOf(workspaceId)).toBe("DB_2");
+  });
+});
+
+describe("a mover that dies", () => {
+  /** The three databases, as a mover sees them that dies in its call number `last`. */
+  function dyingAt(last: number, isCarriedOut: boolean) {
+    let calls = 0;
+    const dying = NAMES.map((name) => [
+      name,
+      failingDatabase(name, async (_, go) => {
+        calls++;
+        if (calls < last) return go();
+        if (calls === last && isCarriedOut) await go();
+        throw new Error("killed");
+      }),
+    ]);
+    return {
+      bindings: { ...env, ...Object.fromEntries(dying) } as Env,
+      calls: () => calls,
+      isAlive: () => calls < last,
+    };
+  }
+
+  async function openSmall() {
+    const workspace = await openWithLeads(1);
+    const { workspaceId } = workspace;
+    const automationId = await recordAutomation(workspaceId);
+    await Platform.recordRuns({ workspaceId, runs: [runReport("1", automationId)] });
+    return workspace;
+  }
+
+  test("wherever that is, leaves a move that the next one finishes", {
+    timeout: 180_000,
+  }, async () => {
+    const whole = dyingAt(Number.POSITIVE_INFINITY, true);
+    const { workspaceId } = await openSmall();
+    await moveWorkspace(whole.bindings, workspaceId, "DB_3", () => true);
+    expect(whole.calls()).toBeGreaterThan(25);
+    // The simulation kills movers at every other step, too.
+    const deaths = Array.from({ length: Math.ceil(whole.calls() / 5) }, async (_, i) => {
+      const { workspaceId, ids, leadIds } = await openSmall();
+      const { bindings, isAlive } = dyingAt(1 + 5 * i, i % 2 === 0);
+      await moveWorkspace(bindings, workspaceId, "DB_3", isAlive).catch(() => {});
+      // Whoever reads is served at once, whatever state that has left.
+      expect(await leadIds()).toEqual(ids);
+      for (const name of NAMES)
+        await rowsIn(name, "UPDATE moves SET moved_until = 0 WHERE workspace_id = ?", workspaceId);
+      await moved(workspaceId, "DB_3");
+      expect(await leadIds()).toEqual(ids);
+      const later = await Platform.recordLeads({ workspaceId, leads: [leadReport("later")] });
+      expect(await leadIds()).toEqual([...ids, ...later.ids].sort());
+      await allDelivered(workspaceId, 2);
+      return workspaceId;
+    });
+    const workspaceIds = await Promise.all(deaths);
+    await cleanUp();
+    await cleanUp();
+    for (const id of workspaceIds) expect(await homesOf(id)).toEqual(["DB_3"]);
   });
 });
 

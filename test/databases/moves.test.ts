@@ -1,7 +1,6 @@
 import { env, exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import type { ExportItem } from "../../src/workspaces/export-item.ts";
-import { moveWorkspace } from "../../src/workspaces/moving/move.ts";
 import {
   automationReport,
   errorOf,
@@ -14,27 +13,18 @@ import {
 } from "../support/api.ts";
 import { type DatabaseName, NAMES, rowsIn, tablesWith, valueIn } from "../support/databases.ts";
 import { receivedBy, subscriberUrl } from "../support/deliveries.ts";
-import { failingDatabase } from "../support/failing.ts";
-import { allDelivered, beginMoving, cleanUp, idsIn, moved } from "../support/moves.ts";
+import {
+  allDelivered,
+  beginMoving,
+  cleanUp,
+  countsOf,
+  homesOf,
+  idsIn,
+  moved,
+} from "../support/moves.ts";
 import { record } from "../support/record.ts";
 
 const { Platform } = exports;
-const TABLES = [
-  ...["automations", "leads", "runs", "subscriptions"],
-  ...["events", "large_bodies", "deliveries", "notices"],
-];
-
-/** The number of the workspace's rows in each database that has any. */
-async function countsOf(workspaceId: string): Promise<Record<string, number>> {
-  const each = TABLES.map((table) => `(SELECT count(*) FROM ${table} WHERE workspace_id = ?1)`);
-  const count = `SELECT ${each.join(" + ")}`;
-  const counts = NAMES.map(async (name) => [name, await valueIn<number>(name, count, workspaceId)]);
-  return Object.fromEntries((await Promise.all(counts)).filter(([, n]) => n));
-}
-
-/** The databases that have rows of the workspace. */
-const homesOf = async (workspaceId: string) => Object.keys(await countsOf(workspaceId));
-
 const exported = async (workspaceId: string) => (await exportAll(workspaceId)).flat();
 
 /** A workspace with rows of every kind: runs, subscriptions, deliveries in all states. */
@@ -186,66 +176,6 @@ describe("moveWorkspace", () => {
     const received = new Set((await receivedBy({ url })).map(({ body }) => JSON.parse(body).id));
     expect(received.size).toBe(recorded.length + changes);
     expect(await homesOf(workspaceId)).toEqual(["DB_2"]);
-  });
-});
-
-describe("a mover that dies", () => {
-  /** The three databases, as a mover sees them that dies in its call number `last`. */
-  function dyingAt(last: number, isCarriedOut: boolean) {
-    let calls = 0;
-    const dying = NAMES.map((name) => [
-      name,
-      failingDatabase(name, async (_, go) => {
-        calls++;
-        if (calls < last) return go();
-        if (calls === last && isCarriedOut) await go();
-        throw new Error("killed");
-      }),
-    ]);
-    return {
-      bindings: { ...env, ...Object.fromEntries(dying) } as Env,
-      calls: () => calls,
-      isAlive: () => calls < last,
-    };
-  }
-
-  async function openSmall() {
-    const { workspaceId, api } = await openWorkspace();
-    await api.post("/v1/webhooks", { url: subscriberUrl(), events: ["lead.created"] });
-    const id = await recordAutomation(workspaceId);
-    const { ids } = await Platform.recordLeads({ workspaceId, leads: [leadReport("1")] });
-    await Platform.recordRuns({ workspaceId, runs: [runReport("1", id)] });
-    await allDelivered(workspaceId, 1);
-    return { workspaceId, api, leadId: ids[0] };
-  }
-
-  test("wherever that is, leaves a move that the next one finishes", {
-    timeout: 180_000,
-  }, async () => {
-    const whole = dyingAt(Number.POSITIVE_INFINITY, true);
-    const { workspaceId } = await openSmall();
-    await moveWorkspace(whole.bindings, workspaceId, "DB_3", () => true);
-    expect(whole.calls()).toBeGreaterThan(25);
-    // The simulation kills movers at every other step, too.
-    const deaths = Array.from({ length: Math.ceil(whole.calls() / 5) }, async (_, i) => {
-      const { workspaceId, api, leadId } = await openSmall();
-      const { bindings, isAlive } = dyingAt(1 + 5 * i, i % 2 === 0);
-      await moveWorkspace(bindings, workspaceId, "DB_3", isAlive).catch(() => {});
-      // Whoever reads is served at once, whatever state that has left.
-      expect(await idsIn(api, "leads")).toEqual([leadId]);
-      for (const name of NAMES)
-        await rowsIn(name, "UPDATE moves SET moved_until = 0 WHERE workspace_id = ?", workspaceId);
-      await moved(workspaceId, "DB_3");
-      expect(await idsIn(api, "leads")).toEqual([leadId]);
-      const later = await Platform.recordLeads({ workspaceId, leads: [leadReport("2")] });
-      expect((await idsIn(api, "leads")).sort()).toEqual([leadId, ...later.ids].sort());
-      await allDelivered(workspaceId, 2);
-      return workspaceId;
-    });
-    const workspaceIds = await Promise.all(deaths);
-    await cleanUp();
-    await cleanUp();
-    for (const id of workspaceIds) expect(await homesOf(id)).toEqual(["DB_3"]);
   });
 });
 

@@ -1,5 +1,5 @@
 import { exports } from "cloudflare:workers";
-import { describe, expect, test, vi } from "vitest";
+import { describe, expect, test } from "vitest";
 import { MINUTE_MS } from "../../src/contract/time.ts";
 import { findHealth } from "../../src/health.ts";
 import { OPERATIONS, type PlatformMethod } from "../../src/platform/operations.ts";
@@ -7,7 +7,6 @@ import { sweep } from "../../src/sweep.ts";
 import { automationReport, errorOf, exportAll, leadReport, runReport } from "../support/api.ts";
 import {
   type DatabaseName,
-  databaseOf,
   deploymentWith,
   NAMES,
   openWorkspaceIn,
@@ -17,10 +16,8 @@ import {
   unreachableDatabase,
   WAYS,
 } from "../support/databases.ts";
-import { isolated, subscriberUrl } from "../support/deliveries.ts";
-import { interposed } from "../support/interposed.ts";
+import { subscriberUrl } from "../support/deliveries.ts";
 import { keepLog } from "../support/log-lines.ts";
-import { storeEvents } from "../support/stored-events.ts";
 
 const platform = exports.Platform;
 keepLog();
@@ -38,13 +35,6 @@ async function openSubscribed(database: DatabaseName, behaviour = "ok") {
 /** Waits until the ledger of a workspace shows these counts. */
 function ledgerOf(workspaceId: string) {
   return expect.poll(() => platform.ledger({ workspaceId }), { timeout: 15_000 });
-}
-
-/** Erases a workspace, of which then nothing is left anywhere. */
-async function eraseAll(...[workspaceId, ...ids]: [string, ...string[]]) {
-  expect(await platform.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
-  for (const name of NAMES)
-    for (const id of [workspaceId, ...ids]) expect(await tablesWith(name, id)).toEqual([]);
 }
 
 describe("every method works for a workspace of DB_2, and answers no more than it declares", () => {
@@ -221,120 +211,6 @@ describe("a workspace of another database", () => {
       expect(sentence).toMatch(way === "hangs" ? "DB_3 does not answer" : "overloaded");
     };
     await Promise.all(WAYS.map(find));
-  });
-});
-
-describe("erasing a workspace of another database", () => {
-  /** A workspace with rows in every table that can contain any. */
-  async function openFull() {
-    const workspace = await openSubscribed("DB_2");
-    const { workspaceId, webhookId } = workspace;
-    const platform = platformOf(isolated().env);
-    const automations = [automationReport("a")];
-    const { ids } = await platform.recordAutomations({ workspaceId, automations });
-    await platform.recordLeads({ workspaceId, leads: [leadReport("l1", { name: "Zoé Larrieu" })] });
-    await platform.recordRuns({ workspaceId, runs: [runReport("r1", ids[0] ?? "")] });
-    await platform.rotateWebhookSecret({ webhookId });
-    return workspace;
-  }
-
-  test("leaves nothing in either database, and the key is refused", async () => {
-    const other = await openFull();
-    const { workspaceId, webhookId, keyId, api } = await openFull();
-    expect((await api.get("/v1/leads")).status).toBe(200);
-    await eraseAll(workspaceId, webhookId, keyId);
-    expect((await api.get("/v1/leads")).status).toBe(401);
-    expect(await platform.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
-    expect(await tablesWith("DB_2", other.workspaceId)).toContain("leads");
-    expect((await other.api.get("/v1/leads")).status).toBe(200);
-    await eraseAll(other.workspaceId);
-  });
-
-  test("keeps its keys and its entry until its own database is done, and is not moved meanwhile", async () => {
-    const { workspaceId, webhookId } = await openFull();
-    await storeEvents(workspaceId, webhookId, 1_100, Date.now(), "delivered");
-    let now = 0;
-    const clock = vi.spyOn(performance, "now").mockImplementation(() => (now += 60_000));
-    const outOfTime = platformOf(deploymentWith({}));
-    const { done, remaining } = await outOfTime.eraseWorkspace({ workspaceId });
-    clock.mockRestore();
-    expect([done, remaining > 0]).toEqual([false, true]);
-    expect(await tablesWith("DB", workspaceId)).toEqual(["api_keys", "workspaces"]);
-    const move = platform.moveWorkspace({ workspaceId, database: "DB_3" });
-    expect(await errorOf(move)).toContain("this workspace is being erased");
-    expect(await tablesWith("DB_2", workspaceId)).not.toContain("moves");
-    expect(await platform.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
-  });
-
-  test("continues after an interruption between the two", async () => {
-    const { workspaceId, keyId, api } = await openFull();
-    await api.get("/v1/leads");
-    // The directory answers until the last chunk, which is its own.
-    let isLeft = true;
-    const DB = interposed(databaseOf("DB"), async ({ go }) =>
-      isLeft ? go() : expect.fail("gone"),
-    );
-    const DB_2 = interposed(databaseOf("DB_2"), async ({ go }) => {
-      const results = await go();
-      isLeft = (await tablesWith("DB_2", workspaceId)).length > 0;
-      return results;
-    });
-    const cutOff = platformOf(deploymentWith({ DB, DB_2 }));
-    expect(await errorOf(cutOff.eraseWorkspace({ workspaceId }))).toContain("gone");
-    expect(await tablesWith("DB_2", workspaceId)).toEqual([]);
-    expect(await tablesWith("DB", workspaceId)).toEqual(["api_keys", "workspaces"]);
-    expect((await api.get("/v1/leads")).status).toBe(401);
-    await eraseAll(workspaceId, keyId);
-  });
-
-  const { DB_2, DB_3, ...one } = deploymentWith({}) as Env & Record<string, unknown>;
-
-  test.each([
-    [
-      "not bound, even if only one is",
-      one as Env,
-      /^eraseWorkspace: database: no database is bound as DB_2; there is DB$/,
-      401,
-    ],
-    ["unreachable", deploymentWith({ DB_2: unreachableDatabase("rejects") }), /overloaded/, 200],
-  ])(
-    "is not done while its database is %s, and continues then",
-    async (_, cutOff, error, status) => {
-      const { workspaceId, api } = await openFull();
-      expect(await errorOf(platformOf(cutOff).eraseWorkspace({ workspaceId }))).toMatch(error);
-      expect((await api.get("/v1/leads")).status).toBe(status);
-      expect(await tablesWith("DB", workspaceId)).toContain("workspaces");
-      expect(await tablesWith("DB_2", workspaceId)).toContain("leads");
-      await eraseAll(workspaceId);
-      expect((await api.get("/v1/leads")).status).toBe(401);
-    },
-  );
-});
-
-describe("a database that was restored to an earlier state", () => {
-  test("without a workspace that is in the directory: the workspace can be erased", async () => {
-    const { workspaceId, keyId, api } = await openWorkspaceIn("DB_2");
-    await rowsIn("DB_2", "DELETE FROM workspaces WHERE id = ?", workspaceId);
-    expect((await api.get("/v1/leads")).status).toBe(500);
-    expect(await platform.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
-    expect((await api.get("/v1/leads")).status).toBe(401);
-    for (const id of [workspaceId, keyId]) expect(await tablesWith("DB", id)).toEqual([]);
-  });
-
-  test("with a workspace that the directory has erased: it can be erased after re-inserting its row", async () => {
-    const { workspaceId } = await openSubscribed("DB_2");
-    await platform.recordLeads({ workspaceId, leads: [leadReport("1")] });
-    await rowsIn("DB", "DELETE FROM api_keys WHERE workspace_id = ?", workspaceId);
-    await rowsIn("DB", "DELETE FROM workspaces WHERE id = ?", workspaceId);
-    expect(await platform.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
-    expect(await tablesWith("DB_2", workspaceId)).toContain("leads");
-    // As docs/operations.md says.
-    await rowsIn(
-      "DB",
-      "INSERT INTO workspaces (id, database, name, admin_emails, created_at) VALUES (?, 'DB_2', '', '[]', 0)",
-      workspaceId,
-    );
-    await eraseAll(workspaceId);
   });
 });
 

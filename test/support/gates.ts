@@ -1,8 +1,10 @@
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
+import { vi } from "vitest";
 import { hashApiKey } from "../../src/quota/api-key.ts";
 import { KeyGate } from "../../src/quota/key-gate.ts";
 import { openWorkspace } from "./api.ts";
+import { interposed } from "./interposed.ts";
 import { slowDatabase } from "./slow-database.ts";
 
 /** A key of a new workspace, and its gate. */
@@ -35,6 +37,24 @@ export async function race(
     const verdicts = [(await admission).verdict];
     for (const at of later()) verdicts.push((await cold.admit(keyHash, at)).verdict);
     return verdicts;
+  });
+}
+
+/** Asks a gate to admit its key; what it then asks DB_2 is answered by `act`. */
+export function admitBeside(
+  gate: DurableObjectStub<KeyGate>,
+  keyHash: string,
+  act: (go: () => Promise<unknown>) => Promise<unknown>,
+) {
+  return runInDurableObject(gate, async (object: KeyGate) => {
+    const { DB_2 } = (object as unknown as { env: { DB_2: D1Database } }).env;
+    const open = DB_2.withSession.bind(DB_2);
+    const spy = vi
+      .spyOn(DB_2, "withSession")
+      .mockImplementation((since) => interposed(open(since as string), ({ go }) => act(go)));
+    const admission = await object.admit(keyHash);
+    spy.mockRestore();
+    return admission;
   });
 }
 

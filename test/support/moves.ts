@@ -32,6 +32,22 @@ export async function openWithLeads(count = 3) {
   return { workspaceId, keyId, apiKey, api, webhookId: body.id, url, ids: ids.sort(), leadIds };
 }
 
+const TABLES = [
+  ...["automations", "leads", "runs", "subscriptions"],
+  ...["events", "large_bodies", "deliveries", "notices"],
+];
+
+/** The number of the workspace's rows in each database that has any. */
+export async function countsOf(workspaceId: string): Promise<Record<string, number>> {
+  const each = TABLES.map((table) => `(SELECT count(*) FROM ${table} WHERE workspace_id = ?1)`);
+  const count = `SELECT ${each.join(" + ")}`;
+  const counts = NAMES.map(async (name) => [name, await valueIn<number>(name, count, workspaceId)]);
+  return Object.fromEntries((await Promise.all(counts)).filter(([, n]) => n));
+}
+
+/** The databases that have rows of the workspace. */
+export const homesOf = async (workspaceId: string) => Object.keys(await countsOf(workspaceId));
+
 /** Waits until that many deliveries of a workspace were owed, and all of them made. */
 export function allDelivered(workspaceId: string, count: number) {
   return expect
