@@ -1,8 +1,8 @@
 /**
  * Takes the screenshots of the docs page and of the portal for the documentation.
  *
- *     node scripts/screenshot.ts            # all of them
- *     node scripts/screenshot.ts portal     # those whose name contains a word
+ *     npm run screenshots               # all of them
+ *     npm run screenshots -- portal     # those whose name contains a word
  */
 import { join } from "node:path";
 import { type Browser, chromium, type Page } from "playwright-core";
