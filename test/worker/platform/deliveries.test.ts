@@ -84,6 +84,9 @@ describe("listWebhooks", () => {
     };
     const healthy = await last(204, 120);
     expect(await shown()).toEqual({ ...fresh, lastAttempt: healthy });
+    // Nothing else follows from one more success.
+    const again = await last(202, 90);
+    expect(await shown()).toEqual({ ...fresh, lastAttempt: again });
     const slow = await last(200, 3_000);
     expect(await shown()).toEqual({ ...fresh, state: "slow", lastAttempt: slow });
     await announceLeads(workspaceId, 1, T0);

@@ -1,5 +1,6 @@
 import { exports } from "cloudflare:workers";
 import { expect, test } from "vitest";
+import { LeadSource } from "../../../src/contract/enumerations.ts";
 import { eventIdAt } from "../../../src/contract/ids.ts";
 import type { Lead } from "../../../src/records/leads.ts";
 import {
@@ -43,11 +44,11 @@ async function afterwards(customFields: LeadReport["customFields"]) {
   return read?.lead.custom_fields;
 }
 
-test("recordLeads returns the ids in the order of the leads, and announces each one as the API shows it", async () => {
+test("recordLeads returns the ids in the order of the leads, and announces each one, whatever its source, as the API shows it", async () => {
   const { record, listed, announced } = await openLeads();
   const startedAt = Date.now();
-  const leads = Array.from({ length: 5 }, (_, i) =>
-    leadReport(String(i), { name: `Lead ${i}`, createdAt: `2026-01-0${i + 1}T00:00:00Z` }),
+  const leads = LeadSource.options.map((source, i) =>
+    leadReport(source, { source, name: `Lead ${i}`, createdAt: `2026-01-0${i + 1}T00:00:00Z` }),
   );
   const { ids, created } = await record(...leads);
   expect(created).toBe(5);

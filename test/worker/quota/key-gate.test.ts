@@ -103,11 +103,14 @@ describe("the standing of a key", () => {
     },
   );
 
-  test("does not affect the count when it is forgotten", async () => {
+  test("does not affect the count or its window when it is forgotten, or the object evicted", async () => {
     const { gate, admit, admitted } = await openGate(3);
     await admit();
     await gate().forget();
     expect(await admit()).toEqual(admitted(1));
+    await evictDurableObject(gate());
+    const rateLimit = { limit: 3, remaining: 0, resetMs: WINDOW_MS - 20_000 };
+    expect(await admit(NOW + 20_000)).toMatchObject({ ...ADMITTED, rateLimit });
   });
 });
 

@@ -16,7 +16,7 @@ const NOW = Date.UTC(2026, 0, 5);
 afterEach(() => void vi.restoreAllMocks());
 
 describe("the attempts of a dispatch", () => {
-  test("share a single timer: an invocation may only have 10,000", async () => {
+  test("share a timer of ten seconds: an invocation may only have 10,000", async () => {
     const { drafts, ...about } = await owed(1, NOW);
     const post = await postOf(about, drafts, NOW);
     const timers = vi.spyOn(globalThis, "setTimeout");
@@ -25,6 +25,8 @@ describe("the attempts of a dispatch", () => {
     for (let i = 0; i < 20; i++) expect(await attempt(...post)).toMatchObject(answered(200));
     expect(await receivedBy(about)).toHaveLength(20);
     expect(timers.mock.calls.length + timeouts.mock.calls.length).toBeLessThan(20);
+    const seconds = timers.mock.calls.map(([, ms]) => Math.round(Number(ms) / 1000));
+    expect(seconds).toContain(10);
   });
 
   test("are signed with the secret of their claim, which may have been rotated since the last", async () => {

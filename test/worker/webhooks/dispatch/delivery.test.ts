@@ -15,6 +15,7 @@ import {
   owed,
   receivedBy,
   subscribe,
+  subscriberUrl,
   subscriptionRow,
 } from "../../../support/deliveries.ts";
 import { damageLead, record } from "../../../support/record.ts";
@@ -51,6 +52,22 @@ describe("a delivery", () => {
     });
     expect(headers).not.toHaveProperty("authorization");
     expect(await deliveryTo(id)).toMatchObject({ state: "delivered", attempts: 1 });
+  });
+
+  test.each([
+    ["asks", 1.7, 1.7],
+    ["asks, but not longer than twice its own wait", 360, 2],
+  ])("waits as long as Retry-After %s, and so does its subscription", async (_, asked, waits) => {
+    const workspaceId = await createWorkspace();
+    const url = `${subscriberUrl("status-503")}&retry-after=${(asked * FIRST_WAIT_MS) / 1000}`;
+    const { id } = await subscribe(workspaceId, { url });
+    await announceLeads(workspaceId, 1, Date.now());
+    const startedAt = Date.now();
+    await consumeFor([id], isolated().env);
+    const { dueAt } = await deliveryTo(id);
+    expect(await subscriptionRow(id)).toMatchObject({ nextAt: dueAt, backoff: 1 });
+    expect(dueAt - startedAt).toBeGreaterThanOrEqual(waits * FIRST_WAIT_MS);
+    expect(dueAt - startedAt).toBeLessThan((waits + 1) * FIRST_WAIT_MS);
   });
 
   test("is retried with the same id and bytes, signed afresh", async () => {
