@@ -14,6 +14,7 @@ import {
   errorOf,
   leadReport,
   listAll,
+  openApi,
   openWorkspace,
   recordAutomation,
   recordLead,
@@ -284,11 +285,13 @@ describe("eraseWorkspace", () => {
       const reports = Array.from({ length: 100 }, (_, j) => leadReport(`${i}-${j}`, PERSON));
       await Platform.recordLeads({ workspaceId, leads: reports });
     }
+    const { apiKey } = await Platform.createApiKey({ workspaceId });
     // Stops before the gates are told.
     await commit(db, closeWorkspace(workspaceId, Date.now()));
+    expect((await openApi(apiKey).get("/v1/leads")).status).toBe(403);
     const remaining = await eraseWorkspace(db, workspaceId, () => false);
-    // 200 events, then all leads, the subscription, the workspace, and the key, which is in the directory.
-    expect(remaining).toBe(DATABASE === "DB" ? 1_403 : 1_402);
+    // 200 events, then all leads, the subscription, the workspace, and the keys, which are in the directory.
+    expect(remaining).toBe(DATABASE === "DB" ? 1_404 : 1_402);
     expect(await Platform.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
     expect(await tablesWith(workspaceId)).toEqual([]);
     expect((await api.get("/v1/leads")).status).toBe(401);
