@@ -11,45 +11,37 @@ const RULE = { limit: 3, windowMs: 60_000 };
 const OPEN: Window = { startedAt: 1_000_000, count: 2 };
 
 describe("a window", () => {
-  test("is opened by its first request, stays the same for its length, and then a new one opens", () => {
-    expect(windowAt(undefined, RULE, 5_000)).toEqual({ startedAt: 5_000, count: 0 });
-    expect(windowAt(OPEN, RULE, 1_000_000)).toBe(OPEN);
-    expect(windowAt(OPEN, RULE, 1_059_999)).toBe(OPEN);
-    expect(windowAt(OPEN, RULE, 1_060_000)).toEqual({ startedAt: 1_060_000, count: 0 });
-    expect(windowAt(OPEN, RULE, 9_000_000)).toEqual({ startedAt: 9_000_000, count: 0 });
-  });
-
-  test("is the same for a clock that is behind by less than its length, and not extended by it", () => {
-    expect(windowAt(OPEN, RULE, 999_999)).toBe(OPEN);
-    expect(windowAt(OPEN, RULE, 940_001)).toBe(OPEN);
-    expect(windowAt(OPEN, RULE, 940_000)).toEqual({ startedAt: 940_000, count: 0 });
-    expect(rateLimitOf(OPEN, RULE, 999_999)).toEqual({ limit: 3, remaining: 1, resetMs: 60_000 });
+  test.each([
+    ["is opened by its first request", undefined, 5_000],
+    ["stays the same for its length", OPEN, 1_000_000],
+    ["stays the same for its length", OPEN, 1_059_999],
+    ["is then followed by a new one", OPEN, 1_060_000],
+    ["is followed by a new one, however late", OPEN, 9_000_000],
+    ["is the same for a clock that is behind by less than its length", OPEN, 940_001],
+    ["is followed by a new one for a clock that is behind by its length", OPEN, 940_000],
+  ])("%s: %j at %i", (title, window, now) => {
+    const isSame = title.includes("the same");
+    expect(windowAt(window, RULE, now)).toEqual(isSame ? OPEN : { startedAt: now, count: 0 });
   });
 
   test("admits as many as its limit and no more", () => {
-    let window = Object.freeze(windowAt(undefined, RULE, 0));
-    for (const count of [1, 2, 3]) {
-      const taken = take(window, RULE);
-      expect(taken).toEqual({ startedAt: 0, count });
-      window = taken as Window;
-    }
-    expect(take(window, RULE)).toBeNull();
-    expect(take({ startedAt: 0, count: 4 }, RULE)).toBeNull();
-  });
-});
-
-describe("the rate limit of a window", () => {
-  test("give the limit, what is left and the seconds until it closes, rounded up", () => {
-    expect(rateLimitOf(OPEN, RULE, 1_000_001)).toEqual({ limit: 3, remaining: 1, resetMs: 59_999 });
-    const at = (now: number) => resetSeconds(rateLimitOf(OPEN, RULE, now));
-    expect(at(1_000_000)).toBe(60);
-    expect(at(1_000_001)).toBe(60);
-    expect(at(1_001_000)).toBe(59);
-    expect(at(1_059_999)).toBe(1);
+    const taken = [0, 1, 2, 3, 4].map((count) => take({ startedAt: 0, count }, RULE)?.count);
+    expect(taken).toEqual([1, 2, 3, undefined, undefined]);
   });
 
-  test("never fall below zero if the limit was lowered in the meantime", () => {
-    const { remaining } = rateLimitOf({ startedAt: 0, count: 9 }, RULE, 0);
-    expect(remaining).toBe(0);
+  test.each([
+    [OPEN, 1_000_000, 1, 60_000, 60],
+    [OPEN, 1_000_001, 1, 59_999, 60],
+    [OPEN, 1_001_000, 1, 59_000, 59],
+    [OPEN, 1_059_999, 1, 1, 1],
+    // A clock that is behind does not extend it.
+    [OPEN, 999_999, 1, 60_000, 60],
+    // Its limit was lowered.
+    [{ startedAt: 0, count: 9 }, 0, 0, 60_000, 60],
+  ])("%j at %i leaves %i, and closes in %i ms: in %i s, rounded up", (window, now, ...expected) => {
+    const [remaining, resetMs, seconds] = expected;
+    const rateLimit = rateLimitOf(window, RULE, now);
+    expect(rateLimit).toEqual({ limit: 3, remaining, resetMs });
+    expect(resetSeconds(rateLimit)).toBe(seconds);
   });
 });

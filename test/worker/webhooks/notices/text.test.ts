@@ -1,17 +1,12 @@
-import { describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { DISABLE_AFTER_MS } from "../../../../src/contract/limits.ts";
 import type { Notice } from "../../../../src/webhooks/notices/notices.ts";
 import { composeNotice } from "../../../../src/webhooks/notices/text.ts";
 
 const notice: Notice = {
-  kind: "disabled",
-  workspaceName: "Agence",
-  subscriptionId: "whk_1",
-  host: "hooks.example.com:8443",
-  events: ["run.completed", "lead.created"],
-  failingSince: Date.UTC(2026, 0, 5, 12, 34),
-  lastOutcome: "answered",
-  lastStatus: 410,
+  ...{ kind: "disabled", workspaceName: "Agence", subscriptionId: "whk_1" },
+  ...{ host: "hooks.example.com:8443", events: ["run.completed", "lead.created"] },
+  ...{ failingSince: Date.UTC(2026, 0, 5, 12, 34), lastOutcome: "answered", lastStatus: 410 },
 };
 
 /** The day on which a subscription that goes on failing is disabled. */
@@ -19,19 +14,6 @@ const DISABLED_ON = new Date(notice.failingSince + DISABLE_AFTER_MS).toLocaleDat
   dateStyle: "long",
   timeZone: "UTC",
 });
-
-const FACTS = [
-  "Bonjour",
-  "hooks.example.com:8443",
-  "whk_1",
-  "« Agence »",
-  "run.completed, lead.created",
-  "5 janvier 2026 à 12:34 (UTC)",
-  "Dernier résultat : réponse HTTP 410\n",
-  "Que faire : vérifiez que l’URL de l’abonnement existe toujours.",
-  "2xx",
-  "10 secondes",
-];
 
 test.each([
   ["disabled", "désactivé", ["a été désactivé", "réactivez l’abonnement", "ont été annulées"]],
@@ -41,28 +23,36 @@ test.each([
   (kind, how, more) => {
     const { subject, text } = composeNotice({ ...notice, kind });
     expect(subject).toBe(`Abonnement webhook ${how} : hooks.example.com:8443`);
-    for (const part of [...FACTS, ...more]) expect(text).toContain(part);
+    const facts = [
+      "Bonjour",
+      "hooks.example.com:8443",
+      "whk_1",
+      "« Agence »",
+      "2xx",
+      "10 secondes",
+    ];
+    const times = ["run.completed, lead.created", "5 janvier 2026 à 12:34 (UTC)"];
+    for (const part of [...facts, ...times, ...more]) expect(text).toContain(part);
     expect(text.includes("annulées")).toBe(kind === "disabled");
   },
 );
 
-describe.each(["disabled", "failing"] as const)("the last result in the e-mail (%s)", (kind) => {
-  test.each([
-    ["answered", 401, "réponse HTTP 401", "secret"],
-    ["answered", 404, "réponse HTTP 404", "l’URL de l’abonnement existe"],
-    ["answered", 308, "réponse HTTP 308", "redirections"],
-    ["answered", 429, "réponse HTTP 429", "limite"],
-    ["answered", 500, "réponse HTTP 500", "journaux"],
-    ["answered", 418, "réponse HTTP 418", "refuse"],
-    ["timed_out", null, "aucune réponse en 10 secondes", "dès que l’événement est enregistré"],
-    ["unreachable", null, "connexion impossible", "certificat TLS"],
-    ["refused", null, "URL refusée par notre politique de sécurité", "adresse publique"],
-  ])(
-    "that was %s (%s) reads: %s, with the advice: …%s…",
-    (lastOutcome, lastStatus, words, advice) => {
-      const { text } = composeNotice({ ...notice, kind, lastOutcome, lastStatus });
-      expect(text).toContain(`Dernier résultat : ${words}\n`);
-      expect(text.split("Que faire : ")[1]).toContain(advice);
-    },
-  );
+test.each([
+  ["answered", 401, "réponse HTTP 401", "secret"],
+  ["answered", 404, "réponse HTTP 404", "l’URL de l’abonnement existe"],
+  ["answered", 410, "réponse HTTP 410", "vérifiez que l’URL de l’abonnement existe toujours."],
+  ["answered", 308, "réponse HTTP 308", "redirections"],
+  ["answered", 429, "réponse HTTP 429", "limite"],
+  ["answered", 500, "réponse HTTP 500", "journaux"],
+  ["answered", 418, "réponse HTTP 418", "refuse"],
+  ["timed_out", null, "aucune réponse en 10 secondes", "dès que l’événement est enregistré"],
+  ["unreachable", null, "connexion impossible", "certificat TLS"],
+  ["refused", null, "URL refusée par notre politique de sécurité", "adresse publique"],
+])("a last result that was %s (%s) reads: %s, with the advice: …%s…", (...row) => {
+  const [lastOutcome, lastStatus, words, advice] = row;
+  for (const kind of ["disabled", "failing"] as const) {
+    const { text } = composeNotice({ ...notice, kind, lastOutcome, lastStatus } as Notice);
+    expect(text).toContain(`Dernier résultat : ${words}\n`);
+    expect(text.split("Que faire : ")[1]).toContain(advice);
+  }
 });
