@@ -1,6 +1,13 @@
 import { expect, test } from "vitest";
 import { ErrorBody } from "../../../src/contract/error-body.ts";
-import { ApiError, ERRORS, type ErrorCode, REASONS } from "../../../src/contract/errors.ts";
+import {
+  ApiError,
+  ERRORS,
+  type ErrorCode,
+  type ErrorDetails,
+  REASONS,
+  type Reason,
+} from "../../../src/contract/errors.ts";
 
 const CODES = Object.keys(ERRORS) as ErrorCode[];
 
@@ -22,15 +29,17 @@ test("the closed list of error codes is the contract's, each with its HTTP statu
     expect(new ApiError("invalid_request", {}, status).status).toBe(status);
 });
 
-test.each([
-  ...CODES.map((code) => ({ code, message: ERRORS[code].message, details: {} })),
-  ...Object.entries(REASONS).map(([reason, message]) => ({
-    ...{ code: "invalid_request", message, details: { parameter: "limit", reason } },
-  })),
-])("an error has its code, its details and a French message: $message", (error) => {
-  const { code, message, details } = error as ErrorBody["error"];
-  expect(new ApiError(code, details).toBody()).toEqual({ error });
-  expect(ErrorBody.parse({ error })).toEqual({ error });
+type Row = [message: string, code: ErrorCode, details: ErrorDetails];
+
+test.each<Row>([
+  ...CODES.map((code): Row => [ERRORS[code].message, code, {}]),
+  ...(Object.keys(REASONS) as Reason[]).map(
+    (reason): Row => [REASONS[reason], "invalid_request", { parameter: "limit", reason }],
+  ),
+])("an error has a French message, its code and its details: %s", (message, code, details) => {
+  const body = { error: { code, message, details } };
+  expect(new ApiError(code, details).toBody()).toEqual(body);
+  expect(ErrorBody.parse(body)).toEqual(body);
   expect(message).toMatch(/^[A-ZÀ-Ý].+\.$/);
   // Words that only occur in French sentences.
   expect(message).toMatch(/\b(la|le|l’|une?|ce|cette|n’est|ne doit|trop)\b/i);

@@ -30,7 +30,7 @@ test("a new API key takes no random byte that would make eight of the characters
 });
 
 const KEY = "key_live_abcdefghijklmnopqrstuvwxyz1RZ6iK";
-test.each([
+test.each<[isOurs: boolean, key: string]>([
   // Computed with Python's hmac: the first 6 bytes in base 62, the last 6 digits.
   [true, "key_live_00000000000000000000000000j6VAxQ"],
   [true, "key_live_Ab1Ab1Ab1Ab1Ab1Ab1Ab1Ab1AbAHwdMZ"],
@@ -43,7 +43,7 @@ test.each([
   [false, "key_live_000000000000000000000000000oMQLxh"],
   [false, "key_test_00000000000000000000000000Cb3ca7"],
   ...["", PREFIX, KEY.slice(0, -1), `${KEY}0`, `${KEY}\n`, ` ${KEY}`, KEY.replace(PREFIX, "")].map(
-    (text) => [false, text] as const,
+    (text): [boolean, string] => [false, text],
   ),
   [false, KEY.replace("a", "é")],
 ])("an API key ends with an HMAC-SHA256 of what precedes it: %s for %j", async (isOurs, key) => {

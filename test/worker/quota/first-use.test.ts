@@ -17,38 +17,35 @@ async function openUnused() {
   const lastUse = env.DB.prepare("SELECT last_used_at FROM api_keys WHERE key_hash = ?");
   return {
     ...key,
+    status: async () => (await key.api.get("/v1/leads")).status,
+    setAccess: (granted: boolean) =>
+      Platform.setWorkspaceAccess({ workspaceId: key.workspaceId, granted }),
     lastUsedAt: () => lastUse.bind(key.keyHash).first("last_used_at"),
-    exists: async () => {
-      const ids = await listDurableObjectIds(env.KEY_GATE);
-      return ids.some((id) => id.equals(env.KEY_GATE.idFromName(key.keyHash)));
-    },
   };
 }
 
 afterEach(() => void vi.restoreAllMocks());
 
-describe("a key that was never used", () => {
-  test("gets no gate from what the platform does with it", async () => {
-    const { workspaceId, keyId, exists, lastUsedAt, api } = await openUnused();
-    await Platform.setWorkspaceAccess({ workspaceId, granted: false });
-    await Platform.setWorkspaceAccess({ workspaceId, granted: true });
-    await Platform.listApiKeys({ workspaceId });
-    const { status, body } = await (await openPortal(workspaceId)).get("/keys");
-    expect([status, body]).toMatchObject([200, { items: [{ keyId }] }]);
-    await Platform.revokeApiKey({ keyId });
-    expect(await exists()).toBe(false);
-    expect((await api.get("/v1/leads")).status).toBe(401);
-    expect(await lastUsedAt()).toBeNull();
-  });
+test("a key that was never used gets no gate from what the platform does with it", async () => {
+  const { workspaceId, keyId, keyHash, setAccess, lastUsedAt, status } = await openUnused();
+  for (const granted of [false, true]) await setAccess(granted);
+  await Platform.listApiKeys({ workspaceId });
+  const { body } = await (await openPortal(workspaceId)).get("/keys");
+  expect(body).toMatchObject({ items: [{ keyId }] });
+  await Platform.revokeApiKey({ keyId });
+  const gates = await listDurableObjectIds(env.KEY_GATE);
+  expect(gates.some((id) => id.equals(env.KEY_GATE.idFromName(keyHash)))).toBe(false);
+  expect(await status()).toBe(401);
+  expect(await lastUsedAt()).toBeNull();
+});
 
-  test("has no gate to tell of deliveries until it is used", async () => {
-    const { workspaceId, keyHash, admit } = await openUnused();
-    const { id } = await subscribe(workspaceId);
-    const told = () => commit(openDatabase(env.DB), findKeysOfSubscriptions([id], Date.now()));
-    expect(await told()).toEqual([]);
-    await admit();
-    expect(await told()).toEqual([{ keyHash }]);
-  });
+test("a key has no gate to tell of deliveries until it is used", async () => {
+  const { workspaceId, keyHash, admit } = await openUnused();
+  const { id } = await subscribe(workspaceId);
+  const told = () => commit(openDatabase(env.DB), findKeysOfSubscriptions([id], Date.now()));
+  expect(await told()).toEqual([]);
+  await admit();
+  expect(await told()).toEqual([{ keyHash }]);
 });
 
 describe("the use of a key", () => {
@@ -75,12 +72,12 @@ describe("the use of a key", () => {
   });
 
   test("is noted even without access for the workspace: its gate keeps what it has read", async () => {
-    const { workspaceId, api, lastUsedAt } = await openUnused();
-    await Platform.setWorkspaceAccess({ workspaceId, granted: false });
-    expect((await api.get("/v1/leads")).status).toBe(403);
+    const { setAccess, status, lastUsedAt } = await openUnused();
+    await setAccess(false);
+    expect(await status()).toBe(403);
     expect(await lastUsedAt()).not.toBeNull();
-    await Platform.setWorkspaceAccess({ workspaceId, granted: true });
-    expect((await api.get("/v1/leads")).status).toBe(200);
+    await setAccess(true);
+    expect(await status()).toBe(200);
   });
 });
 
@@ -98,21 +95,22 @@ describe("a first use that races", () => {
     expect(verdicts).toEqual(["unknown_key", "unknown_key"]);
   });
 
-  test.each(["a revocation", "a loss of access"])(
-    "%s is refused as soon as that call has returned, whichever came first",
-    async (what) => {
-      const revoking = what === "a revocation";
+  test.each([
+    ["a revocation", 401],
+    ["a loss of access", 403],
+  ])(
+    "%s is refused with %i as soon as that call has returned, whichever came first",
+    async (_, refusal) => {
       const rounds = Array.from({ length: 30 }, async (_, i) => {
-        const { workspaceId, keyId, api } = await openUnused();
-        const uses = Array.from({ length: 3 }, () => api.get("/v1/leads"));
+        const { keyId, status, setAccess } = await openUnused();
+        const uses = Array.from({ length: 3 }, status);
         await new Promise((resolve) => setTimeout(resolve, i % 6));
-        if (revoking) await Platform.revokeApiKey({ keyId });
-        else await Platform.setWorkspaceAccess({ workspaceId, granted: false });
-        expect((await api.get("/v1/leads")).status).toBe(revoking ? 401 : 403);
-        return (await Promise.all(uses)).map(({ status }) => status);
+        await (refusal === 401 ? Platform.revokeApiKey({ keyId }) : setAccess(false));
+        expect(await status()).toBe(refusal);
+        return Promise.all(uses);
       });
-      const statuses = new Set((await Promise.all(rounds)).flat());
-      for (const status of statuses) expect([200, revoking ? 401 : 403]).toContain(status);
+      for (const status of (await Promise.all(rounds)).flat())
+        expect([200, refusal]).toContain(status);
     },
   );
 });

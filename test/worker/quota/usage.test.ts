@@ -1,9 +1,8 @@
 import { evictDurableObject } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
-import { hashApiKey } from "../../../src/quota/api-key.ts";
 import { countUsage, type HourUsage, lastHours } from "../../../src/quota/usage.ts";
-import { type Answer, deployedWith, openApi, openWorkspace, SOME_TIME } from "../../support/api.ts";
+import { type Answer, deployedWith, openApi, SOME_TIME } from "../../support/api.ts";
 import { HOUR_MS, jumpTo } from "../../support/deliveries.ts";
 import { openKey } from "../../support/gates.ts";
 import { openPortal } from "../../support/portal.ts";
@@ -13,27 +12,18 @@ const HOUR = Math.floor(1_790_000_000_000 / HOUR_MS) * HOUR_MS;
 
 afterEach(() => void vi.useRealTimers());
 
-interface Shown {
-  items: {
-    keyId: string;
-    hours: { hour: string; requests: number; refused: number; busiest: number }[];
-  }[];
-  nextCursor: string | null;
-}
-
-/** A deployment with other gates. */
-const withGates = (getByName: (name: string) => object) =>
-  deployedWith({ KEY_GATE: { getByName } as unknown as Env["KEY_GATE"] });
-
 describe("the usage of a key", () => {
   test("counts requests within the quota and beyond it, hour by hour, the most in one window, and survives an eviction", async () => {
     const { gate, admit } = await openKey(2);
-    for (let i = 0; i < 5; i++) await admit(HOUR + HOUR_MS - 1);
-    await admit(HOUR + 2 * HOUR_MS);
-    for (let i = 0; i < 2; i++) await admit(HOUR + 2 * HOUR_MS + 90_000);
-    await admit(HOUR + 2 * HOUR_MS + 180_000);
+    const admitAll = async (times: number, now: number) => {
+      for (let i = 0; i < times; i++) await admit(now);
+    };
+    await admitAll(5, HOUR + HOUR_MS - 1);
+    await admitAll(1, HOUR + 2 * HOUR_MS);
+    await admitAll(2, HOUR + 2 * HOUR_MS + 90_000);
+    await admitAll(1, HOUR + 2 * HOUR_MS + 180_000);
     await evictDurableObject(gate());
-    for (let i = 0; i < 3; i++) await admit(HOUR + 2 * HOUR_MS + 180_000);
+    await admitAll(3, HOUR + 2 * HOUR_MS + 180_000);
     await evictDurableObject(gate());
     expect(await gate().usage()).toEqual([
       { startsAt: HOUR, requests: 2, refused: 3, busiest: 2 },
@@ -42,8 +32,8 @@ describe("the usage of a key", () => {
   });
 
   test.each([
-    ["quota, as beyond it", true, { requests: 1, refused: 10 }],
-    ["access, as the quota does", false, { requests: 1, refused: 0 }],
+    ["quota, as beyond it", true, [1, 10]],
+    ["access, as the quota does", false, [1, 0]],
   ])(
     "counts requests without %s, also those that an isolate refuses by itself",
     async (_, granted, counted) => {
@@ -55,7 +45,7 @@ describe("the usage of a key", () => {
       await api.get("/v1/leads");
       const hours = await gate().usage();
       const sum = (of: "requests" | "refused") => hours.reduce((all, hour) => all + hour[of], 0);
-      expect({ requests: sum("requests"), refused: sum("refused") }).toEqual(counted);
+      expect([sum("requests"), sum("refused")]).toEqual(counted);
     },
   );
 
@@ -63,7 +53,6 @@ describe("the usage of a key", () => {
     let hours: HourUsage[] = [];
     for (let i = 0; i < 100; i++) hours = countUsage(hours, HOUR + i * HOUR_MS, { requests: 1 });
     expect(hours).toHaveLength(24);
-    expect(hours.at(-1)?.startsAt).toBe(HOUR + 99 * HOUR_MS);
     // Requests of a clock that was set back count in their own hour, in order.
     hours = countUsage(hours, HOUR + 98 * HOUR_MS, { refused: 1 });
     expect(hours.slice(-2)).toEqual([
@@ -77,60 +66,60 @@ describe("the usage of a key", () => {
 });
 
 describe("GET /portal/api/keys", () => {
+  type Shown = { items: { keyId: string; hours: HourUsage[] }[]; nextCursor: string | null };
+
+  /** The portal of a deployment with other gates. */
+  const openBeside = (workspaceId: string, getByName: (name: string) => object) =>
+    openPortal(
+      workspaceId,
+      deployedWith({ KEY_GATE: { getByName } as unknown as Env["KEY_GATE"] }),
+    );
+
   test("shows the keys newest first, each with its last 24 hours", async () => {
-    const { workspaceId, keyId, api } = await openWorkspace({ requestsPerWindow: 3 });
+    const { workspaceId, keyId, api } = await openKey(3);
     for (let i = 0; i < 10; i++) await api.get("/v1/leads");
     const other = await Platform.createApiKey({ workspaceId });
     await Platform.revokeApiKey({ keyId: other.keyId });
-    const portal = await openPortal(workspaceId);
-    const { status, body } = await portal.get<Shown>("/keys");
+    const { status, body } = await (await openPortal(workspaceId)).get<Shown>("/keys");
     const common = { createdAt: SOME_TIME, expiresAt: null, windowSeconds: 60 };
     const unused = { requests: 0, refused: 0 };
     const start = new Date(Math.floor(Date.now() / HOUR_MS) * HOUR_MS).toISOString();
     const used = { hour: start.replace(".000Z", "Z"), requests: 3 };
-    expect([status, body.items]).toMatchObject([
-      200,
-      [
-        {
-          ...{ ...common, keyId: other.keyId, requestsPerWindow: 600 },
-          ...{ lastUsedAt: null, revokedAt: SOME_TIME, hours: Array(24).fill(unused) },
-        },
-        {
-          ...{ ...common, keyId, requestsPerWindow: 3 },
-          ...{ lastUsedAt: SOME_TIME, revokedAt: null, hours: [...Array(23).fill(unused), used] },
-        },
-      ],
+    expect(status).toBe(200);
+    expect(body.items).toMatchObject([
+      {
+        ...{ ...common, keyId: other.keyId, requestsPerWindow: 600 },
+        ...{ lastUsedAt: null, revokedAt: SOME_TIME, hours: Array(24).fill(unused) },
+      },
+      {
+        ...{ ...common, keyId, requestsPerWindow: 3 },
+        ...{ lastUsedAt: SOME_TIME, revokedAt: null, hours: [...Array(23).fill(unused), used] },
+      },
     ]);
   });
 
   test("shows the other keys if the gate of one fails", async () => {
-    const { workspaceId, keyId, apiKey, api } = await openWorkspace();
+    const { workspaceId, keyId, keyHash, api } = await openKey();
     const other = await Platform.createApiKey({ workspaceId });
-    await api.get("/v1/leads");
-    await openApi(other.apiKey).get("/v1/leads");
-    const broken = await hashApiKey(apiKey);
-    const fetch = withGates((name) => {
-      if (name === broken) throw new Error("the object is unreachable");
+    for (const each of [api, openApi(other.apiKey)]) await each.get("/v1/leads");
+    const portal = await openBeside(workspaceId, (name) => {
+      if (name === keyHash) throw new Error("the object is unreachable");
       return env.KEY_GATE.getByName(name);
     });
-    const { status, body } = await (await openPortal(workspaceId, fetch)).get<Shown>("/keys");
-    expect(status).toBe(200);
+    const { body } = await portal.get<Shown>("/keys");
     const hours = new Map(body.items.map((key) => [key.keyId, key.hours]));
     expect(hours.get(keyId)).toBeNull();
     expect(hours.get(other.keyId)?.at(-1)?.requests).toBe(1);
   });
 
   test("calls at most 20 gates a request: the rest of the keys is on further pages", async () => {
-    const { workspaceId, keyId } = await openWorkspace();
+    const { workspaceId, keyId } = await openKey();
     const creations = Array.from({ length: 44 }, () => Platform.createApiKey({ workspaceId }));
     const created = [keyId, ...(await Promise.all(creations)).map((key) => key.keyId)];
     const use = env.DB.prepare("UPDATE api_keys SET last_used_at = ? WHERE workspace_id = ?");
     await use.bind(Date.now(), workspaceId).run();
     const usage = vi.fn(async () => []);
-    const portal = await openPortal(
-      workspaceId,
-      withGates(() => ({ usage })),
-    );
+    const portal = await openBeside(workspaceId, () => ({ usage }));
     const pages: string[][] = [];
     for (let next: string | null = ""; next !== null; ) {
       usage.mockClear();
