@@ -7,8 +7,6 @@ import { type Answer, invalid, leadReport, openWorkspace } from "../../support/a
 type Page = PageOf<{ id: string; created_at: string }>;
 type Workspace = Awaited<ReturnType<typeof openWorkspace>>;
 
-const unreadable = invalid("cursor", "unreadable");
-
 /** Records leads with these times, Unix milliseconds; returns their ids. */
 async function recordLeads({ workspaceId }: Workspace, times: number[]): Promise<string[]> {
   const leads = times.map((time) =>
@@ -17,31 +15,32 @@ async function recordLeads({ workspaceId }: Workspace, times: number[]): Promise
   return (await exports.Platform.recordLeads({ workspaceId, leads })).ids;
 }
 
-/** Reads the leads to the end; `between` is called after each page. */
-async function walk({ api }: Workspace, limit: number, between = async () => {}): Promise<Page[]> {
-  const pages: Page[] = [];
+/** Reads the leads to the end; `between` is called after each page. Returns them, and the pages' lengths. */
+async function walk({ api }: Workspace, limit: number, between = async () => {}) {
+  const leads: Page["data"] = [];
+  const lengths: number[] = [];
   for (let cursor: string | null = ""; cursor !== null; ) {
-    const answer: Answer<Page> = await api.get(`/v1/leads?limit=${limit}&cursor=${cursor}`);
-    expect(answer.status).toBe(200);
-    pages.push(answer.body);
-    cursor = answer.body.next_cursor;
+    const { status, body }: Answer<Page> = await api.get(
+      `/v1/leads?limit=${limit}&cursor=${cursor}`,
+    );
+    expect([status, body.has_more]).toEqual([200, body.next_cursor !== null]);
+    lengths.push(body.data.length);
+    leads.push(...body.data);
+    cursor = body.next_cursor;
     await between();
   }
-  return pages;
+  return { leads, ids: leads.map(({ id }) => id), lengths };
 }
 
-const idsOf = (pages: Page[]) => pages.flatMap(({ data }) => data.map(({ id }) => id));
+const unreadable = invalid("cursor", "unreadable");
 const forged = (text: string) => toBase64Url(new TextEncoder().encode(text));
 
 let workspace: Workspace;
 let first: Page;
 beforeAll(async () => {
   workspace = await openWorkspace();
-  await recordLeads(workspace, [0]);
-  await recordLeads(
-    workspace,
-    Array.from({ length: 100 }, (_, i) => i * 1000),
-  );
+  const seconds = Array.from({ length: 100 }, (_, i) => i * 1000);
+  for (const times of [[0], seconds]) await recordLeads(workspace, times);
   first = (await workspace.api.get<Page>("/v1/leads?limit=1")).body;
 });
 
@@ -62,24 +61,18 @@ describe("the limit of a page", () => {
   const outOfRange = invalid("limit", "out_of_range", bounds);
   const noInteger = invalid("limit", "invalid_type", bounds);
   const repeated = invalid("limit", "invalid_type");
+  const outside = ["0", "-1", "101", "00", "9007199254740993", "9".repeat(400)];
+  const odd = ["", "1.0", "1e1", "%2B5", "5%20", "0x10", "1_0", "%EF%BC%95", "null", "5,6"];
 
-  test.each([
-    ...["0", "-1", "101", "00", "9007199254740993", "9".repeat(400)].map((limit) => [
-      `limit=${limit}`,
-      outOfRange,
-    ]),
-    ...["", "1.0", "1e1", "%2B5", "5%20", "0x10", "1_0", "%EF%BC%95", "null", "5,6"].map(
-      (limit) => [`limit=${limit}`, noInteger],
-    ),
+  test.each<[string, Answer]>([
+    ...outside.map((limit): [string, Answer] => [`limit=${limit}`, outOfRange]),
+    ...odd.map((limit): [string, Answer] => [`limit=${limit}`, noInteger]),
     ["limit", noInteger],
     ["limit=5&limit=5", repeated],
     ["limit=5&li%6Dit=6", repeated],
-  ] as [string, Answer][])(
-    "is rejected, not corrected, if it is no integer from 1 to 100: %s",
-    async (query, answer) => {
-      expect(await workspace.api.get(`/v1/leads?${query}`)).toEqual(answer);
-    },
-  );
+  ])("is rejected, not corrected, if it is no integer from 1 to 100: %s", async (query, answer) => {
+    expect(await workspace.api.get(`/v1/leads?${query}`)).toEqual(answer);
+  });
 
   test.each(["automations", "leads", "runs", "webhooks"])(
     "is checked by every list, and so is the cursor: %s",
@@ -121,39 +114,30 @@ describe("the cursor of a page", () => {
 });
 
 describe("a list read page by page", () => {
-  test("is complete, newest first", async () => {
+  test.each([
+    ["newest first", Array.from({ length: 23 }, (_, i) => ((i * 7) % 23) * 1000), [5, 5, 5, 5, 3]],
+    ["equal times in the order of the ids, up to a full page", Array(12).fill(0), [3, 3, 3, 3]],
+  ])("is complete: %s", async (_, times, expected) => {
     const workspace = await openWorkspace();
-    const times = Array.from({ length: 23 }, (_, i) => ((i * 7) % 23) * 1000);
-    const ids = await recordLeads(workspace, times);
-    const pages = await walk(workspace, 5);
-    expect(pages.map(({ data }) => data.length)).toEqual([5, 5, 5, 5, 3]);
-    expect(pages.map(({ has_more }) => has_more)).toEqual([true, true, true, true, false]);
-    const newestFirst = ids.toSorted(
-      (a, b) => (times[ids.indexOf(b)] ?? 0) - (times[ids.indexOf(a)] ?? 0),
-    );
-    expect(idsOf(pages)).toEqual(newestFirst);
-  });
-
-  test("with equal times is complete, in the order of the ids, and ends with a full page", async () => {
-    const workspace = await openWorkspace();
-    const ids = await recordLeads(workspace, Array(12).fill(0));
-    const pages = await walk(workspace, 3);
-    expect(idsOf(pages)).toEqual(ids.toSorted().reverse());
-    expect(pages.map(({ has_more }) => has_more)).toEqual([true, true, true, false]);
+    const recorded = await recordLeads(workspace, times);
+    const { ids, lengths } = await walk(workspace, expected[0] as number);
+    const timeOf = (id: string) => times[recorded.indexOf(id)];
+    const sorted = recorded.toSorted().toReversed();
+    expect(ids).toEqual(sorted.toSorted((a, b) => timeOf(b) - timeOf(a)));
+    expect(lengths).toEqual(expected);
   });
 
   test("skips and repeats nothing while rows are added: newer, older and in between", async () => {
     const workspace = await openWorkspace();
     const times = Array.from({ length: 20 }, (_, i) => 10_000 + 1_000 * Math.floor(i / 2));
-    const ids = await recordLeads(workspace, times);
+    const recorded = await recordLeads(workspace, times);
     let rounds = 0;
-    const pages = await walk(workspace, 3, async () => {
+    const { leads, ids } = await walk(workspace, 3, async () => {
       if (rounds++ < 4) await recordLeads(workspace, [99_000, 12_000, 1_000]);
     });
-    const seen = idsOf(pages);
-    expect(new Set(seen).size).toBe(seen.length);
-    expect(seen.filter((id) => ids.includes(id)).toSorted()).toEqual(ids.toSorted());
-    const shown = pages.flatMap(({ data }) => data.map(({ created_at }) => created_at));
+    expect(new Set(ids).size).toBe(ids.length);
+    expect(ids.filter((id) => recorded.includes(id)).toSorted()).toEqual(recorded.toSorted());
+    const shown = leads.map(({ created_at }) => created_at);
     expect(shown).toEqual(shown.toSorted().reverse());
   });
 });

@@ -1,0 +1,150 @@
+import { exports } from "cloudflare:workers";
+import { describe, expect, test } from "vitest";
+import type { Page as PageOf } from "../../../../src/http/paging.ts";
+import {
+  EMPTY_PAGE,
+  invalid,
+  leadReport,
+  openWorkspace,
+  recordAutomation,
+  recordLead,
+  runReport,
+  success,
+} from "../../../support/api.ts";
+import { keepLog } from "../../../support/log-lines.ts";
+import { damageLead } from "../../../support/record.ts";
+
+// What each field shows: test/worker/http/document/examples.test.ts and test/worker/platform.
+
+const { Platform } = exports;
+const lines = keepLog();
+
+type Page = PageOf<{ id: string; agent_id: string }>;
+
+test("GET /automations/{id} returns one automation, with exactly the fields of the contract", async () => {
+  const { workspaceId, api } = await openWorkspace();
+  const id = await recordAutomation(workspaceId, {
+    type: "social_story",
+    provider: "instagram",
+    agent: { reference: "agent-7", name: "Chloé & Fils" },
+    status: "paused",
+    updatedAt: "2026-03-14T10:26:53.589+01:00",
+  });
+  expect(id).toMatch(/^aut_[0-9a-z]+$/);
+  expect(await api.get(`/v1/automations/${id}`)).toEqual(
+    success(200, {
+      id,
+      name: "Réponse aux stories – Chloé & Fils",
+      type: "social_story",
+      provider: "instagram",
+      agent_id: expect.stringMatching(/^agt_[0-9a-z]+$/),
+      agent_name: "Chloé & Fils",
+      status: "paused",
+      updated_at: "2026-03-14T09:26:53.589Z",
+    }),
+  );
+});
+
+test("GET /automations returns them as by their ids, newest first by creation, whatever changed since", async () => {
+  const { workspaceId, api } = await openWorkspace();
+  const crm = { type: "crm_source", provider: "HubSpot 🧡", name: "Relance des devis" } as const;
+  const paths: string[] = [];
+  for (const report of [crm, { status: "draft" }, { status: "error" }] as const) {
+    paths.unshift(`/v1/automations/${await recordAutomation(workspaceId, report)}`);
+    await new Promise((resolve) => setTimeout(resolve, 2));
+  }
+  await api.patch(paths[2] as string, { status: "paused" });
+  const data = await Promise.all(paths.map(async (path) => (await api.get(path)).body));
+  const paused = { ...crm, status: "paused" };
+  expect(data).toMatchObject([{ status: "error" }, { status: "draft" }, paused]);
+  expect(await api.get("/v1/automations")).toEqual(success(200, { ...EMPTY_PAGE, data }));
+});
+
+test("an agent has one id, in leads and in automations, and different ids in different workspaces", async () => {
+  const agentIds = new Set<string>();
+  for (const { workspaceId, api } of [await openWorkspace(), await openWorkspace()]) {
+    await recordLead(workspaceId);
+    await recordAutomation(workspaceId);
+    for (const path of ["/v1/leads", "/v1/automations"])
+      agentIds.add((await api.get<Page>(path)).body.data[0]?.agent_id ?? path);
+  }
+  expect(agentIds.size).toBe(2);
+});
+
+test("GET /leads leaves out a lead that cannot be decrypted, logs it, and shows those behind it", async () => {
+  const { workspaceId, api } = await openWorkspace();
+  const leads = ["1", "2", "3"].map((day) =>
+    leadReport(day, { createdAt: `2026-03-0${day}T00:00:00Z` }),
+  );
+  const { ids } = await Platform.recordLeads({ workspaceId, leads });
+  await damageLead(ids[2]);
+  const first = await api.get<Page>("/v1/leads?limit=1");
+  expect(first.body).toEqual({ data: [], has_more: true, next_cursor: expect.any(String) });
+  const { body } = await api.get<Page>(`/v1/leads?cursor=${first.body.next_cursor}`);
+  expect(body.data.map(({ id }) => id)).toEqual([ids[1], ids[0]]);
+  expect(lines.join()).toContain(`"lead_unreadable","leadId":"${ids[2]}"`);
+});
+
+test("GET /runs returns runs with exactly the fields of the contract", async () => {
+  const { workspaceId, api } = await openWorkspace();
+  const automationId = await recordAutomation(workspaceId);
+  const leadId = await recordLead(workspaceId);
+  const actions = [{ type: "send_message", status: "success" }, { type: "tag" }, {}];
+  const occurredAt = "2026-03-14T09:26:53.589Z";
+  const full = { status: "partial", triggerType: "story_reply", actions, leadId } as const;
+  const runs = [runReport("1", automationId, { ...full, occurredAt })];
+  const [id] = (await Platform.recordRuns({ workspaceId, runs })).ids;
+  expect(id).toMatch(/^run_[0-9a-z]+$/);
+  const run = { id, automation_id: automationId, status: "partial", actions, lead_id: leadId };
+  const data = [{ ...run, trigger_type: "story_reply", occurred_at: occurredAt }];
+  expect(await api.get("/v1/runs")).toEqual(success(200, { ...EMPTY_PAGE, data }));
+});
+
+describe("GET /automations/{id}/runs", () => {
+  /** A workspace with two automations; the first has three runs, the second one. */
+  async function openRuns() {
+    const { workspaceId, api } = await openWorkspace();
+    const own = await recordAutomation(workspaceId);
+    const other = await recordAutomation(workspaceId);
+    const runs = [own, other, own, own].map((automationId, i) =>
+      runReport(String(i), automationId, {
+        occurredAt: `2026-01-0${Math.min(i, 2) + 1}T00:00:00Z`,
+      }),
+    );
+    const { ids } = await Platform.recordRuns({ workspaceId, runs });
+    const pathOf = (id: string) => `/v1/automations/${id}/runs`;
+    return { workspaceId, api, ids, pathOf, path: pathOf(own), otherPath: pathOf(other) };
+  }
+
+  test("returns the runs of this automation only, as GET /runs does, newest first, page by page", async () => {
+    const { workspaceId, api, ids, pathOf, path, otherPath } = await openRuns();
+    const all = (await api.get<Page>("/v1/runs")).body.data;
+    const shown = (...wanted: unknown[]) => all.filter(({ id }) => wanted.includes(id));
+    const [oldest, others, ...newest] = ids;
+    const first = await api.get<Page>(`${path}?limit=2`);
+    const { next_cursor } = first.body;
+    expect(first).toEqual(
+      success(200, { data: shown(...newest), has_more: true, next_cursor: expect.any(String) }),
+    );
+    expect(all.map(({ id }) => id)).toEqual([...newest.toSorted().reverse(), others, oldest]);
+    for (const [each, data] of [
+      [`${path}?limit=2&cursor=${next_cursor}`, shown(oldest)],
+      [otherPath, shown(others)],
+      [pathOf(await recordAutomation(workspaceId)), []],
+    ] as const)
+      expect(await api.get(each)).toEqual(success(200, { ...EMPTY_PAGE, data }));
+  });
+
+  test("rejects cursors of GET /runs, of another automation's runs, and its own cursors elsewhere", async () => {
+    const { api, path, otherPath } = await openRuns();
+    const cursorOf = async (list: string) =>
+      (await api.get<Page>(`${list}?limit=1`)).body.next_cursor;
+    const own = await cursorOf(path);
+    for (const each of [
+      `${path}?cursor=${await cursorOf("/v1/runs")}`,
+      `${otherPath}?cursor=${own}`,
+      `/v1/runs?cursor=${own}`,
+    ])
+      expect(await api.get(each), each).toEqual(invalid("cursor", "unreadable"));
+  });
+});
