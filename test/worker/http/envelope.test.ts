@@ -6,12 +6,13 @@ import {
   deployedWith,
   EVERY_ANSWER,
   freshAddress,
+  invalid,
   inventedKey,
-  leadReport,
   openApi,
   openWorkspace,
   rateLimitOf,
   recordAutomation,
+  recordLead,
   refusal,
   revokedKey,
   send,
@@ -23,7 +24,12 @@ import { idFor, openFilledWorkspace } from "../../support/filled.ts";
 import { interposed } from "../../support/interposed.ts";
 import { keepLog } from "../../support/log-lines.ts";
 
-const NOT_FOUND = refusal(404, "route_not_found");
+const { Platform } = exports;
+const UNKNOWN = "/v1/automations/aut_unknown";
+const NO_KEY = refusal(401, "invalid_api_key");
+const NO_ACCESS = refusal(403, "workspace_access_denied");
+const NO_ROUTE = refusal(404, "route_not_found");
+const NO_AUTOMATION = refusal(404, "automation_not_found");
 const { body: document } = await send<object>("/openapi.json");
 const operations = operationsOf(document);
 const lines = keepLog();
@@ -58,25 +64,20 @@ describe("every answer", () => {
       const resetSeconds = expect.closeTo(57, -1);
       expect(rateLimitOf(answer)).toEqual({ limit: 9, remaining: 8 - i, resetSeconds });
     }
-    const exceeded = await api.get("/v1/leads");
-    const { resetSeconds } = rateLimitOf(exceeded);
-    expect(exceeded).toEqual(refusal(429, "rate_limited", { retry_after_seconds: resetSeconds }));
-    expect(exceeded.headers["retry-after"]).toBe(String(resetSeconds));
-    expect(rateLimitOf(exceeded)).toMatchObject({ limit: 9, remaining: 0 });
   });
 
   test("has them outside /v1 too: the address's rate limit, without being charged to it", async () => {
     const headers = { "CF-Connecting-IP": freshAddress() };
     for (const path of ["/", "/v2/leads", "/V1/leads", "//v1/leads", "/v1%2fleads"]) {
       const answer = await send(path, { headers });
-      expect(answer, path).toEqual(NOT_FOUND);
+      expect(answer, path).toEqual(NO_ROUTE);
       expect(rateLimitOf(answer)).toEqual({ limit: 20, remaining: 20, resetSeconds: 300 });
     }
   });
 });
 
-describe("a route that does not exist", () => {
-  test("is 404, whatever the method, and never 405", async () => {
+describe("what does not exist is 404:", () => {
+  test("a route, whatever the method, and never 405", async () => {
     const { api } = await openWorkspace();
     for (const path of new Set(operations.map((operation) => operation.path))) {
       const served = operations.filter((one) => one.path === path).map(({ method }) => method);
@@ -84,52 +85,46 @@ describe("a route that does not exist", () => {
       const all = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND"];
       for (const method of all.filter((one) => !served.includes(one))) {
         const answer = await api.send(path.replace("{id}", "aut_1"), { method });
-        const expected = method === "HEAD" ? { ...NOT_FOUND, body: null } : NOT_FOUND;
+        const expected = method === "HEAD" ? { ...NO_ROUTE, body: null } : NO_ROUTE;
         expect(answer, `${method} ${path}`).toEqual(expected);
       }
     }
   });
 
-  test("is 404 if its path is not exactly one of the contract's", async () => {
+  test("a path that is not exactly one of the contract's", async () => {
     const { api } = await openWorkspace();
     const leads = ["/v1/Leads", "/v1//leads", "/v1/leads/", "/v1/leads%20"];
     const runs = ["/v1/automations/aut_1/runs/", "/v1/automations/aut_1/leads"];
     const paths = ["/v1", "/v1/", "/v1/%ff", "/v1/%00", `/v1/${"a".repeat(10_000)}`];
     for (const path of [...leads, ...runs, ...paths])
-      expect(await api.get(path), path.slice(0, 60)).toEqual(NOT_FOUND);
-  });
-
-  test("costs no slower router than Hono's fastest", async () => {
-    await send("/v1/leads");
+      expect(await api.get(path), path.slice(0, 60)).toEqual(NO_ROUTE);
+    // Which takes Hono's fastest router.
     expect(app.router.name).toBe("SmartRouter + RegExpRouter");
   });
-});
 
-test("an id that does not exist is a plain 404 for an automation, its runs, its PATCH and a subscription", async () => {
-  const { api } = await openWorkspace();
-  const unknown = refusal(404, "automation_not_found");
-  const escapes = ["%ff", "%00", "%zz", "%", "%2f", "aut_1%2fruns", `aut_${"%00".repeat(2_000)}`];
-  for (const id of [...escapes, "aut_😀", "aut_'%20OR%201=1--", ":id"]) {
-    const path = `/v1/automations/${id}`;
-    for (const answer of [api.get(path), api.get(`${path}/runs`)])
-      expect(await answer, id).toEqual(unknown);
-    expect(await api.patch(path, { status: "paused" }), id).toEqual(unknown);
-    expect(await api.delete(`/v1/webhooks/${id}`), id).toEqual(refusal(404, "webhook_not_found"));
-  }
+  test("an id, of an automation, its runs, its PATCH and a subscription, in the least different", async () => {
+    const { workspaceId, api } = await openWorkspace();
+    const id = await recordAutomation(workspaceId);
+    const alike = [id.slice(4), `lea_${id.slice(4)}`, id.toUpperCase(), `${id}0`, `${id}%20`];
+    const escapes = ["%ff", "%00", "%zz", "%", "%2f", "aut_1%2fruns", `aut_${"%00".repeat(2_000)}`];
+    for (const other of [...alike, ...escapes, "aut_😀", "aut_'%20OR%201=1--", ":id"]) {
+      const path = `/v1/automations/${other}`;
+      for (const answer of [api.get(path), api.get(`${path}/runs`)])
+        expect(await answer, other).toEqual(NO_AUTOMATION);
+      expect(await api.patch(path, { status: "paused" }), other).toEqual(NO_AUTOMATION);
+      const noWebhook = refusal(404, "webhook_not_found");
+      expect(await api.delete(`/v1/webhooks/${other}`), other).toEqual(noWebhook);
+    }
+  });
 });
 
 test("HEAD is answered like GET, without the body", async () => {
   const { api, ids } = await openFilledWorkspace();
   const anonymous = await send("/v1/leads", { method: "HEAD" });
-  expect(anonymous).toEqual({ ...refusal(401, "invalid_api_key"), body: null });
+  expect(anonymous).toEqual({ ...NO_KEY, body: null });
   const reads = operations.filter(({ method }) => method === "GET");
   const paths = reads.map((read) => read.path.replace("{id}", idFor(read, ids)));
-  for (const path of [
-    ...paths,
-    "/v1/leads?limit=0",
-    "/v1/automations/aut_unknown",
-    "/v1/nowhere",
-  ]) {
+  for (const path of [...paths, "/v1/leads?limit=0", UNKNOWN, "/v1/nowhere"]) {
     const asked = await api.get(path);
     const head = await api.send(path, { method: "HEAD" });
     expect(withoutRateLimit(head), path).toEqual({ ...withoutRateLimit(asked), body: null });
@@ -139,16 +134,69 @@ test("HEAD is answered like GET, without the body", async () => {
 
 test("an unknown query parameter is ignored, also by a route that has none", async () => {
   const { workspaceId, api } = await openWorkspace();
-  const { ids } = await exports.Platform.recordLeads({ workspaceId, leads: [leadReport("1")] });
-  const plain = await api.get("/v1/leads");
-  expect(plain.body).toMatchObject({ data: [{ id: ids[0] }] });
+  await recordLead(workspaceId);
+  const path = `/v1/automations/${await recordAutomation(workspaceId)}`;
   const names = ["workspace_id=wks_1", "Limit=0", "limit[]=0", "a=1&a=2", "%ff=%00", "=", "&&"];
-  for (const query of names)
-    expect(withoutRateLimit(await api.get(`/v1/leads?${query}`)), query).toEqual(
-      withoutRateLimit(plain),
-    );
-  const path = `/v1/automations/${await recordAutomation(workspaceId)}?limit=0&cursor=x`;
-  expect((await api.get(path)).status).toBe(200);
+  for (const [each, queries] of [
+    ["/v1/leads", names],
+    [path, ["limit=0&cursor=x"]],
+  ] as const) {
+    const plain = await api.get(each);
+    expect(plain.status).toBe(200);
+    for (const query of queries)
+      expect(withoutRateLimit(await api.get(`${each}?${query}`)), query).toEqual(
+        withoutRateLimit(plain),
+      );
+  }
+});
+
+describe("the order of the checks", () => {
+  /** A body of another type that is too large. */
+  const odd = (method: string, body = " ".repeat(20_000)) => ({
+    method,
+    headers: { "Content-Type": "text/plain" },
+    body,
+  });
+
+  test("key before route, content type, body and parameters, however the path is spelt", async () => {
+    const spellings = ["/%76%31/leads", "/v%31/leads", "/v1/%6ceads", "/v1\\leads", "/./v1/leads"];
+    for (const path of ["/v1", "/v1/", "/v1/nowhere", "/v1/leads?limit=0", ...spellings])
+      expect(await send(path), path).toEqual(NO_KEY);
+    expect(await send("/v1/leads", { method: "DELETE" })).toEqual(NO_KEY);
+    expect(await send("/v1/webhooks", odd("POST"))).toEqual(NO_KEY);
+  });
+
+  test("key before workspace before quota before route", async () => {
+    const { workspaceId, keyId, api } = await openWorkspace({ requestsPerWindow: 1 });
+    await api.get("/v1/leads");
+    expect((await api.get("/v1/nowhere")).status).toBe(429);
+    await Platform.setWorkspaceAccess({ workspaceId, granted: false });
+    for (const path of ["/v1/leads", "/v1/nowhere"]) expect(await api.get(path)).toEqual(NO_ACCESS);
+    await Platform.revokeApiKey({ keyId });
+    expect(await api.get("/v1/leads")).toEqual(NO_KEY);
+  });
+
+  test("route before content type before size before the body's content", async () => {
+    const { api } = await openWorkspace();
+    for (const path of ["/v1/nowhere", "/v1/leads"])
+      expect(await api.send(path, odd("POST"))).toEqual(NO_ROUTE);
+    const unsupported = refusal(415, "invalid_request", { reason: "unsupported_media_type" });
+    for (const body of [" ".repeat(20_000), "{", '{"status":"nonsense"}'])
+      expect(await api.send(UNKNOWN, odd("PATCH", body))).toEqual(unsupported);
+    expect((await api.patch(UNKNOWN, "{".repeat(16_385))).status).toBe(413);
+  });
+
+  test("body and parameters before the resource, and that before its status", async () => {
+    const [{ workspaceId, api }, other] = [await openWorkspace(), await openWorkspace()];
+    const draft = `/v1/automations/${await recordAutomation(workspaceId, { status: "draft" })}`;
+    for (const path of [UNKNOWN, draft])
+      expect(await api.patch(path, { status: "draft" })).toEqual(
+        invalid("status", "unknown_value", { allowed: ["active", "paused"] }),
+      );
+    const unreadable = invalid("cursor", "unreadable");
+    expect(await api.get(`${UNKNOWN}/runs?cursor=nonsense`)).toEqual(unreadable);
+    expect(await other.api.patch(draft, { status: "active" })).toEqual(NO_AUTOMATION);
+  });
 });
 
 describe("an error on our side", () => {
@@ -178,56 +226,47 @@ describe("an error on our side", () => {
   });
 });
 
-describe("the id of a request", () => {
-  test("is the same in its response and in its log line, for every kind of request", async () => {
-    const { api } = await openWorkspace();
-    const paths = ["/v1/leads", "/v1/leads?limit=0", "/v1/nowhere"];
-    const answers: Answer[] = [];
-    for (const path of paths) answers.push(await api.get(path));
-    for (const path of ["/v1/leads", "/nowhere", "/openapi.json"]) answers.push(await send(path));
-    const names = answers.map(({ headers }) => headers["x-request-id"]);
-    expect(new Set(names).size).toBe(6);
-    expect(requests().map(({ requestId }) => requestId)).toEqual(names);
-  });
-
-  test("is the one that Cloudflare assigned, and never one that a client made up", async () => {
+describe("the log line of a request", () => {
+  test("has the id of its answer, which Cloudflare assigned, and never one that a client made up", async () => {
     const nameOf = async (ray: string) =>
       (await send("/", { headers: { "CF-Ray": ray } })).headers["x-request-id"];
     expect(await nameOf("9c1f2e6a4b7d8035-CDG")).toBe("9c1f2e6a4b7d8035-CDG");
     expect(await nameOf("<script>")).toMatch(/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/);
   });
-});
 
-describe("the log line of a request", () => {
+  test("has the key's id and no address, whatever the result; outside the API it has neither", async () => {
+    const { workspaceId, keyId, api } = await openWorkspace({ requestsPerWindow: 3 });
+    const answers: Answer[] = [];
+    const ask = async (path: string) => void answers.push(await api.get(path));
+    // The last one is refused from the isolate's memory.
+    for (const query of ["", "?limit=0", "/nowhere", "", ""]) await ask(`/v1/leads${query}`);
+    await Platform.setWorkspaceAccess({ workspaceId, granted: false });
+    await ask("/v1/leads");
+    await ask("/openapi.json");
+    const ids = answers.map(({ headers }) => headers["x-request-id"]);
+    expect(new Set(ids).size).toBe(7);
+    expect(
+      requests().map(({ requestId, ...line }) => [
+        ...[requestId, line.status, line.keyId, line.workspaceId, line.address],
+      ]),
+    ).toEqual([
+      ...[200, 400, 404, 429, 429, 403].map((status, i) => [
+        ...[ids[i], status, keyId, workspaceId, undefined],
+      ]),
+      [ids[6], 200, undefined, undefined, undefined],
+    ]);
+  });
+
   test("contains no key, no path of the client's and nothing about the workspace's people", async () => {
     const { workspaceId, apiKey, api } = await openWorkspace();
     const person = { name: "Camille Durand", email: "camille@example.com", phone: "+33600000000" };
-    const lead = leadReport("1", { ...person, customFields: { note: "confidentiel" } });
-    await exports.Platform.recordLeads({ workspaceId, leads: [lead] });
+    await recordLead(workspaceId, { ...person, customFields: { note: "confidentiel" } });
     expect((await api.get("/v1/leads?q=confidentiel")).status).toBe(200);
     await api.get("/v1/automations/camille@example.com");
     await api.post("/v1/webhooks", { url: "https://camille:secret@example.com/", events: [] });
     await openApi(`${apiKey}x`).get("/v1/leads");
     expect(lines.length).toBeGreaterThanOrEqual(4);
     expect(lines.join("\n")).not.toMatch(/Camille|camille|33600|confidentiel|secret|key_live_/);
-  });
-
-  test("has the key's id and no address, whatever the result", async () => {
-    const { workspaceId, keyId, api } = await openWorkspace({ requestsPerWindow: 3 });
-    const paths = ["/v1/leads", "/v1/leads?limit=0", "/v1/nowhere"];
-    // The last one is refused from the isolate's memory.
-    for (const path of [...paths, "/v1/leads", "/v1/leads"]) await api.get(path);
-    await exports.Platform.setWorkspaceAccess({ workspaceId, granted: false });
-    await api.get("/v1/leads");
-    const logged = requests().map((line) => [
-      line.status,
-      line.keyId,
-      line.workspaceId,
-      line.address,
-    ]);
-    expect(logged).toEqual(
-      [200, 400, 404, 429, 429, 403].map((status) => [status, keyId, workspaceId, undefined]),
-    );
   });
 
   test("has a pseudonym for the address of a failed authentication, one per IPv6 network and deployment", async () => {
@@ -251,11 +290,5 @@ describe("the log line of a request", () => {
     expect(network).not.toBe(alias);
     expect(await lineOf("2001:db8:9:9::2")).toMatchObject({ address: network });
     expect((await lineOf("2001:db8:9:9::1", "x", elsewhere))?.address).not.toBe(network);
-  });
-
-  test("outside the API has neither", async () => {
-    await send("/openapi.json");
-    const [line] = requests();
-    expect([line?.status, line?.keyId, line?.address]).toEqual([200, undefined, undefined]);
   });
 });
