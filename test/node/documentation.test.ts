@@ -3,6 +3,9 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { Webhook } from "standardwebhooks";
 import { expect, test } from "vitest";
+import { describeFigures, FIGURES, type Figures } from "../../bench/figures.ts";
+import { monthTable } from "../../bench/month.ts";
+import { platformReference, REFERENCE } from "../../scripts/platform/reference.ts";
 import { ROOT } from "../../scripts/shared/checkout.ts";
 import { OPERATIONS } from "../../src/platform/operations.ts";
 import { WebhookDelivery } from "../../src/webhooks/bodies.ts";
@@ -59,6 +62,43 @@ test("no command of the docs writes npm's own output into a file", () => {
   const written = lines.filter((line) => /^\s*npm run [^#]*> \S/.test(line));
   expect(written.length).toBeGreaterThan(0);
   for (const line of written) expect(line).toMatch(/npm run -s /);
+});
+
+test("the benchmark's figures keep their names in --json; each is a line with its unit and what it is compared with", () => {
+  const names = Object.keys(FIGURES) as (keyof Figures)[];
+  expect(names).toEqual(
+    expect.arrayContaining([
+      ...["hostile_p99_ratio", "delivering_ratio", "retention_events_per_second"],
+      ...["rows_written_per_delivery", "rows_written_half_429", "rows_written_dead"],
+      ...["databases_recording_ratio", "busy_neighbour_p99_ratio", "bytes_per_lead_and_event"],
+      ...["bytes_per_run", "bytes_per_lead_event", "bytes_per_run_event", "move_rows_per_second"],
+      ...["move_closed_ms", "startup_cpu_ms", "bundle_gzip_bytes"],
+    ]),
+  );
+  const figures: Figures = Object.fromEntries(names.map((name, i) => [name, 1000.25 + i]));
+  const [head, ...lines] = describeFigures(figures);
+  expect(head).toMatch(/^figure +value +unit +of +compared with$/);
+  expect(lines.map((line) => line.split(/ {2,}/))).toEqual(
+    names.map((name, i) => {
+      const words = expect.stringMatching(/./);
+      return [name, (1000.25 + i).toLocaleString("en-US"), words, words, words];
+    }),
+  );
+});
+
+test("docs/performance.md has the month that the constants beside the benchmark make", () => {
+  expect(read("docs/performance.md")).toContain(`\n\n${monthTable().join("\n")}\n\n`);
+});
+
+test("the reference of the Platform API is what `npm run reference` writes", () => {
+  expect(read(REFERENCE)).toBe(platformReference());
+});
+
+test("every operation of the Platform API is described in sentences, and its examples are valid", () => {
+  for (const [name, { about, input, examples }] of Object.entries(OPERATIONS)) {
+    expect(about, name).toMatch(/^[A-Z].*\.$/);
+    for (const example of examples) expect(input.safeParse(example).success, name).toBe(true);
+  }
 });
 
 /** The anchors that GitHub gives to a page's headings. */

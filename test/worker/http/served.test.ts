@@ -1,33 +1,27 @@
 import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test";
-import { env, exports } from "cloudflare:workers";
-import { describe, expect, test } from "vitest";
+import { env } from "cloudflare:workers";
+import { expect, test } from "vitest";
 import { isServed } from "../../../src/contract/served.ts";
 import { Platform } from "../../../src/platform/entrypoint.ts";
 import {
   automationReport,
   deployedWith,
-  EMPTY_PAGE,
   eventsOf,
   leadReport,
   openApi,
   openListeningWorkspace,
-  openWorkspace,
-  rateLimitOf,
-  recordAutomation,
   refusal,
   runReport,
   send,
-  success,
-  withoutRateLimit,
 } from "../../support/api.ts";
+import { operationsOf } from "../../support/document.ts";
+import { idFor, openFilledWorkspace } from "../../support/filled.ts";
 
-const ROUTE_NOT_FOUND = refusal(404, "route_not_found");
 const ALL = env.SERVED_ROUTES.split(",");
+const { body: document } = await send<object>("/openapi.json");
 
 /** `SERVED_ROUTES` without one part. */
-function without(part: string): string {
-  return ALL.filter((name) => name !== part).join();
-}
+const without = (part: string) => ALL.filter((name) => name !== part).join();
 
 test("the list of served parts is the whole contract by default, and is parsed name by name", () => {
   const contract = ["automations", "automations.patch", "automations.crm_source"];
@@ -39,111 +33,82 @@ test("the list of served parts is the whole contract by default, and is parsed n
   expect(isServed("leadsx,xleads", "leads")).toBe(false);
 });
 
-describe("a part that is not served", () => {
-  const creation = { url: "https://ok-served.example/", events: ["lead.created"] };
-  test.each<[part: string, method: string, path: string, body?: object]>([
-    ["automations", "GET", ""],
-    ["automations", "GET", "/{id}"],
-    ["automations.patch", "PATCH", "/{id}", { status: "paused" }],
-    ["leads", "GET", "/v1/leads"],
-    ["runs", "GET", "/v1/runs"],
-    ["runs", "GET", "/{id}/runs"],
-    ["webhooks", "GET", "/v1/webhooks"],
-    ["webhooks", "POST", "/v1/webhooks", creation],
-    ["webhooks", "DELETE", "/v1/webhooks/whk_1"],
-  ])(
-    "%s: %s %s is answered like an unknown path, but only without it, whatever is sent",
-    async (part, method, path, body) => {
-      const { workspaceId, apiKey } = await openWorkspace();
-      const id = await recordAutomation(workspaceId, { status: "draft" });
-      const url = path.startsWith("/v1") ? path : `/v1/automations${path.replace("{id}", id)}`;
-      const off = openApi(apiKey, deployedWith({ SERVED_ROUTES: without(part) }));
-      const json = { headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
-      const answer = await off.send(url, { method, ...(body && json) });
-      expect(answer).toEqual(ROUTE_NOT_FOUND);
-      expect(withoutRateLimit(answer)).toEqual(withoutRateLimit(await off.get("/v1/nowhere")));
-      const odd = { headers: { "Content-Type": "text/plain" }, body: " ".repeat(20_000) };
-      const wrong = await off.send(`${url}?limit=0&cursor=x`, { method, ...(body && odd) });
-      expect(wrong).toEqual(ROUTE_NOT_FOUND);
-      const only = openApi(apiKey, deployedWith({ SERVED_ROUTES: part }));
-      expect(await only.send(url, { method, ...(body && json) })).not.toEqual(ROUTE_NOT_FOUND);
-    },
-  );
+/** The operations of each part. */
+const PARTS = {
+  automations: ["listAutomations", "getAutomation"],
+  "automations.patch": ["controlAutomation"],
+  leads: ["listLeads"],
+  runs: ["listRuns", "listRunsOfAutomation"],
+  webhooks: ["createWebhook", "listWebhooks", "deleteWebhook"],
+};
 
-  test("still needs a key, and counts against its quota", async () => {
-    const { apiKey } = await openWorkspace({ requestsPerWindow: 2 });
-    const fetch = deployedWith({ SERVED_ROUTES: "" });
-    expect(await send("/v1/leads", {}, fetch)).toEqual(refusal(401, "invalid_api_key"));
-    const answer = await openApi(apiKey, fetch).get("/v1/leads");
-    expect(rateLimitOf(answer)).toMatchObject({ limit: 2, remaining: 1 });
-  });
-});
-
-describe("CRM automations that are not served", () => {
-  const SERVED_ROUTES = without("automations.crm_source");
-
-  test("are answered like an unknown id, and are in no list, which has no shorter pages", async () => {
-    const { workspaceId, apiKey, api: everywhere } = await openListeningWorkspace();
-    const api = openApi(apiKey, deployedWith({ SERVED_ROUTES }));
-    const ids: string[] = [];
-    for (const type of ["lead_ads", "crm_source", "social_story"] as const)
-      ids.push(await recordAutomation(workspaceId, { type, name: "Relance" }));
-    const [, crm] = ids;
-    const social = ids.filter((id) => id !== crm);
-    const runs = ids.map((id, i) =>
-      runReport(String(i), id, { occurredAt: `2026-01-0${i + 1}T00:00:00Z` }),
-    );
-    const recorded = await exports.Platform.recordRuns({ workspaceId, runs });
-    const before = await eventsOf(workspaceId);
-
-    const listed = async (path: string, from = api) => {
-      const { body } = await from.get<{ data: { id: string }[]; has_more: boolean }>(path);
-      return [...body.data.map(({ id }) => id).toSorted(), body.has_more];
+test.each(operationsOf(document))(
+  "$operationId is served with its part alone, and is like an unknown path without it, whatever is sent",
+  async (operation) => {
+    const { method, path, operationId, requestBody } = operation;
+    const [part = ""] =
+      Object.entries(PARTS).find(([, operations]) => operations.includes(operationId)) ?? [];
+    const { apiKey, ids } = await openFilledWorkspace();
+    const ask = (SERVED_ROUTES: string, query = "", text?: string, type = "application/json") => {
+      const body = text ?? JSON.stringify(requestBody?.content["application/json"].example);
+      const init = { method, ...(requestBody && { body, headers: { "Content-Type": type } }) };
+      const api = openApi(apiKey, deployedWith({ SERVED_ROUTES }));
+      return api.send(path.replace("{id}", idFor(operation, ids)) + query, init);
     };
-    for (const query of ["", "?limit=2"])
-      expect(await listed(`/v1/automations${query}`)).toEqual([...social.toSorted(), false]);
-    expect(await listed("/v1/automations", everywhere)).toEqual([...ids.toSorted(), false]);
-    const [first = "", , third = ""] = recorded.ids;
-    expect(await listed("/v1/runs?limit=2")).toEqual([...[first, third].toSorted(), false]);
+    const notFound = refusal(404, "route_not_found");
+    expect(await ask(without(part))).toEqual(notFound);
+    const large = " ".repeat(20_000);
+    const odd = await ask(without(part), "?limit=0&cursor=x", large, "text/plain");
+    expect(odd).toEqual(notFound);
+    expect((await ask(part)).status).toBeLessThan(300);
+    const anonymous = await send(path, { method }, deployedWith({ SERVED_ROUTES: "" }));
+    expect(anonymous).toEqual(refusal(401, "invalid_api_key"));
+  },
+);
 
-    const notFound = refusal(404, "automation_not_found");
-    for (const suffix of ["", "/runs"]) {
-      const answer = await api.get(`/v1/automations/${crm}${suffix}`);
-      expect(answer).toEqual(notFound);
-      const unknown = await api.get(`/v1/automations/aut_${"0".repeat(25)}${suffix}`);
-      expect(withoutRateLimit(answer)).toEqual(withoutRateLimit(unknown));
-    }
-    expect(await api.patch(`/v1/automations/${crm}`, { status: "paused" })).toEqual(notFound);
-    expect(await eventsOf(workspaceId)).toEqual(before);
-  });
+test("CRM automations that are not served are like an unknown id, shorten no page and cause no event, as CRM leads do", async () => {
+  const { workspaceId, apiKey, api: everywhere } = await openListeningWorkspace();
+  const SERVED_ROUTES = without("automations.crm_source");
+  const api = openApi(apiKey, deployedWith({ SERVED_ROUTES }));
+  const context = createExecutionContext();
+  const platform = new Platform(context, { ...env, SERVED_ROUTES });
+  const report = (status: "active" | "paused") =>
+    platform.recordAutomations({
+      workspaceId,
+      automations: [
+        automationReport("1", { status }),
+        automationReport("crm", { type: "crm_source", name: "Relance", status }),
+        automationReport("2", { status }),
+      ],
+    });
+  await report("active");
+  const { ids } = await report("paused");
+  const [first, crm, second] = ids;
+  const runs = ids.map((id, i) =>
+    runReport(String(i), id, { occurredAt: `2026-01-0${i + 1}T00:00:00Z` }),
+  );
+  const [run, , lastRun] = (await platform.recordRuns({ workspaceId, runs })).ids;
+  const leads = [leadReport("1", { source: "crm" })];
+  const [lead] = (await platform.recordLeads({ workspaceId, leads })).ids;
+  await waitOnExecutionContext(context);
 
-  test("cause no event, while the others and CRM leads do", async () => {
-    const { workspaceId, apiKey } = await openListeningWorkspace();
-    const context = createExecutionContext();
-    const platform = new Platform(context, { ...env, SERVED_ROUTES });
-    const record = (status: "active" | "paused") =>
-      platform.recordAutomations({
-        workspaceId,
-        automations: [
-          automationReport("crm", { type: "crm_source", name: "Relance", status }),
-          automationReport("social", { status }),
-        ],
-      });
-    await record("active");
-    const [crm = "", social = ""] = (await record("paused")).ids;
-    const runs = [runReport("1", crm), runReport("2", social)];
-    const [, run] = (await platform.recordRuns({ workspaceId, runs })).ids;
-    const leads = [leadReport("1", { source: "crm" })];
-    const [lead] = (await platform.recordLeads({ workspaceId, leads })).ids;
-    await waitOnExecutionContext(context);
-    expect((await eventsOf(workspaceId)).map(({ type, data }) => [type, data.id])).toEqual([
-      ["automation.status_changed", social],
-      ["run.completed", run],
-      ["lead.created", lead],
-    ]);
-    const shown = [expect.objectContaining({ id: lead, source: "crm" })];
-    expect(await openApi(apiKey, deployedWith({ SERVED_ROUTES })).get("/v1/leads")).toEqual(
-      success(200, { ...EMPTY_PAGE, data: shown }),
-    );
-  });
+  const listed = async (path: string, from = api) => {
+    const { body } = await from.get<{ data: { id: string }[]; has_more: boolean }>(`/v1/${path}`);
+    expect(body.has_more).toBe(false);
+    return new Set(body.data.map(({ id }) => id));
+  };
+  for (const query of ["", "?limit=2"])
+    expect(await listed(`automations${query}`)).toEqual(new Set([first, second]));
+  expect(await listed("automations", everywhere)).toEqual(new Set(ids));
+  expect(await listed("runs?limit=2")).toEqual(new Set([run, lastRun]));
+  expect(await listed("leads")).toEqual(new Set([lead]));
+  const path = `/v1/automations/${crm}`;
+  for (const answer of [
+    api.get(path),
+    api.get(`${path}/runs`),
+    api.patch(path, { status: "active" }),
+  ])
+    expect(await answer).toEqual(refusal(404, "automation_not_found"));
+  const announced = (await eventsOf(workspaceId)).map(({ data }) => data.id);
+  expect(announced.toSorted()).toEqual([first, second, run, lastRun, lead].toSorted());
 });
