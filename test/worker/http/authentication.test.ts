@@ -124,63 +124,43 @@ describe("a key", () => {
   );
 });
 
-describe("a workspace without access", () => {
-  test("gets 403 for each of its keys, also a new one, as soon as access is revoked, and 200 when it is restored", async () => {
-    const { workspaceId, api } = await openWorkspace();
-    const another = async () => openApi((await Platform.createApiKey({ workspaceId })).apiKey);
-    const apis = [api, await another()];
-    for (const one of apis) expect((await one.get("/v1/leads")).status).toBe(200);
-    await Platform.setWorkspaceAccess({ workspaceId, granted: false });
-    apis.push(await another());
-    for (const one of apis) expect(await one.get("/v1/leads")).toEqual(DENIED);
-    await Platform.setWorkspaceAccess({ workspaceId, granted: true });
-    for (const one of apis) expect(await one.get("/v1/leads")).toEqual(SERVED);
-  });
-
-  test("gets 403, counted against the key's quota, even when nothing is left of it", async () => {
-    const { workspaceId, api } = await openWorkspace({ requestsPerWindow: 3 });
-    await api.get("/v1/leads");
-    await Platform.setWorkspaceAccess({ workspaceId, granted: false });
-    for (const remaining of [1, 0, 0, 0]) {
-      const answer = await api.get("/v1/leads");
-      expect(answer).toEqual(DENIED);
-      expect(rateLimitOf(answer)).toMatchObject({ limit: 3, remaining });
-    }
-    await Platform.setWorkspaceAccess({ workspaceId, granted: true });
-    expect((await api.get("/v1/leads")).status).toBe(429);
-  });
+test("a workspace without access gets 403 for each of its keys, also a new one, as soon as access is revoked, and 200 when it is restored", async () => {
+  const { workspaceId, api } = await openWorkspace();
+  const another = async () => openApi((await Platform.createApiKey({ workspaceId })).apiKey);
+  const apis = [api, await another()];
+  for (const one of apis) expect((await one.get("/v1/leads")).status).toBe(200);
+  await Platform.setWorkspaceAccess({ workspaceId, granted: false });
+  apis.push(await another());
+  for (const one of apis) expect(await one.get("/v1/leads")).toEqual(DENIED);
+  await Platform.setWorkspaceAccess({ workspaceId, granted: true });
+  for (const one of apis) expect(await one.get("/v1/leads")).toEqual(SERVED);
 });
 
 describe("an address that fails to authenticate", () => {
-  test("gets 401 twenty times, counted down, and then 429, but not with a valid key; no other address does", async () => {
+  test("gets 401 twenty times, counted down, and then 429, whatever the failure, but not with a valid key; no other address does", async () => {
     const { apiKey } = await openWorkspace();
     const address = freshAddress();
+    const keys = ["nonsense", await inventedKey(), await unknownKey(), await revokedKey()];
+    const failures = [null, ...keys.map((key) => `Bearer ${key}`)];
     for (let remaining = 19; remaining >= 0; remaining--) {
-      const answer = await authorizedBy(null, address);
+      const answer = await authorizedBy(failures[remaining % 5] ?? null, address);
       expect(answer).toEqual(REFUSED);
       expect(rateLimitOf(answer)).toMatchObject({ limit: 20, remaining });
     }
-    const answer = await authorizedBy(null, address);
-    const { resetSeconds, ...rest } = rateLimitOf(answer);
-    expect(answer).toEqual(refusal(429, "rate_limited", { retry_after_seconds: resetSeconds }));
-    expect(answer.headers["retry-after"]).toBe(String(resetSeconds));
-    expect(rest).toEqual({ limit: 20, remaining: 0 });
-    expect(resetSeconds).toBeGreaterThan(290);
-    expect(resetSeconds).toBeLessThanOrEqual(300);
+    for (const failure of failures) {
+      const answer = await authorizedBy(failure, address);
+      const { resetSeconds, ...rest } = rateLimitOf(answer);
+      expect(answer).toEqual(refusal(429, "rate_limited", { retry_after_seconds: resetSeconds }));
+      expect(answer.headers["retry-after"]).toBe(String(resetSeconds));
+      expect(rest).toEqual({ limit: 20, remaining: 0 });
+      expect(resetSeconds).toBeGreaterThan(290);
+      expect(resetSeconds).toBeLessThanOrEqual(300);
+    }
     const served = await authorizedBy(`Bearer ${apiKey}`, address);
     expect(served).toEqual(SERVED);
     expect(rateLimitOf(served)).toEqual({ limit: 600, remaining: 599, resetSeconds: 60 });
     expect((await authorizedBy(null, address)).status).toBe(429);
     expect(rateLimitOf(await authorizedBy(null, freshAddress()))).toMatchObject({ remaining: 19 });
-  });
-
-  test("is blocked whatever the failure: missing, malformed, invented, unknown or revoked key", async () => {
-    const address = freshAddress();
-    const keys = ["nonsense", await inventedKey(), await unknownKey(), await revokedKey()];
-    const failures = [null, ...keys.map((key) => `Bearer ${key}`)];
-    for (let i = 0; i < 20; i++) await authorizedBy(failures[i % 5] ?? null, address);
-    for (const failure of failures)
-      expect((await authorizedBy(failure, address)).status, String(failure)).toBe(429);
   });
 
   test("is not blocked by a browser's preflights, which are refused like any request without a key", async () => {
@@ -198,21 +178,17 @@ describe("an address that fails to authenticate", () => {
     await preflight({ Authorization: `Bearer ${await inventedKey()}` });
     expect(rateLimitOf(await preflight())).toMatchObject({ limit: 20, remaining: 19 });
     for (let i = 0; i < 20; i++) await authorizedBy(null, asked["CF-Connecting-IP"]);
-    const blocked = await preflight();
-    expect(blocked.status).toBe(429);
-    expect(blocked.headers).not.toHaveProperty("access-control-allow-origin");
+    expect((await preflight()).status).toBe(429);
   });
 
   test("is blocked with its /64 if it is IPv6, and with its /48 once that has failed 320 times", async () => {
     const { apiKey } = await openWorkspace();
     const getByName = vi.fn((name: string) => env.ADDRESS_GATE.getByName(name));
     const fetch = deployedWith({ ADDRESS_GATE: { getByName } as unknown as Env["ADDRESS_GATE"] });
-    const from = (block: string, headers = {}) =>
-      send(
-        "/v1/leads",
-        { headers: { "CF-Connecting-IP": `2001:db8:48:${block}`, ...headers } },
-        fetch,
-      );
+    const from = (block: string, headers = {}) => {
+      const all = { "CF-Connecting-IP": `2001:db8:48:${block}`, ...headers };
+      return send("/v1/leads", { headers: all }, fetch);
+    };
     const gate = env.ADDRESS_GATE.getByName("2001:db8:48::/48");
     const fail = (count: number, block: (i: number) => string) =>
       Promise.all(Array.from({ length: count }, (_, i) => gate.fail(block(i))));
