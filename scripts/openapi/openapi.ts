@@ -1,8 +1,10 @@
 /**
- * Maintains openapi.json, the OpenAPI document as the Worker serves it, except for its own address.
+ * Maintains openapi.json, the OpenAPI document as the Worker serves it, except for its own address, and
+ * the example of a delivery in docs/webhooks.md.
  *
- *     npm run openapi          writes it
- *     npm run check:openapi    fails if it does not match the code, or does more than add to its version
+ *     npm run openapi          writes them
+ *     npm run check:openapi    fails if they do not match the code, or the document does more than add to
+ *                              its version
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -10,33 +12,42 @@ import { buildDocument } from "../../src/http/document/document.ts";
 import { makeWritable, ROOT } from "../shared/checkout.ts";
 import { fail, parseArguments } from "../shared/command.ts";
 import type { Part } from "./changes.ts";
+import { PAGE, showDelivery } from "./example.ts";
 import { findFaults, readCommitted } from "./release.ts";
 
 const FILE = "openapi.json";
 
 const USAGE = `npm run openapi -- [--check]
 
-Writes ${FILE}, the OpenAPI document as the Worker serves it, but for its own address.
+Writes ${FILE}, the OpenAPI document as the Worker serves it, but for its own address, and
+its example of a delivery into ${PAGE}.
 
-  --check  writes nothing, and fails when the file is not what the code says, or does more than add to
-           a document that was ever committed with the same version
+  --check  writes nothing, and fails when a file is not what the code says, or the document does more
+           than add to one that was ever committed with the same version
 `;
 
 process.on("uncaughtException", fail);
 const { values } = parseArguments(USAGE, { check: { type: "boolean", default: false } });
 const text = `${JSON.stringify(buildDocument(), null, 2)}\n`;
-if (values.check) check(text);
+const document: Part = JSON.parse(text);
+const files = { [FILE]: text, [PAGE]: showDelivery(readText(PAGE), document) };
+if (values.check) check();
 else {
   makeWritable(ROOT);
-  writeFileSync(join(ROOT, FILE), text);
-  console.log(`${FILE} is written.`);
+  for (const [file, written] of Object.entries(files)) {
+    writeFileSync(join(ROOT, file), written);
+    console.log(`${file} is written.`);
+  }
 }
 
-function check(text: string): void {
-  const document: Part = JSON.parse(text);
-  const faults = findFaults(document, readCommitted(ROOT, FILE), readText("CHANGELOG.md"));
-  if (readText(FILE) !== text)
-    faults.unshift(`${FILE} is not what the code says: run \`npm run openapi\` and commit it`);
+function check(): void {
+  const stale = Object.entries(files).filter(([file, written]) => readText(file) !== written);
+  const faults = [
+    ...stale.map(
+      ([file]) => `${file} is not what the code says: run \`npm run openapi\` and commit it`,
+    ),
+    ...findFaults(document, readCommitted(ROOT, FILE), readText("CHANGELOG.md")),
+  ];
   for (const fault of faults) console.error(fault);
   if (faults.length > 0) process.exitCode = 1;
 }

@@ -21,9 +21,9 @@ const CRM_AUTOMATION: Automation = {
 };
 
 const FORM_LEAD: Lead = {
+  ...LEAD,
   id: "lea_1x7cq3vd0m8k5z2rb9ty4wnhf",
   source: "lead_ads",
-  agent_id: AGENT.agent_id,
   name: "Karim Benali",
   email: null,
   phone: "+33600000000",

@@ -39,7 +39,7 @@ const headers = (d: Part): Part => {
 const HARMLESS: Record<string, Change> = {
   "nothing changes": () => {},
   "a response has new fields, optional or not": (d) => {
-    Object.assign(schema(d, "Lead").properties, { language: { type: "string" }, age: {} });
+    Object.assign(schema(d, "Lead").properties, { colour: { type: "string" }, age: {} });
     schema(d, "Lead").required.push("age");
   },
   "a request has a new optional field": (d) =>
