@@ -1,72 +1,73 @@
-import { describe, expect, test, vi } from "vitest";
+import { expect, test, vi } from "vitest";
 import { openDatabase, retryTransient } from "../../../src/db/client.ts";
 import { D1_ERRORS, isTransient } from "../../../src/db/errors.ts";
 import { EarlySession } from "../../../src/db/session.ts";
 import { listLeads } from "../../../src/records/leads.ts";
-import { observedDatabase } from "../../support/deliveries.ts";
+import { CONNECTION_LOST, observedDatabase } from "../../support/deliveries.ts";
 
-/** A query that fails once. */
-function failing(error: Error) {
-  return vi.fn<() => Promise<string>>().mockRejectedValueOnce(error).mockResolvedValue("found");
+/** What becomes of a query that fails once, and how often it is made. */
+async function retried(error: Error) {
+  const query = vi.fn<() => Promise<string>>().mockRejectedValueOnce(error);
+  query.mockResolvedValue("found");
+  const outcome = await retryTransient(query).catch((thrown) => thrown);
+  return { outcome, times: query.mock.calls.length };
 }
 
-const rows = Object.fromEntries(D1_ERRORS.map((rule) => [rule.message, rule.fault]));
+const RULES = {
+  "D1 DB reset because its code was updated.": "nobody",
+  "Internal error while starting up D1 DB storage caused object to be reset.": "nobody",
+  "Network connection lost.": "nobody",
+  "Internal error in D1 DB storage caused object to be reset.": "nobody",
+  "Cannot resolve D1 DB due to transient issue on remote node.": "nobody",
+  "Can't read from request stream because client disconnected.": "nobody",
+  "D1 DB storage operation exceeded timeout which caused object to be reset.": "query",
+  "D1 DB is overloaded. Requests queued for too long.": "load",
+  "D1 DB is overloaded. Too many requests queued.": "load",
+  "D1 DB's isolate exceeded its memory limit and was reset.": "query",
+  "D1 DB exceeded its CPU time limit and was reset.": "query",
+  "internal error; reference =": "nobody",
+};
 
-describe("a D1 error", () => {
-  test("is one of those that Cloudflare lists, or the runtime's own", () => {
-    expect(rows).toEqual({
-      "D1 DB reset because its code was updated.": "nobody",
-      "Internal error while starting up D1 DB storage caused object to be reset.": "nobody",
-      "Network connection lost.": "nobody",
-      "Internal error in D1 DB storage caused object to be reset.": "nobody",
-      "Cannot resolve D1 DB due to transient issue on remote node.": "nobody",
-      "Can't read from request stream because client disconnected.": "nobody",
-      "D1 DB storage operation exceeded timeout which caused object to be reset.": "query",
-      "D1 DB is overloaded. Requests queued for too long.": "load",
-      "D1 DB is overloaded. Too many requests queued.": "load",
-      "D1 DB's isolate exceeded its memory limit and was reset.": "query",
-      "D1 DB exceeded its CPU time limit and was reset.": "query",
-      "internal error; reference =": "nobody",
-    });
-  });
-
-  test.each(Object.entries(rows))("is handled as listed: %s", async (message, fault) => {
-    const error = new Error(`D1_ERROR: ${message}`);
-    const query = failing(error);
-    if (fault === "nobody") expect(await retryTransient(query)).toBe("found");
-    else await expect(retryTransient(query)).rejects.toBe(error);
-    expect(query).toHaveBeenCalledTimes(fault === "nobody" ? 2 : 1);
-    expect(isTransient(error)).toBe(fault !== "query");
-  });
-
-  test.each(["no such table: leads", "UNIQUE constraint failed", "disk I/O error"])(
-    "that is not listed is not retried: %s",
-    async (message) => {
-      const error = new Error(`D1_ERROR: ${message}: SQLITE_ERROR`);
-      const query = failing(error);
-      await expect(retryTransient(query)).rejects.toBe(error);
-      expect(query).toHaveBeenCalledTimes(1);
-      expect(isTransient(error)).toBe(false);
-    },
+test("the D1 errors are those that Cloudflare lists, and the runtime's own", () => {
+  expect(Object.fromEntries(D1_ERRORS.map(({ message, fault }) => [message, fault]))).toEqual(
+    RULES,
   );
 });
 
 test.each([
-  ["x", { retryable: true }, true],
-  ["x", { durableObjectReset: true }, true],
-  ["Network connection lost.", {}, true],
-  ["Network connection lost.", { retryable: true, overloaded: true }, false],
-  ["Network connection lost.", { remote: true }, false],
-])("a Durable Object's error %j with %j is retried: %s", async (message, marks, isRetried) => {
-  const call = failing(Object.assign(new Error(message), marks));
-  await retryTransient(call).catch(() => {});
-  expect(call).toHaveBeenCalledTimes(isRetried ? 2 : 1);
+  ...Object.entries(RULES),
+  ["no such table: leads: SQLITE_ERROR", "query"],
+  ["UNIQUE constraint failed: SQLITE_ERROR", "query"],
+  ["disk I/O error: SQLITE_ERROR", "query"],
+])(
+  "a D1 error is retried if it is nobody's fault, and passes unless it is the query's: %s (%s)",
+  async (...row) => {
+    const [message, fault] = row;
+    const error = new Error(`D1_ERROR: ${message}`);
+    const isRetried = fault === "nobody";
+    expect(await retried(error)).toEqual(
+      isRetried ? { outcome: "found", times: 2 } : { outcome: error, times: 1 },
+    );
+    expect(isTransient(error)).toBe(fault !== "query");
+  },
+);
+
+test.each([
+  ["x", { retryable: true }, 2],
+  ["x", { durableObjectReset: true }, 2],
+  ["Network connection lost.", {}, 2],
+  ["Network connection lost.", { retryable: true, overloaded: true }, 1],
+  ["Network connection lost.", { remote: true }, 1],
+])("a call that a Durable Object fails with %j and %j is made this often: %i", async (...row) => {
+  const [message, marks, times] = row;
+  expect(await retried(Object.assign(new Error(message), marks))).toMatchObject({ times });
 });
 
 test("a read that is refused because its admission failed is not repeated", async () => {
   const { DB, trips } = observedDatabase();
-  const lost = new Error("Network connection lost.");
-  const db = openDatabase(new EarlySession({ binding: DB, bookmark: null }, Promise.reject(lost)));
-  await expect(listLeads(db, "", "wks_1", { limit: 25, after: null })).rejects.toBe(lost);
+  const refused = Promise.reject(CONNECTION_LOST);
+  const db = openDatabase(new EarlySession({ binding: DB, bookmark: null }, refused));
+  const reading = listLeads(db, "", "wks_1", { limit: 25, after: null });
+  await expect(reading).rejects.toBe(CONNECTION_LOST);
   expect(trips).toHaveLength(1);
 });
