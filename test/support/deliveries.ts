@@ -310,6 +310,14 @@ export async function owed(
   return { workspaceId, ...subscription, drafts };
 }
 
+/** So many new subscriptions, the only ones of their workspace, each owed `count` events since `now`. */
+export async function owedToMany(subscribers: number, count: number, now: number) {
+  const workspaceId = await createWorkspace();
+  const ids = await subscribeMany(workspaceId, subscribers);
+  await announceLeads(workspaceId, count, now);
+  return ids;
+}
+
 /** Fails one attempt at each of the times, ignoring the wait after the previous one. */
 export async function failAt(
   subscriptionId: string,

@@ -12,6 +12,7 @@ import { consumeFor, isolated, receivedBy, subscribe } from "../../support/deliv
 import { meteredDatabase } from "../../support/metered-database.ts";
 import { WORKSPACE_DB } from "../../support/placement.ts";
 import { record } from "../../support/record.ts";
+import { until } from "../../support/until.ts";
 
 const { Platform } = exports;
 
@@ -28,7 +29,7 @@ async function openWithLarge() {
   const runs = [runReport("large", automationId, { actions: ACTIONS, leadId: ids[0] })];
   await Platform.recordRuns({ workspaceId, runs });
   await consumeFor([id], isolated().env);
-  await expect.poll(() => receivedBy({ url }), { timeout: 5_000 }).toHaveLength(3);
+  await until(async () => (await receivedBy({ url })).length === 3);
   const { 0: large = "", 1: small = "" } = ids;
   return {
     ...{ workspaceId, automationId, large, webhookId: id, url },

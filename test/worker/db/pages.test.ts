@@ -59,20 +59,15 @@ beforeAll(async () => {
 
 type List = (request: PageRequest) => Promise<Listing<{ id: string }> | null>;
 
-// With CRM automations served, the index of each kind is walked. Of one automation, its row is read, too.
+// With CRM automations served, the index of each kind is walked.
 test.each<[string, List, more: number, total: number]>([
   ["leads", (request) => listLeads(db, env.ENCRYPTION_KEYS, workspaceId, request), 1, ROWS],
   ["runs", (request) => listRuns(db, workspaceId, ALL, request), 2, 2 * ROWS],
   ["social runs", (request) => listRuns(db, workspaceId, SOCIAL, request), 1, ROWS],
   [
     "an automation's runs",
-    (request) => listRunsOfAutomation(db, workspaceId, ALL, crm, request),
+    (request) => listRunsOfAutomation(db, workspaceId, ALL, social, request),
     ...([1, ROWS] as const),
-  ],
-  [
-    "a social automation's runs",
-    (request) => listRunsOfAutomation(db, workspaceId, SOCIAL, social, request),
-    ...([2, ROWS] as const),
   ],
   ["automations", (request) => listAutomations(db, workspaceId, ALL, request), 2, 2 * ROWS],
   ["social automations", (request) => listAutomations(db, workspaceId, SOCIAL, request), 1, ROWS],
@@ -88,8 +83,8 @@ test.each<[string, List, more: number, total: number]>([
         const page = await read({ limit, after });
         seen.push(...(page?.items ?? []).map(({ id }) => id));
         expect(rows.queries).toBe(1);
-        if (page?.next) expect(rows.read).toBe(limit + more);
-        else expect(rows.read).toBeLessThanOrEqual(limit + more);
+        expect(rows.read).toBeLessThanOrEqual(limit + more);
+        if (page?.next) expect(rows.read).toBeGreaterThan(limit);
         if (page?.next && after) expect(page.next.at).toBeLessThanOrEqual(after.at);
         after = page?.next ?? null;
       } while (after);
@@ -99,11 +94,15 @@ test.each<[string, List, more: number, total: number]>([
   },
 );
 
-test("a page of a CRM automation's runs reads next to nothing if those are not served", async () => {
-  const request = { limit: 25, after: null };
-  rows.read = 0;
-  expect(await listRunsOfAutomation(db, workspaceId, SOCIAL, crm, request)).toBeNull();
-  expect(rows.read).toBeLessThanOrEqual(2);
+test("a page of one automation's runs reads its row, too, if CRM automations are not served", async () => {
+  const read = async (automationId: string) => {
+    rows.read = 0;
+    const request = { limit: 25, after: null };
+    const page = await listRunsOfAutomation(db, workspaceId, SOCIAL, automationId, request);
+    return [page?.items.length, rows.read];
+  };
+  expect(await read(social)).toEqual([25, 27]);
+  expect(await read(crm)).toEqual([undefined, expect.toSatisfy((read: number) => read <= 2)]);
 });
 
 test("runs follow their automation when a report changes its kind, unless the report is too old", async () => {

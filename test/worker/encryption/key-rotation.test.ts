@@ -1,5 +1,4 @@
 import { createExecutionContext } from "cloudflare:test";
-import { env } from "cloudflare:workers";
 import { expect, test } from "vitest";
 import { openedDataKeys } from "../../../src/encryption/personal-data.ts";
 import { Platform } from "../../../src/platform/entrypoint.ts";
@@ -28,11 +27,9 @@ function versionWith(encryption: string, others = encryption) {
     API_KEY_CHECKSUM_KEYS: ringOf(others),
     PORTAL_SIGNING_KEYS: ringOf(others),
   };
-  const bindings = isolated(secrets).env;
   // Its wakes reach no consumer of the runtime, which has other keys.
-  const { DELIVERIES, REDELIVERIES } = bindings;
-  const own = { ...env, ...secrets, DELIVERIES, REDELIVERIES };
-  const platform = new Platform(createExecutionContext(), own);
+  const bindings = isolated(secrets).env;
+  const platform = new Platform(createExecutionContext(), bindings);
   return { bindings, platform, fetch: deployedWith(secrets) };
 }
 
@@ -94,7 +91,10 @@ test("resealed secrets and leads can be used with the old key in front, and with
   const versions = DEPLOYMENTS.slice(1).map((ids) => versionWith(ids, "k1"));
   for (const version of versions) {
     const created = await createWith(versionWith("k1"));
-    while ((await versionWith("k2,k1").platform.resealSecrets({})).remaining > 0);
+    let result = { resealed: 0, remaining: 1 };
+    while (result.remaining > 0) result = await versionWith("k2,k1").platform.resealSecrets({});
+    // The last of them: a webhook's secret and a workspace's data key.
+    expect(result.resealed).toBeGreaterThanOrEqual(2);
     expect(await useWith(version, created)).toEqual(WORKS);
   }
 });
@@ -103,7 +103,5 @@ test("a version that does not have the new key yet cannot use what is created wi
   const created = await createWith(versionWith("k2,k1"));
   const old = versionWith("k1");
   expect((await openApi(created.apiKey, old.fetch).get("/v1/leads")).status).toBe(401);
-  expect((await exchange(created.link, old.fetch)).status).toBe(401);
-  expect((await portalOf(created.session, old.fetch).get("/webhooks")).status).toBe(401);
   await expect(useWith(old, created)).rejects.toThrow("no encryption key k2");
 });

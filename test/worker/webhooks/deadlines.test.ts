@@ -13,18 +13,17 @@ test("work is aborted once its time is up, each at its own", async () => {
   const within = createDeadlines(100);
   const early = within(untilAborted);
   await sleep(50);
-  const late = within(untilAborted);
-  // Clocks and timers of the runtime may differ by a millisecond or two.
-  for (const tookMs of await Promise.all([early, late])) expect(tookMs).toBeGreaterThanOrEqual(98);
+  const both = await Promise.all([early, within(untilAborted)]);
   // And after a pause with nothing in progress.
-  expect(await within(untilAborted)).toBeGreaterThanOrEqual(98);
+  const all = [...both, await within(untilAborted)];
+  // Clocks and timers of the runtime may differ by a millisecond or two.
+  expect(Math.min(...all)).toBeGreaterThanOrEqual(98);
 });
 
 test("work that ends in time is not aborted, and its result or error is returned", async () => {
   const within = createDeadlines(50);
   const signals: AbortSignal[] = [];
-  const work = async (signal: AbortSignal) => signals.push(signal);
-  expect(await within(work)).toBe(1);
+  expect(await within(async (signal) => signals.push(signal))).toBe(1);
   await expect(within(() => Promise.reject(new Error("refused")))).rejects.toThrow("refused");
   await sleep(100);
   expect(signals.map(({ aborted }) => aborted)).toEqual([false]);

@@ -1,6 +1,6 @@
 import { exports } from "cloudflare:workers";
 import { eq } from "drizzle-orm";
-import { beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import { RETRY_WAITS_SECONDS } from "../../../src/contract/limits.ts";
 import { openDatabase } from "../../../src/db/client.ts";
 import { deliveries } from "../../../src/db/schema.ts";
@@ -22,23 +22,25 @@ import {
 } from "../../support/deliveries.ts";
 import { meteredDatabase } from "../../support/metered-database.ts";
 
+const { Platform } = exports;
 const NOW = Date.UTC(2026, 0, 5, 12);
+const ago = (minutes: number) => NOW - minutes * MINUTE_MS;
+
 /** A workspace with 3 delivered, 1 exhausted, 3 cancelled and 2 pending deliveries. */
 async function busyWorkspace(): Promise<string> {
   const workspaceId = await createWorkspace();
   const fine = await subscribe(workspaceId);
-  await announceLeads(workspaceId, 3, NOW - 20 * MINUTE_MS);
-  await dispatchAt(NOW - 20 * MINUTE_MS, [fine.id], answered(200));
+  await announceLeads(workspaceId, 3, ago(20));
+  await dispatchAt(ago(20), [fine.id], answered(200));
   const failing = await subscribe(workspaceId, { events: ["run.completed", "lead.created"] });
-  await announceLeads(workspaceId, 1, NOW - 10 * MINUTE_MS);
+  await announceLeads(workspaceId, 1, ago(10));
   await setDeliveries(failing.id, { attempts: RETRY_WAITS_SECONDS.length });
-  await failAt(failing.id, [NOW - 10 * MINUTE_MS]);
-  await announceLeads(workspaceId, 1, NOW - 9 * MINUTE_MS);
-  await exports.Platform.setWorkspaceAccess({ workspaceId, granted: false });
-  await exports.Platform.setWorkspaceAccess({ workspaceId, granted: true });
-  await announceLeads(workspaceId, 1, NOW - 4 * MINUTE_MS);
+  await failAt(failing.id, [ago(10)]);
+  await announceLeads(workspaceId, 1, ago(9));
+  for (const granted of [false, true]) await Platform.setWorkspaceAccess({ workspaceId, granted });
+  await announceLeads(workspaceId, 1, ago(4));
   const [row] = (await deliveriesTo(fine.id)).filter(({ state }) => state === "pending");
-  await setDeliveries(fine.id, { dueAt: NOW - 6 * MINUTE_MS }, row?.eventId);
+  await setDeliveries(fine.id, { dueAt: ago(6) }, row?.eventId);
   return workspaceId;
 }
 
@@ -47,10 +49,10 @@ describe("the ledger", () => {
   let quiet: string;
   beforeAll(async () => {
     busy = await busyWorkspace();
-    const { id, workspaceId } = await owed(1, NOW - 2 * MINUTE_MS);
+    const { id, workspaceId } = await owed(1, ago(2));
     quiet = workspaceId;
-    await dispatchAt(NOW - MINUTE_MS, [id], answered(204));
-    await announceLeads(quiet, 1, NOW - 2 * MINUTE_MS);
+    await dispatchAt(ago(1), [id], answered(204));
+    await announceLeads(quiet, 1, ago(2));
   });
 
   test("counts the deliveries of a workspace, or of all, by state", async () => {
@@ -65,74 +67,67 @@ describe("the ledger", () => {
 
   test("counts as overdue what is pending and due for more than five minutes", async () => {
     const { id, workspaceId } = await owed(1, NOW);
-    const overdueAt = async (now: number) => (await findLedger(db, workspaceId, now)).overdue;
-    expect(await overdueAt(NOW + 5 * MINUTE_MS)).toBe(0);
-    expect(await overdueAt(NOW + 5 * MINUTE_MS + 1)).toBe(1);
+    const at = (now: number) => findLedger(db, workspaceId, now);
+    expect(await at(NOW + 5 * MINUTE_MS)).toMatchObject({ overdue: 0 });
+    expect(await at(NOW + 5 * MINUTE_MS + 1)).toMatchObject({ overdue: 1 });
     // A failed attempt delays it; its age stays.
     await failAt(id, [NOW + MINUTE_MS]);
     const waiting = { overdue: 0, oldestPendingSeconds: 360 };
-    expect(await findLedger(db, workspaceId, NOW + 6 * MINUTE_MS)).toMatchObject(waiting);
+    expect(await at(NOW + 6 * MINUTE_MS)).toMatchObject(waiting);
     await dispatchAt(NOW + 2 * MINUTE_MS, [id], answered(200));
     const settled = { ...EMPTY_LEDGER, created: 1, delivered: 1 };
-    expect(await findLedger(db, workspaceId, NOW + 60 * MINUTE_MS)).toEqual(settled);
+    expect(await at(NOW + 60 * MINUTE_MS)).toEqual(settled);
   });
 
   test("does not add up when a row is missing", async () => {
-    const { id, workspaceId, drafts } = await owed(3, NOW);
+    const { workspaceId, drafts } = await owed(3, NOW);
     await db.delete(deliveries).where(eq(deliveries.eventId, drafts[0]?.id ?? ""));
-    expect(await deliveriesTo(id)).toHaveLength(2);
     const missing = { created: 3, pending: 2, addsUp: false };
-    expect(await exports.Platform.ledger({ workspaceId })).toMatchObject(missing);
-    expect(await exports.Platform.ledger({})).toMatchObject({ addsUp: false });
-    expect(await exports.Platform.ledger({ workspaceId: quiet })).toMatchObject({ addsUp: true });
+    expect(await Platform.ledger({ workspaceId })).toMatchObject(missing);
+    expect(await Platform.ledger({})).toMatchObject({ addsUp: false });
+    expect(await Platform.ledger({ workspaceId: quiet })).toMatchObject({ addsUp: true });
   });
 });
 
-describe("the backlog", () => {
-  beforeEach(() => db.delete(deliveries));
+test("the backlog shows what is pending, how much of it is overdue, and how old the oldest is", async () => {
+  await db.delete(deliveries);
+  const late = await owed(2, ago(6));
+  await announceLeads(late.workspaceId, 1, ago(1));
+  const other = await owed(4, ago(2));
+  const of = (workspaceId?: string) => findBacklog(db, workspaceId, NOW);
+  const figures = { pending: 3, overdue: 2, oldestPendingSeconds: 360 };
+  expect(await of(late.workspaceId)).toEqual(figures);
+  const recent = { pending: 4, overdue: 0, oldestPendingSeconds: 120 };
+  expect(await of(other.workspaceId)).toEqual(recent);
+  expect(await of()).toEqual({ ...figures, pending: 7 });
+  await setDeliveries(late.id, { state: "delivered", settledAt: NOW });
+  const none = { pending: 0, overdue: 0, oldestPendingSeconds: null };
+  expect(await of(late.workspaceId)).toEqual(none);
+  const { workspaceId: ahead } = await owed(1, NOW + MINUTE_MS);
+  expect(await of(ahead)).toMatchObject({ oldestPendingSeconds: 0 });
+});
 
-  test("shows what is pending, how much of it is overdue, and how old the oldest is", async () => {
-    const late = await owed(2, NOW - 6 * MINUTE_MS);
-    await announceLeads(late.workspaceId, 1, NOW - MINUTE_MS);
-    const other = await owed(4, NOW - 2 * MINUTE_MS);
-    const of = (workspaceId?: string) => findBacklog(db, workspaceId, NOW);
-    const figures = { pending: 3, overdue: 2, oldestPendingSeconds: 360 };
-    expect(await of(late.workspaceId)).toEqual(figures);
-    const recent = { pending: 4, overdue: 0, oldestPendingSeconds: 120 };
-    expect(await of(other.workspaceId)).toEqual(recent);
-    expect(await of()).toEqual({ ...figures, pending: 7 });
-    await setDeliveries(late.id, { state: "delivered", settledAt: NOW });
-    const none = { pending: 0, overdue: 0, oldestPendingSeconds: null };
-    expect(await of(late.workspaceId)).toEqual(none);
-  });
+test("the backlog is what the Platform API returns, which rejects an unknown workspace", async () => {
+  const { id, workspaceId } = await owed(1, Date.now() - 10 * MINUTE_MS);
+  await setSubscription(id, { nextAt: Date.now() + 60 * MINUTE_MS });
+  const figures = { pending: 1, overdue: 0, oldestPendingSeconds: expect.closeTo(600, -1) };
+  expect(await Platform.backlog({ workspaceId })).toEqual(figures);
+  expect(await Platform.backlog({})).toMatchObject({ pending: expect.any(Number) });
+  const unknown = Platform.backlog({ workspaceId: "wks_unknown" });
+  expect(await errorOf(unknown)).toContain("workspaceId");
+});
 
-  test("has no negative age for an event of a clock that is ahead", async () => {
-    const { workspaceId } = await owed(1, NOW + MINUTE_MS);
-    expect(await findBacklog(db, workspaceId, NOW)).toMatchObject({ oldestPendingSeconds: 0 });
-  });
-
-  test("is what the Platform API returns, which rejects an unknown workspace", async () => {
-    const { id, workspaceId } = await owed(1, Date.now() - 10 * MINUTE_MS);
-    await setSubscription(id, { nextAt: Date.now() + 60 * MINUTE_MS });
-    const figures = { pending: 1, overdue: 0, oldestPendingSeconds: expect.closeTo(600, -1) };
-    expect(await exports.Platform.backlog({ workspaceId })).toEqual(figures);
-    expect(await exports.Platform.backlog({})).toMatchObject({ pending: expect.any(Number) });
-    const unknown = exports.Platform.backlog({ workspaceId: "wks_unknown" });
-    expect(await errorOf(unknown)).toContain("workspaceId");
-  });
-
-  test("reads rows for what is pending, whatever is settled next to it", async () => {
-    const { id, workspaceId } = await owed(5_000, NOW);
-    await db.update(deliveries).set({ state: "delivered", settledAt: NOW });
-    await announceLeads(workspaceId, 10, NOW - 10 * MINUTE_MS);
-    for (const within of [workspaceId, undefined]) {
-      const { DB, rows } = meteredDatabase();
-      const figures = { pending: 10, overdue: 10, oldestPendingSeconds: 600 };
-      expect(await findBacklog(openDatabase(DB), within, NOW)).toEqual(figures);
-      expect(rows.read).toBeLessThan(100);
-    }
-    // A delivery that waits for its subscription is not overdue.
-    await setSubscription(id, { nextAt: NOW });
-    expect(await findBacklog(db, workspaceId, NOW)).toMatchObject({ pending: 10, overdue: 0 });
-  });
+test("the backlog reads rows for what is pending, whatever is settled next to it", async () => {
+  const { id, workspaceId } = await owed(5_000, NOW);
+  await db.update(deliveries).set({ state: "delivered", settledAt: NOW });
+  await announceLeads(workspaceId, 10, ago(10));
+  for (const within of [workspaceId, undefined]) {
+    const { DB, rows } = meteredDatabase();
+    const figures = { pending: 10, overdue: 10, oldestPendingSeconds: 600 };
+    expect(await findBacklog(openDatabase(DB), within, NOW)).toEqual(figures);
+    expect(rows.read).toBeLessThan(100);
+  }
+  // A delivery that waits for its subscription is not overdue.
+  await setSubscription(id, { nextAt: NOW });
+  expect(await findBacklog(db, workspaceId, NOW)).toMatchObject({ pending: 10, overdue: 0 });
 });

@@ -1,14 +1,17 @@
 import { createExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
-import { beforeEach, describe, expect, test, vi } from "vitest";
+import { beforeEach, expect, test, vi } from "vitest";
 import { randomId } from "../../../src/contract/ids.ts";
 import { subscriptions } from "../../../src/db/schema.ts";
-import { openedDataKeys } from "../../../src/encryption/personal-data.ts";
 import { open, parseEncryptionKeys, seal } from "../../../src/encryption/seal.ts";
 import { Platform } from "../../../src/platform/entrypoint.ts";
 import { mintSecret } from "../../../src/webhooks/signature.ts";
-import { deployedWith, openApi, openWorkspace, recordLead } from "../../support/api.ts";
-import { createWorkspace, db, observedDatabase } from "../../support/deliveries.ts";
+import {
+  createWorkspace,
+  db,
+  observedDatabase,
+  setSubscription,
+} from "../../support/deliveries.ts";
 
 const NEW_KEY = "new:QEFCQ0RFRkdISUpLTE1OT1BRUlNUVVZXWFlaW1xdXl8=";
 const LOST_KEY = "lost:YGFiY2RlZmdoaWprbG1ub3BxcnN0dXZ3eHl6e3x9fn8=";
@@ -35,92 +38,63 @@ async function subscribeAll(count: number, keys = OLD_KEYS): Promise<Map<string,
   return secrets;
 }
 
-/** Each subscription's secret as stored. */
-async function stored(): Promise<Map<string, string>> {
-  const rows = await db.select().from(subscriptions);
-  return new Map(rows.map(({ id, sealedSecret }) => [id, sealedSecret]));
-}
-
-async function openAll(keys: string, sealed: Map<string, string>) {
-  const ring = parseEncryptionKeys(keys);
-  const opened = [...sealed].map(async ([id, text]) => [id, await open(ring, id, text)] as const);
+/** The secrets of subscriptions, or all, as they are stored: opened with the new key alone. */
+async function secretsOf(ids?: Iterable<string>): Promise<Map<string, string>> {
+  const wanted = ids && new Set(ids);
+  const ring = parseEncryptionKeys(NEW_KEY);
+  const rows = (await db.select().from(subscriptions)).filter(({ id }) => wanted?.has(id) ?? true);
+  const opened = rows.map(
+    async ({ id, sealedSecret }) => [id, await open(ring, id, sealedSecret)] as const,
+  );
   return new Map(await Promise.all(opened));
 }
 
-beforeEach(async () => {
-  await env.DB.prepare("DELETE FROM subscriptions").run();
+beforeEach(() => db.delete(subscriptions));
+
+test("a reseal reseals 100 secrets per call under the first key, until none needs the others", async () => {
+  const secrets = await subscribeAll(105);
+  expect(await reseal()).toEqual({ resealed: 100, remaining: 5, unreadable: 0 });
+  expect(await reseal()).toEqual({ resealed: 5, remaining: 0, unreadable: 0 });
+  expect(await reseal()).toEqual({ resealed: 0, remaining: 0, unreadable: 0 });
+  expect(await secretsOf()).toEqual(secrets);
 });
 
-describe("resealSecrets", () => {
-  test("reseals 100 secrets per call under the first key, until none needs the others", async () => {
-    const secrets = await subscribeAll(105);
-    expect(await reseal()).toEqual({ resealed: 100, remaining: 5, unreadable: 0 });
-    expect(await reseal()).toEqual({ resealed: 5, remaining: 0, unreadable: 0 });
-    expect(await reseal()).toEqual({ resealed: 0, remaining: 0, unreadable: 0 });
-    expect(await openAll(NEW_KEY, await stored())).toEqual(secrets);
-  });
+test("a reseal skips secrets that cannot be decrypted, logs them, and ends", async () => {
+  const lost = await subscribeAll(150, LOST_KEY);
+  const damaged = await subscribeAll(1);
+  const [damagedId = ""] = damaged.keys();
+  await setSubscription(damagedId, { sealedSecret: "test.AAAA" });
+  const good = await subscribeAll(105);
+  const log = vi.spyOn(console, "log");
+  const first = await reseal();
+  expect(first.resealed).toBe(100);
+  expect(first.remaining + first.unreadable).toBe(5 + 151);
+  log.mockClear();
+  expect(await reseal()).toEqual({ resealed: 5, remaining: 0, unreadable: 151 });
+  expect(await reseal()).toEqual({ resealed: 0, remaining: 0, unreadable: 151 });
+  const lines = log.mock.calls
+    .map(([line]) => JSON.parse(String(line)))
+    .filter(({ event }) => event !== "platform_call");
+  log.mockRestore();
+  expect(new Set(lines.map(({ event }) => event))).toEqual(new Set(["secrets_unreadable"]));
+  const named = lines.flatMap(({ ids }) => ids.split(" "));
+  expect(new Set(named)).toEqual(new Set([...lost.keys(), damagedId]));
+  for (const secret of [...lost.values(), ...damaged.values()])
+    expect(JSON.stringify(lines)).not.toContain(secret);
+  expect(await secretsOf(good.keys())).toEqual(good);
+});
 
-  test("skips secrets that cannot be decrypted, logs them, and ends", async () => {
-    const lost = await subscribeAll(150, LOST_KEY);
-    const damaged = await subscribeAll(1);
-    const [damagedId = ""] = damaged.keys();
-    const damage = "UPDATE subscriptions SET sealed_secret = 'test.AAAA' WHERE id = ?";
-    await env.DB.prepare(damage).bind(damagedId).run();
-    const good = await subscribeAll(105);
-    const log = vi.spyOn(console, "log");
-    const first = await reseal();
-    expect(first.resealed).toBe(100);
-    expect(first.remaining + first.unreadable).toBe(5 + 151);
-    log.mockClear();
-    expect(await reseal()).toEqual({ resealed: 5, remaining: 0, unreadable: 151 });
-    expect(await reseal()).toEqual({ resealed: 0, remaining: 0, unreadable: 151 });
-    const lines = log.mock.calls
-      .map(([line]) => JSON.parse(String(line)))
-      .filter(({ event }) => event !== "platform_call");
-    expect(new Set(lines.map(({ event }) => event))).toEqual(new Set(["secrets_unreadable"]));
-    const named = lines.flatMap(({ ids }) => ids.split(" "));
-    expect(new Set(named)).toEqual(new Set([...lost.keys(), damagedId]));
-    for (const secret of [...lost.values(), ...damaged.values()])
-      expect(JSON.stringify(lines)).not.toContain(secret);
-    const kept = await stored();
-    const resealed = new Map([...good.keys()].map((id) => [id, kept.get(id) ?? ""]));
-    expect(await openAll(NEW_KEY, resealed)).toEqual(good);
+test("a reseal never restores a secret that was changed in the meantime", async () => {
+  const secrets = await subscribeAll(2);
+  const [changedId = ""] = secrets.keys();
+  const sealedSecret = await seal(parseEncryptionKeys(OLD_KEYS), changedId, "whsec_changed");
+  const { DB } = observedDatabase({
+    before: async (_, texts) => {
+      if (texts.some((text) => /set "sealed_secret"/.test(text)))
+        await setSubscription(changedId, { sealedSecret });
+    },
   });
-
-  test("never restores a secret that was changed in the meantime", async () => {
-    const secrets = await subscribeAll(2);
-    const [changedId = ""] = secrets.keys();
-    const changed = await seal(parseEncryptionKeys(OLD_KEYS), changedId, "whsec_changed");
-    const { DB } = observedDatabase({
-      before: async (_, texts) => {
-        if (!texts.some((text) => /set "sealed_secret"/.test(text))) return;
-        const change = "UPDATE subscriptions SET sealed_secret = ? WHERE id = ?";
-        await env.DB.prepare(change).bind(changed, changedId).run();
-      },
-    });
-    expect(await reseal(DB)).toMatchObject({ remaining: 1, unreadable: 0 });
-    expect((await stored()).get(changedId)).toBe(changed);
-    expect(await reseal()).toEqual({ resealed: 1, remaining: 0, unreadable: 0 });
-    const expected = new Map([...secrets, [changedId, "whsec_changed"]]);
-    expect(await openAll(NEW_KEY, await stored())).toEqual(expected);
-  });
-
-  test("reseals the data keys of workspaces, whose leads can then be read without the old keys", async () => {
-    const { workspaceId, apiKey } = await openWorkspace();
-    const others = env.DB.prepare("UPDATE workspaces SET data_key = NULL WHERE id <> ?");
-    await others.bind(workspaceId).run();
-    await recordLead(workspaceId, { name: "Zoé" });
-    const own = env.DB.prepare("SELECT data_key FROM workspaces WHERE id = ?").bind(workspaceId);
-    const keyOf = () => own.first("data_key");
-    const before = await keyOf();
-    expect(await reseal()).toEqual({ resealed: 1, remaining: 0, unreadable: 0 });
-    expect(await keyOf()).toMatch(/^new\./);
-    expect(before).toMatch(/^test\./);
-    openedDataKeys.clear();
-    const isolate = openApi(apiKey, deployedWith({ ENCRYPTION_KEYS: NEW_KEY }));
-    expect((await isolate.get("/v1/leads")).body).toMatchObject({ data: [{ name: "Zoé" }] });
-    openedDataKeys.clear();
-    const withoutKey = openApi(apiKey, deployedWith({ ENCRYPTION_KEYS: LOST_KEY }));
-    expect((await withoutKey.get("/v1/leads")).status).toBe(500);
-  });
+  expect(await reseal(DB)).toMatchObject({ remaining: 1, unreadable: 0 });
+  expect(await reseal()).toEqual({ resealed: 1, remaining: 0, unreadable: 0 });
+  expect(await secretsOf()).toEqual(new Map([...secrets, [changedId, "whsec_changed"]]));
 });

@@ -7,7 +7,6 @@ import { InvocationLimit } from "../../../../src/webhooks/outcome.ts";
 import {
   announceLeads,
   answered,
-  createWorkspace,
   db,
   deliveriesTo,
   deliveryTo,
@@ -16,12 +15,13 @@ import {
   FIRST_WAIT_MS,
   HOUR_MS,
   MINUTE_MS,
+  noticesOf,
   observedDatabase,
   owed,
+  owedToMany,
   setDeliveries,
   setSubscription,
   statesOf,
-  subscribeMany,
   subscriber,
   subscriptionRow,
 } from "../../../support/deliveries.ts";
@@ -33,17 +33,15 @@ describe("a dispatch", () => {
   test("posts nothing that is not due yet, and makes a single round trip", async () => {
     const { id } = await owed(1, NOW);
     const { DB, trips } = observedDatabase();
-    const { posts, attempt } = subscriber();
     const subscription = { subscriptionId: id, dueAt: NOW, leasedElsewhereUntil: null };
-    const ended = await dispatchOn(DB, NOW - 1, [id], attempt);
+    const ended = await dispatchOn(DB, NOW - 1, [id], OK);
     expect(ended).toMatchObject([{ subscription, wasLeased: false }]);
-    expect(posts).toEqual([]);
     expect(trips).toHaveLength(1);
-    expect(await deliveryTo(id)).toMatchObject({ state: "pending", dueAt: NOW });
+    expect(await deliveryTo(id)).toMatchObject({ state: "pending", attempts: 0, dueAt: NOW });
     expect(await subscriptionRow(id)).toMatchObject({ heldBy: null, heldUntil: 0 });
   });
 
-  test("takes a delivery through the whole ladder, then it is exhausted", async () => {
+  test("takes a delivery through the whole ladder; then it is exhausted, and its subscription disabled", async () => {
     const { id } = await owed(1, NOW);
     const { posts, attempt } = subscriber(() => answered(500));
     let now = NOW;
@@ -53,13 +51,16 @@ describe("a dispatch", () => {
       const waiting = { state: "pending", attempts: i + 1, lastStatus: 500, dueAt: now };
       expect(await deliveryTo(id)).toMatchObject(waiting);
       expect(await subscriptionRow(id)).toMatchObject({ backoff: i + 1, nextAt: now });
-      // Disabling would end the test here; it has its own tests.
+      // It would be disabled before its delivery is exhausted.
       await setSubscription(id, { failures: 0 });
     }
+    await setSubscription(id, { failures: 10 });
     for (const laterMs of [0, HOUR_MS]) await dispatchAt(now + laterMs, [id], attempt);
     const attempts = RETRY_WAITS_SECONDS.length + 1;
     expect(posts).toHaveLength(attempts);
     expect(await deliveryTo(id)).toMatchObject({ state: "exhausted", settledAt: now, attempts });
+    expect(await subscriptionRow(id)).toMatchObject({ disabledAt: now });
+    expect(await noticesOf(id)).toHaveLength(1);
   });
 
   test("posts neither what is settled nor what has been due for a week, which is exhausted", async () => {
@@ -84,9 +85,7 @@ describe("a dispatch", () => {
       const { id, workspaceId } = await owed(1, NOW);
       await db.insert(moves).values({ workspaceId, state, moveId: "m", other: "DB_2", since: NOW });
       const { DB, trips } = observedDatabase();
-      const { posts, attempt } = subscriber();
-      const finished = await dispatchOn(DB, now, [id], attempt);
-      expect(posts).toEqual([]);
+      const finished = await dispatchOn(DB, now, [id], OK);
       expect(trips).toHaveLength(roundTrips);
       const subscription = { mayPost: false, claimed: false, cleanable: false };
       expect(finished).toMatchObject([{ subscription }]);
@@ -104,9 +103,7 @@ describe("a dispatch", () => {
     [1, 400, 3],
   ])("to %i subscribers with %i events each makes %i round trips to D1", async (...figures) => {
     const [subscribers, events, roundTrips] = figures;
-    const workspaceId = await createWorkspace();
-    const ids = await subscribeMany(workspaceId, subscribers);
-    await announceLeads(workspaceId, events, NOW);
+    const ids = await owedToMany(subscribers, events, NOW);
     const { DB, trips } = observedDatabase();
     const { posts, attempt } = subscriber();
     await dispatchOn(DB, NOW, ids, attempt);
@@ -164,9 +161,7 @@ describe("a dispatch", () => {
   });
 
   test("starts no post after 12 s, and releases the rest", async () => {
-    const workspaceId = await createWorkspace();
-    const ids = await subscribeMany(workspaceId, 4);
-    await announceLeads(workspaceId, 5, NOW);
+    const ids = await owedToMany(4, 5, NOW);
     let now = NOW;
     const { posts, attempt } = subscriber(() => {
       now = NOW + 12_000;
@@ -232,18 +227,16 @@ describe("a failure", () => {
   });
 
   test("ends no other turn", async () => {
-    const workspaceId = await createWorkspace();
-    const [bad = "", good = ""] = await subscribeMany(workspaceId, 2);
-    await announceLeads(workspaceId, 10, NOW);
-    const { attempt } = subscriber(({ subscriptionId }) =>
+    const [bad = "", good = ""] = await owedToMany(2, 10, NOW);
+    const ended = await dispatchAt(NOW, [bad, good], async ({ subscriptionId }) =>
       subscriptionId === bad ? { kind: "timed_out" } : OK,
     );
-    const ended = await dispatchAt(NOW, [bad, good], attempt);
     expect(await statesOf(good)).toEqual({ delivered: 10 });
     expect(await statesOf(bad)).toEqual({ pending: 10 });
-    const found = (id: string) => ended.find(({ subscription: s }) => s.subscriptionId === id);
-    expect(found(bad)?.subscription).toMatchObject({ backoff: 1, dueAt: NOW });
-    expect(found(good)?.subscription).toMatchObject({ backoff: 0, dueAt: null });
+    const found = ended.map(({ subscription }) => [subscription.subscriptionId, subscription]);
+    expect(Object.fromEntries(found)).toMatchObject({
+      ...{ [bad]: { backoff: 1, dueAt: NOW }, [good]: { backoff: 0, dueAt: null } },
+    });
   });
 
   test.each([

@@ -22,11 +22,11 @@ import {
   noticesOf,
   observedDatabase,
   owed,
+  owedToMany,
   setDeliveries,
   setSubscription,
   statesOf,
   subscribe,
-  subscribeMany,
   subscriber,
   subscriptionRow,
 } from "../../../support/deliveries.ts";
@@ -45,21 +45,18 @@ describe("a lease", () => {
   test("lasts 20 s, during which no other dispatch posts to the subscription", async () => {
     const { id, workspaceId } = await owed(1, NOW);
     const { posts, attempt } = subscriber();
-    let answers = 0;
-    await dispatchAt(NOW, [id], async () => {
-      if (++answers > 1) return OK;
-      const { heldBy, heldUntil } = await subscriptionRow(id);
-      expect(heldUntil).toBe(NOW + LEASE_MS);
-      expect(heldBy).not.toBeNull();
-      await announceLeads(workspaceId, 1, NOW);
-      for (const now of [NOW, NOW + LEASE_MS - 1]) {
-        // The holder looks for more before it releases it.
-        const subscription = { leasedElsewhereUntil: LATER };
-        const ended = await dispatchAt(now, [id], attempt);
-        expect(ended).toMatchObject([{ wasLeased: false, subscription }]);
-      }
-      return OK;
+    const held = await heldDispatch(NOW, id);
+    expect(await subscriptionRow(id)).toMatchObject({
+      heldUntil: LATER,
+      heldBy: expect.any(String),
     });
+    await announceLeads(workspaceId, 1, NOW);
+    for (const now of [NOW, LATER - 1])
+      expect(await dispatchAt(now, [id], attempt)).toMatchObject([
+        // The holder looks for more before it releases it.
+        { wasLeased: false, subscription: { leasedElsewhereUntil: LATER } },
+      ]);
+    await held.finish(OK);
     expect(posts).toEqual([]);
     expect(await statesOf(id)).toEqual({ delivered: 2 });
   });
@@ -72,28 +69,27 @@ describe("a lease", () => {
   ])("that was lost settles nothing, neither delivery nor health, with %s", async (...row) => {
     const [, late, inTime, delivery, health] = row;
     const { id } = await owed(1, NOW);
-    await dispatchAt(NOW, [id], async () => {
-      await dispatchAt(LATER, [id], inTime);
-      return late;
-    });
+    const lost = await heldDispatch(NOW, id);
+    await dispatchAt(LATER, [id], inTime);
+    await lost.finish(late);
     expect(await deliveryTo(id)).toMatchObject({ ...delivery, attempts: 1 });
     expect(await subscriptionRow(id)).toMatchObject(health);
   });
 
-  test.each([
-    ["succeeded, too", OK],
-    ["failed", answered(500)],
-  ])("that was lost disables nothing if the new holder succeeds: it %s", async (_, outcome) => {
-    const { id } = await owed(1, NOW);
-    await setSubscription(id, { failures: 10, failingSince: NOW - 75 * HOUR_MS });
-    const late = await heldDispatch(NOW, id);
-    const inTime = await heldDispatch(LATER, id);
-    await late.finish(outcome);
-    await inTime.finish(OK);
-    expect(await deliveryTo(id)).toMatchObject({ state: "delivered", attempts: 1 });
-    expect(await subscriptionRow(id)).toMatchObject({ ...HEALTHY, disabledAt: null });
-    expect(await noticesOf(id)).toEqual([]);
-  });
+  test.each([OK, answered(500)])(
+    "that was lost disables nothing if the new holder succeeds: it ends with %j",
+    async (outcome) => {
+      const { id } = await owed(1, NOW);
+      await setSubscription(id, { failures: 10, failingSince: NOW - 75 * HOUR_MS });
+      const late = await heldDispatch(NOW, id);
+      const inTime = await heldDispatch(LATER, id);
+      await late.finish(outcome);
+      await inTime.finish(OK);
+      expect(await deliveryTo(id)).toMatchObject({ state: "delivered", attempts: 1 });
+      expect(await subscriptionRow(id)).toMatchObject({ ...HEALTHY, disabledAt: null });
+      expect(await noticesOf(id)).toEqual([]);
+    },
+  );
 
   test.each([
     ["succeeds", async () => OK],
@@ -116,7 +112,7 @@ describe("a lease", () => {
           return last();
         }
         // Cancelled and deleted by another dispatch after the lease expired.
-        await commit(db, deleteSubscription(workspaceId, id, NOW + LEASE_MS));
+        await commit(db, deleteSubscription(workspaceId, id, LATER));
         now += 1_600;
         return OK;
       });
@@ -127,26 +123,20 @@ describe("a lease", () => {
     },
   );
 
-  test.each([0, 1, 50, 2_000])(
-    "does not come back for an event %i ms older than what it delivered, committed only now",
-    async (olderByMs) => {
-      const { id, workspaceId } = await owed(1, NOW);
-      await dispatchAt(NOW, [id], OK);
-      await announceLeads(workspaceId, 1, NOW - olderByMs);
-      await dispatchAt(NOW + 1, [id], OK);
-      expect(await statesOf(id)).toEqual({ delivered: 2 });
-    },
-  );
-
-  test("is not released for an event committed just before", async () => {
+  test.each([
+    // Trip 2 records the only post, and finds nothing else to be due.
+    ["is not released for an event committed just before", 2, {}, 3],
+    ["is claimed again by a second try after a lost reply", 3, { after: failAtTrip(2) }, 4],
+  ])("%s, if more is due by then", async (_, at, lost, roundTrips) => {
     const { id, workspaceId } = await owed(1, NOW);
     const { DB, trips } = observedDatabase({
-      // It records the only post, and finds nothing else to be due.
-      before: async (trip) => void (trip === 2 && (await announceLeads(workspaceId, 1, NOW))),
+      before: async (trip) => void (trip === at && (await announceLeads(workspaceId, 1, NOW))),
+      ...lost,
     });
     await dispatchOn(DB, NOW, [id], OK);
-    expect(trips).toHaveLength(3);
+    expect(trips).toHaveLength(roundTrips);
     expect(await statesOf(id)).toEqual({ delivered: 2 });
+    expect(await subscriptionRow(id)).toMatchObject({ heldUntil: 0 });
   });
 
   test("of another dispatch is not released by a second try after a lost reply", async () => {
@@ -162,7 +152,7 @@ describe("a lease", () => {
       after: failAtTrip(2),
     });
     const ended = await dispatchOn(DB, NOW, [id], OK);
-    expect(await subscriptionRow(id)).toMatchObject({ heldUntil: NOW + LEASE_MS });
+    expect(await subscriptionRow(id)).toMatchObject({ heldUntil: LATER });
     const subscription = { leasedElsewhereUntil: LATER };
     expect(ended).toMatchObject([{ wasLeased: true, subscription }]);
     await other?.finish(OK);
@@ -170,24 +160,14 @@ describe("a lease", () => {
     expect(await subscriptionRow(id)).toMatchObject({ heldUntil: 0 });
   });
 
-  test("is claimed again by a second try after a lost reply, if more is due by then", async () => {
-    const { id, workspaceId } = await owed(1, NOW);
-    const { DB } = observedDatabase({
-      before: async (trip) => void (trip === 3 && (await announceLeads(workspaceId, 1, NOW))),
-      after: failAtTrip(2),
-    });
-    await dispatchOn(DB, NOW, [id], OK);
-    expect(await statesOf(id)).toEqual({ delivered: 2 });
-    expect(await subscriptionRow(id)).toMatchObject({ heldUntil: 0 });
-  });
-
   test("ends later with each claim, even if the clock stands still or goes back", () => {
-    const first = extendLease(NOW, { holder: "dispatch", until: 0 });
-    const second = extendLease(NOW, first);
-    expect(first.until).toBe(NOW + LEASE_MS);
-    expect(second.until).toBe(first.until + 1);
-    expect(extendLease(NOW - 5_000, second).until).toBe(second.until + 1);
-    expect(extendLease(NOW + 5_000, second).until).toBe(NOW + 5_000 + LEASE_MS);
+    const ends: number[] = [];
+    let lease = { holder: "dispatch", until: 0 };
+    for (const now of [NOW, NOW, NOW - 5_000, NOW + 5_000]) {
+      lease = extendLease(now, lease);
+      ends.push(lease.until - LATER);
+    }
+    expect(ends).toEqual([0, 1, 2, 5_000]);
   });
 });
 
@@ -203,46 +183,38 @@ describe("a dispatch", () => {
     expect(rows.written).toBeLessThan(20);
   });
 
-  test("of 1,000 deliveries reads a few rows for each, however many are waiting or in progress", async () => {
-    const { id } = await owed(1_000, NOW);
-    await setSubscription(id, { postsAtOnce: 6 });
-    const { DB, rows } = meteredDatabase();
-    await dispatchOn(DB, NOW, [id], OK);
-    expect(await statesOf(id)).toEqual({ delivered: 1_000 });
-    expect(rows.read / 1_000).toBeLessThan(20);
-  });
-
-  test("to 20 subscriptions with 50 deliveries each reads a few rows per delivery, and writes two or three", async () => {
-    const workspaceId = await createWorkspace();
-    const ids = await subscribeMany(workspaceId, 20);
-    for (const id of ids) await setSubscription(id, { postsAtOnce: 6 });
-    await announceLeads(workspaceId, 50, NOW);
-    const { DB, rows } = meteredDatabase();
-    await dispatchOn(DB, NOW, ids, () => sleep(2).then(() => OK));
-    for (const id of ids) expect(await statesOf(id)).toEqual({ delivered: 50 });
-    expect(rows.read / 1_000).toBeLessThan(60);
-    expect(rows.written / 1_000).toBeLessThan(3);
-  });
+  test.each([
+    [1, 1_000, 20, 3],
+    [20, 50, 60, 3],
+  ])(
+    "to %i subscriptions with %i deliveries each reads up to %i rows per delivery, and writes two or three",
+    async (subscribers, events, read, written) => {
+      const ids = await owedToMany(subscribers, events, NOW);
+      for (const id of ids) await setSubscription(id, { postsAtOnce: 6 });
+      const { DB, rows } = meteredDatabase();
+      await dispatchOn(DB, NOW, ids, () => sleep(2).then(() => OK));
+      for (const id of ids) expect(await statesOf(id)).toEqual({ delivered: events });
+      expect(rows.read / 1_000).toBeLessThan(read);
+      expect(rows.written / 1_000).toBeLessThan(written);
+    },
+  );
 });
 
-describe("a single healthy delivery", () => {
-  test("costs eight rows written from record to release, two of them for its lead", async () => {
-    const workspaceId = await createWorkspace();
-    const { id } = await subscribe(workspaceId);
-    await setSubscription(id, { postsAtOnce: 6 });
-    const { DB, rows } = meteredDatabase();
-    const context = createExecutionContext();
-    const platform = new Platform(context, isolated({ DB }).env);
-    await platform.recordLeads({ workspaceId, leads: [leadReport("lead-1")] });
-    // The lead, its event and its delivery, and an index entry for the lead and the delivery.
-    expect(rows.written).toBe(5);
-    // The audit trail notes the call, later.
-    await waitOnExecutionContext(context);
-    rows.written = 5;
-    const now = Date.now() + 1;
-    await dispatchOn(DB, now, [id], OK);
-    expect(await statesOf(id)).toEqual({ delivered: 1 });
-    // The lease, the settlement and the release.
-    expect(rows.written).toBe(8);
-  });
+test("a single healthy delivery costs eight rows written from record to release, two of them for its lead", async () => {
+  const workspaceId = await createWorkspace();
+  const { id } = await subscribe(workspaceId);
+  await setSubscription(id, { postsAtOnce: 6 });
+  const { DB, rows } = meteredDatabase();
+  const context = createExecutionContext();
+  const platform = new Platform(context, isolated({ DB }).env);
+  await platform.recordLeads({ workspaceId, leads: [leadReport("lead-1")] });
+  // The lead, its event and its delivery, and an index entry for the lead and the delivery.
+  expect(rows.written).toBe(5);
+  // The audit trail notes the call, later.
+  await waitOnExecutionContext(context);
+  rows.written = 5;
+  await dispatchOn(DB, Date.now() + 1, [id], OK);
+  expect(await statesOf(id)).toEqual({ delivered: 1 });
+  // The lease, the settlement and the release.
+  expect(rows.written).toBe(8);
 });
