@@ -1,9 +1,13 @@
-import { exports } from "cloudflare:workers";
+import { env, exports } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
+import { parseEncryptionKeys, seal } from "../../../../src/encryption/seal.ts";
+import { createAttempt } from "../../../../src/webhooks/dispatch/attempt.ts";
+import { mintSecret } from "../../../../src/webhooks/signature.ts";
 import { leadReport } from "../../../support/api.ts";
 import {
   ACKNOWLEDGED,
   announceLeads,
+  answered,
   consumeFor,
   createWorkspace,
   deliveriesTo,
@@ -13,14 +17,29 @@ import {
   isolated,
   jumpTo,
   owed,
+  postOf,
   receivedBy,
   subscribe,
   subscriberUrl,
   subscriptionRow,
 } from "../../../support/deliveries.ts";
 import { damageLead, record } from "../../../support/record.ts";
+import type { Received } from "../../../support/subscribers.ts";
 
-afterEach(() => void vi.useRealTimers());
+afterEach(() => {
+  vi.useRealTimers();
+  vi.restoreAllMocks();
+});
+
+/** Expects a post to be signed with the secret, in both schemes. @returns when. */
+function expectSigned({ headers, body }: Received, secret: string): number {
+  const timestamp = headers["webhook-timestamp"] ?? "";
+  const eventId = JSON.parse(body).id;
+  const { service, standard } = expectedSignatures(secret, eventId, timestamp, body);
+  const signatures = { "x-service-signature": service, "webhook-signature": standard };
+  expect(headers).toMatchObject({ "webhook-id": eventId, ...signatures });
+  return Number(timestamp);
+}
 
 describe("a delivery", () => {
   test.each([
@@ -28,29 +47,23 @@ describe("a delivery", () => {
     ["one of nearly 1 MB", 'é🌻\u2028\\"'.repeat(70_000)],
   ])("is one POST of the stored event, signed in both schemes: %s", async (_, note) => {
     const { id, url, secret, drafts } = await owed(1, Date.now(), { customFields: { note } });
-    const [draft] = drafts;
-    const bytes = new TextEncoder().encode(draft?.body ?? "").length;
+    const { id: eventId, body } = drafts[0] as { id: string; body: string };
+    const bytes = new TextEncoder().encode(body).length;
     if (note) expect(bytes).toBeGreaterThan(900_000);
     const startedAt = Math.floor(Date.now() / 1000);
     expect(await consumeFor([id], isolated().env)).toMatchObject(ACKNOWLEDGED);
-    const received = await receivedBy({ url });
-    expect(received).toHaveLength(1);
-    const [{ headers, body, url: target }] = received as [(typeof received)[0]];
-    expect([target, body === draft?.body]).toEqual([url, true]);
-    const { id: eventId, type, created_at } = JSON.parse(body);
-    expect([eventId, type]).toEqual([draft?.id, "lead.created"]);
-    expect(created_at).toMatch(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
-    const timestamp = headers["webhook-timestamp"] ?? "";
-    expect(Number(timestamp)).toBeGreaterThanOrEqual(startedAt);
-    expect(Number(timestamp)).toBeLessThanOrEqual(Date.now() / 1000);
-    const { service, standard } = await expectedSignatures(secret, eventId, timestamp, body);
-    expect(headers).toMatchObject({
-      "content-type": "application/json",
-      "x-service-signature": service,
-      "webhook-id": eventId,
-      "webhook-signature": standard,
-    });
-    expect(headers).not.toHaveProperty("authorization");
+    const [received, ...others] = (await receivedBy({ url })) as [Received];
+    expect(others).toEqual([]);
+    expect([received.url, received.body === body]).toEqual([url, true]);
+    const created_at = expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
+    expect(JSON.parse(body)).toMatchObject({ id: eventId, type: "lead.created", created_at });
+    const sentAt = expectSigned(received, secret);
+    expect(sentAt).toBeGreaterThanOrEqual(startedAt);
+    expect(sentAt).toBeLessThanOrEqual(Date.now() / 1000);
+    const described = { "content-type": "application/json", "content-length": String(bytes) };
+    expect(received.headers).toMatchObject(described);
+    for (const ours of ["authorization", "cookie"])
+      expect(received.headers).not.toHaveProperty(ours);
     expect(await deliveryTo(id)).toMatchObject({ state: "delivered", attempts: 1 });
   });
 
@@ -72,21 +85,16 @@ describe("a delivery", () => {
 
   test("is retried with the same id and bytes, signed afresh", async () => {
     const now = Date.now();
+    const later = now + 2 * FIRST_WAIT_MS;
     const { id, url, secret, drafts } = await owed(1, now, { behaviour: "first-fails" });
-    const deployment = isolated();
-    await consumeFor([id], deployment.env);
+    await consumeFor([id], isolated().env);
     expect(await deliveryTo(id)).toMatchObject({ state: "pending", attempts: 1, lastStatus: 500 });
-    jumpTo(now + 2 * FIRST_WAIT_MS);
-    await consumeFor([id], deployment.env, undefined, "slow");
+    jumpTo(later);
+    await consumeFor([id], isolated().env, undefined, "slow");
     const received = await receivedBy({ url });
     expect(received.map(({ body }) => body)).toEqual([drafts[0]?.body, drafts[0]?.body]);
-    const timestamps = received.map(({ headers }) => headers["webhook-timestamp"] ?? "");
-    expect(Number(timestamps[1])).toBe(Math.floor((now + 2 * FIRST_WAIT_MS) / 1000));
-    for (const [i, { headers, body }] of received.entries()) {
-      expect(headers["webhook-id"]).toBe(drafts[0]?.id);
-      const { service } = await expectedSignatures(secret, "", timestamps[i] ?? "", body);
-      expect(headers["x-service-signature"]).toBe(service);
-    }
+    const times = received.map((one) => expectSigned(one, secret));
+    expect(times[1]).toBe(Math.floor(later / 1000));
     const settled = { state: "delivered", attempts: 2, lastStatus: 200 };
     expect(await deliveryTo(id)).toMatchObject(settled);
   });
@@ -104,21 +112,50 @@ describe("a delivery", () => {
   test("whose lead cannot be decrypted is tried again like one that fails, and holds up no other", async () => {
     const workspaceId = await createWorkspace();
     const { id, url } = await subscribe(workspaceId);
-    const { env: bindings } = isolated();
     const now = Date.now();
     const recordLead = (reference: string, at: number) =>
-      record(bindings, "recordLeads", { workspaceId, leads: [leadReport(reference)] }, at);
+      record(isolated().env, "recordLeads", { workspaceId, leads: [leadReport(reference)] }, at);
     const { ids } = await recordLead("damaged", now - 1);
     await damageLead(ids[0]);
     await recordLead("fine", now);
-    await consumeFor([id], bindings);
+    await consumeFor([id], isolated().env);
     expect(await receivedBy({ url })).toHaveLength(1);
-    const [damaged, fine] = await deliveriesTo(id);
-    expect(damaged).toMatchObject({ state: "pending", attempts: 1, lastOutcome: "unreadable" });
-    expect(damaged?.dueAt).toBeGreaterThanOrEqual(now + FIRST_WAIT_MS);
-    expect(fine).toMatchObject({ state: "delivered" });
+    const rows = await deliveriesTo(id);
+    const unreadable = { state: "pending", attempts: 1, lastOutcome: "unreadable" };
+    expect(rows).toMatchObject([unreadable, { state: "delivered" }]);
+    expect(rows[0]?.dueAt).toBeGreaterThanOrEqual(now + FIRST_WAIT_MS);
     expect(await subscriptionRow(id)).toMatchObject({ failures: 0, backoff: 0, nextAt: 0 });
-    const call = { webhookId: id, eventId: damaged?.eventId ?? "" };
+    const call = { webhookId: id, eventId: rows[0]?.eventId ?? "" };
     expect(await exports.Platform.readDelivery(call)).toMatchObject({ state: "pending", body: "" });
+  });
+});
+
+describe("the attempts of a dispatch", () => {
+  const NOW = Date.UTC(2026, 0, 5);
+
+  test("share a timer of ten seconds: an invocation may only have 10,000", async () => {
+    const { drafts, ...about } = await owed(1, NOW);
+    const post = await postOf(about, drafts, NOW);
+    const timers = vi.spyOn(globalThis, "setTimeout");
+    const timeouts = vi.spyOn(AbortSignal, "timeout");
+    const attempt = createAttempt(env);
+    for (let i = 0; i < 20; i++) expect(await attempt(...post)).toMatchObject(answered(200));
+    expect(await receivedBy(about)).toHaveLength(20);
+    expect(timers.mock.calls.length + timeouts.mock.calls.length).toBeLessThan(20);
+    const seconds = timers.mock.calls.map(([, ms]) => Math.round(Number(ms) / 1000));
+    expect(seconds).toContain(10);
+  });
+
+  test("are signed with the secret of their claim, which may have been rotated since the last", async () => {
+    const { drafts, ...about } = await owed(1, NOW);
+    const [delivery, target] = await postOf(about, drafts, NOW);
+    const rotated = mintSecret();
+    const sealedSecret = await seal(parseEncryptionKeys(env.ENCRYPTION_KEYS), about.id, rotated);
+    const attempt = createAttempt(env);
+    await attempt(delivery, target);
+    await attempt(delivery, { ...target, sealedSecret });
+    const [before, after] = (await receivedBy(about)) as [Received, Received];
+    expectSigned(before, about.secret);
+    expectSigned(after, rotated);
   });
 });

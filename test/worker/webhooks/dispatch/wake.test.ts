@@ -13,8 +13,6 @@ import {
   wake,
 } from "../../../../src/webhooks/dispatch/wake.ts";
 import {
-  announceLeads,
-  createWorkspace,
   db,
   isolated,
   MINUTE_MS,
@@ -22,7 +20,6 @@ import {
   REFUSING_QUEUE,
   receivedBy,
   setSubscription,
-  subscribe,
 } from "../../../support/deliveries.ts";
 
 const NOW = Date.UTC(2026, 0, 5, 12);
@@ -42,27 +39,18 @@ describe("the consumer is woken", () => {
     expect(deployment.slow).toEqual(sent(wakes("slow", 3)));
   });
 
-  test("in the database that knows the subscription, which its message names if it is not the first", async () => {
-    const deployment = isolated();
-    await wake(deployment.env, "DB_2", wakes("slow", 1));
-    expect(deployment.slow).toEqual([
-      { subscriptionId: "slow-0", lane: "slow", database: "DB_2", delaySeconds: 0 },
-    ]);
-  });
-
-  test("after the delay, which a queue holds for 24 hours at the most", async () => {
-    const deployment = isolated();
+  test("in the database that its message names if it is not the first, after the delay, of 24 hours at the most", async () => {
+    const { env: bindings, slow } = isolated();
     for (const delaySeconds of [30, 86_400, 172_800])
-      await wake(deployment.env, "DB", wakes("slow", 1), delaySeconds);
-    const delays = deployment.slow.map(({ delaySeconds }) => delaySeconds);
-    expect(delays).toEqual([30, 86_400, 86_400]);
+      await wake(bindings, "DB_2", wakes("slow", 1), delaySeconds);
+    const named = { subscriptionId: "slow-0", lane: "slow", database: "DB_2" };
+    expect(slow).toEqual([30, 86_400, 86_400].map((delaySeconds) => ({ ...named, delaySeconds })));
   });
 
   test("in batches of at most 100, as Queues requires", async () => {
     const batches: number[] = [];
-    const DELIVERIES = {
-      sendBatch: async (messages: unknown[]) => void batches.push(messages.length),
-    } as unknown as Queue;
+    const sendBatch = async (messages: unknown[]) => void batches.push(messages.length);
+    const DELIVERIES = { sendBatch } as unknown as Queue;
     await wake(isolated({ DELIVERIES }).env, "DB", wakes("fast", 201));
     expect(batches).toEqual([100, 100, 1]);
   });
@@ -78,46 +66,40 @@ describe("the consumer is woken", () => {
   });
 
   test.each(["fast", "slow"] as const)("through the queues of the deployment: %s", async (lane) => {
-    const workspaceId = await createWorkspace();
-    const { id, url } = await subscribe(workspaceId);
+    const { id, url, drafts } = await owed(1, Date.now());
     await setSubscription(id, { slow: lane === "slow" });
-    const [draft] = await announceLeads(workspaceId, 1, Date.now());
     expect(await wake(env, "DB", [{ subscriptionId: id, lane }])).toBe(true);
-    await expect.poll(() => receivedBy({ url }), { timeout: 5_000 }).toHaveLength(1);
-    expect((await receivedBy({ url }))[0]?.body).toBe(draft?.body);
+    const posts = expect.poll(() => receivedBy({ url }), { timeout: 5_000 });
+    await posts.toMatchObject([{ body: drafts[0]?.body }]);
   });
 });
 
-describe("a queue message", () => {
-  const isWakeOf = (body: unknown) => isWake({ body } as Message, env);
-  const wake = { subscriptionId: randomId("webhook"), lane: "fast" };
-
-  test("is a wake if it names a subscription, a lane and, possibly, a database that is bound", () => {
-    for (const lane of ["fast", "slow"]) expect(isWakeOf({ ...wake, lane })).toBe(true);
-    expect(isWakeOf({ ...wake, database: "DB" })).toBe(true);
-  });
-
-  test.each([
-    [null],
-    [wake.subscriptionId],
-    [[wake]],
-    [{}],
-    [{ lane: "fast" }],
-    [{ ...wake, lane: "middle" }],
-    [{ ...wake, subscriptionId: 1 }],
-    [{ ...wake, subscriptionId: randomId("lead") }],
-    [{ ...wake, subscriptionId: `${wake.subscriptionId}0` }],
-    [{ ...wake, database: null }],
-    [{ ...wake, database: "DB_9" }],
-    [{ ...wake, database: "KEY_GATE" }],
-    [{ ...wake, database: ["DB"] }],
-    [{ ...wake, database: { toString: null, valueOf: null } }],
-    [JSON.parse(`{ "__proto__": {}, ${JSON.stringify(wake).slice(1)}`)],
-    [{ ...wake, method: "recordLeads", input: {} }],
-  ])("is not a wake if it is %j", (body) => {
-    expect(isWakeOf(body)).toBe(false);
-  });
-});
+const WAKE = { subscriptionId: randomId("webhook"), lane: "fast" };
+test.each([
+  [true, WAKE],
+  [true, { ...WAKE, lane: "slow" }],
+  [true, { ...WAKE, database: "DB" }],
+  [false, null],
+  [false, WAKE.subscriptionId],
+  [false, [WAKE]],
+  [false, { lane: "fast" }],
+  [false, { ...WAKE, lane: "middle" }],
+  [false, { ...WAKE, subscriptionId: 1 }],
+  [false, { ...WAKE, subscriptionId: randomId("lead") }],
+  [false, { ...WAKE, subscriptionId: `${WAKE.subscriptionId}0` }],
+  [false, { ...WAKE, database: null }],
+  [false, { ...WAKE, database: "DB_9" }],
+  [false, { ...WAKE, database: "KEY_GATE" }],
+  [false, { ...WAKE, database: ["DB"] }],
+  [false, { ...WAKE, database: { toString: null, valueOf: null } }],
+  [false, JSON.parse(`{ "__proto__": {}, ${JSON.stringify(WAKE).slice(1)}`)],
+  [false, { ...WAKE, method: "recordLeads", input: {} }],
+])(
+  "a queue message is a wake if it is exactly what wakes are, of a database that is bound: %s for %j",
+  (isOne, body) => {
+    expect(isWake({ body } as Message, env)).toBe(isOne);
+  },
+);
 
 test("a deleted subscription whose deliveries wait to be cancelled is not woken by new events", async () => {
   const { id, workspaceId } = await owed(1, NOW);

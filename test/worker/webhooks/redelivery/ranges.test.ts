@@ -85,15 +85,13 @@ describe("a redelivered range", () => {
         expect(again).toMatchObject({ count: 0, more: true });
         expect(rows.read).toBeLessThan(STEP_ROWS);
       }
-      let steps = 0;
-      while ((await subscriptionRow(id)).ranges?.length === 5) {
+      for (let steps = 0; (await subscriptionRow(id)).ranges?.length === 5; steps++) {
         rows.read = 0;
         let taken = 0;
         await takeSteps(metered, NOW, () => taken++ === 0, 0);
         expect(rows.read).toBeLessThan(STEP_ROWS);
-        steps++;
+        expect(steps).toBeLessThan(20);
       }
-      expect(steps).toBeLessThanOrEqual(20);
     },
   );
 
@@ -154,8 +152,8 @@ describe("a redelivered range", () => {
   test("is refused beyond a number of them, until they are done", async () => {
     const { workspaceId, id } = await withEvents(REDELIVERY_EXAMINED_MAX + 1, "delivered");
     const ask = (i: number) => redeliver(id, { ...rangeOf("missed"), until: NOW + i }, NOW);
-    for (let i = 0; i < REDELIVERY_RANGES_MAX; i++) await ask(i);
-    await redeliver(id, { ...rangeOf("missed"), until: NOW }, NOW);
+    // The first one twice: it is there already.
+    for (let i = 0; i <= REDELIVERY_RANGES_MAX; i++) await ask(i % REDELIVERY_RANGES_MAX);
     await sweepRanges(NOW, NOW);
     await storeEvents(workspaceId, id, REDELIVERY_EXAMINED_MAX, T0 + HOUR_MS, "delivered");
     await storeEvents(workspaceId, id, 9 * REDELIVERY_EXAMINED_MAX, T0 + 2 * HOUR_MS, "delivered");
