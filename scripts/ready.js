@@ -16,11 +16,11 @@ if (Number.parseInt(process.versions.node, 10) < NODE_MIN)
     `This is Node ${process.versions.node}, and ${NODE_MIN} or later is needed: \`npm ci\` brings one along for Linux and macOS, and \`npm run\` finds it.`,
   );
 
-// A command starts a quarter faster: the operations' schemas are many modules.
+// Makes commands start a quarter faster, as the operations' schemas are many modules.
 module.enableCompileCache(fileURLToPath(new URL("../node_modules/.cache/node", import.meta.url)));
 
-// And in a third of the rest: for each import of drizzle-orm, and each module in it, Node would parse
-// its package.json, of 180 KB, again.
+// Makes that three times as fast again: otherwise, Node parses the package.json of drizzle-orm, 180 KB, for
+// each import of it and within it.
 const resolved = new Map();
 module.registerHooks({
   resolve(specifier, context, next) {

@@ -163,7 +163,7 @@ function timeline(): string {
     [tries(told, last).join(", "), "It is tried again."],
     [
       words(last),
-      `The first failure after ${words(DISABLE_AFTER_MS / 1000)} and at least ${DISABLE_AFTER_FAILURES} failures: the subscription is disabled, and the administrators get another e-mail. What was pending is no longer sent by itself, but kept, like what happens from now on.`,
+      `The first failure after ${words(DISABLE_AFTER_MS / 1000)} and at least ${DISABLE_AFTER_FAILURES} failures: the subscription is disabled, and the administrators get another e-mail. What was pending, and what happens from now on, is kept, but not sent by itself.`,
     ],
     [
       `up to ${REDELIVERY_MAX_AGE_MS / DAY_MS} days`,

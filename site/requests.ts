@@ -95,7 +95,10 @@ export function shellJson(value: unknown): string {
   return indented(toJson(value), "  ");
 }
 
-/** JSON that is also TypeScript, Python and a string in PHP: of what a request contains, it is. */
+/**
+ * A value as JSON, which, for what the requests contain, is valid in TypeScript and Python, too, and in a
+ * string of PHP.
+ */
 function toJson(value: unknown): string {
   const line = JSON.stringify(value);
   return line.length < 60 ? line : JSON.stringify(value, null, 2);

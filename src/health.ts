@@ -74,7 +74,7 @@ async function problemsOfQueues(env: Env): Promise<string[]> {
     const { backlogCount } = await inTime("DEAD_RECORDS", env.DEAD_RECORDS.metrics(), PATIENCE_MS);
     return backlogCount > 0 ? [`dead letters: ${backlogCount}`] : [];
   } catch (error) {
-    // Not a problem by itself: a record that it then refuses is retried.
+    // Not a problem by itself: a record that the queue refuses is retried.
     logError("queue_metrics_unknown", error);
     return [];
   }

@@ -26,7 +26,7 @@ Prints the alarms that page somebody: when, and for those on log lines, the quer
                    notifications and health checks; the account is also part of the queries
 `;
 
-/** So many log lines of the event with this name. */
+/** An alarm on at least `count` log lines of an event within `minutes`. */
 type LogAlarm = Extract<(typeof ALARMS)[number], { count: number }>;
 
 process.on("uncaughtException", fail);

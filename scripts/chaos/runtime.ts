@@ -21,7 +21,7 @@ const { url } = await startRuntime({
   },
 });
 process.on("disconnect", () => process.exit(1));
-// As if a minute had passed: what is overdue by less would have to wait for that.
+// A minute ahead, because the sweep leaves alone what is overdue by less.
 const sweep = () => {
   const body = JSON.stringify(Date.now() + SWEEP_GRACE_MS);
   fetch(new URL("/chaos/sweep", url), { method: "POST", body }).catch(() => {});

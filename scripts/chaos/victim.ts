@@ -6,7 +6,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { Injections, isExcused, isInjected } from "../shared/faults.ts";
 import type { ChaosSettings, InjectedLine } from "./worker.ts";
 
-/** What a dying runtime says, or one whose process briefly outlives it. */
+/** The errors of calls to a runtime that is being killed. */
 const DYING =
   /killed|Network connection lost|internal error|aborted|fetch failed|ECONN|EPIPE|socket|terminated/i;
 

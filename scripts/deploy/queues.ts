@@ -4,7 +4,7 @@ import type { Wrangler } from "../shared/wrangler.ts";
 const KEPT_SECONDS = 14 * 24 * 60 * 60;
 const KEPT = `--message-retention-period-secs=${KEPT_SECONDS}`;
 
-/** A queue's place, or that it does not exist. */
+/** A queue that the configuration names, and whether it exists. */
 export interface FoundQueue {
   name: string;
   exists: boolean;

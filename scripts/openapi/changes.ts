@@ -28,7 +28,7 @@ interface Thing {
   facts: Set<string>;
   /** Whether clients send it; otherwise they receive it. */
   isSent: boolean;
-  /** Where it is in the schema with a name that is nearest: what changes there is reported once. */
+  /** Its place within the nearest named schema: a change there is reported once. */
   key: string;
   /** The enumeration that its values are from, if it may grow. */
   growing: string | undefined;
@@ -50,7 +50,7 @@ export function findChanges(before: Part, after: Part): Changes {
     if (!breaking.has(key + what)) breaking.set(key + what, `${at}: ${what}`);
   };
   const [was, is] = [thingsIn(before), thingsIn(after)];
-  // What is in a thing that is gone, or new, goes without saying.
+  // Without what is inside a thing that is gone, or new.
   const [gone, added] = [partsMissingIn(is, was), partsMissingIn(was, is)];
   for (const at of gone) breaks(at, was.get(at)?.key ?? at, "it is gone");
   for (const [at, { facts, isSent, key, growing: list }] of is) {

@@ -67,7 +67,7 @@ async function callMethod(): Promise<string | null> {
   return print(await platform.call(method, input));
 }
 
-/** The same platform, which is told who calls, unless the input says so. */
+/** The same platform, with `actor` added to each input that has none. */
 function callingAs(actor: string, platform: PlatformClient): PlatformClient {
   return {
     call: (method, input) => platform.call(method, { actor, ...input }),
@@ -88,7 +88,7 @@ function expectReadable(file: string): void {
   try {
     if (file === "-") return;
     accessSync(file, constants.R_OK);
-    // The same error as reading it.
+    // As reading it would fail.
     if (statSync(file).isDirectory()) throw Object.assign(new Error(), { code: "EISDIR" });
   } catch (error) {
     throw new Error(`${file} cannot be read (${(error as NodeJS.ErrnoException).code})`);

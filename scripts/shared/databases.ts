@@ -36,7 +36,7 @@ export function databasesIn({
  * @throws Error if it has no such environment.
  */
 export async function readConfig(config: string, env?: string): Promise<Unstable_Config> {
-  // Large: what ends before does without it.
+  // Imported here because it is large: a command that ends earlier does not load it.
   const { experimental_readRawConfig, unstable_readConfig } = await import("wrangler");
   if (env !== undefined) {
     const { rawConfig } = experimental_readRawConfig({ config });

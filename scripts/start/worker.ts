@@ -1,7 +1,7 @@
 /**
- * The Worker that `npm start` runs: the shipped one, and the part of Cloudflare's API with which a
- * platform publishes to the ingest queue, whatever account and queue its address names. It takes any
- * token, because here is nothing to protect.
+ * The Worker that `npm start` runs: the shipped one, and the part of Cloudflare's API with which a platform
+ * publishes to the ingest queue, whatever account and queue its address names. It takes any token, because
+ * there is nothing to protect here.
  */
 import shipped from "../../src/index.ts";
 

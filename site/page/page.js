@@ -41,14 +41,14 @@ const seen = new IntersectionObserver(
 );
 for (const section of sections) seen.observe(section);
 
-/** One of several alternatives stays open. A language that is chosen for one request is for all. */
+/** Opening one alternative closes the others; a language chosen for one request applies to all. */
 for (const name of document.querySelectorAll(".tab > summary"))
   name.addEventListener("click", (event) => {
     event.preventDefault();
     const before = name.getBoundingClientRect().top;
     name.parentElement.open = true;
     if (name.closest(".request")) showLanguage(name.textContent);
-    // What opens or closes above moves this one.
+    // The name stays where it is on the screen, whatever opens or closes above it.
     scrollBy({ top: name.getBoundingClientRect().top - before, behavior: "instant" });
   });
 
@@ -115,7 +115,7 @@ function show(result, answer, text) {
   const block = document.createElement("pre");
   block.tabIndex = 0;
   const pretty = text && JSON.stringify(JSON.parse(text), null, 2);
-  // It escapes what is not its own.
+  // The highlighter escapes the text.
   block.innerHTML = hljs.highlight(pretty, { language: "json" }).value;
   result.replaceChildren(status, ...(text ? [block] : []));
 }

@@ -1,6 +1,6 @@
 import type { ErrorDetails } from "./errors.ts";
 
-/** Where in an input: the names and indexes that lead there; empty for all of it. */
+/** A place in an input: the names and indexes that lead there; empty for the whole input. */
 export type Path = readonly PropertyKey[];
 
 /** What HTTP answers about an invalid input besides its place; `not_found` becomes a 404. */
@@ -13,7 +13,7 @@ export class InputError extends Error {
   readonly path: Path;
   readonly details: Details;
 
-  /** @param problem for RPC and the terminal; they put the place in front. */
+  /** @param problem what is wrong; the message begins with the place. */
   constructor(path: Path | string, problem: string, details: Details = {}) {
     const parts = typeof path === "string" ? [path] : path;
     super(parts.length > 0 ? `${placeOf(parts)}: ${problem}` : problem);

@@ -73,7 +73,7 @@ export const DISABLE_AFTER_FAILURES = 10;
 /** Administrators are told once a subscription has failed for this long without a success. */
 export const TELL_AFTER_MS = DAY_MS;
 
-// A single event must be enough: its retries last until its receiver is told of, then disabled.
+// The retries of a single event must last long enough for the e-mail, and then for disabling.
 const waitsMs = RETRY_WAITS_SECONDS.reduce((sum, seconds) => sum + seconds * 1000, 0);
 if (!(TELL_AFTER_MS < DISABLE_AFTER_MS && DISABLE_AFTER_MS < waitsMs))
   throw new Error(

@@ -66,7 +66,7 @@ function detailsOf(issue: z.core.$ZodIssue, value: unknown): Details {
       if (typeof valueAt(issue.path, value) !== "string") break;
       return { reason: "unknown_value", allowed: issue.values.map(String) };
     case "custom":
-      // A schema's own check says why, and what would be valid.
+      // A custom check gives the reason and the valid values itself.
       if (!issue.params?.reason) break;
       return { ...issue.params };
   }

@@ -1,4 +1,4 @@
-/* A time that is a number is in Unix milliseconds, wherever nothing else is said. */
+/* Unless stated otherwise, a time that is a number is in Unix milliseconds. */
 
 export const MINUTE_MS = 60_000;
 export const HOUR_MS = 60 * MINUTE_MS;

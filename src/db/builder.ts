@@ -25,7 +25,7 @@ function nameField(field: unknown, name: string): unknown {
   return is(field, SQL) ? field.as(name) : field;
 }
 
-/** The columns of a table, by name, except those named. */
+/** The columns of a table, by name, without those in `names`. */
 export function columnsBut<T extends SQLiteTable, K extends keyof T["_"]["columns"] & string>(
   table: T,
   ...names: K[]

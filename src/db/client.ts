@@ -24,8 +24,9 @@ export interface Statements<R> {
 export type RowQuery<Row> = BatchItem<"sqlite"> & { readonly _: { readonly result: Row[] } };
 
 /**
- * A Drizzle query. One that returns rows is read as those rows, any other as nothing, as is raw SQL;
- * `qb.all<Row>(sql)` reads its rows, in SQLite's own types: strings for JSON, 0 and 1 for booleans.
+ * A Drizzle query, or raw SQL. A query that returns rows is read as those rows, anything else as nothing. To
+ * read the rows of raw SQL, use `qb.all<Row>(sql)`: they have SQLite's types, strings for JSON, 0 and 1 for
+ * booleans.
  */
 type Built = BatchItem<"sqlite"> | SQL;
 /** What `commit` takes. */
@@ -186,9 +187,10 @@ export async function query<P extends Executable>(
 }
 
 /**
- * Does what is safe to repeat, and repeats it after a transient error of D1 or of a Durable Object.
+ * Does `work`, which must be safe to repeat, and repeats it after a transient error of D1 or of a Durable
+ * Object.
  *
- * @param waitMs before the second try, about; doubles with each try.
+ * @param waitMs the approximate wait before the second try; doubles with each try.
  */
 export async function retryTransient<T>(work: () => T, waitMs = 100): Promise<Awaited<T>> {
   for (let attempt = 1; ; attempt++) {

@@ -4,9 +4,9 @@ import { fieldOf } from "./builder.ts";
 import { type Database, prepared, query, type RowQuery, type Statements } from "./client.ts";
 
 /**
- * A page ends before the leads or runs on it are larger than this in total, as the database returns
- * them: leads in hexadecimal, so a response is half as large. It has at least one of them. Other items are
- * small: a hundred of the largest automations are 1.8 MB of JSON.
+ * Maximum total size of the leads or runs on a page, which has at least one, as the database returns them:
+ * leads in hexadecimal, so a response is half as large. Other items are small: a hundred of the largest
+ * automations are 1.8 MB of JSON.
  */
 const PAGE_MAX_BYTES = 2_000_000;
 
@@ -99,8 +99,8 @@ export function ifSmall<T>(size: SQL, part: Column | SQL): SQL<T> {
 }
 
 /**
- * The ids of the rows that `readLargeParts` reads. A CROSS JOIN with their table `where` the row `isNamed`
- * makes SQLite look each one up, whatever else it could use an index for.
+ * The ids of the rows that `readLargeParts` reads. A CROSS JOIN of their table on `isNamed` makes SQLite look
+ * each one up, rather than use another index.
  */
 export const NAMED = sql`json_each(${sql.placeholder("ids")}) AS named`;
 

@@ -45,8 +45,8 @@ export const workspaces = sqliteTable(
     adminEmails: text("admin_emails", { mode: "json" }).$type<string[]>().notNull(),
     accessGranted: integer("access_granted", { mode: "boolean" }).notNull().default(true),
     /**
-     * The key that encrypts the personal data of its leads, itself encrypted, as `createDataKey` returns
-     * it. The key never changes. Null where the workspace does not live.
+     * The key that encrypts the personal data of its leads, itself encrypted, as `createDataKey` returns it.
+     * The key never changes. Null in a database that the workspace does not live in.
      */
     dataKey: text("data_key"),
     /** Maximum number of subscriptions; null for `SUBSCRIPTIONS_MAX`. */
@@ -236,11 +236,11 @@ export const subscriptions = sqliteTable(
     heldBy: text("held_by"),
     /** When the lease ends, if its dispatch dies; 0 once it was released. */
     heldUntil: integer("held_until").notNull().default(0),
-    /** Incremented when its pending deliveries are withdrawn: those of an earlier generation are void. */
+    /** Incremented when its pending deliveries become void: those of an earlier generation are. */
     generation: integer().notNull().default(0),
-    /** Whether withdrawn deliveries may still be pending. */
+    /** Whether void deliveries may still be pending. */
     cancelling: integer({ mode: "boolean" }).notNull().default(false),
-    /** The last attempt, as of when its pace changed or its lease was released. */
+    /** The last attempt, as of the last time that its pace changed or its lease was released. */
     lastAttempt: text("last_attempt", { mode: "json" }).$type<LastAttempt>(),
     /** Ranges of events that are being redelivered, one after the other; null if there are none. */
     ranges: text({ mode: "json" }).$type<StoredRange[]>(),
@@ -296,9 +296,9 @@ export const earlierSecrets = sqliteTable(
 );
 
 /*
- * When SQLite searches a table without rowids, it reads in full each row that it passes: with rows of
- * 60 KB, a thousand lookups take 200 ms instead of one. A large part of such a row is therefore in a table
- * of its own, with rowids, and empty in the row itself.
+ * When SQLite searches a WITHOUT ROWID table, it reads each row that it passes in full: with rows of 60 KB, a
+ * thousand lookups take 200 ms instead of one. A large part of such a row is therefore in a table of its own,
+ * with rowids, and empty in the row itself.
  */
 
 /** More than this many bytes of a lead or an event are stored apart. */
@@ -391,7 +391,7 @@ export const deliveries = sqliteTable(
     index("deliveries_due_of_subscription")
       .on(table.subscriptionId, table.dueAt)
       .where(sql`state = 'pending'`),
-    // The columns of the primary key: a redelivery finds what has failed among everything delivered.
+    // A redelivery finds the few failed deliveries without reading the others.
     index("deliveries_failed")
       .on(table.subscriptionId, table.eventId)
       .where(sql`state IN ('exhausted', 'cancelled')`),
@@ -453,8 +453,8 @@ export const moves = sqliteTable("moves", {
   /** When it entered this state, in Unix milliseconds. */
   since: integer().notNull(),
   /**
-   * Null: gates may keep the standings of the workspace's keys. Otherwise they may not, and the gates
-   * of keys up to this hash have been told.
+   * If null, gates may cache the standing of the workspace's keys. Otherwise, they may not, and those of keys
+   * up to this hash have been told.
    */
   gatesTold: text("gates_told"),
   /** How often the switch has failed. */
@@ -564,7 +564,7 @@ export const emails = sqliteTable(
     state: text().$type<EmailState>().notNull().default("owed"),
     /** Attempts to send it, including one in progress. */
     tries: integer().notNull().default(0),
-    /** When it may be sent; moved forward by each attempt. */
+    /** When it may be sent; each attempt postpones it. */
     dueAt: integer("due_at").notNull(),
     settledAt: integer("settled_at"),
   },

@@ -8,8 +8,8 @@ export const MOVING_WAIT_MS = 5_000;
 export type D1Client = Pick<D1Database, "prepare" | "batch">;
 
 /**
- * Whether a bookmark is older than another. Null, for nothing read yet, is the oldest. Bookmarks sort
- * as strings (https://developers.cloudflare.com/d1/reference/glossary/).
+ * Whether a bookmark is older than another. Null, for nothing read yet, is older than any. Bookmarks sort as
+ * strings (https://developers.cloudflare.com/d1/reference/glossary/).
  */
 export function isOlder(bookmark: string | null, than: string | null): boolean {
   return than !== null && (bookmark === null || bookmark < than);

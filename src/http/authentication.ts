@@ -185,8 +185,8 @@ export async function countFailure(c: Context<AppEnv>): Promise<ApiError> {
 }
 
 /**
- * Whether a browser asks what a page of another origin may send (Fetch Standard, CORS-preflight fetch).
- * That never has a key, so it guesses none: it is refused, but does not count as a failure.
+ * Whether a browser asks what a page of another origin may send (Fetch Standard, CORS-preflight fetch). It
+ * never carries a key, so it is refused, but does not count as a failure.
  */
 function isPreflight({ req }: Context<AppEnv>): boolean {
   const [origin, method] = ["Origin", "Access-Control-Request-Method"].map((name) =>

@@ -7,8 +7,8 @@ import type { AppEnv } from "./context.ts";
 const JSON_TYPE = /^application\/json[ \t]*(;.*)?$/i;
 
 /**
- * Comes before the validator of a body, which would read all of it: bounds it, whatever its
- * `Content-Length` or encoding says, and lets only JSON through.
+ * Comes before the validator of a body, which would read all of it: limits its size, whatever its
+ * `Content-Length` or encoding says, and admits only JSON.
  *
  * @throws ApiError `invalid_request` with 415, 413 or 400.
  */

@@ -82,6 +82,6 @@ export const answerError: ErrorHandler<AppEnv> = (thrown, c) => {
   return c.json(internal.toBody(), internal.status);
 };
 
-/** The path is unknown, or its method is: never 405. */
+/** For an unknown path or method: never 405. */
 export const answerNotFound: NotFoundHandler<AppEnv> = (c) =>
   answerError(new ApiError("route_not_found"), c);

@@ -5,14 +5,14 @@ import { newApp } from "./context.ts";
 /** How long an isolate repeats its last answer, so that a flood costs the databases nothing. */
 const REMEMBERED_MS = 1_000;
 
-/** How long it does so while a request asks: longer than that takes. */
+/** How long it repeats that answer while one request asks the databases: longer than this can take. */
 const REMEMBERED_MAX_MS = 5_000;
 
-/** How often a request checks whether another one has an answer. */
+/** How often a request checks whether the one that asks has an answer. */
 const WAIT_MS = 50;
 
 interface Remembered {
-  /** When the next request asks. */
+  /** When the next request asks the databases. */
   until: number;
   /** Null while there is no recent answer. */
   healthy: boolean | null;
@@ -23,13 +23,14 @@ const remembered = new WeakMap<D1Database, Remembered>();
 export const health = newApp();
 
 health.get("/health", async (c) => {
-  // No rate limit to look up: it is nobody's.
+  // No rate limit applies.
   c.set("unmetered", true);
   return (await isHealthy(c.env)) ? c.json({ status: "ok" }) : c.body(null, 503);
 });
 
 /**
- * One request a second asks; the others repeat its answer, or wait for it if there is no recent one.
+ * One request a second asks the databases; the others repeat its answer, or wait for it if there is no recent
+ * one.
  */
 async function isHealthy(env: Env): Promise<boolean> {
   const known = remembered.get(env.DB) ?? { until: 0, healthy: null };
@@ -43,7 +44,7 @@ async function isHealthy(env: Env): Promise<boolean> {
       known.until = Date.now() + REMEMBERED_MS;
     }
     if (known.healthy !== null) return known.healthy;
-    // Not for the other request's promise: the runtime cancels that if its client hangs up.
+    // Polls, because the runtime cancels the other request's promise if its client hangs up.
     await sleep(WAIT_MS);
   }
 }

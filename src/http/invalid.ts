@@ -17,7 +17,7 @@ export const refuseInvalid: Hook<any, any, any, void> = (result) => {
   throw toInputError(error.issues, data);
 };
 
-/** The error that HTTP answers for an invalid input. Of a path's own ids, an unknown one is just not found. */
+/** The error that HTTP answers for an invalid input. For an unknown id in the path, it names no parameter. */
 export function toApiError({ path, details: { reason, ...details } }: InputError): ApiError {
   const parameter = path.length > 0 ? { parameter: path.join(".") } : {};
   if (reason === "not_found")

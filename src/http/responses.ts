@@ -89,8 +89,7 @@ const ANY_OPERATION: ErrorResponse[] = [
 /**
  * The error responses of an operation: its own, and those of every operation.
  *
- * Their type names none of them, because handlers throw errors: what a handler returns must be one
- * of its successes.
+ * Their type is empty, because handlers throw errors: what one returns must be a success.
  */
 export function errors(...own: ErrorResponse[]): object {
   return Object.fromEntries(

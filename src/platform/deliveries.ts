@@ -116,7 +116,7 @@ const ofAnyWorkspace = z.strictObject({
   database: DatabaseName.nullish().describe("binding of one database"),
 });
 
-/** Counts in each database that has what is asked for. */
+/** Counts in the workspace's database, in the one that is named, or in all. */
 async function countIn<Counts>(
   env: Env,
   { workspaceId, database }: z.output<typeof ofAnyWorkspace>,

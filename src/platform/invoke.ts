@@ -20,9 +20,9 @@ const IDS_MAX = 200;
 const KINDS = Object.keys(ID_PREFIXES) as IdKind[];
 
 /**
- * Calls an operation for the platform or an operator, and notes that in the log and in the audit trail.
- * If the trail cannot be written, the call still has its result, which may have taken effect; the log
- * line, written first, says the same.
+ * Calls an operation for the platform or an operator, and records the call in the log and in the audit trail.
+ * If the trail cannot be written, the call succeeds all the same, as it may have taken effect; the log line,
+ * written first, has everything except the actor.
  *
  * @param via how the call came: `rpc`, or `https:` and the id of the key.
  * @throws InputError whose message begins with the method, because a log may show the message alone;
@@ -36,7 +36,7 @@ export function invoke(
   via: string,
 ): Promise<object> {
   const noted = runNoted(method, operation, call, given, via);
-  // If the caller hangs up, the runtime ends all that nothing waits for.
+  // Otherwise, the runtime would end the call if its caller hangs up.
   call.ctx.waitUntil(noted.catch(() => {}));
   return noted;
 }
@@ -81,7 +81,7 @@ async function runNoted(
     entry.ids = [...named].slice(0, IDS_MAX);
     entry.durationMs = Math.round(performance.now() - startedAt);
     const noted = note(env, entry);
-    // Not awaited: recording calls come all day long.
+    // Not awaited, because recording calls are frequent.
     if (Object.hasOwn(RECORDING_INPUTS, method)) ctx.waitUntil(noted);
     else await noted;
   }
@@ -106,7 +106,7 @@ export function parseCall<Input extends z.ZodType>(
 }
 
 async function note(env: Env, entry: AuditEntry): Promise<void> {
-  // The actor may be a person, whom no log names.
+  // The actor may be a person: logs have no personal data.
   const { id: _1, at: _2, actor: _3, ids, ...fields } = entry;
   log("platform_call", { ...fields, ids: ids.join(" ") });
   try {
@@ -116,7 +116,7 @@ async function note(env: Env, entry: AuditEntry): Promise<void> {
   }
 }
 
-/** The workspace of the subscription or key that a call names. The call itself tells what is wrong. */
+/** The workspace of the subscription or key that a call names; null if it cannot be found. */
 async function ownerOf(env: Env, given: unknown): Promise<string | null> {
   const [keyId, webhookId] = [idIn(given, "keyId"), idIn(given, "webhookId")];
   if (!keyId && !webhookId) return null;
@@ -127,7 +127,7 @@ async function ownerOf(env: Env, given: unknown): Promise<string | null> {
 function idsIn(value: unknown, name: RegExp): string[] {
   if (!isObject(value)) return [];
   const found = Object.entries(value).flatMap(([key, held]) => (name.test(key) ? held : []));
-  // API keys, secrets and personal data are no ids, even where one was expected.
+  // Only ids: a caller may have put an API key or personal data in their place.
   return found.filter(
     (each): each is string => typeof each === "string" && KINDS.some((kind) => isId(kind, each)),
   );

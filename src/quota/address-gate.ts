@@ -7,7 +7,7 @@ const NETWORK_FAILURES_MULTIPLE = 16;
 
 /** A gate's answer to one failure. */
 export interface CountedFailure {
-  /** Which of the two had already used up its failures, if any: only then is it not counted. */
+  /** Which of the two had already used up its failures; null if neither had, and so this one was counted. */
   blocked: keyof AddressName | null;
   /** The block's window, or its network's if that leaves less. */
   rateLimit: RateLimit;
@@ -15,7 +15,7 @@ export interface CountedFailure {
 
 interface Kept {
   network: Window;
-  /** The open windows by block, which are at most twice as many as failures are left to a network. */
+  /** The open windows by block: few, because the network's own limit bounds how many failures are counted. */
   blocks: Map<string, Window>;
 }
 

@@ -10,6 +10,6 @@ import { usedUpKeys } from "./memory.ts";
 export async function forgetKey(env: Env, { keyHash, lastUsedAt }: GatedKey): Promise<void> {
   if (lastUsedAt === null) return;
   await callObject(env, env.KEY_GATE, keyHash, (gate) => gate.forget());
-  // Not before: what the gate has refused in the meantime is remembered, too.
+  // Last, because a refusal in the meantime is remembered, too.
   usedUpKeys.delete(keyHash);
 }

@@ -199,10 +199,10 @@ export class KeyGate extends DurableObject<Env> {
       const { standing, database, bookmark } = await this.#read(keyHash, now);
       // Changed while it was being read: this may be the old standing.
       if (forgotten !== this.#forgotten) continue;
-      // Read again when its use must be noted again, even if it was forgotten and read in between.
+      // Kept until the key's use must be noted again: that is an hour after it was last noted, not read.
       const usedAt = Math.min(standing?.lastUsedAt ?? now, now);
       const staleAt = usedAt + STANDING_MAX_AGE_MS;
-      // And when the key expires: the look-up then no longer finds it.
+      // Or until the key expires: the look-up then no longer finds it.
       const lastMs = (standing?.expiresAt ?? Number.POSITIVE_INFINITY) - 1;
       this.#kept = { standing, until: Math.min(staleAt, lastMs) };
       this.#readAt = now;

@@ -130,9 +130,8 @@ const runsOfAutomation = qb
   )
   .orderBy(...newestFirst(ORDER));
 
-// After the runs comes a row without an id: the automation itself. It is read only if the page is
-// not full or the automation may be hidden. Raw SQL: each part of the union has its own limit, one
-// of them computed.
+// After the runs, it returns a row without an id: the automation itself, read only if the page is not full or
+// the automation may be hidden. Raw SQL: each part of the union has its own limit, one of them computed.
 const pageOfAutomation = prepared(
   qb.all<Stored<RunRow & Sized> | { id: null }>(sql`
   SELECT * FROM (${runsOfAutomation.getSQL()} LIMIT iif(${IS_OF_SHOWN}, ${ROWS}, 0))

@@ -11,8 +11,8 @@ const pagesOf = (row: SQL) => sql`(CASE WHEN ${row} <= 1000 THEN ${row}
   ELSE 500 + (${row} + 3602) / 4092 * 4096 END)`;
 
 /*
- * A row of `large_bodies` has 80 bytes more, and as much again in an index. Of such a table, SQLite moves
- * to overflow pages what a page cannot hold, and leaves the rest, at least 489 bytes, next to others'.
+ * A row of `large_bodies` takes 80 bytes more, and as many again in an index. What a page cannot hold of it,
+ * SQLite moves to overflow pages; the rest, at least 489 bytes, shares a page with other rows.
  */
 const LARGE_ROW = sql`(${events.largeBytes} + 80)`;
 const OVERFLOW_PAGES = sql`((${LARGE_ROW} + 30) / 4092)`;
@@ -52,7 +52,7 @@ export const WHOLE_BYTES = sql`(${EVENT_BYTES} + ${sumOf(deliveries, successByte
 export type Measured = Pick<typeof workspaces.$inferSelect, "id" | "sizedTo" | "sizedBytes">;
 
 /**
- * Measures up to `CLEANUP_MAX` more events of a workspace; each event is read once in its life.
+ * Measures up to `CLEANUP_MAX` more events of a workspace; each event is read once.
  *
  * @param before later events must wait, because older ones may still be added among them.
  * @returns the workspace afterwards; null if there was nothing to measure.

@@ -122,7 +122,7 @@ async function readStart(reader: Reader, signal: AbortSignal) {
   const bytes: number[] = [];
   const taken = (isWhole: boolean) => ({ bytes: new Uint8Array(bytes), isWhole });
   for (;;) {
-    // A body that breaks off is treated like one that was cut.
+    // A body that breaks off is kept as far as it came.
     const chunk = await reader.read().catch(() => null);
     if (!chunk || signal.aborted) return taken(false);
     if (chunk.done) return taken(true);

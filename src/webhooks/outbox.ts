@@ -17,7 +17,7 @@ import { serializeBody, type WebhookDelivery } from "./bodies.ts";
 import { IS_ACTIVE } from "./dispatch/lease.ts";
 import { listDue, type Wake } from "./dispatch/wake.ts";
 
-/** An event that is announced if its condition holds when it is committed. */
+/** An event, announced only if its condition holds at the commit. */
 export interface Draft {
   id: string;
   /** The id of the record it is about. */

@@ -7,7 +7,7 @@ export const HEADERS = {
   "User-Agent": "PublicAPI-Webhooks/1.0",
 };
 
-/** The header of a test event besides. */
+/** The additional header of a test event. */
 export const TEST_HEADER = { "X-Service-Test": "true" };
 
 export interface Posted {

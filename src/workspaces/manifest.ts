@@ -49,7 +49,10 @@ interface Owned extends Stored {
   through?: typeof events;
 }
 
-/** A table whose rows belong to a row of the table that `links` points to, and share its fate. */
+/**
+ * A child table: each row belongs to a row of the table that `links` points to, and is exported, moved and
+ * erased with it.
+ */
 export interface ChildTable extends Stored {
   /** The columns of the row that it belongs to, by the names of its own. */
   links: Record<string, Column>;
@@ -114,7 +117,7 @@ const MANIFEST = {
     ],
     bulk: automations.name,
   },
-  // Only says which runs are yet to be deleted: the automation itself says what matters.
+  // Lists the runs that are yet to be deleted; which are shown follows from the automation itself.
   removals: { kind: null, links: { automationId: automations.id } },
   leads: {
     kind: "lead",

@@ -8,7 +8,7 @@ import { introduction } from "./introduction.ts";
 /** The version of the API contract; CHANGELOG.md says which changes need a new one. */
 const CONTRACT_VERSION = "1.0.0-draft.2";
 
-// Outside of the call, whose type of `info` is that of OpenAPI 3.0.
+// Not inside the call below, because its type of `info` is that of OpenAPI 3.0.
 const INFO = {
   title: "Public API",
   version: CONTRACT_VERSION,
@@ -78,7 +78,7 @@ function header(
   return { description, required: true, schema };
 }
 
-// What the routes refer to, and what no route knows.
+// The components that routes refer to, and the webhooks, which no route declares.
 const { openAPIRegistry: registry } = app;
 registry.registerComponent("securitySchemes", "apiKey", {
   type: "http",

@@ -66,8 +66,8 @@ portal.use("/portal/api/webhooks/*", served("webhooks"));
 portal.post(EXCHANGE, openSession);
 
 /**
- * All that a session may do: an operation a path. What the path names belongs to the workspace, which
- * the authentication has checked; without a subscription, the operation is about the workspace.
+ * All that a session may do, one operation per path. A subscription in the path belongs to the workspace,
+ * as the authentication has checked; without one, the operation is about the workspace.
  */
 const ALLOWED = [
   ["GET", "/workspace", readWorkspace],
@@ -88,7 +88,7 @@ const ALLOWED = [
 for (const [method, path, operation] of ALLOWED)
   portal.on(method, `/portal/api${path}`, async (c) => c.json(await perform(c, operation)));
 
-// These two are operations of the API, which name no workspace: they are the key's or the session's.
+// These two are operations of the API: their workspace comes from the key there, and from the session here.
 portal.post("/portal/api/webhooks", async (c) => {
   const creation = parseInput(WebhookCreation, await readJson(c));
   return c.json(await subscribe(c, creation), 201);
@@ -115,7 +115,7 @@ async function perform(c: Context<AppEnv>, { input, run }: Operation): Promise<o
   return (await run({ env: c.env, ctx: c.executionCtx }, value)) as object;
 }
 
-/** The parameters of a query that have a value, as JSON has them: a filter that is not set is empty. */
+/** The non-empty parameters of a query, with numbers as numbers; a filter that is not set is empty. */
 function filled(query: Record<string, unknown>): Record<string, unknown> {
   return Object.fromEntries(
     Object.entries(query)

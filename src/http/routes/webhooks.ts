@@ -190,7 +190,10 @@ export async function subscribe(
   return showSecret(c.env, asked, stored);
 }
 
-/** A subscription as it was created. @throws ApiError if that is not what was `asked` for. */
+/**
+ * The subscription that a request gets, its own or that of an earlier request with the same
+ * `Idempotency-Key`. @throws ApiError if that one asked for something else.
+ */
 async function showSecret(
   env: Env,
   asked: z.output<typeof WebhookCreation>,

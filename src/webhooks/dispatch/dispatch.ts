@@ -39,8 +39,8 @@ const GATES_TIMEOUT_MS = 1_000;
 /**
  * The free plan allows an invocation 50 posts and 50 statements. A round trip takes up to ten statements
  * (more while it cancels), or up to six once it claims nothing. After `roundTrips` of them, an invocation
- * that has made no more than `posts` makes at most three others: one after no post has started or ended
- * for each of `releasesMs`, so that fast subscriptions do not wait for slow ones, and one at the end.
+ * with at most `posts` posts makes at most three more: the first two once no post has started or ended for
+ * the times in `releasesMs`, so that fast subscriptions do not wait for slow ones, and the last at the end.
  */
 const FREE_PLAN = { posts: 50, roundTrips: 4, releasesMs: [STUCK_MS, SLOW_ANSWER_MS] };
 

@@ -28,7 +28,7 @@ export interface DispatchTools {
   finished(subscription: Finished): void;
 }
 
-/** How an attempt ended, and what is kept of it: of nothing that was not sent. */
+/** How an attempt ended, and what is kept of it, if it was sent. */
 export type Attempted = Outcome & { kept?: Promise<Kept> };
 
 /** A subscription that a dispatch has finished with. */

@@ -138,7 +138,10 @@ export function readdress(
   ]);
 }
 
-/** SQL condition: the e-mail, if it is owed; not by its notice's number, which differs between databases. */
+/**
+ * SQL condition: the e-mail, if it is owed. It is not identified by its notice's number, which differs
+ * between databases.
+ */
 function isOwedTo(email: OwedEmail) {
   const { workspaceId, subscriptionId, failingSince, kind, recipient } = email;
   const notice = qb

@@ -75,8 +75,8 @@ const LONGEST_WAIT_SECONDS = EMAIL_WAITS_SECONDS.at(-1);
 const TRIED_FOR_MS = 1000 * EMAIL_WAITS_SECONDS.reduce((sum, seconds) => sum + seconds, 0);
 
 /**
- * How long to wait after a try that failed; undefined if it was the last. Sweeps that crashed have
- * counted tries that nobody made: those must not bring the last one forward.
+ * How long to wait after a try that failed; undefined if it was the last. A sweep that crashed may have
+ * counted a try that it did not make: the retries must not end early for that.
  */
 function waitAfter({ tries, addressedAt }: OwedEmail, now: number): number | undefined {
   const isEarly = now - addressedAt < TRIED_FOR_MS;

@@ -95,7 +95,7 @@ export function eraseLeftBehind(id: string): Statements<boolean> {
       .set({ ...blank, erasing: true })
       .where(isOwn),
     eraseNext(MOVED, id),
-    // Between two chunks, late writes are refused.
+    // Until the next chunk, writes to what was left behind are refused.
     qb.update(workspaces).set({ erasing: false }).where(isOwn),
     qb.delete(moves).where(and(eq(moves.workspaceId, id), isEmpty(MOVED, id))),
     qb.select({ state: moves.state }).from(moves).where(eq(moves.workspaceId, id)),
@@ -112,7 +112,7 @@ function eraseChunk(id: string): Statements<boolean> {
   const isOwn = eq(workspaces.id, id);
   const chunk = inOrder([
     qb.update(workspaces).set({ erasing: true }).where(isOwn),
-    // It does not live here: what it left behind is erased at once.
+    // If it has moved away, what it left here need not wait for the sweep.
     qb.delete(moves).where(eq(moves.workspaceId, id)),
     eraseNext(OWNED, id),
     qb.select({ id: workspaces.id }).from(workspaces).where(isOwn),

@@ -14,7 +14,7 @@ import type { ExportItem, Json } from "../export-item.ts";
 import { type ChildTable, OWNED, type OwnedTable } from "../manifest.ts";
 import { childrenAsJson, isAfter, type Position, positionOf, selectRows } from "../rows.ts";
 
-/** For rows of up to 64 KiB, which JSON escaping may double. */
+/** Enough for rows of up to 64 KiB, which JSON escaping may double. */
 const LARGE_AT_ONCE = 25;
 const SMALL_AT_ONCE = 200;
 

@@ -145,7 +145,7 @@ export class OwnedMove {
     log("move", { workspaceId: this.workspaceId, from: this.from, to: this.to, state });
   }
 
-  /** Repeats an act that fails, until the deadline. @throws what it failed with first. */
+  /** Repeats an act until it succeeds, or the deadline. @throws its first error. */
   async insist<R>(act: () => Promise<R>): Promise<R> {
     const { deadline } = this;
     for (let first: unknown; ; ) {
