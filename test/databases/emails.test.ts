@@ -108,7 +108,7 @@ test("e-mails of a workspace that arrives, or is closed, wait until it has moved
   expect(sent).toEqual([leaving, staying, staying].map(({ address }) => address).sort());
 });
 
-test("e-mails that are sent, or owed to more administrators, are so where the workspace goes", async () => {
+test("an e-mail that is sent during a move, or newly owed to an administrator, is so in the new database", async () => {
   const { workspaceId, webhookId, owe } = await openAdministered();
   await owe();
   await rowsIn("DB_2", "UPDATE notices SET sent_at = 4 WHERE subscription_id = ?", webhookId);

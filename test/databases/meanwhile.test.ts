@@ -91,7 +91,7 @@ describe("while a workspace is copied", () => {
     expect(await valueIn("DB_3", count, workspaceId)).toBe(large.length);
   });
 
-  test("secrets that are resealed are resealed there, too, and those left behind stop nobody", async () => {
+  test("secrets that are resealed stay so in the other database, and those left behind do not count", async () => {
     const { workspaceId, webhookId } = await openWithLeads();
     await Platform.rotateWebhookSecret({ webhookId });
     await copyAll(workspaceId);

@@ -97,7 +97,7 @@ describe("a mover that hung", () => {
     await livesIn("DB_3", workspace);
   });
 
-  test("before it changed the directory, does not when the workspace has come back", async () => {
+  test("before it changed the directory does not change it once the workspace has come back", async () => {
     const workspace = await openWithLeads();
     const { workspaceId } = workspace;
     const late = await hangMover(workspaceId, ["DB", /update "workspaces" set "database"/]);
@@ -126,7 +126,7 @@ describe("a mover that hung", () => {
     await livesIn("DB_2", workspace);
   });
 
-  test("before it began, begins nothing where the workspace lives by now", async () => {
+  test("before it began does not begin once the workspace has moved", async () => {
     const workspace = await openWithLeads();
     const { workspaceId } = workspace;
     const late = await hangMover(workspaceId, BEGUN);

@@ -31,7 +31,7 @@ test("the page is smaller than 60 KB, compressed", () => {
   expect(sizes.reduce((sum, size) => sum + size)).toBeLessThan(60_000);
 });
 
-test("French has nothing in the singular, and no line break before a sign", () => {
+test("French counts zero in the singular, and breaks no line before a colon or a question mark", () => {
   expect(fr.subscription.chart(0, 0, 0)).toBe(
     "Livraisons par jour\u00a0: 0\u00a0réussie, 0\u00a0échouée, 0 en attente.",
   );

@@ -241,7 +241,7 @@ test("a limit that is not a number of megabytes is rejected", () => {
     );
 });
 
-test("the oldest pending deliveries are given up beyond twice the limit, except for held subscriptions", async () => {
+test("the oldest pending deliveries are given up beyond twice the limit, except those of leased subscriptions", async () => {
   const { id, workspaceId } = await owed(1_000, NOW - 3 * HOUR_MS, { customFields: TWO_KB });
   await announceLeads(workspaceId, 1_000, NOW - 2 * HOUR_MS, TWO_KB);
   await hold(id);
