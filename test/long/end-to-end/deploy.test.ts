@@ -1,10 +1,12 @@
-import { existsSync, rmSync } from "node:fs";
+import { existsSync, readFileSync, rmSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
+import { stripVTControlCharacters } from "node:util";
 import { describe, expect, test } from "vitest";
+import { startInTerminal } from "../../node/support/process.ts";
 import { until } from "../../support/until.ts";
 import {
-  commandsOf,
   configWith,
+  DEPLOY,
   deploy,
   home,
   inEu,
@@ -14,191 +16,176 @@ import {
   QUEUES,
   readAccount,
   readCalls,
-  runDeploy,
   SECRET,
   SECRETS,
   startDeploy,
   useFolders,
 } from "./deployment.ts";
-import type { Call, FakeAccount } from "./fake-wrangler.ts";
+import type { FakeAccount } from "./fake-wrangler.ts";
 
 useFolders();
 
-const LOOKED_UP = QUEUES.map((name) => `queues info ${name}`);
 /** What it asks about, before it changes anything. */
-const ASKED = ["whoami", "secret list json", "d1 list", ...LOOKED_UP];
+const ASKED = [
+  ...["whoami", "secret list json", "d1 list"],
+  ...QUEUES.map((name) => `queues info ${name}`),
+];
 const FIRST = [...ASKED, "d1 create public-api", ...QUEUES.map((name) => `queues create ${name}`)];
 /** What it asks of a database that exists: its migrations, and which databases are in use. */
 const READ = ["d1 execute DB", "d1 execute DB"];
 const UPDATED = QUEUES.map((name) => `queues update ${name}`);
 const SERVED = ["d1 migrations apply DB", "deploy"];
 const AGAIN = [...ASKED, ...READ, ...UPDATED, "d1 time-travel info DB", ...SERVED];
+const TWO_ACCOUNTS = ["a1", "a2"].map((id) => ({ id, name: `Account ${id}` }));
+const GENERATED = {
+  API_KEY_CHECKSUM_KEYS: expect.stringMatching(MADE),
+  PORTAL_SIGNING_KEYS: expect.stringMatching(MADE),
+};
+
+/** The options for three databases of the service, and one that is not the service's. */
+function withThree(): string[] {
+  const block = (binding: string, name: string) =>
+    `[[d1_databases]]\nbinding = "${binding}"\ndatabase_name = "${name}"\n\n`;
+  const own = block("DB_2", "public-api-2") + block("DB_3", "public-api-3");
+  const first = "[[queues.producers]]";
+  return configWith(first, own + block("REPORTS", "reports") + first);
+}
 
 describe("npm run deploy with several databases", () => {
-  /** A configuration with three databases of the service, and one that is not the service's. */
-  const withThree = () => {
-    const block = (binding: string, name: string) =>
-      `[[d1_databases]]\nbinding = "${binding}"\ndatabase_name = "${name}"\n\n`;
-    const own = block("DB_2", "public-api-2") + block("DB_3", "public-api-3");
-    const first = "[[queues.producers]]";
-    return configWith(first, own + block("REPORTS", "reports") + first);
-  };
-
   test("creates and migrates each of them before it deploys", async () => {
     openDeployed({ databases: inEu("public-api", "reports") });
-    const { code, output, calls } = await deploy({}, ...withThree());
-    expect(output).toContain("Deployed: ");
-    expect(code).toBe(0);
-    expect(commandsOf(calls)).toEqual([
-      ...[...ASKED, ...READ, "d1 create public-api-2", "d1 create public-api-3", ...UPDATED],
-      ...["d1 time-travel info DB", "d1 migrations apply DB"],
-      ...["d1 migrations apply DB_2", "d1 migrations apply DB_3", "deploy"],
-    ]);
+    const { calls, ...end } = await deploy({}, ...withThree());
+    expect(end).toMatchObject({
+      code: 0,
+      output: expect.stringContaining("Deployed: "),
+      commands: [
+        ...[...ASKED, ...READ, "d1 create public-api-2", "d1 create public-api-3", ...UPDATED],
+        ...["d1 time-travel info DB", "d1 migrations apply DB"],
+        ...["d1 migrations apply DB_2", "d1 migrations apply DB_3", "deploy"],
+      ],
+      account: { databases: inEu("public-api", "reports", "public-api-2", "public-api-3") },
+    });
     for (const { args } of calls) expect(args).toContain(`--config=${home()}/wrangler.toml`);
-    expect(readAccount().databases).toEqual(
-      inEu("public-api", "reports", "public-api-2", "public-api-3"),
-    );
   });
 
   test("deploys nothing if workspaces live in a database that is not bound", async () => {
-    const database = openDeployed({ queues: [] });
+    const database = openDeployed();
     const insert = database.prepare(
       "INSERT INTO workspaces (id, name, admin_emails, created_at, database) VALUES (?, '', '[]', 0, ?)",
     );
     for (let i = 0; i < 15; i++) insert.run(`wks_${i}`, i < 3 ? "DB_2" : "DB_7");
-    const { code, output, calls } = await deploy({}, ...withThree());
+    const { code, output, commands } = await deploy({}, ...withThree());
     expect(output).toContain(
       "wrangler.toml does not bind DB_7, but workspaces live there (12): nothing was deployed.",
     );
-    expect(code).toBe(1);
-    expect(commandsOf(calls)).not.toContain("deploy");
+    expect([code, commands]).toEqual([1, expect.not.arrayContaining(["deploy"])]);
     database.exec("DELETE FROM workspaces WHERE database = 'DB_7'");
     expect((await deploy({}, ...withThree())).code).toBe(0);
     expect((await deploy()).output).toContain("does not bind DB_2, but workspaces live there (3)");
   });
-
-  test("--dry-run lists the databases that would be created, with a login or without", async () => {
-    openAccount({ databases: inEu("public-api"), queues: inEu(...QUEUES), secrets: SECRETS });
-    const { code, output } = await deploy({}, "--dry-run", ...withThree());
-    expect(output).toContain(`Nothing was changed. A deployment would
-  - create the database public-api-2
-  - create the database public-api-3
-  - apply the missing migrations to each database
-  - deploy the Worker public-api
-`);
-    expect(code).toBe(0);
-    openAccount({ loggedIn: false });
-    const alone = await deploy(SECRETS, "--dry-run", ...withThree());
-    expect(alone.code).toBe(0);
-    expect(commandsOf(alone.calls)).toEqual(["whoami", "deploy"]);
-    expect(alone.output).toContain(`Not logged in to Cloudflare: the account was not checked.
-Nothing was changed. A deployment would
-  - need a login: \`npx wrangler login\`, or CLOUDFLARE_API_TOKEN
-  - create the database public-api, unless it exists
-  - create the database public-api-2, unless it exists
-  - create the database public-api-3, unless it exists
-  - create the queue webhook-deliveries, unless it exists
-  - create the queue webhook-redeliveries, unless it exists
-  - create the queue platform-records, unless it exists
-  - create the queue platform-records-dead, unless it exists
-  - apply the missing migrations to each database
-`);
-  });
-
-  test("refuses a configuration without DB", async () => {
-    openAccount({ secrets: SECRETS });
-    const without = configWith('binding = "DB"', 'binding = "DB_2"');
-    const { code, output, calls } = await deploy({}, ...without);
-    expect(output).toContain("wrangler.toml binds no database as DB");
-    expect(code).toBe(1);
-    expect(commandsOf(calls)).not.toContain("deploy");
-  });
 });
+
+const SAME = { databases: inEu("public-api"), queues: inEu(...QUEUES), secrets: SECRETS };
+const MAKE_SECRETS = [
+  "ask for ENCRYPTION_KEYS, or generate it",
+  ...["generate API_KEY_CHECKSUM_KEYS", "generate PORTAL_SIGNING_KEYS"],
+];
+const MAKE_QUEUES = QUEUES.map((name) => `create the queue ${name}`);
+const MAKE_FIRST = "create the database public-api";
+const MAKE_MORE = ["create the database public-api-2", "create the database public-api-3"];
+const MIGRATE = "apply the missing migrations";
+const MIGRATE_ALL = "apply the missing migrations to each database";
+const LOG_IN = "need a login: `npx wrangler login`, or CLOUDFLARE_API_TOKEN";
+const unless = (step: string) => `${step}, unless it exists`;
+
+test.each<[string, Partial<FakeAccount>, options: () => string[], calls: string[], string[]]>([
+  [
+    "for the first time",
+    {},
+    () => [],
+    ["whoami --json", "secret list --format json", "d1 list --json", ...ASKED.slice(3)],
+    [...MAKE_SECRETS, MAKE_FIRST, ...MAKE_QUEUES, MIGRATE],
+  ],
+  ["again", SAME, () => [], [...ASKED, ...READ], [MIGRATE]],
+  ["with more databases", SAME, withThree, [...ASKED, ...READ], [...MAKE_MORE, MIGRATE_ALL]],
+  [
+    "without a login",
+    { loggedIn: false },
+    withThree,
+    ["whoami"],
+    [
+      LOG_IN,
+      ...[...MAKE_SECRETS, MAKE_FIRST, ...MAKE_MORE, ...MAKE_QUEUES].map(unless),
+      MIGRATE_ALL,
+    ],
+  ],
+])(
+  "npm run deploy --dry-run says what a deployment would do %s, and changes nothing",
+  async (when, differences, options, calls, steps) => {
+    openAccount(differences);
+    const before = readAccount();
+    const end = await deploy({}, "--dry-run", ...options());
+    const would = ["Nothing was changed. A deployment would", ...steps].join("\n  - ");
+    const unchecked = "Not logged in to Cloudflare: the account was not checked.\n";
+    expect(end).toMatchObject({ code: 0, account: before });
+    expect(end.output).toContain(
+      `${differences.loggedIn === false ? unchecked : ""}${would}\n  - deploy the Worker public-api\n`,
+    );
+    if (when !== "for the first time") expect(end.commands).toEqual([...calls, "deploy"]);
+    else
+      expect(end.calls.map(({ args }) => args.join(" ").replace(" --env=", ""))).toEqual([
+        ...calls,
+        "deploy --dry-run",
+      ]);
+  },
+);
 
 describe("npm run deploy without a terminal", () => {
   test("creates the database, migrates it and deploys with the secrets, which it never shows", async () => {
     openAccount();
-    const { code, output, calls } = await runDeploy(SECRETS);
+    const { code, output, calls, commands, account } = await startDeploy(SECRETS).ended;
     for (const text of [
-      `Deployed: ${readAccount().address}`,
+      `Deployed: ${account.address}`,
       "It refuses an invented key, serves this document, and is healthy.",
       "npm run platform -- --remote createWorkspace",
       "Set PORTAL_ORIGIN",
       "Set EMAIL_FROM",
     ])
       expect(output).toContain(text);
-    expect(code).toBe(0);
-    expect(commandsOf(calls)).toEqual([...FIRST, ...SERVED]);
+    expect({ code, commands }).toEqual({ code: 0, commands: [...FIRST, ...SERVED] });
     expect(calls.at(-2)?.args).toContain("--remote");
     for (const { args } of calls) expect(args).toContain("--env=");
-    expect(readAccount().secrets).toEqual(SECRETS);
+    expect(account.secrets).toEqual(SECRETS);
     const shown = output + JSON.stringify(calls.map(({ args }) => args));
     for (const secret of Object.values(SECRETS)) expect(shown).not.toContain(secret.split(":")[1]);
     expect(calls.some(({ sawSecret }) => sawSecret)).toBe(false);
-    const { secretsFile } = calls.at(-1) as Call;
+    const secretsFile = calls.at(-1)?.secretsFile;
     expect(secretsFile).toMatchObject({ mode: 0o600, content: SECRETS });
     expect(existsSync(dirname(secretsFile?.path ?? ""))).toBe(false);
   });
 
   test("generates the other secrets, once, and keeps those that a Worker has", async () => {
-    const generated = {
-      API_KEY_CHECKSUM_KEYS: expect.stringMatching(MADE),
-      PORTAL_SIGNING_KEYS: expect.stringMatching(MADE),
-    };
     openAccount();
-    const first = await deploy({ ENCRYPTION_KEYS: SECRET });
-    expect(first.code).toBe(0);
-    expect(commandsOf(first.calls)).toEqual([...FIRST, ...SERVED]);
-    const { secrets } = readAccount();
-    expect(secrets).toEqual({ ENCRYPTION_KEYS: SECRET, ...generated });
-    expect(new Set(Object.values(secrets ?? {})).size).toBe(3);
-    for (const secret of Object.values(secrets ?? {}))
-      expect(first.output).not.toContain(secret.split(":")[1]);
-    await deploy({ ENCRYPTION_KEYS: SECRET });
-    expect(readAccount().secrets).toEqual(secrets);
+    const { account, output, ...first } = await deploy({ ENCRYPTION_KEYS: SECRET });
+    expect(first).toMatchObject({ code: 0, commands: [...FIRST, ...SERVED] });
+    expect(account.secrets).toEqual({ ENCRYPTION_KEYS: SECRET, ...GENERATED });
+    const secrets = Object.values(account.secrets ?? {});
+    expect(new Set(secrets).size).toBe(3);
+    for (const secret of secrets) expect(output).not.toContain(secret.split(":")[1]);
+    const again = await deploy({ ENCRYPTION_KEYS: SECRET });
+    expect(again.account.secrets).toEqual(account.secrets);
 
     openAccount({ secrets: { ENCRYPTION_KEYS: SECRET } });
     const { code, calls } = await deploy();
-    expect(code).toBe(0);
-    expect(calls.at(-1)?.secretsFile?.content).toEqual(generated);
-  });
-
-  test("--help and --dry-run change nothing", async () => {
-    openAccount();
-    const before = readAccount();
-    expect(await runDeploy({}, "--help")).toMatchObject({ code: 0, calls: [] });
-    const { code, output, calls } = await deploy({}, "--dry-run");
-    expect(readAccount()).toEqual(before);
-    expect(calls.map(({ args }) => args.filter((arg) => arg !== "--env=").join(" "))).toEqual([
-      ...["whoami --json", "secret list --format json", "d1 list --json", ...LOOKED_UP],
-      "deploy --dry-run",
-    ]);
-    expect(output).toContain(`Nothing was changed. A deployment would
-  - ask for ENCRYPTION_KEYS, or generate it
-  - generate API_KEY_CHECKSUM_KEYS
-  - generate PORTAL_SIGNING_KEYS
-  - create the database public-api
-  - create the queue webhook-deliveries
-  - create the queue webhook-redeliveries
-  - create the queue platform-records
-  - create the queue platform-records-dead
-  - apply the missing migrations
-  - deploy the Worker public-api
-`);
-    expect(code).toBe(0);
+    expect([code, calls.at(-1)?.secretsFile?.content]).toEqual([0, GENERATED]);
   });
 
   test("the second time creates nothing and needs no secrets", async () => {
     openAccount();
-    await deploy(SECRETS);
-    const { versions: _, serving: __, ...same } = readAccount();
-    const planned = await deploy({}, "--dry-run");
-    expect(planned.output).toContain("would\n  - apply the missing migrations");
-    const { code, calls } = await deploy();
-    expect(code).toBe(0);
-    expect(commandsOf(calls)).toEqual(AGAIN);
+    const { versions: _, serving: __, ...same } = (await deploy(SECRETS)).account;
+    const { calls, ...end } = await deploy();
+    expect(end).toMatchObject({ code: 0, commands: AGAIN, account: same });
     expect(calls.at(-1)?.secretsFile).toBeUndefined();
-    expect(readAccount()).toMatchObject(same);
   });
 
   const RENAMED =
@@ -206,53 +193,44 @@ describe("npm run deploy without a terminal", () => {
   const NOT_DEPLOYED = "The Worker was not deployed; the previous version still serves.";
   const MALFORMED = "entry 1 is not id:base64 of 32 bytes";
   const REFUSED = "A request to the Cloudflare API failed.";
+  const GIVEN = { secrets: SECRETS };
+  const BAD = { ...SECRETS, API_KEY_CHECKSUM_KEYS: "k1=c2VjcmV0" };
 
   test.each<[string, string[], NodeJS.ProcessEnv, Partial<FakeAccount>]>([
     ["Set ENCRYPTION_KEYS: the Worker has none yet.", ASKED, {}, {}],
     [RENAMED, [], { WEBHOOK_ENCRYPTION_KEYS: SECRET }, {}],
     [RENAMED, ASKED.slice(0, 2), {}, { secrets: { WEBHOOK_ENCRYPTION_KEYS: SECRET } }],
     [`ENCRYPTION_KEYS: ${MALFORMED}`, [], { ENCRYPTION_KEYS: "c2VjcmV0" }, {}],
-    [
-      `API_KEY_CHECKSUM_KEYS: ${MALFORMED}`,
-      [],
-      { ...SECRETS, API_KEY_CHECKSUM_KEYS: "k1=c2VjcmV0" },
-      {},
-    ],
+    [`API_KEY_CHECKSUM_KEYS: ${MALFORMED}`, [], BAD, {}],
     ["Not logged in to Cloudflare: run", ["whoami"], {}, { loggedIn: false }],
     [
       "Set CLOUDFLARE_ACCOUNT_ID: these credentials have access to several accounts: a1, a2.",
       ["whoami"],
-      { ENCRYPTION_KEYS: SECRET },
-      { accounts: ["a1", "a2"].map((id) => ({ id, name: id })) },
+      SECRETS,
+      { accounts: TWO_ACCOUNTS },
     ],
-    [
-      `The Worker's secrets cannot be listed:\n${REFUSED}`,
-      ASKED.slice(0, 2),
-      {},
-      { fails: "secret list" },
-    ],
+    [`secrets cannot be listed:\n${REFUSED}`, ASKED.slice(0, 2), {}, { fails: "secret list" }],
     [
       `The database public-api could not be created:\n${REFUSED}`,
       [...ASKED, "d1 create public-api"],
       {},
-      { secrets: SECRETS, fails: "d1 create" },
+      { ...GIVEN, fails: "d1 create" },
     ],
     [
       "The database public-api could not be migrated: nothing was deployed.",
       [...FIRST, ...SERVED.slice(0, 1)],
       {},
-      { secrets: SECRETS, fails: "d1 migrations" },
+      { ...GIVEN, fails: "d1 migrations" },
     ],
     [NOT_DEPLOYED, [...FIRST, ...SERVED], SECRETS, { fails: "deploy" }],
     // It exits with 0 without having deployed.
-    [NOT_DEPLOYED, [...FIRST, ...SERVED], {}, { secrets: SECRETS, declines: "deploy" }],
+    [NOT_DEPLOYED, [...FIRST, ...SERVED], {}, { ...GIVEN, declines: "deploy" }],
   ])("stops, and says why: %s", async (sentence, commands, env, differences) => {
     openAccount(differences);
-    const { code, output, calls } = await deploy(env);
+    const { output, calls, ...end } = await deploy(env);
     expect(output).toContain(sentence);
     expect(output).not.toMatch(/ {4}at |c2VjcmV0/);
-    expect(code).toBe(1);
-    expect(commandsOf(calls)).toEqual(commands);
+    expect(end).toMatchObject({ code: 1, commands });
     const file = calls.at(-1)?.secretsFile?.path;
     if (file) expect(existsSync(dirname(file))).toBe(false);
   });
@@ -260,7 +238,7 @@ describe("npm run deploy without a terminal", () => {
   test("leaves no file with the secret if it is ended during the deployment", async () => {
     openAccount({ hangs: "deploy" });
     const { child, ended } = startDeploy({ ENCRYPTION_KEYS: SECRET });
-    await until(() => commandsOf(readCalls()).at(-1) === "deploy", 20_000);
+    await until(() => readCalls().at(-1)?.secretsFile !== undefined, 20_000);
     const file = readCalls().at(-1)?.secretsFile?.path ?? "";
     expect(existsSync(file)).toBe(true);
     child.kill("SIGTERM");
@@ -271,10 +249,66 @@ describe("npm run deploy without a terminal", () => {
   test("with the real wrangler and no account, says that you are not logged in", async () => {
     openAccount();
     rmSync(join(home(), "wrangler"));
-    expect(await runDeploy({ ENCRYPTION_KEYS: SECRET })).toMatchObject({
+    expect(await startDeploy({ ENCRYPTION_KEYS: SECRET }).ended).toMatchObject({
       code: 1,
       output:
         "Not logged in to Cloudflare: run `npx wrangler login`, or set CLOUDFLARE_API_TOKEN.\n",
+    });
+  });
+});
+
+// `script` of Debian gives a program a terminal.
+describe.runIf(process.platform === "linux")("npm run deploy in a terminal", () => {
+  const DOWN = "\u001b[B";
+
+  /** Runs it, and answers each question once it is asked. */
+  async function answer(...dialogue: [question: string, answer: string][]) {
+    const run = startDeploy({}, [], (_, options) => startInTerminal(`'${DEPLOY}'`, options));
+    for (const [question, answer] of dialogue) {
+      await until(() => stripVTControlCharacters(run.output()).includes(question), 20_000);
+      run.child.stdin.write(answer);
+    }
+    return run.ended;
+  }
+
+  test("generates the secrets, writes a copy to the given file, and deploys with them", async () => {
+    openAccount();
+    const { code, output, account } = await answer(["Generate one", "\r"], ["Where to?", "\r"]);
+    expect(output).toContain(`Deployed: ${account.address}`);
+    const secrets = account.secrets ?? {};
+    const made = expect.stringMatching(MADE);
+    expect([code, secrets]).toEqual([0, { ENCRYPTION_KEYS: made, ...GENERATED }]);
+    expect(new Set(Object.values(secrets)).size).toBe(3);
+    for (const secret of Object.values(secrets)) expect(output).not.toContain(secret.split(":")[1]);
+    const copy = join(home(), `public-api.${secrets.ENCRYPTION_KEYS?.split(":")[0]}.txt`);
+    const lines = Object.entries(secrets).map(([name, secret]) => `${name}="${secret}"\n`);
+    expect(readFileSync(copy, "utf8")).toBe(lines.join(""));
+    expect(statSync(copy).mode & 0o777).toBe(0o600);
+  });
+
+  test("asks which account, and for a secret, which it hides and checks", async () => {
+    openAccount({ accounts: TWO_ACCOUNTS });
+    const { code, output, calls } = await answer(
+      ["Account a2", `${DOWN}\r`],
+      ["Generate one", `${DOWN}\r`],
+      ["◆  ENCRYPTION_KEYS\r", "c2VjcmV0\r"],
+      ["entry 1 is not id:base64 of 32 bytes", `${"\u007f".repeat(8)}${SECRET}\r`],
+      ["Where to?", "\r"],
+    );
+    expect(code).toBe(0);
+    for (const secret of [SECRET.slice(3), "c2VjcmV0"]) expect(output).not.toContain(secret);
+    expect(calls.length).toBeGreaterThan(6);
+    expect(new Set(calls.slice(1).map(({ accountId }) => accountId))).toEqual(new Set(["a2"]));
+    const content = { ENCRYPTION_KEYS: SECRET, ...GENERATED };
+    expect(calls.at(-1)?.secretsFile?.content).toEqual(content);
+  });
+
+  test("changes nothing if a question is cancelled", async () => {
+    openAccount();
+    expect(await answer(["Generate one", "\u0003"])).toMatchObject({
+      code: 1,
+      output: expect.stringContaining("Cancelled: nothing was deployed."),
+      account: { databases: [], secrets: null },
     });
   });
 });

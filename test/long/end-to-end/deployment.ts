@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import { createServer, type RequestListener, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { delimiter, dirname, join } from "node:path";
@@ -35,15 +35,15 @@ export const QUEUES = [
   "platform-records-dead",
 ];
 
+/** The folder of the current test: home, temporary files, and the fake `wrangler`. */
 let folder = "";
+export const home = () => folder;
 /** The address that is deployed to: the built Worker, but for the answers that a test replaces. */
 let address = "";
-let replaced: Record<string, Answer> = {};
-
-type Answer = (request: IncomingMessage, response: ServerResponse) => void;
+let replaced: Record<string, RequestListener> = {};
 
 /** Answers a path of the deployed Worker differently, in this test. */
-export function replace(path: string, answer: Answer): void {
+export function replace(path: string, answer: RequestListener): void {
   replaced[path] = answer;
 }
 
@@ -65,11 +65,6 @@ async function serve(worker: Runtime): Promise<Server> {
   await once(server, "listening");
   address = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   return server;
-}
-
-/** The folder of the current test: home, temporary files, and the fake `wrangler`. */
-export function home(): string {
-  return folder;
 }
 
 /** Gives each test a folder of its own, and all of them a Worker that is deployed to. */
@@ -113,6 +108,9 @@ export function openDeployed(differences: Partial<FakeAccount> = {}): DatabaseSy
   return database;
 }
 
+/** Databases or queues in the jurisdiction of wrangler.toml. */
+export const inEu = (...names: string[]) => names.map((name) => ({ name, jurisdiction: "eu" }));
+
 /** The options for another configuration: that of this checkout, with one text replaced. */
 export function configWith(text: string, other: string): string[] {
   const toml = readFileSync(join(ROOT, "wrangler.toml"), "utf8");
@@ -135,48 +133,42 @@ export function readCalls(): Call[] {
   return lines.map((line) => JSON.parse(line));
 }
 
-/** The calls since the last taking, of programs that have ended. */
-export function takeCalls(): Call[] {
+/** How a deployment ended, with its calls of wrangler: whole, and without options, files and statements. */
+function endOf(code: number | null, output: string) {
   const calls = readCalls();
   rmSync(join(folder, "calls"), { force: true });
-  return calls;
+  const commands = calls.map(({ args }) => args.filter((arg) => !/^-|[/ ]/.test(arg)).join(" "));
+  return { code, output, calls, commands, account: readAccount() };
 }
-
-/** What the calls did, without options, files and statements. */
-export function commandsOf(calls: Call[]): string[] {
-  return calls.map(({ args }) => args.filter((arg) => !/^-|[/ ]/.test(arg)).join(" "));
-}
-
-/** The environment of a deployment: the stand-in comes first on the path. */
-export const deploymentEnv = (env: NodeJS.ProcessEnv = {}): NodeJS.ProcessEnv => ({
-  PATH: [folder, dirname(process.execPath), process.env.PATH].join(delimiter),
-  HOME: folder,
-  TMPDIR: folder,
-  NODE_NO_WARNINGS: "1",
-  NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE,
-  FAKE_FOLDER: folder,
-  ...env,
-});
 
 /** The arguments of a deployment: the Worker is here, so what is wrong with it does not pass. */
 const WAIT = "--wait=3";
 
-/** Starts a deployment without a terminal. */
-export const startDeploy = (env: NodeJS.ProcessEnv = {}, ...args: string[]): Program =>
-  startProgram([process.execPath, DEPLOY, WAIT, ...args], { env: deploymentEnv(env) });
-
-/** Deploys without a terminal. */
-export async function runDeploy(env: NodeJS.ProcessEnv = {}, ...args: string[]) {
-  const run = startDeploy(env, ...args);
-  const { code } = await run.ended;
-  return { code, output: run.output(), calls: takeCalls() };
+/** Starts a deployment: the stand-in comes first on the path. */
+export function startDeploy(
+  env: NodeJS.ProcessEnv = {},
+  args: string[] = [],
+  start: (words: string[], options: { env: NodeJS.ProcessEnv }) => Program = startProgram,
+) {
+  const { child, ended, output } = start([process.execPath, DEPLOY, WAIT, ...args], {
+    env: {
+      PATH: [folder, dirname(process.execPath), process.env.PATH].join(delimiter),
+      HOME: folder,
+      TMPDIR: folder,
+      NODE_NO_WARNINGS: "1",
+      NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE,
+      FAKE_FOLDER: folder,
+      ...env,
+    },
+  });
+  return { child, output, ended: ended.then(({ code }) => endOf(code, output())) };
 }
 
-/** The same in this process, which takes a twentieth of the time. */
+/** Deploys in this process, which takes a twentieth of the time. */
 export async function deploy(env: NodeJS.ProcessEnv = {}, ...args: string[]) {
-  const end = { code: 0, output: "" };
+  let output = "";
   const print = (text: string) => {
-    end.output += text;
+    output += text;
   };
   const log = vi.spyOn(console, "log").mockImplementation((line) => print(`${line}\n`));
   /** The stand-in, without a process of its own. */
@@ -191,18 +183,13 @@ export async function deploy(env: NodeJS.ProcessEnv = {}, ...args: string[]) {
       return code ?? 1;
     },
   });
-  try {
-    await deployWith(parseOptions([WAIT, ...args], false), env, open);
-  } catch (error) {
-    print(`${(error as Error).message}\n`);
-    end.code = 1;
-  } finally {
-    log.mockRestore();
-  }
-  return { ...end, calls: takeCalls() };
-}
-
-/** Databases or queues in the jurisdiction of wrangler.toml. */
-export function inEu(...names: string[]) {
-  return names.map((name) => ({ name, jurisdiction: "eu" }));
+  const code = await deployWith(parseOptions([WAIT, ...args], false), env, open).then(
+    () => 0,
+    (error: Error) => {
+      print(`${error.message}\n`);
+      return 1;
+    },
+  );
+  log.mockRestore();
+  return endOf(code, output);
 }

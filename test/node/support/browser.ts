@@ -1,6 +1,14 @@
 import { createRequire } from "node:module";
-import type { Browser, BrowserContextOptions, Locator, Page } from "playwright-core";
+import {
+  type Browser,
+  type BrowserContextOptions,
+  chromium,
+  type Locator,
+  type Page,
+} from "playwright-core";
+import { beforeEach } from "vitest";
 import { findChromium } from "../../../scripts/shared/chromium.ts";
+import { opened } from "./opened.ts";
 
 /** The width of a phone, in CSS pixels. */
 export const PHONE_WIDTH = 390;
@@ -11,15 +19,16 @@ const PATIENCE_MS = 45_000;
 const AXE = createRequire(import.meta.url).resolve("axe-core");
 
 /**
- * The browser for testing pages; null, with a warning, if the machine has none.
+ * For a file of tests: a browser. Its tests are skipped if the machine has none.
  *
  * @throws Error in CI, where every page must be tested.
  */
-export function findBrowser(): string | null {
-  const path = findChromium();
-  if (!path && process.env.CI) throw new Error("no Chromium: install it, or set CHROMIUM");
-  if (!path) console.warn("No page is tested: no Chromium found; install it, or set CHROMIUM.");
-  return path;
+export async function openBrowser(): Promise<Browser> {
+  const executablePath = findChromium();
+  if (executablePath) return opened(chromium.launch({ executablePath }));
+  if (process.env.CI) throw new Error("no Chromium: install it, or set CHROMIUM");
+  beforeEach((t) => t.skip("no Chromium found: install it, or set CHROMIUM"));
+  return null as never;
 }
 
 /** An open page, and everything that went wrong in it so far. */

@@ -1,23 +1,21 @@
-import { type BrowserContextOptions, chromium } from "playwright-core";
+import type { BrowserContextOptions, Page } from "playwright-core";
 import { openPortalSession } from "../../../scripts/shared/portal-session.ts";
 import { startRuntime } from "../../../scripts/shared/runtime.ts";
 import type { WebhookEvent } from "../../../src/contract/enumerations.ts";
-import { openPage } from "./browser.ts";
+import { openBrowser, openPage } from "./browser.ts";
+import { opened } from "./opened.ts";
 import { type Answer, startReceiver } from "./receiver.ts";
 
 /** Signs links to the portal on the stage. */
 export const PORTAL_SIGNING_KEYS = "local:YGFiY2RlZmdoaWprbG1ub3BxcnN0dXZ3eHl6e3x9fn8=";
 
-/** The built Worker, a subscriber's server and a browser. */
-export type Stage = Awaited<ReturnType<typeof setStage>>;
-
-/** Sets the stage, with the browser at `executablePath` and variables of the deployment. */
-export async function setStage(executablePath: string, vars: Record<string, string> = {}) {
+/** For a file of tests: the built Worker, a subscriber's server and a browser. */
+export async function setStage(vars: Record<string, string> = {}) {
   let answer: Answer = 204;
   let leads = 0;
-  const runtime = await startRuntime({ vars: { PORTAL_SIGNING_KEYS, ...vars } });
-  const receiver = await startReceiver(() => answer);
-  const browser = await chromium.launch({ executablePath });
+  const browser = await openBrowser();
+  const runtime = await opened(startRuntime({ vars: { PORTAL_SIGNING_KEYS, ...vars } }));
+  const receiver = await opened(startReceiver(() => answer));
   const { PLATFORM } = runtime.env;
   const makeLink = async (workspaceId: string) => {
     const { url } = await PLATFORM.createPortalLink({ workspaceId });
@@ -71,10 +69,8 @@ export async function setStage(executablePath: string, vars: Record<string, stri
     },
     /** The URL of a portal link. */
     makeLink,
-    stop: async () => {
-      await browser.close();
-      await receiver.close();
-      await runtime.stop();
-    },
   };
 }
+
+/** The heading of the page. */
+export const heading = (page: Page, name: string) => page.getByRole("heading", { level: 1, name });
