@@ -1,10 +1,10 @@
-import { type Browser, type BrowserContextOptions, chromium, type Page } from "playwright-core";
-import { beforeAll, describe, expect, test } from "vitest";
-import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
+import type { BrowserContextOptions, Page } from "playwright-core";
+import { beforeAll, expect, test } from "vitest";
+import { startRuntime } from "../../../scripts/shared/runtime.ts";
 import { Document } from "../../../site/openapi.ts";
 import { buildDocument } from "../../../src/http/document/document.ts";
 import {
-  findBrowser,
+  openBrowser,
   openPage,
   PHONE_WIDTH,
   see,
@@ -12,308 +12,280 @@ import {
   violationsIn,
   widthOf,
 } from "../../node/support/browser.ts";
+import { opened } from "../../node/support/opened.ts";
 import { openWorkspace } from "../../node/support/workspace.ts";
 
-const executablePath = findBrowser();
+const browser = await openBrowser();
+const runtime = await opened(startRuntime());
+const workspace = await openWorkspace(runtime, { agentName: "Garage <b>du</b> Parc" });
+const [automationId = ""] = await workspace.recordAutomations(["1"]);
+const { apiKey } = workspace;
+let desktop: Visit;
+let phone: Visit;
 
-describe.skipIf(!executablePath)("the docs page in a browser", () => {
-  let runtime: Runtime;
-  let browser: Browser;
-  let apiKey: string;
-  let automationId: string;
-  let desktop: Visit;
-  let phone: Visit;
-
-  beforeAll(async () => {
-    runtime = await startRuntime();
-    const workspace = await openWorkspace(runtime, { agentName: "Garage <b>du</b> Parc" });
-    ({ apiKey } = workspace);
-    [automationId = ""] = await workspace.recordAutomations(["1"]);
-    browser = await chromium.launch({ executablePath: String(executablePath) });
-    desktop = await visit({ viewport: { width: 1280, height: 900 } });
-    const viewport = { width: PHONE_WIDTH, height: 844 };
-    phone = await visit({ viewport, isMobile: true, hasTouch: true });
-    return async () => {
-      await browser.close();
-      await runtime.stop();
-    };
-  }, 300_000);
-
-  async function visit(device: BrowserContextOptions): Promise<Visit> {
+beforeAll(async () => {
+  if (!browser) return;
+  const visit = async (device: BrowserContextOptions) => {
     const visit = await openPage(browser, runtime.url, device);
-    const answer = await goToDocs(visit.page);
-    expect(answer?.status()).toBe(200);
+    expect((await goToDocs(visit.page))?.status()).toBe(200);
     return visit;
-  }
-
-  const goToDocs = (page: Page) =>
-    page.goto(new URL("/docs", runtime.url).href, { waitUntil: "networkidle" });
-  const article = (name: string, page = desktop.page) => page.getByRole("article", { name });
-  const contents = () => desktop.page.getByRole("navigation", { name: "Contents" });
-  const searchField = (page = desktop.page) => page.getByRole("combobox", { name: "Search" });
-
-  test("opens with the quickstart, the guides and the reference, without an error, a policy violation or a request to another host", async () => {
-    const { page, faults } = desktop;
-    await page.getByRole("heading", { level: 1 }).waitFor();
-    const headings = await page.getByRole("main").locator("h2").allTextContents();
-    expect(headings.slice(0, 2)).toEqual(["Quickstart", "Events"]);
-    const guides = ["Pagination", "Quota", "Errors", "Webhooks", "Example receivers"];
-    const reference = headings.indexOf("Every operation and event");
-    expect(headings.slice(0, reference)).toEqual(expect.arrayContaining(guides));
-    expect(headings.slice(reference + 1)).toEqual(["Automations", "Leads", "Runs", "Webhooks"]);
-    await page.getByRole("img", { name: "The way of an event" }).waitFor();
-    await readThrough(page);
-    expect(await faults()).toEqual([]);
-  });
-
-  test("shows every operation and event of the document, its success response before its errors", async () => {
-    const document = new Document(buildDocument("https://unused.example"));
-    const entries = document.groups.flatMap(({ entries }) => entries);
-    expect(entries).toHaveLength(12);
-    for (const { operation, path, method } of entries) {
-      const { summary } = operation;
-      await contents().getByText(summary).click();
-      const section = article(summary);
-      await section.getByText(path, { exact: true }).first().waitFor();
-      const isEvent = method === "EVENT";
-      expect(await section.getByText("Try it").count(), summary).toBe(isEvent ? 0 : 1);
-      const text = await section.innerText();
-      if (isEvent) expect(text, summary).not.toMatch(/key_live|Authorization|Errors/);
-      else expect(text.indexOf("Errors"), summary).toBeGreaterThan(text.indexOf("Response 2"));
-    }
-    expect(await desktop.faults()).toEqual([]);
-  });
-
-  test("folds the fields inside a field", async () => {
-    const section = article("List the leads of the workspace");
-    const email = section.getByText("The person's e-mail address", { exact: false });
-    expect(await email.isVisible()).toBe(false);
-    await section.getByText("Fields of Lead").click();
-    expect(await email.isVisible()).toBe(true);
-  });
-
-  test("lists the parts of the guide that is read, next to it", async () => {
-    await contents().getByText("Webhooks", { exact: true }).first().click();
-    const part = contents().getByRole("link", { name: "Disabling" });
-    await part.click();
-    await desktop.page.locator('.contents [aria-current][href="#webhooks-disabling"]').waitFor();
-    await contents().getByText("Quickstart").click();
-    await part.waitFor({ state: "hidden" });
-  });
-
-  test("shows each request in four languages, and all of them in the one that is chosen", async () => {
-    const requests = desktop.page.locator(".request");
-    expect(await requests.count()).toBe(9);
-    const shown = () => requests.locator("pre:visible").allTextContents();
-    for (const [name, mark] of [
-      ["TypeScript", "await fetch("],
-      ["Python", "urllib.request"],
-      ["PHP", "<?php"],
-      ["curl", "curl "],
-    ] as const) {
-      const tab = requests.nth(4).locator("summary", { hasText: name });
-      await tab.scrollIntoViewIfNeeded();
-      const before = (await tab.boundingBox())?.y;
-      await tab.click();
-      expect(await shown()).toEqual(Array(9).fill(expect.stringContaining(mark)));
-      expect(Math.abs(((await tab.boundingBox())?.y ?? 0) - (before ?? 0))).toBeLessThan(2);
-    }
-    expect(await desktop.faults()).toEqual([]);
-  });
-
-  test.each([
-    ["automation_not_found", "Errors › Codes", "errors-codes"],
-    ["rotate a key", "Authentication › Rotating a key", "authentication-rotating-a-key"],
-    ["quota", "Quota", "quota"],
-    ["backdated", "Keep a copy in sync", "sync"],
-    ["timingSafeEqual", "Example receivers › Node", "receivers-node"],
-    ["disabled_at", "If your server was down", "outage-if-the-subscription-was-disabled"],
-    ["subscrib to evnts", "Subscribe to events", "createWebhook"],
-    ["next_cursor", "Pagination", "pagination"],
-  ])("finds %j", async (words, title, id) => {
-    const { page } = desktop;
-    await page.keyboard.press(words === "quota" ? "Control+k" : "/");
-    const search = searchField();
-    await search.fill(words);
-    const options = page.getByRole("listbox", { name: "Found" }).getByRole("option");
-    const titles = await options.locator("strong").allTextContents();
-    const place = titles.findIndex((found) => found.startsWith(title));
-    expect(place, titles.join()).toBeGreaterThanOrEqual(0);
-    expect(place, titles.join()).toBeLessThan(4);
-    for (let i = 0; i < place; i++) await search.press("ArrowDown");
-    await search.press("Enter");
-    await page.waitForURL(`**/docs#${id}`);
-    await page.getByRole("dialog").waitFor({ state: "hidden" });
-    const top = await page.evaluate(`document.getElementById("${id}").getBoundingClientRect().top`);
-    expect(top).toBeLessThan(300);
-  });
-
-  test("has no link to a place that does not exist, and opens the alternative that one leads to", async () => {
-    const { page } = desktop;
-    const broken = await page.evaluate<string[]>(
-      `[...document.querySelectorAll('a[href^="#"]')].map(({ hash }) => hash.slice(1)).filter((id) => !document.getElementById(id))`,
-    );
-    expect(broken).toEqual([]);
-    const code = page.locator("#client-copy-ts pre");
-    expect(await code.isVisible()).toBe(false);
-    await page.getByRole("link", { name: "copy.ts" }).first().click();
-    await code.waitFor();
-  });
-
-  test("says that it finds nothing, and lets the search be left", async () => {
-    const { page } = desktop;
-    await page.getByRole("button", { name: "Search" }).click();
-    await searchField().fill("zzzzqqqq");
-    await see(page, "Nothing found.");
-    await page.keyboard.press("Escape");
-    await page.getByRole("dialog").waitFor({ state: "hidden" });
-  });
-
-  test("sends what the form holds, a header too, and asks before it deletes", async () => {
-    const { page } = desktop;
-    await page.getByLabel("API key").fill(apiKey);
-    const subscribe = article("Subscribe to events");
-    const send = subscribe.getByRole("button", { name: "Send request" });
-    await subscribe.getByText("Try it").click();
-    await see(subscribe, "On this machine, http");
-    await send.click();
-    await see(subscribe, "Replace “…” in the body first.");
-    const body = subscribe.getByLabel("Body");
-    await body.fill((await body.inputValue()).replace("https://…", "https://10.0.0.1/hook"));
-    await subscribe.getByLabel("Idempotency-Key").fill("twice");
-    const ids: string[] = [];
-    for (const _ of [1, 2]) {
-      const answered = page.waitForResponse((response) => response.url().endsWith("/v1/webhooks"));
-      await send.click();
-      ids.push((await (await answered).json()).id);
-    }
-    expect(ids).toEqual([expect.stringMatching(/^whk_/), ids[0]]);
-    await subscribe.locator(".result .hljs-attr").first().waitFor();
-    const { id } = JSON.parse(await subscribe.locator(".result pre").innerText());
-    expect(id).toBe(ids[0]);
-
-    const remove = article("Remove a subscription");
-    const result = remove.locator(".result");
-    await remove.getByText("Try it").click();
-    await remove.getByLabel("id").fill(id);
-    const asked: string[] = [];
-    for (const answer of ["dismiss", "accept"] as const) {
-      page.once("dialog", (dialog) => {
-        asked.push(dialog.message());
-        return dialog[answer]();
-      });
-      await remove.getByRole("button", { name: "Send request" }).click();
-      if (answer === "dismiss") expect(await result.innerText()).toBe("");
-      else await see(result, "204");
-    }
-    expect(asked).toEqual(Array(2).fill(`DELETE /v1/webhooks/${id}: this cannot be undone.`));
-    expect(await desktop.faults()).toEqual([]);
-  });
-
-  test("has a receiver for eight platforms, showing one at a time", async () => {
-    const section = desktop.page.getByRole("region", { name: "Example receivers" });
-    for (const [name, code] of [
-      ["Node", "node:http"],
-      ["Workers", "export default"],
-      ["Python", "import hmac"],
-      ["PHP", "<?php"],
-      ["Go", "package main"],
-      ["Ruby", 'require "webrick"'],
-      ["Stripe library", "stripe"],
-      ["Standard Webhooks", "standardwebhooks"],
-    ] as const) {
-      await section.locator("summary", { hasText: name }).click();
-      expect(await section.locator("pre:visible").allTextContents()).toEqual([
-        expect.stringContaining(code),
-      ]);
-    }
-  });
-
-  test("sends a request with the key that is entered, and shows the data", async () => {
-    await expectData(desktop.page, apiKey, automationId);
-    expect(await desktop.faults()).toEqual([]);
-  });
-
-  test("fits a phone: nothing scrolls sideways, and a request can be made", async () => {
-    const { page, faults } = phone;
-    await readThrough(page);
-    expect(await widthOf(page)).toBe(PHONE_WIDTH);
-    await expectData(page, apiKey, automationId);
-    expect(await widthOf(page)).toBe(PHONE_WIDTH);
-    expect(await faults()).toEqual([]);
-  });
-
-  test.each(["light", "dark"] as const)(
-    "has no fault that axe finds, including contrast, folded or not, in %s",
-    { timeout: 240_000 },
-    async (colorScheme) => {
-      for (const width of [1440, PHONE_WIDTH]) {
-        const viewport = { width, height: 900 };
-        const page = await browser.newPage({ viewport, colorScheme, bypassCSP: true });
-        await goToDocs(page);
-        for (const open of [false, true]) {
-          await page.evaluate(
-            `for (const fold of document.querySelectorAll("main details")) fold.open = ${open}`,
-          );
-          expect(await violationsIn(page)).toEqual([]);
-        }
-        await page.getByRole("button", { name: "Search" }).click();
-        await searchField(page).fill("webhook");
-        await page.getByRole("option").first().waitFor();
-        expect(await violationsIn(page)).toEqual([]);
-        await page.close();
-      }
-    },
-  );
-
-  test("can be used without a mouse, with the focus always visible", async () => {
-    const page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
-    await goToDocs(page);
-    await page.keyboard.press("Tab");
-    expect(await page.evaluate("document.activeElement.textContent")).toBe("Skip to the content");
-    for (let i = 0; i < 40; i++) {
-      const outline = await page.evaluate(
-        "getComputedStyle(document.activeElement).outlineStyle + document.activeElement.tagName",
-      );
-      expect(outline).toMatch(/^solid/);
-      await page.keyboard.press("Tab");
-    }
-    await page.close();
-  });
-
-  test("forgets the key when the page is left", async () => {
-    const { page } = desktop;
-    await page.reload();
-    expect(await page.getByLabel("API key").inputValue()).toBe("");
-    const kept = await page.evaluate("JSON.stringify([localStorage, sessionStorage])");
-    expect(kept).not.toContain(apiKey);
-  });
-
-  test("shows everything but the forms without scripts", async () => {
-    const page = await browser.newPage({ javaScriptEnabled: false });
-    await goToDocs(page);
-    expect(await page.getByRole("article").count()).toBe(12);
-    await page.close();
-  });
-
-  test("runs no script from another host, and no inline script", async () => {
-    const { page, faults } = phone;
-    for (const script of ["{ src: 'https://cdn.example/x.js' }", "{ text: 'void 0' }"])
-      await page.evaluate(
-        `document.head.append(Object.assign(document.createElement("script"), ${script}))`,
-      );
-    await expect.poll(async () => (await faults()).join()).toMatch(/cdn\.example.*inline/);
-  });
+  };
+  desktop = await visit({ viewport: { width: 1280, height: 900 } });
+  const viewport = { width: PHONE_WIDTH, height: 844 };
+  phone = await visit({ viewport, isMobile: true, hasTouch: true });
 });
 
-/** Sends the first request of the page with `apiKey`, and finds `text` in the response. */
-async function expectData(page: Page, apiKey: string, text: string): Promise<void> {
+const goToDocs = (page: Page) =>
+  page.goto(new URL("/docs", runtime.url).href, { waitUntil: "networkidle" });
+const article = (name: string, page = desktop.page) => page.getByRole("article", { name });
+const contents = () => desktop.page.getByRole("navigation", { name: "Contents" });
+const searchField = (page = desktop.page) => page.getByRole("combobox", { name: "Search" });
+
+test("opens with the quickstart, the guides and the reference, without an error, a policy violation or a request to another host", async () => {
+  const { page, faults } = desktop;
+  await page.getByRole("heading", { level: 1 }).waitFor();
+  const headings = await page.getByRole("main").locator("h2").allTextContents();
+  expect(headings.slice(0, 2)).toEqual(["Quickstart", "Events"]);
+  const guides = ["Pagination", "Quota", "Errors", "Webhooks", "Example receivers"];
+  const reference = headings.indexOf("Every operation and event");
+  expect(headings.slice(0, reference)).toEqual(expect.arrayContaining(guides));
+  expect(headings.slice(reference + 1)).toEqual(["Automations", "Leads", "Runs", "Webhooks"]);
+  await page.getByRole("img", { name: "The way of an event" }).waitFor();
+  await readThrough(page);
+  expect(await faults()).toEqual([]);
+});
+
+test("shows every operation and event of the document, its success response before its errors", async () => {
+  const document = new Document(buildDocument("https://unused.example"));
+  const entries = document.groups.flatMap(({ entries }) => entries);
+  expect(entries).toHaveLength(12);
+  for (const { operation, path, method } of entries) {
+    const { summary } = operation;
+    await contents().getByText(summary).click();
+    const section = article(summary);
+    await section.getByText(path, { exact: true }).first().waitFor();
+    const isEvent = method === "EVENT";
+    expect(await section.getByText("Try it").count(), summary).toBe(isEvent ? 0 : 1);
+    const text = await section.innerText();
+    if (isEvent) expect(text, summary).not.toMatch(/key_live|Authorization|Errors/);
+    else expect(text.indexOf("Errors"), summary).toBeGreaterThan(text.indexOf("Response 2"));
+  }
+  expect(await desktop.faults()).toEqual([]);
+});
+
+test("folds the fields inside a field, and lists the parts of the guide that is read", async () => {
+  const section = article("List the leads of the workspace");
+  const email = section.getByText("The person's e-mail address", { exact: false });
+  expect(await email.isVisible()).toBe(false);
+  await section.getByText("Fields of Lead").click();
+  expect(await email.isVisible()).toBe(true);
+
+  await contents().getByText("Webhooks", { exact: true }).first().click();
+  const part = contents().getByRole("link", { name: "Disabling" });
+  await part.click();
+  await desktop.page.locator('.contents [aria-current][href="#webhooks-disabling"]').waitFor();
+  await contents().getByText("Quickstart").click();
+  await part.waitFor({ state: "hidden" });
+});
+
+test("shows each request in four languages, and all of them in the one that is chosen", async () => {
+  const requests = desktop.page.locator(".request");
+  expect(await requests.count()).toBe(9);
+  const shown = () => requests.locator("pre:visible").allTextContents();
+  for (const [name, mark] of [
+    ["TypeScript", "await fetch("],
+    ["Python", "urllib.request"],
+    ["PHP", "<?php"],
+    ["curl", "curl "],
+  ] as const) {
+    const tab = requests.nth(4).locator("summary", { hasText: name });
+    await tab.scrollIntoViewIfNeeded();
+    const before = (await tab.boundingBox())?.y;
+    await tab.click();
+    expect(await shown()).toEqual(Array(9).fill(expect.stringContaining(mark)));
+    expect(Math.abs(((await tab.boundingBox())?.y ?? 0) - (before ?? 0))).toBeLessThan(2);
+  }
+  expect(await desktop.faults()).toEqual([]);
+});
+
+test.each([
+  ["automation_not_found", "Errors › Codes", "errors-codes"],
+  ["rotate a key", "Authentication › Rotating a key", "authentication-rotating-a-key"],
+  ["quota", "Quota", "quota"],
+  ["backdated", "Keep a copy in sync", "sync"],
+  ["timingSafeEqual", "Example receivers › Node", "receivers-node"],
+  ["disabled_at", "If your server was down", "outage-if-the-subscription-was-disabled"],
+  ["subscrib to evnts", "Subscribe to events", "createWebhook"],
+  ["next_cursor", "Pagination", "pagination"],
+])("finds %j", async (words, title, id) => {
+  const { page } = desktop;
+  await page.keyboard.press(words === "quota" ? "Control+k" : "/");
+  const search = searchField();
+  await search.fill(words);
+  const options = page.getByRole("listbox", { name: "Found" }).getByRole("option");
+  const titles = await options.locator("strong").allTextContents();
+  const place = titles.findIndex((found) => found.startsWith(title));
+  expect(place, titles.join()).toBeGreaterThanOrEqual(0);
+  expect(place, titles.join()).toBeLessThan(4);
+  for (let i = 0; i < place; i++) await search.press("ArrowDown");
+  await search.press("Enter");
+  await page.waitForURL(`**/docs#${id}`);
+  await page.getByRole("dialog").waitFor({ state: "hidden" });
+  const top = await page.evaluate(`document.getElementById("${id}").getBoundingClientRect().top`);
+  expect(top).toBeLessThan(300);
+});
+
+test("has no link to a place that does not exist, and opens the alternative that one leads to", async () => {
+  const { page } = desktop;
+  const broken = await page.evaluate<string[]>(
+    `[...document.querySelectorAll('a[href^="#"]')].map(({ hash }) => hash.slice(1)).filter((id) => !document.getElementById(id))`,
+  );
+  expect(broken).toEqual([]);
+  const code = page.locator("#client-copy-ts pre");
+  expect(await code.isVisible()).toBe(false);
+  await page.getByRole("link", { name: "copy.ts" }).first().click();
+  await code.waitFor();
+});
+
+test("says that it finds nothing, and lets the search be left", async () => {
+  const { page } = desktop;
+  await page.getByRole("button", { name: "Search" }).click();
+  await searchField().fill("zzzzqqqq");
+  await see(page, "Nothing found.");
+  await page.keyboard.press("Escape");
+  await page.getByRole("dialog").waitFor({ state: "hidden" });
+});
+
+test("sends what the form holds, a header too, and asks before it deletes", async () => {
+  const { page } = desktop;
+  await page.getByLabel("API key").fill(apiKey);
+  const subscribe = article("Subscribe to events");
+  const send = subscribe.getByRole("button", { name: "Send request" });
+  await subscribe.getByText("Try it").click();
+  await see(subscribe, "On this machine, http");
+  await send.click();
+  await see(subscribe, "Replace “…” in the body first.");
+  const body = subscribe.getByLabel("Body");
+  await body.fill((await body.inputValue()).replace("https://…", "https://10.0.0.1/hook"));
+  await subscribe.getByLabel("Idempotency-Key").fill("twice");
+  const ids: string[] = [];
+  for (const _ of [1, 2]) {
+    const answered = page.waitForResponse((response) => response.url().endsWith("/v1/webhooks"));
+    await send.click();
+    ids.push((await (await answered).json()).id);
+  }
+  expect(ids).toEqual([expect.stringMatching(/^whk_/), ids[0]]);
+  await subscribe.locator(".result .hljs-attr").first().waitFor();
+  const { id } = JSON.parse(await subscribe.locator(".result pre").innerText());
+  expect(id).toBe(ids[0]);
+
+  const remove = article("Remove a subscription");
+  const result = remove.locator(".result");
+  await remove.getByText("Try it").click();
+  await remove.getByLabel("id").fill(id);
+  const asked: string[] = [];
+  for (const answer of ["dismiss", "accept"] as const) {
+    page.once("dialog", (dialog) => {
+      asked.push(dialog.message());
+      return dialog[answer]();
+    });
+    await remove.getByRole("button", { name: "Send request" }).click();
+    if (answer === "dismiss") expect(await result.innerText()).toBe("");
+    else await see(result, "204");
+  }
+  expect(asked).toEqual(Array(2).fill(`DELETE /v1/webhooks/${id}: this cannot be undone.`));
+  expect(await desktop.faults()).toEqual([]);
+});
+
+test("has a receiver for eight platforms, showing one at a time", async () => {
+  const section = desktop.page.getByRole("region", { name: "Example receivers" });
+  for (const [name, code] of [
+    ["Node", "node:http"],
+    ["Workers", "export default"],
+    ["Python", "import hmac"],
+    ["PHP", "<?php"],
+    ["Go", "package main"],
+    ["Ruby", 'require "webrick"'],
+    ["Stripe library", "stripe"],
+    ["Standard Webhooks", "standardwebhooks"],
+  ] as const) {
+    await section.locator("summary", { hasText: name }).click();
+    expect(await section.locator("pre:visible").allTextContents()).toEqual([
+      expect.stringContaining(code),
+    ]);
+  }
+});
+
+test("fits a phone: nothing scrolls sideways, and a request can be made", async () => {
+  const { page, faults } = phone;
+  await readThrough(page);
+  expect(await widthOf(page)).toBe(PHONE_WIDTH);
+  await expectData(page);
+  expect(await widthOf(page)).toBe(PHONE_WIDTH);
+  expect(await faults()).toEqual([]);
+});
+
+test.each(["light", "dark"] as const)(
+  "has no fault that axe finds, including contrast, folded or not, in %s",
+  { timeout: 240_000 },
+  async (colorScheme) => {
+    for (const width of [1440, PHONE_WIDTH]) {
+      const viewport = { width, height: 900 };
+      const page = await browser.newPage({ viewport, colorScheme, bypassCSP: true });
+      await goToDocs(page);
+      for (const open of [false, true]) {
+        await page.evaluate(
+          `for (const fold of document.querySelectorAll("main details")) fold.open = ${open}`,
+        );
+        expect(await violationsIn(page)).toEqual([]);
+      }
+      await page.getByRole("button", { name: "Search" }).click();
+      await searchField(page).fill("webhook");
+      await page.getByRole("option").first().waitFor();
+      expect(await violationsIn(page)).toEqual([]);
+      await page.close();
+    }
+  },
+);
+
+test("can be used without a mouse, with the focus always visible", async () => {
+  const page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
+  await goToDocs(page);
+  await page.keyboard.press("Tab");
+  expect(await page.evaluate("document.activeElement.textContent")).toBe("Skip to the content");
+  for (let i = 0; i < 40; i++) {
+    const outline = await page.evaluate(
+      "getComputedStyle(document.activeElement).outlineStyle + document.activeElement.tagName",
+    );
+    expect(outline).toMatch(/^solid/);
+    await page.keyboard.press("Tab");
+  }
+  await page.close();
+});
+
+test("forgets the key when the page is left", async () => {
+  const { page } = desktop;
+  await page.reload();
+  expect(await page.getByLabel("API key").inputValue()).toBe("");
+  const kept = await page.evaluate("JSON.stringify([localStorage, sessionStorage])");
+  expect(kept).not.toContain(apiKey);
+});
+
+test("shows everything but the forms without scripts", async () => {
+  const page = await browser.newPage({ javaScriptEnabled: false });
+  await goToDocs(page);
+  expect(await page.getByRole("article").count()).toBe(12);
+  await page.close();
+});
+
+/** Sends the first request of the page, and finds the automation in the response. */
+async function expectData(page: Page): Promise<void> {
   await page.getByLabel("API key").fill(apiKey);
   const operation = page.getByRole("article", { name: "List the automations of the workspace" });
   await operation.getByText("Try it").click();
   await operation.getByRole("button", { name: "Send request" }).click();
   const result = operation.locator(".result");
-  await see(result, "200", text);
+  await see(result, "200", automationId);
   // Highlighted, and still text.
   expect(await result.innerText()).toContain("Garage <b>du</b> Parc");
   expect(await result.locator(".hljs-string").count()).toBeGreaterThan(0);

@@ -1,362 +1,351 @@
-import { createHmac } from "node:crypto";
 import type { Locator, Page } from "playwright-core";
-import { beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { findBrowser, see, type Visit } from "../../node/support/browser.ts";
-import { type Stage, setStage } from "../../node/support/portal.ts";
-import type { Post } from "../../node/support/receiver.ts";
+import { beforeEach, expect, test } from "vitest";
+import { signatureFault } from "../../../scripts/shared/receiver.ts";
+import { see, type Visit } from "../../node/support/browser.ts";
+import { setStage } from "../../node/support/portal.ts";
 import { until } from "../../support/until.ts";
 
-const executablePath = findBrowser();
+const stage = await setStage();
+const { PLATFORM, DB } = stage.runtime.env;
+const { posts } = stage.receiver;
+let visit: Visit;
+let page: Page;
+let workspaceId: string;
 
-describe.skipIf(!executablePath)("the portal in a browser", { timeout: 300_000 }, () => {
-  let stage: Stage;
-  let visit: Visit;
-  let page: Page;
-  let workspaceId: string;
-
-  beforeAll(async () => {
-    stage = await setStage(String(executablePath));
-    return () => stage.stop();
-  }, 300_000);
-
-  beforeEach(async () => {
-    stage.answerWith(204);
-    stage.receiver.posts.length = 0;
-    workspaceId = await stage.makeWorkspace();
-    return async () => {
-      const faults = await visit.faults();
-      await visit.close();
-      expect(faults).toEqual([]);
-    };
-  });
-
-  /** Opens the portal. */
-  async function open(): Promise<void> {
-    visit = await stage.open(workspaceId);
-    page = visit.page;
-  }
-
-  /** Subscribes, does something with the id, and opens the subscription. @returns the id. */
-  async function openSubscribed(first: (id: string) => unknown = () => {}): Promise<string> {
-    const id = await stage.subscribe(workspaceId);
-    await first(id);
-    await open();
-    await follow("/in");
-    await page.getByRole("heading", { name: "Deliveries", exact: true }).waitFor();
-    return id;
-  }
-
-  const follow = (name: string) => page.getByRole("link", { name }).click();
-  const button = (name: string | RegExp, within: Page | Locator = page) =>
-    within.getByRole("button", { name });
-  const press = (name: string | RegExp, within?: Locator) => button(name, within).click();
-  const dialogOf = (name: string) => page.getByRole("dialog", { name });
-  const rows = () => page.locator("tbody tr:has(.badge)");
-  const posted = (count: number) => until(() => stage.receiver.posts.length === count);
-  const isFocused = (locator: Locator) =>
-    locator.evaluate((element) => element === document.activeElement);
-
-  test("a workspace without a subscription is told how to start, and does", async () => {
-    await open();
-    await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
-    await see(page, "No subscriptions yet");
-    await follow("Add a subscription");
-    await see(page, "On this local service, http://");
-    await page.getByLabel("URL of your server").fill(`${stage.receiver.url}/in`);
-    await page.getByLabel("Run completed").uncheck();
-    await press("Subscribe");
-    const field = page.getByLabel("Signing secret");
-    const secret = await field.inputValue();
-    expect(secret).toMatch(/^whsec_/);
-    await press("Copy");
-    await button("Copied").waitFor();
-    expect(await page.evaluate("navigator.clipboard.readText()")).toBe(secret);
-
-    // Leaving it before it is stored asks first, and only then.
-    const asked: string[] = [];
-    page.on("dialog", (dialog) => {
-      asked.push(dialog.type());
-      void dialog.dismiss();
-    });
-    await follow("Usage");
-    await page.close({ runBeforeUnload: true });
-    await until(() => asked.length === 2);
-    expect(asked).toEqual(["confirm", "beforeunload"]);
-    expect(await field.inputValue()).toBe(secret);
-    expect(page.url()).toContain("#/subscribe");
-    await press("I have stored it");
-    await see(page, "No deliveries yet");
-    await page.reload();
-    await see(page, "No deliveries yet", "Waiting for the first event");
-    expect(asked).toHaveLength(2);
-    expect(await page.locator(".chart").count()).toBe(0);
-    expect(await page.content()).not.toContain(secret);
-
-    await stage.recordLeads(workspaceId);
-    await posted(1);
-    expect(isSigned(stage.receiver.posts[0], secret)).toBe(true);
-    const { items } = await stage.runtime.env.PLATFORM.listWebhooks({ workspaceId });
-    expect(items).toMatchObject([{ events: ["lead.created", "automation.status_changed"] }]);
-    // By itself, the next time it looks.
-    await page.getByRole("link", { name: "New lead" }).waitFor();
-    await see(page, "Healthy");
-  });
-
-  test("an error in a subscription is shown next to its field", async () => {
-    await open();
-    await follow("Add a subscription");
-    const url = page.getByLabel("URL of your server");
-    await url.waitFor();
-    for (const kind of ["New lead", "Run completed", "Automation status changed"])
-      await page.getByLabel(kind).uncheck();
-    await press("Subscribe");
-    await see(page, "Enter the URL of your server.", "Choose at least one event.");
-    expect(await isFocused(url)).toBe(true);
-    await page.getByLabel("New lead").check();
-    for (const [value, told] of [
-      ["nonsense", "This is not a valid URL."],
-      ["https://ann:secret@hooks.example.com/", "must not contain a user name or password"],
-    ] as const) {
-      await url.fill(value);
-      await press("Subscribe");
-      await see(page, told);
-      const description = String(await url.getAttribute("aria-describedby"));
-      expect(await page.locator(`[id="${description}"]`).innerText()).toContain(told);
-      expect(await url.getAttribute("aria-invalid")).toBe("true");
-    }
-    // How the console reports a response that rejects a form's input.
-    const refused = expect.stringContaining("status of 400");
-    expect(await visit.faults()).toEqual([refused, refused]);
+beforeEach(async () => {
+  stage.answerWith(204);
+  posts.length = 0;
+  workspaceId = await stage.makeWorkspace();
+  return async () => {
+    const faults = await visit.faults();
     await visit.close();
-    await open();
-  });
-
-  test("a delivery shows its attempts and its exact body, and is redelivered", async () => {
-    await openSubscribed(() => stage.recordLeads(workspaceId).then(() => posted(1)));
-    await follow("New lead");
-    await page.getByRole("listitem").filter({ hasText: "Answered 204" }).waitFor();
-    const body = String(stage.receiver.posts[0]?.body);
-    const shown = page.locator(".body pre");
-    expect(await shown.innerText()).toBe(JSON.stringify(JSON.parse(body), null, 2));
-    await press("Exact");
-    expect(await shown.innerText()).toBe(body);
-
-    await press("Send again");
-    await see(page, "It will be sent in a moment.");
-    await posted(2);
-    await follow("All deliveries");
-    await press(/^Send again: New lead/);
-    await posted(3);
-    expect(new Set(stage.receiver.posts.map((post) => String(post.body)))).toEqual(new Set([body]));
-  });
-
-  test("a pending delivery is sent immediately when its receiver has been fixed", async () => {
-    const { DB, PLATFORM } = stage.runtime.env;
-    await openSubscribed(async (id) => {
-      stage.answerWith(503);
-      await stage.recordLeads(workspaceId);
-      const stateOf = async () => (await PLATFORM.readWebhook({ webhookId: id })).state;
-      await until(async () => (await stateOf()) === "failing");
-      // Its next attempt is hours away.
-      const hours = Date.now() + 5 * 3_600_000;
-      await DB.batch([
-        DB.prepare("UPDATE subscriptions SET next_at = ? WHERE id = ?").bind(hours, id),
-        DB.prepare("UPDATE deliveries SET due_at = ? WHERE subscription_id = ?").bind(hours, id),
-      ]);
-      stage.answerWith(204);
-    });
-    await follow("New lead");
-    await press("Send now");
-    await see(page, "It will be sent in a moment.");
-    await posted(2);
-  });
-
-  test("deliveries are filtered by state and kind, and paginated", async () => {
-    await openSubscribed(() => stage.recordLeads(workspaceId, 30).then(() => posted(30)));
-    const shows = (count: number) => expect.poll(() => rows().count()).toBe(count);
-    const ids = () => rows().locator("th .small").allTextContents();
-    await shows(25);
-    const newest = await ids();
-    await follow("Older");
-    await shows(5);
-    expect(new Set([...newest, ...(await ids())]).size).toBe(30);
-    await page.reload();
-    await shows(5);
-    await follow("Newer");
-    await shows(25);
-
-    await page.getByLabel("State").selectOption("Failed");
-    await see(page, "No deliveries match these filters");
-    expect(page.url()).toContain("state=exhausted");
-    await page.getByLabel("State").selectOption("Delivered");
-    await shows(25);
-    await page.getByLabel("Event").selectOption("Run completed");
-    await follow("Show all deliveries");
-    await shows(25);
-    expect(await page.getByLabel("State").inputValue()).toBe("");
-  });
-
-  test("a test event shows the receiver's answer", async () => {
-    await openSubscribed(() => stage.answerWith(503));
-    await press("Send a test event…");
-    const dialog = dialogOf("Send a test event");
-    await dialog.getByLabel("Event").selectOption("run.completed");
-    await press("Send", dialog);
-    await see(dialog, "Answered 503", "Your server did not accept it");
-    stage.answerWith(204);
-    await press("Send another", dialog);
-    await see(dialog, "Answered 204", "Your server accepted it.");
-    const [first] = stage.receiver.posts;
-    expect(first?.headers["x-service-test"]).toBe("true");
-    expect(JSON.parse(String(first?.body))).toMatchObject({ type: "run.completed" });
-    await press("Close", dialog);
-    expect(await isFocused(button("Send a test event…"))).toBe(true);
-    await rows().last().getByRole("link", { name: "Run completed" }).click();
-    await see(page, "A test event is posted once", "Answered 503");
-    await page.getByText("Headers sent").click();
-    await see(page, "X-Service-Test: true");
-    await press("Exact");
-    expect(await page.locator(".body code").textContent()).toBe(String(first?.body));
-    expect(await button("Send again").count()).toBe(0);
-  });
-
-  test("a subscription is described, and gets other events", async () => {
-    const webhookId = await openSubscribed();
-    const dialog = dialogOf("Edit the subscription");
-    await press("Edit…");
-    await dialog.getByLabel("Description").fill("CRM <b>");
-    for (const box of await dialog.getByRole("checkbox").all()) await box.uncheck();
-    await press("Save", dialog);
-    await see(dialog, "Choose at least one event.");
-    await dialog.getByLabel("Run completed").check();
-    await press("Save", dialog);
-    await page.locator(".lead", { hasText: "CRM <b>" }).waitFor();
-    const { events } = await stage.runtime.env.PLATFORM.readWebhook({ webhookId });
-    expect(events).toEqual(["run.completed"]);
-  });
-
-  test("a subscription is disabled, then deleted, after confirmation, which Enter does not give", async () => {
-    const webhookId = await openSubscribed();
-    const { PLATFORM } = stage.runtime.env;
-    const stateOf = async () => (await PLATFORM.readWebhook({ webhookId })).state;
-    const dialog = dialogOf("Disable this subscription?");
-    await press("Disable…");
-    await dialog.waitFor();
-    await page.keyboard.press("Enter");
-    await dialog.waitFor({ state: "hidden" });
-    expect(await stateOf()).toBe("healthy");
-    await press("Disable…");
-    await press("Disable", dialog);
-    await see(page, "The subscription is disabled.");
-    await button("Enable…").waitFor();
-    expect(await stateOf()).toBe("disabled");
-
-    await press("Delete…");
-    await press("Cancel");
-    await press("Delete…");
-    await press("Delete", page.getByRole("dialog"));
-    await see(page, "The subscription is deleted.", "No subscriptions yet");
-    expect((await PLATFORM.listWebhooks({ workspaceId })).items).toEqual([]);
-  });
-
-  test("a disabled subscription is re-enabled, and only gets what it has missed if requested", async () => {
-    const disable = (webhookId: string) => stage.runtime.env.PLATFORM.disableWebhook({ webhookId });
-    const id = await openSubscribed(async (id) => {
-      await disable(id);
-      await stage.recordLeads(workspaceId);
-    });
-    await see(page, "Nothing is sent until you enable it.");
-    expect(await button("Send failed again…").count()).toBe(0);
-    await press("Enable…");
-    await page.getByLabel("Also send what was missed").uncheck();
-    await press("Enable", page.getByRole("dialog"));
-    await see(page, "The subscription is enabled.", "Waiting for the first event");
-    expect(stage.receiver.posts).toEqual([]);
-
-    await disable(id);
-    await page.reload();
-    await press("Enable…");
-    const since = page.getByLabel("Since");
-    const suggested = await since.locator("option:checked").textContent();
-    expect(suggested).toContain("An hour before it was disabled");
-    await since.selectOption("One hour ago");
-    await press("Enable", page.getByRole("dialog"));
-    await see(page, "1 missed event will be sent.");
-    await posted(1);
-  });
-
-  test("everything that failed since a time is redelivered", async () => {
-    const webhookId = await openSubscribed(async () => {
-      stage.answerWith(500);
-      await stage.recordLeads(workspaceId, 3);
-      await until(() => stage.receiver.posts.length > 0);
-    });
-    await page.getByText("Failing", { exact: true }).waitFor();
-    await see(page, "in a row since");
-    const { PLATFORM } = stage.runtime.env;
-    await PLATFORM.disableWebhook({ webhookId });
-    await PLATFORM.enableWebhook({ webhookId });
-    stage.answerWith(204);
-    stage.receiver.posts.length = 0;
-    await page.reload();
-    await press("Send failed again…");
-    const dialog = page.getByRole("dialog");
-    await dialog.getByLabel("Since").selectOption("Another time…");
-    await press("Send again", dialog);
-    await see(dialog, "Choose a time in the last 30 days.");
-    await dialog.getByLabel("Since").selectOption("24 hours ago");
-    await press("Send again", dialog);
-    await see(page, "3 deliveries will be sent again.");
-    await posted(3);
-  });
-
-  test("a new secret signs alone if no overlap is wanted, and a key press does not close its dialog", async () => {
-    await openSubscribed();
-    await press("New secret…");
-    const dialog = dialogOf("Create a new secret");
-    await dialog.getByLabel("Not at all").check();
-    await press("Create a new secret", dialog);
-    const secret = await dialog.getByLabel("Signing secret").inputValue();
-    await see(dialog, "The previous secret no longer signs.");
-    for (const _ of [1, 2]) await page.keyboard.press("Escape");
-    expect(await dialog.isVisible()).toBe(true);
-    await press("I have stored it", dialog);
-    await dialog.waitFor({ state: "hidden" });
-    await stage.recordLeads(workspaceId);
-    await posted(1);
-    const [post] = stage.receiver.posts;
-    expect(isSigned(post, secret)).toBe(true);
-    expect(post?.headers["x-service-signature"]).toMatch(/^t=\d+,v1=[0-9a-f]{64}$/);
-  });
-
-  test("the last days and the use of keys are also shown as numbers", async () => {
-    await openSubscribed(() => stage.recordLeads(workspaceId, 4).then(() => posted(4)));
-    await page.getByRole("img", { name: /Deliveries by day: 4 delivered, 0 failed/ }).waitFor();
-    await page.getByText("Show as a table").first().click();
-    const today = page.getByRole("table", { name: "Deliveries by day" }).locator("tr").last();
-    expect(await today.locator("td").allTextContents()).toEqual(["4", "0"]);
-    await follow("Usage");
-    await see(page, "600 requests per minute", "Active");
-  });
-
-  test("more keys than fit on a page are on the next ones", async () => {
-    const { PLATFORM } = stage.runtime.env;
-    for (let i = 0; i < 20; i++) await PLATFORM.createApiKey({ workspaceId });
-    await open();
-    await follow("Usage");
-    await page.locator(".key").nth(19).waitFor();
-    await follow("Older");
-    await page.locator(".key").nth(1).waitFor({ state: "detached" });
-    expect(await page.locator(".key").count()).toBe(1);
-    await follow("Newer");
-    await page.locator(".key").nth(19).waitFor();
-  });
+    expect(faults).toEqual([]);
+  };
 });
 
-/** Whether one of a post's signatures is that of `secret`. */
-function isSigned(post: Post | undefined, secret: string): boolean {
-  const header = String(post?.headers["x-service-signature"]);
-  const [, time] = /t=(\d+)/.exec(header) ?? [];
-  const signed = Buffer.concat([Buffer.from(`${time}.`), post?.body ?? Buffer.of()]);
-  return header.includes(`v1=${createHmac("sha256", secret).update(signed).digest("hex")}`);
+/** Opens the portal. */
+async function open(): Promise<void> {
+  visit = await stage.open(workspaceId);
+  page = visit.page;
 }
+
+/** Subscribes, does something with the id, and opens the subscription. @returns the id. */
+async function openSubscribed(first: (id: string) => unknown = () => {}): Promise<string> {
+  const id = await stage.subscribe(workspaceId);
+  await first(id);
+  await open();
+  await follow("/in");
+  await page.getByRole("heading", { name: "Deliveries", exact: true }).waitFor();
+  return id;
+}
+
+/** Records leads, and waits until they were posted. */
+async function deliver(count: number): Promise<void> {
+  await stage.recordLeads(workspaceId, count);
+  await posted(count);
+}
+
+/** Whether the first post is signed with `secret`. */
+const isSigned = (secret: string) => {
+  const { headers, body } = posts[0] ?? expect.unreachable("nothing was posted");
+  return signatureFault(secret, headers["x-service-signature"], body, Date.now()) === null;
+};
+
+const stateOf = async (webhookId: string) => (await PLATFORM.readWebhook({ webhookId })).state;
+const follow = (name: string) => page.getByRole("link", { name }).click();
+const button = (name: string | RegExp, within: Page | Locator = page) =>
+  within.getByRole("button", { name });
+const press = (name: string | RegExp, within?: Locator) => button(name, within).click();
+const dialogOf = (name: string) => page.getByRole("dialog", { name });
+const rows = () => page.locator("tbody tr:has(.badge)");
+const posted = (count: number) => until(() => posts.length === count);
+const isFocused = (locator: Locator) =>
+  locator.evaluate((element) => element === document.activeElement);
+
+test("a workspace without a subscription is told how to start, and does", async () => {
+  await open();
+  await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+  await see(page, "No subscriptions yet");
+  await follow("Add a subscription");
+  await see(page, "On this local service, http://");
+  await page.getByLabel("URL of your server").fill(`${stage.receiver.url}/in`);
+  await page.getByLabel("Run completed").uncheck();
+  await press("Subscribe");
+  const field = page.getByLabel("Signing secret");
+  const secret = await field.inputValue();
+  expect(secret).toMatch(/^whsec_/);
+  await press("Copy");
+  await button("Copied").waitFor();
+  expect(await page.evaluate("navigator.clipboard.readText()")).toBe(secret);
+
+  // Leaving it before it is stored asks first, and only then.
+  const asked: string[] = [];
+  page.on("dialog", (dialog) => {
+    asked.push(dialog.type());
+    void dialog.dismiss();
+  });
+  await follow("Usage");
+  await page.close({ runBeforeUnload: true });
+  await until(() => asked.length === 2);
+  expect(asked).toEqual(["confirm", "beforeunload"]);
+  expect(await field.inputValue()).toBe(secret);
+  expect(page.url()).toContain("#/subscribe");
+  await press("I have stored it");
+  await see(page, "No deliveries yet");
+  await page.reload();
+  await see(page, "No deliveries yet", "Waiting for the first event");
+  expect(asked).toHaveLength(2);
+  expect(await page.locator(".chart").count()).toBe(0);
+  expect(await page.content()).not.toContain(secret);
+
+  await deliver(1);
+  expect(isSigned(secret)).toBe(true);
+  const { items } = await PLATFORM.listWebhooks({ workspaceId });
+  expect(items).toMatchObject([{ events: ["lead.created", "automation.status_changed"] }]);
+  // By itself, the next time it looks.
+  await page.getByRole("link", { name: "New lead" }).waitFor();
+  await see(page, "Healthy");
+});
+
+test("an error in a subscription is shown next to its field", async () => {
+  await open();
+  await follow("Add a subscription");
+  const url = page.getByLabel("URL of your server");
+  await url.waitFor();
+  for (const kind of ["New lead", "Run completed", "Automation status changed"])
+    await page.getByLabel(kind).uncheck();
+  await press("Subscribe");
+  await see(page, "Enter the URL of your server.", "Choose at least one event.");
+  expect(await isFocused(url)).toBe(true);
+  await page.getByLabel("New lead").check();
+  for (const [value, told] of [
+    ["nonsense", "This is not a valid URL."],
+    ["https://ann:secret@hooks.example.com/", "must not contain a user name or password"],
+  ] as const) {
+    await url.fill(value);
+    await press("Subscribe");
+    await see(page, told);
+    const description = String(await url.getAttribute("aria-describedby"));
+    expect(await page.locator(`[id="${description}"]`).innerText()).toContain(told);
+    expect(await url.getAttribute("aria-invalid")).toBe("true");
+  }
+  // How the console reports a response that rejects a form's input.
+  const refused = expect.stringContaining("status of 400");
+  expect(await visit.faults()).toEqual([refused, refused]);
+  await visit.close();
+  await open();
+});
+
+test("a delivery shows its attempts and its exact body, and is redelivered", async () => {
+  await openSubscribed(() => deliver(1));
+  await follow("New lead");
+  await page.getByRole("listitem").filter({ hasText: "Answered 204" }).waitFor();
+  const body = String(posts[0]?.body);
+  const shown = page.locator(".body pre");
+  expect(await shown.innerText()).toBe(JSON.stringify(JSON.parse(body), null, 2));
+  await press("Exact");
+  expect(await shown.innerText()).toBe(body);
+
+  await press("Send again");
+  await see(page, "It will be sent in a moment.");
+  await posted(2);
+  await follow("All deliveries");
+  await press(/^Send again: New lead/);
+  await posted(3);
+  expect(new Set(posts.map((post) => String(post.body)))).toEqual(new Set([body]));
+});
+
+test("a pending delivery is sent immediately when its receiver has been fixed", async () => {
+  await openSubscribed(async (id) => {
+    stage.answerWith(503);
+    await stage.recordLeads(workspaceId);
+    await until(async () => (await stateOf(id)) === "failing");
+    // Its next attempt is hours away.
+    const hours = Date.now() + 5 * 3_600_000;
+    await DB.batch([
+      DB.prepare("UPDATE subscriptions SET next_at = ? WHERE id = ?").bind(hours, id),
+      DB.prepare("UPDATE deliveries SET due_at = ? WHERE subscription_id = ?").bind(hours, id),
+    ]);
+    stage.answerWith(204);
+  });
+  await follow("New lead");
+  await press("Send now");
+  await see(page, "It will be sent in a moment.");
+  await posted(2);
+});
+
+test("deliveries are filtered by state and kind, and paginated", async () => {
+  await openSubscribed(() => deliver(30));
+  const shows = (count: number) => expect.poll(() => rows().count()).toBe(count);
+  const ids = () => rows().locator("th .small").allTextContents();
+  await shows(25);
+  const newest = await ids();
+  await follow("Older");
+  await shows(5);
+  expect(new Set([...newest, ...(await ids())]).size).toBe(30);
+  await page.reload();
+  await shows(5);
+  await follow("Newer");
+  await shows(25);
+
+  await page.getByLabel("State").selectOption("Failed");
+  await see(page, "No deliveries match these filters");
+  expect(page.url()).toContain("state=exhausted");
+  await page.getByLabel("State").selectOption("Delivered");
+  await shows(25);
+  await page.getByLabel("Event").selectOption("Run completed");
+  await follow("Show all deliveries");
+  await shows(25);
+  expect(await page.getByLabel("State").inputValue()).toBe("");
+});
+
+test("a test event shows the receiver's answer", async () => {
+  await openSubscribed(() => stage.answerWith(503));
+  await press("Send a test event…");
+  const dialog = dialogOf("Send a test event");
+  await dialog.getByLabel("Event").selectOption("run.completed");
+  await press("Send", dialog);
+  await see(dialog, "Answered 503", "Your server did not accept it");
+  stage.answerWith(204);
+  await press("Send another", dialog);
+  await see(dialog, "Answered 204", "Your server accepted it.");
+  const [first] = posts;
+  expect(first?.headers["x-service-test"]).toBe("true");
+  expect(JSON.parse(String(first?.body))).toMatchObject({ type: "run.completed" });
+  await press("Close", dialog);
+  expect(await isFocused(button("Send a test event…"))).toBe(true);
+  await rows().last().getByRole("link", { name: "Run completed" }).click();
+  await see(page, "A test event is posted once", "Answered 503");
+  await page.getByText("Headers sent").click();
+  await see(page, "X-Service-Test: true");
+  await press("Exact");
+  expect(await page.locator(".body code").textContent()).toBe(String(first?.body));
+  expect(await button("Send again").count()).toBe(0);
+});
+
+test("a subscription is described, and gets other events", async () => {
+  const webhookId = await openSubscribed();
+  const dialog = dialogOf("Edit the subscription");
+  await press("Edit…");
+  await dialog.getByLabel("Description").fill("CRM <b>");
+  for (const box of await dialog.getByRole("checkbox").all()) await box.uncheck();
+  await press("Save", dialog);
+  await see(dialog, "Choose at least one event.");
+  await dialog.getByLabel("Run completed").check();
+  await press("Save", dialog);
+  await page.locator(".lead", { hasText: "CRM <b>" }).waitFor();
+  const { events } = await PLATFORM.readWebhook({ webhookId });
+  expect(events).toEqual(["run.completed"]);
+});
+
+test("a subscription is disabled, then deleted, after confirmation, which Enter does not give", async () => {
+  const webhookId = await openSubscribed();
+  const dialog = dialogOf("Disable this subscription?");
+  await press("Disable…");
+  await dialog.waitFor();
+  await page.keyboard.press("Enter");
+  await dialog.waitFor({ state: "hidden" });
+  expect(await stateOf(webhookId)).toBe("healthy");
+  await press("Disable…");
+  await press("Disable", dialog);
+  await see(page, "The subscription is disabled.");
+  await button("Enable…").waitFor();
+  expect(await stateOf(webhookId)).toBe("disabled");
+
+  await press("Delete…");
+  await press("Cancel");
+  await press("Delete…");
+  await press("Delete", page.getByRole("dialog"));
+  await see(page, "The subscription is deleted.", "No subscriptions yet");
+  expect((await PLATFORM.listWebhooks({ workspaceId })).items).toEqual([]);
+});
+
+test("a disabled subscription is re-enabled, and only gets what it has missed if requested", async () => {
+  const disable = (webhookId: string) => PLATFORM.disableWebhook({ webhookId });
+  const id = await openSubscribed(async (id) => {
+    await disable(id);
+    await stage.recordLeads(workspaceId);
+  });
+  await see(page, "Nothing is sent until you enable it.");
+  expect(await button("Send failed again…").count()).toBe(0);
+  await press("Enable…");
+  await page.getByLabel("Also send what was missed").uncheck();
+  await press("Enable", page.getByRole("dialog"));
+  await see(page, "The subscription is enabled.", "Waiting for the first event");
+  expect(posts).toEqual([]);
+
+  await disable(id);
+  await page.reload();
+  await press("Enable…");
+  const since = page.getByLabel("Since");
+  const suggested = await since.locator("option:checked").textContent();
+  expect(suggested).toContain("An hour before it was disabled");
+  await since.selectOption("One hour ago");
+  await press("Enable", page.getByRole("dialog"));
+  await see(page, "1 missed event will be sent.");
+  await posted(1);
+});
+
+test("everything that failed since a time is redelivered", async () => {
+  const webhookId = await openSubscribed(async () => {
+    stage.answerWith(500);
+    await stage.recordLeads(workspaceId, 3);
+    await until(() => posts.length > 0);
+  });
+  await page.getByText("Failing", { exact: true }).waitFor();
+  await see(page, "in a row since");
+  await PLATFORM.disableWebhook({ webhookId });
+  await PLATFORM.enableWebhook({ webhookId });
+  stage.answerWith(204);
+  posts.length = 0;
+  await page.reload();
+  await press("Send failed again…");
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Since").selectOption("Another time…");
+  await press("Send again", dialog);
+  await see(dialog, "Choose a time in the last 30 days.");
+  await dialog.getByLabel("Since").selectOption("24 hours ago");
+  await press("Send again", dialog);
+  await see(page, "3 deliveries will be sent again.");
+  await posted(3);
+});
+
+test("a new secret signs alone if no overlap is wanted, and a key press does not close its dialog", async () => {
+  await openSubscribed();
+  await press("New secret…");
+  const dialog = dialogOf("Create a new secret");
+  await dialog.getByLabel("Not at all").check();
+  await press("Create a new secret", dialog);
+  const secret = await dialog.getByLabel("Signing secret").inputValue();
+  await see(dialog, "The previous secret no longer signs.");
+  for (const _ of [1, 2]) await page.keyboard.press("Escape");
+  expect(await dialog.isVisible()).toBe(true);
+  await press("I have stored it", dialog);
+  await dialog.waitFor({ state: "hidden" });
+  await deliver(1);
+  const [post] = posts;
+  expect(isSigned(post, secret)).toBe(true);
+  expect(post?.headers["x-service-signature"]).toMatch(/^t=\d+,v1=[0-9a-f]{64}$/);
+});
+
+test("the last days and the use of keys are also shown as numbers", async () => {
+  await openSubscribed(() => deliver(4));
+  await page.getByRole("img", { name: /Deliveries by day: 4 delivered, 0 failed/ }).waitFor();
+  await page.getByText("Show as a table").first().click();
+  const today = page.getByRole("table", { name: "Deliveries by day" }).locator("tr").last();
+  expect(await today.locator("td").allTextContents()).toEqual(["4", "0"]);
+  await follow("Usage");
+  await see(page, "600 requests per minute", "Active");
+});
+
+test("more keys than fit on a page are on the next ones", async () => {
+  for (let i = 0; i < 20; i++) await PLATFORM.createApiKey({ workspaceId });
+  await open();
+  await follow("Usage");
+  await page.locator(".key").nth(19).waitFor();
+  await follow("Older");
+  await page.locator(".key").nth(1).waitFor({ state: "detached" });
+  expect(await page.locator(".key").count()).toBe(1);
+  await follow("Newer");
+  await page.locator(".key").nth(19).waitFor();
+});

@@ -1,0 +1,190 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { gzipSync } from "node:zlib";
+import { expect, test } from "vitest";
+import { ROOT } from "../../../scripts/shared/checkout.ts";
+import { fr } from "../../../site/portal/texts/fr.ts";
+import { PHONE_WIDTH, see, type Visit, violationsIn, widthOf } from "../../node/support/browser.ts";
+import { heading, setStage } from "../../node/support/portal.ts";
+import { until } from "../../support/until.ts";
+
+const stage = await setStage();
+const branded = await setStage({ PORTAL_NAME: "Acme <b>", PORTAL_COLOR: "#ffe000" });
+
+test("the page is smaller than 60 KB, compressed", () => {
+  const folder = join(ROOT, "dist/assets/portal");
+  const files = readdirSync(folder);
+  expect(files.map((file) => file.split(".").at(-1)).toSorted()).toEqual(["css", "html", "js"]);
+  const sizes = files.map((file) => gzipSync(readFileSync(join(folder, file))).length);
+  expect(sizes.reduce((sum, size) => sum + size)).toBeLessThan(60_000);
+});
+
+test("French counts zero in the singular, and breaks no line before a colon or a question mark", () => {
+  expect(fr.subscription.chart(0, 0, 0)).toBe(
+    "Livraisons par jour\u00a0: 0\u00a0réussie, 0\u00a0échouée, 0 en attente.",
+  );
+  expect(fr.usagePage.chart(0, 0)).toContain("dont 0\u00a0refusée.");
+  expect(fr.list.pending(0)).toBe("0\u00a0livraison en attente");
+  const texts = (value: unknown): string[] => {
+    if (typeof value === "function") return texts(value("x", "x", "x"));
+    return typeof value === "string" ? [value] : Object.values(value as object).flatMap(texts);
+  };
+  expect(texts(fr).length).toBeGreaterThan(200);
+  expect(texts(fr).filter((text) => / [:;?!»]|« /.test(text))).toEqual([]);
+});
+
+test("the page can be used with the keyboard alone, with the focus always visible", async () => {
+  const workspaceId = await stage.makeWorkspace();
+  await stage.subscribe(workspaceId);
+  const { page, close } = await stage.open(workspaceId);
+  const focused = () =>
+    page.evaluate<string>(
+      "document.activeElement === document.body ? '' : document.activeElement.textContent",
+    );
+  await page.locator(".card").waitFor();
+  await page.keyboard.press("Tab");
+  expect(await focused()).toBe("Skip to the content");
+  const outlines = `document.activeElement === document.body ? "solid" : [null, "::after"].map(
+    (part) => getComputedStyle(document.activeElement, part).outlineStyle).join()`;
+  const reach = async (text: string) => {
+    for (let i = 0; i < 30 && !(await focused()).includes(text); i++) {
+      await page.keyboard.press("Tab");
+      expect(await page.evaluate(outlines)).toContain("solid");
+    }
+    expect(await focused()).toContain(text);
+    await page.keyboard.press("Enter");
+  };
+  await reach("/in");
+  await page.getByRole("heading", { name: "Deliveries", exact: true }).waitFor();
+  await reach("New secret…");
+  const dialog = page.getByRole("dialog", { name: "Create a new secret" });
+  await dialog.waitFor();
+  await page.keyboard.press("Escape");
+  await dialog.waitFor({ state: "hidden" });
+  expect(await focused()).toBe("New secret…");
+  await close();
+});
+
+/** Brings the page to each of its places and opens each dialog; names each. */
+async function* places({ page }: Visit): AsyncGenerator<string> {
+  const go = async (place: string, shown: string) => {
+    await page.evaluate(`location.hash = "#/${place}"`);
+    await page.locator(shown).waitFor();
+  };
+  await page.locator(".card").waitFor();
+  yield "subscriptions";
+  await page.locator(".card a").click();
+  await page.locator("table.rows").waitFor();
+  await page.locator("summary").first().click();
+  yield "a subscription";
+  const buttons = page.locator("main > .buttons > button");
+  for (let i = 0; i < (await buttons.count()); i++) {
+    await buttons.nth(i).click();
+    await page.getByRole("dialog").waitFor();
+    yield `dialog ${i}`;
+    await page.keyboard.press("Escape");
+    await page.getByRole("dialog").waitFor({ state: "hidden" });
+  }
+  await page.locator("tbody th a").first().click();
+  await page.locator(".body pre").waitFor();
+  yield "a delivery";
+  await go("subscribe", "form");
+  await page.locator("[type=submit]").click();
+  yield "the form";
+  await go("usage", ".key");
+  yield "usage";
+  const link = await stage.makeLink(await stage.makeWorkspace("Groupe Horizon Bretagne"));
+  await page.evaluate((to) => location.assign(to), link);
+  await page.getByRole("dialog").waitFor();
+  yield "the question of a link";
+}
+
+test.each(["light", "dark"] as const)(
+  "the page fits desktop and phone, and has no fault that axe finds, in %s",
+  { timeout: 300_000 },
+  async (colorScheme) => {
+    const workspaceId = await stage.makeWorkspace();
+    const path = "/a/path/of/a/customer/that/is/too/long/for/any/phone?token=t0ken-t0ken-t0ken";
+    await stage.subscribe(workspaceId, ["lead.created"], path);
+    stage.answerWith(500);
+    await stage.recordLeads(workspaceId, 3);
+    await until(() => stage.receiver.posts.length > 0);
+    for (const [width, locale] of [
+      [1440, "en-GB"],
+      [PHONE_WIDTH, "fr-FR"],
+    ] as const) {
+      const device = { viewport: { width, height: 900 }, colorScheme, locale, bypassCSP: true };
+      const visit = await stage.open(workspaceId, device);
+      for await (const place of places(visit)) {
+        const found = [place, await violationsIn(visit.page), await widthOf(visit.page)];
+        expect(found).toEqual([place, [], width]);
+      }
+      await visit.close();
+    }
+  },
+);
+
+test.each([
+  ["light", /^oklch\(0\.45 /],
+  ["dark", /^oklch\(0\.[89]/],
+] as const)(
+  "the page carries the platform's name, and its colour so that everything can be read, in %s",
+  async (colorScheme, accent) => {
+    const workspaceId = await branded.makeWorkspace();
+    const { page, faults, close } = await branded.open(workspaceId, { colorScheme });
+    await see(page, "Acme <b> · Groupe Horizon");
+    expect(await page.title()).toBe("Groupe Horizon – Acme <b>");
+    const icon = await page.locator("link[rel=icon]").getAttribute("href");
+    expect(decodeURIComponent(String(icon))).toContain('fill="#ffe000"');
+    expect(await faults()).toEqual([]);
+    await close();
+    const read = await branded.open(workspaceId, { colorScheme, bypassCSP: true });
+    const add = read.page.locator(".button.primary").first();
+    expect(await add.evaluate((button) => getComputedStyle(button).backgroundColor)).toMatch(
+      accent,
+    );
+    expect(await violationsIn(read.page)).toEqual([]);
+    await read.close();
+  },
+);
+
+test("the page is in the language that the reader chose, from then on", async () => {
+  const device = { locale: "en-GB", timezoneId: "America/Montreal" };
+  const { page, faults, close } = await stage.open(await stage.makeWorkspace(), device);
+  await see(page, "Times are in the time zone America/");
+  const docs = page.getByRole("link", { name: "Docs" });
+  expect(await docs.getAttribute("href")).toBe("/docs");
+  await page.getByRole("link", { name: "Usage" }).click();
+  await heading(page, "Usage").waitFor();
+  await page.getByRole("button", { name: "Français" }).click();
+  await heading(page, "Utilisation").waitFor();
+  await see(page, "celles du fuseau horaire America/");
+  await page.reload();
+  await heading(page, "Utilisation").waitFor();
+  expect(await page.locator("html").getAttribute("lang")).toBe("fr");
+  await page.getByRole("button", { name: "English" }).click();
+  await heading(page, "Usage").waitFor();
+  expect(await faults()).toEqual([]);
+  await close();
+});
+
+const FRENCH = ["En attente d’un premier", "Prochaine tentative\nAucune", "Aucune livraison"];
+const ENGLISH = ["Subscriptions", "Waiting for the first", "No deliveries yet", "Subscribe"];
+test.each([
+  ["fr-CA", "fr", [...FRENCH, "Nouveau lead"]],
+  ["de-DE", "en", [...ENGLISH, "Example"]],
+])("a reader of %s reads all of the page in %s", async (locale, lang, texts) => {
+  const workspaceId = await stage.makeWorkspace();
+  const id = await stage.subscribe(workspaceId);
+  const { page, faults, close } = await stage.open(workspaceId, { locale });
+  expect(await page.locator("html").getAttribute("lang")).toBe(lang);
+  const seen = [await page.locator("body").innerText()];
+  for (const place of [`webhooks/${id}`, "subscribe", "events", "usage"]) {
+    await page.evaluate(`location.hash = "#/${place}"`);
+    await page.locator("main .empty, form, .body, .key").first().waitFor();
+    seen.push(await page.locator("body").innerText());
+  }
+  for (const text of texts) expect(seen.join("\n")).toContain(text);
+  expect(await faults()).toEqual([]);
+  await close();
+});
