@@ -1,14 +1,20 @@
+import { copyFileSync, mkdtempSync, rmSync } from "node:fs";
 import { createServer } from "node:http";
 import { createServer as createSecureServer } from "node:https";
 import { createServer as tcp } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { generate } from "selfsigned";
 import { Webhook } from "standardwebhooks";
 import Stripe from "stripe";
 import { describe, expect, test } from "vitest";
+import { ROOT } from "../../../scripts/shared/checkout.ts";
 import { WebhookDelivery } from "../../../src/webhooks/bodies.ts";
 import { freePort, RECEIVERS, reasonToSkip } from "../../node/support/examples.ts";
+import { startInTerminal } from "../../node/support/process.ts";
 import { type Post, startReceiver } from "../../node/support/receiver.ts";
-import { check, isGenuine, SECRET } from "../../support/checker.ts";
+import { CHECKER, check, checkWith, isGenuine, SECRET } from "../../support/checker.ts";
+import { until } from "../../support/until.ts";
 
 const VALID = "accepts a valid delivery";
 const UNSIGNED = "refuses a missing signature";
@@ -28,6 +34,14 @@ function withOneV1(post: Post, index: number): Post {
   const parts = header.split(",").filter((part) => part.startsWith("v1="));
   const signature = [header.split(",")[0], parts.at(index)].join();
   return { ...post, headers: { ...post.headers, "x-service-signature": signature } };
+}
+
+/** Checks a receiver that answers in this way. */
+async function checkAnswering(answer?: Parameters<typeof startReceiver>[0]) {
+  const receiver = await startReceiver(answer);
+  const end = await check(receiver.url, "--local");
+  await receiver.close();
+  return { ...end, posts: receiver.posts };
 }
 
 /** The time that a delivery claims, in Unix milliseconds. */
@@ -59,43 +73,28 @@ describe.concurrent("the checker reports what is wrong with a receiver that", ()
     const { id } = JSON.parse(body.toString());
     return seen.has(id) || !seen.add(id);
   };
-
   const repeated = (post: Post) => (!isGenuine(post) ? 401 : isRepeated(post) ? 409 : 204);
   const late = () => new Promise<number>((resolve) => setTimeout(resolve, 11_000, 204).unref());
-  const accepts = (is: (post: Post) => boolean, otherwise = 401) => {
-    return (post: Post) => (is(post) ? 204 : otherwise);
-  };
-  const ifNot = (status: number) => accepts((post) => isGenuine(post), status);
+  const accepts = (is: (post: Post) => boolean) => (post: Post) => (is(post) ? 204 : 401);
+  const ifNot = (status: number) => (post: Post) => (isGenuine(post) ? 204 : status);
+  const asOf = (choose: typeof Math.min) =>
+    accepts((post) => isGenuine(post, choose(Date.now(), timeOf(post))));
+  const ofSignature = (index: number) => accepts((post) => isGenuine(withOneV1(post, index)));
+  const untested = [...INVALID, REPEATED, ROTATED];
 
   type Found = { failed?: string[]; unclear?: string[]; "not tested"?: string[] };
   test.each<[string, (post: Post) => number | Promise<number>, Found, says?: string]>([
     ["accepts anything", () => 204, { failed: INVALID }],
-    [
-      "ignores how old a timestamp is",
-      accepts((post) => isGenuine(post, Math.min(Date.now(), timeOf(post)))),
-      { failed: [OLD] },
-    ],
-    [
-      "ignores how far in the future a timestamp is",
-      accepts((post) => isGenuine(post, Math.max(Date.now(), timeOf(post)))),
-      { failed: [AHEAD] },
-    ],
+    ["ignores how old a timestamp is", asOf(Math.min), { failed: [OLD] }],
+    ["ignores how far in the future a timestamp is", asOf(Math.max), { failed: [AHEAD] }],
     [
       "does not compare signatures",
       accepts((post) => Math.abs(Date.now() - timeOf(post)) < 300_000),
       { failed: [WRONG, CHANGED] },
     ],
     ["answers a repeated event with 409", repeated, { failed: [REPEATED] }],
-    [
-      "reads the header into a dictionary, which keeps the last v1",
-      accepts((post) => isGenuine(withOneV1(post, -1))),
-      { failed: [ROTATED] },
-    ],
-    [
-      "reads the first v1 only",
-      accepts((post) => isGenuine(withOneV1(post, 0))),
-      { failed: [ROTATED] },
-    ],
+    ["reads into a dictionary, which keeps the last v1", ofSignature(-1), { failed: [ROTATED] }],
+    ["reads the first v1 only", ofSignature(0), { failed: [ROTATED] }],
     ["fails with 500 instead of refusing", ifNot(500), { failed: INVALID }],
     ["redirects instead of refusing", ifNot(302), { failed: INVALID }],
     [
@@ -107,7 +106,7 @@ describe.concurrent("the checker reports what is wrong with a receiver that", ()
     [
       "answers after more than 10 s",
       late,
-      { failed: [VALID, PROMPT], "not tested": [...INVALID, REPEATED, ROTATED] },
+      { failed: [VALID, PROMPT], "not tested": untested },
       "no answer in 10 s",
     ],
     [
@@ -117,15 +116,9 @@ describe.concurrent("the checker reports what is wrong with a receiver that", ()
       "\n3 of 9 checks passed, 6 unclear.\n",
     ],
     ["limits requests instead of refusing, which proves nothing", ifNot(429), { unclear: INVALID }],
-    [
-      "refuses everything, which proves nothing",
-      () => 401,
-      { failed: [VALID], unclear: [...INVALID, REPEATED, ROTATED] },
-    ],
+    ["refuses everything, which proves nothing", () => 401, { failed: [VALID], unclear: untested }],
   ])("%s", async (_name, answer, found, says = "") => {
-    const receiver = await startReceiver(answer);
-    const { code, stdout, checks } = await check(receiver.url, "--local");
-    await receiver.close();
+    const { code, stdout, checks, posts } = await checkAnswering(answer);
     const others = { failed: [], unclear: [], "not tested": [], ...found };
     for (const [result, some] of Object.entries(others)) expect(checks(result)).toEqual(some);
     const passed = ALL.filter((each) => !Object.values(others).flat().includes(each));
@@ -133,43 +126,23 @@ describe.concurrent("the checker reports what is wrong with a receiver that", ()
     for (const each of others.failed) expect(stdout).toContain(`\n- ${each}: `);
     expect(stdout).toContain(says);
     expect(code).toBe(1);
-    expect(receiver.posts.map(({ path }) => path)).not.toContain("/elsewhere");
-    if (answer === late) expect(receiver.posts).toHaveLength(1);
+    expect(posts.map(({ path }) => path)).not.toContain("/elsewhere");
+    if (answer === late) expect(posts).toHaveLength(1);
   });
 
   const PORT = "Does URL have the receiver's port";
   const plain = () => createServer((_, response) => response.end());
+  const cutting = () => tcp((socket) => socket.destroy());
+  const talking = () => tcp((socket) => socket.end("SSH-2.0\r\n"));
+  const NOWHERE = "https://receiver.invalid/";
+  const UNTRUSTED = "The service verifies certificates: ";
   test.each([
     ["refuses connections", () => null, "http", "connection refused", "Is the receiver running, "],
-    [
-      "has no DNS name",
-      () => null,
-      "https://receiver.invalid/",
-      "DNS: ",
-      "Is the name in URL correct",
-    ],
-    [
-      "does not speak TLS",
-      plain,
-      "https",
-      "TLS: handshake failed",
-      "Does the receiver speak https",
-    ],
-    [
-      "has a self-signed certificate",
-      selfSigned,
-      "https",
-      "TLS: certificate is self-signed",
-      "The service verifies certificates: ",
-    ],
-    ["hangs up", () => tcp((socket) => socket.destroy()), "http", "closed without an answer", PORT],
-    [
-      "does not speak HTTP",
-      () => tcp((socket) => socket.end("SSH-2.0\r\n")),
-      "http",
-      "not HTTP",
-      PORT,
-    ],
+    ["has no DNS name", () => null, NOWHERE, "DNS: ", "Is the name in URL correct"],
+    ["has no TLS", plain, "https", "TLS: handshake failed", "Does the receiver speak https"],
+    ["signs for itself", selfSigned, "https", "TLS: certificate is self-signed", UNTRUSTED],
+    ["hangs up", cutting, "http", "closed without an answer", PORT],
+    ["does not speak HTTP", talking, "http", "not HTTP", PORT],
   ])("%s: the reason, and what to check", async (_name, make, scheme, why, advice) => {
     const port = await freePort();
     const server = await make();
@@ -191,21 +164,19 @@ async function selfSigned() {
 }
 
 test("test deliveries are labelled, and their two signatures are both valid or both invalid", async () => {
-  const receiver = await startReceiver();
-  await check(receiver.url, "--local");
-  await receiver.close();
-  const labels = receiver.posts.map(({ headers }) => headers["x-service-test"]);
+  const { posts } = await checkAnswering();
+  const labels = posts.map(({ headers }) => headers["x-service-test"]);
   expect(labels).toEqual([
     ...["valid", "no-signature", "wrong-signature", "tampered-body", "stale", "future"],
     ...["repeated", "repeated", "rotated", "rotated"],
   ]);
-  const ids = receiver.posts.map(({ body }) => WebhookDelivery.parse(JSON.parse(String(body))).id);
+  const ids = posts.map(({ body }) => WebhookDelivery.parse(JSON.parse(String(body))).id);
   expect(new Set(ids).size).toBe(9);
   expect(ids[6]).toBe(ids[7]);
-  expect(String(receiver.posts[6]?.body)).toBe(String(receiver.posts[7]?.body));
+  expect(String(posts[6]?.body)).toBe(String(posts[7]?.body));
 
   const standard = new Webhook(SECRET);
-  for (const { headers, body } of receiver.posts) {
+  for (const { headers, body } of posts) {
     const isValid = ["valid", "repeated", "rotated"].includes(String(headers["x-service-test"]));
     const at = Number(/^t=(\d+)/.exec(String(headers["x-service-signature"]))?.[1]);
     const tooFarAhead = at - Date.now() / 1000 > 300;
@@ -218,4 +189,81 @@ test("test deliveries are labelled, and their two signatures are both valid or b
       if (isValid) expect(family).not.toThrow();
       else expect(family).toThrow();
   }
+});
+
+describe.concurrent("an incorrect call is explained, and nothing is sent:", () => {
+  const PUBLIC = "https://hooks.example.com/";
+  test.each([
+    ["no URL", [], SECRET, "URL is missing"],
+    ["two URLs", [PUBLIC, PUBLIC], SECRET, "expected one URL, got 2"],
+    ["not a URL", ["hooks"], SECRET, "Not a valid URL"],
+    ["http", ["http://hooks.example.com/"], SECRET, "URL must start with https://"],
+    ["a private address", ["https://192.168.0.1/"], SECRET, "URL is a private"],
+    ["credentials", ["https://a:b@example.com/"], SECRET, "URL must not contain a user"],
+    ["no secret", [PUBLIC], "", "Set WEBHOOK_SECRET"],
+    ["an API key", [PUBLIC], "key_live_1", "WEBHOOK_SECRET must be whsec_"],
+    ["half a secret", [PUBLIC], SECRET.slice(0, -5), "WEBHOOK_SECRET must be whsec_"],
+    [
+      "a secret for all to read",
+      [PUBLIC, "--secret", SECRET],
+      "",
+      "not accepted on the command line",
+    ],
+  ])("%s", async (_name, args, secret, message) => {
+    const { code, stdout, stderr } = await checkWith(secret, [CHECKER, ...args]);
+    expect(stderr).toContain(message);
+    expect(stderr).not.toContain(SECRET);
+    expect(stderr.trim().split("\n")).toHaveLength(1);
+    expect(stdout).toBe("");
+    expect(code).toBe(2);
+  });
+
+  test("a local receiver without --local", async () => {
+    const receiver = await startReceiver();
+    for (const url of [receiver.url, receiver.url.replace("http:", "https:")]) {
+      const told = { code: 2, stderr: expect.stringContaining("--local") };
+      expect(await check(url)).toMatchObject(told);
+    }
+    await receiver.close();
+    expect(receiver.posts).toEqual([]);
+  });
+});
+
+test.runIf(process.platform === "linux")(
+  "the terminal asks for the secret, and does not show it",
+  async () => {
+    const receiver = await startReceiver((post) => (isGenuine(post) ? 204 : 401));
+    const env = { ...process.env, WEBHOOK_SECRET: "" };
+    const run = startInTerminal(`'${CHECKER}' ${receiver.url} --local`, { env });
+    await until(() => run.output().includes("The subscription's secret"), 20_000);
+    run.child.stdin.write(`${SECRET}\r`);
+    const { stdout: shown } = await run.ended;
+    await receiver.close();
+    expect(shown).toContain("9 of 9 checks passed.");
+    expect(shown).not.toContain(SECRET.slice(6));
+  },
+);
+
+/** Removes what Node 20 does not have, except what this Node itself needs. */
+const AS_NODE_20 = `data:text/javascript,
+  for (const [from, names] of [
+    [Uint8Array.prototype, ["toHex", "toBase64", "setFromHex", "setFromBase64"]],
+    [Uint8Array, ["fromHex", "fromBase64"]],
+    [Object, ["groupBy"]], [Map, ["groupBy"]], [Array, ["fromAsync"]], [RegExp, ["escape"]],
+    [Set.prototype, ["union", "intersection", "difference", "isSubsetOf", "isSupersetOf"]],
+  ]) for (const name of names) delete from[name];`.replaceAll("\n", " ");
+
+test("the docs page offers the checker as a single file, which also runs on Node 20", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "checker-"));
+  const file = join(folder, "check-receiver.mjs");
+  copyFileSync(join(ROOT, "dist/assets/docs/check-receiver.mjs"), file);
+  const receiver = await startReceiver((post) => (isGenuine(post) ? 204 : 401));
+  const words = ["--import", AS_NODE_20, file, receiver.url, "--local"];
+  const { code, stdout } = await checkWith(SECRET, words);
+  const help = await checkWith("", [file, "--help"]);
+  await receiver.close();
+  rmSync(folder, { recursive: true });
+  expect(stdout).toContain("9 of 9 checks passed.");
+  expect(code).toBe(0);
+  expect(help.stdout).toMatch(/^node check-receiver\.mjs URL /);
 });

@@ -1,4 +1,4 @@
-import { type SpawnOptions, spawn } from "node:child_process";
+import type { SpawnOptions } from "node:child_process";
 import { once } from "node:events";
 import { cpSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -7,8 +7,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
 import { holdFolder } from "../../../scripts/shared/folder-hold.ts";
 import { startRuntime } from "../../../scripts/shared/runtime.ts";
-import { copyCheckout, startIn } from "../../node/support/local-server.ts";
-import { childrenOf, runProgram } from "../../node/support/process.ts";
+import { childrenOf, runProgram, startProgram } from "../../node/support/process.ts";
 
 const { scripts } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
 const COMMANDS = [
@@ -82,45 +81,30 @@ describe("a folder", () => {
     expect(secretsFrom()).toBe(before);
   });
 
-  test("is held by one of several that start at once", async () => {
+  test("is held by one of several that start at once, until its start has ended or was killed", async () => {
     const holds = await Promise.allSettled(["a", "b", "c"].map((at) => holdFolder(folder, at)));
-    const held = holds.flatMap((each) => (each.status === "fulfilled" ? [each.value] : []));
-    expect(held).toHaveLength(1);
-    for (const letGo of held) letGo();
-  });
-
-  test("is free once its start has ended or was killed", async () => {
-    const letGo = await holdFolder(folder, "first");
-    await expect(holdFolder(folder, "second")).rejects.toThrow(
-      "is already running in this folder, on first",
+    const [letGo, ...others] = holds.flatMap((each) =>
+      each.status === "fulfilled" ? [each.value] : [],
     );
-    letGo();
-    (await holdFolder(folder, "second"))();
+    expect(others).toEqual([]);
+    await expect(holdFolder(folder, "d")).rejects.toThrow(
+      /is already running in this folder, on [abc]/,
+    );
+    letGo?.();
+    (await holdFolder(folder, "e"))();
     const script = `const { holdFolder } = await import("${join(ROOT, "scripts/shared/folder-hold.ts")}");
       await holdFolder("${folder}", "third");
       console.log("holds");
       setInterval(() => {}, 1_000);`;
-    const child = spawn(process.execPath, ["--input-type=module", "--eval", script]);
+    const command = [process.execPath, "--input-type=module", "--eval", script];
+    const { child, ended } = startProgram(command);
     await once(child.stdout, "data");
-    await expect(holdFolder(folder, "fourth")).rejects.toThrow("on third");
+    await expect(holdFolder(folder, "f")).rejects.toThrow("on third");
     child.kill("SIGKILL");
-    await once(child, "exit");
-    (await holdFolder(folder, "fourth"))();
+    await ended;
+    (await holdFolder(folder, "g"))();
     writeFileSync(join(folder, "start.sock"), "not a socket");
-    (await holdFolder(folder, "fifth"))();
-  });
-
-  test("whose encryption key has its former name is not started, and stays as it is", async () => {
-    const copy = copyCheckout();
-    const secrets = 'WEBHOOK_ENCRYPTION_KEYS="k1:old"\n';
-    writeFileSync(join(copy, ".dev.vars"), secrets);
-    const start = startIn(copy, "start", [], { PORT: "28787" });
-    expect(await start.ended).toBe(1);
-    expect(start.output()).toBe(
-      "WEBHOOK_ENCRYPTION_KEYS is now called ENCRYPTION_KEYS: rename it, and keep its value.\n",
-    );
-    expect(readFileSync(join(copy, ".dev.vars"), "utf8")).toBe(secrets);
-    rmSync(copy, { recursive: true });
+    (await holdFolder(folder, "h"))();
   });
 
   // Root may write anywhere, so the command then runs as nobody.
@@ -150,9 +134,8 @@ test.runIf(process.platform === "linux")(
     const servers = childrenOf().filter((pid) => !before.includes(pid));
     for (const pid of servers) process.kill(pid, "SIGSTOP");
     const env = { ...process.env, WRANGLER_REGISTRY_PATH: folder };
-    const end = await runProgram([process.execPath, "scripts/platform/platform.ts", "ledger"], {
-      env,
-    });
+    const command = [process.execPath, "scripts/platform/platform.ts", "ledger"];
+    const end = await runProgram(command, { env });
     for (const pid of servers) process.kill(pid, "SIGCONT");
     await runtime.stop();
     expect(end).toMatchObject({

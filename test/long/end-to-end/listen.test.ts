@@ -1,6 +1,6 @@
 import { rmSync } from "node:fs";
 import { Webhook as StandardWebhook } from "standardwebhooks";
-import { describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { openApi } from "../../../scripts/shared/local-api.ts";
 import { signatureFault } from "../../../scripts/shared/receiver.ts";
 import { WebhookEvent } from "../../../src/contract/enumerations.ts";
@@ -48,122 +48,99 @@ function endByCtrlC(listener: Command): Promise<number | null> {
   return listener.ended;
 }
 
-describe("npm run listen", () => {
-  test("shows every kind of event that npm run trigger causes, and forwards it byte for byte", async () => {
-    const listener = await listen("--forward", `${target.url}/hook?from=listen`);
-    expect(listener.output()).toContain(`forwarding to ${target.url}/hook?from=listen.`);
-    for (const kind of WebhookEvent.options) {
-      const before = target.posts.length;
-      const { code, output } = await run("trigger", kind);
-      expect({ code, output }).toEqual({ code: 0, output: expect.stringContaining(`${kind}  `) });
-      await until(() => target.posts.length > before);
-      const { path, headers, body } = target.posts.at(-1) as Post;
-      const event = JSON.parse(body.toString());
-      expect([path, event.type]).toEqual(["/hook?from=listen", kind]);
-      expect(output).toBe(`${kind}  ${event.id}  ${event.data.id}\n`);
-      // Both signatures match these bytes.
-      const signed = headers["x-service-signature"];
-      expect(signatureFault(listener.secret, signed, body, Date.now())).toBeNull();
-      const standard = new StandardWebhook(listener.secret);
-      expect(() => standard.verify(body, headers as Record<string, string>)).not.toThrow();
-      expect(headers["content-type"]).toBe("application/json");
-      expect(headers.host).toBe(new URL(target.url).host);
-      await until(() => listener.output().includes(`${kind}  ${event.id}  200\n`));
-      expect(listener.output()).toContain(`X-Service-Signature: ${signed}\n${body}\n`);
-    }
-    expect(await endByCtrlC(listener)).toBe(0);
-  });
-
-  test("pauses the automation of npm run trigger, then activates it", async () => {
-    const listener = await listen();
-    const states = () => listener.output().match(/"status":"(active|paused)"/g)?.length ?? 0;
-    for (let time = 1; time <= 2; time++) {
-      await run("trigger", "automation.status_changed");
-      await until(() => states() === time);
-    }
-    expect(listener.output()).toContain('"status":"active"');
-    expect(listener.output()).toContain('"status":"paused"');
-    await endByCtrlC(listener);
-  });
-
-  // The terminal is made by Debian's `script`.
-  test.runIf(process.platform === "linux")(
-    "retries at once what has failed when r is pressed, instead of waiting",
-    async () => {
-      answer = 500;
-      const script = `scripts/listen/listen.ts --forward ${target.url}`;
-      const { child, output, ended } = startInTerminal(script, { cwd: server.folder });
-      const see = (text: string) => until(() => output().includes(text), 30_000);
-      await see("Press r to retry");
-      child.stdin.write("r");
-      await see("Nothing has failed.");
-      await run("trigger", "lead.created");
-      await see("retries in 10 s at the earliest");
-      // The next wait is a minute: without the key, this test would time out.
-      await see("retries in 1 min at the earliest");
-      answer = 200;
-      child.stdin.write("r");
-      await see("Retrying 1 event.");
-      await see("  200\r\n");
-      expect(new Set(target.posts.slice(-3).map(({ body }) => String(body))).size).toBe(1);
-      child.stdin.write("\x03");
-      expect((await ended).stdout).toContain("Stopped listening and removed the subscription.");
-      expect(await listeners()).toEqual([]);
-    },
-  );
-
-  test("shows 502 while the target is down, and the service retries", async () => {
-    const gone = await startReceiver();
-    await gone.close();
-    const listener = await listen("--forward", gone.url);
-    await run("trigger", "lead.created");
-    const refusals = () => listener.output().split("  502 (ECONNREFUSED)\n").length - 1;
-    await until(() => refusals() === 1);
-    await until(() => refusals() === 2, 40_000);
-    await until(() => listener.output().endsWith("retries in 1 min at the earliest.\n"));
-    expect(await endByCtrlC(listener)).toBe(0);
-    const [, after = ""] = listener.output().split("in 1 min at the earliest.\n");
-    expect(after).toBe("\nStopped listening and removed the subscription.\n");
-  });
-
-  test("works alongside another listener, and Ctrl-C only removes its own subscription", async () => {
-    const [one, two] = await Promise.all([listen(), listen()]);
-    expect(one.secret).not.toBe(two.secret);
-    expect(await listeners()).toHaveLength(2);
-    await run("trigger", "lead.created");
-    for (const each of [one, two]) await until(() => each.output().includes("lead.created  evt_"));
-    expect(await endByCtrlC(one)).toBe(0);
-    expect(await listeners()).toHaveLength(1);
-    expect(await endByCtrlC(two)).toBe(0);
-    expect(await listeners()).toEqual([]);
-  });
-
-  test("removes the subscription of a killed listener when it starts", async () => {
-    const killed = await listen();
-    const [left] = await listeners();
-    killed.child.kill("SIGKILL");
-    await killed.ended;
-    const next = await listen();
-    expect(await listeners()).toHaveLength(1);
-    expect(await listeners()).not.toContain(left);
-    await endByCtrlC(next);
-  });
-
-  test.each(["localhost:3000", "ftp://localhost/"])("refuses to forward to %s", async (url) => {
-    expect(await run("listen", "--forward", url)).toEqual({
-      code: 1,
-      output: "--forward: expected a URL that starts with http:// or https://\n",
-    });
-  });
+test("npm run listen shows every kind of event that npm run trigger causes, and forwards it byte for byte", async () => {
+  const listener = await listen("--forward", `${target.url}/hook?from=listen`);
+  expect(listener.output()).toContain(`forwarding to ${target.url}/hook?from=listen.`);
+  const statuses: string[] = [];
+  for (const kind of [...WebhookEvent.options, "automation.status_changed"]) {
+    const before = target.posts.length;
+    const { code, output } = await run("trigger", kind);
+    await until(() => target.posts.length > before);
+    const { path, headers, body } = target.posts.at(-1) as Post;
+    const event = JSON.parse(body.toString());
+    expect([path, event.type]).toEqual(["/hook?from=listen", kind]);
+    expect([code, output]).toEqual([0, `${kind}  ${event.id}  ${event.data.id}\n`]);
+    if (kind === "automation.status_changed") statuses.push(event.data.status);
+    // Both signatures match these bytes.
+    const signed = headers["x-service-signature"];
+    expect(signatureFault(listener.secret, signed, body, Date.now())).toBeNull();
+    const standard = new StandardWebhook(listener.secret);
+    expect(() => standard.verify(body, headers as Record<string, string>)).not.toThrow();
+    expect(headers["content-type"]).toBe("application/json");
+    expect(headers.host).toBe(new URL(target.url).host);
+    await until(() => listener.output().includes(`${kind}  ${event.id}  200\n`));
+    expect(listener.output()).toContain(`X-Service-Signature: ${signed}\n${body}\n`);
+  }
+  expect(statuses).toEqual(["active", "paused"]);
+  expect(await endByCtrlC(listener)).toBe(0);
 });
 
+// The terminal is made by Debian's `script`.
+test.runIf(process.platform === "linux")(
+  "npm run listen retries at once what has failed when r is pressed, instead of waiting",
+  async () => {
+    answer = 500;
+    const script = `scripts/listen/listen.ts --forward ${target.url}`;
+    const { child, output, ended } = startInTerminal(script, { cwd: server.folder });
+    const see = (text: string) => until(() => output().includes(text), 30_000);
+    await see("Press r to retry");
+    child.stdin.write("r");
+    await see("Nothing has failed.");
+    await run("trigger", "lead.created");
+    await see("retries in 10 s at the earliest");
+    // The next wait is a minute: without the key, this test would time out.
+    await see("retries in 1 min at the earliest");
+    answer = 200;
+    child.stdin.write("r");
+    await see("Retrying 1 event.");
+    await see("  200\r\n");
+    expect(new Set(target.posts.slice(-3).map(({ body }) => String(body))).size).toBe(1);
+    child.stdin.write("\x03");
+    expect((await ended).stdout).toContain("Stopped listening and removed the subscription.");
+    expect(await listeners()).toEqual([]);
+  },
+);
+
+test("npm run listen shows 502 while the target is down, and nothing after Ctrl-C", async () => {
+  const gone = await startReceiver();
+  await gone.close();
+  const listener = await listen("--forward", gone.url);
+  await run("trigger", "lead.created");
+  const told = "retries in 10 s at the earliest.\n";
+  await until(() => listener.output().endsWith(told));
+  expect(listener.output()).toContain("  502 (ECONNREFUSED)\n");
+  expect(await endByCtrlC(listener)).toBe(0);
+  const [, after] = listener.output().split(told);
+  expect(after).toBe("\nStopped listening and removed the subscription.\n");
+});
+
+test("several listeners work side by side: Ctrl-C removes their own subscription, and the next start that of a killed one", async () => {
+  const [one, two] = await Promise.all([listen(), listen()]);
+  expect(one.secret).not.toBe(two.secret);
+  expect(await listeners()).toHaveLength(2);
+  await run("trigger", "lead.created");
+  for (const each of [one, two]) await until(() => each.output().includes("lead.created  evt_"));
+  expect(await endByCtrlC(one)).toBe(0);
+  const [left] = await listeners();
+  two.child.kill("SIGKILL");
+  await two.ended;
+  expect(await listeners()).toEqual([left]);
+  const next = await listen();
+  expect(await listeners()).toEqual([expect.not.stringMatching(String(left))]);
+  expect(await endByCtrlC(next)).toBe(0);
+  expect(await listeners()).toEqual([]);
+});
+
+const KINDS = WebhookEvent.options.join(", ");
+const NO_URL = "--forward: expected a URL that starts with http:// or https://";
 test.each([
-  [[], "one event is expected: "],
-  [["lead.created", "lead.created"], "one event is expected: "],
-  [["lead.deleted"], "lead.deleted: no such event; there are "],
-])("npm run trigger says what is wrong with %j", async (args, sentence) => {
-  const kinds = WebhookEvent.options.join(", ");
-  expect(await run("trigger", ...args)).toEqual({ code: 1, output: `${sentence}${kinds}\n` });
+  ["listen", ["--forward", "localhost:3000"], NO_URL],
+  ["listen", ["--forward", "ftp://localhost/"], NO_URL],
+  ["trigger", [], `one event is expected: ${KINDS}`],
+  ["trigger", ["lead.created", "lead.created"], `one event is expected: ${KINDS}`],
+  ["trigger", ["lead.deleted"], `lead.deleted: no such event; there are ${KINDS}`],
+])("npm run %s says what is wrong with %j: %s", async (command, args, sentence) => {
+  expect(await run(command, ...args)).toEqual({ code: 1, output: `${sentence}\n` });
 });
 
 test.each([["listen"], ["trigger", "lead.created"]])(

@@ -11,8 +11,7 @@ import {
   type Workspace,
 } from "./model.ts";
 import { expectRefusal, type Service } from "./service.ts";
-import { ownerOf, pick, some, someKey, someOwner, someWorkspace, step } from "./step.ts";
-import { between } from "./times.ts";
+import { between, ownerOf, pick, some, someKey, someOwner, someWorkspace, step } from "./step.ts";
 
 const SUBSCRIPTIONS_MAX = 20;
 

@@ -4,8 +4,7 @@ import { expect } from "vitest";
 import type { AutomationStatus, RunStatus } from "../../../src/contract/enumerations.ts";
 import { showPerson } from "../../../src/records/person.ts";
 import { type Item, type Key, type Model, newKey } from "./model.ts";
-import { pick, some, someWorkspace, step, workspaceOf } from "./step.ts";
-import { between } from "./times.ts";
+import { between, pick, some, someWorkspace, step, workspaceOf } from "./step.ts";
 
 const FIRST_MS = Date.parse("2026-01-01T00:00:00.000Z");
 const AGENT = { reference: "agent", name: "Agence Lumière" };

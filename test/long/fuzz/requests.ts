@@ -26,54 +26,47 @@ const inPath = fc.oneof(
   junk.map((text) => text.replace(/[^\x21-\x7e]|[?#]/g, "")),
 );
 
+/** One of several, of which this one is drawn `weight` times as often. */
+const often = <T>(weight: number, arbitrary: fc.Arbitrary<T>) => ({ weight, arbitrary });
+
 /** Valid and almost valid requests for the given ids and cursors. */
 export function shots(ids: string[], cursors: string[]): fc.Arbitrary<Shot> {
-  const id = fc.oneof(
-    { weight: 3, arbitrary: fc.constantFrom(...ids) },
-    { weight: 1, arbitrary: inPath },
-  );
-  const route = fc.oneof(
-    fc.constantFrom("/v1/automations", "/v1/leads", "/v1/runs", "/v1/webhooks"),
-    id.map((id) => `/v1/automations/${id}`),
-    id.map((id) => `/v1/automations/${id}/runs`),
-    id.map((id) => `/v1/webhooks/${id}`),
-  );
+  const id = fc.oneof(often(3, fc.constantFrom(...ids)), inPath);
+  const lists = fc.constantFrom("/v1/automations", "/v1/leads", "/v1/runs", "/v1/webhooks");
+  const automation = id.map((id) => `/v1/automations/${id}`);
+  const runs = automation.map((path) => `${path}/runs`);
+  const webhook = id.map((id) => `/v1/webhooks/${id}`);
+  const route = fc.oneof(lists, automation, runs, webhook);
   const path = fc.oneof(
-    { weight: 8, arbitrary: route },
-    { weight: 1, arbitrary: fc.tuple(route, inPath).map(([path, end]) => `${path}/${end}`) },
-    { weight: 1, arbitrary: inPath.map((text) => `/${text}`) },
-    { weight: 1, arbitrary: inPath.map((text) => `/v1/${text}`) },
+    often(8, route),
+    fc.tuple(route, inPath).map(([path, end]) => `${path}/${end}`),
+    inPath.map((text) => `/${text}`),
+    inPath.map((text) => `/v1/${text}`),
   );
   const value = fc.oneof(
     fc.integer({ min: -2, max: 120 }).map(String),
     fc.constantFrom(...cursors, "", "null"),
     inPath,
   );
-  const parameter = fc.tuple(
-    fc.oneof({ weight: 6, arbitrary: fc.constantFrom("limit", "cursor") }, inPath),
-    value,
-  );
+  const name = fc.oneof(often(6, fc.constantFrom("limit", "cursor")), inPath);
   const query = fc
-    .array(parameter, { maxLength: 3 })
-    .map((all) =>
-      all.length > 0 ? `?${all.map(([name, text]) => `${name}=${text}`).join("&")}` : "",
-    );
+    .array(
+      fc.tuple(name, value).map((pair) => pair.join("=")),
+      { maxLength: 3 },
+    )
+    .map((all) => (all.length > 0 ? `?${all.join("&")}` : ""));
+  const to = (method: string, path: fc.Arbitrary<string>) => path.map((path) => ({ method, path }));
   const meant = fc.oneof(
-    fc
-      .constantFrom("/v1/automations", "/v1/leads", "/v1/runs", "/v1/webhooks")
-      .map((path) => ({ method: "GET", path })),
-    id.map((id) => ({ method: "GET", path: `/v1/automations/${id}` })),
-    id.map((id) => ({ method: "GET", path: `/v1/automations/${id}/runs` })),
-    { weight: 3, arbitrary: id.map((id) => ({ method: "PATCH", path: `/v1/automations/${id}` })) },
-    { weight: 3, arbitrary: fc.constant({ method: "POST", path: "/v1/webhooks" }) },
-    id.map((id) => ({ method: "DELETE", path: `/v1/webhooks/${id}` })),
+    to("GET", lists),
+    to("GET", automation),
+    to("GET", runs),
+    often(3, to("PATCH", automation)),
+    often(3, to("POST", fc.constant("/v1/webhooks"))),
+    to("DELETE", webhook),
   );
-  const target = fc.oneof(
-    { weight: 4, arbitrary: meant },
-    { weight: 1, arbitrary: fc.record({ method: fc.constantFrom(...METHODS), path }) },
-  );
+  const any = fc.record({ method: fc.constantFrom(...METHODS), path });
   return fc
-    .record({ target, query, headers: headers(), bodies: bodies() })
+    .record({ target: fc.oneof(often(4, meant), any), query, headers: headers(), bodies: bodies() })
     .map(({ target: { method, path }, query, headers, bodies }) => ({
       method,
       path: path + query,
@@ -84,17 +77,18 @@ export function shots(ids: string[], cursors: string[]): fc.Arbitrary<Shot> {
 
 function headers(): fc.Arbitrary<Record<string, string>> {
   const latin = fc.string({ unit: fc.constantFrom(..."abcXYZ019 ,;=/*-_"), maxLength: 30 });
+  const type = fc.oneof(
+    often(4, fc.constant("application/json")),
+    fc.constantFrom(
+      ...["application/json; charset=utf-8", "APPLICATION/JSON", "application/jsonp"],
+      ...["application/json;charset=latin1", "text/plain"],
+      ...["application/x-www-form-urlencoded", "multipart/form-data; boundary=x"],
+    ),
+    latin,
+  );
   return fc.record(
     {
-      "Content-Type": fc.oneof(
-        { weight: 4, arbitrary: fc.constant("application/json") },
-        fc.constantFrom(
-          ...["application/json; charset=utf-8", "APPLICATION/JSON", "application/jsonp"],
-          ...["application/json;charset=latin1", "text/plain"],
-          ...["application/x-www-form-urlencoded", "multipart/form-data; boundary=x"],
-        ),
-        latin,
-      ),
+      "Content-Type": type,
       Accept: latin,
       "If-None-Match": latin,
       Range: fc.constantFrom("bytes=0-1", "bytes=-1", "junk"),
@@ -114,46 +108,30 @@ function bodies(): fc.Arbitrary<{ [method: string]: Shot["body"]; ANY: Shot["bod
     fc.ipV6().map((address) => `https://[${address}]/`),
     junk,
   );
-  const kind = fc.oneof(
-    {
-      weight: 4,
-      arbitrary: fc.constantFrom("lead.created", "run.completed", "automation.status_changed"),
-    },
-    junk,
-  );
+  const kinds = fc.constantFrom("lead.created", "run.completed", "automation.status_changed");
+  const events = fc.array(fc.oneof(often(4, kinds), junk), { maxLength: 4 });
   const creation = fc.record(
-    {
-      url: fc.oneof({ weight: 5, arbitrary: url }, fc.jsonValue()),
-      events: fc.array(kind, { maxLength: 4 }),
-    },
+    { url: fc.oneof(often(5, url), fc.jsonValue()), events },
     { requiredKeys: [] },
   );
+  const statuses = fc.constantFrom("active", "paused", "draft", "error");
   const control = fc.record(
-    {
-      status: fc.oneof(
-        { weight: 3, arbitrary: fc.constantFrom("active", "paused", "draft", "error") },
-        fc.jsonValue(),
-      ),
-    },
+    { status: fc.oneof(often(3, statuses), fc.jsonValue()) },
     { requiredKeys: [] },
   );
-  const extra = fc.tuple(
-    fc.oneof(creation, control),
-    fc.dictionary(junk, fc.jsonValue(), { maxKeys: 2 }),
-  );
+  const extra = fc.dictionary(junk, fc.jsonValue(), { maxKeys: 2 });
   const POST = creation.map((value) => JSON.stringify(value));
   const PATCH = control.map((value) => JSON.stringify(value));
   const ANY = fc.oneof(
-    { weight: 3, arbitrary: POST },
-    { weight: 3, arbitrary: PATCH },
-    { weight: 1, arbitrary: extra.map((parts) => JSON.stringify(Object.assign({}, ...parts))) },
-    { weight: 1, arbitrary: fc.json() },
-    { weight: 1, arbitrary: fc.string({ unit: "binary", maxLength: 60 }) },
-    { weight: 1, arbitrary: fc.uint8Array({ maxLength: 60 }) },
-    {
-      weight: 1,
-      arbitrary: fc.integer({ min: 16_000, max: 20_000 }).map((n) => `"${"a".repeat(n)}"`),
-    },
+    often(3, POST),
+    often(3, PATCH),
+    fc
+      .tuple(fc.oneof(creation, control), extra)
+      .map((all) => JSON.stringify(Object.assign({}, ...all))),
+    fc.json(),
+    fc.string({ unit: "binary", maxLength: 60 }),
+    fc.uint8Array({ maxLength: 60 }),
+    fc.integer({ min: 16_000, max: 20_000 }).map((n) => `"${"a".repeat(n)}"`),
     fc.constant(null),
   );
   return fc.oneof(fc.record({ ANY }), fc.record({ ANY, POST, PATCH }));

@@ -9,7 +9,7 @@ import { Contract } from "./document.ts";
 import { Model, newKey } from "./model.ts";
 import { PLATFORM_STEPS } from "./platform-steps.ts";
 import { replayable } from "./replay.ts";
-import { Service } from "./service.ts";
+import { openService } from "./service.ts";
 import { workspaceOf } from "./step.ts";
 
 const SEQUENCES = Number(process.env.FUZZ_SEQUENCES ?? 25);
@@ -84,7 +84,7 @@ test(`${SEQUENCES} sequences of calls are answered as a model of the service pre
     const address = `198.18.${sequences >> 8}.${sequences & 255}`;
     return {
       model: await openModel(),
-      real: new Service(runtime, contract, address, reached),
+      real: openService(runtime, contract, address, reached),
     };
   };
   const steps = [...PLATFORM_STEPS, ...clientSteps(receiver.url)];

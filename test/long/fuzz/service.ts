@@ -1,5 +1,5 @@
 import { expect } from "vitest";
-import type { RuntimeEnv } from "../../../scripts/shared/runtime.ts";
+import type { Runtime } from "../../../scripts/shared/runtime.ts";
 import type { ErrorCode, ErrorDetails } from "../../../src/contract/errors.ts";
 import { type Answer, shoot } from "./client.ts";
 import type { Contract } from "./document.ts";
@@ -15,61 +15,53 @@ export interface Ask {
 
 const REFUSALS = ["invalid_api_key", "workspace_access_denied", "rate_limited"];
 
-/** The running service, as clients at one address and the platform use it. */
-export class Service {
-  readonly platform: RuntimeEnv["PLATFORM"];
-  readonly #url: URL;
-  readonly #contract: Contract;
-  readonly #address: string;
-  /** How often each event of interest happened. */
-  readonly #reached: Record<string, number>;
+export type Service = ReturnType<typeof openService>;
 
-  constructor(
-    { url, env }: { url: URL; env: RuntimeEnv },
-    contract: Contract,
-    address: string,
-    reached: Record<string, number>,
-  ) {
-    this.#url = url;
-    this.platform = env.PLATFORM;
-    this.#contract = contract;
-    this.#address = address;
-    this.#reached = reached;
-  }
-
-  /** Counts events of interest. */
-  note(what: string): void {
-    this.#reached[what] = (this.#reached[what] ?? 0) + 1;
-  }
+/**
+ * The running service, as the platform and clients at one address use it.
+ *
+ * @param reached how often each event of interest happened.
+ */
+export function openService(
+  { url, env }: Runtime,
+  contract: Contract,
+  address: string,
+  reached: Record<string, number>,
+) {
+  const note = (what: string) => {
+    reached[what] = (reached[what] ?? 0) + 1;
+  };
 
   /**
    * Sends a request `times` at once. Every response must match the document, and the gate's
    * verdicts must match the model. Returns the responses to admitted requests.
    */
-  async ask(model: Model, key: Key, { method, path, body }: Ask, times = 1): Promise<Answer[]> {
+  async function ask(model: Model, key: Key, { method, path, body }: Ask, times = 1) {
     const shot = {
       method,
       path: `/v1/${path}`,
       headers: {
         Authorization: `Bearer ${key.apiKey}`,
-        "CF-Connecting-IP": this.#address,
+        "CF-Connecting-IP": address,
         ...(body ? { "Content-Type": "application/json" } : {}),
       },
       body: body ? JSON.stringify(body) : null,
     };
-    const answers = await Promise.all(Array.from({ length: times }, () => shoot(this.#url, shot)));
-    const operation = this.#contract.find(method, shot.path.split("?")[0] ?? "");
+    const answers = await Promise.all(Array.from({ length: times }, () => shoot(url, shot)));
+    const operation = contract.find(method, shot.path.split("?")[0] ?? "");
     if (!operation) throw new Error(`${method} ${path} is not in the document`);
     for (const answer of answers) {
       expectEnvelope(answer);
-      this.#contract.expectAllowed(operation, answer, true);
-      this.note(codeOf(answer) ?? String(answer.status));
+      contract.expectAllowed(operation, answer, true);
+      note(codeOf(answer) ?? String(answer.status));
     }
     const verdicts = answers.map(() => model.admit(key));
     expect(inOrder(answers.map(readVerdict))).toEqual(inOrder(verdicts));
     expectLater(key.revoked ? model.address : key.window, answers);
     return answers.filter((answer) => readVerdict(answer).refused === null);
   }
+
+  return { platform: env.PLATFORM, note, ask };
 }
 
 /** Fails unless a response is exactly this refusal. */

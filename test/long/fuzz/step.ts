@@ -1,4 +1,5 @@
 import fc from "fast-check";
+import { expect } from "vitest";
 import type { Key, Model, Workspace } from "./model.ts";
 import type { Service } from "./service.ts";
 
@@ -45,4 +46,12 @@ export function ownerOf(model: Model, key: Key, owner: string): Workspace {
 /** The workspace that `someWorkspace` refers to. */
 export function workspaceOf(model: Model, index: number): Workspace {
   return pick(model.workspaces, index);
+}
+
+/** Matches a time in a response that lies between two times (Unix milliseconds). */
+export function between(from: number, to: number): string {
+  return expect.toSatisfy(
+    (time: string) => Date.parse(time) >= from && Date.parse(time) <= to,
+    `between ${new Date(from).toISOString()} and ${new Date(to).toISOString()}`,
+  );
 }

@@ -1,11 +1,11 @@
 import type { Fault } from "../../../scripts/shared/faults.ts";
 import { ENCRYPTION_KEYS } from "../../../scripts/shared/runtime.ts";
-import { Deployment } from "./deployment.ts";
+import { type Deployment, deploy } from "./deployment.ts";
 import { checkEnd } from "./end.ts";
 import { checkCommit, checkOverdue, checkPauses, checkWrites, Violation } from "./invariants.ts";
 import { SLOW_REPLY_MS, Store } from "./store.ts";
-import { Subscribers } from "./subscribers.ts";
-import { Work } from "./work.ts";
+import { openSubscribers } from "./subscribers.ts";
+import { openWork } from "./work.ts";
 import type { LoadedWorker } from "./worker.ts";
 import { World } from "./world.ts";
 
@@ -44,10 +44,11 @@ export async function simulate(seed: number, worker: LoadedWorker): Promise<Simu
   const startedAt = world.now;
   // Every fifth world has three databases, and workspaces that go from one to another.
   const store = new Store(world, seed % 5 === 0 ? 3 : 1);
-  const scenario = new Scenario(world, store, worker);
+  const subscribers = openSubscribers(world, store);
+  const deployment = deploy(world, store, subscribers, worker);
   let violation: string | null = null;
   try {
-    await scenario.live();
+    await live(deployment);
   } catch (error) {
     if (!(error instanceof Violation)) throw error;
     violation = error.message;
@@ -61,64 +62,49 @@ export async function simulate(seed: number, worker: LoadedWorker): Promise<Simu
     violation,
     history: world.history,
     events: count?.n ?? 0,
-    posts: scenario.subscribers.posts.length,
+    posts: subscribers.posts.length,
     crashes: world.history.filter((line) => line.endsWith("crashes")).length,
     injected: store.injected,
     simulatedMs: world.now - startedAt,
   };
 }
 
-class Scenario {
-  #healthySince = 0;
+/** The life of a world. @throws Violation if an invariant does not hold. */
+async function live(deployment: Deployment): Promise<void> {
+  const { world, store, subscribers } = deployment;
+  const work = openWork(deployment);
+  let healthySince = 0;
   /**
    * The longest that a fast subscriber may wait for its next post, once only subscribers fail: the
    * platform's wake follows the reply from D1, and its dispatch may first have to be released by others.
+   * What is due in the future, by its consumer's clock, is woken again, in whole seconds.
    */
-  #pauseMs = 4_000 + SLOW_REPLY_MS;
+  const pauseMs =
+    4_000 + SLOW_REPLY_MS + (world.isolateSkewMs > 0 ? 2 * world.isolateSkewMs + 1_000 : 0);
+  store.onCommit = () => world.guard(() => checkCommit(store));
 
-  readonly world: World;
-  readonly store: Store;
-  readonly subscribers: Subscribers;
-  readonly deployment: Deployment;
-  readonly work: Work;
-
-  constructor(world: World, store: Store, worker: LoadedWorker) {
-    this.world = world;
-    this.store = store;
-    this.subscribers = new Subscribers(world, store);
-    this.deployment = new Deployment(world, store, worker, this.subscribers);
-    this.work = new Work(world, store, this.deployment, this.subscribers);
-    // What is due in the future, by its consumer's clock, is woken again, in whole seconds.
-    if (world.isolateSkewMs > 0) this.#pauseMs += 2 * world.isolateSkewMs + 1_000;
-    store.onCommit = () => world.guard(() => checkCommit(store));
-  }
-
-  async live(): Promise<void> {
-    const { world, store, subscribers } = this;
-    let isWorking = true;
-    this.work.happen().then(
-      () => (isWorking = false),
-      (error) => world.fail(error),
-    );
-    this.#sweepAgain();
-    await world.run(() => !isWorking);
-    world.note("— the work is over, faults end —");
-    world.faults = false;
-    world.skew(0);
-    this.#healthySince = world.now;
-    subscribers.recover();
-    await this.#settle();
-    await this.#checkPrompt();
-    await checkEnd(store, ENCRYPTION_KEYS, subscribers.posts);
-    checkWrites(store, subscribers.posts);
-    this.#checkDead();
-  }
+  let isWorking = true;
+  work.happen().then(
+    () => (isWorking = false),
+    (error) => world.fail(error),
+  );
+  sweepAgain();
+  await world.run(() => !isWorking);
+  world.note("— the work is over, faults end —");
+  world.faults = false;
+  world.skew(0);
+  healthySince = world.now;
+  subscribers.recover();
+  await settle();
+  await checkPrompt();
+  await checkEnd(store, ENCRYPTION_KEYS, subscribers.posts);
+  checkWrites(store, subscribers.posts);
+  checkDead();
 
   /** Lets time pass until everything is settled, and what is still in progress has ended. */
-  async #settle(): Promise<void> {
-    const { world } = this;
+  async function settle(): Promise<void> {
     const settledBy = world.now + SETTLED_MS;
-    await world.run(() => this.#pending() === 0 || world.now > settledBy);
+    await world.run(() => pending() === 0 || world.now > settledBy);
     const quietAt = world.now + 10 * MINUTE_MS;
     await world.run(() => world.now > quietAt);
   }
@@ -128,15 +114,14 @@ class Scenario {
    * posted to immediately, whoever else there is, and whichever of overlapping recordings is committed
    * first.
    */
-  async #checkPrompt(): Promise<void> {
-    const { world, subscribers } = this;
+  async function checkPrompt(): Promise<void> {
     for (let i = 0; i < 2; i++) {
-      const [last] = this.store.rows<{ id: string | null }>("SELECT max(id) AS id FROM events");
-      const open = this.store.rows<{ id: string; url: string }>(
+      const [last] = store.rows<{ id: string | null }>("SELECT max(id) AS id FROM events");
+      const open = store.rows<{ id: string; url: string }>(
         "SELECT id, url FROM subscriptions WHERE disabled_at IS NULL AND deleted_at IS NULL AND backoff = 0 AND NOT slow",
       );
       let recorded = false;
-      this.work.recordEverywhere().then(
+      work.recordEverywhere().then(
         () => (recorded = true),
         (error) => world.fail(error),
       );
@@ -147,19 +132,19 @@ class Scenario {
         const posts = subscribers.posts.filter(
           ({ subscriptionId, eventId }) => subscriptionId === id && eventId > (last?.id ?? ""),
         );
-        checkPauses(this.store, posts, this.#pauseMs, (from, to) =>
-          this.deployment.lanes.deliveries.saturatedMs(from, to),
+        checkPauses(store, posts, pauseMs, (from, to) =>
+          deployment.lanes.deliveries.saturatedMs(from, to),
         );
       }
     }
-    await this.#settle();
+    await settle();
   }
 
   /** A subscriber that has only failed since the faults ended was probed, not flooded. */
-  #checkDead(): void {
-    const since = this.#healthySince + MINUTE_MS;
+  function checkDead(): void {
+    const since = healthySince + MINUTE_MS;
     for (const [id, posts] of Map.groupBy(
-      this.subscribers.posts,
+      subscribers.posts,
       ({ subscriptionId }) => subscriptionId,
     )) {
       const late = posts.filter(({ startedAt }) => startedAt > since);
@@ -169,34 +154,33 @@ class Scenario {
   }
 
   /** How long nothing but subscribers has failed, in milliseconds. */
-  #healthyFor(): number {
-    return this.world.faults ? 0 : this.world.now - this.#healthySince;
+  function healthyFor(): number {
+    return world.faults ? 0 : world.now - healthySince;
   }
 
-  #pending(): number {
-    return this.store.rows("SELECT 1 FROM deliveries WHERE state = 'pending' LIMIT 1").length;
+  function pending(): number {
+    return store.rows("SELECT 1 FROM deliveries WHERE state = 'pending' LIMIT 1").length;
   }
 
   /** The scheduled job, in the minutes in which it could have something to do. */
-  #sweepAgain(): void {
-    const { world } = this;
-    const [next] = this.store.rows<{ due: number | null; owed: number | null }>(
+  function sweepAgain(): void {
+    const [next] = store.rows<{ due: number | null; owed: number | null }>(
       `SELECT min(CASE WHEN s.cancelling THEN 0 ELSE max(d.due_at, s.next_at, s.held_until) END) AS due,
           (SELECT min(due_at) FROM (SELECT due_at FROM notices WHERE sent_at IS NULL
             UNION ALL SELECT due_at FROM emails WHERE state = 'owed')) AS owed
         FROM deliveries AS d JOIN subscriptions AS s ON s.id = d.subscription_id
         WHERE d.state = 'pending'`,
     );
-    world.guard(() => checkOverdue(this.store, this.#healthyFor()));
-    world.guard(() => checkWrites(this.store, this.subscribers.posts));
+    world.guard(() => checkOverdue(store, healthyFor()));
+    world.guard(() => checkWrites(store, subscribers.posts));
     const overdueInMs = (next?.due ?? Number.POSITIVE_INFINITY) + MINUTE_MS - Date.now();
     const owedInMs = (next?.owed ?? Number.POSITIVE_INFINITY) - Date.now();
     const waitMs = Math.min(overdueInMs, owedInMs, world.faults ? 10 * MINUTE_MS : 3 * HOUR_MS);
-    const isBusy = this.store.isAnybodyMoving() || this.store.rows(IN_RANGES).length > 0;
+    const isBusy = store.isAnybodyMoving() || store.rows(IN_RANGES).length > 0;
     const soonMs = isBusy ? MINUTE_MS : waitMs;
     world.after(Math.max(MINUTE_MS, Math.ceil(soonMs / MINUTE_MS) * MINUTE_MS), () => {
-      this.deployment.sweep();
-      this.#sweepAgain();
+      deployment.sweep();
+      sweepAgain();
     });
   }
 }

@@ -19,61 +19,50 @@ export const BEHAVIOURS = [
 ];
 export type Behaviour = (typeof BEHAVIOURS)[number];
 
+export type Subscribers = ReturnType<typeof openSubscribers>;
+
 /** The subscribers' servers, each with a host of its own, and what was posted to them. */
-export class Subscribers {
-  readonly posts: Post[] = [];
+export function openSubscribers(world: World, store: Store) {
+  const { chance } = world;
+  const posts: Post[] = [];
   /** When subscriptions were withdrawn and the call that did it had returned. */
-  readonly withdrawnAt = new Map<string, number>();
-  readonly #behaviours = new Map<string, Behaviour>();
-
-  readonly world: World;
-  readonly store: Store;
-
-  constructor(world: World, store: Store) {
-    this.world = world;
-    this.store = store;
-  }
-
-  get count(): number {
-    return this.#behaviours.size;
-  }
+  const withdrawnAt = new Map<string, number>();
+  const behaviours = new Map<string, Behaviour>();
 
   /** Opens a server. @returns its host. */
-  open(behaviour: Behaviour): string {
+  function open(behaviour: Behaviour): string {
     const host = `subscriber-${this.count}.example`;
-    this.#behaviours.set(host, behaviour);
+    behaviours.set(host, behaviour);
     return host;
   }
 
-  isFine(url: string): boolean {
-    return this.#behaviours.get(new URL(url).host) === "fine";
+  function isFine(url: string): boolean {
+    return behaviours.get(new URL(url).host) === "fine";
   }
 
-  changeWeather(): void {
-    for (const host of this.#behaviours.keys())
-      if (this.world.chance.happens(0.5))
-        this.#behaviours.set(host, this.world.chance.pick(BEHAVIOURS));
-    this.world.note(`subscribers are now ${[...this.#behaviours.values()]}`);
+  function changeWeather(): void {
+    for (const host of behaviours.keys())
+      if (chance.happens(0.5)) behaviours.set(host, chance.pick(BEHAVIOURS));
+    world.note(`subscribers are now ${[...behaviours.values()]}`);
   }
 
   /** Most of them recover. Slow ones stay slow: the others must not wait for them. */
-  recover(): void {
-    for (const [host, behaviour] of this.#behaviours)
-      if (behaviour === "stall" || (behaviour !== "slow" && this.world.chance.happens(0.7)))
-        this.#behaviours.set(host, "fine");
+  function recover(): void {
+    for (const [host, behaviour] of behaviours)
+      if (behaviour === "stall" || (behaviour !== "slow" && chance.happens(0.7)))
+        behaviours.set(host, "fine");
   }
 
   /** The network and the subscriber's server, for one attempt. */
-  attempt(delivery: Claimed, target: Target, isolate: Isolate): Promise<Outcome> {
-    return isolate.request(() => this.#post(delivery, target, isolate));
+  function attempt(delivery: Claimed, target: Target, isolate: Isolate): Promise<Outcome> {
+    return isolate.request(() => post(delivery, target, isolate));
   }
 
-  async #post(delivery: Claimed, target: Target, isolate: Isolate): Promise<Outcome> {
-    const { world } = this;
+  async function post(delivery: Claimed, target: Target, isolate: Isolate): Promise<Outcome> {
     await isolate.step();
     const { eventId, subscriptionId } = delivery;
     const { host } = new URL(target.url);
-    const [stored] = this.store.rows<EventWithBody>(
+    const [stored] = store.rows<EventWithBody>(
       `${EVENTS_WITH_BODIES} WHERE "events"."id" = ?`,
       eventId,
     );
@@ -90,10 +79,10 @@ export class Subscribers {
       endedAt: null,
       acknowledged: false,
     };
-    world.guard(() => checkPost(this.store, post, this.posts, this.withdrawnAt));
-    this.posts.push(post);
-    const behaviour = this.#behaviours.get(host) ?? "fine";
-    const outcome = await this.#answer(behaviour, eventId);
+    world.guard(() => checkPost(store, post, posts, withdrawnAt));
+    posts.push(post);
+    const behaviour = behaviours.get(host) ?? "fine";
+    const outcome = await answer(behaviour, eventId);
     post.endedAt = world.now;
     post.acknowledged = outcome.kind === "answered" && outcome.status < 300;
     world.note(`post ${eventId} to ${subscriptionId} (${behaviour}): ${JSON.stringify(outcome)}`);
@@ -101,39 +90,48 @@ export class Subscribers {
     return outcome;
   }
 
-  async #answer(behaviour: Behaviour, eventId: string): Promise<Outcome> {
-    const { world } = this;
+  async function answer(behaviour: Behaviour, eventId: string): Promise<Outcome> {
     const answered = (status: number, retryAfterSeconds: number | null = null): Outcome => ({
       kind: "answered",
       status,
       retryAfterSeconds,
     });
     // A machine that stalls gets its answer long after its lease has ended.
-    await world.sleep(
-      behaviour === "stall" ? world.chance.between(1, 600_000) : world.chance.between(5, 500),
-    );
+    await world.sleep(behaviour === "stall" ? chance.between(1, 600_000) : chance.between(5, 500));
     switch (behaviour) {
       case "slow":
-        await world.sleep(world.chance.between(1_000, 9_400));
+        await world.sleep(chance.between(1_000, 9_400));
         return answered(200);
       case "poisoned":
         // One event in five is always rejected.
         return answered(eventId.charCodeAt(eventId.length - 1) % 5 === 0 ? 500 : 200);
       case "flaky":
-        return answered(world.chance.happens(0.5) ? 200 : 500);
+        return answered(chance.happens(0.5) ? 200 : 500);
       case "error":
-        return answered(world.chance.pick([301, 400, 404, 410, 500, 503]));
+        return answered(chance.pick([301, 400, 404, 410, 500, 503]));
       case "overloaded":
-        return answered(world.chance.pick([429, 503]), world.chance.between(0, 100_000));
+        return answered(chance.pick([429, 503]), chance.between(0, 100_000));
       case "unreachable":
         return { kind: "unreachable" };
       case "hang":
         await world.sleep(10_000);
         return { kind: "timed_out" };
       case "stall":
-        return world.chance.happens(0.5) ? answered(200) : { kind: "timed_out" };
+        return chance.happens(0.5) ? answered(200) : { kind: "timed_out" };
       default:
-        return answered(world.chance.pick([200, 201, 204, 299]));
+        return answered(chance.pick([200, 201, 204, 299]));
     }
   }
+
+  return {
+    posts,
+    withdrawnAt,
+    /** How many there are. */
+    count: () => behaviours.size,
+    open,
+    isFine,
+    changeWeather,
+    recover,
+    attempt,
+  };
 }
