@@ -1,18 +1,14 @@
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { beforeAll, describe, expect, test } from "vitest";
 import { describeMethod, describeMethods } from "../../../scripts/platform/help.ts";
 import { eraseAll } from "../../../scripts/platform/long-calls.ts";
-import { ROOT } from "../../../scripts/shared/checkout.ts";
 import type { PlatformClient } from "../../../scripts/shared/platform-client.ts";
-import { startRuntime } from "../../../scripts/shared/runtime.ts";
 import { toTable } from "../../../scripts/shared/table.ts";
 import type { Operation } from "../../../src/platform/operation.ts";
 import { OPERATIONS } from "../../../src/platform/operations.ts";
 import { opened } from "../../node/support/opened.ts";
 import { openPlatformCommand } from "../../node/support/platform-command.ts";
-import { runProgram } from "../../node/support/process.ts";
 import { numbered, openWorkspace } from "../../node/support/workspace.ts";
 
 const command = await opened(openPlatformCommand());
@@ -63,17 +59,12 @@ describe("npm run platform", () => {
     expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
   });
 
-  test("revokes a leaked key by its text, which it does not print", async () => {
+  test("revokes a leaked key by its text, which it does not print, and notes who did", async () => {
     const { workspaceId, keyId, apiKey } = await openWorkspace(runtime);
     const revoked = await platform("revokeApiKey", JSON.stringify({ apiKey }), "--actor", "Ada");
     expect(JSON.parse(revoked.stdout)).toEqual({ keyId, workspaceId });
-    const { PLATFORM } = runtime.env;
-    expect((await PLATFORM.listAuditTrail({ workspaceId })).items[0]).toMatchObject({
-      ...{ method: "revokeApiKey", ids: [keyId], actor: "Ada" },
-    });
-    expect((await PLATFORM.listApiKeys({ workspaceId })).items).toMatchObject([
-      { revokedAt: expect.any(String) },
-    ]);
+    const { items } = await runtime.env.PLATFORM.listAuditTrail({ workspaceId });
+    expect(items[0]).toMatchObject({ method: "revokeApiKey", ids: [keyId], actor: "Ada" });
     expect(revoked.stdout + revoked.stderr).not.toContain(apiKey);
   });
 
@@ -178,10 +169,9 @@ describe("eraseWorkspace", () => {
   test("erases the whole workspace, and can be run again", async () => {
     const workspaceId = await makeWorkspace();
     await seed("--leads", "3000", "--workspace", workspaceId);
-    for (let time = 0; time < 2; time++) {
-      const { code, stdout } = await platform("eraseWorkspace", JSON.stringify({ workspaceId }));
-      expect(JSON.parse(stdout)).toEqual({ done: true, remaining: 0 });
-      expect(code).toBe(0);
+    for (const _ of [1, 2]) {
+      const end = await platform("eraseWorkspace", JSON.stringify({ workspaceId }));
+      expect([end.code, JSON.parse(end.stdout)]).toEqual([0, { done: true, remaining: 0 }]);
     }
     expect(await command.countLeads(workspaceId)).toBe(0);
   });
@@ -203,20 +193,4 @@ describe("eraseWorkspace", () => {
     else expect(await erasing).toEqual({ done: true, remaining: 0 });
     expect(left).toEqual([]);
   });
-});
-
-test("the client waits for a server that starts late, as long as it is told to", async () => {
-  const later = mkdtempSync(join(tmpdir(), "registry-"));
-  const script = `
-    const { openPlatform } = await import("${join(ROOT, "scripts/shared/platform-client.ts")}");
-    await using platform = await openPlatform({ patienceMs: 60_000 });
-    console.log("found");`;
-  const opening = runProgram([process.execPath, "--input-type=module", "--eval", script], {
-    env: { ...process.env, WRANGLER_REGISTRY_PATH: later },
-  });
-  await new Promise((resolve) => setTimeout(resolve, 5_000));
-  const late = await startRuntime({ registry: later });
-  expect(await opening).toEqual({ code: 0, stdout: "found\n", stderr: "" });
-  await late.stop();
-  rmSync(later, { recursive: true, force: true });
 });

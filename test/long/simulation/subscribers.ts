@@ -31,7 +31,7 @@ export function openSubscribers(world: World, store: Store) {
 
   /** Opens a server. @returns its host. */
   function open(behaviour: Behaviour): string {
-    const host = `subscriber-${this.count}.example`;
+    const host = `subscriber-${behaviours.size}.example`;
     behaviours.set(host, behaviour);
     return host;
   }

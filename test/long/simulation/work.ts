@@ -14,7 +14,7 @@ const LARGE_FIELDS = { text: "x".repeat(LARGE_BYTES) };
 const LARGE_ACTIONS = Array(20).fill({ type: "x".repeat(200) });
 
 /** What the platform and the workspaces do. */
-export function openWork({ world, store, subscribers, worker, call }: Deployment) {
+export function openWork({ world, store, subscribers, worker, call, sweep }: Deployment) {
   const { chance } = world;
   const workspaces: string[] = [];
   let references = 0;
@@ -207,7 +207,7 @@ export function openWork({ world, store, subscribers, worker, call }: Deployment
     for (let calls = chance.between(1, 5); calls > 0; calls--) {
       // The next one may be due much later, and writes may wait for it.
       for (const minutes of [1, 2, 3, 4])
-        world.after(minutes * MINUTE_MS, () => deployment.sweep());
+        world.after(minutes * MINUTE_MS, sweep);
       // One that is on its way elsewhere, or has left something there, is not moved.
       const refused = await call("moveWorkspace", input).then(
         ({ done }) => done as unknown,
