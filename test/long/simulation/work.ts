@@ -206,8 +206,7 @@ export function openWork({ world, store, subscribers, worker, call, sweep }: Dep
     const input = { workspaceId, database: chance.pick(store.names) };
     for (let calls = chance.between(1, 5); calls > 0; calls--) {
       // The next one may be due much later, and writes may wait for it.
-      for (const minutes of [1, 2, 3, 4])
-        world.after(minutes * MINUTE_MS, sweep);
+      for (const minutes of [1, 2, 3, 4]) world.after(minutes * MINUTE_MS, sweep);
       // One that is on its way elsewhere, or has left something there, is not moved.
       const refused = await call("moveWorkspace", input).then(
         ({ done }) => done as unknown,
