@@ -56,7 +56,7 @@ export interface RuntimeOptions {
 }
 
 /** The bindings of the Worker, as Node reaches them, and the Platform API. */
-export type RuntimeEnv = Env & { PLATFORM: Service<typeof Platform> };
+type RuntimeEnv = Env & { PLATFORM: Service<typeof Platform> };
 
 /** The built Worker in the real runtime, without a development server in front. */
 export interface Runtime {
