@@ -10,7 +10,9 @@ import { makeBody } from "../../../src/webhooks/bodies.ts";
 import { INLINE_MAX } from "../../../src/webhooks/dispatch/settle-and-claim.ts";
 import {
   bodyOf,
+  type LeadReport,
   leadReport,
+  listAll,
   openWorkspace,
   recordAutomation,
   runReport,
@@ -33,23 +35,13 @@ const LONG = { customFields: { note: "x".repeat(INLINE_MAX) } };
 
 afterEach(() => void vi.restoreAllMocks());
 
-/** Records leads that one subscriber is owed, and posts their events to it. */
-async function delivered(reports: ReturnType<typeof leadReport>[]) {
-  const { workspaceId, api } = await openWorkspace();
-  const { id, url } = await subscribe(workspaceId);
-  await Platform.recordLeads({ workspaceId, leads: reports });
-  await consumeFor([id], isolated().env);
-  await expect.poll(() => receivedBy({ url }), { timeout: 5_000 }).toHaveLength(reports.length);
-  return { workspaceId, api, webhookId: id, received: await receivedBy({ url }) };
-}
-
 /** A subscription that is owed events about recorded leads, of which `long` has a long body. */
-async function owedLeads(references: string[]) {
-  const { workspaceId } = await openWorkspace();
+async function owedLeads(references: string[], differences: Partial<LeadReport> = {}) {
+  const { workspaceId, api } = await openWorkspace();
   const subscription = await subscribe(workspaceId);
-  const leads = references.map((one) => leadReport(one, one === "long" ? LONG : {}));
+  const leads = references.map((one) => leadReport(one, one === "long" ? LONG : differences));
   const { ids } = await record(env, "recordLeads", { workspaceId, leads }, Date.now());
-  return { workspaceId, ...subscription, ids };
+  return { workspaceId, api, ...subscription, ids };
 }
 
 async function leadsPostedTo(url: string): Promise<string[]> {
@@ -58,24 +50,26 @@ async function leadsPostedTo(url: string): Promise<string[]> {
 
 describe("the body of lead.created", () => {
   test("is not stored, and shows exactly the lead that GET /v1/leads shows", async () => {
-    const { workspaceId, api, webhookId, received } = await delivered([
-      leadReport("odd", {
-        name: 'Zoë \u2028 "🌻" \\ \n',
-        customFields: { 2: "b", 1: -0, list: [1e15, 0.1, null, [{}]], 'é"': { true: false } },
-      }),
-      leadReport("null", { name: null, email: null, phone: null, customFields: {} }),
-      leadReport("long", LONG),
-    ]);
-    const { body } = await api.get<{ data: { id: string }[] }>("/v1/leads");
-    const shown = new Map(body.data.map((lead) => [lead.id, lead]));
-    expect(shown.size).toBe(3);
-    for (const post of received) {
-      const { id, created_at, data } = JSON.parse(post.body);
-      const lead = shown.get(data.id);
-      expect(post.body).toBe(JSON.stringify({ id, type: "lead.created", created_at, data: lead }));
-      expect(await bodyOf(workspaceId, id)).toBe(post.body);
-      const delivery = await Platform.readDelivery({ webhookId, eventId: id });
-      expect(delivery.body).toBe(post.body);
+    const {
+      workspaceId,
+      api,
+      id: webhookId,
+      url,
+    } = await owedLeads(["odd", "long"], {
+      name: 'Zoë \u2028 "🌻" \\ \n',
+      customFields: { 2: "b", 1: -0, list: [1e15, 0.1, null, [{}]], 'é"': { true: false } },
+    });
+    await consumeFor([webhookId], isolated().env);
+    const shown = await listAll<{ id: string }>(api, "leads");
+    expect(shown).toHaveLength(2);
+    const received = await receivedBy({ url });
+    expect(received).toHaveLength(2);
+    for (const { body } of received) {
+      const { id, created_at, data: posted } = JSON.parse(body);
+      const data = shown.find((lead) => lead.id === posted.id);
+      expect(body).toBe(JSON.stringify({ id, type: "lead.created", created_at, data }));
+      expect(await bodyOf(workspaceId, id)).toBe(body);
+      expect(await Platform.readDelivery({ webhookId, eventId: id })).toMatchObject({ body });
     }
     const stored = WORKSPACE_DB.prepare("SELECT DISTINCT body FROM events WHERE workspace_id = ?");
     const { results } = await stored.bind(workspaceId).all();

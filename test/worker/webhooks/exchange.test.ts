@@ -12,6 +12,7 @@ import {
   postOf,
   receivedBy,
   redeliver,
+  statesOf,
   subscribe,
   subscriberUrl,
 } from "../../support/deliveries.ts";
@@ -38,35 +39,29 @@ async function logOf(webhookId: string, eventId: string) {
   return (await Platform.readDelivery({ webhookId, eventId })).attemptLog;
 }
 
-async function answerTo(behaviour: string, query: Record<string, string> = {}) {
-  const { id, eventId } = await withOwed(behaviour, query);
+/** The only attempt that such a subscriber gets, and what it got. */
+async function attemptAt(behaviour: string, query: Record<string, string> = {}) {
+  const { id, eventId, url } = await withOwed(behaviour, query);
   await deliver(id);
   const [attempt, ...others] = await logOf(id, eventId);
   expect(others).toEqual([]);
-  return attempt;
+  return { ...attempt, received: (await receivedBy({ url }))[0] };
 }
 
-test.each(["says-200", "says-422"])(
-  "the log of an attempt has the headers and the answer of %s",
-  async (behaviour) => {
-    const says = '{"error":"unknown field"}';
-    const { id, eventId, url } = await withOwed(behaviour, { says, type: "application/json" });
-    await deliver(id);
-    const [received] = await receivedBy({ url });
-    const [attempt] = await logOf(id, eventId);
-    expect(attempt).toMatchObject({
-      outcome: "answered",
-      status: Number(behaviour.slice(-3)),
-      response: { contentType: "application/json", body: says, truncated: false },
-    });
-    const { headers = {} } = attempt?.request ?? {};
-    const names = Object.keys(headers).map((name) => name.toLowerCase());
-    expect(names.toSorted()).toEqual([
+test.each([200, 422])(
+  "the log of an attempt has the headers and the answer, of %i",
+  async (status) => {
+    const [says, type] = ['{"error":"unknown field"}', "application/json"];
+    const { received, ...attempt } = await attemptAt(`says-${status}`, { says, type });
+    const response = { contentType: type, body: says, truncated: false };
+    expect(attempt).toMatchObject({ outcome: "answered", status, response });
+    const headers = Object.entries(attempt.request?.headers ?? {});
+    const sent = headers.map(([name, value]) => [name.toLowerCase(), value]);
+    expect(sent.map(([name]) => name).toSorted()).toEqual([
       ...["content-type", "user-agent", "webhook-id", "webhook-signature", "webhook-timestamp"],
       "x-service-signature",
     ]);
-    for (const [name, value] of Object.entries(headers))
-      expect(received?.headers[name.toLowerCase()]).toBe(value);
+    expect(received?.headers).toMatchObject(Object.fromEntries(sent));
   },
 );
 
@@ -87,22 +82,19 @@ test.each([
   const [, type, says, body, truncated = false] = row;
   const contentType = type.slice(0, 200) || null;
   const expected = { request: { headers: {} }, response: { contentType, body, truncated } };
-  expect(await answerTo("says-500", { says, type })).toMatchObject(expected);
+  expect(await attemptAt("says-500", { says, type })).toMatchObject(expected);
 });
 
 test.each(["status-500", "status-204"])("%s without a body has no response", async (behaviour) => {
-  expect(await answerTo(behaviour)).toMatchObject({ response: null, request: { headers: {} } });
+  expect(await attemptAt(behaviour)).toMatchObject({ response: null, request: { headers: {} } });
 });
 
 test("of a response that never ends, the first 1,024 bytes are kept, in whole characters", async () => {
   const startedAt = Date.now();
   for (const behaviour of ["flood-200", "flood-500"]) {
-    const { response } = (await answerTo(behaviour, { type: "text/plain" })) ?? {};
-    expect(response).toEqual({
-      contentType: "text/plain",
-      body: "é".repeat(RESPONSE_KEPT_BYTES / 2),
-      truncated: true,
-    });
+    const { response } = await attemptAt(behaviour, { type: "text/plain" });
+    const body = "é".repeat(RESPONSE_KEPT_BYTES / 2);
+    expect(response).toEqual({ contentType: "text/plain", body, truncated: true });
   }
   expect(Date.now() - startedAt).toBeLessThan(5_000);
 });
@@ -120,10 +112,9 @@ test("the outcome is known before the body has come", async () => {
 test("a body that never comes is waited for once by a dispatch", async () => {
   const { id } = await withOwed("endless", {}, 12);
   await deliver(id);
-  const rows = await deliveriesTo(id);
-  expect(rows.map(({ state }) => state)).toEqual(Array(12).fill("delivered"));
-  const logs = await Promise.all(rows.map((row) => logOf(id, row.eventId)));
-  const responses = logs.map(([attempt]) => attempt?.response);
+  expect(await statesOf(id)).toEqual({ delivered: 12 });
+  const logs = (await deliveriesTo(id)).map(({ eventId }) => logOf(id, eventId));
+  const responses = (await Promise.all(logs)).map(([attempt]) => attempt?.response);
   const start = { contentType: null, body: ".", truncated: true };
   expect(responses).toEqual([start, ...Array(11).fill(null)]);
 });
@@ -168,21 +159,21 @@ async function storedOf(id: string): Promise<string[][]> {
 test("sending again keeps what was said before, and lowers no count", async () => {
   const { id, eventId } = await withOwed("says-200", { says: "thanks", type: "text/plain" });
   await deliver(id);
-  const today = async () => (await Platform.readWebhook({ webhookId: id })).days.at(-1);
-  const listed = async () => (await Platform.listDeliveries({ webhookId: id })).items;
-  expect(await today()).toMatchObject({ delivered: 1, pending: 0, attempts: 1 });
+  const expectSent = async (attempts: number, state: string) => {
+    const { days } = await Platform.readWebhook({ webhookId: id });
+    expect(days.at(-1)).toMatchObject({ delivered: 1, pending: 0, attempts });
+    const { items } = await Platform.listDeliveries({ webhookId: id });
+    expect(items).toMatchObject([{ state, attempts }]);
+    const thanked = { status: 200, response: { body: "thanks" } };
+    const log = await logOf(id, eventId);
+    expect(log).toMatchObject(Array(attempts).fill(thanked));
+    expect(log).toEqual(log.toSorted((a, b) => a.at.localeCompare(b.at)));
+  };
   for (let sent = 1; sent <= 3; sent++) {
+    await expectSent(sent, "delivered");
     await redeliver(id, [eventId], Date.now() + sent * 2_000);
-    expect(await today()).toMatchObject({ delivered: 1, pending: 0, attempts: sent });
-    expect(await listed()).toMatchObject([{ state: "pending", attempts: sent }]);
-    expect(await logOf(id, eventId)).toHaveLength(sent);
+    await expectSent(sent, "pending");
     await deliver(id, sent * 2_000 + 500);
   }
-  expect(await today()).toMatchObject({ delivered: 1, pending: 0, attempts: 4 });
-  expect(await listed()).toMatchObject([{ state: "delivered", attempts: 4 }]);
-  const log = await logOf(id, eventId);
-  expect(log.map(({ status, response }) => [status, response?.body])).toEqual(
-    Array(4).fill([200, "thanks"]),
-  );
-  expect(log.map(({ at }) => at)).toEqual(log.map(({ at }) => at).toSorted());
+  await expectSent(4, "delivered");
 });

@@ -22,12 +22,6 @@ describe("a post", () => {
     },
   );
 
-  test("does not wait for the response body", async () => {
-    const startedAt = Date.now();
-    expect(await postTo(subscriberUrl("endless"))).toEqual(answered(200));
-    expect(Date.now() - startedAt).toBeLessThan(5_000);
-  });
-
   test("whose connection fails has no status; one that exceeds a limit of ours is not the subscriber's failure", async () => {
     const fetch = vi.spyOn(globalThis, "fetch");
     fetch.mockRejectedValueOnce(new Error("Network connection lost."));

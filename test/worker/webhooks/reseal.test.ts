@@ -3,9 +3,11 @@ import { env } from "cloudflare:workers";
 import { beforeEach, expect, test, vi } from "vitest";
 import { randomId } from "../../../src/contract/ids.ts";
 import { subscriptions } from "../../../src/db/schema.ts";
+import { openedDataKeys } from "../../../src/encryption/personal-data.ts";
 import { open, parseEncryptionKeys, seal } from "../../../src/encryption/seal.ts";
 import { Platform } from "../../../src/platform/entrypoint.ts";
 import { mintSecret } from "../../../src/webhooks/signature.ts";
+import { deployedWith, openApi, openWorkspace, recordLead } from "../../support/api.ts";
 import {
   createWorkspace,
   db,
@@ -97,4 +99,20 @@ test("a reseal never restores a secret that was changed in the meantime", async 
   expect(await reseal(DB)).toMatchObject({ remaining: 1, unreadable: 0 });
   expect(await reseal()).toEqual({ resealed: 1, remaining: 0, unreadable: 0 });
   expect(await secretsOf()).toEqual(new Map([...secrets, [changedId, "whsec_changed"]]));
+});
+
+test("a reseal reseals the data keys of workspaces, whose leads can then be read without the old keys", async () => {
+  const { workspaceId, apiKey } = await openWorkspace();
+  const others = env.DB.prepare("UPDATE workspaces SET data_key = NULL WHERE id <> ?");
+  await others.bind(workspaceId).run();
+  await recordLead(workspaceId, { name: "Zoé" });
+  const leadsWith = async (ENCRYPTION_KEYS: string) => {
+    openedDataKeys.clear();
+    return openApi(apiKey, deployedWith({ ENCRYPTION_KEYS })).get("/v1/leads");
+  };
+  expect(await leadsWith(NEW_KEY)).toMatchObject({ status: 500 });
+  expect(await reseal()).toEqual({ resealed: 1, remaining: 0, unreadable: 0 });
+  const body = { data: [{ name: "Zoé" }] };
+  for (const keys of [NEW_KEY, `${OLD_KEYS},${NEW_KEY}`])
+    expect(await leadsWith(keys)).toMatchObject({ status: 200, body });
 });

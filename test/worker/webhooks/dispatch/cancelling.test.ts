@@ -51,19 +51,6 @@ const ENDS: [how: string, End][] = [
 
 describe("a subscription that", () => {
   test.each(ENDS)(
-    "%s before the claim gets nothing more: its deliveries are cancelled",
-    async (_, end) => {
-      const withdrawn = await owed(3, NOW);
-      const { id, workspaceId } = withdrawn;
-      await end(withdrawn, NOW);
-      await dispatchAt(NOW + 1000, [id], OK);
-      expect(await statesOf(id)).toEqual({ cancelled: 3 });
-      const ledger = await exports.Platform.ledger({ workspaceId });
-      expect(ledger).toMatchObject({ created: 3, cancelled: 3, addsUp: true });
-    },
-  );
-
-  test.each(ENDS)(
     "%s during a post has it recorded as acknowledged, though its dispatch cleans up meanwhile",
     async (_, end) => {
       const withdrawn = await owed(1, NOW);

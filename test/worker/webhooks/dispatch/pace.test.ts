@@ -73,22 +73,6 @@ describe("a subscription that fails", () => {
     }
     expect(underWay).toEqual([1, 1, 1, 1]);
   });
-
-  test("on one poisonous event gets all the others", async () => {
-    const { id, drafts } = await owed(30, NOW);
-    const poison = drafts[7]?.id;
-    const { posts, attempt } = subscriber(({ eventId }) =>
-      eventId === poison ? answered(500) : OK,
-    );
-    for (let now = NOW, i = 0; i < 6; i++) {
-      await dispatchAt(now, [id], attempt);
-      now = Math.max(now, (await subscriptionRow(id)).nextAt);
-    }
-    expect(await statesOf(id)).toEqual({ delivered: 29, pending: 1 });
-    // Each of the others once: the poisonous event has its own ladder.
-    expect(posts.filter((eventId) => eventId !== poison)).toHaveLength(29);
-    expect(await subscriptionRow(id)).toMatchObject({ disabledAt: null });
-  });
 });
 
 test("slow answers move a subscription to the slow lane, and fast ones move it back", async () => {
