@@ -233,25 +233,22 @@ export async function dispatchAt(
   subscriptionIds: string[],
   attempt: DispatchTools["attempt"] | Outcome,
   lane?: Lane,
+  client: D1Client = WORKSPACE_DB,
 ): Promise<Finished[]> {
   const [first = ""] = subscriptionIds;
   const [row] = await db.select().from(subscriptions).where(eq(subscriptions.id, first));
   const own = laneOf(row ?? { slow: false, backoff: 0 });
-  return dispatchOn(WORKSPACE_DB, now, subscriptionIds, attempt, lane ?? own);
-}
-
-/** Dispatches like `dispatchAt`, on another client of the database, in the fast lane by default. */
-export async function dispatchOn(
-  client: D1Client,
-  now: number | (() => number),
-  subscriptionIds: string[],
-  attempt: DispatchTools["attempt"] | Outcome,
-  lane: Lane = "fast",
-): Promise<Finished[]> {
   const finished: Finished[] = [];
-  await dispatch(openDatabase(client), subscriptionIds, lane, toolsAt(now, attempt, finished));
+  const tools = toolsAt(now, attempt, finished);
+  await dispatch(openDatabase(client), subscriptionIds, lane ?? own, tools);
   return finished;
 }
+
+/** Dispatches like `dispatchAt`, on another client of the database. */
+export function dispatchOn(client: D1Client, ...[now, ids, attempt, lane]: DispatchArguments) {
+  return dispatchAt(now, ids, attempt, lane, client);
+}
+type DispatchArguments = Parameters<typeof dispatchAt>;
 
 /** Owes events again, as a call at `now` does. Returns how many it scheduled. */
 export async function redeliver(
@@ -374,13 +371,8 @@ export const REFUSING_QUEUE = {
   },
 } as unknown as Queue;
 
-type QueueResult = Awaited<ReturnType<typeof getQueueResult>>;
-
-/**
- * The result of a batch with every message acknowledged, and of one with every message returned.
- */
+/** The result of a batch with every message acknowledged. */
 export const ACKNOWLEDGED = { outcome: "ok", retryMessages: [] };
-export const RETRIED = { outcome: "ok", explicitAcks: [] };
 
 /**
  * Passes a batch of wakes to their consumer, and returns what happened to the messages once all is
@@ -391,7 +383,7 @@ export async function consumeBodies(
   bindings: Env,
   attempt?: DispatchTools["attempt"],
   attempts = 1,
-): Promise<QueueResult> {
+): Promise<Awaited<ReturnType<typeof getQueueResult>>> {
   const messages = bodies.map((body, i) => ({
     id: `message-${i}`,
     timestamp: new Date(),
@@ -412,7 +404,7 @@ export function consumeFor(
   bindings: Env,
   attempt?: DispatchTools["attempt"],
   lane: Lane = "fast",
-): Promise<QueueResult> {
+): Promise<Awaited<ReturnType<typeof getQueueResult>>> {
   const bodies = subscriptionIds.map((subscriptionId) => ({
     subscriptionId,
     lane,

@@ -17,7 +17,6 @@ import { disableSubscription } from "../../../../src/webhooks/subscriptions.ts";
 import { errorOf } from "../../../support/api.ts";
 import {
   answered,
-  createWorkspace,
   DAY_MS,
   db,
   deliveriesTo,
@@ -31,7 +30,6 @@ import {
   setDeliveries,
   setSubscription,
   statesOf,
-  subscribe,
   subscriptionRow,
   sweepRanges,
 } from "../../../support/deliveries.ts";
@@ -44,10 +42,8 @@ const { Platform } = exports;
 
 /** A new subscription, the only one of its workspace, with stored events in one state. */
 async function withEvents(count: number, state: Parameters<typeof storeEvents>[4]) {
-  const workspaceId = await createWorkspace();
-  const { id } = await subscribe(workspaceId);
-  const eventIds = await storeEvents(workspaceId, id, count, T0, state);
-  return { workspaceId, id, eventIds };
+  const { workspaceId, id } = await owed(0, T0);
+  return { workspaceId, id, eventIds: await storeEvents(workspaceId, id, count, T0, state) };
 }
 
 const rangeOf = (...states: Range["states"]): Range => ({ since: T0, until: null, states });
