@@ -140,7 +140,7 @@ describe("a database that was restored to an earlier state", () => {
     await rowsIn("DB", "DELETE FROM workspaces WHERE id = ?", workspaceId);
     expect(await platform.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
     expect(await tablesWith("DB_2", workspaceId)).toContain("leads");
-    // As docs/operations.md says.
+    // As docs/restoring.md says.
     await rowsIn(
       "DB",
       "INSERT INTO workspaces (id, database, name, admin_emails, created_at) VALUES (?, 'DB_2', '', '[]', 0)",
