@@ -34,20 +34,17 @@ describe("the usage of a key", () => {
   test.each([
     ["quota, as beyond it", true, [1, 10]],
     ["access, as the quota does", false, [1, 0]],
-  ])(
-    "counts requests without %s, also those that an isolate refuses by itself",
-    async (_, granted, counted) => {
-      const { workspaceId, api, gate } = await openKey(1);
-      await Platform.setWorkspaceAccess({ workspaceId, granted });
-      for (let i = 0; i < 10; i++) await api.get("/v1/leads");
-      // The isolate repeats the gate's refusal for two seconds, and then asks it again.
-      jumpTo(Date.now() + 2_100);
-      await api.get("/v1/leads");
-      const hours = await gate().usage();
-      const sum = (of: "requests" | "refused") => hours.reduce((all, hour) => all + hour[of], 0);
-      expect([sum("requests"), sum("refused")]).toEqual(counted);
-    },
-  );
+  ])("counts requests without %s, refused by the isolate or not", async (_, granted, counted) => {
+    const { workspaceId, api, gate } = await openKey(1);
+    await Platform.setWorkspaceAccess({ workspaceId, granted });
+    for (let i = 0; i < 10; i++) await api.get("/v1/leads");
+    // The isolate repeats the gate's refusal for two seconds, and then asks it again.
+    jumpTo(Date.now() + 2_100);
+    await api.get("/v1/leads");
+    const hours = await gate().usage();
+    const sum = (of: "requests" | "refused") => hours.reduce((all, hour) => all + hour[of], 0);
+    expect([sum("requests"), sum("refused")]).toEqual(counted);
+  });
 
   test("is limited to one day", () => {
     let hours: HourUsage[] = [];

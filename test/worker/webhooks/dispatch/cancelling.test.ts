@@ -50,65 +50,56 @@ const ENDS: [how: string, End][] = [
 ];
 
 describe("a subscription that", () => {
-  test.each(ENDS)(
-    "%s during a post has it recorded as acknowledged, though its dispatch cleans up meanwhile",
-    async (_, end) => {
-      const withdrawn = await owed(1, NOW);
-      const other = await owed(20, NOW);
-      const ended = Promise.withResolvers<void>();
-      const cleaned = Promise.withResolvers<void>();
-      const { DB } = observedDatabase({ after: (trip) => void (trip === 3 && cleaned.resolve()) });
-      let now = NOW;
-      const { attempt } = subscriber(async ({ subscriptionId }) => {
-        if (subscriptionId === withdrawn.id) {
-          await end(withdrawn, NOW);
-          ended.resolve();
-          await cleaned.promise;
-        } else {
-          await ended.promise;
-          // Some posts later, the next one waits for a round trip.
-          now += 400;
-        }
-        return OK;
-      });
-      await dispatchOn(DB, () => now, [withdrawn.id, other.id], attempt);
-      expect(await statesOf(withdrawn.id)).toEqual({ delivered: 1 });
-    },
-  );
+  test.each(ENDS)("%s during a post has it recorded, though all is cleaned up", async (_, end) => {
+    const withdrawn = await owed(1, NOW);
+    const other = await owed(20, NOW);
+    const ended = Promise.withResolvers<void>();
+    const cleaned = Promise.withResolvers<void>();
+    const { DB } = observedDatabase({ after: (trip) => void (trip === 3 && cleaned.resolve()) });
+    let now = NOW;
+    const { attempt } = subscriber(async ({ subscriptionId }) => {
+      if (subscriptionId === withdrawn.id) {
+        await end(withdrawn, NOW);
+        ended.resolve();
+        await cleaned.promise;
+      } else {
+        await ended.promise;
+        // Some posts later, the next one waits for a round trip.
+        now += 400;
+      }
+      return OK;
+    });
+    await dispatchOn(DB, () => now, [withdrawn.id, other.id], attempt);
+    expect(await statesOf(withdrawn.id)).toEqual({ delivered: 1 });
+  });
 
-  test.each(ENDS)(
-    "%s during a dispatch that crashes has the rest cancelled after the lease",
-    async (_, end) => {
-      const withdrawn = await owed(3, NOW);
-      const { id } = withdrawn;
-      const crashed = await heldDispatch(NOW, id);
-      await end(withdrawn, NOW);
-      expect(await statesOf(id)).toEqual({ pending: 3 });
-      await dispatchAt(NOW + LEASE_MS, [id], OK);
-      expect(await statesOf(id)).toEqual({ cancelled: 3 });
-      await crashed.finish(OK);
-      expect(await statesOf(id)).toEqual({ cancelled: 3 });
-    },
-  );
+  test.each(ENDS)("%s before its dispatch dies has the rest cancelled later", async (_, end) => {
+    const withdrawn = await owed(3, NOW);
+    const { id } = withdrawn;
+    const crashed = await heldDispatch(NOW, id);
+    await end(withdrawn, NOW);
+    expect(await statesOf(id)).toEqual({ pending: 3 });
+    await dispatchAt(NOW + LEASE_MS, [id], OK);
+    expect(await statesOf(id)).toEqual({ cancelled: 3 });
+    await crashed.finish(OK);
+    expect(await statesOf(id)).toEqual({ cancelled: 3 });
+  });
 
-  test.each(ENDS)(
-    "%s while a long body is read does not get it, however long the read takes",
-    async (_, end) => {
-      const withdrawn = await owed(1, NOW, { customFields: { text: "x".repeat(20_000) } });
-      let now = NOW;
-      const { DB, trips } = observedDatabase({
-        after: async (trip) => {
-          if (trip !== 2) return;
-          await end(withdrawn, now);
-          now += WITHDRAWN_MS + 1;
-        },
-      });
-      const { posts, attempt } = subscriber();
-      await dispatchOn(DB, () => now, [withdrawn.id], attempt);
-      expect(trips[1]).toEqual([expect.stringContaining('from "events"')]);
-      expect(posts).toEqual([]);
-    },
-  );
+  test.each(ENDS)("%s while a long body is read does not get it", async (_, end) => {
+    const withdrawn = await owed(1, NOW, { customFields: { text: "x".repeat(20_000) } });
+    let now = NOW;
+    const { DB, trips } = observedDatabase({
+      after: async (trip) => {
+        if (trip !== 2) return;
+        await end(withdrawn, now);
+        now += WITHDRAWN_MS + 1;
+      },
+    });
+    const { posts, attempt } = subscriber();
+    await dispatchOn(DB, () => now, [withdrawn.id], attempt);
+    expect(trips[1]).toEqual([expect.stringContaining('from "events"')]);
+    expect(posts).toEqual([]);
+  });
 
   test("stays as it is while a long body is read gets it once, though the read takes long", async () => {
     const { id } = await owed(1, NOW, { customFields: { text: "x".repeat(20_000) } });
@@ -124,28 +115,25 @@ describe("a subscription that", () => {
     expect(await statesOf(id)).toEqual({ delivered: 1 });
   });
 
-  test.each(ENDS)(
-    "%s during a dispatch gets no post that starts later than 2 s, even if the database is slow",
-    async (_, end) => {
-      const withdrawn = await owed(40, NOW);
-      const { DB } = observedDatabase({ before: (trip) => (trip > 1 ? sleep(100) : undefined) });
-      let now = NOW;
-      const starts: number[] = [];
-      const { attempt } = subscriber(async () => {
-        if (starts.push(now) === 1) await end(withdrawn, NOW);
-        now += 400;
-        await sleep(2);
-        return OK;
-      });
-      await dispatchOn(DB, () => now, [withdrawn.id], attempt);
-      expect(starts.length).toBeGreaterThan(1);
-      expect(starts.filter((at) => at - NOW > WITHDRAWN_MS)).toEqual([]);
-      const states = { delivered: starts.length, cancelled: 40 - starts.length };
-      expect(await statesOf(withdrawn.id)).toEqual(states);
-      await dispatchAt(now + HOUR_MS, [withdrawn.id], OK);
-      expect(await statesOf(withdrawn.id)).toEqual(states);
-    },
-  );
+  test.each(ENDS)("%s during a dispatch gets no post later than 2 s after", async (_, end) => {
+    const withdrawn = await owed(40, NOW);
+    const { DB } = observedDatabase({ before: (trip) => (trip > 1 ? sleep(100) : undefined) });
+    let now = NOW;
+    const starts: number[] = [];
+    const { attempt } = subscriber(async () => {
+      if (starts.push(now) === 1) await end(withdrawn, NOW);
+      now += 400;
+      await sleep(2);
+      return OK;
+    });
+    await dispatchOn(DB, () => now, [withdrawn.id], attempt);
+    expect(starts.length).toBeGreaterThan(1);
+    expect(starts.filter((at) => at - NOW > WITHDRAWN_MS)).toEqual([]);
+    const states = { delivered: starts.length, cancelled: 40 - starts.length };
+    expect(await statesOf(withdrawn.id)).toEqual(states);
+    await dispatchAt(now + HOUR_MS, [withdrawn.id], OK);
+    expect(await statesOf(withdrawn.id)).toEqual(states);
+  });
 });
 
 describe("a large backlog that is withdrawn", () => {

@@ -219,20 +219,17 @@ describe("when D1 returns an error", () => {
     ["before", "settlement", 2],
     ["after", "claim", 1],
     ["after", "settlement", 2],
-  ])(
-    "that is transient, %s it commits the %s, each attempt is counted once",
-    async (when, _, at) => {
-      const { id, url } = await owed(1, Date.now(), { behaviour: "status-503" });
-      const { DB, trips } = observedDatabase({ [when]: failAtTrip(at) });
-      const deployment = isolated({ DB });
-      expect(await consumeFor([id], deployment.env)).toMatchObject(ACKNOWLEDGED);
-      expect(trips).toHaveLength(3);
-      expect(await receivedBy({ url })).toHaveLength(1);
-      expect(await deliveryTo(id)).toMatchObject({ state: "pending", attempts: 1 });
-      expect(await subscriptionRow(id)).toMatchObject({ failures: 1, backoff: 1 });
-      expect(deployment.slow).toHaveLength(1);
-    },
-  );
+  ])("that is transient, %s it commits the %s, each attempt counts once", async (when, _, at) => {
+    const { id, url } = await owed(1, Date.now(), { behaviour: "status-503" });
+    const { DB, trips } = observedDatabase({ [when]: failAtTrip(at) });
+    const deployment = isolated({ DB });
+    expect(await consumeFor([id], deployment.env)).toMatchObject(ACKNOWLEDGED);
+    expect(trips).toHaveLength(3);
+    expect(await receivedBy({ url })).toHaveLength(1);
+    expect(await deliveryTo(id)).toMatchObject({ state: "pending", attempts: 1 });
+    expect(await subscriptionRow(id)).toMatchObject({ failures: 1, backoff: 1 });
+    expect(deployment.slow).toHaveLength(1);
+  });
 
   test("that is not a network error, on the settlement, its outcomes are recorded in one more try", async () => {
     const { id } = await owed(1, Date.now());

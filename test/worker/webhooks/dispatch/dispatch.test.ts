@@ -244,26 +244,23 @@ describe("a failure", () => {
     [3, new Error("no encryption key")],
     // It would end the next invocation, too.
     [3, new InvocationLimit("Too many subrequests")],
-  ])(
-    "is not the subscriber's if none of %i could be tried: it waits 5 minutes, uncounted: %s",
-    async (count, error) => {
-      const { id } = await owed(count, NOW);
-      const impossible = subscriber(() => Promise.reject(error));
-      const ended = await dispatchAt(NOW, [id], impossible.attempt);
-      expect(impossible.posts).toHaveLength(1);
-      const untried = { attempts: 0, lastOutcome: null, lastStatus: null };
-      expect(await deliveriesTo(id)).toMatchObject(
-        Array(count).fill({ ...untried, state: "pending", dueAt: NOW }),
-      );
-      const nextAt = NOW + 5 * MINUTE_MS;
-      const health = { failures: 0, failingSince: null, backoff: 0, heldUntil: 0 };
-      expect(await subscriptionRow(id)).toMatchObject({ ...health, nextAt });
-      expect(ended).toMatchObject([{ wasLeased: true, subscription: { nextAt } }]);
-      const { posts, attempt } = subscriber();
-      await dispatchAt(nextAt - 1, [id], attempt);
-      expect(posts).toEqual([]);
-      await dispatchAt(nextAt, [id], attempt);
-      expect(posts).toHaveLength(count);
-    },
-  );
+  ])("is not the subscriber's if none of %i could be tried: %s", async (count, error) => {
+    const { id } = await owed(count, NOW);
+    const impossible = subscriber(() => Promise.reject(error));
+    const ended = await dispatchAt(NOW, [id], impossible.attempt);
+    expect(impossible.posts).toHaveLength(1);
+    const untried = { attempts: 0, lastOutcome: null, lastStatus: null };
+    expect(await deliveriesTo(id)).toMatchObject(
+      Array(count).fill({ ...untried, state: "pending", dueAt: NOW }),
+    );
+    const nextAt = NOW + 5 * MINUTE_MS;
+    const health = { failures: 0, failingSince: null, backoff: 0, heldUntil: 0 };
+    expect(await subscriptionRow(id)).toMatchObject({ ...health, nextAt });
+    expect(ended).toMatchObject([{ wasLeased: true, subscription: { nextAt } }]);
+    const { posts, attempt } = subscriber();
+    await dispatchAt(nextAt - 1, [id], attempt);
+    expect(posts).toEqual([]);
+    await dispatchAt(nextAt, [id], attempt);
+    expect(posts).toHaveLength(count);
+  });
 });

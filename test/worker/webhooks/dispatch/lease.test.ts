@@ -76,52 +76,46 @@ describe("a lease", () => {
     expect(await subscriptionRow(id)).toMatchObject(health);
   });
 
-  test.each([OK, answered(500)])(
-    "that was lost disables nothing if the new holder succeeds: it ends with %j",
-    async (outcome) => {
-      const { id } = await owed(1, NOW);
-      await setSubscription(id, { failures: 10, failingSince: NOW - 75 * HOUR_MS });
-      const late = await heldDispatch(NOW, id);
-      const inTime = await heldDispatch(LATER, id);
-      await late.finish(outcome);
-      await inTime.finish(OK);
-      expect(await deliveryTo(id)).toMatchObject({ state: "delivered", attempts: 1 });
-      expect(await subscriptionRow(id)).toMatchObject({ ...HEALTHY, disabledAt: null });
-      expect(await noticesOf(id)).toEqual([]);
-    },
-  );
+  test.each([OK, answered(500)])("that was lost disables nothing: late %j", async (outcome) => {
+    const { id } = await owed(1, NOW);
+    await setSubscription(id, { failures: 10, failingSince: NOW - 75 * HOUR_MS });
+    const late = await heldDispatch(NOW, id);
+    const inTime = await heldDispatch(LATER, id);
+    await late.finish(outcome);
+    await inTime.finish(OK);
+    expect(await deliveryTo(id)).toMatchObject({ state: "delivered", attempts: 1 });
+    expect(await subscriptionRow(id)).toMatchObject({ ...HEALTHY, disabledAt: null });
+    expect(await noticesOf(id)).toEqual([]);
+  });
 
   test.each([
     ["succeeds", async () => OK],
     ["cannot be tried", () => Promise.reject(new Error("no encryption key"))],
-  ])(
-    "whose subscription is gone ends with the last post in progress, which %s",
-    async (_, last) => {
-      const { id, workspaceId } = await owed(5, NOW);
-      await setSubscription(id, { postsAtOnce: 2 });
-      const { DB, trips } = observedDatabase({
-        before: (trip) => {
-          if (trip > 6) throw new Error("round trips without end");
-        },
-      });
-      let now = NOW;
-      const { posts, attempt } = subscriber(async () => {
-        if (posts.length > 1) {
-          await expect.poll(() => trips.length).toBe(2);
-          await sleep(50);
-          return last();
-        }
-        // Cancelled and deleted by another dispatch after the lease expired.
-        await commit(db, deleteSubscription(workspaceId, id, LATER));
-        now += 1_600;
-        return OK;
-      });
-      await dispatchOn(DB, () => now, [id], attempt);
-      expect(posts).toHaveLength(2);
-      expect(trips.length).toBeLessThanOrEqual(3);
-      expect(await statesOf(id)).toEqual({ cancelled: 5 });
-    },
-  );
+  ])("whose subscription is gone ends with the post in progress, which %s", async (_, last) => {
+    const { id, workspaceId } = await owed(5, NOW);
+    await setSubscription(id, { postsAtOnce: 2 });
+    const { DB, trips } = observedDatabase({
+      before: (trip) => {
+        if (trip > 6) throw new Error("round trips without end");
+      },
+    });
+    let now = NOW;
+    const { posts, attempt } = subscriber(async () => {
+      if (posts.length > 1) {
+        await expect.poll(() => trips.length).toBe(2);
+        await sleep(50);
+        return last();
+      }
+      // Cancelled and deleted by another dispatch after the lease expired.
+      await commit(db, deleteSubscription(workspaceId, id, LATER));
+      now += 1_600;
+      return OK;
+    });
+    await dispatchOn(DB, () => now, [id], attempt);
+    expect(posts).toHaveLength(2);
+    expect(trips.length).toBeLessThanOrEqual(3);
+    expect(await statesOf(id)).toEqual({ cancelled: 5 });
+  });
 
   test.each([
     // Trip 2 records the only post, and finds nothing else to be due.
@@ -186,18 +180,16 @@ describe("a dispatch", () => {
   test.each([
     [1, 1_000, 20, 3],
     [20, 50, 60, 3],
-  ])(
-    "to %i subscriptions with %i deliveries each reads up to %i rows per delivery, and writes two or three",
-    async (subscribers, events, read, written) => {
-      const ids = await owedToMany(subscribers, events, NOW);
-      for (const id of ids) await setSubscription(id, { postsAtOnce: 6 });
-      const { DB, rows } = meteredDatabase();
-      await dispatchOn(DB, NOW, ids, () => sleep(2).then(() => OK));
-      for (const id of ids) expect(await statesOf(id)).toEqual({ delivered: events });
-      expect(rows.read / 1_000).toBeLessThan(read);
-      expect(rows.written / 1_000).toBeLessThan(written);
-    },
-  );
+  ])("to %i subscribers of %i events reads up to %i rows each, writes %i", async (...figures) => {
+    const [subscribers, events, read, written] = figures;
+    const ids = await owedToMany(subscribers, events, NOW);
+    for (const id of ids) await setSubscription(id, { postsAtOnce: 6 });
+    const { DB, rows } = meteredDatabase();
+    await dispatchOn(DB, NOW, ids, () => sleep(2).then(() => OK));
+    for (const id of ids) expect(await statesOf(id)).toEqual({ delivered: events });
+    expect(rows.read / 1_000).toBeLessThan(read);
+    expect(rows.written / 1_000).toBeLessThan(written);
+  });
 });
 
 test("a single healthy delivery costs eight rows written from record to release, two of them for its lead", async () => {

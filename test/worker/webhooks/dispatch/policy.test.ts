@@ -37,21 +37,18 @@ test.each<Outcome>([
   expect(decide(outcome, LAST_ATTEMPT, NONE)).toEqual(EXHAUSTED);
 });
 
-test.each(LADDER)(
-  "the wait after attempt %i is lengthened by up to 20 %, and by Retry-After to at most twice its rung",
-  (n, rung) => {
-    for (const random of [0, 0.25, 0.75, 1])
-      expect(decide(answered(500), n, random)).toEqual(wait((1 + 0.2 * random) * rung));
-    for (const status of [429, 503])
-      for (const [asked, random, expected] of [
-        [1.5 * rung, NONE, 1.5 * rung],
-        [2 * rung, NONE, 2 * rung],
-        [2 * rung + 1, 1, 2 * rung],
-        [999_999_999, NONE, 2 * rung],
-      ] as const)
-        expect(decide(answered(status, asked), n, random)).toEqual(wait(expected));
-  },
-);
+test.each(LADDER)("wait %i grows by up to 20 %, or as Retry-After asks up to twice", (n, rung) => {
+  for (const random of [0, 0.25, 0.75, 1])
+    expect(decide(answered(500), n, random)).toEqual(wait((1 + 0.2 * random) * rung));
+  for (const status of [429, 503])
+    for (const [asked, random, expected] of [
+      [1.5 * rung, NONE, 1.5 * rung],
+      [2 * rung, NONE, 2 * rung],
+      [2 * rung + 1, 1, 2 * rung],
+      [999_999_999, NONE, 2 * rung],
+    ] as const)
+      expect(decide(answered(status, asked), n, random)).toEqual(wait(expected));
+});
 
 test.each([
   ["never shortens the wait", answered(503, 0), 1, NONE, wait(FIRST)],
@@ -139,17 +136,14 @@ describe("the pace of a subscription", () => {
     ["at least the rung", 0, 0.3 * FIRST, FIRST],
     ["at most twice the rung", 0, 360 * FIRST, 2 * FIRST],
     ["twice a later rung", 3, 1e6, 2 * (RETRY_WAITS_SECONDS[3] ?? 0)],
-  ])(
-    "backs off immediately after a 429 or 503 that asks for a wait: %s",
-    (_, rung, asked, waits) => {
-      const pace = { ...NEW, postsAtOnce: rung === 0 ? 6 : 1, backoff: rung };
-      const nextAt = NOW + 100 + 1000 * waits;
-      for (const status of [429, 503])
-        expect(paceAfter(pace, took(answered(status, asked)))).toEqual({
-          ...{ ...NEW, ...FAILED_ONCE, backoff: rung + 1, nextAt },
-        });
-    },
-  );
+  ])("backs off at once after a 429 or 503 that asks for a wait: %s", (_, rung, asked, waits) => {
+    const pace = { ...NEW, postsAtOnce: rung === 0 ? 6 : 1, backoff: rung };
+    const nextAt = NOW + 100 + 1000 * waits;
+    for (const status of [429, 503])
+      expect(paceAfter(pace, took(answered(status, asked)))).toEqual({
+        ...{ ...NEW, ...FAILED_ONCE, backoff: rung + 1, nextAt },
+      });
+  });
 
   test.each([
     ...[429, 503].flatMap((status) => [answered(status), answered(status, 0)]),

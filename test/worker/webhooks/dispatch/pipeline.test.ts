@@ -28,6 +28,92 @@ const OK = answered(200);
 
 keepLog();
 
+/** A subscriber that counts its concurrent posts; each takes a few milliseconds. */
+function counting(answer = OK) {
+  const underWay: number[] = [];
+  let current = 0;
+  const { posts, attempt } = subscriber(async () => {
+    underWay.push(++current);
+    await sleep(5);
+    current--;
+    return answer;
+  });
+  return { posts, attempt, underWay };
+}
+
+describe("the concurrent posts to a subscription", () => {
+  test("are what it has earned, from one to six, whichever consumers are at work", async () => {
+    const { id } = await owed(300, Date.now());
+    const { posts, attempt, underWay } = counting();
+    const { env: bindings } = isolated();
+    const batch = Array(5).fill(id);
+    await Promise.all(Array.from({ length: 20 }, () => consumeFor(batch, bindings, attempt)));
+    expect([posts.length, new Set(posts).size]).toEqual([300, 300]);
+    expect(await statesOf(id)).toEqual({ delivered: 300 });
+    expect(Math.max(...underWay)).toBe(6);
+    // Each success earns one more post; the first is posted alone.
+    expect(underWay.slice(0, 3)).toEqual([1, 1, 2]);
+    expect(await subscriptionRow(id)).toMatchObject({ postsAtOnce: 6 });
+  });
+
+  test("start where the last dispatch ended", async () => {
+    const { id } = await owed(8, NOW);
+    await setSubscription(id, { postsAtOnce: 4 });
+    const { attempt, underWay } = counting();
+    await dispatchAt(NOW, [id], attempt);
+    expect(underWay.slice(0, 4)).toEqual([1, 2, 3, 4]);
+  });
+});
+
+describe("a subscription that fails", () => {
+  test("is probed with one post at a time, after each wait, by however many consumers", async () => {
+    const { id } = await owed(50, NOW);
+    await setSubscription(id, { postsAtOnce: 6 });
+    const { posts, attempt, underWay } = counting(answered(500));
+    await dispatchAt(NOW, [id], attempt);
+    const opened = posts.length;
+    // Six, then three, then one failed.
+    expect(opened).toBeLessThanOrEqual(10);
+    expect(await subscriptionRow(id)).toMatchObject({ backoff: 1, postsAtOnce: 1 });
+    underWay.length = 0;
+    for (let probe = 1; probe <= 4; probe++) {
+      const { nextAt } = await subscriptionRow(id);
+      await dispatchAt(nextAt - 1, [id], attempt);
+      expect(posts).toHaveLength(opened + probe - 1);
+      await Promise.all(Array.from({ length: 5 }, () => dispatchAt(nextAt, [id], attempt, "slow")));
+      expect(posts).toHaveLength(opened + probe);
+      expect(await subscriptionRow(id)).toMatchObject({ backoff: probe + 1 });
+    }
+    expect(underWay).toEqual([1, 1, 1, 1]);
+  });
+});
+
+test("slow answers move a subscription to the slow lane, and fast ones move it back", async () => {
+  const { id } = await owed(20, NOW);
+  await setSubscription(id, { postsAtOnce: 4 });
+  let now = NOW;
+  let durationMs = 2_000;
+  const { posts, attempt } = subscriber(() => {
+    now += durationMs;
+    return OK;
+  });
+  const [left] = await dispatchAt(() => now, [id], attempt);
+  const before = posts.length;
+  // Those already started when the first was slow.
+  expect(before).toBeLessThanOrEqual(4);
+  const released = { slow: true, backoff: 0, leasedElsewhereUntil: null };
+  expect(left?.subscription).toMatchObject(released);
+  expect(await subscriptionRow(id)).toMatchObject({ slow: true, heldUntil: 0 });
+  durationMs = 100;
+  for (const [lane, more] of [["fast", 0] as const, ["slow", 1] as const, ["slow", 1] as const]) {
+    await dispatchAt(() => now, [id], attempt, lane);
+    expect(posts).toHaveLength(before + more);
+  }
+  expect(await subscriptionRow(id)).toMatchObject({ slow: false });
+  await dispatchAt(() => now, [id], attempt, "fast");
+  expect(await statesOf(id)).toEqual({ delivered: 20 });
+});
+
 /** A dispatch whose attempts end as `attempt` says, and the subscriptions it has finished with. */
 function begin(ids: string[], now: () => number, attempt: DispatchTools["attempt"]) {
   const ended: string[] = [];
@@ -55,18 +141,11 @@ describe("subscriptions that share a dispatch", () => {
     const many = await owedToMany(10, 3, NOW);
     const { id: one } = await owed(1, NOW);
     const measure = async (ids: string[]) => {
-      let [current, most] = [0, 0];
-      await dispatchAt(NOW, ids, async ({ subscriptionId }) => {
-        if (subscriptionId === one) {
-          await sleep(50);
-          return OK;
-        }
-        most = Math.max(most, ++current);
-        await sleep(2);
-        current--;
-        return OK;
-      });
-      return most;
+      const { attempt, underWay } = counting();
+      await dispatchAt(NOW, ids, async (delivery) =>
+        delivery.subscriptionId === one ? sleep(50).then(() => OK) : attempt(delivery),
+      );
+      return Math.max(...underWay);
     };
     expect(await measure([...many.slice(0, 5), one])).toBe(3);
     expect(await measure(many.slice(5))).toBe(5);
@@ -116,21 +195,16 @@ describe("subscriptions that share a dispatch", () => {
     const ids = await owedToMany(8, 2, Date.now() - 1);
     for (const [i, id] of ids.entries())
       await setSubscription(id, { postsAtOnce: 6, slow: i % 2 === 1 });
-    let [current, most] = [0, 0];
+    const { attempt, underWay } = counting();
     // Two more names for the same database.
     const { env } = isolated();
     const bindings = { ...env, DB_8: WORKSPACE_DB, DB_9: WORKSPACE_DB } as Env;
     const bodies = [DATABASE, "DB_8", "DB_9"].flatMap((database) =>
       ids.map((subscriptionId, i) => ({ subscriptionId, lane: i % 2 ? "slow" : "fast", database })),
     );
-    const { explicitAcks, retryMessages } = await consumeBodies(bodies, bindings, async () => {
-      most = Math.max(most, ++current);
-      await sleep(20);
-      current--;
-      return OK;
-    });
-    expect(most).toBeGreaterThan(1);
-    expect(most).toBeLessThanOrEqual(6);
+    const { explicitAcks, retryMessages } = await consumeBodies(bodies, bindings, attempt);
+    expect(Math.max(...underWay)).toBeGreaterThan(1);
+    expect(Math.max(...underWay)).toBeLessThanOrEqual(6);
     // Three dispatches of the six; the others are for another invocation.
     expect(explicitAcks).toHaveLength(12);
     expect(retryMessages).toHaveLength(12);
