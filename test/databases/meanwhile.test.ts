@@ -16,6 +16,7 @@ import { moveWorkspace } from "../../src/workspaces/moving/move.ts";
 import {
   automationReport,
   leadReport,
+  listAll,
   openApi,
   openWorkspace,
   recordAutomation,
@@ -41,8 +42,6 @@ import { meteredDatabase } from "../support/metered-database.ts";
 import { beginMoving, copyAll, moved, openWithLeads, placementOf } from "../support/moves.ts";
 
 const { Platform } = exports;
-/** Owes a subscription all its deliveries again. */
-const OWE = "UPDATE deliveries SET state = 'pending', due_at = 0 WHERE subscription_id = ?";
 const lines = keepLog();
 
 describe("while a workspace is copied", () => {
@@ -51,9 +50,7 @@ describe("while a workspace is copied", () => {
     // More changes than are copied at once.
     for (let i = 0; i < 8; i++) await subscribe(workspaceId);
     const automationId = await recordAutomation(workspaceId);
-    const leads = Array.from({ length: 100 }, (_, i) =>
-      leadReport(`lead-${i}`, { name: "Zoé Larrieu" }),
-    );
+    const leads = Array.from({ length: 100 }, (_, i) => leadReport(`lead-${i}`));
     const platform = platformOf(isolated().env);
     const { ids } = await platform.recordLeads({ workspaceId, leads });
     const runs = ids.map((leadId, i) => runReport(`run-${i}`, automationId, { leadId }));
@@ -62,9 +59,9 @@ describe("while a workspace is copied", () => {
     expect(await tablesWith("DB_3", ids[50] ?? "?")).toContain("leads");
     await Platform.eraseLeads({ workspaceId, ids: ids.slice(1) });
     await moved(workspaceId, "DB_3");
-    expect((await api.get<{ data: unknown[] }>("/v1/leads")).body.data).toHaveLength(1);
-    const list = await api.get<{ data: { lead_id: string | null }[] }>("/v1/runs?limit=100");
-    expect(list.body.data.filter(({ lead_id }) => lead_id !== null)).toHaveLength(1);
+    expect(await listAll(api, "leads")).toHaveLength(1);
+    const listed = await listAll<{ lead_id: string | null }>(api, "runs");
+    expect(listed.filter(({ lead_id }) => lead_id !== null)).toHaveLength(1);
     expect(await Platform.ledger({ workspaceId })).toMatchObject({ created: 8, addsUp: true });
   });
 
@@ -100,12 +97,10 @@ describe("while a workspace is copied", () => {
       platformOf({ ...env, ENCRYPTION_KEYS: keys }).resealSecrets({});
     while ((await reseal(rotated)).remaining > 0);
     await moved(workspaceId, "DB_3");
-    const sealed = await rowsIn<{ sealed_secret: string }>(
-      "DB_3",
-      "SELECT sealed_secret FROM subscriptions WHERE id = ?1 UNION SELECT sealed_secret FROM earlier_secrets WHERE subscription_id = ?1",
-      webhookId,
-    );
-    expect(sealed.map((row) => row.sealed_secret.slice(0, 5))).toEqual(["next.", "next."]);
+    const read =
+      "SELECT substr(sealed_secret, 1, 5) AS key FROM subscriptions WHERE id = ?1 UNION ALL SELECT substr(sealed_secret, 1, 5) FROM earlier_secrets WHERE subscription_id = ?1";
+    const key = { key: "next." };
+    expect(await rowsIn("DB_3", read, webhookId)).toEqual([key, key]);
     // What was left behind is under the former key, and is no secret any more.
     expect(await reseal(`other:${btoa("o".repeat(32))},${rotated}`)).toMatchObject({
       remaining: 0,
@@ -118,25 +113,29 @@ describe("while a workspace is copied", () => {
     const { workspaceId, webhookId } = await openWithLeads(2);
     const automationId = await recordAutomation(workspaceId);
     await copyAll(workspaceId);
-
-    const leads = (...references: string[]) =>
-      Platform.recordLeads({ workspaceId, leads: references.map((each) => leadReport(each)) });
-    expect(await leads("a", "b")).toMatchObject({ created: 2 });
-    expect(await leads("a", "c")).toMatchObject({ created: 1 });
-
-    const runs = [runReport("1", automationId), runReport("2", automationId)];
-    expect(await Platform.recordRuns({ workspaceId, runs })).toMatchObject({ created: 2 });
-
-    const automations = [automationReport("x"), automationReport("y")];
-    const recorded = await Platform.recordAutomations({ workspaceId, automations });
-    expect(recorded).toMatchObject({ created: 2 });
-    const { ids } = recorded;
-    expect(await Platform.removeAutomations({ workspaceId, ids })).toEqual({ removed: 2 });
-
-    const sql = "SELECT event_id AS id FROM deliveries WHERE subscription_id = ? LIMIT 2";
-    const owed = await rowsIn<{ id: string }>("DB_2", sql, webhookId);
-    const eventIds = owed.map(({ id }) => id);
-    expect(await Platform.redeliver({ webhookId, eventIds })).toMatchObject({ count: 2 });
+    const record = {
+      leads: (...references: string[]) =>
+        Platform.recordLeads({ workspaceId, leads: references.map((each) => leadReport(each)) }),
+      runs: (...references: string[]) =>
+        Platform.recordRuns({
+          workspaceId,
+          runs: references.map((each) => runReport(each, automationId)),
+        }),
+      automations: (...references: string[]) =>
+        Platform.recordAutomations({
+          workspaceId,
+          automations: references.map((each) => automationReport(each)),
+        }),
+    };
+    expect(await record.leads("a", "b")).toMatchObject({ created: 2 });
+    expect(await record.leads("a", "c")).toMatchObject({ created: 1 });
+    expect(await record.runs("1", "2")).toMatchObject({ created: 2 });
+    const { ids, created } = await record.automations("x", "y");
+    const { removed } = await Platform.removeAutomations({ workspaceId, ids });
+    const { items } = await Platform.listDeliveries({ webhookId, limit: 2 });
+    const eventIds = items.map(({ eventId }) => eventId);
+    const { count } = await Platform.redeliver({ webhookId, eventIds });
+    expect({ created, removed, count }).toEqual({ created: 2, removed: 2, count: 2 });
   });
 
   test.each([
@@ -144,24 +143,17 @@ describe("while a workspace is copied", () => {
     ["that is deleted while deliveries to it are in progress", true],
   ])("a key of a subscription %s can be used again meanwhile", async (_, isHeld) => {
     const { workspaceId, api } = await openWorkspace();
+    const webhook = { url: "https://ok-webhooks.example/h", events: ["lead.created"] };
+    const create = async (key: string) => {
+      const headers = { "Idempotency-Key": key };
+      return (await api.post<{ id: string }>("/v1/webhooks", webhook, headers)).body;
+    };
     // Ids are random: the new subscription comes first in half of these.
-    const keys = ["1", "2", "3", "4", "5"];
-    const create = (key: string) =>
-      api.send<{ id: string; secret: string }>("/v1/webhooks", {
-        method: "POST",
-        headers: { "Content-Type": "application/json", "Idempotency-Key": key },
-        body: JSON.stringify({ url: "https://ok-webhooks.example/h", events: ["lead.created"] }),
-      });
-    const createAll = async () => (await Promise.all(keys.map(create))).map(({ body }) => body);
+    const createAll = () => Promise.all(["1", "2", "3", "4", "5"].map(create));
     const first = await createAll();
     await copyAll(workspaceId);
-    const holdUntil = (time: number) =>
-      rowsIn(
-        "DB_2",
-        "UPDATE subscriptions SET held_by = 'x', held_until = ? WHERE workspace_id = ?",
-        time,
-        workspaceId,
-      );
+    const hold = "UPDATE subscriptions SET held_by = 'x', held_until = ? WHERE workspace_id = ?";
+    const holdUntil = (time: number) => rowsIn("DB_2", hold, time, workspaceId);
     if (isHeld) {
       await holdUntil(Date.now() + 60_000);
       await recordLead(workspaceId);
@@ -178,13 +170,12 @@ describe("while a workspace is copied", () => {
   });
 
   test("the move ends though there is always something new", { timeout: 150_000 }, async () => {
-    const { workspaceId } = await openWithLeads();
+    const { workspaceId, record } = await openWithLeads();
     let n = 0;
     const DB_2 = failingDatabase("DB_2", async (sql, go) => {
       if (!/FROM "changes"/.test(sql)) return go();
       // Whenever the mover asks for changes, there is one more.
-      const leads = [leadReport(`more-${n++}`)];
-      const recorded = Platform.recordLeads({ workspaceId, leads }).catch(() => {});
+      const recorded = record(`more-${n++}`).catch(() => {});
       await Promise.race([recorded, new Promise((resolve) => setTimeout(resolve, 200))]);
       return go();
     });
@@ -211,9 +202,7 @@ test("a write whose reply was lost at the switch is not made once more in the ot
 
 test("what is written at the switch is known, and wakes its deliveries, in the other database", async () => {
   const { workspaceId, webhookId } = await openWithLeads();
-  const slow = hangingBefore(
-    (name, sql) => name === "DB" && /update "workspaces" set "database"/.test(sql),
-  );
+  const slow = hangingBefore(["DB", /update "workspaces" set "database"/]);
   const moving = moveWorkspace(slow.env, workspaceId, "DB_3", () => true);
   await slow.hung;
   const updating = Platform.updateWorkspace({ workspaceId, name: "Agence Horizon" });
@@ -237,10 +226,9 @@ describe("a mover that runs out of time", () => {
   const hasEntered = (state: string) => lines.some((line) => line.includes(`"state":"${state}"`));
 
   test("while the workspace is closed leaves no writes waiting for the next one", async () => {
-    const { workspaceId } = await openWithLeads();
+    const { workspaceId, livesIn } = await openWithLeads();
     await moveWorkspace(env, workspaceId, "DB_3", () => !hasEntered("closed"));
-    expect(await placementOf(workspaceId)).toBe("DB_3");
-    expect(await Platform.recordLeads({ workspaceId, leads: [leadReport("1")] })).toBeTruthy();
+    await livesIn("DB_3");
   });
 
   test("while deliveries end leaves none waiting for the next one", async () => {
@@ -248,7 +236,8 @@ describe("a mover that runs out of time", () => {
     // Somebody holds the subscription.
     const hold = "UPDATE subscriptions SET held_by = 'x', held_until = ? WHERE id = ?";
     await rowsIn("DB_2", hold, Date.now() + 20_000, webhookId);
-    await rowsIn("DB_2", OWE, webhookId);
+    const owe = "UPDATE deliveries SET state = 'pending', due_at = 0 WHERE subscription_id = ?";
+    await rowsIn("DB_2", owe, webhookId);
     const { env: bindings, fast } = isolated();
     const mayGoOn = () => !hasEntered("draining");
     const { state } = await moveWorkspace(bindings, workspaceId, "DB_3", mayGoOn);
@@ -281,6 +270,5 @@ test("a key that is first used at the switch is served", async () => {
     return go();
   });
   expect(admission).toMatchObject({ verdict: "admitted", database: "DB_3" });
-  const { body } = await openApi(apiKey).get<{ data: unknown[] }>("/v1/leads");
-  expect(body.data).toHaveLength(ids.length);
+  expect(await listAll(openApi(apiKey), "leads")).toHaveLength(ids.length);
 });

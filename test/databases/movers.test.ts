@@ -1,13 +1,12 @@
 import { env, exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { continueMove, moveWorkspace } from "../../src/workspaces/moving/move.ts";
-import { errorOf, leadReport, openApi, recordAutomation, runReport } from "../support/api.ts";
-import { databaseOf, NAMES, rowsIn, tablesWith } from "../support/databases.ts";
+import { errorOf, openApi, recordAutomation, runReport } from "../support/api.ts";
+import { NAMES, rowsIn, tablesWith, valueIn } from "../support/databases.ts";
 import { failingDatabase } from "../support/failing.ts";
-import { hangingBefore } from "../support/hanging.ts";
+import { hangingBefore, type Moment } from "../support/hanging.ts";
 import { keepLog } from "../support/log-lines.ts";
 import {
-  allDelivered,
   beginMoving,
   cleanUp,
   dieClosed,
@@ -15,7 +14,6 @@ import {
   expireLeases,
   hangMover,
   homesOf,
-  type Moment,
   moved,
   openWithLeads,
   placementOf,
@@ -24,22 +22,13 @@ import {
 const { Platform } = exports;
 keepLog();
 
-/** What it takes to live somewhere: reads, writes, and deliveries. */
-async function livesIn(database: string, workspace: Awaited<ReturnType<typeof openWithLeads>>) {
-  const { workspaceId, ids, leadIds } = workspace;
-  expect(await placementOf(workspaceId)).toBe(database);
-  expect(await leadIds()).toEqual(ids);
-  const later = await Platform.recordLeads({ workspaceId, leads: [leadReport("later")] });
-  expect(await leadIds()).toEqual([...ids, ...later.ids].sort());
-  await allDelivered(workspaceId, ids.length + 1);
-}
-
 const always = () => true;
 
-/** The first transactions of a move, of copying leads, and of the switch. */
+/** The first transactions of a move, of copying leads, and of the switch, and the directory's. */
 const BEGUN: Moment = ["DB_3", /insert into "workspaces"/];
 const COPYING: Moment = ["DB_3", /INSERT OR REPLACE INTO "leads"/];
 const SWITCHING: Moment = ["DB_3", /update "workspaces"/];
+const SWITCHED: Moment = ["DB", /update "workspaces" set "database"/];
 
 describe("a mover that hung", () => {
   test.each<[string, Moment, Moment]>([
@@ -50,72 +39,64 @@ describe("a mover that hung", () => {
       ["DB_2", /^select.* from "workspaces"/],
     ],
   ])("%s", async (_, isHungAt, isWokenAt) => {
-    const workspace = await openWithLeads();
-    const { workspaceId } = workspace;
+    const { workspaceId, livesIn } = await openWithLeads();
     const first = await hangMover(workspaceId, isHungAt);
     const second = await hangMover(workspaceId, isWokenAt);
     const released = first.release();
     await new Promise((resolve) => setTimeout(resolve, 300));
     await second.release();
     await released;
-    await livesIn("DB_3", workspace);
+    await livesIn("DB_3");
   });
 
   test("keeps the move while it may still be at work, whoever calls", async () => {
-    const workspace = await openWithLeads();
-    const { workspaceId } = workspace;
-    const {
-      env: slow,
-      hung,
-      release,
-    } = hangingBefore((name, sql) => name === "DB_3" && /insert into "workspaces"/.test(sql));
-    const moving = moveWorkspace(slow, workspaceId, "DB_3", always);
-    await hung;
-    const row = databaseOf("DB_2").prepare("SELECT moved_by FROM moves WHERE workspace_id = ?");
-    const owner = () => row.bind(workspaceId).first<string>("moved_by");
+    const { workspaceId, livesIn } = await openWithLeads();
+    const slow = await hangMover(workspaceId, BEGUN, false);
+    const owner = () =>
+      valueIn("DB_2", "SELECT moved_by FROM moves WHERE workspace_id = ?", workspaceId);
     const before = await owner();
     await moveWorkspace(env, workspaceId, "DB_3", () => false);
     expect(await owner()).toBe(before);
-    await release();
-    await moving;
-    await livesIn("DB_3", workspace);
+    await slow.release();
+    await livesIn("DB_3");
   });
 
   test("before it told the target of itself, does not switch a later move", async () => {
-    const workspace = await openWithLeads();
-    const { workspaceId } = workspace;
+    const { workspaceId, livesIn } = await openWithLeads();
     await dieClosed(workspaceId);
     const late = await hangMover(workspaceId, ["DB_3", /^update "moves"/]);
-    await moved(workspaceId, "DB_3");
-    await cleanUp();
-    await moved(workspaceId, "DB_2");
+    await moved(workspaceId, "DB_3", "DB_2");
     await cleanUp();
     // Nothing of it has been copied yet.
     await beginMoving(workspaceId, 1);
     await late.release();
     await moved(workspaceId, "DB_3");
-    await livesIn("DB_3", workspace);
+    await livesIn("DB_3");
   });
 
-  test("before it changed the directory does not change it once the workspace has come back", async () => {
-    const workspace = await openWithLeads();
-    const { workspaceId } = workspace;
-    const late = await hangMover(workspaceId, ["DB", /update "workspaces" set "database"/]);
-    await moved(workspaceId, "DB_3");
+  test.each<[string, Moment, string[]]>([
+    [
+      "changed the directory, does not when the workspace has come back",
+      SWITCHED,
+      ["DB_3", "DB_2"],
+    ],
+    ["began, begins nothing where the workspace lives by now", BEGUN, ["DB_3"]],
+  ])("before it %s", async (_, moment, databases) => {
+    const { workspaceId, livesIn } = await openWithLeads();
+    const late = await hangMover(workspaceId, moment);
+    await moved(workspaceId, ...databases);
+    await late.release();
+    await livesIn(databases.at(-1) ?? "");
     await cleanUp();
     await moved(workspaceId, "DB_2");
-    await late.release();
-    await livesIn("DB_2", workspace);
+    expect(await placementOf(workspaceId)).toBe("DB_2");
   });
 
   test("while it deleted what was left behind, deletes nothing of what has come back", async () => {
-    const workspace = await openWithLeads();
-    const { workspaceId } = workspace;
+    const { workspaceId, livesIn } = await openWithLeads();
     await moved(workspaceId, "DB_3");
     await endReads();
-    const late = hangingBefore(
-      (name, sql) => name === "DB_2" && /DELETE FROM "?events|delete from "events"/.test(sql),
-    );
+    const late = hangingBefore(["DB_2", /DELETE FROM "?events|delete from "events"/]);
     const hung = continueMove(late.env, "DB_2", workspaceId, always).catch(() => {});
     await late.hung;
     await expireLeases();
@@ -123,19 +104,7 @@ describe("a mover that hung", () => {
     await moved(workspaceId, "DB_2");
     await late.release();
     await hung;
-    await livesIn("DB_2", workspace);
-  });
-
-  test("before it began does not begin once the workspace has moved", async () => {
-    const workspace = await openWithLeads();
-    const { workspaceId } = workspace;
-    const late = await hangMover(workspaceId, BEGUN);
-    await moved(workspaceId, "DB_3");
-    await late.release();
-    await livesIn("DB_3", workspace);
-    await cleanUp();
-    await moved(workspaceId, "DB_2");
-    expect(await placementOf(workspaceId)).toBe("DB_2");
+    await livesIn("DB_2");
   });
 });
 
@@ -152,18 +121,15 @@ describe("a mover that dies", () => {
         throw new Error("killed");
       }),
     ]);
-    return {
-      bindings: { ...env, ...Object.fromEntries(dying) } as Env,
-      calls: () => calls,
-      isAlive: () => calls < last,
-    };
+    const bindings = { ...env, ...Object.fromEntries(dying) } as Env;
+    return { bindings, calls: () => calls, isAlive: () => calls < last };
   }
 
   async function openSmall() {
     const workspace = await openWithLeads(1);
     const { workspaceId } = workspace;
-    const automationId = await recordAutomation(workspaceId);
-    await Platform.recordRuns({ workspaceId, runs: [runReport("1", automationId)] });
+    const runs = [runReport("1", await recordAutomation(workspaceId))];
+    await Platform.recordRuns({ workspaceId, runs });
     return workspace;
   }
 
@@ -172,11 +138,11 @@ describe("a mover that dies", () => {
   }, async () => {
     const whole = dyingAt(Number.POSITIVE_INFINITY, true);
     const { workspaceId } = await openSmall();
-    await moveWorkspace(whole.bindings, workspaceId, "DB_3", () => true);
+    await moveWorkspace(whole.bindings, workspaceId, "DB_3", always);
     expect(whole.calls()).toBeGreaterThan(25);
     // The simulation kills movers at every other step, too.
     const deaths = Array.from({ length: Math.ceil(whole.calls() / 5) }, async (_, i) => {
-      const { workspaceId, ids, leadIds } = await openSmall();
+      const { workspaceId, ids, leadIds, livesIn } = await openSmall();
       const { bindings, isAlive } = dyingAt(1 + 5 * i, i % 2 === 0);
       await moveWorkspace(bindings, workspaceId, "DB_3", isAlive).catch(() => {});
       // Whoever reads is served at once, whatever state that has left.
@@ -184,10 +150,7 @@ describe("a mover that dies", () => {
       for (const name of NAMES)
         await rowsIn(name, "UPDATE moves SET moved_until = 0 WHERE workspace_id = ?", workspaceId);
       await moved(workspaceId, "DB_3");
-      expect(await leadIds()).toEqual(ids);
-      const later = await Platform.recordLeads({ workspaceId, leads: [leadReport("later")] });
-      expect(await leadIds()).toEqual([...ids, ...later.ids].sort());
-      await allDelivered(workspaceId, 2);
+      await livesIn("DB_3");
       return workspaceId;
     });
     const workspaceIds = await Promise.all(deaths);
@@ -228,12 +191,13 @@ test("what a cancelled move has copied is deleted, even while another move is on
 });
 
 test("a key that is first used right before its workspace moves is served where that lives afterwards", async () => {
-  const { workspaceId } = await Platform.createWorkspace({ name: "Agence", database: "DB_2" });
+  const { workspaceId, ids, record } = await openWithLeads();
   const api = openApi((await Platform.createApiKey({ workspaceId })).apiKey);
   const late = await hangMover(workspaceId, ["DB_2", /update "moves" set "state" = \?/]);
   expect((await api.get("/v1/leads")).status).toBe(200);
   await late.release();
   expect(await late.moving).toEqual({ done: true, state: null });
-  const { ids } = await Platform.recordLeads({ workspaceId, leads: [leadReport("1")] });
-  expect((await api.get("/v1/leads")).body).toMatchObject({ data: [{ id: ids[0] }] });
+  await record();
+  const { body } = await api.get<{ data: unknown[] }>("/v1/leads");
+  expect(body.data).toHaveLength(ids.length);
 });

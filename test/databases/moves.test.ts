@@ -17,10 +17,12 @@ import {
   allDelivered,
   beginMoving,
   cleanUp,
+  copyAll,
   countsOf,
   homesOf,
   idsIn,
   moved,
+  openWithLeads,
 } from "../support/moves.ts";
 import { record } from "../support/record.ts";
 
@@ -53,36 +55,20 @@ async function openFull() {
     runReport(`run-${i}`, first, { leadId, actions: i === 0 ? actions : [] }),
   );
   await Platform.recordRuns({ workspaceId, runs });
-  await expect
-    .poll(() => Platform.ledger({ workspaceId }), { timeout: 20_000 })
-    .toMatchObject({ pending: 0 });
-  const now = Date.now();
-  for (const [sql, ...values] of [
-    [
-      `INSERT INTO attempts (subscription_id, event_id, attempt, at, outcome, status, duration_ms)
-        SELECT subscription_id, event_id, 1, 5, 'answered', 500, 7 FROM deliveries WHERE subscription_id = ? LIMIT 9`,
-      body.id,
-    ],
-    [
-      "INSERT INTO earlier_secrets (subscription_id, sealed_secret, until) VALUES (?, 'sealed', ?)",
-      body.id,
-      now + 3_600_000,
-    ],
-    [
-      `INSERT INTO notices (kind, workspace_id, subscription_id, host, events, failing_since, created_at, due_at, sent_at)
-        VALUES ('failing', ?, ?, 'a.example', '[]', 1, 2, 3, 4), ('disabled', ?1, ?2, 'a.example', '[]', 1, 2, 3, 4)`,
-      workspaceId,
-      body.id,
-    ],
-    [
-      `INSERT INTO emails (notice_id, recipient, state, tries, due_at, settled_at)
-        SELECT id, kind || '@example.com', 'sent', 1, 5, 6 FROM notices WHERE workspace_id = ?`,
-      workspaceId,
-    ],
+  await allDelivered(workspaceId, 20);
+  const [id, later] = [body.id, Date.now() + 3_600_000];
+  for (const sql of [
+    `INSERT INTO attempts (subscription_id, event_id, attempt, at, outcome, status, duration_ms)
+      SELECT subscription_id, event_id, 1, 5, 'answered', 500, 7 FROM deliveries WHERE subscription_id = '${id}' LIMIT 9`,
+    `INSERT INTO earlier_secrets (subscription_id, sealed_secret, until) VALUES ('${id}', 'sealed', ${later})`,
+    `INSERT INTO notices (kind, workspace_id, subscription_id, host, events, failing_since, created_at, due_at, sent_at)
+      SELECT value, '${workspaceId}', '${id}', 'a.example', '[]', 1, 2, 3, 4 FROM json_each('["failing", "disabled"]')`,
+    `INSERT INTO emails (notice_id, recipient, state, tries, due_at, settled_at)
+      SELECT id, kind || '@example.com', 'sent', 1, 5, 6 FROM notices WHERE workspace_id = '${workspaceId}'`,
     // And one waits.
-    ["UPDATE subscriptions SET next_at = ? WHERE id = ?", now + 3_600_000, body.id],
-  ] as const)
-    await rowsIn("DB_2", sql, ...values);
+    `UPDATE subscriptions SET next_at = ${later} WHERE id = '${id}'`,
+  ])
+    await rowsIn("DB_2", sql);
   await Platform.recordLeads({ workspaceId, leads: [leadReport("last")] });
   return workspace;
 }
@@ -131,15 +117,13 @@ describe("moveWorkspace", () => {
       for (; !isOver; await new Promise((resolve) => setTimeout(resolve, 20))) await act();
     };
     let changes = 0;
+    const record = async () => {
+      const leads = [leadReport(crypto.randomUUID()), leadReport(crypto.randomUUID())];
+      recorded.push(...(await Platform.recordLeads({ workspaceId, leads })).ids);
+    };
     const work = Promise.all([
-      ...[1, 2].map((writer) => {
-        let n = 0;
-        return again(async () => {
-          const leads = [leadReport(`${writer}-${n}`), leadReport(`${writer}-${n + 1}`)];
-          n += 2;
-          recorded.push(...(await Platform.recordLeads({ workspaceId, leads })).ids);
-        });
-      }),
+      again(record),
+      again(record),
       again(async () => {
         for (const status of ["paused", "active"]) {
           const answer = await api.patch(`/v1/automations/${automationId}`, { status });
@@ -158,15 +142,10 @@ describe("moveWorkspace", () => {
         // Whatever was recorded before it was asked for.
         if (last) expect(await idsIn(api, "leads")).toContain(last);
       }),
-      again(async () => {
-        const ledger = await Platform.ledger({ workspaceId });
-        expect(ledger.addsUp).toBe(true);
-      }),
+      again(async () => expect((await Platform.ledger({ workspaceId })).addsUp).toBe(true)),
     ]);
-    for (const database of ["DB_3", "DB", "DB_2"]) {
-      await moved(workspaceId, database);
-      await cleanUp();
-    }
+    await moved(workspaceId, "DB_3", "DB", "DB_2");
+    await cleanUp();
     isOver = true;
     await work;
     // A cursor from before the moves would walk them as well: each row once.
@@ -181,8 +160,7 @@ describe("moveWorkspace", () => {
 
 describe("a move", () => {
   test("back to where the workspace lives ends one that is still copying, and leaves nothing", async () => {
-    const { workspaceId, api } = await openWorkspace();
-    const { ids } = await Platform.recordLeads({ workspaceId, leads: [leadReport("1")] });
+    const { workspaceId, ids, leadIds } = await openWithLeads();
     expect(await beginMoving(workspaceId, 4)).toEqual({ done: false, state: "copying" });
     expect(await homesOf(workspaceId)).toEqual(["DB_2", "DB_3"]);
     const elsewhere = Platform.moveWorkspace({ workspaceId, database: "DB" });
@@ -192,10 +170,10 @@ describe("a move", () => {
     await moved(workspaceId, "DB_2");
     await cleanUp();
     expect(await homesOf(workspaceId)).toEqual(["DB_2"]);
-    expect(await idsIn(api, "leads")).toEqual(ids);
+    expect(await leadIds()).toEqual(ids);
     // As if there had been none.
     await moved(workspaceId, "DB_3");
-    expect(await idsIn(api, "leads")).toEqual(ids);
+    expect(await leadIds()).toEqual(ids);
   });
 
   test("is refused to a database that is not bound, and for an unknown workspace", async () => {
@@ -229,18 +207,11 @@ describe("a move", () => {
   });
 
   test("shows each subscription once, while there are two of it", async () => {
-    const { workspaceId, api } = await openWorkspace();
-    const made = await api.post<{ id: string }>("/v1/webhooks", {
-      url: subscriberUrl(),
-      events: ["lead.created"],
-    });
-    const webhookId = made.body.id;
-    await beginMoving(workspaceId, 9);
-    expect(await countsOf(workspaceId)).toEqual({ DB_2: 1, DB_3: 1 });
-    for (let i = 0; i < 20; i++) {
-      const { secret } = await Platform.rotateWebhookSecret({ webhookId, overlapSeconds: 0 });
-      expect(secret).toMatch(/^whsec_/);
-    }
+    const { workspaceId, api, webhookId } = await openWithLeads(1);
+    await copyAll(workspaceId);
+    expect(await tablesWith("DB_3", webhookId)).toContain("subscriptions");
+    for (let i = 0; i < 20; i++)
+      await Platform.rotateWebhookSecret({ webhookId, overlapSeconds: 0 });
     await moved(workspaceId, "DB_3");
     const sealed = (name: DatabaseName) =>
       valueIn(name, "SELECT sealed_secret FROM subscriptions WHERE id = ?", webhookId);

@@ -1,11 +1,12 @@
-import { env, exports } from "cloudflare:workers";
+import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { sweep } from "../../src/sweep.ts";
 import { continueMove, moveWorkspace } from "../../src/workspaces/moving/move.ts";
-import { errorOf, leadReport } from "../support/api.ts";
+import { errorOf } from "../support/api.ts";
 import { type DatabaseName, deploymentWith, rowsIn, valueIn } from "../support/databases.ts";
-import { isolated } from "../support/deliveries.ts";
-import { failingDatabase, lost } from "../support/failing.ts";
+import { CONNECTION_LOST, isolated } from "../support/deliveries.ts";
+import { failingDatabase } from "../support/failing.ts";
+import type { Moment } from "../support/hanging.ts";
 import { keepLog } from "../support/log-lines.ts";
 import {
   allDelivered,
@@ -20,7 +21,6 @@ import {
   placementOf,
 } from "../support/moves.ts";
 
-const { Platform } = exports;
 const lines = keepLog();
 const always = () => true;
 
@@ -29,9 +29,6 @@ const moveOf = async (workspaceId: string, name: DatabaseName = "DB_2") => {
   const sql = "SELECT state, failures FROM moves WHERE workspace_id = ?";
   return (await rowsIn(name, sql, workspaceId))[0] ?? null;
 };
-
-const record = (workspaceId: string, reference = "more") =>
-  Platform.recordLeads({ workspaceId, leads: [leadReport(reference)] });
 
 /** The states that a workspace's move has entered. */
 const entered = (workspaceId: string) =>
@@ -48,18 +45,18 @@ function losingReplies(isLost: (sql: string) => boolean): Env {
       const result = await go();
       if (seen.has(name + sql) || !isLost(sql)) return result;
       seen.add(name + sql);
-      throw lost();
+      throw CONNECTION_LOST;
     });
-  const queues = isolated().env;
-  return { ...queues, ...{ DB: losing("DB"), DB_2: losing("DB_2"), DB_3: losing("DB_3") } } as Env;
+  const losers = { DB: losing("DB"), DB_2: losing("DB_2"), DB_3: losing("DB_3") };
+  return { ...isolated().env, ...losers };
 }
 
 describe("a mover whose replies are lost", () => {
   test("finishes the move in one call, because it recognises its own earlier tries", async () => {
     const { workspaceId, ids, leadIds } = await openWithLeads();
     const bindings = losingReplies((sql) => /insert|update|delete/i.test(sql));
-    const progress = await moveWorkspace(bindings, workspaceId, "DB_3", always);
-    expect(progress).toEqual({ done: true, state: null });
+    const done = { done: true, state: null };
+    expect(await moveWorkspace(bindings, workspaceId, "DB_3", always)).toEqual(done);
     expect(entered(workspaceId)).toEqual(["draining", "closed", "gone"]);
     expect(await leadIds()).toEqual(ids);
   });
@@ -68,8 +65,8 @@ describe("a mover whose replies are lost", () => {
     const { workspaceId } = await openWithLeads();
     await copyAll(workspaceId);
     const bindings = losingReplies((sql) => /delete from "moves"/i.test(sql));
-    const progress = await moveWorkspace(bindings, workspaceId, "DB_2", always);
-    expect(progress).toEqual({ done: true, state: null });
+    const done = { done: true, state: null };
+    expect(await moveWorkspace(bindings, workspaceId, "DB_2", always)).toEqual(done);
     expect(entered(workspaceId).at(-1)).toBe("cancelled");
   });
 });
@@ -89,7 +86,7 @@ describe("a switch that fails", () => {
     ["because the target is full", 0, 1],
     ["because nothing answers, and everything takes effect later", 1, 2],
   ])("%s: it goes back while writes wait, and is tried again", async (_, failures, waitMinutes) => {
-    const { workspaceId, ids, leadIds } = await openWithLeads();
+    const { workspaceId, ids, leadIds, record, livesIn } = await openWithLeads();
     await copyAll(workspaceId);
     const setFailures = "UPDATE moves SET failures = ? WHERE workspace_id = ?";
     await rowsIn("DB_2", setFailures, failures, workspaceId);
@@ -105,7 +102,7 @@ describe("a switch that fails", () => {
     );
     const moving = errorOf(moveWorkspace(bindings, workspaceId, "DB_3", always));
     await expect.poll(() => entered(workspaceId), BUSY).toContain("closed");
-    const { ids: recorded } = await record(workspaceId);
+    await record();
     expect(await moving).toMatch(failures === 0 ? /SQLITE_FULL/ : /DB_3 does not answer/);
     const goesBack = { state: "copying", failures: failures + 1 };
     expect(await moveOf(workspaceId)).toEqual(goesBack);
@@ -115,21 +112,19 @@ describe("a switch that fails", () => {
     await Promise.allSettled(late.map((go) => go()));
     expect(late).toHaveLength(failures);
     expect(await placementOf(workspaceId)).toBe("DB_2");
-    expect(await leadIds()).toEqual([...ids, ...recorded].sort());
-    await allDelivered(workspaceId, ids.length + 1);
+    expect(await leadIds()).toEqual(ids);
+    await allDelivered(workspaceId, ids.length);
     // Not at once, but by a call.
     await sweep(isolated().env, Date.now());
     expect(await moveOf(workspaceId)).toEqual(goesBack);
     if (failures === 0) await expireLeases();
     else await moved(workspaceId, "DB_3");
     await sweep(isolated().env, Date.now());
-    expect(await placementOf(workspaceId)).toBe("DB_3");
-    expect(await leadIds()).toEqual([...ids, ...recorded].sort());
-    await record(workspaceId, "last");
+    await livesIn("DB_3");
   });
 
   test("goes back even if the directory's reply to the switch did not arrive, unless it was made", async () => {
-    const { workspaceId, ids, leadIds } = await openWithLeads();
+    const { workspaceId, livesIn } = await openWithLeads();
     await copyAll(workspaceId);
     let hasSwitched = false;
     const DB = failingDatabase("DB", async (sql, go) => {
@@ -140,29 +135,27 @@ describe("a switch that fails", () => {
     });
     await moveWorkspace(deploymentWith({ DB }), workspaceId, "DB_3", () => !hasSwitched);
     expect(entered(workspaceId).slice(-2)).toEqual(["closed", "gone"]);
-    expect(await placementOf(workspaceId)).toBe("DB_3");
-    const recorded = await record(workspaceId);
-    expect(await leadIds()).toEqual([...ids, ...recorded.ids].sort());
+    await livesIn("DB_3");
   });
 });
 
 describe("a workspace whose mover died while it was closed", () => {
   test("is opened where it was by whoever cancels the move", async () => {
-    const { workspaceId, ids, leadIds } = await openWithLeads();
+    const { workspaceId, ids, leadIds, record } = await openWithLeads();
     await dieClosed(workspaceId);
     expect(await moveOf(workspaceId)).toMatchObject({ state: "closed" });
-    const recording = record(workspaceId);
+    const recording = record();
     await moved(workspaceId, "DB_2");
-    const recorded = await recording;
-    expect(await leadIds()).toEqual([...ids, ...recorded.ids].sort());
+    await recording;
+    expect(await leadIds()).toEqual(ids);
     await cleanUp();
     expect(await moveOf(workspaceId, "DB_3")).toBeNull();
     await moved(workspaceId, "DB_3");
-    expect(await leadIds()).toHaveLength(ids.length + 1);
+    expect(await leadIds()).toEqual(ids);
   });
 
   test("stays open where it has arrived, even if that is the directory's database", async () => {
-    const { workspaceId, ids, leadIds } = await openWithLeads();
+    const { workspaceId, livesIn } = await openWithLeads();
     let isOpen = false;
     const DB = failingDatabase("DB", async (sql, go) => {
       const result = await go();
@@ -176,17 +169,15 @@ describe("a workspace whose mover died while it was closed", () => {
     expect(await moveOf(workspaceId)).toMatchObject({ state: "closed" });
     await sweep(isolated().env, Date.now());
     expect(await moveOf(workspaceId)).toMatchObject({ state: "gone" });
-    const recorded = await record(workspaceId);
-    expect(await leadIds()).toEqual([...ids, ...recorded.ids].sort());
+    await livesIn("DB");
   });
 
   test("is opened by the next sweep, even if the target is unreachable", async () => {
-    const { workspaceId } = await openWithLeads();
+    const { workspaceId, record } = await openWithLeads();
     await dieClosed(workspaceId);
     const DB_3 = failingDatabase("DB_3", () => new Promise<never>(() => {}));
-    const { env: queues } = isolated();
-    const recording = record(workspaceId);
-    void sweep({ ...queues, DB_3 } as Env, Date.now()).catch(() => {});
+    const recording = record();
+    void sweep({ ...isolated().env, DB_3 } as Env, Date.now()).catch(() => {});
     await recording;
     expect(await moveOf(workspaceId)).toEqual({ state: "copying", failures: 1 });
     await moved(workspaceId, "DB_2");
@@ -194,18 +185,20 @@ describe("a workspace whose mover died while it was closed", () => {
 });
 
 describe("a move that has begun", () => {
+  const BEGUN: Moment = ["DB_3", /insert into "workspaces"/];
+
   test("is continued by the sweep if whoever began it died before the target was told", async () => {
-    const { workspaceId } = await openWithLeads();
-    const half = await hangMover(workspaceId, ["DB_3", /insert into "workspaces"/]);
+    const { workspaceId, livesIn } = await openWithLeads();
+    const half = await hangMover(workspaceId, BEGUN);
     expect(await moveOf(workspaceId, "DB_3")).toBe(null);
     await sweep(isolated().env, Date.now());
-    expect(await placementOf(workspaceId)).toBe("DB_3");
+    await livesIn("DB_3");
     await half.release();
   });
 
   test("leaves nothing at the target if it is told only after the move was cancelled", async () => {
     const { workspaceId } = await openWithLeads();
-    const half = await hangMover(workspaceId, ["DB_3", /insert into "workspaces"/]);
+    const half = await hangMover(workspaceId, BEGUN);
     await moved(workspaceId, "DB_2");
     await half.release();
     expect(await moveOf(workspaceId, "DB_3")).toMatchObject({ state: "arriving" });
@@ -215,12 +208,12 @@ describe("a move that has begun", () => {
   });
 
   test("keeps what it has copied while the sweeps of the target ask about it", async () => {
-    const { workspaceId, ids, leadIds } = await openWithLeads();
+    const { workspaceId, livesIn } = await openWithLeads();
     await beginMoving(workspaceId, 5);
     await continueMove(env, "DB_3", workspaceId, always);
     expect(await moveOf(workspaceId, "DB_3")).toMatchObject({ state: "arriving" });
     await moved(workspaceId, "DB_3");
-    expect(await leadIds()).toEqual(ids);
+    await livesIn("DB_3");
   });
 });
 
@@ -251,11 +244,11 @@ describe("the gates of a workspace's keys", () => {
   test("delay a move, but no write, if one is overloaded or hangs", async () => {
     const overloaded = Object.assign(new Error("busy"), { overloaded: true });
     const delay = async (tell: Forget, message: string) => {
-      const { workspaceId } = await openWithLeads();
-      const moving = errorOf(moveWorkspace(withGates(tell), workspaceId, "DB_3", always));
-      expect(await moving).toBe(message);
+      const { workspaceId, record } = await openWithLeads();
+      const moving = moveWorkspace(withGates(tell), workspaceId, "DB_3", always);
+      expect(await errorOf(moving)).toBe(message);
       expect(await moveOf(workspaceId)).toEqual({ state: "copying", failures: 0 });
-      await record(workspaceId);
+      await record();
       await allDelivered(workspaceId, 4);
       await moved(workspaceId, "DB_3");
     };
@@ -297,7 +290,7 @@ describe("the gates of a workspace's keys", () => {
   });
 
   test("keep no standing from when they are told until the workspace has moved, or stays", async () => {
-    const { workspaceId, api, ids } = await openWithLeads();
+    const { workspaceId, api, ids, record } = await openWithLeads();
     const reads = async () => (await api.get<{ data: unknown[] }>("/v1/leads")).body.data.length;
     const told = () =>
       valueIn<string>("DB_2", "SELECT gates_told FROM moves WHERE workspace_id = ?", workspaceId);
@@ -309,7 +302,7 @@ describe("the gates of a workspace's keys", () => {
     expect((await api.get("/v1/leads")).status).toBe(403);
     await rowsIn("DB_2", access, 1, workspaceId);
     await moved(workspaceId, "DB_3");
-    await record(workspaceId);
-    expect(await reads()).toBe(ids.length + 1);
+    await record();
+    expect(await reads()).toBe(ids.length);
   });
 });

@@ -19,7 +19,6 @@ import {
 import {
   announcement,
   answered,
-  DAY_MS,
   draftLeads,
   isolated,
   receivedBy,
@@ -92,15 +91,6 @@ function batchOf(...woken: Woken[]) {
     },
   }));
   return { messages, fates };
-}
-
-/** Passes such a batch to the consumer, and returns the outcomes once all is done. */
-async function consumed(bindings: Env, woken: Woken[], attempt?: Parameters<typeof consume>[3]) {
-  const { messages, fates } = batchOf(...woken);
-  const context = createExecutionContext();
-  await consume(messages, bindings, context, attempt);
-  await waitOnExecutionContext(context);
-  return fates;
 }
 
 describe.each(WAYS)("while DB_3 is unreachable (it %s)", (way) => {
@@ -185,7 +175,7 @@ describe.each(WAYS)("while DB_3 is unreachable (it %s)", (way) => {
     expect(back.acknowledged).toEqual([0]);
   });
 
-  test("requests to the others are served; its own get 500 or wait", async () => {
+  test("requests and calls for the others are served; its own get 500 or wait", async () => {
     const [first, second, third] = await inEach(openWorkspaceIn);
     const fetch = deployedAs(deploymentWith({ DB_3: unreachableDatabase(way) }));
     for (const { apiKey } of [first, second]) {
@@ -197,10 +187,7 @@ describe.each(WAYS)("while DB_3 is unreachable (it %s)", (way) => {
     }
     if (way === "rejects")
       expect((await openApi(third.apiKey, fetch).get("/v1/leads")).status).toBe(500);
-  });
-
-  test("the Platform API works for the others", async () => {
-    const { workspaceId, keyId } = await openWorkspaceIn("DB_2");
+    const { workspaceId, keyId } = second;
     const platform = platformOf(withoutThird(way).env);
     const leads = [leadReport("1")];
     expect(await platform.recordLeads({ workspaceId, leads })).toMatchObject({ created: 1 });
@@ -226,25 +213,13 @@ test.each(WAYS)(
 );
 
 describe("a wake", () => {
-  test("dispatches the deliveries of its database, which expires them on its own", async () => {
-    const owed = await inEach(openOwed);
-    const [first, ...others] = owed;
-    const fates = await consumed(isolated().env, [{ id: first.id }, ...others]);
-    expect(fates).toEqual(["acknowledged", "acknowledged", "acknowledged"]);
-    const ledgers = () =>
-      Promise.all(owed.map(({ workspaceId }) => platform.ledger({ workspaceId })));
-    for (const one of owed) expect(await receivedBy(one)).toHaveLength(1);
-    expect(await ledgers()).toMatchObject(Array(3).fill({ delivered: 1, addsUp: true }));
-    await sweep(isolated().env, Date.now() + 40 * DAY_MS);
-    expect(await ledgers()).toMatchObject(Array(3).fill({ created: 0, addsUp: true }));
-  });
-
   test("leads to further wakes in the same database, for what is left or fails", async () => {
     const second = await openOwed("DB_2", Date.now(), 3);
-    const deployment = isolated();
-    await consumed(deployment.env, [second], async () => answered(503));
-    const sent = [...deployment.fast, ...deployment.slow];
-    expect(sent).toMatchObject([{ subscriptionId: second.id, database: "DB_2" }]);
+    const { env: bindings, fast, slow } = isolated();
+    const context = createExecutionContext();
+    await consume(batchOf(second).messages, bindings, context, async () => answered(503));
+    await waitOnExecutionContext(context);
+    expect([...fast, ...slow]).toMatchObject([{ subscriptionId: second.id, database: "DB_2" }]);
   });
 
   test("that names no database is set aside and does not affect others", async () => {

@@ -14,6 +14,3 @@ export function failingDatabase(
     return alone ? go() : act(sql, go);
   });
 }
-
-/** A transient error of D1. The transaction may have been committed. */
-export const lost = () => new Error("D1_ERROR: Network connection lost.");

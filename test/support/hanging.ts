@@ -2,14 +2,14 @@ import { env } from "cloudflare:workers";
 import { type DatabaseName, databaseOf, NAMES } from "./databases.ts";
 import { interposed } from "./interposed.ts";
 
-/** A transaction of a mover: the database, and the text of its statements. */
-type Describe = (database: DatabaseName, sql: string) => boolean;
+/** A transaction: in a database, with a text like this. */
+export type Moment = [database: DatabaseName, sql: RegExp];
 
 /**
- * The deployment as somebody sees it who hangs right before the first transaction that `isIt`
- * describes, and wakes up when `release` is called; nothing that it asks in between is answered before.
+ * The deployment as somebody sees it who hangs right before the first transaction of the moment, and
+ * wakes up when `release` is called; nothing that it asks in between is answered before.
  */
-export function hangingBefore(isIt: Describe) {
+export function hangingBefore([database, sql]: Moment) {
   const hung = Promise.withResolvers<void>();
   const released = Promise.withResolvers<void>();
   const arrived = Promise.withResolvers<unknown>();
@@ -18,7 +18,7 @@ export function hangingBefore(isIt: Describe) {
     interposed(databaseOf(name), async ({ texts, alone, go }) => {
       if (alone) return go();
       if (isOver) await released.promise;
-      else if (isIt(name, texts.join(";\n"))) {
+      else if (name === database && sql.test(texts.join(";\n"))) {
         isOver = true;
         hung.resolve();
         await released.promise;

@@ -4,9 +4,9 @@ import { sweep } from "../../src/sweep.ts";
 import { MOVED } from "../../src/workspaces/manifest.ts";
 import { moveWorkspace } from "../../src/workspaces/moving/move.ts";
 import { leadReport, type openApi, openWorkspace } from "./api.ts";
-import { type DatabaseName, databaseOf, NAMES, valueIn } from "./databases.ts";
+import { databaseOf, NAMES, valueIn } from "./databases.ts";
 import { isolated, subscriberUrl } from "./deliveries.ts";
-import { hangingBefore } from "./hanging.ts";
+import { hangingBefore, type Moment } from "./hanging.ts";
 
 const { Platform } = exports;
 
@@ -17,19 +17,32 @@ export async function idsIn(api: ReturnType<typeof openApi>, list: string): Prom
   return body.data.map(({ id }) => id);
 }
 
-/** A workspace in DB_2 with a subscription and leads, which have been delivered. */
+/** A workspace in DB_2 with a subscription and leads, which have been delivered, and what to do with it. */
 export async function openWithLeads(count = 3) {
-  const { workspaceId, api, keyId, apiKey } = await openWorkspace();
-  const url = subscriberUrl();
+  const { workspaceId, api, apiKey } = await openWorkspace();
   const { body } = await api.post<{ id: string }>("/v1/webhooks", {
-    url,
+    url: subscriberUrl(),
     events: ["lead.created"],
   });
   const leads = Array.from({ length: count }, (_, i) => leadReport(String(i)));
   const { ids } = await Platform.recordLeads({ workspaceId, leads });
   await allDelivered(workspaceId, count);
   const leadIds = async () => (await idsIn(api, "leads")).sort();
-  return { workspaceId, keyId, apiKey, api, webhookId: body.id, url, ids: ids.sort(), leadIds };
+  const record = async (reference = "more") => {
+    const one = { workspaceId, leads: [leadReport(reference)] };
+    ids.push(...(await Platform.recordLeads(one)).ids);
+    ids.sort();
+  };
+  /** Checks what it takes to live in a database: reads, writes, and deliveries. */
+  const livesIn = async (database: string) => {
+    expect(await placementOf(workspaceId)).toBe(database);
+    expect(await leadIds()).toEqual(ids);
+    await record("later");
+    expect(await leadIds()).toEqual(ids);
+    await allDelivered(workspaceId, ids.length);
+  };
+  ids.sort();
+  return { workspaceId, api, apiKey, webhookId: body.id, ids, leadIds, record, livesIn };
 }
 
 const TABLES = [
@@ -55,21 +68,21 @@ export function allDelivered(workspaceId: string, count: number) {
     .toMatchObject({ created: count, delivered: count, addsUp: true });
 }
 
-/** Moves a workspace, with as many calls as it takes. */
-export async function moved(workspaceId: string, database: string): Promise<void> {
-  while (!(await Platform.moveWorkspace({ workspaceId, database })).done);
+/** Moves a workspace to one database after another; what it leaves behind is deleted in between. */
+export async function moved(workspaceId: string, ...databases: string[]): Promise<void> {
+  for (const [i, database] of databases.entries()) {
+    if (i > 0) await cleanUp();
+    while (!(await Platform.moveWorkspace({ workspaceId, database })).done);
+  }
 }
 
-/** A transaction of a mover: in a database, with a text like this. */
-export type Moment = [database: DatabaseName, sql: RegExp];
-
-/** A mover to DB_3 that hangs right before it makes a transaction, while others may take its move. */
-export async function hangMover(workspaceId: string, [database, text]: Moment) {
-  const { env, hung, release } = hangingBefore((name, sql) => name === database && text.test(sql));
+/** A mover to DB_3 that hangs right before it makes a transaction, and, if it is overtaken, others may take its move. */
+export async function hangMover(workspaceId: string, moment: Moment, isOvertaken = true) {
+  const { env, hung, release } = hangingBefore(moment);
   const moving = moveWorkspace(env, workspaceId, "DB_3", () => true);
   const ended = moving.catch(() => {});
   await hung;
-  await expireLeases();
+  if (isOvertaken) await expireLeases();
   return {
     moving,
     /** Returns when it has ended. */

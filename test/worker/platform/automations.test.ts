@@ -9,7 +9,6 @@ import {
   listAll,
   openListeningWorkspace,
   recordAutomation,
-  runReport,
 } from "../../support/api.ts";
 import { WORKSPACE_DB } from "../../support/placement.ts";
 
@@ -180,11 +179,10 @@ describe("recordAutomations", () => {
 
   test("returns the ids in order, and how many are new, or back after a removal", async () => {
     const { workspaceId } = await openListeningWorkspace();
-    const record = (...references: string[]) =>
-      Platform.recordAutomations({
-        workspaceId,
-        automations: references.map((reference) => automationReport(reference)),
-      });
+    const record = (...references: string[]) => {
+      const automations = references.map((reference) => automationReport(reference));
+      return Platform.recordAutomations({ workspaceId, automations });
+    };
     const { ids, created } = await record("a", "b", "a");
     expect([created, ids[2] === ids[0], ids[1] === ids[0]]).toEqual([2, true, false]);
     expect((await record("c", "b")).created).toBe(1);
@@ -206,16 +204,5 @@ describe("removeAutomations", () => {
     expect(await listAll(one.api, "automations")).toMatchObject([{ id }]);
     expect(await remove(one, id)).toEqual({ removed: 1 });
     expect(await remove(one, id, "aut_unknown")).toEqual({ removed: 0 });
-  });
-
-  test("causes no event; recorded again, the automation is back under its id, without its runs", async () => {
-    const { workspaceId, api, id, report, read } = await openReported();
-    await Platform.recordRuns({ workspaceId, runs: [runReport("1", id)] });
-    const before = await eventsOf(workspaceId);
-    await Platform.removeAutomations({ workspaceId, ids: [id] });
-    expect(await eventsOf(workspaceId)).toEqual(before);
-    expect(await report({})).toBe(id);
-    expect(await read()).toMatchObject({ id, status: "active" });
-    expect((await api.get(`/v1/automations/${id}/runs`)).body).toMatchObject({ data: [] });
   });
 });

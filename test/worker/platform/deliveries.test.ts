@@ -1,33 +1,28 @@
 import { exports } from "cloudflare:workers";
-import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import { isoTime } from "../../../src/contract/time.ts";
 import { openDatabase } from "../../../src/db/client.ts";
 import { attempts } from "../../../src/db/schema.ts";
 import { ATTEMPTS_KEPT } from "../../../src/webhooks/attempts.ts";
-import { dispatch } from "../../../src/webhooks/dispatch/dispatch.ts";
 import { listDeliveries } from "../../../src/webhooks/history.ts";
-import { deleteExpired } from "../../../src/workspaces/lifecycle/retention.ts";
 import { errorOf } from "../../support/api.ts";
 import {
   announceLeads,
   answered,
   createWorkspace,
-  DAY_MS,
   db,
-  deliveriesTo,
+  deliveryTo,
   dispatchAt,
   endWait,
   FIRST_WAIT_MS,
   failAt,
   HOUR_MS,
   MINUTE_MS,
-  observedDatabase,
   owed,
+  redeliver,
   setDeliveries,
   setSubscription,
   subscribe,
-  toolsAt,
 } from "../../support/deliveries.ts";
 import { meteredDatabase } from "../../support/metered-database.ts";
 
@@ -42,10 +37,6 @@ function taking(durationMs: number, ids: string[], status = 200, startsAt = T0) 
     return answered(status);
   };
   return dispatchAt(() => now, ids, attempt);
-}
-
-function attemptsOf(subscriptionId: string) {
-  return db.select().from(attempts).where(sql`subscription_id = ${subscriptionId}`);
 }
 
 describe("listWebhooks", () => {
@@ -190,23 +181,27 @@ describe("listDeliveries", () => {
 });
 
 describe("readDelivery", () => {
-  test("returns the exact body and every attempt", async () => {
+  test("returns the exact body and every attempt, also those before it was sent again, with a full ladder", async () => {
     const { id, drafts } = await owed(1, T0);
     const [draft] = drafts;
-    await dispatchAt(T0, [id], answered(500));
-    await dispatchAt(T0 + MINUTE_MS, [id], { kind: "timed_out" });
-    await dispatchAt(T0 + HOUR_MS, [id], answered(200));
-    const delivery = await Platform.readDelivery({ webhookId: id, eventId: draft?.id ?? "" });
-    expect(delivery).toMatchObject({
-      eventId: draft?.id,
-      state: "delivered",
-      attempts: 3,
+    const eventId = draft?.id ?? "";
+    const answers = [answered(500), { kind: "timed_out" } as const, answered(200), answered(502)];
+    for (const [hours, answer] of answers.entries()) {
+      if (hours === 3) await redeliver(id, [eventId], T0 + 3 * HOUR_MS);
+      await dispatchAt(T0 + hours * HOUR_MS, [id], answer);
+    }
+    expect(await deliveryTo(id)).toMatchObject({ attempts: 1 });
+    expect(await Platform.readDelivery({ webhookId: id, eventId })).toMatchObject({
+      eventId,
+      state: "pending",
+      attempts: 4,
       body: draft?.body,
-      attemptLog: [
-        { at: isoTime(T0), outcome: "answered", status: 500, durationMs: 0 },
-        { at: isoTime(T0 + MINUTE_MS), outcome: "timed_out", status: null, durationMs: 0 },
-        { at: isoTime(T0 + HOUR_MS), outcome: "answered", status: 200, durationMs: 0 },
-      ],
+      attemptLog: [500, null, 200, 502].map((status, i) => ({
+        at: isoTime(T0 + i * HOUR_MS),
+        outcome: status === null ? "timed_out" : "answered",
+        status,
+        durationMs: 0,
+      })),
     });
   });
 
@@ -232,32 +227,5 @@ describe("readDelivery", () => {
     const { id: webhookId } = await subscribe(await createWorkspace());
     const foreign = Platform.readDelivery({ webhookId, eventId: drafts[0]?.id ?? "" });
     expect(await errorOf(foreign)).toContain("eventId");
-  });
-});
-
-describe("an attempt", () => {
-  test("that fails is recorded once, even if the database's reply was lost", async () => {
-    const { id } = await owed(1, T0);
-    let lost = 0;
-    const { DB } = observedDatabase({
-      after: () => {
-        if (lost++ === 1) throw new Error("D1_ERROR: Network connection lost.");
-      },
-    });
-    await dispatch(openDatabase(DB), [id], "fast", toolsAt(T0, answered(500)));
-    expect(lost).toBeGreaterThan(1);
-    expect(await attemptsOf(id)).toMatchObject([{ attempt: 1, at: T0, status: 500 }]);
-    expect(await deliveriesTo(id)).toMatchObject([{ attempts: 1, lastAt: T0 }]);
-  });
-
-  test("is deleted with its event", async () => {
-    const { id, workspaceId } = await owed(1, T0);
-    await failAt(id, [T0]);
-    await dispatchAt(T0 + MINUTE_MS, [id], answered(200));
-    const kept = await announceLeads(workspaceId, 1, T0 + 40 * DAY_MS);
-    await dispatchAt(T0 + 40 * DAY_MS, [id], answered(500));
-    const retention = { deliveredMs: 30 * DAY_MS, undeliveredMs: 30 * DAY_MS };
-    await deleteExpired(db, retention, T0 + 41 * DAY_MS, () => true);
-    expect(await attemptsOf(id)).toMatchObject([{ eventId: kept[0]?.id }]);
   });
 });

@@ -184,6 +184,19 @@ test.each<Refusal>([
     ["cursor: …", { cursor: "nonsense" }],
     ["state: …", { state: "lost" }],
   ]),
+  ...[0, 101].flatMap((count): Refusal[] => {
+    const says = count === 0 ? "Too small…" : "Too big…";
+    const items = Array.from({ length: count }, (_, i) => `item-${i}`);
+    const runs = items.map((each) => runReport(each, automationId));
+    const automations = items.map((each) => automationReport(each));
+    const leads = items.map((each) => leadReport(each));
+    return [
+      ["recordAutomations", `automations: ${says}`, { workspaceId, automations }],
+      ["removeAutomations", `ids: ${says}`, { workspaceId, ids: items }],
+      ["recordLeads", `leads: ${says}`, { workspaceId, leads }],
+      ["recordRuns", `runs: ${says}`, { workspaceId, runs }],
+    ];
+  }),
   ["readDelivery", "eventId: …", { webhookId, eventId: "evt_none" }],
   ...refusals("redeliver", { webhookId }, [
     ["eventIds…", {}],

@@ -2,7 +2,6 @@ import { exports } from "cloudflare:workers";
 import { expect, test } from "vitest";
 import type { Run } from "../../../src/records/runs.ts";
 import {
-  automationReport,
   errorOf,
   eventsOf,
   listAll,
@@ -90,16 +89,4 @@ test("recordRuns rejects an automation or lead that is unknown, removed or anoth
       "runs[1].leadId: no such lead in this workspace",
     );
   expect([await listed(), await announced(), await stranger.listed()]).toEqual([[], [], []]);
-});
-
-test("recordRuns returns how many runs are new, even after the removal of their automation", async () => {
-  const { workspaceId, record } = await openAutomation();
-  const automations = { workspaceId, automations: [automationReport("1")] };
-  const [automationId = ""] = (await Platform.recordAutomations(automations)).ids;
-  const runs = ["1", "2"].map((reference) => runReport(reference, automationId));
-  expect((await record(...runs)).created).toBe(2);
-  expect((await record(...runs, runReport("3", automationId))).created).toBe(1);
-  await Platform.removeAutomations({ workspaceId, ids: [automationId] });
-  await Platform.recordAutomations(automations);
-  expect((await record(...runs)).created).toBe(2);
 });

@@ -84,7 +84,10 @@ test("a removed automation with 20,000 runs disappears from the API immediately 
 
 test("a removed automation returns under its id if it is recorded again, with new runs only, even during the deletion", async () => {
   const { workspaceId, id, listed, recordAgain, keptRuns } = await openRemoved(20_000);
+  // Of the run of another automation, and not of the removal.
+  expect(await eventsOf(workspaceId)).toHaveLength(1);
   expect((await recordAgain()).ids).toEqual([id]);
+  expect(await eventsOf(workspaceId)).toHaveLength(1);
   expect(await listed(`/v1/automations/${id}/runs`)).toEqual([]);
   const { ids } = await Platform.recordRuns({ workspaceId, runs: [runReport("new", id)] });
   for (const then of [() => cleanUpAutomations(db, IN_A_MINUTE), () => {}]) {

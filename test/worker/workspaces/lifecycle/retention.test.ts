@@ -2,7 +2,7 @@ import { env } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { beforeEach, describe, expect, test } from "vitest";
 import { type Database, openDatabase } from "../../../../src/db/client.ts";
-import { deliveries, events } from "../../../../src/db/schema.ts";
+import { attempts, deliveries, events } from "../../../../src/db/schema.ts";
 import { findPosition } from "../../../../src/db/sweep-positions.ts";
 import {
   deleteExpired,
@@ -17,7 +17,10 @@ import {
   db,
   deliveriesTo,
   dispatchAt,
+  endWait,
+  failAt,
   HOUR_MS,
+  MINUTE_MS,
   observedDatabase,
   owed,
   redeliver,
@@ -56,11 +59,14 @@ beforeEach(async () => {
 describe("an event", () => {
   test("that was delivered in time is deleted after its retention, with its deliveries, and never gets its own expiry", async () => {
     const { id, workspaceId } = await owed(3, T0);
-    await dispatchAt(T0, [id], OK);
+    await failAt(id, [T0]);
+    await endWait(id);
+    await dispatchAt(T0 + MINUTE_MS, [id], OK);
     expect(await sweepAt(LOOKED - 1)).toBe(0);
     for (const { expiresAt } of await eventsIn(workspaceId)) expect(expiresAt).toBeNull();
     expect(await sweepAt(LOOKED)).toBe(3);
     expect([await eventsIn(workspaceId), await deliveriesTo(id)]).toEqual([[], []]);
+    expect(await db.select().from(attempts).where(sql`subscription_id = ${id}`)).toEqual([]);
   });
 
   test.each([
