@@ -1,6 +1,7 @@
 import { exports } from "cloudflare:workers";
 import { expect, test } from "vitest";
 import { DAY_MS, isoTime } from "../../../src/contract/time.ts";
+import { OPERATIONS } from "../../../src/platform/operations.ts";
 import {
   automationReport,
   errorOf,
@@ -41,10 +42,26 @@ function records(
 const nested = (depth: number) => JSON.parse(`${'{"a":'.repeat(depth)}1${"}".repeat(depth)}`);
 const UNSAFE = "must be between -9007199254740991 and 9007199254740991; write it as text";
 const ILL_FORMED = "must be well-formed text";
-const UNKNOWN = { workspaceId: `wks_${"0".repeat(25)}`, webhookId: "whk_none", keyId: "key_none" };
 const TOO_DEEP = `${".a".repeat(30)}: must be nested at most 32 deep`;
 const LEAD = { email: "a@example.com" };
 const NOW = isoTime(Date.now());
+
+/** What is said of an id that nothing has. */
+const UNKNOWN = {
+  workspaceId: "no such workspace",
+  webhookId: "no such subscription…",
+  keyId: "no such key…",
+};
+/** These can be called again, show what is gone, or look at the database first. */
+const WITHOUT_IT = ["deleteWebhook", "eraseWorkspace", "listAuditTrail", "moveWorkspace"];
+/** The examples of all other operations: their ids are made up. */
+const OF_NOBODY = Object.entries(OPERATIONS).flatMap(([method, { examples }]) =>
+  examples.flatMap((example: object): Refusal[] => {
+    const id = (["workspaceId", "webhookId", "keyId"] as const).find((name) => name in example);
+    if (!id || WITHOUT_IT.includes(method)) return [];
+    return [[method, `${id}: ${UNKNOWN[id]}`, example]];
+  }),
+);
 
 /** The number of rows in each table. */
 async function tables(): Promise<number[]> {
@@ -216,44 +233,7 @@ test.each<Refusal>([
   ["rotateWebhookSecret", "overlapSeconds: …", { webhookId, overlapSeconds: 604_801 }],
   ["rotateWebhookSecret", "overlapSeconds: …", { webhookId, overlapSeconds: -1 }],
   ["sendTestEvent", "type: …", { webhookId, type: "lead.lost" }],
-  ...Object.entries({
-    setWorkspaceAccess: { granted: true },
-    updateWorkspace: { name: "A" },
-    createApiKey: {},
-    listApiKeys: {},
-    recordAutomations: { automations: [automationReport("1")] },
-    removeAutomations: { ids: ["aut_1"] },
-    recordLeads: { leads: [leadReport("1")] },
-    recordRuns: { runs: [runReport("1", "aut_1")] },
-    eraseLeads: { ids: ["lea_1"] },
-    findLeads: LEAD,
-    exportWorkspace: {},
-    ledger: {},
-    listWebhooks: {},
-  }).map(([method, input]): Refusal => {
-    const { workspaceId } = UNKNOWN;
-    return [method, "workspaceId: no such workspace", { workspaceId, ...input }];
-  }),
-  ...Object.entries({
-    listDeliveries: {},
-    readDelivery: { eventId: "evt_none" },
-    enableWebhook: {},
-    disableWebhook: {},
-    updateWebhook: { description: "CRM" },
-    rotateWebhookSecret: {},
-    endSecretOverlap: {},
-    sendTestEvent: { type: "lead.created" },
-    redeliver: { eventIds: ["evt_1"] },
-  }).map(([method, input]): Refusal => {
-    return [method, "webhookId: no such subscription…", { webhookId: UNKNOWN.webhookId, ...input }];
-  }),
-  ...Object.entries({
-    revokeApiKey: {},
-    updateApiKey: { requestsPerWindow: 1 },
-    rollApiKey: { overlapSeconds: 1 },
-  }).map(([method, input]): Refusal => {
-    return [method, "keyId: no such key…", { keyId: UNKNOWN.keyId, ...input }];
-  }),
+  ...OF_NOBODY,
 ])("%s says what is wrong, and changes nothing: %s", async (method, says, input) => {
   const before = await tables();
   const call = Platform[method as keyof typeof Platform] as (input: unknown) => Promise<unknown>;
