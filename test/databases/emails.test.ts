@@ -112,19 +112,14 @@ test("an e-mail that is sent during a move, or newly owed to an administrator, i
   const { workspaceId, webhookId, owe } = await openAdministered();
   await owe();
   await rowsIn("DB_2", "UPDATE notices SET sent_at = 4 WHERE subscription_id = ?", webhookId);
-  const add = (recipient: string) =>
-    rowsIn(
-      "DB_2",
-      "INSERT INTO emails (notice_id, recipient, due_at) SELECT id, ?, 9e12 FROM notices WHERE subscription_id = ?",
-      recipient,
-      webhookId,
-    );
+  const insert =
+    "INSERT INTO emails (notice_id, recipient, due_at) SELECT id, ?, 9e12 FROM notices WHERE subscription_id = ?";
+  const add = (recipient: string) => rowsIn("DB_2", insert, recipient, webhookId);
   await add("first@example.com");
   await copyAll(workspaceId);
   await add("second@example.com");
   await beginMoving(workspaceId, 2);
-  const settle = "UPDATE emails SET state = 'sent' WHERE recipient = ?";
-  await rowsIn("DB_2", settle, "first@example.com");
+  await rowsIn("DB_2", "UPDATE emails SET state = 'sent' WHERE recipient = 'first@example.com'");
   await moved(workspaceId, "DB_3");
   const read =
     "SELECT recipient, state FROM emails JOIN notices n ON n.id = notice_id WHERE subscription_id = ? ORDER BY 1";

@@ -6,6 +6,7 @@ import {
   databaseOf,
   deploymentWith,
   NAMES,
+  openSubscribedIn,
   openWorkspaceIn,
   platformOf,
   rowsIn,
@@ -13,21 +14,13 @@ import {
   unreachableDatabase,
   WAYS,
 } from "../support/databases.ts";
-import { isolated, subscribe } from "../support/deliveries.ts";
+import { isolated } from "../support/deliveries.ts";
 import { interposed } from "../support/interposed.ts";
 import { keepLog } from "../support/log-lines.ts";
 import { storeEvents } from "../support/stored-events.ts";
 
 const platform = exports.Platform;
 keepLog();
-
-/** A workspace of DB_2 with a subscription to all events. */
-async function openSubscribed() {
-  const workspace = await openWorkspaceIn("DB_2");
-  const events = WebhookEvent.options;
-  const { id: webhookId } = await subscribe(workspace.workspaceId, { events });
-  return { ...workspace, webhookId };
-}
 
 /** Erases a workspace, of which then nothing is left anywhere. */
 async function eraseAll(...[workspaceId, ...ids]: [string, ...string[]]) {
@@ -39,7 +32,7 @@ async function eraseAll(...[workspaceId, ...ids]: [string, ...string[]]) {
 describe("erasing a workspace of another database", () => {
   /** A workspace with rows in every table that can contain any. */
   async function openFull() {
-    const workspace = await openSubscribed();
+    const workspace = await openSubscribedIn("DB_2", { events: WebhookEvent.options });
     const { workspaceId, webhookId } = workspace;
     const platform = platformOf(isolated().env);
     const automations = [automationReport("a")];
@@ -121,7 +114,7 @@ describe("a database that was restored to an earlier state", () => {
   });
 
   test("with a workspace that the directory has erased: it can be erased after re-inserting its row", async () => {
-    const { workspaceId } = await openSubscribed();
+    const { workspaceId } = await openSubscribedIn("DB_2");
     await platform.recordLeads({ workspaceId, leads: [leadReport("1")] });
     await rowsIn("DB", "DELETE FROM api_keys WHERE workspace_id = ?", workspaceId);
     await rowsIn("DB", "DELETE FROM workspaces WHERE id = ?", workspaceId);
@@ -139,7 +132,7 @@ describe("a database that was restored to an earlier state", () => {
 
 test("erasing a workspace needs no database that it does not live in", async () => {
   const erase = async (way: (typeof WAYS)[number]) => {
-    const { workspaceId } = await openSubscribed();
+    const { workspaceId } = await openSubscribedIn("DB_2");
     await platform.recordLeads({ workspaceId, leads: [leadReport("1")] });
     const cutOff = platformOf(deploymentWith({ DB_3: unreachableDatabase(way) }));
     expect(await cutOff.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });

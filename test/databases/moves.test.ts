@@ -1,5 +1,6 @@
 import { env, exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
+import { WebhookEvent } from "../../src/contract/enumerations.ts";
 import type { ExportItem } from "../../src/workspaces/export-item.ts";
 import {
   automationReport,
@@ -11,7 +12,14 @@ import {
   recordAutomation,
   runReport,
 } from "../support/api.ts";
-import { type DatabaseName, NAMES, rowsIn, tablesWith, valueIn } from "../support/databases.ts";
+import {
+  type DatabaseName,
+  NAMES,
+  openSubscribedIn,
+  rowsIn,
+  tablesWith,
+  valueIn,
+} from "../support/databases.ts";
 import { receivedBy, subscriberUrl } from "../support/deliveries.ts";
 import {
   allDelivered,
@@ -31,12 +39,8 @@ const exported = async (workspaceId: string) => (await exportAll(workspaceId)).f
 
 /** A workspace with rows of every kind: runs, subscriptions, deliveries in all states. */
 async function openFull() {
-  const workspace = await openWorkspace();
-  const { workspaceId, api } = workspace;
-  const { body } = await api.post<{ id: string }>("/v1/webhooks", {
-    url: subscriberUrl(),
-    events: ["lead.created", "run.completed", "automation.status_changed"],
-  });
+  const workspace = await openSubscribedIn("DB_2", { events: WebhookEvent.options });
+  const { workspaceId, webhookId } = workspace;
   const { ids } = await Platform.recordAutomations({
     workspaceId,
     automations: [automationReport("a"), automationReport("b"), automationReport("c")],
@@ -56,17 +60,17 @@ async function openFull() {
   );
   await Platform.recordRuns({ workspaceId, runs });
   await allDelivered(workspaceId, 20);
-  const [id, later] = [body.id, Date.now() + 3_600_000];
+  const later = Date.now() + 3_600_000;
   for (const sql of [
     `INSERT INTO attempts (subscription_id, event_id, attempt, at, outcome, status, duration_ms)
-      SELECT subscription_id, event_id, 1, 5, 'answered', 500, 7 FROM deliveries WHERE subscription_id = '${id}' LIMIT 9`,
-    `INSERT INTO earlier_secrets (subscription_id, sealed_secret, until) VALUES ('${id}', 'sealed', ${later})`,
+      SELECT subscription_id, event_id, 1, 5, 'answered', 500, 7 FROM deliveries WHERE subscription_id = '${webhookId}' LIMIT 9`,
+    `INSERT INTO earlier_secrets (subscription_id, sealed_secret, until) VALUES ('${webhookId}', 'sealed', ${later})`,
     `INSERT INTO notices (kind, workspace_id, subscription_id, host, events, failing_since, created_at, due_at, sent_at)
-      SELECT value, '${workspaceId}', '${id}', 'a.example', '[]', 1, 2, 3, 4 FROM json_each('["failing", "disabled"]')`,
+      SELECT value, '${workspaceId}', '${webhookId}', 'a.example', '[]', 1, 2, 3, 4 FROM json_each('["failing", "disabled"]')`,
     `INSERT INTO emails (notice_id, recipient, state, tries, due_at, settled_at)
       SELECT id, kind || '@example.com', 'sent', 1, 5, 6 FROM notices WHERE workspace_id = '${workspaceId}'`,
     // And one waits.
-    `UPDATE subscriptions SET next_at = ${later} WHERE id = '${id}'`,
+    `UPDATE subscriptions SET next_at = ${later} WHERE id = '${webhookId}'`,
   ])
     await rowsIn("DB_2", sql);
   await Platform.recordLeads({ workspaceId, leads: [leadReport("last")] });

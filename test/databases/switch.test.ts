@@ -231,16 +231,6 @@ describe("the gates of a workspace's keys", () => {
     } as unknown as Env["KEY_GATE"],
   });
 
-  /** Inserts keys that have been used. */
-  const insertKeys = (workspaceId: string, count: number) =>
-    rowsIn(
-      "DB",
-      `INSERT INTO api_keys (id, workspace_id, key_hash, created_at, last_used_at)
-          SELECT 'key_' || value || ?1, ?1, 'hash_' || value || ?1, 1, 1 FROM json_each(?2)`,
-      workspaceId,
-      JSON.stringify([...Array(count).keys()]),
-    );
-
   test("delay a move, but no write, if one is overloaded or hangs", async () => {
     const overloaded = Object.assign(new Error("busy"), { overloaded: true });
     const delay = async (tell: Forget, message: string) => {
@@ -260,7 +250,10 @@ describe("the gates of a workspace's keys", () => {
 
   test("are told once each, a few at a time and before writes wait, however often that is interrupted", async () => {
     const { workspaceId, ids, leadIds } = await openWithLeads();
-    await insertKeys(workspaceId, 300);
+    // Keys that have been used.
+    const insert = `INSERT INTO api_keys (id, workspace_id, key_hash, created_at, last_used_at)
+      SELECT 'key_' || value || ?1, ?1, 'hash_' || value || ?1, 1, 1 FROM json_each(?2)`;
+    await rowsIn("DB", insert, workspaceId, JSON.stringify([...Array(300).keys()]));
     const told: string[] = [];
     let [atOnce, mostAtOnce, isDown] = [0, 0, true];
     const bindings = withGates(async (name, forget) => {
@@ -292,9 +285,8 @@ describe("the gates of a workspace's keys", () => {
   test("keep no standing from when they are told until the workspace has moved, or stays", async () => {
     const { workspaceId, api, ids, record } = await openWithLeads();
     const reads = async () => (await api.get<{ data: unknown[] }>("/v1/leads")).body.data.length;
-    const told = () =>
-      valueIn<string>("DB_2", "SELECT gates_told FROM moves WHERE workspace_id = ?", workspaceId);
-    while (!(await told())) await beginMoving(workspaceId, 2);
+    const told = "SELECT gates_told FROM moves WHERE workspace_id = ?";
+    while (!(await valueIn("DB_2", told, workspaceId))) await beginMoving(workspaceId, 2);
     expect(await reads()).toBe(ids.length);
     // Nobody tells the gate of this.
     const access = "UPDATE workspaces SET access_granted = ? WHERE id = ?";

@@ -10,6 +10,7 @@ import {
   type DatabaseName,
   databaseOf,
   deploymentWith,
+  openSubscribedIn,
   openWorkspaceIn,
   platformOf,
   rowsIn,
@@ -23,7 +24,6 @@ import {
   isolated,
   receivedBy,
   type Sent,
-  subscriberUrl,
 } from "../support/deliveries.ts";
 import { call, deployment, ingestBodies } from "../support/ingest.ts";
 import { keepLog } from "../support/log-lines.ts";
@@ -39,24 +39,13 @@ function logged(event: string): Record<string, unknown>[] {
   return lines.map((line) => JSON.parse(line)).filter((line) => line.event === event);
 }
 
-/** A workspace with a subscription, in the given database. */
-async function openSubscribed(database: DatabaseName) {
-  const workspace = await openWorkspaceIn(database);
-  const url = subscriberUrl();
-  const { body } = await workspace.api.post<{ id: string }>("/v1/webhooks", {
-    url,
-    events: ["lead.created"],
-  });
-  return { ...workspace, id: body.id, url };
-}
-
 /** A subscribed workspace that is owed events since `now`, without a wake message. */
 async function openOwed(database: DatabaseName, now = Date.now(), count = 1) {
-  const subscribed = await openSubscribed(database);
+  const subscribed = await openSubscribedIn(database);
   const drafts = draftLeads(count, now);
   const db = openDatabase(databaseOf(database));
   await commit(db, announcement(subscribed.workspaceId, drafts, now));
-  return subscribed;
+  return { ...subscribed, id: subscribed.webhookId };
 }
 
 /** What `open` opens in each database. */

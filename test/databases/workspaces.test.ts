@@ -5,7 +5,7 @@ import { isoTime } from "../../src/contract/time.ts";
 import { openDatabase } from "../../src/db/client.ts";
 import { sweep } from "../../src/sweep.ts";
 import { DATABASE_MAX_BYTES, insertSize } from "../../src/workspaces/database-sizes.ts";
-import { errorOf, leadReport } from "../support/api.ts";
+import { errorOf, leadReport, pagesOf } from "../support/api.ts";
 import {
   type DatabaseName,
   databaseOf,
@@ -143,10 +143,9 @@ test("listWorkspaces pages through the workspaces of all databases, newest first
     await rowsIn("DB", insert, name, 1 - (i % 2), 9e12 + i, isElsewhere ? database : null);
     if (isElsewhere) await rowsIn(database, insert, name, 1 - (i % 2), 9e12 + i, null);
   }
-  const first = await platform.listWorkspaces({});
-  const second = await platform.listWorkspaces({ cursor: first.nextCursor });
-  expect([first.items.length, second.nextCursor]).toEqual([100, null]);
-  const listed = [...first.items, ...second.items];
+  const pages = await pagesOf((cursor) => platform.listWorkspaces({ cursor }));
+  expect([pages.length, pages[0]?.length]).toEqual([2, 100]);
+  const listed = pages.flat();
   expect(listed.slice(0, made.length)).toEqual(made.toReversed());
   expect(new Set(listed.map((item) => item.workspaceId)).size).toBe(listed.length);
   const clear = "DELETE FROM workspaces WHERE id LIKE 'wks_paged%'";

@@ -318,21 +318,28 @@ export async function recordLead(
   return ids[0] as string;
 }
 
-/** Everything that is exported of a workspace; `between` is called before each page but the first. */
-export async function exportAll(
-  workspaceId: string,
+/** All pages of a list of the Platform API; `between` is called before each page but the first. */
+export async function pagesOf<Item>(
+  read: (cursor: string | null) => PromiseLike<{ items: Item[]; nextCursor: string | null }>,
   between = async () => {},
-): Promise<ExportItem[][]> {
-  const pages: ExportItem[][] = [];
+): Promise<Item[][]> {
+  const pages: Item[][] = [];
   let cursor: string | null = null;
   do {
     if (cursor !== null) await between();
-    const page: { items: ExportItem[]; nextCursor: string | null } =
-      await exports.Platform.exportWorkspace({ workspaceId, cursor });
+    const page: { items: Item[]; nextCursor: string | null } = await read(cursor);
     pages.push(page.items);
     cursor = page.nextCursor;
   } while (cursor !== null);
   return pages;
+}
+
+/** Everything that is exported of a workspace; `between` is called before each page but the first. */
+export function exportAll(workspaceId: string, between?: () => Promise<void>) {
+  return pagesOf<ExportItem>(
+    (cursor) => exports.Platform.exportWorkspace({ workspaceId, cursor }),
+    between,
+  );
 }
 
 /** All items of a list, page by page: a page of large items ends early. */

@@ -1,7 +1,9 @@
 import { createExecutionContext } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
+import type { WebhookEvent } from "../../src/contract/enumerations.ts";
 import { Platform } from "../../src/platform/entrypoint.ts";
 import { openApi } from "./api.ts";
+import { subscriberUrl } from "./deliveries.ts";
 import { interposed } from "./interposed.ts";
 
 /** The databases that are bound in these tests. */
@@ -61,6 +63,17 @@ export async function openWorkspaceIn(database: DatabaseName, name = `Agence ${d
   const { workspaceId } = await exports.Platform.createWorkspace({ name, database });
   const { keyId, apiKey } = await exports.Platform.createApiKey({ workspaceId });
   return { database, workspaceId, keyId, apiKey, api: openApi(apiKey) };
+}
+
+/** Such a workspace with a subscription to some kinds of events, created with its key. */
+export async function openSubscribedIn(
+  database: DatabaseName,
+  { behaviour = "ok", events = ["lead.created"] as WebhookEvent[] } = {},
+) {
+  const workspace = await openWorkspaceIn(database);
+  const url = subscriberUrl(behaviour);
+  const { body } = await workspace.api.post<{ id: string }>("/v1/webhooks", { url, events });
+  return { ...workspace, webhookId: body.id, url };
 }
 
 /**

@@ -70,6 +70,7 @@ export async function openSource() {
   const { workspaceId, api } = await openListeningWorkspace();
   return {
     workspaceId,
+    api,
     lead: (reference: string) =>
       call("recordLeads", { workspaceId, leads: [leadReport(reference)] }),
     run: (reference: string, automationId: string) =>

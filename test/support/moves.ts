@@ -3,9 +3,9 @@ import { expect } from "vitest";
 import { sweep } from "../../src/sweep.ts";
 import { MOVED } from "../../src/workspaces/manifest.ts";
 import { moveWorkspace } from "../../src/workspaces/moving/move.ts";
-import { leadReport, type openApi, openWorkspace } from "./api.ts";
-import { databaseOf, NAMES, valueIn } from "./databases.ts";
-import { isolated, subscriberUrl } from "./deliveries.ts";
+import { leadReport, type openApi } from "./api.ts";
+import { databaseOf, NAMES, openSubscribedIn, valueIn } from "./databases.ts";
+import { isolated } from "./deliveries.ts";
 import { hangingBefore, type Moment } from "./hanging.ts";
 
 const { Platform } = exports;
@@ -19,11 +19,7 @@ export async function idsIn(api: ReturnType<typeof openApi>, list: string): Prom
 
 /** A workspace in DB_2 with a subscription and leads, which have been delivered, and what to do with it. */
 export async function openWithLeads(count = 3) {
-  const { workspaceId, api, apiKey } = await openWorkspace();
-  const { body } = await api.post<{ id: string }>("/v1/webhooks", {
-    url: subscriberUrl(),
-    events: ["lead.created"],
-  });
+  const { workspaceId, api, apiKey, webhookId } = await openSubscribedIn("DB_2");
   const leads = Array.from({ length: count }, (_, i) => leadReport(String(i)));
   const { ids } = await Platform.recordLeads({ workspaceId, leads });
   await allDelivered(workspaceId, count);
@@ -42,7 +38,7 @@ export async function openWithLeads(count = 3) {
     await allDelivered(workspaceId, ids.length);
   };
   ids.sort();
-  return { workspaceId, api, apiKey, webhookId: body.id, ids, leadIds, record, livesIn };
+  return { workspaceId, api, apiKey, webhookId, ids, leadIds, record, livesIn };
 }
 
 const TABLES = [

@@ -3,7 +3,14 @@ import { describe, expect, test } from "vitest";
 import { commit, openDatabase } from "../../../src/db/client.ts";
 import { hashApiKey } from "../../../src/quota/api-key.ts";
 import { rollKey } from "../../../src/workspaces/api-keys.ts";
-import { errorOf, openApi, openWorkspace, rateLimitOf, SOME_TIME } from "../../support/api.ts";
+import {
+  errorOf,
+  openApi,
+  openWorkspace,
+  pagesOf,
+  rateLimitOf,
+  SOME_TIME,
+} from "../../support/api.ts";
 
 const { Platform } = exports;
 
@@ -86,17 +93,9 @@ describe("listApiKeys", () => {
     await env.DB.batch(
       ids.map((id, i) => insert.bind(id, workspaceId, crypto.randomUUID(), 1_000 + (i >> 2))),
     );
-    const pages: string[][] = [];
-    for (let cursor: string | null | undefined; cursor !== null; ) {
-      const page: Awaited<ReturnType<typeof Platform.listApiKeys>> = await Platform.listApiKeys({
-        workspaceId,
-        cursor,
-      });
-      pages.push(page.items.map((item) => item.keyId));
-      cursor = page.nextCursor;
-    }
+    const pages = await pagesOf((cursor) => Platform.listApiKeys({ workspaceId, cursor }));
     expect(pages.map(({ length }) => length)).toEqual([100, 100, 5]);
-    expect(pages.flat()).toEqual([keyId, ...ids.toReversed()]);
+    expect(pages.flat().map((item) => item.keyId)).toEqual([keyId, ...ids.toReversed()]);
     const { nextCursor } = await Platform.listApiKeys({ workspaceId });
     const foreign = Platform.listWorkspaces({ cursor: nextCursor });
     expect(await errorOf(foreign)).toBe("listWorkspaces: cursor: is not a cursor of this list");

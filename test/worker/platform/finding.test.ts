@@ -1,7 +1,7 @@
 import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { toPersonalData } from "../../../src/records/person.ts";
-import { leadReport, openWorkspace } from "../../support/api.ts";
+import { leadReport, openWorkspace, pagesOf } from "../../support/api.ts";
 import { damageLead } from "../../support/record.ts";
 
 const { Platform } = exports;
@@ -31,16 +31,8 @@ async function withPeople() {
 
 /** The ids found, in order, page by page. */
 async function findAll(input: Parameters<typeof Platform.findLeads>[0]) {
-  const pages: string[][] = [];
-  for (let cursor: string | null | undefined; cursor !== null; ) {
-    const page: { items: { id: string }[]; nextCursor: string | null } = await Platform.findLeads({
-      ...input,
-      cursor,
-    });
-    pages.push(page.items.map(({ id }) => id));
-    cursor = page.nextCursor;
-  }
-  return pages;
+  const pages = await pagesOf<{ id: string }>((cursor) => Platform.findLeads({ ...input, cursor }));
+  return pages.map((items) => items.map(({ id }) => id));
 }
 
 describe("findLeads", () => {
@@ -61,12 +53,13 @@ describe("findLeads", () => {
   test("finds a person in every spelling, and nobody else, nor in another workspace", async () => {
     const { workspaceId, ids } = await withPeople();
     const other = await openWorkspace();
+    const both = [ids[1], ids[0]];
     for (const [person, found] of [
-      [{ email: "camille.durand@example.com" }, [ids[1], ids[0]]],
-      [{ email: " CAMILLE.DURAND@EXAMPLE.COM" }, [ids[1], ids[0]]],
-      [{ phone: "+33612345678" }, [ids[1], ids[0]]],
-      [{ phone: "0033 6 12 34 56 78" }, [ids[1], ids[0]]],
-      [{ phone: "06 12 34 56 78" }, [ids[1], ids[0]]],
+      [{ email: "camille.durand@example.com" }, both],
+      [{ email: " CAMILLE.DURAND@EXAMPLE.COM" }, both],
+      [{ phone: "+33612345678" }, both],
+      [{ phone: "0033 6 12 34 56 78" }, both],
+      [{ phone: "06 12 34 56 78" }, both],
       [{ reference: "first" }, [ids[0]]],
       [{ email: "durand@example.com" }, []],
       [{ email: "camille.durand@example.co" }, []],
@@ -103,10 +96,8 @@ describe("findLeads", () => {
     const { email } = CAMILLE;
     const customFields = { note: "é".repeat(30_000) };
     const recorded: string[] = [];
-    for (let i = 0; i < 40; i += 10) {
-      const leads = Array.from({ length: 10 }, (_, j) =>
-        leadReport(`large-${i + j}`, { email, customFields }),
-      );
+    for (let i = 0; i < 40; i++) {
+      const leads = [leadReport(`large-${i}`, { email, customFields })];
       recorded.push(...(await Platform.recordLeads({ workspaceId, leads })).ids);
     }
     const found = (await findAll({ workspaceId, email })).flat();

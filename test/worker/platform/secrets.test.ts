@@ -3,7 +3,7 @@ import { sql } from "drizzle-orm";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { commit, openDatabase } from "../../../src/db/client.ts";
 import { earlierSecrets } from "../../../src/db/schema.ts";
-import { open, parseEncryptionKeys } from "../../../src/encryption/seal.ts";
+import { open, parseEncryptionKeys, seal } from "../../../src/encryption/seal.ts";
 import { sweep } from "../../../src/sweep.ts";
 import {
   countUnderOtherKeys,
@@ -33,45 +33,36 @@ const NEW_KEYS = `next:${btoa("x".repeat(32))},${KEYS}`;
 
 afterEach(() => void vi.useRealTimers());
 
-/** Expects the next delivery to be signed with these secrets, in order. */
-async function expectSigned(workspaceId: string, subscription: Subscription, secrets: string[]) {
-  await announceLeads(workspaceId, 1, Date.now());
-  await consumeFor([subscription.id], isolated().env);
-  const { headers = {}, body = "" } = (await receivedBy(subscription)).at(-1) ?? {};
-  const timestamp = headers["webhook-timestamp"] ?? "";
-  const all = await Promise.all(
-    secrets.map((one) => expectedSignatures(one, headers["webhook-id"] ?? "", timestamp, body)),
-  );
-  // The newest comes last; earlier ones have no order.
-  const inOrder = (signed: (string | undefined)[]) => [
-    ...signed.slice(0, -1).sort(),
-    signed.at(-1),
-  ];
-  const [at, ...service] = headers["x-service-signature"]?.split(",") ?? [];
-  expect(at).toBe(`t=${timestamp}`);
-  expect(inOrder(service)).toEqual(inOrder(all.map((each) => each.service.split(",")[1])));
-  const standard = headers["webhook-signature"]?.split(" ") ?? [];
-  expect(inOrder(standard)).toEqual(inOrder(all.map((each) => each.standard)));
-}
-
-type Subscription = Awaited<ReturnType<typeof subscribe>>;
-
-/** A workspace with a subscription. */
+/** A subscription, its current and its earlier secrets, and a check of how deliveries are signed. */
 async function openSubscribed() {
   const workspaceId = await createWorkspace();
   const subscription = await subscribe(workspaceId);
   const { id } = subscription;
-  const signedWith = (...secrets: string[]) => expectSigned(workspaceId, subscription, secrets);
-  return { workspaceId, id, secret: subscription.secret, signedWith };
-}
-
-/** The secret that a subscription has now. */
-async function secretOf(id: string) {
-  return open(parseEncryptionKeys(KEYS), id, (await subscriptionRow(id)).sealedSecret);
-}
-
-function earlierOf(id: string) {
-  return db.select().from(earlierSecrets).where(sql`subscription_id = ${id}`);
+  /** Expects the next delivery to be signed with these secrets, the last of which is the newest. */
+  const signedWith = async (...secrets: string[]) => {
+    await announceLeads(workspaceId, 1, Date.now());
+    await consumeFor([id], isolated().env);
+    const { headers = {}, body = "" } = (await receivedBy(subscription)).at(-1) ?? {};
+    const { "webhook-id": eventId = "", "webhook-timestamp": timestamp = "" } = headers;
+    const all = secrets.map((one) => expectedSignatures(one, eventId, timestamp, body));
+    // Earlier ones have no order.
+    const inOrder = (signed: string[] = []) => [...signed.slice(0, -1).sort(), signed.at(-1)];
+    const [at, ...service] = headers["x-service-signature"]?.split(",") ?? [];
+    expect(at).toBe(`t=${timestamp}`);
+    expect(inOrder(service)).toEqual(inOrder(all.map((each) => each.service.replace(/^.*,/, ""))));
+    const standard = headers["webhook-signature"]?.split(" ");
+    expect(inOrder(standard)).toEqual(inOrder(all.map((each) => each.standard)));
+  };
+  const opened = (sealed: string) => open(parseEncryptionKeys(KEYS), id, sealed);
+  return {
+    ...subscription,
+    signedWith,
+    current: async () => opened((await subscriptionRow(id)).sealedSecret),
+    earlier: async () => {
+      const rows = await db.select().from(earlierSecrets).where(sql`subscription_id = ${id}`);
+      return Promise.all(rows.map(({ sealedSecret }) => opened(sealedSecret)));
+    },
+  };
 }
 
 describe("rotateWebhookSecret", () => {
@@ -109,16 +100,16 @@ describe("rotateWebhookSecret", () => {
   });
 
   test("leaves only the new secret when the overlap has ended, and the sweep deletes the old one", async () => {
-    const { id, signedWith } = await openSubscribed();
+    const { id, secret: old, signedWith, earlier } = await openSubscribed();
     const { secret } = await rotateSecret(db, KEYS, id, 3_590, Date.now() - 3_600_000);
     await signedWith(secret);
-    expect(await earlierOf(id)).toHaveLength(1);
+    expect(await earlier()).toEqual([old]);
     await sweep(isolated().env, Date.now());
-    expect(await earlierOf(id)).toEqual([]);
+    expect(await earlier()).toEqual([]);
   });
 
   test("keeps the secret that the receiver knows, though called again, until an overlap of 0", async () => {
-    const { id: webhookId, secret: known, signedWith } = await openSubscribed();
+    const { id: webhookId, secret: known, signedWith, earlier } = await openSubscribed();
     const rotate = (overlapSeconds: number) =>
       Platform.rotateWebhookSecret({ webhookId, overlapSeconds });
     const lost = await rotate(60);
@@ -127,32 +118,27 @@ describe("rotateWebhookSecret", () => {
     const { secret, overlapEndsAt } = await rotate(0);
     expect(overlapEndsAt).toBeNull();
     await signedWith(secret);
-    expect(await earlierOf(webhookId)).toEqual([]);
+    expect(await earlier()).toEqual([]);
   });
 
   test("takes effect once, even if the database's reply is lost", async () => {
-    const { id } = await subscribe(await createWorkspace());
+    const { id, secret: old, current, earlier } = await openSubscribed();
     const DB = lossyDatabase("reply");
     const { secret } = await rotateSecret(openDatabase(DB), KEYS, id, 60, Date.now());
-    expect(await earlierOf(id)).toHaveLength(1);
-    expect(await secretOf(id)).toBe(secret);
+    expect([await earlier(), await current()]).toEqual([[old], secret]);
   });
 
   test.each([60, 0])(
     "does not override a later one, with an overlap of %i, if the database's reply is lost",
     async (overlap) => {
-      const { id } = await subscribe(await createWorkspace());
+      const { id, secret: old, current, earlier } = await openSubscribed();
       let later = "";
       const DB = lossyDatabase("reply", async () => {
         later = (await rotateSecret(db, KEYS, id, overlap, Date.now())).secret;
       });
       const { secret } = await rotateSecret(openDatabase(DB), KEYS, id, 60, Date.now());
-      expect(await secretOf(id)).toBe(later);
-      const ring = parseEncryptionKeys(KEYS);
-      const earlier = await earlierOf(id);
-      const opened = await Promise.all(earlier.map((one) => open(ring, id, one.sealedSecret)));
-      expect(opened).toHaveLength(overlap === 0 ? 0 : 2);
-      expect(opened.includes(secret)).toBe(overlap !== 0);
+      expect(await current()).toBe(later);
+      expect((await earlier()).toSorted()).toEqual(overlap === 0 ? [] : [old, secret].toSorted());
     },
   );
 
@@ -173,7 +159,10 @@ describe("rotateWebhookSecret", () => {
     const { secret } = await Platform.rotateWebhookSecret({ webhookId });
     const after = [await subscriptionRow(other.id), (await api.get("/v1/webhooks")).body];
     expect(after).toEqual(before);
-    const stored = JSON.stringify([await subscriptionRow(webhookId), await earlierOf(webhookId)]);
+    const stored = JSON.stringify([
+      await subscriptionRow(webhookId),
+      await db.select().from(earlierSecrets),
+    ]);
     expect([secret, subscription.secret].filter((one) => stored.includes(one))).toEqual([]);
   });
 });
@@ -194,14 +183,15 @@ describe("a reseal", () => {
   });
 
   test("that reads before a rotation and writes after it never restores the old secret, and reseals both", async () => {
-    const { id, secret } = await subscribe(await createWorkspace());
+    const { id, secret, current, earlier } = await openSubscribed();
     const read = await listUnderOtherKeys(db, "next", FIRST, 1_000);
     const rotated = await rotateSecret(db, KEYS, id, 600, Date.now());
     const first = read.find((one) => one.id === id);
     if (!first) throw new Error("the secret was not read");
-    await commit(db, updateSecret(first, `next.${first.sealedSecret}`));
-    expect(await secretOf(id)).toBe(rotated.secret);
-    expect(await earlierOf(id)).toMatchObject([{ sealedSecret: `next.${first.sealedSecret}` }]);
-    expect(await open(parseEncryptionKeys(KEYS), id, first.sealedSecret)).toBe(secret);
+    const resealed = await seal(parseEncryptionKeys(KEYS), id, secret);
+    await commit(db, updateSecret(first, resealed));
+    expect([await current(), await earlier()]).toEqual([rotated.secret, [secret]]);
+    const rows = await db.select().from(earlierSecrets).where(sql`subscription_id = ${id}`);
+    expect(rows).toMatchObject([{ sealedSecret: resealed }]);
   });
 });

@@ -1,17 +1,16 @@
+import { createExecutionContext } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
 import { WebhookEvent } from "../../../src/contract/enumerations.ts";
 import { isoTime } from "../../../src/contract/time.ts";
+import { Platform as Entrypoint } from "../../../src/platform/entrypoint.ts";
 import { WebhookDelivery } from "../../../src/webhooks/bodies.ts";
-import { findSubscription } from "../../../src/webhooks/subscriptions.ts";
-import { sendTestEvent } from "../../../src/webhooks/test-event.ts";
 import { errorOf, openWorkspace } from "../../support/api.ts";
 import {
   announceLeads,
   answered,
   createWorkspace,
   DAY_MS,
-  db,
   dispatchAt,
   endWait,
   expectedSignatures,
@@ -28,6 +27,7 @@ import {
   subscriberUrl,
   subscriptionRow,
 } from "../../support/deliveries.ts";
+import type { Received } from "../../support/subscribers.ts";
 
 const T0 = Date.UTC(2026, 0, 5, 12);
 const { Platform } = exports;
@@ -42,17 +42,17 @@ describe("sendTestEvent", () => {
       expect(result.durationMs).toBeLessThan(5_000);
       const received = await receivedBy(subscription);
       expect(received).toHaveLength(1);
-      const headers: Record<string, string> = received[0]?.headers ?? {};
-      const body = received[0]?.body ?? "";
+      const [{ headers, body } = {} as Received] = received;
       const delivery = WebhookDelivery.parse(JSON.parse(body));
       expect(delivery).toMatchObject({ id: result.eventId, type });
       expect(JSON.stringify(delivery.data).toLowerCase()).toContain("test");
-      expect(headers["x-service-test"]).toBe("true");
       const timestamp = headers["webhook-timestamp"] ?? "";
-      const { secret } = subscription;
-      const expected = await expectedSignatures(secret, result.eventId, timestamp, body);
-      expect(headers["x-service-signature"]).toBe(expected.service);
-      expect(headers["webhook-signature"]).toBe(expected.standard);
+      const signed = expectedSignatures(subscription.secret, result.eventId, timestamp, body);
+      expect(headers).toMatchObject({
+        "x-service-test": "true",
+        "x-service-signature": signed.service,
+        "webhook-signature": signed.standard,
+      });
     },
   );
 
@@ -67,28 +67,24 @@ describe("sendTestEvent", () => {
   });
 
   test("does not post to a name that now resolves to a private address", async () => {
-    const subscription = await subscribe(await createWorkspace(), {
-      url: subscriberUrl("private"),
-    });
-    const checked: Env = { ...env, DNS_OVER_HTTPS_URL: "https://dns.example/dns-query" };
-    const now = Date.now();
-    const known = await findSubscription(db, subscription.id, now);
-    const result = await sendTestEvent(checked, db, known, "lead.created", now);
+    const url = subscriberUrl("private");
+    const subscription = await subscribe(await createWorkspace(), { url });
+    const DNS_OVER_HTTPS_URL = "https://dns.example/dns-query";
+    const platform = new Entrypoint(createExecutionContext(), { ...env, DNS_OVER_HTTPS_URL });
+    const webhookId = subscription.id;
+    const result = await platform.sendTestEvent({ webhookId, type: "lead.created" });
     expect(result).toMatchObject({ outcome: "refused", status: null });
     expect(await receivedBy(subscription)).toEqual([]);
   });
 
+  const ECHO = { contentType: "application/json", body: expect.any(String), truncated: false };
+
   test.each([
-    [
-      "echo-503",
-      503,
-      { contentType: "application/json", body: expect.any(String), truncated: false },
-    ],
+    ["echo-503", 503, ECHO],
     ["status-302", 302, null],
   ])("is recorded with what was sent and answered: %s", async (behaviour, status, response) => {
     const webhook = await subscribe(await createWorkspace(), { url: subscriberUrl(behaviour) });
-    const webhookId = webhook.id;
-    const type = "run.completed";
+    const [webhookId, type] = [webhook.id, "run.completed" as const];
     const { eventId, ...result } = await Platform.sendTestEvent({ webhookId, type });
     expect(result).toMatchObject({ outcome: "answered", status });
     const [posted] = await receivedBy(webhook);

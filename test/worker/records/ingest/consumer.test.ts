@@ -2,8 +2,6 @@ import { env } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
 import { derivedId } from "../../../../src/contract/ids.ts";
 import type { Automation } from "../../../../src/records/automations.ts";
-import type { Lead } from "../../../../src/records/leads.ts";
-import type { Run } from "../../../../src/records/runs.ts";
 import {
   type AutomationReport,
   automationReport,
@@ -11,20 +9,14 @@ import {
   leadReport,
   listAll,
   openListeningWorkspace,
-  type RunReport,
+  openWorkspace,
   recordAutomation,
   runReport,
 } from "../../../support/api.ts";
 import { deliveriesTo, observedDatabase, subscribe } from "../../../support/deliveries.ts";
-import { call, deployment, ingestBodies } from "../../../support/ingest.ts";
+import { call, deployment, ingestBodies, openSource } from "../../../support/ingest.ts";
 import { keepLog } from "../../../support/log-lines.ts";
 import { WORKSPACE_DB } from "../../../support/placement.ts";
-
-type Workspace = Awaited<ReturnType<typeof openListeningWorkspace>>;
-
-function listed<Item>({ api }: Workspace, path: string): Promise<Item[]> {
-  return listAll(api, path);
-}
 
 const range = (count: number) => Array.from({ length: count }, (_, i) => i);
 
@@ -32,41 +24,33 @@ const lines = keepLog();
 
 describe("a batch", () => {
   test("of 100 messages is one transaction, after one look-up", async () => {
-    const workspaces = [await openListeningWorkspace(), await openListeningWorkspace()];
-    const subscriptions = await Promise.all(
-      workspaces.map(({ workspaceId }) => subscribe(workspaceId)),
-    );
+    const sources = [await openSource(), await openSource()] as const;
+    const subscribed = sources.map(({ workspaceId }) => subscribe(workspaceId));
+    const subscriptions = (await Promise.all(subscribed)).map(({ id }) => id);
     const { DB, trips } = observedDatabase();
     const { env: bindings, fast, dead } = deployment({ DB });
-    const bodies = range(100).map((i) => {
-      const { workspaceId } = workspaces[i % 2] as Workspace;
-      return call("recordLeads", { workspaceId, leads: [leadReport(`lead-${i}`)] });
-    });
+    const bodies = range(100).map((i) => sources[i % 2 ? 1 : 0].lead(`lead-${i}`));
     const { acknowledged } = await ingestBodies(bodies, bindings);
     expect(acknowledged).toEqual(range(100));
     expect(dead).toEqual([]);
     expect(trips).toHaveLength(2);
     expect(trips[0]?.filter((sql) => !/^\s*SELECT/i.test(sql))).toEqual([]);
     expect(trips[1]?.filter((sql) => /insert into "leads"/.test(sql))).toHaveLength(100);
-    for (const [i, workspace] of workspaces.entries()) {
-      expect(await listed<Lead>(workspace, "leads")).toHaveLength(50);
-      expect(await eventsOf(workspace.workspaceId)).toHaveLength(50);
-      expect(await deliveriesTo(subscriptions[i]?.id ?? "")).toHaveLength(50);
+    for (const [i, { leads, announced }] of sources.entries()) {
+      expect([(await leads()).length, (await announced()).length]).toEqual([50, 50]);
+      expect(await deliveriesTo(subscriptions[i] ?? "")).toHaveLength(50);
     }
-    expect(fast.map(({ subscriptionId }) => subscriptionId).sort()).toEqual(
-      subscriptions.map(({ id }) => id).sort(),
-    );
+    expect(fast.map(({ subscriptionId }) => subscriptionId).sort()).toEqual(subscriptions.sort());
   });
 
   test("records its messages in order, each seeing those before it", async () => {
-    const workspace = await openListeningWorkspace();
-    const { workspaceId } = workspace;
+    const { workspaceId, api, run, runs, leads } = await openSource();
     const automationId = await derivedId("automation", workspaceId, "a");
     const removed = await derivedId("automation", workspaceId, "b");
     const leadId = await derivedId("lead", workspaceId, "l");
     const automations = (...reports: AutomationReport[]) =>
       call("recordAutomations", { workspaceId, automations: reports });
-    const runs = (...reports: RunReport[]) => call("recordRuns", { workspaceId, runs: reports });
+    const linked = runReport("1", automationId, { leadId });
     const { env: bindings, dead } = deployment();
     const result = await ingestBodies(
       [
@@ -74,20 +58,19 @@ describe("a batch", () => {
         automations(automationReport("a", { status: "active" })),
         automations(automationReport("a", { status: "paused" })),
         call("recordLeads", { workspaceId, leads: [leadReport("l", { name: "Zoë" })] }),
-        runs(runReport("1", automationId, { leadId }), runReport("2", removed)),
+        call("recordRuns", { workspaceId, runs: [linked, runReport("2", removed)] }),
         call("removeAutomations", { workspaceId, ids: [removed] }),
-        runs(runReport("3", removed)),
-        runs(runReport("4", automationId)),
+        run("3", removed),
+        run("4", automationId),
       ],
       bindings,
     );
     expect(result).toEqual({ acknowledged: [0, 1, 2, 3, 4, 5, 7], retried: { 6: 5 } });
     expect(dead).toEqual([]);
     const automation = { id: automationId, status: "paused" };
-    expect(await listed(workspace, "automations")).toMatchObject([automation]);
-    expect(await listed(workspace, "leads")).toMatchObject([{ id: leadId, name: "Zoë" }]);
-    const ran = await listed<Run>(workspace, "runs");
-    expect(ran.map((run) => run.lead_id).sort()).toEqual([leadId, null]);
+    expect(await listAll(api, "automations")).toMatchObject([automation]);
+    expect(await leads()).toMatchObject([{ id: leadId, name: "Zoë" }]);
+    expect((await runs()).map((each) => each.lead_id).sort()).toEqual([leadId, null]);
     const events = await eventsOf(workspaceId);
     const told = events.map(({ type, data }) => ("status" in data ? [type, data.status] : [type]));
     expect(told).toEqual([
@@ -119,11 +102,9 @@ describe("a batch", () => {
   });
 
   test("logs its result in one line", async () => {
-    const { workspaceId } = await openListeningWorkspace();
-    const lead = call("recordLeads", { workspaceId, leads: [leadReport("1")] });
-    const early = call("recordRuns", { workspaceId, runs: [runReport("1", "aut_1")] });
+    const { lead, run } = await openSource();
     lines.length = 0;
-    await ingestBodies([lead, early, "nonsense"], deployment().env);
+    await ingestBodies([lead("1"), run("1", "aut_1"), "nonsense"], deployment().env);
     expect(lines.map((line) => JSON.parse(line))).toEqual([
       { event: "record_set_aside", messageId: "2" },
       { event: "records", messages: 3, recorded: 1, early: 1, setAside: 1 },
@@ -135,12 +116,11 @@ describe("the time when a message was sent", () => {
   const minutesAgo = (minutes: number) => new Date(Date.now() - minutes * 60_000);
 
   test("dates its content: one that comes late, or twice, changes nothing newer", async () => {
-    const workspace = await openListeningWorkspace();
-    const { workspaceId, api } = workspace;
+    const { workspaceId, api } = await openListeningWorkspace();
     const { env: bindings } = deployment();
     const status = (status: "active" | "paused" | "error") =>
       call("recordAutomations", { workspaceId, automations: [automationReport("1", { status })] });
-    const shown = () => listed<Automation>(workspace, "automations");
+    const shown = () => listAll<Automation>(api, "automations");
     const tenAgo = minutesAgo(10);
     await ingestBodies([status("active")], bindings, 1, minutesAgo(30));
     await ingestBodies([status("paused")], bindings, 1, tenAgo);
@@ -155,13 +135,10 @@ describe("the time when a message was sent", () => {
   });
 
   test("limits a removal: an automation recorded again since then is kept", async () => {
-    const workspace = await openListeningWorkspace();
-    const { workspaceId } = workspace;
+    const { workspaceId, api } = await openWorkspace();
     const { env: bindings } = deployment();
-    const report = call("recordAutomations", {
-      workspaceId,
-      automations: [automationReport("1")],
-    });
+    const automations = [automationReport("1")];
+    const report = call("recordAutomations", { workspaceId, automations });
     const ids = [await derivedId("automation", workspaceId, "1")];
     const removal = call("removeAutomations", { workspaceId, ids });
     for (const [message, minutes, left] of [
@@ -172,22 +149,19 @@ describe("the time when a message was sent", () => {
       [removal, 5, 0],
     ] as const) {
       await ingestBodies([message], bindings, 1, minutesAgo(minutes));
-      expect(await listed(workspace, "automations")).toHaveLength(left);
+      expect(await listAll(api, "automations")).toHaveLength(left);
     }
   });
 
   test("dates a lead without a time", async () => {
-    const workspace = await openListeningWorkspace();
+    const { lead, leads } = await openSource();
     const sentAt = minutesAgo(3);
-    const input = { workspaceId: workspace.workspaceId, leads: [leadReport("1")] };
-    await ingestBodies([call("recordLeads", input)], deployment().env, 1, sentAt);
-    const created_at = sentAt.toISOString();
-    expect(await listed<Lead>(workspace, "leads")).toMatchObject([{ created_at }]);
+    await ingestBodies([lead("1")], deployment().env, 1, sentAt);
+    expect(await leads()).toMatchObject([{ created_at: sentAt.toISOString() }]);
   });
 
   test("limits how long it waits for its automation: 15 minutes, with growing waits", async () => {
-    const { workspaceId } = await openListeningWorkspace();
-    const run = call("recordRuns", { workspaceId, runs: [runReport("1", "aut_1")] });
+    const run = (await openSource()).run("1", "aut_1");
     const { env: bindings, dead } = deployment();
     // However often it was tried: D1 may have been down.
     for (const [ageSeconds, wait] of [
@@ -212,40 +186,26 @@ describe("the time when a message was sent", () => {
 });
 
 test("the same reference is recorded once and announced once: in a call, in a batch, and when a batch comes again", async () => {
-  const workspace = await openListeningWorkspace();
-  const { workspaceId } = workspace;
+  const { workspaceId, lead, run, leads, runs, announced } = await openSource();
   const { id } = await subscribe(workspaceId, { events: ["lead.created", "run.completed"] });
-  const automationId = await recordAutomation(workspaceId);
-  const leads = ["First", "Second", "Third"].map((name) => leadReport("1", { name }));
-  const run = call("recordRuns", { workspaceId, runs: [runReport("1", automationId)] });
-  const bodies = [
-    call("recordLeads", { workspaceId, leads: leads.slice(0, 2) }),
-    call("recordLeads", { workspaceId, leads: leads.slice(2) }),
-    run,
-    run,
-  ];
+  const ran = run("1", await recordAutomation(workspaceId));
+  const reports = ["First", "Second"].map((name) => leadReport("1", { name }));
+  const bodies = [call("recordLeads", { workspaceId, leads: reports }), lead("1"), ran, ran];
   const { env: bindings } = deployment();
   for (let i = 0; i < 3; i++)
     expect((await ingestBodies(bodies, bindings)).acknowledged).toEqual([0, 1, 2, 3]);
-  expect(await listed<Lead>(workspace, "leads")).toMatchObject([{ name: "First" }]);
-  expect(await listed<Run>(workspace, "runs")).toHaveLength(1);
-  const types = (await eventsOf(workspaceId)).map(({ type }) => type);
-  expect(types).toEqual(["lead.created", "run.completed"]);
+  expect(await leads()).toMatchObject([{ name: "First" }]);
+  expect(await runs()).toHaveLength(1);
+  expect(await announced()).toEqual(["lead.created", "run.completed"]);
   expect(await deliveriesTo(id)).toHaveLength(2);
 });
 
 test("a message may be a JSON string, its bytes, or come through the deployment's queue", async () => {
-  const workspace = await openListeningWorkspace();
-  const { workspaceId } = workspace;
-  const lead = (reference: string) =>
-    call("recordLeads", { workspaceId, leads: [leadReport(reference)] });
+  const { lead, leads } = await openSource();
   const text = (reference: string) => JSON.stringify(lead(reference));
   const bodies = [text("1"), new TextEncoder().encode(text("2")).buffer];
   expect((await ingestBodies(bodies, deployment().env)).acknowledged).toEqual([0, 1]);
   const sent = [{ body: lead("3") }, { body: "nonsense", contentType: "text" as const }];
   await env.RECORDS.sendBatch([...sent, { body: lead("4") }]);
-  await vi.waitFor(
-    async () => expect(await listed<Lead>(workspace, "leads")).toHaveLength(4),
-    10_000,
-  );
+  await vi.waitFor(async () => expect(await leads()).toHaveLength(4), 10_000);
 });

@@ -23,16 +23,10 @@ describe("when D1 fails", () => {
         if (trip >= from) throw error;
       },
     });
-    for (const [attempts, wait] of [
-      [1, 10],
-      [2, 20],
-      [20, 3_600],
-    ] as const) {
+    for (const [attempts, wait] of [[1, 10] as const, [2, 20] as const, [20, 3_600] as const]) {
       const { env: bindings, dead } = deployment({ DB });
-      expect(await ingestBodies([lead("1"), "nonsense", lead("2")], bindings, attempts)).toEqual({
-        acknowledged: [1],
-        retried: { 0: wait, 2: wait },
-      });
+      const result = await ingestBodies([lead("1"), "nonsense", lead("2")], bindings, attempts);
+      expect(result).toEqual({ acknowledged: [1], retried: { 0: wait, 2: wait } });
       expect(dead).toHaveLength(1);
     }
     expect(await leads()).toEqual([]);
@@ -104,10 +98,8 @@ describe("a message that the database rejects within a shared transaction", () =
     });
     const { env: bindings, dead } = deployment({ DB });
     const bodies = [lead("1"), run("1", kept), run("2", removed), lead("2"), run("3", kept)];
-    expect(await ingestBodies(bodies, bindings)).toEqual({
-      acknowledged: [0, 1, 3, 4],
-      retried: { 2: 10 },
-    });
+    const result = await ingestBodies(bodies, bindings);
+    expect(result).toEqual({ acknowledged: [0, 1, 3, 4], retried: { 2: 10 } });
     expect([await leads(), await runs()].map(({ length }) => length)).toEqual([2, 2]);
     expect(await announced()).toHaveLength(4);
     expect(dead).toEqual([]);
@@ -125,24 +117,16 @@ describe("a message that the database rejects within a shared transaction", () =
 
   test("comes back alone: its workspace has disappeared since the look-up", async () => {
     const [gone, source] = [await openSource(), await openSource()];
-    const remove = [
-      "api_keys WHERE workspace_id",
-      "subscriptions WHERE workspace_id",
-      "workspaces WHERE id",
-    ];
     const { DB } = observedDatabase({
       before: async (trip) => {
-        if (trip !== 2) return;
-        for (const rows of remove)
-          await WORKSPACE_DB.prepare(`DELETE FROM ${rows} = ?`).bind(gone.workspaceId).run();
+        const { workspaceId } = gone;
+        if (trip === 2) await exports.Platform.eraseWorkspace({ workspaceId });
       },
     });
     const { env: bindings, dead } = deployment({ DB });
     const bodies = [source.lead("1"), gone.lead("1"), source.lead("2")];
-    expect(await ingestBodies(bodies, bindings)).toEqual({
-      acknowledged: [0, 2],
-      retried: { 1: 10 },
-    });
+    const result = await ingestBodies(bodies, bindings);
+    expect(result).toEqual({ acknowledged: [0, 2], retried: { 1: 10 } });
     expect(await source.leads()).toHaveLength(2);
     await ingestBodies([gone.lead("1")], bindings, 2);
     expect(dead).toMatchObject([{ reason: "workspaceId: no such workspace" }]);
@@ -187,10 +171,8 @@ test("a run from before its automation's removal stays removed, even if the batc
       if (trip === 2) await exports.Platform.removeAutomations({ workspaceId, ids });
     },
   });
-  expect(await ingestBodies(bodies, deployment({ DB }).env)).toEqual({
-    acknowledged: [0, 1],
-    retried: {},
-  });
+  const result = await ingestBodies(bodies, deployment({ DB }).env);
+  expect(result).toEqual({ acknowledged: [0, 1], retried: {} });
   expect(await runs()).toEqual([]);
   expect((await announced()).filter((type) => type === "run.completed")).toHaveLength(1);
 });

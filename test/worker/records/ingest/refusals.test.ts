@@ -55,10 +55,8 @@ describe("an invalid message", () => {
     const { lead, leads } = await openSource();
     const DEAD_RECORDS = { send: () => REFUSING_QUEUE.sendBatch([]) } as unknown as Queue;
     const { env: bindings } = deployment({ DEAD_RECORDS });
-    expect(await ingestBodies([lead("1"), "nonsense", lead("2")], bindings, 3)).toEqual({
-      acknowledged: [0, 2],
-      retried: { 1: 40 },
-    });
+    const result = await ingestBodies([lead("1"), "nonsense", lead("2")], bindings, 3);
+    expect(result).toEqual({ acknowledged: [0, 2], retried: { 1: 40 } });
     expect(await leads()).toHaveLength(2);
   });
 
@@ -132,28 +130,24 @@ test("a run that refers to another workspace's automation or lead waits as for a
   const foreignLead = await derivedId("lead", stranger.workspaceId, "l");
   const withLead = (leadId: string) =>
     call("recordRuns", { workspaceId, runs: [runReport("3", own, { leadId })] });
-  const bodies = [
-    source.run("1", foreign),
-    source.run("2", "aut_unknown"),
-    withLead(foreignLead),
-    withLead("lea_unknown"),
-    // Valid messages for both workspaces in the same batch.
-    stranger.run("4", foreign),
-    source.run("5", own),
-  ];
-  expect(await ingestBodies(bodies, bindings)).toEqual({
-    acknowledged: [4, 5],
-    retried: { 0: 5, 1: 5, 2: 5, 3: 5 },
-  });
+  const unknown = [source.run("1", foreign), source.run("2", "aut_unknown")];
+  const leadless = [withLead(foreignLead), withLead("lea_unknown")];
+  // With valid messages for both workspaces in the same batch.
+  const bodies = [...unknown, ...leadless, stranger.run("4", foreign), source.run("5", own)];
+  const result = await ingestBodies(bodies, bindings);
+  expect(result).toEqual({ acknowledged: [4, 5], retried: { 0: 5, 1: 5, 2: 5, 3: 5 } });
   expect(dead).toEqual([]);
   const { acknowledged } = await ingestBodies(bodies, bindings, 5, LONG_AGO);
   expect(acknowledged).toEqual([0, 1, 2, 3, 4, 5]);
-  const automation = "runs[0].automationId: no such automation in this workspace";
-  const lead = "runs[0].leadId: no such lead in this workspace";
-  const reasons = [automation, automation, lead, lead];
-  expect(dead).toEqual(
-    reasons.map((reason, i) => ({ reason, method: "recordRuns", message: bodies[i] })),
-  );
+  const letter = (reason: string) => (message: unknown) => ({
+    reason: `runs[0].${reason} in this workspace`,
+    method: "recordRuns",
+    message,
+  });
+  expect(dead).toEqual([
+    ...unknown.map(letter("automationId: no such automation")),
+    ...leadless.map(letter("leadId: no such lead")),
+  ]);
   expect(await source.runs()).toHaveLength(1);
   expect(await stranger.runs()).toHaveLength(1);
 });

@@ -19,30 +19,18 @@ import { call, deployment, ingestBodies, openSource } from "../../../support/ing
 import { WORKSPACE_DB } from "../../../support/placement.ts";
 import { record } from "../../../support/record.ts";
 
-const NOW = Date.parse("2026-01-01T00:00:00.000Z");
-const PERSON = { name: "Zoé Larrieu", email: "zoe@example.com", phone: "+33600000000" };
-
 beforeEach(() => openedDataKeys.clear());
-
-function recordLead(workspaceId: string, reference: string, DB = env.DB) {
-  const leads = [leadReport(reference, PERSON)];
-  return record({ ...env, DB }, "recordLeads", { workspaceId, leads }, NOW);
-}
 
 describe("recording leads", () => {
   test("looks up the data key once in each isolate", async () => {
     const { workspaceId } = await openWorkspace();
     const { DB, trips } = observedDatabase();
-    for (const [reference, made] of [
-      ["1", 2],
-      ["2", 3],
-    ] as const) {
-      await recordLead(workspaceId, reference, DB);
+    for (const [i, made] of [2, 3, 5].entries()) {
+      if (i === 2) openedDataKeys.clear();
+      const leads = [leadReport(String(i))];
+      await record({ ...env, DB }, "recordLeads", { workspaceId, leads }, Date.now());
       expect(trips).toHaveLength(made);
     }
-    openedDataKeys.clear();
-    await recordLead(workspaceId, "3", DB);
-    expect(trips).toHaveLength(5);
   });
 
   test("in a batch of messages, fails alone for a workspace whose data key cannot be decrypted", async () => {
@@ -52,16 +40,13 @@ describe("recording leads", () => {
     const { DB, trips } = observedDatabase();
     const { env: bindings, dead } = deployment({ DB });
     const { workspaceId } = broken;
-    const automationId = await recordAutomation(workspaceId);
     const leadId = await derivedId("lead", workspaceId, "1");
-    const runs = [runReport("1", automationId, { leadId })];
+    const runs = [runReport("1", await recordAutomation(workspaceId), { leadId })];
     // The run waits for its lead, like any that comes too early.
     const run = call("recordRuns", { workspaceId, runs });
     const bodies = [fine.lead("1"), broken.lead("1"), run, fine.lead("2")];
-    expect(await ingestBodies(bodies, bindings)).toEqual({
-      acknowledged: [0, 3],
-      retried: { 1: 10, 2: 5 },
-    });
+    const result = await ingestBodies(bodies, bindings);
+    expect(result).toEqual({ acknowledged: [0, 3], retried: { 1: 10, 2: 5 } });
     expect(trips).toHaveLength(2);
     expect(dead).toEqual([]);
     expect(await fine.leads()).toHaveLength(2);
@@ -74,9 +59,11 @@ describe("recorded leads", () => {
   test("are read in each place that shows them, also by an isolate that has just started", async () => {
     const { workspaceId, api } = await openWorkspace();
     const { id: webhookId, url } = await subscribe(workspaceId);
-    const names = ["short", "long"];
-    const leads = names.map((name) => leadReport(name, { name }));
-    Object.assign(leads[1] ?? {}, { customFields: { note: "x".repeat(INLINE_MAX) } });
+    const [names, customFields] = [["long", "short"], { note: "x".repeat(INLINE_MAX) }];
+    const leads = [
+      leadReport("1", { name: "long", customFields }),
+      leadReport("2", { name: "short" }),
+    ];
     await record(env, "recordLeads", { workspaceId, leads }, Date.now());
     const platform = new Platform(createExecutionContext(), env);
     const nameIn = (body: string) => JSON.parse(body).data.name;
@@ -99,7 +86,7 @@ describe("recorded leads", () => {
     };
     for (const [place, read] of Object.entries(places)) {
       openedDataKeys.clear();
-      expect((await read()).toSorted(), place).toEqual(names.toSorted());
+      expect((await read()).toSorted(), place).toEqual(names);
     }
   });
 
