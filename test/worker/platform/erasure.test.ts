@@ -38,6 +38,7 @@ import { call, deployment, ingestBodies } from "../../support/ingest.ts";
 import { lossyDatabase } from "../../support/lost-reply.ts";
 import { meteredDatabase } from "../../support/metered-database.ts";
 import { DATABASE, inDatabase, WORKSPACE_DB } from "../../support/placement.ts";
+import { fillLeads } from "../../support/record.ts";
 
 const { Platform } = exports;
 const PERSON = { name: "Zoé Larrieu-Quint", email: "zoe.lq@example.com", phone: "+33612345678" };
@@ -63,16 +64,6 @@ async function withLeads(behaviour = "status-500") {
 }
 
 const tablesWith = (text: string) => tablesOf(DATABASE as DatabaseName, text);
-
-/** Inserts leads that no event announced. */
-function fillLeads(workspaceId: string, count: number) {
-  return WORKSPACE_DB.prepare(`
-    INSERT INTO leads (id, workspace_id, reference, source, agent_id, sealed, created_at, event_id)
-    WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?2)
-    SELECT 'lea_' || ?1 || n, ?1, n, 'crm', 'agt_1', x'00', n, '' FROM numbers`)
-    .bind(workspaceId, count)
-    .run();
-}
 
 describe("eraseLeads", () => {
   test("leaves nothing of a lead (its row, event, body, deliveries and attempts), but all of the others", async () => {

@@ -2,7 +2,7 @@ import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { toPersonalData } from "../../../src/records/person.ts";
 import { leadReport, openWorkspace, pagesOf } from "../../support/api.ts";
-import { damageLead } from "../../support/record.ts";
+import { damageLead, fillLeads } from "../../support/record.ts";
 
 const { Platform } = exports;
 const CAMILLE = {
@@ -83,10 +83,7 @@ describe("findLeads", () => {
 
   test("reads a bounded number of leads per call, so that pages may be empty", async () => {
     const { workspaceId, ids } = await withPeople();
-    for (let i = 0; i < 52; i++) {
-      const leads = Array.from({ length: 100 }, (_, j) => leadReport(`filler-${i}-${j}`));
-      await Platform.recordLeads({ workspaceId, leads });
-    }
+    await fillLeads(workspaceId, 5_200);
     const pages = await findAll({ workspaceId, email: CAMILLE.email });
     expect(pages).toEqual([[], [ids[1], ids[0]]]);
   });
