@@ -76,11 +76,11 @@ describe("a mover that hung", () => {
 
   test.each<[string, Moment, string[]]>([
     [
-      "changed the directory, does not when the workspace has come back",
+      "changed the directory does not change it once the workspace has come back",
       SWITCHED,
       ["DB_3", "DB_2"],
     ],
-    ["began, begins nothing where the workspace lives by now", BEGUN, ["DB_3"]],
+    ["began does not begin once the workspace has moved", BEGUN, ["DB_3"]],
   ])("before it %s", async (_, moment, databases) => {
     const { workspaceId, livesIn } = await openWithLeads();
     const late = await hangMover(workspaceId, moment);
