@@ -58,6 +58,7 @@ describe("a mover that hung", () => {
     await moveWorkspace(env, workspaceId, "DB_3", () => false);
     expect(await owner()).toBe(before);
     await slow.release();
+    await moved(workspaceId, "DB_3");
     await livesIn("DB_3");
   });
 

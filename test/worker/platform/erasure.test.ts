@@ -19,13 +19,14 @@ import {
   recordAutomation,
   runReport,
 } from "../../support/api.ts";
-import { type DatabaseName, tablesWith as tablesOf } from "../../support/databases.ts";
+import { type DatabaseName, platformOf, tablesWith as tablesOf } from "../../support/databases.ts";
 import {
   announceLeads,
   answered,
   db,
   deliveriesTo,
   dispatchAt,
+  isolated,
   owed,
   setDeliveries,
   setSubscription,
@@ -247,9 +248,11 @@ describe("eraseWorkspace", () => {
     const { workspaceId, api } = await openWorkspace();
     expect((await api.get("/v1/leads")).status).toBe(200);
     await subscribe(workspaceId);
+    // Nobody is woken: a dispatch would delete the subscription meanwhile.
+    const platform = platformOf(isolated().env);
     for (let i = 0; i < 12; i++) {
       const reports = Array.from({ length: 100 }, (_, j) => leadReport(`${i}-${j}`, PERSON));
-      await Platform.recordLeads({ workspaceId, leads: reports });
+      await platform.recordLeads({ workspaceId, leads: reports });
     }
     const { apiKey } = await Platform.createApiKey({ workspaceId });
     // Stops before the gates are told.
