@@ -2,27 +2,23 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from "node:f
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { afterEach, beforeEach, expect, test } from "vitest";
+import { beforeEach, expect, test } from "vitest";
 import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
-import { type Receiver, startReceiver } from "../../node/support/receiver.ts";
+import { opened } from "../../node/support/opened.ts";
+import { startReceiver } from "../../node/support/receiver.ts";
 import { numbered, openWorkspace } from "../../node/support/workspace.ts";
 import { until } from "../../support/until.ts";
 
 let folder: string;
 let runtime: Runtime;
-let receiver: Receiver;
+const receiver = await opened(
+  startReceiver(({ body }) => (body.includes(`Larrieu-lead-${LEADS - 1}-`) ? 500 : 204)),
+);
 
 beforeEach(async () => {
   folder = mkdtempSync(join(tmpdir(), "erasure-"));
   runtime = await startRuntime({ persist: folder, databases: 2 });
-  receiver = await startReceiver(({ body }) =>
-    body.includes(`Larrieu-lead-${LEADS - 1}-`) ? 500 : 204,
-  );
-});
-
-afterEach(async () => {
-  await receiver.close();
-  rmSync(folder, { recursive: true, force: true });
+  return () => rmSync(folder, { recursive: true, force: true });
 });
 
 function files(): string[] {
@@ -59,7 +55,6 @@ const LEADS = 300;
 
 const REFERENCES = numbered(LEADS, 0).map((n) => `lead-${n}`);
 
-/** The fields of a lead, which differ from each other's. */
 const personOf = (reference: string) => ({
   name: `Zoé Larrieu-${reference}-Quint`,
   email: `zoe.${reference}.lq@example.com`,

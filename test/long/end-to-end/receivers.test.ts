@@ -1,6 +1,5 @@
 import { once } from "node:events";
 import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
-import { connect, type Socket } from "node:net";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -14,6 +13,7 @@ import {
   reasonToSkip,
 } from "../../node/support/examples.ts";
 import { opened } from "../../node/support/opened.ts";
+import { openSocket } from "../../node/support/socket.ts";
 import { openWorkspace } from "../../node/support/workspace.ts";
 import { until } from "../../support/until.ts";
 
@@ -215,18 +215,9 @@ function peakMemory(pid: number): number {
   return Number(kilobytes) * 1024;
 }
 
-function open(port: number): Socket & { answer: string } {
-  const socket = Object.assign(connect(port, "127.0.0.1"), { answer: "" });
-  socket.on("data", (chunk) => {
-    socket.answer += chunk;
-  });
-  socket.on("error", () => {});
-  return socket;
-}
-
 /** Sends a body of 100 MB for as long as it is accepted. @returns the response. */
 async function sendBig(port: number, header: string): Promise<string> {
-  const socket = open(port);
+  const socket = openSocket(port);
   const closed = once(socket, "close").catch(() => {});
   socket.write(`POST / HTTP/1.1\r\nHost: 127.0.0.1\r\n${header}\r\n\r\n`);
   const piece = Buffer.alloc(1_000_000, "x");
@@ -242,7 +233,7 @@ async function sendBig(port: number, header: string): Promise<string> {
 
 /** Sends `start`, then `drip` repeatedly. @returns how it ended. */
 async function stall(port: number, start: string, drip = ""): Promise<string> {
-  const socket = open(port);
+  const socket = openSocket(port);
   socket.write(start);
   const dripping = setInterval(() => drip && socket.writable && socket.write(drip), 250);
   const late = sleep(CUT_OFF_MS, null, { ref: false }).then(() => `holds ${start}${drip}`);

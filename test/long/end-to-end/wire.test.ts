@@ -1,9 +1,9 @@
 import { once } from "node:events";
-import { connect } from "node:net";
 import { setTimeout } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { startRuntime } from "../../../scripts/shared/runtime.ts";
 import { opened } from "../../node/support/opened.ts";
+import { openSocket } from "../../node/support/socket.ts";
 import { openWorkspace } from "../../node/support/workspace.ts";
 import { until } from "../../support/until.ts";
 
@@ -17,25 +17,15 @@ const runtime = await opened(
 );
 const good = `Authorization: Bearer ${(await openWorkspace(runtime)).apiKey}\r\n`;
 
-/** Opens a connection; returns what it has received so far. */
-function open() {
-  const socket = connect(Number(runtime.url.port), runtime.url.hostname);
-  let text = "";
-  socket.on("data", (chunk) => {
-    text += chunk;
-  });
-  // Closed by the server; only the data received matters.
-  socket.on("error", () => {});
-  return { socket, text: () => text };
-}
+const open = () => openSocket(Number(runtime.url.port), runtime.url.hostname);
 
 /** Sends raw bytes, then nothing more, and returns what comes back. */
 async function exchange(bytes: string): Promise<string> {
-  const { socket, text } = open();
+  const socket = open();
   const closed = once(socket, "close");
   socket.end(Buffer.from(bytes, "latin1"));
   await closed;
-  return text();
+  return socket.answer;
 }
 
 const HOST = "Host: api.example\r\nConnection: close\r\n";
@@ -61,8 +51,6 @@ const bearer = (text: string) => get("/v1/leads", `Authorization: Bearer ${text}
 
 test.each([
   ["a path of 60,000 characters", get(`/v1/${"a".repeat(60_000)}`), "404 route_not_found"],
-  ["a path with two leading slashes", get("//v1/leads"), "404 route_not_found"],
-  ["a path in capitals", get("/V1/leads"), "404 route_not_found"],
   ["an overlong escape in a path", get("/v1/automations/%c0%af"), "404 automation_not_found"],
   ["no key, and dots that leave /v1", get("/x/../v1/leads", ""), "401 invalid_api_key"],
   ["a key of 70,000 characters", bearer("k".repeat(70_000)), "401 invalid_api_key"],
@@ -85,19 +73,16 @@ test.each([
   const seen = logs.length;
   const [head = "", body = ""] = (await exchange(request)).split("\r\n\r\n");
   const [, status] = /^HTTP\/1.1 (\d+) /.exec(head) ?? [];
-  for (const header of [
-    /^cache-control: no-store$/im,
-    /^x-ratelimit-limit: \d+$/im,
-    /^x-ratelimit-remaining: \d+$/im,
-    /^x-ratelimit-reset: \d+$/im,
-  ])
-    expect(head.replaceAll("\r", "")).toMatch(header);
+  const [, ...lines] = head.toLowerCase().split("\r\n");
+  expect(lines).toContain("cache-control: no-store");
+  for (const name of ["limit", "remaining", "reset"])
+    expect(lines).toContainEqual(expect.stringMatching(`^x-ratelimit-${name}: \\d+$`));
   const { code, details } = JSON.parse(body).error;
   expect(`${status} ${code === "invalid_request" ? details.reason : code}`).toBe(expected);
   // Logged as what it was, and not as an internal error.
   await until(() => logs.length > seen);
-  const lines = logs.slice(seen).filter((line) => line.startsWith("{"));
-  expect(lines.map((line) => JSON.parse(line))).toMatchObject([
+  const logged = logs.slice(seen).filter((line) => line.startsWith("{"));
+  expect(logged.map((line) => JSON.parse(line))).toMatchObject([
     { event: "request", status: Number(status) },
   ]);
 });
@@ -140,32 +125,32 @@ describe("a connection", () => {
 
   test.each(UNREAD)("survives a %i that leaves a body unread %s", async (status, _, request) => {
     for (let time = 0; time < 3; time++) {
-      const { socket, text } = open();
+      const socket = open();
       socket.write(request());
-      await until(() => text().startsWith(`HTTP/1.1 ${status} `));
+      await until(() => socket.answer.startsWith(`HTTP/1.1 ${status} `));
       // If it is going to be closed, it is closed now.
       await setTimeout(20);
       socket.write(get("/v1/leads"));
-      await until(() => text().split("HTTP/1.1 ").length === 3);
+      await until(() => socket.answer.split("HTTP/1.1 ").length === 3);
       socket.destroy();
     }
   });
 
   test("gets its response before the body, and survives if that comes later", async () => {
-    const { socket, text } = open();
+    const socket = open();
     socket.write(keeping("POST /v1/webhooks", JSON_TYPE, "Content-Length: 1000\r\n\r\n{"));
-    await until(() => text().includes("invalid_api_key"));
+    await until(() => socket.answer.includes("invalid_api_key"));
     socket.write("y".repeat(999));
     socket.write(get("/v1/leads"));
-    await until(() => text().includes("HTTP/1.1 200 "));
+    await until(() => socket.answer.includes("HTTP/1.1 200 "));
     socket.destroy();
   });
 
   test("is closed if the body never comes", async () => {
-    const { socket, text } = open();
+    const socket = open();
     const closed = once(socket, "close");
     socket.write(keeping("POST /v1/webhooks", JSON_TYPE, "Content-Length: 1000\r\n\r\n{"));
     await closed;
-    expect(text()).toContain("invalid_api_key");
+    expect(socket.answer).toContain("invalid_api_key");
   });
 });

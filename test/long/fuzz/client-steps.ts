@@ -22,43 +22,39 @@ function automationOf({ automations }: Workspace, which: number): string {
   return automations.length > 0 ? pick(automations, which).id : `aut_${"0".repeat(25)}`;
 }
 
-const getAutomation = step(
-  "getAutomation",
-  fc.record({ by: someKey, owner: someOwner, which: some }),
-  async (model, service, { by, owner, which }) => {
-    const key = keyOf(model, by);
-    const id = automationOf(ownerOf(model, key, owner), which);
-    const [answer] = await service.ask(model, key, { method: "GET", path: `automations/${id}` });
-    if (!answer) return;
-    const item = key.workspace.automations.find((item) => item.id === id);
-    if (!item) return expectRefusal(answer, 404, "automation_not_found");
-    expect({ status: answer.status, body: answer.body }).toEqual({ status: 200, body: item.shown });
-    item.shown = answer.body as typeof item.shown;
-  },
-);
+const someAutomation = { by: someKey, owner: someOwner, which: some };
+type Wanted = { by: number; owner: string; which: number };
+
+/** Asks for an automation, or changes its status: the answer must be what the model expects. */
+async function askFor(
+  model: Model,
+  service: Service,
+  { by, owner, which }: Wanted,
+  body?: { status: string },
+): Promise<void> {
+  const key = keyOf(model, by);
+  const id = automationOf(ownerOf(model, key, owner), which);
+  const from = Date.now();
+  const request = body ? ({ method: "PATCH", body } as const) : ({ method: "GET" } as const);
+  const [answer] = await service.ask(model, key, { ...request, path: `automations/${id}` });
+  if (!answer) return;
+  const item = key.workspace.automations.find((item) => item.id === id);
+  if (!item) return expectRefusal(answer, 404, "automation_not_found");
+  const { status } = item.shown;
+  if (body && (status === "draft" || status === "error"))
+    return expectRefusal(answer, 422, "automation_not_controllable");
+  if (body && status !== body.status)
+    item.shown = { ...item.shown, ...body, updated_at: between(from, Date.now()) };
+  expect({ status: answer.status, body: answer.body }).toEqual({ status: 200, body: item.shown });
+  item.shown = answer.body as typeof item.shown;
+}
+
+const getAutomation = step("getAutomation", fc.record(someAutomation), askFor);
 
 const controlAutomation = step(
   "controlAutomation",
-  fc.record({
-    ...{ by: someKey, owner: someOwner, which: some },
-    status: fc.constantFrom("active", "paused"),
-  }),
-  async (model, service, { by, owner, which, status }) => {
-    const key = keyOf(model, by);
-    const id = automationOf(ownerOf(model, key, owner), which);
-    const from = Date.now();
-    const request = { method: "PATCH", path: `automations/${id}`, body: { status } } as const;
-    const [answer] = await service.ask(model, key, request);
-    if (!answer) return;
-    const item = key.workspace.automations.find((item) => item.id === id);
-    if (!item) return expectRefusal(answer, 404, "automation_not_found");
-    if (item.shown.status === "draft" || item.shown.status === "error")
-      return expectRefusal(answer, 422, "automation_not_controllable");
-    if (item.shown.status !== status)
-      item.shown = { ...item.shown, status, updated_at: between(from, Date.now()) };
-    expect({ status: answer.status, body: answer.body }).toEqual({ status: 200, body: item.shown });
-    item.shown = answer.body as typeof item.shown;
-  },
+  fc.record({ ...someAutomation, status: fc.constantFrom("active", "paused") }),
+  (model, service, { status, ...wanted }) => askFor(model, service, wanted, { status }),
 );
 
 const someEvents = fc.array(

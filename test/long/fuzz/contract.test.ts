@@ -3,6 +3,7 @@ import { expect, test } from "vitest";
 import { startRuntime } from "../../../scripts/shared/runtime.ts";
 import { mintApiKey } from "../../../src/quota/api-key.ts";
 import { opened } from "../../node/support/opened.ts";
+import { numbered, openWorkspace } from "../../node/support/workspace.ts";
 import { shoot } from "./client.ts";
 import { Contract } from "./document.ts";
 import { expectEnvelope } from "./envelope.ts";
@@ -15,62 +16,39 @@ const VOLLEY = 20;
 
 const runtime = await opened(startRuntime({ vars: { ALLOW_LOCAL_WEBHOOKS: "" } }));
 
-/** A workspace with some of everything. */
-async function openFilledWorkspace() {
-  const { PLATFORM } = runtime.env;
-  const { workspaceId } = await PLATFORM.createWorkspace({ name: "Agence" });
-  const key = { workspaceId, requestsPerWindow: 1_000_000 };
-  const { apiKey } = await PLATFORM.createApiKey(key);
-  const agent = { reference: "agent", name: `Canari ${workspaceId}` };
-  const { ids } = await PLATFORM.recordAutomations({
-    workspaceId,
-    automations: (["active", "paused", "draft", "error"] as const).map((status) => ({
-      reference: status,
-      type: "social_story" as const,
-      provider: "instagram",
-      agent,
-      status,
-    })),
-  });
-  const automationIds = [...ids].map(String);
-  const leads = Array.from({ length: 30 }, (_, i) => ({
-    reference: `lead-${i}`,
-    source: "social" as const,
-    agent,
-    name: `Canari ${workspaceId}`,
-  }));
-  await PLATFORM.recordLeads({ workspaceId, leads });
-  const runs = Array.from({ length: 30 }, (_, i) => ({
-    reference: `run-${i}`,
-    automationId: automationIds[i % 2] ?? "",
-    status: "success" as const,
-    triggerType: "comment" as const,
-  }));
-  await PLATFORM.recordRuns({ workspaceId, runs });
-  const headers = { Authorization: `Bearer ${apiKey}` };
-  const lists = ["/v1/leads", "/v1/runs", `/v1/automations/${automationIds[0]}/runs`];
+const FOREIGN = "Canari d’un autre";
+
+/** A workspace with some of everything, which carries its name. */
+async function openFilledWorkspace(name: string) {
+  const opened = await openWorkspace(runtime, { requestsPerWindow: 1_000_000, agentName: name });
+  const { api, apiKey, recordAutomations, recordLeads, recordRuns } = opened;
+  const automationIds: string[] = [];
+  for (const status of ["active", "paused", "draft", "error"] as const)
+    automationIds.push(...(await recordAutomations([status], status)));
+  const [first = "", second = ""] = automationIds;
+  await recordLeads(numbered(30), () => ({ name }));
+  await recordRuns(first, numbered(15));
+  await recordRuns(second, numbered(15, 16));
+  const lists = ["/v1/leads", "/v1/runs", `/v1/automations/${first}/runs`];
   const pages = await Promise.all(
-    lists.map((path) =>
-      shoot(runtime.url, { method: "GET", path: `${path}?limit=2`, headers, body: null }),
-    ),
+    lists.map((path) => api<{ next_cursor: string }>("GET", `${path}?limit=2`)),
   );
-  const cursors = pages.map(({ body }) => (body as { next_cursor: string }).next_cursor);
-  return { workspaceId: String(workspaceId), apiKey: String(apiKey), automationIds, cursors };
+  return { apiKey, automationIds, cursors: pages.map(({ next_cursor }) => next_cursor) };
 }
 
 test(`${REQUESTS} generated requests are all answered as documented`, {
   timeout: 60_000 + REQUESTS * 40,
 }, async () => {
   const contract = await Contract.read(runtime.url);
-  const own = await openFilledWorkspace();
-  const foreign = await openFilledWorkspace();
+  const own = await openFilledWorkspace("Agence");
+  const foreign = await openFilledWorkspace(FOREIGN);
   const statuses: Record<number, number> = {};
   const fire = async (shot: Shot, key: string) => {
     const headers = { ...shot.headers, Authorization: key && `Bearer ${key}` };
     const answer = await shoot(runtime.url, { ...shot, headers });
     statuses[answer.status] = (statuses[answer.status] ?? 0) + 1;
     expectEnvelope(answer);
-    expect(JSON.stringify(answer.body)).not.toContain(foreign.workspaceId);
+    expect(JSON.stringify(answer.body)).not.toContain(FOREIGN);
     const { pathname } = new URL(`http://localhost${shot.path}`);
     const operation = contract.find(shot.method, pathname);
     if (operation) contract.expectAllowed(operation, answer, shot.method !== "HEAD");

@@ -49,14 +49,10 @@ const recordAutomations = step(
     // Of several reports of one automation in a call, the newest counts; with equal times, the
     // last.
     const inTime = automations
-      .map((automation, i) => ({ id: String(ids[i]), ...automation }))
-      .toSorted(
-        (a, b) =>
-          Number(asOf(a.updatedAt) > asOf(b.updatedAt)) -
-          Number(asOf(a.updatedAt) < asOf(b.updatedAt)),
-      )
-      .map((report) => [report.id, report] as const);
-    for (const [id, { reference, type, name, status, updatedAt }] of new Map(inTime)) {
+      .map((report, i) => ({ id: String(ids[i]), report, at: asOf(report.updatedAt) }))
+      .toSorted((a, b) => Number(a.at > b.at) - Number(a.at < b.at));
+    for (const [id, report] of new Map(inTime.map(({ id, report }) => [id, report]))) {
+      const { reference, type, name, status, updatedAt } = report;
       const known = workspace.automations.find((item) => item.id === id);
       if (known && asOf(updatedAt) < asOf(known.shown.updated_at)) continue;
       const shown = {
@@ -70,14 +66,9 @@ const recordAutomations = step(
       };
       const same = known?.shown.type === type && known.shown.status === status;
       const updated_at = updatedAt ?? (same ? known.shown.updated_at : now);
-      if (known) known.shown = { ...shown, updated_at };
-      else
-        workspace.automations.push({
-          at: model.clock,
-          id,
-          reference,
-          shown: { ...shown, updated_at },
-        });
+      const item = { at: model.clock, id, reference, shown: { ...shown, updated_at } };
+      if (known) known.shown = item.shown;
+      else workspace.automations.push(item);
     }
   },
 );

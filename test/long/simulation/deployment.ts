@@ -2,7 +2,7 @@ import { ENCRYPTION_KEYS } from "../../../scripts/shared/runtime.ts";
 import { BACKGROUND_DISPATCHES_MAX } from "../../../src/webhooks/dispatch/consumer.ts";
 import type { Target } from "../../../src/webhooks/dispatch/pipeline.ts";
 import type { Claimed } from "../../../src/webhooks/dispatch/settle-and-claim.ts";
-import { Broker } from "./broker.ts";
+import { openBroker } from "./broker.ts";
 import { Violation } from "./invariants.ts";
 import type { Store } from "./store.ts";
 import type { Subscribers } from "./subscribers.ts";
@@ -20,7 +20,7 @@ export function deploy(world: World, store: Store, subscribers: Subscribers, wor
   // An isolate with the maximum number of dispatches waits for one more.
   const dispatches = chance.pick([0, BACKGROUND_DISPATCHES_MAX]);
   const broker = (name: string) =>
-    new Broker(world, name, concurrency, (messages, isolate) => {
+    openBroker(world, name, concurrency, (messages, isolate) => {
       const attempt = (delivery: Claimed, target: Target) =>
         subscribers.attempt(delivery, target, isolate);
       const ctx = { waitUntil: () => {} };

@@ -155,14 +155,9 @@ const TAG_BYTES = 16;
  * crash between any two steps.
  */
 export class Isolate {
-  #dead = false;
-  readonly #connections = new Connections();
-
   /** Whether it has crashed. */
-  get dead(): boolean {
-    return this.#dead;
-  }
-
+  dead = false;
+  readonly #connections = new Connections();
   readonly world: World;
   readonly name: string;
   readonly crashProbability: number;
@@ -195,12 +190,12 @@ export class Isolate {
   /** A point at which the isolate may crash, and at which a crashed one hangs for ever. */
   async step(): Promise<void> {
     const { world } = this;
-    if (!this.#dead && world.faults && world.chance.happens(this.crashProbability)) {
-      this.#dead = true;
+    if (!this.dead && world.faults && world.chance.happens(this.crashProbability)) {
+      this.dead = true;
       world.note(`${this.name} crashes`);
       this.onCrash();
     }
     // A crashed isolate never continues: what it awaits never arrives.
-    if (this.#dead) await new Promise(() => {});
+    if (this.dead) await new Promise(() => {});
   }
 }

@@ -1,5 +1,6 @@
 import { openApi } from "../../../scripts/shared/local-api.ts";
 import type { Runtime } from "../../../scripts/shared/runtime.ts";
+import type { AutomationStatus } from "../../../src/contract/enumerations.ts";
 
 /** The texts of the first numbers. */
 export const numbered = (count: number, from = 1) =>
@@ -49,7 +50,7 @@ export async function openWorkspace(
         const leads = some.map((reference) => ({ reference, ...own, ...more(reference) }));
         return PLATFORM.recordLeads({ workspaceId, leads });
       }),
-    recordAutomations: (references: string[], status: "active" | "draft" = "active") =>
+    recordAutomations: (references: string[], status: AutomationStatus = "active") =>
       record(references, (some) => {
         const own = { type: "lead_ads", provider: "facebook", agent, status } as const;
         const automations = some.map((reference) => ({ reference, ...own }));
