@@ -1,45 +1,41 @@
 import { once } from "node:events";
-import { createServer, type Server } from "node:http";
+import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { json } from "node:stream/consumers";
-import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { afterAll, beforeEach, expect, test } from "vitest";
 import { runProgram } from "../../node/support/process.ts";
 
 /** The lists of Cloudflare's API, by path; each item as it was last written. */
 let lists: Record<string, { id: string; name: string }[]>;
 let writes: string[];
-let server: Server;
-let base: string;
 
+const zones = [{ id: "z1", name: "example.com" }];
 const CHECKS = "/zones/z1/healthchecks";
 const POLICIES = "/accounts/a1/alerting/v3/policies";
 
-beforeAll(async () => {
-  server = createServer(async (request, response) => {
-    const { pathname, searchParams } = new URL(request.url ?? "/", "http://api");
-    const answer = (result: unknown) =>
-      response.end(JSON.stringify({ success: true, errors: [], result }));
-    if (request.headers.authorization !== "Bearer token") {
-      response.statusCode = 403;
-      return response.end('{ "success": false, "errors": [{ "message": "Forbidden" }] }');
-    }
-    const zones = [{ id: "z1", name: "example.com" }];
-    if (pathname === "/zones")
-      return answer(zones.filter(({ name }) => name === searchParams.get("name")));
-    const [path = ""] = Object.keys(lists).filter((list) => pathname.startsWith(list));
-    const list = lists[path] ?? [];
-    if (request.method === "GET") return answer(list);
-    writes.push(`${request.method} ${pathname}`);
-    const item = (await json(request)) as { name: string };
-    const id = request.method === "PUT" ? pathname.slice(path.length + 1) : `id-${list.length}`;
-    lists[path] = [...list.filter((each) => each.id !== id), { id, ...item }];
-    answer({ id });
-  });
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  base = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-});
-afterAll(() => server.close());
+const server = createServer(async (request, response) => {
+  const { pathname, searchParams } = new URL(request.url ?? "/", "http://api");
+  const answer = (result: unknown) =>
+    response.end(JSON.stringify({ success: true, errors: [], result }));
+  if (request.headers.authorization !== "Bearer token") {
+    response.statusCode = 403;
+    return response.end('{ "success": false, "errors": [{ "message": "Forbidden" }] }');
+  }
+  if (pathname === "/zones")
+    return answer(zones.filter(({ name }) => name === searchParams.get("name")));
+  const [path = ""] = Object.keys(lists).filter((list) => pathname.startsWith(list));
+  const list = lists[path] ?? [];
+  if (request.method === "GET") return answer(list);
+  writes.push(`${request.method} ${pathname}`);
+  const item = (await json(request)) as { name: string };
+  const id = request.method === "PUT" ? pathname.slice(path.length + 1) : `id-${list.length}`;
+  lists[path] = [...list.filter((each) => each.id !== id), { id, ...item }];
+  answer({ id });
+}).listen(0, "127.0.0.1");
+await once(server, "listening");
+afterAll(() => void server.close());
+const base = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+
 beforeEach(() => {
   lists = { [CHECKS]: [], [POLICIES]: [{ id: "theirs", name: "another" }] };
   writes = [];

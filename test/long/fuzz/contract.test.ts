@@ -5,7 +5,7 @@ import { mintApiKey } from "../../../src/quota/api-key.ts";
 import { opened } from "../../node/support/opened.ts";
 import { numbered, openWorkspace } from "../../node/support/workspace.ts";
 import { shoot } from "./client.ts";
-import { Contract } from "./document.ts";
+import { readContract } from "./document.ts";
 import { expectEnvelope } from "./envelope.ts";
 import { replayable } from "./replay.ts";
 import { type Shot, shots } from "./requests.ts";
@@ -39,7 +39,7 @@ async function openFilledWorkspace(name: string) {
 test(`${REQUESTS} generated requests are all answered as documented`, {
   timeout: 60_000 + REQUESTS * 40,
 }, async () => {
-  const contract = await Contract.read(runtime.url);
+  const contract = await readContract(runtime.url);
   const own = await openFilledWorkspace("Agence");
   const foreign = await openFilledWorkspace(FOREIGN);
   const statuses: Record<number, number> = {};

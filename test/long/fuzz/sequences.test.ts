@@ -5,7 +5,7 @@ import { mintApiKey } from "../../../src/quota/api-key.ts";
 import { opened } from "../../node/support/opened.ts";
 import { startReceiver } from "../../node/support/receiver.ts";
 import { clientSteps } from "./client-steps.ts";
-import { Contract } from "./document.ts";
+import { readContract } from "./document.ts";
 import { Model, newKey } from "./model.ts";
 import { PLATFORM_STEPS } from "./platform-steps.ts";
 import { replayable } from "./replay.ts";
@@ -76,7 +76,7 @@ async function openModel(): Promise<Model> {
 test(`${SEQUENCES} sequences of calls are answered as a model of the service predicts`, {
   timeout: DRAWS * DRAW_MS + 30_000,
 }, async () => {
-  const contract = await Contract.read(runtime.url);
+  const contract = await readContract(runtime.url);
   const reached: Record<string, number> = {};
   let sequences = 0;
   const begin = async () => {
