@@ -61,7 +61,13 @@ const BACK = () => ["--rollback", "old"];
 const FORBIDS = "0999_drops_it_forbids_rollback.sql";
 const FORBIDDEN =
   /^The database public-api has the migration 0999_drops_it_forbids_rollback\.sql, which this version is too old for/;
-const stagingWith = (text: string, other: string) => () => [...STAGING, ...configWith(text, other)];
+const QUEUE = 'queue = "webhook-deliveries"';
+const SHARED: [what: string, text: string, other: string][] = [
+  ["queue webhook-deliveries", 'queue = "webhook-deliveries-staging"', QUEUE],
+  ["database public-api", '"public-api-staging"', '"public-api"'],
+  ["rate limit 1", 'namespace_id = "2"', 'namespace_id = "1"'],
+  ["Worker public-api", VARS, `[env.staging]\nname = "public-api"\n${VARS}`],
+];
 const storedIn = (jurisdiction: string | null) => () =>
   openDeployed({ databases: [{ name: "public-api", jurisdiction }] });
 
@@ -72,30 +78,14 @@ test.each<Case>([
     SECRETS,
     () => ["--env", "production"],
   ],
-  [
-    /^\[env\.staging\] uses the queue webhook-deliveries, which is production's/,
-    openAccount,
-    SECRETS,
-    stagingWith('queue = "webhook-deliveries-staging"', 'queue = "webhook-deliveries"'),
-  ],
-  [
-    /^\[env\.staging\] uses the database public-api, which is production's/,
-    openAccount,
-    SECRETS,
-    stagingWith('"public-api-staging"', '"public-api"'),
-  ],
-  [
-    /^\[env\.staging\] uses the rate limit 1, which is production's/,
-    openAccount,
-    SECRETS,
-    stagingWith('namespace_id = "2"', 'namespace_id = "1"'),
-  ],
-  [
-    /^\[env\.staging\] uses the Worker public-api, which is production's/,
-    openAccount,
-    SECRETS,
-    stagingWith(VARS, `[env.staging]\nname = "public-api"\n${VARS}`),
-  ],
+  ...SHARED.map(
+    ([name, text, other]): Case => [
+      new RegExp(`^\\[env\\.staging\\] uses the ${name}, which is production's`),
+      openAccount,
+      SECRETS,
+      () => [...STAGING, ...configWith(text, other)],
+    ],
+  ),
   [
     /wrangler\.toml binds no database as DB/,
     () => openAccount({ secrets: SECRETS }),
