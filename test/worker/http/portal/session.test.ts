@@ -1,7 +1,7 @@
 import { exports } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { PORTAL_TOKEN } from "../../../../src/contract/portal-token.ts";
-import { deployedWith, errorOf, openWorkspace, send } from "../../../support/api.ts";
+import { deployedWith, errorOf, openWorkspace } from "../../../support/api.ts";
 import { keepLog } from "../../../support/log-lines.ts";
 import {
   exchange,
@@ -9,7 +9,6 @@ import {
   portalOf,
   portalRefusal,
   portalSuccess,
-  sessionToken,
 } from "../../../support/portal.ts";
 
 const { Platform } = exports;
@@ -32,15 +31,19 @@ function endOf(token: string): number {
 }
 
 describe("a portal link", () => {
-  test("is exchanged for a session of its workspace", async () => {
+  test("is exchanged for a session of its workspace, which opens no other", async () => {
     const { workspaceId } = await openWorkspace();
-    const answer = await exchange(await linkToken(workspaceId));
+    const { url } = await Platform.createPortalLink({ workspaceId, validMinutes: 1440 });
+    expect(url).toMatch(/^https:\/\/api\.example\/portal#wks_[\w.-]+$/);
+    const answer = await exchange(new URL(url).hash.slice(1));
     const { token } = answer.body;
     expect(token).toMatch(/^wks_[\w.-]+$/);
+    expect(endOf(token) - Date.now()).toBeGreaterThan(1_439 * 60_000);
     const workspace = { id: workspaceId, name: "Agence Lumière" };
     expect(answer).toEqual(portalSuccess(200, { token, workspace }));
     const shown = await portalOf(token).get("/workspace");
     expect(shown).toMatchObject({ status: 200, body: { workspaceId } });
+    expect(await exchange(token)).toEqual(UNAUTHORIZED);
   });
 
   test("must be opened within two minutes, and its sessions last as long as was asked for, however often", async () => {
@@ -71,18 +74,7 @@ describe("a portal link", () => {
   });
 });
 
-describe("a token of the portal", () => {
-  test("of a link does nothing but open a session, and that of a session opens no other", async () => {
-    const { workspaceId } = await openWorkspace();
-    const link = portalOf(await linkToken(workspaceId));
-    const body = { url: "https://hooks.example.com/", events: ["lead.created"] };
-    expect(await link.post("/webhooks", body)).toEqual(UNAUTHORIZED);
-    for (const path of ["/workspace", "/keys", "/webhooks", "/nothing", "/session/"])
-      expect(await link.get(path)).toEqual(UNAUTHORIZED);
-    expect((await Platform.listWebhooks({ workspaceId })).items).toEqual([]);
-    expect(await exchange(await sessionToken(workspaceId))).toEqual(UNAUTHORIZED);
-  });
-
+describe("a link's token", () => {
   test("that is forged costs no look-up, and none of its workspace's requests", async () => {
     const { workspaceId } = await openWorkspace();
     const link = await linkToken(workspaceId);
@@ -101,39 +93,13 @@ describe("a token of the portal", () => {
     expect(answer).toMatchObject({ status: 429, headers: { "retry-after": "60" } });
     expect(limit.mock.calls).toEqual([[{ key: workspaceId }]]);
   });
-
-  test("is of no use to a page of another origin: no answer lets one read it", async () => {
-    const { workspaceId } = await openWorkspace();
-    const [link, session] = [await linkToken(workspaceId), await sessionToken(workspaceId)];
-    const Origin = "https://evil.example";
-    const preflight = { Origin, "Access-Control-Request-Method": "POST" };
-    for (const [status, answer] of [
-      [401, send("/portal/api/session", { method: "OPTIONS", headers: preflight })],
-      [200, portalOf(link).send("/session", { method: "POST", headers: { Origin } })],
-      [200, portalOf(session).send("/workspace", { headers: { Origin } })],
-    ] as const) {
-      const { headers, ...rest } = await answer;
-      expect(rest.status).toBe(status);
-      expect(Object.keys(headers).filter((name) => name.startsWith("access-control-"))).toEqual([]);
-    }
-  });
 });
 
-describe("createPortalLink", () => {
-  test("makes a link whose session lasts for the given time", async () => {
-    const { workspaceId } = await openWorkspace();
-    const { url } = await Platform.createPortalLink({ workspaceId, validMinutes: 1440 });
-    expect(url).toMatch(/^https:\/\/api\.example\/portal#wks_[\w.-]+$/);
-    const { body } = await exchange(new URL(url).hash.slice(1));
-    expect(endOf(body.token) - Date.now()).toBeGreaterThan(1_439 * 60_000);
-  });
-
-  test.each([
-    [{ workspaceId: "wks_none" }, "workspaceId: no such workspace"],
-    [{ workspaceId: "wks_none", validMinutes: 0 }, "validMinutes"],
-    [{ workspaceId: "wks_none", validMinutes: 1441 }, "validMinutes"],
-    [{ workspaceId: "wks_none", validMinutes: 1.5 }, "validMinutes"],
-  ])("rejects %o", async (input, message) => {
-    expect(await errorOf(Platform.createPortalLink(input))).toContain(message);
-  });
+test.each([
+  [{ workspaceId: "wks_none" }, "workspaceId: no such workspace"],
+  [{ workspaceId: "wks_none", validMinutes: 0 }, "validMinutes"],
+  [{ workspaceId: "wks_none", validMinutes: 1441 }, "validMinutes"],
+  [{ workspaceId: "wks_none", validMinutes: 1.5 }, "validMinutes"],
+])("createPortalLink rejects %o", async (input, message) => {
+  expect(await errorOf(Platform.createPortalLink(input))).toContain(message);
 });
