@@ -16,10 +16,8 @@ import {
   announceLeads,
   answered,
   BROKEN,
-  createWorkspace,
   DAY_MS,
   db,
-  deliveriesTo,
   dispatchAt,
   HOUR_MS,
   heldDispatch,
@@ -31,10 +29,8 @@ import {
   REFUSING_QUEUE,
   receivedBy,
   type Sent,
-  setDeliveries,
   setSubscription,
   statesOf,
-  subscribe,
   subscriptionRow,
 } from "../support/deliveries.ts";
 
@@ -45,6 +41,13 @@ const LEASE_MS = 20_000;
 /** The wakes in `sent` for this subscription. */
 function to(id: string, sent: Sent[]): Sent[] {
   return sent.filter(({ subscriptionId }) => subscriptionId === id);
+}
+
+/** The lanes of the wakes that a sweep sends for a subscription. */
+async function wokenAt(now: number, id: string, run = (env: Env) => sweep(env, now)) {
+  const { env, fast, slow } = isolated();
+  await run(env);
+  return to(id, [...fast, ...slow]).map(({ lane }) => lane);
 }
 
 describe("the sweep", () => {
@@ -64,33 +67,23 @@ describe("the sweep", () => {
     const { id } = await owed(1, NOW - HOUR_MS);
     // As if the last sweep had stopped right behind this subscription.
     await updatePosition(db, "overdue", id);
-    const [first, second] = [isolated(), isolated()];
-    await sweep(first.env, NOW);
-    expect(to(id, first.fast)).toEqual([]);
-    await sweep(second.env, NOW);
-    expect(to(id, second.fast)).toHaveLength(1);
+    expect(await wokenAt(NOW, id)).toEqual([]);
+    expect(await wokenAt(NOW, id)).toEqual(["fast"]);
   });
 
   test("fails if a queue refuses its wakes, and wakes the same subscriptions the next time", async () => {
     const { id } = await owed(1, NOW - HOUR_MS);
     const refusing = isolated({ DELIVERIES: REFUSING_QUEUE });
     await expect(sweep(refusing.env, NOW)).rejects.toThrow("1 parts of the sweep failed");
-    const deployment = isolated();
-    await sweep(deployment.env, NOW);
-    expect(to(id, deployment.fast)).toHaveLength(1);
+    expect(await wokenAt(NOW, id)).toEqual(["fast"]);
   });
 
   test("wakes failing subscriptions in the slow lane, once their wait is over", async () => {
     const { id } = await owed(1, NOW);
     await dispatchAt(NOW, [id], answered(500));
     const { nextAt } = await subscriptionRow(id);
-    const early = isolated();
-    await sweep(early.env, nextAt + MINUTE_MS - 1);
-    expect([...to(id, early.fast), ...to(id, early.slow)]).toEqual([]);
-    const deployment = isolated();
-    await sweep(deployment.env, nextAt + MINUTE_MS + 1);
-    expect(to(id, deployment.fast)).toEqual([]);
-    expect(to(id, deployment.slow)).toHaveLength(1);
+    expect(await wokenAt(nextAt + MINUTE_MS - 1, id)).toEqual([]);
+    expect(await wokenAt(nextAt + MINUTE_MS + 1, id)).toEqual(["slow"]);
   });
 
   test("gets a delivery whose message was lost delivered, through the deployment's queues", async () => {
@@ -102,65 +95,37 @@ describe("the sweep", () => {
   });
 
   test.each([
-    ["wakes a subscription whose hold was abandoned", { delivered: 1 }],
-    [
-      "wakes a deleted subscription whose deliveries were under a lease: they are cancelled",
-      { cancelled: 1 },
-    ],
-  ])("%s", async (title, states) => {
+    ["whose hold was abandoned", { delivered: 1 }],
+    ["that was deleted under a lease, so that its deliveries are cancelled", { cancelled: 1 }],
+  ])("wakes a subscription %s", async (what, states) => {
     const { id, workspaceId } = await owed(1, NOW - MINUTE_MS);
     await heldDispatch(NOW, id);
-    if (title.includes("deleted")) await commit(db, deleteSubscription(workspaceId, id, NOW));
+    if (what.includes("deleted")) await commit(db, deleteSubscription(workspaceId, id, NOW));
     expect(await statesOf(id)).toEqual({ pending: 1 });
-    const [early, late] = [isolated(), isolated()];
-    await sweep(early.env, NOW + LEASE_MS - 1);
-    expect(to(id, early.fast)).toEqual([]);
-    await sweep(late.env, NOW + LEASE_MS);
-    expect(to(id, late.fast)).toHaveLength(1);
+    expect(await wokenAt(NOW + LEASE_MS - 1, id)).toEqual([]);
+    expect(await wokenAt(NOW + LEASE_MS, id)).toEqual(["fast"]);
     await dispatchAt(NOW + LEASE_MS, [id], answered(200));
     expect(await statesOf(id)).toEqual(states);
   });
 
   test("uses the cron's time", async () => {
     const { id } = await owed(1, NOW);
-    for (const [scheduledTime, woken] of [
-      [new Date(NOW + 59_000), 0],
-      [new Date(NOW + 61_000), 1],
-    ] as const) {
-      const deployment = isolated();
-      await worker.scheduled(createScheduledController({ scheduledTime }), deployment.env);
-      expect(to(id, deployment.fast)).toHaveLength(woken);
-    }
+    const at = (ms: number) =>
+      wokenAt(NOW, id, (env) => {
+        const scheduledTime = new Date(NOW + ms);
+        return worker.scheduled(createScheduledController({ scheduledTime }), env);
+      });
+    expect([await at(59_000), await at(61_000)]).toEqual([[], ["fast"]]);
   });
 });
 
-describe("the retention of 30 days", () => {
-  const before = NOW - 30 * DAY_MS;
-
-  test("deletes older events with their deliveries, once the deliveries are as old too", async () => {
-    const workspaceId = await createWorkspace();
-    const { id } = await subscribe(workspaceId);
-    await announceLeads(workspaceId, 3, before - 2 * HOUR_MS);
-    const drafts = await deliveriesTo(id);
-    for (const [i, state] of (["delivered", "exhausted", "cancelled"] as const).entries())
-      await setDeliveries(id, { state, settledAt: before - 1 }, drafts[i]?.eventId);
-    const [young] = await announceLeads(workspaceId, 1, before);
-    await dispatchAt(before, [id], answered(200));
-    await sweep(isolated().env, NOW);
-    expect((await eventsOf(workspaceId)).map((event) => event.id)).toEqual([young?.id]);
-    expect((await deliveriesTo(id)).map(({ eventId }) => eventId)).toEqual([young?.id]);
-    const ledger = await exports.Platform.ledger({ workspaceId });
-    expect(ledger).toMatchObject({ created: 1, delivered: 1, exhausted: 0, addsUp: true });
-  });
-
-  test("deletes old events that were not owed to anyone", async () => {
-    const { workspaceId } = await openListeningWorkspace();
-    await announceLeads(workspaceId, 2, before - HOUR_MS - 1);
-    await announceLeads(workspaceId, 1, before);
-    expect(await eventsOf(workspaceId)).toHaveLength(3);
-    await sweep(isolated().env, NOW);
-    expect(await eventsOf(workspaceId)).toHaveLength(1);
-  });
+test("the sweep deletes events that are older than 30 days, also if they were not owed to anyone", async () => {
+  const { workspaceId } = await openListeningWorkspace();
+  await announceLeads(workspaceId, 2, NOW - 30 * DAY_MS - HOUR_MS - 1);
+  const [young] = await announceLeads(workspaceId, 1, NOW - 30 * DAY_MS);
+  expect(await eventsOf(workspaceId)).toHaveLength(3);
+  await sweep(isolated().env, NOW);
+  expect((await eventsOf(workspaceId)).map(({ id }) => id)).toEqual([young?.id]);
 });
 
 describe("a part of the sweep that fails", () => {
@@ -204,9 +169,7 @@ describe("a part of the sweep that fails", () => {
     const { overdue, expired, disabled, removed } = await work();
     const { DB } = observedDatabase({ before: () => Promise.reject(BROKEN) });
     await expect(sweep(isolated({ DB }).env, NOW)).rejects.toThrow("10 parts of the sweep failed");
-    const deployment = isolated();
-    await sweep(deployment.env, NOW + MINUTE_MS);
-    expect(to(overdue.id, deployment.fast)).toHaveLength(1);
+    expect(await wokenAt(NOW + MINUTE_MS, overdue.id)).toEqual(["fast"]);
     expect(await noticesOf(disabled.id)).toMatchObject([{ sentAt: NOW + MINUTE_MS }]);
     expect(await statesOf(expired.id)).toEqual({});
     expect(await isThere(removed)).toBe(false);

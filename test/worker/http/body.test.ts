@@ -1,4 +1,4 @@
-import { beforeAll, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { invalid, openWorkspace, recordAutomation, refusal } from "../../support/api.ts";
 
 const JSON_TYPE = { "Content-Type": "application/json" };
@@ -9,13 +9,8 @@ const TOO_LARGE = refusal(413, "invalid_request", { reason: "body_too_large", ma
 const WRONG_TYPE = refusal(400, "invalid_request", { reason: "invalid_type" });
 const UNKNOWN_VALUE = invalid("status", "unknown_value", { allowed: ["active", "paused"] });
 
-let api: Awaited<ReturnType<typeof openWorkspace>>["api"];
-let path: string;
-beforeAll(async () => {
-  const { workspaceId, ...workspace } = await openWorkspace();
-  api = workspace.api;
-  path = `/v1/automations/${await recordAutomation(workspaceId)}`;
-});
+const { workspaceId, api } = await openWorkspace();
+const path = `/v1/automations/${await recordAutomation(workspaceId)}`;
 
 const patch = (body: BodyInit | null, headers: HeadersInit = JSON_TYPE) =>
   api.send(path, { method: "PATCH", headers, body });
@@ -64,13 +59,10 @@ describe("the content type of a body", () => {
 describe("the size of a body", () => {
   const piecesOf = (count: number, bytes: number) => Array(count).fill(bytesOf(" ".repeat(bytes)));
 
-  test("is at most 16 KiB, to the byte", async () => {
+  test("is at most 16 KiB, to the byte, also when it is chunked, without a length", async () => {
     expect((await patch(BODY.padEnd(16_384))).status).toBe(200);
     expect(await patch(BODY.padEnd(16_385))).toEqual(TOO_LARGE);
     expect(await patch(JSON.stringify({ status: "é".repeat(8_200) }))).toEqual(TOO_LARGE);
-  });
-
-  test("is at most 16 KiB when it is chunked, without a length", async () => {
     const full = [...piecesOf(15, 1_024), bytesOf(BODY.padEnd(1_024))];
     expect((await patch(stream(full).body)).status).toBe(200);
     expect(await patch(stream([...full, bytesOf(" ")]).body)).toEqual(TOO_LARGE);
@@ -80,9 +72,7 @@ describe("the size of a body", () => {
     const { body, asked } = stream(piecesOf(60, 16_384));
     expect(await post(body)).toEqual(refusal(404, "route_not_found"));
     expect(asked.pieces).toBe(61);
-  });
-
-  test("that never comes does not hold up an answer that needs none", async () => {
+    // One that never comes does not hold up the answer.
     expect(await post(new ReadableStream())).toEqual(refusal(404, "route_not_found"));
   });
 

@@ -7,7 +7,6 @@ import { operationsOf } from "../../support/document.ts";
 interface Document {
   openapi: string;
   info: { version: string };
-  servers: { url: string }[];
   paths: Record<string, Record<string, { responses: object }>>;
   components: { schemas: Record<string, Schema> };
 }
@@ -33,15 +32,10 @@ describe("the OpenAPI document", () => {
     expect(document.info.version).toMatch(/^1\.0\.0/);
   });
 
-  test("gives the address it was read from", async () => {
-    expect(document.servers).toEqual([
-      { url: "https://api.example", description: expect.any(String) },
-    ]);
-  });
-
-  test("is the committed one, which has the contract's routes, statuses, headers, fields and lists", () => {
+  test("is the committed one, at the address it was read from, which has the contract's routes, statuses, headers, fields and lists", () => {
     expect(JSON.parse(JSON.stringify(buildDocument()))).toEqual(committed);
-    expect({ ...document, servers: committed.servers }).toEqual(committed);
+    const servers = [{ url: "https://api.example", description: expect.any(String) }];
+    expect(document).toEqual({ ...committed, servers });
   });
 
   test("describes every field, every enumeration value and every operation", () => {

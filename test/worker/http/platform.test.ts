@@ -50,7 +50,6 @@ describe("POST /platform", () => {
   test.each([
     ["a missing field", { workspaceId: "wks_none", leads: [{ reference: 1 }] }],
     ["an unknown workspace", { workspaceId: "wks_none", leads: [leadReport("1")] }],
-    ["no input", {}],
     ["a list", []],
   ])("refuses %s with the message of RPC", async (_, input) => {
     const message = await errorOf(Platform.recordLeads(input as never));

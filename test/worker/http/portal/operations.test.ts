@@ -56,7 +56,7 @@ describe("the portal shows", () => {
   );
 });
 
-test("webhooks are created as by POST /v1/webhooks, and deleted", async () => {
+test("webhooks are created as by POST /v1/webhooks, or rejected, and deleted", async () => {
   const { workspaceId, api } = await openWorkspace();
   const portal = await openPortal(workspaceId);
   const [url, events] = [subscriberUrl(), ["lead.created", "lead.created"]];
@@ -67,14 +67,12 @@ test("webhooks are created as by POST /v1/webhooks, and deleted", async () => {
   expect((await api.get("/v1/webhooks")).body).toMatchObject({ data: [shown] });
   expect(await portal.delete(`/webhooks/${id}`)).toMatchObject({ status: 204, body: null });
   expect(await portal.delete(`/webhooks/${id}`)).toEqual(portalRefusal(404, "webhook_not_found"));
-});
-
-test("invalid webhooks are rejected as by POST /v1/webhooks", async () => {
-  const { workspaceId, api } = await openWorkspace();
-  const portal = await openPortal(workspaceId);
-  const valid = { url: "https://a.example/", events: ["lead.created"] };
   const invalid = [{ url: "https://10.0.0.1/" }, { events: [] }, { events: ["x"] }, { more: 1 }];
-  for (const body of [{}, ...invalid.map((each) => ({ ...valid, ...each })), "x".repeat(20_000)]) {
+  for (const body of [
+    {},
+    ...invalid.map((each) => ({ url, events, ...each })),
+    " ".repeat(20_000),
+  ]) {
     const { status, body: there } = await api.post("/v1/webhooks", body);
     expect(status).toBeGreaterThanOrEqual(400);
     expect(await portal.post("/webhooks", body)).toMatchObject({ status, body: there });
