@@ -73,15 +73,6 @@ test("rooms import only those below, and the named entries of those beside", () 
   expect(forbidden.map(({ from, to }) => `${from} -> ${to}`)).toEqual([]);
 });
 
-test("every named entry is used", () => {
-  const used = new Set(inside.map(({ from, to }) => `${roomOf(from)} -> ${to}`));
-  const named = Object.entries(ENTRIES).flatMap(([rooms, entries]) => {
-    const [here, there] = rooms.split(" -> ");
-    return entries.map((entry) => `${here} -> ${there}/${entry}.ts`);
-  });
-  expect(named.filter((entry) => !used.has(entry))).toEqual([]);
-});
-
 test("no folder contains more than a third of the source", () => {
   const linesOf = (some: typeof sources) => some.flatMap(({ text }) => text.split("\n")).length;
   const folders = Map.groupBy(sources, ({ file }) => file.split("/")[0]);

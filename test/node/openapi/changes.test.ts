@@ -78,7 +78,6 @@ const HARMLESS: Record<string, Change> = {
 
 /** Changes by what is found, of each kind of change. */
 const BREAKING: Record<string, Change> = {
-  "GET /v1/leads: it is gone": (d) => delete d.paths["/v1/leads"],
   "PATCH /v1/automations/{id}: it is gone": (d) => delete d.paths["/v1/automations/{id}"].patch,
   // The path of a third route begins with that of the first.
   "GET /v1/automations/{id}/runs: it is gone; GET /v1/automations: it is gone": (d) => {
@@ -112,8 +111,6 @@ const BREAKING: Record<string, Change> = {
   "webhook lead.created: it is gone": (d) => delete d.webhooks["lead.created"],
   "webhook lead.created header.X-Service-Signature: it is gone": (d) =>
     d.webhooks["lead.created"].post.parameters.shift(),
-  "webhook lead.created 2XX: it is gone": (d) =>
-    delete d.webhooks["lead.created"].post.responses["2XX"],
   'GET /v1/leads: no longer accepts [{"type":"http","scheme":"bearer"}]; GET /v1/leads: now accepts [{"type":"http","scheme":"basic"}]':
     (d) => {
       d.components.securitySchemes.token = { type: "http", scheme: "basic" };
@@ -150,8 +147,6 @@ const BREAKING: Record<string, Change> = {
   "GET /v1/leads query.limit: no longer maximum 100; GET /v1/leads query.limit: now maximum 50": (
     d,
   ) => Object.assign(parameters(d)[0].schema, { maximum: 50 }),
-  'POST /v1/webhooks body content.url: now pattern "^https:"': (d) =>
-    Object.assign(creation(d).properties.url, { pattern: "^https:" }),
   "GET /v1/leads 200 content.data[].custom_fields.*: it is gone; GET /v1/leads 200 content.data[].custom_fields: now without other properties":
     (d) =>
       Object.assign(schema(d, "Lead").properties.custom_fields, { additionalProperties: false }),

@@ -1,5 +1,5 @@
 import { exports } from "cloudflare:workers";
-import { beforeAll, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { toBase64Url } from "../../../src/contract/bytes.ts";
 import type { Page as PageOf } from "../../../src/http/paging.ts";
 import { type Answer, invalid, leadReport, openWorkspace } from "../../support/api.ts";
@@ -35,14 +35,10 @@ async function walk({ api }: Workspace, limit: number, between = async () => {})
 const unreadable = invalid("cursor", "unreadable");
 const forged = (text: string) => toBase64Url(new TextEncoder().encode(text));
 
-let workspace: Workspace;
-let first: Page;
-beforeAll(async () => {
-  workspace = await openWorkspace();
-  const seconds = Array.from({ length: 100 }, (_, i) => i * 1000);
-  for (const times of [[0], seconds]) await recordLeads(workspace, times);
-  first = (await workspace.api.get<Page>("/v1/leads?limit=1")).body;
-});
+const workspace = await openWorkspace();
+const seconds = Array.from({ length: 100 }, (_, i) => i * 1000);
+for (const times of [[0], seconds]) await recordLeads(workspace, times);
+const { body: first } = await workspace.api.get<Page>("/v1/leads?limit=1");
 
 describe("the limit of a page", () => {
   test.each([

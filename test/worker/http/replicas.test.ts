@@ -84,27 +84,19 @@ describe("a replica that lags behind", () => {
     expect(await list("webhooks")).toEqual([]);
   });
 
-  test("hides nothing from a subscriber that asks for the lead it has just been sent", async () => {
+  test("hides nothing from a subscriber that asks for the lead it has just been sent, nor from a key created after it", async () => {
     const { list, workspaceId, leadId, replica } = await openReplicated();
     const { id } = await subscribe(workspaceId);
     const newId = await recordLead(workspaceId);
+    const { apiKey } = await exports.Platform.createApiKey({ workspaceId });
     const found: string[][] = [];
     await consumeFor([id], isolated().env, async () => {
       found.push(await list("leads"));
       return answered(200);
     });
-    expect(found).toEqual([[newId, leadId]]);
     expect(replica.staleReads()).toBe(1);
-  });
-
-  test("hides nothing from a key that was created after the lead", async () => {
-    const { workspaceId, leadId, replica } = await openReplicated();
-    const { id } = await subscribe(workspaceId);
-    const newId = await recordLead(workspaceId);
-    const { apiKey } = await exports.Platform.createApiKey({ workspaceId });
-    await consumeFor([id], isolated().env, async () => answered(200));
-    const api = openApi(apiKey, deployedWith({ DB: replica.DB }));
-    expect(await idsOf(api, "leads")).toEqual([newId, leadId]);
+    found.push(await idsOf(openApi(apiKey, deployedWith({ DB: replica.DB })), "leads"));
+    expect(found).toEqual(Array(2).fill([newId, leadId]));
   });
 });
 

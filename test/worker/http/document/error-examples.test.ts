@@ -1,5 +1,5 @@
 import { env, exports } from "cloudflare:workers";
-import { afterEach, beforeAll, expect, test, vi } from "vitest";
+import { afterEach, expect, test, vi } from "vitest";
 import {
   deployedWith,
   openApi,
@@ -12,22 +12,14 @@ import { interposed } from "../../../support/interposed.ts";
 
 const { body: document } = await send<object>("/openapi.json");
 
-let good: string;
-/** A key of a workspace with as many subscriptions as it may have. */
-let crowded: string;
-let active: string;
-let draft: string;
-
-beforeAll(async () => {
-  const [workspace, other] = [await openWorkspace(), await openWorkspace()];
-  [good, crowded] = [workspace.apiKey, other.apiKey];
-  active = await recordAutomation(workspace.workspaceId);
-  draft = await recordAutomation(workspace.workspaceId, { status: "draft" });
-  for (let i = 0; i < 20; i++) {
-    const body = { url: `https://hooks.example.com/${i}`, events: ["lead.created"] };
-    await other.api.post("/v1/webhooks", body, i === 0 ? { "Idempotency-Key": "used" } : {});
-  }
-});
+const [good, crowded] = [await openWorkspace(), await openWorkspace()];
+const active = await recordAutomation(good.workspaceId);
+const draft = await recordAutomation(good.workspaceId, { status: "draft" });
+// As many subscriptions as a workspace may have.
+for (let i = 0; i < 20; i++) {
+  const body = { url: `https://hooks.example.com/${i}`, events: ["lead.created"] };
+  await crowded.api.post("/v1/webhooks", body, i === 0 ? { "Idempotency-Key": "used" } : {});
+}
 afterEach(() => void vi.restoreAllMocks());
 
 async function deniedKey() {
@@ -45,7 +37,7 @@ async function usedUpKey() {
 /** How an error is caused: what differs from a valid request, who sends it, and where. */
 interface Fault {
   key?: () => Promise<string> | string;
-  id?: () => string;
+  id?: string;
   headers?: Record<string, string>;
   query?: string;
   body?: string;
@@ -60,14 +52,14 @@ const FAULTS: Record<string, Fault> = {
   property_unknown: { body: '{"status":"paused","colour":"blue"}' },
   url_not_https: { body: JSON.stringify({ url: "http://hooks.example.com/", events }) },
   event_unknown: { body: '{"url":"https://hooks.example.com/","events":["lead.deleted"]}' },
-  too_many_subscriptions: { key: () => crowded },
-  idempotency_key_reused: { key: () => crowded, headers: { "Idempotency-Key": "used" } },
+  too_many_subscriptions: { key: () => crowded.apiKey },
+  idempotency_key_reused: { key: () => crowded.apiKey, headers: { "Idempotency-Key": "used" } },
   body_too_large: { body: " ".repeat(16_385) },
   unsupported_media_type: { headers: { "Content-Type": "text/plain" } },
   invalid_api_key: { key: () => "key_live_nonsense" },
   workspace_access_denied: { key: deniedKey },
   route_not_found: { vars: { SERVED_ROUTES: "" } },
-  automation_not_controllable: { id: () => draft },
+  automation_not_controllable: { id: draft },
   rate_limited: { key: usedUpKey },
   internal_error: { vars: { DB: interposed(env.DB, () => Promise.reject(new Error("down"))) } },
 };
@@ -98,9 +90,9 @@ test.each(cases)(
     const example = parameters.find((one) => one.in === "path")?.example;
     const prefix = String(example).slice(0, 4);
     const valid = prefix === "aut_" ? active : prefix + "0".repeat(25);
-    const given = isMissing(name) ? `${prefix}unknown` : (id?.() ?? valid);
+    const given = isMissing(name) ? `${prefix}unknown` : (id ?? valid);
     const documented = JSON.stringify(requestBody?.content["application/json"].example);
-    const api = openApi(await (key?.() ?? good), deployedWith(vars));
+    const api = openApi(await (key?.() ?? good.apiKey), deployedWith(vars));
     const answer = await api.send(path.replace("{id}", given) + query, {
       method,
       ...(requestBody && {

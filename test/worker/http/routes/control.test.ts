@@ -2,6 +2,7 @@ import { describe, expect, test } from "vitest";
 import type { AutomationStatus } from "../../../../src/contract/enumerations.ts";
 import type { Automation } from "../../../../src/records/automations.ts";
 import {
+  deployedAs,
   deployedWith,
   eventsOf,
   openApi,
@@ -10,6 +11,7 @@ import {
   refusal,
   success,
 } from "../../../support/api.ts";
+import { isolated, subscribe } from "../../../support/deliveries.ts";
 import { WORKSPACE_DB } from "../../../support/placement.ts";
 import { slowDatabase } from "../../../support/slow-database.ts";
 
@@ -37,6 +39,14 @@ async function announced(workspaceId: string) {
 }
 
 describe("PATCH /automations/{id}", () => {
+  test("wakes those who are owed the change as soon as it has answered", async () => {
+    const { workspaceId, apiKey, path } = await openAutomation("active");
+    const { id } = await subscribe(workspaceId, { events: ["automation.status_changed"] });
+    const { env, fast } = isolated();
+    await openApi(apiKey, deployedAs(env)).patch(path, { status: "paused" });
+    expect(fast).toMatchObject([{ subscriptionId: id, delaySeconds: 0 }]);
+  });
+
   test.each([
     ["active", "paused"],
     ["paused", "active"],
