@@ -117,10 +117,14 @@ const MEANWHILE: Name[][] = [
 ];
 /** ...of which the first two matter for a lead, and the first four for a run. */
 const CASES = [
-  ...OF_THE_AUTOMATION.flatMap((first) => MEANWHILE.map((others) => ({ first, others }))),
-  ...MEANWHILE.slice(0, 4).map((others) => ({ first: "a run" as Name, others })),
-  ...MEANWHILE.slice(0, 2).map((others) => ({ first: "a lead" as Name, others })),
+  ...OF_THE_AUTOMATION.flatMap((first) => casesOf(first, MEANWHILE)),
+  ...casesOf("a run", MEANWHILE.slice(0, 4)),
+  ...casesOf("a lead", MEANWHILE.slice(0, 2)),
 ];
+
+function casesOf(first: Name, meanwhile: Name[][]) {
+  return meanwhile.map((others) => [first, others.join(" and ") || "nothing", others] as const);
+}
 
 /** The result of `first`; it is rejected if what it refers to is gone. */
 function outcomeOf(first: ReturnType<Write>) {
@@ -138,18 +142,18 @@ async function inTurn(history: History, writes: Name[]): Promise<void> {
 }
 
 describe.concurrent.each<Lost>(["reply", "request"])("a write whose %s is lost", (lost) => {
-  test.each(CASES)("takes effect once: $first, and in between $others", async (one) => {
+  test.each(CASES)("takes effect once: %s, and in between %s", async (first, _, others) => {
     const history = await openHistory();
     const at = history.nextHour();
-    const DB = lossyDatabase(lost, () => inTurn(history, one.others));
-    const outcome = await outcomeOf(history.write(one.first, DB, at));
+    const DB = lossyDatabase(lost, () => inTurn(history, others));
+    const outcome = await outcomeOf(history.write(first, DB, at));
 
     // The same without losses, in the order in which the writes took effect.
     const expected = await openHistory();
     const expectedAt = expected.nextHour();
-    if (lost === "request") await inTurn(expected, one.others);
-    const expectedOutcome = await outcomeOf(expected.write(one.first, env.DB, expectedAt));
-    if (lost === "reply") await inTurn(expected, one.others);
+    if (lost === "request") await inTurn(expected, others);
+    const expectedOutcome = await outcomeOf(expected.write(first, env.DB, expectedAt));
+    if (lost === "reply") await inTurn(expected, others);
 
     expect(await history.seen()).toEqual(await expected.seen());
     expect(outcome).toBe(expectedOutcome);
