@@ -82,7 +82,7 @@ describe("the administrators of a workspace", () => {
   test.each([
     ["no e-mail if there are none", [], []],
     ["one e-mail each, even if they are listed twice", [...ADMINS, ...ADMINS], ADMINS],
-  ])("get %s and two sweeps overlap", async (_, listed, told) => {
+  ])("get %s, though two sweeps overlap", async (_, listed, told) => {
     const { id } = await disabled(listed);
     const { sweepAt, triedFor } = service();
     await Promise.all([sweepAt(NOW), sweepAt(NOW)]);
