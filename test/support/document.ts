@@ -22,6 +22,7 @@ export interface Operation {
   method: string;
   path: string;
   operationId: string;
+  tags: string[];
   description?: string;
   security?: unknown[];
   parameters: Parameter[];

@@ -14,7 +14,7 @@ import {
   runReport,
   send,
 } from "../../support/api.ts";
-import { operationsOf } from "../../support/document.ts";
+import { type Operation, operationsOf } from "../../support/document.ts";
 import { idFor, openFilledWorkspace } from "../../support/filled.ts";
 
 const ALL = env.SERVED_ROUTES.split(",");
@@ -33,21 +33,17 @@ test("the list of served parts is the whole contract by default, and is parsed n
   expect(isServed("leadsx,xleads", "leads")).toBe(false);
 });
 
-/** The operations of each part. */
-const PARTS = {
-  automations: ["listAutomations", "getAutomation"],
-  "automations.patch": ["controlAutomation"],
-  leads: ["listLeads"],
-  runs: ["listRuns", "listRunsOfAutomation"],
-  webhooks: ["createWebhook", "listWebhooks", "deleteWebhook"],
-};
+/** The part that an operation belongs to: that of its noun and method, if there is one, or of its noun. */
+function partOf({ tags: [noun = ""], method }: Operation): string {
+  const own = `${noun}.${method}`.toLowerCase();
+  return ALL.includes(own) ? own : noun.toLowerCase();
+}
 
 test.each(operationsOf(document))(
   "$operationId is served with its part alone, and is like an unknown path without it, whatever is sent",
   async (operation) => {
-    const { method, path, operationId, requestBody } = operation;
-    const [part = ""] =
-      Object.entries(PARTS).find(([, operations]) => operations.includes(operationId)) ?? [];
+    const { method, path, requestBody } = operation;
+    const part = partOf(operation);
     const { apiKey, ids } = await openFilledWorkspace();
     const ask = (SERVED_ROUTES: string, query = "", text?: string, type = "application/json") => {
       const body = text ?? JSON.stringify(requestBody?.content["application/json"].example);
