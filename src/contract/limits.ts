@@ -35,10 +35,13 @@ export const RECORD_MAX_BYTES = 64 * 1024;
 export const NESTING_MAX = 32;
 
 /** Maximum time, in seconds, that a rolled API key may still be used. */
-export const KEY_OVERLAP_MAX_SECONDS = 604_800;
+export const KEY_OVERLAP_MAX_SECONDS = (7 * DAY_MS) / 1000;
 
 /** How long a rotated webhook secret signs alongside the new one, in seconds. */
-export const SECRET_OVERLAP_SECONDS = { default: 86_400, max: 604_800 } as const;
+export const SECRET_OVERLAP_SECONDS = {
+  default: DAY_MS / 1000,
+  max: (7 * DAY_MS) / 1000,
+} as const;
 
 /** How long the session of a portal link lasts, in minutes from the link's creation. */
 export const PORTAL_LINK_MINUTES = { default: 60, max: 1_440 } as const;

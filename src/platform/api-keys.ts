@@ -96,7 +96,7 @@ export const rollApiKey = operation({
     ),
   }),
   output: NewKey,
-  examples: [{ keyId, overlapSeconds: 86_400 }],
+  examples: [{ keyId, overlapSeconds: DAY_MS / 1000 }],
   async run({ env }, { keyId, overlapSeconds }) {
     const { made, stored } = await makeKey(env);
     const now = Date.now();

@@ -1,7 +1,7 @@
 import { z } from "@hono/zod-openapi";
 import { DeliveryState, RedeliveryState, WebhookEvent } from "../contract/enumerations.ts";
 import { InputError } from "../contract/input-error.ts";
-import { PAGE_LIMIT } from "../contract/limits.ts";
+import { PAGE_LIMIT, REDELIVERIES_PER_SECOND } from "../contract/limits.ts";
 import { Instant, several } from "../contract/text.ts";
 import type { Database } from "../db/client.ts";
 import { wake } from "../webhooks/dispatch/wake.ts";
@@ -69,8 +69,7 @@ export const readDelivery = operation({
 });
 
 export const redeliver = operation({
-  about:
-    "Delivers events again, even delivered ones, with the same ids and bytes, at 10 per second.",
+  about: `Delivers events again, even delivered ones, with the same ids and bytes, at ${REDELIVERIES_PER_SECOND} per second.`,
   input: z
     .strictObject({
       webhookId: WebhookId,

@@ -5,7 +5,7 @@ import { Id, Reference, several, text } from "../contract/text.ts";
 import { commit, query } from "../db/client.ts";
 import { DIRECTORY, openDirectory } from "../db/databases.ts";
 import { forgetKey } from "../quota/forget.ts";
-import { FoundLead, findPerson as find } from "../records/finding.ts";
+import { FoundLead, findPerson as find, SEARCHED_MAX } from "../records/finding.ts";
 import { findLeads as selectLeads } from "../records/leads.ts";
 import type { ExportItem } from "../workspaces/export-item.ts";
 import {
@@ -35,8 +35,7 @@ const ERASURE_MAX_MS = 10_000;
 const workspaceId = "wks_…";
 
 export const findLeads = operation({
-  about:
-    "Finds the leads of a person: by e-mail address or phone number, it decrypts up to 5,000 leads per call, newest first, so a page may be empty and still have a next one. Custom fields are not searched.",
+  about: `Finds the leads of a person: by e-mail address or phone number, it decrypts up to ${SEARCHED_MAX} leads per call, newest first, so a page may be empty and still have a next one. Custom fields are not searched.`,
   input: z
     .strictObject({
       workspaceId: WorkspaceId,

@@ -201,8 +201,7 @@ export const setWorkspaceAccess = operation({
 });
 
 export const createPortalLink = operation({
-  about:
-    "Creates a portal link, to be opened within two minutes. Whoever opens it can manage the workspace's webhooks until the session ends.",
+  about: `Creates a portal link, to be opened within ${PORTAL_LINK_OPENS_MS / MINUTE_MS} minutes. Whoever opens it can manage the workspace's webhooks until the session ends.`,
   input: z.strictObject({
     workspaceId: WorkspaceId,
     validMinutes: integer(1, PORTAL_LINK_MINUTES.max)

@@ -12,6 +12,8 @@ import { PERSON, toPersonalData } from "./person.ts";
 const READ_AT_ONCE = 500;
 /** Maximum such queries for one page of a search. */
 const QUERIES_MAX = 10;
+/** Maximum leads that one page of a search reads. */
+export const SEARCHED_MAX = READ_AT_ONCE * QUERIES_MAX;
 /** A page of a search is full at this many leads; those read last may exceed it. */
 const FOUND_MAX = 100;
 /** Two spellings of a phone number have at least so many digits in common, unless they are equal. */

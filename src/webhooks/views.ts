@@ -26,7 +26,7 @@ export type AttemptRequest = z.infer<typeof AttemptRequest>;
 /** What the receiver answered, beside the status. */
 export const AttemptResponse = z.object({
   contentType: z.string().nullable(),
-  body: z.string().nullable().describe("its first 1,024 bytes; null if it is not text"),
+  body: z.string().nullable().describe("its beginning; null if it is not text"),
   truncated: z.boolean().describe("there was more"),
 });
 export type AttemptResponse = z.infer<typeof AttemptResponse>;
@@ -90,7 +90,7 @@ export type DeliveryView = z.infer<typeof DeliveryView>;
 export const DeliveryDetails = DeliveryView.extend({
   attemptLog: z
     .array(LoggedAttempt)
-    .describe("oldest first; of more than 100, the first ones and the last"),
+    .describe("oldest first; of very many, the first ones and the last"),
   body: z.string().describe("exactly what is signed and posted"),
 });
 export type DeliveryDetails = z.infer<typeof DeliveryDetails>;

@@ -1,6 +1,6 @@
 import type { WebhookEvent } from "../../../src/contract/enumerations.ts";
 import type { ErrorCode, Reason } from "../../../src/contract/errors.ts";
-import { DISABLE_AFTER_MS } from "../../../src/contract/limits.ts";
+import { DISABLE_AFTER_MS, POST_TIMEOUT_MS } from "../../../src/contract/limits.ts";
 import { HOUR_MS } from "../../../src/contract/time.ts";
 import { counter } from "./count.ts";
 
@@ -86,7 +86,7 @@ export const en = {
     },
     outdated: {
       title: "This link has expired",
-      text: "A link to the portal must be opened within two minutes. Ask for a new link in your product’s settings.",
+      text: "A link to the portal must be opened right away. Ask for a new link in your product’s settings.",
     },
     ended: {
       title: "Your session has ended",
@@ -106,7 +106,7 @@ export const en = {
     stay: (current: string) => `Stay in ${current}`,
     expired: {
       title: "The link has expired",
-      text: "A link to the portal must be opened within two minutes. Ask for a new link in your product’s settings.",
+      text: "A link to the portal must be opened right away. Ask for a new link in your product’s settings.",
     },
     withdrawn: {
       title: "The link’s workspace has no access",
@@ -231,7 +231,7 @@ export const en = {
   exchange: {
     request: "Headers sent",
     response: (type: string | null) => (type ? `Response (${type})` : "Response"),
-    cut: "Only its first 1,024 bytes were kept.",
+    cut: "Only its beginning was kept.",
     notText: (type: string) => `The response (${type}) is not text and was not kept.`,
     empty: "The response had no body.",
   },
@@ -278,7 +278,7 @@ export const en = {
     sending: "Waiting for the server to answer…",
     accepted: "Your server accepted it.",
     refused: "Your server did not accept it: a status from 200 to 299 is expected.",
-    timed_out: "Your server did not answer within 10 seconds.",
+    timed_out: `Your server did not answer within ${POST_TIMEOUT_MS / 1000} seconds.`,
     unreachable:
       "Your server could not be reached: check its name, its certificate and its firewall.",
     notSent: "Nothing was sent: the address of this subscription is not allowed.",
@@ -354,7 +354,7 @@ export const en = {
 
   subscribe: {
     title: "Add a subscription",
-    lead: "Each event is posted to your URL as JSON, signed. Your server answers with a status from 200 to 299 within 10 seconds.",
+    lead: `Each event is posted to your URL as JSON, signed. Your server answers with a status from 200 to 299 within ${POST_TIMEOUT_MS / 1000} seconds.`,
     url: "URL of your server",
     urlHint: "Reachable from the internet, starting with https://.",
     urlHintLocal:

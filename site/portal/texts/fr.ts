@@ -1,5 +1,5 @@
 import { REASONS } from "../../../src/contract/errors.ts";
-import { DISABLE_AFTER_MS } from "../../../src/contract/limits.ts";
+import { DISABLE_AFTER_MS, POST_TIMEOUT_MS } from "../../../src/contract/limits.ts";
 import { HOUR_MS } from "../../../src/contract/time.ts";
 import { counter } from "./count.ts";
 import type { Texts } from "./en.ts";
@@ -55,7 +55,7 @@ export const fr: Texts = {
     },
     outdated: {
       title: "Ce lien a expiré",
-      text: "Un lien vers le portail doit être ouvert dans les deux minutes. Demandez un nouveau lien dans les paramètres de votre produit.",
+      text: "Un lien vers le portail doit être ouvert aussitôt. Demandez un nouveau lien dans les paramètres de votre produit.",
     },
     ended: {
       title: "Votre session est terminée",
@@ -75,7 +75,7 @@ export const fr: Texts = {
     stay: (current) => `Rester dans ${current}`,
     expired: {
       title: "Le lien a expiré",
-      text: "Un lien vers le portail doit être ouvert dans les deux minutes. Demandez un nouveau lien dans les paramètres de votre produit.",
+      text: "Un lien vers le portail doit être ouvert aussitôt. Demandez un nouveau lien dans les paramètres de votre produit.",
     },
     withdrawn: {
       title: "L’espace de travail du lien n’a pas accès au service",
@@ -201,7 +201,7 @@ export const fr: Texts = {
   exchange: {
     request: "En-têtes envoyés",
     response: (type: string | null) => (type ? `Réponse (${type})` : "Réponse"),
-    cut: "Seuls ses 1 024 premiers octets ont été conservés.",
+    cut: "Seul son début a été conservé.",
     notText: (type: string) => `La réponse (${type}) n’est pas du texte et n’a pas été conservée.`,
     empty: "La réponse n’avait pas de corps.",
   },
@@ -250,7 +250,7 @@ export const fr: Texts = {
     sending: "En attente de la réponse du serveur…",
     accepted: "Votre serveur l’a accepté.",
     refused: "Votre serveur ne l’a pas accepté : une réponse de 200 à 299 est attendue.",
-    timed_out: "Votre serveur n’a pas répondu dans les 10 secondes.",
+    timed_out: `Votre serveur n’a pas répondu dans les ${POST_TIMEOUT_MS / 1000} secondes.`,
     unreachable:
       "Votre serveur est injoignable : vérifiez son nom, son certificat et son pare-feu.",
     notSent: "Rien n’a été envoyé : l’adresse de cet abonnement n’est pas admise.",
@@ -342,7 +342,7 @@ export const fr: Texts = {
 
   subscribe: {
     title: "Ajouter un abonnement",
-    lead: "Chaque événement est envoyé à votre URL en JSON, signé. Votre serveur répond par un statut de 200 à 299 dans les 10 secondes.",
+    lead: `Chaque événement est envoyé à votre URL en JSON, signé. Votre serveur répond par un statut de 200 à 299 dans les ${POST_TIMEOUT_MS / 1000} secondes.`,
     url: "URL de votre serveur",
     urlHint: "Accessible depuis Internet, commençant par https://.",
     urlHintLocal:

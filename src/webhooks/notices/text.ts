@@ -1,5 +1,7 @@
-import { DISABLE_AFTER_MS } from "../../contract/limits.ts";
+import { DISABLE_AFTER_MS, POST_TIMEOUT_MS } from "../../contract/limits.ts";
 import type { Notice } from "./notices.ts";
+
+const TIMEOUT = `${POST_TIMEOUT_MS / 1000} secondes`;
 
 /** Composes the e-mail for a notice, in French. */
 export function composeNotice(notice: Notice): { subject: string; text: string } {
@@ -16,7 +18,7 @@ ${subscription} échoue : aucune livraison n’a abouti depuis le ${inFrench(fai
 
 ${facts}
 
-Que faire : ${advise(notice)} Votre serveur doit répondre par un statut 2xx en moins de 10 secondes. Rien d’autre n’est à faire : les livraisons en attente continuent d’être tentées.
+Que faire : ${advise(notice)} Votre serveur doit répondre par un statut 2xx en moins de ${TIMEOUT}. Rien d’autre n’est à faire : les livraisons en attente continuent d’être tentées.
 
 Sans livraison réussie, l’abonnement sera désactivé à partir du ${inFrench(failingSince + DISABLE_AFTER_MS)}.
 `,
@@ -29,7 +31,7 @@ ${subscription} a été désactivé : toutes les livraisons échouent depuis le 
 
 ${facts}
 
-Que faire : ${advise(notice)} Vérifiez que votre serveur répond par un statut 2xx en moins de 10 secondes, puis réactivez l’abonnement dans le portail ou demandez-le au support : les livraisons en attente ont été annulées, mais les événements manqués peuvent alors être renvoyés. Un nouvel abonnement ne recevrait que les événements à venir.
+Que faire : ${advise(notice)} Vérifiez que votre serveur répond par un statut 2xx en moins de ${TIMEOUT}, puis réactivez l’abonnement dans le portail ou demandez-le au support : les livraisons en attente ont été annulées, mais les événements manqués peuvent alors être renvoyés. Un nouvel abonnement ne recevrait que les événements à venir.
 `,
   };
 }
@@ -49,7 +51,7 @@ function describeResult({ lastOutcome, lastStatus }: Notice): string {
     case "answered":
       return `réponse HTTP ${lastStatus}`;
     case "timed_out":
-      return "aucune réponse en 10 secondes";
+      return `aucune réponse en ${TIMEOUT}`;
     case "refused":
       return "URL refusée par notre politique de sécurité";
     default:

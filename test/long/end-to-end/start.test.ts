@@ -25,7 +25,7 @@ async function platform(...args: string[]) {
 }
 
 describe("the terminal of npm start", () => {
-  // First, because the link must be opened within two minutes.
+  // First, because the link soon expires.
   test("shows a link to the portal, which shows the event that the start caused", async () => {
     const shown = /Portal +(\S+)\/portal#(\S+)/.exec(server.output());
     const [link, origin] = shown ?? [];

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { DISABLE_AFTER_MS } from "../../../../src/contract/limits.ts";
+import { DISABLE_AFTER_MS, POST_TIMEOUT_MS } from "../../../../src/contract/limits.ts";
 import type { Notice } from "../../../../src/webhooks/notices/notices.ts";
 import { composeNotice } from "../../../../src/webhooks/notices/text.ts";
 
@@ -8,6 +8,8 @@ const notice: Notice = {
   ...{ host: "hooks.example.com:8443", events: ["run.completed", "lead.created"] },
   ...{ failingSince: Date.UTC(2026, 0, 5, 12, 34), lastOutcome: "answered", lastStatus: 410 },
 };
+
+const TIMEOUT = `${POST_TIMEOUT_MS / 1000} secondes`;
 
 /** The day on which a subscription that goes on failing is disabled. */
 const DISABLED_ON = new Date(notice.failingSince + DISABLE_AFTER_MS).toLocaleDateString("fr-FR", {
@@ -23,14 +25,7 @@ test.each([
   (kind, how, more) => {
     const { subject, text } = composeNotice({ ...notice, kind });
     expect(subject).toBe(`Abonnement webhook ${how} : hooks.example.com:8443`);
-    const facts = [
-      "Bonjour",
-      "hooks.example.com:8443",
-      "whk_1",
-      "« Agence »",
-      "2xx",
-      "10 secondes",
-    ];
+    const facts = ["Bonjour", "hooks.example.com:8443", "whk_1", "« Agence »", "2xx", TIMEOUT];
     const times = ["run.completed, lead.created", "5 janvier 2026 à 12:34 (UTC)"];
     for (const part of [...facts, ...times, ...more]) expect(text).toContain(part);
     expect(text.includes("annulées")).toBe(kind === "disabled");
@@ -45,7 +40,7 @@ test.each([
   ["answered", 429, "réponse HTTP 429", "limite"],
   ["answered", 500, "réponse HTTP 500", "journaux"],
   ["answered", 418, "réponse HTTP 418", "refuse"],
-  ["timed_out", null, "aucune réponse en 10 secondes", "dès que l’événement est enregistré"],
+  ["timed_out", null, `aucune réponse en ${TIMEOUT}`, "dès que l’événement est enregistré"],
   ["unreachable", null, "connexion impossible", "certificat TLS"],
   ["refused", null, "URL refusée par notre politique de sécurité", "adresse publique"],
 ])("a last result that was %s (%s) reads: %s, with the advice: …%s…", (...row) => {
