@@ -103,6 +103,7 @@ export const EVENTS: Fault[] = [
     ["consumer.ts", "if (bookmark !== null) await advanceGates(env, hashes, database, bookmark);", "", "a client that gets an event can read its record"],
     ["dispatch.ts", 'this.#lane === "fast" ? share : Math.min(share, CLAIM_SLOW_MAX)', "1", "one claim covers many deliveries", { violation: /rows were written for/, seed: 12 }],
     ["dispatch.ts", "if (error instanceof InvocationLimit && this.#answers > 0) {", "if (false) {", "a limit of the invocation is no failure"],
+    ["dispatch.ts", "return this.#statements >= STATEMENTS_MAX;", "return false;", "an invocation executes fewer than 1,000 statements"],
     ["dispatch.ts", "if (error instanceof UnreadableEvent)", "if (false)", "a damaged lead holds up no other event"],
     ["dispatch.ts", "if (event === null) return pipeline.drop(delivery);", "", "nothing is posted of what was erased"],
     ["dispatch.ts", "for (const [i, each] of news.entries()) pipelines[i]?.restore(each);", "", "outcomes survive a failed round trip"],

@@ -6,7 +6,7 @@ import { InvocationLimit } from "../outcome.ts";
 import { DNS_BEFORE_POST_MS } from "../resolve.ts";
 import { extendLease, type Lease } from "./lease.ts";
 import { CLAIM_AHEAD, nextPipeline, Pipeline, type Target } from "./pipeline.ts";
-import { type Lane, POSTS_AT_ONCE, SLOW_ANSWER_MS } from "./policy.ts";
+import { type Lane, POSTS_AT_ONCE } from "./policy.ts";
 import { type Claimed, findEvent, settleAndClaim } from "./settle-and-claim.ts";
 import { type DispatchTools, EventErased } from "./tools.ts";
 
@@ -37,12 +37,10 @@ const SETTLE_IDLE_AFTER_MS = 100;
 const GATES_TIMEOUT_MS = 1_000;
 
 /**
- * The free plan allows an invocation 50 posts and 50 statements. A round trip takes up to ten statements
- * (more while it cancels), or up to six once it claims nothing. After `roundTrips` of them, an invocation
- * with at most `posts` posts makes at most three more: the first two once no post has started or ended for
- * the times in `releasesMs`, so that fast subscriptions do not wait for slow ones, and the last at the end.
+ * A dispatch that has executed this many statements leaves the rest to the next one: an invocation, with
+ * up to three dispatches, may execute 1,000. Recording what is in flight then takes up to a hundred more.
  */
-const FREE_PLAN = { posts: 50, roundTrips: 4, releasesMs: [STUCK_MS, SLOW_ANSWER_MS] };
+export const STATEMENTS_MAX = 200;
 
 /**
  * Delivers what is due to the subscriptions. It leases them and posts to all of them concurrently.
@@ -67,9 +65,8 @@ export function dispatch(
 class Dispatch {
   #pipelines: Pipeline[];
   #lease: Lease = { holder: crypto.randomUUID(), until: 0 };
-  #roundTrips = 0;
+  #statements = 0;
   #isMakingRoundTrip = false;
-  #attempts = 0;
   #answers = 0;
   /** When a post last started or ended. */
   #progressAt: number;
@@ -158,9 +155,9 @@ class Dispatch {
     return elapsedMs >= 0 && elapsedMs < DISPATCH_MAX_MS && steadyMs < DISPATCH_MAX_MS;
   }
 
-  /** Whether this invocation has made as many round trips as every plan allows. */
+  /** Whether it has executed as many statements as it may. */
   get #isSpent(): boolean {
-    return this.#roundTrips >= FREE_PLAN.roundTrips && this.#attempts <= FREE_PLAN.posts;
+    return this.#statements >= STATEMENTS_MAX;
   }
 
   /** How many posts may be in flight: one connection is kept free while there are several pipelines. */
@@ -189,6 +186,7 @@ class Dispatch {
    * read may take long, and a post may only start while its delivery is confirmed.
    */
   async #readBody(pipeline: Pipeline, delivery: Claimed, { workspaceId }: Target): Promise<void> {
+    this.#statements++;
     try {
       const event = await findEvent(this.#db, workspaceId, delivery.eventId);
       if (event === null) return pipeline.drop(delivery);
@@ -204,7 +202,6 @@ class Dispatch {
   async #post(pipeline: Pipeline, delivery: Claimed, target: Target): Promise<void> {
     const { now, random, attempt } = this.#tools;
     const startedAt = now();
-    this.#attempts++;
     try {
       const outcome = await attempt(delivery, target);
       const endedAt = now();
@@ -234,11 +231,6 @@ class Dispatch {
     const waiting = this.#pipelines.reduce((sum, pipeline) => sum + pipeline.waiting, 0);
     const unrecorded = this.#pipelines.reduce((sum, pipeline) => sum + pipeline.unrecorded, 0);
     const ageMs = now - Math.min(...this.#pipelines.map((each) => each.unrecordedSince));
-    if (this.#isSpent && inFlight > 0 && ageMs < POST_TIMEOUT_MS) {
-      const releaseMs = FREE_PLAN.releasesMs[this.#roundTrips - FREE_PLAN.roundTrips];
-      if (releaseMs === undefined || now - this.#progressAt < releaseMs) return false;
-      return this.#pipelines.some(({ hasNews, isIdle }) => hasNews && isIdle);
-    }
     if (unrecorded >= CLAIM_MAX || ageMs >= SETTLE_AFTER_MS) return true;
     return this.#pipelines.some((each) => {
       const runsLow = each.wantsMore && (each.waiting === 0 || waiting < CLAIM_AHEAD);
@@ -270,7 +262,6 @@ class Dispatch {
     const lease = extendLease(askedAt, this.#lease);
     const news = pipelines.map((pipeline) => pipeline.takeNews(askedAt));
     this.#lease = lease;
-    this.#roundTrips++;
     try {
       const statements = settleAndClaim(
         {
@@ -284,6 +275,7 @@ class Dispatch {
         },
         askedAt,
       );
+      this.#statements += statements.queries.length;
       const { found, claimed, keyHashes } = await commit(this.#db, statements);
       const claims = Map.groupBy(claimed, ({ subscriptionId }) => subscriptionId);
       if (claims.size > 0) {

@@ -284,7 +284,7 @@ export class Pipeline {
     if (this.#paceChanged && before) Object.assign(found, paceOf(before));
     // While it backs off, it gets one post at a time, whose outcome decides what comes next.
     if (wasAsked) this.#moreIsDue = claimed.length >= limit && found.backoff === 0;
-    if (found.claimed) {
+    if (claimed.length > 0) {
       this.wasLeased = true;
       this.#leasedUntil = lease.until;
       this.#waiting.push(...claimed);

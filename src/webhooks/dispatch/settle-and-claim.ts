@@ -51,8 +51,6 @@ export interface Snapshot extends Pace, Owner {
   mayPost: boolean;
   /** Whether this dispatch leases it. */
   leased: boolean;
-  /** Whether this round trip claimed deliveries. */
-  claimed: boolean;
   /** When another dispatch's lease ends; null if no other has one. */
   leasedElsewhereUntil: number | null;
   /** When the first of its pending deliveries that are not in progress is due; null if there is none. */
@@ -173,9 +171,6 @@ const snapshots = prepared(
         AND ${isWritable(subscriptions.workspaceId)})`.mapWith(Boolean),
       mayPost: sql`(${IS_ACTIVE} AND ${IS_LEASABLE})`.mapWith(Boolean),
       leased: sql`coalesce(${IS_OWN} AND ${subscriptions.heldUntil} > 0, 0)`.mapWith(Boolean),
-      claimed: sql`coalesce(${IS_OWN} AND ${subscriptions.heldUntil} = ${UNTIL}, 0)`.mapWith(
-        Boolean,
-      ),
       leasedElsewhereUntil: sql<
         number | null
       >`CASE WHEN NOT ${IS_FREE} THEN ${subscriptions.heldUntil} END`,

@@ -14,7 +14,7 @@ import { IS_ACTIVE } from "../dispatch/lease.ts";
 
 /** How long an e-mail taken by a sweep is reserved; a sweep ends well before that. */
 export const EMAIL_TAKEN_MS = 300_000;
-/** Maximum e-mails per sweep: each takes a request and a statement; the free plan has 50 of each. */
+/** Maximum e-mails per sweep, which has other work: each waits for a mail server. */
 export const EMAILS_MAX = 20;
 
 type NoticeRow = typeof notices.$inferSelect;

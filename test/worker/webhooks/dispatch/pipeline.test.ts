@@ -1,6 +1,7 @@
 import { describe, expect, test, vi } from "vitest";
 import { sleep } from "../../../../src/timing.ts";
-import { dispatch } from "../../../../src/webhooks/dispatch/dispatch.ts";
+import { dispatch, STATEMENTS_MAX } from "../../../../src/webhooks/dispatch/dispatch.ts";
+import { INLINE_MAX } from "../../../../src/webhooks/dispatch/settle-and-claim.ts";
 import type { DispatchTools } from "../../../../src/webhooks/dispatch/tools.ts";
 import { InvocationLimit, type Outcome } from "../../../../src/webhooks/outcome.ts";
 import {
@@ -247,13 +248,19 @@ describe("an invocation", () => {
     expect(await statesOf(id)).toEqual({ delivered: 30 });
   });
 
-  test("makes at most 50 statements for the 50 posts of the free plan", async () => {
-    const ids = await owedToMany(20, 2, Date.now());
+  test("is not reached by statements: a dispatch leaves what would take too many to the next one", async () => {
+    const count = STATEMENTS_MAX + 30;
+    const customFields = { note: "x".repeat(INLINE_MAX) };
+    const { id } = await owed(count, Date.now(), { customFields });
     const { DB, trips } = observedDatabase();
     const deployment = isolated({ DB });
-    await consumeFor(ids, deployment.env, () => sleep(300).then(() => OK));
-    expect(trips.length).toBeGreaterThan(4);
-    expect(trips.flat().length).toBeLessThanOrEqual(50);
+    await consumeFor([id], deployment.env, async () => OK);
+    expect(trips.flat().length).toBeGreaterThan(STATEMENTS_MAX);
+    expect(trips.flat().length).toBeLessThanOrEqual(STATEMENTS_MAX + 100);
+    expect(await statesOf(id)).toMatchObject({ pending: expect.any(Number) });
+    expect(deployment.fast).toEqual([{ subscriptionId: id, lane: "fast", delaySeconds: 0 }]);
+    await consumeFor([id], deployment.env, async () => OK);
+    expect(await statesOf(id)).toEqual({ delivered: count });
   });
 });
 
