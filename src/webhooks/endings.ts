@@ -3,7 +3,7 @@ import { alias } from "drizzle-orm/sqlite-core";
 import { OVERDUE_MAX_MS } from "../contract/limits.ts";
 import { qb } from "../db/builder.ts";
 import { CLEANUP_MAX, inOrder, prepared, type Statements } from "../db/client.ts";
-import { attempts, deliveries, events, subscriptions } from "../db/schema.ts";
+import { deliveries, events, subscriptions } from "../db/schema.ts";
 import { isWritable } from "../workspaces/moves.ts";
 import { IS_FREE, IS_IN_PROGRESS, type LeaseValues, NOBODY } from "./dispatch/lease.ts";
 
@@ -144,14 +144,5 @@ function exhausting(source: SQL) {
       .where(
         sql`${KEY} IN (SELECT ${deliveries.subscriptionId}, ${deliveries.eventId} FROM ${source})`,
       ),
-  );
-}
-
-/** Deletes deliveries and their attempts; `selected` yields pairs of subscription and event ids. */
-export function deleteDeliveries(selected: SQL): Statements<unknown> {
-  return inOrder(
-    [attempts, deliveries].map((table) =>
-      qb.delete(table).where(sql`(${table.subscriptionId}, ${table.eventId}) IN (${selected})`),
-    ),
   );
 }

@@ -4,6 +4,7 @@ import { bare, list, qb } from "../../db/builder.ts";
 import {
   CLEANUP_MAX,
   commit,
+  counted,
   type Database,
   type Executable,
   inOrder,
@@ -163,19 +164,39 @@ function isEmpty(tables: OwnedTable[], id: string): SQL {
  * database left behind when it moved rows between pages.
  */
 export function eraseRows(owned: OwnedTable, isSelected: SQL): Statements<unknown> {
-  const { table, personal = [], children } = owned;
-  const followers = OWNED.filter(({ through }) => through === table);
-  return inOrder([
-    ...followers.map((follower) => eraseRows(follower, isReached(follower, isSelected))),
-    ...children.map((child) => overwrite(child, isChildOf(child, owned, isSelected))),
+  return inOrder([overwriteRows(owned, isSelected), deleteRows(owned, isSelected)]);
+}
+
+/** Like `eraseRows`, but does not overwrite anything first. Reads how many rows of the table it deleted. */
+export function deleteRows(owned: OwnedTable, isSelected: SQL): Statements<number> {
+  const { table } = owned;
+  const statements = inOrder([
+    inOrder(followersOf(owned, isSelected).map((follower) => deleteRows(...follower))),
     deleteChildren(owned, isSelected),
     ...referencesTo(table).map(
       ({ column, to }) =>
         sql`UPDATE ${column.table} SET ${bare(column)} = NULL
         WHERE ${column} IN (SELECT ${to} FROM ${table} WHERE ${isSelected})`,
     ),
-    overwrite({ table, personal }, isSelected),
-    sql`DELETE FROM ${table} WHERE ${isSelected}`,
+    counted(qb.delete(table).where(isSelected)),
+  ]);
+  return readAs(statements, (results) => results.at(-1) as number);
+}
+
+/** Overwrites the personal data of what `deleteRows` deletes. */
+function overwriteRows(owned: OwnedTable, isSelected: SQL): Statements<unknown> {
+  return inOrder([
+    ...followersOf(owned, isSelected).map((follower) => overwriteRows(...follower)),
+    ...owned.children.map((child) => overwrite(child, isChildOf(child, owned, isSelected))),
+    overwrite(owned, isSelected),
+  ]);
+}
+
+/** The tables whose rows are found through the selected rows, and which of theirs. */
+function followersOf({ table }: OwnedTable, isSelected: SQL): [OwnedTable, SQL][] {
+  return OWNED.filter(({ through }) => through === table).map((follower) => [
+    follower,
+    isReached(follower, isSelected),
   ]);
 }
 

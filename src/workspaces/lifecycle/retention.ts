@@ -2,18 +2,12 @@ import { and, eq, exists, gt, lt, type SQL, sql } from "drizzle-orm";
 import { eventIdAt } from "../../contract/ids.ts";
 import { DAY_MS, HOUR_MS } from "../../contract/time.ts";
 import { qb } from "../../db/builder.ts";
-import {
-  CLEANUP_MAX,
-  commit,
-  counted,
-  type Database,
-  type Executable,
-  inOrder,
-} from "../../db/client.ts";
+import { CLEANUP_MAX, commit, type Database, type Executable, inOrder } from "../../db/client.ts";
 import { deliveries, events, workspaces } from "../../db/schema.ts";
-import { deleteDeliveries } from "../../webhooks/endings.ts";
 import { resize, WHOLE_BYTES } from "../../webhooks/event-size.ts";
+import { ownedTable } from "../manifest.ts";
 import { isWritable } from "../moves.ts";
+import { deleteRows } from "./erase.ts";
 import { takeTurns } from "./turns.ts";
 
 /** An event that is settled later than this after its creation gets an expiry of its own. */
@@ -145,31 +139,20 @@ export async function expire(
     await commit(db, looked);
     return 0;
   }
-  const seen = JSON.stringify(old);
+  const seen = sql`json_each(${JSON.stringify(old)}) AS x`;
   const isSeen = sql`${events.workspaceId} = x.value->>'workspaceId' AND ${events.id} = x.value->>'id'`;
-  const settled = sql`json_each(${seen}) AS x JOIN ${events} ON ${isSeen} AND x.value->>'expiresAt' <= ${now}
-    AND NOT EXISTS (SELECT 1 ${OF_EVENT} WHERE ${deliveries.state} = 'pending')`;
-  // Evaluated after their deliveries are deleted.
-  const going = sql`FROM json_each(${seen}) AS x JOIN ${events} ON ${isSeen}
-    WHERE x.value->>'expiresAt' <= ${now} AND NOT EXISTS (SELECT 1 ${OF_EVENT})`;
-  const [, , deleted] = await commit(
+  const settled = sql`FROM ${seen} JOIN ${events} ON ${isSeen}
+    WHERE x.value->>'expiresAt' <= ${now} AND NOT EXISTS (SELECT 1 ${OF_EVENT} WHERE ${deliveries.state} = 'pending')`;
+  const isSettled = sql`(${events.workspaceId}, ${events.id}) IN (SELECT ${events.workspaceId}, ${events.id} ${settled})`;
+  const [, deleted] = await commit(
     db,
     inOrder([
-      resize(-1, sql`FROM ${settled} WHERE true`, WHOLE_BYTES),
-      deleteDeliveries(
-        sql`SELECT o.value, ${events.id} FROM ${settled} JOIN json_each(${events.owed}) AS o`,
-      ),
-      counted(
-        qb
-          .delete(events)
-          .where(
-            sql`(${events.workspaceId}, ${events.id}) IN (SELECT ${events.workspaceId}, ${events.id} ${going})`,
-          ),
-      ),
+      resize(-1, settled, WHOLE_BYTES),
+      deleteRows(ownedTable(events), isSettled),
       qb
         .update(events)
         .set({ expiresAt: sql`max(x.value->>'expiresAt', ${now + 1})` })
-        .from(sql`json_each(${seen}) AS x`)
+        .from(seen)
         .where(isSeen),
       looked,
     ]),
