@@ -1,5 +1,5 @@
 import { openDatabase, query } from "../../db/client.ts";
-import { bindingOf, DIRECTORY, hasOneDatabase, openDirectory } from "../../db/databases.ts";
+import { bindingOf, DIRECTORY, openDirectory } from "../../db/databases.ts";
 import { log, logError } from "../../log.ts";
 import { callObject } from "../../quota/call.ts";
 import { sleep } from "../../timing.ts";
@@ -16,9 +16,9 @@ import { type WakeMessage, wake } from "./wake.ts";
 const DISPATCHES_PER_INVOCATION = 3;
 /** After this long, a dispatch continues in the background, so that the queue goes on... */
 export const BACKGROUND_AFTER_MS = 100;
-/** ...unless the isolate has this many of them... */
+/** ...unless the isolate has this many of them, of which each keeps up to 3 MB in memory... */
 export const BACKGROUND_DISPATCHES_MAX = 8;
-/** ...but where several databases are bound, no later than this: one that hangs holds up no other's queue. */
+/** ...but no later than this, or the slow answers of one subscriber would hold up the queue of all. */
 const BACKGROUND_AFTER_MAX_MS = 2_000;
 /** A wake that is early by up to this much is sent again; for a longer wait, another has been sent. */
 const EARLY_WAKE_MS = 5_000;
@@ -93,11 +93,10 @@ async function consumeLane(
     .finally(() => {
       load.set(database, (load.get(database) ?? 0) - 1);
     });
-  const isQuiet = inProgress < BACKGROUND_DISPATCHES_MAX;
-  const background = new Promise<"background">((resolve) => {
-    if (isQuiet) setTimeout(resolve, BACKGROUND_AFTER_MS, "background");
-    else if (!hasOneDatabase(env)) setTimeout(resolve, BACKGROUND_AFTER_MAX_MS, "background");
-  });
+  const isBusy = inProgress >= BACKGROUND_DISPATCHES_MAX;
+  const background = sleep(isBusy ? BACKGROUND_AFTER_MAX_MS : BACKGROUND_AFTER_MS).then(
+    () => "background" as const,
+  );
   const result = await Promise.race([work, background]);
   if (result === "failed") {
     for (const message of messages) message.retry({ delaySeconds: RETRY_DELAY_SECONDS });

@@ -22,7 +22,7 @@ export interface Pace {
   backoff: number;
   /** No post starts before this time: Unix milliseconds. */
   nextAt: number;
-  /** Whether its last answer was slow. */
+  /** Whether an answer was slow, since when it has not earned `POSTS_AT_ONCE` posts again. */
   slow: boolean;
   /** Failed attempts since the last success. */
   failures: number;
@@ -77,19 +77,27 @@ export function decide(outcome: AttemptOutcome, attempt: number, random: number)
  */
 export function adjustPace(pace: Pace, attempt: Attempt, random: number): Pace {
   const { outcome, startedAt, endedAt } = attempt;
-  const slow = endedAt - startedAt >= SLOW_ANSWER_MS;
+  const isSlow = endedAt - startedAt >= SLOW_ANSWER_MS;
+  const slow = pace.slow || isSlow;
   // It was in flight when the backoff began, so it is not a probe.
   const isLate = startedAt < pace.nextAt;
   if (succeeded(outcome)) {
     const healthy = { ...pace, slow, failures: 0, failingSince: null };
     if (isLate) return healthy;
     const earned = pace.backoff > 0 ? 1 : Math.min(pace.postsAtOnce + 1, POSTS_AT_ONCE);
-    const postsAtOnce = slow ? halved(pace.postsAtOnce) : earned;
-    return { ...healthy, postsAtOnce, backoff: 0, nextAt: 0 };
+    const postsAtOnce = isSlow ? halved(pace.postsAtOnce) : earned;
+    // A single fast answer does not end it: whoever hangs every other time would hold up the fast lane.
+    return {
+      ...healthy,
+      postsAtOnce,
+      backoff: 0,
+      nextAt: 0,
+      slow: slow && postsAtOnce < POSTS_AT_ONCE,
+    };
   }
   const failing = {
     ...pace,
-    slow: pace.slow || slow,
+    slow,
     failures: pace.failures + 1,
     failingSince: pace.failingSince ?? endedAt,
   };

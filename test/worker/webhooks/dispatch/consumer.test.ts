@@ -142,9 +142,8 @@ describe("a batch", () => {
     expect(deployment[lane]).toEqual([{ subscriptionId: id, lane, delaySeconds: 0 }]);
     expect(await subscriptionRow(id)).toMatchObject({ heldBy: null });
     await consumeFor([id], deployment.env, attempt, lane);
-    // A fast answer in the slow lane moves it to the fast one.
-    expect(posts).toHaveLength(lane === "slow" ? 1 : 2);
-    expect(deployment.fast).toHaveLength(1);
+    expect(posts).toHaveLength(2);
+    expect([...deployment.fast, ...deployment.slow]).toHaveLength(1);
   });
 
   test("logs hosts, ids and numbers, but no secret, path, name, e-mail or phone number", async () => {

@@ -103,10 +103,13 @@ describe("the pace of a subscription", () => {
     expect(paceAfter(pace, FAILED)).toEqual(failing);
   });
 
-  test("is slow until a fast success; failures do not make it fast", () => {
-    const slow = paceAfter(NEW, SLOW_OK);
+  test("is slow after one slow answer, until fast successes have earned it six posts again", () => {
+    const slow = paceAfter({ ...NEW, postsAtOnce: 6 }, SLOW_OK);
+    expect(slow).toEqual({ ...NEW, postsAtOnce: 3, slow: true });
     expect(paceAfter(slow, FAILED).slow).toBe(true);
-    expect(paceAfter(slow, OK)).toEqual({ ...NEW, postsAtOnce: 2 });
+    expect(paceAfter(slow, OK, OK)).toEqual({ ...NEW, postsAtOnce: 5, slow: true });
+    expect(paceAfter(slow, OK, OK, OK)).toEqual({ ...NEW, postsAtOnce: 6 });
+    expect(paceAfter(slow, OK, SLOW_OK, OK, OK).slow).toBe(true);
     expect(paceAfter(NEW, took({ kind: "timed_out" }, 10_000)).slow).toBe(true);
   });
 
@@ -126,9 +129,10 @@ describe("the pace of a subscription", () => {
 
   test("ends its backoff with the first successful probe, at one post at a time", () => {
     const closed = { ...NEW, backoff: 4, nextAt: NOW, failures: 9, failingSince: 1, slow: true };
-    expect(paceAfter(closed, OK)).toEqual(NEW);
+    expect(paceAfter({ ...closed, slow: false }, OK)).toEqual(NEW);
+    expect(paceAfter(closed, OK)).toEqual({ ...NEW, slow: true });
     expect(paceAfter(closed, SLOW_OK)).toEqual({ ...NEW, slow: true });
-    expect(paceAfter(closed, OK, OK)).toEqual({ ...NEW, postsAtOnce: 2 });
+    expect(paceAfter(closed, OK, OK)).toEqual({ ...NEW, postsAtOnce: 2, slow: true });
   });
 
   test.each([
