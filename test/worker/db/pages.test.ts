@@ -81,8 +81,9 @@ test.each<[string, List, more: number, total: number]>([
       const page = await read({ limit, after });
       seen.push(...(page?.items ?? []).map(({ id }) => id));
       expect(rows.queries).toBe(1);
-      expect(rows.read).toBeLessThanOrEqual(limit + more);
       if (page?.next) expect(rows.read).toBeGreaterThan(limit);
+      // At the end, SQLite may look at the first row that belongs to something else.
+      expect(rows.read).toBeLessThanOrEqual(limit + more + (page?.next ? 0 : 1));
       if (page?.next && after) expect(page.next.at).toBeLessThanOrEqual(after.at);
       after = page?.next ?? null;
     } while (after);

@@ -1,1 +1,0 @@
-ALTER TABLE `events` ADD `test` integer DEFAULT false NOT NULL;
