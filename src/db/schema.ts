@@ -233,9 +233,9 @@ export const subscriptions = sqliteTable(
     nextAt: integer("next_at").notNull().default(0),
     slow: integer({ mode: "boolean" }).notNull().default(false),
     /** The dispatch that leases it. */
-    heldBy: text("held_by"),
+    leasedBy: text("leased_by"),
     /** When the lease ends, if its dispatch dies; 0 once it was released. */
-    heldUntil: integer("held_until").notNull().default(0),
+    leasedUntil: integer("leased_until").notNull().default(0),
     /** Incremented when its pending deliveries become void: those of an earlier generation are. */
     generation: integer().notNull().default(0),
     /** Whether void deliveries may still be pending. */
@@ -245,7 +245,7 @@ export const subscriptions = sqliteTable(
     /** Ranges of events that are being redelivered, one after the other; null if there are none. */
     ranges: text({ mode: "json" }).$type<StoredRange[]>(),
     /** No other redelivery is due before this time. */
-    scheduledUntil: integer("ranged_until").notNull().default(0),
+    scheduledUntil: integer("scheduled_until").notNull().default(0),
   },
   (table) => [
     uniqueIndex("subscriptions_idempotent")

@@ -152,7 +152,8 @@ describe("while a workspace is copied", () => {
     const createAll = () => Promise.all(["1", "2", "3", "4", "5"].map(create));
     const first = await createAll();
     await copyAll(workspaceId);
-    const hold = "UPDATE subscriptions SET held_by = 'x', held_until = ? WHERE workspace_id = ?";
+    const hold =
+      "UPDATE subscriptions SET leased_by = 'x', leased_until = ? WHERE workspace_id = ?";
     const holdUntil = (time: number) => rowsIn("DB_2", hold, time, workspaceId);
     if (isHeld) {
       await holdUntil(Date.now() + 60_000);
@@ -234,7 +235,7 @@ describe("a mover that runs out of time", () => {
   test("while deliveries end leaves none waiting for the next one", async () => {
     const { workspaceId, webhookId } = await openWithLeads();
     // Somebody holds the subscription.
-    const hold = "UPDATE subscriptions SET held_by = 'x', held_until = ? WHERE id = ?";
+    const hold = "UPDATE subscriptions SET leased_by = 'x', leased_until = ? WHERE id = ?";
     await rowsIn("DB_2", hold, Date.now() + 20_000, webhookId);
     const owe = "UPDATE deliveries SET state = 'pending', due_at = 0 WHERE subscription_id = ?";
     await rowsIn("DB_2", owe, webhookId);

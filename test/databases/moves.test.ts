@@ -80,7 +80,7 @@ async function openFull() {
 /** What is exported, apart from who holds what. */
 function comparable(items: ExportItem[]) {
   return items
-    .map(({ heldBy, heldUntil, noticeId, id, ...item }) => ({
+    .map(({ leasedBy, leasedUntil, noticeId, id, ...item }) => ({
       ...item,
       id: item.kind === "notice" ? null : id,
     }))

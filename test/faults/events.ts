@@ -136,6 +136,6 @@ export const EVENTS: Fault[] = [
     ["wake.ts", "slow: env.REDELIVERIES", "slow: env.DELIVERIES", "slow subscriptions have their own queue", { violation: /answers immediately, and (waited|got)/, seed: 172 }],
     ["wake.ts", 'isId("webhook", subscriptionId) &&', "", "a message that is no wake is not taken for one"],
     ["wake.ts", "Math.min(delaySeconds, LONGEST_DELAY_SECONDS)", "delaySeconds", "a wake is not delayed longer than queues can"],
-    ["wake.ts", 'WHERE ${subscriptions.heldUntil} <= ${sql.placeholder("now")} AND', "WHERE", "the sweep wakes nobody who is at work"],
+    ["wake.ts", 'WHERE ${subscriptions.leasedUntil} <= ${sql.placeholder("now")} AND', "WHERE", "the sweep wakes nobody who is at work"],
   ]),
 ];

@@ -76,7 +76,7 @@ describe("health", () => {
     const name = WORKSPACE_DB === env.DB ? "DB" : "DB_2";
     const overdue = ill(`${name}: deliveries to 1 webhooks are overdue by more than 10 minutes`);
     expect(await findHealth(env, now)).toEqual(overdue);
-    for (const column of ["heldUntil", "nextAt"]) {
+    for (const column of ["leasedUntil", "nextAt"]) {
       await setSubscription(id, { [column]: now + 1_000 });
       expect(await findHealth(env, now)).toEqual(WELL);
       await setSubscription(id, { [column]: 0 });

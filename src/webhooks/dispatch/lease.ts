@@ -9,7 +9,7 @@ export const LEASE_MS = 20_000;
 
 /**
  * A dispatch's exclusive right to post to a subscription. It lasts until the dispatch releases it, and
- * for at most `LEASE_MS` after its last claim. Stored in `subscriptions.heldBy` and `heldUntil`.
+ * for at most `LEASE_MS` after its last claim. Stored in `subscriptions.leasedBy` and `leasedUntil`.
  */
 export interface Lease {
   holder: string;
@@ -38,7 +38,7 @@ export const NOBODY = { holder: "", requests: "[]" };
 const [HOLDER, NOW, REQUESTS] = ["holder", "now", "requests"].map((name) => sql.placeholder(name));
 
 /** SQL condition: nobody but `holder` leases the subscription. */
-export const IS_FREE = sql`(${subscriptions.heldBy} = ${HOLDER} OR ${subscriptions.heldUntil} <= ${NOW})`;
+export const IS_FREE = sql`(${subscriptions.leasedBy} = ${HOLDER} OR ${subscriptions.leasedUntil} <= ${NOW})`;
 
 /** SQL condition: the subscription is active, so events are owed to it. */
 export const IS_ACTIVE = sql`(${subscriptions.disabledAt} IS NULL AND ${subscriptions.deletedAt} IS NULL

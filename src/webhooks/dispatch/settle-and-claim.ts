@@ -128,7 +128,7 @@ const UNTIL = sql`${sql.placeholder("until")}`;
 const NOW = sql.placeholder("now");
 const REQUESTS = sql`json_each(${sql.placeholder("requests")}) AS r`;
 const IS_REQUESTED = sql`${subscriptions.id} = r.value->>'subscriptionId'`;
-const IS_OWN = sql`${subscriptions.heldBy} = ${HOLDER}`;
+const IS_OWN = sql`${subscriptions.leasedBy} = ${HOLDER}`;
 const ITS_PENDING = sql`FROM ${deliveries}
   WHERE ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.state} = 'pending'
     AND NOT ${IS_IN_PROGRESS}`;
@@ -140,7 +140,7 @@ const ITS_DUE = sql`${ITS_PENDING} AND ${deliveries.dueAt} <= ${NOW} AND ${deliv
 const claim = prepared(
   qb
     .update(subscriptions)
-    .set({ heldBy: sql`${HOLDER}`, heldUntil: UNTIL })
+    .set({ leasedBy: sql`${HOLDER}`, leasedUntil: UNTIL })
     .from(REQUESTS)
     .where(
       sql`${IS_REQUESTED} AND r.value->>'claim' AND ${subscriptions.nextAt} <= ${NOW}
@@ -170,10 +170,10 @@ const snapshots = prepared(
         sql`((${subscriptions.cancelling} OR EXISTS (SELECT 1 ${ITS_PENDING} AND ${deliveries.dueAt} <= ${OVERDUE_SINCE}))
         AND ${isWritable(subscriptions.workspaceId)})`.mapWith(Boolean),
       mayPost: sql`(${IS_ACTIVE} AND ${IS_LEASABLE})`.mapWith(Boolean),
-      leased: sql`coalesce(${IS_OWN} AND ${subscriptions.heldUntil} > 0, 0)`.mapWith(Boolean),
+      leased: sql`coalesce(${IS_OWN} AND ${subscriptions.leasedUntil} > 0, 0)`.mapWith(Boolean),
       leasedElsewhereUntil: sql<
         number | null
-      >`CASE WHEN NOT ${IS_FREE} THEN ${subscriptions.heldUntil} END`,
+      >`CASE WHEN NOT ${IS_FREE} THEN ${subscriptions.leasedUntil} END`,
       erased: sql`(SELECT json_group_array(e.value) FROM json_each(r.value, '$.inProgress') AS e
       WHERE NOT EXISTS (SELECT 1 FROM ${deliveries}
         WHERE ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.eventId} = e.value))`.mapWith(
@@ -203,7 +203,7 @@ const claimed = prepared(
     .from(REQUESTS)
     .innerJoin(
       subscriptions,
-      sql`${IS_REQUESTED} AND ${IS_OWN} AND ${subscriptions.heldUntil} = ${UNTIL}`,
+      sql`${IS_REQUESTED} AND ${IS_OWN} AND ${subscriptions.leasedUntil} = ${UNTIL}`,
     )
     .innerJoin(
       deliveries,

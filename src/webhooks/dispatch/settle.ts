@@ -53,7 +53,7 @@ const HOLDER = sql.placeholder("holder");
 const NOW = sql`${sql.placeholder("now")}`;
 const UNTIL = sql`${sql.placeholder("until")}`;
 const CHANGES = sql`json_each(${sql.placeholder("changes")}) AS c`;
-const IS_LEASED = sql`${subscriptions.id} = c.value->>'subscriptionId' AND ${subscriptions.heldBy} = ${HOLDER}`;
+const IS_LEASED = sql`${subscriptions.id} = c.value->>'subscriptionId' AND ${subscriptions.leasedBy} = ${HOLDER}`;
 // Disabling starts another generation. So if the reply is lost, and the subscription is enabled again
 // before the second try, that try does not disable it again.
 const IS_LEARNT = sql`(c.value->>'learnt' AND ${subscriptions.generation} = c.value->>'generation')`;
@@ -113,11 +113,11 @@ const applyChanges = prepared(
         (column, name) => sql`iif(${IS_LEARNT}, ${learnt(column, name)}, ${column})`,
       ),
       lastAttempt: sql`coalesce(c.value->>'last', ${subscriptions.lastAttempt})`,
-      heldUntil: sql`iif(c.value->>'release' AND ${subscriptions.heldUntil} <> ${UNTIL}, 0, ${subscriptions.heldUntil})`,
+      leasedUntil: sql`iif(c.value->>'release' AND ${subscriptions.leasedUntil} <> ${UNTIL}, 0, ${subscriptions.leasedUntil})`,
     })
     .from(CHANGES)
     .where(
-      sql`${IS_LEASED} AND (c.value->>'learnt' OR ${subscriptions.heldUntil} NOT IN (0, ${UNTIL}))`,
+      sql`${IS_LEASED} AND (c.value->>'learnt' OR ${subscriptions.leasedUntil} NOT IN (0, ${UNTIL}))`,
     ),
 );
 
@@ -145,7 +145,7 @@ const OUTCOMES = sql`json_each(${sql.placeholder("outcomes")}) AS o`;
 const IS_OPEN = sql`${deliveries.subscriptionId} = o.value->>'subscriptionId' AND ${deliveries.eventId} = o.value->>'eventId'
     AND ${deliveries.state} = 'pending' AND ${deliveries.attempts} = o.value->>'attempts'
     AND EXISTS (SELECT 1 FROM ${subscriptions}
-      WHERE ${subscriptions.id} = ${deliveries.subscriptionId} AND ${subscriptions.heldBy} = ${HOLDER})`;
+      WHERE ${subscriptions.id} = ${deliveries.subscriptionId} AND ${subscriptions.leasedBy} = ${HOLDER})`;
 
 const outcome = fromJson("o");
 const IS_DELIVERED = sql`o.value->>'state' = 'delivered'`;

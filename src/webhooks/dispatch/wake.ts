@@ -157,7 +157,7 @@ const overdue = prepared(
   WITH RECURSIVE ${subscriptionsWithPending(sql.placeholder("after"))}
   SELECT ${subscriptions.id} AS subscriptionId, ${subscriptions.slow} AS slow, ${subscriptions.backoff} AS backoff
   FROM waiting JOIN ${subscriptions} ON ${subscriptions.id} = waiting.id
-  WHERE ${subscriptions.heldUntil} <= ${sql.placeholder("now")} AND ${IS_LEASABLE}
+  WHERE ${subscriptions.leasedUntil} <= ${sql.placeholder("now")} AND ${IS_LEASABLE}
     AND (${subscriptions.cancelling} OR max(${subscriptions.nextAt}, (
       SELECT min(${deliveries.dueAt}) FROM ${PENDING})) <= ${sql.placeholder("now")} - ${SWEEP_GRACE_MS})
   LIMIT ${SWEEP_MAX}`),

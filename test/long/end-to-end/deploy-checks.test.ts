@@ -121,13 +121,6 @@ test.each<Case>([
   [FORBIDDEN, () => openMigrated(FORBIDS), {}],
   [FORBIDDEN, () => openMigrated(FORBIDS, `${COMMIT}-changed`), {}, BACK],
   [
-    // Git's name of the empty tree: a commit without migrations. It would post empty bodies.
-    /has the migration 0010_large_parts_forbids_rollback\.sql/,
-    () => openMigrated("x.sql", "4b825dc642cb6eb9a060e54bf8d69288fbee4904"),
-    {},
-    BACK,
-  ],
-  [
     /^This checkout lacks the commit 0123456789ab/,
     () => openMigrated("x.sql", "0123456789ab"),
     {},

@@ -107,7 +107,7 @@ describe("eraseLeads", () => {
     const { id } = subscription;
     await expect.poll(() => statesOf(id), { timeout: 5_000 }).toEqual({ delivered: 2 });
     await setDeliveries(id, { state: "pending", settledAt: null, attempts: 0 });
-    await setSubscription(id, { postsAtOnce: 1, heldUntil: 0 });
+    await setSubscription(id, { postsAtOnce: 1, leasedUntil: 0 });
     let now = Date.now() + 60_000;
     const { posts, attempt } = subscriber(async () => {
       await Platform.eraseLeads({ workspaceId, ids: [first, second] });

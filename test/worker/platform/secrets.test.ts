@@ -85,7 +85,7 @@ describe("rotateWebhookSecret", () => {
   test("waits for a dispatch that may still sign with the old secret alone", async () => {
     const { id } = await subscribe(await createWorkspace());
     const now = Date.now();
-    await setSubscription(id, { heldBy: "a dispatch", heldUntil: now + 20_000 });
+    await setSubscription(id, { leasedBy: "a dispatch", leasedUntil: now + 20_000 });
     const startedAt = performance.now();
     await rotateSecret(db, KEYS, id, 60, now);
     expect(performance.now() - startedAt).toBeGreaterThan(ROTATION_MS - 50);

@@ -138,7 +138,7 @@ describe("a subscription is disabled", () => {
     await dispatchOn(DB, END, [id], FAILED, "slow");
     expect(disabled).toEqual([END]);
     const healthy = { disabledAt: null, failures: 0, failingSince: null, backoff: 0 };
-    expect(await subscriptionRow(id)).toMatchObject({ ...healthy, nextAt: 0, heldUntil: 0 });
+    expect(await subscriptionRow(id)).toMatchObject({ ...healthy, nextAt: 0, leasedUntil: 0 });
     expect(await noticesOf(id)).toHaveLength(1);
   });
 });

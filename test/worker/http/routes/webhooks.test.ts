@@ -241,7 +241,7 @@ describe("DELETE /webhooks/{id}", () => {
   test("answers 404 the second time, even while a dispatch still posts to it", async () => {
     const { workspaceId, api } = await openWorkspace();
     const { id } = (await create(api)).body;
-    await set(id, "held_by = 'a dispatch', held_until = 9e15");
+    await set(id, "leased_by = 'a dispatch', leased_until = 9e15");
     const pending = WORKSPACE_DB.prepare(
       "INSERT INTO deliveries (subscription_id, event_id, workspace_id, state, due_at) VALUES (?, 'evt', ?, 'pending', 0)",
     );

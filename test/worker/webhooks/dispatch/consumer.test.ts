@@ -140,7 +140,7 @@ describe("a batch", () => {
     expect(posts).toEqual([]);
     expect(deployment[wrong]).toEqual([]);
     expect(deployment[lane]).toEqual([{ subscriptionId: id, lane, delaySeconds: 0 }]);
-    expect(await subscriptionRow(id)).toMatchObject({ heldBy: null });
+    expect(await subscriptionRow(id)).toMatchObject({ leasedBy: null });
     await consumeFor([id], deployment.env, attempt, lane);
     expect(posts).toHaveLength(2);
     expect([...deployment.fast, ...deployment.slow]).toHaveLength(1);

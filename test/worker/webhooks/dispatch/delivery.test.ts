@@ -199,14 +199,14 @@ describe("when D1 returns an error", () => {
     expect(await receivedBy({ url })).toHaveLength(posted);
     const row = { state: "pending", attempts: 0, lastOutcome: null, dueAt: now };
     expect(await deliveryTo(id)).toMatchObject(row);
-    const { heldBy, heldUntil } = await subscriptionRow(id);
-    if (posted === 0) expect(heldBy).toBeNull();
+    const { leasedBy, leasedUntil } = await subscriptionRow(id);
+    if (posted === 0) expect(leasedBy).toBeNull();
     else {
-      expect(heldUntil - now).toBeGreaterThanOrEqual(LEASE_MS);
+      expect(leasedUntil - now).toBeGreaterThanOrEqual(LEASE_MS);
       // The message comes back during the lease, and again when it has ended.
       await consumeFor([id], isolated().env);
       expect(await receivedBy({ url })).toHaveLength(1);
-      jumpTo(heldUntil);
+      jumpTo(leasedUntil);
     }
     expect(await consumeFor([id], isolated().env)).toMatchObject(ACKNOWLEDGED);
     const received = await receivedBy({ url });
@@ -250,7 +250,7 @@ describe("when D1 returns an error", () => {
     expect(result).toMatchObject(ACKNOWLEDGED);
     expect(await statesOf(small.id)).toEqual({ delivered: 1 });
     expect(await deliveryTo(large.id)).toMatchObject({ state: "pending", attempts: 0 });
-    expect(await subscriptionRow(large.id)).toMatchObject({ failures: 0, heldUntil: 0 });
+    expect(await subscriptionRow(large.id)).toMatchObject({ failures: 0, leasedUntil: 0 });
     expect(await receivedBy(large)).toEqual([]);
   });
 });

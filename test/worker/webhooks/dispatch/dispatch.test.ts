@@ -38,7 +38,7 @@ describe("a dispatch", () => {
     expect(ended).toMatchObject([{ subscription, wasLeased: false }]);
     expect(trips).toHaveLength(1);
     expect(await deliveryTo(id)).toMatchObject({ state: "pending", attempts: 0, dueAt: NOW });
-    expect(await subscriptionRow(id)).toMatchObject({ heldBy: null, heldUntil: 0 });
+    expect(await subscriptionRow(id)).toMatchObject({ leasedBy: null, leasedUntil: 0 });
   });
 
   test("takes a delivery through the whole ladder; then it is exhausted, and its subscription disabled", async () => {
@@ -137,7 +137,7 @@ describe("a dispatch", () => {
     // Another clock may make an event due in the future: there is a wake for it.
     const subscription = { dueAt: NOW + 3000, leasedElsewhereUntil: null };
     expect(ended).toMatchObject([{ wasLeased: true, subscription }]);
-    expect(await subscriptionRow(id)).toMatchObject({ heldUntil: 0 });
+    expect(await subscriptionRow(id)).toMatchObject({ leasedUntil: 0 });
   });
 
   test("claims at most six at a time in the slow lane, where each may take long", async () => {
@@ -176,7 +176,7 @@ describe("a dispatch", () => {
     );
     const subscription = { leasedElsewhereUntil: null, dueAt: NOW };
     expect(ended).toMatchObject(Array(4).fill({ subscription }));
-    for (const id of ids) expect(await subscriptionRow(id)).toMatchObject({ heldUntil: 0 });
+    for (const id of ids) expect(await subscriptionRow(id)).toMatchObject({ leasedUntil: 0 });
   });
 
   test("ends early enough for the runtime's 30 s, even if its last post times out", () => {
@@ -213,7 +213,7 @@ describe("a failure", () => {
     }
     const subscription = { ...pace, dueAt: NOW, leasedElsewhereUntil: null };
     expect(ended).toMatchObject([{ wasLeased: true, subscription }]);
-    const health = { failures: 1, failingSince: NOW, disabledAt: null, heldUntil: 0 };
+    const health = { failures: 1, failingSince: NOW, disabledAt: null, leasedUntil: 0 };
     expect(await subscriptionRow(id)).toMatchObject({ ...pace, ...health });
   });
 
@@ -254,7 +254,7 @@ describe("a failure", () => {
       Array(count).fill({ ...untried, state: "pending", dueAt: NOW }),
     );
     const nextAt = NOW + 5 * MINUTE_MS;
-    const health = { failures: 0, failingSince: null, backoff: 0, heldUntil: 0 };
+    const health = { failures: 0, failingSince: null, backoff: 0, leasedUntil: 0 };
     expect(await subscriptionRow(id)).toMatchObject({ ...health, nextAt });
     expect(ended).toMatchObject([{ wasLeased: true, subscription: { nextAt } }]);
     const { posts, attempt } = subscriber();

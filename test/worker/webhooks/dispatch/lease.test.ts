@@ -47,8 +47,8 @@ describe("a lease", () => {
     const { posts, attempt } = subscriber();
     const held = await heldDispatch(NOW, id);
     expect(await subscriptionRow(id)).toMatchObject({
-      heldUntil: LATER,
-      heldBy: expect.any(String),
+      leasedUntil: LATER,
+      leasedBy: expect.any(String),
     });
     await announceLeads(workspaceId, 1, NOW);
     for (const now of [NOW, LATER - 1])
@@ -130,7 +130,7 @@ describe("a lease", () => {
     await dispatchOn(DB, NOW, [id], OK);
     expect(trips).toHaveLength(roundTrips);
     expect(await statesOf(id)).toEqual({ delivered: 2 });
-    expect(await subscriptionRow(id)).toMatchObject({ heldUntil: 0 });
+    expect(await subscriptionRow(id)).toMatchObject({ leasedUntil: 0 });
   });
 
   test("of another dispatch is not released by a second try after a lost reply", async () => {
@@ -146,12 +146,12 @@ describe("a lease", () => {
       after: failAtTrip(2),
     });
     const ended = await dispatchOn(DB, NOW, [id], OK);
-    expect(await subscriptionRow(id)).toMatchObject({ heldUntil: LATER });
+    expect(await subscriptionRow(id)).toMatchObject({ leasedUntil: LATER });
     const subscription = { leasedElsewhereUntil: LATER };
     expect(ended).toMatchObject([{ wasLeased: true, subscription }]);
     await other?.finish(OK);
     expect(await statesOf(id)).toEqual({ delivered: 2 });
-    expect(await subscriptionRow(id)).toMatchObject({ heldUntil: 0 });
+    expect(await subscriptionRow(id)).toMatchObject({ leasedUntil: 0 });
   });
 
   test("ends later with each claim, even if the clock stands still or goes back", () => {

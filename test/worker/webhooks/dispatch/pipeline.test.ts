@@ -104,7 +104,7 @@ test("slow answers move a subscription to the slow lane, and fast ones move it b
   expect(before).toBeLessThanOrEqual(4);
   const released = { slow: true, backoff: 0, leasedElsewhereUntil: null };
   expect(left?.subscription).toMatchObject(released);
-  expect(await subscriptionRow(id)).toMatchObject({ slow: true, heldUntil: 0 });
+  expect(await subscriptionRow(id)).toMatchObject({ slow: true, leasedUntil: 0 });
   durationMs = 100;
   await dispatchAt(() => now, [id], attempt, "fast");
   expect(posts).toHaveLength(before);
@@ -169,7 +169,7 @@ describe("subscriptions that share a dispatch", () => {
     now += 1;
     await expect.poll(() => ended.toSorted()).toEqual([...fast, ...waiting].toSorted());
     expect(posts).toHaveLength(6);
-    for (const id of ended) expect(await subscriptionRow(id)).toMatchObject({ heldUntil: 0 });
+    for (const id of ended) expect(await subscriptionRow(id)).toMatchObject({ leasedUntil: 0 });
     answer.resolve(OK);
     await run;
     for (const [some, states] of [
@@ -242,7 +242,7 @@ describe("an invocation", () => {
     expect(await statesOf(id)).toEqual({ delivered: 12, pending: 18 });
     for (const row of await deliveriesTo(id))
       expect(row).toMatchObject(row.state === "pending" ? { attempts: 0, lastOutcome: null } : {});
-    expect(await subscriptionRow(id)).toMatchObject({ failures: 0, nextAt: 0, heldUntil: 0 });
+    expect(await subscriptionRow(id)).toMatchObject({ failures: 0, nextAt: 0, leasedUntil: 0 });
     expect(deployment.fast).toEqual([{ subscriptionId: id, lane: "fast", delaySeconds: 0 }]);
     await consumeFor([id], deployment.env, async () => OK);
     expect(await statesOf(id)).toEqual({ delivered: 30 });

@@ -140,7 +140,7 @@ describe("the search for overdue deliveries", () => {
     const [waiting, held, slow] = [await owed(1, NOW), await owed(1, NOW), await owed(1, NOW)];
     const later = NOW + 2 * MINUTE_MS;
     await setSubscription(waiting.id, { nextAt: later - 1, backoff: 1 });
-    await setSubscription(held.id, { heldUntil: later + 1 });
+    await setSubscription(held.id, { leasedUntil: later + 1 });
     await setSubscription(slow.id, { slow: true });
     const woken = [{ subscriptionId: slow.id, lane: "slow" }];
     expect((await findOverdue(db, "", later)).wakes).toEqual(woken);

@@ -56,7 +56,8 @@ async function settle(subscriptionId: string, now: number): Promise<void> {
 }
 
 /** Holds the subscription for the next 20 seconds. */
-const hold = (id: string) => setSubscription(id, { heldBy: "dispatch", heldUntil: NOW + 20_000 });
+const hold = (id: string) =>
+  setSubscription(id, { leasedBy: "dispatch", leasedUntil: NOW + 20_000 });
 
 /** The actual size of a workspace's events, that of their bodies, and what the sweep knows of it. */
 async function sizeOf(workspaceId: string) {

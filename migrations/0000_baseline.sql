@@ -1,0 +1,283 @@
+-- Made by drizzle-kit, but for WITHOUT ROWID, which it cannot say: see src/db/schema.ts.
+CREATE TABLE `api_keys` (
+	`id` text PRIMARY KEY NOT NULL,
+	`workspace_id` text NOT NULL,
+	`key_hash` text NOT NULL,
+	`requests_per_window` integer,
+	`created_at` integer NOT NULL,
+	`revoked_at` integer,
+	`expires_at` integer,
+	`last_used_at` integer,
+	FOREIGN KEY (`workspace_id`) REFERENCES `workspaces`(`id`) ON UPDATE no action ON DELETE no action
+);
+--> statement-breakpoint
+CREATE UNIQUE INDEX `api_keys_key_hash_unique` ON `api_keys` (`key_hash`);--> statement-breakpoint
+CREATE INDEX `api_keys_newest` ON `api_keys` (`workspace_id`,`created_at`,`id`);--> statement-breakpoint
+CREATE TABLE `attempts` (
+	`subscription_id` text NOT NULL,
+	`event_id` text NOT NULL,
+	`attempt` integer NOT NULL,
+	`at` integer NOT NULL,
+	`outcome` text NOT NULL,
+	`status` integer,
+	`duration_ms` integer NOT NULL,
+	`signatures` text,
+	`response` blob,
+	PRIMARY KEY(`subscription_id`, `event_id`, `attempt`)
+) WITHOUT ROWID;
+--> statement-breakpoint
+CREATE TABLE `audit_trail` (
+	`at` integer NOT NULL,
+	`id` text NOT NULL,
+	`method` text NOT NULL,
+	`workspace_id` text,
+	`ids` text NOT NULL,
+	`actor` text,
+	`via` text NOT NULL,
+	`result` text NOT NULL,
+	`duration_ms` integer NOT NULL,
+	PRIMARY KEY(`at`, `id`)
+) WITHOUT ROWID;
+--> statement-breakpoint
+CREATE INDEX `audit_trail_of_workspace` ON `audit_trail` (`workspace_id`,`at`,`id`) WHERE workspace_id IS NOT NULL;--> statement-breakpoint
+CREATE TABLE `automations` (
+	`id` text PRIMARY KEY NOT NULL,
+	`workspace_id` text NOT NULL,
+	`reference` text NOT NULL,
+	`type` text NOT NULL,
+	`provider` text NOT NULL,
+	`agent_id` text NOT NULL,
+	`agent_name` text NOT NULL,
+	`name` text NOT NULL,
+	`status` text NOT NULL,
+	`updated_at` integer NOT NULL,
+	`created_at` integer NOT NULL,
+	`revision` integer DEFAULT 1 NOT NULL,
+	`generation` integer DEFAULT 1 NOT NULL,
+	`removed_at` integer,
+	FOREIGN KEY (`workspace_id`) REFERENCES `workspaces`(`id`) ON UPDATE no action ON DELETE no action
+);
+--> statement-breakpoint
+CREATE INDEX `automations_newest_social` ON `automations` (`workspace_id`,`created_at`,`id`) WHERE removed_at IS NULL AND type <> 'crm_source';--> statement-breakpoint
+CREATE INDEX `automations_newest_crm` ON `automations` (`workspace_id`,`created_at`,`id`) WHERE removed_at IS NULL AND type = 'crm_source';--> statement-breakpoint
+CREATE INDEX `automations_removed` ON `automations` (`workspace_id`,`created_at`,`id`) WHERE removed_at IS NOT NULL;--> statement-breakpoint
+CREATE TABLE `changes` (
+	`number` integer PRIMARY KEY AUTOINCREMENT NOT NULL,
+	`workspace_id` text NOT NULL,
+	`kind` text NOT NULL,
+	`key` text NOT NULL
+);
+--> statement-breakpoint
+CREATE INDEX `changes_of_workspace` ON `changes` (`workspace_id`,`number`);--> statement-breakpoint
+CREATE TABLE `commits` (
+	`token` text PRIMARY KEY NOT NULL
+) WITHOUT ROWID;
+--> statement-breakpoint
+CREATE TABLE `deliveries` (
+	`subscription_id` text NOT NULL,
+	`event_id` text NOT NULL,
+	`workspace_id` text NOT NULL,
+	`state` text NOT NULL,
+	`attempts` integer DEFAULT 0 NOT NULL,
+	`due_at` integer NOT NULL,
+	`generation` integer DEFAULT 0 NOT NULL,
+	`last_outcome` text,
+	`last_status` integer,
+	`last_at` integer,
+	`last_duration_ms` integer,
+	`settled_at` integer,
+	`earlier_attempts` integer DEFAULT 0 NOT NULL,
+	`delivered_earlier` integer DEFAULT false NOT NULL,
+	`signatures` text,
+	`response` blob,
+	PRIMARY KEY(`subscription_id`, `event_id`)
+) WITHOUT ROWID;
+--> statement-breakpoint
+CREATE INDEX `deliveries_due_of_subscription` ON `deliveries` (`subscription_id`,`due_at`) WHERE state = 'pending';--> statement-breakpoint
+CREATE INDEX `deliveries_failed` ON `deliveries` (`subscription_id`,`event_id`) WHERE state IN ('exhausted', 'cancelled');--> statement-breakpoint
+CREATE TABLE `earlier_secrets` (
+	`subscription_id` text NOT NULL,
+	`sealed_secret` text NOT NULL,
+	`until` integer NOT NULL,
+	PRIMARY KEY(`subscription_id`, `sealed_secret`)
+) WITHOUT ROWID;
+--> statement-breakpoint
+CREATE TABLE `emails` (
+	`notice_id` integer NOT NULL,
+	`recipient` text NOT NULL,
+	`state` text DEFAULT 'owed' NOT NULL,
+	`tries` integer DEFAULT 0 NOT NULL,
+	`due_at` integer NOT NULL,
+	`settled_at` integer,
+	PRIMARY KEY(`notice_id`, `recipient`)
+);
+--> statement-breakpoint
+CREATE INDEX `emails_owed` ON `emails` (`due_at`) WHERE state = 'owed';--> statement-breakpoint
+CREATE TABLE `erased_leads` (
+	`workspace_id` text NOT NULL,
+	`id` text NOT NULL,
+	`erased_at` integer NOT NULL,
+	PRIMARY KEY(`workspace_id`, `id`)
+) WITHOUT ROWID;
+--> statement-breakpoint
+CREATE INDEX `erased_leads_oldest` ON `erased_leads` (`erased_at`);--> statement-breakpoint
+CREATE TABLE `events` (
+	`workspace_id` text NOT NULL,
+	`id` text NOT NULL,
+	`type` text NOT NULL,
+	`body` text NOT NULL,
+	`lead_id` text,
+	`owed` text NOT NULL,
+	`created_at` integer NOT NULL,
+	`test` integer DEFAULT false NOT NULL,
+	`expires_at` integer,
+	`large_bytes` integer,
+	PRIMARY KEY(`workspace_id`, `id`)
+) WITHOUT ROWID;
+--> statement-breakpoint
+CREATE INDEX `events_expiring` ON `events` (`expires_at`) WHERE expires_at IS NOT NULL;--> statement-breakpoint
+CREATE TABLE `large_bodies` (
+	`workspace_id` text NOT NULL,
+	`event_id` text NOT NULL,
+	`body` text NOT NULL,
+	PRIMARY KEY(`workspace_id`, `event_id`),
+	FOREIGN KEY (`workspace_id`,`event_id`) REFERENCES `events`(`workspace_id`,`id`) ON UPDATE no action ON DELETE cascade
+);
+--> statement-breakpoint
+CREATE TABLE `large_leads` (
+	`lead_id` text PRIMARY KEY NOT NULL,
+	`sealed` blob NOT NULL,
+	FOREIGN KEY (`lead_id`) REFERENCES `leads`(`id`) ON UPDATE no action ON DELETE cascade
+);
+--> statement-breakpoint
+CREATE TABLE `leads` (
+	`id` text NOT NULL,
+	`workspace_id` text NOT NULL,
+	`reference` text NOT NULL,
+	`source` text NOT NULL,
+	`agent_id` text NOT NULL,
+	`sealed` blob NOT NULL,
+	`created_at` integer NOT NULL,
+	`event_id` text NOT NULL,
+	`large_bytes` integer,
+	PRIMARY KEY(`workspace_id`, `created_at`, `id`),
+	FOREIGN KEY (`workspace_id`) REFERENCES `workspaces`(`id`) ON UPDATE no action ON DELETE no action
+) WITHOUT ROWID;
+--> statement-breakpoint
+CREATE UNIQUE INDEX `leads_by_id` ON `leads` (`id`);--> statement-breakpoint
+CREATE TABLE `moves` (
+	`workspace_id` text PRIMARY KEY NOT NULL,
+	`state` text NOT NULL,
+	`move_id` text NOT NULL,
+	`other` text NOT NULL,
+	`position` text,
+	`since` integer NOT NULL,
+	`gates_told` text,
+	`failures` integer DEFAULT 0 NOT NULL,
+	`moved_by` text,
+	`moved_until` integer DEFAULT 0 NOT NULL
+);
+--> statement-breakpoint
+CREATE TABLE `notices` (
+	`id` integer PRIMARY KEY AUTOINCREMENT NOT NULL,
+	`kind` text DEFAULT 'disabled' NOT NULL,
+	`workspace_id` text NOT NULL,
+	`subscription_id` text NOT NULL,
+	`host` text NOT NULL,
+	`events` text NOT NULL,
+	`failing_since` integer NOT NULL,
+	`last_outcome` text,
+	`last_status` integer,
+	`created_at` integer NOT NULL,
+	`due_at` integer NOT NULL,
+	`sent_at` integer
+);
+--> statement-breakpoint
+CREATE INDEX `notices_unsent` ON `notices` (`due_at`) WHERE sent_at IS NULL;--> statement-breakpoint
+CREATE UNIQUE INDEX `notices_of_stretch` ON `notices` (`workspace_id`,`subscription_id`,`failing_since`,`kind`);--> statement-breakpoint
+CREATE TABLE `removals` (
+	`automation_id` text NOT NULL,
+	`generation` integer NOT NULL,
+	PRIMARY KEY(`automation_id`, `generation`)
+) WITHOUT ROWID;
+--> statement-breakpoint
+CREATE TABLE `runs` (
+	`id` text PRIMARY KEY NOT NULL,
+	`workspace_id` text NOT NULL,
+	`reference` text NOT NULL,
+	`automation_id` text NOT NULL,
+	`status` text NOT NULL,
+	`trigger_type` text NOT NULL,
+	`occurred_at` integer NOT NULL,
+	`actions` text NOT NULL,
+	`lead_id` text,
+	`crm` integer DEFAULT false NOT NULL,
+	`generation` integer DEFAULT 1 NOT NULL,
+	FOREIGN KEY (`workspace_id`) REFERENCES `workspaces`(`id`) ON UPDATE no action ON DELETE no action,
+	FOREIGN KEY (`automation_id`) REFERENCES `automations`(`id`) ON UPDATE no action ON DELETE cascade,
+	FOREIGN KEY (`lead_id`) REFERENCES `leads`(`id`) ON UPDATE no action ON DELETE no action
+);
+--> statement-breakpoint
+CREATE INDEX `runs_newest_social` ON `runs` (`workspace_id`,`occurred_at`,`id`) WHERE crm = 0;--> statement-breakpoint
+CREATE INDEX `runs_newest_crm` ON `runs` (`workspace_id`,`occurred_at`,`id`) WHERE crm = 1;--> statement-breakpoint
+CREATE INDEX `runs_newest_of_automation` ON `runs` (`automation_id`,`occurred_at`,`id`);--> statement-breakpoint
+CREATE INDEX `runs_of_lead` ON `runs` (`lead_id`) WHERE lead_id IS NOT NULL;--> statement-breakpoint
+CREATE TABLE `sizes` (
+	`day` integer PRIMARY KEY NOT NULL,
+	`bytes` integer NOT NULL
+);
+--> statement-breakpoint
+CREATE TABLE `subscriptions` (
+	`id` text PRIMARY KEY NOT NULL,
+	`workspace_id` text NOT NULL,
+	`url` text NOT NULL,
+	`events` text NOT NULL,
+	`description` text,
+	`sealed_secret` text NOT NULL,
+	`created_at` integer NOT NULL,
+	`idempotency_key` text,
+	`disabled_at` integer,
+	`deleted_at` integer,
+	`failing_since` integer,
+	`failures` integer DEFAULT 0 NOT NULL,
+	`posts_at_once` integer DEFAULT 1 NOT NULL,
+	`backoff` integer DEFAULT 0 NOT NULL,
+	`next_at` integer DEFAULT 0 NOT NULL,
+	`slow` integer DEFAULT false NOT NULL,
+	`leased_by` text,
+	`leased_until` integer DEFAULT 0 NOT NULL,
+	`generation` integer DEFAULT 0 NOT NULL,
+	`cancelling` integer DEFAULT false NOT NULL,
+	`last_attempt` text,
+	`ranges` text,
+	`scheduled_until` integer DEFAULT 0 NOT NULL,
+	FOREIGN KEY (`workspace_id`) REFERENCES `workspaces`(`id`) ON UPDATE no action ON DELETE no action
+);
+--> statement-breakpoint
+CREATE UNIQUE INDEX `subscriptions_idempotent` ON `subscriptions` (`workspace_id`,`idempotency_key`) WHERE idempotency_key IS NOT NULL;--> statement-breakpoint
+CREATE INDEX `subscriptions_ranged` ON `subscriptions` (`id`) WHERE ranges IS NOT NULL;--> statement-breakpoint
+CREATE INDEX `subscriptions_newest` ON `subscriptions` (`workspace_id`,`created_at`,`id`) WHERE deleted_at IS NULL;--> statement-breakpoint
+CREATE INDEX `subscriptions_deleted` ON `subscriptions` (`workspace_id`,`created_at`,`id`) WHERE deleted_at IS NOT NULL;--> statement-breakpoint
+CREATE TABLE `sweep_positions` (
+	`part` text PRIMARY KEY NOT NULL,
+	`position` text NOT NULL
+);
+--> statement-breakpoint
+CREATE TABLE `workspaces` (
+	`id` text PRIMARY KEY NOT NULL,
+	`database` text,
+	`moved_by` text,
+	`erasing` integer DEFAULT false NOT NULL,
+	`name` text NOT NULL,
+	`admin_emails` text NOT NULL,
+	`access_granted` integer DEFAULT true NOT NULL,
+	`data_key` text,
+	`webhooks_max` integer,
+	`created_at` integer NOT NULL,
+	`swept_to` text DEFAULT '' NOT NULL,
+	`sized_to` text DEFAULT '' NOT NULL,
+	`sized_bytes` integer DEFAULT 0 NOT NULL,
+	`trimmed_to` text DEFAULT '' NOT NULL
+);
+--> statement-breakpoint
+CREATE INDEX `workspaces_newest` ON `workspaces` (`created_at`,`id`);
