@@ -24,7 +24,8 @@ export function several<T extends z.ZodType>(item: T, max = RECORDS_MAX) {
 }
 
 const FIRST_MS = Date.parse("0000-01-01T00:00:00.000Z");
-const LAST_MS = Date.parse("9999-12-31T23:59:59.999Z");
+/** The last time that has four digits for its year, as `isoTime` must show it. */
+export const LAST_MS = Date.parse("9999-12-31T23:59:59.999Z");
 
 /** ISO 8601 with `Z` or an offset, parsed to Unix milliseconds. */
 export const Instant = z.iso

@@ -4,6 +4,7 @@ import { alias } from "drizzle-orm/sqlite-core";
 import { AutomationStatus, AutomationType } from "../contract/enumerations.ts";
 import { idField, timeField } from "../contract/fields.ts";
 import { isServed } from "../contract/served.ts";
+import { LAST_MS } from "../contract/text.ts";
 import { isoTime } from "../contract/time.ts";
 import { bare, columnsBut, each, excluded, fromJson, insertFrom, qb } from "../db/builder.ts";
 import {
@@ -182,8 +183,9 @@ export function upsertAutomations(
       insertFrom(
         automations,
         {
-          ...each(automations, ["id", "updatedAt"], fromJson("r")),
+          ...each(automations, ["id"], fromJson("r")),
           ...values,
+          updatedAt: sql`iif(r.value->>'asOf' IS NULL, ${laterThanKnown(sql`r.value->>'updatedAt'`)}, r.value->>'updatedAt')`,
           workspaceId,
           createdAt,
         },
@@ -204,6 +206,20 @@ const MERGED = {
   ...each(automations, ["updatedAt", ...COMPARED], excluded),
   revision: sql`${automations.revision} + 1`,
 };
+
+/** SQL expression: `time`, or 1 ms after the change of `known` if that is later. */
+function laterThanKnown(time: SQL): SQL {
+  return sql`min(max(${time}, coalesce(${known.updatedAt} + 1, ${time})), ${LAST_MS})`;
+}
+
+/**
+ * SQL expression: the body of a draft with the `updated_at` that its report is stored with. Like the
+ * draft's condition, evaluated before the reports are written.
+ */
+export const DATED_BODY = sql`coalesce((SELECT json_set(nullif(draft.value->>'body', ''), '$.data.updated_at',
+    strftime('%Y-%m-%dT%H:%M:%fZ', ${laterThanKnown(sql`draft.value->>'undatedAt'`)} / 1000.0, 'unixepoch'))
+  FROM ${automations} AS known WHERE ${known.id} = draft.value->>'subject' AND draft.value->>'undatedAt' IS NOT NULL),
+  draft.value->>'body')`;
 
 /** SQL condition: report `r` is not older than the automation `known`. */
 const IS_IN_ORDER = sql`coalesce(r.value->>'asOf' >= ${known.updatedAt}, true)`;

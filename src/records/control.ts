@@ -1,5 +1,6 @@
 import { sql } from "drizzle-orm";
 import type { AutomationStatus } from "../contract/enumerations.ts";
+import { LAST_MS } from "../contract/text.ts";
 import { type Database, inOrder, readAs } from "../db/client.ts";
 import { automations } from "../db/schema.ts";
 import type { Wake } from "../webhooks/dispatch/wake.ts";
@@ -55,7 +56,7 @@ async function changeStatus(
   now: number,
 ): Promise<Control | null> {
   // Later than the stored time even if clocks disagree, so that no older report overrides it.
-  const updatedAt = Math.max(now, row.updatedAt + 1);
+  const updatedAt = Math.min(Math.max(now, row.updatedAt + 1), LAST_MS);
   const changed = { ...row, status, updatedAt, revision: row.revision + 1 };
   const isUntouched = sql`EXISTS (SELECT 1 FROM ${automations} WHERE ${isAtRevision(row)})`;
   const announcement = announce(

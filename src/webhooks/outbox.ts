@@ -52,6 +52,8 @@ const encoder = new TextEncoder();
  * These statements come before those that write the record, in the same transaction. The condition
  * therefore sees the state before the write, and a second try finds its own record and announces
  * nothing.
+ *
+ * @param body SQL expression on a draft: its body, if it depends on what is stored.
  */
 export function announce(
   workspaceId: string,
@@ -59,6 +61,7 @@ export function announce(
   drafts: Draft[],
   condition: SQL,
   now: number,
+  body = sql`draft.value->>'body'`,
 ): Statements<unknown> {
   const isListing = sql`${subscriptions.workspaceId} = ${workspaceId} AND ${subscriptions.deletedAt} IS NULL
     AND EXISTS (SELECT 1 FROM json_each(${subscriptions.events}) AS kind WHERE kind.value = ${type})`;
@@ -95,7 +98,7 @@ export function announce(
           id: sql`draft.value->>'id'`,
           workspaceId,
           type,
-          body: sql`coalesce(draft.value->>'body', '')`,
+          body: sql`coalesce(${body}, '')`,
           leadId: sql`iif(draft.value->>'body' IS NULL, draft.value->>'subject', NULL)`,
           owed: sql`(SELECT json_group_array(${subscriptions.id}) FROM ${subscriptions} WHERE ${isOwed})`,
           createdAt: now,
@@ -109,7 +112,7 @@ export function announce(
     ...jsonParameters(large).map((chunk) =>
       insertFrom(
         largeBodies,
-        { workspaceId, eventId: events.id, body: sql`draft.value->>'body'` },
+        { workspaceId, eventId: events.id, body },
         sql`FROM json_each(${chunk}) AS draft CROSS JOIN ${events}
               ON ${events.workspaceId} = ${workspaceId} AND ${events.id} = draft.value->>'id'
             WHERE true ON CONFLICT DO NOTHING`,

@@ -5,6 +5,7 @@ import { inOrder, readAs } from "../../db/client.ts";
 import { announce, draftEvent } from "../../webhooks/outbox.ts";
 import {
   changesStatus,
+  DATED_BODY,
   type ReportedAutomation,
   shows,
   toAutomation,
@@ -28,7 +29,10 @@ export async function toAutomationRecording(
   const drafts = latest
     .filter(({ status }) => status === "active" || status === "paused")
     .filter(({ type }) => shows(visibility, type))
-    .map((report) => draftEvent("automation.status_changed", toAutomation(report), moment.now));
+    .map((report) => ({
+      ...draftEvent("automation.status_changed", toAutomation(report), moment.now),
+      undatedAt: report.asOf === null ? report.updatedAt : null,
+    }));
   return {
     workspaceId,
     ids: reported.map(({ id }) => id),
@@ -43,6 +47,7 @@ export async function toAutomationRecording(
             drafts,
             changesStatus(latest),
             moment.now,
+            DATED_BODY,
           ),
           upsertAutomations(workspaceId, latest, moment.sentAt ?? moment.now),
         ]),

@@ -1,6 +1,7 @@
 import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import type { AutomationStatus } from "../../../src/contract/enumerations.ts";
+import { isoTime } from "../../../src/contract/time.ts";
 import type { Automation } from "../../../src/records/automations.ts";
 import {
   type AutomationReport,
@@ -34,6 +35,7 @@ async function openReported(first: Partial<AutomationReport> = {}) {
 const MARCH = "2026-03-03T00:00:00Z";
 const APRIL = "2026-04-04T00:00:00Z";
 const AHEAD = new Date(Date.now() + 60_000).toISOString();
+const LAST = "9999-12-31T23:59:59.999Z";
 
 describe("recordAutomations", () => {
   test.each([
@@ -171,6 +173,28 @@ describe("recordAutomations", () => {
     if (updatedAt) expect(Date.parse(shown.updated_at)).toBe(Date.parse(updatedAt));
     expect(await announced()).toEqual(events);
   });
+
+  test.each([
+    ["a report", AHEAD, false, 1],
+    ["a PATCH", AHEAD, true, 2],
+    ["a report of the last instant", LAST, false, 0],
+    ["a PATCH in the last instant", LAST, true, 0],
+  ])(
+    "applies an undated report after %s of a clock ahead, and shows and announces no earlier time",
+    async (_, updatedAt, patches, laterMs) => {
+      // Long, so that the body of its event is stored apart.
+      const agent = { reference: "1", name: 'é"\u0001/\\'.repeat(200) };
+      const { api, workspaceId, id, report, read } = await openReported({ agent, updatedAt });
+      if (patches) await api.patch(`/v1/automations/${id}`, { status: "paused" });
+      expect(await read()).toMatchObject({ updated_at: expect.stringMatching(/^\d{4}-/) });
+      const status = patches ? "active" : "paused";
+      for (let i = 0; i < 2; i++) await report({ updatedAt: null, status });
+      const shown = await read();
+      const updated_at = isoTime(Date.parse(updatedAt) + laterMs);
+      expect(shown).toMatchObject({ status, updated_at });
+      expect((await eventsOf(workspaceId)).at(-1)?.data).toEqual(shown);
+    },
+  );
 
   test("returns the ids in order, and how many are new, or back after a removal", async () => {
     const { workspaceId } = await openListeningWorkspace();
