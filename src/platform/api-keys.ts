@@ -58,7 +58,7 @@ export const createApiKey = operation({
     const { made, stored } = await makeKey(env);
     const quota = requestsPerWindow ?? null;
     const key = { ...stored, workspaceId, requestsPerWindow: quota, createdAt: Date.now() };
-    await refuseMissing(insertApiKey(openDirectory(env), key));
+    await refuseMissing(commit(openDirectory(env), insertApiKey(key)));
     return made;
   },
 });

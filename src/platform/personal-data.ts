@@ -2,7 +2,7 @@ import { z } from "@hono/zod-openapi";
 import { derivedId, isId } from "../contract/ids.ts";
 import { InputError } from "../contract/input-error.ts";
 import { Id, Reference, several, text } from "../contract/text.ts";
-import { commit, query } from "../db/client.ts";
+import { commit, inOrder, query } from "../db/client.ts";
 import { DIRECTORY, openDirectory } from "../db/databases.ts";
 import { forgetKey } from "../quota/forget.ts";
 import { FoundLead, findPerson as find, SEARCHED_MAX } from "../records/finding.ts";
@@ -16,7 +16,7 @@ import {
 import { eraseLeads as erase } from "../workspaces/lifecycle/erase-leads.ts";
 import { exportPage } from "../workspaces/lifecycle/export.ts";
 import { EXPORT_KINDS } from "../workspaces/manifest.ts";
-import { beginErasure } from "../workspaces/moves.ts";
+import { beginErasure, noteErasure } from "../workspaces/moves.ts";
 import { allPlacements } from "../workspaces/placement.ts";
 import { workspaceExists } from "../workspaces/workspaces.ts";
 import { cursorOf, pageOf, toPage, WorkspaceId } from "./fields.ts";
@@ -122,7 +122,8 @@ export const eraseWorkspace = operation({
     const { db } = await openPlacement(env, workspaceId);
     if (await commit(db, beginErasure(workspaceId)))
       throw new InputError("workspaceId", "it is being moved; erase it when that is done");
-    const closed = await commit(openDirectory(env), closeKeys(workspaceId, now));
+    const closing = inOrder([noteErasure(workspaceId), closeKeys(workspaceId, now)]);
+    const [, closed] = await commit(openDirectory(env), closing);
     if (!closed) return { done: true, remaining: 0 };
     await Promise.all(closed.keys.map((key) => forgetKey(env, key)));
     // If its database is no longer bound, the workspace would look erased.

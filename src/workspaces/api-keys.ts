@@ -15,14 +15,29 @@ import {
 import { DIRECTORY } from "../db/databases.ts";
 import { isBehind, type Listing, type PageRequest, preparePages } from "../db/page.ts";
 import { apiKeys, workspaces } from "../db/schema.ts";
-import { IS_LEAVING } from "./moves.ts";
+import { beingErased, IS_LEAVING } from "./moves.ts";
 
 /** Maximum age of a key's standing in its gate; reading it also notes that the key is used. */
 export const STANDING_MAX_AGE_MS = HOUR_MS;
 
-/** Inserts an API key; only its hash is stored. */
-export async function insertApiKey(db: Database, key: typeof apiKeys.$inferInsert) {
-  return db.insert(apiKeys).values(key).onConflictDoNothing();
+/**
+ * Inserts an API key; only its hash is stored.
+ *
+ * @throws InputError if its workspace is being erased.
+ */
+export function insertApiKey(key: typeof apiKeys.$inferInsert): Statements<void> {
+  const isErased = sql`${workspaces.id} = ${key.workspaceId} AND ${workspaces.erasing}`;
+  const statements = inOrder([
+    insertFrom(
+      apiKeys,
+      key,
+      sql`WHERE NOT EXISTS (SELECT 1 FROM ${workspaces} WHERE ${isErased}) ON CONFLICT DO NOTHING`,
+    ),
+    qb.select({ id: workspaces.id }).from(workspaces).where(isErased),
+  ]);
+  return readAs(statements, ([, erased]) => {
+    if (erased.length > 0) throw beingErased();
+  });
 }
 
 /** What is needed to tell a key's gate about a change. */

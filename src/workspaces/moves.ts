@@ -1,4 +1,5 @@
 import { type Column, eq, lte, type SQL, sql } from "drizzle-orm";
+import { InputError } from "../contract/input-error.ts";
 import { qb } from "../db/builder.ts";
 import { inOrder, readAs, type Statements } from "../db/client.ts";
 import { type MoveState, moves, workspaces } from "../db/schema.ts";
@@ -61,6 +62,16 @@ export function beginErasure(workspaceId: string): Statements<boolean> {
     findMove(workspaceId),
   ]);
   return readAs(statements, ([, found]) => found !== undefined);
+}
+
+/** Notes in the directory that a workspace is being erased: from then on, it gets no keys. */
+export function noteErasure(workspaceId: string) {
+  return qb.update(workspaces).set({ erasing: true }).where(eq(workspaces.id, workspaceId));
+}
+
+/** What refuses a call about a workspace under erasure. */
+export function beingErased(): InputError {
+  return new InputError("workspaceId", "this workspace is being erased");
 }
 
 /**

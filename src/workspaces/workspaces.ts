@@ -17,6 +17,7 @@ import { isBehind, type Listing, mapItems, type PageRequest, preparePages } from
 import { apiKeys, subscriptions, workspaces } from "../db/schema.ts";
 import { readdress } from "../webhooks/notices/notices.ts";
 import { isLive, WORKSPACE_STANDING } from "./api-keys.ts";
+import { beingErased } from "./moves.ts";
 
 /** Maximum key gates that one dispatch notifies; a Worker may make 1,000 calls per invocation. */
 const GATES_TOLD_MAX = 500;
@@ -170,12 +171,12 @@ async function findEntries(db: Database, ids: string[]) {
   return db.select(ENTRY).from(workspaces).where(inJson(workspaces.id, ids));
 }
 
-/** The workspaces among these that exist, with their data keys, encrypted. */
+/** The workspaces among these that exist and are not being erased, with their data keys, encrypted. */
 export function findWorkspaces(ids: string[]) {
   return qb
     .select({ id: workspaces.id, dataKey: workspaces.dataKey })
     .from(workspaces)
-    .where(inJson(workspaces.id, ids));
+    .where(and(inJson(workspaces.id, ids), eq(workspaces.erasing, false)));
 }
 
 /** The fields of a workspace to change; those that are null or absent stay as they are. */
@@ -210,11 +211,26 @@ export function updateWorkspace(
   return readAs(statements, ([updated]) => updated);
 }
 
-/** Grants or denies a workspace access. Reads 0 if there is no such workspace. */
+/**
+ * Grants or denies a workspace access. Reads 0 if there is no such workspace.
+ *
+ * @throws InputError if access would be granted to a workspace that is being erased.
+ */
 export function updateAccess(id: string, granted: boolean): Statements<number> {
-  return counted(
-    qb.update(workspaces).set({ accessGranted: granted }).where(eq(workspaces.id, id)),
-  );
+  const isOwn = eq(workspaces.id, id);
+  const statements = inOrder([
+    counted(
+      qb
+        .update(workspaces)
+        .set({ accessGranted: granted })
+        .where(and(isOwn, granted ? eq(workspaces.erasing, false) : undefined)),
+    ),
+    qb.select({ erasing: workspaces.erasing }).from(workspaces).where(isOwn),
+  ]);
+  return readAs(statements, ([updated, [workspace]]) => {
+    if (granted && workspace?.erasing) throw beingErased();
+    return updated;
+  });
 }
 
 const keys = prepared(

@@ -12,6 +12,7 @@ import {
   rowsIn,
   tablesWith,
   unreachableDatabase,
+  valueIn,
   WAYS,
 } from "../support/databases.ts";
 import { isolated } from "../support/deliveries.ts";
@@ -28,6 +29,34 @@ async function eraseAll(...[workspaceId, ...ids]: [string, ...string[]]) {
   for (const name of NAMES)
     for (const id of [workspaceId, ...ids]) expect(await tablesWith(name, id)).toEqual([]);
 }
+
+test.each(["DB", "DB_2"] as const)(
+  "a workspace of %s whose erasure was cut off gets no access, no keys and no leads",
+  async (name) => {
+    const { workspaceId, webhookId, api } = await openSubscribedIn(name);
+    const cut = (binding: "DB" | "DB_2") =>
+      interposed(databaseOf(binding), async ({ texts, go }) =>
+        texts.some((text) => text.startsWith('delete from "moves"'))
+          ? expect.fail("cut off")
+          : go(),
+      );
+    const cutOff = platformOf(deploymentWith({ DB: cut("DB"), DB_2: cut("DB_2") }));
+    expect(await errorOf(cutOff.eraseWorkspace({ workspaceId }))).toContain("cut off");
+    const access = (granted: boolean) => platform.setWorkspaceAccess({ workspaceId, granted });
+    const refusal = "workspaceId: this workspace is being erased";
+    expect(await errorOf(access(true))).toContain(refusal);
+    const granted = "SELECT access_granted FROM workspaces WHERE id = ?";
+    expect(await valueIn(name, granted, workspaceId)).toBe(0);
+    expect(await access(false)).toEqual({});
+    expect(await errorOf(platform.createApiKey({ workspaceId }))).toContain(refusal);
+    const record = platform.recordLeads({ workspaceId, leads: [leadReport("late")] });
+    expect(await errorOf(record)).toContain("no such workspace");
+    const { items } = await platform.listApiKeys({ workspaceId });
+    expect(items.filter(({ revokedAt }) => revokedAt === null)).toEqual([]);
+    expect((await api.get("/v1/leads")).status).toBe(401);
+    await eraseAll(workspaceId, webhookId);
+  },
+);
 
 describe("erasing a workspace of another database", () => {
   /** A workspace with rows in every table that can contain any. */

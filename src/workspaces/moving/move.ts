@@ -6,7 +6,7 @@ import { commit, inOrder } from "../../db/client.ts";
 import { openDirectory, openNamed } from "../../db/databases.ts";
 import { moves, workspaces } from "../../db/schema.ts";
 import { sleep } from "../../timing.ts";
-import { findMove, type Move } from "../moves.ts";
+import { beingErased, findMove, type Move } from "../moves.ts";
 import { findPlacement, inTime } from "../placement.ts";
 import { Mover } from "./mover.ts";
 import { findEntry, START, voidArrival } from "./steps.ts";
@@ -87,7 +87,7 @@ async function begin(env: Env, workspaceId: string, from: string, to: string): P
     qb.select({ erasing: workspaces.erasing }).from(workspaces).where(isHere),
   ]);
   const [, [workspace]] = await commit(openNamed(env, from), begun);
-  if (workspace?.erasing) throw new InputError("workspaceId", "this workspace is being erased");
+  if (workspace?.erasing) throw beingErased();
 }
 
 /**
