@@ -78,7 +78,7 @@ export const redeliver = operation({
       until: Instant.nullish().describe("and before this time; default: no end"),
       states: several(RedeliveryState, RedeliveryState.options.length)
         .nullish()
-        .describe("default: all; missed: never owed"),
+        .describe("default: all; delivered: at least once; missed: never owed"),
     })
     .superRefine(({ eventIds, since, until, states }, context) => {
       const fault = (path: string, message: string, reason: string) =>

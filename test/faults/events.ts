@@ -80,6 +80,7 @@ export const EVENTS: Fault[] = [
     ["redelivery/redelivery.ts", "= ${subscriptionId} AND ${IS_LISTED}`", "= ${subscriptionId}`", "an event of a kind that a subscription does not list is not redelivered to it"],
     ["redelivery/requeue.ts", "(${state} IS NOT 'delivered' OR ${settledAt} <= ${askedAt})", "1", "a delivered event is redelivered once per call"],
     ["redelivery/requeue.ts", "attempts: sql`iif(${isWaiting}, ${deliveries.attempts}, 0)`", "attempts", "what is redelivered has all attempts again"],
+    ["redelivery/requeue.ts", "WHEN ${deliveredEarlier} THEN 'delivered' ", "", "what was delivered once is not missed"],
     ["redelivery/requeue.ts", "slot.key * ${SPACING_MS}", "slot.key * 0", "redeliveries are spaced"],
     ["notices/mail.ts", "/^E_[A-Z_]{1,60}$/.test(code)", "true", "a log line has no text of the mail service"],
     ["notices/mail.ts", 'case "E_RATE_LIMIT_EXCEEDED":', 'case "E_RATE":', "a limit of the mail service pauses all e-mails"],

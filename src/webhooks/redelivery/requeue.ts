@@ -25,11 +25,13 @@ export const IS_ITS_DELIVERY = sql`${deliveries.subscriptionId} = ${subscription
 
 /**
  * SQL condition: the delivery, or its absence, is in one of the states and was when the call began,
- * so that the call does not repeat its own work.
+ * so that the call does not repeat its own work. Once delivered, it counts as delivered, even if it was
+ * then sent again and failed.
  */
 export function isRequeueable(states: readonly RedeliveryState[], askedAt: number): SQL {
-  const { state, generation, settledAt } = deliveries;
-  return sql`(coalesce(CASE WHEN ${state} = 'pending' AND ${generation} < ${subscriptions.generation} THEN 'cancelled'
+  const { state, generation, settledAt, deliveredEarlier } = deliveries;
+  return sql`(coalesce(CASE WHEN ${state} = 'pending' AND ${generation} >= ${subscriptions.generation} THEN 'pending'
+      WHEN ${deliveredEarlier} THEN 'delivered' WHEN ${state} = 'pending' THEN 'cancelled'
       ELSE ${state} END, 'missed') IN (SELECT value FROM json_each(${JSON.stringify(states)}))
     AND (${state} IS NOT 'delivered' OR ${settledAt} <= ${askedAt}))`;
 }

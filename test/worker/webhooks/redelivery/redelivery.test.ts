@@ -8,6 +8,7 @@ import { events } from "../../../../src/db/schema.ts";
 import type { Page } from "../../../../src/http/paging.ts";
 import { listHealth } from "../../../../src/webhooks/health.ts";
 import { announce } from "../../../../src/webhooks/outbox.ts";
+import type { Range } from "../../../../src/webhooks/redelivery/ranges.ts";
 import { enableAgain, redeliverAgain } from "../../../../src/webhooks/redelivery/redelivery.ts";
 import {
   deleteSubscription,
@@ -124,6 +125,24 @@ describe("a redelivery", () => {
     const never = { exhausted: 0, cancelled: 0 };
     await expectLedger(workspaceId, { ...never, created: 6, pending: 5, delivered: 1 });
   });
+
+  test.each(["exhausted", "cancelled"] as const)(
+    "of what was delivered, and then sent again and %s, happens only if delivered events are asked for",
+    async (state) => {
+      const { id, drafts } = await owed(2, T0);
+      await dispatchAt(T0, [id], answered(200));
+      const [eventId = ""] = drafts.map((draft) => draft.id);
+      await redeliverAgain(db, id, [eventId], NOW);
+      if (state === "exhausted") await setDeliveries(id, { state, settledAt: NOW }, eventId);
+      await commit(db, disableSubscription(id, NOW));
+      expect(await enableAgain(db, id, T0, NOW)).toMatchObject({ count: 0, more: false });
+      expect(await statesOf(id)).toEqual({ delivered: 1, [state]: 1 });
+      const count = async (...states: Range["states"]) =>
+        (await redeliverAgain(db, id, { since: T0, until: null, states }, NOW))?.count;
+      expect(await count(state)).toBe(0);
+      expect(await count("delivered")).toBe(2);
+    },
+  );
 
   test("has nothing from before the given time, and nothing from before the subscription", async () => {
     const { workspaceId, id } = await disabled({ createdAt: T0 + 10 });
