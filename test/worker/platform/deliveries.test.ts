@@ -170,9 +170,13 @@ describe("listDeliveries", () => {
 
 describe("readDelivery", () => {
   test("returns the exact body and every attempt, also those before it was sent again, with a full ladder", async () => {
-    const { id, drafts } = await owed(1, T0);
+    const { id, drafts, workspaceId } = await owed(1, T0);
     const [draft] = drafts;
     const eventId = draft?.id ?? "";
+    // Another subscription's attempts at the same event are not shown.
+    const other = await subscribe(workspaceId);
+    await redeliver(other.id, [eventId], T0);
+    await failAt(other.id, [T0]);
     const answers = [answered(500), { kind: "timed_out" } as const, answered(200), answered(502)];
     for (const [hours, answer] of answers.entries()) {
       if (hours === 3) await redeliver(id, [eventId], T0 + 3 * HOUR_MS);

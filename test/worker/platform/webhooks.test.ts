@@ -5,12 +5,15 @@ import { WebhookEvent } from "../../../src/contract/enumerations.ts";
 import { isoTime } from "../../../src/contract/time.ts";
 import { Platform as Entrypoint } from "../../../src/platform/entrypoint.ts";
 import { WebhookDelivery } from "../../../src/webhooks/bodies.ts";
+import { findSubscription } from "../../../src/webhooks/subscriptions.ts";
+import { sendTestEvent } from "../../../src/webhooks/test-event.ts";
 import { errorOf, openWorkspace } from "../../support/api.ts";
 import {
   announceLeads,
   answered,
   createWorkspace,
   DAY_MS,
+  db,
   dispatchAt,
   endWait,
   expectedSignatures,
@@ -116,6 +119,15 @@ describe("sendTestEvent", () => {
     expect(result).toMatchObject({ outcome: "answered", status: 500 });
     expect(await state()).toEqual(before);
     expect(await statesOf(webhookId)).toEqual({ pending: 1, test: 1 });
+  });
+
+  test("is not recorded if its subscription was deleted meanwhile", async () => {
+    const { id } = await subscribe(await createWorkspace());
+    const known = await findSubscription(db, id, T0);
+    await setSubscription(id, { deletedAt: T0 });
+    const result = await sendTestEvent(env, db, known, "lead.created", Date.now());
+    expect(result).toMatchObject({ outcome: "answered", status: 200 });
+    expect(await statesOf(id)).toEqual({});
   });
 
   test("is never sent again, nor to another subscription", async () => {

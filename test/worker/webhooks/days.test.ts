@@ -7,7 +7,7 @@ import { toPage } from "../../../src/http/paging.ts";
 import { countDays, PORTAL_DAY_MAX } from "../../../src/webhooks/days.ts";
 import { listHealth } from "../../../src/webhooks/health.ts";
 import { DELIVERIES_LOOKED_THROUGH, listDeliveries } from "../../../src/webhooks/history.ts";
-import { createWorkspace, DAY_MS, subscribe } from "../../support/deliveries.ts";
+import { createWorkspace, DAY_MS, setDeliveries, subscribe } from "../../support/deliveries.ts";
 import { meteredDatabase } from "../../support/metered-database.ts";
 import { storeEvents } from "../../support/stored-events.ts";
 
@@ -25,7 +25,8 @@ async function filling() {
 
 test("the counts of the last days are exact up to a limit per day, say if there are more, and read no more", async () => {
   const { id, fill } = await filling();
-  await fill(TODAY, 3);
+  const [again] = await fill(TODAY, 3);
+  await setDeliveries(id, { earlierAttempts: 2 }, again);
   await fill(TODAY - DAY_MS, PORTAL_DAY_MAX);
   await fill(TODAY - 2 * DAY_MS, PORTAL_DAY_MAX + 5_000, "exhausted");
   await fill(TODAY - 3 * DAY_MS, PORTAL_DAY_MAX + 5_000, "test");
@@ -40,7 +41,7 @@ test("the counts of the last days are exact up to a limit per day, say if there 
     { ...none, truncated: true },
     { exhausted: PORTAL_DAY_MAX + 1, delivered: 0, truncated: true },
     { ...none, delivered: PORTAL_DAY_MAX, attempts: PORTAL_DAY_MAX, truncated: false },
-    { ...none, delivered: 3, attempts: 3, truncated: false },
+    { ...none, delivered: 3, attempts: 5, truncated: false },
   ];
   const dateOf = (i: number) => isoTime(TODAY - (6 - i) * DAY_MS).slice(0, 10);
   expect(days).toMatchObject(counts.map((count, i) => ({ date: dateOf(i), ...count })));

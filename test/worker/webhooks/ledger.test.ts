@@ -4,7 +4,7 @@ import { beforeAll, describe, expect, test } from "vitest";
 import { RETRY_WAITS_SECONDS } from "../../../src/contract/limits.ts";
 import { openDatabase } from "../../../src/db/client.ts";
 import { deliveries } from "../../../src/db/schema.ts";
-import { findBacklog, findLedger } from "../../../src/webhooks/ledger.ts";
+import { findBacklog, findLedger, sumBacklogs } from "../../../src/webhooks/ledger.ts";
 import { EMPTY_LEDGER, errorOf } from "../../support/api.ts";
 import {
   announceLeads,
@@ -100,6 +100,8 @@ test("the backlog shows what is pending, how much of it is overdue, and how old 
   const recent = { pending: 4, overdue: 0, oldestPendingSeconds: 120 };
   expect(await of(other.workspaceId)).toEqual(recent);
   expect(await of()).toEqual({ ...figures, pending: 7 });
+  const [older, younger] = [await of(late.workspaceId), await of(other.workspaceId)];
+  expect(sumBacklogs([younger, older])).toEqual({ ...figures, pending: 7 });
   await setDeliveries(late.id, { state: "delivered", settledAt: NOW });
   const none = { pending: 0, overdue: 0, oldestPendingSeconds: null };
   expect(await of(late.workspaceId)).toEqual(none);

@@ -186,6 +186,14 @@ describe("an administrator who cannot be reached", () => {
     expect(tried).toHaveLength(4);
   });
 
+  test("comes after one that has been due for longer", async () => {
+    const admins = Array.from({ length: EMAILS_MAX + 1 }, (_, i) => `a-${10 + i}@example.com`);
+    await disabled(admins);
+    expect(await takeOwedEmails(db, NOW)).toHaveLength(EMAILS_MAX);
+    const [first] = await takeOwedEmails(db, NOW + EMAIL_TAKEN_MS);
+    expect(first?.recipient).toBe(admins.at(-1));
+  });
+
   test("does not delay new e-mails for long, even if more fail than a sweep can try", async () => {
     await disabled(Array.from({ length: 50 }, (_, i) => `bad-${i}@example.com`));
     const { sweepAt, tried } = service(({ to }) => to.startsWith("bad-"));
