@@ -132,8 +132,12 @@ describe("while a workspace is copied", () => {
     expect(await record.runs("1", "2")).toMatchObject({ created: 2 });
     const { ids, created } = await record.automations("x", "y");
     const { removed } = await Platform.removeAutomations({ workspaceId, ids });
-    const { items } = await Platform.listDeliveries({ webhookId, limit: 2 });
-    const eventIds = items.map(({ eventId }) => eventId);
+    const delivered = () =>
+      Platform.listDeliveries({ webhookId, state: "delivered", limit: 2 }).then(
+        ({ items }) => items,
+      );
+    await expect.poll(delivered).toHaveLength(2);
+    const eventIds = (await delivered()).map(({ eventId }) => eventId);
     const { count } = await Platform.redeliver({ webhookId, eventIds });
     expect({ created, removed, count }).toEqual({ created: 2, removed: 2, count: 2 });
   });
