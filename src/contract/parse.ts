@@ -1,8 +1,8 @@
 import type { z } from "@hono/zod-openapi";
 import { type Details, InputError, type Path, placeOf } from "./input-error.ts";
 
-/** How many missing fields a message names; a hundred records may lack thousands. */
-const MISSING_NAMED_MAX = 10;
+/** How many missing or unknown fields a message names; a hundred records may have thousands. */
+const NAMED_MAX = 10;
 
 /**
  * Parses an input.
@@ -33,18 +33,28 @@ export function toInputError(issues: readonly z.core.$ZodIssue[], value: unknown
   const other = issues.find((issue) => !isMissing(issue));
   const faults = [
     ...(missing.length > 0 ? [describeMissing(missing)] : []),
-    ...(other ? [new InputError(other.path, other.message).message] : []),
+    ...(other ? [new InputError(other.path, messageOf(other)).message] : []),
   ];
   const error = new InputError(pathOf(first), "", detailsOf(first, value));
   error.message = faults.join("; ");
   return error;
 }
 
-/** Names the missing fields in one clause; of many, only the first few. */
+/** Names the missing fields in one clause. */
 function describeMissing(places: string[]): string {
-  const named = places.slice(0, MISSING_NAMED_MAX).join(", ");
-  const more = places.length - MISSING_NAMED_MAX;
-  return `${named}${more > 0 ? ` and ${more} more` : ""} ${places.length > 1 ? "are" : "is"} missing`;
+  return `${nameFew(places)} ${places.length > 1 ? "are" : "is"} missing`;
+}
+
+function messageOf(issue: z.core.$ZodIssue): string {
+  if (issue.code !== "unrecognized_keys") return issue.message;
+  const { keys } = issue;
+  return `Unrecognized key${keys.length > 1 ? "s" : ""}: ${nameFew(keys.map((key) => `"${key}"`))}`;
+}
+
+/** Lists names; of many, only the first few. */
+function nameFew(names: string[]): string {
+  const more = names.length - NAMED_MAX;
+  return `${names.slice(0, NAMED_MAX).join(", ")}${more > 0 ? ` and ${more} more` : ""}`;
 }
 
 function pathOf(issue: z.core.$ZodIssue): Path {

@@ -17,11 +17,17 @@ export const refuseInvalid: Hook<any, any, any, void> = (result) => {
   throw toInputError(error.issues, data);
 };
 
+/** Names the place of an invalid input, unless it is the whole. */
+export function parameterOf({ path }: InputError): { parameter?: string } {
+  return path.length > 0 ? { parameter: path.join(".") } : {};
+}
+
 /** The error that HTTP answers for an invalid input. For an unknown id in the path, it names no parameter. */
-export function toApiError({ path, details: { reason, ...details } }: InputError): ApiError {
-  const parameter = path.length > 0 ? { parameter: path.join(".") } : {};
+export function toApiError(error: InputError): ApiError {
+  const { reason, ...details } = error.details;
+  const parameter = parameterOf(error);
   if (reason === "not_found")
-    return new ApiError("webhook_not_found", path[0] === "webhookId" ? {} : parameter);
+    return new ApiError("webhook_not_found", error.path[0] === "webhookId" ? {} : parameter);
   if (details.retry_after_seconds !== undefined) return new ApiError("rate_limited", details);
   return new ApiError("invalid_request", { ...parameter, ...(reason && { reason }), ...details });
 }

@@ -12,7 +12,7 @@ import { isMethod, OPERATIONS } from "../platform/operations.ts";
 import { countFailure, parseBearer } from "./authentication.ts";
 import { readJson } from "./body.ts";
 import { type AppEnv, newApp } from "./context.ts";
-import { toApiError } from "./invalid.ts";
+import { parameterOf, toApiError } from "./invalid.ts";
 
 /** Maximum size of a call: a hundred records of the largest size, and what is around them. */
 const CALL_MAX_BYTES = RECORDS_MAX * (RECORD_MAX_BYTES + 16) + 4_096;
@@ -51,7 +51,7 @@ function refuse(c: Context<AppEnv>, thrown: unknown): Response {
   if (error instanceof ApiError) throw error;
   const isInvalid = error instanceof InputError;
   if (!isInvalid) logError("request_failed", error, { requestId: c.get("requestId") });
-  const { details } = isInvalid ? toApiError(error) : { details: {} };
+  const details = isInvalid ? { ...parameterOf(error), ...toApiError(error).details } : {};
   const code = isInvalid ? "invalid_request" : "internal_error";
   return c.json({ error: { code, message: error.message, details } }, isInvalid ? 400 : 500);
 }

@@ -63,8 +63,9 @@ async function runNoted(
     durationMs: 0,
   };
   try {
-    const { actor, input } = parseCall(operation, given);
-    entry.actor = actor;
+    // Before the rest, which may be refused.
+    entry.actor = parseActor(given);
+    const input = parseCall(operation, given);
     const names = (ids: string[]) => ids.forEach(named.add, named);
     const answer = (await operation.run({ env, ctx, names }, input)) as object;
     names(idsIn(answer, /Id$/));
@@ -87,8 +88,13 @@ async function runNoted(
   }
 }
 
+function parseActor(given: unknown): string | null {
+  const { actor = null } = (given ?? {}) as WithActor;
+  return parseInput(Actor, { actor }).actor ?? null;
+}
+
 /**
- * Parses what an operation is called with.
+ * Parses what an operation is called with, apart from its actor.
  *
  * @param name begins the message of the error.
  * @throws InputError
@@ -97,12 +103,10 @@ export function parseCall<Input extends z.ZodType>(
   { input }: Pick<Operation<Input>, "input">,
   given: unknown,
   name?: string,
-): { actor: string | null; input: z.output<Input> } {
-  const { actor = null, ...rest } = (given ?? {}) as WithActor;
-  return {
-    actor: parseInput(Actor, { actor }, name).actor ?? null,
-    input: parseInput(input, isObject(given) ? rest : given, name),
-  };
+): z.output<Input> {
+  if (!isObject(given)) return parseInput(input, given, name);
+  const { actor: _, ...rest } = given as WithActor;
+  return parseInput(input, rest, name);
 }
 
 async function note(env: Env, entry: AuditEntry): Promise<void> {

@@ -137,7 +137,7 @@ function toItem(exported: OwnedTable | ChildTable, row: Row): ExportItem {
 /** Columns with another name in the Platform API, or whose name would clash with `kind`. */
 const NAMES: Record<string, string> = { subscriptionId: "webhookId", kind: "about" };
 
-const TIME = /^(at|until)$|(At|Since|Until|Through)$/;
+const TIME = /^(at|until)$|(At|Since|Until)$/;
 
 /** A column's value, with Unix milliseconds turned into ISO 8601. */
 function datesOf(name: string, value: unknown): Json {

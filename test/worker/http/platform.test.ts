@@ -59,6 +59,15 @@ describe("POST /platform", () => {
     });
   });
 
+  test.each([
+    ["workspaceId", "ledger"],
+    ["webhookId", "readWebhook"],
+    ["keyId", "revokeApiKey"],
+  ])("names %s if it is unknown", async (parameter, method) => {
+    const { body } = await post(`/platform/${method}`, { [parameter]: "none" });
+    expect(body).toMatchObject({ error: { code: "invalid_request", details: { parameter } } });
+  });
+
   test("tells and logs an error of the deployment", async () => {
     const { workspaceId } = await openWorkspace();
     const portal = deployedWith({ PLATFORM_KEYS: `crm:${KEY}`, PORTAL_ORIGIN: "" as never });

@@ -53,6 +53,7 @@ describe("the audit trail", () => {
     });
     await Platform.exportWorkspace({ workspaceId });
     await errorOf(Platform.ledger({ workspaceId, actor: "x".repeat(101) }));
+    await errorOf(Platform.findLeads({ workspaceId, phone: "()", actor: "mallory" }));
     const entries = await trailOf(workspaceId);
     const entry = (method: string, ids: string[], actor: string | null, result = "ok") => ({
       at: expect.stringMatching(/^\d{4}-.*Z$/),
@@ -65,6 +66,7 @@ describe("the audit trail", () => {
       durationMs: expect.any(Number),
     });
     expect(entries).toEqual([
+      entry("findLeads", [], "mallory", "invalid_type: phone"),
       entry("ledger", [], null, "out_of_range: actor"),
       entry("exportWorkspace", [], null),
       entry("revokeApiKey", [keyId], "x".repeat(100)),

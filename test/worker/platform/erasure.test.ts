@@ -144,6 +144,12 @@ describe("eraseLeads", () => {
     // The third has not arrived yet when its erasure is asked for.
     const references = ["first", "second", "third"];
     await Platform.eraseLeads({ workspaceId, references });
+    // Days ago: the last erasure counts.
+    const age = WORKSPACE_DB.prepare(
+      "UPDATE erased_leads SET erased_at = 1 WHERE workspace_id = ?",
+    );
+    await age.bind(workspaceId).run();
+    await Platform.eraseLeads({ workspaceId, references });
     const leads = [...references, "fourth"].map((reference) => leadReport(reference, PERSON));
     const recorded = await Platform.recordLeads({ workspaceId, leads });
     expect(recorded).toMatchObject({ created: 1 });

@@ -136,6 +136,8 @@ describe("exportWorkspace", () => {
     ])
       expect(items).toContainEqual(expect.objectContaining(expected));
     const text = JSON.stringify(items);
+    // No time is in Unix milliseconds.
+    expect(text).not.toMatch(/":[1-9]\d{12}\b/);
     const hashes = await Promise.all(all.secrets.map(hashApiKey));
     for (const secret of [...all.secrets, ...hashes, "whsec_", "test."])
       expect(text).not.toContain(secret);

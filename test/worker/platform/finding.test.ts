@@ -54,9 +54,12 @@ describe("findLeads", () => {
     const { workspaceId, ids } = await withPeople();
     const other = await openWorkspace();
     const both = [ids[1], ids[0]];
+    const accented = leadReport("accented", { email: "Zo\u00e9@example.com" });
+    const zoe = (await Platform.recordLeads({ workspaceId, leads: [accented] })).ids;
     for (const [person, found] of [
       [{ email: "camille.durand@example.com" }, both],
       [{ email: " CAMILLE.DURAND@EXAMPLE.COM" }, both],
+      [{ email: "zoe\u0301@example.com" }, zoe],
       [{ phone: "+33612345678" }, both],
       [{ phone: "0033 6 12 34 56 78" }, both],
       [{ phone: "06 12 34 56 78" }, both],

@@ -85,6 +85,10 @@ test.each<Refusal>([
     ["adminEmails: …", { name: "a", adminEmails: "a@example.com" }],
     ["adminEmails[1]: …", { name: "a", adminEmails: ["a@example.com", "b"] }],
     ['Unrecognized key: "owner"', { name: "a", owner: "b" }],
+    [
+      'Unrecognized keys: "0", "1"…"9" and 2 more',
+      { name: "a", ...Object.fromEntries(Array(12).entries()) },
+    ],
   ]),
   ...refusals("updateWorkspace", { workspaceId }, [
     ...[0, 1.5, "30", 101].map((webhooksMax): [string, object] => [

@@ -109,6 +109,18 @@ describe("GET /portal/api/keys", () => {
     expect(hours.get(other.keyId)?.at(-1)?.requests).toBe(1);
   });
 
+  test.each([
+    ["asks the gate of a key that may have been used in that time: uses are noted once an hour", 0],
+    ["asks no gate of a key that was not", HOUR_MS],
+  ])("%s", async (_, longerMs) => {
+    const { workspaceId } = await openKey();
+    const use = env.DB.prepare("UPDATE api_keys SET last_used_at = ? WHERE workspace_id = ?");
+    await use.bind(Date.now() - 24.5 * HOUR_MS - longerMs, workspaceId).run();
+    const usage = vi.fn(async () => []);
+    await (await openBeside(workspaceId, () => ({ usage }))).get("/keys");
+    expect(usage).toHaveBeenCalledTimes(longerMs ? 0 : 1);
+  });
+
   test("calls at most 20 gates a request: the rest of the keys is on further pages", async () => {
     const { workspaceId, keyId } = await openKey();
     const creations = Array.from({ length: 44 }, () => Platform.createApiKey({ workspaceId }));

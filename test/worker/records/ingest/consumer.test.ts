@@ -153,11 +153,13 @@ describe("the time when a message was sent", () => {
     }
   });
 
-  test("dates a lead without a time", async () => {
-    const { lead, leads } = await openSource();
+  test("dates a lead or run without a time", async () => {
+    const { workspaceId, lead, leads, run, runs } = await openSource();
     const sentAt = minutesAgo(3);
-    await ingestBodies([lead("1")], deployment().env, 1, sentAt);
+    const ran = run("1", await recordAutomation(workspaceId));
+    await ingestBodies([lead("1"), ran], deployment().env, 1, sentAt);
     expect(await leads()).toMatchObject([{ created_at: sentAt.toISOString() }]);
+    expect(await runs()).toMatchObject([{ occurred_at: sentAt.toISOString() }]);
   });
 
   test("limits how long it waits for its automation: 15 minutes, with growing waits", async () => {
