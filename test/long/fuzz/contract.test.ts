@@ -59,7 +59,7 @@ test(`${REQUESTS} generated requests are all answered as documented`, {
   const good = { weight: 12, arbitrary: fc.constant(own.apiKey) };
   const unknown = await mintApiKey(runtime.env.API_KEY_CHECKSUM_KEYS);
   const key = fc.oneof(good, fc.constantFrom(unknown, "key_live_x", ""));
-  const volley = fc.array(fc.tuple(shots(ids, cursors), key), {
+  const volley = fc.array(fc.tuple(shots(contract.operations, ids, cursors), key), {
     minLength: VOLLEY,
     maxLength: VOLLEY,
   });

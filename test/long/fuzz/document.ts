@@ -48,5 +48,5 @@ export async function readContract(base: URL) {
     expect(valid, `${operationId}: ${JSON.stringify(errors)}`).toBe(true);
   }
 
-  return { find, expectAllowed };
+  return { operations, find, expectAllowed };
 }

@@ -1,4 +1,5 @@
 import fc from "fast-check";
+import type { Operation } from "../../support/document.ts";
 
 /** A request before it is sent; `path` is raw, without the origin. */
 export interface Shot {
@@ -29,14 +30,22 @@ const inPath = fc.oneof(
 /** One of several, of which this one is drawn `weight` times as often. */
 const often = <T>(weight: number, arbitrary: fc.Arbitrary<T>) => ({ weight, arbitrary });
 
-/** Valid and almost valid requests for the given ids and cursors. */
-export function shots(ids: string[], cursors: string[]): fc.Arbitrary<Shot> {
+/** Valid and almost valid requests of these operations, for the given ids and cursors. */
+export function shots(
+  operations: Operation[],
+  ids: string[],
+  cursors: string[],
+): fc.Arbitrary<Shot> {
   const id = fc.oneof(often(3, fc.constantFrom(...ids)), inPath);
-  const lists = fc.constantFrom("/v1/automations", "/v1/leads", "/v1/runs", "/v1/webhooks");
-  const automation = id.map((id) => `/v1/automations/${id}`);
-  const runs = automation.map((path) => `${path}/runs`);
-  const webhook = id.map((id) => `/v1/webhooks/${id}`);
-  const route = fc.oneof(lists, automation, runs, webhook);
+  const meant = fc.oneof(
+    ...operations.map(({ method, path, requestBody }) =>
+      often(
+        requestBody ? 3 : 1,
+        id.map((id) => ({ method, path: path.replace(/\{\w+\}/, () => id) })),
+      ),
+    ),
+  );
+  const route = meant.map(({ path }) => path);
   const path = fc.oneof(
     often(8, route),
     fc.tuple(route, inPath).map(([path, end]) => `${path}/${end}`),
@@ -55,15 +64,6 @@ export function shots(ids: string[], cursors: string[]): fc.Arbitrary<Shot> {
       { maxLength: 3 },
     )
     .map((all) => (all.length > 0 ? `?${all.join("&")}` : ""));
-  const to = (method: string, path: fc.Arbitrary<string>) => path.map((path) => ({ method, path }));
-  const meant = fc.oneof(
-    to("GET", lists),
-    to("GET", automation),
-    to("GET", runs),
-    often(3, to("PATCH", automation)),
-    often(3, to("POST", fc.constant("/v1/webhooks"))),
-    to("DELETE", webhook),
-  );
   const any = fc.record({ method: fc.constantFrom(...METHODS), path });
   return fc
     .record({ target: fc.oneof(often(4, meant), any), query, headers: headers(), bodies: bodies() })
