@@ -1,14 +1,19 @@
-import { readFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setTimeout } from "node:timers/promises";
 import { beforeAll, describe, expect, test } from "vitest";
 import { describeMethod, describeMethods } from "../../../scripts/platform/help.ts";
 import { eraseAll } from "../../../scripts/platform/long-calls.ts";
+import { ROOT } from "../../../scripts/shared/checkout.ts";
 import type { PlatformClient } from "../../../scripts/shared/platform-client.ts";
+import { startRuntime } from "../../../scripts/shared/runtime.ts";
 import { toTable } from "../../../scripts/shared/table.ts";
 import type { Operation } from "../../../src/platform/operation.ts";
 import { OPERATIONS } from "../../../src/platform/operations.ts";
 import { opened } from "../../node/support/opened.ts";
 import { openPlatformCommand } from "../../node/support/platform-command.ts";
+import { runProgram } from "../../node/support/process.ts";
 import { numbered, openWorkspace } from "../../node/support/workspace.ts";
 
 const command = await opened(openPlatformCommand());
@@ -193,4 +198,20 @@ describe("eraseWorkspace", () => {
     else expect(await erasing).toEqual({ done: true, remaining: 0 });
     expect(left).toEqual([]);
   });
+});
+
+test("the client waits for a server that starts late, as long as it is told to", async () => {
+  const later = mkdtempSync(join(tmpdir(), "registry-"));
+  const script = `
+    const { openPlatform } = await import("${join(ROOT, "scripts/shared/platform-client.ts")}");
+    await using platform = await openPlatform({ patienceMs: 60_000 });
+    console.log("found");`;
+  const opening = runProgram([process.execPath, "--input-type=module", "--eval", script], {
+    env: { ...process.env, WRANGLER_REGISTRY_PATH: later },
+  });
+  await setTimeout(5_000);
+  const late = await startRuntime({ registry: later });
+  expect(await opening).toEqual({ code: 0, stdout: "found\n", stderr: "" });
+  await late.stop();
+  rmSync(later, { recursive: true, force: true });
 });

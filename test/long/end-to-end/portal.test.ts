@@ -6,7 +6,7 @@ import { setStage } from "../../node/support/portal.ts";
 import { until } from "../../support/until.ts";
 
 const stage = await setStage();
-const { PLATFORM } = stage.runtime.env;
+const { DB, PLATFORM } = stage.runtime.env;
 const { posts } = stage.receiver;
 let visit: Visit;
 let page: Page;
@@ -153,6 +153,25 @@ test("a delivery shows its attempts and its exact body, and is redelivered", asy
   await press(/^Send again: New lead/);
   await posted(3);
   expect(new Set(posts.map((post) => String(post.body)))).toEqual(new Set([body]));
+});
+
+test("a pending delivery is sent immediately when its receiver has been fixed", async () => {
+  await openSubscribed(async (id) => {
+    stage.answerWith(503);
+    await stage.recordLeads(workspaceId);
+    await until(async () => (await stateOf(id)) === "failing");
+    // Its next attempt is hours away.
+    const hours = Date.now() + 5 * 3_600_000;
+    await DB.batch([
+      DB.prepare("UPDATE subscriptions SET next_at = ? WHERE id = ?").bind(hours, id),
+      DB.prepare("UPDATE deliveries SET due_at = ? WHERE subscription_id = ?").bind(hours, id),
+    ]);
+    stage.answerWith(204);
+  });
+  await follow("New lead");
+  await press("Send now");
+  await see(page, "It will be sent in a moment.");
+  await posted(2);
 });
 
 test("deliveries are filtered by state and kind, and paginated", async () => {
@@ -316,4 +335,16 @@ test("the last days and the use of keys are also shown as numbers", async () => 
   expect(await today.locator("td").allTextContents()).toEqual(["4", "0"]);
   await follow("Usage");
   await see(page, "600 requests per minute", "Active");
+});
+
+test("more keys than fit on a page are on the next ones", async () => {
+  for (let i = 0; i < 20; i++) await PLATFORM.createApiKey({ workspaceId });
+  await open();
+  await follow("Usage");
+  const shows = (count: number) => expect.poll(() => page.locator(".key").count()).toBe(count);
+  await shows(20);
+  await follow("Older");
+  await shows(1);
+  await follow("Newer");
+  await shows(20);
 });
