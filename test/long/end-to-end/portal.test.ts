@@ -252,6 +252,8 @@ test("a subscription is disabled, then deleted, after confirmation, which Enter 
   await button("Enable…").waitFor();
   expect(await stateOf(webhookId)).toBe("disabled");
 
+  // After a change, the page soon asks again, perhaps for what has just been deleted.
+  await page.reload();
   await press("Delete…");
   await press("Cancel");
   await press("Delete…");
