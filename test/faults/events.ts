@@ -129,6 +129,7 @@ export const EVENTS: Fault[] = [
     ["policy.ts", "endedAt + waitMs(rungSeconds, outcome, random);", "endedAt;", "a failing subscription is probed", { violation: /fails always, and was posted to|rows were written for/, seed: 2 }],
     ["policy.ts", "RETRY_WAITS_SECONDS[attempt - 1]", "RETRY_WAITS_SECONDS[attempt]", "the ladder has all its rungs"],
     ["policy.ts", "Math.min(askedWaitMs(outcome), rungMs * RETRY_AFTER_MAX_MULTIPLE)", "askedWaitMs(outcome)", "Retry-After holds a subscription for twice the rung"],
+    ["pipeline.ts", "pace.nextAt > 0 || wasProbed)", "pace.nextAt > 0)", "a probe is a single post", { violation: /is probed by several posts/, seed: 26000000 }],
     ["policy.ts", "slow: slow && postsAtOnce < POSTS_AT_ONCE,", "slow: isSlow,", "who hangs every other time holds up only the slow lane"],
     ["policy.ts", "if (isLate) return healthy;", "", "a late answer does not change the pace"],
     ["policy.ts", "failingSince: pace.failingSince ?? endedAt", "failingSince: endedAt", "failures are prolonged since the first"],

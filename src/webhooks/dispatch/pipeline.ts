@@ -213,10 +213,11 @@ export class Pipeline {
 
   #setPace(pace: Pace): void {
     if (!this.subscription || isSamePace(this.subscription, pace)) return;
+    const wasProbed = this.subscription.backoff > 0;
     Object.assign(this.subscription, pace);
     this.#paceChanged = true;
-    // Its old lane must not post to it any more, and a probe is a single post.
-    if (laneOf(pace) !== this.#lane || pace.nextAt > 0) this.release();
+    // Its old lane must not post to it any more, and a probe is a single post, whatever its outcome.
+    if (laneOf(pace) !== this.#lane || pace.nextAt > 0 || wasProbed) this.release();
   }
 
   /**
