@@ -105,6 +105,7 @@ export const EVENTS: Fault[] = [
     ["consumer.ts", "wasLeased || waitMs <= EARLY_WAKE_MS ? waitMs : null", "waitMs === 0 ? 0 : null", "what another clock made due in the future is woken again", { violation: /answers immediately, and (waited|got)/, seed: 119 }],
     ["consumer.ts", "if (cleanable) return 0;", "", "what is left to cancel is woken again"],
     ["consumer.ts", "message.retry({ delaySeconds: RETRY_DELAY_SECONDS });", "message.ack();", "a wake whose dispatch fails is tried again"],
+    ["consumer.ts", "isBusy ? BACKGROUND_AFTER_MAX_MS : BACKGROUND_AFTER_MS", "isBusy ? 200_000 : BACKGROUND_AFTER_MS", "a post that hangs does not hold up the queue"],
     ["consumer.ts", "await wake(env, database, lost, LEASE_MS / 1000);", "", "a dispatch that fails in the background is woken again"],
     ["consumer.ts", "if (bookmark !== null) await advanceGates(env, hashes, database, bookmark);", "", "a client that gets an event can read its record"],
     ["dispatch.ts", 'this.#lane === "fast" ? share : Math.min(share, CLAIM_SLOW_MAX)', "1", "one claim covers many deliveries", { violation: /rows were written for/, seed: 12 }],

@@ -2,7 +2,12 @@ import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test"
 import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { randomId } from "../../../../src/contract/ids.ts";
-import { consume, nextWakeMs } from "../../../../src/webhooks/dispatch/consumer.ts";
+import { DIRECTORY } from "../../../../src/db/databases.ts";
+import {
+  BACKGROUND_DISPATCHES_MAX,
+  consume,
+  nextWakeMs,
+} from "../../../../src/webhooks/dispatch/consumer.ts";
 import type { Snapshot } from "../../../../src/webhooks/dispatch/settle-and-claim.ts";
 import type { WakeMessage } from "../../../../src/webhooks/dispatch/wake.ts";
 import type { Outcome } from "../../../../src/webhooks/outcome.ts";
@@ -47,6 +52,20 @@ describe("a message", () => {
       ...ACKNOWLEDGED,
       explicitAcks: ["message-0"],
     });
+  });
+
+  test("is acknowledged while its post hangs, though many dispatches are in the background", async () => {
+    const { id } = await owed(1, Date.now());
+    const answer = Promise.withResolvers<void>();
+    const acknowledged = vi.fn();
+    const context = createExecutionContext();
+    const load = new Map([[DIRECTORY, BACKGROUND_DISPATCHES_MAX]]);
+    const hangs = () => answer.promise.then(OK);
+    await consume([message(id, acknowledged)], isolated().env, context, hangs, load);
+    expect(acknowledged).toHaveBeenCalledOnce();
+    answer.resolve();
+    await waitOnExecutionContext(context);
+    expect(await statesOf(id)).toEqual({ delivered: 1 });
   });
 
   test("is not acknowledged before its effects are stored in D1", async () => {
