@@ -5,6 +5,7 @@ import { findPosition, updatePosition } from "./db/sweep-positions.ts";
 import { findHealth, SWEPT } from "./health.ts";
 import { log, logError } from "./log.ts";
 import { cleanUpAutomations } from "./records/removals.ts";
+import { timeBudget } from "./timing.ts";
 import { findOverdue, wake } from "./webhooks/dispatch/wake.ts";
 import { sendNotices } from "./webhooks/notices/notify.ts";
 import { takeSteps } from "./webhooks/redelivery/ranges.ts";
@@ -43,8 +44,7 @@ export async function sweep(env: Env, now: number): Promise<void> {
 async function sweepDatabase(env: Env, database: string, now: number): Promise<number> {
   const placement = placementIn(env, database);
   const { db } = placement;
-  const startedAt = performance.now();
-  const hasTime = () => performance.now() - startedAt < SWEEP_MAX_MS;
+  const hasTime = timeBudget(SWEEP_MAX_MS);
   const parts = await Promise.allSettled([
     wakeOverdue(placement, env, now),
     sendNotices(db, env, now, hasTime),

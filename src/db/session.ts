@@ -1,4 +1,4 @@
-import { sleep } from "../timing.ts";
+import { sleep, timeBudget } from "../timing.ts";
 import { isMoving, makeFinal } from "./errors.ts";
 
 /** How long a write waits for a workspace that is being switched to another database. */
@@ -152,13 +152,13 @@ export class MovingSession extends LateClient {
   }
 
   override async execute<T>(query: Query<T>): Promise<T> {
-    const startedAt = performance.now();
+    const hasTime = timeBudget(MOVING_WAIT_MS);
     for (;;) {
       try {
         return await query(this.#session);
       } catch (error) {
         if (!isMoving(error)) throw error;
-        if (performance.now() - startedAt > MOVING_WAIT_MS)
+        if (!hasTime())
           throw new Error("the workspace is changing its database: try again in a moment");
       }
       await sleep(ASK_AGAIN_MS);

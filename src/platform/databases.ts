@@ -1,5 +1,6 @@
 import { z } from "@hono/zod-openapi";
 import { databaseNames } from "../db/databases.ts";
+import { timeBudget } from "../timing.ts";
 import { DatabaseView, findFigures, NO_FIGURES } from "../workspaces/database-sizes.ts";
 import { MoveProgress, moveWorkspace as move } from "../workspaces/moving/move.ts";
 import { DatabaseName, pageOf, WorkspaceId } from "./fields.ts";
@@ -37,8 +38,6 @@ export const moveWorkspace = operation({
   async run({ env }, { workspaceId, database }) {
     expectDatabase(env, database);
     await expectWorkspace(env, workspaceId);
-    const startedAt = performance.now();
-    const hasTime = () => performance.now() - startedAt < MOVE_MAX_MS;
-    return move(env, workspaceId, database, hasTime);
+    return move(env, workspaceId, database, timeBudget(MOVE_MAX_MS));
   },
 });

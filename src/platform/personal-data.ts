@@ -7,6 +7,7 @@ import { DIRECTORY, openDirectory } from "../db/databases.ts";
 import { forgetKey } from "../quota/forget.ts";
 import { FoundLead, findPerson as find, SEARCHED_MAX } from "../records/finding.ts";
 import { findLeads as selectLeads } from "../records/leads.ts";
+import { timeBudget } from "../timing.ts";
 import type { ExportItem } from "../workspaces/export-item.ts";
 import {
   closeKeys,
@@ -129,8 +130,7 @@ export const eraseWorkspace = operation({
     // If its database is no longer bound, the workspace would look erased.
     expectDatabase(env, closed.database);
     await commit(db, closeWorkspace(workspaceId, now));
-    const startedAt = performance.now();
-    const hasTime = () => performance.now() - startedAt < ERASURE_MAX_MS;
+    const hasTime = timeBudget(ERASURE_MAX_MS);
     let remaining = 0;
     // The directory comes last: until then, it points to what is left.
     for (const placement of allPlacements(env).reverse()) {

@@ -16,13 +16,13 @@ export function callObject<T extends Rpc.DurableObjectBranded, Reply>(
   name: string,
   call: (object: DurableObjectStub<T>) => Reply,
 ): Promise<Awaited<Reply>> {
-  const objects = within(jurisdiction, binding);
+  const objects = objectsIn(jurisdiction, binding);
   // A new stub each time: one whose object was reset stays broken.
   return retryTransient(() => call(objects.getByName(name)), WAIT_MS);
 }
 
 /** The objects that live in a jurisdiction; all of them if it is empty, or in the local runtime. */
-function within<T extends Rpc.DurableObjectBranded>(
+function objectsIn<T extends Rpc.DurableObjectBranded>(
   jurisdiction: string,
   binding: DurableObjectNamespace<T>,
 ): DurableObjectNamespace<T> {

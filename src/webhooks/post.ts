@@ -1,4 +1,5 @@
 import { POST_TIMEOUT_MS } from "../contract/limits.ts";
+import { abortAfter } from "../timing.ts";
 import { InvocationLimit, type Outcome } from "./outcome.ts";
 
 /** The headers of every post, beside those of its signature. */
@@ -18,34 +19,35 @@ export interface Posted {
 
 /**
  * Posts `body` to a subscriber. This is the only request the service makes to an address a client
- * chose. Redirects are not followed.
+ * chose. It follows no redirect, and is aborted after `POST_TIMEOUT_MS`.
  *
  * @param now Unix milliseconds, for a `Retry-After` that is a date.
- * @param signal aborts the post when it takes too long.
  */
-export async function post(
+export function post(
   url: string,
   body: string,
   headers: Record<string, string>,
   now: number,
-  signal = AbortSignal.timeout(POST_TIMEOUT_MS),
 ): Promise<Posted> {
-  try {
-    const response = await fetch(url, {
-      method: "POST",
-      redirect: "manual",
-      signal,
-      headers: { ...HEADERS, ...headers },
-      body,
-    });
-    const { ok, status } = response;
-    const retryAfterSeconds = ok ? null : parseRetryAfter(response.headers.get("Retry-After"), now);
-    return { outcome: { kind: "answered", status, retryAfterSeconds }, response };
-  } catch (error) {
-    if (error instanceof Error && /too many subrequests/i.test(error.message))
-      throw new InvocationLimit(error.message);
-    return { outcome: { kind: signal.aborted ? "timed_out" : "unreachable" }, response: null };
-  }
+  return abortAfter(POST_TIMEOUT_MS, async (signal) => {
+    try {
+      const response = await fetch(url, {
+        method: "POST",
+        redirect: "manual",
+        signal,
+        headers: { ...HEADERS, ...headers },
+        body,
+      });
+      const { ok, status } = response;
+      const retryAfter = ok ? null : response.headers.get("Retry-After");
+      const retryAfterSeconds = parseRetryAfter(retryAfter, now);
+      return { outcome: { kind: "answered", status, retryAfterSeconds }, response };
+    } catch (error) {
+      if (error instanceof Error && /too many subrequests/i.test(error.message))
+        throw new InvocationLimit(error.message);
+      return { outcome: { kind: signal.aborted ? "timed_out" : "unreachable" }, response: null };
+    }
+  });
 }
 
 /** `Retry-After` in seconds, from seconds or a date (RFC 9110, 10.2.3); null if absent or invalid. */

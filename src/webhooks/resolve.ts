@@ -1,7 +1,7 @@
 import { z } from "@hono/zod-openapi";
 import ipaddr from "ipaddr.js";
 import { Recent } from "../recent.ts";
-import { within } from "../timing.ts";
+import { abortAfter, withTimeout } from "../timing.ts";
 import { isPublicAddress, targetFault } from "./target.ts";
 
 /** Timeout of the DNS-over-HTTPS resolver; no answer does not count as a refusal. */
@@ -78,11 +78,10 @@ async function ask(resolverUrl: string, name: string, type: string) {
   const url = new URL(resolverUrl);
   url.searchParams.set("name", name);
   url.searchParams.set("type", type);
-  const answer = await fetch(url, {
-    headers: { accept: "application/dns-json" },
-    signal: AbortSignal.timeout(DNS_TIMEOUT_MS),
-  });
-  const said = Answer.parse(await answer.json());
+  const headers = { accept: "application/dns-json" };
+  const said = await abortAfter(DNS_TIMEOUT_MS, async (signal) =>
+    Answer.parse(await (await fetch(url, { headers, signal })).json()),
+  );
   if (said.Status !== 0 && said.Status !== NO_SUCH_NAME)
     throw new Error(`the resolver answered with status ${said.Status}`);
   return said;
@@ -122,6 +121,6 @@ function createResolver(resolverUrl: string): (url: string) => Promise<Resolutio
     if (known && Date.now() < known.until) return known.resolution;
     const answer = asking.get(host) ?? ask(host, url);
     asking.set(host, answer);
-    return within(DNS_BEFORE_POST_MS, answer, (): Resolution => "unknown");
+    return withTimeout(DNS_BEFORE_POST_MS, answer, (): Resolution => "unknown");
   };
 }

@@ -5,14 +5,12 @@ import { isoTime } from "../contract/time.ts";
 import { insertFrom } from "../db/builder.ts";
 import { commit, type Database, inOrder, type Statements } from "../db/client.ts";
 import { deliveries, events, subscriptions } from "../db/schema.ts";
-import { openDataKey } from "../encryption/personal-data.ts";
 import { log } from "../log.ts";
 import type { WebhookDelivery } from "./bodies.ts";
-import { type Kept, keep, NOTHING_KEPT, RESPONSE_READ_MS, readResponse } from "./exchange.ts";
-import { type Posted, post, TEST_HEADER } from "./post.ts";
-import { createGuard } from "./resolve.ts";
+import { createSender } from "./dispatch/attempt.ts";
+import { NOTHING_KEPT } from "./exchange.ts";
+import { TEST_HEADER } from "./post.ts";
 import { DELIVERIES } from "./samples.ts";
-import { openSigner } from "./secrets.ts";
 import type { KnownSubscription } from "./subscriptions.ts";
 import type { TestResult } from "./views.ts";
 
@@ -30,26 +28,17 @@ export async function sendTestEvent(
   type: WebhookEvent,
   now: number,
 ): Promise<TestResult> {
-  const { id, url, workspaceId, dataKey } = subscription;
+  const { id: subscriptionId, url } = subscription;
   const eventId = newEventId(now);
   const body = sampleBody(eventId, type, now);
-  const sign = await openSigner(env, id, subscription);
-  const headers = { ...(await sign(eventId, body, now)), ...TEST_HEADER };
-  const isRefused = await createGuard(env)(url);
-  const { outcome, response }: Posted = isRefused
-    ? { outcome: { kind: "refused" }, response: null }
-    : await post(url, body, headers, now);
-  const status = outcome.kind === "answered" ? outcome.status : null;
-  const durationMs = Date.now() - now;
-  const result: TestResult = { eventId, outcome: outcome.kind, status, durationMs };
-  const said = response && readResponse(response, AbortSignal.timeout(RESPONSE_READ_MS));
-  const openKey = () => openDataKey(env.ENCRYPTION_KEYS, workspaceId, dataKey);
-  const kept = isRefused
-    ? NOTHING_KEPT
-    : await keep({ subscriptionId: id, eventId }, headers, Promise.resolve(said), openKey);
-  await commit(db, record(id, type, body, now, result, kept));
-  const { host } = new URL(url);
-  log("test_event", { webhookId: id, host, outcome: outcome.kind, status, durationMs });
+  const event = { eventId, createdAt: now, storedBody: body, leadId: null, lead: null };
+  const send = createSender(env, TEST_HEADER);
+  const sent = await send({ subscriptionId, eventId, attempts: 0, event }, subscription, now);
+  const status = sent.kind === "answered" ? sent.status : null;
+  const result: TestResult = { eventId, outcome: sent.kind, status, durationMs: Date.now() - now };
+  await commit(db, record(subscriptionId, type, body, now, result, await sent.kept));
+  const { eventId: _, ...logged } = result;
+  log("test_event", { webhookId: subscriptionId, host: new URL(url).host, ...logged });
   return result;
 }
 
@@ -60,7 +49,7 @@ function record(
   body: string,
   now: number,
   { eventId, outcome, status, durationMs }: TestResult,
-  { signatures, response }: Kept,
+  { signatures, response } = NOTHING_KEPT,
 ): Statements<unknown> {
   const { id, workspaceId, deletedAt } = subscriptions;
   const once = sql`FROM ${subscriptions} WHERE ${id} = ${subscriptionId} AND ${deletedAt} IS NULL

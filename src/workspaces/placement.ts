@@ -11,7 +11,7 @@ import {
 } from "../db/databases.ts";
 import { subscriptions, workspaces } from "../db/schema.ts";
 import { MovingSession } from "../db/session.ts";
-import { within } from "../timing.ts";
+import { withTimeout } from "../timing.ts";
 
 /** How long a database may take to answer before the others are used without it. */
 const DATABASE_PATIENCE_MS = 5_000;
@@ -103,7 +103,7 @@ export function inTime<T>(
   answer: Promise<T>,
   patienceMs: number = DATABASE_PATIENCE_MS,
 ): Promise<T> {
-  return within(patienceMs, answer, () => {
+  return withTimeout(patienceMs, answer, () => {
     throw new DatabaseUnreachable(`${database} does not answer`);
   });
 }

@@ -2,8 +2,8 @@ import { POST_TIMEOUT_MS } from "../../contract/limits.ts";
 import { openDataKey } from "../../encryption/personal-data.ts";
 import { log, logError } from "../../log.ts";
 import { Recent } from "../../recent.ts";
+import { abortAfter } from "../../timing.ts";
 import { makeBody } from "../bodies.ts";
-import { createDeadlines } from "../deadlines.ts";
 import { keep, RESPONSE_READ_MS, readResponse } from "../exchange.ts";
 import { succeeded } from "../outcome.ts";
 import { post } from "../post.ts";
@@ -14,9 +14,8 @@ import type { Target } from "./pipeline.ts";
 import type { Claimed } from "./settle-and-claim.ts";
 import { type Attempted, type DispatchTools, EventErased } from "./tools.ts";
 
-/** What is needed to post to a subscription, prepared once per dispatch. */
-interface Prepared {
-  host: string;
+/** A subscription's receiver, prepared once for several posts. */
+interface Receiver {
   /** Rejects if a secret cannot be decrypted. */
   signer: Promise<Signer>;
   /** The body of one of its responses was late: those of successes are not waited for any more. */
@@ -26,11 +25,14 @@ interface Prepared {
 /** How many bodies a dispatch keeps: its subscriptions get the same events at about the same time. */
 const BODIES_KEPT = 20;
 
-/** Creates the function that makes attempts. It signs each one afresh and logs those that fail. */
-export function createAttempt(env: Env): DispatchTools["attempt"] {
-  const prepared = new Map<string, Prepared>();
-  const withinDeadline = createDeadlines(POST_TIMEOUT_MS);
-  const withinReadTime = createDeadlines(RESPONSE_READ_MS);
+/**
+ * Creates the function that posts deliveries, each signed afresh; it throws like
+ * `DispatchTools["attempt"]`.
+ *
+ * @param more headers besides those of `post`.
+ */
+export function createSender(env: Env, more: Record<string, string> = {}) {
+  const receivers = new Map<string, Receiver>();
   const isRefused = createGuard(env);
   const bodies = new Recent<ReturnType<typeof makeBody>>(BODIES_KEPT);
   const bodyOf = ({ eventId, event }: Claimed, target: Target) => {
@@ -38,69 +40,66 @@ export function createAttempt(env: Env): DispatchTools["attempt"] {
     bodies.set(eventId, made);
     return made;
   };
-  const prepare = (subscriptionId: string, target: Target): Prepared => {
+  const receiverOf = (subscriptionId: string, target: Target): Receiver => {
     // The secrets may change during the dispatch.
     const key = [subscriptionId, target.sealedSecret, ...target.earlierSecrets].join();
-    const known = prepared.get(key);
+    const known = receivers.get(key);
     if (known) return known;
     const signer = openSigner(env, subscriptionId, target);
     // Handled when it is awaited.
     signer.catch(() => {});
-    const made = { host: new URL(target.url).host, signer, isBodyLate: false };
-    prepared.set(key, made);
-    return made;
+    const receiver = { signer, isBodyLate: false };
+    receivers.set(key, receiver);
+    return receiver;
   };
   /** What the receiver said. Ends before the post would have timed out. */
-  const read = async (response: Response, ready: Prepared, startedAt: number) => {
-    const isUnread = !response.body || (response.ok && ready.isBodyLate);
+  const read = async (response: Response, receiver: Receiver, startedAt: number) => {
+    const isUnread = !response.body || (response.ok && receiver.isBodyLate);
     if (isUnread || Date.now() - startedAt > POST_TIMEOUT_MS - RESPONSE_READ_MS) {
       await response.body?.cancel();
       return null;
     }
-    return withinReadTime((signal) => {
+    return abortAfter(RESPONSE_READ_MS, (signal) => {
       signal.addEventListener("abort", () => {
-        ready.isBodyLate = true;
+        receiver.isBodyLate = true;
       });
       return readResponse(response, signal);
     });
   };
-  const send = async (
-    delivery: Claimed,
-    target: Target,
-    ready: Prepared,
-    now: number,
-  ): Promise<Attempted> => {
+  return async (delivery: Claimed, target: Target, now: number): Promise<Attempted> => {
     const { url, workspaceId, dataKey } = target;
+    const receiver = receiverOf(delivery.subscriptionId, target);
     if (await isRefused(url)) return { kind: "refused" };
-    const sign = await ready.signer;
+    const sign = await receiver.signer;
     const body = await bodyOf(delivery, target);
     if (body === null) throw new EventErased();
-    const headers = await sign(delivery.eventId, body, now);
-    const { outcome, response } = await withinDeadline((signal) =>
-      post(url, body, headers, now, signal),
-    );
-    const said = response ? read(response, ready, now) : Promise.resolve(null);
+    const headers = { ...(await sign(delivery.eventId, body, now)), ...more };
+    const { outcome, response } = await post(url, body, headers, now);
+    const said = response ? read(response, receiver, now) : Promise.resolve(null);
     const openKey = () => openDataKey(env.ENCRYPTION_KEYS, workspaceId, dataKey);
     return { ...outcome, kept: keep(delivery, headers, said, openKey) };
   };
+}
+
+/** Creates the function that makes a dispatch's attempts, and logs those that fail. */
+export function createAttempt(env: Env): DispatchTools["attempt"] {
+  const send = createSender(env);
   return async (delivery, target) => {
     const startedAt = Date.now();
     const { subscriptionId, eventId, attempts } = delivery;
-    const ready = prepare(subscriptionId, target);
-    const about = { eventId, webhookId: subscriptionId, host: ready.host };
+    const { host } = new URL(target.url);
+    const about = { eventId, webhookId: subscriptionId, host, attempt: attempts + 1 };
     try {
-      const outcome = await send(delivery, target, ready, startedAt);
+      const outcome = await send(delivery, target, startedAt);
       // Successes are counted in the dispatch's log line: a line for each would cost more than
       // signing.
       if (succeeded(outcome)) return outcome;
       const status = outcome.kind === "answered" ? outcome.status : null;
       const durationMs = Date.now() - startedAt;
-      const failed = { ...about, attempt: attempts + 1, outcome: outcome.kind, status, durationMs };
-      log("attempt_failed", failed);
+      log("attempt_failed", { ...about, outcome: outcome.kind, status, durationMs });
       return outcome;
     } catch (error) {
-      if (!(error instanceof EventErased))
-        logError("attempt_impossible", error, { ...about, attempt: attempts + 1 });
+      if (!(error instanceof EventErased)) logError("attempt_impossible", error, about);
       throw error;
     }
   };

@@ -2,7 +2,7 @@ import { openDatabase, query } from "../../db/client.ts";
 import { bindingOf, DIRECTORY, openDirectory } from "../../db/databases.ts";
 import { log, logError } from "../../log.ts";
 import { callObject } from "../../quota/call.ts";
-import { sleep } from "../../timing.ts";
+import { withTimeout } from "../../timing.ts";
 import { findKeysOfWorkspaces } from "../../workspaces/workspaces.ts";
 import { succeeded } from "../outcome.ts";
 import { createAttempt } from "./attempt.ts";
@@ -94,10 +94,8 @@ async function consumeLane(
       load.set(database, (load.get(database) ?? 0) - 1);
     });
   const isBusy = inProgress >= BACKGROUND_DISPATCHES_MAX;
-  const background = sleep(isBusy ? BACKGROUND_AFTER_MAX_MS : BACKGROUND_AFTER_MS).then(
-    () => "background" as const,
-  );
-  const result = await Promise.race([work, background]);
+  const waitMs = isBusy ? BACKGROUND_AFTER_MAX_MS : BACKGROUND_AFTER_MS;
+  const result = await withTimeout(waitMs, work, () => "background" as const);
   if (result === "failed") {
     for (const message of messages) message.retry({ delaySeconds: RETRY_DELAY_SECONDS });
     return;
@@ -130,7 +128,6 @@ async function dispatchAndWake(
   const tools: DispatchTools = {
     now: Date.now,
     random: Math.random,
-    sleep,
     async tellGates(keyHashes, workspaceIds) {
       const bookmark = session.getBookmark();
       // Keys are in the directory: only there has the dispatch read them along with its claims.

@@ -1,6 +1,7 @@
 import { POST_TIMEOUT_MS } from "../../contract/limits.ts";
 import { commit, type Database } from "../../db/client.ts";
 import { logError } from "../../log.ts";
+import { sleep, timeBudget, withTimeout } from "../../timing.ts";
 import { isTooLong, UnreadableEvent } from "../bodies.ts";
 import { InvocationLimit } from "../outcome.ts";
 import { DNS_BEFORE_POST_MS } from "../resolve.ts";
@@ -77,7 +78,7 @@ class Dispatch {
   #continue: () => void = () => {};
   #tick: Promise<void> | null = null;
   readonly #startedAt: number;
-  readonly #steadyStart = performance.now();
+  readonly #hasSteadyTime = timeBudget(DISPATCH_MAX_MS);
 
   readonly #db: Database;
   readonly #lane: Lane;
@@ -122,7 +123,7 @@ class Dispatch {
 
   /** Resolves when a post or a round trip ends, or after a tick. */
   #somethingEnds(): Promise<void> {
-    this.#tick ??= this.#tools.sleep(TICK_MS).then(() => {
+    this.#tick ??= sleep(TICK_MS).then(() => {
       this.#tick = null;
       this.#continue();
     });
@@ -151,8 +152,7 @@ class Dispatch {
    */
   #hasTime(now: number): boolean {
     const elapsedMs = now - this.#startedAt;
-    const steadyMs = performance.now() - this.#steadyStart;
-    return elapsedMs >= 0 && elapsedMs < DISPATCH_MAX_MS && steadyMs < DISPATCH_MAX_MS;
+    return elapsedMs >= 0 && elapsedMs < DISPATCH_MAX_MS && this.#hasSteadyTime();
   }
 
   /** Whether it has executed as many statements as it may. */
@@ -306,8 +306,7 @@ class Dispatch {
   async #tellGates(keyHashes: string[], workspaceIds: string[]): Promise<void> {
     const told = this.#tools.tellGates(keyHashes, workspaceIds).then(() => true);
     if (!this.#waitsForGates) return;
-    const timeout = this.#tools.sleep(GATES_TIMEOUT_MS).then(() => false);
-    this.#waitsForGates = await Promise.race([told, timeout]);
+    this.#waitsForGates = await withTimeout(GATES_TIMEOUT_MS, told, () => false);
   }
 
   #finish({ subscription, wasLeased }: Pipeline): void {

@@ -9,7 +9,6 @@ export interface DispatchTools {
   now(): number;
   /** Between 0 and 1. */
   random(): number;
-  sleep(ms: number): Promise<void>;
   /**
    * Makes sure that reads with the workspaces' keys find what was claimed.
    *

@@ -1,5 +1,5 @@
 import { HOUR_MS } from "../../contract/time.ts";
-import { within } from "../../timing.ts";
+import { withTimeout } from "../../timing.ts";
 
 /** How long the mail service may take to answer. */
 export const EMAIL_TIMEOUT_MS = 10_000;
@@ -26,7 +26,7 @@ export async function sendEmail(
 ): Promise<Sending> {
   try {
     const sending = env.EMAIL.send({ from: env.EMAIL_FROM, ...message });
-    await within(EMAIL_TIMEOUT_MS, sending, () => {
+    await withTimeout(EMAIL_TIMEOUT_MS, sending, () => {
       throw new Error(`no answer in ${EMAIL_TIMEOUT_MS} ms`);
     });
     return { kind: "sent" };

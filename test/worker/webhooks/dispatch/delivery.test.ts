@@ -145,17 +145,24 @@ describe("a delivery", () => {
 describe("the attempts of a dispatch", () => {
   const NOW = Date.UTC(2026, 0, 5);
 
-  test("share a timer of ten seconds: an invocation may only have 10,000", async () => {
+  test("leave no timers behind: an invocation may only have 10,000", async () => {
     const { drafts, ...about } = await owed(1, NOW);
     const post = await postOf(about, drafts, NOW);
-    const timers = vi.spyOn(globalThis, "setTimeout");
+    const started = vi.spyOn(globalThis, "setTimeout");
+    const ended = vi.spyOn(globalThis, "clearTimeout");
     const timeouts = vi.spyOn(AbortSignal, "timeout");
     const attempt = createAttempt(env);
-    for (let i = 0; i < 20; i++) expect(await attempt(...post)).toMatchObject(answered(200));
+    for (let i = 0; i < 20; i++) {
+      const { kept, ...outcome } = await attempt(...post);
+      expect(outcome).toMatchObject(answered(200));
+      await kept;
+    }
     expect(await receivedBy(about)).toHaveLength(20);
-    expect(timers.mock.calls.length + timeouts.mock.calls.length).toBeLessThan(20);
-    const seconds = timers.mock.calls.map(([, ms]) => Math.round(Number(ms) / 1000));
-    expect(seconds).toContain(10);
+    const tenSeconds = started.mock.calls.filter(([, ms]) => ms === 10_000);
+    expect(tenSeconds).toHaveLength(20);
+    const timers = started.mock.results.map(({ value }) => value);
+    expect(ended.mock.calls.map(([timer]) => timer)).toEqual(expect.arrayContaining(timers));
+    expect(timeouts).not.toHaveBeenCalled();
   });
 
   test("are signed with the secret of their claim, which may have been rotated since the last", async () => {
