@@ -141,10 +141,10 @@ describe("a mover that dies", () => {
     const { workspaceId } = await openSmall();
     await moveWorkspace(whole.bindings, workspaceId, "DB_3", always);
     expect(whole.calls()).toBeGreaterThan(25);
-    // The simulation kills movers at every other step, too.
-    const deaths = Array.from({ length: Math.ceil(whole.calls() / 5) }, async (_, i) => {
+    // The simulation kills movers at every step, too.
+    const deaths = Array.from({ length: Math.ceil(whole.calls() / 7) }, async (_, i) => {
       const { workspaceId, ids, leadIds, livesIn } = await openSmall();
-      const { bindings, isAlive } = dyingAt(1 + 5 * i, i % 2 === 0);
+      const { bindings, isAlive } = dyingAt(1 + 7 * i, i % 2 === 0);
       await moveWorkspace(bindings, workspaceId, "DB_3", isAlive).catch(() => {});
       // Whoever reads is served at once, whatever state that has left.
       expect(await leadIds()).toEqual(ids);

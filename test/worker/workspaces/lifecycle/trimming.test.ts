@@ -167,7 +167,7 @@ test("the estimated size of an event is within a tenth of the file's growth", as
     const workspaceId = await createWorkspace();
     const ids = await subscribeMany(workspaceId, subscriptions);
     const before = await size();
-    for (let i = 0; i < 2_000; i += 200)
+    for (let i = 0; i < 1_000; i += 200)
       await announceLeads(workspaceId, 200, NOW + i, customFields);
     for (const id of ids) await settle(id, NOW);
     const grown = (await size()) - before;
