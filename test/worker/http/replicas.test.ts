@@ -13,7 +13,13 @@ import {
   recordLead,
 } from "../../support/api.ts";
 import { platformOf } from "../../support/databases.ts";
-import { answered, consumeFor, isolated, subscribe } from "../../support/deliveries.ts";
+import {
+  announceLeads,
+  answered,
+  consumeFor,
+  isolated,
+  subscribe,
+} from "../../support/deliveries.ts";
 import { countHops } from "../../support/hops.ts";
 import { laggingReplica } from "../../support/lagging-replica.ts";
 import { DATABASE } from "../../support/placement.ts";
@@ -107,7 +113,7 @@ describe("a replica that lags behind", () => {
 test("a gate that cannot be told of a bookmark delays no delivery", async () => {
   const { workspaceId } = await openWorkspace();
   const { id } = await subscribe(workspaceId);
-  await recordLead(workspaceId);
+  await announceLeads(workspaceId, 1, Date.now());
   const unreachable = { advance: () => Promise.reject(new Error("no such object")) };
   const KEY_GATE = { getByName: () => unreachable } as unknown as Env["KEY_GATE"];
   const attempt = vi.fn(async () => answered(200));
