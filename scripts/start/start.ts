@@ -4,6 +4,8 @@
  */
 import { createWriteStream } from "node:fs";
 import { join, relative } from "node:path";
+import { PORTAL_LINK_OPENS_MS } from "../../src/contract/limits.ts";
+import { MINUTE_MS } from "../../src/contract/time.ts";
 import type { Page } from "../../src/http/paging.ts";
 import type { Automation } from "../../src/records/automations.ts";
 import { ROOT } from "../shared/checkout.ts";
@@ -131,7 +133,7 @@ The server's log is ${LOG_NAME}. Ctrl-C stops everything.
 
   Workspace  ${workspaceId}
   API key    ${apiKey}
-${portal ? `  Portal     ${portal}\n             (its webhooks in a browser, for a day; open it within two minutes, or get another:\n             npm run platform -- createPortalLink '{ "workspaceId": "${workspaceId}" }')\n` : ""}
+${portal ? `  Portal     ${portal}\n             (its webhooks in a browser, for a day; open it within ${PORTAL_LINK_OPENS_MS / MINUTE_MS} minutes, or get another:\n             npm run platform -- createPortalLink '{ "workspaceId": "${workspaceId}" }')\n` : ""}
 Three requests to paste into another terminal:
 
   ${curl} ${base}/v1/automations

@@ -1,7 +1,11 @@
 import type { WebhookEvent } from "../../../src/contract/enumerations.ts";
 import type { ErrorCode, Reason } from "../../../src/contract/errors.ts";
-import { DISABLE_AFTER_MS, POST_TIMEOUT_MS } from "../../../src/contract/limits.ts";
-import { HOUR_MS } from "../../../src/contract/time.ts";
+import {
+  DISABLE_AFTER_MS,
+  POST_TIMEOUT_MS,
+  REDELIVERY_MAX_AGE_MS,
+} from "../../../src/contract/limits.ts";
+import { DAY_MS, HOUR_MS } from "../../../src/contract/time.ts";
 import { counter } from "./count.ts";
 
 const count = counter("en");
@@ -263,8 +267,8 @@ export const en = {
     week: "7 days ago",
     other: "Another time…",
     time: "Time",
-    hint: "At most 30 days ago.",
-    required: "Choose a time in the last 30 days.",
+    hint: `At most ${REDELIVERY_MAX_AGE_MS / DAY_MS} days ago.`,
+    required: `Choose a time in the last ${REDELIVERY_MAX_AGE_MS / DAY_MS} days.`,
   },
 
   test: {

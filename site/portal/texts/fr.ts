@@ -1,6 +1,10 @@
 import { REASONS } from "../../../src/contract/errors.ts";
-import { DISABLE_AFTER_MS, POST_TIMEOUT_MS } from "../../../src/contract/limits.ts";
-import { HOUR_MS } from "../../../src/contract/time.ts";
+import {
+  DISABLE_AFTER_MS,
+  POST_TIMEOUT_MS,
+  REDELIVERY_MAX_AGE_MS,
+} from "../../../src/contract/limits.ts";
+import { DAY_MS, HOUR_MS } from "../../../src/contract/time.ts";
 import { counter } from "./count.ts";
 import type { Texts } from "./en.ts";
 
@@ -235,8 +239,8 @@ export const fr: Texts = {
     week: "7 jours",
     other: "Un autre moment…",
     time: "Date et heure",
-    hint: "30 jours au plus.",
-    required: "Choisissez un moment des 30 derniers jours.",
+    hint: `${REDELIVERY_MAX_AGE_MS / DAY_MS} jours au plus.`,
+    required: `Choisissez un moment des ${REDELIVERY_MAX_AGE_MS / DAY_MS} derniers jours.`,
   },
 
   test: {
