@@ -66,7 +66,7 @@ function usage(perCall: keyof typeof RECORDED): Record<Unit, number> {
   };
 }
 
-/** The example of a month in docs/performance.md, as lines of Markdown. */
+/** The example of a month in docs/performance.md, as lines of Markdown; what costs nothing is left out. */
 export function monthTable(): string[] {
   const [single, hundred] = [usage(1), usage(100)];
   const units = Object.keys(PRICES) as Unit[];
@@ -77,7 +77,8 @@ export function monthTable(): string[] {
   const total = (month: Record<Unit, number>, of: typeof cost) =>
     units.reduce((sum, unit) => sum + of(unit, month[unit]), 0);
   const beyond = (unit: Unit, amount: number) => amount * PRICES[unit].each;
-  const rows = units.map((unit) => [
+  const billed = units.filter((unit) => cost(unit, single[unit]) + cost(unit, hundred[unit]) > 0);
+  const rows = billed.map((unit) => [
     unit,
     ...[single, hundred].flatMap((month) => [show(month[unit]), dollars(cost(unit, month[unit]))]),
     show(PRICES[unit].included),

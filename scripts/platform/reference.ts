@@ -17,16 +17,13 @@ const HEAD = `# The Platform API
 
 What the platform and operators can do: as RPC methods of the entrypoint \`Platform\`, in a terminal
 as \`npm run platform -- METHOD 'JSON'\`, and [over HTTPS](recording.md#by-https). Each takes one object
-and answers one; \`METHOD --help\` shows examples. Invalid input is refused with an error that says what
-is wrong and where, and nothing is written.
+and answers one; \`METHOD --help\` shows examples. Invalid input writes nothing.
 
-- Fields without a type are strings; an input with \`?\` may be left out. Ids begin with their kind:
-  \`wks_…\`, \`key_…\`, \`whk_…\`, \`evt_…\`, \`aut_…\`, \`lea_…\`, \`run_…\`.
+- Fields without a type are strings or ids, which begin with their kind, such as \`wks_…\`; an input
+  with \`?\` may be left out.
 - A page is \`items\` and \`nextCursor\`: pass that as \`cursor?\` for the next page; it is null on the last.
 - Any input may have an \`actor\` of up to 100 characters, for the [audit trail](operations.md#audit-trail):
   who is calling.
-
-\`npm run reference\` makes this page from the operations in [\`src/platform/\`](../src/platform/).
 `;
 
 /** The page's text. */
@@ -39,7 +36,7 @@ export function platformReference(): string {
 type Shown = Map<string, string>;
 
 /** Lists of at least this many lines are shown once, and then referred to. */
-const REFERRED_TO_MIN = 3;
+const REFERRED_TO_MIN = 2;
 
 function describe(name: string, { about, input, output }: Operation, shown: Shown): string {
   const taken = fieldsOf(input, "input").filter(({ path }) => path[0] !== "cursor");
@@ -82,7 +79,7 @@ function linesOf(fields: Field[]): string[] {
   for (const [i, { path, isRequired, isNullable, type, about }] of fields.entries()) {
     // Whatever may be left out may be null as well.
     const orNull = isRequired && isNullable ? ["or null"] : [];
-    const typed = [...(type === "string" ? [] : [type]), ...orNull].join(" ");
+    const typed = [...(["string", "id"].includes(type) ? [] : [type]), ...orNull].join(" ");
     // A prefix of ids says what their name says.
     const said = about && !/^\w{3}_…$/.test(about) ? `: ${about}` : "";
     const indent = "  ".repeat(path.length - 1);
