@@ -37,6 +37,7 @@ import {
 } from "../../../support/deliveries.ts";
 import { damageLead, record } from "../../../support/record.ts";
 import type { Received } from "../../../support/subscribers.ts";
+import { until } from "../../../support/until.ts";
 
 afterEach(() => {
   vi.useRealTimers();
@@ -158,10 +159,11 @@ describe("the attempts of a dispatch", () => {
       await kept;
     }
     expect(await receivedBy(about)).toHaveLength(20);
-    const tenSeconds = started.mock.calls.filter(([, ms]) => ms === 10_000);
-    expect(tenSeconds).toHaveLength(20);
-    const timers = started.mock.results.map(({ value }) => value);
-    expect(ended.mock.calls.map(([timer]) => timer)).toEqual(expect.arrayContaining(timers));
+    const { calls, results } = started.mock;
+    const timers = results.filter((_, i) => calls[i]?.[1] === 10_000).map(({ value }) => value);
+    expect(timers.length).toBeGreaterThanOrEqual(20);
+    // Files share a runtime: a post of the file before may still have one.
+    await until(() => timers.every((timer) => ended.mock.calls.some(([one]) => one === timer)));
     expect(timeouts).not.toHaveBeenCalled();
   });
 
