@@ -1,5 +1,6 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { WebhookEvent } from "../../src/contract/enumerations.ts";
 import type { Operation } from "../../src/platform/operation.ts";
 import { ROOT } from "../shared/checkout.ts";
 import { parseArguments } from "../shared/command.ts";
@@ -21,6 +22,7 @@ and answers one; \`METHOD --help\` shows examples. Invalid input writes nothing.
 
 - Fields without a type are strings or ids, which begin with their kind, such as \`wks_…\`; an input
   with \`?\` may be left out.
+- An event kind is ${WebhookEvent.options.map((kind) => `\`${kind}\``).join(", ")}.
 - A page is \`items\` and \`nextCursor\`: pass that as \`cursor?\` for the next page; it is null on the last.
 - Any input may have an \`actor\` of up to 100 characters, for the [audit trail](operations.md#audit-trail):
   who is calling.
@@ -34,6 +36,9 @@ export function platformReference(): string {
 
 /** The method that showed a list of fields first, by the list's lines. */
 type Shown = Map<string, string>;
+
+/** The type of a field that takes one of them, which the page's head lists. */
+const EVENT_KINDS = WebhookEvent.options.join(" | ");
 
 /** Lists of at least this many lines are shown once, and then referred to. */
 const REFERRED_TO_MIN = 2;
@@ -79,7 +84,8 @@ function linesOf(fields: Field[]): string[] {
   for (const [i, { path, isRequired, isNullable, type, about }] of fields.entries()) {
     // Whatever may be left out may be null as well.
     const orNull = isRequired && isNullable ? ["or null"] : [];
-    const typed = [...(["string", "id"].includes(type) ? [] : [type]), ...orNull].join(" ");
+    const shown = type.replace("string, ", "").replace(EVENT_KINDS, "event kind");
+    const typed = [...(["string", "id"].includes(type) ? [] : [shown]), ...orNull].join(" ");
     // A prefix of ids says what their name says.
     const said = about && !/^\w{3}_…$/.test(about) ? `: ${about}` : "";
     const indent = "  ".repeat(path.length - 1);
