@@ -23,6 +23,7 @@ import {
 import { admitBeside } from "../support/gates.ts";
 import { countHops } from "../support/hops.ts";
 import { keepLog } from "../support/log-lines.ts";
+import { hangMover } from "../support/moves.ts";
 
 const platform = exports.Platform;
 const lines = keepLog();
@@ -66,6 +67,14 @@ describe("the standing of a key", () => {
       return found;
     });
     expect(admission).toMatchObject({ verdict: "access_denied" });
+  });
+
+  test("is not kept if the key is first used during a move, after all gates were told", async () => {
+    const { workspaceId, admit } = await openGated("DB_2");
+    const mover = await hangMover(workspaceId, ["DB_3", /update "workspaces"/], false);
+    expect(await admit()).toMatchObject({ database: "DB_2" });
+    await mover.release();
+    expect(await admit()).toMatchObject({ database: "DB_3" });
   });
 });
 

@@ -98,6 +98,11 @@ describe("eraseLeads", () => {
     expect(await listAll(stranger.api, "runs")).toMatchObject([{ lead_id: stranger.first }]);
     const ledger = await Platform.ledger({ workspaceId: stranger.workspaceId });
     expect(ledger).toMatchObject({ created: 2, addsUp: true });
+    // Nor does it keep out what the other workspace has yet to record.
+    const next = await derivedId("lead", stranger.workspaceId, "next");
+    expect(await erase([next])).toEqual({ erased: 0, missing: [next] });
+    const report = { workspaceId: stranger.workspaceId, leads: [leadReport("next")] };
+    expect(await Platform.recordLeads(report)).toMatchObject({ created: 1 });
   });
 
   test("during a dispatch, does not post what is waiting, and leaves nothing of what is in progress", async () => {

@@ -34,8 +34,10 @@ async function stored(id: string) {
 /** A workspace with an automation about to be removed, with many runs. */
 async function openRemoved(runs: number) {
   const { workspaceId, api } = await openListeningWorkspace();
-  const automations = [automationReport("1")];
-  const recordAgain = () => Platform.recordAutomations({ workspaceId, automations });
+  const recordAgain = (status: "active" | "paused" = "active") => {
+    const automations = [automationReport("1", { status })];
+    return Platform.recordAutomations({ workspaceId, automations });
+  };
   const id = (await recordAgain()).ids[0] as string;
   const insert = env.DB.prepare(
     `INSERT INTO runs (id, workspace_id, reference, automation_id, status, trigger_type, occurred_at, actions)
@@ -85,7 +87,8 @@ test("a removed automation returns under its id if it is recorded again, with ne
   const { workspaceId, id, listed, recordAgain, keptRuns } = await openRemoved(20_000);
   // Of the run of another automation, and not of the removal.
   expect(await eventsOf(workspaceId)).toHaveLength(1);
-  expect((await recordAgain()).ids).toEqual([id]);
+  // With another status, which is that of a new automation, and no change.
+  expect((await recordAgain("paused")).ids).toEqual([id]);
   expect(await eventsOf(workspaceId)).toHaveLength(1);
   expect(await listed(`/v1/automations/${id}/runs`)).toEqual([]);
   const { ids } = await Platform.recordRuns({ workspaceId, runs: [runReport("new", id)] });
