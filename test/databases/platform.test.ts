@@ -1,9 +1,12 @@
-import { exports } from "cloudflare:workers";
+import { env, exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
+import { randomId } from "../../src/contract/ids.ts";
 import { MINUTE_MS } from "../../src/contract/time.ts";
+import { parseEncryptionKeys, seal } from "../../src/encryption/seal.ts";
 import { findHealth } from "../../src/health.ts";
 import { OPERATIONS, type PlatformMethod } from "../../src/platform/operations.ts";
 import { sweep } from "../../src/sweep.ts";
+import { mintSecret } from "../../src/webhooks/signature.ts";
 import { automationReport, errorOf, leadReport, runReport } from "../support/api.ts";
 import {
   deploymentWith,
@@ -229,4 +232,20 @@ describe("the ledger and the backlog", () => {
     expect(await errorOf(platform.ledger({ database: "DB_9" }))).toBe(`ledger: ${sentence}`);
     expect(await errorOf(platform.backlog({ database: "DB_9" }))).toBe(`backlog: ${sentence}`);
   });
+});
+
+test("resealSecrets re-encrypts 100 secrets in a call, whichever databases they are in", async () => {
+  const keys = parseEncryptionKeys(env.ENCRYPTION_KEYS);
+  const insert =
+    "INSERT INTO subscriptions (id, workspace_id, url, events, sealed_secret, created_at) VALUES (?, ?, '', '[]', ?, 0)";
+  for (const name of ["DB_2", "DB_3"] as const) {
+    const { workspaceId } = await openWorkspaceIn(name);
+    for (let i = 0; i < 60; i++) {
+      const id = randomId("webhook");
+      await rowsIn(name, insert, id, workspaceId, await seal(keys, id, mintSecret()));
+    }
+  }
+  const ENCRYPTION_KEYS = `new:QEFCQ0RFRkdISUpLTE1OT1BRUlNUVVZXWFlaW1xdXl8=,${env.ENCRYPTION_KEYS}`;
+  const rotated = platformOf({ ...env, ENCRYPTION_KEYS } as Env);
+  expect(await rotated.resealSecrets({})).toMatchObject({ resealed: 100 });
 });

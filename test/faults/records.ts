@@ -52,6 +52,9 @@ export const RECORDS: Fault[] = [
     ["recording/references.ts", "return `${workspaceId}/${id}`;", "return id;", "messages of two workspaces do not share references"],
     ["recording/runs.ts", ".filter((run) => shows(visibility, automationOf(run)?.type))", "", "runs of a CRM are not announced until they are served"],
     ["recording/runs.ts", "leadId: report.leadId ?? null,", "leadId: null,", "a run names its lead"],
+    ["automations.ts", "AND ${known.removedAt} IS NULL AND ${IS_IN_ORDER})`", "AND ${IS_IN_ORDER})`", "a removed automation that returns with another status is not announced"],
+    ["leads.ts", "WHERE ${erasedLeads.workspaceId} = ${workspaceId} AND ${erasedLeads.id} = ${id})`", "WHERE ${erasedLeads.id} = ${id})`", "an erasure keeps no other workspace's lead out"],
+    ["ingest/consumer.ts", "if (isTransient(error)) break;", "if (isTransient(error)) continue;", "messages stay in order when the database goes away"],
   ]),
   ...faultsIn("platform/", [
     ["portal-token.ts", "encoder.encode(`portal ${purpose} ${text}`)", "encoder.encode(text)", "a link is no session"],
@@ -73,6 +76,8 @@ export const RECORDS: Fault[] = [
     ["workspaces.ts", "Math.min(Number(DELIVERED_KEPT_DAYS)", "Math.max(Number(DELIVERED_KEPT_DAYS)", "the portal promises no longer retention than there is"],
     ["workspaces.ts", "withoutRetries(placement.db),\n      inOrder([updateAccess", "placement.db,\n      inOrder([updateAccess", "a lost reply undoes no later decision about access"],
     ["personal-data.ts", "inOrder([noteErasure(workspaceId), ", "inOrder([inOrder([]), ", "a workspace of another database that is being erased gets no keys"],
+    ["webhooks.ts", "{ events: [...new Set(events)] }", "{ events }", "duplicate events collapse in an update, too"],
+    ["webhooks.ts", "RESEALED_MAX - total.resealed", "RESEALED_MAX", "a call re-encrypts 100 secrets of all databases together"],
     ["personal-data.ts", "if (isThere && remaining === 0)", "if (isThere)", "the directory points to what is left of a workspace"],
   ]),
   ...faultsIn("workspaces/", [

@@ -166,6 +166,7 @@ describe("updateWebhook", () => {
     await failAt(id, [T0]);
     await setDeliveries(id, { state: "exhausted", settledAt: T0 }, drafts[0]?.id);
     await Platform.updateWebhook({ webhookId: id, events: [...events, "run.completed"] });
+    expect((await Platform.readWebhook({ webhookId: id })).events).toEqual(events);
     await announceLeads(workspaceId, 1, T0);
     expect(await statesOf(id)).toEqual({ exhausted: 1, pending: 1 });
     for (const states of [["exhausted"], ["exhausted", "missed"]] as const)

@@ -9,6 +9,7 @@ import { keepLog } from "../../../support/log-lines.ts";
 import { WORKSPACE_DB } from "../../../support/placement.ts";
 
 const lines = keepLog();
+const OVERLOADED = new Error("D1_ERROR: D1 DB is overloaded. Too many requests queued.");
 
 describe("when D1 fails", () => {
   test.each([
@@ -38,7 +39,7 @@ describe("when D1 fails", () => {
     const { lead } = await openSource();
     const { DB, trips } = observedDatabase({
       before: (trip) => {
-        if (trip >= 2) throw new Error("D1_ERROR: D1 DB is overloaded. Too many requests queued.");
+        if (trip >= 2) throw OVERLOADED;
       },
     });
     const { env: bindings, dead } = deployment({ DB });
@@ -46,6 +47,20 @@ describe("when D1 fails", () => {
     expect(retried).toEqual({ 0: 10, 1: 10, 2: 10 });
     expect(trips).toHaveLength(2);
     expect(dead).toEqual([]);
+  });
+
+  test("for one of the messages that it has refused together, those behind it come back, too", async () => {
+    const { lead, leads } = await openSource();
+    const { DB } = observedDatabase({
+      before: (trip) => {
+        if (trip === 2) throw BROKEN;
+        if (trip === 4) throw OVERLOADED;
+      },
+    });
+    const { env: bindings } = deployment({ DB });
+    const result = await ingestBodies([lead("1"), lead("2"), lead("3")], bindings);
+    expect(result).toEqual({ acknowledged: [0], retried: { 1: 10, 2: 10 } });
+    expect(await leads()).toHaveLength(1);
   });
 
   // The reply is lost, but the transaction was committed.
