@@ -1,8 +1,12 @@
 import { env, exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
+import { commit, openDatabase } from "../../src/db/client.ts";
+import { cleanUpAutomations } from "../../src/records/removals.ts";
+import { forgetErasedLeads } from "../../src/workspaces/lifecycle/erase-leads.ts";
+import { deleteExpired, parseRetention } from "../../src/workspaces/lifecycle/retention.ts";
 import { continueMove, moveWorkspace } from "../../src/workspaces/moving/move.ts";
 import { errorOf, openApi, recordAutomation, runReport } from "../support/api.ts";
-import { NAMES, rowsIn, tablesWith, valueIn } from "../support/databases.ts";
+import { databaseOf, NAMES, rowsIn, tablesWith, valueIn } from "../support/databases.ts";
 import { failingDatabase } from "../support/failing.ts";
 import { hangingBefore, type Moment } from "../support/hanging.ts";
 import { keepLog } from "../support/log-lines.ts";
@@ -201,4 +205,23 @@ test("a key that is first used right before its workspace moves is served where 
   await record();
   const { body } = await api.get<{ data: unknown[] }>("/v1/leads");
   expect(body.data).toHaveLength(ids.length);
+});
+
+test("what is due for deletion in a workspace whose mover died stays, and fails no part of the sweep", async () => {
+  const { workspaceId } = await openWithLeads(1);
+  const ids = [await recordAutomation(workspaceId)];
+  await Platform.removeAutomations({ workspaceId, ids });
+  await Platform.eraseLeads({ workspaceId, references: ["never recorded"] });
+  for (const due of ["erased_leads SET erased_at = 1", "events SET expires_at = 1"])
+    await rowsIn("DB_2", `UPDATE ${due} WHERE workspace_id = ?`, workspaceId);
+  await dieClosed(workspaceId);
+  const db = openDatabase(databaseOf("DB_2"));
+  await cleanUpAutomations(db, Date.now() + 10_000);
+  await commit(db, forgetErasedLeads(Date.now()));
+  await deleteExpired(db, parseRetention(env), Date.now(), always);
+  for (const table of ["automations", "erased_leads", "events"]) {
+    const count = `SELECT count(*) FROM ${table} WHERE workspace_id = ?`;
+    expect(await valueIn("DB_2", count, workspaceId), table).toBe(1);
+  }
+  await moved(workspaceId, "DB_3");
 });

@@ -54,6 +54,7 @@ export const RECORDS: Fault[] = [
     ["recording/runs.ts", "leadId: report.leadId ?? null,", "leadId: null,", "a run names its lead"],
     ["automations.ts", "AND ${known.removedAt} IS NULL AND ${IS_IN_ORDER})`", "AND ${IS_IN_ORDER})`", "a removed automation that returns with another status is not announced"],
     ["leads.ts", "WHERE ${erasedLeads.workspaceId} = ${workspaceId} AND ${erasedLeads.id} = ${id})`", "WHERE ${erasedLeads.id} = ${id})`", "an erasure keeps no other workspace's lead out"],
+    ["removals.ts", "    .where(isWritable(automations.workspaceId))\n", "", "what is removed in a workspace that is moving holds up no other removal"],
     ["ingest/consumer.ts", "if (isTransient(error)) break;", "if (isTransient(error)) continue;", "messages stay in order when the database goes away"],
   ]),
   ...faultsIn("platform/", [
@@ -92,6 +93,8 @@ export const RECORDS: Fault[] = [
     ["lifecycle/retention.ts", "AND NOT EXISTS (SELECT 1 ${OF_EVENT} WHERE ${deliveries.state} = 'pending')`;", "`;", "what is redelivered meanwhile is not deleted"],
     ["lifecycle/retention.ts", "THEN ${undeliveredMs} ELSE ${deliveredMs} END END", "THEN ${deliveredMs} ELSE ${deliveredMs} END END", "what was not delivered is kept longer"],
     ["lifecycle/erase-leads.ts", "ON CONFLICT DO UPDATE SET erased_at = excluded.erased_at", "ON CONFLICT DO NOTHING", "an erased lead cannot be recorded for fifteen days from its last erasure"],
+    ["lifecycle/erase-leads.ts", "AND ${isWritable(workspaceId)} LIMIT", "LIMIT", "erasures in a workspace that is moving hold up no other's"],
+    ["lifecycle/retention.ts", "\n    AND ${isWritable(events.workspaceId)} ORDER BY", " ORDER BY", "events of a workspace that is moving hold up no other's"],
     ["lifecycle/export.ts", "(At|Since|Until)$/", "(At|Since)$/", "exported times are ISO 8601"],
     ["lifecycle/retention.ts", "if (!(value > 0)) throw", "if (false) throw", "a retention that is no number deletes nothing"],
     ["lifecycle/trimming.ts", "if (excess > maxBytes) await giveUpOldest", "if (excess > 100 * maxBytes) await giveUpOldest", "pending deliveries are bounded, too"],
