@@ -145,7 +145,6 @@ function identify(
 
 function remember(c: Context<AppEnv>, keyHash: string, bookmark: string | null): void {
   knownKeys.set(keyHash, {
-    keyId: c.get("keyId"),
     workspaceId: c.get("workspaceId"),
     database: c.get("placement").database,
     bookmark,

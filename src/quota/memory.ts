@@ -8,7 +8,6 @@ const REFUSING_MS = 2_000;
 
 /** What an isolate remembers about an admitted key: whose it is, and how recent its reads were. */
 interface KnownKey {
-  keyId: string;
   workspaceId: string;
   /** The name of the workspace's database when the key was last admitted. */
   database: string;
