@@ -234,7 +234,8 @@ describe("a move", () => {
     await moved(workspaceId, "DB_3");
     const erased = { workspaceId, leads: [leadReport("0"), leadReport("1")] };
     expect(await Platform.recordLeads(erased)).toMatchObject({ created: 0 });
-    expect(await countsOf(workspaceId)).toMatchObject({ DB_3: 1 });
+    const count = "SELECT count(*) FROM leads WHERE workspace_id = ?";
+    expect(await valueIn("DB_3", count, workspaceId)).toBe(1);
     // What the move has just left behind, too.
     expect(await Platform.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
     for (const name of NAMES) expect(await tablesWith(name, workspaceId)).toEqual([]);

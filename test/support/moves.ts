@@ -1,4 +1,5 @@
 import { env, exports } from "cloudflare:workers";
+import { getTableName } from "drizzle-orm";
 import { expect } from "vitest";
 import { sweep } from "../../src/sweep.ts";
 import { MOVED } from "../../src/workspaces/manifest.ts";
@@ -41,14 +42,11 @@ export async function openWithLeads(count = 3) {
   return { workspaceId, api, apiKey, webhookId, ids, leadIds, record, livesIn };
 }
 
-const TABLES = [
-  ...["automations", "leads", "runs", "subscriptions"],
-  ...["events", "large_bodies", "deliveries", "notices"],
-];
-
 /** The number of the workspace's rows in each database that has any. */
 export async function countsOf(workspaceId: string): Promise<Record<string, number>> {
-  const each = TABLES.map((table) => `(SELECT count(*) FROM ${table} WHERE workspace_id = ?1)`);
+  const each = MOVED.map(
+    ({ table }) => `(SELECT count(*) FROM ${getTableName(table)} WHERE workspace_id = ?1)`,
+  );
   const count = `SELECT ${each.join(" + ")}`;
   const counts = NAMES.map(async (name) => [name, await valueIn<number>(name, count, workspaceId)]);
   return Object.fromEntries((await Promise.all(counts)).filter(([, n]) => n));

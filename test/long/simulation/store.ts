@@ -1,7 +1,9 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync, type StatementSync } from "node:sqlite";
+import { getTableColumns, getTableName } from "drizzle-orm";
 import { D1_FAULTS, type Fault, toError } from "../../../scripts/shared/faults.ts";
+import { MOVED } from "../../../src/workspaces/manifest.ts";
 import type { Isolate, World } from "./world.ts";
 
 const BEFORE_COMMIT = D1_FAULTS.filter(({ moment }) => moment === "before");
@@ -11,11 +13,6 @@ const LOGS_ATTEMPTS = /insert into "attempts"/;
 
 const MIGRATIONS = join(import.meta.dirname, "../../../migrations");
 
-/** Tables whose rows belong to the workspace that they name. */
-const OWNED = [
-  ...["automations", "leads", "runs", "subscriptions"],
-  ...["events", "large_bodies", "deliveries", "notices"],
-];
 /** The longest that a slow request to D1, or its reply, is on its way when nothing fails. */
 export const SLOW_REPLY_MS = 1_500;
 let stores = 0;
@@ -86,8 +83,10 @@ export class Store {
         )}`,
       );
     view("workspaces", (d) => `id IN ${living(d)}`);
-    for (const table of OWNED) view(table, (d) => `workspace_id IN ${living(d)}`);
-    for (const table of ["attempts", "emails", "large_leads"]) view(table, () => "true");
+    for (const { table } of MOVED.flatMap((owned) => [owned, ...owned.children]))
+      view(getTableName(table), (d) =>
+        "workspaceId" in getTableColumns(table) ? `workspace_id IN ${living(d)}` : "true",
+      );
   }
 
   /** The database that a workspace lives in. */
