@@ -20,7 +20,7 @@ export const databases = operation({
     const now = Date.now();
     const items = databaseNames(env).map(async (database) => {
       const figures = await queryIfReachable(env, database, (db) => findFigures(db, now));
-      return { database, isAway: figures === null, ...(figures ?? NO_FIGURES) };
+      return { database, reachable: figures !== null, ...(figures ?? NO_FIGURES) };
     });
     return { items: await Promise.all(items), nextCursor: null };
   },

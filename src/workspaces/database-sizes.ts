@@ -13,7 +13,7 @@ const SIZES_KEPT_DAYS = 30;
 /** A bound database: how full it is, and how fast it grows; null for what is unknown. */
 export const DatabaseView = z.object({
   database: z.string().describe("its binding"),
-  isAway: z.boolean().describe("it does not answer"),
+  reachable: z.boolean().describe("it answers"),
   sizeBytes: z.int().nullable(),
   maxBytes: z.int().describe("the largest size that D1 allows"),
   workspaces: z.int().nullable().describe("those that live in it"),
@@ -27,7 +27,7 @@ export const DatabaseView = z.object({
     .nullable()
     .describe("until it is full at this rate; null if it does not grow"),
 });
-type DatabaseFigures = Omit<z.infer<typeof DatabaseView>, "database" | "isAway">;
+type DatabaseFigures = Omit<z.infer<typeof DatabaseView>, "database" | "reachable">;
 
 /** The figures of a database that does not answer. */
 export const NO_FIGURES: DatabaseFigures = {

@@ -103,8 +103,8 @@ describe("a new workspace", () => {
         accessGranted: null,
         webhooksMax: null,
       });
-      const away = { isAway: true, sizeBytes: null, workspaces: null, daysLeft: null };
-      const bound = { isAway: false, sizeBytes: expect.any(Number) };
+      const away = { reachable: false, sizeBytes: null, workspaces: null, daysLeft: null };
+      const bound = { reachable: true, sizeBytes: expect.any(Number) };
       expect(databases.items).toMatchObject([bound, { database: "DB_2", ...away }, bound]);
       const logged = lines.map((line) => JSON.parse(line));
       const unreachable = logged.filter(({ event }) => event === "database_unreachable");
@@ -164,7 +164,7 @@ describe("databases", () => {
       const { meta } = await databaseOf(database).prepare("SELECT 1").run();
       expect(items[i]).toMatchObject({
         database,
-        isAway: false,
+        reachable: true,
         maxBytes: DATABASE_MAX_BYTES,
         sizeBytes: meta.size_after,
         workspaces: (before[i]?.workspaces ?? 0) + workspaces,
