@@ -97,6 +97,14 @@ export const SWEEP_MAX = 1_000;
 /** A delivery that has been overdue for this long, because its subscription fails, is exhausted. */
 export const OVERDUE_MAX_MS = 7 * DAY_MS;
 
+/** How long the audit trail is kept. */
+export const AUDIT_KEPT_DAYS = 365;
+/**
+ * How long an erased lead cannot be recorded again: as long as a queue may hold it, which is half a day
+ * of retries and then fourteen days as a dead letter.
+ */
+export const ERASED_LEADS_KEPT_DAYS = 15;
+
 /** Older events cannot be redelivered. */
 export const REDELIVERY_MAX_AGE_MS = 30 * DAY_MS;
 /** Rate at which a subscription's redelivered events become due. */

@@ -1,4 +1,5 @@
 import { z } from "@hono/zod-openapi";
+import { AUDIT_KEPT_DAYS } from "../contract/limits.ts";
 import { isoTime } from "../contract/time.ts";
 import { openDirectory } from "../db/databases.ts";
 import { listAuditEntries } from "../workspaces/audit-trail.ts";
@@ -17,8 +18,7 @@ const AuditEntryView = z.object({
 });
 
 export const listAuditTrail = operation({
-  about:
-    "Lists the calls of these operations in the last year, newest first, 100 per page; of one workspace, even if it is erased, or of all.",
+  about: `Lists the calls of these operations in the last ${AUDIT_KEPT_DAYS} days, newest first, 100 per page; of one workspace, even if it is erased, or of all.`,
   input: z.strictObject({
     workspaceId: WorkspaceId.nullish(),
     cursor: cursorOf("audit_trail"),

@@ -1,6 +1,7 @@
 import { z } from "@hono/zod-openapi";
 import { derivedId, isId } from "../contract/ids.ts";
 import { InputError } from "../contract/input-error.ts";
+import { ERASED_LEADS_KEPT_DAYS } from "../contract/limits.ts";
 import { Id, Reference, several, text } from "../contract/text.ts";
 import { commit, inOrder, query } from "../db/client.ts";
 import { DIRECTORY, openDirectory } from "../db/databases.ts";
@@ -68,8 +69,7 @@ export const findLeads = operation({
 });
 
 export const eraseLeads = operation({
-  about:
-    "Erases leads with their events and deliveries; their runs lose the link. For 15 days, the same references are not recorded again, whether they were stored or not.",
+  about: `Erases leads with their events and deliveries; their runs lose the link. For ${ERASED_LEADS_KEPT_DAYS} days, the same references are not recorded again, whether they were stored or not.`,
   input: z
     .strictObject({
       workspaceId: WorkspaceId,

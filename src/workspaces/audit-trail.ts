@@ -1,4 +1,5 @@
 import { and, eq, type SQL, sql } from "drizzle-orm";
+import { AUDIT_KEPT_DAYS } from "../contract/limits.ts";
 import { DAY_MS } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
 import type { Database, Executable } from "../db/client.ts";
@@ -7,8 +8,6 @@ import { isBehind, type Listing, type PageRequest, preparePages } from "../db/pa
 import { apiKeys, auditTrail, subscriptions } from "../db/schema.ts";
 import { findPlacementOfWebhook } from "./placement.ts";
 
-/** How long entries are kept. */
-const KEPT_MS = 365 * DAY_MS;
 /** Maximum entries that one sweep deletes. */
 const FORGOTTEN_MAX = 10_000;
 
@@ -43,11 +42,11 @@ export function listAuditEntries(
     : pagesOfOne(db, { workspaceId }, request);
 }
 
-/** Deletes entries that have been kept for a year, oldest first. */
+/** Deletes entries that have been kept long enough, oldest first. */
 export function forgetAuditEntries(now: number): Executable {
   const { at, id } = auditTrail;
   return sql`DELETE FROM ${auditTrail} WHERE (${at}, ${id}) IN (SELECT ${at}, ${id} FROM ${auditTrail}
-    WHERE ${at} < ${now - KEPT_MS} ORDER BY ${at}, ${id} LIMIT ${FORGOTTEN_MAX})`;
+    WHERE ${at} < ${now - AUDIT_KEPT_DAYS * DAY_MS} ORDER BY ${at}, ${id} LIMIT ${FORGOTTEN_MAX})`;
 }
 
 /** The id of the workspace that a key, or else a subscription, belongs to; null if there is none. */

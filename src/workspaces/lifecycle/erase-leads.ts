@@ -1,4 +1,5 @@
 import { sql } from "drizzle-orm";
+import { ERASED_LEADS_KEPT_DAYS } from "../../contract/limits.ts";
 import { DAY_MS } from "../../contract/time.ts";
 import { insertFrom } from "../../db/builder.ts";
 import { CLEANUP_MAX, type Executable, inOrder, type Statements } from "../../db/client.ts";
@@ -7,12 +8,6 @@ import { resize, WHOLE_BYTES } from "../../webhooks/event-size.ts";
 import { ownedTable } from "../manifest.ts";
 import { isWritable } from "../moves.ts";
 import { eraseRows } from "./erase.ts";
-
-/**
- * How long an erased lead cannot be recorded again: as long as a queue may hold it, which is half a day
- * of retries and then fourteen days as a dead letter.
- */
-const ERASED_KEPT_MS = 15 * DAY_MS;
 
 /**
  * Erases leads of the workspace, the events that announced them, with deliveries and attempts, and the
@@ -41,5 +36,5 @@ export function forgetErasedLeads(now: number): Executable {
   const { workspaceId, id, erasedAt } = erasedLeads;
   return sql`DELETE FROM ${erasedLeads} WHERE (${workspaceId}, ${id}) IN (
     SELECT ${workspaceId}, ${id} FROM ${erasedLeads}
-    WHERE ${erasedAt} <= ${now - ERASED_KEPT_MS} AND ${isWritable(workspaceId)} LIMIT ${CLEANUP_MAX})`;
+    WHERE ${erasedAt} <= ${now - ERASED_LEADS_KEPT_DAYS * DAY_MS} AND ${isWritable(workspaceId)} LIMIT ${CLEANUP_MAX})`;
 }
