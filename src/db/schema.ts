@@ -39,7 +39,7 @@ export const workspaces = sqliteTable(
     database: text(),
     /** The last mover that took over the directory entry, and so may change `database`. */
     movedBy: text("moved_by"),
-    /** Whether its data here is being erased; it then no longer moves. */
+    /** Whether it is being erased; in the directory's entry, too, so that it gets no keys. */
     erasing: integer({ mode: "boolean" }).notNull().default(false),
     name: text().notNull(),
     adminEmails: text("admin_emails", { mode: "json" }).$type<string[]>().notNull(),

@@ -3,7 +3,7 @@ import { derivedId, isId } from "../contract/ids.ts";
 import { InputError } from "../contract/input-error.ts";
 import { ERASED_LEADS_KEPT_DAYS } from "../contract/limits.ts";
 import { Id, Reference, several, text } from "../contract/text.ts";
-import { commit, inOrder, query } from "../db/client.ts";
+import { commit, query } from "../db/client.ts";
 import { DIRECTORY, openDirectory } from "../db/databases.ts";
 import { forgetKey } from "../quota/forget.ts";
 import { FoundLead, findPerson as find, SEARCHED_MAX } from "../records/finding.ts";
@@ -11,6 +11,7 @@ import { findLeads as selectLeads } from "../records/leads.ts";
 import { timeBudget } from "../timing.ts";
 import type { ExportItem } from "../workspaces/export-item.ts";
 import {
+  beginErasure,
   closeKeys,
   closeWorkspace,
   eraseWorkspace as eraseRows,
@@ -18,7 +19,6 @@ import {
 import { eraseLeads as erase } from "../workspaces/lifecycle/erase-leads.ts";
 import { exportPage } from "../workspaces/lifecycle/export.ts";
 import { EXPORT_KINDS } from "../workspaces/manifest.ts";
-import { beginErasure, noteErasure } from "../workspaces/moves.ts";
 import { allPlacements } from "../workspaces/placement.ts";
 import { workspaceExists } from "../workspaces/workspaces.ts";
 import { cursorOf, pageOf, toPage, WorkspaceId } from "./fields.ts";
@@ -123,8 +123,7 @@ export const eraseWorkspace = operation({
     const { db } = await openPlacement(env, workspaceId);
     if (await commit(db, beginErasure(workspaceId)))
       throw new InputError("workspaceId", "it is being moved; erase it when that is done");
-    const closing = inOrder([noteErasure(workspaceId), closeKeys(workspaceId, now)]);
-    const [, closed] = await commit(openDirectory(env), closing);
+    const closed = await commit(openDirectory(env), closeKeys(workspaceId, now));
     if (!closed) return { done: true, remaining: 0 };
     await Promise.all(closed.keys.map((key) => forgetKey(env, key)));
     // If its database is no longer bound, the workspace would look erased.

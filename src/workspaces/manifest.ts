@@ -263,7 +263,7 @@ const {
 export const MOVED_FIELDS = fields;
 
 /** SQL condition: the child row belongs to the row of the other table. */
-export function isOf({ table, links }: ChildTable): SQL | undefined {
+export function isLinked({ table, links }: ChildTable): SQL | undefined {
   const columns = getTableColumns(table) as Record<string, Column>;
   return and(...Object.entries(links).map(([name, to]) => eq(columns[name] as Column, to)));
 }

@@ -1,7 +1,7 @@
 import { type Column, eq, lte, type SQL, sql } from "drizzle-orm";
 import { InputError } from "../contract/input-error.ts";
 import { qb } from "../db/builder.ts";
-import { inOrder, readAs, type Statements } from "../db/client.ts";
+import { readAs, type Statements } from "../db/client.ts";
 import { type MoveState, moves, workspaces } from "../db/schema.ts";
 
 /*
@@ -14,11 +14,11 @@ import { type MoveState, moves, workspaces } from "../db/schema.ts";
 export type Move = typeof moves.$inferSelect;
 
 /** SQL condition: the row of a workspace. */
-export const isOf = (workspaceId: string) => eq(moves.workspaceId, workspaceId);
+export const isMoveOf = (workspaceId: string) => eq(moves.workspaceId, workspaceId);
 
 /** The move of a workspace in which this database takes part; undefined if there is none. */
 export function findMove(workspaceId: string): Statements<Move | undefined> {
-  const found = qb.select().from(moves).where(isOf(workspaceId));
+  const found = qb.select().from(moves).where(isMoveOf(workspaceId));
   return readAs(found, ([move]) => move);
 }
 
@@ -44,30 +44,6 @@ export function listMoves(limit: number, now: number) {
 /** SQL condition: the workspace's keys may soon have to be looked up in another database. */
 export const IS_LEAVING = sql`EXISTS (SELECT 1 FROM ${moves}
   WHERE ${moves.workspaceId} = ${workspaces.id} AND ${moves.gatesTold} IS NOT NULL)`;
-
-/**
- * Keeps a workspace that is about to be erased from being moved.
- *
- * @returns whether it is already moving; then it cannot be erased.
- */
-export function beginErasure(workspaceId: string): Statements<boolean> {
-  const statements = inOrder([
-    qb
-      .update(workspaces)
-      .set({ erasing: true })
-      .where(
-        sql`${workspaces.id} = ${workspaceId} AND ${workspaces.database} IS NULL
-          AND NOT EXISTS (SELECT 1 FROM ${moves} WHERE ${isOf(workspaceId)})`,
-      ),
-    findMove(workspaceId),
-  ]);
-  return readAs(statements, ([, found]) => found !== undefined);
-}
-
-/** Notes in the directory that a workspace is being erased: from then on, it gets no keys. */
-export function noteErasure(workspaceId: string) {
-  return qb.update(workspaces).set({ erasing: true }).where(eq(workspaces.id, workspaceId));
-}
 
 /** What refuses a call about a workspace under erasure. */
 export function beingErased(): InputError {

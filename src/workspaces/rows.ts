@@ -1,6 +1,6 @@
 import { and, type Column, eq, getTableName, type SQL, sql } from "drizzle-orm";
 import { list, toJsonValue } from "../db/builder.ts";
-import { type ChildTable, isOf, type OwnedTable } from "./manifest.ts";
+import { type ChildTable, isLinked, type OwnedTable } from "./manifest.ts";
 
 /** The position of a row among those of its table and workspace. */
 export type Position = (string | number)[];
@@ -68,7 +68,7 @@ export function childrenAsJson(
       toJsonValue(column),
     ]);
     const rows = sql`SELECT json_group_array(json_object(${list(fields)}))
-      FROM ${child.table} WHERE ${isOf(child)}`;
+      FROM ${child.table} WHERE ${isLinked(child)}`;
     return [quoted(getTableName(child.table)), sql`json((${rows}))`];
   });
   return sql`json_object(${list(lists)})`;

@@ -32,10 +32,10 @@ test("a database that a workspace has left delivers what others are owed, and ex
   await moved(leaving.workspaceId, "DB_3");
   /** Writes here to what the workspace has left behind. */
   const write = async (sql: string, ...values: unknown[]) => {
-    const erase = "UPDATE workspaces SET erasing = ? WHERE id = ?";
-    await rowsIn("DB_2", erase, 1, leaving.workspaceId);
+    const enter = "UPDATE moves SET state = ? WHERE workspace_id = ?";
+    await rowsIn("DB_2", enter, "arriving", leaving.workspaceId);
     await rowsIn("DB_2", sql, ...values);
-    await rowsIn("DB_2", erase, 0, leaving.workspaceId);
+    await rowsIn("DB_2", enter, "gone", leaving.workspaceId);
   };
   // As a withdrawal that was not finished leaves it.
   const release =

@@ -18,6 +18,7 @@ import {
 import { isolated } from "../support/deliveries.ts";
 import { interposed } from "../support/interposed.ts";
 import { keepLog } from "../support/log-lines.ts";
+import { cleanUp, moved } from "../support/moves.ts";
 import { storeEvents } from "../support/stored-events.ts";
 
 const platform = exports.Platform;
@@ -57,6 +58,30 @@ test.each(["DB", "DB_2"] as const)(
     await eraseAll(workspaceId, webhookId);
   },
 );
+
+/** Erases a workspace of DB_2, whose erasure is cut off before anything there is erased. */
+async function cutOffErasure(workspaceId: string) {
+  const DB_2 = interposed(databaseOf("DB_2"), async ({ texts, go }) =>
+    texts.some((text) => text.startsWith('delete from "moves"')) ? expect.fail("cut off") : go(),
+  );
+  const erasing = platformOf(deploymentWith({ DB_2 })).eraseWorkspace({ workspaceId });
+  expect(await errorOf(erasing)).toContain("cut off");
+}
+
+test("a workspace is erased where it lives and where it has been: nothing is written to what it left", async () => {
+  const { workspaceId } = await openSubscribedIn("DB");
+  await platform.recordLeads({ workspaceId, leads: [leadReport("left")] });
+  await moved(workspaceId, "DB_2");
+  await cutOffErasure(workspaceId);
+  // As somebody does who looked up long ago where it lives.
+  const write = "UPDATE leads SET created_at = 0 WHERE workspace_id = ?";
+  await expect(rowsIn("DB", write, workspaceId)).rejects.toThrow("workspace_moving");
+  await cleanUp();
+  expect(await tablesWith("DB", workspaceId)).toEqual(["api_keys", "workspaces"]);
+  const refusal = "workspaceId: this workspace is being erased";
+  expect(await errorOf(platform.createApiKey({ workspaceId }))).toContain(refusal);
+  await eraseAll(workspaceId);
+});
 
 describe("erasing a workspace of another database", () => {
   /** A workspace with rows in every table that can contain any. */

@@ -1,6 +1,15 @@
-import { and, type Column, eq, getTableColumns, isNull, type SQL, sql } from "drizzle-orm";
+import {
+  and,
+  type Column,
+  eq,
+  getTableColumns,
+  isNull,
+  notExists,
+  type SQL,
+  sql,
+} from "drizzle-orm";
 import { getTableConfig } from "drizzle-orm/sqlite-core";
-import { bare, list, qb } from "../../db/builder.ts";
+import { bare, insertFrom, list, qb } from "../../db/builder.ts";
 import {
   CLEANUP_MAX,
   commit,
@@ -17,10 +26,31 @@ import { CANCEL_PENDING } from "../../webhooks/endings.ts";
 import { deleteSecretsOfDeleted } from "../../webhooks/secrets.ts";
 import type { GatedKey } from "../api-keys.ts";
 import { type ChildTable, MOVED, OWNED, type OwnedTable, referencesTo } from "../manifest.ts";
+import { isMoveOf } from "../moves.ts";
 import { selectRows, sourcesOf } from "../rows.ts";
 
 /**
- * Revokes all keys of a workspace, in the directory.
+ * Begins to erase a workspace, in its database: from now on, it is not moved, gets no access, and nothing
+ * is recorded for it.
+ *
+ * @returns whether it is moving; then it cannot be erased.
+ */
+export function beginErasure(workspaceId: string): Statements<boolean> {
+  const itsMove = qb.select().from(moves).where(isMoveOf(workspaceId));
+  const { id, database } = workspaces;
+  const statements = inOrder([
+    qb
+      .update(workspaces)
+      .set({ erasing: true })
+      .where(and(eq(id, workspaceId), isNull(database), notExists(itsMove))),
+    itsMove,
+  ]);
+  return readAs(statements, ([, found]) => found.length > 0);
+}
+
+/**
+ * Begins to erase a workspace, in the directory: revokes all its keys, and from now on, it gets no others.
+ * If this was cut off after `beginErasure`, its keys are valid, old and new, until the next call.
  *
  * @returns the keys, whose gates must be told, and the name of the workspace's database; null if
  *   there is no such workspace.
@@ -29,20 +59,21 @@ export function closeKeys(
   workspaceId: string,
   now: number,
 ): Statements<{ keys: GatedKey[]; database: string } | null> {
-  const isOf = eq(apiKeys.workspaceId, workspaceId);
+  const isOwn = eq(apiKeys.workspaceId, workspaceId);
   const { id, database } = workspaces;
   const statements = inOrder([
+    qb.update(workspaces).set({ erasing: true }).where(eq(id, workspaceId)),
     qb
       .update(apiKeys)
       .set({ revokedAt: now })
-      .where(and(isOf, isNull(apiKeys.revokedAt))),
+      .where(and(isOwn, isNull(apiKeys.revokedAt))),
     qb
       .select({ keyHash: apiKeys.keyHash, lastUsedAt: apiKeys.lastUsedAt })
       .from(apiKeys)
-      .where(isOf),
+      .where(isOwn),
     qb.select({ database }).from(workspaces).where(eq(id, workspaceId)),
   ]);
-  return readAs(statements, ([, keys, [entry]]) =>
+  return readAs(statements, ([, , keys, [entry]]) =>
     entry ? { keys, database: entry.database ?? DIRECTORY } : null,
   );
 }
@@ -91,15 +122,15 @@ export function eraseLeftBehind(id: string): Statements<boolean> {
   const isOwn = eq(workspaces.id, id);
   const blank = { name: "", adminEmails: [], dataKey: null, webhooksMax: null };
   const chunk = inOrder([
-    qb
-      .update(workspaces)
-      .set({ ...blank, erasing: true })
-      .where(isOwn),
+    allowWrites(id),
+    qb.update(workspaces).set(blank).where(isOwn),
     eraseNext(MOVED, id),
-    // Until the next chunk, writes to what was left behind are refused.
-    qb.update(workspaces).set({ erasing: false }).where(isOwn),
-    qb.delete(moves).where(and(eq(moves.workspaceId, id), isEmpty(MOVED, id))),
-    qb.select({ state: moves.state }).from(moves).where(eq(moves.workspaceId, id)),
+    qb.delete(moves).where(and(isMoveOf(id), isEmpty(MOVED, id))),
+    qb
+      .update(moves)
+      .set({ state: "gone" })
+      .where(isMoveOf(id))
+      .returning({ id: moves.workspaceId }),
   ]);
   return readAs(chunk, ([, , , , left]) => left.length === 0);
 }
@@ -112,13 +143,26 @@ export function eraseLeftBehind(id: string): Statements<boolean> {
 function eraseChunk(id: string): Statements<boolean> {
   const isOwn = eq(workspaces.id, id);
   const chunk = inOrder([
-    qb.update(workspaces).set({ erasing: true }).where(isOwn),
-    // If it has moved away, what it left here need not wait for the sweep.
-    qb.delete(moves).where(eq(moves.workspaceId, id)),
+    allowWrites(id),
     eraseNext(OWNED, id),
+    // If it has moved away, what it left here need not wait for the sweep.
+    qb.delete(moves).where(isMoveOf(id)),
     qb.select({ id: workspaces.id }).from(workspaces).where(isOwn),
   ]);
   return readAs(chunk, ([, , , found]) => found.length > 0);
+}
+
+/**
+ * Allows writes to what a workspace left behind, as if it were arriving. The same transaction must end
+ * that: others would write to the wrong database.
+ */
+function allowWrites(id: string): Executable {
+  return insertFrom(
+    moves,
+    { workspaceId: id, state: "arriving", moveId: "", other: "", since: 0 },
+    sql`FROM ${workspaces} WHERE ${workspaces.id} = ${id} AND ${workspaces.database} IS NOT NULL
+      ON CONFLICT DO UPDATE SET state = excluded.state`,
+  );
 }
 
 /**

@@ -19,7 +19,7 @@ import {
 } from "../../db/client.ts";
 import { changes } from "../../db/schema.ts";
 import { deleteChildren, eraseRows } from "../lifecycle/erase.ts";
-import { type ChildTable, isOf, MOVED, type OwnedTable, referencesOf } from "../manifest.ts";
+import { type ChildTable, isLinked, MOVED, type OwnedTable, referencesOf } from "../manifest.ts";
 import {
   childrenAsJson,
   hasKey,
@@ -75,7 +75,7 @@ function weightOf({ bulk, children }: OwnedTable): SQL {
     sql`(100 + coalesce(2 * octet_length(${column}), 0))`;
   const inner = children.map(
     (child) =>
-      sql`coalesce((SELECT sum(${own(child.bulk)}) FROM ${child.table} WHERE ${isOf(child)}), 0)`,
+      sql`coalesce((SELECT sum(${own(child.bulk)}) FROM ${child.table} WHERE ${isLinked(child)}), 0)`,
   );
   return sql.join([own(bulk), ...inner], sql` + `);
 }

@@ -5,7 +5,7 @@ import { openNamed } from "../../db/databases.ts";
 import { type MoveState, moves } from "../../db/schema.ts";
 import { log, logError } from "../../log.ts";
 import { sleep } from "../../timing.ts";
-import { findMove, isOf, type Move } from "../moves.ts";
+import { findMove, isMoveOf, type Move } from "../moves.ts";
 import { DatabaseUnreachable, inTime } from "../placement.ts";
 import { isMoveIn, updateMove } from "./steps.ts";
 
@@ -81,7 +81,7 @@ export class OwnedMove {
     const released = qb
       .update(moves)
       .set({ movedBy: null, movedUntil: until, state })
-      .where(and(isOf(this.workspaceId), eq(moves.movedBy, this.mover)));
+      .where(and(isMoveOf(this.workspaceId), eq(moves.movedBy, this.mover)));
     await this.ask(this.from, released);
   }
 

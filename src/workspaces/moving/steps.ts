@@ -4,7 +4,7 @@ import { type Executable, inOrder, readAs, type Statements } from "../../db/clie
 import { DIRECTORY } from "../../db/databases.ts";
 import { changes, type MovePosition, type MoveState, moves, workspaces } from "../../db/schema.ts";
 import { MOVED_FIELDS } from "../manifest.ts";
-import { findMove, isOf, type Move } from "../moves.ts";
+import { findMove, isMoveOf, type Move } from "../moves.ts";
 import { insertEntry } from "../workspaces.ts";
 
 /* What a move writes in the source, in the target and in the directory: see moves.ts. */
@@ -18,14 +18,14 @@ export const START: MovePosition = { kind: 0, after: null };
 /** SQL condition: the workspace's row, if it belongs to this move and is in one of these states. */
 export function isMoveIn({ workspaceId, moveId }: Move, states: MoveState[]) {
   const { state } = moves;
-  return and(isOf(workspaceId), eq(moves.moveId, moveId), inArray(state, states));
+  return and(isMoveOf(workspaceId), eq(moves.moveId, moveId), inArray(state, states));
 }
 
 export function updateMove(
   workspaceId: string,
   fields: Partial<Omit<Move, "workspaceId" | "moveId">>,
 ): Executable {
-  return qb.update(moves).set(fields).where(isOf(workspaceId));
+  return qb.update(moves).set(fields).where(isMoveOf(workspaceId));
 }
 
 /** A workspace that lives in this database; undefined if it does not. */
@@ -50,7 +50,7 @@ export function cancelMove(move: Move, mover: string): Statements<boolean> {
     qb
       .delete(changes)
       .where(
-        sql`${changes.workspaceId} = ${workspaceId} AND NOT EXISTS (SELECT 1 FROM ${moves} WHERE ${isOf(workspaceId)})`,
+        sql`${changes.workspaceId} = ${workspaceId} AND NOT EXISTS (SELECT 1 FROM ${moves} WHERE ${isMoveOf(workspaceId)})`,
       ),
     findMove(workspaceId),
   ]);

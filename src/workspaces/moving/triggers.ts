@@ -3,9 +3,9 @@ import { type ChildTable, MOVED, MOVED_FIELDS, type OwnedTable } from "../manife
 
 /*
  * While a workspace moves, triggers note in `changes` which of its rows are written. They refuse writes
- * where it is closed or has arrived, and where its entry says that it lives elsewhere: only its mover may
- * write there, to copy its rows or to erase what it left behind. A write to a child row counts as one to
- * its parent.
+ * where it is closed or has arrived, and where its entry says that it lives elsewhere, unless it is
+ * arriving. Whoever erases what it left behind makes it arrive within the same transaction only. A write
+ * to a child row counts as one to its parent.
  */
 
 type Operation = "insert" | "update" | "delete";
@@ -14,7 +14,7 @@ type Operation = "insert" | "update" | "delete";
 const OF = "LEFT JOIN moves m ON m.workspace_id = w.id WHERE";
 
 const IS_CLOSED = "m.state IN ('closed', 'arrived')";
-const IS_ELSEWHERE = "w.database IS NOT NULL AND NOT w.erasing AND m.state IS NOT 'arriving'";
+const IS_ELSEWHERE = "w.database IS NOT NULL AND m.state IS NOT 'arriving'";
 /** Where writes are refused. What a workspace has left behind may be deleted. */
 const REFUSED: Record<Operation, string> = {
   insert: `(${IS_CLOSED} OR ${IS_ELSEWHERE})`,
