@@ -36,16 +36,16 @@ export type ResultOf<P> =
   P extends Statements<infer R> ? R : P extends RowQuery<infer Row> ? Row[] : undefined;
 type ResultsOf<P extends readonly Executable[]> = { -readonly [K in keyof P]: ResultOf<P[K]> };
 
-interface Prepared {
+interface PreparedQuery {
   getQuery(): Query;
   mapResult(result: unknown, isFromBatch: boolean): unknown;
 }
 
-function prepare(query: Built): Prepared {
+function prepare(query: Built): PreparedQuery {
   const built: object = is(query, SQL) ? qb.run(query) : query;
-  if (!("prepare" in built)) return built as Prepared;
+  if (!("prepare" in built)) return built as PreparedQuery;
   checkNames(built);
-  return (built as { prepare(): Prepared }).prepare();
+  return (built as { prepare(): PreparedQuery }).prepare();
 }
 
 /**

@@ -121,7 +121,7 @@ export class EarlySession extends LateClient {
 }
 
 /** A database and its name. */
-interface Place {
+interface NamedBinding {
   database: string;
   binding: D1Database;
 }
@@ -134,13 +134,13 @@ const ASK_AGAIN_MS = 50;
  * wait; then they go to the new one. Sessions start at the primary.
  */
 export class MovingSession extends LateClient {
-  readonly #find: () => Promise<Place>;
+  readonly #find: () => Promise<NamedBinding>;
   /** The name of the database that was last written to. */
   database: string;
   #session: D1DatabaseSession;
 
   /** @param find finds where the workspace lives. */
-  constructor({ database, binding }: Place, find: () => Promise<Place>) {
+  constructor({ database, binding }: NamedBinding, find: () => Promise<NamedBinding>) {
     super();
     this.database = database;
     this.#session = binding.withSession("first-primary");

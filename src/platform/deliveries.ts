@@ -102,9 +102,10 @@ export const redeliver = operation({
       states: states ?? RedeliveryState.options,
     };
     const placement = await openPlacementOfWebhook(env, webhookId);
-    const owed = await redeliverAgain(placement.db, webhookId, eventIds ?? range, now);
-    if (!owed) throw new InputError("webhookId", "it is disabled, or its workspace has no access");
-    const { lane, ...sent } = owed;
+    const requeued = await redeliverAgain(placement.db, webhookId, eventIds ?? range, now);
+    if (!requeued)
+      throw new InputError("webhookId", "it is disabled, or its workspace has no access");
+    const { lane, ...sent } = requeued;
     ctx.waitUntil(wake(env, placement.database, [{ subscriptionId: webhookId, lane }]));
     return sent;
   },

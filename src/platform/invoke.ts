@@ -7,7 +7,7 @@ import { DIRECTORY, openDirectory } from "../db/databases.ts";
 import { causeOf } from "../db/errors.ts";
 import { log, logError } from "../log.ts";
 import { RECORDING_INPUTS } from "../records/recording/inputs.ts";
-import { type AuditEntry, findOwner, insertAuditEntry } from "../workspaces/audit-trail.ts";
+import { type AuditEntry, findWorkspaceOf, insertAuditEntry } from "../workspaces/audit-trail.ts";
 import { inTime } from "../workspaces/placement.ts";
 import type { Call, Operation } from "./operation.ts";
 
@@ -55,7 +55,7 @@ async function runNoted(
     at: Date.now(),
     method,
     // Looked up first, because the call may delete what it names.
-    workspaceId: idIn(given, "workspaceId") ?? (await ownerOf(env, given)),
+    workspaceId: idIn(given, "workspaceId") ?? (await workspaceNamedBy(env, given)),
     ids: [],
     actor: null,
     via,
@@ -121,10 +121,10 @@ async function note(env: Env, entry: AuditEntry): Promise<void> {
 }
 
 /** The workspace of the subscription or key that a call names; null if it cannot be found. */
-async function ownerOf(env: Env, given: unknown): Promise<string | null> {
+async function workspaceNamedBy(env: Env, given: unknown): Promise<string | null> {
   const [keyId, webhookId] = [idIn(given, "keyId"), idIn(given, "webhookId")];
   if (!keyId && !webhookId) return null;
-  return findOwner(env, keyId, webhookId).catch(() => null);
+  return findWorkspaceOf(env, keyId, webhookId).catch(() => null);
 }
 
 /** The ids in the fields of an object whose names match. */

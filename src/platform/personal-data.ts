@@ -9,7 +9,6 @@ import { forgetKey } from "../quota/forget.ts";
 import { FoundLead, findPerson as find, SEARCHED_MAX } from "../records/finding.ts";
 import { findLeads as selectLeads } from "../records/leads.ts";
 import { timeBudget } from "../timing.ts";
-import type { ExportItem } from "../workspaces/export-item.ts";
 import {
   beginErasure,
   closeKeys,
@@ -17,7 +16,7 @@ import {
   eraseWorkspace as eraseRows,
 } from "../workspaces/lifecycle/erase.ts";
 import { eraseLeads as erase } from "../workspaces/lifecycle/erase-leads.ts";
-import { exportPage } from "../workspaces/lifecycle/export.ts";
+import { type ExportItem, exportPage } from "../workspaces/lifecycle/export.ts";
 import { EXPORT_KINDS } from "../workspaces/manifest.ts";
 import { allPlacements } from "../workspaces/placement.ts";
 import { workspaceExists } from "../workspaces/workspaces.ts";

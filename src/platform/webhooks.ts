@@ -110,10 +110,10 @@ export const enableWebhook = operation({
   async run({ env, ctx }, { webhookId, redeliverSince }) {
     const placement = await openPlacementOfWebhook(env, webhookId);
     const since = redeliverSince ?? null;
-    const { lane, ...owed } = await enableAgain(placement.db, webhookId, since, Date.now());
+    const { lane, ...sent } = await enableAgain(placement.db, webhookId, since, Date.now());
     if (since !== null)
       ctx.waitUntil(wake(env, placement.database, [{ subscriptionId: webhookId, lane }]));
-    return owed;
+    return sent;
   },
 });
 

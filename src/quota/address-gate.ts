@@ -13,7 +13,7 @@ export interface CountedFailure {
   rateLimit: RateLimit;
 }
 
-interface Kept {
+interface StoredWindows {
   network: Window;
   /** The open windows by block: few, because the network's own limit bounds how many failures are counted. */
   blocks: Map<string, Window>;
@@ -24,7 +24,7 @@ interface Kept {
  * never blocks a valid key; it only turns further failures into 429.
  */
 export class AddressGate extends DurableObject<Env> {
-  #kept = this.ctx.storage.kv.get<Kept>("windows");
+  #stored = this.ctx.storage.kv.get<StoredWindows>("windows");
 
   /** Counts one failure of `block`, unless it or the network is blocked. */
   async fail(block: string, now = Date.now()): Promise<CountedFailure> {
@@ -38,8 +38,8 @@ export class AddressGate extends DurableObject<Env> {
     // Storage is deleted when the last window closes: addresses come and go.
     if (blocks.size === 0)
       this.ctx.waitUntil(this.ctx.storage.setAlarm(now + rules.block.windowMs));
-    this.#kept = { network, blocks: blocks.set(block, own) };
-    this.ctx.waitUntil(this.ctx.storage.put("windows", this.#kept, { allowUnconfirmed: true }));
+    this.#stored = { network, blocks: blocks.set(block, own) };
+    this.ctx.waitUntil(this.ctx.storage.put("windows", this.#stored, { allowUnconfirmed: true }));
     return { blocked: null, rateLimit: this.#rateLimitOf({ block: own, network }, now) };
   }
 
@@ -50,13 +50,13 @@ export class AddressGate extends DurableObject<Env> {
 
   override async alarm(): Promise<void> {
     const { block: rule } = this.#rules();
-    const windows = this.#kept ? [this.#kept.network, ...this.#kept.blocks.values()] : [];
+    const windows = this.#stored ? [this.#stored.network, ...this.#stored.blocks.values()] : [];
     const endsAt = Math.max(...windows.map(({ startedAt }) => startedAt + rule.windowMs));
     // Newer windows have opened since: try again when the last of them closes.
     if (endsAt > Date.now()) {
       await this.ctx.storage.setAlarm(endsAt);
     } else {
-      this.#kept = undefined;
+      this.#stored = undefined;
       await this.ctx.storage.deleteAll();
     }
   }
@@ -64,8 +64,8 @@ export class AddressGate extends DurableObject<Env> {
   #windowsAt(block: string, now: number): Record<keyof AddressName, Window> {
     const rules = this.#rules();
     return {
-      block: windowAt(this.#kept?.blocks.get(block), rules.block, now),
-      network: windowAt(this.#kept?.network, rules.network, now),
+      block: windowAt(this.#stored?.blocks.get(block), rules.block, now),
+      network: windowAt(this.#stored?.network, rules.network, now),
     };
   }
 
@@ -83,7 +83,7 @@ export class AddressGate extends DurableObject<Env> {
 
   #openBlocks(now: number): Map<string, Window> {
     const { block: rule } = this.#rules();
-    const all = [...(this.#kept?.blocks ?? [])];
+    const all = [...(this.#stored?.blocks ?? [])];
     return new Map(all.filter(([, window]) => windowAt(window, rule, now) === window));
   }
 

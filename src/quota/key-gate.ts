@@ -33,7 +33,7 @@ export interface RefusedElsewhere {
   at: number;
 }
 
-interface Kept {
+interface CachedStanding {
   /** Null for a key that is unknown, revoked or expired: it will never be valid again. */
   standing: Omit<Standing, "database"> | null;
   /** When it must be read again, in Unix milliseconds. */
@@ -53,7 +53,7 @@ interface Counted {
  * object is reset: then requests admitted since the last write are forgotten.
  */
 export class KeyGate extends DurableObject<Env> {
-  #kept = this.ctx.storage.kv.get<Kept>("standing");
+  #cached = this.ctx.storage.kv.get<CachedStanding>("standing");
   #counted: Counted = this.ctx.storage.kv.get("counted") ?? { window: undefined, hours: [] };
   #bookmark = this.ctx.storage.kv.get<string>("bookmark") ?? null;
   /** The database that the bookmark belongs to, as of the last time the standing was read. */
@@ -100,7 +100,7 @@ export class KeyGate extends DurableObject<Env> {
   }
 
   #decide(now: number): Admission {
-    const standing = this.#kept?.standing;
+    const standing = this.#cached?.standing;
     if (!standing) return { verdict: "unknown_key" };
     const rule: Rule = {
       limit: standing.requestsPerWindow ?? Number(this.env.QUOTA_REQUESTS),
@@ -158,7 +158,7 @@ export class KeyGate extends DurableObject<Env> {
   /** Drops the standing, which the platform has changed. When this returns, it admits nothing more. */
   forget(): void {
     this.#forgotten++;
-    this.#kept = undefined;
+    this.#cached = undefined;
     this.ctx.storage.kv.delete("standing");
   }
 
@@ -183,9 +183,9 @@ export class KeyGate extends DurableObject<Env> {
   }
 
   #isFresh(now: number, arrivedAt: number): boolean {
-    if (!this.#kept || now > this.#kept.until) return false;
+    if (!this.#cached || now > this.#cached.until) return false;
     // Since it was read, the workspace may have changed its database.
-    return !this.#kept.standing?.isLeaving || arrivedAt <= this.#readAt;
+    return !this.#cached.standing?.isLeaving || arrivedAt <= this.#readAt;
   }
 
   /**
@@ -204,7 +204,7 @@ export class KeyGate extends DurableObject<Env> {
       const staleAt = usedAt + STANDING_MAX_AGE_MS;
       // Or until the key expires: the look-up then no longer finds it.
       const lastMs = (standing?.expiresAt ?? Number.POSITIVE_INFINITY) - 1;
-      this.#kept = { standing, until: Math.min(staleAt, lastMs) };
+      this.#cached = { standing, until: Math.min(staleAt, lastMs) };
       this.#readAt = now;
       // Not stored, so that a flood of invented keys leaves nothing behind.
       if (!standing) return;
@@ -212,7 +212,7 @@ export class KeyGate extends DurableObject<Env> {
       this.#moveTo(database);
       // From now on, writers of data that this key may read find the key in use and tell its gate.
       if (begins && bookmark !== null) this.advance(bookmark, database);
-      if (!standing.isLeaving) this.ctx.storage.kv.put("standing", this.#kept);
+      if (!standing.isLeaving) this.ctx.storage.kv.put("standing", this.#cached);
       return;
     }
   }

@@ -50,7 +50,7 @@ export function forgetAuditEntries(now: number): Executable {
 }
 
 /** The id of the workspace that a key, or else a subscription, belongs to; null if there is none. */
-export async function findOwner(
+export async function findWorkspaceOf(
   env: Env,
   keyId: string | null,
   webhookId: string | null,

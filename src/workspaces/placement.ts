@@ -56,8 +56,8 @@ export function openMovingSession(
   { database }: Pick<Placement, "database">,
   find: () => Promise<Placement>,
 ): MovingSession {
-  const place = (name: string) => ({ database: name, binding: bindingOf(env, name) });
-  return new MovingSession(place(database), async () => place((await find()).database));
+  const named = (name: string) => ({ database: name, binding: bindingOf(env, name) });
+  return new MovingSession(named(database), async () => named((await find()).database));
 }
 
 /**

@@ -10,7 +10,7 @@ import { listMoves } from "../../src/workspaces/moves.ts";
 import {
   COPIED_BYTES_AT_ONCE,
   findChanges,
-  findPiece,
+  findChunk,
 } from "../../src/workspaces/moving/copying.ts";
 import { moveWorkspace } from "../../src/workspaces/moving/move.ts";
 import {
@@ -79,8 +79,8 @@ describe("while a workspace is copied", () => {
       COPIED_BYTES_AT_ONCE + 2 * text.length,
     );
     const { DB, rows } = meteredDatabase();
-    const piece = await commit(openDatabase(DB), findPiece(workspaceId, ownedTable(leads), null));
-    expect(piece.rows).toHaveLength(9);
+    const chunk = await commit(openDatabase(DB), findChunk(workspaceId, ownedTable(leads), null));
+    expect(chunk.rows).toHaveLength(9);
     // Four rows each: five if the large parts of all were read, too.
     expect(rows.read).toBeLessThan(4.5 * large.length);
     await moved(workspaceId, "DB_3");

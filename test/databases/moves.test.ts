@@ -1,7 +1,7 @@
 import { env, exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { WebhookEvent } from "../../src/contract/enumerations.ts";
-import type { ExportItem } from "../../src/workspaces/export-item.ts";
+import type { ExportItem } from "../../src/workspaces/lifecycle/export.ts";
 import {
   automationReport,
   errorOf,

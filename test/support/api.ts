@@ -15,7 +15,7 @@ import type { PlatformInput } from "../../src/platform/operations.ts";
 import { mintApiKey } from "../../src/quota/api-key.ts";
 import { makeBody, type WebhookDelivery } from "../../src/webhooks/bodies.ts";
 import { findEvent } from "../../src/webhooks/dispatch/settle-and-claim.ts";
-import type { ExportItem } from "../../src/workspaces/export-item.ts";
+import type { ExportItem } from "../../src/workspaces/lifecycle/export.ts";
 import { DATABASE, inDatabase, WORKSPACE_DB } from "./placement.ts";
 
 /** A response as received; `body` is its JSON, null if there is none. */

@@ -10,8 +10,7 @@ import { type LeadRow, readPersonalData, SEALED } from "../../records/leads.ts";
 import { toPersonalData } from "../../records/person.ts";
 import { STORED_BODY } from "../../webhooks/bodies.ts";
 import { dataKeyOf } from "../data-keys.ts";
-import type { ExportItem, Json } from "../export-item.ts";
-import { type ChildTable, OWNED, type OwnedTable } from "../manifest.ts";
+import { type ChildTable, type ExportKind, OWNED, type OwnedTable } from "../manifest.ts";
 import { childrenAsJson, isAfter, type Position, positionOf, selectRows } from "../rows.ts";
 
 /** Enough for rows of up to 64 KiB, which JSON escaping may double. */
@@ -22,7 +21,16 @@ const SMALL_AT_ONCE = 200;
 const EXPORT_PAGE_MAX_ITEMS = 1_000;
 const EXPORT_PAGE_MAX_BYTES = 1_000_000;
 
-interface Place {
+/** A JSON value. Objects are left open: a recursive type would not terminate as an RPC result. */
+type Json = string | number | boolean | null | object;
+
+/** One stored row about a workspace; times are ISO 8601. Rows that belong to another one follow it. */
+export interface ExportItem {
+  kind: ExportKind;
+  [field: string]: Json;
+}
+
+interface ExportPosition {
   /** Index into `OWNED`. */
   part: number;
   /** The position of the last row; null before the first. */
@@ -46,25 +54,25 @@ export async function exportPage(
 ): Promise<{ items: ExportItem[]; nextCursor: string | null }> {
   const items: ExportItem[] = [];
   let bytes = 0;
-  let place = parsePlace(workspaceId, cursor);
+  let position = parseCursor(workspaceId, cursor);
   while (items.length < EXPORT_PAGE_MAX_ITEMS && bytes < EXPORT_PAGE_MAX_BYTES) {
-    const owned = OWNED[place.part];
+    const owned = OWNED[position.part];
     if (!owned) return { items, nextCursor: null };
     const source = owned.isInDirectory ? directory : db;
-    const found = await listRows(source, keys, owned, workspaceId, place.after);
+    const found = await listRows(source, keys, owned, workspaceId, position.after);
     for (const row of found) {
       const added = toItems(owned, row);
       items.push(...added);
       bytes += new TextEncoder().encode(JSON.stringify(added)).length;
     }
     const last = found.at(-1);
-    place =
+    position =
       last && found.length === atOnce(owned)
-        ? { ...place, after: positionOf(owned, last) }
-        : { part: place.part + 1, after: null };
+        ? { ...position, after: positionOf(owned, last) }
+        : { part: position.part + 1, after: null };
   }
-  const isOver = place.part === OWNED.length;
-  return { items, nextCursor: isOver ? null : encodePlace(workspaceId, place) };
+  const isOver = position.part === OWNED.length;
+  return { items, nextCursor: isOver ? null : encodeCursor(workspaceId, position) };
 }
 
 type Row = Record<string, unknown>;
@@ -78,7 +86,7 @@ async function listRows(
   keys: string,
   owned: OwnedTable,
   workspaceId: string,
-  after: Place["after"],
+  after: ExportPosition["after"],
 ): Promise<Row[]> {
   const selected = [
     ...columnsOf(owned).map(([name, column]) => {
@@ -147,12 +155,12 @@ function datesOf(name: string, value: unknown): Json {
   return { at: isoTime(at), ...attempt };
 }
 
-function encodePlace(workspaceId: string, { part, after }: Place): string {
+function encodeCursor(workspaceId: string, { part, after }: ExportPosition): string {
   return encodeValues("export", [workspaceId, part, ...(after ?? [])]);
 }
 
 /** @throws InputError for a cursor that is not from this export. */
-function parsePlace(workspaceId: string, cursor: string | null): Place {
+function parseCursor(workspaceId: string, cursor: string | null): ExportPosition {
   if (cursor === null) return { part: 0, after: null };
   const [workspace, part, ...after] = decodeValues("export", cursor) ?? [];
   const { order } = OWNED[part as number] ?? {};

@@ -8,7 +8,7 @@ import { resize, WHOLE_BYTES } from "../../webhooks/event-size.ts";
 import { ownedTable } from "../manifest.ts";
 import { isWritable } from "../moves.ts";
 import { deleteRows } from "./erase.ts";
-import { takeTurns } from "./turns.ts";
+import { roundRobin } from "./round-robin.ts";
 
 /** An event that is settled later than this after its creation gets an expiry of its own. */
 const EXPIRY_SLACK_MS = HOUR_MS;
@@ -69,7 +69,7 @@ export async function deleteExpired(
   const sweep = async (workspace: typeof workspaces.$inferSelect) => {
     deleted += await sweepWorkspace(db, workspace, before, retention, now, hasTime);
   };
-  await takeTurns(db, "retention", exists(unseen), sweep, hasTime);
+  await roundRobin(db, "retention", exists(unseen), sweep, hasTime);
   return deleted;
 }
 

@@ -6,7 +6,7 @@ import { deliveries, events, workspaces } from "../../db/schema.ts";
 import { exhaustEvents } from "../../webhooks/endings.ts";
 import { type Measured, measureNext, WHOLE_BYTES } from "../../webhooks/event-size.ts";
 import { expire, OF_EVENT } from "./retention.ts";
-import { takeTurns } from "./turns.ts";
+import { roundRobin } from "./round-robin.ts";
 
 /** Age at which an event is measured: by then all older ones are committed. */
 export const SIZE_SLACK_MS = 120_000;
@@ -58,7 +58,7 @@ export async function trimEvents(
       trimmed.overBound.push({ workspaceId: workspace.id, bytes: maxBytes + excess });
   };
   const needsIt = or(gt(sizedBytes, maxBytes), exists(unmeasured));
-  await takeTurns(db, "trimming", needsIt, trim, hasTime);
+  await roundRobin(db, "trimming", needsIt, trim, hasTime);
   return trimmed;
 }
 
@@ -131,7 +131,7 @@ async function giveUpOldest(
   }
 }
 
-interface KeptEvent {
+interface MeasuredEvent {
   id: string;
   bytes: number;
   isPending: boolean;
@@ -142,7 +142,7 @@ async function listOldest(
   db: Database,
   { id, sizedTo }: Measured,
   after: string,
-): Promise<KeptEvent[]> {
+): Promise<MeasuredEvent[]> {
   return db
     .select({
       id: events.id,
@@ -158,7 +158,7 @@ async function listOldest(
 }
 
 /** The first events that together take `bytes`. */
-function takeUntil(kept: KeptEvent[], bytes: number): KeptEvent[] {
+function takeUntil(kept: MeasuredEvent[], bytes: number): MeasuredEvent[] {
   let sum = 0;
   const end = kept.findIndex((event) => {
     sum += event.bytes;

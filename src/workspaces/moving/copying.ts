@@ -45,10 +45,10 @@ const CHANGES_AT_ONCE = 1_000;
 type CopiedRow = Record<string, unknown> & { children: Record<string, object[]> };
 
 /** Rows of one table, in the order in which they are copied. */
-export interface Piece {
+export interface Chunk {
   rows: CopiedRow[];
   /**
-   * Where the next piece begins; null after the last one of the table. Rows that are inserted later are
+   * Where the next chunk begins; null after the last one of the table. Rows that are inserted later are
    * among the changes.
    */
   next: Position | null;
@@ -81,7 +81,7 @@ function weightOf({ bulk, children }: OwnedTable): SQL {
 }
 
 /** Selects rows from those that `weighed` selects, in order: always the first, and others while they fit. */
-function fitting(weighed: SQL, order: SQL): SQL {
+function limitBytes(weighed: SQL, order: SQL): SQL {
   return sql`SELECT * FROM (
       SELECT *, sum(weight) OVER (ORDER BY ${order} ROWS UNBOUNDED PRECEDING) - weight AS before
       FROM (${weighed}))
@@ -94,12 +94,12 @@ interface Weighed {
   before: number;
 }
 
-/** Reads the next piece: as many rows of a table as fit. */
-export function findPiece(
+/** Reads the next chunk: as many rows of a table as fit. */
+export function findChunk(
   workspaceId: string,
   owned: OwnedTable,
   after: Position | null,
-): Statements<Piece> {
+): Statements<Chunk> {
   const { table, key } = owned;
   const keys = key.map((_, i) => sql.raw(`k${i}`));
   const selected = key.map((column, i) => sql`${column} AS ${keys[i]}`);
@@ -107,9 +107,9 @@ export function findPiece(
   const next = selectRows(owned, workspaceId, weighed, COPIED_AT_ONCE, isAfter(owned, after));
   const order = list(positionNames(owned));
   // Whole rows only of those that fit: the others may be large.
-  const piece = sql`SELECT fits.*, ${list(wholeRow(owned))} FROM (${fitting(next, order)}) AS fits
+  const chunk = sql`SELECT fits.*, ${list(wholeRow(owned))} FROM (${limitBytes(next, order)}) AS fits
     CROSS JOIN ${table} ON (${list(key)}) = (${list(keys)}) ORDER BY ${order}`;
-  return readAs(qb.all<Record<string, unknown> & Weighed>(piece), (found) => {
+  return readAs(qb.all<Record<string, unknown> & Weighed>(chunk), (found) => {
     const last = found.at(-1);
     const isFull =
       found.length === COPIED_AT_ONCE ||
@@ -147,7 +147,7 @@ export function findChanges(workspaceId: string): Statements<Changes | null> {
   const weighed = sql`SELECT ${changes.number} AS number,
       coalesce(CASE ${changes.kind} ${sql.join(weights, sql` `)} END, 0) AS weight
     FROM ${changes} WHERE ${isOwn} ORDER BY ${changes.number} LIMIT ${CHANGES_AT_ONCE}`;
-  const first = sql`SELECT number FROM (${fitting(weighed, sql`number`)})`;
+  const first = sql`SELECT number FROM (${limitBytes(weighed, sql`number`)})`;
   const noted = sql`FROM ${changes} WHERE ${isOwn} AND ${changes.number} IN (${first})`;
   const statements = inOrder([
     qb.all<{ kind: string; key: string; number: number; last: number }>(
@@ -194,8 +194,8 @@ export function upsertRows(owned: OwnedTable, copied: CopiedRow[]): Statements<u
     return sql`(${value} IS NULL OR EXISTS (SELECT 1 FROM ${other} WHERE ${to} = ${value}))`;
   });
   return inOrder(
-    jsonParameters(copied).map((chunk) => {
-      const source = sql`FROM json_each(${chunk}) AS r`;
+    jsonParameters(copied).map((json) => {
+      const source = sql`FROM json_each(${json}) AS r`;
       return inOrder([
         // OR REPLACE: a row in the way has one of its unique keys, so it has changed, too, and follows.
         sql`INSERT OR REPLACE INTO ${table} (${list(own.map(([, column]) => bare(column)))})

@@ -11,8 +11,8 @@ import { type GatedKey, listLiveKeys } from "../api-keys.ts";
 import { eraseLeftBehind } from "../lifecycle/erase.ts";
 import { MOVED, type OwnedTable } from "../manifest.ts";
 import { inTime } from "../placement.ts";
-import { applyChanges, deleteChanges, findChanges, findPiece, upsertRows } from "./copying.ts";
-import { Overtaken, OwnedMove } from "./owned-move.ts";
+import { applyChanges, deleteChanges, findChanges, findChunk, upsertRows } from "./copying.ts";
+import { LeaseLost, OwnedMove } from "./owned-move.ts";
 import {
   arrive,
   cancelMove,
@@ -77,7 +77,7 @@ export class Mover extends OwnedMove {
       await this.take(isUrgent);
       await act();
     } catch (error) {
-      if (!(error instanceof Overtaken)) throw error;
+      if (!(error instanceof LeaseLost)) throw error;
     } finally {
       await this.#release();
     }
@@ -95,7 +95,7 @@ export class Mover extends OwnedMove {
    */
   async #takeTarget(): Promise<void> {
     const workspace = await this.ask(this.from, findLiving(this.workspaceId));
-    if (!workspace) throw new Overtaken();
+    if (!workspace) throw new LeaseLost();
     const now = Date.now();
     const taken = takeArrival(this.move, this.from, workspace, this.mover, now);
     const entry = await this.ask(this.to, taken);
@@ -117,7 +117,7 @@ export class Mover extends OwnedMove {
   async #step(hasTime: () => boolean): Promise<boolean> {
     switch (this.move.state) {
       case "copying":
-        if (this.move.position) await this.#copyPiece(this.move.position);
+        if (this.move.position) await this.#copyChunk(this.move.position);
         // A busy workspace always has more changes: the last ones are copied while it drains.
         else if (!(await this.#copyChanges()) && !(await this.#tellGates()))
           await this.enter("draining");
@@ -132,12 +132,12 @@ export class Mover extends OwnedMove {
     }
   }
 
-  async #copyPiece({ kind, after }: MovePosition): Promise<void> {
+  async #copyChunk({ kind, after }: MovePosition): Promise<void> {
     const owned = MOVED[kind] as OwnedTable;
-    const piece = await this.ask(this.from, findPiece(this.workspaceId, owned, after));
-    if (piece.rows.length > 0)
-      await this.commit(this.to, ["arriving"], upsertRows(owned, piece.rows));
-    const next = piece.next ? { kind, after: piece.next } : { kind: kind + 1, after: null };
+    const chunk = await this.ask(this.from, findChunk(this.workspaceId, owned, after));
+    if (chunk.rows.length > 0)
+      await this.commit(this.to, ["arriving"], upsertRows(owned, chunk.rows));
+    const next = chunk.next ? { kind, after: chunk.next } : { kind: kind + 1, after: null };
     await this.update({ position: next.kind < MOVED.length ? next : null });
   }
 
@@ -205,16 +205,16 @@ export class Mover extends OwnedMove {
     this.deadline = performance.now() + SWITCH_MAX_MS;
     try {
       await this.enter("closed");
-      await this.insist(() => this.#point());
+      await this.retryUntilDeadline(() => this.#point());
     } catch (error) {
       // A new mover, so that no write of this one that is still on its way takes effect.
       const next = new Mover(this.env, this.from, this.move);
       next.deadline = performance.now() + MOVING_WAIT_MS;
-      await next.insist(async () => {
+      await next.retryUntilDeadline(async () => {
         await this.#release();
         await next.#reopen();
       });
-      throw next.move.state === "gone" ? new Overtaken() : error;
+      throw next.move.state === "gone" ? new LeaseLost() : error;
     }
     await this.#open();
   }
@@ -229,7 +229,7 @@ export class Mover extends OwnedMove {
     if (this.#isBetweenOthers) {
       const { from, to, mover } = this;
       if (!(await this.ask(DIRECTORY, pointDirectory(this.workspaceId, from, to, mover))))
-        throw new Overtaken();
+        throw new LeaseLost();
     }
     if (this.from === DIRECTORY) await this.#pointSource();
   }
@@ -242,7 +242,7 @@ export class Mover extends OwnedMove {
   /** Opens the workspace in the target. The directory says that it lives there. */
   async #open(): Promise<void> {
     this.deadline = performance.now() + MOVING_WAIT_MS;
-    const wakes = await this.insist(async () => {
+    const wakes = await this.retryUntilDeadline(async () => {
       await this.#pointSource();
       const opened = inOrder([openArrived(this.move), listDue(this.workspaceId, Date.now())]);
       const [, due] = await this.ask(this.to, opened);
@@ -276,7 +276,7 @@ export class Mover extends OwnedMove {
   }
 
   async #cancel(): Promise<void> {
-    if (!(await this.ask(this.from, cancelMove(this.move, this.mover)))) throw new Overtaken();
+    if (!(await this.ask(this.from, cancelMove(this.move, this.mover)))) throw new LeaseLost();
     this.logState("cancelled");
     await this.#wakeHere();
   }

@@ -15,7 +15,7 @@ const MOVER_MS = 15_000;
 const MOVER_PATIENCE_MS = 10_000;
 
 /** Another mover has taken over, or the move is over. */
-export class Overtaken extends Error {}
+export class LeaseLost extends Error {}
 
 const NOT_OWNED = "NOT NULL constraint failed: moves.workspace_id";
 
@@ -52,7 +52,7 @@ export class OwnedMove {
    * Takes over the move at the source, or makes sure that this mover still owns it.
    *
    * @param isUrgent whether to take it over even if it is waiting after a failed switch.
-   * @throws Overtaken if another mover owns it, or it is over.
+   * @throws LeaseLost if another mover owns it, or it is over.
    */
   async take(isUrgent = false): Promise<void> {
     const now = Date.now();
@@ -66,7 +66,7 @@ export class OwnedMove {
       .set({ movedBy: this.mover, movedUntil: now + MOVER_MS })
       .where(and(isMoveIn(this.move, ["copying", "draining", "closed", "gone"]), isFree));
     const [, move] = await this.ask(this.from, inOrder([taken, findMove(this.workspaceId)]));
-    if (move?.movedBy !== this.mover) throw new Overtaken();
+    if (move?.movedBy !== this.mover) throw new LeaseLost();
     this.move = move;
   }
 
@@ -96,7 +96,7 @@ export class OwnedMove {
   /**
    * Commits statements in a database where the move is in one of these states.
    *
-   * @throws Overtaken if another mover has taken over; nothing is written then.
+   * @throws LeaseLost if another mover has taken over; nothing is written then.
    */
   async commit<P extends Executable>(
     database: string,
@@ -111,7 +111,7 @@ export class OwnedMove {
       const [, result] = await this.ask(database, inOrder([expectOwner, part]));
       return result as ResultOf<P>;
     } catch (error) {
-      throw String(error).includes(NOT_OWNED) ? new Overtaken() : error;
+      throw String(error).includes(NOT_OWNED) ? new LeaseLost() : error;
     }
   }
 
@@ -146,13 +146,13 @@ export class OwnedMove {
   }
 
   /** Repeats an act until it succeeds, or the deadline. @throws its first error. */
-  async insist<R>(act: () => Promise<R>): Promise<R> {
+  async retryUntilDeadline<R>(act: () => Promise<R>): Promise<R> {
     const { deadline } = this;
     for (let first: unknown; ; ) {
       try {
         return await act();
       } catch (error) {
-        if (error instanceof Overtaken) throw error;
+        if (error instanceof LeaseLost) throw error;
         first ??= error;
         logError("move_failed", error, { workspaceId: this.workspaceId });
         if (performance.now() + RETRY_MS > deadline) throw first;

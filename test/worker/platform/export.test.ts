@@ -6,7 +6,7 @@ import { openDatabase } from "../../../src/db/client.ts";
 import { leads } from "../../../src/db/schema.ts";
 import { hashApiKey } from "../../../src/quota/api-key.ts";
 import { PERSONAL_FIELDS } from "../../../src/records/person.ts";
-import type { ExportItem } from "../../../src/workspaces/export-item.ts";
+import type { ExportItem } from "../../../src/workspaces/lifecycle/export.ts";
 import { exportPage } from "../../../src/workspaces/lifecycle/export.ts";
 import { EXPORT_KINDS, OWNED } from "../../../src/workspaces/manifest.ts";
 import {

@@ -16,7 +16,7 @@ const WORKSPACES_AT_ONCE = 50;
  *
  * @param needsIt SQL condition: the workspace has something to do.
  */
-export async function takeTurns(
+export async function roundRobin(
   db: Database,
   part: string,
   needsIt: SQL | undefined,
@@ -25,7 +25,7 @@ export async function takeTurns(
 ): Promise<void> {
   let position = await findPosition(db, part);
   try {
-    for await (const workspace of inTurn(db, position, needsIt)) {
+    for await (const workspace of roundFrom(db, position, needsIt)) {
       if (!hasTime()) return;
       position = workspace.id;
       await act(workspace);
@@ -37,7 +37,7 @@ export async function takeTurns(
 }
 
 /** The workspaces that need it: those after `start`, and then from the beginning to it. */
-async function* inTurn(db: Database, start: string, needsIt: SQL | undefined) {
+async function* roundFrom(db: Database, start: string, needsIt: SQL | undefined) {
   yield* listAfter(db, start, needsIt);
   yield* listAfter(db, "", and(lte(workspaces.id, start), needsIt));
 }
