@@ -12,6 +12,7 @@ import {
   success,
 } from "../../../support/api.ts";
 import { isolated, subscribe } from "../../../support/deliveries.ts";
+import { lossyDatabase } from "../../../support/lost-reply.ts";
 import { WORKSPACE_DB } from "../../../support/placement.ts";
 import { slowDatabase } from "../../../support/slow-database.ts";
 
@@ -125,5 +126,17 @@ describe("clients that race on one automation", () => {
     const times = events.map(({ created_at }) => created_at);
     expect(times).toEqual(times.toSorted());
     expect(events.at(-1)?.data).toEqual(await read());
+  });
+
+  test("and on a report: one that comes in between is seen first, and not overwritten", async () => {
+    const { workspaceId, apiKey } = await openListeningWorkspace();
+    const report = (status: AutomationStatus, updatedAt?: string) =>
+      recordAutomation(workspaceId, { reference: "a", status, updatedAt });
+    const id = await report("active", LONG_AGO);
+    const DB = lossyDatabase("request", () => report("error"));
+    const late = openApi(apiKey, deployedWith({ DB }));
+    const answer = await late.patch(`/v1/automations/${id}`, { status: "paused" });
+    expect(answer).toEqual(refusal(422, "automation_not_controllable"));
+    expect(await announced(workspaceId)).toEqual([]);
   });
 });
