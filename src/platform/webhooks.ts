@@ -12,7 +12,7 @@ import { commit, withoutRetries } from "../db/client.ts";
 import { parseEncryptionKeys } from "../encryption/seal.ts";
 import { countDays } from "../webhooks/days.ts";
 import { wake } from "../webhooks/dispatch/wake.ts";
-import { findHealth, listHealth, unknownWebhook } from "../webhooks/health.ts";
+import { findHealth, listHealth } from "../webhooks/health.ts";
 import { enableAgain } from "../webhooks/redelivery/redelivery.ts";
 import { Resealed, resealSecrets as reseal } from "../webhooks/reseal.ts";
 import { endOverlap, rotateSecret } from "../webhooks/rotation.ts";
@@ -91,7 +91,7 @@ export const updateWebhook = operation({
       ...(description === undefined ? {} : { description: description || null }),
     });
     // Not retried: a second try would undo what somebody else changed in between.
-    if (!(await commit(withoutRetries(db), updated))) throw unknownWebhook();
+    await commit(withoutRetries(db), updated);
     return {};
   },
 });
@@ -140,8 +140,7 @@ export const disableWebhook = operation({
   examples: [{ webhookId }],
   async run(call, { webhookId }) {
     const placement = await openPlacementOfWebhook(call.env, webhookId);
-    const { found, left } = await commit(placement.db, disableSubscription(webhookId, Date.now()));
-    if (!found) throw unknownWebhook();
+    const left = await commit(placement.db, disableSubscription(webhookId, Date.now()));
     if (left) wakeToCancel(call, placement.database, webhookId);
     return {};
   },
@@ -192,7 +191,7 @@ export const endSecretOverlap = operation({
   examples: [{ webhookId }],
   async run({ env }, { webhookId }) {
     const { db } = await openPlacementOfWebhook(env, webhookId);
-    if (!(await commit(db, endOverlap(webhookId)))) throw unknownWebhook();
+    await commit(db, endOverlap(webhookId));
     return {};
   },
 });

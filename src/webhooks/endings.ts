@@ -1,10 +1,10 @@
 import { type SQL, sql } from "drizzle-orm";
-import { alias } from "drizzle-orm/sqlite-core";
 import { OVERDUE_MAX_MS } from "../contract/limits.ts";
 import { qb } from "../db/builder.ts";
 import { CLEANUP_MAX, inOrder, prepared, type Statements } from "../db/client.ts";
 import { deliveries, events, subscriptions } from "../db/schema.ts";
 import { isWritable } from "../workspaces/moves.ts";
+import { IS_PENDING } from "./conditions.ts";
 import { IS_FREE, IS_IN_PROGRESS, type LeaseValues, NOBODY } from "./dispatch/lease.ts";
 
 /*
@@ -29,15 +29,18 @@ const NOW = sql`${sql.placeholder("now")}`;
 export const OVERDUE_SINCE = sql`${NOW} - ${OVERDUE_MAX_MS}`;
 const IS_WRITABLE = isWritable(subscriptions.workspaceId);
 const KEY = sql`(${deliveries.subscriptionId}, ${deliveries.eventId})`;
-const IS_PENDING = sql`${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.state} = 'pending'`;
 // `>= 0` is always true, and makes SQLite use the index of pending deliveries.
 const IS_VOID = sql`${IS_PENDING} AND ${deliveries.dueAt} >= 0
   AND ${deliveries.generation} < ${subscriptions.generation}`;
 
-/** The statements that cancel the void deliveries of the subscriptions in `ids`. */
-function cancelling(ids: SQL) {
-  const isNamed = sql`${subscriptions.id} IN (${ids})`;
-  const cancel = prepared(
+/**
+ * Cancels up to `CLEANUP_MAX` void deliveries of the subscriptions that match and that nobody but the
+ * holder leases, and clears the flag of those with none left. Deliveries in progress are skipped, so
+ * nothing is posted after it has been cancelled.
+ */
+export function cancelVoid(whose: SQL, values: LeaseValues): Statements<unknown> {
+  const isMeant = sql`${whose} AND ${IS_WRITABLE}`;
+  const statements = [
     qb
       .update(deliveries)
       .set({ state: "cancelled", settledAt: NOW })
@@ -45,74 +48,34 @@ function cancelling(ids: SQL) {
         sql`${KEY} IN (
           SELECT ${deliveries.subscriptionId}, ${deliveries.eventId}
           FROM ${subscriptions} JOIN ${deliveries} ON ${IS_VOID}
-          WHERE ${isNamed} AND ${subscriptions.cancelling} AND ${IS_FREE} AND NOT ${IS_IN_PROGRESS}
-            AND ${IS_WRITABLE}
+          WHERE ${isMeant} AND ${subscriptions.cancelling} AND ${IS_FREE} AND NOT ${IS_IN_PROGRESS}
           LIMIT ${CLEANUP_MAX})`,
       ),
-  );
-  const note = prepared(
     qb
       .update(subscriptions)
       .set({ cancelling: false })
       .where(
-        sql`${isNamed} AND ${subscriptions.cancelling} AND ${IS_WRITABLE}
+        sql`${isMeant} AND ${subscriptions.cancelling}
           AND NOT EXISTS (SELECT 1 FROM ${deliveries} WHERE ${IS_VOID})`,
       ),
-  );
-  // A subscription that its client deleted is kept only until these are cancelled.
-  const remove = prepared(
+    // A subscription that its client deleted is kept only until these are cancelled.
     qb
       .delete(subscriptions)
       .where(
-        sql`${isNamed} AND ${subscriptions.deletedAt} IS NOT NULL AND NOT ${subscriptions.cancelling} AND ${IS_WRITABLE}`,
+        sql`${isMeant} AND ${subscriptions.deletedAt} IS NOT NULL AND NOT ${subscriptions.cancelling}`,
       ),
-  );
-  return (values: LeaseValues & Record<string, string | number>) =>
-    inOrder([cancel(values), note(values), remove(values)]);
+  ];
+  return inOrder(statements.map((statement) => prepared(statement)(values)));
 }
 
-const cancellingById = cancelling(
-  sql`SELECT value FROM json_each(${sql.placeholder("subscriptionIds")})`,
-);
-
-/**
- * Cancels up to `CLEANUP_MAX` void deliveries of the subscriptions that nobody but `holder` leases,
- * and clears the flag of those with none left. Deliveries in progress are skipped, so
- * nothing is posted after it has been cancelled.
- */
-export function cancelVoid(
-  subscriptionIds: string[],
-  now: number,
-  { holder, requests }: Omit<LeaseValues, "now"> = NOBODY,
-): Statements<unknown> {
-  const ids = JSON.stringify(subscriptionIds);
-  return cancellingById({ subscriptionIds: ids, holder, requests, now });
-}
-
-const own = alias(subscriptions, "own");
-const cancellingByWorkspace = cancelling(
-  sql`SELECT ${own.id} FROM ${subscriptions} AS own WHERE ${own.workspaceId} = ${sql.placeholder("workspaceId")}`,
-);
-
-/** Like `cancelVoid`, for all subscriptions of a workspace. */
-export function cancelVoidOf(workspaceId: string, now: number): Statements<unknown> {
-  return cancellingByWorkspace({ workspaceId, now, ...NOBODY });
-}
-
-const overdue = exhausting(
+/** Exhausts deliveries overdue for too long: their subscription failed whenever it could be posted to. */
+export const exhaustOverdue = exhausting(
   sql`json_each(${sql.placeholder("requests")}) AS r
       JOIN ${subscriptions} ON ${subscriptions.id} = r.value->>'subscriptionId'
       JOIN ${deliveries} ON ${IS_PENDING} AND ${deliveries.dueAt} <= ${OVERDUE_SINCE}
     WHERE ${IS_FREE} AND NOT ${IS_IN_PROGRESS} AND ${IS_WRITABLE}
     LIMIT ${CLEANUP_MAX}`,
 );
-
-/**
- * Exhausts deliveries overdue for too long: their subscription failed whenever it could be posted to.
- */
-export function exhaustOverdue(values: LeaseValues): Statements<unknown> {
-  return overdue(values);
-}
 
 const named = exhausting(
   sql`json_each(${sql.placeholder("eventIds")}) AS old

@@ -1,15 +1,14 @@
 import { and, eq, isNull, type SQL, sql } from "drizzle-orm";
-import { type InputError, unknownInput } from "../contract/input-error.ts";
 import { PENDING_COUNTED_MAX } from "../contract/limits.ts";
 import { isoTime, isoTimeOrNull } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
 import { type Database, query } from "../db/client.ts";
 import { newestFirst } from "../db/page.ts";
 import { deliveries, earlierSecrets, subscriptions } from "../db/schema.ts";
+import { IS_PENDING, isThere, unknownWebhook } from "./conditions.ts";
 import type { WebhookView } from "./views.ts";
 
-const ITS_PENDING = sql`FROM ${deliveries} WHERE ${deliveries.subscriptionId} = ${subscriptions.id}
-  AND ${deliveries.state} = 'pending'`;
+const ITS_PENDING = sql`FROM ${deliveries} WHERE ${IS_PENDING}`;
 
 const HEALTH = {
   webhookId: subscriptions.id,
@@ -29,11 +28,11 @@ const HEALTH = {
     WHERE ${earlierSecrets.subscriptionId} = ${subscriptions.id})`,
 };
 
-const healthOf = (whose: SQL) =>
+const healthOf = (whose: SQL | undefined) =>
   qb
     .select(HEALTH)
     .from(subscriptions)
-    .where(and(whose, isNull(subscriptions.deletedAt)))
+    .where(whose)
     .orderBy(...newestFirst({ at: subscriptions.createdAt, id: subscriptions.id }));
 
 type HealthRow = ReturnType<typeof healthOf>["_"]["result"][number];
@@ -43,12 +42,13 @@ type HealthRow = ReturnType<typeof healthOf>["_"]["result"][number];
  * deliveries of each; a workspace has at most `AGREED_SUBSCRIPTIONS_MAX`.
  */
 export async function listHealth(db: Database, workspaceId: string): Promise<WebhookView[]> {
-  return (await query(db, healthOf(eq(subscriptions.workspaceId, workspaceId)))).map(toView);
+  const isOwn = and(eq(subscriptions.workspaceId, workspaceId), isNull(subscriptions.deletedAt));
+  return (await query(db, healthOf(isOwn))).map(toView);
 }
 
 /** A subscription and its health. @throws InputError if there is none. */
 export async function findHealth(db: Database, webhookId: string): Promise<WebhookView> {
-  const [row] = await query(db, healthOf(eq(subscriptions.id, webhookId)));
+  const [row] = await query(db, healthOf(isThere(webhookId)));
   if (!row) throw unknownWebhook();
   return toView(row);
 }
@@ -74,13 +74,4 @@ function stateOf({ disabledAt, failingSince, slow }: HealthRow): WebhookView["st
   if (disabledAt !== null) return "disabled";
   if (failingSince !== null) return "failing";
   return slow ? "slow" : "healthy";
-}
-
-/** SQL condition: the subscription exists. */
-export function isThere(id: string): SQL | undefined {
-  return and(eq(subscriptions.id, id), isNull(subscriptions.deletedAt));
-}
-
-export function unknownWebhook(): InputError {
-  return unknownInput("webhookId", "no such subscription");
 }

@@ -3,14 +3,14 @@ import type { DeliveryState, WebhookEvent } from "../contract/enumerations.ts";
 import { unknownInput } from "../contract/input-error.ts";
 import { isoTime, isoTimeOrNull } from "../contract/time.ts";
 import { qb, toJsonValue } from "../db/builder.ts";
-import { commit, type Database, inOrder } from "../db/client.ts";
+import { commit, type Database, inOrder, readAs, type Statements } from "../db/client.ts";
 import { type Listing, mapItems, type PageRequest, toListing } from "../db/page.ts";
 import { attempts, deliveries, events, subscriptions } from "../db/schema.ts";
 import { openDataKey } from "../encryption/personal-data.ts";
 import { dataKeyOf } from "../workspaces/data-keys.ts";
 import { BODY, makeBody, UnreadableEvent } from "./bodies.ts";
+import { IS_ITS_EVENT, isThere, unknownWebhook } from "./conditions.ts";
 import { openResponse, requestOf } from "./exchange.ts";
-import { isThere, unknownWebhook } from "./health.ts";
 import type { DeliveryDetails, DeliveryView } from "./views.ts";
 
 /** Maximum deliveries that one page of a filtered list examines. */
@@ -41,7 +41,13 @@ type DeliveryRow = Pick<
   keyof ReturnType<typeof shownOf>
 >;
 
-const IS_ITS_EVENT = sql`${events.workspaceId} = ${deliveries.workspaceId} AND ${events.id} = ${deliveries.eventId}`;
+/** Reads nothing. @throws InputError if there is no such subscription. */
+function expectWebhook(webhookId: string): Statements<void> {
+  const found = qb.select({ id: subscriptions.id }).from(subscriptions).where(isThere(webhookId));
+  return readAs(found, ({ length }) => {
+    if (length === 0) throw unknownWebhook();
+  });
+}
 
 /**
  * One page of a subscription's deliveries, newest first. Without a filter, it reads the rows it shows
@@ -66,10 +72,10 @@ export async function listDeliveries(
     .limit(1)
     .offset(DELIVERIES_LOOKED_THROUGH - 1);
   const isFiltered = Boolean(state || type);
-  const [known, [bound], found] = await commit(
+  const [, [bound], found] = await commit(
     db,
     inOrder([
-      qb.select({ id: subscriptions.id }).from(subscriptions).where(isThere(webhookId)),
+      expectWebhook(webhookId),
       isFiltered ? last : inOrder([]),
       qb
         .select(shownOf(webhookId))
@@ -89,7 +95,6 @@ export async function listDeliveries(
         .limit(limit + 1),
     ]),
   );
-  if (known.length === 0) throw unknownWebhook();
   const order = { at: events.createdAt, id: eventId };
   const listing = mapItems(toListing(found, limit, order), toView);
   // Resume after the last row that was examined.
@@ -109,10 +114,10 @@ export async function findDelivery(
   eventId: string,
 ): Promise<DeliveryDetails> {
   const { at, outcome, status, durationMs, signatures } = attempts;
-  const [known, [row], stored] = await commit(
+  const [, [row], stored] = await commit(
     db,
     inOrder([
-      qb.select({ id: subscriptions.id }).from(subscriptions).where(isThere(webhookId)),
+      expectWebhook(webhookId),
       qb
         .select({
           ...shownOf(webhookId),
@@ -135,7 +140,6 @@ export async function findDelivery(
         .orderBy(attempts.attempt),
     ]),
   );
-  if (known.length === 0) throw unknownWebhook();
   if (!row) throw unknownInput("eventId", "no such delivery to this subscription");
   const view = toView(row);
   const isTest = row.state === "test";

@@ -4,6 +4,7 @@ import type { DeliveryState } from "../contract/enumerations.ts";
 import type { Database } from "../db/client.ts";
 import { deliveries, events, subscriptions } from "../db/schema.ts";
 import { livesHere } from "../workspaces/workspaces.ts";
+import { IS_ITS_EVENT, IS_PENDING } from "./conditions.ts";
 import { subscriptionsWithPending } from "./dispatch/wake.ts";
 
 /** A delivery counts as overdue this long after it could have been posted. */
@@ -38,8 +39,8 @@ export async function findBacklog(
   now: number,
 ): Promise<Backlog> {
   const { id, nextAt } = subscriptions;
-  const { subscriptionId, eventId, state, dueAt } = deliveries;
-  const isWithin =
+  const { dueAt } = deliveries;
+  const isOwn =
     workspaceId === undefined
       ? livesHere(subscriptions.workspaceId)
       : sql`${subscriptions.workspaceId} = ${workspaceId}`;
@@ -48,10 +49,10 @@ export async function findBacklog(
     SELECT count(*) AS pending,
       coalesce(sum(max(${dueAt}, ${nextAt}) < ${now - OVERDUE_AFTER_MS}), 0) AS overdue,
       min(${events.createdAt}) AS oldestAt
-    FROM waiting CROSS JOIN ${subscriptions} ON ${id} = waiting.id AND ${isWithin}
+    FROM waiting CROSS JOIN ${subscriptions} ON ${id} = waiting.id AND ${isOwn}
       CROSS JOIN ${deliveries} INDEXED BY deliveries_due_of_subscription
-        ON ${subscriptionId} = ${id} AND ${state} = 'pending'
-      JOIN ${events} ON ${events.workspaceId} = ${deliveries.workspaceId} AND ${events.id} = ${eventId}`);
+        ON ${IS_PENDING}
+      JOIN ${events} ON ${IS_ITS_EVENT}`);
   if (!row) throw new Error("the backlog query returned no row");
   const { pending, overdue, oldestAt } = row;
   const ageMs = oldestAt === null ? null : Math.max(0, now - oldestAt);
@@ -91,21 +92,21 @@ export async function findLedger(
   workspaceId: string | undefined,
   now: number,
 ): Promise<Ledger> {
-  const isWithin = (table: typeof events | typeof deliveries) =>
+  const isIn = (table: typeof events | typeof deliveries) =>
     workspaceId === undefined ? livesHere(table.workspaceId) : eq(table.workspaceId, workspaceId);
   const countOf = (state: DeliveryState) =>
     sql<number>`coalesce(sum(${deliveries.state} = ${state}), 0)`;
   const [row] = await db
     .select({
       created: sql<number>`(SELECT coalesce(sum(json_array_length(${events.owed})), 0)
-          FROM ${events} WHERE ${isWithin(events)} AND NOT ${events.test})`,
+          FROM ${events} WHERE ${isIn(events)} AND NOT ${events.test})`,
       pending: countOf("pending"),
       delivered: countOf("delivered"),
       exhausted: countOf("exhausted"),
       cancelled: countOf("cancelled"),
     })
     .from(deliveries)
-    .where(isWithin(deliveries));
+    .where(isIn(deliveries));
   if (!row) throw new Error("the ledger query returned no row");
   const { overdue, oldestPendingSeconds } = await findBacklog(db, workspaceId, now);
   const addsUp = row.created === row.pending + row.delivered + row.exhausted + row.cancelled;

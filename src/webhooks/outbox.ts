@@ -14,7 +14,7 @@ import {
 } from "../db/schema.ts";
 import { isNotErased } from "../records/leads.ts";
 import { serializeBody, type WebhookDelivery } from "./bodies.ts";
-import { IS_ACTIVE } from "./dispatch/lease.ts";
+import { IS_ACTIVE, lists } from "./conditions.ts";
 import { listDue, type Wake } from "./dispatch/wake.ts";
 
 /** An event, announced only if its condition holds at the commit. */
@@ -64,8 +64,8 @@ export function announce(
   body = sql`draft.value->>'body'`,
 ): Statements<unknown> {
   const isListing = sql`${subscriptions.workspaceId} = ${workspaceId} AND ${subscriptions.deletedAt} IS NULL
-    AND EXISTS (SELECT 1 FROM json_each(${subscriptions.events}) AS kind WHERE kind.value = ${type})`;
-  const isOwed = sql`${isListing} AND ${IS_ACTIVE}`;
+    AND ${lists(type)}`;
+  const isSubscriber = sql`${isListing} AND ${IS_ACTIVE}`;
   const measured = drafts.map((draft) => ({
     ...draft,
     bytes: encoder.encode(draft.body ?? "").length,
@@ -87,7 +87,7 @@ export function announce(
         dueAt: now,
         generation: subscriptions.generation,
       },
-      sql`FROM json_each(${subjects}) AS draft JOIN ${subscriptions} ON ${isOwed}
+      sql`FROM json_each(${subjects}) AS draft JOIN ${subscriptions} ON ${isSubscriber}
           WHERE ${condition} AND NOT EXISTS (SELECT 1 FROM ${events}
             WHERE ${events.workspaceId} = ${workspaceId} AND ${events.id} = draft.value->>'id')`,
     ),
@@ -100,7 +100,7 @@ export function announce(
           type,
           body: sql`coalesce(${body}, '')`,
           leadId: sql`iif(draft.value->>'body' IS NULL, draft.value->>'subject', NULL)`,
-          owed: sql`(SELECT json_group_array(${subscriptions.id}) FROM ${subscriptions} WHERE ${isOwed})`,
+          owed: sql`(SELECT json_group_array(${subscriptions.id}) FROM ${subscriptions} WHERE ${isSubscriber})`,
           createdAt: now,
           largeBytes: sql`draft.value->>'largeBytes'`,
         },

@@ -14,8 +14,8 @@ import { commitOnce } from "../db/commit-once.ts";
 import { earlierSecrets, subscriptions } from "../db/schema.ts";
 import { parseEncryptionKeys, seal } from "../encryption/seal.ts";
 import { sleep } from "../timing.ts";
+import { isThere, unknownWebhook } from "./conditions.ts";
 import { IS_FREE, NOBODY } from "./dispatch/lease.ts";
-import { isThere, unknownWebhook } from "./health.ts";
 import { mintSecret } from "./signature.ts";
 
 /**
@@ -136,8 +136,10 @@ function rotate(
 /**
  * Ends the overlap of a rotation: only the current secret signs from now on. Touches the subscription,
  * so that a move of its workspace notes it.
+ *
+ * @throws InputError if there is none.
  */
-export function endOverlap(subscriptionId: string): Statements<boolean> {
+export function endOverlap(subscriptionId: string): Statements<unknown> {
   const { sealedSecret } = subscriptions;
   const statements = inOrder([
     qb.delete(earlierSecrets).where(eq(earlierSecrets.subscriptionId, subscriptionId)),
@@ -148,7 +150,9 @@ export function endOverlap(subscriptionId: string): Statements<boolean> {
         .where(isThere(subscriptionId)),
     ),
   ]);
-  return readAs(statements, ([, found]) => found > 0);
+  return readAs(statements, ([, found]) => {
+    if (found === 0) throw unknownWebhook();
+  });
 }
 
 /** The assumed result of a rotation whose reply was lost. */

@@ -16,10 +16,10 @@ import {
 } from "../db/client.ts";
 import { isBehind, mapItems, type PageRequest, preparePages } from "../db/page.ts";
 import { subscriptions, workspaces } from "../db/schema.ts";
-import { IS_ACTIVE } from "./dispatch/lease.ts";
+import { IS_ACTIVE, isThere, unknownWebhook } from "./conditions.ts";
+import { NOBODY } from "./dispatch/lease.ts";
 import { laneOf } from "./dispatch/policy.ts";
-import { CANCEL_PENDING, cancelVoid, cancelVoidOf } from "./endings.ts";
-import { isThere, unknownWebhook } from "./health.ts";
+import { CANCEL_PENDING, cancelVoid } from "./endings.ts";
 import { deleteSecretsOfDeleted, earlierSecretsAt } from "./secrets.ts";
 
 type SubscriptionRow = typeof subscriptions.$inferSelect;
@@ -47,19 +47,15 @@ export async function listSubscriptions(db: Database, workspaceId: string, reque
   return mapItems(await pages(db, { workspaceId }, request), toWebhook);
 }
 
-/** What is read of a subscription that has ended. */
-interface Ended {
-  found: boolean;
-  /** Whether deliveries remain to be cancelled. */
-  left: boolean;
-}
-
-/** Deletes a subscription of the workspace, or of any, and cancels its pending deliveries. */
+/**
+ * Deletes a subscription of the workspace, or of any, and cancels its pending deliveries. Reads whether it
+ * was there, and whether deliveries remain to be cancelled.
+ */
 export function deleteSubscription(
   workspaceId: string | null,
   id: string,
   now: number,
-): Statements<Ended> {
+): Statements<{ found: boolean; left: boolean }> {
   const isOwn = workspaceId === null ? undefined : eq(subscriptions.workspaceId, workspaceId);
   const isMeant = and(eq(subscriptions.id, id), isOwn);
   const statements = inOrder([
@@ -72,7 +68,7 @@ export function deleteSubscription(
     ),
     // Before the subscription row goes, because they are found through it.
     deleteSecretsOfDeleted(isMeant),
-    cancelVoid([id], now),
+    cancelVoid(eq(subscriptions.id, id), { now, ...NOBODY }),
     qb.select({ id: subscriptions.id }).from(subscriptions).where(eq(subscriptions.id, id)),
   ]);
   return readAs(statements, ([deleted, , , left]) => ({
@@ -81,11 +77,11 @@ export function deleteSubscription(
   }));
 }
 
-/** Changes the given fields of a subscription. Reads whether it exists. */
+/** Changes the given fields of a subscription. @throws InputError if there is none. */
 export function updateSubscription(
   id: string,
   changed: Partial<Pick<SubscriptionRow, "events" | "description">>,
-): Statements<boolean> {
+): Statements<unknown> {
   // With other events, it is no longer what a repeated request asks for.
   const idempotencyKey = changed.events ? { idempotencyKey: keyIfSame(changed.events) } : {};
   const updated = counted(
@@ -94,7 +90,9 @@ export function updateSubscription(
       .set({ ...changed, ...idempotencyKey })
       .where(isThere(id)),
   );
-  return readAs(updated, (count) => count > 0);
+  return readAs(updated, (count) => {
+    if (count === 0) throw unknownWebhook();
+  });
 }
 
 /** SQL expression: its `Idempotency-Key` if it lists exactly these kinds, in any order; null otherwise. */
@@ -105,16 +103,24 @@ function keyIfSame(kinds: WebhookEvent[]): SQL {
   return sql`iif(${isSame}, ${idempotencyKey}, NULL)`;
 }
 
-export function disableSubscription(id: string, now: number): Statements<Ended> {
+/**
+ * Disables a subscription and cancels its pending deliveries. Reads whether some remain to be cancelled.
+ *
+ * @throws InputError if there is none.
+ */
+export function disableSubscription(id: string, now: number): Statements<boolean> {
   const statements = inOrder([
     qb
       .update(subscriptions)
       .set({ disabledAt: now, ...CANCEL_PENDING })
       .where(and(isThere(id), isNull(subscriptions.disabledAt))),
-    cancelVoid([id], now),
+    cancelVoid(eq(subscriptions.id, id), { now, ...NOBODY }),
     qb.select({ cancelling: subscriptions.cancelling }).from(subscriptions).where(isThere(id)),
   ]);
-  return readAs(statements, ([, , [row]]) => ({ found: !!row, left: row?.cancelling === true }));
+  return readAs(statements, ([, , [row]]) => {
+    if (!row) throw unknownWebhook();
+    return row.cancelling;
+  });
 }
 
 /**
@@ -122,16 +128,17 @@ export function disableSubscription(id: string, now: number): Statements<Ended> 
  * deliveries that remain to be cancelled.
  */
 export function cancelPendingOf(workspaceId: string, now: number): Statements<string[]> {
+  const isOwn = eq(subscriptions.workspaceId, workspaceId);
   const statements = inOrder([
     qb
       .update(subscriptions)
       .set(CANCEL_PENDING)
-      .where(and(eq(subscriptions.workspaceId, workspaceId), isNull(subscriptions.deletedAt))),
-    cancelVoidOf(workspaceId, now),
+      .where(and(isOwn, isNull(subscriptions.deletedAt))),
+    cancelVoid(isOwn, { now, ...NOBODY }),
     qb
       .select({ id: subscriptions.id })
       .from(subscriptions)
-      .where(and(eq(subscriptions.workspaceId, workspaceId), sql`${subscriptions.cancelling}`)),
+      .where(and(isOwn, sql`${subscriptions.cancelling}`)),
   ]);
   return readAs(statements, ([, , left]) => left.map(({ id }) => id));
 }

@@ -1,7 +1,7 @@
 import { and, eq, sql } from "drizzle-orm";
 import { qb } from "../../db/builder.ts";
 import { prepared, readAs, type Statements } from "../../db/client.ts";
-import { deliveries, subscriptions, workspaces } from "../../db/schema.ts";
+import { deliveries, subscriptions } from "../../db/schema.ts";
 import { isLeasable } from "../../workspaces/moves.ts";
 
 /** How long a dispatch that dies still leases its subscriptions. */
@@ -39,10 +39,6 @@ const [HOLDER, NOW, REQUESTS] = ["holder", "now", "requests"].map((name) => sql.
 
 /** SQL condition: nobody but `holder` leases the subscription. */
 export const IS_FREE = sql`(${subscriptions.leasedBy} = ${HOLDER} OR ${subscriptions.leasedUntil} <= ${NOW})`;
-
-/** SQL condition: the subscription is active, so events are owed to it. */
-export const IS_ACTIVE = sql`(${subscriptions.disabledAt} IS NULL AND ${subscriptions.deletedAt} IS NULL
-  AND EXISTS (SELECT 1 FROM ${workspaces} WHERE ${workspaces.id} = ${subscriptions.workspaceId} AND ${workspaces.accessGranted}))`;
 
 /** SQL condition: its workspace is not about to change its database, so it may be leased. */
 export const IS_LEASABLE = isLeasable(subscriptions.workspaceId);

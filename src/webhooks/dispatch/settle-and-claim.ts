@@ -1,5 +1,5 @@
 import { and, eq, sql } from "drizzle-orm";
-import { qb, toTexts } from "../../db/builder.ts";
+import { inJson, qb, toTexts } from "../../db/builder.ts";
 import {
   type Database,
   inOrder,
@@ -14,16 +14,10 @@ import { dataKeyOf } from "../../workspaces/data-keys.ts";
 import { isWritable } from "../../workspaces/moves.ts";
 import { findKeysOfSubscriptions } from "../../workspaces/workspaces.ts";
 import { BODY, type BodyRow, type Owner, ofLead } from "../bodies.ts";
+import { IS_ACTIVE, IS_ITS_EVENT, IS_PENDING } from "../conditions.ts";
 import { cancelVoid, exhaustOverdue, OVERDUE_SINCE } from "../endings.ts";
 import { earlierSecretsAt } from "../secrets.ts";
-import {
-  type ClaimRequest,
-  IS_ACTIVE,
-  IS_FREE,
-  IS_IN_PROGRESS,
-  IS_LEASABLE,
-  type Lease,
-} from "./lease.ts";
+import { type ClaimRequest, IS_FREE, IS_IN_PROGRESS, IS_LEASABLE, type Lease } from "./lease.ts";
 import type { Lane, Pace } from "./policy.ts";
 import { type Change, type Settlement, settle, updateSubscriptions } from "./settle.ts";
 
@@ -103,7 +97,7 @@ export function settleAndClaim(
   const values = { ...lease, requests: JSON.stringify(requests), now, limit, isSlow };
   const statements = inOrder([
     settlements.length > 0 ? settle(lease, settlements) : inOrder([]),
-    clean ? cancelVoid(ids, now, values) : inOrder([]),
+    clean ? cancelVoid(inJson(subscriptions.id, ids), values) : inOrder([]),
     clean ? exhaustOverdue(values) : inOrder([]),
     claiming.length > 0 ? claim(values) : inOrder([]),
     changes.length > 0 ? updateSubscriptions(lease, changes, now) : inOrder([]),
@@ -129,9 +123,7 @@ const NOW = sql.placeholder("now");
 const REQUESTS = sql`json_each(${sql.placeholder("requests")}) AS r`;
 const IS_REQUESTED = sql`${subscriptions.id} = r.value->>'subscriptionId'`;
 const IS_OWN = sql`${subscriptions.leasedBy} = ${HOLDER}`;
-const ITS_PENDING = sql`FROM ${deliveries}
-  WHERE ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.state} = 'pending'
-    AND NOT ${IS_IN_PROGRESS}`;
+const ITS_PENDING = sql`FROM ${deliveries} WHERE ${IS_PENDING} AND NOT ${IS_IN_PROGRESS}`;
 
 /** Deliveries of a subscription to post now. */
 const ITS_DUE = sql`${ITS_PENDING} AND ${deliveries.dueAt} <= ${NOW} AND ${deliveries.dueAt} > ${OVERDUE_SINCE}`;
@@ -211,10 +203,7 @@ const claimed = prepared(
         AND ${deliveries.eventId} IN (SELECT ${deliveries.eventId} ${ITS_DUE}
           ORDER BY ${deliveries.dueAt}, ${deliveries.eventId} LIMIT 0 + ${sql.placeholder("limit")})`,
     )
-    .innerJoin(
-      events,
-      and(eq(events.workspaceId, deliveries.workspaceId), eq(events.id, deliveries.eventId)),
-    )
+    .innerJoin(events, IS_ITS_EVENT)
     .orderBy(deliveries.dueAt, deliveries.eventId),
 );
 

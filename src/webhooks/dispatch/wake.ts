@@ -15,6 +15,7 @@ import { DIRECTORY, isBound } from "../../db/databases.ts";
 import { deliveries, subscriptions } from "../../db/schema.ts";
 import { inGroups } from "../../groups.ts";
 import { logError } from "../../log.ts";
+import { IS_PENDING } from "../conditions.ts";
 import { IS_LEASABLE } from "./lease.ts";
 import { type Lane, laneOf } from "./policy.ts";
 
@@ -120,8 +121,6 @@ export function listDue(workspaceId: string, now: number): Statements<Wake[]> {
   return readAs(due({ workspaceId, now }), (found) => found.map(toWake));
 }
 
-const PENDING = sql`${deliveries} WHERE ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.state} = 'pending'`;
-
 const due = prepared(
   qb
     .select(WAKE)
@@ -131,7 +130,7 @@ const due = prepared(
         eq(subscriptions.workspaceId, sql.placeholder("workspaceId")),
         isNull(subscriptions.deletedAt),
         lte(subscriptions.nextAt, sql.placeholder("now")),
-        sql`EXISTS (SELECT 1 FROM ${PENDING} AND ${deliveries.dueAt} <= ${sql.placeholder("now")})`,
+        sql`EXISTS (SELECT 1 FROM ${deliveries} WHERE ${IS_PENDING} AND ${deliveries.dueAt} <= ${sql.placeholder("now")})`,
       ),
     ),
 );
@@ -159,7 +158,7 @@ const overdue = prepared(
   FROM waiting JOIN ${subscriptions} ON ${subscriptions.id} = waiting.id
   WHERE ${subscriptions.leasedUntil} <= ${sql.placeholder("now")} AND ${IS_LEASABLE}
     AND (${subscriptions.cancelling} OR max(${subscriptions.nextAt}, (
-      SELECT min(${deliveries.dueAt}) FROM ${PENDING})) <= ${sql.placeholder("now")} - ${SWEEP_GRACE_MS})
+      SELECT min(${deliveries.dueAt}) FROM ${deliveries} WHERE ${IS_PENDING})) <= ${sql.placeholder("now")} - ${SWEEP_GRACE_MS})
   LIMIT ${SWEEP_MAX}`),
 );
 

@@ -10,7 +10,7 @@ import {
 } from "../../db/client.ts";
 import { type EmailState, emails, notices, subscriptions, workspaces } from "../../db/schema.ts";
 import { isWritable } from "../../workspaces/moves.ts";
-import { IS_ACTIVE } from "../dispatch/lease.ts";
+import { IS_ACTIVE } from "../conditions.ts";
 
 /** How long an e-mail taken by a sweep is reserved; a sweep ends well before that. */
 export const EMAIL_TAKEN_MS = 300_000;

@@ -11,17 +11,10 @@ import { deliveries, events, type StoredRange, subscriptions } from "../../db/sc
 import { findPosition, updatePosition } from "../../db/sweep-positions.ts";
 import { sleep } from "../../timing.ts";
 import { isWritable } from "../../workspaces/moves.ts";
-import { IS_ACTIVE } from "../dispatch/lease.ts";
+import { IS_ACTIVE, IS_ITS_DELIVERY } from "../conditions.ts";
 import { laneOf } from "../dispatch/policy.ts";
 import type { Wake } from "../dispatch/wake.ts";
-import {
-  IS_ITS_DELIVERY,
-  IS_LISTED,
-  isRequeueable,
-  nextSlot,
-  requeue,
-  SPACING_MS,
-} from "./requeue.ts";
+import { IS_LISTED, isRequeueable, nextSlot, requeue, SPACING_MS } from "./requeue.ts";
 
 /** Maximum ranges of one subscription that are being redelivered; further ones are refused. */
 export const REDELIVERY_RANGES_MAX = 10;
@@ -172,7 +165,7 @@ async function examine(
   { states, askedAt, after, before }: StoredRange,
 ) {
   const { eventId, state } = deliveries;
-  const isWithin = (column: Column) =>
+  const isInRange = (column: Column) =>
     and(gt(column, after), before === null ? undefined : lt(column, before));
   const isFailed = (one: RedeliveryState) => one === "exhausted" || one === "cancelled";
   const next = states.every(isFailed)
@@ -181,13 +174,13 @@ async function examine(
         FROM ${subscriptions} CROSS JOIN ${deliveries} INDEXED BY deliveries_failed
           ON ${deliveries.subscriptionId} = ${subscriptions.id}
         LEFT JOIN ${events} ON ${events.workspaceId} = ${subscriptions.workspaceId} AND ${events.id} = ${eventId}
-        WHERE ${eq(subscriptions.id, subscriptionId)} AND ${isWithin(eventId)}
+        WHERE ${eq(subscriptions.id, subscriptionId)} AND ${isInRange(eventId)}
           AND ${state} IN ('exhausted', 'cancelled')
         ORDER BY ${eventId}`
     : sql`SELECT ${events.id} AS id, ${IS_LISTED} AND ${isRequeueable(states, askedAt)} AS isRequeueable
         FROM ${subscriptions} CROSS JOIN ${events} ON ${events.workspaceId} = ${subscriptions.workspaceId}
         LEFT JOIN ${deliveries} ON ${IS_ITS_DELIVERY}
-        WHERE ${eq(subscriptions.id, subscriptionId)} AND ${isWithin(events.id)}
+        WHERE ${eq(subscriptions.id, subscriptionId)} AND ${isInRange(events.id)}
         ORDER BY ${events.id}`;
   const [part] = await db.all<{ ids: string; last: string | null; examined: number }>(sql`
       SELECT json_group_array(id) FILTER (WHERE isRequeueable) AS ids, max(id) AS last, count(*) AS examined

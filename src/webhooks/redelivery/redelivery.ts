@@ -5,7 +5,7 @@ import { qb } from "../../db/builder.ts";
 import { commit, type Database, type Executable, inOrder } from "../../db/client.ts";
 import { commitOnce } from "../../db/commit-once.ts";
 import { deliveries, events, subscriptions } from "../../db/schema.ts";
-import { IS_ACTIVE } from "../dispatch/lease.ts";
+import { IS_ACTIVE, IS_ITS_DELIVERY } from "../conditions.ts";
 import type { Lane } from "../dispatch/policy.ts";
 import {
   enableSubscription,
@@ -14,14 +14,7 @@ import {
   knownSubscription,
 } from "../subscriptions.ts";
 import { addRange, type Range, type Step, takeStep, tooManyRanges } from "./ranges.ts";
-import {
-  IS_ITS_DELIVERY,
-  IS_LISTED,
-  isRequeueable,
-  nextSlot,
-  requeue,
-  SPACING_MS,
-} from "./requeue.ts";
+import { IS_LISTED, isRequeueable, nextSlot, requeue, SPACING_MS } from "./requeue.ts";
 
 /** What an enabled subscription has missed. */
 const UNDELIVERED: readonly RedeliveryState[] = ["exhausted", "cancelled", "missed"];

@@ -5,7 +5,7 @@ import { insertFrom, qb } from "../../db/builder.ts";
 import { counted, inOrder, readAs, type Statements } from "../../db/client.ts";
 import { deliveries, events, subscriptions } from "../../db/schema.ts";
 import { insertAttempts, replacedBytes } from "../attempts.ts";
-import { IS_ACTIVE } from "../dispatch/lease.ts";
+import { IS_ACTIVE, IS_ITS_DELIVERY, lists } from "../conditions.ts";
 import { addKept, attemptBytes, resize, successBytes } from "../event-size.ts";
 
 /** The time between two redeliveries to a subscription. */
@@ -18,10 +18,7 @@ export const SPACING_MS = 1000 / REDELIVERIES_PER_SECOND;
 export const nextSlot = (now: number) => sql<number>`max(${now}, ${subscriptions.scheduledUntil})`;
 
 /** SQL condition: the subscription lists the event's kind, and it is not a test event. */
-export const IS_LISTED = sql`NOT ${events.test} AND EXISTS (SELECT 1 FROM json_each(${subscriptions.events}) AS kind WHERE kind.value = ${events.type})`;
-
-/** SQL condition: the delivery is of this event to this subscription. */
-export const IS_ITS_DELIVERY = sql`${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.eventId} = ${events.id}`;
+export const IS_LISTED = sql`NOT ${events.test} AND ${lists(events.type)}`;
 
 /**
  * SQL condition: the delivery, or its absence, is in one of the states and was when the call began,

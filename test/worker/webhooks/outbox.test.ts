@@ -1,7 +1,9 @@
 import { exports } from "cloudflare:workers";
-import { sql } from "drizzle-orm";
+import { eq, sql } from "drizzle-orm";
 import { expect, test } from "vitest";
 import { commit, inOrder, openDatabase } from "../../../src/db/client.ts";
+import { subscriptions } from "../../../src/db/schema.ts";
+import { NOBODY } from "../../../src/webhooks/dispatch/lease.ts";
 import { cancelVoid } from "../../../src/webhooks/endings.ts";
 import { announce, commitAnnounced } from "../../../src/webhooks/outbox.ts";
 import { deleteSubscription } from "../../../src/webhooks/subscriptions.ts";
@@ -54,7 +56,7 @@ test("an event belongs to what its subscription is now, though earlier deliverie
   const { id } = await subscribe(workspaceId);
   await setSubscription(id, { generation: 3, cancelling: true });
   await announceLeads(workspaceId, 1, NOW);
-  await commit(db, cancelVoid([id], NOW));
+  await commit(db, cancelVoid(eq(subscriptions.id, id), { now: NOW, ...NOBODY }));
   expect(await deliveryTo(id)).toMatchObject({ state: "pending" });
 });
 

@@ -1,0 +1,31 @@
+import { and, type Column, eq, isNull, type SQL, sql } from "drizzle-orm";
+import { type InputError, unknownInput } from "../contract/input-error.ts";
+import { deliveries, events, subscriptions, workspaces } from "../db/schema.ts";
+
+/* How subscriptions, events and deliveries belong together, as SQL conditions. */
+
+/** The subscription with this id, unless it was deleted. */
+export function isThere(id: string): SQL | undefined {
+  return and(eq(subscriptions.id, id), isNull(subscriptions.deletedAt));
+}
+
+export function unknownWebhook(): InputError {
+  return unknownInput("webhookId", "no such subscription");
+}
+
+/** The subscription is active: it gets events. */
+export const IS_ACTIVE = sql`(${subscriptions.disabledAt} IS NULL AND ${subscriptions.deletedAt} IS NULL
+  AND EXISTS (SELECT 1 FROM ${workspaces} WHERE ${workspaces.id} = ${subscriptions.workspaceId} AND ${workspaces.accessGranted}))`;
+
+/** The subscription lists this kind of events. */
+export const lists = (type: Column | string): SQL =>
+  sql`EXISTS (SELECT 1 FROM json_each(${subscriptions.events}) AS kind WHERE kind.value = ${type})`;
+
+/** The delivery is the subscription's, and pending. */
+export const IS_PENDING = sql`${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.state} = 'pending'`;
+
+/** The delivery is of this event to this subscription. */
+export const IS_ITS_DELIVERY = sql`${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.eventId} = ${events.id}`;
+
+/** The event is the one that is delivered. */
+export const IS_ITS_EVENT = sql`${events.workspaceId} = ${deliveries.workspaceId} AND ${events.id} = ${deliveries.eventId}`;
