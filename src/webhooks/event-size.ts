@@ -103,7 +103,7 @@ export function resize(sign: 1 | -1, measured: SQL, bytes: SQL = EVENT_BYTES): E
  * Adds `bytes` of each delivery in `source` to the total of its workspace, if its event has been
  * measured already: events are measured once. Writes nothing for a new event.
  */
-export function addKept(bytes: SQL, source: SQL, condition = sql`true`) {
+export function addBytes(bytes: SQL, source: SQL, condition = sql`true`) {
   return qb
     .update(workspaces)
     .set({ sizedBytes: sql`${workspaces.sizedBytes} + kept.bytes` })

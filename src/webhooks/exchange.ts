@@ -15,17 +15,17 @@ export const RESPONSE_READ_MS = 250;
 const CONTENT_TYPE_MAX = 200;
 
 /** What is stored of an attempt besides its outcome. */
-export interface Kept {
+export interface StoredExchange {
   /** The values of its two signature headers, separated by a space; null if it was not sent. */
   signatures: string | null;
   /** The response, encrypted, in hexadecimal; null if there was none. */
   response: string | null;
 }
 
-export const NOTHING_KEPT: Kept = { signatures: null, response: null };
+export const NO_EXCHANGE: StoredExchange = { signatures: null, response: null };
 
 /** The delivery that an attempt belongs to. */
-interface Owner {
+interface DeliveryKey {
   subscriptionId: string;
   eventId: string;
 }
@@ -37,11 +37,11 @@ interface Owner {
  * @param openKey opens the data key of the workspace; null if it has none.
  */
 export async function keep(
-  { subscriptionId, eventId }: Owner,
+  { subscriptionId, eventId }: DeliveryKey,
   headers: Record<string, string>,
   response: Promise<AttemptResponse | null>,
   openKey: () => Promise<CryptoKey | null>,
-): Promise<Kept> {
+): Promise<StoredExchange> {
   const signatures = `${headers["X-Service-Signature"]} ${headers["webhook-signature"]}`;
   try {
     const said = await response;
@@ -58,13 +58,13 @@ export async function keep(
 /** The response; null if none was kept, or the workspace's data key is gone. */
 export async function openResponse(
   key: CryptoKey | null,
-  owner: Owner,
+  owner: DeliveryKey,
   sealed: string | null,
 ): Promise<AttemptResponse | null> {
   return sealed === null || !key ? null : openPersonalData(key, ownerOf(owner), sealed);
 }
 
-const ownerOf = ({ subscriptionId, eventId }: Owner) => `${subscriptionId}/${eventId}`;
+const ownerOf = ({ subscriptionId, eventId }: DeliveryKey) => `${subscriptionId}/${eventId}`;
 
 /** The request of an attempt. What is the same in each post is not stored. */
 export function requestOf(

@@ -167,8 +167,7 @@ export function knownSubscription(id: string, now: number) {
       earlierSecrets: earlierSecretsAt(now),
       dataKey: workspaces.dataKey,
       accessGranted: workspaces.accessGranted,
-      // Whether events are owed to it.
-      isOwed: sql`${IS_ACTIVE}`.mapWith(Boolean),
+      isActive: sql`${IS_ACTIVE}`.mapWith(Boolean),
       slow,
       backoff,
     })

@@ -8,7 +8,7 @@ import { deliveries, events, subscriptions } from "../db/schema.ts";
 import { log } from "../log.ts";
 import type { WebhookDelivery } from "./bodies.ts";
 import { createSender } from "./dispatch/attempt.ts";
-import { NOTHING_KEPT } from "./exchange.ts";
+import { NO_EXCHANGE } from "./exchange.ts";
 import { TEST_HEADER } from "./post.ts";
 import { DELIVERIES } from "./samples.ts";
 import type { KnownSubscription } from "./subscriptions.ts";
@@ -49,7 +49,7 @@ function record(
   body: string,
   now: number,
   { eventId, outcome, status, durationMs }: TestResult,
-  { signatures, response } = NOTHING_KEPT,
+  { signatures, response } = NO_EXCHANGE,
 ): Statements<unknown> {
   const { id, workspaceId, deletedAt } = subscriptions;
   const once = sql`FROM ${subscriptions} WHERE ${id} = ${subscriptionId} AND ${deletedAt} IS NULL

@@ -217,7 +217,7 @@ export function toolsAt(
   return {
     now: typeof now === "function" ? now : () => now,
     random: () => 0,
-    tellGates: async () => {},
+    advanceGates: async () => {},
     attempt: typeof attempt === "function" ? attempt : async () => attempt,
     finished: (one) => void finished.push(one),
   };

@@ -128,7 +128,7 @@ async function dispatchAndWake(
   const tools: DispatchTools = {
     now: Date.now,
     random: Math.random,
-    async tellGates(keyHashes, workspaceIds) {
+    async advanceGates(keyHashes, workspaceIds) {
       const bookmark = session.getBookmark();
       // Keys are in the directory: only there has the dispatch read them along with its claims.
       const hashes =
@@ -190,11 +190,11 @@ export function nextWakeMs(
   isRedelivered: boolean,
   now: number,
 ): number | null {
-  const { dueAt, nextAt, leasedElsewhereUntil, cleanable, mayPost } = subscription;
+  const { dueAt, nextAt, leasedElsewhereUntil, needsCleanup, mayPost } = subscription;
   // The dispatch that leases it looks for more before it releases it.
   if (leasedElsewhereUntil !== null)
     return isRedelivered ? Math.max(0, leasedElsewhereUntil - now) : null;
-  if (cleanable) return 0;
+  if (needsCleanup) return 0;
   if (dueAt === null || !mayPost) return null;
   const waitMs = Math.max(0, Math.max(dueAt, nextAt) - now);
   // Whoever set a later time has sent a message for it.
@@ -217,11 +217,11 @@ async function findUsedKeys(env: Env, workspaceIds: string[], now: number): Prom
  * request it immediately, and be served by a replica. A gate that fails does not delay the delivery.
  */
 async function advanceGates(env: Env, keyHashes: string[], database: string, bookmark: string) {
-  const told = await Promise.allSettled(
+  const advanced = await Promise.allSettled(
     keyHashes.map((hash) =>
       callObject(env, env.KEY_GATE, hash, (gate) => gate.advance(bookmark, database)),
     ),
   );
-  const failures = told.filter((result) => result.status === "rejected");
+  const failures = advanced.filter((result) => result.status === "rejected");
   if (failures[0]) logError("bookmark_lost", failures[0].reason, { keys: failures.length });
 }

@@ -114,10 +114,10 @@ class Dispatch {
       await this.#somethingEnds();
     }
     // One more try to record the outcomes: deliveries without one are posted again.
-    if (this.#failure !== null && this.#pipelines.some(({ hasNews }) => hasNews))
+    if (this.#failure !== null && this.#pipelines.some(({ isDirty }) => isDirty))
       await this.#settleAndClaim();
     // It is unknown when those with unrecorded outcomes are due: the caller's retry covers them.
-    for (const pipeline of this.#pipelines) if (!pipeline.hasNews) this.#finish(pipeline);
+    for (const pipeline of this.#pipelines) if (!pipeline.isDirty) this.#finish(pipeline);
     if (this.#failure !== null) throw this.#failure;
   }
 
@@ -238,8 +238,8 @@ class Dispatch {
       const isSettled = inFlight === 0 || isDone || (each.isIdle && ageMs >= SETTLE_IDLE_AFTER_MS);
       const wantsConfirmation =
         inFlight < this.#postsMax && each.wantsToPost(now) && !each.isConfirmed(now);
-      const canClean = each.canClean && !this.#isSpent;
-      return runsLow || (each.hasNews && isSettled) || wantsConfirmation || canClean;
+      const canCleanUp = each.canCleanUp && !this.#isSpent;
+      return runsLow || (each.isDirty && isSettled) || wantsConfirmation || canCleanUp;
     });
   }
 
@@ -255,23 +255,23 @@ class Dispatch {
   async #settleAndClaim(): Promise<void> {
     const askedAt = this.#tools.now();
     const pipelines = this.#pipelines;
-    const clean = pipelines.some((each) => each.subscription?.cleanable === true);
+    const cleanUp = pipelines.some((each) => each.subscription?.needsCleanup === true);
     const claiming = pipelines.filter(({ canClaim }) => canClaim).length;
     const share = Math.max(1, Math.floor(CLAIM_MAX / Math.max(1, claiming)));
     const limit = this.#lane === "fast" ? share : Math.min(share, CLAIM_SLOW_MAX);
     const lease = extendLease(askedAt, this.#lease);
-    const news = pipelines.map((pipeline) => pipeline.takeNews(askedAt));
+    const flushed = pipelines.map((pipeline) => pipeline.flush(askedAt));
     this.#lease = lease;
     try {
       const statements = settleAndClaim(
         {
           lease,
           lane: this.#lane,
-          changes: news.flatMap(({ change }) => change ?? []),
-          settlements: news.flatMap(({ settlements }) => settlements),
-          requests: news.map(({ request }) => request),
+          changes: flushed.flatMap(({ change }) => change ?? []),
+          settlements: flushed.flatMap(({ settlements }) => settlements),
+          requests: flushed.map(({ request }) => request),
           limit,
-          clean,
+          cleanUp,
         },
         askedAt,
       );
@@ -280,33 +280,33 @@ class Dispatch {
       const claims = Map.groupBy(claimed, ({ subscriptionId }) => subscriptionId);
       if (claims.size > 0) {
         const served = found.filter(({ subscriptionId }) => claims.has(subscriptionId));
-        await this.#tellGates(keyHashes, [...new Set(served.map((each) => each.workspaceId))]);
+        await this.#advanceGates(keyHashes, [...new Set(served.map((each) => each.workspaceId))]);
       }
       const snapshots = new Map(found.map((row) => [row.subscriptionId, row]));
       for (const [i, pipeline] of pipelines.entries()) {
         const id = pipeline.subscriptionId;
-        const wasAsked = news[i]?.request.claim === true;
+        const wasAsked = flushed[i]?.request.claim === true;
         const asked = { wasAsked, limit, askedAt };
         pipeline.update(snapshots.get(id), claims.get(id) ?? [], lease, asked);
       }
     } catch (error) {
-      for (const [i, each] of news.entries()) pipelines[i]?.restore(each);
+      for (const [i, each] of flushed.entries()) pipelines[i]?.restore(each);
       this.#failure = error;
       for (const pipeline of pipelines) pipeline.release();
       return;
     }
     this.#pipelines = pipelines.filter((pipeline) => {
-      if (!pipeline.isIdle || pipeline.hasNews || pipeline.canClean) return true;
+      if (!pipeline.isIdle || pipeline.isDirty || pipeline.canCleanUp) return true;
       this.#finish(pipeline);
       return false;
     });
   }
 
   /** Gates that hang hold up a dispatch once, and for a bounded time. */
-  async #tellGates(keyHashes: string[], workspaceIds: string[]): Promise<void> {
-    const told = this.#tools.tellGates(keyHashes, workspaceIds).then(() => true);
+  async #advanceGates(keyHashes: string[], workspaceIds: string[]): Promise<void> {
+    const advanced = this.#tools.advanceGates(keyHashes, workspaceIds).then(() => true);
     if (!this.#waitsForGates) return;
-    this.#waitsForGates = await withTimeout(GATES_TIMEOUT_MS, told, () => false);
+    this.#waitsForGates = await withTimeout(GATES_TIMEOUT_MS, advanced, () => false);
   }
 
   #finish({ subscription, wasLeased }: Pipeline): void {

@@ -4,7 +4,7 @@ import {
   POST_TIMEOUT_MS,
 } from "../../contract/limits.ts";
 import type { LastAttempt } from "../../db/schema.ts";
-import { NOTHING_KEPT } from "../exchange.ts";
+import { NO_EXCHANGE } from "../exchange.ts";
 import { DNS_BEFORE_POST_MS } from "../resolve.ts";
 import type { ClaimRequest, Lease } from "./lease.ts";
 import { type Attempt, adjustPace, decide, type Lane, laneOf, type Pace } from "./policy.ts";
@@ -27,7 +27,7 @@ export type Target = Pick<
 >;
 
 /** What one round trip records of a pipeline and asks for it. */
-export interface News {
+export interface Flushed {
   request: ClaimRequest;
   settlements: Settlement[];
   change: Change | null;
@@ -40,7 +40,7 @@ export interface News {
 export class Pipeline {
   readonly subscriptionId: string;
   /**
-   * As the last round trip found it, with the pace learnt since; null before the first, and once it
+   * As the last round trip found it, with the pace as changed since; null before the first, and once it
    * does not exist.
    */
   subscription: Snapshot | null = null;
@@ -101,17 +101,17 @@ export class Pipeline {
     return this.#moreIsDue && this.canClaim;
   }
 
-  /** Whether the next round trip can end what is `cleanable`. */
-  get canClean(): boolean {
+  /** Whether the next round trip can clean it up. */
+  get canCleanUp(): boolean {
     return (
-      this.subscription?.cleanable === true &&
+      this.subscription?.needsCleanup === true &&
       this.subscription.leasedElsewhereUntil === null &&
       this.isIdle
     );
   }
 
   /** Whether the next round trip has anything to record. */
-  get hasNews(): boolean {
+  get isDirty(): boolean {
     return this.#settlements.length > 0 || this.#paceChanged || this.#canRelease;
   }
 
@@ -151,13 +151,13 @@ export class Pipeline {
   }
 
   /** Settles a delivery that was posted. */
-  end(delivery: Claimed, attempt: Attempt, random: number, kept = NOTHING_KEPT): void {
+  end(delivery: Claimed, attempt: Attempt, random: number, kept = NO_EXCHANGE): void {
     this.settle(delivery, attempt, random, kept);
     if (this.subscription) this.#setPace(adjustPace(this.subscription, attempt, random));
   }
 
   /** Settles a delivery without learning anything about its subscriber. */
-  settle(delivery: Claimed, attempt: Attempt, random: number, kept = NOTHING_KEPT): void {
+  settle(delivery: Claimed, attempt: Attempt, random: number, kept = NO_EXCHANGE): void {
     const { outcome, startedAt, endedAt } = attempt;
     const { subscriptionId, eventId, attempts } = delivery;
     this.#inFlight.delete(delivery);
@@ -225,15 +225,15 @@ export class Pipeline {
    *
    * @param now Unix milliseconds.
    */
-  takeNews(now: number): News {
+  flush(now: number): Flushed {
     const inProgress = [...this.#waiting, ...this.#inFlight].map(({ eventId }) => eventId);
     const request = { subscriptionId: this.subscriptionId, claim: this.canClaim, inProgress };
     const canRelease = this.#canRelease;
     const settlements = this.#settlements.splice(0);
-    // Nothing is learnt about a subscription that is gone, or that another dispatch now leases.
-    const learnt = this.#paceChanged && this.subscription?.leased === true;
+    // Nothing is recorded of the pace of a subscription that is gone, or that another dispatch now leases.
+    const paceChanged = this.#paceChanged && this.subscription?.leased === true;
     this.#paceChanged = false;
-    if (!this.subscription || !(learnt || canRelease))
+    if (!this.subscription || !(paceChanged || canRelease))
       return { request, settlements, change: null };
     const { failures, failingSince, generation, url } = this.subscription;
     const lastFailure = settlements.findLast(
@@ -243,11 +243,11 @@ export class Pipeline {
     const change = {
       subscriptionId: this.subscriptionId,
       generation,
-      learnt,
+      paceChanged,
       release: canRelease,
       ...paceOf(this.subscription),
       // Only after a failed attempt, because the e-mail mentions it.
-      disable: learnt && !!lastFailure && isFailing && failingSince <= now - DISABLE_AFTER_MS,
+      disable: paceChanged && !!lastFailure && isFailing && failingSince <= now - DISABLE_AFTER_MS,
       host: new URL(url).host,
       outcome: lastFailure?.outcome ?? null,
       status: lastFailure?.status ?? null,
@@ -257,9 +257,9 @@ export class Pipeline {
   }
 
   /** Puts back what a round trip failed to record. */
-  restore({ settlements, change }: News): void {
+  restore({ settlements, change }: Flushed): void {
     this.#settlements.unshift(...settlements);
-    this.#paceChanged ||= change?.learnt === true;
+    this.#paceChanged ||= change?.paceChanged === true;
   }
 
   /**

@@ -40,7 +40,7 @@ export interface Snapshot extends Pace, Owner {
   /** Incremented whenever all its pending deliveries become void. */
   generation: number;
   /** Whether deliveries remain to be ended here without a post: void ones, or those overdue for too long. */
-  cleanable: boolean;
+  needsCleanup: boolean;
   /** Whether it may be posted to: it is active, and its workspace is not changing its database. */
   mayPost: boolean;
   /** Whether this dispatch leases it. */
@@ -78,8 +78,8 @@ interface RoundTripInput {
   requests: ClaimRequest[];
   /** Maximum number of deliveries to claim per subscription. */
   limit: number;
-  /** Whether to end what is `cleanable`. */
-  clean: boolean;
+  /** Whether to end what `needsCleanup`. */
+  cleanUp: boolean;
 }
 
 /**
@@ -88,7 +88,7 @@ interface RoundTripInput {
  * finds them free. It only affects subscriptions that the dispatch still leases.
  */
 export function settleAndClaim(
-  { lease, lane, changes, settlements, requests, limit, clean }: RoundTripInput,
+  { lease, lane, changes, settlements, requests, limit, cleanUp }: RoundTripInput,
   now: number,
 ): Statements<RoundTrip> {
   const ids = requests.map(({ subscriptionId }) => subscriptionId);
@@ -97,8 +97,8 @@ export function settleAndClaim(
   const values = { ...lease, requests: JSON.stringify(requests), now, limit, isSlow };
   const statements = inOrder([
     settlements.length > 0 ? settle(lease, settlements) : inOrder([]),
-    clean ? cancelVoid(inJson(subscriptions.id, ids), values) : inOrder([]),
-    clean ? exhaustOverdue(values) : inOrder([]),
+    cleanUp ? cancelVoid(inJson(subscriptions.id, ids), values) : inOrder([]),
+    cleanUp ? exhaustOverdue(values) : inOrder([]),
     claiming.length > 0 ? claim(values) : inOrder([]),
     changes.length > 0 ? updateSubscriptions(lease, changes, now) : inOrder([]),
     snapshots(values),
@@ -158,7 +158,7 @@ const snapshots = prepared(
       failures: subscriptions.failures,
       failingSince: subscriptions.failingSince,
       generation: subscriptions.generation,
-      cleanable:
+      needsCleanup:
         sql`((${subscriptions.cancelling} OR EXISTS (SELECT 1 ${ITS_PENDING} AND ${deliveries.dueAt} <= ${OVERDUE_SINCE}))
         AND ${isWritable(subscriptions.workspaceId)})`.mapWith(Boolean),
       mayPost: sql`(${IS_ACTIVE} AND ${IS_LEASABLE})`.mapWith(Boolean),

@@ -6,15 +6,15 @@ import { inOrder, jsonParameters, prepared, type Statements } from "../../db/cli
 import { attempts, deliveries, type LastAttempt, notices, subscriptions } from "../../db/schema.ts";
 import { insertAttempts, replacedBytes } from "../attempts.ts";
 import { CANCEL_PENDING } from "../endings.ts";
-import { addKept, attemptBytes, successBytes } from "../event-size.ts";
-import type { Kept } from "../exchange.ts";
+import { addBytes, attemptBytes, successBytes } from "../event-size.ts";
+import type { StoredExchange } from "../exchange.ts";
 import type { Lease } from "./lease.ts";
 import type { Pace } from "./policy.ts";
 
 /* What a round trip records. All of it only affects what the dispatch still leases. */
 
 /** How an attempt ended. */
-export interface Settlement extends Kept {
+export interface Settlement extends StoredExchange {
   subscriptionId: string;
   eventId: string;
   /** Number of attempts before this one. */
@@ -33,10 +33,10 @@ export interface Settlement extends Kept {
 /** What a dispatch changes about a subscription that it leases. */
 export interface Change extends Pace {
   subscriptionId: string;
-  /** Its generation when the pace was learnt; a pace learnt in an earlier one is not stored. */
+  /** Its generation when the pace changed; a pace of an earlier one is not stored. */
   generation: number;
   /** Whether the pace has changed. */
-  learnt: boolean;
+  paceChanged: boolean;
   /** Whether it has failed for too long. */
   disable: boolean;
   host: string;
@@ -56,8 +56,8 @@ const CHANGES = sql`json_each(${sql.placeholder("changes")}) AS c`;
 const IS_LEASED = sql`${subscriptions.id} = c.value->>'subscriptionId' AND ${subscriptions.leasedBy} = ${HOLDER}`;
 // Disabling starts another generation. So if the reply is lost, and the subscription is enabled again
 // before the second try, that try does not disable it again.
-const IS_LEARNT = sql`(c.value->>'learnt' AND ${subscriptions.generation} = c.value->>'generation')`;
-const IS_LEARNT_OF_ACTIVE = sql`${IS_LEASED} AND ${IS_LEARNT} AND ${subscriptions.disabledAt} IS NULL AND ${subscriptions.deletedAt} IS NULL`;
+const IS_NEW_PACE = sql`(c.value->>'paceChanged' AND ${subscriptions.generation} = c.value->>'generation')`;
+const IS_NEW_PACE_OF_ACTIVE = sql`${IS_LEASED} AND ${IS_NEW_PACE} AND ${subscriptions.disabledAt} IS NULL AND ${subscriptions.deletedAt} IS NULL`;
 const NOTICE_DUE_AT = sql`c.value->>'failingSince' + ${TELL_AFTER_MS}`;
 
 // The next attempt at a failing subscription may come hours after its administrators should get an
@@ -77,7 +77,7 @@ const insertNotices = prepared(
       createdAt: NOW,
       dueAt: sql`CASE WHEN c.value->>'disable' THEN ${NOW} ELSE max(${NOW}, ${NOTICE_DUE_AT}) END`,
     },
-    sql`FROM ${CHANGES} JOIN ${subscriptions} ON ${IS_LEARNT_OF_ACTIVE}
+    sql`FROM ${CHANGES} JOIN ${subscriptions} ON ${IS_NEW_PACE_OF_ACTIVE}
       WHERE c.value->>'disable'
         OR c.value->>'outcome' IS NOT NULL AND ${NOTICE_DUE_AT} <= max(${NOW}, c.value->>'nextAt')
       ON CONFLICT DO NOTHING`,
@@ -89,7 +89,7 @@ const disable = prepared(
     .update(subscriptions)
     .set({ disabledAt: NOW, ...CANCEL_PENDING })
     .from(CHANGES)
-    .where(sql`${IS_LEARNT_OF_ACTIVE} AND c.value->>'disable'`),
+    .where(sql`${IS_NEW_PACE_OF_ACTIVE} AND c.value->>'disable'`),
 );
 
 const PACE: (keyof Pace)[] = [
@@ -101,7 +101,7 @@ const PACE: (keyof Pace)[] = [
   "failingSince",
 ];
 
-const learnt = fromJson("c");
+const changed = fromJson("c");
 
 const applyChanges = prepared(
   qb
@@ -110,14 +110,14 @@ const applyChanges = prepared(
       ...each(
         subscriptions,
         PACE,
-        (column, name) => sql`iif(${IS_LEARNT}, ${learnt(column, name)}, ${column})`,
+        (column, name) => sql`iif(${IS_NEW_PACE}, ${changed(column, name)}, ${column})`,
       ),
       lastAttempt: sql`coalesce(c.value->>'last', ${subscriptions.lastAttempt})`,
       leasedUntil: sql`iif(c.value->>'release' AND ${subscriptions.leasedUntil} <> ${UNTIL}, 0, ${subscriptions.leasedUntil})`,
     })
     .from(CHANGES)
     .where(
-      sql`${IS_LEASED} AND (c.value->>'learnt' OR ${subscriptions.leasedUntil} NOT IN (0, ${UNTIL}))`,
+      sql`${IS_LEASED} AND (c.value->>'paceChanged' OR ${subscriptions.leasedUntil} NOT IN (0, ${UNTIL}))`,
     ),
 );
 
@@ -161,7 +161,7 @@ const insertFailures = prepared(
 );
 
 const addSizes = prepared(
-  addKept(
+  addBytes(
     sql`iif(${IS_DELIVERED}, ${successBytes(outcome(deliveries.response, "response"))},
       ${attemptBytes(each(attempts, ["signatures", "response"], outcome))} - ${replacedBytes(attemptBytes)})`,
     sql`FROM ${OUTCOMES} JOIN ${deliveries} ON ${IS_OPEN}`,

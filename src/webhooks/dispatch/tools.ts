@@ -1,4 +1,4 @@
-import type { Kept } from "../exchange.ts";
+import type { StoredExchange } from "../exchange.ts";
 import type { Outcome } from "../outcome.ts";
 import type { Target } from "./pipeline.ts";
 import type { Claimed, Snapshot } from "./settle-and-claim.ts";
@@ -14,7 +14,7 @@ export interface DispatchTools {
    *
    * @param keyHashes their keys, as far as they are in this database.
    */
-  tellGates(keyHashes: string[], workspaceIds: string[]): Promise<void>;
+  advanceGates(keyHashes: string[], workspaceIds: string[]): Promise<void>;
   /**
    * Makes one attempt.
    *
@@ -28,7 +28,7 @@ export interface DispatchTools {
 }
 
 /** How an attempt ended, and what is kept of it, if it was sent. */
-export type Attempted = Outcome & { kept?: Promise<Kept> };
+export type Attempted = Outcome & { kept?: Promise<StoredExchange> };
 
 /** A subscription that a dispatch has finished with. */
 export interface Finished {

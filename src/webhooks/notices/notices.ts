@@ -28,7 +28,7 @@ export interface Notice extends Pick<NoticeRow, keyof typeof SHOWN> {
 }
 
 /** An e-mail to send to one administrator now; `tries` is the number of this try, from 1. */
-export interface OwedEmail
+export interface DueEmail
   extends Notice,
     Pick<NoticeRow, "workspaceId">,
     Pick<typeof emails.$inferSelect, "noticeId" | "recipient" | "tries"> {
@@ -50,7 +50,7 @@ const IS_STILL_FAILING = sql`EXISTS (
  * those to send, longest due first, so that nobody else sends them. The try is counted before it is
  * made: an e-mail that is not settled is due again in `EMAIL_TAKEN_MS`.
  */
-export async function takeOwedEmails(db: Database, now: number): Promise<OwedEmail[]> {
+export async function takeDueEmails(db: Database, now: number): Promise<DueEmail[]> {
   const due = qb
     .select({ id: notices.id })
     .from(notices)
@@ -142,7 +142,7 @@ export function readdress(
  * SQL condition: the e-mail, if it is owed. It is not identified by its notice's number, which differs
  * between databases.
  */
-function isOwedTo(email: OwedEmail) {
+function isOwedTo(email: DueEmail) {
   const { workspaceId, subscriptionId, failingSince, kind, recipient } = email;
   const notice = qb
     .select({ id: notices.id })
@@ -163,12 +163,12 @@ function isOwedTo(email: OwedEmail) {
 }
 
 /** Records the final state of an e-mail. Reads 0 if it is not owed here. */
-export function settleEmail(email: OwedEmail, state: EmailState, now: number): Statements<number> {
+export function settleEmail(email: DueEmail, state: EmailState, now: number): Statements<number> {
   return counted(qb.update(emails).set({ state, settledAt: now }).where(isOwedTo(email)));
 }
 
 /** Postpones an e-mail to its next try. Reads 0 if it is not owed here. */
-export function postponeEmail(email: OwedEmail, dueAt: number): Statements<number> {
+export function postponeEmail(email: DueEmail, dueAt: number): Statements<number> {
   const isThisTry = and(isOwedTo(email), eq(emails.tries, email.tries));
   return counted(qb.update(emails).set({ dueAt }).where(isThisTry));
 }
@@ -177,7 +177,7 @@ export function postponeEmail(email: OwedEmail, dueAt: number): Statements<numbe
  * Returns e-mails that were taken but not tried: the try does not count, unless their workspace has
  * since left this database, or is about to.
  */
-export function giveBackEmails(db: Database, taken: OwedEmail[], now: number) {
+export function giveBackEmails(db: Database, taken: DueEmail[], now: number) {
   const keys = taken.map(({ noticeId, recipient, tries }) => ({ noticeId, recipient, tries }));
   return commit(
     db,

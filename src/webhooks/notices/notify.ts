@@ -7,11 +7,11 @@ import { log, logError } from "../../log.ts";
 import { findPlacement, openToWrite } from "../../workspaces/placement.ts";
 import { errorCode, sendEmail } from "./mail.ts";
 import {
+  type DueEmail,
   giveBackEmails,
-  type OwedEmail,
   postponeEmail,
   settleEmail,
-  takeOwedEmails,
+  takeDueEmails,
 } from "./notices.ts";
 import { composeNotice } from "./text.ts";
 
@@ -30,7 +30,7 @@ export async function sendNotices(
   hasTime: () => boolean = () => true,
 ): Promise<void> {
   if (now < Number(await findPosition(db, PAUSE))) return;
-  const taken = await takeOwedEmails(db, now);
+  const taken = await takeDueEmails(db, now);
   const unrecorded: Unrecorded[] = [];
   for (const [i, email] of taken.entries()) {
     const pauseMs = hasTime()
@@ -55,7 +55,7 @@ class Unrecorded extends Error {}
 async function recordOutcome(
   db: Database,
   env: Env,
-  { workspaceId }: OwedEmail,
+  { workspaceId }: DueEmail,
   outcome: Statements<number>,
 ): Promise<void> {
   try {
@@ -78,7 +78,7 @@ const TRIED_FOR_MS = 1000 * EMAIL_WAITS_SECONDS.reduce((sum, seconds) => sum + s
  * How long to wait after a try that failed; undefined if it was the last. A sweep that crashed may have
  * counted a try that it did not make: the retries must not end early for that.
  */
-function waitAfter({ tries, addressedAt }: OwedEmail, now: number): number | undefined {
+function waitAfter({ tries, addressedAt }: DueEmail, now: number): number | undefined {
   const isEarly = now - addressedAt < TRIED_FOR_MS;
   return EMAIL_WAITS_SECONDS[tries - 1] ?? (isEarly ? LONGEST_WAIT_SECONDS : undefined);
 }
@@ -87,7 +87,7 @@ function waitAfter({ tries, addressedAt }: OwedEmail, now: number): number | und
 async function trySending(
   db: Database,
   env: Env,
-  email: OwedEmail,
+  email: DueEmail,
   now: number,
 ): Promise<number | null> {
   const { noticeId, kind, subscriptionId: webhookId, tries, recipient } = email;

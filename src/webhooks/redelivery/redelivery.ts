@@ -42,7 +42,7 @@ export async function enableAgain(
     knownSubscription(subscriptionId, now),
   ]);
   const [, subscription] = await commit(db, enabled);
-  if (since === null || !subscription.isOwed)
+  if (since === null || !subscription.isActive)
     return { count: 0, more: false, lane: subscription.lane };
   const range = { since, until: null, states: UNDELIVERED };
   return redeliverRange(db, subscription, range, now);
@@ -62,7 +62,7 @@ export async function redeliverAgain(
   now: number,
 ): Promise<Redelivered | null> {
   const subscription = await findSubscription(db, subscriptionId, now);
-  if (!subscription.isOwed) return null;
+  if (!subscription.isActive) return null;
   if ("since" in wanted) return redeliverRange(db, subscription, wanted, now);
   const count = await redeliverEvents(db, subscriptionId, wanted, now);
   return { count, more: false, lane: subscription.lane };

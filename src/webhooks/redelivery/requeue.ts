@@ -6,7 +6,7 @@ import { counted, inOrder, readAs, type Statements } from "../../db/client.ts";
 import { deliveries, events, subscriptions } from "../../db/schema.ts";
 import { insertAttempts, replacedBytes } from "../attempts.ts";
 import { IS_ACTIVE, IS_ITS_DELIVERY, lists } from "../conditions.ts";
-import { addKept, attemptBytes, resize, successBytes } from "../event-size.ts";
+import { addBytes, attemptBytes, resize, successBytes } from "../event-size.ts";
 
 /** The time between two redeliveries to a subscription. */
 export const SPACING_MS = 1000 / REDELIVERIES_PER_SECOND;
@@ -77,7 +77,7 @@ export function requeue(requeuing: Requeuing): Statements<number> {
       .where(sql`${isNamed} AND ${isNew}`),
     resize(1, sql`${named} WHERE ${isNew}`),
     // The success that the delivery stores becomes one of its attempts.
-    addKept(
+    addBytes(
       sql`${attemptBytes(deliveries)} - ${successBytes(response)} - ${replacedBytes(attemptBytes)}`,
       again,
       isDelivered,

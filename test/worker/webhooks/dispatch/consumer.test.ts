@@ -109,7 +109,7 @@ describe("a message", () => {
 describe("the next wake of a subscription", () => {
   const NOW = Date.UTC(2026, 0, 5, 12);
   const idle = {
-    ...{ mayPost: true, cleanable: false, leasedElsewhereUntil: null, dueAt: null, nextAt: 0 },
+    ...{ mayPost: true, needsCleanup: false, leasedElsewhereUntil: null, dueAt: null, nextAt: 0 },
   };
   const LEASED = { leasedElsewhereUntil: NOW + 9 };
 
@@ -121,7 +121,7 @@ describe("the next wake of a subscription", () => {
     ["that woke a little early: again", { dueAt: NOW + 5_000 }, false, false, 5_000],
     ["that woke far too early: none", { dueAt: NOW + 5_001 }, false, false, null],
     ["that is no longer owed it: none", { dueAt: NOW, mayPost: false }, true, false, null],
-    ["with more to cancel: immediately", { cleanable: true }, false, false, 0],
+    ["with more to cancel: immediately", { needsCleanup: true }, false, false, 0],
     ["that another dispatch leases: none", { dueAt: NOW, ...LEASED }, false, false, null],
     ["whose wake came again: when the lease ends", LEASED, false, true, 9],
   ])("%s", (_, found, wasLeased, isRedelivered, expected) => {

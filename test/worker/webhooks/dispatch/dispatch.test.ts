@@ -87,7 +87,7 @@ describe("a dispatch", () => {
       const { DB, trips } = observedDatabase();
       const finished = await dispatchOn(DB, now, [id], OK);
       expect(trips).toHaveLength(roundTrips);
-      const subscription = { mayPost: false, leased: false, cleanable: false };
+      const subscription = { mayPost: false, leased: false, needsCleanup: false };
       expect(finished).toMatchObject([{ subscription }]);
       expect(await statesOf(id)).toEqual(left);
     },

@@ -268,9 +268,9 @@ test("gates that hang delay a dispatch once, by at most a second", async () => {
   const { id } = await owed(451, NOW);
   const timers = vi.spyOn(globalThis, "setTimeout");
   const { posts, attempt } = subscriber();
-  const tellGates = vi.fn(() => new Promise<void>(() => {}));
-  await dispatch(db, [id], "fast", { ...toolsAt(NOW, attempt), tellGates });
+  const advanceGates = vi.fn(() => new Promise<void>(() => {}));
+  await dispatch(db, [id], "fast", { ...toolsAt(NOW, attempt), advanceGates });
   expect(posts).toHaveLength(451);
-  expect(tellGates.mock.calls.length).toBeGreaterThan(1);
+  expect(advanceGates.mock.calls.length).toBeGreaterThan(1);
   expect(timers.mock.calls.filter(([, ms]) => ms === 1_000)).toHaveLength(1);
 });

@@ -6,7 +6,7 @@ import { EMAIL_TIMEOUT_MS } from "../../../../src/webhooks/notices/mail.ts";
 import {
   EMAIL_TAKEN_MS,
   EMAILS_MAX,
-  takeOwedEmails,
+  takeDueEmails,
 } from "../../../../src/webhooks/notices/notices.ts";
 import { sendNotices } from "../../../../src/webhooks/notices/notify.ts";
 import {
@@ -177,7 +177,7 @@ describe("an administrator who cannot be reached", () => {
     const { sweepAt, tried } = service(isChef);
     let now = NOW;
     for (let crashes = 0; crashes < 10; crashes++, now += EMAIL_TAKEN_MS)
-      await takeOwedEmails(db, now);
+      await takeDueEmails(db, now);
     for (const state of ["owed", "owed", "owed", "given_up"]) {
       await sweepAt(now);
       expect(await emailsAbout(id)).toMatchObject([{ state }]);
@@ -189,8 +189,8 @@ describe("an administrator who cannot be reached", () => {
   test("comes after one that has been due for longer", async () => {
     const admins = Array.from({ length: EMAILS_MAX + 1 }, (_, i) => `a-${10 + i}@example.com`);
     await disabled(admins);
-    expect(await takeOwedEmails(db, NOW)).toHaveLength(EMAILS_MAX);
-    const [first] = await takeOwedEmails(db, NOW + EMAIL_TAKEN_MS);
+    expect(await takeDueEmails(db, NOW)).toHaveLength(EMAILS_MAX);
+    const [first] = await takeDueEmails(db, NOW + EMAIL_TAKEN_MS);
     expect(first?.recipient).toBe(admins.at(-1));
   });
 
