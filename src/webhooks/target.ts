@@ -61,7 +61,13 @@ export function targetFault(text: string, allowLocal: boolean): TargetFault | nu
     return "https_required";
   if (url.username || url.password || hasEmptyCredentials(text)) return "credentials_not_allowed";
   if (!allowLocal && isPrivateHost(url.hostname)) return "private_address";
-  return null;
+  return url.port === "0" || !isDnsName(url.hostname) ? "invalid_url" : null;
+}
+
+/** Whether a host is as short as DNS requires, and so is each of its labels (RFC 1035). */
+function isDnsName(hostname: string): boolean {
+  const name = hostname.replace(/\.$/, "");
+  return name.length <= 253 && name.split(".").every(({ length }) => length > 0 && length <= 63);
 }
 
 /** Whether an `@` precedes the path although the parser found no credentials: `https://@host/`. */

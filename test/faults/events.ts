@@ -69,6 +69,7 @@ export const EVENTS: Fault[] = [
     ["target.ts", 'url.protocol !== "https:" && ', 'url.protocol !== "https:" && url.protocol !== "http:" && ', "HTTPS is mandatory"],
     ["target.ts", "|| hasEmptyCredentials(text)", "", "no URL has credentials, not even empty ones"],
     ["target.ts", '.replace(/\\.+$/, "");', ";", "a private name with a final dot is refused"],
+    ["target.ts", "length > 0 && length <= 63", "length <= 63", "a name that no resolver accepts is refused"],
     ["target.ts", "CLOUD_METADATA.includes(address.toString()) || ", "", "a cloud's metadata is not posted to"],
     ["target.ts", "&& !isIsatap(address)", "", "an address in an IPv6 address is checked"],
     ["post.ts", '"X-Service-Test": "true"', "", "a test event says that it is one"],

@@ -46,6 +46,17 @@ test.each<[what: string, fault: TargetFault | null, ...urls: string[]]>([
     ...to("0x100000000 [::1 [fe80::1%25eth0] ho%2Fst ho%40st a^b.com foo.09 0..0x300"),
   ],
   [
+    "a host that no resolver accepts",
+    "invalid_url",
+    ...to(`hooks..example.com .example.com example.com.. ${"a".repeat(64)}.example.com`),
+    ...to(`${"a.".repeat(121)}examples.com a.example:0`),
+  ],
+  [
+    "labels and a name of the greatest length",
+    null,
+    ...to(`${"a".repeat(63)}.example.com. ${"a.".repeat(121)}example.com.`),
+  ],
+  [
     "another scheme",
     "https_required",
     ...["http://hooks.example.com/in", "HTTP://127.0.0.1/in", "ftp://a.example/"],
