@@ -43,9 +43,9 @@ async function openWithLarge() {
     largeRows: async () => {
       const counts = WORKSPACE_DB.prepare(
         `SELECT (SELECT count(*) FROM large_bodies WHERE workspace_id = ?) AS bodies,
-          (SELECT count(*) FROM large_leads WHERE lead_id = ?) AS leads`,
+          (SELECT count(*) FROM large_leads WHERE lead_id IN (?, ?)) AS leads`,
       );
-      return counts.bind(workspaceId, large).first();
+      return counts.bind(workspaceId, large, small).first();
     },
   };
 }
