@@ -85,8 +85,7 @@ export function serve(
     [
       ...["--import", LEASH, WRANGLER, "dev", join(ROOT, "scripts/start/worker.ts")],
       ...["--port", String(port), "--inspector-port", "0"],
-      // The local runtime has no jurisdictions.
-      ...["--var", `PORTAL_ORIGIN:http://localhost:${port}`, "JURISDICTION:"],
+      ...["--var", `PORTAL_ORIGIN:http://localhost:${port}`],
       ...(process.env.PLATFORM_KEYS ? ["--var", `PLATFORM_KEYS:${process.env.PLATFORM_KEYS}`] : []),
       ...Object.entries(rules).map(([name, value]) => `${name}:${value}`),
       "--env=",
