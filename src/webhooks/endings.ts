@@ -47,7 +47,7 @@ export function cancelVoid(whose: SQL, values: LeaseValues): Statements<unknown>
       .where(
         sql`${KEY} IN (
           SELECT ${deliveries.subscriptionId}, ${deliveries.eventId}
-          FROM ${subscriptions} JOIN ${deliveries} ON ${IS_VOID}
+          FROM ${subscriptions} CROSS JOIN ${deliveries} ON ${IS_VOID}
           WHERE ${isMeant} AND ${subscriptions.cancelling} AND ${IS_FREE} AND NOT ${IS_IN_PROGRESS}
           LIMIT ${CLEANUP_MAX})`,
       ),

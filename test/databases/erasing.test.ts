@@ -1,6 +1,7 @@
 import { exports } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
 import { WebhookEvent } from "../../src/contract/enumerations.ts";
+import { sweep } from "../../src/sweep.ts";
 import { automationReport, errorOf, leadReport, runReport } from "../support/api.ts";
 import {
   databaseOf,
@@ -15,10 +16,10 @@ import {
   valueIn,
   WAYS,
 } from "../support/databases.ts";
-import { isolated } from "../support/deliveries.ts";
+import { consumeBodies, HOUR_MS, isolated, jumpTo } from "../support/deliveries.ts";
 import { interposed } from "../support/interposed.ts";
 import { keepLog } from "../support/log-lines.ts";
-import { cleanUp, moved } from "../support/moves.ts";
+import { cleanUp, hangMover, moved, openWithLeads } from "../support/moves.ts";
 import { storeEvents } from "../support/stored-events.ts";
 
 const platform = exports.Platform;
@@ -81,6 +82,58 @@ test("a workspace is erased where it lives and where it has been: nothing is wri
   const refusal = "workspaceId: this workspace is being erased";
   expect(await errorOf(platform.createApiKey({ workspaceId }))).toContain(refusal);
   await eraseAll(workspaceId);
+});
+
+describe("an erasure that ran out of time", () => {
+  /** What has moved from DB_2 to DB_3, where its erasure is done; in DB_2, it has only begun. */
+  async function halfErased() {
+    const { workspaceId, webhookId } = await openSubscribedIn("DB_2");
+    const soon = Date.now() + HOUR_MS;
+    await storeEvents(workspaceId, webhookId, 2_500, soon, "pending");
+    await moved(workspaceId, "DB_3");
+    let now = 0;
+    const clock = vi.spyOn(performance, "now").mockImplementation(() => (now += 60_000));
+    const left = () => tablesWith("DB_3", workspaceId);
+    while ((await left()).length > 0) await platform.eraseWorkspace({ workspaceId });
+    clock.mockRestore();
+    return workspaceId;
+  }
+
+  test("stops no delivery of others where the workspace has been", async () => {
+    const { workspaceId, webhookId } = await openWithLeads();
+    await halfErased();
+    const owe = "UPDATE deliveries SET state = 'pending', due_at = 0 WHERE subscription_id = ?";
+    await rowsIn("DB_2", owe, webhookId);
+    await rowsIn("DB_2", "UPDATE subscriptions SET leased_until = 0 WHERE id = ?", webhookId);
+    jumpTo(Date.now() + 2 * HOUR_MS);
+    const { env, fast, slow } = isolated();
+    await sweep(env, Date.now());
+    await consumeBodies(
+      [...fast, ...slow].map(({ delaySeconds: _, ...body }) => body),
+      env,
+    );
+    vi.useRealTimers();
+    expect(await platform.ledger({ workspaceId })).toMatchObject({ pending: 0 });
+  });
+
+  test("is finished by the sweep in a database that was unreachable when it was called again", async () => {
+    const workspaceId = await halfErased();
+    const away = platformOf(deploymentWith({ DB_2: unreachableDatabase("rejects") }));
+    expect(await away.eraseWorkspace({ workspaceId })).toMatchObject({ done: true });
+    expect((await tablesWith("DB_2", workspaceId)).length).toBeGreaterThan(1);
+    for (let i = 0; i < 3; i++) await cleanUp();
+    expect(
+      (await tablesWith("DB_2", workspaceId)).filter((table) => table !== "workspaces"),
+    ).toEqual([]);
+  });
+});
+
+test("a workspace is erased though its move was cancelled after it had arrived", async () => {
+  const { workspaceId } = await openWithLeads();
+  const hung = await hangMover(workspaceId, ["DB", /set "database"/]);
+  await platform.moveWorkspace({ workspaceId, database: "DB_2" });
+  await eraseAll(workspaceId);
+  await hung.release();
 });
 
 describe("erasing a workspace of another database", () => {

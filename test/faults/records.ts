@@ -115,6 +115,8 @@ export const RECORDS: Fault[] = [
     ["workspaces.ts", "eq(itsWorkspace, workspaces.id), isNull(deletedAt)", "isNull(deletedAt)", "the portal shows no other workspace's subscription"],
     ["database-sizes.ts", "lt(sizes.day, day - SIZES_KEPT_DAYS)", "lt(sizes.day, day)", "sizes are kept for some days"],
     ["rows.ts", "> (${list(position.map", ">= (${list(position.map", "no page of an export repeats a row"],
+    ["lifecycle/erase.ts", "qb.delete(moves).where(and(isMoveOf(id), isEmpty(MOVED, id)))", "qb.delete(moves).where(isMoveOf(id))", "an erasure that ran out of time stops nobody else's deliveries"],
+    ["lifecycle/erase.ts", "OR EXISTS (SELECT 1 FROM ${moves} WHERE ${isMoveOf(id)})", "OR 0", "what arrived in a move that was cancelled can be erased"],
     ["lifecycle/erase.ts", "overwrite(owned, isSelected),", "", "what is erased is not left in the file"],
     ["lifecycle/erase.ts", "SET ${bare(column)} = NULL", "SET ${bare(column)} = ${bare(column)}", "a run does not name an erased lead"],
     ["lifecycle/erase-leads.ts", "resize(-1, sql`FROM ${events} WHERE ${announcesThem}`, WHOLE_BYTES),", "", "what is erased is no longer measured"],

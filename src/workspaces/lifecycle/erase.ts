@@ -125,14 +125,9 @@ export function eraseLeftBehind(id: string): Statements<boolean> {
     allowWrites(id),
     qb.update(workspaces).set(blank).where(isOwn),
     eraseNext(MOVED, id),
-    qb.delete(moves).where(and(isMoveOf(id), isEmpty(MOVED, id))),
-    qb
-      .update(moves)
-      .set({ state: "gone" })
-      .where(isMoveOf(id))
-      .returning({ id: moves.workspaceId }),
+    endWrites(id),
   ]);
-  return readAs(chunk, ([, , , , left]) => left.length === 0);
+  return readAs(chunk, ([, , , isDone]) => isDone);
 }
 
 /**
@@ -145,8 +140,7 @@ function eraseChunk(id: string): Statements<boolean> {
   const chunk = inOrder([
     allowWrites(id),
     eraseNext(OWNED, id),
-    // If it has moved away, what it left here need not wait for the sweep.
-    qb.delete(moves).where(isMoveOf(id)),
+    endWrites(id),
     qb.select({ id: workspaces.id }).from(workspaces).where(isOwn),
   ]);
   return readAs(chunk, ([, , , found]) => found.length > 0);
@@ -160,9 +154,27 @@ function allowWrites(id: string): Executable {
   return insertFrom(
     moves,
     { workspaceId: id, state: "arriving", moveId: "", other: "", since: 0 },
-    sql`FROM ${workspaces} WHERE ${workspaces.id} = ${id} AND ${workspaces.database} IS NOT NULL
+    sql`FROM ${workspaces} WHERE ${workspaces.id} = ${id}
+      AND (${workspaces.database} IS NOT NULL OR EXISTS (SELECT 1 FROM ${moves} WHERE ${isMoveOf(id)}))
       ON CONFLICT DO UPDATE SET state = excluded.state`,
   );
+}
+
+/**
+ * Ends what `allowWrites` began. While anything is left, nobody may write to it, and the sweep goes on.
+ *
+ * @returns whether nothing is left.
+ */
+function endWrites(id: string): Statements<boolean> {
+  const ended = inOrder([
+    qb.delete(moves).where(and(isMoveOf(id), isEmpty(MOVED, id))),
+    qb
+      .update(moves)
+      .set({ state: "gone" })
+      .where(isMoveOf(id))
+      .returning({ id: moves.workspaceId }),
+  ]);
+  return readAs(ended, ([, left]) => left.length === 0);
 }
 
 /**

@@ -1,7 +1,7 @@
 import { exports } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
-import { commit, inOrder } from "../../../../src/db/client.ts";
+import { commit, inOrder, openDatabase } from "../../../../src/db/client.ts";
 import { subscriptions } from "../../../../src/db/schema.ts";
 import { sleep } from "../../../../src/timing.ts";
 import { LEASE_MS } from "../../../../src/webhooks/dispatch/lease.ts";
@@ -26,6 +26,7 @@ import {
   subscribe,
   subscriber,
 } from "../../../support/deliveries.ts";
+import { meteredDatabase } from "../../../support/metered-database.ts";
 
 const NOW = Date.UTC(2026, 0, 5, 12);
 const OK = answered(200);
@@ -181,4 +182,12 @@ describe("a large backlog that is withdrawn", () => {
     const ledger = await exports.Platform.ledger({ workspaceId });
     expect(ledger).toMatchObject({ created: 5_003, pending: 0, addsUp: true });
   });
+});
+
+test("withdrawing a workspace's access reads no other's deliveries", async () => {
+  await owed(500, NOW);
+  const { workspaceId } = await owed(1, NOW);
+  const { DB, rows } = meteredDatabase();
+  await commit(openDatabase(DB), cancelPendingOf(workspaceId, NOW));
+  expect(rows.read).toBeLessThan(200);
 });
