@@ -37,7 +37,7 @@ async function statusOf({ url }: Runtime, apiKey: string): Promise<number> {
   return (await fetch(new URL("/v1/leads", url), { headers })).status;
 }
 
-test("after the steps of docs/restoring.md, what was revoked or deleted since then is so again", async () => {
+test("after the steps of docs/restoring.md, what was revoked, deleted or erased since then is so again", async () => {
   const [kept, deleted] = [await startReceiver(), await startReceiver()];
   let runtime = await startWorker();
   const main = await openWorkspace(runtime);
@@ -55,7 +55,8 @@ test("after the steps of docs/restoring.md, what was revoked or deleted since th
     return String((await runtime.env.PLATFORM.recordLeads({ workspaceId, leads })).ids);
   };
   const before = await record("before");
-  await until(() => kept.posts.length === 1 && deleted.posts.length === 1, 30_000);
+  const erased = await record("erased");
+  await until(() => kept.posts.length === 2 && deleted.posts.length === 2, 30_000);
   for (const key of [main.apiKey, apiKey, barred.apiKey])
     expect(await statusOf(runtime, key)).toBe(200);
   const settled = async () => (await runtime.env.PLATFORM.ledger({})).pending === 0;
@@ -69,16 +70,20 @@ test("after the steps of docs/restoring.md, what was revoked or deleted since th
   const { workspaceId: barredId } = barred;
   await runtime.env.PLATFORM.setWorkspaceAccess({ workspaceId: barredId, granted: false });
   await openApi(runtime.url.origin, main.apiKey)("DELETE", `/v1/webhooks/${webhookId}`);
+  await runtime.env.PLATFORM.eraseLeads({ workspaceId, references: ["erased"] });
   const after = await record("after");
-  await until(() => kept.posts.length === 2, 30_000);
+  await until(() => kept.posts.length === 3, 30_000);
   expect(await statusOf(runtime, apiKey)).toBe(401);
   expect(await statusOf(runtime, barred.apiKey)).toBe(403);
   expect(await statusOf(runtime, unused.apiKey)).toBe(200);
 
   // Steps 4 to 6.
-  const [withdrawals, subscriptions] = statementsOf(4);
+  const [withdrawals, subscriptions, erasures] = statementsOf(4);
   const withdrawn = await run<{ revoked: string; id: string }>(runtime, withdrawals);
   const existing = await run<{ id: string }>(runtime, subscriptions);
+  // The audit trail notes a call soon after its answer.
+  await until(async () => (await run(runtime, erasures)).length === 1, 30_000);
+  const [erasure] = await run<{ workspace_id: string; ids: string }>(runtime, erasures);
   await runtime.stop();
   rmSync(join(STATE, "d1"), { recursive: true });
   cpSync(COPY, join(STATE, "d1"), { recursive: true });
@@ -112,15 +117,20 @@ test("after the steps of docs/restoring.md, what was revoked or deleted since th
   for (const id of extra) await run(runtime, remove.replaceAll("whk_…", id));
   expect(await run(runtime, list)).toEqual(existing);
 
+  // Step 10.
+  const again = { workspaceId: erasure?.workspace_id ?? "", ids: JSON.parse(erasure?.ids ?? "") };
+  expect(again).toEqual({ workspaceId, ids: [erased] });
+  expect(await PLATFORM.eraseLeads(again)).toMatchObject({ missing: [] });
+
   // Step 11: the same leads; what was recorded since then is announced once more.
   expect(await record("before")).toBe(before);
   expect(await record("after")).toBe(after);
-  await until(() => kept.posts.length === 3, 30_000);
+  await until(() => kept.posts.length === 4, 30_000);
   await until(settled, 30_000);
   const events = kept.posts.map(({ body }) => JSON.parse(body.toString()));
-  expect(events.map(({ data }) => data.id)).toEqual([before, after, after]);
-  expect(new Set(events.map(({ id }) => id)).size).toBe(3);
-  expect(deleted.posts).toHaveLength(1);
+  expect(events.map(({ data }) => data.id)).toEqual([before, erased, after, after]);
+  expect(new Set(events.map(({ id }) => id)).size).toBe(4);
+  expect(deleted.posts).toHaveLength(2);
   expect(await PLATFORM.ledger({})).toMatchObject({ addsUp: true, pending: 0 });
   await runtime.stop();
   await Promise.all([kept.close(), deleted.close()]);
