@@ -115,7 +115,7 @@ process.env.NODE_COMPILE_CACHE ??= join(import.meta.dirname, "node_modules/.cach
 export default defineConfig({
   test: {
     // More than there are cores: some files mostly wait, for holds and ten-second timeouts.
-    maxWorkers: 6,
+    maxWorkers: 5,
     reporters: ["dot"],
     projects: [
       inWorkerd("worker", ["test/worker/**/*.test.ts"]),
