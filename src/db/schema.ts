@@ -236,8 +236,8 @@ export const subscriptions = sqliteTable(
     leasedBy: text("leased_by"),
     /** When the lease ends, if its dispatch dies; 0 once it was released. */
     leasedUntil: integer("leased_until").notNull().default(0),
-    /** Incremented when its pending deliveries become void: those of an earlier generation are. */
-    generation: integer().notNull().default(0),
+    /** How often its pending deliveries were all cancelled: those owed before the last time are void. */
+    cancellations: integer().notNull().default(0),
     /** Whether void deliveries may still be pending. */
     cancelling: integer({ mode: "boolean" }).notNull().default(false),
     /** The last attempt, as of the last time that its pace changed or its lease was released. */
@@ -371,8 +371,8 @@ export const deliveries = sqliteTable(
     attempts: integer().notNull().default(0),
     /** When a pending delivery is due. */
     dueAt: integer("due_at").notNull(),
-    /** The subscription's generation when it was owed. */
-    generation: integer().notNull().default(0),
+    /** The subscription's `cancellations` when it was owed. */
+    cancellations: integer().notNull().default(0),
     lastOutcome: text("last_outcome"),
     lastStatus: integer("last_status"),
     /** When the last attempt started, and how long it took. */

@@ -14,11 +14,11 @@ import { IS_FREE, IS_IN_PROGRESS, type LeaseValues, NOBODY } from "./dispatch/le
 
 /**
  * What to set on a subscription to cancel its pending deliveries, of which there may be any number:
- * they are void at once, as those of an earlier generation, and are then cancelled in chunks, even if
+ * they are void at once, as those owed before this cancellation, and are then cancelled in chunks, even if
  * it becomes active again. What was still to be redelivered is dropped.
  */
 export const CANCEL_PENDING = {
-  generation: sql`${subscriptions.generation} + 1`,
+  cancellations: sql`${subscriptions.cancellations} + 1`,
   cancelling: true,
   ranges: null,
   scheduledUntil: 0,
@@ -31,7 +31,7 @@ const IS_WRITABLE = isWritable(subscriptions.workspaceId);
 const KEY = sql`(${deliveries.subscriptionId}, ${deliveries.eventId})`;
 // `>= 0` is always true, and makes SQLite use the index of pending deliveries.
 const IS_VOID = sql`${IS_PENDING} AND ${deliveries.dueAt} >= 0
-  AND ${deliveries.generation} < ${subscriptions.generation}`;
+  AND ${deliveries.cancellations} < ${subscriptions.cancellations}`;
 
 /**
  * Cancels up to `CLEANUP_MAX` void deliveries of the subscriptions that match and that nobody but the

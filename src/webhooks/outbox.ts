@@ -85,7 +85,7 @@ export function announce(
         workspaceId,
         state: "pending",
         dueAt: now,
-        generation: subscriptions.generation,
+        cancellations: subscriptions.cancellations,
       },
       sql`FROM json_each(${subjects}) AS draft JOIN ${subscriptions} ON ${isSubscriber}
           WHERE ${condition} AND NOT EXISTS (SELECT 1 FROM ${events}

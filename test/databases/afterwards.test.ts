@@ -39,7 +39,7 @@ test("a database that a workspace has left delivers what others are owed, and ex
   };
   // As a withdrawal that was not finished leaves it.
   const release =
-    "UPDATE subscriptions SET leased_until = 0, cancelling = ?, generation = ? WHERE id = ?";
+    "UPDATE subscriptions SET leased_until = 0, cancelling = ?, cancellations = ? WHERE id = ?";
   const owe = "UPDATE deliveries SET state = 'pending', due_at = 0 WHERE subscription_id = ?";
   await write(release, 1, 9, leaving.webhookId);
   await write(owe, leaving.webhookId);

@@ -21,7 +21,7 @@ export const EVENTS: Fault[] = [
     ["days.ts", "${deliveries.attempts} + ${deliveries.earlierAttempts}", "${deliveries.attempts}", "the portal counts the attempts before an event was sent again, too"],
     ["endings.ts", "AND ${IS_FREE} AND NOT ${IS_IN_PROGRESS}\n          LIMIT", "AND ${IS_FREE} LIMIT", "what is being posted is not cancelled"],
     ["endings.ts", "FROM ${subscriptions} CROSS JOIN ${deliveries} ON ${IS_VOID}", "FROM ${subscriptions} JOIN ${deliveries} ON ${IS_VOID}", "withdrawing access reads no other workspace's deliveries"],
-    ["endings.ts", "AND ${deliveries.dueAt} >= 0\n  AND ${deliveries.generation} < ${subscriptions.generation}", "AND 1", "what is owed after a subscription was enabled is not cancelled"],
+    ["endings.ts", "AND ${deliveries.dueAt} >= 0\n  AND ${deliveries.cancellations} < ${subscriptions.cancellations}", "AND 1", "what is owed after a subscription was enabled is not cancelled"],
     ["exchange.ts", "sealPersonalData(key, ownerOf({ subscriptionId, eventId }), said)", "new TextEncoder().encode(JSON.stringify(said)).toHex()", "what a receiver echoes is encrypted"],
     ["event-size.ts", "+ ${LARGE_BODY_BYTES} ", "", "large bodies take the space that they take"],
     ["event-size.ts", "AND ${events.id} <= (SELECT ${workspaces.sizedTo} FROM ${workspaces} WHERE ${workspaces.id} = ${events.workspaceId})", "", "what is deleted before it was measured is not subtracted"],

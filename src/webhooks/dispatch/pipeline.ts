@@ -235,14 +235,14 @@ export class Pipeline {
     this.#paceChanged = false;
     if (!this.subscription || !(paceChanged || canRelease))
       return { request, settlements, change: null };
-    const { failures, failingSince, generation, url } = this.subscription;
+    const { failures, failingSince, cancellations, url } = this.subscription;
     const lastFailure = settlements.findLast(
       ({ state, outcome }) => state !== "delivered" && outcome !== "unreadable",
     );
     const isFailing = failures >= DISABLE_AFTER_FAILURES && failingSince !== null;
     const change = {
       subscriptionId: this.subscriptionId,
-      generation,
+      cancellations,
       paceChanged,
       release: canRelease,
       ...paceOf(this.subscription),
@@ -293,7 +293,7 @@ export class Pipeline {
     this.#confirmedAt = askedAt;
     const erased = new Set(found.erased);
     this.#waiting = this.#waiting.filter(({ eventId }) => !erased.has(eventId));
-    const isVoid = before !== null && before.generation !== found.generation;
+    const isVoid = before !== null && before.cancellations !== found.cancellations;
     // If this round trip released the lease, nothing is left to post anyway.
     const isLost = before?.leased === true && !found.leased && !this.isIdle;
     if (this.isReleasing || !found.mayPost || isVoid || isLost) this.release();

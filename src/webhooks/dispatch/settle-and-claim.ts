@@ -38,7 +38,7 @@ export interface Snapshot extends Pace, Owner {
   /** Events in progress whose deliveries no longer exist, because they were erased. */
   erased: string[];
   /** Incremented whenever all its pending deliveries become void. */
-  generation: number;
+  cancellations: number;
   /** Whether deliveries remain to be ended here without a post: void ones, or those overdue for too long. */
   needsCleanup: boolean;
   /** Whether it may be posted to: it is active, and its workspace is not changing its database. */
@@ -157,7 +157,7 @@ const snapshots = prepared(
       slow: subscriptions.slow,
       failures: subscriptions.failures,
       failingSince: subscriptions.failingSince,
-      generation: subscriptions.generation,
+      cancellations: subscriptions.cancellations,
       needsCleanup:
         sql`((${subscriptions.cancelling} OR EXISTS (SELECT 1 ${ITS_PENDING} AND ${deliveries.dueAt} <= ${OVERDUE_SINCE}))
         AND ${isWritable(subscriptions.workspaceId)})`.mapWith(Boolean),

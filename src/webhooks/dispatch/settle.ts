@@ -33,8 +33,8 @@ export interface Settlement extends StoredExchange {
 /** What a dispatch changes about a subscription that it leases. */
 export interface Change extends Pace {
   subscriptionId: string;
-  /** Its generation when the pace changed; a pace of an earlier one is not stored. */
-  generation: number;
+  /** Its cancellations when the pace changed; a pace from before the last one is not stored. */
+  cancellations: number;
   /** Whether the pace has changed. */
   paceChanged: boolean;
   /** Whether it has failed for too long. */
@@ -54,9 +54,9 @@ const NOW = sql`${sql.placeholder("now")}`;
 const UNTIL = sql`${sql.placeholder("until")}`;
 const CHANGES = sql`json_each(${sql.placeholder("changes")}) AS c`;
 const IS_LEASED = sql`${subscriptions.id} = c.value->>'subscriptionId' AND ${subscriptions.leasedBy} = ${HOLDER}`;
-// Disabling starts another generation. So if the reply is lost, and the subscription is enabled again
+// Disabling cancels. So if the reply is lost, and the subscription is enabled again
 // before the second try, that try does not disable it again.
-const IS_NEW_PACE = sql`(c.value->>'paceChanged' AND ${subscriptions.generation} = c.value->>'generation')`;
+const IS_NEW_PACE = sql`(c.value->>'paceChanged' AND ${subscriptions.cancellations} = c.value->>'cancellations')`;
 const IS_NEW_PACE_OF_ACTIVE = sql`${IS_LEASED} AND ${IS_NEW_PACE} AND ${subscriptions.disabledAt} IS NULL AND ${subscriptions.deletedAt} IS NULL`;
 const NOTICE_DUE_AT = sql`c.value->>'failingSince' + ${TELL_AFTER_MS}`;
 

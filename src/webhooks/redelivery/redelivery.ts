@@ -133,9 +133,9 @@ async function redeliverEvents(
  * has a slot in the schedule, which it keeps.
  */
 function isWaiting(now: number): SQL {
-  const { state, generation, dueAt } = deliveries;
+  const { state, cancellations, dueAt } = deliveries;
   const due = sql`max(${dueAt}, ${subscriptions.nextAt})`;
-  return sql`coalesce(${state} = 'pending' AND ${generation} = ${subscriptions.generation}
+  return sql`coalesce(${state} = 'pending' AND ${cancellations} = ${subscriptions.cancellations}
     AND ${due} > ${now} AND ${due} >= ${nextSlot(now)}, 0)`;
 }
 

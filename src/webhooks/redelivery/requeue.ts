@@ -26,8 +26,8 @@ export const IS_LISTED = sql`NOT ${events.test} AND ${lists(events.type)}`;
  * then sent again and failed.
  */
 export function isRequeueable(states: readonly RedeliveryState[], askedAt: number): SQL {
-  const { state, generation, settledAt, deliveredEarlier } = deliveries;
-  return sql`(coalesce(CASE WHEN ${state} = 'pending' AND ${generation} >= ${subscriptions.generation} THEN 'pending'
+  const { state, cancellations, settledAt, deliveredEarlier } = deliveries;
+  return sql`(coalesce(CASE WHEN ${state} = 'pending' AND ${cancellations} >= ${subscriptions.cancellations} THEN 'pending'
       WHEN ${deliveredEarlier} THEN 'delivered' WHEN ${state} = 'pending' THEN 'cancelled'
       ELSE ${state} END, 'missed') IN (SELECT value FROM json_each(${JSON.stringify(states)}))
     AND (${state} IS NOT 'delivered' OR ${settledAt} <= ${askedAt}))`;
@@ -103,14 +103,14 @@ export function requeue(requeuing: Requeuing): Statements<number> {
           state: "pending",
           attempts: sql`iif(${isWaiting}, ${deliveries.attempts}, 0)`,
           dueAt: sql`iif(${isWaiting}, min(${dueAt}, ${slotAt}), ${slotAt})`,
-          generation: subscriptions.generation,
+          cancellations: subscriptions.cancellations,
           earlierAttempts: sql`coalesce(${deliveries.earlierAttempts} + iif(${isWaiting}, 0, ${deliveries.attempts}), 0)`,
           deliveredEarlier: sql`coalesce(${deliveries.deliveredEarlier} OR ${deliveries.state} = 'delivered', 0)`,
         },
         sql`${named} LEFT JOIN ${deliveries} ON ${IS_ITS_DELIVERY} WHERE ${isWanted}
           ON CONFLICT (subscription_id, event_id) DO UPDATE
           SET state = excluded.state, attempts = excluded.attempts, due_at = excluded.due_at,
-            generation = excluded.generation, settled_at = NULL, signatures = NULL, response = NULL,
+            cancellations = excluded.cancellations, settled_at = NULL, signatures = NULL, response = NULL,
             earlier_attempts = excluded.earlier_attempts, delivered_earlier = excluded.delivered_earlier`,
       ),
     ),

@@ -43,7 +43,7 @@ test("an event is owed once, and immediately, to every subscription of its works
   const [draft] = await announceLeads(workspaceId, 1, NOW);
   expect(await deliveryTo(listing.id)).toMatchObject({
     ...{ workspaceId, eventId: draft?.id, state: "pending", attempts: 0, dueAt: NOW },
-    ...{ generation: 0, lastOutcome: null, settledAt: null },
+    ...{ cancellations: 0, lastOutcome: null, settledAt: null },
   });
   expect(await owedTo(twin.id)).toEqual([draft?.id]);
   for (const { id } of [other, foreign]) expect(await owedTo(id)).toEqual([]);
@@ -54,7 +54,7 @@ test("an event is owed once, and immediately, to every subscription of its works
 test("an event belongs to what its subscription is now, though earlier deliveries are still being cancelled", async () => {
   const workspaceId = await createWorkspace();
   const { id } = await subscribe(workspaceId);
-  await setSubscription(id, { generation: 3, cancelling: true });
+  await setSubscription(id, { cancellations: 3, cancelling: true });
   await announceLeads(workspaceId, 1, NOW);
   await commit(db, cancelVoid(eq(subscriptions.id, id), { now: NOW, ...NOBODY }));
   expect(await deliveryTo(id)).toMatchObject({ state: "pending" });
