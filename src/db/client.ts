@@ -36,6 +36,15 @@ export type ResultOf<P> =
   P extends Statements<infer R> ? R : P extends RowQuery<infer Row> ? Row[] : undefined;
 type ResultsOf<P extends readonly Executable[]> = { -readonly [K in keyof P]: ResultOf<P[K]> };
 
+/** What a transaction consists of, by names of the caller's choice, in order. What is undefined is left out. */
+export type Parts = Readonly<Record<string, Executable | undefined>>;
+/** The results of a transaction, by the names of its parts. */
+export type ResultsByName<P extends Parts> = {
+  -readonly [K in keyof P]: P[K] extends Executable
+    ? ResultOf<P[K]>
+    : ResultOf<Exclude<P[K], undefined>> | undefined;
+};
+
 interface PreparedQuery {
   getQuery(): Query;
   mapResult(result: unknown, isFromBatch: boolean): unknown;
@@ -117,6 +126,33 @@ export function inOrder<const P extends readonly Executable[]>(parts: P): Statem
   };
 }
 
+/**
+ * Statements in order; the result has those of the parts, by name.
+ *
+ * @example
+ * const { found, removed } = await commit(db, {
+ *   found: qb.select().from(leads),
+ *   removed: isRemoving ? counted(qb.delete(leads)) : undefined,
+ * });
+ */
+export function transaction<const P extends Parts>(parts: P): Statements<ResultsByName<P>> {
+  const made = Object.entries(parts).flatMap(([name, part]) =>
+    part === undefined ? [] : [{ name, ...toStatements(part) }],
+  );
+  return {
+    queries: made.flatMap(({ queries }) => queries),
+    read(results) {
+      let start = 0;
+      const found = made.map(({ name, queries, read }) => {
+        const own = results.slice(start, start + queries.length);
+        start += queries.length;
+        return [name, read(own)];
+      });
+      return Object.fromEntries(found) as ResultsByName<P>;
+    },
+  };
+}
+
 /** The same statements, with their result mapped by `read`. */
 export function readAs<P extends Executable, B>(
   part: P,
@@ -161,17 +197,26 @@ const overClient = (client: D1Client) => drizzle(client as D1Database);
  * Commits statements as one transaction. Unlike `db.batch`, it takes prepared ones and raw SQL
  * (https://github.com/drizzle-team/drizzle-orm/issues/2197 and 2277).
  */
-export async function commit<P extends Executable>(
-  { $client }: Database,
-  part: P,
-): Promise<ResultOf<P>> {
-  const { queries, read } = toStatements(part) as Statements<ResultOf<P>>;
+export function commit<P extends Executable>(db: Database, part: P): Promise<ResultOf<P>>;
+export function commit<const P extends Parts>(db: Database, parts: P): Promise<ResultsByName<P>>;
+export async function commit({ $client }: Database, work: Executable | Parts): Promise<unknown> {
+  const { queries, read } = isParts(work) ? transaction(work) : toStatements(work);
   if (queries.length === 0) return read([]);
   return read(
     await $client.batch(queries.map(({ sql, params }) => $client.prepare(sql).bind(...params))),
   );
 }
 
+function isParts(work: Executable | Parts): work is Parts {
+  return Object.getPrototypeOf(work) === Object.prototype && !("queries" in work);
+}
+
+/** Reads several things in one round trip, as they were at one moment. */
+export function read<const P extends Parts>(db: Database, parts: P): Promise<ResultsByName<P>> {
+  return commit(db, parts);
+}
+
+/** Reads one thing. */
 export async function query<P extends Executable>(
   { $client }: Database,
   one: P,

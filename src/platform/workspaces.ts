@@ -10,7 +10,7 @@ import {
 } from "../contract/limits.ts";
 import { Name } from "../contract/text.ts";
 import { MINUTE_MS } from "../contract/time.ts";
-import { commit, inOrder, withoutRetries } from "../db/client.ts";
+import { commit, withoutRetries } from "../db/client.ts";
 import { DIRECTORY, databaseNames, hasOneDatabase, openDirectory } from "../db/databases.ts";
 import { createDataKey } from "../encryption/personal-data.ts";
 import { forgetKey } from "../quota/forget.ts";
@@ -184,14 +184,16 @@ export const setWorkspaceAccess = operation({
   async run({ env, ctx }, { workspaceId, granted }) {
     const placement = await openPlacement(env, workspaceId);
     const now = Date.now();
-    const withdrawal = granted ? [] : [cancelPendingOf(workspaceId, now)];
     // Not retried: if the reply was lost, a later call may have decided otherwise in the meantime.
-    const [updated, [toCancel = []]] = await commit(
-      withoutRetries(placement.db),
-      inOrder([updateAccess(workspaceId, granted), inOrder(withdrawal)]),
-    );
+    const { updated, toCancel } = await commit(withoutRetries(placement.db), {
+      updated: updateAccess(workspaceId, granted),
+      toCancel: granted ? undefined : cancelPendingOf(workspaceId, now),
+    });
     if (updated === 0) throw unknownWorkspace();
-    const wakes = toCancel.map((subscriptionId) => ({ subscriptionId, lane: "slow" as const }));
+    const wakes = (toCancel ?? []).map((subscriptionId) => ({
+      subscriptionId,
+      lane: "slow" as const,
+    }));
     ctx.waitUntil(wake(env, placement.database, wakes));
     // When this returns, the gates of all its keys know.
     const keys = await listLiveKeys(openDirectory(env), workspaceId, now);

@@ -3,7 +3,7 @@ import type { DeliveryState, WebhookEvent } from "../contract/enumerations.ts";
 import { unknownInput } from "../contract/input-error.ts";
 import { isoTime, isoTimeOrNull } from "../contract/time.ts";
 import { qb, toJsonValue } from "../db/builder.ts";
-import { commit, type Database, inOrder, readAs, type Statements } from "../db/client.ts";
+import { type Database, read, readAs, type Statements } from "../db/client.ts";
 import { type Listing, mapItems, type PageRequest, toListing } from "../db/page.ts";
 import { attempts, deliveries, events, subscriptions } from "../db/schema.ts";
 import { openDataKey } from "../encryption/personal-data.ts";
@@ -72,33 +72,31 @@ export async function listDeliveries(
     .limit(1)
     .offset(DELIVERIES_LOOKED_THROUGH - 1);
   const isFiltered = Boolean(state || type);
-  const [, [bound], found] = await commit(
-    db,
-    inOrder([
-      expectWebhook(webhookId),
-      isFiltered ? last : inOrder([]),
-      qb
-        .select(shownOf(webhookId))
-        .from(deliveries)
-        // CROSS JOIN makes SQLite walk the deliveries in order, whatever it estimates about events.
-        .crossJoin(events)
-        .where(
-          and(
-            IS_ITS_EVENT,
-            isBehind,
-            isFiltered ? gte(eventId, sql`coalesce(${last}, '')`) : undefined,
-            state ? eq(deliveries.state, state) : undefined,
-            type ? eq(events.type, type) : undefined,
-          ),
-        )
-        .orderBy(desc(eventId))
-        .limit(limit + 1),
-    ]),
-  );
+  const { bound, found } = await read(db, {
+    webhook: expectWebhook(webhookId),
+    bound: isFiltered ? last : undefined,
+    found: qb
+      .select(shownOf(webhookId))
+      .from(deliveries)
+      // CROSS JOIN makes SQLite walk the deliveries in order, whatever it estimates about events.
+      .crossJoin(events)
+      .where(
+        and(
+          IS_ITS_EVENT,
+          isBehind,
+          isFiltered ? gte(eventId, sql`coalesce(${last}, '')`) : undefined,
+          state ? eq(deliveries.state, state) : undefined,
+          type ? eq(events.type, type) : undefined,
+        ),
+      )
+      .orderBy(desc(eventId))
+      .limit(limit + 1),
+  });
   const order = { at: events.createdAt, id: eventId };
   const listing = mapItems(toListing(found, limit, order), toView);
   // Resume after the last row that was examined.
-  return !listing.next && bound ? { ...listing, next: { at: 0, id: bound.id } } : listing;
+  const resumeAt = bound?.[0];
+  return !listing.next && resumeAt ? { ...listing, next: { at: 0, id: resumeAt.id } } : listing;
 }
 
 /**
@@ -114,32 +112,32 @@ export async function findDelivery(
   eventId: string,
 ): Promise<DeliveryDetails> {
   const { at, outcome, status, durationMs, signatures } = attempts;
-  const [, [row], stored] = await commit(
-    db,
-    inOrder([
-      expectWebhook(webhookId),
-      qb
-        .select({
-          ...shownOf(webhookId),
-          ...BODY,
-          signatures: deliveries.signatures,
-          response: toJsonValue(deliveries.response) as SQL<string | null>,
-          workspaceId: events.workspaceId,
-          dataKey: dataKeyOf(events.workspaceId),
-        })
-        .from(deliveries)
-        .innerJoin(events, IS_ITS_EVENT)
-        .where(and(eq(deliveries.subscriptionId, webhookId), eq(deliveries.eventId, eventId))),
-      qb
-        .select({
-          ...{ at, outcome, status, durationMs, signatures },
-          response: toJsonValue(attempts.response) as SQL<string | null>,
-        })
-        .from(attempts)
-        .where(and(eq(attempts.subscriptionId, webhookId), eq(attempts.eventId, eventId)))
-        .orderBy(attempts.attempt),
-    ]),
-  );
+  const {
+    found: [row],
+    stored,
+  } = await read(db, {
+    webhook: expectWebhook(webhookId),
+    found: qb
+      .select({
+        ...shownOf(webhookId),
+        ...BODY,
+        signatures: deliveries.signatures,
+        response: toJsonValue(deliveries.response) as SQL<string | null>,
+        workspaceId: events.workspaceId,
+        dataKey: dataKeyOf(events.workspaceId),
+      })
+      .from(deliveries)
+      .innerJoin(events, IS_ITS_EVENT)
+      .where(and(eq(deliveries.subscriptionId, webhookId), eq(deliveries.eventId, eventId))),
+    stored: qb
+      .select({
+        ...{ at, outcome, status, durationMs, signatures },
+        response: toJsonValue(attempts.response) as SQL<string | null>,
+      })
+      .from(attempts)
+      .where(and(eq(attempts.subscriptionId, webhookId), eq(attempts.eventId, eventId)))
+      .orderBy(attempts.attempt),
+  });
   if (!row) throw unknownInput("eventId", "no such delivery to this subscription");
   const view = toView(row);
   const isTest = row.state === "test";

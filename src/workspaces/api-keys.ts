@@ -6,11 +6,11 @@ import { insertFrom, named, qb } from "../db/builder.ts";
 import {
   commit,
   type Database,
-  inOrder,
   prepared,
   type ResultOf,
   readAs,
   type Statements,
+  transaction,
 } from "../db/client.ts";
 import { DIRECTORY } from "../db/databases.ts";
 import { isBehind, type Listing, type PageRequest, preparePages } from "../db/page.ts";
@@ -27,15 +27,15 @@ export const STANDING_MAX_AGE_MS = HOUR_MS;
  */
 export function insertApiKey(key: typeof apiKeys.$inferInsert): Statements<void> {
   const isErased = sql`${workspaces.id} = ${key.workspaceId} AND ${workspaces.erasing}`;
-  const statements = inOrder([
-    insertFrom(
+  const statements = transaction({
+    inserted: insertFrom(
       apiKeys,
       key,
       sql`WHERE NOT EXISTS (SELECT 1 FROM ${workspaces} WHERE ${isErased}) ON CONFLICT DO NOTHING`,
     ),
-    qb.select({ id: workspaces.id }).from(workspaces).where(isErased),
-  ]);
-  return readAs(statements, ([, erased]) => {
+    erased: qb.select({ id: workspaces.id }).from(workspaces).where(isErased),
+  });
+  return readAs(statements, ({ erased }) => {
     if (erased.length > 0) throw beingErased();
   });
 }
@@ -79,8 +79,8 @@ export function rollKey(
   const { revokedAt, expiresAt } = apiKeys;
   // No longer true once it is rolled, so a second try changes nothing.
   const isRollable = and(eq(apiKeys.id, oldId), isNull(revokedAt), isNull(expiresAt));
-  const statements = inOrder([
-    insertFrom(
+  const statements = transaction({
+    inserted: insertFrom(
       apiKeys,
       {
         id,
@@ -91,17 +91,17 @@ export function rollKey(
       },
       sql`FROM ${apiKeys} WHERE ${isRollable}`,
     ),
-    qb
+    ended: qb
       .update(apiKeys)
       .set(endsAt > now ? { expiresAt: endsAt } : { revokedAt: now })
       .where(isRollable),
-    qb
+    found: qb
       .select({ ...GATED_KEY, revokedAt })
       .from(apiKeys)
       .where(eq(apiKeys.id, oldId)),
-    qb.select({ id: apiKeys.id }).from(apiKeys).where(eq(apiKeys.id, id)),
-  ]);
-  return readAs(statements, ([, , [old], [rolled]]) => {
+    rolled: qb.select({ id: apiKeys.id }).from(apiKeys).where(eq(apiKeys.id, id)),
+  });
+  return readAs(statements, ({ found: [old], rolled: [rolled] }) => {
     if (!old) throw new InputError("keyId", "no such key");
     if (rolled) return { keyHash: old.keyHash, lastUsedAt: old.lastUsedAt };
     throw new InputError(
@@ -241,6 +241,6 @@ export async function useKey(db: Database, keyHash: string, now: number): Promis
         sql`coalesce(${apiKeys.lastUsedAt}, 0) < ${now - STANDING_MAX_AGE_MS}`,
       ),
     );
-  const [, [found = null]] = await commit(db, inOrder([noted, standing({ keyHash, now })]));
-  return found;
+  const { found } = await commit(db, { noted, found: standing({ keyHash, now }) });
+  return found[0] ?? null;
 }

@@ -6,11 +6,11 @@ import { inJson, qb } from "../db/builder.ts";
 import {
   counted,
   type Database,
-  inOrder,
   prepared,
   query,
   readAs,
   type Statements,
+  transaction,
 } from "../db/client.ts";
 import { DIRECTORY } from "../db/databases.ts";
 import { isBehind, type Listing, mapItems, type PageRequest, preparePages } from "../db/page.ts";
@@ -195,8 +195,8 @@ export function updateWorkspace(
   { name, adminEmails, webhooksMax }: WorkspaceChanges,
   now: number,
 ): Statements<number> {
-  const statements = inOrder([
-    counted(
+  const statements = transaction({
+    updated: counted(
       qb
         .update(workspaces)
         .set({
@@ -206,9 +206,9 @@ export function updateWorkspace(
         })
         .where(eq(workspaces.id, id)),
     ),
-    adminEmails ? readdress(id, adminEmails, now) : inOrder([]),
-  ]);
-  return readAs(statements, ([updated]) => updated);
+    readdressed: adminEmails ? readdress(id, adminEmails, now) : undefined,
+  });
+  return readAs(statements, ({ updated }) => updated);
 }
 
 /**
@@ -218,16 +218,16 @@ export function updateWorkspace(
  */
 export function updateAccess(id: string, granted: boolean): Statements<number> {
   const isOwn = eq(workspaces.id, id);
-  const statements = inOrder([
-    counted(
+  const statements = transaction({
+    updated: counted(
       qb
         .update(workspaces)
         .set({ accessGranted: granted })
         .where(and(isOwn, granted ? eq(workspaces.erasing, false) : undefined)),
     ),
-    qb.select({ erasing: workspaces.erasing }).from(workspaces).where(isOwn),
-  ]);
-  return readAs(statements, ([updated, [workspace]]) => {
+    found: qb.select({ erasing: workspaces.erasing }).from(workspaces).where(isOwn),
+  });
+  return readAs(statements, ({ updated, found: [workspace] }) => {
     if (granted && workspace?.erasing) throw beingErased();
     return updated;
   });

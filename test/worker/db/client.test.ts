@@ -72,6 +72,24 @@ test("columns with the same name are refused until one has an alias", async () =
     expect(await run(db, aliased)).toEqual([{ key: keyId, workspace: workspaceId }]);
 });
 
+test("the results of a transaction have the names of its parts, without those that are left out", async () => {
+  const { keyId, workspaceId } = await openWorkspace();
+  const own = eq(workspaces.id, workspaceId);
+  const renamed = client.counted(qb.update(workspaces).set({ name: "Renamed" }).where(own));
+  const parts = {
+    before: qb.select({ name: workspaces.name }).from(workspaces).where(own),
+    nested: client.transaction({ renamed, key: qb.select({ id: apiKeys.id }).from(apiKeys) }),
+    skipped: undefined,
+    after: qb.select({ name: workspaces.name }).from(workspaces).where(own),
+  };
+  const results = await commit(openDatabase(WORKSPACE_DB), parts);
+  expect(Object.keys(results)).toEqual(["before", "nested", "after"]);
+  expect(results.before).not.toEqual([{ name: "Renamed" }]);
+  expect(results.nested.renamed).toBe(1);
+  expect(results.nested.key).toContainEqual({ id: keyId });
+  expect(results.after).toEqual([{ name: "Renamed" }]);
+});
+
 test("a query without a database says so when it is awaited", async () => {
   const thrown = await Promise.resolve(qb.select(ID).from(workspaces)).catch((error) => error);
   expect(causeOf(thrown)).toMatchObject({
