@@ -1,11 +1,12 @@
-import { commit, type Database } from "./db/client.ts";
+import { MINUTE_MS } from "./contract/time.ts";
+import { Budget, STATEMENTS_MAX } from "./db/budget.ts";
+import { commit } from "./db/client.ts";
 import { deleteCommits } from "./db/commit-once.ts";
 import { databaseNames, hasOneDatabase, openDirectory } from "./db/databases.ts";
 import { findPosition, updatePosition } from "./db/sweep-positions.ts";
 import { findHealth, SWEPT } from "./health.ts";
 import { log, logError } from "./log.ts";
 import { cleanUpAutomations } from "./records/removals.ts";
-import { timeBudget } from "./timing.ts";
 import { findOverdue, wake } from "./webhooks/dispatch/wake.ts";
 import { sendNotices } from "./webhooks/notices/notify.ts";
 import { takeSteps } from "./webhooks/redelivery/ranges.ts";
@@ -19,12 +20,25 @@ import { listMoves } from "./workspaces/moves.ts";
 import { continueMove } from "./workspaces/moving/move.ts";
 import { type Placement, placementIn } from "./workspaces/placement.ts";
 
-/** How long a sweep may spend on deleting. */
+/** How long a sweep may take before its parts stop where they are. */
 const SWEEP_MAX_MS = 40_000;
-/** How long after its start a sweep still begins to delete runs of removed automations. */
-const REMOVED_RUNS_MAX_MS = 20_000;
+/** Databases per sweep; if there are more, they take turns. */
+const DATABASES_AT_ONCE = 4;
+/** Statements of a sweep that are not for the parts that take as many as they are given. */
+const OTHER_STATEMENTS = 150;
 /** Maximum moves that one sweep continues, of the workspaces leaving one database. */
 const MOVES_AT_ONCE = 100;
+
+/**
+ * What each part of the sweep gets: a database, and a budget of its own, so that no part can use up what
+ * another needs. What a part does not finish, the next sweep continues.
+ */
+interface Part extends Placement {
+  /** Its statements are spent from the budget. */
+  env: Env;
+  budget: Budget;
+  now: number;
+}
 
 /**
  * The scheduled job: wakes subscriptions that the queues have forgotten, goes on with redeliveries,
@@ -32,52 +46,82 @@ const MOVES_AT_ONCE = 100;
  * Every part is tried; a failure is thrown at the end, so that Cloudflare shows the job as failed.
  */
 export async function sweep(env: Env, now: number): Promise<void> {
-  const swept = await Promise.all(databaseNames(env).map((name) => sweepDatabase(env, name, now)));
+  const whole = new Budget(SWEEP_MAX_MS);
+  const names = databasesOf(env, now);
+  const swept = await Promise.all(
+    names.map((database) => sweepDatabase(env, database, now, whole, names.length)),
+  );
   const failed = swept.reduce((sum, failures) => sum + failures, 0);
-  if (failed === 0) await updatePosition(openDirectory(env), SWEPT, String(now));
-  const { healthy, problems } = await findHealth(env, now);
+  const metered = whole.meter(env);
+  if (failed === 0) await updatePosition(openDirectory(metered), SWEPT, String(now));
+  const { healthy, problems } = await findHealth(metered, now);
   log("health", { healthy, problems: problems.join("; ") });
   if (failed > 0) throw new Error(`${failed} parts of the sweep failed`);
 }
 
+/** The databases whose turn it is. */
+function databasesOf(env: Env, now: number): string[] {
+  const names = databaseNames(env);
+  if (names.length <= DATABASES_AT_ONCE) return names;
+  const first = (Math.floor(now / MINUTE_MS) * DATABASES_AT_ONCE) % names.length;
+  return [...names, ...names].slice(first, first + DATABASES_AT_ONCE);
+}
+
 /** Sweeps one database. @returns how many parts failed. */
-async function sweepDatabase(env: Env, database: string, now: number): Promise<number> {
-  const placement = placementIn(env, database);
-  const { db } = placement;
-  const hasTime = timeBudget(SWEEP_MAX_MS);
-  const parts = await Promise.allSettled([
-    wakeOverdue(placement, env, now),
-    sendNotices(db, env, now, hasTime),
-    expireEvents(db, env, now, hasTime),
-    takeSteps(db, now, hasTime).then((wakes) => wake(env, database, wakes)),
-    deleteEndedSecrets(db, now),
-    cleanUpAutomations(db, Date.now() + REMOVED_RUNS_MAX_MS),
-    commit(db, deleteCommits(now)),
-    commit(db, forgetErasedLeads(now)),
-    commit(db, forgetAuditEntries(now)),
-    insertSize(db, now),
-    goOnMoving(placement, env, hasTime),
-  ]);
+async function sweepDatabase(
+  env: Env,
+  database: string,
+  now: number,
+  whole: Budget,
+  databases: number,
+): Promise<number> {
+  // These take as many statements as they are given...
+  const loops = [sendDueNotices, expireEvents, redeliverRanges, deleteRemoved, goOnMoving];
+  // ...and these a few.
+  const others = [wakeOverdue, forget, measure];
+  const share = Math.floor((STATEMENTS_MAX - OTHER_STATEMENTS) / databases / loops.length);
+  const parts = await Promise.allSettled(
+    [...loops, ...others].map((part) => {
+      const budget = whole.share(share);
+      const metered = budget.meter(env);
+      return part({ ...placementIn(metered, database), env: metered, budget, now });
+    }),
+  );
   const failures = parts.flatMap((part) => (part.status === "rejected" ? [part.reason] : []));
   for (const failure of failures) logError("sweep_failed", failure, { database });
   return failures.length;
 }
 
+const sendDueNotices = ({ db, env, now, budget }: Part) =>
+  sendNotices(db, env, now, () => budget.hasMore());
+
+const redeliverRanges = async ({ db, env, database, now, budget }: Part) =>
+  wake(env, database, await takeSteps(db, now, () => budget.hasMore()));
+
+const deleteRemoved = ({ db, budget }: Part) => cleanUpAutomations(db, () => budget.hasMore());
+
+/** Deletes what is kept for a while. */
+async function forget({ db, now }: Part): Promise<void> {
+  await deleteEndedSecrets(db, now);
+  await commit(db, deleteCommits(now));
+  await commit(db, forgetErasedLeads(now));
+  await commit(db, forgetAuditEntries(now));
+}
+
+const measure = ({ db, now }: Part) => insertSize(db, now);
+
 /** Continues the moves that this database takes part in, one after another. */
-async function goOnMoving(
-  { database, db }: Placement,
-  env: Env,
-  hasTime: () => boolean,
-): Promise<void> {
+async function goOnMoving({ database, db, env, budget }: Part): Promise<void> {
   if (hasOneDatabase(env)) return;
   const failures: unknown[] = [];
+  const hasMore = () => budget.hasMore();
   for (const { workspaceId } of await commit(db, listMoves(MOVES_AT_ONCE, Date.now())))
-    await continueMove(env, database, workspaceId, hasTime).catch((error) => failures.push(error));
+    await continueMove(env, database, workspaceId, hasMore).catch((error) => failures.push(error));
   if (failures.length > 0) throw failures[0];
 }
 
 /** Wakes overdue subscriptions, starting where the last sweep stopped. */
-async function wakeOverdue({ database, db }: Placement, env: Env, now: number): Promise<void> {
+async function wakeOverdue({ database, db, env, now }: Part): Promise<void> {
   const part = "overdue";
   const { wakes, after } = await findOverdue(db, await findPosition(db, part), now);
   if (wakes.length > 0) {
@@ -88,12 +132,8 @@ async function wakeOverdue({ database, db }: Placement, env: Env, now: number): 
   await updatePosition(db, part, after);
 }
 
-async function expireEvents(
-  db: Database,
-  env: Env,
-  now: number,
-  hasTime: () => boolean,
-): Promise<void> {
+async function expireEvents({ db, env, now, budget }: Part): Promise<void> {
+  const hasTime = () => budget.hasMore();
   const maxBytes = parseEventsMaxBytes(env);
   const [trimming] = await Promise.allSettled([trimEvents(db, maxBytes, now, hasTime)]);
   const expired = await deleteExpired(db, parseRetention(env), now, hasTime);

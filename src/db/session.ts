@@ -25,11 +25,13 @@ function openAt({ binding, bookmark }: ReadPoint): D1DatabaseSession {
   return binding.withSession(bookmark ?? "first-unconstrained");
 }
 
-type Query<T> = (client: D1Client) => Promise<T>;
+/** A query, or the batch that it stands for, on the client that it is given. */
+export type Query<T> = (client: D1Client) => Promise<T>;
 
 /** A client that decides later where, and how often, to execute a query; each time it is prepared anew. */
 export abstract class LateClient implements D1Client {
-  abstract execute<T>(query: Query<T>): Promise<T>;
+  /** @param statements how many the query has. */
+  abstract execute<T>(query: Query<T>, statements: number): Promise<T>;
 
   prepare(query: string): D1PreparedStatement {
     return new LateStatement(this, query, []) as unknown as D1PreparedStatement;
@@ -37,7 +39,10 @@ export abstract class LateClient implements D1Client {
 
   batch<T>(statements: D1PreparedStatement[]): Promise<D1Result<T>[]> {
     const late = statements as unknown as LateStatement[];
-    return this.execute((client) => client.batch<T>(late.map((statement) => statement.on(client))));
+    return this.execute(
+      (client) => client.batch<T>(late.map((statement) => statement.on(client))),
+      late.length,
+    );
   }
 }
 
@@ -61,15 +66,15 @@ class LateStatement {
   }
 
   all() {
-    return this.#client.execute((client) => this.on(client).all());
+    return this.#client.execute((client) => this.on(client).all(), 1);
   }
 
   raw() {
-    return this.#client.execute((client) => this.on(client).raw());
+    return this.#client.execute((client) => this.on(client).raw(), 1);
   }
 
   run() {
-    return this.#client.execute((client) => this.on(client).run());
+    return this.#client.execute((client) => this.on(client).run(), 1);
   }
 }
 

@@ -5,10 +5,8 @@ import { commit, counted, type Database, inOrder, readAs, type Statements } from
 import { automations, removals, runs } from "../db/schema.ts";
 import { isWritable } from "../workspaces/moves.ts";
 
-/** Maximum runs of removed automations that one transaction deletes... */
+/** Maximum runs of removed automations that one transaction deletes. */
 const REMOVED_RUNS_AT_ONCE = 5_000;
-/** ...and maximum such transactions per sweep. */
-const REMOVED_RUNS_PIECES = 20;
 
 type Removal = typeof removals.$inferSelect;
 
@@ -49,10 +47,10 @@ export function isRemoved({ automationId, generation }: Record<keyof Removal, Co
 
 /**
  * Deletes what was removed, in chunks of one transaction each: first the runs, newest first, so that
- * pages soon have fewer rows to skip, then the automation. Stops when all is done, at the deadline, or
- * after as many chunks as one invocation may make.
+ * pages soon have fewer rows to skip, then the automation. Stops when all is done, or `hasMore` returns
+ * false; the next call continues.
  */
-export async function cleanUpAutomations(db: Database, deadline: number): Promise<void> {
+export async function cleanUpAutomations(db: Database, hasMore: () => boolean): Promise<void> {
   const next = qb
     .select(getTableColumns(removals))
     .from(removals)
@@ -60,7 +58,7 @@ export async function cleanUpAutomations(db: Database, deadline: number): Promis
     .where(isWritable(automations.workspaceId))
     .limit(1);
   let [found] = await commit(db, next);
-  for (let piece = 0; found && piece < REMOVED_RUNS_PIECES && Date.now() < deadline; piece++) {
+  while (found && hasMore()) {
     const [, [following]] = await commit(db, inOrder([deletePiece(found), next]));
     found = following;
   }

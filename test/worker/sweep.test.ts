@@ -168,7 +168,7 @@ describe("a part of the sweep that fails", () => {
   test("is made up for by the next sweep", async () => {
     const { overdue, expired, disabled, removed } = await work();
     const { DB } = observedDatabase({ before: () => Promise.reject(BROKEN) });
-    await expect(sweep(isolated({ DB }).env, NOW)).rejects.toThrow("10 parts of the sweep failed");
+    await expect(sweep(isolated({ DB }).env, NOW)).rejects.toThrow(/\d parts of the sweep failed/);
     expect(await wokenAt(NOW + MINUTE_MS, overdue.id)).toEqual(["fast"]);
     expect(await noticesOf(disabled.id)).toMatchObject([{ sentAt: NOW + MINUTE_MS }]);
     expect(await statesOf(expired.id)).toEqual({});

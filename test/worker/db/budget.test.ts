@@ -1,0 +1,46 @@
+import { expect, test } from "vitest";
+import { Budget, STATEMENTS_MAX } from "../../../src/db/budget.ts";
+import { openNamed } from "../../../src/db/databases.ts";
+import { workspaces } from "../../../src/db/schema.ts";
+import { sleep } from "../../../src/timing.ts";
+import { isolated } from "../../support/deliveries.ts";
+import { DATABASE } from "../../support/placement.ts";
+
+/** Executes so many statements in one batch, through the metered bindings. */
+async function execute(budget: Budget, statements: number): Promise<void> {
+  const db = openNamed(budget.meter(isolated().env), DATABASE);
+  const one = db.select({ id: workspaces.id }).from(workspaces).limit(1);
+  await db.batch([one, ...Array.from({ length: statements - 1 }, () => one)]);
+}
+
+test("a budget is used up by each statement of a batch, and by those of its shares", async () => {
+  const budget = new Budget(60_000, 20);
+  const share = budget.share(10);
+  await execute(share, 6);
+  expect([share.hasMore(4), share.hasMore(5)]).toEqual([true, false]);
+  await execute(budget, 4);
+  expect([budget.hasMore(10), budget.hasMore(11)]).toEqual([true, false]);
+});
+
+test("a budget is used up by time, and a share ends with its whole", async () => {
+  const budget = new Budget(100);
+  await sleep(50);
+  const share = budget.share(100);
+  expect(share.hasMore()).toBe(true);
+  await sleep(60);
+  expect([budget.hasMore(), share.hasMore()]).toEqual([false, false]);
+});
+
+test("the statements of sessions and single queries count, too", async () => {
+  const budget = new Budget(60_000, 10);
+  const { DB } = budget.meter(isolated().env);
+  await DB.withSession("first-primary").prepare("SELECT 1").bind().all();
+  await DB.prepare("SELECT 1").bind().raw();
+  expect([budget.hasMore(8), budget.hasMore(9)]).toEqual([true, false]);
+});
+
+test("more statements than D1 allows an invocation fail, before they reach it", async () => {
+  const whole = new Budget(60_000);
+  await execute(whole.share(10), STATEMENTS_MAX);
+  await expect(execute(whole, 1)).rejects.toThrow("more than 1000 statements");
+});
