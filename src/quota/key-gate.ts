@@ -58,8 +58,6 @@ export class KeyGate extends DurableObject<Env> {
   #bookmark = this.ctx.storage.kv.get<string>("bookmark") ?? null;
   /** The database that the bookmark belongs to, as of the last time the standing was read. */
   #database = this.ctx.storage.kv.get<string>("database") ?? DIRECTORY;
-  /** Bookmarks of other databases, in case the workspace turns out to have moved there. */
-  readonly #early = new Map<string, string>();
   #savedAt = 0;
   #saving = false;
   /** The look-up in progress, shared by all requests that need it. */
@@ -128,31 +126,24 @@ export class KeyGate extends DurableObject<Env> {
   }
 
   /**
-   * Raises the bookmark that admissions return. When this returns, the bookmark is stored.
+   * Raises the bookmark that admissions return, after a write of the client. When this returns, the
+   * bookmark is stored.
    *
-   * @param database the name of the database that the bookmark belongs to.
+   * @param database the name of the database that the bookmark belongs to. One that the workspace has
+   *   left is ignored: bookmarks of different databases cannot be compared.
    */
   advance(bookmark: string, database: string): void {
-    if (database !== this.#database) {
-      // The workspace may just have moved there. In memory is enough: an evicted object reads both again.
-      if (isOlder(this.#early.get(database) ?? null, bookmark)) this.#early.set(database, bookmark);
-      return;
-    }
-    if (!isOlder(this.#bookmark, bookmark)) return;
+    if (database !== this.#database || !isOlder(this.#bookmark, bookmark)) return;
     this.#bookmark = bookmark;
     this.ctx.storage.kv.put("bookmark", bookmark);
   }
 
-  /** Switches to another database; bookmarks of different databases cannot be compared. */
+  /** Switches to the database that the workspace has moved to. */
   #moveTo(database: string): void {
-    if (database === this.#database) return;
-    const early = this.#early.get(database);
-    this.#early.clear();
     this.#database = database;
     this.#bookmark = null;
     this.ctx.storage.kv.put("database", database);
     this.ctx.storage.kv.delete("bookmark");
-    if (early !== undefined) this.advance(early, database);
   }
 
   /** Drops the standing, which the platform has changed. When this returns, it admits nothing more. */
@@ -208,10 +199,9 @@ export class KeyGate extends DurableObject<Env> {
       this.#readAt = now;
       // Not stored, so that a flood of invented keys leaves nothing behind.
       if (!standing) return;
-      const begins = this.#bookmark === null || database !== this.#database;
-      this.#moveTo(database);
-      // From now on, writers of data that this key may read find the key in use and tell its gate.
-      if (begins && bookmark !== null) this.advance(bookmark, database);
+      if (database !== this.#database) this.#moveTo(database);
+      // Reads are never older than the standing that they are admitted on.
+      if (bookmark !== null) this.advance(bookmark, database);
       if (!standing.isLeaving) this.ctx.storage.kv.put("standing", this.#cached);
       return;
     }

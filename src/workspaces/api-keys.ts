@@ -114,7 +114,7 @@ export function rollKey(
 }
 
 /** SQL condition: the key is neither revoked nor expired. */
-export function isLive(now: number | Placeholder): SQL | undefined {
+function isLive(now: number | Placeholder): SQL | undefined {
   const { revokedAt, expiresAt } = apiKeys;
   return and(isNull(revokedAt), or(isNull(expiresAt), gt(expiresAt, now)));
 }

@@ -1,5 +1,5 @@
 import { z } from "@hono/zod-openapi";
-import { and, type Column, eq, isNotNull, isNull, type SQL, sql } from "drizzle-orm";
+import { and, type Column, eq, isNull, type SQL, sql } from "drizzle-orm";
 import { SUBSCRIPTIONS_MAX } from "../contract/limits.ts";
 import { isoTime } from "../contract/time.ts";
 import { inJson, qb } from "../db/builder.ts";
@@ -14,13 +14,10 @@ import {
 } from "../db/client.ts";
 import { DIRECTORY } from "../db/databases.ts";
 import { isBehind, type Listing, mapItems, type PageRequest, preparePages } from "../db/page.ts";
-import { apiKeys, subscriptions, workspaces } from "../db/schema.ts";
+import { subscriptions, workspaces } from "../db/schema.ts";
 import { readdress } from "../webhooks/notices/notices.ts";
-import { isLive, WORKSPACE_STANDING } from "./api-keys.ts";
+import { WORKSPACE_STANDING } from "./api-keys.ts";
 import { beingErased } from "./moves.ts";
-
-/** Maximum key gates that one dispatch notifies; a Worker may make 1,000 calls per invocation. */
-const GATES_TOLD_MAX = 500;
 
 /** Inserts a workspace that has access to the service. @param workspace its data key is encrypted. */
 export async function insertWorkspace(
@@ -231,40 +228,4 @@ export function updateAccess(id: string, granted: boolean): Statements<number> {
     if (granted && workspace?.erasing) throw beingErased();
     return updated;
   });
-}
-
-const keys = prepared(
-  qb
-    .selectDistinct({ keyHash: apiKeys.keyHash })
-    .from(sql`json_each(${sql.placeholder("subscriptionIds")}) AS woken`)
-    .innerJoin(subscriptions, sql`${subscriptions.id} = woken.value`)
-    .innerJoin(
-      apiKeys,
-      and(
-        eq(apiKeys.workspaceId, subscriptions.workspaceId),
-        isLive(sql.placeholder("now")),
-        isNotNull(apiKeys.lastUsedAt),
-      ),
-    )
-    .limit(GATES_TOLD_MAX),
-);
-
-/** The live, used keys of workspaces; for a dispatch in a database that holds no keys. */
-export function findKeysOfWorkspaces(workspaceIds: string[], now: number) {
-  return qb
-    .select({ keyHash: apiKeys.keyHash })
-    .from(sql`json_each(${JSON.stringify(workspaceIds)}) AS served`)
-    .innerJoin(
-      apiKeys,
-      and(sql`${apiKeys.workspaceId} = served.value`, isLive(now), isNotNull(apiKeys.lastUsedAt)),
-    )
-    .limit(GATES_TOLD_MAX);
-}
-
-/**
- * The live keys of the subscriptions' workspaces, except those never used: a gate stays in the place
- * where it is first called, which should be near its client.
- */
-export function findKeysOfSubscriptions(subscriptionIds: string[], now: number) {
-  return keys({ subscriptionIds: JSON.stringify(subscriptionIds), now });
 }

@@ -102,14 +102,6 @@ describe("network hops", () => {
 });
 
 describe("bookmarks of different databases are never compared: one", () => {
-  test("for another database, raised before the standing is read, is kept until then", async () => {
-    const { gate, admit } = await openGated("DB_2");
-    await gate().advance(NEW, "DB_2");
-    await gate().advance(NEW, "DB_3");
-    await gate().advance(OLD, "DB_2");
-    expect(await admit()).toMatchObject({ database: "DB_2", bookmark: NEW });
-  });
-
   test("of the directory is not used for DB_2", async () => {
     const { gate, admit } = await openGated("DB_2");
     await gate().advance(NEW, "DB");
@@ -138,16 +130,6 @@ describe("bookmarks of different databases are never compared: one", () => {
     await relocate(workspaceId, "DB");
     await gate().forget();
     expect(await admit()).toMatchObject({ database: "DB" });
-  });
-
-  test("raised while the standing is being read is kept", async () => {
-    const { workspaceId, gate, admit } = await openGated("DB_2");
-    await admit();
-    await relocate(workspaceId, "DB_3");
-    await gate().forget();
-    const [admission] = await Promise.all([admit(), gate().advance(NEW, "DB_3")]);
-    expect(admission).toMatchObject({ database: "DB_3" });
-    expect(await admit()).toMatchObject({ database: "DB_3", bookmark: NEW });
   });
 });
 

@@ -217,7 +217,6 @@ export function toolsAt(
   return {
     now: typeof now === "function" ? now : () => now,
     random: () => 0,
-    advanceGates: async () => {},
     attempt: typeof attempt === "function" ? attempt : async () => attempt,
     finished: (one) => void finished.push(one),
   };

@@ -1,9 +1,7 @@
-import { openDatabase, query } from "../../db/client.ts";
-import { bindingOf, DIRECTORY, openDirectory } from "../../db/databases.ts";
+import { openDatabase } from "../../db/client.ts";
+import { bindingOf, DIRECTORY } from "../../db/databases.ts";
 import { log, logError } from "../../log.ts";
-import { callObject } from "../../quota/call.ts";
 import { withTimeout } from "../../timing.ts";
-import { findKeysOfWorkspaces } from "../../workspaces/workspaces.ts";
 import { succeeded } from "../outcome.ts";
 import { createAttempt } from "./attempt.ts";
 import { dispatch } from "./dispatch.ts";
@@ -128,13 +126,6 @@ async function dispatchAndWake(
   const tools: DispatchTools = {
     now: Date.now,
     random: Math.random,
-    async advanceGates(keyHashes, workspaceIds) {
-      const bookmark = session.getBookmark();
-      // Keys are in the directory: only there has the dispatch read them along with its claims.
-      const hashes =
-        database === DIRECTORY ? keyHashes : await findUsedKeys(env, workspaceIds, Date.now());
-      if (bookmark !== null) await advanceGates(env, hashes, database, bookmark);
-    },
     async attempt(...post) {
       const outcome = await attempt(...post);
       count[succeeded(outcome) ? "delivered" : "failed"]++;
@@ -199,29 +190,4 @@ export function nextWakeMs(
   const waitMs = Math.max(0, Math.max(dueAt, nextAt) - now);
   // Whoever set a later time has sent a message for it.
   return wasLeased || waitMs <= EARLY_WAKE_MS ? waitMs : null;
-}
-
-/** The used keys of the workspaces; none if the directory does not answer, so deliveries go on. */
-async function findUsedKeys(env: Env, workspaceIds: string[], now: number): Promise<string[]> {
-  try {
-    const keys = await query(openDirectory(env), findKeysOfWorkspaces(workspaceIds, now));
-    return keys.map(({ keyHash }) => keyHash);
-  } catch (error) {
-    logError("bookmark_lost", error, { workspaces: workspaceIds.length });
-    return [];
-  }
-}
-
-/**
- * Tells the keys' gates how recent a read must be to find what is about to be posted: a subscriber may
- * request it immediately, and be served by a replica. A gate that fails does not delay the delivery.
- */
-async function advanceGates(env: Env, keyHashes: string[], database: string, bookmark: string) {
-  const advanced = await Promise.allSettled(
-    keyHashes.map((hash) =>
-      callObject(env, env.KEY_GATE, hash, (gate) => gate.advance(bookmark, database)),
-    ),
-  );
-  const failures = advanced.filter((result) => result.status === "rejected");
-  if (failures[0]) logError("bookmark_lost", failures[0].reason, { keys: failures.length });
 }

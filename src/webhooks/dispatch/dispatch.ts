@@ -1,7 +1,7 @@
 import { POST_TIMEOUT_MS } from "../../contract/limits.ts";
 import { commit, type Database } from "../../db/client.ts";
 import { logError } from "../../log.ts";
-import { sleep, timeBudget, withTimeout } from "../../timing.ts";
+import { sleep, timeBudget } from "../../timing.ts";
 import { isTooLong, UnreadableEvent } from "../bodies.ts";
 import { InvocationLimit } from "../outcome.ts";
 import { DNS_BEFORE_POST_MS } from "../resolve.ts";
@@ -34,8 +34,6 @@ const CLAIM_SLOW_MAX = 6;
 export const SETTLE_AFTER_MS = 1_000;
 /** The same for a subscription with nothing left to post, because more may have become due. */
 const SETTLE_IDLE_AFTER_MS = 100;
-/** How long the key gates may delay a dispatch. */
-const GATES_TIMEOUT_MS = 1_000;
 
 /**
  * A dispatch that has executed this many statements leaves the rest to the next one: an invocation, with
@@ -73,7 +71,6 @@ class Dispatch {
   #progressAt: number;
   /** The error of the round trip that ended the dispatch. */
   #failure: unknown = null;
-  #waitsForGates = true;
   /** Continues the loop. */
   #continue: () => void = () => {};
   #tick: Promise<void> | null = null;
@@ -276,12 +273,8 @@ class Dispatch {
         askedAt,
       );
       this.#statements += statements.queries.length;
-      const { found, claimed, keyHashes } = await commit(this.#db, statements);
+      const { found, claimed } = await commit(this.#db, statements);
       const claims = Map.groupBy(claimed, ({ subscriptionId }) => subscriptionId);
-      if (claims.size > 0) {
-        const served = found.filter(({ subscriptionId }) => claims.has(subscriptionId));
-        await this.#advanceGates(keyHashes, [...new Set(served.map((each) => each.workspaceId))]);
-      }
       const snapshots = new Map(found.map((row) => [row.subscriptionId, row]));
       for (const [i, pipeline] of pipelines.entries()) {
         const id = pipeline.subscriptionId;
@@ -300,13 +293,6 @@ class Dispatch {
       this.#finish(pipeline);
       return false;
     });
-  }
-
-  /** Gates that hang hold up a dispatch once, and for a bounded time. */
-  async #advanceGates(keyHashes: string[], workspaceIds: string[]): Promise<void> {
-    const advanced = this.#tools.advanceGates(keyHashes, workspaceIds).then(() => true);
-    if (!this.#waitsForGates) return;
-    this.#waitsForGates = await withTimeout(GATES_TIMEOUT_MS, advanced, () => false);
   }
 
   #finish({ subscription, wasLeased }: Pipeline): void {

@@ -12,7 +12,6 @@ import { deliveries, events, leads, subscriptions } from "../../db/schema.ts";
 import { LEAD_AS_JSON } from "../../records/leads.ts";
 import { dataKeyOf } from "../../workspaces/data-keys.ts";
 import { isWritable } from "../../workspaces/moves.ts";
-import { findKeysOfSubscriptions } from "../../workspaces/workspaces.ts";
 import { BODY, type BodyRow, type Owner, ofLead } from "../bodies.ts";
 import { IS_ACTIVE, IS_ITS_EVENT, IS_PENDING } from "../conditions.ts";
 import { cancelVoid, exhaustOverdue, OVERDUE_SINCE } from "../endings.ts";
@@ -65,8 +64,6 @@ export interface Claimed {
 export interface RoundTrip {
   found: Snapshot[];
   claimed: Claimed[];
-  /** Hashes of the API keys that may read what was claimed. */
-  keyHashes: string[];
 }
 
 /** What one round trip records and asks for. */
@@ -103,9 +100,8 @@ export function settleAndClaim(
     changes.length > 0 ? updateSubscriptions(lease, changes, now) : inOrder([]),
     snapshots(values),
     claiming.length > 0 ? claimed(values) : inOrder([]),
-    claiming.length > 0 ? findKeysOfSubscriptions(claiming, now) : inOrder([]),
   ]);
-  return readAs(statements, ([, , , , , found, deliverable, keys]) => ({
+  return readAs(statements, ([, , , , , found, deliverable]) => ({
     found,
     claimed: deliverable.map(({ subscriptionId, attempts, ...event }) => ({
       subscriptionId,
@@ -113,7 +109,6 @@ export function settleAndClaim(
       attempts,
       event,
     })),
-    keyHashes: keys.map(({ keyHash }) => keyHash),
   }));
 }
 

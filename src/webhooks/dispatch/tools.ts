@@ -3,18 +3,12 @@ import type { Outcome } from "../outcome.ts";
 import type { Target } from "./pipeline.ts";
 import type { Claimed, Snapshot } from "./settle-and-claim.ts";
 
-/** What a dispatch needs from outside: time, randomness, the key gates, and the post itself. */
+/** What a dispatch needs from outside: time, randomness, and the post itself. */
 export interface DispatchTools {
   /** Unix milliseconds. */
   now(): number;
   /** Between 0 and 1. */
   random(): number;
-  /**
-   * Makes sure that reads with the workspaces' keys find what was claimed.
-   *
-   * @param keyHashes their keys, as far as they are in this database.
-   */
-  advanceGates(keyHashes: string[], workspaceIds: string[]): Promise<void>;
   /**
    * Makes one attempt.
    *

@@ -53,14 +53,7 @@ export function deploy(world: World, store: Store, subscribers: Subscribers, wor
 
   /** The key gates, as far as the Worker changes them. */
   function gate(isolate: Isolate) {
-    const advance = async () => {
-      await isolate.step();
-      if (world.faults && chance.happens(0.1)) throw new Error("Durable Object is overloaded");
-    };
-    return {
-      forget: () => isolate.request(() => isolate.step()),
-      advance: () => isolate.request(advance),
-    };
+    return { forget: () => isolate.request(() => isolate.step()) };
   }
 
   async function sendEmail(isolate: Isolate): Promise<void> {

@@ -1,25 +1,16 @@
 import { evictDurableObject } from "cloudflare:test";
-import { env, exports } from "cloudflare:workers";
-import { describe, expect, test, vi } from "vitest";
+import { env } from "cloudflare:workers";
+import { describe, expect, test } from "vitest";
 import type { Page } from "../../../src/http/paging.ts";
 import { hashApiKey } from "../../../src/quota/api-key.ts";
 import { knownKeys } from "../../../src/quota/memory.ts";
 import {
   deployedWith,
-  leadReport,
   openApi,
   openWorkspace,
   recordAutomation,
   recordLead,
 } from "../../support/api.ts";
-import { platformOf } from "../../support/databases.ts";
-import {
-  announceLeads,
-  answered,
-  consumeFor,
-  isolated,
-  subscribe,
-} from "../../support/deliveries.ts";
 import { countHops } from "../../support/hops.ts";
 import { laggingReplica } from "../../support/lagging-replica.ts";
 import { DATABASE } from "../../support/placement.ts";
@@ -91,34 +82,6 @@ describe("a replica that lags behind", () => {
     moveElsewhere();
     expect(await list("webhooks")).toEqual([]);
   });
-
-  test("hides nothing from a subscriber that asks for the lead it has just been sent, nor from a key created after it", async () => {
-    const { list, workspaceId, leadId, replica } = await openReplicated();
-    const { id } = await subscribe(workspaceId);
-    // Recorded without a message, which would let the runtime's own consumer post it first.
-    const platform = platformOf(isolated().env);
-    const { ids } = await platform.recordLeads({ workspaceId, leads: [leadReport("new")] });
-    const { apiKey } = await exports.Platform.createApiKey({ workspaceId });
-    const found: string[][] = [];
-    await consumeFor([id], isolated().env, async () => {
-      found.push(await list("leads"));
-      return answered(200);
-    });
-    expect(replica.staleReads()).toBe(1);
-    found.push(await idsOf(openApi(apiKey, deployedWith({ DB: replica.DB })), "leads"));
-    expect(found).toEqual(Array(2).fill([...ids, leadId]));
-  });
-});
-
-test("a gate that cannot be told of a bookmark delays no delivery", async () => {
-  const { workspaceId } = await openWorkspace();
-  const { id } = await subscribe(workspaceId);
-  await announceLeads(workspaceId, 1, Date.now());
-  const unreachable = { advance: () => Promise.reject(new Error("no such object")) };
-  const KEY_GATE = { getByName: () => unreachable } as unknown as Env["KEY_GATE"];
-  const attempt = vi.fn(async () => answered(200));
-  await consumeFor([id], isolated({ KEY_GATE }).env, attempt);
-  expect(attempt).toHaveBeenCalledTimes(1);
 });
 
 test("an evicted gate returns with its newest bookmark", async () => {

@@ -1,11 +1,9 @@
 import { evictDurableObject, listDurableObjectIds, runInDurableObject } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
-import { commit, openDatabase } from "../../../src/db/client.ts";
 import { hashApiKey } from "../../../src/quota/api-key.ts";
 import { KeyGate } from "../../../src/quota/key-gate.ts";
-import { findKeysOfSubscriptions } from "../../../src/workspaces/workspaces.ts";
-import { HOUR_MS, observedDatabase, subscribe } from "../../support/deliveries.ts";
+import { HOUR_MS, observedDatabase } from "../../support/deliveries.ts";
 import { openKey, race } from "../../support/gates.ts";
 import { openPortal } from "../../support/portal.ts";
 
@@ -226,15 +224,6 @@ test("a key that was never used gets no gate from what the platform does with it
   expect(gates.some((id) => id.equals(env.KEY_GATE.idFromName(keyHash)))).toBe(false);
   expect(await status()).toBe(401);
   expect(await lastUsedAt()).toBeNull();
-});
-
-test("a key has no gate to tell of deliveries until it is used", async () => {
-  const { workspaceId, keyHash, admit } = await openUnused();
-  const { id } = await subscribe(workspaceId);
-  const told = () => commit(openDatabase(env.DB), findKeysOfSubscriptions([id], Date.now()));
-  expect(await told()).toEqual([]);
-  await admit();
-  expect(await told()).toEqual([{ keyHash }]);
 });
 
 describe("the use of a key", () => {

@@ -1,4 +1,4 @@
-import { describe, expect, test, vi } from "vitest";
+import { describe, expect, test } from "vitest";
 import { sleep } from "../../../../src/timing.ts";
 import { dispatch, STATEMENTS_MAX } from "../../../../src/webhooks/dispatch/dispatch.ts";
 import { INLINE_MAX } from "../../../../src/webhooks/dispatch/settle-and-claim.ts";
@@ -262,15 +262,4 @@ describe("an invocation", () => {
     await consumeFor([id], deployment.env, async () => OK);
     expect(await statesOf(id)).toEqual({ delivered: count });
   });
-});
-
-test("gates that hang delay a dispatch once, by at most a second", async () => {
-  const { id } = await owed(451, NOW);
-  const timers = vi.spyOn(globalThis, "setTimeout");
-  const { posts, attempt } = subscriber();
-  const advanceGates = vi.fn(() => new Promise<void>(() => {}));
-  await dispatch(db, [id], "fast", { ...toolsAt(NOW, attempt), advanceGates });
-  expect(posts).toHaveLength(451);
-  expect(advanceGates.mock.calls.length).toBeGreaterThan(1);
-  expect(timers.mock.calls.filter(([, ms]) => ms === 1_000)).toHaveLength(1);
 });
