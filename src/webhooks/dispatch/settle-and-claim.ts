@@ -2,11 +2,11 @@ import { and, eq, sql } from "drizzle-orm";
 import { inJson, qb, toTexts } from "../../db/builder.ts";
 import {
   type Database,
-  inOrder,
   prepared,
   query,
   readAs,
   type Statements,
+  transaction,
 } from "../../db/client.ts";
 import { deliveries, events, leads, subscriptions } from "../../db/schema.ts";
 import { LEAD_AS_JSON } from "../../records/leads.ts";
@@ -92,18 +92,20 @@ export function settleAndClaim(
   const claiming = requests.filter((one) => one.claim).map((one) => one.subscriptionId);
   const isSlow = lane === "slow" ? 1 : 0;
   const values = { ...lease, requests: JSON.stringify(requests), now, limit, isSlow };
-  const statements = inOrder([
-    settlements.length > 0 ? settle(lease, settlements) : inOrder([]),
-    cleanUp ? cancelVoid(inJson(subscriptions.id, ids), values) : inOrder([]),
-    cleanUp ? exhaustOverdue(values) : inOrder([]),
-    claiming.length > 0 ? claim(values) : inOrder([]),
-    changes.length > 0 ? updateSubscriptions(lease, changes, now) : inOrder([]),
-    snapshots(values),
-    claiming.length > 0 ? claimed(values) : inOrder([]),
-  ]);
-  return readAs(statements, ([, , , , , found, deliverable]) => ({
+  const whose = inJson(subscriptions.id, ids);
+  const isClaiming = claiming.length > 0;
+  const statements = transaction({
+    settled: settlements.length > 0 ? settle(lease, settlements) : undefined,
+    cancelled: cleanUp ? cancelVoid(whose, values) : undefined,
+    exhausted: cleanUp ? exhaustOverdue(values) : undefined,
+    leased: isClaiming ? claim(values) : undefined,
+    updated: changes.length > 0 ? updateSubscriptions(lease, changes, now) : undefined,
+    found: snapshots(values),
+    claimed: isClaiming ? claimed(values) : undefined,
+  });
+  return readAs(statements, ({ found, claimed = [] }) => ({
     found,
-    claimed: deliverable.map(({ subscriptionId, attempts, ...event }) => ({
+    claimed: claimed.map(({ subscriptionId, attempts, ...event }) => ({
       subscriptionId,
       eventId: event.eventId,
       attempts,

@@ -2,7 +2,13 @@ import { sql } from "drizzle-orm";
 import type { DeliveryState } from "../../contract/enumerations.ts";
 import { TELL_AFTER_MS } from "../../contract/limits.ts";
 import { each, fromJson, insertFrom, qb } from "../../db/builder.ts";
-import { inOrder, jsonParameters, prepared, type Statements } from "../../db/client.ts";
+import {
+  inOrder,
+  jsonParameters,
+  prepared,
+  type Statements,
+  transaction,
+} from "../../db/client.ts";
 import { attempts, deliveries, type LastAttempt, notices, subscriptions } from "../../db/schema.ts";
 import { insertAttempts, replacedBytes } from "../attempts.ts";
 import { CANCEL_PENDING } from "../endings.ts";
@@ -134,11 +140,11 @@ export function updateSubscriptions(
   now: number,
 ): Statements<unknown> {
   const values = { holder, until, changes: JSON.stringify(changes), now };
-  return inOrder([
-    ...(changes.some(({ outcome }) => outcome !== null) ? [insertNotices(values)] : []),
-    applyChanges(values),
-    ...(changes.some((change) => change.disable) ? [disable(values)] : []),
-  ]);
+  return transaction({
+    notices: changes.some(({ outcome }) => outcome !== null) ? insertNotices(values) : undefined,
+    changed: applyChanges(values),
+    disabled: changes.some((change) => change.disable) ? disable(values) : undefined,
+  });
 }
 
 const OUTCOMES = sql`json_each(${sql.placeholder("outcomes")}) AS o`;
