@@ -244,6 +244,7 @@ CREATE TABLE `subscriptions` (
 	`backoff` integer DEFAULT 0 NOT NULL,
 	`next_at` integer DEFAULT 0 NOT NULL,
 	`slow` integer DEFAULT false NOT NULL,
+	`rejections` text DEFAULT '{}' NOT NULL,
 	`leased_by` text,
 	`leased_until` integer DEFAULT 0 NOT NULL,
 	`cancellations` integer DEFAULT 0 NOT NULL,

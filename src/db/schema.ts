@@ -225,13 +225,14 @@ export const subscriptions = sqliteTable(
     disabledAt: integer("disabled_at"),
     /** When its client deleted it; the row stays until none of its deliveries is pending. */
     deletedAt: integer("deleted_at"),
-    /** Its pace, from here to `slow`: see `Pace` in webhooks/dispatch/policy.ts. */
+    /** Its pace, from here to `rejections`: see `Pace` in webhooks/dispatch/policy.ts. */
     failingSince: integer("failing_since"),
     failures: integer().notNull().default(0),
     postsAtOnce: integer("posts_at_once").notNull().default(1),
     backoff: integer().notNull().default(0),
     nextAt: integer("next_at").notNull().default(0),
     slow: integer({ mode: "boolean" }).notNull().default(false),
+    rejections: text({ mode: "json" }).$type<Rejections>().notNull().default({}),
     /** The dispatch that leases it. */
     leasedBy: text("leased_by"),
     /** When the lease ends, if its dispatch dies; 0 once it was released. */
@@ -273,6 +274,17 @@ export interface StoredRange {
   askedAt: number;
   /** The last event that was examined. */
   after: string;
+}
+
+/** The kinds of events of which none has been accepted since one failed. */
+export type Rejections = Partial<Record<WebhookEvent, Rejection>>;
+
+export interface Rejection {
+  /** When the first of them failed: Unix milliseconds. */
+  since: number;
+  /** How the last one failed: an outcome, and its status if it was answered. */
+  outcome: string;
+  status: number | null;
 }
 
 export interface LastAttempt {

@@ -196,6 +196,7 @@ export function enableSubscription(id: string): Executable {
       backoff: 0,
       nextAt: 0,
       slow: false,
+      rejections: {},
     })
     .where(and(isThere(id), isNotNull(subscriptions.disabledAt)));
 }

@@ -33,7 +33,7 @@ export async function sendTestEvent(
   const body = sampleBody(eventId, type, now);
   const event = { eventId, createdAt: now, storedBody: body, leadId: null, lead: null };
   const send = createSender(env, TEST_HEADER);
-  const sent = await send({ subscriptionId, eventId, attempts: 0, event }, subscription, now);
+  const sent = await send({ subscriptionId, eventId, type, attempts: 0, event }, subscription, now);
   const status = sent.kind === "answered" ? sent.status : null;
   const result: TestResult = { eventId, outcome: sent.kind, status, durationMs: Date.now() - now };
   await commit(db, record(subscriptionId, type, body, now, result, await sent.kept));

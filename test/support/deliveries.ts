@@ -200,7 +200,7 @@ export async function postOf(
   const event = { eventId, createdAt: now, storedBody: body, leadId: null, lead: null };
   const { sealedSecret } = await subscriptionRow(id);
   const target = { workspaceId, dataKey: null, url, sealedSecret, earlierSecrets: [] };
-  return [{ subscriptionId: id, eventId, attempts: 0, event }, target];
+  return [{ subscriptionId: id, eventId, type: "lead.created", attempts: 0, event }, target];
 }
 
 /** A complete response of a subscriber. */

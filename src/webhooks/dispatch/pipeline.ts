@@ -26,6 +26,9 @@ export type Target = Pick<
   "workspaceId" | "dataKey" | "url" | "sealedSecret" | "earlierSecrets"
 >;
 
+/** How a post ended. */
+type Finish = Omit<Attempt, "type">;
+
 /** What one round trip records of a pipeline and asks for it. */
 export interface Flushed {
   request: ClaimRequest;
@@ -151,13 +154,14 @@ export class Pipeline {
   }
 
   /** Settles a delivery that was posted. */
-  end(delivery: Claimed, attempt: Attempt, random: number, kept = NO_EXCHANGE): void {
+  end(delivery: Claimed, attempt: Finish, random: number, kept = NO_EXCHANGE): void {
     this.settle(delivery, attempt, random, kept);
-    if (this.subscription) this.#setPace(adjustPace(this.subscription, attempt, random));
+    if (this.subscription)
+      this.#setPace(adjustPace(this.subscription, { ...attempt, type: delivery.type }, random));
   }
 
   /** Settles a delivery without learning anything about its subscriber. */
-  settle(delivery: Claimed, attempt: Attempt, random: number, kept = NO_EXCHANGE): void {
+  settle(delivery: Claimed, attempt: Finish, random: number, kept = NO_EXCHANGE): void {
     const { outcome, startedAt, endedAt } = attempt;
     const { subscriptionId, eventId, attempts } = delivery;
     this.#inFlight.delete(delivery);
@@ -331,8 +335,16 @@ export function nextPipeline(
 }
 
 /** The pace fields alone. */
-function paceOf({ postsAtOnce, backoff, nextAt, slow, failures, failingSince }: Pace): Pace {
-  return { postsAtOnce, backoff, nextAt, slow, failures, failingSince };
+function paceOf({
+  postsAtOnce,
+  backoff,
+  nextAt,
+  slow,
+  failures,
+  failingSince,
+  rejections,
+}: Pace): Pace {
+  return { postsAtOnce, backoff, nextAt, slow, failures, failingSince, rejections };
 }
 
 function isSamePace(a: Pace, b: Pace): boolean {

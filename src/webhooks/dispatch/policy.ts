@@ -1,8 +1,11 @@
+import type { WebhookEvent } from "../../contract/enumerations.ts";
 import {
   RETRY_AFTER_MAX_MULTIPLE,
   RETRY_JITTER,
   RETRY_WAITS_SECONDS,
+  TELL_AFTER_MS,
 } from "../../contract/limits.ts";
+import type { Rejection, Rejections } from "../../db/schema.ts";
 import { type AttemptOutcome, succeeded } from "../outcome.ts";
 
 /**
@@ -28,6 +31,36 @@ export interface Pace {
   failures: number;
   /** The first of these failures: Unix milliseconds. */
   failingSince: number | null;
+  /** The kinds of events that it rejects, or fails to take. */
+  rejections: Rejections;
+}
+
+/** A kind of events that a subscription has rejected for a day although it accepts others. */
+export interface RejectedKind extends Rejection {
+  type: WebhookEvent;
+}
+
+/**
+ * The kinds that a subscription lists and has rejected for at least `TELL_AFTER_MS`, although it has
+ * accepted others since. If it accepts nothing, it is failing instead, and this is empty.
+ *
+ * @param now Unix milliseconds.
+ */
+export function rejectedKinds(
+  {
+    rejections,
+    failingSince,
+    events,
+  }: Pick<Pace, "rejections" | "failingSince"> & {
+    events: WebhookEvent[];
+  },
+  now: number,
+): RejectedKind[] {
+  return events.flatMap((type) => {
+    const rejection = rejections[type];
+    if (!rejection || now - rejection.since < TELL_AFTER_MS) return [];
+    return failingSince === null || failingSince > rejection.since ? [{ type, ...rejection }] : [];
+  });
 }
 
 /**
@@ -49,6 +82,8 @@ export type Decision =
 
 /** A finished post; times are Unix milliseconds. */
 export interface Attempt {
+  /** The kind of its event. */
+  type: WebhookEvent;
   outcome: AttemptOutcome;
   startedAt: number;
   endedAt: number;
@@ -76,13 +111,15 @@ export function decide(outcome: AttemptOutcome, attempt: number, random: number)
  * @param random between 0 and 1; sets the jitter.
  */
 export function adjustPace(pace: Pace, attempt: Attempt, random: number): Pace {
-  const { outcome, startedAt, endedAt } = attempt;
+  const { outcome, startedAt, endedAt, type } = attempt;
   const isSlow = endedAt - startedAt >= SLOW_ANSWER_MS;
   const slow = pace.slow || isSlow;
   // It was in flight when the backoff began, so it is not a probe.
   const isLate = startedAt < pace.nextAt;
   if (succeeded(outcome)) {
-    const healthy = { ...pace, slow, failures: 0, failingSince: null };
+    const { [type]: accepted, ...others } = pace.rejections;
+    const rejections = accepted ? others : pace.rejections;
+    const healthy = { ...pace, slow, failures: 0, failingSince: null, rejections };
     if (isLate) return healthy;
     const earned = pace.backoff > 0 ? 1 : Math.min(pace.postsAtOnce + 1, POSTS_AT_ONCE);
     const postsAtOnce = isSlow ? halved(pace.postsAtOnce) : earned;
@@ -100,6 +137,7 @@ export function adjustPace(pace: Pace, attempt: Attempt, random: number): Pace {
     slow,
     failures: pace.failures + 1,
     failingSince: pace.failingSince ?? endedAt,
+    rejections: { ...pace.rejections, [type]: rejectionOf(attempt, pace.rejections[type]) },
   };
   if (isLate) return failing;
   const backsOff = pace.backoff > 0 || pace.postsAtOnce === 1 || askedWaitMs(outcome) > 0;
@@ -107,6 +145,11 @@ export function adjustPace(pace: Pace, attempt: Attempt, random: number): Pace {
   const rungSeconds = RETRY_WAITS_SECONDS[pace.backoff] ?? RETRY_WAITS_SECONDS.at(-1) ?? 0;
   const nextAt = endedAt + waitMs(rungSeconds, outcome, random);
   return { ...failing, postsAtOnce: 1, backoff: pace.backoff + 1, nextAt };
+}
+
+function rejectionOf({ outcome, endedAt }: Attempt, earlier?: Rejection): Rejection {
+  const status = outcome.kind === "answered" ? outcome.status : null;
+  return { since: earlier?.since ?? endedAt, outcome: outcome.kind, status };
 }
 
 function halved(postsAtOnce: number): number {

@@ -1,4 +1,5 @@
 import { and, eq, sql } from "drizzle-orm";
+import type { WebhookEvent } from "../../contract/enumerations.ts";
 import { inJson, qb, toTexts } from "../../db/builder.ts";
 import {
   type Database,
@@ -54,6 +55,8 @@ export interface Snapshot extends Pace, Owner {
 export interface Claimed {
   subscriptionId: string;
   eventId: string;
+  /** The kind of its event. */
+  type: WebhookEvent;
   /** Number of attempts with a recorded outcome. */
   attempts: number;
   /** What its body is made from. What is too long is null here, and `findEvent` reads it when needed. */
@@ -105,8 +108,9 @@ export function settleAndClaim(
   });
   return readAs(statements, ({ found, claimed = [] }) => ({
     found,
-    claimed: claimed.map(({ subscriptionId, attempts, ...event }) => ({
+    claimed: claimed.map(({ subscriptionId, type, attempts, ...event }) => ({
       subscriptionId,
+      type,
       eventId: event.eventId,
       attempts,
       event,
@@ -154,6 +158,7 @@ const snapshots = prepared(
       slow: subscriptions.slow,
       failures: subscriptions.failures,
       failingSince: subscriptions.failingSince,
+      rejections: subscriptions.rejections,
       cancellations: subscriptions.cancellations,
       needsCleanup:
         sql`((${subscriptions.cancelling} OR EXISTS (SELECT 1 ${ITS_PENDING} AND ${deliveries.dueAt} <= ${OVERDUE_SINCE}))
@@ -182,6 +187,7 @@ const claimed = prepared(
   qb
     .select({
       subscriptionId: deliveries.subscriptionId,
+      type: events.type,
       attempts: deliveries.attempts,
       ...BODY,
       storedBody: sql<

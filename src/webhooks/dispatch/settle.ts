@@ -105,6 +105,7 @@ const PACE: (keyof Pace)[] = [
   "slow",
   "failures",
   "failingSince",
+  "rejections",
 ];
 
 const changed = fromJson("c");

@@ -1,10 +1,12 @@
 import { describe, expect, test } from "vitest";
-import { RETRY_WAITS_SECONDS } from "../../../../src/contract/limits.ts";
+import type { WebhookEvent } from "../../../../src/contract/enumerations.ts";
+import { RETRY_WAITS_SECONDS, TELL_AFTER_MS } from "../../../../src/contract/limits.ts";
 import {
   type Attempt,
   adjustPace,
   decide,
   type Pace,
+  rejectedKinds,
 } from "../../../../src/webhooks/dispatch/policy.ts";
 import { type Outcome, succeeded } from "../../../../src/webhooks/outcome.ts";
 import { answered } from "../../../support/deliveries.ts";
@@ -66,7 +68,7 @@ test.each([
 
 describe("the pace of a subscription", () => {
   const NOW = Date.UTC(2026, 0, 5, 12);
-  const HEALTHY = { backoff: 0, nextAt: 0, failures: 0, failingSince: null };
+  const HEALTHY = { backoff: 0, nextAt: 0, failures: 0, failingSince: null, rejections: {} };
   const NEW: Pace = { ...HEALTHY, postsAtOnce: 1, slow: false };
   const FAILED_ONCE = { failures: 1, failingSince: NOW + 100 };
   const OK = took(answered(200));
@@ -75,12 +77,14 @@ describe("the pace of a subscription", () => {
 
   /** An attempt that started at `NOW` and took this long. */
   function took(outcome: Outcome, durationMs = 100, startedAt = NOW): Attempt {
-    return { outcome, startedAt, endedAt: startedAt + durationMs };
+    return { type: "lead.created", outcome, startedAt, endedAt: startedAt + durationMs };
   }
 
   /** The pace after a series of attempts. */
   function paceAfter(pace: Pace, ...attempts: Attempt[]): Pace {
-    return attempts.reduce((before, attempt) => adjustPace(before, attempt, NONE), pace);
+    const after = attempts.reduce((before, attempt) => adjustPace(before, attempt, NONE), pace);
+    // The kinds that it rejects are tested below.
+    return { ...after, rejections: {} };
   }
 
   test("allows one more concurrent post after each fast success, up to six", () => {
@@ -165,5 +169,49 @@ describe("the pace of a subscription", () => {
     expect(paceAfter(closed, OK)).toEqual({ ...closed, failures: 0, failingSince: null });
     // A probe never starts early.
     expect(paceAfter({ ...closed, nextAt: NOW }, FAILED)).toMatchObject({ backoff: 2 });
+  });
+});
+
+describe("a kind of events that a subscription rejects", () => {
+  const NOW = Date.UTC(2026, 0, 5, 12);
+  const NEW: Pace = {
+    ...{ postsAtOnce: 1, backoff: 0, nextAt: 0, slow: false },
+    ...{ failures: 0, failingSince: null, rejections: {} },
+  };
+  const events: WebhookEvent[] = ["lead.created", "run.completed"];
+
+  function paceOf(...posts: [type: WebhookEvent, at: number, status: number][]): Pace {
+    return posts.reduce((pace, [type, at, status]) => {
+      const times = { startedAt: NOW + at, endedAt: NOW + at };
+      return adjustPace(pace, { type, outcome: answered(status), ...times }, NONE);
+    }, NEW);
+  }
+
+  test("is known since its first failure, with its last answer, until one is accepted", () => {
+    const rejections = (pace: Pace) => pace.rejections;
+    const twice = paceOf(["run.completed", 0, 500], ["run.completed", 9, 400]);
+    const rejected = { since: NOW, outcome: "answered", status: 400 };
+    expect(rejections(twice)).toEqual({ "run.completed": rejected });
+    const others = paceOf(["run.completed", 0, 400], ["lead.created", 5, 204]);
+    expect(rejections(others)).toEqual({ "run.completed": rejected });
+    expect(rejections(paceOf(["run.completed", 0, 400], ["run.completed", 5, 204]))).toEqual({});
+  });
+
+  test("is reported after a day, if others are accepted meanwhile and it is still listed", () => {
+    const rejecting = paceOf(["run.completed", 0, 400], ["lead.created", 5, 204]);
+    const kinds = (pace: Pace, at: number, listed = events) =>
+      rejectedKinds({ ...pace, events: listed }, NOW + at);
+    const reported = { type: "run.completed", since: NOW, outcome: "answered", status: 400 };
+    expect(kinds(rejecting, TELL_AFTER_MS - 1)).toEqual([]);
+    expect(kinds(rejecting, TELL_AFTER_MS)).toEqual([reported]);
+    expect(kinds(rejecting, TELL_AFTER_MS, ["lead.created"])).toEqual([]);
+    const dead = paceOf(["run.completed", 0, 400], ["lead.created", 5, 400]);
+    expect(kinds(dead, TELL_AFTER_MS)).toEqual([]);
+    const died = adjustPace(
+      rejecting,
+      { type: "lead.created", outcome: answered(500), startedAt: NOW + 9, endedAt: NOW + 9 },
+      NONE,
+    );
+    expect(kinds(died, TELL_AFTER_MS + 9)).toEqual([reported]);
   });
 });
