@@ -15,6 +15,7 @@ import { DAY_MS } from "../src/contract/time.ts";
 import { introductionSections } from "../src/http/document/introduction.ts";
 import { CREATION, PAGES, SECRET } from "../src/http/routes/examples.ts";
 import { POSTS_AT_ONCE } from "../src/webhooks/dispatch/policy.ts";
+import { FAILURES } from "../src/webhooks/failures.ts";
 import { DELIVERIES } from "../src/webhooks/samples.ts";
 import { ORIGIN } from "./origin.ts";
 import { en } from "./portal/texts/en.ts";
@@ -85,6 +86,7 @@ export function guides(root: string, webhooks: Record<string, Webhook>): Guide[]
     own("testing", "Test events"),
     own("ordering", "Ordering"),
     own("idempotency", "Idempotency"),
+    own("failures", "Why a delivery failed"),
     own("outage", "If your server was down"),
     own("portal", "The portal"),
     own("local", "Local development"),
@@ -137,6 +139,7 @@ function valuesOf(root: string, webhooks: Record<string, Webhook>): Record<strin
     replayDays: String(REDELIVERY_MAX_AGE_MS / DAY_MS),
     missed: en.enable.missed,
     timeline: timeline(),
+    failures: failures(),
     secret: SECRET,
     timestamp: header("webhook-timestamp"),
     signature: header("X-Service-Signature"),
@@ -174,6 +177,15 @@ function timeline(): string {
   ];
   const lines = rows.map(([at, what]) => `| ${at} | ${what} |`);
   return ["| After | What happens |", "| --- | --- |", ...lines].join("\n");
+}
+
+/** What each failure means and what to do about it, as a table. */
+function failures(): string {
+  const rows = Object.entries<(typeof FAILURES)["5xx"]>(FAILURES).map(([result, { en }]) => {
+    const name = /^5[23]\d/.test(result) ? `unreachable ${result}` : result;
+    return `| \`${name}\` | ${en.join(" | ")} |`;
+  });
+  return ["| Result | What happened | What to do |", "| --- | --- | --- |", ...rows].join("\n");
 }
 
 /** A length of time in the unit that people would use, kept on one line. */

@@ -65,7 +65,15 @@ export function formatRelative(time: string, now: number): string {
 export function formatOutcome({ outcome, status }: Pick<Attempt, "outcome" | "status">): string {
   const { answered, ...others } = t.outcomes;
   if (outcome === "answered") return answered(status ?? 0);
-  return others[outcome as keyof typeof others] ?? outcome;
+  const name = others[outcome as keyof typeof others] ?? outcome;
+  return status === null ? name : `${name} (${status})`;
+}
+
+/** What a failed attempt means and what to do about it; null if it succeeded. */
+export function explain(attempt: Pick<Attempt, "outcome" | "status">): string | null {
+  if (isAccepted(attempt)) return null;
+  const { means, todo } = t.explain(attempt);
+  return `${means} ${todo}`;
 }
 
 /** Whether the receiver acknowledged: any 2xx. */

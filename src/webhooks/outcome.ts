@@ -2,8 +2,11 @@ export type Outcome =
   | { kind: "answered"; status: number; retryAfterSeconds: number | null }
   /** No complete answer in time. */
   | { kind: "timed_out" }
-  /** No connection: DNS or TLS failure, refused, or reset. */
-  | { kind: "unreachable" }
+  /**
+   * No connection: DNS or TLS failure, refused, or reset. With a status if Cloudflare answered in the
+   * receiver's place.
+   */
+  | { kind: "unreachable"; status: number | null }
   /** Not sent: we refuse to post to this URL. */
   | { kind: "refused" };
 
@@ -12,6 +15,11 @@ export type AttemptOutcome = Outcome | { kind: "unreadable" };
 
 /** The runtime lets this invocation make no more requests. */
 export class InvocationLimit extends Error {}
+
+/** The HTTP status of an attempt; null if there was no answer. */
+export function statusOf(outcome: AttemptOutcome): number | null {
+  return "status" in outcome ? outcome.status : null;
+}
 
 /** Whether the subscriber acknowledged: any 2xx (docs/webhooks.md). */
 export function succeeded(outcome: AttemptOutcome): boolean {

@@ -1,4 +1,5 @@
 import { POST_TIMEOUT_MS } from "../contract/limits.ts";
+import { DAY_MS } from "../contract/time.ts";
 import { abortAfter } from "../timing.ts";
 import { InvocationLimit, type Outcome } from "./outcome.ts";
 
@@ -10,6 +11,9 @@ export const HEADERS = {
 
 /** The additional header of a test event. */
 export const TEST_HEADER = { "X-Service-Test": "true" };
+
+/** More than any wait that we grant. */
+const LONGEST_WAIT_SECONDS = (365 * DAY_MS) / 1000;
 
 export interface Posted {
   outcome: Outcome;
@@ -39,21 +43,29 @@ export function post(
         body,
       });
       const { ok, status } = response;
+      if (status >= 520 && status <= 530)
+        return { outcome: { kind: "unreachable", status }, response };
       const retryAfter = ok ? null : response.headers.get("Retry-After");
       const retryAfterSeconds = parseRetryAfter(retryAfter, now);
       return { outcome: { kind: "answered", status, retryAfterSeconds }, response };
     } catch (error) {
       if (error instanceof Error && /too many subrequests/i.test(error.message))
         throw new InvocationLimit(error.message);
-      return { outcome: { kind: signal.aborted ? "timed_out" : "unreachable" }, response: null };
+      const outcome: Outcome = signal.aborted
+        ? { kind: "timed_out" }
+        : { kind: "unreachable", status: null };
+      return { outcome, response: null };
     }
   });
 }
 
-/** `Retry-After` in seconds, from seconds or a date (RFC 9110, 10.2.3); null if absent or invalid. */
+/**
+ * `Retry-After` in seconds, from seconds or a date (RFC 9110, 10.2.3); null if absent or invalid. One that
+ * no clock could hold is a long wait all the same, and capped like any other.
+ */
 function parseRetryAfter(value: string | null, now: number): number | null {
   if (value === null) return null;
-  if (/^\d{1,9}$/.test(value)) return Number(value);
+  if (/^\d+$/.test(value)) return Math.min(Number(value), LONGEST_WAIT_SECONDS);
   const date = Date.parse(value);
   return Number.isNaN(date) ? null : Math.max(0, Math.ceil((date - now) / 1000));
 }

@@ -9,6 +9,7 @@ import { log } from "../log.ts";
 import type { WebhookDelivery } from "./bodies.ts";
 import { createSender } from "./dispatch/attempt.ts";
 import { NO_EXCHANGE } from "./exchange.ts";
+import { statusOf } from "./outcome.ts";
 import { TEST_HEADER } from "./post.ts";
 import { DELIVERIES } from "./samples.ts";
 import type { KnownSubscription } from "./subscriptions.ts";
@@ -34,8 +35,8 @@ export async function sendTestEvent(
   const event = { eventId, createdAt: now, storedBody: body, leadId: null, lead: null };
   const send = createSender(env, TEST_HEADER);
   const sent = await send({ subscriptionId, eventId, type, attempts: 0, event }, subscription, now);
-  const status = sent.kind === "answered" ? sent.status : null;
-  const result: TestResult = { eventId, outcome: sent.kind, status, durationMs: Date.now() - now };
+  const durationMs = Date.now() - now;
+  const result = { eventId, outcome: sent.kind, status: statusOf(sent), durationMs };
   await commit(db, record(subscriptionId, type, body, now, result, await sent.kept));
   const { eventId: _, ...logged } = result;
   log("test_event", { webhookId: subscriptionId, host: new URL(url).host, ...logged });

@@ -5,14 +5,14 @@ import { PENDING_COUNTED_MAX } from "../contract/limits.ts";
 /* What operations show of subscriptions and deliveries. The portal's page uses the same shapes. */
 
 const Time = z.string();
-const HttpStatus = z.int().nullable().describe("the HTTP status, if it answered");
+const HttpStatus = z.int().nullable().describe("the HTTP status, if there was an answer");
 
 export const AttemptView = z.object({
   at: Time.describe("when it began"),
   outcome: z
     .string()
     .describe(
-      "answered, timed_out, unreachable, refused (not sent) or unreadable (not sent: the lead is damaged)",
+      "answered, timed_out, unreachable (with a status from 520 to 530 if Cloudflare answered for the receiver), refused (not sent) or unreadable (not sent: the lead is damaged)",
     ),
   status: HttpStatus,
   durationMs: z.number().nullable(),

@@ -2,7 +2,7 @@ import { useState } from "preact/hooks";
 import type { WebhookEvent as Kind } from "../../../src/contract/enumerations.ts";
 import type { TestResult, WebhookView as Webhook } from "../../../src/webhooks/views.ts";
 import { sendTest } from "../api.ts";
-import { formatOutcome, isAccepted } from "../format.ts";
+import { explain, formatOutcome } from "../format.ts";
 import { useAction } from "../load.ts";
 import { Dialog } from "../parts/dialog.tsx";
 import { DialogForm } from "../parts/dialog-form.tsx";
@@ -51,22 +51,16 @@ export function TestDialog(props: { webhook: Webhook; onClose(): void; onDone():
 }
 
 function Result({ webhook, result }: { webhook: Webhook; result: TestResult }) {
-  const good = isAccepted(result);
+  const trouble = explain(result);
   return (
-    <div class={`note ${good ? "good" : "bad"}`}>
+    <div class={`note ${trouble === null ? "good" : "bad"}`}>
       <p>
         <b>{formatOutcome(result)}</b> · {t.milliseconds(result.durationMs)}
       </p>
-      <p>{good ? t.test.accepted : describe(result)}</p>
+      <p>{trouble ?? t.test.accepted}</p>
       <p>
         <a href={deliveryHref(webhook.webhookId, result.eventId)}>{t.test.details}</a>
       </p>
     </div>
   );
-}
-
-function describe({ outcome }: TestResult): string {
-  if (outcome === "timed_out") return t.test.timed_out;
-  if (outcome === "unreachable") return t.test.unreachable;
-  return outcome === "refused" ? t.test.notSent : t.test.refused;
 }

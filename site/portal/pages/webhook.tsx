@@ -9,7 +9,7 @@ import { RemoveDialog } from "../actions/remove.tsx";
 import { SecretDialog } from "../actions/secret.tsx";
 import { TestDialog } from "../actions/test.tsx";
 import { endOverlap, listDeliveries, readWebhook } from "../api.ts";
-import { formatOutcome, formatPending, formatTime, splitUrl } from "../format.ts";
+import { explain, formatOutcome, formatPending, formatTime, splitUrl } from "../format.ts";
 import { useAction, useLoad } from "../load.ts";
 import { announce } from "../parts/announce.tsx";
 import { Facts, Kinds, State, Time } from "../parts/basics.tsx";
@@ -75,10 +75,26 @@ function Title({ webhook }: { webhook: Subscription }) {
 function Trouble({ webhook }: { webhook: Subscription }) {
   const { state, failingSince, disabledAt, failures } = webhook;
   if (state === "disabled" && disabledAt !== null)
-    return <p class="note bad">{whyDisabled(webhook, disabledAt)}</p>;
+    return <Failing text={whyDisabled(webhook, disabledAt)} webhook={webhook} />;
   if (state === "failing" && failingSince !== null)
-    return <p class="note bad">{t.subscription.failing(failures, formatTime(failingSince))}</p>;
+    return (
+      <Failing
+        text={t.subscription.failing(failures, formatTime(failingSince))}
+        webhook={webhook}
+      />
+    );
   return state === "slow" ? <p class="note warn">{t.subscription.slow}</p> : null;
+}
+
+/** That it fails, and what to do about its last failure. */
+function Failing({ text, webhook }: { text: string; webhook: Subscription }) {
+  const trouble = webhook.lastAttempt && explain(webhook.lastAttempt);
+  return (
+    <div class="note bad">
+      <p>{text}</p>
+      {trouble && <p>{trouble}</p>}
+    </div>
+  );
 }
 
 /** By its failures, or by somebody. */

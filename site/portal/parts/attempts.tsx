@@ -1,5 +1,5 @@
 import type { DeliveryDetails } from "../../../src/webhooks/views.ts";
-import { formatExactTime, formatOutcome, isAccepted } from "../format.ts";
+import { explain, formatExactTime, formatOutcome, isAccepted } from "../format.ts";
 import { t } from "../text.ts";
 import { Badge } from "./basics.tsx";
 
@@ -35,11 +35,13 @@ export function Attempts({ log }: { log: Attempt[] }) {
 }
 
 /** What the receiver said, and the headers it was sent. */
-function Exchange(props: Pick<Attempt, "outcome" | "request" | "response">) {
-  const { outcome, request, response } = props;
+function Exchange(attempt: Attempt) {
+  const { status, request, response } = attempt;
+  const trouble = explain(attempt);
   return (
     <div class="exchange">
-      {outcome === "answered" && <Response response={response} />}
+      {trouble && <p>{trouble}</p>}
+      {status !== null && <Response response={response} />}
       {request && (
         <details>
           <summary>{t.exchange.request}</summary>

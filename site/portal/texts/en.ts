@@ -6,6 +6,7 @@ import {
   REDELIVERY_MAX_AGE_MS,
 } from "../../../src/contract/limits.ts";
 import { DAY_MS, HOUR_MS } from "../../../src/contract/time.ts";
+import { type Ended, explainFailure } from "../../../src/webhooks/failures.ts";
 import { counter } from "./count.ts";
 
 const count = counter("en");
@@ -148,6 +149,7 @@ export const en = {
     exhausted: "Failed",
     cancelled: "Cancelled",
   },
+  explain: (attempt: Ended) => explainFailure(attempt, "en"),
   outcomes: {
     answered: (status: number) => `Answered ${status}`,
     timed_out: "No answer in time",
@@ -281,11 +283,6 @@ export const en = {
     once: "A test event is posted once, whatever the answer, and is not counted.",
     sending: "Waiting for the server to answer…",
     accepted: "Your server accepted it.",
-    refused: "Your server did not accept it: a status from 200 to 299 is expected.",
-    timed_out: `Your server did not answer within ${POST_TIMEOUT_MS / 1000} seconds.`,
-    unreachable:
-      "Your server could not be reached: check its name, its certificate and its firewall.",
-    notSent: "Nothing was sent: the address of this subscription is not allowed.",
   },
 
   catalogue: {

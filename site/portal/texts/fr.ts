@@ -5,6 +5,7 @@ import {
   REDELIVERY_MAX_AGE_MS,
 } from "../../../src/contract/limits.ts";
 import { DAY_MS, HOUR_MS } from "../../../src/contract/time.ts";
+import { explainFailure } from "../../../src/webhooks/failures.ts";
 import { counter } from "./count.ts";
 import type { Texts } from "./en.ts";
 
@@ -116,6 +117,7 @@ export const fr: Texts = {
     exhausted: "Échouées",
     cancelled: "Annulées",
   },
+  explain: (attempt) => explainFailure(attempt, "fr"),
   outcomes: {
     answered: (status) => `Réponse ${status}`,
     timed_out: "Délai de réponse dépassé",
@@ -253,11 +255,6 @@ export const fr: Texts = {
     once: "Un événement de test est envoyé une seule fois, quelle que soit la réponse, et n’est pas compté.",
     sending: "En attente de la réponse du serveur…",
     accepted: "Votre serveur l’a accepté.",
-    refused: "Votre serveur ne l’a pas accepté : une réponse de 200 à 299 est attendue.",
-    timed_out: `Votre serveur n’a pas répondu dans les ${POST_TIMEOUT_MS / 1000} secondes.`,
-    unreachable:
-      "Votre serveur est injoignable : vérifiez son nom, son certificat et son pare-feu.",
-    notSent: "Rien n’a été envoyé : l’adresse de cet abonnement n’est pas admise.",
   },
 
   catalogue: {

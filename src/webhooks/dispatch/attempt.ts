@@ -5,7 +5,7 @@ import { Recent } from "../../recent.ts";
 import { abortAfter } from "../../timing.ts";
 import { makeBody } from "../bodies.ts";
 import { keep, RESPONSE_READ_MS, readResponse } from "../exchange.ts";
-import { succeeded } from "../outcome.ts";
+import { statusOf, succeeded } from "../outcome.ts";
 import { post } from "../post.ts";
 import { createGuard } from "../resolve.ts";
 import { openSigner } from "../secrets.ts";
@@ -94,9 +94,9 @@ export function createAttempt(env: Env): DispatchTools["attempt"] {
       // Successes are counted in the dispatch's log line: a line for each would cost more than
       // signing.
       if (succeeded(outcome)) return outcome;
-      const status = outcome.kind === "answered" ? outcome.status : null;
       const durationMs = Date.now() - startedAt;
-      log("attempt_failed", { ...about, outcome: outcome.kind, status, durationMs });
+      const failed = { outcome: outcome.kind, status: statusOf(outcome), durationMs };
+      log("attempt_failed", { ...about, ...failed });
       return outcome;
     } catch (error) {
       if (!(error instanceof EventErased)) logError("attempt_impossible", error, about);

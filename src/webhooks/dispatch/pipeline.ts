@@ -5,6 +5,7 @@ import {
 } from "../../contract/limits.ts";
 import type { LastAttempt } from "../../db/schema.ts";
 import { NO_EXCHANGE } from "../exchange.ts";
+import { statusOf } from "../outcome.ts";
 import { DNS_BEFORE_POST_MS } from "../resolve.ts";
 import type { ClaimRequest, Lease } from "./lease.ts";
 import { type Attempt, adjustPace, decide, type Lane, laneOf, type Pace } from "./policy.ts";
@@ -167,7 +168,7 @@ export class Pipeline {
     this.#inFlight.delete(delivery);
     const decision = decide(outcome, attempts + 1, random);
     const isPending = decision.state === "pending";
-    const status = outcome.kind === "answered" ? outcome.status : null;
+    const status = statusOf(outcome);
     const durationMs = Math.max(0, endedAt - startedAt);
     this.#lastAttempt = { at: startedAt, outcome: outcome.kind, status, durationMs };
     this.#settlements.push({

@@ -112,7 +112,7 @@ export function openSubscribers(world: World, store: Store) {
       case "overloaded":
         return answered(chance.pick([429, 503]), chance.between(0, 100_000));
       case "unreachable":
-        return { kind: "unreachable" };
+        return { kind: "unreachable", status: null };
       case "hang":
         await world.sleep(10_000);
         return { kind: "timed_out" };

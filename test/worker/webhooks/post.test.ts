@@ -22,10 +22,18 @@ describe("a post", () => {
     },
   );
 
+  test.each([520, 526, 530])(
+    "that Cloudflare answers with %i, in the receiver's place, did not reach it; the status is kept",
+    async (status) => {
+      const url = subscriberUrl(`status-${status}`);
+      expect(await postTo(url)).toEqual({ kind: "unreachable", status });
+    },
+  );
+
   test("whose connection fails has no status; one that exceeds a limit of ours is not the subscriber's failure", async () => {
     const fetch = vi.spyOn(globalThis, "fetch");
     fetch.mockRejectedValueOnce(new Error("Network connection lost."));
-    expect(await postTo(subscriberUrl())).toEqual({ kind: "unreachable" });
+    expect(await postTo(subscriberUrl())).toEqual({ kind: "unreachable", status: null });
     const limit = "Too many subrequests by single Worker invocation.";
     fetch.mockRejectedValueOnce(new Error(limit));
     await expect(postTo(subscriberUrl())).rejects.toThrow(InvocationLimit);
@@ -45,7 +53,8 @@ describe("a post", () => {
     ["an HTTP date in the past", "Mon, 05 Jan 2026 11:00:00 GMT", 0],
     ["nonsense", "soon", null],
     ["nothing", "", null],
-    ["a number too large for any clock", "9".repeat(40), null],
+    ["longer than any wait", "9999999999", 31_536_000],
+    ["a number too large for any clock", "9".repeat(400), 31_536_000],
   ])("parses the Retry-After of its response if it is %s", async (_, value, seconds) => {
     const url = `${subscriberUrl("status-503")}&retry-after=${encodeURIComponent(value)}`;
     expect(await postTo(url)).toEqual(answered(503, seconds));

@@ -31,7 +31,7 @@ test("an attempt succeeds with any 2xx, at any attempt, even if it has a Retry-A
 test.each<Outcome>([
   ...[199, 300, 302, 308, 400, 401, 410, 429, 500, 503, 530].map((status) => answered(status)),
   { kind: "timed_out" },
-  { kind: "unreachable" },
+  { kind: "unreachable", status: null },
   { kind: "refused" },
 ])("an attempt fails with %j, and is retried until its last attempt", (outcome) => {
   expect(succeeded(outcome)).toBe(false);

@@ -34,20 +34,26 @@ test.each([
 
 test.each([
   ["answered", 401, "réponse HTTP 401", "secret"],
-  ["answered", 404, "réponse HTTP 404", "l’URL de l’abonnement existe"],
-  ["answered", 410, "réponse HTTP 410", "vérifiez que l’URL de l’abonnement existe toujours."],
-  ["answered", 308, "réponse HTTP 308", "redirections"],
-  ["answered", 429, "réponse HTTP 429", "limite"],
+  ["answered", 404, "réponse HTTP 404", "modifiez l’URL de l’abonnement"],
+  ["answered", 410, "réponse HTTP 410", "supprimez l’abonnement"],
+  ["answered", 308, "réponse HTTP 308", "l’URL finale"],
+  ["answered", 429, "réponse HTTP 429", "cette limite"],
   ["answered", 500, "réponse HTTP 500", "journaux"],
-  ["answered", 418, "réponse HTTP 418", "refuse"],
-  ["timed_out", null, `aucune réponse en ${TIMEOUT}`, "dès que l’événement est enregistré"],
+  ["answered", 418, "réponse HTTP 418", "corps modifié"],
+  [
+    "timed_out",
+    null,
+    `aucune réponse en ${TIMEOUT}`,
+    "Répondez dès que l’événement est enregistré",
+  ],
   ["unreachable", null, "connexion impossible", "certificat TLS"],
+  ["unreachable", 526, "connexion impossible (526)", "Installez un certificat"],
   ["refused", null, "URL refusée par notre politique de sécurité", "adresse publique"],
 ])("a last result that was %s (%s) reads: %s, with the advice: …%s…", (...row) => {
   const [lastOutcome, lastStatus, words, advice] = row;
   for (const kind of ["disabled", "failing"] as const) {
     const { text } = composeNotice({ ...notice, kind, lastOutcome, lastStatus } as Notice);
     expect(text).toContain(`Dernier résultat : ${words}\n`);
-    expect(text.split("Que faire : ")[1]).toContain(advice);
+    expect(text.split("Que faire ? ")[1]).toContain(advice);
   }
 });

@@ -1,0 +1,244 @@
+import { POST_TIMEOUT_MS } from "../contract/limits.ts";
+
+/*
+ * Why a delivery failed, in the words that the portal, the e-mails and the docs share. The portal's page
+ * is compiled with them, so they import no more than numbers.
+ */
+
+const SECONDS = POST_TIMEOUT_MS / 1000;
+
+type Language = "en" | "fr";
+/** How an attempt ended: an outcome's kind, and the status if there was an answer. */
+export interface Ended {
+  outcome: string | null;
+  status: number | null;
+}
+
+type Entry = Record<Language, readonly [means: string, todo: string]>;
+
+/**
+ * By outcome, status or class of statuses. Cloudflare answers 520 to 530 in the place of a receiver that
+ * it cannot reach (https://developers.cloudflare.com/support/troubleshooting/http-status-codes/cloudflare-5xx-errors/).
+ */
+export const FAILURES = {
+  timed_out: {
+    en: [
+      `Your server did not answer within ${SECONDS} seconds.`,
+      "Answer as soon as the event is stored, and do the rest of the work afterwards.",
+    ],
+    fr: [
+      `Votre serveur n’a pas répondu en ${SECONDS} secondes.`,
+      "Répondez dès que l’événement est enregistré et faites le reste du travail ensuite.",
+    ],
+  },
+  unreachable: {
+    en: [
+      "No connection to your server could be made, or it broke off.",
+      "Check that the server is running and can be reached from the internet: DNS, port, TLS certificate, firewall.",
+    ],
+    fr: [
+      "La connexion à votre serveur n’a pas pu être établie, ou elle a été interrompue.",
+      "Vérifiez que le serveur fonctionne et qu’il est joignable depuis Internet : DNS, port, certificat TLS, pare-feu.",
+    ],
+  },
+  520: {
+    en: [
+      "Your server closed the connection, or did not answer in HTTP.",
+      "Look for a crash in its error log, and check that it speaks HTTPS on this port.",
+    ],
+    fr: [
+      "Votre serveur a fermé la connexion, ou sa réponse n’est pas du HTTP valide.",
+      "Cherchez un arrêt brutal dans ses journaux d’erreurs, et vérifiez qu’il parle HTTPS sur ce port.",
+    ],
+  },
+  521: {
+    en: [
+      "Your server refused the connection.",
+      "Check that it is running, that it listens on the port of the URL, and that its firewall lets our requests through.",
+    ],
+    fr: [
+      "Votre serveur a refusé la connexion.",
+      "Vérifiez qu’il fonctionne, qu’il écoute sur le port de l’URL et que son pare-feu laisse passer nos requêtes.",
+    ],
+  },
+  522: {
+    en: [
+      "Your server did not accept the connection in time.",
+      "Check that the address is right, and that its firewall lets our requests through.",
+    ],
+    fr: [
+      "Votre serveur n’a pas accepté la connexion à temps.",
+      "Vérifiez son adresse, et que son pare-feu laisse passer nos requêtes.",
+    ],
+  },
+  523: {
+    en: [
+      "The address of your server cannot be reached.",
+      "Check the DNS records of its host name.",
+    ],
+    fr: [
+      "L’adresse de votre serveur est inaccessible.",
+      "Vérifiez les enregistrements DNS de son nom d’hôte.",
+    ],
+  },
+  524: {
+    en: [
+      "Your server accepted the connection, but did not answer in time.",
+      "Answer as soon as the event is stored, and do the rest of the work afterwards.",
+    ],
+    fr: [
+      "Votre serveur a accepté la connexion, mais n’a pas répondu à temps.",
+      "Répondez dès que l’événement est enregistré et faites le reste du travail ensuite.",
+    ],
+  },
+  525: {
+    en: [
+      "The TLS handshake with your server failed.",
+      "Check that it speaks HTTPS on this port, with TLS 1.2 or later and a certificate for the host name of the URL.",
+    ],
+    fr: [
+      "La négociation TLS avec votre serveur a échoué.",
+      "Vérifiez qu’il parle HTTPS sur ce port, avec TLS 1.2 ou plus récent et un certificat pour le nom d’hôte de l’URL.",
+    ],
+  },
+  526: {
+    en: [
+      "The certificate of your server is not valid: it has expired, is self-signed, is for another name, or lacks its chain.",
+      "Install a current certificate from a public authority, with its chain.",
+    ],
+    fr: [
+      "Le certificat de votre serveur n’est pas valide : il a expiré, il est autosigné, il est émis pour un autre nom ou sa chaîne est incomplète.",
+      "Installez un certificat en cours de validité, émis par une autorité publique, avec sa chaîne.",
+    ],
+  },
+  530: {
+    en: [
+      "The host name of the URL cannot be resolved.",
+      "Check that the name is spelled correctly and has public DNS records.",
+    ],
+    fr: [
+      "Le nom d’hôte de l’URL est introuvable.",
+      "Vérifiez son orthographe et ses enregistrements DNS publics.",
+    ],
+  },
+  refused: {
+    en: [
+      "Nothing was sent: the URL does not lead to a public address.",
+      "Use a public address: check the DNS records of the host name.",
+    ],
+    fr: [
+      "Rien n’a été envoyé : l’URL ne mène pas à une adresse publique.",
+      "L’URL doit mener à une adresse publique : vérifiez les enregistrements DNS de son nom d’hôte.",
+    ],
+  },
+  unreadable: {
+    en: [
+      "Nothing was sent: the stored lead is damaged.",
+      "Nothing is wrong with your server. Contact support.",
+    ],
+    fr: [
+      "Rien n’a été envoyé : les données du lead sont endommagées.",
+      "Votre serveur n’est pas en cause. Contactez le support.",
+    ],
+  },
+  "3xx": {
+    en: [
+      "Your server redirects, and redirects are not followed.",
+      "Change the URL of the subscription to the final one.",
+    ],
+    fr: [
+      "Votre serveur redirige nos requêtes, et nous ne suivons pas les redirections.",
+      "Remplacez l’URL de l’abonnement par l’URL finale.",
+    ],
+  },
+  401: {
+    en: [
+      "Your server, or something in front of it, asks for other credentials.",
+      "Check that it verifies signatures with the secret of this subscription, and that nothing in front of it requires a login.",
+    ],
+    fr: [
+      "Votre serveur, ou un équipement placé devant lui, exige une autre authentification.",
+      "Vérifiez que votre serveur utilise bien le secret de cet abonnement pour vérifier les signatures, et qu’aucune authentification ne bloque nos requêtes.",
+    ],
+  },
+  403: {
+    en: [
+      "Your server, or something in front of it, refuses our requests.",
+      "Check that it verifies signatures with the secret of this subscription, and that no firewall or bot protection blocks our requests.",
+    ],
+    fr: [
+      "Votre serveur, ou un équipement placé devant lui, refuse nos requêtes.",
+      "Vérifiez que votre serveur utilise bien le secret de cet abonnement pour vérifier les signatures, et qu’aucun pare-feu ne bloque nos requêtes.",
+    ],
+  },
+  404: {
+    en: [
+      "Your server has nothing at this URL.",
+      "Check the path, and change the URL of the subscription if the receiver has moved.",
+    ],
+    fr: [
+      "Votre serveur n’a rien à cette URL.",
+      "Vérifiez le chemin, et modifiez l’URL de l’abonnement si votre récepteur a été déplacé.",
+    ],
+  },
+  405: {
+    en: [
+      "Your server does not accept POST at this URL.",
+      "Check the path and the methods that it accepts.",
+    ],
+    fr: [
+      "Votre serveur n’accepte pas la méthode POST à cette URL.",
+      "Vérifiez le chemin et les méthodes acceptées.",
+    ],
+  },
+  410: {
+    en: [
+      "Your server says that this URL is gone for good. It is retried like any other failure.",
+      "Change the URL of the subscription, or delete the subscription if you no longer want its events.",
+    ],
+    fr: [
+      "Votre serveur indique que cette URL n’existe plus. Les livraisons sont retentées comme après tout autre échec.",
+      "Modifiez l’URL de l’abonnement, ou supprimez l’abonnement si vous ne voulez plus de ses événements.",
+    ],
+  },
+  413: {
+    en: [
+      "Your server, or something in front of it, finds the body too large.",
+      "Accept bodies of up to 2 MB.",
+    ],
+    fr: [
+      "Votre serveur, ou un équipement placé devant lui, trouve le corps de la requête trop volumineux.",
+      "Acceptez les corps de requête jusqu’à 2 Mo.",
+    ],
+  },
+  429: {
+    en: ["Your server limits our requests.", "Raise that limit for our requests."],
+    fr: ["Votre serveur limite nos requêtes.", "Relevez cette limite pour nos requêtes."],
+  },
+  "4xx": {
+    en: [
+      "Your server refused the delivery.",
+      "Look in its log for what it refuses: often, a body that was changed before its signature was verified.",
+    ],
+    fr: [
+      "Votre serveur a refusé la livraison.",
+      "Cherchez dans ses journaux ce qu’il refuse : souvent, un corps modifié avant la vérification de la signature.",
+    ],
+  },
+  "5xx": {
+    en: ["Your server failed.", "Look in its error log."],
+    fr: ["Votre serveur a rencontré une erreur.", "Consultez ses journaux d’erreurs."],
+  },
+} satisfies Record<string, Entry>;
+
+/** What a failed attempt means, and what the owner of its receiver should do, in whole sentences. */
+export function explainFailure(
+  { outcome, status }: Ended,
+  language: Language,
+): { means: string; todo: string } {
+  const known: Record<string, Entry> = FAILURES;
+  const ofClass = outcome === "answered" ? `${Math.floor((status ?? 0) / 100)}xx` : (outcome ?? "");
+  const entry = known[status ?? ""] ?? known[ofClass] ?? FAILURES.unreachable;
+  const [means, todo] = entry[language];
+  return { means, todo };
+}
