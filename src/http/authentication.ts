@@ -10,24 +10,40 @@ import { type AddressName, addressAlias, nameAddress } from "../quota/address.ts
 import { hashApiKey, isApiKey } from "../quota/api-key.ts";
 import { callObject } from "../quota/call.ts";
 import type { RefusedElsewhere } from "../quota/key-gate.ts";
-import { blockedAddresses, type KeyRefusal, knownKeys, usedUpKeys } from "../quota/memory.ts";
+import {
+  failingAddresses,
+  type KeyRefusal,
+  knownKeys,
+  REFUSING_MS,
+  unknownKeys,
+  usedUpKeys,
+} from "../quota/memory.ts";
 import { type RateLimit, resetSeconds } from "../quota/window.ts";
 import { findPlacement, openMovingSession } from "../workspaces/placement.ts";
 import type { AppEnv } from "./context.ts";
 
 /**
  * Authenticates everything under `/v1`: admits a request if its key is valid and has quota left, and
- * gives the handlers its workspace. If this isolate has admitted the key before, a read starts while
- * the key's gate is still deciding; if the request is refused, its result is discarded.
+ * gives the handlers its workspace. What this isolate has just seen refused is refused without a call.
+ *
+ *                           a read, by a key admitted here before        a write, or any other read
+ *   key's gate   ──────────  ├─ admit ─┤                                  ├─ admit ─┤
+ *   database     ──────────  ├─ read ──┤ and again if that was too old              ├─ read or write ─┤
+ *   key's gate   ──────────                                              after a write: ├─ advance ─┤
+ *
+ * If a read is refused, what was read early is discarded.
  *
  * @throws ApiError `invalid_api_key`, `workspace_access_denied` or `rate_limited`, in this order.
  */
 export const authenticate = createMiddleware<AppEnv>(async (c, next) => {
+  c.set("rateLimit", knownFailures(c));
   const key = parseBearer(c.req.header("Authorization"));
   if (key === null || !(await isApiKey(c.env.API_KEY_CHECKSUM_KEYS, key)))
     throw await countFailure(c);
   const keyHash = await hashApiKey(key);
-  refuseUsedUp(c, keyHash);
+  if (Date.now() < (unknownKeys.get(keyHash) ?? 0)) throw await countFailure(c);
+  const usedUp = usedUpKeys.findUsedUp(keyHash, Date.now());
+  if (usedUp) throw refuse(c, keyHash, usedUp);
   const isRead = c.req.method === "GET" || c.req.method === "HEAD";
   await (isRead ? handleRead(c, next, keyHash) : handleWrite(c, next, keyHash));
 });
@@ -89,6 +105,7 @@ async function admit(c: Context<AppEnv>, keyHash: string): Promise<ReadPoint> {
   );
   if (admission.verdict === "unknown_key") {
     knownKeys.delete(keyHash);
+    unknownKeys.set(keyHash, askedAt + REFUSING_MS);
     throw await countFailure(c);
   }
   if (admission.verdict === "admitted") {
@@ -99,7 +116,7 @@ async function admit(c: Context<AppEnv>, keyHash: string): Promise<ReadPoint> {
   }
   const { verdict, keyId, workspaceId, rateLimit, expiresAt } = admission;
   const refusal = { verdict, keyId, workspaceId, rateLimit, expiresAt };
-  if (rateLimit.remaining === 0) usedUpKeys.note(keyHash, refusal, askedAt, expiresAt ?? undefined);
+  usedUpKeys.note(keyHash, refusal, askedAt, expiresAt ?? undefined);
   throw refuse(c, keyHash, refusal);
 }
 
@@ -113,14 +130,8 @@ function pointOf(
 /** The requests answered 429 here since the gate was last asked, for the gate to count. */
 function takeRefused(keyHash: string): RefusedElsewhere | undefined {
   const known = usedUpKeys.take(keyHash);
-  if (!known?.count || known.refusal.verdict !== "quota_exceeded") return undefined;
+  if (!known?.count || known.answer.verdict !== "quota_exceeded") return undefined;
   return { count: known.count, at: known.at };
-}
-
-/** @throws ApiError if this isolate knows that the key's quota is used up. */
-function refuseUsedUp(c: Context<AppEnv>, keyHash: string): void {
-  const refusal = usedUpKeys.find(keyHash, Date.now());
-  if (refusal) throw refuse(c, keyHash, refusal);
 }
 
 /** The error for a refusal. */
@@ -165,22 +176,18 @@ export async function countFailure(c: Context<AppEnv>): Promise<ApiError> {
   const { network, block } = addressOf(c);
   c.set("address", await addressAlias(c.env.API_KEY_CHECKSUM_KEYS, block));
   const askedAt = Date.now();
-  const known = blockedAddresses.find(network, askedAt) ?? blockedAddresses.find(block, askedAt);
+  const usedUp = [network, block].map((name) => failingAddresses.findUsedUp(name, askedAt));
+  const known = usedUp.find((each) => each !== null);
   if (known) {
     c.set("rateLimit", known.rateLimit);
     return rateLimited(known.rateLimit);
   }
-  if (isPreflight(c)) {
-    const rateLimit = await peekFailures(c);
-    c.set("rateLimit", rateLimit);
-    return rateLimit.remaining === 0 ? rateLimited(rateLimit) : new ApiError("invalid_api_key");
-  }
+  if (isPreflight(c)) return new ApiError("invalid_api_key");
   const failure = await callObject(c.env, c.env.ADDRESS_GATE, network, (gate) => gate.fail(block));
   const { blocked, rateLimit } = failure;
   c.set("rateLimit", rateLimit);
-  if (!blocked) return new ApiError("invalid_api_key");
-  blockedAddresses.note({ network, block }[blocked], { rateLimit }, askedAt);
-  return rateLimited(rateLimit);
+  failingAddresses.note(blocked === "network" ? network : block, { rateLimit }, askedAt);
+  return blocked ? rateLimited(rateLimit) : new ApiError("invalid_api_key");
 }
 
 /**
@@ -195,10 +202,14 @@ function isPreflight({ req }: Context<AppEnv>): boolean {
   return req.method === "OPTIONS" && origin !== undefined && method !== undefined && !hasKey;
 }
 
-/** The failure window of the address that a request comes from. */
-export function peekFailures(c: Context<AppEnv>): Promise<RateLimit> {
-  const { network, block } = addressOf(c);
-  return callObject(c.env, c.env.ADDRESS_GATE, network, (gate) => gate.peek(block));
+/** The failure window of the address, as this isolate knows it: strangers must not wake its gate. */
+function knownFailures(c: Context<AppEnv>): RateLimit {
+  const limit = Number(c.env.AUTH_FAILURES);
+  const unused = {
+    ...{ limit, remaining: limit },
+    resetMs: Number(c.env.AUTH_FAILURE_WINDOW_SECONDS) * 1000,
+  };
+  return failingAddresses.findWindow(addressOf(c).block, Date.now()) ?? unused;
 }
 
 function addressOf(c: Context<AppEnv>): AddressName {

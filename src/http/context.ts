@@ -11,10 +11,8 @@ export interface AppEnv {
   Variables: {
     /** Identifies the request, in the logs and to the client. */
     requestId: string;
-    /** The window that the rate limit headers report. */
+    /** The window that the rate limit headers report; outside `/v1`, answers have none. */
     rateLimit: RateLimit | undefined;
-    /** Whether the answer has no rate limit headers: the portal has none. */
-    unmetered: boolean | undefined;
     /** When the portal session ends, and its workspace; null if that no longer exists. */
     portal: { endsAt: number; access: Promise<PortalAccess | null> };
     /** Whether the answer is a file that never changes, rather than an API response. */

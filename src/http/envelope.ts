@@ -1,12 +1,11 @@
-import type { Context, ErrorHandler, NotFoundHandler } from "hono";
+import type { ErrorHandler, NotFoundHandler } from "hono";
 import { createMiddleware } from "hono/factory";
 import { matchedRoutes } from "hono/route";
 import { ApiError } from "../contract/errors.ts";
 import { InputError } from "../contract/input-error.ts";
 import { causeOf } from "../db/errors.ts";
 import { log, logError } from "../log.ts";
-import { type RateLimit, resetSeconds } from "../quota/window.ts";
-import { peekFailures } from "./authentication.ts";
+import { resetSeconds } from "../quota/window.ts";
 import type { AppEnv } from "./context.ts";
 import { toApiError } from "./invalid.ts";
 
@@ -29,10 +28,8 @@ export const envelope = createMiddleware<AppEnv>(async (c, next) => {
   const requestId = RAY.test(ray) ? ray : crypto.randomUUID();
   c.set("requestId", requestId);
   await next();
-  // An immutable file is the same for everyone: no rate limit window to look up.
   const immutable = c.get("immutable");
-  const unmetered = immutable || c.get("unmetered");
-  const rateLimit = unmetered ? null : (c.get("rateLimit") ?? (await peekRateLimit(c)));
+  const rateLimit = c.get("rateLimit");
   const { headers } = c.res;
   headers.set("X-Request-Id", requestId);
   headers.set("Cache-Control", immutable ? "public, max-age=31536000, immutable" : "no-store");
@@ -56,17 +53,6 @@ export const envelope = createMiddleware<AppEnv>(async (c, next) => {
     address: c.get("address"),
   });
 });
-
-/** The address's failure window; if its gate fails, a window with nothing left. */
-async function peekRateLimit(c: Context<AppEnv>): Promise<RateLimit> {
-  try {
-    return await peekFailures(c);
-  } catch (error) {
-    logError("address_gate_failed", error, { requestId: c.get("requestId") });
-    const resetMs = Number(c.env.AUTH_FAILURE_WINDOW_SECONDS) * 1000;
-    return { limit: Number(c.env.AUTH_FAILURES), remaining: 0, resetMs };
-  }
-}
 
 /** Answers any thrown error with the contract's error body. */
 export const answerError: ErrorHandler<AppEnv> = (thrown, c) => {

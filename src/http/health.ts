@@ -23,8 +23,6 @@ const remembered = new WeakMap<D1Database, Remembered>();
 export const health = newApp();
 
 health.get("/health", async (c) => {
-  // No rate limit applies.
-  c.set("unmetered", true);
   return (await isHealthy(c.env)) ? c.json({ status: "ok" }) : c.body(null, 503);
 });
 

@@ -29,7 +29,6 @@ export const platform = newApp();
 platform.post("/platform/*", async (c) => {
   const { PLATFORM_KEYS } = c.env;
   if (!PLATFORM_KEYS) throw new ApiError("route_not_found");
-  c.set("unmetered", true);
   const token = parseBearer(c.req.header("Authorization"));
   const keyId = token && findKeyId("PLATFORM_KEYS", PLATFORM_KEYS, token);
   if (!keyId) throw await countFailure(c);

@@ -43,11 +43,6 @@ export class AddressGate extends DurableObject<Env> {
     return { blocked: null, rateLimit: this.#rateLimitOf({ block: own, network }, now) };
   }
 
-  /** What `fail` would report, without counting a failure. */
-  peek(block: string, now = Date.now()): RateLimit {
-    return this.#rateLimitOf(this.#windowsAt(block, now), now);
-  }
-
   override async alarm(): Promise<void> {
     const { block: rule } = this.#rules();
     const windows = this.#stored ? [this.#stored.network, ...this.#stored.blocks.values()] : [];

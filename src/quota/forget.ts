@@ -11,5 +11,5 @@ export async function forgetKey(env: Env, { keyHash, lastUsedAt }: GatedKey): Pr
   if (lastUsedAt === null) return;
   await callObject(env, env.KEY_GATE, keyHash, (gate) => gate.forget());
   // Last, because a refusal in the meantime is remembered, too.
-  usedUpKeys.delete(keyHash);
+  usedUpKeys.take(keyHash);
 }

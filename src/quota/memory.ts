@@ -4,7 +4,7 @@ import type { RateLimit } from "./window.ts";
 /** How many keys, and how many addresses, one isolate remembers. */
 const REMEMBERED_MAX = 10_000;
 /** How long an isolate repeats a gate's refusal by itself. */
-const REFUSING_MS = 2_000;
+export const REFUSING_MS = 2_000;
 
 /** What an isolate remembers about an admitted key: whose it is, and how recent its reads were. */
 interface KnownKey {
@@ -15,49 +15,52 @@ interface KnownKey {
   bookmark: string | null;
 }
 
-/** Refusals because a window is used up, so that a flood does not call the gate each time. */
-class UsedUp<Refusal extends { rateLimit: RateLimit }> {
-  readonly #refusals = new Recent<{
-    refusal: Refusal;
+/**
+ * What gates last answered, with the windows that they count in. A flood of what one refuses is refused
+ * here, and asks the gate once in two seconds.
+ */
+class Windows<Answer extends { rateLimit: RateLimit }> {
+  readonly #known = new Recent<{
+    answer: Answer;
     resetAt: number;
     askAt: number;
-    /** How many requests it has refused. */
+    /** How many requests were refused here. */
     count: number;
   }>(REMEMBERED_MAX);
 
   /**
    * @param askedAt when the gate was asked, rather than when it answered, so that nothing is refused
    *   after the window has ended.
-   * @param until when the refusal ends at the latest, in Unix milliseconds.
+   * @param until when the answer ends at the latest, in Unix milliseconds.
    */
-  note(name: string, refusal: Refusal, askedAt: number, until = Number.POSITIVE_INFINITY): void {
-    const resetAt = askedAt + refusal.rateLimit.resetMs;
+  note(name: string, answer: Answer, askedAt: number, until = Number.POSITIVE_INFINITY): void {
+    const resetAt = askedAt + answer.rateLimit.resetMs;
     const askAt = Math.min(askedAt + REFUSING_MS, resetAt, until);
-    const count = this.#refusals.get(name)?.count ?? 0;
-    this.#refusals.set(name, { refusal, resetAt, askAt, count });
+    const count = this.#known.get(name)?.count ?? 0;
+    this.#known.set(name, { answer, resetAt, askAt, count });
   }
 
-  /** The refusal with the rate limit as of `now`; null if the gate must be asked. */
-  find(name: string, now: number): Refusal | null {
-    const known = this.#refusals.get(name);
-    if (!known || now >= known.askAt) return null;
-    const { refusal, resetAt } = known;
+  /** The answer if its window is used up, with the window as of `now`; null if the gate must be asked. */
+  findUsedUp(name: string, now: number): Answer | null {
+    const known = this.#known.get(name);
+    const rateLimit = this.findWindow(name, now);
+    if (!known || !rateLimit || rateLimit.remaining > 0 || now >= known.askAt) return null;
     known.count++;
-    return {
-      ...refusal,
-      rateLimit: { ...refusal.rateLimit, remaining: 0, resetMs: resetAt - now },
-    };
+    return { ...known.answer, rateLimit };
   }
 
-  /** Forgets a refusal. @returns it, with how many requests it refused and roughly when. */
-  take(name: string): { refusal: Refusal; count: number; at: number } | null {
-    const known = this.#refusals.get(name);
-    this.#refusals.delete(name);
-    return known ? { refusal: known.refusal, count: known.count, at: known.askAt } : null;
+  /** The window as of `now`; null if it has ended, or this isolate has not heard of it. */
+  findWindow(name: string, now: number): RateLimit | null {
+    const known = this.#known.get(name);
+    if (!known || now >= known.resetAt) return null;
+    return { ...known.answer.rateLimit, resetMs: known.resetAt - now };
   }
 
-  delete(name: string): void {
-    this.#refusals.delete(name);
+  /** Forgets an answer. @returns it, with how many requests were refused since, and roughly when. */
+  take(name: string): { answer: Answer; count: number; at: number } | null {
+    const known = this.#known.get(name);
+    this.#known.delete(name);
+    return known ? { answer: known.answer, count: known.count, at: known.askAt } : null;
   }
 }
 
@@ -73,5 +76,7 @@ export interface KeyRefusal {
 
 // What this isolate has seen. None of it admits a request; it only saves waiting for the gates.
 export const knownKeys = new Recent<KnownKey>(REMEMBERED_MAX);
-export const usedUpKeys = new UsedUp<KeyRefusal>();
-export const blockedAddresses = new UsedUp<{ rateLimit: RateLimit }>();
+export const usedUpKeys = new Windows<KeyRefusal>();
+export const failingAddresses = new Windows<{ rateLimit: RateLimit }>();
+/** Until when a key is refused here, in Unix milliseconds: it is unknown, revoked or expired, and stays so. */
+export const unknownKeys = new Recent<number>(REMEMBERED_MAX);

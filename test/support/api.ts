@@ -178,6 +178,17 @@ export function invalid(parameter: string, reason: Reason, more: ErrorDetails = 
   return refusal(400, "invalid_request", { parameter, reason, ...more });
 }
 
+/** The headers of every answer outside `/v1`, where no rate limit applies. */
+export const UNMETERED = Object.fromEntries(
+  Object.entries(EVERY_ANSWER).filter(([name]) => !name.startsWith("x-ratelimit-")),
+);
+
+/** The same expected response outside `/v1`. */
+export function unmetered({ status, headers, body }: Answer): Answer {
+  const own = Object.entries(headers).filter(([name]) => !name.startsWith("x-ratelimit-"));
+  return { status, headers: Object.fromEntries(own), body };
+}
+
 /** The rate limit headers of a response's headers. */
 export function rateLimitOf({ headers }: Answer) {
   return {

@@ -1,5 +1,13 @@
 import { exports } from "cloudflare:workers";
-import { type Answer, EVERY_ANSWER, openApi, openWorkspace, refusal, success } from "./api.ts";
+import {
+  type Answer,
+  openApi,
+  openWorkspace,
+  refusal,
+  success,
+  UNMETERED,
+  unmetered,
+} from "./api.ts";
 import { announceLeads, HOUR_MS, subscribe, subscriberUrl } from "./deliveries.ts";
 
 /** The token in a portal link, as the page reads it from the fragment. */
@@ -47,17 +55,12 @@ export async function openOwed(behaviour?: string) {
   return { ...workspace, webhookId, url, eventIds, portal, path: `/webhooks/${webhookId}` };
 }
 
-/** The headers of every portal response: those of the API, without a quota. */
-export const PORTAL_ANSWER = Object.fromEntries(
-  Object.entries(EVERY_ANSWER).filter(([name]) => !name.startsWith("x-ratelimit-")),
-);
-
 const PAGE_POLICY =
   "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /** The headers of a page and of its files: it may load what this deployment serves, and nothing else. */
 export const PAGE_ANSWER = {
-  ...PORTAL_ANSWER,
+  ...UNMETERED,
   "content-security-policy": PAGE_POLICY,
   "cross-origin-opener-policy": "same-origin",
 };
@@ -76,9 +79,4 @@ export function portalSuccess(status: number, body: unknown): Answer {
 /** The whole expected error response of the portal. */
 export function portalRefusal(...error: Parameters<typeof refusal>): Answer {
   return unmetered(refusal(...error));
-}
-
-function unmetered({ status, headers, body }: Answer): Answer {
-  const own = Object.entries(headers).filter(([name]) => !name.startsWith("x-ratelimit-"));
-  return { status, headers: Object.fromEntries(own), body };
 }

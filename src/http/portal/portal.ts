@@ -33,7 +33,6 @@ export const portal = newApp();
 
 portal.use("/portal/*", async (c, next) => {
   if (c.env.PORTAL === "off") throw new ApiError("route_not_found");
-  c.set("unmetered", true);
   await next();
 });
 

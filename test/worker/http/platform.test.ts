@@ -9,6 +9,7 @@ import {
   openWorkspace,
   refusal,
   send,
+  unmetered,
 } from "../../support/api.ts";
 
 const { Platform } = exports;
@@ -132,7 +133,9 @@ describe("POST /platform", () => {
 
   test.each([undefined, ""])("is not there if its secret is %j", async (PLATFORM_KEYS) => {
     const off = deployedWith({ PLATFORM_KEYS } as Partial<Env>);
-    expect(await post("/platform/health", {}, {}, off)).toEqual(refusal(404, "route_not_found"));
+    expect(await post("/platform/health", {}, {}, off)).toEqual(
+      unmetered(refusal(404, "route_not_found")),
+    );
     expect("PLATFORM_KEYS" in env).toBe(false);
   });
 });

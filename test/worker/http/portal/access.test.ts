@@ -2,7 +2,7 @@ import { env, exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { randomId } from "../../../../src/contract/ids.ts";
 import { signPortalToken } from "../../../../src/platform/portal-token.ts";
-import { type Answer, deployedWith, openWorkspace } from "../../../support/api.ts";
+import { type Answer, deployedWith, openWorkspace, UNMETERED } from "../../../support/api.ts";
 import { receivedBy, subscribe } from "../../../support/deliveries.ts";
 import { countHops } from "../../../support/hops.ts";
 import { keepLog } from "../../../support/log-lines.ts";
@@ -12,7 +12,6 @@ import {
   linkToken,
   openOwed,
   openPortal,
-  PORTAL_ANSWER,
   portalOf,
   portalRefusal,
   sessionToken,
@@ -180,7 +179,7 @@ test("an unknown path or method gets 404, and HEAD what GET gets, without the bo
   for (const method of ["GET", "HEAD", "PUT", "DELETE", "OPTIONS"])
     expect((await link.send("/session", { method })).status, method).toBe(404);
   const head = await portal.send("/workspace", { method: "HEAD" });
-  expect(head).toMatchObject({ status: 200, headers: PORTAL_ANSWER, body: null });
+  expect(head).toMatchObject({ status: 200, headers: UNMETERED, body: null });
 });
 
 test("a link or a read takes one round trip to the database, and a write one before its own", async () => {

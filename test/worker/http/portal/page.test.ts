@@ -2,14 +2,7 @@ import { createExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { expect, test } from "vitest";
 import { Platform } from "../../../../src/platform/entrypoint.ts";
-import {
-  deployedWith,
-  errorOf,
-  fetchText,
-  openWorkspace,
-  refusal,
-  send,
-} from "../../../support/api.ts";
+import { deployedWith, errorOf, fetchText, openWorkspace, send } from "../../../support/api.ts";
 import {
   exchange,
   HASHED_ANSWER,
@@ -82,7 +75,7 @@ test("with PORTAL off, nothing exists under /portal, and no link is made, nor wi
     portal.get("/webhooks"),
     portal.post("/webhooks", {}),
   ])
-    expect(await answer).toEqual(refusal(404, "route_not_found"));
+    expect(await answer).toEqual(portalRefusal(404, "route_not_found"));
   for (const [vars, problem] of [
     [{ PORTAL: "off" }, "PORTAL is off"],
     [{ PORTAL_ORIGIN: "" }, "PORTAL_ORIGIN"],
