@@ -7,11 +7,11 @@ import { openWorkspace } from "./isolation.ts";
 import type { Asked } from "./reader.ts";
 
 const LEADS = 100;
-const LEAD_BYTES = 64_000;
+const LEAD_BYTES = 16_000;
 /** What the default quota allows, evenly spread. */
 const PAGE_EVERY_MS = 100;
 
-/** Times reads beside a key that asks for a hundred leads of 64 KB ten times a second. */
+/** Times reads beside a key that asks for a hundred leads of 16 KB ten times a second. */
 export async function measureLargePages(runtime: Runtime, rounds: number): Promise<Beside> {
   const large = await openWorkspace(runtime, []);
   for (let i = 0; i < LEADS; i += 10) {

@@ -1,4 +1,3 @@
--- Made by drizzle-kit, but for WITHOUT ROWID, which it cannot say: see src/db/schema.ts.
 CREATE TABLE `api_keys` (
 	`id` text PRIMARY KEY NOT NULL,
 	`workspace_id` text NOT NULL,
@@ -24,7 +23,7 @@ CREATE TABLE `attempts` (
 	`signatures` text,
 	`response` blob,
 	PRIMARY KEY(`subscription_id`, `event_id`, `attempt`)
-) WITHOUT ROWID;
+);
 --> statement-breakpoint
 CREATE TABLE `audit_trail` (
 	`at` integer NOT NULL,
@@ -37,7 +36,7 @@ CREATE TABLE `audit_trail` (
 	`result` text NOT NULL,
 	`duration_ms` integer NOT NULL,
 	PRIMARY KEY(`at`, `id`)
-) WITHOUT ROWID;
+);
 --> statement-breakpoint
 CREATE INDEX `audit_trail_of_workspace` ON `audit_trail` (`workspace_id`,`at`,`id`) WHERE workspace_id IS NOT NULL;--> statement-breakpoint
 CREATE TABLE `automations` (
@@ -71,7 +70,7 @@ CREATE TABLE `changes` (
 CREATE INDEX `changes_of_workspace` ON `changes` (`workspace_id`,`number`);--> statement-breakpoint
 CREATE TABLE `commits` (
 	`token` text PRIMARY KEY NOT NULL
-) WITHOUT ROWID;
+);
 --> statement-breakpoint
 CREATE TABLE `deliveries` (
 	`subscription_id` text NOT NULL,
@@ -91,7 +90,7 @@ CREATE TABLE `deliveries` (
 	`signatures` text,
 	`response` blob,
 	PRIMARY KEY(`subscription_id`, `event_id`)
-) WITHOUT ROWID;
+);
 --> statement-breakpoint
 CREATE INDEX `deliveries_due_of_subscription` ON `deliveries` (`subscription_id`,`due_at`) WHERE state = 'pending';--> statement-breakpoint
 CREATE INDEX `deliveries_failed` ON `deliveries` (`subscription_id`,`event_id`) WHERE state IN ('exhausted', 'cancelled');--> statement-breakpoint
@@ -100,7 +99,7 @@ CREATE TABLE `earlier_secrets` (
 	`sealed_secret` text NOT NULL,
 	`until` integer NOT NULL,
 	PRIMARY KEY(`subscription_id`, `sealed_secret`)
-) WITHOUT ROWID;
+);
 --> statement-breakpoint
 CREATE TABLE `emails` (
 	`notice_id` integer NOT NULL,
@@ -118,7 +117,7 @@ CREATE TABLE `erased_leads` (
 	`id` text NOT NULL,
 	`erased_at` integer NOT NULL,
 	PRIMARY KEY(`workspace_id`, `id`)
-) WITHOUT ROWID;
+);
 --> statement-breakpoint
 CREATE INDEX `erased_leads_oldest` ON `erased_leads` (`erased_at`);--> statement-breakpoint
 CREATE TABLE `events` (
@@ -131,27 +130,12 @@ CREATE TABLE `events` (
 	`created_at` integer NOT NULL,
 	`test` integer DEFAULT false NOT NULL,
 	`expires_at` integer,
-	`large_bytes` integer,
 	PRIMARY KEY(`workspace_id`, `id`)
-) WITHOUT ROWID;
+);
 --> statement-breakpoint
 CREATE INDEX `events_expiring` ON `events` (`expires_at`) WHERE expires_at IS NOT NULL;--> statement-breakpoint
-CREATE TABLE `large_bodies` (
-	`workspace_id` text NOT NULL,
-	`event_id` text NOT NULL,
-	`body` text NOT NULL,
-	PRIMARY KEY(`workspace_id`, `event_id`),
-	FOREIGN KEY (`workspace_id`,`event_id`) REFERENCES `events`(`workspace_id`,`id`) ON UPDATE no action ON DELETE cascade
-);
---> statement-breakpoint
-CREATE TABLE `large_leads` (
-	`lead_id` text PRIMARY KEY NOT NULL,
-	`sealed` blob NOT NULL,
-	FOREIGN KEY (`lead_id`) REFERENCES `leads`(`id`) ON UPDATE no action ON DELETE cascade
-);
---> statement-breakpoint
 CREATE TABLE `leads` (
-	`id` text NOT NULL,
+	`id` text PRIMARY KEY NOT NULL,
 	`workspace_id` text NOT NULL,
 	`reference` text NOT NULL,
 	`source` text NOT NULL,
@@ -159,12 +143,10 @@ CREATE TABLE `leads` (
 	`sealed` blob NOT NULL,
 	`created_at` integer NOT NULL,
 	`event_id` text NOT NULL,
-	`large_bytes` integer,
-	PRIMARY KEY(`workspace_id`, `created_at`, `id`),
 	FOREIGN KEY (`workspace_id`) REFERENCES `workspaces`(`id`) ON UPDATE no action ON DELETE no action
-) WITHOUT ROWID;
+);
 --> statement-breakpoint
-CREATE UNIQUE INDEX `leads_by_id` ON `leads` (`id`);--> statement-breakpoint
+CREATE INDEX `leads_newest` ON `leads` (`workspace_id`,`created_at`,`id`);--> statement-breakpoint
 CREATE TABLE `moves` (
 	`workspace_id` text PRIMARY KEY NOT NULL,
 	`state` text NOT NULL,
@@ -199,7 +181,7 @@ CREATE TABLE `removals` (
 	`automation_id` text NOT NULL,
 	`generation` integer NOT NULL,
 	PRIMARY KEY(`automation_id`, `generation`)
-) WITHOUT ROWID;
+);
 --> statement-breakpoint
 CREATE TABLE `runs` (
 	`id` text PRIMARY KEY NOT NULL,

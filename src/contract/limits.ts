@@ -30,7 +30,7 @@ export const DESCRIPTION_MAX_LENGTH = 200;
 export const RECORDS_MAX = 100;
 
 /** Maximum size of a recorded automation, lead or run, in bytes of JSON. */
-export const RECORD_MAX_BYTES = 64 * 1024;
+export const RECORD_MAX_BYTES = 16 * 1024;
 /** Maximum nesting of a lead's custom fields, counting the outer object. */
 export const NESTING_MAX = 32;
 

@@ -1,7 +1,6 @@
 import { sql } from "drizzle-orm";
 import {
   customType,
-  foreignKey,
   index,
   integer,
   primaryKey,
@@ -133,7 +132,7 @@ export const removals = sqliteTable(
 export const leads = sqliteTable(
   "leads",
   {
-    id: text().notNull(),
+    id: text().primaryKey(),
     workspaceId: text("workspace_id")
       .notNull()
       .references(() => workspaces.id),
@@ -145,14 +144,8 @@ export const leads = sqliteTable(
     createdAt: integer("created_at").notNull(),
     /** The event that announced it, erased along with it. */
     eventId: text("event_id").notNull(),
-    /** If `sealed` is in `largeLeads`, its size in bytes. */
-    largeBytes: integer("large_bytes"),
   },
-  (table) => [
-    // In the order of the list: a page looks up no rows.
-    primaryKey({ columns: [table.workspaceId, table.createdAt, table.id] }),
-    uniqueIndex("leads_by_id").on(table.id),
-  ],
+  (table) => [index("leads_newest").on(table.workspaceId, table.createdAt, table.id)],
 );
 
 /**
@@ -307,44 +300,6 @@ export const earlierSecrets = sqliteTable(
   (table) => [primaryKey({ columns: [table.subscriptionId, table.sealedSecret] })],
 );
 
-/*
- * When SQLite searches a WITHOUT ROWID table, it reads each row that it passes in full: with rows of 60 KB, a
- * thousand lookups take 200 ms instead of one. A large part of such a row is therefore in a table of its own,
- * with rowids, and empty in the row itself.
- */
-
-/** More than this many bytes of a lead or an event are stored apart. */
-export const LARGE_BYTES = 3_000;
-
-export const largeLeads = sqliteTable("large_leads", {
-  leadId: text("lead_id")
-    .primaryKey()
-    .references(() => leads.id, { onDelete: "cascade" }),
-  sealed: bytes().notNull(),
-});
-
-export const largeBodies = sqliteTable(
-  "large_bodies",
-  {
-    workspaceId: text("workspace_id").notNull(),
-    eventId: text("event_id").notNull(),
-    body: text().notNull(),
-  },
-  (table) => [
-    primaryKey({ columns: [table.workspaceId, table.eventId] }),
-    foreignKey({
-      columns: [table.workspaceId, table.eventId],
-      foreignColumns: [events.workspaceId, events.id],
-    }).onDelete("cascade"),
-  ],
-);
-
-/*
- * Leads, erased leads, events, deliveries, attempts, earlier secrets and the audit trail are WITHOUT ROWID
- * tables: each row is written once rather than again for its primary key's index. drizzle-kit does not
- * know that: whenever it makes such a table, add it to the migration.
- */
-
 export const events = sqliteTable(
   "events",
   {
@@ -363,8 +318,6 @@ export const events = sqliteTable(
     test: integer({ mode: "boolean" }).notNull().default(false),
     /** When it may be deleted, if that does not follow from its age. */
     expiresAt: integer("expires_at"),
-    /** If `body` is in `largeBodies`, its size in bytes. */
-    largeBytes: integer("large_bytes"),
   },
   (table) => [
     primaryKey({ columns: [table.workspaceId, table.id] }),

@@ -8,7 +8,7 @@ import type { Listing } from "../db/page.ts";
 import { findLeadAs, type LeadRow, listLeadsAs, readPersonalData } from "./leads.ts";
 import { PERSON, toPersonalData } from "./person.ts";
 
-/** Maximum leads that one query reads; fewer if they are large. */
+/** Maximum leads that one query reads. */
 const READ_AT_ONCE = 500;
 /** Maximum such queries for one page of a search. */
 const QUERIES_MAX = 10;

@@ -9,69 +9,40 @@ import {
   type Database,
   inOrder,
   jsonParameters,
-  prepared,
   query,
-  readAs,
   type Statements,
 } from "../db/client.ts";
-import {
-  ifSmall,
-  isBehind,
-  isNamed,
-  type Listing,
-  NAMED,
-  type PageRequest,
-  preparePages,
-} from "../db/page.ts";
-import { erasedLeads, LARGE_BYTES, largeLeads, leads } from "../db/schema.ts";
+import { isBehind, type Listing, type PageRequest, preparePages } from "../db/page.ts";
+import { erasedLeads, leads } from "../db/schema.ts";
 import { knownDataKey, openDataKey, openPersonalData } from "../encryption/personal-data.ts";
 import { logError } from "../log.ts";
 import { dataKeyOf } from "../workspaces/data-keys.ts";
 import { type ReportedPerson, SHOWN_PERSON, showPerson } from "./person.ts";
 
-const LARGE = sql`(SELECT ${toJsonValue(largeLeads.sealed)} FROM ${largeLeads} WHERE ${largeLeads.leadId} = ${leads.id})`;
-
 /** SQL expression: a lead's personal data, encrypted, in hexadecimal. */
-export const SEALED = sql<string>`iif(${leads.largeBytes} IS NULL, ${toJsonValue(leads.sealed)}, ${LARGE})`;
+export const SEALED = sql<string>`${toJsonValue(leads.sealed)}`;
 
 const SHOWN = {
-  ...columnsBut(leads, "workspaceId", "reference", "eventId", "largeBytes"),
+  ...columnsBut(leads, "workspaceId", "reference", "eventId"),
   sealed: SEALED,
 };
 
 /** A lead as stored, with `sealed` in hexadecimal. */
-export type LeadRow = Omit<
-  typeof leads.$inferSelect,
-  "workspaceId" | "reference" | "eventId" | "largeBytes"
->;
-
-/** Its size in the query's result, where what is encrypted is in hexadecimal. */
-const SIZE = sql<number>`(2 * coalesce(${leads.largeBytes}, octet_length(${leads.sealed})))`;
+export type LeadRow = Omit<typeof leads.$inferSelect, "workspaceId" | "reference" | "eventId">;
 
 const ORDER = { at: leads.createdAt, id: leads.id };
-
-const whole = prepared(
-  qb
-    .select(SHOWN)
-    .from(NAMED)
-    .crossJoin(leads)
-    .where(and(isNamed(leads.id), eq(leads.workspaceId, sql.placeholder("workspaceId")))),
-);
 
 const pages = preparePages(
   ORDER,
   qb
     .select({
       ...SHOWN,
-      sealed: ifSmall<string>(SIZE, SHOWN.sealed),
-      size: SIZE,
       dataKey: sql<
         string | null
       >`CASE WHEN ${sql.placeholder("isKeyNeeded")} THEN ${dataKeyOf(sql.placeholder("workspaceId"))} END`,
     })
     .from(leads)
     .where(and(eq(leads.workspaceId, sql.placeholder("workspaceId")), isBehind(ORDER))),
-  whole,
 );
 
 /**
@@ -125,9 +96,9 @@ export async function findLeadAs<Shown>(
 }
 
 /** A lead to insert, its personal data encrypted; `eventId` is the event that announces it. */
-export type NewLead = Omit<typeof leads.$inferSelect, "workspaceId" | "largeBytes">;
+export type NewLead = Omit<typeof leads.$inferSelect, "workspaceId">;
 
-const INSERTED = Object.keys(columnsBut(leads, "workspaceId")) as (keyof NewLead | "largeBytes")[];
+const INSERTED = Object.keys(columnsBut(leads, "workspaceId")) as (keyof NewLead)[];
 
 /** SQL condition: the workspace's lead with this id was not erased recently. */
 export function isNotErased(workspaceId: string, id: SQL): SQL {
@@ -137,32 +108,16 @@ export function isNotErased(workspaceId: string, id: SQL): SQL {
 
 /** Inserts leads; those already stored stay unchanged, and those that were erased stay erased. */
 export function insertLeads(workspaceId: string, recorded: NewLead[]): Statements<number[]> {
-  const isLarge = ({ sealed }: NewLead) => sealed.length / 2 > LARGE_BYTES;
-  const rows = recorded.map((lead) =>
-    isLarge(lead) ? { ...lead, sealed: "", largeBytes: lead.sealed.length / 2 } : lead,
-  );
-  const large = recorded.filter(isLarge).map(({ id, sealed }) => ({ leadId: id, sealed }));
-  const inserted = jsonParameters(rows).map((chunk) =>
+  const inserted = jsonParameters(recorded).map((chunk) =>
     counted(
       insertFrom(
         leads,
-        {
-          ...each(leads, INSERTED, fromJson("r")),
-          workspaceId,
-        },
+        { ...each(leads, INSERTED, fromJson("r")), workspaceId },
         sql`FROM json_each(${chunk}) AS r WHERE ${isNotErased(workspaceId, sql`r.value->>'id'`)} ON CONFLICT (id) DO NOTHING`,
       ),
     ),
   );
-  const completed = jsonParameters(large).map((chunk) =>
-    insertFrom(
-      largeLeads,
-      each(largeLeads, ["leadId", "sealed"], fromJson("r")),
-      sql`FROM json_each(${chunk}) AS r CROSS JOIN ${leads} ON ${leads.id} = r.value->>'leadId'
-        WHERE ${leads.workspaceId} = ${workspaceId} AND ${leads.largeBytes} IS NOT NULL ON CONFLICT DO NOTHING`,
-    ),
-  );
-  return readAs(inOrder([inOrder(inserted), inOrder(completed)]), ([created]) => created);
+  return inOrder(inserted);
 }
 
 /** The leads among those named that exist in the named workspace. */

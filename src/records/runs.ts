@@ -25,18 +25,13 @@ import {
   type Stored,
 } from "../db/client.ts";
 import {
-  ifSmall,
   isBehind,
-  isNamed,
   mapItems,
-  NAMED,
   newestFirst,
   type PageRequest,
   pageValues,
   preparePages,
   ROWS,
-  readLargeParts,
-  type Sized,
   toListing,
 } from "../db/page.ts";
 import { automations, removals, runs } from "../db/schema.ts";
@@ -54,19 +49,12 @@ const SHOWN = columnsBut(runs, "workspaceId", "reference", "crm", "generation");
 const IS_SOCIAL = sql`${runs.crm} = 0`;
 const IS_CRM = sql`${runs.crm} = 1`;
 
-const SIZE = sql<number>`octet_length(${runs.actions})`;
-const SHOWN_IF_SMALL = {
-  ...SHOWN,
-  actions: ifSmall<RunRow["actions"]>(SIZE, runs.actions).mapWith(runs.actions),
-  size: SIZE,
-};
-
 const ORDER = { at: runs.occurredAt, id: runs.id };
 
 /** The shown runs of one kind; each kind has its own index. */
 function shown(isOfKind: SQL) {
   return qb
-    .select(SHOWN_IF_SMALL)
+    .select(SHOWN)
     .from(runs)
     .where(
       and(
@@ -78,23 +66,9 @@ function shown(isOfKind: SQL) {
     );
 }
 
-const whole = prepared(
-  qb
-    .select(SHOWN)
-    .from(NAMED)
-    .crossJoin(runs)
-    .where(
-      and(
-        isNamed(runs.id),
-        eq(runs.workspaceId, sql.placeholder("workspaceId")),
-        not(isRemoved(runs)),
-      ),
-    ),
-);
-
-const socialPages = preparePages(ORDER, shown(IS_SOCIAL), whole);
+const socialPages = preparePages(ORDER, shown(IS_SOCIAL));
 // Merges both indexes in order.
-const allPages = preparePages(ORDER, shown(IS_SOCIAL).unionAll(shown(IS_CRM)), whole);
+const allPages = preparePages(ORDER, shown(IS_SOCIAL).unionAll(shown(IS_CRM)));
 
 /** One page of the workspace's runs, newest first. */
 export async function listRuns(
@@ -118,7 +92,7 @@ const IS_OF_SHOWN = sql`(${CRM_SOURCE} AND NOT EXISTS (
   OR EXISTS (SELECT 1 FROM ${automations} WHERE ${automations.id} = ${AUTOMATION_ID} AND ${IS_SHOWN}))`;
 
 const runsOfAutomation = qb
-  .select(named(SHOWN_IF_SMALL))
+  .select(named(SHOWN))
   .from(runs)
   .where(
     and(
@@ -133,10 +107,10 @@ const runsOfAutomation = qb
 // After the runs, it returns a row without an id: the automation itself, read only if the page is not full or
 // the automation may be hidden. Raw SQL: each part of the union has its own limit, one of them computed.
 const pageOfAutomation = prepared(
-  qb.all<Stored<RunRow & Sized> | { id: null }>(sql`
+  qb.all<Stored<RunRow> | { id: null }>(sql`
   SELECT * FROM (${runsOfAutomation.getSQL()} LIMIT iif(${IS_OF_SHOWN}, ${ROWS}, 0))
   UNION ALL
-  SELECT ${list(Object.keys(SHOWN_IF_SMALL).map(() => sql`NULL`))} FROM ${automations}
+  SELECT ${list(Object.keys(SHOWN).map(() => sql`NULL`))} FROM ${automations}
   WHERE ${automations.id} = ${AUTOMATION_ID}
     AND ${automations.workspaceId} = ${sql.placeholder("workspaceId")} AND ${IS_SHOWN}
   LIMIT ${ROWS}`),
@@ -157,9 +131,7 @@ export async function listRunsOfAutomation(
   const rows = found.flatMap((row) =>
     row.id === null ? [] : { ...row, actions: JSON.parse(row.actions) },
   );
-  const listing = toListing<RunRow & Sized>(rows, request.limit, ORDER);
-  const complete = await readLargeParts(db, whole, { workspaceId }, listing, request.limit);
-  return mapItems(complete, toRun);
+  return mapItems(toListing<RunRow>(rows, request.limit, ORDER), toRun);
 }
 
 export type ReportedRun = RunRow & Pick<typeof runs.$inferSelect, "reference">;

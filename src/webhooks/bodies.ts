@@ -1,9 +1,9 @@
 import { z } from "@hono/zod-openapi";
-import { type SQL, sql } from "drizzle-orm";
+import { sql } from "drizzle-orm";
 import type { WebhookEvent } from "../contract/enumerations.ts";
 import { idField, timeField } from "../contract/fields.ts";
 import { isoTime } from "../contract/time.ts";
-import { events, largeBodies, leads } from "../db/schema.ts";
+import { events, leads } from "../db/schema.ts";
 import { openDataKey } from "../encryption/personal-data.ts";
 import { Automation } from "../records/automations.ts";
 import { LEAD_AS_JSON, Lead, parseLeadRow, readLead } from "../records/leads.ts";
@@ -62,36 +62,23 @@ export function serializeBody<T extends WebhookDelivery>(
   return JSON.stringify({ id, type, created_at: isoTime(createdAt), data });
 }
 
-const LARGE_BODY = sql`(SELECT ${largeBodies.body} FROM ${largeBodies}
-  WHERE ${largeBodies.workspaceId} = ${events.workspaceId} AND ${largeBodies.eventId} = ${events.id})`;
-
-/** SQL expression: the stored body of an event; "" if it is made from its lead. */
-export const STORED_BODY = sql<string>`iif(${events.largeBytes} IS NULL, ${events.body}, ${LARGE_BODY})`;
-
-/** SQL expression: `value` of the lead that an event announces; null if there is none. */
-export const ofLead = (value: SQL<string | null>) =>
-  sql<string | null>`(SELECT ${value} FROM ${leads} WHERE ${leads.id} = ${events.leadId})`;
-
 /** The fields to select for `makeBody`. */
 export const BODY = {
   eventId: events.id,
   createdAt: events.createdAt,
-  storedBody: STORED_BODY,
+  storedBody: events.body,
   leadId: events.leadId,
-  lead: ofLead(LEAD_AS_JSON),
+  lead: sql<
+    string | null
+  >`(SELECT ${LEAD_AS_JSON} FROM ${leads} WHERE ${leads.id} = ${events.leadId})`,
 };
 
 /** What `BODY` selects. */
 export interface BodyRow extends Pick<typeof events.$inferSelect, "createdAt" | "leadId"> {
   eventId: string;
-  storedBody: string | null;
-  /** Its lead as JSON; null if there is none, or it was not read. */
+  storedBody: string;
+  /** Its lead as JSON; null if there is none. */
   lead: string | null;
-}
-
-/** Whether an event's body is too long to have been read with its delivery. */
-export function isTooLong({ leadId, storedBody, lead }: BodyRow): boolean {
-  return leadId === null ? storedBody === null : lead === null;
 }
 
 /** The workspace that an event belongs to. */
@@ -105,7 +92,7 @@ export interface Owner {
 export class UnreadableEvent extends Error {}
 
 /**
- * The body of an event; null if its source was not read, or no longer exists.
+ * The body of an event; null if its lead no longer exists.
  *
  * @param keys `ENCRYPTION_KEYS`.
  * @throws UnreadableEvent

@@ -10,21 +10,11 @@ const DELIVERY_BYTES = 290;
 const pagesOf = (row: SQL) => sql`(CASE WHEN ${row} <= 1000 THEN ${row}
   ELSE 500 + (${row} + 3602) / 4092 * 4096 END)`;
 
-/*
- * A row of `large_bodies` takes 80 bytes more, and as many again in an index. What a page cannot hold of it,
- * SQLite moves to overflow pages; the rest, at least 489 bytes, shares a page with other rows.
- */
-const LARGE_ROW = sql`(${events.largeBytes} + 80)`;
-const OVERFLOW_PAGES = sql`((${LARGE_ROW} + 30) / 4092)`;
-const LARGE_BODY_BYTES = sql`coalesce(80 + 4096 * ${OVERFLOW_PAGES}
-  + 4096 / (4096 / max(489, ${LARGE_ROW} - 4092 * ${OVERFLOW_PAGES})), 0)`;
-
 /**
  * The approximate size in bytes of an event and its deliveries in the database, without what is kept of
  * their attempts. Accurate to a tenth of the file's growth.
  */
-const EVENT_BYTES = sql`(${pagesOf(sql`(octet_length(${events.body}) + octet_length(${events.owed}) + 150)`)}
-  + ${LARGE_BODY_BYTES} + ${DELIVERY_BYTES} * json_array_length(${events.owed}))`;
+const EVENT_BYTES = sql`(${pagesOf(sql`(octet_length(${events.body}) + octet_length(${events.owed}) + 150)`)} + ${DELIVERY_BYTES} * json_array_length(${events.owed}))`;
 
 const lengthOf = (text: SQL | Column) => sql`coalesce(octet_length(${text}), 0)`;
 

@@ -4,14 +4,7 @@ import { newEventId } from "../contract/ids.ts";
 import { insertFrom } from "../db/builder.ts";
 import { commit, type Database, inOrder, jsonParameters, type Statements } from "../db/client.ts";
 import { commitOnce } from "../db/commit-once.ts";
-import {
-  deliveries,
-  events,
-  LARGE_BYTES,
-  largeBodies,
-  leads,
-  subscriptions,
-} from "../db/schema.ts";
+import { deliveries, events, leads, subscriptions } from "../db/schema.ts";
 import { isNotErased } from "../records/leads.ts";
 import { serializeBody, type WebhookDelivery } from "./bodies.ts";
 import { IS_ACTIVE, lists } from "./conditions.ts";
@@ -42,8 +35,6 @@ export function isNewLead(workspaceId: string): SQL {
   return sql`NOT EXISTS (SELECT 1 FROM ${leads} WHERE ${leads.id} = ${id}) AND ${isNotErased(workspaceId, id)}`;
 }
 
-const encoder = new TextEncoder();
-
 /**
  * Announces the `drafts` for which `condition` holds: inserts each event, with a delivery for every
  * active subscription that lists its kind. An event that no subscription lists is not stored; one
@@ -66,14 +57,6 @@ export function announce(
   const isListing = sql`${subscriptions.workspaceId} = ${workspaceId} AND ${subscriptions.deletedAt} IS NULL
     AND ${lists(type)}`;
   const isSubscriber = sql`${isListing} AND ${IS_ACTIVE}`;
-  const measured = drafts.map((draft) => ({
-    ...draft,
-    bytes: encoder.encode(draft.body ?? "").length,
-  }));
-  const large = measured.filter(({ bytes }) => bytes > LARGE_BYTES);
-  const rows = measured.map(({ bytes, ...draft }) =>
-    bytes > LARGE_BYTES ? { ...draft, body: "", largeBytes: bytes } : draft,
-  );
   const subjects = JSON.stringify(drafts.map(({ id, subject }) => ({ id, subject })));
   return inOrder([
     // Before the events are inserted: a draft with a stored event counts as announced.
@@ -91,7 +74,7 @@ export function announce(
           WHERE ${condition} AND NOT EXISTS (SELECT 1 FROM ${events}
             WHERE ${events.workspaceId} = ${workspaceId} AND ${events.id} = draft.value->>'id')`,
     ),
-    ...jsonParameters(rows).map((chunk) =>
+    ...jsonParameters(drafts).map((chunk) =>
       insertFrom(
         events,
         {
@@ -102,20 +85,10 @@ export function announce(
           leadId: sql`iif(draft.value->>'body' IS NULL, draft.value->>'subject', NULL)`,
           owed: sql`(SELECT json_group_array(${subscriptions.id}) FROM ${subscriptions} WHERE ${isSubscriber})`,
           createdAt: now,
-          largeBytes: sql`draft.value->>'largeBytes'`,
         },
         sql`FROM json_each(${chunk}) AS draft
             WHERE ${condition} AND EXISTS (SELECT 1 FROM ${subscriptions} WHERE ${isListing})
             ON CONFLICT DO NOTHING`,
-      ),
-    ),
-    ...jsonParameters(large).map((chunk) =>
-      insertFrom(
-        largeBodies,
-        { workspaceId, eventId: events.id, body },
-        sql`FROM json_each(${chunk}) AS draft CROSS JOIN ${events}
-              ON ${events.workspaceId} = ${workspaceId} AND ${events.id} = draft.value->>'id'
-            WHERE true ON CONFLICT DO NOTHING`,
       ),
     ),
   ]);

@@ -10,8 +10,6 @@ import {
   emails,
   erasedLeads,
   events,
-  largeBodies,
-  largeLeads,
   leads,
   notices,
   runs,
@@ -28,8 +26,6 @@ interface Stored {
   secret?: Column[];
   /** Columns that are overwritten before their rows are deleted: see `eraseRows`. */
   personal?: Column[];
-  /** The column that a row of up to 64 KiB mostly consists of. */
-  bulk?: Column;
 }
 
 /** A table with rows of workspaces. */
@@ -95,7 +91,6 @@ const MANIFEST = {
     key: [subscriptions.id],
     order: [subscriptions.createdAt, subscriptions.id],
     ranges: [sql`${subscriptions.deletedAt} IS NULL`, sql`${subscriptions.deletedAt} IS NOT NULL`],
-    bulk: subscriptions.url,
     // Whoever has the key could repeat the request, and be shown the secret.
     secret: [subscriptions.sealedSecret, subscriptions.idempotencyKey],
   },
@@ -115,7 +110,6 @@ const MANIFEST = {
       sql`${automations.removedAt} IS NULL AND ${automations.type} = 'crm_source'`,
       sql`${automations.removedAt} IS NOT NULL`,
     ],
-    bulk: automations.name,
   },
   // Lists the runs that are yet to be deleted; which are shown follows from the automation itself.
   removals: { kind: null, links: { automationId: automations.id } },
@@ -123,18 +117,9 @@ const MANIFEST = {
     kind: "lead",
     key: [leads.id],
     order: [leads.createdAt, leads.id],
-    bulk: leads.sealed,
     // Exported decrypted.
-    secret: [leads.sealed, leads.largeBytes],
+    secret: [leads.sealed],
     personal: [leads.sealed],
-  },
-  // Exported with their leads.
-  largeLeads: {
-    kind: null,
-    links: { leadId: leads.id },
-    bulk: largeLeads.sealed,
-    secret: [largeLeads.sealed],
-    personal: [largeLeads.sealed],
   },
   erasedLeads: {
     kind: "erased_lead",
@@ -146,27 +131,16 @@ const MANIFEST = {
     key: [runs.id],
     order: [runs.occurredAt, runs.id],
     ranges: [sql`${runs.crm} = 0`, sql`${runs.crm} = 1`],
-    bulk: runs.actions,
   },
   events: {
     kind: "event",
     key: [events.workspaceId, events.id],
     order: [events.id],
-    bulk: events.body,
-    secret: [events.largeBytes],
     personal: [events.body],
-  },
-  // Exported with their events.
-  largeBodies: {
-    kind: null,
-    links: { workspaceId: events.workspaceId, eventId: events.id },
-    bulk: largeBodies.body,
-    personal: [largeBodies.body],
   },
   deliveries: {
     kind: "delivery",
     key: [deliveries.subscriptionId, deliveries.eventId],
-    bulk: deliveries.response,
     // The response, which its receiver knows.
     secret: [deliveries.response],
     personal: [deliveries.response],
@@ -182,7 +156,6 @@ const MANIFEST = {
   attempts: {
     kind: "attempt",
     links: { subscriptionId: deliveries.subscriptionId, eventId: deliveries.eventId },
-    bulk: attempts.response,
     secret: [attempts.response],
     personal: [attempts.response],
   },
@@ -191,7 +164,6 @@ const MANIFEST = {
     // Not its `id`, which differs between databases.
     key: [notices.workspaceId, notices.subscriptionId, notices.failingSince, notices.kind],
     order: [notices.subscriptionId, notices.failingSince, notices.kind],
-    bulk: notices.events,
   },
   emails: {
     kind: "email",

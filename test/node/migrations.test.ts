@@ -15,12 +15,3 @@ test("the migrations create the triggers that the manifest of tables needs, as i
   const created = rows.map(({ sql }) => `${sql};`);
   expect(created.toSorted()).toEqual(createTriggers().toSorted());
 });
-
-test("tables that are written often have no rowid, even if drizzle-kit has recreated them", () => {
-  const tables = db.prepare("PRAGMA table_list").all();
-  const without = tables.filter(({ wr }) => wr === 1).map(({ name }) => name);
-  expect(without.toSorted()).toEqual([
-    ...["attempts", "audit_trail", "commits", "deliveries", "earlier_secrets", "erased_leads"],
-    ...["events", "leads", "removals"],
-  ]);
-});

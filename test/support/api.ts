@@ -1,5 +1,6 @@
 import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
+import { and, eq } from "drizzle-orm";
 import { expect } from "vitest";
 import { WebhookEvent } from "../../src/contract/enumerations.ts";
 import {
@@ -10,11 +11,11 @@ import {
 } from "../../src/contract/errors.ts";
 import { randomId } from "../../src/contract/ids.ts";
 import { openDatabase } from "../../src/db/client.ts";
+import { events } from "../../src/db/schema.ts";
 import { app } from "../../src/http/app.ts";
 import type { PlatformInput } from "../../src/platform/operations.ts";
 import { mintApiKey } from "../../src/quota/api-key.ts";
-import { makeBody, type WebhookDelivery } from "../../src/webhooks/bodies.ts";
-import { findEvent } from "../../src/webhooks/dispatch/settle-and-claim.ts";
+import { BODY, makeBody, type WebhookDelivery } from "../../src/webhooks/bodies.ts";
 import type { ExportItem } from "../../src/workspaces/lifecycle/export.ts";
 import { DATABASE, inDatabase, WORKSPACE_DB } from "./placement.ts";
 
@@ -270,8 +271,11 @@ export async function eventsOf(workspaceId: string): Promise<WebhookDelivery[]> 
 export async function bodyOf(workspaceId: string, eventId: string): Promise<string | null> {
   const workspace = WORKSPACE_DB.prepare("SELECT data_key FROM workspaces WHERE id = ?");
   const dataKey = await workspace.bind(workspaceId).first<string | null>("data_key");
-  const event = await findEvent(openDatabase(WORKSPACE_DB), workspaceId, eventId);
-  return event && makeBody(env.ENCRYPTION_KEYS, { workspaceId, dataKey }, event);
+  const [event] = await openDatabase(WORKSPACE_DB)
+    .select(BODY)
+    .from(events)
+    .where(and(eq(events.workspaceId, workspaceId), eq(events.id, eventId)));
+  return event ? makeBody(env.ENCRYPTION_KEYS, { workspaceId, dataKey }, event) : null;
 }
 
 export type AutomationReport = PlatformInput<"recordAutomations">["automations"][number];

@@ -197,7 +197,7 @@ export async function postOf(
   now: number,
 ): Promise<Parameters<DispatchTools["attempt"]>> {
   const { id: eventId, body } = draft as Draft;
-  const event = { eventId, createdAt: now, storedBody: body, leadId: null, lead: null };
+  const event = { eventId, createdAt: now, storedBody: body ?? "", leadId: null, lead: null };
   const { sealedSecret } = await subscriptionRow(id);
   const target = { workspaceId, dataKey: null, url, sealedSecret, earlierSecrets: [] };
   return [{ subscriptionId: id, eventId, type: "lead.created", attempts: 0, event }, target];

@@ -1,14 +1,13 @@
 import { POST_TIMEOUT_MS } from "../../contract/limits.ts";
 import { commit, type Database } from "../../db/client.ts";
-import { logError } from "../../log.ts";
 import { sleep, timeBudget } from "../../timing.ts";
-import { isTooLong, UnreadableEvent } from "../bodies.ts";
+import { UnreadableEvent } from "../bodies.ts";
 import { InvocationLimit } from "../outcome.ts";
 import { DNS_BEFORE_POST_MS } from "../resolve.ts";
 import { extendLease, type Lease } from "./lease.ts";
 import { CLAIM_AHEAD, nextPipeline, Pipeline, type Target } from "./pipeline.ts";
 import { type Lane, POSTS_AT_ONCE } from "./policy.ts";
-import { type Claimed, findEvent, settleAndClaim } from "./settle-and-claim.ts";
+import { type Claimed, settleAndClaim } from "./settle-and-claim.ts";
 import { type DispatchTools, EventErased } from "./tools.ts";
 
 /**
@@ -168,31 +167,10 @@ class Dispatch {
       if (!pipeline?.subscription) return;
       this.#progressAt = now;
       const delivery = pipeline.start();
-      const work = isTooLong(delivery.event)
-        ? this.#readBody(pipeline, delivery, pipeline.subscription)
-        : this.#post(pipeline, delivery, pipeline.subscription);
-      work.finally(() => {
+      this.#post(pipeline, delivery, pipeline.subscription).finally(() => {
         this.#progressAt = this.#tools.now();
         this.#continue();
       });
-    }
-  }
-
-  /**
-   * Reads what was too long to be claimed with its delivery, which then waits to be posted again: the
-   * read may take long, and a post may only start while its delivery is confirmed.
-   */
-  async #readBody(pipeline: Pipeline, delivery: Claimed, { workspaceId }: Target): Promise<void> {
-    this.#statements++;
-    try {
-      const event = await findEvent(this.#db, workspaceId, delivery.eventId);
-      if (event === null) return pipeline.drop(delivery);
-      delivery.event = event;
-      pipeline.takeBack(delivery);
-    } catch (error) {
-      const { eventId, subscriptionId } = delivery;
-      logError("attempt_impossible", error, { eventId, webhookId: subscriptionId });
-      pipeline.postpone(delivery, this.#tools.now());
     }
   }
 

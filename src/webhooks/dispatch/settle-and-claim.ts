@@ -1,32 +1,17 @@
-import { and, eq, sql } from "drizzle-orm";
+import { sql } from "drizzle-orm";
 import type { WebhookEvent } from "../../contract/enumerations.ts";
 import { inJson, qb, toTexts } from "../../db/builder.ts";
-import {
-  type Database,
-  prepared,
-  query,
-  readAs,
-  type Statements,
-  transaction,
-} from "../../db/client.ts";
-import { deliveries, events, leads, subscriptions } from "../../db/schema.ts";
-import { LEAD_AS_JSON } from "../../records/leads.ts";
+import { prepared, readAs, type Statements, transaction } from "../../db/client.ts";
+import { deliveries, events, subscriptions } from "../../db/schema.ts";
 import { dataKeyOf } from "../../workspaces/data-keys.ts";
 import { isWritable } from "../../workspaces/moves.ts";
-import { BODY, type BodyRow, type Owner, ofLead } from "../bodies.ts";
+import { BODY, type BodyRow, type Owner } from "../bodies.ts";
 import { IS_ACTIVE, IS_ITS_EVENT, IS_PENDING } from "../conditions.ts";
 import { cancelVoid, exhaustOverdue, OVERDUE_SINCE } from "../endings.ts";
 import { earlierSecretsAt } from "../secrets.ts";
 import { type ClaimRequest, IS_FREE, IS_IN_PROGRESS, IS_LEASABLE, type Lease } from "./lease.ts";
 import type { Lane, Pace } from "./policy.ts";
 import { type Change, type Settlement, settle, updateSubscriptions } from "./settle.ts";
-
-/**
- * Maximum bytes of what a claim reads to make an event's body: the stored body, or the encrypted part of
- * its lead, in hexadecimal. Anything longer is read separately. This bounds what a dispatch keeps in
- * memory to about `CLAIM_MAX` times as much.
- */
-export const INLINE_MAX = 8_192;
 
 /** A subscription as a round trip left it. */
 export interface Snapshot extends Pace, Owner {
@@ -59,7 +44,7 @@ export interface Claimed {
   type: WebhookEvent;
   /** Number of attempts with a recorded outcome. */
   attempts: number;
-  /** What its body is made from. What is too long is null here, and `findEvent` reads it when needed. */
+  /** What its body is made from. */
   event: BodyRow;
 }
 
@@ -190,10 +175,6 @@ const claimed = prepared(
       type: events.type,
       attempts: deliveries.attempts,
       ...BODY,
-      storedBody: sql<
-        string | null
-      >`iif(${events.largeBytes} > ${INLINE_MAX}, NULL, ${BODY.storedBody})`,
-      lead: ofLead(sql`iif(2 * ${leads.largeBytes} > ${INLINE_MAX}, NULL, ${LEAD_AS_JSON})`),
     })
     .from(REQUESTS)
     .innerJoin(
@@ -209,25 +190,3 @@ const claimed = prepared(
     .innerJoin(events, IS_ITS_EVENT)
     .orderBy(deliveries.dueAt, deliveries.eventId),
 );
-
-const event = prepared(
-  qb
-    .select(BODY)
-    .from(events)
-    .where(
-      and(
-        eq(events.workspaceId, sql.placeholder("workspaceId")),
-        eq(events.id, sql.placeholder("eventId")),
-      ),
-    ),
-);
-
-/** What the body of an event is made from; null if the event does not exist or no longer does. */
-export async function findEvent(
-  db: Database,
-  workspaceId: string,
-  eventId: string,
-): Promise<BodyRow | null> {
-  const [row = null] = await query(db, event({ workspaceId, eventId }));
-  return row;
-}

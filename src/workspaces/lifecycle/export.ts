@@ -4,18 +4,16 @@ import { InputError } from "../../contract/input-error.ts";
 import { isoTime } from "../../contract/time.ts";
 import { qb } from "../../db/builder.ts";
 import { type Database, query } from "../../db/client.ts";
-import { events, type LastAttempt, leads } from "../../db/schema.ts";
+import { type LastAttempt, leads } from "../../db/schema.ts";
 import { openDataKey } from "../../encryption/personal-data.ts";
 import { type LeadRow, readPersonalData, SEALED } from "../../records/leads.ts";
 import { toPersonalData } from "../../records/person.ts";
-import { STORED_BODY } from "../../webhooks/bodies.ts";
 import { dataKeyOf } from "../data-keys.ts";
 import { type ChildTable, type ExportKind, OWNED, type OwnedTable } from "../manifest.ts";
 import { childrenAsJson, isAfter, type Position, positionOf, selectRows } from "../rows.ts";
 
-/** Enough for rows of up to 64 KiB, which JSON escaping may double. */
-const LARGE_AT_ONCE = 25;
-const SMALL_AT_ONCE = 200;
+/** Rows per query; a page may exceed its limit by this many. */
+const ROWS_AT_ONCE = 50;
 
 /** An export page is full at this many items or bytes of JSON; the last rows read may exceed it. */
 const EXPORT_PAGE_MAX_ITEMS = 1_000;
@@ -67,7 +65,7 @@ export async function exportPage(
     }
     const last = found.at(-1);
     position =
-      last && found.length === atOnce(owned)
+      last && found.length === ROWS_AT_ONCE
         ? { ...position, after: positionOf(owned, last) }
         : { part: position.part + 1, after: null };
   }
@@ -76,9 +74,6 @@ export async function exportPage(
 }
 
 type Row = Record<string, unknown>;
-
-/** Rows per query; a page may exceed its limit by this many. */
-const atOnce = ({ bulk }: OwnedTable) => (bulk ? LARGE_AT_ONCE : SMALL_AT_ONCE);
 
 /** The next rows of a table: its columns, and the rows that belong to each as JSON in `children`. */
 async function listRows(
@@ -89,15 +84,12 @@ async function listRows(
   after: ExportPosition["after"],
 ): Promise<Row[]> {
   const selected = [
-    ...columnsOf(owned).map(([name, column]) => {
-      const value = column === events.body ? STORED_BODY : column;
-      return sql`${value} AS ${sql.identifier(name)}`;
-    }),
+    ...columnsOf(owned).map(([name, column]) => sql`${column} AS ${sql.identifier(name)}`),
     sql`${childrenAsJson(exportedChildren(owned), columnsOf)} AS children`,
     ...(owned.table === leads ? TO_OPEN : []),
   ];
   const behind = isAfter(owned, after);
-  const next = selectRows(owned, workspaceId, selected, atOnce(owned), behind);
+  const next = selectRows(owned, workspaceId, selected, ROWS_AT_ONCE, behind);
   const found = await query(db, qb.all<Row>(next));
   if (owned.table !== leads) return found;
   const sealed = found as (Row & SealedLead)[];

@@ -69,15 +69,18 @@ function toCopied({ children, ...row }: Record<string, unknown>): CopiedRow {
   return { ...row, children: JSON.parse(children as string) };
 }
 
-/** SQL expression: the approximate size of a row and its child rows in bytes, without reading all of it. */
-function weightOf({ bulk, children }: OwnedTable): SQL {
-  const own = (column = sql`NULL` as SQL | Column) =>
-    sql`(100 + coalesce(2 * octet_length(${column}), 0))`;
+/** SQL expression: the approximate size of a row and its child rows as JSON, in bytes. */
+function weightOf({ table, children }: OwnedTable): SQL {
+  const own = (columns: [string, Column][]) => {
+    const long = columns.filter(([, column]) => ["text", "blob"].includes(column.getSQLType()));
+    const sizes = long.map(([, column]) => sql`coalesce(2 * octet_length(${column}), 0)`);
+    return sql.join([sql`100`, ...sizes], sql` + `);
+  };
   const inner = children.map(
     (child) =>
-      sql`coalesce((SELECT sum(${own(child.bulk)}) FROM ${child.table} WHERE ${isLinked(child)}), 0)`,
+      sql`coalesce((SELECT sum(${own(columnsOf(child))}) FROM ${child.table} WHERE ${isLinked(child)}), 0)`,
   );
-  return sql.join([own(bulk), ...inner], sql` + `);
+  return sql.join([own(columnsOf({ table })), ...inner], sql` + `);
 }
 
 /** Selects rows from those that `weighed` selects, in order: always the first, and others while they fit. */

@@ -63,8 +63,6 @@ export class Store {
     // During a switch, both databases may say that it lives there: the directory knows.
     const living = (d: string) =>
       `(SELECT id FROM d0.workspaces WHERE coalesce(database, 'DB') = '${this.names[Number(d.slice(1))]}')`;
-    const largeBody = (d: string) => `SELECT l.body FROM ${d}.large_bodies AS l
-      WHERE l.workspace_id = events.workspace_id AND l.event_id = events.id`;
     // Notices are numbered in each database.
     const columnsOf = (table: string, d: string) =>
       (this.#whole.prepare(`PRAGMA d0.table_info(${table})`).all() as { name: string }[])
@@ -72,9 +70,7 @@ export class Store {
         .map((name) => {
           if (name === "notice_id" || (table === "notices" && name === "id"))
             return `${name} + ${d.slice(1)} * 1000000 AS ${name}`;
-          return table === "events" && name === "body"
-            ? `coalesce((${largeBody(d)}), body) AS body`
-            : name;
+          return name;
         });
     const view = (table: string, where: (schema: string) => string) =>
       this.#whole.exec(

@@ -1,4 +1,3 @@
-import { LARGE_BYTES } from "../../../src/db/schema.ts";
 import type { Deployment } from "./deployment.ts";
 import { Violation } from "./invariants.ts";
 import { BEHAVIOURS } from "./subscribers.ts";
@@ -9,8 +8,7 @@ const HOUR_MS = 60 * MINUTE_MS;
 const STATES = ["delivered", "exhausted", "cancelled", "missed"];
 const KINDS = ["lead.created", "run.completed", "automation.status_changed"];
 const AGENT = { reference: "agent", name: "Agent" };
-/** Large enough to be stored apart. */
-const LARGE_FIELDS = { text: "x".repeat(LARGE_BYTES) };
+const LARGE_FIELDS = { text: "x".repeat(10_000) };
 const LARGE_ACTIONS = Array(20).fill({ type: "x".repeat(200) });
 
 /** What the platform and the workspaces do. */

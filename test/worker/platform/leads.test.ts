@@ -164,7 +164,7 @@ test.each([
   ["control characters, which JSON writes in six bytes", "\u0001", 6],
   ["characters of three bytes", "漢", 3],
   ["characters of four bytes", "😀", 4],
-])("a lead has at most 64 KiB of JSON: %s", async (_, character, each) => {
+])("a lead has at most 16 KiB of JSON: %s", async (_, character, each) => {
   /** Custom fields that make the JSON of a lead this many bytes long. */
   const sized = (bytes: number) => {
     const empty = JSON.stringify(leadReport("1", { customFields: { t: "" } }));
@@ -172,12 +172,12 @@ test.each([
     const count = Math.floor(rest / each);
     return { t: character.repeat(count) + "x".repeat(rest - count * each) };
   };
-  const [largest] = await recordAndRead({ customFields: sized(65_536) });
-  expect(largest?.lead.custom_fields).toEqual(sized(65_536));
+  const [largest] = await recordAndRead({ customFields: sized(16_384) });
+  expect(largest?.lead.custom_fields).toEqual(sized(16_384));
   const { record, listed } = await openLeads();
-  const tooLarge = leadReport("1", { customFields: sized(65_537) });
+  const tooLarge = leadReport("1", { customFields: sized(16_385) });
   expect(await errorOf(record(leadReport("2"), tooLarge))).toContain(
-    "recordLeads: leads[1]: must be at most 65536 bytes of JSON",
+    "recordLeads: leads[1]: must be at most 16384 bytes of JSON",
   );
   expect(await listed()).toEqual([]);
 });

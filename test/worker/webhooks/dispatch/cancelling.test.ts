@@ -86,36 +86,6 @@ describe("a subscription that", () => {
     expect(await statesOf(id)).toEqual({ cancelled: 3 });
   });
 
-  test.each(ENDS)("%s while a long body is read does not get it", async (_, end) => {
-    const withdrawn = await owed(1, NOW, { customFields: { text: "x".repeat(20_000) } });
-    let now = NOW;
-    const { DB, trips } = observedDatabase({
-      after: async (trip) => {
-        if (trip !== 2) return;
-        await end(withdrawn, now);
-        now += WITHDRAWN_MS + 1;
-      },
-    });
-    const { posts, attempt } = subscriber();
-    await dispatchOn(DB, () => now, [withdrawn.id], attempt);
-    expect(trips[1]).toEqual([expect.stringContaining('from "events"')]);
-    expect(posts).toEqual([]);
-  });
-
-  test("stays as it is while a long body is read gets it once, though the read takes long", async () => {
-    const { id } = await owed(1, NOW, { customFields: { text: "x".repeat(20_000) } });
-    let now = NOW;
-    const { DB, trips } = observedDatabase({
-      after: (trip) => {
-        if (trips[trip - 1]?.length === 1) now += 1_600;
-      },
-    });
-    const { posts, attempt } = subscriber();
-    await dispatchOn(DB, () => now, [id], attempt);
-    expect(posts).toHaveLength(1);
-    expect(await statesOf(id)).toEqual({ delivered: 1 });
-  });
-
   test.each(ENDS)("%s during a dispatch gets no post later than 2 s after", async (_, end) => {
     const withdrawn = await owed(40, NOW);
     const { DB } = observedDatabase({ before: (trip) => (trip > 1 ? sleep(100) : undefined) });

@@ -246,22 +246,6 @@ describe("when D1 returns an error", () => {
     await consumeFor([id], isolated({ DB }).env);
     expect(await statesOf(id)).toEqual({ delivered: 1 });
   });
-
-  test("on the body of a large event, that delivery waits and the others are posted", async () => {
-    const large = await owed(1, Date.now(), { customFields: { note: "x".repeat(100_000) } });
-    const small = await owed(1, Date.now());
-    const { DB } = observedDatabase({
-      before: (_, texts) => {
-        if (texts.length === 1 && /"body"/.test(texts[0] ?? "")) throw BROKEN;
-      },
-    });
-    const result = await consumeFor([large.id, small.id], isolated({ DB }).env);
-    expect(result).toMatchObject(ACKNOWLEDGED);
-    expect(await statesOf(small.id)).toEqual({ delivered: 1 });
-    expect(await deliveryTo(large.id)).toMatchObject({ state: "pending", attempts: 0 });
-    expect(await subscriptionRow(large.id)).toMatchObject({ failures: 0, leasedUntil: 0 });
-    expect(await receivedBy(large)).toEqual([]);
-  });
 });
 
 test("when a queue refuses the wake after the commit, the call succeeds and the sweep finds the event", async () => {

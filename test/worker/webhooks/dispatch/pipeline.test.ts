@@ -1,7 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { sleep } from "../../../../src/timing.ts";
 import { dispatch, STATEMENTS_MAX } from "../../../../src/webhooks/dispatch/dispatch.ts";
-import { INLINE_MAX } from "../../../../src/webhooks/dispatch/settle-and-claim.ts";
 import type { DispatchTools } from "../../../../src/webhooks/dispatch/tools.ts";
 import { InvocationLimit, type Outcome } from "../../../../src/webhooks/outcome.ts";
 import {
@@ -249,9 +248,18 @@ describe("an invocation", () => {
   });
 
   test("executes a bounded number of statements: a dispatch leaves the rest to the next one", async () => {
-    const count = STATEMENTS_MAX + 30;
-    const customFields = { note: "x".repeat(INLINE_MAX) };
-    const { id } = await owed(count, Date.now(), { customFields });
+    // Void deliveries, of which each round trip cancels a thousand.
+    const { id } = await owed(1, Date.now());
+    await WORKSPACE_DB.batch([
+      WORKSPACE_DB.prepare(
+        `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 60000)
+        INSERT INTO deliveries (subscription_id, event_id, workspace_id, state, due_at)
+        SELECT ?1, 'evt_' || i, workspace_id, 'pending', 0 FROM n JOIN subscriptions ON id = ?1`,
+      ).bind(id),
+      WORKSPACE_DB.prepare(
+        "UPDATE subscriptions SET cancelling = 1, cancellations = cancellations + 1 WHERE id = ?",
+      ).bind(id),
+    ]);
     const { DB, trips } = observedDatabase();
     const deployment = isolated({ DB });
     await consumeFor([id], deployment.env, async () => OK);
@@ -259,7 +267,5 @@ describe("an invocation", () => {
     expect(trips.flat().length).toBeLessThanOrEqual(STATEMENTS_MAX + 100);
     expect(await statesOf(id)).toMatchObject({ pending: expect.any(Number) });
     expect(deployment.fast).toEqual([{ subscriptionId: id, lane: "fast", delaySeconds: 0 }]);
-    await consumeFor([id], deployment.env, async () => OK);
-    expect(await statesOf(id)).toEqual({ delivered: count });
   });
 });
