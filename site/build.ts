@@ -25,7 +25,7 @@ export async function buildSite(root: string): Promise<Map<string, Buffer>> {
   const base = readFileSync(join(root, "site/base.css"));
   const whole = buildDocument(ORIGIN);
   const document = new Document(whole);
-  const all = guides(root, document.whole.webhooks);
+  const all = guides(root);
   const loaded = {
     icon: add("icon.svg", read("icon.svg")),
     style: add("page.css", Buffer.concat([base, read("page.css")])),

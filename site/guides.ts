@@ -16,7 +16,8 @@ import { introductionSections } from "../src/http/document/introduction.ts";
 import { CREATION, PAGES, SECRET } from "../src/http/routes/examples.ts";
 import { POSTS_AT_ONCE } from "../src/webhooks/dispatch/policy.ts";
 import { FAILURES } from "../src/webhooks/failures.ts";
-import { DELIVERIES } from "../src/webhooks/samples.ts";
+import { HARD_DELIVERIES } from "../src/webhooks/samples.ts";
+import { signatureHeaders } from "../src/webhooks/signature.ts";
 import { ORIGIN } from "./origin.ts";
 import { en } from "./portal/texts/en.ts";
 import { shellJson } from "./requests.ts";
@@ -52,8 +53,8 @@ export const CLIENT_FILES = [
 ];
 
 /** Every guide, in reading order, including those from the API's description. */
-export function guides(root: string, webhooks: Record<string, Webhook>): Guide[] {
-  const values = valuesOf(root, webhooks);
+export function guides(root: string): Guide[] {
+  const values = valuesOf(root);
   const textOf = (name: string): string => {
     const text = readFileSync(join(root, "site/guides", `${name}.md`), "utf8");
     // Names in capitals are variables of the deployment: the Worker fills them in (src/http/docs.ts).
@@ -110,13 +111,17 @@ function changelog(root: string): Guide {
   return { id: "changelog", title: "Changelog", text: text.join("\n\n") };
 }
 
-interface Webhook {
-  post: { parameters: { name: string; example: string }[] };
-}
+const VECTOR = HARD_DELIVERIES["lead.created"];
+const VECTOR_BODY = JSON.stringify(VECTOR);
+const SIGNED = await signatureHeaders(
+  SECRET,
+  VECTOR.id,
+  VECTOR_BODY,
+  Date.parse(VECTOR.created_at),
+);
 
-function valuesOf(root: string, webhooks: Record<string, Webhook>): Record<string, string> {
-  const parameters = webhooks["lead.created"]?.post.parameters ?? [];
-  const header = (name: string) => parameters.find((one) => one.name === name)?.example ?? "";
+function valuesOf(root: string): Record<string, string> {
+  const header = (name: string) => SIGNED[name] ?? "";
   const receivers = RECEIVERS.map(([name, file, language]) =>
     alternative(name, language, join(root, "examples/receivers", file)),
   );
@@ -145,7 +150,7 @@ function valuesOf(root: string, webhooks: Record<string, Webhook>): Record<strin
     signature: header("X-Service-Signature"),
     id: header("webhook-id"),
     standard: header("webhook-signature"),
-    body: JSON.stringify(DELIVERIES["lead.created"]),
+    body: VECTOR_BODY,
   };
 }
 

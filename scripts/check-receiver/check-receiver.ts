@@ -20,8 +20,9 @@ const COMMAND =
 
 const USAGE = `${COMMAND} URL [--local]
 
-Sends ten test deliveries to URL, labelled in the header X-Service-Test, and reports whether the
-receiver handles them correctly. Five of them are valid: the receiver will process four invented leads.
+Sends eleven test deliveries to URL, labelled in the header X-Service-Test, and reports whether the
+receiver handles them correctly. Six of them are valid: the receiver will process five invented leads.
+To one that refuses the first, it sends some more, to find out why.
 
   --local         allow http and private addresses
   WEBHOOK_SECRET  environment variable: the secret that the receiver verifies with, as returned by

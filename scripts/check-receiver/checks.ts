@@ -3,7 +3,7 @@ import { POST_TIMEOUT_MS } from "../../src/contract/limits.ts";
 import type { WebhookDelivery } from "../../src/webhooks/bodies.ts";
 import { type Outcome, succeeded } from "../../src/webhooks/outcome.ts";
 import { post } from "../../src/webhooks/post.ts";
-import { DELIVERIES } from "../../src/webhooks/samples.ts";
+import { HARD_DELIVERIES } from "../../src/webhooks/samples.ts";
 import { createSigner, mintSecret } from "../../src/webhooks/signature.ts";
 import { watchConnections } from "./connection.ts";
 
@@ -58,6 +58,15 @@ const VALID: Trial = {
   expected: "2xx",
   consequence: "every event is retried, and in the end the subscription is disabled",
   make: async (secret, now) => [await signed(secret, testLead(now), now)],
+};
+
+/** The same for most receivers that parse and rewrite the body before they verify it. */
+const AS_SENT: Check = {
+  check: "verifies the body as sent",
+  sent: "the same in plain ASCII",
+  expected: "2xx",
+  consequence:
+    "your receiver changes the body before it verifies it; compute the signature over the raw bytes, before anything parses them",
 };
 
 const OTHERS: Trial[] = [
@@ -161,6 +170,22 @@ export async function* checkReceiver(url: string, secret: string): AsyncGenerato
   const acceptsValid = accepted(valid.made);
   yield { ...VALID, got: valid.got, result: acceptsValid ? "passed" : "failed" };
   const hasAnswered = valid.made.every(({ outcome }) => outcome.kind === "answered");
+  // A receiver that rewrites bodies leaves one of these as it was.
+  const forms = hasAnswered ? (acceptsValid ? PLAIN_FORMS.slice(0, 1) : PLAIN_FORMS) : [];
+  let plain: Awaited<ReturnType<typeof send>> | null = null;
+  for (const write of forms) {
+    plain = await send({
+      ...AS_SENT,
+      label: "plain",
+      make: (secret, now) => plainly(write, secret, now),
+    });
+    if (accepted(plain.made)) break;
+  }
+  yield {
+    ...AS_SENT,
+    got: plain?.got ?? "–",
+    result: judgeAsSent(acceptsValid, plain?.made ?? null),
+  };
   for (const trial of OTHERS) {
     if (hasAnswered) {
       const { made, got } = await send(trial);
@@ -195,6 +220,13 @@ function judge(expected: string, attempts: Attempt[], acceptsValid: boolean): Re
   return isConclusive ? "failed" : "unclear";
 }
 
+/** A receiver that accepts plain bodies only does not verify the others as they were sent. */
+function judgeAsSent(acceptsValid: boolean, plain: Attempt[] | null): Result {
+  if (!plain) return "not tested";
+  if (accepted(plain)) return acceptsValid ? "passed" : "failed";
+  return acceptsValid ? judge(AS_SENT.expected, plain, true) : "unclear";
+}
+
 function accepted(attempts: Attempt[]): boolean {
   return attempts.every(({ outcome }) => succeeded(outcome));
 }
@@ -216,6 +248,46 @@ function describe({ outcome, durationMs, failure }: Attempt): string {
   return `${outcome.status}${redirects ? " (not followed)" : ""} in ${durationMs} ms`;
 }
 
+/** Ways to write plain JSON, each of which some serialiser leaves as it is. */
+const PLAIN_FORMS: ((event: WebhookDelivery) => string)[] = [
+  (value: unknown) => value,
+  sorted,
+].flatMap((order) => [
+  (event: WebhookDelivery) => JSON.stringify(order(event)),
+  (event: WebhookDelivery) => spaced(JSON.stringify(order(event), null, 1)),
+  (event: WebhookDelivery) => JSON.stringify(order(event), null, 2),
+  (event: WebhookDelivery) => JSON.stringify(order(event), null, 4),
+]);
+
+/** With the keys of every object in alphabetical order. */
+function sorted(value: unknown): unknown {
+  if (typeof value !== "object" || value === null) return value;
+  const keys = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1));
+  return Object.fromEntries(keys.map(([key, inner]) => [key, sorted(inner)]));
+}
+
+/** On one line, with a space after each comma and colon, as Python writes it. */
+function spaced(indented: string): string {
+  return indented.replace(/([{}]|^)\n\s*|\n\s*(?=})/g, "$1").replace(/,\n\s*/g, ", ");
+}
+
+/** A valid delivery without anything that serialisers write differently. */
+async function plainly(
+  write: (event: WebhookDelivery) => string,
+  secret: string,
+  now: number,
+): Promise<TestDelivery[]> {
+  const event = testLead(now);
+  const plain = {
+    name: "Camille Durand",
+    phone: "+33600000000",
+    custom_fields: { budget: "10000" },
+  };
+  const body = write({ ...event, data: { ...event.data, ...plain } } as WebhookDelivery);
+  const sign = await createSigner(secret);
+  return [{ headers: await sign(event.id, body, now), body }];
+}
+
 /** @param secrets all of them sign, in order. */
 async function signed(
   secrets: string | string[],
@@ -227,9 +299,9 @@ async function signed(
   return { headers: await sign(delivery.id, body, now), body };
 }
 
-/** The document's example, with new ids and times. */
+/** The sample event, with new ids and times. */
 function testLead(now: number): WebhookDelivery {
-  const { data, ...event } = DELIVERIES["lead.created"];
+  const { data, ...event } = HARD_DELIVERIES["lead.created"];
   const created_at = new Date(now).toISOString();
   return {
     ...{ ...event, id: randomId("event"), created_at },

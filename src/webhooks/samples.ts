@@ -45,7 +45,7 @@ export const RUN = {
   lead_id: LEAD.id,
 };
 
-/** The sample events, as delivered. */
+/** The sample events, as the docs show them. */
 export const DELIVERIES = {
   "lead.created": {
     id: "evt_536po8x4ssa80u8pr8h9b718j",
@@ -66,3 +66,37 @@ export const DELIVERIES = {
     data: PAUSED,
   },
 } as const;
+
+const HARD_TEXT = `L'Été & <Fils> : "100 %" \\ / 🏡 e\u0301 \u2028\u2029\t`;
+
+/**
+ * The sample events with everything that some serialiser writes in its own way, as real ones have it, too:
+ * a receiver that parses and writes a body before it verifies the signature refuses them.
+ */
+export const HARD_DELIVERIES = {
+  "lead.created": {
+    ...DELIVERIES["lead.created"],
+    data: {
+      ...LEAD,
+      name: "Camille O'Brien & Fils",
+      custom_fields: {
+        ...LEAD.custom_fields,
+        page: "https://www.example.com/biens?type=maison&ville=<Orléans>",
+        note: HARD_TEXT,
+        tags: {},
+        rooms: [["séjour", 32.5], [], [{}, null]],
+        numbers: [0.1, 1e-7, Number.MAX_SAFE_INTEGER],
+        visit_at: "2026-03-14T09:30:00.000Z",
+        "": "",
+      },
+    },
+  },
+  "run.completed": {
+    ...DELIVERIES["run.completed"],
+    data: { ...RUN, actions: [...RUN.actions, { type: HARD_TEXT, status: "" }, {}] },
+  },
+  "automation.status_changed": {
+    ...DELIVERIES["automation.status_changed"],
+    data: { ...PAUSED, name: `${PAUSED.name} ${HARD_TEXT}` },
+  },
+};

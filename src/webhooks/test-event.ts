@@ -11,7 +11,7 @@ import { createSender } from "./dispatch/attempt.ts";
 import { NO_EXCHANGE } from "./exchange.ts";
 import { statusOf } from "./outcome.ts";
 import { TEST_HEADER } from "./post.ts";
-import { DELIVERIES } from "./samples.ts";
+import { HARD_DELIVERIES } from "./samples.ts";
 import type { KnownSubscription } from "./subscriptions.ts";
 import type { TestResult } from "./views.ts";
 
@@ -76,7 +76,7 @@ function record(
 
 /** A sample event of a kind that happened just now, to a record that does not exist. */
 function sampleBody(eventId: string, type: WebhookEvent, now: number): string {
-  const samples: Record<WebhookEvent, WebhookDelivery> = DELIVERIES;
+  const samples: Record<WebhookEvent, WebhookDelivery> = HARD_DELIVERIES;
   const { data } = samples[type];
   const at = isoTime(now);
   const fields = Object.entries(data).map(([name, value]) => [

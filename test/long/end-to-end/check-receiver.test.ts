@@ -17,6 +17,7 @@ import { CHECKER, check, checkWith, isGenuine, SECRET } from "../../support/chec
 import { until } from "../../support/until.ts";
 
 const VALID = "accepts a valid delivery";
+const AS_SENT = "verifies the body as sent";
 const UNSIGNED = "refuses a missing signature";
 const WRONG = "refuses a wrong signature";
 const CHANGED = "refuses a changed body";
@@ -26,7 +27,7 @@ const REPEATED = "accepts a repeated event";
 const ROTATED = "accepts a rotated secret";
 const PROMPT = "answers within 10 s";
 const INVALID = [UNSIGNED, WRONG, CHANGED, OLD, AHEAD];
-const ALL = [VALID, ...INVALID, REPEATED, ROTATED, PROMPT];
+const ALL = [VALID, AS_SENT, ...INVALID, REPEATED, ROTATED, PROMPT];
 
 /** The delivery as it is seen by a receiver that reads one `v1` of several. */
 function withOneV1(post: Post, index: number): Post {
@@ -61,8 +62,8 @@ describe.concurrent("all checks pass for", () => {
       await receiver.stop();
       expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
       expect(checks("passed")).toEqual(ALL);
-      expect(stdout).toContain("9 of 9 checks passed.");
-      expect(receiver.lines).toHaveLength(4);
+      expect(stdout).toContain("10 of 10 checks passed.");
+      expect(receiver.lines).toHaveLength(5);
     });
   }
 });
@@ -80,7 +81,7 @@ describe.concurrent("the checker reports what is wrong with a receiver that", ()
   const asOf = (choose: typeof Math.min) =>
     accepts((post) => isGenuine(post, choose(Date.now(), timeOf(post))));
   const ofSignature = (index: number) => accepts((post) => isGenuine(withOneV1(post, index)));
-  const untested = [...INVALID, REPEATED, ROTATED];
+  const untested = [AS_SENT, ...INVALID, REPEATED, ROTATED];
 
   type Found = { failed?: string[]; unclear?: string[]; "not tested"?: string[] };
   test.each<[string, (post: Post) => number | Promise<number>, Found, says?: string]>([
@@ -100,7 +101,7 @@ describe.concurrent("the checker reports what is wrong with a receiver that", ()
     [
       "redirects",
       () => 307,
-      { failed: [VALID, ...INVALID], unclear: [REPEATED, ROTATED] },
+      { failed: [VALID, ...INVALID], unclear: [AS_SENT, REPEATED, ROTATED] },
       "307 (not followed)",
     ],
     [
@@ -113,7 +114,7 @@ describe.concurrent("the checker reports what is wrong with a receiver that", ()
       "hangs up instead of refusing, which proves nothing",
       ifNot(0),
       { unclear: [...INVALID, PROMPT] },
-      "\n3 of 9 checks passed, 6 unclear.\n",
+      "\n4 of 10 checks passed, 6 unclear.\n",
     ],
     ["limits requests instead of refusing, which proves nothing", ifNot(429), { unclear: INVALID }],
     ["refuses everything, which proves nothing", () => 401, { failed: [VALID], unclear: untested }],
@@ -128,6 +129,59 @@ describe.concurrent("the checker reports what is wrong with a receiver that", ()
     expect(code).toBe(1);
     expect(posts.map(({ path }) => path)).not.toContain("/elsewhere");
     if (answer === late) expect(posts).toHaveLength(1);
+  });
+
+  const parsed = (body: Buffer) => JSON.parse(body.toString());
+  const escaped = (text: string) =>
+    text.replace(/[^ -~]/g, (each) => `\\u${each.charCodeAt(0).toString(16).padStart(4, "0")}`);
+  const each = (change: (value: unknown) => unknown) => (body: Buffer) =>
+    JSON.stringify(JSON.parse(body.toString(), (_key, value) => change(value)));
+  const isObject = (value: unknown) => typeof value === "object" && value !== null;
+  const isEmpty = (value: unknown) => isObject(value) && JSON.stringify(value) === "{}";
+  const sorted = (value: unknown) =>
+    isObject(value) && !Array.isArray(value)
+      ? Object.fromEntries(Object.entries(value as object).sort(([a], [b]) => (a < b ? -1 : 1)))
+      : value;
+  test.each<[string, (body: Buffer) => string]>([
+    ["escapes slashes", (body) => JSON.stringify(parsed(body)).replaceAll("/", "\\/")],
+    ["escapes what is not ASCII", (body) => escaped(JSON.stringify(parsed(body)))],
+    [
+      "escapes HTML",
+      (body) =>
+        JSON.stringify(parsed(body)).replace(
+          /[<>&']/g,
+          (one) => `\\u00${one.charCodeAt(0).toString(16)}`,
+        ),
+    ],
+    ["escapes U+2028", (body) => JSON.stringify(parsed(body)).replaceAll("\u2028", "\\u2028")],
+    ["sorts keys", each(sorted)],
+    ["turns empty objects into lists", each((value) => (isEmpty(value) ? [] : value))],
+    ["drops empty objects", each((value) => (isEmpty(value) ? undefined : value))],
+    ["drops what is null", each((value) => value ?? undefined)],
+    [
+      "writes small numbers its own way",
+      (body) => JSON.stringify(parsed(body)).replace("1e-7", "1e-07"),
+    ],
+    [
+      "rounds large numbers",
+      each((value) => (typeof value === "number" ? Number(value.toPrecision(15)) : value)),
+    ],
+    ["composes accents", each((value) => (typeof value === "string" ? value.normalize() : value))],
+    ["trims texts", each((value) => (typeof value === "string" ? value.trim() : value))],
+    [
+      "adds spaces, as Python",
+      (body) =>
+        JSON.stringify(parsed(body), null, 1)
+          .replace(/\n\s*/g, " ")
+          .replace(/([{[]) | (?=[}\]])/g, "$1"),
+    ],
+    ["indents", (body) => JSON.stringify(parsed(body), null, 4)],
+  ])("%s before it verifies", async (_name, rewrite) => {
+    const { checks, stdout } = await checkAnswering(
+      accepts((post) => isGenuine({ ...post, body: Buffer.from(rewrite(post.body)) })),
+    );
+    expect(checks("failed")).toEqual([VALID, AS_SENT]);
+    expect(stdout).toContain("your receiver changes the body before it verifies it");
   });
 
   const PORT = "Does URL have the receiver's port";
@@ -151,7 +205,7 @@ describe.concurrent("the checker reports what is wrong with a receiver that", ()
     const { code, stdout, checks } = await check(url, "--local");
     server?.close();
     expect(stdout).toContain(`  ${why}`);
-    expect(stdout).toContain(`\n0 of 9 checks passed, 1 failed, 8 not tested.\n${advice}`);
+    expect(stdout).toContain(`\n0 of 10 checks passed, 1 failed, 9 not tested.\n${advice}`);
     expect(checks("failed")).toEqual([VALID]);
     expect(checks("not tested")).toEqual(ALL.slice(1));
     expect(code).toBe(1);
@@ -167,17 +221,19 @@ test("test deliveries are labelled, and their two signatures are both valid or b
   const { posts } = await checkAnswering();
   const labels = posts.map(({ headers }) => headers["x-service-test"]);
   expect(labels).toEqual([
-    ...["valid", "no-signature", "wrong-signature", "tampered-body", "stale", "future"],
+    ...["valid", "plain", "no-signature", "wrong-signature", "tampered-body", "stale", "future"],
     ...["repeated", "repeated", "rotated", "rotated"],
   ]);
   const ids = posts.map(({ body }) => WebhookDelivery.parse(JSON.parse(String(body))).id);
-  expect(new Set(ids).size).toBe(9);
-  expect(ids[6]).toBe(ids[7]);
-  expect(String(posts[6]?.body)).toBe(String(posts[7]?.body));
+  expect(new Set(ids).size).toBe(10);
+  expect(ids[7]).toBe(ids[8]);
+  expect(String(posts[7]?.body)).toBe(String(posts[8]?.body));
 
   const standard = new Webhook(SECRET);
   for (const { headers, body } of posts) {
-    const isValid = ["valid", "repeated", "rotated"].includes(String(headers["x-service-test"]));
+    const isValid = ["valid", "plain", "repeated", "rotated"].includes(
+      String(headers["x-service-test"]),
+    );
     const at = Number(/^t=(\d+)/.exec(String(headers["x-service-signature"]))?.[1]);
     const tooFarAhead = at - Date.now() / 1000 > 300;
     const service = () => {
@@ -239,7 +295,7 @@ test.runIf(process.platform === "linux")(
     run.child.stdin.write(`${SECRET}\r`);
     const { stdout: shown } = await run.ended;
     await receiver.close();
-    expect(shown).toContain("9 of 9 checks passed.");
+    expect(shown).toContain("10 of 10 checks passed.");
     expect(shown).not.toContain(SECRET.slice(6));
   },
 );
@@ -263,7 +319,7 @@ test("the docs page offers the checker as a single file, which also runs on Node
   const help = await checkWith("", [file, "--help"]);
   await receiver.close();
   rmSync(folder, { recursive: true });
-  expect(stdout).toContain("9 of 9 checks passed.");
+  expect(stdout).toContain("10 of 10 checks passed.");
   expect(code).toBe(0);
   expect(help.stdout).toMatch(/^node check-receiver\.mjs URL /);
 });
