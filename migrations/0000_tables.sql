@@ -129,11 +129,9 @@ CREATE TABLE `events` (
 	`owed` text NOT NULL,
 	`created_at` integer NOT NULL,
 	`test` integer DEFAULT false NOT NULL,
-	`expires_at` integer,
 	PRIMARY KEY(`workspace_id`, `id`)
 );
 --> statement-breakpoint
-CREATE INDEX `events_expiring` ON `events` (`expires_at`) WHERE expires_at IS NOT NULL;--> statement-breakpoint
 CREATE TABLE `leads` (
 	`id` text PRIMARY KEY NOT NULL,
 	`workspace_id` text NOT NULL,
@@ -256,11 +254,7 @@ CREATE TABLE `workspaces` (
 	`access_granted` integer DEFAULT true NOT NULL,
 	`data_key` text,
 	`webhooks_max` integer,
-	`created_at` integer NOT NULL,
-	`swept_to` text DEFAULT '' NOT NULL,
-	`sized_to` text DEFAULT '' NOT NULL,
-	`sized_bytes` integer DEFAULT 0 NOT NULL,
-	`trimmed_to` text DEFAULT '' NOT NULL
+	`created_at` integer NOT NULL
 );
 --> statement-breakpoint
 CREATE INDEX `workspaces_newest` ON `workspaces` (`created_at`,`id`);

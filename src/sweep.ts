@@ -15,7 +15,6 @@ import { forgetAuditEntries } from "./workspaces/audit-trail.ts";
 import { insertSize } from "./workspaces/database-sizes.ts";
 import { forgetErasedLeads } from "./workspaces/lifecycle/erase-leads.ts";
 import { deleteExpired, parseRetention } from "./workspaces/lifecycle/retention.ts";
-import { parseEventsMaxBytes, trimEvents } from "./workspaces/lifecycle/trimming.ts";
 import { listMoves } from "./workspaces/moves.ts";
 import { continueMove } from "./workspaces/moving/move.ts";
 import { type Placement, placementIn } from "./workspaces/placement.ts";
@@ -133,12 +132,6 @@ async function wakeOverdue({ database, db, env, now }: Part): Promise<void> {
 }
 
 async function expireEvents({ db, env, now, budget }: Part): Promise<void> {
-  const hasTime = () => budget.hasMore();
-  const maxBytes = parseEventsMaxBytes(env);
-  const [trimming] = await Promise.allSettled([trimEvents(db, maxBytes, now, hasTime)]);
-  const expired = await deleteExpired(db, parseRetention(env), now, hasTime);
-  if (trimming.status === "rejected") throw trimming.reason;
-  const { deleted: trimmed, overBound } = trimming.value;
-  for (const { workspaceId, bytes } of overBound) log("events_over_bound", { workspaceId, bytes });
-  if (trimmed + expired > 0) log("sweep_deleted", { events: trimmed + expired, trimmed });
+  const events = await deleteExpired(db, parseRetention(env), now, () => budget.hasMore());
+  if (events > 0) log("sweep_deleted", { events });
 }

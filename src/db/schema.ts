@@ -51,13 +51,6 @@ export const workspaces = sqliteTable(
     /** Maximum number of subscriptions; null for `SUBSCRIPTIONS_MAX`. */
     webhooksMax: integer("webhooks_max"),
     createdAt: integer("created_at").notNull(),
-    /** The last event that retention has processed; older ones are deleted or have an expiry. */
-    sweptTo: text("swept_to").notNull().default(""),
-    /** The last event that was measured, and the bytes of all up to it. */
-    sizedTo: text("sized_to").notNull().default(""),
-    sizedBytes: integer("sized_bytes").notNull().default(0),
-    /** Where trimming resumes, past the pending events it had to skip. */
-    trimmedTo: text("trimmed_to").notNull().default(""),
   },
   (table) => [index("workspaces_newest").on(table.createdAt, table.id)],
 );
@@ -316,13 +309,8 @@ export const events = sqliteTable(
     createdAt: integer("created_at").notNull(),
     /** Whether it is a test event, which is sent to one subscription, once. */
     test: integer({ mode: "boolean" }).notNull().default(false),
-    /** When it may be deleted, if that does not follow from its age. */
-    expiresAt: integer("expires_at"),
   },
-  (table) => [
-    primaryKey({ columns: [table.workspaceId, table.id] }),
-    index("events_expiring").on(table.expiresAt).where(sql`expires_at IS NOT NULL`),
-  ],
+  (table) => [primaryKey({ columns: [table.workspaceId, table.id] })],
 );
 
 export const deliveries = sqliteTable(

@@ -102,13 +102,12 @@ export const readWorkspace = operation({
     const { db } = await findPlacement(env, workspaceId);
     const found = await findPortalAccess(db, workspaceId, null);
     if (!found) throw unknownWorkspace();
-    const { DELIVERED_KEPT_DAYS, UNDELIVERED_KEPT_DAYS } = env;
     return {
       workspaceId,
       name: found.name,
       webhooksMax: found.webhooksMax,
       // The shorter of the two, which holds whether or not an event was delivered.
-      retentionDays: Math.min(Number(DELIVERED_KEPT_DAYS), Number(UNDELIVERED_KEPT_DAYS)),
+      retentionDays: Number(env.EVENTS_KEPT_DAYS),
       events: WebhookEvent.options,
     };
   },

@@ -32,9 +32,3 @@ export function insertAttempts(details: Record<(typeof DETAILS)[number], SQL>, s
     set: each(attempts, [...DETAILS], excluded),
   });
 }
-
-/** SQL expression: the bytes of an attempt that `insertAttempts` would replace. */
-export function replacedBytes(bytesOf: (table: typeof attempts) => SQL): SQL {
-  return sql`coalesce((SELECT ${bytesOf(attempts)} FROM ${attempts}
-    WHERE ${IS_OF_DELIVERY} AND ${attempts.attempt} = ${ATTEMPTS_KEPT}), 0)`;
-}

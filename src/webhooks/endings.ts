@@ -2,10 +2,10 @@ import { type SQL, sql } from "drizzle-orm";
 import { OVERDUE_MAX_MS } from "../contract/limits.ts";
 import { qb } from "../db/builder.ts";
 import { CLEANUP_MAX, inOrder, prepared, type Statements } from "../db/client.ts";
-import { deliveries, events, subscriptions } from "../db/schema.ts";
+import { deliveries, subscriptions } from "../db/schema.ts";
 import { isWritable } from "../workspaces/moves.ts";
 import { IS_PENDING } from "./conditions.ts";
-import { IS_FREE, IS_IN_PROGRESS, type LeaseValues, NOBODY } from "./dispatch/lease.ts";
+import { IS_FREE, IS_IN_PROGRESS, type LeaseValues } from "./dispatch/lease.ts";
 
 /*
  * How pending deliveries end without a post: those of a subscription that is deleted, disabled or
@@ -76,28 +76,6 @@ export const exhaustOverdue = exhausting(
     WHERE ${IS_FREE} AND NOT ${IS_IN_PROGRESS} AND ${IS_WRITABLE}
     LIMIT ${CLEANUP_MAX}`,
 );
-
-const named = exhausting(
-  sql`json_each(${sql.placeholder("eventIds")}) AS old
-      CROSS JOIN ${events} ON ${events.workspaceId} = ${sql.placeholder("workspaceId")} AND ${events.id} = old.value
-      JOIN json_each(${events.owed}) AS o
-      JOIN ${deliveries} ON ${deliveries.subscriptionId} = o.value AND ${deliveries.eventId} = ${events.id}
-        AND ${deliveries.state} = 'pending'
-      JOIN ${subscriptions} ON ${subscriptions.id} = ${deliveries.subscriptionId}
-    WHERE ${IS_FREE}`,
-);
-
-/**
- * Exhausts the pending deliveries of a workspace's events, except those of leased subscriptions.
- * CROSS JOIN makes SQLite look up each named event instead of scanning the workspace's.
- */
-export function exhaustEvents(
-  workspaceId: string,
-  eventIds: string[],
-  now: number,
-): Statements<unknown> {
-  return named({ workspaceId, eventIds: JSON.stringify(eventIds), now, ...NOBODY });
-}
 
 function exhausting(source: SQL) {
   return prepared(

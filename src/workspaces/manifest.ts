@@ -220,16 +220,7 @@ export const MOVED = OWNED.filter(({ stays }) => !stays);
 export const EXPORT_KINDS = entries.flatMap(({ kind }) => kind ?? []) as ExportKind[];
 
 // What is left out concerns the database that the row is in.
-const {
-  database: _1,
-  movedBy: _2,
-  erasing: _3,
-  sweptTo: _4,
-  sizedTo: _5,
-  sizedBytes: _6,
-  trimmedTo: _7,
-  ...fields
-} = getTableColumns(workspaces);
+const { database: _1, movedBy: _2, erasing: _3, ...fields } = getTableColumns(workspaces);
 
 /** The columns of a workspace's row that move with it. */
 export const MOVED_FIELDS = fields;

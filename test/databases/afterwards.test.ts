@@ -90,24 +90,6 @@ test("leads move with their data key, which is left nowhere", async () => {
   }
 });
 
-test("a workspace that has come back is measured again", async () => {
-  const { workspaceId, ids } = await openWithLeads();
-  const measured = async (name: DatabaseName) => {
-    await sweep(isolated().env, Date.now() + 3 * MINUTE_MS);
-    const read = "SELECT sized_bytes FROM workspaces WHERE id = ?";
-    return Number(await valueIn<number>(name, read, workspaceId));
-  };
-  const before = await measured("DB_2");
-  await moved(workspaceId, "DB_3");
-  await cleanUp();
-  await Platform.eraseLeads({ workspaceId, ids: ids.slice(1) });
-  const bytes = await measured("DB_3");
-  expect(bytes).toBeGreaterThan(0);
-  expect(bytes).toBeLessThan(before);
-  await moved(workspaceId, "DB_2");
-  expect(await measured("DB_2")).toBe(bytes);
-});
-
 test("a workspace that has just arrived is moved on, though its mover died before everybody knew", async () => {
   const { workspaceId, livesIn } = await openWithLeads();
   await hangMover(workspaceId, ["DB_2", /update "workspaces"/]);

@@ -23,7 +23,6 @@ export const EVENTS: Fault[] = [
     ["endings.ts", "FROM ${subscriptions} CROSS JOIN ${deliveries} ON ${IS_VOID}", "FROM ${subscriptions} JOIN ${deliveries} ON ${IS_VOID}", "withdrawing access reads no other workspace's deliveries"],
     ["endings.ts", "AND ${deliveries.dueAt} >= 0\n  AND ${deliveries.cancellations} < ${subscriptions.cancellations}", "AND 1", "what is owed after a subscription was enabled is not cancelled"],
     ["exchange.ts", "sealPersonalData(key, ownerOf({ subscriptionId, eventId }), said)", "new TextEncoder().encode(JSON.stringify(said)).toHex()", "what a receiver echoes is encrypted"],
-    ["event-size.ts", "AND ${events.id} <= (SELECT ${workspaces.sizedTo} FROM ${workspaces} WHERE ${workspaces.id} = ${events.workspaceId})", "", "what is deleted before it was measured is not subtracted"],
     ["health.ts", 'if (failingSince !== null) return "failing";', "", "the portal says that a subscription is failing"],
     ["history.ts", ".limit(limit + 1)", ".limit(limit)", "the last page of deliveries is not shown as such too early"],
     ["history.ts", 'state === "pending" ? isoTime(row.dueAt) : null', "isoTime(row.dueAt)", "what is settled is not due"],

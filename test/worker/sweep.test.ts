@@ -146,7 +146,6 @@ describe("a part of the sweep that fails", () => {
   test.each([
     ["waking", /RECURSIVE waiting/i],
     ["the e-mails", /from "notices"/i],
-    ["the trimming", /set "sized_to"/i],
     ["the retention", /DELETE FROM "?events/i],
     ["the removals", /DELETE FROM "?removals/i],
   ])("does not stop the others, and the sweep then throws: %s", async (part, query) => {

@@ -10,9 +10,8 @@ import {
   transaction,
 } from "../../db/client.ts";
 import { attempts, deliveries, type LastAttempt, notices, subscriptions } from "../../db/schema.ts";
-import { insertAttempts, replacedBytes } from "../attempts.ts";
+import { insertAttempts } from "../attempts.ts";
 import { CANCEL_PENDING } from "../endings.ts";
-import { addBytes, attemptBytes, successBytes } from "../event-size.ts";
 import type { StoredExchange } from "../exchange.ts";
 import type { Lease } from "./lease.ts";
 import type { Pace } from "./policy.ts";
@@ -167,14 +166,6 @@ const insertFailures = prepared(
   ),
 );
 
-const addSizes = prepared(
-  addBytes(
-    sql`iif(${IS_DELIVERED}, ${successBytes(outcome(deliveries.response, "response"))},
-      ${attemptBytes(each(attempts, ["signatures", "response"], outcome))} - ${replacedBytes(attemptBytes)})`,
-    sql`FROM ${OUTCOMES} JOIN ${deliveries} ON ${IS_OPEN}`,
-  ),
-);
-
 const updateDeliveries = prepared(
   qb
     .update(deliveries)
@@ -198,12 +189,10 @@ const updateDeliveries = prepared(
 /** Records outcomes and settles deliveries; applied twice, it changes nothing the second time. */
 export function settle({ holder }: Lease, settlements: Settlement[]): Statements<unknown> {
   const failed = settlements.some(({ state }) => state !== "delivered");
-  const saidMore = settlements.some(({ response }) => response !== null);
   return inOrder(
     jsonParameters(settlements).map((outcomes) =>
       inOrder([
-        // Before the update: afterwards, neither these nor a second try finds the delivery pending.
-        ...(failed || saidMore ? [addSizes({ holder, outcomes })] : []),
+        // Before the update: afterwards, neither this nor a second try finds the delivery pending.
         ...(failed ? [insertFailures({ holder, outcomes })] : []),
         updateDeliveries({ holder, outcomes }),
       ]),

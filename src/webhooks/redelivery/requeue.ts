@@ -4,9 +4,8 @@ import { REDELIVERIES_PER_SECOND } from "../../contract/limits.ts";
 import { insertFrom, qb } from "../../db/builder.ts";
 import { counted, inOrder, readAs, type Statements } from "../../db/client.ts";
 import { deliveries, events, subscriptions } from "../../db/schema.ts";
-import { insertAttempts, replacedBytes } from "../attempts.ts";
+import { insertAttempts } from "../attempts.ts";
 import { IS_ACTIVE, IS_ITS_DELIVERY, lists } from "../conditions.ts";
-import { addBytes, attemptBytes, resize, successBytes } from "../event-size.ts";
 
 /** The time between two redeliveries to a subscription. */
 export const SPACING_MS = 1000 / REDELIVERIES_PER_SECOND;
@@ -69,19 +68,12 @@ export function requeue(requeuing: Requeuing): Statements<number> {
   const isDelivered = sql`${isWanted} AND ${deliveries.state} = 'delivered' AND ${deliveries.lastAt} IS NOT NULL`;
   const { dueAt, signatures, response } = deliveries;
   const statements = inOrder([
-    resize(-1, sql`${named} WHERE ${isNew}`),
     qb
       .update(events)
       .set({ owed: sql`json_insert(${events.owed}, '$[#]', ${subscriptionId})` })
       .from(sql`${slots} JOIN ${subscription}`)
       .where(sql`${isNamed} AND ${isNew}`),
-    resize(1, sql`${named} WHERE ${isNew}`),
     // The success that the delivery stores becomes one of its attempts.
-    addBytes(
-      sql`${attemptBytes(deliveries)} - ${successBytes(response)} - ${replacedBytes(attemptBytes)}`,
-      again,
-      isDelivered,
-    ),
     insertAttempts(
       {
         at: sql`${deliveries.lastAt}`,
@@ -115,5 +107,5 @@ export function requeue(requeuing: Requeuing): Statements<number> {
       ),
     ),
   ]);
-  return readAs(statements, (results) => results[5]);
+  return readAs(statements, (results) => results[2]);
 }

@@ -4,7 +4,6 @@ import { DAY_MS } from "../../contract/time.ts";
 import { insertFrom } from "../../db/builder.ts";
 import { CLEANUP_MAX, type Executable, inOrder, type Statements } from "../../db/client.ts";
 import { erasedLeads, events, leads } from "../../db/schema.ts";
-import { resize, WHOLE_BYTES } from "../../webhooks/event-size.ts";
 import { ownedTable } from "../manifest.ts";
 import { isWritable } from "../moves.ts";
 import { eraseRows } from "./erase.ts";
@@ -20,7 +19,6 @@ export function eraseLeads(workspaceId: string, ids: string[], now: number): Sta
   const announcesThem = sql`${events.workspaceId} = ${workspaceId}
     AND ${events.id} IN (SELECT ${leads.eventId} FROM ${leads} WHERE ${isOwn})`;
   return inOrder([
-    resize(-1, sql`FROM ${events} WHERE ${announcesThem}`, WHOLE_BYTES),
     eraseRows(ownedTable(events), announcesThem),
     eraseRows(ownedTable(leads), isOwn),
     insertFrom(

@@ -1,161 +1,147 @@
-import { and, eq, exists, gt, lt, type SQL, sql } from "drizzle-orm";
+import { type SQL, sql } from "drizzle-orm";
 import { eventIdAt } from "../../contract/ids.ts";
-import { DAY_MS, HOUR_MS } from "../../contract/time.ts";
-import { qb } from "../../db/builder.ts";
-import { CLEANUP_MAX, commit, type Database, type Executable, inOrder } from "../../db/client.ts";
+import { DAY_MS } from "../../contract/time.ts";
+import { CLEANUP_MAX, commit, type Database } from "../../db/client.ts";
 import { deliveries, events, workspaces } from "../../db/schema.ts";
-import { resize, WHOLE_BYTES } from "../../webhooks/event-size.ts";
+import { findPosition, updatePosition } from "../../db/sweep-positions.ts";
 import { ownedTable } from "../manifest.ts";
 import { isWritable } from "../moves.ts";
 import { deleteRows } from "./erase.ts";
-import { roundRobin } from "./round-robin.ts";
 
-/** An event that is settled later than this after its creation gets an expiry of its own. */
-const EXPIRY_SLACK_MS = HOUR_MS;
-
-/** How long settled events are kept: milliseconds after they were settled. */
+/** Which settled events are kept. */
 export interface Retention {
-  deliveredMs: number;
-  /** For events with an exhausted or cancelled delivery, or none at all. */
-  undeliveredMs: number;
+  /** Those that were recorded in these last milliseconds... */
+  keptMs: number;
+  /** ...but of each workspace only so many, the newest. */
+  eventsMax: number;
 }
 
-/** When to check an event again that is still pending. */
-const LOOK_AGAIN_MS = DAY_MS;
-
 /**
- * Parses the deployment's retention variables, in days.
+ * Parses the deployment's retention variables.
  *
- * @throws Error that names the variable that is not a number of days.
+ * @throws Error that names the variable that is not a positive number.
  */
 export function parseRetention(env: Env): Retention {
-  const days = (name: "DELIVERED_KEPT_DAYS" | "UNDELIVERED_KEPT_DAYS") => {
+  const positive = (name: "EVENTS_KEPT_DAYS" | "EVENTS_KEPT_MAX") => {
     const value = Number(env[name]);
-    if (!(value > 0)) throw new Error(`${name} is not a number of days`);
-    return value * DAY_MS;
+    if (!(value > 0)) throw new Error(`${name} is not a positive number`);
+    return value;
   };
-  return { deliveredMs: days("DELIVERED_KEPT_DAYS"), undeliveredMs: days("UNDELIVERED_KEPT_DAYS") };
+  return {
+    keptMs: positive("EVENTS_KEPT_DAYS") * DAY_MS,
+    eventsMax: Math.ceil(positive("EVENTS_KEPT_MAX")),
+  };
 }
 
+/** Maximum events of a workspace that one query examines: those still pending are passed over. */
+const EXAMINED_MAX = 3_000;
+/** Workspaces whose events are counted in one query. */
+const COUNTED_AT_ONCE = 5;
+
 /**
- * Deletes expired events until there are none or `hasTime` returns false; the next call continues. Each
- * event is checked once it is old enough to have expired; ids sort by time, so this needs no index. One
- * that was settled late, or not delivered to everyone, then gets an expiry of its own.
+ * Deletes events that are too old, then those beyond the newest of their workspace, until there are none
+ * or `hasTime` returns false; the next call continues. Events with a pending delivery are kept.
  *
  * @returns how many events were deleted.
  */
 export async function deleteExpired(
   db: Database,
-  retention: Retention,
+  { keptMs, eventsMax }: Retention,
   now: number,
   hasTime: () => boolean,
 ): Promise<number> {
-  let deleted = 0;
-  const expiring = sql`FROM ${events} WHERE ${events.expiresAt} <= ${now}
-    AND ${isWritable(events.workspaceId)} ORDER BY ${events.expiresAt}`;
-  for (let looked = CLEANUP_MAX; looked === CLEANUP_MAX && hasTime(); ) {
-    const old = await findOld(db, expiring, retention, now);
-    deleted += await expire(db, old, now);
-    looked = old.length;
-  }
-  const before = eventIdAt(
-    now - Math.min(retention.deliveredMs, retention.undeliveredMs) - EXPIRY_SLACK_MS,
-  );
-  const { id, sweptTo } = workspaces;
-  const unseen = qb
-    .select({ id: events.id })
-    .from(events)
-    .where(and(eq(events.workspaceId, id), gt(events.id, sweptTo), lt(events.id, before)));
-  const sweep = async (workspace: typeof workspaces.$inferSelect) => {
-    deleted += await sweepWorkspace(db, workspace, before, retention, now, hasTime);
-  };
-  await roundRobin(db, "retention", exists(unseen), sweep, hasTime);
-  return deleted;
-}
-
-async function sweepWorkspace(
-  db: Database,
-  { id, sweptTo }: { id: string; sweptTo: string },
-  before: string,
-  retention: Retention,
-  now: number,
-  hasTime: () => boolean,
-): Promise<number> {
-  let deleted = 0;
-  let after = sweptTo;
-  while (hasTime()) {
-    const unseen = sql`FROM ${events} WHERE ${events.workspaceId} = ${id}
-      AND ${events.id} > ${after} AND ${events.id} < ${before} ORDER BY ${events.id}`;
-    const old = await findOld(db, unseen, retention, now);
-    const last = old.at(-1);
-    if (!last) break;
-    after = last.id;
-    const looked = qb
-      .update(workspaces)
-      .set({ sweptTo: after })
-      .where(and(eq(workspaces.id, id), lt(workspaces.sweptTo, after)));
-    deleted += await expire(db, old, now, looked);
-    if (old.length < CLEANUP_MAX) break;
-  }
-  return deleted;
-}
-
-export const OF_EVENT = sql`FROM json_each(${events.owed}) AS o JOIN ${deliveries}
-  ON ${deliveries.subscriptionId} = o.value AND ${deliveries.eventId} = ${events.id}`;
-
-/** An event that has been checked, and when it expires. */
-export interface OldEvent extends Pick<typeof events.$inferSelect, "workspaceId" | "id"> {
-  expiresAt: number;
-}
-
-/** Up to `CLEANUP_MAX` of the events that `source` selects, and when each expires. */
-async function findOld(db: Database, source: SQL, retention: Retention, now: number) {
-  const { deliveredMs, undeliveredMs } = retention;
-  const { state, settledAt } = deliveries;
-  // Raw SQL: the caller gives the source and its order.
-  return db.all<OldEvent>(sql`
-    SELECT ${events.workspaceId} AS workspaceId, ${events.id} AS id, coalesce((
-      SELECT CASE WHEN sum(${state} = 'pending') > 0 THEN ${now + LOOK_AGAIN_MS}
-        ELSE max(${settledAt}) + CASE WHEN sum(${state} <> 'delivered') > 0
-          THEN ${undeliveredMs} ELSE ${deliveredMs} END END ${OF_EVENT}),
-      ${events.createdAt} + ${undeliveredMs}) AS expiresAt
-    ${source} LIMIT ${CLEANUP_MAX}`);
+  const old = await deleteOld(db, eventIdAt(now - keptMs), hasTime);
+  return old + (await deleteBeyond(db, eventsMax, now, hasTime));
 }
 
 /**
- * Deletes the expired events among those given, with their deliveries, and sets the expiry of the
- * others. Events that have become pending again are kept.
- *
- * @param looked records, in the same transaction, that they have been checked.
- * @returns how many events were deleted.
+ * Deletes the events before `before`, of all workspaces in turn: one that has more than a query finds
+ * gets its next turn after the others.
  */
-export async function expire(
-  db: Database,
-  old: OldEvent[],
-  now: number,
-  looked: Executable = inOrder([]),
-): Promise<number> {
-  if (old.length === 0) {
-    await commit(db, looked);
-    return 0;
+async function deleteOld(db: Database, before: string, hasTime: () => boolean): Promise<number> {
+  const { id } = workspaces;
+  let deleted = 0;
+  let position = await findPosition(db, "retention");
+  while (hasTime()) {
+    const found = await findSettled(
+      db,
+      sql`(SELECT ${id} AS id, ${before} AS before FROM ${workspaces} WHERE ${id} > ${position})`,
+    );
+    if (found.length === 0 && position === "") break;
+    position = found.length === CLEANUP_MAX ? (found.at(-1)?.workspaceId ?? "") : "";
+    // First, so that the next sweep goes on behind what cannot be deleted.
+    await updatePosition(db, "retention", position);
+    deleted += await deleteSettled(db, found);
   }
-  const seen = sql`json_each(${JSON.stringify(old)}) AS x`;
-  const isSeen = sql`${events.workspaceId} = x.value->>'workspaceId' AND ${events.id} = x.value->>'id'`;
-  const settled = sql`FROM ${seen} JOIN ${events} ON ${isSeen}
-    WHERE x.value->>'expiresAt' <= ${now} AND NOT EXISTS (SELECT 1 ${OF_EVENT} WHERE ${deliveries.state} = 'pending')`;
-  const isSettled = sql`(${events.workspaceId}, ${events.id}) IN (SELECT ${events.workspaceId}, ${events.id} ${settled})`;
-  const [, deleted] = await commit(
-    db,
-    inOrder([
-      resize(-1, settled, WHOLE_BYTES),
-      deleteRows(ownedTable(events), isSettled),
-      qb
-        .update(events)
-        .set({ expiresAt: sql`max(x.value->>'expiresAt', ${now + 1})` })
-        .from(seen)
-        .where(isSeen),
-      looked,
-    ]),
-  );
   return deleted;
+}
+
+/**
+ * Deletes what each workspace has beyond its newest `max` events. Counting reads them all, so it begins
+ * once an hour, and goes on in the following sweeps.
+ */
+async function deleteBeyond(
+  db: Database,
+  max: number,
+  now: number,
+  hasTime: () => boolean,
+): Promise<number> {
+  let position = await findPosition(db, "newest");
+  if (position === "" && new Date(now).getUTCMinutes() > 0) return 0;
+  let deleted = 0;
+  do {
+    if (!hasTime()) break;
+    const counted = await listFull(db, max, position);
+    const full = JSON.stringify(counted.filter(({ before }) => before !== null));
+    const bounds = sql`(SELECT value->>'id' AS id, value->>'before' AS before FROM json_each(${full}))`;
+    let isLeft = full !== "[]";
+    while (isLeft && hasTime()) {
+      const found = await findSettled(db, bounds);
+      deleted += await deleteSettled(db, found);
+      isLeft = found.length === CLEANUP_MAX;
+    }
+    if (isLeft) break;
+    position = counted.length === COUNTED_AT_ONCE ? (counted.at(-1)?.id ?? "") : "";
+  } while (position !== "");
+  await updatePosition(db, "newest", position);
+  return deleted;
+}
+
+/** The next workspaces, each with the oldest event that it may keep; null if it has no more than that. */
+function listFull(db: Database, max: number, after: string) {
+  const { id } = workspaces;
+  return db.all<{ id: string; before: string | null }>(sql`
+    SELECT ${id} AS id, (SELECT ${events.id} FROM ${events} WHERE ${events.workspaceId} = ${id}
+      ORDER BY ${events.id} DESC LIMIT 1 OFFSET ${max - 1}) AS before
+    FROM ${workspaces} WHERE ${id} > ${after} ORDER BY ${id} LIMIT ${COUNTED_AT_ONCE}`);
+}
+
+type FoundEvent = Pick<typeof events.$inferSelect, "id" | "workspaceId">;
+
+const IS_SETTLED = sql`NOT EXISTS (SELECT 1 FROM json_each(${events.owed}) AS o JOIN ${deliveries}
+  ON ${deliveries.subscriptionId} = o.value AND ${deliveries.eventId} = ${events.id}
+  WHERE ${deliveries.state} = 'pending')`;
+
+/**
+ * Up to `CLEANUP_MAX` settled events of the workspaces in `bounds`, in the order of their ids.
+ *
+ * @param bounds subquery of each workspace's `id`, and the event `before` which its own are wanted.
+ */
+function findSettled(db: Database, bounds: SQL): Promise<FoundEvent[]> {
+  // CROSS JOIN makes SQLite go workspace by workspace.
+  return db.all(sql`
+    SELECT ${events.workspaceId} AS workspaceId, ${events.id} AS id
+    FROM ${bounds} AS bound CROSS JOIN ${events} ON ${events.workspaceId} = bound.id AND ${events.id} IN (
+      SELECT own.id FROM ${events} AS own WHERE own.workspace_id = bound.id AND own.id < bound.before
+      ORDER BY own.id LIMIT ${EXAMINED_MAX})
+    WHERE ${isWritable(events.workspaceId)} AND ${IS_SETTLED}
+    ORDER BY bound.id LIMIT ${CLEANUP_MAX}`);
+}
+
+/** Deletes those of the events that are still settled, with their deliveries. @returns how many. */
+async function deleteSettled(db: Database, found: FoundEvent[]): Promise<number> {
+  if (found.length === 0) return 0;
+  const isFound = sql`(${events.workspaceId}, ${events.id}) IN (
+    SELECT value->>'workspaceId', value->>'id' FROM json_each(${JSON.stringify(found)}))`;
+  return commit(db, deleteRows(ownedTable(events), sql`${isFound} AND ${IS_SETTLED}`));
 }

@@ -92,15 +92,14 @@ export function takeArrival(
 }
 
 /**
- * Makes the workspace live in the target, with its final fields, as soon as the directory says so; its
- * events are still to be measured. It cannot be written to before `openArrived`. Safe to apply twice.
+ * Makes the workspace live in the target, with its final fields, as soon as the directory says so. It
+ * cannot be written to before `openArrived`. Safe to apply twice.
  */
 export function arrive({ id, ...fields }: Workspace, now: number): Statements<unknown> {
-  const unmeasured = { sweptTo: "", sizedTo: "", sizedBytes: 0, trimmedTo: "" };
   return inOrder([
     qb
       .update(workspaces)
-      .set({ ...fields, ...unmeasured, database: null })
+      .set({ ...fields, database: null })
       .where(and(eq(workspaces.id, id), isNotNull(workspaces.database))),
     updateMove(id, { state: "arrived", since: now }),
   ]);

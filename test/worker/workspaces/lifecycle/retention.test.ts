@@ -2,13 +2,9 @@ import { env } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { beforeEach, describe, expect, test } from "vitest";
 import { type Database, openDatabase } from "../../../../src/db/client.ts";
-import { attempts, deliveries, events } from "../../../../src/db/schema.ts";
+import { attempts, events } from "../../../../src/db/schema.ts";
 import { findPosition } from "../../../../src/db/sweep-positions.ts";
-import {
-  deleteExpired,
-  parseRetention,
-  type Retention,
-} from "../../../../src/workspaces/lifecycle/retention.ts";
+import { deleteExpired, parseRetention } from "../../../../src/workspaces/lifecycle/retention.ts";
 import {
   announceLeads,
   answered,
@@ -29,76 +25,77 @@ import {
   subscribe,
 } from "../../../support/deliveries.ts";
 import { meteredDatabase } from "../../../support/metered-database.ts";
+import { storeEvents } from "../../../support/stored-events.ts";
 
+/** Newest events are counted at the full hour. */
 const T0 = Date.UTC(2026, 0, 5, 12);
 const OK = answered(200);
-const KEPT: Retention = { deliveredMs: 10 * DAY_MS, undeliveredMs: 20 * DAY_MS };
-/** Events are checked when they are an hour older than their retention. */
-const LOOKED = T0 + KEPT.deliveredMs + HOUR_MS + 1;
+const KEPT = { keptMs: 10 * DAY_MS, eventsMax: 1_000_000 };
+const EXPIRED = T0 + KEPT.keptMs + 1;
 
-function sweepAt(now: number, database: Database = db, hasTime = () => true) {
-  return deleteExpired(database, KEPT, now, hasTime);
+function sweepAt(now: number, database: Database = db, hasTime = () => true, kept = KEPT) {
+  return deleteExpired(database, kept, now, hasTime);
 }
 
-function eventsIn(workspaceId: string) {
-  return db.select().from(events).where(sql`workspace_id = ${workspaceId}`);
+const eventsIn = (workspaceId: string) =>
+  db.select().from(events).where(sql`workspace_id = ${workspaceId}`);
+
+const countIn = async (workspaceId: string) => (await eventsIn(workspaceId)).length;
+
+/** A workspace with events, a millisecond apart. */
+async function stored(count: number, state: "delivered" | "pending" | "missed", at = T0) {
+  const workspaceId = await createWorkspace();
+  const { id } = await subscribe(workspaceId);
+  const ids = await storeEvents(workspaceId, id, count, at, state);
+  return { workspaceId, id, ids };
 }
 
-/** When the only event of a workspace expires. */
-async function expiryIn(workspaceId: string) {
-  const [event, ...others] = await eventsIn(workspaceId);
-  expect(others).toEqual([]);
-  return event?.expiresAt;
-}
-
-beforeEach(async () => {
-  await db.delete(deliveries);
-  await db.delete(events);
-});
+beforeEach(() =>
+  env.DB.batch(
+    ["attempts", "deliveries", "events", "sweep_positions"].map((table) =>
+      env.DB.prepare(`DELETE FROM ${table}`),
+    ),
+  ),
+);
 
 describe("an event", () => {
-  test("that was delivered in time is deleted after its retention, with its deliveries, and never gets its own expiry", async () => {
+  test("is deleted with its deliveries and their attempts once it is too old", async () => {
     const { id, workspaceId } = await owed(1, T0);
     await failAt(id, [T0]);
     await endWait(id);
     await dispatchAt(T0 + MINUTE_MS, [id], OK);
-    expect(await sweepAt(LOOKED - 1)).toBe(0);
-    expect(await expiryIn(workspaceId)).toBeNull();
-    expect(await sweepAt(LOOKED)).toBe(1);
+    expect(await sweepAt(EXPIRED - 1)).toBe(0);
+    expect(await sweepAt(EXPIRED)).toBe(1);
     expect([await eventsIn(workspaceId), await deliveriesTo(id)]).toEqual([[], []]);
-    expect(await db.select().from(attempts).where(sql`subscription_id = ${id}`)).toEqual([]);
+    expect(await db.select().from(attempts)).toEqual([]);
   });
 
-  test.each([
-    ["delivered late", "delivered", 5 * DAY_MS, KEPT.deliveredMs],
-    ["exhausted", "exhausted", 1, KEPT.undeliveredMs],
-    ["cancelled", "cancelled", 1, KEPT.undeliveredMs],
-  ] as const)(
-    "that was %s gets its own expiry, and is deleted then",
-    async (_, state, ms, kept) => {
-      const { id, workspaceId } = await owed(1, T0);
-      await setDeliveries(id, { state, settledAt: T0 + ms });
-      const expiry = T0 + ms + kept;
-      expect(await sweepAt(LOOKED)).toBe(0);
-      expect(await expiryIn(workspaceId)).toBe(expiry);
-      expect(await sweepAt(expiry - 1)).toBe(0);
-      expect(await sweepAt(expiry)).toBe(1);
-      expect(await deliveriesTo(id)).toEqual([]);
+  test.each(["exhausted", "cancelled"] as const)(
+    "that was %s is kept as long as one that was delivered",
+    async (state) => {
+      const { id } = await owed(1, T0);
+      await setDeliveries(id, { state, settledAt: T0 + 5 * DAY_MS });
+      expect(await sweepAt(EXPIRED - 1)).toBe(0);
+      expect(await sweepAt(EXPIRED)).toBe(1);
     },
   );
 
-  test("is kept while a delivery is pending, and checked once a day", async () => {
-    const { id, workspaceId } = await owed(1, T0);
-    for (let day = 0; day < 3; day++) {
-      expect(await sweepAt(LOOKED + day * DAY_MS)).toBe(0);
-      expect(await expiryIn(workspaceId)).toBe(LOOKED + (day + 1) * DAY_MS);
-    }
-    const settledAt = LOOKED + 2 * DAY_MS + 1;
-    await setDeliveries(id, { dueAt: settledAt });
-    await dispatchAt(settledAt, [id], OK);
-    await sweepAt(LOOKED + 3 * DAY_MS);
-    expect(await expiryIn(workspaceId)).toBe(settledAt + KEPT.deliveredMs);
-    expect(await sweepAt(settledAt + KEPT.deliveredMs)).toBe(1);
+  test("is kept while one of its deliveries is pending, however old it is", async () => {
+    const workspaceId = await createWorkspace();
+    const [done, late] = [await subscribe(workspaceId), await subscribe(workspaceId)];
+    await announceLeads(workspaceId, 1, T0);
+    await dispatchAt(T0, [done.id], OK);
+    expect(await sweepAt(EXPIRED + DAY_MS)).toBe(0);
+    expect(await deliveriesTo(done.id)).toHaveLength(1);
+    await setDeliveries(late.id, { dueAt: EXPIRED + DAY_MS });
+    await dispatchAt(EXPIRED + DAY_MS, [late.id], OK);
+    expect(await sweepAt(EXPIRED + DAY_MS)).toBe(1);
+  });
+
+  test("that a disabled subscription missed is kept as long, though another one got it", async () => {
+    const { id, ids } = await stored(1, "missed");
+    expect(await sweepAt(EXPIRED - 1)).toBe(0);
+    expect(await redeliver(id, ids, EXPIRED - 1)).toBe(1);
   });
 
   test("is kept if it is redelivered while it expires", async () => {
@@ -107,117 +104,115 @@ describe("an event", () => {
     const { DB } = observedDatabase({
       before: async (_, texts) => {
         if (texts.some((text) => /^delete from "events"/i.test(text)))
-          await redeliver(id, [drafts[0]?.id ?? ""], LOOKED);
+          await redeliver(id, [drafts[0]?.id ?? ""], EXPIRED);
       },
     });
-    expect(await sweepAt(LOOKED, openDatabase(DB))).toBe(0);
+    expect(await sweepAt(EXPIRED, openDatabase(DB))).toBe(0);
     expect(await statesOf(id)).toEqual({ pending: 1 });
   });
+});
 
-  test("is kept as long as one of several subscriptions needs it", async () => {
-    const workspaceId = await createWorkspace();
-    const [done, exhausted] = [await subscribe(workspaceId), await subscribe(workspaceId)];
-    await announceLeads(workspaceId, 1, T0);
-    await dispatchAt(T0, [done.id], OK);
-    await setDeliveries(exhausted.id, { state: "exhausted", settledAt: T0 + 4 * DAY_MS });
-    await sweepAt(LOOKED);
-    expect(await expiryIn(workspaceId)).toBe(T0 + 4 * DAY_MS + KEPT.undeliveredMs);
-    expect(await deliveriesTo(done.id)).toHaveLength(1);
+describe("the newest events of a workspace", () => {
+  const NEWEST = { keptMs: 10 * DAY_MS, eventsMax: 3 };
+  const sweepNewest = (now = T0 + HOUR_MS, hasTime = () => true, database = db) =>
+    sweepAt(now, database, hasTime, NEWEST);
+
+  test("are kept, the older ones are deleted, and other workspaces lose nothing", async () => {
+    const full = await stored(5, "delivered");
+    const other = await stored(3, "delivered");
+    expect(await sweepNewest()).toBe(2);
+    const left = (await eventsIn(full.workspaceId)).map(({ id }) => id);
+    expect(left.toSorted()).toEqual(full.ids.slice(2));
+    expect(await countIn(other.workspaceId)).toBe(3);
+  });
+
+  test("are counted once an hour, and on in the next sweep if there was no time", async () => {
+    const workspaces = await Promise.all(Array.from({ length: 12 }, () => stored(4, "delivered")));
+    expect(await sweepNewest(T0 + HOUR_MS + MINUTE_MS)).toBe(0);
+    let asked = 0;
+    expect(await sweepNewest(T0 + HOUR_MS, () => ++asked <= 4)).toBeLessThan(12);
+    while ((await findPosition(db, "newest")) !== "") await sweepNewest(T0 + HOUR_MS + MINUTE_MS);
+    for (const { workspaceId } of workspaces) expect(await countIn(workspaceId)).toBe(3);
+  });
+
+  test("are no reason to delete one that is pending", async () => {
+    const { id, workspaceId } = await stored(2_000, "pending");
+    const last = await storeEvents(workspaceId, id, 2_000, T0 + MINUTE_MS, "delivered");
+    expect(await sweepNewest()).toBe(1_997);
+    expect(await statesOf(id)).toEqual({ pending: 2_000, delivered: 3 });
+    await setDeliveries(id, { state: "delivered" });
+    expect(await sweepNewest()).toBe(2_000);
+    expect((await eventsIn(workspaceId)).map((event) => event.id).toSorted()).toEqual(
+      last.slice(-3),
+    );
   });
 });
 
 describe("a sweep of events", () => {
-  const EXPIRED = LOOKED + DAY_MS;
-
-  async function delivered(count: number) {
-    const workspaceId = await createWorkspace();
-    const { id } = await subscribe(workspaceId);
-    await announceLeads(workspaceId, count, T0);
-    await setDeliveries(id, { state: "delivered", settledAt: T0 });
-    return { workspaceId, id };
-  }
-
-  test("deletes 3,000 at once", async () => {
-    const { workspaceId, id } = await delivered(3_000);
-    expect(await sweepAt(EXPIRED)).toBe(3_000);
+  test("deletes thousands at once", async () => {
+    const { workspaceId, id } = await stored(3_500, "delivered");
+    expect(await sweepAt(EXPIRED + DAY_MS)).toBe(3_500);
     expect([await eventsIn(workspaceId), await deliveriesTo(id)]).toEqual([[], []]);
     expect(await findPosition(db, "retention")).toBe("");
   });
 
-  test("stops when its time is up, and the next one continues", async () => {
-    const workspaces = await Promise.all([1, 2, 3].map(() => delivered(2)));
+  test("gives workspaces with much to delete their turns after the others", async () => {
+    const workspaces = await Promise.all([1, 2, 3].map(() => stored(2_000, "delivered")));
     const order = workspaces.map(({ workspaceId }) => workspaceId).toSorted();
-    let asked = 0;
-    // Called before each step: time is up in the first workspace.
-    const stopped = await sweepAt(EXPIRED, db, () => ++asked <= 4);
-    expect(stopped).toBeGreaterThan(0);
-    expect(stopped).toBeLessThan(6);
-    expect(order).toContain(await findPosition(db, "retention"));
-    expect(stopped + (await sweepAt(EXPIRED))).toBe(6);
-    expect(await findPosition(db, "retention")).toBe("");
-  });
-
-  test("comes back in the time that the others leave to what it had no time for", async () => {
-    const workspaces = await Promise.all([1, 2, 3].map(() => delivered(2_000)));
-    const inOrder = workspaces.toSorted((a, b) => (a.workspaceId < b.workspaceId ? -1 : 1));
-    const left = () =>
-      Promise.all(inOrder.map(async (one) => (await eventsIn(one.workspaceId)).length / 1_000));
-    /** A sweep that has time to delete so many thousands. */
-    const sweepFor = async (thousands: number) => {
+    const left = () => Promise.all(order.map(async (id) => (await countIn(id)) / 1_000));
+    /** A sweep that has time for so many deletions. */
+    const sweepFor = async (most: number) => {
       let deletions = 0;
       const { DB } = observedDatabase({
         before: async (_, texts) => {
           if (texts.some((text) => /delete from "events"/i.test(text))) deletions++;
         },
       });
-      await sweepAt(EXPIRED, openDatabase(DB), () => deletions < thousands);
+      await sweepAt(EXPIRED + DAY_MS, openDatabase(DB), () => deletions < most);
       return left();
     };
     expect(await sweepFor(1)).toEqual([1, 2, 2]);
     expect(await sweepFor(1)).toEqual([1, 1, 2]);
-    expect(await sweepFor(3)).toEqual([0, 1, 0]);
-    expect(await sweepFor(1)).toEqual([0, 0, 0]);
+    expect(await sweepFor(2)).toEqual([0, 1, 1]);
+    expect(await sweepFor(2)).toEqual([0, 0, 0]);
   });
 
-  test("goes on behind a workspace that fails, and fails as long as that does", async () => {
-    const workspaces = await Promise.all([1, 2, 3].map(() => delivered(1)));
-    const ids = workspaces.map(({ workspaceId }) => workspaceId).sort();
+  test("goes on behind what cannot be deleted", async () => {
+    const workspaces = await Promise.all([1, 2].map(() => stored(1_000, "delivered")));
+    const [first = "", second = ""] = workspaces.map(({ workspaceId }) => workspaceId).toSorted();
     await env.DB.exec(
-      `CREATE TRIGGER fails BEFORE DELETE ON events WHEN OLD.workspace_id = '${ids[1]}' BEGIN SELECT RAISE(ABORT, 'it fails'); END`,
+      `CREATE TRIGGER fails BEFORE DELETE ON events WHEN OLD.workspace_id = '${first}' BEGIN SELECT RAISE(ABORT, 'it fails'); END`,
     );
-    for (const expected of [1, 0]) {
-      await expect(sweepAt(EXPIRED)).rejects.toThrow();
-      const left = ids.map(async (id) => (await eventsIn(id)).length);
-      expect(await Promise.all(left)).toEqual([0, 1, expected]);
-    }
+    await expect(sweepAt(EXPIRED + DAY_MS)).rejects.toThrow();
+    await expect(sweepAt(EXPIRED + DAY_MS)).rejects.toThrow();
+    expect([await countIn(first), await countIn(second)]).toEqual([1_000, 0]);
     await env.DB.exec("DROP TRIGGER fails");
-    expect(await sweepAt(EXPIRED)).toBe(1);
+    expect(await sweepAt(EXPIRED + DAY_MS)).toBe(1_000);
   });
 
-  test("does not read again what it cannot delete", async () => {
-    const { id, workspaceId } = await owed(200, T0);
-    await setDeliveries(id, { state: "exhausted", settledAt: T0 });
-    const rowsAt = async (now: number) => {
-      const { DB, rows } = meteredDatabase();
-      expect(await sweepAt(now, openDatabase(DB))).toBe(0);
-      return rows;
-    };
-    expect((await rowsAt(LOOKED)).read).toBeGreaterThan(200);
-    const again = await rowsAt(LOOKED + HOUR_MS);
-    // The workspaces of this file, and the stored position.
-    expect(again.read).toBeLessThan(100);
-    expect(again.written).toBe(0);
-    // Nor when newer events have become old.
-    await announceLeads(workspaceId, 1, T0 + HOUR_MS);
-    const later = await rowsAt(LOOKED + 2 * HOUR_MS);
-    expect(later.written).toBeGreaterThan(0);
-    expect(later.read).toBeLessThan(150);
+  test("reads a few rows for each workspace with nothing to delete", async () => {
+    await Promise.all([1, 2, 3].map(() => stored(500, "delivered")));
+    const { DB, rows } = meteredDatabase();
+    expect(await sweepAt(EXPIRED - HOUR_MS + MINUTE_MS, openDatabase(DB))).toBe(0);
+    const workspaces = await env.DB.prepare("SELECT count(*) AS n FROM workspaces").first<number>(
+      "n",
+    );
+    expect(rows.read).toBeLessThan(5 * (workspaces ?? 0) + 10);
+    expect(rows.written).toBe(0);
+  });
+
+  test("examines a limited number of pending events", async () => {
+    const { id } = await stored(5_000, "pending");
+    const { DB, rows } = meteredDatabase();
+    expect(await sweepAt(EXPIRED + DAY_MS + MINUTE_MS, openDatabase(DB))).toBe(0);
+    expect(rows.read).toBeLessThan(11 * 3_000 + 1_000);
+    expect(await statesOf(id)).toEqual({ pending: 5_000 });
   });
 });
 
-test.each(["", "0", "-1", "thirty"])("a retention of %j days is refused, not applied", (days) => {
-  for (const name of ["DELIVERED_KEPT_DAYS", "UNDELIVERED_KEPT_DAYS"])
-    expect(() => parseRetention({ ...env, [name]: days })).toThrow(
-      `${name} is not a number of days`,
+test.each(["", "0", "-1", "thirty"])("a retention of %j is refused, not applied", (value) => {
+  for (const name of ["EVENTS_KEPT_DAYS", "EVENTS_KEPT_MAX"])
+    expect(() => parseRetention({ ...env, [name]: value })).toThrow(
+      `${name} is not a positive number`,
     );
 });
