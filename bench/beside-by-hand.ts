@@ -1,153 +1,95 @@
 import autocannon from "autocannon";
-import { type Runtime, type RuntimeOptions, startRuntime } from "../scripts/shared/runtime.ts";
+import type { Runtime } from "../scripts/shared/runtime.ts";
 import { startReceiver } from "../test/node/support/receiver.ts";
 import { until } from "../test/support/until.ts";
-import { latencies, openWorkspace, recordLeads } from "./isolation.ts";
-import { recordAutomations } from "./reads.ts";
-import { median, quantile } from "./statistics.ts";
+import { HANG, HANG_MS, recordSingly, startTen } from "./delivering.ts";
+import type { Samples } from "./figures.ts";
+import * as setting from "./setting.ts";
+import { quantile } from "./statistics.ts";
 
-const CONNECTIONS = 10;
-const SINGLES = 100;
-const HEALTHY = 9;
-/** When the first post to a receiver that hangs has timed out. */
-const HANG_MS = 12_000;
+const { openWorkspace, recordLeads } = setting;
 
-/** What one Worker does, by the medians of its rounds. */
-interface Measured {
-  readsPerSecond: number;
-  readP50Ms: number;
-  readP99Ms: number;
-  deliveriesPerSecond: number;
-  receiptP50Ms: number;
-  receiptP99Ms: number;
-}
-
-/** How much is measured. */
-interface Extent {
-  rounds: number;
-  /** How long each round reads. */
-  seconds: number;
-  /** How many events one receiver gets as fast as they can be recorded and delivered. */
-  eventsARound: number;
-  /** How many each of nine receivers gets beside one that hangs. */
-  isolatedEvents: number;
-}
+const EXTENTS = {
+  full: { rounds: 5, seconds: 3, events: 3_000, singles: 100, hangMs: HANG_MS },
+  quick: { rounds: 1, seconds: 1, events: 1_000, singles: 25, hangMs: HANG_MS },
+  smoke: { rounds: 1, seconds: 1, events: 20, singles: 3, hangMs: 0 },
+};
 
 /**
  * The shipped Worker and the one of `by-hand.ts` in the same runtime, over the same reads, events and
- * receivers. Rounds alternate.
+ * receivers. Rounds alternate: a ratio is that of neighbours in time.
  */
-export async function measureByHand(
-  bundles: { shipped: string; byHand: string },
-  options: RuntimeOptions,
-  { rounds, seconds, eventsARound, isolatedEvents }: Extent,
-) {
-  const start = async (bundle: string) => {
-    const runtime = await startRuntime({ ...options, bundle, withoutAssets: true });
-    return { runtime, found: [] as Measured[] };
+export async function measureByHand(extent: setting.Extent): Promise<Samples> {
+  const { rounds, seconds, events, singles, hangMs } = EXTENTS[extent];
+  const open = async (bundle: setting.Bundle) => {
+    const runtime = await setting.start(bundle);
+    const receiver = await startReceiver();
+    const workspace = await openWorkspace(runtime, [receiver.url]);
+    await setting.recordAutomations(runtime, workspace.workspaceId);
+    const world = { runtime, receiver, ...workspace };
+    const round = async () => ({
+      readsPerSecond: await readsPerSecond(runtime, workspace.apiKey, seconds),
+      eventsPerSecond: (events / (await deliver(world, events))) * 1000,
+      receipts: await recordSingly(runtime, workspace.workspaceId, [receiver], singles),
+    });
+    // Its concurrent posts are earned.
+    await deliver(world, 100);
+    await round();
+    return { ...world, round };
   };
-  const [shipped, byHand] = [await start(bundles.shipped), await start(bundles.byHand)];
-  for (const { runtime } of [shipped, byHand]) await measureOne(runtime, 1, eventsARound);
-  for (let i = 0; i < rounds; i++)
-    for (const { runtime, found } of i % 2 === 0 ? [shipped, byHand] : [byHand, shipped])
-      found.push(await measureOne(runtime, seconds, eventsARound));
-  const isolation = {
-    shipped: await measureBesideHanging(shipped.runtime, isolatedEvents),
-    byHand: await measureBesideHanging(byHand.runtime, isolatedEvents),
-  };
-  for (const { runtime } of [shipped, byHand]) await runtime.stop();
-  // Of neighbours in time: the machine is shared.
-  const ratio = (name: keyof Measured) =>
-    median(shipped.found.map((one, i) => one[name] / (byHand.found[i]?.[name] ?? Number.NaN)));
+  const [ours, byHand] = [await open("shipped"), await open("by-hand")];
+  const ratios = { reads: [] as number[], deliveries: [] as number[], receipts: [] as number[] };
+  for (let i = 0; i < rounds; i++) {
+    const first = await (i % 2 === 0 ? ours : byHand).round();
+    const second = await (i % 2 === 0 ? byHand : ours).round();
+    const [a, b] = i % 2 === 0 ? [first, second] : [second, first];
+    ratios.reads.push(a.readsPerSecond / b.readsPerSecond);
+    ratios.deliveries.push(a.eventsPerSecond / b.eventsPerSecond);
+    ratios.receipts.push(quantile(a.receipts, 0.99) / quantile(b.receipts, 0.99));
+  }
+  const isolationMs = await besideHanging(byHand.runtime, Math.min(50, singles), hangMs);
+  for (const { runtime, receiver } of [ours, byHand]) {
+    await runtime.stop();
+    await receiver.close();
+  }
   return {
-    figures: {
-      by_hand_deliveries_ratio: ratio("deliveriesPerSecond"),
-      by_hand_reads_ratio: ratio("readsPerSecond"),
-      by_hand_receipt_p99_ratio: ratio("receiptP99Ms"),
-      by_hand_isolation_ms: isolation.byHand,
-    },
-    tables: [
-      {
-        title: "The shipped Worker, and one written by hand from the platform's guides",
-        rows: [
-          toRow("shipped", shipped.found, isolation.shipped),
-          toRow("by hand", byHand.found, isolation.byHand),
-        ],
-      },
-    ],
+    by_hand_deliveries_ratio: ratios.deliveries,
+    by_hand_reads_ratio: ratios.reads,
+    by_hand_receipt_p99_ratio: ratios.receipts,
+    by_hand_isolation_ms: [isolationMs],
   };
 }
 
-function toRow(worker: string, found: Measured[], isolationMs: number) {
-  const of = (name: keyof Measured) => median(found.map((one) => one[name]));
-  return {
-    worker,
-    "reads / s": of("readsPerSecond"),
-    "read p50, ms": of("readP50Ms"),
-    "p99, ms": of("readP99Ms"),
-    "events recorded and delivered / s": of("deliveriesPerSecond"),
-    "receipt p50, ms": of("receiptP50Ms"),
-    "receipt p99, ms": of("receiptP99Ms"),
-    "nine beside one that hangs, p99, ms": isolationMs,
-  };
-}
+type World = { runtime: Runtime; workspaceId: string } & {
+  receiver: Awaited<ReturnType<typeof startReceiver>>;
+};
 
-async function measureOne(runtime: Runtime, seconds: number, events: number): Promise<Measured> {
-  const receiver = await startReceiver();
-  const { workspaceId, apiKey } = await openWorkspace(runtime, [receiver.url]);
-  await recordAutomations(runtime, workspaceId, 25);
-  const { requests, latency, non2xx } = await autocannon({
+async function readsPerSecond(runtime: Runtime, apiKey: string, seconds: number) {
+  const { requests, non2xx } = await autocannon({
     url: new URL("/v1/automations", runtime.url).href,
-    connections: CONNECTIONS,
+    connections: 10,
     duration: seconds,
     headers: { Authorization: `Bearer ${apiKey}` },
   });
   if (non2xx > 0) throw new Error(`${non2xx} reads failed`);
-  const deliver = async (count: number, size: number, pauseMs: number) => {
-    receiver.posts.length = 0;
-    const startedAt = performance.now();
-    for (let sent = 0; sent < count; sent += size) {
-      await recordLeads(runtime, workspaceId, size);
-      if (pauseMs > 0) await sleep(pauseMs);
-    }
-    await until(() => receiver.posts.length >= count, 120_000);
-    return performance.now() - startedAt;
-  };
-  // Its concurrent posts are earned.
-  await deliver(100, 100, 0);
-  const tookMs = await deliver(events, 100, 0);
-  await deliver(SINGLES, 1, 20);
-  const waits = latencies([receiver]);
-  await receiver.close();
-  return {
-    readsPerSecond: requests.average,
-    readP50Ms: latency.p50,
-    readP99Ms: latency.p99,
-    deliveriesPerSecond: (events / tookMs) * 1000,
-    receiptP50Ms: quantile(waits, 0.5),
-    receiptP99Ms: quantile(waits, 0.99),
-  };
+  return requests.average;
 }
 
-/** p99 from record to receipt of nine healthy receivers beside one that hangs on every post. */
-async function measureBesideHanging(runtime: Runtime, events: number): Promise<number> {
-  const receivers = await Promise.all(Array.from({ length: HEALTHY }, () => startReceiver()));
-  const hanging = await startReceiver(() => new Promise<number>(() => {}));
-  const urls = [...receivers, hanging].map(({ url }) => url);
-  const { workspaceId } = await openWorkspace(runtime, urls);
+/** Records and delivers as fast as possible. @returns how long it took, in milliseconds. */
+function deliver({ runtime, receiver, workspaceId }: World, events: number): Promise<number> {
+  receiver.posts.length = 0;
+  return setting.timed(async () => {
+    await recordLeads(runtime, workspaceId, events);
+    await until(() => receiver.posts.length >= events, 120_000);
+  });
+}
+
+async function besideHanging(runtime: Runtime, events: number, hangMs: number): Promise<number> {
+  const ten = await startTen(HANG);
+  const { workspaceId } = await openWorkspace(runtime, ten.urls);
   await recordLeads(runtime, workspaceId, 1);
-  await sleep(HANG_MS);
-  for (const { posts } of receivers) posts.length = 0;
-  for (let i = 0; i < events; i++) {
-    await recordLeads(runtime, workspaceId, 1);
-    await sleep(40);
-  }
-  await until(() => receivers.every(({ posts }) => posts.length >= events), 180_000);
-  const p99Ms = quantile(latencies(receivers), 0.99);
-  await Promise.all([...receivers, hanging].map((each) => each.close()));
+  await setting.sleep(hangMs);
+  const p99Ms = quantile(await recordSingly(runtime, workspaceId, ten.healthy, events), 0.99);
+  await ten.close();
   return p99Ms;
-}
-
-function sleep(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms));
 }

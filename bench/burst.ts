@@ -1,123 +1,76 @@
 import type { Runtime } from "../scripts/shared/runtime.ts";
-import { SETTLE_AFTER_MS } from "../src/webhooks/dispatch/dispatch.ts";
 import { startReceiver } from "../test/node/support/receiver.ts";
-import { HeldQueues, readMeters, resetMeters } from "./held.ts";
-import { openWorkspace, recordLeads } from "./isolation.ts";
+import type { Samples } from "./figures.ts";
+import { HeldQueues } from "./held.ts";
+import * as setting from "./setting.ts";
 import { quantile } from "./statistics.ts";
 
+const { openWorkspace, recordLeads, sleep } = setting;
+
+/** `max_concurrency` of the queue `webhook-deliveries` in wrangler.toml. */
+const CONSUMERS = 10;
 const WORKSPACES = 5;
 const SUBSCRIPTIONS = 20;
 /** How long a subscriber takes to answer. */
 const ANSWER_MS = 50;
-const QUIET_MS = 4_000;
 /** A client reads, waits this long, and reads again. */
 const READ_EVERY_MS = 10;
+/** When the outcomes of the last posts of a burst have been recorded. */
+const SETTLED_AFTER_MS = 2_000;
+
+const EXTENTS = {
+  full: { rounds: 3, deliveries: 5_000, quietMs: 4_000 },
+  quick: { rounds: 1, deliveries: 5_000, quietMs: 4_000 },
+  smoke: { rounds: 1, deliveries: 100, quietMs: 100 },
+};
 
 /**
- * The effect of a burst of deliveries on someone else's reads, with this many concurrent consumers.
+ * What a burst of deliveries costs someone else's reads. The local queues run one batch after another,
+ * so the bench hands the batches to as many consumers as a deployment has. Rounds alternate.
  */
-export interface Burst {
-  consumers: number;
-  readP50Ms: number;
-  readP99Ms: number;
-  /** p99 during the burst divided by p99 without one. */
-  p99Ratio: number;
-  deliveriesPerSecond: number;
-  /** Round trips to D1 per second: the share of its only writer that deliveries use. */
-  roundTripsPerSecond: number;
-}
-
-/**
- * Times `GET /v1/leads` during a burst delivered by each number of concurrent consumers in
- * `consumers`, and without one. The local queues run one batch after another, so the bench
- * distributes the batches itself. Rounds alternate.
- *
- * @param runtime runs the bundle of `bench/worker.ts`.
- */
-export async function measureBursts(
-  runtime: Runtime,
-  consumers: number[],
-  { rounds, deliveries }: { rounds: number; deliveries: number },
-): Promise<{ quiet: { readP50Ms: number; readP99Ms: number }; bursts: Burst[] }> {
+export async function measureBurst(extent: setting.Extent): Promise<Samples> {
+  const { rounds, deliveries, quietMs } = EXTENTS[extent];
+  const runtime = await setting.start("worker");
   const receiver = await startReceiver(() => sleep(ANSWER_MS).then(() => 204));
   const urls = Array.from({ length: SUBSCRIPTIONS }, (_, i) => `${receiver.url}/${i}`);
   const workspaces: { workspaceId: string }[] = [];
   for (let i = 0; i < WORKSPACES; i++) workspaces.push(await openWorkspace(runtime, urls));
-  const reader = await openWorkspace(runtime, []);
+  const reader = await openWorkspace(runtime);
   await recordLeads(runtime, reader.workspaceId, 25);
   const queues = await HeldQueues.take(runtime);
-  const events = deliveries / (WORKSPACES * SUBSCRIPTIONS);
 
-  const burst = async (atOnce: number) => {
+  const burst = async () => {
     receiver.posts.length = 0;
+    const isDone = () => receiver.posts.length >= deliveries;
+    const events = deliveries / (WORKSPACES * SUBSCRIPTIONS);
     await Promise.all(workspaces.map((each) => recordLeads(runtime, each.workspaceId, events)));
-    await resetMeters(runtime);
-    const startedAt = performance.now();
-    const reads = readWhile(runtime, reader.apiKey, () => receiver.posts.length < deliveries);
-    await queues.drain(atOnce, () => receiver.posts.length >= deliveries);
+    const reads = readUntil(runtime, reader.apiKey, isDone);
+    await queues.drain(CONSUMERS, isDone);
     const times = await reads;
-    const seconds = (performance.now() - startedAt) / 1000;
-    const { d1RoundTrips } = await readMeters(runtime);
-    // What is settled last is not part of the next round.
-    const settledAt = performance.now() + 2 * SETTLE_AFTER_MS;
+    const settledAt = performance.now() + SETTLED_AFTER_MS;
     await queues.drain(1, () => performance.now() > settledAt);
-    return { times, seconds, trips: d1RoundTrips - times.length };
+    return times;
   };
-  const quiet = () => {
-    const until = performance.now() + QUIET_MS;
-    return readWhile(runtime, reader.apiKey, () => performance.now() < until);
-  };
-
   // Subscriptions earn their concurrent posts.
-  for (let i = 0; i < 2; i++) await burst(Math.max(...consumers));
-  const quietTimes: number[] = [];
-  const found = consumers.map((atOnce) => ({
-    atOnce,
-    times: [] as number[],
-    seconds: 0,
-    trips: 0,
-  }));
+  for (let i = 0; i < 2; i++) await burst();
+  const ratios: number[] = [];
   for (let i = 0; i < rounds; i++) {
-    quietTimes.push(...(await quiet()));
-    for (const total of found) {
-      const { times, seconds, trips } = await burst(total.atOnce);
-      total.times.push(...times);
-      total.seconds += seconds;
-      total.trips += trips;
-    }
+    const end = performance.now() + quietMs;
+    const quiet = await readUntil(runtime, reader.apiKey, () => performance.now() > end);
+    ratios.push(quantile(await burst(), 0.99) / quantile(quiet, 0.99));
   }
   await queues.release();
   await receiver.close();
-  const readP99Ms = quantile(quietTimes, 0.99);
-  return {
-    quiet: { readP50Ms: quantile(quietTimes, 0.5), readP99Ms },
-    bursts: found.map(({ atOnce, times, seconds, trips }) => ({
-      consumers: atOnce,
-      readP50Ms: quantile(times, 0.5),
-      readP99Ms: quantile(times, 0.99),
-      p99Ratio: quantile(times, 0.99) / readP99Ms,
-      deliveriesPerSecond: (deliveries * rounds) / seconds,
-      roundTripsPerSecond: trips / seconds,
-    })),
-  };
+  await runtime.stop();
+  return { burst_read_p99_ratio: ratios };
 }
 
-/** The duration in milliseconds of sequential reads, for as long as `goesOn` returns true. */
-export async function readWhile(runtime: Runtime, apiKey: string, goesOn: () => boolean) {
+/** The duration in milliseconds of one read after another. */
+async function readUntil(runtime: Runtime, apiKey: string, isOver: () => boolean) {
   const times: number[] = [];
-  while (goesOn()) {
-    const startedAt = performance.now();
-    const answer = await fetch(new URL("/v1/leads", runtime.url), {
-      headers: { Authorization: `Bearer ${apiKey}` },
-    });
-    await answer.arrayBuffer();
-    if (answer.status !== 200) throw new Error(`a read was answered ${answer.status}`);
-    times.push(performance.now() - startedAt);
+  while (!isOver()) {
+    times.push(await setting.timed(() => setting.call(runtime, "/v1/leads", { apiKey })));
     await sleep(READ_EVERY_MS);
   }
   return times;
-}
-
-function sleep(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms));
 }

@@ -1,77 +1,52 @@
 import { readdirSync, readFileSync } from "node:fs";
 import autocannon from "autocannon";
-import { startRuntime } from "../scripts/shared/runtime.ts";
-import { openWorkspace } from "./isolation.ts";
-import { recordAutomations } from "./reads.ts";
-import { median } from "./statistics.ts";
+import type { Samples } from "./figures.ts";
+import { type Bundle, type Extent, openWorkspace, recordAutomations, start } from "./setting.ts";
 
 const CONNECTIONS = 10;
-const WARM_UP_SECONDS = 3;
 /** What `getconf CLK_TCK` says on Linux. */
 const TICKS_A_SECOND = 100;
 
-/** A Worker under load. */
-interface Load {
-  requestsPerSecond: number;
-  cpuMsPerRequest: number;
-}
+const EXTENTS = {
+  full: { warmUpSeconds: 3, rounds: 10, seconds: 3 },
+  quick: { warmUpSeconds: 3, rounds: 6, seconds: 2 },
+  smoke: { warmUpSeconds: 1, rounds: 1, seconds: 1 },
+};
 
 /**
- * `GET /v1/automations` with 25 items, by the shipped bundle and by a bare handler over the same gate
- * and the same query: rounds of both alternate, an
- * even number of them.
- *
- * @param bundle that of the shipped Worker.
- * @param floorBundle that of `bench/floor.ts`.
+ * A page of 25 automations, by the shipped Worker and by a bare handler over the same gate and query.
+ * Rounds alternate; who comes first, too, as both still warm up.
  */
-export async function measureFramework(
-  bundle: string,
-  floorBundle: string,
-  rounds: number,
-  seconds: number,
-) {
-  const shipped = await startLoaded(bundle);
-  const bare = await startLoaded(floorBundle);
-  const found = { shipped: [] as Load[], bare: [] as Load[] };
-  await shipped.load(WARM_UP_SECONDS);
-  await bare.load(WARM_UP_SECONDS);
+export async function measureFramework(extent: Extent): Promise<Samples> {
+  const { warmUpSeconds, rounds, seconds } = EXTENTS[extent];
+  const [shipped, bare] = [await startLoaded("shipped"), await startLoaded("bare")];
+  for (const { load } of [shipped, bare]) await load(warmUpSeconds);
+  const found = { ratios: [] as number[], cpu: [] as number[], bareCpu: [] as number[] };
   for (let i = 0; i < rounds; i++) {
-    // By turns who comes first: both still warm up.
-    if (i % 2 === 0) found.shipped.push(await shipped.load(seconds));
-    found.bare.push(await bare.load(seconds));
-    if (i % 2 === 1) found.shipped.push(await shipped.load(seconds));
+    const first = await (i % 2 === 0 ? shipped : bare).load(seconds);
+    const second = await (i % 2 === 0 ? bare : shipped).load(seconds);
+    const [ours, its] = i % 2 === 0 ? [first, second] : [second, first];
+    found.ratios.push(ours.requestsPerSecond / its.requestsPerSecond);
+    found.cpu.push(ours.cpuMsPerRequest);
+    found.bareCpu.push(its.cpuMsPerRequest);
   }
-  await shipped.stop();
-  await bare.stop();
-  const rate = (loads: Load[]) => median(loads.map(({ requestsPerSecond }) => requestsPerSecond));
-  const cpu = (loads: Load[]) => median(loads.map(({ cpuMsPerRequest }) => cpuMsPerRequest));
+  for (const { stop } of [shipped, bare]) await stop();
   return {
-    requestsPerSecond: rate(found.shipped),
-    bareRequestsPerSecond: rate(found.bare),
-    // Of neighbours in time: the machine is shared.
-    frameworkRatio: median(
-      found.shipped.map(
-        (load, i) => load.requestsPerSecond / (found.bare[i]?.requestsPerSecond ?? Number.NaN),
-      ),
-    ),
-    cpuMsPerRequest: cpu(found.shipped),
-    bareCpuMsPerRequest: cpu(found.bare),
+    framework_ratio: found.ratios,
+    cpu_ms_per_request: found.cpu,
+    bare_cpu_ms_per_request: found.bareCpu,
   };
 }
 
-async function startLoaded(bundle: string) {
+async function startLoaded(bundle: Bundle) {
   const before = new Set(runtimeProcesses());
-  const runtime = await startRuntime({
-    bundle,
-    vars: { QUOTA_REQUESTS: 100_000_000 },
-    withoutAssets: true,
-  });
+  const runtime = await start(bundle);
   const processes = runtimeProcesses().filter((pid) => !before.has(pid));
-  const { workspaceId, apiKey } = await openWorkspace(runtime, []);
-  await recordAutomations(runtime, workspaceId, 25);
+  const { workspaceId, apiKey } = await openWorkspace(runtime);
+  await recordAutomations(runtime, workspaceId);
   return {
     stop: runtime.stop,
-    async load(seconds: number): Promise<Load> {
+    async load(seconds: number) {
       const before = cpuSeconds(processes);
       const { requests, non2xx, errors } = await autocannon({
         url: new URL("/v1/automations", runtime.url).href,

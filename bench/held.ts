@@ -1,5 +1,6 @@
 import type { Runtime } from "../scripts/shared/runtime.ts";
 import type { Held, Returned } from "./control.ts";
+import { call, sleep } from "./setting.ts";
 import type { Meters } from "./worker.ts";
 
 const BATCH_MAX = 100;
@@ -39,14 +40,14 @@ export class HeldQueues {
 
   /** What the Worker has sent since; nobody else gets it from then on. */
   async collect(): Promise<Held[]> {
-    const sent = await call<Held[]>(this.runtime, "/bench/control/held");
+    const sent = await ask<Held[]>(this.runtime, "/bench/control/held");
     this.#messages.push(...sent);
     return this.#messages;
   }
 
   /** Runs one consumer on the messages; returned messages wait until they are due again. */
   async consume(queue: string, bodies: unknown[]): Promise<void> {
-    const returned = await call<Returned>(
+    const returned = await ask<Returned>(
       this.runtime,
       `/bench/control/consume?queue=${queue}`,
       bodies,
@@ -120,26 +121,15 @@ export async function setClock(runtime: Runtime, offsetMs: number): Promise<void
 
 /** What the bindings were used for since the last reset. */
 export function readMeters(runtime: Runtime): Promise<Meters> {
-  return call<Meters>(runtime, "/bench/meters");
+  return ask<Meters>(runtime, "/bench/meters");
 }
 
 /** Sets the meters to zero. */
 export async function resetMeters(runtime: Runtime): Promise<void> {
-  const answer = await fetch(new URL("/bench/reset", runtime.url));
-  await answer.arrayBuffer();
+  await call(runtime, "/bench/reset");
 }
 
-async function call<T>(runtime: Runtime, path: string, body?: unknown): Promise<T> {
-  const ask = () =>
-    fetch(new URL(path, runtime.url), {
-      ...(body === undefined ? {} : { method: "POST", body: JSON.stringify(body) }),
-    });
-  // The runtime may close an idle connection just as it is used again.
-  const answer = await ask().catch(ask);
-  if (!answer.ok) throw new Error(`${path} was answered ${answer.status}: ${await answer.text()}`);
-  return (await answer.json()) as T;
-}
-
-function sleep(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms));
+async function ask<T>(runtime: Runtime, path: string, body?: unknown): Promise<T> {
+  const posted = body === undefined ? {} : { method: "POST", body: JSON.stringify(body) };
+  return (await (await call(runtime, path, posted)).json()) as T;
 }

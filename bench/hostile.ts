@@ -1,198 +1,156 @@
-import { startRuntime } from "../scripts/shared/runtime.ts";
-import type { Beside } from "./beside.ts";
-import { measureBursts } from "./burst.ts";
-import { measureCost } from "./cost.ts";
-import type { Figures } from "./figures.ts";
-import { measureFilling } from "./filling.ts";
-import { measureLargePages } from "./large-pages.ts";
-import { measureManners, measurePostsAtOnce } from "./manners.ts";
-import { type Durations, measureNeighbours, type Sample } from "./neighbours.ts";
-import { measurePortal } from "./portal.ts";
-import { measureDelivering } from "./recording.ts";
-import { measureRetention } from "./retention.ts";
-import { measureWrites } from "./writes.ts";
+import type { Runtime } from "../scripts/shared/runtime.ts";
+import { type Answer, type Receiver, startReceiver } from "../test/node/support/receiver.ts";
+import { until } from "../test/support/until.ts";
+import { HANG } from "./delivering.ts";
+import type { Samples } from "./figures.ts";
+import * as setting from "./setting.ts";
+import { quantile } from "./statistics.ts";
 
-/** A table for `console.table`, and its title. */
-interface Table {
-  title: string;
-  rows: Record<string, string | number | undefined>[];
-}
+const { call, openWorkspace, recordLeads, sleep } = setting;
 
-/** The bundles to run, and a callback for progress. */
-interface Setting {
-  shipped: string;
-  metered: string;
-  vars: Record<string, string | number>;
-  quick: boolean;
-  step(name: string): void;
-}
-
-function besideTable(title: string, { quiet, beside, p99Ratio }: Beside): Table {
-  return {
-    title,
-    rows: [
-      { reads: "alone", "p50, ms": quiet.readP50Ms, "p99, ms": quiet.readP99Ms },
-      {
-        ...{ reads: "beside", "p50, ms": beside.readP50Ms, "p99, ms": beside.readP99Ms },
-        ratio: p99Ratio,
-      },
-    ],
-  };
-}
-
-/** `max_concurrency` of the queue `webhook-deliveries` in wrangler.toml. */
-const CONSUMERS = 10;
-const FULL: Durations = {
-  warmUpSeconds: 30,
-  rounds: 4,
-  steadySeconds: 10,
-  bursts: 2,
-  patienceSeconds: 10,
+const SLOW = () => sleep(9_000).then(() => 200);
+const EXTENTS = {
+  full: { warmUp: 300, rounds: 4, times: 100, patienceMs: 10_000, watchMs: 45_000 },
+  quick: { warmUp: 100, rounds: 1, times: 100, patienceMs: 10_000, watchMs: 45_000 },
+  smoke: { warmUp: 2, rounds: 1, times: 3, patienceMs: 5_000, watchMs: 4_000 },
 };
-const QUICK: Durations = { ...FULL, warmUpSeconds: 10, rounds: 1 };
+
+/** A fast receiver next to hostile ones, and what overloaded receivers see. */
+export async function measureHostile(extent: setting.Extent): Promise<Samples> {
+  const neighbours = await measureNeighbours(extent);
+  return { ...neighbours, ...(await measurePosts(EXTENTS[extent].watchMs)) };
+}
 
 /**
- * Measures the delivery engine with receivers that are slow, hang, fail or refuse, and what it
- * writes.
+ * The time from record to receipt of a fast receiver, alone in one world and next to 34 hostile ones in
+ * another: 8 slow and 6 hanging ones spread over four workspaces, and 20 slow ones in a fifth. All get
+ * the same events, ten a second and then fifty at once. Rounds of both worlds alternate.
  */
-export async function measureHostile({ shipped, metered, vars, quick, step }: Setting) {
-  const runtime = await startRuntime({ bundle: metered, vars });
-  step("delivering");
-  const delivering = await measureDelivering(runtime, quick ? 1 : 5, quick ? 1_000 : 3_000);
-  step("rows written");
-  const cost = await measureCost(runtime, { subscriptions: 1, calls: 50, leads: 1 });
-  const writes = await measureWrites(runtime, quick ? 20 : 100);
-  step("concurrent posts to one subscription");
-  const postsAtOnce = await measurePostsAtOnce(runtime);
-  step("reads during a burst");
-  const beside = await measureBursts(runtime, [CONSUMERS, 50], {
-    rounds: quick ? 1 : 3,
-    deliveries: 5_000,
-  });
-  step("reads beside large pages");
-  const largePages = await measureLargePages(runtime, quick ? 1 : 3);
-  step("reads beside a hostile portal");
-  const portal = await measurePortal(runtime, quick ? 1 : 5, quick ? 50_000 : 200_000);
-  step("filling");
-  const bytesPerChange = await measureFilling(runtime, quick ? 50 : 500);
-  step("retention");
-  const retention = await measureRetention(runtime, quick ? 2_000 : 20_000);
-  await runtime.stop();
-  step("overloaded receivers");
-  const manners = await measureManners({ bundle: shipped, vars });
-  step("a fast subscriber next to hostile ones");
-  const { steady, burst } = await measureNeighbours(
-    () => startRuntime({ bundle: shipped, vars }),
-    quick ? QUICK : FULL,
-  );
+async function measureNeighbours(extent: setting.Extent): Promise<Samples> {
+  const { warmUp, rounds, times, patienceMs } = EXTENTS[extent];
+  // A server for each, so that none is slow because of another.
+  const servers = (count: number, answer: () => Promise<number>) =>
+    Promise.all(Array.from({ length: count }, () => startReceiver(answer)));
+  const mixed = [...(await servers(8, SLOW)), ...(await servers(6, HANG))];
+  const crowd = await servers(20, SLOW);
+  const spread = [0, 1, 2, 3].map((group) => mixed.filter((_, i) => i % 4 === group));
+  const groups = [...spread, crowd].map((group) => group.map(({ url }) => url));
+  const alone = await openWorld(groups.map(() => []));
+  const hostile = await openWorld(groups);
+  await sample(alone, times, patienceMs);
+  await sample(hostile, warmUp, patienceMs);
+  const ratios: number[] = [];
+  let [received, owed] = [0, 0];
+  for (let i = 0; i < rounds; i++) {
+    const quiet = await sample(alone, times, patienceMs);
+    const beside = await sample(hostile, times, patienceMs);
+    ratios.push(quantile(beside.waits, 0.99) / quantile(quiet.waits, 0.99));
+    received += beside.received;
+    owed += beside.waits.length;
+  }
+  await Promise.all([alone.runtime.stop(), hostile.runtime.stop()]);
+  const all = [alone.fast, hostile.fast, ...mixed, ...crowd];
+  await Promise.all(all.map((receiver) => receiver.close()));
+  return { hostile_p99_ratio: ratios, hostile_received: [received / owed] };
+}
 
-  const figures: Figures = {
-    hostile_p99_ratio: Math.max(steady.ratio, burst.ratio),
-    hostile_steady_p99_ratio: steady.ratio,
-    hostile_burst_p99_ratio: burst.ratio,
-    hostile_p50_ratio: Math.max(
-      steady.hostile.p50Ms / steady.alone.p50Ms,
-      burst.hostile.p50Ms / burst.alone.p50Ms,
-    ),
-    hostile_received:
-      (steady.hostile.got + burst.hostile.got) / (steady.hostile.of + burst.hostile.of),
-    delivering_ratio: delivering.deliveriesPerSecond / delivering.postsPerSecond,
-    trips_per_further_hundred: writes.tripsPerFurtherHundred,
-    rows_written_per_delivery: cost.rowsWrittenPerDelivery,
-    rows_written_stage: writes.single,
-    rows_written_stage_hundred: writes.hundred,
-    rows_written_half_429: writes.half429,
-    rows_written_dead: writes.dead,
-    dead_posts_45s: manners.deadPosts,
-    retry_after_posts_12s: manners.retryAfterPosts,
-    posts_after_delete: manners.afterDelete,
-    posts_after_access: manners.afterAccess,
-    posts_at_once: postsAtOnce,
-    bytes_per_status_change: bytesPerChange,
-    portal_read_p99_ratio: portal.p99Ratio,
-    burst_read_p99_ratio: beside.bursts[0]?.p99Ratio ?? Number.NaN,
-    burst_read_p99_ratio_50_consumers: beside.bursts[1]?.p99Ratio ?? Number.NaN,
-    large_pages_read_p99_ratio: largePages.p99Ratio,
-    retention_events_per_second: retention.eventsPerSecond,
-    retention_events_per_run: retention.eventsPerRun,
+type World = Awaited<ReturnType<typeof openWorld>>;
+
+async function openWorld(groups: string[][]) {
+  const runtime = await setting.start("shipped");
+  const fast = await startReceiver();
+  const { workspaceId } = await openWorkspace(runtime, [fast.url]);
+  const others = await Promise.all(groups.map((urls) => openWorkspace(runtime, urls)));
+  return { runtime, fast, workspaceId, others };
+}
+
+/** Records a steady stream and a burst. What is missing is at least as old as the patience. */
+async function sample(world: World, times: number, patienceMs: number) {
+  const { runtime, fast, workspaceId, others } = world;
+  fast.posts.length = 0;
+  const record = async (leads: number) => {
+    // The fast one last: its events find those of all others already recorded.
+    await Promise.all(others.map((other) => recordLeads(runtime, other.workspaceId, leads)));
+    await recordLeads(runtime, workspaceId, leads);
   };
-  const row = (load: string, world: string, { p50Ms, p99Ms, got, of }: Sample, ratio?: number) => ({
-    load,
-    world,
-    "p50, ms": p50Ms,
-    "p99, ms": p99Ms,
-    got: `${got} of ${of}`,
-    ratio,
-  });
-  const tables: Table[] = [
-    {
-      title: "A fast subscriber alone, and next to 28 slow ones and 6 that hang",
-      rows: [
-        row("steady", "alone", steady.alone),
-        row("steady", "hostile", steady.hostile, steady.ratio),
-        row("bursts", "alone", burst.alone),
-        row("bursts", "hostile", burst.hostile, burst.ratio),
-      ],
-    },
-    {
-      title: "Rows written for one event and one subscription, at the record and after it",
-      rows: [
-        { receiver: "any: its record", rows: writes.record },
-        { receiver: "healthy, single events", rows: writes.single },
-        { receiver: "healthy, a hundred at once", rows: writes.hundred },
-        { receiver: "429 to every second", rows: writes.half429, posts: writes.half429Posts },
-        {
-          receiver: "dead until disabled",
-          rows: writes.dead,
-          posts: writes.deadPosts,
-          hours: writes.deadHours,
-        },
-      ],
-    },
-    {
-      title: "Posts that overloaded receivers see",
-      rows: [
-        { receiver: "dead, 300 pending, in 45 s", posts: manners.deadPosts },
-        { receiver: "Retry-After: 15, 50 pending, in 12 s", posts: manners.retryAfterPosts },
-        { receiver: "2 s after DELETE", posts: manners.afterDelete },
-        { receiver: "2 s after access was withdrawn", posts: manners.afterAccess },
-        { receiver: "at once, eight consumers", posts: postsAtOnce },
-      ],
-    },
-    {
-      title: "GET /v1/leads during 5,000 deliveries, by number of concurrent consumers",
-      rows: [
-        { consumers: 0, "p50, ms": beside.quiet.readP50Ms, "p99, ms": beside.quiet.readP99Ms },
-        ...beside.bursts.map((burst) => ({
-          consumers: burst.consumers,
-          "p50, ms": burst.readP50Ms,
-          "p99, ms": burst.readP99Ms,
-          ratio: burst.p99Ratio,
-          "deliveries / s": burst.deliveriesPerSecond,
-          "D1 trips / s": burst.roundTripsPerSecond,
-        })),
-      ],
-    },
-    besideTable(
-      "GET /v1/leads while a key of another workspace reads the largest leads, ten pages a second",
-      largePages,
-    ),
-    besideTable(
-      "GET /v1/leads while a portal link of another workspace does what costs most, five times a second",
-      portal,
-    ),
-    {
-      title: "Delivering, and deleting expired events",
-      rows: [
-        {
-          "deliveries / s": delivering.deliveriesPerSecond,
-          "bare posts / s": delivering.postsPerSecond,
-          "D1 trips / further hundred": writes.tripsPerFurtherHundred,
-          "events deleted / s": retention.eventsPerSecond,
-          "events deleted / sweep": retention.eventsPerRun,
-        },
-      ],
-    },
-  ];
-  return { figures, tables };
+  const startedAt = Date.now();
+  for (let i = 0; i < times; i++) {
+    await record(1);
+    await sleep(startedAt + (i + 1) * 100 - Date.now());
+  }
+  await record(50);
+  const owed = times + 50;
+  const deadline = Date.now() + patienceMs;
+  const receipts = () => setting.latencies([fast], startedAt);
+  while (receipts().length < owed && Date.now() < deadline) await sleep(100);
+  const found = receipts();
+  const missing = Array.from({ length: owed - found.length }, () => patienceMs);
+  return { waits: [...found, ...missing], received: found.length };
+}
+
+const STOP_WITHIN_MS = 2_000;
+
+/** Watches what receivers see that are dead, ask for a wait, or are no longer to be posted to. */
+async function measurePosts(watchMs: number): Promise<Samples> {
+  const watch = async (answer: () => Answer | Promise<Answer>, work: Watch) => {
+    const [runtime, receiver] = [await setting.start("shipped"), await startReceiver(answer)];
+    const posts = await work({
+      runtime,
+      receiver,
+      ...(await openWorkspace(runtime, [receiver.url])),
+    });
+    await runtime.stop();
+    await receiver.close();
+    return posts;
+  };
+  const count =
+    (pending: number, ms: number): Watch =>
+    async ({ runtime, receiver, workspaceId }) => {
+      await recordLeads(runtime, workspaceId, pending);
+      await sleep(ms);
+      return receiver.posts.length;
+    };
+  /** Posts that start too late after `stop`, called once a few of 100 waiting leads are through. */
+  const countAfter =
+    (stop: (target: Target) => Promise<unknown>): Watch =>
+    async (target) => {
+      const { runtime, receiver, workspaceId } = target;
+      await recordLeads(runtime, workspaceId, 100);
+      await until(() => receiver.posts.length >= 4);
+      await stop(target);
+      const stoppedAt = Date.now();
+      await sleep(watchMs);
+      return receiver.posts.filter(({ at }) => at > stoppedAt + STOP_WITHIN_MS).length;
+    };
+  const slowly = () => sleep(1_000).then(() => 204);
+  const [dead, asked, afterDelete, afterAccess] = await Promise.all([
+    watch(() => 500, count(300, watchMs)),
+    watch(() => ({ status: 429, headers: { "Retry-After": "15" } }), count(50, 12_000)),
+    watch(slowly, countAfter(removeWebhook)),
+    watch(slowly, countAfter(withdrawAccess)),
+  ]);
+  return {
+    dead_posts_45s: [dead],
+    retry_after_posts_12s: [asked],
+    posts_after_delete: [afterDelete],
+    posts_after_access: [afterAccess],
+  };
+}
+
+interface Target {
+  runtime: Runtime;
+  receiver: Receiver;
+  workspaceId: string;
+  apiKey: string;
+}
+type Watch = (target: Target) => Promise<number>;
+
+async function removeWebhook({ runtime, apiKey }: Target): Promise<void> {
+  const list = await call(runtime, "/v1/webhooks", { apiKey });
+  const { data } = (await list.json()) as { data: { id: string }[] };
+  await call(runtime, `/v1/webhooks/${data[0]?.id}`, { apiKey, method: "DELETE", expected: 204 });
+}
+
+async function withdrawAccess({ runtime, workspaceId }: Target): Promise<void> {
+  await runtime.env.PLATFORM.setWorkspaceAccess({ workspaceId, granted: false });
 }

@@ -1,89 +1,66 @@
 import type { Runtime } from "../scripts/shared/runtime.ts";
+import { encodeCursor } from "../src/contract/cursor.ts";
 import { hashApiKey } from "../src/quota/api-key.ts";
-import { openWorkspace } from "./isolation.ts";
+import type { Samples } from "./figures.ts";
+import { readMeters, resetMeters } from "./held.ts";
+import { call, type Extent, openWorkspace, recordAutomations, start, timed } from "./setting.ts";
 import { median } from "./statistics.ts";
 
-/** A way of reading `GET /v1/automations`. */
-export const READS = ["hot", "cold", "naive", "flood"] as const;
-export type Read = (typeof READS)[number];
+const EXTENTS = {
+  full: { roundTripsMs: [0, 10, 20, 40, 80], samples: 25, leads: 1_000_000, pages: 200 },
+  quick: { roundTripsMs: [0, 20, 40], samples: 7, leads: 100_000, pages: 20 },
+  smoke: { roundTripsMs: [0, 5], samples: 1, leads: 20_000, pages: 1 },
+};
 
-/** Median duration of each way of reading, by the round-trip time to the database and the gates. */
-export interface Distances {
-  roundTripsMs: number[];
-  times: Record<Read, number[]>;
-  /** Milliseconds added per millisecond of round-trip time: the sequential hops of a request. */
-  hops: Record<Read, number>;
+/** How far a read has to go, and what a page of many leads costs. */
+export async function measureReads(extent: Extent): Promise<Samples> {
+  const { roundTripsMs, samples, leads, pages } = EXTENTS[extent];
+  const runtime = await start("worker");
+  const hops = await measureHops(runtime, roundTripsMs, samples);
+  const found = { ...hops, ...(await measurePages(runtime, leads, pages)) };
+  await runtime.stop();
+  return found;
 }
 
-/** @param runtime runs the bundle of `bench/worker.ts`. */
-export async function measureReads(
-  runtime: Runtime,
-  roundTripsMs: number[],
-  samples: number,
-): Promise<Distances> {
-  const { workspaceId, apiKey } = await openWorkspace(runtime, []);
-  await recordAutomations(runtime, workspaceId, 25);
-  const usedUp = await runtime.env.PLATFORM.createApiKey({ workspaceId, requestsPerWindow: 1 });
-  const ask: Record<Read, (roundTripMs: number) => Promise<number>> = {
-    hot: (roundTripMs) => read(runtime, apiKey, roundTripMs, 200),
+/**
+ * The sequential hops of a read: the milliseconds that it takes longer for each millisecond of distance
+ * between the Worker and its database and gates.
+ */
+async function measureHops(runtime: Runtime, roundTripsMs: number[], samples: number) {
+  const { PLATFORM, KEY_GATE } = runtime.env;
+  const { workspaceId, apiKey } = await openWorkspace(runtime);
+  await recordAutomations(runtime, workspaceId);
+  const usedUp = await PLATFORM.createApiKey({ workspaceId, requestsPerWindow: 1 });
+  const read = (key: string, roundTripMs: number, expected = 200, path = "/v1/automations") => {
+    const headers = { "X-Bench-Round-Trip-Ms": String(roundTripMs) };
+    return timed(() => call(runtime, path, { apiKey: key, headers, expected }));
+  };
+  const ways = {
+    hot_read_hops: (roundTripMs: number) => read(apiKey, roundTripMs),
     // A key with a warm gate that this isolate has not seen.
-    cold: async (roundTripMs) => {
-      const fresh = await runtime.env.PLATFORM.createApiKey({ workspaceId });
-      const key = String(fresh.apiKey);
-      const keyHash = await hashApiKey(key);
-      await runtime.env.KEY_GATE.getByName(keyHash).admit(keyHash);
-      return read(runtime, key, roundTripMs, 200);
+    cold_read_hops: async (roundTripMs: number) => {
+      const fresh = String((await PLATFORM.createApiKey({ workspaceId })).apiKey);
+      const keyHash = await hashApiKey(fresh);
+      await KEY_GATE.getByName(keyHash).admit(keyHash);
+      return read(fresh, roundTripMs);
     },
-    naive: (roundTripMs) => read(runtime, apiKey, roundTripMs, 200, "/bench/naive"),
-    // The previous request tells the isolate that the quota is used up.
-    flood: async (roundTripMs) => {
-      await read(runtime, String(usedUp.apiKey), 0, 429);
-      return read(runtime, String(usedUp.apiKey), roundTripMs, 429);
+    naive_read_hops: (roundTripMs: number) => read(apiKey, roundTripMs, 200, "/bench/naive"),
+    // The request before tells the isolate that the quota is used up.
+    flood_hops: async (roundTripMs: number) => {
+      await read(String(usedUp.apiKey), 0, 429);
+      return read(String(usedUp.apiKey), roundTripMs, 429);
     },
   };
-  await read(runtime, apiKey, 0, 200);
-  await read(runtime, String(usedUp.apiKey), 0, 200);
-  const times: Record<Read, number[]> = { hot: [], cold: [], naive: [], flood: [] };
-  for (const roundTripMs of roundTripsMs) {
-    const found: Record<Read, number[]> = { hot: [], cold: [], naive: [], flood: [] };
-    for (let i = 0; i < samples; i++)
-      for (const way of READS) found[way].push(await ask[way](roundTripMs));
-    for (const way of READS) times[way].push(median(found[way]));
-  }
-  const hops = {} as Record<Read, number>;
-  for (const way of READS) hops[way] = slope(roundTripsMs, times[way]);
-  return { roundTripsMs, times, hops };
-}
-
-/** Records automations of a workspace in one call. */
-export async function recordAutomations(runtime: Runtime, workspaceId: string, count: number) {
-  const automations = Array.from({ length: count }, (_, i) => ({
-    reference: `automation-${i}`,
-    type: "social_comments" as const,
-    provider: "instagram",
-    agent: { reference: "agent", name: "Agence Lumière" },
-    status: "active" as const,
-  }));
-  await runtime.env.PLATFORM.recordAutomations({ workspaceId, automations });
-}
-
-async function read(
-  runtime: Runtime,
-  apiKey: string,
-  roundTripMs: number,
-  expected: number,
-  prefix = "",
-): Promise<number> {
-  const startedAt = performance.now();
-  const answer = await fetch(new URL(`${prefix}/v1/automations`, runtime.url), {
-    headers: {
-      Authorization: `Bearer ${apiKey}`,
-      "X-Bench-Round-Trip-Ms": String(roundTripMs),
-    },
-  });
-  await answer.arrayBuffer();
-  if (answer.status !== expected) throw new Error(`a read was answered ${answer.status}`);
-  return performance.now() - startedAt;
+  await read(apiKey, 0);
+  await read(String(usedUp.apiKey), 0);
+  const names = Object.keys(ways) as (keyof typeof ways)[];
+  const times = names.map(() => roundTripsMs.map((): number[] => []));
+  for (let i = 0; i < samples; i++)
+    for (const [r, roundTripMs] of roundTripsMs.entries())
+      for (const [n, name] of names.entries()) times[n]?.[r]?.push(await ways[name](roundTripMs));
+  return Object.fromEntries(
+    names.map((name, n) => [name, [slope(roundTripsMs, (times[n] ?? []).map(median))]]),
+  );
 }
 
 /** The slope of `y` over `x`: least squares. */
@@ -92,4 +69,72 @@ function slope(x: number[], y: number[]): number {
   const [meanX, meanY] = [mean(x), mean(y)];
   const shared = mean(x.map((value, i) => (value - meanX) * ((y[i] ?? Number.NaN) - meanY)));
   return shared / mean(x.map((value) => (value - meanX) ** 2));
+}
+
+const LIMIT = 25;
+const ROWS_AT_ONCE = 50_000;
+
+/** Pages of 25 of a workspace's leads, at the top and deep down: rows that D1 reads, and time. */
+async function measurePages(runtime: Runtime, rows: number, samples: number) {
+  const { workspaceId, apiKey } = await openWorkspace(runtime);
+  const pages = [1, 100, Math.floor(rows / LIMIT / 4)];
+  const shown = new Set(
+    pages.flatMap((page) =>
+      Array.from({ length: LIMIT + 1 }, (_, i) => rows - (page - 1) * LIMIT - i),
+    ),
+  );
+  await fill(runtime, workspaceId, rows, [...shown]);
+  const times = pages.map((): number[] => []);
+  let rowsRead = 0;
+  for (let i = 0; i <= samples; i++)
+    for (const [at, page] of pages.entries()) {
+      const before = { at: rows - (page - 1) * LIMIT + 1, id: "lea_0" };
+      const cursor = page === 1 ? "" : encodeCursor("leads", before);
+      const path = `/v1/leads?limit=${LIMIT}&cursor=${cursor}`;
+      await resetMeters(runtime);
+      const ms = await timed(async () => {
+        const { data } = (await (await call(runtime, path, { apiKey })).json()) as Page;
+        if (data.length !== LIMIT) throw new Error(`a page held ${data.length} leads`);
+      });
+      // The first round warms up.
+      if (i > 0) times[at]?.push(ms);
+      rowsRead = Math.max(rowsRead, (await readMeters(runtime)).rowsRead);
+    }
+  const deepest = times.at(-1) ?? [];
+  return {
+    rows_read_over_limit: [rowsRead - LIMIT],
+    deep_page_ratio: [median(deepest) / median(times[0] ?? [])],
+  };
+}
+
+interface Page {
+  data: unknown[];
+}
+
+/** Leads, number n created at n. Those that no page shows are fillers, which nobody can decrypt. */
+async function fill(
+  { env: { DB, PLATFORM } }: Runtime,
+  workspaceId: string,
+  rows: number,
+  shown: number[],
+): Promise<void> {
+  for (let from = 0; from < rows; from += ROWS_AT_ONCE)
+    await DB.prepare(
+      `INSERT INTO leads (id, workspace_id, reference, source, agent_id, sealed, created_at, event_id)
+      WITH RECURSIVE n (i) AS (SELECT ? UNION ALL SELECT i + 1 FROM n WHERE i < ?)
+      SELECT 'lea_' || i, ?, i, 'crm', 'agt_1', randomblob(120), i, '' FROM n
+      WHERE i NOT IN (SELECT value FROM json_each(?))`,
+    )
+      .bind(from + 1, Math.min(rows, from + ROWS_AT_ONCE), workspaceId, JSON.stringify(shown))
+      .run();
+  const leads = shown.map((n) => ({
+    reference: String(n),
+    source: "crm" as const,
+    agent: { reference: "agent", name: "Agent" },
+    name: "Camille Durand",
+    email: "camille.durand@example.com",
+    customFields: { budget: "250000" },
+    createdAt: new Date(n).toISOString(),
+  }));
+  await PLATFORM.recordLeads({ workspaceId, leads });
 }

@@ -1,44 +1,36 @@
-import type { Runtime } from "../scripts/shared/runtime.ts";
 import { startReceiver } from "../test/node/support/receiver.ts";
 import { until } from "../test/support/until.ts";
+import type { Samples } from "./figures.ts";
 import { setClock } from "./held.ts";
-import { openWorkspace, recordLeads } from "./isolation.ts";
+import { type Extent, openWorkspace, recordLeads, start, timed } from "./setting.ts";
 
-const DAY_MS = 86_400_000;
-const LONG_AGO_MS = 100 * DAY_MS;
-
-/** How fast expired events are deleted. */
-export interface Retention {
-  eventsPerSecond: number;
-  /** The scheduled job runs once a minute: this limits what can be deleted per day. */
-  eventsPerRun: number;
-}
+const LONG_AGO_MS = 100 * 86_400_000;
+const EVENTS = { full: 20_000, quick: 2_000, smoke: 20 };
 
 /**
- * Lets the scheduled job delete settled events whose retention is over. They were recorded and
+ * How fast the scheduled job, which runs once a minute, deletes expired events. They were recorded and
  * delivered like any others, while the clock was set back a hundred days.
- *
- * @param runtime runs the bundle of `bench/worker.ts`.
  */
-export async function measureRetention(runtime: Runtime, events: number): Promise<Retention> {
+export async function measureRetention(extent: Extent): Promise<Samples> {
+  const events = EVENTS[extent];
+  const runtime = await start("worker");
   const receiver = await startReceiver();
   const { workspaceId } = await openWorkspace(runtime, [receiver.url]);
-  await setClock(runtime, -LONG_AGO_MS);
-  for (let i = 0; i < events; i += 100) await recordLeads(runtime, workspaceId, 100);
   const ledger = () => runtime.env.PLATFORM.ledger({ workspaceId });
-  await until(() => receiver.posts.length >= events, 300_000);
-  await until(async () => (await ledger()).pending === 0, 30_000);
+  await setClock(runtime, -LONG_AGO_MS);
+  await recordLeads(runtime, workspaceId, events);
+  await until(async () => (await ledger()).delivered === events, 300_000);
   await setClock(runtime, 0);
-  let seconds = 0;
-  let runs = 0;
-  for (let left = events; left > 0; runs++) {
-    const startedAt = performance.now();
-    await runtime.scheduled();
-    seconds += (performance.now() - startedAt) / 1000;
+  const [perSecond, perRun] = [[] as number[], [] as number[]];
+  for (let left = events; left > 0; ) {
+    const ms = await timed(() => runtime.scheduled());
     const { created } = await ledger();
     if (created === left) throw new Error(`the scheduled job left ${left} expired events`);
+    perSecond.push(((left - created) / ms) * 1000);
+    perRun.push(left - created);
     left = created;
   }
   await receiver.close();
-  return { eventsPerSecond: events / seconds, eventsPerRun: events / runs };
+  await runtime.stop();
+  return { retention_events_per_second: perSecond, retention_events_per_run: perRun };
 }

@@ -6,11 +6,10 @@
 
 import shipped, { AddressGate, KeyGate, Platform as ShippedPlatform } from "../src/index.ts";
 import { moveWorkspace } from "../src/workspaces/moving/move.ts";
+import { answerNaively, insertLeads, postBodies } from "./bare.ts";
 import { connected, withConnections } from "./connections.ts";
 import { answerControl, holdQueue } from "./control.ts";
 import { distant } from "./distance.ts";
-import { answerFloor } from "./floors.ts";
-import { answerNaively } from "./handlers.ts";
 
 /** Its handlers as the runtime calls them, whatever arguments they use. */
 const worker: Required<Pick<ExportedHandler<Env>, "fetch" | "queue" | "scheduled">> = shipped;
@@ -20,26 +19,20 @@ export interface Meters {
   d1RoundTrips: number;
   rowsRead: number;
   rowsWritten: number;
-  queueSends: number;
-  queueMessages: number;
-  queueBatches: number;
 }
 
 const meters: Meters = {
   d1RoundTrips: 0,
   rowsRead: 0,
   rowsWritten: 0,
-  queueSends: 0,
-  queueMessages: 0,
-  queueBatches: 0,
 };
 
 function metered(env: Env): Env {
   return {
     ...env,
     DB: meterDatabase(env.DB),
-    DELIVERIES: meterQueue(holdQueue("webhook-deliveries", env.DELIVERIES)),
-    REDELIVERIES: meterQueue(holdQueue("webhook-redeliveries", env.REDELIVERIES)),
+    DELIVERIES: connectQueue(holdQueue("webhook-deliveries", env.DELIVERIES)),
+    REDELIVERIES: connectQueue(holdQueue("webhook-redeliveries", env.REDELIVERIES)),
   };
 }
 
@@ -58,7 +51,7 @@ function meterDatabase<T extends D1Database | D1DatabaseSession>(db: T): T {
       bind: (...values: unknown[]) => meterStatement(statement.bind(...values)),
       all: async () => count(await statement.all()),
       run: async () => count(await statement.run()),
-      // `raw` does not report its cost; `all` returns the same rows.
+      // `raw` does not report its cost; `all` returns the same rows if no two columns share a name.
       raw: async () => count(await statement.all()).results.map((row) => Object.values(row)),
     }) as unknown as D1PreparedStatement;
   return {
@@ -76,23 +69,34 @@ function meterDatabase<T extends D1Database | D1DatabaseSession>(db: T): T {
   } as unknown as T;
 }
 
-function meterQueue(queue: Queue): Queue {
-  const sendBatch = (messages: MessageSendRequest[]) => {
-    meters.queueSends++;
-    meters.queueMessages += messages.length;
-    return connected(() => queue.sendBatch(messages));
-  };
+/** A queue whose sends take a connection, as they do at Cloudflare. */
+function connectQueue(queue: Queue): Queue {
+  const sendBatch = (messages: MessageSendRequest[]) => connected(() => queue.sendBatch(messages));
   return {
     sendBatch,
     send: (body: unknown, options: QueueSendOptions = {}) => sendBatch([{ body, ...options }]),
   } as unknown as Queue;
 }
 
-/** `/bench/move?workspace=&database=` moves a workspace, from as far away as the header says. */
-async function answerMove(request: Request, env: Env): Promise<Response> {
-  const { searchParams } = new URL(request.url);
-  const [workspaceId, database] = ["workspace", "database"].map((name) => searchParams.get(name));
-  await moveWorkspace(env, String(workspaceId), String(database), () => true);
+/**
+ * - `/bench/meters` answers what the bindings were used for since `/bench/reset`.
+ * - `/bench/naive` reads automations as it is usually written.
+ * - `/bench/insert?workspace=&count=` inserts leads by raw D1 batches of 100.
+ * - `/bench/post?url=&count=` posts bodies, six at a time.
+ * - `/bench/move?workspace=&database=` moves a workspace, from as far away as the header says.
+ */
+async function answerBench(request: Request, env: Env, near: Env): Promise<Response> {
+  const { pathname, searchParams } = new URL(request.url);
+  const text = (name: string) => String(searchParams.get(name));
+  const count = Number(searchParams.get("count"));
+  if (pathname === "/bench/meters") return Response.json(meters);
+  if (pathname === "/bench/naive") return answerNaively(request, env);
+  if (pathname === "/bench/reset")
+    for (const name of Object.keys(meters) as (keyof Meters)[]) meters[name] = 0;
+  if (pathname === "/bench/insert") await insertLeads(near, text("workspace"), count, 100);
+  if (pathname === "/bench/post") await postBodies(text("url"), count);
+  if (pathname === "/bench/move")
+    await moveWorkspace(env, text("workspace"), text("database"), () => true);
   return new Response();
 }
 
@@ -116,24 +120,12 @@ export { AddressGate, KeyGate };
 export default {
   fetch(request, env, ctx) {
     const { pathname } = new URL(request.url);
-    if (pathname === "/bench/meters") return Response.json(meters);
-    if (pathname === "/bench/reset") {
-      for (const name of Object.keys(meters) as (keyof Meters)[]) meters[name] = 0;
-      return new Response();
-    }
     if (pathname.startsWith("/bench/control/"))
       return answerControl(request, (batch) => consumeToEnd(batch, env, ctx));
-    const naive = "/bench/naive";
-    const roundTripMs = Number(request.headers.get("X-Bench-Round-Trip-Ms") ?? 0);
-    const bindings = distant(metered(env), roundTripMs);
-    if (pathname.startsWith(naive)) return answerNaively(request, bindings);
-    if (pathname === "/bench/move") return answerMove(request, bindings);
-    if (pathname.startsWith("/bench/floor/")) return answerFloor(request, env);
+    const bindings = distant(metered(env), Number(request.headers.get("X-Bench-Round-Trip-Ms")));
+    if (pathname.startsWith("/bench/")) return answerBench(request, bindings, env);
     return worker.fetch(request, bindings, ctx);
   },
-  queue(batch, env, ctx) {
-    meters.queueBatches++;
-    return withConnections(() => worker.queue(batch, metered(env), ctx));
-  },
+  queue: (batch, env, ctx) => withConnections(() => worker.queue(batch, metered(env), ctx)),
   scheduled: (controller, env, ctx) => worker.scheduled(controller, metered(env), ctx),
 } satisfies ExportedHandler<Env>;

@@ -95,7 +95,7 @@ export async function findLedger(
   const isIn = (table: typeof events | typeof deliveries) =>
     workspaceId === undefined ? livesHere(table.workspaceId) : eq(table.workspaceId, workspaceId);
   const countOf = (state: DeliveryState) =>
-    sql<number>`coalesce(sum(${deliveries.state} = ${state}), 0)`;
+    sql<number>`coalesce(sum(${deliveries.state} = ${state}), 0)`.as(state);
   const [row] = await db
     .select({
       created: sql<number>`(SELECT coalesce(sum(json_array_length(${events.owed})), 0)

@@ -3,8 +3,7 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { Webhook } from "standardwebhooks";
 import { expect, test } from "vitest";
-import { describeFigures, FIGURES, type Figures } from "../../bench/figures.ts";
-import { monthTable } from "../../bench/month.ts";
+import { describeFigures, FIGURES } from "../../bench/figures.ts";
 import { platformReference, REFERENCE } from "../../scripts/platform/reference.ts";
 import { ROOT } from "../../scripts/shared/checkout.ts";
 import { OPERATIONS } from "../../src/platform/operations.ts";
@@ -64,30 +63,22 @@ test("no command of the docs writes npm's own output into a file", () => {
   for (const line of written) expect(line).toMatch(/npm run -s /);
 });
 
-test("the benchmark's figures keep their names in --json; each is a line with its unit and what it is compared with", () => {
-  const names = Object.keys(FIGURES) as (keyof Figures)[];
-  expect(names).toEqual(
+test("the figures of the benchmark keep the names that others use, each with what it is compared with", () => {
+  expect(Object.keys(FIGURES)).toEqual(
     expect.arrayContaining([
-      ...["hostile_p99_ratio", "delivering_ratio", "retention_events_per_second"],
-      ...["rows_written_per_delivery", "rows_written_half_429", "rows_written_dead"],
-      ...["databases_recording_ratio", "busy_neighbour_p99_ratio", "bytes_per_lead_and_event"],
-      ...["bytes_per_run", "bytes_per_lead_event", "bytes_per_run_event", "move_rows_per_second"],
-      ...["move_closed_ms", "startup_cpu_ms", "bundle_gzip_bytes"],
+      ...["hot_read_hops", "flood_hops", "framework_ratio", "rows_read_over_limit"],
+      ...["deep_page_ratio", "isolation_ratio", "hostile_p99_ratio", "rows_written_per_delivery"],
+      ...["rows_written_half_429", "rows_written_dead", "by_hand_deliveries_ratio"],
+      ...["by_hand_reads_ratio", "by_hand_receipt_p99_ratio", "by_hand_isolation_ms"],
     ]),
   );
-  const figures: Figures = Object.fromEntries(names.map((name, i) => [name, 1000.25 + i]));
-  const [head, ...lines] = describeFigures(figures);
-  expect(head).toMatch(/^figure +value +unit +of +compared with$/);
-  expect(lines.map((line) => line.split(/ {2,}/))).toEqual(
-    names.map((name, i) => {
-      const words = expect.stringMatching(/./);
-      return [name, (1000.25 + i).toLocaleString("en-US"), words, words, words];
-    }),
-  );
-});
-
-test("docs/performance.md has the month that the constants beside the benchmark make", () => {
-  expect(read("docs/performance.md")).toContain(`\n\n${monthTable().join("\n")}\n\n`);
+  const [head, one, several] = describeFigures({
+    framework_ratio: [0.9],
+    isolation_ratio: [3, 1, 2],
+  });
+  expect(head).toMatch(/^figure +median +rounds +unit +of +compared with$/);
+  expect(one).toMatch(/^framework_ratio +0\.9 +one round +× +\S.* {2,}\S/);
+  expect(several).toMatch(/^isolation_ratio +2 +1 to 3 +× +\S.* {2,}\S/);
 });
 
 test("the reference of the Platform API is what `npm run reference` writes", () => {

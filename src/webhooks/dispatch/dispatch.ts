@@ -30,7 +30,7 @@ const CLAIM_MAX = 400;
 /** Maximum it claims per subscription in the slow lane, where each may take ten seconds. */
 const CLAIM_SLOW_MAX = 6;
 /** Maximum time before outcomes are recorded. */
-export const SETTLE_AFTER_MS = 1_000;
+const SETTLE_AFTER_MS = 1_000;
 /** The same for a subscription with nothing left to post, because more may have become due. */
 const SETTLE_IDLE_AFTER_MS = 100;
 

@@ -1,0 +1,104 @@
+import type { Runtime } from "../scripts/shared/runtime.ts";
+import { type Answer, type Receiver, startReceiver } from "../test/node/support/receiver.ts";
+import { until } from "../test/support/until.ts";
+import type { Samples } from "./figures.ts";
+import * as setting from "./setting.ts";
+import { median, quantile } from "./statistics.ts";
+
+const { call, latencies, openWorkspace, recordLeads, sleep } = setting;
+
+const HEALTHY = 9;
+/** Never answers. */
+export const HANG = () => new Promise<number>(() => {});
+/** When the first post to a receiver that hangs has timed out. */
+export const HANG_MS = 12_000;
+const EXTENTS = {
+  full: { rounds: 5, events: 3_000, singles: 100, hangMs: HANG_MS },
+  quick: { rounds: 1, events: 1_000, singles: 25, hangMs: HANG_MS },
+  smoke: { rounds: 1, events: 20, singles: 3, hangMs: 0 },
+};
+
+/** Events per second to a fast receiver, the time to a receipt, and what one that hangs costs others. */
+export async function measureDelivering(extent: setting.Extent): Promise<Samples> {
+  const { rounds, events, singles, hangMs } = EXTENTS[extent];
+  const runtime = await setting.start("worker");
+  const receiver = await startReceiver();
+  const { workspaceId } = await openWorkspace(runtime, [receiver.url]);
+  const perSecond = async (work: () => Promise<unknown>, before = async () => {}) => {
+    receiver.posts.length = 0;
+    await before();
+    const early = receiver.posts.length;
+    const ms = await setting.timed(async () => {
+      await work();
+      await until(() => receiver.posts.length >= events, 120_000);
+    });
+    return ((events - early) / ms) * 1000;
+  };
+  const post = `/bench/post?${new URLSearchParams({ url: receiver.url, count: String(events) })}`;
+  const [delivered, ratios] = [[] as number[], [] as number[]];
+  for (let i = 0; i < rounds; i++) {
+    // Recording is measured apart: its calls also block this process, and so the receiver.
+    const deliveries = await perSecond(
+      async () => {},
+      () => recordLeads(runtime, workspaceId, events),
+    );
+    const posts = await perSecond(() => call(runtime, post));
+    delivered.push(deliveries);
+    ratios.push(deliveries / posts);
+  }
+  const receipts = await recordSingly(runtime, workspaceId, [receiver], singles);
+  await receiver.close();
+  const isolation = await measureIsolation(runtime, rounds, singles, hangMs);
+  await runtime.stop();
+  return {
+    deliveries_per_second: delivered,
+    delivering_ratio: ratios,
+    receipt_p50_ms: [quantile(receipts, 0.5)],
+    receipt_p99_ms: [quantile(receipts, 0.99)],
+    ...isolation,
+  };
+}
+
+/** Records leads one at a time. @returns the milliseconds from each record to each receipt. */
+export async function recordSingly(
+  runtime: Runtime,
+  workspaceId: string,
+  receivers: Receiver[],
+  events: number,
+): Promise<number[]> {
+  for (const { posts } of receivers) posts.length = 0;
+  for (let i = 0; i < events; i++) {
+    await recordLeads(runtime, workspaceId, 1);
+    await sleep(40);
+  }
+  await until(() => receivers.every(({ posts }) => posts.length >= events), 180_000);
+  return latencies(receivers);
+}
+
+/** Nine healthy receivers and a tenth. @param answer what the tenth does. */
+export async function startTen(answer?: () => Answer | Promise<Answer>) {
+  const healthy = await Promise.all(Array.from({ length: HEALTHY }, () => startReceiver()));
+  const tenth = await startReceiver(answer);
+  const all = [...healthy, tenth];
+  const close = () => Promise.all(all.map((receiver) => receiver.close()));
+  return { healthy, urls: all.map(({ url }) => url), close };
+}
+
+/** How much a subscription that hangs slows nine healthy ones, once it has failed. Rounds alternate. */
+async function measureIsolation(runtime: Runtime, rounds: number, events: number, hangMs: number) {
+  const [alone, beside] = [await startTen(), await startTen(HANG)];
+  const good = await openWorkspace(runtime, alone.urls);
+  const bad = await openWorkspace(runtime, beside.urls);
+  await recordLeads(runtime, bad.workspaceId, 1);
+  await sleep(hangMs);
+  await recordSingly(runtime, good.workspaceId, alone.healthy, events);
+  const [besideMs, ratios] = [[] as number[], [] as number[]];
+  for (let i = 0; i < rounds; i++) {
+    const goodMs = await recordSingly(runtime, good.workspaceId, alone.healthy, events);
+    const badMs = await recordSingly(runtime, bad.workspaceId, beside.healthy, events);
+    besideMs.push(quantile(badMs, 0.99));
+    ratios.push(quantile(badMs, 0.99) / quantile(goodMs, 0.99));
+  }
+  await Promise.all([alone.close(), beside.close()]);
+  return { isolation_ratio: ratios, isolation_ms: [median(besideMs)] };
+}

@@ -1,0 +1,71 @@
+import { type Answer, startReceiver } from "../test/node/support/receiver.ts";
+import { until } from "../test/support/until.ts";
+import type { Samples } from "./figures.ts";
+import { HeldQueues, readMeters, resetMeters } from "./held.ts";
+import { call, type Extent, openWorkspace, recordLeads, start } from "./setting.ts";
+
+const DAY_MS = 86_400_000;
+const ROUNDS = 3;
+const EVENTS = { full: 100, quick: 50, smoke: 10 };
+
+/**
+ * What a delivery writes to the database, by D1's own count. To receivers that fail, days pass at once:
+ * the Worker's clock is set to when its next message is due.
+ */
+export async function measureRows(extent: Extent): Promise<Samples> {
+  const events = EVENTS[extent];
+  const runtime = await start("worker");
+  const open = async (answer: () => Answer) => {
+    const receiver = await startReceiver(answer);
+    return { receiver, ...(await openWorkspace(runtime, [receiver.url])) };
+  };
+  type World = Awaited<ReturnType<typeof open>>;
+  const { DB, PLATFORM } = runtime.env;
+  const pending = DB.prepare("SELECT 1 FROM deliveries WHERE state = 'pending' LIMIT 1");
+
+  /** Meters `count` events, `size` in a call, from their record to their settled deliveries. */
+  const deliver = async ({ workspaceId }: World, count: number, size = 100) => {
+    await resetMeters(runtime);
+    for (let sent = 0; sent < count; sent += size)
+      await recordLeads(runtime, workspaceId, Math.min(size, count - sent));
+    // Not metered: looking is not part of the work.
+    await until(async () => (await pending.all()).results.length === 0, 60_000);
+    return readMeters(runtime);
+  };
+  const healthy = await open(() => 204);
+  await deliver(healthy, 100);
+  const singles: number[] = [];
+  for (let i = 0; i < ROUNDS; i++)
+    singles.push((await deliver(healthy, events, 1)).rowsWritten / events);
+  const hundred = await deliver(healthy, 100);
+  const more = await deliver(healthy, 100 + 10 * events);
+
+  const queues = await HeldQueues.take(runtime);
+  /** The same from the record on, until the last delivery has succeeded or its subscription is disabled. */
+  const settle = async ({ workspaceId }: World) => {
+    await recordLeads(runtime, workspaceId, events);
+    await resetMeters(runtime);
+    const ledger = () => PLATFORM.ledger({ workspaceId });
+    await queues.settle(async () => (await ledger()).pending === 0, 14 * DAY_MS);
+    return (await readMeters(runtime)).rowsWritten / events;
+  };
+  let requests = 0;
+  const busy = await open(() => (++requests % 2 === 0 ? 429 : 204));
+  const half429 = await settle(busy);
+  const dead = await open(() => 500);
+  const untilDisabled = await settle(dead);
+  const list = (await (await call(runtime, "/v1/webhooks", dead)).json()) as {
+    data: { disabled_at: string | null }[];
+  };
+  if (!list.data[0]?.disabled_at) throw new Error("the dead subscription was not disabled");
+
+  await queues.release();
+  await Promise.all([healthy, busy, dead].map(({ receiver }) => receiver.close()));
+  await runtime.stop();
+  return {
+    rows_written_per_delivery: singles,
+    rows_written_half_429: [half429],
+    rows_written_dead: [untilDisabled],
+    trips_per_further_hundred: [(more.d1RoundTrips - hundred.d1RoundTrips) / (events / 10)],
+  };
+}

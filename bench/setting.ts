@@ -1,0 +1,107 @@
+import { join } from "node:path";
+import { ROOT } from "../scripts/shared/checkout.ts";
+import { buildWorker, type Runtime, startRuntime } from "../scripts/shared/runtime.ts";
+import type { WebhookEvent } from "../src/contract/enumerations.ts";
+import type { Receiver } from "../test/node/support/receiver.ts";
+
+/** How much a bench measures: `smoke` only shows that it still runs. */
+export type Extent = "full" | "quick" | "smoke";
+
+/** Workers that benches run: the one that is shipped, or an entry in `bench/`. */
+export type Bundle = "shipped" | "worker" | "bare" | "by-hand";
+
+const QUOTA = { QUOTA_REQUESTS: 100_000_000 };
+const built = new Map<Bundle, string>();
+
+/** Starts a Worker without a quota that a bench could use up. Each bundle is built once. */
+export function start(name: Bundle, options: { databases?: number } = {}): Promise<Runtime> {
+  const entry = join(ROOT, "bench", `${name}.ts`);
+  const bundle =
+    built.get(name) ??
+    (name === "shipped" ? buildWorker() : buildWorker(join(ROOT, "dist/bench", name), entry));
+  built.set(name, bundle);
+  return startRuntime({ ...options, bundle, vars: QUOTA, withoutAssets: true });
+}
+
+const AGENT = { reference: "agent", name: "Agence Lumière" };
+let references = 0;
+
+/** A workspace with its key, and a subscription of each of `urls` to one kind of event. */
+export async function openWorkspace(
+  runtime: Runtime,
+  urls: string[] = [],
+  kind: WebhookEvent = "lead.created",
+) {
+  const { workspaceId } = await runtime.env.PLATFORM.createWorkspace({ name: "Bench" });
+  const { apiKey } = await runtime.env.PLATFORM.createApiKey({ workspaceId });
+  for (const url of urls) {
+    const answer = await fetch(new URL("/v1/webhooks", runtime.url), {
+      method: "POST",
+      headers: { Authorization: `Bearer ${apiKey}`, "Content-Type": "application/json" },
+      body: JSON.stringify({ url, events: [kind] }),
+    });
+    if (answer.status !== 201) throw new Error(`subscribing answered ${answer.status}`);
+  }
+  return { workspaceId: String(workspaceId), apiKey: String(apiKey) };
+}
+
+/** Records `count` leads, at most a hundred in a call. */
+export async function recordLeads(runtime: Runtime, workspaceId: string, count: number) {
+  for (let left = count; left > 0; left -= 100) {
+    const leads = Array.from({ length: Math.min(left, 100) }, () => ({
+      ...{ reference: `lead-${++references}`, source: "crm" as const, agent: AGENT, name: "Lead" },
+    }));
+    await runtime.env.PLATFORM.recordLeads({ workspaceId, leads });
+  }
+}
+
+/** Records 25 automations: one page. */
+export async function recordAutomations(runtime: Runtime, workspaceId: string) {
+  const automations = Array.from({ length: 25 }, (_, i) => ({
+    reference: `automation-${i}`,
+    type: "social_comments" as const,
+    provider: "instagram",
+    agent: AGENT,
+    status: "active" as const,
+  }));
+  await runtime.env.PLATFORM.recordAutomations({ workspaceId, automations });
+}
+
+/** Milliseconds from the record of each event to its first receipt. */
+export function latencies(receivers: Receiver[], since = 0): number[] {
+  return receivers.flatMap(({ posts }) => {
+    const waits = new Map<string, number>();
+    for (const { body, at } of posts) {
+      const { id, created_at } = JSON.parse(body.toString()) as { id: string; created_at: string };
+      const createdAt = Date.parse(created_at);
+      if (createdAt >= since && !waits.has(id)) waits.set(id, at - createdAt);
+    }
+    return [...waits.values()];
+  });
+}
+
+/** Calls one of the bench's own routes, or an operation of the API. @throws Error if it is refused. */
+export async function call(
+  runtime: Runtime,
+  path: string,
+  { apiKey, expected = 200, ...init }: RequestInit & { apiKey?: string; expected?: number } = {},
+): Promise<Response> {
+  const headers = { ...init.headers, ...(apiKey ? { Authorization: `Bearer ${apiKey}` } : {}) };
+  const ask = () => fetch(new URL(path, runtime.url), { ...init, headers });
+  // The runtime may close an idle connection just as it is used again.
+  const answer = await ask().catch(ask);
+  const text = await answer.text();
+  if (answer.status !== expected) throw new Error(`${path} was answered ${answer.status}: ${text}`);
+  return new Response(text || null);
+}
+
+/** How long `work` took, in milliseconds. */
+export async function timed(work: () => Promise<unknown>): Promise<number> {
+  const startedAt = performance.now();
+  await work();
+  return performance.now() - startedAt;
+}
+
+export function sleep(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, Math.max(0, ms)));
+}
