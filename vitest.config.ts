@@ -24,7 +24,8 @@ const REPEATED = (
     ? ["http/**/*", "platform/*", "records/ingest/*"]
     : [
         "http/routes/*",
-        "http/{replicas,tenants}",
+        "http/replicas",
+        "tenants",
         "platform/{erasure,export,redelivery}",
         "records/ingest/consumer",
       ]

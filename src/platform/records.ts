@@ -68,7 +68,13 @@ export const recordRuns = operation({
     {
       workspaceId,
       runs: [
-        { reference: "run-1", automationId: "aut_…", status: "success", triggerType: "comment" },
+        {
+          reference: "run-1",
+          automationId: "aut_…",
+          status: "success",
+          triggerType: "comment",
+          leadId: "lea_…",
+        },
       ],
     },
   ],

@@ -56,8 +56,8 @@ export function deleteSubscription(
   id: string,
   now: number,
 ): Statements<{ found: boolean; left: boolean }> {
-  const isOwn = workspaceId === null ? undefined : eq(subscriptions.workspaceId, workspaceId);
-  const isMeant = and(eq(subscriptions.id, id), isOwn);
+  const isOwn = workspaceId === null ? sql`true` : eq(subscriptions.workspaceId, workspaceId);
+  const isMeant = sql`${subscriptions.id} = ${id} AND ${isOwn}`;
   const statements = inOrder([
     counted(
       qb
@@ -68,8 +68,8 @@ export function deleteSubscription(
     ),
     // Before the subscription row goes, because they are found through it.
     deleteSecretsOfDeleted(isMeant),
-    cancelVoid(eq(subscriptions.id, id), { now, ...NOBODY }),
-    qb.select({ id: subscriptions.id }).from(subscriptions).where(eq(subscriptions.id, id)),
+    cancelVoid(isMeant, { now, ...NOBODY }),
+    qb.select({ id: subscriptions.id }).from(subscriptions).where(isMeant),
   ]);
   return readAs(statements, ([deleted, , , left]) => ({
     found: deleted > 0,

@@ -57,6 +57,7 @@ export const EVENTS: Fault[] = [
     ["signature.ts", "Math.floor(now / 1000)", "Math.floor(now / 1000) + 600", "a signature has the time of its attempt"],
     ["creation.ts", "AND ${deletedAt} IS NULL) < ${WEBHOOKS_MAX}", ") < ${WEBHOOKS_MAX}", "a deleted subscription makes room"],
     ["creation.ts", "AND ${deletedAt} IS NULL) < ${WEBHOOKS_MAX}", "AND ${deletedAt} IS NULL) <= ${WEBHOOKS_MAX}", "a workspace has at most 20 subscriptions"],
+    ["subscriptions.ts", "cancelVoid(isMeant, {", "cancelVoid(eq(subscriptions.id, id), {", "deleting somebody else's subscription cancels nothing"],
     ["subscriptions.ts", ".where(and(isMeant, isNull(subscriptions.deletedAt))),", ".where(isMeant),", "a second deletion answers 404"],
     ["creation.ts", "gt(subscriptions.createdAt, now - DAY_MS),", "", "an Idempotency-Key ends after a day"],
     ["subscriptions.ts", "changed.events ? { idempotencyKey: keyIfSame(changed.events) } : {}", "{}", "an Idempotency-Key ends when the events are changed"],

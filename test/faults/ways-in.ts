@@ -84,6 +84,7 @@ export const WAYS_IN: Fault[] = [
     ["unread.ts", "for (let bytes = 0; bytes <= UNREAD_BODY_MAX.bytes; )", "for (let bytes = 0; ; )", "no body is read without an end"],
     ["unread.ts", "setTimeout(giveUp, UNREAD_BODY_MAX.ms)", "setTimeout(() => {}, UNREAD_BODY_MAX.ms)", "a slow body holds no answer for long"],
     ["portal/authentication.ts", 'c.req.path === EXCHANGE ? "link" : "session"', '"session"', "a link opens a session"],
+    ["portal/authentication.ts", "if (!isRead || webhookId !== null) {", "if (!isRead) {", "a foreign subscription costs the portal no more than an unknown one"],
     ["portal/authentication.ts", "if (!success) throw", "if (false) throw", "the portal's requests are limited per workspace"],
     ["portal/authentication.ts", 'if (!access.accessGranted) return new ApiError("workspace_access_denied");', "", "a workspace without access has no portal"],
     ["portal/authentication.ts", 'return namesWebhook && !access.webhookFound ? new ApiError("webhook_not_found") : null;', "return null;", "the portal shows no other workspace's subscription"],

@@ -16,8 +16,8 @@ export const EXCHANGE = "/portal/api/session";
 /**
  * Authenticates everything under `/portal/api`: admits requests with a valid token whose workspace
  * has access, and gives the handlers the workspace. If the path names a subscription that does not
- * belong to the workspace, the answer is 404. A read starts during the look-up; if it is refused,
- * its result is discarded. A token that we did not sign causes no look-up.
+ * belong to the workspace, the answer is 404, and nothing else is read. Any other read starts during the
+ * look-up; if it is refused, its result is discarded. A token that we did not sign causes no look-up.
  *
  * @throws ApiError `invalid_api_key`, `rate_limited`, `workspace_access_denied` or
  *   `webhook_not_found`, in this order.
@@ -42,7 +42,7 @@ export async function authenticatePortal(c: Context<AppEnv>, next: Next): Promis
   c.set("db", placement.db);
   c.set("portal", { endsAt, access });
   const refused = access.then((found) => refusalOf(found, webhookId !== null));
-  if (!isRead) {
+  if (!isRead || webhookId !== null) {
     const refusal = await refused;
     if (refusal) throw refusal;
     return next();

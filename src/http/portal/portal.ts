@@ -68,7 +68,7 @@ portal.post(EXCHANGE, openSession);
  * All that a session may do, one operation per path. A subscription in the path belongs to the workspace,
  * as the authentication has checked; without one, the operation is about the workspace.
  */
-const ALLOWED = [
+export const ALLOWED = [
   ["GET", "/workspace", readWorkspace],
   ["GET", "/keys", listKeyUsage],
   ["GET", "/webhooks", listWebhooks],

@@ -182,16 +182,21 @@ test("an unknown path or method gets 404, and HEAD what GET gets, without the bo
   expect(head).toMatchObject({ status: 200, headers: UNMETERED, body: null });
 });
 
-test("a link or a read takes one round trip to the database, and a write one before its own", async () => {
+test("a link or a read takes one round trip to the database; about a subscription, one comes before", async () => {
   const { workspaceId, path } = await openOwed();
   const { overrides, taken } = countHops();
   const far = deployedWith(overrides);
   const { body } = await exchange(await linkToken(workspaceId), far);
   expect(taken()).toBe(1);
   const portal = portalOf(body.token, far);
-  for (const each of ["/workspace", "/webhooks", path, `${path}/deliveries`]) {
+  for (const [each, trips] of [
+    ["/workspace", 1],
+    ["/webhooks", 1],
+    [path, 2],
+    [`${path}/deliveries`, 2],
+  ] as const) {
     expect(await portal.get(each)).toMatchObject({ status: 200 });
-    expect([each, taken()]).toEqual([each, 1]);
+    expect([each, taken()]).toEqual([each, trips]);
   }
   await portal.post(`${path}/enable`, {});
   expect(taken()).toBe(2);

@@ -1,0 +1,393 @@
+import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import { z } from "@hono/zod-openapi";
+import { describe, expect, test } from "vitest";
+import { SUBSCRIPTIONS_MAX } from "../../src/contract/limits.ts";
+import type { D1Client } from "../../src/db/session.ts";
+import { ALLOWED, portal } from "../../src/http/portal/portal.ts";
+import { invoke } from "../../src/platform/invoke.ts";
+import type { Operation as PlatformOperation } from "../../src/platform/operation.ts";
+import { OPERATIONS } from "../../src/platform/operations.ts";
+import { deployedWith, openApi, send, withoutRateLimit } from "../support/api.ts";
+import { type Operation, operationsOf } from "../support/document.ts";
+import { openFilledWorkspace } from "../support/filled.ts";
+import { keepLog } from "../support/log-lines.ts";
+import { meteredDatabase } from "../support/metered-database.ts";
+import { DATABASE, inDatabase, WORKSPACE_DB } from "../support/placement.ts";
+import { sessionToken } from "../support/portal.ts";
+import { storeEvents } from "../support/stored-events.ts";
+
+/*
+ * What a workspace may learn of another one, or do to it, or make it pay: nothing, through any operation of
+ * any door. The operations come from the OpenAPI document, the portal's routes and the Platform API.
+ */
+
+const lines = keepLog();
+
+/** Rows behind the other workspace's ids: more than any statement of ours reads without them. */
+const THEIRS = 120;
+
+/** Ids by their prefixes, such as `aut_`. */
+type Ids = Record<string, string>;
+type Workspace = Awaited<ReturnType<typeof openTenant>>;
+
+/** An operation of a door. */
+interface Way {
+  name: string;
+  /** The prefixes of the ids that it takes and that only its caller's workspace may own. */
+  takes: string[];
+  isRead: boolean;
+  /** How many subscriptions the other workspace has. */
+  webhooks: number;
+  /** Calls it. The answers for what is unknown and for what is foreign are the same. */
+  call(fetch: Deployment, own: Workspace, ids: Ids): Promise<{ ok: boolean; text: string }>;
+  /** Makes the other workspace's own calls. @returns other calls that it must not be harmed by. */
+  provoke?(foreign: Workspace): Promise<Record<string, Way["call"]>>;
+}
+
+/** A deployment on a database. */
+interface Deployment {
+  env: Env;
+  fetch: ReturnType<typeof deployedWith>;
+}
+
+/** A workspace whose first subscription has many deliveries that are pending, although they are void. */
+async function openTenant(webhooks = 3) {
+  const workspace = await openFilledWorkspace(webhooks);
+  const { workspaceId, keyId, ids } = workspace;
+  const webhookId = ids.find((id) => id.startsWith("whk_")) as string;
+  // Newer than any other event, so that a list of all would begin with them.
+  const startsAt = Date.now() + 60_000;
+  const events = await storeEvents(workspaceId, webhookId, THEIRS, startsAt, "pending");
+  await WORKSPACE_DB.prepare(
+    "UPDATE subscriptions SET cancellations = cancellations + 1, cancelling = 1 WHERE id = ?",
+  )
+    .bind(webhookId)
+    .run();
+  const all = [workspaceId, keyId, ...ids, ...events];
+  const first = Object.fromEntries(all.toReversed().map((id) => [id.slice(0, 4), id]));
+  return { ...workspace, ids: [...ids, ...events], first };
+}
+
+/** Replaces what stands for an id in an example, such as `aut_…`; `seen` gets each prefix. */
+function withIds(example: unknown, ids: Ids, seen = (_: string) => {}): unknown {
+  const text = JSON.stringify(example).replace(/"([a-z]{3}_)…"/g, (_, prefix: string) => {
+    seen(prefix);
+    return `"${ids[prefix]}"`;
+  });
+  // A time that does not become too old.
+  return JSON.parse(
+    text.replace(/"20\d\d-[^"]*Z"/g, `"${new Date(Date.now() - 1_000).toISOString()}"`),
+  );
+}
+
+const { body: document } = await send<object>("/openapi.json");
+
+const headersOf = ({ parameters }: Operation) =>
+  parameters.filter((one) => one.in === "header").map(({ name }) => name);
+
+/** The routes of the API. */
+const ROUTES = operationsOf(document).map((operation): Way => {
+  const { operationId, path, method, parameters, requestBody } = operation;
+  const body = JSON.stringify(requestBody?.content["application/json"].example);
+  const names = headersOf(operation);
+  const isList = parameters.some(({ name }) => name === "cursor");
+  const headers: Record<string, string> = body ? { "Content-Type": "application/json" } : {};
+  const examples = parameters.filter((one) => one.in === "path").map(({ example }) => example);
+  const at = (ids: Ids, query = "") =>
+    path.replace(/\{\w+\}/, ids[String(examples[0]).slice(0, 4)] ?? "") + query;
+  const ask = (query = "") =>
+    (async ({ fetch }, { apiKey }, ids) => {
+      const api = openApi(apiKey, fetch);
+      const answer = await api.send(at(ids, query), { method, headers, ...(body && { body }) });
+      return { ok: answer.status < 300, text: JSON.stringify(withoutRateLimit(answer)) };
+    }) as Way["call"];
+  return {
+    name: operationId,
+    takes: examples.map((example) => String(example).slice(0, 4)),
+    isRead: method === "GET",
+    // If one is created, there may be no more.
+    webhooks: method === "POST" ? SUBSCRIPTIONS_MAX - names.length : 3,
+    call: ask(),
+    async provoke({ api, first, ids }) {
+      // Both workspaces send the same ones.
+      for (const name of names) headers[name] = crypto.randomUUID();
+      if (names.length > 0) {
+        const sent = await api.send<{ id: string }>(path, { method, headers, body });
+        ids.push(sent.body.id);
+      }
+      if (!isList) return {};
+      const { body: page } = await api.get<{ next_cursor: string }>(at(first, "?limit=1"));
+      return { "their cursor": ask(`?cursor=${page.next_cursor}`) };
+    },
+  };
+});
+
+const PORTAL = "/portal/api";
+/** The routes of the portal's API. */
+const PORTAL_ROUTES = portal.routes
+  .filter(({ method, path }) => method !== "ALL" && /\/api\/(?!session)/.test(path))
+  .map(({ method, path }): Way => {
+    const [, , operation = null] =
+      ALLOWED.find(([verb, below]) => verb === method && `${PORTAL}${below}` === path) ?? [];
+    const {
+      webhookId: _1,
+      eventId: _2,
+      ...example
+    } = (operation?.examples[0] ?? {
+      url: "https://ok-portal.example/",
+      events: ["lead.created"],
+    }) as Record<string, unknown>;
+    const takes = [...path.matchAll(/:(\w+)Id/g)].map(
+      ([, kind]) => ({ webhook: "whk_", event: "evt_" })[kind as string] as string,
+    );
+    return {
+      name: `${method} ${path}`,
+      takes,
+      isRead: method === "GET",
+      webhooks: 3,
+      async call({ fetch }, { workspaceId }, ids) {
+        const api = openApi(await sessionToken(workspaceId), fetch);
+        const body = JSON.stringify(withIds(example, ids));
+        const answer = await api.send(
+          path.replace(":webhookId", ids.whk_ ?? "").replace(":eventId", ids.evt_ ?? ""),
+          method === "POST"
+            ? { method, body, headers: { "Content-Type": "application/json" } }
+            : { method },
+        );
+        return { ok: answer.status < 300, text: JSON.stringify(withoutRateLimit(answer)) };
+      },
+    };
+  });
+
+/** What an operator names first: it is theirs to choose. */
+const SCOPES = ["workspaceId", "webhookId", "keyId"];
+
+/** The operations of the Platform API that are about one workspace, once for each of their examples. */
+const PLATFORM = Object.entries<PlatformOperation>(OPERATIONS).flatMap(([method, operation]) =>
+  operation.examples.flatMap((example, i): Way | [] => {
+    const takes = new Set<string>();
+    const scope = SCOPES.filter((name) => name in (example as object));
+    // What is about all workspaces is for operators.
+    if (scope.length === 0) return [];
+    const rest = Object.entries(example as object).filter(([name]) => !SCOPES.includes(name));
+    withIds(rest, {}, (prefix) => takes.add(prefix));
+    return {
+      name: `${method} ${i + 1}`,
+      takes: [...takes],
+      isRead: false,
+      webhooks: 3,
+      async call({ env }, { first }, ids) {
+        const input = { ...(withIds(example, ids) as object) } as Record<string, unknown>;
+        for (const name of scope)
+          input[name] =
+            first[{ workspaceId: "wks_", webhookId: "whk_", keyId: "key_" }[name] as string];
+        if ("database" in input) input.database = DATABASE;
+        const ctx = createExecutionContext();
+        const answer = await invoke(method, operation, { env, ctx }, input, "rpc").then(
+          (shown) => ({ ok: true, text: JSON.stringify(shown) }),
+          (error: Error) => ({ ok: false, text: error.message }),
+        );
+        await waitOnExecutionContext(ctx);
+        return answer;
+      },
+    };
+  }),
+);
+
+/** The names of the fields that hold ids. */
+function idFields(schema: z.core.JSONSchema.BaseSchema, name = ""): string[] {
+  const { title, properties = {}, items, anyOf = [] } = schema;
+  const within = [...anyOf, items].filter((one) => typeof one === "object");
+  return [
+    ...(title === "id" ? [name] : []),
+    ...within.flatMap((one) => idFields(one as z.core.JSONSchema.BaseSchema, name)),
+    ...Object.entries(properties).flatMap(([own, one]) =>
+      idFields(one as z.core.JSONSchema.BaseSchema, own),
+    ),
+  ];
+}
+
+test("each id that an operation takes is in one of its examples", () => {
+  for (const [method, { input, examples }] of Object.entries<PlatformOperation>(OPERATIONS))
+    for (const name of idFields(z.toJSONSchema(input, { io: "input", unrepresentable: "any" })))
+      expect(JSON.stringify(examples), `${method}: ${name}`).toContain(`"${name}":`);
+});
+
+const ROWS = [
+  ...["automations", "leads", "runs", "subscriptions", "events"].map(
+    (table) => `SELECT * FROM ${table} WHERE workspace_id = ?`,
+  ),
+  `SELECT * FROM deliveries
+    WHERE subscription_id IN (SELECT id FROM subscriptions WHERE workspace_id = ?)`,
+];
+
+/** What is stored of a workspace. */
+async function rowsOf(workspaceId: string): Promise<string> {
+  const results = await WORKSPACE_DB.batch(
+    ROWS.map((sql) => WORKSPACE_DB.prepare(sql).bind(workspaceId)),
+  );
+  return JSON.stringify(results.map((one) => one.results));
+}
+
+/** Opens two workspaces; the other one is newer. */
+const openBoth = async ({ webhooks }: Way) => ({
+  own: await openTenant(),
+  foreign: await openTenant(webhooks),
+});
+
+/** What an operation gives away of another workspace, changes in it, or reads and writes because of it. */
+async function leaksOf(
+  way: Way,
+  rewrite: (query: string) => string,
+  { own, foreign }: Awaited<ReturnType<typeof openBoth>>,
+): Promise<string[]> {
+  const metered = meteredDatabase();
+  const bindings = { DB: rewritten(metered.DB, rewrite) };
+  const deployment = {
+    env: { ...env, ...inDatabase(bindings) },
+    fetch: deployedWith({ ...bindings, PORTAL_REQUESTS: UNLIMITED }),
+  };
+  const leaks: string[] = [];
+  const others = (await way.provoke?.(foreign)) ?? {};
+  const before = await rowsOf(foreign.workspaceId);
+  const expectNothingOfTheirs = (what: string, shown: unknown) => {
+    const text = typeof shown === "string" ? shown : JSON.stringify(shown);
+    const theirs = [foreign.workspaceId, ...foreign.ids].filter((one) => text.includes(one));
+    if (theirs.length > 0) leaks.push(`${what}: ${theirs.slice(0, 3)}`);
+  };
+  const ask = async (ids: Ids, call = way.call) => {
+    const { read, written, statements } = metered.rows;
+    const answer = await call(deployment, own, ids);
+    const cost = {
+      read: metered.rows.read - read,
+      written: metered.rows.written - written,
+      statements: metered.rows.statements - statements,
+    };
+    return { ...answer, ...cost };
+  };
+  for (const prefix of way.takes) {
+    const at = (id: string) => ask({ ...own.first, [prefix]: id });
+    // The isolate remembers the key.
+    await at(`${prefix}${"1".repeat(25)}`);
+    const unknown = await at(`${prefix}${"0".repeat(25)}`);
+    const theirs = await at(foreign.first[prefix] as string);
+    if (
+      theirs.text !==
+      unknown.text.replaceAll(`${prefix}${"0".repeat(25)}`, foreign.first[prefix] as string)
+    )
+      leaks.push(`${prefix}: ${theirs.text} instead of ${unknown.text}`);
+    // Its index does not begin with the workspace yet.
+    if (way.name === "listRunsOfAutomation") continue;
+    // Each statement may look up the row that the id names, and nothing behind it.
+    if (theirs.read > unknown.read + theirs.statements || theirs.written > unknown.written)
+      leaks.push(
+        `${prefix}: ${theirs.read} and ${theirs.written} rows instead of ${unknown.read} and ${unknown.written}`,
+      );
+  }
+  for (const [what, call] of Object.entries(others))
+    expectNothingOfTheirs(what, (await ask(own.first, call)).text);
+  const answer = await ask(own.first);
+  // A lead of theirs that is read cannot be decrypted, and is left out.
+  expectNothingOfTheirs(
+    "leads",
+    lines.filter((line) => line.includes("lead_unreadable")),
+  );
+  lines.length = 0;
+  if (!answer.ok) leaks.push(`its own: ${answer.text}`);
+  const first = firstAnswers.get(own.workspaceId) ?? answer.text;
+  firstAnswers.set(own.workspaceId, first);
+  if (way.isRead && answer.text !== first) leaks.push(`its own: ${answer.text}`);
+  expectNothingOfTheirs("its own", answer.text);
+  expectNothingOfTheirs("its rows", await rowsOf(own.workspaceId));
+  if ((await rowsOf(foreign.workspaceId)) !== before) leaks.push("their rows have changed");
+  return leaks;
+}
+
+/** What a read answered each workspace at first: any other answer has something of somebody else's in it. */
+const firstAnswers = new Map<string, string>();
+
+const UNLIMITED = { limit: async () => ({ success: true }) } as unknown as Env["PORTAL_REQUESTS"];
+
+/** The database, with each query as `rewrite` returns it. */
+function rewritten<T extends D1Client>(db: T, rewrite: (query: string) => string): T {
+  return {
+    prepare: (query: string) => db.prepare(rewrite(query)),
+    batch: (statements: D1PreparedStatement[]) => db.batch(statements),
+    withSession: (since: string) =>
+      rewritten((db as unknown as D1Database).withSession(since), rewrite),
+    getBookmark: () => (db as unknown as D1DatabaseSession).getBookmark(),
+  } as unknown as T;
+}
+
+/** A query's conditions on the owner of what it reads. */
+const FILTER =
+  /"(?:\w+"\."workspace_id|deliveries"\."subscription_id)" = (\?|"workspaces"\."id"|named\.value->>'workspaceId')/g;
+
+/** Filters without which nothing leaks, by what precedes them in their query. */
+const HARMLESS: [before: RegExp, why: string][] = [
+  [
+    /^update "subscriptions" set "idempotency_key" = \? where \($/,
+    "a key that is a day old is void",
+  ],
+  [/NOT EXISTS \(SELECT 1 FROM "events"\s+WHERE $/, "an event's id is unique by itself"],
+  [
+    /AND EXISTS \(SELECT 1 FROM "subscriptions"\s+WHERE $/,
+    "an event that nobody is owed is stored",
+  ],
+  [/^select "id", "slow", "backoff" from "subscriptions" where \($/, "a wake carries no data"],
+  [/^delete from "earlier_secrets" .* and $/is, "a deleted subscription has no secrets left"],
+  [/^delete from "subscriptions" /, "a deleted subscription goes once nothing is pending"],
+  [
+    /^select "id" from "subscriptions" where .*"id" = \? AND $/,
+    "what is left to cancel is cancelled",
+  ],
+];
+const met = new Set<string>();
+
+const named = (ways: Way[]) => ways.map((way) => [way.name, way] as const);
+
+describe("another workspace is neither shown, changed nor read", () => {
+  test.each(named([...ROUTES, ...PORTAL_ROUTES, ...PLATFORM]))("by %s", async (_, way) => {
+    expect(await leaksOf(way, (query) => query, await openBoth(way))).toEqual([]);
+  });
+});
+
+describe("it would be without any one filter", () => {
+  const ways = [...ROUTES, ...PORTAL_ROUTES.filter(({ takes }) => takes.length > 0)];
+  const planted = new Set<string>();
+  test.each(named(ways))("of %s", async (_, way) => {
+    const queries = new Set<string>();
+    const observe = (query: string) => {
+      queries.add(query);
+      return query;
+    };
+    // Reads change nothing, and share theirs.
+    const shared = await openBoth(way);
+    await leaksOf(way, observe, shared);
+    const filters = [...queries].flatMap((query) =>
+      [...query.matchAll(FILTER)].map((match) => ({ query, match })),
+    );
+    expect(filters.length).toBeGreaterThan(0);
+    // The portal decides first whose a subscription is; the statements behind that are those of the API.
+    const wrong: string[] = [];
+    for (const { query, match } of filters) {
+      const before = query.slice(0, match.index);
+      if (planted.has(`${match.index} ${query}`)) continue;
+      planted.add(`${match.index} ${query}`);
+      // Its parameter stays, so that the others keep their places.
+      const without =
+        before + query.slice(match.index).replace(match[0], `${match[1]} IS NOT NULL`);
+      const both = way.isRead ? shared : await openBoth(way);
+      const leaks = await leaksOf(way, (other) => (other === query ? without : other), both);
+      const [, why] = HARMLESS.find(([place]) => place.test(before)) ?? [];
+      if (why) met.add(why);
+      if (leaks.length > 0 === Boolean(why)) wrong.push(`${why ?? "not noticed"}: ${without}`);
+    }
+    expect(wrong).toEqual([]);
+  });
+
+  test("but for those that are redundant", () => {
+    expect([...met].toSorted()).toEqual(HARMLESS.map(([, why]) => why).toSorted());
+  });
+});
