@@ -40,7 +40,7 @@ export const FLOOR: Fault[] = [
     ["client.ts", "if (attempt === TRIES || !isRetryable(error)) throw error;", "if (attempt === TRIES) throw error;", "what a retry cannot mend is not tried again"],
     ["client.ts", "return overClient($client instanceof RetryingClient ? $client.client : $client);", "return overClient($client);", "what cannot be repeated is tried once"],
     ["client.ts", "if (twice !== undefined) throw", "if (false) throw", "columns of one name are not mixed up"],
-    ["client.ts", "start += queries.length;", "start += 1;", "results are read where they are"],
+    ["client.ts", "return [name, read(own)];", "return [name, read(results)];", "results are read where they are"],
     ["client.ts", "encoder.encode(text).length + 1,", "text.length + 1,", "a parameter is smaller than D1 accepts"],
     ["commit-once.ts", "sql`WHERE ${guard} OR ${isCommitted}`", "sql`WHERE ${guard} AND NOT ${isCommitted}`", "a write whose reply is lost takes effect once"],
     ["commit-once.ts", "isoTime(now - COMMITS_KEPT_MS)", "isoTime(now)", "a token is kept while its write may be retried"],

@@ -72,7 +72,7 @@ export const RECORDS: Fault[] = [
     ["invoke.ts", "else await noted;", "else ctx.waitUntil(noted);", "when a call returns, it is in the trail"],
     ["invoke.ts", "findWorkspaceOf(env, keyId, webhookId).catch(() => null)", "findWorkspaceOf(env, keyId, webhookId)", "an owner that cannot be looked up fails no call"],
     ["invoke.ts", 'const isKnown = typeof field === "string" && Object.hasOwn(fields, field);', 'const isKnown = typeof field === "string";', "the trail has no name that a caller invented"],
-    ["workspaces.ts", "withoutRetries(placement.db),\n      inOrder([updateAccess", "placement.db,\n      inOrder([updateAccess", "a lost reply undoes no later decision about access"],
+    ["workspaces.ts", "commit(withoutRetries(placement.db), {", "commit(placement.db, {", "a lost reply undoes no later decision about access"],
     ["webhooks.ts", "{ events: [...new Set(events)] }", "{ events }", "duplicate events collapse in an update, too"],
     ["webhooks.ts", "RESEALED_MAX - total.resealed", "RESEALED_MAX", "a call re-encrypts 100 secrets of all databases together"],
     ["personal-data.ts", "if (isThere && remaining === 0)", "if (isThere)", "the directory points to what is left of a workspace"],
