@@ -128,12 +128,30 @@ async function fetchWithinQuota(request: Request, maxWaitSeconds: number): Promi
   let waited = 0;
   for (;;) {
     const response = await fetch(request.clone());
-    if (response.status !== 429) return response;
+    if (response.status !== 429) return limited(response);
     const seconds = Math.max(1, Number(response.headers.get("Retry-After")) || 1);
     waited += seconds;
-    if (waited > maxWaitSeconds) return response;
+    if (waited > maxWaitSeconds) return limited(response);
     await response.body?.cancel();
     const { signal } = request;
     await setTimeout(seconds * 1_000, null, { signal }).catch(() => signal.throwIfAborted());
   }
+}
+
+/** Larger than any page, in bytes: whatever sends more is not the API. */
+const RESPONSE_MAX = 16_000_000;
+
+/** The response, whose body fails once it is too large. */
+function limited(response: Response): Response {
+  let size = 0;
+  const body = response.body?.pipeThrough(
+    new TransformStream<Uint8Array, Uint8Array>({
+      transform(chunk, controller) {
+        size += chunk.length;
+        if (size > RESPONSE_MAX) throw new Error(`the response exceeds ${RESPONSE_MAX} bytes`);
+        controller.enqueue(chunk);
+      },
+    }),
+  );
+  return new Response(body ?? null, response);
 }

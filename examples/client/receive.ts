@@ -1,12 +1,26 @@
 import { once } from "node:events";
-import { createServer } from "node:http";
-import { buffer } from "node:stream/consumers";
+import { createServer, type IncomingMessage } from "node:http";
 import type { Client } from "./client.js";
 import { SignatureError, verifyDelivery, type WebhookDelivery } from "./webhooks.js";
 
 const { PORT = "8080" } = process.env;
 /** The URL at which the service reaches this machine; for a deployed one, the HTTPS URL of a tunnel. */
 const { RECEIVER_URL = `http://127.0.0.1:${PORT}` } = process.env;
+
+/** Larger than any delivery, in bytes. */
+const BODY_MAX = 2_000_000;
+
+/** The body of a request; null if it is too large. */
+async function readBody(request: IncomingMessage): Promise<Buffer | null> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  for await (const chunk of request) {
+    size += chunk.length;
+    if (size > BODY_MAX) return null;
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks);
+}
 
 /**
  * Subscribes this machine to all events until Ctrl-C.
@@ -28,7 +42,11 @@ export async function receive(
 
   server.on("request", async (request, response) => {
     try {
-      const body = await buffer(request);
+      const body = await readBody(request);
+      if (body === null) {
+        response.writeHead(413, { Connection: "close" }).end();
+        return;
+      }
       onEvent(verifyDelivery(body, request.headers["x-service-signature"], secret));
       response.writeHead(204).end();
     } catch (error) {

@@ -42,9 +42,14 @@ export interface ServerRun extends Run {
   isBroken(): boolean;
 }
 
-/** Imported by the server first: ends it when the process that started it is gone, even if killed. */
+/**
+ * Imported by the server first: ends it when the process that started it is gone, even if killed, and
+ * passes on what a command line would show to everybody.
+ */
 const LEASH = `data:text/javascript,${encodeURIComponent(
-  'process.once("disconnect", () => process.kill(process.pid, "SIGTERM")); process.channel?.unref();',
+  `process.once("disconnect", () => process.kill(process.pid, "SIGTERM")); process.channel?.unref();
+  const { PLATFORM_KEYS } = process.env;
+  if (PLATFORM_KEYS) process.argv.push("--var", "PLATFORM_KEYS:" + PLATFORM_KEYS);`,
 )}`;
 
 /** Migrates a local database. @param binding its binding. */
@@ -86,7 +91,6 @@ export function serve(
       ...["--import", LEASH, WRANGLER, "dev", join(ROOT, "scripts/start/worker.ts")],
       ...["--port", String(port), "--inspector-port", "0"],
       ...["--var", `PORTAL_ORIGIN:http://localhost:${port}`],
-      ...(process.env.PLATFORM_KEYS ? ["--var", `PLATFORM_KEYS:${process.env.PLATFORM_KEYS}`] : []),
       ...Object.entries(rules).map(([name, value]) => `${name}:${value}`),
       "--env=",
       "--show-interactive-dev-session=false",

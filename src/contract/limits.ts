@@ -26,6 +26,9 @@ export const URL_MAX_LENGTH = 2048;
 /** Maximum length of a subscription's description, in characters. */
 export const DESCRIPTION_MAX_LENGTH = 200;
 
+/** Maximum length of an API key's name, in characters. */
+export const KEY_NAME_MAX_LENGTH = 100;
+
 /** Maximum items per call of the Platform API. */
 export const RECORDS_MAX = 100;
 

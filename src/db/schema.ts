@@ -64,6 +64,9 @@ export const apiKeys = sqliteTable(
       .references(() => workspaces.id),
     /** SHA-256 of the key, in hexadecimal; the key itself is stored nowhere. */
     keyHash: text("key_hash").notNull().unique(),
+    /** What its owner recognises it by, with its last four characters. */
+    name: text(),
+    lastFour: text("last_four").notNull(),
     requestsPerWindow: integer("requests_per_window"),
     createdAt: integer("created_at").notNull(),
     revokedAt: integer("revoked_at"),
@@ -201,6 +204,8 @@ export const subscriptions = sqliteTable(
     url: text().notNull(),
     events: text({ mode: "json" }).$type<WebhookEvent[]>().notNull(),
     description: text(),
+    /** The API key that created it; null if it was created in the portal. */
+    keyId: text("key_id"),
     sealedSecret: text("sealed_secret").notNull(),
     createdAt: integer("created_at").notNull(),
     /**

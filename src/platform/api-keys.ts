@@ -1,7 +1,8 @@
 import { z } from "@hono/zod-openapi";
 import { randomId } from "../contract/ids.ts";
 import { InputError } from "../contract/input-error.ts";
-import { KEY_OVERLAP_MAX_SECONDS } from "../contract/limits.ts";
+import { KEY_NAME_MAX_LENGTH, KEY_OVERLAP_MAX_SECONDS } from "../contract/limits.ts";
+import { text } from "../contract/text.ts";
 import { DAY_MS, isoTime } from "../contract/time.ts";
 import { commit } from "../db/client.ts";
 import { openDirectory } from "../db/databases.ts";
@@ -11,6 +12,7 @@ import { callObject } from "../quota/call.ts";
 import { forgetKey } from "../quota/forget.ts";
 import { type HourUsage, lastHours } from "../quota/usage.ts";
 import { refuseMissing } from "../records/recording/references.ts";
+import { listCreatedBy } from "../webhooks/subscriptions.ts";
 import { KeyUsage } from "../webhooks/views.ts";
 import {
   ApiKeyView,
@@ -23,6 +25,7 @@ import {
   toApiKeyView,
   updateQuota,
 } from "../workspaces/api-keys.ts";
+import { findPlacement } from "../workspaces/placement.ts";
 import {
   cursorOf,
   integer,
@@ -50,23 +53,28 @@ export const createApiKey = operation({
   about: "Creates an API key for a workspace. The key is shown only once.",
   input: z.strictObject({
     workspaceId: WorkspaceId,
+    name: text(KEY_NAME_MAX_LENGTH).min(1).nullish().describe("what it is for, such as CRM import"),
     requestsPerWindow: Quota.nullish().describe("the key's own quota; default: QUOTA_REQUESTS"),
   }),
   output: NewKey,
-  examples: [{ workspaceId }, { workspaceId, requestsPerWindow: 6000 }],
-  async run({ env }, { workspaceId, requestsPerWindow }) {
+  examples: [
+    { workspaceId, name: "CRM import" },
+    { workspaceId, requestsPerWindow: 6000 },
+  ],
+  async run({ env }, { workspaceId, name = null, requestsPerWindow }) {
     const { made, stored } = await makeKey(env);
     const quota = requestsPerWindow ?? null;
-    const key = { ...stored, workspaceId, requestsPerWindow: quota, createdAt: Date.now() };
+    const key = { ...stored, workspaceId, name, requestsPerWindow: quota, createdAt: Date.now() };
     await refuseMissing(commit(openDirectory(env), insertApiKey(key)));
     return made;
   },
 });
 
-/** A new key as its caller gets it, and what is stored of it: only its SHA-256. */
+/** A new key as its caller gets it, and what is stored of it: its SHA-256 and last four characters. */
 async function makeKey(env: Env) {
   const made = { keyId: randomId("key"), apiKey: await mintApiKey(env.API_KEY_CHECKSUM_KEYS) };
-  return { made, stored: { id: made.keyId, keyHash: await hashApiKey(made.apiKey) } };
+  const lastFour = made.apiKey.slice(-4);
+  return { made, stored: { id: made.keyId, keyHash: await hashApiKey(made.apiKey), lastFour } };
 }
 
 export const updateApiKey = operation({
@@ -88,7 +96,7 @@ export const updateApiKey = operation({
 
 export const rollApiKey = operation({
   about:
-    "Replaces an API key by one with the same quota; both are valid until the overlap ends. A key can be rolled once. The new one is shown only once.",
+    "Replaces an API key by one with the same name and quota; both are valid until the overlap ends. A key can be rolled once. The new one is shown only once.",
   input: z.strictObject({
     keyId: KeyId,
     overlapSeconds: integer(0, KEY_OVERLAP_MAX_SECONDS).describe(
@@ -108,7 +116,8 @@ export const rollApiKey = operation({
 });
 
 export const revokeApiKey = operation({
-  about: "Revokes an API key for good, with immediate effect.",
+  about:
+    "Revokes an API key for good, with immediate effect. Returns the subscriptions that it created: they stay.",
   input: z
     .strictObject({
       keyId: KeyId.nullish(),
@@ -118,7 +127,14 @@ export const revokeApiKey = operation({
       ({ keyId, apiKey }) => (keyId == null) !== (apiKey == null),
       "expected either keyId or apiKey",
     ),
-  output: z.object({ keyId: z.string(), workspaceId: z.string() }),
+  output: z.object({
+    keyId: z.string(),
+    workspaceId: z.string(),
+    webhookIds: z
+      .array(z.string())
+      .nullable()
+      .describe("null if they cannot be read now: call again"),
+  }),
   examples: [{ keyId }, { apiKey: "key_live_…" }],
   async run({ env }, { keyId, apiKey }) {
     const key = keyId != null ? { id: keyId } : { keyHash: await hashApiKey(apiKey ?? "") };
@@ -126,9 +142,21 @@ export const revokeApiKey = operation({
     if (!revoked) throw new InputError(keyId != null ? "keyId" : "apiKey", "no such key");
     // When this returns, the key is refused everywhere.
     await forgetKey(env, revoked);
-    return { keyId: revoked.id, workspaceId: revoked.workspaceId };
+    const { id, workspaceId } = revoked;
+    return { keyId: id, workspaceId, webhookIds: await createdBy(env, id, workspaceId) };
   },
 });
+
+/** The subscriptions that a key created; null if they cannot be read, which does not undo a revocation. */
+async function createdBy(env: Env, keyId: string, workspaceId: string): Promise<string[] | null> {
+  try {
+    const { db } = await findPlacement(env, workspaceId);
+    return await listCreatedBy(db, workspaceId, keyId);
+  } catch (error) {
+    logError("webhooks_of_key_unknown", error, { keyId });
+    return null;
+  }
+}
 
 /**
  * The usage that a key's gate has counted; null if the gate fails, so that the other keys can still

@@ -2,6 +2,7 @@ import { z } from "@hono/zod-openapi";
 import { AUDIT_KEPT_DAYS } from "../contract/limits.ts";
 import { isoTime } from "../contract/time.ts";
 import { openDirectory } from "../db/databases.ts";
+import { labelKeys } from "../workspaces/api-keys.ts";
 import { listAuditEntries } from "../workspaces/audit-trail.ts";
 import { cursorOf, pageAfter, pageOf, toPage, WorkspaceId } from "./fields.ts";
 import { operation } from "./operation.ts";
@@ -11,6 +12,9 @@ const AuditEntryView = z.object({
   method: z.string(),
   workspaceId: z.string().nullable().describe("the one it was about; null for none, or several"),
   ids: z.array(z.string()).describe("the others that the call named, or that it created"),
+  keys: z
+    .record(z.string(), z.string())
+    .describe("the API keys among them that still exist, by id: name and last characters"),
   actor: z.string().nullable().describe("as the caller gave it"),
   via: z.string().describe("rpc, or https: and the id of the key"),
   result: z.string().describe("ok; a reason and a field, such as not_found: webhookId; or failed"),
@@ -28,7 +32,17 @@ export const listAuditTrail = operation({
   async run({ env }, { workspaceId, cursor }) {
     const directory = openDirectory(env);
     const found = await listAuditEntries(directory, workspaceId ?? null, pageAfter(cursor));
-    const items = found.items.map(({ id, at, ...entry }) => ({ at: isoTime(at), ...entry }));
+    const labels = await labelKeys(
+      directory,
+      found.items.flatMap(({ ids }) => ids),
+    );
+    const items = found.items.map(({ id, at, ...entry }) => ({
+      at: isoTime(at),
+      ...entry,
+      keys: Object.fromEntries(
+        Object.entries(labels).filter(([keyId]) => entry.ids.includes(keyId)),
+      ),
+    }));
     return toPage("audit_trail", { items, next: found.next });
   },
 });

@@ -9,6 +9,7 @@ import {
 import { text } from "../contract/text.ts";
 import { DAY_MS } from "../contract/time.ts";
 import { commit, withoutRetries } from "../db/client.ts";
+import { openDirectory } from "../db/databases.ts";
 import { parseEncryptionKeys } from "../encryption/seal.ts";
 import { countDays } from "../webhooks/days.ts";
 import { wake } from "../webhooks/dispatch/wake.ts";
@@ -30,6 +31,7 @@ import {
   WebhookDetails,
   WebhookView,
 } from "../webhooks/views.ts";
+import { labelKeys } from "../workspaces/api-keys.ts";
 import { allPlacements, findPlacement, findPlacementOfWebhook } from "../workspaces/placement.ts";
 import { integer, Nothing, pageOf, RedeliverableSince, WebhookId, WorkspaceId } from "./fields.ts";
 import { type Call, operation } from "./operation.ts";
@@ -62,7 +64,8 @@ export const readWebhook = operation({
       findHealth(db, webhookId),
       countDays(db, webhookId, Date.now()),
     ]);
-    return { ...view, days };
+    const keyLabel = view.keyId && (await labelKeys(openDirectory(env), [view.keyId]))[view.keyId];
+    return { ...view, keyLabel: keyLabel ?? null, days };
   },
 });
 

@@ -18,6 +18,12 @@ const CREATED = {
 /** A subscription as it is created. */
 export type NewSubscription = Pick<typeof subscriptions.$inferSelect, keyof typeof CREATED>;
 
+/** The request that creates one: its `Idempotency-Key` and its API key, if it has them. */
+export interface CreationRequest {
+  idempotencyKey?: string | null;
+  keyId?: string | null;
+}
+
 /** The subscription that a request with this `Idempotency-Key` created within a day. */
 export function findCreated(
   workspaceId: string,
@@ -57,7 +63,7 @@ function created(condition: SQL | undefined): Statements<NewSubscription | undef
  */
 export function insertSubscription(
   row: NewSubscription,
-  idempotencyKey: string | null = null,
+  { idempotencyKey = null, keyId = null }: CreationRequest = {},
 ): Statements<{ stored: NewSubscription | undefined; max: number }> {
   const { id, workspaceId, deletedAt } = subscriptions;
   const isWorkspace = eq(workspaces.id, row.workspaceId);
@@ -72,7 +78,7 @@ export function insertSubscription(
     forget,
     insertFrom(
       subscriptions,
-      { ...row, idempotencyKey },
+      { ...row, idempotencyKey, keyId },
       sql`FROM ${workspaces}
           WHERE ${isWorkspace} AND (SELECT count(*) FROM ${subscriptions}
             WHERE ${workspaceId} = ${row.workspaceId} AND ${deletedAt} IS NULL) < ${WEBHOOKS_MAX}

@@ -15,6 +15,7 @@ const HEALTH = {
   url: subscriptions.url,
   events: subscriptions.events,
   description: subscriptions.description,
+  keyId: subscriptions.keyId,
   createdAt: subscriptions.createdAt,
   disabledAt: subscriptions.disabledAt,
   failingSince: subscriptions.failingSince,
@@ -54,10 +55,10 @@ export async function findHealth(db: Database, webhookId: string): Promise<Webho
 }
 
 function toView(row: HealthRow): WebhookView {
-  const { webhookId, url, events, description, failures, pending, nextAt, dueAt } = row;
+  const { webhookId, url, events, description, keyId, failures, pending, nextAt, dueAt } = row;
   const { lastAttempt: last } = row;
   return {
-    ...{ webhookId, url, events, description },
+    ...{ webhookId, url, events, description, keyId },
     createdAt: isoTime(row.createdAt),
     disabledAt: isoTimeOrNull(row.disabledAt),
     state: stateOf(row),

@@ -47,6 +47,25 @@ export async function listSubscriptions(db: Database, workspaceId: string, reque
   return mapItems(await pages(db, { workspaceId }, request), toWebhook);
 }
 
+/** The ids of the workspace's subscriptions that an API key created. */
+export async function listCreatedBy(
+  db: Database,
+  workspaceId: string,
+  keyId: string,
+): Promise<string[]> {
+  const found = await db
+    .select({ id: subscriptions.id })
+    .from(subscriptions)
+    .where(
+      and(
+        eq(subscriptions.workspaceId, workspaceId),
+        eq(subscriptions.keyId, keyId),
+        isNull(subscriptions.deletedAt),
+      ),
+    );
+  return found.map(({ id }) => id);
+}
+
 /**
  * Deletes a subscription of the workspace, or of any, and cancels its pending deliveries. Reads whether it
  * was there, and whether deliveries remain to be cancelled.

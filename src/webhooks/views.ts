@@ -42,6 +42,7 @@ export const WebhookView = z.object({
   url: z.string(),
   events: z.array(WebhookEvent),
   description: z.string().nullable(),
+  keyId: z.string().nullable().describe("the API key that created it; null if none did"),
   createdAt: Time,
   disabledAt: Time.nullable(),
   state: z.enum(["healthy", "slow", "failing", "disabled"]),
@@ -71,7 +72,10 @@ export const DayView = z.object({
 export type DayView = z.infer<typeof DayView>;
 
 /** A subscription with its last days, oldest first. */
-export const WebhookDetails = WebhookView.extend({ days: z.array(DayView) });
+export const WebhookDetails = WebhookView.extend({
+  keyLabel: z.string().nullable().describe("the name and the last characters of that key"),
+  days: z.array(DayView),
+});
 export type WebhookDetails = z.infer<typeof WebhookDetails>;
 
 export const DeliveryView = z.object({
@@ -128,6 +132,8 @@ export type WorkspaceDetails = z.infer<typeof WorkspaceDetails>;
 
 export const KeyUsage = z.object({
   keyId: z.string(),
+  name: z.string().nullable(),
+  lastFour: z.string(),
   createdAt: Time,
   lastUsedAt: Time.nullable(),
   revokedAt: Time.nullable(),

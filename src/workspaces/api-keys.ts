@@ -2,7 +2,7 @@ import { z } from "@hono/zod-openapi";
 import { and, eq, gt, isNull, or, type Placeholder, type SQL, sql } from "drizzle-orm";
 import { InputError } from "../contract/input-error.ts";
 import { HOUR_MS, isoTime, isoTimeOrNull } from "../contract/time.ts";
-import { insertFrom, named, qb } from "../db/builder.ts";
+import { inJson, insertFrom, named, qb } from "../db/builder.ts";
 import {
   commit,
   type Database,
@@ -63,7 +63,8 @@ export async function revokeKey(
 }
 
 /**
- * Replaces a live key that does not expire yet by a new one for the same workspace with the same quota.
+ * Replaces a live key that does not expire yet by a new one for the same workspace with the same name and
+ * quota.
  *
  * @param endsAt when the old key expires, in Unix milliseconds; unless that is later than `now`, it is
  *   revoked immediately.
@@ -72,7 +73,7 @@ export async function revokeKey(
  */
 export function rollKey(
   oldId: string,
-  { id, keyHash }: { id: string; keyHash: string },
+  { id, keyHash, lastFour }: Pick<StoredKey, "id" | "keyHash" | "lastFour">,
   endsAt: number,
   now: number,
 ): Statements<GatedKey> {
@@ -86,6 +87,8 @@ export function rollKey(
         id,
         workspaceId: apiKeys.workspaceId,
         keyHash,
+        name: apiKeys.name,
+        lastFour,
         requestsPerWindow: apiKeys.requestsPerWindow,
         createdAt: now,
       },
@@ -152,6 +155,8 @@ export async function listLiveKeys(
 /** A key as operations show it. */
 export const ApiKeyView = z.object({
   keyId: z.string(),
+  name: z.string().nullable(),
+  lastFour: z.string().describe("the last characters of the key"),
   createdAt: z.string(),
   lastUsedAt: z
     .string()
@@ -187,12 +192,28 @@ export function listStoredKeys(
 export function toApiKeyView(row: StoredKey): z.infer<typeof ApiKeyView> {
   return {
     keyId: row.id,
+    name: row.name,
+    lastFour: row.lastFour,
     createdAt: isoTime(row.createdAt),
     lastUsedAt: isoTimeOrNull(row.lastUsedAt),
     requestsPerWindow: row.requestsPerWindow,
     revokedAt: isoTimeOrNull(row.revokedAt),
     expiresAt: isoTimeOrNull(row.expiresAt),
   };
+}
+
+/** What its owner recognises a key by, such as `CRM …a8Xz`. */
+function labelOf({ name, lastFour }: Pick<StoredKey, "name" | "lastFour">): string {
+  return name === null ? `…${lastFour}` : `${name} …${lastFour}`;
+}
+
+/** The labels of those of the ids that are keys, by id, read from the directory. */
+export async function labelKeys(db: Database, ids: string[]): Promise<Record<string, string>> {
+  const keyIds = [...new Set(ids.filter((id) => id.startsWith("key_")))];
+  if (keyIds.length === 0) return {};
+  const { id, name, lastFour } = apiKeys;
+  const found = await db.select({ id, name, lastFour }).from(apiKeys).where(inJson(id, keyIds));
+  return Object.fromEntries(found.map((key) => [key.id, labelOf(key)]));
 }
 
 /** What a gate must know about a workspace, which its own database knows. */

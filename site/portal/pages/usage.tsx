@@ -56,10 +56,18 @@ function KeyUsage({ of: key }: { of: Key }) {
   if (all > 0)
     facts.push([t.usagePage.peak(windowSeconds), <Peak key="" of={key} hours={hours} />]);
   facts.push([t.usagePage.created, formatTime(key.createdAt)]);
+  facts.push([
+    t.subscription.id,
+    <span key="" class="mono">
+      {key.keyId}
+    </span>,
+  ]);
   return (
     <section class="key">
       <div class="head">
-        <h2 class="mono">{key.keyId}</h2>
+        <h2>
+          {key.name ?? t.usagePage.unnamed} <span class="mono">…{key.lastFour}</span>
+        </h2>
         <Standing of={key} />
       </div>
       <Facts of={facts} />

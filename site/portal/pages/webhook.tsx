@@ -1,6 +1,6 @@
 import type { WebhookEvent as Kind } from "../../../src/contract/enumerations.ts";
 import { DISABLE_AFTER_FAILURES, DISABLE_AFTER_MS } from "../../../src/contract/limits.ts";
-import type { WebhookView as Subscription } from "../../../src/webhooks/views.ts";
+import type { WebhookView as Subscription, WebhookDetails } from "../../../src/webhooks/views.ts";
 import { DisableDialog } from "../actions/disable.tsx";
 import { EditDialog } from "../actions/edit.tsx";
 import { EnableDialog } from "../actions/enable.tsx";
@@ -167,8 +167,8 @@ function Actions({ webhook, kinds, onDone }: ActionsProps) {
   );
 }
 
-function About({ webhook }: { webhook: Subscription }) {
-  const { nextAttemptAt: next, lastAttempt: last, createdAt, pending } = webhook;
+function About({ webhook }: { webhook: WebhookDetails }) {
+  const { nextAttemptAt: next, lastAttempt: last, createdAt, pending, keyId, keyLabel } = webhook;
   return (
     <Facts
       of={[
@@ -195,6 +195,7 @@ function About({ webhook }: { webhook: Subscription }) {
           ),
         ],
         [t.subscription.created, formatTime(createdAt)],
+        [t.subscription.createdBy, keyLabel ?? keyId ?? t.subscription.portal],
         [
           t.subscription.id,
           <span key="" class="mono">

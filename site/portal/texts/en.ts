@@ -174,6 +174,8 @@ export const en = {
   subscription: {
     id: "Id",
     created: "Created",
+    createdBy: "Created with",
+    portal: "The portal",
     events: "Events",
     pending: "Waiting",
     nextAttempt: "Next attempt",
@@ -372,6 +374,7 @@ export const en = {
     lead: "The requests of each API key over the last 24 hours, against its quota.",
     empty: "No API keys yet",
     emptyText: "Create a key in your product’s settings; its requests are counted here.",
+    unnamed: "Key",
     created: "Created",
     lastUsed: "Last used",
     thisHour: "Within the last hour",

@@ -142,6 +142,8 @@ export const fr: Texts = {
   subscription: {
     id: "Identifiant",
     created: "Créé le",
+    createdBy: "Créé avec",
+    portal: "Le portail",
     events: "Événements",
     pending: "En attente",
     nextAttempt: "Prochaine tentative",
@@ -357,6 +359,7 @@ export const fr: Texts = {
   },
 
   usagePage: {
+    unnamed: "Clé",
     lead: "Les requêtes de chaque clé d’API au cours des dernières 24 heures, au regard de son quota.",
     empty: "Aucune clé d’API pour l’instant",
     emptyText:

@@ -185,7 +185,10 @@ export async function subscribe(
   const id = randomId("webhook");
   const sealedSecret = await seal(parseEncryptionKeys(c.env.ENCRYPTION_KEYS), id, mintSecret());
   const row = { id, workspaceId, ...asked, sealedSecret, createdAt };
-  const { stored, max } = await commit(db, insertSubscription(row, idempotencyKey));
+  const { stored, max } = await commit(
+    db,
+    insertSubscription(row, { idempotencyKey, keyId: c.get("keyId") }),
+  );
   if (!stored) throw new ApiError("invalid_request", { reason: "subscription_limit_reached", max });
   return showSecret(c.env, asked, stored);
 }

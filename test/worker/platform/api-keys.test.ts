@@ -11,6 +11,7 @@ import {
   rateLimitOf,
   SOME_TIME,
 } from "../../support/api.ts";
+import { subscriberUrl } from "../../support/deliveries.ts";
 
 const { Platform } = exports;
 
@@ -23,9 +24,11 @@ async function shown(workspaceId: string, keyId: string) {
 const statusOf = async (api: ReturnType<typeof openApi>) => (await api.get("/v1/leads")).status;
 const quotaOf = async (apiKey: string) => rateLimitOf(await openApi(apiKey).get("/v1/leads")).limit;
 
-test("createApiKey shows the key once, stores only its SHA-256, and gives it its own quota", async () => {
+test("createApiKey shows the key once, stores its SHA-256 and last characters, and gives it its own quota", async () => {
   const { workspaceId } = await Platform.createWorkspace({ name: "Agence" });
-  const { keyId, apiKey } = await Platform.createApiKey({ workspaceId, requestsPerWindow: 7 });
+  const { keyId, apiKey } = await Platform.createApiKey({
+    ...{ workspaceId, name: "CRM", requestsPerWindow: 7 },
+  });
   expect(keyId).toMatch(/^key_[0-9a-z]+$/);
   expect(apiKey).toMatch(/^key_live_[0-9A-Za-z]{32}$/);
   const rows = env.DB.prepare("SELECT * FROM api_keys WHERE workspace_id = ?").bind(workspaceId);
@@ -35,6 +38,8 @@ test("createApiKey shows the key once, stores only its SHA-256, and gives it its
       id: keyId,
       workspace_id: workspaceId,
       key_hash: await hashApiKey(apiKey),
+      name: "CRM",
+      last_four: apiKey.slice(-4),
       requests_per_window: 7,
       created_at: expect.any(Number),
       revoked_at: null,
@@ -53,7 +58,7 @@ test.each(["keyId", "apiKey"] as const)(
     expect(await statusOf(api)).toBe(200);
     const revoke = async () => {
       const input = { [name]: workspace[name] } as { keyId: string };
-      expect(await Platform.revokeApiKey(input)).toEqual({ keyId, workspaceId });
+      expect(await Platform.revokeApiKey(input)).toEqual({ keyId, workspaceId, webhookIds: [] });
       return shown(workspaceId, keyId);
     };
     const first = await revoke();
@@ -64,6 +69,42 @@ test.each(["keyId", "apiKey"] as const)(
   },
 );
 
+test("a subscription remembers the key that created it, so that what a thief left can be found", async () => {
+  const { workspaceId } = await Platform.createWorkspace({ name: "Agence" });
+  const stolen = await Platform.createApiKey({ workspaceId, name: "CRM" });
+  const other = await Platform.createApiKey({ workspaceId });
+  const create = async ({ apiKey }: typeof other) => {
+    const subscription = { url: subscriberUrl(), events: ["lead.created"] };
+    const { body } = await openApi(apiKey).post<{ id: string }>("/v1/webhooks", subscription);
+    return body.id;
+  };
+  const [theirs, ours] = [await create(stolen), await create(other)];
+  const { keyId } = stolen;
+  expect(await Platform.revokeApiKey({ keyId })).toEqual({
+    ...{ keyId, workspaceId },
+    webhookIds: [theirs],
+  });
+  const { items } = await Platform.listWebhooks({ workspaceId });
+  const shownOf = Object.fromEntries(items.map(({ webhookId, keyId }) => [webhookId, keyId]));
+  expect(shownOf).toEqual({ [theirs]: keyId, [ours]: other.keyId });
+  const keyLabel = `CRM …${stolen.apiKey.slice(-4)}`;
+  expect(await Platform.readWebhook({ webhookId: theirs })).toMatchObject({ keyId, keyLabel });
+  const trail = await Platform.listAuditTrail({ workspaceId });
+  const revoked = trail.items.find(({ method }) => method === "revokeApiKey");
+  expect(revoked).toMatchObject({ ids: [keyId], keys: { [keyId]: keyLabel } });
+  await Platform.deleteWebhook({ webhookId: theirs });
+  expect(await Platform.revokeApiKey({ keyId })).toMatchObject({ webhookIds: [] });
+});
+
+test("a key that is rolled keeps its name", async () => {
+  const { workspaceId } = await Platform.createWorkspace({ name: "Agence" });
+  const { keyId } = await Platform.createApiKey({ workspaceId, name: "CRM" });
+  const rolled = await Platform.rollApiKey({ keyId, overlapSeconds: 0 });
+  expect(await shown(workspaceId, rolled.keyId)).toMatchObject({
+    ...{ name: "CRM", lastFour: rolled.apiKey.slice(-4) },
+  });
+});
+
 describe("listApiKeys", () => {
   test("shows the keys of a workspace, and when each was last used", async () => {
     const { workspaceId, keyId, api } = await openWorkspace({ requestsPerWindow: 7 });
@@ -71,6 +112,8 @@ describe("listApiKeys", () => {
     const startedAt = new Date().toISOString();
     await api.get("/v1/leads");
     const entry = {
+      name: null,
+      lastFour: expect.stringMatching(/^[0-9A-Za-z]{4}$/),
       createdAt: SOME_TIME,
       lastUsedAt: null,
       requestsPerWindow: null,
@@ -87,7 +130,7 @@ describe("listApiKeys", () => {
     const { workspaceId, keyId } = await openWorkspace();
     await openWorkspace();
     const insert = env.DB.prepare(
-      "INSERT INTO api_keys (id, workspace_id, key_hash, created_at) VALUES (?, ?, ?, ?)",
+      "INSERT INTO api_keys (id, workspace_id, key_hash, last_four, created_at) VALUES (?, ?, ?, '', ?)",
     );
     const ids = Array.from({ length: 204 }, (_, i) => `key_${String(i).padStart(4, "0")}`);
     await env.DB.batch(
@@ -171,7 +214,12 @@ describe("rollApiKey", () => {
   test("returns the stored key even if the database's reply was lost", async () => {
     const { workspaceId, keyId } = await openWorkspace();
     const now = Date.now();
-    const rolled = rollKey(keyId, { id: "key_new", keyHash: "new" }, now + 1_000, now);
+    const rolled = rollKey(
+      keyId,
+      { id: "key_new", keyHash: "new", lastFour: "wxyz" },
+      now + 1_000,
+      now,
+    );
     const directory = openDatabase(env.DB);
     const first = await commit(directory, rolled);
     expect(await commit(directory, rolled)).toEqual(first);

@@ -50,6 +50,7 @@ describe("the audit trail", () => {
     expect(await Platform.revokeApiKey({ apiKey, actor: "x".repeat(100) })).toEqual({
       keyId,
       workspaceId,
+      webhookIds: [],
     });
     await Platform.exportWorkspace({ workspaceId });
     await errorOf(Platform.ledger({ workspaceId, actor: "x".repeat(101) }));
