@@ -10,9 +10,8 @@ import { post } from "../post.ts";
 import { createGuard } from "../resolve.ts";
 import { openSigner } from "../secrets.ts";
 import type { Signer } from "../signature.ts";
-import type { Target } from "./pipeline.ts";
 import type { Claimed } from "./settle-and-claim.ts";
-import { type Attempted, type DispatchTools, EventErased } from "./tools.ts";
+import { type Attempted, type DispatchTools, EventErased, type Target } from "./tools.ts";
 
 /** A subscription's receiver, prepared once for several posts. */
 interface Receiver {

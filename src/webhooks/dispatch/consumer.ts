@@ -20,8 +20,8 @@ export const BACKGROUND_DISPATCHES_MAX = 8;
 const BACKGROUND_AFTER_MAX_MS = 2_000;
 /** A wake that is early by up to this much is sent again; for a longer wait, another has been sent. */
 const EARLY_WAKE_MS = 5_000;
-/** Wait before a message whose dispatch failed is delivered again. */
-const RETRY_DELAY_SECONDS = 10;
+/** Wait before a dispatch that failed is made again: its lease has ended by then. */
+const RETRY_DELAY_SECONDS = LEASE_MS / 1000;
 
 /** How many dispatches an isolate has in progress, by database. */
 export type Load = Map<string, number>;
@@ -69,21 +69,9 @@ async function consumeLane(
     },
   ] = messages as [Message<WakeMessage>];
   const subscriptionIds = [...new Set(messages.map(({ body }) => body.subscriptionId))];
-  // Their first consumer may have died: these subscriptions are woken again when its lease ends.
-  const redelivered = new Set(
-    messages.filter(({ attempts }) => attempts > 1).map(({ body }) => body.subscriptionId),
-  );
   const inProgress = load.get(database) ?? 0;
   load.set(database, inProgress + 1);
-  const work = dispatchAndWake(
-    database,
-    subscriptionIds,
-    redelivered,
-    lane,
-    connections,
-    env,
-    attempt,
-  )
+  const work = dispatchAndWake(database, subscriptionIds, lane, connections, env, attempt)
     .catch((error: unknown) => {
       logError("dispatch_failed", error, { database, subscriptions: subscriptionIds.length });
       return "failed" as const;
@@ -103,7 +91,7 @@ async function consumeLane(
   const rest = work.then(async (outcome) => {
     if (outcome !== "failed") return;
     const lost = subscriptionIds.map((subscriptionId) => ({ subscriptionId, lane }));
-    await wake(env, database, lost, LEASE_MS / 1000);
+    await wake(env, database, lost, RETRY_DELAY_SECONDS);
   });
   ctx.waitUntil(rest);
 }
@@ -112,13 +100,13 @@ async function consumeLane(
 async function dispatchAndWake(
   database: string,
   subscriptionIds: string[],
-  redelivered: Set<string>,
   lane: Lane,
   connections: number,
   env: Env,
   attempt: DispatchTools["attempt"],
 ): Promise<void> {
-  const session = bindingOf(env, database).withSession("first-primary");
+  // Without a session, every query goes to the primary, as the two-second rule needs it.
+  const db = openDatabase(bindingOf(env, database));
   const startedAt = Date.now();
   const count = { delivered: 0, failed: 0 };
   const finished: Finished[] = [];
@@ -134,12 +122,12 @@ async function dispatchAndWake(
     finished(subscription) {
       // Those that are finished together are woken together.
       if (finished.push(subscription) > 1) return;
-      const wakeThem = () => wakeAll(env, database, finished.splice(0), redelivered);
+      const wakeThem = () => wakeAll(env, database, finished.splice(0));
       waking.push(Promise.resolve().then(wakeThem));
     },
   };
   try {
-    await dispatch(openDatabase(session), subscriptionIds, lane, tools, connections);
+    await dispatch(db, subscriptionIds, lane, tools, connections);
   } finally {
     const durationMs = Date.now() - startedAt;
     const subscriptions = subscriptionIds.length;
@@ -149,17 +137,12 @@ async function dispatchAndWake(
   }
 }
 
-async function wakeAll(
-  env: Env,
-  database: string,
-  finished: Finished[],
-  redelivered: Set<string>,
-): Promise<void> {
+async function wakeAll(env: Env, database: string, finished: Finished[]): Promise<void> {
   const now = Date.now();
   const wakes = finished.flatMap((each) => {
     const { subscription } = each;
     const { subscriptionId } = subscription;
-    const delayMs = nextWakeMs(each, redelivered.has(subscriptionId), now);
+    const delayMs = nextWakeMs(each, now);
     if (delayMs === null) return [];
     const delaySeconds = Math.ceil(delayMs / 1000);
     return { subscriptionId, lane: laneOf(subscription), delaySeconds };
@@ -173,18 +156,11 @@ async function wakeAll(
 /**
  * When to wake a subscription next, in milliseconds from now; null if another consumer does that, or
  * nothing is due.
- *
- * @param isRedelivered whether this message was delivered before, because its first consumer died.
  */
-export function nextWakeMs(
-  { subscription, wasLeased }: Finished,
-  isRedelivered: boolean,
-  now: number,
-): number | null {
+export function nextWakeMs({ subscription, wasLeased }: Finished, now: number): number | null {
   const { dueAt, nextAt, leasedElsewhereUntil, needsCleanup, mayPost } = subscription;
-  // The dispatch that leases it looks for more before it releases it.
-  if (leasedElsewhereUntil !== null)
-    return isRedelivered ? Math.max(0, leasedElsewhereUntil - now) : null;
+  // The dispatch that leases it looks for more before it releases it. If it has died, the sweep does.
+  if (leasedElsewhereUntil !== null) return null;
   if (needsCleanup) return 0;
   if (dueAt === null || !mayPost) return null;
   const waitMs = Math.max(0, Math.max(dueAt, nextAt) - now);

@@ -97,7 +97,8 @@ const disable = prepared(
     .where(sql`${IS_NEW_PACE_OF_ACTIVE} AND c.value->>'disable'`),
 );
 
-const PACE: (keyof Pace)[] = [
+/** The fields of a pace. */
+export const PACE: (keyof Pace)[] = [
   "postsAtOnce",
   "backoff",
   "nextAt",

@@ -1,6 +1,5 @@
 import type { StoredExchange } from "../exchange.ts";
 import type { Outcome } from "../outcome.ts";
-import type { Target } from "./pipeline.ts";
 import type { Claimed, Snapshot } from "./settle-and-claim.ts";
 
 /** What a dispatch needs from outside: time, randomness, and the post itself. */
@@ -20,6 +19,12 @@ export interface DispatchTools {
   /** Takes a subscription that the dispatch has finished with, and which may have more due. */
   finished(subscription: Finished): void;
 }
+
+/** What is needed to post a delivery. */
+export type Target = Pick<
+  Snapshot,
+  "workspaceId" | "dataKey" | "url" | "sealedSecret" | "earlierSecrets"
+>;
 
 /** How an attempt ended, and what is kept of it, if it was sent. */
 export type Attempted = Outcome & { kept?: Promise<StoredExchange> };

@@ -1,7 +1,7 @@
 import { ENCRYPTION_KEYS } from "../../../scripts/shared/runtime.ts";
 import { BACKGROUND_DISPATCHES_MAX } from "../../../src/webhooks/dispatch/consumer.ts";
-import type { Target } from "../../../src/webhooks/dispatch/pipeline.ts";
 import type { Claimed } from "../../../src/webhooks/dispatch/settle-and-claim.ts";
+import type { Target } from "../../../src/webhooks/dispatch/tools.ts";
 import { openBroker } from "./broker.ts";
 import { Violation } from "./invariants.ts";
 import type { Store } from "./store.ts";

@@ -5,8 +5,8 @@ import {
   type EventWithBody,
 } from "../../../scripts/shared/stored-bodies.ts";
 import { makeBody } from "../../../src/webhooks/bodies.ts";
-import type { Target } from "../../../src/webhooks/dispatch/pipeline.ts";
 import type { Claimed } from "../../../src/webhooks/dispatch/settle-and-claim.ts";
+import type { Target } from "../../../src/webhooks/dispatch/tools.ts";
 import type { Outcome } from "../../../src/webhooks/outcome.ts";
 import { checkPost, type Post } from "./invariants.ts";
 import type { Store } from "./store.ts";

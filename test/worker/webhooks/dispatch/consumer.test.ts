@@ -16,11 +16,9 @@ import {
   announceLeads,
   answered,
   BROKEN,
-  consumeBodies,
   consumeFor,
   deliveryTo,
   FIRST_WAIT_MS,
-  heldDispatch,
   isolated,
   jumpTo,
   observedDatabase,
@@ -90,20 +88,6 @@ describe("a message", () => {
     await waitOnExecutionContext(context);
     expect(await statesOf(id)).toEqual({ delivered: 1 });
   });
-
-  test("that comes back because its consumer died is sent on to the end of the lease", async () => {
-    const now = Date.now();
-    const { id } = await owed(1, now);
-    await heldDispatch(now, id);
-    const { env: bindings, fast, slow } = isolated();
-    for (const [attempts, sent] of [[1, 0] as const, [2, 1] as const]) {
-      await consumeBodies([{ subscriptionId: id, lane: "fast" }], bindings, OK, attempts);
-      expect([fast.length, slow.length]).toEqual([sent, 0]);
-    }
-    expect(fast[0]?.delaySeconds).toBeGreaterThan(15);
-    expect(fast[0]?.delaySeconds).toBeLessThanOrEqual(20);
-    expect(await statesOf(id)).toEqual({ pending: 1 });
-  });
 });
 
 describe("the next wake of a subscription", () => {
@@ -113,20 +97,19 @@ describe("the next wake of a subscription", () => {
   };
   const LEASED = { leasedElsewhereUntil: NOW + 9 };
 
-  test.each<[string, Partial<Snapshot>, boolean, boolean, number | null]>([
-    ["with nothing pending: none", {}, true, false, null],
-    ["with more due: immediately", { dueAt: NOW - 1 }, true, false, 0],
-    ["with more due later: then", { dueAt: NOW + 60_000 }, true, false, 60_000],
-    ["that waits: after the wait", { dueAt: NOW, nextAt: NOW + 10_000 }, true, false, 10_000],
-    ["that woke a little early: again", { dueAt: NOW + 5_000 }, false, false, 5_000],
-    ["that woke far too early: none", { dueAt: NOW + 5_001 }, false, false, null],
-    ["that is no longer owed it: none", { dueAt: NOW, mayPost: false }, true, false, null],
-    ["with more to cancel: immediately", { needsCleanup: true }, false, false, 0],
-    ["that another dispatch leases: none", { dueAt: NOW, ...LEASED }, false, false, null],
-    ["whose wake came again: when the lease ends", LEASED, false, true, 9],
-  ])("%s", (_, found, wasLeased, isRedelivered, expected) => {
+  test.each<[string, Partial<Snapshot>, boolean, number | null]>([
+    ["with nothing pending: none", {}, true, null],
+    ["with more due: immediately", { dueAt: NOW - 1 }, true, 0],
+    ["with more due later: then", { dueAt: NOW + 60_000 }, true, 60_000],
+    ["that waits: after the wait", { dueAt: NOW, nextAt: NOW + 10_000 }, true, 10_000],
+    ["that woke a little early: again", { dueAt: NOW + 5_000 }, false, 5_000],
+    ["that woke far too early: none", { dueAt: NOW + 5_001 }, false, null],
+    ["that is no longer owed it: none", { dueAt: NOW, mayPost: false }, true, null],
+    ["with more to cancel: immediately", { needsCleanup: true }, false, 0],
+    ["that another dispatch leases: none", { dueAt: NOW, ...LEASED }, false, null],
+  ])("%s", (_, found, wasLeased, expected) => {
     const finished = { subscription: { ...idle, ...found } as Snapshot, wasLeased };
-    expect(nextWakeMs(finished, isRedelivered, NOW)).toBe(expected);
+    expect(nextWakeMs(finished, NOW)).toBe(expected);
   });
 });
 

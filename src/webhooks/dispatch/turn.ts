@@ -1,0 +1,213 @@
+import { DISABLE_AFTER_FAILURES, DISABLE_AFTER_MS } from "../../contract/limits.ts";
+import type { LastAttempt } from "../../db/schema.ts";
+import { NO_EXCHANGE } from "../exchange.ts";
+import { statusOf } from "../outcome.ts";
+import type { ClaimRequest } from "./lease.ts";
+import { type Attempt, adjustPace, decide, type Lane, laneOf, type Pace } from "./policy.ts";
+import { type Change, PACE, type Settlement } from "./settle.ts";
+import type { Claimed, Snapshot } from "./settle-and-claim.ts";
+
+/** More is claimed when fewer than this are waiting. */
+const CLAIM_AHEAD = 60;
+
+/** What a dispatch knows of one subscription. */
+export interface Turn {
+  readonly subscriptionId: string;
+  readonly lane: Lane;
+  /** As the last exchange found it; null before the first, and once it does not exist. */
+  subscription: Snapshot | null;
+  /** Its pace, which each attempt may change. */
+  pace: Pace;
+  /** Claimed, and not posted yet. */
+  waiting: Claimed[];
+  inFlight: Set<Claimed>;
+  /** Outcomes that are not recorded yet. */
+  settlements: Settlement[];
+  lastAttempt: LastAttempt | null;
+  /** Whether more was due than was claimed. */
+  moreIsDue: boolean;
+  /** Whether it claims and posts nothing more. */
+  isStopped: boolean;
+  /** Whether this dispatch has leased the subscription at any time. */
+  wasLeased: boolean;
+  /** When the lease ends, unless more is claimed. */
+  leasedUntil: number;
+  /** When the last exchange was asked for: its findings were true then, or became so later. */
+  askedAt: number;
+}
+
+/** Until the first exchange. */
+const NO_PACE: Pace = {
+  ...{ postsAtOnce: 1, backoff: 0, nextAt: 0, slow: false },
+  ...{ failures: 0, failingSince: null, rejections: {} },
+};
+
+export function startTurn(subscriptionId: string, lane: Lane): Turn {
+  return {
+    ...{ subscriptionId, lane, subscription: null },
+    pace: NO_PACE,
+    ...{ waiting: [], inFlight: new Set(), settlements: [], lastAttempt: null },
+    ...{ moreIsDue: false, isStopped: false, wasLeased: false, leasedUntil: 0, askedAt: 0 },
+  };
+}
+
+/** Claims and posts nothing more: what is waiting is left to the next dispatch. */
+export function stop(turn: Turn): void {
+  turn.isStopped = true;
+  turn.waiting = [];
+}
+
+/** Whether nothing is waiting or in flight. */
+export function isIdle({ waiting, inFlight }: Turn): boolean {
+  return waiting.length === 0 && inFlight.size === 0;
+}
+
+/** How a post ended. */
+type Finish = Omit<Attempt, "type">;
+
+/** What an exchange records of a turn and asks for it. */
+export interface Asked {
+  request: ClaimRequest;
+  settlements: Settlement[];
+  change: Change | null;
+  /** The pace that was recorded, if it had changed. */
+  pace: Pace;
+  cleanUp: boolean;
+}
+
+/** What an exchange answers. */
+export interface Answered {
+  found: Snapshot | null;
+  claimed: Claimed[];
+  /** How many it might have claimed. */
+  limit: number;
+  leasedUntil: number;
+  askedAt: number;
+}
+
+/** @param mayClaim whether there is time to post more. */
+export function ask(turn: Turn, mayClaim: boolean, now: number): Asked {
+  const { subscriptionId, lane, subscription, pace, waiting, inFlight } = turn;
+  const claim = mayClaim && !turn.isStopped && waiting.length < (lane === "fast" ? CLAIM_AHEAD : 1);
+  const inProgress = [...waiting, ...inFlight].map(({ eventId }) => eventId);
+  const settlements = [...turn.settlements];
+  return {
+    request: { subscriptionId, claim, inProgress },
+    settlements,
+    change: subscription?.leased ? toChange(turn, subscription, now) : null,
+    pace,
+    cleanUp: subscription?.needsCleanup === true,
+  };
+}
+
+/** What has changed about a subscription that is leased; null if nothing has, and it is kept. */
+function toChange(turn: Turn, subscription: Snapshot, now: number): Change | null {
+  const { pace, settlements } = turn;
+  const paceChanged = !isSamePace(pace, subscription);
+  // Given back, unless the exchange finds more to claim.
+  const release = isIdle(turn);
+  if (!paceChanged && !release) return null;
+  const lastFailure = settlements.findLast(
+    ({ state, outcome }) => state !== "delivered" && outcome !== "unreadable",
+  );
+  const { failures, failingSince } = pace;
+  const isFailing = failures >= DISABLE_AFTER_FAILURES && failingSince !== null;
+  return {
+    subscriptionId: turn.subscriptionId,
+    cancellations: subscription.cancellations,
+    paceChanged,
+    release,
+    ...pace,
+    // Only after a failed attempt, because the e-mail mentions it.
+    disable: paceChanged && !!lastFailure && isFailing && failingSince <= now - DISABLE_AFTER_MS,
+    host: new URL(subscription.url).host,
+    outcome: lastFailure?.outcome ?? null,
+    status: lastFailure?.status ?? null,
+    last: turn.lastAttempt,
+  };
+}
+
+/** Goes on from what an exchange has answered. */
+export function proceed(turn: Turn, asked: Asked, answered: Answered): void {
+  const { found, claimed, limit, leasedUntil, askedAt } = answered;
+  const before = turn.subscription;
+  turn.settlements.splice(0, asked.settlements.length);
+  turn.subscription = found;
+  if (!found) {
+    stop(turn);
+    return;
+  }
+  // Attempts that ended during the exchange know more than the database.
+  if (turn.pace === asked.pace) turn.pace = paceOf(found);
+  // While it backs off, it gets one post at a time, whose outcome decides what comes next.
+  if (asked.request.claim) turn.moreIsDue = claimed.length >= limit && found.backoff === 0;
+  if (claimed.length > 0) {
+    turn.wasLeased = true;
+    turn.leasedUntil = leasedUntil;
+    turn.waiting.push(...claimed);
+  }
+  turn.askedAt = askedAt;
+  const erased = new Set(found.erased);
+  turn.waiting = turn.waiting.filter(({ eventId }) => !erased.has(eventId));
+  const isVoid = before !== null && before.cancellations !== found.cancellations;
+  const isLost = before?.leased === true && !found.leased && !isIdle(turn);
+  if (turn.isStopped || !found.mayPost || isVoid || isLost) stop(turn);
+}
+
+/** Settles a delivery that was posted; what its outcome says about the subscription changes its pace. */
+export function end(
+  turn: Turn,
+  delivery: Claimed,
+  attempt: Finish,
+  random: number,
+  kept = NO_EXCHANGE,
+): void {
+  settle(turn, delivery, attempt, random, kept);
+  setPace(turn, adjustPace(turn.pace, { ...attempt, type: delivery.type }, random));
+}
+
+/** Settles a delivery without learning anything about its subscriber. */
+export function settle(
+  turn: Turn,
+  { subscriptionId, eventId, attempts }: Claimed,
+  { outcome, startedAt, endedAt }: Finish,
+  random: number,
+  kept = NO_EXCHANGE,
+): void {
+  const decision = decide(outcome, attempts + 1, random);
+  const isPending = decision.state === "pending";
+  const status = statusOf(outcome);
+  const durationMs = Math.max(0, endedAt - startedAt);
+  turn.lastAttempt = { at: startedAt, outcome: outcome.kind, status, durationMs };
+  turn.settlements.push({
+    subscriptionId,
+    eventId,
+    attempts,
+    state: decision.state,
+    dueAt: isPending ? endedAt + decision.waitMs : endedAt,
+    outcome: outcome.kind,
+    status,
+    startedAt,
+    durationMs,
+    settledAt: isPending ? null : endedAt,
+    ...kept,
+  });
+}
+
+/** Changes the pace; if it says wait, or puts the subscription into the other lane, the turn stops. */
+export function setPace(turn: Turn, pace: Pace): void {
+  if (isSamePace(turn.pace, pace)) return;
+  const wasProbed = turn.pace.backoff > 0;
+  turn.pace = pace;
+  // A probe is a single post, whatever its outcome.
+  if (laneOf(pace) !== turn.lane || pace.nextAt > 0 || wasProbed) stop(turn);
+}
+
+/** The pace alone. */
+function paceOf(pace: Pace): Pace {
+  return Object.fromEntries(PACE.map((key) => [key, pace[key]])) as unknown as Pace;
+}
+
+function isSamePace(a: Pace, b: Pace): boolean {
+  return PACE.every((key) => a[key] === b[key]);
+}
