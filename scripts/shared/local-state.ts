@@ -5,6 +5,8 @@ import { ROOT } from "./checkout.ts";
 import { makeSecret, refuseFormerName, SECRET_NAMES, type SecretName } from "./secrets.ts";
 
 const LocalState = z.object({
+  /** Where the last start serves or served, such as `http://localhost:8787`. */
+  base: z.string(),
   workspaceId: z.string(),
   apiKey: z.string().nullable(),
   sampleLoaded: z.boolean(),

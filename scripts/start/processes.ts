@@ -6,15 +6,14 @@ import type { Writable } from "node:stream";
 import { setTimeout } from "node:timers/promises";
 import { stripVTControlCharacters } from "node:util";
 import { ROOT, WRANGLER_ENV } from "../shared/checkout.ts";
-import { openLogLines } from "./log-lines.ts";
 import type { UrlRules } from "./url-rules.ts";
 
 /** Where the output of a process goes. */
 export interface Output {
   /** All of it. */
   log: Writable;
-  /** Called with what must be seen: an error, a refused input, a failed attempt. */
-  onNews: (line: string) => void;
+  /** Called with each error. */
+  onError: (line: string) => void;
 }
 
 /** A process that was started here. */
@@ -28,18 +27,10 @@ export interface Run {
 const WRANGLER = join(ROOT, "node_modules/wrangler/wrangler-dist/cli.js");
 const STOP_PATIENCE_MS = 5_000;
 
-/** What the server logs when it crashes, and when its source fails to build or builds again. */
-const CRASHED = /The Workers runtime crashed/;
-const NOT_BUILT = /\[ERROR\] Build failed/;
-const BUILT = /server updated and ready/;
-
 /** A server that was started here. */
 export interface ServerRun extends Run {
   /** Resolves when it accepts requests. */
   ready: Promise<void>;
-  isRunning(): boolean;
-  /** Whether the Worker's source does not build; requests wait until it does. */
-  isBroken(): boolean;
 }
 
 /**
@@ -71,21 +62,8 @@ export function prepare(base: string, receiverUrl: string | null, output: Output
  * Serves the Worker on `port`, rebuilt whenever its source changes.
  *
  * @param rules variables that decide which webhook URLs are accepted.
- * @param onCrash called when a part of the server has crashed and been replaced; it may or may not
- *   answer afterwards.
  */
-export function serve(
-  port: number,
-  rules: UrlRules,
-  output: Output,
-  onCrash: () => void,
-): ServerRun {
-  let isBroken = false;
-  const watch = (line: string) => {
-    if (CRASHED.test(line)) onCrash();
-    if (NOT_BUILT.test(line)) isBroken = true;
-    if (BUILT.test(line)) isBroken = false;
-  };
+export function serve(port: number, rules: UrlRules, output: Output): ServerRun {
   const child = runNode(
     [
       ...["--import", LEASH, WRANGLER, "dev", join(ROOT, "scripts/start/worker.ts")],
@@ -96,44 +74,30 @@ export function serve(
       "--show-interactive-dev-session=false",
     ],
     output,
-    watch,
   );
   const ready = new Promise<void>((resolve) => {
     child.on("message", (message) => {
       if (String(message).includes("DEV_SERVER_READY")) resolve();
     });
   });
-  const isRunning = () => child.exitCode === null && child.signalCode === null;
-  return { ...toRun(child), ready, isRunning, isBroken: () => isBroken };
+  return { ...toRun(child), ready };
 }
 
-/**
- * Runs Node in a process group of its own, so that Ctrl-C does not reach it past `stop`.
- *
- * @param onLine called with each line, without colours.
- */
-function runNode(
-  args: string[],
-  { log, onNews }: Output,
-  onLine: (line: string) => void = () => {},
-): ChildProcess {
+/** Runs Node in a process group of its own, so that Ctrl-C does not reach it past `stop`. */
+function runNode(args: string[], { log, onError }: Output): ChildProcess {
   const child = spawn(process.execPath, ["--no-warnings", ...args], {
     cwd: ROOT,
     env: { ...process.env, ...WRANGLER_ENV, CI: "1" },
     stdio: ["ignore", "pipe", "pipe", "ipc"],
     detached: true,
   });
-  for (const stream of [child.stdout, child.stderr]) {
-    if (!stream) continue;
-    const read = openLogLines();
-    createInterface({ input: stream }).on("line", (coloured) => {
-      const line = stripVTControlCharacters(coloured);
-      onLine(line);
-      const { text, news } = read(line);
-      if (text !== null) log.write(`${text}\n`);
-      if (news !== null) onNews(news);
-    });
-  }
+  for (const stream of [child.stdout, child.stderr])
+    if (stream)
+      createInterface({ input: stream }).on("line", (coloured) => {
+        const line = stripVTControlCharacters(coloured);
+        log.write(`${line}\n`);
+        if (line.includes("[ERROR]")) onError(line);
+      });
   return child;
 }
 

@@ -19,7 +19,10 @@ export async function openSampleWorkspace(
   platform: PlatformClient,
   base: string,
 ): Promise<LocalState & { apiKey: string }> {
-  const state = (await findWorkspace(platform)) ?? (await makeWorkspace(platform));
+  const state = {
+    ...((await findWorkspace(platform)) ?? (await makeWorkspace(platform, base))),
+    base,
+  };
   const { workspaceId } = state;
   let { apiKey } = state;
   if (!apiKey || !(await isAccepted(base, apiKey))) {
@@ -44,12 +47,13 @@ async function findWorkspace(platform: PlatformClient): Promise<LocalState | nul
   }
 }
 
-async function makeWorkspace(platform: PlatformClient): Promise<LocalState> {
+async function makeWorkspace(platform: PlatformClient, base: string): Promise<LocalState> {
   const { workspaceId } = await platform.call("createWorkspace", {
     name: "Groupe Horizon",
     adminEmails: ["admin@example.com"],
   });
-  const state = { workspaceId, apiKey: null, sampleLoaded: false, webhook: null, portal: null };
+  const nothing = { apiKey: null, sampleLoaded: false, webhook: null, portal: null };
+  const state = { base, workspaceId, ...nothing };
   writeState(state);
   return state;
 }

@@ -8,16 +8,14 @@ import { PORTAL_LINK_OPENS_MS } from "../../src/contract/limits.ts";
 import { MINUTE_MS } from "../../src/contract/time.ts";
 import type { Page } from "../../src/http/paging.ts";
 import type { Automation } from "../../src/records/automations.ts";
-import { ROOT } from "../shared/checkout.ts";
+import { makeWritable, ROOT } from "../shared/checkout.ts";
 import { parseArguments } from "../shared/command.ts";
 import { databasesIn, readConfig } from "../shared/databases.ts";
-import { holdFolder } from "../shared/folder-hold.ts";
 import { type LocalApi, openApi, Refusal } from "../shared/local-api.ts";
 import { deleteState, makeSecrets, readState } from "../shared/local-state.ts";
 import { isTaken } from "../shared/ports.ts";
 import { type Receipt, receiverUrl, startReceiver } from "../shared/receiver.ts";
-import { keepServing } from "./keep-serving.ts";
-import { migrate, type Output, prepare, type Run } from "./processes.ts";
+import { migrate, type Output, prepare, type Run, serve } from "./processes.ts";
 import { urlRules } from "./url-rules.ts";
 
 const USAGE = `npm start -- [--strict]
@@ -52,7 +50,8 @@ try {
 
 async function start(port: number, strict: boolean): Promise<void> {
   const receiverPort = port + 1;
-  running.defer(await holdFolder(DATA, `http://localhost:${port}`));
+  const base = `http://localhost:${port}`;
+  makeWritable(DATA);
   await refuseTaken(port);
   await refuseTaken(receiverPort);
   prepareSecrets();
@@ -60,17 +59,31 @@ async function start(port: number, strict: boolean): Promise<void> {
   console.log("Starting: the database, the server, the sample data…");
   for (const { binding, name } of databasesIn(await readConfig(join(ROOT, "wrangler.toml"))))
     await finish(migrate(binding, output), `The database ${name} could not be migrated`);
-  const keeper = { running, logName: LOG_NAME, say, fail };
   const { rules, told } = await urlRules(strict);
-  const { base, tickEachMinute } = await keepServing(port, rules, output, keeper);
+  const server = serve(port, rules, output);
+  running.defer(() => server.stop());
+  void server.ended.then(() => fail(`The server ended: see ${LOG_NAME}.`));
+  await server.ready;
   const introduced = Promise.withResolvers<void>();
   if (!strict)
     await receive(receiverPort, (receipt) => introduced.promise.then(() => say(describe(receipt))));
   const preparing = prepare(base, strict ? null : receiverUrl(receiverPort), output);
   await finish(preparing, "The sample data could not be loaded");
-  tickEachMinute();
+  runCronEachMinute(base);
   await introduce(base, strict, told);
   introduced.resolve();
+}
+
+/** Calls the cron job, which wrangler does not do locally. */
+function runCronEachMinute(base: string): void {
+  const run = async () => {
+    const answer = await fetch(`${base}/cdn-cgi/local/scheduled`).catch(() => null);
+    // While the source does not build, nothing answers.
+    if (answer && !answer.ok) say(`The scheduled job failed: see ${LOG_NAME}.`);
+  };
+  const timer = setInterval(run, MINUTE_MS);
+  running.defer(() => clearInterval(timer));
+  void run();
 }
 
 function parsePort(): number {
@@ -93,7 +106,7 @@ function openOutput(): Output {
   log.on("error", ({ message }) => fail(`The log cannot be written: ${message}.`));
   return {
     log,
-    onNews: (line) => say(line.includes("[ERROR]") ? `${line.trim()} (more in ${LOG_NAME})` : line),
+    onError: (line) => say(`${line.trim()} (more in ${LOG_NAME})`),
   };
 }
 

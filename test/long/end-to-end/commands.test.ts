@@ -1,14 +1,12 @@
 import type { SpawnOptions } from "node:child_process";
-import { once } from "node:events";
-import { cpSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
-import { holdFolder } from "../../../scripts/shared/folder-hold.ts";
 import { startRuntime } from "../../../scripts/shared/runtime.ts";
 import { copyCheckout, startIn } from "../../node/support/local-server.ts";
-import { childrenOf, runProgram, startProgram } from "../../node/support/process.ts";
+import { childrenOf, runProgram } from "../../node/support/process.ts";
 import { until } from "../../support/until.ts";
 
 const { scripts } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
@@ -74,43 +72,6 @@ describe("a folder", () => {
       "WEBHOOK_ENCRYPTION_KEYS is now called ENCRYPTION_KEYS: rename it, and keep its value.\n",
       secrets,
     ]);
-  });
-
-  test("has one start at a time: the second says so and changes nothing", async () => {
-    const letGo = await holdFolder(join(ROOT, ".wrangler"), "http://localhost:1");
-    const secretsFrom = () => statSync(join(ROOT, ".dev.vars"), { throwIfNoEntry: false })?.mtimeMs;
-    const before = secretsFrom();
-    const end = await runCommand("start", [], { env: { PORT: "28787" } });
-    letGo();
-    const stderr = "`npm start` is already running in this folder, on http://localhost:1.\n";
-    expect(end).toMatchObject({ code: 1, stderr });
-    expect(secretsFrom()).toBe(before);
-  });
-
-  test("is held by one of several that start at once, until its start has ended or was killed", async () => {
-    const holds = await Promise.allSettled(["a", "b", "c"].map((at) => holdFolder(folder, at)));
-    const [letGo, ...others] = holds.flatMap((each) =>
-      each.status === "fulfilled" ? [each.value] : [],
-    );
-    expect(others).toEqual([]);
-    await expect(holdFolder(folder, "d")).rejects.toThrow(
-      /is already running in this folder, on [abc]/,
-    );
-    letGo?.();
-    (await holdFolder(folder, "e"))();
-    const script = `const { holdFolder } = await import("${join(ROOT, "scripts/shared/folder-hold.ts")}");
-      await holdFolder("${folder}", "third");
-      console.log("holds");
-      setInterval(() => {}, 1_000);`;
-    const command = [process.execPath, "--input-type=module", "--eval", script];
-    const { child, ended } = startProgram(command);
-    await once(child.stdout, "data");
-    await expect(holdFolder(folder, "f")).rejects.toThrow("on third");
-    child.kill("SIGKILL");
-    await ended;
-    (await holdFolder(folder, "g"))();
-    writeFileSync(join(folder, "start.sock"), "not a socket");
-    (await holdFolder(folder, "h"))();
   });
 
   // Root may write anywhere, so the command then runs as nobody.

@@ -7,7 +7,7 @@ import { openApi } from "../../../scripts/shared/local-api.ts";
 import { openPortalSession } from "../../../scripts/shared/portal-session.ts";
 import type { Page } from "../../../src/http/paging.ts";
 import type { Lead } from "../../../src/records/leads.ts";
-import { type LocalServer, startLocalServer } from "../../node/support/local-server.ts";
+import { startLocalServer } from "../../node/support/local-server.ts";
 import { opened } from "../../node/support/opened.ts";
 import { childrenOf } from "../../node/support/process.ts";
 import { until } from "../../support/until.ts";
@@ -44,30 +44,13 @@ describe("the terminal of npm start", () => {
     );
   });
 
-  test("shows nothing for a successful Platform call", async () => {
-    // Wait for the event that the start itself causes.
+  test("stays as it is while Platform calls succeed", async () => {
     await until(() => server.output().includes("signature verified"));
     const before = server.output();
     const { code } = await platform("ledger");
     expect(code).toBe(0);
-    // The runtime would log a false alarm a moment later.
-    await setTimeout(1_000);
+    await setTimeout(500);
     expect(server.output()).toBe(before);
-    expect(server.log()).not.toContain("had hung");
-  });
-
-  test("shows each refused input in one line, without a stack", async () => {
-    const before = server.output();
-    const refusal = { code: 1, output: "ledger: workspaceId: no such workspace\n" };
-    for (let time = 0; time < 3; time++)
-      expect(await platform("ledger", '{ "workspaceId": "wks_unknown" }')).toEqual(refusal);
-    await setTimeout(1_000);
-    const shown = server.output().slice(before.length);
-    expect(shown).toMatch(/^([\d:]{8} {2}refused: ledger: workspaceId: no such workspace\n){3}$/);
-    const log = server.log();
-    expect(log.match(/^refused: ledger: workspaceId: no such workspace$/gm)).toHaveLength(3);
-    expect(log).not.toMatch(/^ +at /m);
-    expect(log).not.toContain("had hung");
   });
 });
 
@@ -113,75 +96,18 @@ describe("publishing to npm start", () => {
   });
 });
 
-test("a webhook to a host that does not exist takes one line of the terminal and one of the log", async () => {
-  const url = "https://nobody.invalid/hook";
-  const events = ["lead.created"];
-  const { id } = await api<{ id: string }>("POST", "/v1/webhooks", { url, events });
-  const [shown, logged] = [server.output().length, server.log().length];
-  const trigger = server.start("trigger", "lead.created");
-  await trigger.ended;
-  const [eventId] = /evt_\w+/.exec(trigger.output()) ?? [];
-  const line = `${eventId} was not delivered to nobody.invalid: no connection, or no such host, attempt 1`;
-  await until(() => server.output().includes(line));
-  await setTimeout(500);
-  expect(server.output().slice(shown)).not.toContain("ERROR");
-  const log = server.log().slice(logged);
-  expect(log.match(/nobody\.invalid/g)).toHaveLength(1);
-  expect(log).not.toMatch(/ERROR|stack:/);
-  await api("DELETE", `/v1/webhooks/${id}`);
-});
-
-const ended = () => childrenOf(Number(server.child.pid))[0];
-test.runIf(isLinux).each([
-  ["has ended", ended, "The server ended; restarting it"],
-  ["stopped answering", () => frontOf(server), "The server stopped answering; restarting it"],
-])(
-  "npm start restarts a server that %s, with the same data, and says so in two lines",
-  { timeout: 120_000 },
-  async (_, victim, reason) => {
-    const before = await leads();
-    const shown = server.output().length;
-    const said = () => server.output().slice(shown);
-    process.kill(Number(victim()), "SIGKILL");
-    await until(() => said().includes("The server is back."), 60_000);
-    expect(said().replaceAll(/^[\d:]{8} {2}|\(see \S+\)/gm, "…")).toBe(
-      `…${reason} ….\n…The server is back.\n`,
-    );
-    expect(await leads()).toEqual(before);
-  },
-);
-
 test.runIf(isLinux)(
-  "npm start does not restart a server whose source does not build, or whose Worker alone crashed",
+  "npm start goes on serving when a broken source builds again, and ends when its server does",
   { timeout: 120_000 },
   async () => {
-    const shown = server.output().length;
-    const said = () => server.output().slice(shown);
     const index = join(server.folder, "src/index.ts");
     const source = readFileSync(index, "utf8");
     writeFileSync(index, `${source}const broken = ;\n`);
-    await until(() => said().includes("Build failed"));
-    const front = frontOf(server);
-    const [behind] = workerdsOf(server).filter((pid) => pid !== front);
-    process.kill(Number(behind), "SIGKILL");
-    await setTimeout(12_000);
-    expect(said()).not.toContain("The server");
+    await until(() => server.output().includes("Build failed"));
     writeFileSync(index, source);
     await leads();
-    expect(frontOf(server)).toBe(front);
-    expect(said()).not.toContain("The server");
+    const [wrangler = 0] = childrenOf(Number(server.child.pid));
+    process.kill(wrangler, "SIGKILL");
+    await until(() => server.output().includes("The server ended: see"), 60_000);
   },
 );
-
-/** The processes of the runtime: the proxy that accepts requests, and the Worker behind it. */
-function workerdsOf({ child }: LocalServer): number[] {
-  const [wrangler = 0] = childrenOf(Number(child.pid));
-  return childrenOf(wrangler).filter((pid) => commandOf(pid).includes("workerd"));
-}
-
-function frontOf(server: LocalServer): number | undefined {
-  const { port } = new URL(server.base);
-  return workerdsOf(server).find((pid) => commandOf(pid).includes(`entry=localhost:${port}`));
-}
-
-const commandOf = (pid: number) => readFileSync(`/proc/${pid}/cmdline`, "utf8");
