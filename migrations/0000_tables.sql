@@ -216,6 +216,8 @@ CREATE TABLE `subscriptions` (
 	`events` text NOT NULL,
 	`description` text,
 	`key_id` text,
+	`header_names` text DEFAULT '[]' NOT NULL,
+	`sealed_headers` text,
 	`sealed_secret` text NOT NULL,
 	`created_at` integer NOT NULL,
 	`idempotency_key` text,

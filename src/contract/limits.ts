@@ -26,6 +26,10 @@ export const URL_MAX_LENGTH = 2048;
 /** Maximum length of a subscription's description, in characters. */
 export const DESCRIPTION_MAX_LENGTH = 200;
 
+/** Maximum headers of a subscriber's own, and length of their values, in characters. */
+export const HEADERS_MAX = 5;
+export const HEADER_VALUE_MAX_LENGTH = 1_000;
+
 /** Maximum length of an API key's name, in characters. */
 export const KEY_NAME_MAX_LENGTH = 100;
 

@@ -206,6 +206,9 @@ export const subscriptions = sqliteTable(
     description: text(),
     /** The API key that created it; null if it was created in the portal. */
     keyId: text("key_id"),
+    /** Headers of its own (webhooks/headers.ts): their names, and all of them, encrypted. */
+    headerNames: text("header_names", { mode: "json" }).$type<string[]>().notNull().default([]),
+    sealedHeaders: text("sealed_headers"),
     sealedSecret: text("sealed_secret").notNull(),
     createdAt: integer("created_at").notNull(),
     /**

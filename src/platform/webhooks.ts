@@ -3,19 +3,23 @@ import { WebhookEvent } from "../contract/enumerations.ts";
 import { InputError } from "../contract/input-error.ts";
 import {
   DESCRIPTION_MAX_LENGTH,
+  HEADERS_MAX,
   REDELIVERY_MAX_AGE_MS,
   SECRET_OVERLAP_SECONDS,
+  URL_MAX_LENGTH,
 } from "../contract/limits.ts";
 import { text } from "../contract/text.ts";
 import { DAY_MS } from "../contract/time.ts";
-import { commit, withoutRetries } from "../db/client.ts";
+import { commit, type Database, withoutRetries } from "../db/client.ts";
 import { openDirectory } from "../db/databases.ts";
 import { parseEncryptionKeys } from "../encryption/seal.ts";
 import { countDays } from "../webhooks/days.ts";
 import { wake } from "../webhooks/dispatch/wake.ts";
+import { OwnHeaders, sealHeaders } from "../webhooks/headers.ts";
 import { findHealth, listHealth } from "../webhooks/health.ts";
 import { enableAgain } from "../webhooks/redelivery/redelivery.ts";
 import { Resealed, resealSecrets as reseal } from "../webhooks/reseal.ts";
+import { findUrlFault } from "../webhooks/resolve.ts";
 import { endOverlap, rotateSecret } from "../webhooks/rotation.ts";
 import {
   deleteSubscription,
@@ -23,6 +27,7 @@ import {
   findSubscription,
   updateSubscription,
 } from "../webhooks/subscriptions.ts";
+import { toUri } from "../webhooks/target.ts";
 import { sendTestEvent as post } from "../webhooks/test-event.ts";
 import {
   NewSecret,
@@ -71,33 +76,52 @@ export const readWebhook = operation({
 
 export const updateWebhook = operation({
   about:
-    "Changes a subscription's events or description. Events recorded before are still sent to it; those of a kind it no longer lists are not sent again.",
+    "Changes a subscription's URL, events, description or own headers. Its secret and history stay. Pending deliveries go to the new URL, and to the old one none that starts later than 2 s after. Events recorded before are still sent; those of a kind that it no longer lists are not sent again.",
   input: z
     .strictObject({
       webhookId: WebhookId,
+      url: z.string().max(URL_MAX_LENGTH).nullish().describe("as at its creation"),
       events: z.array(WebhookEvent).min(1).nullish(),
       description: text(DESCRIPTION_MAX_LENGTH).nullish().describe("null or empty: none"),
+      headers: OwnHeaders.nullish().describe(
+        `sent with each post, by name; at most ${HEADERS_MAX}; null: none. They replace the present ones, and are not shown again`,
+      ),
     })
     .refine(
-      ({ events, description }) => events != null || description !== undefined,
-      "expected events or a description",
+      ({ url, events, description, headers }) =>
+        url != null || events != null || description !== undefined || headers !== undefined,
+      "expected a URL, events, a description or headers",
     ),
   output: Nothing,
   examples: [
-    { webhookId, events: ["lead.created"] },
-    { webhookId, description: "CRM import" },
+    { webhookId, url: "https://hooks.example.com/automations" },
+    { webhookId, events: ["lead.created"], description: "CRM import" },
+    { webhookId, headers: { Authorization: "Bearer token" } },
   ],
-  async run({ env }, { webhookId, events, description }) {
-    const { db } = await openPlacementOfWebhook(env, webhookId);
+  async run({ env, ctx }, { webhookId, url, events, description, headers }) {
+    const placement = await openPlacementOfWebhook(env, webhookId);
+    const { db, database } = placement;
+    const fault = url == null ? null : await findUrlFault(env, url);
+    if (fault) throw new InputError("url", `is refused: ${fault}`, { reason: fault });
+    const sealed = headers === undefined ? {} : await seal(env, db, webhookId, headers ?? {});
     const updated = updateSubscription(webhookId, {
+      ...(url == null ? {} : { url: toUri(url) }),
       ...(events ? { events: [...new Set(events)] } : {}),
       ...(description === undefined ? {} : { description: description || null }),
+      ...sealed,
     });
     // Not retried: a second try would undo what somebody else changed in between.
     await commit(withoutRetries(db), updated);
+    if (url != null)
+      ctx.waitUntil(wake(env, database, [{ subscriptionId: webhookId, lane: "fast" }]));
     return {};
   },
 });
+
+async function seal(env: Env, db: Database, subscriptionId: string, headers: OwnHeaders) {
+  const owner = await findSubscription(db, subscriptionId, Date.now());
+  return sealHeaders(env, { ...owner, subscriptionId }, headers);
+}
 
 export const enableWebhook = operation({
   about:

@@ -16,6 +16,7 @@ const HEALTH = {
   events: subscriptions.events,
   description: subscriptions.description,
   keyId: subscriptions.keyId,
+  headers: subscriptions.headerNames,
   createdAt: subscriptions.createdAt,
   disabledAt: subscriptions.disabledAt,
   failingSince: subscriptions.failingSince,
@@ -55,10 +56,11 @@ export async function findHealth(db: Database, webhookId: string): Promise<Webho
 }
 
 function toView(row: HealthRow): WebhookView {
-  const { webhookId, url, events, description, keyId, failures, pending, nextAt, dueAt } = row;
+  const { webhookId, url, events, description, keyId, headers, failures, pending, nextAt, dueAt } =
+    row;
   const { lastAttempt: last } = row;
   return {
-    ...{ webhookId, url, events, description, keyId },
+    ...{ webhookId, url, events, description, keyId, headers },
     createdAt: isoTime(row.createdAt),
     disabledAt: isoTimeOrNull(row.disabledAt),
     state: stateOf(row),

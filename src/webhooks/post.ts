@@ -9,6 +9,9 @@ export const HEADERS = {
   "User-Agent": "PublicAPI-Webhooks/1.0",
 };
 
+/** Names the subscription, because several may have one URL, each with its own secret. Not signed. */
+export const WEBHOOK_HEADER = "X-Service-Webhook";
+
 /** The additional header of a test event. */
 export const TEST_HEADER = { "X-Service-Test": "true" };
 

@@ -2,7 +2,7 @@ import { z } from "@hono/zod-openapi";
 import ipaddr from "ipaddr.js";
 import { Recent } from "../recent.ts";
 import { abortAfter, withTimeout } from "../timing.ts";
-import { isPublicAddress, targetFault } from "./target.ts";
+import { isPublicAddress, type TargetFault, targetFault } from "./target.ts";
 
 /** Timeout of the DNS-over-HTTPS resolver; no answer does not count as a refusal. */
 const DNS_TIMEOUT_MS = 2_000;
@@ -25,8 +25,20 @@ export interface Resolved {
 }
 
 /** Whether to look hosts up: a resolver is configured, and private addresses are not allowed. */
-export function mustCheckNames(env: Env): boolean {
+function mustCheckNames(env: Env): boolean {
   return !!env.DNS_OVER_HTTPS_URL && env.ALLOW_LOCAL_WEBHOOKS !== "true";
+}
+
+/** Why we refuse to subscribe a URL, by our policy or, with a resolver, by DNS; null if we accept it. */
+export async function findUrlFault(
+  env: Env,
+  url: string,
+): Promise<TargetFault | "unresolvable_host" | null> {
+  const fault = targetFault(url, env.ALLOW_LOCAL_WEBHOOKS === "true");
+  if (fault || !mustCheckNames(env)) return fault;
+  const { resolution } = await resolveHost(env.DNS_OVER_HTTPS_URL, url);
+  if (resolution === "private") return "private_address";
+  return resolution === "unresolvable" ? "unresolvable_host" : null;
 }
 
 const NO_SUCH_NAME = 3;

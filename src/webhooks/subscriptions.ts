@@ -96,17 +96,25 @@ export function deleteSubscription(
   }));
 }
 
-/** Changes the given fields of a subscription. @throws InputError if there is none. */
+type Changeable = "url" | "events" | "description" | "headerNames" | "sealedHeaders";
+
+/**
+ * Changes the given fields of a subscription. Another URL ends the waits that its server had earned.
+ *
+ * @throws InputError if there is none.
+ */
 export function updateSubscription(
   id: string,
-  changed: Partial<Pick<SubscriptionRow, "events" | "description">>,
+  changed: Partial<Pick<SubscriptionRow, Changeable>>,
 ): Statements<unknown> {
-  // With other events, it is no longer what a repeated request asks for.
-  const idempotencyKey = changed.events ? { idempotencyKey: keyIfSame(changed.events) } : {};
+  // With another URL or other events, it is no longer what a repeated request asks for.
+  const { url, events } = changed;
+  const fresh = { idempotencyKey: null, postsAtOnce: 1, backoff: 0, nextAt: 0, slow: false };
+  const implied = url ? fresh : events ? { idempotencyKey: keyIfSame(events) } : {};
   const updated = counted(
     qb
       .update(subscriptions)
-      .set({ ...changed, ...idempotencyKey })
+      .set({ ...changed, ...implied })
       .where(isThere(id)),
   );
   return readAs(updated, (count) => {
@@ -176,13 +184,14 @@ export function findSubscription(
 
 /** Like `findSubscription`, as a part of a transaction. */
 export function knownSubscription(id: string, now: number) {
-  const { workspaceId, url, createdAt, sealedSecret, slow, backoff } = subscriptions;
+  const { workspaceId, url, createdAt, sealedSecret, sealedHeaders, slow, backoff } = subscriptions;
   const found = qb
     .select({
       workspaceId,
       url,
       createdAt,
       sealedSecret,
+      sealedHeaders,
       earlierSecrets: earlierSecretsAt(now),
       dataKey: workspaces.dataKey,
       accessGranted: workspaces.accessGranted,

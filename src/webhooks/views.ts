@@ -42,6 +42,7 @@ export const WebhookView = z.object({
   url: z.string(),
   events: z.array(WebhookEvent),
   description: z.string().nullable(),
+  headers: z.array(z.string()).describe("the names of its own headers"),
   keyId: z.string().nullable().describe("the API key that created it; null if none did"),
   createdAt: Time,
   disabledAt: Time.nullable(),

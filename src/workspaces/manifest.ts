@@ -92,7 +92,7 @@ const MANIFEST = {
     order: [subscriptions.createdAt, subscriptions.id],
     ranges: [sql`${subscriptions.deletedAt} IS NULL`, sql`${subscriptions.deletedAt} IS NOT NULL`],
     // Whoever has the key could repeat the request, and be shown the secret.
-    secret: [subscriptions.sealedSecret, subscriptions.idempotencyKey],
+    secret: [subscriptions.sealedSecret, subscriptions.sealedHeaders, subscriptions.idempotencyKey],
   },
   earlierSecrets: {
     kind: "webhook_secret",

@@ -97,13 +97,11 @@ export const WAYS_IN: Fault[] = [
     ["routes/runs.ts", "toPageRequest(list, c", 'toPageRequest("runs", c', "the cursor of one automation's runs is not another's"],
     ["routes/webhooks.ts", "events: [...new Set(creation.events)]", "events: creation.events", "duplicate events collapse"],
     ["routes/webhooks.ts", 'commit(withoutRetries(c.get("db")), deletion)', 'commit(c.get("db"), deletion)', "a deletion whose reply is lost does not answer 404"],
-    ["routes/webhooks.ts", 'if (resolution === "private") return "private_address";', "", "a name of a private address is refused"],
     ["routes/webhooks.ts", "stored.url !== asked.url ||", "", "an Idempotency-Key belongs to one request"],
     ["routes/webhooks.ts", "/^[\\x21-\\x7e]{1,255}$/", "/^.*$/", "an Idempotency-Key is visible ASCII"],
     ["document/document.ts", "security: [{ apiKey: [] }],", "", "the document says that a key is needed"],
     ["responses.ts", "Number(of) === status ? [name] : []", "[]", "the document says which answers have which headers"],
     ["routes/webhooks.ts", "  if (left)\n    c.executionCtx", "  if (!id)\n    c.executionCtx", "what is left to cancel of a subscription that its client deletes is woken at once"],
     ["platform.ts", 'if (!isInvalid) logError("request_failed", error, { requestId: c.get("requestId") });', "", "an error of ours is logged"],
-    ["routes/webhooks.ts", 'return resolution === "unresolvable" ? "unresolvable_host" : null;', 'return resolution === "public" ? null : "unresolvable_host";', "an inconclusive name is accepted"],
   ]),
 ];

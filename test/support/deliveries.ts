@@ -199,7 +199,8 @@ export async function postOf(
   const { id: eventId, body } = draft as Draft;
   const event = { eventId, createdAt: now, storedBody: body ?? "", leadId: null, lead: null };
   const { sealedSecret } = await subscriptionRow(id);
-  const target = { workspaceId, dataKey: null, url, sealedSecret, earlierSecrets: [] };
+  const sealed = { sealedSecret, earlierSecrets: [], sealedHeaders: null };
+  const target = { workspaceId, dataKey: null, url, ...sealed };
   return [{ subscriptionId: id, eventId, type: "lead.created", attempts: 0, event }, target];
 }
 

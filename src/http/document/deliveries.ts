@@ -2,9 +2,10 @@ import type { OpenAPIHono } from "@hono/zod-openapi";
 import type { WebhookEvent } from "../../contract/enumerations.ts";
 import { POST_TIMEOUT_MS } from "../../contract/limits.ts";
 import { WebhookDelivery } from "../../webhooks/bodies.ts";
+import { WEBHOOK_HEADER } from "../../webhooks/post.ts";
 import { DELIVERIES } from "../../webhooks/samples.ts";
 import { signatureHeaders } from "../../webhooks/signature.ts";
-import { SECRET } from "../routes/examples.ts";
+import { SECRET, WEBHOOK } from "../routes/examples.ts";
 
 type Registry = OpenAPIHono["openAPIRegistry"];
 
@@ -28,6 +29,8 @@ const WORDS: Record<WebhookEvent, { operationId: string; summary: string; descri
 };
 
 const HEADERS: Record<string, string> = {
+  [WEBHOOK_HEADER]:
+    "The `id` of the subscription, to tell which secret signs if several have the same URL. Not signed itself.",
   "X-Service-Signature":
     "`t=<unix seconds>,v1=<hex>`: the HMAC-SHA256 of `{t}.{raw body}`, keyed with the whole secret, `whsec_` included. While a secret is being rotated there are several `v1` (`t=…,v1=…,v1=…`), in any order: accept the delivery if one of them is valid. Reject a `t` that differs from your clock by more than 5 minutes.",
   "webhook-id": "The `id` of the event, for Standard Webhooks libraries.",
@@ -46,10 +49,11 @@ const RESPONSES = {
   },
 };
 
-/** The signature headers as parameters, with values that sign the example event. */
-async function signatureParameters(event: (typeof DELIVERIES)[WebhookEvent]) {
+/** Our headers as parameters, with values that sign the example event. */
+async function headerParameters(event: (typeof DELIVERIES)[WebhookEvent]) {
   const sentAt = Date.parse(event.created_at) + 1_000;
-  const values = await signatureHeaders(SECRET, event.id, JSON.stringify(event), sentAt);
+  const signed = await signatureHeaders(SECRET, event.id, JSON.stringify(event), sentAt);
+  const values: Record<string, string> = { [WEBHOOK_HEADER]: WEBHOOK.id, ...signed };
   return Object.entries(HEADERS).map(([name, description]) => ({
     name,
     in: "header" as const,
@@ -74,7 +78,7 @@ export async function registerWebhooks(registry: Registry): Promise<void> {
       summary,
       description: `${description} ${HOW}`,
       security: [],
-      parameters: await signatureParameters(event),
+      parameters: await headerParameters(event),
       request: {
         body: { required: true, content: { "application/json": { schema, example: event } } },
       },

@@ -1,14 +1,14 @@
 import { createRoute, z } from "@hono/zod-openapi";
 import type { Context } from "hono";
 import { WebhookEvent } from "../../contract/enumerations.ts";
-import { ApiError, type Reason } from "../../contract/errors.ts";
+import { ApiError } from "../../contract/errors.ts";
 import { isId, randomId } from "../../contract/ids.ts";
 import { SUBSCRIPTIONS_MAX, URL_MAX_LENGTH } from "../../contract/limits.ts";
 import { commit, query, withoutRetries } from "../../db/client.ts";
 import { open, parseEncryptionKeys, seal } from "../../encryption/seal.ts";
 import { findCreated, insertSubscription, type NewSubscription } from "../../webhooks/creation.ts";
 import { wake } from "../../webhooks/dispatch/wake.ts";
-import { mustCheckNames, resolveHost } from "../../webhooks/resolve.ts";
+import { findUrlFault } from "../../webhooks/resolve.ts";
 import { mintSecret } from "../../webhooks/signature.ts";
 import {
   deleteSubscription,
@@ -16,7 +16,7 @@ import {
   toWebhook,
   Webhook,
 } from "../../webhooks/subscriptions.ts";
-import { targetFault, toUri } from "../../webhooks/target.ts";
+import { toUri } from "../../webhooks/target.ts";
 import { jsonBody } from "../body.ts";
 import { type AppEnv, newApp } from "../context.ts";
 import { NEWEST_FIRST, PageQuery, pageOf, toPage, toPageRequest } from "../paging.ts";
@@ -180,7 +180,7 @@ export async function subscribe(
       ? undefined
       : await query(db, findCreated(workspaceId, idempotencyKey, createdAt));
   if (earlier) return showSecret(c.env, asked, earlier);
-  const fault = await findFault(c.env, creation.url);
+  const fault = await findUrlFault(c.env, creation.url);
   if (fault) throw new ApiError("invalid_request", { parameter: "url", reason: fault });
   const id = randomId("webhook");
   const sealedSecret = await seal(parseEncryptionKeys(c.env.ENCRYPTION_KEYS), id, mintSecret());
@@ -228,13 +228,4 @@ export async function unsubscribe(c: Context<AppEnv>, id: string): Promise<void>
     c.executionCtx.waitUntil(
       wake(c.env, c.get("placement").database, [{ subscriptionId: id, lane: "slow" }]),
     );
-}
-
-/** Why we refuse a URL, by our policy or, with a resolver, by DNS; null if we accept it. */
-async function findFault(env: Env, url: string): Promise<Reason | null> {
-  const fault = targetFault(url, env.ALLOW_LOCAL_WEBHOOKS === "true");
-  if (fault || !mustCheckNames(env)) return fault;
-  const { resolution } = await resolveHost(env.DNS_OVER_HTTPS_URL, url);
-  if (resolution === "private") return "private_address";
-  return resolution === "unresolvable" ? "unresolvable_host" : null;
 }

@@ -5,8 +5,9 @@ import { Recent } from "../../recent.ts";
 import { abortAfter } from "../../timing.ts";
 import { makeBody } from "../bodies.ts";
 import { keep, RESPONSE_READ_MS, readResponse } from "../exchange.ts";
+import { openHeaders } from "../headers.ts";
 import { statusOf, succeeded } from "../outcome.ts";
-import { post } from "../post.ts";
+import { post, WEBHOOK_HEADER } from "../post.ts";
 import { createGuard } from "../resolve.ts";
 import { openSigner } from "../secrets.ts";
 import type { Signer } from "../signature.ts";
@@ -66,13 +67,20 @@ export function createSender(env: Env, more: Record<string, string> = {}) {
     });
   };
   return async (delivery: Claimed, target: Target, now: number): Promise<Attempted> => {
-    const { url, workspaceId, dataKey } = target;
+    const { url, workspaceId, dataKey, sealedHeaders } = target;
+    const { subscriptionId } = delivery;
     const receiver = receiverOf(delivery.subscriptionId, target);
     if (await isRefused(url)) return { kind: "refused" };
     const sign = await receiver.signer;
     const body = await bodyOf(delivery, target);
     if (body === null) throw new EventErased();
-    const headers = { ...(await sign(delivery.eventId, body, now)), ...more };
+    const owner = { subscriptionId, workspaceId, dataKey };
+    const headers = {
+      ...(await openHeaders(env, owner, sealedHeaders)),
+      [WEBHOOK_HEADER]: subscriptionId,
+      ...(await sign(delivery.eventId, body, now)),
+      ...more,
+    };
     const { outcome, response } = await post(url, body, headers, now);
     const said = response ? read(response, receiver, now) : Promise.resolve(null);
     const openKey = () => openDataKey(env.ENCRYPTION_KEYS, workspaceId, dataKey);

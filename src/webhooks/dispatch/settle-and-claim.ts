@@ -18,6 +18,7 @@ export interface Snapshot extends Pace, Owner {
   subscriptionId: string;
   url: string;
   sealedSecret: string;
+  sealedHeaders: string | null;
   /** Sealed secrets that were rotated out and still sign. */
   earlierSecrets: string[];
   /** Events in progress whose deliveries no longer exist, because they were erased. */
@@ -136,6 +137,7 @@ const snapshots = prepared(
       dataKey: dataKeyOf(subscriptions.workspaceId),
       url: subscriptions.url,
       sealedSecret: subscriptions.sealedSecret,
+      sealedHeaders: subscriptions.sealedHeaders,
       earlierSecrets: earlierSecretsAt(NOW),
       postsAtOnce: subscriptions.postsAtOnce,
       backoff: subscriptions.backoff,

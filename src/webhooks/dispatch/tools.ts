@@ -23,7 +23,7 @@ export interface DispatchTools {
 /** What is needed to post a delivery. */
 export type Target = Pick<
   Snapshot,
-  "workspaceId" | "dataKey" | "url" | "sealedSecret" | "earlierSecrets"
+  "workspaceId" | "dataKey" | "url" | "sealedSecret" | "sealedHeaders" | "earlierSecrets"
 >;
 
 /** How an attempt ended, and what is kept of it, if it was sent. */

@@ -229,10 +229,23 @@ test.each<Refusal>([
     ["eventIds[0]…", { eventIds: ["evt_none"] }],
   ]),
   ...refusals("updateWebhook", { webhookId }, [
-    ["expected events or a description…", {}],
+    ["expected a URL, events…", {}],
     ["events…", { events: [] }],
     ["description…", { description: "x".repeat(201) }],
-    ['Unrecognized key: "url"', { url: "https://a.example/" }],
+    ["url: is refused: https_required", { url: "http://a.example/" }],
+    ["url: is refused: private_address", { url: "https://10.0.0.1/" }],
+    ["headers: at most 5", { headers: Object.fromEntries([..."abcdef"].map((n) => [n, "x"])) }],
+    ["headers: two names are the same", { headers: { "X-Key": "a", "x-key": "b" } }],
+    ...["", "a b", "é", "a:", "x\ny"].map((name): [string, object] => [
+      "headers: a name…",
+      { headers: { [name]: "x" } },
+    ]),
+    ...["Host", "content-length", "X-Service-Test", "webhook-id", "User-Agent", "TE", "CF-Ray"].map(
+      (name): [string, object] => [`headers: ${name} cannot be set…`, { headers: { [name]: "x" } }],
+    ),
+    ...["", " x", "x ", "a\r\nB: c", "é", "a\tb", "x".repeat(1_001)].map(
+      (value): [string, object] => ["headers: X-Key must be…", { headers: { "X-Key": value } }],
+    ),
   ]),
   ["rotateWebhookSecret", "overlapSeconds: …", { webhookId, overlapSeconds: 604_801 }],
   ["rotateWebhookSecret", "overlapSeconds: …", { webhookId, overlapSeconds: -1 }],

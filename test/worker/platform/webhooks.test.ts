@@ -7,7 +7,7 @@ import { Platform as Entrypoint } from "../../../src/platform/entrypoint.ts";
 import { WebhookDelivery } from "../../../src/webhooks/bodies.ts";
 import { findSubscription } from "../../../src/webhooks/subscriptions.ts";
 import { sendTestEvent } from "../../../src/webhooks/test-event.ts";
-import { errorOf, openWorkspace } from "../../support/api.ts";
+import { errorOf, leadReport, openWorkspace } from "../../support/api.ts";
 import {
   announceLeads,
   answered,
@@ -200,6 +200,71 @@ describe("updateWebhook", () => {
       expect(await Platform.readWebhook({ webhookId })).toMatchObject({ description, events });
       expect(await read()).toEqual({ ...before, events });
     }
+  });
+});
+
+describe("updateWebhook with another URL", () => {
+  test("keeps secret, history and pending deliveries, which go to the new URL at once", async () => {
+    const { workspaceId } = await openWorkspace();
+    const old = await subscribe(workspaceId, { url: subscriberUrl("status-500") });
+    const webhookId = old.id;
+    await announceLeads(workspaceId, 1, Date.now());
+    await setSubscription(webhookId, { backoff: 3, nextAt: Date.now() + DAY_MS, slow: true });
+    const url = subscriberUrl();
+    expect(await Platform.updateWebhook({ webhookId, url })).toEqual({});
+    await expect.poll(() => statesOf(webhookId), { timeout: 10_000 }).toEqual({ delivered: 1 });
+    expect(await receivedBy(old)).toEqual([]);
+    const [{ headers, body } = {} as Received] = await receivedBy({ url });
+    const { "webhook-id": eventId = "", "webhook-timestamp": at = "" } = headers;
+    const signed = expectedSignatures(old.secret, eventId, at, body);
+    expect(headers["x-service-signature"]).toBe(signed.service);
+    expect(await Platform.readWebhook({ webhookId })).toMatchObject({ url, pending: 0 });
+    expect((await Platform.listDeliveries({ webhookId })).items).toHaveLength(1);
+  });
+
+  test("leaves the Idempotency-Key of its creation to a new subscription", async () => {
+    const { workspaceId, api } = await openWorkspace();
+    const asked = { url: subscriberUrl(), events: ["lead.created"] };
+    const headers = { "Idempotency-Key": "one" };
+    const create = async () =>
+      (await api.post<{ id: string }>("/v1/webhooks", asked, headers)).body.id;
+    const webhookId = await create();
+    await Platform.updateWebhook({ webhookId, url: subscriberUrl() });
+    expect(await create()).not.toBe(webhookId);
+    expect((await Platform.listWebhooks({ workspaceId })).items).toHaveLength(2);
+  });
+});
+
+describe("updateWebhook with headers", () => {
+  test("sends them with each post, stores them encrypted, and shows only their names", async () => {
+    const { workspaceId } = await openWorkspace();
+    const subscription = await subscribe(workspaceId);
+    const webhookId = subscription.id;
+    const headers = { Authorization: "Bearer s3same-1234", "X-Api-Key": "k3y" };
+    await Platform.updateWebhook({ webhookId, headers });
+    const names = Object.keys(headers);
+    expect(await Platform.readWebhook({ webhookId })).toMatchObject({ headers: names });
+    await Platform.recordLeads({ workspaceId, leads: [leadReport("one")] });
+    await expect.poll(() => statesOf(webhookId), { timeout: 10_000 }).toEqual({ delivered: 1 });
+    await Platform.sendTestEvent({ webhookId, type: "lead.created" });
+    const received = await receivedBy(subscription);
+    expect(received).toHaveLength(2);
+    const sent = { authorization: "Bearer s3same-1234", "x-api-key": "k3y" };
+    for (const post of received)
+      expect(post.headers).toMatchObject({ ...sent, "x-service-webhook": webhookId });
+    const shown = [
+      await subscriptionRow(webhookId),
+      await Platform.listWebhooks({ workspaceId }),
+      await Platform.listDeliveries({ webhookId }),
+      await Platform.exportWorkspace({ workspaceId }),
+      await Platform.listAuditTrail({ workspaceId }),
+    ];
+    expect(JSON.stringify(shown)).not.toMatch(/s3same|k3y/);
+    await Platform.updateWebhook({ webhookId, headers: null });
+    expect(await Platform.readWebhook({ webhookId })).toMatchObject({ headers: [] });
+    await Platform.sendTestEvent({ webhookId, type: "lead.created" });
+    const [last] = (await receivedBy(subscription)).slice(-1);
+    expect(Object.keys(last?.headers ?? {})).not.toContain("authorization");
   });
 });
 

@@ -9,6 +9,7 @@ import {
   cancelPendingOf,
   deleteSubscription,
   disableSubscription,
+  updateSubscription,
 } from "../../../../src/webhooks/subscriptions.ts";
 import { updateAccess } from "../../../../src/workspaces/workspaces.ts";
 import { openWorkspace } from "../../../support/api.ts";
@@ -25,6 +26,7 @@ import {
   statesOf,
   subscribe,
   subscriber,
+  subscriberUrl,
 } from "../../../support/deliveries.ts";
 import { meteredDatabase } from "../../../support/metered-database.ts";
 
@@ -105,6 +107,29 @@ describe("a subscription that", () => {
     await dispatchAt(now + HOUR_MS, [withdrawn.id], OK);
     expect(await statesOf(withdrawn.id)).toEqual(states);
   });
+});
+
+test("a subscription whose URL changes during a dispatch gets no post at the old one later than 2 s after", async () => {
+  const { id } = await owed(20, NOW);
+  const { DB } = observedDatabase({ before: (trip) => (trip > 1 ? sleep(100) : undefined) });
+  const url = subscriberUrl();
+  let now = NOW;
+  const starts: [at: number, url: string][] = [];
+  await dispatchOn(
+    DB,
+    () => now,
+    [id],
+    async (_, target) => {
+      if (starts.push([now, target.url]) === 1) await commit(db, updateSubscription(id, { url }));
+      now += 400;
+      await sleep(2);
+      return OK;
+    },
+  );
+  const late = starts.filter(([at]) => at - NOW > WITHDRAWN_MS);
+  expect(late.length).toBeGreaterThan(1);
+  expect(new Set(late.map(([, to]) => to))).toEqual(new Set([url]));
+  expect(await statesOf(id)).toMatchObject({ delivered: starts.length });
 });
 
 describe("a large backlog that is withdrawn", () => {
