@@ -46,6 +46,7 @@ function inWorkerd(
   return {
     plugins: [
       cloudflareTest(async () => ({
+        main: "./scripts/shared/limited-worker.ts",
         wrangler: { configPath: "./wrangler.toml" },
         miniflare: {
           ...more,

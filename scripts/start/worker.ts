@@ -3,9 +3,9 @@
  * publishes to the ingest queue, whatever account and queue its address names. It takes any token, because
  * there is nothing to protect here.
  */
-import shipped from "../../src/index.ts";
+import shipped from "../shared/limited-worker.ts";
 
-export * from "../../src/index.ts";
+export * from "../shared/limited-worker.ts";
 
 const PUBLISH = /^\/client\/v4\/accounts\/[^/]+\/queues\/[^/]+\/messages(?<batch>\/batch)?$/;
 

@@ -1,4 +1,7 @@
+import { createExecutionContext } from "cloudflare:test";
+import { exports } from "cloudflare:workers";
 import { expect, test } from "vitest";
+import { Platform } from "../../../scripts/shared/limited-worker.ts";
 import { Budget, STATEMENTS_MAX } from "../../../src/db/budget.ts";
 import { openNamed } from "../../../src/db/databases.ts";
 import { workspaces } from "../../../src/db/schema.ts";
@@ -43,4 +46,12 @@ test("more statements than D1 allows an invocation fail, before they reach it", 
   const whole = new Budget(60_000);
   await execute(whole.share(10), STATEMENTS_MAX);
   await expect(execute(whole, 1)).rejects.toThrow("more than 1000 statements");
+});
+
+test("in the tests and in npm start, a call is held to the limit, and each call to its own", async () => {
+  const limited = new Platform(createExecutionContext(), isolated().env);
+  const callAll = (platform: Pick<typeof limited, "ledger">) =>
+    Promise.all(Array.from({ length: STATEMENTS_MAX + 1 }, () => platform.ledger({})));
+  await expect(callAll(limited)).rejects.toThrow("more than 1000 statements");
+  await callAll(exports.Platform);
 });
