@@ -103,17 +103,6 @@ CREATE TABLE `earlier_secrets` (
 	PRIMARY KEY(`subscription_id`, `sealed_secret`)
 );
 --> statement-breakpoint
-CREATE TABLE `emails` (
-	`notice_id` integer NOT NULL,
-	`recipient` text NOT NULL,
-	`state` text DEFAULT 'owed' NOT NULL,
-	`tries` integer DEFAULT 0 NOT NULL,
-	`due_at` integer NOT NULL,
-	`settled_at` integer,
-	PRIMARY KEY(`notice_id`, `recipient`)
-);
---> statement-breakpoint
-CREATE INDEX `emails_owed` ON `emails` (`due_at`) WHERE state = 'owed';--> statement-breakpoint
 CREATE TABLE `erased_leads` (
 	`workspace_id` text NOT NULL,
 	`id` text NOT NULL,
@@ -161,22 +150,20 @@ CREATE TABLE `moves` (
 );
 --> statement-breakpoint
 CREATE TABLE `notices` (
-	`id` integer PRIMARY KEY AUTOINCREMENT NOT NULL,
-	`kind` text DEFAULT 'disabled' NOT NULL,
 	`workspace_id` text NOT NULL,
 	`subscription_id` text NOT NULL,
-	`host` text NOT NULL,
-	`events` text NOT NULL,
-	`failing_since` integer NOT NULL,
-	`last_outcome` text,
-	`last_status` integer,
-	`created_at` integer NOT NULL,
-	`due_at` integer NOT NULL,
-	`sent_at` integer
+	`since` integer NOT NULL,
+	`kind` text NOT NULL,
+	`due_at` integer,
+	`recipients` text,
+	`tries` integer DEFAULT 0 NOT NULL,
+	`reminders` integer DEFAULT 0 NOT NULL,
+	`sent_at` integer,
+	`sent` integer DEFAULT 0 NOT NULL,
+	PRIMARY KEY(`workspace_id`, `subscription_id`, `since`, `kind`)
 );
 --> statement-breakpoint
-CREATE INDEX `notices_unsent` ON `notices` (`due_at`) WHERE sent_at IS NULL;--> statement-breakpoint
-CREATE UNIQUE INDEX `notices_of_stretch` ON `notices` (`workspace_id`,`subscription_id`,`failing_since`,`kind`);--> statement-breakpoint
+CREATE INDEX `notices_due` ON `notices` (`due_at`) WHERE due_at IS NOT NULL;--> statement-breakpoint
 CREATE TABLE `removals` (
 	`automation_id` text NOT NULL,
 	`generation` integer NOT NULL,
@@ -242,6 +229,7 @@ CREATE TABLE `subscriptions` (
 --> statement-breakpoint
 CREATE UNIQUE INDEX `subscriptions_idempotent` ON `subscriptions` (`workspace_id`,`idempotency_key`) WHERE idempotency_key IS NOT NULL;--> statement-breakpoint
 CREATE INDEX `subscriptions_ranged` ON `subscriptions` (`id`) WHERE ranges IS NOT NULL;--> statement-breakpoint
+CREATE INDEX `subscriptions_rejecting` ON `subscriptions` (`id`) WHERE rejections <> '{}';--> statement-breakpoint
 CREATE INDEX `subscriptions_newest` ON `subscriptions` (`workspace_id`,`created_at`,`id`) WHERE deleted_at IS NULL;--> statement-breakpoint
 CREATE INDEX `subscriptions_deleted` ON `subscriptions` (`workspace_id`,`created_at`,`id`) WHERE deleted_at IS NOT NULL;--> statement-breakpoint
 CREATE TABLE `sweep_positions` (

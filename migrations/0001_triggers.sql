@@ -150,41 +150,21 @@ CREATE TRIGGER `notices_move_insert` AFTER INSERT ON `notices`
 WHEN EXISTS (SELECT 1 FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = NEW.workspace_id AND (m.state IS NOT NULL OR w.database IS NOT NULL))
 BEGIN
 	SELECT RAISE(ABORT, 'workspace_moving') FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = NEW.workspace_id AND (m.state IN ('closed', 'arrived') OR w.database IS NOT NULL AND m.state IS NOT 'arriving');
-	INSERT INTO changes (workspace_id, kind, key) SELECT w.id, 'notice', json_array(NEW.workspace_id, NEW.subscription_id, NEW.failing_since, NEW.kind) FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = NEW.workspace_id AND m.state IN ('copying', 'draining');
+	INSERT INTO changes (workspace_id, kind, key) SELECT w.id, 'notice', json_array(NEW.workspace_id, NEW.subscription_id, NEW.since, NEW.kind) FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = NEW.workspace_id AND m.state IN ('copying', 'draining');
 END;
 --> statement-breakpoint
 CREATE TRIGGER `notices_move_update` AFTER UPDATE ON `notices`
 WHEN EXISTS (SELECT 1 FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = NEW.workspace_id AND (m.state IS NOT NULL OR w.database IS NOT NULL))
 BEGIN
 	SELECT RAISE(ABORT, 'workspace_moving') FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = NEW.workspace_id AND (m.state IN ('closed', 'arrived') OR w.database IS NOT NULL AND m.state IS NOT 'arriving');
-	INSERT INTO changes (workspace_id, kind, key) SELECT w.id, 'notice', json_array(NEW.workspace_id, NEW.subscription_id, NEW.failing_since, NEW.kind) FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = NEW.workspace_id AND m.state IN ('copying', 'draining');
+	INSERT INTO changes (workspace_id, kind, key) SELECT w.id, 'notice', json_array(NEW.workspace_id, NEW.subscription_id, NEW.since, NEW.kind) FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = NEW.workspace_id AND m.state IN ('copying', 'draining');
 END;
 --> statement-breakpoint
 CREATE TRIGGER `notices_move_delete` AFTER DELETE ON `notices`
 WHEN EXISTS (SELECT 1 FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = OLD.workspace_id AND (m.state IS NOT NULL OR w.database IS NOT NULL))
 BEGIN
 	SELECT RAISE(ABORT, 'workspace_moving') FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = OLD.workspace_id AND m.state IN ('closed', 'arrived');
-	INSERT INTO changes (workspace_id, kind, key) SELECT w.id, 'notice', json_array(OLD.workspace_id, OLD.subscription_id, OLD.failing_since, OLD.kind) FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = OLD.workspace_id AND m.state IN ('copying', 'draining');
-END;
---> statement-breakpoint
-CREATE TRIGGER `emails_move_insert` AFTER INSERT ON `emails`
-WHEN EXISTS (SELECT 1 FROM notices p JOIN workspaces w ON w.id = p.workspace_id
-    LEFT JOIN moves m ON m.workspace_id = w.id WHERE p.id = NEW.notice_id AND (m.state IS NOT NULL OR w.database IS NOT NULL))
-BEGIN
-	SELECT RAISE(ABORT, 'workspace_moving') FROM notices p JOIN workspaces w ON w.id = p.workspace_id
-    LEFT JOIN moves m ON m.workspace_id = w.id WHERE p.id = NEW.notice_id AND (m.state IN ('closed', 'arrived') OR w.database IS NOT NULL AND m.state IS NOT 'arriving');
-	INSERT INTO changes (workspace_id, kind, key) SELECT w.id, 'notice', json_array(p.workspace_id, p.subscription_id, p.failing_since, p.kind) FROM notices p JOIN workspaces w ON w.id = p.workspace_id
-    LEFT JOIN moves m ON m.workspace_id = w.id WHERE p.id = NEW.notice_id AND m.state IN ('copying', 'draining');
-END;
---> statement-breakpoint
-CREATE TRIGGER `emails_move_update` AFTER UPDATE ON `emails`
-WHEN EXISTS (SELECT 1 FROM notices p JOIN workspaces w ON w.id = p.workspace_id
-    LEFT JOIN moves m ON m.workspace_id = w.id WHERE p.id = NEW.notice_id AND (m.state IS NOT NULL OR w.database IS NOT NULL))
-BEGIN
-	SELECT RAISE(ABORT, 'workspace_moving') FROM notices p JOIN workspaces w ON w.id = p.workspace_id
-    LEFT JOIN moves m ON m.workspace_id = w.id WHERE p.id = NEW.notice_id AND (m.state IN ('closed', 'arrived') OR w.database IS NOT NULL AND m.state IS NOT 'arriving');
-	INSERT INTO changes (workspace_id, kind, key) SELECT w.id, 'notice', json_array(p.workspace_id, p.subscription_id, p.failing_since, p.kind) FROM notices p JOIN workspaces w ON w.id = p.workspace_id
-    LEFT JOIN moves m ON m.workspace_id = w.id WHERE p.id = NEW.notice_id AND m.state IN ('copying', 'draining');
+	INSERT INTO changes (workspace_id, kind, key) SELECT w.id, 'notice', json_array(OLD.workspace_id, OLD.subscription_id, OLD.since, OLD.kind) FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = OLD.workspace_id AND m.state IN ('copying', 'draining');
 END;
 --> statement-breakpoint
 CREATE TRIGGER `workspaces_move_update` AFTER UPDATE OF id, name, admin_emails, access_granted, data_key, webhooks_max, created_at ON `workspaces`

@@ -1,5 +1,5 @@
 import { MINUTE_MS } from "./contract/time.ts";
-import { Budget, STATEMENTS_MAX } from "./db/budget.ts";
+import { Budget } from "./db/budget.ts";
 import { commit } from "./db/client.ts";
 import { deleteCommits } from "./db/commit-once.ts";
 import { databaseNames, hasOneDatabase, openDirectory } from "./db/databases.ts";
@@ -23,14 +23,16 @@ import { type Placement, placementIn } from "./workspaces/placement.ts";
 const SWEEP_MAX_MS = 40_000;
 /** Databases per sweep; if there are more, they take turns. */
 const DATABASES_AT_ONCE = 4;
-/** Statements of a sweep that are not for the parts that take as many as they are given. */
-const OTHER_STATEMENTS = 150;
+/** Statements of a sweep for the parts that take as many as they are given, in all databases... */
+const LOOPS_STATEMENTS = 600;
+/** ...and for moves. The rest is for the parts that take a few, and for what has begun. */
+const MOVES_STATEMENTS = 250;
 /** Maximum moves that one sweep continues, of the workspaces leaving one database. */
 const MOVES_AT_ONCE = 100;
 
 /**
- * What each part of the sweep gets: a database, and a budget of its own, so that no part can use up what
- * another needs. What a part does not finish, the next sweep continues.
+ * What a part of the sweep gets: a database, and a budget of its own, so that no part can use up what
+ * another needs. What it does not finish, the next sweep continues.
  */
 interface Part extends Placement {
   /** Its statements are spent from the budget. */
@@ -46,49 +48,50 @@ interface Part extends Placement {
  */
 export async function sweep(env: Env, now: number): Promise<void> {
   const whole = new Budget(SWEEP_MAX_MS);
-  const names = databasesOf(env, now);
-  const swept = await Promise.all(
-    names.map((database) => sweepDatabase(env, database, now, whole, names.length)),
-  );
-  const failed = swept.reduce((sum, failures) => sum + failures, 0);
   const metered = whole.meter(env);
+  const databases = databasesOf(env, now);
+  const loops = [sendDueNotices, expireEvents, redeliverRanges, deleteRemoved];
+  const others = [wakeOverdue, forget, measure];
+  const share = Math.floor(LOOPS_STATEMENTS / loops.length / databases.length);
+  const moves = whole.share(MOVES_STATEMENTS);
+
+  /** Does a part in a database. @returns how many failed. */
+  async function failuresOf(
+    part: (context: Part) => Promise<unknown>,
+    database: string,
+    budget: Budget,
+  ): Promise<number> {
+    try {
+      const own = budget.meter(env);
+      await part({ ...placementIn(own, database), env: own, budget, now });
+      return 0;
+    } catch (error) {
+      logError("sweep_failed", error, { database });
+      return 1;
+    }
+  }
+  const failures = await Promise.all([
+    ...databases.flatMap((database) =>
+      [...loops, ...others].map((part) => failuresOf(part, database, whole.share(share))),
+    ),
+    // In turn, because each takes as many as are left.
+    databases.reduce(
+      async (sum, database) => (await sum) + (await failuresOf(goOnMoving, database, moves)),
+      Promise.resolve(0),
+    ),
+  ]);
+  const failed = failures.reduce((sum, failures) => sum + failures, 0);
   if (failed === 0) await updatePosition(openDirectory(metered), SWEPT, String(now));
   const { healthy, problems } = await findHealth(metered, now);
   log("health", { healthy, problems: problems.join("; ") });
   if (failed > 0) throw new Error(`${failed} parts of the sweep failed`);
 }
 
-/** The databases whose turn it is. */
+/** The databases whose turn it is, each minute from another one on. */
 function databasesOf(env: Env, now: number): string[] {
   const names = databaseNames(env);
-  if (names.length <= DATABASES_AT_ONCE) return names;
-  const first = (Math.floor(now / MINUTE_MS) * DATABASES_AT_ONCE) % names.length;
-  return [...names, ...names].slice(first, first + DATABASES_AT_ONCE);
-}
-
-/** Sweeps one database. @returns how many parts failed. */
-async function sweepDatabase(
-  env: Env,
-  database: string,
-  now: number,
-  whole: Budget,
-  databases: number,
-): Promise<number> {
-  // These take as many statements as they are given...
-  const loops = [sendDueNotices, expireEvents, redeliverRanges, deleteRemoved, goOnMoving];
-  // ...and these a few.
-  const others = [wakeOverdue, forget, measure];
-  const share = Math.floor((STATEMENTS_MAX - OTHER_STATEMENTS) / databases / loops.length);
-  const parts = await Promise.allSettled(
-    [...loops, ...others].map((part) => {
-      const budget = whole.share(share);
-      const metered = budget.meter(env);
-      return part({ ...placementIn(metered, database), env: metered, budget, now });
-    }),
-  );
-  const failures = parts.flatMap((part) => (part.status === "rejected" ? [part.reason] : []));
-  for (const failure of failures) logError("sweep_failed", failure, { database });
-  return failures.length;
+  const first = Math.floor(now / MINUTE_MS) % names.length;
+  return [...names.slice(first), ...names.slice(0, first)].slice(0, DATABASES_AT_ONCE);
 }
 
 const sendDueNotices = ({ db, env, now, budget }: Part) =>

@@ -99,6 +99,12 @@ export const EMAIL_WAITS_SECONDS = [
   300, 900, 1_800, 3_600, 7_200, 14_400, 28_800, 43_200, 72_000,
 ] as const;
 
+/** Maximum e-mails that the administrators of a workspace get in a day, together. */
+export const WORKSPACE_EMAILS_PER_DAY = 200;
+/** How often administrators are reminded of a subscription that stays disabled, and how long they wait. */
+export const REMINDERS_MAX = 4;
+export const REMINDER_WAIT_MS = 7 * DAY_MS;
+
 /** Maximum subscriptions that one sweep wakes. */
 export const SWEEP_MAX = 1_000;
 /** A delivery that has been overdue for this long, because its subscription fails, is exhausted. */

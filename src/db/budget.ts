@@ -6,8 +6,8 @@ import { type D1Client, LateClient, type Query } from "./session.ts";
  * (https://developers.cloudflare.com/d1/platform/limits/). The local runtime does not enforce it.
  */
 export const STATEMENTS_MAX = 1_000;
-/** The statements of the largest transaction that is repeated while a budget lasts. */
-const TRANSACTION_STATEMENTS = 50;
+/** What a piece of work takes that is repeated while a budget lasts, unless it says otherwise. */
+const PIECE_STATEMENTS = 20;
 
 /** What an invocation, or a part of it, may spend: time, and statements of D1. */
 export class Budget {
@@ -29,7 +29,7 @@ export class Budget {
   }
 
   /** Whether there is time for more, and so many statements are left. */
-  hasMore(statements: number = TRANSACTION_STATEMENTS): boolean {
+  hasMore(statements: number = PIECE_STATEMENTS): boolean {
     return performance.now() < this.#endsAt && this.#spent + statements <= this.#statements;
   }
 

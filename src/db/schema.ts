@@ -247,6 +247,7 @@ export const subscriptions = sqliteTable(
       .on(table.workspaceId, table.idempotencyKey)
       .where(sql`idempotency_key IS NOT NULL`),
     index("subscriptions_ranged").on(table.id).where(sql`ranges IS NOT NULL`),
+    index("subscriptions_rejecting").on(table.id).where(sql`rejections <> '{}'`),
     index("subscriptions_newest")
       .on(table.workspaceId, table.createdAt, table.id)
       .where(sql`deleted_at IS NULL`),
@@ -480,57 +481,38 @@ export const sizes = sqliteTable("sizes", {
 /** Tokens of committed transactions (`commitOnce`). Each starts with its time. */
 export const commits = sqliteTable("commits", { token: text().primaryKey() });
 
-/** What administrators are told about a subscription: it is failing, or it was disabled. */
-export type NoticeKind = "failing" | "disabled";
+/** What administrators are told about a subscription. */
+export type NoticeKind =
+  /** It is failing. */
+  | "failing"
+  /** It was disabled. */
+  | "disabled"
+  /** It rejects one kind of events, and accepts others. */
+  | "rejecting";
 
+/** What administrators are told, and who of them has yet to be. */
 export const notices = sqliteTable(
   "notices",
   {
-    id: integer().primaryKey({ autoIncrement: true }),
-    kind: text().$type<NoticeKind>().notNull().default("disabled"),
     workspaceId: text("workspace_id").notNull(),
     subscriptionId: text("subscription_id").notNull(),
-    host: text().notNull(),
-    events: text({ mode: "json" }).$type<WebhookEvent[]>().notNull(),
-    failingSince: integer("failing_since").notNull(),
-    lastOutcome: text("last_outcome"),
-    lastStatus: integer("last_status"),
-    createdAt: integer("created_at").notNull(),
-    /** When the sweep may send it to the administrators. */
-    dueAt: integer("due_at").notNull(),
-    /** When its `emails` were created; from then on they hold its state. */
-    sentAt: integer("sent_at"),
-  },
-  (table) => [
-    index("notices_unsent").on(table.dueAt).where(sql`sent_at IS NULL`),
-    // Each kind at most once per series of failures.
-    uniqueIndex("notices_of_stretch").on(
-      table.workspaceId,
-      table.subscriptionId,
-      table.failingSince,
-      table.kind,
-    ),
-  ],
-);
-
-/** `dropped`: no longer true, so not sent. */
-export type EmailState = "owed" | "sent" | "refused" | "given_up" | "dropped";
-
-/** A notice to one administrator. */
-export const emails = sqliteTable(
-  "emails",
-  {
-    noticeId: integer("notice_id").notNull(),
-    recipient: text().notNull(),
-    state: text().$type<EmailState>().notNull().default("owed"),
-    /** Attempts to send it, including one in progress. */
+    /** When what it tells of began; with the rest of the key: each kind once per series of failures. */
+    since: integer().notNull(),
+    kind: text().$type<NoticeKind>().notNull(),
+    /** When the sweep sends it, or tries again; null once nobody is left. */
+    dueAt: integer("due_at"),
+    /** The addresses that are left; null for all administrators, when it is sent. */
+    recipients: text({ mode: "json" }).$type<string[]>(),
+    /** Number of sweeps in which a recipient could not be reached. */
     tries: integer().notNull().default(0),
-    /** When it may be sent; each attempt postpones it. */
-    dueAt: integer("due_at").notNull(),
-    settledAt: integer("settled_at"),
+    /** Number of reminders that have begun. */
+    reminders: integer().notNull().default(0),
+    /** When its last e-mail was sent, and how many there were in the day before. */
+    sentAt: integer("sent_at"),
+    sent: integer().notNull().default(0),
   },
   (table) => [
-    primaryKey({ columns: [table.noticeId, table.recipient] }),
-    index("emails_owed").on(table.dueAt).where(sql`state = 'owed'`),
+    primaryKey({ columns: [table.workspaceId, table.subscriptionId, table.since, table.kind] }),
+    index("notices_due").on(table.dueAt).where(sql`due_at IS NOT NULL`),
   ],
 );

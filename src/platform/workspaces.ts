@@ -132,7 +132,7 @@ export const updateWorkspace = operation({
   ],
   async run({ env }, { workspaceId, ...changes }) {
     const { db } = await openPlacement(env, workspaceId);
-    const updated = await commit(db, updateStored(workspaceId, changes, Date.now()));
+    const updated = await commit(db, updateStored(workspaceId, changes));
     if (updated === 0) throw unknownWorkspace();
     return {};
   },

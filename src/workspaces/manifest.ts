@@ -7,7 +7,6 @@ import {
   automations,
   deliveries,
   earlierSecrets,
-  emails,
   erasedLeads,
   events,
   leads,
@@ -161,15 +160,9 @@ const MANIFEST = {
   },
   notices: {
     kind: "notice",
-    // Not its `id`, which differs between databases.
-    key: [notices.workspaceId, notices.subscriptionId, notices.failingSince, notices.kind],
-    order: [notices.subscriptionId, notices.failingSince, notices.kind],
-  },
-  emails: {
-    kind: "email",
-    links: { noticeId: notices.id },
-    changesAlone: true,
-    personal: [emails.recipient],
+    key: [notices.workspaceId, notices.subscriptionId, notices.since, notices.kind],
+    order: [notices.subscriptionId, notices.since, notices.kind],
+    personal: [notices.recipients],
   },
   sweepPositions: "where the sweep continues",
   commits: "tokens of transactions",

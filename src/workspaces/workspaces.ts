@@ -15,7 +15,7 @@ import {
 import { DIRECTORY } from "../db/databases.ts";
 import { isBehind, type Listing, mapItems, type PageRequest, preparePages } from "../db/page.ts";
 import { subscriptions, workspaces } from "../db/schema.ts";
-import { readdress } from "../webhooks/notices/notices.ts";
+import { updateRecipients } from "../webhooks/notices/notices.ts";
 import { WORKSPACE_STANDING } from "./api-keys.ts";
 import { beingErased } from "./moves.ts";
 
@@ -184,15 +184,15 @@ interface WorkspaceChanges {
 }
 
 /**
- * Changes fields of a workspace. Reads 0 if there is no such workspace. E-mails that are owed go to
- * its new administrators.
+ * Changes fields of a workspace. Reads 0 if there is no such workspace. Notices that are still owed go
+ * to its new administrators.
  */
 export function updateWorkspace(
   id: string,
   { name, adminEmails, webhooksMax }: WorkspaceChanges,
-  now: number,
 ): Statements<number> {
   const statements = transaction({
+    recipients: adminEmails ? updateRecipients(id, adminEmails) : undefined,
     updated: counted(
       qb
         .update(workspaces)
@@ -203,7 +203,6 @@ export function updateWorkspace(
         })
         .where(eq(workspaces.id, id)),
     ),
-    readdressed: adminEmails ? readdress(id, adminEmails, now) : undefined,
   });
   return readAs(statements, ({ updated }) => updated);
 }

@@ -98,7 +98,6 @@ export const RECORDS: Fault[] = [
     ["lifecycle/retention.ts", "if (!(value > 0)) throw", "if (false) throw", "a retention that is no number deletes nothing"],
     ["manifest.ts", "secret: [leads.sealed],", "", "an export has no ciphertext"],
     ["manifest.ts", "secret: [apiKeys.keyHash],", "", "an export has no hash of a key"],
-    ["manifest.ts", "changesAlone: true,", "", "e-mails that change during a move are copied"],
     ["moves.ts", "NOT IN ('copying', 'draining')", "NOT IN ('copying', 'draining', 'closed')", "only what a state allows is written during a move"],
     ["moving/owned-move.ts", "inOrder([expectOwner, part])", "inOrder([inOrder([]), part])", "a mover that was overtaken writes nothing"],
     ["moving/mover.ts", "if ((await this.ask(DIRECTORY, entry)) !== this.from) return this.#open();", "await this.ask(DIRECTORY, entry);", "a workspace that has moved is opened there"],

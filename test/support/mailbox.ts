@@ -1,6 +1,5 @@
 import { env } from "cloudflare:workers";
-import { asc, eq, sql } from "drizzle-orm";
-import { emails, notices } from "../../src/db/schema.ts";
+import { notices } from "../../src/db/schema.ts";
 import { db } from "./deliveries.ts";
 import { WORKSPACE_DB } from "./placement.ts";
 
@@ -34,20 +33,8 @@ export function mailbox(
   return { env: bindings, sent, tried };
 }
 
-/** The e-mails about a subscription, by recipient. */
-export function emailsAbout(subscriptionId: string) {
-  const { recipient, state, tries, dueAt, settledAt } = emails;
-  return db
-    .select({ recipient, state, tries, dueAt, settledAt, kind: notices.kind })
-    .from(emails)
-    .innerJoin(notices, eq(notices.id, emails.noticeId))
-    .where(eq(notices.subscriptionId, subscriptionId))
-    .orderBy(asc(notices.id), asc(recipient));
-}
-
 /** Clears what is owed, and the mail service's pause. */
 export async function clearMail(): Promise<void> {
-  await db.update(notices).set({ sentAt: 0 }).where(sql`sent_at IS NULL`);
-  await db.update(emails).set({ state: "dropped" }).where(eq(emails.state, "owed"));
+  await db.update(notices).set({ dueAt: null });
   await WORKSPACE_DB.exec("DELETE FROM sweep_positions");
 }

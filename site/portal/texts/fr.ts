@@ -6,6 +6,7 @@ import {
 } from "../../../src/contract/limits.ts";
 import { DAY_MS, HOUR_MS } from "../../../src/contract/time.ts";
 import { explainFailure } from "../../../src/webhooks/failures.ts";
+import { KINDS } from "../../../src/webhooks/kinds.ts";
 import { counter } from "./count.ts";
 import type { Texts } from "./en.ts";
 
@@ -23,11 +24,7 @@ export const fr: Texts = {
     internal_error: "Une erreur est survenue de notre côté. Réessayez dans un instant.",
   },
   reasons: REASONS,
-  kinds: {
-    "lead.created": "Nouveau lead",
-    "run.completed": "Exécution terminée",
-    "automation.status_changed": "Changement d’état d’une automatisation",
-  },
+  kinds: KINDS,
   languageName: "Français",
   skip: "Aller au contenu",
   product: "API et webhooks",

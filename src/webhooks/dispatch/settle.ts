@@ -44,10 +44,8 @@ export interface Change extends Pace {
   paceChanged: boolean;
   /** Whether it has failed for too long. */
   disable: boolean;
-  host: string;
-  /** The last failed outcome, for the e-mail about it. */
-  outcome: string | null;
-  status: number | null;
+  /** Whether a post has failed since the last change. */
+  failed: boolean;
   /** The last attempt, successful or not; null if there was none. */
   last: LastAttempt | null;
   /** Whether to release it, unless more is claimed for it in the same transaction. */
@@ -75,16 +73,12 @@ const insertNotices = prepared(
       kind: sql`CASE WHEN c.value->>'disable' THEN 'disabled' ELSE 'failing' END`,
       workspaceId: subscriptions.workspaceId,
       subscriptionId: subscriptions.id,
-      events: subscriptions.events,
-      ...each(notices, ["host", "failingSince"], fromJson("c")),
-      lastOutcome: sql`c.value->>'outcome'`,
-      lastStatus: sql`c.value->>'status'`,
-      createdAt: NOW,
+      since: sql`c.value->>'failingSince'`,
       dueAt: sql`CASE WHEN c.value->>'disable' THEN ${NOW} ELSE max(${NOW}, ${NOTICE_DUE_AT}) END`,
     },
     sql`FROM ${CHANGES} JOIN ${subscriptions} ON ${IS_NEW_PACE_OF_ACTIVE}
       WHERE c.value->>'disable'
-        OR c.value->>'outcome' IS NOT NULL AND ${NOTICE_DUE_AT} <= max(${NOW}, c.value->>'nextAt')
+        OR c.value->>'failed' AND ${NOTICE_DUE_AT} <= max(${NOW}, c.value->>'nextAt')
       ON CONFLICT DO NOTHING`,
   ),
 );
@@ -142,7 +136,7 @@ export function updateSubscriptions(
 ): Statements<unknown> {
   const values = { holder, until, changes: JSON.stringify(changes), now };
   return transaction({
-    notices: changes.some(({ outcome }) => outcome !== null) ? insertNotices(values) : undefined,
+    notices: changes.some(({ failed }) => failed) ? insertNotices(values) : undefined,
     changed: applyChanges(values),
     disabled: changes.some((change) => change.disable) ? disable(values) : undefined,
   });

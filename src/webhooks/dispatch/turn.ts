@@ -107,7 +107,7 @@ function toChange(turn: Turn, subscription: Snapshot, now: number): Change | nul
   // Given back, unless the exchange finds more to claim.
   const release = isIdle(turn);
   if (!paceChanged && !release) return null;
-  const lastFailure = settlements.findLast(
+  const failed = settlements.some(
     ({ state, outcome }) => state !== "delivered" && outcome !== "unreadable",
   );
   const { failures, failingSince } = pace;
@@ -119,10 +119,8 @@ function toChange(turn: Turn, subscription: Snapshot, now: number): Change | nul
     release,
     ...pace,
     // Only after a failed attempt, because the e-mail mentions it.
-    disable: paceChanged && !!lastFailure && isFailing && failingSince <= now - DISABLE_AFTER_MS,
-    host: new URL(subscription.url).host,
-    outcome: lastFailure?.outcome ?? null,
-    status: lastFailure?.status ?? null,
+    disable: paceChanged && failed && isFailing && failingSince <= now - DISABLE_AFTER_MS,
+    failed,
     last: turn.lastAttempt,
   };
 }

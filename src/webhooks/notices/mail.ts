@@ -25,7 +25,8 @@ export async function sendEmail(
   message: { to: string; subject: string; text: string },
 ): Promise<Sending> {
   try {
-    const sending = env.EMAIL.send({ from: env.EMAIL_FROM, ...message });
+    const { EMAIL_FROM: email, PORTAL_NAME: name } = env;
+    const sending = env.EMAIL.send({ from: name === "" ? email : { email, name }, ...message });
     await withTimeout(EMAIL_TIMEOUT_MS, sending, () => {
       throw new Error(`no answer in ${EMAIL_TIMEOUT_MS} ms`);
     });

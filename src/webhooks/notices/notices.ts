@@ -1,195 +1,155 @@
-import { and, eq, inArray, isNull, lte, type SQL, sql } from "drizzle-orm";
+import { and, eq, isNotNull, isNull, type SQL, sql } from "drizzle-orm";
+import { TELL_AFTER_MS, WORKSPACE_EMAILS_PER_DAY } from "../../contract/limits.ts";
+import { DAY_MS } from "../../contract/time.ts";
 import { insertFrom, qb } from "../../db/builder.ts";
-import {
-  commit,
-  counted,
-  type Database,
-  inOrder,
-  readAs,
-  type Statements,
-} from "../../db/client.ts";
-import { type EmailState, emails, notices, subscriptions, workspaces } from "../../db/schema.ts";
+import { commit, counted, type Database, type Statements } from "../../db/client.ts";
+import { notices, subscriptions, workspaces } from "../../db/schema.ts";
 import { isWritable } from "../../workspaces/moves.ts";
-import { IS_ACTIVE } from "../conditions.ts";
 
-/** How long an e-mail taken by a sweep is reserved; a sweep ends well before that. */
-export const EMAIL_TAKEN_MS = 300_000;
-/** Maximum e-mails per sweep, which has other work: each waits for a mail server. */
-export const EMAILS_MAX = 20;
+/** How long a notice that a sweep takes is reserved; a sweep ends well before that. */
+export const NOTICE_TAKEN_MS = 300_000;
+/** Maximum workspaces that get a turn in one sweep. */
+const TURNS_MAX = 20;
+/** Maximum notices among which a sweep chooses those whose turn it is. */
+const CHOSEN_FROM = 1_000;
 
-type NoticeRow = typeof notices.$inferSelect;
-
-const { kind, subscriptionId, host, events, failingSince, lastOutcome, lastStatus } = notices;
-const SHOWN = { kind, subscriptionId, host, events, failingSince, lastOutcome, lastStatus };
-
-/** What an administrator is told about a subscription; times are Unix milliseconds. */
-export interface Notice extends Pick<NoticeRow, keyof typeof SHOWN> {
-  workspaceName: string;
-}
-
-/** An e-mail to send to one administrator now; `tries` is the number of this try, from 1. */
-export interface DueEmail
-  extends Notice,
-    Pick<NoticeRow, "workspaceId">,
-    Pick<typeof emails.$inferSelect, "noticeId" | "recipient" | "tries"> {
-  /** When its notice was addressed. */
-  addressedAt: number;
-}
-
-/** Notices processed in one transaction. */
-const ADDRESSED_AT_ONCE = 50;
-
-/** SQL condition: the notice's subscription is still failing, in the same series of failures. */
-const IS_STILL_FAILING = sql`EXISTS (
-  SELECT 1 FROM ${subscriptions}
-  WHERE ${subscriptions.id} = ${notices.subscriptionId}
-    AND ${subscriptions.failingSince} = ${notices.failingSince} AND ${IS_ACTIVE})`;
+const SENT_IN_A_DAY = (workspaceId: SQL, now: number) =>
+  sql`(SELECT coalesce(sum(t.sent), 0) FROM ${notices} AS t
+    WHERE t.workspace_id = ${workspaceId} AND t.sent_at > ${now - DAY_MS})`;
 
 /**
- * Creates the e-mails of the notices that are due, drops those that are no longer true, and takes
- * those to send, longest due first, so that nobody else sends them. The try is counted before it is
- * made: an e-mail that is not settled is due again in `EMAIL_TAKEN_MS`.
+ * SQL condition: it is the turn of the notice. Each workspace has one turn per sweep, for its notice that
+ * has been due the longest; first come those that were sent the fewest e-mails.
  */
-export async function takeDueEmails(db: Database, now: number): Promise<DueEmail[]> {
-  const due = qb
-    .select({ id: notices.id })
-    .from(notices)
-    .where(and(isNull(notices.sentAt), lte(notices.dueAt, now), isWritable(notices.workspaceId)))
-    .orderBy(notices.dueAt, notices.id)
-    .limit(ADDRESSED_AT_ONCE);
-  const statements = inOrder([
-    insertFrom(
-      emails,
-      { noticeId: notices.id, recipient: sql`a.value`, dueAt: now },
-      sql`FROM ${notices} JOIN ${workspaces} ON ${workspaces.id} = ${notices.workspaceId}
-            JOIN json_each(${workspaces.adminEmails}) AS a
-          WHERE ${inArray(notices.id, due)}
-          ON CONFLICT DO NOTHING`,
-    ),
-    qb.update(notices).set({ sentAt: now }).where(inArray(notices.id, due)),
-    qb
-      .update(emails)
-      .set({ state: "dropped", settledAt: now })
-      .where(
-        sql`${emails.state} = 'owed' AND ${emails.dueAt} <= ${now} AND EXISTS (
-            SELECT 1 FROM ${notices}
-            WHERE ${notices.id} = ${emails.noticeId} AND ${notices.kind} = 'failing'
-              AND NOT ${IS_STILL_FAILING} AND ${isWritable(notices.workspaceId)})`,
-      ),
-    qb
-      .select({
-        noticeId: emails.noticeId,
-        recipient: emails.recipient,
-        tries: sql<number>`${emails.tries} + 1`,
-        workspaceId: notices.workspaceId,
-        workspaceName: workspaces.name,
-        addressedAt: sql<number>`${notices.sentAt}`,
-        ...SHOWN,
-      })
-      .from(emails)
-      .innerJoin(notices, eq(notices.id, emails.noticeId))
-      .innerJoin(workspaces, eq(workspaces.id, notices.workspaceId))
-      .where(isNext(now))
-      .orderBy(emails.dueAt, emails.noticeId, emails.recipient),
-    qb
-      .update(emails)
-      .set({ dueAt: now + EMAIL_TAKEN_MS, tries: sql`${emails.tries} + 1` })
-      .where(isNext(now)),
-  ]);
-  // If the reply is lost, the second try takes others: these are due again in `EMAIL_TAKEN_MS`.
-  return commit(
-    db,
-    readAs(statements, ([, , , found]) => found),
-  );
-}
-
-/** SQL condition: the e-mail is among the next to send. */
 function isNext(now: number): SQL {
-  const { noticeId, recipient, state, dueAt } = emails;
-  return sql`(${noticeId}, ${recipient}) IN (
-    SELECT ${noticeId}, ${recipient} FROM ${emails} JOIN ${notices} ON ${notices.id} = ${noticeId}
-    WHERE ${state} = 'owed' AND ${dueAt} <= ${now} AND ${isWritable(notices.workspaceId)}
-    ORDER BY ${dueAt}, ${noticeId}, ${recipient} LIMIT ${EMAILS_MAX})`;
+  const { workspaceId, subscriptionId, since, kind, dueAt } = notices;
+  const sent = SENT_IN_A_DAY(sql`d.workspace_id`, now);
+  return sql`(${workspaceId}, ${subscriptionId}, ${since}, ${kind}) IN (
+    SELECT workspace_id, subscription_id, since, kind FROM (
+      SELECT *, row_number() OVER (PARTITION BY workspace_id ORDER BY due_at) AS turn FROM (
+        SELECT * FROM ${notices} WHERE ${dueAt} <= ${now} AND ${isWritable(workspaceId)}
+        ORDER BY ${dueAt} LIMIT ${CHOSEN_FROM})) AS d
+    WHERE turn = 1 AND ${sent} < ${WORKSPACE_EMAILS_PER_DAY}
+    ORDER BY ${sent}, due_at LIMIT ${TURNS_MAX})`;
 }
 
+/** The notices about kinds of events that subscriptions have rejected for a day although others succeed. */
+function insertRejecting(now: number) {
+  const since = sql`r.value->>'since'`;
+  const { failingSince, rejections, disabledAt, deletedAt } = subscriptions;
+  return insertFrom(
+    notices,
+    {
+      workspaceId: subscriptions.workspaceId,
+      subscriptionId: subscriptions.id,
+      since,
+      kind: "rejecting",
+      dueAt: now,
+    },
+    sql`FROM ${subscriptions} JOIN json_each(${rejections}) AS r
+      WHERE ${rejections} <> '{}' AND ${since} <= ${now - TELL_AFTER_MS}
+        AND (${failingSince} IS NULL OR ${failingSince} > ${since})
+        AND ${disabledAt} IS NULL AND ${deletedAt} IS NULL AND ${isWritable(subscriptions.workspaceId)}
+      ON CONFLICT DO NOTHING`,
+  );
+}
+
+/** A notice whose turn it is, with what it is about as it is now: null if the subscription is gone. */
+export type DueNotice = Awaited<ReturnType<typeof takeDueNotices>>[number];
+
 /**
- * Readdresses the e-mails that a workspace is still owed. Former administrators get no more of them; new
- * ones get each notice that at least one administrator has not been sent yet.
+ * Takes the notices whose turn it is, addressed to the workspace's administrators. Nobody else sends them
+ * until `takenUntil`; if the reply is lost, the second try takes others.
  */
-export function readdress(
-  workspaceId: string,
-  adminEmails: string[],
+export async function takeDueNotices(db: Database, now: number) {
+  const takenUntil = now + NOTICE_TAKEN_MS;
+  const left = sql`coalesce(${notices.recipients}, (SELECT ${workspaces.adminEmails}
+    FROM ${workspaces} WHERE ${workspaces.id} = ${notices.workspaceId}))`;
+  const { taken } = await commit(db, {
+    rejecting: insertRejecting(now),
+    taken: qb
+      .select({
+        workspaceId: notices.workspaceId,
+        subscriptionId: notices.subscriptionId,
+        since: notices.since,
+        kind: notices.kind,
+        recipients: left.mapWith(notices.recipients).as("left_recipients"),
+        tries: notices.tries,
+        reminders: notices.reminders,
+        sentInADay: SENT_IN_A_DAY(sql`${notices.workspaceId}`, now).mapWith(Number).as("in_a_day"),
+        workspaceName: workspaces.name,
+        accessGranted: workspaces.accessGranted,
+        subscription: { ...ABOUT },
+      })
+      .from(notices)
+      .innerJoin(workspaces, eq(workspaces.id, notices.workspaceId))
+      .leftJoin(
+        subscriptions,
+        and(eq(subscriptions.id, notices.subscriptionId), isNull(subscriptions.deletedAt)),
+      )
+      .where(isNext(now)),
+    reserved: qb.update(notices).set({ recipients: left, dueAt: takenUntil }).where(isNext(now)),
+  });
+  return taken.map((notice) => ({ ...notice, takenUntil }));
+}
+
+const { url, events, failingSince, rejections, disabledAt, lastAttempt } = subscriptions;
+const ABOUT = { url, events, failingSince, rejections, disabledAt, lastAttempt };
+
+/** What a sweep records about a notice that it took. */
+export interface Turn {
+  /** Recipients who are done with: they have the e-mail, or will never get it. */
+  done: string[];
+  /** Those who could not be reached: they come last the next time. */
+  failed: string[];
+  sent: number;
+  /** The notice from now on; null if it stays as it is. */
+  next: { dueAt: number | null; recipients?: null | []; reminders?: number; tries: number };
+}
+
+/** Records a turn. Reads 0 if the notice is not here, or no longer taken by this sweep. */
+export function recordTurn(
+  { workspaceId, subscriptionId, since, kind, takenUntil }: DueNotice,
+  { done, failed, sent, next }: Turn,
   now: number,
-): Statements<unknown> {
-  const isOwed = sql`${emails.state} = 'owed' AND EXISTS (SELECT 1 FROM ${notices}
-    WHERE ${notices.id} = ${emails.noticeId} AND ${notices.workspaceId} = ${workspaceId})`;
-  const admins = sql`json_each(${JSON.stringify(adminEmails)}) AS a`;
-  return inOrder([
-    insertFrom(
-      emails,
-      { noticeId: sql`o.notice_id`, recipient: sql`a.value`, dueAt: now },
-      sql`FROM (SELECT DISTINCT ${emails.noticeId} AS notice_id FROM ${emails} WHERE ${isOwed}) AS o
-          JOIN ${admins} WHERE true ON CONFLICT DO NOTHING`,
-    ),
+): Statements<number> {
+  const among = (addresses: string[]) =>
+    sql`value IN (SELECT value FROM json_each(${JSON.stringify(addresses)}))`;
+  const left = sql`(SELECT json_group_array(value) FROM (
+    SELECT value FROM json_each(${notices.recipients}) WHERE NOT ${among(done)} ORDER BY ${among(failed)}, key))`;
+  const sentBefore = sql`iif(${notices.sentAt} > ${now - DAY_MS}, ${notices.sent}, 0)`;
+  return counted(
     qb
-      .update(emails)
-      .set({ state: "dropped", settledAt: now })
-      .where(sql`${isOwed} AND ${emails.recipient} NOT IN (SELECT a.value FROM ${admins})`),
-  ]);
-}
-
-/**
- * SQL condition: the e-mail, if it is owed. It is not identified by its notice's number, which differs
- * between databases.
- */
-function isOwedTo(email: DueEmail) {
-  const { workspaceId, subscriptionId, failingSince, kind, recipient } = email;
-  const notice = qb
-    .select({ id: notices.id })
-    .from(notices)
-    .where(
-      and(
-        eq(notices.workspaceId, workspaceId),
-        eq(notices.subscriptionId, subscriptionId),
-        eq(notices.failingSince, failingSince),
-        eq(notices.kind, kind),
-      ),
-    );
-  return and(
-    inArray(emails.noticeId, notice),
-    eq(emails.recipient, recipient),
-    eq(emails.state, "owed"),
-  );
-}
-
-/** Records the final state of an e-mail. Reads 0 if it is not owed here. */
-export function settleEmail(email: DueEmail, state: EmailState, now: number): Statements<number> {
-  return counted(qb.update(emails).set({ state, settledAt: now }).where(isOwedTo(email)));
-}
-
-/** Postpones an e-mail to its next try. Reads 0 if it is not owed here. */
-export function postponeEmail(email: DueEmail, dueAt: number): Statements<number> {
-  const isThisTry = and(isOwedTo(email), eq(emails.tries, email.tries));
-  return counted(qb.update(emails).set({ dueAt }).where(isThisTry));
-}
-
-/**
- * Returns e-mails that were taken but not tried: the try does not count, unless their workspace has
- * since left this database, or is about to.
- */
-export function giveBackEmails(db: Database, taken: DueEmail[], now: number) {
-  const keys = taken.map(({ noticeId, recipient, tries }) => ({ noticeId, recipient, tries }));
-  return commit(
-    db,
-    qb
-      .update(emails)
-      .set({ dueAt: now, tries: sql`${emails.tries} - 1` })
-      .from(sql`json_each(${JSON.stringify(keys)}) AS t`)
+      .update(notices)
+      .set({
+        recipients: left,
+        ...next,
+        ...(sent > 0 && { sentAt: now, sent: sql`${sentBefore} + ${sent}` }),
+      })
       .where(
-        sql`${emails.noticeId} = t.value->>'noticeId' AND ${emails.recipient} = t.value->>'recipient'
-            AND ${emails.tries} = t.value->>'tries' AND ${emails.state} = 'owed'
-            AND EXISTS (SELECT 1 FROM ${notices} WHERE ${notices.id} = ${emails.noticeId}
-              AND ${isWritable(notices.workspaceId)})`,
+        and(
+          eq(notices.workspaceId, workspaceId),
+          eq(notices.subscriptionId, subscriptionId),
+          eq(notices.since, since),
+          eq(notices.kind, kind),
+          eq(notices.dueAt, takenUntil),
+        ),
       ),
   );
+}
+
+/**
+ * Changes who gets the notices that a workspace is still owed. Former administrators are forgotten; new
+ * ones are told of what at least one other has not been sent yet. Comes before the workspace's own update.
+ */
+export function updateRecipients(workspaceId: string, adminEmails: string[]) {
+  const { recipients, dueAt } = notices;
+  const former = sql`SELECT f.value FROM ${workspaces} JOIN json_each(${workspaces.adminEmails}) AS f
+    WHERE ${workspaces.id} = ${workspaceId}`;
+  const left = sql`(SELECT json_group_array(a.value) FROM json_each(${JSON.stringify(adminEmails)}) AS a
+    WHERE a.value IN (SELECT l.value FROM json_each(${recipients}) AS l) OR a.value NOT IN (${former}))`;
+  return qb
+    .update(notices)
+    .set({ recipients: left })
+    .where(and(eq(notices.workspaceId, workspaceId), isNotNull(dueAt), isNotNull(recipients)));
 }

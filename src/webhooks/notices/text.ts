@@ -1,45 +1,79 @@
 import { DISABLE_AFTER_MS, POST_TIMEOUT_MS } from "../../contract/limits.ts";
 import { explainFailure } from "../failures.ts";
-import type { Notice } from "./notices.ts";
+import { KINDS } from "../kinds.ts";
+import type { Missed, Notice } from "./notice.ts";
 
-const TIMEOUT = `${POST_TIMEOUT_MS / 1000} secondes`;
+const EXPECTED = `Votre serveur doit répondre avec un statut compris entre 200 et 299 en moins de ${POST_TIMEOUT_MS / 1000} secondes.`;
 
 /** Composes the e-mail for a notice, in French. */
-export function composeNotice(notice: Notice): { subject: string; text: string } {
-  const { kind, host, subscriptionId, workspaceName, failingSince, events } = notice;
-  const subscription = `L’abonnement webhook ${subscriptionId} de l’espace de travail « ${workspaceName} » vers ${host}`;
-  const facts = `Événements concernés : ${events.join(", ")}
-Dernier résultat : ${describeResult(notice)}`;
-  const why = explainFailure({ outcome: notice.lastOutcome, status: notice.lastStatus }, "fr");
-  if (kind === "failing")
-    return {
-      subject: `Abonnement webhook en échec : ${host}`,
-      text: `Bonjour,
-
-${subscription} échoue : aucune livraison n’a abouti depuis le ${inFrench(failingSince)}.
-
-${facts}
-
-${why.means}
-
-Que faire ? ${why.todo} Votre serveur doit répondre par un statut 2xx en moins de ${TIMEOUT}. Rien d’autre n’est à faire : les livraisons en attente continuent d’être tentées.
-
-Sans livraison réussie, l’abonnement sera désactivé à partir du ${inFrench(failingSince + DISABLE_AFTER_MS)}.
-`,
-    };
+export function composeNotice(
+  notice: Notice,
+  { PORTAL, PORTAL_ORIGIN }: Pick<Env, "PORTAL" | "PORTAL_ORIGIN">,
+): { subject: string; text: string } {
+  const { host, subscriptionId, workspaceName, last, isReminder } = notice;
+  const { means, todo } = explainFailure(last ?? { outcome: null, status: null }, "fr");
+  const portal =
+    PORTAL !== "off" && PORTAL_ORIGIN !== ""
+      ? [`Portail : ${new URL(PORTAL_ORIGIN).origin}/portal#/webhooks/${subscriptionId}`]
+      : [];
+  const { subject, happened, kinds, advice, outlook } = TEXTS[notice.kind](notice);
+  const paragraphs = [
+    "Bonjour,",
+    `L’abonnement webhook ${subscriptionId} de l’espace de travail « ${workspaceName} » vers ${host} ${happened}`,
+    `${kinds} : ${notice.events.map((kind) => KINDS[kind]).join(", ")}
+Dernier résultat : ${describeResult(notice)}`,
+    means,
+    `Que faire ? ${todo} ${advice}`,
+    ...outlook,
+    ...portal,
+  ];
   return {
-    subject: `Abonnement webhook désactivé : ${host}`,
-    text: `Bonjour,
-
-${subscription} a été désactivé : toutes les livraisons échouent depuis le ${inFrench(failingSince)}.
-
-${facts}
-
-${why.means}
-
-Que faire ? ${why.todo} Vérifiez que votre serveur répond par un statut 2xx en moins de ${TIMEOUT}, puis réactivez l’abonnement dans le portail ou demandez-le au support : les livraisons en attente ont été annulées, mais les événements manqués peuvent alors être renvoyés. Un nouvel abonnement ne recevrait que les événements à venir.
-`,
+    subject: french(`${isReminder ? "Rappel : " : ""}${subject} : ${host}`),
+    text: french(`${paragraphs.join("\n\n")}\n`),
   };
+}
+
+interface Parts {
+  subject: string;
+  /** The rest of a sentence about the subscription. */
+  happened: string;
+  kinds: string;
+  advice: string;
+  outlook: string[];
+}
+
+const TEXTS: Record<Notice["kind"], (notice: Notice) => Parts> = {
+  failing: ({ since }) => ({
+    subject: "Abonnement webhook en échec",
+    happened: `est en échec : aucune livraison n’a abouti depuis le ${inFrench(since)}.`,
+    kinds: "Événements concernés",
+    advice: `${EXPECTED} Rien d’autre n’est à faire : les livraisons en attente seront retentées automatiquement.`,
+    outlook: [
+      `Sans succès d’ici là, l’abonnement sera désactivé, au plus tôt le ${inFrench(since + DISABLE_AFTER_MS)}.`,
+    ],
+  }),
+  disabled: ({ since, missed }) => ({
+    subject: "Abonnement webhook désactivé",
+    happened: `a été désactivé : toutes les livraisons échouent depuis le ${inFrench(since)}.`,
+    kinds: "Événements concernés",
+    advice: `${EXPECTED} Réactivez ensuite l’abonnement dans le portail ou demandez-le au support : les livraisons en attente ont été annulées, mais les événements manqués peuvent alors être renvoyés. Un nouvel abonnement ne recevrait que les événements à venir.`,
+    outlook: missed ? describeMissed(missed) : [],
+  }),
+  rejecting: ({ since }) => ({
+    subject: "Événements refusés par un webhook",
+    happened: `refuse un type d’événement depuis le ${inFrench(since)}, alors qu’il en accepte d’autres.`,
+    kinds: "Événements refusés",
+    advice: `${EXPECTED} Les autres événements continuent d’être livrés, et l’abonnement reste actif. Si vous ne voulez plus recevoir ces événements, retirez-les de l’abonnement.`,
+    outlook: [],
+  }),
+};
+
+function describeMissed({ count, more, until }: Missed): string[] {
+  if (until === null) return [];
+  const number = count.toLocaleString("fr-FR");
+  return [
+    `Événements manqués : ${more ? `au moins ${number}` : number}. Le plus ancien peut être renvoyé jusqu’au ${inFrench(until)}.`,
+  ];
 }
 
 /** A time with minute precision. */
@@ -52,15 +86,20 @@ function inFrench(time: number): string {
   return `${text} (UTC)`;
 }
 
-function describeResult({ lastOutcome, lastStatus }: Notice): string {
-  switch (lastOutcome) {
+function describeResult({ last }: Notice): string {
+  switch (last?.outcome) {
     case "answered":
-      return `réponse HTTP ${lastStatus}`;
+      return `réponse HTTP ${last.status}`;
     case "timed_out":
-      return `aucune réponse en ${TIMEOUT}`;
+      return `aucune réponse en ${POST_TIMEOUT_MS / 1000} secondes`;
     case "refused":
       return "URL refusée par notre politique de sécurité";
     default:
-      return `connexion impossible${lastStatus === null ? "" : ` (${lastStatus})`}`;
+      return `connexion impossible${last?.status ? ` (${last.status})` : ""}`;
   }
+}
+
+/** Text whose punctuation no line break separates from its word. */
+function french(text: string): string {
+  return text.replaceAll(/ (?=[:;!?»])|(?<=«) /g, "\u00a0");
 }

@@ -4,7 +4,7 @@ import { InputError } from "../../contract/input-error.ts";
 import { isoTime } from "../../contract/time.ts";
 import { qb } from "../../db/builder.ts";
 import { type Database, query } from "../../db/client.ts";
-import { type LastAttempt, leads } from "../../db/schema.ts";
+import { leads } from "../../db/schema.ts";
 import { openDataKey } from "../../encryption/personal-data.ts";
 import { type LeadRow, readPersonalData, SEALED } from "../../records/leads.ts";
 import { toPersonalData } from "../../records/person.ts";
@@ -137,14 +137,14 @@ function toItem(exported: OwnedTable | ChildTable, row: Row): ExportItem {
 /** Columns with another name in the Platform API, or whose name would clash with `kind`. */
 const NAMES: Record<string, string> = { subscriptionId: "webhookId", kind: "about" };
 
-const TIME = /^(at|until)$|(At|Since|Until)$/;
+const TIME = /^(at|since|until)$|(At|Since|Until)$/;
 
-/** A column's value, with Unix milliseconds turned into ISO 8601. */
+/** A column's value, with Unix milliseconds turned into ISO 8601, except in what others have written. */
 function datesOf(name: string, value: unknown): Json {
   if (typeof value === "number" && TIME.test(name)) return isoTime(value);
-  if (name !== "lastAttempt" || value === null) return value as Json;
-  const { at, ...attempt } = value as LastAttempt;
-  return { at: isoTime(at), ...attempt };
+  if (name === "actions" || typeof value !== "object" || value === null || Array.isArray(value))
+    return value as Json;
+  return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, datesOf(key, one)]));
 }
 
 function encodeCursor(workspaceId: string, { part, after }: ExportPosition): string {

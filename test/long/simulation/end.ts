@@ -83,34 +83,31 @@ async function checkBodies(store: Store, keys: string, posts: Post[]): Promise<v
  */
 function checkDisabled(store: Store, posts: Post[]): void {
   const owed = store.rows<{ subscription_id: string }>(
-    `SELECT n.subscription_id FROM notices AS n LEFT JOIN emails AS e ON e.notice_id = n.id
-      WHERE iif(n.sent_at IS NULL, n.due_at, iif(e.state = 'owed', e.due_at, NULL)) <= ?
-        OR n.sent_at IS NOT NULL AND coalesce(e.state, 'lost') NOT IN ('owed', 'sent', 'dropped')`,
+    "SELECT subscription_id FROM notices WHERE due_at <= ?",
     store.world.now - 2 * 3_600_000,
   );
   for (const { subscription_id } of owed)
     throw new Violation(`the e-mail about ${subscription_id} was never sent`);
   const [early] = store.rows<{ subscription_id: string }>(
-    `SELECT n.subscription_id FROM notices AS n JOIN emails AS e ON e.notice_id = n.id
-      WHERE e.state = 'sent' AND n.kind = 'failing' AND e.settled_at < n.failing_since + ?`,
+    "SELECT subscription_id FROM notices WHERE kind = 'failing' AND sent > 0 AND sent_at < since + ?",
     TELL_AFTER_MS,
   );
   if (early) throw new Violation(`${early.subscription_id} was told of too early`);
-  const notices = store.rows<{
-    subscription_id: string;
-    failing_since: number;
-    created_at: number;
-  }>("SELECT subscription_id, failing_since, created_at FROM notices WHERE kind = 'disabled'");
-  for (const { subscription_id, failing_since, created_at } of notices) {
-    if (created_at - failing_since < DISABLE_AFTER_MS)
+  const disabled = store.rows<{ subscription_id: string; since: number; disabled_at: number }>(
+    `SELECT s.id AS subscription_id, n.since, s.disabled_at FROM notices AS n
+      JOIN subscriptions AS s ON s.id = n.subscription_id AND s.failing_since = n.since
+      WHERE n.kind = 'disabled' AND s.disabled_at IS NOT NULL`,
+  );
+  for (const { subscription_id, since, disabled_at } of disabled) {
+    if (disabled_at - since < DISABLE_AFTER_MS)
       throw new Violation(`${subscription_id} was disabled too early`);
     const slackMs = 20 * 60_000;
     const failures = posts.filter(
       (post) =>
         post.subscriptionId === subscription_id &&
         !post.acknowledged &&
-        post.startedAt >= failing_since - slackMs &&
-        post.startedAt <= created_at + slackMs,
+        post.startedAt >= since - slackMs &&
+        post.startedAt <= disabled_at + slackMs,
     );
     if (failures.length < DISABLE_AFTER_FAILURES)
       throw new Violation(`${subscription_id} was disabled after ${failures.length} failures`);
@@ -118,8 +115,8 @@ function checkDisabled(store: Store, posts: Post[]): void {
       `SELECT 1 FROM deliveries WHERE subscription_id = ? AND state = 'delivered'
         AND settled_at > ? AND settled_at < ?`,
       subscription_id,
-      failing_since + slackMs,
-      created_at - slackMs,
+      since + slackMs,
+      disabled_at - slackMs,
     );
     if (success) throw new Violation(`${subscription_id} was disabled though it had succeeded`);
   }

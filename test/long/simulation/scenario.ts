@@ -166,8 +166,7 @@ async function live(deployment: Deployment): Promise<void> {
   function sweepAgain(): void {
     const [next] = store.rows<{ due: number | null; owed: number | null }>(
       `SELECT min(CASE WHEN s.cancelling THEN 0 ELSE max(d.due_at, s.next_at, s.leased_until) END) AS due,
-          (SELECT min(due_at) FROM (SELECT due_at FROM notices WHERE sent_at IS NULL
-            UNION ALL SELECT due_at FROM emails WHERE state = 'owed')) AS owed
+          (SELECT min(due_at) FROM notices) AS owed
         FROM deliveries AS d JOIN subscriptions AS s ON s.id = d.subscription_id
         WHERE d.state = 'pending'`,
     );

@@ -63,19 +63,10 @@ export class Store {
     // During a switch, both databases may say that it lives there: the directory knows.
     const living = (d: string) =>
       `(SELECT id FROM d0.workspaces WHERE coalesce(database, 'DB') = '${this.names[Number(d.slice(1))]}')`;
-    // Notices are numbered in each database.
-    const columnsOf = (table: string, d: string) =>
-      (this.#whole.prepare(`PRAGMA d0.table_info(${table})`).all() as { name: string }[])
-        .map(({ name }) => name)
-        .map((name) => {
-          if (name === "notice_id" || (table === "notices" && name === "id"))
-            return `${name} + ${d.slice(1)} * 1000000 AS ${name}`;
-          return name;
-        });
     const view = (table: string, where: (schema: string) => string) =>
       this.#whole.exec(
         `CREATE TEMP VIEW ${table} AS ${everywhere(
-          (d) => `SELECT ${columnsOf(table, d)} FROM ${d}.${table} WHERE ${where(d)}`,
+          (d) => `SELECT * FROM ${d}.${table} WHERE ${where(d)}`,
         )}`,
       );
     view("workspaces", (d) => `id IN ${living(d)}`);

@@ -228,9 +228,9 @@ describe("eraseWorkspace", () => {
     const { workspaceId } = await openWorkspace();
     await fillLeads(workspaceId, 1_500);
     await WORKSPACE_DB.prepare(`
-      INSERT INTO notices (workspace_id, subscription_id, host, events, failing_since, created_at, due_at)
+      INSERT INTO notices (workspace_id, subscription_id, since, kind, due_at)
       WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 20000)
-      SELECT 'wks_other', 'whk_' || n, 'example.com', '[]', n, n, n FROM numbers`).run();
+      SELECT 'wks_other', 'whk_' || n, n, 'failing', n FROM numbers`).run();
     const { DB, rows } = meteredDatabase();
     expect(await eraseWorkspace(openDatabase(DB), workspaceId, () => false)).toBeGreaterThan(500);
     expect(rows.read).toBeLessThan(25_000);

@@ -2,6 +2,7 @@ import { env, exports } from "cloudflare:workers";
 import { type Column, getTableColumns, getTableName } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import { RECORD_MAX_BYTES } from "../../../src/contract/limits.ts";
+import { isoTime } from "../../../src/contract/time.ts";
 import { openDatabase } from "../../../src/db/client.ts";
 import { leads } from "../../../src/db/schema.ts";
 import { hashApiKey } from "../../../src/quota/api-key.ts";
@@ -68,13 +69,9 @@ async function withEverything() {
       "UPDATE subscriptions SET deleted_at = 1, cancelling = 1, cancellations = cancellations + 1, leased_by = 'test', leased_until = 9e12 WHERE id = ?",
     ).bind(deleted.id),
     WORKSPACE_DB.prepare(
-      `INSERT INTO notices (workspace_id, subscription_id, host, events, failing_since, created_at, due_at)
-        VALUES (?, ?, 'a.example', '["lead.created"]', 1, 2, 3)`,
+      `INSERT INTO notices (workspace_id, subscription_id, since, kind, due_at, recipients)
+        VALUES (?, ?, 1, 'failing', 9e12, '["admin@example.com"]')`,
     ).bind(workspaceId, failing.id),
-    WORKSPACE_DB.prepare(
-      `INSERT INTO emails (notice_id, recipient, due_at)
-        SELECT id, 'admin@example.com', 4 FROM notices WHERE workspace_id = ?`,
-    ).bind(workspaceId),
   ]);
   const secrets = [apiKey, rolled.apiKey, secret, failing.secret];
   const known = { workspaceId, automationId, removedId, leadId };
@@ -132,7 +129,7 @@ describe("exportWorkspace", () => {
       // Its body is made from the lead.
       { kind: "event", type: "lead.created", leadId: all.leadId, body: "" },
       { kind: "attempt", webhookId: all.failing.id, status: 500 },
-      { kind: "email", recipient: "admin@example.com", state: "owed" },
+      { kind: "notice", about: "failing", recipients: ["admin@example.com"], since: isoTime(1) },
     ])
       expect(items).toContainEqual(expect.objectContaining(expected));
     const text = JSON.stringify(items);

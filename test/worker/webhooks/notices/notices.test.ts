@@ -2,12 +2,14 @@ import { afterEach, describe, expect, test } from "vitest";
 import {
   DISABLE_AFTER_FAILURES,
   DISABLE_AFTER_MS,
+  REMINDER_WAIT_MS,
+  REMINDERS_MAX,
   RETRY_WAITS_SECONDS,
   TELL_AFTER_MS,
 } from "../../../../src/contract/limits.ts";
 import { commit } from "../../../../src/db/client.ts";
 import { sendNotices } from "../../../../src/webhooks/notices/notify.ts";
-import { deleteSubscription } from "../../../../src/webhooks/subscriptions.ts";
+import { deleteSubscription, enableSubscription } from "../../../../src/webhooks/subscriptions.ts";
 import { updateAccess } from "../../../../src/workspaces/workspaces.ts";
 import {
   announceLeads,
@@ -22,7 +24,7 @@ import {
   setDeliveries,
   setSubscription,
 } from "../../../support/deliveries.ts";
-import { clearMail, emailsAbout, mailbox } from "../../../support/mailbox.ts";
+import { clearMail, mailbox } from "../../../support/mailbox.ts";
 
 const T0 = Date.UTC(2026, 0, 5, 12, 34);
 /** When administrators are told. */
@@ -68,9 +70,9 @@ describe("administrators are told that a subscription is failing", () => {
     const { host, pathname } = new URL(url);
     for (const part of ["Abonnement webhook en échec", host]) expect(subject).toContain(part);
     const stored = await noticesOf(id, "failing");
-    const last = { lastOutcome: "answered", lastStatus: 503 };
-    expect(stored).toMatchObject([{ ...last, failingSince: T0, sentAt: DUE }]);
-    for (const secret of [pathname, "t0ken", "https://", "whsec_", "Zoë"])
+    expect(text).toContain("réponse HTTP 503");
+    expect(stored).toMatchObject([{ since: T0, sentAt: DUE, dueAt: null, recipients: [] }]);
+    for (const secret of [pathname, "t0ken", `https://${host}`, "whsec_", "Zoë"])
       expect(subject + text).not.toContain(secret);
     expect(JSON.stringify(stored)).not.toContain("t0ken");
   });
@@ -96,7 +98,7 @@ describe("administrators are told that a subscription is failing", () => {
     const probes = PROBES.slice(0, EARLY).map((time) => time - T0 + again);
     await failAt(id, probes);
     expect(await sweepAt(again + TELL_AFTER_MS)).toHaveLength(1);
-    const series = (await noticesOf(id, "failing")).map(({ failingSince }) => failingSince);
+    const series = (await noticesOf(id, "failing")).map(({ since }) => since);
     expect(series).toEqual([T0, again]);
   });
 
@@ -106,8 +108,85 @@ describe("administrators are told that a subscription is failing", () => {
     await dispatchAt(DUE, [id], () => Promise.reject(new Error("no encryption key")));
     expect(await noticesOf(id, "failing")).toEqual([]);
     await failAt(id, [DUE + HOUR_MS]);
-    expect(await noticesOf(id, "failing")).toMatchObject([{ lastStatus: 503 }]);
-    expect(await sweepAt(DUE + HOUR_MS)).toHaveLength(1);
+    const text = expect.stringContaining("réponse HTTP 503");
+    expect(await sweepAt(DUE + HOUR_MS)).toMatchObject([{ text }]);
+  });
+});
+
+describe("administrators are told that one kind of events is rejected", () => {
+  const DAYS = [0, 1, 2, 3].map((n) => T0 + n * TELL_AFTER_MS);
+
+  /** A subscription that accepts leads and has rejected runs since `T0`. */
+  async function rejecting() {
+    const about = await owed(1, T0);
+    const rejections = {
+      "run.completed": { since: T0, outcome: "answered", status: 422 },
+    };
+    await setSubscription(about.id, { events: ["lead.created", "run.completed"], rejections });
+    return about;
+  }
+
+  test("after a day, once, with the kind and the status, though others succeed", async () => {
+    const { id } = await rejecting();
+    expect(await sweepAt(DUE - 1)).toEqual([]);
+    const [mail, ...others] = await sweepAt(DUE);
+    expect(others).toEqual([]);
+    const { subject = "", text = "" } = mail ?? {};
+    expect(subject).toContain("Événements refusés par un webhook");
+    for (const part of ["Événements refusés\u00a0: Exécution terminée\n", "réponse HTTP 422", id])
+      expect(text).toContain(part);
+    for (const day of DAYS) expect(await sweepAt(DUE + day - T0)).toEqual([]);
+  });
+
+  test.each<[string, (about: { id: string }) => Promise<unknown>]>([
+    ["is accepted again", ({ id }) => setSubscription(id, { rejections: {} })],
+    ["is no longer subscribed", ({ id }) => setSubscription(id, { events: ["lead.created"] })],
+    ["fails like all others", ({ id }) => setSubscription(id, { failingSince: T0 })],
+    ["was disabled with the others", ({ id }) => setSubscription(id, { disabledAt: DUE })],
+  ])("unless it %s", async (_, happen) => {
+    const about = await rejecting();
+    await happen(about);
+    expect(await sweepAt(DUE)).toEqual([]);
+  });
+});
+
+describe("administrators of a subscription that stays disabled", () => {
+  const WEEK_MS = REMINDER_WAIT_MS;
+
+  async function disabled() {
+    const about = await failing(LASTING);
+    await sweepAt(DUE);
+    const at = PROBES[LASTING] as number;
+    await failAt(about.id, [at]);
+    const [first] = await sweepAt(at);
+    return { ...about, at, first };
+  }
+
+  test("are reminded once a week for four weeks, of what it has missed and until when that can be sent", async () => {
+    const { workspaceId, at, first, id } = await disabled();
+    const missed = "Événements manqués\u00a0: ";
+    expect(first?.text).toContain(`${missed}1. `);
+    await announceLeads(workspaceId, 2, at + HOUR_MS);
+    expect(await sweepAt(at + WEEK_MS - 1)).toEqual([]);
+    for (let week = 1; week <= REMINDERS_MAX; week++) {
+      const [reminder, ...others] = await sweepAt(at + week * WEEK_MS);
+      expect(others).toEqual([]);
+      expect(reminder?.subject).toBe(`Rappel\u00a0: ${first?.subject}`);
+      expect(reminder?.text.split("\n\n").slice(0, 4)).toEqual(
+        first?.text.split("\n\n").slice(0, 4),
+      );
+      // The first of them is too old by then.
+      if (week === 1) expect(reminder?.text).toContain(`${missed}3. `);
+      if (week === 4) expect(reminder?.text).toContain(`${missed}2. `);
+    }
+    expect(await sweepAt(at + 20 * WEEK_MS)).toEqual([]);
+    expect(await noticesOf(id)).toMatchObject([{ dueAt: null, recipients: [] }]);
+  });
+
+  test("are not, once it is enabled again", async () => {
+    const { at, id } = await disabled();
+    await commit(db, enableSubscription(id));
+    expect(await sweepAt(at + WEEK_MS)).toEqual([]);
   });
 });
 
@@ -139,7 +218,8 @@ describe("administrators are not told", () => {
     await setDeliveries(about.id, { dueAt: T0 });
     await happen(about);
     expect(await sweepAt(DUE + tries * HOUR_MS)).toEqual([]);
-    expect(await emailsAbout(about.id)).toMatchObject([{ state: "dropped", tries }]);
+    const ended = { dueAt: null, recipients: [], sent: 0, tries };
+    expect(await noticesOf(about.id, "failing")).toMatchObject([ended]);
   });
 
   test("of failures that end in time, and a healthy one writes nothing", async () => {

@@ -1,36 +1,61 @@
 import { expect, test } from "vitest";
 import { DISABLE_AFTER_MS, POST_TIMEOUT_MS } from "../../../../src/contract/limits.ts";
-import type { Notice } from "../../../../src/webhooks/notices/notices.ts";
+import type { Notice } from "../../../../src/webhooks/notices/notice.ts";
 import { composeNotice } from "../../../../src/webhooks/notices/text.ts";
 
 const notice: Notice = {
-  ...{ kind: "disabled", workspaceName: "Agence", subscriptionId: "whk_1" },
+  ...{ kind: "disabled", workspaceName: "Agence", subscriptionId: "whk_1", isReminder: false },
   ...{ host: "hooks.example.com:8443", events: ["run.completed", "lead.created"] },
-  ...{ failingSince: Date.UTC(2026, 0, 5, 12, 34), lastOutcome: "answered", lastStatus: 410 },
+  since: Date.UTC(2026, 0, 5, 12, 34),
+  last: { outcome: "answered", status: 410 },
+  missed: { count: 1_234, more: true, until: Date.UTC(2026, 1, 4, 8) },
 };
+const NO_PORTAL = { PORTAL: "on", PORTAL_ORIGIN: "" };
+const compose = (changes: Partial<Notice> = {}, portal = NO_PORTAL) =>
+  composeNotice({ ...notice, ...changes }, portal);
 
 const TIMEOUT = `${POST_TIMEOUT_MS / 1000} secondes`;
 
 /** The day on which a subscription that goes on failing is disabled. */
-const DISABLED_ON = new Date(notice.failingSince + DISABLE_AFTER_MS).toLocaleDateString("fr-FR", {
+const DISABLED_ON = new Date(notice.since + DISABLE_AFTER_MS).toLocaleDateString("fr-FR", {
   dateStyle: "long",
   timeZone: "UTC",
 });
 
 test.each([
-  ["disabled", "désactivé", ["a été désactivé", "réactivez l’abonnement", "ont été annulées"]],
-  ["failing", "en échec", [`désactivé à partir du ${DISABLED_ON} à`]],
+  ["disabled", "désactivé", ["a été désactivé", "Réactivez ensuite", "ont été annulées"]],
+  ["failing", "en échec", [`désactivé, au plus tôt le ${DISABLED_ON} à`]],
 ] as const)(
   "the e-mail about a %s subscription has the facts and what to do",
   (kind, how, more) => {
-    const { subject, text } = composeNotice({ ...notice, kind });
-    expect(subject).toBe(`Abonnement webhook ${how} : hooks.example.com:8443`);
-    const facts = ["Bonjour", "hooks.example.com:8443", "whk_1", "« Agence »", "2xx", TIMEOUT];
-    const times = ["run.completed, lead.created", "5 janvier 2026 à 12:34 (UTC)"];
+    const { subject, text } = compose({ kind });
+    expect(subject).toBe(`Abonnement webhook ${how}\u00a0: hooks.example.com:8443`);
+    const facts = ["Bonjour", "hooks.example.com:8443", "whk_1", "«\u00a0Agence\u00a0»", TIMEOUT];
+    const times = ["Exécution terminée, Nouveau lead", "5 janvier 2026 à 12:34 (UTC)"];
     for (const part of [...facts, ...times, ...more]) expect(text).toContain(part);
     expect(text.includes("annulées")).toBe(kind === "disabled");
   },
 );
+
+test("an e-mail breaks no line before its punctuation, and leads to the portal where there is one", () => {
+  for (const kind of ["disabled", "failing", "rejecting"] as const)
+    for (const text of Object.values(compose({ kind }))) {
+      expect(text).not.toMatch(/ [:;!?»]|« /);
+      expect(text).not.toContain("https://");
+    }
+  const portal = { PORTAL: "on", PORTAL_ORIGIN: "https://api.example.com/" };
+  const link = "Portail\u00a0: https://api.example.com/portal#/webhooks/whk_1\n";
+  expect(compose({}, portal).text).toContain(link);
+  expect(compose({}, { ...portal, PORTAL: "off" }).text).not.toContain("https://");
+});
+
+test("an e-mail about a disabled subscription says what it has missed, and until when it can be sent", () => {
+  const until = "Le plus ancien peut être renvoyé jusqu’au 4 février 2026 à 08:00 (UTC).";
+  expect(compose().text).toMatch(/Événements manqués\u00a0: au moins 1\s234\. /);
+  expect(compose().text).toContain(until);
+  const missed = { count: 0, more: false, until: null };
+  expect(compose({ missed }).text).not.toContain("manqués\u00a0:");
+});
 
 test.each([
   ["answered", 401, "réponse HTTP 401", "secret"],
@@ -50,10 +75,10 @@ test.each([
   ["unreachable", 526, "connexion impossible (526)", "Installez un certificat"],
   ["refused", null, "URL refusée par notre politique de sécurité", "adresse publique"],
 ])("a last result that was %s (%s) reads: %s, with the advice: …%s…", (...row) => {
-  const [lastOutcome, lastStatus, words, advice] = row;
+  const [outcome, status, words, advice] = row;
   for (const kind of ["disabled", "failing"] as const) {
-    const { text } = composeNotice({ ...notice, kind, lastOutcome, lastStatus } as Notice);
-    expect(text).toContain(`Dernier résultat : ${words}\n`);
-    expect(text.split("Que faire ? ")[1]).toContain(advice);
+    const { text } = compose({ kind, last: { outcome, status } });
+    expect(text).toContain(`Dernier résultat\u00a0: ${words}\n`);
+    expect(text.split("Que faire\u00a0? ")[1]).toContain(advice);
   }
 });
