@@ -108,7 +108,15 @@ export const createWebhook = (body: { url: string; events: Kind[] }) =>
 
 export const deleteWebhook = (id: string) => call<null>("DELETE", webhook(id));
 
-export const updateWebhook = (id: string, body: { events: Kind[]; description: string }) =>
+/** What may be changed of a subscription. */
+interface Changes {
+  url?: string;
+  events?: Kind[];
+  description?: string;
+  headers?: Record<string, string>;
+}
+
+export const updateWebhook = (id: string, body: Changes) =>
   call<object>("POST", `${webhook(id)}/update`, body);
 
 export const disableWebhook = (id: string) => call<object>("POST", `${webhook(id)}/disable`, {});
@@ -124,9 +132,25 @@ export const endOverlap = (id: string) => call<object>("POST", `${webhook(id)}/o
 export const sendTest = (id: string, type: Kind) =>
   call<TestResult>("POST", `${webhook(id)}/test`, { type });
 
-/** @param query the filters and the page: `state`, `type`, `cursor`. */
-export const listDeliveries = (id: string, query: URLSearchParams) =>
-  call<Page<DeliveryView>>("GET", `${webhook(id)}/deliveries?${query}`);
+/** Pages that are looked through for the first match of a filter. */
+const LOOKED_THROUGH_MAX = 20;
+
+/**
+ * A page of deliveries. One that is filtered may be empty although older ones match: looks on for them.
+ *
+ * @param query the filters and the page.
+ */
+export async function listDeliveries(
+  id: string,
+  query: URLSearchParams,
+): Promise<Page<DeliveryView>> {
+  const asked = new URLSearchParams(query);
+  for (let i = 1; ; i++) {
+    const page = await call<Page<DeliveryView>>("GET", `${webhook(id)}/deliveries?${asked}`);
+    if (page.items.length > 0 || page.nextCursor === null || i === LOOKED_THROUGH_MAX) return page;
+    asked.set("cursor", page.nextCursor);
+  }
+}
 
 export const readDelivery = (id: string, eventId: string) =>
   call<DeliveryDetails>("GET", `${webhook(id)}/deliveries/${encodeURIComponent(eventId)}`);

@@ -2,10 +2,10 @@ import { z } from "@hono/zod-openapi";
 import { DeliveryState, RedeliveryState, WebhookEvent } from "../contract/enumerations.ts";
 import { InputError } from "../contract/input-error.ts";
 import { PAGE_LIMIT, REDELIVERIES_PER_SECOND } from "../contract/limits.ts";
-import { Instant, several } from "../contract/text.ts";
+import { Id, Instant, several } from "../contract/text.ts";
 import type { Database } from "../db/client.ts";
 import { wake } from "../webhooks/dispatch/wake.ts";
-import { findDelivery, listDeliveries as listStored } from "../webhooks/history.ts";
+import { findDelivery, listDeliveries as listStored, StatusClass } from "../webhooks/history.ts";
 import {
   Backlog,
   findBacklog,
@@ -43,17 +43,30 @@ export const listDeliveries = operation({
     webhookId: WebhookId,
     state: DeliveryState.nullish(),
     type: WebhookEvent.nullish(),
+    status: z
+      .union([integer(100, 599), StatusClass])
+      .nullish()
+      .describe("what the last attempt was answered, or a class of it, such as 5xx"),
+    since: Instant.nullish().describe("events recorded from this time on"),
+    until: Instant.nullish().describe("and before this time"),
+    eventId: EventId.nullish().describe("this event only"),
+    leadId: Id.nullish().describe("the event that announced this lead only: lea_…"),
     limit: integer(PAGE_LIMIT.min, PAGE_LIMIT.max)
       .nullish()
       .describe(`default: ${PAGE_LIMIT.default}`),
     cursor: cursorOf("deliveries"),
   }),
   output: pageOf(DeliveryView),
-  examples: [{ webhookId }, { webhookId, state: "exhausted", limit: 100 }],
-  async run({ env }, { webhookId, state, type, limit, cursor }) {
+  examples: [
+    { webhookId, state: "exhausted", limit: 100 },
+    { webhookId, status: "5xx", since: "2026-11-01T00:00:00Z" },
+    { webhookId, eventId },
+    { webhookId, leadId: "lea_…" },
+  ],
+  async run({ env }, { webhookId, limit, cursor, ...filter }) {
     const { db } = await findPlacementOfWebhook(env, webhookId);
     const request = pageAfter(cursor, limit ?? PAGE_LIMIT.default);
-    return toPage("deliveries", await listStored(db, webhookId, { state, type }, request));
+    return toPage("deliveries", await listStored(db, webhookId, filter, request));
   },
 });
 

@@ -1,11 +1,12 @@
 import { and, eq, isNull, type SQL, sql } from "drizzle-orm";
-import { PENDING_COUNTED_MAX } from "../contract/limits.ts";
+import { PENDING_COUNTED_MAX, TELL_AFTER_MS } from "../contract/limits.ts";
 import { isoTime, isoTimeOrNull } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
 import { type Database, query } from "../db/client.ts";
 import { newestFirst } from "../db/page.ts";
 import { deliveries, earlierSecrets, subscriptions } from "../db/schema.ts";
 import { IS_PENDING, isThere, unknownWebhook } from "./conditions.ts";
+import { rejectedKinds } from "./dispatch/policy.ts";
 import type { WebhookView } from "./views.ts";
 
 const ITS_PENDING = sql`FROM ${deliveries} WHERE ${IS_PENDING}`;
@@ -22,6 +23,7 @@ const HEALTH = {
   failingSince: subscriptions.failingSince,
   failures: subscriptions.failures,
   slow: subscriptions.slow,
+  rejections: subscriptions.rejections,
   nextAt: subscriptions.nextAt,
   lastAttempt: subscriptions.lastAttempt,
   pending: sql<number>`(SELECT count(*) FROM (SELECT 1 ${ITS_PENDING} LIMIT ${PENDING_COUNTED_MAX}))`,
@@ -45,36 +47,46 @@ type HealthRow = ReturnType<typeof healthOf>["_"]["result"][number];
  */
 export async function listHealth(db: Database, workspaceId: string): Promise<WebhookView[]> {
   const isOwn = and(eq(subscriptions.workspaceId, workspaceId), isNull(subscriptions.deletedAt));
-  return (await query(db, healthOf(isOwn))).map(toView);
+  const now = Date.now();
+  return (await query(db, healthOf(isOwn))).map((row) => toView(row, now));
 }
 
 /** A subscription and its health. @throws InputError if there is none. */
 export async function findHealth(db: Database, webhookId: string): Promise<WebhookView> {
   const [row] = await query(db, healthOf(isThere(webhookId)));
   if (!row) throw unknownWebhook();
-  return toView(row);
+  return toView(row, Date.now());
 }
 
-function toView(row: HealthRow): WebhookView {
+function toView(row: HealthRow, now: number): WebhookView {
   const { webhookId, url, events, description, keyId, headers, failures, pending, nextAt, dueAt } =
     row;
   const { lastAttempt: last } = row;
+  const rejected = row.disabledAt === null ? rejectedKinds(row, now) : [];
   return {
     ...{ webhookId, url, events, description, keyId, headers },
     createdAt: isoTime(row.createdAt),
     disabledAt: isoTimeOrNull(row.disabledAt),
-    state: stateOf(row),
+    state: stateOf(row, rejected.length > 0, now),
+    rejected: rejected.map(({ since, ...kind }) => ({ ...kind, since: isoTime(since) })),
     failingSince: isoTimeOrNull(row.failingSince),
     ...{ failures, pending },
     nextAttemptAt:
       row.disabledAt !== null || dueAt === null ? null : isoTime(Math.max(dueAt, nextAt)),
     lastAttempt: last && { ...last, at: isoTime(last.at) },
-    overlapEndsAt: isoTimeOrNull((row.overlapEndsAt ?? 0) > Date.now() ? row.overlapEndsAt : null),
+    overlapEndsAt: isoTimeOrNull((row.overlapEndsAt ?? 0) > now ? row.overlapEndsAt : null),
   };
 }
 
-function stateOf({ disabledAt, failingSince, slow }: HealthRow): WebhookView["state"] {
-  if (disabledAt !== null) return "disabled";
-  if (failingSince !== null) return "failing";
-  return slow ? "slow" : "healthy";
+/** How long a delivery may be due before its subscription counts as behind. */
+const BACKLOG_MS = 60_000;
+
+function stateOf(row: HealthRow, isRejecting: boolean, now: number): WebhookView["state"] {
+  if (row.disabledAt !== null) return "disabled";
+  // Whoever rejects one kind fails in between; for a day, that is another matter.
+  const failedMs = row.failingSince === null ? 0 : now - row.failingSince;
+  if (isRejecting && failedMs < TELL_AFTER_MS) return "rejecting";
+  if (row.failingSince !== null) return "failing";
+  if (row.slow) return "slow";
+  return row.dueAt !== null && row.dueAt < now - BACKLOG_MS ? "backlog" : "healthy";
 }

@@ -1,11 +1,13 @@
+import { z } from "@hono/zod-openapi";
 import { and, desc, eq, gte, lt, type SQL, sql } from "drizzle-orm";
 import type { DeliveryState, WebhookEvent } from "../contract/enumerations.ts";
+import { eventIdAt } from "../contract/ids.ts";
 import { unknownInput } from "../contract/input-error.ts";
 import { isoTime, isoTimeOrNull } from "../contract/time.ts";
 import { qb, toJsonValue } from "../db/builder.ts";
 import { type Database, read, readAs, type Statements } from "../db/client.ts";
 import { type Listing, mapItems, type PageRequest, toListing } from "../db/page.ts";
-import { attempts, deliveries, events, subscriptions } from "../db/schema.ts";
+import { attempts, deliveries, events, leads, subscriptions } from "../db/schema.ts";
 import { openDataKey } from "../encryption/personal-data.ts";
 import { dataKeyOf } from "../workspaces/data-keys.ts";
 import { BODY, makeBody, UnreadableEvent } from "./bodies.ts";
@@ -16,9 +18,26 @@ import type { DeliveryDetails, DeliveryView } from "./views.ts";
 /** Maximum deliveries that one page of a filtered list examines. */
 export const DELIVERIES_LOOKED_THROUGH = 2_000;
 
+/** Which deliveries to list; what is absent or null admits all. */
 export interface DeliveryFilter {
   state?: DeliveryState | null | undefined;
   type?: WebhookEvent | null | undefined;
+  /** Of the last attempt: an HTTP status, or a class of them, such as `5xx`. */
+  status?: number | StatusClass | null | undefined;
+  /** When their events were recorded: Unix milliseconds; `until` is not included. */
+  since?: number | null | undefined;
+  until?: number | null | undefined;
+  eventId?: string | null | undefined;
+  /** The lead that their event announces. */
+  leadId?: string | null | undefined;
+}
+
+export const StatusClass = z.enum(["1xx", "2xx", "3xx", "4xx", "5xx"]);
+type StatusClass = z.infer<typeof StatusClass>;
+
+function hasStatus(status: number | StatusClass): SQL {
+  if (typeof status === "number") return eq(deliveries.lastStatus, status);
+  return sql`${deliveries.lastStatus} / 100 = ${Number(status[0])}`;
 }
 
 const { eventId, state, settledAt, lastAt, lastOutcome, lastStatus, lastDurationMs } = deliveries;
@@ -59,11 +78,22 @@ function expectWebhook(webhookId: string): Statements<void> {
 export async function listDeliveries(
   db: Database,
   webhookId: string,
-  { state, type }: DeliveryFilter,
+  filter: DeliveryFilter,
   { limit, after }: PageRequest,
 ): Promise<Listing<DeliveryView>> {
   const { subscriptionId, eventId } = deliveries;
-  const isBehind = and(eq(subscriptionId, webhookId), after ? lt(eventId, after.id) : undefined);
+  const { state, type, status, since, until, leadId } = filter;
+  // These bound what is read: ids are sorted by time, and an event has one delivery.
+  const isBehind = and(
+    eq(subscriptionId, webhookId),
+    after ? lt(eventId, after.id) : undefined,
+    since == null ? undefined : gte(eventId, eventIdAt(since)),
+    until == null ? undefined : lt(eventId, eventIdAt(until)),
+    filter.eventId ? eq(eventId, filter.eventId) : undefined,
+    leadId
+      ? sql`${eventId} = (SELECT ${leads.eventId} FROM ${leads} WHERE ${leads.id} = ${leadId})`
+      : undefined,
+  );
   const last = qb
     .select({ id: eventId })
     .from(deliveries)
@@ -71,7 +101,7 @@ export async function listDeliveries(
     .orderBy(desc(eventId))
     .limit(1)
     .offset(DELIVERIES_LOOKED_THROUGH - 1);
-  const isFiltered = Boolean(state || type);
+  const isFiltered = Boolean(state || type || status);
   const { bound, found } = await read(db, {
     webhook: expectWebhook(webhookId),
     bound: isFiltered ? last : undefined,
@@ -87,6 +117,7 @@ export async function listDeliveries(
           isFiltered ? gte(eventId, sql`coalesce(${last}, '')`) : undefined,
           state ? eq(deliveries.state, state) : undefined,
           type ? eq(events.type, type) : undefined,
+          status ? hasStatus(status) : undefined,
         ),
       )
       .orderBy(desc(eventId))

@@ -46,7 +46,21 @@ export const WebhookView = z.object({
   keyId: z.string().nullable().describe("the API key that created it; null if none did"),
   createdAt: Time,
   disabledAt: Time.nullable(),
-  state: z.enum(["healthy", "slow", "failing", "disabled"]),
+  state: z
+    .enum(["healthy", "backlog", "slow", "rejecting", "failing", "disabled"])
+    .describe(
+      "backlog: healthy, but deliveries are due; rejecting: of some kinds none is accepted",
+    ),
+  rejected: z
+    .array(
+      z.object({
+        type: WebhookEvent,
+        since: Time,
+        outcome: z.string().describe("of the last one"),
+        status: HttpStatus,
+      }),
+    )
+    .describe("kinds of which none has been accepted for a day, although others were"),
   failingSince: Time.nullable().describe("first failure since the last success"),
   failures: z.int().describe("since the last success"),
   pending: z.int().describe(`counted up to ${PENDING_COUNTED_MAX}`),

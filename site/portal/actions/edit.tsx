@@ -11,20 +11,34 @@ interface Props extends AboutWebhook {
   kinds: Kind[];
 }
 
-/** Changes what a subscription is called and which events it gets. */
+/** Changes what a subscription is called, where it posts and which events it gets. */
 export function EditDialog({ webhook, kinds, onClose, onDone }: Props) {
   const [fault, setFault] = useState<string>();
   const save = async (form: FormData) => {
     const events = form.getAll("events") as Kind[];
     setFault(events.length === 0 ? t.subscribe.eventsRequired : undefined);
     if (events.length === 0) return null;
-    const description = String(form.get("description")).trim();
-    await updateWebhook(webhook.webhookId, { events, description });
+    const [url = "", description = ""] = ["url", "description"].map((name) =>
+      String(form.get(name)).trim(),
+    );
+    const changed = url === webhook.url ? {} : { url };
+    await updateWebhook(webhook.webhookId, { ...changed, events, description });
     onDone();
     return t.edit.result;
   };
   return (
     <FormDialog texts={t.edit} act={save} onClose={onClose}>
+      <label class="field">
+        {t.subscribe.url}
+        <input
+          type="url"
+          name="url"
+          class="mono"
+          autocomplete="off"
+          spellcheck={false}
+          defaultValue={webhook.url}
+        />
+      </label>
       <label class="field">
         {t.edit.description}
         <input

@@ -9,6 +9,7 @@ import { announce } from "../parts/announce.tsx";
 import { Badge, Empty, Time } from "../parts/basics.tsx";
 import { ActionFault, LoadState } from "../parts/faults.tsx";
 import { Pages } from "../parts/pages.tsx";
+import { localTime } from "../parts/since.tsx";
 import { deliveryHref, goTo, webhookHref } from "../route.ts";
 import { t } from "../text.ts";
 
@@ -74,34 +75,30 @@ export function Deliveries({ webhook, query, loaded, onDone }: Props) {
           label={t.deliveries.pages}
           cursor={query.get("cursor")}
           next={page.nextCursor}
-          href={(cursor) =>
-            webhookHref(webhook.webhookId, {
-              state: query.get("state"),
-              type: query.get("type"),
-              cursor,
-            })
-          }
+          href={(cursor) => webhookHref(webhook.webhookId, { ...filtersOf(query), cursor })}
         />
       )}
     </section>
   );
 }
 
+const FILTERS = ["state", "type", "status", "since", "until", "eventId", "leadId"] as const;
+type Filter = (typeof FILTERS)[number];
+
+/** The filters of an address, without the page. */
+function filtersOf(query: URLSearchParams): Record<string, string | null> {
+  return Object.fromEntries(FILTERS.map((name) => [name, query.get(name)]));
+}
+
 function Filters({ webhook, query }: { webhook: Webhook; query: URLSearchParams }) {
-  const filter = (name: "state" | "type", value: string) =>
-    goTo(
-      webhookHref(webhook.webhookId, {
-        state: query.get("state"),
-        type: query.get("type"),
-        [name]: value,
-      }),
-    );
-  const field = (name: "state" | "type", label: string, options: [string, string][]) => (
+  const filter = (changed: Partial<Record<Filter, string | null>>) =>
+    goTo(webhookHref(webhook.webhookId, { ...filtersOf(query), ...changed }));
+  const choice = (name: Filter, label: string, options: [string, string][]) => (
     <label class="field">
       {label}
       <select
         value={query.get(name) ?? ""}
-        onInput={({ currentTarget }) => filter(name, currentTarget.value)}
+        onInput={({ currentTarget }) => filter({ [name]: currentTarget.value })}
       >
         <option value="">{t.deliveries.all}</option>
         {options.map(([value, text]) => (
@@ -112,10 +109,38 @@ function Filters({ webhook, query }: { webhook: Webhook; query: URLSearchParams 
       </select>
     </label>
   );
+  const time = (name: Filter, label: string) => (
+    <label class="field">
+      {label}
+      <input
+        type="datetime-local"
+        value={query.has(name) ? localTime(Date.parse(query.get(name) ?? "")) : ""}
+        onChange={({ currentTarget: { value } }) =>
+          filter({ [name]: value && new Date(value).toISOString() })
+        }
+      />
+    </label>
+  );
+  const find = (id: string) =>
+    filter({ eventId: null, leadId: null, [id.startsWith("lea_") ? "leadId" : "eventId"]: id });
+  const statuses = ["2xx", "3xx", "4xx", "5xx"].map((each): [string, string] => [each, each]);
   return (
     <div class="filters">
-      {field("state", t.deliveries.state, Object.entries(t.deliveryStates))}
-      {field("type", t.deliveries.kind, Object.entries(t.kinds))}
+      {choice("state", t.deliveries.state, Object.entries(t.deliveryStates))}
+      {choice("type", t.deliveries.kind, Object.entries(t.kinds))}
+      {choice("status", t.deliveries.status, statuses)}
+      {time("since", t.deliveries.since)}
+      {time("until", t.deliveries.until)}
+      <label class="field">
+        {t.deliveries.find}
+        <input
+          type="search"
+          class="mono"
+          placeholder={t.deliveries.findHint}
+          value={query.get("eventId") ?? query.get("leadId") ?? ""}
+          onChange={({ currentTarget }) => find(currentTarget.value.trim())}
+        />
+      </label>
     </div>
   );
 }

@@ -4,6 +4,7 @@ import type { WebhookView as Subscription, WebhookDetails } from "../../../src/w
 import { DisableDialog } from "../actions/disable.tsx";
 import { EditDialog } from "../actions/edit.tsx";
 import { EnableDialog } from "../actions/enable.tsx";
+import { HeadersDialog } from "../actions/headers.tsx";
 import { RedeliverDialog } from "../actions/redeliver.tsx";
 import { RemoveDialog } from "../actions/remove.tsx";
 import { SecretDialog } from "../actions/secret.tsx";
@@ -83,7 +84,23 @@ function Trouble({ webhook }: { webhook: Subscription }) {
         webhook={webhook}
       />
     );
+  if (state === "rejecting") return <Rejected webhook={webhook} />;
+  if (state === "backlog") return <p class="note">{t.subscription.backlog}</p>;
   return state === "slow" ? <p class="note warn">{t.subscription.slow}</p> : null;
+}
+
+/** The kinds of which nothing is accepted, and what to do about each. */
+function Rejected({ webhook }: { webhook: Subscription }) {
+  return (
+    <div class="note warn">
+      {webhook.rejected.map(({ type, since, ...last }) => (
+        <p key={type}>
+          {t.subscription.rejecting(t.kinds[type], formatTime(since))} {formatOutcome(last)}:{" "}
+          {explain(last)}
+        </p>
+      ))}
+    </div>
+  );
 }
 
 /** That it fails, and what to do about its last failure. */
@@ -152,6 +169,9 @@ function Actions({ webhook, kinds, onDone }: ActionsProps) {
       <DialogButton label={t.edit.button}>
         {(onClose) => <EditDialog {...{ webhook, kinds, onClose, onDone }} />}
       </DialogButton>
+      <DialogButton label={t.headers.button}>
+        {(onClose) => <HeadersDialog {...{ webhook, onClose, onDone }} />}
+      </DialogButton>
       <DialogButton label={t.secret.button}>
         {(onClose) => <SecretDialog {...{ webhook, onClose }} />}
       </DialogButton>
@@ -196,6 +216,9 @@ function About({ webhook }: { webhook: WebhookDetails }) {
         ],
         [t.subscription.created, formatTime(createdAt)],
         [t.subscription.createdBy, keyLabel ?? keyId ?? t.subscription.portal],
+        ...(webhook.headers.length > 0
+          ? ([[t.subscription.headers, webhook.headers.join(", ")]] as [string, string][])
+          : []),
         [
           t.subscription.id,
           <span key="" class="mono">

@@ -76,7 +76,7 @@ export function parseSince(form: FormData, webhook: Webhook, now: number): strin
 }
 
 /** A time as `datetime-local` has it: in the reader's time zone, to the minute. */
-function localTime(time: number): string {
+export function localTime(time: number): string {
   const offsetMs = new Date(time).getTimezoneOffset() * 60_000;
   return new Date(time - offsetMs).toISOString().slice(0, 16);
 }

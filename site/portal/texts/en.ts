@@ -134,7 +134,14 @@ export const en = {
   },
 
   untried: "Waiting for the first event",
-  states: { healthy: "Healthy", slow: "Slow", failing: "Failing", disabled: "Disabled" },
+  states: {
+    healthy: "Healthy",
+    backlog: "Catching up",
+    slow: "Slow",
+    rejecting: "Rejecting some",
+    failing: "Failing",
+    disabled: "Disabled",
+  },
   deliveryStates: {
     pending: "Waiting",
     delivered: "Delivered",
@@ -184,6 +191,10 @@ export const en = {
     failing: (failures: number, since: string) =>
       `${count(failures, "failed attempt", "failed attempts")} in a row since ${since}. Deliveries are retried with growing waits; without a success for ${DISABLE_AFTER_MS / HOUR_MS} hours the subscription is disabled.`,
     slow: "The server is slow to answer, so deliveries go out one by one. It should answer first and process events afterwards.",
+    rejecting: (kind: string, since: string) =>
+      `Your server has accepted no event of the kind “${kind}” since ${since}, although it accepts others.`,
+    backlog: "Deliveries are due, and are being sent at the pace that the server has earned.",
+    headers: "Own headers",
     disabled: (time: string) => `Disabled ${time}. Nothing is sent until you enable it.`,
     disabledFailing: (time: string) =>
       `Disabled ${time}, after failing for too long. Nothing is sent until you enable it.`,
@@ -202,6 +213,11 @@ export const en = {
     title: "Deliveries",
     state: "State",
     kind: "Event",
+    status: "Answer",
+    since: "Since",
+    until: "Until",
+    find: "Event or lead",
+    findHint: "evt_… or lea_…",
     all: "All",
     recorded: "Recorded",
     attempts: "Attempts",
@@ -242,6 +258,9 @@ export const en = {
     cut: "Only its beginning was kept.",
     notText: (type: string) => `The response (${type}) is not text and was not kept.`,
     empty: "The response had no body.",
+    location: "Redirects to",
+    follow: "Use this URL",
+    followed: "The subscription now posts to this URL. Waiting deliveries go there, too.",
   },
 
   sendAgain: {
@@ -300,9 +319,20 @@ export const en = {
     title: "Edit the subscription",
     description: "Description",
     descriptionHint: "Only shown here.",
-    text: "Changes apply to events from now on. Deliveries that are waiting are still sent.",
+    text: "Waiting deliveries go to the new URL. A change of events applies from now on.",
     submit: "Save",
     result: "The subscription is saved.",
+  },
+
+  headers: {
+    button: "Headers…",
+    title: "Headers of your own",
+    text: "Each post carries them, for instance a token for a gateway. They replace the present ones, and their values are not shown again.",
+    label: "Headers",
+    hint: (max: number) =>
+      `One per line, such as “Authorization: Bearer token”; at most ${max}. Empty: none.`,
+    submit: "Save",
+    result: "The headers are saved.",
   },
 
   disable: {

@@ -100,7 +100,14 @@ export const fr: Texts = {
   },
 
   untried: "En attente d’un premier événement",
-  states: { healthy: "Opérationnel", slow: "Lent", failing: "En échec", disabled: "Désactivé" },
+  states: {
+    healthy: "Opérationnel",
+    backlog: "En rattrapage",
+    slow: "Lent",
+    rejecting: "Refus partiels",
+    failing: "En échec",
+    disabled: "Désactivé",
+  },
   deliveryStates: {
     pending: "En attente",
     delivered: "Réussie",
@@ -149,6 +156,10 @@ export const fr: Texts = {
     failing: (failures, since) =>
       `${count(failures, "tentative échouée", "tentatives échouées")} d’affilée depuis le ${since}. Les livraisons sont retentées à intervalles croissants ; après ${DISABLE_AFTER_MS / HOUR_MS} heures sans succès, l’abonnement est désactivé.`,
     slow: "Le serveur tarde à répondre : les livraisons partent une par une. Il devrait répondre d’abord, et traiter les événements ensuite.",
+    rejecting: (kind, since) =>
+      `Votre serveur n’accepte plus les événements « ${kind} » depuis le ${since}, alors qu’il en accepte d’autres.`,
+    backlog: "Des livraisons sont en attente et partent au rythme que le serveur permet.",
+    headers: "En-têtes personnalisés",
     disabled: (time) =>
       `Désactivé le ${time}. Rien n’est envoyé tant que vous ne le réactivez pas.`,
     overlap: (until) => `Le secret précédent signe aussi jusqu’au ${until}.`,
@@ -169,6 +180,11 @@ export const fr: Texts = {
     title: "Livraisons",
     state: "État",
     kind: "Événement",
+    status: "Réponse",
+    since: "À partir du",
+    until: "Jusqu’au",
+    find: "Événement ou lead",
+    findHint: "evt_… ou lea_…",
     all: "Tous",
     recorded: "Date",
     attempts: "Tentatives",
@@ -209,6 +225,9 @@ export const fr: Texts = {
     cut: "Seul son début a été conservé.",
     notText: (type: string) => `La réponse (${type}) n’est pas du texte et n’a pas été conservée.`,
     empty: "La réponse n’avait pas de corps.",
+    location: "Redirige vers",
+    follow: "Utiliser cette URL",
+    followed: "L’abonnement utilise désormais cette URL, y compris pour les livraisons en attente.",
   },
 
   sendAgain: {
@@ -276,9 +295,20 @@ export const fr: Texts = {
     title: "Modifier l’abonnement",
     description: "Description",
     descriptionHint: "Visible uniquement ici.",
-    text: "Les changements s’appliquent aux événements à venir. Les livraisons déjà en attente sont tout de même envoyées.",
+    text: "Les livraisons en attente partent vers la nouvelle URL. Un changement d’événements vaut pour les événements à venir.",
     submit: "Enregistrer",
     result: "L’abonnement a été enregistré.",
+  },
+
+  headers: {
+    button: "En-têtes…",
+    title: "En-têtes personnalisés",
+    text: "Chaque envoi les contient, par exemple un jeton pour une passerelle. Ils remplacent les en-têtes actuels, et leurs valeurs ne sont plus affichées ensuite.",
+    label: "En-têtes",
+    hint: (max) =>
+      `Un par ligne, par exemple « Authorization: Bearer jeton » ; ${max} au plus. Vide : aucun.`,
+    submit: "Enregistrer",
+    result: "Les en-têtes ont été enregistrés.",
   },
 
   disable: {

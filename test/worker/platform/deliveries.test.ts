@@ -5,11 +5,12 @@ import { openDatabase } from "../../../src/db/client.ts";
 import { attempts } from "../../../src/db/schema.ts";
 import { ATTEMPTS_KEPT } from "../../../src/webhooks/attempts.ts";
 import { listDeliveries } from "../../../src/webhooks/history.ts";
-import { errorOf, pagesOf } from "../../support/api.ts";
+import { errorOf, leadReport, openWorkspace, pagesOf } from "../../support/api.ts";
 import {
   announceLeads,
   answered,
   createWorkspace,
+  DAY_MS,
   db,
   deliveryTo,
   dispatchAt,
@@ -48,6 +49,9 @@ describe("listWebhooks", () => {
       webhookId: id,
       url,
       description: null,
+      headers: [],
+      keyId: null,
+      rejected: [],
       events: ["lead.created"],
       createdAt: isoTime(T0),
       disabledAt: null,
@@ -84,6 +88,29 @@ describe("listWebhooks", () => {
     await setSubscription(id, { disabledAt: T0 });
     const disabled = { state: "disabled", disabledAt: isoTime(T0), pending: 1 };
     expect(await shown()).toMatchObject({ ...disabled, nextAttemptAt: null });
+  });
+
+  test("names the kinds that have been rejected for a day although others are accepted, and a backlog", async () => {
+    const workspaceId = await createWorkspace();
+    const { id } = await subscribe(workspaceId);
+    const now = Date.now();
+    const shown = async () => (await Platform.listWebhooks({ workspaceId })).items[0];
+    const rejection = (since: number) => ({ since, outcome: "answered", status: 400 });
+    const rejections = (since: number) => ({ rejections: { "lead.created": rejection(since) } });
+    await setSubscription(id, rejections(now - DAY_MS + 60_000));
+    expect(await shown()).toMatchObject({ state: "healthy", rejected: [] });
+    const rejected = [
+      { type: "lead.created", since: isoTime(now - DAY_MS), outcome: "answered", status: 400 },
+    ];
+    await setSubscription(id, { ...rejections(now - DAY_MS), failingSince: now - 1_000 });
+    expect(await shown()).toMatchObject({ state: "rejecting", rejected });
+    await setSubscription(id, { failingSince: now - DAY_MS });
+    expect(await shown()).toMatchObject({ state: "failing", rejected: [] });
+    await setSubscription(id, { failingSince: null, rejections: {} });
+    await announceLeads(workspaceId, 1, now);
+    expect(await shown()).toMatchObject({ state: "healthy", pending: 1 });
+    await setDeliveries(id, { dueAt: now - 61_000 });
+    expect(await shown()).toMatchObject({ state: "backlog" });
   });
 
   test("shows disabled ones, newest first, but no deleted ones, no secret and nothing of another workspace", async () => {
@@ -150,11 +177,34 @@ describe("listDeliveries", () => {
     [2, { state: "pending" }],
     [3, { type: "lead.created" }],
     [0, { type: "run.completed", state: "pending" }],
+    [1, { status: 503 }],
+    [0, { status: 500 }],
+    [1, { status: "5xx", state: "exhausted" }],
+    [0, { status: "4xx" }],
+    [3, { since: isoTime(T0), until: isoTime(T0 + 1) }],
+    [0, { since: isoTime(T0 + 1) }],
+    [0, { until: isoTime(T0) }],
+    [0, { eventId: "evt_0000000000000000000000000" }],
+    [0, { leadId: "lea_0000000000000000000000000" }],
   ] as const)("shows %i of three: %j", async (count, filter) => {
     const { id, drafts } = await owed(3, T0);
-    await setDeliveries(id, { state: "exhausted" }, drafts[1]?.id);
+    await setDeliveries(id, { state: "exhausted", lastStatus: 503 }, drafts[1]?.id);
     const { items } = await Platform.listDeliveries({ webhookId: id, ...filter });
     expect(items).toHaveLength(count);
+  });
+
+  test("finds an event by its id, and the one that announced a lead by the lead's", async () => {
+    const { workspaceId } = await openWorkspace();
+    const { id: webhookId } = await subscribe(workspaceId);
+    const leads = ["a", "b"].map((reference) => leadReport(reference));
+    const { ids } = await Platform.recordLeads({ workspaceId, leads });
+    const [leadId = ""] = ids;
+    const found = await Platform.listDeliveries({ webhookId, leadId });
+    expect(found.items).toHaveLength(1);
+    const { eventId = "" } = found.items[0] ?? {};
+    expect((await Platform.readDelivery({ webhookId, eventId })).body).toContain(leadId);
+    const { items } = await Platform.listDeliveries({ webhookId, eventId });
+    expect(items.map((one) => one.eventId)).toEqual([eventId]);
   });
 
   test("reads the rows of its page plus one, however many there are", async () => {
