@@ -16,6 +16,7 @@ import { introductionSections } from "../src/http/document/introduction.ts";
 import { CREATION, PAGES, SECRET } from "../src/http/routes/examples.ts";
 import { POSTS_AT_ONCE } from "../src/webhooks/dispatch/policy.ts";
 import { FAILURES } from "../src/webhooks/failures.ts";
+import { HEADERS } from "../src/webhooks/post.ts";
 import { HARD_DELIVERIES } from "../src/webhooks/samples.ts";
 import { signatureHeaders } from "../src/webhooks/signature.ts";
 import { ORIGIN } from "./origin.ts";
@@ -83,7 +84,9 @@ export function guides(root: string): Guide[] {
     own("client", "Example client"),
     of("Webhooks"),
     own("receivers", "Example receivers"),
+    own("raw-body", "The raw body"),
     own("vector", "Signature test vector"),
+    own("sources", "Where deliveries come from"),
     own("testing", "Test events"),
     own("ordering", "Ordering"),
     own("idempotency", "Idempotency"),
@@ -145,6 +148,7 @@ function valuesOf(root: string): Record<string, string> {
     missed: en.enable.missed,
     timeline: timeline(),
     failures: failures(),
+    userAgent: HEADERS["User-Agent"],
     secret: SECRET,
     timestamp: header("webhook-timestamp"),
     signature: header("X-Service-Signature"),
