@@ -1,17 +1,19 @@
+import { spawnSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "@hono/zod-openapi";
 import type { Unstable_Config } from "wrangler";
 import { parseKeyRing } from "../../src/encryption/key-ring.ts";
+import { ROOT } from "../shared/checkout.ts";
 import { type ConfiguredDatabase, databasesIn, readConfig } from "../shared/databases.ts";
 import {
+  makeSecret,
   refuseFormerName,
   SECRET_NAMES,
   type SecretName,
   type Secrets,
 } from "../shared/secrets.ts";
 import type { openWrangler, Wrangler } from "../shared/wrangler.ts";
-import { chooseAccount, whoAmI } from "./account.ts";
 import {
   bookmark,
   expectAllBound,
@@ -28,18 +30,19 @@ import {
 import type { Options } from "./options.ts";
 import { type FoundQueue, findQueues, makeQueues } from "./queues.ts";
 import { queueNames, refuseShared } from "./resources.ts";
-import { askForSecrets, makeSecrets, openPrivateFolder, writeSecretsFile } from "./secret.ts";
+import { generateSecrets, openPrivateFolder, writeSecretsFile } from "./secret.ts";
 import { findFaults } from "./smoke.ts";
-import { commitTag, rollBack } from "./version.ts";
 
-const Deployment = z.object({
-  type: z.literal("deploy"),
+/** What wrangler reports of a version that it uploaded or deployed. */
+const Uploaded = z.object({
+  type: z.enum(["deploy", "version-upload"]),
   version_id: z.string().nullable(),
   targets: z.array(z.string()).optional(),
 });
-
-/** The secret that the user may already have; the others are generated. */
-const ASKED_FOR: SecretName = "ENCRYPTION_KEYS";
+/** The versions that have the traffic. */
+const Serving = z.object({
+  versions: z.array(z.object({ version_id: z.string(), percentage: z.number() })),
+});
 
 /** What the account has of the configuration's resources, and what it lacks. */
 interface Found {
@@ -68,26 +71,38 @@ export async function deploy(
   if (options.environment)
     refuseShared(options.environment, config, await readConfig(options.configFile));
   const databases = databasesIn(config);
-  const anyAccount = open(env, everyCall);
-  const me = await whoAmI(anyAccount);
-  if (dryRun && !me.loggedIn) return rehearse(anyAccount, config, given, null);
-  const accountId = await chooseAccount(options, anyAccount, config, me, env);
-  const wrangler = open(
-    accountId === null ? env : { ...env, CLOUDFLARE_ACCOUNT_ID: accountId },
-    everyCall,
-  );
-  if (options.rollback !== undefined) return rollBack(wrangler, options.rollback, databases);
+  const wrangler = open(env, everyCall);
+  if (!(await isLoggedIn(wrangler))) {
+    if (dryRun) return rehearse(wrangler, config, given, null);
+    throw new Error(
+      "Not logged in to Cloudflare: run `npx wrangler login`, or set CLOUDFLARE_API_TOKEN.",
+    );
+  }
   const found = await inspect(options, wrangler, config, given);
   if (dryRun) return rehearse(wrangler, config, given, found);
-  const secrets = { ...given, ...(await completeSecrets(options, found.secrets)) };
-  await expectKeys(options, wrangler, found.databases.existing, secrets);
+  // A generated key decrypts nothing that is stored.
+  const generated = found.secrets.includes("ENCRYPTION_KEYS") && {
+    ENCRYPTION_KEYS: makeSecret("-"),
+  };
+  await expectKeys(options, wrangler, found.databases.existing, generated || given);
+  const secrets = { ...given, ...completeSecrets(options, env, found.secrets) };
   const jurisdiction = String(config.vars.JURISDICTION ?? "");
   await makeDatabases(wrangler, found.databases.missing, jurisdiction);
   await makeQueues(wrangler, found.queues, jurisdiction);
   const bookmarks = await bookmark(wrangler, found.databases.existing);
   await migrateDatabases(wrangler, databases);
-  const targets = await upload(wrangler, secrets, bookmarks);
+  const isTestedFirst = !found.isFirst && !options.atOnce && Boolean(config.vars.PORTAL_ORIGIN);
+  const { version, targets } = await upload(wrangler, isTestedFirst, secrets, bookmarks);
+  if (isTestedFirst) return shift(options, wrangler, config, version);
   await test(options, config, targets, found.isFirst);
+}
+
+/** Whether wrangler can reach an account. It says so itself, but after a build of half a minute. */
+async function isLoggedIn(wrangler: Wrangler): Promise<boolean> {
+  const { stdout, complaint } = await wrangler.ask("whoami", "--json");
+  const answer = z.object({ loggedIn: z.boolean() }).safeParse(parseJson(stdout));
+  if (!answer.success) throw new Error(`Cloudflare does not say who is logged in:\n${complaint}`);
+  return answer.data.loggedIn;
 }
 
 /** Looks up what the account has. @throws Error if this version does not suit it. */
@@ -159,9 +174,7 @@ async function rehearse(
   const [, another] = databasesIn(config);
   const steps = [
     ...(found ? [] : ["need a login: `npx wrangler login`, or CLOUDFLARE_API_TOKEN"]),
-    ...secrets.map((name) =>
-      name === ASKED_FOR ? `ask for ${name}, or generate it${unless}` : `generate ${name}${unless}`,
-    ),
+    ...secrets.map((name) => `generate ${name}${unless}`),
     ...databases.map(({ name }) => `create the database ${name}${unless}`),
     ...queues.map((name) => `create the queue ${name}${unless}`),
     `apply the missing migrations${another ? " to each database" : ""}`,
@@ -183,28 +196,33 @@ async function missingSecrets(wrangler: Wrangler, given: Secrets) {
   return { secrets, isFirst };
 }
 
-/** Asks for the missing secrets, or generates them. @throws Error if there is no terminal to ask in. */
-async function completeSecrets({ interactive }: Options, missing: SecretName[]): Promise<Secrets> {
-  if (interactive) return askForSecrets(missing);
-  if (missing.includes(ASKED_FOR))
+/** Generates the missing secrets. @throws Error if a pipeline would have to generate the encryption key. */
+function completeSecrets(
+  { secretsCopy }: Options,
+  env: NodeJS.ProcessEnv,
+  missing: SecretName[],
+): Secrets {
+  if (env.CI && secretsCopy === undefined && missing.includes("ENCRYPTION_KEYS"))
     throw new Error(
-      `Set ${ASKED_FOR}: the Worker has none yet. It is an id, a colon and 32 random bytes in base64, ` +
+      "Set ENCRYPTION_KEYS: the Worker has none yet. It is an id, a colon and 32 random bytes in base64, " +
         "such as `k1:` followed by the output of `openssl rand -base64 32`. Keep a copy.",
     );
-  return makeSecrets(missing);
+  return generateSecrets(missing, secretsCopy, env);
 }
 
 /**
- * Deploys the Worker, as a version that names its commit and the way back.
+ * Uploads a version that names its commit and the way back.
  *
- * @returns where it serves, in wrangler's words.
- * @throws Error if the new version does not serve.
+ * @param isTestedFirst whether it gets no traffic yet.
+ * @returns its id, and where it serves, in wrangler's words.
+ * @throws Error if nothing was uploaded.
  */
 async function upload(
   wrangler: Wrangler,
+  isTestedFirst: boolean,
   secrets: Secrets,
   [directory]: string[],
-): Promise<string[]> {
+): Promise<{ version: string; targets: string[] }> {
   using folder = openPrivateFolder();
   const outputFile = join(folder.path, "output.ndjson");
   const tag = commitTag();
@@ -216,14 +234,63 @@ async function upload(
     // A version's message is short: the bookmark of the directory alone.
     ...(directory ? [`--message=Before: ${directory}`] : []),
   ];
-  const code = await wrangler.show(["deploy", ...options], {
+  const command = isTestedFirst ? ["versions", "upload"] : ["deploy"];
+  const code = await wrangler.show([...command, ...options], {
     WRANGLER_OUTPUT_FILE_PATH: outputFile,
   });
-  const deployment = existsSync(outputFile) ? parseOutput(readFileSync(outputFile, "utf8")) : null;
+  const uploaded = existsSync(outputFile) ? parseOutput(readFileSync(outputFile, "utf8")) : null;
   // If the user declines a prompt of wrangler's, it exits without an error.
-  if (code !== 0 || !deployment?.version_id)
+  if (code !== 0 || !uploaded?.version_id)
     throw new Error("The Worker was not deployed; the previous version still serves.");
-  return deployment.targets ?? [];
+  return { version: uploaded.version_id, targets: uploaded.targets ?? [] };
+}
+
+/**
+ * Tests an uploaded version while the one before it has all the traffic, and then gives it the traffic.
+ * Requests that name a version get it once it is part of the deployment, if only with 0 %.
+ *
+ * @throws Error if it does not answer well: it then gets no traffic.
+ */
+async function shift(
+  { waitSeconds }: Options,
+  wrangler: Wrangler,
+  { name, vars }: Unstable_Config,
+  version: string,
+): Promise<void> {
+  const status = await wrangler.ask("deployments", "status", "--json");
+  const serving = Serving.safeParse(parseJson(status.stdout));
+  const [former] = serving.data?.versions.toSorted((a, b) => b.percentage - a.percentage) ?? [];
+  if (!former) throw new Error(`The version that serves is not known:\n${status.complaint}`);
+  const share = async (...versions: string[]) => {
+    const { ok, complaint } = await wrangler.ask("versions", "deploy", ...versions, "--yes");
+    if (!ok)
+      throw new Error(`${version} gets no traffic; ${former.version_id} serves:\n${complaint}`);
+  };
+  await share(`${former.version_id}@100`, `${version}@0`);
+  const address = String(vars.PORTAL_ORIGIN);
+  const header = { "Cloudflare-Workers-Version-Overrides": `${name}="${version}"` };
+  const faults = await findFaults(address, waitSeconds, header);
+  if (faults.length > 0)
+    throw new Error(
+      [
+        `The new version does not answer well, and gets no traffic; ${former.version_id} serves:`,
+        ...faults,
+      ].join("\n  "),
+    );
+  await share(`${version}@100`);
+  // Routes, schedules and consumers of queues belong to no version.
+  const code = await wrangler.show(["triggers", "deploy"]);
+  if (code !== 0) throw new Error("The new version serves, but its triggers were not updated.");
+  console.log(
+    `Deployed: ${address}. It refuses an invented key, serves this document, and is healthy.\nBack to the version before: npx wrangler rollback ${former.version_id}`,
+  );
+}
+
+/** The commit that is checked out, as a version's tag; null without git. */
+function commitTag(): string | null {
+  const args = ["describe", "--always", "--abbrev=12", "--exclude=*", "--dirty=-changed"];
+  const { status, stdout } = spawnSync("git", args, { cwd: ROOT, encoding: "utf8" });
+  return status === 0 ? stdout.trim() : null;
 }
 
 /**
@@ -247,7 +314,7 @@ async function test(
       [
         "The new version serves, but does not answer well:",
         ...faults,
-        "If this does not pass, roll back: npm run deploy -- --rollback VERSION",
+        "If this does not pass, roll back: npx wrangler rollback",
       ].join("\n  "),
     );
   const steps = [
@@ -262,7 +329,11 @@ async function test(
     npm run platform -- ${selection} createApiKey '{ "workspaceId": "wks_…" }'`,
         ]
       : []),
-    ...(vars.PORTAL_ORIGIN ? [] : ["Set PORTAL_ORIGIN in wrangler.toml, for links to the portal."]),
+    ...(vars.PORTAL_ORIGIN
+      ? []
+      : [
+          "Set PORTAL_ORIGIN in wrangler.toml, for links to the portal, and so that the next version is tested before it gets traffic.",
+        ]),
     ...(String(vars.EMAIL_FROM).endsWith("@example.com")
       ? [
           "Set EMAIL_FROM in wrangler.toml, for e-mails to administrators (docs/operations.md, E-mail).",
@@ -274,10 +345,10 @@ async function test(
   if (steps.length > 0) console.log(["Next:", ...steps].join("\n  - "));
 }
 
-/** Finds the deployment in what wrangler did, one JSON text per line. */
-function parseOutput(lines: string): z.infer<typeof Deployment> | null {
+/** Finds the version in what wrangler did, one JSON text per line. */
+function parseOutput(lines: string): z.infer<typeof Uploaded> | null {
   for (const line of lines.split("\n")) {
-    const { success, data } = Deployment.safeParse(parseJson(line));
+    const { success, data } = Uploaded.safeParse(parseJson(line));
     if (success) return data;
   }
   return null;

@@ -1,94 +1,44 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { homedir, tmpdir } from "node:os";
 import { join } from "node:path";
-import { type CANCEL_SYMBOL, isCancel, log, password, select, text } from "@clack/prompts";
-import { parseKeyRing } from "../../src/encryption/key-ring.ts";
 import { makeSecret, type SecretName, type Secrets } from "../shared/secrets.ts";
 
-/** Generates secrets. The id of their keys is the date. */
-export function makeSecrets(names: SecretName[]): Secrets {
-  const id = `k${new Date().toISOString().slice(0, 10).replaceAll("-", "")}`;
-  return Object.fromEntries(names.map((name) => [name, makeSecret(id)]));
-}
-
 /**
- * Asks for the encryption key if it is missing, or generates it; generates the other missing secrets.
+ * Generates secrets, whose keys have the date for an id, and writes a copy that only this user can read.
  *
- * @throws Error if the user cancels.
+ * @param file where to; by default a file in the user's home, or none in a pipeline, which has no other
+ *   use for it.
+ * @throws Error if there is such a file, or it cannot be written.
  */
-export async function askForSecrets(missing: SecretName[]): Promise<Secrets> {
-  const entered = missing.includes("ENCRYPTION_KEYS") ? await askForEncryptionKey() : {};
-  const toMake = missing.filter((name) => !(name in entered));
-  const made = makeSecrets(toMake);
-  if (toMake.length > 0) await offerCopy(made);
-  return { ...entered, ...made };
-}
-
-/** The key that the user enters; nothing if one is to be generated. */
-async function askForEncryptionKey(): Promise<Secrets> {
-  const name = "ENCRYPTION_KEYS";
-  const choice = await answered(
-    select({
-      message: `${name} encrypts the personal data of leads and the secrets of webhook subscriptions. The Worker has none yet.`,
-      options: [
-        { value: "generate", label: "Generate one" },
-        { value: "enter", label: "Enter one", hint: "id:base64 of 32 bytes" },
-      ],
-    }),
-  );
-  if (choice === "generate") return {};
-  const validate = (value: string | undefined) => faultOf(name, value ?? "");
-  return { [name]: await answered(password({ message: name, validate })) };
-}
-
-async function offerCopy(made: Secrets): Promise<void> {
-  const [id] = Object.values(made)[0]?.split(":") ?? [];
-  const names = Object.keys(made).join(" and ");
-  const loss =
-    "ENCRYPTION_KEYS" in made ? ", and without the encryption key nobody can read the leads" : "";
-  log.info(
-    `${names}: Cloudflare never shows them. Keep a copy: you need the old one to rotate one${loss}.`,
-  );
-  for (;;) {
-    const file = await answered(
-      text({
-        message: "Where to? A new file that only you can read; leave empty for no copy.",
-        initialValue: join(homedir(), `public-api.${id}.txt`),
-      }),
-    );
-    // An empty answer comes back as undefined.
-    const fault = file?.trim() ? keepCopy(file.trim(), made) : null;
-    if (fault === null) return;
-    log.error(fault);
-  }
-}
-
-/** Writes secrets to a new file. @returns why that failed; null if it did not. */
-function keepCopy(file: string, secrets: Secrets): string | null {
-  const lines = Object.entries(secrets).map(([name, secret]) => `${name}="${secret}"\n`);
+export function generateSecrets(
+  names: SecretName[],
+  file: string | undefined,
+  env: NodeJS.ProcessEnv,
+): Secrets {
+  if (names.length === 0) return {};
+  const id = `k${new Date().toISOString().slice(0, 10).replaceAll("-", "")}`;
+  const secrets = Object.fromEntries(names.map((name) => [name, makeSecret(id)]));
+  const home = env.CI ? undefined : join(env.HOME ?? homedir(), `public-api.${id}.txt`);
+  const copy = file ?? home;
+  if (copy === undefined) return secrets;
+  const lines = names.map((name) => `${name}="${secrets[name]}"\n`);
   try {
-    writeFileSync(file, lines.join(""), { mode: 0o600, flag: "wx" });
-    return null;
+    writeFileSync(copy, lines.join(""), { mode: 0o600, flag: "wx" });
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    return code === "EEXIST" ? `${file} already exists.` : `${file} cannot be written: ${code}`;
+    const reason = code === "EEXIST" ? "already exists" : `cannot be written (${code})`;
+    throw new Error(
+      `${copy} ${reason}: choose a new file for the secrets, --secrets-copy FILE. Nothing was deployed.`,
+    );
   }
-}
-
-function faultOf(name: SecretName, secret: string): string | undefined {
-  try {
-    parseKeyRing(name, secret);
-    return undefined;
-  } catch (error) {
-    return (error as Error).message;
-  }
-}
-
-/** Awaits the answer to a prompt. @throws Error if the user cancels. */
-export async function answered<T>(question: Promise<T | typeof CANCEL_SYMBOL>): Promise<T> {
-  const answer = await question;
-  if (isCancel(answer)) throw new Error("Cancelled: nothing was deployed.");
-  return answer;
+  console.log(
+    `${names.join(" and ")}: generated, and copied to ${copy}. Cloudflare never shows them: keep it safe.${
+      names.includes("ENCRYPTION_KEYS")
+        ? " Without the encryption key nobody can read the leads."
+        : ""
+    }`,
+  );
+  return secrets;
 }
 
 const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"];

@@ -23,21 +23,29 @@ const HEADERS = [
  *
  * @param address its public address, without a path.
  * @param seconds how long it may take.
+ * @param version headers that select a version which has no traffic yet.
  * @returns what is wrong with the last answers; empty if nothing is.
  */
-export async function findFaults(address: string, seconds: number): Promise<string[]> {
+export async function findFaults(
+  address: string,
+  seconds: number,
+  version: Record<string, string> = {},
+): Promise<string[]> {
   const late = performance.now() + seconds * 1000;
   for (;;) {
-    const checks = [checkRefusal(address), checkDocument(address), checkHealth(address)];
+    const ask: Ask = (path, headers) => get(address, path, { ...version, ...headers });
+    const checks = [checkRefusal(ask), checkDocument(ask), checkHealth(ask)];
     const faults = (await Promise.all(checks)).filter((fault) => fault !== null);
     if (faults.length === 0 || performance.now() + PAUSE_MS > late) return faults;
     await setTimeout(PAUSE_MS);
   }
 }
 
+type Ask = (path: string, headers?: Record<string, string>) => ReturnType<typeof get>;
+
 /** An invented key is refused as the contract says. */
-async function checkRefusal(address: string): Promise<string | null> {
-  const answer = await get(address, "/v1/automations", { Authorization: "Bearer key_live_smoke" });
+async function checkRefusal(ask: Ask): Promise<string | null> {
+  const answer = await ask("/v1/automations", { Authorization: "Bearer key_live_smoke" });
   if (typeof answer === "string") return answer;
   const missing = HEADERS.find((name) => !answer.headers.has(name));
   if (missing) return `GET /v1/automations answers without ${missing}`;
@@ -47,8 +55,8 @@ async function checkRefusal(address: string): Promise<string | null> {
 }
 
 /** The document is that of this checkout. */
-async function checkDocument(address: string): Promise<string | null> {
-  const answer = await get(address, "/openapi.json");
+async function checkDocument(ask: Ask): Promise<string | null> {
+  const answer = await ask("/openapi.json");
   if (typeof answer === "string") return answer;
   const own = JSON.parse(readFileSync(join(ROOT, "openapi.json"), "utf8"));
   // They name the deployment's address.
@@ -56,15 +64,15 @@ async function checkDocument(address: string): Promise<string | null> {
   return same ? null : "GET /openapi.json is not the document of this checkout";
 }
 
-async function checkHealth(address: string): Promise<string | null> {
-  const answer = await get(address, "/health");
+async function checkHealth(ask: Ask): Promise<string | null> {
+  const answer = await ask("/health");
   if (typeof answer === "string") return answer;
   if (answer.status === 200 && answer.json?.status === "ok") return null;
   return `GET /health answers ${answer.status}`;
 }
 
 /** @returns the answer, or why there is none. */
-async function get(address: string, path: string, headers: Record<string, string> = {}) {
+async function get(address: string, path: string, headers: Record<string, string>) {
   try {
     const response = await fetch(new URL(path, address), {
       headers,

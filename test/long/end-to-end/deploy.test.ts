@@ -1,12 +1,10 @@
-import { existsSync, readFileSync, rmSync, statSync } from "node:fs";
+import { existsSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { stripVTControlCharacters } from "node:util";
 import { describe, expect, test } from "vitest";
-import { startInTerminal } from "../../node/support/process.ts";
 import { until } from "../../support/until.ts";
 import {
+  askedFor,
   configWith,
-  DEPLOY,
   deploy,
   home,
   inEu,
@@ -16,10 +14,12 @@ import {
   QUEUES,
   readAccount,
   readCalls,
+  replace,
   SECRET,
   SECRETS,
   startDeploy,
   useFolders,
+  withOrigin,
 } from "./deployment.ts";
 import type { FakeAccount } from "./fake-wrangler.ts";
 
@@ -36,7 +36,6 @@ const READ = ["d1 execute DB", "d1 execute DB"];
 const UPDATED = QUEUES.map((name) => `queues update ${name}`);
 const SERVED = ["d1 migrations apply DB", "deploy"];
 const AGAIN = [...ASKED, ...READ, ...UPDATED, "d1 time-travel info DB", ...SERVED];
-const TWO_ACCOUNTS = ["a1", "a2"].map((id) => ({ id, name: `Account ${id}` }));
 const GENERATED = {
   API_KEY_CHECKSUM_KEYS: expect.stringMatching(MADE),
   PORTAL_SIGNING_KEYS: expect.stringMatching(MADE),
@@ -87,8 +86,8 @@ describe("npm run deploy with several databases", () => {
 
 const SAME = { databases: inEu("public-api"), queues: inEu(...QUEUES), secrets: SECRETS };
 const MAKE_SECRETS = [
-  "ask for ENCRYPTION_KEYS, or generate it",
-  ...["generate API_KEY_CHECKSUM_KEYS", "generate PORTAL_SIGNING_KEYS"],
+  ...["generate ENCRYPTION_KEYS", "generate API_KEY_CHECKSUM_KEYS"],
+  "generate PORTAL_SIGNING_KEYS",
 ];
 const MAKE_QUEUES = QUEUES.map((name) => `create the queue ${name}`);
 const MAKE_FIRST = "create the database public-api";
@@ -176,7 +175,7 @@ describe("npm run deploy without a terminal", () => {
     expect(again.account.secrets).toEqual(account.secrets);
 
     openAccount({ secrets: { ENCRYPTION_KEYS: SECRET } });
-    const { code, calls } = await deploy();
+    const { code, calls } = await deploy({ CI: "1" });
     expect([code, calls.at(-1)?.secretsFile?.content]).toEqual([0, GENERATED]);
   });
 
@@ -197,18 +196,12 @@ describe("npm run deploy without a terminal", () => {
   const BAD = { ...SECRETS, API_KEY_CHECKSUM_KEYS: "k1=c2VjcmV0" };
 
   test.each<[string, string[], NodeJS.ProcessEnv, Partial<FakeAccount>]>([
-    ["Set ENCRYPTION_KEYS: the Worker has none yet.", ASKED, {}, {}],
+    ["Set ENCRYPTION_KEYS: the Worker has none yet.", ASKED, { CI: "1" }, {}],
     [RENAMED, [], { WEBHOOK_ENCRYPTION_KEYS: SECRET }, {}],
     [RENAMED, ASKED.slice(0, 2), {}, { secrets: { WEBHOOK_ENCRYPTION_KEYS: SECRET } }],
     [`ENCRYPTION_KEYS: ${MALFORMED}`, [], { ENCRYPTION_KEYS: "c2VjcmV0" }, {}],
     [`API_KEY_CHECKSUM_KEYS: ${MALFORMED}`, [], BAD, {}],
     ["Not logged in to Cloudflare: run", ["whoami"], {}, { loggedIn: false }],
-    [
-      "Set CLOUDFLARE_ACCOUNT_ID: these credentials have access to several accounts: a1, a2.",
-      ["whoami"],
-      SECRETS,
-      { accounts: TWO_ACCOUNTS },
-    ],
     [`secrets cannot be listed:\n${REFUSED}`, ASKED.slice(0, 2), {}, { fails: "secret list" }],
     [
       `The database public-api could not be created:\n${REFUSED}`,
@@ -257,58 +250,77 @@ describe("npm run deploy without a terminal", () => {
   });
 });
 
-// `script` of Debian gives a program a terminal.
-describe.runIf(process.platform === "linux")("npm run deploy in a terminal", () => {
-  const DOWN = "\u001b[B";
+describe("the secrets that npm run deploy generates", () => {
+  const copyOf = (secrets: Record<string, string>) =>
+    Object.entries(secrets)
+      .map(([name, secret]) => `${name}="${secret}"\n`)
+      .join("");
 
-  /** Runs it, and answers each question once it is asked. */
-  async function answer(...dialogue: [question: string, answer: string][]) {
-    const run = startDeploy({}, [], (_, options) => startInTerminal(`'${DEPLOY}'`, options));
-    for (const [question, answer] of dialogue) {
-      await until(() => stripVTControlCharacters(run.output()).includes(question), 20_000);
-      run.child.stdin.write(answer);
-    }
-    return run.ended;
-  }
-
-  test("generates the secrets, writes a copy to the given file, and deploys with them", async () => {
+  test("are copied to a file that only this user can read, and shown nowhere", async () => {
     openAccount();
-    const { code, output, account } = await answer(["Generate one", "\r"], ["Where to?", "\r"]);
-    expect(output).toContain(`Deployed: ${account.address}`);
+    const { code, output, account } = await startDeploy({ CI: "" }).ended;
     const secrets = account.secrets ?? {};
-    const made = expect.stringMatching(MADE);
-    expect([code, secrets]).toEqual([0, { ENCRYPTION_KEYS: made, ...GENERATED }]);
+    expect(code).toBe(0);
+    expect(secrets).toEqual({ ENCRYPTION_KEYS: expect.stringMatching(MADE), ...GENERATED });
     expect(new Set(Object.values(secrets)).size).toBe(3);
     for (const secret of Object.values(secrets)) expect(output).not.toContain(secret.split(":")[1]);
     const copy = join(home(), `public-api.${secrets.ENCRYPTION_KEYS?.split(":")[0]}.txt`);
-    const lines = Object.entries(secrets).map(([name, secret]) => `${name}="${secret}"\n`);
-    expect(readFileSync(copy, "utf8")).toBe(lines.join(""));
+    expect(output).toContain(`copied to ${copy}`);
+    expect(readFileSync(copy, "utf8")).toBe(copyOf(secrets));
     expect(statSync(copy).mode & 0o777).toBe(0o600);
   });
 
-  test("asks which account, and for a secret, which it hides and checks", async () => {
-    openAccount({ accounts: TWO_ACCOUNTS });
-    const { code, output, calls } = await answer(
-      ["Account a2", `${DOWN}\r`],
-      ["Generate one", `${DOWN}\r`],
-      ["◆  ENCRYPTION_KEYS\r", "c2VjcmV0\r"],
-      ["entry 1 is not id:base64 of 32 bytes", `${"\u007f".repeat(8)}${SECRET}\r`],
-      ["Where to?", "\r"],
-    );
+  test("overwrite no file, and are not deployed without their copy", async () => {
+    openAccount();
+    const file = join(home(), "copy.txt");
+    writeFileSync(file, "mine");
+    const end = await deploy({ CI: "1" }, "--secrets-copy", file);
+    expect(end).toMatchObject({ code: 1, commands: ASKED, account: { secrets: null } });
+    expect(end.output).toContain(`${file} already exists: choose a new file`);
+    expect(readFileSync(file, "utf8")).toBe("mine");
+  });
+});
+
+describe("npm run deploy of a later version", () => {
+  const [NEW] = ["11111111-2222-3333-4444-000000000001"];
+  const UPLOADED = ["versions upload", "deployments status"];
+  const AT_0 = `versions deploy old@100 ${NEW}@0`;
+
+  test("tests it by its name before it has traffic, and then gives it all of it", async () => {
+    openDeployed();
+    const { code, output, commands, account } = await deploy({}, ...withOrigin());
+    expect(output).toContain("Back to the version before: npx wrangler rollback old");
     expect(code).toBe(0);
-    for (const secret of [SECRET.slice(3), "c2VjcmV0"]) expect(output).not.toContain(secret);
-    expect(calls.length).toBeGreaterThan(6);
-    expect(new Set(calls.slice(1).map(({ accountId }) => accountId))).toEqual(new Set(["a2"]));
-    const content = { ENCRYPTION_KEYS: SECRET, ...GENERATED };
-    expect(calls.at(-1)?.secretsFile?.content).toEqual(content);
+    const uploadedAt = commands.indexOf("versions upload");
+    expect(commands.slice(uploadedAt)).toEqual([
+      ...UPLOADED,
+      ...[AT_0, `versions deploy ${NEW}@100`, "triggers deploy"],
+    ]);
+    expect(account.serving).toEqual({ [String(NEW)]: 100 });
+    expect(askedFor()).toEqual([`public-api="${NEW}"`]);
   });
 
-  test("changes nothing if a question is cancelled", async () => {
-    openAccount();
-    expect(await answer(["Generate one", "\u0003"])).toMatchObject({
-      code: 1,
-      output: expect.stringContaining("Cancelled: nothing was deployed."),
-      account: { databases: [], secrets: null },
-    });
+  test("gives it no traffic if it does not answer well", async () => {
+    openDeployed();
+    replace("/health", (_, response) => response.writeHead(503).end("{}"));
+    const { code, output, commands, account } = await deploy({}, ...withOrigin());
+    expect(output).toContain(
+      "The new version does not answer well, and gets no traffic; old serves:\n  GET /health answers 503",
+    );
+    expect([code, commands.at(-1)]).toEqual([1, AT_0]);
+    expect(account.serving).toEqual({ old: 100, [String(NEW)]: 0 });
+  });
+
+  test("tests it afterwards with --at-once", async () => {
+    openDeployed();
+    const { code, commands } = await deploy({}, "--at-once", ...withOrigin());
+    expect([code, commands.at(-1), askedFor()]).toEqual([0, "deploy", []]);
+  });
+
+  test("stops if nothing says which version serves", async () => {
+    openDeployed({ fails: "deployments status" });
+    const { code, output, account } = await deploy({}, ...withOrigin());
+    expect(output).toContain("The version that serves is not known");
+    expect([code, account.serving]).toEqual([1, { old: 100 }]);
   });
 });

@@ -25,7 +25,7 @@ export const SECRETS = {
 /** A generated secret; its id is the date. */
 export const MADE = /^k\d{8}:[A-Za-z0-9+/]{43}=$/;
 /** What `npm run deploy` runs. */
-export const DEPLOY = join(ROOT, "scripts/deploy/deploy.ts");
+const DEPLOY = join(ROOT, "scripts/deploy/deploy.ts");
 
 /** The queues of wrangler.toml. */
 export const QUEUES = [
@@ -47,10 +47,19 @@ export function replace(path: string, answer: RequestListener): void {
   replaced[path] = answer;
 }
 
+/** Which versions were asked for by name, in this test. */
+const overrides = new Set<string>();
+export const askedFor = () => [...overrides];
+
+/** The options for a Worker whose address is known, so that a version is tested before it has traffic. */
+export const withOrigin = () => configWith('PORTAL_ORIGIN = ""', `PORTAL_ORIGIN = "${address}"`);
+
 /** Serves the Worker as it is deployed. */
 async function serve(worker: Runtime): Promise<Server> {
   const server = createServer(async (request, response) => {
     const { url = "/", headers } = request;
+    const override = headers["cloudflare-workers-version-overrides"];
+    if (override) overrides.add(String(override));
     const answer = replaced[url];
     if (answer) return answer(request, response);
     const { authorization = "" } = headers;
@@ -82,6 +91,7 @@ export function useFolders(): void {
 
   beforeEach(() => {
     replaced = {};
+    overrides.clear();
     folder = mkdtempSync(join(tmpdir(), "deploy-test-"));
     const fake = join(import.meta.dirname, "fake-wrangler.ts");
     const script = `#!/bin/sh\nexec '${process.execPath}' --no-warnings '${fake}' "$@"\n`;
@@ -93,15 +103,15 @@ export function useFolders(): void {
 
 /** An account as it is before the first deployment, with some differences. */
 export function openAccount(differences: Partial<FakeAccount> = {}): void {
-  const none = { databases: [], queues: [], secrets: null, versions: {} };
-  const accounts = [{ id: "a1", name: "Main" }];
-  const account: FakeAccount = { loggedIn: true, accounts, ...none, address, ...differences };
+  const none = { databases: [], queues: [], secrets: null, versions: {}, serving: {} };
+  const account: FakeAccount = { loggedIn: true, ...none, address, ...differences };
   writeFileSync(join(folder, "account.json"), JSON.stringify(account));
 }
 
 /** An account to which the Worker was deployed before, with some differences. @returns its database. */
 export function openDeployed(differences: Partial<FakeAccount> = {}): DatabaseSync {
-  const made = { databases: inEu("public-api"), queues: inEu(...QUEUES), secrets: SECRETS };
+  const resources = { databases: inEu("public-api"), queues: inEu(...QUEUES) };
+  const made = { ...resources, secrets: SECRETS, versions: { old: {} }, serving: { old: 100 } };
   openAccount({ ...made, ...differences });
   const database = new DatabaseSync(join(folder, "public-api.sqlite"));
   migrate(database);
@@ -183,7 +193,7 @@ export async function deploy(env: NodeJS.ProcessEnv = {}, ...args: string[]) {
       return code ?? 1;
     },
   });
-  const code = await deployWith(parseOptions([WAIT, ...args], false), env, open).then(
+  const code = await deployWith(parseOptions([WAIT, ...args]), { HOME: folder, ...env }, open).then(
     () => 0,
     (error: Error) => {
       print(`${error.message}\n`);

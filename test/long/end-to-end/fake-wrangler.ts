@@ -2,7 +2,7 @@
  * Replaces wrangler, which needs an account: the only part of a deployment that the tests cannot
  * run. It keeps an account in a file and its databases in SQLite, answers in the words and formats of
  * wrangler 4.155 (`whoami --json`, `secret list`, `d1 list --json`, `d1 execute --json`, `queues info`,
- * `versions view --json`, WRANGLER_OUTPUT_FILE_PATH) and refuses what Cloudflare refuses. Every call is
+ * `deployments status --json`, WRANGLER_OUTPUT_FILE_PATH) and refuses what Cloudflare refuses. Every call is
  * recorded, with what it could see of the secret.
  */
 import { appendFileSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
@@ -20,15 +20,14 @@ interface Resource {
 /** The account, and what should go wrong in it. */
 export interface FakeAccount {
   loggedIn: boolean;
-  accounts: { id: string; name: string }[];
   databases: Resource[];
   queues: Resource[];
   /** The secrets of the Worker; null while there is no Worker. */
   secrets: Record<string, string> | null;
   /** The annotations of the versions, by id. */
   versions: Record<string, Record<string, string | undefined>>;
-  /** The version that serves, and where. */
-  serving?: string;
+  /** The versions that are deployed, with their shares of the traffic in percent. */
+  serving: Record<string, number>;
   address: string;
   /** The command that fails, and the one that is declined: it succeeds without doing anything. */
   fails?: string;
@@ -40,7 +39,6 @@ export interface FakeAccount {
 /** The input of one call. */
 export interface Call {
   args: string[];
-  accountId: string | null;
   /** Whether the environment contained a secret. */
   sawSecret: boolean;
   secretsFile?: { path: string; mode: number; content: Record<string, string> };
@@ -73,9 +71,9 @@ interface Running extends Call {
 
 /** What commands do, by their first words; they return what they print. */
 const COMMANDS: Record<string, (call: Running) => unknown> = {
-  whoami({ account: { loggedIn, accounts } }) {
+  whoami({ account: { loggedIn } }) {
     if (!loggedIn) throw new Failure("", { loggedIn });
-    return { loggedIn, authType: "User API Token", accounts };
+    return { loggedIn, authType: "User API Token" };
   },
   "secret list"({ args, account: { secrets } }) {
     if (!secrets) throw new Failure(`Worker "${configOf(args).name}" not found.`);
@@ -110,24 +108,33 @@ const COMMANDS: Record<string, (call: Running) => unknown> = {
   },
   "queues create": ({ args, account }) => void account.queues.push(resourceOf(args)),
   "queues update": (call) => void findQueue(call),
-  "versions view"({ args: [, , id = ""], account }) {
-    const annotations = account.versions[id];
-    if (!annotations)
-      throw new Failure("A request to the Cloudflare API failed.\n  Version not found");
-    return { id, annotations };
+  "deployments status"({ account }) {
+    const versions = Object.entries(account.serving);
+    return {
+      versions: versions.map(([version_id, percentage]) => ({ version_id, percentage })),
+    };
   },
-  rollback({ args, account }) {
-    account.serving = String(args[1]);
+  "versions upload"({ args, account, env, secretsFile }) {
+    const id = addVersion(args, account, secretsFile?.content);
+    report(env, { type: "version-upload", version_id: id });
   },
+  "versions deploy"({ args, account }) {
+    const specs = args.slice(2).filter((arg) => !arg.startsWith("-"));
+    account.serving = Object.fromEntries(
+      specs.map((spec) => {
+        const [id = "", percentage] = spec.split("@");
+        if (!(id in account.versions)) throw new Failure("Version not found");
+        return [id, Number(percentage)];
+      }),
+    );
+  },
+  "triggers deploy": () => "Deployed public-api triggers",
   deploy({ args, account, env, secretsFile }) {
     if (args.includes("--dry-run")) return "--dry-run: exiting now.";
-    account.secrets = { ...account.secrets, ...secretsFile?.content };
-    account.serving = `11111111-2222-3333-4444-00000000000${Object.keys(account.versions).length}`;
-    account.versions[account.serving] = {
-      "workers/tag": option(args, "tag"),
-      "workers/message": option(args, "message"),
-    };
-    report(env, account.serving, account.address);
+    const id = addVersion(args, account, secretsFile?.content);
+    account.serving = { [id]: 100 };
+    const targets = [account.address, "schedule: * * * * *"];
+    report(env, { type: "deploy", version_id: id, targets });
   },
 };
 
@@ -146,7 +153,7 @@ export function act(folder: string, args: string[], env: NodeJS.ProcessEnv) {
   if (meets(account.hangs)) return { code: null, stdout: "", stderr: "" };
   try {
     if (meets(account.fails)) throw new Failure("A request to the Cloudflare API failed.");
-    if (meets(account.declines)) report(env, null, account.address);
+    if (meets(account.declines)) report(env, { type: "deploy", version_id: null, targets: [] });
     const [, run] = Object.entries(COMMANDS).find(([start]) => meets(start)) ?? [];
     if (!run) throw new Failure(`Unknown arguments: ${command}`);
     const printed = meets(account.declines) ? "" : run({ ...call, env, account, folder });
@@ -162,7 +169,6 @@ function readCall(args: string[], env: NodeJS.ProcessEnv): Call {
   const path = args.includes("--secrets-file") && args[args.indexOf("--secrets-file") + 1];
   return {
     args,
-    accountId: env.CLOUDFLARE_ACCOUNT_ID ?? null,
     sawSecret: SECRETS.some((name) => name in env),
     ...(path && {
       secretsFile: {
@@ -226,13 +232,22 @@ function findQueue({ args: [, , name], account }: Running): Resource {
   );
 }
 
-function report(env: NodeJS.ProcessEnv, versionId: string | null, address: string): void {
-  const { WRANGLER_OUTPUT_FILE_PATH: file } = env;
+/** Adds a version. @returns its id. */
+function addVersion(args: string[], account: FakeAccount, secrets: object | undefined): string {
+  const id = `11111111-2222-3333-4444-00000000000${Object.keys(account.versions).length}`;
+  account.secrets = { ...account.secrets, ...secrets };
+  account.versions[id] = {
+    "workers/tag": option(args, "tag"),
+    "workers/message": option(args, "message"),
+  };
+  return id;
+}
+
+function report({ WRANGLER_OUTPUT_FILE_PATH: file }: NodeJS.ProcessEnv, entry: object): void {
   if (!file) return;
   const session = { version: 1, type: "wrangler-session", wrangler_version: "4.155.0" };
-  const targets = versionId ? [address, "schedule: * * * * *"] : [];
-  const deployment = { type: "deploy", version: 1, version_id: versionId, targets };
-  for (const entry of [session, deployment]) appendFileSync(file, `${JSON.stringify(entry)}\n`);
+  for (const line of [session, { version: 1, ...entry }])
+    appendFileSync(file, `${JSON.stringify(line)}\n`);
 }
 
 const { FAKE_FOLDER } = process.env;
