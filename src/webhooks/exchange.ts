@@ -1,6 +1,6 @@
 import { openPersonalData, sealPersonalData } from "../encryption/personal-data.ts";
 import { logError } from "../log.ts";
-import { HEADERS, TEST_HEADER } from "./post.ts";
+import { HEADERS, type Posted, TEST_HEADER } from "./post.ts";
 import type { AttemptRequest, AttemptResponse } from "./views.ts";
 
 /*
@@ -24,6 +24,8 @@ export interface StoredExchange {
 
 export const NO_EXCHANGE: StoredExchange = { signatures: null, response: null };
 
+const NOTHING_READ: AttemptResponse = { contentType: null, body: null, truncated: false };
+
 /** The delivery that an attempt belongs to. */
 interface DeliveryKey {
   subscriptionId: string;
@@ -40,11 +42,13 @@ export async function keep(
   { subscriptionId, eventId }: DeliveryKey,
   headers: Record<string, string>,
   response: Promise<AttemptResponse | null>,
+  clue: Posted["clue"],
   openKey: () => Promise<CryptoKey | null>,
 ): Promise<StoredExchange> {
   const signatures = `${headers["X-Service-Signature"]} ${headers["webhook-signature"]}`;
   try {
-    const said = await response;
+    const read = await response;
+    const said = clue ? { ...NOTHING_READ, ...read, ...clue } : read;
     const key = said && (await openKey());
     const sealed =
       said && key && (await sealPersonalData(key, ownerOf({ subscriptionId, eventId }), said));

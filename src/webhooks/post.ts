@@ -1,7 +1,8 @@
-import { POST_TIMEOUT_MS } from "../contract/limits.ts";
+import { POST_TIMEOUT_MS, URL_MAX_LENGTH } from "../contract/limits.ts";
 import { DAY_MS } from "../contract/time.ts";
 import { abortAfter } from "../timing.ts";
 import { InvocationLimit, type Outcome } from "./outcome.ts";
+import type { AttemptResponse } from "./views.ts";
 
 /** The headers of every post, beside those of its signature. */
 export const HEADERS = {
@@ -22,6 +23,8 @@ export interface Posted {
   outcome: Outcome;
   /** The response, if any. The caller must read or cancel its body. */
   response: Response | null;
+  /** Where a redirect leads, or what the runtime says about a failed connection; null if there is neither. */
+  clue: Pick<AttemptResponse, "location" | "error"> | null;
 }
 
 /**
@@ -47,19 +50,30 @@ export function post(
       });
       const { ok, status } = response;
       if (status >= 520 && status <= 530)
-        return { outcome: { kind: "unreachable", status }, response };
+        return { outcome: { kind: "unreachable", status }, response, clue: null };
       const retryAfter = ok ? null : response.headers.get("Retry-After");
       const retryAfterSeconds = parseRetryAfter(retryAfter, now);
-      return { outcome: { kind: "answered", status, retryAfterSeconds }, response };
+      const clue = redirectOf(response, url);
+      return { outcome: { kind: "answered", status, retryAfterSeconds }, response, clue };
     } catch (error) {
       if (error instanceof Error && /too many subrequests/i.test(error.message))
         throw new InvocationLimit(error.message);
-      const outcome: Outcome = signal.aborted
-        ? { kind: "timed_out" }
-        : { kind: "unreachable", status: null };
-      return { outcome, response: null };
+      if (signal.aborted) return { outcome: { kind: "timed_out" }, response: null, clue: null };
+      const clue = error instanceof Error ? { error: error.message.slice(0, ERROR_MAX) } : null;
+      return { outcome: { kind: "unreachable", status: null }, response: null, clue };
     }
   });
+}
+
+/** Maximum length of what is kept of the runtime's message. */
+const ERROR_MAX = 200;
+
+/** The URL that a 3xx names (RFC 9110, 10.2.2), if it is one that could be subscribed. */
+function redirectOf({ status, headers }: Response, from: string): { location: string } | null {
+  const named = status >= 300 && status < 400 ? headers.get("Location") : null;
+  if (named === null || !URL.canParse(named, from)) return null;
+  const { protocol, href } = new URL(named, from);
+  return /^https?:$/.test(protocol) && href.length <= URL_MAX_LENGTH ? { location: href } : null;
 }
 
 /**

@@ -28,6 +28,8 @@ export const AttemptResponse = z.object({
   contentType: z.string().nullable(),
   body: z.string().nullable().describe("its beginning; null if it is not text"),
   truncated: z.boolean().describe("there was more"),
+  location: z.string().optional().describe("where a redirect leads"),
+  error: z.string().optional().describe("what the runtime says about a failed connection"),
 });
 export type AttemptResponse = z.infer<typeof AttemptResponse>;
 

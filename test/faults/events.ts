@@ -54,6 +54,7 @@ export const EVENTS: Fault[] = [
     ["rotation.ts", ".set({ sealedSecret: sealed, idempotencyKey: null })", ".set({ sealedSecret: sealed })", "an Idempotency-Key does not show a rotated secret"],
     ["resolve.ts", 'if (resolution === "private") return "private_address";', "", "a name of a private address is refused"],
     ["resolve.ts", 'return resolution === "unresolvable" ? "unresolvable_host" : null;', 'return resolution === "public" ? null : "unresolvable_host";', "an inconclusive name is accepted"],
+    ["post.ts", "const clue = redirectOf(response, url);", "const clue = null;", "a redirect shows where it leads"],
     ["headers.ts", "names.find((name) => TAKEN.test(name))", "undefined", "no header of a subscriber's own replaces one of ours"],
     ["subscriptions.ts", "const implied = url ? fresh :", "const implied =", "another URL is tried at once"],
     ["secrets.ts", "AND ${earlierSecrets.until} > ${now})`", ")`", "an earlier secret ends with its overlap"],

@@ -54,7 +54,7 @@ export function Delivery(props: { workspace: Workspace; id: string; eventId: str
               </button>
             </div>
           )}
-          <Attempts log={delivery.attemptLog} />
+          <Attempts webhookId={id} log={delivery.attemptLog} />
           <section>
             <h2>{t.delivery.body}</h2>
             <Body body={delivery.body} />

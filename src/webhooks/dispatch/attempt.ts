@@ -81,10 +81,10 @@ export function createSender(env: Env, more: Record<string, string> = {}) {
       ...(await sign(delivery.eventId, body, now)),
       ...more,
     };
-    const { outcome, response } = await post(url, body, headers, now);
+    const { outcome, response, clue } = await post(url, body, headers, now);
     const said = response ? read(response, receiver, now) : Promise.resolve(null);
     const openKey = () => openDataKey(env.ENCRYPTION_KEYS, workspaceId, dataKey);
-    return { ...outcome, kept: keep(delivery, headers, said, openKey) };
+    return { ...outcome, kept: keep(delivery, headers, said, clue, openKey) };
   };
 }
 

@@ -205,7 +205,7 @@ test("a test event shows the receiver's answer", async () => {
   const dialog = dialogOf("Send a test event");
   await dialog.getByLabel("Event").selectOption("run.completed");
   await press("Send", dialog);
-  await see(dialog, "Answered 503", "Your server did not accept it");
+  await see(dialog, "Answered 503", "Your server failed.");
   stage.answerWith(204);
   await press("Send another", dialog);
   await see(dialog, "Answered 204", "Your server accepted it.");
@@ -221,6 +221,54 @@ test("a test event shows the receiver's answer", async () => {
   await press("Exact");
   expect(await page.locator(".body code").textContent()).toBe(String(first?.body));
   expect(await button("Send again").count()).toBe(0);
+});
+
+test("a redirect shows where it leads, and the subscription can follow it", async () => {
+  const webhookId = await openSubscribed(() => stage.answerWith(308));
+  await deliver(1);
+  await rows().first().getByRole("link", { name: "New lead" }).click();
+  const target = `${stage.receiver.url}/elsewhere`;
+  // There may be a second attempt already.
+  const attempt = page.locator(".exchange", { hasText: "Your server redirects" }).first();
+  await see(attempt, target);
+  stage.answerWith(204);
+  await button("Use this URL", attempt).click();
+  await see(page, "The subscription now posts to this URL.");
+  expect(await PLATFORM.readWebhook({ webhookId })).toMatchObject({ url: target });
+  await press("Send now");
+  await until(() => posts.some(({ path }) => path === "/elsewhere"));
+});
+
+test("a subscription gets another URL, and headers of its own, which are not shown again", async () => {
+  const webhookId = await openSubscribed();
+  const edit = dialogOf("Edit the subscription");
+  await press("Edit…");
+  await edit.getByLabel("URL of your server").fill("nonsense");
+  await press("Save", edit);
+  await see(edit, "This is not a valid URL.");
+  const url = `${stage.receiver.url}/new`;
+  await edit.getByLabel("URL of your server").fill(url);
+  await press("Save", edit);
+  await see(page, "The subscription is saved.");
+  const headers = dialogOf("Headers of your own");
+  await press("Headers…");
+  await headers.getByLabel("Headers").fill("Authorization: Bearer a:b\n\nHost: x");
+  await press("Save", headers);
+  await see(headers, "This value is not valid.");
+  await headers.getByLabel("Headers").fill("Authorization: Bearer a:b\nX-Team: 7");
+  await press("Save", headers);
+  await see(page, "The headers are saved.", "Authorization, X-Team");
+  await deliver(1);
+  const [post] = posts.slice(-1);
+  expect(post).toMatchObject({
+    path: "/new",
+    headers: { authorization: "Bearer a:b", "x-team": "7", "x-service-webhook": webhookId },
+  });
+  expect(await page.content()).not.toContain("a:b");
+  const refused = expect.stringContaining("status of 400");
+  expect(await visit.faults()).toEqual([refused, refused]);
+  await visit.close();
+  await open();
 });
 
 test("a subscription is described, and gets other events", async () => {

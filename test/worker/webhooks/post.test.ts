@@ -34,9 +34,25 @@ describe("a post", () => {
     const fetch = vi.spyOn(globalThis, "fetch");
     fetch.mockRejectedValueOnce(new Error("Network connection lost."));
     expect(await postTo(subscriberUrl())).toEqual({ kind: "unreachable", status: null });
+    fetch.mockRejectedValueOnce(new Error("certificate has expired"));
+    const { clue } = await post(subscriberUrl(), "{}", {}, NOW);
+    expect(clue).toEqual({ error: "certificate has expired" });
     const limit = "Too many subrequests by single Worker invocation.";
     fetch.mockRejectedValueOnce(new Error(limit));
     await expect(postTo(subscriberUrl())).rejects.toThrow(InvocationLimit);
+  });
+
+  test.each([
+    ["https://www.example.com/api/hook", "https://www.example.com/api/hook"],
+    ["/api/hook?a=1", "https://a.example/api/hook?a=1"],
+    ["javascript:alert(1)", undefined],
+    [`https://www.example.com/${"x".repeat(2_048)}`, undefined],
+    ["http://[", undefined],
+  ])("that is redirected to %s says where to", async (named, location) => {
+    const redirect = new Response(null, { status: 308, headers: { Location: named } });
+    vi.spyOn(globalThis, "fetch").mockResolvedValueOnce(redirect);
+    const { clue } = await post("https://a.example/in", "{}", {}, NOW);
+    expect(clue?.location).toBe(location);
   });
 
   test("without an answer within 10 s is aborted", async () => {
