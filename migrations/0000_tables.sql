@@ -78,9 +78,12 @@ CREATE TABLE `deliveries` (
 	`subscription_id` text NOT NULL,
 	`event_id` text NOT NULL,
 	`workspace_id` text NOT NULL,
+	`type` text NOT NULL,
 	`state` text NOT NULL,
+	`priority` integer DEFAULT 0 NOT NULL,
 	`attempts` integer DEFAULT 0 NOT NULL,
 	`due_at` integer NOT NULL,
+	`turn_at` integer,
 	`cancellations` integer DEFAULT 0 NOT NULL,
 	`last_outcome` text,
 	`last_status` integer,
@@ -94,7 +97,7 @@ CREATE TABLE `deliveries` (
 	PRIMARY KEY(`subscription_id`, `event_id`)
 );
 --> statement-breakpoint
-CREATE INDEX `deliveries_due_of_subscription` ON `deliveries` (`subscription_id`,`due_at`) WHERE state = 'pending';--> statement-breakpoint
+CREATE INDEX `deliveries_due_of_subscription` ON `deliveries` (`subscription_id`,`type`,`priority`,`due_at`,`event_id`) WHERE state = 'pending';--> statement-breakpoint
 CREATE INDEX `deliveries_failed` ON `deliveries` (`subscription_id`,`event_id`) WHERE state IN ('exhausted', 'cancelled');--> statement-breakpoint
 CREATE TABLE `earlier_secrets` (
 	`subscription_id` text NOT NULL,
@@ -214,9 +217,12 @@ CREATE TABLE `subscriptions` (
 	`failures` integer DEFAULT 0 NOT NULL,
 	`posts_at_once` integer DEFAULT 1 NOT NULL,
 	`backoff` integer DEFAULT 0 NOT NULL,
+	`patience` integer DEFAULT 0 NOT NULL,
 	`next_at` integer DEFAULT 0 NOT NULL,
 	`slow` integer DEFAULT false NOT NULL,
 	`rejections` text DEFAULT '{}' NOT NULL,
+	`rejected_until` integer DEFAULT 0 NOT NULL,
+	`failed_events` text DEFAULT '[]' NOT NULL,
 	`leased_by` text,
 	`leased_until` integer DEFAULT 0 NOT NULL,
 	`cancellations` integer DEFAULT 0 NOT NULL,

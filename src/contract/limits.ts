@@ -69,15 +69,23 @@ export const RETRY_WAITS_SECONDS: readonly number[] = [
   10, 60, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400,
 ];
 
+/**
+ * Waits of an endpoint while it fails, in seconds: the n-th once n different events have failed in a row.
+ * Its last wait is also how long anything waits that is pending for it: about fifty posts a day.
+ */
+export const PROBE_WAITS_SECONDS: readonly number[] = [
+  0, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1_800,
+];
+
 /** Waits are lengthened by up to this share, so that failed deliveries do not all return at once. */
 export const RETRY_JITTER = 0.2;
 
-/** A subscriber's `Retry-After` can lengthen a wait to at most this multiple. */
+/** A subscriber's `Retry-After` can lengthen a wait to at most this multiple, an endpoint's to its last. */
 export const RETRY_AFTER_MAX_MULTIPLE = 2;
 
 /** A subscription is disabled once it has failed for this long without a success... */
 export const DISABLE_AFTER_MS = 72 * HOUR_MS;
-/** ...and at least this many times. */
+/** ...and at least this many times, at two different events or more. */
 export const DISABLE_AFTER_FAILURES = 10;
 
 /** Administrators are told once a subscription has failed for this long without a success. */
@@ -91,8 +99,9 @@ if (!(TELL_AFTER_MS < DISABLE_AFTER_MS && DISABLE_AFTER_MS < waitsMs))
   );
 if (RETRY_WAITS_SECONDS.length < DISABLE_AFTER_FAILURES)
   throw new Error("RETRY_WAITS_SECONDS must have at least DISABLE_AFTER_FAILURES waits");
-if (RETRY_WAITS_SECONDS.some((seconds, i) => seconds < (RETRY_WAITS_SECONDS[i - 1] ?? 1)))
-  throw new Error("RETRY_WAITS_SECONDS must grow");
+for (const waits of [RETRY_WAITS_SECONDS, PROBE_WAITS_SECONDS])
+  if (waits.some((seconds, i) => seconds < (waits[i - 1] ?? 0)))
+    throw new Error("RETRY_WAITS_SECONDS and PROBE_WAITS_SECONDS must grow");
 
 /** Waits between tries to send an e-mail, in seconds; after two days in all, it is given up. */
 export const EMAIL_WAITS_SECONDS = [

@@ -219,14 +219,17 @@ export const subscriptions = sqliteTable(
     disabledAt: integer("disabled_at"),
     /** When its client deleted it; the row stays until none of its deliveries is pending. */
     deletedAt: integer("deleted_at"),
-    /** Its pace, from here to `rejections`: see `Pace` in webhooks/dispatch/policy.ts. */
+    /** Its pace, from here to `failedEvents`: see `Pace` in webhooks/dispatch/policy.ts. */
     failingSince: integer("failing_since"),
     failures: integer().notNull().default(0),
     postsAtOnce: integer("posts_at_once").notNull().default(1),
     backoff: integer().notNull().default(0),
+    patience: integer().notNull().default(0),
     nextAt: integer("next_at").notNull().default(0),
     slow: integer({ mode: "boolean" }).notNull().default(false),
     rejections: text({ mode: "json" }).$type<Rejections>().notNull().default({}),
+    rejectedUntil: integer("rejected_until").notNull().default(0),
+    failedEvents: text("failed_events", { mode: "json" }).$type<string[]>().notNull().default([]),
     /** The dispatch that leases it. */
     leasedBy: text("leased_by"),
     /** When the lease ends, if its dispatch dies; 0 once it was released. */
@@ -322,17 +325,26 @@ export const events = sqliteTable(
   (table) => [primaryKey({ columns: [table.workspaceId, table.id] })],
 );
 
+/** Of a pending delivery: 0 for what is new, 1 sent by hand, 2 for what failed before or is sent again. */
+export type Priority = 0 | 1 | 2;
+
 export const deliveries = sqliteTable(
   "deliveries",
   {
     subscriptionId: text("subscription_id").notNull(),
     eventId: text("event_id").notNull(),
     workspaceId: text("workspace_id").notNull(),
+    /** The event's. */
+    type: text().$type<WebhookEvent>().notNull(),
     state: text().$type<DeliveryState>().notNull(),
-    /** Number of attempts with a recorded outcome. */
+    /** In which order pending deliveries are posted: see webhooks/dispatch/order.ts. */
+    priority: integer().$type<Priority>().notNull().default(0),
+    /** Attempts at its turn, as opposed to those by hand and early probes. */
     attempts: integer().notNull().default(0),
     /** When a pending delivery is due. */
     dueAt: integer("due_at").notNull(),
+    /** If it was sent by hand before it was due: when it is due again if that fails. */
+    turnAt: integer("turn_at"),
     /** The subscription's `cancellations` when it was owed. */
     cancellations: integer().notNull().default(0),
     lastOutcome: text("last_outcome"),
@@ -351,7 +363,7 @@ export const deliveries = sqliteTable(
   (table) => [
     primaryKey({ columns: [table.subscriptionId, table.eventId] }),
     index("deliveries_due_of_subscription")
-      .on(table.subscriptionId, table.dueAt)
+      .on(table.subscriptionId, table.type, table.priority, table.dueAt, table.eventId)
       .where(sql`state = 'pending'`),
     // A redelivery finds the few failed deliveries without reading the others.
     index("deliveries_failed")

@@ -6,6 +6,7 @@ import { type Database, query } from "../db/client.ts";
 import { newestFirst } from "../db/page.ts";
 import { deliveries, earlierSecrets, subscriptions } from "../db/schema.ts";
 import { IS_PENDING, isThere, unknownWebhook } from "./conditions.ts";
+import { readyAt } from "./dispatch/order.ts";
 import { rejectedKinds } from "./dispatch/policy.ts";
 import type { WebhookView } from "./views.ts";
 
@@ -24,10 +25,9 @@ const HEALTH = {
   failures: subscriptions.failures,
   slow: subscriptions.slow,
   rejections: subscriptions.rejections,
-  nextAt: subscriptions.nextAt,
   lastAttempt: subscriptions.lastAttempt,
   pending: sql<number>`(SELECT count(*) FROM (SELECT 1 ${ITS_PENDING} LIMIT ${PENDING_COUNTED_MAX}))`,
-  dueAt: sql<number | null>`(SELECT min(${deliveries.dueAt}) ${ITS_PENDING})`,
+  readyAt: readyAt(),
   overlapEndsAt: sql<number | null>`(SELECT max(${earlierSecrets.until}) FROM ${earlierSecrets}
     WHERE ${earlierSecrets.subscriptionId} = ${subscriptions.id})`,
 };
@@ -59,8 +59,8 @@ export async function findHealth(db: Database, webhookId: string): Promise<Webho
 }
 
 function toView(row: HealthRow, now: number): WebhookView {
-  const { webhookId, url, events, description, keyId, headers, failures, pending, nextAt, dueAt } =
-    row;
+  const { webhookId, url, events, description, keyId, headers, failures, pending } = row;
+  const { readyAt: at } = row;
   const { lastAttempt: last } = row;
   const rejected = row.disabledAt === null ? rejectedKinds(row, now) : [];
   return {
@@ -71,8 +71,7 @@ function toView(row: HealthRow, now: number): WebhookView {
     rejected: rejected.map(({ since, ...kind }) => ({ ...kind, since: isoTime(since) })),
     failingSince: isoTimeOrNull(row.failingSince),
     ...{ failures, pending },
-    nextAttemptAt:
-      row.disabledAt !== null || dueAt === null ? null : isoTime(Math.max(dueAt, nextAt)),
+    nextAttemptAt: row.disabledAt !== null || at === null ? null : isoTime(at),
     lastAttempt: last && { ...last, at: isoTime(last.at) },
     overlapEndsAt: isoTimeOrNull((row.overlapEndsAt ?? 0) > now ? row.overlapEndsAt : null),
   };
@@ -88,5 +87,5 @@ function stateOf(row: HealthRow, isRejecting: boolean, now: number): WebhookView
   if (isRejecting && failedMs < TELL_AFTER_MS) return "rejecting";
   if (row.failingSince !== null) return "failing";
   if (row.slow) return "slow";
-  return row.dueAt !== null && row.dueAt < now - BACKLOG_MS ? "backlog" : "healthy";
+  return row.readyAt !== null && row.readyAt < now - BACKLOG_MS ? "backlog" : "healthy";
 }

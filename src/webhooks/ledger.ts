@@ -38,8 +38,9 @@ export async function findBacklog(
   workspaceId: string | undefined,
   now: number,
 ): Promise<Backlog> {
-  const { id, nextAt } = subscriptions;
-  const { dueAt } = deliveries;
+  const { id, nextAt, rejections, rejectedUntil } = subscriptions;
+  const { dueAt, type } = deliveries;
+  const rejectedTo = sql`iif(${rejections} -> ${type} IS NULL, 0, ${rejectedUntil})`;
   const isOwn =
     workspaceId === undefined
       ? livesHere(subscriptions.workspaceId)
@@ -47,7 +48,7 @@ export async function findBacklog(
   const [row] = await db.all<{ pending: number; overdue: number; oldestAt: number | null }>(sql`
     WITH RECURSIVE ${subscriptionsWithPending("")}
     SELECT count(*) AS pending,
-      coalesce(sum(max(${dueAt}, ${nextAt}) < ${now - OVERDUE_AFTER_MS}), 0) AS overdue,
+      coalesce(sum(max(${dueAt}, ${nextAt}, ${rejectedTo}) < ${now - OVERDUE_AFTER_MS}), 0) AS overdue,
       min(${events.createdAt}) AS oldestAt
     FROM waiting CROSS JOIN ${subscriptions} ON ${id} = waiting.id AND ${isOwn}
       CROSS JOIN ${deliveries} INDEXED BY deliveries_due_of_subscription

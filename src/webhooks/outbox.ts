@@ -66,6 +66,7 @@ export function announce(
         subscriptionId: subscriptions.id,
         eventId: sql`draft.value->>'id'`,
         workspaceId,
+        type,
         state: "pending",
         dueAt: now,
         cancellations: subscriptions.cancellations,

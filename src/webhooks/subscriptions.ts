@@ -18,7 +18,7 @@ import { isBehind, mapItems, type PageRequest, preparePages } from "../db/page.t
 import { subscriptions, workspaces } from "../db/schema.ts";
 import { IS_ACTIVE, isThere, unknownWebhook } from "./conditions.ts";
 import { NOBODY } from "./dispatch/lease.ts";
-import { laneOf } from "./dispatch/policy.ts";
+import { FRESH, laneOf } from "./dispatch/policy.ts";
 import { CANCEL_PENDING, cancelVoid } from "./endings.ts";
 import { deleteSecretsOfDeleted, earlierSecretsAt } from "./secrets.ts";
 
@@ -184,7 +184,7 @@ export function findSubscription(
 
 /** Like `findSubscription`, as a part of a transaction. */
 export function knownSubscription(id: string, now: number) {
-  const { workspaceId, url, createdAt, sealedSecret, sealedHeaders, slow, backoff } = subscriptions;
+  const { workspaceId, url, createdAt, sealedSecret, sealedHeaders, slow, nextAt } = subscriptions;
   const found = qb
     .select({
       workspaceId,
@@ -197,15 +197,15 @@ export function knownSubscription(id: string, now: number) {
       accessGranted: workspaces.accessGranted,
       isActive: sql`${IS_ACTIVE}`.mapWith(Boolean),
       slow,
-      backoff,
+      nextAt,
     })
     .from(subscriptions)
     .innerJoin(workspaces, eq(workspaces.id, workspaceId))
     .where(isThere(id));
   return readAs(found, ([row]) => {
     if (!row) throw unknownWebhook();
-    const { slow: isSlow, backoff: waits, ...known } = row;
-    return { id, ...known, lane: laneOf({ slow: isSlow, backoff: waits }) };
+    const { slow: isSlow, nextAt: waitsUntil, ...known } = row;
+    return { id, ...known, lane: laneOf({ slow: isSlow, nextAt: waitsUntil }) };
   });
 }
 
@@ -218,13 +218,7 @@ export function enableSubscription(id: string): Executable {
     .update(subscriptions)
     .set({
       disabledAt: null,
-      failingSince: null,
-      failures: 0,
-      postsAtOnce: 1,
-      backoff: 0,
-      nextAt: 0,
-      slow: false,
-      rejections: {},
+      ...FRESH,
     })
     .where(and(isThere(id), isNotNull(subscriptions.disabledAt)));
 }

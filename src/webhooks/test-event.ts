@@ -34,7 +34,8 @@ export async function sendTestEvent(
   const body = sampleBody(eventId, type, now);
   const event = { eventId, createdAt: now, storedBody: body, leadId: null, lead: null };
   const send = createSender(env, TEST_HEADER);
-  const sent = await send({ subscriptionId, eventId, type, attempts: 0, event }, subscription, now);
+  const post = { eventId, type, priority: 1, attempts: 0, dueAt: now, turnAt: null } as const;
+  const sent = await send({ ...post, subscriptionId, event }, subscription, now);
   const durationMs = Date.now() - now;
   const result = { eventId, outcome: sent.kind, status: statusOf(sent), durationMs };
   await commit(db, record(subscriptionId, type, body, now, result, await sent.kept));
@@ -64,7 +65,7 @@ function record(
     insertFrom(
       deliveries,
       {
-        ...{ subscriptionId, eventId, workspaceId },
+        ...{ subscriptionId, eventId, workspaceId, type },
         ...{ state: "test", attempts: 1, dueAt: now, settledAt: now + durationMs },
         ...{ lastAt: now, lastOutcome: outcome, lastStatus: status, lastDurationMs: durationMs },
         ...{ signatures, response: sql`unhex(${response})` },

@@ -21,7 +21,7 @@ import { showPerson } from "../../src/records/person.ts";
 import { insertSubscription } from "../../src/webhooks/creation.ts";
 import { consume } from "../../src/webhooks/dispatch/consumer.ts";
 import { dispatch } from "../../src/webhooks/dispatch/dispatch.ts";
-import { type Lane, laneOf } from "../../src/webhooks/dispatch/policy.ts";
+import { FRESH, type Lane, laneOf } from "../../src/webhooks/dispatch/policy.ts";
 import type { Claimed } from "../../src/webhooks/dispatch/settle-and-claim.ts";
 import type { DispatchTools, Finished } from "../../src/webhooks/dispatch/tools.ts";
 import { isWake, type WakeMessage } from "../../src/webhooks/dispatch/wake.ts";
@@ -201,7 +201,8 @@ export async function postOf(
   const { sealedSecret } = await subscriptionRow(id);
   const sealed = { sealedSecret, earlierSecrets: [], sealedHeaders: null };
   const target = { workspaceId, dataKey: null, url, ...sealed };
-  return [{ subscriptionId: id, eventId, type: "lead.created", attempts: 0, event }, target];
+  const post = { eventId, type: "lead.created", priority: 0, attempts: 0 } as const;
+  return [{ ...post, subscriptionId: id, dueAt: now, turnAt: null, event }, target];
 }
 
 /** A complete response of a subscriber. */
@@ -236,7 +237,7 @@ export async function dispatchAt(
 ): Promise<Finished[]> {
   const [first = ""] = subscriptionIds;
   const [row] = await db.select().from(subscriptions).where(eq(subscriptions.id, first));
-  const own = laneOf(row ?? { slow: false, backoff: 0 });
+  const own = laneOf(row ?? FRESH);
   const finished: Finished[] = [];
   const tools = toolsAt(now, attempt, finished);
   await dispatch(openDatabase(client), subscriptionIds, lane ?? own, tools);
@@ -328,7 +329,7 @@ export async function failAt(
 
 /** Makes the next post to a waiting subscription due now. */
 export async function endWait(subscriptionId: string): Promise<void> {
-  await setSubscription(subscriptionId, { nextAt: 0 });
+  await setSubscription(subscriptionId, { nextAt: 0, rejectedUntil: 0 });
 }
 
 /** Sets the clock of the code under test, which then stands still until `vi.useRealTimers()`. */

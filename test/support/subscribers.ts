@@ -7,7 +7,7 @@
  * - `says-200-…`: that status; the body is the `says` of the URL, its `Content-Type` its `type`;
  * - `echo-500-…`: that status, and what was posted;
  * - `flood-200-…`: that status, and text that does not end;
- * - `first-fails-…`: 500 to the first request, 200 to the others;
+ * - `first-fails-…`: 503 to the first request, 200 to the others;
  * - `?retry-after=…` in the URL: the header `Retry-After` of the answer;
  * - `GET https://<host>/received`: what was posted there, oldest first.
  *
@@ -34,7 +34,7 @@ export async function answerAsSubscriber(request: Request): Promise<Response> {
   if (hostname.startsWith("hang-")) await sleep(15_000);
   if (hostname.startsWith("endless-")) return new Response(new ReadableStream({ start }));
   if (hostname.startsWith("first-fails-") && posts.length === 1)
-    return new Response(null, { status: 500 });
+    return new Response(null, { status: 503 });
   const status = Number(/^(?:status|says|echo|flood)-(\d+)-/.exec(hostname)?.[1] ?? 200);
   const headers = new Headers();
   if (status >= 300 && status < 400) headers.set("Location", "https://ok-elsewhere.example/");

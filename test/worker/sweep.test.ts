@@ -80,7 +80,7 @@ describe("the sweep", () => {
 
   test("wakes failing subscriptions in the slow lane, once their wait is over", async () => {
     const { id } = await owed(1, NOW);
-    await dispatchAt(NOW, [id], answered(500));
+    await dispatchAt(NOW, [id], answered(503));
     const { nextAt } = await subscriptionRow(id);
     expect(await wokenAt(nextAt + MINUTE_MS - 1, id)).toEqual([]);
     expect(await wokenAt(nextAt + MINUTE_MS + 1, id)).toEqual(["slow"]);

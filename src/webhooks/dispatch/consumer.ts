@@ -158,12 +158,12 @@ async function wakeAll(env: Env, database: string, finished: Finished[]): Promis
  * nothing is due.
  */
 export function nextWakeMs({ subscription, wasLeased }: Finished, now: number): number | null {
-  const { dueAt, nextAt, leasedElsewhereUntil, needsCleanup, mayPost } = subscription;
+  const { readyAt, leasedElsewhereUntil, needsCleanup, mayPost } = subscription;
   // The dispatch that leases it looks for more before it releases it. If it has died, the sweep does.
   if (leasedElsewhereUntil !== null) return null;
   if (needsCleanup) return 0;
-  if (dueAt === null || !mayPost) return null;
-  const waitMs = Math.max(0, Math.max(dueAt, nextAt) - now);
+  if (readyAt === null || !mayPost) return null;
+  const waitMs = Math.max(0, readyAt - now);
   // Whoever set a later time has sent a message for it.
   return wasLeased || waitMs <= EARLY_WAKE_MS ? waitMs : null;
 }

@@ -1,12 +1,15 @@
 import type { WebhookEvent } from "../../contract/enumerations.ts";
 import {
+  DISABLE_AFTER_FAILURES,
+  DISABLE_AFTER_MS,
+  PROBE_WAITS_SECONDS,
   RETRY_AFTER_MAX_MULTIPLE,
   RETRY_JITTER,
   RETRY_WAITS_SECONDS,
   TELL_AFTER_MS,
 } from "../../contract/limits.ts";
-import type { Rejection, Rejections } from "../../db/schema.ts";
-import { type AttemptOutcome, succeeded } from "../outcome.ts";
+import type { Priority, Rejection, Rejections } from "../../db/schema.ts";
+import { type AttemptOutcome, statusOf, succeeded } from "../outcome.ts";
 
 /**
  * Maximum concurrent posts per subscription, and per invocation: the runtime lets six requests of an
@@ -17,23 +20,55 @@ export const POSTS_AT_ONCE = 6;
 /** An answer that takes this long counts as slow. */
 export const SLOW_ANSWER_MS = 2_000;
 
+/**
+ * While an endpoint fails, nothing waits longer than this for its next attempt. Nor does what failed
+ * during an outage that lasted, once it ends.
+ */
+export const PROBE_AT_LEAST_MS = (PROBE_WAITS_SECONDS.at(-1) ?? 0) * 1000;
+/** What failed is retried at once if the endpoint recovers after a wait of this long. */
+const OUTAGE_SECONDS = 60;
+const PATIENCE_MAX = 20;
+
 /** How fast a subscription may be posted to, and from when on. */
 export interface Pace {
   /** Number of concurrent posts it has earned. */
   postsAtOnce: number;
-  /** Number of waits since it began to fail, one after each probe; 0 if it is not backing off. */
+  /** How many different events have failed in a row, or which wait it has reached; 0 after a success. */
   backoff: number;
-  /** No post starts before this time: Unix milliseconds. */
+  /** How many it has rejected in a row before it accepted one again: so many are no sign of an outage. */
+  patience: number;
+  /**
+   * It cannot be reached, answers too late or asks for a wait: no post starts before this time, in Unix
+   * milliseconds. Later posts are probes, one at a time. 0 after a success.
+   */
   nextAt: number;
+  /** The same for the kinds in `rejections`: it answers, but has rejected one event after the other. */
+  rejectedUntil: number;
+  /** The kinds of events that it rejects, or fails to take. */
+  rejections: Rejections;
   /** Whether an answer was slow, since when it has not earned `POSTS_AT_ONCE` posts again. */
   slow: boolean;
   /** Failed attempts since the last success. */
   failures: number;
   /** The first of these failures: Unix milliseconds. */
   failingSince: number | null;
-  /** The kinds of events that it rejects, or fails to take. */
-  rejections: Rejections;
+  /** Up to two different events among them. */
+  failedEvents: string[];
 }
+
+/** The pace of a subscription that is new, or enabled again. */
+export const FRESH: Pace = {
+  postsAtOnce: 1,
+  backoff: 0,
+  patience: 0,
+  nextAt: 0,
+  rejectedUntil: 0,
+  rejections: {},
+  slow: false,
+  failures: 0,
+  failingSince: null,
+  failedEvents: [],
+};
 
 /** A kind of events that a subscription has rejected for a day although it accepts others. */
 export interface RejectedKind extends Rejection {
@@ -63,15 +98,21 @@ export function rejectedKinds(
   });
 }
 
+/** Whether a subscription has failed for so long, and at so many events, that it is disabled. */
+export function isDead({ failures, failingSince, failedEvents }: Pace, now: number): boolean {
+  if (failingSince === null || failingSince > now - DISABLE_AFTER_MS) return false;
+  return failures >= DISABLE_AFTER_FAILURES && failedEvents.length > 1;
+}
+
 /**
  * The queue that wakes a subscription; failing and slow ones have their own, so as not to delay
- * others.
+ * others. One that rejects events at once delays nobody.
  */
 export type Lane = "fast" | "slow";
 
 /** The lane of a subscription. */
-export function laneOf({ slow, backoff }: Pick<Pace, "slow" | "backoff">): Lane {
-  return slow || backoff > 0 ? "slow" : "fast";
+export function laneOf({ slow, nextAt }: Pick<Pace, "slow" | "nextAt">): Lane {
+  return slow || nextAt > 0 ? "slow" : "fast";
 }
 
 /** What becomes of a delivery. */
@@ -80,13 +121,35 @@ export type Decision =
   | { state: "pending"; waitMs: number }
   | { state: "exhausted" };
 
-/** A finished post; times are Unix milliseconds. */
-export interface Attempt {
+/** A delivery that is to be posted, or was. */
+export interface Post {
+  eventId: string;
   /** The kind of its event. */
   type: WebhookEvent;
+  priority: Priority;
+  /** Its attempts before this one. */
+  attempts: number;
+  /** Unix milliseconds. */
+  dueAt: number;
+  /** If it was sent by hand before it was due: when that was to be. */
+  turnAt: number | null;
+}
+
+/** A finished post; times are Unix milliseconds. */
+export interface Attempt {
+  delivery: Post;
   outcome: AttemptOutcome;
   startedAt: number;
   endedAt: number;
+}
+
+/**
+ * Whether an attempt does not count if it fails: somebody sent the delivery by hand, or it probed the
+ * endpoint, before its time. The first attempt always counts.
+ */
+export function isExtra({ delivery, startedAt }: Pick<Attempt, "delivery" | "startedAt">): boolean {
+  const { attempts, turnAt, dueAt } = delivery;
+  return attempts > 0 && (turnAt ?? dueAt) > startedAt;
 }
 
 /**
@@ -103,57 +166,117 @@ export function decide(outcome: AttemptOutcome, attempt: number, random: number)
 }
 
 /**
- * The pace of a subscription after one more attempt. A fast success allows one more concurrent
- * post; a slow success or a failure halves them. A failure while only one post at a time is
- * allowed, or one that asks for a wait, makes the subscription back off: it is probed with one post
- * after each wait of the ladder, and the first probe that succeeds ends the backoff.
+ * Until when a delivery waits for its endpoint; Unix milliseconds. What is sent by hand does not wait.
+ */
+export function heldUntil(
+  { nextAt, rejectedUntil, rejections }: Pace,
+  { type, priority }: Pick<Post, "type" | "priority">,
+): number {
+  if (priority === 1) return 0;
+  return rejections[type] ? Math.max(nextAt, rejectedUntil) : nextAt;
+}
+
+/**
+ * The pace of a subscription after one more attempt.
+ *
+ * A fast success allows one more concurrent post; a slow success, or a failure that says something about
+ * the endpoint, halves them. The endpoint backs off if it cannot be reached, answers too late or asks for
+ * a wait; and, for the kinds that it rejects, if it rejects different events one after the other. An
+ * event that is rejected again says nothing new. The first success ends all waits.
  *
  * @param random between 0 and 1; sets the jitter.
  */
 export function adjustPace(pace: Pace, attempt: Attempt, random: number): Pace {
-  const { outcome, startedAt, endedAt, type } = attempt;
+  const { outcome, startedAt, endedAt, delivery } = attempt;
   const isSlow = endedAt - startedAt >= SLOW_ANSWER_MS;
   const slow = pace.slow || isSlow;
-  // It was in flight when the backoff began, so it is not a probe.
-  const isLate = startedAt < pace.nextAt;
+  // It was in flight when the wait began, so it is not a probe.
+  const isLate = startedAt < heldUntil(pace, delivery);
   if (succeeded(outcome)) {
-    const { [type]: accepted, ...others } = pace.rejections;
+    const { [delivery.type]: accepted, ...others } = pace.rejections;
     const rejections = accepted ? others : pace.rejections;
-    const healthy = { ...pace, slow, failures: 0, failingSince: null, rejections };
-    if (isLate) return healthy;
-    const earned = pace.backoff > 0 ? 1 : Math.min(pace.postsAtOnce + 1, POSTS_AT_ONCE);
+    const healthy = { ...pace, slow, rejections, failures: 0, failingSince: null };
+    if (isLate) return { ...healthy, failedEvents: [] };
+    const earned = pace.nextAt > 0 ? 1 : Math.min(pace.postsAtOnce + 1, POSTS_AT_ONCE);
     const postsAtOnce = isSlow ? halved(pace.postsAtOnce) : earned;
-    // A single fast answer does not end it: whoever hangs every other time would hold up the fast lane.
     return {
-      ...healthy,
-      postsAtOnce,
-      backoff: 0,
-      nextAt: 0,
+      ...{ ...FRESH, rejections, postsAtOnce, patience: patienceAfter(pace) },
+      // A single fast answer does not end it: whoever hangs every other time would hold up the fast lane.
       slow: slow && postsAtOnce < POSTS_AT_ONCE,
     };
   }
+  if (delivery.priority === 1) return pace;
   const failing = {
     ...pace,
     slow,
+    rejections: { ...pace.rejections, [delivery.type]: rejectionOf(attempt, pace.rejections) },
     failures: pace.failures + 1,
     failingSince: pace.failingSince ?? endedAt,
-    rejections: { ...pace.rejections, [type]: rejectionOf(attempt, pace.rejections[type]) },
+    failedEvents: [...new Set([...pace.failedEvents, delivery.eventId])].slice(0, 2),
   };
   if (isLate) return failing;
-  const backsOff = pace.backoff > 0 || pace.postsAtOnce === 1 || askedWaitMs(outcome) > 0;
-  if (!backsOff) return { ...failing, postsAtOnce: halved(pace.postsAtOnce) };
-  const rungSeconds = RETRY_WAITS_SECONDS[pace.backoff] ?? RETRY_WAITS_SECONDS.at(-1) ?? 0;
-  const nextAt = endedAt + waitMs(rungSeconds, outcome, random);
-  return { ...failing, postsAtOnce: 1, backoff: pace.backoff + 1, nextAt };
+  if (isAway(outcome)) {
+    const climbed = failing.failedEvents.length > 1 ? climb(pace) : pace.backoff;
+    const backoff = Math.max(climbed, FIRST_AWAY);
+    const nextAt = endedAt + probeWaitMs(backoff, outcome, random);
+    return { ...failing, postsAtOnce: 1, backoff, nextAt };
+  }
+  const isNew = delivery.attempts === 0;
+  const backoff = isNew ? climb(pace) : pace.backoff;
+  const postsAtOnce = isNew ? halved(pace.postsAtOnce) : pace.postsAtOnce;
+  const waitsMs = probeWaitMs(backoff - pace.patience, outcome, random);
+  const rejectedUntil = waitsMs > 0 ? endedAt + waitsMs : pace.rejectedUntil;
+  return { ...failing, postsAtOnce, backoff, nextAt: 0, rejectedUntil };
 }
 
-function rejectionOf({ outcome, endedAt }: Attempt, earlier?: Rejection): Rejection {
-  const status = outcome.kind === "answered" ? outcome.status : null;
-  return { since: earlier?.since ?? endedAt, outcome: outcome.kind, status };
+/** Whether a change of pace ended an outage that lasted, so that what failed in it need not wait. */
+export function endsOutage(before: Pace, after: Pace): boolean {
+  if (after.backoff > 0 || !isOut(before)) return false;
+  // If it takes other kinds than those that it rejects, nothing has changed for these.
+  return before.nextAt > 0 || before.rejections !== after.rejections;
+}
+
+/** An endpoint that is away is left alone for as long as an event that failed, at first. */
+const FIRST_AWAY =
+  1 + PROBE_WAITS_SECONDS.findIndex((seconds) => seconds >= (RETRY_WAITS_SECONDS[0] ?? 0));
+
+/** Whether the endpoint cannot be reached, answers too late, or asks to be left alone. */
+function isAway(outcome: AttemptOutcome): boolean {
+  return outcome.kind !== "answered" || asksForWait(outcome);
+}
+
+function rejectionOf({ outcome, endedAt, delivery }: Attempt, known: Rejections): Rejection {
+  const since = known[delivery.type]?.since ?? endedAt;
+  return { since, outcome: outcome.kind, status: statusOf(outcome) };
+}
+
+/** Whether the wait that it has reached says that it is out of order. */
+function isOut({ backoff, patience, nextAt }: Pace): boolean {
+  return probeWaitSeconds(nextAt > 0 ? backoff : backoff - patience) >= OUTAGE_SECONDS;
+}
+
+function patienceAfter(pace: Pace): number {
+  if (isOut(pace)) return 0;
+  return pace.nextAt > 0
+    ? pace.patience
+    : Math.min(Math.max(pace.patience, pace.backoff), PATIENCE_MAX);
+}
+
+function climb({ backoff }: Pace): number {
+  return Math.min(backoff + 1, PROBE_WAITS_SECONDS.length + PATIENCE_MAX);
 }
 
 function halved(postsAtOnce: number): number {
   return Math.max(1, Math.floor(postsAtOnce / 2));
+}
+
+function probeWaitMs(backoff: number, outcome: AttemptOutcome, random: number): number {
+  return Math.min(waitMs(probeWaitSeconds(backoff), outcome, random), PROBE_AT_LEAST_MS);
+}
+
+function probeWaitSeconds(backoff: number): number {
+  const rung = Math.min(backoff, PROBE_WAITS_SECONDS.length) - 1;
+  return PROBE_WAITS_SECONDS[rung] ?? 0;
 }
 
 /**
@@ -168,6 +291,10 @@ function waitMs(rungSeconds: number, outcome: AttemptOutcome, random: number): n
 
 /** The wait the subscriber asked for, in milliseconds; honoured on 429 and 503 only. */
 function askedWaitMs(outcome: AttemptOutcome): number {
-  if (outcome.kind !== "answered" || (outcome.status !== 429 && outcome.status !== 503)) return 0;
+  if (outcome.kind !== "answered" || !asksForWait(outcome)) return 0;
   return (outcome.retryAfterSeconds ?? 0) * 1000;
+}
+
+function asksForWait(outcome: AttemptOutcome & { kind: "answered" }): boolean {
+  return outcome.status === 429 || outcome.status === 503;
 }

@@ -3,7 +3,7 @@ import { UnreadableEvent } from "../bodies.ts";
 import { InvocationLimit } from "../outcome.ts";
 import { DNS_BEFORE_POST_MS } from "../resolve.ts";
 import { type Connections, type Place, STUCK_MS } from "./connections.ts";
-import type { Lane } from "./policy.ts";
+import { heldUntil, type Lane } from "./policy.ts";
 import type { Claimed, Snapshot } from "./settle-and-claim.ts";
 import { type DispatchTools, EventErased, type Finished } from "./tools.ts";
 import {
@@ -129,8 +129,9 @@ export async function serve(
   }
 
   function mayPost(now: number): boolean {
-    const { waiting, inFlight, pace } = turn;
-    return waiting.length > 0 && inFlight.size < pace.postsAtOnce && now >= pace.nextAt;
+    const { inFlight, pace } = turn;
+    const [next] = turn.waiting;
+    return next !== undefined && inFlight.size < pace.postsAtOnce && now >= heldUntil(pace, next);
   }
 
   function isConfirmed(now: number): boolean {

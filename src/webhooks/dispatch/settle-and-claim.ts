@@ -1,17 +1,17 @@
 import { sql } from "drizzle-orm";
-import type { WebhookEvent } from "../../contract/enumerations.ts";
 import { inJson, qb, toTexts } from "../../db/builder.ts";
 import { prepared, readAs, type Statements, transaction } from "../../db/client.ts";
 import { deliveries, events, subscriptions } from "../../db/schema.ts";
 import { dataKeyOf } from "../../workspaces/data-keys.ts";
 import { isWritable } from "../../workspaces/moves.ts";
 import { BODY, type BodyRow, type Owner } from "../bodies.ts";
-import { IS_ACTIVE, IS_ITS_EVENT, IS_PENDING } from "../conditions.ts";
+import { IS_ACTIVE, IS_ITS_EVENT } from "../conditions.ts";
 import { cancelVoid, exhaustOverdue, OVERDUE_SINCE } from "../endings.ts";
 import { earlierSecretsAt } from "../secrets.ts";
 import { type ClaimRequest, IS_FREE, IS_IN_PROGRESS, IS_LEASABLE, type Lease } from "./lease.ts";
-import type { Lane, Pace } from "./policy.ts";
-import { type Change, type Settlement, settle, updateSubscriptions } from "./settle.ts";
+import { dueBy, HELD_UNTIL, IS_PROBED, IS_QUEUED, QUEUES, readyAt } from "./order.ts";
+import type { Lane, Pace, Post } from "./policy.ts";
+import { type Change, PACE, type Settlement, settle, updateSubscriptions } from "./settle.ts";
 
 /** A subscription as a round trip left it. */
 export interface Snapshot extends Pace, Owner {
@@ -33,18 +33,13 @@ export interface Snapshot extends Pace, Owner {
   leased: boolean;
   /** When another dispatch's lease ends; null if no other has one. */
   leasedElsewhereUntil: number | null;
-  /** When the first of its pending deliveries that are not in progress is due; null if there is none. */
-  dueAt: number | null;
+  /** When the next of its pending deliveries may be posted that are not in progress; null if there is none. */
+  readyAt: number | null;
 }
 
 /** A delivery that this dispatch may post. */
-export interface Claimed {
+export interface Claimed extends Post {
   subscriptionId: string;
-  eventId: string;
-  /** The kind of its event. */
-  type: WebhookEvent;
-  /** Number of attempts with a recorded outcome. */
-  attempts: number;
   /** What its body is made from. */
   event: BodyRow;
 }
@@ -94,13 +89,12 @@ export function settleAndClaim(
   });
   return readAs(statements, ({ found, claimed = [] }) => ({
     found,
-    claimed: claimed.map(({ subscriptionId, type, attempts, ...event }) => ({
-      subscriptionId,
-      type,
-      eventId: event.eventId,
-      attempts,
-      event,
-    })),
+    claimed: claimed.map(
+      ({ subscriptionId, type, priority, attempts, dueAt, turnAt, ...event }) => {
+        const { eventId } = event;
+        return { subscriptionId, eventId, type, priority, attempts, dueAt, turnAt, event };
+      },
+    ),
   }));
 }
 
@@ -110,10 +104,10 @@ const NOW = sql.placeholder("now");
 const REQUESTS = sql`json_each(${sql.placeholder("requests")}) AS r`;
 const IS_REQUESTED = sql`${subscriptions.id} = r.value->>'subscriptionId'`;
 const IS_OWN = sql`${subscriptions.leasedBy} = ${HOLDER}`;
-const ITS_PENDING = sql`FROM ${deliveries} WHERE ${IS_PENDING} AND NOT ${IS_IN_PROGRESS}`;
+const IS_FREE_IN_QUEUE = sql`FROM ${deliveries} WHERE ${IS_QUEUED} AND NOT ${IS_IN_PROGRESS}`;
 
-/** Deliveries of a subscription to post now. */
-const ITS_DUE = sql`${ITS_PENDING} AND ${deliveries.dueAt} <= ${NOW} AND ${deliveries.dueAt} > ${OVERDUE_SINCE}`;
+/** Deliveries in a queue of a subscription that are due. */
+const DUE_IN_QUEUE = sql`${IS_FREE_IN_QUEUE} AND ${deliveries.dueAt} <= ${dueBy(sql`${NOW}`)} AND ${deliveries.dueAt} > ${OVERDUE_SINCE}`;
 
 /** Leases the subscriptions that have deliveries due and may be posted to in this lane. */
 const claim = prepared(
@@ -122,11 +116,14 @@ const claim = prepared(
     .set({ leasedBy: sql`${HOLDER}`, leasedUntil: UNTIL })
     .from(REQUESTS)
     .where(
-      sql`${IS_REQUESTED} AND r.value->>'claim' AND ${subscriptions.nextAt} <= ${NOW}
-        AND (${subscriptions.slow} OR ${subscriptions.backoff} > 0) = ${sql.placeholder("isSlow")}
-        AND NOT ${subscriptions.cancelling} AND ${IS_ACTIVE} AND ${IS_LEASABLE} AND ${IS_FREE} AND EXISTS (SELECT 1 ${ITS_DUE})`,
+      sql`${IS_REQUESTED} AND r.value->>'claim'
+        AND (${subscriptions.slow} OR ${subscriptions.nextAt} > 0) = ${sql.placeholder("isSlow")}
+        AND NOT ${subscriptions.cancelling} AND ${IS_ACTIVE} AND ${IS_LEASABLE} AND ${IS_FREE}
+        AND EXISTS (SELECT 1 FROM ${QUEUES} WHERE ${HELD_UNTIL} <= ${NOW} AND EXISTS (SELECT 1 ${DUE_IN_QUEUE}))`,
     ),
 );
+
+const ORDER = sql`${deliveries.priority}, ${deliveries.dueAt}, ${deliveries.eventId}`;
 
 /** The requested subscriptions that exist, as this transaction leaves them. */
 const snapshots = prepared(
@@ -139,16 +136,13 @@ const snapshots = prepared(
       sealedSecret: subscriptions.sealedSecret,
       sealedHeaders: subscriptions.sealedHeaders,
       earlierSecrets: earlierSecretsAt(NOW),
-      postsAtOnce: subscriptions.postsAtOnce,
-      backoff: subscriptions.backoff,
-      nextAt: subscriptions.nextAt,
-      slow: subscriptions.slow,
-      failures: subscriptions.failures,
-      failingSince: subscriptions.failingSince,
-      rejections: subscriptions.rejections,
+      ...(Object.fromEntries(PACE.map((name) => [name, subscriptions[name]])) as Pick<
+        typeof subscriptions,
+        keyof Pace
+      >),
       cancellations: subscriptions.cancellations,
-      needsCleanup:
-        sql`((${subscriptions.cancelling} OR EXISTS (SELECT 1 ${ITS_PENDING} AND ${deliveries.dueAt} <= ${OVERDUE_SINCE}))
+      needsCleanup: sql`((${subscriptions.cancelling} OR EXISTS (SELECT 1 FROM ${QUEUES}
+        WHERE EXISTS (SELECT 1 ${IS_FREE_IN_QUEUE} AND ${deliveries.dueAt} <= ${OVERDUE_SINCE})))
         AND ${isWritable(subscriptions.workspaceId)})`.mapWith(Boolean),
       mayPost: sql`(${IS_ACTIVE} AND ${IS_LEASABLE})`.mapWith(Boolean),
       leased: sql`coalesce(${IS_OWN} AND ${subscriptions.leasedUntil} > 0, 0)`.mapWith(Boolean),
@@ -160,35 +154,43 @@ const snapshots = prepared(
         WHERE ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.eventId} = e.value))`.mapWith(
         toTexts,
       ),
-      dueAt: sql<number | null>`(SELECT min(${deliveries.dueAt}) ${ITS_PENDING})`,
+      readyAt: readyAt(sql`NOT ${IS_IN_PROGRESS}`),
     })
     .from(REQUESTS)
     .innerJoin(subscriptions, IS_REQUESTED),
 );
 
 /**
- * The deliveries claimed in this round trip, longest due first. The limit is an expression because SQLite
- * would compile a statement whose limit is a parameter anew for each value.
+ * What is due first in the queues of a subscription that was claimed in this round trip; a single one of
+ * those that are probed. The limit is an expression because SQLite would compile a statement whose limit
+ * is a parameter anew for each value.
  */
+const LIMIT = sql`0 + ${sql.placeholder("limit")}`;
+const CHOSEN = sql`(SELECT ${deliveries.subscriptionId} AS subscription_id, ${deliveries.eventId} AS event_id,
+      row_number() OVER (PARTITION BY ${subscriptions.id}, ${IS_PROBED} ORDER BY ${ORDER}) <= iif(${IS_PROBED}, 1, ${LIMIT}) AS is_first
+    FROM ${REQUESTS} JOIN ${subscriptions} ON ${IS_REQUESTED} AND ${IS_OWN} AND ${subscriptions.leasedUntil} = ${UNTIL}
+      CROSS JOIN ${QUEUES} ON ${HELD_UNTIL} <= ${NOW}
+      CROSS JOIN ${deliveries} ON ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.eventId} IN (
+        SELECT ${deliveries.eventId} ${DUE_IN_QUEUE} ORDER BY ${deliveries.dueAt}, ${deliveries.eventId} LIMIT ${LIMIT})
+  ) AS chosen`;
+
+/** The deliveries claimed in this round trip, in the order in which to post them. */
 const claimed = prepared(
   qb
     .select({
       subscriptionId: deliveries.subscriptionId,
-      type: events.type,
+      type: deliveries.type,
+      priority: deliveries.priority,
       attempts: deliveries.attempts,
+      dueAt: deliveries.dueAt,
+      turnAt: deliveries.turnAt,
       ...BODY,
     })
-    .from(REQUESTS)
-    .innerJoin(
-      subscriptions,
-      sql`${IS_REQUESTED} AND ${IS_OWN} AND ${subscriptions.leasedUntil} = ${UNTIL}`,
-    )
+    .from(CHOSEN)
     .innerJoin(
       deliveries,
-      sql`${deliveries.subscriptionId} = ${subscriptions.id}
-        AND ${deliveries.eventId} IN (SELECT ${deliveries.eventId} ${ITS_DUE}
-          ORDER BY ${deliveries.dueAt}, ${deliveries.eventId} LIMIT 0 + ${sql.placeholder("limit")})`,
+      sql`chosen.is_first AND ${deliveries.subscriptionId} = chosen.subscription_id AND ${deliveries.eventId} = chosen.event_id`,
     )
     .innerJoin(events, IS_ITS_EVENT)
-    .orderBy(deliveries.dueAt, deliveries.eventId),
+    .orderBy(ORDER),
 );

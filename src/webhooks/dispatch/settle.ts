@@ -14,7 +14,8 @@ import { insertAttempts } from "../attempts.ts";
 import { CANCEL_PENDING } from "../endings.ts";
 import type { StoredExchange } from "../exchange.ts";
 import type { Lease } from "./lease.ts";
-import type { Pace } from "./policy.ts";
+import { IS_QUEUED, QUEUES } from "./order.ts";
+import { FRESH, type Pace } from "./policy.ts";
 
 /* What a round trip records. All of it only affects what the dispatch still leases. */
 
@@ -22,8 +23,9 @@ import type { Pace } from "./policy.ts";
 export interface Settlement extends StoredExchange {
   subscriptionId: string;
   eventId: string;
-  /** Number of attempts before this one. */
+  /** Number of attempts before this one, and with it, unless it does not count. */
   attempts: number;
+  attemptsNow: number;
   state: DeliveryState;
   /** When it is due again, if it is still pending. */
   dueAt: number;
@@ -44,6 +46,10 @@ export interface Change extends Pace {
   paceChanged: boolean;
   /** Whether it has failed for too long. */
   disable: boolean;
+  /** When it may be posted to next, as far as this change knows. */
+  retryAt: number;
+  /** If it has recovered from an outage: since when it had failed. */
+  freedSince: number | null;
   /** Whether a post has failed since the last change. */
   failed: boolean;
   /** The last attempt, successful or not; null if there was none. */
@@ -51,6 +57,9 @@ export interface Change extends Pace {
   /** Whether to release it, unless more is claimed for it in the same transaction. */
   release: boolean;
 }
+
+/** Maximum deliveries of an outage that are retried at once; an endpoint that fails is not sent as many. */
+const FREED_MAX = 1_000;
 
 const HOLDER = sql.placeholder("holder");
 const NOW = sql`${sql.placeholder("now")}`;
@@ -78,7 +87,7 @@ const insertNotices = prepared(
     },
     sql`FROM ${CHANGES} JOIN ${subscriptions} ON ${IS_NEW_PACE_OF_ACTIVE}
       WHERE c.value->>'disable'
-        OR c.value->>'failed' AND ${NOTICE_DUE_AT} <= max(${NOW}, c.value->>'nextAt')
+        OR c.value->>'failed' AND ${NOTICE_DUE_AT} <= max(${NOW}, c.value->>'retryAt')
       ON CONFLICT DO NOTHING`,
   ),
 );
@@ -92,15 +101,7 @@ const disable = prepared(
 );
 
 /** The fields of a pace. */
-export const PACE: (keyof Pace)[] = [
-  "postsAtOnce",
-  "backoff",
-  "nextAt",
-  "slow",
-  "failures",
-  "failingSince",
-  "rejections",
-];
+export const PACE = Object.keys(FRESH) as (keyof Pace)[];
 
 const changed = fromJson("c");
 
@@ -122,6 +123,21 @@ const applyChanges = prepared(
     ),
 );
 
+// What failed during an outage is due when it ends. The others keep to their own turns.
+const free = prepared(
+  qb
+    .update(deliveries)
+    .set({ dueAt: NOW })
+    .where(
+      sql`(${deliveries.subscriptionId}, ${deliveries.eventId}) IN (
+        SELECT ${deliveries.subscriptionId}, ${deliveries.eventId}
+        FROM ${CHANGES} CROSS JOIN ${subscriptions} ON ${IS_LEASED} AND c.value->>'freedSince' IS NOT NULL
+          CROSS JOIN ${QUEUES} CROSS JOIN ${deliveries} ON ${IS_QUEUED} AND ${deliveries.dueAt} > ${NOW}
+            AND ${deliveries.lastAt} + ${deliveries.lastDurationMs} >= c.value->>'freedSince'
+        LIMIT ${FREED_MAX})`,
+    ),
+);
+
 /**
  * Updates subscriptions and releases them, disables those that have failed for too long, and writes
  * the notices for their administrators. Healthy ones get no notice.
@@ -139,12 +155,14 @@ export function updateSubscriptions(
     notices: changes.some(({ failed }) => failed) ? insertNotices(values) : undefined,
     changed: applyChanges(values),
     disabled: changes.some((change) => change.disable) ? disable(values) : undefined,
+    freed: changes.some(({ freedSince }) => freedSince !== null) ? free(values) : undefined,
   });
 }
 
 const OUTCOMES = sql`json_each(${sql.placeholder("outcomes")}) AS o`;
 const IS_OPEN = sql`${deliveries.subscriptionId} = o.value->>'subscriptionId' AND ${deliveries.eventId} = o.value->>'eventId'
     AND ${deliveries.state} = 'pending' AND ${deliveries.attempts} = o.value->>'attempts'
+    AND (o.value->>'attemptsNow' > o.value->>'attempts' OR ${deliveries.lastAt} IS NOT o.value->>'startedAt')
     AND EXISTS (SELECT 1 FROM ${subscriptions}
       WHERE ${subscriptions.id} = ${deliveries.subscriptionId} AND ${subscriptions.leasedBy} = ${HOLDER})`;
 
@@ -171,7 +189,9 @@ const updateDeliveries = prepared(
         ["signatures", "response"],
         (column, name) => sql`iif(${IS_DELIVERED}, ${outcome(column, name)}, NULL)`,
       ),
-      attempts: sql`${deliveries.attempts} + 1`,
+      attempts: sql`o.value->>'attemptsNow'`,
+      priority: 2,
+      turnAt: null,
       lastOutcome: sql`o.value->>'outcome'`,
       lastStatus: sql`o.value->>'status'`,
       lastAt: sql`o.value->>'startedAt'`,

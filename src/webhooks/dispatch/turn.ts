@@ -1,9 +1,20 @@
-import { DISABLE_AFTER_FAILURES, DISABLE_AFTER_MS } from "../../contract/limits.ts";
 import type { LastAttempt } from "../../db/schema.ts";
 import { NO_EXCHANGE } from "../exchange.ts";
-import { statusOf } from "../outcome.ts";
+import { statusOf, succeeded } from "../outcome.ts";
 import type { ClaimRequest } from "./lease.ts";
-import { type Attempt, adjustPace, decide, type Lane, laneOf, type Pace } from "./policy.ts";
+import {
+  type Attempt,
+  adjustPace,
+  decide,
+  endsOutage,
+  FRESH,
+  heldUntil,
+  isDead,
+  isExtra,
+  type Lane,
+  laneOf,
+  type Pace,
+} from "./policy.ts";
 import { type Change, PACE, type Settlement } from "./settle.ts";
 import type { Claimed, Snapshot } from "./settle-and-claim.ts";
 
@@ -18,6 +29,8 @@ export interface Turn {
   subscription: Snapshot | null;
   /** Its pace, which each attempt may change. */
   pace: Pace;
+  /** If it has recovered from an outage: since when it had failed. */
+  freedSince: number | null;
   /** Claimed, and not posted yet. */
   waiting: Claimed[];
   inFlight: Set<Claimed>;
@@ -36,16 +49,11 @@ export interface Turn {
   askedAt: number;
 }
 
-/** Until the first exchange. */
-const NO_PACE: Pace = {
-  ...{ postsAtOnce: 1, backoff: 0, nextAt: 0, slow: false },
-  ...{ failures: 0, failingSince: null, rejections: {} },
-};
-
 export function startTurn(subscriptionId: string, lane: Lane): Turn {
   return {
     ...{ subscriptionId, lane, subscription: null },
-    pace: NO_PACE,
+    pace: FRESH,
+    freedSince: null,
     ...{ waiting: [], inFlight: new Set(), settlements: [], lastAttempt: null },
     ...{ moreIsDue: false, isStopped: false, wasLeased: false, leasedUntil: 0, askedAt: 0 },
   };
@@ -63,7 +71,7 @@ export function isIdle({ waiting, inFlight }: Turn): boolean {
 }
 
 /** How a post ended. */
-type Finish = Omit<Attempt, "type">;
+type Finish = Omit<Attempt, "delivery">;
 
 /** What an exchange records of a turn and asks for it. */
 export interface Asked {
@@ -102,7 +110,7 @@ export function ask(turn: Turn, mayClaim: boolean, now: number): Asked {
 
 /** What has changed about a subscription that is leased; null if nothing has, and it is kept. */
 function toChange(turn: Turn, subscription: Snapshot, now: number): Change | null {
-  const { pace, settlements } = turn;
+  const { pace, settlements, freedSince } = turn;
   const paceChanged = !isSamePace(pace, subscription);
   // Given back, unless the exchange finds more to claim.
   const release = isIdle(turn);
@@ -110,8 +118,6 @@ function toChange(turn: Turn, subscription: Snapshot, now: number): Change | nul
   const failed = settlements.some(
     ({ state, outcome }) => state !== "delivered" && outcome !== "unreadable",
   );
-  const { failures, failingSince } = pace;
-  const isFailing = failures >= DISABLE_AFTER_FAILURES && failingSince !== null;
   return {
     subscriptionId: turn.subscriptionId,
     cancellations: subscription.cancellations,
@@ -119,7 +125,9 @@ function toChange(turn: Turn, subscription: Snapshot, now: number): Change | nul
     release,
     ...pace,
     // Only after a failed attempt, because the e-mail mentions it.
-    disable: paceChanged && failed && isFailing && failingSince <= now - DISABLE_AFTER_MS,
+    disable: paceChanged && failed && isDead(pace, now),
+    retryAt: Math.max(pace.nextAt, ...settlements.map(({ dueAt }) => dueAt)),
+    freedSince,
     failed,
     last: turn.lastAttempt,
   };
@@ -131,6 +139,7 @@ export function proceed(turn: Turn, asked: Asked, answered: Answered): void {
   const before = turn.subscription;
   turn.settlements.splice(0, asked.settlements.length);
   turn.subscription = found;
+  if (asked.change?.freedSince === turn.freedSince) turn.freedSince = null;
   if (!found) {
     stop(turn);
     return;
@@ -138,11 +147,13 @@ export function proceed(turn: Turn, asked: Asked, answered: Answered): void {
   // Attempts that ended during the exchange know more than the database.
   if (turn.pace === asked.pace) turn.pace = paceOf(found);
   // While it backs off, it gets one post at a time, whose outcome decides what comes next.
-  if (asked.request.claim) turn.moreIsDue = claimed.length >= limit && found.backoff === 0;
+  if (asked.request.claim) turn.moreIsDue = claimed.length >= limit && found.nextAt === 0;
   if (claimed.length > 0) {
     turn.wasLeased = true;
     turn.leasedUntil = leasedUntil;
-    turn.waiting.push(...claimed);
+    // They were claimed at the pace before this exchange: if that has changed, what must wait does.
+    const isPostable = (one: Claimed) => !asked.change?.paceChanged || heldUntil(found, one) === 0;
+    turn.waiting.push(...claimed.filter(isPostable));
   }
   turn.askedAt = askedAt;
   const erased = new Set(found.erased);
@@ -161,18 +172,23 @@ export function end(
   kept = NO_EXCHANGE,
 ): void {
   settle(turn, delivery, attempt, random, kept);
-  setPace(turn, adjustPace(turn.pace, { ...attempt, type: delivery.type }, random));
+  setPace(turn, adjustPace(turn.pace, { ...attempt, delivery }, random));
 }
 
 /** Settles a delivery without learning anything about its subscriber. */
 export function settle(
   turn: Turn,
-  { subscriptionId, eventId, attempts }: Claimed,
+  delivery: Claimed,
   { outcome, startedAt, endedAt }: Finish,
   random: number,
   kept = NO_EXCHANGE,
 ): void {
-  const decision = decide(outcome, attempts + 1, random);
+  const { subscriptionId, eventId, attempts, turnAt, dueAt } = delivery;
+  const isExtraFailure = isExtra({ delivery, startedAt }) && !succeeded(outcome);
+  const attemptsNow = isExtraFailure ? attempts : attempts + 1;
+  const decision = isExtraFailure
+    ? { state: "pending" as const, waitMs: (turnAt ?? dueAt) - endedAt }
+    : decide(outcome, attemptsNow, random);
   const isPending = decision.state === "pending";
   const status = statusOf(outcome);
   const durationMs = Math.max(0, endedAt - startedAt);
@@ -181,6 +197,7 @@ export function settle(
     subscriptionId,
     eventId,
     attempts,
+    attemptsNow,
     state: decision.state,
     dueAt: isPending ? endedAt + decision.waitMs : endedAt,
     outcome: outcome.kind,
@@ -195,10 +212,12 @@ export function settle(
 /** Changes the pace; if it says wait, or puts the subscription into the other lane, the turn stops. */
 export function setPace(turn: Turn, pace: Pace): void {
   if (isSamePace(turn.pace, pace)) return;
-  const wasProbed = turn.pace.backoff > 0;
+  const before = turn.pace;
+  if (endsOutage(before, pace)) turn.freedSince = before.failingSince;
   turn.pace = pace;
   // A probe is a single post, whatever its outcome.
-  if (laneOf(pace) !== turn.lane || pace.nextAt > 0 || wasProbed) stop(turn);
+  if (laneOf(pace) !== turn.lane || pace.nextAt > 0 || before.nextAt > 0) stop(turn);
+  else turn.waiting = turn.waiting.filter((delivery) => heldUntil(pace, delivery) === 0);
 }
 
 /** The pace alone. */

@@ -1,4 +1,4 @@
-import { and, eq, isNull, lte, type Placeholder, type SQL, sql } from "drizzle-orm";
+import { and, eq, isNull, type Placeholder, type SQL, sql } from "drizzle-orm";
 import { isId } from "../../contract/ids.ts";
 import { SWEEP_MAX } from "../../contract/limits.ts";
 import { MINUTE_MS } from "../../contract/time.ts";
@@ -15,8 +15,8 @@ import { DIRECTORY, isBound } from "../../db/databases.ts";
 import { deliveries, subscriptions } from "../../db/schema.ts";
 import { inGroups } from "../../groups.ts";
 import { logError } from "../../log.ts";
-import { IS_PENDING } from "../conditions.ts";
 import { IS_LEASABLE } from "./lease.ts";
+import { readyAt } from "./order.ts";
 import { type Lane, laneOf } from "./policy.ts";
 
 /** A subscription with deliveries to send, and the lane to send them in. */
@@ -103,7 +103,7 @@ export const SWEEP_GRACE_MS = MINUTE_MS;
 
 type WakeRow = { subscriptionId: string } & Pick<
   typeof subscriptions.$inferSelect,
-  "slow" | "backoff"
+  "slow" | "nextAt"
 >;
 
 function toWake({ subscriptionId, ...pace }: WakeRow): Wake {
@@ -113,7 +113,7 @@ function toWake({ subscriptionId, ...pace }: WakeRow): Wake {
 const WAKE = {
   subscriptionId: subscriptions.id,
   slow: subscriptions.slow,
-  backoff: subscriptions.backoff,
+  nextAt: subscriptions.nextAt,
 };
 
 /** Subscriptions of a workspace that may be posted to and have something due now. */
@@ -129,8 +129,7 @@ const due = prepared(
       and(
         eq(subscriptions.workspaceId, sql.placeholder("workspaceId")),
         isNull(subscriptions.deletedAt),
-        lte(subscriptions.nextAt, sql.placeholder("now")),
-        sql`EXISTS (SELECT 1 FROM ${deliveries} WHERE ${IS_PENDING} AND ${deliveries.dueAt} <= ${sql.placeholder("now")})`,
+        sql`${readyAt()} <= ${sql.placeholder("now")}`,
       ),
     ),
 );
@@ -154,11 +153,10 @@ export function subscriptionsWithPending(after: string | Placeholder): SQL {
 const overdue = prepared(
   qb.all<Stored<WakeRow>>(sql`
   WITH RECURSIVE ${subscriptionsWithPending(sql.placeholder("after"))}
-  SELECT ${subscriptions.id} AS subscriptionId, ${subscriptions.slow} AS slow, ${subscriptions.backoff} AS backoff
+  SELECT ${subscriptions.id} AS subscriptionId, ${subscriptions.slow} AS slow, ${subscriptions.nextAt} AS nextAt
   FROM waiting JOIN ${subscriptions} ON ${subscriptions.id} = waiting.id
   WHERE ${subscriptions.leasedUntil} <= ${sql.placeholder("now")} AND ${IS_LEASABLE}
-    AND (${subscriptions.cancelling} OR max(${subscriptions.nextAt}, (
-      SELECT min(${deliveries.dueAt}) FROM ${deliveries} WHERE ${IS_PENDING})) <= ${sql.placeholder("now")} - ${SWEEP_GRACE_MS})
+    AND (${subscriptions.cancelling} OR ${readyAt()} <= ${sql.placeholder("now")} - ${SWEEP_GRACE_MS})
   LIMIT ${SWEEP_MAX}`),
 );
 

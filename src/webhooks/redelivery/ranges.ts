@@ -231,9 +231,9 @@ export async function takeSteps(
 
 /** Subscriptions for which steps can be taken; those behind `position` come first. */
 async function listOpen(db: Database, position: string, now: number): Promise<Wake[]> {
-  const { id, slow, backoff, ranges } = subscriptions;
+  const { id, slow, nextAt, ranges } = subscriptions;
   const found = await db
-    .select({ id, slow, backoff })
+    .select({ id, slow, nextAt })
     .from(subscriptions)
     .where(and(isNotNull(ranges), IS_OPEN, lt(nextSlot(now), now + REDELIVERY_AHEAD_MS)))
     .orderBy(sql`${id} <= ${position}`, id)

@@ -49,8 +49,8 @@ export async function enableAgain(
 }
 
 /**
- * Redelivers events to a subscription, by id or by range, and ends its wait: the caller has presumably
- * repaired the receiver.
+ * Redelivers events to a subscription. Named ones do not wait for an endpoint that fails; a range ends
+ * its wait: the caller has presumably repaired it.
  *
  * @returns null if it is disabled or without access: then it gets nothing.
  * @throws InputError for a subscription that does not exist, or an event that it could not receive.
@@ -109,10 +109,7 @@ async function redeliverEvents(
   const wanted = found
     .filter((event) => event.isRequeueable || event.isWaiting)
     .map(({ id }) => id);
-  if (wanted.length === 0) {
-    await commit(db, endWait(subscriptionId, now));
-    return 0;
-  }
+  if (wanted.length === 0) return 0;
   const statements = inOrder([
     requeue({
       subscriptionId,
@@ -122,7 +119,6 @@ async function redeliverEvents(
       isWaiting: isWaiting(now),
     }),
     takeSlots(subscriptionId, wanted.length, now),
-    endWait(subscriptionId, now),
   ]);
   const [count] = (await commitOnce(db, statements, now)) ?? [wanted.length];
   return count;
@@ -134,7 +130,7 @@ async function redeliverEvents(
  */
 function isWaiting(now: number): SQL {
   const { state, cancellations, dueAt } = deliveries;
-  const due = sql`max(${dueAt}, ${subscriptions.nextAt})`;
+  const due = sql`max(${dueAt}, ${subscriptions.nextAt}, ${subscriptions.rejectedUntil})`;
   return sql`coalesce(${state} = 'pending' AND ${cancellations} = ${subscriptions.cancellations}
     AND ${due} > ${now} AND ${due} >= ${nextSlot(now)}, 0)`;
 }
@@ -177,9 +173,9 @@ function takeSlots(subscriptionId: string, slots: number, now: number): Executab
 
 /** Ends the backoff wait of a subscription: its next probe is due now. */
 function endWait(subscriptionId: string, now: number): Executable {
-  const { id, nextAt } = subscriptions;
+  const { id, nextAt, rejectedUntil } = subscriptions;
   return qb
     .update(subscriptions)
-    .set({ nextAt: now })
-    .where(and(eq(id, subscriptionId), gt(nextAt, now)));
+    .set({ nextAt: sql`min(${nextAt}, ${now})`, rejectedUntil: sql`min(${rejectedUntil}, ${now})` })
+    .where(and(eq(id, subscriptionId), gt(sql`max(${nextAt}, ${rejectedUntil})`, now)));
 }

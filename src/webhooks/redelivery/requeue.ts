@@ -43,7 +43,10 @@ interface Requeuing {
   isWanted: SQL;
   /** SQL expression: when the first slot is. */
   startsAt: SQL;
-  /** SQL condition: the delivery is pending, and keeps its attempts and its time if that is earlier. */
+  /**
+   * If they are sent by hand: SQL condition that the delivery is pending. It keeps its attempts and its
+   * turn, in case this one fails.
+   */
   isWaiting?: SQL;
 }
 
@@ -53,7 +56,8 @@ interface Requeuing {
  * them. Reads how many there were.
  */
 export function requeue(requeuing: Requeuing): Statements<number> {
-  const { subscriptionId, eventIds, condition, isWanted, startsAt, isWaiting = sql`0` } = requeuing;
+  const { subscriptionId, eventIds, condition, isWanted, startsAt, isWaiting } = requeuing;
+  const waits = isWaiting ?? sql`0`;
   // Looking the subscription up from the pair makes SQLite go event by event; with a constant id,
   // it would scan all of the subscription's deliveries.
   const pairs = JSON.stringify(eventIds.map((eventId) => [subscriptionId, eventId]));
@@ -92,16 +96,19 @@ export function requeue(requeuing: Requeuing): Statements<number> {
           subscriptionId: subscriptions.id,
           eventId: events.id,
           workspaceId: events.workspaceId,
+          type: events.type,
           state: "pending",
-          attempts: sql`iif(${isWaiting}, ${deliveries.attempts}, 0)`,
-          dueAt: sql`iif(${isWaiting}, min(${dueAt}, ${slotAt}), ${slotAt})`,
+          priority: isWaiting ? 1 : 2,
+          attempts: sql`iif(${waits}, ${deliveries.attempts}, 0)`,
+          dueAt: sql`iif(${waits}, min(${dueAt}, ${slotAt}), ${slotAt})`,
+          turnAt: sql`iif(${waits}, coalesce(${deliveries.turnAt}, ${dueAt}), NULL)`,
           cancellations: subscriptions.cancellations,
-          earlierAttempts: sql`coalesce(${deliveries.earlierAttempts} + iif(${isWaiting}, 0, ${deliveries.attempts}), 0)`,
+          earlierAttempts: sql`coalesce(${deliveries.earlierAttempts} + iif(${waits}, 0, ${deliveries.attempts}), 0)`,
           deliveredEarlier: sql`coalesce(${deliveries.deliveredEarlier} OR ${deliveries.state} = 'delivered', 0)`,
         },
         sql`${named} LEFT JOIN ${deliveries} ON ${IS_ITS_DELIVERY} WHERE ${isWanted}
           ON CONFLICT (subscription_id, event_id) DO UPDATE
-          SET state = excluded.state, attempts = excluded.attempts, due_at = excluded.due_at,
+          SET state = excluded.state, priority = excluded.priority, attempts = excluded.attempts, due_at = excluded.due_at, turn_at = excluded.turn_at,
             cancellations = excluded.cancellations, settled_at = NULL, signatures = NULL, response = NULL,
             earlier_attempts = excluded.earlier_attempts, delivered_earlier = excluded.delivered_earlier`,
       ),

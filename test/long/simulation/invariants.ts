@@ -117,12 +117,8 @@ export function checkPost(
     1 + posts.filter((post) => post.subscriptionId === subscriptionId && post.acknowledged).length;
   if (underWay.length + 1 > Math.min(POSTS_AT_ONCE, earned))
     throw new Violation(`${subscriptionId} has ${underWay.length + 1} posts under way at once`);
-  const [pace] = store.rows<{ backoff: number }>(
-    "SELECT backoff FROM subscriptions WHERE id = ?",
-    subscriptionId,
-  );
   const probes = underWay.filter(({ eventId: other }) => other !== eventId);
-  if (pace && pace.backoff > 0 && probes.some(({ startedAt }) => startedAt > skewedAt))
+  if (isAway(store, subscriptionId) && probes.some(({ startedAt }) => startedAt > skewedAt))
     checkProbes(subscriptionId, probes, now);
   const withdrawn = withdrawnAt.get(subscriptionId);
   if (withdrawn !== undefined && now - withdrawn > WITHDRAWN_WITHIN_MS)
@@ -134,8 +130,13 @@ export function checkPost(
 /** No post starts later than this after a subscription was withdrawn. */
 const WITHDRAWN_WITHIN_MS = 2_000;
 
+function isAway(store: Store, subscriptionId: string): boolean {
+  const sql = "SELECT 1 FROM subscriptions WHERE id = ? AND next_at > 0";
+  return store.rows(sql, subscriptionId).length > 0;
+}
+
 /**
- * A subscription that backs off is probed with one post; posts of the wave that caused it are
+ * A subscription that is away is probed with one post; posts of the wave that caused it are
  * older.
  */
 function checkProbes(subscriptionId: string, underWay: Post[], now: number): void {
@@ -146,7 +147,7 @@ function checkProbes(subscriptionId: string, underWay: Post[], now: number): voi
 /**
  * The consumers' writes are in proportion to their work. A turn, in which one consumer posts to one
  * subscription, costs a claim, an outcome for each post, a row for each change of pace, and a release,
- * which the only change of a single post includes. What is redelivered becomes due one by one, and may
+ * which the only change of a single post includes. What failed may be brought forward once. What is redelivered becomes due one by one, and may
  * be claimed like that. A cancelled delivery costs a row; a hundred more are for the claims of those
  * that crashed, or handed their work on.
  */
@@ -156,6 +157,7 @@ export function checkWrites(store: Store, posts: Post[]): void {
       .rows<{ id: string; created_at: number }>("SELECT id, created_at FROM events")
       .map((event) => [event.id, event.created_at]),
   );
+  let most = 100 + store.rows("SELECT 1 FROM deliveries WHERE state = 'cancelled'").length;
   const turns = new Map<string, { posts: number; changes: number; old: number }>();
   const streaks = new Map<string, number>();
   for (const { eventId, subscriptionId, isolate, acknowledged, startedAt, endedAt } of posts) {
@@ -163,13 +165,13 @@ export function checkWrites(store: Store, posts: Post[]): void {
     const turn = turns.get(name) ?? { posts: 0, changes: 0, old: 0 };
     turns.set(name, turn);
     turn.posts++;
+    if (!acknowledged) most++;
     if (startedAt - (created.get(eventId) ?? 0) > 3_600_000) turn.old++;
     const isFast = acknowledged && (endedAt ?? startedAt) - startedAt < SLOW_ANSWER_MS;
     const streak = isFast ? (streaks.get(subscriptionId) ?? 0) + 1 : 0;
     streaks.set(subscriptionId, streak);
     if (streak <= POSTS_AT_ONCE) turn.changes++;
   }
-  let most = 100 + store.rows("SELECT 1 FROM deliveries WHERE state = 'cancelled'").length;
   for (const { posts, changes, old } of turns.values())
     most += posts === 1 ? 3 : 2 + posts + changes + Math.max(0, old - 1);
   if (store.consumerWrites > most)
@@ -215,6 +217,31 @@ export function checkPauses(
  */
 const SHARE_MS = 1_000;
 
+/** The longest that an event may wait if its subscriber answers within a second and would accept it. */
+const ACCEPTED_WITHIN_MS = 60_000;
+
+/**
+ * A subscriber that rejects some events at once gets those that it accepts within a minute.
+ *
+ * @param accepted the events that it would accept.
+ */
+export function checkAccepted(
+  store: Store,
+  subscriptionId: string,
+  accepted: string[],
+  posts: Post[],
+  saturatedMs: (from: number, to: number) => number,
+): void {
+  for (const eventId of accepted) {
+    const post = posts.find((one) => one.eventId === eventId);
+    const committedAt = store.committedAt.get(eventId) ?? 0;
+    const postedAt = post?.startedAt ?? store.world.now;
+    const waitedMs = postedAt - committedAt - saturatedMs(committedAt, postedAt);
+    if (waitedMs > ACCEPTED_WITHIN_MS)
+      throw new Violation(`${subscriptionId} accepts ${eventId}, and waited ${waitedMs} ms for it`);
+  }
+}
+
 const overdueSince = new WeakMap<Store, Map<string, number>>();
 
 /** Once all has been well for an hour, nothing that could be posted has been left for an hour. */
@@ -225,7 +252,7 @@ export function checkOverdue(store: Store, healthyForMs: number): void {
   const postable = store.rows<{ name: string }>(
     `SELECT d.event_id || ' ' || d.subscription_id AS name
       FROM deliveries AS d LEFT JOIN subscriptions AS s ON s.id = d.subscription_id
-      WHERE d.state = 'pending' AND max(d.due_at, coalesce(s.next_at, 0)) < ?`,
+      WHERE d.state = 'pending' AND max(d.due_at, coalesce(s.next_at, 0), iif(s.rejections -> d.type IS NULL, 0, s.rejected_until)) < ?`,
     now,
   );
   // A subscription that has just ended its backoff has overdue deliveries that could not be posted.

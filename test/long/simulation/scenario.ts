@@ -2,7 +2,14 @@ import type { Fault } from "../../../scripts/shared/faults.ts";
 import { ENCRYPTION_KEYS } from "../../../scripts/shared/runtime.ts";
 import { type Deployment, deploy } from "./deployment.ts";
 import { checkEnd } from "./end.ts";
-import { checkCommit, checkOverdue, checkPauses, checkWrites, Violation } from "./invariants.ts";
+import {
+  checkAccepted,
+  checkCommit,
+  checkOverdue,
+  checkPauses,
+  checkWrites,
+  Violation,
+} from "./invariants.ts";
 import { SLOW_REPLY_MS, Store } from "./store.ts";
 import { openSubscribers } from "./subscribers.ts";
 import { openWork } from "./work.ts";
@@ -11,10 +18,8 @@ import { World } from "./world.ts";
 
 /** Subscriptions with ranges that are being redelivered. */
 const IN_RANGES = "SELECT id FROM subscriptions WHERE ranges IS NOT NULL";
-/**
- * One wave and the probes of two ladders: a delivery may end after its subscription was re-enabled.
- */
-const DEAD_POSTS_MAX = 6 + 22;
+/** A wave, the probes of the first hour, and about fifty a day; what is rejected is also tried again. */
+const deadPostsMax = (days: number) => 40 + 100 * Math.ceil(days);
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 /** In which everything must settle, once only subscribers fail. */
@@ -118,16 +123,18 @@ async function live(deployment: Deployment): Promise<void> {
     for (let i = 0; i < 2; i++) {
       const [last] = store.rows<{ id: string | null }>("SELECT max(id) AS id FROM events");
       const open = store.rows<{ id: string; url: string }>(
-        "SELECT id, url FROM subscriptions WHERE disabled_at IS NULL AND deleted_at IS NULL AND backoff = 0 AND NOT slow",
+        "SELECT id, url FROM subscriptions WHERE disabled_at IS NULL AND deleted_at IS NULL AND next_at = 0 AND rejected_until = 0 AND NOT slow",
       );
       let recorded = false;
       work.recordEverywhere().then(
         () => (recorded = true),
         (error) => world.fail(error),
       );
-      const until = world.now + 10 * MINUTE_MS;
+      // Whoever rejected everything until now is probed within half an hour.
+      const until = world.now + 40 * MINUTE_MS;
       await world.run(() => recorded && world.now > until);
       if (i === 0) continue;
+      checkChoosy(last?.id ?? "");
       for (const { id } of open.filter(({ url }) => subscribers.isFine(url))) {
         const posts = subscribers.posts.filter(
           ({ subscriptionId, eventId }) => subscriptionId === id && eventId > (last?.id ?? ""),
@@ -140,6 +147,26 @@ async function live(deployment: Deployment): Promise<void> {
     await settle();
   }
 
+  /** Those that reject some events get the others within a minute, if they had accepted any before. */
+  function checkChoosy(after: string): void {
+    const owed = store.rows<{ subscription_id: string; url: string; events: string }>(
+      `SELECT d.subscription_id, s.url, json_group_array(d.event_id) AS events
+        FROM deliveries AS d JOIN subscriptions AS s ON s.id = d.subscription_id
+        WHERE d.event_id > ? AND NOT s.slow AND s.deleted_at IS NULL GROUP BY 1`,
+      after,
+    );
+    for (const { subscription_id: id, url, events } of owed) {
+      const posts = subscribers.posts.filter(({ subscriptionId }) => subscriptionId === id);
+      if (!posts.some(({ acknowledged, eventId }) => acknowledged && eventId <= after)) continue;
+      const accepted = (JSON.parse(events) as string[]).filter((eventId) =>
+        subscribers.isAccepted(url, eventId),
+      );
+      checkAccepted(store, id, accepted, posts, (from, to) =>
+        deployment.lanes.deliveries.saturatedMs(from, to),
+      );
+    }
+  }
+
   /** A subscriber that has only failed since the faults ended was probed, not flooded. */
   function checkDead(): void {
     const since = healthySince + MINUTE_MS;
@@ -148,7 +175,8 @@ async function live(deployment: Deployment): Promise<void> {
       ({ subscriptionId }) => subscriptionId,
     )) {
       const late = posts.filter(({ startedAt }) => startedAt > since);
-      if (late.length > DEAD_POSTS_MAX && !late.some(({ acknowledged }) => acknowledged))
+      const days = ((late.at(-1)?.startedAt ?? since) - since) / (24 * HOUR_MS);
+      if (late.length > deadPostsMax(days) && !late.some(({ acknowledged }) => acknowledged))
         throw new Violation(`${id} fails always, and was posted to ${late.length} times`);
     }
   }
@@ -165,7 +193,7 @@ async function live(deployment: Deployment): Promise<void> {
   /** The scheduled job, in the minutes in which it could have something to do. */
   function sweepAgain(): void {
     const [next] = store.rows<{ due: number | null; owed: number | null }>(
-      `SELECT min(CASE WHEN s.cancelling THEN 0 ELSE max(d.due_at, s.next_at, s.leased_until) END) AS due,
+      `SELECT min(CASE WHEN s.cancelling THEN 0 ELSE max(d.due_at, s.next_at, iif(s.rejections -> d.type IS NULL, 0, s.rejected_until), s.leased_until) END) AS due,
           (SELECT min(due_at) FROM notices) AS owed
         FROM deliveries AS d JOIN subscriptions AS s ON s.id = d.subscription_id
         WHERE d.state = 'pending'`,

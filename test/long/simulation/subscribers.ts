@@ -4,6 +4,7 @@ import {
   EVENTS_WITH_BODIES,
   type EventWithBody,
 } from "../../../scripts/shared/stored-bodies.ts";
+import { WebhookEvent } from "../../../src/contract/enumerations.ts";
 import { makeBody } from "../../../src/webhooks/bodies.ts";
 import type { Claimed } from "../../../src/webhooks/dispatch/settle-and-claim.ts";
 import type { Target } from "../../../src/webhooks/dispatch/tools.ts";
@@ -12,11 +13,14 @@ import { checkPost, type Post } from "./invariants.ts";
 import type { Store } from "./store.ts";
 import type { Isolate, World } from "./world.ts";
 
+export const KINDS = WebhookEvent.options;
+
 /** How a subscriber's server behaves; this changes over time. */
 export const BEHAVIOURS = [
   ...(["fine", "slow", "flaky", "poisoned", "error", "hang"] as const),
-  ...(["unreachable", "stall", "overloaded"] as const),
+  ...(["unreachable", "stall", "overloaded", "choosy", "picky"] as const),
 ];
+const STAYS: readonly Behaviour[] = ["slow", "choosy", "picky"];
 export type Behaviour = (typeof BEHAVIOURS)[number];
 
 export type Subscribers = ReturnType<typeof openSubscribers>;
@@ -28,6 +32,8 @@ export function openSubscribers(world: World, store: Store) {
   /** When subscriptions were withdrawn and the call that did it had returned. */
   const withdrawnAt = new Map<string, number>();
   const behaviours = new Map<string, Behaviour>();
+  /** The events that each picky server was offered, in order. */
+  const offered = new Map<string, string[]>();
 
   /** Opens a server. @returns its host. */
   function open(behaviour: Behaviour): string {
@@ -40,16 +46,37 @@ export function openSubscribers(world: World, store: Store) {
     return behaviours.get(new URL(url).host) === "fine";
   }
 
+  /** Whether its server answers immediately and accepts this event, though not every one. */
+  function isAccepted(url: string, eventId: string): boolean {
+    const { host } = new URL(url);
+    const behaviour = behaviours.get(host);
+    return (
+      (behaviour === "choosy" || behaviour === "picky") && !isRejected(host, behaviour, eventId)
+    );
+  }
+
+  /** A choosy one always rejects one kind of events, and a picky one every second event. */
+  function isRejected(host: string, behaviour: "choosy" | "picky", eventId: string): boolean {
+    if (behaviour === "picky") {
+      const known = offered.get(host) ?? [];
+      offered.set(host, known);
+      if (!known.includes(eventId)) known.push(eventId);
+      return known.indexOf(eventId) % 2 === 0;
+    }
+    const [event] = store.rows<{ type: string }>("SELECT type FROM events WHERE id = ?", eventId);
+    return event?.type === KINDS[Number(/\d+/.exec(host)) % KINDS.length];
+  }
+
   function changeWeather(): void {
     for (const host of behaviours.keys())
       if (chance.happens(0.5)) behaviours.set(host, chance.pick(BEHAVIOURS));
     world.note(`subscribers are now ${[...behaviours.values()]}`);
   }
 
-  /** Most of them recover. Slow ones stay slow: the others must not wait for them. */
+  /** Most of them recover. Slow ones stay slow: the others must not wait for them. So do those that reject some. */
   function recover(): void {
     for (const [host, behaviour] of behaviours)
-      if (behaviour === "stall" || (behaviour !== "slow" && chance.happens(0.7)))
+      if (behaviour === "stall" || (!STAYS.includes(behaviour) && chance.happens(0.7)))
         behaviours.set(host, "fine");
   }
 
@@ -82,7 +109,7 @@ export function openSubscribers(world: World, store: Store) {
     world.guard(() => checkPost(store, post, posts, withdrawnAt));
     posts.push(post);
     const behaviour = behaviours.get(host) ?? "fine";
-    const outcome = await answer(behaviour, eventId);
+    const outcome = await answer(host, behaviour, eventId);
     post.endedAt = world.now;
     post.acknowledged = outcome.kind === "answered" && outcome.status < 300;
     world.note(`post ${eventId} to ${subscriptionId} (${behaviour}): ${JSON.stringify(outcome)}`);
@@ -90,7 +117,7 @@ export function openSubscribers(world: World, store: Store) {
     return outcome;
   }
 
-  async function answer(behaviour: Behaviour, eventId: string): Promise<Outcome> {
+  async function answer(host: string, behaviour: Behaviour, eventId: string): Promise<Outcome> {
     const answered = (status: number, retryAfterSeconds: number | null = null): Outcome => ({
       kind: "answered",
       status,
@@ -105,6 +132,9 @@ export function openSubscribers(world: World, store: Store) {
       case "poisoned":
         // One event in five is always rejected.
         return answered(eventId.charCodeAt(eventId.length - 1) % 5 === 0 ? 500 : 200);
+      case "choosy":
+      case "picky":
+        return answered(isRejected(host, behaviour, eventId) ? 422 : 200);
       case "flaky":
         return answered(chance.happens(0.5) ? 200 : 500);
       case "error":
@@ -130,6 +160,7 @@ export function openSubscribers(world: World, store: Store) {
     count: () => behaviours.size,
     open,
     isFine,
+    isAccepted,
     changeWeather,
     recover,
     attempt,

@@ -1,12 +1,11 @@
 import type { Deployment } from "./deployment.ts";
 import { Violation } from "./invariants.ts";
-import { BEHAVIOURS } from "./subscribers.ts";
+import { BEHAVIOURS, KINDS } from "./subscribers.ts";
 import { Isolate } from "./world.ts";
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 const STATES = ["delivered", "exhausted", "cancelled", "missed"];
-const KINDS = ["lead.created", "run.completed", "automation.status_changed"];
 const AGENT = { reference: "agent", name: "Agent" };
 const LARGE_FIELDS = { text: "x".repeat(10_000) };
 const LARGE_ACTIONS = Array(20).fill({ type: "x".repeat(200) });
@@ -34,9 +33,14 @@ export function openWork({ world, store, subscribers, worker, call, sweep }: Dep
     }
   }
 
-  /** Overlapping recordings in every workspace. */
+  /** Overlapping recordings of every kind in every workspace. */
   function recordEverywhere(): Promise<unknown> {
-    return Promise.all(workspaces.map((workspaceId) => recordConcurrently(workspaceId)));
+    return Promise.all(
+      workspaces.flatMap((workspaceId) => [
+        recordConcurrently(workspaceId),
+        recordAutomationAndRuns(workspaceId),
+      ]),
+    );
   }
 
   async function createWorkspace(): Promise<void> {

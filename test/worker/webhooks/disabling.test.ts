@@ -133,7 +133,7 @@ describe("a subscription is disabled", () => {
       },
       after: failAtTrip(2),
     });
-    await dispatchOn(DB, END, [id], FAILED, "slow");
+    await dispatchOn(DB, END, [id], FAILED);
     expect(disabled).toEqual([END]);
     const healthy = { disabledAt: null, failures: 0, failingSince: null, backoff: 0 };
     expect(await subscriptionRow(id)).toMatchObject({ ...healthy, nextAt: 0, leasedUntil: 0 });

@@ -243,7 +243,7 @@ describe("DELETE /webhooks/{id}", () => {
     const { id } = (await create(api)).body;
     await set(id, "leased_by = 'a dispatch', leased_until = 9e15");
     const pending = WORKSPACE_DB.prepare(
-      "INSERT INTO deliveries (subscription_id, event_id, workspace_id, state, due_at) VALUES (?, 'evt', ?, 'pending', 0)",
+      "INSERT INTO deliveries (subscription_id, event_id, workspace_id, type, state, due_at) VALUES (?, 'evt', ?, 'lead.created', 'pending', 0)",
     );
     await pending.bind(id, workspaceId).run();
     expect((await api.delete(`/v1/webhooks/${id}`)).status).toBe(204);

@@ -93,20 +93,19 @@ describe("a message", () => {
 describe("the next wake of a subscription", () => {
   const NOW = Date.UTC(2026, 0, 5, 12);
   const idle = {
-    ...{ mayPost: true, needsCleanup: false, leasedElsewhereUntil: null, dueAt: null, nextAt: 0 },
+    ...{ mayPost: true, needsCleanup: false, leasedElsewhereUntil: null, readyAt: null },
   };
   const LEASED = { leasedElsewhereUntil: NOW + 9 };
 
   test.each<[string, Partial<Snapshot>, boolean, number | null]>([
     ["with nothing pending: none", {}, true, null],
-    ["with more due: immediately", { dueAt: NOW - 1 }, true, 0],
-    ["with more due later: then", { dueAt: NOW + 60_000 }, true, 60_000],
-    ["that waits: after the wait", { dueAt: NOW, nextAt: NOW + 10_000 }, true, 10_000],
-    ["that woke a little early: again", { dueAt: NOW + 5_000 }, false, 5_000],
-    ["that woke far too early: none", { dueAt: NOW + 5_001 }, false, null],
-    ["that is no longer owed it: none", { dueAt: NOW, mayPost: false }, true, null],
+    ["with more due: immediately", { readyAt: NOW - 1 }, true, 0],
+    ["with more due later: then", { readyAt: NOW + 60_000 }, true, 60_000],
+    ["that woke a little early: again", { readyAt: NOW + 5_000 }, false, 5_000],
+    ["that woke far too early: none", { readyAt: NOW + 5_001 }, false, null],
+    ["that is no longer owed it: none", { readyAt: NOW, mayPost: false }, true, null],
     ["with more to cancel: immediately", { needsCleanup: true }, false, 0],
-    ["that another dispatch leases: none", { dueAt: NOW, ...LEASED }, false, null],
+    ["that another dispatch leases: none", { readyAt: NOW, ...LEASED }, false, null],
   ])("%s", (_, found, wasLeased, expected) => {
     const finished = { subscription: { ...idle, ...found } as Snapshot, wasLeased };
     expect(nextWakeMs(finished, NOW)).toBe(expected);

@@ -91,7 +91,7 @@ describe("a delivery", () => {
     const startedAt = Date.now();
     await consumeFor([id], isolated().env);
     const { dueAt } = await deliveryTo(id);
-    expect(await subscriptionRow(id)).toMatchObject({ nextAt: dueAt, backoff: 1 });
+    expect(await subscriptionRow(id)).toMatchObject({ nextAt: dueAt, backoff: 5 });
     expect(dueAt - startedAt).toBeGreaterThanOrEqual(waits * FIRST_WAIT_MS);
     expect(dueAt - startedAt).toBeLessThan((waits + 1) * FIRST_WAIT_MS);
   });
@@ -101,7 +101,7 @@ describe("a delivery", () => {
     const later = now + 2 * FIRST_WAIT_MS;
     const { id, url, secret, drafts } = await owed(1, now, { behaviour: "first-fails" });
     await consumeFor([id], isolated().env);
-    expect(await deliveryTo(id)).toMatchObject({ state: "pending", attempts: 1, lastStatus: 500 });
+    expect(await deliveryTo(id)).toMatchObject({ state: "pending", attempts: 1, lastStatus: 503 });
     jumpTo(later);
     await consumeFor([id], isolated().env, undefined, "slow");
     const received = await receivedBy({ url });
@@ -236,7 +236,7 @@ describe("when D1 returns an error", () => {
     expect(trips).toHaveLength(3);
     expect(await receivedBy({ url })).toHaveLength(1);
     expect(await deliveryTo(id)).toMatchObject({ state: "pending", attempts: 1 });
-    expect(await subscriptionRow(id)).toMatchObject({ failures: 1, backoff: 1 });
+    expect(await subscriptionRow(id)).toMatchObject({ failures: 1, backoff: 5 });
     expect(deployment.slow).toHaveLength(1);
   });
 

@@ -33,7 +33,7 @@ describe("a dispatch", () => {
   test("posts nothing that is not due yet, and makes a single round trip", async () => {
     const { id } = await owed(1, NOW);
     const { DB, trips } = observedDatabase();
-    const subscription = { subscriptionId: id, dueAt: NOW, leasedElsewhereUntil: null };
+    const subscription = { subscriptionId: id, readyAt: NOW, leasedElsewhereUntil: null };
     const ended = await dispatchOn(DB, NOW - 1, [id], OK);
     expect(ended).toMatchObject([{ subscription, wasLeased: false }]);
     expect(trips).toHaveLength(1);
@@ -41,7 +41,7 @@ describe("a dispatch", () => {
     expect(await subscriptionRow(id)).toMatchObject({ leasedBy: null, leasedUntil: 0 });
   });
 
-  test("takes a delivery through the whole ladder; then it is exhausted, and its subscription disabled", async () => {
+  test("takes a delivery through the whole ladder; then it is exhausted, and alone it disables nothing", async () => {
     const { id } = await owed(1, NOW);
     const { posts, attempt } = subscriber(() => answered(500));
     let now = NOW;
@@ -50,17 +50,14 @@ describe("a dispatch", () => {
       now += seconds * 1000;
       const waiting = { state: "pending", attempts: i + 1, lastStatus: 500, dueAt: now };
       expect(await deliveryTo(id)).toMatchObject(waiting);
-      expect(await subscriptionRow(id)).toMatchObject({ backoff: i + 1, nextAt: now });
-      // It would be disabled before its delivery is exhausted.
-      await setSubscription(id, { failures: 0 });
+      expect(await subscriptionRow(id)).toMatchObject({ backoff: 1, nextAt: 0, failures: i + 1 });
     }
-    await setSubscription(id, { failures: 10 });
     for (const laterMs of [0, HOUR_MS]) await dispatchAt(now + laterMs, [id], attempt);
     const attempts = RETRY_WAITS_SECONDS.length + 1;
     expect(posts).toHaveLength(attempts);
     expect(await deliveryTo(id)).toMatchObject({ state: "exhausted", settledAt: now, attempts });
-    expect(await subscriptionRow(id)).toMatchObject({ disabledAt: now });
-    expect(await noticesOf(id)).toHaveLength(1);
+    expect(await subscriptionRow(id)).toMatchObject({ disabledAt: null, failures: attempts });
+    expect(await noticesOf(id, "failing")).toHaveLength(1);
   });
 
   test("posts neither what is settled nor what has been due for a week, which is exhausted", async () => {
@@ -113,11 +110,11 @@ describe("a dispatch", () => {
 
   test("probes with two round trips, even if more is due", async () => {
     const { id } = await owed(20, NOW);
-    await setSubscription(id, { backoff: 3 });
+    await setSubscription(id, { backoff: 5, nextAt: NOW });
     const { DB, trips } = observedDatabase();
     const { posts, attempt } = subscriber(async () => {
       await sleep(20);
-      return answered(500);
+      return answered(503);
     });
     await dispatchOn(DB, NOW, [id], attempt, "slow");
     expect(posts).toHaveLength(1);
@@ -135,7 +132,7 @@ describe("a dispatch", () => {
     expect(posts.slice(150).toSorted()).toEqual(ids(late));
     expect(await statesOf(id)).toEqual({ delivered: 152, pending: 1 });
     // Another clock may make an event due in the future: there is a wake for it.
-    const subscription = { dueAt: NOW + 3000, leasedElsewhereUntil: null };
+    const subscription = { readyAt: NOW + 3000, leasedElsewhereUntil: null };
     expect(ended).toMatchObject([{ wasLeased: true, subscription }]);
     expect(await subscriptionRow(id)).toMatchObject({ leasedUntil: 0 });
   });
@@ -181,7 +178,7 @@ describe("a dispatch", () => {
     expect(rows.filter(({ state }) => state === "pending")).toMatchObject(
       Array(20 - posts.length).fill({ attempts: 0, lastOutcome: null, dueAt: NOW }),
     );
-    const subscription = { leasedElsewhereUntil: null, dueAt: NOW };
+    const subscription = { leasedElsewhereUntil: null, readyAt: NOW };
     expect(ended).toMatchObject(Array(4).fill({ subscription }));
     for (const id of ids) expect(await subscriptionRow(id)).toMatchObject({ leasedUntil: 0 });
   });
@@ -206,19 +203,19 @@ describe("a dispatch", () => {
 });
 
 describe("a failure", () => {
-  test("at one post at a time ends the turn, and releases the rest without counting an attempt", async () => {
+  test("that asks for a wait ends the turn, and releases the rest without counting an attempt", async () => {
     const { id } = await owed(10, NOW);
-    const { posts, attempt } = subscriber(() => answered(500));
+    const { posts, attempt } = subscriber(() => answered(503));
     const ended = await dispatchAt(NOW, [id], attempt);
     expect(posts).toHaveLength(1);
-    const pace = { backoff: 1, nextAt: NOW + FIRST_WAIT_MS };
-    const failed = { attempts: 1, dueAt: pace.nextAt, lastStatus: 500 };
+    const pace = { backoff: 5, nextAt: NOW + FIRST_WAIT_MS };
+    const failed = { attempts: 1, dueAt: pace.nextAt, lastStatus: 503 };
     const untried = { attempts: 0, dueAt: NOW, lastStatus: null };
     for (const row of await deliveriesTo(id)) {
       expect(row.state).toBe("pending");
       expect(row).toMatchObject(posts.includes(row.eventId) ? failed : untried);
     }
-    const subscription = { ...pace, dueAt: NOW, leasedElsewhereUntil: null };
+    const subscription = { ...pace, readyAt: pace.nextAt, leasedElsewhereUntil: null };
     expect(ended).toMatchObject([{ wasLeased: true, subscription }]);
     const health = { failures: 1, failingSince: NOW, disabledAt: null, leasedUntil: 0 };
     expect(await subscriptionRow(id)).toMatchObject({ ...pace, ...health });
@@ -226,7 +223,7 @@ describe("a failure", () => {
 
   test("halves the concurrent posts, and the turn continues", async () => {
     const { id } = await owed(20, NOW);
-    const { posts, attempt } = subscriber(() => (posts.length === 8 ? answered(503) : OK));
+    const { posts, attempt } = subscriber(() => (posts.length === 8 ? answered(500) : OK));
     await dispatchAt(NOW, [id], attempt);
     expect(posts).toHaveLength(20);
     expect(await statesOf(id)).toEqual({ delivered: 19, pending: 1 });
@@ -242,7 +239,8 @@ describe("a failure", () => {
     expect(await statesOf(bad)).toEqual({ pending: 10 });
     const found = ended.map(({ subscription }) => [subscription.subscriptionId, subscription]);
     expect(Object.fromEntries(found)).toMatchObject({
-      ...{ [bad]: { backoff: 1, dueAt: NOW }, [good]: { backoff: 0, dueAt: null } },
+      [bad]: { backoff: 5, readyAt: NOW + FIRST_WAIT_MS },
+      [good]: { backoff: 0, readyAt: null },
     });
   });
 
@@ -267,7 +265,8 @@ describe("a failure", () => {
     const { posts, attempt } = subscriber();
     await dispatchAt(nextAt - 1, [id], attempt);
     expect(posts).toEqual([]);
-    await dispatchAt(nextAt, [id], attempt);
+    // It is tried with one, and then gets the others.
+    for (let i = 0; i < 2; i++) await dispatchAt(nextAt, [id], attempt);
     expect(posts).toHaveLength(count);
   });
 });

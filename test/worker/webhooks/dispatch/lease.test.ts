@@ -39,7 +39,7 @@ const LEASE_MS = 20_000;
 const LATER = NOW + LEASE_MS;
 const RETRY_AT = LATER + FIRST_WAIT_MS;
 const HEALTHY = { failures: 0, failingSince: null, backoff: 0, nextAt: 0, postsAtOnce: 2 };
-const FAILING = { failures: 1, failingSince: LATER, backoff: 1, nextAt: RETRY_AT };
+const FAILING = { failures: 1, failingSince: LATER, backoff: 5, nextAt: RETRY_AT };
 
 describe("a lease", () => {
   test("lasts 20 s, during which no other dispatch posts to the subscription", async () => {

@@ -1,11 +1,24 @@
 import { describe, expect, test } from "vitest";
 import type { WebhookEvent } from "../../../../src/contract/enumerations.ts";
-import { RETRY_WAITS_SECONDS, TELL_AFTER_MS } from "../../../../src/contract/limits.ts";
+import {
+  DISABLE_AFTER_FAILURES,
+  DISABLE_AFTER_MS,
+  PROBE_WAITS_SECONDS,
+  RETRY_WAITS_SECONDS,
+  TELL_AFTER_MS,
+} from "../../../../src/contract/limits.ts";
 import {
   type Attempt,
   adjustPace,
   decide,
+  endsOutage,
+  FRESH,
+  heldUntil,
+  isDead,
+  isExtra,
+  laneOf,
   type Pace,
+  type Post,
   rejectedKinds,
 } from "../../../../src/webhooks/dispatch/policy.ts";
 import { type Outcome, succeeded } from "../../../../src/webhooks/outcome.ts";
@@ -14,7 +27,7 @@ import { answered } from "../../../support/deliveries.ts";
 /** The wait after attempt n. */
 const LADDER = RETRY_WAITS_SECONDS.map((seconds, i) => [i + 1, seconds] as const);
 const FIRST = RETRY_WAITS_SECONDS[0] as number;
-const LAST = RETRY_WAITS_SECONDS.at(-1) as number;
+const LAST_PROBE = PROBE_WAITS_SECONDS.at(-1) as number;
 const LAST_ATTEMPT = LADDER.length + 1;
 const EXHAUSTED = { state: "exhausted" };
 const wait = (seconds: number) => ({ state: "pending", waitMs: Math.round(seconds * 1000) });
@@ -66,29 +79,42 @@ test.each([
   expect(decide(outcome, attempt, random)).toEqual(decision);
 });
 
-describe("the pace of a subscription", () => {
-  const NOW = Date.UTC(2026, 0, 5, 12);
-  const HEALTHY = { backoff: 0, nextAt: 0, failures: 0, failingSince: null, rejections: {} };
-  const NEW: Pace = { ...HEALTHY, postsAtOnce: 1, slow: false };
-  const FAILED_ONCE = { failures: 1, failingSince: NOW + 100 };
-  const OK = took(answered(200));
-  const SLOW_OK = took(answered(200), 2_000);
-  const FAILED = took(answered(500));
+const NOW = Date.UTC(2026, 0, 5, 12);
+let events = 0;
 
-  /** An attempt that started at `NOW` and took this long. */
-  function took(outcome: Outcome, durationMs = 100, startedAt = NOW): Attempt {
-    return { type: "lead.created", outcome, startedAt, endedAt: startedAt + durationMs };
-  }
+/** An attempt that started at `NOW` and took this long, by default the first at another event. */
+function took(outcome: Outcome, durationMs = 100, about: Partial<Post> = {}): Attempt {
+  const delivery: Post = {
+    ...{ eventId: `evt_${++events}`, type: "lead.created", priority: 0, attempts: 0 },
+    ...{ dueAt: NOW, turnAt: null, ...about },
+  };
+  return { delivery, outcome, startedAt: NOW, endedAt: NOW + durationMs };
+}
 
-  /** The pace after a series of attempts. */
-  function paceAfter(pace: Pace, ...attempts: Attempt[]): Pace {
-    const after = attempts.reduce((before, attempt) => adjustPace(before, attempt, NONE), pace);
-    // The kinds that it rejects are tested below.
-    return { ...after, rejections: {} };
-  }
+/** The same attempt at a later time. */
+function at(startedAt: number, attempt: Attempt): Attempt {
+  return { ...attempt, startedAt, endedAt: startedAt + attempt.endedAt - attempt.startedAt };
+}
 
-  test("allows one more concurrent post after each fast success, up to six", () => {
-    const rises = Array.from({ length: 8 }, (_, i) => paceAfter(NEW, ...Array(i).fill(OK)));
+/** The pace after a series of attempts. */
+function paceAfter(pace: Pace, ...attempts: Attempt[]): Pace {
+  return attempts.reduce((before, attempt) => adjustPace(before, attempt, NONE), pace);
+}
+
+const ok = () => took(answered(200));
+const rejected = (about: Partial<Post> = {}) => took(answered(400), 100, about);
+const AWAY: Outcome[] = [
+  { kind: "unreachable", status: null },
+  { kind: "timed_out" },
+  { kind: "refused" },
+  answered(429),
+  answered(503),
+];
+const isAway = (outcome: Outcome) => took(outcome);
+
+describe("the concurrent posts to a subscription", () => {
+  test("are one more after each fast success, up to six", () => {
+    const rises = Array.from({ length: 8 }, (_, i) => paceAfter(FRESH, ...Array(i).fill(ok())));
     expect(rises.map(({ postsAtOnce }) => postsAtOnce)).toEqual([1, 2, 3, 4, 5, 6, 6, 6]);
   });
 
@@ -97,121 +123,206 @@ describe("the pace of a subscription", () => {
     [5, 2],
     [2, 1],
     [1, 1],
-  ])("is halved from %i to %i by a slow success or a failure", (postsAtOnce, halved) => {
-    const pace = { ...NEW, postsAtOnce };
+  ])("are halved from %i to %i by a slow success, or by a rejection", (postsAtOnce, halved) => {
+    const pace = { ...FRESH, postsAtOnce };
     expect(paceAfter(pace, took(answered(200), 1_999)).slow).toBe(false);
-    expect(paceAfter(pace, SLOW_OK)).toEqual({ ...NEW, postsAtOnce: halved, slow: true });
-    // At one post at a time, for the first rung.
-    const backoff = postsAtOnce === 1 ? { backoff: 1, nextAt: NOW + 100 + FIRST * 1000 } : {};
-    const failing = { ...NEW, ...FAILED_ONCE, ...backoff, postsAtOnce: halved };
-    expect(paceAfter(pace, FAILED)).toEqual(failing);
+    const slow = paceAfter(pace, took(answered(200), 2_000));
+    expect(slow).toEqual({ ...FRESH, postsAtOnce: halved, slow: true });
+    expect(paceAfter(pace, rejected())).toMatchObject({ postsAtOnce: halved, nextAt: 0 });
+    // An event that fails again says nothing new.
+    expect(paceAfter(pace, rejected({ attempts: 1 }))).toMatchObject({ postsAtOnce, backoff: 0 });
   });
 
-  test("is slow after one slow answer, until fast successes have earned it six posts again", () => {
-    const slow = paceAfter({ ...NEW, postsAtOnce: 6 }, SLOW_OK);
-    expect(slow).toEqual({ ...NEW, postsAtOnce: 3, slow: true });
-    expect(paceAfter(slow, FAILED).slow).toBe(true);
-    expect(paceAfter(slow, OK, OK)).toEqual({ ...NEW, postsAtOnce: 5, slow: true });
-    expect(paceAfter(slow, OK, OK, OK)).toEqual({ ...NEW, postsAtOnce: 6 });
-    expect(paceAfter(slow, OK, SLOW_OK, OK, OK).slow).toBe(true);
-    expect(paceAfter(NEW, took({ kind: "timed_out" }, 10_000)).slow).toBe(true);
+  test("are in the slow lane after one slow answer, until fast successes have earned six again", () => {
+    const slow = paceAfter({ ...FRESH, postsAtOnce: 6 }, took(answered(200), 2_000));
+    expect(paceAfter(slow, rejected()).slow).toBe(true);
+    expect(paceAfter(slow, ok(), ok())).toEqual({ ...FRESH, postsAtOnce: 5, slow: true });
+    expect(paceAfter(slow, ok(), ok(), ok())).toEqual({ ...FRESH, postsAtOnce: 6 });
+    expect(paceAfter(slow, ok(), took(answered(200), 2_000), ok(), ok()).slow).toBe(true);
+    expect(laneOf(slow)).toBe("slow");
+    expect(paceAfter(FRESH, took({ kind: "timed_out" }, 10_000)).slow).toBe(true);
+  });
+});
+
+describe("an endpoint that is away", () => {
+  test.each(AWAY)("is left alone at once, as long as its event: %j", (outcome) => {
+    const pace = paceAfter({ ...FRESH, postsAtOnce: 6 }, isAway(outcome));
+    expect(pace).toMatchObject({ postsAtOnce: 1, nextAt: NOW + 100 + 1000 * FIRST });
+    expect(laneOf(pace)).toBe("slow");
+    for (const type of ["lead.created", "run.completed"] as const) {
+      expect(heldUntil(pace, { type, priority: 0 })).toBe(pace.nextAt);
+      expect(heldUntil(pace, { type, priority: 1 })).toBe(0);
+    }
   });
 
-  test("climbs the ladder with each failed probe, by up to 20 % more, and stays on the last rung", () => {
-    let pace = NEW;
-    for (const [i, rung] of [...RETRY_WAITS_SECONDS, LAST, LAST].entries()) {
-      const probe = took(answered(500), 100, Math.max(NOW, pace.nextAt));
+  test("waits longer each time that different events fail, by up to 20 % more, half an hour at most", () => {
+    let pace = paceAfter(FRESH, isAway({ kind: "timed_out" }));
+    const first = PROBE_WAITS_SECONDS.indexOf(FIRST);
+    for (const rung of [...PROBE_WAITS_SECONDS.slice(first + 1), LAST_PROBE, LAST_PROBE]) {
+      const probe = at(pace.nextAt, isAway({ kind: "unreachable", status: null }));
       for (const random of [1, 0.5, 0]) {
-        const next = adjustPace(pace, probe, random);
-        expect(next).toMatchObject({ postsAtOnce: 1, backoff: i + 1, failures: i + 1 });
-        expect(next.nextAt - probe.endedAt).toBe(Math.round(1000 * rung * (1 + 0.2 * random)));
+        const waits = adjustPace(pace, probe, random).nextAt - probe.endedAt;
+        expect(waits).toBe(1000 * Math.min(LAST_PROBE, rung * (1 + 0.2 * random)));
       }
       pace = paceAfter(pace, probe);
     }
-    expect(pace.failingSince).toBe(NOW + 100);
   });
 
-  test("ends its backoff with the first successful probe, at one post at a time", () => {
-    const closed = { ...NEW, backoff: 4, nextAt: NOW, failures: 9, failingSince: 1, slow: true };
-    expect(paceAfter({ ...closed, slow: false }, OK)).toEqual(NEW);
-    expect(paceAfter(closed, OK)).toEqual({ ...NEW, slow: true });
-    expect(paceAfter(closed, SLOW_OK)).toEqual({ ...NEW, slow: true });
-    expect(paceAfter(closed, OK, OK)).toEqual({ ...NEW, postsAtOnce: 2, slow: true });
+  test("does not wait longer because the same event fails again", () => {
+    const about = { eventId: "evt_poison" };
+    const once = paceAfter(FRESH, took({ kind: "timed_out" }, 10_000, about));
+    const again = at(once.nextAt, took({ kind: "timed_out" }, 10_000, { ...about, attempts: 1 }));
+    expect(paceAfter(once, again).nextAt - again.endedAt).toBe(1000 * FIRST);
+  });
+
+  test("is well again with the first success, at one post at a time", () => {
+    const away = paceAfter(FRESH, took({ kind: "timed_out" }, 10_000), isAway(answered(503)));
+    const well = paceAfter(away, at(away.nextAt, ok()));
+    expect(well).toEqual({ ...FRESH, slow: true });
+    // One that answers, if only to reject, is no longer away.
+    expect(paceAfter(away, at(away.nextAt, rejected()))).toMatchObject({ nextAt: 0 });
   });
 
   test.each([
     ["as long as it asks", 0, 1.5 * FIRST, 1.5 * FIRST],
-    ["at least the rung", 0, 0.3 * FIRST, FIRST],
-    ["at most twice the rung", 0, 360 * FIRST, 2 * FIRST],
-    ["twice a later rung", 3, 1e6, 2 * (RETRY_WAITS_SECONDS[3] ?? 0)],
-  ])("backs off at once after a 429 or 503 that asks for a wait: %s", (_, rung, asked, waits) => {
-    const pace = { ...NEW, postsAtOnce: rung === 0 ? 6 : 1, backoff: rung };
-    const nextAt = NOW + 100 + 1000 * waits;
+    ["at least the wait that is due", 0, 0.3 * FIRST, FIRST],
+    ["at most twice that", 0, 360 * FIRST, 2 * FIRST],
+    ["never longer than the last wait", 11, 1e9, LAST_PROBE],
+  ])("waits for its Retry-After: %s", (_, backoff, asked, waits) => {
+    const pace = { ...FRESH, backoff, failedEvents: ["evt_1", "evt_2"].slice(0, backoff) };
     for (const status of [429, 503])
-      expect(paceAfter(pace, took(answered(status, asked)))).toEqual({
-        ...{ ...NEW, ...FAILED_ONCE, backoff: rung + 1, nextAt },
+      expect(paceAfter(pace, took(answered(status, asked)))).toMatchObject({
+        nextAt: NOW + 100 + 1000 * waits,
       });
+    for (const status of [400, 500, 502])
+      expect(paceAfter(FRESH, took(answered(status, asked)))).toMatchObject({ nextAt: 0 });
   });
 
-  test.each([
-    ...[429, 503].flatMap((status) => [answered(status), answered(status, 0)]),
-    ...[400, 500, 502].map((status) => answered(status, 60)),
-  ])("does not back off if nothing asks for a wait: %j", (outcome) => {
-    const halved = { postsAtOnce: 3, backoff: 0, nextAt: 0 };
-    expect(paceAfter({ ...NEW, postsAtOnce: 6 }, took(outcome))).toMatchObject(halved);
-  });
-
-  test("ignores posts already in progress when the backoff began: their failures only count", () => {
-    const closed = { ...NEW, backoff: 1, nextAt: NOW + 1, failures: 1, failingSince: NOW - 1 };
-    const late = took(answered(500), 5_000);
-    expect(paceAfter(closed, late)).toEqual({ ...closed, slow: true, failures: 2 });
-    expect(paceAfter(closed, took(answered(503, 60)))).toEqual({ ...closed, failures: 2 });
-    expect(paceAfter(closed, OK)).toEqual({ ...closed, failures: 0, failingSince: null });
-    // A probe never starts early.
-    expect(paceAfter({ ...closed, nextAt: NOW }, FAILED)).toMatchObject({ backoff: 2 });
+  test("was already waiting when late answers come: their failures only count", () => {
+    const waits = { ...FRESH, backoff: 5, nextAt: NOW + 1, failures: 1, failingSince: NOW - 1 };
+    const unchanged = { backoff: 5, nextAt: NOW + 1, postsAtOnce: 1 };
+    expect(paceAfter(waits, rejected())).toMatchObject({ ...unchanged, failures: 2 });
+    expect(paceAfter(waits, isAway(answered(503, 60)))).toMatchObject(unchanged);
+    expect(paceAfter(waits, ok())).toMatchObject({ ...unchanged, failures: 0, failingSince: null });
+    expect(paceAfter({ ...waits, nextAt: NOW }, ok())).toEqual(FRESH);
   });
 });
 
-describe("a kind of events that a subscription rejects", () => {
-  const NOW = Date.UTC(2026, 0, 5, 12);
-  const NEW: Pace = {
-    ...{ postsAtOnce: 1, backoff: 0, nextAt: 0, slow: false },
-    ...{ failures: 0, failingSince: null, rejections: {} },
+describe("an endpoint that rejects events at once", () => {
+  test("waits longer with each different one in a row, for the kinds that it rejects", () => {
+    let pace = FRESH;
+    for (const [i, rung] of [...PROBE_WAITS_SECONDS, LAST_PROBE].entries()) {
+      const post = at(Math.max(NOW, pace.rejectedUntil), rejected());
+      pace = paceAfter(pace, post);
+      expect(pace).toMatchObject({ nextAt: 0, postsAtOnce: 1, failures: i + 1 });
+      expect(pace.rejectedUntil).toBe(rung === 0 ? 0 : post.endedAt + 1000 * rung);
+    }
+    expect(heldUntil(pace, { type: "lead.created", priority: 0 })).toBe(pace.rejectedUntil);
+    expect(heldUntil(pace, { type: "run.completed", priority: 0 })).toBe(0);
+    expect(laneOf(pace)).toBe("fast");
+  });
+
+  test("waits no longer because what it rejected is tried again", () => {
+    const once = paceAfter(FRESH, rejected(), rejected());
+    const again = at(once.rejectedUntil, rejected({ attempts: 1 }));
+    expect(paceAfter(once, again).rejectedUntil - again.endedAt).toBe(1_000);
+    const alone = paceAfter(FRESH, rejected({ eventId: "evt_1" }));
+    const retries = Array(9).fill(rejected({ eventId: "evt_1", attempts: 1 }));
+    expect(paceAfter(alone, ...retries)).toMatchObject({ backoff: 1, rejectedUntil: 0 });
+  });
+
+  test("is well again once it accepts any event", () => {
+    const rejecting = paceAfter(FRESH, rejected({ type: "run.completed" }), rejected(), rejected());
+    const well = paceAfter(
+      rejecting,
+      took(answered(200), 100, { type: "automation.status_changed" }),
+    );
+    const kinds = ["run.completed", "lead.created"];
+    expect(well).toMatchObject({ backoff: 0, rejectedUntil: 0, failures: 0, failedEvents: [] });
+    expect(Object.keys(well.rejections)).toEqual(kinds);
+  });
+});
+
+test("what a person sends by hand changes the pace only if it succeeds", () => {
+  const waits = { ...FRESH, backoff: 5, nextAt: NOW + 60_000, failures: 3, failingSince: NOW - 1 };
+  const byHand = (outcome: Outcome) => took(outcome, 100, { priority: 1, attempts: 2 });
+  for (const outcome of [...AWAY, answered(500)]) {
+    expect(adjustPace(waits, byHand(outcome), NONE)).toBe(waits);
+    expect(adjustPace(FRESH, byHand(outcome), NONE)).toBe(FRESH);
+  }
+  expect(paceAfter(waits, byHand(answered(200)))).toEqual(FRESH);
+});
+
+test.each([
+  ["of an event at its turn", { attempts: 2 }, false],
+  ["sent by hand before its turn", { attempts: 2, priority: 1, turnAt: NOW + 1 }, true],
+  ["sent by hand when it was its turn", { attempts: 2, priority: 1, turnAt: NOW }, false],
+  ["that probes its endpoint before its turn", { attempts: 2, dueAt: NOW + 1 }, true],
+  ["that is the first", { attempts: 0, priority: 1, turnAt: NOW + 1 }, false],
+] as const)("an attempt %s counts or not: %j", (_, about, expected) => {
+  expect(isExtra(took(answered(500), 100, about))).toBe(expected);
+});
+
+test.each([
+  ["once it has recovered from being away", { backoff: 7, nextAt: 1 }, ok(), true],
+  ["not after a short wait", { backoff: 6, nextAt: 1 }, ok(), false],
+  ["not while it fails", { backoff: 7, nextAt: 1 }, rejected(), false],
+  ["once it accepts what it rejected", { backoff: 7, rejectedUntil: 1 }, ok(), true],
+  [
+    "not if it accepts others",
+    { backoff: 7, rejectedUntil: 1 },
+    took(answered(200), 100, { type: "run.completed" }),
+    false,
+  ],
+])("an outage has ended %s", (_, about, attempt, expected) => {
+  const rejections = { "lead.created": { since: 1, outcome: "answered", status: 500 } };
+  const before = { ...FRESH, rejections, ...about };
+  expect(endsOutage(before, paceAfter(before, attempt))).toBe(expected);
+});
+
+test("a subscription is dead after three days of ten failures at two events, without a success", () => {
+  const dead = {
+    ...FRESH,
+    ...{ failures: DISABLE_AFTER_FAILURES, failingSince: NOW, failedEvents: ["evt_1", "evt_2"] },
   };
-  const events: WebhookEvent[] = ["lead.created", "run.completed"];
+  const END = NOW + DISABLE_AFTER_MS;
+  expect(isDead(dead, END)).toBe(true);
+  expect(isDead(dead, END - 1)).toBe(false);
+  expect(isDead({ ...dead, failures: DISABLE_AFTER_FAILURES - 1 }, END)).toBe(false);
+  expect(isDead({ ...dead, failedEvents: ["evt_1"] }, END)).toBe(false);
+  expect(isDead({ ...dead, failingSince: null }, END)).toBe(false);
+});
+
+describe("a kind of events that a subscription rejects", () => {
+  const listed: WebhookEvent[] = ["lead.created", "run.completed"];
 
   function paceOf(...posts: [type: WebhookEvent, at: number, status: number][]): Pace {
-    return posts.reduce((pace, [type, at, status]) => {
-      const times = { startedAt: NOW + at, endedAt: NOW + at };
-      return adjustPace(pace, { type, outcome: answered(status), ...times }, NONE);
-    }, NEW);
+    const attempts = posts.map(([type, ms, status]) =>
+      at(NOW + ms, took(answered(status), 0, { type })),
+    );
+    return paceAfter(FRESH, ...attempts);
   }
 
   test("is known since its first failure, with its last answer, until one is accepted", () => {
-    const rejections = (pace: Pace) => pace.rejections;
     const twice = paceOf(["run.completed", 0, 500], ["run.completed", 9, 400]);
-    const rejected = { since: NOW, outcome: "answered", status: 400 };
-    expect(rejections(twice)).toEqual({ "run.completed": rejected });
+    const rejection = { since: NOW, outcome: "answered", status: 400 };
+    expect(twice.rejections).toEqual({ "run.completed": rejection });
     const others = paceOf(["run.completed", 0, 400], ["lead.created", 5, 204]);
-    expect(rejections(others)).toEqual({ "run.completed": rejected });
-    expect(rejections(paceOf(["run.completed", 0, 400], ["run.completed", 5, 204]))).toEqual({});
+    expect(others.rejections).toEqual({ "run.completed": rejection });
+    expect(paceOf(["run.completed", 0, 400], ["run.completed", 5, 204]).rejections).toEqual({});
   });
 
   test("is reported after a day, if others are accepted meanwhile and it is still listed", () => {
     const rejecting = paceOf(["run.completed", 0, 400], ["lead.created", 5, 204]);
-    const kinds = (pace: Pace, at: number, listed = events) =>
-      rejectedKinds({ ...pace, events: listed }, NOW + at);
+    const kinds = (pace: Pace, ms: number, events = listed) =>
+      rejectedKinds({ ...pace, events }, NOW + ms);
     const reported = { type: "run.completed", since: NOW, outcome: "answered", status: 400 };
     expect(kinds(rejecting, TELL_AFTER_MS - 1)).toEqual([]);
     expect(kinds(rejecting, TELL_AFTER_MS)).toEqual([reported]);
     expect(kinds(rejecting, TELL_AFTER_MS, ["lead.created"])).toEqual([]);
     const dead = paceOf(["run.completed", 0, 400], ["lead.created", 5, 400]);
     expect(kinds(dead, TELL_AFTER_MS)).toEqual([]);
-    const died = adjustPace(
-      rejecting,
-      { type: "lead.created", outcome: answered(500), startedAt: NOW + 9, endedAt: NOW + 9 },
-      NONE,
-    );
+    const died = paceAfter(rejecting, at(NOW + 9, rejected()));
     expect(kinds(died, TELL_AFTER_MS + 9)).toEqual([reported]);
   });
 });

@@ -116,8 +116,8 @@ describe("the search for overdue deliveries", () => {
     const list = JSON.stringify(ids);
     await db.run(sql`INSERT OR IGNORE INTO subscriptions (id, workspace_id, url, events, sealed_secret, created_at)
       SELECT value, ${workspaceId}, 'https://crowd.example/', '["lead.created"]', '', 0 FROM json_each(${list})`);
-    await db.run(sql`INSERT INTO deliveries (subscription_id, event_id, workspace_id, state, due_at)
-      SELECT value, ${drafts[0]?.id}, ${workspaceId}, 'pending', ${NOW} FROM json_each(${list})`);
+    await db.run(sql`INSERT INTO deliveries (subscription_id, event_id, workspace_id, type, state, due_at)
+      SELECT value, ${drafts[0]?.id}, ${workspaceId}, 'lead.created', 'pending', ${NOW} FROM json_each(${list})`);
     await db.delete(deliveries).where(sql`subscription_id = ${id}`);
     return ids;
   }

@@ -39,7 +39,7 @@ async function disabled(adminEmails = [ADMIN]) {
 async function disableOne(workspaceId: string): Promise<string> {
   const { id } = await subscribe(workspaceId);
   await announceLeads(workspaceId, 1, T0);
-  await setSubscription(id, { failures: 9, failingSince: T0, backoff: 9 });
+  await setSubscription(id, { failures: 9, failingSince: T0, failedEvents: ["evt_1"] });
   await failAt(id, [T0 + 73 * HOUR_MS]);
   return id;
 }
