@@ -22,7 +22,6 @@ CREATE TABLE `attempts` (
 	`outcome` text NOT NULL,
 	`status` integer,
 	`duration_ms` integer NOT NULL,
-	`signatures` text,
 	`response` blob,
 	PRIMARY KEY(`subscription_id`, `event_id`, `attempt`)
 );
@@ -92,20 +91,11 @@ CREATE TABLE `deliveries` (
 	`settled_at` integer,
 	`earlier_attempts` integer DEFAULT 0 NOT NULL,
 	`delivered_earlier` integer DEFAULT false NOT NULL,
-	`signatures` text,
-	`response` blob,
 	PRIMARY KEY(`subscription_id`, `event_id`)
 );
 --> statement-breakpoint
 CREATE INDEX `deliveries_due_of_subscription` ON `deliveries` (`subscription_id`,`type`,`priority`,`due_at`,`event_id`) WHERE state = 'pending';--> statement-breakpoint
 CREATE INDEX `deliveries_failed` ON `deliveries` (`subscription_id`,`event_id`) WHERE state IN ('exhausted', 'cancelled');--> statement-breakpoint
-CREATE TABLE `earlier_secrets` (
-	`subscription_id` text NOT NULL,
-	`sealed_secret` text NOT NULL,
-	`until` integer NOT NULL,
-	PRIMARY KEY(`subscription_id`, `sealed_secret`)
-);
---> statement-breakpoint
 CREATE TABLE `erased_leads` (
 	`workspace_id` text NOT NULL,
 	`id` text NOT NULL,
@@ -209,6 +199,8 @@ CREATE TABLE `subscriptions` (
 	`header_names` text DEFAULT '[]' NOT NULL,
 	`sealed_headers` text,
 	`sealed_secret` text NOT NULL,
+	`earlier_secrets` text,
+	`rotated_at` integer,
 	`created_at` integer NOT NULL,
 	`idempotency_key` text,
 	`disabled_at` integer,

@@ -10,7 +10,6 @@ import { cleanUpAutomations } from "./records/removals.ts";
 import { findOverdue, wake } from "./webhooks/dispatch/wake.ts";
 import { sendNotices } from "./webhooks/notices/notify.ts";
 import { takeSteps } from "./webhooks/redelivery/ranges.ts";
-import { deleteEndedSecrets } from "./webhooks/secrets.ts";
 import { forgetAuditEntries } from "./workspaces/audit-trail.ts";
 import { insertSize } from "./workspaces/database-sizes.ts";
 import { forgetErasedLeads } from "./workspaces/lifecycle/erase-leads.ts";
@@ -104,7 +103,6 @@ const deleteRemoved = ({ db, budget }: Part) => cleanUpAutomations(db, () => bud
 
 /** Deletes what is kept for a while. */
 async function forget({ db, now }: Part): Promise<void> {
-  await deleteEndedSecrets(db, now);
   await commit(db, deleteCommits(now));
   await commit(db, forgetErasedLeads(now));
   await commit(db, forgetAuditEntries(now));

@@ -210,6 +210,10 @@ export const subscriptions = sqliteTable(
     headerNames: text("header_names", { mode: "json" }).$type<string[]>().notNull().default([]),
     sealedHeaders: text("sealed_headers"),
     sealedSecret: text("sealed_secret").notNull(),
+    /** Secrets that were rotated out and may still sign; null if there are none. */
+    earlierSecrets: text("earlier_secrets", { mode: "json" }).$type<EarlierSecret[]>(),
+    /** When its secret was last rotated; null if it never was. */
+    rotatedAt: integer("rotated_at"),
     createdAt: integer("created_at").notNull(),
     /**
      * The `Idempotency-Key` of the request that created it; null once it was deleted, its
@@ -293,17 +297,11 @@ export interface LastAttempt {
   durationMs: number | null;
 }
 
-/** Secrets that were rotated out, and still sign alongside the new one. */
-export const earlierSecrets = sqliteTable(
-  "earlier_secrets",
-  {
-    subscriptionId: text("subscription_id").notNull(),
-    sealedSecret: text("sealed_secret").notNull(),
-    /** When it stops signing. */
-    until: integer().notNull(),
-  },
-  (table) => [primaryKey({ columns: [table.subscriptionId, table.sealedSecret] })],
-);
+/** A secret that was rotated out, and signs alongside the new one until a time. */
+export interface EarlierSecret {
+  sealedSecret: string;
+  until: number;
+}
 
 export const events = sqliteTable(
   "events",
@@ -356,9 +354,6 @@ export const deliveries = sqliteTable(
     /** Number of attempts before it was last sent again, and whether one of them delivered it. */
     earlierAttempts: integer("earlier_attempts").notNull().default(0),
     deliveredEarlier: integer("delivered_earlier", { mode: "boolean" }).notNull().default(false),
-    /** What is kept of the last attempt if it succeeded: see webhooks/exchange.ts. */
-    signatures: text(),
-    response: bytes(),
   },
   (table) => [
     primaryKey({ columns: [table.subscriptionId, table.eventId] }),
@@ -373,8 +368,8 @@ export const deliveries = sqliteTable(
 );
 
 /**
- * Attempts that failed. A success writes no row here: the delivery stores it, until it is sent again and
- * the success moves here.
+ * Attempts that failed, and those of tests. Another success writes no row here: the delivery stores it, until
+ * it is sent again and the success moves here.
  */
 export const attempts = sqliteTable(
   "attempts",
@@ -387,7 +382,7 @@ export const attempts = sqliteTable(
     outcome: text().notNull(),
     status: integer(),
     durationMs: integer("duration_ms").notNull(),
-    signatures: text(),
+    /** The answer, encrypted: see webhooks/exchange.ts. Null for a success, which is no test. */
     response: bytes(),
   },
   (table) => [primaryKey({ columns: [table.subscriptionId, table.eventId, table.attempt] })],

@@ -77,7 +77,7 @@ export const readDelivery = operation({
   examples: [{ webhookId, eventId }],
   async run({ env }, { webhookId, eventId }) {
     const { db } = await findPlacementOfWebhook(env, webhookId);
-    return findDelivery(db, env.ENCRYPTION_KEYS, webhookId, eventId);
+    return findDelivery(db, env, webhookId, eventId);
   },
 });
 

@@ -5,7 +5,7 @@ import { attempts, deliveries } from "../db/schema.ts";
 /** Maximum attempts stored per delivery, however often it is sent: the first ones and the last. */
 export const ATTEMPTS_KEPT = 100;
 
-const DETAILS = ["at", "outcome", "status", "durationMs", "signatures", "response"] as const;
+const DETAILS = ["at", "outcome", "status", "durationMs", "response"] as const;
 
 const IS_OF_DELIVERY = sql`${attempts.subscriptionId} = ${deliveries.subscriptionId}
   AND ${attempts.eventId} = ${deliveries.eventId}`;

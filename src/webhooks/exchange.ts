@@ -1,28 +1,27 @@
 import { openPersonalData, sealPersonalData } from "../encryption/personal-data.ts";
 import { logError } from "../log.ts";
-import { HEADERS, type Posted, TEST_HEADER } from "./post.ts";
-import type { AttemptRequest, AttemptResponse } from "./views.ts";
+import type { Posted } from "./post.ts";
+import type { AttemptResponse } from "./views.ts";
 
 /*
- * What is kept of an attempt besides its outcome, for those who debug a receiver. A response may repeat
- * the body that was posted, so it is stored as leads are: encrypted under their workspace's data key.
+ * What is kept of an attempt that failed, or of a test, besides its outcome, for those who debug a receiver:
+ * its answer. It may repeat the body that was posted, so it is stored as leads are: encrypted under their
+ * workspace's data key.
  */
 
-/** Maximum bytes of a response body that are kept. */
+/** Maximum bytes of an answer's body that are kept, as they are stored: control characters take six each. */
 export const RESPONSE_KEPT_BYTES = 1_024;
 /** How long to wait for them once the response has begun; not part of its duration. */
 export const RESPONSE_READ_MS = 250;
-const CONTENT_TYPE_MAX = 200;
+const CONTENT_TYPE_MAX_BYTES = 200;
 
 /** What is stored of an attempt besides its outcome. */
 export interface StoredExchange {
-  /** The values of its two signature headers, separated by a space; null if it was not sent. */
-  signatures: string | null;
-  /** The response, encrypted, in hexadecimal; null if there was none. */
+  /** The answer, encrypted, in hexadecimal; null if there was none, or it is not kept. */
   response: string | null;
 }
 
-export const NO_EXCHANGE: StoredExchange = { signatures: null, response: null };
+export const NO_EXCHANGE: StoredExchange = { response: null };
 
 const NOTHING_READ: AttemptResponse = { contentType: null, body: null, truncated: false };
 
@@ -33,29 +32,25 @@ interface DeliveryKey {
 }
 
 /**
- * What to store of an attempt. Never rejects: a response that cannot be kept is logged, without it.
+ * What to store of an attempt. Never rejects: an answer that cannot be kept is logged, without it.
  *
- * @param headers what the signer made.
  * @param openKey opens the data key of the workspace; null if it has none.
  */
 export async function keep(
   { subscriptionId, eventId }: DeliveryKey,
-  headers: Record<string, string>,
   response: Promise<AttemptResponse | null>,
   clue: Posted["clue"],
   openKey: () => Promise<CryptoKey | null>,
 ): Promise<StoredExchange> {
-  const signatures = `${headers["X-Service-Signature"]} ${headers["webhook-signature"]}`;
   try {
     const read = await response;
     const said = clue ? { ...NOTHING_READ, ...read, ...clue } : read;
     const key = said && (await openKey());
-    const sealed =
-      said && key && (await sealPersonalData(key, ownerOf({ subscriptionId, eventId }), said));
-    return { signatures, response: sealed };
+    if (!said || !key) return NO_EXCHANGE;
+    return { response: await sealPersonalData(key, ownerOf({ subscriptionId, eventId }), said) };
   } catch (error) {
     logError("response_not_kept", error, { eventId, webhookId: subscriptionId });
-    return { signatures, response: null };
+    return NO_EXCHANGE;
   }
 }
 
@@ -70,26 +65,6 @@ export async function openResponse(
 
 const ownerOf = ({ subscriptionId, eventId }: DeliveryKey) => `${subscriptionId}/${eventId}`;
 
-/** The request of an attempt. What is the same in each post is not stored. */
-export function requestOf(
-  eventId: string,
-  signatures: string | null,
-  isTest: boolean,
-): AttemptRequest | null {
-  if (signatures === null) return null;
-  const [service = "", ...standard] = signatures.split(" ");
-  return {
-    headers: {
-      ...HEADERS,
-      "X-Service-Signature": service,
-      "webhook-id": eventId,
-      "webhook-timestamp": /^t=(\d+)/.exec(service)?.[1] ?? "",
-      "webhook-signature": standard.join(" "),
-      ...(isTest ? TEST_HEADER : {}),
-    },
-  };
-}
-
 /**
  * The start of a response's body, if it is text, and its content type. Reads no more than it needs, and
  * cancels the rest.
@@ -102,7 +77,8 @@ export async function readResponse(
   signal: AbortSignal,
 ): Promise<AttemptResponse | null> {
   if (!body || headers.get("Content-Length") === "0") return null;
-  const contentType = headers.get("Content-Type")?.slice(0, CONTENT_TYPE_MAX) ?? null;
+  const type = headers.get("Content-Type");
+  const contentType = type && startOf(type, CONTENT_TYPE_MAX_BYTES);
   const reader = body.getReader();
   const cancel = () => void reader.cancel().catch(() => {});
   if (contentType !== null && !TEXTUAL.test(contentType)) {
@@ -114,7 +90,22 @@ export async function readResponse(
   if (!isWhole) cancel();
   if (bytes.length === 0 && isWhole) return null;
   const text = decode(bytes, contentType, isWhole);
-  return { contentType, body: text, truncated: text !== null && !isWhole };
+  if (text === null) return { contentType, body: null, truncated: false };
+  const kept = startOf(text, RESPONSE_KEPT_BYTES);
+  return { contentType, body: kept, truncated: !isWhole || kept !== text };
+}
+
+const encoder = new TextEncoder();
+
+/** As much of a text as takes up to `maxBytes` in JSON, in whole characters. */
+function startOf(text: string, maxBytes: number): string {
+  let [length, bytes] = [0, 0];
+  for (const character of text) {
+    bytes += encoder.encode(JSON.stringify(character)).length - 2;
+    if (bytes > maxBytes) break;
+    length += character.length;
+  }
+  return text.slice(0, length);
 }
 
 const TEXTUAL =

@@ -4,7 +4,7 @@ import { isoTime, isoTimeOrNull } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
 import { type Database, query } from "../db/client.ts";
 import { newestFirst } from "../db/page.ts";
-import { deliveries, earlierSecrets, subscriptions } from "../db/schema.ts";
+import { deliveries, subscriptions } from "../db/schema.ts";
 import { IS_PENDING, isThere, unknownWebhook } from "./conditions.ts";
 import { readyAt } from "./dispatch/order.ts";
 import { rejectedKinds } from "./dispatch/policy.ts";
@@ -28,8 +28,9 @@ const HEALTH = {
   lastAttempt: subscriptions.lastAttempt,
   pending: sql<number>`(SELECT count(*) FROM (SELECT 1 ${ITS_PENDING} LIMIT ${PENDING_COUNTED_MAX}))`,
   readyAt: readyAt(),
-  overlapEndsAt: sql<number | null>`(SELECT max(${earlierSecrets.until}) FROM ${earlierSecrets}
-    WHERE ${earlierSecrets.subscriptionId} = ${subscriptions.id})`,
+  overlapEndsAt: sql<
+    number | null
+  >`(SELECT max(value->>'until') FROM json_each(${subscriptions.earlierSecrets}))`,
 };
 
 const healthOf = (whose: SQL | undefined) =>

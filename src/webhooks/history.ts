@@ -5,14 +5,17 @@ import { eventIdAt } from "../contract/ids.ts";
 import { unknownInput } from "../contract/input-error.ts";
 import { isoTime, isoTimeOrNull } from "../contract/time.ts";
 import { qb, toJsonValue } from "../db/builder.ts";
-import { type Database, read, readAs, type Statements } from "../db/client.ts";
+import { type Database, read, readAs } from "../db/client.ts";
 import { type Listing, mapItems, type PageRequest, toListing } from "../db/page.ts";
 import { attempts, deliveries, events, leads, subscriptions } from "../db/schema.ts";
 import { openDataKey } from "../encryption/personal-data.ts";
 import { dataKeyOf } from "../workspaces/data-keys.ts";
 import { BODY, makeBody, UnreadableEvent } from "./bodies.ts";
 import { IS_ITS_EVENT, isThere, unknownWebhook } from "./conditions.ts";
-import { openResponse, requestOf } from "./exchange.ts";
+import { openResponse } from "./exchange.ts";
+import { HEADERS, TEST_HEADER, WEBHOOK_HEADER } from "./post.ts";
+import { ROTATION_MS } from "./rotation.ts";
+import { openSigner } from "./secrets.ts";
 import type { DeliveryDetails, DeliveryView } from "./views.ts";
 
 /** Maximum deliveries that one page of a filtered list examines. */
@@ -60,11 +63,17 @@ type DeliveryRow = Pick<
   keyof ReturnType<typeof shownOf>
 >;
 
-/** Reads nothing. @throws InputError if there is no such subscription. */
-function expectWebhook(webhookId: string): Statements<void> {
-  const found = qb.select({ id: subscriptions.id }).from(subscriptions).where(isThere(webhookId));
-  return readAs(found, ({ length }) => {
-    if (length === 0) throw unknownWebhook();
+const { sealedSecret, earlierSecrets, rotatedAt } = subscriptions;
+
+/** The subscription and its secrets. @throws InputError if there is none. */
+function expectWebhook(webhookId: string) {
+  const found = qb
+    .select({ sealedSecret, earlierSecrets, rotatedAt })
+    .from(subscriptions)
+    .where(isThere(webhookId));
+  return readAs(found, ([webhook]) => {
+    if (!webhook) throw unknownWebhook();
+    return webhook;
   });
 }
 
@@ -133,17 +142,17 @@ export async function listDeliveries(
 /**
  * One delivery with everything that is stored about it, at most `ATTEMPTS_KEPT` attempts and a success.
  *
- * @param keys `ENCRYPTION_KEYS`.
  * @throws InputError if there is none.
  */
 export async function findDelivery(
   db: Database,
-  keys: string,
+  env: Pick<Env, "ENCRYPTION_KEYS">,
   webhookId: string,
   eventId: string,
 ): Promise<DeliveryDetails> {
-  const { at, outcome, status, durationMs, signatures } = attempts;
+  const { at, outcome, status, durationMs } = attempts;
   const {
+    webhook,
     found: [row],
     stored,
   } = await read(db, {
@@ -152,8 +161,6 @@ export async function findDelivery(
       .select({
         ...shownOf(webhookId),
         ...BODY,
-        signatures: deliveries.signatures,
-        response: toJsonValue(deliveries.response) as SQL<string | null>,
         workspaceId: events.workspaceId,
         dataKey: dataKeyOf(events.workspaceId),
       })
@@ -162,7 +169,7 @@ export async function findDelivery(
       .where(and(eq(deliveries.subscriptionId, webhookId), eq(deliveries.eventId, eventId))),
     stored: qb
       .select({
-        ...{ at, outcome, status, durationMs, signatures },
+        ...{ at, outcome, status, durationMs },
         response: toJsonValue(attempts.response) as SQL<string | null>,
       })
       .from(attempts)
@@ -170,28 +177,60 @@ export async function findDelivery(
       .orderBy(attempts.attempt),
   });
   if (!row) throw unknownInput("eventId", "no such delivery to this subscription");
-  const view = toView(row);
-  const isTest = row.state === "test";
-  // A success, and the one attempt of a test event, are stored in the row of their delivery.
-  const { lastAttempt } = row.state === "delivered" || isTest ? view : { lastAttempt: null };
-  const log = [
-    ...stored.map((attempt) => ({ ...attempt, at: isoTime(attempt.at) })),
-    ...(lastAttempt
-      ? [{ ...lastAttempt, signatures: row.signatures, response: row.response }]
-      : []),
-  ];
-  const key = await openDataKey(keys, row.workspaceId, row.dataKey);
-  const owner = { subscriptionId: webhookId, eventId };
-  const attemptLog = log.map(async ({ signatures, response, ...attempt }) => ({
-    ...attempt,
-    request: requestOf(eventId, signatures, isTest),
-    response: await openResponse(key, owner, response),
-  }));
+  const keys = env.ENCRYPTION_KEYS;
+  const [view, owner] = [toView(row), { subscriptionId: webhookId, eventId }];
   const body = await makeBody(keys, row, row).catch((error: unknown) => {
     if (error instanceof UnreadableEvent) return null;
     throw error;
   });
-  return { ...view, attemptLog: await Promise.all(attemptLog), body: body ?? "" };
+  const key = await openDataKey(keys, row.workspaceId, row.dataKey);
+  const attemptLog = stored.map(async ({ at, response, ...attempt }) => ({
+    ...attempt,
+    at: isoTime(at),
+    response: await openResponse(key, owner, response),
+  }));
+  // A success is stored in the row of its delivery.
+  const success = row.state === "delivered" && view.lastAttempt;
+  const log = [
+    ...(await Promise.all(attemptLog)),
+    ...(success ? [{ ...success, response: null }] : []),
+  ];
+  const headersAt = async (time: string) => ({
+    ...HEADERS,
+    [WEBHOOK_HEADER]: webhookId,
+    ...(await signaturesAt(env, webhookId, webhook, eventId, body, Date.parse(time))),
+    ...(row.state === "test" ? TEST_HEADER : {}),
+  });
+  const shown = log.map(async (attempt) => ({
+    ...attempt,
+    request: wasSent(attempt.outcome) ? { headers: await headersAt(attempt.at) } : null,
+  }));
+  return { ...view, attemptLog: await Promise.all(shown), body: body ?? "" };
+}
+
+const wasSent = (outcome: string) => outcome !== "refused" && outcome !== "unreadable";
+
+/**
+ * The headers that signed a body at a time. None if the secret was rotated since, or cannot be decrypted, or
+ * the body does not exist any more.
+ */
+async function signaturesAt(
+  env: Pick<Env, "ENCRYPTION_KEYS">,
+  webhookId: string,
+  {
+    sealedSecret,
+    earlierSecrets,
+    rotatedAt,
+  }: Pick<typeof subscriptions.$inferSelect, "sealedSecret" | "earlierSecrets" | "rotatedAt">,
+  eventId: string,
+  body: string | null,
+  time: number,
+): Promise<Record<string, string>> {
+  if (body === null || (rotatedAt !== null && time < rotatedAt + ROTATION_MS)) return {};
+  const signing = (earlierSecrets ?? []).filter(({ until }) => until > time);
+  const secrets = { sealedSecret, earlierSecrets: signing.map((earlier) => earlier.sealedSecret) };
+  const signer = await openSigner(env, webhookId, secrets).catch(() => null);
+  return (await signer?.(eventId, body, time)) ?? {};
 }
 
 function toView(row: DeliveryRow): DeliveryView {

@@ -1,8 +1,8 @@
 import { z } from "@hono/zod-openapi";
-import { and, type Column, count, eq, sql } from "drizzle-orm";
+import { and, type Column, count, eq, type SQL, sql } from "drizzle-orm";
 import { qb } from "../db/builder.ts";
-import { commit, type Database, inOrder, readAs, type Statements } from "../db/client.ts";
-import { earlierSecrets, subscriptions, workspaces } from "../db/schema.ts";
+import { commit, type Database, readAs, type Statements, transaction } from "../db/client.ts";
+import { subscriptions, workspaces } from "../db/schema.ts";
 import type { KeyRing } from "../encryption/key-ring.ts";
 import { open, seal, sealingKeyId } from "../encryption/seal.ts";
 import { log } from "../log.ts";
@@ -32,7 +32,10 @@ export async function resealSecrets(db: Database, ring: KeyRing, limit: number):
       const sealed = resealed[i];
       return sealed == null ? [] : updateSecret(secret, sealed);
     });
-    const [, left] = await commit(db, inOrder([inOrder(replacements), countUnderOtherKeys(keyId)]));
+    const { left } = await commit(db, {
+      replaced: transaction(Object.fromEntries(replacements.entries())),
+      left: countUnderOtherKeys(keyId),
+    });
     result.resealed += replacements.length;
     result.unreadable += unreadable.length;
     after = secrets.at(-1) ?? after;
@@ -84,8 +87,10 @@ export function countUnderOtherKeys(keyId: string): Statements<number> {
   return readAs(counts, ([row]) => row?.count ?? 0);
 }
 
+const EARLIER = sql`earlier.value->>'sealedSecret'`;
+
 function underOthers(keyId: string) {
-  const isUnderOther = (sealedSecret: Column) =>
+  const isUnderOther = (sealedSecret: Column | SQL) =>
     sql`substr(${sealedSecret}, 1, ${keyId.length + 1}) <> ${`${keyId}.`}`;
   // The secrets of a workspace that has moved are resealed where it lives now.
   const isHere = isWritable(subscriptions.workspaceId);
@@ -101,10 +106,10 @@ function underOthers(keyId: string) {
     )
     .unionAll(
       qb
-        .select({ id: earlierSecrets.subscriptionId, sealedSecret: earlierSecrets.sealedSecret })
-        .from(earlierSecrets)
-        .innerJoin(subscriptions, eq(subscriptions.id, earlierSecrets.subscriptionId))
-        .where(and(isUnderOther(earlierSecrets.sealedSecret), isHere)),
+        .select({ id: subscriptions.id, sealedSecret: sql<string>`${EARLIER}` })
+        .from(subscriptions)
+        .innerJoin(sql`json_each(${subscriptions.earlierSecrets}) AS earlier`, sql`true`)
+        .where(and(isUnderOther(EARLIER), isHere)),
     )
     .as("sealed");
 }
@@ -117,24 +122,19 @@ export function updateSecret(
   { id, sealedSecret }: SealedSecret,
   sealed: string,
 ): Statements<unknown> {
-  return inOrder([
-    // Also for an earlier secret: a trigger notes the write, if the workspace is moving.
-    qb
+  // A sealed text is long and random: wherever it stands, it is that secret.
+  const replaced = (column: Column) => sql`replace(${column}, ${sealedSecret}, ${sealed})`;
+  return transaction({
+    secrets: qb
       .update(subscriptions)
       .set({
-        sealedSecret: sql`CASE ${subscriptions.sealedSecret} WHEN ${sealedSecret} THEN ${sealed}
-          ELSE ${subscriptions.sealedSecret} END`,
+        sealedSecret: replaced(subscriptions.sealedSecret),
+        earlierSecrets: replaced(subscriptions.earlierSecrets),
       })
       .where(eq(subscriptions.id, id)),
-    qb
+    dataKey: qb
       .update(workspaces)
       .set({ dataKey: sealed })
       .where(and(eq(workspaces.id, id), eq(workspaces.dataKey, sealedSecret))),
-    qb
-      .update(earlierSecrets)
-      .set({ sealedSecret: sealed })
-      .where(
-        and(eq(earlierSecrets.subscriptionId, id), eq(earlierSecrets.sealedSecret, sealedSecret)),
-      ),
-  ]);
+  });
 }

@@ -1,7 +1,6 @@
-import { and, inArray, isNotNull, lte, type Placeholder, type SQL, sql } from "drizzle-orm";
-import { qb, toTexts } from "../db/builder.ts";
-import type { Database, Executable } from "../db/client.ts";
-import { earlierSecrets, subscriptions } from "../db/schema.ts";
+import { type Placeholder, type SQL, sql } from "drizzle-orm";
+import { toTexts } from "../db/builder.ts";
+import { subscriptions } from "../db/schema.ts";
 import { open, parseEncryptionKeys } from "../encryption/seal.ts";
 import { createSigner, type Signer } from "./signature.ts";
 
@@ -26,24 +25,10 @@ export async function openSigner(
   return createSigner(...(await Promise.all(sealed.map((one) => open(ring, subscriptionId, one)))));
 }
 
-/** A subscription's earlier secrets that still sign, as a field of its row. */
+/** A subscription's earlier secrets that sign at a time, as a field of its row. */
 export function earlierSecretsAt(now: number | Placeholder): SQL<string[]> {
-  return sql`(SELECT json_group_array(${earlierSecrets.sealedSecret}) FROM ${earlierSecrets}
-    WHERE ${earlierSecrets.subscriptionId} = ${subscriptions.id} AND ${earlierSecrets.until} > ${now})`.mapWith(
+  return sql`(SELECT json_group_array(earlier.value->>'sealedSecret')
+    FROM json_each(${subscriptions.earlierSecrets}) AS earlier WHERE earlier.value->>'until' > ${now})`.mapWith(
     toTexts,
   );
-}
-
-/** Deletes the earlier secrets of the deleted subscriptions that match. */
-export function deleteSecretsOfDeleted(condition: SQL | undefined): Executable {
-  const { id, deletedAt } = subscriptions;
-  const deleted = qb
-    .select({ id })
-    .from(subscriptions)
-    .where(and(condition, isNotNull(deletedAt)));
-  return qb.delete(earlierSecrets).where(inArray(earlierSecrets.subscriptionId, deleted));
-}
-
-export async function deleteEndedSecrets(db: Database, now: number) {
-  return db.delete(earlierSecrets).where(lte(earlierSecrets.until, now));
 }

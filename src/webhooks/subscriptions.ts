@@ -20,7 +20,7 @@ import { IS_ACTIVE, isThere, unknownWebhook } from "./conditions.ts";
 import { NOBODY } from "./dispatch/lease.ts";
 import { FRESH, laneOf } from "./dispatch/policy.ts";
 import { CANCEL_PENDING, cancelVoid } from "./endings.ts";
-import { deleteSecretsOfDeleted, earlierSecretsAt } from "./secrets.ts";
+import { earlierSecretsAt } from "./secrets.ts";
 
 type SubscriptionRow = typeof subscriptions.$inferSelect;
 
@@ -82,15 +82,13 @@ export function deleteSubscription(
       qb
         .update(subscriptions)
         // A repeated request creates a new one, because this one's secret is gone.
-        .set({ deletedAt: now, idempotencyKey: null, ...CANCEL_PENDING })
+        .set({ deletedAt: now, idempotencyKey: null, earlierSecrets: null, ...CANCEL_PENDING })
         .where(and(isMeant, isNull(subscriptions.deletedAt))),
     ),
-    // Before the subscription row goes, because they are found through it.
-    deleteSecretsOfDeleted(isMeant),
     cancelVoid(isMeant, { now, ...NOBODY }),
     qb.select({ id: subscriptions.id }).from(subscriptions).where(isMeant),
   ]);
-  return readAs(statements, ([deleted, , , left]) => ({
+  return readAs(statements, ([deleted, , left]) => ({
     found: deleted > 0,
     left: left.length > 0,
   }));

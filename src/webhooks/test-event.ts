@@ -4,13 +4,12 @@ import { newEventId } from "../contract/ids.ts";
 import { isoTime } from "../contract/time.ts";
 import { insertFrom } from "../db/builder.ts";
 import { commit, type Database, inOrder, type Statements } from "../db/client.ts";
-import { deliveries, events, subscriptions } from "../db/schema.ts";
+import { attempts, deliveries, events, subscriptions } from "../db/schema.ts";
 import { log } from "../log.ts";
 import type { WebhookDelivery } from "./bodies.ts";
 import { createSender } from "./dispatch/attempt.ts";
 import { NO_EXCHANGE } from "./exchange.ts";
 import { statusOf } from "./outcome.ts";
-import { TEST_HEADER } from "./post.ts";
 import { HARD_DELIVERIES } from "./samples.ts";
 import type { KnownSubscription } from "./subscriptions.ts";
 import type { TestResult } from "./views.ts";
@@ -33,7 +32,7 @@ export async function sendTestEvent(
   const eventId = newEventId(now);
   const body = sampleBody(eventId, type, now);
   const event = { eventId, createdAt: now, storedBody: body, leadId: null, lead: null };
-  const send = createSender(env, TEST_HEADER);
+  const send = createSender(env, true);
   const post = { eventId, type, priority: 1, attempts: 0, dueAt: now, turnAt: null } as const;
   const sent = await send({ ...post, subscriptionId, event }, subscription, now);
   const durationMs = Date.now() - now;
@@ -51,7 +50,7 @@ function record(
   body: string,
   now: number,
   { eventId, outcome, status, durationMs }: TestResult,
-  { signatures, response } = NO_EXCHANGE,
+  { response } = NO_EXCHANGE,
 ): Statements<unknown> {
   const { id, workspaceId, deletedAt } = subscriptions;
   const once = sql`FROM ${subscriptions} WHERE ${id} = ${subscriptionId} AND ${deletedAt} IS NULL
@@ -68,7 +67,14 @@ function record(
         ...{ subscriptionId, eventId, workspaceId, type },
         ...{ state: "test", attempts: 1, dueAt: now, settledAt: now + durationMs },
         ...{ lastAt: now, lastOutcome: outcome, lastStatus: status, lastDurationMs: durationMs },
-        ...{ signatures, response: sql`unhex(${response})` },
+      },
+      once,
+    ),
+    insertFrom(
+      attempts,
+      {
+        ...{ subscriptionId, eventId, attempt: 1, at: now, outcome, status, durationMs },
+        response: sql`unhex(${response})`,
       },
       once,
     ),

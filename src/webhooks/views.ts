@@ -20,8 +20,11 @@ export const AttemptView = z.object({
 export type AttemptView = z.infer<typeof AttemptView>;
 
 /** What was sent in an attempt. */
-export const AttemptRequest = z.object({ headers: z.record(z.string(), z.string()) });
-export type AttemptRequest = z.infer<typeof AttemptRequest>;
+const AttemptRequest = z.object({
+  headers: z
+    .record(z.string(), z.string())
+    .describe("without those of its signatures if the secret was rotated since"),
+});
 
 /** What the receiver answered, beside the status. */
 export const AttemptResponse = z.object({
@@ -36,7 +39,9 @@ export type AttemptResponse = z.infer<typeof AttemptResponse>;
 /** An attempt as the log of its delivery has it. */
 const LoggedAttempt = AttemptView.extend({
   request: AttemptRequest.nullable().describe("null if nothing was sent"),
-  response: AttemptResponse.nullable().describe("null if nothing was answered but the status"),
+  response: AttemptResponse.nullable().describe(
+    "null if nothing was answered but the status, and for a success that is no test",
+  ),
 });
 
 export const WebhookView = z.object({

@@ -6,7 +6,6 @@ import {
   attempts,
   automations,
   deliveries,
-  earlierSecrets,
   erasedLeads,
   events,
   leads,
@@ -91,12 +90,12 @@ const MANIFEST = {
     order: [subscriptions.createdAt, subscriptions.id],
     ranges: [sql`${subscriptions.deletedAt} IS NULL`, sql`${subscriptions.deletedAt} IS NOT NULL`],
     // Whoever has the key could repeat the request, and be shown the secret.
-    secret: [subscriptions.sealedSecret, subscriptions.sealedHeaders, subscriptions.idempotencyKey],
-  },
-  earlierSecrets: {
-    kind: "webhook_secret",
-    links: { subscriptionId: subscriptions.id },
-    secret: [earlierSecrets.sealedSecret],
+    secret: [
+      subscriptions.sealedSecret,
+      subscriptions.earlierSecrets,
+      subscriptions.sealedHeaders,
+      subscriptions.idempotencyKey,
+    ],
   },
   automations: {
     kind: "automation",
@@ -140,9 +139,6 @@ const MANIFEST = {
   deliveries: {
     kind: "delivery",
     key: [deliveries.subscriptionId, deliveries.eventId],
-    // The response, which its receiver knows.
-    secret: [deliveries.response],
-    personal: [deliveries.response],
     order: [events.id, deliveries.subscriptionId],
     // Because a delivery may outlive its subscription. IN returns the rows in order; joining the list
     // would sort all remaining rows for each page.
@@ -155,6 +151,7 @@ const MANIFEST = {
   attempts: {
     kind: "attempt",
     links: { subscriptionId: deliveries.subscriptionId, eventId: deliveries.eventId },
+    // The response, which its receiver knows.
     secret: [attempts.response],
     personal: [attempts.response],
   },

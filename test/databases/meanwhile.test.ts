@@ -97,7 +97,7 @@ describe("while a workspace is copied", () => {
     while ((await reseal(rotated)).remaining > 0);
     await moved(workspaceId, "DB_3");
     const read =
-      "SELECT substr(sealed_secret, 1, 5) AS key FROM subscriptions WHERE id = ?1 UNION ALL SELECT substr(sealed_secret, 1, 5) FROM earlier_secrets WHERE subscription_id = ?1";
+      "SELECT substr(sealed_secret, 1, 5) AS key FROM subscriptions WHERE id = ?1 UNION ALL SELECT substr(value->>'sealedSecret', 1, 5) FROM subscriptions, json_each(earlier_secrets) WHERE subscriptions.id = ?1";
     const key = { key: "next." };
     expect(await rowsIn("DB_3", read, webhookId)).toEqual([key, key]);
     // What was left behind is under the former key, and is no secret any more.

@@ -3,8 +3,8 @@
  * in Node. A host answers as its first label says and stores what it was sent:
  *
  * - `ok-…`: 200; `status-503-…`: that status; `hang-…`: no answer;
- * - `endless-…`: 200, and a body that never ends;
- * - `says-200-…`: that status; the body is the `says` of the URL, its `Content-Type` its `type`;
+ * - `endless-500-…`: that status, and a body that never ends;
+ * - `says-200-…`: that status; the body is the `says` of the URL, `times` over, its `Content-Type` its `type`;
  * - `echo-500-…`: that status, and what was posted;
  * - `flood-200-…`: that status, and text that does not end;
  * - `first-fails-…`: 503 to the first request, 200 to the others;
@@ -32,18 +32,19 @@ export async function answerAsSubscriber(request: Request): Promise<Response> {
   const { url, headers: sent } = request;
   posts.push({ url, headers: Object.fromEntries(sent), body: await request.text() });
   if (hostname.startsWith("hang-")) await sleep(15_000);
-  if (hostname.startsWith("endless-")) return new Response(new ReadableStream({ start }));
   if (hostname.startsWith("first-fails-") && posts.length === 1)
     return new Response(null, { status: 503 });
-  const status = Number(/^(?:status|says|echo|flood)-(\d+)-/.exec(hostname)?.[1] ?? 200);
+  const status = Number(/^(?:status|says|echo|flood|endless)-(\d+)-/.exec(hostname)?.[1] ?? 200);
   const headers = new Headers();
   if (status >= 300 && status < 400) headers.set("Location", "https://ok-elsewhere.example/");
   const retryAfter = searchParams.get("retry-after");
   if (retryAfter !== null) headers.set("Retry-After", retryAfter);
   const type = hostname.startsWith("echo-") ? "application/json" : searchParams.get("type");
   if (type) headers.set("Content-Type", type);
+  if (hostname.startsWith("endless-"))
+    return new Response(new ReadableStream({ start }), { status });
   if (hostname.startsWith("flood-")) return new Response(flood(), { status, headers });
-  const echo = hostname.startsWith("echo-") ? posts.at(-1)?.body : searchParams.get("says");
+  const echo = hostname.startsWith("echo-") ? posts.at(-1)?.body : says(searchParams);
   return new Response(echo ? new TextEncoder().encode(echo) : null, { status, headers });
 }
 
@@ -52,6 +53,11 @@ function sleep(ms: number): Promise<void> {
 }
 
 /** Text for ten seconds; the runtime under test does not tell that nobody reads it any more. */
+/** `says`, repeated `times`. */
+function says(query: URLSearchParams): string | undefined {
+  return query.get("says")?.repeat(Number(query.get("times") ?? 1));
+}
+
 function flood(): ReadableStream {
   let chunks = 0;
   return new ReadableStream({

@@ -47,7 +47,7 @@ function Exchange({ webhookId, attempt }: { webhookId: string; attempt: Attempt 
       {trouble && <p>{trouble}</p>}
       {response?.error && <Text>{response.error}</Text>}
       {response?.location && <Redirect webhookId={webhookId} to={response.location} />}
-      {status !== null && <Response response={response} />}
+      {status !== null && (response || !isAccepted(attempt)) && <Response response={response} />}
       {request && (
         <details>
           <summary>{t.exchange.request}</summary>

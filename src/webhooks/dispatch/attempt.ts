@@ -7,20 +7,12 @@ import { makeBody } from "../bodies.ts";
 import { keep, RESPONSE_READ_MS, readResponse } from "../exchange.ts";
 import { openHeaders } from "../headers.ts";
 import { statusOf, succeeded } from "../outcome.ts";
-import { post, WEBHOOK_HEADER } from "../post.ts";
+import { post, TEST_HEADER, WEBHOOK_HEADER } from "../post.ts";
 import { createGuard } from "../resolve.ts";
 import { openSigner } from "../secrets.ts";
 import type { Signer } from "../signature.ts";
 import type { Claimed } from "./settle-and-claim.ts";
 import { type Attempted, type DispatchTools, EventErased, type Target } from "./tools.ts";
-
-/** A subscription's receiver, prepared once for several posts. */
-interface Receiver {
-  /** Rejects if a secret cannot be decrypted. */
-  signer: Promise<Signer>;
-  /** The body of one of its responses was late: those of successes are not waited for any more. */
-  isBodyLate: boolean;
-}
 
 /** How many bodies a dispatch keeps: its subscriptions get the same events at about the same time. */
 const BODIES_KEPT = 20;
@@ -29,10 +21,10 @@ const BODIES_KEPT = 20;
  * Creates the function that posts deliveries, each signed afresh; it throws like
  * `DispatchTools["attempt"]`.
  *
- * @param more headers besides those of `post`.
+ * @param isTest whether they are marked as tests, and their answers kept whatever they say.
  */
-export function createSender(env: Env, more: Record<string, string> = {}) {
-  const receivers = new Map<string, Receiver>();
+export function createSender(env: Env, isTest = false) {
+  const signers = new Map<string, Promise<Signer>>();
   const isRefused = createGuard(env);
   const bodies = new Recent<ReturnType<typeof makeBody>>(BODIES_KEPT);
   const bodyOf = ({ eventId, event }: Claimed, target: Target) => {
@@ -40,38 +32,29 @@ export function createSender(env: Env, more: Record<string, string> = {}) {
     bodies.set(eventId, made);
     return made;
   };
-  const receiverOf = (subscriptionId: string, target: Target): Receiver => {
+  /** Rejects if a secret cannot be decrypted. */
+  const signerOf = (subscriptionId: string, target: Target): Promise<Signer> => {
     // The secrets may change during the dispatch.
     const key = [subscriptionId, target.sealedSecret, ...target.earlierSecrets].join();
-    const known = receivers.get(key);
-    if (known) return known;
-    const signer = openSigner(env, subscriptionId, target);
+    const signer = signers.get(key) ?? openSigner(env, subscriptionId, target);
+    signers.set(key, signer);
     // Handled when it is awaited.
     signer.catch(() => {});
-    const receiver = { signer, isBodyLate: false };
-    receivers.set(key, receiver);
-    return receiver;
+    return signer;
   };
   /** What the receiver said. Ends before the post would have timed out. */
-  const read = async (response: Response, receiver: Receiver, startedAt: number) => {
-    const isUnread = !response.body || (response.ok && receiver.isBodyLate);
-    if (isUnread || Date.now() - startedAt > POST_TIMEOUT_MS - RESPONSE_READ_MS) {
-      await response.body?.cancel();
-      return null;
-    }
-    return abortAfter(RESPONSE_READ_MS, (signal) => {
-      signal.addEventListener("abort", () => {
-        receiver.isBodyLate = true;
-      });
-      return readResponse(response, signal);
-    });
+  const read = async (response: Response, startedAt: number) => {
+    if (Date.now() - startedAt <= POST_TIMEOUT_MS - RESPONSE_READ_MS)
+      return abortAfter(RESPONSE_READ_MS, (signal) => readResponse(response, signal));
+    await response.body?.cancel();
+    return null;
   };
   return async (delivery: Claimed, target: Target, now: number): Promise<Attempted> => {
     const { url, workspaceId, dataKey, sealedHeaders } = target;
     const { subscriptionId } = delivery;
-    const receiver = receiverOf(delivery.subscriptionId, target);
+    const signer = signerOf(subscriptionId, target);
     if (await isRefused(url)) return { kind: "refused" };
-    const sign = await receiver.signer;
+    const sign = await signer;
     const body = await bodyOf(delivery, target);
     if (body === null) throw new EventErased();
     const owner = { subscriptionId, workspaceId, dataKey };
@@ -79,12 +62,16 @@ export function createSender(env: Env, more: Record<string, string> = {}) {
       ...(await openHeaders(env, owner, sealedHeaders)),
       [WEBHOOK_HEADER]: subscriptionId,
       ...(await sign(delivery.eventId, body, now)),
-      ...more,
+      ...(isTest ? TEST_HEADER : {}),
     };
     const { outcome, response, clue } = await post(url, body, headers, now);
-    const said = response ? read(response, receiver, now) : Promise.resolve(null);
+    if (succeeded(outcome) && !isTest) {
+      response?.body?.cancel().catch(() => {});
+      return outcome;
+    }
+    const said = response ? read(response, now) : Promise.resolve(null);
     const openKey = () => openDataKey(env.ENCRYPTION_KEYS, workspaceId, dataKey);
-    return { ...outcome, kept: keep(delivery, headers, said, clue, openKey) };
+    return { ...outcome, kept: keep(delivery, said, clue, openKey) };
   };
 }
 

@@ -173,7 +173,7 @@ const insertFailures = prepared(
   insertAttempts(
     {
       at: sql`o.value->>'startedAt'`,
-      ...each(attempts, ["outcome", "status", "durationMs", "signatures", "response"], outcome),
+      ...each(attempts, ["outcome", "status", "durationMs", "response"], outcome),
     },
     sql`FROM ${OUTCOMES} JOIN ${deliveries} ON ${IS_OPEN} WHERE NOT ${IS_DELIVERED}`,
   ),
@@ -184,11 +184,6 @@ const updateDeliveries = prepared(
     .update(deliveries)
     .set({
       ...each(deliveries, ["state", "dueAt", "settledAt"], outcome),
-      ...each(
-        deliveries,
-        ["signatures", "response"],
-        (column, name) => sql`iif(${IS_DELIVERED}, ${outcome(column, name)}, NULL)`,
-      ),
       attempts: sql`o.value->>'attemptsNow'`,
       priority: 2,
       turnAt: null,

@@ -70,7 +70,7 @@ export function requeue(requeuing: Requeuing): Statements<number> {
   const slotAt = sql`${startsAt} + slot.key * ${SPACING_MS}`;
   const again = sql`${named} JOIN ${deliveries} ON ${IS_ITS_DELIVERY}`;
   const isDelivered = sql`${isWanted} AND ${deliveries.state} = 'delivered' AND ${deliveries.lastAt} IS NOT NULL`;
-  const { dueAt, signatures, response } = deliveries;
+  const { dueAt } = deliveries;
   const statements = inOrder([
     qb
       .update(events)
@@ -84,8 +84,7 @@ export function requeue(requeuing: Requeuing): Statements<number> {
         outcome: sql`${deliveries.lastOutcome}`,
         status: sql`${deliveries.lastStatus}`,
         durationMs: sql`coalesce(${deliveries.lastDurationMs}, 0)`,
-        signatures: sql`${signatures}`,
-        response: sql`${response}`,
+        response: sql`NULL`,
       },
       sql`${again} WHERE ${isDelivered}`,
     ),
@@ -109,7 +108,7 @@ export function requeue(requeuing: Requeuing): Statements<number> {
         sql`${named} LEFT JOIN ${deliveries} ON ${IS_ITS_DELIVERY} WHERE ${isWanted}
           ON CONFLICT (subscription_id, event_id) DO UPDATE
           SET state = excluded.state, priority = excluded.priority, attempts = excluded.attempts, due_at = excluded.due_at, turn_at = excluded.turn_at,
-            cancellations = excluded.cancellations, settled_at = NULL, signatures = NULL, response = NULL,
+            cancellations = excluded.cancellations, settled_at = NULL,
             earlier_attempts = excluded.earlier_attempts, delivered_earlier = excluded.delivered_earlier`,
       ),
     ),

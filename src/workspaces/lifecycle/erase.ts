@@ -23,7 +23,6 @@ import {
 import { DIRECTORY } from "../../db/databases.ts";
 import { apiKeys, moves, subscriptions, workspaces } from "../../db/schema.ts";
 import { CANCEL_PENDING } from "../../webhooks/endings.ts";
-import { deleteSecretsOfDeleted } from "../../webhooks/secrets.ts";
 import type { GatedKey } from "../api-keys.ts";
 import { type ChildTable, MOVED, OWNED, type OwnedTable, referencesTo } from "../manifest.ts";
 import { isMoveOf } from "../moves.ts";
@@ -87,10 +86,8 @@ export function closeWorkspace(id: string, now: number): Statements<unknown> {
       .where(and(eq(workspaces.id, id), eq(workspaces.accessGranted, true))),
     qb
       .update(subscriptions)
-      .set({ deletedAt: now, ...CANCEL_PENDING })
+      .set({ deletedAt: now, earlierSecrets: null, ...CANCEL_PENDING })
       .where(and(eq(subscriptions.workspaceId, id), isNull(subscriptions.deletedAt))),
-    // Done here: a dispatch may delete the subscription rows that these are found by.
-    deleteSecretsOfDeleted(eq(subscriptions.workspaceId, id)),
   ]);
 }
 

@@ -36,7 +36,7 @@ const INSERTS = {
   subscriptions:
     "INSERT INTO subscriptions (id, workspace_id, url, events, sealed_secret, created_at) VALUES ('whk_1', 'wks_1', '', '[]', ?, 0)",
   earlier_secrets:
-    "INSERT INTO earlier_secrets (subscription_id, sealed_secret, until) VALUES ('whk_1', ?, 0)",
+    "UPDATE subscriptions SET earlier_secrets = json_array(json_object('sealedSecret', ?, 'until', 0))",
 };
 
 /** An account with secrets stored under K1, but those of one table under another ring. */

@@ -85,7 +85,14 @@ test("the tables of the manifest are exported with every column except secrets",
     [...EXPORT_KINDS].toSorted(),
   );
   const known = items.map((item) => Object.keys(item).toSorted().join());
-  const secrets = ["keyHash", "sealedSecret", "sealedHeaders", "idempotencyKey", "dataKey"];
+  const secrets = [
+    "keyHash",
+    "sealedSecret",
+    "earlierSecrets",
+    "sealedHeaders",
+    "idempotencyKey",
+    "dataKey",
+  ];
   const hidden = [...secrets, "workspaceId", "sealed", "response"];
   const exported = OWNED.flatMap((owned) => [owned, ...owned.children]);
   for (const { kind, table } of exported) {
