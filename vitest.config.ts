@@ -17,18 +17,12 @@ const BUNDLED = [
 
 /**
  * Tests that are repeated with several databases: those that read or write workspaces' data, or, with
- * `REPEAT_ALL`, all of HTTP, the Platform and the ingest queue, which takes a minute or two more.
+ * `REPEAT_ALL`, all of HTTP and the Platform, which takes a minute or two more.
  */
 const REPEATED = (
   process.env.REPEAT_ALL
-    ? ["http/**/*", "platform/*", "records/ingest/*"]
-    : [
-        "http/routes/*",
-        "http/replicas",
-        "tenants",
-        "platform/{erasure,export,redelivery}",
-        "records/ingest/consumer",
-      ]
+    ? ["http/**/*", "platform/*"]
+    : ["http/routes/*", "http/replicas", "tenants", "platform/{erasure,export,redelivery}"]
 ).map((name) => `test/worker/${name}.test.ts`);
 
 /** Three databases; workspaces live in the second one. */

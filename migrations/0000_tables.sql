@@ -58,9 +58,7 @@ CREATE TABLE `automations` (
 	FOREIGN KEY (`workspace_id`) REFERENCES `workspaces`(`id`) ON UPDATE no action ON DELETE no action
 );
 --> statement-breakpoint
-CREATE INDEX `automations_newest_social` ON `automations` (`workspace_id`,`created_at`,`id`) WHERE removed_at IS NULL AND type <> 'crm_source';--> statement-breakpoint
-CREATE INDEX `automations_newest_crm` ON `automations` (`workspace_id`,`created_at`,`id`) WHERE removed_at IS NULL AND type = 'crm_source';--> statement-breakpoint
-CREATE INDEX `automations_removed` ON `automations` (`workspace_id`,`created_at`,`id`) WHERE removed_at IS NOT NULL;--> statement-breakpoint
+CREATE INDEX `automations_newest` ON `automations` (`workspace_id`,`created_at`,`id`);--> statement-breakpoint
 CREATE TABLE `changes` (
 	`number` integer PRIMARY KEY AUTOINCREMENT NOT NULL,
 	`workspace_id` text NOT NULL,
@@ -173,15 +171,13 @@ CREATE TABLE `runs` (
 	`occurred_at` integer NOT NULL,
 	`actions` text NOT NULL,
 	`lead_id` text,
-	`crm` integer DEFAULT false NOT NULL,
 	`generation` integer DEFAULT 1 NOT NULL,
 	FOREIGN KEY (`workspace_id`) REFERENCES `workspaces`(`id`) ON UPDATE no action ON DELETE no action,
 	FOREIGN KEY (`automation_id`) REFERENCES `automations`(`id`) ON UPDATE no action ON DELETE cascade,
 	FOREIGN KEY (`lead_id`) REFERENCES `leads`(`id`) ON UPDATE no action ON DELETE no action
 );
 --> statement-breakpoint
-CREATE INDEX `runs_newest_social` ON `runs` (`workspace_id`,`occurred_at`,`id`) WHERE crm = 0;--> statement-breakpoint
-CREATE INDEX `runs_newest_crm` ON `runs` (`workspace_id`,`occurred_at`,`id`) WHERE crm = 1;--> statement-breakpoint
+CREATE INDEX `runs_newest` ON `runs` (`workspace_id`,`occurred_at`,`id`);--> statement-breakpoint
 CREATE INDEX `runs_newest_of_automation` ON `runs` (`automation_id`,`occurred_at`,`id`);--> statement-breakpoint
 CREATE INDEX `runs_of_lead` ON `runs` (`lead_id`) WHERE lead_id IS NOT NULL;--> statement-breakpoint
 CREATE TABLE `sizes` (

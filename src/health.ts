@@ -37,7 +37,7 @@ export async function findHealth(env: Env, now: number): Promise<Health> {
       return [`${database} does not answer`];
     }
   });
-  const problems = (await Promise.all([...found, problemsOfQueues(env)])).flat();
+  const problems = (await Promise.all(found)).flat();
   return { healthy: problems.length === 0, problems };
 }
 
@@ -67,15 +67,4 @@ async function problemOfSweep(db: Database, now: number): Promise<string | null>
   return swept === 0
     ? "the sweep has never run"
     : `the sweep last ran without a failure ${Math.floor((now - swept) / MINUTE_MS)} minutes ago`;
-}
-
-async function problemsOfQueues(env: Env): Promise<string[]> {
-  try {
-    const { backlogCount } = await inTime("DEAD_RECORDS", env.DEAD_RECORDS.metrics(), PATIENCE_MS);
-    return backlogCount > 0 ? [`dead letters: ${backlogCount}`] : [];
-  } catch (error) {
-    // Not a problem by itself: a record that the queue refuses is retried.
-    logError("queue_metrics_unknown", error);
-    return [];
-  }
 }

@@ -6,13 +6,7 @@ import type { Unstable_Config } from "wrangler";
 import { parseKeyRing } from "../../src/encryption/key-ring.ts";
 import { ROOT } from "../shared/checkout.ts";
 import { type ConfiguredDatabase, databasesIn, readConfig } from "../shared/databases.ts";
-import {
-  makeSecret,
-  refuseFormerName,
-  SECRET_NAMES,
-  type SecretName,
-  type Secrets,
-} from "../shared/secrets.ts";
+import { makeSecret, SECRET_NAMES, type SecretName, type Secrets } from "../shared/secrets.ts";
 import type { openWrangler, Wrangler } from "../shared/wrangler.ts";
 import {
   bookmark,
@@ -141,7 +135,6 @@ async function expectKeys(
  * environment.
  */
 function takeSecrets(environment: NodeJS.ProcessEnv) {
-  refuseFormerName((name) => Boolean(environment[name]));
   const env = { ...environment };
   const given: Secrets = {};
   for (const name of SECRET_NAMES) {
@@ -191,7 +184,6 @@ async function missingSecrets(wrangler: Wrangler, given: Secrets) {
   const answer = await wrangler.ask("secret", "list", "--format", "json");
   const isFirst = !answer.ok && /Worker ".*" not found/.test(answer.complaint);
   const there = isFirst ? [] : parseNames(answer, "The Worker's secrets");
-  refuseFormerName((name) => there.includes(name));
   const secrets = SECRET_NAMES.filter((name) => !given[name] && !there.includes(name));
   return { secrets, isFirst };
 }

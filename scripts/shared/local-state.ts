@@ -2,7 +2,7 @@ import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node
 import { dirname, join } from "node:path";
 import { z } from "@hono/zod-openapi";
 import { ROOT } from "./checkout.ts";
-import { makeSecret, refuseFormerName, SECRET_NAMES, type SecretName } from "./secrets.ts";
+import { makeSecret, SECRET_NAMES, type SecretName } from "./secrets.ts";
 
 const LocalState = z.object({
   /** Where the last start serves or served, such as `http://localhost:8787`. */
@@ -42,11 +42,10 @@ export function deleteState(): void {
   rmSync(STATE_FILE, { force: true });
 }
 
-/** Creates the Worker's local secrets that are missing. @returns their names. @throws Error for a former name. */
+/** Creates the Worker's local secrets that are missing. @returns their names. */
 export function makeSecrets(): SecretName[] {
   const text = existsSync(SECRETS_FILE) ? readFileSync(SECRETS_FILE, "utf8") : "";
   const isSet = (name: string) => new RegExp(`^\\s*(export\\s+)?${name}\\s*=`, "m").test(text);
-  refuseFormerName(isSet);
   const missing = SECRET_NAMES.filter((name) => !isSet(name));
   if (missing.length === 0) return [];
   const separator = text === "" || text.endsWith("\n") ? "" : "\n";

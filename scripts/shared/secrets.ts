@@ -1,7 +1,5 @@
 import { randomBytes } from "node:crypto";
 
-export { refuseFormerName } from "../../src/encryption/former-name.ts";
-
 /** The secrets of the Worker, each a key ring. */
 export const SECRET_NAMES = [
   "ENCRYPTION_KEYS",

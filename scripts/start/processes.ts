@@ -66,7 +66,7 @@ export function prepare(base: string, receiverUrl: string | null, output: Output
 export function serve(port: number, rules: UrlRules, output: Output): ServerRun {
   const child = runNode(
     [
-      ...["--import", LEASH, WRANGLER, "dev", join(ROOT, "scripts/start/worker.ts")],
+      ...["--import", LEASH, WRANGLER, "dev", join(ROOT, "scripts/shared/limited-worker.ts")],
       ...["--port", String(port), "--inspector-port", "0"],
       ...["--var", `PORTAL_ORIGIN:http://localhost:${port}`],
       ...Object.entries(rules).map(([name, value]) => `${name}:${value}`),

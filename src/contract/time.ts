@@ -13,10 +13,3 @@ export function isoTime(ms: number): string {
 export function isoTimeOrNull(time: number | null): string | null {
   return time === null ? null : isoTime(time);
 }
-
-/** The times of a recording call, in Unix milliseconds. */
-export interface Moment {
-  /** When it was sent, if it came through a queue; `null` if it arrived directly. */
-  sentAt: number | null;
-  now: number;
-}

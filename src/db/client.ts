@@ -100,6 +100,18 @@ export function counted(query: SQLWrapper): Statements<number> {
   return readAs(qb.all(sql`${query.getSQL()} RETURNING 1`), ({ length }) => length);
 }
 
+/** A write of rows passed as JSON, in as many statements as it takes; read as the number of rows it changed. */
+export function insertEach(
+  rows: readonly unknown[],
+  write: (chunk: string) => SQLWrapper,
+): Statements<number> {
+  const chunks = jsonParameters(rows).map((chunk, i) => [`chunk${i}`, counted(write(chunk))]);
+  const parts: Record<string, Statements<number>> = Object.fromEntries(chunks);
+  return readAs(transaction(parts), (counts) =>
+    Object.values(counts).reduce((total, count) => total + count, 0),
+  );
+}
+
 /** A query whose text is built once, on first use; `sql.placeholder` marks where values go. */
 export function prepared<P extends Built>(query: P) {
   let once: Statements<ResultOf<P>> | undefined;

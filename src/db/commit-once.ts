@@ -37,7 +37,7 @@ export async function commitOnce<R>(
 }
 
 /** The guard of statements that do not depend on what others write. */
-export const ALWAYS = sql`true`;
+const ALWAYS = sql`true`;
 
 const TAKEN = "UNIQUE constraint failed: commits.token";
 

@@ -101,18 +101,7 @@ export const automations = sqliteTable(
     /** When it was removed from the API; the row is deleted once its runs are. */
     removedAt: integer("removed_at"),
   },
-  // Separate indexes, because a deployment may not serve the CRM ones.
-  (table) => [
-    index("automations_newest_social")
-      .on(table.workspaceId, table.createdAt, table.id)
-      .where(sql`removed_at IS NULL AND type <> 'crm_source'`),
-    index("automations_newest_crm")
-      .on(table.workspaceId, table.createdAt, table.id)
-      .where(sql`removed_at IS NULL AND type = 'crm_source'`),
-    index("automations_removed")
-      .on(table.workspaceId, table.createdAt, table.id)
-      .where(sql`removed_at IS NOT NULL`),
-  ],
+  (table) => [index("automations_newest").on(table.workspaceId, table.createdAt, table.id)],
 );
 
 /** Removed generations of automations: their runs are hidden, then deleted in chunks. */
@@ -178,16 +167,11 @@ export const runs = sqliteTable(
     occurredAt: integer("occurred_at").notNull(),
     actions: text({ mode: "json" }).$type<{ type?: string; status?: string }[]>().notNull(),
     leadId: text("lead_id").references(() => leads.id),
-    /** Whether its automation is a `crm_source`. */
-    crm: integer({ mode: "boolean" }).notNull().default(false),
     /** Its automation's generation. */
     generation: integer().notNull().default(1),
   },
   (table) => [
-    index("runs_newest_social")
-      .on(table.workspaceId, table.occurredAt, table.id)
-      .where(sql`crm = 0`),
-    index("runs_newest_crm").on(table.workspaceId, table.occurredAt, table.id).where(sql`crm = 1`),
+    index("runs_newest").on(table.workspaceId, table.occurredAt, table.id),
     index("runs_newest_of_automation").on(table.automationId, table.occurredAt, table.id),
     // Erasing a lead looks up its runs, and so does the foreign key check when the lead is deleted.
     index("runs_of_lead").on(table.leadId).where(sql`lead_id IS NOT NULL`),

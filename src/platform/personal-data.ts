@@ -100,7 +100,7 @@ export const eraseLeads = operation({
     const leads = [...named.keys()].filter((id) => isId("lead", id));
     names?.(leads);
     // Read first: the erasure is retried, and a second try would find nothing.
-    const stored = await query(db, selectLeads(leads.map((id) => ({ workspaceId, id }))));
+    const stored = await query(db, selectLeads(workspaceId, leads));
     await commit(db, erase(workspaceId, leads, Date.now()));
     const found = new Set(stored.map(({ id }) => id));
     const missing = [...named].flatMap(([id, name]) => (found.has(id) ? [] : name));

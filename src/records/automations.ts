@@ -6,19 +6,19 @@ import { idField, timeField } from "../contract/fields.ts";
 import { isServed } from "../contract/served.ts";
 import { LAST_MS } from "../contract/text.ts";
 import { isoTime } from "../contract/time.ts";
-import { bare, columnsBut, each, excluded, fromJson, insertFrom, qb } from "../db/builder.ts";
+import { columnsBut, each, excluded, fromJson, inJson, insertFrom, qb } from "../db/builder.ts";
 import {
   counted,
   type Database,
-  inOrder,
-  jsonParameters,
+  insertEach,
   prepared,
   query,
   readAs,
   type Statements,
+  transaction,
 } from "../db/client.ts";
-import { isBehind, mapItems, type PageRequest, preparePages } from "../db/page.ts";
-import { automations, runs } from "../db/schema.ts";
+import { isAskedFor, isBehind, mapItems, type PageRequest, preparePages } from "../db/page.ts";
+import { automations } from "../db/schema.ts";
 
 /** The stored automation, before the report is written. */
 const known = alias(automations, "known");
@@ -35,10 +35,6 @@ export function visibilityOf(servedRoutes: string): Visibility {
   return { crmSource: isServed(servedRoutes, "automations.crm_source") };
 }
 
-// Literals, to match the partial indexes' conditions: with a parameter, SQLite would not use them.
-const IS_SOCIAL = sql`${automations.type} <> 'crm_source'`;
-const IS_CRM = sql`${automations.type} = 'crm_source'`;
-
 const SHOWN = columnsBut(
   automations,
   "workspaceId",
@@ -50,24 +46,22 @@ const SHOWN = columnsBut(
 
 const ORDER = { at: automations.createdAt, id: automations.id };
 
-/** The shown automations of one kind; each kind has its own index. */
-function shown(isOfKind: SQL) {
-  return qb
-    .select(SHOWN)
+const IS_HIDDEN = sql`(${automations.removedAt} IS NOT NULL
+  OR ${automations.type} = 'crm_source' AND NOT ${sql.placeholder("crmSource")})`;
+
+const pages = preparePages(
+  ORDER,
+  qb
+    .select({ ...SHOWN, isHidden: IS_HIDDEN.mapWith(Boolean).as("is_hidden") })
     .from(automations)
     .where(
       and(
         eq(automations.workspaceId, sql.placeholder("workspaceId")),
-        isNull(automations.removedAt),
-        isOfKind,
         isBehind(ORDER),
+        isAskedFor(IS_HIDDEN),
       ),
-    );
-}
-
-const socialPages = preparePages(ORDER, shown(IS_SOCIAL));
-// Merges both indexes in order.
-const allPages = preparePages(ORDER, shown(IS_SOCIAL).unionAll(shown(IS_CRM)));
+    ),
+);
 
 /** One page of the workspace's automations, newest first. */
 export async function listAutomations(
@@ -76,8 +70,8 @@ export async function listAutomations(
   visibility: Visibility,
   request: PageRequest,
 ) {
-  const pages = visibility.crmSource ? allPages : socialPages;
-  return mapItems(await pages(db, { workspaceId }, request), toAutomation);
+  const values = { workspaceId, crmSource: visibility.crmSource ? 1 : 0 };
+  return mapItems(await pages(db, values, request), toAutomation);
 }
 
 const automation = prepared(
@@ -136,9 +130,7 @@ const REPORTED = columnsBut(
 );
 
 export interface ReportedAutomation extends Pick<AutomationRow, keyof typeof REPORTED> {
-  /** Whether the platform sent `updatedAt`; otherwise it is when the report was sent or received. */
-  dated: boolean;
-  /** A stored automation that is newer than this is kept; `null`: the report always applies. */
+  /** The `updatedAt` that the platform sent: a newer automation is kept; `null`: the report always applies. */
   asOf: number | null;
 }
 
@@ -162,24 +154,12 @@ export function upsertAutomations(
   const values = each(automations, COMPARED, fromJson("r"));
   const isSame = and(...COMPARED.map((name) => sql`${known[name]} IS ${values[name]}`));
   const isNew = sql`(${known.id} IS NULL OR ${known.removedAt} IS NOT NULL)`;
-  const chunks = jsonParameters(reported);
-  const statements = inOrder([
-    qb.all<{ created: number }>(sql`SELECT count(*) AS created
+  const statements = transaction({
+    counts: qb.all<{ created: number }>(sql`SELECT count(*) AS created
       FROM json_each(${JSON.stringify(reported.map(({ id }) => id))}) AS r
         LEFT JOIN ${automations} AS known ON known.id = r.value
       WHERE ${isNew}`),
-    ...chunks.map((chunk) =>
-      // Rare, so all in one statement: a changed type moves the automation's runs to the other list.
-      qb
-        .update(runs)
-        .set({ crm: sql`NOT ${bare(runs.crm)}` })
-        .where(
-          sql`${runs.automationId} IN (
-              SELECT ${known.id} FROM json_each(${chunk}) AS r JOIN ${automations} AS known ON ${known.id} = r.value->>'id'
-              WHERE ${IS_IN_ORDER} AND (${known.type} = 'crm_source') <> (r.value->>'type' = 'crm_source'))`,
-        ),
-    ),
-    ...chunks.map((chunk) =>
+    written: insertEach(reported, (chunk) =>
       insertFrom(
         automations,
         {
@@ -190,12 +170,11 @@ export function upsertAutomations(
           createdAt,
         },
         sql`FROM json_each(${chunk}) AS r LEFT JOIN ${automations} AS known ON ${known.id} = r.value->>'id'
-            WHERE ${isNew} OR ${IS_IN_ORDER}
-              AND (NOT ${isSame} OR r.value->>'dated' AND r.value->>'updatedAt' > ${known.updatedAt})`,
+            WHERE ${isNew} OR ${IS_IN_ORDER} AND (NOT ${isSame} OR r.value->>'asOf' > ${known.updatedAt})`,
       ).onConflictDoUpdate({ target: automations.id, set: MERGED }),
     ),
-  ]);
-  return readAs(statements, ([[counted]]) => counted?.created ?? 0);
+  });
+  return readAs(statements, ({ counts: [row] }) => row?.created ?? 0);
 }
 
 /** The columns that a report sets in a stored automation; one that was removed starts over. */
@@ -235,15 +214,14 @@ export function changesStatus(reported: ReportedAutomation[]): SQL {
     WHERE ${known.status} <> r.value->>'status' AND ${known.removedAt} IS NULL AND ${IS_IN_ORDER})`;
 }
 
-/** The automations among those named that exist in the named workspace. */
-export function findAutomations(named: { workspaceId: string; id: string }[]) {
-  const { workspaceId, id, type, generation, removedAt } = automations;
+/** The workspace's automations among those with these ids. */
+export function findAutomations(workspaceId: string, ids: string[]) {
+  const { id, type, generation, removedAt } = automations;
   return qb
-    .select({ workspaceId, id, type, generation })
-    .from(sql`json_each(${JSON.stringify(named)}) AS named`)
-    .innerJoin(
-      automations,
-      sql`${id} = named.value->>'id' AND ${workspaceId} = named.value->>'workspaceId' AND ${removedAt} IS NULL`,
+    .select({ id, type, generation })
+    .from(automations)
+    .where(
+      and(inJson(id, ids), sql`+${automations.workspaceId} = ${workspaceId}`, isNull(removedAt)),
     );
 }
 

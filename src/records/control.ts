@@ -1,10 +1,10 @@
 import { sql } from "drizzle-orm";
 import type { AutomationStatus } from "../contract/enumerations.ts";
 import { LAST_MS } from "../contract/text.ts";
-import { type Database, inOrder, readAs } from "../db/client.ts";
+import { commit, type Database } from "../db/client.ts";
 import { automations } from "../db/schema.ts";
-import type { Wake } from "../webhooks/dispatch/wake.ts";
-import { announce, commitAnnounced, draftEvent } from "../webhooks/outbox.ts";
+import { listDue, type Wake } from "../webhooks/dispatch/wake.ts";
+import { announce, draftEvent } from "../webhooks/outbox.ts";
 import {
   type AutomationRow,
   findAutomation,
@@ -37,24 +37,31 @@ export async function controlAutomation(
   status: (typeof CONTROLLABLE)[number],
   clock: () => number,
 ): Promise<Control> {
+  let wakes: Wake[] = [];
   for (let round = 0; round < ROUNDS; round++) {
     const row = await findAutomation(db, workspaceId, visibility, id);
     if (!row) return { result: "not_found" };
-    if (row.status === status) return { result: "done", row, wakes: [] };
+    if (row.status === status) return { result: "done", row, wakes };
     if (row.status === "draft" || row.status === "error") return { result: "not_controllable" };
-    const done = await changeStatus(db, row, status, clock());
-    if (done) return done;
+    const change = await changeStatus(db, row, status, clock());
+    if (change.row) return { result: "done", row: change.row, wakes: change.wakes };
+    wakes = change.wakes;
   }
   throw new Error("the automation was changed by others during every try");
 }
 
-/** Changes the status of an automation as `row` shows it; `null` if it has changed since. */
+/**
+ * Changes the status of an automation as `row` shows it. Safe to repeat: it applies to one revision only.
+ *
+ * @returns the automation, null if it has changed since, perhaps by a first try whose reply was lost; and the
+ *   subscriptions to wake.
+ */
 async function changeStatus(
   db: Database,
   row: AutomationRow,
   status: AutomationStatus,
   now: number,
-): Promise<Control | null> {
+): Promise<{ row: AutomationRow | null; wakes: Wake[] }> {
   // Later than the stored time even if clocks disagree, so that no older report overrides it.
   const updatedAt = Math.min(Math.max(now, row.updatedAt + 1), LAST_MS);
   const changed = { ...row, status, updatedAt, revision: row.revision + 1 };
@@ -66,11 +73,10 @@ async function changeStatus(
     isUntouched,
     now,
   );
-  const change = readAs(
-    inOrder([announcement, updateStatus(row, changed)]),
-    ([, changes]) => changes > 0,
-  );
-  const { result, wakes } = await commitAnnounced(db, change, [row.workspaceId], now, isUntouched);
-  const isChanged = result ?? true;
-  return isChanged ? { result: "done", row: changed, wakes } : null;
+  const { changes, wakes } = await commit(db, {
+    announced: announcement,
+    changes: updateStatus(row, changed),
+    wakes: listDue(row.workspaceId, now),
+  });
+  return { row: changes > 0 ? changed : null, wakes };
 }

@@ -4,14 +4,7 @@ import { LeadSource } from "../contract/enumerations.ts";
 import { idField, timeField } from "../contract/fields.ts";
 import { isoTime } from "../contract/time.ts";
 import { columnsBut, each, fromJson, insertFrom, list, qb, toJsonValue } from "../db/builder.ts";
-import {
-  counted,
-  type Database,
-  inOrder,
-  jsonParameters,
-  query,
-  type Statements,
-} from "../db/client.ts";
+import { type Database, insertEach, query, type Statements } from "../db/client.ts";
 import { isBehind, type Listing, type PageRequest, preparePages } from "../db/page.ts";
 import { erasedLeads, leads } from "../db/schema.ts";
 import { knownDataKey, openDataKey, openPersonalData } from "../encryption/personal-data.ts";
@@ -107,38 +100,28 @@ export function isNotErased(workspaceId: string, id: SQL): SQL {
 }
 
 /** Inserts leads; those already stored stay unchanged, and those that were erased stay erased. */
-export function insertLeads(workspaceId: string, recorded: NewLead[]): Statements<number[]> {
-  const inserted = jsonParameters(recorded).map((chunk) =>
-    counted(
-      insertFrom(
-        leads,
-        { ...each(leads, INSERTED, fromJson("r")), workspaceId },
-        sql`FROM json_each(${chunk}) AS r WHERE ${isNotErased(workspaceId, sql`r.value->>'id'`)} ON CONFLICT (id) DO NOTHING`,
-      ),
+export function insertLeads(workspaceId: string, recorded: NewLead[]): Statements<number> {
+  return insertEach(recorded, (chunk) =>
+    insertFrom(
+      leads,
+      { ...each(leads, INSERTED, fromJson("r")), workspaceId },
+      sql`FROM json_each(${chunk}) AS r WHERE ${isNotErased(workspaceId, sql`r.value->>'id'`)} ON CONFLICT (id) DO NOTHING`,
     ),
   );
-  return inOrder(inserted);
 }
 
-/** The leads among those named that exist in the named workspace. */
-export const findLeads = (named: NamedLead[]) => findNamed(leads, named);
+/** The ids among these that are leads of the workspace. */
+export const findLeads = (workspaceId: string, ids: string[]) => findIds(leads, workspaceId, ids);
 
-/** The leads among those named that were erased from the named workspace. */
-export const findErasedLeads = (named: NamedLead[]) => findNamed(erasedLeads, named);
+/** The ids among these that were leads of the workspace, and were erased. */
+export const findErasedLeads = (workspaceId: string, ids: string[]) =>
+  findIds(erasedLeads, workspaceId, ids);
 
-interface NamedLead {
-  workspaceId: string;
-  id: string;
-}
-
-function findNamed(table: typeof leads | typeof erasedLeads, named: NamedLead[]) {
+function findIds(table: typeof leads | typeof erasedLeads, workspaceId: string, ids: string[]) {
   return qb
-    .select({ workspaceId: table.workspaceId, id: table.id })
-    .from(sql`json_each(${JSON.stringify(named)}) AS named`)
-    .innerJoin(
-      table,
-      sql`${table.id} = named.value->>'id' AND ${table.workspaceId} = named.value->>'workspaceId'`,
-    );
+    .select({ id: table.id })
+    .from(sql`json_each(${JSON.stringify(ids)}) AS named`)
+    .innerJoin(table, sql`${table.id} = named.value AND ${table.workspaceId} = ${workspaceId}`);
 }
 
 /** SQL expression: a lead's row as JSON, for `parseLeadRow`. */

@@ -1,7 +1,14 @@
 import { and, type Column, eq, getTableColumns, type SQL, sql } from "drizzle-orm";
-import type { Moment } from "../contract/time.ts";
 import { insertFrom, qb } from "../db/builder.ts";
-import { commit, counted, type Database, inOrder, readAs, type Statements } from "../db/client.ts";
+import {
+  commit,
+  counted,
+  type Database,
+  query,
+  readAs,
+  type Statements,
+  transaction,
+} from "../db/client.ts";
 import { automations, removals, runs } from "../db/schema.ts";
 import { isWritable } from "../workspaces/moves.ts";
 
@@ -13,30 +20,29 @@ type Removal = typeof removals.$inferSelect;
 /**
  * Removes automations of the workspace. They and their runs disappear from the API immediately;
  * `cleanUpAutomations` deletes the rows. An automation that is recorded again has a new generation
- * of runs. One created after the removal was sent is not affected. Reads how many were removed.
+ * of runs. Reads how many were removed.
  */
 export function removeAutomations(
   workspaceId: string,
   ids: string[],
-  { sentAt, now }: Moment,
+  now: number,
 ): Statements<number> {
   const isThere = sql`${automations.workspaceId} = ${workspaceId} AND ${automations.removedAt} IS NULL
-    AND ${automations.createdAt} <= ${sentAt ?? Number.MAX_SAFE_INTEGER}
     AND ${automations.id} IN (SELECT value FROM json_each(${JSON.stringify(ids)}))`;
-  const statements = inOrder([
-    insertFrom(
+  const statements = transaction({
+    noted: insertFrom(
       removals,
       { automationId: automations.id, generation: automations.generation },
       sql`FROM ${automations} WHERE ${isThere}`,
     ),
-    counted(
+    removed: counted(
       qb
         .update(automations)
         .set({ removedAt: now, revision: sql`${automations.revision} + 1` })
         .where(isThere),
     ),
-  ]);
-  return readAs(statements, ([, removed]) => removed);
+  });
+  return readAs(statements, ({ removed }) => removed);
 }
 
 /** SQL condition: the run belongs to a removed generation. There are few of those, mostly none. */
@@ -57,26 +63,26 @@ export async function cleanUpAutomations(db: Database, hasMore: () => boolean): 
     .innerJoin(automations, eq(automations.id, removals.automationId))
     .where(isWritable(automations.workspaceId))
     .limit(1);
-  let [found] = await commit(db, next);
+  let [found] = await query(db, next);
   while (found && hasMore()) {
-    const [, [following]] = await commit(db, inOrder([deletePiece(found), next]));
-    found = following;
+    const { following } = await commit(db, { deleted: deletePiece(found), following: next });
+    [found] = following;
   }
 }
 
 function deletePiece({ automationId, generation }: Removal) {
   const isOfGeneration = and(eq(runs.automationId, automationId), eq(runs.generation, generation));
-  return inOrder([
+  return transaction({
     // Raw SQL: Drizzle does not support rowid.
-    sql`DELETE FROM ${runs} WHERE rowid IN (SELECT rowid FROM ${runs} WHERE ${isOfGeneration}
+    runs: sql`DELETE FROM ${runs} WHERE rowid IN (SELECT rowid FROM ${runs} WHERE ${isOfGeneration}
       ORDER BY ${runs.occurredAt} DESC LIMIT ${REMOVED_RUNS_AT_ONCE})`,
-    qb.delete(removals).where(
+    removal: qb.delete(removals).where(
       sql`${removals.automationId} = ${automationId} AND ${removals.generation} = ${generation}
           AND NOT EXISTS (SELECT 1 FROM ${runs} WHERE ${isOfGeneration})`,
     ),
-    qb.delete(automations).where(
+    automation: qb.delete(automations).where(
       sql`${automations.id} = ${automationId} AND ${automations.removedAt} IS NOT NULL
           AND NOT EXISTS (SELECT 1 FROM ${removals} WHERE ${removals.automationId} = ${automationId})`,
     ),
-  ]);
+  });
 }

@@ -1,74 +1,41 @@
 import { z } from "@hono/zod-openapi";
-import { and, eq, not, type SQL, sql } from "drizzle-orm";
+import { and, eq, isNull, type SQL, sql } from "drizzle-orm";
 import { alias } from "drizzle-orm/sqlite-core";
 import { RunStatus, TriggerType } from "../contract/enumerations.ts";
 import { idField, timeField } from "../contract/fields.ts";
 import { isoTime } from "../contract/time.ts";
-import {
-  columnsBut,
-  each,
-  excluded,
-  fromJson,
-  insertFrom,
-  list,
-  named,
-  qb,
-} from "../db/builder.ts";
-import {
-  counted,
-  type Database,
-  inOrder,
-  jsonParameters,
-  prepared,
-  query,
-  type Statements,
-  type Stored,
-} from "../db/client.ts";
-import {
-  isBehind,
-  mapItems,
-  newestFirst,
-  type PageRequest,
-  pageValues,
-  preparePages,
-  ROWS,
-  toListing,
-} from "../db/page.ts";
-import { automations, removals, runs } from "../db/schema.ts";
-import type { Visibility } from "./automations.ts";
+import { columnsBut, each, excluded, fromJson, insertFrom, named, qb } from "../db/builder.ts";
+import { type Database, insertEach, type Statements } from "../db/client.ts";
+import { isAskedFor, isBehind, mapItems, type PageRequest, preparePages } from "../db/page.ts";
+import { automations, runs } from "../db/schema.ts";
+import { findAutomation, type Visibility } from "./automations.ts";
 import { isRemoved } from "./removals.ts";
 
 /** The stored run, before the report is written. */
 const known = alias(runs, "known");
 
-type RunRow = Omit<typeof runs.$inferSelect, "workspaceId" | "reference" | "crm" | "generation">;
+type RunRow = Omit<typeof runs.$inferSelect, "workspaceId" | "reference" | "generation">;
 
-const SHOWN = columnsBut(runs, "workspaceId", "reference", "crm", "generation");
-
-// Literals, to match the partial indexes' conditions: with a parameter, SQLite would not use them.
-const IS_SOCIAL = sql`${runs.crm} = 0`;
-const IS_CRM = sql`${runs.crm} = 1`;
+const SHOWN = columnsBut(runs, "workspaceId", "reference", "generation");
 
 const ORDER = { at: runs.occurredAt, id: runs.id };
 
-/** The shown runs of one kind; each kind has its own index. */
-function shown(isOfKind: SQL) {
-  return qb
-    .select(SHOWN)
+const IS_OF_WORKSPACE = eq(runs.workspaceId, sql.placeholder("workspaceId"));
+/** SQL condition: the run belongs to a `crm_source`. */
+const IS_CRM = sql`(SELECT ${automations.type} = 'crm_source' FROM ${automations}
+  WHERE ${automations.id} = ${runs.automationId})`;
+
+/** The pages of the workspace's runs without those that are removed or meet a condition. */
+function pagesWithout(isHidden: SQL) {
+  const rows = qb
+    .select({ ...SHOWN, isHidden: isHidden.mapWith(Boolean).as("is_hidden") })
     .from(runs)
-    .where(
-      and(
-        eq(runs.workspaceId, sql.placeholder("workspaceId")),
-        isOfKind,
-        not(isRemoved(runs)),
-        isBehind(ORDER),
-      ),
-    );
+    .where(and(IS_OF_WORKSPACE, isBehind(ORDER), isAskedFor(isHidden)));
+  return preparePages(ORDER, rows);
 }
 
-const socialPages = preparePages(ORDER, shown(IS_SOCIAL));
-// Merges both indexes in order.
-const allPages = preparePages(ORDER, shown(IS_SOCIAL).unionAll(shown(IS_CRM)));
+const allPages = pagesWithout(isRemoved(runs));
+const socialPages = pagesWithout(sql`(${isRemoved(runs)} OR ${IS_CRM})`);
 
 /** One page of the workspace's runs, newest first. */
 export async function listRuns(
@@ -81,39 +48,26 @@ export async function listRuns(
   return mapItems(await pages(db, { workspaceId }, request), toRun);
 }
 
-const AUTOMATION_ID = sql.placeholder("automationId");
-const CRM_SOURCE = sql.placeholder("crmSource");
-const IS_SHOWN = sql`${automations.removedAt} IS NULL
-  AND (${CRM_SOURCE} OR ${automations.type} <> 'crm_source')`;
-
-/** SQL condition: the automation's runs are shown. It is looked up only if some may be hidden. */
-const IS_OF_SHOWN = sql`(${CRM_SOURCE} AND NOT EXISTS (
-    SELECT 1 FROM ${removals} WHERE ${removals.automationId} = ${AUTOMATION_ID})
-  OR EXISTS (SELECT 1 FROM ${automations} WHERE ${automations.id} = ${AUTOMATION_ID} AND ${IS_SHOWN}))`;
-
-const runsOfAutomation = qb
-  .select(named(SHOWN))
-  .from(runs)
-  .where(
-    and(
-      eq(runs.automationId, AUTOMATION_ID),
-      eq(runs.workspaceId, sql.placeholder("workspaceId")),
-      not(isRemoved(runs)),
-      isBehind(ORDER),
+const pagesOfAutomation = preparePages(
+  ORDER,
+  qb
+    .select({
+      ...named(SHOWN),
+      isHidden: sql<boolean>`${isRemoved(runs)}`.mapWith(Boolean).as("is_hidden"),
+    })
+    .from(automations)
+    // Ownership first: none of another workspace's runs is read.
+    .crossJoin(runs)
+    .where(
+      and(
+        eq(automations.id, sql.placeholder("automationId")),
+        eq(automations.workspaceId, sql.placeholder("workspaceId")),
+        isNull(automations.removedAt),
+        eq(runs.automationId, automations.id),
+        isBehind(ORDER),
+        isAskedFor(isRemoved(runs)),
+      ),
     ),
-  )
-  .orderBy(...newestFirst(ORDER));
-
-// After the runs, it returns a row without an id: the automation itself, read only if the page is not full or
-// the automation may be hidden. Raw SQL: each part of the union has its own limit, one of them computed.
-const pageOfAutomation = prepared(
-  qb.all<Stored<RunRow> | { id: null }>(sql`
-  SELECT * FROM (${runsOfAutomation.getSQL()} LIMIT iif(${IS_OF_SHOWN}, ${ROWS}, 0))
-  UNION ALL
-  SELECT ${list(Object.keys(SHOWN).map(() => sql`NULL`))} FROM ${automations}
-  WHERE ${automations.id} = ${AUTOMATION_ID}
-    AND ${automations.workspaceId} = ${sql.placeholder("workspaceId")} AND ${IS_SHOWN}
-  LIMIT ${ROWS}`),
 );
 
 /** One page of an automation's runs, newest first; `null` if the workspace has no such automation. */
@@ -124,55 +78,45 @@ export async function listRunsOfAutomation(
   automationId: string,
   request: PageRequest,
 ) {
-  const crmSource = visibility.crmSource ? 1 : 0;
-  const values = { workspaceId, automationId, crmSource, ...pageValues(request) };
-  const found = await query(db, pageOfAutomation(values));
-  if (found.length === 0) return null;
-  const rows = found.flatMap((row) =>
-    row.id === null ? [] : { ...row, actions: JSON.parse(row.actions) },
-  );
-  return mapItems(toListing<RunRow>(rows, request.limit, ORDER), toRun);
+  if (!visibility.crmSource && !(await findAutomation(db, workspaceId, visibility, automationId)))
+    return null;
+  const listing = await pagesOfAutomation(db, { workspaceId, automationId }, request);
+  // Whoever has runs exists.
+  const isThere =
+    listing.items.length > 0 ||
+    listing.next !== null ||
+    (await findAutomation(db, workspaceId, visibility, automationId)) !== undefined;
+  return isThere ? mapItems(listing, toRun) : null;
 }
 
 export type ReportedRun = RunRow & Pick<typeof runs.$inferSelect, "reference">;
 
 /** A reported run whose automation has been looked up. */
 export interface FoundRun extends ReportedRun {
-  /** The automation's generation when it was looked up; `null` if it was not there. */
-  generation: number | null;
+  /** The automation's generation: if it is removed before the run is written, so is the run. */
+  generation: number;
 }
 
 /** The reported fields of a run. */
 const REPORTED = (Object.keys(SHOWN) as (keyof RunRow)[]).filter((name) => name !== "id");
 
-/**
- * Inserts runs. Those already stored stay unchanged, unless they were removed with their
- * automation. A run whose automation is gone violates NOT NULL on `runs.generation`.
- */
-export function insertRuns(workspaceId: string, found: FoundRun[]): Statements<number[]> {
+/** Inserts runs. Those already stored stay unchanged, unless they were removed with their automation. */
+export function insertRuns(workspaceId: string, found: FoundRun[]): Statements<number> {
   const reports = found.map((run) => ({ ...run, actions: JSON.stringify(run.actions) }));
-  return inOrder(
-    jsonParameters(reports).map((chunk) =>
-      counted(
-        insertFrom(
-          runs,
-          {
-            ...each(runs, ["id", "reference", ...REPORTED], fromJson("r")),
-            workspaceId,
-            crm: sql`coalesce(${automations.type} = 'crm_source', 0)`,
-            generation: automations.generation,
-          },
-          sql`FROM json_each(${chunk}) AS r
-              LEFT JOIN ${automations} ON ${automations.id} = r.value->>'automationId' AND ${automations.removedAt} IS NULL
-            WHERE r.value->>'id' NOT IN (${recordedOf(found)})`,
-        ).onConflictDoUpdate({ target: runs.id, set: RENEWED }),
-      ),
-    ),
+  return insertEach(reports, (chunk) =>
+    insertFrom(
+      runs,
+      {
+        ...each(runs, ["id", "reference", "generation", ...REPORTED], fromJson("r")),
+        workspaceId,
+      },
+      sql`FROM json_each(${chunk}) AS r WHERE r.value->>'id' NOT IN (${recordedOf(found)})`,
+    ).onConflictDoUpdate({ target: runs.id, set: RENEWED }),
   );
 }
 
 /** The columns set when a run that was removed with its automation is recorded again. */
-const RENEWED = each(runs, [...REPORTED, "crm", "generation"], excluded);
+const RENEWED = each(runs, [...REPORTED, "generation"], excluded);
 
 /** SQL condition on a draft: its run does not exist yet. Evaluated before the run is written. */
 export function isNewRun(found: FoundRun[]): SQL {

@@ -2,13 +2,11 @@ import { type SQL, sql } from "drizzle-orm";
 import type { WebhookEvent } from "../contract/enumerations.ts";
 import { newEventId } from "../contract/ids.ts";
 import { insertFrom } from "../db/builder.ts";
-import { commit, type Database, inOrder, jsonParameters, type Statements } from "../db/client.ts";
-import { commitOnce } from "../db/commit-once.ts";
+import { insertEach, type Statements, transaction } from "../db/client.ts";
 import { deliveries, events, leads, subscriptions } from "../db/schema.ts";
 import { isNotErased } from "../records/leads.ts";
 import { serializeBody, type WebhookDelivery } from "./bodies.ts";
 import { IS_ACTIVE, lists } from "./conditions.ts";
-import { listDue, type Wake } from "./dispatch/wake.ts";
 
 /** An event, announced only if its condition holds at the commit. */
 export interface Draft {
@@ -58,9 +56,9 @@ export function announce(
     AND ${lists(type)}`;
   const isSubscriber = sql`${isListing} AND ${IS_ACTIVE}`;
   const subjects = JSON.stringify(drafts.map(({ id, subject }) => ({ id, subject })));
-  return inOrder([
+  return transaction({
     // Before the events are inserted: a draft with a stored event counts as announced.
-    insertFrom(
+    deliveries: insertFrom(
       deliveries,
       {
         subscriptionId: subscriptions.id,
@@ -75,7 +73,7 @@ export function announce(
           WHERE ${condition} AND NOT EXISTS (SELECT 1 FROM ${events}
             WHERE ${events.workspaceId} = ${workspaceId} AND ${events.id} = draft.value->>'id')`,
     ),
-    ...jsonParameters(drafts).map((chunk) =>
+    events: insertEach(drafts, (chunk) =>
       insertFrom(
         events,
         {
@@ -92,28 +90,5 @@ export function announce(
             ON CONFLICT DO NOTHING`,
       ),
     ),
-  ]);
-}
-
-/**
- * Commits records together with the events that announce them.
- *
- * @param workspaceIds the workspaces of the records.
- * @param guard as in `commitOnce`; omitted for statements that change nothing when applied a second
- *   time, whatever others wrote in between.
- * @returns the result of `statements`, or `null` if `commitOnce` found them already committed; and
- *   the subscriptions to wake.
- */
-export async function commitAnnounced<R>(
-  db: Database,
-  statements: Statements<R>,
-  workspaceIds: string[],
-  now: number,
-  guard?: SQL,
-): Promise<{ result: R | null; wakes: Wake[] }> {
-  const due = inOrder(workspaceIds.map((id) => listDue(id, now)));
-  const all = inOrder([statements, due]);
-  const committed = guard ? await commitOnce(db, all, now, guard) : await commit(db, all);
-  const [result, wakes] = committed ?? [null, await commit(db, due)];
-  return { result, wakes: wakes.flat() };
+  });
 }

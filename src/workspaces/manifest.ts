@@ -103,11 +103,6 @@ const MANIFEST = {
     // `createdAt` is renewed when an automation is recorded again: an export may show it twice, but
     // never misses it.
     order: [automations.createdAt, automations.id],
-    ranges: [
-      sql`${automations.removedAt} IS NULL AND ${automations.type} <> 'crm_source'`,
-      sql`${automations.removedAt} IS NULL AND ${automations.type} = 'crm_source'`,
-      sql`${automations.removedAt} IS NOT NULL`,
-    ],
   },
   // Lists the runs that are yet to be deleted; which are shown follows from the automation itself.
   removals: { kind: null, links: { automationId: automations.id } },
@@ -128,7 +123,6 @@ const MANIFEST = {
     kind: "run",
     key: [runs.id],
     order: [runs.occurredAt, runs.id],
-    ranges: [sql`${runs.crm} = 0`, sql`${runs.crm} = 1`],
   },
   events: {
     kind: "event",

@@ -1,5 +1,5 @@
 import { and, eq, isNull, sql } from "drizzle-orm";
-import { inJson, qb } from "../db/builder.ts";
+import { qb } from "../db/builder.ts";
 import { type Database, openDatabase, prepared, query } from "../db/client.ts";
 import {
   bindingOf,
@@ -76,22 +76,6 @@ export async function openToWrite(env: Env, find: () => Promise<Placement>): Pro
     },
     db: openDatabase(session),
   };
-}
-
-/** The names of the databases that workspaces live in, by workspace id. */
-export async function findDatabases(
-  env: Env,
-  workspaceIds: string[],
-): Promise<Map<string, string>> {
-  const known = new Map(workspaceIds.map((id) => [id, DIRECTORY]));
-  if (hasOneDatabase(env)) return known;
-  const { id, database } = workspaces;
-  const entries = await openDirectory(env)
-    .select({ id, database })
-    .from(workspaces)
-    .where(inJson(id, workspaceIds));
-  for (const row of entries) known.set(row.id, row.database ?? DIRECTORY);
-  return known;
 }
 
 /** A database did not answer in time. */

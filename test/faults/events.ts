@@ -11,7 +11,6 @@ export const EVENTS: Fault[] = [
     ["sweep.ts", "logError(\"sweep_failed\", error, { database });", "throw error;", "a part of the sweep that fails stops no other"],
     ["health.ts", 'findOverdue(db, "", now - UNATTENDED_MAX_MS)', 'findOverdue(db, "", now)', "what the next sweep finds is no problem yet"],
     ["health.ts", "isDirectory ? problemOfSweep(db, now) : null", "problemOfSweep(db, now)", "only the directory notes when the sweep ran"],
-    ["health.ts", 'await inTime("DEAD_RECORDS", env.DEAD_RECORDS.metrics(), PATIENCE_MS)', "await env.DEAD_RECORDS.metrics()", "a queue that does not answer holds up no monitor"],
   ]),
   ...faultsIn("webhooks/", [
     ["attempts.ts", "min(${ATTEMPTS_KEPT}, 1 + coalesce", "(1 + coalesce", "a limited number of attempts is kept"],

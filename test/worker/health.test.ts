@@ -96,16 +96,7 @@ describe("health", () => {
     expect(await Platform.health({})).toEqual(WELL);
   });
 
-  test("tells how many records are dead letters, which is only logged if the queue cannot tell, and whether a database answers", async () => {
-    const queue = (metrics: () => Promise<object>) => ({
-      ...env,
-      DEAD_RECORDS: { metrics } as unknown as Queue,
-    });
-    const counting = queue(async () => ({ backlogCount: 2 }));
-    expect(await findHealth(counting, Date.now())).toEqual(ill("dead letters: 2"));
-    for (const metrics of [() => Promise.reject(new Error("no metrics")), never])
-      expect(await findHealth(queue(metrics), Date.now())).toEqual(WELL);
-    expect(lines.map((line) => JSON.parse(line).event)).toContain("queue_metrics_unknown");
+  test("tells that a database does not answer", async () => {
     const silent = ill("DB does not answer");
     expect(await findHealth({ ...env, DB: HANGING }, Date.now())).toEqual(silent);
   });

@@ -1,7 +1,6 @@
 import type { AutomationType } from "../../contract/enumerations.ts";
 import { derivedId } from "../../contract/ids.ts";
-import type { Moment } from "../../contract/time.ts";
-import { inOrder, readAs } from "../../db/client.ts";
+import { readAs, transaction } from "../../db/client.ts";
 import { announce, draftEvent } from "../../webhooks/outbox.ts";
 import {
   changesStatus,
@@ -19,39 +18,39 @@ import type { Recording } from "./recording.ts";
 /** A call that inserts or updates automations and announces activations and pauses. */
 export async function toAutomationRecording(
   { workspaceId, automations }: RecordingInput<"recordAutomations">,
-  moment: Moment,
+  now: number,
   visibility: Visibility,
 ): Promise<Recording> {
   const reported = await Promise.all(
-    automations.map((automation) => toReportedAutomation(workspaceId, automation, moment)),
+    automations.map((automation) => toReportedAutomation(workspaceId, automation, now)),
   );
   const latest = latestOfEach(reported);
   const drafts = latest
     .filter(({ status }) => status === "active" || status === "paused")
     .filter(({ type }) => shows(visibility, type))
     .map((report) => ({
-      ...draftEvent("automation.status_changed", toAutomation(report), moment.now),
+      ...draftEvent("automation.status_changed", toAutomation(report), now),
       undatedAt: report.asOf === null ? report.updatedAt : null,
     }));
   return {
     workspaceId,
     ids: reported.map(({ id }) => id),
-    effects: { automations: latest },
-    once: true,
+    // A second try, after others changed them, would change them back without an event of its own.
+    isTriedOnce: true,
     statements: () =>
       readAs(
-        inOrder([
-          announce(
+        transaction({
+          events: announce(
             workspaceId,
             "automation.status_changed",
             drafts,
             changesStatus(latest),
-            moment.now,
+            now,
             DATED_BODY,
           ),
-          upsertAutomations(workspaceId, latest, moment.sentAt ?? moment.now),
-        ]),
-        ([, created]) => created,
+          created: upsertAutomations(workspaceId, latest, now),
+        }),
+        ({ created }) => created,
       ),
   };
 }
@@ -68,7 +67,7 @@ const KIND_LABELS: Record<Exclude<AutomationType, "crm_source">, string> = {
 async function toReportedAutomation(
   workspaceId: string,
   { agent, name, updatedAt, ...report }: AutomationReport,
-  { sentAt, now }: Moment,
+  now: number,
 ): Promise<ReportedAutomation> {
   return {
     ...report,
@@ -77,9 +76,8 @@ async function toReportedAutomation(
     agentName: agent.name,
     name:
       report.type === "crm_source" ? (name ?? "") : `${KIND_LABELS[report.type]} – ${agent.name}`,
-    updatedAt: updatedAt ?? sentAt ?? now,
-    dated: updatedAt != null,
-    asOf: updatedAt ?? sentAt,
+    updatedAt: updatedAt ?? now,
+    asOf: updatedAt ?? null,
   };
 }
 
@@ -93,13 +91,15 @@ function latestOfEach(reported: ReportedAutomation[]): ReportedAutomation[] {
 /** A call that removes automations and their runs; unknown ids are ignored. */
 export async function toRemoval(
   { workspaceId, ids }: RecordingInput<"removeAutomations">,
-  moment: Moment,
+  now: number,
 ): Promise<Recording> {
   return {
     workspaceId,
     ids,
-    effects: { removedAutomationIds: ids },
-    once: true,
-    statements: () => removeAutomations(workspaceId, ids, moment),
+    // Nothing but the workspace: unknown ids are ignored.
+    references: [],
+    // In the meantime, they may have been recorded again.
+    isTriedOnce: true,
+    statements: () => removeAutomations(workspaceId, ids, now),
   };
 }

@@ -6,7 +6,6 @@ import {
   RunStatus,
   TriggerType,
 } from "../../contract/enumerations.ts";
-import { InputError } from "../../contract/input-error.ts";
 import { RECORD_MAX_BYTES } from "../../contract/limits.ts";
 import { parseInput } from "../../contract/parse.ts";
 import { Id, Instant, Name, Reference, several, text } from "../../contract/text.ts";
@@ -84,31 +83,6 @@ export type RecordingInput<M extends RecordingMethod> = z.output<(typeof RECORDI
 export type AutomationReport = z.output<typeof AutomationReport>;
 export type LeadReport = z.output<typeof LeadReport>;
 export type RunReport = z.output<typeof RunReport>;
-
-const RecordMessage = z.strictObject({
-  method: z.enum(Object.keys(RECORDING_INPUTS) as RecordingMethod[]),
-  input: z.unknown(),
-});
-
-/**
- * Parses a message of the ingest queue: `{ method, input }`, or the same as a JSON string. The
- * input itself is left to `parseRecordingInput`.
- *
- * @throws InputError for anything else.
- */
-export function parseRecordMessage(content: unknown): z.infer<typeof RecordMessage> {
-  const value = typeof content === "string" ? parseJson(content) : content;
-  return parseInput(RecordMessage, value, "message");
-}
-
-function parseJson(json: string): unknown {
-  try {
-    return JSON.parse(json);
-  } catch {
-    // The parser's own message would quote the text.
-    throw new InputError("message", "not JSON");
-  }
-}
 
 /** Parses the input of a recording method. @throws InputError if it is not valid. */
 export function parseRecordingInput<M extends RecordingMethod>(

@@ -1,43 +1,37 @@
 import { derivedId, newEventId } from "../../contract/ids.ts";
-import type { Moment } from "../../contract/time.ts";
-import { inOrder, readAs } from "../../db/client.ts";
+import { readAs, transaction } from "../../db/client.ts";
 import { sealPersonalData } from "../../encryption/personal-data.ts";
 import { announce, isNewLead } from "../../webhooks/outbox.ts";
 import { insertLeads, type NewLead } from "../leads.ts";
 import type { ReportedPerson } from "../person.ts";
 import type { LeadReport, RecordingInput } from "./inputs.ts";
-import { firstOfEach, type Recording, sum } from "./recording.ts";
-import { unknownWorkspace } from "./references.ts";
+import { firstOfEach, type Recording } from "./recording.ts";
 
 /** A call that inserts leads and announces them; leads that are already stored stay unchanged. */
 export async function toLeadRecording(
   { workspaceId, leads }: RecordingInput<"recordLeads">,
-  moment: Moment,
+  now: number,
 ): Promise<Recording> {
-  const reported = await Promise.all(
-    leads.map((lead) => toReportedLead(workspaceId, lead, moment)),
-  );
+  const reported = await Promise.all(leads.map((lead) => toReportedLead(workspaceId, lead, now)));
   const fresh = firstOfEach(reported);
   const drafts = fresh.map(({ id, eventId }) => ({ id: eventId, subject: id, body: null }));
   return {
     workspaceId,
     ids: reported.map(({ id }) => id),
-    effects: { leadIds: fresh.map(({ id }) => id) },
     hasPersonalData: true,
-    async statements({ dataKey }) {
-      if (!dataKey) throw unknownWorkspace();
+    async statements(_, dataKey) {
       const recorded = await Promise.all(
         fresh.map(async ({ person, ...lead }) => ({
           ...lead,
-          sealed: await sealPersonalData(dataKey, lead.id, person),
+          sealed: await sealPersonalData(dataKey as CryptoKey, lead.id, person),
         })),
       );
       return readAs(
-        inOrder([
-          announce(workspaceId, "lead.created", drafts, isNewLead(workspaceId), moment.now),
-          insertLeads(workspaceId, recorded),
-        ]),
-        ([, created]) => sum(created),
+        transaction({
+          events: announce(workspaceId, "lead.created", drafts, isNewLead(workspaceId), now),
+          created: insertLeads(workspaceId, recorded),
+        }),
+        ({ created }) => created,
       );
     },
   };
@@ -46,11 +40,11 @@ export async function toLeadRecording(
 /** A lead as reported: `person` is not encrypted yet. */
 type ReportedLead = Omit<NewLead, "sealed"> & { person: ReportedPerson };
 
-/** A lead as reported; `createdAt` defaults to when the report was sent. */
+/** A lead as reported; `createdAt` defaults to now. */
 async function toReportedLead(
   workspaceId: string,
   { reference, source, agent, createdAt, ...person }: LeadReport,
-  { sentAt, now }: Moment,
+  now: number,
 ): Promise<ReportedLead> {
   return {
     id: await derivedId("lead", workspaceId, reference),
@@ -58,7 +52,7 @@ async function toReportedLead(
     source,
     agentId: await derivedId("agent", workspaceId, agent.reference),
     person,
-    createdAt: createdAt ?? sentAt ?? now,
+    createdAt: createdAt ?? now,
     eventId: newEventId(now),
   };
 }

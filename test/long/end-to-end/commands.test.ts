@@ -1,13 +1,11 @@
 import type { SpawnOptions } from "node:child_process";
-import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
 import { startRuntime } from "../../../scripts/shared/runtime.ts";
-import { copyCheckout, startIn } from "../../node/support/local-server.ts";
 import { childrenOf, runProgram } from "../../node/support/process.ts";
-import { until } from "../../support/until.ts";
 
 const { scripts } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
 const COMMANDS = [
@@ -53,25 +51,6 @@ describe("a folder", () => {
     const stderr = "The dependencies are not installed: run `npm ci` first.\n";
     for (const command of COMMANDS)
       expect(await runCommand(command, [], { cwd: folder })).toMatchObject({ code: 1, stderr });
-  });
-
-  test("whose encryption key has its former name is not started, and stays as it is", async () => {
-    const copy = copyCheckout();
-    const file = join(copy, ".dev.vars");
-    const secrets = 'WEBHOOK_ENCRYPTION_KEYS="k1:old"\n';
-    writeFileSync(file, secrets);
-    const start = startIn(copy, "start", [], { PORT: "28787" });
-    await until(() => start.output() !== "");
-    // Ends it if it starts nevertheless.
-    start.child.kill("SIGINT");
-    const code = await start.ended;
-    const left = readFileSync(file, "utf8");
-    rmSync(copy, { recursive: true });
-    expect([code, start.output(), left]).toEqual([
-      1,
-      "WEBHOOK_ENCRYPTION_KEYS is now called ENCRYPTION_KEYS: rename it, and keep its value.\n",
-      secrets,
-    ]);
   });
 
   // Root may write anywhere, so the command then runs as nobody.

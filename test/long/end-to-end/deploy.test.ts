@@ -187,8 +187,6 @@ describe("npm run deploy without a terminal", () => {
     expect(calls.at(-1)?.secretsFile).toBeUndefined();
   });
 
-  const RENAMED =
-    "WEBHOOK_ENCRYPTION_KEYS is now called ENCRYPTION_KEYS: rename it, and keep its value.";
   const NOT_DEPLOYED = "The Worker was not deployed; the previous version still serves.";
   const MALFORMED = "entry 1 is not id:base64 of 32 bytes";
   const REFUSED = "A request to the Cloudflare API failed.";
@@ -197,8 +195,6 @@ describe("npm run deploy without a terminal", () => {
 
   test.each<[string, string[], NodeJS.ProcessEnv, Partial<FakeAccount>]>([
     ["Set ENCRYPTION_KEYS: the Worker has none yet.", ASKED, { CI: "1" }, {}],
-    [RENAMED, [], { WEBHOOK_ENCRYPTION_KEYS: SECRET }, {}],
-    [RENAMED, ASKED.slice(0, 2), {}, { secrets: { WEBHOOK_ENCRYPTION_KEYS: SECRET } }],
     [`ENCRYPTION_KEYS: ${MALFORMED}`, [], { ENCRYPTION_KEYS: "c2VjcmV0" }, {}],
     [`API_KEY_CHECKSUM_KEYS: ${MALFORMED}`, [], BAD, {}],
     ["Not logged in to Cloudflare: run", ["whoami"], {}, { loggedIn: false }],

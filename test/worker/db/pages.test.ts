@@ -1,7 +1,7 @@
 import { env, exports } from "cloudflare:workers";
-import { beforeAll, expect, test } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import { openDatabase } from "../../../src/db/client.ts";
-import type { Listing, PageRequest } from "../../../src/db/page.ts";
+import { EXAMINED_MAX, type Listing, type PageRequest } from "../../../src/db/page.ts";
 import { listAutomations } from "../../../src/records/automations.ts";
 import { listLeads } from "../../../src/records/leads.ts";
 import { listRuns, listRunsOfAutomation } from "../../../src/records/runs.ts";
@@ -12,7 +12,9 @@ import {
   recordAutomation,
   runReport,
 } from "../../support/api.ts";
+import { isolated } from "../../support/deliveries.ts";
 import { meteredDatabase } from "../../support/metered-database.ts";
+import { record } from "../../support/record.ts";
 
 /** How many there are of each kind: leads, social and CRM runs, social and CRM automations. */
 const ROWS = 120;
@@ -38,11 +40,11 @@ beforeAll(async () => {
   for (const part of [leads.slice(0, 100), leads.slice(100)])
     await exports.Platform.recordLeads({ workspaceId, leads: part });
   const numbers = `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ${ROWS})`;
-  const insertRuns = (automationId: string, isCrm: number, firstAt: number) =>
+  const insertRuns = (automationId: string, firstAt: number) =>
     env.DB.prepare(
-      `INSERT INTO runs (id, workspace_id, reference, automation_id, status, trigger_type, occurred_at, actions, crm)
-      ${numbers} SELECT 'run_' || ?2 || i, ?1, i, ?2, 'success', 'comment', ?3 + i / 3, '[]', ?4 FROM n`,
-    ).bind(workspaceId, automationId, firstAt, isCrm);
+      `INSERT INTO runs (id, workspace_id, reference, automation_id, status, trigger_type, occurred_at, actions)
+      ${numbers} SELECT 'run_' || ?2 || i, ?1, i, ?2, 'success', 'comment', ?3 + i / 3, '[]' FROM n`,
+    ).bind(workspaceId, automationId, firstAt);
   // One less than of runs: one was recorded.
   const insertAutomations = (type: string, firstAt: number) =>
     env.DB.prepare(
@@ -50,8 +52,8 @@ beforeAll(async () => {
       ${numbers} SELECT 'aut_' || substr(?2, 2) || i, ?1, i, ?2, 'x', 'agt_1', '', '', 'draft', 0, ?3 + i / 3 FROM n WHERE i < ${ROWS}`,
     ).bind(workspaceId, type, firstAt);
   await env.DB.batch([
-    insertRuns(social, 0, 0),
-    insertRuns(crm, 1, ROWS / 6),
+    insertRuns(social, 0),
+    insertRuns(crm, ROWS / 6),
     insertAutomations("social_story", 0),
     insertAutomations("crm_source", ROWS / 6),
   ]);
@@ -59,48 +61,134 @@ beforeAll(async () => {
 
 type List = (request: PageRequest) => Promise<Listing<{ id: string }> | null>;
 
-// With CRM automations served, the index of each kind is walked.
-test.each<[string, List, more: number, total: number]>([
-  ["leads", (request) => listLeads(db, env.ENCRYPTION_KEYS, workspaceId, request), 1, ROWS],
-  ["runs", (request) => listRuns(db, workspaceId, ALL, request), 2, 2 * ROWS],
-  ["social runs", (request) => listRuns(db, workspaceId, SOCIAL, request), 1, ROWS],
+/** Each list, how many rows it has, and whether others lie between them, which are not shown. */
+const LISTS: [string, List, total: number, "hides some"?][] = [
+  ["leads", (request) => listLeads(db, env.ENCRYPTION_KEYS, workspaceId, request), ROWS],
+  ["runs", (request) => listRuns(db, workspaceId, ALL, request), 2 * ROWS],
+  ["social runs", (request) => listRuns(db, workspaceId, SOCIAL, request), ROWS, "hides some"],
   [
     "an automation's runs",
     (request) => listRunsOfAutomation(db, workspaceId, ALL, social, request),
-    ...([1, ROWS] as const),
+    ROWS,
   ],
-  ["automations", (request) => listAutomations(db, workspaceId, ALL, request), 2, 2 * ROWS],
-  ["social automations", (request) => listAutomations(db, workspaceId, SOCIAL, request), 1, ROWS],
-])("the pages of %s are sorted and complete, and read a row more than shown", async (...row) => {
-  const [, read, more, total] = row;
-  for (const limit of [1, 7, 99]) {
-    const seen: string[] = [];
-    let after: PageRequest["after"] = null;
-    do {
-      Object.assign(rows, { read: 0, queries: 0 });
-      const page = await read({ limit, after });
-      seen.push(...(page?.items ?? []).map(({ id }) => id));
-      expect(rows.queries).toBe(1);
-      if (page?.next) expect(rows.read).toBeGreaterThan(limit);
-      // At the end, SQLite may look at the first row that belongs to something else.
-      expect(rows.read).toBeLessThanOrEqual(limit + more + (page?.next ? 0 : 1));
-      if (page?.next && after) expect(page.next.at).toBeLessThanOrEqual(after.at);
-      after = page?.next ?? null;
-    } while (after);
-    expect(seen).toHaveLength(total);
-    expect(new Set(seen).size).toBe(total);
-  }
-});
+  ["automations", (request) => listAutomations(db, workspaceId, ALL, request), 2 * ROWS],
+  [
+    "social automations",
+    (request) => listAutomations(db, workspaceId, SOCIAL, request),
+    ...([ROWS, "hides some"] as const),
+  ],
+];
 
-test("a page of one automation's runs reads its row, too, if CRM automations are not served", async () => {
+test.each(LISTS)(
+  "the pages of %s are sorted and complete, and read a row more than shown",
+  async (...[, read, total, hides]) => {
+    for (const limit of [1, 7, 99]) {
+      const seen: string[] = [];
+      let after: PageRequest["after"] = null;
+      do {
+        Object.assign(rows, { read: 0, queries: 0 });
+        const page = await read({ limit, after });
+        seen.push(...(page?.items ?? []).map(({ id }) => id));
+        if (!hides) {
+          expect(rows.queries).toBe(1);
+          if (page?.next) expect(rows.read).toBeGreaterThan(limit);
+          // At the end, SQLite may look at the first row that belongs to something else.
+          expect(rows.read).toBeLessThanOrEqual(limit + 2 + (page?.next ? 0 : 1));
+        } else expect(rows.queries).toBeLessThanOrEqual(3);
+        if (page?.next && after) expect(page.next.at).toBeLessThanOrEqual(after.at);
+        after = page?.next ?? null;
+      } while (after);
+      expect(seen).toHaveLength(total);
+      expect(new Set(seen).size).toBe(total);
+    }
+  },
+);
+
+test("a page of one automation's runs reads its row first, if CRM automations are not served", async () => {
   const read = async (automationId: string) => {
     rows.read = 0;
     const request = { limit: 25, after: null };
     const page = await listRunsOfAutomation(db, workspaceId, SOCIAL, automationId, request);
     return [page?.items.length, rows.read];
   };
-  expect(await read(social)).toEqual([25, 27]);
+  expect(await read(social)).toEqual([25, 28]);
   expect(await read(crm)).toEqual([undefined, expect.toSatisfy((read: number) => read <= 2)]);
+});
+
+test("runs of another workspace's automation are not read", async () => {
+  const other = await openWorkspace();
+  rows.read = 0;
+  const request = { limit: 25, after: null };
+  expect(await listRunsOfAutomation(db, other.workspaceId, ALL, social, request)).toBeNull();
+  expect(rows.read).toBeLessThanOrEqual(2);
+});
+
+describe("however many runs of a removed automation there are", () => {
+  const REMOVED = 200_000;
+  /** Runs that are shown: some newer than those that are not, some older. */
+  let kept: string[];
+  let own: { workspaceId: string; kept: string; removed: string };
+
+  beforeAll(async () => {
+    const { workspaceId } = await openWorkspace();
+    const automation = await recordAutomation(workspaceId);
+    const removed = await recordAutomation(workspaceId, { reference: "removed" });
+    own = { workspaceId, kept: automation, removed };
+    const at = (ms: number) => ({ occurredAt: new Date(ms).toISOString() });
+    const [newer, older] = [REMOVED + 1_000, 0].map((ms) =>
+      ["1", "2"].map((name) => runReport(`${ms}-${name}`, automation, at(ms + Number(name)))),
+    );
+    const runs = [...(newer ?? []), ...(older ?? [])];
+    kept = (await exports.Platform.recordRuns({ workspaceId, runs })).ids;
+    await env.DB.prepare(
+      `INSERT INTO runs (id, workspace_id, reference, automation_id, status, trigger_type, occurred_at, actions)
+      WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ${REMOVED})
+      SELECT 'run_' || ?2 || i, ?1, i, ?2, 'success', 'comment', 500 + i, '[]' FROM n`,
+    )
+      .bind(workspaceId, removed)
+      .run();
+    await exports.Platform.removeAutomations({ workspaceId, ids: [removed] });
+  }, 60_000);
+
+  test.each([1, 100])(
+    "a page examines a bounded number of rows, and none that is shown is skipped: limit=%i",
+    async (limit) => {
+      const seen: string[] = [];
+      let after: PageRequest["after"] = null;
+      do {
+        rows.read = 0;
+        const page: Listing<{ id: string }> = await listRuns(db, own.workspaceId, ALL, {
+          limit,
+          after,
+        });
+        expect(rows.read).toBeLessThan(6 * EXAMINED_MAX);
+        seen.push(...page.items.map(({ id }) => id));
+        after = page.next;
+      } while (after);
+      expect(seen.toSorted()).toEqual(kept.toSorted());
+    },
+    60_000,
+  );
+
+  test("the same holds for an automation that is recorded again", async () => {
+    const automations = [automationReport("removed")];
+    await exports.Platform.recordAutomations({ workspaceId: own.workspaceId, automations });
+    rows.read = 0;
+    const request = { limit: 1, after: null };
+    const page = await listRunsOfAutomation(db, own.workspaceId, ALL, own.removed, request);
+    expect(page).toMatchObject({ items: [], next: { at: expect.any(Number) } });
+    expect(rows.read).toBeLessThan(6 * EXAMINED_MAX);
+  });
+
+  test("an automation whose type changes rewrites none of its runs", async () => {
+    const metered = isolated({ DB }).env;
+    const type = "crm_source" as const;
+    const automations = [automationReport("removed", { type, name: "CRM" })];
+    Object.assign(rows, { read: 0, written: 0 });
+    const report = { workspaceId: own.workspaceId, automations };
+    await record(metered, "recordAutomations", report, Date.now());
+    expect(rows.read + rows.written).toBeLessThan(50);
+  });
 });
 
 test("runs follow their automation when a report changes its kind, unless the report is too old", async () => {

@@ -1,5 +1,4 @@
 import { describe, expect, test } from "vitest";
-import { refuseFormerName } from "../../../src/encryption/former-name.ts";
 import { open, parseEncryptionKeys, seal } from "../../../src/encryption/seal.ts";
 import { mintSecret } from "../../../src/webhooks/signature.ts";
 
@@ -75,12 +74,5 @@ describe("ENCRYPTION_KEYS", () => {
     expect(parse).toThrow(`ENCRYPTION_KEYS: entry ${entry}`);
     for (const secret of [bare, key.slice(0, 20), btoa("k".repeat(31)).slice(0, 20)])
       expect(parse).not.toThrow(secret);
-  });
-
-  test("under its former name is refused with a sentence that says what to rename", () => {
-    expect(() => refuseFormerName((name) => name === "WEBHOOK_ENCRYPTION_KEYS")).toThrow(
-      "WEBHOOK_ENCRYPTION_KEYS is now called ENCRYPTION_KEYS: rename it, and keep its value.",
-    );
-    expect(() => refuseFormerName((name) => name === "ENCRYPTION_KEYS")).not.toThrow();
   });
 });

@@ -1,11 +1,12 @@
 import { exports } from "cloudflare:workers";
 import { eq, sql } from "drizzle-orm";
 import { expect, test } from "vitest";
-import { commit, inOrder, openDatabase } from "../../../src/db/client.ts";
+import { commit, openDatabase } from "../../../src/db/client.ts";
 import { subscriptions } from "../../../src/db/schema.ts";
 import { NOBODY } from "../../../src/webhooks/dispatch/lease.ts";
+import { listDue } from "../../../src/webhooks/dispatch/wake.ts";
 import { cancelVoid } from "../../../src/webhooks/endings.ts";
-import { announce, commitAnnounced } from "../../../src/webhooks/outbox.ts";
+import { announce } from "../../../src/webhooks/outbox.ts";
 import { deleteSubscription } from "../../../src/webhooks/subscriptions.ts";
 import { eventsOf } from "../../support/api.ts";
 import {
@@ -105,8 +106,8 @@ test("an event is not announced if its condition does not hold, nor if its recor
   await subscribe(workspaceId);
   await commit(db, announce(workspaceId, "lead.created", draftLeads(2, NOW), sql`false`, NOW));
   const news = announcement(workspaceId, draftLeads(1, NOW), NOW);
-  const recorded = inOrder([news, sql`INSERT INTO leads (id) VALUES ('lea_1')`]);
-  const committed = commitAnnounced(db, recorded, [workspaceId], NOW);
+  const broken = sql`INSERT INTO leads (id) VALUES ('lea_1')`;
+  const committed = commit(db, { news, broken });
   await expect(committed).rejects.toThrow(/NOT NULL/);
   await expectStored(workspaceId, 0, 0);
 });
@@ -117,13 +118,14 @@ test("fan-out to 20 subscriptions is one statement, in one round trip with the r
   const drafts = draftLeads(100, NOW);
   const { DB, trips } = observedDatabase();
   const news = announcement(workspaceId, drafts, NOW);
-  const { wakes } = await commitAnnounced(openDatabase(DB), news, [workspaceId], NOW);
+  const wakes = listDue(workspaceId, NOW);
+  const done = await commit(openDatabase(DB), { news, wakes });
   expect(trips).toHaveLength(1);
   const writes = trips.flat().filter((text) => /INSERT INTO "?deliveries/i.test(text));
   expect(writes).toHaveLength(1);
   for (const id of subscribed)
     expect((await owedTo(id)).sort()).toEqual(drafts.map((draft) => draft.id).sort());
-  expect(wakes.map(({ subscriptionId }) => subscriptionId).sort()).toEqual(subscribed.sort());
+  expect(done.wakes.map(({ subscriptionId }) => subscriptionId).sort()).toEqual(subscribed.sort());
 });
 
 test("an event wakes each in its lane, but not those that wait or have nothing due", async () => {
@@ -134,7 +136,7 @@ test("an event wakes each in its lane, but not those that wait or have nothing d
   await setSubscription(probed, { backoff: 1, nextAt: NOW });
   await setSubscription(waiting, { backoff: 1, nextAt: NOW + 1 });
   const news = announcement(workspaceId, draftLeads(2, NOW), NOW);
-  const { wakes } = await commitAnnounced(db, news, [workspaceId], NOW);
+  const { wakes } = await commit(db, { news, wakes: listDue(workspaceId, NOW) });
   const lanes = wakes.map(({ subscriptionId, lane }) => [subscriptionId, lane]);
   expect(lanes.toSorted()).toEqual(
     [

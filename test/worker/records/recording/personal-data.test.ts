@@ -1,11 +1,10 @@
 import { createExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test } from "vitest";
-import { derivedId } from "../../../../src/contract/ids.ts";
 import { openedDataKeys } from "../../../../src/encryption/personal-data.ts";
 import { Platform } from "../../../../src/platform/entrypoint.ts";
 import type { Lead } from "../../../../src/records/leads.ts";
-import { leadReport, openWorkspace, recordAutomation, runReport } from "../../../support/api.ts";
+import { leadReport, openWorkspace } from "../../../support/api.ts";
 import {
   consumeFor,
   isolated,
@@ -14,7 +13,6 @@ import {
   statesOf,
   subscribe,
 } from "../../../support/deliveries.ts";
-import { call, deployment, ingestBodies, openSource } from "../../../support/ingest.ts";
 import { WORKSPACE_DB } from "../../../support/placement.ts";
 import { record } from "../../../support/record.ts";
 
@@ -32,25 +30,15 @@ describe("recording leads", () => {
     }
   });
 
-  test("in a batch of messages, fails alone for a workspace whose data key cannot be decrypted", async () => {
-    const [broken, fine] = [await openSource(), await openSource()];
+  test("fails if its workspace's data key cannot be decrypted, and records nothing", async () => {
+    const { workspaceId, api } = await openWorkspace();
     const breaking = "UPDATE workspaces SET data_key = 'lost.AAAA' WHERE id = ?";
-    await WORKSPACE_DB.prepare(breaking).bind(broken.workspaceId).run();
-    const { DB, trips } = observedDatabase();
-    const { env: bindings, dead } = deployment({ DB });
-    const { workspaceId } = broken;
-    const leadId = await derivedId("lead", workspaceId, "1");
-    const runs = [runReport("1", await recordAutomation(workspaceId), { leadId })];
-    // The run waits for its lead, like any that comes too early.
-    const run = call("recordRuns", { workspaceId, runs });
-    const bodies = [fine.lead("1"), broken.lead("1"), run, fine.lead("2")];
-    const result = await ingestBodies(bodies, bindings);
-    expect(result).toEqual({ acknowledged: [0, 3], retried: { 1: 10, 2: 5 } });
-    expect(trips).toHaveLength(2);
-    expect(dead).toEqual([]);
-    expect(await fine.leads()).toHaveLength(2);
-    const count = WORKSPACE_DB.prepare("SELECT count(*) AS n FROM leads WHERE workspace_id = ?");
-    expect(await count.bind(broken.workspaceId).first("n")).toBe(0);
+    await WORKSPACE_DB.prepare(breaking).bind(workspaceId).run();
+    const report = { workspaceId, leads: [leadReport("1")] };
+    await expect(record(env, "recordLeads", report, Date.now())).rejects.toThrow(
+      "no encryption key",
+    );
+    expect((await api.get("/v1/leads")).body).toMatchObject({ data: [] });
   });
 });
 
