@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { build } from "esbuild";
-import { buildDocument } from "../src/http/document/document.ts";
+import { buildDocument, buildDocument30 } from "../src/http/document/document.ts";
 import { CLIENT_FILES, guides } from "./guides.ts";
 import { Document } from "./openapi.ts";
 import { ORIGIN } from "./origin.ts";
@@ -33,6 +33,7 @@ export async function buildSite(root: string): Promise<Map<string, Buffer>> {
   };
   const texts = {
     "openapi.json": JSON.stringify(whole),
+    "openapi-3.0.json": JSON.stringify(buildDocument30(ORIGIN)),
     "docs/index.html": renderPage(document, all, read("flow.svg").toString(), loaded),
     "docs.md": renderMarkdown(document, all),
     "llms.txt": renderLlms(document, all),

@@ -18,7 +18,7 @@ export function renderMarkdown(document: Document, guides: Guide[]): string {
     ...entries.map((entry) => describeEntry(document, entry)),
   ]);
   const schemas = Object.entries<Part>(document.whole.components.schemas)
-    .filter(([, schema]) => schema.properties || schema.enum)
+    .filter(([, schema]) => schema.properties || schema.enum || schema.anyOf)
     .map(
       ([name, schema]) =>
         `### ${name}\n\n${schema.description}\n\n${describeFields(document, schema)}`,

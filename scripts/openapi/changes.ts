@@ -21,6 +21,9 @@ const PROSE = /^(x-.*|title|summary|description|tags|deprecated|examples?|\$comm
 const METHODS = /^(get|put|post|delete|options|head|patch|trace)$/;
 const REQUIRED = "required";
 const VALUE = /^value "(.*)"$/;
+const DEFAULT = /^default /;
+/** Whether an enumeration that may grow says so: any other string is valid, too. */
+const OPEN = "open";
 
 /** Something that a document names: an operation, a parameter, a body, a status, a header, a field. */
 interface Thing {
@@ -37,7 +40,8 @@ interface Thing {
 /**
  * Compares two OpenAPI 3.1 documents by one rule: within a version, a document only grows. Things may
  * be added, unless clients must send them; what was there stays, and so does each fact about it, even
- * one whose change would suit clients. Clients may also be allowed to send more values.
+ * one whose change would suit clients. Clients may also be allowed to send more values, and be told what
+ * is assumed if they send none; a list that may grow may be opened.
  *
  * No npm library finds as much: `openapi-diff` does not support OpenAPI 3.1; `api-smart-diff` misses
  * webhooks and error codes, and reports a new response field as breaking. `oasdiff` and
@@ -63,6 +67,11 @@ export function findChanges(before: Part, after: Part): Changes {
     for (const fact of facts) {
       const [, value] = VALUE.exec(fact) ?? [];
       if (known.has(fact)) continue;
+      if (
+        fact === OPEN ||
+        (isSent && DEFAULT.test(fact) && ![...known].some((one) => DEFAULT.test(one)))
+      )
+        continue;
       if (value !== undefined && list) growing.set(fact, { name: list, value });
       else if (value === undefined || !mayGrow) breaks(at, key, `now ${fact}`);
     }
@@ -139,15 +148,18 @@ function thingsIn(document: Part): Map<string, Thing> {
     key = at,
     within: string[] = [],
   ): void {
-    const { part: schema, name } = resolve(given);
+    const { part: found, name } = resolve(given);
+    const growing = GROWING.find((one) => one === name);
+    const closed = growing && found.anyOf?.find((one: Part) => one.enum);
+    const schema = closed ?? found;
     const { properties = {}, required = [], items, additionalProperties: others, ...rest } = schema;
     const own = name ?? key;
     add(
       at,
       isSent,
-      [...facts, ...factsOf(rest)],
+      [...facts, ...factsOf(rest), ...(found.anyOf?.length > 1 && closed ? [OPEN] : [])],
       own,
-      GROWING.find((one) => one === name),
+      growing,
     );
     if (name && within.includes(name)) return;
     const inner = name ? [...within, name] : within;

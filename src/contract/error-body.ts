@@ -1,4 +1,5 @@
 import { z } from "@hono/zod-openapi";
+import { AutomationStatus } from "./enumerations.ts";
 import { ERRORS, type ErrorCode, REASONS, type Reason } from "./errors.ts";
 
 /** The schema of the error body; used for the OpenAPI document and in tests. */
@@ -23,10 +24,10 @@ export const ErrorBody = z
               example: "limit",
             }),
             reason: z
-              .enum(Object.keys(REASONS) as [Reason, ...Reason[]])
+              .union([z.enum(Object.keys(REASONS) as [Reason, ...Reason[]]), z.string()])
               .openapi("ErrorReason", {
                 description:
-                  "Why the request is invalid. New reasons are announced; treat an unknown one as a plain `invalid_request`.",
+                  "Why the request is invalid. The list is open: new reasons are announced; treat an unknown one as a plain `invalid_request`.",
               })
               .optional(),
             allowed: z
@@ -43,6 +44,10 @@ export const ErrorBody = z
             max: z.int().optional().openapi({
               description: "The maximum value, size or number of items.",
               example: 100,
+            }),
+            status: AutomationStatus.optional().openapi({
+              description: "The status that an automation cannot be controlled in.",
+              example: "draft",
             }),
             retry_after_seconds: z.int().optional().openapi({
               description: "Seconds to wait before retrying, as in `Retry-After`.",

@@ -1,3 +1,5 @@
+import type { AutomationStatus } from "./enumerations.ts";
+
 /**
  * The closed list of error codes, each with its HTTP statuses, the usual one first, its French
  * message, when it is returned and what to do about it. The enum, the type, the OpenAPI responses and
@@ -79,20 +81,21 @@ export const REASONS = {
   unresolvable_host: "Le nom d’hôte de l’URL est introuvable.",
   invalid_json: "Le corps n’est pas un document JSON lisible.",
   body_too_large: "Le corps de la requête est trop volumineux.",
-  unsupported_media_type: "Le type de contenu doit être application/json.",
+  unsupported_media_type: "Le type de contenu doit être application/json, sans compression.",
   subscription_limit_reached: "Le nombre maximal d’abonnements est atteint.",
   idempotency_key_reused: "Cette clé d’idempotence a déjà servi à une autre requête.",
 } as const;
 
 export type Reason = keyof typeof REASONS;
 
-/** Details of an error: the invalid parameter, the reason, and the values that would be valid. */
+/** Details of an error: the invalid parameter, the reason, the values that would be valid, what prevents it. */
 export interface ErrorDetails {
   parameter?: string;
   reason?: Reason;
   allowed?: string[];
   min?: number;
   max?: number;
+  status?: AutomationStatus;
   retry_after_seconds?: number;
 }
 

@@ -76,8 +76,11 @@ export function isRetryable(error: unknown): boolean {
 
 /** Whether the same request may succeed later: the error is not the query's fault. */
 export function isTransient(error: unknown): boolean {
+  const { retryable, durableObjectReset, overloaded } = (error ?? {}) as CallError;
   const fault = ruleOf(error)?.fault;
-  return fault === "nobody" || fault === "load";
+  return Boolean(
+    retryable || durableObjectReset || overloaded || fault === "nobody" || fault === "load",
+  );
 }
 
 /** Whether a write was refused because its workspace is changing its database: see `moves`. */

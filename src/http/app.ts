@@ -1,5 +1,6 @@
 import { authenticate } from "./authentication.ts";
 import { newApp } from "./context.ts";
+import { endSlowReads } from "./deadline.ts";
 import { docs } from "./docs.ts";
 import { answerError, answerNotFound, envelope } from "./envelope.ts";
 import { health } from "./health.ts";
@@ -17,6 +18,7 @@ app.onError(answerError);
 app.notFound(answerNotFound);
 app.use(drainBody);
 app.use(envelope);
+app.use(endSlowReads);
 
 app.use("/v1/*", authenticate);
 app.route("/v1", automations);

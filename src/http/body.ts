@@ -8,7 +8,7 @@ const JSON_TYPE = /^application\/json[ \t]*(;.*)?$/i;
 
 /**
  * Comes before the validator of a body, which would read all of it: limits its size, whatever its
- * `Content-Length` or encoding says, and admits only JSON.
+ * `Content-Length` or encoding says, and admits only JSON that is not compressed.
  *
  * @throws ApiError `invalid_request` with 415, 413 or 400.
  */
@@ -27,7 +27,8 @@ export async function readJson(c: Context<AppEnv>, maxBytes = BODY_MAX_BYTES): P
 }
 
 async function readText(c: Context<AppEnv>, maxBytes = BODY_MAX_BYTES): Promise<string> {
-  if (!JSON_TYPE.test(c.req.header("Content-Type") ?? ""))
+  const coding = c.req.header("Content-Encoding") ?? "";
+  if (!JSON_TYPE.test(c.req.header("Content-Type") ?? "") || !/^(identity)?$/i.test(coding))
     throw new ApiError("invalid_request", { reason: "unsupported_media_type" }, 415);
   // Before the stream is touched: if it is left half read, the connection may be reset without an answer.
   if (Number(c.req.header("Content-Length")) > maxBytes) throw tooLarge(maxBytes);

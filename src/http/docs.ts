@@ -22,6 +22,7 @@ const OF_CLIENT = /^\/docs\/client\/[\w-]+(\.[\w-]+)+$/;
 /** Files that are built ahead of time. */
 const DOCUMENTS: Record<string, string> = {
   "/openapi.json": "application/json",
+  "/openapi-3.0.json": "application/json",
   "/docs": "text/html; charset=utf-8",
   "/docs/check-receiver.mjs": "text/javascript; charset=utf-8",
   "/docs.md": "text/markdown; charset=utf-8",
@@ -31,8 +32,34 @@ const DOCUMENTS: Record<string, string> = {
 /** Tools that run in a browser load the OpenAPI document from their own origin. */
 const OPEN = { "Access-Control-Allow-Origin": "*" };
 
+/** Where programs find the API's description, and people its documentation (RFC 8631). */
+const SERVICE = [
+  ["service-desc", "/openapi.json", "application/json"],
+  ["service-doc", "/docs", "text/html"],
+  ["service-doc", "/docs.md", "text/markdown"],
+] as const;
+const LINKS = SERVICE.map(([rel, path, type]) => `<${path}>; rel="${rel}"; type="${type}"`).join();
+
 /** The public documents outside `/v1`. */
 export const docs = newApp();
+
+docs.get("/", (c, next) =>
+  c.req.header("Accept")?.includes("text/html") ? c.redirect("/docs") : next(),
+);
+
+docs.get("/.well-known/api-catalog", (c) => {
+  const { origin } = new URL(c.req.url);
+  const links = Map.groupBy(SERVICE, ([rel]) => rel);
+  const shown = [...links].map(([rel, all]) => [
+    rel,
+    all.map(([, path, type]) => ({ href: origin + path, type })),
+  ]);
+  const linkset = [{ anchor: `${origin}/v1`, ...Object.fromEntries(shown) }];
+  return c.json({ linkset }, 200, {
+    "Content-Type": 'application/linkset+json; profile="https://www.rfc-editor.org/info/rfc9727"',
+    Link: '</.well-known/api-catalog>; rel="api-catalog"',
+  });
+});
 
 for (const [path, type] of Object.entries(DOCUMENTS))
   docs.get(path, async (c) => {
@@ -43,7 +70,8 @@ for (const [path, type] of Object.entries(DOCUMENTS))
     const headers = {
       "Content-Type": type,
       ...policyOf(type),
-      ...(path === "/openapi.json" && OPEN),
+      ...(path.startsWith("/openapi") && OPEN),
+      ...(path === "/docs" && { Link: LINKS }),
     };
     return new Response(text, { headers });
   });

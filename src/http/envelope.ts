@@ -3,9 +3,10 @@ import { createMiddleware } from "hono/factory";
 import { matchedRoutes } from "hono/route";
 import { ApiError } from "../contract/errors.ts";
 import { InputError } from "../contract/input-error.ts";
-import { causeOf } from "../db/errors.ts";
+import { causeOf, isMoving, isTransient } from "../db/errors.ts";
 import { log, logError } from "../log.ts";
 import { resetSeconds } from "../quota/window.ts";
+import { DatabaseUnreachable } from "../workspaces/placement.ts";
 import type { AppEnv } from "./context.ts";
 import { toApiError } from "./invalid.ts";
 
@@ -37,6 +38,11 @@ export const envelope = createMiddleware<AppEnv>(async (c, next) => {
     headers.set("X-RateLimit-Limit", String(rateLimit.limit));
     headers.set("X-RateLimit-Remaining", String(rateLimit.remaining));
     headers.set("X-RateLimit-Reset", String(resetSeconds(rateLimit)));
+    const { QUOTA_WINDOW_SECONDS, AUTH_FAILURE_WINDOW_SECONDS } = c.env;
+    const windowSeconds = c.get("keyId") ? QUOTA_WINDOW_SECONDS : AUTH_FAILURE_WINDOW_SECONDS;
+    // draft-ietf-httpapi-ratelimit-headers-11
+    headers.set("RateLimit-Policy", `"default";q=${rateLimit.limit};w=${windowSeconds}`);
+    headers.set("RateLimit", `"default";r=${rateLimit.remaining};t=${resetSeconds(rateLimit)}`);
   }
   // The same for every problem with the key (RFC 9110, section 11.6.1).
   if (c.res.status === 401) headers.set("WWW-Authenticate", "Bearer");
@@ -54,6 +60,9 @@ export const envelope = createMiddleware<AppEnv>(async (c, next) => {
   });
 });
 
+/** When a client may try again after an error that will probably pass. */
+const RETRY_AFTER_SECONDS = 5;
+
 /** Answers any thrown error with the contract's error body. */
 export const answerError: ErrorHandler<AppEnv> = (thrown, c) => {
   const cause = causeOf(thrown);
@@ -64,8 +73,9 @@ export const answerError: ErrorHandler<AppEnv> = (thrown, c) => {
     return c.json(error.toBody(), error.status, headers);
   }
   logError("request_failed", error, { requestId: c.get("requestId") });
-  const internal = new ApiError("internal_error");
-  return c.json(internal.toBody(), internal.status);
+  const isTemporary = isTransient(error) || isMoving(error) || error instanceof DatabaseUnreachable;
+  const later = isTemporary ? { retry_after_seconds: RETRY_AFTER_SECONDS } : {};
+  return answerError(new ApiError("internal_error", later), c);
 };
 
 /** For an unknown path or method: never 405. */

@@ -27,16 +27,18 @@ export const PageQuery = z.object({
       default: PAGE_LIMIT.default,
       param: {
         description: `Maximum number of items on the page, ${min} to ${max}. Any other value is rejected, never corrected.`,
-        example: 2,
+        example: PAGE_LIMIT.default,
       },
     }),
   cursor: z
     .string()
-    .optional()
+    .default("")
     .openapi({
       param: {
         description:
           "The `next_cursor` of the previous page. Absent, empty, or the word `null`: the first page.",
+        // Tools that make a request from the document fill it in.
+        example: "",
       },
     }),
 });
@@ -48,7 +50,7 @@ export const PageQuery = z.object({
  */
 export function toPageRequest(
   list: List,
-  { limit, cursor = "" }: z.output<typeof PageQuery>,
+  { limit, cursor }: z.output<typeof PageQuery>,
 ): PageRequest {
   if (cursor === "" || cursor === "null") return { limit, after: null };
   const after = decodeCursor(list, cursor);

@@ -4,9 +4,7 @@ import { ApiError } from "../contract/errors.ts";
 import { InputError } from "../contract/input-error.ts";
 import { RECORD_MAX_BYTES, RECORDS_MAX } from "../contract/limits.ts";
 import { parseInput } from "../contract/parse.ts";
-import { causeOf } from "../db/errors.ts";
 import { findKeyId } from "../encryption/key-ring.ts";
-import { logError } from "../log.ts";
 import { invoke } from "../platform/invoke.ts";
 import { isMethod, OPERATIONS } from "../platform/operations.ts";
 import { countFailure, parseBearer } from "./authentication.ts";
@@ -44,13 +42,10 @@ platform.post("/platform/*", async (c) => {
   }
 });
 
-/** Answers an error with the message that RPC gives, which is for developers and operators. */
-function refuse(c: Context<AppEnv>, thrown: unknown): Response {
-  const error = causeOf(thrown) as Error;
-  if (error instanceof ApiError) throw error;
-  const isInvalid = error instanceof InputError;
-  if (!isInvalid) logError("request_failed", error, { requestId: c.get("requestId") });
-  const details = isInvalid ? { ...parameterOf(error), ...toApiError(error).details } : {};
-  const code = isInvalid ? "invalid_request" : "internal_error";
-  return c.json({ error: { code, message: error.message, details } }, isInvalid ? 400 : 500);
+/** Answers invalid input with the message that RPC gives, which is for developers and operators. */
+function refuse(c: Context<AppEnv>, error: unknown): Response {
+  if (!(error instanceof InputError)) throw error;
+  const { message } = error;
+  const details = { ...parameterOf(error), ...toApiError(error).details };
+  return c.json({ error: { code: "invalid_request", message, details } }, 400);
 }

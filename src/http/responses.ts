@@ -11,21 +11,29 @@ const HEADERS = [
   "X-RateLimit-Limit",
   "X-RateLimit-Remaining",
   "X-RateLimit-Reset",
+  "RateLimit-Policy",
+  "RateLimit",
   "X-Request-Id",
 ] as const;
 
-/** Headers that only appear with one status. */
-const HEADERS_OF = { 401: "WWW-Authenticate", 429: "Retry-After" } as const;
+/** Headers that only appear with one status: their names, and those of their components. */
+const HEADERS_OF = [
+  [401, "WWW-Authenticate", "WWW-Authenticate"],
+  [429, "Retry-After", "Retry-After"],
+  [500, "Retry-After", "Retry-After-If-Temporary"],
+] as const;
 
-export type Header = (typeof HEADERS)[number] | (typeof HEADERS_OF)[keyof typeof HEADERS_OF];
+/** The component of a header. */
+export type Header = (typeof HEADERS)[number] | (typeof HEADERS_OF)[number][2];
 
 /** References to the headers of a response with this status. */
 export function headersOf(status: number) {
-  const names = Object.entries(HEADERS_OF).flatMap(([of, name]) =>
-    Number(of) === status ? [name] : [],
-  );
+  const own = HEADERS_OF.filter(([of]) => of === status).map(([, ...names]) => names);
   return Object.fromEntries(
-    [...HEADERS, ...names].map((name) => [name, { $ref: `#/components/headers/${name}` }]),
+    [...HEADERS.map((name) => [name, name] as const), ...own].map(([name, component]) => [
+      name,
+      { $ref: `#/components/headers/${component}` },
+    ]),
   );
 }
 

@@ -1,6 +1,7 @@
 import { z } from "@hono/zod-openapi";
 import { WebhookEvent } from "../contract/enumerations.ts";
 import { randomId } from "../contract/ids.ts";
+import { InputError } from "../contract/input-error.ts";
 import {
   AGREED_SUBSCRIPTIONS_MAX,
   PAGE_LIMIT,
@@ -213,9 +214,13 @@ export const createPortalLink = operation({
   examples: [{ workspaceId }, { workspaceId, validMinutes: 15 }],
   async run({ env }, { workspaceId, validMinutes }) {
     const { PORTAL, PORTAL_ORIGIN, PORTAL_SIGNING_KEYS } = env;
-    if (PORTAL === "off") throw new Error("this deployment serves no portal: PORTAL is off");
+    if (PORTAL === "off")
+      throw new InputError([], "this deployment serves no portal: PORTAL is off");
     if (PORTAL_ORIGIN === "")
-      throw new Error("PORTAL_ORIGIN is empty: set it to the public address of this deployment");
+      throw new InputError(
+        [],
+        "PORTAL_ORIGIN is empty: set it to the public address of this deployment",
+      );
     await expectWorkspace(env, workspaceId);
     const now = Date.now();
     const endsAt = now + (validMinutes ?? PORTAL_LINK_MINUTES.default) * MINUTE_MS;

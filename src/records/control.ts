@@ -20,7 +20,7 @@ export const CONTROLLABLE = ["active", "paused"] as const satisfies AutomationSt
 export type Control =
   | { result: "done"; row: AutomationRow; wakes: Wake[] }
   | { result: "not_found" }
-  | { result: "not_controllable" };
+  | { result: "not_controllable"; status: AutomationStatus };
 
 const ROUNDS = 50;
 
@@ -42,7 +42,8 @@ export async function controlAutomation(
     const row = await findAutomation(db, workspaceId, visibility, id);
     if (!row) return { result: "not_found" };
     if (row.status === status) return { result: "done", row, wakes };
-    if (row.status === "draft" || row.status === "error") return { result: "not_controllable" };
+    if (row.status === "draft" || row.status === "error")
+      return { result: "not_controllable", status: row.status };
     const change = await changeStatus(db, row, status, clock());
     if (change.row) return { result: "done", row: change.row, wakes: change.wakes };
     wakes = change.wakes;

@@ -35,6 +35,8 @@ export const PERSONAL_FIELDS = {
   customFields: {
     reported: CustomFields.nullish().describe("any JSON object; clients receive it unchanged"),
     shown: z.record(z.string(), z.unknown()).openapi({
+      // Otherwise OpenAPI 3.0 would call them nullable, which needs a type.
+      additionalProperties: {},
       description:
         "Other data from the lead's source, such as form answers. The source determines the keys and value types.",
       example: { budget: "10 000 – 15 000 €", visite_souhaitee: true },

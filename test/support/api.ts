@@ -152,6 +152,8 @@ export const EVERY_ANSWER = {
   "referrer-policy": "no-referrer",
   "strict-transport-security": "max-age=31536000; includeSubDomains",
   "x-content-type-options": "nosniff",
+  ratelimit: expect.stringMatching(/^"default";r=\d+;t=\d+$/),
+  "ratelimit-policy": expect.stringMatching(/^"default";q=\d+;w=\d+$/),
   "x-ratelimit-limit": FIGURE,
   "x-ratelimit-remaining": FIGURE,
   "x-ratelimit-reset": FIGURE,
@@ -181,12 +183,12 @@ export function invalid(parameter: string, reason: Reason, more: ErrorDetails = 
 
 /** The headers of every answer outside `/v1`, where no rate limit applies. */
 export const UNMETERED = Object.fromEntries(
-  Object.entries(EVERY_ANSWER).filter(([name]) => !name.startsWith("x-ratelimit-")),
+  Object.entries(EVERY_ANSWER).filter(([name]) => !/^(x-)?ratelimit/.test(name)),
 );
 
 /** The same expected response outside `/v1`. */
 export function unmetered({ status, headers, body }: Answer): Answer {
-  const own = Object.entries(headers).filter(([name]) => !name.startsWith("x-ratelimit-"));
+  const own = Object.entries(headers).filter(([name]) => !/^(x-)?ratelimit/.test(name));
   return { status, headers: Object.fromEntries(own), body };
 }
 
@@ -204,7 +206,9 @@ export function rateLimitOf({ headers }: Answer) {
  * indistinguishable.
  */
 export function withoutRateLimit({ status, headers, body }: Answer): Answer {
-  const same = Object.entries(headers).filter(([name]) => !/^x-(ratelimit-|request-id)/.test(name));
+  const same = Object.entries(headers).filter(
+    ([name]) => !/^((x-)?ratelimit|x-request-id)/.test(name),
+  );
   return { status, headers: Object.fromEntries(same), body };
 }
 

@@ -57,6 +57,14 @@ const HEADERS = {
     type: "integer",
     example: 60,
   }),
+  "RateLimit-Policy": header(
+    "The same limit and the length of its window in seconds, as in [draft 11](https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/11/) of the IETF.",
+    { type: "string", example: '"default";q=600;w=60' },
+  ),
+  RateLimit: header("The requests left and the seconds until the window resets, as there.", {
+    type: "string",
+    example: '"default";r=599;t=60',
+  }),
   "X-Request-Id": header("Identifies this request in our logs: quote it when you contact us.", {
     type: "string",
     example: "9c1f2e6a4b7d8035-CDG",
@@ -69,6 +77,13 @@ const HEADERS = {
     type: "integer",
     example: 42,
   }),
+  "Retry-After-If-Temporary": {
+    ...header("Seconds to wait before the next request, if a later one may succeed.", {
+      type: "integer",
+      example: 5,
+    }),
+    required: false,
+  },
 } satisfies Record<Header, object>;
 
 function header(
@@ -94,6 +109,12 @@ for (const { name, response } of errorResponses())
 registerCallback(registry);
 await registerWebhooks(registry);
 
+const shared = (server: string) => ({
+  servers: [{ url: server, description: "This deployment" }],
+  security: [{ apiKey: [] }],
+  tags: TAGS,
+});
+
 /**
  * Builds the OpenAPI 3.1 document from the routes of the app. It is built ahead of time and served as
  * a file: the Worker does not need it to answer requests.
@@ -101,11 +122,13 @@ await registerWebhooks(registry);
  * @param server the API's address; `/` is wherever the document was read from.
  */
 export function buildDocument(server = "/") {
-  return app.getOpenAPI31Document({
-    openapi: "3.1.0",
-    info: INFO,
-    servers: [{ url: server, description: "This deployment" }],
-    security: [{ apiKey: [] }],
-    tags: TAGS,
-  });
+  return app.getOpenAPI31Document({ openapi: "3.1.0", info: INFO, ...shared(server) });
+}
+
+/** The same as OpenAPI 3.0, which has no webhooks, for tools that read nothing newer. */
+export function buildDocument30(server = "/") {
+  const { summary: _, ...known } = INFO;
+  const license = { name: "MIT", url: "https://opensource.org/license/mit" };
+  const info = { ...known, license };
+  return app.getOpenAPIDocument({ openapi: "3.0.3", info, ...shared(server) });
 }

@@ -29,7 +29,8 @@ export const REASONS_EXPLAINED: Record<Reason, string> = {
   unresolvable_host: "The URL's host name does not exist in DNS.",
   invalid_json: "The body is not valid JSON in UTF-8.",
   body_too_large: "The body is larger than `max` bytes. The status is 413.",
-  unsupported_media_type: "`Content-Type` is not `application/json`. The status is 415.",
+  unsupported_media_type:
+    "`Content-Type` is not `application/json`, or the body is compressed. The status is 415.",
   subscription_limit_reached:
     "The workspace already has its maximum of `max` subscriptions: delete one first.",
   idempotency_key_reused:
@@ -93,6 +94,7 @@ const EXAMPLES = {
   body_too_large: example("invalid_request", { reason: "body_too_large", max: BODY_MAX_BYTES }),
   unsupported_media_type: example("invalid_request", { reason: "unsupported_media_type" }),
   ...OF_CODES,
+  automation_not_controllable: example("automation_not_controllable", { status: "draft" }),
   rate_limited: example("rate_limited", { retry_after_seconds: 42 }),
 };
 

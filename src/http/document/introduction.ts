@@ -4,6 +4,7 @@ import {
   DISABLE_AFTER_MS,
   PAGE_LIMIT,
   POST_TIMEOUT_MS,
+  READ_MAX_MS,
   RETRY_AFTER_MAX_MULTIPLE,
   RETRY_JITTER,
   RETRY_WAITS_SECONDS,
@@ -28,7 +29,7 @@ export function introductionSections(): { title: string; text: string }[] {
 /** What the API is for, in Markdown. */
 export const ABOUT = `Read a workspace's automations, leads and runs, pause or activate automations, and subscribe to signed events that are posted to your servers.
 
-Requests and responses are JSON. All times are ISO 8601, UTC, with the suffix \`Z\`. Ids are opaque strings: store them and send them back unchanged. Unknown query parameters are ignored.`;
+Requests and responses are JSON. All times are ISO 8601, UTC, with the suffix \`Z\`. Ids are opaque strings: store them and send them back unchanged. Unknown query parameters are ignored. Of a property that a body repeats, the last value counts. There are no \`ETag\`s, and \`If-Match\` is ignored. Paths have no trailing slash: with one, they give 404 \`route_not_found\`.`;
 
 const AUTHENTICATION = `## Authentication
 
@@ -60,7 +61,7 @@ ${JSON.stringify(example.toBody(), null, 2)}
 
 - Branch on \`code\`, not on the status, which several codes share. The list of codes is closed.
 - \`message\` is for people, in French. It may change.
-- \`details\` helps to fix the request: the invalid \`parameter\`, the \`reason\`, and the \`allowed\` values or the bounds \`min\` and \`max\`.
+- \`details\` helps to fix the request: the invalid \`parameter\`, the \`reason\`, and the \`allowed\` values, the bounds \`min\` and \`max\`, or the \`status\` that an automation cannot be controlled in.
 
 Every response has an \`X-Request-Id\`. Quote it when you contact us, so that we can find the request in our logs.
 
@@ -114,16 +115,17 @@ ${table(
     ["`X-RateLimit-Limit`", "Requests allowed per window"],
     ["`X-RateLimit-Remaining`", "Requests left in this window"],
     ["`X-RateLimit-Reset`", "Seconds until the window resets; not a timestamp"],
+    ["`RateLimit-Policy`, `RateLimit`", "The same as the IETF's draft writes it"],
   ],
 )}
 
-Beyond the quota you get 429 \`rate_limited\`. Wait for the number of seconds in \`Retry-After\` (also in \`details.retry_after_seconds\`), then retry.`;
+Beyond the quota you get 429 \`rate_limited\`. Wait for the number of seconds in \`Retry-After\` (also in \`details.retry_after_seconds\`), then retry. A 500 that will probably pass has \`Retry-After\`, too; a read that takes longer than ${READ_MAX_MS / 1000} s ends so.`;
 
 const VERSIONING = `## Versioning
 
 The version is in the path: \`/v1\`. Every change is announced in advance.
 
-Be prepared for additions within a version: \`provider\` is a free string, and new channels add automation types. A route that this deployment does not serve yet gives 404 \`route_not_found\`, like an unknown path.`;
+Be prepared for additions within a version: \`provider\` is a free string, and new channels add automation types. Let a generated client pass values it does not know: \`enumUnknownDefaultCase=true\` for openapi-generator; for validators made with zod, \`AutomationType.or(z.string())\`. A route that this deployment does not serve yet gives 404 \`route_not_found\`, like an unknown path.`;
 
 function webhooks(): string {
   return `## Webhooks

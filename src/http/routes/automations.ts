@@ -123,7 +123,8 @@ automations.openapi(
     const db = c.get("db");
     const control = await controlAutomation(db, workspaceId, visibility, id, status, Date.now);
     if (control.result === "not_found") throw new ApiError("automation_not_found");
-    if (control.result === "not_controllable") throw new ApiError("automation_not_controllable");
+    if (control.result === "not_controllable")
+      throw new ApiError("automation_not_controllable", { status: control.status });
     c.executionCtx.waitUntil(wake(c.env, c.get("placement").database, control.wakes));
     return c.json(toAutomation(control.row), 200);
   },

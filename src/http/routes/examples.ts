@@ -60,7 +60,7 @@ export const WEBHOOK: Webhook = {
 /** The signing key of the subscription: an example, not a real secret. */
 export const SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwbGFzcXVlbGE=";
 
-/** The lists' answers to `limit=2`. */
+/** The lists' answers to a `limit` of as many items. */
 export const PAGES = {
   automations: { data: [AUTOMATION, CRM_AUTOMATION], has_more: false, next_cursor: null },
   leads: {

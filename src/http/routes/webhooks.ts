@@ -62,7 +62,6 @@ const CreationHeaders = z.object({
       param: {
         description:
           "A string of your choice, different for each new subscription: 1 to 255 visible ASCII characters. If you lose the response, send the same request with the same key within 24 hours: you get the same subscription, with its secret.",
-        example: "2f1c7e0a-subscribe",
       },
     }),
 });

@@ -121,7 +121,12 @@ describe("a call that is refused", () => {
     for (const [call, status, code, details] of [
       [() => client.getAutomation("aut_unknown"), 404, "automation_not_found", {}],
       [() => client.deleteSubscription("whk_unknown"), 404, "webhook_not_found", {}],
-      [() => client.pauseAutomation(draft), 422, "automation_not_controllable", {}],
+      [
+        () => client.pauseAutomation(draft),
+        422,
+        "automation_not_controllable",
+        { status: "draft" },
+      ],
       [() => client.createSubscription(wrong), 400, "invalid_request", { parameter: "events.0" }],
       [() => idsOf(stranger.listLeads()), 401, "invalid_api_key", {}],
     ] as const) {

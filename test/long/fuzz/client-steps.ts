@@ -42,7 +42,7 @@ async function askFor(
   if (!item) return expectRefusal(answer, 404, "automation_not_found");
   const { status } = item.shown;
   if (body && (status === "draft" || status === "error"))
-    return expectRefusal(answer, 422, "automation_not_controllable");
+    return expectRefusal(answer, 422, "automation_not_controllable", { status });
   if (body && status !== body.status)
     item.shown = { ...item.shown, ...body, updated_at: between(from, Date.now()) };
   expect({ status: answer.status, body: answer.body }).toEqual({ status: 200, body: item.shown });

@@ -135,7 +135,12 @@ const BREAKING: Record<string, Change> = {
   'GET /v1/automations 400 content.error.code: now value "other_not_found"': (d) =>
     schema(d, "ErrorCode").enum.push("other_not_found"),
   'GET /v1/automations 400 content.error.details.reason: no longer value "out_of_range"': (d) =>
-    drop(schema(d, "ErrorReason").enum, "out_of_range"),
+    drop(schema(d, "ErrorReason").anyOf[0].enum, "out_of_range"),
+  "GET /v1/automations 400 content.error.details.reason: no longer open": (d) =>
+    schema(d, "ErrorReason").anyOf.pop(),
+  'GET /v1/leads query.cursor: no longer default ""; GET /v1/leads query.cursor: now default "a"': (
+    d,
+  ) => Object.assign(parameters(d)[1].schema, { default: "a" }),
   'POST /v1/webhooks body content.url: now value "https://example.com"': (d) =>
     Object.assign(creation(d).properties.url, { enum: ["https://example.com"] }),
   "POST /v1/webhooks body content.name: now required": (d) => {
@@ -196,7 +201,7 @@ describe("within a version, a document", () => {
   test("may have new types of automation and reasons of errors, once they are announced", () => {
     const change = (d: Part) => {
       schema(d, "AutomationType").enum.push("whatsapp");
-      schema(d, "ErrorReason").enum.push("too_late");
+      schema(d, "ErrorReason").anyOf[0].enum.push("too_late");
     };
     const growing = [
       { name: "AutomationType", value: "whatsapp" },

@@ -51,6 +51,17 @@ describe("the content type of a body", () => {
     expect(await patch(body, {})).toEqual(UNSUPPORTED);
   });
 
+  test.each(["gzip", "br", "identity, gzip", "utf-8"])(
+    "is rejected with 415 if it is coded: %s",
+    async (coding) => {
+      expect(await patch(BODY, { ...JSON_TYPE, "Content-Encoding": coding })).toEqual(UNSUPPORTED);
+    },
+  );
+
+  test("may say that it is not", async () => {
+    expect((await patch(BODY, { ...JSON_TYPE, "Content-Encoding": "Identity" })).status).toBe(200);
+  });
+
   test("does not matter if no body is read", async () => {
     expect((await api.send("/v1/leads", { headers: { "Content-Type": "x/y" } })).status).toBe(200);
   });

@@ -21,7 +21,11 @@ const LOADED_HEADERS: Record<string, object> = {
 };
 
 test.each<[path: string, headers: object, text?: string]>([
-  ["/docs", typed(PAGE_ANSWER, "text/html"), "<h1>"],
+  [
+    "/docs",
+    { ...typed(PAGE_ANSWER, "text/html"), link: expect.stringContaining('rel="service-desc"') },
+    "<h1>",
+  ],
   ["/docs.md", file("text/markdown")],
   ["/llms.txt", file("text/plain"), "`PATCH /v1/automations/{id}`"],
   ["/docs/check-receiver.mjs", file("text/javascript"), "X-Service-Test"],
@@ -60,7 +64,29 @@ describe("the docs page", () => {
   });
 });
 
-test.each(["/docs", "/docs.md", "/llms.txt", "/openapi.json"])(
+test("/ shows the docs to a browser, and nothing to a program", async () => {
+  const shown = await send("/", { headers: { Accept: "text/html,*/*" }, redirect: "manual" });
+  expect(shown).toMatchObject({ status: 302, headers: { location: "/docs" } });
+  expect(await send("/")).toMatchObject({ status: 404 });
+});
+
+test("/.well-known/api-catalog links the description and the documentation (RFC 9727)", async () => {
+  const { status, headers, body } = await send<object>("/.well-known/api-catalog");
+  expect(status).toBe(200);
+  expect(headers["content-type"]).toMatch(/^application\/linkset\+json; profile=/);
+  const at = (path: string) => expect.objectContaining({ href: `https://api.example${path}` });
+  expect(body).toEqual({
+    linkset: [
+      {
+        anchor: "https://api.example/v1",
+        "service-desc": [at("/openapi.json")],
+        "service-doc": [at("/docs"), at("/docs.md")],
+      },
+    ],
+  });
+});
+
+test.each(["/docs", "/docs.md", "/llms.txt", "/openapi.json", "/openapi-3.0.json"])(
   "%s contains the address that it is read from",
   async (path) => {
     const { text } = await fetchText(path);

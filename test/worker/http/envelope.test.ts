@@ -1,5 +1,7 @@
 import { env, exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
+import { READ_MAX_MS } from "../../../src/contract/limits.ts";
+import { D1_ERRORS } from "../../../src/db/errors.ts";
 import { app } from "../../../src/http/app.ts";
 import {
   type Answer,
@@ -71,6 +73,19 @@ describe("every answer", () => {
     for (const path of ["/", "/v2/leads", "/V1/leads", "//v1/leads", "/v1%2fleads"])
       expect(await send(path), path).toEqual(unmetered(NO_ROUTE));
   });
+});
+
+test("the IETF's headers say the same as X-RateLimit-*", async () => {
+  const { api } = await openWorkspace({ requestsPerWindow: 9 });
+  const answers = [await api.get("/v1/leads"), await send("/v1/leads")];
+  const windows = [env.QUOTA_WINDOW_SECONDS, env.AUTH_FAILURE_WINDOW_SECONDS];
+  for (const [i, answer] of answers.entries()) {
+    const { limit, remaining, resetSeconds } = rateLimitOf(answer);
+    expect(answer.headers).toMatchObject({
+      "ratelimit-policy": `"default";q=${limit};w=${windows[i]}`,
+      ratelimit: `"default";r=${remaining};t=${resetSeconds}`,
+    });
+  }
 });
 
 describe("what does not exist is 404:", () => {
@@ -208,6 +223,33 @@ describe("an error on our side", () => {
     expect(failed).toContain(answer.headers["x-request-id"]);
     expect(failed).toContain("disk I/O error");
     expect(lines.join("\n")).not.toContain("camille");
+  });
+
+  test("that will probably pass says when to ask again", async () => {
+    const { apiKey } = await openWorkspace();
+    const later = { retry_after_seconds: 5 };
+    for (const { message, fault } of D1_ERRORS) {
+      const DB = interposed(env.DB, () => Promise.reject(new Error(`D1_ERROR: ${message}`)));
+      const { status, headers, body } = await openApi(apiKey, deployedWith({ DB })).get(
+        "/v1/leads",
+      );
+      const details = fault === "query" ? {} : later;
+      expect({ status, body }, message).toEqual({
+        status: 500,
+        body: refusal(500, "internal_error", details).body,
+      });
+      expect(headers["retry-after"]).toBe(fault === "query" ? undefined : "5");
+    }
+  });
+
+  test("that keeps a read waiting ends it after ten seconds", async () => {
+    const { apiKey } = await openWorkspace();
+    const { promise: never } = Promise.withResolvers<never>();
+    const api = openApi(apiKey, deployedWith({ DB: interposed(env.DB, () => never) }));
+    const startedAt = Date.now();
+    const { status, headers } = await api.get("/v1/leads");
+    expect({ status, after: headers["retry-after"] }).toEqual({ status: 500, after: "5" });
+    expect(Date.now() - startedAt).toBeCloseTo(READ_MAX_MS, -4);
   });
 
   test("in the address's gate still gets the error body, and is not stored", async () => {

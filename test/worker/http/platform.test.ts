@@ -11,6 +11,7 @@ import {
   send,
   unmetered,
 } from "../../support/api.ts";
+import { interposed } from "../../support/interposed.ts";
 
 const { Platform } = exports;
 const KEY = btoa("p".repeat(32));
@@ -69,16 +70,24 @@ describe("POST /platform", () => {
     expect(body).toMatchObject({ error: { code: "invalid_request", details: { parameter } } });
   });
 
-  test("tells and logs an error of the deployment", async () => {
+  test("says what is missing in the deployment", async () => {
     const { workspaceId } = await openWorkspace();
     const portal = deployedWith({ PLATFORM_KEYS: `crm:${KEY}`, PORTAL_ORIGIN: "" as never });
-    const logged = vi.spyOn(console, "error").mockImplementation(() => {});
     const message = expect.stringContaining("PORTAL_ORIGIN is empty");
     expect(await post("/platform/createPortalLink", { workspaceId }, {}, portal)).toMatchObject({
-      status: 500,
-      body: { error: { code: "internal_error", message } },
+      status: 400,
+      body: { error: { code: "invalid_request", message } },
     });
-    expect(logged.mock.lastCall?.[0]).toContain("request_failed");
+  });
+
+  test("logs any other error, and does not show it", async () => {
+    const { workspaceId } = await openWorkspace();
+    const DB = interposed(env.DB, () => Promise.reject(new Error("secret of the database")));
+    const broken = deployedWith({ PLATFORM_KEYS: `crm:${KEY}`, DB });
+    const logged = vi.spyOn(console, "error").mockImplementation(() => {});
+    const answer = await post("/platform/readWorkspace", { workspaceId }, {}, broken);
+    expect(answer).toMatchObject({ status: 500, body: refusal(500, "internal_error").body });
+    expect(logged.mock.calls.join("\n")).toContain("request_failed");
     logged.mockRestore();
   });
 

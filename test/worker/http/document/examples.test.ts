@@ -35,9 +35,10 @@ const bodyOf = ({ requestBody }: Operation): Json =>
 
 /** Sends the document's request, with `id` in its path. */
 function request(api: Api, operation: Operation, id = "") {
-  const { method, path, parameters } = operation;
-  const query = parameters.flatMap((one) =>
-    one.in === "query" && one.example !== undefined ? [`${one.name}=${one.example}`] : [],
+  const { method, path, parameters, operationId } = operation;
+  const examples = { limit: answerOf(operationId)?.data?.length };
+  const query = parameters.flatMap(({ in: place, name, example }) =>
+    place === "query" ? [`${name}=${examples[name as "limit"] ?? example}`] : [],
   );
   const body = JSON.stringify(bodyOf(operation));
   return api.send<Json>(`${path.replace("{id}", id)}?${query.join("&")}`, {

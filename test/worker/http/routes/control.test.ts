@@ -69,14 +69,15 @@ describe("PATCH /automations/{id}", () => {
     },
   );
 
-  const REFUSED = refusal(422, "automation_not_controllable");
+  const refusedIn = (status: AutomationStatus) =>
+    refusal(422, "automation_not_controllable", { status });
   test.each([
     ["active", "active", null],
     ["paused", "paused", null],
-    ["draft", "active", REFUSED],
-    ["draft", "paused", REFUSED],
-    ["error", "active", REFUSED],
-    ["error", "paused", REFUSED],
+    ["draft", "active", refusedIn("draft")],
+    ["draft", "paused", refusedIn("draft")],
+    ["error", "active", refusedIn("error")],
+    ["error", "paused", refusedIn("error")],
   ] as const)(
     "changes nothing from %s to %s: 200 if it is that already, otherwise 422, the same updated_at, no event",
     async (from, to, refused) => {
@@ -136,7 +137,7 @@ describe("clients that race on one automation", () => {
     const DB = lossyDatabase("request", () => report("error"));
     const late = openApi(apiKey, deployedWith({ DB }));
     const answer = await late.patch(`/v1/automations/${id}`, { status: "paused" });
-    expect(answer).toEqual(refusal(422, "automation_not_controllable"));
+    expect(answer).toEqual(refusal(422, "automation_not_controllable", { status: "error" }));
     expect(await announced(workspaceId)).toEqual([]);
   });
 });
