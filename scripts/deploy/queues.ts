@@ -1,6 +1,6 @@
 import type { Wrangler } from "../shared/wrangler.ts";
 
-/** How long a queue keeps a message, at most: a dead letter waits that long for an operator. */
+/** How long a queue keeps a message, at most: while its consumer is paused. */
 const KEPT_SECONDS = 14 * 24 * 60 * 60;
 const KEPT = `--message-retention-period-secs=${KEPT_SECONDS}`;
 

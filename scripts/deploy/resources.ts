@@ -22,12 +22,10 @@ export function resourcesIn({
   ];
 }
 
-/** The queues that a configuration sends to, consumes, or sets messages aside in. */
+/** The queues that a configuration sends to or consumes. */
 export function queueNames({ queues }: Pick<Unstable_Config, "queues">): string[] {
   const sent = queues.producers?.map(({ queue }) => queue) ?? [];
-  const consumed = queues.consumers?.flatMap(({ queue, dead_letter_queue: dead }) =>
-    dead ? [queue, dead] : [queue],
-  );
+  const consumed = queues.consumers?.map(({ queue }) => queue);
   return [...new Set([...sent, ...(consumed ?? [])])].filter((name) => typeof name === "string");
 }
 

@@ -125,8 +125,7 @@ export const OVERDUE_MAX_MS = 7 * DAY_MS;
 /** How long the audit trail is kept. */
 export const AUDIT_KEPT_DAYS = 365;
 /**
- * How long an erased lead cannot be recorded again: as long as a queue may hold it, which is half a day
- * of retries and then fourteen days as a dead letter.
+ * How long an erased lead cannot be recorded again: longer than a queue of the platform may hold it.
  */
 export const ERASED_LEADS_KEPT_DAYS = 15;
 

@@ -15,7 +15,7 @@ import { parameterOf, toApiError } from "./invalid.ts";
 /** Maximum size of a call: a hundred records of the largest size, and what is around them. */
 const CALL_MAX_BYTES = RECORDS_MAX * (RECORD_MAX_BYTES + 16) + 4_096;
 
-/** A call whose path does not say the method: the same as a message of `platform-records`. */
+/** A call whose path does not say the method. */
 const Message = z.strictObject({ method: z.string(), input: z.unknown() });
 
 /**

@@ -335,8 +335,7 @@ const HARMLESS: [before: RegExp, why: string][] = [
     /AND EXISTS \(SELECT 1 FROM "subscriptions"\s+WHERE $/,
     "an event that nobody is owed is stored",
   ],
-  [/^select "id", "slow", "backoff" from "subscriptions" where \($/, "a wake carries no data"],
-  [/^delete from "earlier_secrets" .* and $/is, "a deleted subscription has no secrets left"],
+  [/^select "id", "slow", "next_at" from "subscriptions" where \($/, "a wake carries no data"],
   [/^delete from "subscriptions" /, "a deleted subscription goes once nothing is pending"],
   [
     /^select "id" from "subscriptions" where .*"id" = \? AND $/,

@@ -38,7 +38,7 @@ export interface WakeMessage {
 
 /**
  * Whether a queue message is exactly what `wake` sends, for a database that is bound. Anything else is
- * left to the ingest queue: a record that resembles a wake must not be acknowledged as one.
+ * dropped: the sweep finds what was to be woken.
  */
 export function isWake(message: Message, env: Env): message is Message<WakeMessage> {
   const { body } = message;
