@@ -2,6 +2,10 @@
 
 const HEX_PAIRS = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, "0"));
 
+declare const IS_HEX: unique symbol;
+/** Bytes in hexadecimal. Branded, because a column of bytes takes no other text. */
+export type Hex = string & { readonly [IS_HEX]: true };
+
 /** Encodes bytes as lower-case hexadecimal. */
 export function toHex(bytes: Uint8Array): string {
   let text = "";

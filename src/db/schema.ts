@@ -8,6 +8,7 @@ import {
   text,
   uniqueIndex,
 } from "drizzle-orm/sqlite-core";
+import { fromHex, type Hex } from "../contract/bytes.ts";
 import type {
   AutomationStatus,
   AutomationType,
@@ -24,8 +25,11 @@ import type {
  * has an index that starts with it: a page reads the rows it shows plus one.
  */
 
-/** Bytes. Queries read and write them as hexadecimal, because rows pass through JSON. */
-const bytes = customType<{ data: string }>({ dataType: () => "blob" });
+/** Bytes in hexadecimal, because rows pass through JSON; a query that binds them binds the bytes. */
+const bytes = customType<{ data: Hex; driverData: Uint8Array }>({
+  dataType: () => "blob",
+  toDriver: fromHex,
+});
 
 export const workspaces = sqliteTable(
   "workspaces",

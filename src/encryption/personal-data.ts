@@ -1,4 +1,4 @@
-import { fromBase64, fromHex, toBase64 } from "../contract/bytes.ts";
+import { fromBase64, fromHex, type Hex, toBase64 } from "../contract/bytes.ts";
 import { Recent } from "../recent.ts";
 import { decrypt, encrypt, importKey, open, parseEncryptionKeys, seal } from "./seal.ts";
 
@@ -57,13 +57,9 @@ export async function openDataKey(
  *
  * @returns hexadecimal of the IV, the ciphertext and the tag.
  */
-export async function sealPersonalData(
-  key: CryptoKey,
-  leadId: string,
-  data: object,
-): Promise<string> {
+export async function sealPersonalData(key: CryptoKey, leadId: string, data: object): Promise<Hex> {
   const box = await encrypt(key, leadId, JSON.stringify(data));
-  return box.toHex();
+  return box.toHex() as Hex;
 }
 
 /**

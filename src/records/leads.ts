@@ -1,5 +1,6 @@
 import { z } from "@hono/zod-openapi";
 import { and, eq, type SQL, sql } from "drizzle-orm";
+import type { Hex } from "../contract/bytes.ts";
 import { LeadSource } from "../contract/enumerations.ts";
 import { idField, timeField } from "../contract/fields.ts";
 import { isoTime } from "../contract/time.ts";
@@ -13,7 +14,7 @@ import { dataKeyOf } from "../workspaces/data-keys.ts";
 import { type ReportedPerson, SHOWN_PERSON, showPerson } from "./person.ts";
 
 /** SQL expression: a lead's personal data, encrypted, in hexadecimal. */
-export const SEALED = sql<string>`${toJsonValue(leads.sealed)}`;
+export const SEALED = sql<Hex>`${toJsonValue(leads.sealed)}`;
 
 const SHOWN = {
   ...columnsBut(leads, "workspaceId", "reference", "eventId"),

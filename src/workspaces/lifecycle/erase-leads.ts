@@ -2,7 +2,7 @@ import { sql } from "drizzle-orm";
 import { ERASED_LEADS_KEPT_DAYS } from "../../contract/limits.ts";
 import { DAY_MS } from "../../contract/time.ts";
 import { insertFrom } from "../../db/builder.ts";
-import { CLEANUP_MAX, type Executable, inOrder, type Statements } from "../../db/client.ts";
+import { CLEANUP_MAX, type Executable, type Statements, transaction } from "../../db/client.ts";
 import { erasedLeads, events, leads } from "../../db/schema.ts";
 import { ownedTable } from "../manifest.ts";
 import { isWritable } from "../moves.ts";
@@ -18,18 +18,18 @@ export function eraseLeads(workspaceId: string, ids: string[], now: number): Sta
   const isOwn = sql`+${leads.workspaceId} = ${workspaceId} AND ${leads.id} IN ${named}`;
   const announcesThem = sql`${events.workspaceId} = ${workspaceId}
     AND ${events.id} IN (SELECT ${leads.eventId} FROM ${leads} WHERE ${isOwn})`;
-  return inOrder([
-    eraseRows(ownedTable(events), announcesThem),
-    eraseRows(ownedTable(leads), isOwn),
-    insertFrom(
+  return transaction({
+    events: eraseRows(ownedTable(events), announcesThem),
+    leads: eraseRows(ownedTable(leads), isOwn),
+    noted: insertFrom(
       erasedLeads,
       { workspaceId, id: sql`value`, erasedAt: now },
       sql`FROM ${named} WHERE true ON CONFLICT DO UPDATE SET erased_at = excluded.erased_at`,
     ),
-  ]);
+  });
 }
 
-/** Forgets leads that were erased so long ago that no queue holds them any more. */
+/** Forgets leads that were erased so long ago that no queue of the platform holds them any more. */
 export function forgetErasedLeads(now: number): Executable {
   const { workspaceId, id, erasedAt } = erasedLeads;
   return sql`DELETE FROM ${erasedLeads} WHERE (${workspaceId}, ${id}) IN (

@@ -19,6 +19,7 @@ import {
   inOrder,
   readAs,
   type Statements,
+  transaction,
 } from "../../db/client.ts";
 import { DIRECTORY } from "../../db/databases.ts";
 import { apiKeys, moves, subscriptions, workspaces } from "../../db/schema.ts";
@@ -37,14 +38,14 @@ import { selectRows, sourcesOf } from "../rows.ts";
 export function beginErasure(workspaceId: string): Statements<boolean> {
   const itsMove = qb.select().from(moves).where(isMoveOf(workspaceId));
   const { id, database } = workspaces;
-  const statements = inOrder([
-    qb
+  const statements = transaction({
+    begun: qb
       .update(workspaces)
       .set({ erasing: true })
       .where(and(eq(id, workspaceId), isNull(database), notExists(itsMove))),
     itsMove,
-  ]);
-  return readAs(statements, ([, found]) => found.length > 0);
+  });
+  return readAs(statements, (found) => found.itsMove.length > 0);
 }
 
 /**
@@ -60,35 +61,35 @@ export function closeKeys(
 ): Statements<{ keys: GatedKey[]; database: string } | null> {
   const isOwn = eq(apiKeys.workspaceId, workspaceId);
   const { id, database } = workspaces;
-  const statements = inOrder([
-    qb.update(workspaces).set({ erasing: true }).where(eq(id, workspaceId)),
-    qb
+  const statements = transaction({
+    begun: qb.update(workspaces).set({ erasing: true }).where(eq(id, workspaceId)),
+    revoked: qb
       .update(apiKeys)
       .set({ revokedAt: now })
       .where(and(isOwn, isNull(apiKeys.revokedAt))),
-    qb
+    keys: qb
       .select({ keyHash: apiKeys.keyHash, lastUsedAt: apiKeys.lastUsedAt })
       .from(apiKeys)
       .where(isOwn),
-    qb.select({ database }).from(workspaces).where(eq(id, workspaceId)),
-  ]);
-  return readAs(statements, ([, , keys, [entry]]) =>
+    entries: qb.select({ database }).from(workspaces).where(eq(id, workspaceId)),
+  });
+  return readAs(statements, ({ keys, entries: [entry] }) =>
     entry ? { keys, database: entry.database ?? DIRECTORY } : null,
   );
 }
 
 /** Closes a workspace for good, in its database: its access ends, its subscriptions are deleted. */
 export function closeWorkspace(id: string, now: number): Statements<unknown> {
-  return inOrder([
-    qb
+  return transaction({
+    access: qb
       .update(workspaces)
       .set({ accessGranted: false })
       .where(and(eq(workspaces.id, id), eq(workspaces.accessGranted, true))),
-    qb
+    subscriptions: qb
       .update(subscriptions)
       .set({ deletedAt: now, earlierSecrets: null, ...CANCEL_PENDING })
       .where(and(eq(subscriptions.workspaceId, id), isNull(subscriptions.deletedAt))),
-  ]);
+  });
 }
 
 /**
@@ -118,13 +119,13 @@ export async function eraseWorkspace(
 export function eraseLeftBehind(id: string): Statements<boolean> {
   const isOwn = eq(workspaces.id, id);
   const blank = { name: "", adminEmails: [], dataKey: null, webhooksMax: null };
-  const chunk = inOrder([
-    allowWrites(id),
-    qb.update(workspaces).set(blank).where(isOwn),
-    eraseNext(MOVED, id),
-    endWrites(id),
-  ]);
-  return readAs(chunk, ([, , , isDone]) => isDone);
+  const chunk = transaction({
+    begun: allowWrites(id),
+    entry: qb.update(workspaces).set(blank).where(isOwn),
+    erased: eraseNext(MOVED, id),
+    isDone: endWrites(id),
+  });
+  return readAs(chunk, ({ isDone }) => isDone);
 }
 
 /**
@@ -134,13 +135,13 @@ export function eraseLeftBehind(id: string): Statements<boolean> {
  */
 function eraseChunk(id: string): Statements<boolean> {
   const isOwn = eq(workspaces.id, id);
-  const chunk = inOrder([
-    allowWrites(id),
-    eraseNext(OWNED, id),
-    endWrites(id),
-    qb.select({ id: workspaces.id }).from(workspaces).where(isOwn),
-  ]);
-  return readAs(chunk, ([, , , found]) => found.length > 0);
+  const chunk = transaction({
+    begun: allowWrites(id),
+    erased: eraseNext(OWNED, id),
+    isDone: endWrites(id),
+    found: qb.select({ id: workspaces.id }).from(workspaces).where(isOwn),
+  });
+  return readAs(chunk, ({ found }) => found.length > 0);
 }
 
 /**
@@ -163,15 +164,15 @@ function allowWrites(id: string): Executable {
  * @returns whether nothing is left.
  */
 function endWrites(id: string): Statements<boolean> {
-  const ended = inOrder([
-    qb.delete(moves).where(and(isMoveOf(id), isEmpty(MOVED, id))),
-    qb
+  const ended = transaction({
+    ended: qb.delete(moves).where(and(isMoveOf(id), isEmpty(MOVED, id))),
+    left: qb
       .update(moves)
       .set({ state: "gone" })
       .where(isMoveOf(id))
       .returning({ id: moves.workspaceId }),
-  ]);
-  return readAs(ended, ([, left]) => left.length === 0);
+  });
+  return readAs(ended, ({ left }) => left.length === 0);
 }
 
 /**
@@ -223,17 +224,19 @@ export function eraseRows(owned: OwnedTable, isSelected: SQL): Statements<unknow
 /** Like `eraseRows`, but does not overwrite anything first. Reads how many rows of the table it deleted. */
 export function deleteRows(owned: OwnedTable, isSelected: SQL): Statements<number> {
   const { table } = owned;
-  const statements = inOrder([
-    inOrder(followersOf(owned, isSelected).map((follower) => deleteRows(...follower))),
-    deleteChildren(owned, isSelected),
-    ...referencesTo(table).map(
-      ({ column, to }) =>
-        sql`UPDATE ${column.table} SET ${bare(column)} = NULL
+  const statements = transaction({
+    followers: inOrder(followersOf(owned, isSelected).map((follower) => deleteRows(...follower))),
+    children: deleteChildren(owned, isSelected),
+    references: inOrder(
+      referencesTo(table).map(
+        ({ column, to }) =>
+          sql`UPDATE ${column.table} SET ${bare(column)} = NULL
         WHERE ${column} IN (SELECT ${to} FROM ${table} WHERE ${isSelected})`,
+      ),
     ),
-    counted(qb.delete(table).where(isSelected)),
-  ]);
-  return readAs(statements, (results) => results.at(-1) as number);
+    deleted: counted(qb.delete(table).where(isSelected)),
+  });
+  return readAs(statements, ({ deleted }) => deleted);
 }
 
 /** Overwrites the personal data of what `deleteRows` deletes. */

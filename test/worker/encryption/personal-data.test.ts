@@ -1,4 +1,6 @@
 import { expect, test } from "vitest";
+import { qb } from "../../../src/db/builder.ts";
+import { leads } from "../../../src/db/schema.ts";
 import {
   createDataKey,
   knownDataKey,
@@ -60,4 +62,12 @@ test("a data key is kept by the isolate, with a thousand others at most", async 
   expect(knownDataKey("wks_first")).toBeUndefined();
   expect(knownDataKey("wks_many_0")).toBeDefined();
   expect(knownDataKey("wks_many_999")).toBeDefined();
+});
+
+test("hexadecimal is stored as bytes, and no other text can be", async () => {
+  const hex = await sealPersonalData(await makeKey("wks_1"), "lea_1", {});
+  const bound = qb.update(leads).set({ sealed: hex }).toSQL().params;
+  expect(bound).toEqual([Uint8Array.fromHex(hex)]);
+  // @ts-expect-error: a plain string
+  qb.update(leads).set({ sealed: "00" });
 });
