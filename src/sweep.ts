@@ -4,9 +4,9 @@ import { commit } from "./db/client.ts";
 import { deleteCommits } from "./db/commit-once.ts";
 import { databaseNames, hasOneDatabase, openDirectory } from "./db/databases.ts";
 import { findPosition, updatePosition } from "./db/sweep-positions.ts";
-import { findHealth, SWEPT } from "./health.ts";
 import { log, logError } from "./log.ts";
 import { cleanUpAutomations } from "./records/removals.ts";
+import { findServiceHealth, SWEPT } from "./service-health.ts";
 import { findOverdue, wake } from "./webhooks/dispatch/wake.ts";
 import { sendNotices } from "./webhooks/notices/notify.ts";
 import { takeSteps } from "./webhooks/redelivery/ranges.ts";
@@ -81,7 +81,7 @@ export async function sweep(env: Env, now: number): Promise<void> {
   ]);
   const failed = failures.reduce((sum, failures) => sum + failures, 0);
   if (failed === 0) await updatePosition(openDirectory(metered), SWEPT, String(now));
-  const { healthy, problems } = await findHealth(metered, now);
+  const { healthy, problems } = await findServiceHealth(metered, now);
   log("health", { healthy, problems: problems.join("; ") });
   if (failed > 0) throw new Error(`${failed} parts of the sweep failed`);
 }

@@ -3,7 +3,7 @@ import { newApp } from "./context.ts";
 import { endSlowReads } from "./deadline.ts";
 import { docs } from "./docs.ts";
 import { answerError, answerNotFound, envelope } from "./envelope.ts";
-import { health } from "./health.ts";
+import { health } from "./health-check.ts";
 import { platform } from "./platform.ts";
 import { portal } from "./portal/portal.ts";
 import { automations } from "./routes/automations.ts";

@@ -1,5 +1,5 @@
 import { z } from "@hono/zod-openapi";
-import { findHealth } from "../health.ts";
+import { findServiceHealth } from "../service-health.ts";
 import { operation } from "./operation.ts";
 
 export const health = operation({
@@ -11,5 +11,5 @@ export const health = operation({
     problems: z.array(z.string()).describe("what is wrong, a sentence each"),
   }),
   examples: [{}],
-  run: ({ env }) => findHealth(env, Date.now()),
+  run: ({ env }) => findServiceHealth(env, Date.now()),
 });

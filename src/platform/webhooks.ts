@@ -16,11 +16,11 @@ import { parseEncryptionKeys } from "../encryption/seal.ts";
 import { countDays } from "../webhooks/days.ts";
 import { wake } from "../webhooks/dispatch/wake.ts";
 import { OwnHeaders, sealHeaders } from "../webhooks/headers.ts";
-import { findHealth, listHealth } from "../webhooks/health.ts";
 import { enableAgain } from "../webhooks/redelivery/redelivery.ts";
 import { Resealed, resealSecrets as reseal } from "../webhooks/reseal.ts";
 import { findUrlFault } from "../webhooks/resolve.ts";
 import { endOverlap, rotateSecret } from "../webhooks/rotation.ts";
+import { findSubscriptionHealth, listSubscriptionHealth } from "../webhooks/subscription-health.ts";
 import {
   deleteSubscription,
   disableSubscription,
@@ -52,7 +52,7 @@ export const listWebhooks = operation({
   examples: [{ workspaceId: "wks_…" }],
   async run({ env }, { workspaceId }) {
     const { db } = await findPlacement(env, workspaceId);
-    const items = await listHealth(db, workspaceId);
+    const items = await listSubscriptionHealth(db, workspaceId);
     if (items.length === 0) await expectWorkspace(env, workspaceId);
     return { items, nextCursor: null };
   },
@@ -66,7 +66,7 @@ export const readWebhook = operation({
   async run({ env }, { webhookId }) {
     const { db } = await findPlacementOfWebhook(env, webhookId);
     const [view, days] = await Promise.all([
-      findHealth(db, webhookId),
+      findSubscriptionHealth(db, webhookId),
       countDays(db, webhookId, Date.now()),
     ]);
     const keyLabel = view.keyId && (await labelKeys(openDirectory(env), [view.keyId]))[view.keyId];

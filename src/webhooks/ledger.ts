@@ -17,15 +17,18 @@ export const Backlog = z.object({
     .int()
     .nullable()
     .describe("age of the oldest event with a pending delivery; null if there is none"),
+  oldestWebhookId: z.string().nullable().describe("the subscription that it is owed to"),
 });
 export type Backlog = z.infer<typeof Backlog>;
 
 export function sumBacklogs(backlogs: Backlog[]): Backlog {
-  const ages = backlogs.flatMap(({ oldestPendingSeconds }) => oldestPendingSeconds ?? []);
+  const age = ({ oldestPendingSeconds }: Backlog) => oldestPendingSeconds ?? -1;
+  const [oldest] = backlogs.toSorted((a, b) => age(b) - age(a));
   return {
     pending: backlogs.reduce((total, { pending }) => total + pending, 0),
     overdue: backlogs.reduce((total, { overdue }) => total + overdue, 0),
-    oldestPendingSeconds: ages.length === 0 ? null : Math.max(...ages),
+    oldestPendingSeconds: oldest?.oldestPendingSeconds ?? null,
+    oldestWebhookId: oldest?.oldestWebhookId ?? null,
   };
 }
 
@@ -45,22 +48,29 @@ export async function findBacklog(
     workspaceId === undefined
       ? livesHere(subscriptions.workspaceId)
       : sql`${subscriptions.workspaceId} = ${workspaceId}`;
-  const [row] = await db.all<{ pending: number; overdue: number; oldestAt: number | null }>(sql`
+  const [row] = await db.all<{
+    pending: number;
+    overdue: number;
+    oldestAt: number | null;
+    oldestWebhookId: string | null;
+  }>(sql`
     WITH RECURSIVE ${subscriptionsWithPending("")}
     SELECT count(*) AS pending,
       coalesce(sum(max(${dueAt}, ${nextAt}, ${rejectedTo}) < ${now - OVERDUE_AFTER_MS}), 0) AS overdue,
-      min(${events.createdAt}) AS oldestAt
+      -- The id is that of the row with the minimum.
+      min(${events.createdAt}) AS oldestAt, ${id} AS oldestWebhookId
     FROM waiting CROSS JOIN ${subscriptions} ON ${id} = waiting.id AND ${isOwn}
       CROSS JOIN ${deliveries} INDEXED BY deliveries_due_of_subscription
         ON ${IS_PENDING}
       JOIN ${events} ON ${IS_ITS_EVENT}`);
   if (!row) throw new Error("the backlog query returned no row");
-  const { pending, overdue, oldestAt } = row;
+  const { pending, overdue, oldestAt, oldestWebhookId } = row;
   const ageMs = oldestAt === null ? null : Math.max(0, now - oldestAt);
   return {
     pending,
     overdue,
     oldestPendingSeconds: ageMs === null ? null : Math.floor(ageMs / 1000),
+    oldestWebhookId,
   };
 }
 
@@ -109,7 +119,7 @@ export async function findLedger(
     .from(deliveries)
     .where(isIn(deliveries));
   if (!row) throw new Error("the ledger query returned no row");
-  const { overdue, oldestPendingSeconds } = await findBacklog(db, workspaceId, now);
+  const { pending: _, ...backlog } = await findBacklog(db, workspaceId, now);
   const addsUp = row.created === row.pending + row.delivered + row.exhausted + row.cancelled;
-  return { ...row, overdue, oldestPendingSeconds, addsUp };
+  return { ...row, ...backlog, addsUp };
 }

@@ -3,8 +3,8 @@ import { describe, expect, test } from "vitest";
 import { randomId } from "../../src/contract/ids.ts";
 import { MINUTE_MS } from "../../src/contract/time.ts";
 import { parseEncryptionKeys, seal } from "../../src/encryption/seal.ts";
-import { findHealth } from "../../src/health.ts";
 import { OPERATIONS, type PlatformMethod } from "../../src/platform/operations.ts";
+import { findServiceHealth } from "../../src/service-health.ts";
 import { sweep } from "../../src/sweep.ts";
 import { mintSecret } from "../../src/webhooks/signature.ts";
 import { automationReport, errorOf, leadReport, runReport } from "../support/api.ts";
@@ -179,7 +179,7 @@ test("a sweep of all databases is noted in DB alone", async () => {
   const later = Date.now() + 10 * MINUTE_MS;
   const bindings = deploymentWith({});
   await sweep(bindings, later);
-  const { problems } = await findHealth(bindings, later);
+  const { problems } = await findServiceHealth(bindings, later);
   expect(problems.filter((problem) => problem.includes("sweep"))).toEqual([]);
 });
 

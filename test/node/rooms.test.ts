@@ -20,12 +20,12 @@ const BELOW: Record<string, string> = {
   // What happens to a whole workspace touches everything in it.
   "workspaces/lifecycle": "workspaces records webhooks db encryption contract",
   "workspaces/moving": "workspaces/lifecycle workspaces records webhooks quota db contract log",
-  health: "workspaces webhooks db contract log",
+  "service-health": "workspaces webhooks db contract log",
   platform:
-    "health workspaces/moving workspaces/lifecycle workspaces records webhooks quota db encryption contract log",
-  http: "health platform workspaces records webhooks quota db encryption contract log",
+    "service-health workspaces/moving workspaces/lifecycle workspaces records webhooks quota db encryption contract log",
+  http: "service-health platform workspaces records webhooks quota db encryption contract log",
   sweep:
-    "health workspaces/moving workspaces/lifecycle workspaces records webhooks db contract log",
+    "service-health workspaces/moving workspaces/lifecycle workspaces records webhooks db contract log",
   index: "http platform records webhooks quota sweep encryption",
 };
 

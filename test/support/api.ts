@@ -223,6 +223,7 @@ export const EMPTY_LEDGER = {
   cancelled: 0,
   overdue: 0,
   oldestPendingSeconds: null,
+  oldestWebhookId: null,
   addsUp: true,
 };
 

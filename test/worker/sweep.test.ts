@@ -1,9 +1,11 @@
 import { createScheduledController } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
+import { newEventId, randomId } from "../../src/contract/ids.ts";
 import { commit } from "../../src/db/client.ts";
 import { updatePosition } from "../../src/db/sweep-positions.ts";
 import worker from "../../src/index.ts";
+import { findServiceHealth } from "../../src/service-health.ts";
 import { sweep } from "../../src/sweep.ts";
 import { deleteSubscription } from "../../src/webhooks/subscriptions.ts";
 import {
@@ -33,6 +35,8 @@ import {
   statesOf,
   subscriptionRow,
 } from "../support/deliveries.ts";
+import { interposed } from "../support/interposed.ts";
+import { inDatabase, WORKSPACE_DB } from "../support/placement.ts";
 
 const NOW = Date.UTC(2026, 5, 5, 12);
 /** The duration of a lease. */
@@ -126,6 +130,66 @@ test("the sweep deletes events that are older than 30 days, also if they were no
   expect(await eventsOf(workspaceId)).toHaveLength(3);
   await sweep(isolated().env, NOW);
   expect((await eventsOf(workspaceId)).map(({ id }) => id)).toEqual([young?.id]);
+});
+
+describe("a sweep of hundreds of workspaces", () => {
+  const WORKSPACES = 400;
+
+  /** So many workspaces, each with two events of this age that were owed to nobody. */
+  async function fill(ageMs: number): Promise<string[]> {
+    const ids = Array.from({ length: WORKSPACES }, () => randomId("workspace"));
+    const insert = `INSERT INTO workspaces (id, name, admin_emails, created_at) SELECT value, '', '[]', 1 FROM json_each(?)`;
+    await WORKSPACE_DB.prepare(insert).bind(JSON.stringify(ids)).run();
+    const at = NOW - ageMs;
+    const rows = [...ids, ...ids].map((workspaceId) => ({ workspaceId, id: newEventId(at) }));
+    const announce = `INSERT INTO events (workspace_id, id, type, body, owed, created_at)
+      SELECT value->>'workspaceId', value->>'id', 'run.completed', '{}', '[]', ? FROM json_each(?)`;
+    await WORKSPACE_DB.prepare(announce).bind(at, JSON.stringify(rows)).run();
+    return ids;
+  }
+
+  async function eventsIn(ids: string[]): Promise<number> {
+    const count = `SELECT count(*) AS n FROM events WHERE workspace_id IN (SELECT value FROM json_each(?))`;
+    const row = await WORKSPACE_DB.prepare(count).bind(JSON.stringify(ids)).first<{ n: number }>();
+    return row?.n ?? -1;
+  }
+
+  /** A sweep, and the statements that it takes of the 1,000 that an invocation has. */
+  async function sweepCounted(now: number): Promise<number> {
+    const { DB, trips } = observedDatabase();
+    await sweep(isolated({ DB }).env, now);
+    return trips.flat().length;
+  }
+
+  test.each([
+    ["a new event each", 3 * MINUTE_MS, 2 * WORKSPACES],
+    ["an expired event each", 31 * DAY_MS, 0],
+  ])("with %s takes no more statements than that of one", async (_, ageMs, left) => {
+    const alone = await sweepCounted(NOW);
+    const ids = await fill(ageMs);
+    expect(await sweepCounted(NOW)).toBeLessThan(alone + 100);
+    expect(await eventsIn(ids)).toBe(left);
+  });
+
+  test("has a share for each part: what one uses up, the others do not lack", async () => {
+    const { env, fast } = isolated();
+    const overdue = await owed(1, NOW - HOUR_MS);
+    const { workspaceId } = await openWorkspace();
+    const removed = await recordAutomation(workspaceId);
+    await exports.Platform.removeAutomations({ workspaceId, ids: [removed] });
+    // A part that never ends: something to remove is found each time.
+    const { DB } = observedDatabase();
+    const endless = interposed(DB, async ({ texts, go }) => {
+      const results = await go();
+      if (/DELETE FROM "?runs/.test(texts.join()))
+        results.at(-1).results = [{ automation_id: "aut_0", generation: 1 }];
+      return results;
+    });
+    await sweep({ ...env, ...inDatabase({ DB: endless }) }, NOW);
+    expect(to(overdue.id, fast)).toHaveLength(1);
+    const { problems } = await findServiceHealth(env, NOW);
+    expect(problems.join()).not.toContain("sweep");
+  });
 });
 
 describe("a part of the sweep that fails", () => {

@@ -5,8 +5,8 @@ import { isoTime } from "../../../src/contract/time.ts";
 import { openDatabase } from "../../../src/db/client.ts";
 import { toPage } from "../../../src/http/paging.ts";
 import { countDays, PORTAL_DAY_MAX } from "../../../src/webhooks/days.ts";
-import { listHealth } from "../../../src/webhooks/health.ts";
 import { DELIVERIES_LOOKED_THROUGH, listDeliveries } from "../../../src/webhooks/history.ts";
+import { listSubscriptionHealth } from "../../../src/webhooks/subscription-health.ts";
 import { createWorkspace, DAY_MS, setDeliveries, subscribe } from "../../support/deliveries.ts";
 import { meteredDatabase } from "../../support/metered-database.ts";
 import { storeEvents } from "../../support/stored-events.ts";
@@ -53,7 +53,8 @@ test("the health of a subscription counts pending deliveries up to a limit, and 
   const { workspaceId, fill } = await filling();
   await fill(TODAY, PENDING_COUNTED_MAX - 1, "pending");
   const { DB, rows } = meteredDatabase();
-  const read = async () => (await listHealth(openDatabase(DB), workspaceId))[0]?.pending;
+  const read = async () =>
+    (await listSubscriptionHealth(openDatabase(DB), workspaceId))[0]?.pending;
   expect(await read()).toBe(PENDING_COUNTED_MAX - 1);
   await fill(TODAY - DAY_MS, 10_000, "pending");
   rows.read = 0;

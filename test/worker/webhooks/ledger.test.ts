@@ -57,11 +57,18 @@ describe("the ledger", () => {
 
   test("counts the deliveries of a workspace, or of all, by state", async () => {
     const settled = { delivered: 3, exhausted: 1, cancelled: 3, addsUp: true };
-    const all = { ...settled, created: 9, pending: 2, overdue: 1, oldestPendingSeconds: 240 };
+    const oldest = { oldestPendingSeconds: 240, oldestWebhookId: expect.stringMatching(/^whk_/) };
+    const all = { ...settled, created: 9, pending: 2, overdue: 1, ...oldest };
     expect(await findLedger(db, busy, NOW)).toEqual(all);
     const total = { ...all, created: 11, pending: 3, delivered: 4 };
     expect(await findLedger(db, undefined, NOW)).toEqual(total);
-    const few = { created: 2, pending: 1, delivered: 1, oldestPendingSeconds: 120 };
+    const few = {
+      created: 2,
+      pending: 1,
+      delivered: 1,
+      oldestPendingSeconds: 120,
+      oldestWebhookId: expect.stringMatching(/^whk_/),
+    };
     expect(await findLedger(db, quiet, NOW)).toEqual({ ...EMPTY_LEDGER, ...few });
   });
 
@@ -72,7 +79,7 @@ describe("the ledger", () => {
     expect(await at(NOW + 5 * MINUTE_MS + 1)).toMatchObject({ overdue: 1 });
     // A failed attempt delays it; its age stays.
     await failAt(id, [NOW + MINUTE_MS]);
-    const waiting = { overdue: 0, oldestPendingSeconds: 360 };
+    const waiting = { overdue: 0, oldestPendingSeconds: 360, oldestWebhookId: id };
     expect(await at(NOW + 6 * MINUTE_MS)).toMatchObject(waiting);
     await dispatchAt(NOW + 2 * MINUTE_MS, [id], answered(200));
     const settled = { ...EMPTY_LEDGER, created: 1, delivered: 1 };
@@ -95,15 +102,15 @@ test("the backlog shows what is pending, how much of it is overdue, and how old 
   await announceLeads(late.workspaceId, 1, ago(1));
   const other = await owed(4, ago(2));
   const of = (workspaceId?: string) => findBacklog(db, workspaceId, NOW);
-  const figures = { pending: 3, overdue: 2, oldestPendingSeconds: 360 };
+  const figures = { pending: 3, overdue: 2, oldestPendingSeconds: 360, oldestWebhookId: late.id };
   expect(await of(late.workspaceId)).toEqual(figures);
-  const recent = { pending: 4, overdue: 0, oldestPendingSeconds: 120 };
+  const recent = { pending: 4, overdue: 0, oldestPendingSeconds: 120, oldestWebhookId: other.id };
   expect(await of(other.workspaceId)).toEqual(recent);
   expect(await of()).toEqual({ ...figures, pending: 7 });
   const [older, younger] = [await of(late.workspaceId), await of(other.workspaceId)];
   expect(sumBacklogs([younger, older])).toEqual({ ...figures, pending: 7 });
   await setDeliveries(late.id, { state: "delivered", settledAt: NOW });
-  const none = { pending: 0, overdue: 0, oldestPendingSeconds: null };
+  const none = { pending: 0, overdue: 0, oldestPendingSeconds: null, oldestWebhookId: null };
   expect(await of(late.workspaceId)).toEqual(none);
   const { workspaceId: ahead } = await owed(1, NOW + MINUTE_MS);
   expect(await of(ahead)).toMatchObject({ oldestPendingSeconds: 0 });
@@ -112,7 +119,8 @@ test("the backlog shows what is pending, how much of it is overdue, and how old 
 test("the backlog is what the Platform API returns, which rejects an unknown workspace", async () => {
   const { id, workspaceId } = await owed(1, Date.now() - 10 * MINUTE_MS);
   await setSubscription(id, { nextAt: Date.now() + 60 * MINUTE_MS });
-  const figures = { pending: 1, overdue: 0, oldestPendingSeconds: expect.closeTo(600, -1) };
+  const oldest = { oldestPendingSeconds: expect.closeTo(600, -1), oldestWebhookId: id };
+  const figures = { pending: 1, overdue: 0, ...oldest };
   expect(await Platform.backlog({ workspaceId })).toEqual(figures);
   expect(await Platform.backlog({})).toMatchObject({ pending: expect.any(Number) });
   const unknown = Platform.backlog({ workspaceId: "wks_unknown" });
@@ -125,7 +133,7 @@ test("the backlog reads rows for what is pending, whatever is settled next to it
   await announceLeads(workspaceId, 10, ago(10));
   for (const within of [workspaceId, undefined]) {
     const { DB, rows } = meteredDatabase();
-    const figures = { pending: 10, overdue: 10, oldestPendingSeconds: 600 };
+    const figures = { pending: 10, overdue: 10, oldestPendingSeconds: 600, oldestWebhookId: id };
     expect(await findBacklog(openDatabase(DB), within, NOW)).toEqual(figures);
     expect(rows.read).toBeLessThan(100);
   }

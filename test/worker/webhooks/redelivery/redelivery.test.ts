@@ -6,10 +6,10 @@ import { isoTime } from "../../../../src/contract/time.ts";
 import { commit, openDatabase } from "../../../../src/db/client.ts";
 import { events } from "../../../../src/db/schema.ts";
 import type { Page } from "../../../../src/http/paging.ts";
-import { listHealth } from "../../../../src/webhooks/health.ts";
 import { announce } from "../../../../src/webhooks/outbox.ts";
 import type { Range } from "../../../../src/webhooks/redelivery/ranges.ts";
 import { enableAgain, redeliverAgain } from "../../../../src/webhooks/redelivery/redelivery.ts";
+import { listSubscriptionHealth } from "../../../../src/webhooks/subscription-health.ts";
 import {
   deleteSubscription,
   disableSubscription,
@@ -239,7 +239,7 @@ test("a redelivery reads the events that it sends, and a deletion what is pendin
     [1_000, again, { count: 20 }],
     // Each has its turn by now.
     [1_000, again, { count: 0 }],
-    [300, () => listHealth(metered, workspaceId), [{ pending: 20 }]],
+    [300, () => listSubscriptionHealth(metered, workspaceId), [{ pending: 20 }]],
     [1_000, () => commit(metered, deleteSubscription(workspaceId, id, now)), {}],
   ] as const) {
     rows.read = 0;

@@ -4,7 +4,7 @@ import { DIRECTORY, databaseNames, openNamed } from "./db/databases.ts";
 import { findPosition } from "./db/sweep-positions.ts";
 import { logError } from "./log.ts";
 import { findOverdue } from "./webhooks/dispatch/wake.ts";
-import { findGrowth } from "./workspaces/database-sizes.ts";
+import { DATABASE_MAX_BYTES, findGrowth } from "./workspaces/database-sizes.ts";
 import { inTime } from "./workspaces/placement.ts";
 import { findOldestWorkspace } from "./workspaces/workspaces.ts";
 
@@ -14,8 +14,10 @@ const PATIENCE_MS = 3_000;
 const SWEPT_WITHIN_MS = 3 * MINUTE_MS;
 /** How long a delivery may be overdue while nobody works on it. */
 const UNATTENDED_MAX_MS = 10 * MINUTE_MS;
-/** A database that will be full within so many days is a problem. */
+/** A database that will be full within so many days is a problem... */
 const DAYS_LEFT_MIN = 14;
+/** ...and so is one that is already so full, however fast it grows. */
+const FULL_SHARE_MAX = 0.8;
 
 /** Where the sweep notes when it last ran without a failure, in the directory. */
 export const SWEPT = "swept";
@@ -27,7 +29,7 @@ export interface Health {
 }
 
 /** Finds what is wrong with the service. A database that does not answer is a problem, and not an error. */
-export async function findHealth(env: Env, now: number): Promise<Health> {
+export async function findServiceHealth(env: Env, now: number): Promise<Health> {
   const found = databaseNames(env).map(async (database) => {
     try {
       const problems = problemsIn(openNamed(env, database), database === DIRECTORY, now);
@@ -43,7 +45,7 @@ export async function findHealth(env: Env, now: number): Promise<Health> {
 
 /** What is wrong in a database. Like the sweep, reads a few rows per subscription with pending deliveries. */
 async function problemsIn(db: Database, isDirectory: boolean, now: number): Promise<string[]> {
-  const [{ wakes }, { daysLeft }, sweep] = await Promise.all([
+  const [{ wakes }, { daysLeft, sizeBytes }, sweep] = await Promise.all([
     // The sweep would have found these ten minutes ago.
     findOverdue(db, "", now - UNATTENDED_MAX_MS),
     findGrowth(db),
@@ -56,6 +58,9 @@ async function problemsIn(db: Database, isDirectory: boolean, now: number): Prom
       ? [`deliveries to ${wakes.length} webhooks are overdue by more than ${minutes} minutes`]
       : []),
     ...(daysLeft !== null && daysLeft < DAYS_LEFT_MIN ? [`full in ${daysLeft} days`] : []),
+    ...(sizeBytes > FULL_SHARE_MAX * DATABASE_MAX_BYTES
+      ? [`${Math.floor((100 * sizeBytes) / DATABASE_MAX_BYTES)} % full`]
+      : []),
   ];
 }
 

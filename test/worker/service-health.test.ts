@@ -1,7 +1,7 @@
 import { env, exports } from "cloudflare:workers";
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { DAY_MS, MINUTE_MS } from "../../src/contract/time.ts";
-import { findHealth } from "../../src/health.ts";
+import { findServiceHealth } from "../../src/service-health.ts";
 import { sweep } from "../../src/sweep.ts";
 import { deployedWith, openWorkspace, send } from "../support/api.ts";
 import {
@@ -55,15 +55,15 @@ describe("health", () => {
     await openWorkspace();
     const now = Date.now();
     await sweep(isolated().env, now);
-    expect(await findHealth(env, now + 3 * MINUTE_MS)).toEqual(WELL);
+    expect(await findServiceHealth(env, now + 3 * MINUTE_MS)).toEqual(WELL);
     const failing = isolated({ EVENTS_KEPT_MAX: "none" as never }).env;
     await expect(sweep(failing, now + 4 * MINUTE_MS)).rejects.toThrow("parts of the sweep failed");
     expect(lines.some((line) => /"event":"health","healthy":false/.test(line))).toBe(true);
     const late = ill("DB: the sweep last ran without a failure 4 minutes ago");
-    expect(await findHealth(env, now + 4 * MINUTE_MS)).toEqual(late);
+    expect(await findServiceHealth(env, now + 4 * MINUTE_MS)).toEqual(late);
     await env.DB.prepare("DELETE FROM sweep_positions").run();
     const never = ill("DB: the sweep has never run");
-    expect(await findHealth(env, now + 4 * MINUTE_MS)).toEqual(never);
+    expect(await findServiceHealth(env, now + 4 * MINUTE_MS)).toEqual(never);
   });
 
   test("tells that deliveries are overdue, unless a dispatch is on them or they wait for a retry", async () => {
@@ -71,18 +71,18 @@ describe("health", () => {
     const { id } = await subscribe(workspaceId);
     const now = Date.now();
     await announceLeads(workspaceId, 1, now - 8 * MINUTE_MS);
-    expect(await findHealth(env, now)).toEqual(WELL);
+    expect(await findServiceHealth(env, now)).toEqual(WELL);
     await announceLeads(workspaceId, 3, now - 12 * MINUTE_MS);
     const name = WORKSPACE_DB === env.DB ? "DB" : "DB_2";
     const overdue = ill(`${name}: deliveries to 1 webhooks are overdue by more than 10 minutes`);
-    expect(await findHealth(env, now)).toEqual(overdue);
+    expect(await findServiceHealth(env, now)).toEqual(overdue);
     for (const column of ["leasedUntil", "nextAt"]) {
       await setSubscription(id, { [column]: now + 1_000 });
-      expect(await findHealth(env, now)).toEqual(WELL);
+      expect(await findServiceHealth(env, now)).toEqual(WELL);
       await setSubscription(id, { [column]: 0 });
     }
     await Platform.eraseWorkspace({ workspaceId });
-    expect(await findHealth(env, now)).toEqual(WELL);
+    expect(await findServiceHealth(env, now)).toEqual(WELL);
   });
 
   test("tells that a database is nearly full", async () => {
@@ -94,11 +94,19 @@ describe("health", () => {
     );
     await env.DB.prepare("DELETE FROM sizes").run();
     expect(await Platform.health({})).toEqual(WELL);
+    // It need not grow.
+    const DB = interposed(env.DB, async ({ go }) => {
+      const answer = await go();
+      for (const { meta } of [answer].flat()) if (meta) meta.size_after = 8.15e9;
+      return answer;
+    });
+    const full = ill("DB: 81 % full");
+    expect(await findServiceHealth({ ...env, DB }, Date.now())).toEqual(full);
   });
 
   test("tells that a database does not answer", async () => {
     const silent = ill("DB does not answer");
-    expect(await findHealth({ ...env, DB: HANGING }, Date.now())).toEqual(silent);
+    expect(await findServiceHealth({ ...env, DB: HANGING }, Date.now())).toEqual(silent);
   });
 });
 

@@ -46,14 +46,20 @@ type HealthRow = ReturnType<typeof healthOf>["_"]["result"][number];
  * A workspace's subscriptions, newest first, each with its health. Reads up to `PENDING_COUNTED_MAX`
  * deliveries of each; a workspace has at most `AGREED_SUBSCRIPTIONS_MAX`.
  */
-export async function listHealth(db: Database, workspaceId: string): Promise<WebhookView[]> {
+export async function listSubscriptionHealth(
+  db: Database,
+  workspaceId: string,
+): Promise<WebhookView[]> {
   const isOwn = and(eq(subscriptions.workspaceId, workspaceId), isNull(subscriptions.deletedAt));
   const now = Date.now();
   return (await query(db, healthOf(isOwn))).map((row) => toView(row, now));
 }
 
 /** A subscription and its health. @throws InputError if there is none. */
-export async function findHealth(db: Database, webhookId: string): Promise<WebhookView> {
+export async function findSubscriptionHealth(
+  db: Database,
+  webhookId: string,
+): Promise<WebhookView> {
   const [row] = await query(db, healthOf(isThere(webhookId)));
   if (!row) throw unknownWebhook();
   return toView(row, Date.now());

@@ -1,4 +1,4 @@
-import { findHealth } from "../health.ts";
+import { findServiceHealth } from "../service-health.ts";
 import { sleep } from "../timing.ts";
 import { newApp } from "./context.ts";
 
@@ -38,7 +38,7 @@ async function isHealthy(env: Env): Promise<boolean> {
     if (now >= known.until) {
       if (now >= known.until + REMEMBERED_MAX_MS) known.healthy = null;
       known.until = now + REMEMBERED_MS;
-      known.healthy = (await findHealth(env, now)).healthy;
+      known.healthy = (await findServiceHealth(env, now)).healthy;
       known.until = Date.now() + REMEMBERED_MS;
     }
     if (known.healthy !== null) return known.healthy;
