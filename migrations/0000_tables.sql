@@ -59,14 +59,6 @@ CREATE TABLE `automations` (
 );
 --> statement-breakpoint
 CREATE INDEX `automations_newest` ON `automations` (`workspace_id`,`created_at`,`id`);--> statement-breakpoint
-CREATE TABLE `changes` (
-	`number` integer PRIMARY KEY AUTOINCREMENT NOT NULL,
-	`workspace_id` text NOT NULL,
-	`kind` text NOT NULL,
-	`key` text NOT NULL
-);
---> statement-breakpoint
-CREATE INDEX `changes_of_workspace` ON `changes` (`workspace_id`,`number`);--> statement-breakpoint
 CREATE TABLE `commits` (
 	`token` text PRIMARY KEY NOT NULL
 );
@@ -129,15 +121,15 @@ CREATE TABLE `leads` (
 CREATE INDEX `leads_newest` ON `leads` (`workspace_id`,`created_at`,`id`);--> statement-breakpoint
 CREATE TABLE `moves` (
 	`workspace_id` text PRIMARY KEY NOT NULL,
-	`state` text NOT NULL,
-	`move_id` text NOT NULL,
-	`other` text NOT NULL,
+	`id` text NOT NULL,
+	`source` text NOT NULL,
+	`target` text NOT NULL,
+	`stage` text NOT NULL,
 	`position` text,
-	`since` integer NOT NULL,
-	`gates_told` text,
-	`failures` integer DEFAULT 0 NOT NULL,
-	`moved_by` text,
-	`moved_until` integer DEFAULT 0 NOT NULL
+	`rows` integer DEFAULT 0 NOT NULL,
+	`copied` integer DEFAULT 0 NOT NULL,
+	`created_at` integer NOT NULL,
+	`since` integer NOT NULL
 );
 --> statement-breakpoint
 CREATE TABLE `notices` (
@@ -234,7 +226,8 @@ CREATE TABLE `sweep_positions` (
 CREATE TABLE `workspaces` (
 	`id` text PRIMARY KEY NOT NULL,
 	`database` text,
-	`moved_by` text,
+	`hold` text,
+	`move_id` text,
 	`erasing` integer DEFAULT false NOT NULL,
 	`name` text NOT NULL,
 	`admin_emails` text NOT NULL,
@@ -244,4 +237,5 @@ CREATE TABLE `workspaces` (
 	`created_at` integer NOT NULL
 );
 --> statement-breakpoint
-CREATE INDEX `workspaces_newest` ON `workspaces` (`created_at`,`id`);
+CREATE INDEX `workspaces_newest` ON `workspaces` (`created_at`,`id`);--> statement-breakpoint
+CREATE INDEX `workspaces_held` ON `workspaces` (`move_id`) WHERE move_id IS NOT NULL;

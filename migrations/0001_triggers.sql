@@ -1,174 +1,150 @@
 -- Made by src/workspaces/moving/triggers.ts.
-CREATE TRIGGER `subscriptions_move_insert` AFTER INSERT ON `subscriptions`
-WHEN EXISTS (SELECT 1 FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = NEW.workspace_id AND (m.state IS NOT NULL OR w.database IS NOT NULL))
+CREATE TRIGGER `subscriptions_insert_closed` BEFORE INSERT ON `subscriptions`
+WHEN (SELECT hold FROM workspaces WHERE id = NEW.workspace_id) = 'closed'
 BEGIN
-	SELECT RAISE(ABORT, 'workspace_moving') FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = NEW.workspace_id AND (m.state IN ('closed', 'arrived') OR w.database IS NOT NULL AND m.state IS NOT 'arriving');
-	INSERT INTO changes (workspace_id, kind, key) SELECT w.id, 'webhook', json_array(NEW.id) FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = NEW.workspace_id AND m.state IN ('copying', 'draining');
+	SELECT RAISE(ABORT, 'moving: try again');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `subscriptions_move_update` AFTER UPDATE ON `subscriptions`
-WHEN EXISTS (SELECT 1 FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = NEW.workspace_id AND (m.state IS NOT NULL OR w.database IS NOT NULL))
+CREATE TRIGGER `subscriptions_update_closed` BEFORE UPDATE ON `subscriptions`
+WHEN (SELECT hold FROM workspaces WHERE id = NEW.workspace_id) = 'closed'
 BEGIN
-	SELECT RAISE(ABORT, 'workspace_moving') FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = NEW.workspace_id AND (m.state IN ('closed', 'arrived') OR w.database IS NOT NULL AND m.state IS NOT 'arriving');
-	INSERT INTO changes (workspace_id, kind, key) SELECT w.id, 'webhook', json_array(NEW.id) FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = NEW.workspace_id AND m.state IN ('copying', 'draining');
+	SELECT RAISE(ABORT, 'moving: try again');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `subscriptions_move_delete` AFTER DELETE ON `subscriptions`
-WHEN EXISTS (SELECT 1 FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = OLD.workspace_id AND (m.state IS NOT NULL OR w.database IS NOT NULL))
+CREATE TRIGGER `subscriptions_delete_closed` BEFORE DELETE ON `subscriptions`
+WHEN (SELECT hold FROM workspaces WHERE id = OLD.workspace_id) = 'closed'
 BEGIN
-	SELECT RAISE(ABORT, 'workspace_moving') FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = OLD.workspace_id AND m.state IN ('closed', 'arrived');
-	INSERT INTO changes (workspace_id, kind, key) SELECT w.id, 'webhook', json_array(OLD.id) FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = OLD.workspace_id AND m.state IN ('copying', 'draining');
+	SELECT RAISE(ABORT, 'moving: try again');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `automations_move_insert` AFTER INSERT ON `automations`
-WHEN EXISTS (SELECT 1 FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = NEW.workspace_id AND (m.state IS NOT NULL OR w.database IS NOT NULL))
+CREATE TRIGGER `automations_insert_closed` BEFORE INSERT ON `automations`
+WHEN (SELECT hold FROM workspaces WHERE id = NEW.workspace_id) = 'closed'
 BEGIN
-	SELECT RAISE(ABORT, 'workspace_moving') FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = NEW.workspace_id AND (m.state IN ('closed', 'arrived') OR w.database IS NOT NULL AND m.state IS NOT 'arriving');
-	INSERT INTO changes (workspace_id, kind, key) SELECT w.id, 'automation', json_array(NEW.id) FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = NEW.workspace_id AND m.state IN ('copying', 'draining');
+	SELECT RAISE(ABORT, 'moving: try again');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `automations_move_update` AFTER UPDATE ON `automations`
-WHEN EXISTS (SELECT 1 FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = NEW.workspace_id AND (m.state IS NOT NULL OR w.database IS NOT NULL))
+CREATE TRIGGER `automations_update_closed` BEFORE UPDATE ON `automations`
+WHEN (SELECT hold FROM workspaces WHERE id = NEW.workspace_id) = 'closed'
 BEGIN
-	SELECT RAISE(ABORT, 'workspace_moving') FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = NEW.workspace_id AND (m.state IN ('closed', 'arrived') OR w.database IS NOT NULL AND m.state IS NOT 'arriving');
-	INSERT INTO changes (workspace_id, kind, key) SELECT w.id, 'automation', json_array(NEW.id) FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = NEW.workspace_id AND m.state IN ('copying', 'draining');
+	SELECT RAISE(ABORT, 'moving: try again');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `automations_move_delete` AFTER DELETE ON `automations`
-WHEN EXISTS (SELECT 1 FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = OLD.workspace_id AND (m.state IS NOT NULL OR w.database IS NOT NULL))
+CREATE TRIGGER `automations_delete_closed` BEFORE DELETE ON `automations`
+WHEN (SELECT hold FROM workspaces WHERE id = OLD.workspace_id) = 'closed'
 BEGIN
-	SELECT RAISE(ABORT, 'workspace_moving') FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = OLD.workspace_id AND m.state IN ('closed', 'arrived');
-	INSERT INTO changes (workspace_id, kind, key) SELECT w.id, 'automation', json_array(OLD.id) FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = OLD.workspace_id AND m.state IN ('copying', 'draining');
+	SELECT RAISE(ABORT, 'moving: try again');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `leads_move_insert` AFTER INSERT ON `leads`
-WHEN EXISTS (SELECT 1 FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = NEW.workspace_id AND (m.state IS NOT NULL OR w.database IS NOT NULL))
+CREATE TRIGGER `leads_insert_closed` BEFORE INSERT ON `leads`
+WHEN (SELECT hold FROM workspaces WHERE id = NEW.workspace_id) = 'closed'
 BEGIN
-	SELECT RAISE(ABORT, 'workspace_moving') FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = NEW.workspace_id AND (m.state IN ('closed', 'arrived') OR w.database IS NOT NULL AND m.state IS NOT 'arriving');
-	INSERT INTO changes (workspace_id, kind, key) SELECT w.id, 'lead', json_array(NEW.id) FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = NEW.workspace_id AND m.state IN ('copying', 'draining');
+	SELECT RAISE(ABORT, 'moving: try again');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `leads_move_update` AFTER UPDATE ON `leads`
-WHEN EXISTS (SELECT 1 FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = NEW.workspace_id AND (m.state IS NOT NULL OR w.database IS NOT NULL))
+CREATE TRIGGER `leads_update_closed` BEFORE UPDATE ON `leads`
+WHEN (SELECT hold FROM workspaces WHERE id = NEW.workspace_id) = 'closed'
 BEGIN
-	SELECT RAISE(ABORT, 'workspace_moving') FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = NEW.workspace_id AND (m.state IN ('closed', 'arrived') OR w.database IS NOT NULL AND m.state IS NOT 'arriving');
-	INSERT INTO changes (workspace_id, kind, key) SELECT w.id, 'lead', json_array(NEW.id) FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = NEW.workspace_id AND m.state IN ('copying', 'draining');
+	SELECT RAISE(ABORT, 'moving: try again');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `leads_move_delete` AFTER DELETE ON `leads`
-WHEN EXISTS (SELECT 1 FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = OLD.workspace_id AND (m.state IS NOT NULL OR w.database IS NOT NULL))
+CREATE TRIGGER `leads_delete_closed` BEFORE DELETE ON `leads`
+WHEN (SELECT hold FROM workspaces WHERE id = OLD.workspace_id) = 'closed'
 BEGIN
-	SELECT RAISE(ABORT, 'workspace_moving') FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = OLD.workspace_id AND m.state IN ('closed', 'arrived');
-	INSERT INTO changes (workspace_id, kind, key) SELECT w.id, 'lead', json_array(OLD.id) FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = OLD.workspace_id AND m.state IN ('copying', 'draining');
+	SELECT RAISE(ABORT, 'moving: try again');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `erased_leads_move_insert` AFTER INSERT ON `erased_leads`
-WHEN EXISTS (SELECT 1 FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = NEW.workspace_id AND (m.state IS NOT NULL OR w.database IS NOT NULL))
+CREATE TRIGGER `erased_leads_insert_closed` BEFORE INSERT ON `erased_leads`
+WHEN (SELECT hold FROM workspaces WHERE id = NEW.workspace_id) = 'closed'
 BEGIN
-	SELECT RAISE(ABORT, 'workspace_moving') FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = NEW.workspace_id AND (m.state IN ('closed', 'arrived') OR w.database IS NOT NULL AND m.state IS NOT 'arriving');
-	INSERT INTO changes (workspace_id, kind, key) SELECT w.id, 'erased_lead', json_array(NEW.workspace_id, NEW.id) FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = NEW.workspace_id AND m.state IN ('copying', 'draining');
+	SELECT RAISE(ABORT, 'moving: try again');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `erased_leads_move_update` AFTER UPDATE ON `erased_leads`
-WHEN EXISTS (SELECT 1 FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = NEW.workspace_id AND (m.state IS NOT NULL OR w.database IS NOT NULL))
+CREATE TRIGGER `erased_leads_update_closed` BEFORE UPDATE ON `erased_leads`
+WHEN (SELECT hold FROM workspaces WHERE id = NEW.workspace_id) = 'closed'
 BEGIN
-	SELECT RAISE(ABORT, 'workspace_moving') FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = NEW.workspace_id AND (m.state IN ('closed', 'arrived') OR w.database IS NOT NULL AND m.state IS NOT 'arriving');
-	INSERT INTO changes (workspace_id, kind, key) SELECT w.id, 'erased_lead', json_array(NEW.workspace_id, NEW.id) FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = NEW.workspace_id AND m.state IN ('copying', 'draining');
+	SELECT RAISE(ABORT, 'moving: try again');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `erased_leads_move_delete` AFTER DELETE ON `erased_leads`
-WHEN EXISTS (SELECT 1 FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = OLD.workspace_id AND (m.state IS NOT NULL OR w.database IS NOT NULL))
+CREATE TRIGGER `erased_leads_delete_closed` BEFORE DELETE ON `erased_leads`
+WHEN (SELECT hold FROM workspaces WHERE id = OLD.workspace_id) = 'closed'
 BEGIN
-	SELECT RAISE(ABORT, 'workspace_moving') FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = OLD.workspace_id AND m.state IN ('closed', 'arrived');
-	INSERT INTO changes (workspace_id, kind, key) SELECT w.id, 'erased_lead', json_array(OLD.workspace_id, OLD.id) FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = OLD.workspace_id AND m.state IN ('copying', 'draining');
+	SELECT RAISE(ABORT, 'moving: try again');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `runs_move_insert` AFTER INSERT ON `runs`
-WHEN EXISTS (SELECT 1 FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = NEW.workspace_id AND (m.state IS NOT NULL OR w.database IS NOT NULL))
+CREATE TRIGGER `runs_insert_closed` BEFORE INSERT ON `runs`
+WHEN (SELECT hold FROM workspaces WHERE id = NEW.workspace_id) = 'closed'
 BEGIN
-	SELECT RAISE(ABORT, 'workspace_moving') FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = NEW.workspace_id AND (m.state IN ('closed', 'arrived') OR w.database IS NOT NULL AND m.state IS NOT 'arriving');
-	INSERT INTO changes (workspace_id, kind, key) SELECT w.id, 'run', json_array(NEW.id) FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = NEW.workspace_id AND m.state IN ('copying', 'draining');
+	SELECT RAISE(ABORT, 'moving: try again');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `runs_move_update` AFTER UPDATE ON `runs`
-WHEN EXISTS (SELECT 1 FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = NEW.workspace_id AND (m.state IS NOT NULL OR w.database IS NOT NULL))
+CREATE TRIGGER `runs_update_closed` BEFORE UPDATE ON `runs`
+WHEN (SELECT hold FROM workspaces WHERE id = NEW.workspace_id) = 'closed'
 BEGIN
-	SELECT RAISE(ABORT, 'workspace_moving') FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = NEW.workspace_id AND (m.state IN ('closed', 'arrived') OR w.database IS NOT NULL AND m.state IS NOT 'arriving');
-	INSERT INTO changes (workspace_id, kind, key) SELECT w.id, 'run', json_array(NEW.id) FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = NEW.workspace_id AND m.state IN ('copying', 'draining');
+	SELECT RAISE(ABORT, 'moving: try again');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `runs_move_delete` AFTER DELETE ON `runs`
-WHEN EXISTS (SELECT 1 FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = OLD.workspace_id AND (m.state IS NOT NULL OR w.database IS NOT NULL))
+CREATE TRIGGER `runs_delete_closed` BEFORE DELETE ON `runs`
+WHEN (SELECT hold FROM workspaces WHERE id = OLD.workspace_id) = 'closed'
 BEGIN
-	SELECT RAISE(ABORT, 'workspace_moving') FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = OLD.workspace_id AND m.state IN ('closed', 'arrived');
-	INSERT INTO changes (workspace_id, kind, key) SELECT w.id, 'run', json_array(OLD.id) FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = OLD.workspace_id AND m.state IN ('copying', 'draining');
+	SELECT RAISE(ABORT, 'moving: try again');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `events_move_insert` AFTER INSERT ON `events`
-WHEN EXISTS (SELECT 1 FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = NEW.workspace_id AND (m.state IS NOT NULL OR w.database IS NOT NULL))
+CREATE TRIGGER `events_insert_closed` BEFORE INSERT ON `events`
+WHEN (SELECT hold FROM workspaces WHERE id = NEW.workspace_id) = 'closed'
 BEGIN
-	SELECT RAISE(ABORT, 'workspace_moving') FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = NEW.workspace_id AND (m.state IN ('closed', 'arrived') OR w.database IS NOT NULL AND m.state IS NOT 'arriving');
-	INSERT INTO changes (workspace_id, kind, key) SELECT w.id, 'event', json_array(NEW.workspace_id, NEW.id) FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = NEW.workspace_id AND m.state IN ('copying', 'draining');
+	SELECT RAISE(ABORT, 'moving: try again');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `events_move_update` AFTER UPDATE ON `events`
-WHEN EXISTS (SELECT 1 FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = NEW.workspace_id AND (m.state IS NOT NULL OR w.database IS NOT NULL))
+CREATE TRIGGER `events_update_closed` BEFORE UPDATE ON `events`
+WHEN (SELECT hold FROM workspaces WHERE id = NEW.workspace_id) = 'closed'
 BEGIN
-	SELECT RAISE(ABORT, 'workspace_moving') FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = NEW.workspace_id AND (m.state IN ('closed', 'arrived') OR w.database IS NOT NULL AND m.state IS NOT 'arriving');
-	INSERT INTO changes (workspace_id, kind, key) SELECT w.id, 'event', json_array(NEW.workspace_id, NEW.id) FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = NEW.workspace_id AND m.state IN ('copying', 'draining');
+	SELECT RAISE(ABORT, 'moving: try again');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `events_move_delete` AFTER DELETE ON `events`
-WHEN EXISTS (SELECT 1 FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = OLD.workspace_id AND (m.state IS NOT NULL OR w.database IS NOT NULL))
+CREATE TRIGGER `events_delete_closed` BEFORE DELETE ON `events`
+WHEN (SELECT hold FROM workspaces WHERE id = OLD.workspace_id) = 'closed'
 BEGIN
-	SELECT RAISE(ABORT, 'workspace_moving') FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = OLD.workspace_id AND m.state IN ('closed', 'arrived');
-	INSERT INTO changes (workspace_id, kind, key) SELECT w.id, 'event', json_array(OLD.workspace_id, OLD.id) FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = OLD.workspace_id AND m.state IN ('copying', 'draining');
+	SELECT RAISE(ABORT, 'moving: try again');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `deliveries_move_insert` AFTER INSERT ON `deliveries`
-WHEN EXISTS (SELECT 1 FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = NEW.workspace_id AND (m.state IS NOT NULL OR w.database IS NOT NULL))
+CREATE TRIGGER `deliveries_insert_closed` BEFORE INSERT ON `deliveries`
+WHEN (SELECT hold FROM workspaces WHERE id = NEW.workspace_id) = 'closed'
 BEGIN
-	SELECT RAISE(ABORT, 'workspace_moving') FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = NEW.workspace_id AND (m.state IN ('closed', 'arrived') OR w.database IS NOT NULL AND m.state IS NOT 'arriving');
-	INSERT INTO changes (workspace_id, kind, key) SELECT w.id, 'delivery', json_array(NEW.subscription_id, NEW.event_id) FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = NEW.workspace_id AND m.state IN ('copying', 'draining');
+	SELECT RAISE(ABORT, 'moving: try again');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `deliveries_move_update` AFTER UPDATE ON `deliveries`
-WHEN EXISTS (SELECT 1 FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = NEW.workspace_id AND (m.state IS NOT NULL OR w.database IS NOT NULL))
+CREATE TRIGGER `deliveries_update_closed` BEFORE UPDATE ON `deliveries`
+WHEN (SELECT hold FROM workspaces WHERE id = NEW.workspace_id) = 'closed'
 BEGIN
-	SELECT RAISE(ABORT, 'workspace_moving') FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = NEW.workspace_id AND (m.state IN ('closed', 'arrived') OR w.database IS NOT NULL AND m.state IS NOT 'arriving');
-	INSERT INTO changes (workspace_id, kind, key) SELECT w.id, 'delivery', json_array(NEW.subscription_id, NEW.event_id) FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = NEW.workspace_id AND m.state IN ('copying', 'draining');
+	SELECT RAISE(ABORT, 'moving: try again');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `deliveries_move_delete` AFTER DELETE ON `deliveries`
-WHEN EXISTS (SELECT 1 FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = OLD.workspace_id AND (m.state IS NOT NULL OR w.database IS NOT NULL))
+CREATE TRIGGER `deliveries_delete_closed` BEFORE DELETE ON `deliveries`
+WHEN (SELECT hold FROM workspaces WHERE id = OLD.workspace_id) = 'closed'
 BEGIN
-	SELECT RAISE(ABORT, 'workspace_moving') FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = OLD.workspace_id AND m.state IN ('closed', 'arrived');
-	INSERT INTO changes (workspace_id, kind, key) SELECT w.id, 'delivery', json_array(OLD.subscription_id, OLD.event_id) FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = OLD.workspace_id AND m.state IN ('copying', 'draining');
+	SELECT RAISE(ABORT, 'moving: try again');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `notices_move_insert` AFTER INSERT ON `notices`
-WHEN EXISTS (SELECT 1 FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = NEW.workspace_id AND (m.state IS NOT NULL OR w.database IS NOT NULL))
+CREATE TRIGGER `notices_insert_closed` BEFORE INSERT ON `notices`
+WHEN (SELECT hold FROM workspaces WHERE id = NEW.workspace_id) = 'closed'
 BEGIN
-	SELECT RAISE(ABORT, 'workspace_moving') FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = NEW.workspace_id AND (m.state IN ('closed', 'arrived') OR w.database IS NOT NULL AND m.state IS NOT 'arriving');
-	INSERT INTO changes (workspace_id, kind, key) SELECT w.id, 'notice', json_array(NEW.workspace_id, NEW.subscription_id, NEW.since, NEW.kind) FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = NEW.workspace_id AND m.state IN ('copying', 'draining');
+	SELECT RAISE(ABORT, 'moving: try again');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `notices_move_update` AFTER UPDATE ON `notices`
-WHEN EXISTS (SELECT 1 FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = NEW.workspace_id AND (m.state IS NOT NULL OR w.database IS NOT NULL))
+CREATE TRIGGER `notices_update_closed` BEFORE UPDATE ON `notices`
+WHEN (SELECT hold FROM workspaces WHERE id = NEW.workspace_id) = 'closed'
 BEGIN
-	SELECT RAISE(ABORT, 'workspace_moving') FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = NEW.workspace_id AND (m.state IN ('closed', 'arrived') OR w.database IS NOT NULL AND m.state IS NOT 'arriving');
-	INSERT INTO changes (workspace_id, kind, key) SELECT w.id, 'notice', json_array(NEW.workspace_id, NEW.subscription_id, NEW.since, NEW.kind) FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = NEW.workspace_id AND m.state IN ('copying', 'draining');
+	SELECT RAISE(ABORT, 'moving: try again');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `notices_move_delete` AFTER DELETE ON `notices`
-WHEN EXISTS (SELECT 1 FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = OLD.workspace_id AND (m.state IS NOT NULL OR w.database IS NOT NULL))
+CREATE TRIGGER `notices_delete_closed` BEFORE DELETE ON `notices`
+WHEN (SELECT hold FROM workspaces WHERE id = OLD.workspace_id) = 'closed'
 BEGIN
-	SELECT RAISE(ABORT, 'workspace_moving') FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = OLD.workspace_id AND m.state IN ('closed', 'arrived');
-	INSERT INTO changes (workspace_id, kind, key) SELECT w.id, 'notice', json_array(OLD.workspace_id, OLD.subscription_id, OLD.since, OLD.kind) FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = OLD.workspace_id AND m.state IN ('copying', 'draining');
+	SELECT RAISE(ABORT, 'moving: try again');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `workspaces_move_update` AFTER UPDATE OF id, name, admin_emails, access_granted, data_key, webhooks_max, created_at ON `workspaces`
-WHEN EXISTS (SELECT 1 FROM workspaces w LEFT JOIN moves m ON m.workspace_id = w.id WHERE w.id = NEW.id AND (m.state IN ('closed', 'arrived') OR w.database IS NOT NULL AND m.state IS NOT 'arriving'))
+CREATE TRIGGER `workspaces_update_closed` BEFORE UPDATE OF id, name, admin_emails, access_granted, data_key, webhooks_max, created_at ON `workspaces`
+WHEN OLD.hold = 'closed'
 BEGIN
-	SELECT RAISE(ABORT, 'workspace_moving');
+	SELECT RAISE(ABORT, 'moving: try again');
 END;

@@ -14,8 +14,7 @@ import { forgetAuditEntries } from "./workspaces/audit-trail.ts";
 import { insertSize } from "./workspaces/database-sizes.ts";
 import { forgetErasedLeads } from "./workspaces/lifecycle/erase-leads.ts";
 import { deleteExpired, parseRetention } from "./workspaces/lifecycle/retention.ts";
-import { listMoves } from "./workspaces/moves.ts";
-import { continueMove } from "./workspaces/moving/move.ts";
+import { continueMoves } from "./workspaces/moving/move.ts";
 import { type Placement, placementIn } from "./workspaces/placement.ts";
 
 /** How long a sweep may take before its parts stop where they are. */
@@ -26,8 +25,6 @@ const DATABASES_AT_ONCE = 4;
 const LOOPS_STATEMENTS = 600;
 /** ...and for moves. The rest is for the parts that take a few, and for what has begun. */
 const MOVES_STATEMENTS = 250;
-/** Maximum moves that one sweep continues, of the workspaces leaving one database. */
-const MOVES_AT_ONCE = 100;
 
 /**
  * What a part of the sweep gets: a database, and a budget of its own, so that no part can use up what
@@ -110,15 +107,9 @@ async function forget({ db, now }: Part): Promise<void> {
 
 const measure = ({ db, now }: Part) => insertSize(db, now);
 
-/** Continues the moves that this database takes part in, one after another. */
-async function goOnMoving({ database, db, env, budget }: Part): Promise<void> {
-  if (hasOneDatabase(env)) return;
-  const failures: unknown[] = [];
-  const hasMore = () => budget.hasMore();
-  for (const { workspaceId } of await commit(db, listMoves(MOVES_AT_ONCE, Date.now())))
-    await continueMove(env, database, workspaceId, hasMore).catch((error) => failures.push(error));
-  if (failures.length > 0) throw failures[0];
-}
+const goOnMoving = async ({ database, env, budget }: Part) => {
+  if (!hasOneDatabase(env)) await continueMoves(env, database, () => budget.hasMore());
+};
 
 /** Wakes overdue subscriptions, starting where the last sweep stopped. */
 async function wakeOverdue({ database, db, env, now }: Part): Promise<void> {

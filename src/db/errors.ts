@@ -83,9 +83,10 @@ export function isTransient(error: unknown): boolean {
   );
 }
 
-/** Whether a write was refused because its workspace is changing its database: see `moves`. */
-export function isMoving(error: unknown): boolean {
-  return error instanceof Error && error.message.includes("workspace_moving");
+/** Whether a write was refused because its workspace is moving to another database. */
+export function isMoving(thrown: unknown): boolean {
+  const error = causeOf(thrown);
+  return error instanceof Error && error.message.includes("moving: try again");
 }
 
 /**

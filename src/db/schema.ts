@@ -31,6 +31,16 @@ const bytes = customType<{ data: Hex; driverData: Uint8Array }>({
   toDriver: fromHex,
 });
 
+/**
+ * What the rows of a workspace in a database are held for. `isWritable` leaves each alone.
+ *
+ * - `draining`: it lives here, and is about to leave: no post begins.
+ * - `closed`: triggers refuse all writes (workspaces/moving/triggers.ts): it is leaving or has just arrived,
+ *   or lives elsewhere.
+ * - `arriving`: it is being copied here.
+ */
+export type Hold = "draining" | "closed" | "arriving";
+
 export const workspaces = sqliteTable(
   "workspaces",
   {
@@ -40,8 +50,10 @@ export const workspaces = sqliteTable(
      * directory entry: the workspace's fields and data are there, and its data cannot be written here.
      */
     database: text(),
-    /** The last mover that took over the directory entry, and so may change `database`. */
-    movedBy: text("moved_by"),
+    /** What its rows here are held for; null while it lives here, as any workspace. */
+    hold: text().$type<Hold>(),
+    /** The move that holds them; null for an entry of a workspace that lives elsewhere. */
+    moveId: text("move_id"),
     /** Whether it is being erased; in the directory's entry, too, so that it gets no keys. */
     erasing: integer({ mode: "boolean" }).notNull().default(false),
     name: text().notNull(),
@@ -56,7 +68,10 @@ export const workspaces = sqliteTable(
     webhooksMax: integer("webhooks_max"),
     createdAt: integer("created_at").notNull(),
   },
-  (table) => [index("workspaces_newest").on(table.createdAt, table.id)],
+  (table) => [
+    index("workspaces_newest").on(table.createdAt, table.id),
+    index("workspaces_held").on(table.moveId).where(sql`move_id IS NOT NULL`),
+  ],
 );
 
 export const apiKeys = sqliteTable(
@@ -383,43 +398,32 @@ export const sweepPositions = sqliteTable("sweep_positions", {
 });
 
 /**
- * The state of a workspace in one of the two databases of its move.
+ * The stages of a move.
  *
- * - `copying`: it lives here, and its rows are being copied to the other database.
- * - `draining`: as `copying`, but no new leases on its subscriptions begin.
- * - `closed`: writes are refused; the switch is in progress. It may still go back to `copying`.
- * - `gone`: it lives in the other database; what it left here is to be deleted.
- * - `arriving`: its rows are being copied to this database.
- * - `arrived`: as soon as the directory says so, it lives here; until then, writes are refused.
+ * - `leaving`: no post begins in the source, and those in progress end; then writes are refused.
+ * - `copying`: its rows are copied. Until it ends, the move can be cancelled.
+ * - `opening`: the directory names the target, where writes are accepted soon.
+ * - `cleaning`: it lives in the target. What it left behind is deleted when reads there have ended.
  */
-export type MoveState = "copying" | "draining" | "closed" | "gone" | "arriving" | "arrived";
+export type MoveStage = "leaving" | "copying" | "opening" | "cleaning";
 
-/**
- * Workspaces that move between two databases; a row in each until it has no more to do. Triggers read it
- * (workspaces/moving/triggers.ts).
- */
+/** Workspaces that move between two databases; in the directory only. */
 export const moves = sqliteTable("moves", {
   workspaceId: text("workspace_id").primaryKey(),
-  state: text().$type<MoveState>().notNull(),
-  /** The move, the same in both databases. */
-  moveId: text("move_id").notNull(),
-  /** The name of the other database. */
-  other: text().notNull(),
-  /** Where copying continues; null once all rows that existed at the start have been copied. */
+  id: text().notNull(),
+  /** The names of both databases. */
+  from: text("source").notNull(),
+  to: text("target").notNull(),
+  stage: text().$type<MoveStage>().notNull(),
+  /** Where copying continues; null before it begins and after it has ended. */
   position: text({ mode: "json" }).$type<MovePosition>(),
-  /** When it entered this state, in Unix milliseconds. */
+  /** How many rows there are to copy, and how many have been copied. */
+  rows: integer().notNull().default(0),
+  copied: integer().notNull().default(0),
+  /** When the workspace was created. */
+  createdAt: integer("created_at").notNull(),
+  /** When the last step was taken. */
   since: integer().notNull(),
-  /**
-   * If null, gates may cache the standing of the workspace's keys. Otherwise, they may not, and those of keys
-   * up to this hash have been told.
-   */
-  gatesTold: text("gates_told"),
-  /** How often the switch has failed. */
-  failures: integer().notNull().default(0),
-  /** The mover that owns the move; null if none does. */
-  movedBy: text("moved_by"),
-  /** When another mover may take over, or, if none owns it, when the sweep tries again. */
-  movedUntil: integer("moved_until").notNull().default(0),
 });
 
 /** The number of a kind of rows, and the position of the last one that was copied. */
@@ -427,20 +431,6 @@ export interface MovePosition {
   kind: number;
   after: (string | number)[] | null;
 }
-
-/** Rows of moving workspaces that were written since copying began; triggers note them. */
-export const changes = sqliteTable(
-  "changes",
-  {
-    number: integer().primaryKey({ autoIncrement: true }),
-    workspaceId: text("workspace_id").notNull(),
-    /** What its table is called in the manifest (workspaces/manifest.ts). */
-    kind: text().notNull(),
-    /** The values of its key, as a JSON array. */
-    key: text().notNull(),
-  },
-  (table) => [index("changes_of_workspace").on(table.workspaceId, table.number)],
-);
 
 /** Calls of the Platform API, in the directory: who did what, without any personal data. */
 export const auditTrail = sqliteTable(

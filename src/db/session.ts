@@ -1,8 +1,4 @@
-import { sleep, timeBudget } from "../timing.ts";
-import { isMoving, makeFinal } from "./errors.ts";
-
-/** How long a write waits for a workspace that is being switched to another database. */
-export const MOVING_WAIT_MS = 5_000;
+import { makeFinal } from "./errors.ts";
 
 /** The part of D1 that is used; both a binding and a session have it. */
 export type D1Client = Pick<D1Database, "prepare" | "batch">;
@@ -122,54 +118,5 @@ export class EarlySession extends LateClient {
       this.#session = openAt(required);
     }
     return query(this.#session);
-  }
-}
-
-/** A database and its name. */
-interface NamedBinding {
-  database: string;
-  binding: D1Database;
-}
-
-/** How long a write waits before it looks up again where its workspace lives. */
-const ASK_AGAIN_MS = 50;
-
-/**
- * Writes to the database that a workspace lives in. While the workspace changes its database, writes
- * wait; then they go to the new one. Sessions start at the primary.
- */
-export class MovingSession extends LateClient {
-  readonly #find: () => Promise<NamedBinding>;
-  /** The name of the database that was last written to. */
-  database: string;
-  #session: D1DatabaseSession;
-
-  /** @param find finds where the workspace lives. */
-  constructor({ database, binding }: NamedBinding, find: () => Promise<NamedBinding>) {
-    super();
-    this.database = database;
-    this.#session = binding.withSession("first-primary");
-    this.#find = find;
-  }
-
-  getBookmark(): string | null {
-    return this.#session.getBookmark();
-  }
-
-  override async execute<T>(query: Query<T>): Promise<T> {
-    const hasTime = timeBudget(MOVING_WAIT_MS);
-    for (;;) {
-      try {
-        return await query(this.#session);
-      } catch (error) {
-        if (!isMoving(error)) throw error;
-        if (!hasTime())
-          throw new Error("the workspace is changing its database: try again in a moment");
-      }
-      await sleep(ASK_AGAIN_MS);
-      const { database, binding } = await this.#find();
-      this.database = database;
-      this.#session = binding.withSession("first-primary");
-    }
   }
 }

@@ -19,7 +19,6 @@ import {
   usedUpKeys,
 } from "../quota/memory.ts";
 import { type RateLimit, resetSeconds } from "../quota/window.ts";
-import { findPlacement, openMovingSession } from "../workspaces/placement.ts";
 import type { AppEnv } from "./context.ts";
 
 /**
@@ -72,10 +71,8 @@ async function handleRead(c: Context<AppEnv>, next: Next, keyHash: string): Prom
 
 /** Serves a write once it is admitted, and lets the key read its own writes everywhere. */
 async function handleWrite(c: Context<AppEnv>, next: Next, keyHash: string): Promise<void> {
-  await admit(c, keyHash);
-  const find = () => findPlacement(c.env, c.get("workspaceId"));
-  const session = openMovingSession(c.env, c.get("placement"), find);
-  c.set("placement", session);
+  const { binding } = await admit(c, keyHash);
+  const session = binding.withSession("first-primary");
   c.set("db", openDatabase(session));
   await next();
   const bookmark = session.getBookmark();
@@ -83,7 +80,7 @@ async function handleWrite(c: Context<AppEnv>, next: Next, keyHash: string): Pro
   if (bookmark === null || refused) return;
   remember(c, keyHash, bookmark);
   try {
-    const { database } = session;
+    const { database } = c.get("placement");
     await callObject(c.env, c.env.KEY_GATE, keyHash, (gate) => gate.advance(bookmark, database));
   } catch (error) {
     // The write itself has succeeded.

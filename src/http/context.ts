@@ -24,7 +24,7 @@ export interface AppEnv {
     /** The pseudonym in the logs for the address of a request that failed to authenticate. */
     address: string | undefined;
     workspaceId: string;
-    /** The name of the database that the workspace lives in; another one once a write has followed it. */
+    /** The name of the database that the workspace lives in. */
     placement: Pick<Placement, "database">;
     db: Database;
   };

@@ -72,7 +72,8 @@ export const answerError: ErrorHandler<AppEnv> = (thrown, c) => {
     const headers = seconds === undefined ? {} : { "Retry-After": String(seconds) };
     return c.json(error.toBody(), error.status, headers);
   }
-  logError("request_failed", error, { requestId: c.get("requestId") });
+  // A write during a move is refused as announced.
+  if (!isMoving(error)) logError("request_failed", error, { requestId: c.get("requestId") });
   const isTemporary = isTransient(error) || isMoving(error) || error instanceof DatabaseUnreachable;
   const later = isTemporary ? { retry_after_seconds: RETRY_AFTER_SECONDS } : {};
   return answerError(new ApiError("internal_error", later), c);

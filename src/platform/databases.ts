@@ -1,13 +1,13 @@
 import { z } from "@hono/zod-openapi";
+import { Budget } from "../db/budget.ts";
 import { databaseNames } from "../db/databases.ts";
-import { timeBudget } from "../timing.ts";
 import { DatabaseView, findFigures, NO_FIGURES } from "../workspaces/database-sizes.ts";
 import { MoveProgress, moveWorkspace as move } from "../workspaces/moving/move.ts";
 import { DatabaseName, pageOf, WorkspaceId } from "./fields.ts";
 import { operation } from "./operation.ts";
 import { expectDatabase, expectWorkspace, queryIfReachable } from "./placements.ts";
 
-/** How long one call, or one sweep, works on moving a workspace. */
+/** How long one call works on moving a workspace. */
 const MOVE_MAX_MS = 20_000;
 
 export const databases = operation({
@@ -28,7 +28,7 @@ export const databases = operation({
 
 export const moveWorkspace = operation({
   about:
-    "Moves a workspace to another database while it is in use. Call it until it is done. Moving it to the database it lives in cancels a move that has not been switched yet.",
+    "Moves a workspace to another database. Meanwhile, it is read as ever, but writes are refused: the API answers 500 with `Retry-After`, these operations `moving: try again`. Call it until it is done. Moving it to the database it lives in cancels the move, unless all is copied.",
   input: z.strictObject({
     workspaceId: WorkspaceId,
     database: DatabaseName.describe("binding of the database to move to"),
@@ -38,6 +38,7 @@ export const moveWorkspace = operation({
   async run({ env }, { workspaceId, database }) {
     expectDatabase(env, database);
     await expectWorkspace(env, workspaceId);
-    return move(env, workspaceId, database, timeBudget(MOVE_MAX_MS));
+    const budget = new Budget(MOVE_MAX_MS);
+    return move(budget.meter(env), workspaceId, database, () => budget.hasMore());
   },
 });

@@ -30,7 +30,7 @@ import {
   WorkspaceId,
 } from "./fields.ts";
 import { operation } from "./operation.ts";
-import { findPlacements, openPlacementOfWebhook } from "./placements.ts";
+import { findPlacements } from "./placements.ts";
 
 const workspaceId = "wks_…";
 const webhookId = "whk_…";
@@ -114,7 +114,7 @@ export const redeliver = operation({
       until: until ?? null,
       states: states ?? RedeliveryState.options,
     };
-    const placement = await openPlacementOfWebhook(env, webhookId);
+    const placement = await findPlacementOfWebhook(env, webhookId);
     const requeued = await redeliverAgain(placement.db, webhookId, eventIds ?? range, now);
     if (!requeued)
       throw new InputError("webhookId", "it is disabled, or its workspace has no access");

@@ -18,7 +18,7 @@ import {
 import { eraseLeads as erase } from "../workspaces/lifecycle/erase-leads.ts";
 import { type ExportItem, exportPage } from "../workspaces/lifecycle/export.ts";
 import { EXPORT_KINDS } from "../workspaces/manifest.ts";
-import { allPlacements } from "../workspaces/placement.ts";
+import { allPlacements, findPlacement } from "../workspaces/placement.ts";
 import { workspaceExists } from "../workspaces/workspaces.ts";
 import { cursorOf, pageOf, toPage, WorkspaceId } from "./fields.ts";
 import { operation } from "./operation.ts";
@@ -26,7 +26,6 @@ import {
   expectDatabase,
   expectWorkspace,
   findKnownPlacement,
-  openPlacement,
   queryIfReachable,
 } from "./placements.ts";
 
@@ -96,7 +95,7 @@ export const eraseLeads = operation({
       ...(ids ?? []).map((id) => [id, id] as const),
       ...(await Promise.all(derived)),
     ]);
-    const { db } = await openPlacement(env, workspaceId);
+    const { db } = await findPlacement(env, workspaceId);
     const leads = [...named.keys()].filter((id) => isId("lead", id));
     names?.(leads);
     // Read first: the erasure is retried, and a second try would find nothing.
@@ -119,7 +118,7 @@ export const eraseWorkspace = operation({
   examples: [{ workspaceId }],
   async run({ env }, { workspaceId }) {
     const now = Date.now();
-    const { db } = await openPlacement(env, workspaceId);
+    const { db } = await findPlacement(env, workspaceId);
     if (await commit(db, beginErasure(workspaceId)))
       throw new InputError("workspaceId", "it is being moved; erase it when that is done");
     const closed = await commit(openDirectory(env), closeKeys(workspaceId, now));

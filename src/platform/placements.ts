@@ -6,9 +6,7 @@ import { unknownWorkspace } from "../records/recording/references.ts";
 import {
   allPlacements,
   findPlacement,
-  findPlacementOfWebhook,
   inTime,
-  openToWrite,
   type Placement,
   placementIn,
 } from "../workspaces/placement.ts";
@@ -23,16 +21,6 @@ export async function expectWorkspace(env: Env, workspaceId: string): Promise<vo
 export async function findKnownPlacement(env: Env, workspaceId: string): Promise<Placement> {
   await expectWorkspace(env, workspaceId);
   return findPlacement(env, workspaceId);
-}
-
-/** Opens the database that a workspace lives in for writes; they follow it when it moves. */
-export function openPlacement(env: Env, workspaceId: string): Promise<Placement> {
-  return openToWrite(env, () => findPlacement(env, workspaceId));
-}
-
-/** Opens the database that a subscription's workspace lives in for writes. */
-export function openPlacementOfWebhook(env: Env, webhookId: string): Promise<Placement> {
-  return openToWrite(env, () => findPlacementOfWebhook(env, webhookId));
 }
 
 /** A database by its name. @throws InputError that lists the names if none is bound under this one. */

@@ -40,7 +40,7 @@ import { labelKeys } from "../workspaces/api-keys.ts";
 import { allPlacements, findPlacement, findPlacementOfWebhook } from "../workspaces/placement.ts";
 import { integer, Nothing, pageOf, RedeliverableSince, WebhookId, WorkspaceId } from "./fields.ts";
 import { type Call, operation } from "./operation.ts";
-import { expectWorkspace, openPlacementOfWebhook } from "./placements.ts";
+import { expectWorkspace } from "./placements.ts";
 
 const webhookId = "whk_…";
 const ofWebhook = z.strictObject({ webhookId: WebhookId });
@@ -99,7 +99,7 @@ export const updateWebhook = operation({
     { webhookId, headers: { Authorization: "Bearer token" } },
   ],
   async run({ env, ctx }, { webhookId, url, events, description, headers }) {
-    const placement = await openPlacementOfWebhook(env, webhookId);
+    const placement = await findPlacementOfWebhook(env, webhookId);
     const { db, database } = placement;
     const fault = url == null ? null : await findUrlFault(env, url);
     if (fault) throw new InputError("url", `is refused: ${fault}`, { reason: fault });
@@ -135,7 +135,7 @@ export const enableWebhook = operation({
   output: Redelivered,
   examples: [{ webhookId }],
   async run({ env, ctx }, { webhookId, redeliverSince }) {
-    const placement = await openPlacementOfWebhook(env, webhookId);
+    const placement = await findPlacementOfWebhook(env, webhookId);
     const since = redeliverSince ?? null;
     const { lane, ...sent } = await enableAgain(placement.db, webhookId, since, Date.now());
     if (since !== null)
@@ -152,7 +152,7 @@ export const sendTestEvent = operation({
   examples: [{ webhookId, type: "lead.created" }],
   async run({ env }, { webhookId, type }) {
     const now = Date.now();
-    const { db } = await openPlacementOfWebhook(env, webhookId);
+    const { db } = await findPlacementOfWebhook(env, webhookId);
     const subscription = await findSubscription(db, webhookId, now);
     if (!subscription.accessGranted)
       throw new InputError("webhookId", "its workspace has no access");
@@ -166,7 +166,7 @@ export const disableWebhook = operation({
   output: Nothing,
   examples: [{ webhookId }],
   async run(call, { webhookId }) {
-    const placement = await openPlacementOfWebhook(call.env, webhookId);
+    const placement = await findPlacementOfWebhook(call.env, webhookId);
     const left = await commit(placement.db, disableSubscription(webhookId, Date.now()));
     if (left) wakeToCancel(call, placement.database, webhookId);
     return {};
@@ -180,7 +180,7 @@ export const deleteWebhook = operation({
   output: Nothing,
   examples: [{ webhookId }],
   async run(call, { webhookId }) {
-    const placement = await openPlacementOfWebhook(call.env, webhookId);
+    const placement = await findPlacementOfWebhook(call.env, webhookId);
     const { left } = await commit(placement.db, deleteSubscription(null, webhookId, Date.now()));
     if (left) wakeToCancel(call, placement.database, webhookId);
     return {};
@@ -206,7 +206,7 @@ export const rotateWebhookSecret = operation({
   examples: [{ webhookId }, { webhookId, overlapSeconds: 3600 }],
   async run({ env }, { webhookId, overlapSeconds }) {
     const overlap = overlapSeconds ?? SECRET_OVERLAP_SECONDS.default;
-    const placement = await openPlacementOfWebhook(env, webhookId);
+    const placement = await findPlacementOfWebhook(env, webhookId);
     return rotateSecret(placement.db, env.ENCRYPTION_KEYS, webhookId, overlap, Date.now());
   },
 });
@@ -217,7 +217,7 @@ export const endSecretOverlap = operation({
   output: Nothing,
   examples: [{ webhookId }],
   async run({ env }, { webhookId }) {
-    const { db } = await openPlacementOfWebhook(env, webhookId);
+    const { db } = await findPlacementOfWebhook(env, webhookId);
     await commit(db, endOverlap(webhookId));
     return {};
   },

@@ -42,7 +42,7 @@ import {
   WorkspaceId,
 } from "./fields.ts";
 import { operation } from "./operation.ts";
-import { expectDatabase, expectWorkspace, openPlacement, queryIfReachable } from "./placements.ts";
+import { expectDatabase, expectWorkspace, queryIfReachable } from "./placements.ts";
 import { signPortalToken } from "./portal-token.ts";
 
 const workspaceId = "wks_…";
@@ -132,7 +132,7 @@ export const updateWorkspace = operation({
     { workspaceId, webhooksMax: 50 },
   ],
   async run({ env }, { workspaceId, ...changes }) {
-    const { db } = await openPlacement(env, workspaceId);
+    const { db } = await findPlacement(env, workspaceId);
     const updated = await commit(db, updateStored(workspaceId, changes));
     if (updated === 0) throw unknownWorkspace();
     return {};
@@ -182,7 +182,7 @@ export const setWorkspaceAccess = operation({
   output: Nothing,
   examples: [{ workspaceId, granted: false }],
   async run({ env, ctx }, { workspaceId, granted }) {
-    const placement = await openPlacement(env, workspaceId);
+    const placement = await findPlacement(env, workspaceId);
     const now = Date.now();
     // Not retried: if the reply was lost, a later call may have decided otherwise in the meantime.
     const { updated, toCancel } = await commit(withoutRetries(placement.db), {

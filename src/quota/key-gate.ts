@@ -62,8 +62,6 @@ export class KeyGate extends DurableObject<Env> {
   #saving = false;
   /** The look-up in progress, shared by all requests that need it. */
   #loading: Promise<void> | undefined;
-  /** When the reading of the standing began, in Unix milliseconds. */
-  #readAt = 0;
   /** How often `forget` was called: a standing read before the last call is out of date. */
   #forgotten = 0;
 
@@ -75,8 +73,7 @@ export class KeyGate extends DurableObject<Env> {
    * @param elsewhere requests that the isolate refused by itself since this gate refused one.
    */
   async admit(keyHash: string, at?: number, elsewhere?: RefusedElsewhere): Promise<Admission> {
-    const arrivedAt = at ?? Date.now();
-    while (!this.#isFresh(at ?? Date.now(), arrivedAt)) {
+    while (!this.#cached || (at ?? Date.now()) > this.#cached.until) {
       this.#loading ??= this.#load(keyHash, at ?? Date.now()).finally(() => {
         this.#loading = undefined;
       });
@@ -173,12 +170,6 @@ export class KeyGate extends DurableObject<Env> {
     this.ctx.waitUntil(this.ctx.storage.put("counted", this.#counted, { allowUnconfirmed: true }));
   }
 
-  #isFresh(now: number, arrivedAt: number): boolean {
-    if (!this.#cached || now > this.#cached.until) return false;
-    // Since it was read, the workspace may have changed its database.
-    return !this.#cached.standing?.isLeaving || arrivedAt <= this.#readAt;
-  }
-
   /**
    * Reads the standing, on first use and then once an hour; that also notes that the key is in use.
    *
@@ -196,13 +187,12 @@ export class KeyGate extends DurableObject<Env> {
       // Or until the key expires: the look-up then no longer finds it.
       const lastMs = (standing?.expiresAt ?? Number.POSITIVE_INFINITY) - 1;
       this.#cached = { standing, until: Math.min(staleAt, lastMs) };
-      this.#readAt = now;
       // Not stored, so that a flood of invented keys leaves nothing behind.
       if (!standing) return;
       if (database !== this.#database) this.#moveTo(database);
       // Reads are never older than the standing that they are admitted on.
       if (bookmark !== null) this.advance(bookmark, database);
-      if (!standing.isLeaving) this.ctx.storage.kv.put("standing", this.#cached);
+      this.ctx.storage.kv.put("standing", this.#cached);
       return;
     }
   }

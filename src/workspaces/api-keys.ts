@@ -15,7 +15,7 @@ import {
 import { DIRECTORY } from "../db/databases.ts";
 import { isBehind, type Listing, type PageRequest, preparePages } from "../db/page.ts";
 import { apiKeys, workspaces } from "../db/schema.ts";
-import { beingErased, IS_LEAVING } from "./moves.ts";
+import { beingErased } from "./moves.ts";
 
 /** Maximum age of a key's standing in its gate; reading it also notes that the key is used. */
 export const STANDING_MAX_AGE_MS = HOUR_MS;
@@ -217,11 +217,7 @@ export async function labelKeys(db: Database, ids: string[]): Promise<Record<str
 }
 
 /** What a gate must know about a workspace, which its own database knows. */
-export const WORKSPACE_STANDING = {
-  accessGranted: workspaces.accessGranted,
-  /** Whether it may be about to live in another database. */
-  isLeaving: sql`${IS_LEAVING}`.mapWith(Boolean),
-};
+export const WORKSPACE_STANDING = { accessGranted: workspaces.accessGranted };
 
 const standing = prepared(
   qb

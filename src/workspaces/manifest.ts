@@ -50,8 +50,6 @@ interface Owned extends Stored {
 export interface ChildTable extends Stored {
   /** The columns of the row that it belongs to, by the names of its own. */
   links: Record<string, Column>;
-  /** Whether its rows change while those that they belong to do not. */
-  changesAlone?: true;
 }
 
 type Schema = typeof schema;
@@ -158,7 +156,6 @@ const MANIFEST = {
   sweepPositions: "where the sweep continues",
   commits: "tokens of transactions",
   moves: "which workspaces are moving between databases, and how far they are",
-  changes: "which rows were written during a move",
   auditTrail: "who called which operation, which outlives the workspace that it was about",
   sizes: "how large the database was",
 } as const satisfies Record<TableName, Entry>;
@@ -204,7 +201,7 @@ export const MOVED = OWNED.filter(({ stays }) => !stays);
 export const EXPORT_KINDS = entries.flatMap(({ kind }) => kind ?? []) as ExportKind[];
 
 // What is left out concerns the database that the row is in.
-const { database: _1, movedBy: _2, erasing: _3, ...fields } = getTableColumns(workspaces);
+const { database: _1, hold: _2, moveId: _3, erasing: _4, ...fields } = getTableColumns(workspaces);
 
 /** The columns of a workspace's row that move with it. */
 export const MOVED_FIELDS = fields;
@@ -216,9 +213,7 @@ export function isLinked({ table, links }: ChildTable): SQL | undefined {
 }
 
 /** The columns in which rows of a table refer to other rows of their workspace. */
-export function referencesOf(
-  table: SQLiteTable,
-): { column: Column; to: Column; in: SQLiteTable }[] {
+function referencesOf(table: SQLiteTable): { column: Column; to: Column; in: SQLiteTable }[] {
   return getTableConfig(table).foreignKeys.flatMap((key) => {
     const { columns, foreignColumns, foreignTable } = key.reference();
     if (foreignTable === workspaces) return [];

@@ -1,8 +1,7 @@
-import { and, eq, isNull, sql } from "drizzle-orm";
+import { eq, sql } from "drizzle-orm";
 import { qb } from "../db/builder.ts";
-import { type Database, openDatabase, prepared, query } from "../db/client.ts";
+import { type Database, prepared, query } from "../db/client.ts";
 import {
-  bindingOf,
   DIRECTORY,
   databaseNames,
   hasOneDatabase,
@@ -10,7 +9,6 @@ import {
   openNamed,
 } from "../db/databases.ts";
 import { subscriptions, workspaces } from "../db/schema.ts";
-import { MovingSession } from "../db/session.ts";
 import { withTimeout } from "../timing.ts";
 
 /** How long a database may take to answer before the others are used without it. */
@@ -50,34 +48,6 @@ export async function findPlacement(env: Env, workspaceId: string): Promise<Plac
   return placementIn(env, row?.database ?? DIRECTORY);
 }
 
-/** A session for writes to a workspace's database, which follows the workspace when it moves. */
-export function openMovingSession(
-  env: Env,
-  { database }: Pick<Placement, "database">,
-  find: () => Promise<Placement>,
-): MovingSession {
-  const named = (name: string) => ({ database: name, binding: bindingOf(env, name) });
-  return new MovingSession(named(database), async () => named((await find()).database));
-}
-
-/**
- * Opens the database that a workspace lives in, for writes. If the workspace moves, they wait and then
- * go to its new database, and `database` changes accordingly.
- *
- * @param find finds where the workspace lives.
- */
-export async function openToWrite(env: Env, find: () => Promise<Placement>): Promise<Placement> {
-  const placement = await find();
-  if (hasOneDatabase(env)) return placement;
-  const session = openMovingSession(env, placement, find);
-  return {
-    get database() {
-      return session.database;
-    },
-    db: openDatabase(session),
-  };
-}
-
 /** A database did not answer in time. */
 export class DatabaseUnreachable extends Error {}
 
@@ -92,38 +62,33 @@ export function inTime<T>(
   });
 }
 
-const subscription = prepared(
+const owner = prepared(
   qb
-    .select({ id: subscriptions.id })
+    .select({ workspaceId: subscriptions.workspaceId })
     .from(subscriptions)
-    // While its workspace moves, both databases have the row.
-    .innerJoin(
-      workspaces,
-      and(eq(workspaces.id, subscriptions.workspaceId), isNull(workspaces.database)),
-    )
     .where(eq(subscriptions.id, sql.placeholder("id"))),
 );
 
 /**
- * Finds the database that has a subscription, by asking all of them concurrently and waiting only
- * until one has it. With one database there is nothing to ask. For an unknown subscription, returns
- * the directory's database.
+ * Finds where the workspace of a subscription lives, by asking all databases concurrently for the
+ * subscription, and waiting only until one has it: during a move, two do. With one database there is
+ * nothing to ask. For an unknown subscription, returns the directory's database.
  *
  * @throws the error of a database that does not answer, if no other one has the subscription.
  */
 export async function findPlacementOfWebhook(env: Env, webhookId: string): Promise<Placement> {
   if (hasOneDatabase(env)) return placementIn(env, DIRECTORY);
   const unknown = new Error("not in this database");
-  const asked = allPlacements(env).map(async (placement) => {
-    const asking = query(placement.db, subscription({ id: webhookId }));
-    const found = await inTime(placement.database, asking);
-    if (found.length === 0) throw unknown;
-    return placement;
+  const asked = allPlacements(env).map(async ({ database, db }) => {
+    const [found] = await inTime(database, query(db, owner({ id: webhookId })));
+    if (!found) throw unknown;
+    return found.workspaceId;
   });
   try {
-    return await Promise.any(asked);
+    return await findPlacement(env, await Promise.any(asked));
   } catch (error) {
-    const unreachable = (error as AggregateError).errors.find((each) => each !== unknown);
+    if (!(error instanceof AggregateError)) throw error;
+    const unreachable = error.errors.find((each) => each !== unknown);
     if (unreachable) throw unreachable;
     return placementIn(env, DIRECTORY);
   }

@@ -73,9 +73,3 @@ export function childrenAsJson(
   });
   return sql`json_object(${list(lists)})`;
 }
-
-/** SQL condition: the row has one of these keys. */
-export function hasKey({ key }: OwnedTable, keys: (string | number)[][]): SQL {
-  const values = key.map((_, i) => sql.raw(`value->>${i}`));
-  return sql`(${list([...key])}) IN (SELECT ${list(values)} FROM json_each(${JSON.stringify(keys)}))`;
-}

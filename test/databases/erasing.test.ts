@@ -38,7 +38,7 @@ test.each(["DB", "DB_2"] as const)(
     const { workspaceId, webhookId, api } = await openSubscribedIn(name);
     const cut = (binding: "DB" | "DB_2") =>
       interposed(databaseOf(binding), async ({ texts, go }) =>
-        texts.some((text) => text.startsWith('delete from "moves"'))
+        texts.some((text) => text.startsWith('DELETE FROM "moves"'))
           ? expect.fail("cut off")
           : go(),
       );
@@ -63,7 +63,7 @@ test.each(["DB", "DB_2"] as const)(
 /** Erases a workspace of DB_2, whose erasure is cut off before anything there is erased. */
 async function cutOffErasure(workspaceId: string) {
   const DB_2 = interposed(databaseOf("DB_2"), async ({ texts, go }) =>
-    texts.some((text) => text.startsWith('delete from "moves"')) ? expect.fail("cut off") : go(),
+    texts.some((text) => text.startsWith('DELETE FROM "moves"')) ? expect.fail("cut off") : go(),
   );
   const erasing = platformOf(deploymentWith({ DB_2 })).eraseWorkspace({ workspaceId });
   expect(await errorOf(erasing)).toContain("cut off");
@@ -76,7 +76,7 @@ test("a workspace is erased where it lives and where it has been: nothing is wri
   await cutOffErasure(workspaceId);
   // As somebody does who looked up long ago where it lives.
   const write = "UPDATE leads SET created_at = 0 WHERE workspace_id = ?";
-  await expect(rowsIn("DB", write, workspaceId)).rejects.toThrow("workspace_moving");
+  await expect(rowsIn("DB", write, workspaceId)).rejects.toThrow("moving: try again");
   await cleanUp();
   expect(await tablesWith("DB", workspaceId)).toEqual(["api_keys", "workspaces"]);
   const refusal = "workspaceId: this workspace is being erased";

@@ -3,115 +3,134 @@ import { describe, expect, test } from "vitest";
 import { DAY_MS } from "../../src/contract/time.ts";
 import { commit, openDatabase } from "../../src/db/client.ts";
 import { cleanUpAutomations } from "../../src/records/removals.ts";
+import { sweep } from "../../src/sweep.ts";
 import { forgetErasedLeads } from "../../src/workspaces/lifecycle/erase-leads.ts";
 import { deleteExpired, parseRetention } from "../../src/workspaces/lifecycle/retention.ts";
-import { continueMove, moveWorkspace } from "../../src/workspaces/moving/move.ts";
-import { errorOf, openApi, recordAutomation, runReport } from "../support/api.ts";
-import { databaseOf, NAMES, rowsIn, tablesWith, valueIn } from "../support/databases.ts";
+import { continueMoves, moveWorkspace } from "../../src/workspaces/moving/move.ts";
+import { errorOf, recordAutomation, runReport } from "../support/api.ts";
+import {
+  type DatabaseName,
+  databaseOf,
+  deploymentWith,
+  NAMES,
+  rowsIn,
+  tablesWith,
+  valueIn,
+} from "../support/databases.ts";
+import { CONNECTION_LOST, isolated } from "../support/deliveries.ts";
 import { failingDatabase } from "../support/failing.ts";
 import { hangingBefore, type Moment } from "../support/hanging.ts";
 import { keepLog } from "../support/log-lines.ts";
 import {
-  beginMoving,
   cleanUp,
-  dieClosed,
-  endReads,
-  expireLeases,
   hangMover,
   homesOf,
+  leaveMoves,
   moved,
+  moveUntil,
   openWithLeads,
   placementOf,
+  stageOf,
 } from "../support/moves.ts";
 
 const { Platform } = exports;
-keepLog();
+const lines = keepLog();
 
 const always = () => true;
 
-/** The first transactions of a move, of copying leads, and of the switch, and the directory's. */
-const BEGUN: Moment = ["DB_3", /insert into "workspaces"/];
-const COPYING: Moment = ["DB_3", /INSERT OR REPLACE INTO "leads"/];
-const SWITCHING: Moment = ["DB_3", /update "workspaces"/];
-const SWITCHED: Moment = ["DB", /update "workspaces" set "database"/];
+/** Transactions of each step of a move, in the database in which it is made. */
+const PREPARING: Moment = ["DB_3", /insert into "workspaces"/];
+const DRAINING: Moment = ["DB_2", /update "workspaces" set "hold"/];
+const COPYING: Moment = ["DB_3", /INSERT INTO "leads"/];
+const ARRIVING: Moment = ["DB_3", /^update "workspaces" set "id"/];
+const POINTING: Moment = ["DB", /^update "workspaces" set "database"/];
+const LEAVING: Moment = ["DB_2", /^update "workspaces" set "database"/];
+const OPENING: Moment = ["DB_3", /^update "workspaces" set "hold" = \?, "move_id" = \? where/];
+const STEPS = { PREPARING, DRAINING, COPYING, ARRIVING, POINTING, LEAVING, OPENING };
+const steps = Object.entries(STEPS);
 
-describe("a mover that hung", () => {
-  test.each<[string, Moment, Moment]>([
-    ["before it told the target of itself, takes nothing from who came after it", BEGUN, COPYING],
-    [
-      "at the switch, leaves it to who came after it",
-      SWITCHING,
-      ["DB_2", /^select.* from "workspaces"/],
-    ],
-  ])("%s", async (_, isHungAt, isWokenAt) => {
+describe("a mover that hangs", () => {
+  test.each(steps)(
+    "%s changes nothing when it wakes up after another has finished, and the workspace has come back",
+    async (_, moment) => {
+      const { workspaceId, ids, livesIn, record } = await openWithLeads();
+      const late = await hangMover(workspaceId, moment);
+      await moved(workspaceId, "DB_3");
+      await record("in DB_3");
+      await cleanUp();
+      await moved(workspaceId, "DB_2");
+      await cleanUp();
+      await Platform.eraseLeads({ workspaceId, ids: ids.splice(0, 1) });
+      await late.release();
+      // What it has left, if anything.
+      await sweep(isolated().env, Date.now());
+      await livesIn("DB_2");
+      expect(await homesOf(workspaceId)).toEqual(["DB_2"]);
+    },
+  );
+
+  test.each(steps.slice(0, 5))(
+    "%s changes nothing when it wakes up after the move was cancelled, nor in the next move",
+    async (_, moment) => {
+      const { workspaceId, ids, livesIn, record } = await openWithLeads();
+      const late = await hangMover(workspaceId, moment);
+      await moved(workspaceId, "DB_2");
+      await record("after it was cancelled");
+      await Platform.eraseLeads({ workspaceId, ids: ids.splice(0, 1) });
+      await cleanUp();
+      await moveUntil(workspaceId, "copying");
+      await late.release();
+      await moved(workspaceId, "DB_3");
+      await livesIn("DB_3");
+    },
+  );
+
+  test("beside another one at the same step changes nothing", async () => {
     const { workspaceId, livesIn } = await openWithLeads();
-    const first = await hangMover(workspaceId, isHungAt);
-    const second = await hangMover(workspaceId, isWokenAt);
-    const released = first.release();
-    await new Promise((resolve) => setTimeout(resolve, 300));
-    await second.release();
-    await released;
+    const movers = [...Array(4).keys()].map(() => moveWorkspace(env, workspaceId, "DB_3", always));
+    const done = { done: true, stage: null, copied: 0, rows: 0 };
+    expect(await Promise.all(movers)).toEqual(movers.map(() => done));
     await livesIn("DB_3");
-  });
-
-  test("keeps the move while it may still be at work, whoever calls", async () => {
-    const { workspaceId, livesIn } = await openWithLeads();
-    const slow = await hangMover(workspaceId, BEGUN, false);
-    const owner = () =>
-      valueIn("DB_2", "SELECT moved_by FROM moves WHERE workspace_id = ?", workspaceId);
-    const before = await owner();
-    await moveWorkspace(env, workspaceId, "DB_3", () => false);
-    expect(await owner()).toBe(before);
-    await slow.release();
-    await moved(workspaceId, "DB_3");
-    await livesIn("DB_3");
-  });
-
-  test("before it told the target of itself, does not switch a later move", async () => {
-    const { workspaceId, livesIn } = await openWithLeads();
-    await dieClosed(workspaceId);
-    const late = await hangMover(workspaceId, ["DB_3", /^update "moves"/]);
-    await moved(workspaceId, "DB_3", "DB_2");
-    await cleanUp();
-    // Nothing of it has been copied yet.
-    await beginMoving(workspaceId, 1);
-    await late.release();
-    await moved(workspaceId, "DB_3");
-    await livesIn("DB_3");
-  });
-
-  test.each<[string, Moment, string[]]>([
-    [
-      "changed the directory does not change it once the workspace has come back",
-      SWITCHED,
-      ["DB_3", "DB_2"],
-    ],
-    ["began does not begin once the workspace has moved", BEGUN, ["DB_3"]],
-  ])("before it %s", async (_, moment, databases) => {
-    const { workspaceId, livesIn } = await openWithLeads();
-    const late = await hangMover(workspaceId, moment);
-    await moved(workspaceId, ...databases);
-    await late.release();
-    await livesIn(databases.at(-1) ?? "");
-    await cleanUp();
-    await moved(workspaceId, "DB_2");
-    expect(await placementOf(workspaceId)).toBe("DB_2");
   });
 
   test("while it deleted what was left behind, deletes nothing of what has come back", async () => {
     const { workspaceId, livesIn } = await openWithLeads();
     await moved(workspaceId, "DB_3");
-    await endReads();
+    await leaveMoves();
     const late = hangingBefore(["DB_2", /DELETE FROM "?events|delete from "events"/]);
-    const hung = continueMove(late.env, "DB_2", workspaceId, always).catch(() => {});
+    const hung = continueMoves(late.env, "DB", always).catch(() => {});
     await late.hung;
-    await expireLeases();
     await cleanUp();
     await moved(workspaceId, "DB_2");
     await late.release();
     await hung;
     await livesIn("DB_2");
   });
+});
+
+test("a mover whose replies are lost finishes the move in one call, because each step can be repeated", async () => {
+  const { workspaceId, ids, leadIds } = await openWithLeads();
+  const seen = new Set<string>();
+  const losing = (name: DatabaseName) =>
+    failingDatabase(name, async (sql, go) => {
+      const result = await go();
+      if (seen.has(name + sql) || !/insert|update|delete/i.test(sql)) return result;
+      seen.add(name + sql);
+      throw CONNECTION_LOST;
+    });
+  const bindings = deploymentWith({ DB: losing("DB"), DB_2: losing("DB_2"), DB_3: losing("DB_3") });
+  const { done } = await moveWorkspace(
+    { ...isolated().env, ...bindings },
+    workspaceId,
+    "DB_3",
+    always,
+  );
+  expect(done).toBe(true);
+  const entered = lines
+    .map((line) => JSON.parse(line))
+    .filter((line) => line.event === "move" && line.workspaceId === workspaceId);
+  expect(entered.map(({ stage }) => stage)).toEqual(["copying", "opening", "cleaning"]);
+  expect(await leadIds()).toEqual(ids);
 });
 
 describe("a mover that dies", () => {
@@ -153,8 +172,6 @@ describe("a mover that dies", () => {
       await moveWorkspace(bindings, workspaceId, "DB_3", isAlive).catch(() => {});
       // Whoever reads is served at once, whatever state that has left.
       expect(await leadIds()).toEqual(ids);
-      for (const name of NAMES)
-        await rowsIn(name, "UPDATE moves SET moved_until = 0 WHERE workspace_id = ?", workspaceId);
       await moved(workspaceId, "DB_3");
       await livesIn("DB_3");
       return workspaceId;
@@ -168,11 +185,10 @@ describe("a mover that dies", () => {
 
 test("a move that was cancelled and is begun again brings back nothing that was erased in between", async () => {
   const { workspaceId, ids, leadIds } = await openWithLeads();
-  await beginMoving(workspaceId, 5);
+  await moveUntil(workspaceId, "copying");
+  for (let i = 0; i < 5; i++) await moveWorkspace(env, workspaceId, "DB_3", () => false);
   await moved(workspaceId, "DB_2");
   await Platform.eraseLeads({ workspaceId, ids: ids.slice(0, 1) });
-  const early = Platform.moveWorkspace({ workspaceId, database: "DB_3" });
-  expect(await errorOf(early)).toContain("what this workspace left in DB_3 is still being deleted");
   await cleanUp();
   await moved(workspaceId, "DB_3");
   expect(await leadIds()).toEqual(ids.slice(1));
@@ -180,46 +196,53 @@ test("a move that was cancelled and is begun again brings back nothing that was 
 
 test("a move that another call cancels is not begun again by the one that began it", async () => {
   const { workspaceId } = await openWithLeads();
-  const late = await hangMover(workspaceId, ["DB_2", /^update "moves" set .*"moved_by"/]);
+  const late = await hangMover(workspaceId, PREPARING);
   await moved(workspaceId, "DB_2");
   await late.release();
-  expect(await late.moving).toEqual({ done: false, state: null });
+  expect(await late.moving.catch(() => null)).not.toMatchObject({ done: true });
+  expect(await placementOf(workspaceId)).toBe("DB_2");
+  expect(await stageOf(workspaceId)).toBeUndefined();
 });
 
 test("what a cancelled move has copied is deleted, even while another move is on", async () => {
   const { workspaceId } = await openWithLeads();
-  await beginMoving(workspaceId, 5);
+  await moveUntil(workspaceId, "copying");
+  for (let i = 0; i < 5; i++) await moveWorkspace(env, workspaceId, "DB_3", () => false);
   await moved(workspaceId, "DB_2");
   await moveWorkspace(env, workspaceId, "DB", () => false);
-  await continueMove(env, "DB_3", workspaceId, always);
+  await continueMoves(env, "DB_3", always);
   expect(await tablesWith("DB_3", workspaceId)).toEqual(["workspaces"]);
   await moved(workspaceId, "DB_2");
 });
 
-test("a key that is first used right before its workspace moves is served where that lives afterwards", async () => {
-  const { workspaceId, ids, record } = await openWithLeads();
-  const api = openApi((await Platform.createApiKey({ workspaceId })).apiKey);
-  const late = await hangMover(workspaceId, ["DB_2", /update "moves" set "state" = \?/]);
-  expect((await api.get("/v1/leads")).status).toBe(200);
+test("a workspace that is being erased is not moved, and one that moves is not erased", async () => {
+  const { workspaceId } = await openWithLeads();
+  const late = await hangMover(workspaceId, DRAINING);
+  await rowsIn("DB_2", "UPDATE workspaces SET erasing = 1 WHERE id = ?", workspaceId);
   await late.release();
-  expect(await late.moving).toEqual({ done: true, state: null });
-  await record();
-  const { body } = await api.get<{ data: unknown[] }>("/v1/leads");
-  expect(body.data).toHaveLength(ids.length);
+  expect(await errorOf(late.moving)).toContain("it is being erased");
+  expect(await stageOf(workspaceId)).toBeUndefined();
+  await Platform.eraseWorkspace({ workspaceId });
+  await cleanUp();
+  for (const name of NAMES)
+    expect((await tablesWith(name, workspaceId)).filter((table) => table !== "workspaces")).toEqual(
+      [],
+    );
+  expect(await valueIn("DB", "SELECT 1 FROM workspaces WHERE id = ?", workspaceId)).toBeUndefined();
 });
 
-test("what is due for deletion in a workspace whose mover died stays, and fails no part of the sweep", async () => {
+test("what is due for deletion in a workspace that is closed stays, and fails no part of the sweep", async () => {
   const { workspaceId } = await openWithLeads(1);
   const ids = [await recordAutomation(workspaceId)];
   await Platform.removeAutomations({ workspaceId, ids });
   await Platform.eraseLeads({ workspaceId, references: ["never recorded"] });
   await rowsIn("DB_2", "UPDATE erased_leads SET erased_at = 1 WHERE workspace_id = ?", workspaceId);
   const later = Date.now() + 40 * DAY_MS;
-  await dieClosed(workspaceId);
+  await moveUntil(workspaceId, "copying");
   const db = openDatabase(databaseOf("DB_2"));
   await cleanUpAutomations(db, () => true);
   await commit(db, forgetErasedLeads(Date.now()));
-  await deleteExpired(db, parseRetention(env), later, always);
+  await deleteExpired(db, parseRetention(env), later, () => true);
   for (const table of ["automations", "erased_leads", "events"]) {
     const count = `SELECT count(*) FROM ${table} WHERE workspace_id = ?`;
     expect(await valueIn("DB_2", count, workspaceId), table).toBe(1);

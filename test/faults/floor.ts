@@ -57,8 +57,6 @@ export const FLOOR: Fault[] = [
     ["session.ts", "return than !== null && (bookmark === null || bookmark < than);", "return than !== null && bookmark !== null && bookmark < than;", "a client reads what it wrote"],
     ["session.ts", "if (!isOlder(session.getBookmark(), required.bookmark)) return found;", "return found;", "a lagging replica is not believed"],
     ["session.ts", "if (required.binding === binding) {", "if (required) {", "what was read early in another database is not shown"],
-    ["session.ts", "if (!isMoving(error)) throw error;", "throw error;", "a write waits while its workspace changes its database"],
-    ["session.ts", "      this.database = database;\n", "", "after a move, wakes name the new database"],
     ["sweep-positions.ts", "if ((await findPosition(db, part)) === position) return;", "return;", "a sweep goes on where the last one ended"],
   ]),
   ...faultsIn("encryption/", [

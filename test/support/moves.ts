@@ -1,6 +1,7 @@
 import { env, exports } from "cloudflare:workers";
 import { getTableName } from "drizzle-orm";
 import { expect } from "vitest";
+import type { MoveStage } from "../../src/db/schema.ts";
 import { sweep } from "../../src/sweep.ts";
 import { MOVED } from "../../src/workspaces/manifest.ts";
 import { moveWorkspace } from "../../src/workspaces/moving/move.ts";
@@ -70,13 +71,12 @@ export async function moved(workspaceId: string, ...databases: string[]): Promis
   }
 }
 
-/** A mover to DB_3 that hangs right before it makes a transaction, and, if it is overtaken, others may take its move. */
-export async function hangMover(workspaceId: string, moment: Moment, isOvertaken = true) {
+/** A mover to DB_3 that hangs right before it makes a transaction. */
+export async function hangMover(workspaceId: string, moment: Moment) {
   const { env, hung, release } = hangingBefore(moment);
   const moving = moveWorkspace(env, workspaceId, "DB_3", () => true);
   const ended = moving.catch(() => {});
   await hung;
-  if (isOvertaken) await expireLeases();
   return {
     moving,
     /** Returns when it has ended. */
@@ -87,41 +87,25 @@ export async function hangMover(workspaceId: string, moment: Moment, isOvertaken
   };
 }
 
-/** Begins a move to DB_3 whose mover gives it back after some steps. */
-export async function beginMoving(workspaceId: string, steps: number) {
-  let left = steps;
-  return moveWorkspace(env, workspaceId, "DB_3", () => --left > 0);
+/** The stage of a workspace's move; undefined if there is none. */
+export const stageOf = (workspaceId: string) =>
+  valueIn<MoveStage>("DB", "SELECT stage FROM moves WHERE workspace_id = ?", workspaceId);
+
+/** Moves a workspace, and stops when the move enters a stage. In `copying`, writes are refused. */
+export async function moveUntil(workspaceId: string, stage: MoveStage, to = "DB_3"): Promise<void> {
+  while ((await stageOf(workspaceId)) !== stage)
+    await moveWorkspace(env, workspaceId, to, () => false);
 }
 
-/** Begins a move to DB_3, and goes on until all has been copied that was there in the beginning. */
-export async function copyAll(workspaceId: string): Promise<void> {
-  const position = "SELECT position FROM moves WHERE workspace_id = ?";
-  // One step for each table, and one more for each piece that did not fit.
-  for (let steps = MOVED.length; ; steps = 1) {
-    const progress = await beginMoving(workspaceId, steps + 1);
-    expect(progress).toEqual({ done: false, state: "copying" });
-    if ((await valueIn("DB_2", position, workspaceId)) === null) return;
-  }
-}
-
-/** Begins a move to DB_3 whose mover dies once the workspace is closed. */
-export async function dieClosed(workspaceId: string): Promise<void> {
-  await hangMover(workspaceId, ["DB_3", /update "workspaces"/]);
-}
-
-/** As if all who had taken a move had done so long ago. */
-export async function expireLeases(): Promise<void> {
-  for (const name of NAMES) await databaseOf(name).exec("UPDATE moves SET moved_until = 0");
-}
-
-/** As if all that was left behind had been left long ago. */
-export async function endReads(): Promise<void> {
-  for (const name of NAMES) await databaseOf(name).exec("UPDATE moves SET since = 0");
+/** As if whoever moves workspaces had left long ago, and reads that began before were over. */
+export async function leaveMoves(): Promise<void> {
+  await databaseOf("DB").exec("UPDATE moves SET since = 0 WHERE stage = 'cleaning'");
+  await databaseOf("DB").exec(`UPDATE moves SET since = since - 60000 WHERE since > 60000`);
 }
 
 /** Deletes what workspaces have left behind, as if reads that began before were over. */
 export async function cleanUp(): Promise<void> {
-  await endReads();
+  await leaveMoves();
   await sweep(isolated().env, Date.now());
 }
 

@@ -2,7 +2,7 @@ import type { Context, Next } from "hono";
 import { ApiError } from "../../contract/errors.ts";
 import { isId } from "../../contract/ids.ts";
 import { verifyPortalToken } from "../../platform/portal-token.ts";
-import { findPlacement, openToWrite } from "../../workspaces/placement.ts";
+import { findPlacement } from "../../workspaces/placement.ts";
 import { findPortalAccess, type PortalAccess } from "../../workspaces/workspaces.ts";
 import { parseBearer } from "../authentication.ts";
 import type { AppEnv } from "../context.ts";
@@ -32,8 +32,7 @@ export async function authenticatePortal(c: Context<AppEnv>, next: Next): Promis
   const { success } = await c.env.PORTAL_REQUESTS.limit({ key: workspaceId });
   if (!success) throw new ApiError("rate_limited", { retry_after_seconds: WINDOW_SECONDS });
   const isRead = c.req.method === "GET" || c.req.method === "HEAD";
-  const find = () => findPlacement(c.env, workspaceId);
-  const placement = await (isRead ? find() : openToWrite(c.env, find));
+  const placement = await findPlacement(c.env, workspaceId);
   const webhookId = /^\/portal\/api\/webhooks\/([^/]+)/.exec(c.req.path)?.[1] ?? null;
   const named = webhookId !== null && isId("webhook", webhookId) ? webhookId : null;
   const access = findPortalAccess(placement.db, workspaceId, named);

@@ -1,7 +1,7 @@
 import { commit, withoutRetries } from "../../db/client.ts";
 import { knownDataKey, openDataKey } from "../../encryption/personal-data.ts";
 import { listDue, type Wake } from "../../webhooks/dispatch/wake.ts";
-import { findPlacement, openToWrite } from "../../workspaces/placement.ts";
+import { findPlacement } from "../../workspaces/placement.ts";
 import { type Visibility, visibilityOf } from "../automations.ts";
 import { toAutomationRecording, toRemoval } from "./automations.ts";
 import type { RecordingInput, RecordingMethod } from "./inputs.ts";
@@ -39,7 +39,7 @@ export async function record<M extends RecordingMethod>(
 ): Promise<{ ids: string[]; changed: number; database: string; wakes: Wake[] }> {
   const recording = await RECORDINGS[method](input, now, visibilityOf(env.SERVED_ROUTES));
   const { workspaceId, ids, references, hasPersonalData, isTriedOnce, missing } = recording;
-  const placement = await openToWrite(env, () => findPlacement(env, workspaceId));
+  const placement = await findPlacement(env, workspaceId);
   // Otherwise no look-up is needed: a missing workspace fails its foreign key.
   const isLookedUp = references || (hasPersonalData && !knownDataKey(workspaceId));
   const known = isLookedUp
@@ -60,6 +60,6 @@ async function dataKeyOf(env: Env, workspaceId: string, known: Known): Promise<C
   const key = await openDataKey(env.ENCRYPTION_KEYS, workspaceId, known.dataKey);
   // Not an InputError: whoever tries again finds where it lives now.
   if (!key)
-    throw new Error("workspace_moving: the workspace does not live in this database any more");
+    throw new Error("moving: try again: the workspace does not live in this database any more");
   return key;
 }

@@ -1,8 +1,6 @@
-import { and, eq, sql } from "drizzle-orm";
-import { qb } from "../../db/builder.ts";
-import { prepared, readAs, type Statements } from "../../db/client.ts";
+import { type SQL, sql } from "drizzle-orm";
 import { deliveries, subscriptions } from "../../db/schema.ts";
-import { isLeasable } from "../../workspaces/moves.ts";
+import { isWritable } from "../../workspaces/moves.ts";
 
 /** How long a dispatch that dies still leases its subscriptions. */
 export const LEASE_MS = 20_000;
@@ -41,7 +39,7 @@ const [HOLDER, NOW, REQUESTS] = ["holder", "now", "requests"].map((name) => sql.
 export const IS_FREE = sql`(${subscriptions.leasedBy} = ${HOLDER} OR ${subscriptions.leasedUntil} <= ${NOW})`;
 
 /** SQL condition: its workspace is not about to change its database, so it may be leased. */
-export const IS_LEASABLE = isLeasable(subscriptions.workspaceId);
+export const IS_LEASABLE = isWritable(subscriptions.workspaceId);
 
 /** What a round trip asks for one subscription. */
 export interface ClaimRequest {
@@ -61,15 +59,8 @@ export const IS_IN_PROGRESS = sql`${deliveries.subscriptionId} || ${deliveries.e
   SELECT (q.value->>'subscriptionId') || e.value
   FROM json_each(${REQUESTS}) AS q, json_each(q.value, '$.inProgress') AS e)`;
 
-const leased = prepared(
-  qb
-    .select({ id: subscriptions.id })
-    .from(subscriptions)
-    .where(and(eq(subscriptions.workspaceId, sql.placeholder("workspaceId")), sql`NOT ${IS_FREE}`))
-    .limit(1),
-);
-
-/** Whether a dispatch leases any subscription of the workspace. */
-export function hasLeases(workspaceId: string, now: number): Statements<boolean> {
-  return readAs(leased({ workspaceId, now, ...NOBODY }), ([one]) => one !== undefined);
+/** SQL condition: a dispatch leases a subscription of the workspace. */
+export function isLeased(workspaceId: string, now: number): SQL {
+  const { workspaceId: owner, leasedUntil } = subscriptions;
+  return sql`EXISTS (SELECT 1 FROM ${subscriptions} WHERE ${owner} = ${workspaceId} AND ${leasedUntil} > ${now})`;
 }

@@ -9,7 +9,7 @@ import { hasOneDatabase } from "../../db/databases.ts";
 import { isMoving } from "../../db/errors.ts";
 import { findPosition, updatePosition } from "../../db/sweep-positions.ts";
 import { log, logError } from "../../log.ts";
-import { findPlacement, openToWrite } from "../../workspaces/placement.ts";
+import { findPlacement } from "../../workspaces/placement.ts";
 import { errorCode, type Sending, sendEmail } from "./mail.ts";
 import { describe, type Notice } from "./notice.ts";
 import { type DueNotice, recordTurn, type Turn, takeDueNotices } from "./notices.ts";
@@ -60,7 +60,7 @@ async function record(
   } catch (error) {
     if (!isMoving(error)) throw error;
   }
-  const placement = await openToWrite(env, () => findPlacement(env, workspaceId));
+  const placement = await findPlacement(env, workspaceId);
   await commit(placement.db, turn);
 }
 

@@ -3,13 +3,13 @@ import {
   type Column,
   eq,
   getTableColumns,
+  isNotNull,
   isNull,
-  notExists,
   type SQL,
   sql,
 } from "drizzle-orm";
 import { getTableConfig } from "drizzle-orm/sqlite-core";
-import { bare, insertFrom, list, qb } from "../../db/builder.ts";
+import { bare, list, qb } from "../../db/builder.ts";
 import {
   CLEANUP_MAX,
   commit,
@@ -26,7 +26,6 @@ import { apiKeys, moves, subscriptions, workspaces } from "../../db/schema.ts";
 import { CANCEL_PENDING } from "../../webhooks/endings.ts";
 import type { GatedKey } from "../api-keys.ts";
 import { type ChildTable, MOVED, OWNED, type OwnedTable, referencesTo } from "../manifest.ts";
-import { isMoveOf } from "../moves.ts";
 import { selectRows, sourcesOf } from "../rows.ts";
 
 /**
@@ -36,16 +35,18 @@ import { selectRows, sourcesOf } from "../rows.ts";
  * @returns whether it is moving; then it cannot be erased.
  */
 export function beginErasure(workspaceId: string): Statements<boolean> {
-  const itsMove = qb.select().from(moves).where(isMoveOf(workspaceId));
-  const { id, database } = workspaces;
+  const { id, hold, database } = workspaces;
   const statements = transaction({
     begun: qb
       .update(workspaces)
       .set({ erasing: true })
-      .where(and(eq(id, workspaceId), isNull(database), notExists(itsMove))),
-    itsMove,
+      .where(and(eq(id, workspaceId), isNull(hold))),
+    moving: qb
+      .select({ hold })
+      .from(workspaces)
+      .where(and(eq(id, workspaceId), isNull(database), isNotNull(hold))),
   });
-  return readAs(statements, (found) => found.itsMove.length > 0);
+  return readAs(statements, ({ moving }) => moving.length > 0);
 }
 
 /**
@@ -110,22 +111,32 @@ export async function eraseWorkspace(
 }
 
 /**
- * Erases up to `CLEANUP_MAX` rows of each kind that a workspace left behind in a database that it has
- * left, and ends its move once nothing remains. The workspace's own row stays as its entry, without its
- * data key: `resealSecrets` does not reach it.
+ * Erases up to `CLEANUP_MAX` rows of each kind that a move left behind in a database where the workspace
+ * does not live, and releases its row from the move once nothing else remains. The row stays, as an entry,
+ * without its data key: `resealSecrets` does not reach it.
  *
  * @returns whether nothing else remains.
  */
-export function eraseLeftBehind(id: string): Statements<boolean> {
+export function eraseLeftBehind(id: string, moveId: string): Statements<boolean> {
   const isOwn = eq(workspaces.id, id);
+  const isHeld = and(isOwn, eq(workspaces.moveId, moveId));
   const blank = { name: "", adminEmails: [], dataKey: null, webhooksMax: null };
+  const isLeft = sql`EXISTS (SELECT 1 FROM ${workspaces} WHERE ${isHeld})`;
   const chunk = transaction({
-    begun: allowWrites(id),
-    entry: qb.update(workspaces).set(blank).where(isOwn),
-    erased: eraseNext(MOVED, id),
-    isDone: endWrites(id),
+    erased: whileUnlocked(
+      isHeld,
+      transaction({
+        blanked: qb.update(workspaces).set(blank).where(isHeld),
+        rows: eraseNext(MOVED, id, isLeft),
+      }),
+    ),
+    released: qb
+      .update(workspaces)
+      .set({ moveId: null })
+      .where(and(isHeld, isEmpty(MOVED, id))),
+    left: qb.select({ id: workspaces.id }).from(workspaces).where(isHeld),
   });
-  return readAs(chunk, ({ isDone }) => isDone);
+  return readAs(chunk, ({ left }) => left.length === 0);
 }
 
 /**
@@ -136,54 +147,45 @@ export function eraseLeftBehind(id: string): Statements<boolean> {
 function eraseChunk(id: string): Statements<boolean> {
   const isOwn = eq(workspaces.id, id);
   const chunk = transaction({
-    begun: allowWrites(id),
-    erased: eraseNext(OWNED, id),
-    isDone: endWrites(id),
+    erased: whileUnlocked(isOwn, eraseNext(OWNED, id)),
     found: qb.select({ id: workspaces.id }).from(workspaces).where(isOwn),
+    // Its last move, if that has not deleted yet what was left behind.
+    moved: sql`DELETE FROM ${moves} WHERE ${moves.workspaceId} = ${id}
+      AND NOT EXISTS (SELECT 1 FROM ${workspaces} WHERE ${isOwn})`,
   });
   return readAs(chunk, ({ found }) => found.length > 0);
 }
 
-/**
- * Allows writes to what a workspace left behind, as if it were arriving. The same transaction must end
- * that: others would write to the wrong database.
- */
-function allowWrites(id: string): Executable {
-  return insertFrom(
-    moves,
-    { workspaceId: id, state: "arriving", moveId: "", other: "", since: 0 },
-    sql`FROM ${workspaces} WHERE ${workspaces.id} = ${id}
-      AND (${workspaces.database} IS NOT NULL OR EXISTS (SELECT 1 FROM ${moves} WHERE ${isMoveOf(id)}))
-      ON CONFLICT DO UPDATE SET state = excluded.state`,
-  );
-}
-
-/**
- * Ends what `allowWrites` began. While anything is left, nobody may write to it, and the sweep goes on.
- *
- * @returns whether nothing is left.
- */
-function endWrites(id: string): Statements<boolean> {
-  const ended = transaction({
-    ended: qb.delete(moves).where(and(isMoveOf(id), isEmpty(MOVED, id))),
-    left: qb
-      .update(moves)
-      .set({ state: "gone" })
-      .where(isMoveOf(id))
-      .returning({ id: moves.workspaceId }),
+/** Statements that may write to a closed workspace: within their transaction, it is not closed. */
+function whileUnlocked(
+  isOwn: SQL | undefined,
+  statements: Statements<unknown>,
+): Statements<unknown> {
+  const change = (from: "closed" | "arriving", to: "closed" | "arriving") =>
+    qb
+      .update(workspaces)
+      .set({ hold: to })
+      .where(and(isOwn, eq(workspaces.hold, from)));
+  return transaction({
+    unlocked: change("closed", "arriving"),
+    statements,
+    locked: change("arriving", "closed"),
   });
-  return readAs(ended, ({ left }) => left.length === 0);
 }
 
 /**
  * Erases up to `CLEANUP_MAX` of a workspace's rows in each of these tables, but none while a later
- * table, whose rows may refer to them, has any.
+ * table, whose rows may refer to them, has any; nothing unless an SQL condition holds.
  */
-function eraseNext(tables: OwnedTable[], id: string): Statements<unknown> {
+function eraseNext(
+  tables: OwnedTable[],
+  id: string,
+  condition: SQL = sql`true`,
+): Statements<unknown> {
   const erased = tables.map((owned, i) => {
     // Rows found through those of another table are erased with them.
     if (owned.through) return inOrder([]);
-    const isNext = sql`AND ${isEmpty(tables.slice(i + 1), id)}`;
+    const isNext = sql`AND ${condition} AND ${isEmpty(tables.slice(i + 1), id)}`;
     const keys = owned.key.map((column, n) => sql`${column} AS ${sql.raw(`k${n}`)}`);
     const next = selectRows(owned, id, keys, CLEANUP_MAX, isNext);
     const names = owned.key.map((_, n) => sql.raw(`k${n}`));
@@ -202,7 +204,7 @@ function isReached({ table, through, key, ranges }: OwnedTable, isSelected: SQL)
 }
 
 /** SQL condition: a workspace has no rows in these tables. */
-function isEmpty(tables: OwnedTable[], id: string): SQL {
+export function isEmpty(tables: OwnedTable[], id: string): SQL {
   // Rows found through those of another table are erased with them.
   const sources = tables.filter(({ through }) => !through).flatMap((owned) => sourcesOf(owned, id));
   const absent = sources.map((source) => sql`NOT EXISTS (SELECT 1 FROM ${source})`);
@@ -256,7 +258,7 @@ function followersOf({ table }: OwnedTable, isSelected: SQL): [OwnedTable, SQL][
   ]);
 }
 
-export function deleteChildren(owned: OwnedTable, isSelected: SQL): Statements<unknown> {
+function deleteChildren(owned: OwnedTable, isSelected: SQL): Statements<unknown> {
   return inOrder(
     owned.children.map(
       (child) => sql`DELETE FROM ${child.table} WHERE ${isChildOf(child, owned, isSelected)}`,

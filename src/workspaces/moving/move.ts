@@ -1,31 +1,43 @@
 import { z } from "@hono/zod-openapi";
-import { and, eq, isNull, sql } from "drizzle-orm";
+import { and, eq, isNotNull, lte, sql } from "drizzle-orm";
 import { InputError } from "../../contract/input-error.ts";
+import { MINUTE_MS } from "../../contract/time.ts";
 import { qb } from "../../db/builder.ts";
-import { commit, inOrder } from "../../db/client.ts";
-import { openDirectory, openNamed } from "../../db/databases.ts";
-import { moves, workspaces } from "../../db/schema.ts";
-import { sleep } from "../../timing.ts";
+import { DIRECTORY } from "../../db/databases.ts";
+import { type MoveStage, moves, workspaces } from "../../db/schema.ts";
+import { logError } from "../../log.ts";
 import { beingErased, findMove, type Move } from "../moves.ts";
-import { findPlacement, inTime } from "../placement.ts";
-import { Mover } from "./mover.ts";
-import { findEntry, START, voidArrival } from "./steps.ts";
+import { ask, cancel, logStage, STEPS, settle } from "./steps.ts";
 
 export const MoveProgress = z.object({
-  done: z.boolean().describe("the workspace lives in the requested database"),
-  state: z
+  done: z
+    .boolean()
+    .describe("the workspace lives in the requested database, and can be written to"),
+  stage: z
     .string()
     .nullable()
-    .describe("of the move: copying, draining or closed; null if there is none"),
+    .describe(
+      "of the move: leaving, while its posts end; copying or opening, while writes are refused; null if there is none",
+    ),
+  copied: z.int().describe("rows that have been copied"),
+  rows: z.int().describe("rows to copy"),
 });
 export type MoveProgress = z.infer<typeof MoveProgress>;
 
-const RETRY_MS = 250;
+const DONE: MoveProgress = { done: true, stage: null, copied: 0, rows: 0 };
+const NOT_BEGUN: MoveProgress = { ...DONE, done: false };
+const CANCELLABLE: MoveStage[] = ["leaving", "copying"];
+
+/** The sweep continues a move without progress for this long: whoever began it has left... */
+const LEFT_MS = 15_000;
+/** ...and cancels one that cannot go on for this long, because writes are refused. */
+const STUCK_MS = 5 * MINUTE_MS;
+/** Maximum moves that one sweep continues, and maximum workspaces that it settles. */
+const MOVES_AT_ONCE = 100;
 
 /**
  * Moves a workspace to another database, or continues a move. Moving it to the database that it lives
- * in cancels a move that has not switched. If another mover owns the move, waits until it can take
- * over: that one may have died.
+ * in cancels a move, until the directory points to the other one.
  *
  * @throws InputError if the workspace is being moved elsewhere, or erased.
  */
@@ -33,93 +45,117 @@ export async function moveWorkspace(
   env: Env,
   workspaceId: string,
   to: string,
-  hasTime: () => boolean,
+  hasMore: () => boolean,
 ): Promise<MoveProgress> {
   for (let hasBegun = false; ; ) {
-    const { database: from, db: source } = await findPlacement(env, workspaceId);
-    const move = await commit(source, findMove(workspaceId));
-    const goOn = (leaving: string) => continueMove(env, leaving, workspaceId, hasTime, true);
-    if (!move) {
-      if (from === to) return { done: true, state: null };
+    const { move, home } = await find(env, workspaceId);
+    if (!move || (move.stage === "cleaning" && home === to)) {
+      if (home === to) return DONE;
       // Another call has cancelled it.
-      if (hasBegun) return { done: false, state: null };
-      await begin(env, workspaceId, from, to);
+      if (hasBegun) return NOT_BEGUN;
+      await begin(env, workspaceId, home, to);
       hasBegun = true;
-      await goOn(from);
-    } else if (move.state === "arrived") {
-      // Its mover died before it opened the workspace.
-      await goOn(move.other);
-    } else if (from === to) {
-      await new Mover(env, from, move).cancel();
-    } else if (move.other !== to) {
-      throw new InputError("database", `this workspace is being moved to ${move.other}`);
+    } else if (move.stage === "cleaning") {
+      throw new InputError(
+        "database",
+        `what this workspace left in ${move.from} is still being deleted`,
+      );
+    } else if (home === to && CANCELLABLE.includes(move.stage)) {
+      await cancel(env, move);
+    } else if (move.to !== to) {
+      throw new InputError("database", `this workspace is being moved to ${move.to}`);
     } else {
       hasBegun = true;
-      await goOn(from);
+      await STEPS[move.stage](env, move, hasMore);
     }
-    const progress = await progressOf(env, workspaceId, to);
-    if (progress.done || !hasTime()) return progress;
-    await sleep(RETRY_MS);
+    if (!hasMore()) return progressOf(env, workspaceId, to);
   }
+}
+
+/** A workspace's move, and where the directory says that it lives. */
+async function find(env: Env, workspaceId: string) {
+  const { move, found } = await ask(env, DIRECTORY, {
+    move: findMove(workspaceId),
+    found: qb
+      .select({ database: workspaces.database })
+      .from(workspaces)
+      .where(eq(workspaces.id, workspaceId)),
+  });
+  return { move, home: found[0]?.database ?? DIRECTORY };
 }
 
 async function progressOf(env: Env, workspaceId: string, to: string): Promise<MoveProgress> {
-  const { database, db } = await findPlacement(env, workspaceId);
-  const move = await commit(db, findMove(workspaceId));
-  return { done: database === to && !move, state: move?.state ?? null };
+  const { move, home } = await find(env, workspaceId);
+  if (!move || move.stage === "cleaning") return home === to ? DONE : NOT_BEGUN;
+  const { stage, copied, rows } = move;
+  return { done: false, stage, copied, rows };
 }
 
-/**
- * Begins a move at the source, unless the workspace no longer lives there. The target hears of it from
- * the mover, so a move that nobody continues leaves nothing there.
- */
+/** Begins a move, unless the workspace lives elsewhere by now. The databases hear of it from its first step. */
 async function begin(env: Env, workspaceId: string, from: string, to: string): Promise<void> {
-  const entry = await inTime(to, commit(openNamed(env, to), findMove(workspaceId)));
-  if (entry)
-    throw new InputError("database", `what this workspace left in ${to} is still being deleted`);
-  const isHere = and(eq(workspaces.id, workspaceId), isNull(workspaces.database));
-  const begun = inOrder([
-    // From now on, triggers note the workspace's changes.
-    sql`INSERT INTO ${moves} (workspace_id, state, move_id, other, position, since)
-      SELECT ${workspaceId}, 'copying', ${crypto.randomUUID()}, ${to}, ${JSON.stringify(START)}, ${Date.now()}
-      FROM ${workspaces} WHERE ${isHere} AND NOT ${workspaces.erasing}
-      ON CONFLICT (workspace_id) DO NOTHING`,
-    qb.select({ erasing: workspaces.erasing }).from(workspaces).where(isHere),
-  ]);
-  const [, [workspace]] = await commit(openNamed(env, from), begun);
-  if (workspace?.erasing) throw beingErased();
+  const isOwn = eq(workspaces.id, workspaceId);
+  const { found } = await ask(env, DIRECTORY, {
+    begun: sql`INSERT INTO ${moves} (workspace_id, id, source, target, stage, created_at, since)
+      SELECT id, ${crypto.randomUUID()}, ${from}, ${to}, 'leaving', created_at, ${Date.now()} FROM ${workspaces}
+      WHERE ${and(isOwn, eq(workspaces.erasing, false))} AND coalesce(database, ${DIRECTORY}) = ${from}
+      ON CONFLICT DO NOTHING`,
+    found: qb.select({ erasing: workspaces.erasing }).from(workspaces).where(isOwn),
+  });
+  if (found[0]?.erasing) throw beingErased();
 }
 
 /**
- * Continues the move of a workspace that is leaving a database, or has left something behind there,
- * while there is time.
- *
- * @param isUrgent whether to continue it even if it is waiting after a failed switch.
+ * Continues the moves that nobody continues, if this is the directory's database, and settles what moves
+ * that are over have left in this database.
  */
-export async function continueMove(
+export async function continueMoves(
   env: Env,
   database: string,
-  workspaceId: string,
-  hasTime: () => boolean,
-  isUrgent = false,
+  hasMore: () => boolean,
 ): Promise<void> {
-  const db = openNamed(env, database);
-  const move = await commit(db, findMove(workspaceId));
-  if (!move) return;
-  if (move.state === "arriving" || move.state === "arrived") {
-    if (!(await isCancelled(env, database, move))) return;
-    await commit(db, voidArrival(move));
+  const failures: unknown[] = [];
+  const attempt = (work: Promise<void>) => work.catch((error) => failures.push(error));
+  const now = Date.now();
+  if (database === DIRECTORY) {
+    const { left } = await ask(env, DIRECTORY, {
+      left: qb
+        .select()
+        .from(moves)
+        .where(lte(moves.since, now - LEFT_MS))
+        .orderBy(moves.since)
+        .limit(MOVES_AT_ONCE),
+    });
+    for (const move of left) await attempt(continueMove(env, move, now, hasMore));
   }
-  await new Mover(env, database, move).work(hasTime, isUrgent);
+  const { held } = await ask(env, database, {
+    held: qb
+      .select({ workspaceId: workspaces.id, id: sql<string>`${workspaces.moveId}` })
+      .from(workspaces)
+      .where(isNotNull(workspaces.moveId))
+      .limit(MOVES_AT_ONCE),
+  });
+  for (const each of held) if (hasMore()) await attempt(settle(env, database, each, hasMore));
+  if (failures.length > 0) throw failures[0];
 }
 
-/**
- * Whether the move of a workspace that is arriving in a database is over at the source. It began there
- * before it did here, so it will not come back.
- */
-async function isCancelled(env: Env, database: string, move: Move): Promise<boolean> {
-  const source = openNamed(env, move.other);
-  const original = await inTime(move.other, commit(source, findMove(move.workspaceId)));
-  if (original?.moveId === move.moveId) return false;
-  return (await commit(openDirectory(env), findEntry(move.workspaceId))) !== database;
+/** Continues a move, unless it is stuck: then, cancels it. */
+async function continueMove(
+  env: Env,
+  { id, workspaceId, ...begun }: Move,
+  now: number,
+  hasMore: () => boolean,
+): Promise<void> {
+  try {
+    while (hasMore()) {
+      const { move } = await find(env, workspaceId);
+      if (move?.id !== id || !(await STEPS[move.stage](env, move, hasMore))) return;
+    }
+  } catch (error) {
+    logError("move_failed", error, { workspaceId });
+    const { move } = await find(env, workspaceId);
+    const isStuck = move?.id === id && move.since <= now - STUCK_MS;
+    if (!isStuck || !CANCELLABLE.includes(begun.stage)) throw error;
+    await cancel(env, move);
+    logStage(move, "cancelled");
+  }
 }

@@ -32,7 +32,7 @@ async function openFormer() {
   const { keyId, workspaceId } = key;
   const known = { keyId, workspaceId, rateLimit: RATE_LIMIT };
   const standing = {
-    ...{ keyId, workspaceId, requestsPerWindow: 20, accessGranted: true, isLeaving: false },
+    ...{ keyId, workspaceId, requestsPerWindow: 20, accessGranted: true },
     ...{ lastUsedAt: NOW, expiresAt: null },
   };
   return {

@@ -1,0 +1,219 @@
+import { env, exports } from "cloudflare:workers";
+import { describe, expect, test } from "vitest";
+import { hashApiKey } from "../../src/quota/api-key.ts";
+import { sweep } from "../../src/sweep.ts";
+import { moveWorkspace } from "../../src/workspaces/moving/move.ts";
+import {
+  errorOf,
+  leadReport,
+  listAll,
+  openApi,
+  recordAutomation,
+  refusal,
+  runReport,
+} from "../support/api.ts";
+import { deploymentWith, NAMES, rowsIn } from "../support/databases.ts";
+import { consumeBodies, isolated, MINUTE_MS } from "../support/deliveries.ts";
+import { failingDatabase } from "../support/failing.ts";
+import { admitBeside } from "../support/gates.ts";
+import { keepLog } from "../support/log-lines.ts";
+import { allDelivered, moved, moveUntil, openWithLeads, stageOf } from "../support/moves.ts";
+
+const { Platform } = exports;
+const lines = keepLog();
+const always = () => true;
+
+/** The refusal of a write while its workspace is closed. */
+const { status, body, headers } = refusal(500, "internal_error", { retry_after_seconds: 5 });
+const REFUSED = { status, body, headers: { ...headers, "retry-after": "5" } };
+
+test("while a workspace is copied, each write is refused, reads go on, and nothing is posted", async () => {
+  const { workspaceId, webhookId, api, ids, leadIds, livesIn } = await openWithLeads();
+  const automationId = await recordAutomation(workspaceId);
+  await rowsIn(
+    "DB_2",
+    "UPDATE deliveries SET state = 'pending', due_at = ? WHERE subscription_id = ?",
+    Date.now(),
+    webhookId,
+  );
+  await moveUntil(workspaceId, "copying");
+  const url = "https://ok-webhooks.example/h";
+  for (const answer of [
+    await api.patch(`/v1/automations/${automationId}`, { status: "paused" }),
+    await api.post("/v1/webhooks", { url, events: ["lead.created"] }),
+    await api.delete(`/v1/webhooks/${webhookId}`),
+  ])
+    expect(answer).toEqual(REFUSED);
+  const refused = [
+    Platform.recordLeads({ workspaceId, leads: [leadReport("new")] }),
+    Platform.recordRuns({ workspaceId, runs: [runReport("new", automationId)] }),
+    Platform.removeAutomations({ workspaceId, ids: [automationId] }),
+    Platform.eraseLeads({ workspaceId, ids: ids.slice(0, 1) }),
+    Platform.updateWorkspace({ workspaceId, name: "Agence Horizon" }),
+    Platform.setWorkspaceAccess({ workspaceId, granted: false }),
+    Platform.disableWebhook({ webhookId }),
+    Platform.rotateWebhookSecret({ webhookId }),
+  ].map(errorOf);
+  for (const error of await Promise.all(refused)) expect(error).toContain("moving: try again");
+  for (const path of [`/v1/automations/${automationId}`, "/v1/runs", "/v1/webhooks"])
+    expect((await api.get(path)).status).toBe(200);
+  expect(await leadIds()).toEqual(ids);
+  const { env: bindings, fast, slow } = isolated();
+  await consumeBodies([{ subscriptionId: webhookId, lane: "fast", database: "DB_2" }], bindings);
+  await sweep(bindings, Date.now() + 3 * MINUTE_MS);
+  expect([...fast, ...slow]).toEqual([]);
+  expect(await Platform.ledger({ workspaceId })).toMatchObject({ pending: 3, addsUp: true });
+  await moved(workspaceId, "DB_3");
+  await livesIn("DB_3");
+});
+
+test("a workspace leaves once its posts in progress have ended, and writes are accepted until then", async () => {
+  const { workspaceId, webhookId, record, livesIn } = await openWithLeads();
+  const hold = "UPDATE subscriptions SET leased_by = 'x', leased_until = ? WHERE id = ?";
+  await rowsIn("DB_2", hold, Date.now() + 60_000, webhookId);
+  let steps = 5;
+  const progress = await moveWorkspace(env, workspaceId, "DB_3", () => --steps > 0);
+  expect(progress).toMatchObject({ done: false, stage: "leaving" });
+  await record();
+  // Its owner settles, and gives it back.
+  await rowsIn(
+    "DB_2",
+    "UPDATE subscriptions SET leased_until = 0, backoff = 0 WHERE id = ?",
+    webhookId,
+  );
+  await moved(workspaceId, "DB_3");
+  await livesIn("DB_3");
+});
+
+describe("a target that does not answer", () => {
+  const away = deploymentWith({
+    DB_3: failingDatabase("DB_3", () => Promise.reject(new Error("D1_ERROR: away"))),
+  });
+
+  test("stops no write before the move has begun to copy", async () => {
+    const { workspaceId, record } = await openWithLeads();
+    expect(await errorOf(moveWorkspace(away, workspaceId, "DB_3", always))).toContain("away");
+    await record();
+    await moved(workspaceId, "DB_2");
+    await record("again");
+  });
+
+  test("lets the move be cancelled, and what is there is deleted when it answers", async () => {
+    const { workspaceId, record, livesIn } = await openWithLeads();
+    await moveUntil(workspaceId, "copying");
+    expect(await errorOf(moveWorkspace(away, workspaceId, "DB_3", always))).toContain("away");
+    const done = { done: true, stage: null, copied: 0, rows: 0 };
+    expect(await moveWorkspace(away, workspaceId, "DB_2", always)).toEqual(done);
+    await record();
+    await sweep(isolated().env, Date.now());
+    await moved(workspaceId, "DB_3");
+    await livesIn("DB_3");
+  });
+
+  test("is given up by the sweep after five minutes: writes are accepted again", async () => {
+    const { workspaceId, record } = await openWithLeads();
+    await moveUntil(workspaceId, "copying");
+    const since = "UPDATE moves SET since = ? WHERE workspace_id = ?";
+    await rowsIn("DB", since, Date.now() - MINUTE_MS, workspaceId);
+    await sweep(
+      { ...isolated().env, DB_3: (away as Env & { DB_3: D1Database }).DB_3 } as Env,
+      Date.now(),
+    ).catch(() => {});
+    expect(await stageOf(workspaceId)).toBe("copying");
+    await rowsIn("DB", since, Date.now() - 6 * MINUTE_MS, workspaceId);
+    await sweep(
+      { ...isolated().env, DB_3: (away as Env & { DB_3: D1Database }).DB_3 } as Env,
+      Date.now(),
+    ).catch(() => {});
+    expect(await stageOf(workspaceId)).toBeUndefined();
+    await record();
+    expect(lines.join()).toContain('"stage":"cancelled"');
+  });
+});
+
+test("a move whose statements are spent goes on in the next call, and loses nothing", async () => {
+  const { workspaceId, livesIn } = await openWithLeads();
+  let count = 0;
+  const metered = NAMES.map((name) => [
+    name,
+    failingDatabase(name, (_, go) => {
+      count++;
+      return go();
+    }),
+  ]);
+  const bindings = { ...env, ...Object.fromEntries(metered) } as Env;
+  for (let calls = 0; ; calls++) {
+    const until = count + 5;
+    const { done } = await moveWorkspace(bindings, workspaceId, "DB_3", () => count < until);
+    // Its last step may take a few more.
+    expect(count).toBeLessThanOrEqual(until + 8);
+    if (done) break;
+    expect(calls).toBeLessThan(30);
+  }
+  await livesIn("DB_3");
+});
+
+test("the sweep continues a move whose caller left, and wakes its deliveries", async () => {
+  const { workspaceId, webhookId } = await openWithLeads();
+  await rowsIn(
+    "DB_2",
+    "UPDATE deliveries SET state = 'pending', due_at = ? WHERE subscription_id = ?",
+    Date.now(),
+    webhookId,
+  );
+  await moveUntil(workspaceId, "copying");
+  await rowsIn("DB", "UPDATE moves SET since = since - 60000 WHERE workspace_id = ?", workspaceId);
+  const { env: bindings, fast } = isolated();
+  await sweep(bindings, Date.now());
+  expect(await stageOf(workspaceId)).toBe("cleaning");
+  expect(fast).toMatchObject([{ subscriptionId: webhookId, database: "DB_3" }]);
+  await consumeBodies(
+    fast.map(({ delaySeconds: _, ...wake }) => wake),
+    bindings,
+  );
+  await allDelivered(workspaceId, 3);
+});
+
+test("a move is done only when the gates of all keys know, a few at a time", async () => {
+  const { workspaceId, ids, leadIds } = await openWithLeads();
+  const insert = `INSERT INTO api_keys (id, workspace_id, key_hash, last_four, created_at, last_used_at)
+    SELECT 'key_' || value || ?1, ?1, 'hash_' || value || ?1, 'abcd', 1, 1 FROM json_each(?2)`;
+  await rowsIn("DB", insert, workspaceId, JSON.stringify([...Array(120).keys()]));
+  const told = new Set<string>();
+  let [atOnce, mostAtOnce, isDown] = [0, 0, true];
+  const getByName = (name: string) => ({
+    forget: async () => {
+      mostAtOnce = Math.max(mostAtOnce, ++atOnce);
+      await new Promise((resolve) => setTimeout(resolve, 20));
+      atOnce--;
+      if (told.size === 80 && isDown) throw new Error("busy");
+      told.add(name);
+      if (!name.startsWith("hash_")) await env.KEY_GATE.getByName(name).forget();
+    },
+  });
+  const bindings = { ...env, KEY_GATE: { getByName } as unknown as Env["KEY_GATE"] };
+  expect(await errorOf(moveWorkspace(bindings, workspaceId, "DB_3", always))).toBe("busy");
+  expect(await stageOf(workspaceId)).toBe("opening");
+  // Reads go on meanwhile, wherever their gates look.
+  expect(await leadIds()).toEqual(ids);
+  const late = Platform.moveWorkspace({ workspaceId, database: "DB_2" });
+  expect(await errorOf(late)).toContain("this workspace is being moved to DB_3");
+  isDown = false;
+  await expect.poll(() => atOnce).toBe(0);
+  expect(await moveWorkspace(bindings, workspaceId, "DB_3", always)).toMatchObject({ done: true });
+  expect([told.size, mostAtOnce]).toEqual([121, 50]);
+  expect(await leadIds()).toEqual(ids);
+});
+
+test("a key that is first used at the switch is served", async () => {
+  const { workspaceId, ids } = await openWithLeads();
+  const { apiKey } = await Platform.createApiKey({ workspaceId });
+  const keyHash = await hashApiKey(apiKey);
+  // It has read the directory when the workspace moves.
+  const admission = await admitBeside(env.KEY_GATE.getByName(keyHash), keyHash, async (go) => {
+    await moved(workspaceId, "DB_3");
+    return go();
+  });
+  expect(admission).toMatchObject({ verdict: "admitted", database: "DB_3" });
+  expect(await listAll(openApi(apiKey), "leads")).toHaveLength(ids.length);
+});
