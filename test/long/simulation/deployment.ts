@@ -44,6 +44,7 @@ export function deploy(world: World, store: Store, subscribers: Subscribers, wor
       KEY_GATE: { getByName: () => gate(isolate) },
       EMAIL: { send: async () => sendEmail(isolate) },
       EMAIL_FROM: "api@example.com",
+      PORTAL_ORIGIN: "https://api.example",
     } as unknown as Env;
   }
 
