@@ -84,7 +84,7 @@ async function checkBodies(store: Store, keys: string, posts: Post[]): Promise<v
 function checkDisabled(store: Store, posts: Post[]): void {
   const owed = store.rows<{ subscription_id: string }>(
     "SELECT subscription_id FROM notices WHERE due_at <= ?",
-    store.world.now - 2 * 3_600_000,
+    store.world.now - 4 * 3_600_000,
   );
   for (const { subscription_id } of owed)
     throw new Violation(`the e-mail about ${subscription_id} was never sent`);
