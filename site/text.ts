@@ -55,6 +55,7 @@ Everything needed to integrate is in one file: [the docs as Markdown](${ORIGIN}/
 
 - [Docs as Markdown](${ORIGIN}/docs.md): guides and reference: ${guides.map(({ title }) => title.toLowerCase()).join(", ")}
 - [OpenAPI 3.1 document](${ORIGIN}/openapi.json): for client generators
+- MCP server: ${ORIGIN}/mcp (Streamable HTTP, with the API key as bearer token): each operation is a tool
 - [Docs as a page](${ORIGIN}/docs): for people
 
 ## Operations and events

@@ -4,6 +4,7 @@ import { endSlowReads } from "./deadline.ts";
 import { docs } from "./docs.ts";
 import { answerError, answerNotFound, envelope } from "./envelope.ts";
 import { health } from "./health-check.ts";
+import { serveMcp } from "./mcp.ts";
 import { platform } from "./platform.ts";
 import { portal } from "./portal/portal.ts";
 import { automations } from "./routes/automations.ts";
@@ -25,6 +26,8 @@ app.route("/v1", automations);
 app.route("/v1", leads);
 app.route("/v1", runs);
 app.route("/v1", webhooks);
+
+serveMcp(app);
 
 app.route("/", platform);
 app.route("/", portal);
