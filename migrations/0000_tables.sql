@@ -59,10 +59,6 @@ CREATE TABLE `automations` (
 );
 --> statement-breakpoint
 CREATE INDEX `automations_newest` ON `automations` (`workspace_id`,`created_at`,`id`);--> statement-breakpoint
-CREATE TABLE `commits` (
-	`token` text PRIMARY KEY NOT NULL
-);
---> statement-breakpoint
 CREATE TABLE `deliveries` (
 	`subscription_id` text NOT NULL,
 	`event_id` text NOT NULL,
@@ -208,13 +204,11 @@ CREATE TABLE `subscriptions` (
 	`cancellations` integer DEFAULT 0 NOT NULL,
 	`cancelling` integer DEFAULT false NOT NULL,
 	`last_attempt` text,
-	`ranges` text,
 	`scheduled_until` integer DEFAULT 0 NOT NULL,
 	FOREIGN KEY (`workspace_id`) REFERENCES `workspaces`(`id`) ON UPDATE no action ON DELETE no action
 );
 --> statement-breakpoint
 CREATE UNIQUE INDEX `subscriptions_idempotent` ON `subscriptions` (`workspace_id`,`idempotency_key`) WHERE idempotency_key IS NOT NULL;--> statement-breakpoint
-CREATE INDEX `subscriptions_ranged` ON `subscriptions` (`id`) WHERE ranges IS NOT NULL;--> statement-breakpoint
 CREATE INDEX `subscriptions_rejecting` ON `subscriptions` (`id`) WHERE rejections <> '{}';--> statement-breakpoint
 CREATE INDEX `subscriptions_newest` ON `subscriptions` (`workspace_id`,`created_at`,`id`) WHERE deleted_at IS NULL;--> statement-breakpoint
 CREATE INDEX `subscriptions_deleted` ON `subscriptions` (`workspace_id`,`created_at`,`id`) WHERE deleted_at IS NOT NULL;--> statement-breakpoint

@@ -1,7 +1,6 @@
 import { MINUTE_MS } from "./contract/time.ts";
 import { Budget } from "./db/budget.ts";
 import { commit } from "./db/client.ts";
-import { deleteCommits } from "./db/commit-once.ts";
 import { databaseNames, hasOneDatabase, openDirectory } from "./db/databases.ts";
 import { findPosition, updatePosition } from "./db/sweep-positions.ts";
 import { log, logError } from "./log.ts";
@@ -9,7 +8,6 @@ import { cleanUpAutomations } from "./records/removals.ts";
 import { findServiceHealth, SWEPT } from "./service-health.ts";
 import { findOverdue, wake } from "./webhooks/dispatch/wake.ts";
 import { sendNotices } from "./webhooks/notices/notify.ts";
-import { takeSteps } from "./webhooks/redelivery/ranges.ts";
 import { forgetAuditEntries } from "./workspaces/audit-trail.ts";
 import { insertSize } from "./workspaces/database-sizes.ts";
 import { forgetErasedLeads } from "./workspaces/lifecycle/erase-leads.ts";
@@ -38,15 +36,14 @@ interface Part extends Placement {
 }
 
 /**
- * The scheduled job: wakes subscriptions that the queues have forgotten, goes on with redeliveries,
- * sends notices, deletes what is past its retention, continues moves, and logs the service's health.
+ * The scheduled job: wakes subscriptions that the queues have forgotten, sends notices, deletes what is past its retention, continues moves, and logs the service's health.
  * Every part is tried; a failure is thrown at the end, so that Cloudflare shows the job as failed.
  */
 export async function sweep(env: Env, now: number): Promise<void> {
   const whole = new Budget(SWEEP_MAX_MS);
   const metered = whole.meter(env);
   const databases = databasesOf(env, now);
-  const loops = [sendDueNotices, expireEvents, redeliverRanges, deleteRemoved];
+  const loops = [sendDueNotices, expireEvents, deleteRemoved];
   const others = [wakeOverdue, forget, measure];
   const share = Math.floor(LOOPS_STATEMENTS / loops.length / databases.length);
   const moves = whole.share(MOVES_STATEMENTS);
@@ -93,14 +90,10 @@ function databasesOf(env: Env, now: number): string[] {
 const sendDueNotices = ({ db, env, now, budget }: Part) =>
   sendNotices(db, env, now, () => budget.hasMore());
 
-const redeliverRanges = async ({ db, env, database, now, budget }: Part) =>
-  wake(env, database, await takeSteps(db, now, () => budget.hasMore()));
-
 const deleteRemoved = ({ db, budget }: Part) => cleanUpAutomations(db, () => budget.hasMore());
 
 /** Deletes what is kept for a while. */
 async function forget({ db, now }: Part): Promise<void> {
-  await commit(db, deleteCommits(now));
   await commit(db, forgetErasedLeads(now));
   await commit(db, forgetAuditEntries(now));
 }

@@ -83,3 +83,33 @@ export async function eraseAll(platform: PlatformClient, input: PlatformInput<"e
   }
   return answer;
 }
+
+/**
+ * Redelivers a range, or enables a subscription with what it has missed, in as many calls as it takes.
+ *
+ * @throws Error that says how to continue.
+ */
+export async function redeliverAll<M extends "redeliver" | "enableWebhook">(
+  platform: PlatformClient,
+  method: M,
+  input: PlatformInput<M>,
+): Promise<PlatformOutput<M>> {
+  const step = openSteps();
+  let { cursor = null } = input;
+  let count = 0;
+  try {
+    do {
+      const answer = await platform.call(method, { ...input, cursor } as PlatformInput<M>);
+      cursor = answer.nextCursor;
+      count += answer.count;
+      step(`${count.toLocaleString("en-US")} events are about to be sent`, 5_000);
+    } while (cursor !== null);
+  } catch (error) {
+    if (cursor === null) throw error;
+    const rest = JSON.stringify({ ...input, cursor });
+    throw new Error(`${(error as Error).message}\nContinue with '${rest}'`);
+  } finally {
+    step("");
+  }
+  return { count, nextCursor: null } as PlatformOutput<M>;
+}

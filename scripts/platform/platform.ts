@@ -13,7 +13,7 @@ import { fail, parseArguments } from "../shared/command.ts";
 import { openPlatform, type PlatformClient, SELECTION } from "../shared/platform-client.ts";
 import { toTable } from "../shared/table.ts";
 import { describeMethod, describeMethods } from "./help.ts";
-import { eraseAll, exportLines, findAll } from "./long-calls.ts";
+import { eraseAll, exportLines, findAll, redeliverAll } from "./long-calls.ts";
 import { recordLines, takesLines } from "./record-lines.ts";
 
 process.on("uncaughtException", fail);
@@ -63,6 +63,8 @@ async function callMethod(): Promise<string | null> {
     return null;
   }
   if (method === "eraseWorkspace") return print(await eraseAll(platform, input));
+  if (method === "redeliver" || method === "enableWebhook")
+    return print(await redeliverAll(platform, method, input));
   if (method === "findLeads") return print(await findAll(platform, input));
   return print(await platform.call(method, input));
 }

@@ -122,7 +122,7 @@ export const updateWebhook = (id: string, body: Changes) =>
 export const disableWebhook = (id: string) => call<object>("POST", `${webhook(id)}/disable`, {});
 
 export const enableWebhook = (id: string, body: { redeliverSince?: string }) =>
-  call<Redelivered>("POST", `${webhook(id)}/enable`, body);
+  callAll(`${webhook(id)}/enable`, body);
 
 export const renewSecret = (id: string, overlapSeconds: number) =>
   call<NewSecret>("POST", `${webhook(id)}/secret`, { overlapSeconds });
@@ -158,4 +158,15 @@ export const readDelivery = (id: string, eventId: string) =>
 export const redeliver = (
   id: string,
   body: { eventIds: string[] } | { since: string; states: string[] },
-) => call<Redelivered>("POST", `${webhook(id)}/redeliver`, body);
+) => callAll(`${webhook(id)}/redeliver`, body);
+
+/** Redelivers a whole range, in as many calls as it takes. @returns how many events are about to be sent. */
+async function callAll(path: string, body: object): Promise<Pick<Redelivered, "count">> {
+  let count = 0;
+  for (let cursor: string | null | undefined; cursor !== null; ) {
+    const answer: Redelivered = await call<Redelivered>("POST", path, { ...body, cursor });
+    count += answer.count;
+    cursor = answer.nextCursor;
+  }
+  return { count };
+}

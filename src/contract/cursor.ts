@@ -11,7 +11,15 @@ export interface Position {
 export type List =
   | ("automations" | "leads" | "runs" | "webhooks" | `automations/${string}/runs`)
   // In the Platform API.
-  | ("workspaces" | "api_keys" | "deliveries" | "found_leads" | "audit_trail" | "export");
+  | (
+      | "workspaces"
+      | "api_keys"
+      | "deliveries"
+      | "redelivery"
+      | "found_leads"
+      | "audit_trail"
+      | "export"
+    );
 
 const VERSION = 1;
 const LONGEST = 512;

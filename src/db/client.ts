@@ -192,7 +192,7 @@ class RetryingClient extends LateClient {
 /**
  * Opens the database behind a D1 binding or session. Transient D1 errors are retried with jittered
  * exponential backoff. The failed try may have been committed, so statements must be safe to apply
- * twice; otherwise use `withoutRetries` or `commitOnce`.
+ * twice; otherwise use `withoutRetries`.
  */
 export function openDatabase(client: D1Client): Database {
   return overClient(new RetryingClient(client));

@@ -14,7 +14,6 @@ import type {
   AutomationType,
   DeliveryState,
   LeadSource,
-  RedeliveryState,
   RunStatus,
   TriggerType,
   WebhookEvent,
@@ -247,8 +246,6 @@ export const subscriptions = sqliteTable(
     cancelling: integer({ mode: "boolean" }).notNull().default(false),
     /** The last attempt, as of the last time that its pace changed or its lease was released. */
     lastAttempt: text("last_attempt", { mode: "json" }).$type<LastAttempt>(),
-    /** Ranges of events that are being redelivered, one after the other; null if there are none. */
-    ranges: text({ mode: "json" }).$type<StoredRange[]>(),
     /** No other redelivery is due before this time. */
     scheduledUntil: integer("scheduled_until").notNull().default(0),
   },
@@ -256,7 +253,6 @@ export const subscriptions = sqliteTable(
     uniqueIndex("subscriptions_idempotent")
       .on(table.workspaceId, table.idempotencyKey)
       .where(sql`idempotency_key IS NOT NULL`),
-    index("subscriptions_ranged").on(table.id).where(sql`ranges IS NOT NULL`),
     index("subscriptions_rejecting").on(table.id).where(sql`rejections <> '{}'`),
     index("subscriptions_newest")
       .on(table.workspaceId, table.createdAt, table.id)
@@ -266,20 +262,6 @@ export const subscriptions = sqliteTable(
       .where(sql`deleted_at IS NOT NULL`),
   ],
 );
-
-/** A range of events to be redelivered. Ids of events sort by time. */
-export interface StoredRange {
-  /** Where it starts: the smallest id that an event in it may have. */
-  from: string;
-  /** Where it ends, exclusively; null for no end. */
-  before: string | null;
-  /** In alphabetical order. */
-  states: RedeliveryState[];
-  /** When it was first asked for; what was delivered later is not delivered again. */
-  askedAt: number;
-  /** The last event that was examined. */
-  after: string;
-}
 
 /** The kinds of events of which none has been accepted since one failed. */
 export type Rejections = Partial<Record<WebhookEvent, Rejection>>;
@@ -462,9 +444,6 @@ export const sizes = sqliteTable("sizes", {
   day: integer().primaryKey(),
   bytes: integer().notNull(),
 });
-
-/** Tokens of committed transactions (`commitOnce`). Each starts with its time. */
-export const commits = sqliteTable("commits", { token: text().primaryKey() });
 
 /** What administrators are told about a subscription. */
 export type NoticeKind =

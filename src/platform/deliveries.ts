@@ -1,4 +1,5 @@
 import { z } from "@hono/zod-openapi";
+import { encodeCursor } from "../contract/cursor.ts";
 import { DeliveryState, RedeliveryState, WebhookEvent } from "../contract/enumerations.ts";
 import { InputError } from "../contract/input-error.ts";
 import { PAGE_LIMIT, REDELIVERIES_PER_SECOND } from "../contract/limits.ts";
@@ -82,7 +83,7 @@ export const readDelivery = operation({
 });
 
 export const redeliver = operation({
-  about: `Delivers events again, even delivered ones, with the same ids and bytes, at ${REDELIVERIES_PER_SECOND} per second.`,
+  about: `Delivers events again, even delivered ones, with the same ids and bytes, at ${REDELIVERIES_PER_SECOND} per second. Each call examines up to 1,000 events of a range: call it until nextCursor is null.`,
   input: z
     .strictObject({
       webhookId: WebhookId,
@@ -92,14 +93,15 @@ export const redeliver = operation({
       states: several(RedeliveryState, RedeliveryState.options.length)
         .nullish()
         .describe("default: all; delivered: at least once; missed: never owed"),
+      cursor: cursorOf("redelivery").describe("the previous call's nextCursor"),
     })
-    .superRefine(({ eventIds, since, until, states }, context) => {
+    .superRefine(({ eventIds, since, until, states, cursor }, context) => {
       const fault = (path: string, message: string, reason: string) =>
         context.addIssue({ code: "custom", path: [path], message, params: { reason } });
       if (eventIds == null && since == null)
         return fault("eventIds", "expected either eventIds or since", "required");
       if (eventIds == null) return;
-      for (const [name, value] of Object.entries({ since, until, states }))
+      for (const [name, value] of Object.entries({ since, until, states, cursor }))
         if (value != null) fault(name, "cannot be combined with eventIds", "unknown_property");
     }),
   output: Redelivered,
@@ -107,20 +109,21 @@ export const redeliver = operation({
     { webhookId, eventIds: [eventId] },
     { webhookId, since: "2026-11-01T00:00:00Z", states: ["exhausted", "cancelled"] },
   ],
-  async run({ env, ctx }, { webhookId, eventIds, since, until, states }) {
+  async run({ env, ctx }, { webhookId, eventIds, since, until, states, cursor }) {
     const now = Date.now();
     const range = {
       since: since ?? now,
       until: until ?? null,
       states: states ?? RedeliveryState.options,
+      after: cursor ?? null,
     };
     const placement = await findPlacementOfWebhook(env, webhookId);
     const requeued = await redeliverAgain(placement.db, webhookId, eventIds ?? range, now);
     if (!requeued)
       throw new InputError("webhookId", "it is disabled, or its workspace has no access");
-    const { lane, ...sent } = requeued;
+    const { count, next, lane } = requeued;
     ctx.waitUntil(wake(env, placement.database, [{ subscriptionId: webhookId, lane }]));
-    return sent;
+    return { count, nextCursor: next && encodeCursor("redelivery", next) };
   },
 });
 

@@ -1,4 +1,5 @@
 import { z } from "@hono/zod-openapi";
+import { encodeCursor } from "../contract/cursor.ts";
 import { WebhookEvent } from "../contract/enumerations.ts";
 import { InputError } from "../contract/input-error.ts";
 import {
@@ -38,7 +39,15 @@ import {
 } from "../webhooks/views.ts";
 import { labelKeys } from "../workspaces/api-keys.ts";
 import { allPlacements, findPlacement, findPlacementOfWebhook } from "../workspaces/placement.ts";
-import { integer, Nothing, pageOf, RedeliverableSince, WebhookId, WorkspaceId } from "./fields.ts";
+import {
+  cursorOf,
+  integer,
+  Nothing,
+  pageOf,
+  RedeliverableSince,
+  WebhookId,
+  WorkspaceId,
+} from "./fields.ts";
 import { type Call, operation } from "./operation.ts";
 import { expectWorkspace } from "./placements.ts";
 
@@ -125,22 +134,24 @@ async function seal(env: Env, db: Database, subscriptionId: string, headers: Own
 
 export const enableWebhook = operation({
   about:
-    "Re-enables a disabled subscription. Returns how many events are about to be sent, and whether there may be more.",
+    "Re-enables a disabled subscription. With redeliverSince, each call examines up to 1,000 events: call it until nextCursor is null.",
   input: z.strictObject({
     webhookId: WebhookId,
     redeliverSince: RedeliverableSince.nullish().describe(
       `also delivers events missed since this time, at most ${REDELIVERY_MAX_AGE_MS / DAY_MS} days ago`,
     ),
+    cursor: cursorOf("redelivery").describe("the previous call's nextCursor"),
   }),
   output: Redelivered,
   examples: [{ webhookId }],
-  async run({ env, ctx }, { webhookId, redeliverSince }) {
+  async run({ env, ctx }, { webhookId, redeliverSince, cursor }) {
     const placement = await findPlacementOfWebhook(env, webhookId);
     const since = redeliverSince ?? null;
-    const { lane, ...sent } = await enableAgain(placement.db, webhookId, since, Date.now());
+    const now = Date.now();
+    const { count, next, lane } = await enableAgain(placement.db, webhookId, since, now, cursor);
     if (since !== null)
       ctx.waitUntil(wake(env, placement.database, [{ subscriptionId: webhookId, lane }]));
-    return sent;
+    return { count, nextCursor: next && encodeCursor("redelivery", next) };
   },
 });
 

@@ -15,12 +15,11 @@ import { IS_FREE, IS_IN_PROGRESS, type LeaseValues } from "./dispatch/lease.ts";
 /**
  * What to set on a subscription to cancel its pending deliveries, of which there may be any number:
  * they are void at once, as those owed before this cancellation, and are then cancelled in chunks, even if
- * it becomes active again. What was still to be redelivered is dropped.
+ * it becomes active again.
  */
 export const CANCEL_PENDING = {
   cancellations: sql`${subscriptions.cancellations} + 1`,
   cancelling: true,
-  ranges: null,
   scheduledUntil: 0,
 };
 

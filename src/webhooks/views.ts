@@ -133,7 +133,7 @@ export type TestResult = z.infer<typeof TestResult>;
 
 export const Redelivered = z.object({
   count: z.int().describe("how many events are about to be sent"),
-  more: z.boolean().describe("there may be more in the range"),
+  nextCursor: z.string().nullable().describe("for the next call; null once all was examined"),
 });
 export type Redelivered = z.infer<typeof Redelivered>;
 

@@ -154,7 +154,6 @@ const MANIFEST = {
     personal: [notices.recipients],
   },
   sweepPositions: "where the sweep continues",
-  commits: "tokens of transactions",
   moves: "which workspaces are moving between databases, and how far they are",
   auditTrail: "who called which operation, which outlives the workspace that it was about",
   sizes: "how large the database was",

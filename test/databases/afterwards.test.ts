@@ -1,20 +1,11 @@
 import { exports } from "cloudflare:workers";
 import { expect, test } from "vitest";
-import { isoTime } from "../../src/contract/time.ts";
 import { openedDataKeys } from "../../src/encryption/personal-data.ts";
 import { sweep } from "../../src/sweep.ts";
 import { exportAll } from "../support/api.ts";
-import { type DatabaseName, NAMES, platformOf, rowsIn, valueIn } from "../support/databases.ts";
-import {
-  consumeBodies,
-  DAY_MS,
-  HOUR_MS,
-  isolated,
-  MINUTE_MS,
-  subscribe,
-} from "../support/deliveries.ts";
+import { NAMES, rowsIn, valueIn } from "../support/databases.ts";
+import { consumeBodies, DAY_MS, isolated, MINUTE_MS } from "../support/deliveries.ts";
 import { cleanUp, moved, openWithLeads } from "../support/moves.ts";
-import { storeEvents } from "../support/stored-events.ts";
 
 const { Platform } = exports;
 
@@ -81,24 +72,6 @@ test("leads move with their data key, which is left nowhere", async () => {
     await cleanUp();
     expect([await shown(), await keys()]).toEqual([before, expected]);
   }
-});
-
-test("a range that is being redelivered moves with its workspace, and goes on where it is then", async () => {
-  const now = Date.now();
-  const { workspaceId } = await Platform.createWorkspace({ name: "Agence", database: "DB_2" });
-  const { id: webhookId } = await subscribe(workspaceId);
-  await storeEvents(workspaceId, webhookId, 900, now - HOUR_MS, "missed");
-  const since = isoTime(now - 2 * HOUR_MS);
-  const platform = platformOf(isolated().env);
-  expect(await platform.redeliver({ webhookId, since })).toEqual({ count: 600, more: true });
-  await moved(workspaceId, "DB_3");
-  for (const minute of [1, 2]) await sweep(isolated().env, now + minute * MINUTE_MS);
-  const owed = (database: DatabaseName) =>
-    valueIn(database, "SELECT count(*) FROM deliveries WHERE subscription_id = ?", webhookId);
-  expect([await owed("DB_2"), await owed("DB_3")]).toEqual([600, 900]);
-  const ranges = "SELECT ranges FROM subscriptions WHERE id = ?";
-  expect(await valueIn("DB_3", ranges, webhookId)).toBeNull();
-  expect(await Platform.ledger({ workspaceId })).toMatchObject({ created: 900, addsUp: true });
 });
 
 test("an export that was begun before a move shows each notice once", async () => {

@@ -100,7 +100,7 @@ describe("every method works for a workspace of DB_2, and answers no more than i
     const eventId = items[0]?.eventId ?? "";
     expect(await all.readDelivery({ webhookId, eventId })).toMatchObject({ eventId });
     const again = await all.redeliver({ webhookId, eventIds: [eventId] });
-    expect(again).toEqual({ count: 1, more: false });
+    expect(again).toEqual({ count: 1, nextCursor: null });
     await ledgerOf(workspaceId).toMatchObject({ delivered: 1, pending: 0 });
     const test = await all.sendTestEvent({ webhookId, type: "lead.created" });
     expect(test).toMatchObject({ status: 200 });
@@ -111,7 +111,7 @@ describe("every method works for a workspace of DB_2, and answers no more than i
     expect((await api.get("/v1/webhooks")).body).toMatchObject({
       data: [{ disabled_at: expect.any(String) }],
     });
-    expect(await all.enableWebhook({ webhookId })).toEqual({ count: 0, more: false });
+    expect(await all.enableWebhook({ webhookId })).toEqual({ count: 0, nextCursor: null });
     await all.deleteWebhook({ webhookId });
     expect((await api.get("/v1/webhooks")).body).toMatchObject({ data: [] });
     // Whose subscription it was is looked up in its database.

@@ -6,7 +6,6 @@ import { type Fault, faultsIn } from "./fault.ts";
 export const EVENTS: Fault[] = [
   ...faultsIn("", [
     ["sweep.ts", "const others = [wakeOverdue, forget, measure];", "const others = [forget, measure];", "what the queues lose is woken", { violation: /is overdue by more than an hour/, seed: 4 }],
-    ["sweep.ts", "expireEvents, redeliverRanges, deleteRemoved]", "expireEvents, deleteRemoved]", "what a call leaves of a range is redelivered", { violation: /is still being redelivered/, seed: 84 }],
     ["sweep.ts", "if (failed > 0) throw", "if (false) throw", "a sweep that fails says so"],
     ["sweep.ts", "logError(\"sweep_failed\", error, { database });", "throw error;", "a part of the sweep that fails stops no other"],
     ["service-health.ts", 'findOverdue(db, "", now - UNATTENDED_MAX_MS)', 'findOverdue(db, "", now)', "what the next sweep finds is no problem yet"],
@@ -84,13 +83,8 @@ export const EVENTS: Fault[] = [
     ["ledger.ts", " AND NOT ${events.test}", "", "a test event is not in the ledger"],
     ["redelivery/requeue.ts", "NOT ${events.test} AND ", "", "a test event is sent to nobody again"],
     ["test-event.ts", "= ${subscriptionId} AND ${deletedAt} IS NULL", "= ${subscriptionId}", "nothing is recorded for a subscription that was deleted"],
-    ["redelivery/ranges.ts", "eventIdAt(Math.max(since, createdAt))", "eventIdAt(since)", "nothing from before a subscription is redelivered"],
-    ["redelivery/ranges.ts", "AND (${isThere} OR json_array_length(${stored}) < ${REDELIVERY_RANGES_MAX})", "", "a subscription has a limited number of ranges"],
-    ["redelivery/ranges.ts", "const scheduled = ids.slice(0, room);", "const scheduled = ids;", "redeliveries keep to their rate"],
-    ["redelivery/ranges.ts", "sql`${ranges} = ${found.stored} AND ${IS_OPEN}`", "IS_OPEN", "two steps of a range do not both count"],
     ["redelivery/redelivery.ts", "if (!subscription.isActive) return null;", "", "nothing is redelivered to a disabled subscription"],
     ["redelivery/redelivery.ts", "= ${subscriptionId} AND ${IS_LISTED}`", "= ${subscriptionId}`", "an event of a kind that a subscription does not list is not redelivered to it"],
-    ["redelivery/requeue.ts", "(${state} IS NOT 'delivered' OR ${settledAt} <= ${askedAt})", "1", "a delivered event is redelivered once per call"],
     ["redelivery/requeue.ts", "attempts: sql`iif(${waits}, ${deliveries.attempts}, 0)`", "attempts", "what is redelivered has all attempts again"],
     ["redelivery/requeue.ts", "WHEN ${deliveredEarlier} THEN 'delivered' ", "", "what was delivered once is not missed"],
     ["redelivery/requeue.ts", "priority: isWaiting ? 1 : 2", "priority: 0", "a redelivery goes after what is new"],

@@ -42,8 +42,6 @@ export const FLOOR: Fault[] = [
     ["client.ts", "if (twice !== undefined) throw", "if (false) throw", "columns of one name are not mixed up"],
     ["client.ts", "return [name, read(own)];", "return [name, read(results)];", "results are read where they are"],
     ["client.ts", "encoder.encode(text).length + 1,", "text.length + 1,", "a parameter is smaller than D1 accepts"],
-    ["commit-once.ts", "sql`WHERE ${guard} OR ${isCommitted}`", "sql`WHERE ${guard} AND NOT ${isCommitted}`", "a write whose reply is lost takes effect once"],
-    ["commit-once.ts", "isoTime(now - COMMITS_KEPT_MS)", "isoTime(now)", "a token is kept while its write may be retried"],
     ["errors.ts", "if (overloaded) return false;", "", "an overloaded object is not asked again"],
     ["errors.ts", "if (retryable || durableObjectReset) return true;", "if (retryable) return true;", "an object that was reset is asked again"],
     ["errors.ts", "return !remote && (ruleOf", "return (ruleOf", "an error of our own code elsewhere is not retried"],

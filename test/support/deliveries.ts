@@ -27,8 +27,7 @@ import type { DispatchTools, Finished } from "../../src/webhooks/dispatch/tools.
 import { isWake, type WakeMessage } from "../../src/webhooks/dispatch/wake.ts";
 import { announce, type Draft, draftEvent, isNewLead } from "../../src/webhooks/outbox.ts";
 import type { Outcome } from "../../src/webhooks/outcome.ts";
-import { type Range, takeSteps } from "../../src/webhooks/redelivery/ranges.ts";
-import { redeliverAgain } from "../../src/webhooks/redelivery/redelivery.ts";
+import { type Range, redeliverAgain } from "../../src/webhooks/redelivery/redelivery.ts";
 import { mintSecret } from "../../src/webhooks/signature.ts";
 import { interposed } from "./interposed.ts";
 import { DATABASE, inDatabase, WORKSPACE_DB } from "./placement.ts";
@@ -259,11 +258,6 @@ export async function redeliver(
   const owed = await redeliverAgain(db, subscriptionId, wanted, now);
   if (!owed) throw new Error("nothing is owed to it");
   return owed.count;
-}
-
-/** Takes the steps of all ranges, as one sweep a minute does from `from` to `until`. */
-export async function sweepRanges(from: number, until: number): Promise<void> {
-  for (let now = from; now <= until; now += MINUTE_MS) await takeSteps(db, now, () => true, 0);
 }
 
 /** A dispatch that has claimed what is due, and posts until it is told how its attempts end. */

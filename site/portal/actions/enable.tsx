@@ -13,9 +13,9 @@ export function EnableDialog({ webhook, onClose, onDone }: AboutWebhook) {
     setSinceFault(withMissed && since === null ? t.since.required : null);
     if (withMissed && since === null) return null;
     const missed = since ? { redeliverSince: since } : {};
-    const { count, more } = await enableWebhook(webhook.webhookId, missed);
+    const { count } = await enableWebhook(webhook.webhookId, missed);
     onDone();
-    return more ? t.enable.more : t.enable.result(count);
+    return t.enable.result(count);
   };
   return (
     <FormDialog texts={t.enable} act={enable} onClose={onClose}>

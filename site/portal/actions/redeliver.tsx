@@ -15,9 +15,9 @@ export function RedeliverDialog({ webhook, onClose, onDone }: AboutWebhook) {
     setSinceFault(since === null ? t.since.required : null);
     if (since === null) return null;
     const states = form.getAll("states") as string[];
-    const { count, more } = await redeliver(webhook.webhookId, { since, states });
+    const { count } = await redeliver(webhook.webhookId, { since, states });
     onDone();
-    return more ? t.sendAgain.more : t.sendAgain.result(count);
+    return t.sendAgain.result(count);
   };
   return (
     <FormDialog texts={t.sendAgain} isIncomplete={isIncomplete} act={send} onClose={onClose}>

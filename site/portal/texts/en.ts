@@ -274,7 +274,6 @@ export const en = {
     cancelled: "Cancelled: the subscription was disabled before they were sent",
     missed: "Missed: recorded while the subscription was disabled",
     submit: "Send again",
-    more: "They are being searched for and sent again, ten per second.",
     result: (n: number) =>
       n === 0
         ? "Nothing to send again; waiting deliveries are tried now."
@@ -349,7 +348,6 @@ export const en = {
     text: "Deliveries start again with the next event.",
     missed: "Also send what was missed",
     submit: "Enable",
-    more: "The subscription is enabled; what it missed is being sent, ten events per second.",
     result: (n: number) =>
       n === 0
         ? "The subscription is enabled."

@@ -241,7 +241,6 @@ export const fr: Texts = {
     cancelled: "Annulées : l’abonnement a été désactivé entre-temps",
     missed: "Manquées : enregistrées pendant que l’abonnement était désactivé",
     submit: "Renvoyer",
-    more: "La recherche est en cours ; les livraisons trouvées sont renvoyées, dix par seconde.",
     result: (n) =>
       n === 0
         ? "Il n’y a rien à renvoyer ; ce qui attend est tenté maintenant."
@@ -325,7 +324,6 @@ export const fr: Texts = {
     text: "Les livraisons reprennent dès le prochain événement.",
     missed: "Envoyer aussi ce qui a été manqué",
     submit: "Réactiver",
-    more: "L’abonnement est réactivé ; ce qui a été manqué est envoyé, dix événements par seconde.",
     result: (n) =>
       n === 0
         ? "L’abonnement est réactivé."

@@ -1,9 +1,11 @@
-import { and, eq, gt, type SQL, sql } from "drizzle-orm";
+import { and, type Column, eq, gt, lt, type SQL, sql } from "drizzle-orm";
+import type { Position } from "../../contract/cursor.ts";
 import { RedeliveryState } from "../../contract/enumerations.ts";
+import { eventIdAt } from "../../contract/ids.ts";
 import { unknownInput } from "../../contract/input-error.ts";
+import { MINUTE_MS } from "../../contract/time.ts";
 import { qb } from "../../db/builder.ts";
-import { commit, type Database, type Executable, inOrder } from "../../db/client.ts";
-import { commitOnce } from "../../db/commit-once.ts";
+import { commit, type Database, type Executable, withoutRetries } from "../../db/client.ts";
 import { deliveries, events, subscriptions } from "../../db/schema.ts";
 import { IS_ACTIVE, IS_ITS_DELIVERY } from "../conditions.ts";
 import type { Lane } from "../dispatch/policy.ts";
@@ -13,21 +15,39 @@ import {
   type KnownSubscription,
   knownSubscription,
 } from "../subscriptions.ts";
-import { addRange, type Range, type Step, takeStep, tooManyRanges } from "./ranges.ts";
 import { IS_LISTED, isRequeueable, nextSlot, requeue, SPACING_MS } from "./requeue.ts";
 
 /** What an enabled subscription has missed. */
 const UNDELIVERED: readonly RedeliveryState[] = ["exhausted", "cancelled", "missed"];
 
-export interface Redelivered extends Pick<Step, "count" | "more"> {
+/** Maximum events, or failed deliveries, that one call of a range examines. */
+export const REDELIVERY_EXAMINED_MAX = 1_000;
+/** How long a named event waits at most for what is scheduled of ranges. */
+const NAMED_WAIT_MAX_MS = MINUTE_MS;
+
+/** A range of a subscription's events; times are Unix milliseconds. */
+export interface Range {
+  since: number;
+  /** Exclusive; null for no end. */
+  until: number | null;
+  /** The states to deliver again; pending deliveries will be sent anyway. */
+  states: readonly RedeliveryState[];
+  /** Where the previous call stopped, and when the first one was made; null for the first. */
+  after?: Position | null;
+}
+
+export interface Redelivered {
+  /** How many events were scheduled. */
+  count: number;
+  /** Where the next call of the range continues; null once all of it was examined. */
+  next: Position | null;
   /** The lane to wake the subscription in. */
   lane: Lane;
 }
 
 /**
  * Re-enables a disabled subscription. With `since`, it also gets what it has missed since then: every
- * event of a kind it lists, created after the subscription, that was never delivered to it. Calling it
- * again adds only what is still missing.
+ * event of a kind it lists, created after the subscription, that was never delivered to it.
  *
  * @throws InputError if there is no such subscription.
  */
@@ -36,15 +56,15 @@ export async function enableAgain(
   subscriptionId: string,
   since: number | null,
   now: number,
+  after: Position | null = null,
 ): Promise<Redelivered> {
-  const enabled = inOrder([
-    enableSubscription(subscriptionId),
-    knownSubscription(subscriptionId, now),
-  ]);
-  const [, subscription] = await commit(db, enabled);
+  const { subscription } = await commit(db, {
+    enabled: enableSubscription(subscriptionId),
+    subscription: knownSubscription(subscriptionId, now),
+  });
   if (since === null || !subscription.isActive)
-    return { count: 0, more: false, lane: subscription.lane };
-  const range = { since, until: null, states: UNDELIVERED };
+    return { count: 0, next: null, lane: subscription.lane };
+  const range = { since, until: null, states: UNDELIVERED, after };
   return redeliverRange(db, subscription, range, now);
 }
 
@@ -65,29 +85,83 @@ export async function redeliverAgain(
   if (!subscription.isActive) return null;
   if ("since" in wanted) return redeliverRange(db, subscription, wanted, now);
   const count = await redeliverEvents(db, subscriptionId, wanted, now);
-  return { count, more: false, lane: subscription.lane };
+  return { count, next: null, lane: subscription.lane };
 }
 
 /**
- * Redelivers a range, oldest event first, after earlier ranges. Schedules the first events; sweeps
- * schedule the others.
+ * Schedules a part of a range, oldest event first, after what is already scheduled. Tried once: called
+ * again, it schedules what the lost call did not.
  */
 async function redeliverRange(
   db: Database,
   { id, createdAt, lane }: KnownSubscription,
-  range: Range,
+  { since, until, states, after }: Range,
   now: number,
 ): Promise<Redelivered> {
-  const statements = inOrder([addRange(id, createdAt, range, now), endWait(id, now)]);
-  const [isAdded] = await commit(db, statements);
-  if (!isAdded) throw tooManyRanges();
-  const { count, more } = await takeStep(db, id, now);
-  return { count, more, lane };
+  // What is recorded while the caller goes on is no part of the range.
+  const askedAt = after?.at ?? now;
+  const from = eventIdAt(Math.max(since, createdAt));
+  const before = eventIdAt(Math.min(until ?? Number.POSITIVE_INFINITY, askedAt + 1));
+  const part = await examine(db, id, states, after?.id ?? from, before);
+  const { count } = await commit(withoutRetries(db), {
+    count: requeue({
+      subscriptionId: id,
+      eventIds: part.ids,
+      isWanted: isRequeueable(states),
+      startsAt: nextSlot(now),
+    }),
+    slots: takeSlots(id, part.ids.length, nextSlot(now)),
+    wait: endWait(id, now),
+  });
+  const next = part.isLast || part.last === null ? null : { at: askedAt, id: part.last };
+  return { count, next, lane };
+}
+
+/**
+ * Examines the next part of a range, at most `REDELIVERY_EXAMINED_MAX` events.
+ *
+ * @returns the ids of those to be redelivered, oldest first; the last that was examined, null if there
+ *   was none; and whether the range ends there.
+ */
+async function examine(
+  db: Database,
+  subscriptionId: string,
+  states: readonly RedeliveryState[],
+  after: string,
+  before: string,
+) {
+  const { eventId, state } = deliveries;
+  const isInRange = (column: Column) => and(gt(column, after), lt(column, before));
+  const isFailed = (one: RedeliveryState) => one === "exhausted" || one === "cancelled";
+  const next = states.every(isFailed)
+    ? // Few deliveries fail; without INDEXED BY, SQLite would scan all of them by the primary key.
+      sql`SELECT ${eventId} AS id, ${IS_LISTED} AND ${isRequeueable(states)} AS isRequeueable
+        FROM ${subscriptions} CROSS JOIN ${deliveries} INDEXED BY deliveries_failed
+          ON ${deliveries.subscriptionId} = ${subscriptions.id}
+        LEFT JOIN ${events} ON ${events.workspaceId} = ${subscriptions.workspaceId} AND ${events.id} = ${eventId}
+        WHERE ${eq(subscriptions.id, subscriptionId)} AND ${isInRange(eventId)}
+          AND ${state} IN ('exhausted', 'cancelled')
+        ORDER BY ${eventId}`
+    : sql`SELECT ${events.id} AS id, ${IS_LISTED} AND ${isRequeueable(states)} AS isRequeueable
+        FROM ${subscriptions} CROSS JOIN ${events} ON ${events.workspaceId} = ${subscriptions.workspaceId}
+        LEFT JOIN ${deliveries} ON ${IS_ITS_DELIVERY}
+        WHERE ${eq(subscriptions.id, subscriptionId)} AND ${isInRange(events.id)}
+        ORDER BY ${events.id}`;
+  const [part] = await db.all<{ ids: string; last: string | null; examined: number }>(sql`
+      SELECT json_group_array(id) FILTER (WHERE isRequeueable) AS ids, max(id) AS last, count(*) AS examined
+      FROM (${next} LIMIT ${REDELIVERY_EXAMINED_MAX})`);
+  if (!part) throw new Error("an aggregate returned no row");
+  const { ids, last, examined } = part;
+  return {
+    ids: (JSON.parse(ids) as string[]).toSorted(),
+    last,
+    isLast: examined < REDELIVERY_EXAMINED_MAX,
+  };
 }
 
 /**
  * Redelivers events by id, whatever their state; those that are waiting are brought forward. They are
- * due after what is already scheduled, which for ranges is at most `REDELIVERY_AHEAD_MS` ahead.
+ * due after what is already scheduled, but at most a minute from now. Tried once.
  *
  * @returns how many it made pending or brought forward.
  * @throws InputError for an event of another workspace, or of a kind the subscription does not list.
@@ -110,19 +184,21 @@ async function redeliverEvents(
     .filter((event) => event.isRequeueable || event.isWaiting)
     .map(({ id }) => id);
   if (wanted.length === 0) return 0;
-  const statements = inOrder([
-    requeue({
+  const { count } = await commit(withoutRetries(db), {
+    count: requeue({
       subscriptionId,
       eventIds: wanted,
-      isWanted: sql`(${isRequeueable(RedeliveryState.options, now)} OR ${isWaiting(now)})`,
-      startsAt: nextSlot(now),
+      isWanted: sql`(${isRequeueable(RedeliveryState.options)} OR ${isWaiting(now)})`,
+      startsAt: namedSlot(now),
       isWaiting: isWaiting(now),
     }),
-    takeSlots(subscriptionId, wanted.length, now),
-  ]);
-  const [count] = (await commitOnce(db, statements, now)) ?? [wanted.length];
+    slots: takeSlots(subscriptionId, wanted.length, namedSlot(now)),
+  });
   return count;
 }
+
+/** SQL expression: when the next named event may be due. */
+const namedSlot = (now: number) => sql`min(${nextSlot(now)}, ${now + NAMED_WAIT_MAX_MS})`;
 
 /**
  * SQL condition: the delivery waits for a retry, or its subscription is backing off. False for one that
@@ -132,7 +208,7 @@ function isWaiting(now: number): SQL {
   const { state, cancellations, dueAt } = deliveries;
   const due = sql`max(${dueAt}, ${subscriptions.nextAt}, ${subscriptions.rejectedUntil})`;
   return sql`coalesce(${state} = 'pending' AND ${cancellations} = ${subscriptions.cancellations}
-    AND ${due} > ${now} AND ${due} >= ${nextSlot(now)}, 0)`;
+    AND ${due} > ${now} AND ${due} >= ${namedSlot(now)}, 0)`;
 }
 
 /**
@@ -149,7 +225,7 @@ async function findNamed(
   return db
     .select({
       id: events.id,
-      isRequeueable: isRequeueable(RedeliveryState.options, now).mapWith(Boolean),
+      isRequeueable: isRequeueable(RedeliveryState.options).mapWith(Boolean),
       isWaiting: isWaiting(now).mapWith(Boolean),
     })
     .from(subscriptions)
@@ -163,12 +239,13 @@ async function findNamed(
     .orderBy(sql`iif(${isWaiting(now)}, ${deliveries.dueAt}, NULL) NULLS LAST`, events.id);
 }
 
-/** Notes that events have taken slots of the schedule. */
-function takeSlots(subscriptionId: string, slots: number, now: number): Executable {
+/** Notes that events have taken slots of the schedule, from `startsAt` on. */
+function takeSlots(subscriptionId: string, slots: number, startsAt: SQL): Executable {
+  const { id, scheduledUntil } = subscriptions;
   return qb
     .update(subscriptions)
-    .set({ scheduledUntil: sql`${nextSlot(now)} + ${slots * SPACING_MS}` })
-    .where(and(eq(subscriptions.id, subscriptionId), IS_ACTIVE));
+    .set({ scheduledUntil: sql`max(${scheduledUntil}, ${startsAt} + ${slots * SPACING_MS})` })
+    .where(and(eq(id, subscriptionId), IS_ACTIVE));
 }
 
 /** Ends the backoff wait of a subscription: its next probe is due now. */

@@ -2,7 +2,7 @@ import { and, type SQL, sql } from "drizzle-orm";
 import type { RedeliveryState } from "../../contract/enumerations.ts";
 import { REDELIVERIES_PER_SECOND } from "../../contract/limits.ts";
 import { insertFrom, qb } from "../../db/builder.ts";
-import { counted, inOrder, readAs, type Statements } from "../../db/client.ts";
+import { counted, readAs, type Statements, transaction } from "../../db/client.ts";
 import { deliveries, events, subscriptions } from "../../db/schema.ts";
 import { insertAttempts } from "../attempts.ts";
 import { IS_ACTIVE, IS_ITS_DELIVERY, lists } from "../conditions.ts";
@@ -20,16 +20,14 @@ export const nextSlot = (now: number) => sql<number>`max(${now}, ${subscriptions
 export const IS_LISTED = sql`NOT ${events.test} AND ${lists(events.type)}`;
 
 /**
- * SQL condition: the delivery, or its absence, is in one of the states and was when the call began,
- * so that the call does not repeat its own work. Once delivered, it counts as delivered, even if it was
- * then sent again and failed.
+ * SQL condition: the delivery, or its absence, is in one of the states. Once delivered, it counts as
+ * delivered, even if it was then sent again and failed.
  */
-export function isRequeueable(states: readonly RedeliveryState[], askedAt: number): SQL {
-  const { state, cancellations, settledAt, deliveredEarlier } = deliveries;
-  return sql`(coalesce(CASE WHEN ${state} = 'pending' AND ${cancellations} >= ${subscriptions.cancellations} THEN 'pending'
+export function isRequeueable(states: readonly RedeliveryState[]): SQL {
+  const { state, cancellations, deliveredEarlier } = deliveries;
+  return sql`coalesce(CASE WHEN ${state} = 'pending' AND ${cancellations} >= ${subscriptions.cancellations} THEN 'pending'
       WHEN ${deliveredEarlier} THEN 'delivered' WHEN ${state} = 'pending' THEN 'cancelled'
-      ELSE ${state} END, 'missed') IN (SELECT value FROM json_each(${JSON.stringify(states)}))
-    AND (${state} IS NOT 'delivered' OR ${settledAt} <= ${askedAt}))`;
+      ELSE ${state} END, 'missed') IN (SELECT value FROM json_each(${JSON.stringify(states)}))`;
 }
 
 /** Which events to requeue, and when. */
@@ -37,8 +35,6 @@ interface Requeuing {
   subscriptionId: string;
   /** In the order of their slots. */
   eventIds: readonly string[];
-  /** SQL condition on the subscription. */
-  condition?: SQL;
   /** SQL condition on the subscription, the event and its delivery, which may not exist. */
   isWanted: SQL;
   /** SQL expression: when the first slot is. */
@@ -56,13 +52,13 @@ interface Requeuing {
  * them. Reads how many there were.
  */
 export function requeue(requeuing: Requeuing): Statements<number> {
-  const { subscriptionId, eventIds, condition, isWanted, startsAt, isWaiting } = requeuing;
+  const { subscriptionId, eventIds, isWanted, startsAt, isWaiting } = requeuing;
   const waits = isWaiting ?? sql`0`;
   // Looking the subscription up from the pair makes SQLite go event by event; with a constant id,
   // it would scan all of the subscription's deliveries.
   const pairs = JSON.stringify(eventIds.map((eventId) => [subscriptionId, eventId]));
   const slots = sql`json_each(${pairs}) AS slot`;
-  const subscription = sql`${subscriptions} ON ${and(sql`${subscriptions.id} = slot.value->>0`, IS_ACTIVE, condition)}`;
+  const subscription = sql`${subscriptions} ON ${and(sql`${subscriptions.id} = slot.value->>0`, IS_ACTIVE)}`;
   const isNamed = sql`${events.workspaceId} = ${subscriptions.workspaceId} AND ${events.id} = slot.value->>1
     AND ${IS_LISTED}`;
   const named = sql`FROM ${slots} JOIN ${subscription} JOIN ${events} ON ${isNamed}`;
@@ -71,14 +67,14 @@ export function requeue(requeuing: Requeuing): Statements<number> {
   const again = sql`${named} JOIN ${deliveries} ON ${IS_ITS_DELIVERY}`;
   const isDelivered = sql`${isWanted} AND ${deliveries.state} = 'delivered' AND ${deliveries.lastAt} IS NOT NULL`;
   const { dueAt } = deliveries;
-  const statements = inOrder([
-    qb
+  const statements = transaction({
+    owed: qb
       .update(events)
       .set({ owed: sql`json_insert(${events.owed}, '$[#]', ${subscriptionId})` })
       .from(sql`${slots} JOIN ${subscription}`)
       .where(sql`${isNamed} AND ${isNew}`),
     // The success that the delivery stores becomes one of its attempts.
-    insertAttempts(
+    logged: insertAttempts(
       {
         at: sql`${deliveries.lastAt}`,
         outcome: sql`${deliveries.lastOutcome}`,
@@ -88,7 +84,7 @@ export function requeue(requeuing: Requeuing): Statements<number> {
       },
       sql`${again} WHERE ${isDelivered}`,
     ),
-    counted(
+    count: counted(
       insertFrom(
         deliveries,
         {
@@ -112,6 +108,6 @@ export function requeue(requeuing: Requeuing): Statements<number> {
             earlier_attempts = excluded.earlier_attempts, delivered_earlier = excluded.delivered_earlier`,
       ),
     ),
-  ]);
-  return readAs(statements, (results) => results[2]);
+  });
+  return readAs(statements, ({ count }) => count);
 }

@@ -16,8 +16,6 @@ import { openWork } from "./work.ts";
 import type { LoadedWorker } from "./worker.ts";
 import { World } from "./world.ts";
 
-/** Subscriptions with ranges that are being redelivered. */
-const IN_RANGES = "SELECT id FROM subscriptions WHERE ranges IS NOT NULL";
 /** A wave, the probes of the first hour, and about fifty a day; what is rejected is also tried again. */
 const deadPostsMax = (days: number) => 40 + 100 * Math.ceil(days);
 const MINUTE_MS = 60_000;
@@ -203,8 +201,7 @@ async function live(deployment: Deployment): Promise<void> {
     const overdueInMs = (next?.due ?? Number.POSITIVE_INFINITY) + MINUTE_MS - Date.now();
     const owedInMs = (next?.owed ?? Number.POSITIVE_INFINITY) - Date.now();
     const waitMs = Math.min(overdueInMs, owedInMs, world.faults ? 10 * MINUTE_MS : 3 * HOUR_MS);
-    const isBusy = store.isAnybodyMoving() || store.rows(IN_RANGES).length > 0;
-    const soonMs = isBusy ? MINUTE_MS : waitMs;
+    const soonMs = store.isAnybodyMoving() ? MINUTE_MS : waitMs;
     world.after(Math.max(MINUTE_MS, Math.ceil(soonMs / MINUTE_MS) * MINUTE_MS), () => {
       deployment.sweep();
       sweepAgain();

@@ -177,7 +177,7 @@ export function openWork({ world, store, subscribers, worker, call, sweep }: Dep
     );
   }
 
-  /** Events are sent again, named or by range. What a crash of the call leaves, sweeps do. */
+  /** Events are sent again, named or by range. */
   async function redeliver(): Promise<void> {
     const known = store.rows<{ id: string; workspace_id: string; events: string }>(
       "SELECT id, workspace_id, events FROM subscriptions WHERE deleted_at IS NULL",

@@ -49,7 +49,7 @@ describe("redeliver", () => {
     const again = drafts.slice(0, 2);
     const eventIds = again.map((draft) => draft.id);
     const redelivery = await Platform.redeliver({ webhookId: id, eventIds });
-    expect(redelivery).toEqual({ count: 2, more: false });
+    expect(redelivery).toEqual({ count: 2, nextCursor: null });
     await expect.poll(() => receivedBy({ url }), { timeout: 5_000 }).toHaveLength(2);
     await expect.poll(() => statesOf(id), { timeout: 5_000 }).toEqual({ delivered: 3 });
     const received = await receivedBy({ url });
@@ -87,13 +87,6 @@ describe("redeliver", () => {
     await expect.poll(() => statesOf(id), { timeout: 5_000 }).toEqual(states);
   });
 
-  test("does not resend what was delivered after the call began", async () => {
-    const { id, drafts } = await owed(1, T0);
-    await dispatchAt(T0 + 1_000, [id], answered(200));
-    expect(await redeliver(id, [drafts[0]?.id ?? ""], T0 + 999)).toBe(0);
-    expect(await statesOf(id)).toEqual({ delivered: 1 });
-  });
-
   test("tries a failing subscription immediately, and a named event that is waiting", async () => {
     const now = Date.now();
     const { id, url, drafts } = await owed(2, now - HOUR_MS);
@@ -102,7 +95,7 @@ describe("redeliver", () => {
     await setDeliveries(id, { dueAt: now + 5 * HOUR_MS });
     const eventIds = [drafts[0]?.id ?? ""];
     const redelivery = await Platform.redeliver({ webhookId: id, eventIds });
-    expect(redelivery).toEqual({ count: 1, more: false });
+    expect(redelivery).toEqual({ count: 1, nextCursor: null });
     await expect.poll(() => receivedBy({ url })).toMatchObject([{ body: drafts[0]?.body }]);
     // Its success has ended the backoff; the other event keeps its own time.
     await expect.poll(() => statesOf(id)).toEqual({ delivered: 1, pending: 1 });
@@ -113,7 +106,10 @@ describe("redeliver", () => {
     const { id, url } = await owed(1, now - HOUR_MS);
     await setSubscription(id, { backoff: 6, nextAt: now + 5 * HOUR_MS });
     const since = isoTime(now - 2 * HOUR_MS);
-    expect(await Platform.redeliver({ webhookId: id, since })).toEqual({ count: 0, more: false });
+    expect(await Platform.redeliver({ webhookId: id, since })).toEqual({
+      count: 0,
+      nextCursor: null,
+    });
     await expect.poll(() => receivedBy({ url })).toHaveLength(1);
   });
 
@@ -145,8 +141,8 @@ test("enableWebhook returns how many events it will send", async () => {
   const startsAt = Date.now() - HOUR_MS;
   const webhookId = await inEveryState(startsAt);
   await setSubscription(webhookId, { disabledAt: startsAt });
-  expect(await Platform.enableWebhook({ webhookId })).toEqual({ count: 0, more: false });
+  expect(await Platform.enableWebhook({ webhookId })).toEqual({ count: 0, nextCursor: null });
   const redeliverSince = isoTime(startsAt);
   const enabled = await Platform.enableWebhook({ webhookId, redeliverSince });
-  expect(enabled).toEqual({ count: 3, more: false });
+  expect(enabled).toEqual({ count: 3, nextCursor: null });
 });

@@ -144,7 +144,10 @@ describe("sendTestEvent", () => {
     for (const id of [webhookId, other.id]) {
       const named = Platform.redeliver({ webhookId: id, eventIds: [eventId] });
       expect(await errorOf(named)).toContain("eventIds[0]: no such event, or a test");
-      expect(await Platform.redeliver({ webhookId: id, since })).toEqual({ count: 0, more: false });
+      expect(await Platform.redeliver({ webhookId: id, since })).toEqual({
+        count: 0,
+        nextCursor: null,
+      });
     }
     expect(await statesOf(webhookId)).toEqual({ test: 1 });
     expect(await statesOf(other.id)).toEqual({});
