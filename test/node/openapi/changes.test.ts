@@ -109,7 +109,7 @@ const BREAKING: Record<string, Change> = {
     Object.assign(leads(d), { requestBody: { required: true, content: {} } }),
   "POST /v1/webhooks body: it is gone": (d) => delete d.paths["/v1/webhooks"].post.requestBody,
   "webhook lead.created: it is gone": (d) => delete d.webhooks["lead.created"],
-  "webhook lead.created header.X-Service-Signature: it is gone": (d) =>
+  "webhook lead.created header.X-Service-Webhook: it is gone": (d) =>
     d.webhooks["lead.created"].post.parameters.shift(),
   'GET /v1/leads: no longer accepts [{"type":"http","scheme":"bearer"}]; GET /v1/leads: now accepts [{"type":"http","scheme":"basic"}]':
     (d) => {

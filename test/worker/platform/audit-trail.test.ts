@@ -61,6 +61,7 @@ describe("the audit trail", () => {
       method,
       workspaceId,
       ids,
+      keys: ids.includes(keyId) ? { [keyId]: expect.stringContaining(apiKey.slice(-4)) } : {},
       actor,
       via: "rpc",
       result,
@@ -78,7 +79,7 @@ describe("the audit trail", () => {
     ]);
     expect(logged().toReversed().slice(1)).toEqual(
       // The actor may be a person.
-      entries.map(({ at, durationMs, ids, actor, ...fields }) => ({
+      entries.map(({ at, durationMs, ids, keys, actor, ...fields }) => ({
         ...fields,
         ids: ids.join(" "),
       })),

@@ -177,7 +177,7 @@ describe("an example of the document is what the service answers", () => {
 });
 
 test("if it is a signature: it is that of the example's body, under the example's secret", async () => {
-  const { secret } = answerOf("createWebhook");
+  const { id, secret } = answerOf("createWebhook");
   expect(webhooks).toHaveLength(3);
   for (const webhook of webhooks) {
     const event = bodyOf(webhook);
@@ -188,6 +188,7 @@ test("if it is a signature: it is that of the example's body, under the example'
     const signed = await expectedSignatures(secret, event.id, timestamp, JSON.stringify(event));
     expect(headers, webhook.path).toEqual({
       "X-Service-Signature": signed.service,
+      "X-Service-Webhook": id,
       "webhook-id": event.id,
       "webhook-timestamp": timestamp,
       "webhook-signature": signed.standard,
