@@ -19,8 +19,8 @@ export interface Answer {
   text: string;
 }
 
-/** The answer to a write that has waited for a workspace on the move. */
-const MOVING = /is changing its database/;
+/** The answer to a write while its workspace moves, or its database fails for a moment. */
+const MOVING = /moving: try again|"retry_after_seconds"/;
 
 type Message = Partial<InjectedLine> & { url?: string };
 

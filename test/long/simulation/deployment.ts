@@ -89,7 +89,7 @@ export function deploy(world: World, store: Store, subscribers: Subscribers, wor
         }
       } catch (error) {
         world.note(`platform ${method} throws ${error}`);
-        if (!/D1_ERROR|overloaded|is changing its database/.test(String(error))) throw error;
+        if (!/D1_ERROR|overloaded|moving: try again/.test(String(error))) throw error;
       }
       if (once) return {};
       // A workspace that is changing its database is refused until a sweep gets through.
