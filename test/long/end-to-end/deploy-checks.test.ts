@@ -182,7 +182,7 @@ test("npm run deploy lets the queues keep messages for 14 days, also those that 
   for (const open of [openAccount, openDeployed]) {
     open();
     const { calls } = await deploy(SECRETS);
-    expect(calls.filter(({ args }) => args.includes(KEPT))).toHaveLength(4);
+    expect(calls.filter(({ args }) => args.includes(KEPT))).toHaveLength(QUEUES.length);
   }
   openDeployed({ fails: "queues update" });
   const { code, output, commands } = await deploy();

@@ -1,4 +1,3 @@
-import { spawnSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
@@ -51,48 +50,6 @@ describe("the terminal of npm start", () => {
     expect(code).toBe(0);
     await setTimeout(500);
     expect(server.output()).toBe(before);
-  });
-});
-
-describe("publishing to npm start", () => {
-  const text = readFileSync(join(import.meta.dirname, "../../../docs/recording.md"), "utf8");
-  const [, byQueue = ""] = text.split("## By queue");
-  const [settings = "", curl = ""] = ["api=http://localhost", "curl"].map(
-    (start) => new RegExp(`\`\`\`sh\n(${start}[^\`]+)`).exec(byQueue)?.[1],
-  );
-
-  test.skipIf(spawnSync("curl", ["--version"]).error)(
-    "as the documentation does: the lead is in GET /v1/leads",
-    async () => {
-      const { workspaceId } = server.state;
-      const script = `${settings}\n${curl}`
-        .replace("http://localhost:8787", server.base)
-        .replaceAll("wks_…", workspaceId);
-      const { stdout, stderr } = spawnSync("bash", ["-euc", script], { encoding: "utf8" });
-      expect(JSON.parse(stdout), stderr).toMatchObject({ success: true, errors: [] });
-      const newest = async () => (await api<Page<Lead>>("GET", "/v1/leads?limit=1")).data[0]?.name;
-      await until(async () => (await newest()) === "Camille Durand");
-    },
-  );
-
-  const body = { method: "recordLeads", input: {} };
-  test.each([
-    ["a batch", "/batch", { messages: [{ body, content_type: "json" }, { body: "{}" }] }, 200],
-    ["a batch of 101", "/batch", { messages: Array(101).fill({ body }) }, 400],
-    ["a message over 128 KB", "", { body: "x".repeat(128_001) }, 400],
-    ["a batch as a message", "", { messages: [] }, 400],
-    ["what is not JSON", "", "{", 400],
-    ["another path", "/pull", { body }, 404],
-  ])("answers %s to …/messages%s", async (_what, path, content, status) => {
-    const url = `${server.base}/client/v4/accounts/local/queues/platform-records/messages${path}`;
-    const post = (headers: HeadersInit) =>
-      fetch(url, {
-        method: "POST",
-        headers,
-        body: typeof content === "string" ? content : JSON.stringify(content),
-      });
-    expect((await post({ Authorization: "Bearer any" })).status).toBe(status);
-    expect((await post({})).ok).toBe(false);
   });
 });
 
