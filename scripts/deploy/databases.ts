@@ -148,7 +148,7 @@ export async function expectAllBound(
 /** One secret or data key under each encryption key that is in use; reads all of them. */
 const SEALED_UNDER_EACH_KEY = `SELECT owner, min(sealed) AS sealed FROM (
   SELECT id AS owner, sealed_secret AS sealed FROM subscriptions
-  UNION ALL SELECT id, value->>'sealedSecret' FROM subscriptions, json_each(earlier_secrets)
+  UNION ALL SELECT subscriptions.id, value->>'sealedSecret' FROM subscriptions, json_each(earlier_secrets)
   UNION ALL SELECT id, data_key FROM workspaces WHERE data_key IS NOT NULL
 ) GROUP BY substr(sealed, 1, instr(sealed, '.'))`;
 const Sealed = z.array(z.object({ owner: z.string(), sealed: z.string() }));
