@@ -159,7 +159,7 @@ export const EVENTS: Fault[] = [
     ["policy.ts", "if (isLate) return { ...healthy, failedEvents: [] };", "", "a late answer does not change the pace"],
     ["policy.ts", "failingSince: pace.failingSince ?? endedAt", "failingSince: endedAt", "failures are prolonged since the first"],
     ["settle.ts", "AND ${deliveries.state} = 'pending' AND ${deliveries.attempts} = o.value->>'attempts'", "", "an outcome is recorded once", { violation: /attempts, more than were made|after it was/, seed: 2 }],
-    ["settle.ts", "iif(c.value->>'release' AND", "iif(0 AND", "a subscription is released in the round trip that finds nothing", { violation: /answers immediately, and (waited|got)|rows were written for/, seed: 1 }],
+    ["settle.ts", "iif(c.value->>'release', 0,", "iif(0, 0,", "a subscription is released in the round trip that finds nothing", { violation: /answers immediately, and (waited|got)|rows were written for/, seed: 1 }],
     ["settle-and-claim.ts", " AND ${deliveries.dueAt} > ${OVERDUE_SINCE}`", "`", "what has been due for a week is not posted"],
     ["settle-and-claim.ts", "${IS_FREE_IN_QUEUE} AND ${deliveries.dueAt} <= ${OVERDUE_SINCE}", "${IS_FREE_IN_QUEUE} AND 0", "what has been due for a week is exhausted"],
     ["settle-and-claim.ts", "WHERE ${HELD_UNTIL} <= ${NOW} AND EXISTS", "WHERE EXISTS", "a subscription that waits is not posted to"],

@@ -64,8 +64,8 @@ interface RoundTripInput {
 }
 
 /**
- * Settles deliveries, claims what is due next, and releases the subscriptions for which there is
- * nothing, in one transaction: what is committed before it is claimed, and what is committed after it
+ * Settles deliveries, releases subscriptions, and claims what is due next, by the pace that their attempts
+ * have left, in one transaction: what is committed before it is claimed, and what is committed after it
  * finds them free. It only affects subscriptions that the dispatch still leases.
  */
 export function settleAndClaim(
@@ -82,8 +82,8 @@ export function settleAndClaim(
     settled: settlements.length > 0 ? settle(lease, settlements) : undefined,
     cancelled: cleanUp ? cancelVoid(whose, values) : undefined,
     exhausted: cleanUp ? exhaustOverdue(values) : undefined,
-    leased: isClaiming ? claim(values) : undefined,
     updated: changes.length > 0 ? updateSubscriptions(lease, changes, now) : undefined,
+    leased: isClaiming ? claim(values) : undefined,
     found: snapshots(values),
     claimed: isClaiming ? claimed(values) : undefined,
   });

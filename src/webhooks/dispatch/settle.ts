@@ -54,7 +54,7 @@ export interface Change extends Pace {
   failed: boolean;
   /** The last attempt, successful or not; null if there was none. */
   last: LastAttempt | null;
-  /** Whether to release it, unless more is claimed for it in the same transaction. */
+  /** Whether to release it; what is claimed in the same transaction leases it again. */
   release: boolean;
 }
 
@@ -63,7 +63,6 @@ const FREED_MAX = 1_000;
 
 const HOLDER = sql.placeholder("holder");
 const NOW = sql`${sql.placeholder("now")}`;
-const UNTIL = sql`${sql.placeholder("until")}`;
 const CHANGES = sql`json_each(${sql.placeholder("changes")}) AS c`;
 const IS_LEASED = sql`${subscriptions.id} = c.value->>'subscriptionId' AND ${subscriptions.leasedBy} = ${HOLDER}`;
 // Disabling cancels. So if the reply is lost, and the subscription is enabled again
@@ -115,12 +114,10 @@ const applyChanges = prepared(
         (column, name) => sql`iif(${IS_NEW_PACE}, ${changed(column, name)}, ${column})`,
       ),
       lastAttempt: sql`coalesce(c.value->>'last', ${subscriptions.lastAttempt})`,
-      leasedUntil: sql`iif(c.value->>'release' AND ${subscriptions.leasedUntil} <> ${UNTIL}, 0, ${subscriptions.leasedUntil})`,
+      leasedUntil: sql`iif(c.value->>'release', 0, ${subscriptions.leasedUntil})`,
     })
     .from(CHANGES)
-    .where(
-      sql`${IS_LEASED} AND (c.value->>'paceChanged' OR ${subscriptions.leasedUntil} NOT IN (0, ${UNTIL}))`,
-    ),
+    .where(sql`${IS_LEASED} AND (c.value->>'paceChanged' OR ${subscriptions.leasedUntil} <> 0)`),
 );
 
 // What failed during an outage is due when it ends. The others keep to their own turns.
@@ -142,15 +139,15 @@ const free = prepared(
  * Updates subscriptions and releases them, disables those that have failed for too long, and writes
  * the notices for their administrators. Healthy ones get no notice.
  *
- * Comes after the claim of the same transaction, so that what was claimed is not released. One row is
- * written for each subscription, whatever changes.
+ * Comes before the claim of the same transaction, which so goes by the new pace, and leases again what has
+ * more due. One row is written for each subscription, whatever changes.
  */
 export function updateSubscriptions(
-  { holder, until }: Lease,
+  { holder }: Lease,
   changes: Change[],
   now: number,
 ): Statements<unknown> {
-  const values = { holder, until, changes: JSON.stringify(changes), now };
+  const values = { holder, changes: JSON.stringify(changes), now };
   return transaction({
     notices: changes.some(({ failed }) => failed) ? insertNotices(values) : undefined,
     changed: applyChanges(values),

@@ -151,9 +151,7 @@ export function proceed(turn: Turn, asked: Asked, answered: Answered): void {
   if (claimed.length > 0) {
     turn.wasLeased = true;
     turn.leasedUntil = leasedUntil;
-    // They were claimed at the pace before this exchange: if that has changed, what must wait does.
-    const isPostable = (one: Claimed) => !asked.change?.paceChanged || heldUntil(found, one) === 0;
-    turn.waiting.push(...claimed.filter(isPostable));
+    turn.waiting.push(...claimed);
   }
   turn.askedAt = askedAt;
   const erased = new Set(found.erased);

@@ -147,9 +147,9 @@ function checkProbes(subscriptionId: string, underWay: Post[], now: number): voi
 /**
  * The consumers' writes are in proportion to their work. A turn, in which one consumer posts to one
  * subscription, costs a claim, an outcome for each post, a row for each change of pace, and a release,
- * which the only change of a single post includes. What failed may be brought forward once. What is redelivered becomes due one by one, and may
- * be claimed like that. A cancelled delivery costs a row; two hundred more are for the claims
- * of those that crashed, handed their work on, or found only what its kind's wait holds back.
+ * which the only change of a single post includes. What failed may be brought forward once. What is
+ * redelivered becomes due one by one, and may be claimed like that. A cancelled delivery costs a row; a
+ * hundred more are for the claims of those that crashed, or handed their work on.
  */
 export function checkWrites(store: Store, posts: Post[]): void {
   const created = new Map(
@@ -157,7 +157,7 @@ export function checkWrites(store: Store, posts: Post[]): void {
       .rows<{ id: string; created_at: number }>("SELECT id, created_at FROM events")
       .map((event) => [event.id, event.created_at]),
   );
-  let most = 200 + store.rows("SELECT 1 FROM deliveries WHERE state = 'cancelled'").length;
+  let most = 100 + store.rows("SELECT 1 FROM deliveries WHERE state = 'cancelled'").length;
   const turns = new Map<string, { posts: number; changes: number; old: number }>();
   const streaks = new Map<string, number>();
   for (const { eventId, subscriptionId, isolate, acknowledged, startedAt, endedAt } of posts) {
