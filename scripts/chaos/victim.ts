@@ -145,7 +145,8 @@ export class Victim {
       const { status } = response;
       const text = await response.text();
       if (status < 500) return { answer: { status, text } };
-      const cause = response.headers.get("X-Cause") ?? text;
+      // A write that a move refuses is no failure, and so leaves no cause.
+      const cause = response.headers.get("X-Cause") || text;
       // If the runtime was killed during a switch, writes wait until the sweep continues the move.
       if (kills === this.kills && !MOVING.test(cause) && !isExcused(cause, isTriedOnce))
         this.failures.push(`${method} ${path} answered ${status}: ${cause}`);

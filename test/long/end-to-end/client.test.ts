@@ -188,7 +188,7 @@ test("verifyDelivery passes every check of the checker, and rejects what is no s
   });
   const { checks, stdout } = await check(receiver.url, "--local");
   await receiver.close();
-  expect(checks("passed"), stdout).toHaveLength(9);
+  expect(checks("passed"), stdout).toHaveLength(10);
   expect(seen[0]).toHaveProperty("id");
 
   const body = Buffer.from("{}");

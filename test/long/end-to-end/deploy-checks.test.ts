@@ -162,7 +162,7 @@ test("npm run deploy --env deploys another Worker, with databases and queues of 
       queues: inEu(...QUEUES.map((name) => `${name}-staging`)),
     },
   });
-  expect(calls.length).toBeGreaterThan(10);
+  expect(calls).toHaveLength(10);
   for (const { args } of calls) expect(args).toContain("--env=staging");
   const planned = await deploy({}, ...STAGING, "--dry-run");
   expect(planned.output).toContain("deploy the Worker public-api-staging");

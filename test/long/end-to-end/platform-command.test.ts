@@ -67,7 +67,7 @@ describe("npm run platform", () => {
   test("revokes a leaked key by its text, which it does not print, and notes who did", async () => {
     const { workspaceId, keyId, apiKey } = await openWorkspace(runtime);
     const revoked = await platform("revokeApiKey", JSON.stringify({ apiKey }), "--actor", "Ada");
-    expect(JSON.parse(revoked.stdout)).toEqual({ keyId, workspaceId });
+    expect(JSON.parse(revoked.stdout)).toEqual({ keyId, workspaceId, webhookIds: [] });
     const { items } = await runtime.env.PLATFORM.listAuditTrail({ workspaceId });
     expect(items[0]).toMatchObject({ method: "revokeApiKey", ids: [keyId], actor: "Ada" });
     expect(revoked.stdout + revoked.stderr).not.toContain(apiKey);
@@ -91,7 +91,9 @@ describe("npm run platform", () => {
     expect(stdout).toContain("Creates an API key for a workspace. The key is shown only once.");
     expect(stdout).toMatch(/^ {2}workspaceId +id +wks_…$/m);
     expect(stdout).toMatch(/^ {2}requestsPerWindow\? +integer, 1 to 1000000 +the key's own quota/m);
-    expect(stdout).toContain(`npm run platform -- createApiKey '{ "workspaceId": "wks_…" }'`);
+    expect(stdout).toContain(
+      `npm run platform -- createApiKey '{ "workspaceId": "wks_…", "name": "CRM import" }'`,
+    );
     expect(stdout).not.toContain("recordLeads");
     // Those that record take a file of lines.
     expect(describeMethods()).toMatch(

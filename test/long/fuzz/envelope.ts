@@ -7,12 +7,17 @@ const MESSAGES = new Set<string>([
   ...Object.values(REASONS),
 ]);
 
-/** Fails unless a response has what every response has. */
-export function expectEnvelope({ status, headers, body }: Answer): void {
+/**
+ * Fails unless a response has what every response has, and, below the version's prefix, the quota; what is
+ * public has none.
+ */
+export function expectEnvelope({ status, headers, body }: Answer, path: string): void {
   expect(status).toBeLessThan(500);
   expect(headers["cache-control"]).toBe("no-store");
+  const { pathname } = new URL(`http://localhost${path}`);
+  const figure = /^\/v1(\/|$)/.test(pathname) ? expect.stringMatching(/^[0-9]+$/) : undefined;
   for (const name of ["limit", "remaining", "reset"])
-    expect(headers[`x-ratelimit-${name}`]).toMatch(/^[0-9]+$/);
+    expect(headers[`x-ratelimit-${name}`]).toEqual(figure);
   if (status < 400 || body === null) return;
   const { error } = body as {
     error: { code: ErrorCode; message: string; details: { retry_after_seconds?: number } };

@@ -51,7 +51,7 @@ export function openService(
     const operation = contract.find(method, shot.path.split("?")[0] ?? "");
     if (!operation) throw new Error(`${method} ${path} is not in the document`);
     for (const answer of answers) {
-      expectEnvelope(answer);
+      expectEnvelope(answer, shot.path);
       contract.expectAllowed(operation, answer, true);
       note(codeOf(answer) ?? String(answer.status));
     }
