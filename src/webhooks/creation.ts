@@ -2,7 +2,7 @@ import { and, eq, gt, lte, type SQL, sql } from "drizzle-orm";
 import { SUBSCRIPTIONS_MAX } from "../contract/limits.ts";
 import { DAY_MS } from "../contract/time.ts";
 import { insertFrom, qb } from "../db/builder.ts";
-import { type Executable, inOrder, readAs, type Statements } from "../db/client.ts";
+import { type Executable, readAs, type Statements, transaction } from "../db/client.ts";
 import { subscriptions, workspaces } from "../db/schema.ts";
 import { WEBHOOKS_MAX } from "../workspaces/workspaces.ts";
 
@@ -69,14 +69,14 @@ export function insertSubscription(
   const isWorkspace = eq(workspaces.id, row.workspaceId);
   const [forget, find] =
     idempotencyKey === null
-      ? [inOrder([]), created(eq(id, row.id))]
+      ? [undefined, created(eq(id, row.id))]
       : [
           forgetKey(row.workspaceId, idempotencyKey, row.createdAt),
           findCreated(row.workspaceId, idempotencyKey, row.createdAt),
         ];
-  const inserted = inOrder([
-    forget,
-    insertFrom(
+  const statements = transaction({
+    forgotten: forget,
+    inserted: insertFrom(
       subscriptions,
       { ...row, idempotencyKey, keyId },
       sql`FROM ${workspaces}
@@ -84,10 +84,10 @@ export function insertSubscription(
             WHERE ${workspaceId} = ${row.workspaceId} AND ${deletedAt} IS NULL) < ${WEBHOOKS_MAX}
           ON CONFLICT DO NOTHING`,
     ),
-    find,
-    qb.select({ max: WEBHOOKS_MAX }).from(workspaces).where(isWorkspace),
-  ]);
-  return readAs(inserted, ([, , stored, [found]]) => ({
+    stored: find,
+    workspace: qb.select({ max: WEBHOOKS_MAX }).from(workspaces).where(isWorkspace),
+  });
+  return readAs(statements, ({ stored, workspace: [found] }) => ({
     stored,
     max: found?.max ?? SUBSCRIPTIONS_MAX,
   }));

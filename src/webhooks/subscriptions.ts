@@ -8,11 +8,11 @@ import {
   counted,
   type Database,
   type Executable,
-  inOrder,
   query,
   type ResultOf,
   readAs,
   type Statements,
+  transaction,
 } from "../db/client.ts";
 import { isBehind, mapItems, type PageRequest, preparePages } from "../db/page.ts";
 import { subscriptions, workspaces } from "../db/schema.ts";
@@ -77,18 +77,18 @@ export function deleteSubscription(
 ): Statements<{ found: boolean; left: boolean }> {
   const isOwn = workspaceId === null ? sql`true` : eq(subscriptions.workspaceId, workspaceId);
   const isMeant = sql`${subscriptions.id} = ${id} AND ${isOwn}`;
-  const statements = inOrder([
-    counted(
+  const statements = transaction({
+    deleted: counted(
       qb
         .update(subscriptions)
         // A repeated request creates a new one, because this one's secret is gone.
         .set({ deletedAt: now, idempotencyKey: null, earlierSecrets: null, ...CANCEL_PENDING })
         .where(and(isMeant, isNull(subscriptions.deletedAt))),
     ),
-    cancelVoid(isMeant, { now, ...NOBODY }),
-    qb.select({ id: subscriptions.id }).from(subscriptions).where(isMeant),
-  ]);
-  return readAs(statements, ([deleted, , left]) => ({
+    cancelled: cancelVoid(isMeant, { now, ...NOBODY }),
+    left: qb.select({ id: subscriptions.id }).from(subscriptions).where(isMeant),
+  });
+  return readAs(statements, ({ deleted, left }) => ({
     found: deleted > 0,
     left: left.length > 0,
   }));
@@ -134,15 +134,18 @@ function keyIfSame(kinds: WebhookEvent[]): SQL {
  * @throws InputError if there is none.
  */
 export function disableSubscription(id: string, now: number): Statements<boolean> {
-  const statements = inOrder([
-    qb
+  const statements = transaction({
+    disabled: qb
       .update(subscriptions)
       .set({ disabledAt: now, ...CANCEL_PENDING })
       .where(and(isThere(id), isNull(subscriptions.disabledAt))),
-    cancelVoid(eq(subscriptions.id, id), { now, ...NOBODY }),
-    qb.select({ cancelling: subscriptions.cancelling }).from(subscriptions).where(isThere(id)),
-  ]);
-  return readAs(statements, ([, , [row]]) => {
+    cancelled: cancelVoid(eq(subscriptions.id, id), { now, ...NOBODY }),
+    found: qb
+      .select({ cancelling: subscriptions.cancelling })
+      .from(subscriptions)
+      .where(isThere(id)),
+  });
+  return readAs(statements, ({ found: [row] }) => {
     if (!row) throw unknownWebhook();
     return row.cancelling;
   });
@@ -154,18 +157,18 @@ export function disableSubscription(id: string, now: number): Statements<boolean
  */
 export function cancelPendingOf(workspaceId: string, now: number): Statements<string[]> {
   const isOwn = eq(subscriptions.workspaceId, workspaceId);
-  const statements = inOrder([
-    qb
+  const statements = transaction({
+    marked: qb
       .update(subscriptions)
       .set(CANCEL_PENDING)
       .where(and(isOwn, isNull(subscriptions.deletedAt))),
-    cancelVoid(isOwn, { now, ...NOBODY }),
-    qb
+    cancelled: cancelVoid(isOwn, { now, ...NOBODY }),
+    left: qb
       .select({ id: subscriptions.id })
       .from(subscriptions)
       .where(and(isOwn, sql`${subscriptions.cancelling}`)),
-  ]);
-  return readAs(statements, ([, , left]) => left.map(({ id }) => id));
+  });
+  return readAs(statements, ({ left }) => left.map(({ id }) => id));
 }
 
 /** The fields of a subscription that the Platform API needs. */

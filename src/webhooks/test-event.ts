@@ -3,7 +3,7 @@ import type { WebhookEvent } from "../contract/enumerations.ts";
 import { newEventId } from "../contract/ids.ts";
 import { isoTime } from "../contract/time.ts";
 import { insertFrom } from "../db/builder.ts";
-import { commit, type Database, inOrder, type Statements } from "../db/client.ts";
+import { commit, type Database, type Statements, transaction } from "../db/client.ts";
 import { attempts, deliveries, events, subscriptions } from "../db/schema.ts";
 import { log } from "../log.ts";
 import type { WebhookDelivery } from "./bodies.ts";
@@ -55,13 +55,13 @@ function record(
   const { id, workspaceId, deletedAt } = subscriptions;
   const once = sql`FROM ${subscriptions} WHERE ${id} = ${subscriptionId} AND ${deletedAt} IS NULL
     ON CONFLICT DO NOTHING`;
-  return inOrder([
-    insertFrom(
+  return transaction({
+    event: insertFrom(
       events,
       { id: eventId, workspaceId, type, body, owed: [subscriptionId], createdAt: now, test: true },
       once,
     ),
-    insertFrom(
+    delivery: insertFrom(
       deliveries,
       {
         ...{ subscriptionId, eventId, workspaceId, type },
@@ -70,7 +70,7 @@ function record(
       },
       once,
     ),
-    insertFrom(
+    attempt: insertFrom(
       attempts,
       {
         ...{ subscriptionId, eventId, attempt: 1, at: now, outcome, status, durationMs },
@@ -78,7 +78,7 @@ function record(
       },
       once,
     ),
-  ]);
+  });
 }
 
 /** A sample event of a kind that happened just now, to a record that does not exist. */

@@ -277,8 +277,6 @@ async function leaksOf(
       unknown.text.replaceAll(`${prefix}${"0".repeat(25)}`, foreign.first[prefix] as string)
     )
       leaks.push(`${prefix}: ${theirs.text} instead of ${unknown.text}`);
-    // Its index does not begin with the workspace yet.
-    if (way.name === "listRunsOfAutomation") continue;
     // Each statement may look up the row that the id names, and nothing behind it.
     if (theirs.read > unknown.read + theirs.statements || theirs.written > unknown.written)
       leaks.push(
