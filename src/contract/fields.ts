@@ -10,6 +10,28 @@ export function idField(kind: IdKind, about: string) {
   });
 }
 
+const KINDS = z.registry<{ kind: IdKind }>();
+
+/** An id in an input: any text, because one of nobody is unknown, not invalid. */
+function id(kind: IdKind) {
+  const text = z.string().max(100).register(KINDS, { kind });
+  return text.meta({ title: "id", description: `${ID_PREFIXES[kind]}…` });
+}
+
+export const WorkspaceId = id("workspace");
+export const AutomationId = id("automation");
+export const LeadId = id("lead");
+export const WebhookId = id("webhook");
+export const EventId = id("event");
+export const KeyId = id("key");
+
+/** The kind of ids that a field holds, one or several; undefined if it is another field. */
+export function idKindOf(field: z.core.$ZodType): IdKind | undefined {
+  if (field instanceof z.ZodOptional || field instanceof z.ZodNullable)
+    return idKindOf(field.unwrap());
+  return field instanceof z.ZodArray ? idKindOf(field.element) : KINDS.get(field)?.kind;
+}
+
 /** A time, as `isoTime` formats it. */
 export function timeField(about: string) {
   return z.iso.datetime().openapi({

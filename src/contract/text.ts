@@ -16,8 +16,6 @@ export const Name = text(1_000).min(1);
 /** What the platform calls a record. */
 export const Reference = text(512).min(1);
 
-export const Id = z.string().max(100).meta({ title: "id" });
-
 /** One or more items, up to the most that a call may hold. */
 export function several<T extends z.ZodType>(item: T, max = RECORDS_MAX) {
   return z.array(item).min(1).max(max);

@@ -1,4 +1,5 @@
 import { z } from "@hono/zod-openapi";
+import { KeyId, WorkspaceId } from "../contract/fields.ts";
 import { randomId } from "../contract/ids.ts";
 import { InputError } from "../contract/input-error.ts";
 import { KEY_NAME_MAX_LENGTH, KEY_OVERLAP_MAX_SECONDS } from "../contract/limits.ts";
@@ -26,16 +27,7 @@ import {
   updateQuota,
 } from "../workspaces/api-keys.ts";
 import { findPlacement } from "../workspaces/placement.ts";
-import {
-  cursorOf,
-  integer,
-  KeyId,
-  Nothing,
-  pageAfter,
-  pageOf,
-  toPage,
-  WorkspaceId,
-} from "./fields.ts";
+import { cursorOf, integer, Nothing, pageAfter, pageOf, toPage } from "./fields.ts";
 import { operation } from "./operation.ts";
 import { expectWorkspace } from "./placements.ts";
 
@@ -47,7 +39,7 @@ const PORTAL_KEYS = 20;
 const workspaceId = "wks_…";
 const keyId = "key_…";
 const Quota = integer(1, 1_000_000);
-const NewKey = z.object({ keyId: z.string(), apiKey: z.string() });
+const NewKey = z.object({ keyId: KeyId, apiKey: z.string() });
 
 export const createApiKey = operation({
   about: "Creates an API key for a workspace. The key is shown only once.",
@@ -85,9 +77,10 @@ export const updateApiKey = operation({
   }),
   output: Nothing,
   examples: [{ keyId, requestsPerWindow: 6000 }],
-  async run({ env }, { keyId, requestsPerWindow }) {
+  async run({ env, note }, { keyId, requestsPerWindow }) {
     const [updated] = await updateQuota(openDirectory(env), keyId, requestsPerWindow, Date.now());
     if (!updated) throw new InputError("keyId", "no such key, or it is revoked or expired");
+    note?.(updated.workspaceId);
     // When this returns, its gate applies the new quota.
     await forgetKey(env, updated);
     return {};
@@ -105,12 +98,14 @@ export const rollApiKey = operation({
   }),
   output: NewKey,
   examples: [{ keyId, overlapSeconds: DAY_MS / 1000 }],
-  async run({ env }, { keyId, overlapSeconds }) {
+  async run({ env, note }, { keyId, overlapSeconds }) {
     const { made, stored } = await makeKey(env);
     const now = Date.now();
     const rolled = rollKey(keyId, stored, now + overlapSeconds * 1000, now);
     // When this returns, the gate of the old key knows when it expires.
-    await forgetKey(env, await commit(openDirectory(env), rolled));
+    const old = await commit(openDirectory(env), rolled);
+    note?.(old.workspaceId);
+    await forgetKey(env, old);
     return made;
   },
 });
@@ -128,8 +123,8 @@ export const revokeApiKey = operation({
       "expected either keyId or apiKey",
     ),
   output: z.object({
-    keyId: z.string(),
-    workspaceId: z.string(),
+    keyId: KeyId,
+    workspaceId: WorkspaceId,
     webhookIds: z
       .array(z.string())
       .nullable()

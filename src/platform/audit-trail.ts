@@ -1,10 +1,11 @@
 import { z } from "@hono/zod-openapi";
+import { WorkspaceId } from "../contract/fields.ts";
 import { AUDIT_KEPT_DAYS } from "../contract/limits.ts";
 import { isoTime } from "../contract/time.ts";
 import { openDirectory } from "../db/databases.ts";
 import { labelKeys } from "../workspaces/api-keys.ts";
 import { listAuditEntries } from "../workspaces/audit-trail.ts";
-import { cursorOf, pageAfter, pageOf, toPage, WorkspaceId } from "./fields.ts";
+import { cursorOf, pageAfter, pageOf, toPage } from "./fields.ts";
 import { operation } from "./operation.ts";
 
 const AuditEntryView = z.object({

@@ -1,9 +1,10 @@
 import { z } from "@hono/zod-openapi";
+import { WorkspaceId } from "../contract/fields.ts";
 import { Budget } from "../db/budget.ts";
 import { databaseNames } from "../db/databases.ts";
 import { DatabaseView, findFigures, NO_FIGURES } from "../workspaces/database-sizes.ts";
 import { MoveProgress, moveWorkspace as move } from "../workspaces/moving/move.ts";
-import { DatabaseName, pageOf, WorkspaceId } from "./fields.ts";
+import { DatabaseName, pageOf } from "./fields.ts";
 import { operation } from "./operation.ts";
 import { expectDatabase, expectWorkspace, queryIfReachable } from "./placements.ts";
 

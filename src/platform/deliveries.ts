@@ -1,9 +1,10 @@
 import { z } from "@hono/zod-openapi";
 import { encodeCursor } from "../contract/cursor.ts";
 import { DeliveryState, RedeliveryState, WebhookEvent } from "../contract/enumerations.ts";
+import { EventId, LeadId, WebhookId, WorkspaceId } from "../contract/fields.ts";
 import { InputError } from "../contract/input-error.ts";
 import { PAGE_LIMIT, REDELIVERIES_PER_SECOND } from "../contract/limits.ts";
-import { Id, Instant, several } from "../contract/text.ts";
+import { Instant, several } from "../contract/text.ts";
 import type { Database } from "../db/client.ts";
 import { wake } from "../webhooks/dispatch/wake.ts";
 import { findDelivery, listDeliveries as listStored, StatusClass } from "../webhooks/history.ts";
@@ -17,21 +18,18 @@ import {
 } from "../webhooks/ledger.ts";
 import { redeliverAgain } from "../webhooks/redelivery/redelivery.ts";
 import { DeliveryDetails, DeliveryView, Redelivered } from "../webhooks/views.ts";
-import { findPlacementOfWebhook } from "../workspaces/placement.ts";
+import { allPlacements } from "../workspaces/placement.ts";
 import {
   cursorOf,
   DatabaseName,
-  EventId,
   integer,
   pageAfter,
   pageOf,
   RedeliverableSince,
   toPage,
-  WebhookId,
-  WorkspaceId,
 } from "./fields.ts";
 import { operation } from "./operation.ts";
-import { findPlacements } from "./placements.ts";
+import { expectDatabase, expectWorkspace, findWebhook } from "./placements.ts";
 
 const workspaceId = "wks_…";
 const webhookId = "whk_…";
@@ -51,7 +49,7 @@ export const listDeliveries = operation({
     since: Instant.nullish().describe("events recorded from this time on"),
     until: Instant.nullish().describe("and before this time"),
     eventId: EventId.nullish().describe("this event only"),
-    leadId: Id.nullish().describe("the event that announced this lead only: lea_…"),
+    leadId: LeadId.nullish().describe("the event that announced this lead only: lea_…"),
     limit: integer(PAGE_LIMIT.min, PAGE_LIMIT.max)
       .nullish()
       .describe(`default: ${PAGE_LIMIT.default}`),
@@ -64,8 +62,8 @@ export const listDeliveries = operation({
     { webhookId, eventId },
     { webhookId, leadId: "lea_…" },
   ],
-  async run({ env }, { webhookId, limit, cursor, ...filter }) {
-    const { db } = await findPlacementOfWebhook(env, webhookId);
+  async run(call, { webhookId, limit, cursor, ...filter }) {
+    const { db } = await findWebhook(call, webhookId);
     const request = pageAfter(cursor, limit ?? PAGE_LIMIT.default);
     return toPage("deliveries", await listStored(db, webhookId, filter, request));
   },
@@ -76,9 +74,9 @@ export const readDelivery = operation({
   input: z.strictObject({ webhookId: WebhookId, eventId: EventId }),
   output: DeliveryDetails,
   examples: [{ webhookId, eventId }],
-  async run({ env }, { webhookId, eventId }) {
-    const { db } = await findPlacementOfWebhook(env, webhookId);
-    return findDelivery(db, env, webhookId, eventId);
+  async run(call, { webhookId, eventId }) {
+    const { db } = await findWebhook(call, webhookId);
+    return findDelivery(db, call.env, webhookId, eventId);
   },
 });
 
@@ -109,7 +107,7 @@ export const redeliver = operation({
     { webhookId, eventIds: [eventId] },
     { webhookId, since: "2026-11-01T00:00:00Z", states: ["exhausted", "cancelled"] },
   ],
-  async run({ env, ctx }, { webhookId, eventIds, since, until, states, cursor }) {
+  async run(call, { webhookId, eventIds, since, until, states, cursor }) {
     const now = Date.now();
     const range = {
       since: since ?? now,
@@ -117,12 +115,12 @@ export const redeliver = operation({
       states: states ?? RedeliveryState.options,
       after: cursor ?? null,
     };
-    const placement = await findPlacementOfWebhook(env, webhookId);
+    const placement = await findWebhook(call, webhookId);
     const requeued = await redeliverAgain(placement.db, webhookId, eventIds ?? range, now);
     if (!requeued)
       throw new InputError("webhookId", "it is disabled, or its workspace has no access");
     const { count, next, lane } = requeued;
-    ctx.waitUntil(wake(env, placement.database, [{ subscriptionId: webhookId, lane }]));
+    call.ctx.waitUntil(wake(call.env, placement.database, [{ subscriptionId: webhookId, lane }]));
     return { count, nextCursor: next && encodeCursor("redelivery", next) };
   },
 });
@@ -138,7 +136,12 @@ async function countIn<Counts>(
   { workspaceId, database }: z.output<typeof ofAnyWorkspace>,
   count: (db: Database, workspaceId: string | undefined, now: number) => Promise<Counts>,
 ): Promise<Counts[]> {
-  const placements = await findPlacements(env, workspaceId, database);
+  const placements =
+    workspaceId != null
+      ? [await expectWorkspace(env, workspaceId)]
+      : database != null
+        ? [expectDatabase(env, database)]
+        : allPlacements(env);
   const now = Date.now();
   return Promise.all(placements.map(({ db }) => count(db, workspaceId ?? undefined, now)));
 }

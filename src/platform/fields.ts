@@ -1,14 +1,10 @@
 import { z } from "@hono/zod-openapi";
 import { decodeCursor, encodeCursor, type List, type Position } from "../contract/cursor.ts";
 import { PAGE_LIMIT, REDELIVERY_MAX_AGE_MS } from "../contract/limits.ts";
-import { Id, Instant } from "../contract/text.ts";
+import { Instant } from "../contract/text.ts";
 import { DAY_MS } from "../contract/time.ts";
 import type { Listing, PageRequest } from "../db/page.ts";
 
-export const WorkspaceId = Id.describe("wks_…");
-export const WebhookId = Id.describe("whk_…");
-export const EventId = Id.describe("evt_…");
-export const KeyId = Id.describe("key_…");
 export const DatabaseName = z.string().min(1).max(20);
 
 /** The beginning of a range of events to deliver again. */

@@ -1,5 +1,6 @@
 import { z } from "@hono/zod-openapi";
-import { ID_PREFIXES, type IdKind, isId } from "../contract/ids.ts";
+import { idKindOf } from "../contract/fields.ts";
+import { isId } from "../contract/ids.ts";
 import { InputError } from "../contract/input-error.ts";
 import { parseInput } from "../contract/parse.ts";
 import { text } from "../contract/text.ts";
@@ -7,7 +8,7 @@ import { DIRECTORY, openDirectory } from "../db/databases.ts";
 import { causeOf } from "../db/errors.ts";
 import { log, logError } from "../log.ts";
 import { RECORDING_INPUTS } from "../records/recording/inputs.ts";
-import { type AuditEntry, findWorkspaceOf, insertAuditEntry } from "../workspaces/audit-trail.ts";
+import { type AuditEntry, insertAuditEntry } from "../workspaces/audit-trail.ts";
 import { inTime } from "../workspaces/placement.ts";
 import type { Call, Operation } from "./operation.ts";
 
@@ -17,7 +18,6 @@ export type WithActor = z.input<typeof Actor>;
 
 /** Maximum ids in an entry of the audit trail. */
 const IDS_MAX = 200;
-const KINDS = Object.keys(ID_PREFIXES) as IdKind[];
 
 /**
  * Calls an operation for the platform or an operator, and records the call in the log and in the audit trail.
@@ -49,13 +49,14 @@ async function runNoted(
   via: string,
 ): Promise<object> {
   const startedAt = performance.now();
-  const named = new Set(idsIn(given, /(Id|Ids|^ids)$/));
+  const noted = new Set<string>();
+  const note = (...ids: string[]) => ids.forEach(noted.add, noted);
+  note(...idsIn(operation.input, given));
   const entry: AuditEntry = {
     id: crypto.randomUUID(),
     at: Date.now(),
     method,
-    // Looked up first, because the call may delete what it names.
-    workspaceId: idIn(given, "workspaceId") ?? (await workspaceNamedBy(env, given)),
+    workspaceId: null,
     ids: [],
     actor: null,
     via,
@@ -66,10 +67,8 @@ async function runNoted(
     // Before the rest, which may be refused.
     entry.actor = parseActor(given);
     const input = parseCall(operation, given);
-    const names = (ids: string[]) => ids.forEach(named.add, named);
-    const answer = (await operation.run({ env, ctx, names }, input)) as object;
-    names(idsIn(answer, /Id$/));
-    entry.workspaceId ??= idIn(answer, "workspaceId");
+    const answer = (await operation.run({ env, ctx, note }, input)) as object;
+    note(...idsIn(operation.output, answer));
     entry.result = "ok";
     return answer;
   } catch (thrown) {
@@ -78,13 +77,14 @@ async function runNoted(
     entry.result = reasonOf(operation, error);
     throw error.in(method);
   } finally {
-    named.delete(entry.workspaceId ?? "");
-    entry.ids = [...named].slice(0, IDS_MAX);
+    entry.workspaceId = [...noted].find((id) => isId("workspace", id)) ?? null;
+    noted.delete(entry.workspaceId ?? "");
+    entry.ids = [...noted].slice(0, IDS_MAX);
     entry.durationMs = Math.round(performance.now() - startedAt);
-    const noted = note(env, entry);
+    const written = record(env, entry);
     // Not awaited, because recording calls are frequent.
-    if (Object.hasOwn(RECORDING_INPUTS, method)) ctx.waitUntil(noted);
-    else await noted;
+    if (Object.hasOwn(RECORDING_INPUTS, method)) ctx.waitUntil(written);
+    else await written;
   }
 }
 
@@ -109,7 +109,7 @@ export function parseCall<Input extends z.ZodType>(
   return parseInput(input, rest, name);
 }
 
-async function note(env: Env, entry: AuditEntry): Promise<void> {
+async function record(env: Env, entry: AuditEntry): Promise<void> {
   // The actor may be a person: logs have no personal data.
   const { id: _1, at: _2, actor: _3, ids, ...fields } = entry;
   log("platform_call", { ...fields, ids: ids.join(" ") });
@@ -120,25 +120,17 @@ async function note(env: Env, entry: AuditEntry): Promise<void> {
   }
 }
 
-/** The workspace of the subscription or key that a call names; null if it cannot be found. */
-async function workspaceNamedBy(env: Env, given: unknown): Promise<string | null> {
-  const [keyId, webhookId] = [idIn(given, "keyId"), idIn(given, "webhookId")];
-  if (!keyId && !webhookId) return null;
-  return findWorkspaceOf(env, keyId, webhookId).catch(() => null);
-}
-
-/** The ids in the fields of an object whose names match. */
-function idsIn(value: unknown, name: RegExp): string[] {
+/**
+ * The ids in the fields of an input or an answer that its schema declares as ids, but not of the records in
+ * it. Only what could be one of ours: a caller may have put an API key or personal data in its place.
+ */
+function idsIn(schema: z.ZodType, value: unknown): string[] {
   if (!isObject(value)) return [];
-  const found = Object.entries(value).flatMap(([key, held]) => (name.test(key) ? held : []));
-  // Only ids: a caller may have put an API key or personal data in their place.
-  return found.filter(
-    (each): each is string => typeof each === "string" && KINDS.some((kind) => isId(kind, each)),
-  );
-}
-
-function idIn(value: unknown, name: string): string | null {
-  return idsIn(value, new RegExp(`^${name}$`))[0] ?? null;
+  const { shape } = schema as z.ZodObject;
+  return Object.entries(value).flatMap(([name, held]) => {
+    const kind = Object.hasOwn(shape, name) && idKindOf(shape[name] as z.ZodType);
+    return kind ? [held].flat().filter((each) => typeof each === "string" && isId(kind, each)) : [];
+  });
 }
 
 /** Why a call was refused, without anything that the caller wrote. */

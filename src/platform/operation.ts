@@ -1,12 +1,15 @@
 import type { z } from "@hono/zod-openapi";
+import type { Placement } from "../workspaces/placement.ts";
 
 /** What an operation is called with besides its input. */
 export interface Call {
   env: Env;
   /** Takes work that goes on after the operation has answered. */
   ctx: Pick<ExecutionContext, "waitUntil">;
-  /** Notes, for the audit trail, ids that the input names in another way. */
-  names?(ids: string[]): void;
+  /** The database of the workspace that the call is about, if its caller has looked it up. */
+  placement?: Placement;
+  /** Notes ids for the audit trail: of the workspace, or of what the input names in another way. */
+  note?(...ids: string[]): void;
 }
 
 /**

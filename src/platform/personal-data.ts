@@ -1,8 +1,9 @@
 import { z } from "@hono/zod-openapi";
+import { LeadId, WorkspaceId } from "../contract/fields.ts";
 import { derivedId, isId } from "../contract/ids.ts";
 import { InputError } from "../contract/input-error.ts";
 import { ERASED_LEADS_KEPT_DAYS } from "../contract/limits.ts";
-import { Id, Reference, several, text } from "../contract/text.ts";
+import { Reference, several, text } from "../contract/text.ts";
 import { commit, query } from "../db/client.ts";
 import { DIRECTORY, openDirectory } from "../db/databases.ts";
 import { forgetKey } from "../quota/forget.ts";
@@ -18,16 +19,10 @@ import {
 import { eraseLeads as erase } from "../workspaces/lifecycle/erase-leads.ts";
 import { type ExportItem, exportPage } from "../workspaces/lifecycle/export.ts";
 import { EXPORT_KINDS } from "../workspaces/manifest.ts";
-import { allPlacements, findPlacement } from "../workspaces/placement.ts";
-import { workspaceExists } from "../workspaces/workspaces.ts";
-import { cursorOf, pageOf, toPage, WorkspaceId } from "./fields.ts";
+import { allPlacements, findDatabaseName, findPlacement } from "../workspaces/placement.ts";
+import { cursorOf, pageOf, toPage } from "./fields.ts";
 import { operation } from "./operation.ts";
-import {
-  expectDatabase,
-  expectWorkspace,
-  findKnownPlacement,
-  queryIfReachable,
-} from "./placements.ts";
+import { expectDatabase, expectWorkspace, queryIfReachable } from "./placements.ts";
 
 /** Maximum duration of one call that erases a workspace. */
 const ERASURE_MAX_MS = 10_000;
@@ -60,7 +55,7 @@ export const findLeads = operation({
     { workspaceId, phone: "+33600000000" },
   ],
   async run({ env }, { workspaceId, cursor, ...wanted }) {
-    const { db } = await findKnownPlacement(env, workspaceId);
+    const { db } = await expectWorkspace(env, workspaceId);
     const found = await find(db, env.ENCRYPTION_KEYS, workspaceId, wanted, cursor ?? null);
     return { ...toPage("found_leads", found), unreadable: found.unreadable };
   },
@@ -71,7 +66,7 @@ export const eraseLeads = operation({
   input: z
     .strictObject({
       workspaceId: WorkspaceId,
-      ids: several(Id).nullish().describe("lea_…"),
+      ids: several(LeadId).nullish().describe("lea_…"),
       references: several(Reference).nullish().describe("your own ids"),
     })
     .refine(
@@ -86,8 +81,8 @@ export const eraseLeads = operation({
     { workspaceId, ids: ["lea_…"] },
     { workspaceId, references: ["crm-1"] },
   ],
-  async run({ env, names }, { workspaceId, ids, references }) {
-    await expectWorkspace(env, workspaceId);
+  async run({ env, note }, { workspaceId, ids, references }) {
+    const { db } = await expectWorkspace(env, workspaceId);
     const derived = (references ?? []).map(
       async (reference) => [await derivedId("lead", workspaceId, reference), reference] as const,
     );
@@ -95,9 +90,8 @@ export const eraseLeads = operation({
       ...(ids ?? []).map((id) => [id, id] as const),
       ...(await Promise.all(derived)),
     ]);
-    const { db } = await findPlacement(env, workspaceId);
     const leads = [...named.keys()].filter((id) => isId("lead", id));
-    names?.(leads);
+    note?.(...leads);
     // Read first: the erasure is retried, and a second try would find nothing.
     const stored = await query(db, selectLeads(workspaceId, leads));
     await commit(db, erase(workspaceId, leads, Date.now()));
@@ -136,7 +130,7 @@ export const eraseWorkspace = operation({
       const isThere =
         isNeeded ||
         (await queryIfReachable(env, placement.database, (other) =>
-          workspaceExists(other, workspaceId),
+          findDatabaseName(other, workspaceId),
         ));
       if (isThere && remaining === 0)
         remaining = await eraseRows(placement.db, workspaceId, hasTime);
@@ -163,7 +157,7 @@ export const exportWorkspace = operation({
   }),
   examples: [{ workspaceId }],
   async run({ env }, { workspaceId, cursor }) {
-    const { db } = await findKnownPlacement(env, workspaceId);
+    const { db } = await expectWorkspace(env, workspaceId);
     const keys = env.ENCRYPTION_KEYS;
     return exportPage(db, openDirectory(env), keys, workspaceId, cursor ?? null);
   },

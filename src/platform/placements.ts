@@ -1,26 +1,24 @@
 import { InputError } from "../contract/input-error.ts";
 import type { Database } from "../db/client.ts";
-import { databaseNames, openDirectory, openNamed } from "../db/databases.ts";
+import { DIRECTORY, databaseNames, openDirectory, openNamed } from "../db/databases.ts";
 import { logError } from "../log.ts";
 import { unknownWorkspace } from "../records/recording/references.ts";
+import { findOwner } from "../webhooks/subscriptions.ts";
 import {
   allPlacements,
+  findDatabaseName,
   findPlacement,
   inTime,
   type Placement,
   placementIn,
 } from "../workspaces/placement.ts";
-import { workspaceExists } from "../workspaces/workspaces.ts";
-
-/** @throws InputError if there is no such workspace. */
-export async function expectWorkspace(env: Env, workspaceId: string): Promise<void> {
-  if (!(await workspaceExists(openDirectory(env), workspaceId))) throw unknownWorkspace();
-}
+import type { Call } from "./operation.ts";
 
 /** Finds where a workspace lives. @throws InputError if there is no such workspace. */
-export async function findKnownPlacement(env: Env, workspaceId: string): Promise<Placement> {
-  await expectWorkspace(env, workspaceId);
-  return findPlacement(env, workspaceId);
+export async function expectWorkspace(env: Env, workspaceId: string): Promise<Placement> {
+  const database = await findDatabaseName(openDirectory(env), workspaceId);
+  if (database === undefined) throw unknownWorkspace();
+  return placementIn(env, database);
 }
 
 /** A database by its name. @throws InputError that lists the names if none is bound under this one. */
@@ -33,14 +31,34 @@ export function expectDatabase(env: Env, database: string): Placement {
   );
 }
 
-/** The databases to query about one workspace, about one database, or about everything. */
-export async function findPlacements(
-  env: Env,
-  workspaceId: string | null | undefined,
-  database: string | null | undefined,
-): Promise<Placement[]> {
-  if (workspaceId != null) return [await findKnownPlacement(env, workspaceId)];
-  return database == null ? allPlacements(env) : [expectDatabase(env, database)];
+/**
+ * Finds where the workspace of a subscription lives, by asking all databases concurrently for the
+ * subscription, and waiting only until one has it: during a move, two do. The audit trail notes the
+ * workspace. For an unknown subscription, returns the directory's database.
+ *
+ * @throws the error of a database that does not answer, if no other one has the subscription.
+ */
+export async function findWebhook(
+  { env, placement, note }: Call,
+  webhookId: string,
+): Promise<Placement> {
+  if (placement) return placement;
+  const unknown = new Error("not in this database");
+  const asked = allPlacements(env).map(async ({ database, db }) => {
+    const workspaceId = await inTime(database, findOwner(db, webhookId));
+    if (workspaceId === undefined) throw unknown;
+    return workspaceId;
+  });
+  try {
+    const workspaceId = await Promise.any(asked);
+    note?.(workspaceId);
+    return await findPlacement(env, workspaceId);
+  } catch (error) {
+    if (!(error instanceof AggregateError)) throw error;
+    const unreachable = error.errors.find((each) => each !== unknown);
+    if (unreachable) throw unreachable;
+    return placementIn(env, DIRECTORY);
+  }
 }
 
 /**

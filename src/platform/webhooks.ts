@@ -1,6 +1,7 @@
 import { z } from "@hono/zod-openapi";
 import { encodeCursor } from "../contract/cursor.ts";
 import { WebhookEvent } from "../contract/enumerations.ts";
+import { WebhookId, WorkspaceId } from "../contract/fields.ts";
 import { InputError } from "../contract/input-error.ts";
 import {
   DESCRIPTION_MAX_LENGTH,
@@ -38,18 +39,10 @@ import {
   WebhookView,
 } from "../webhooks/views.ts";
 import { labelKeys } from "../workspaces/api-keys.ts";
-import { allPlacements, findPlacement, findPlacementOfWebhook } from "../workspaces/placement.ts";
-import {
-  cursorOf,
-  integer,
-  Nothing,
-  pageOf,
-  RedeliverableSince,
-  WebhookId,
-  WorkspaceId,
-} from "./fields.ts";
+import { allPlacements } from "../workspaces/placement.ts";
+import { cursorOf, integer, Nothing, pageOf, RedeliverableSince } from "./fields.ts";
 import { type Call, operation } from "./operation.ts";
-import { expectWorkspace } from "./placements.ts";
+import { expectWorkspace, findWebhook } from "./placements.ts";
 
 const webhookId = "whk_…";
 const ofWebhook = z.strictObject({ webhookId: WebhookId });
@@ -59,10 +52,9 @@ export const listWebhooks = operation({
   input: z.strictObject({ workspaceId: WorkspaceId }),
   output: pageOf(WebhookView),
   examples: [{ workspaceId: "wks_…" }],
-  async run({ env }, { workspaceId }) {
-    const { db } = await findPlacement(env, workspaceId);
+  async run({ env, placement }, { workspaceId }) {
+    const { db } = placement ?? (await expectWorkspace(env, workspaceId));
     const items = await listSubscriptionHealth(db, workspaceId);
-    if (items.length === 0) await expectWorkspace(env, workspaceId);
     return { items, nextCursor: null };
   },
 });
@@ -72,13 +64,14 @@ export const readWebhook = operation({
   input: ofWebhook,
   output: WebhookDetails,
   examples: [{ webhookId }],
-  async run({ env }, { webhookId }) {
-    const { db } = await findPlacementOfWebhook(env, webhookId);
+  async run(call, { webhookId }) {
+    const { db } = await findWebhook(call, webhookId);
     const [view, days] = await Promise.all([
       findSubscriptionHealth(db, webhookId),
       countDays(db, webhookId, Date.now()),
     ]);
-    const keyLabel = view.keyId && (await labelKeys(openDirectory(env), [view.keyId]))[view.keyId];
+    const keyLabel =
+      view.keyId && (await labelKeys(openDirectory(call.env), [view.keyId]))[view.keyId];
     return { ...view, keyLabel: keyLabel ?? null, days };
   },
 });
@@ -107,12 +100,12 @@ export const updateWebhook = operation({
     { webhookId, events: ["lead.created"], description: "CRM import" },
     { webhookId, headers: { Authorization: "Bearer token" } },
   ],
-  async run({ env, ctx }, { webhookId, url, events, description, headers }) {
-    const placement = await findPlacementOfWebhook(env, webhookId);
+  async run(call, { webhookId, url, events, description, headers }) {
+    const placement = await findWebhook(call, webhookId);
     const { db, database } = placement;
-    const fault = url == null ? null : await findUrlFault(env, url);
+    const fault = url == null ? null : await findUrlFault(call.env, url);
     if (fault) throw new InputError("url", `is refused: ${fault}`, { reason: fault });
-    const sealed = headers === undefined ? {} : await seal(env, db, webhookId, headers ?? {});
+    const sealed = headers === undefined ? {} : await seal(call.env, db, webhookId, headers ?? {});
     const updated = updateSubscription(webhookId, {
       ...(url == null ? {} : { url: toUri(url) }),
       ...(events ? { events: [...new Set(events)] } : {}),
@@ -122,7 +115,7 @@ export const updateWebhook = operation({
     // Not retried: a second try would undo what somebody else changed in between.
     await commit(withoutRetries(db), updated);
     if (url != null)
-      ctx.waitUntil(wake(env, database, [{ subscriptionId: webhookId, lane: "fast" }]));
+      call.ctx.waitUntil(wake(call.env, database, [{ subscriptionId: webhookId, lane: "fast" }]));
     return {};
   },
 });
@@ -144,13 +137,13 @@ export const enableWebhook = operation({
   }),
   output: Redelivered,
   examples: [{ webhookId }],
-  async run({ env, ctx }, { webhookId, redeliverSince, cursor }) {
-    const placement = await findPlacementOfWebhook(env, webhookId);
+  async run(call, { webhookId, redeliverSince, cursor }) {
+    const placement = await findWebhook(call, webhookId);
     const since = redeliverSince ?? null;
     const now = Date.now();
     const { count, next, lane } = await enableAgain(placement.db, webhookId, since, now, cursor);
     if (since !== null)
-      ctx.waitUntil(wake(env, placement.database, [{ subscriptionId: webhookId, lane }]));
+      call.ctx.waitUntil(wake(call.env, placement.database, [{ subscriptionId: webhookId, lane }]));
     return { count, nextCursor: next && encodeCursor("redelivery", next) };
   },
 });
@@ -161,13 +154,13 @@ export const sendTestEvent = operation({
   input: z.strictObject({ webhookId: WebhookId, type: WebhookEvent }),
   output: TestResult,
   examples: [{ webhookId, type: "lead.created" }],
-  async run({ env }, { webhookId, type }) {
+  async run(call, { webhookId, type }) {
     const now = Date.now();
-    const { db } = await findPlacementOfWebhook(env, webhookId);
+    const { db } = await findWebhook(call, webhookId);
     const subscription = await findSubscription(db, webhookId, now);
     if (!subscription.accessGranted)
       throw new InputError("webhookId", "its workspace has no access");
-    return post(env, db, subscription, type, now);
+    return post(call.env, db, subscription, type, now);
   },
 });
 
@@ -177,7 +170,7 @@ export const disableWebhook = operation({
   output: Nothing,
   examples: [{ webhookId }],
   async run(call, { webhookId }) {
-    const placement = await findPlacementOfWebhook(call.env, webhookId);
+    const placement = await findWebhook(call, webhookId);
     const left = await commit(placement.db, disableSubscription(webhookId, Date.now()));
     if (left) wakeToCancel(call, placement.database, webhookId);
     return {};
@@ -191,7 +184,7 @@ export const deleteWebhook = operation({
   output: Nothing,
   examples: [{ webhookId }],
   async run(call, { webhookId }) {
-    const placement = await findPlacementOfWebhook(call.env, webhookId);
+    const placement = await findWebhook(call, webhookId);
     const { left } = await commit(placement.db, deleteSubscription(null, webhookId, Date.now()));
     if (left) wakeToCancel(call, placement.database, webhookId);
     return {};
@@ -215,10 +208,10 @@ export const rotateWebhookSecret = operation({
   }),
   output: NewSecret,
   examples: [{ webhookId }, { webhookId, overlapSeconds: 3600 }],
-  async run({ env }, { webhookId, overlapSeconds }) {
+  async run(call, { webhookId, overlapSeconds }) {
     const overlap = overlapSeconds ?? SECRET_OVERLAP_SECONDS.default;
-    const placement = await findPlacementOfWebhook(env, webhookId);
-    return rotateSecret(placement.db, env.ENCRYPTION_KEYS, webhookId, overlap, Date.now());
+    const placement = await findWebhook(call, webhookId);
+    return rotateSecret(placement.db, call.env.ENCRYPTION_KEYS, webhookId, overlap, Date.now());
   },
 });
 
@@ -227,8 +220,8 @@ export const endSecretOverlap = operation({
   input: ofWebhook,
   output: Nothing,
   examples: [{ webhookId }],
-  async run({ env }, { webhookId }) {
-    const { db } = await findPlacementOfWebhook(env, webhookId);
+  async run(call, { webhookId }) {
+    const { db } = await findWebhook(call, webhookId);
     await commit(db, endOverlap(webhookId));
     return {};
   },

@@ -1,5 +1,6 @@
 import { z } from "@hono/zod-openapi";
 import { WebhookEvent } from "../contract/enumerations.ts";
+import { WorkspaceId } from "../contract/fields.ts";
 import { randomId } from "../contract/ids.ts";
 import { InputError } from "../contract/input-error.ts";
 import {
@@ -31,16 +32,7 @@ import {
   updateWorkspace as updateStored,
   WorkspaceView,
 } from "../workspaces/workspaces.ts";
-import {
-  cursorOf,
-  DatabaseName,
-  integer,
-  Nothing,
-  pageAfter,
-  pageOf,
-  toPage,
-  WorkspaceId,
-} from "./fields.ts";
+import { cursorOf, DatabaseName, integer, Nothing, pageAfter, pageOf, toPage } from "./fields.ts";
 import { operation } from "./operation.ts";
 import { expectDatabase, expectWorkspace, queryIfReachable } from "./placements.ts";
 import { signPortalToken } from "./portal-token.ts";
@@ -60,7 +52,7 @@ export const createWorkspace = operation({
     adminEmails: AdminEmails,
     database: DatabaseName.nullish().describe("binding of its database; default: the smallest one"),
   }),
-  output: z.object({ workspaceId: z.string() }),
+  output: z.object({ workspaceId: WorkspaceId }),
   examples: [{ name: "Agence Lumière", adminEmails: ["admin@example.com"] }],
   async run({ env }, { name, adminEmails, database }) {
     const placement = database == null ? await findSmallest(env) : expectDatabase(env, database);

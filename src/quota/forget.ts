@@ -1,4 +1,4 @@
-import type { GatedKey } from "../workspaces/api-keys.ts";
+import type { StoredKey } from "../workspaces/api-keys.ts";
 import { callObject } from "./call.ts";
 import { usedUpKeys } from "./memory.ts";
 
@@ -7,7 +7,10 @@ import { usedUpKeys } from "./memory.ts";
  * isolates that have just seen the key's quota used up may refuse it as before, with 429 or 403, for
  * up to two more seconds.
  */
-export async function forgetKey(env: Env, { keyHash, lastUsedAt }: GatedKey): Promise<void> {
+export async function forgetKey(
+  env: Env,
+  { keyHash, lastUsedAt }: Pick<StoredKey, "keyHash" | "lastUsedAt">,
+): Promise<void> {
   if (lastUsedAt === null) return;
   await callObject(env, env.KEY_GATE, keyHash, (gate) => gate.forget());
   // Last, because a refusal in the meantime is remembered, too.

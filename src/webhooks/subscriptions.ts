@@ -47,6 +47,16 @@ export async function listSubscriptions(db: Database, workspaceId: string, reque
   return mapItems(await pages(db, { workspaceId }, request), toWebhook);
 }
 
+/** The workspace of a subscription, deleted ones included; undefined if there is none. */
+export async function findOwner(db: Database, id: string): Promise<string | undefined> {
+  const { workspaceId } = subscriptions;
+  const [found] = await db
+    .select({ workspaceId })
+    .from(subscriptions)
+    .where(eq(subscriptions.id, id));
+  return found?.workspaceId;
+}
+
 /** The ids of the workspace's subscriptions that an API key created. */
 export async function listCreatedBy(
   db: Database,

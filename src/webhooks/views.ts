@@ -1,5 +1,6 @@
 import { z } from "@hono/zod-openapi";
 import { DeliveryState, WebhookEvent } from "../contract/enumerations.ts";
+import { EventId } from "../contract/fields.ts";
 import { PENDING_COUNTED_MAX } from "../contract/limits.ts";
 
 /* What operations show of subscriptions and deliveries. The portal's page uses the same shapes. */
@@ -122,7 +123,7 @@ export const DeliveryDetails = DeliveryView.extend({
 export type DeliveryDetails = z.infer<typeof DeliveryDetails>;
 
 export const TestResult = z.object({
-  eventId: z.string(),
+  eventId: EventId,
   outcome: z
     .enum(["answered", "timed_out", "unreachable", "refused"])
     .describe("refused: not sent"),

@@ -40,26 +40,25 @@ export function insertApiKey(key: typeof apiKeys.$inferInsert): Statements<void>
   });
 }
 
-/** What is needed to tell a key's gate about a change. */
-export interface GatedKey {
-  keyHash: string;
-  /** Null for a key that was never used: it has no gate, and must not get one before its first use. */
-  lastUsedAt: number | null;
-}
-
-const GATED_KEY = { keyHash: apiKeys.keyHash, lastUsedAt: apiKeys.lastUsedAt };
+const { id, keyHash, workspaceId, lastUsedAt } = apiKeys;
+/**
+ * What is needed to tell a key's gate about a change. A key that was never used has no gate, and must not
+ * get one before its first use.
+ */
+export const GATED_KEY = { id, keyHash, workspaceId, lastUsedAt };
+export type GatedKey = Pick<StoredKey, keyof typeof GATED_KEY>;
 
 /** Revokes a key for good. @returns the key, or nothing if there is no such key. */
 export async function revokeKey(
   db: Database,
   key: { id: string } | { keyHash: string },
   now: number,
-): Promise<(GatedKey & Pick<StoredKey, "id" | "workspaceId">)[]> {
+): Promise<GatedKey[]> {
   return db
     .update(apiKeys)
     .set({ revokedAt: sql`coalesce(${apiKeys.revokedAt}, ${now})` })
     .where("id" in key ? eq(apiKeys.id, key.id) : eq(apiKeys.keyHash, key.keyHash))
-    .returning({ ...GATED_KEY, id: apiKeys.id, workspaceId: apiKeys.workspaceId });
+    .returning(GATED_KEY);
 }
 
 /**
@@ -106,7 +105,7 @@ export function rollKey(
   });
   return readAs(statements, ({ found: [old], rolled: [rolled] }) => {
     if (!old) throw new InputError("keyId", "no such key");
-    if (rolled) return { keyHash: old.keyHash, lastUsedAt: old.lastUsedAt };
+    if (rolled) return old;
     throw new InputError(
       "keyId",
       old.revokedAt === null

@@ -3,10 +3,8 @@ import { AUDIT_KEPT_DAYS } from "../contract/limits.ts";
 import { DAY_MS } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
 import type { Database, Executable } from "../db/client.ts";
-import { openDirectory } from "../db/databases.ts";
 import { isBehind, type Listing, type PageRequest, preparePages } from "../db/page.ts";
-import { apiKeys, auditTrail, subscriptions } from "../db/schema.ts";
-import { findPlacementOfWebhook } from "./placement.ts";
+import { auditTrail } from "../db/schema.ts";
 
 /** Maximum entries that one sweep deletes. */
 const FORGOTTEN_MAX = 10_000;
@@ -47,24 +45,4 @@ export function forgetAuditEntries(now: number): Executable {
   const { at, id } = auditTrail;
   return sql`DELETE FROM ${auditTrail} WHERE (${at}, ${id}) IN (SELECT ${at}, ${id} FROM ${auditTrail}
     WHERE ${at} < ${now - AUDIT_KEPT_DAYS * DAY_MS} ORDER BY ${at}, ${id} LIMIT ${FORGOTTEN_MAX})`;
-}
-
-/** The id of the workspace that a key, or else a subscription, belongs to; null if there is none. */
-export async function findWorkspaceOf(
-  env: Env,
-  keyId: string | null,
-  webhookId: string | null,
-): Promise<string | null> {
-  const ofKey = (id: string) =>
-    openDirectory(env)
-      .select({ workspaceId: apiKeys.workspaceId })
-      .from(apiKeys)
-      .where(eq(apiKeys.id, id));
-  const ofWebhook = async (id: string) =>
-    (await findPlacementOfWebhook(env, id)).db
-      .select({ workspaceId: subscriptions.workspaceId })
-      .from(subscriptions)
-      .where(eq(subscriptions.id, id));
-  const [owned] = keyId ? await ofKey(keyId) : webhookId ? await ofWebhook(webhookId) : [];
-  return owned?.workspaceId ?? null;
 }

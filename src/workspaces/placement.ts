@@ -8,7 +8,7 @@ import {
   openDirectory,
   openNamed,
 } from "../db/databases.ts";
-import { subscriptions, workspaces } from "../db/schema.ts";
+import { workspaces } from "../db/schema.ts";
 import { withTimeout } from "../timing.ts";
 
 /** How long a database may take to answer before the others are used without it. */
@@ -38,14 +38,20 @@ const entry = prepared(
     .where(eq(workspaces.id, sql.placeholder("id"))),
 );
 
+/** The name of the database that a workspace lives in; undefined if `db` does not know the workspace. */
+export async function findDatabaseName(db: Database, workspaceId: string) {
+  const [row] = await query(db, entry({ id: workspaceId }));
+  return row && (row.database ?? DIRECTORY);
+}
+
 /**
  * Finds where a workspace lives. With one database there is nothing to look up. For an unknown
  * workspace, returns the directory's database, where queries then find nothing.
  */
 export async function findPlacement(env: Env, workspaceId: string): Promise<Placement> {
   if (hasOneDatabase(env)) return placementIn(env, DIRECTORY);
-  const [row] = await query(openDirectory(env), entry({ id: workspaceId }));
-  return placementIn(env, row?.database ?? DIRECTORY);
+  const name = await findDatabaseName(openDirectory(env), workspaceId);
+  return placementIn(env, name ?? DIRECTORY);
 }
 
 /** A database did not answer in time. */
@@ -60,36 +66,4 @@ export function inTime<T>(
   return withTimeout(patienceMs, answer, () => {
     throw new DatabaseUnreachable(`${database} does not answer`);
   });
-}
-
-const owner = prepared(
-  qb
-    .select({ workspaceId: subscriptions.workspaceId })
-    .from(subscriptions)
-    .where(eq(subscriptions.id, sql.placeholder("id"))),
-);
-
-/**
- * Finds where the workspace of a subscription lives, by asking all databases concurrently for the
- * subscription, and waiting only until one has it: during a move, two do. With one database there is
- * nothing to ask. For an unknown subscription, returns the directory's database.
- *
- * @throws the error of a database that does not answer, if no other one has the subscription.
- */
-export async function findPlacementOfWebhook(env: Env, webhookId: string): Promise<Placement> {
-  if (hasOneDatabase(env)) return placementIn(env, DIRECTORY);
-  const unknown = new Error("not in this database");
-  const asked = allPlacements(env).map(async ({ database, db }) => {
-    const [found] = await inTime(database, query(db, owner({ id: webhookId })));
-    if (!found) throw unknown;
-    return found.workspaceId;
-  });
-  try {
-    return await findPlacement(env, await Promise.any(asked));
-  } catch (error) {
-    if (!(error instanceof AggregateError)) throw error;
-    const unreachable = error.errors.find((each) => each !== unknown);
-    if (unreachable) throw unreachable;
-    return placementIn(env, DIRECTORY);
-  }
 }

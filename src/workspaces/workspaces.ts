@@ -36,15 +36,6 @@ export function insertEntry(
   return qb.insert(workspaces).values(entry).onConflictDoNothing();
 }
 
-/** Whether a workspace exists. */
-export async function workspaceExists(db: Database, id: string): Promise<boolean> {
-  const found = await db
-    .select({ id: workspaces.id })
-    .from(workspaces)
-    .where(eq(workspaces.id, id));
-  return found.length > 0;
-}
-
 /** When the oldest workspace was created, in Unix milliseconds; null if there is none. */
 export async function findOldestWorkspace(db: Database): Promise<number | null> {
   const { createdAt } = workspaces;

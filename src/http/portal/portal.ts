@@ -111,7 +111,12 @@ async function perform(c: Context<AppEnv>, { input, run }: Operation): Promise<o
   };
   const given = c.req.method === "POST" ? await readJson(c) : filled(queryOf(c));
   const value = parseInput(input, isObject(given) ? { ...given, ...bound } : given);
-  return (await run({ env: c.env, ctx: c.executionCtx }, value)) as object;
+  const call = {
+    env: c.env,
+    ctx: c.executionCtx,
+    placement: { ...c.get("placement"), db: c.get("db") },
+  };
+  return (await run(call, value)) as object;
 }
 
 /** The non-empty parameters of a query, with numbers as numbers; a filter that is not set is empty. */

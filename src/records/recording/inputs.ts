@@ -6,9 +6,10 @@ import {
   RunStatus,
   TriggerType,
 } from "../../contract/enumerations.ts";
+import { AutomationId, LeadId, WorkspaceId } from "../../contract/fields.ts";
 import { RECORD_MAX_BYTES } from "../../contract/limits.ts";
 import { parseInput } from "../../contract/parse.ts";
-import { Id, Instant, Name, Reference, several, text } from "../../contract/text.ts";
+import { Instant, Name, Reference, several, text } from "../../contract/text.ts";
 import { REPORTED_PERSON } from "../person.ts";
 
 const now = "default: now";
@@ -47,7 +48,7 @@ const LeadReport = z.strictObject({
 
 const RunReport = z.strictObject({
   reference: recordedOnce,
-  automationId: Id.describe("aut_…, of this workspace"),
+  automationId: AutomationId.describe("aut_…, of this workspace"),
   status: RunStatus,
   triggerType: TriggerType,
   occurredAt: Instant.nullish().describe(now),
@@ -55,7 +56,7 @@ const RunReport = z.strictObject({
     .array(z.strictObject({ type: text(200).optional(), status: text(200).optional() }))
     .max(100)
     .nullish(),
-  leadId: Id.nullish().describe("lea_…, of this workspace"),
+  leadId: LeadId.nullish().describe("lea_…, of this workspace"),
 });
 
 function records<T extends z.ZodType>(item: T) {
@@ -67,14 +68,18 @@ function records<T extends z.ZodType>(item: T) {
   );
 }
 
-const workspaceId = Id.describe("wks_…");
-
 /** The input of each method that records what the platform produces. */
 export const RECORDING_INPUTS = {
-  recordAutomations: z.strictObject({ workspaceId, automations: records(AutomationReport) }),
-  removeAutomations: z.strictObject({ workspaceId, ids: several(Id).describe("aut_…") }),
-  recordLeads: z.strictObject({ workspaceId, leads: records(LeadReport) }),
-  recordRuns: z.strictObject({ workspaceId, runs: records(RunReport) }),
+  recordAutomations: z.strictObject({
+    workspaceId: WorkspaceId,
+    automations: records(AutomationReport),
+  }),
+  removeAutomations: z.strictObject({
+    workspaceId: WorkspaceId,
+    ids: several(AutomationId).describe("aut_…"),
+  }),
+  recordLeads: z.strictObject({ workspaceId: WorkspaceId, leads: records(LeadReport) }),
+  recordRuns: z.strictObject({ workspaceId: WorkspaceId, runs: records(RunReport) }),
 };
 
 export type RecordingMethod = keyof typeof RECORDING_INPUTS;

@@ -24,7 +24,7 @@ import {
 import { DIRECTORY } from "../../db/databases.ts";
 import { apiKeys, moves, subscriptions, workspaces } from "../../db/schema.ts";
 import { CANCEL_PENDING } from "../../webhooks/endings.ts";
-import type { GatedKey } from "../api-keys.ts";
+import { GATED_KEY, type GatedKey } from "../api-keys.ts";
 import { type ChildTable, MOVED, OWNED, type OwnedTable, referencesTo } from "../manifest.ts";
 import { selectRows, sourcesOf } from "../rows.ts";
 
@@ -68,10 +68,7 @@ export function closeKeys(
       .update(apiKeys)
       .set({ revokedAt: now })
       .where(and(isOwn, isNull(apiKeys.revokedAt))),
-    keys: qb
-      .select({ keyHash: apiKeys.keyHash, lastUsedAt: apiKeys.lastUsedAt })
-      .from(apiKeys)
-      .where(isOwn),
+    keys: qb.select(GATED_KEY).from(apiKeys).where(isOwn),
     entries: qb.select({ database }).from(workspaces).where(eq(id, workspaceId)),
   });
   return readAs(statements, ({ keys, entries: [entry] }) =>

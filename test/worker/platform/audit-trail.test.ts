@@ -5,18 +5,11 @@ import { DAY_MS } from "../../../src/contract/time.ts";
 import { openDatabase } from "../../../src/db/client.ts";
 import { listApiKeys } from "../../../src/platform/api-keys.ts";
 import { invoke } from "../../../src/platform/invoke.ts";
-import { readWebhook } from "../../../src/platform/webhooks.ts";
 import { createWorkspace } from "../../../src/platform/workspaces.ts";
 import { sweep } from "../../../src/sweep.ts";
 import { insertAuditEntry } from "../../../src/workspaces/audit-trail.ts";
-import { errorOf, leadReport, openWorkspace } from "../../support/api.ts";
-import {
-  BROKEN,
-  failAtTrip,
-  isolated,
-  observedDatabase,
-  subscribe,
-} from "../../support/deliveries.ts";
+import { errorOf, leadReport, openWorkspace, runReport } from "../../support/api.ts";
+import { isolated, observedDatabase, subscribe } from "../../support/deliveries.ts";
 import { keepLog } from "../../support/log-lines.ts";
 
 const { Platform } = exports;
@@ -165,13 +158,6 @@ describe("the audit trail", () => {
     expect((await trailOf(workspaceId))[0]).toMatchObject({ method: "listApiKeys" });
   });
 
-  test("does not know whose subscription a call is about if that cannot be looked up", async () => {
-    const { id: webhookId } = await subscribe((await openWorkspace()).workspaceId);
-    const { DB } = observedDatabase({ before: failAtTrip(1, BROKEN) });
-    await invoke("readWebhook", readWebhook, callOn(DB), { webhookId }, "rpc");
-    expect(logged().at(-1)).toMatchObject({ ids: webhookId, workspaceId: null, result: "ok" });
-  });
-
   test("says that a call failed, without its error's text", async () => {
     const call = callOn(undefined as never);
     const failed = invoke("createWorkspace", createWorkspace, call, { name: "A" }, "rpc");
@@ -195,6 +181,29 @@ test("a call is noted even if its caller hangs up: the runtime is asked to wait 
   expect(waitedFor).toHaveLength(1);
   await Promise.all(waitedFor);
   expect((await trailOf(workspaceId))[0]).toMatchObject({ method: "listApiKeys", result: "ok" });
+});
+
+test("an entry has the workspace of the subscription or key that a call names, and no ids of records", async () => {
+  const { workspaceId, keyId } = await openWorkspace();
+  const { id: webhookId } = await subscribe(workspaceId);
+  const { eventId } = await Platform.sendTestEvent({ webhookId, type: "lead.created" });
+  const { keyId: newId } = await Platform.rollApiKey({ keyId, overlapSeconds: 60 });
+  await Platform.updateApiKey({ keyId: newId, requestsPerWindow: 7 });
+  const { ids: leadIds } = await Platform.recordLeads({ workspaceId, leads: [leadReport("l")] });
+  const [leadId] = leadIds;
+  const wrong = { ...runReport("r", randomId("automation")), leadId };
+  await errorOf(Platform.recordRuns({ workspaceId, runs: [wrong] }));
+  const entries = await vi.waitUntil(async () => {
+    const found = await trailOf(workspaceId);
+    return found.some(({ method }) => method === "recordRuns") && found;
+  });
+  expect(Object.fromEntries(entries.map(({ method, ids }) => [method, ids]))).toMatchObject({
+    sendTestEvent: [webhookId, eventId],
+    rollApiKey: [keyId, newId],
+    updateApiKey: [newId],
+    recordLeads: [],
+    recordRuns: [],
+  });
 });
 
 test("what only looks like an id is neither stored nor logged, and no more than 200 ids are", async () => {
