@@ -20,6 +20,7 @@ import type { Fault } from "../test/faults/fault.ts";
 import { FAULTS } from "../test/faults/faults.ts";
 import { ROOT } from "./shared/checkout.ts";
 import { fail, parseArguments, parseCount } from "./shared/command.ts";
+import { print } from "./shared/terminal.ts";
 
 const USAGE = `npm run faults -- [--in PREFIX]... [--max N] [--near]
 
@@ -58,13 +59,12 @@ for (const [i, fault] of faults.entries()) {
   const noticed = await plant(fault);
   if (!noticed) unnoticed.push(fault);
   const seconds = Math.round((performance.now() - startedAt) / 1000);
-  console.log(`${i + 1}/${faults.length} ${fault.file}: ${fault.promise}`);
-  console.log(`    ${noticed ?? "NOBODY NOTICES"} (${seconds} s)`);
+  print(`${i + 1}/${faults.length} ${fault.file}: ${fault.promise}`);
+  print(`    ${noticed ?? "NOBODY NOTICES"} (${seconds} s)`);
 }
 await vitest.close();
-console.log(`${faults.length} faults, ${unnoticed.length} noticed by nobody`);
-for (const { file, text, replacement } of unnoticed)
-  console.log(`${file}: ${text} → ${replacement}`);
+print(`${faults.length} faults, ${unnoticed.length} noticed by nobody`);
+for (const { file, text, replacement } of unnoticed) print(`${file}: ${text} → ${replacement}`);
 process.exit(unnoticed.length > 0 ? 1 : 0);
 
 function copyProject(): void {

@@ -11,6 +11,7 @@ import { fail, openSteps, parseArguments, parseCount } from "./shared/command.ts
 import { readState } from "./shared/local-state.ts";
 import { openPlatform, type PlatformClient, SELECTION } from "./shared/platform-client.ts";
 import { numberedLead } from "./shared/sample.ts";
+import { print } from "./shared/terminal.ts";
 
 const USAGE = `npm run seed -- --leads N [--from N] [--workspace wks_… [--remote | --env NAME]]
 
@@ -62,7 +63,7 @@ async function seed(workspaceId: string, from: number, last: number): Promise<vo
     step("");
   }
   const seconds = (performance.now() - startedAt) / 1000;
-  console.log(
+  print(
     `${total} leads in ${seconds.toFixed(1)} s: ` +
       `${Math.round(leads / seconds).toLocaleString("en-US")} leads per second.`,
   );

@@ -14,6 +14,7 @@ import { simulate } from "../test/long/simulation/scenario.ts";
 import { loadWorker } from "../test/long/simulation/worker.ts";
 import { fail, openSteps, parseArguments, parseCount } from "./shared/command.ts";
 import { D1_FAULTS, type Fault } from "./shared/faults.ts";
+import { print } from "./shared/terminal.ts";
 
 const USAGE = `npm run simulate -- [--seeds N] [--from N] [--jobs N] [--src DIR] [--verbose]
 
@@ -76,7 +77,7 @@ async function share(): Promise<void> {
     ),
   );
   if (codes.some((code) => code !== 0)) process.exit(1);
-  console.log(`${seeds} seeds, 0 violations in ${secondsSince(startedAt)} s`);
+  print(`${seeds} seeds, 0 violations in ${secondsSince(startedAt)} s`);
 }
 
 async function simulateAll(): Promise<void> {
@@ -92,16 +93,16 @@ async function simulateAll(): Promise<void> {
     totals.crashes += result.crashes;
     for (const fault of result.injected) injected.add(fault);
     totals.simulatedHours += result.simulatedMs / 3_600_000;
-    if (values.verbose || result.violation) console.log(result.history.join("\n"));
+    if (values.verbose || result.violation) print(result.history.join("\n"));
     if (result.violation) {
-      console.log(`seed ${seed} failed: ${result.violation}`);
-      console.log(`npm run simulate -- --seeds 1 --from ${seed}`);
+      print(`seed ${seed} failed: ${result.violation}`);
+      print(`npm run simulate -- --seeds 1 --from ${seed}`);
       // Not `exit`, which truncates a long history in a pipe.
       process.exitCode = 1;
       return;
     }
   }
-  console.log(
+  print(
     `seeds ${first} to ${first + seeds - 1}: ${Math.round(totals.simulatedHours)} simulated hours, ` +
       `${totals.events} events, ${totals.posts} posts, ${totals.crashes} crashes, ` +
       `${injected.size} of ${D1_FAULTS.length} faults of D1, ` +

@@ -12,6 +12,7 @@ import { openApi } from "./shared/local-api.ts";
 import { findLocalServer, type LocalServer } from "./shared/local-server.ts";
 import { openPlatform, type PlatformClient } from "./shared/platform-client.ts";
 import { freshLead } from "./shared/sample.ts";
+import { print } from "./shared/terminal.ts";
 
 const KINDS = WebhookEvent.options.join(", ");
 
@@ -70,7 +71,7 @@ await using platform = await openPlatform();
 const startedAt = Date.now();
 const recordId = await TRIGGERS[event](platform, server);
 const eventId = await findEvent(platform, server, event, recordId, startedAt);
-console.log(`${event}  ${eventId ?? "(no event: no subscription lists it)"}  ${recordId}`);
+print(`${event}  ${eventId ?? "(no event: no subscription lists it)"}  ${recordId}`);
 
 /** The event about a record, among those stored since; null if no subscription gets it. */
 async function findEvent(

@@ -8,6 +8,7 @@ import { join } from "node:path";
 import { ROOT } from "../shared/checkout.ts";
 import { fail, parseArguments } from "../shared/command.ts";
 import { readConfig } from "../shared/databases.ts";
+import { print } from "../shared/terminal.ts";
 import ALARMS from "./alarms.json" with { type: "json" };
 import { openApi } from "./api.ts";
 
@@ -45,10 +46,10 @@ function show(worker: string): void {
   for (const alarm of ALARMS) {
     // The others are conditions that Cloudflare notifies of.
     const isOnLog = alarm.page === undefined;
-    console.log(`${alarm.name}: ${isOnLog ? conditionOf(alarm) : alarm.page}`);
-    if (isOnLog) console.log(`  ${queryOf(worker, alarm)}`);
+    print(`${alarm.name}: ${isOnLog ? conditionOf(alarm) : alarm.page}`);
+    if (isOnLog) print(`  ${queryOf(worker, alarm)}`);
   }
-  console.log("\nWhat to do: docs/operations.md, Alarms.");
+  print("\nWhat to do: docs/operations.md, Alarms.");
 }
 
 function conditionOf({ count, minutes }: LogAlarm): string {
@@ -95,6 +96,6 @@ async function apply(worker: string, origin: string, email: string): Promise<voi
   await notify("incident", "incident_alert", {
     incident_impact: ["INCIDENT_IMPACT_MAJOR", "INCIDENT_IMPACT_CRITICAL"],
   });
-  console.log(`${email} is notified if ${hostname} is not healthy, and of Cloudflare's incidents.`);
-  console.log("The alarms on log lines are up to you: npm run alarms prints them.");
+  print(`${email} is notified if ${hostname} is not healthy, and of Cloudflare's incidents.`);
+  print("The alarms on log lines are up to you: npm run alarms prints them.");
 }

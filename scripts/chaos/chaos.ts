@@ -20,6 +20,7 @@ import { makeWritable, ROOT } from "../shared/checkout.ts";
 import { fail, openSteps, parseArguments, parseCount } from "../shared/command.ts";
 import { buildWorker, ENCRYPTION_KEYS } from "../shared/runtime.ts";
 import { bodyOf, EVENTS_WITH_BODIES, type EventWithBody } from "../shared/stored-bodies.ts";
+import { print, printError } from "../shared/terminal.ts";
 import { audit, type Stored } from "./audit.ts";
 import { AGENT, makeTraffic, type Traffic } from "./traffic.ts";
 import { Victim } from "./victim.ts";
@@ -55,7 +56,7 @@ const chance = new Chance(seed);
 const step = openSteps();
 const startedAt = Date.now();
 
-console.error(
+printError(
   `${eventsWanted} events, ${killsWanted} kills, ${percent} % of calls fail, seed ${seed}`,
 );
 const wrapper = await prepare();
@@ -211,14 +212,14 @@ const failures = [
 const { posts, lost } = found;
 const duplicates = posts - refused.size - (stored.deliveries.length - lost);
 if (percent > 0)
-  console.log(`Faults injected, before / after:\n${victim.injections.lines().join("\n")}\n`);
-console.log(
+  print(`Faults injected, before / after:\n${victim.injections.lines().join("\n")}\n`);
+print(
   `events ${stored.events.length}, kills ${victim.kills}, faults ${victim.injections.total}, ` +
     `requests ${traffic.requests}, moves ${traffic.moves}, deliveries ${posts}, duplicates ${duplicates}, ` +
     `refused once ${refused.size}, lost ${lost}, failures ${failures.length}, seed ${seed}, ` +
     `${Math.round((Date.now() - startedAt) / 1000)} s`,
 );
-for (const failure of failures.slice(0, 20)) console.log(`FAILED: ${failure}`);
+for (const failure of failures.slice(0, 20)) print(`FAILED: ${failure}`);
 process.exit(lost > 0 || failures.length > 0 ? 1 : 0);
 
 /** Builds the Worker and its wrapper; returns the wrapper's file. */

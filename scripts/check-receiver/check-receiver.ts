@@ -6,10 +6,10 @@
  * Exits 0 if all checks passed, 1 if not, 2 if it was called incorrectly. The docs page offers it as a
  * single file, which `scripts/assets.ts` bundles.
  */
-import { styleText } from "node:util";
 import { isCancel, password } from "@clack/prompts";
 import { type TargetFault, targetFault } from "../../src/webhooks/target.ts";
 import { parseArguments } from "../shared/command.ts";
+import { type Colour, print, printColoured, printError } from "../shared/terminal.ts";
 import { CHECKS, checkReceiver, type Finding, type Result } from "./checks.ts";
 import { adviceFor } from "./connection.ts";
 
@@ -41,7 +41,7 @@ const COLOURS = {
   failed: "red",
   unclear: "yellow",
   "not tested": "yellow",
-} as const satisfies Record<Result, string>;
+} as const satisfies Record<Result, Colour>;
 
 const COLUMNS = ["check", "sent", "expected", "got", "result"] as const;
 const WIDEST_GOT = "TLS: certificate for another name";
@@ -52,7 +52,7 @@ try {
   process.exitCode = await checkAndPrint(parseUrl(), await askForSecret());
 } catch (error) {
   if (!(error instanceof UsageError)) throw error;
-  console.error(error.message);
+  printError(error.message);
   process.exitCode = 2;
 }
 
@@ -98,8 +98,12 @@ async function checkAndPrint(url: string, secret: string): Promise<number> {
       column === "got" ? [WIDEST_GOT] : column === "result" ? [] : CHECKS.map((c) => c[column]);
     return Math.max(column.length, ...cells.map(({ length }) => length));
   });
-  const row = (cells: readonly string[], result: string) =>
-    console.log([...cells.map((cell, i) => cell.padEnd(widths[i] ?? 0)), result].join("  "));
+  const row = (cells: readonly string[], result: string, colour: Colour | null = null) =>
+    printColoured(
+      [...cells.map((cell, i) => cell.padEnd(widths[i] ?? 0)), ""].join("  "),
+      colour,
+      result,
+    );
 
   row(COLUMNS.slice(0, -1), "result");
   row(
@@ -110,18 +114,18 @@ async function checkAndPrint(url: string, secret: string): Promise<number> {
   for await (const finding of checkReceiver(url, secret)) {
     findings.push(finding);
     const { check, sent, expected, got, result } = finding;
-    row([check, sent, expected, got], styleText(COLOURS[result], result));
+    row([check, sent, expected, got], result, COLOURS[result]);
   }
-  console.log(`\n${summarize(findings)}`);
+  print(`\n${summarize(findings)}`);
   const advice = adviceFor(findings[0]?.got ?? "");
-  if (advice) console.log(advice);
+  if (advice) print(advice);
   for (const { check, consequence, result } of findings)
-    if (result === "failed") console.log(`- ${check}: ${consequence}.`);
+    if (result === "failed") print(`- ${check}: ${consequence}.`);
   if (findings.some(({ result }) => result === "unclear"))
-    console.log(
+    print(
       "Unclear: the receiver refuses valid deliveries too (does it have this secret?), answers 429, or does not answer.",
     );
-  console.log(
+  print(
     "What cannot be tested from outside: whether the repeated event is processed only once, and whether signatures are compared in constant time.",
   );
   return findings.every(({ result }) => result === "passed") ? 0 : 1;

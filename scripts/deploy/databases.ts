@@ -4,6 +4,7 @@ import { z } from "@hono/zod-openapi";
 import { open, parseEncryptionKeys } from "../../src/encryption/seal.ts";
 import { ROOT } from "../shared/checkout.ts";
 import type { ConfiguredDatabase } from "../shared/databases.ts";
+import { print } from "../shared/terminal.ts";
 import type { Answer, Wrangler } from "../shared/wrangler.ts";
 import { placeOf } from "./queues.ts";
 
@@ -60,7 +61,7 @@ export async function makeDatabases(
 ): Promise<void> {
   const where = jurisdiction ? [`--jurisdiction=${jurisdiction}`] : [];
   for (const { name } of databases) {
-    console.log(`Creating the database ${name}.`);
+    print(`Creating the database ${name}.`);
     const made = await wrangler.ask("d1", "create", name, ...where);
     if (!made.ok) throw new Error(`The database ${name} could not be created:\n${made.complaint}`);
   }
@@ -78,7 +79,7 @@ export async function bookmark(
     );
     const { success, data } = Bookmark.safeParse(parseJson(stdout));
     if (!success) throw new Error(`The database ${name} gives no bookmark:\n${complaint}`);
-    console.log(`The database ${name} can be restored to ${data.bookmark}.`);
+    print(`The database ${name} can be restored to ${data.bookmark}.`);
     bookmarks.push(`${binding} ${data.bookmark}`);
   }
   return bookmarks;
@@ -90,7 +91,7 @@ export async function migrateDatabases(
   databases: ConfiguredDatabase[],
 ): Promise<void> {
   for (const { binding, name } of databases) {
-    console.log(`Migrating the database ${name}.`);
+    print(`Migrating the database ${name}.`);
     // Without prompts: a declined migration would look like an applied one.
     const args = ["d1", "migrations", "apply", binding, "--remote"];
     const code = await wrangler.show(args, { CI: "1" });

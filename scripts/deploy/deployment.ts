@@ -7,6 +7,7 @@ import { parseKeyRing } from "../../src/encryption/key-ring.ts";
 import { ROOT } from "../shared/checkout.ts";
 import { type ConfiguredDatabase, databasesIn, readConfig } from "../shared/databases.ts";
 import { makeSecret, SECRET_NAMES, type SecretName, type Secrets } from "../shared/secrets.ts";
+import { print } from "../shared/terminal.ts";
 import type { openWrangler, Wrangler } from "../shared/wrangler.ts";
 import {
   bookmark,
@@ -175,8 +176,8 @@ async function rehearse(
   ];
   const code = await wrangler.show(["deploy", "--dry-run"]);
   if (code !== 0) throw new Error("The Worker cannot be built.");
-  if (!found) console.log("Not logged in to Cloudflare: the account was not checked.");
-  console.log(["Nothing was changed. A deployment would", ...steps].join("\n  - "));
+  if (!found) print("Not logged in to Cloudflare: the account was not checked.");
+  print(["Nothing was changed. A deployment would", ...steps].join("\n  - "));
 }
 
 /** The secrets that neither the environment nor the Worker has, and whether there is no Worker yet. */
@@ -273,7 +274,7 @@ async function shift(
   // Routes, schedules and consumers of queues belong to no version.
   const code = await wrangler.show(["triggers", "deploy"]);
   if (code !== 0) throw new Error("The new version serves, but its triggers were not updated.");
-  console.log(
+  print(
     `Deployed: ${address}. It refuses an invented key, serves this document, and is healthy.\nBack to the version before: npx wrangler rollback ${former.version_id}`,
   );
 }
@@ -299,7 +300,7 @@ async function test(
   const address = String(
     vars.PORTAL_ORIGIN || targets.find((url) => /^https?:\/\//.test(url)) || "",
   );
-  console.log(`Deployed${address ? `: ${address}` : ""}.`);
+  print(`Deployed${address ? `: ${address}` : ""}.`);
   const faults = address ? await findFaults(address, waitSeconds) : [];
   if (faults.length > 0 && !isFirst)
     throw new Error(
@@ -333,8 +334,8 @@ async function test(
       : []),
   ];
   if (address && faults.length === 0)
-    console.log("It refuses an invented key, serves this document, and is healthy.");
-  if (steps.length > 0) console.log(["Next:", ...steps].join("\n  - "));
+    print("It refuses an invented key, serves this document, and is healthy.");
+  if (steps.length > 0) print(["Next:", ...steps].join("\n  - "));
 }
 
 /** Finds the version in what wrangler did, one JSON text per line. */

@@ -1,3 +1,4 @@
+import { print } from "../shared/terminal.ts";
 import type { Wrangler } from "../shared/wrangler.ts";
 
 /** How long a queue keeps a message, at most: while its consumer is paused. */
@@ -49,7 +50,7 @@ export async function makeQueues(
 ): Promise<void> {
   const where = jurisdiction ? [`--jurisdiction=${jurisdiction}`] : [];
   for (const { name, exists } of queues) {
-    if (!exists) console.log(`Creating the queue ${name}.`);
+    if (!exists) print(`Creating the queue ${name}.`);
     const { ok, complaint } = exists
       ? await wrangler.ask("queues", "update", name, KEPT)
       : await wrangler.ask("queues", "create", name, KEPT, ...where);

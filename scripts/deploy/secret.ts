@@ -2,6 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { homedir, tmpdir } from "node:os";
 import { join } from "node:path";
 import { makeSecret, type SecretName, type Secrets } from "../shared/secrets.ts";
+import { print } from "../shared/terminal.ts";
 
 /**
  * Generates secrets, whose keys have the date for an id, and writes a copy that only this user can read.
@@ -31,7 +32,7 @@ export function generateSecrets(
       `${copy} ${reason}: choose a new file for the secrets, --secrets-copy FILE. Nothing was deployed.`,
     );
   }
-  console.log(
+  print(
     `${names.join(" and ")}: generated, and copied to ${copy}. Cloudflare never shows them: keep it safe.${
       names.includes("ENCRYPTION_KEYS")
         ? " Without the encryption key nobody can read the leads."

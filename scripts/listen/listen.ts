@@ -20,6 +20,7 @@ import { type LocalApi, openApi, Refusal } from "../shared/local-api.ts";
 import { findLocalServer } from "../shared/local-server.ts";
 import { openPlatform } from "../shared/platform-client.ts";
 import { isTaken } from "../shared/ports.ts";
+import { print, printable } from "../shared/terminal.ts";
 import { type Answer, forward } from "./forward.ts";
 
 const USAGE = `npm run listen -- [--forward URL]
@@ -70,8 +71,8 @@ async function listen(target: URL | null): Promise<void> {
     if (!(error instanceof Refusal && error.code === "invalid_request")) throw error;
     throw new Error("The local server refuses URLs on this machine: start it without --strict.");
   });
-  console.log(`Listening${target ? `, forwarding to ${target.href}` : ""}. Ctrl-C stops.`);
-  console.log(`Signing secret: ${secret}`);
+  print(`Listening${target ? `, forwarding to ${target.href}` : ""}. Ctrl-C stops.`);
+  print(`Signing secret: ${secret}`);
   if (target && process.stdin.isTTY) retryOnKey(id);
 }
 
@@ -83,12 +84,12 @@ function retryOnKey(webhookId: string): void {
     if (ctrl && name === "c") process.kill(process.pid, "SIGINT");
     if (ctrl || name !== "r") return;
     try {
-      console.log(`\n${await retryNow(webhookId)}`);
+      print(`\n${await retryNow(webhookId)}`);
     } catch (error) {
-      console.log(`\nNot retried: ${error instanceof Error ? error.message : error}`);
+      print(`\nNot retried: ${error instanceof Error ? error.message : error}`);
     }
   });
-  console.log("Press r to retry what has failed.");
+  print("Press r to retry what has failed.");
 }
 
 /** Ends the waits of what has failed. @returns what it did. */
@@ -121,7 +122,7 @@ function removeAtEnd(api: LocalApi, subscribed: Promise<Subscription>): void {
     try {
       const { id } = await subscribed;
       await api("DELETE", `/v1/webhooks/${id}`);
-      console.log("\nStopped listening and removed the subscription.");
+      print("\nStopped listening and removed the subscription.");
       process.exit(0);
     } catch {
       fail("The local server is gone: the next `npm run listen` removes the subscription.");
@@ -149,9 +150,9 @@ function show({ headers }: IncomingMessage, body: Buffer, answer: Answer | null)
   const { id, type } = parseEvent(body);
   const words = [time, type, id];
   if (answer) words.push(`${answer.status}${answer.failure ? ` (${answer.failure})` : ""}`);
-  console.log(`\n${words.join("  ")}`);
-  console.log(`X-Service-Signature: ${headers["x-service-signature"]}`);
-  console.log(body.toString());
+  print(`\n${printable(words.join("  "))}`);
+  print(`X-Service-Signature: ${printable(String(headers["x-service-signature"]))}`);
+  print(printable(body.toString()));
 }
 
 /** After a failed attempt, says when the next one will be. */
@@ -166,7 +167,7 @@ function showNextAttempt(id: string, status: number): void {
   // Retried by hand after its last failure, it starts again.
   if (waitSeconds === undefined) failures.set(id, 0);
   // At the earliest: jitter, Retry-After or other failures can make it longer.
-  console.log(
+  print(
     waitSeconds === undefined
       ? "Failed for the last time: the service will not retry."
       : `Failed: the service retries in ${formatWait(waitSeconds)} at the earliest.`,

@@ -11,6 +11,7 @@ import { join } from "node:path";
 import { buildDocument } from "../../src/http/document/document.ts";
 import { makeWritable, ROOT } from "../shared/checkout.ts";
 import { fail, parseArguments } from "../shared/command.ts";
+import { print, printError } from "../shared/terminal.ts";
 import type { Part } from "./changes.ts";
 import { PAGE, showDelivery } from "./example.ts";
 import { findFaults, readCommitted } from "./release.ts";
@@ -36,7 +37,7 @@ else {
   makeWritable(ROOT);
   for (const [file, written] of Object.entries(files)) {
     writeFileSync(join(ROOT, file), written);
-    console.log(`${file} is written.`);
+    print(`${file} is written.`);
   }
 }
 
@@ -48,7 +49,7 @@ function check(): void {
     ),
     ...findFaults(document, readCommitted(ROOT, FILE), readText("CHANGELOG.md")),
   ];
-  for (const fault of faults) console.error(fault);
+  for (const fault of faults) printError(fault);
   if (faults.length > 0) process.exitCode = 1;
 }
 

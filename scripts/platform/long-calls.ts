@@ -2,6 +2,7 @@ import type { PlatformInput, PlatformOutput } from "../../src/platform/operation
 import type { ExportItem } from "../../src/workspaces/lifecycle/export.ts";
 import { openSteps } from "../shared/command.ts";
 import type { PlatformClient } from "../shared/platform-client.ts";
+import { printSlowly } from "../shared/terminal.ts";
 
 /**
  * Writes all pages of an export to standard output, one item per line (NDJSON).
@@ -13,7 +14,7 @@ export async function exportLines(
   input: PlatformInput<"exportWorkspace">,
 ): Promise<void> {
   const step = openSteps();
-  // If the reader of a pipe stops, `print` fails, which is enough.
+  // If the reader of a pipe stops, `printSlowly` fails, which is enough.
   process.stdout.on("error", () => {});
   let { cursor = null } = input;
   let count = 0;
@@ -21,7 +22,7 @@ export async function exportLines(
     do {
       const page = await platform.call("exportWorkspace", { ...input, cursor });
       const items = page.items as ExportItem[];
-      await print(items.map((item) => `${JSON.stringify(item)}\n`).join(""));
+      if (items.length > 0) await printSlowly(items.map((item) => JSON.stringify(item)).join("\n"));
       cursor = page.nextCursor;
       count += items.length;
       step(`${count.toLocaleString("en-US")} items`, 5_000);
@@ -52,13 +53,6 @@ export async function findAll(platform: PlatformClient, input: PlatformInput<"fi
     step(cursor === null ? "" : `${found} found; call ${calls + 1}, up to 5,000 leads each`, 5_000);
     if (cursor === null) return { items, unreadable, nextCursor: null };
   }
-}
-
-/** Writes to standard output, at the pace of a pipe's reader. */
-function print(text: string): Promise<void> {
-  return new Promise((resolve, reject) => {
-    process.stdout.write(text, (error) => (error ? reject(error) : resolve()));
-  });
 }
 
 /**

@@ -12,13 +12,14 @@ import { isMethod, OPERATIONS } from "../../src/platform/operations.ts";
 import { fail, parseArguments } from "../shared/command.ts";
 import { openPlatform, type PlatformClient, SELECTION } from "../shared/platform-client.ts";
 import { toTable } from "../shared/table.ts";
+import { print } from "../shared/terminal.ts";
 import { describeMethod, describeMethods } from "./help.ts";
 import { eraseAll, exportLines, findAll, redeliverAll } from "./long-calls.ts";
 import { recordLines, takesLines } from "./record-lines.ts";
 
 process.on("uncaughtException", fail);
 const answer = await callMethod();
-if (answer !== null) console.log(answer);
+if (answer !== null) print(answer);
 
 /** Calls the method. @returns what to print; null if it has been printed already. */
 async function callMethod(): Promise<string | null> {
@@ -39,7 +40,7 @@ async function callMethod(): Promise<string | null> {
     throw new Error(`${method}: no such method; npm run platform -- --help lists them`);
   if ((values as { help?: boolean }).help) return describeMethod(method, OPERATIONS[method]);
   if (rest.length > 0) throw new Error("expected one method and one JSON text, in quotes");
-  const print = (answer: object) =>
+  const format = (answer: object) =>
     process.stdout.isTTY && !values.json ? toTable(answer) : JSON.stringify(answer, null, 2);
   const { ndjson, workspace, remote, env, actor = userInfo().username } = values;
   const open = async () => callingAs(actor, await openPlatform({ remote, env }));
@@ -48,7 +49,7 @@ async function callMethod(): Promise<string | null> {
     if (positionals.length < 2) throw new Error("--ndjson needs a file, or -");
     expectReadable(given);
     await using platform = await open();
-    return print(await recordLines(platform, method, workspace, given));
+    return format(await recordLines(platform, method, workspace, given));
   }
   if (ndjson && method !== "exportWorkspace")
     throw new Error(`--ndjson is for exportWorkspace and methods that record, not for ${method}`);
@@ -62,11 +63,11 @@ async function callMethod(): Promise<string | null> {
     await exportLines(platform, input);
     return null;
   }
-  if (method === "eraseWorkspace") return print(await eraseAll(platform, input));
+  if (method === "eraseWorkspace") return format(await eraseAll(platform, input));
   if (method === "redeliver" || method === "enableWebhook")
-    return print(await redeliverAll(platform, method, input));
-  if (method === "findLeads") return print(await findAll(platform, input));
-  return print(await platform.call(method, input));
+    return format(await redeliverAll(platform, method, input));
+  if (method === "findLeads") return format(await findAll(platform, input));
+  return format(await platform.call(method, input));
 }
 
 /** The same platform, with `actor` added to each input that has none. */

@@ -1,4 +1,5 @@
 import { type ParseArgsConfig, parseArgs } from "node:util";
+import { print, printError, printOver } from "./terminal.ts";
 
 type Options = NonNullable<ParseArgsConfig["options"]>;
 
@@ -24,10 +25,10 @@ export function parseArguments<const O extends Options, P extends boolean = fals
     // With other arguments, as in `npm run platform -- METHOD --help`, help is up to the command.
     if (!help || positionals.length > 0) return { values, positionals };
   } catch (error) {
-    console.error(`${(error as Error).message.split(". ")[0]}; --help shows the usage`);
+    printError(`${(error as Error).message.split(". ")[0]}; --help shows the usage`);
     process.exit(code);
   }
-  console.log(typeof usage === "string" ? usage : usage());
+  print(typeof usage === "string" ? usage : usage());
   process.exit(0);
 }
 
@@ -39,7 +40,7 @@ export function parseCount(option: string, text: string | undefined, min = 1): n
 
 /** Says in one sentence why a command failed, instead of Node's stack trace. */
 export function fail(error: unknown): never {
-  console.error(error instanceof Error ? error.message : String(error));
+  printError(error instanceof Error ? error.message : String(error));
   process.exit(1);
 }
 
@@ -53,10 +54,10 @@ export function openSteps(): (text: string, everyMs?: number) => void {
   return (text, everyMs = 0) => {
     const now = performance.now();
     const line = text && `${Math.round(now / 1000)} s  ${text}`;
-    if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${line && `${line}…`}`);
+    if (process.stderr.isTTY) printOver(line && `${line}…`);
     else if (line && now - last >= everyMs) {
       last = now;
-      console.error(line);
+      printError(line);
     }
   };
 }

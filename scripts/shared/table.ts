@@ -1,3 +1,5 @@
+import { printable } from "./terminal.ts";
+
 /**
  * A plain object as a table for people: one line per field, lists below their names. A page of a list,
  * such as `{ items, nextCursor }`, has one row per item, below the names of its fields, and then what
@@ -58,8 +60,8 @@ function show(value: unknown): string {
   if (value === null) return "none";
   if (typeof value === "boolean") return value ? "yes" : "no";
   if (typeof value === "number") return value.toLocaleString("en-US");
-  if (typeof value !== "object") return String(value);
+  if (typeof value !== "object") return printable(String(value));
   if (Array.isArray(value)) return value.map(show).join(", ") || "none";
   const fields = Object.entries(value).filter(([, field]) => field !== null);
-  return fields.map(([name, field]) => `${name} ${show(field)}`).join(", ") || "none";
+  return fields.map(([name, field]) => `${show(name)} ${show(field)}`).join(", ") || "none";
 }

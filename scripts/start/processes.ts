@@ -6,6 +6,7 @@ import type { Writable } from "node:stream";
 import { setTimeout } from "node:timers/promises";
 import { stripVTControlCharacters } from "node:util";
 import { ROOT, WRANGLER_ENV } from "../shared/checkout.ts";
+import { safeLines } from "../shared/terminal.ts";
 import type { UrlRules } from "./url-rules.ts";
 
 /** Where the output of a process goes. */
@@ -94,7 +95,7 @@ function runNode(args: string[], { log, onError }: Output): ChildProcess {
   for (const stream of [child.stdout, child.stderr])
     if (stream)
       createInterface({ input: stream }).on("line", (coloured) => {
-        const line = stripVTControlCharacters(coloured);
+        const line = safeLines(stripVTControlCharacters(coloured));
         log.write(`${line}\n`);
         if (line.includes("[ERROR]")) onError(line);
       });

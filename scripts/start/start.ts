@@ -15,6 +15,7 @@ import { type LocalApi, openApi, Refusal } from "../shared/local-api.ts";
 import { deleteState, makeSecrets, readState } from "../shared/local-state.ts";
 import { isTaken } from "../shared/ports.ts";
 import { type Receipt, receiverUrl, startReceiver } from "../shared/receiver.ts";
+import { print, printable, printError } from "../shared/terminal.ts";
 import { migrate, type Output, prepare, type Run, serve } from "./processes.ts";
 import { urlRules } from "./url-rules.ts";
 
@@ -56,7 +57,7 @@ async function start(port: number, strict: boolean): Promise<void> {
   await refuseTaken(receiverPort);
   prepareSecrets();
   const output = openOutput();
-  console.log("Starting: the database, the server, the sample data…");
+  print("Starting: the database, the server, the sample data…");
   for (const { binding, name } of databasesIn(await readConfig(join(ROOT, "wrangler.toml"))))
     await finish(migrate(binding, output), `The database ${name} could not be migrated`);
   const { rules, told } = await urlRules(strict);
@@ -140,7 +141,7 @@ async function introduce(base: string, strict: boolean, told: string): Promise<v
   const change = automation?.status === "paused" ? "active" : "paused";
   const curl = `curl -H 'Authorization: Bearer ${apiKey}'`;
   const control = `${curl} -X PATCH -H 'Content-Type: application/json' -d '{"status":"${change}"}'`;
-  console.log(`
+  print(`
 The API is at ${base}, its docs at ${base}/docs.
 The server's log is ${LOG_NAME}. Ctrl-C stops everything.
 
@@ -155,11 +156,11 @@ Three requests to paste into another terminal:
 
   ${curl} '${base}/v1/leads?limit=2'
 `);
-  console.log(`${told}\n`);
+  print(`${told}\n`);
   if (strict) return;
-  if (!webhook) console.log("This deployment does not serve webhooks: none will arrive here.\n");
+  if (!webhook) print("This deployment does not serve webhooks: none will arrive here.\n");
   else if (automation)
-    console.log(
+    print(
       `The second one ${change === "paused" ? "pauses" : "activates"} “${automation.name}”: its signed event appears here, like every new lead and run.\n`,
     );
 }
@@ -198,11 +199,11 @@ function subjectOf(delivery: (Receipt & { verdict: "accepted" })["delivery"]): s
 
 /** Prints a line with the time of day. */
 function say(text: string): void {
-  console.log(`${new Date().toTimeString().slice(0, 8)}  ${text}`);
+  print(`${new Date().toTimeString().slice(0, 8)}  ${printable(text)}`);
 }
 
 async function fail(message: string): Promise<void> {
-  if (!ending) console.error(message);
+  if (!ending) printError(message);
   await end(1);
 }
 

@@ -11,7 +11,18 @@ export function isText(value: string): boolean {
   return value.isWellFormed() && !value.includes("\0");
 }
 
-export const Name = text(1_000).min(1);
+/**
+ * What a terminal obeys instead of showing it, and what reverses the text around it. The marks that
+ * right-to-left scripts need, and joiners, are none.
+ */
+const CONTROLS = /[\p{Cc}\u202a-\u202e\u2066-\u2069]/u;
+
+/** Text that names or describes something, wherever it is shown: in one line, without controls. */
+export function label(max: number) {
+  return text(max).refine((value) => !CONTROLS.test(value), "must have no control characters");
+}
+
+export const Name = label(1_000).min(1);
 
 /** What the platform calls a record. */
 export const Reference = text(512).min(1);

@@ -3,7 +3,7 @@ import { KeyId, WorkspaceId } from "../contract/fields.ts";
 import { randomId } from "../contract/ids.ts";
 import { InputError } from "../contract/input-error.ts";
 import { KEY_NAME_MAX_LENGTH, KEY_OVERLAP_MAX_SECONDS } from "../contract/limits.ts";
-import { text } from "../contract/text.ts";
+import { label } from "../contract/text.ts";
 import { DAY_MS, isoTime } from "../contract/time.ts";
 import { commit } from "../db/client.ts";
 import { openDirectory } from "../db/databases.ts";
@@ -45,7 +45,10 @@ export const createApiKey = operation({
   about: "Creates an API key for a workspace. The key is shown only once.",
   input: z.strictObject({
     workspaceId: WorkspaceId,
-    name: text(KEY_NAME_MAX_LENGTH).min(1).nullish().describe("what it is for, such as CRM import"),
+    name: label(KEY_NAME_MAX_LENGTH)
+      .min(1)
+      .nullish()
+      .describe("what it is for, such as CRM import"),
     requestsPerWindow: Quota.nullish().describe("the key's own quota; default: QUOTA_REQUESTS"),
   }),
   output: NewKey,

@@ -3,7 +3,7 @@ import { idKindOf } from "../contract/fields.ts";
 import { isId } from "../contract/ids.ts";
 import { InputError } from "../contract/input-error.ts";
 import { parseInput } from "../contract/parse.ts";
-import { text } from "../contract/text.ts";
+import { label } from "../contract/text.ts";
 import { DIRECTORY, openDirectory } from "../db/databases.ts";
 import { causeOf } from "../db/errors.ts";
 import { log, logError } from "../log.ts";
@@ -13,7 +13,7 @@ import { inTime } from "../workspaces/placement.ts";
 import type { Call, Operation } from "./operation.ts";
 
 /** What a caller may add to the input of any operation: who is calling. */
-const Actor = z.object({ actor: text(100).nullish() });
+const Actor = z.object({ actor: label(100).nullish() });
 export type WithActor = z.input<typeof Actor>;
 
 /** Maximum ids in an entry of the audit trail. */

@@ -10,7 +10,7 @@ import {
   SECRET_OVERLAP_SECONDS,
   URL_MAX_LENGTH,
 } from "../contract/limits.ts";
-import { text } from "../contract/text.ts";
+import { label } from "../contract/text.ts";
 import { DAY_MS } from "../contract/time.ts";
 import { commit, type Database, withoutRetries } from "../db/client.ts";
 import { openDirectory } from "../db/databases.ts";
@@ -84,7 +84,7 @@ export const updateWebhook = operation({
       webhookId: WebhookId,
       url: z.string().max(URL_MAX_LENGTH).nullish().describe("as at its creation"),
       events: z.array(WebhookEvent).min(1).nullish(),
-      description: text(DESCRIPTION_MAX_LENGTH).nullish().describe("null or empty: none"),
+      description: label(DESCRIPTION_MAX_LENGTH).nullish().describe("null or empty: none"),
       headers: OwnHeaders.nullish().describe(
         `sent with each post, by name; at most ${HEADERS_MAX}; null: none. They replace the present ones, and are not shown again`,
       ),

@@ -101,6 +101,32 @@ test.runIf(process.platform === "linux")(
   },
 );
 
+test("npm run listen shows what anybody posts to it on one line, with what a terminal would obey as escapes", async () => {
+  const listener = await listen();
+  const post = async (body: string) =>
+    fetch(String((await listeners())[0]), { method: "POST", body });
+  await post(JSON.stringify({ id: "evt_\u009b2J", type: "a\nb" }));
+  await post("\u001b]52;c;cHduZWQ=\u0007\n00:00:00  lead.created");
+  await until(() => listener.output().includes("00:00:00"));
+  const [, shown = ""] = listener.output().split(listener.secret);
+  expect(shown).not.toMatch(/(?!\n)[\p{Cc}]/u);
+  expect(
+    shown
+      .trim()
+      .replace(/^[\d:]{8} {2}/gm, "")
+      .split("\n"),
+  ).toEqual([
+    String.raw`a\nb  evt_\u009b2J`,
+    "X-Service-Signature: undefined",
+    String.raw`{"id":"evt_\u009b2J","type":"a\nb"}`,
+    "",
+    "not an event  ?",
+    "X-Service-Signature: undefined",
+    String.raw`\u001b]52;c;cHduZWQ=\u0007\n00:00:00  lead.created`,
+  ]);
+  expect(await endByCtrlC(listener)).toBe(0);
+});
+
 test("npm run listen shows 502 while the target is down, and nothing after Ctrl-C", async () => {
   const gone = await startReceiver();
   await gone.close();

@@ -36,6 +36,25 @@ describe("npm run platform", () => {
     expect(JSON.parse(asked.stdout)).toMatchObject({ addsUp: true });
   });
 
+  test("shows what a terminal would obey as escapes, in JSON as in a table", async () => {
+    const name = "\u001b]52;c;cHduZWQ=\u0007\u009b2J\u202ereversed\nevt_1  delivered";
+    const { workspaceId, recordLeads } = await openWorkspace(runtime);
+    await recordLeads(["1"], () => ({ name }));
+    const input = JSON.stringify({ workspaceId, reference: "1" });
+    const { stdout } = await platform("findLeads", input);
+    expect(JSON.parse(stdout).items[0]).toMatchObject({ name });
+    const exported = await platform("exportWorkspace", input.replace(/,.*/, "}"), "--ndjson");
+    expect(exported.stdout).toContain("\\u009b2J");
+    for (const shown of [stdout, exported.stdout])
+      expect(shown).not.toMatch(/(?!\n)[\p{Cc}\p{Bidi_Control}]/u);
+    if (!isLinux) return;
+    const table = await inTerminal(`platform/platform.ts findLeads '${input}'`);
+    expect(table.stdout).toContain("cHduZWQ=\\u0007\\u009b2J\\u202ereversed\\nevt_1  delivered");
+    // The progress is shown over itself.
+    const rows = table.stdout.replaceAll("\r\u001b[K", "");
+    expect(rows).not.toMatch(/(?![\r\n])[\p{Cc}\p{Bidi_Control}]/u);
+  });
+
   const NO_LOGIN = { HOME: registry, XDG_CONFIG_HOME: registry, CLOUDFLARE_API_TOKEN: "" };
   const NO_SERVER = { WRANGLER_REGISTRY_PATH: join(registry, "empty") };
   test.each<[string[], sentence: string, env?: NodeJS.ProcessEnv]>([

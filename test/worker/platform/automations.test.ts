@@ -183,7 +183,7 @@ describe("recordAutomations", () => {
     "applies an undated report after %s of a clock ahead, and shows and announces no earlier time",
     async (_, updatedAt, patches, laterMs) => {
       // Long, so that the body of its event is stored apart.
-      const agent = { reference: "1", name: 'é"\u0001/\\'.repeat(200) };
+      const agent = { reference: "1", name: 'é"\u2028/\\'.repeat(200) };
       const { api, workspaceId, id, report, read } = await openReported({ agent, updatedAt });
       if (patches) await api.patch(`/v1/automations/${id}`, { status: "paused" });
       expect(await read()).toMatchObject({ updated_at: expect.stringMatching(/^\d{4}-/) });

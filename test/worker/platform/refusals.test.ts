@@ -42,6 +42,16 @@ function records(
 const nested = (depth: number) => JSON.parse(`${'{"a":'.repeat(depth)}1${"}".repeat(depth)}`);
 const UNSAFE = "must be between -9007199254740991 and 9007199254740991; write it as text";
 const ILL_FORMED = "must be well-formed text";
+const CONTROLS = "must have no control characters";
+/** C0, DEL, C1 and bidirectional controls. */
+const CONTROLLED = [
+  "\u001b]52;c;cHduZWQ=\u0007",
+  "a\nb",
+  "a\u007f",
+  "a\u009b31m",
+  "a\u202eb",
+  "a\u2066b",
+];
 const TOO_DEEP = `${".a".repeat(30)}: must be nested at most 32 deep`;
 const LEAD = { email: "a@example.com" };
 const NOW = isoTime(Date.now());
@@ -82,6 +92,7 @@ test.each<Refusal>([
     ["name: Invalid input: expected string, received null", { name: null }],
     ["name: Too small: expected string to have >=1 characters", { name: "" }],
     [`name: ${ILL_FORMED}`, { name: "a\0" }],
+    ...CONTROLLED.map((name): [string, object] => [`name: ${CONTROLS}`, { name }]),
     ["adminEmails: …", { name: "a", adminEmails: "a@example.com" }],
     ["adminEmails[1]: …", { name: "a", adminEmails: ["a@example.com", "b"] }],
     ['Unrecognized key: "owner"', { name: "a", owner: "b" }],
@@ -96,6 +107,7 @@ test.each<Refusal>([
       { webhooksMax },
     ]),
     ["name: …", { name: "", adminEmails: ["b"] }],
+    [`name: ${CONTROLS}`, { name: "a\u009b" }],
   ]),
   ...refusals("setWorkspaceAccess", { workspaceId }, [
     ["granted is missing", {}],
@@ -107,6 +119,7 @@ test.each<Refusal>([
     ["createApiKey", "requestsPerWindow: …", { workspaceId, requestsPerWindow }],
     ["updateApiKey", "requestsPerWindow: …", { keyId, requestsPerWindow }],
   ]),
+  ["createApiKey", `name: ${CONTROLS}`, { workspaceId, name: "a\u009b" }],
   ["updateApiKey", "requestsPerWindow is missing", { keyId }],
   ...[null, -1, 1.5, "60", 604_801].map((overlapSeconds): Refusal => {
     return ["rollApiKey", "overlapSeconds: …", { keyId, overlapSeconds }];
@@ -121,11 +134,15 @@ test.each<Refusal>([
   ]),
   ["listApiKeys", "cursor: …", { workspaceId, cursor: "x" }],
   ["ledger", "actor: …", { workspaceId, actor: "x".repeat(101) }],
+  ["ledger", `actor: ${CONTROLS}`, { workspaceId, actor: "a\u009b" }],
   ...records("recordAutomations", "automations", automationReport, [
     [".type: …", { type: "whatsapp" }],
     [".status: …", { status: "stopped" }],
     [".provider: …", { provider: "" }],
     [`.provider: ${ILL_FORMED}`, { provider: "a\0" }],
+    [`.provider: ${CONTROLS}`, { provider: "a\u009b" }],
+    [`.agent.name: ${CONTROLS}`, { agent: { reference: "1", name: "a\u009b" } }],
+    [`.name: ${CONTROLS}`, { type: "crm_source", name: "a\u009b" }],
     [".reference: …", { reference: "" }],
     [".reference: …", { reference: "a".repeat(513) }],
     [".agent.name is missing", { agent: { reference: "1" } }],
@@ -232,6 +249,7 @@ test.each<Refusal>([
     ["expected a URL, events…", {}],
     ["events…", { events: [] }],
     ["description…", { description: "x".repeat(201) }],
+    [`description: ${CONTROLS}`, { description: "a\u009b" }],
     ["url: is refused: https_required", { url: "http://a.example/" }],
     ["url: is refused: private_address", { url: "https://10.0.0.1/" }],
     ["headers: at most 5", { headers: Object.fromEntries([..."abcdef"].map((n) => [n, "x"])) }],

@@ -128,6 +128,7 @@ test.each<[string, object | null, string, ErrorDetails]>([
   ["secret", { overlapSeconds: -1 }, "overlapSeconds", { ...OUT_OF_RANGE, min: 0 }],
   ["secret", { overlapSeconds: 604_801 }, "overlapSeconds", { ...OUT_OF_RANGE, max: 604_800 }],
   ["test", {}, "type", { reason: "required" }],
+  ["update", { description: "\u001b[2J" }, "description", { reason: "invalid_type" }],
   ["redeliver", {}, "eventIds", { reason: "required" }],
   ["redeliver", UNKNOWN, "states.0", { reason: "unknown_value", allowed: STATES }],
 ])(

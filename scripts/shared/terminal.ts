@@ -1,0 +1,61 @@
+/**
+ * The only way in which the commands write to a terminal. What they show comes from others: names,
+ * descriptions, bodies of posts, errors. A terminal would obey the control characters in it, such as
+ * those that write to the clipboard or clear the screen.
+ */
+import { styleText } from "node:util";
+
+/** What a terminal obeys instead of showing it: C0, DEL and C1, and what reverses the text around it. */
+const UNPRINTABLE = /[\p{Cc}\p{Bidi_Control}]/gu;
+/** The same, apart from line breaks and tabs. */
+const UNPRINTABLE_IN_LINES = /(?![\n\t])[\p{Cc}\p{Bidi_Control}]/gu;
+
+/**
+ * Makes a text from outside safe to print in one line. Its control characters become escapes like
+ * `\n` and `\u001b`, which mean the same in JSON.
+ */
+export function printable(text: string): string {
+  return text.replace(UNPRINTABLE, escapeOf);
+}
+
+/** Prints lines to standard output, with what a terminal would obey as escapes. */
+export function print(lines: string): void {
+  // biome-ignore lint/suspicious/noConsole: the one place
+  console.log(safeLines(lines));
+}
+
+export type Colour = "green" | "red" | "yellow";
+
+/** Prints a line whose last cell is coloured, if the terminal has colours and `colour` is not null. */
+export function printColoured(line: string, colour: Colour | null, cell: string): void {
+  // biome-ignore lint/suspicious/noConsole: the one place
+  console.log(printable(line) + (colour ? styleText(colour, printable(cell)) : printable(cell)));
+}
+
+/** Like `print`, to standard error. */
+export function printError(lines: string): void {
+  // biome-ignore lint/suspicious/noConsole: the one place
+  console.error(safeLines(lines));
+}
+
+/** Like `print`, but at the pace of a pipe's reader. @throws Error if nobody reads. */
+export function printSlowly(lines: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    process.stdout.write(`${safeLines(lines)}\n`, (error) => (error ? reject(error) : resolve()));
+  });
+}
+
+/** Shows `line` in place of the last line of standard error, which must be a terminal. */
+export function printOver(line: string): void {
+  process.stderr.write(`\r\x1b[K${printable(line)}`);
+}
+
+/** Lines with what a terminal would obey as escapes. */
+export function safeLines(lines: string): string {
+  return lines.replace(UNPRINTABLE_IN_LINES, escapeOf);
+}
+
+function escapeOf(character: string): string {
+  const json = JSON.stringify(character).slice(1, -1);
+  return json === character ? `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}` : json;
+}
