@@ -7,6 +7,7 @@ import { log, logError } from "./log.ts";
 import { cleanUpAutomations } from "./records/removals.ts";
 import { findServiceHealth, SWEPT } from "./service-health.ts";
 import { findOverdue, wake } from "./webhooks/dispatch/wake.ts";
+import { exhaustOverdue } from "./webhooks/endings.ts";
 import { sendNotices } from "./webhooks/notices/notify.ts";
 import { forgetAuditEntries } from "./workspaces/audit-trail.ts";
 import { insertSize } from "./workspaces/database-sizes.ts";
@@ -44,7 +45,7 @@ export async function sweep(env: Env, now: number): Promise<void> {
   const metered = whole.meter(env);
   const databases = databasesOf(env, now);
   const loops = [sendDueNotices, expireEvents, deleteRemoved];
-  const others = [wakeOverdue, forget, measure];
+  const others = [wakeOverdue, exhaust, forget, measure];
   const share = Math.floor(LOOPS_STATEMENTS / loops.length / databases.length);
   const moves = whole.share(MOVES_STATEMENTS);
 
@@ -91,6 +92,8 @@ const sendDueNotices = ({ db, env, now, budget }: Part) =>
   sendNotices(db, env, now, () => budget.hasMore());
 
 const deleteRemoved = ({ db, budget }: Part) => cleanUpAutomations(db, () => budget.hasMore());
+
+const exhaust = ({ db, now }: Part) => commit(db, exhaustOverdue({ now }));
 
 /** Deletes what is kept for a while. */
 async function forget({ db, now }: Part): Promise<void> {

@@ -179,7 +179,7 @@ export const setWorkspaceAccess = operation({
     // Not retried: if the reply was lost, a later call may have decided otherwise in the meantime.
     const { updated, toCancel } = await commit(withoutRetries(placement.db), {
       updated: updateAccess(workspaceId, granted),
-      toCancel: granted ? undefined : cancelPendingOf(workspaceId, now),
+      toCancel: granted ? undefined : cancelPendingOf(workspaceId),
     });
     if (updated === 0) throw unknownWorkspace();
     const wakes = (toCancel ?? []).map((subscriptionId) => ({

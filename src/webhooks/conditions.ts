@@ -1,4 +1,5 @@
 import { and, type Column, eq, isNull, type SQL, sql } from "drizzle-orm";
+import type { DeliveryState } from "../contract/enumerations.ts";
 import { type InputError, unknownInput } from "../contract/input-error.ts";
 import { deliveries, events, subscriptions, workspaces } from "../db/schema.ts";
 
@@ -23,6 +24,16 @@ export const lists = (type: Column | string): SQL =>
 
 /** The delivery is the subscription's, and pending. */
 export const IS_PENDING = sql`${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.state} = 'pending'`;
+
+/**
+ * The delivery is pending, although the subscription has ended since it was owed: it will be cancelled.
+ * `>= 0` is always true, and makes SQLite use the index of pending deliveries.
+ */
+export const IS_VOID = sql`${IS_PENDING} AND ${deliveries.dueAt} >= 0
+  AND ${deliveries.cancellations} < ${subscriptions.cancellations}`;
+
+/** SQL expression: the state of the subscription's delivery. One that is void counts as cancelled. */
+export const STATE = sql<DeliveryState>`iif(${deliveries.state} = 'pending' AND ${deliveries.cancellations} < ${subscriptions.cancellations}, 'cancelled', ${deliveries.state})`;
 
 /** The delivery is of this event to this subscription. */
 export const IS_ITS_DELIVERY = sql`${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.eventId} = ${events.id}`;

@@ -4,7 +4,8 @@ import { eventIdAt } from "../contract/ids.ts";
 import { DAY_MS, isoTime } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
 import { commit, type Database, inOrder } from "../db/client.ts";
-import { deliveries } from "../db/schema.ts";
+import { deliveries, subscriptions } from "../db/schema.ts";
+import { STATE } from "./conditions.ts";
 import type { DayView } from "./views.ts";
 
 /** Number of days for which the portal counts deliveries, including today... */
@@ -29,14 +30,16 @@ export async function countDays(
   // Event ids are sorted by time: a day is a range of the primary key.
   const { subscriptionId: id, eventId } = deliveries;
   // Once delivered, it counts as delivered, even while it is being sent again.
-  const state = sql<DeliveryState>`iif(${deliveries.deliveredEarlier}, 'delivered', ${deliveries.state})`;
+  const state = sql<DeliveryState>`iif(${deliveries.deliveredEarlier}, 'delivered', ${STATE})`;
   const attempts = sql<number>`${deliveries.attempts} + ${deliveries.earlierAttempts}`;
   const counts = days.map((startsAt) => {
     const newest = qb
       .select({ state: state.as("state"), attempts: attempts.as("attempts") })
-      .from(deliveries)
+      .from(subscriptions)
+      .crossJoin(deliveries)
       .where(
         and(
+          eq(subscriptions.id, subscriptionId),
           eq(id, subscriptionId),
           gte(eventId, eventIdAt(startsAt)),
           lt(eventId, eventIdAt(startsAt + DAY_MS)),

@@ -11,7 +11,7 @@ import { attempts, deliveries, events, leads, subscriptions } from "../db/schema
 import { openDataKey } from "../encryption/personal-data.ts";
 import { dataKeyOf } from "../workspaces/data-keys.ts";
 import { BODY, makeBody, UnreadableEvent } from "./bodies.ts";
-import { IS_ITS_EVENT, isThere, unknownWebhook } from "./conditions.ts";
+import { IS_ITS_EVENT, isThere, STATE, unknownWebhook } from "./conditions.ts";
 import { openResponse } from "./exchange.ts";
 import { HEADERS, TEST_HEADER, WEBHOOK_HEADER } from "./post.ts";
 import { ROTATION_MS } from "./rotation.ts";
@@ -43,24 +43,22 @@ function hasStatus(status: number | StatusClass): SQL {
   return sql`${deliveries.lastStatus} / 100 = ${Number(status[0])}`;
 }
 
-const { eventId, state, settledAt, lastAt, lastOutcome, lastStatus, lastDurationMs } = deliveries;
-const SHOWN = { eventId, state, settledAt, lastAt, lastOutcome, lastStatus, lastDurationMs };
+const { eventId, settledAt, lastAt, lastOutcome, lastStatus, lastDurationMs } = deliveries;
 
 /** What to select of a subscription's deliveries. */
-const shownOf = (webhookId: string) => ({
-  ...SHOWN,
+const SHOWN = {
+  ...{ eventId, settledAt, lastAt, lastOutcome, lastStatus, lastDurationMs },
+  state: STATE.as("shown_state"),
   type: events.type,
   createdAt: events.createdAt,
   attempts: sql<number>`(${deliveries.attempts} + ${deliveries.earlierAttempts})`.as("made"),
   // When its post may start: the subscription may wait for longer.
-  dueAt:
-    sql<number>`max(${deliveries.dueAt}, coalesce((SELECT ${subscriptions.nextAt} FROM ${subscriptions}
-    WHERE ${subscriptions.id} = ${webhookId}), 0))`.as("next_due"),
-});
+  dueAt: sql<number>`max(${deliveries.dueAt}, ${subscriptions.nextAt})`.as("next_due"),
+};
 
 type DeliveryRow = Pick<
   typeof deliveries.$inferSelect & typeof events.$inferSelect,
-  keyof ReturnType<typeof shownOf>
+  keyof typeof SHOWN
 >;
 
 const { sealedSecret, earlierSecrets, rotatedAt } = subscriptions;
@@ -115,16 +113,18 @@ export async function listDeliveries(
     webhook: expectWebhook(webhookId),
     bound: isFiltered ? last : undefined,
     found: qb
-      .select(shownOf(webhookId))
-      .from(deliveries)
+      .select(SHOWN)
+      .from(subscriptions)
+      .crossJoin(deliveries)
       // CROSS JOIN makes SQLite walk the deliveries in order, whatever it estimates about events.
       .crossJoin(events)
       .where(
         and(
           IS_ITS_EVENT,
+          eq(subscriptions.id, webhookId),
           isBehind,
           isFiltered ? gte(eventId, sql`coalesce(${last}, '')`) : undefined,
-          state ? eq(deliveries.state, state) : undefined,
+          state ? eq(STATE, state) : undefined,
           type ? eq(events.type, type) : undefined,
           status ? hasStatus(status) : undefined,
         ),
@@ -159,14 +159,15 @@ export async function findDelivery(
     webhook: expectWebhook(webhookId),
     found: qb
       .select({
-        ...shownOf(webhookId),
+        ...SHOWN,
         ...BODY,
         workspaceId: events.workspaceId,
         dataKey: dataKeyOf(events.workspaceId),
       })
-      .from(deliveries)
+      .from(subscriptions)
+      .innerJoin(deliveries, eq(deliveries.subscriptionId, subscriptions.id))
       .innerJoin(events, IS_ITS_EVENT)
-      .where(and(eq(deliveries.subscriptionId, webhookId), eq(deliveries.eventId, eventId))),
+      .where(and(eq(subscriptions.id, webhookId), eq(deliveries.eventId, eventId))),
     stored: qb
       .select({
         ...{ at, outcome, status, durationMs },

@@ -1,10 +1,10 @@
 import { z } from "@hono/zod-openapi";
-import { eq, sql } from "drizzle-orm";
+import { type Column, eq, type SQL, sql } from "drizzle-orm";
 import type { DeliveryState } from "../contract/enumerations.ts";
 import type { Database } from "../db/client.ts";
 import { deliveries, events, subscriptions } from "../db/schema.ts";
 import { livesHere } from "../workspaces/workspaces.ts";
-import { IS_ITS_EVENT, IS_PENDING } from "./conditions.ts";
+import { IS_ITS_EVENT, IS_PENDING, IS_VOID } from "./conditions.ts";
 import { subscriptionsWithPending } from "./dispatch/wake.ts";
 
 /** A delivery counts as overdue this long after it could have been posted. */
@@ -32,6 +32,13 @@ export function sumBacklogs(backlogs: Backlog[]): Backlog {
   };
 }
 
+/** SQL condition: the row is of this workspace, or of any that lives here. */
+function isOf(workspaceId: string | undefined, table: { workspaceId: Column }): SQL {
+  return workspaceId === undefined
+    ? livesHere(table.workspaceId)
+    : eq(table.workspaceId, workspaceId);
+}
+
 /**
  * The backlog of one workspace, or of all. Reads that workspace's pending deliveries, plus one row
  * for each other subscription that has any.
@@ -44,10 +51,6 @@ export async function findBacklog(
   const { id, nextAt, rejections, rejectedUntil } = subscriptions;
   const { dueAt, type } = deliveries;
   const rejectedTo = sql`iif(${rejections} -> ${type} IS NULL, 0, ${rejectedUntil})`;
-  const isOwn =
-    workspaceId === undefined
-      ? livesHere(subscriptions.workspaceId)
-      : sql`${subscriptions.workspaceId} = ${workspaceId}`;
   const [row] = await db.all<{
     pending: number;
     overdue: number;
@@ -59,9 +62,9 @@ export async function findBacklog(
       coalesce(sum(max(${dueAt}, ${nextAt}, ${rejectedTo}) < ${now - OVERDUE_AFTER_MS}), 0) AS overdue,
       -- The id is that of the row with the minimum.
       min(${events.createdAt}) AS oldestAt, ${id} AS oldestWebhookId
-    FROM waiting CROSS JOIN ${subscriptions} ON ${id} = waiting.id AND ${isOwn}
+    FROM waiting CROSS JOIN ${subscriptions} ON ${id} = waiting.id AND ${isOf(workspaceId, subscriptions)}
       CROSS JOIN ${deliveries} INDEXED BY deliveries_due_of_subscription
-        ON ${IS_PENDING}
+        ON ${IS_PENDING} AND ${deliveries.cancellations} >= ${subscriptions.cancellations}
       JOIN ${events} ON ${IS_ITS_EVENT}`);
   if (!row) throw new Error("the backlog query returned no row");
   const { pending, overdue, oldestAt, oldestWebhookId } = row;
@@ -97,29 +100,36 @@ export function sumLedgers(ledgers: Ledger[]): Ledger {
   };
 }
 
-/** The ledger of one workspace, or of all: it reads every delivery that is kept. */
+/**
+ * The ledger of one workspace, or of all: it reads every delivery that is kept. What is void counts as
+ * cancelled, which it will be in a moment.
+ */
 export async function findLedger(
   db: Database,
   workspaceId: string | undefined,
   now: number,
 ): Promise<Ledger> {
-  const isIn = (table: typeof events | typeof deliveries) =>
-    workspaceId === undefined ? livesHere(table.workspaceId) : eq(table.workspaceId, workspaceId);
   const countOf = (state: DeliveryState) =>
     sql<number>`coalesce(sum(${deliveries.state} = ${state}), 0)`.as(state);
   const [row] = await db
     .select({
       created: sql<number>`(SELECT coalesce(sum(json_array_length(${events.owed})), 0)
-          FROM ${events} WHERE ${isIn(events)} AND NOT ${events.test})`,
+          FROM ${events} WHERE ${isOf(workspaceId, events)} AND NOT ${events.test})`,
       pending: countOf("pending"),
       delivered: countOf("delivered"),
       exhausted: countOf("exhausted"),
       cancelled: countOf("cancelled"),
+      voided:
+        sql<number>`(SELECT count(*) FROM ${subscriptions} CROSS JOIN ${deliveries} ON ${IS_VOID}
+          WHERE ${subscriptions.cancelling} AND ${isOf(workspaceId, subscriptions)})`.as("voided"),
     })
     .from(deliveries)
-    .where(isIn(deliveries));
+    .where(isOf(workspaceId, deliveries));
   if (!row) throw new Error("the ledger query returned no row");
-  const { pending: _, ...backlog } = await findBacklog(db, workspaceId, now);
-  const addsUp = row.created === row.pending + row.delivered + row.exhausted + row.cancelled;
-  return { ...row, ...backlog, addsUp };
+  const { voided, ...counts } = row;
+  const pending = row.pending - voided;
+  const cancelled = row.cancelled + voided;
+  const addsUp = row.created === pending + row.delivered + row.exhausted + cancelled;
+  const backlog = await findBacklog(db, workspaceId, now);
+  return { ...backlog, ...counts, pending, cancelled, addsUp };
 }

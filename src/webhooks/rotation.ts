@@ -1,4 +1,4 @@
-import { and, eq, not, sql } from "drizzle-orm";
+import { and, eq, gt, sql } from "drizzle-orm";
 import { InputError } from "../contract/input-error.ts";
 import { isoTime } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
@@ -15,7 +15,6 @@ import { subscriptions } from "../db/schema.ts";
 import { parseEncryptionKeys, seal } from "../encryption/seal.ts";
 import { sleep } from "../timing.ts";
 import { isThere, unknownWebhook } from "./conditions.ts";
-import { IS_FREE, NOBODY } from "./dispatch/lease.ts";
 import { mintSecret } from "./signature.ts";
 
 /**
@@ -31,7 +30,12 @@ const leased = prepared(
   qb
     .select({ id: subscriptions.id })
     .from(subscriptions)
-    .where(and(eq(subscriptions.id, sql.placeholder("id")), not(IS_FREE))),
+    .where(
+      and(
+        eq(subscriptions.id, sql.placeholder("id")),
+        gt(subscriptions.leasedUntil, sql.placeholder("now")),
+      ),
+    ),
 );
 
 /**
@@ -74,7 +78,7 @@ export async function rotateSecret(
     ),
     found: qb.select({ id: subscriptions.id }).from(subscriptions).where(isThere(webhookId)),
     // A dispatch that leases it may have read its secrets before.
-    lease: leased({ id: webhookId, now, ...NOBODY }),
+    lease: leased({ id: webhookId, now }),
   });
   if (found.length === 0) throw unknownWebhook();
   if (rotated === 0)

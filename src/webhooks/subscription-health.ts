@@ -5,12 +5,10 @@ import { qb } from "../db/builder.ts";
 import { type Database, query } from "../db/client.ts";
 import { newestFirst } from "../db/page.ts";
 import { deliveries, subscriptions } from "../db/schema.ts";
-import { IS_PENDING, isThere, unknownWebhook } from "./conditions.ts";
+import { IS_PENDING, isThere, STATE, unknownWebhook } from "./conditions.ts";
 import { readyAt } from "./dispatch/order.ts";
 import { rejectedKinds } from "./dispatch/policy.ts";
 import type { WebhookView } from "./views.ts";
-
-const ITS_PENDING = sql`FROM ${deliveries} WHERE ${IS_PENDING}`;
 
 const HEALTH = {
   webhookId: subscriptions.id,
@@ -26,7 +24,8 @@ const HEALTH = {
   slow: subscriptions.slow,
   rejections: subscriptions.rejections,
   lastAttempt: subscriptions.lastAttempt,
-  pending: sql<number>`(SELECT count(*) FROM (SELECT 1 ${ITS_PENDING} LIMIT ${PENDING_COUNTED_MAX}))`,
+  pending: sql<number>`(SELECT coalesce(sum(pending), 0) FROM (SELECT ${STATE} = 'pending' AS pending
+    FROM ${deliveries} WHERE ${IS_PENDING} LIMIT ${PENDING_COUNTED_MAX}))`,
   readyAt: readyAt(),
   overlapEndsAt: sql<
     number | null

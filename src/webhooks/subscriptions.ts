@@ -17,9 +17,8 @@ import {
 import { isBehind, mapItems, type PageRequest, preparePages } from "../db/page.ts";
 import { subscriptions, workspaces } from "../db/schema.ts";
 import { IS_ACTIVE, isThere, unknownWebhook } from "./conditions.ts";
-import { NOBODY } from "./dispatch/lease.ts";
 import { FRESH, laneOf } from "./dispatch/policy.ts";
-import { CANCEL_PENDING, cancelVoid } from "./endings.ts";
+import { CANCEL_PENDING, IS_GONE } from "./endings.ts";
 import { earlierSecretsAt } from "./secrets.ts";
 
 type SubscriptionRow = typeof subscriptions.$inferSelect;
@@ -77,8 +76,8 @@ export async function listCreatedBy(
 }
 
 /**
- * Deletes a subscription of the workspace, or of any, and cancels its pending deliveries. Reads whether it
- * was there, and whether deliveries remain to be cancelled.
+ * Deletes a subscription of the workspace, or of any; its pending deliveries are void. Reads whether it was
+ * there, and whether there are any to be cancelled.
  */
 export function deleteSubscription(
   workspaceId: string | null,
@@ -95,7 +94,7 @@ export function deleteSubscription(
         .set({ deletedAt: now, idempotencyKey: null, earlierSecrets: null, ...CANCEL_PENDING })
         .where(and(isMeant, isNull(subscriptions.deletedAt))),
     ),
-    cancelled: cancelVoid(isMeant, { now, ...NOBODY }),
+    gone: qb.delete(subscriptions).where(and(isMeant, IS_GONE)),
     left: qb.select({ id: subscriptions.id }).from(subscriptions).where(isMeant),
   });
   return readAs(statements, ({ deleted, left }) => ({
@@ -139,7 +138,7 @@ function keyIfSame(kinds: WebhookEvent[]): SQL {
 }
 
 /**
- * Disables a subscription and cancels its pending deliveries. Reads whether some remain to be cancelled.
+ * Disables a subscription; its pending deliveries are void. Reads whether there are any to be cancelled.
  *
  * @throws InputError if there is none.
  */
@@ -149,7 +148,6 @@ export function disableSubscription(id: string, now: number): Statements<boolean
       .update(subscriptions)
       .set({ disabledAt: now, ...CANCEL_PENDING })
       .where(and(isThere(id), isNull(subscriptions.disabledAt))),
-    cancelled: cancelVoid(eq(subscriptions.id, id), { now, ...NOBODY }),
     found: qb
       .select({ cancelling: subscriptions.cancelling })
       .from(subscriptions)
@@ -162,17 +160,16 @@ export function disableSubscription(id: string, now: number): Statements<boolean
 }
 
 /**
- * Cancels the pending deliveries of a workspace's subscriptions. Reads the ids of those with
- * deliveries that remain to be cancelled.
+ * Makes the pending deliveries of a workspace's subscriptions void. Reads the ids of those with any to be
+ * cancelled.
  */
-export function cancelPendingOf(workspaceId: string, now: number): Statements<string[]> {
+export function cancelPendingOf(workspaceId: string): Statements<string[]> {
   const isOwn = eq(subscriptions.workspaceId, workspaceId);
   const statements = transaction({
     marked: qb
       .update(subscriptions)
       .set(CANCEL_PENDING)
       .where(and(isOwn, isNull(subscriptions.deletedAt))),
-    cancelled: cancelVoid(isOwn, { now, ...NOBODY }),
     left: qb
       .select({ id: subscriptions.id })
       .from(subscriptions)

@@ -1,8 +1,11 @@
 import { createScheduledController } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
+import { eq } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import { newEventId, randomId } from "../../src/contract/ids.ts";
+import { OVERDUE_MAX_MS } from "../../src/contract/limits.ts";
 import { commit } from "../../src/db/client.ts";
+import { workspaces } from "../../src/db/schema.ts";
 import { updatePosition } from "../../src/db/sweep-positions.ts";
 import worker from "../../src/index.ts";
 import { findServiceHealth } from "../../src/service-health.ts";
@@ -20,6 +23,7 @@ import {
   BROKEN,
   DAY_MS,
   db,
+  deliveriesTo,
   dispatchAt,
   HOUR_MS,
   heldDispatch,
@@ -31,6 +35,7 @@ import {
   REFUSING_QUEUE,
   receivedBy,
   type Sent,
+  setDeliveries,
   setSubscription,
   statesOf,
   subscriptionRow,
@@ -56,7 +61,7 @@ async function wokenAt(now: number, id: string, run = (env: Env) => sweep(env, n
 
 describe("the sweep", () => {
   test("wakes what is overdue by more than 60 s, and nothing else", async () => {
-    const [overdue, oldest] = [await owed(3, NOW - 61_000), await owed(1, NOW - 20 * DAY_MS)];
+    const [overdue, oldest] = [await owed(3, NOW - 61_000), await owed(1, NOW - 6 * DAY_MS)];
     const done = await owed(1, NOW - HOUR_MS);
     await dispatchAt(NOW - HOUR_MS, [done.id], answered(200));
     const others = [await owed(1, NOW - 59_000), await owed(1, NOW + HOUR_MS), done];
@@ -110,6 +115,26 @@ describe("the sweep", () => {
     expect(await wokenAt(NOW + LEASE_MS, id)).toEqual(["fast"]);
     await dispatchAt(NOW + LEASE_MS, [id], answered(200));
     expect(await statesOf(id)).toEqual(states);
+  });
+
+  test("exhausts what has been due for a week, unless it is leased, will be cancelled or is on the move", async () => {
+    const overdue = await owed(2, NOW);
+    const [leased, ended, held] = [await owed(1, NOW), await owed(1, NOW), await owed(1, NOW)];
+    const late = await owed(1, NOW + 1);
+    const now = NOW + OVERDUE_MAX_MS;
+    await setDeliveries(overdue.id, { priority: 2, type: "run.completed" }, overdue.drafts[0]?.id);
+    await setSubscription(leased.id, { leasedUntil: now + 1 });
+    await setSubscription(ended.id, { cancelling: true });
+    await db
+      .update(workspaces)
+      .set({ hold: "draining" })
+      .where(eq(workspaces.id, held.workspaceId));
+    await sweep(isolated().env, now);
+    expect(await deliveriesTo(overdue.id)).toMatchObject(
+      Array(2).fill({ state: "exhausted", settledAt: now }),
+    );
+    for (const { id } of [leased, ended, held, late])
+      expect(await statesOf(id)).toEqual({ pending: 1 });
   });
 
   test("uses the cron's time", async () => {
@@ -208,7 +233,8 @@ describe("a part of the sweep that fails", () => {
   }
 
   test.each([
-    ["waking", /RECURSIVE waiting/i],
+    ["waking", /^\s*WITH RECURSIVE waiting/i],
+    ["exhausting", /^update "deliveries"/i],
     ["the e-mails", /from "notices"/i],
     ["the retention", /DELETE FROM "?events/i],
     ["the removals", /DELETE FROM "?removals/i],

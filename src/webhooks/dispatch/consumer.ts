@@ -158,10 +158,10 @@ async function wakeAll(env: Env, database: string, finished: Finished[]): Promis
  * nothing is due.
  */
 export function nextWakeMs({ subscription, wasLeased }: Finished, now: number): number | null {
-  const { readyAt, leasedElsewhereUntil, needsCleanup, mayPost } = subscription;
+  const { readyAt, leasedElsewhereUntil, cancelling, mayPost } = subscription;
   // The dispatch that leases it looks for more before it releases it. If it has died, the sweep does.
   if (leasedElsewhereUntil !== null) return null;
-  if (needsCleanup) return 0;
+  if (cancelling) return 0;
   if (readyAt === null || !mayPost) return null;
   const waitMs = Math.max(0, readyAt - now);
   // Whoever set a later time has sent a message for it.

@@ -98,7 +98,7 @@ export async function dispatch(
         settlements: batch.flatMap(({ settlements }) => settlements),
         requests: batch.map(({ request }) => request),
         limit,
-        cleanUp: batch.some(({ cleanUp }) => cleanUp),
+        cancel: batch.some(({ cancel }) => cancel),
       },
       askedAt,
     );

@@ -22,7 +22,6 @@ export function extendLease(now: number, { holder, until }: Lease): Lease {
 
 /** The parameters of a prepared statement that checks who leases a subscription. */
 export type LeaseValues = {
-  /** "" for nobody. */
   holder: string;
   /** Unix milliseconds. */
   now: number;
@@ -30,10 +29,15 @@ export type LeaseValues = {
   requests: string;
 };
 
-/** For callers without a lease: they only touch what nobody leases. */
-export const NOBODY = { holder: "", requests: "[]" };
+const HOLDER = sql.placeholder("holder");
+const NOW = sql.placeholder("now");
+const REQUESTED = sql.placeholder("requests");
 
-const [HOLDER, NOW, REQUESTS] = ["holder", "now", "requests"].map((name) => sql.placeholder(name));
+/** A table expression: the holder's requests. */
+export const REQUESTS = sql`json_each(${REQUESTED}) AS r`;
+
+/** SQL condition: the subscription is the one that `r` asks for. */
+export const IS_REQUESTED = sql`${subscriptions.id} = r.value->>'subscriptionId'`;
 
 /** SQL condition: nobody but `holder` leases the subscription. */
 export const IS_FREE = sql`(${subscriptions.leasedBy} = ${HOLDER} OR ${subscriptions.leasedUntil} <= ${NOW})`;
@@ -57,7 +61,7 @@ export interface ClaimRequest {
  */
 export const IS_IN_PROGRESS = sql`${deliveries.subscriptionId} || ${deliveries.eventId} IN (
   SELECT (q.value->>'subscriptionId') || e.value
-  FROM json_each(${REQUESTS}) AS q, json_each(q.value, '$.inProgress') AS e)`;
+  FROM json_each(${REQUESTED}) AS q, json_each(q.value, '$.inProgress') AS e)`;
 
 /** SQL condition: a dispatch leases a subscription of the workspace. */
 export function isLeased(workspaceId: string, now: number): SQL {

@@ -198,10 +198,10 @@ export async function serve(
   function isOver(): boolean {
     const { subscription, settlements } = turn;
     if (!isIdle(turn) || settlements.length > 0) return false;
-    return !subscription?.leased && !(subscription && canCleanUp(subscription));
+    return !subscription?.leased && !(subscription && mayCancel(subscription));
   }
 
-  function canCleanUp({ needsCleanup, leasedElsewhereUntil }: Snapshot): boolean {
-    return needsCleanup && leasedElsewhereUntil === null && hasTime(tools.now());
+  function mayCancel({ cancelling, leasedElsewhereUntil }: Snapshot): boolean {
+    return cancelling && leasedElsewhereUntil === null && hasTime(tools.now());
   }
 }

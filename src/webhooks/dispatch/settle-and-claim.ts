@@ -1,14 +1,21 @@
 import { sql } from "drizzle-orm";
-import { inJson, qb, toTexts } from "../../db/builder.ts";
+import { qb, toTexts } from "../../db/builder.ts";
 import { prepared, readAs, type Statements, transaction } from "../../db/client.ts";
 import { deliveries, events, subscriptions } from "../../db/schema.ts";
 import { dataKeyOf } from "../../workspaces/data-keys.ts";
-import { isWritable } from "../../workspaces/moves.ts";
 import { BODY, type BodyRow, type Owner } from "../bodies.ts";
 import { IS_ACTIVE, IS_ITS_EVENT } from "../conditions.ts";
-import { cancelVoid, exhaustOverdue, OVERDUE_SINCE } from "../endings.ts";
+import { cancelVoid } from "../endings.ts";
 import { earlierSecretsAt } from "../secrets.ts";
-import { type ClaimRequest, IS_FREE, IS_IN_PROGRESS, IS_LEASABLE, type Lease } from "./lease.ts";
+import {
+  type ClaimRequest,
+  IS_FREE,
+  IS_IN_PROGRESS,
+  IS_LEASABLE,
+  IS_REQUESTED,
+  type Lease,
+  REQUESTS,
+} from "./lease.ts";
 import { dueBy, HELD_UNTIL, IS_PROBED, IS_QUEUED, QUEUES, readyAt } from "./order.ts";
 import type { Lane, Pace, Post } from "./policy.ts";
 import { type Change, PACE, type Settlement, settle, updateSubscriptions } from "./settle.ts";
@@ -25,8 +32,8 @@ export interface Snapshot extends Pace, Owner {
   erased: string[];
   /** Incremented whenever all its pending deliveries become void. */
   cancellations: number;
-  /** Whether deliveries remain to be ended here without a post: void ones, or those overdue for too long. */
-  needsCleanup: boolean;
+  /** Whether void deliveries remain to be cancelled, and may be. */
+  cancelling: boolean;
   /** Whether it may be posted to: it is active, and its workspace is not changing its database. */
   mayPost: boolean;
   /** Whether this dispatch leases it. */
@@ -59,8 +66,8 @@ interface RoundTripInput {
   requests: ClaimRequest[];
   /** Maximum number of deliveries to claim per subscription. */
   limit: number;
-  /** Whether to end what `needsCleanup`. */
-  cleanUp: boolean;
+  /** Whether to cancel what is void. */
+  cancel: boolean;
 }
 
 /**
@@ -69,19 +76,15 @@ interface RoundTripInput {
  * finds them free. It only affects subscriptions that the dispatch still leases.
  */
 export function settleAndClaim(
-  { lease, lane, changes, settlements, requests, limit, cleanUp }: RoundTripInput,
+  { lease, lane, changes, settlements, requests, limit, cancel }: RoundTripInput,
   now: number,
 ): Statements<RoundTrip> {
-  const ids = requests.map(({ subscriptionId }) => subscriptionId);
-  const claiming = requests.filter((one) => one.claim).map((one) => one.subscriptionId);
   const isSlow = lane === "slow" ? 1 : 0;
   const values = { ...lease, requests: JSON.stringify(requests), now, limit, isSlow };
-  const whose = inJson(subscriptions.id, ids);
-  const isClaiming = claiming.length > 0;
+  const isClaiming = requests.some(({ claim }) => claim);
   const statements = transaction({
     settled: settlements.length > 0 ? settle(lease, settlements) : undefined,
-    cancelled: cleanUp ? cancelVoid(whose, values) : undefined,
-    exhausted: cleanUp ? exhaustOverdue(values) : undefined,
+    cancelled: cancel ? cancelVoid(values) : undefined,
     updated: changes.length > 0 ? updateSubscriptions(lease, changes, now) : undefined,
     leased: isClaiming ? claim(values) : undefined,
     found: snapshots(values),
@@ -101,13 +104,11 @@ export function settleAndClaim(
 const HOLDER = sql.placeholder("holder");
 const UNTIL = sql`${sql.placeholder("until")}`;
 const NOW = sql.placeholder("now");
-const REQUESTS = sql`json_each(${sql.placeholder("requests")}) AS r`;
-const IS_REQUESTED = sql`${subscriptions.id} = r.value->>'subscriptionId'`;
 const IS_OWN = sql`${subscriptions.leasedBy} = ${HOLDER}`;
 const IS_FREE_IN_QUEUE = sql`FROM ${deliveries} WHERE ${IS_QUEUED} AND NOT ${IS_IN_PROGRESS}`;
 
 /** Deliveries in a queue of a subscription that are due. */
-const DUE_IN_QUEUE = sql`${IS_FREE_IN_QUEUE} AND ${deliveries.dueAt} <= ${dueBy(sql`${NOW}`)} AND ${deliveries.dueAt} > ${OVERDUE_SINCE}`;
+const DUE_IN_QUEUE = sql`${IS_FREE_IN_QUEUE} AND ${deliveries.dueAt} <= ${dueBy(sql`${NOW}`)}`;
 
 /** Leases the subscriptions that have deliveries due and may be posted to in this lane. */
 const claim = prepared(
@@ -141,9 +142,7 @@ const snapshots = prepared(
         keyof Pace
       >),
       cancellations: subscriptions.cancellations,
-      needsCleanup: sql`((${subscriptions.cancelling} OR EXISTS (SELECT 1 FROM ${QUEUES}
-        WHERE EXISTS (SELECT 1 ${IS_FREE_IN_QUEUE} AND ${deliveries.dueAt} <= ${OVERDUE_SINCE})))
-        AND ${isWritable(subscriptions.workspaceId)})`.mapWith(Boolean),
+      cancelling: sql`(${subscriptions.cancelling} AND ${IS_LEASABLE})`.mapWith(Boolean),
       mayPost: sql`(${IS_ACTIVE} AND ${IS_LEASABLE})`.mapWith(Boolean),
       leased: sql`coalesce(${IS_OWN} AND ${subscriptions.leasedUntil} > 0, 0)`.mapWith(Boolean),
       leasedElsewhereUntil: sql<

@@ -80,7 +80,7 @@ export interface Asked {
   change: Change | null;
   /** The pace that was recorded, if it had changed. */
   pace: Pace;
-  cleanUp: boolean;
+  cancel: boolean;
 }
 
 /** What an exchange answers. */
@@ -104,7 +104,7 @@ export function ask(turn: Turn, mayClaim: boolean, now: number): Asked {
     settlements,
     change: subscription?.leased ? toChange(turn, subscription, now) : null,
     pace,
-    cleanUp: subscription?.needsCleanup === true,
+    cancel: subscription?.cancelling === true,
   };
 }
 

@@ -5,7 +5,7 @@ import { insertFrom, qb } from "../../db/builder.ts";
 import { counted, readAs, type Statements, transaction } from "../../db/client.ts";
 import { deliveries, events, subscriptions } from "../../db/schema.ts";
 import { insertAttempts } from "../attempts.ts";
-import { IS_ACTIVE, IS_ITS_DELIVERY, lists } from "../conditions.ts";
+import { IS_ACTIVE, IS_ITS_DELIVERY, lists, STATE } from "../conditions.ts";
 
 /** The time between two redeliveries to a subscription. */
 export const SPACING_MS = 1000 / REDELIVERIES_PER_SECOND;
@@ -24,10 +24,8 @@ export const IS_LISTED = sql`NOT ${events.test} AND ${lists(events.type)}`;
  * delivered, even if it was then sent again and failed.
  */
 export function isRequeueable(states: readonly RedeliveryState[]): SQL {
-  const { state, cancellations, deliveredEarlier } = deliveries;
-  return sql`coalesce(CASE WHEN ${state} = 'pending' AND ${cancellations} >= ${subscriptions.cancellations} THEN 'pending'
-      WHEN ${deliveredEarlier} THEN 'delivered' WHEN ${state} = 'pending' THEN 'cancelled'
-      ELSE ${state} END, 'missed') IN (SELECT value FROM json_each(${JSON.stringify(states)}))`;
+  const isDelivered = sql`${STATE} <> 'pending' AND ${deliveries.deliveredEarlier}`;
+  return sql`coalesce(iif(${isDelivered}, 'delivered', ${STATE}), 'missed') IN (SELECT value FROM json_each(${JSON.stringify(states)}))`;
 }
 
 /** Which events to requeue, and when. */

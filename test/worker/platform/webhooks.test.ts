@@ -287,7 +287,7 @@ test.each(["disableWebhook", "deleteWebhook"] as const)(
     expect(ended).toMatchObject([{ items: shown.map(() => ({})) }, { data: shown }]);
     expect(await end()).toEqual(ended);
     await announceLeads(workspaceId, 1, T0 + 1);
-    expect(await statesOf(id)).toEqual({ cancelled: 3 });
+    await expect.poll(() => statesOf(id)).toEqual({ cancelled: 3 });
     expect(await noticesOf(id)).toEqual([]);
     expect(await Platform.ledger({ workspaceId })).toMatchObject({ created: 3, addsUp: true });
   },

@@ -91,6 +91,10 @@ test.each<[what: string, tokenOf: (workspaceId: string) => Promise<string>, refu
     "403 for a workspace without access",
     async (workspaceId) => {
       await Platform.setWorkspaceAccess({ workspaceId, granted: false });
+      // Its dispatch cancels what is pending.
+      const isCancelling = "SELECT 1 FROM subscriptions WHERE workspace_id = ? AND cancelling";
+      const cancelling = WORKSPACE_DB.prepare(isCancelling).bind(workspaceId);
+      await expect.poll(async () => (await cancelling.all()).results).toEqual([]);
       return signed(workspaceId, 60_000);
     },
     DENIED,

@@ -4,6 +4,7 @@ import { describe, expect, test } from "vitest";
 import { commit, inOrder, openDatabase } from "../../../../src/db/client.ts";
 import { subscriptions } from "../../../../src/db/schema.ts";
 import { sleep } from "../../../../src/timing.ts";
+import { countDays } from "../../../../src/webhooks/days.ts";
 import { LEASE_MS } from "../../../../src/webhooks/dispatch/lease.ts";
 import {
   cancelPendingOf,
@@ -37,9 +38,9 @@ const WITHDRAWN_MS = 2_000;
 
 type Owner = Awaited<ReturnType<typeof openWorkspace>>;
 
-/** What `setWorkspaceAccess` commits, at a given time. */
-function withdrawAccess(workspaceId: string, now: number) {
-  return commit(db, inOrder([updateAccess(workspaceId, false), cancelPendingOf(workspaceId, now)]));
+/** What `setWorkspaceAccess` commits. */
+function withdrawAccess(workspaceId: string) {
+  return commit(db, inOrder([updateAccess(workspaceId, false), cancelPendingOf(workspaceId)]));
 }
 
 type End = (owed: { workspaceId: string; id: string }, now: number) => Promise<unknown>;
@@ -48,7 +49,7 @@ const ENDS: [how: string, End][] = [
     "is deleted",
     ({ workspaceId, id }, now) => commit(db, deleteSubscription(workspaceId, id, now)),
   ],
-  ["loses its workspace's access", ({ workspaceId }, now) => withdrawAccess(workspaceId, now)],
+  ["loses its workspace's access", ({ workspaceId }) => withdrawAccess(workspaceId)],
   ["is disabled", ({ id }, now) => commit(db, disableSubscription(id, now))],
 ];
 
@@ -136,9 +137,15 @@ describe("a large backlog that is withdrawn", () => {
   test("is cancelled in chunks, and not posted to anyone", async () => {
     const { workspaceId, id } = await owed(5_000, NOW);
     await commit(db, deleteSubscription(workspaceId, id, NOW));
-    expect(await statesOf(id)).toEqual({ cancelled: 1_000, pending: 4_000 });
-    // A dispatch makes as many round trips as every plan allows.
-    for (let i = 0; i < 2; i++) await dispatchAt(NOW + 1, [id], OK, "slow");
+    expect(await statesOf(id)).toEqual({ pending: 5_000 });
+    const statesAfter: Record<string, number>[] = [];
+    const after = async () => void statesAfter.push(await statesOf(id));
+    await dispatchOn(observedDatabase({ after }).DB, NOW + 1, [id], OK, "slow");
+    expect(statesAfter.slice(0, 3)).toEqual([
+      { pending: 5_000 },
+      { cancelled: 1_000, pending: 4_000 },
+      { cancelled: 2_000, pending: 3_000 },
+    ]);
     expect(await statesOf(id)).toEqual({ cancelled: 5_000 });
     expect(await db.select().from(subscriptions).where(sql`id = ${id}`)).toEqual([]);
     const ledger = await exports.Platform.ledger({ workspaceId });
@@ -165,7 +172,7 @@ describe("a large backlog that is withdrawn", () => {
     const { workspaceId, id } = await owed(5_000, NOW);
     let now = NOW;
     const held = await heldDispatch(() => now, id);
-    await withdrawAccess(workspaceId, NOW);
+    await withdrawAccess(workspaceId);
     await commit(db, updateAccess(workspaceId, true));
     const fresh = (await announceLeads(workspaceId, 3, NOW + 1)).map((draft) => draft.id);
     now += WITHDRAWN_MS;
@@ -179,10 +186,42 @@ describe("a large backlog that is withdrawn", () => {
   });
 });
 
-test("withdrawing a workspace's access reads no other's deliveries", async () => {
+test("what is withdrawn is shown as cancelled at once", async () => {
+  const { workspaceId, id, drafts } = await owed(3, NOW);
+  await dispatchAt(NOW, [id], answered(400));
+  await withdrawAccess(workspaceId);
+  await commit(db, updateAccess(workspaceId, true));
+  const [fresh] = await announceLeads(workspaceId, 1, NOW + 1);
+  expect(await statesOf(id)).toEqual({ pending: 4 });
+  const { ledger, listDeliveries, readDelivery, listWebhooks } = exports.Platform;
+  expect(await ledger({ workspaceId })).toMatchObject({ pending: 1, cancelled: 3, addsUp: true });
+  const shown = async (state: "pending" | "cancelled") => {
+    const { items } = await listDeliveries({ webhookId: id, state });
+    return items.map(({ eventId }) => eventId);
+  };
+  expect(await shown("pending")).toEqual([fresh?.id]);
+  expect((await shown("cancelled")).toSorted()).toEqual(drafts.map((draft) => draft.id).toSorted());
+  const eventId = drafts[0]?.id ?? "";
+  const first = await readDelivery({ webhookId: id, eventId });
+  expect(first).toMatchObject({ state: "cancelled", dueAt: null });
+  expect(await listWebhooks({ workspaceId })).toMatchObject({ items: [{ pending: 1 }] });
+  expect((await countDays(db, id, NOW + 1)).at(-1)).toMatchObject({ pending: 1, cancelled: 3 });
+});
+
+test("withdrawing a workspace's access, and cancelling, read no other's deliveries", async () => {
   await owed(500, NOW);
-  const { workspaceId } = await owed(1, NOW);
+  const { workspaceId, id } = await owed(1, NOW);
   const { DB, rows } = meteredDatabase();
-  await commit(openDatabase(DB), cancelPendingOf(workspaceId, NOW));
+  await commit(openDatabase(DB), cancelPendingOf(workspaceId));
+  await dispatchOn(DB, NOW, [id], OK);
+  expect(await statesOf(id)).toEqual({ cancelled: 1 });
   expect(rows.read).toBeLessThan(200);
+});
+
+test("a subscription that owes nothing is deleted at once", async () => {
+  const { workspaceId, id } = await owed(1, NOW);
+  await dispatchAt(NOW, [id], OK);
+  const { left } = await commit(db, deleteSubscription(workspaceId, id, NOW));
+  expect(left).toBe(false);
+  expect(await db.select().from(subscriptions).where(sql`id = ${id}`)).toEqual([]);
 });

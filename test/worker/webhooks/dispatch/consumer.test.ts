@@ -93,7 +93,7 @@ describe("a message", () => {
 describe("the next wake of a subscription", () => {
   const NOW = Date.UTC(2026, 0, 5, 12);
   const idle = {
-    ...{ mayPost: true, needsCleanup: false, leasedElsewhereUntil: null, readyAt: null },
+    ...{ mayPost: true, cancelling: false, leasedElsewhereUntil: null, readyAt: null },
   };
   const LEASED = { leasedElsewhereUntil: NOW + 9 };
 
@@ -104,7 +104,7 @@ describe("the next wake of a subscription", () => {
     ["that woke a little early: again", { readyAt: NOW + 5_000 }, false, 5_000],
     ["that woke far too early: none", { readyAt: NOW + 5_001 }, false, null],
     ["that is no longer owed it: none", { readyAt: NOW, mayPost: false }, true, null],
-    ["with more to cancel: immediately", { needsCleanup: true }, false, 0],
+    ["with more to cancel: immediately", { cancelling: true }, false, 0],
     ["that another dispatch leases: none", { readyAt: NOW, ...LEASED }, false, null],
   ])("%s", (_, found, wasLeased, expected) => {
     const finished = { subscription: { ...idle, ...found } as Snapshot, wasLeased };

@@ -1,6 +1,6 @@
 import { eq } from "drizzle-orm";
 import { describe, expect, test, vi } from "vitest";
-import { OVERDUE_MAX_MS, RETRY_WAITS_SECONDS } from "../../../../src/contract/limits.ts";
+import { RETRY_WAITS_SECONDS } from "../../../../src/contract/limits.ts";
 import { workspaces } from "../../../../src/db/schema.ts";
 import { sleep } from "../../../../src/timing.ts";
 import { LAST_END_MS } from "../../../../src/webhooks/dispatch/dispatch.ts";
@@ -61,32 +61,33 @@ describe("a dispatch", () => {
     expect(await noticesOf(id, "failing")).toHaveLength(1);
   });
 
-  test("posts neither what is settled nor what has been due for a week, which is exhausted", async () => {
-    const { id, drafts } = await owed(5, NOW);
-    const now = NOW + OVERDUE_MAX_MS;
-    const states = ["delivered", "exhausted", "cancelled", "pending"] as const;
-    for (const [i, state] of states.entries())
-      await setDeliveries(id, { state, dueAt: now }, drafts[i]?.id);
+  test("posts nothing that is settled", async () => {
+    const { id, drafts } = await owed(4, NOW);
+    for (const [i, state] of (["delivered", "exhausted", "cancelled"] as const).entries())
+      await setDeliveries(id, { state }, drafts[i]?.id);
     const { posts, attempt } = subscriber();
-    await dispatchAt(now, [id], attempt);
+    await dispatchAt(NOW, [id], attempt);
     expect(posts).toEqual([drafts[3]?.id]);
-    expect(await statesOf(id)).toEqual({ delivered: 2, exhausted: 2, cancelled: 1 });
+    expect(await statesOf(id)).toEqual({ delivered: 2, exhausted: 1, cancelled: 1 });
   });
 
   test.each([
-    ["draining", NOW + OVERDUE_MAX_MS, { pending: 1 }, 1],
-    ["closed", NOW + OVERDUE_MAX_MS, { pending: 1 }, 1],
+    ["draining", false],
+    ["closed", false],
+    ["draining", true],
+    ["closed", true],
   ] as const)(
-    "posts nothing while its workspace is %s (at %i), and asks for no other to do so",
-    async (state, now, left, roundTrips) => {
+    "posts nothing while its workspace is %s (cancelling: %s), and asks for no other to do so",
+    async (hold, cancelling) => {
       const { id, workspaceId } = await owed(1, NOW);
-      await db.update(workspaces).set({ hold: state }).where(eq(workspaces.id, workspaceId));
+      await setSubscription(id, { cancelling, cancellations: 1 });
+      await db.update(workspaces).set({ hold }).where(eq(workspaces.id, workspaceId));
       const { DB, trips } = observedDatabase();
-      const finished = await dispatchOn(DB, now, [id], OK);
-      expect(trips).toHaveLength(roundTrips);
-      const subscription = { mayPost: false, leased: false, needsCleanup: false };
+      const finished = await dispatchOn(DB, NOW, [id], OK);
+      expect(trips).toHaveLength(1);
+      const subscription = { mayPost: false, leased: false, cancelling: false };
       expect(finished).toMatchObject([{ subscription }]);
-      expect(await statesOf(id)).toEqual(left);
+      expect(await statesOf(id)).toEqual({ pending: 1 });
     },
   );
 

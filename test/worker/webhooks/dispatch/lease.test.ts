@@ -108,6 +108,7 @@ describe("a lease", () => {
       }
       // Cancelled and deleted by another dispatch after the lease expired.
       await commit(db, deleteSubscription(workspaceId, id, LATER));
+      await dispatchAt(LATER, [id], OK);
       now += 1_600;
       return OK;
     });

@@ -29,6 +29,7 @@ import {
   db,
   deliveriesTo,
   dispatchAt,
+  dispatchOn,
   draftLeads,
   HOUR_MS,
   observedDatabase,
@@ -134,14 +135,14 @@ describe("a redelivery", () => {
   test.each(["exhausted", "cancelled"] as const)(
     "of what was delivered, and then sent again and %s, happens only if delivered events are asked for",
     async (state) => {
-      const { id, drafts } = await owed(2, T0);
+      const { id, workspaceId, drafts } = await owed(2, T0);
       await dispatchAt(T0, [id], answered(200));
       const [eventId = ""] = drafts.map((draft) => draft.id);
       await redeliverAgain(db, id, [eventId], NOW);
       if (state === "exhausted") await setDeliveries(id, { state, settledAt: NOW }, eventId);
       await commit(db, disableSubscription(id, NOW));
       expect(await enableAgain(db, id, T0, NOW)).toMatchObject({ count: 0, next: null });
-      expect(await statesOf(id)).toEqual({ delivered: 1, [state]: 1 });
+      await expectLedger(workspaceId, { created: 2, delivered: 1, [state]: 1 });
       const count = async (...states: Range["states"]) =>
         (await redeliverAgain(db, id, { since: T0, until: null, states }, NOW))?.count;
       expect(await count(state)).toBe(0);
@@ -244,7 +245,8 @@ test("a redelivery reads the events that it sends, and a deletion what is pendin
     // Each has its turn by now.
     [1_000, again, { count: 0 }],
     [300, () => listSubscriptionHealth(metered, workspaceId), [{ pending: 20 }]],
-    [1_000, () => commit(metered, deleteSubscription(workspaceId, id, now)), {}],
+    [100, () => commit(metered, deleteSubscription(workspaceId, id, now)), { left: true }],
+    [1_000, () => dispatchOn(DB, now, [id], answered(200)), []],
   ] as const) {
     rows.read = 0;
     expect(await work()).toMatchObject(result);
