@@ -1,5 +1,5 @@
 import { PENDING_COUNTED_MAX } from "../../src/contract/limits.ts";
-import type { AttemptView as Attempt } from "../../src/webhooks/views.ts";
+import type { AttemptView as Attempt, WebhookView } from "../../src/webhooks/views.ts";
 import { locale, t } from "./text.ts";
 
 const dateTime = new Intl.DateTimeFormat(locale, { dateStyle: "medium", timeStyle: "short" });
@@ -41,13 +41,25 @@ export function formatHour(time: string): string {
   return hour.format(new Date(time));
 }
 
-export function formatNumber(n: number): string {
+function formatNumber(n: number): string {
   return number.format(n);
 }
 
-/** The number of pending deliveries, which the service counts up to a limit. */
-export function formatPending(pending: number): string {
-  return pending < PENDING_COUNTED_MAX ? formatNumber(pending) : t.orMore(formatNumber(pending));
+/** A count that may have ended at a limit: then there are as many, or more. */
+export interface Count {
+  n: number;
+  isCapped: boolean;
+}
+
+/** A count, which never looks exact if it may have ended at a limit. */
+export function formatCount({ n, isCapped }: Count): string {
+  return isCapped ? t.orMore(formatNumber(n)) : formatNumber(n);
+}
+
+/** The pending deliveries of a subscription, which the service counts up to a limit; null without any. */
+export function formatPending({ pending }: Pick<WebhookView, "pending">): string | null {
+  if (pending === 0) return null;
+  return formatCount({ n: pending, isCapped: pending >= PENDING_COUNTED_MAX });
 }
 
 export function formatShare(share: number): string {

@@ -46,7 +46,7 @@ export async function countDays(
         ),
       )
       .orderBy(desc(eventId))
-      .limit(PORTAL_DAY_MAX + 1)
+      .limit(PORTAL_DAY_MAX)
       .as("newest");
     const sum = sql<number>`sum(${newest.attempts})`;
     return qb
@@ -64,7 +64,7 @@ export async function countDays(
       figures[state] = deliveries;
       figures.attempts += attempts;
     }
-    const truncated = read > PORTAL_DAY_MAX;
+    const truncated = read === PORTAL_DAY_MAX;
     return { date: isoTime(days[i] ?? today).slice(0, 10), ...figures, truncated };
   });
 }

@@ -90,7 +90,7 @@ export const DayView = z.object({
   exhausted: z.int(),
   cancelled: z.int(),
   attempts: z.int(),
-  truncated: z.boolean().describe("there are more: only the newest are counted"),
+  truncated: z.boolean().describe("there may be more: only the newest are counted"),
 });
 export type DayView = z.infer<typeof DayView>;
 

@@ -1,4 +1,5 @@
 import { disableWebhook } from "../api.ts";
+import { formatPending } from "../format.ts";
 import { type AboutWebhook, FormDialog } from "../parts/dialog-form.tsx";
 import { t } from "../text.ts";
 
@@ -9,10 +10,11 @@ export function DisableDialog({ webhook, onClose, onDone }: AboutWebhook) {
     onDone();
     return t.disable.result;
   };
+  const pending = formatPending(webhook);
   return (
     <FormDialog texts={t.disable} isDangerous act={disable} onClose={onClose}>
       <p>{t.disable.text}</p>
-      {webhook.pending > 0 && <p>{t.remove.pending(webhook.pending)}</p>}
+      {pending && <p>{t.remove.pending(pending)}</p>}
     </FormDialog>
   );
 }

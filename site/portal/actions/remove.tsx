@@ -1,5 +1,5 @@
 import { deleteWebhook } from "../api.ts";
-import { splitUrl } from "../format.ts";
+import { formatPending, splitUrl } from "../format.ts";
 import { type AboutWebhook, FormDialog } from "../parts/dialog-form.tsx";
 import { goTo } from "../route.ts";
 import { t } from "../text.ts";
@@ -11,10 +11,11 @@ export function RemoveDialog({ webhook, onClose }: Omit<AboutWebhook, "onDone">)
     goTo("#/webhooks");
     return t.remove.result;
   };
+  const pending = formatPending(webhook);
   return (
     <FormDialog texts={t.remove} isDangerous act={remove} onClose={onClose}>
       <p>{t.remove.text(splitUrl(webhook.url).host)}</p>
-      {webhook.pending > 0 && <p>{t.remove.pending(webhook.pending)}</p>}
+      {pending && <p>{t.remove.pending(pending)}</p>}
     </FormDialog>
   );
 }

@@ -77,7 +77,6 @@ function KeyUsage({ of: key }: { of: Key }) {
       {all > 0 && (
         <Chart
           title={t.usagePage.byHour}
-          summary={t.usagePage.chart(all, sum("refused"))}
           column={t.usagePage.hour}
           labels={hours.map(({ hour }) => formatHour(hour))}
           ticks={[0, 8, 16, hours.length - 1]}

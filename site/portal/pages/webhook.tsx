@@ -188,7 +188,7 @@ function Actions({ webhook, kinds, onDone }: ActionsProps) {
 }
 
 function About({ webhook }: { webhook: WebhookDetails }) {
-  const { nextAttemptAt: next, lastAttempt: last, createdAt, pending, keyId, keyLabel } = webhook;
+  const { nextAttemptAt: next, lastAttempt: last, createdAt, keyId, keyLabel } = webhook;
   return (
     <Facts
       of={[
@@ -203,7 +203,7 @@ function About({ webhook }: { webhook: WebhookDetails }) {
             t.none
           ),
         ],
-        [t.subscription.pending, formatPending(pending)],
+        [t.subscription.pending, formatPending(webhook) ?? t.none],
         [
           t.subscription.nextAttempt,
           next === null ? (

@@ -3,7 +3,7 @@ import type {
   WorkspaceDetails as Workspace,
 } from "../../../src/webhooks/views.ts";
 import { listWebhooks } from "../api.ts";
-import { formatOutcome, formatTime, splitUrl } from "../format.ts";
+import { formatOutcome, formatPending, formatTime, splitUrl } from "../format.ts";
 import { useLoad } from "../load.ts";
 import { Empty, Kinds, State, Time } from "../parts/basics.tsx";
 import { LoadState } from "../parts/faults.tsx";
@@ -53,7 +53,8 @@ function SubscribeLink() {
 
 function Card({ webhook }: { webhook: Webhook }) {
   const { host, path } = splitUrl(webhook.url);
-  const { disabledAt, failingSince, lastAttempt, pending } = webhook;
+  const { disabledAt, failingSince, lastAttempt } = webhook;
+  const pending = formatPending(webhook);
   return (
     <li class="card">
       <div class="head">
@@ -73,7 +74,7 @@ function Card({ webhook }: { webhook: Webhook }) {
             {t.list.lastAttempt} {formatOutcome(lastAttempt)}, <Time at={lastAttempt.at} />
           </span>
         )}
-        {pending > 0 && <span>{t.list.pending(pending)}</span>}
+        {pending && <span>{t.list.pending(pending)}</span>}
         {disabledAt !== null ? (
           <span class="bad-text">{t.list.disabledAt(formatTime(disabledAt))}</span>
         ) : (

@@ -1,5 +1,5 @@
 import { useId } from "preact/hooks";
-import { formatNumber } from "../format.ts";
+import { type Count, formatCount } from "../format.ts";
 import { t } from "../text.ts";
 
 /** One series: its name, its colour, its count in each column. */
@@ -14,28 +14,38 @@ const COLUMN = 10;
 /** The height of a column's bar. */
 const BAR = 0.64;
 
+interface Props {
+  title: string;
+  /** What a column is, for the table. */
+  column: string;
+  /** The name of each column, for the table. */
+  labels: string[];
+  /** The indexes of the columns that are labelled under the chart. */
+  ticks: number[];
+  /** Whether counting a column ended at a limit. */
+  capped?: boolean[];
+  series: Series[];
+}
+
 /**
  * Counts over time as stacked bars, with the numbers as a table for those who want them or cannot
  * see the bars.
- *
- * @param summary describes the chart in words.
- * @param labels the name of each column, for the table.
- * @param ticks the indexes of the columns that are labelled under the chart.
  */
-export function Chart(props: {
-  title: string;
-  summary: string;
-  column: string;
-  labels: string[];
-  ticks: number[];
-  series: Series[];
-}) {
-  const { title, summary, column, labels, ticks, series } = props;
+export function Chart({ title, column, labels, ticks, capped = [], series }: Props) {
   const id = useId();
-  const totals = labels.map((_, i) =>
-    series.reduce((sum, { values }) => sum + (values[i] ?? 0), 0),
+  const countOf = (n: number, i: number): Count => ({ n, isCapped: capped[i] ?? false });
+  const columns = labels.map((_, i) =>
+    countOf(
+      series.reduce((sum, { values }) => sum + (values[i] ?? 0), 0),
+      i,
+    ),
   );
-  const max = Math.max(1, ...totals);
+  const highest = columns.reduce((max, one) => (one.n > max.n ? one : max), countOf(1, -1));
+  const total = ({ values }: Series) =>
+    formatCount({
+      n: values.reduce((sum, value) => sum + value, 0),
+      isCapped: capped.includes(true),
+    });
   return (
     <figure class="chart">
       <figcaption>
@@ -43,26 +53,30 @@ export function Chart(props: {
           {title}
         </span>
         <ul class="legend">
-          {series.map(({ name, tone, values }) => (
-            <li key={tone}>
-              <span class={`swatch ${tone}`} />
-              {name} <b>{formatNumber(values.reduce((sum, value) => sum + value, 0))}</b>
+          {series.map((one) => (
+            <li key={one.tone}>
+              <span class={`swatch ${one.tone}`} />
+              {one.name} <b>{total(one)}</b>
             </li>
           ))}
         </ul>
       </figcaption>
       <div class="plot">
         <span class="scale" aria-hidden="true">
-          {formatNumber(max)}
+          {formatCount(highest)}
         </span>
         <svg
           role="img"
-          aria-label={summary}
+          aria-label={`${title}. ${series.map((one) => `${one.name} ${total(one)}`).join(", ")}`}
           viewBox={`0 0 ${labels.length * COLUMN} ${HEIGHT}`}
           preserveAspectRatio="none"
         >
           {labels.map((label, i) => (
-            <Column key={label} place={i} label={label} max={max} series={series} />
+            <Column
+              key={label}
+              {...{ place: i, label, max: highest.n, series }}
+              isCapped={capped[i] ?? false}
+            />
           ))}
         </svg>
         <div class="ticks" aria-hidden="true">
@@ -93,7 +107,7 @@ export function Chart(props: {
                 <tr key={label}>
                   <th scope="row">{label}</th>
                   {series.map(({ name, values }) => (
-                    <td key={name}>{formatNumber(values[i] ?? 0)}</td>
+                    <td key={name}>{formatCount(countOf(values[i] ?? 0, i))}</td>
                   ))}
                 </tr>
               ))}
@@ -105,17 +119,24 @@ export function Chart(props: {
   );
 }
 
-function Column(props: { place: number; label: string; max: number; series: Series[] }) {
-  const { place, label, max, series } = props;
+interface ColumnProps {
+  place: number;
+  label: string;
+  max: number;
+  isCapped: boolean;
+  series: Series[];
+}
+
+function Column({ place, label, max, isCapped, series }: ColumnProps) {
   const x = (place + (1 - BAR) / 2) * COLUMN;
   let top = HEIGHT;
   const bars = series.map(({ name, tone, values }) => {
-    const value = values[place] ?? 0;
-    const height = (value / max) * HEIGHT;
+    const n = values[place] ?? 0;
+    const height = (n / max) * HEIGHT;
     top -= height;
     return (
       <rect key={tone} class={tone} x={x} y={top} width={COLUMN * BAR} height={height}>
-        <title>{`${label}, ${name}: ${formatNumber(value)}`}</title>
+        <title>{`${label}, ${name}: ${formatCount({ n, isCapped })}`}</title>
       </rect>
     );
   });

@@ -172,7 +172,7 @@ export const en = {
     emptyTitle: "No subscriptions yet",
     emptyText:
       "Subscribe a URL of your server, and every new lead, run or automation change is posted to it, signed, within seconds.",
-    pending: (n: number) => count(n, "delivery waiting", "deliveries waiting"),
+    pending: (n: string) => `Waiting: ${n}`,
     lastAttempt: "Last attempt:",
     failingSince: (time: string) => `Failing since ${time}`,
     disabledAt: (time: string) => `Disabled ${time}`,
@@ -205,8 +205,6 @@ export const en = {
     lastDays: (n: number) => `Last ${n} days`,
     byDay: "Deliveries by day",
     day: "Day",
-    chart: (delivered: number, failed: number, pending: number) =>
-      `Deliveries by day: ${delivered} delivered, ${failed} failed, ${pending} waiting.`,
   },
 
   deliveries: {
@@ -377,8 +375,7 @@ export const en = {
     title: "Delete this subscription?",
     text: (host: string) =>
       `Nothing more will be sent to ${host}. Its delivery history is deleted too. This cannot be undone.`,
-    pending: (n: number) =>
-      `${count(n, "waiting delivery", "waiting deliveries")} will be cancelled.`,
+    pending: (n: string) => `Deliveries that are waiting will be cancelled: ${n}.`,
     submit: "Delete",
     result: "The subscription is deleted.",
   },
@@ -423,8 +420,6 @@ export const en = {
     requests: "Answered",
     refused: "Refused (429)",
     hour: "Hour",
-    chart: (requests: number, refused: number) =>
-      `Requests by hour: ${requests} in 24 hours, ${refused} of them refused.`,
     byHour: "Requests by hour",
     pages: "Pages of keys",
   },

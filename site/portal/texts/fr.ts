@@ -137,7 +137,7 @@ export const fr: Texts = {
     emptyTitle: "Aucun abonnement pour l’instant",
     emptyText:
       "Abonnez une URL de votre serveur : chaque nouveau lead, chaque exécution et chaque changement d’automatisation lui sont envoyés, signés, en quelques secondes.",
-    pending: (n) => count(n, "livraison en attente", "livraisons en attente"),
+    pending: (n) => `En attente : ${n}`,
     lastAttempt: "Dernière tentative :",
     failingSince: (time) => `En échec depuis le ${time}`,
     disabledAt: (time) => `Désactivé le ${time}`,
@@ -168,12 +168,10 @@ export const fr: Texts = {
     disabledFailing: (time) =>
       `Désactivé le ${time}, après des échecs prolongés. Rien n’est envoyé tant que vous ne le réactivez pas.`,
     truncated:
-      "Lorsqu’une journée compte un très grand nombre de livraisons, seules les plus récentes sont prises en compte.",
+      "Les jours où les livraisons sont très nombreuses, seules les plus récentes sont comptées.",
     lastDays: (n) => `${n} derniers jours`,
     byDay: "Livraisons par jour",
     day: "Jour",
-    chart: (delivered, failed, pending) =>
-      `Livraisons par jour : ${count(delivered, "réussie", "réussies")}, ${count(failed, "échouée", "échouées")}, ${pending} en attente.`,
   },
 
   deliveries: {
@@ -360,10 +358,7 @@ export const fr: Texts = {
     title: "Supprimer cet abonnement ?",
     text: (host) =>
       `Plus rien ne sera envoyé à ${host}. L’historique de ses livraisons sera lui aussi supprimé. Cette action est irréversible.`,
-    pending: (n) =>
-      n === 1
-        ? "1 livraison en attente sera annulée."
-        : `${count(n, "", "livraisons en attente")} seront annulées.`,
+    pending: (n) => `Livraisons en attente qui seront annulées : ${n}.`,
     submit: "Supprimer",
     result: "L’abonnement est supprimé.",
   },
@@ -410,8 +405,6 @@ export const fr: Texts = {
     requests: "Acceptées",
     refused: "Refusées (429)",
     hour: "Heure",
-    chart: (requests, refused) =>
-      `Requêtes par heure : ${requests} en 24 heures, dont ${count(refused, "refusée", "refusées")}.`,
     byHour: "Requêtes par heure",
     pages: "Pages des clés",
   },

@@ -1,9 +1,12 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
+import type { Page } from "playwright-core";
 import { expect, test } from "vitest";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
 import { fr } from "../../../site/portal/texts/fr.ts";
+import { PENDING_COUNTED_MAX } from "../../../src/contract/limits.ts";
+import { PORTAL_DAY_MAX } from "../../../src/webhooks/days.ts";
 import { PHONE_WIDTH, see, type Visit, violationsIn, widthOf } from "../../node/support/browser.ts";
 import { heading, setStage } from "../../node/support/portal.ts";
 import { until } from "../../support/until.ts";
@@ -20,11 +23,7 @@ test("the page is smaller than 60 KB, compressed", () => {
 });
 
 test("French counts zero in the singular, and breaks no line before a colon or a question mark", () => {
-  expect(fr.subscription.chart(0, 0, 0)).toBe(
-    "Livraisons par jour\u00a0: 0\u00a0réussie, 0\u00a0échouée, 0 en attente.",
-  );
-  expect(fr.usagePage.chart(0, 0)).toContain("dont 0\u00a0refusée.");
-  expect(fr.list.pending(0)).toBe("0\u00a0livraison en attente");
+  expect(fr.usagePage.peakValue(0, "0")).toBe("0\u00a0requête, soit 0 du quota");
   const texts = (value: unknown): string[] => {
     if (typeof value === "function") return texts(value("x", "x", "x"));
     return typeof value === "string" ? [value] : Object.values(value as object).flatMap(texts);
@@ -99,8 +98,31 @@ async function* places({ page }: Visit): AsyncGenerator<string> {
   yield "the question of a link";
 }
 
+/** Makes each count that ends at a limit reach it: a thousand. */
+async function reachLimits({ page }: Visit): Promise<void> {
+  await page.route(/\/portal\/api\/webhooks(\/whk_\w+)?$/, async (route) => {
+    const response = await route.fetch();
+    const shown = await response.json();
+    for (const webhook of shown.items ?? [shown]) webhook.pending = PENDING_COUNTED_MAX;
+    const today = { delivered: PORTAL_DAY_MAX, exhausted: 0, pending: 0, truncated: true };
+    Object.assign(shown.days?.at(-1) ?? {}, today);
+    await route.fulfill({ response, json: shown });
+  });
+  await page.reload();
+}
+
+/** How often the page shows a thousand, in its text, names and titles, with and without "or more". */
+const readLimits = (page: Page) =>
+  page.evaluate<{ capped: number; exact: string[] }>(`(() => {
+    const named = document.querySelectorAll("[aria-label], title");
+    const texts = Array.from(named, (one) => one.ariaLabel ?? one.textContent);
+    const figures = [document.body.innerText, ...texts].join("\\n").match(/1[,\\s]000.{0,9}/g) ?? [];
+    const exact = figures.filter((figure) => !/000 (or more|ou plus)/.test(figure));
+    return { capped: figures.length - exact.length, exact };
+  })()`);
+
 test.each(["light", "dark"] as const)(
-  "the page fits desktop and phone, and has no fault that axe finds, in %s",
+  "the page fits desktop and phone, has no fault that axe finds, and shows no count as exact that ended at a limit, in %s",
   { timeout: 300_000 },
   async (colorScheme) => {
     const workspaceId = await stage.makeWorkspace();
@@ -115,10 +137,16 @@ test.each(["light", "dark"] as const)(
     ] as const) {
       const device = { viewport: { width, height: 900 }, colorScheme, locale, bypassCSP: true };
       const visit = await stage.open(workspaceId, device);
+      await reachLimits(visit);
+      let figures = 0;
       for await (const place of places(visit)) {
-        const found = [place, await violationsIn(visit.page), await widthOf(visit.page)];
-        expect(found).toEqual([place, [], width]);
+        const { capped, exact } = await readLimits(visit.page);
+        const found = [place, await violationsIn(visit.page), await widthOf(visit.page), exact];
+        expect(found).toEqual([place, [], width, []]);
+        figures += capped;
       }
+      // The list, the subscription with its chart, and two dialogs in front of it.
+      expect(figures).toBeGreaterThan(12);
       await visit.close();
     }
   },

@@ -148,6 +148,7 @@ test("a link that has run out does nothing to a session, and a new one is opened
   await notice.getByRole("button", { name: "Close" }).click();
   await notice.waitFor({ state: "hidden" });
   await goToUsage(page);
+  await see(page, "600 requests per minute");
 
   while (!(await PLATFORM.eraseWorkspace({ workspaceId })).done);
   await page.getByRole("link", { name: "Subscriptions" }).click();

@@ -379,7 +379,7 @@ test("a new secret signs alone if no overlap is wanted, and a key press does not
 
 test("the last days and the use of keys are also shown as numbers", async () => {
   await openSubscribed(() => deliver(4));
-  await page.getByRole("img", { name: /Deliveries by day: 4 delivered, 0 failed/ }).waitFor();
+  await page.getByRole("img", { name: "Deliveries by day. Delivered 4, Failed 0" }).waitFor();
   await page.getByText("Show as a table").first().click();
   const today = page.getByRole("table", { name: "Deliveries by day" }).locator("tr").last();
   expect(await today.locator("td").allTextContents()).toEqual(["4", "0"]);
