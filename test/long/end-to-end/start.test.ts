@@ -11,7 +11,10 @@ import { opened } from "../../node/support/opened.ts";
 import { childrenOf } from "../../node/support/process.ts";
 import { until } from "../../support/until.ts";
 
-const server = await opened(startLocalServer());
+const PLATFORM_KEY = Buffer.alloc(32, "key").toString("base64");
+const server = await opened(
+  startLocalServer(() => {}, [], { PLATFORM_KEYS: `crm:${PLATFORM_KEY}` }),
+);
 const api = openApi(server.base, String(server.state.apiKey));
 const leads = () => api<Page<Lead>>("GET", "/v1/leads");
 const isLinux = process.platform === "linux";
@@ -41,6 +44,24 @@ describe("the terminal of npm start", () => {
     await until(
       async () => (await read(`/${webhook?.webhookId}/deliveries`))[0]?.state === "delivered",
     );
+  });
+
+  test("has keys of callers over HTTPS, which no command line shows", async () => {
+    const call = (key: string) =>
+      fetch(`${server.base}/platform/listWorkspaces`, {
+        method: "POST",
+        headers: { Authorization: `Bearer ${key}`, "Content-Type": "application/json" },
+        body: "{}",
+      });
+    expect((await call(PLATFORM_KEY)).status).toBe(200);
+    expect((await call(PLATFORM_KEY.toLowerCase())).status).toBe(401);
+    if (!isLinux) return;
+    const familyOf = (pid: number): number[] => [pid, ...childrenOf(pid).flatMap(familyOf)];
+    const lines = familyOf(Number(server.child.pid)).map((pid) =>
+      readFileSync(`/proc/${pid}/cmdline`, "utf8"),
+    );
+    expect(lines.join()).toContain("workerd");
+    for (const line of lines) expect(line).not.toContain(PLATFORM_KEY);
   });
 
   test("stays as it is while Platform calls succeed", async () => {
