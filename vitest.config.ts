@@ -2,7 +2,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { cloudflareTest, readD1Migrations } from "@cloudflare/vitest-pool-workers";
 import { defineConfig } from "vitest/config";
-import { useMemory } from "./scripts/shared/memory.ts";
+import { useMemory } from "./test/node/support/memory.ts";
 import { answerAsSubscriber } from "./test/support/subscribers.ts";
 
 /** Packages that are bundled once instead of being loaded module by module in each test file. */

@@ -10,8 +10,8 @@ import { and, desc, eq } from "drizzle-orm";
 import { drizzle } from "drizzle-orm/d1";
 import { index, integer, sqliteTable, text } from "drizzle-orm/sqlite-core";
 import { Hono } from "hono";
-import { Connections } from "../scripts/shared/connections.ts";
 import { toHex } from "../src/contract/bytes.ts";
+import { Connections } from "../test/support/connections.ts";
 
 const keys = sqliteTable("hand_keys", {
   hash: text().primaryKey(),

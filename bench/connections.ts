@@ -1,5 +1,5 @@
 import { AsyncLocalStorage } from "node:async_hooks";
-import { Connections } from "../scripts/shared/connections.ts";
+import { Connections } from "../test/support/connections.ts";
 
 const invocation = new AsyncLocalStorage<Connections>();
 

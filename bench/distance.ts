@@ -1,5 +1,5 @@
-import { type CarryOut, wrapDatabase, wrapObjects } from "../scripts/shared/bindings.ts";
 import { bindingOf, databaseNames } from "../src/db/databases.ts";
+import { type CarryOut, wrapDatabase, wrapObjects } from "../test/support/bindings.ts";
 
 /**
  * The bindings as seen from this far away from the database and the gates.

@@ -4,7 +4,7 @@
  */
 import { writeFileSync } from "node:fs";
 import { openSteps, parseArguments } from "../scripts/shared/command.ts";
-import { useMemory } from "../scripts/shared/memory.ts";
+import { useMemory } from "../test/node/support/memory.ts";
 import { measureByHand } from "./beside-by-hand.ts";
 import { measureBurst } from "./burst.ts";
 import { measureDelivering } from "./delivering.ts";

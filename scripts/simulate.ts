@@ -12,8 +12,8 @@ import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import { simulate } from "../test/long/simulation/scenario.ts";
 import { loadWorker } from "../test/long/simulation/worker.ts";
+import { D1_FAULTS, type Fault } from "../test/support/service-faults.ts";
 import { fail, openSteps, parseArguments, parseCount } from "./shared/command.ts";
-import { D1_FAULTS, type Fault } from "./shared/faults.ts";
 import { print } from "./shared/terminal.ts";
 
 const USAGE = `npm run simulate -- [--seeds N] [--from N] [--jobs N] [--src DIR] [--verbose]

@@ -10,7 +10,7 @@ import { childrenOf, runProgram } from "../../node/support/process.ts";
 const { scripts } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
 const COMMANDS = [
   ...["start", "platform", "listen", "trigger", "seed", "deploy", "check-receiver"],
-  ...["faults", "simulate", "chaos", "bench", "openapi"],
+  ...["faults", "simulate", "bench", "openapi"],
 ];
 
 /** Runs a command as npm does. */

@@ -1,14 +1,10 @@
 import {
-  bodyOf,
-  EVENTS_WITH_BODIES,
-  type EventWithBody,
-} from "../../../scripts/shared/stored-bodies.ts";
-import {
   DISABLE_AFTER_FAILURES,
   DISABLE_AFTER_MS,
   RETRY_WAITS_SECONDS,
   TELL_AFTER_MS,
 } from "../../../src/contract/limits.ts";
+import { bodyOf, EVENTS_WITH_BODIES, type EventWithBody } from "../../support/stored-bodies.ts";
 import { type Post, Violation } from "./invariants.ts";
 import type { Store } from "./store.ts";
 

@@ -1,5 +1,5 @@
-import type { Fault } from "../../../scripts/shared/faults.ts";
 import { ENCRYPTION_KEYS } from "../../../scripts/shared/runtime.ts";
+import type { Fault } from "../../support/service-faults.ts";
 import { type Deployment, deploy } from "./deployment.ts";
 import { checkEnd } from "./end.ts";
 import {

@@ -2,8 +2,8 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync, type StatementSync } from "node:sqlite";
 import { getTableColumns, getTableName } from "drizzle-orm";
-import { D1_FAULTS, type Fault, toError } from "../../../scripts/shared/faults.ts";
 import { MOVED } from "../../../src/workspaces/manifest.ts";
+import { D1_FAULTS, type Fault, toError } from "../../support/service-faults.ts";
 import type { Isolate, World } from "./world.ts";
 
 const BEFORE_COMMIT = D1_FAULTS.filter(({ moment }) => moment === "before");

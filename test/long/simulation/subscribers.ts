@@ -1,14 +1,10 @@
 import { ENCRYPTION_KEYS } from "../../../scripts/shared/runtime.ts";
-import {
-  bodyOf,
-  EVENTS_WITH_BODIES,
-  type EventWithBody,
-} from "../../../scripts/shared/stored-bodies.ts";
 import { WebhookEvent } from "../../../src/contract/enumerations.ts";
 import { makeBody } from "../../../src/webhooks/bodies.ts";
 import type { Claimed } from "../../../src/webhooks/dispatch/settle-and-claim.ts";
 import type { Target } from "../../../src/webhooks/dispatch/tools.ts";
 import type { Outcome } from "../../../src/webhooks/outcome.ts";
+import { bodyOf, EVENTS_WITH_BODIES, type EventWithBody } from "../../support/stored-bodies.ts";
 import { checkPost, type Post } from "./invariants.ts";
 import type { Store } from "./store.ts";
 import type { Isolate, World } from "./world.ts";

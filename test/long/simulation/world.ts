@@ -1,7 +1,7 @@
 import { AsyncLocalStorage, AsyncResource } from "node:async_hooks";
 import { createCipheriv, createDecipheriv, createHash } from "node:crypto";
 import { Chance } from "../../../scripts/shared/chance.ts";
-import { Connections } from "../../../scripts/shared/connections.ts";
+import { Connections } from "../../support/connections.ts";
 
 const realImmediate = setImmediate;
 

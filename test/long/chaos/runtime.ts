@@ -1,16 +1,18 @@
 /**
- * The runtime that `chaos.ts` kills. It reports over IPC where it listens and each fault, and runs
+ * The runtime that `chaos.test.ts` kills. It reports over IPC where it listens and each fault, and runs
  * the scheduled job often. Calls go to the Worker over HTTP: through Miniflare, this process would wait
  * for the Worker, which in turn waits for it whenever it logs a lot.
  */
-import { SWEEP_GRACE_MS } from "../../src/webhooks/dispatch/wake.ts";
-import { startRuntime } from "../shared/runtime.ts";
+
+import { startRuntime } from "../../../scripts/shared/runtime.ts";
+import { SWEEP_GRACE_MS } from "../../../src/webhooks/dispatch/wake.ts";
 import { DATABASES } from "./traffic.ts";
 
 const SWEEP_EVERY_MS = 5_000;
 
 const [persist, wrapper, settings] = process.argv.slice(2);
-if (!persist || !wrapper || !settings || !process.send) throw new Error("started by chaos.ts only");
+if (!persist || !wrapper || !settings || !process.send)
+  throw new Error("started by chaos.test.ts only");
 const { url } = await startRuntime({
   persist,
   wrapper,

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { Injections, isExcused, isInjected } from "../shared/faults.ts";
+import { Injections, isExcused, isInjected } from "../../support/service-faults.ts";
 import type { ChaosSettings, InjectedLine } from "./worker.ts";
 
 /** The errors of calls to a runtime that is being killed. */
@@ -30,7 +30,7 @@ export class Victim {
   readonly injections = new Injections();
   /** Errors it answered that it should have retried itself. */
   readonly failures: string[] = [];
-  #folder = mkdtempSync(join(tmpdir(), "chaos-"));
+  readonly #folder = mkdtempSync(join(tmpdir(), "chaos-"));
   #child: ChildProcess | null = null;
   #ready: Promise<URL> | null = null;
   readonly #wrapper: string;
@@ -77,23 +77,17 @@ export class Victim {
 
   async stop(): Promise<void> {
     await this.#end();
-    this.#child = null;
     rmSync(this.#folder, { recursive: true, force: true });
   }
 
   /** Kills the process and the runtime that it started. */
   async #end(): Promise<void> {
     const child = this.#child;
+    this.#child = null;
     if (!child?.pid) return;
     const ended = new Promise((resolve) => child.on("exit", resolve));
-    this.killNow();
+    process.kill(-child.pid, "SIGKILL");
     await ended;
-  }
-
-  /** Kills the process and the runtime that it started, without waiting. */
-  killNow(): void {
-    if (this.#child?.pid && this.#child.exitCode === null)
-      process.kill(-this.#child.pid, "SIGKILL");
   }
 
   /** What the wrapper does for us: `platform/METHOD`, `query` and so on. */
@@ -106,6 +100,11 @@ export class Victim {
     const { value, error } = (await response.json()) as { value: T; error?: string };
     if (error !== undefined) throw new Error(error);
     return value;
+  }
+
+  /** Calls a method of the Platform API, as `insist` does. */
+  platform<T>(method: string, input: object): Promise<T> {
+    return this.insist(`platform/${method}`, input);
   }
 
   /** A call, repeated with the same input until it is answered, as a platform does. */

@@ -112,21 +112,4 @@ export class Injections {
       ),
     );
   }
-
-  /** A line for each error: what it was injected into, and how often before and after. */
-  lines(): string[] {
-    const messages = new Set(CALLS.flatMap((call) => FAULTS[call].map(({ message }) => message)));
-    return [...messages].map((message) => {
-      const cells = CALLS.flatMap((call) => {
-        const counts = (["before", "after"] as const).map((moment) => {
-          const index = FAULTS[call].findIndex(
-            (fault) => fault.message === message && fault.moment === moment,
-          );
-          return index < 0 ? "–" : String(this.#counts[call][index]);
-        });
-        return counts.every((count) => count === "–") ? [] : [`${call} ${counts.join(" / ")}`];
-      });
-      return `${message}  ${cells.join(", ")}`;
-    });
-  }
 }

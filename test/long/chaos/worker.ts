@@ -1,18 +1,19 @@
 /**
- * The shipped Worker with failing bindings: `chaos.ts` runs its bundle with this around it. Calls
- * to D1, Durable Objects and queues meet each fault of `faults.ts` in turn.
+ * The shipped Worker with failing bindings: `chaos.test.ts` runs its bundle with this around it. Calls
+ * to D1, Durable Objects and queues meet each fault of `service-faults.ts` in turn.
  */
-import { isDatabaseName } from "../../src/contract/database-names.ts";
+
+import { Chance } from "../../../scripts/shared/chance.ts";
+import { isDatabaseName } from "../../../src/contract/database-names.ts";
 import shipped, {
   AddressGate,
   KeyGate as ShippedKeyGate,
   Platform as ShippedPlatform,
-} from "../../src/index.ts";
-import { type CarryOut, wrapDatabase, wrapObjects } from "../shared/bindings.ts";
-import { Chance } from "../shared/chance.ts";
-import { type Call, FAULTS, type Fault, toError } from "../shared/faults.ts";
+} from "../../../src/index.ts";
+import { type CarryOut, wrapDatabase, wrapObjects } from "../../support/bindings.ts";
+import { type Call, FAULTS, type Fault, toError } from "../../support/service-faults.ts";
 
-/** The settings from `chaos.ts`, as JSON in the variable `CHAOS`. */
+/** The settings from `chaos.test.ts`, as JSON in the variable `CHAOS`. */
 export interface ChaosSettings {
   seed: number;
   /** Percentage of calls that fail. */
@@ -110,7 +111,7 @@ console.error = (line: string) => {
 };
 
 /**
- * Requests from `chaos.ts` itself, with JSON input: `/chaos/platform/METHOD` calls the Platform
+ * Requests from `chaos.test.ts` itself, with JSON input: `/chaos/platform/METHOD` calls the Platform
  * API, `/chaos/query` reads the workspace's database, `/chaos/sweep` runs the scheduled job, `/chaos/end` ends all
  * faults.
  */

@@ -8,12 +8,8 @@ export const AGENT = { reference: "agent", name: "Agent" };
 
 /** Callers while events are recorded, and the failures they found. */
 export interface Traffic {
-  /** Requests that were answered. */
-  requests: number;
   /** Pauses and activations that were answered. */
   changes: number;
-  /** How often the workspace has arrived in a database, or was there already. */
-  moves: number;
   failures: string[];
 }
 
@@ -38,7 +34,6 @@ export async function makeTraffic(
     ...[method, path, apiKey, options]: Parameters<Victim["request"]>
   ) => {
     const answer = await client.victim.request(method, path, apiKey, options);
-    traffic.requests++;
     if (answer.status !== expected)
       traffic.failures.push(
         `${method} ${path} answered ${answer.status} instead of ${expected}: ${answer.text}`,
@@ -78,28 +73,25 @@ export async function makeTraffic(
 
   /** A key's life: it is admitted until it is revoked, and not after. */
   const handleKeys = async () => {
-    const key = await victim.insist<{ keyId: string; apiKey: string }>("platform/createApiKey", {
+    const key = await victim.platform<{ keyId: string; apiKey: string }>("createApiKey", {
       workspaceId,
     });
     const { keyId } = key;
     for (let quota = 1_000; quota < 1_010; quota++)
-      await victim.insist("platform/updateApiKey", { keyId, requestsPerWindow: quota });
+      await victim.platform("updateApiKey", { keyId, requestsPerWindow: quota });
     await ask(200, "GET", "/v1/automations", key.apiKey);
-    await victim.insist("platform/revokeApiKey", { keyId });
+    await victim.platform("revokeApiKey", { keyId });
     await ask(401, "GET", "/v1/automations", key.apiKey);
   };
 
   /** Moves the workspace from database to database. */
   const move = async () => {
     for (const database of DATABASES.toReversed()) {
-      const progress = await victim
-        .insist<{ done: boolean }>("platform/moveWorkspace", { workspaceId, database })
+      await victim.platform("moveWorkspace", { workspaceId, database }).catch((error) => {
         // What it left there is deleted a minute later.
-        .catch((error) => {
-          if (!String(error).includes("is still being deleted")) throw error;
-          return sleep(1_000).then(() => ({ done: false }));
-        });
-      if (progress.done) traffic.moves++;
+        if (!String(error).includes("is still being deleted")) throw error;
+        return sleep(1_000);
+      });
       if (isOver()) return;
     }
   };

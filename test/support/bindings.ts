@@ -1,4 +1,4 @@
-import type { Call } from "./faults.ts";
+import type { Call } from "./service-faults.ts";
 
 /** Carries out a call to a binding: late, or not at all, for instance. */
 export type CarryOut = <T>(call: Call, name: string, work: () => Promise<T>) => Promise<T>;
