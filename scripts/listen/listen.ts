@@ -3,7 +3,7 @@
  *
  *     npm run listen -- --forward http://localhost:3000/hook
  *
- * Its subscription lasts as long as it runs.
+ * Its subscription lasts as long as it runs, or, with `--keep`, until another one is wanted.
  */
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
@@ -22,8 +22,9 @@ import { openPlatform } from "../shared/platform-client.ts";
 import { isTaken } from "../shared/ports.ts";
 import { print, printable } from "../shared/terminal.ts";
 import { type Answer, forward } from "./forward.ts";
+import { type Kept, readKept, writeKept } from "./kept.ts";
 
-const USAGE = `npm run listen -- [--forward URL]
+const USAGE = `npm run listen -- [--forward URL] [--keep]
 
 Shows the events of the local server's sample workspace as they are posted. It has its own
 subscription, which Ctrl-C removes. To cause an event: npm run trigger. After a failure, the key r
@@ -31,6 +32,9 @@ retries now instead of waiting.
 
   --forward URL  also post each delivery to URL, with the same bytes and headers, and return its answer
                  to the service; your receiver verifies with the signing secret that is printed
+  --keep         use the same subscription, and so the same secret, each time: Ctrl-C leaves it, and
+                 what happens until the next time is delivered then. Its secret is in
+                 .wrangler/listen.json; delete that file to get another one
 `;
 
 /** The path that listeners receive on; it identifies the subscriptions that killed listeners left. */
@@ -39,14 +43,12 @@ const PATH = "/npm-run-listen";
 /** How often each undelivered event has failed, by event id. */
 const failures = new Map<string, number>();
 
-interface Subscription {
-  id: string;
-  secret: string;
-}
-
 process.on("uncaughtException", fail);
-const { values } = parseArguments(USAGE, { forward: { type: "string" } });
-await listen(values.forward === undefined ? null : parseTarget(values.forward));
+const { values } = parseArguments(USAGE, {
+  forward: { type: "string" },
+  keep: { type: "boolean", default: false },
+});
+await listen(values.forward === undefined ? null : parseTarget(values.forward), values.keep);
 
 function parseTarget(text: string): URL {
   const url = URL.canParse(text) ? new URL(text) : null;
@@ -54,26 +56,47 @@ function parseTarget(text: string): URL {
   throw new Error("--forward: expected a URL that starts with http:// or https://");
 }
 
-async function listen(target: URL | null): Promise<void> {
+async function listen(target: URL | null, isKept: boolean): Promise<void> {
   const { base, apiKey } = await findLocalServer();
   const api = openApi(base, apiKey);
-  await removeLeftOvers(api);
+  const { data } = await api<Page<Webhook>>("GET", "/v1/webhooks?limit=100");
+  const kept = readKept();
+  await removeLeftOvers(
+    api,
+    data.filter(({ id }) => id !== kept?.id),
+  );
+  const known = isKept ? data.find(({ id }) => id === kept?.id) : undefined;
   const server = createServer((request, response) => receive(target, request, response));
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as AddressInfo;
-  const subscribed = api<Subscription>("POST", "/v1/webhooks", {
-    url: `http://127.0.0.1:${port}${PATH}`,
-    events: WebhookEvent.options,
+  server.listen(known ? Number(new URL(known.url).port) : 0, "127.0.0.1");
+  await once(server, "listening").catch((error: Error) => {
+    throw new Error(`${error.message}: is another listener running with --keep?`);
   });
-  removeAtEnd(api, subscribed);
-  const { id, secret } = await subscribed.catch((error) => {
+  const { port } = server.address() as AddressInfo;
+  const subscribed = kept && known ? resume(kept, known) : subscribe(api, port);
+  endOnSignal(isKept ? null : { api, subscribed });
+  const subscription = await subscribed;
+  if (isKept) writeKept(subscription);
+  print(`Listening${target ? `, forwarding to ${target.href}` : ""}. Ctrl-C stops.`);
+  print(`Signing secret: ${subscription.secret}`);
+  if (target && process.stdin.isTTY) retryOnKey(subscription.id);
+}
+
+/** Subscribes this process to every kind of event. */
+async function subscribe(api: LocalApi, port: number): Promise<Kept> {
+  const url = `http://127.0.0.1:${port}${PATH}`;
+  const body = { url, events: WebhookEvent.options };
+  return api<Kept>("POST", "/v1/webhooks", body).catch((error) => {
     if (!(error instanceof Refusal && error.code === "invalid_request")) throw error;
     throw new Error("The local server refuses URLs on this machine: start it without --strict.");
   });
-  print(`Listening${target ? `, forwarding to ${target.href}` : ""}. Ctrl-C stops.`);
-  print(`Signing secret: ${secret}`);
-  if (target && process.stdin.isTTY) retryOnKey(id);
+}
+
+/** Goes on with a subscription that was kept, and enables it if nobody listened for too long. */
+async function resume(kept: Kept, { disabled_at }: Webhook): Promise<Kept> {
+  if (disabled_at === null) return kept;
+  await using platform = await openPlatform();
+  await platform.call("enableWebhook", { webhookId: kept.id });
+  return kept;
 }
 
 /** Retries what has failed whenever the key r is pressed. Ctrl-C still ends this process. */
@@ -103,25 +126,28 @@ async function retryNow(webhookId: string): Promise<string> {
   return eventIds.length === 1 ? "Retrying 1 event." : `Retrying ${eventIds.length} events.`;
 }
 
-/** Removes the subscriptions of listeners that were killed. */
-async function removeLeftOvers(api: LocalApi): Promise<void> {
-  const { data } = await api<Page<Webhook>>("GET", "/v1/webhooks?limit=100");
-  for (const { id, url } of data) {
+/** Removes, of these subscriptions, those of listeners that were killed. */
+async function removeLeftOvers(api: LocalApi, subscriptions: Webhook[]): Promise<void> {
+  for (const { id, url } of subscriptions) {
     const { pathname, port } = new URL(url);
     if (pathname === PATH && !(await isTaken(Number(port))))
       await api("DELETE", `/v1/webhooks/${id}`);
   }
 }
 
-/** Removes the subscription when this process is told to end, then exits. */
-function removeAtEnd(api: LocalApi, subscribed: Promise<Subscription>): void {
+/** Exits when this process is told to end, and before that removes its subscription unless it is kept. */
+function endOnSignal(removed: { api: LocalApi; subscribed: Promise<Kept> } | null): void {
   let isEnding = false;
   const end = async () => {
     if (isEnding) return;
     isEnding = true;
+    if (!removed) {
+      print("\nStopped listening. The subscription stays: --keep uses it again.");
+      process.exit(0);
+    }
     try {
-      const { id } = await subscribed;
-      await api("DELETE", `/v1/webhooks/${id}`);
+      const { id } = await removed.subscribed;
+      await removed.api("DELETE", `/v1/webhooks/${id}`);
       print("\nStopped listening and removed the subscription.");
       process.exit(0);
     } catch {
