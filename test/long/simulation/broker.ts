@@ -31,6 +31,7 @@ export function openBroker(world: World, name: string, concurrency: number, cons
         isolate.request(async () => {
           await isolate.step();
           await world.sleep(chance.between(1, 20));
+          if (world.isDown("queues")) throw new Error("Queue sendBatch failed: overloaded");
           if (world.faults && chance.happens(0.05)) {
             // Some of them may have been accepted.
             for (const message of messages) if (chance.happens(0.5)) take(message);
@@ -79,8 +80,12 @@ export function openBroker(world: World, name: string, concurrency: number, cons
   }
 
   function dispatch(): void {
+    if (world.isDown("queues")) {
+      world.after(world.downUntil.queues - world.now, dispatch);
+      return;
+    }
     while (waiting.length > 0 && running < concurrency) {
-      const batch = waiting.splice(0, chance.between(1, 10));
+      const batch = waiting.splice(0, chance.between(1, chance.pick([10, 100])));
       running++;
       const isFast = batch.every(({ body }) => (body as { lane: string }).lane === "fast");
       if (isFast) countFast(1);
@@ -104,6 +109,7 @@ export function openBroker(world: World, name: string, concurrency: number, cons
       const isolate = new Isolate(world, `${name} consumer`, 0.01, () =>
         close(chance.happens(0.2) ? null : chance.between(1_000, 60_000)),
       );
+      world.invocations.add(isolate);
       const messages = batch.map((held) => ({
         id: held.id,
         body: held.body,
@@ -119,7 +125,9 @@ export function openBroker(world: World, name: string, concurrency: number, cons
             world.note(`${name} consumer throws ${error}`);
             close(chance.between(0, 10_000));
           },
-        );
+        )
+        // The runtime gives what continues in the background thirty seconds.
+        .then(() => world.after(30_000, () => isolate.kill()));
     }
   }
 

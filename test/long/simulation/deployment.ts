@@ -3,11 +3,10 @@ import { BACKGROUND_DISPATCHES_MAX } from "../../../src/webhooks/dispatch/consum
 import type { Claimed } from "../../../src/webhooks/dispatch/settle-and-claim.ts";
 import type { Target } from "../../../src/webhooks/dispatch/tools.ts";
 import { openBroker } from "./broker.ts";
-import { Violation } from "./invariants.ts";
 import type { Store } from "./store.ts";
 import type { Subscribers } from "./subscribers.ts";
 import type { LoadedWorker } from "./worker.ts";
-import { Isolate, type World } from "./world.ts";
+import { Isolate, Violation, type World } from "./world.ts";
 
 export type Deployment = ReturnType<typeof deploy>;
 
@@ -78,6 +77,7 @@ export function deploy(world: World, store: Store, subscribers: Subscribers, wor
         crashed = true;
         crash.resolve("crashed");
       });
+      world.invocations.add(isolate);
       const ctx = { waitUntil: (task: Promise<unknown>) => background.push(task) };
       const platform = new worker.Platform(ctx, env(isolate));
       try {
@@ -89,7 +89,10 @@ export function deploy(world: World, store: Store, subscribers: Subscribers, wor
         }
       } catch (error) {
         world.note(`platform ${method} throws ${error}`);
-        if (!/D1_ERROR|overloaded|moving: try again/.test(String(error))) throw error;
+        if (!/D1_ERROR|overloaded|moving: try again|does not answer/.test(String(error)))
+          throw error;
+      } finally {
+        world.invocations.delete(isolate);
       }
       if (once) return {};
       // A workspace that is changing its database is refused until a sweep gets through.
@@ -101,13 +104,16 @@ export function deploy(world: World, store: Store, subscribers: Subscribers, wor
 
   /** The scheduled job, once. */
   function sweep(): void {
+    if (world.isDown("cron")) return;
     const isolate = new Isolate(world, "sweep", crashChance);
+    world.invocations.add(isolate);
     isolate
       .run(() => worker.sweep(env(isolate), Date.now()))
       .then(
         () => void sweeps++,
         (error) => world.note(String(error)),
-      );
+      )
+      .finally(() => world.invocations.delete(isolate));
   }
 
   return { world, store, subscribers, worker, lanes, call, sweep };

@@ -5,8 +5,9 @@ import {
   TELL_AFTER_MS,
 } from "../../../src/contract/limits.ts";
 import { bodyOf, EVENTS_WITH_BODIES, type EventWithBody } from "../../support/stored-bodies.ts";
-import { type Post, Violation } from "./invariants.ts";
+import type { Post } from "./invariants.ts";
 import type { Store } from "./store.ts";
+import { Violation } from "./world.ts";
 
 /** At the end: everything is settled correctly, and nothing was invented or lost. */
 export async function checkEnd(store: Store, keys: string, posts: Post[]): Promise<void> {
@@ -25,6 +26,12 @@ export async function checkEnd(store: Store, keys: string, posts: Post[]): Promi
       .map((post) => `${post.eventId} ${post.subscriptionId}`),
   );
   const tried = Map.groupBy(posts, (post) => `${post.eventId} ${post.subscriptionId}`);
+  const logged = store.rows<{ name: string; attempts: number }>(
+    "SELECT event_id || ' ' || subscription_id AS name, count(*) AS attempts FROM attempts GROUP BY 1",
+  );
+  for (const { name, attempts } of logged)
+    if (attempts > (tried.get(name)?.length ?? 0))
+      throw new Violation(`${name} has a log of ${attempts} attempts, more than were made`);
   for (const { event_id, subscription_id, state, attempts, due_at } of rows) {
     const name = `${event_id} ${subscription_id}`;
     if (state === "pending")
@@ -48,10 +55,12 @@ function checkRecords(store: Store): void {
     `SELECT
       (SELECT count(*) FROM events e WHERE type <> 'automation.status_changed' AND NOT EXISTS
         (SELECT 1 FROM leads l WHERE l.id = coalesce(e.lead_id, e.body ->> '$.data.id')) AND NOT EXISTS
-        (SELECT 1 FROM runs r WHERE r.id = coalesce(e.lead_id, e.body ->> '$.data.id'))) AS unrecorded,
+        (SELECT 1 FROM runs r WHERE r.id = coalesce(e.lead_id, e.body ->> '$.data.id')) AND NOT EXISTS
+        (SELECT 1 FROM json_each(?) a WHERE a.value = e.body ->> '$.data.automation_id')) AS unrecorded,
       (SELECT count(*) - count(DISTINCT coalesce(lead_id, body ->> '$.data.id')) FROM events
         WHERE type <> 'automation.status_changed') AS doubled,
       (SELECT count(*) FROM runs WHERE reference LIKE 'refused-%') AS refused`,
+    JSON.stringify([...store.removedAutomations]),
   );
   if (row?.unrecorded !== 0 || row.doubled !== 0 || row.refused !== 0)
     throw new Violation(`records and their events differ: ${JSON.stringify(row)}`);
@@ -66,7 +75,8 @@ async function checkBodies(store: Store, keys: string, posts: Post[]): Promise<v
     ),
   );
   for (const { eventId, body } of posts)
-    if (bodies.get(eventId) !== body) throw new Violation(`${eventId} was posted with other bytes`);
+    if (bodies.get(eventId) !== body && !store.erasedAt.has(eventId))
+      throw new Violation(`${eventId} was posted with other bytes`);
 }
 
 /**

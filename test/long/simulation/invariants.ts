@@ -2,7 +2,7 @@ import { POST_TIMEOUT_MS } from "../../../src/contract/limits.ts";
 import { LEASE_MS } from "../../../src/webhooks/dispatch/lease.ts";
 import { POSTS_AT_ONCE, SLOW_ANSWER_MS } from "../../../src/webhooks/dispatch/policy.ts";
 import type { Store } from "./store.ts";
-import type { Isolate } from "./world.ts";
+import { type Isolate, Violation } from "./world.ts";
 
 /** A post to a subscriber, as seen by the network. */
 export interface Post {
@@ -16,9 +16,6 @@ export interface Post {
   isolate: Isolate;
   acknowledged: boolean;
 }
-
-/** A violated invariant. */
-export class Violation extends Error {}
 
 const checked = new WeakMap<Store, Set<string>>();
 
@@ -102,6 +99,8 @@ export function checkPost(
     eventId,
     subscriptionId,
   );
+  const erasedAt = store.erasedAt.get(eventId);
+  if (row === undefined && erasedAt !== undefined && now - erasedAt <= WITHDRAWN_WITHIN_MS) return;
   if (row?.state !== "pending")
     throw new Violation(`${eventId} is posted to ${subscriptionId} after it was ${row?.state}`);
   // Posts of a dead isolate died with it, and no post outlives its timeout.

@@ -8,13 +8,12 @@ import {
   checkOverdue,
   checkPauses,
   checkWrites,
-  Violation,
 } from "./invariants.ts";
 import { SLOW_REPLY_MS, Store } from "./store.ts";
 import { openSubscribers } from "./subscribers.ts";
 import { openWork } from "./work.ts";
 import type { LoadedWorker } from "./worker.ts";
-import { World } from "./world.ts";
+import { Violation, World } from "./world.ts";
 
 /** A wave, the probes of the first hour, and about fifty a day; what is rejected is also tried again. */
 const deadPostsMax = (days: number) => 40 + 100 * Math.ceil(days);

@@ -31,6 +31,10 @@ export class Store {
    * Rows written by the consumers, without the table of attempts, which has a row for each failure.
    */
   consumerWrites = 0;
+  /** When events were erased with their leads, in true time; Infinity while they are. */
+  readonly erasedAt = new Map<string, number>();
+  /** Automations that were removed at some time, with the runs that they had. */
+  readonly removedAutomations = new Set<string>();
   /** When each event was committed, in true time. */
   readonly committedAt = new Map<string, number>();
   /** How D1 has failed. */
@@ -106,6 +110,12 @@ export class Store {
     const transact = async (statements: Bound[]) => {
       const { world } = this;
       await isolate.step();
+      isolate.spend(statements.length);
+      if (world.isDown("d1")) {
+        await world.sleep(world.chance.pick([1, 1_000, 30_000]));
+        await isolate.step();
+        throw toError(world.chance.pick(BEFORE_COMMIT));
+      }
       await world.sleep(this.#mayHang(isolate) ?? this.#delayMs(isolate));
       await isolate.step();
       this.#mayFail(BEFORE_COMMIT);

@@ -1,7 +1,6 @@
 import type { Deployment } from "./deployment.ts";
-import { Violation } from "./invariants.ts";
 import { BEHAVIOURS, KINDS } from "./subscribers.ts";
-import { Isolate } from "./world.ts";
+import { Isolate, Violation } from "./world.ts";
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
@@ -29,7 +28,7 @@ export function openWork({ world, store, subscribers, worker, call, sweep }: Dep
       await world.sleep(
         chance.happens(0.5) ? chance.between(0, 200) : chance.between(0, 20 * MINUTE_MS),
       );
-      await somethingHappens();
+      await chance.pick(draw)(chance.pick(workspaces));
     }
   }
 
@@ -77,44 +76,155 @@ export function openWork({ world, store, subscribers, worker, call, sweep }: Dep
     for (let i = chance.between(8, 20); i > 0; i--) await subscribe(workspaceId, "slow");
   }
 
-  async function somethingHappens(): Promise<void> {
-    const workspaceId = chance.pick(workspaces);
-    const dice = chance.number();
-    if (dice < 0.4) return recordLeads(workspaceId);
-    if (dice < 0.5) return recordConcurrently(workspaceId);
-    if (dice < 0.65) return recordAutomationAndRuns(workspaceId);
-    if (dice < 0.68) return redeliver();
-    if (dice < 0.7) return recordNonsense(workspaceId);
-    if (dice < 0.8) return subscribers.changeWeather();
-    if (dice < 0.85) return subscribe();
-    if (dice < 0.86) return unsubscribe();
-    if (dice < 0.88) {
-      // While it gets many posts, one after another.
-      await subscribe(workspaceId, "slow");
-      await recordLeads(workspaceId, 40);
-      await world.sleep(chance.between(0, 20_000));
-      return unsubscribe("ORDER BY created_at DESC, id DESC LIMIT 1");
-    }
-    if (dice < 0.91) return jumpClock();
-    if (dice < 0.93 && store.names.length > 1) return move(workspaceId);
-    if (dice < 0.95) {
-      await call("setWorkspaceAccess", { workspaceId, granted: false });
-      const denied = store
-        .rows<{ id: string }>("SELECT id FROM subscriptions WHERE workspace_id = ?", workspaceId)
-        .map(({ id }) => id);
-      for (const id of denied) subscribers.withdrawnAt.set(id, world.now);
-      await world.sleep(chance.between(0, 10 * MINUTE_MS));
-      for (const id of denied) subscribers.withdrawnAt.delete(id);
-      await call("setWorkspaceAccess", { workspaceId, granted: true });
-      return;
-    }
-    // The long way to a disabled subscription and back.
+  /** What happens, and how often beside the others. */
+  const happenings: [share: number, happen: (workspaceId: string) => Promise<void> | void][] = [
+    [36, (workspaceId) => recordLeads(workspaceId)],
+    [10, recordConcurrently],
+    [13, recordAutomationAndRuns],
+    [3, redeliver],
+    [2, recordNonsense],
+    [8, () => subscribers.changeWeather()],
+    [4, () => subscribe()],
+    [1, () => unsubscribe()],
+    [2, unsubscribeBusy],
+    [3, jumpClock],
+    [2, move],
+    [2, denyForAWhile],
+    [2, disableForAWhile],
+    [2, listOtherKinds],
+    [2, eraseLeads],
+    [2, removeAutomations],
+    [2, patch],
+    [2, disaster],
+    [3, enableLater],
+  ];
+  const draw = happenings.flatMap(([share, happen]) => Array<typeof happen>(share).fill(happen));
+
+  /** Deletes a slow subscription while it gets many posts, one after another. */
+  async function unsubscribeBusy(workspaceId: string): Promise<void> {
+    await subscribe(workspaceId, "slow");
+    await recordLeads(workspaceId, 40);
+    await world.sleep(chance.between(0, 20_000));
+    return unsubscribe("ORDER BY created_at DESC, id DESC LIMIT 1");
+  }
+
+  async function denyForAWhile(workspaceId: string): Promise<void> {
+    await call("setWorkspaceAccess", { workspaceId, granted: false });
+    const denied = store
+      .rows<{ id: string }>("SELECT id FROM subscriptions WHERE workspace_id = ?", workspaceId)
+      .map(({ id }) => id);
+    await withdraw(denied);
+    await call("setWorkspaceAccess", { workspaceId, granted: true });
+  }
+
+  async function disableForAWhile(workspaceId: string): Promise<void> {
+    const webhookId = someSubscription(workspaceId);
+    if (!webhookId) return;
+    await call("disableWebhook", { webhookId });
+    await withdraw([webhookId]);
+    await call("enableWebhook", {
+      webhookId,
+      ...(chance.happens(0.6) && { redeliverSince: earlier() }),
+    });
+  }
+
+  /** Nothing may be posted to these, for a while. */
+  async function withdraw(subscriptionIds: string[]): Promise<void> {
+    for (const id of subscriptionIds) subscribers.withdrawnAt.set(id, world.now);
+    await world.sleep(chance.between(0, 10 * MINUTE_MS));
+    for (const id of subscriptionIds) subscribers.withdrawnAt.delete(id);
+  }
+
+  /** The long way to a disabled subscription and back. */
+  async function enableLater(): Promise<void> {
     await world.sleep(chance.between(1, 30) * HOUR_MS);
     const [disabled] = store.rows<{ id: string }>(
       "SELECT id FROM subscriptions WHERE deleted_at IS NULL ORDER BY disabled_at IS NULL, id LIMIT 1",
     );
-    const redeliverSince = new Date(world.now - chance.between(0, 100) * HOUR_MS).toISOString();
-    if (disabled) await call("enableWebhook", { webhookId: disabled.id, redeliverSince });
+    if (disabled)
+      await call("enableWebhook", { webhookId: disabled.id, redeliverSince: earlier() });
+  }
+
+  async function listOtherKinds(workspaceId: string): Promise<void> {
+    const webhookId = someSubscription(workspaceId);
+    const events = KINDS.filter(() => chance.happens(0.6));
+    if (webhookId && events.length > 0) await call("updateWebhook", { webhookId, events });
+  }
+
+  /** Some of which may be on their way to subscribers. */
+  async function eraseLeads(workspaceId: string): Promise<void> {
+    if (chance.happens(0.5)) await recordLeads(workspaceId, 20);
+    const leads = store
+      .rows<{ id: string; event_id: string }>(
+        "SELECT id, event_id FROM leads WHERE workspace_id = ? ORDER BY created_at DESC, id LIMIT 30",
+        workspaceId,
+      )
+      .filter(() => chance.happens(0.3));
+    if (leads.length === 0) return;
+    for (const { event_id } of leads) store.erasedAt.set(event_id, Number.POSITIVE_INFINITY);
+    await call("eraseLeads", { workspaceId, ids: leads.map(({ id }) => id) });
+    for (const { event_id } of leads) store.erasedAt.set(event_id, world.now);
+  }
+
+  async function removeAutomations(workspaceId: string): Promise<void> {
+    const ids = someAutomations(workspaceId).filter(() => chance.happens(0.5));
+    for (const id of ids) store.removedAutomations.add(id);
+    if (ids.length > 0) await call("removeAutomations", { workspaceId, ids });
+  }
+
+  /** Clients change an automation at the same time, perhaps while the platform reports it. */
+  async function patch(workspaceId: string): Promise<void> {
+    const [id] = someAutomations(workspaceId);
+    if (!id) return;
+    const db = openDatabaseOf(workspaceId);
+    const patches = Array.from({ length: chance.between(1, 4) }, () =>
+      worker
+        .controlAutomation(
+          db,
+          workspaceId,
+          { crmSource: true },
+          id,
+          chance.pick(["active", "paused"]),
+          Date.now,
+        )
+        .catch((error) => world.note(`a client's PATCH fails: ${error}`)),
+    );
+    const report = chance.happens(0.5) ? recordAutomationAndRuns(workspaceId) : undefined;
+    await Promise.all([...patches, report]);
+  }
+
+  /** Something larger fails, for a while. */
+  function disaster(): void {
+    const part = chance.pick(["d1", "queues", "cron", "invocations"] as const);
+    if (part === "invocations") {
+      world.endInvocations();
+      return;
+    }
+    const forMs = chance.between(10_000, 20 * MINUTE_MS);
+    world.downUntil[part] = world.now + forMs;
+    world.note(`${part} is down for ${forMs} ms`);
+  }
+
+  function someSubscription(workspaceId: string): string | undefined {
+    const known = store.rows<{ id: string }>(
+      "SELECT id FROM subscriptions WHERE workspace_id = ? AND deleted_at IS NULL ORDER BY id",
+      workspaceId,
+    );
+    return known.length === 0 ? undefined : chance.pick(known).id;
+  }
+
+  function someAutomations(workspaceId: string): string[] {
+    return store
+      .rows<{ id: string }>(
+        "SELECT id FROM automations WHERE workspace_id = ? AND removed_at IS NULL ORDER BY id",
+        workspaceId,
+      )
+      .map(({ id }) => id);
+  }
+
+  /** Some time in the last days. */
+  function earlier(): string {
+    return new Date(world.now - chance.between(0, 100) * HOUR_MS).toISOString();
   }
 
   async function recordLeads(
@@ -194,7 +304,7 @@ export function openWork({ world, store, subscribers, worker, call, sweep }: Dep
       .filter(() => chance.happens(0.3))
       .slice(0, 100);
     const states = STATES.filter(() => chance.happens(0.6));
-    const since = new Date(world.now - chance.between(0, 100) * HOUR_MS).toISOString();
+    const since = earlier();
     const isRange = eventIds.length === 0 || chance.happens(0.6);
     const wanted = isRange ? { since, ...(states.length > 0 && { states }) } : { eventIds };
     await call("redeliver", { webhookId, ...wanted }, isRange).catch((error) => {

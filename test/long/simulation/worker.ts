@@ -9,6 +9,7 @@ export interface LoadedWorker {
   openDatabase: typeof import("../../../src/db/client.ts").openDatabase;
   withoutRetries: typeof import("../../../src/db/client.ts").withoutRetries;
   insertSubscription: typeof import("../../../src/webhooks/creation.ts").insertSubscription;
+  controlAutomation: typeof import("../../../src/records/control.ts").controlAutomation;
   deleteSubscription: typeof import("../../../src/webhooks/subscriptions.ts").deleteSubscription;
 }
 
@@ -25,6 +26,7 @@ export async function loadWorker(src: string): Promise<LoadedWorker> {
     load("db/client.ts"),
     load("webhooks/creation.ts"),
     load("webhooks/subscriptions.ts"),
+    load("records/control.ts"),
   ]);
   return Object.assign({}, ...modules);
 }

@@ -1,12 +1,16 @@
 import { AsyncLocalStorage, AsyncResource } from "node:async_hooks";
 import { createCipheriv, createDecipheriv, createHash } from "node:crypto";
 import { Chance } from "../../../scripts/shared/chance.ts";
+import { STATEMENTS_MAX } from "../../../src/db/budget.ts";
 import { Connections } from "../../support/connections.ts";
 
 const realImmediate = setImmediate;
 
 /** How far the clock of the isolate whose code runs is off from the other machines'. */
 const clock = new AsyncLocalStorage<number>();
+
+/** A violated invariant, which ends a world. */
+export class Violation extends Error {}
 
 /**
  * A world with its own clock and its own randomness, both determined by a seed. While it is
@@ -25,6 +29,10 @@ export class World {
   isolates = 0;
   /** Whether anything fails at all. */
   faults = true;
+  /** Until when D1, the queues and the cron do not work, in true time. */
+  readonly downUntil = { d1: 0, queues: 0, cron: 0 };
+  /** Invocations that a deployment ends. */
+  readonly invocations = new Set<Isolate>();
   readonly history: string[] = [];
   readonly chance: Chance;
   #timers: { at: number; order: number; run: () => void }[] = [];
@@ -42,6 +50,16 @@ export class World {
     this.skewMs = ms;
     this.skewedAt = this.now;
     this.note(`clocks are off by ${ms} ms`);
+  }
+
+  isDown(part: keyof World["downUntil"]): boolean {
+    return this.faults && this.now < this.downUntil[part];
+  }
+
+  /** A deployment, or a machine that is lost: all invocations end at once. */
+  endInvocations(): void {
+    this.note(`${this.invocations.size} invocations end`);
+    for (const isolate of this.invocations) isolate.kill();
   }
 
   note(line: string): void {
@@ -164,6 +182,7 @@ export class Isolate {
   readonly onCrash: () => void;
   readonly id: number;
   readonly #skewMs: number;
+  #statements = 0;
 
   constructor(world: World, name: string, crashProbability: number, onCrash = () => {}) {
     this.world = world;
@@ -172,6 +191,21 @@ export class Isolate {
     this.onCrash = onCrash;
     this.id = world.isolates++;
     this.#skewMs = world.chance.between(-world.isolateSkewMs, world.isolateSkewMs);
+  }
+
+  /** Ends it, whatever it does. */
+  kill(): void {
+    this.world.invocations.delete(this);
+    if (this.dead) return;
+    this.dead = true;
+    this.onCrash();
+  }
+
+  /** Counts what it executes on D1, which refuses more than an invocation may. */
+  spend(statements: number): void {
+    this.#statements += statements;
+    if (this.#statements > STATEMENTS_MAX)
+      this.world.fail(new Violation(`${this.name} executes ${this.#statements} statements`));
   }
 
   /** Runs the code under test by this isolate's clock. */
@@ -191,9 +225,8 @@ export class Isolate {
   async step(): Promise<void> {
     const { world } = this;
     if (!this.dead && world.faults && world.chance.happens(this.crashProbability)) {
-      this.dead = true;
       world.note(`${this.name} crashes`);
-      this.onCrash();
+      this.kill();
     }
     // A crashed isolate never continues: what it awaits never arrives.
     if (this.dead) await new Promise(() => {});
