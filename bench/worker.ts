@@ -5,7 +5,7 @@
  */
 
 import shipped, { AddressGate, KeyGate, Platform as ShippedPlatform } from "../src/index.ts";
-import { moveWorkspace } from "../src/workspaces/moving/move.ts";
+import { advanceMove } from "../src/workspaces/moving/move.ts";
 import { answerNaively, insertLeads, postBodies } from "./bare.ts";
 import { connected, withConnections } from "./connections.ts";
 import { answerControl, holdQueue } from "./control.ts";
@@ -96,7 +96,7 @@ async function answerBench(request: Request, env: Env, near: Env): Promise<Respo
   if (pathname === "/bench/insert") await insertLeads(near, text("workspace"), count, 100);
   if (pathname === "/bench/post") await postBodies(text("url"), count);
   if (pathname === "/bench/move")
-    await moveWorkspace(env, text("workspace"), text("database"), () => true);
+    await advanceMove(env, text("workspace"), text("database"), () => true);
   return new Response();
 }
 

@@ -3,7 +3,7 @@ import { WorkspaceId } from "../contract/fields.ts";
 import { Budget } from "../db/budget.ts";
 import { databaseNames } from "../db/databases.ts";
 import { DatabaseView, findFigures, NO_FIGURES } from "../workspaces/database-sizes.ts";
-import { MoveProgress, moveWorkspace as move } from "../workspaces/moving/move.ts";
+import { advanceMove, MoveProgress } from "../workspaces/moving/move.ts";
 import { DatabaseName, pageOf } from "./fields.ts";
 import { operation } from "./operation.ts";
 import { expectDatabase, expectWorkspace, queryIfReachable } from "./placements.ts";
@@ -40,6 +40,6 @@ export const moveWorkspace = operation({
     expectDatabase(env, database);
     await expectWorkspace(env, workspaceId);
     const budget = new Budget(MOVE_MAX_MS);
-    return move(budget.meter(env), workspaceId, database, () => budget.hasMore());
+    return advanceMove(budget.meter(env), workspaceId, database, () => budget.hasMore());
   },
 });

@@ -7,7 +7,7 @@ import { PAGE_LIMIT, REDELIVERIES_PER_SECOND } from "../contract/limits.ts";
 import { Instant, several } from "../contract/text.ts";
 import type { Database } from "../db/client.ts";
 import { wake } from "../webhooks/dispatch/wake.ts";
-import { findDelivery, listDeliveries as listStored, StatusClass } from "../webhooks/history.ts";
+import { findDelivery, listHistory, StatusClass } from "../webhooks/history.ts";
 import {
   Backlog,
   findBacklog,
@@ -65,7 +65,7 @@ export const listDeliveries = operation({
   async run(call, { webhookId, limit, cursor, ...filter }) {
     const { db } = await findWebhook(call, webhookId);
     const request = pageAfter(cursor, limit ?? PAGE_LIMIT.default);
-    return toPage("deliveries", await listStored(db, webhookId, filter, request));
+    return toPage("deliveries", await listHistory(db, webhookId, filter, request));
   },
 });
 

@@ -7,16 +7,16 @@ import { Reference, several, text } from "../contract/text.ts";
 import { commit, query } from "../db/client.ts";
 import { DIRECTORY, openDirectory } from "../db/databases.ts";
 import { forgetKey } from "../quota/forget.ts";
-import { FoundLead, findPerson as find, SEARCHED_MAX } from "../records/finding.ts";
-import { findLeads as selectLeads } from "../records/leads.ts";
+import { FoundLead, findPerson, SEARCHED_MAX } from "../records/finding.ts";
+import { selectLeads } from "../records/leads.ts";
 import { timeBudget } from "../timing.ts";
 import {
   beginErasure,
   closeKeys,
   closeWorkspace,
-  eraseWorkspace as eraseRows,
+  eraseAllRows,
 } from "../workspaces/lifecycle/erase.ts";
-import { eraseLeads as erase } from "../workspaces/lifecycle/erase-leads.ts";
+import { eraseLeadRows } from "../workspaces/lifecycle/erase-leads.ts";
 import { type ExportItem, exportPage } from "../workspaces/lifecycle/export.ts";
 import { EXPORT_KINDS } from "../workspaces/manifest.ts";
 import { allPlacements, findDatabaseName, findPlacement } from "../workspaces/placement.ts";
@@ -56,7 +56,7 @@ export const findLeads = operation({
   ],
   async run({ env }, { workspaceId, cursor, ...wanted }) {
     const { db } = await expectWorkspace(env, workspaceId);
-    const found = await find(db, env.ENCRYPTION_KEYS, workspaceId, wanted, cursor ?? null);
+    const found = await findPerson(db, env.ENCRYPTION_KEYS, workspaceId, wanted, cursor ?? null);
     return { ...toPage("found_leads", found), unreadable: found.unreadable };
   },
 });
@@ -94,7 +94,7 @@ export const eraseLeads = operation({
     note?.(...leads);
     // Read first: the erasure is retried, and a second try would find nothing.
     const stored = await query(db, selectLeads(workspaceId, leads));
-    await commit(db, erase(workspaceId, leads, Date.now()));
+    await commit(db, eraseLeadRows(workspaceId, leads, Date.now()));
     const found = new Set(stored.map(({ id }) => id));
     const missing = [...named].flatMap(([id, name]) => (found.has(id) ? [] : name));
     return { erased: found.size, missing };
@@ -133,7 +133,7 @@ export const eraseWorkspace = operation({
           findDatabaseName(other, workspaceId),
         ));
       if (isThere && remaining === 0)
-        remaining = await eraseRows(placement.db, workspaceId, hasTime);
+        remaining = await eraseAllRows(placement.db, workspaceId, hasTime);
     }
     return { done: remaining === 0, remaining };
   },

@@ -19,7 +19,7 @@ import { countDays } from "../webhooks/days.ts";
 import { wake } from "../webhooks/dispatch/wake.ts";
 import { OwnHeaders, sealHeaders } from "../webhooks/headers.ts";
 import { enableAgain } from "../webhooks/redelivery/redelivery.ts";
-import { Resealed, resealSecrets as reseal } from "../webhooks/reseal.ts";
+import { Resealed, resealUpTo } from "../webhooks/reseal.ts";
 import { findUrlFault } from "../webhooks/resolve.ts";
 import { endOverlap, rotateSecret } from "../webhooks/rotation.ts";
 import { findSubscriptionHealth, listSubscriptionHealth } from "../webhooks/subscription-health.ts";
@@ -30,7 +30,7 @@ import {
   updateSubscription,
 } from "../webhooks/subscriptions.ts";
 import { toUri } from "../webhooks/target.ts";
-import { sendTestEvent as post } from "../webhooks/test-event.ts";
+import { postTestEvent } from "../webhooks/test-event.ts";
 import {
   NewSecret,
   Redelivered,
@@ -160,7 +160,7 @@ export const sendTestEvent = operation({
     const subscription = await findSubscription(db, webhookId, now);
     if (!subscription.accessGranted)
       throw new InputError("webhookId", "its workspace has no access");
-    return post(call.env, db, subscription, type, now);
+    return postTestEvent(call.env, db, subscription, type, now);
   },
 });
 
@@ -239,7 +239,7 @@ export const resealSecrets = operation({
     const ring = parseEncryptionKeys(env.ENCRYPTION_KEYS);
     const total = { resealed: 0, remaining: 0, unreadable: 0 };
     for (const { db } of allPlacements(env)) {
-      const counts = await reseal(db, ring, RESEALED_MAX - total.resealed);
+      const counts = await resealUpTo(db, ring, RESEALED_MAX - total.resealed);
       total.resealed += counts.resealed;
       total.remaining += counts.remaining;
       total.unreadable += counts.unreadable;

@@ -27,9 +27,9 @@ import {
   findPortalAccess,
   insertEntry,
   insertWorkspace,
-  listWorkspaces as listStored,
+  listEntries,
   updateAccess,
-  updateWorkspace as updateStored,
+  updateDetails,
   WorkspaceView,
 } from "../workspaces/workspaces.ts";
 import { cursorOf, DatabaseName, integer, Nothing, pageAfter, pageOf, toPage } from "./fields.ts";
@@ -125,7 +125,7 @@ export const updateWorkspace = operation({
   ],
   async run({ env }, { workspaceId, ...changes }) {
     const { db } = await findPlacement(env, workspaceId);
-    const updated = await commit(db, updateStored(workspaceId, changes));
+    const updated = await commit(db, updateDetails(workspaceId, changes));
     if (updated === 0) throw unknownWorkspace();
     return {};
   },
@@ -148,7 +148,7 @@ export const listWorkspaces = operation({
     const items: z.infer<typeof WorkspaceView>[] = [];
     let request = pageAfter(cursor);
     for (let pages = 1; ; pages++) {
-      const found = await listStored(
+      const found = await listEntries(
         openDirectory(env),
         (database, find) => queryIfReachable(env, database, find),
         request,

@@ -112,7 +112,7 @@ export function insertLeads(workspaceId: string, recorded: NewLead[]): Statement
 }
 
 /** The ids among these that are leads of the workspace. */
-export const findLeads = (workspaceId: string, ids: string[]) => findIds(leads, workspaceId, ids);
+export const selectLeads = (workspaceId: string, ids: string[]) => findIds(leads, workspaceId, ids);
 
 /** The ids among these that were leads of the workspace, and were erased. */
 export const findErasedLeads = (workspaceId: string, ids: string[]) =>

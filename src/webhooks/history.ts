@@ -82,7 +82,7 @@ function expectWebhook(webhookId: string) {
  *
  * @throws InputError if there is no such subscription.
  */
-export async function listDeliveries(
+export async function listHistory(
   db: Database,
   webhookId: string,
   filter: DeliveryFilter,

@@ -19,7 +19,7 @@ export type Resealed = z.infer<typeof Resealed>;
  * Reseals up to `limit` secrets under the ring's first key, skipping those that cannot be
  * decrypted. A secret that changes in the meantime is left alone.
  */
-export async function resealSecrets(db: Database, ring: KeyRing, limit: number): Promise<Resealed> {
+export async function resealUpTo(db: Database, ring: KeyRing, limit: number): Promise<Resealed> {
   const keyId = sealingKeyId(ring);
   const result = { resealed: 0, unreadable: 0 };
   for (let after: SealedSecret = { id: "", sealedSecret: "" }; ; ) {

@@ -21,7 +21,7 @@ import type { TestResult } from "./views.ts";
  *
  * @throws Error if one of the subscription's secrets cannot be decrypted.
  */
-export async function sendTestEvent(
+export async function postTestEvent(
   env: Env,
   db: Database,
   subscription: KnownSubscription,

@@ -123,7 +123,7 @@ const pages = preparePages(ORDER, qb.select(ENTRY).from(workspaces).where(isBehi
  *
  * @param queryIfReachable queries a database by its name; returns null if it does not answer.
  */
-export async function listWorkspaces(
+export async function listEntries(
   directory: Database,
   queryIfReachable: <T>(database: string, find: (db: Database) => Promise<T>) => Promise<T | null>,
   request: PageRequest,
@@ -178,7 +178,7 @@ interface WorkspaceChanges {
  * Changes fields of a workspace. Reads 0 if there is no such workspace. Notices that are still owed go
  * to its new administrators.
  */
-export function updateWorkspace(
+export function updateDetails(
   id: string,
   { name, adminEmails, webhooksMax }: WorkspaceChanges,
 ): Statements<number> {

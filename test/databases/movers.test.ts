@@ -6,7 +6,7 @@ import { cleanUpAutomations } from "../../src/records/removals.ts";
 import { sweep } from "../../src/sweep.ts";
 import { forgetErasedLeads } from "../../src/workspaces/lifecycle/erase-leads.ts";
 import { deleteExpired, parseRetention } from "../../src/workspaces/lifecycle/retention.ts";
-import { continueMoves, moveWorkspace } from "../../src/workspaces/moving/move.ts";
+import { advanceMove, continueMoves } from "../../src/workspaces/moving/move.ts";
 import { errorOf, recordAutomation, runReport } from "../support/api.ts";
 import {
   type DatabaseName,
@@ -87,7 +87,7 @@ describe("a mover that hangs", () => {
 
   test("beside another one at the same step changes nothing", async () => {
     const { workspaceId, livesIn } = await openWithLeads();
-    const movers = [...Array(4).keys()].map(() => moveWorkspace(env, workspaceId, "DB_3", always));
+    const movers = [...Array(4).keys()].map(() => advanceMove(env, workspaceId, "DB_3", always));
     const done = { done: true, stage: null, copied: 0, rows: 0 };
     expect(await Promise.all(movers)).toEqual(movers.map(() => done));
     await livesIn("DB_3");
@@ -119,7 +119,7 @@ test("a mover whose replies are lost finishes the move in one call, because each
       throw CONNECTION_LOST;
     });
   const bindings = deploymentWith({ DB: losing("DB"), DB_2: losing("DB_2"), DB_3: losing("DB_3") });
-  const { done } = await moveWorkspace(
+  const { done } = await advanceMove(
     { ...isolated().env, ...bindings },
     workspaceId,
     "DB_3",
@@ -163,13 +163,13 @@ describe("a mover that dies", () => {
   }, async () => {
     const whole = dyingAt(Number.POSITIVE_INFINITY, true);
     const { workspaceId } = await openSmall();
-    await moveWorkspace(whole.bindings, workspaceId, "DB_3", always);
+    await advanceMove(whole.bindings, workspaceId, "DB_3", always);
     expect(whole.calls()).toBeGreaterThan(25);
     // The simulation kills movers at every step, too.
     const deaths = Array.from({ length: Math.ceil(whole.calls() / 7) }, async (_, i) => {
       const { workspaceId, ids, leadIds, livesIn } = await openSmall();
       const { bindings, isAlive } = dyingAt(1 + 7 * i, i % 2 === 0);
-      await moveWorkspace(bindings, workspaceId, "DB_3", isAlive).catch(() => {});
+      await advanceMove(bindings, workspaceId, "DB_3", isAlive).catch(() => {});
       // Whoever reads is served at once, whatever state that has left.
       expect(await leadIds()).toEqual(ids);
       await moved(workspaceId, "DB_3");
@@ -186,7 +186,7 @@ describe("a mover that dies", () => {
 test("a move that was cancelled and is begun again brings back nothing that was erased in between", async () => {
   const { workspaceId, ids, leadIds } = await openWithLeads();
   await moveUntil(workspaceId, "copying");
-  for (let i = 0; i < 5; i++) await moveWorkspace(env, workspaceId, "DB_3", () => false);
+  for (let i = 0; i < 5; i++) await advanceMove(env, workspaceId, "DB_3", () => false);
   await moved(workspaceId, "DB_2");
   await Platform.eraseLeads({ workspaceId, ids: ids.slice(0, 1) });
   await cleanUp();
@@ -207,9 +207,9 @@ test("a move that another call cancels is not begun again by the one that began 
 test("what a cancelled move has copied is deleted, even while another move is on", async () => {
   const { workspaceId } = await openWithLeads();
   await moveUntil(workspaceId, "copying");
-  for (let i = 0; i < 5; i++) await moveWorkspace(env, workspaceId, "DB_3", () => false);
+  for (let i = 0; i < 5; i++) await advanceMove(env, workspaceId, "DB_3", () => false);
   await moved(workspaceId, "DB_2");
-  await moveWorkspace(env, workspaceId, "DB", () => false);
+  await advanceMove(env, workspaceId, "DB", () => false);
   await continueMoves(env, "DB_3", always);
   expect(await tablesWith("DB_3", workspaceId)).toEqual(["workspaces"]);
   await moved(workspaceId, "DB_2");

@@ -2,7 +2,7 @@ import { env, exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { WebhookEvent } from "../../src/contract/enumerations.ts";
 import type { ExportItem } from "../../src/workspaces/lifecycle/export.ts";
-import { moveWorkspace } from "../../src/workspaces/moving/move.ts";
+import { advanceMove } from "../../src/workspaces/moving/move.ts";
 import {
   automationReport,
   errorOf,
@@ -158,7 +158,7 @@ describe("a move", () => {
   test("back to where the workspace lives cancels one that is copying, and leaves nothing", async () => {
     const { workspaceId, ids, leadIds, record } = await openWithLeads();
     await moveUntil(workspaceId, "copying");
-    for (let i = 0; i < 4; i++) await moveWorkspace(env, workspaceId, "DB_3", () => false);
+    for (let i = 0; i < 4; i++) await advanceMove(env, workspaceId, "DB_3", () => false);
     expect(await homesOf(workspaceId)).toEqual(["DB_2", "DB_3"]);
     const elsewhere = Platform.moveWorkspace({ workspaceId, database: "DB" });
     expect(await errorOf(elsewhere)).toContain("database: this workspace is being moved to DB_3");
@@ -179,7 +179,7 @@ describe("a move", () => {
 
   test("shows how many rows it has copied of those there are", async () => {
     const { workspaceId } = await openWithLeads(10);
-    const step = () => moveWorkspace(env, workspaceId, "DB_3", () => false);
+    const step = () => advanceMove(env, workspaceId, "DB_3", () => false);
     expect(await step()).toEqual({ done: false, stage: "leaving", copied: 0, rows: 0 });
     await moveUntil(workspaceId, "copying");
     // A subscription, ten leads, their events and deliveries.

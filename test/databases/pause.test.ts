@@ -2,7 +2,7 @@ import { env, exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { hashApiKey } from "../../src/quota/api-key.ts";
 import { sweep } from "../../src/sweep.ts";
-import { moveWorkspace } from "../../src/workspaces/moving/move.ts";
+import { advanceMove } from "../../src/workspaces/moving/move.ts";
 import {
   errorOf,
   leadReport,
@@ -72,7 +72,7 @@ test("a workspace leaves once its posts in progress have ended, and writes are a
   const hold = "UPDATE subscriptions SET leased_by = 'x', leased_until = ? WHERE id = ?";
   await rowsIn("DB_2", hold, Date.now() + 60_000, webhookId);
   let steps = 5;
-  const progress = await moveWorkspace(env, workspaceId, "DB_3", () => --steps > 0);
+  const progress = await advanceMove(env, workspaceId, "DB_3", () => --steps > 0);
   expect(progress).toMatchObject({ done: false, stage: "leaving" });
   await record();
   // Its owner settles, and gives it back.
@@ -92,7 +92,7 @@ describe("a target that does not answer", () => {
 
   test("stops no write before the move has begun to copy", async () => {
     const { workspaceId, record } = await openWithLeads();
-    expect(await errorOf(moveWorkspace(away, workspaceId, "DB_3", always))).toContain("away");
+    expect(await errorOf(advanceMove(away, workspaceId, "DB_3", always))).toContain("away");
     await record();
     await moved(workspaceId, "DB_2");
     await record("again");
@@ -101,9 +101,9 @@ describe("a target that does not answer", () => {
   test("lets the move be cancelled, and what is there is deleted when it answers", async () => {
     const { workspaceId, record, livesIn } = await openWithLeads();
     await moveUntil(workspaceId, "copying");
-    expect(await errorOf(moveWorkspace(away, workspaceId, "DB_3", always))).toContain("away");
+    expect(await errorOf(advanceMove(away, workspaceId, "DB_3", always))).toContain("away");
     const done = { done: true, stage: null, copied: 0, rows: 0 };
-    expect(await moveWorkspace(away, workspaceId, "DB_2", always)).toEqual(done);
+    expect(await advanceMove(away, workspaceId, "DB_2", always)).toEqual(done);
     await record();
     await sweep(isolated().env, Date.now());
     await moved(workspaceId, "DB_3");
@@ -144,7 +144,7 @@ test("a move whose statements are spent goes on in the next call, and loses noth
   const bindings = { ...env, ...Object.fromEntries(metered) } as Env;
   for (let calls = 0; ; calls++) {
     const until = count + 5;
-    const { done } = await moveWorkspace(bindings, workspaceId, "DB_3", () => count < until);
+    const { done } = await advanceMove(bindings, workspaceId, "DB_3", () => count < until);
     // Its last step may take a few more.
     expect(count).toBeLessThanOrEqual(until + 8);
     if (done) break;
@@ -192,7 +192,7 @@ test("a move is done only when the gates of all keys know, a few at a time", asy
     },
   });
   const bindings = { ...env, KEY_GATE: { getByName } as unknown as Env["KEY_GATE"] };
-  expect(await errorOf(moveWorkspace(bindings, workspaceId, "DB_3", always))).toBe("busy");
+  expect(await errorOf(advanceMove(bindings, workspaceId, "DB_3", always))).toBe("busy");
   expect(await stageOf(workspaceId)).toBe("opening");
   // Reads go on meanwhile, wherever their gates look.
   expect(await leadIds()).toEqual(ids);
@@ -200,7 +200,7 @@ test("a move is done only when the gates of all keys know, a few at a time", asy
   expect(await errorOf(late)).toContain("this workspace is being moved to DB_3");
   isDown = false;
   await expect.poll(() => atOnce).toBe(0);
-  expect(await moveWorkspace(bindings, workspaceId, "DB_3", always)).toMatchObject({ done: true });
+  expect(await advanceMove(bindings, workspaceId, "DB_3", always)).toMatchObject({ done: true });
   expect([told.size, mostAtOnce]).toEqual([121, 50]);
   expect(await leadIds()).toEqual(ids);
 });

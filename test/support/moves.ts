@@ -4,7 +4,7 @@ import { expect } from "vitest";
 import type { MoveStage } from "../../src/db/schema.ts";
 import { sweep } from "../../src/sweep.ts";
 import { MOVED } from "../../src/workspaces/manifest.ts";
-import { moveWorkspace } from "../../src/workspaces/moving/move.ts";
+import { advanceMove } from "../../src/workspaces/moving/move.ts";
 import { leadReport, type openApi } from "./api.ts";
 import { databaseOf, NAMES, openSubscribedIn, valueIn } from "./databases.ts";
 import { isolated } from "./deliveries.ts";
@@ -74,7 +74,7 @@ export async function moved(workspaceId: string, ...databases: string[]): Promis
 /** A mover to DB_3 that hangs right before it makes a transaction. */
 export async function hangMover(workspaceId: string, moment: Moment) {
   const { env, hung, release } = hangingBefore(moment);
-  const moving = moveWorkspace(env, workspaceId, "DB_3", () => true);
+  const moving = advanceMove(env, workspaceId, "DB_3", () => true);
   const ended = moving.catch(() => {});
   await hung;
   return {
@@ -94,7 +94,7 @@ export const stageOf = (workspaceId: string) =>
 /** Moves a workspace, and stops when the move enters a stage. In `copying`, writes are refused. */
 export async function moveUntil(workspaceId: string, stage: MoveStage, to = "DB_3"): Promise<void> {
   while ((await stageOf(workspaceId)) !== stage)
-    await moveWorkspace(env, workspaceId, to, () => false);
+    await advanceMove(env, workspaceId, to, () => false);
 }
 
 /** As if whoever moves workspaces had left long ago, and reads that began before were over. */

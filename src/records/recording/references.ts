@@ -5,7 +5,7 @@ import { type Database, read } from "../../db/client.ts";
 import { causeOf } from "../../db/errors.ts";
 import { findWorkspaces } from "../../workspaces/workspaces.ts";
 import { findAutomations } from "../automations.ts";
-import { findErasedLeads, findLeads } from "../leads.ts";
+import { findErasedLeads, selectLeads } from "../leads.ts";
 
 /** A record that another record refers to. */
 export interface Reference {
@@ -56,7 +56,7 @@ export async function findReferenced(
   const found = await read(db, {
     workspaces: findWorkspaces([workspaceId]),
     automations: findAutomations(workspaceId, idsOf("automation")),
-    leads: findLeads(workspaceId, idsOf("lead")),
+    leads: selectLeads(workspaceId, idsOf("lead")),
     erasedLeads: findErasedLeads(workspaceId, idsOf("lead")),
   });
   const [workspace] = found.workspaces;

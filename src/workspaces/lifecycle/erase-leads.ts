@@ -12,7 +12,11 @@ import { eraseRows } from "./erase.ts";
  * Erases leads of the workspace, the events that announced them, with deliveries and attempts, and the
  * links from their runs. Whether they are stored or not, they are not recorded again for a while.
  */
-export function eraseLeads(workspaceId: string, ids: string[], now: number): Statements<unknown> {
+export function eraseLeadRows(
+  workspaceId: string,
+  ids: string[],
+  now: number,
+): Statements<unknown> {
   const named = sql`(SELECT value FROM json_each(${JSON.stringify(ids)}))`;
   // The `+` makes SQLite look up each id instead of scanning the workspace's leads.
   const isOwn = sql`+${leads.workspaceId} = ${workspaceId} AND ${leads.id} IN ${named}`;

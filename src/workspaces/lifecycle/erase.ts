@@ -96,7 +96,7 @@ export function closeWorkspace(id: string, now: number): Statements<unknown> {
  *
  * @returns how many rows remain.
  */
-export async function eraseWorkspace(
+export async function eraseAllRows(
   db: Database,
   id: string,
   hasTime: () => boolean,
@@ -110,7 +110,7 @@ export async function eraseWorkspace(
 /**
  * Erases up to `CLEANUP_MAX` rows of each kind that a move left behind in a database where the workspace
  * does not live, and releases its row from the move once nothing else remains. The row stays, as an entry,
- * without its data key: `resealSecrets` does not reach it.
+ * without its data key: `resealUpTo` does not reach it.
  *
  * @returns whether nothing else remains.
  */

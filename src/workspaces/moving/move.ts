@@ -41,7 +41,7 @@ const MOVES_AT_ONCE = 100;
  *
  * @throws InputError if the workspace is being moved elsewhere, or erased.
  */
-export async function moveWorkspace(
+export async function advanceMove(
   env: Env,
   workspaceId: string,
   to: string,

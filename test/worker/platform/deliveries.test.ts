@@ -4,7 +4,7 @@ import { isoTime } from "../../../src/contract/time.ts";
 import { openDatabase } from "../../../src/db/client.ts";
 import { attempts } from "../../../src/db/schema.ts";
 import { ATTEMPTS_KEPT } from "../../../src/webhooks/attempts.ts";
-import { listDeliveries } from "../../../src/webhooks/history.ts";
+import { listHistory } from "../../../src/webhooks/history.ts";
 import { errorOf, leadReport, openWorkspace, pagesOf } from "../../support/api.ts";
 import {
   announceLeads,
@@ -211,7 +211,7 @@ describe("listDeliveries", () => {
     const { id } = await owed(60, T0);
     const { DB, rows } = meteredDatabase();
     const request = { limit: 10, after: null };
-    const page = await listDeliveries(openDatabase(DB), id, {}, request);
+    const page = await listHistory(openDatabase(DB), id, {}, request);
     expect(page.items).toHaveLength(10);
     // The subscription, twice, and eleven deliveries with their events.
     expect(rows.read).toBeLessThanOrEqual(2 + 2 * 11);

@@ -8,8 +8,8 @@ import { attempts, leads } from "../../../src/db/schema.ts";
 import { eraseLeads as erasure } from "../../../src/platform/personal-data.ts";
 import type { Lead } from "../../../src/records/leads.ts";
 import { sweep } from "../../../src/sweep.ts";
-import { closeWorkspace, eraseWorkspace } from "../../../src/workspaces/lifecycle/erase.ts";
-import { eraseLeads } from "../../../src/workspaces/lifecycle/erase-leads.ts";
+import { closeWorkspace, eraseAllRows } from "../../../src/workspaces/lifecycle/erase.ts";
+import { eraseLeadRows } from "../../../src/workspaces/lifecycle/erase-leads.ts";
 import {
   errorOf,
   leadReport,
@@ -126,7 +126,7 @@ describe("eraseLeads", () => {
     await announceLeads(workspaceId, 500, Date.now());
     await fillLeads(workspaceId, 500);
     const { DB, rows } = meteredDatabase();
-    await commit(openDatabase(DB), eraseLeads(workspaceId, [first], Date.now()));
+    await commit(openDatabase(DB), eraseLeadRows(workspaceId, [first], Date.now()));
     expect(await db.select().from(leads).where(sql`id = ${first}`)).toEqual([]);
     expect(rows.read).toBeLessThan(200);
   });
@@ -227,7 +227,7 @@ describe("eraseWorkspace", () => {
       WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 20000)
       SELECT 'wks_other', 'whk_' || n, n, 'failing', n FROM numbers`).run();
     const { DB, rows } = meteredDatabase();
-    expect(await eraseWorkspace(openDatabase(DB), workspaceId, () => false)).toBeGreaterThan(500);
+    expect(await eraseAllRows(openDatabase(DB), workspaceId, () => false)).toBeGreaterThan(500);
     expect(rows.read).toBeLessThan(25_000);
   });
 
@@ -260,7 +260,7 @@ describe("eraseWorkspace", () => {
     // Stops before the gates are told.
     await commit(db, closeWorkspace(workspaceId, Date.now()));
     expect((await openApi(apiKey).get("/v1/leads")).status).toBe(403);
-    const remaining = await eraseWorkspace(db, workspaceId, () => false);
+    const remaining = await eraseAllRows(db, workspaceId, () => false);
     // 200 events, then all leads, the subscription, the workspace, and the keys, which are in the directory.
     expect(remaining).toBe(DATABASE === "DB" ? 1_404 : 1_402);
     expect(await Platform.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
@@ -273,7 +273,7 @@ describe("eraseWorkspace", () => {
     await fillLeads(workspaceId, 20_000);
     await commit(db, closeWorkspace(workspaceId, Date.now()));
     const { DB, rows } = meteredDatabase();
-    expect(await eraseWorkspace(openDatabase(DB), workspaceId, () => true)).toBe(0);
+    expect(await eraseAllRows(openDatabase(DB), workspaceId, () => true)).toBe(0);
     expect(rows.read).toBeLessThan(25 * 20_000);
   });
 });

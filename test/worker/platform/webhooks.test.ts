@@ -6,7 +6,7 @@ import { isoTime } from "../../../src/contract/time.ts";
 import { Platform as Entrypoint } from "../../../src/platform/entrypoint.ts";
 import { WebhookDelivery } from "../../../src/webhooks/bodies.ts";
 import { findSubscription } from "../../../src/webhooks/subscriptions.ts";
-import { sendTestEvent } from "../../../src/webhooks/test-event.ts";
+import { postTestEvent } from "../../../src/webhooks/test-event.ts";
 import { errorOf, leadReport, openWorkspace } from "../../support/api.ts";
 import {
   announceLeads,
@@ -130,7 +130,7 @@ describe("sendTestEvent", () => {
     const { id } = await subscribe(await createWorkspace());
     const known = await findSubscription(db, id, T0);
     await setSubscription(id, { deletedAt: T0 });
-    const result = await sendTestEvent(env, db, known, "lead.created", Date.now());
+    const result = await postTestEvent(env, db, known, "lead.created", Date.now());
     expect(result).toMatchObject({ outcome: "answered", status: 200 });
     expect(await statesOf(id)).toEqual({});
   });

@@ -5,7 +5,7 @@ import { isoTime } from "../../../src/contract/time.ts";
 import { openDatabase } from "../../../src/db/client.ts";
 import { toPage } from "../../../src/http/paging.ts";
 import { countDays, PORTAL_DAY_MAX } from "../../../src/webhooks/days.ts";
-import { DELIVERIES_LOOKED_THROUGH, listDeliveries } from "../../../src/webhooks/history.ts";
+import { DELIVERIES_LOOKED_THROUGH, listHistory } from "../../../src/webhooks/history.ts";
 import { listSubscriptionHealth } from "../../../src/webhooks/subscription-health.ts";
 import { createWorkspace, DAY_MS, setDeliveries, subscribe } from "../../support/deliveries.ts";
 import { meteredDatabase } from "../../support/metered-database.ts";
@@ -72,7 +72,7 @@ test("a filtered list of deliveries examines a limited number per page", async (
   let after = null;
   do {
     rows.read = 0;
-    const found = await listDeliveries(database, id, { state: "exhausted" }, { limit: 2, after });
+    const found = await listHistory(database, id, { state: "exhausted" }, { limit: 2, after });
     const page = toPage("deliveries", found);
     expect(rows.read).toBeLessThan(5 * DELIVERIES_LOOKED_THROUGH);
     lengths.push(page.data.length);
@@ -81,6 +81,6 @@ test("a filtered list of deliveries examines a limited number per page", async (
   } while (after);
   expect(lengths).toEqual([0, 0, 2, 1]);
   rows.read = 0;
-  await listDeliveries(database, id, {}, { limit: 25, after: null });
+  await listHistory(database, id, {}, { limit: 25, after: null });
   expect(rows.read).toBeLessThan(60);
 });
