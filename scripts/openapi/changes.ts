@@ -12,9 +12,10 @@ export interface Changes {
 
 /**
  * Enumerations whose new values are announced and break nobody: a new channel adds a type of
- * automation (CHANGELOG.md), and a reason only adds detail to its error code.
+ * automation (CHANGELOG.md), a reason only adds detail to its error code, and a subscription gets only the
+ * kinds of events that it lists.
  */
-const GROWING = ["AutomationType", "ErrorReason"];
+const GROWING = ["AutomationType", "ErrorReason", "WebhookEvent"];
 
 /** What is written for people. */
 const PROSE = /^(x-.*|title|summary|description|tags|deprecated|examples?|\$comment)$/;

@@ -22,7 +22,7 @@ and answers one; \`METHOD --help\` shows examples. Invalid input writes nothing.
 
 - Fields without a type are strings or ids, which begin with their kind, such as \`wks_…\`; an input
   with \`?\` may be left out.
-- An event kind is ${WebhookEvent.options.map((kind) => `\`${kind}\``).join(", ")}.
+- An event kind is a \`WebhookEvent\` of the [API](../openapi.json).
 - A page is \`items\` and \`nextCursor\`: pass that as \`cursor?\` for the next page; it is null on the last.
 - Any input may have an \`actor\` of up to 100 characters, for the [audit trail](operations.md#audit-trail):
   who is calling.

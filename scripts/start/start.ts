@@ -186,15 +186,10 @@ function describe(receipt: Receipt): string {
   return `${delivery.type}  ${subjectOf(delivery)}  ${delivery.id}  ${signed}`;
 }
 
-function subjectOf(delivery: (Receipt & { verdict: "accepted" })["delivery"]): string {
-  switch (delivery.type) {
-    case "lead.created":
-      return `${delivery.data.name ?? delivery.data.phone} (${delivery.data.source})`;
-    case "run.completed":
-      return `${delivery.data.trigger_type}: ${delivery.data.status}`;
-    case "automation.status_changed":
-      return `${delivery.data.name} is ${delivery.data.status}`;
-  }
+function subjectOf({ data }: (Receipt & { verdict: "accepted" })["delivery"]): string {
+  if ("source" in data) return `${data.name ?? data.phone} (${data.source})`;
+  if ("trigger_type" in data) return `${data.trigger_type}: ${data.status}`;
+  return `${data.name} is ${data.status}`;
 }
 
 /** Prints a line with the time of day. */

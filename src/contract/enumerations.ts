@@ -1,4 +1,5 @@
 import { z } from "@hono/zod-openapi";
+import { ofEachKind } from "./event-kinds.ts";
 
 /** A named enumeration of the contract, documented with the meaning of each of its values. */
 function documented<const Value extends string>(
@@ -53,11 +54,11 @@ export const TriggerType = documented("TriggerType", "What triggered the run.", 
   crm_event: "an event of a connected CRM",
 });
 
-export const WebhookEvent = documented("WebhookEvent", "A kind of event.", {
-  "run.completed": "an automation finished a run, successfully or not",
-  "lead.created": "a new lead was captured, from any source",
-  "automation.status_changed": "an automation was activated or paused",
-});
+export const WebhookEvent = documented(
+  "WebhookEvent",
+  "A kind of event, and when it is posted.",
+  ofEachKind(({ when }) => when),
+);
 
 export type AutomationType = z.infer<typeof AutomationType>;
 export type AutomationStatus = z.infer<typeof AutomationStatus>;

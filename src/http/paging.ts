@@ -64,8 +64,7 @@ export function pageOf<Item extends z.ZodType>(item: Item, name: string, items: 
     .object({
       data: z.array(item).openapi({ description: `The ${items} of this page, newest first.` }),
       has_more: z.boolean().openapi({
-        description:
-          "Whether there is another page. A page of very large items ends early, before 2 MB.",
+        description: "Whether there is another page.",
         example: false,
       }),
       next_cursor: z.string().nullable().openapi({

@@ -1,6 +1,7 @@
 import { z } from "@hono/zod-openapi";
 import { sql } from "drizzle-orm";
-import type { WebhookEvent } from "../contract/enumerations.ts";
+import { WebhookEvent } from "../contract/enumerations.ts";
+import { EVENT_KINDS, schemaName } from "../contract/event-kinds.ts";
 import { idField, timeField } from "../contract/fields.ts";
 import { isoTime } from "../contract/time.ts";
 import { events, leads } from "../db/schema.ts";
@@ -9,8 +10,16 @@ import { Automation } from "../records/automations.ts";
 import { LEAD_AS_JSON, Lead, parseLeadRow, readLead } from "../records/leads.ts";
 import { Run } from "../records/runs.ts";
 
-function delivery<T extends WebhookEvent, D extends z.ZodType>(type: T, data: D) {
-  return z.object({
+/** The shape of `data`, by kind of event. */
+const DATA = {
+  "run.completed": Run,
+  "lead.created": Lead,
+  "automation.status_changed": Automation,
+} satisfies Record<WebhookEvent, z.ZodType>;
+
+function delivery<T extends WebhookEvent>(type: T) {
+  const { summary, data } = EVENT_KINDS[type];
+  const shape = z.object({
     id: idField(
       "event",
       "Identifies the event. A repeated delivery has the same id: use it to deduplicate.",
@@ -19,24 +28,19 @@ function delivery<T extends WebhookEvent, D extends z.ZodType>(type: T, data: D)
       .literal(type)
       .openapi({ description: "The kind of event; determines the shape of `data`." }),
     created_at: timeField("When the event happened."),
-    data,
+    data: DATA[type],
   });
+  return shape.openapi(schemaName(type), { description: `${summary}; \`data\` is ${data}.` });
 }
+
+type Delivery = { [T in WebhookEvent]: ReturnType<typeof delivery<T>> }[WebhookEvent];
 
 /** The body of a delivery; `type` determines the shape of `data`. */
 export const WebhookDelivery = z
-  .discriminatedUnion("type", [
-    delivery("lead.created", Lead).openapi("LeadCreated", {
-      description: "A new lead was captured; `data` is the lead.",
-    }),
-    delivery("run.completed", Run).openapi("RunCompleted", {
-      description: "An automation finished a run; `data` is the run.",
-    }),
-    delivery("automation.status_changed", Automation).openapi("AutomationStatusChanged", {
-      description:
-        "An automation was activated or paused; `data` is the automation after the change.",
-    }),
-  ])
+  .discriminatedUnion(
+    "type",
+    WebhookEvent.options.map(delivery) as unknown as [Delivery, ...Delivery[]],
+  )
   .openapi("WebhookDelivery", {
     description: "An event as posted to subscribers; `type` determines the shape of `data`.",
   });

@@ -1,7 +1,9 @@
 /*
  * Sample records and events: those of test events, of the portal and of the document's examples. The
- * portal's page is compiled with them, so they import nothing.
+ * portal's page is compiled with them, so they import no schema.
  */
+import type { WebhookEvent } from "../contract/enumerations.ts";
+import { ofEachKind } from "../contract/event-kinds.ts";
 
 export const AGENT = { agent_id: "agt_36za4osfnzo35ckmhslm0xz7u", agent_name: "Agence Lumière" };
 
@@ -45,39 +47,24 @@ export const RUN = {
   lead_id: LEAD.id,
 };
 
-/** The sample events, as the docs show them. */
-export const DELIVERIES = {
-  "lead.created": {
-    id: "evt_536po8x4ssa80u8pr8h9b718j",
-    type: "lead.created",
-    created_at: "2026-03-14T09:31:05.688Z",
-    data: LEAD,
-  },
-  "run.completed": {
-    id: "evt_3b6xyhi7jvko3njeskvmrui0h",
-    type: "run.completed",
-    created_at: "2026-03-14T09:31:06.133Z",
-    data: RUN,
-  },
-  "automation.status_changed": {
-    id: "evt_0q2m5x8c1v7b4n9k3j6h0g2f5",
-    type: "automation.status_changed",
-    created_at: PAUSED.updated_at,
-    data: PAUSED,
-  },
-} as const;
-
 const HARD_TEXT = `L'Été & <Fils> : "100 %" \\ / 🏡 e\u0301 \u2028\u2029\t`;
 
 /**
- * The sample events with everything that some serialiser writes in its own way, as real ones have it, too:
- * a receiver that parses and writes a body before it verifies the signature refuses them.
+ * One sample per kind of event: its data as the docs show it, and what is hard about it in test events, namely
+ * everything that some serialiser writes in its own way.
  */
-export const HARD_DELIVERIES = {
+const SAMPLES = {
+  "run.completed": {
+    id: "evt_3b6xyhi7jvko3njeskvmrui0h",
+    created_at: "2026-03-14T09:31:06.133Z",
+    data: RUN,
+    hard: { actions: [...RUN.actions, { type: HARD_TEXT, status: "" }, {}] },
+  },
   "lead.created": {
-    ...DELIVERIES["lead.created"],
-    data: {
-      ...LEAD,
+    id: "evt_536po8x4ssa80u8pr8h9b718j",
+    created_at: "2026-03-14T09:31:05.688Z",
+    data: LEAD,
+    hard: {
       name: "Camille O'Brien & Fils",
       custom_fields: {
         ...LEAD.custom_fields,
@@ -91,12 +78,28 @@ export const HARD_DELIVERIES = {
       },
     },
   },
-  "run.completed": {
-    ...DELIVERIES["run.completed"],
-    data: { ...RUN, actions: [...RUN.actions, { type: HARD_TEXT, status: "" }, {}] },
-  },
   "automation.status_changed": {
-    ...DELIVERIES["automation.status_changed"],
-    data: { ...PAUSED, name: `${PAUSED.name} ${HARD_TEXT}` },
+    id: "evt_0q2m5x8c1v7b4n9k3j6h0g2f5",
+    created_at: PAUSED.updated_at,
+    data: PAUSED,
+    hard: { name: `${PAUSED.name} ${HARD_TEXT}` },
   },
-};
+} satisfies Record<WebhookEvent, object>;
+
+type Samples = typeof SAMPLES;
+type Sample<T extends WebhookEvent> = { type: T } & Omit<Samples[T], "hard">;
+
+/** The sample events, as the docs show them. */
+export const DELIVERIES = ofEachKind((_, type) => {
+  const { id, created_at, data } = SAMPLES[type];
+  return { id, type, created_at, data };
+}) as { [T in WebhookEvent]: Sample<T> };
+
+/**
+ * The sample events with what is hard about real ones: a receiver that parses and writes a body before it
+ * verifies the signature refuses them.
+ */
+export const HARD_DELIVERIES = ofEachKind((_, type) => {
+  const { hard } = SAMPLES[type];
+  return { ...DELIVERIES[type], data: { ...DELIVERIES[type].data, ...hard } };
+}) as { [T in WebhookEvent]: Sample<T> & { data: Samples[T]["hard"] } };

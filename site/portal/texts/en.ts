@@ -1,5 +1,5 @@
-import type { WebhookEvent } from "../../../src/contract/enumerations.ts";
 import type { ErrorCode, Reason } from "../../../src/contract/errors.ts";
+import { ofEachKind } from "../../../src/contract/event-kinds.ts";
 import {
   DISABLE_AFTER_MS,
   POST_TIMEOUT_MS,
@@ -41,25 +41,11 @@ const reasons: Record<Reason, string> = {
   idempotency_key_reused: "This idempotency key has been used for another request.",
 };
 
-const when: Record<WebhookEvent, string> = {
-  "lead.created": "When a new lead is captured, from any source. “data” is the lead.",
-  "run.completed":
-    "When an automation finishes a run, as success, partial or failed. “data” is the run.",
-  "automation.status_changed":
-    "When an automation is activated or paused. “data” is the automation after the change.",
-};
-
-const kinds: Record<WebhookEvent, string> = {
-  "lead.created": "New lead",
-  "run.completed": "Run completed",
-  "automation.status_changed": "Automation status changed",
-};
-
 /** Every text of the portal in English; the type of all languages. */
 export const en = {
   errors,
   reasons,
-  kinds,
+  kinds: ofEachKind(({ name }) => name),
   languageName: "English",
   skip: "Skip to the content",
   product: "API and webhooks",
@@ -307,7 +293,7 @@ export const en = {
     title: "Events",
     lead: "What a subscription can receive. Each event is posted as JSON, signed.",
     docs: "How to receive and verify them",
-    when,
+    when: ofEachKind(({ when, data }) => `Posted ${when}. “data” is ${data}.`),
     example: "Example",
   },
 

@@ -1,4 +1,5 @@
 import { REASONS } from "../../../src/contract/errors.ts";
+import { ofEachKind } from "../../../src/contract/event-kinds.ts";
 import {
   DISABLE_AFTER_MS,
   POST_TIMEOUT_MS,
@@ -6,7 +7,6 @@ import {
 } from "../../../src/contract/limits.ts";
 import { DAY_MS, HOUR_MS } from "../../../src/contract/time.ts";
 import { explainFailure } from "../../../src/webhooks/failures.ts";
-import { KINDS } from "../../../src/webhooks/kinds.ts";
 import { counter } from "./count.ts";
 import type { Texts } from "./en.ts";
 
@@ -24,7 +24,7 @@ export const fr: Texts = {
     internal_error: "Une erreur est survenue de notre côté. Réessayez dans un instant.",
   },
   reasons: REASONS,
-  kinds: KINDS,
+  kinds: ofEachKind(({ french }) => french.name),
   languageName: "Français",
   skip: "Aller au contenu",
   product: "API et webhooks",
@@ -276,14 +276,7 @@ export const fr: Texts = {
     title: "Événements",
     lead: "Ce qu’un abonnement peut recevoir. Chaque événement est envoyé en JSON, signé.",
     docs: "Comment les recevoir et les vérifier",
-    when: {
-      "lead.created":
-        "Un nouveau lead est capté, quelle que soit la source. « data » contient le lead.",
-      "run.completed":
-        "Une automatisation termine une exécution : success, partial ou failed. « data » contient l’exécution.",
-      "automation.status_changed":
-        "Une automatisation est activée ou mise en pause. « data » contient l’automatisation après le changement.",
-    },
+    when: ofEachKind(({ french }) => french.when),
     example: "Exemple",
   },
 

@@ -1,5 +1,6 @@
 import type { OpenAPIHono } from "@hono/zod-openapi";
 import type { WebhookEvent } from "../../contract/enumerations.ts";
+import { EVENT_KINDS, ofEachKind, schemaName } from "../../contract/event-kinds.ts";
 import { POST_TIMEOUT_MS } from "../../contract/limits.ts";
 import { WebhookDelivery } from "../../webhooks/bodies.ts";
 import { WEBHOOK_HEADER } from "../../webhooks/post.ts";
@@ -8,25 +9,6 @@ import { signatureHeaders } from "../../webhooks/signature.ts";
 import { SECRET, WEBHOOK } from "../routes/examples.ts";
 
 type Registry = OpenAPIHono["openAPIRegistry"];
-
-const WORDS: Record<WebhookEvent, { operationId: string; summary: string; description: string }> = {
-  "lead.created": {
-    operationId: "onLeadCreated",
-    summary: "A new lead was captured",
-    description: "Posted when a lead is captured, from any source.",
-  },
-  "run.completed": {
-    operationId: "onRunCompleted",
-    summary: "An automation run finished",
-    description: "Posted when a run finishes, as `success`, `partial` or `failed`.",
-  },
-  "automation.status_changed": {
-    operationId: "onAutomationStatusChanged",
-    summary: "An automation was activated or paused",
-    description:
-      "Posted when an automation is activated or paused, in the application or through this API. Other status changes are not announced.",
-  },
-};
 
 const HEADERS: Record<string, string> = {
   [WEBHOOK_HEADER]:
@@ -69,14 +51,14 @@ export async function registerWebhooks(registry: Registry): Promise<void> {
   for (const schema of WebhookDelivery.options) {
     const type = schema.shape.type.value;
     const event = DELIVERIES[type];
-    const { operationId, summary, description } = WORDS[type];
+    const { summary, when } = EVENT_KINDS[type];
     registry.registerWebhook({
       method: "post",
       path: type,
       tags: ["Webhooks"],
-      operationId,
+      operationId: `on${schemaName(type)}`,
       summary,
-      description: `${description} ${HOW}`,
+      description: `Posted ${when}. ${HOW}`,
       security: [],
       parameters: await headerParameters(event),
       request: {
@@ -89,10 +71,7 @@ export async function registerWebhooks(registry: Registry): Promise<void> {
 
 /** Registers the callback of a subscription: events posted to its URL. */
 export function registerCallback(registry: Registry): void {
-  const examples = Object.entries(DELIVERIES).map(([type, value]) => [
-    type,
-    { summary: WORDS[type as WebhookEvent].summary, value },
-  ]);
+  const examples = ofEachKind(({ summary }, type) => ({ summary, value: DELIVERIES[type] }));
   const post = {
     operationId: "onEvent",
     tags: ["Webhooks"],
@@ -104,7 +83,7 @@ export function registerCallback(registry: Registry): void {
       content: {
         "application/json": {
           schema: { $ref: "#/components/schemas/WebhookDelivery" },
-          examples: Object.fromEntries(examples),
+          examples,
         },
       },
     },

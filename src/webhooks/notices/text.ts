@@ -1,6 +1,6 @@
+import { EVENT_KINDS } from "../../contract/event-kinds.ts";
 import { DISABLE_AFTER_MS, POST_TIMEOUT_MS } from "../../contract/limits.ts";
 import { explainFailure } from "../failures.ts";
-import { KINDS } from "../kinds.ts";
 import type { Missed, Notice } from "./notice.ts";
 
 const EXPECTED = `Votre serveur doit répondre avec un statut compris entre 200 et 299 en moins de ${POST_TIMEOUT_MS / 1000} secondes.`;
@@ -20,7 +20,7 @@ export function composeNotice(
   const paragraphs = [
     "Bonjour,",
     `L’abonnement webhook ${subscriptionId} de l’espace de travail « ${workspaceName} » vers ${host} ${happened}`,
-    `${kinds} : ${notice.events.map((kind) => KINDS[kind]).join(", ")}
+    `${kinds} : ${notice.events.map((kind) => EVENT_KINDS[kind].french.name).join(", ")}
 Dernier résultat : ${describeResult(notice)}`,
     means,
     `Que faire ? ${todo} ${advice}`,

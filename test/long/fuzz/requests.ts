@@ -1,4 +1,5 @@
 import fc from "fast-check";
+import { WebhookEvent } from "../../../src/contract/enumerations.ts";
 import type { Operation } from "../../support/document.ts";
 
 /** A request before it is sent; `path` is raw, without the origin. */
@@ -108,7 +109,7 @@ function bodies(): fc.Arbitrary<{ [method: string]: Shot["body"]; ANY: Shot["bod
     fc.ipV6().map((address) => `https://[${address}]/`),
     junk,
   );
-  const kinds = fc.constantFrom("lead.created", "run.completed", "automation.status_changed");
+  const kinds = fc.constantFrom(...WebhookEvent.options);
   const events = fc.array(fc.oneof(often(4, kinds), junk), { maxLength: 4 });
   const creation = fc.record(
     { url: fc.oneof(often(5, url), fc.jsonValue()), events },

@@ -198,14 +198,16 @@ describe("within a version, a document", () => {
     ]);
   });
 
-  test("may have new types of automation and reasons of errors, once they are announced", () => {
+  test("may have new types of automation, reasons of errors and kinds of events, once they are announced", () => {
     const change = (d: Part) => {
       schema(d, "AutomationType").enum.push("whatsapp");
       schema(d, "ErrorReason").anyOf[0].enum.push("too_late");
+      schema(d, "WebhookEvent").enum.push("lead.erased");
     };
     const growing = [
       { name: "AutomationType", value: "whatsapp" },
       { name: "ErrorReason", value: "too_late" },
+      { name: "WebhookEvent", value: "lead.erased" },
     ];
     expect(changesBy(change)).toEqual({ breaking: [], growing });
   });

@@ -1,5 +1,6 @@
 import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
+import { WebhookEvent } from "../../../../src/contract/enumerations.ts";
 import type { Page } from "../../../../src/http/paging.ts";
 import type { Webhook } from "../../../../src/webhooks/subscriptions.ts";
 import {
@@ -20,7 +21,7 @@ import { WORKSPACE_DB } from "../../../support/placement.ts";
 const { Platform } = exports;
 type Api = Awaited<ReturnType<typeof openWorkspace>>["api"];
 
-const KINDS = ["run.completed", "lead.created", "automation.status_changed"];
+const KINDS = WebhookEvent.options;
 const BODY = { url: "https://ok-webhooks.example/hook?a=1", events: KINDS.slice(0, 2) };
 const NOT_FOUND = refusal(404, "webhook_not_found");
 
