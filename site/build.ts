@@ -7,11 +7,13 @@ import { CLIENT_FILES, guides } from "./guides.ts";
 import { Document } from "./openapi.ts";
 import { ORIGIN } from "./origin.ts";
 import { renderPage } from "./page.ts";
+import { pagesOf } from "./pages.ts";
+import { searchIndex } from "./search.ts";
 import { renderLlms, renderMarkdown } from "./text.ts";
 
 /**
- * Every file that is served, by path: the documents, the client, and what the page loads under
- * hashed names.
+ * Every file that is served, by path: the documents, the pages of the docs, the client, and what the
+ * pages load under hashed names.
  */
 export async function buildSite(root: string): Promise<Map<string, Buffer>> {
   const files = new Map<string, Buffer>();
@@ -31,10 +33,14 @@ export async function buildSite(root: string): Promise<Map<string, Buffer>> {
     style: add("page.css", Buffer.concat([base, read("page.css")])),
     script: add("page.js", await bundle(join(root, "site/page/page.js"))),
   };
+  const pages = pagesOf(document, all, read("flow.svg").toString());
   const texts = {
     "openapi.json": JSON.stringify(whole),
     "openapi-3.0.json": JSON.stringify(buildDocument30(ORIGIN)),
-    "docs/index.html": renderPage(document, all, read("flow.svg").toString(), loaded),
+    ...Object.fromEntries(
+      pages.map((page) => [`${page.path.slice(1)}.html`, renderPage(page, pages, whole, loaded)]),
+    ),
+    "docs/search.json": searchIndex(pages),
     "docs.md": renderMarkdown(document, all),
     "llms.txt": renderLlms(document, all),
   };
@@ -44,7 +50,7 @@ export async function buildSite(root: string): Promise<Map<string, Buffer>> {
   return files;
 }
 
-/** The script of the page, with its libraries. */
+/** The script of the pages, with its libraries. */
 async function bundle(entry: string): Promise<Uint8Array> {
   const { outputFiles } = await build({
     ...{ entryPoints: [entry], bundle: true, write: false },

@@ -21,11 +21,13 @@ import { HARD_DELIVERIES } from "../src/webhooks/samples.ts";
 import { signatureHeaders } from "../src/webhooks/signature.ts";
 import { ORIGIN } from "./origin.ts";
 import { en } from "./portal/texts/en.ts";
-import { shellJson } from "./requests.ts";
+import { type ExampleRequest, LANGUAGES } from "./requests.ts";
 
-/** A section of the docs: its anchor, its title, and its text in Markdown. */
+/** A guide: a page of the docs, with its text in Markdown. */
 export interface Guide {
-  id: string;
+  path: string;
+  /** What the contents list it under. */
+  group: string;
   title: string;
   text: string;
 }
@@ -66,41 +68,49 @@ export function guides(root: string): Guide[] {
     });
     return filled.trim();
   };
-  const own = (id: string, title: string): Guide => ({ id, title, text: textOf(id) });
   const told = new Map(introductionSections().map(({ title, text }) => [title, text]));
-  const of = (title: string, more = ""): Guide => {
+  const of = (title: string, more = ""): string => {
     const text = told.get(title);
     if (!text) throw new Error(`the introduction has no section ${title}`);
-    return { id: title.toLowerCase(), title, text: `${text}\n\n${more}`.trim() };
+    return `${text}\n\n${more}`.trim();
+  };
+  /** A guide with the text of `name.md`, unless told otherwise. */
+  const guide = (group: string, name: string, title: string, text = textOf(name)): Guide => {
+    return { path: `/docs/guides/${name}`, group, title, text };
   };
   return [
-    own("quickstart", "Quickstart"),
-    own("events", "Events"),
-    of("Authentication", textOf("authentication")),
-    of("Pagination"),
-    own("sync", "Keep a copy in sync"),
-    of("Quota", textOf("quota")),
-    of("Errors"),
-    own("client", "Example client"),
-    of("Webhooks"),
-    own("receivers", "Example receivers"),
-    own("raw-body", "The raw body"),
-    own("vector", "Signature test vector"),
-    own("sources", "Where deliveries come from"),
-    own("testing", "Test events"),
-    own("ordering", "Ordering"),
-    own("idempotency", "Idempotency"),
-    own("failures", "Why a delivery failed"),
-    own("outage", "If your server was down"),
-    own("portal", "The portal"),
-    own("local", "Local development"),
-    of("Versioning"),
-    changelog(root),
+    { ...guide("Start", "quickstart", "Quickstart"), path: "/docs" },
+    guide("Start", "sync", "Keep a copy in sync"),
+    guide("Start", "client", "Example client"),
+    guide("Start", "local", "Local development"),
+    guide(
+      "Requests",
+      "authentication",
+      "Authentication",
+      of("Authentication", textOf("authentication")),
+    ),
+    guide("Requests", "pagination", "Pagination", of("Pagination")),
+    guide("Requests", "quota", "Quota", of("Quota", textOf("quota"))),
+    guide("Requests", "errors", "Errors", of("Errors")),
+    guide("Requests", "idempotency", "Idempotency"),
+    guide("Webhooks", "events", "Events"),
+    guide("Webhooks", "webhooks", "Webhooks", of("Webhooks", textOf("webhooks"))),
+    guide("Webhooks", "receivers", "Example receivers"),
+    guide("Webhooks", "raw-body", "The raw body"),
+    guide("Webhooks", "vector", "Signature test vector"),
+    guide("Webhooks", "sources", "Where deliveries come from"),
+    guide("Webhooks", "testing", "Test events"),
+    guide("Webhooks", "ordering", "Ordering"),
+    guide("Webhooks", "failures", "Why a delivery failed"),
+    guide("Webhooks", "outage", "If your server was down"),
+    guide("Webhooks", "portal", "The portal"),
+    guide("Changes", "versioning", "Versioning", of("Versioning")),
+    { ...guide("Changes", "changelog", "Changelog", changelog(root)), path: "/docs/changelog" },
   ];
 }
 
 /** What changed for clients, from CHANGELOG.md: each of its sections up to what concerns others. */
-function changelog(root: string): Guide {
+function changelog(root: string): string {
   const [, ...versions] = readFileSync(join(root, "CHANGELOG.md"), "utf8").split(/^## /m);
   const text = versions.map((version) => {
     const [title = "", ...sections] = version.split(/^### /m);
@@ -111,7 +121,7 @@ function changelog(root: string): Guide {
     });
     return `### ${title.replace(/[[\]]/g, "").trim()}\n\n${told.join("\n\n")}`;
   });
-  return { id: "changelog", title: "Changelog", text: text.join("\n\n") };
+  return text.join("\n\n");
 }
 
 const VECTOR = HARD_DELIVERIES["lead.created"];
@@ -126,21 +136,23 @@ const SIGNED = await signatureHeaders(
 function valuesOf(root: string): Record<string, string> {
   const header = (name: string) => SIGNED[name] ?? "";
   const receivers = RECEIVERS.map(([name, file, language]) =>
-    alternative(name, language, join(root, "examples/receivers", file)),
+    alternative(name, language, readFileSync(join(root, "examples/receivers", file), "utf8")),
   );
   const client = CLIENT_SOURCES.map((file) =>
-    alternative(file, "ts", join(root, "examples/client", file)),
+    alternative(file, "ts", readFileSync(join(root, "examples/client", file), "utf8")),
   );
   return {
     origin: ORIGIN,
     leads: JSON.stringify(PAGES.leads, null, 2),
-    creation: shellJson(CREATION),
+    read: inLanguages({ method: "GET", url: `${ORIGIN}/v1/leads?limit=2` }),
+    subscribe: inLanguages({ method: "POST", url: `${ORIGIN}/v1/webhooks`, body: CREATION }),
     flow: "<!-- flow -->",
     client: client.join("\n\n"),
     clientFiles: `{${CLIENT_FILES.join()}}`,
     receivers: receivers.join("\n\n"),
     keyOverlap: words(KEY_OVERLAP_MAX_SECONDS),
     secretOverlap: words(SECRET_OVERLAP_SECONDS.default),
+    secretOverlapMax: words(SECRET_OVERLAP_SECONDS.max),
     postsAtOnce: String(POSTS_AT_ONCE),
     jitter: `${RETRY_JITTER * 100} %`,
     linkOpens: words(PORTAL_LINK_OPENS_MS / 1000),
@@ -205,7 +217,14 @@ function words(seconds: number): string {
   return `${seconds / 86_400} days`;
 }
 
-/** A file under a level-4 heading: the page shows one of these at a time (site/page.ts). */
-function alternative(name: string, language: string, path: string): string {
-  return `#### ${name}\n\n\`\`\`${language}\n${readFileSync(path, "utf8").trim()}\n\`\`\``;
+/** A request in each language. */
+function inLanguages(request: ExampleRequest): string {
+  return LANGUAGES.map(({ name, highlight, write }) =>
+    alternative(name, highlight, write(request)),
+  ).join("\n\n");
+}
+
+/** Code under a level-4 heading: the page shows one of these at a time (site/pages.ts). */
+function alternative(name: string, language: string, code: string): string {
+  return `#### ${name}\n\n\`\`\`${language}\n${code.trim()}\n\`\`\``;
 }

@@ -6,10 +6,11 @@ import json from "highlight.js/lib/languages/json";
 import php from "highlight.js/lib/languages/php";
 import python from "highlight.js/lib/languages/python";
 import ruby from "highlight.js/lib/languages/ruby";
+import sql from "highlight.js/lib/languages/sql";
 import typescript from "highlight.js/lib/languages/typescript";
 import { Marked } from "marked";
 
-const LANGUAGES = { sh: bash, go, http, json, php, python, ruby, ts: typescript };
+const LANGUAGES = { sh: bash, go, http, json, php, python, ruby, sql, ts: typescript };
 for (const [name, language] of Object.entries(LANGUAGES)) hljs.registerLanguage(name, language);
 
 /** Escapes text for HTML. */
@@ -21,7 +22,7 @@ export function escapeHtml(text: string): string {
 export function codeBlock(code: string, language: string, label = ""): string {
   const coloured =
     language in LANGUAGES ? hljs.highlight(code, { language }).value : escapeHtml(code);
-  const title = label || { sh: "Shell", json: "JSON", http: "HTTP" }[language] || "";
+  const title = label || { sh: "Shell", json: "JSON", http: "HTTP", sql: "SQL" }[language] || "";
   const wrap = language === "sh" ? " wrap" : "";
   return `<figure class="code${wrap}"><figcaption>${escapeHtml(title)}<button type="button" class="copy">Copy</button></figcaption><pre tabindex="0" aria-label="${escapeHtml(title || "Code")}"><code>${coloured}</code></pre></figure>`;
 }
@@ -31,10 +32,13 @@ export function codeBlock(code: string, language: string, label = ""): string {
  *
  * @param group the name of this group of alternatives, unique in the page.
  */
-export function renderTabs(group: string, tabs: { name: string; content: string }[]): string {
-  const panels = tabs.map(({ name, content }, i) => {
+export function renderTabs(
+  group: string,
+  tabs: { id: string; name: string; content: string }[],
+): string {
+  const panels = tabs.map(({ id, name, content }, i) => {
     const open = i === 0 ? " open" : "";
-    return `<details name="${group}" class="tab"${open} id="${group}-${slug(name)}"><summary>${name}</summary>${content}</details>`;
+    return `<details name="${group}" class="tab"${open} id="${id}"><summary>${name}</summary>${content}</details>`;
   });
   return `<div class="tabs">${panels.join("")}</div>`;
 }
@@ -63,9 +67,11 @@ const marked = new Marked({
       const rows = token.rows.map((row) => `<tr>${cells(row, "td")}</tr>`).join("");
       return `<div class="table" tabindex="0" role="group" aria-label="${escapeHtml(token.header[0]?.text ?? "")} table"><table><thead><tr>${cells(token.header, "th")}</tr></thead><tbody>${rows}</tbody></table></div>`;
     },
-    heading({ tokens, depth }) {
-      const inner = this.parser.parseInline(tokens);
-      return `<h${depth} id="${slug(inner)}">${inner}</h${depth}>`;
+    // In the Markdown of all docs, a guide's title has level 2; on its own page, level 1.
+    heading({ tokens, depth, text }) {
+      const id = slug(text);
+      const level = depth - 1;
+      return `<h${level} id="${id}"><a href="#${id}">${this.parser.parseInline(tokens)}</a></h${level}>`;
     },
   },
 });

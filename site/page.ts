@@ -1,7 +1,6 @@
-import type { Guide } from "./guides.ts";
-import { escapeHtml, renderTabs, slug, toHtml, toInline } from "./html.ts";
-import type { Document } from "./openapi.ts";
-import { renderReference } from "./reference.ts";
+import { escapeHtml } from "./html.ts";
+import type { Part } from "./openapi.ts";
+import type { Page, Section } from "./pages.ts";
 
 /** The files that the page loads, by path. */
 export interface Files {
@@ -10,21 +9,22 @@ export interface Files {
   script: string;
 }
 
-/** The docs page: the quickstart, the guides, the reference. */
-export function renderPage(
-  document: Document,
-  guides: Guide[],
-  flow: string,
-  files: Files,
-): string {
-  const { info } = document.whole;
+/** A page of the docs, between what all of them have in common. */
+export function renderPage(page: Page, pages: Page[], { info }: Part, files: Files): string {
+  const product = escapeHtml(info.title);
+  const isStart = page.path === "/docs";
+  const isReference = page.group === "Reference";
+  const hasOperations = page.sections.some(({ badge }) => badge);
+  const title = hasOperations ? `${page.title} reference` : page.title;
+  const contact = escapeHtml(info.contact.email);
+  const parts = isReference ? [] : page.sections.filter(({ id, isCode }) => id && !isCode);
   return `<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
-<title>${escapeHtml(info.title)} – documentation</title>
+<title>${isStart ? "Documentation" : title} – ${product}</title>
 <meta name="description" content="${escapeHtml(info.summary)}">
 <link rel="icon" href="${files.icon}" type="image/svg+xml">
 <link rel="alternate" href="/docs.md" type="text/markdown" title="The docs as Markdown">
@@ -34,10 +34,10 @@ export function renderPage(
 <body>
 <a class="skip" href="#content">Skip to the content</a>
 <header class="bar">
-  <a class="brand" href="#top"><img src="${files.icon}" alt="" width="26" height="26">${escapeHtml(info.title)}</a>
+  <a class="brand" href="/docs"><img src="${files.icon}" alt="" width="26" height="26">${product}</a>
   <span class="version">v1 · ${escapeHtml(info.version)}</span>
   <button type="button" class="find" aria-haspopup="dialog" aria-keyshortcuts="/ Control+K Meta+K"><span>Search</span><kbd>/</kbd></button>
-  <label class="key"><span>API key</span><input id="key" type="password" aria-label="API key" placeholder="key_live_…" autocomplete="off" spellcheck="false"></label>
+  ${hasOperations ? KEY : ""}
   <nav aria-label="Other forms"><a href="/openapi.json">OpenAPI</a><a href="/docs.md">Markdown</a><a href="/llms.txt">llms.txt</a></nav>
 </header>
 <dialog class="search" aria-label="Search">
@@ -46,23 +46,15 @@ export function renderPage(
   <p role="status"></p>
 </dialog>
 <div class="frame">
-<nav class="contents" aria-label="Contents">${renderContents(document, guides)}</nav>
+<nav class="contents" aria-label="Contents">${renderContents(page, pages)}</nav>
 <main id="content" tabindex="-1">
-<div class="hero" id="top">
-  <p class="eyebrow">Documentation</p>
-  <h1>Automations, leads and runs, from your own code</h1>
-  <p class="lead">Read what your agents captured and did, pause and activate automations, and receive signed events on your server. Plain HTTP and JSON, with one API key.</p>
+${isStart ? HERO : ""}
+<div class="${isReference ? "reference" : parts.length > 1 ? "guide parted" : "guide"}">
+  ${isStart ? '<h2 class="title" id="quickstart">Quickstart</h2>' : `<h1>${page.title}</h1>`}
+  ${parts.length > 1 ? renderParts(parts) : ""}
+  <div class="prose">${page.body}${renderNeighbours(page, pages)}</div>
 </div>
-${guides.map((guide) => renderGuide(guide, flow)).join("\n")}
-<div class="reference">
-  <div class="reference-head" id="reference">
-    <p class="eyebrow">Reference</p>
-    <h2>Every operation and event</h2>
-    <p class="lead">Addresses are relative to this deployment. Times are ISO 8601 in UTC, ids are opaque, and unknown query parameters are ignored. <strong>Try it</strong> sends real requests to your workspace, with the API key from the top of this page. It is kept in this page only, and forgotten when you leave.</p>
-  </div>
-  ${renderReference(document)}
-</div>
-<footer><p>${escapeHtml(info.title)}, version ${escapeHtml(info.version)} of the contract. Every response has an <code>X-Request-Id</code>: quote it when you contact <a href="mailto:${escapeHtml(info.contact.email)}">${escapeHtml(info.contact.email)}</a>. Also as <a href="/openapi.json">OpenAPI</a>, <a href="/docs.md">Markdown</a> and <a href="/llms.txt">llms.txt</a>.</p></footer>
+<footer><p>${product}, version ${escapeHtml(info.version)} of the contract. Every response has an <code>X-Request-Id</code>: quote it when you contact <a href="mailto:${contact}">${contact}</a>. Also as <a href="/openapi.json">OpenAPI</a>, <a href="/docs.md">Markdown</a> and <a href="/llms.txt">llms.txt</a>.</p></footer>
 </main>
 </div>
 </body>
@@ -70,37 +62,44 @@ ${guides.map((guide) => renderGuide(guide, flow)).join("\n")}
 `;
 }
 
-function renderContents(document: Document, guides: Guide[]): string {
-  const link = (id: string, text: string, badge = "", below = "") =>
-    `<li><a href="#${id}">${escapeHtml(text)}${badge}</a>${below}</li>`;
-  const guideLink = ({ id, title, text }: Guide) => {
-    const parts = [...text.matchAll(/^### (.+)$/gm)].map(([, part = ""]) =>
-      link(`${id}-${slug(part)}`, part),
-    );
-    return link(id, title, "", parts.length > 0 ? `<ul>${parts.join("")}</ul>` : "");
-  };
-  const groups = document.groups.map(({ name, entries }) => {
-    const links = entries.map(({ method, operation }) =>
-      link(
-        operation.operationId,
-        operation.summary,
-        `<span class="method ${method.toLowerCase()}">${method === "DELETE" ? "DEL" : method}</span>`,
-      ),
-    );
-    return `<p>${name}</p><ul>${links.join("")}</ul>`;
+const KEY = `<label class="key"><span>API key</span><input id="key" type="password" aria-label="API key" placeholder="key_live_…" autocomplete="off" spellcheck="false"></label>`;
+
+const HERO = `<div class="hero" id="top">
+  <p class="eyebrow">Documentation</p>
+  <h1>Automations, leads and runs, from your own code</h1>
+  <p class="lead">Read what your agents captured and did, pause and activate automations, and receive signed events on your server. Plain HTTP and JSON, with one API key.</p>
+</div>`;
+
+/** Links to every page, and to the operations of the reference. */
+function renderContents(current: Page, pages: Page[]): string {
+  const groups = [...Map.groupBy(pages, ({ group }) => group)].map(([group, all]) => {
+    const links = all.map((page) => {
+      const mark = page === current ? ' aria-current="page"' : "";
+      const below = page.sections.filter(({ badge }) => badge);
+      const operations = below.map(
+        ({ id, title, badge }) => `<li><a href="${page.path}#${id}">${title}${badge}</a></li>`,
+      );
+      return `<li><a href="${page.path}"${mark}>${page.title}</a>${operations.length > 0 ? `<ul>${operations.join("")}</ul>` : ""}</li>`;
+    });
+    return `<p>${group}</p><ul>${links.join("")}</ul>`;
   });
-  return `<details open><summary>Contents</summary><p>Guides</p><ul>${guides.map(guideLink).join("")}</ul>${groups.join("")}</details>`;
+  return `<details open><summary>Contents</summary>${groups.join("")}</details>`;
 }
 
-/** A guide; its level-4 headings name alternatives. */
-function renderGuide({ id, title, text }: Guide, flow: string): string {
-  const html = toHtml(text)
-    .replace("<!-- flow -->", `<figure class="picture">${flow}</figure>`)
-    .replaceAll('<h3 id="', `<h3 id="${id}-`);
-  const [before, ...parts] = html.split(/<h4 id="[^"]*">/);
-  const tabs = parts.map((part) => {
-    const [name = "", content = ""] = part.split("</h4>");
-    return { name, content };
-  });
-  return `<section class="guide" id="${id}" aria-labelledby="${id}-title"><h2 id="${id}-title"><a href="#${id}">${toInline(title)}</a></h2>${before}${tabs.length > 0 ? renderTabs(id, tabs) : ""}</section>`;
+/** The parts of a page, beside its text. */
+function renderParts(parts: Section[]): string {
+  const links = parts.map(({ id, title }) => `<li><a href="#${id}">${title}</a></li>`);
+  return `<nav class="parts" aria-label="On this page"><p>On this page</p><ul>${links.join("")}</ul></nav>`;
+}
+
+/** Links to the page before and the page after. */
+function renderNeighbours(page: Page, pages: Page[]): string {
+  const at = pages.indexOf(page);
+  const links = [
+    { rel: "prev", name: "Previous", to: pages[at - 1] },
+    { rel: "next", name: "Next", to: pages[at + 1] },
+  ].map(({ rel, name, to }) =>
+    to ? `<a rel="${rel}" href="${to.path}"><span>${name}</span>${to.title}</a>` : "",
+  );
+  return `<nav class="neighbours" aria-label="Previous and next">${links.join("")}</nav>`;
 }

@@ -1,56 +1,81 @@
-import { codeBlock, escapeHtml, renderTabs, toHtml, toInline } from "./html.ts";
+import { codeBlock, escapeHtml, renderTabs, slug, toHtml, toInline } from "./html.ts";
 import { type Document, type Entry, nameOf, type Part, typeOf } from "./openapi.ts";
 import { ORIGIN } from "./origin.ts";
+import type { Page, Section } from "./pages.ts";
 import { exampleRequest, LANGUAGES } from "./requests.ts";
 
-/** The reference: each tag with its operations and events, as HTML. */
-export function renderReference(document: Document): string {
-  return document.groups
-    .map(
-      ({ name, description, entries }) => `
-<section class="group" id="${name.toLowerCase()}-reference" aria-label="${name} reference">
-  <h2>${name}</h2>
-  <p class="lead">${toInline(description)}</p>
-  ${entries.map((entry) => renderEntry(document, entry)).join("\n")}
-</section>`,
-    )
-    .join("\n");
+/** The pages of the reference: what holds for all of it, then each tag's operations and events. */
+export function referencePages(document: Document): Page[] {
+  const group = "Reference";
+  const pages = document.groups.map(({ name, description, entries }): Page => {
+    const lead = `<p class="lead">${toInline(description)}</p>`;
+    const rendered = entries.map((entry) => renderEntry(document, entry));
+    return {
+      ...{ path: `/docs/reference/${slug(name)}`, group, title: name },
+      sections: [{ id: "", title: "", html: lead }, ...rendered.map(({ section }) => section)],
+      body: lead + rendered.map(({ html }) => html).join(""),
+    };
+  });
+  const rows = pages.map(
+    ({ path, title, sections: [about, ...operations] }) =>
+      `<h2 id="${slug(title)}"><a href="${path}">${title}</a></h2>${about?.html}<ul class="operations">${operations.map((one) => `<li>${one.badge}<a href="${path}#${one.id}">${one.title}</a></li>`).join("")}</ul>`,
+  );
+  const overview = { path: "/docs/reference", group, title: "Every operation and event" };
+  return [
+    {
+      ...overview,
+      sections: [{ id: "", title: "", html: ABOUT_REFERENCE }],
+      body: ABOUT_REFERENCE + rows.join(""),
+    },
+    ...pages,
+  ];
 }
 
-function renderEntry(document: Document, entry: Entry): string {
+const ABOUT_REFERENCE = `<p class="lead">Addresses are relative to this deployment. Times are ISO 8601 in UTC, ids are opaque, and unknown query parameters are ignored. <strong>Try it</strong> sends real requests to your workspace, with the API key from the top of the page. It is kept in that page only, and forgotten when you leave.</p>`;
+
+function renderEntry(document: Document, entry: Entry): { section: Section; html: string } {
   const { method, path, operation } = entry;
   const isEvent = method === "EVENT";
   const id = operation.operationId;
-  return `
-<article class="operation" id="${id}" aria-labelledby="${id}-title">
-  <div class="about">
-    <h3 id="${id}-title"><a href="#${id}">${escapeHtml(operation.summary)}</a></h3>
+  const title = escapeHtml(operation.summary);
+  const about = `
     <p class="route"><span class="method ${method.toLowerCase()}">${isEvent ? "Event" : method}</span> <code>${escapeHtml(path).replaceAll("/", "/<wbr>")}</code></p>
     ${toHtml(operation.description ?? "")}
-    ${isEvent ? renderParameters("Headers", document, operation.parameters) : ""}
-    ${isEvent ? "" : renderParameters("Parameters", document, operation.parameters)}
-    ${renderBody(document, operation, isEvent)}
+    ${renderParameters(isEvent ? "Headers" : "Parameters", document, operation.parameters)}
+    ${renderBody(document, operation, isEvent)}`;
+  const html = `
+<article class="operation" id="${id}" aria-labelledby="${id}-title">
+  <div class="about">
+    <h2 id="${id}-title"><a href="#${id}">${title}</a></h2>${about}
     ${isEvent ? "" : renderResponses(document, operation)}
   </div>
   <div class="sample">
     ${isEvent ? renderEventSample(operation) : renderSample(document, entry)}
   </div>
 </article>`;
+  const badge = `<span class="method ${method.toLowerCase()}">${method === "DELETE" ? "DEL" : method}</span>`;
+  return { section: { id, title, html: about, badge }, html };
 }
 
 function renderParameters(title: string, document: Document, parameters: Part[]): string {
   if (parameters.length === 0) return "";
   const items = parameters.map(
     ({ name, schema, description, required, in: place }) => `
-<li>${fieldHead(name, typeOf(document, schema), required ? (place === "path" ? "in the path" : "") : "optional")}<div>${toInline(description)}</div></li>`,
+<li>${fieldHead(name, typeOf(document, schema), noteOn(place, required))}<div>${toInline(description)}</div></li>`,
   );
-  return `<h4>${title}</h4><ul class="fields">${items.join("")}</ul>`;
+  return `<h3>${title}</h3><ul class="fields">${items.join("")}</ul>`;
+}
+
+/** Where a parameter goes. */
+function noteOn(place: string, required: boolean): string {
+  const where = place === "header" ? "header" : `in the ${place}`;
+  return required ? where : `${where}, optional`;
 }
 
 function renderBody(document: Document, { requestBody }: Part, isEvent: boolean): string {
   if (!requestBody) return "";
   const { schema } = requestBody.content["application/json"];
-  return `<h4>${isEvent ? "Payload" : "Body"}</h4>${renderFields(document, schema)}`;
+  return `<h3>${isEvent ? "Payload" : "Body"}</h3>${renderFields(document, schema)}`;
 }
 
 function renderResponses(document: Document, { responses }: Part): string {
@@ -62,7 +87,7 @@ function renderResponses(document: Document, { responses }: Part): string {
   const bad = all.filter(([status]) => Number(status) >= 400);
   const shown = good.map(
     ([status, { description, content }]) =>
-      `<h4>Response <span class="status good">${status}</span></h4><p>${toInline(description)}</p>${content ? renderFields(document, content["application/json"].schema) : ""}`,
+      `<h3>Response <span class="status good">${status}</span></h3><p>${toInline(description)}</p>${content ? renderFields(document, content["application/json"].schema) : ""}`,
   );
   const errors = bad.map(
     ([status, { description }]) =>
@@ -114,10 +139,11 @@ function renderSample(document: Document, entry: Entry): string {
     : `<p class="nothing">The response is <span class="status good">${status}</span>, without a body.</p>`;
   const request = exampleRequest(ORIGIN, entry);
   const programs = LANGUAGES.map(({ name, highlight, write }) => ({
+    id: `${operation.operationId}-${slug(name)}`,
     name,
     content: codeBlock(write(request), highlight, "Request"),
   }));
-  const tabs = renderTabs(`${operation.operationId}-in`, programs);
+  const tabs = renderTabs(`${operation.operationId}-tabs`, programs);
   return `<div class="request">${tabs}</div>${answer}${renderTry(document, entry)}`;
 }
 

@@ -4,7 +4,7 @@ import type { Entry, Part } from "./openapi.ts";
 export interface ExampleRequest {
   method: string;
   url: string;
-  body: unknown;
+  body?: unknown;
 }
 
 /** An operation's request, with the example values of the document. */
@@ -91,7 +91,7 @@ echo $body;`;
 }
 
 /** JSON, broken into lines if it would be long. */
-export function shellJson(value: unknown): string {
+function shellJson(value: unknown): string {
   return indented(toJson(value), "  ");
 }
 

@@ -10,7 +10,8 @@ export function renderMarkdown(document: Document, guides: Guide[]): string {
   const flow =
     "A lead, a run or a pause becomes an event. It is stored with its id and posted to your URL, signed. Any 2xx within 10 seconds acknowledges it; anything else is retried.";
   const sections = guides.map(
-    ({ title, text }) => `## ${title}\n\n${text.replace("<!-- flow -->", flow)}`,
+    ({ title, text }) =>
+      `## ${title}\n\n${text.replace("<!-- flow -->", flow).replaceAll("](/", `](${ORIGIN}/`)}`,
   );
   const reference = document.groups.flatMap(({ name, description, entries }) => [
     `## ${name}`,
@@ -53,10 +54,13 @@ Everything needed to integrate is in one file: [the docs as Markdown](${ORIGIN}/
 
 ## Docs
 
-- [Docs as Markdown](${ORIGIN}/docs.md): guides and reference: ${guides.map(({ title }) => title.toLowerCase()).join(", ")}
+- [Docs as Markdown](${ORIGIN}/docs.md): guides and reference
 - [OpenAPI 3.1 document](${ORIGIN}/openapi.json): for client generators
 - MCP server: ${ORIGIN}/mcp (Streamable HTTP, with the API key as bearer token): each operation is a tool
-- [Docs as a page](${ORIGIN}/docs): for people
+
+## Guides, as pages
+
+${guides.map(({ path, title }) => `- [${title}](${ORIGIN}${path})`).join("\n")}
 
 ## Operations and events
 

@@ -1,6 +1,6 @@
 import hljs from "highlight.js/lib/core";
 import json from "highlight.js/lib/languages/json";
-import "./search.js";
+import { entries } from "./search.js";
 
 hljs.registerLanguage("json", json);
 
@@ -24,7 +24,9 @@ contents.addEventListener("click", (event) => {
 
 /** Marks the section being read: the last one that begins above a quarter of the window. */
 const links = new Map(
-  [...document.querySelectorAll(".contents a")].map((link) => [link.hash.slice(1), link]),
+  [...document.querySelectorAll(".contents li li a, .parts a")]
+    .filter(({ pathname }) => pathname === location.pathname)
+    .map((link) => [link.hash.slice(1), link]),
 );
 const sections = [...links.keys()].map((id) => document.getElementById(id));
 const seen = new IntersectionObserver(
@@ -33,39 +35,61 @@ const seen = new IntersectionObserver(
       (section) => section.getBoundingClientRect().top < innerHeight / 4,
     );
     for (const link of links.values()) link.removeAttribute("aria-current");
-    const link = links.get(read?.id);
-    link?.setAttribute("aria-current", "true");
-    if (!narrow.matches) link?.scrollIntoView({ block: "nearest" });
+    links.get(read?.id)?.setAttribute("aria-current", "true");
   },
   { rootMargin: "-15% 0px -75% 0px" },
 );
 for (const section of sections) seen.observe(section);
+contents.querySelector("li:has(> [aria-current=page])").scrollIntoView({ block: "nearest" });
 
-/** Opening one alternative closes the others; a language chosen for one request applies to all. */
+/**
+ * Opening one alternative closes the others of its group. It is opened in all groups that have it, and
+ * still open in the next page, or after the ones that are chosen later.
+ */
+const CHOSEN = "docs-alternatives";
+const chosen = new Set(storedChoices());
+for (const name of chosen) choose(name);
 for (const name of document.querySelectorAll(".tab > summary"))
   name.addEventListener("click", (event) => {
     event.preventDefault();
     const before = name.getBoundingClientRect().top;
-    name.parentElement.open = true;
-    if (name.closest(".request")) showLanguage(name.textContent);
+    choose(name.textContent);
+    chosen.delete(name.textContent);
+    chosen.add(name.textContent);
     // The name stays where it is on the screen, whatever opens or closes above it.
     scrollBy({ top: name.getBoundingClientRect().top - before, behavior: "instant" });
+    localStorage.setItem(CHOSEN, JSON.stringify([...chosen]));
   });
 
-/** A link to an alternative opens it. */
-function openTarget() {
-  const target = document.getElementById(location.hash.slice(1));
-  if (!target?.matches(".tab")) return;
-  target.open = true;
-  target.parentElement.scrollIntoView();
+function storedChoices() {
+  try {
+    return JSON.parse(localStorage.getItem(CHOSEN)) ?? [];
+  } catch {
+    // This browser stores nothing.
+    return [];
+  }
+}
+
+function choose(alternative) {
+  for (const name of document.querySelectorAll(".tab > summary"))
+    if (name.textContent === alternative) name.parentElement.open = true;
+}
+
+/** A link to an alternative opens it. One from when the docs were one page leads to where its section is. */
+async function openTarget() {
+  const anchor = decodeURIComponent(location.hash.slice(1));
+  if (!anchor) return;
+  const target = document.getElementById(anchor);
+  if (target?.matches(".tab")) {
+    target.open = true;
+    target.parentElement.scrollIntoView();
+  } else if (!target && location.pathname === "/docs") {
+    const entry = (await entries()).find(({ former }) => former === anchor);
+    if (entry) location.replace(entry.url);
+  }
 }
 addEventListener("hashchange", openTarget);
 openTarget();
-
-function showLanguage(language) {
-  for (const name of document.querySelectorAll(".request .tab > summary"))
-    if (name.textContent === language) name.parentElement.open = true;
-}
 
 /** Sends the requests of the forms, with the key that was typed in; it is not stored anywhere. */
 const key = document.getElementById("key");

@@ -8,7 +8,14 @@ const dialog = document.querySelector("dialog.search");
 const input = dialog.querySelector("input");
 const list = dialog.querySelector("ul");
 
-/** Made from the page when the search is first opened. */
+/** Loaded when they are first needed: what has an address in the docs (site/search.ts). */
+let loaded;
+export function entries() {
+  loaded ??= fetch("/docs/search.json").then((response) => response.json());
+  return loaded;
+}
+
+/** Made when the search is first opened. */
 let index;
 
 document.querySelector(".find").addEventListener("click", open);
@@ -20,48 +27,33 @@ addEventListener("keydown", (event) => {
   open();
 });
 
-function open() {
-  index ??= makeIndex();
+async function open() {
   dialog.showModal();
   input.select();
+  index ??= makeIndex(await entries());
+  search();
 }
 
-/** Everything in the page that has an address: guides and their parts, alternatives, operations. */
-function makeIndex() {
+function makeIndex(all) {
   const made = new MiniSearch({
-    fields: ["title", "text"],
-    storeFields: ["title", "text"],
+    idField: "url",
+    fields: ["title", "codes", "text", "code"],
+    storeFields: ["title", "text", "code"],
     // `automation_not_found` is found as a whole and by its parts.
     tokenize: (text) => wordsOf(text).flatMap((word) => [word, ...word.split(/[_.-]/).slice(1)]),
     // `rotating`, `rotated` and `rotation` are one word.
     processTerm: (word) => word.toLowerCase().replace(/(?<=\w{4})(ions?|ings?|ed|e?s|e)$/, ""),
-    searchOptions: { tokenize: wordsOf, boost: { title: 3 }, prefix: true, fuzzy: 0.2 },
+    searchOptions: {
+      tokenize: wordsOf,
+      boost: { title: 8, codes: 3, code: 0.5 },
+      // A page comes before its parts.
+      boostDocument: (url) => (url.includes("#") ? 1 : 1.5),
+      // A status is another one, not a misspelling.
+      prefix: (term) => !/^\d+$/.test(term),
+      fuzzy: (term) => (/^\d+$/.test(term) ? false : 0.2),
+    },
   });
-  for (const operation of document.querySelectorAll(".operation")) {
-    const [title, ...parts] = operation.querySelector(".about").children;
-    made.add({
-      id: operation.id,
-      title: textOf(title),
-      text: parts.map(textOf).join(" "),
-    });
-  }
-  for (const guide of document.querySelectorAll(".guide")) {
-    const title = textOf(guide.querySelector("h2"));
-    let entry = { id: guide.id, title, text: "" };
-    for (const part of guide.children) {
-      if (part.matches("h3")) {
-        made.add(entry);
-        entry = { id: part.id, title: `${title} › ${textOf(part)}`, text: "" };
-      } else if (!part.matches("h2, .tabs")) entry.text += `${textOf(part)} `;
-      for (const tab of part.querySelectorAll(".tab"))
-        made.add({
-          id: tab.id,
-          title: `${title} › ${textOf(tab.querySelector("summary"))}`,
-          text: textOf(tab.querySelector("code")),
-        });
-    }
-    made.add(entry);
-  }
+  made.addAll(all);
   return made;
 }
 
@@ -69,18 +61,10 @@ function wordsOf(text) {
   return text.match(/[\p{L}\p{N}]+([_.-][\p{L}\p{N}]+)*/gu) ?? [];
 }
 
-/** Cells and paragraphs are apart, whatever is between them in the source. */
-function textOf(element) {
-  const texts = document.createTreeWalker(element, NodeFilter.SHOW_TEXT);
-  const found = [];
-  while (texts.nextNode()) found.push(texts.currentNode.data);
-  return found
-    .join(element.matches("code") ? "" : " ")
-    .replace(/\s+/g, " ")
-    .trim();
-}
+input.addEventListener("input", search);
 
-input.addEventListener("input", () => {
+function search() {
+  if (!index) return;
   const all = index.search(input.value, { combineWith: "AND" });
   const found = (all.length > 0 ? all : index.search(input.value)).slice(0, SHOWN);
   list.replaceChildren(...found.map(optionOf));
@@ -88,17 +72,17 @@ input.addEventListener("input", () => {
   dialog.querySelector("[role=status]").textContent = isVain ? "Nothing found." : "";
   input.setAttribute("aria-expanded", found.length > 0);
   select(list.querySelector("[role=option]"));
-});
+}
 
-function optionOf({ id, title, text, terms }, place) {
+function optionOf({ id: url, title, text, code, terms }, place) {
   const option = document.createElement("li");
   option.id = `found-${place}`;
   option.role = "option";
-  option.dataset.target = id;
+  option.dataset.url = url;
   const name = document.createElement("strong");
   name.textContent = title;
   const excerpt = document.createElement("span");
-  excerpt.append(...excerptOf(text, terms));
+  excerpt.append(...excerptOf(text || code, terms));
   option.append(name, excerpt);
   return option;
 }
@@ -106,7 +90,8 @@ function optionOf({ id, title, text, terms }, place) {
 /** The text around the first term, which is marked. */
 function excerptOf(text, terms) {
   const places = terms.map((term) => text.toLowerCase().indexOf(term));
-  const at = Math.max(0, places.find((place) => place >= 0) ?? text.length);
+  const at = places.find((place) => place >= 0);
+  if (at === undefined) return [`${text.slice(0, 2 * AROUND)}…`];
   const [{ length }] = /^[\p{L}\p{N}_]*/u.exec(text.slice(at));
   const start = Math.max(0, at - AROUND);
   const mark = document.createElement("mark");
@@ -142,10 +127,7 @@ dialog.addEventListener("click", (event) => {
   if (event.target === dialog) dialog.close();
 });
 
-function go({ dataset: { target } }) {
+function go({ dataset: { url } }) {
   dialog.close();
-  // A tab has no box of its own (page.css), and page.js opens it.
-  const found = document.getElementById(target);
-  location.hash = target;
-  (found.closest(".tabs") ?? found).scrollIntoView({ behavior: "instant" });
+  location.assign(url);
 }

@@ -1,5 +1,6 @@
+import type { Context } from "hono";
 import { answerHashed, policyOf, readAsset } from "./assets.ts";
-import { newApp } from "./context.ts";
+import { type AppEnv, newApp } from "./context.ts";
 
 /** Stands for the API's address in files that are built ahead of time (site/origin.ts). */
 const ORIGIN = "https://origin.invalid";
@@ -13,7 +14,10 @@ const SHOWN = [
   "ALLOW_LOCAL_WEBHOOKS",
 ] as const satisfies (keyof Env)[];
 
-/** A file of the docs page, with a hash in its name; only the canonical spelling matches. */
+/** A page of the docs; only the canonical spelling matches. */
+const PAGE = /^\/docs(\/changelog|\/reference(\/[a-z]+)?|\/guides\/[a-z-]+)?$/;
+
+/** A file that the pages load, with a hash in its name; only the canonical spelling matches. */
 const HASHED = /^\/docs\/assets(\/[\w.-]+)+$/;
 
 /** A file of the client shown in the docs; only the canonical spelling matches. */
@@ -23,7 +27,7 @@ const OF_CLIENT = /^\/docs\/client\/[\w-]+(\.[\w-]+)+$/;
 const DOCUMENTS: Record<string, string> = {
   "/openapi.json": "application/json",
   "/openapi-3.0.json": "application/json",
-  "/docs": "text/html; charset=utf-8",
+  "/docs/search.json": "application/json",
   "/docs/check-receiver.mjs": "text/javascript; charset=utf-8",
   "/docs.md": "text/markdown; charset=utf-8",
   "/llms.txt": "text/plain; charset=utf-8",
@@ -62,19 +66,7 @@ docs.get("/.well-known/api-catalog", (c) => {
 });
 
 for (const [path, type] of Object.entries(DOCUMENTS))
-  docs.get(path, async (c) => {
-    const asset = await readAsset(c, path === "/docs" ? "/docs/index.html" : path);
-    if (!asset) return c.notFound();
-    let text = (await asset.text()).replaceAll(ORIGIN, new URL(c.req.url).origin);
-    for (const name of SHOWN) text = text.replaceAll(`{{${name}}}`, String(c.env[name] ?? ""));
-    const headers = {
-      "Content-Type": type,
-      ...policyOf(type),
-      ...(path.startsWith("/openapi") && OPEN),
-      ...(path === "/docs" && { Link: LINKS }),
-    };
-    return new Response(text, { headers });
-  });
+  docs.get(path, (c) => answerFilled(c, path, type));
 
 docs.get("/docs/assets/*", (c) => answerHashed(c, HASHED));
 
@@ -83,3 +75,24 @@ docs.get("/docs/client/*", async (c) => {
   if (!asset) return c.notFound();
   return new Response(asset.body, { headers: { "Content-Type": "text/plain; charset=utf-8" } });
 });
+
+docs.get("/docs/*", (c) =>
+  PAGE.test(c.req.path)
+    ? answerFilled(c, `${c.req.path}.html`, "text/html; charset=utf-8")
+    : c.notFound(),
+);
+
+/** Answers with the file at `path`, with this deployment's address and variables in it. */
+async function answerFilled(c: Context<AppEnv>, path: string, type: string): Promise<Response> {
+  const asset = await readAsset(c, path);
+  if (!asset) return c.notFound() as Response;
+  let text = (await asset.text()).replaceAll(ORIGIN, new URL(c.req.url).origin);
+  for (const name of SHOWN) text = text.replaceAll(`{{${name}}}`, String(c.env[name] ?? ""));
+  const headers = {
+    "Content-Type": type,
+    ...policyOf(type),
+    ...(path.startsWith("/openapi") && OPEN),
+    ...(path === "/docs.html" && { Link: LINKS }),
+  };
+  return new Response(text, { headers });
+}

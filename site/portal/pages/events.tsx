@@ -11,7 +11,7 @@ export function Events({ workspace }: { workspace: Workspace }) {
       <Heading>{t.catalogue.title}</Heading>
       <p class="lead">
         {t.catalogue.lead}{" "}
-        <a href="/docs#events" target="_blank" rel="noopener noreferrer">
+        <a href="/docs/guides/events" target="_blank" rel="noopener noreferrer">
           {t.catalogue.docs}
         </a>
       </p>

@@ -46,7 +46,7 @@ export function Secret({ secret, stored, onStored }: Props) {
         </span>
       </label>
       <p>
-        <a href="/docs#receivers" target="_blank" rel="noopener noreferrer">
+        <a href="/docs/guides/receivers" target="_blank" rel="noopener noreferrer">
           {t.secret.howTo}
         </a>
       </p>

@@ -26,6 +26,10 @@ test.each<[path: string, headers: object, text?: string]>([
     { ...typed(PAGE_ANSWER, "text/html"), link: expect.stringContaining('rel="service-desc"') },
     "<h1>",
   ],
+  ...["/docs/guides/quota", "/docs/reference/leads", "/docs/reference", "/docs/changelog"].map(
+    (path): [string, object, string] => [path, typed(PAGE_ANSWER, "text/html"), "<h1>"],
+  ),
+  ["/docs/search.json", { ...UNMETERED, "content-type": "application/json" }],
   ["/docs.md", file("text/markdown")],
   ["/llms.txt", file("text/plain"), "`PATCH /v1/automations/{id}`"],
   ["/docs/check-receiver.mjs", file("text/javascript"), "X-Service-Test"],
@@ -41,7 +45,7 @@ test.each<[path: string, headers: object, text?: string]>([
   },
 );
 
-describe("the docs page", () => {
+describe("the docs' first page", () => {
   test("loads three files that are named after their contents", async () => {
     expect(LOADED.map((path) => path.split(".")[1]).toSorted()).toEqual(["css", "js", "svg"]);
     for (const path of LOADED) {
@@ -86,34 +90,54 @@ test("/.well-known/api-catalog links the description and the documentation (RFC 
   });
 });
 
-test.each(["/docs", "/docs.md", "/llms.txt", "/openapi.json", "/openapi-3.0.json"])(
-  "%s contains the address that it is read from",
+test.each([
+  "/docs",
+  "/docs/guides/local",
+  "/docs/search.json",
+  "/docs.md",
+  "/llms.txt",
+  "/openapi.json",
+  "/openapi-3.0.json",
+])("%s contains the address that it is read from", async (path) => {
+  const { text } = await fetchText(path);
+  expect(text).toMatch(/https:\/\/api\.example["/`]/);
+  expect(text).not.toContain("origin.invalid");
+});
+
+test.each(["/docs/guides/quota", "/docs/search.json", "/docs.md"])(
+  "%s tells the quotas of its deployment",
   async (path) => {
-    const { text } = await fetchText(path);
-    expect(text).toMatch(/https:\/\/api\.example["/`]/);
-    expect(text).not.toContain("origin.invalid");
+    const quotas = { QUOTA_REQUESTS: 1234, QUOTA_WINDOW_SECONDS: 56 };
+    const failures = { AUTH_FAILURES: 78, AUTH_FAILURE_WINDOW_SECONDS: 910 };
+    const { text } = await fetchText(path, {}, deployedWith({ ...quotas, ...failures }));
+    expect(text).toContain("1234 requests every 56 seconds");
+    expect(text).toContain("authenticate 78 times in 910 seconds");
+    expect(text).not.toMatch(/\{\{[A-Z_]+\}\}/);
+  },
+);
+
+test.each(["true", ""])(
+  "the form that subscribes knows whether local URLs are allowed: %j",
+  async (local) => {
+    const deployed = deployedWith({ ALLOW_LOCAL_WEBHOOKS: local });
+    const { text } = await fetchText("/docs/reference/webhooks", {}, deployed);
+    expect(text).toContain(`data-lenient="${local}"`);
   },
 );
 
 test.each([
-  ["/docs", "true"],
-  ["/docs", ""],
-  ["/docs.md", ""],
-])("%s tells the quotas of its deployment, and allows local URLs: %j", async (path, local) => {
-  const quotas = { QUOTA_REQUESTS: 1234, QUOTA_WINDOW_SECONDS: 56, ALLOW_LOCAL_WEBHOOKS: local };
-  const failures = { AUTH_FAILURES: 78, AUTH_FAILURE_WINDOW_SECONDS: 910 };
-  const { text } = await fetchText(path, {}, deployedWith({ ...quotas, ...failures }));
-  expect(text).toContain("1234 requests every 56 seconds");
-  expect(text).toContain("authenticate 78 times in 910 seconds");
-  expect(text).not.toMatch(/\{\{[A-Z_]+\}\}/);
-  if (path === "/docs") expect(text).toContain(`data-lenient="${local}"`);
-});
-
-test.each([
-  ...["/docs/", "/docs/index.html", "/docsx", "/docs.md/", "/page.js", "/.assetsignore"],
+  ...["/docs/", "/docs.html", "/docs/guides", "/docs/guides/", "/docs/guides/unknown", "/docsx"],
+  ...["/docs/guides/quota.html", "/docs/guides/quota/", "/docs/guides/..%2fchangelog"],
+  ...["/docs.md/", "/page.js", "/.assetsignore"],
   ...["/docs/assets/", "/docs/assets/unknown.js", "/docs/assets//page.js", "/docs/assets/%ff"],
-  ...["/docs/client/", "/docs/client/unknown.ts", "/docs/client/..%2findex.html"],
-  ...["/docs/assets/..%2findex.html", "POST /docs", "PUT /docs.md", "OPTIONS /openapi.json"],
+  ...["/docs/client/", "/docs/client/unknown.ts", "/docs/client/..%2fchangelog.html"],
+  ...[
+    "/docs/assets/..%2fchangelog.html",
+    "POST /docs",
+    "POST /docs/changelog",
+    "PUT /docs.md",
+    "OPTIONS /openapi.json",
+  ],
   ...["PATCH /docs/client/client.ts", "DELETE /openapi.json"],
 ])(
   "a path that is not a file, or a method other than GET and HEAD, is 404: %s",
@@ -156,6 +180,7 @@ describe("the docs as text", () => {
     const { text } = await fetchText("/llms.txt");
     expect(text).toMatch(/^# Public API\n\n> /);
     expect(text).toContain("(https://api.example/docs.md)");
+    expect(text).toContain("- [Quota](https://api.example/docs/guides/quota)");
     expect(text).not.toContain("undefined");
   });
 });

@@ -1,0 +1,66 @@
+import type { Guide } from "./guides.ts";
+import { renderTabs, slug, toHtml, toInline } from "./html.ts";
+import type { Document } from "./openapi.ts";
+import { referencePages } from "./reference.ts";
+
+/** A page of the docs. */
+export interface Page {
+  path: string;
+  /** What the contents list it under. */
+  group: string;
+  title: string;
+  /** What it begins with, then what has an address of its own in it. */
+  sections: Section[];
+  /** Its HTML, below the title. */
+  body: string;
+}
+
+/** What the search finds: a page's beginning, whose `id` is empty, a part of it, or an alternative. */
+export interface Section {
+  id: string;
+  title: string;
+  html: string;
+  /** What the contents show beside the title. */
+  badge?: string;
+  isCode?: boolean;
+}
+
+/** Every page, in reading order: the guides, the reference before the changes. */
+export function pagesOf(document: Document, guides: Guide[], flow: string): Page[] {
+  const pages = guides.map((guide) => guidePage(guide, flow));
+  const changes = pages.findIndex(({ group }) => group === "Changes");
+  return pages.toSpliced(changes, 0, ...referencePages(document));
+}
+
+/** The part of a path after its last slash. */
+export function nameOfPage({ path }: { path: string }): string {
+  return path.split("/").at(-1) ?? "";
+}
+
+function guidePage({ path, group, title, text }: Guide, flow: string): Page {
+  const html = toHtml(text).replace("<!-- flow -->", `<figure class="picture">${flow}</figure>`);
+  // The line break makes a beginning, if only an empty one, of every page.
+  const parts = `\n${html}`.split(/(?=<h2 )/).map(renderPart);
+  return {
+    ...{ path, group, title: toInline(title) },
+    sections: parts.flatMap(({ sections }) => sections),
+    body: parts.map(({ body }) => body).join(""),
+  };
+}
+
+/** A part of a guide, up to the next heading; its level-3 headings name alternatives. */
+function renderPart(html: string): Pick<Page, "sections" | "body"> {
+  const [before = "", ...alternatives] = html.split(/<h3 id="[^"]*"><a [^>]*>/);
+  const tabs = alternatives.map((alternative) => {
+    const [name = "", content = ""] = alternative.split("</a></h3>");
+    return { id: slug(name), name, content };
+  });
+  const [, id = "", title = ""] = /^<h2 id="([^"]*)"><a [^>]*>(.*?)<\/a>/.exec(before) ?? [];
+  return {
+    sections: [
+      { id, title, html: before.replace(/^<h2.*?<\/h2>/, "") },
+      ...tabs.map(({ id, name, content }) => ({ id, title: name, html: content, isCode: true })),
+    ],
+    body: before + (tabs.length > 0 ? renderTabs(`${id}-tabs`, tabs) : ""),
+  };
+}

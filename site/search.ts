@@ -1,0 +1,62 @@
+import { nameOfPage, type Page, type Section } from "./pages.ts";
+
+/** What the search knows about a place in the docs (site/page/search.js). */
+interface Entry {
+  /** Its path, with its anchor. */
+  url: string;
+  /** The anchor that it had when the docs were one page: `/docs#…` still leads to it. */
+  former: string;
+  title: string;
+  /** What is set as code in its text, and the statuses that it names. */
+  codes: string;
+  text: string;
+  /** The program that it shows. */
+  code: string;
+}
+
+/** Everything in the docs that has an address, as JSON for the search. */
+export function searchIndex(pages: Page[]): string {
+  return JSON.stringify(
+    pages.flatMap((page) => page.sections.map((section) => entryOf(page, section))),
+  );
+}
+
+function entryOf(page: Page, { id, title, html, isCode }: Section): Entry {
+  const isReference = page.group === "Reference";
+  const name =
+    nameOfPage(page) + (isReference && page.path !== "/docs/reference" ? "-reference" : "");
+  const text = textOf(html);
+  return {
+    url: page.path + (id && `#${id}`),
+    former: isReference && id ? id : [name, id].filter(Boolean).join("-"),
+    title: textOf(isReference && id ? title : [page.title, title].filter(Boolean).join(" › ")),
+    codes: isCode ? "" : codesOf(html, text),
+    text: isCode ? "" : text,
+    code: isCode ? text : "",
+  };
+}
+
+function codesOf(html: string, text: string): string {
+  const codes = [...html.matchAll(/(?<!<pre[^>]*>)<code>(.*?)<\/code>/g)];
+  const statuses = text.match(/\b[2-5]\d\d\b/g) ?? [];
+  return [...new Set([...codes.map(([, code = ""]) => textOf(code)), ...statuses])].join(" ");
+}
+
+/** HTML as text. Cells and paragraphs are apart, whatever is between them in the source. */
+function textOf(html: string): string {
+  return html
+    .replace(/<button.*?<\/button>|<\/?(a|b|code|em|span|strong|wbr)\b[^>]*>/g, "")
+    .replace(/<[^>]+>/g, " ")
+    .replace(/&(lt|gt|quot|#39|#x27|amp);/g, (entity) => ENTITIES[entity] ?? entity)
+    .replace(/\s+/g, " ")
+    .trim();
+}
+
+const ENTITIES: Record<string, string> = {
+  "&lt;": "<",
+  "&gt;": ">",
+  "&quot;": '"',
+  "&#39;": "'",
+  "&#x27;": "'",
+  "&amp;": "&",
+};

@@ -1,0 +1,148 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { expect, test } from "vitest";
+import { ROOT } from "../../scripts/shared/checkout.ts";
+import { buildSite } from "../../site/build.ts";
+import { ORIGIN } from "../../site/origin.ts";
+
+const site = await buildSite(ROOT);
+const textOf = (path: string) => site.get(path)?.toString() ?? "";
+const pages = [...site.keys()].filter((path) => path.endsWith(".html"));
+const entries: { url: string; former: string }[] = JSON.parse(textOf("docs/search.json"));
+
+/** What the Worker serves beside the files of the site. */
+const ELSEWHERE = ["/mcp", "/docs/check-receiver.mjs"];
+
+/** Every text that may name a page: the documents, and what the service, its tools and its portal say. */
+const texts: Record<string, string> = Object.fromEntries([
+  ...["docs.md", "llms.txt", "openapi.json", "docs/client/README.md"].map((path) => [
+    path,
+    textOf(path),
+  ]),
+  ...["README.md", "docs", "src", "scripts", "site/portal", "examples"].flatMap(sourcesIn),
+]);
+
+function sourcesIn(place: string): [string, string][] {
+  const files = place.endsWith(".md")
+    ? [place]
+    : readdirSync(join(ROOT, place), { recursive: true, encoding: "utf8" }).map((file) =>
+        join(place, file),
+      );
+  return files
+    .filter((file) => /\.(md|tsx?)$/.test(file))
+    .map((file) => [file, readFileSync(join(ROOT, file), "utf8")]);
+}
+
+test.each(pages)("%s links only to what is served, and to anchors that exist", (path) => {
+  const links = [...textOf(path).matchAll(/(?:href|src)="([^"]+)"/g)].map(([, url = ""]) => url);
+  expect(links.length).toBeGreaterThan(40);
+  const external = /^(mailto:api@example\.com|https:\/\/www\.standardwebhooks\.com)$/;
+  const inside = links.filter((link) => !external.test(link));
+  expect(inside.filter((link) => !leadsSomewhere(link, path))).toEqual([]);
+});
+
+test("every address of the docs in the documents, the service, its commands and its portal exists", () => {
+  const named = Object.entries(texts).flatMap(([file, text]) => {
+    const addresses = text.matchAll(
+      /(?<![a-z.])\/(?:docs|openapi[\w.-]*\.json|llms\.txt)\b[\w./#-]*/g,
+    );
+    return [...addresses].map(([address]) => ({ file, address: address.replace(/[./]+$/, "") }));
+  });
+  const files = new Set(named.map(({ file }) => file));
+  for (const file of ["docs.md", "README.md", "site/portal/app.tsx"]) expect(files).toContain(file);
+  const isFolder = (address: string) =>
+    [...site.keys()].some((path) => path.startsWith(`${address.slice(1)}/`));
+  expect(named.filter(({ address }) => !leadsSomewhere(address, "") && !isFolder(address))).toEqual(
+    [],
+  );
+});
+
+test("the documents link only to what is served", () => {
+  for (const path of ["docs.md", "llms.txt"]) {
+    const links = [...textOf(path).matchAll(/\]\(([^)\s]+)\)/g)].map(([, url = ""]) => url);
+    const inside = links.filter((url) => url !== "https://www.standardwebhooks.com");
+    expect(inside.length, path).toBeGreaterThan(20);
+    for (const url of inside) {
+      expect(url.startsWith(`${ORIGIN}/`), `${path}: ${url}`).toBe(true);
+      expect(leadsSomewhere(url.slice(ORIGIN.length), ""), `${path}: ${url}`).toBe(true);
+    }
+  }
+});
+
+test("the search leads only to places that exist, each of them named once", () => {
+  const urls = entries.map(({ url }) => url);
+  expect(new Set(urls).size).toBe(urls.length);
+  expect(urls.filter((url) => !leadsSomewhere(url, ""))).toEqual([]);
+});
+
+test.each([
+  ["errors", "/docs/guides/errors"],
+  ["errors-codes", "/docs/guides/errors#codes"],
+  ["client-copy-ts", "/docs/guides/client#copy-ts"],
+  ["receivers", "/docs/guides/receivers"],
+  ["webhooks", "/docs/guides/webhooks"],
+  ["webhooks-disabling", "/docs/guides/webhooks#disabling"],
+  ["sources", "/docs/guides/sources"],
+  ["changelog", "/docs/changelog"],
+  ["reference", "/docs/reference"],
+  ["leads-reference", "/docs/reference/leads"],
+  ["listAutomations", "/docs/reference/automations#listAutomations"],
+])("what was /docs#%s is found at %s", (former, url) => {
+  expect(entries.filter((entry) => entry.former === former)).toEqual([
+    expect.objectContaining({ url }),
+  ]);
+});
+
+test("the SQL of the guide keeps the later state, and deletes what a whole walk has not brought", () => {
+  const guide = readFileSync(join(ROOT, "site/guides/sync.md"), "utf8");
+  const [, sql = ""] = /#### SQLite\n\n```sql\n(.*?)```/s.exec(guide) ?? [];
+  const database = new DatabaseSync(":memory:");
+  const statements = sql
+    .replace(/^--.*$/gm, "")
+    .split(";")
+    .map((statement) => statement.trim());
+  for (const statement of statements.filter((one) => one.startsWith("CREATE")))
+    database.exec(statement);
+  const put = (table: string, id: string, now: string, data: object = {}) =>
+    database
+      .prepare(String(statements.find((one) => one.startsWith(`INSERT INTO ${table} `))))
+      .run({ id, data: JSON.stringify({ id, ...data }), now });
+  const state = (status: string, updated_at: string) => ({ status, updated_at });
+  const at = (minute: number) => `2026-11-25T10:0${minute}:00.000Z`;
+
+  for (const id of ["listed", "erased", "repeated"]) put("leads", id, at(0));
+  put("automations", "gone", at(0), state("active", at(0)));
+  put("automations", "changed", at(0), state("active", at(0)));
+  // The walk begins at 1; an event arrives while it goes on, and a page that is older than it.
+  put("leads", "listed", at(2));
+  put("leads", "repeated", at(2));
+  put("leads", "announced", at(3));
+  put("automations", "changed", at(3), state("paused", at(3)));
+  put("automations", "changed", at(4), state("active", at(2)));
+  for (const statement of statements.filter((one) => one.startsWith("DELETE")))
+    database.prepare(statement).run({ walk_began: at(1) });
+
+  const left = (table: string) =>
+    database.prepare(`SELECT id, data ->> 'status' AS status FROM ${table} ORDER BY id`).all();
+  expect(left("leads").map(({ id }) => id)).toEqual(["announced", "listed", "repeated"]);
+  expect(left("automations").map((row) => ({ ...row }))).toEqual([
+    { id: "changed", status: "paused" },
+  ]);
+});
+
+/** Whether an address in the page `from` leads to a file, and its anchor to an element. */
+function leadsSomewhere(address: string, from: string): boolean {
+  const [path = "", anchor] = address.split("#");
+  if (ELSEWHERE.includes(path)) return true;
+  const file = path === "" ? from : path.slice(1);
+  const page = [`${file}.html`, file].find((one) => site.has(one));
+  if (!page) return false;
+  return anchor === undefined || idsOf(page).includes(anchor);
+}
+
+function idsOf(page: string): string[] {
+  const ids = [...textOf(page).matchAll(/\sid="([^"]+)"/g)].map(([, id = ""]) => id);
+  expect(new Set(ids).size, `${page}: ${ids.toSorted()}`).toBe(ids.length);
+  return ids;
+}
