@@ -30,8 +30,13 @@ export const FIGURES = {
   isolation_ms: ["ms", "the same for the shipped Worker", "by_hand_isolation_ms"],
   rows_written_per_delivery: [
     "rows",
-    "an event with one delivery, record included",
+    "an event with one delivery, recorded by the hundred, record included",
     "3: each row once",
+  ],
+  rows_written_alone: [
+    "rows",
+    "the same for one that is recorded in a call of its own",
+    "rows_written_per_delivery",
   ],
   rows_written_half_429: ["rows", "after the record, every second answer a 429", "1: its outcome"],
   rows_written_dead: ["rows", "after the record, dead until it is disabled", "1: its outcome"],

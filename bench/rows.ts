@@ -34,9 +34,12 @@ export async function measureRows(extent: Extent): Promise<Samples> {
   };
   const healthy = await open(() => 204);
   await deliver(healthy, 100);
-  const singles: number[] = [];
-  for (let i = 0; i < ROUNDS; i++)
-    singles.push((await deliver(healthy, events, 1)).rowsWritten / events);
+  const alone: number[] = [];
+  const together: number[] = [];
+  for (let i = 0; i < ROUNDS; i++) {
+    alone.push((await deliver(healthy, events, 1)).rowsWritten / events);
+    together.push((await deliver(healthy, 100)).rowsWritten / 100);
+  }
   const hundred = await deliver(healthy, 100);
   const more = await deliver(healthy, 100 + 10 * events);
 
@@ -63,7 +66,8 @@ export async function measureRows(extent: Extent): Promise<Samples> {
   await Promise.all([healthy, busy, dead].map(({ receiver }) => receiver.close()));
   await runtime.stop();
   return {
-    rows_written_per_delivery: singles,
+    rows_written_per_delivery: together,
+    rows_written_alone: alone,
     rows_written_half_429: [half429],
     rows_written_dead: [untilDisabled],
     trips_per_further_hundred: [(more.d1RoundTrips - hundred.d1RoundTrips) / (events / 10)],

@@ -1,3 +1,29 @@
+-- Drizzle knows no tables without rowids: the same table again, while it is empty.
+DROP TABLE `deliveries`;
+--> statement-breakpoint
+CREATE TABLE `deliveries` (
+	`subscription_id` text NOT NULL,
+	`event_id` text NOT NULL,
+	`workspace_id` text NOT NULL,
+	`type` text NOT NULL,
+	`state` text NOT NULL,
+	`priority` integer DEFAULT 0 NOT NULL,
+	`attempts` integer DEFAULT 0 NOT NULL,
+	`due_at` integer NOT NULL,
+	`turn_at` integer,
+	`cancellations` integer DEFAULT 0 NOT NULL,
+	`last_outcome` text,
+	`last_status` integer,
+	`last_at` integer,
+	`last_duration_ms` integer,
+	`settled_at` integer,
+	`earlier_attempts` integer DEFAULT 0 NOT NULL,
+	`delivered_earlier` integer DEFAULT false NOT NULL,
+	PRIMARY KEY(`subscription_id`, `event_id`)
+) WITHOUT ROWID;
+--> statement-breakpoint
+CREATE INDEX `deliveries_due_of_subscription` ON `deliveries` (`subscription_id`,`type`,`priority`,`due_at`,`event_id`) WHERE state = 'pending';--> statement-breakpoint
+CREATE INDEX `deliveries_failed` ON `deliveries` (`subscription_id`,`event_id`) WHERE state IN ('exhausted', 'cancelled');--> statement-breakpoint
 -- Made by src/workspaces/moving/triggers.ts.
 CREATE TRIGGER `subscriptions_insert_closed` BEFORE INSERT ON `subscriptions`
 WHEN (SELECT hold FROM workspaces WHERE id = NEW.workspace_id) = 'closed'

@@ -25,12 +25,11 @@ export const lists = (type: Column | string): SQL =>
 /** The delivery is the subscription's, and pending. */
 export const IS_PENDING = sql`${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.state} = 'pending'`;
 
-/**
- * The delivery is pending, although the subscription has ended since it was owed: it will be cancelled.
- * `>= 0` is always true, and makes SQLite use the index of pending deliveries.
- */
-export const IS_VOID = sql`${IS_PENDING} AND ${deliveries.dueAt} >= 0
-  AND ${deliveries.cancellations} < ${subscriptions.cancellations}`;
+/** A table expression: the pending deliveries. SQLite would read all of the subscription by its key. */
+export const PENDING = sql`${deliveries} INDEXED BY deliveries_due_of_subscription`;
+
+/** The delivery is pending, although the subscription has ended since it was owed: it will be cancelled. */
+export const IS_VOID = sql`${IS_PENDING} AND ${deliveries.cancellations} < ${subscriptions.cancellations}`;
 
 /** SQL expression: the state of the subscription's delivery. One that is void counts as cancelled. */
 export const STATE = sql<DeliveryState>`iif(${deliveries.state} = 'pending' AND ${deliveries.cancellations} < ${subscriptions.cancellations}, 'cancelled', ${deliveries.state})`;

@@ -4,7 +4,7 @@ import { qb } from "../db/builder.ts";
 import { CLEANUP_MAX, inOrder, prepared, type Statements } from "../db/client.ts";
 import { deliveries, subscriptions } from "../db/schema.ts";
 import { isWritable } from "../workspaces/moves.ts";
-import { IS_PENDING, IS_VOID } from "./conditions.ts";
+import { IS_PENDING, IS_VOID, PENDING } from "./conditions.ts";
 import {
   IS_FREE,
   IS_IN_PROGRESS,
@@ -26,7 +26,7 @@ import { subscriptionsWithPending } from "./dispatch/wake.ts";
  */
 export const CANCEL_PENDING = {
   cancellations: sql`${subscriptions.cancellations} + 1`,
-  cancelling: sql`EXISTS (SELECT 1 FROM ${deliveries} WHERE ${IS_PENDING})`,
+  cancelling: sql`EXISTS (SELECT 1 FROM ${PENDING} WHERE ${IS_PENDING})`,
   scheduledUntil: 0,
 };
 
@@ -45,7 +45,7 @@ const cancellation = [
     .where(
       sql`${KEY} IN (
         SELECT ${deliveries.subscriptionId}, ${deliveries.eventId}
-        FROM ${REQUESTS} CROSS JOIN ${subscriptions} ON ${IS_REQUESTED} CROSS JOIN ${deliveries} ON ${IS_VOID}
+        FROM ${REQUESTS} CROSS JOIN ${subscriptions} ON ${IS_REQUESTED} CROSS JOIN ${PENDING} ON ${IS_VOID}
         WHERE ${IS_CANCELLING} AND ${IS_FREE} AND NOT ${IS_IN_PROGRESS}
         LIMIT ${CLEANUP_MAX})`,
     ),
@@ -54,7 +54,7 @@ const cancellation = [
     .set({ cancelling: false })
     .from(REQUESTS)
     .where(
-      sql`${IS_REQUESTED} AND ${IS_CANCELLING} AND NOT EXISTS (SELECT 1 FROM ${deliveries} WHERE ${IS_VOID})`,
+      sql`${IS_REQUESTED} AND ${IS_CANCELLING} AND NOT EXISTS (SELECT 1 FROM ${PENDING} WHERE ${IS_VOID})`,
     ),
   qb
     .delete(subscriptions)

@@ -4,7 +4,7 @@ import type { DeliveryState } from "../contract/enumerations.ts";
 import type { Database } from "../db/client.ts";
 import { deliveries, events, subscriptions } from "../db/schema.ts";
 import { livesHere } from "../workspaces/workspaces.ts";
-import { IS_ITS_EVENT, IS_PENDING, IS_VOID } from "./conditions.ts";
+import { IS_ITS_EVENT, IS_PENDING, IS_VOID, PENDING } from "./conditions.ts";
 import { subscriptionsWithPending } from "./dispatch/wake.ts";
 
 /** A delivery counts as overdue this long after it could have been posted. */
@@ -63,7 +63,7 @@ export async function findBacklog(
       -- The id is that of the row with the minimum.
       min(${events.createdAt}) AS oldestAt, ${id} AS oldestWebhookId
     FROM waiting CROSS JOIN ${subscriptions} ON ${id} = waiting.id AND ${isOf(workspaceId, subscriptions)}
-      CROSS JOIN ${deliveries} INDEXED BY deliveries_due_of_subscription
+      CROSS JOIN ${PENDING}
         ON ${IS_PENDING} AND ${deliveries.cancellations} >= ${subscriptions.cancellations}
       JOIN ${events} ON ${IS_ITS_EVENT}`);
   if (!row) throw new Error("the backlog query returned no row");
@@ -119,8 +119,7 @@ export async function findLedger(
       delivered: countOf("delivered"),
       exhausted: countOf("exhausted"),
       cancelled: countOf("cancelled"),
-      voided:
-        sql<number>`(SELECT count(*) FROM ${subscriptions} CROSS JOIN ${deliveries} ON ${IS_VOID}
+      voided: sql<number>`(SELECT count(*) FROM ${subscriptions} CROSS JOIN ${PENDING} ON ${IS_VOID}
           WHERE ${subscriptions.cancelling} AND ${isOf(workspaceId, subscriptions)})`.as("voided"),
     })
     .from(deliveries)

@@ -4,8 +4,8 @@ import { isoTime, isoTimeOrNull } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
 import { type Database, query } from "../db/client.ts";
 import { newestFirst } from "../db/page.ts";
-import { deliveries, subscriptions } from "../db/schema.ts";
-import { IS_PENDING, isThere, STATE, unknownWebhook } from "./conditions.ts";
+import { subscriptions } from "../db/schema.ts";
+import { IS_PENDING, isThere, PENDING, STATE, unknownWebhook } from "./conditions.ts";
 import { readyAt } from "./dispatch/order.ts";
 import { rejectedKinds } from "./dispatch/policy.ts";
 import type { WebhookView } from "./views.ts";
@@ -25,7 +25,7 @@ const HEALTH = {
   rejections: subscriptions.rejections,
   lastAttempt: subscriptions.lastAttempt,
   pending: sql<number>`(SELECT coalesce(sum(pending), 0) FROM (SELECT ${STATE} = 'pending' AS pending
-    FROM ${deliveries} WHERE ${IS_PENDING} LIMIT ${PENDING_COUNTED_MAX}))`,
+    FROM ${PENDING} WHERE ${IS_PENDING} LIMIT ${PENDING_COUNTED_MAX}))`,
   readyAt: readyAt(),
   overlapEndsAt: sql<
     number | null
