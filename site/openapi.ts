@@ -58,10 +58,18 @@ export function nameOf({ $ref = "" }: Part): string {
   return $ref.split("/").at(-1) ?? "";
 }
 
+/** Where a parameter goes, in words, and whether it must be there. */
+export function placeOf({ in: place, required }: Part): string {
+  const where = place === "header" ? "header" : `in the ${place}`;
+  return required ? where : `${where}, optional`;
+}
+
 /** A type in words: `string or null`, `list of object`. */
 export function typeOf(document: Document, part: Part): string {
   const schema = document.follow(part);
   if (schema.enum?.length === 1) return `"${schema.enum[0]}"`;
+  // An open list: its known values, or any other string.
+  if (schema.anyOf) return typeOf(document, schema.anyOf[0]);
   if (schema.type === "array") return `list of ${typeOf(document, schema.items)}`;
   const types = [schema.type ?? "any"].flat();
   const words = types.map((type: string) =>

@@ -1,5 +1,5 @@
 import { codeBlock, escapeHtml, renderTabs, slug, toHtml, toInline } from "./html.ts";
-import { type Document, type Entry, nameOf, type Part, typeOf } from "./openapi.ts";
+import { type Document, type Entry, nameOf, type Part, placeOf, typeOf } from "./openapi.ts";
 import { ORIGIN } from "./origin.ts";
 import type { Page, Section } from "./pages.ts";
 import { exampleRequest, LANGUAGES } from "./requests.ts";
@@ -60,16 +60,10 @@ function renderEntry(document: Document, entry: Entry): { section: Section; html
 function renderParameters(title: string, document: Document, parameters: Part[]): string {
   if (parameters.length === 0) return "";
   const items = parameters.map(
-    ({ name, schema, description, required, in: place }) => `
-<li>${fieldHead(name, typeOf(document, schema), noteOn(place, required))}<div>${toInline(description)}</div></li>`,
+    (one) => `
+<li>${fieldHead(one.name, typeOf(document, one.schema), placeOf(one))}<div>${toInline(one.description)}</div></li>`,
   );
   return `<h3>${title}</h3><ul class="fields">${items.join("")}</ul>`;
-}
-
-/** Where a parameter goes. */
-function noteOn(place: string, required: boolean): string {
-  const where = place === "header" ? "header" : `in the ${place}`;
-  return required ? where : `${where}, optional`;
 }
 
 function renderBody(document: Document, { requestBody }: Part, isEvent: boolean): string {

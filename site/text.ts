@@ -1,6 +1,6 @@
 import { ABOUT } from "../src/http/document/introduction.ts";
 import type { Guide } from "./guides.ts";
-import { type Document, type Entry, nameOf, type Part, typeOf } from "./openapi.ts";
+import { type Document, type Entry, nameOf, type Part, placeOf, typeOf } from "./openapi.ts";
 import { ORIGIN } from "./origin.ts";
 import { exampleRequest, toCurl } from "./requests.ts";
 
@@ -22,7 +22,7 @@ export function renderMarkdown(document: Document, guides: Guide[]): string {
     .filter(([, schema]) => schema.properties || schema.enum || schema.anyOf)
     .map(
       ([name, schema]) =>
-        `### ${name}\n\n${schema.description}\n\n${describeFields(document, schema)}`,
+        `### ${name}\n\n${[schema.description.trim(), describeValues(schema), describeFields(document, schema)].filter(Boolean).join("\n\n")}`,
     );
   return `${[
     `# ${info.title}, version ${info.version}`,
@@ -72,8 +72,7 @@ function describeEntry(document: Document, entry: Entry): string {
   const { method, path, operation } = entry;
   const isEvent = method === "EVENT";
   const parameters = operation.parameters.map(
-    (one: Part) =>
-      `- \`${one.name}\` (${one.in}${one.required ? "" : ", optional"}): ${one.description}`,
+    (one: Part) => `- \`${one.name}\` (${placeOf(one)}): ${one.description}`,
   );
   const lines = [
     `### ${isEvent ? `Event ${path}` : `${method} ${path}`}`,
@@ -102,17 +101,31 @@ function describeEntry(document: Document, entry: Entry): string {
   return [...lines, `Errors: ${codes.join(", ")}.`].join("\n\n");
 }
 
-function describeFields(document: Document, schema: Part): string {
+/** The values of an enumeration, unless its description explains them; an open one also lists them. */
+function describeValues({
+  description,
+  anyOf: [{ enum: open = [] }] = [{}],
+  enum: values = open,
+}: Part): string {
+  if (values.length === 0 || description.includes(`- \`${values[0]}\``)) return "";
+  return `Values: ${values.map((value: string) => `\`${value}\``).join(", ")}.`;
+}
+
+/** The fields of a schema; those of an object that has no name are below it. */
+function describeFields(document: Document, schema: Part, indent = ""): string {
   const required: string[] = schema.required ?? [];
   return Object.entries<Part>(schema.properties ?? {})
     .map(([name, field]) => {
-      const reference = nameOf(field) || nameOf(field.items ?? {});
+      // A reference with a description of its own.
+      const [referred, own] = field.allOf ?? [field, field];
+      const reference = nameOf(referred) || nameOf(referred.items ?? {});
       const type = reference
-        ? `${typeOf(document, field)}, \`${reference}\``
-        : typeOf(document, field);
+        ? `${typeOf(document, referred)}, \`${reference}\``
+        : typeOf(document, referred);
       const optional = required.includes(name) ? "" : ", optional";
-      const words = nameOf(field) ? "" : `: ${field.description ?? ""}`;
-      return `- \`${name}\` (${type}${optional})${words}`;
+      const words = own.description ? `: ${own.description}` : "";
+      const below = describeFields(document, referred, `${indent}  `);
+      return `${indent}- \`${name}\` (${type}${optional})${words}${below && `\n${below}`}`;
     })
     .join("\n");
 }

@@ -5,6 +5,7 @@ import { expect, test } from "vitest";
 import { ROOT } from "../../scripts/shared/checkout.ts";
 import { buildSite } from "../../site/build.ts";
 import { ORIGIN } from "../../site/origin.ts";
+import { ERRORS, REASONS } from "../../src/contract/errors.ts";
 
 const site = await buildSite(ROOT);
 const textOf = (path: string) => site.get(path)?.toString() ?? "";
@@ -47,7 +48,7 @@ test("every address of the docs in the documents, the service, its commands and 
     const addresses = text.matchAll(
       /(?<![a-z.])\/(?:docs|openapi[\w.-]*\.json|llms\.txt)\b[\w./#-]*/g,
     );
-    return [...addresses].map(([address]) => ({ file, address: address.replace(/[./]+$/, "") }));
+    return [...addresses].map(([address]) => ({ file, address: address.replace(/[./#]+$/, "") }));
   });
   const files = new Set(named.map(({ file }) => file));
   for (const file of ["docs.md", "README.md", "site/portal/app.tsx"]) expect(files).toContain(file);
@@ -92,6 +93,19 @@ test.each([
   expect(entries.filter((entry) => entry.former === former)).toEqual([
     expect.objectContaining({ url }),
   ]);
+});
+
+test("the docs as text list every code and reason of errors, and say where a parameter goes", () => {
+  const text = textOf("docs.md");
+  const sectionOf = (title: string) => text.split(`\n### ${title}\n`)[1]?.split("\n### ")[0];
+  for (const code of Object.keys(ERRORS)) expect(sectionOf("ErrorCode")).toContain(`\`${code}\``);
+  for (const reason of Object.keys(REASONS))
+    expect(sectionOf("ErrorReason")).toContain(`\`${reason}\``);
+  expect(sectionOf("Error")).toContain("- `reason` (string, `ErrorReason`, optional)");
+  expect(sectionOf("GET /v1/automations/{id}/runs")).toMatch(
+    /- `id` \(in the path\): .*\n- `limit` \(in the query, optional\): /,
+  );
+  expect(sectionOf("POST /v1/webhooks")).toContain("- `idempotency-key` (header, optional): ");
 });
 
 test("the SQL of the guide keeps the later state, and deletes what a whole walk has not brought", () => {
