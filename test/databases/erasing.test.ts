@@ -21,6 +21,7 @@ import { interposed } from "../support/interposed.ts";
 import { keepLog } from "../support/log-lines.ts";
 import { cleanUp, hangMover, moved, openWithLeads } from "../support/moves.ts";
 import { storeEvents } from "../support/stored-events.ts";
+import { shortenTimers } from "../support/timers.ts";
 
 const platform = exports.Platform;
 keepLog();
@@ -238,6 +239,7 @@ describe("a database that was restored to an earlier state", () => {
 });
 
 test("erasing a workspace needs no database that it does not live in", async () => {
+  shortenTimers(5_000);
   const erase = async (way: (typeof WAYS)[number]) => {
     const { workspaceId } = await openSubscribedIn("DB_2");
     await platform.recordLeads({ workspaceId, leads: [leadReport("1")] });

@@ -1,7 +1,7 @@
 import { evictDurableObject } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
-import { afterEach, describe, expect, test, vi } from "vitest";
+import { describe, expect, test } from "vitest";
 import { qb } from "../../src/db/builder.ts";
 import { openDatabase, query } from "../../src/db/client.ts";
 import { EarlySession } from "../../src/db/session.ts";
@@ -31,8 +31,6 @@ const lines = keepLog();
 /** A bookmark that is newer than any of these tests'. */
 const NEW = "ffffffff-00000000-00000000-00000000000000000000000000000000";
 const OLD = "00000000-00000000-00000000-00000000000000000000000000000000";
-
-afterEach(() => void vi.restoreAllMocks());
 
 async function openGated(database: DatabaseName) {
   const workspace = await openWorkspaceIn(database);

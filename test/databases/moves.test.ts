@@ -137,11 +137,13 @@ describe("moveWorkspace", () => {
       }),
       again(async () => expect((await Platform.ledger({ workspaceId })).addsUp).toBe(true)),
     ]);
-    await moved(workspaceId, "DB_3", "DB", "DB_2");
-    await cleanUp();
+    // On a busy machine, no write may come while the workspace is closed.
+    do {
+      await moved(workspaceId, "DB_3", "DB", "DB_2");
+      await cleanUp();
+    } while (refused === 0);
     isOver = true;
     await work;
-    expect(refused).toBeGreaterThan(0);
     // A cursor from before the moves would walk them as well: each row once.
     const walked = (await listAll<{ id: string }>(api, "leads")).map(({ id }) => id);
     expect(walked.sort()).toEqual([...recorded].sort());

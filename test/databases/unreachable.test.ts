@@ -1,6 +1,6 @@
 import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test";
 import { exports } from "cloudflare:workers";
-import { afterEach, describe, expect, test, vi } from "vitest";
+import { describe, expect, test } from "vitest";
 import { commit, openDatabase } from "../../src/db/client.ts";
 import worker from "../../src/index.ts";
 import { sweep } from "../../src/sweep.ts";
@@ -29,8 +29,6 @@ import { until } from "../support/until.ts";
 
 const platform = exports.Platform;
 const lines = keepLog();
-
-afterEach(() => void vi.useRealTimers());
 
 /** The log lines with this event name. */
 function logged(event: string): Record<string, unknown>[] {

@@ -326,7 +326,7 @@ export async function endWait(subscriptionId: string): Promise<void> {
   await setSubscription(subscriptionId, { nextAt: 0, rejectedUntil: 0 });
 }
 
-/** Sets the clock of the code under test, which then stands still until `vi.useRealTimers()`. */
+/** Sets the clock of the code under test, which then stands still until the test ends. */
 export function jumpTo(now: number): void {
   vi.useFakeTimers({ toFake: ["Date"], now });
 }

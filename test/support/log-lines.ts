@@ -9,9 +9,6 @@ export function keepLog(): string[] {
     for (const method of ["log", "error"] as const)
       vi.spyOn(console, method).mockImplementation((line: string) => void lines.push(line));
   });
-  afterEach(() => {
-    vi.restoreAllMocks();
-    expect(lines.filter(holdsCanary), "logged").toEqual([]);
-  });
+  afterEach(() => expect(lines.filter(holdsCanary), "logged").toEqual([]));
   return lines;
 }

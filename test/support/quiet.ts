@@ -1,4 +1,4 @@
-import { afterAll, afterEach, expect } from "vitest";
+import { afterAll, afterEach, expect, vi } from "vitest";
 import { holdsCanary } from "../node/support/canary.ts";
 
 /** What was printed since the last test, by it or by the Worker; only shown if a test fails. */
@@ -22,6 +22,8 @@ function expectQuiet(): void {
 }
 
 afterEach(({ task }) => {
+  vi.useRealTimers();
+  vi.restoreAllMocks();
   if (task.result?.state === "fail") show(lines.join("\n"));
   lines = [];
   expectQuiet();

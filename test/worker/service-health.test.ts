@@ -14,6 +14,7 @@ import {
 import { interposed } from "../support/interposed.ts";
 import { keepLog } from "../support/log-lines.ts";
 import { WORKSPACE_DB } from "../support/placement.ts";
+import { shortenTimers } from "../support/timers.ts";
 
 const { Platform } = exports;
 const lines = keepLog();
@@ -35,6 +36,8 @@ const WELL = { healthy: true, problems: [] };
 const ill = (problem: string) => ({ healthy: false, problems: [problem] });
 
 beforeEach(async () => {
+  // How long a database may take.
+  shortenTimers(3_000);
   await env.DB.prepare("DELETE FROM sweep_positions").run();
 });
 

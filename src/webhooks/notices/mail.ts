@@ -2,7 +2,7 @@ import { HOUR_MS } from "../../contract/time.ts";
 import { withTimeout } from "../../timing.ts";
 
 /** How long the mail service may take to answer. */
-export const EMAIL_TIMEOUT_MS = 10_000;
+const EMAIL_TIMEOUT_MS = 10_000;
 /** How long to send no e-mail after the mail service has reported its rate or daily limit. */
 const EMAIL_PAUSE_MS = { rate: 300_000, daily: HOUR_MS } as const;
 

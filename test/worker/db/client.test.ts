@@ -10,6 +10,7 @@ import { Platform } from "../../../src/platform/entrypoint.ts";
 import { openWorkspace } from "../../support/api.ts";
 import { CONNECTION_LOST, observedDatabase } from "../../support/deliveries.ts";
 import { WORKSPACE_DB } from "../../support/placement.ts";
+import { shortenTimers } from "../../support/timers.ts";
 
 const { commit, openDatabase } = client;
 const ID = { id: workspaces.id };
@@ -52,6 +53,7 @@ test("the error of a query is judged by its cause, and leaves the Platform API w
   expect(String(thrown)).toContain("zoe@example.com");
   expect(causeOf(thrown)).toBe(CONNECTION_LOST);
   expect(isTransient(thrown)).toBe(true);
+  shortenTimers((ms) => ms < 1_000);
   const platform = new Platform(createExecutionContext(), { ...env, DB });
   await expect(platform.revokeApiKey({ keyId: "key_unheard_of" })).rejects.toThrow(CONNECTION_LOST);
 });

@@ -124,7 +124,7 @@ test("runs of another workspace's automation are not read", async () => {
 });
 
 describe("however many runs of a removed automation there are", () => {
-  const REMOVED = 200_000;
+  const REMOVED = 30_000;
   /** Runs that are shown: some newer than those that are not, some older. */
   let kept: string[];
   let own: { workspaceId: string; kept: string; removed: string };
@@ -148,7 +148,7 @@ describe("however many runs of a removed automation there are", () => {
       .bind(workspaceId, removed)
       .run();
     await exports.Platform.removeAutomations({ workspaceId, ids: [removed] });
-  }, 60_000);
+  });
 
   test.each([1, 100])(
     "a page examines a bounded number of rows, and none that is shown is skipped: limit=%i",
@@ -167,7 +167,6 @@ describe("however many runs of a removed automation there are", () => {
       } while (after);
       expect(seen.toSorted()).toEqual(kept.toSorted());
     },
-    60_000,
   );
 
   test("the same holds for an automation that is recorded again", async () => {

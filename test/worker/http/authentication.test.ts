@@ -1,6 +1,6 @@
 import { evictDurableObject, listDurableObjectIds } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
-import { afterEach, describe, expect, test, vi } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { hashApiKey } from "../../../src/quota/api-key.ts";
 import { KeyGate } from "../../../src/quota/key-gate.ts";
 import {
@@ -25,8 +25,6 @@ const { Platform } = exports;
 const SERVED = success(200, EMPTY_PAGE);
 const REFUSED = refusal(401, "invalid_api_key");
 const DENIED = refusal(403, "workspace_access_denied");
-
-afterEach(() => void vi.useRealTimers());
 
 function mistyped(key: string): string {
   return key.slice(0, -1) + (key.endsWith("0") ? "1" : "0");
@@ -75,7 +73,6 @@ describe("a key", () => {
     expect(lookUps).not.toHaveBeenCalled();
     await authorizedBy(`Bearer ${apiKey}`, address);
     expect(lookUps).toHaveBeenCalledTimes(1);
-    lookUps.mockRestore();
   });
 
   test.each<[string, (keyId: string) => Promise<unknown>]>([

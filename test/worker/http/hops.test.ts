@@ -1,5 +1,5 @@
 import { env, exports } from "cloudflare:workers";
-import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { beforeEach, describe, expect, test } from "vitest";
 import { hashApiKey } from "../../../src/quota/api-key.ts";
 import {
   type Answer,
@@ -19,7 +19,6 @@ import { idFor, openFilledWorkspace } from "../../support/filled.ts";
 import { countHops } from "../../support/hops.ts";
 
 const far = countHops();
-afterEach(() => void vi.useRealTimers());
 const fetchFromAfar = deployedWith(far.overrides);
 
 /** The status of a response, and how many sequential network hops it took. */

@@ -88,7 +88,6 @@ describe("POST /platform", () => {
     const answer = await post("/platform/readWorkspace", { workspaceId }, {}, broken);
     expect(answer).toMatchObject({ status: 500, body: refusal(500, "internal_error").body });
     expect(logged.mock.calls.join("\n")).toContain("request_failed");
-    logged.mockRestore();
   });
 
   test("notes in the audit trail which key called, and for whom", async () => {

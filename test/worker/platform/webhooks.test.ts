@@ -1,6 +1,6 @@
 import { createExecutionContext } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
-import { describe, expect, test, vi } from "vitest";
+import { describe, expect, test } from "vitest";
 import { WebhookEvent } from "../../../src/contract/enumerations.ts";
 import { isoTime } from "../../../src/contract/time.ts";
 import { Platform as Entrypoint } from "../../../src/platform/entrypoint.ts";
@@ -31,6 +31,7 @@ import {
   subscriptionRow,
 } from "../../support/deliveries.ts";
 import type { Received } from "../../support/subscribers.ts";
+import { shortenTimers } from "../../support/timers.ts";
 
 const T0 = Date.UTC(2026, 0, 5, 12);
 const { Platform } = exports;
@@ -64,13 +65,8 @@ describe("sendTestEvent", () => {
 
   test("reports that a server does not answer within ten seconds", async () => {
     const { id } = await subscribe(await createWorkspace(), { url: subscriberUrl("hang") });
-    const real = globalThis.setTimeout;
-    const timers = vi
-      .spyOn(globalThis, "setTimeout")
-      .mockImplementation(((run: () => void, ms: number) =>
-        real(run, ms === 10_000 ? 50 : ms)) as typeof setTimeout);
+    shortenTimers(10_000);
     const result = await Platform.sendTestEvent({ webhookId: id, type: "lead.created" });
-    timers.mockRestore();
     expect(result).toMatchObject({ outcome: "timed_out", status: null });
   });
 

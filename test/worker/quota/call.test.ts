@@ -1,6 +1,6 @@
 import { runInDurableObject } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
-import { afterEach, describe, expect, test, vi } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { callObject } from "../../../src/quota/call.ts";
 import { forgetKey } from "../../../src/quota/forget.ts";
 import {
@@ -37,8 +37,6 @@ async function underReset(
   await reset(gate);
   return Promise.all(wave);
 }
-
-afterEach(() => void vi.restoreAllMocks());
 
 describe("objects that are reset under load", () => {
   test("cost no client a request: reads and writes are answered", async () => {

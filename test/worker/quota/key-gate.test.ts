@@ -1,6 +1,6 @@
 import { evictDurableObject, listDurableObjectIds, runInDurableObject } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
-import { afterEach, describe, expect, test, vi } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { hashApiKey } from "../../../src/quota/api-key.ts";
 import { KeyGate } from "../../../src/quota/key-gate.ts";
 import { HOUR_MS, observedDatabase } from "../../support/deliveries.ts";
@@ -12,8 +12,6 @@ const NOW = 1_790_000_000_000;
 const WINDOW_MS = env.QUOTA_WINDOW_SECONDS * 1000;
 const UNKNOWN = { verdict: "unknown_key" };
 const ADMITTED = { verdict: "admitted" };
-
-afterEach(() => void vi.restoreAllMocks());
 
 /** A key of a new workspace, and its gate at `NOW`. */
 async function openGate(requestsPerWindow?: number) {

@@ -1,6 +1,6 @@
 import { evictDurableObject } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
-import { afterEach, describe, expect, test, vi } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { countUsage, type HourUsage, lastHours } from "../../../src/quota/usage.ts";
 import { type Answer, deployedWith, openApi, SOME_TIME } from "../../support/api.ts";
 import { HOUR_MS, jumpTo } from "../../support/deliveries.ts";
@@ -9,8 +9,6 @@ import { openPortal } from "../../support/portal.ts";
 
 const { Platform } = exports;
 const HOUR = Math.floor(1_790_000_000_000 / HOUR_MS) * HOUR_MS;
-
-afterEach(() => void vi.useRealTimers());
 
 describe("the usage of a key", () => {
   test("counts requests within the quota and beyond it, hour by hour, the most in one window, and survives an eviction", async () => {

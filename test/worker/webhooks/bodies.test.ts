@@ -1,5 +1,5 @@
 import { env, exports } from "cloudflare:workers";
-import { afterEach, describe, expect, test, vi } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import {
   createDataKey,
   openDataKey,
@@ -22,8 +22,6 @@ import { record } from "../../support/record.ts";
 
 const { Platform } = exports;
 const KEYS = env.ENCRYPTION_KEYS;
-
-afterEach(() => void vi.restoreAllMocks());
 
 /** A subscription that is owed events about recorded leads. */
 async function owedLeads(references: string[], differences: Partial<LeadReport> = {}) {

@@ -1,6 +1,6 @@
 import { env, exports } from "cloudflare:workers";
 import { eq } from "drizzle-orm";
-import { afterEach, expect, test, vi } from "vitest";
+import { expect, test, vi } from "vitest";
 import { attempts } from "../../../src/db/schema.ts";
 import { createAttempt } from "../../../src/webhooks/dispatch/attempt.ts";
 import { RESPONSE_KEPT_BYTES, RESPONSE_READ_MS } from "../../../src/webhooks/exchange.ts";
@@ -23,8 +23,6 @@ import {
 } from "../../support/deliveries.ts";
 
 const { Platform } = exports;
-
-afterEach(() => void vi.restoreAllMocks());
 
 /** Makes the attempts that are due by now, or in `laterMs`, over the network. */
 function deliver(id: string, laterMs = 0) {

@@ -77,7 +77,6 @@ test("a reseal skips secrets that cannot be decrypted, logs them, and ends", asy
   const lines = log.mock.calls
     .map(([line]) => JSON.parse(String(line)))
     .filter(({ event }) => event !== "platform_call");
-  log.mockRestore();
   expect(new Set(lines.map(({ event }) => event))).toEqual(new Set(["secrets_unreadable"]));
   const named = lines.flatMap(({ ids }) => ids.split(" "));
   expect(new Set(named)).toEqual(new Set([...lost.keys(), damagedId]));

@@ -1,5 +1,5 @@
 import { env, exports } from "cloudflare:workers";
-import { afterEach, expect, test, vi } from "vitest";
+import { expect, test, vi } from "vitest";
 import {
   deployedWith,
   openApi,
@@ -20,8 +20,6 @@ for (let i = 0; i < 20; i++) {
   const body = { url: `https://hooks.example.com/${i}`, events: ["lead.created"] };
   await crowded.api.post("/v1/webhooks", body, i === 0 ? { "Idempotency-Key": "used" } : {});
 }
-afterEach(() => void vi.restoreAllMocks());
-
 async function deniedKey() {
   const { workspaceId, apiKey } = await openWorkspace();
   await exports.Platform.setWorkspaceAccess({ workspaceId, granted: false });

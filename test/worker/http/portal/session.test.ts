@@ -1,5 +1,5 @@
 import { exports } from "cloudflare:workers";
-import { afterEach, describe, expect, test, vi } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { PORTAL_TOKEN } from "../../../../src/contract/portal-token.ts";
 import { deployedWith, errorOf, openWorkspace } from "../../../support/api.ts";
 import { keepLog } from "../../../support/log-lines.ts";
@@ -16,8 +16,6 @@ keepLog();
 const UNAUTHORIZED = portalRefusal(401, "invalid_api_key");
 /** The Worker in the test's own isolate, whose clock the test sets. */
 const here = deployedWith({});
-
-afterEach(() => void vi.useRealTimers());
 
 /** Sets the clock to so many seconds from now. */
 function waitSeconds(seconds: number): void {
