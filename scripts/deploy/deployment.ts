@@ -5,7 +5,7 @@ import { z } from "@hono/zod-openapi";
 import type { Unstable_Config } from "wrangler";
 import { parseKeyRing } from "../../src/encryption/key-ring.ts";
 import { ROOT } from "../shared/checkout.ts";
-import { type ConfiguredDatabase, databasesIn, readConfig } from "../shared/databases.ts";
+import { databasesIn, readConfig } from "../shared/databases.ts";
 import { makeSecret, SECRET_NAMES, type SecretName, type Secrets } from "../shared/secrets.ts";
 import { print } from "../shared/terminal.ts";
 import type { openWrangler, Wrangler } from "../shared/wrangler.ts";
@@ -45,7 +45,8 @@ interface Found {
   queues: FoundQueue[];
   /** The secrets that neither the environment nor the Worker has. */
   secrets: SecretName[];
-  isFirst: boolean;
+  /** The version that has most of the traffic; null if there is no Worker yet, or nobody says so. */
+  former: string | null;
 }
 
 /**
@@ -68,28 +69,35 @@ export async function deploy(
   const databases = databasesIn(config);
   const wrangler = open(env, everyCall);
   if (!(await isLoggedIn(wrangler))) {
-    if (dryRun) return rehearse(wrangler, config, given, null);
-    throw new Error(
-      "Not logged in to Cloudflare: run `npx wrangler login`, or set CLOUDFLARE_API_TOKEN.",
-    );
+    if (!dryRun) throw new Error(`${NOT_LOGGED_IN}.`);
+    print(`${NOT_LOGGED_IN}. The account is not checked; the Worker is built:`);
+    return build(wrangler);
   }
   const found = await inspect(options, wrangler, config, given);
-  if (dryRun) return rehearse(wrangler, config, given, found);
-  // A generated key decrypts nothing that is stored.
-  const generated = found.secrets.includes("ENCRYPTION_KEYS") && {
-    ENCRYPTION_KEYS: makeSecret("-"),
-  };
-  await expectKeys(options, wrangler, found.databases.existing, generated || given);
+  if (dryRun) return rehearse(wrangler, config, found);
   const secrets = { ...given, ...completeSecrets(options, env, found.secrets) };
   const jurisdiction = String(config.vars.JURISDICTION ?? "");
   await makeDatabases(wrangler, found.databases.missing, jurisdiction);
   await makeQueues(wrangler, found.queues, jurisdiction);
   const bookmarks = await bookmark(wrangler, found.databases.existing);
   await migrateDatabases(wrangler, databases);
-  const isTestedFirst = !found.isFirst && !options.atOnce && Boolean(config.vars.PORTAL_ORIGIN);
-  const { version, targets } = await upload(wrangler, isTestedFirst, secrets, bookmarks);
-  if (isTestedFirst) return shift(options, wrangler, config, version);
-  await test(options, config, targets, found.isFirst);
+  const { former } = found;
+  if (former !== null && !options.atOnce && config.vars.PORTAL_ORIGIN) {
+    const { version } = await upload(wrangler, ["versions", "upload"], secrets, bookmarks);
+    await shift(options, wrangler, config, version, former);
+  } else {
+    const { targets } = await upload(wrangler, ["deploy"], secrets, bookmarks);
+    await test(options, config, targets, former);
+  }
+  if (former !== null) print(`Back to the version before: ${wayBack(options, former)}`);
+}
+
+const NOT_LOGGED_IN =
+  "Not logged in to Cloudflare: run `npx wrangler login`, or set CLOUDFLARE_API_TOKEN";
+
+/** The command that gives a version all the traffic again. */
+function wayBack({ everyCall }: Options, version: string): string {
+  return `npx wrangler rollback ${version} ${everyCall.join(" ")}`;
 }
 
 /** Whether wrangler can reach an account. It says so itself, but after a build of half a minute. */
@@ -102,7 +110,7 @@ async function isLoggedIn(wrangler: Wrangler): Promise<boolean> {
 
 /** Looks up what the account has. @throws Error if this version does not suit it. */
 async function inspect(
-  options: Options,
+  { atOnce, lostKeys }: Options,
   wrangler: Wrangler,
   config: Unstable_Config,
   given: Secrets,
@@ -116,19 +124,27 @@ async function inspect(
   await expectRunsOn(wrangler, databases.existing, migrationsHere());
   if (databases.existing.some(({ binding }) => binding === "DB"))
     await expectAllBound(wrangler, all);
-  if (options.dryRun) await expectKeys(options, wrangler, databases.existing, given);
-  return { databases, queues, secrets, isFirst };
+  // A generated key decrypts nothing that is stored; those that the Worker has cannot be read, and stay.
+  const isMade = secrets.includes("ENCRYPTION_KEYS");
+  const keys = isMade ? makeSecret("-") : given.ENCRYPTION_KEYS;
+  if (keys !== undefined) await expectReadable(wrangler, databases.existing, keys, lostKeys);
+  const former = isFirst ? null : await findFormer(wrangler, atOnce);
+  return { databases, queues, secrets, former };
 }
 
-/** @throws Error if the new encryption keys cannot decrypt what is stored. */
-async function expectKeys(
-  { lostKeys }: Options,
-  wrangler: Wrangler,
-  databases: ConfiguredDatabase[],
-  { ENCRYPTION_KEYS: keys }: Secrets,
-): Promise<void> {
-  // Those that the Worker has cannot be read, and stay.
-  if (keys !== undefined) await expectReadable(wrangler, databases, keys, lostKeys);
+/** The version that has most of the traffic; null for none. @throws Error if nobody says, unless `atOnce`. */
+async function findFormer(wrangler: Wrangler, atOnce: boolean): Promise<string | null> {
+  const status = await wrangler.ask("deployments", "status", "--json");
+  const serving = Serving.safeParse(parseJson(status.stdout));
+  if (serving.success)
+    return (
+      serving.data.versions.toSorted((a, b) => b.percentage - a.percentage)[0]?.version_id ?? null
+    );
+  // A Worker that has secrets, but was never deployed.
+  if (atOnce || /has no deployments/.test(status.complaint)) return null;
+  throw new Error(
+    `The version that serves is not known, so that nothing was deployed (--at-once does not ask):\n${status.complaint}`,
+  );
 }
 
 /**
@@ -148,35 +164,27 @@ function takeSecrets(environment: NodeJS.ProcessEnv) {
   return { given, env };
 }
 
-/**
- * Builds the Worker and prints what a deployment would do.
- *
- * @param found null if you are not logged in.
- */
+/** Builds the Worker without deploying it. */
+async function build(wrangler: Wrangler): Promise<void> {
+  const code = await wrangler.show(["deploy", "--dry-run"]);
+  if (code !== 0) throw new Error("The Worker cannot be built.");
+}
+
+/** Builds the Worker, and prints what a deployment would do. */
 async function rehearse(
   wrangler: Wrangler,
   config: Unstable_Config,
-  given: Secrets,
-  found: Found | null,
+  { secrets, databases, queues }: Found,
 ): Promise<void> {
-  const unless = found ? "" : ", unless it exists";
-  const secrets = found?.secrets ?? SECRET_NAMES.filter((name) => !given[name]);
-  const databases = found?.databases.missing ?? databasesIn(config).filter(({ id }) => !id);
-  const queues = found
-    ? found.queues.filter(({ exists }) => !exists).map(({ name }) => name)
-    : queueNames(config);
   const [, another] = databasesIn(config);
   const steps = [
-    ...(found ? [] : ["need a login: `npx wrangler login`, or CLOUDFLARE_API_TOKEN"]),
-    ...secrets.map((name) => `generate ${name}${unless}`),
-    ...databases.map(({ name }) => `create the database ${name}${unless}`),
-    ...queues.map((name) => `create the queue ${name}${unless}`),
+    ...secrets.map((name) => `generate ${name}`),
+    ...databases.missing.map(({ name }) => `create the database ${name}`),
+    ...queues.filter(({ exists }) => !exists).map(({ name }) => `create the queue ${name}`),
     `apply the missing migrations${another ? " to each database" : ""}`,
     `deploy the Worker ${config.name}`,
   ];
-  const code = await wrangler.show(["deploy", "--dry-run"]);
-  if (code !== 0) throw new Error("The Worker cannot be built.");
-  if (!found) print("Not logged in to Cloudflare: the account was not checked.");
+  await build(wrangler);
   print(["Nothing was changed. A deployment would", ...steps].join("\n  - "));
 }
 
@@ -206,13 +214,13 @@ function completeSecrets(
 /**
  * Uploads a version that names its commit and the way back.
  *
- * @param isTestedFirst whether it gets no traffic yet.
+ * @param command of wrangler's, which decides whether it gets the traffic.
  * @returns its id, and where it serves, in wrangler's words.
  * @throws Error if nothing was uploaded.
  */
 async function upload(
   wrangler: Wrangler,
-  isTestedFirst: boolean,
+  command: string[],
   secrets: Secrets,
   [directory]: string[],
 ): Promise<{ version: string; targets: string[] }> {
@@ -227,7 +235,6 @@ async function upload(
     // A version's message is short: the bookmark of the directory alone.
     ...(directory ? [`--message=Before: ${directory}`] : []),
   ];
-  const command = isTestedFirst ? ["versions", "upload"] : ["deploy"];
   const code = await wrangler.show([...command, ...options], {
     WRANGLER_OUTPUT_FILE_PATH: outputFile,
   });
@@ -249,24 +256,20 @@ async function shift(
   wrangler: Wrangler,
   { name, vars }: Unstable_Config,
   version: string,
+  former: string,
 ): Promise<void> {
-  const status = await wrangler.ask("deployments", "status", "--json");
-  const serving = Serving.safeParse(parseJson(status.stdout));
-  const [former] = serving.data?.versions.toSorted((a, b) => b.percentage - a.percentage) ?? [];
-  if (!former) throw new Error(`The version that serves is not known:\n${status.complaint}`);
   const share = async (...versions: string[]) => {
     const { ok, complaint } = await wrangler.ask("versions", "deploy", ...versions, "--yes");
-    if (!ok)
-      throw new Error(`${version} gets no traffic; ${former.version_id} serves:\n${complaint}`);
+    if (!ok) throw new Error(`${version} gets no traffic; ${former} serves:\n${complaint}`);
   };
-  await share(`${former.version_id}@100`, `${version}@0`);
+  await share(`${former}@100`, `${version}@0`);
   const address = String(vars.PORTAL_ORIGIN);
   const header = { "Cloudflare-Workers-Version-Overrides": `${name}="${version}"` };
   const faults = await findFaults(address, waitSeconds, header);
   if (faults.length > 0)
     throw new Error(
       [
-        `The new version does not answer well, and gets no traffic; ${former.version_id} serves:`,
+        `The new version does not answer well, and gets no traffic; ${former} serves:`,
         ...faults,
       ].join("\n  "),
     );
@@ -274,10 +277,10 @@ async function shift(
   // Routes, schedules and consumers of queues belong to no version.
   const code = await wrangler.show(["triggers", "deploy"]);
   if (code !== 0) throw new Error("The new version serves, but its triggers were not updated.");
-  print(
-    `Deployed: ${address}. It refuses an invented key, serves this document, and is healthy.\nBack to the version before: npx wrangler rollback ${former.version_id}`,
-  );
+  print(`Deployed: ${address}. ${ANSWERS_WELL}`);
 }
+
+const ANSWERS_WELL = "It refuses an invented key, serves this document, and is healthy.";
 
 /** The commit that is checked out, as a version's tag; null without git. */
 function commitTag(): string | null {
@@ -289,25 +292,26 @@ function commitTag(): string | null {
 /**
  * Tests the deployed Worker from outside, and says what is left to do.
  *
+ * @param former the version before it, if there is one.
  * @throws Error if it does not answer well.
  */
 async function test(
-  { waitSeconds, selection }: Options,
+  options: Options,
   { vars }: Unstable_Config,
   targets: string[],
-  isFirst: boolean,
+  former: string | null,
 ): Promise<void> {
   const address = String(
     vars.PORTAL_ORIGIN || targets.find((url) => /^https?:\/\//.test(url)) || "",
   );
   print(`Deployed${address ? `: ${address}` : ""}.`);
-  const faults = address ? await findFaults(address, waitSeconds) : [];
-  if (faults.length > 0 && !isFirst)
+  const faults = address ? await findFaults(address, options.waitSeconds) : [];
+  if (faults.length > 0 && former !== null)
     throw new Error(
       [
         "The new version serves, but does not answer well:",
         ...faults,
-        "If this does not pass, roll back: npx wrangler rollback",
+        `If this does not pass, go back: ${wayBack(options, former)}`,
       ].join("\n  "),
     );
   const steps = [
@@ -315,11 +319,11 @@ async function test(
       (fault) => `${fault}: a new address or schedule can take some minutes; ask again.`,
     ),
     ...(address ? [] : ["It has no address to test: give it a route, and set PORTAL_ORIGIN."]),
-    ...(isFirst
+    ...(former === null
       ? [
           `Create a workspace and a key for it:
-    npm run platform -- ${selection} createWorkspace '{ "name": "…" }'
-    npm run platform -- ${selection} createApiKey '{ "workspaceId": "wks_…" }'`,
+    npm run platform -- ${options.selection} createWorkspace '{ "name": "…" }'
+    npm run platform -- ${options.selection} createApiKey '{ "workspaceId": "wks_…" }'`,
         ]
       : []),
     ...(vars.PORTAL_ORIGIN
@@ -333,8 +337,7 @@ async function test(
         ]
       : []),
   ];
-  if (address && faults.length === 0)
-    print("It refuses an invented key, serves this document, and is healthy.");
+  if (address && faults.length === 0) print(ANSWERS_WELL);
   if (steps.length > 0) print(["Next:", ...steps].join("\n  - "));
 }
 

@@ -229,7 +229,7 @@ test.each<[string, path: string, RequestListener]>([
   replace(path, answer);
   const { code, output } = await deploy();
   expect(output).toContain(`The new version serves, but does not answer well:\n  GET ${fault}`);
-  expect(output).toContain("roll back: npx wrangler rollback");
+  expect(output).toContain("If this does not pass, go back: npx wrangler rollback old --env=\n");
   expect(code).toBe(1);
 });
 

@@ -33,9 +33,10 @@ const ASKED = [
 const FIRST = [...ASKED, "d1 create public-api", ...QUEUES.map((name) => `queues create ${name}`)];
 /** What it asks of a database that exists: its migrations, and which databases are in use. */
 const READ = ["d1 execute DB", "d1 execute DB"];
+const FORMER = "deployments status";
 const UPDATED = QUEUES.map((name) => `queues update ${name}`);
 const SERVED = ["d1 migrations apply DB", "deploy"];
-const AGAIN = [...ASKED, ...READ, ...UPDATED, "d1 time-travel info DB", ...SERVED];
+const AGAIN = [...ASKED, ...READ, FORMER, ...UPDATED, "d1 time-travel info DB", ...SERVED];
 const GENERATED = {
   API_KEY_CHECKSUM_KEYS: expect.stringMatching(MADE),
   PORTAL_SIGNING_KEYS: expect.stringMatching(MADE),
@@ -58,7 +59,8 @@ describe("npm run deploy with several databases", () => {
       code: 0,
       output: expect.stringContaining("Deployed: "),
       commands: [
-        ...[...ASKED, ...READ, "d1 create public-api-2", "d1 create public-api-3", ...UPDATED],
+        ...[...ASKED, ...READ, FORMER, "d1 create public-api-2", "d1 create public-api-3"],
+        ...UPDATED,
         ...["d1 time-travel info DB", "d1 migrations apply DB"],
         ...["d1 migrations apply DB_2", "d1 migrations apply DB_3", "deploy"],
       ],
@@ -94,8 +96,6 @@ const MAKE_FIRST = "create the database public-api";
 const MAKE_MORE = ["create the database public-api-2", "create the database public-api-3"];
 const MIGRATE = "apply the missing migrations";
 const MIGRATE_ALL = "apply the missing migrations to each database";
-const LOG_IN = "need a login: `npx wrangler login`, or CLOUDFLARE_API_TOKEN";
-const unless = (step: string) => `${step}, unless it exists`;
 
 test.each<[string, Partial<FakeAccount>, options: () => string[], calls: string[], string[]]>([
   [
@@ -105,18 +105,13 @@ test.each<[string, Partial<FakeAccount>, options: () => string[], calls: string[
     ["whoami --json", "secret list --format json", "d1 list --json", ...ASKED.slice(3)],
     [...MAKE_SECRETS, MAKE_FIRST, ...MAKE_QUEUES, MIGRATE],
   ],
-  ["again", SAME, () => [], [...ASKED, ...READ], [MIGRATE]],
-  ["with more databases", SAME, withThree, [...ASKED, ...READ], [...MAKE_MORE, MIGRATE_ALL]],
+  ["again", SAME, () => [], [...ASKED, ...READ, FORMER], [MIGRATE]],
   [
-    "without a login",
-    { loggedIn: false },
+    "with more databases",
+    SAME,
     withThree,
-    ["whoami"],
-    [
-      LOG_IN,
-      ...[...MAKE_SECRETS, MAKE_FIRST, ...MAKE_MORE, ...MAKE_QUEUES].map(unless),
-      MIGRATE_ALL,
-    ],
+    [...ASKED, ...READ, FORMER],
+    [...MAKE_MORE, MIGRATE_ALL],
   ],
 ])(
   "npm run deploy --dry-run says what a deployment would do %s, and changes nothing",
@@ -125,11 +120,8 @@ test.each<[string, Partial<FakeAccount>, options: () => string[], calls: string[
     const before = readAccount();
     const end = await deploy({}, "--dry-run", ...options());
     const would = ["Nothing was changed. A deployment would", ...steps].join("\n  - ");
-    const unchecked = "Not logged in to Cloudflare: the account was not checked.\n";
     expect(end).toMatchObject({ code: 0, account: before });
-    expect(end.output).toContain(
-      `${differences.loggedIn === false ? unchecked : ""}${would}\n  - deploy the Worker public-api\n`,
-    );
+    expect(end.output).toContain(`${would}\n  - deploy the Worker public-api\n`);
     if (when !== "for the first time") expect(end.commands).toEqual([...calls, "deploy"]);
     else
       expect(end.calls.map(({ args }) => args.join(" ").replace(" --env=", ""))).toEqual([
@@ -138,6 +130,15 @@ test.each<[string, Partial<FakeAccount>, options: () => string[], calls: string[
       ]);
   },
 );
+
+test("npm run deploy --dry-run says that you are not logged in before it builds the Worker", async () => {
+  openAccount({ loggedIn: false });
+  const { code, output, commands } = await deploy({}, "--dry-run");
+  expect(output).toBe(
+    "Not logged in to Cloudflare: run `npx wrangler login`, or set CLOUDFLARE_API_TOKEN. The account is not checked; the Worker is built:\n--dry-run: exiting now.\n",
+  );
+  expect([code, commands]).toEqual([0, ["whoami", "deploy"]]);
+});
 
 describe("npm run deploy without a terminal", () => {
   test("creates the database, migrates it and deploys with the secrets, which it never shows", async () => {
@@ -191,6 +192,7 @@ describe("npm run deploy without a terminal", () => {
   const MALFORMED = "entry 1 is not id:base64 of 32 bytes";
   const REFUSED = "A request to the Cloudflare API failed.";
   const GIVEN = { secrets: SECRETS };
+  const FIRST_AFTER_SECRETS = FIRST.toSpliced(ASKED.length, 0, FORMER);
   const BAD = { ...SECRETS, API_KEY_CHECKSUM_KEYS: "k1=c2VjcmV0" };
 
   test.each<[string, string[], NodeJS.ProcessEnv, Partial<FakeAccount>]>([
@@ -201,19 +203,19 @@ describe("npm run deploy without a terminal", () => {
     [`secrets cannot be listed:\n${REFUSED}`, ASKED.slice(0, 2), {}, { fails: "secret list" }],
     [
       `The database public-api could not be created:\n${REFUSED}`,
-      [...ASKED, "d1 create public-api"],
+      [...ASKED, FORMER, "d1 create public-api"],
       {},
       { ...GIVEN, fails: "d1 create" },
     ],
     [
       "The database public-api could not be migrated: nothing was deployed.",
-      [...FIRST, ...SERVED.slice(0, 1)],
+      [...FIRST_AFTER_SECRETS, ...SERVED.slice(0, 1)],
       {},
       { ...GIVEN, fails: "d1 migrations" },
     ],
     [NOT_DEPLOYED, [...FIRST, ...SERVED], SECRETS, { fails: "deploy" }],
     // It exits with 0 without having deployed.
-    [NOT_DEPLOYED, [...FIRST, ...SERVED], {}, { ...GIVEN, declines: "deploy" }],
+    [NOT_DEPLOYED, [...FIRST_AFTER_SECRETS, ...SERVED], {}, { ...GIVEN, declines: "deploy" }],
   ])("stops, and says why: %s", async (sentence, commands, env, differences) => {
     openAccount(differences);
     const { output, calls, ...end } = await deploy(env);
@@ -279,18 +281,19 @@ describe("the secrets that npm run deploy generates", () => {
 
 describe("npm run deploy of a later version", () => {
   const [NEW] = ["11111111-2222-3333-4444-000000000001"];
-  const UPLOADED = ["versions upload", "deployments status"];
   const AT_0 = `versions deploy old@100 ${NEW}@0`;
 
   test("tests it by its name before it has traffic, and then gives it all of it", async () => {
     openDeployed();
     const { code, output, commands, account } = await deploy({}, ...withOrigin());
-    expect(output).toContain("Back to the version before: npx wrangler rollback old");
+    const [, file] = withOrigin();
+    expect(output).toContain(
+      `Back to the version before: npx wrangler rollback old --config=${file} --env=\n`,
+    );
     expect(code).toBe(0);
     const uploadedAt = commands.indexOf("versions upload");
     expect(commands.slice(uploadedAt)).toEqual([
-      ...UPLOADED,
-      ...[AT_0, `versions deploy ${NEW}@100`, "triggers deploy"],
+      ...["versions upload", AT_0, `versions deploy ${NEW}@100`, "triggers deploy"],
     ]);
     expect(account.serving).toEqual({ [String(NEW)]: 100 });
     expect(askedFor()).toEqual([`public-api="${NEW}"`]);
@@ -313,10 +316,11 @@ describe("npm run deploy of a later version", () => {
     expect([code, commands.at(-1), askedFor()]).toEqual([0, "deploy", []]);
   });
 
-  test("stops if nothing says which version serves", async () => {
+  test("changes nothing if nobody says which version serves, unless it is to serve at once", async () => {
     openDeployed({ fails: "deployments status" });
-    const { code, output, account } = await deploy({}, ...withOrigin());
+    const { code, output, commands } = await deploy({}, ...withOrigin());
     expect(output).toContain("The version that serves is not known");
-    expect([code, account.serving]).toEqual([1, { old: 100 }]);
+    expect([code, commands.at(-1)]).toEqual([1, FORMER]);
+    expect((await deploy({}, "--at-once", ...withOrigin())).code).toBe(0);
   });
 });

@@ -146,8 +146,8 @@ function endOf(code: number | null, output: string) {
   return { code, output, calls, commands, account: readAccount() };
 }
 
-/** The arguments of a deployment: the Worker is here, so what is wrong with it does not pass. */
-const WAIT = "--wait=3";
+/** The Worker is here, so what is wrong with it does not pass: it is asked once. */
+const WAIT = "--wait=1";
 
 /** Starts a deployment: the stand-in comes first on the path. */
 export function startDeploy(
