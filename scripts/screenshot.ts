@@ -6,10 +6,10 @@
  */
 import { join } from "node:path";
 import { type Browser, chromium, type Page } from "playwright-core";
+import { findChromium } from "../test/node/support/chromium.ts";
+import { openPortalSession } from "../test/node/support/portal-session.ts";
 import { startReceiver } from "../test/node/support/receiver.ts";
 import { ROOT } from "./shared/checkout.ts";
-import { findChromium } from "./shared/chromium.ts";
-import { openPortalSession } from "./shared/portal-session.ts";
 import { buildWorker, type Runtime, startRuntime } from "./shared/runtime.ts";
 
 /** The addresses shown in the screenshots, wherever the pages come from. */

@@ -5,12 +5,12 @@
  *     npm run alarms -- --apply --email ops@example.com
  */
 import { join } from "node:path";
+import { z } from "@hono/zod-openapi";
 import { ROOT } from "../shared/checkout.ts";
 import { fail, parseArguments } from "../shared/command.ts";
 import { readConfig } from "../shared/databases.ts";
 import { print } from "../shared/terminal.ts";
 import ALARMS from "./alarms.json" with { type: "json" };
-import { openApi } from "./api.ts";
 
 const USAGE = `npm run alarms -- [--env NAME] [--apply --email ADDRESS]
 
@@ -29,6 +29,14 @@ Prints the alarms that page somebody: when, and for those on log lines, the quer
 
 /** An alarm on at least `count` log lines of an event within `minutes`. */
 type LogAlarm = Extract<(typeof ALARMS)[number], { count: number }>;
+
+const Answer = z.object({
+  success: z.boolean(),
+  errors: z.array(z.object({ message: z.string() })).nullish(),
+  result: z.unknown().optional(),
+});
+const Named = z.object({ id: z.string(), name: z.string() });
+const { CLOUDFLARE_API_TOKEN, CLOUDFLARE_ACCOUNT_ID } = process.env;
 
 process.on("uncaughtException", fail);
 const { values } = parseArguments(USAGE, {
@@ -58,7 +66,7 @@ function conditionOf({ count, minutes }: LogAlarm): string {
 
 /** The query of a Custom Alert, in the dialect of Cloudflare's SQL API. */
 function queryOf(worker: string, { name, minutes }: LogAlarm): string {
-  const account = process.env.CLOUDFLARE_ACCOUNT_ID ?? "ACCOUNT_ID";
+  const account = CLOUDFLARE_ACCOUNT_ID ?? "ACCOUNT_ID";
   return `SELECT COUNT(*) AS value FROM logs.workersLogs WHERE accountTag = '${account}' AND scriptName = '${worker}' AND attributes['event'] = '${name}' AND timestamp >= NOW() - INTERVAL '${minutes}' MINUTE`;
 }
 
@@ -66,10 +74,10 @@ function queryOf(worker: string, { name, minutes }: LogAlarm): string {
 async function apply(worker: string, origin: string, email: string): Promise<void> {
   if (!URL.canParse(origin))
     throw new Error("Set PORTAL_ORIGIN in wrangler.toml: the health check needs the address.");
-  const api = openApi(process.env);
+  if (!CLOUDFLARE_API_TOKEN || !CLOUDFLARE_ACCOUNT_ID)
+    throw new Error("Set CLOUDFLARE_API_TOKEN and CLOUDFLARE_ACCOUNT_ID.");
   const { hostname } = new URL(origin);
-  const zone = await api.findZone(hostname);
-  const checkId = await api.put(`/zones/${zone}/healthchecks`, {
+  const checkId = await put(`/zones/${await findZone(hostname)}/healthchecks`, {
     name: `${worker}-health`,
     address: hostname,
     type: "HTTPS",
@@ -81,7 +89,7 @@ async function apply(worker: string, origin: string, email: string): Promise<voi
     http_config: { method: "GET", path: "/health", port: 443, expected_codes: ["200"] },
   });
   const notify = (name: string, alert_type: string, filters: object) =>
-    api.put("/alerting/v3/policies", {
+    put(`/accounts/${CLOUDFLARE_ACCOUNT_ID}/alerting/v3/policies`, {
       name: `${worker}: ${name}`,
       description: "docs/operations.md, Alarms",
       enabled: true,
@@ -98,4 +106,46 @@ async function apply(worker: string, origin: string, email: string): Promise<voi
   });
   print(`${email} is notified if ${hostname} is not healthy, and of Cloudflare's incidents.`);
   print("The alarms on log lines are up to you: npm run alarms prints them.");
+}
+
+/** Calls Cloudflare's API, as wrangler has no command for these parts of it. */
+async function call(method: string, path: string, body?: object): Promise<unknown> {
+  const base = process.env.CLOUDFLARE_API_BASE_URL ?? "https://api.cloudflare.com/client/v4";
+  const response = await fetch(base + path, {
+    method,
+    headers: {
+      Authorization: `Bearer ${CLOUDFLARE_API_TOKEN}`,
+      "Content-Type": "application/json",
+    },
+    ...(body && { body: JSON.stringify(body) }),
+    signal: AbortSignal.timeout(30_000),
+  });
+  const answer = Answer.safeParse(await response.json().catch(() => null));
+  if (answer.data?.success) return answer.data.result;
+  const reasons = answer.data?.errors?.map(({ message }) => message).join("; ");
+  throw new Error(`Cloudflare refuses ${method} ${path}: ${reasons || response.status}`);
+}
+
+async function list(path: string) {
+  return z.array(Named).parse((await call("GET", path)) ?? []);
+}
+
+/** Creates what has this name in a list, or replaces it. @returns its id. */
+async function put(path: string, item: { name: string; [field: string]: unknown }) {
+  const existing = (await list(`${path}?per_page=1000`)).find(({ name }) => name === item.name);
+  const result = existing
+    ? await call("PUT", `${path}/${existing.id}`, item)
+    : await call("POST", path, item);
+  return z.object({ id: z.string() }).parse(result).id;
+}
+
+/** The id of the zone that a host is in. @throws Error if the account has none. */
+async function findZone(hostname: string): Promise<string> {
+  const labels = hostname.split(".");
+  for (let i = 0; i < labels.length - 1; i++) {
+    const name = labels.slice(i).join(".");
+    const [zone] = await list(`/zones?name=${name}&account.id=${CLOUDFLARE_ACCOUNT_ID}`);
+    if (zone) return zone.id;
+  }
+  throw new Error(`The account has no zone for ${hostname}: a health check needs one.`);
 }

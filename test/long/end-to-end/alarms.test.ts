@@ -51,7 +51,7 @@ async function alarms(args: string[], token = "token") {
 
 const APPLY = ["--apply", "--email", "ops@example.com", "--origin", "https://api.example.com"];
 
-test("npm run alarms prints the ten alarms, for the Worker of an environment", async () => {
+test("npm run alarms prints the seven alarms, for the Worker of an environment", async () => {
   const { code, output } = await alarms(["--env", "staging"]);
   expect(code).toBe(0);
   expect(output.match(/^[a-z_]+: /gm)).toHaveLength(7);
@@ -82,7 +82,7 @@ test("npm run alarms --apply creates what Cloudflare notifies of, and updates it
   expect(writes).toEqual([`PUT ${CHECKS}/id-0`, `PUT ${POLICIES}/id-1`, `PUT ${POLICIES}/id-2`]);
 });
 
-test.each([
+test.concurrent.each([
   [["--apply"], "token", "--apply needs --email ADDRESS"],
   [["--apply", "--email", "ops@example.com"], "token", "Set PORTAL_ORIGIN in wrangler.toml"],
   [[...APPLY.slice(0, 3), "--origin", "https://other.test"], "token", "has no zone for other.test"],

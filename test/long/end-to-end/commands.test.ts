@@ -35,12 +35,12 @@ describe.concurrent("every command", () => {
     if (command === "trigger") expect(await runCommand(command, ["-h"])).toEqual(end);
   });
 
-  test.each(COMMANDS)("%s rejects an unknown option in one sentence", async (command) => {
-    expect(await runCommand(command, ["--frobnicate"])).toEqual({
-      code: command === "check-receiver" ? 2 : 1,
-      stdout: "",
-      stderr: "Unknown option '--frobnicate'; --help shows the usage\n",
-    });
+  test.each([
+    ["start", 1],
+    ["check-receiver", 2],
+  ])("such as %s rejects an unknown option in one sentence", async (command, code) => {
+    const stderr = "Unknown option '--frobnicate'; --help shows the usage\n";
+    expect(await runCommand(command, ["--frobnicate"])).toEqual({ code, stdout: "", stderr });
   });
 });
 

@@ -48,7 +48,6 @@ test.each<[typeof platform, string[], sentence: string]>([
   ],
   [seed, ["--leads", "many"], LEADS_EXPECTED],
   [seed, [], LEADS_EXPECTED],
-  [seed, ["--leads", "10", "--from", "11"], "--from: 11 lies beyond --leads 10"],
   [
     seed,
     ["--leads", "10", "--workspace", "wks_unknown"],
@@ -184,9 +183,7 @@ describe("npm run seed", () => {
   const seedHere = async (...args: string[]) =>
     (await seed(...args, "--workspace", workspaceId)).stdout;
 
-  test("records as many leads as it is told, doubles none when it runs again, and continues from one", async () => {
-    expect(await seedHere("--leads", "250", "--from", "201")).toContain("50 leads in ");
-    expect(await countLeads(workspaceId)).toBe(50);
+  test("records as many leads as it is told, and doubles none when it runs again", async () => {
     expect(await seedHere("--leads", "250")).toMatch(
       /^250 leads in [\d.]+ s: [\d,]+ leads per second\.$/m,
     );

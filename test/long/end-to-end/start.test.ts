@@ -3,11 +3,11 @@ import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { openApi } from "../../../scripts/shared/local-api.ts";
-import { openPortalSession } from "../../../scripts/shared/portal-session.ts";
 import type { Page } from "../../../src/http/paging.ts";
 import type { Lead } from "../../../src/records/leads.ts";
 import { startLocalServer } from "../../node/support/local-server.ts";
 import { opened } from "../../node/support/opened.ts";
+import { openPortalSession } from "../../node/support/portal-session.ts";
 import { childrenOf } from "../../node/support/process.ts";
 import { until } from "../../support/until.ts";
 

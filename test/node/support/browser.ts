@@ -7,7 +7,7 @@ import {
   type Page,
 } from "playwright-core";
 import { beforeEach } from "vitest";
-import { findChromium } from "../../../scripts/shared/chromium.ts";
+import { findChromium } from "./chromium.ts";
 import { opened } from "./opened.ts";
 
 /** The width of a phone, in CSS pixels. */

@@ -1,9 +1,9 @@
 import type { BrowserContextOptions, Page } from "playwright-core";
-import { openPortalSession } from "../../../scripts/shared/portal-session.ts";
 import { startRuntime } from "../../../scripts/shared/runtime.ts";
 import type { WebhookEvent } from "../../../src/contract/enumerations.ts";
 import { openBrowser, openPage } from "./browser.ts";
 import { opened } from "./opened.ts";
+import { openPortalSession } from "./portal-session.ts";
 import { type Answer, startReceiver } from "./receiver.ts";
 
 /** Signs links to the portal on the stage. */
