@@ -1,5 +1,13 @@
 import { describe, expect, test } from "vitest";
-import { deployedWith, fetchText, refusal, send, UNMETERED, unmetered } from "../../support/api.ts";
+import {
+  deployedWith,
+  fetchText,
+  openWorkspace,
+  refusal,
+  send,
+  UNMETERED,
+  unmetered,
+} from "../../support/api.ts";
 import { HASHED_ANSWER, PAGE_ANSWER } from "../../support/portal.ts";
 
 const NOT_FOUND = unmetered(refusal(404, "route_not_found"));
@@ -19,6 +27,14 @@ const LOADED_HEADERS: Record<string, object> = {
   js: typed(HASHED_ANSWER, "text/javascript"),
   svg: { ...HASHED_ANSWER, "content-type": "image/svg+xml" },
 };
+
+test("the pattern for secret scanners finds a real key, wherever it stands, and no example of the docs", async () => {
+  const { apiKey } = await openWorkspace();
+  const [pattern = "none"] = /^key_live_\[.*$/m.exec(TEXT) ?? [];
+  for (const line of [apiKey, `API_KEY=${apiKey}\n`, `{"authorization":"Bearer ${apiKey}"}`])
+    expect(line.match(new RegExp(pattern, "g"))).toEqual([apiKey]);
+  expect(TEXT.match(new RegExp(pattern, "g"))).toBeNull();
+});
 
 test.each<[path: string, headers: object, text?: string]>([
   [
