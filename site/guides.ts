@@ -82,6 +82,7 @@ export function guides(root: string): Guide[] {
     { ...guide("Start", "quickstart", "Quickstart"), path: "/docs" },
     guide("Start", "sync", "Keep a copy in sync"),
     guide("Start", "client", "Example client"),
+    guide("Start", "mcp", "Agents (MCP)"),
     guide("Start", "local", "Local development"),
     guide(
       "Requests",

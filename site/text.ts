@@ -56,7 +56,7 @@ Everything needed to integrate is in one file: [the docs as Markdown](${ORIGIN}/
 
 - [Docs as Markdown](${ORIGIN}/docs.md): guides and reference
 - [OpenAPI 3.1 document](${ORIGIN}/openapi.json): for client generators
-- MCP server: ${ORIGIN}/mcp (Streamable HTTP, with the API key as bearer token): each operation is a tool
+- MCP server: ${ORIGIN}/mcp (Streamable HTTP, with the API key as bearer token): each operation is a tool; [how to add it](${ORIGIN}/docs/guides/mcp)
 
 ## Guides, as pages
 

@@ -2,9 +2,11 @@ import type { OpenAPIHono } from "@hono/zod-openapi";
 import { createMcpHandler, Server } from "@modelcontextprotocol/server";
 import type { Context } from "hono";
 import { ApiError } from "../contract/errors.ts";
+import { isServed, type Part as ServedPart } from "../contract/served.ts";
 import { authenticate } from "./authentication.ts";
 import { readJson } from "./body.ts";
 import type { AppEnv } from "./context.ts";
+import { partLetThrough } from "./served.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: an OpenAPI document is read by shape
 type Part = Record<string, any>;
@@ -16,6 +18,8 @@ interface Tool {
   path: string;
   parameters: Part[];
   hasBody: boolean;
+  /** What a deployment must serve for it to be there. */
+  parts: ServedPart[];
 }
 
 /** What a call is sent with, besides its arguments: whose key it is, and where it comes from. */
@@ -29,11 +33,12 @@ const PASSED_ON = ["Authorization", "CF-Connecting-IP", "CF-Ray"];
 export function serveMcp(app: OpenAPIHono<AppEnv>): void {
   let tools: Tool[] | undefined;
   app.on(["POST", "GET", "DELETE"], "/mcp", async (c) => {
-    tools ??= toolsOf(
-      app.getOpenAPI31Document({ openapi: "3.1.0", info: { title: "", version: "" } }),
+    tools ??= toolsOf(app);
+    const served = tools.filter(({ parts }) =>
+      parts.every((part) => isServed(c.env.SERVED_ROUTES, part)),
     );
     const message = c.req.method === "POST" ? ((await readJson(c)) as Part | null) : null;
-    const handle = () => answer(app, c, tools ?? [], message);
+    const handle = () => answer(app, c, served, message);
     if (message?.method === "tools/call") return handle();
     let response: Response | undefined;
     await authenticate(c, async () => {
@@ -123,9 +128,13 @@ function toRequest(c: Context<AppEnv>, { method, path, parameters, hasBody }: To
   return new Request(url, { method, headers, body: JSON.stringify(rest) });
 }
 
-/** The tools of a document's operations. */
-function toolsOf(document: Part): Tool[] {
-  const schemas: Part = document.components?.schemas ?? {};
+/** The tools of an app's routes. */
+function toolsOf(app: OpenAPIHono<AppEnv>): Tool[] {
+  const { paths, components }: Part = app.getOpenAPI31Document({
+    openapi: "3.1.0",
+    info: { title: "", version: "" },
+  });
+  const schemas: Part = components?.schemas ?? {};
   // References within a tool's schema lead to its own definitions.
   const local = (part: unknown) =>
     JSON.parse(JSON.stringify(part ?? {}).replaceAll("#/components/schemas/", "#/$defs/"));
@@ -143,7 +152,7 @@ function toolsOf(document: Part): Tool[] {
     collect(schema);
     return Object.keys(used).length > 0 ? { ...schema, $defs: used } : schema;
   };
-  return Object.entries<Part>(document.paths).flatMap(([path, methods]) =>
+  return Object.entries<Part>(paths).flatMap(([path, methods]) =>
     Object.entries<Part>(methods).map(([verb, operation]): Tool => {
       const {
         operationId,
@@ -186,7 +195,16 @@ function toolsOf(document: Part): Tool[] {
         path,
         parameters,
         hasBody: body !== undefined,
+        parts: partsOf(app, verb.toUpperCase(), path),
       };
     }),
   );
+}
+
+/** The parts of the contract that the handlers of a route let through. */
+function partsOf({ routes }: OpenAPIHono<AppEnv>, method: string, path: string): ServedPart[] {
+  const pattern = path.replaceAll(/\{(\w+)\}/g, ":$1");
+  return routes
+    .filter((route) => route.method === method && route.path === pattern)
+    .flatMap(({ handler }) => partLetThrough(handler) ?? []);
 }

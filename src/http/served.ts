@@ -3,10 +3,20 @@ import { ApiError } from "../contract/errors.ts";
 import { isServed, type Part } from "../contract/served.ts";
 import type { AppEnv } from "./context.ts";
 
+/** What each middleware made here lets through. */
+const PARTS = new WeakMap<object, Part>();
+
 /** Lets a request through if its part of the contract is served; otherwise, there is no such route. */
 export function served(part: Part) {
-  return createMiddleware<AppEnv>(async (c, next) => {
+  const middleware = createMiddleware<AppEnv>(async (c, next) => {
     if (!isServed(c.env.SERVED_ROUTES, part)) throw new ApiError("route_not_found");
     await next();
   });
+  PARTS.set(middleware, part);
+  return middleware;
+}
+
+/** The part that a handler lets through if it was made by `served`. */
+export function partLetThrough(handler: object): Part | undefined {
+  return PARTS.get(handler);
 }

@@ -1,21 +1,29 @@
 import { exports } from "cloudflare:workers";
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { describe, expect, test } from "vitest";
-import { openWorkspace, recordAutomation, refusal, send } from "../../support/api.ts";
+import { fetchText, openWorkspace, recordAutomation, refusal, send } from "../../support/api.ts";
 import { operationsOf } from "../../support/document.ts";
 
 const URL_OF_MCP = new URL("https://api.example/mcp");
 const VERSIONS = { current: { pin: "2026-07-28" }, former: "legacy" } as const;
 
 /** The SDK's own client, connected with a key in one version of the protocol. */
-async function connect(apiKey: string, mode: (typeof VERSIONS)[keyof typeof VERSIONS]) {
+function connect(apiKey: string, mode: (typeof VERSIONS)[keyof typeof VERSIONS]) {
+  return connectTo(URL_OF_MCP, { Authorization: `Bearer ${apiKey}` }, mode);
+}
+
+async function connectTo(
+  at: URL,
+  headers: Record<string, string>,
+  mode: (typeof VERSIONS)[keyof typeof VERSIONS] = VERSIONS.current,
+) {
   const client = new Client({ name: "test", version: "1" }, {
     versionNegotiation: { mode },
   } as ConstructorParameters<typeof Client>[1]);
   await client.connect(
-    new StreamableHTTPClientTransport(URL_OF_MCP, {
+    new StreamableHTTPClientTransport(at, {
       fetch: (url, init) => exports.default.fetch(new Request(String(url), init as RequestInit)),
-      requestInit: { headers: { Authorization: `Bearer ${apiKey}` } },
+      requestInit: { headers },
     }),
   );
   return client;
@@ -95,4 +103,24 @@ test("a call counts once against the quota, and one without a key is 401", async
   const refused = await ask({});
   expect(refused.status).toBe(401);
   expect(await refused.json()).toEqual(refusal(401, "invalid_api_key").body);
+});
+
+test("the settings that the docs show for editors connect, with a key in its place", async () => {
+  const { apiKey } = await openWorkspace();
+  const { text } = await fetchText("/docs.md");
+  const [, guide = ""] = text.split("\n## Agents (MCP)\n");
+  const [mine = ""] = guide.split("\n## ");
+  const shown = [...mine.matchAll(/```json\n(.*?)\n```/gs)].map(([, json = ""]) =>
+    JSON.parse(json),
+  );
+  expect(shown.map((settings) => Object.keys(settings))).toEqual([
+    ["mcpServers"],
+    ["inputs", "servers"],
+  ]);
+  for (const { mcpServers, servers } of shown) {
+    const { url, headers } = (mcpServers ?? servers)["public-api"];
+    const filled = headers.Authorization.replace(/\$\{(?:env:API_KEY|input:api-key)\}/, apiKey);
+    const client = await connectTo(new URL(url), { Authorization: filled });
+    expect((await client.listTools()).tools).toHaveLength(9);
+  }
 });

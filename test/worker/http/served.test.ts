@@ -33,6 +33,22 @@ test("the list of served parts is the whole contract by default, and is parsed n
   expect(isServed("leadsx,xleads", "leads")).toBe(false);
 });
 
+/** The names of the tools that a deployment offers over MCP. */
+async function toolsOf(apiKey: string, SERVED_ROUTES: string): Promise<string[]> {
+  const request = new Request("https://api.example/mcp", {
+    method: "POST",
+    headers: {
+      ...{ Authorization: `Bearer ${apiKey}`, "Content-Type": "application/json" },
+      Accept: "application/json, text/event-stream",
+      "MCP-Protocol-Version": "2025-11-25",
+    },
+    body: JSON.stringify({ jsonrpc: "2.0", id: 1, method: "tools/list" }),
+  });
+  const answer = await deployedWith({ SERVED_ROUTES })(request);
+  const text = (await answer.text()).replace(/^.*?data: /s, "");
+  return JSON.parse(text).result.tools.map(({ name }: { name: string }) => name);
+}
+
 /** The part that an operation belongs to: that of its noun and method, if there is one, or of its noun. */
 function partOf({ tags: [noun = ""], method }: Operation): string {
   const own = `${noun}.${method}`.toLowerCase();
@@ -53,6 +69,11 @@ test.each(operationsOf(document))(
     };
     const notFound = refusal(404, "route_not_found");
     expect(await ask(without(part))).toEqual(notFound);
+    // An agent's list of tools is what is served.
+    for (const SERVED_ROUTES of [part, without(part)])
+      expect((await toolsOf(apiKey, SERVED_ROUTES)).includes(operation.operationId)).toBe(
+        SERVED_ROUTES === part,
+      );
     const large = " ".repeat(20_000);
     const odd = await ask(without(part), "?limit=0&cursor=x", large, "text/plain");
     expect(odd).toEqual(notFound);
