@@ -146,6 +146,7 @@ export const EVENTS: Fault[] = [
     ["order.ts", "sql`iif(${BY_HAND}, 0, max(", "sql`iif(0, 0, max(", "what is sent by hand does not wait for its endpoint"],
     ["settle-and-claim.ts", "sql`${deliveries.priority}, ${deliveries.dueAt},", "sql`${deliveries.dueAt},", "what was never tried is posted first"],
     ["settle-and-claim.ts", "iif(${IS_PROBED}, 1, ${LIMIT})", "${LIMIT}", "one post probes the kinds that an endpoint rejects"],
+    ["settle-and-claim.ts", "AND sum(${BYTES}) OVER in_order - ${BYTES} < ${sql.placeholder(\"maxBytes\")} AS", "AS", "what is claimed fits into memory"],
     ["settle.ts", "attempts: sql`o.value->>'attemptsNow'`", "attempts: sql`${deliveries.attempts} + 1`", "what is sent by hand does not climb the ladder"],
     ["settle.ts", " OR ${deliveries.lastAt} IS NOT o.value->>'startedAt')", " OR 1)", "an attempt that does not count is recorded once"],
     ["settle.ts", ">= c.value->>'freedSince'", "< 0", "what failed in an outage is tried again when it ends"],

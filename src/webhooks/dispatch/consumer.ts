@@ -14,7 +14,7 @@ import { type WakeMessage, wake } from "./wake.ts";
 const DISPATCHES_PER_INVOCATION = 3;
 /** After this long, a dispatch continues in the background, so that the queue goes on... */
 export const BACKGROUND_AFTER_MS = 100;
-/** ...unless the isolate has this many of them, of which each keeps up to 3 MB in memory... */
+/** ...unless the isolate has this many of them: 32 MB, if each keeps `CLAIM_MAX_BYTES` twice... */
 export const BACKGROUND_DISPATCHES_MAX = 8;
 /** ...but no later than this, or the slow answers of one subscriber would hold up the queue of all. */
 const BACKGROUND_AFTER_MAX_MS = 2_000;

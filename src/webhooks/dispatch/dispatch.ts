@@ -25,6 +25,11 @@ export const LAST_END_MS = DISPATCH_MAX_MS + DNS_BEFORE_POST_MS + POST_TIMEOUT_M
  * milliseconds, however few it claims.
  */
 const CLAIM_MAX = 400;
+/**
+ * About how many bytes of bodies one exchange claims at most, and a dispatch keeps twice: while the last
+ * posts of one claim are in flight, it claims more.
+ */
+export const CLAIM_MAX_BYTES = 2_000_000;
 /** Maximum it claims per subscription in the slow lane, where each may take ten seconds. */
 const CLAIM_SLOW_MAX = 6;
 
@@ -98,6 +103,7 @@ export async function dispatch(
         settlements: batch.flatMap(({ settlements }) => settlements),
         requests: batch.map(({ request }) => request),
         limit,
+        maxBytes: Math.floor(CLAIM_MAX_BYTES / open.size),
         cancel: batch.some(({ cancel }) => cancel),
       },
       askedAt,

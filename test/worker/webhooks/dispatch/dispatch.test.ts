@@ -3,7 +3,7 @@ import { describe, expect, test, vi } from "vitest";
 import { RETRY_WAITS_SECONDS } from "../../../../src/contract/limits.ts";
 import { workspaces } from "../../../../src/db/schema.ts";
 import { sleep } from "../../../../src/timing.ts";
-import { LAST_END_MS } from "../../../../src/webhooks/dispatch/dispatch.ts";
+import { CLAIM_MAX_BYTES, LAST_END_MS } from "../../../../src/webhooks/dispatch/dispatch.ts";
 import { InvocationLimit } from "../../../../src/webhooks/outcome.ts";
 import {
   announceLeads,
@@ -26,6 +26,8 @@ import {
   subscriber,
   subscriptionRow,
 } from "../../../support/deliveries.ts";
+import { interposed } from "../../../support/interposed.ts";
+import { WORKSPACE_DB } from "../../../support/placement.ts";
 
 const NOW = Date.UTC(2026, 0, 5, 12);
 const OK = answered(200);
@@ -59,6 +61,21 @@ describe("a dispatch", () => {
     expect(await deliveryTo(id)).toMatchObject({ state: "exhausted", settledAt: now, attempts });
     expect(await subscriptionRow(id)).toMatchObject({ disabledAt: null, failures: attempts });
     expect(await noticesOf(id, "failing")).toHaveLength(1);
+  });
+
+  test("claims no more than fits into memory, however large the events are", async () => {
+    const customFields = { note: "x".repeat(15_000) };
+    const { id } = await owed(300, NOW, { customFields });
+    const bytes: number[] = [];
+    const DB = interposed(WORKSPACE_DB, async ({ go }) => {
+      const results = await go();
+      bytes.push(JSON.stringify(results).length);
+      return results;
+    });
+    await dispatchOn(DB, NOW, [id], OK);
+    expect(await statesOf(id)).toEqual({ delivered: 300 });
+    expect(Math.max(...bytes)).toBeLessThan(1.1 * CLAIM_MAX_BYTES);
+    expect(bytes.length).toBeLessThan(6);
   });
 
   test("posts nothing that is settled", async () => {
