@@ -1,5 +1,4 @@
 import type { OpenAPIHono } from "@hono/zod-openapi";
-import { createMcpHandler, Server } from "@modelcontextprotocol/server";
 import type { Context } from "hono";
 import { ApiError } from "../contract/errors.ts";
 import { isServed, type Part as ServedPart } from "../contract/served.ts";
@@ -57,6 +56,8 @@ async function answer(
 ) {
   let refused: Response | undefined;
   const limits: [string, string][] = [];
+  // Its schemas would take a quarter of the start of every isolate, and few requests need them.
+  const { createMcpHandler, Server } = await import("@modelcontextprotocol/server");
   const handler = createMcpHandler(() => {
     const server = new Server(
       { name: "public-api", version: "1.0.0" },
