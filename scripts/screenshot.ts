@@ -1,5 +1,5 @@
 /**
- * Takes the screenshots of the docs page and of the portal for the documentation.
+ * Takes the screenshots of the docs and of the portal for the documentation.
  *
  *     npm run screenshots               # all of them
  *     npm run screenshots -- portal     # those whose name contains a word
@@ -81,7 +81,8 @@ async function showDocs(page: Page): Promise<void> {
   const contents = page.getByRole("navigation", { name: "Contents" });
   if (page.viewportSize()?.width === PHONE.width) await contents.getByText("Contents").click();
   await contents.getByText("Pause or activate").click();
-  // The contents follow, smoothly.
+  await page.waitForURL("**/docs/reference/automations#controlAutomation");
+  // It scrolls smoothly.
   await page.waitForTimeout(1_500);
 }
 

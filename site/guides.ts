@@ -155,7 +155,7 @@ function valuesOf(root: string): Record<string, string> {
     secretOverlap: words(SECRET_OVERLAP_SECONDS.default),
     secretOverlapMax: words(SECRET_OVERLAP_SECONDS.max),
     postsAtOnce: String(POSTS_AT_ONCE),
-    jitter: `${RETRY_JITTER * 100} %`,
+    jitter: `${RETRY_JITTER * 100}\u00a0%`,
     linkOpens: words(PORTAL_LINK_OPENS_MS / 1000),
     replayDays: String(REDELIVERY_MAX_AGE_MS / DAY_MS),
     missed: en.enable.missed,
