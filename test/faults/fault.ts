@@ -8,8 +8,8 @@ export interface Fault {
   replacement: string;
   /** What then no longer holds. */
   promise: string;
-  /** How the simulation notices it, and in which world first, if it is known. */
-  simulated?: { violation: RegExp; seed?: number };
+  /** How the simulation notices it, and in which world first. */
+  simulated?: { violation: RegExp; seed: number };
 }
 
 /** The faults of one folder of `src`, one line each. */

@@ -15,8 +15,8 @@ import { openWork } from "./work.ts";
 import type { LoadedWorker } from "./worker.ts";
 import { Violation, World } from "./world.ts";
 
-/** A wave, the probes of the first hour, and about fifty a day; what is rejected is also tried again. */
-const deadPostsMax = (days: number) => 40 + 100 * Math.ceil(days);
+/** In an hour: the wave in which it fails, and its probes. */
+const DEAD_POSTS_AN_HOUR = 30;
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 /** In which everything must settle, once only subscribers fail. */
@@ -112,25 +112,26 @@ async function live(deployment: Deployment): Promise<void> {
   }
 
   /**
-   * Events for everyone, twice, once it is known who is fast: a subscriber that answers immediately is
+   * Events for everyone, once it is known who is fast and who has just rejected a kind: a subscriber that answers immediately is
    * posted to immediately, whoever else there is, and whichever of overlapping recordings is committed
    * first.
    */
   async function checkPrompt(): Promise<void> {
-    for (let i = 0; i < 2; i++) {
+    // Whoever rejected everything until now is probed within half an hour.
+    for (const [i, minutes] of [40, 2, 40].entries()) {
       const [last] = store.rows<{ id: string | null }>("SELECT max(id) AS id FROM events");
       const open = store.rows<{ id: string; url: string }>(
         "SELECT id, url FROM subscriptions WHERE disabled_at IS NULL AND deleted_at IS NULL AND next_at = 0 AND rejected_until = 0 AND NOT slow",
       );
       let recorded = false;
-      work.recordEverywhere().then(
+      // So many of a kind that whoever rejects it is probed when the last round begins.
+      work.recordEverywhere(i === 1 ? 25 : 1).then(
         () => (recorded = true),
         (error) => world.fail(error),
       );
-      // Whoever rejected everything until now is probed within half an hour.
-      const until = world.now + 40 * MINUTE_MS;
+      const until = world.now + minutes * MINUTE_MS;
       await world.run(() => recorded && world.now > until);
-      if (i === 0) continue;
+      if (i < 2) continue;
       checkChoosy(last?.id ?? "");
       for (const { id } of open.filter(({ url }) => subscribers.isFine(url))) {
         const posts = subscribers.posts.filter(
@@ -164,6 +165,13 @@ async function live(deployment: Deployment): Promise<void> {
     }
   }
 
+  /** What it rejects is tried again, each event at its own pace. */
+  function isChoosy(subscriptionId: string): boolean {
+    const sql = "SELECT url FROM subscriptions WHERE id = ?";
+    const [row] = store.rows<{ url: string }>(sql, subscriptionId);
+    return row !== undefined && subscribers.choiceOf(row.url) !== null;
+  }
+
   /** A subscriber that has only failed since the faults ended was probed, not flooded. */
   function checkDead(): void {
     const since = healthySince + MINUTE_MS;
@@ -172,9 +180,12 @@ async function live(deployment: Deployment): Promise<void> {
       ({ subscriptionId }) => subscriptionId,
     )) {
       const late = posts.filter(({ startedAt }) => startedAt > since);
-      const days = ((late.at(-1)?.startedAt ?? since) - since) / (24 * HOUR_MS);
-      if (late.length > deadPostsMax(days) && !late.some(({ acknowledged }) => acknowledged))
-        throw new Violation(`${id} fails always, and was posted to ${late.length} times`);
+      if (late.some(({ acknowledged }) => acknowledged) || isChoosy(id)) continue;
+      const isTooSoon = late.some(
+        ({ startedAt }, i) => startedAt - (late[i - DEAD_POSTS_AN_HOUR]?.startedAt ?? 0) < HOUR_MS,
+      );
+      if (isTooSoon)
+        throw new Violation(`${id} fails always, and got ${DEAD_POSTS_AN_HOUR} posts in an hour`);
     }
   }
 

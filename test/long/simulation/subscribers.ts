@@ -42,13 +42,16 @@ export function openSubscribers(world: World, store: Store) {
     return behaviours.get(new URL(url).host) === "fine";
   }
 
+  /** How its server rejects some events at once; null if it does not. */
+  function choiceOf(url: string): "choosy" | "picky" | null {
+    const behaviour = behaviours.get(new URL(url).host);
+    return behaviour === "choosy" || behaviour === "picky" ? behaviour : null;
+  }
+
   /** Whether its server answers immediately and accepts this event, though not every one. */
   function isAccepted(url: string, eventId: string): boolean {
-    const { host } = new URL(url);
-    const behaviour = behaviours.get(host);
-    return (
-      (behaviour === "choosy" || behaviour === "picky") && !isRejected(host, behaviour, eventId)
-    );
+    const choice = choiceOf(url);
+    return choice !== null && !isRejected(new URL(url).host, choice, eventId);
   }
 
   /** A choosy one always rejects one kind of events, and a picky one every second event. */
@@ -156,6 +159,7 @@ export function openSubscribers(world: World, store: Store) {
     count: () => behaviours.size,
     open,
     isFine,
+    choiceOf,
     isAccepted,
     changeWeather,
     recover,

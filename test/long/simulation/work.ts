@@ -32,12 +32,13 @@ export function openWork({ world, store, subscribers, worker, call, sweep }: Dep
     }
   }
 
-  /** Overlapping recordings of every kind in every workspace. */
-  function recordEverywhere(): Promise<unknown> {
+  /** Overlapping recordings of every kind in every workspace, with so many leads in one of them. */
+  function recordEverywhere(leads: number): Promise<unknown> {
     return Promise.all(
       workspaces.flatMap((workspaceId) => [
         recordConcurrently(workspaceId),
         recordAutomationAndRuns(workspaceId),
+        recordLeads(workspaceId, leads),
       ]),
     );
   }

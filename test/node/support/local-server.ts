@@ -30,9 +30,6 @@ export interface LocalServer {
   log(): string;
   /** Starts a command in the copy, as npm does. */
   start(command: string, ...args: string[]): Command;
-  /** Ends it as Ctrl-C does. */
-  end(): Promise<void>;
-  /** Ends it, and removes the copy. */
   stop(): Promise<void>;
 }
 
@@ -46,7 +43,7 @@ const ownEnv = (folder: string) => ({
 });
 
 /** Copies this checkout without its data. @returns the folder, which the caller must remove. */
-function copyCheckout(): string {
+export function copyCheckout(): string {
   const folder = mkdtempSync(join(tmpdir(), "checkout-"));
   const filter = (path: string) => !LEFT_OUT.has(basename(path));
   cpSync(ROOT, folder, { recursive: true, filter });
@@ -69,12 +66,9 @@ export async function startLocalServer(
   change(folder);
   const port = await freePort();
   const server = startIn(folder, "start", args, { ...env, PORT: String(port) });
-  const end = async () => {
+  const stop = async () => {
     server.child.kill("SIGINT");
     await server.ended;
-  };
-  const stop = async () => {
-    await end();
     rmSync(folder, { recursive: true, force: true });
   };
   try {
@@ -91,13 +85,12 @@ export async function startLocalServer(
     output: server.output,
     log: () => readFileSync(join(folder, ".wrangler/start.log"), "utf8"),
     start: (command, ...args) => startIn(folder, command, args),
-    end,
     stop,
   };
 }
 
 /** Starts a command of `package.json` in a copy of this checkout. */
-function startIn(
+export function startIn(
   folder: string,
   command: string,
   args: string[],
