@@ -121,8 +121,11 @@ export const updateWebhook = (id: string, body: Changes) =>
 
 export const disableWebhook = (id: string) => call<object>("POST", `${webhook(id)}/disable`, {});
 
-export const enableWebhook = (id: string, body: { redeliverSince?: string }) =>
-  callAll(`${webhook(id)}/enable`, body);
+/** Enables a subscription. With a time, also examines a part of the events since then, as `redeliver` does. */
+export const enableWebhook = (
+  id: string,
+  body: { redeliverSince?: string; cursor?: string | null },
+) => call<Redelivered>("POST", `${webhook(id)}/enable`, body);
 
 export const renewSecret = (id: string, overlapSeconds: number) =>
   call<NewSecret>("POST", `${webhook(id)}/secret`, { overlapSeconds });
@@ -132,41 +135,19 @@ export const endOverlap = (id: string) => call<object>("POST", `${webhook(id)}/o
 export const sendTest = (id: string, type: Kind) =>
   call<TestResult>("POST", `${webhook(id)}/test`, { type });
 
-/** Pages that are looked through for the first match of a filter. */
-const LOOKED_THROUGH_MAX = 20;
-
 /**
- * A page of deliveries. One that is filtered may be empty although older ones match: looks on for them.
+ * A page of deliveries. One that is filtered may be empty although older ones match.
  *
  * @param query the filters and the page.
  */
-export async function listDeliveries(
-  id: string,
-  query: URLSearchParams,
-): Promise<Page<DeliveryView>> {
-  const asked = new URLSearchParams(query);
-  for (let i = 1; ; i++) {
-    const page = await call<Page<DeliveryView>>("GET", `${webhook(id)}/deliveries?${asked}`);
-    if (page.items.length > 0 || page.nextCursor === null || i === LOOKED_THROUGH_MAX) return page;
-    asked.set("cursor", page.nextCursor);
-  }
-}
+export const listDeliveries = (id: string, query: URLSearchParams) =>
+  call<Page<DeliveryView>>("GET", `${webhook(id)}/deliveries?${query}`);
 
 export const readDelivery = (id: string, eventId: string) =>
   call<DeliveryDetails>("GET", `${webhook(id)}/deliveries/${encodeURIComponent(eventId)}`);
 
+/** Sends events again: some, or a part of all since a time. */
 export const redeliver = (
   id: string,
-  body: { eventIds: string[] } | { since: string; states: string[] },
-) => callAll(`${webhook(id)}/redeliver`, body);
-
-/** Redelivers a whole range, in as many calls as it takes. @returns how many events are about to be sent. */
-async function callAll(path: string, body: object): Promise<Pick<Redelivered, "count">> {
-  let count = 0;
-  for (let cursor: string | null | undefined; cursor !== null; ) {
-    const answer: Redelivered = await call<Redelivered>("POST", path, { ...body, cursor });
-    count += answer.count;
-    cursor = answer.nextCursor;
-  }
-  return { count };
-}
+  body: { eventIds: string[] } | { since: string; states: string[]; cursor: string | null },
+) => call<Redelivered>("POST", `${webhook(id)}/redeliver`, body);

@@ -109,7 +109,7 @@ function Place({ route, workspace }: { route: Route; workspace: Workspace }) {
     case "webhooks":
       return <Webhooks workspace={workspace} />;
     case "webhook":
-      return <Webhook key={route.id} kinds={workspace.events} {...route} />;
+      return <Webhook key={route.id} workspace={workspace} {...route} />;
     case "delivery":
       return <Delivery key={route.eventId} {...{ workspace, ...route }} />;
     case "subscribe":

@@ -49,6 +49,13 @@ export function eventIdAt(time: number): string {
   return write("event", bytes);
 }
 
+/** When the event with this id was recorded, in Unix milliseconds. */
+export function eventTimeOf(id: string): number {
+  const digits = [...id.slice(ID_PREFIXES.event.length)];
+  const value = digits.reduce((sum, digit) => sum * 36n + BigInt(Number.parseInt(digit, 36)), 0n);
+  return Number(value >> 80n);
+}
+
 function timeBytes(time: number): Uint8Array {
   const bytes = new DataView(new ArrayBuffer(8));
   bytes.setBigUint64(0, BigInt(Math.max(0, Math.floor(time))));

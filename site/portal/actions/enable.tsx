@@ -1,6 +1,7 @@
 import { useState } from "preact/hooks";
 import { enableWebhook } from "../api.ts";
-import { type AboutWebhook, FormDialog } from "../parts/dialog-form.tsx";
+import type { AboutWebhook } from "../parts/dialog-form.tsx";
+import { type Range, RangeDialog } from "../parts/range-dialog.tsx";
 import { parseSince, SinceField } from "../parts/since.tsx";
 import { t } from "../text.ts";
 
@@ -8,17 +9,19 @@ import { t } from "../text.ts";
 export function EnableDialog({ webhook, onClose, onDone }: AboutWebhook) {
   const [withMissed, setWithMissed] = useState(true);
   const [sinceFault, setSinceFault] = useState<string | null>(null);
-  const enable = async (form: FormData) => {
+  const begin = (form: FormData): Range | null => {
     const since = withMissed ? parseSince(form, webhook, Date.now()) : null;
     setSinceFault(withMissed && since === null ? t.since.required : null);
     if (withMissed && since === null) return null;
     const missed = since ? { redeliverSince: since } : {};
-    const { count } = await enableWebhook(webhook.webhookId, missed);
-    onDone();
-    return t.enable.result(count);
+    return {
+      since,
+      send: (cursor) => enableWebhook(webhook.webhookId, { ...missed, cursor }),
+      result: t.enable.result,
+    };
   };
   return (
-    <FormDialog texts={t.enable} act={enable} onClose={onClose}>
+    <RangeDialog texts={t.enable} {...{ begin, onClose, onDone }}>
       <p>{t.enable.text}</p>
       <label class="check">
         <input
@@ -29,6 +32,6 @@ export function EnableDialog({ webhook, onClose, onDone }: AboutWebhook) {
         {t.enable.missed}
       </label>
       {withMissed && <SinceField webhook={webhook} fault={sinceFault} />}
-    </FormDialog>
+    </RangeDialog>
   );
 }

@@ -1,6 +1,7 @@
 import { useState } from "preact/hooks";
 import { redeliver } from "../api.ts";
-import { type AboutWebhook, FormDialog } from "../parts/dialog-form.tsx";
+import type { AboutWebhook } from "../parts/dialog-form.tsx";
+import { type Range, RangeDialog } from "../parts/range-dialog.tsx";
 import { parseSince, SinceField } from "../parts/since.tsx";
 import { t } from "../text.ts";
 
@@ -10,17 +11,19 @@ const STATES = ["exhausted", "cancelled", "missed"] as const;
 export function RedeliverDialog({ webhook, onClose, onDone }: AboutWebhook) {
   const [isIncomplete, setIncomplete] = useState(false);
   const [sinceFault, setSinceFault] = useState<string | null>(null);
-  const send = async (form: FormData) => {
+  const begin = (form: FormData): Range | null => {
     const since = parseSince(form, webhook, Date.now());
     setSinceFault(since === null ? t.since.required : null);
     if (since === null) return null;
     const states = form.getAll("states") as string[];
-    const { count } = await redeliver(webhook.webhookId, { since, states });
-    onDone();
-    return t.sendAgain.result(count);
+    return {
+      since,
+      send: (cursor) => redeliver(webhook.webhookId, { since, states, cursor }),
+      result: t.sendAgain.result,
+    };
   };
   return (
-    <FormDialog texts={t.sendAgain} isIncomplete={isIncomplete} act={send} onClose={onClose}>
+    <RangeDialog texts={t.sendAgain} {...{ isIncomplete, begin, onClose, onDone }}>
       <p>{t.sendAgain.text}</p>
       <SinceField webhook={webhook} fault={sinceFault} />
       <fieldset
@@ -34,6 +37,6 @@ export function RedeliverDialog({ webhook, onClose, onDone }: AboutWebhook) {
           </label>
         ))}
       </fieldset>
-    </FormDialog>
+    </RangeDialog>
   );
 }

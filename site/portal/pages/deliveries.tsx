@@ -1,14 +1,18 @@
+import { useId, useState } from "preact/hooks";
+import { DAY_MS } from "../../../src/contract/time.ts";
 import type {
   DeliveryView as Delivery,
   WebhookView as Webhook,
 } from "../../../src/webhooks/views.ts";
-import { type Page, redeliver } from "../api.ts";
+import { redeliver } from "../api.ts";
 import { formatOutcome, formatTime } from "../format.ts";
-import { type Loaded, useAction } from "../load.ts";
+import { useAction } from "../load.ts";
+import type { Search } from "../look-through.ts";
 import { announce } from "../parts/announce.tsx";
 import { Badge, Empty, Time } from "../parts/basics.tsx";
 import { ActionFault, LoadState } from "../parts/faults.tsx";
 import { Pages } from "../parts/pages.tsx";
+import { Progress, shareOf } from "../parts/progress.tsx";
 import { localTime } from "../parts/since.tsx";
 import { deliveryHref, goTo, webhookHref } from "../route.ts";
 import { t } from "../text.ts";
@@ -17,16 +21,19 @@ interface Props {
   webhook: Webhook;
   /** The filters and the page. */
   query: URLSearchParams;
-  loaded: Loaded<Page<Delivery>>;
+  search: Search;
+  /** How long events are kept, in days. */
+  retentionDays: number;
   onDone(): void;
 }
 
 /** The deliveries to a subscription, newest first, filtered, a page at a time. */
-export function Deliveries({ webhook, query, loaded, onDone }: Props) {
+export function Deliveries({ webhook, query, search, retentionDays, onDone }: Props) {
   const { isBusy, fault, run } = useAction();
   const isNarrowed = [...query.keys()].length > 0;
-  const page = loaded.data;
-  const isEmpty = page?.items.length === 0 && !loaded.isStale;
+  const page = search.data;
+  const isEmpty = page?.items.length === 0 && !search.isStale;
+  const isUnknown = page === null || search.isStale || (isEmpty && page.nextCursor !== null);
   const sendAgain = ({ eventId }: Delivery) =>
     run(async () => {
       const { count } = await redeliver(webhook.webhookId, { eventIds: [eventId] });
@@ -37,18 +44,18 @@ export function Deliveries({ webhook, query, loaded, onDone }: Props) {
     <section>
       <h2>{t.deliveries.title}</h2>
       <Filters webhook={webhook} query={query} />
-      <LoadState loaded={loaded} />
+      {search.isLooking && isUnknown ? (
+        <Looking {...{ webhook, query, search, retentionDays }} />
+      ) : (
+        <LoadState loaded={search} />
+      )}
       <ActionFault fault={fault} />
-      {isEmpty && isNarrowed && (
-        <Empty {...(page.nextCursor !== null ? t.deliveries.noneSoFar : t.deliveries.noneAtAll)}>
-          <a class="button" href={webhookHref(webhook.webhookId)}>
-            {t.deliveries.showAll}
-          </a>
-        </Empty>
+      {isEmpty && isNarrowed && !(search.isLooking && isUnknown) && (
+        <NoneFound {...{ webhook, search }} />
       )}
       {isEmpty && !isNarrowed && <Empty title={t.deliveries.empty} text={t.deliveries.emptyText} />}
       {page !== null && page.items.length > 0 && (
-        <table class="rows" aria-busy={loaded.isStale}>
+        <table class="rows" aria-busy={search.isStale}>
           <thead>
             <tr>
               <th scope="col">{t.deliveries.state}</th>
@@ -70,7 +77,7 @@ export function Deliveries({ webhook, query, loaded, onDone }: Props) {
           </tbody>
         </table>
       )}
-      {page && (
+      {page && page.items.length > 0 && (
         <Pages
           label={t.deliveries.pages}
           cursor={query.get("cursor")}
@@ -79,6 +86,50 @@ export function Deliveries({ webhook, query, loaded, onDone }: Props) {
         />
       )}
     </section>
+  );
+}
+
+/** How far the search for a match is. */
+function Looking({ webhook, query, search, retentionDays }: Omit<Props, "onDone">) {
+  const to = Math.min(Date.now(), Date.parse(query.get("until") ?? "9999"));
+  const from = Math.max(
+    Date.now() - retentionDays * DAY_MS,
+    Date.parse(webhook.createdAt),
+    Date.parse(query.get("since") ?? "1970"),
+  );
+  const time = search.lookedBackTo ?? to;
+  return (
+    <div class="note">
+      <Progress label={t.deliveries.looking} done={shareOf(time, to, from)}>
+        {t.deliveries.looking} {t.deliveries.lookedBackTo(formatTime(time))}
+      </Progress>
+      <button type="button" onClick={search.stop}>
+        {t.stop}
+      </button>
+    </div>
+  );
+}
+
+/** Says that nothing matches, or nothing so far: the search was stopped. */
+function NoneFound({ webhook, search }: Pick<Props, "webhook" | "search">) {
+  const { data, lookedBackTo, goOn } = search;
+  const isWhole = data?.nextCursor === null || lookedBackTo === null;
+  return (
+    <Empty
+      title={isWhole ? t.deliveries.noneAtAll : t.deliveries.noneSoFar}
+      text={isWhole ? "" : t.deliveries.lookedBackTo(formatTime(lookedBackTo))}
+    >
+      <div class="buttons">
+        {!isWhole && (
+          <button type="button" class="primary" onClick={goOn}>
+            {t.goOn}
+          </button>
+        )}
+        <a class="button" href={webhookHref(webhook.webhookId)}>
+          {t.deliveries.showAll}
+        </a>
+      </div>
+    </Empty>
   );
 }
 
@@ -121,8 +172,6 @@ function Filters({ webhook, query }: { webhook: Webhook; query: URLSearchParams 
       />
     </label>
   );
-  const find = (id: string) =>
-    filter({ eventId: null, leadId: null, [id.startsWith("lea_") ? "leadId" : "eventId"]: id });
   const statuses = ["2xx", "3xx", "4xx", "5xx"].map((each): [string, string] => [each, each]);
   return (
     <div class="filters">
@@ -131,17 +180,36 @@ function Filters({ webhook, query }: { webhook: Webhook; query: URLSearchParams 
       {choice("status", t.deliveries.status, statuses)}
       {time("since", t.deliveries.since)}
       {time("until", t.deliveries.until)}
-      <label class="field">
-        {t.deliveries.find}
-        <input
-          type="search"
-          class="mono"
-          placeholder={t.deliveries.findHint}
-          value={query.get("eventId") ?? query.get("leadId") ?? ""}
-          onChange={({ currentTarget }) => find(currentTarget.value.trim())}
-        />
-      </label>
+      <Find webhook={webhook} query={query} />
     </div>
+  );
+}
+
+/** Finds the delivery of one event, by its id or that of its lead, whatever else is filtered. */
+function Find({ webhook, query }: { webhook: Webhook; query: URLSearchParams }) {
+  const [isWrong, setWrong] = useState(false);
+  const faultId = useId();
+  const find = (id: string) => {
+    const name = { evt_: "eventId", lea_: "leadId", "": "eventId" }[id.slice(0, 4)];
+    setWrong(name === undefined);
+    if (name !== undefined) goTo(webhookHref(webhook.webhookId, { [name]: id }));
+  };
+  return (
+    <label class="field">
+      {t.deliveries.find}
+      <input
+        type="search"
+        class="mono"
+        placeholder={t.deliveries.findHint}
+        value={query.get("eventId") ?? query.get("leadId") ?? ""}
+        aria-invalid={isWrong}
+        aria-describedby={faultId}
+        onChange={({ currentTarget }) => find(currentTarget.value.trim())}
+      />
+      <small id={faultId} class="fault" aria-live="polite">
+        {isWrong && t.deliveries.findFault}
+      </small>
+    </label>
   );
 }
 

@@ -1,6 +1,10 @@
 import type { WebhookEvent as Kind } from "../../../src/contract/enumerations.ts";
 import { DISABLE_AFTER_FAILURES, DISABLE_AFTER_MS } from "../../../src/contract/limits.ts";
-import type { WebhookView as Subscription, WebhookDetails } from "../../../src/webhooks/views.ts";
+import type {
+  WebhookView as Subscription,
+  WebhookDetails,
+  WorkspaceDetails as Workspace,
+} from "../../../src/webhooks/views.ts";
 import { DisableDialog } from "../actions/disable.tsx";
 import { EditDialog } from "../actions/edit.tsx";
 import { EnableDialog } from "../actions/enable.tsx";
@@ -9,9 +13,10 @@ import { RedeliverDialog } from "../actions/redeliver.tsx";
 import { RemoveDialog } from "../actions/remove.tsx";
 import { SecretDialog } from "../actions/secret.tsx";
 import { TestDialog } from "../actions/test.tsx";
-import { endOverlap, listDeliveries, readWebhook } from "../api.ts";
+import { endOverlap, readWebhook } from "../api.ts";
 import { explain, formatOutcome, formatPending, formatTime, splitUrl } from "../format.ts";
 import { useAction, useLoad } from "../load.ts";
+import { useDeliveries } from "../look-through.ts";
 import { announce } from "../parts/announce.tsx";
 import { Facts, Kinds, State, Time } from "../parts/basics.tsx";
 import { DialogButton } from "../parts/dialog.tsx";
@@ -22,13 +27,13 @@ import { Days } from "./days.tsx";
 import { Deliveries } from "./deliveries.tsx";
 
 /** One subscription: its health, actions, last days and deliveries. */
-export function Webhook(props: { id: string; query: URLSearchParams; kinds: Kind[] }) {
-  const { id, query, kinds } = props;
+export function Webhook(props: { id: string; query: URLSearchParams; workspace: Workspace }) {
+  const { id, query, workspace } = props;
   const loaded = useLoad(() => readWebhook(id));
-  const deliveries = useLoad(() => listDeliveries(id, query), query.toString());
+  const search = useDeliveries(id, query);
   const reload = () => {
     loaded.reload();
-    deliveries.reload();
+    search.reload();
   };
   const webhook = loaded.data;
   if (loaded.fault?.status === 404) return <LoadState loaded={loaded} />;
@@ -49,9 +54,13 @@ export function Webhook(props: { id: string; query: URLSearchParams; kinds: Kind
           <LoadState loaded={loaded} />
           <Trouble webhook={webhook} />
           <Overlap webhook={webhook} onDone={reload} />
-          <Actions webhook={webhook} kinds={kinds} onDone={reload} />
+          <Actions webhook={webhook} kinds={workspace.events} onDone={reload} />
           <About webhook={webhook} />
-          <Deliveries webhook={webhook} query={query} loaded={deliveries} onDone={reload} />
+          <Deliveries
+            {...{ webhook, query, search }}
+            retentionDays={workspace.retentionDays}
+            onDone={reload}
+          />
           <Days days={webhook.days} />
         </>
       )}

@@ -60,6 +60,8 @@ export const en = {
   none: "None",
   orMore: (n: string) => `${n} or more`,
   retry: "Try again",
+  stop: "Stop",
+  goOn: "Continue",
   newer: "Newer",
   older: "Older",
   cancel: "Cancel",
@@ -211,11 +213,11 @@ export const en = {
     empty: "No deliveries yet",
     emptyText:
       "The next event of this workspace shows up here. Send a test event to check your server now.",
-    noneAtAll: { title: "No deliveries match these filters", text: "" },
-    noneSoFar: {
-      title: "No match so far",
-      text: "The newest deliveries have been searched. Continue with older ones.",
-    },
+    noneAtAll: "No deliveries match these filters",
+    noneSoFar: "No match so far",
+    looking: "Looking through older deliveries.",
+    lookedBackTo: (time: string) => `Looked back to ${time}.`,
+    findFault: "Enter the id of an event (evt_…) or of a lead (lea_…).",
     showAll: "Show all deliveries",
     sendAgain: "Send again",
     sendAgainOf: (kind: string, time: string) => `Send again: ${kind}, ${time}`,
@@ -260,8 +262,9 @@ export const en = {
     submit: "Send again",
     result: (n: number) =>
       n === 0
-        ? "Nothing to send again; waiting deliveries are tried now."
+        ? "There is nothing to send again. What is waiting will be retried automatically."
         : `${count(n, "delivery", "deliveries")} will be sent again.`,
+    scheduled: (n: string, time: string) => `Will be sent: ${n}. Looked through until ${time}.`,
   },
 
   since: {

@@ -40,6 +40,8 @@ export const fr: Texts = {
   none: "Aucune",
   orMore: (n) => `${n} ou plus`,
   retry: "Réessayer",
+  stop: "Arrêter",
+  goOn: "Continuer",
   newer: "Plus récentes",
   older: "Plus anciennes",
   cancel: "Annuler",
@@ -192,11 +194,11 @@ export const fr: Texts = {
     empty: "Aucune livraison pour l’instant",
     emptyText:
       "Le prochain événement de cet espace de travail apparaîtra ici. Envoyez un événement de test pour vérifier votre serveur dès maintenant.",
-    noneAtAll: { title: "Aucune livraison ne correspond à ces filtres", text: "" },
-    noneSoFar: {
-      title: "Aucun résultat pour l’instant",
-      text: "Les livraisons les plus récentes ont été parcourues. Continuez avec les plus anciennes.",
-    },
+    noneAtAll: "Aucune livraison ne correspond à ces filtres",
+    noneSoFar: "Aucun résultat pour l’instant",
+    looking: "Recherche parmi les livraisons plus anciennes.",
+    lookedBackTo: (time) => `Livraisons parcourues jusqu’au ${time}.`,
+    findFault: "Saisissez l’identifiant d’un événement (evt_…) ou d’un lead (lea_…).",
     showAll: "Afficher toutes les livraisons",
     sendAgain: "Renvoyer",
     sendAgainOf: (kind, time) => `Renvoyer : ${kind}, ${time}`,
@@ -238,10 +240,11 @@ export const fr: Texts = {
     exhausted: "Échouées : toutes les tentatives ont échoué",
     cancelled: "Annulées : l’abonnement a été désactivé entre-temps",
     missed: "Manquées : enregistrées pendant que l’abonnement était désactivé",
+    scheduled: (n, time) => `À envoyer : ${n}. Événements parcourus jusqu’au ${time}.`,
     submit: "Renvoyer",
     result: (n) =>
       n === 0
-        ? "Il n’y a rien à renvoyer ; ce qui attend est tenté maintenant."
+        ? "Il n’y a rien à renvoyer. Les livraisons en attente seront retentées automatiquement."
         : n === 1
           ? "1 livraison sera renvoyée."
           : `${count(n, "", "livraisons")} seront renvoyées.`,

@@ -1,6 +1,9 @@
 import type { Locator, Page } from "playwright-core";
 import { beforeEach, expect, test } from "vitest";
 import { signatureFault } from "../../../scripts/shared/receiver.ts";
+import { encodeCursor } from "../../../src/contract/cursor.ts";
+import { eventIdAt } from "../../../src/contract/ids.ts";
+import { HOUR_MS } from "../../../src/contract/time.ts";
 import { see, type Visit } from "../../node/support/browser.ts";
 import { setStage } from "../../node/support/portal.ts";
 import { until } from "../../support/until.ts";
@@ -92,6 +95,7 @@ test("a workspace without a subscription is told how to start, and does", async 
   expect(page.url()).toContain("#/subscribe");
   await press("I have stored it");
   await see(page, "No deliveries yet");
+  await page.clock.install();
   await page.reload();
   await see(page, "No deliveries yet", "Waiting for the first event");
   expect(asked).toHaveLength(2);
@@ -103,6 +107,7 @@ test("a workspace without a subscription is told how to start, and does", async 
   const { items } = await PLATFORM.listWebhooks({ workspaceId });
   expect(items).toMatchObject([{ events: ["lead.created", "automation.status_changed"] }]);
   // By itself, the next time it looks.
+  await page.clock.fastForward(15_000);
   await page.getByRole("link", { name: "New lead" }).waitFor();
   await see(page, "Healthy");
 });
@@ -174,7 +179,7 @@ test("a pending delivery is sent immediately when its receiver has been fixed", 
   await posted(2);
 });
 
-test("deliveries are filtered by state and kind, and paginated", async () => {
+test("deliveries are filtered, found by an id, and paginated", async () => {
   await openSubscribed(() => deliver(30));
   const shows = (count: number) => expect.poll(() => rows().count()).toBe(count);
   const ids = () => rows().locator("th .small").allTextContents();
@@ -197,6 +202,53 @@ test("deliveries are filtered by state and kind, and paginated", async () => {
   await follow("Show all deliveries");
   await shows(25);
   expect(await page.getByLabel("State").inputValue()).toBe("");
+
+  const find = page.getByLabel("Find");
+  const { id: eventId, data } = JSON.parse(String(posts[7]?.body));
+  for (const id of [eventId, data.id]) {
+    await find.fill(id);
+    await find.press("Enter");
+    await until(() => page.url().endsWith(`Id=${id}`));
+    await expect.poll(ids).toEqual([eventId]);
+  }
+  await find.fill("Zoë");
+  await find.press("Enter");
+  await see(page, "Enter the id of an event (evt_…) or of a lead (lea_…).");
+  await find.fill("");
+  await find.press("Enter");
+  await shows(25);
+  await page.getByLabel("To", { exact: true }).fill("2026-01-01T00:00");
+  await page.keyboard.press("Tab");
+  await see(page, "No deliveries match these filters");
+});
+
+test("a filter looks on among older deliveries until something matches, or it is stopped", async () => {
+  await openSubscribed(() => deliver(1));
+  const cursorAt = (hours: number) =>
+    encodeCursor("deliveries", { at: 0, id: eventIdAt(Date.now() - hours * HOUR_MS) });
+  const asked: (string | null)[] = [];
+  await page.route("**/deliveries?*state=*", async (route) => {
+    const cursor = new URL(route.request().url()).searchParams.get("cursor");
+    asked.push(cursor);
+    if (asked.length > 4) return route.continue({ url: route.request().url().replace(/\?.*/, "") });
+    const json = { items: [], nextCursor: cursorAt(asked.length) };
+    // The third one waits until the reader has lost patience.
+    if (asked.length === 3) await button("Stop").waitFor({ state: "hidden" });
+    await route.fulfill({ json });
+  });
+  await page.getByLabel("State").selectOption("Failed");
+  await page.getByRole("progressbar", { name: "Looking through older deliveries." }).waitFor();
+  await until(() => asked.length === 3);
+  await press("Stop");
+  await see(page, "No match so far", "Looked back to");
+  expect(asked).toEqual([null, cursorAt(1), cursorAt(2)].map((each) => each && expect.any(String)));
+  const stoppedAt = asked[2];
+  await press("Continue");
+  await expect.poll(() => rows().count()).toBe(1);
+  // It goes on from where it was stopped, and keeps what it has found.
+  expect(asked[4]).not.toBe(null);
+  expect(asked[4]).not.toBe(stoppedAt);
+  expect(await page.getByRole("progressbar").count()).toBe(0);
 });
 
 test("a test event shows the receiver's answer", async () => {
@@ -224,8 +276,10 @@ test("a test event shows the receiver's answer", async () => {
 });
 
 test("a redirect shows where it leads, and the subscription can follow it", async () => {
-  const webhookId = await openSubscribed(() => stage.answerWith(308));
-  await deliver(1);
+  const webhookId = await openSubscribed(() => {
+    stage.answerWith(308);
+    return deliver(1);
+  });
   await rows().first().getByRole("link", { name: "New lead" }).click();
   const target = `${stage.receiver.url}/elsewhere`;
   // There may be a second attempt already.
@@ -355,9 +409,36 @@ test("everything that failed since a time is redelivered", async () => {
   await press("Send again", dialog);
   await see(dialog, "Choose a time in the last 30 days.");
   await dialog.getByLabel("Since").selectOption("24 hours ago");
+
+  // The first thousand events, as if there were so many; then the reader stops it, and goes on.
+  const halfway = { at: Date.now(), id: eventIdAt(Date.now() - 12 * HOUR_MS) };
+  const asked: unknown[] = [];
+  const stopped = Promise.withResolvers<void>();
+  await page.route("**/redeliver", async (route) => {
+    asked.push(route.request().postDataJSON().cursor);
+    if (asked.length > 2) return route.continue();
+    if (asked.length === 2) await stopped.promise;
+    const nextCursor = encodeCursor("redelivery", halfway);
+    await route.fulfill({ json: { count: 1_000, nextCursor } });
+  });
   await press("Send again", dialog);
-  await see(page, "3 deliveries will be sent again.");
+  const bar = dialog.getByRole("progressbar");
+  await expect
+    .poll(() => bar.evaluate((one: HTMLProgressElement) => one.value))
+    .toBeCloseTo(0.5, 2);
+  await page.keyboard.press("Escape");
+  await press("Stop", dialog);
+  stopped.resolve();
+  await see(dialog, "Will be sent: 2,000.");
+  expect(posts).toEqual([]);
+  await press("Continue", dialog);
+  await see(page, "2,003 deliveries will be sent again.");
   await posted(3);
+  expect(asked).toEqual([
+    null,
+    encodeCursor("redelivery", halfway),
+    encodeCursor("redelivery", halfway),
+  ]);
 });
 
 test("a new secret signs alone if no overlap is wanted, and a key press does not close its dialog", async () => {

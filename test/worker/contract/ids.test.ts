@@ -2,6 +2,7 @@ import { expect, test } from "vitest";
 import {
   derivedId,
   eventIdAt,
+  eventTimeOf,
   ID_PREFIXES,
   type IdKind,
   isId,
@@ -52,6 +53,7 @@ test("event ids sort by time, between the lower bounds of their millisecond and 
     expect(ids.toSorted()).toEqual(ids);
     for (const time of times.slice(0, -1))
       expect(newEventId(time) < eventIdAt(time + 1), String(time)).toBe(true);
+    for (const time of times) expect(eventTimeOf(newEventId(time))).toBe(time);
   }
   expect(eventIdAt(-1)).toBe(`evt_${"0".repeat(25)}`);
 });

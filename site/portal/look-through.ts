@@ -1,0 +1,91 @@
+import { useEffect, useRef, useState } from "preact/hooks";
+import { decodeCursor } from "../../src/contract/cursor.ts";
+import { eventTimeOf } from "../../src/contract/ids.ts";
+import type { DeliveryView as Delivery } from "../../src/webhooks/views.ts";
+import { listDeliveries, type Page } from "./api.ts";
+import { type Loaded, useLoad } from "./load.ts";
+
+/** Between two calls, so that the portal's requests of a minute are not used up by one search. */
+const PAUSE_MS = 300;
+
+/** A page of deliveries, and how far it was looked for. */
+export interface Search extends Loaded<Page<Delivery>> {
+  isLooking: boolean;
+  /** The time of the oldest delivery looked at so far; null if the first page was enough. */
+  lookedBackTo: number | null;
+  stop(): void;
+  /** Looks on after a stop. */
+  goOn(): void;
+}
+
+/** Where a search is. */
+interface Trail {
+  key: string;
+  /** Of the page to look at next or, once something was found, of the page that it is on. */
+  cursor: string | null;
+  isStopped: boolean;
+}
+
+/**
+ * Keeps a page of deliveries up to date. A call examines a limited number of deliveries: while none of
+ * them matches, looks on among older ones, until one does, there are none left, or the reader stops it.
+ *
+ * @param query the filters and the page.
+ */
+export function useDeliveries(id: string, query: URLSearchParams): Search {
+  const key = query.toString();
+  const trail = useRef<Trail>({ key, cursor: null, isStopped: false });
+  if (trail.current.key !== key) trail.current = { key, cursor: null, isStopped: false };
+  const turn = useRef(0);
+  const [looking, setLooking] = useState<Trail | null>(null);
+  // Leaving the page ends the search.
+  useEffect(() => () => void turn.current++, []);
+
+  const loaded = useLoad(async () => {
+    const own = trail.current;
+    const mine = ++turn.current;
+    const first = await listDeliveries(id, query);
+    // A match that is newer than what was looked through.
+    if (first.items.length > 0 || first.nextCursor === null) return first;
+    own.cursor ??= first.nextCursor;
+    try {
+      while (mine === turn.current && own === trail.current && !own.isStopped) {
+        setLooking({ ...own });
+        const page = await listDeliveries(id, at(query, own.cursor));
+        if (page.items.length > 0 || page.nextCursor === null) return page;
+        own.cursor = page.nextCursor;
+        await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+      }
+    } finally {
+      if (mine === turn.current) setLooking(null);
+    }
+    return { items: [], nextCursor: own.cursor };
+  }, key);
+
+  const { cursor, isStopped } = trail.current;
+  return {
+    ...loaded,
+    isLooking: looking?.key === key && !isStopped,
+    lookedBackTo: cursor === null ? null : timeOf(cursor),
+    stop: () => {
+      trail.current.isStopped = true;
+      setLooking(null);
+    },
+    goOn: () => {
+      trail.current.isStopped = false;
+      loaded.reload();
+    },
+  };
+}
+
+function at(query: URLSearchParams, cursor: string): URLSearchParams {
+  const page = new URLSearchParams(query);
+  page.set("cursor", cursor);
+  return page;
+}
+
+/** The time of the event at which a cursor of deliveries is. */
+function timeOf(cursor: string): number | null {
+  const position = decodeCursor("deliveries", cursor);
+  return position && eventTimeOf(position.id);
+}
