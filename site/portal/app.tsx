@@ -111,7 +111,7 @@ function Place({ route, workspace }: { route: Route; workspace: Workspace }) {
     case "webhook":
       return <Webhook key={route.id} workspace={workspace} {...route} />;
     case "delivery":
-      return <Delivery key={route.eventId} {...{ workspace, ...route }} />;
+      return <Delivery key={`${route.id} ${route.eventId}`} {...{ workspace, ...route }} />;
     case "subscribe":
       return <Subscribe workspace={workspace} />;
     case "events":

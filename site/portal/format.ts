@@ -2,16 +2,17 @@ import { PENDING_COUNTED_MAX } from "../../src/contract/limits.ts";
 import type { AttemptView as Attempt, WebhookView } from "../../src/webhooks/views.ts";
 import { locale, t } from "./text.ts";
 
-const dateTime = new Intl.DateTimeFormat(locale, { dateStyle: "medium", timeStyle: "short" });
-const exactTime = new Intl.DateTimeFormat(locale, { dateStyle: "medium", timeStyle: "medium" });
+const whole = new Intl.DateTimeFormat(locale, { dateStyle: "medium" });
+const timeOfDay = new Intl.DateTimeFormat(locale, { timeStyle: "short" });
+const exactTimeOfDay = new Intl.DateTimeFormat(locale, { timeStyle: "medium" });
 const day = new Intl.DateTimeFormat(locale, { day: "numeric", month: "short", timeZone: "UTC" });
-const hour = new Intl.DateTimeFormat(locale, { hour: "numeric", minute: "2-digit" });
+const date = new Intl.DateTimeFormat(locale, { day: "numeric", month: "short" });
 const number = new Intl.NumberFormat(locale);
 const percent = new Intl.NumberFormat(locale, { style: "percent", maximumSignificantDigits: 2 });
 const relative = new Intl.RelativeTimeFormat(locale, { numeric: "auto" });
 
 /** The reader's time zone, such as `Europe/Paris`. */
-export const { timeZone } = dateTime.resolvedOptions();
+export const { timeZone } = whole.resolvedOptions();
 
 /** Seconds of each unit, largest first. */
 const UNITS = [
@@ -22,13 +23,13 @@ const UNITS = [
 ] as const;
 
 /** A time to the minute, in the reader's time zone. */
-export function formatTime(time: string | number): string {
-  return dateTime.format(new Date(time));
+export function formatTime(at: string | number): string {
+  return t.at(whole.format(new Date(at)), timeOfDay.format(new Date(at)));
 }
 
 /** A time to the second, in the reader's time zone. */
-export function formatExactTime(time: string): string {
-  return exactTime.format(new Date(time));
+export function formatExactTime(at: string): string {
+  return t.at(whole.format(new Date(at)), exactTimeOfDay.format(new Date(at)));
 }
 
 /** A day of the API, `2026-11-21`, in UTC. */
@@ -36,9 +37,19 @@ export function formatDay(date: string): string {
   return day.format(new Date(date));
 }
 
+/** The day of a time, in the reader's time zone. */
+export function formatDate(time: string | number): string {
+  return date.format(new Date(time));
+}
+
 /** The time of day of an hour of the API. */
 export function formatHour(time: string): string {
-  return hour.format(new Date(time));
+  return timeOfDay.format(new Date(time));
+}
+
+/** The day and the time of day of an hour of the API. */
+export function formatDayAndHour(time: string): string {
+  return `${formatDate(time)}, ${formatHour(time)}`;
 }
 
 function formatNumber(n: number): string {

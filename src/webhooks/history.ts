@@ -61,12 +61,12 @@ type DeliveryRow = Pick<
   keyof typeof SHOWN
 >;
 
-const { sealedSecret, earlierSecrets, rotatedAt } = subscriptions;
+const { url, sealedSecret, earlierSecrets, rotatedAt } = subscriptions;
 
-/** The subscription and its secrets. @throws InputError if there is none. */
+/** The subscription, its URL and secrets. @throws InputError if there is none. */
 function expectWebhook(webhookId: string) {
   const found = qb
-    .select({ sealedSecret, earlierSecrets, rotatedAt })
+    .select({ url, sealedSecret, earlierSecrets, rotatedAt })
     .from(subscriptions)
     .where(isThere(webhookId));
   return readAs(found, ([webhook]) => {
@@ -206,7 +206,8 @@ export async function findDelivery(
     ...attempt,
     request: wasSent(attempt.outcome) ? { headers: await headersAt(attempt.at) } : null,
   }));
-  return { ...view, attemptLog: await Promise.all(shown), body: body ?? "" };
+  const attemptsShown = await Promise.all(shown);
+  return { ...view, url: webhook.url, attemptLog: attemptsShown, body: body ?? "" };
 }
 
 const wasSent = (outcome: string) => outcome !== "refused" && outcome !== "unreadable";

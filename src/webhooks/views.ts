@@ -115,6 +115,7 @@ export type DeliveryView = z.infer<typeof DeliveryView>;
 
 /** A delivery with everything that is stored about it. */
 export const DeliveryDetails = DeliveryView.extend({
+  url: z.string().describe("where the subscription posts now"),
   attemptLog: z
     .array(LoggedAttempt)
     .describe("oldest first; of very many, the first ones and the last"),

@@ -4,6 +4,7 @@ import { DESCRIPTION_MAX_LENGTH } from "../../../src/contract/limits.ts";
 import { updateWebhook } from "../api.ts";
 import { type AboutWebhook, FormDialog } from "../parts/dialog-form.tsx";
 import { KindFields } from "../parts/kind-fields.tsx";
+import { UrlField } from "../parts/url-field.tsx";
 import { t } from "../text.ts";
 
 interface Props extends AboutWebhook {
@@ -27,30 +28,24 @@ export function EditDialog({ webhook, kinds, onClose, onDone }: Props) {
     return t.edit.result;
   };
   return (
-    <FormDialog texts={t.edit} act={save} onClose={onClose}>
-      <label class="field">
-        {t.subscribe.url}
-        <input
-          type="url"
-          name="url"
-          class="mono"
-          autocomplete="off"
-          spellcheck={false}
-          defaultValue={webhook.url}
-        />
-      </label>
-      <label class="field">
-        {t.edit.description}
-        <input
-          name="description"
-          maxLength={DESCRIPTION_MAX_LENGTH}
-          autocomplete="off"
-          defaultValue={webhook.description ?? ""}
-        />
-        <small>{t.edit.descriptionHint}</small>
-      </label>
-      <KindFields kinds={kinds} chosen={webhook.events} fault={fault} />
-      <p class="hint">{t.edit.text}</p>
+    <FormDialog texts={t.edit} field="url" act={save} onClose={onClose}>
+      {(urlFault) => (
+        <>
+          <UrlField url={webhook.url} fault={urlFault} />
+          <label class="field">
+            {t.edit.description}
+            <input
+              name="description"
+              maxLength={DESCRIPTION_MAX_LENGTH}
+              autocomplete="off"
+              defaultValue={webhook.description ?? ""}
+            />
+            <small>{t.edit.descriptionHint}</small>
+          </label>
+          <KindFields kinds={kinds} chosen={webhook.events} fault={fault} />
+          <p class="hint">{t.edit.text}</p>
+        </>
+      )}
     </FormDialog>
   );
 }

@@ -1,3 +1,4 @@
+import { useId } from "preact/hooks";
 import { HEADERS_MAX } from "../../../src/contract/limits.ts";
 import { updateWebhook } from "../api.ts";
 import { type AboutWebhook, FormDialog } from "../parts/dialog-form.tsx";
@@ -5,25 +6,34 @@ import { t } from "../text.ts";
 
 /** Sets the headers that each post carries; those that are set cannot be shown. */
 export function HeadersDialog({ webhook, onClose, onDone }: AboutWebhook) {
+  const describedBy = useId();
   const save = async (form: FormData) => {
     await updateWebhook(webhook.webhookId, { headers: parse(String(form.get("headers"))) });
     onDone();
     return t.headers.result;
   };
   return (
-    <FormDialog texts={t.headers} act={save} onClose={onClose}>
-      <p>{t.headers.text}</p>
-      <label class="field">
-        {t.headers.label}
-        <textarea
-          name="headers"
-          class="mono"
-          rows={HEADERS_MAX}
-          autocomplete="off"
-          spellcheck={false}
-        />
-        <small>{t.headers.hint(HEADERS_MAX)}</small>
-      </label>
+    <FormDialog texts={t.headers} field="headers" act={save} onClose={onClose}>
+      {(fault) => (
+        <>
+          <p>{t.headers.text}</p>
+          <label class="field">
+            {t.headers.label}
+            <textarea
+              name="headers"
+              class="mono"
+              rows={HEADERS_MAX}
+              autocomplete="off"
+              spellcheck={false}
+              aria-invalid={fault !== undefined}
+              aria-describedby={describedBy}
+            />
+          </label>
+          <p id={describedBy} class={fault ? "fault" : "hint"} aria-live="polite">
+            {fault ?? t.headers.hint(HEADERS_MAX)}
+          </p>
+        </>
+      )}
     </FormDialog>
   );
 }

@@ -9,14 +9,14 @@ const STATES = ["delivered", "exhausted", "cancelled", "pending"] as const;
 export function Days({ days }: { days: Day[] }) {
   const occurs = (state: (typeof STATES)[number]) => days.some((day) => day[state] > 0);
   if (!STATES.some(occurs)) return null;
+  const labels = days.map(({ date }) => formatDay(date));
   return (
-    <section>
-      <h2>{t.subscription.lastDays(days.length)}</h2>
+    <div class="days">
       <Chart
         title={t.subscription.byDay}
         column={t.subscription.day}
-        labels={days.map(({ date }) => formatDay(date))}
-        ticks={[0, Math.floor((days.length - 1) / 2), days.length - 1]}
+        labels={labels}
+        ticks={labels}
         capped={days.map(({ truncated }) => truncated)}
         series={STATES.filter(
           (state) => state === "delivered" || state === "exhausted" || occurs(state),
@@ -27,6 +27,6 @@ export function Days({ days }: { days: Day[] }) {
         }))}
       />
       {days.some(({ truncated }) => truncated) && <p class="hint">{t.subscription.truncated}</p>}
-    </section>
+    </div>
   );
 }

@@ -1,4 +1,4 @@
-import { useId, useState } from "preact/hooks";
+import { useEffect, useId, useRef, useState } from "preact/hooks";
 import { DAY_MS } from "../../../src/contract/time.ts";
 import type {
   DeliveryView as Delivery,
@@ -9,8 +9,8 @@ import { formatOutcome, formatTime } from "../format.ts";
 import { useAction } from "../load.ts";
 import type { Search } from "../look-through.ts";
 import { announce } from "../parts/announce.tsx";
-import { Badge, Empty, Time } from "../parts/basics.tsx";
-import { ActionFault, LoadState } from "../parts/faults.tsx";
+import { DeliveryState, Empty, Time } from "../parts/basics.tsx";
+import { LoadState, SendFault } from "../parts/faults.tsx";
 import { Pages } from "../parts/pages.tsx";
 import { Progress, shareOf } from "../parts/progress.tsx";
 import { localTime } from "../parts/since.tsx";
@@ -49,7 +49,7 @@ export function Deliveries({ webhook, query, search, retentionDays, onDone }: Pr
       ) : (
         <LoadState loaded={search} />
       )}
-      <ActionFault fault={fault} />
+      <SendFault fault={fault} />
       {isEmpty && isNarrowed && !(search.isLooking && isUnknown) && (
         <NoneFound {...{ webhook, search }} />
       )}
@@ -161,16 +161,12 @@ function Filters({ webhook, query }: { webhook: Webhook; query: URLSearchParams 
     </label>
   );
   const time = (name: Filter, label: string) => (
-    <label class="field">
-      {label}
-      <input
-        type="datetime-local"
-        value={query.has(name) ? localTime(Date.parse(query.get(name) ?? "")) : ""}
-        onChange={({ currentTarget: { value } }) =>
-          filter({ [name]: value && new Date(value).toISOString() })
-        }
-      />
-    </label>
+    <Field
+      isTime
+      label={label}
+      value={query.has(name) ? localTime(Date.parse(query.get(name) ?? "")) : ""}
+      onTyped={(value) => filter({ [name]: value && new Date(value).toISOString() })}
+    />
   );
   const statuses = ["2xx", "3xx", "4xx", "5xx"].map((each): [string, string] => [each, each]);
   return (
@@ -178,9 +174,9 @@ function Filters({ webhook, query }: { webhook: Webhook; query: URLSearchParams 
       {choice("state", t.deliveries.state, Object.entries(t.deliveryStates))}
       {choice("type", t.deliveries.kind, Object.entries(t.kinds))}
       {choice("status", t.deliveries.status, statuses)}
+      <Find webhook={webhook} query={query} />
       {time("since", t.deliveries.since)}
       {time("until", t.deliveries.until)}
-      <Find webhook={webhook} query={query} />
     </div>
   );
 }
@@ -188,26 +184,52 @@ function Filters({ webhook, query }: { webhook: Webhook; query: URLSearchParams 
 /** Finds the delivery of one event, by its id or that of its lead, whatever else is filtered. */
 function Find({ webhook, query }: { webhook: Webhook; query: URLSearchParams }) {
   const [isWrong, setWrong] = useState(false);
-  const faultId = useId();
   const find = (id: string) => {
     const name = { evt_: "eventId", lea_: "leadId", "": "eventId" }[id.slice(0, 4)];
     setWrong(name === undefined);
     if (name !== undefined) goTo(webhookHref(webhook.webhookId, { [name]: id }));
   };
   return (
+    <Field
+      label={t.deliveries.find}
+      placeholder={t.deliveries.findHint}
+      value={query.get("eventId") ?? query.get("leadId") ?? ""}
+      fault={isWrong ? t.deliveries.findFault : null}
+      onTyped={find}
+    />
+  );
+}
+
+interface FieldProps {
+  label: string;
+  /** Whether it asks for a time, instead of text. */
+  isTime?: boolean;
+  placeholder?: string;
+  value: string;
+  fault?: string | null;
+  onTyped(value: string): void;
+}
+
+/** A field that shows `value`, and keeps what is being typed while the page is refreshed. */
+function Field({ label, isTime = false, value, fault = null, onTyped, ...more }: FieldProps) {
+  const field = useRef<HTMLInputElement>(null);
+  const faultId = useId();
+  useEffect(() => {
+    if (field.current) field.current.value = value;
+  }, [value]);
+  return (
     <label class="field">
-      {t.deliveries.find}
+      {label}
       <input
-        type="search"
-        class="mono"
-        placeholder={t.deliveries.findHint}
-        value={query.get("eventId") ?? query.get("leadId") ?? ""}
-        aria-invalid={isWrong}
+        ref={field}
+        {...(isTime ? { type: "datetime-local" as const } : { type: "search" as const })}
+        {...more}
+        aria-invalid={fault !== null}
         aria-describedby={faultId}
-        onChange={({ currentTarget }) => find(currentTarget.value.trim())}
+        onChange={({ currentTarget }) => onTyped(currentTarget.value.trim())}
       />
       <small id={faultId} class="fault" aria-live="polite">
-        {isWrong && t.deliveries.findFault}
+        {fault}
       </small>
     </label>
   );
@@ -227,18 +249,18 @@ function Row(props: {
     webhook.state !== "disabled" && state !== "test" && (state !== "pending" || isWaiting);
   return (
     <tr>
-      <td>
-        <Badge tone={state}>{t.deliveryStates[state]}</Badge>
+      <td class="row-state">
+        <DeliveryState delivery={delivery} />
       </td>
       <th scope="row">
         <a href={deliveryHref(webhook.webhookId, eventId)}>{kind}</a>
         <span class="mono small">{eventId}</span>
       </th>
-      <td data-name={t.deliveries.recorded}>
+      <td>
         <Time at={createdAt} />
       </td>
-      <td data-name={t.deliveries.attempts}>{attempts}</td>
-      <td data-name={t.deliveries.lastAnswer}>
+      <td class="row-attempts">{attempts}</td>
+      <td class="row-answer">
         {lastAttempt ? formatOutcome(lastAttempt) : "–"}
         {dueAt && isAhead(dueAt) && (
           <span class="small">

@@ -1,3 +1,4 @@
+import type { ComponentChildren } from "preact";
 import type {
   DeliveryDetails,
   WorkspaceDetails as Workspace,
@@ -7,9 +8,9 @@ import { formatExactTime } from "../format.ts";
 import { useAction, useLoad } from "../load.ts";
 import { announce } from "../parts/announce.tsx";
 import { Attempts } from "../parts/attempts.tsx";
-import { Badge, Facts } from "../parts/basics.tsx";
+import { DeliveryState, Facts, Id } from "../parts/basics.tsx";
 import { Body } from "../parts/body.tsx";
-import { ActionFault, LoadState } from "../parts/faults.tsx";
+import { LoadState, SendFault } from "../parts/faults.tsx";
 import { Heading } from "../parts/heading.tsx";
 import { webhookHref } from "../route.ts";
 import { t } from "../text.ts";
@@ -39,22 +40,21 @@ export function Delivery(props: { workspace: Workspace; id: string; eventId: str
       ) : (
         <>
           <div class="head">
-            <Heading>{t.kinds[delivery.type] ?? delivery.type}</Heading>
-            <Badge tone={delivery.state}>{t.deliveryStates[delivery.state]}</Badge>
-          </div>
-          <LoadState loaded={loaded} />
-          <About delivery={delivery} />
-          <ActionFault fault={fault} />
-          {delivery.state === "test" ? (
-            <p class="hint">{t.test.once}</p>
-          ) : (
-            <div class="buttons">
+            <div class="titled">
+              <Heading>{t.kinds[delivery.type] ?? delivery.type}</Heading>
+              <DeliveryState delivery={delivery} />
+            </div>
+            {delivery.state !== "test" && (
               <button type="button" disabled={isBusy} onClick={sendAgain}>
                 {delivery.state === "pending" ? t.deliveries.sendNow : t.deliveries.sendAgain}
               </button>
-            </div>
-          )}
-          <Attempts webhookId={id} log={delivery.attemptLog} />
+            )}
+          </div>
+          {delivery.state === "test" && <p class="hint">{t.test.once}</p>}
+          <LoadState loaded={loaded} />
+          <SendFault fault={fault} />
+          <About delivery={delivery} />
+          <Attempts webhookId={id} delivery={delivery} />
           <section>
             <h2>{t.delivery.body}</h2>
             <Body body={delivery.body} />
@@ -67,9 +67,15 @@ export function Delivery(props: { workspace: Workspace; id: string; eventId: str
 }
 
 function About({ delivery }: { delivery: DeliveryDetails }) {
-  const { dueAt, settledAt, createdAt, attempts, eventId } = delivery;
-  const facts: [string, string][] = [
-    [t.delivery.id, eventId],
+  const { dueAt, settledAt, createdAt, attempts, eventId, url } = delivery;
+  const facts: [string, ComponentChildren][] = [
+    [t.delivery.id, <Id key="">{eventId}</Id>],
+    [
+      t.delivery.url,
+      <span key="" class="mono">
+        {url}
+      </span>,
+    ],
     [t.delivery.recorded, formatExactTime(createdAt)],
     [t.deliveries.attempts, String(attempts)],
   ];

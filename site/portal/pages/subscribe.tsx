@@ -1,13 +1,13 @@
-import { useId, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import type { WebhookEvent as Kind } from "../../../src/contract/enumerations.ts";
 import type { WorkspaceDetails as Workspace } from "../../../src/webhooks/views.ts";
-import { createWebhook, type Fault, type NewWebhook } from "../api.ts";
-import { allowsLocalWebhooks } from "../deployment.ts";
+import { createWebhook, type NewWebhook } from "../api.ts";
 import { useAction } from "../load.ts";
-import { ActionFault, describeFault } from "../parts/faults.tsx";
+import { ActionFault, faultOf } from "../parts/faults.tsx";
 import { Heading } from "../parts/heading.tsx";
 import { KindFields } from "../parts/kind-fields.tsx";
 import { Secret } from "../parts/secret.tsx";
+import { UrlField } from "../parts/url-field.tsx";
 import { goTo, webhookHref } from "../route.ts";
 import { t } from "../text.ts";
 
@@ -51,8 +51,8 @@ interface FormProps {
 function Form({ kinds, onMade }: FormProps) {
   const { isBusy, fault, run } = useAction();
   const [missing, setMissing] = useState<FieldFaults>({});
-  const urlFaultId = useId();
-  const faults = { ...faultsOf(fault), ...missing };
+  const url = missing.url ?? faultOf(fault, "url");
+  const events = missing.events ?? faultOf(fault, "events");
   const submit = (form: HTMLFormElement) => {
     const entries = new FormData(form);
     const url = String(entries.get("url")).trim();
@@ -73,38 +73,17 @@ function Form({ kinds, onMade }: FormProps) {
         submit(event.currentTarget);
       }}
     >
-      <label class="field">
-        {t.subscribe.url}
-        <input
-          type="url"
-          name="url"
-          class="mono"
-          placeholder="https://hooks.example.com/events"
-          autocomplete="off"
-          spellcheck={false}
-          aria-invalid={faults.url !== undefined}
-          aria-describedby={urlFaultId}
-        />
-      </label>
-      <p id={urlFaultId} class={faults.url ? "fault" : "hint"} aria-live="polite">
-        {faults.url ?? (allowsLocalWebhooks ? t.subscribe.urlHintLocal : t.subscribe.urlHint)}
-      </p>
-      <KindFields kinds={kinds} chosen={kinds} fault={faults.events} />
-      <ActionFault fault={fault && Object.keys(faultsOf(fault)).length === 0 ? fault : null} />
+      <UrlField fault={url} />
+      <KindFields kinds={kinds} chosen={kinds} fault={events} />
+      <ActionFault fault={url || events ? null : fault} />
       <div class="buttons">
-        <button type="submit" class="primary" disabled={isBusy}>
-          {t.subscribe.submit}
-        </button>
         <a class="button" href="#/webhooks">
           {t.cancel}
         </a>
+        <button type="submit" class="primary" disabled={isBusy}>
+          {t.subscribe.submit}
+        </button>
       </div>
     </form>
   );
-}
-
-/** The server's error for a field, next to the field. */
-function faultsOf(fault: Fault | null): FieldFaults {
-  const field = fault?.body?.details.parameter?.split(/[.[]/)[0];
-  return fault && (field === "url" || field === "events") ? { [field]: describeFault(fault) } : {};
 }

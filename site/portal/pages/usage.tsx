@@ -1,9 +1,9 @@
 import type { ComponentChildren } from "preact";
 import type { KeyUsage as Key } from "../../../src/webhooks/views.ts";
 import { listKeys } from "../api.ts";
-import { formatHour, formatShare, formatTime } from "../format.ts";
+import { formatDate, formatDayAndHour, formatHour, formatShare, formatTime } from "../format.ts";
 import { useLoad } from "../load.ts";
-import { Badge, Empty, Facts, Time } from "../parts/basics.tsx";
+import { Badge, Empty, Facts, Id, Time } from "../parts/basics.tsx";
 import { Chart } from "../parts/chart.tsx";
 import { LoadState } from "../parts/faults.tsx";
 import { Heading } from "../parts/heading.tsx";
@@ -56,12 +56,7 @@ function KeyUsage({ of: key }: { of: Key }) {
   if (all > 0)
     facts.push([t.usagePage.peak(windowSeconds), <Peak key="" of={key} hours={hours} />]);
   facts.push([t.usagePage.created, formatTime(key.createdAt)]);
-  facts.push([
-    t.subscription.id,
-    <span key="" class="mono">
-      {key.keyId}
-    </span>,
-  ]);
+  facts.push([t.subscription.id, <Id key="">{key.keyId}</Id>]);
   return (
     <section class="key">
       <div class="head">
@@ -78,8 +73,8 @@ function KeyUsage({ of: key }: { of: Key }) {
         <Chart
           title={t.usagePage.byHour}
           column={t.usagePage.hour}
-          labels={hours.map(({ hour }) => formatHour(hour))}
-          ticks={[0, 8, 16, hours.length - 1]}
+          labels={hours.map(({ hour }) => formatDayAndHour(hour))}
+          ticks={ticksOf(hours.map(({ hour }) => hour))}
           series={[
             {
               name: t.usagePage.requests,
@@ -96,6 +91,15 @@ function KeyUsage({ of: key }: { of: Key }) {
       )}
     </section>
   );
+}
+
+/** Some of the hours, the first one of each day with its date. */
+function ticksOf(hours: string[]): string[] {
+  const shown = [0, 8, 16, hours.length - 1].map((i) => hours[i] ?? "");
+  return shown.map((hour, i) => {
+    const isSameDay = formatDate(hour) === formatDate(shown[i - 1] ?? 0);
+    return isSameDay ? formatHour(hour) : formatDayAndHour(hour);
+  });
 }
 
 /** The most requests in one window, in words and as a bar, compared with the quota. */

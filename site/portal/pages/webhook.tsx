@@ -18,7 +18,7 @@ import { explain, formatOutcome, formatPending, formatTime, splitUrl } from "../
 import { useAction, useLoad } from "../load.ts";
 import { useDeliveries } from "../look-through.ts";
 import { announce } from "../parts/announce.tsx";
-import { Facts, Kinds, State, Time } from "../parts/basics.tsx";
+import { Facts, Id, Kinds, State, Time } from "../parts/basics.tsx";
 import { DialogButton } from "../parts/dialog.tsx";
 import { ActionFault, LoadState } from "../parts/faults.tsx";
 import { Heading } from "../parts/heading.tsx";
@@ -55,13 +55,15 @@ export function Webhook(props: { id: string; query: URLSearchParams; workspace: 
           <Trouble webhook={webhook} />
           <Overlap webhook={webhook} onDone={reload} />
           <Actions webhook={webhook} kinds={workspace.events} onDone={reload} />
-          <About webhook={webhook} />
+          <div class="overview">
+            <About webhook={webhook} />
+            <Days days={webhook.days} />
+          </div>
           <Deliveries
             {...{ webhook, query, search }}
             retentionDays={workspace.retentionDays}
             onDone={reload}
           />
-          <Days days={webhook.days} />
         </>
       )}
     </>
@@ -161,7 +163,7 @@ interface ActionsProps {
 function Actions({ webhook, kinds, onDone }: ActionsProps) {
   const isDisabled = webhook.state === "disabled";
   return (
-    <div class="buttons">
+    <div class="buttons actions">
       {isDisabled && (
         <DialogButton label={t.enable.button} class="primary">
           {(onClose) => <EnableDialog {...{ webhook, onClose, onDone }} />}
@@ -228,12 +230,7 @@ function About({ webhook }: { webhook: WebhookDetails }) {
         ...(webhook.headers.length > 0
           ? ([[t.subscription.headers, webhook.headers.join(", ")]] as [string, string][])
           : []),
-        [
-          t.subscription.id,
-          <span key="" class="mono">
-            {webhook.webhookId}
-          </span>,
-        ],
+        [t.subscription.id, <Id key="">{webhook.webhookId}</Id>],
       ]}
     />
   );

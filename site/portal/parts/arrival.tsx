@@ -28,11 +28,11 @@ export function OfferDialog({ offer, current }: { offer: OpenedSession; current:
         <>
           <p>{t.arrival.text(name, current)}</p>
           <div class="buttons">
-            <button type="button" class="primary" onClick={acceptOffer}>
-              {t.arrival.accept(name)}
-            </button>
             <button type="button" onClick={close}>
               {t.arrival.stay(current)}
+            </button>
+            <button type="button" class="primary" onClick={acceptOffer}>
+              {t.arrival.accept(name)}
             </button>
           </div>
         </>

@@ -4,13 +4,15 @@ import { explain, formatExactTime, formatOutcome, isAccepted } from "../format.t
 import { useAction } from "../load.ts";
 import { t } from "../text.ts";
 import { announce } from "./announce.tsx";
-import { Badge } from "./basics.tsx";
+import { Badge, Copy } from "./basics.tsx";
 import { ActionFault } from "./faults.tsx";
 
 type Attempt = DeliveryDetails["attemptLog"][number];
 
-/** The attempts of a delivery, oldest first, each with what was sent and what the receiver said. */
-export function Attempts({ webhookId, log }: { webhookId: string; log: Attempt[] }) {
+/** The attempts of a delivery, newest first, each with what was sent and what the receiver said. */
+export function Attempts(props: { webhookId: string; delivery: DeliveryDetails }) {
+  const { webhookId, delivery } = props;
+  const log = delivery.attemptLog;
   return (
     <section>
       <h2>{t.deliveries.attempts}</h2>
@@ -18,8 +20,8 @@ export function Attempts({ webhookId, log }: { webhookId: string; log: Attempt[]
         <p class="hint">{t.delivery.noAttempt}</p>
       ) : (
         <ol class="attempts-log">
-          {log.map((attempt, i) => (
-            <li key={`${i} ${attempt.at}`}>
+          {log.toReversed().map((attempt, i) => (
+            <li key={`${log.length - i} ${attempt.at}`}>
               <p class="attempt">
                 <Badge tone={isAccepted(attempt) ? "delivered" : "exhausted"}>
                   {formatOutcome(attempt)}
@@ -29,7 +31,7 @@ export function Attempts({ webhookId, log }: { webhookId: string; log: Attempt[]
                   {attempt.durationMs !== null && t.milliseconds(attempt.durationMs)}
                 </span>
               </p>
-              <Exchange webhookId={webhookId} attempt={attempt} />
+              <Exchange {...{ webhookId, delivery, attempt }} />
             </li>
           ))}
         </ol>
@@ -39,7 +41,8 @@ export function Attempts({ webhookId, log }: { webhookId: string; log: Attempt[]
 }
 
 /** What the receiver said, and the headers it was sent. */
-function Exchange({ webhookId, attempt }: { webhookId: string; attempt: Attempt }) {
+function Exchange(props: { webhookId: string; delivery: DeliveryDetails; attempt: Attempt }) {
+  const { webhookId, delivery, attempt } = props;
   const { status, request, response } = attempt;
   const trouble = explain(attempt);
   return (
@@ -51,11 +54,9 @@ function Exchange({ webhookId, attempt }: { webhookId: string; attempt: Attempt 
       {request && (
         <details>
           <summary>{t.exchange.request}</summary>
-          <Text>
-            {Object.entries(request.headers)
-              .map(([name, value]) => `${name}: ${value}`)
-              .join("\n")}
-          </Text>
+          <Text>{linesOf(request.headers)}</Text>
+          <Copy text={toCurl(delivery, request.headers)} label={t.exchange.curl} />
+          <p class="hint">{t.exchange.curlHint}</p>
         </details>
       )}
     </div>
@@ -83,20 +84,33 @@ function Redirect({ webhookId, to }: { webhookId: string; to: string }) {
   );
 }
 
+/** What was kept of the response: some headers and the beginning of its body. */
 function Response({ response }: Pick<Attempt, "response">) {
-  if (!response || (response.contentType ?? response.body) === null)
-    return <p class="hint">{t.exchange.empty}</p>;
-  const { contentType, body, truncated } = response;
-  if (body === null) return <p class="hint">{t.exchange.notText(contentType ?? "?")}</p>;
+  const { contentType = null, body = null, truncated } = response ?? {};
+  const head = contentType === null ? "" : `Content-Type: ${contentType}`;
+  const kept = [head, body].filter(Boolean).join("\n\n");
   return (
     <>
       <p class="hint">
-        {t.exchange.response(contentType)}
-        {truncated && `. ${t.exchange.cut}`}
+        {body !== null && t.exchange.response}
+        {body === null && (contentType === null ? t.exchange.empty : t.exchange.notText)}{" "}
+        {truncated && t.exchange.cut}
       </p>
-      <Text>{body}</Text>
+      {kept !== "" && <Text>{kept}</Text>}
     </>
   );
+}
+
+function linesOf(headers: Record<string, string>): string {
+  const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}`);
+  return lines.join("\n");
+}
+
+/** A command that posts what was posted, for a shell. */
+function toCurl({ url, body }: DeliveryDetails, headers: Record<string, string>): string {
+  const quote = (text: string) => `'${text.replaceAll("'", "'\\''")}'`;
+  const sent = Object.entries(headers).map(([name, value]) => `-H ${quote(`${name}: ${value}`)}`);
+  return ["curl", quote(url), ...sent, `--data-raw ${quote(body)}`].join(" ");
 }
 
 function Text({ children }: { children: string }) {

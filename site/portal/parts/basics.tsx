@@ -1,8 +1,8 @@
 import type { ComponentChildren } from "preact";
 import { useRef, useState } from "preact/hooks";
 import type { WebhookEvent as Kind } from "../../../src/contract/enumerations.ts";
-import type { WebhookView } from "../../../src/webhooks/views.ts";
-import { formatExactTime, formatRelative } from "../format.ts";
+import type { DeliveryView, WebhookView } from "../../../src/webhooks/views.ts";
+import { formatExactTime, formatRelative, isAccepted } from "../format.ts";
 import { t } from "../text.ts";
 
 const COPIED_MS = 1_800;
@@ -76,9 +76,32 @@ export function Loading() {
   );
 }
 
+/** An id to read and to copy. */
+export function Id({ children }: { children: string }) {
+  return (
+    <span class="id">
+      <span class="mono">{children}</span> <Copy text={children} />
+    </span>
+  );
+}
+
+/** The state of a delivery. One that waits because it has failed does not look calm. */
+export function DeliveryState({ delivery }: { delivery: DeliveryView }) {
+  const { state, lastAttempt } = delivery;
+  if (state === "pending" && lastAttempt && !isAccepted(lastAttempt))
+    return <Badge tone="retrying">{t.retrying}</Badge>;
+  return <Badge tone={state}>{t.deliveryStates[state]}</Badge>;
+}
+
+interface CopyProps {
+  text: string;
+  /** The label of the button; "Copy" if it is clear what it copies. */
+  label?: string;
+}
+
 /** Copies `text`; if the browser does not allow it, it says so. */
-export function Copy({ text }: { text: string }) {
-  const [label, setLabel] = useState(t.copy);
+export function Copy({ text, label: unused = t.copy }: CopyProps) {
+  const [label, setLabel] = useState(unused);
   const timer = useRef(0);
   const copy = async () => {
     clearTimeout(timer.current);
@@ -88,7 +111,7 @@ export function Copy({ text }: { text: string }) {
     } catch {
       setLabel(t.copyFailed);
     }
-    timer.current = setTimeout(() => setLabel(t.copy), COPIED_MS);
+    timer.current = setTimeout(() => setLabel(unused), COPIED_MS);
   };
   return (
     <button type="button" class="quiet" onClick={copy}>

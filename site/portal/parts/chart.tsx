@@ -20,8 +20,8 @@ interface Props {
   column: string;
   /** The name of each column, for the table. */
   labels: string[];
-  /** The indexes of the columns that are labelled under the chart. */
-  ticks: number[];
+  /** What stands under the chart, from left to right. */
+  ticks: string[];
   /** Whether counting a column ended at a limit. */
   capped?: boolean[];
   series: Series[];
@@ -79,9 +79,9 @@ export function Chart({ title, column, labels, ticks, capped = [], series }: Pro
             />
           ))}
         </svg>
-        <div class="ticks" aria-hidden="true">
-          {ticks.map((i) => (
-            <span key={i}>{labels[i]}</span>
+        <div class={ticks.length === labels.length ? "ticks each" : "ticks"} aria-hidden="true">
+          {ticks.map((tick) => (
+            <span key={tick}>{tick}</span>
           ))}
         </div>
       </div>

@@ -4,7 +4,7 @@ import { type Action, useAction } from "../load.ts";
 import { t } from "../text.ts";
 import { announce } from "./announce.tsx";
 import { Dialog } from "./dialog.tsx";
-import { ActionFault } from "./faults.tsx";
+import { ActionFault, faultOf } from "./faults.tsx";
 
 interface Props {
   action: Action;
@@ -24,15 +24,6 @@ interface Props {
 /** The form in a dialog: it does one thing, says why that failed, and can be closed. */
 export function DialogForm(props: Props) {
   const { action, isDangerous = false, isIncomplete = false } = props;
-  const submit = (
-    <button
-      type="submit"
-      class={isDangerous ? "danger" : "primary"}
-      disabled={action.isBusy || isIncomplete}
-    >
-      {props.submit}
-    </button>
-  );
   return (
     <form
       noValidate
@@ -44,12 +35,17 @@ export function DialogForm(props: Props) {
       {props.children}
       {props.fault || <ActionFault fault={action.fault} />}
       <div class="buttons">
-        {!isDangerous && submit}
+        {/* First: a dialog without a field gives its first button the focus. */}
         <button type="button" onClick={props.close}>
           {props.cancel ?? t.cancel}
         </button>
-        {/* Second: a dialog gives its first control the focus. */}
-        {isDangerous && submit}
+        <button
+          type="submit"
+          class={isDangerous ? "danger" : "primary"}
+          disabled={action.isBusy || isIncomplete}
+        >
+          {props.submit}
+        </button>
       </div>
     </form>
   );
@@ -63,22 +59,30 @@ export interface AboutWebhook {
   onDone(): void;
 }
 
-interface FormDialogProps extends Pick<Props, "isDangerous" | "isIncomplete" | "children"> {
+interface FormDialogProps extends Pick<Props, "isDangerous" | "isIncomplete"> {
   texts: { title: string; submit: string };
+  /** A field that says itself what is wrong with it. */
+  field?: string;
   /** Does it. @returns what to announce; null if the form must be corrected first. */
   act(form: FormData): Promise<string | null>;
   onClose(): void;
+  /** The form, given what the server says about the field. */
+  children: ComponentChildren | ((fault: string | undefined) => ComponentChildren);
 }
 
 /** A dialog with a form, which closes once that is done. */
-export function FormDialog({ texts, act, onClose, ...form }: FormDialogProps) {
+export function FormDialog(props: FormDialogProps) {
+  const { texts, field = "", act, onClose, children, ...form } = props;
   const action = useAction();
+  const fault = faultOf(action.fault, field);
   return (
     <Dialog title={texts.title} onClose={onClose}>
       {(close) => (
         <DialogForm
           {...{ ...form, action, close }}
           submit={texts.submit}
+          // Shown at its field.
+          fault={fault !== undefined && <div />}
           onSubmit={(given) =>
             void action.run(async () => {
               const result = await act(given);
@@ -87,7 +91,9 @@ export function FormDialog({ texts, act, onClose, ...form }: FormDialogProps) {
               announce(result);
             })
           }
-        />
+        >
+          {typeof children === "function" ? children(fault) : children}
+        </DialogForm>
       )}
     </Dialog>
   );

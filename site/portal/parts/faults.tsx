@@ -6,7 +6,7 @@ import { Empty, Loading } from "./basics.tsx";
 type Texts = Partial<Record<string, string>>;
 
 /** Why a call failed, in a sentence. */
-export function describeFault({ status, body, retryAfterSeconds }: Fault): string {
+function describeFault({ status, body, retryAfterSeconds }: Fault): string {
   if (status === null) return t.faults.offline;
   if (retryAfterSeconds !== null) return t.faults.waitBefore(retryAfterSeconds);
   const { reasons, errors }: { reasons: Texts; errors: Texts } = t;
@@ -14,17 +14,31 @@ export function describeFault({ status, body, retryAfterSeconds }: Fault): strin
   return (reason && reasons[reason]) || (body && errors[body.code]) || t.errors.internal_error;
 }
 
-/** Says why the reader's action failed. */
-export function ActionFault({ fault }: { fault: Fault | null }) {
+/** Says why the reader's action failed: in `text`, if there is something better to say than usual. */
+export function ActionFault({ fault, text }: { fault: Fault | null; text?: string | undefined }) {
   return (
     <div role="alert">
       {fault && (
         <p class="note bad">
-          {describeFault(fault)} <Reference fault={fault} />
+          {text ?? describeFault(fault)} <Reference fault={fault} />
         </p>
       )}
     </div>
   );
+}
+
+/** Says why an event cannot be sent again. */
+export function SendFault({ fault }: { fault: Fault | null }) {
+  const place = fault?.body?.details.parameter?.split("[")[0];
+  const { webhookId, eventIds } = t.sendAgain.faults;
+  const text = { webhookId, eventIds }[place as "webhookId" | "eventIds"];
+  return <ActionFault fault={fault} text={text} />;
+}
+
+/** The server's error about a field of a form; undefined if there is none. */
+export function faultOf(fault: Fault | null, field: string): string | undefined {
+  const place = fault?.body?.details.parameter?.split(/[.[]/)[0];
+  return fault && place === field ? describeFault(fault) : undefined;
 }
 
 /**

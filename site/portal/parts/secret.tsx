@@ -11,7 +11,7 @@ interface Props {
 
 /** A secret to copy, shown once: until the reader has stored it, leaving asks for confirmation. */
 export function Secret({ secret, stored, onStored }: Props) {
-  const field = useRef<HTMLInputElement>(null);
+  const field = useRef<HTMLTextAreaElement>(null);
   const leaving = useRef(new AbortController());
   useEffect(() => {
     const { signal } = leaving.current;
@@ -34,10 +34,11 @@ export function Secret({ secret, stored, onStored }: Props) {
       <label class="field">
         {t.secret.label}
         <span class="with-button">
-          <input
+          <textarea
             ref={field}
             readOnly
             class="mono"
+            rows={2}
             value={secret}
             spellcheck={false}
             onFocus={({ currentTarget }) => currentTarget.select()}

@@ -59,6 +59,7 @@ export const en = {
   never: "Never",
   none: "None",
   orMore: (n: string) => `${n} or more`,
+  at: (day: string, time: string) => `${day}, ${time}`,
   retry: "Try again",
   stop: "Stop",
   goOn: "Continue",
@@ -79,7 +80,7 @@ export const en = {
     },
     outdated: {
       title: "This link has expired",
-      text: "A link to the portal must be opened right away. Ask for a new link in your product’s settings.",
+      text: "A link to the portal must be opened within two minutes. Ask for a new link in your product’s settings.",
     },
     ended: {
       title: "Your session has ended",
@@ -99,7 +100,7 @@ export const en = {
     stay: (current: string) => `Stay in ${current}`,
     expired: {
       title: "The link has expired",
-      text: "A link to the portal must be opened right away. Ask for a new link in your product’s settings.",
+      text: "A link to the portal must be opened within two minutes. Ask for a new link in your product’s settings.",
     },
     withdrawn: {
       title: "The link’s workspace has no access",
@@ -116,7 +117,7 @@ export const en = {
       `Too many requests. Try again in ${count(seconds, "second", "seconds")}.`,
     stale: "What you see may be out of date.",
     reference: (id: string) => `Reference: ${id}`,
-    notFound: "There is nothing here",
+    notFound: "Page not found",
     notFoundText: "It was deleted, or the address is wrong.",
     toSubscriptions: "See the subscriptions",
   },
@@ -137,6 +138,8 @@ export const en = {
     cancelled: "Cancelled",
     test: "Test",
   },
+  /** The state of a delivery that waits because it has failed. */
+  retrying: "Retrying",
   /** In the legend of a chart. */
   chartStates: {
     pending: "Waiting",
@@ -178,7 +181,7 @@ export const en = {
     asap: "As soon as possible",
     failing: (failures: number, since: string) =>
       `${count(failures, "failed attempt", "failed attempts")} in a row since ${since}. Deliveries are retried with growing waits; without a success for ${DISABLE_AFTER_MS / HOUR_MS} hours the subscription is disabled.`,
-    slow: "The server is slow to answer, so deliveries go out one by one. It should answer first and process events afterwards.",
+    slow: "Your server is slow to answer, so deliveries go out one by one. It should answer first and process events afterwards.",
     rejecting: (kind: string, since: string) =>
       `Your server has accepted no event of the kind “${kind}” since ${since}, although it accepts others.`,
     backlog: "Deliveries are due, and are being sent at the pace that the server has earned.",
@@ -190,7 +193,6 @@ export const en = {
     endOverlap: "End this now",
     overlapEnded: "Only the current secret signs from now on.",
     truncated: "On days with very many deliveries, only the newest are counted.",
-    lastDays: (n: number) => `Last ${n} days`,
     byDay: "Deliveries by day",
     day: "Day",
   },
@@ -228,6 +230,7 @@ export const en = {
   delivery: {
     back: "All deliveries",
     id: "Event",
+    url: "URL",
     recorded: "Recorded",
     settled: "Settled",
     noAttempt: "No attempt has been made yet.",
@@ -240,9 +243,12 @@ export const en = {
 
   exchange: {
     request: "Headers sent",
-    response: (type: string | null) => (type ? `Response (${type})` : "Response"),
-    cut: "Only its beginning was kept.",
-    notText: (type: string) => `The response (${type}) is not text and was not kept.`,
+    curl: "Copy as curl",
+    curlHint:
+      "The signature is that of this attempt: a receiver refuses it after five minutes. Your own headers are not part of it.",
+    response: "What your server answered:",
+    cut: "Only the beginning of the response was kept.",
+    notText: "The response is not text, and its body was not kept.",
     empty: "The response had no body.",
     location: "Redirects to",
     follow: "Use this URL",
@@ -250,8 +256,12 @@ export const en = {
   },
 
   sendAgain: {
-    one: "It will be sent in a moment.",
-    none: "Nothing was sent: it is already on its way, or the subscription no longer includes this kind of event.",
+    one: "It will be sent within a minute.",
+    none: "It is already on its way.",
+    faults: {
+      webhookId: "Nothing is sent while the subscription is disabled.",
+      eventIds: "It cannot be sent: the subscription does not include this kind of event.",
+    },
     button: "Send failed again…",
     title: "Send failed deliveries again",
     text: "They keep their ids and content, and are sent oldest first, ten per second.",
@@ -307,7 +317,7 @@ export const en = {
     descriptionHint: "Only shown here.",
     text: "Waiting deliveries go to the new URL. A change of events applies from now on.",
     submit: "Save",
-    result: "The subscription is saved.",
+    result: "The changes are saved.",
   },
 
   headers: {
@@ -345,7 +355,7 @@ export const en = {
     button: "New secret…",
     title: "Create a new secret",
     text: "Deliveries are signed with the new secret immediately. The current one can keep signing alongside it for a while, so that you can switch your server without losing an event.",
-    overlap: "The current secret keeps signing",
+    overlap: "How long the current secret also signs",
     overlaps: { now: "Not at all", hour: "For 1 hour", day: "For 24 hours", week: "For 7 days" },
     submit: "Create a new secret",
     label: "Signing secret",

@@ -39,6 +39,7 @@ export const fr: Texts = {
   never: "Jamais",
   none: "Aucune",
   orMore: (n) => `${n} ou plus`,
+  at: (day, time) => `${day} à ${time}`,
   retry: "Réessayer",
   stop: "Arrêter",
   goOn: "Continuer",
@@ -59,11 +60,11 @@ export const fr: Texts = {
     },
     outdated: {
       title: "Ce lien a expiré",
-      text: "Un lien vers le portail doit être ouvert aussitôt. Demandez un nouveau lien dans les paramètres de votre produit.",
+      text: "Un lien vers le portail doit être ouvert dans les deux minutes. Demandez un nouveau lien dans les paramètres de votre produit.",
     },
     ended: {
       title: "Votre session est terminée",
-      text: "Le portail reste ouvert pour une durée limitée. Demandez un nouveau lien dans les paramètres de votre produit.",
+      text: "Le portail reste ouvert pendant une durée limitée. Demandez un nouveau lien dans les paramètres de votre produit.",
     },
     withdrawn: {
       title: "Cet espace de travail n’a pas accès au service",
@@ -79,7 +80,7 @@ export const fr: Texts = {
     stay: (current) => `Rester dans ${current}`,
     expired: {
       title: "Le lien a expiré",
-      text: "Un lien vers le portail doit être ouvert aussitôt. Demandez un nouveau lien dans les paramètres de votre produit.",
+      text: "Un lien vers le portail doit être ouvert dans les deux minutes. Demandez un nouveau lien dans les paramètres de votre produit.",
     },
     withdrawn: {
       title: "L’espace de travail du lien n’a pas accès au service",
@@ -96,12 +97,13 @@ export const fr: Texts = {
       `Trop de requêtes. Réessayez dans ${count(seconds, "seconde", "secondes")}.`,
     stale: "Les données affichées ne sont peut-être plus à jour.",
     reference: (id) => `Référence : ${id}`,
-    notFound: "Il n’y a rien ici",
+    notFound: "Page introuvable",
     notFoundText: "L’élément a été supprimé, ou l’adresse est erronée.",
     toSubscriptions: "Voir les abonnements",
   },
 
   untried: "En attente d’un premier événement",
+  retrying: "Sera retentée",
   states: {
     healthy: "Opérationnel",
     backlog: "En rattrapage",
@@ -129,7 +131,7 @@ export const fr: Texts = {
     timed_out: "Délai de réponse dépassé",
     unreachable: "Injoignable",
     refused: "Rien n’a été envoyé : adresse refusée",
-    unreadable: "Rien n’a été envoyé : le lead est endommagé",
+    unreadable: "Rien n’a été envoyé : les données du lead sont endommagées",
   },
 
   list: {
@@ -138,7 +140,7 @@ export const fr: Texts = {
       `Cet espace de travail compte déjà ${max} abonnements, le maximum. Supprimez-en un pour en ajouter un autre.`,
     emptyTitle: "Aucun abonnement pour l’instant",
     emptyText:
-      "Abonnez une URL de votre serveur : chaque nouveau lead, chaque exécution et chaque changement d’automatisation lui sont envoyés, signés, en quelques secondes.",
+      "Indiquez l’URL de votre serveur : chaque nouveau lead, chaque exécution et chaque changement d’état d’une automatisation lui sera envoyé, signé, en quelques secondes.",
     pending: (n) => `En attente : ${n}`,
     lastAttempt: "Dernière tentative :",
     failingSince: (time) => `En échec depuis le ${time}`,
@@ -156,22 +158,22 @@ export const fr: Texts = {
     lastAttempt: "Dernière tentative",
     asap: "Dès que possible",
     failing: (failures, since) =>
-      `${count(failures, "tentative échouée", "tentatives échouées")} d’affilée depuis le ${since}. Les livraisons sont retentées à intervalles croissants ; après ${DISABLE_AFTER_MS / HOUR_MS} heures sans succès, l’abonnement est désactivé.`,
-    slow: "Le serveur tarde à répondre : les livraisons partent une par une. Il devrait répondre d’abord, et traiter les événements ensuite.",
+      `${count(failures, "échec consécutif", "échecs consécutifs")} depuis le ${since}. Les livraisons sont retentées à intervalles croissants ; après ${DISABLE_AFTER_MS / HOUR_MS} heures sans succès, l’abonnement est désactivé.`,
+    slow: "Votre serveur tarde à répondre : les livraisons sont envoyées une par une. Il devrait d’abord répondre, puis traiter les événements.",
     rejecting: (kind, since) =>
       `Votre serveur n’accepte plus les événements « ${kind} » depuis le ${since}, alors qu’il en accepte d’autres.`,
-    backlog: "Des livraisons sont en attente et partent au rythme que le serveur permet.",
+    backlog:
+      "Des livraisons sont en attente ; elles sont envoyées au rythme que votre serveur peut suivre.",
     headers: "En-têtes personnalisés",
     disabled: (time) =>
       `Désactivé le ${time}. Rien n’est envoyé tant que vous ne le réactivez pas.`,
-    overlap: (until) => `Le secret précédent signe aussi jusqu’au ${until}.`,
-    endOverlap: "Ne plus l’utiliser dès maintenant",
-    overlapEnded: "Seul le secret actuel signe désormais.",
+    overlap: (until) => `L’ancien secret reste valable jusqu’au ${until}.`,
+    endOverlap: "Cesser de l’utiliser dès maintenant",
+    overlapEnded: "Seul le secret actuel est désormais utilisé.",
     disabledFailing: (time) =>
       `Désactivé le ${time}, après des échecs prolongés. Rien n’est envoyé tant que vous ne le réactivez pas.`,
     truncated:
       "Les jours où les livraisons sont très nombreuses, seules les plus récentes sont comptées.",
-    lastDays: (n) => `${n} derniers jours`,
     byDay: "Livraisons par jour",
     day: "Jour",
   },
@@ -209,6 +211,7 @@ export const fr: Texts = {
   delivery: {
     back: "Toutes les livraisons",
     id: "Événement",
+    url: "URL",
     recorded: "Enregistré le",
     settled: "Terminée le",
     noAttempt: "Aucune tentative n’a encore eu lieu.",
@@ -221,9 +224,12 @@ export const fr: Texts = {
 
   exchange: {
     request: "En-têtes envoyés",
-    response: (type: string | null) => (type ? `Réponse (${type})` : "Réponse"),
-    cut: "Seul son début a été conservé.",
-    notText: (type: string) => `La réponse (${type}) n’est pas du texte et n’a pas été conservée.`,
+    curl: "Copier la commande curl",
+    curlHint:
+      "La signature est celle de cette tentative : un serveur la refuse au bout de cinq minutes. Vos en-têtes personnalisés n’y figurent pas.",
+    response: "Réponse de votre serveur :",
+    cut: "Seul le début de la réponse a été conservé.",
+    notText: "La réponse n’est pas du texte : son corps n’a pas été conservé.",
     empty: "La réponse n’avait pas de corps.",
     location: "Redirige vers",
     follow: "Utiliser cette URL",
@@ -231,14 +237,18 @@ export const fr: Texts = {
   },
 
   sendAgain: {
-    one: "La livraison sera envoyée dans un instant.",
-    none: "Rien n’a été envoyé : la livraison est déjà en route, ou l’abonnement ne comprend plus cet événement.",
+    one: "L’envoi aura lieu dans la minute.",
+    none: "La livraison est déjà en cours.",
+    faults: {
+      webhookId: "Rien n’est envoyé tant que l’abonnement est désactivé.",
+      eventIds: "Envoi impossible : l’abonnement n’inclut pas ce type d’événement.",
+    },
     button: "Renvoyer les échecs…",
     title: "Renvoyer les livraisons échouées",
-    text: "Elles gardent leur identifiant et leur contenu, et partent de la plus ancienne à la plus récente, dix par seconde.",
+    text: "Elles conservent leur identifiant et leur contenu, et sont envoyées de la plus ancienne à la plus récente, dix par seconde.",
     which: "Livraisons à renvoyer",
-    exhausted: "Échouées : toutes les tentatives ont échoué",
-    cancelled: "Annulées : l’abonnement a été désactivé entre-temps",
+    exhausted: "Échouées : toutes les tentatives sont épuisées",
+    cancelled: "Annulées : l’abonnement a été désactivé avant l’envoi",
     missed: "Manquées : enregistrées pendant que l’abonnement était désactivé",
     scheduled: (n, time) => `À envoyer : ${n}. Événements parcourus jusqu’au ${time}.`,
     submit: "Renvoyer",
@@ -246,7 +256,7 @@ export const fr: Texts = {
       n === 0
         ? "Il n’y a rien à renvoyer. Les livraisons en attente seront retentées automatiquement."
         : n === 1
-          ? "1 livraison sera renvoyée."
+          ? "1 livraison sera renvoyée."
           : `${count(n, "", "livraisons")} seront renvoyées.`,
   },
 
@@ -255,18 +265,18 @@ export const fr: Texts = {
     disabled: (time) => `Une heure avant la désactivation (${time})`,
     failing: (time) => `Le début des échecs (${time})`,
     hour: "Une heure",
-    day: "24 heures",
-    week: "7 jours",
+    day: "24 heures",
+    week: "7 jours",
     other: "Un autre moment…",
     time: "Date et heure",
-    hint: `${REDELIVERY_MAX_AGE_MS / DAY_MS} jours au plus.`,
-    required: `Choisissez un moment des ${REDELIVERY_MAX_AGE_MS / DAY_MS} derniers jours.`,
+    hint: `${REDELIVERY_MAX_AGE_MS / DAY_MS} jours au maximum.`,
+    required: `Choisissez un moment au cours des ${REDELIVERY_MAX_AGE_MS / DAY_MS} derniers jours.`,
   },
 
   test: {
     button: "Événement de test…",
     title: "Envoyer un événement de test",
-    text: "Un exemple est envoyé maintenant, une seule fois, signé comme les autres, avec l’en-tête X-Service-Test: true. Vous retrouverez l’envoi et la réponse parmi les livraisons.",
+    text: "Un exemple est envoyé maintenant, une seule fois, signé comme les autres, avec l’en-tête X-Service-Test: true. Vous retrouverez l’envoi et sa réponse parmi les livraisons.",
     submit: "Envoyer",
     again: "En envoyer un autre",
     details: "Voir l’envoi et la réponse",
@@ -288,18 +298,18 @@ export const fr: Texts = {
     title: "Modifier l’abonnement",
     description: "Description",
     descriptionHint: "Visible uniquement ici.",
-    text: "Les livraisons en attente partent vers la nouvelle URL. Un changement d’événements vaut pour les événements à venir.",
+    text: "Les livraisons en attente seront envoyées à la nouvelle URL. Un changement d’événements ne s’applique qu’aux événements à venir.",
     submit: "Enregistrer",
-    result: "L’abonnement a été enregistré.",
+    result: "Les modifications ont été enregistrées.",
   },
 
   headers: {
     button: "En-têtes…",
     title: "En-têtes personnalisés",
-    text: "Chaque envoi les contient, par exemple un jeton pour une passerelle. Ils remplacent les en-têtes actuels, et leurs valeurs ne sont plus affichées ensuite.",
+    text: "Ils accompagnent chaque envoi : par exemple, un jeton destiné à une passerelle. Ils remplacent les en-têtes actuels, et leurs valeurs ne seront plus affichées.",
     label: "En-têtes",
     hint: (max) =>
-      `Un par ligne, par exemple « Authorization: Bearer jeton » ; ${max} au plus. Vide : aucun.`,
+      `Un par ligne, par exemple « Authorization: Bearer jeton » ; ${max} au maximum. Laissez vide pour n’en envoyer aucun.`,
     submit: "Enregistrer",
     result: "Les en-têtes ont été enregistrés.",
   },
@@ -322,29 +332,29 @@ export const fr: Texts = {
       n === 0
         ? "L’abonnement est réactivé."
         : n === 1
-          ? "L’abonnement est réactivé ; 1 événement manqué sera envoyé."
+          ? "L’abonnement est réactivé ; 1 événement manqué sera envoyé."
           : `L’abonnement est réactivé ; ${count(n, "", "événements manqués")} seront envoyés.`,
   },
 
   secret: {
     button: "Nouveau secret…",
     title: "Créer un nouveau secret",
-    text: "Les livraisons sont aussitôt signées avec le nouveau secret. Le secret actuel peut signer en parallèle pendant un temps, pour que vous mettiez votre serveur à jour sans perdre d’événement.",
-    overlap: "Le secret actuel continue de signer",
+    text: "Les livraisons sont immédiatement signées avec le nouveau secret. Le secret actuel peut rester valable pendant un certain temps, afin que vous puissiez mettre votre serveur à jour sans perdre d’événement.",
+    overlap: "Durée de validité du secret actuel",
     overlaps: {
-      now: "Pas du tout",
-      hour: "Pendant 1 heure",
-      day: "Pendant 24 heures",
-      week: "Pendant 7 jours",
+      now: "Aucune",
+      hour: "1 heure",
+      day: "24 heures",
+      week: "7 jours",
     },
     submit: "Créer un nouveau secret",
     label: "Secret de signature",
     once: "Copiez ce secret maintenant : il ne sera plus affiché. Votre serveur en a besoin pour vérifier la signature de chaque livraison.",
     howTo: "Comment vérifier les signatures",
-    until: (time) => `Le secret précédent signe aussi jusqu’au ${time}.`,
+    until: (time) => `L’ancien secret reste valable jusqu’au ${time}.`,
     tooMany:
-      "Trop de secrets précédents signent encore. Choisissez « Pas du tout », ou attendez que l’un d’eux ait pris fin.",
-    ended: "Le secret précédent ne signe plus.",
+      "Trop d’anciens secrets sont encore valables. Choisissez « Aucune », ou attendez que l’un d’eux ait expiré.",
+    ended: "L’ancien secret n’est plus utilisé.",
     stored: "Je l’ai enregistré",
     leave: "Le secret ne sera plus affiché. L’avez-vous enregistré ?",
   },
@@ -361,7 +371,7 @@ export const fr: Texts = {
 
   subscribe: {
     title: "Ajouter un abonnement",
-    lead: `Chaque événement est envoyé à votre URL en JSON, signé. Votre serveur répond par un statut de 200 à 299 dans les ${POST_TIMEOUT_MS / 1000} secondes.`,
+    lead: `Chaque événement est envoyé à votre URL en JSON, signé. Votre serveur doit répondre avec un statut compris entre 200 et 299 en moins de ${POST_TIMEOUT_MS / 1000} secondes.`,
     url: "URL de votre serveur",
     urlHint: "Accessible depuis Internet, commençant par https://.",
     urlHintLocal:
@@ -376,7 +386,7 @@ export const fr: Texts = {
 
   usagePage: {
     unnamed: "Clé",
-    lead: "Les requêtes de chaque clé d’API au cours des dernières 24 heures, au regard de son quota.",
+    lead: "Les requêtes de chaque clé d’API au cours des dernières 24 heures, comparées à son quota.",
     empty: "Aucune clé d’API pour l’instant",
     emptyText:
       "Créez une clé dans les paramètres de votre produit ; ses requêtes seront comptées ici.",
@@ -387,7 +397,7 @@ export const fr: Texts = {
     quotaValue: (requests, seconds) =>
       seconds === 60
         ? `${count(requests, "requête", "requêtes")} par minute`
-        : `${count(requests, "requête", "requêtes")} en ${count(seconds, "seconde", "secondes")}`,
+        : `${count(requests, "requête", "requêtes")} par tranche de ${count(seconds, "seconde", "secondes")}`,
     peak: (seconds) =>
       seconds === 60 ? "Minute la plus chargée" : `${seconds} secondes les plus chargées`,
     peakValue: (requests, share) =>
@@ -396,7 +406,7 @@ export const fr: Texts = {
     expires: (time) => `Expire le ${time}`,
     expired: (time) => `Expirée le ${time}`,
     active: "Active",
-    unused: "Aucune requête au cours des dernières 24 heures.",
+    unused: "Aucune requête au cours des dernières 24 heures.",
     unknown: "Ses requêtes ne peuvent pas être comptées pour l’instant. Réessayez dans un moment.",
     requests: "Acceptées",
     refused: "Refusées (429)",

@@ -125,8 +125,8 @@ test("a session is renewed by a link to its workspace, unchanged by other fragme
 });
 
 test.each([
-  ["en-GB", "This link has expired", "must be opened right away. Ask for a new link"],
-  ["fr-FR", "Ce lien a expiré", "doit être ouvert aussitôt. Demandez un nouveau lien"],
+  ["en-GB", "This link has expired", "must be opened within two minutes. Ask for a new link"],
+  ["fr-FR", "Ce lien a expiré", "doit être ouvert dans les deux minutes. Demandez un nouveau lien"],
 ])(
   "a link that has run out opens no session, and the page says so in %s",
   async (locale, title, advice) => {
@@ -207,7 +207,7 @@ test("the page reports a network failure, too many requests and what does not ex
 
   for (const place of ["webhooks/whk_none", "webhooks/whk_none/evt_none", "nowhere"]) {
     await page.evaluate(`location.hash = "#/${place}"`);
-    await see(page, "There is nothing here");
+    await see(page, "Page not found");
     await page.getByRole("link", { name: "See the subscriptions" }).click();
     await see(page, "No subscriptions yet");
   }

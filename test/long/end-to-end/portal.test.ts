@@ -1,3 +1,4 @@
+import { execFileSync } from "node:child_process";
 import type { Locator, Page } from "playwright-core";
 import { beforeEach, expect, test } from "vitest";
 import { signatureFault } from "../../../scripts/shared/receiver.ts";
@@ -151,8 +152,21 @@ test("a delivery shows its attempts and its exact body, and is redelivered", asy
   await press("Exact");
   expect(await shown.innerText()).toBe(body);
 
+  // A shell runs it with the same arguments, whatever the body contains.
+  await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+  await page.getByText("Headers sent").click();
+  await press("Copy as curl");
+  await button("Copied").waitFor();
+  const command = await page.evaluate<string>("navigator.clipboard.readText()");
+  const shell = ["-c", `curl() { printf '%s\\0' "$@"; }; ${command}`];
+  const sent = execFileSync("sh", shell, { encoding: "utf8" }).split("\0");
+  const signature = posts[0]?.headers["x-service-signature"];
+  expect(sent[0]).toBe(`${stage.receiver.url}/in`);
+  expect(sent).toContain(`X-Service-Signature: ${signature}`);
+  expect(sent.slice(-3)).toEqual(["--data-raw", body, ""]);
+
   await press("Send again");
-  await see(page, "It will be sent in a moment.");
+  await see(page, "It will be sent within a minute.");
   await posted(2);
   await follow("All deliveries");
   await press(/^Send again: New lead/);
@@ -173,9 +187,11 @@ test("a pending delivery is sent immediately when its receiver has been fixed", 
     ]);
     stage.answerWith(204);
   });
+  // It does not look as calm as one that was not tried yet.
+  await rows().getByText("Retrying", { exact: true }).waitFor();
   await follow("New lead");
   await press("Send now");
-  await see(page, "It will be sent in a moment.");
+  await see(page, "It will be sent within a minute.");
   await posted(2);
 });
 
@@ -303,7 +319,7 @@ test("a subscription gets another URL, and headers of its own, which are not sho
   const url = `${stage.receiver.url}/new`;
   await edit.getByLabel("URL of your server").fill(url);
   await press("Save", edit);
-  await see(page, "The subscription is saved.");
+  await see(page, "The changes are saved.");
   const headers = dialogOf("Headers of your own");
   await press("Headers…");
   await headers.getByLabel("Headers").fill("Authorization: Bearer a:b\n\nHost: x");

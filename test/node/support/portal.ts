@@ -42,7 +42,7 @@ export async function setStage(vars: Record<string, string> = {}) {
         reference: `lead-${++leads}`,
         source: "widget" as const,
         agent: { reference: "lyon", name: "Agence Lumière Lyon" },
-        name: `Zoë “${leads}” 🌻`,
+        name: `Zoë “${leads}” O'Hara 🌻`,
       }));
       await PLATFORM.recordLeads({ workspaceId, leads: items });
     },
