@@ -36,6 +36,7 @@ import type { AppEnv } from "./context.ts";
  */
 export const authenticate = createMiddleware<AppEnv>(async (c, next) => {
   c.set("rateLimit", knownFailures(c));
+  await noteAddress(c);
   const key = parseBearer(c.req.header("Authorization"));
   if (key === null || !(await isApiKey(c.env.API_KEY_CHECKSUM_KEYS, key)))
     throw await countFailure(c);
@@ -171,7 +172,7 @@ export function parseBearer(header: string | undefined): string | null {
  */
 export async function countFailure(c: Context<AppEnv>): Promise<ApiError> {
   const { network, block } = addressOf(c);
-  c.set("address", await addressAlias(c.env.API_KEY_CHECKSUM_KEYS, block));
+  await noteAddress(c);
   const askedAt = Date.now();
   const usedUp = [network, block].map((name) => failingAddresses.findUsedUp(name, askedAt));
   const known = usedUp.find((each) => each !== null);
@@ -207,6 +208,12 @@ function knownFailures(c: Context<AppEnv>): RateLimit {
     resetMs: Number(c.env.AUTH_FAILURE_WINDOW_SECONDS) * 1000,
   };
   return failingAddresses.findWindow(addressOf(c).block, Date.now()) ?? unused;
+}
+
+/** Notes who asks, for the log: whoever has a key may not be who should have it. */
+async function noteAddress(c: Context<AppEnv>): Promise<void> {
+  if (c.get("address")) return;
+  c.set("address", await addressAlias(c.env.API_KEY_CHECKSUM_KEYS, addressOf(c).block));
 }
 
 function addressOf(c: Context<AppEnv>): AddressName {

@@ -21,7 +21,7 @@ export interface AppEnv {
     isBodyRead: boolean | undefined;
     /** The id of the key, once it is known to be valid. */
     keyId: string;
-    /** The pseudonym in the logs for the address of a request that failed to authenticate. */
+    /** The pseudonym in the logs for the address of a request that must authenticate. */
     address: string | undefined;
     workspaceId: string;
     /** The name of the database that the workspace lives in. */

@@ -7,6 +7,7 @@ import { causeOf, isMoving, isTransient } from "../db/errors.ts";
 import { log, logError } from "../log.ts";
 import { resetSeconds } from "../quota/window.ts";
 import { DatabaseUnreachable } from "../workspaces/placement.ts";
+import { agentFamily } from "./agent.ts";
 import type { AppEnv } from "./context.ts";
 import { toApiError } from "./invalid.ts";
 
@@ -57,6 +58,7 @@ export const envelope = createMiddleware<AppEnv>(async (c, next) => {
     workspaceId: c.get("workspaceId"),
     keyId: c.get("keyId"),
     address: c.get("address"),
+    agent: agentFamily(c.req.header("User-Agent")),
   });
 });
 

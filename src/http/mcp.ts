@@ -22,7 +22,7 @@ interface Tool {
 }
 
 /** What a call is sent with, besides its arguments: whose key it is, and where it comes from. */
-const PASSED_ON = ["Authorization", "CF-Connecting-IP", "CF-Ray"];
+const PASSED_ON = ["Authorization", "CF-Connecting-IP", "CF-Ray", "User-Agent"];
 
 /**
  * Serves the routes of `app` as tools, over stateless Streamable HTTP: a new route is a tool without another

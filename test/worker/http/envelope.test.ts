@@ -270,7 +270,7 @@ describe("the log line of a request", () => {
     expect(await nameOf("<script>")).toMatch(/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/);
   });
 
-  test("has the key's id and no address, whatever the result; outside the API it has neither", async () => {
+  test("has the key's id and the address's pseudonym, whatever the result; outside the API it has neither", async () => {
     const { workspaceId, keyId, api } = await openWorkspace({ requestsPerWindow: 3 });
     const answers: Answer[] = [];
     const ask = async (path: string) => void answers.push(await api.get(path));
@@ -287,7 +287,7 @@ describe("the log line of a request", () => {
       ]),
     ).toEqual([
       ...[200, 400, 404, 429, 429, 403].map((status, i) => [
-        ...[ids[i], status, keyId, workspaceId, undefined],
+        ...[ids[i], status, keyId, workspaceId, expect.stringMatching(/^[0-9a-f]{16}$/)],
       ]),
       [ids[6], 200, undefined, undefined, undefined],
     ]);
@@ -303,6 +303,24 @@ describe("the log line of a request", () => {
     await openApi(`${apiKey}x`).get("/v1/leads");
     expect(lines.length).toBeGreaterThanOrEqual(4);
     expect(lines.join("\n")).not.toMatch(/Camille|camille|33600|confidentiel|secret|key_live_/);
+  });
+
+  test("says which address and what kind of client used a key, in no word of the client's", async () => {
+    const { apiKey, keyId } = await openWorkspace();
+    const address = freshAddress();
+    const lineOf = async (agent: string, key = apiKey) => {
+      requests();
+      const headers = { "CF-Connecting-IP": address, Authorization: `Bearer ${key}` };
+      await send("/v1/leads", { headers: { ...headers, "User-Agent": agent } });
+      return requests()[0];
+    };
+    const { address: alias } = (await lineOf("curl/8.5.0", "nonsense")) ?? {};
+    const line = { status: 200, keyId, address: alias };
+    expect(await lineOf("curl/8.5.0")).toMatchObject({ ...line, agent: "curl" });
+    expect(await lineOf("python-requests/2.32")).toMatchObject({ ...line, agent: "python" });
+    expect(await lineOf("Zoe's script")).toMatchObject({ ...line, agent: "other" });
+    expect(await lineOf("")).toMatchObject({ ...line, agent: "none" });
+    expect(lines.join("\n")).not.toMatch(/Zoe|8\.5\.0/);
   });
 
   test("has a pseudonym for the address of a failed authentication, one per IPv6 network and deployment", async () => {
