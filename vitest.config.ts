@@ -54,6 +54,21 @@ function inWorkerd(
             PORTAL_ORIGIN: "https://api.example",
             // Tests have objects of their own, which have no jurisdictions.
             JURISDICTION: "",
+            // Tests rely on these values, so that a deployment may change its own in wrangler.toml.
+            QUOTA_REQUESTS: 600,
+            QUOTA_WINDOW_SECONDS: 60,
+            AUTH_FAILURES: 20,
+            AUTH_FAILURE_WINDOW_SECONDS: 300,
+            SERVED_ROUTES:
+              "automations,automations.patch,automations.crm_source,leads,runs,webhooks",
+            EVENTS_KEPT_DAYS: 30,
+            EVENTS_KEPT_MAX: 300_000,
+            DATABASES_CLOSED: "",
+            EMAIL_FROM: "api@example.com",
+            DNS_OVER_HTTPS_URL: "",
+            PORTAL: "on",
+            PORTAL_NAME: "",
+            PORTAL_COLOR: "",
             ...more.bindings,
           },
           outboundService: answerAsSubscriber,

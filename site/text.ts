@@ -1,14 +1,17 @@
+import { PAGE_LIMIT, POST_TIMEOUT_MS } from "../src/contract/limits.ts";
 import { ABOUT } from "../src/http/document/introduction.ts";
 import type { Guide } from "./guides.ts";
 import { type Document, type Entry, nameOf, type Part, placeOf, typeOf } from "./openapi.ts";
 import { ORIGIN } from "./origin.ts";
 import { exampleRequest, toCurl } from "./requests.ts";
 
+/** How long a receiver may take to answer. */
+const SECONDS = POST_TIMEOUT_MS / 1000;
+
 /** The docs as one Markdown document. */
 export function renderMarkdown(document: Document, guides: Guide[]): string {
   const { info } = document.whole;
-  const flow =
-    "A lead, a run or a pause becomes an event. It is stored with its id and posted to your URL, signed. Any 2xx within 10 seconds acknowledges it; anything else is retried.";
+  const flow = `A lead, a run or a pause becomes an event. It is stored with its id and posted to your URL, signed. Any 2xx within ${SECONDS} seconds acknowledges it; anything else is retried.`;
   const sections = guides.map(
     ({ title, text }) =>
       `## ${title}\n\n${text.replace("<!-- flow -->", flow).replaceAll("](/", `](${ORIGIN}/`)}`,
@@ -48,9 +51,9 @@ export function renderLlms(document: Document, guides: Guide[]): string {
 Everything needed to integrate is in one file: [the docs as Markdown](${ORIGIN}/docs.md).
 
 - Authenticate each request under \`/v1\` with \`Authorization: Bearer <API key>\`; the key selects the workspace.
-- Lists: \`?limit=1..100&cursor=<next_cursor>\`, newest first; continue while \`has_more\`.
+- Lists: \`?limit=${PAGE_LIMIT.min}..${PAGE_LIMIT.max}&cursor=<next_cursor>\`, newest first; continue while \`has_more\`.
 - Errors: \`{"error":{"code","message","details"}}\`. Branch on \`code\`; wait for \`Retry-After\` on 429; quote \`X-Request-Id\`.
-- Webhooks: verify \`X-Service-Signature: t=<unix>,v1=<hex>\` = HMAC-SHA256(secret, "{t}.{raw body}"), reject \`t\` more than 5 minutes off, deduplicate by \`id\`, answer with 2xx within 10 seconds.
+- Webhooks: verify \`X-Service-Signature: t=<unix>,v1=<hex>\` = HMAC-SHA256(secret, "{t}.{raw body}"), reject \`t\` more than 5 minutes off, deduplicate by \`id\`, answer with 2xx within ${SECONDS} seconds.
 
 ## Docs
 

@@ -2,7 +2,7 @@ import { z } from "@hono/zod-openapi";
 import { KeyId, WorkspaceId } from "../contract/fields.ts";
 import { randomId } from "../contract/ids.ts";
 import { InputError } from "../contract/input-error.ts";
-import { KEY_NAME_MAX_LENGTH, KEY_OVERLAP_MAX_SECONDS } from "../contract/limits.ts";
+import { KEY_NAME_MAX_LENGTH, KEY_OVERLAP_MAX_SECONDS, PAGE_LIMIT } from "../contract/limits.ts";
 import { label } from "../contract/text.ts";
 import { DAY_MS, isoTime } from "../contract/time.ts";
 import { commit } from "../db/client.ts";
@@ -207,7 +207,7 @@ export const listKeyUsage = operation({
 });
 
 export const listApiKeys = operation({
-  about: "Lists a workspace's API keys, including revoked ones, newest first, 100 per page.",
+  about: `Lists a workspace's API keys, including revoked ones, newest first, ${PAGE_LIMIT.max} per page.`,
   input: z.strictObject({ workspaceId: WorkspaceId, cursor: cursorOf("api_keys") }),
   output: pageOf(ApiKeyView),
   examples: [{ workspaceId }],

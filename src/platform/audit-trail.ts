@@ -1,6 +1,6 @@
 import { z } from "@hono/zod-openapi";
 import { WorkspaceId } from "../contract/fields.ts";
-import { AUDIT_KEPT_DAYS } from "../contract/limits.ts";
+import { AUDIT_KEPT_DAYS, PAGE_LIMIT } from "../contract/limits.ts";
 import { isoTime } from "../contract/time.ts";
 import { openDirectory } from "../db/databases.ts";
 import { labelKeys } from "../workspaces/api-keys.ts";
@@ -23,7 +23,7 @@ const AuditEntryView = z.object({
 });
 
 export const listAuditTrail = operation({
-  about: `Lists the calls of these operations in the last ${AUDIT_KEPT_DAYS} days, newest first, 100 per page; of one workspace, even if it is erased, or of all.`,
+  about: `Lists the calls of these operations in the last ${AUDIT_KEPT_DAYS} days, newest first, ${PAGE_LIMIT.max} per page; of one workspace, even if it is erased, or of all.`,
   input: z.strictObject({
     workspaceId: WorkspaceId.nullish(),
     cursor: cursorOf("audit_trail"),

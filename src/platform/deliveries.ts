@@ -7,7 +7,12 @@ import { PAGE_LIMIT, REDELIVERIES_PER_SECOND } from "../contract/limits.ts";
 import { Instant, several } from "../contract/text.ts";
 import type { Database } from "../db/client.ts";
 import { wake } from "../webhooks/dispatch/wake.ts";
-import { findDelivery, listHistory, StatusClass } from "../webhooks/history.ts";
+import {
+  DELIVERIES_LOOKED_THROUGH,
+  findDelivery,
+  listHistory,
+  StatusClass,
+} from "../webhooks/history.ts";
 import {
   Backlog,
   findBacklog,
@@ -16,7 +21,7 @@ import {
   sumBacklogs,
   sumLedgers,
 } from "../webhooks/ledger.ts";
-import { redeliverAgain } from "../webhooks/redelivery/redelivery.ts";
+import { REDELIVERY_EXAMINED_MAX, redeliverAgain } from "../webhooks/redelivery/redelivery.ts";
 import { DeliveryDetails, DeliveryView, Redelivered } from "../webhooks/views.ts";
 import { allPlacements } from "../workspaces/placement.ts";
 import {
@@ -36,8 +41,7 @@ const webhookId = "whk_…";
 const eventId = "evt_…";
 
 export const listDeliveries = operation({
-  about:
-    "Lists a subscription's deliveries, newest first. A filtered page examines 2,000 at most, so it may be empty and still have a next one.",
+  about: `Lists a subscription's deliveries, newest first. A filtered page examines ${DELIVERIES_LOOKED_THROUGH} at most, so it may be empty and still have a next one.`,
   input: z.strictObject({
     webhookId: WebhookId,
     state: DeliveryState.nullish(),
@@ -81,7 +85,7 @@ export const readDelivery = operation({
 });
 
 export const redeliver = operation({
-  about: `Delivers events again, even delivered ones, with the same ids and bytes, at ${REDELIVERIES_PER_SECOND} per second. Each call examines up to 1,000 events of a range: call it until nextCursor is null.`,
+  about: `Delivers events again, even delivered ones, with the same ids and bytes, at ${REDELIVERIES_PER_SECOND} per second. Each call examines up to ${REDELIVERY_EXAMINED_MAX} events of a range: call it until nextCursor is null.`,
   input: z
     .strictObject({
       webhookId: WebhookId,

@@ -18,7 +18,7 @@ import { parseEncryptionKeys } from "../encryption/seal.ts";
 import { countDays } from "../webhooks/days.ts";
 import { wake } from "../webhooks/dispatch/wake.ts";
 import { OwnHeaders, sealHeaders } from "../webhooks/headers.ts";
-import { enableAgain } from "../webhooks/redelivery/redelivery.ts";
+import { enableAgain, REDELIVERY_EXAMINED_MAX } from "../webhooks/redelivery/redelivery.ts";
 import { Resealed, resealUpTo } from "../webhooks/reseal.ts";
 import { findUrlFault } from "../webhooks/resolve.ts";
 import { endOverlap, rotateSecret } from "../webhooks/rotation.ts";
@@ -126,8 +126,7 @@ async function seal(env: Env, db: Database, subscriptionId: string, headers: Own
 }
 
 export const enableWebhook = operation({
-  about:
-    "Re-enables a disabled subscription. With redeliverSince, each call examines up to 1,000 events: call it until nextCursor is null.",
+  about: `Re-enables a disabled subscription. With redeliverSince, each call examines up to ${REDELIVERY_EXAMINED_MAX} events: call it until nextCursor is null.`,
   input: z.strictObject({
     webhookId: WebhookId,
     redeliverSince: RedeliverableSince.nullish().describe(

@@ -6,8 +6,29 @@ import { expect, test } from "vitest";
 import { describeFigures, FIGURES } from "../../bench/figures.ts";
 import { platformReference, REFERENCE } from "../../scripts/platform/reference.ts";
 import { ROOT } from "../../scripts/shared/checkout.ts";
+import {
+  AGREED_SUBSCRIPTIONS_MAX,
+  DISABLE_AFTER_MS,
+  ERASED_LEADS_KEPT_DAYS,
+  NESTING_MAX,
+  OVERDUE_MAX_MS,
+  POST_TIMEOUT_MS,
+  RECORD_MAX_BYTES,
+  REDELIVERIES_PER_SECOND,
+  REDELIVERY_MAX_AGE_MS,
+  SECRET_OVERLAP_SECONDS,
+  SUBSCRIPTIONS_MAX,
+  WORKSPACE_EMAILS_PER_DAY,
+} from "../../src/contract/limits.ts";
+import { DAY_MS, HOUR_MS } from "../../src/contract/time.ts";
 import { OPERATIONS } from "../../src/platform/operations.ts";
 import { WebhookDelivery } from "../../src/webhooks/bodies.ts";
+import { PORTAL_DAY_MAX } from "../../src/webhooks/days.ts";
+import { DISPATCH_MAX_MS } from "../../src/webhooks/dispatch/dispatch.ts";
+import { LEASE_MS } from "../../src/webhooks/dispatch/lease.ts";
+import { SLOW_ANSWER_MS } from "../../src/webhooks/dispatch/policy.ts";
+import { RESPONSE_KEPT_BYTES, RESPONSE_READ_MS } from "../../src/webhooks/exchange.ts";
+import { REDELIVERY_EXAMINED_MAX } from "../../src/webhooks/redelivery/redelivery.ts";
 import { EXAMPLES } from "./support/examples.ts";
 
 const PAGES = ["", "docs"].flatMap((folder) =>
@@ -36,6 +57,41 @@ test.each(PAGES)("%s names only npm scripts and Platform methods that exist", (p
   const called = [...text.matchAll(/npm run (?:-s )?platform -- (?:--remote )?(\w+)/g)];
   const methods = called.map(([, method = ""]) => method).filter((name) => name !== "METHOD");
   expect(methods.filter((name) => !(name in OPERATIONS))).toEqual([]);
+});
+
+const seconds = (ms: number) => ms / 1000;
+const said = (n: number) => n.toLocaleString("en");
+
+/** The figures that pages written by hand state; all others are generated, or name their constant. */
+test.each([
+  ["docs/webhooks.md", `stop reading after ${seconds(POST_TIMEOUT_MS)} seconds`],
+  ["docs/webhooks.md", `Answer within ${seconds(POST_TIMEOUT_MS)} seconds:`],
+  ["docs/webhooks.md", `expects 2xx within ${seconds(POST_TIMEOUT_MS)} s,`],
+  ["docs/webhooks.md", `Keep ids for ${REDELIVERY_MAX_AGE_MS / DAY_MS + 1} days`],
+  ["docs/deliveries.md", `the lease ends after ${seconds(LEASE_MS)} s`],
+  ["docs/deliveries.md", `times out after ${seconds(POST_TIMEOUT_MS)} s`],
+  ["docs/deliveries.md", `for at most ${seconds(DISPATCH_MAX_MS)} s`],
+  ["docs/deliveries.md", `an answer takes ${seconds(SLOW_ANSWER_MS)} s`],
+  ["docs/deliveries.md", `it is ${OVERDUE_MAX_MS / DAY_MS} days overdue`],
+  ["docs/deliveries.md", `waited for at most ${RESPONSE_READ_MS} ms`],
+  ["docs/deliveries.md", `up to ${said(RESPONSE_KEPT_BYTES)} bytes of it`],
+  ["docs/deliveries.md", `one schedule of ${REDELIVERIES_PER_SECOND} per second`],
+  ["docs/deliveries.md", `examines up to ${said(REDELIVERY_EXAMINED_MAX)} events`],
+  ["docs/operations.md", `it failed for ${DISABLE_AFTER_MS / HOUR_MS} h`],
+  ["docs/operations.md", `answers take over ${seconds(SLOW_ANSWER_MS)} s`],
+  ["docs/operations.md", `retried within ${seconds(LEASE_MS)} s`],
+  ["docs/operations.md", `(${SECRET_OVERLAP_SECONDS.default / 3600} hours)`],
+  ["docs/operations.md", `${SUBSCRIPTIONS_MAX} per workspace`],
+  ["docs/operations.md", `allows up to ${AGREED_SUBSCRIPTIONS_MAX}`],
+  ["docs/operations.md", `and ${WORKSPACE_EMAILS_PER_DAY} in a day`],
+  ["docs/operations.md", `for ${ERASED_LEADS_KEPT_DAYS} days, no reference`],
+  ["docs/portal.md", `the newest ${said(PORTAL_DAY_MAX)} deliveries`],
+  ["docs/recording.md", `at most ${RECORD_MAX_BYTES / 1024} KiB of JSON`],
+  ["docs/recording.md", `custom fields ${NESTING_MAX} levels deep`],
+  ["site/page/flow.svg", `Any 2xx within ${seconds(POST_TIMEOUT_MS)} seconds`],
+  ["site/page/flow.svg", `no 2xx in ${seconds(POST_TIMEOUT_MS)} s:`],
+])("%s states what the code does: %s", (page, figure) => {
+  expect(read(page)).toContain(figure);
 });
 
 test("docs/webhooks.md links every receiver, and shows a delivery as the contract has it, signed", () => {

@@ -10,6 +10,7 @@ import { updatePosition } from "../../src/db/sweep-positions.ts";
 import worker from "../../src/index.ts";
 import { findServiceHealth } from "../../src/service-health.ts";
 import { sweep } from "../../src/sweep.ts";
+import { LEASE_MS } from "../../src/webhooks/dispatch/lease.ts";
 import { deleteSubscription } from "../../src/webhooks/subscriptions.ts";
 import {
   eventsOf,
@@ -45,7 +46,6 @@ import { inDatabase, WORKSPACE_DB } from "../support/placement.ts";
 
 const NOW = Date.UTC(2026, 5, 5, 12);
 /** The duration of a lease. */
-const LEASE_MS = 20_000;
 
 /** The wakes in `sent` for this subscription. */
 function to(id: string, sent: Sent[]): Sent[] {

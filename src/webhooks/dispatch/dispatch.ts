@@ -12,13 +12,18 @@ import type { DispatchTools } from "./tools.ts";
 import type { Answered, Asked } from "./turn.ts";
 
 /**
- * A dispatch starts no post later than this; the rest is left for the next one. The runtime ends
- * background work after 30 s: after a last post that times out, there must be time to record it and
- * to wake its subscription, with retries.
+ * When the last post of a dispatch has ended. One that takes even longer is considered lost. The runtime
+ * ends background work after 30 s: until then, there must be time to record the post and to wake its
+ * subscription, with retries.
  */
-const DISPATCH_MAX_MS = 12_000;
-/** When the last post of a dispatch has ended. One that takes even longer is considered lost. */
-export const LAST_END_MS = DISPATCH_MAX_MS + DNS_BEFORE_POST_MS + POST_TIMEOUT_MS + 2_000;
+const LAST_END_MS = 24_400;
+/**
+ * A dispatch starts no post later than this, which may time out, a little late; the rest is left for the
+ * next dispatch.
+ */
+export const DISPATCH_MAX_MS = LAST_END_MS - DNS_BEFORE_POST_MS - POST_TIMEOUT_MS - 2_000;
+if (DISPATCH_MAX_MS < 5_000)
+  throw new Error("POST_TIMEOUT_MS is too long: a dispatch would have no time to post");
 
 /**
  * Maximum deliveries one exchange claims, over all subscriptions. Each exchange costs a few

@@ -1,9 +1,13 @@
 import { type SQL, sql } from "drizzle-orm";
+import { POST_TIMEOUT_MS } from "../../contract/limits.ts";
 import { deliveries, subscriptions } from "../../db/schema.ts";
 import { isWritable } from "../../workspaces/moves.ts";
 
-/** How long a dispatch that dies still leases its subscriptions. */
-export const LEASE_MS = 20_000;
+/**
+ * How long a dispatch that dies still leases its subscriptions: a post begins only if it will have ended
+ * before the lease does.
+ */
+export const LEASE_MS = POST_TIMEOUT_MS + 10_000;
 
 /**
  * A dispatch's exclusive right to post to a subscription. It lasts until the dispatch releases it, and

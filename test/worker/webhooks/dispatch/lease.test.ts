@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { commit } from "../../../../src/db/client.ts";
 import { Platform } from "../../../../src/platform/entrypoint.ts";
 import { sleep } from "../../../../src/timing.ts";
-import { extendLease } from "../../../../src/webhooks/dispatch/lease.ts";
+import { extendLease, LEASE_MS } from "../../../../src/webhooks/dispatch/lease.ts";
 import { deleteSubscription } from "../../../../src/webhooks/subscriptions.ts";
 import { leadReport } from "../../../support/api.ts";
 import {
@@ -35,7 +35,6 @@ import { meteredDatabase } from "../../../support/metered-database.ts";
 const NOW = Date.UTC(2026, 0, 5, 12);
 const OK = answered(200);
 
-const LEASE_MS = 20_000;
 const LATER = NOW + LEASE_MS;
 const RETRY_AT = LATER + FIRST_WAIT_MS;
 const HEALTHY = { failures: 0, failingSince: null, backoff: 0, nextAt: 0, postsAtOnce: 2 };
