@@ -1,6 +1,7 @@
-import { evictDurableObject, listDurableObjectIds } from "cloudflare:test";
+import { evictDurableObject, listDurableObjectIds, runInDurableObject } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
+import type { AddressGate } from "../../../src/quota/address-gate.ts";
 import { hashApiKey } from "../../../src/quota/api-key.ts";
 import { KeyGate } from "../../../src/quota/key-gate.ts";
 import {
@@ -188,7 +189,9 @@ describe("an address that fails to authenticate", () => {
     };
     const gate = env.ADDRESS_GATE.getByName("2001:db8:48::/48");
     const fail = (count: number, block: (i: number) => string) =>
-      Promise.all(Array.from({ length: count }, (_, i) => gate.fail(block(i))));
+      runInDurableObject(gate, (object: AddressGate) =>
+        Promise.all(Array.from({ length: count }, (_, i) => object.fail(block(i)))),
+      );
     await fail(20, () => "2001:db8:48:7::/64");
     expect((await from("7:ffff:ffff:ffff:ffff")).status).toBe(429);
     await fail(298, (i) => `block ${i}`);

@@ -268,6 +268,9 @@ test.each<Refusal>([
   ["rotateWebhookSecret", "overlapSeconds: …", { webhookId, overlapSeconds: 604_801 }],
   ["rotateWebhookSecret", "overlapSeconds: …", { webhookId, overlapSeconds: -1 }],
   ["sendTestEvent", "type: …", { webhookId, type: "lead.lost" }],
+  ...[0, 1_441, 1.5].map((validMinutes): Refusal => {
+    return ["createPortalLink", "validMinutes: …", { workspaceId, validMinutes }];
+  }),
   ...OF_NOBODY,
 ])("%s says what is wrong, and changes nothing: %s", async (method, says, input) => {
   const before = await tables();

@@ -82,12 +82,16 @@ describe("sendTestEvent", () => {
   });
 
   const ECHO = { contentType: "application/json", body: expect.any(String), truncated: false };
+  const THANKS = { contentType: "text/plain", body: "thanks", truncated: false };
 
   test.each([
     ["echo-503", 503, ECHO],
+    ["says-200", 200, THANKS],
     ["status-302", 302, { body: null, location: expect.stringMatching(/^https:/) }],
   ])("is recorded with what was sent and answered: %s", async (behaviour, status, response) => {
-    const webhook = await subscribe(await createWorkspace(), { url: subscriberUrl(behaviour) });
+    const says = response === THANKS ? "&says=thanks&type=text/plain" : "";
+    const url = subscriberUrl(behaviour) + says;
+    const webhook = await subscribe(await createWorkspace(), { url });
     const [webhookId, type] = [webhook.id, "run.completed" as const];
     const { eventId, ...result } = await Platform.sendTestEvent({ webhookId, type });
     expect(result).toMatchObject({ outcome: "answered", status });

@@ -2,6 +2,7 @@ import { evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "c
 import { env } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
 import { nameAddress } from "../../../src/quota/address.ts";
+import type { AddressGate } from "../../../src/quota/address-gate.ts";
 
 const LIMIT = env.AUTH_FAILURES;
 const NETWORK_LIMIT = 16 * LIMIT;
@@ -17,7 +18,9 @@ const stored = (gate: Gate): Promise<unknown[]> =>
 
 /** Lets as many blocks fail once, or one block as often. */
 const fail = (gate: Gate, count: number, now: number, block?: string) =>
-  Promise.all(Array.from({ length: count }, (_, i) => gate.fail(block ?? `${now} ${i}`, now)));
+  runInDurableObject(gate, (object: AddressGate) =>
+    Promise.all(Array.from({ length: count }, (_, i) => object.fail(block ?? `${now} ${i}`, now))),
+  );
 
 const left = (remaining: number, resetMs = WINDOW_MS) => ({ limit: LIMIT, remaining, resetMs });
 

@@ -99,18 +99,6 @@ test("the headers of attempts are shown as the secrets of their time signed them
 const setAttempts = (id: string, changed: Partial<typeof attempts.$inferInsert>) =>
   db.update(attempts).set(changed).where(eq(attempts.subscriptionId, id));
 
-test("a test event keeps what was answered, though it was accepted", async () => {
-  const { workspaceId } = await Platform.createWorkspace({ name: "Agence" });
-  const url = `${subscriberUrl("says-200")}&says=thanks&type=text/plain`;
-  const { id: webhookId } = await subscribe(workspaceId, { url });
-  const { eventId } = await Platform.sendTestEvent({ webhookId, type: "lead.created" });
-  const response = { contentType: "text/plain", body: "thanks", truncated: false };
-  const [attempt, ...others] = await logOf(webhookId, eventId);
-  expect([attempt, others]).toMatchObject([{ status: 200, response }, []]);
-  expectSent(attempt?.request?.headers, (await receivedBy({ url }))[0]?.headers);
-  expect(attempt?.request?.headers).toMatchObject({ "X-Service-Test": "true" });
-});
-
 /** As much of a text as is kept. */
 const FULL = "x".repeat(RESPONSE_KEPT_BYTES);
 test.each([
