@@ -1,11 +1,10 @@
-import type { Runtime } from "../scripts/shared/runtime.ts";
 import { startReceiver } from "../test/node/support/receiver.ts";
 import type { Samples } from "./figures.ts";
 import { HeldQueues } from "./held.ts";
 import * as setting from "./setting.ts";
 import { quantile } from "./statistics.ts";
 
-const { openWorkspace, recordLeads, sleep } = setting;
+const { openWorkspace, readUntil, recordLeads, sleep } = setting;
 
 /** `max_concurrency` of the queue `webhook-deliveries` in wrangler.toml. */
 const CONSUMERS = 10;
@@ -13,8 +12,6 @@ const WORKSPACES = 5;
 const SUBSCRIPTIONS = 20;
 /** How long a subscriber takes to answer. */
 const ANSWER_MS = 50;
-/** A client reads, waits this long, and reads again. */
-const READ_EVERY_MS = 10;
 /** When the outcomes of the last posts of a burst have been recorded. */
 const SETTLED_AFTER_MS = 2_000;
 
@@ -63,14 +60,4 @@ export async function measureBurst(extent: setting.Extent): Promise<Samples> {
   await receiver.close();
   await runtime.stop();
   return { burst_read_p99_ratio: ratios };
-}
-
-/** The duration in milliseconds of one read after another. */
-async function readUntil(runtime: Runtime, apiKey: string, isOver: () => boolean) {
-  const times: number[] = [];
-  while (!isOver()) {
-    times.push(await setting.timed(() => setting.call(runtime, "/v1/leads", { apiKey })));
-    await sleep(READ_EVERY_MS);
-  }
-  return times;
 }

@@ -5,6 +5,7 @@
 import { writeFileSync } from "node:fs";
 import { openSteps, parseArguments } from "../scripts/shared/command.ts";
 import { useMemory } from "../test/node/support/memory.ts";
+import { measureAttacked } from "./attacked.ts";
 import { measureByHand } from "./beside-by-hand.ts";
 import { measureBurst } from "./burst.ts";
 import { measureDelivering } from "./delivering.ts";
@@ -36,6 +37,7 @@ const BENCHES: Record<string, Bench> = {
   retention: { measure: measureRetention, quick: false },
   move: { measure: measureMove, quick: false },
   hostile: { measure: measureHostile, quick: false },
+  attacked: { measure: measureAttacked, quick: false },
 };
 
 const USAGE = `npm run bench -- [--quick | --smoke] [--only NAME] [--json FILE]

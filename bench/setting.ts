@@ -95,6 +95,19 @@ export async function call(
   return new Response(text || null);
 }
 
+/** A client reads, waits this long, and reads again. */
+const READ_EVERY_MS = 10;
+
+/** The duration in milliseconds of one read after another. */
+export async function readUntil(runtime: Runtime, apiKey: string, isOver: () => boolean) {
+  const times: number[] = [];
+  while (!isOver()) {
+    times.push(await timed(() => call(runtime, "/v1/leads", { apiKey })));
+    await sleep(READ_EVERY_MS);
+  }
+  return times;
+}
+
 /** How long `work` took, in milliseconds. */
 export async function timed(work: () => Promise<unknown>): Promise<number> {
   const startedAt = performance.now();
