@@ -47,16 +47,11 @@ function textOf(html: string): string {
   return html
     .replace(/<button.*?<\/button>|<\/?(a|b|code|em|span|strong|wbr)\b[^>]*>/g, "")
     .replace(/<[^>]+>/g, " ")
-    .replace(/&(lt|gt|quot|#39|#x27|amp);/g, (entity) => ENTITIES[entity] ?? entity)
+    .replaceAll("&lt;", "<")
+    .replaceAll("&gt;", ">")
+    .replaceAll("&quot;", '"')
+    .replace(/&#(39|x27);/g, "'")
+    .replaceAll("&amp;", "&")
     .replace(/\s+/g, " ")
     .trim();
 }
-
-const ENTITIES: Record<string, string> = {
-  "&lt;": "<",
-  "&gt;": ">",
-  "&quot;": '"',
-  "&#39;": "'",
-  "&#x27;": "'",
-  "&amp;": "&",
-};

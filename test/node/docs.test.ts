@@ -71,10 +71,11 @@ test("the documents link only to what is served", () => {
   }
 });
 
-test("the search leads only to places that exist, each of them named once", () => {
+test("the search leads only to places that exist, each of them named once, in plain text", () => {
   const urls = entries.map(({ url }) => url);
   expect(new Set(urls).size).toBe(urls.length);
   expect(urls.filter((url) => !leadsSomewhere(url, ""))).toEqual([]);
+  expect(textOf("docs/search.json").match(/&[#\w]+;|<\/\w+>/g)).toBeNull();
 });
 
 test.each([
