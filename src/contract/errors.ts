@@ -14,7 +14,7 @@ export const ERRORS = {
   },
   invalid_api_key: {
     statuses: [401],
-    message: "La clé d’API est absente ou n’est pas valide.",
+    message: "La clé d’API est absente ou invalide.",
     when: "The key is missing, malformed, unknown or revoked; the answer is the same in each case.",
     todo: "Check the `Authorization` header, or create a new key in the workspace settings.",
   },
@@ -38,20 +38,20 @@ export const ERRORS = {
   },
   route_not_found: {
     statuses: [404],
-    message: "Cette route n’existe pas ou n’est pas encore servie.",
+    message: "Cette route n’existe pas ou n’est pas encore disponible.",
     when: "The path or method is unknown, or this deployment does not serve it yet.",
     todo: "Check the method and path against the reference. Paths have no trailing slash.",
   },
   automation_not_controllable: {
     statuses: [422],
     message:
-      "Cette automatisation est un brouillon ou en erreur : elle ne peut être ni activée ni mise en pause.",
+      "Cette automatisation est à l’état de brouillon ou en erreur\u00a0: elle ne peut être ni activée ni mise en pause.",
     when: "The automation is `draft` or `error`.",
     todo: "Activate or fix it in the application first.",
   },
   rate_limited: {
     statuses: [429],
-    message: "Trop de requêtes : réessayez plus tard.",
+    message: "Trop de requêtes\u00a0: réessayez plus tard.",
     when: "The key's quota is used up, or too many requests from your address had no valid key.",
     todo: "Wait for the number of seconds in `Retry-After`, then retry.",
   },
@@ -68,22 +68,23 @@ export type ErrorStatus = (typeof ERRORS)[ErrorCode]["statuses"][number];
 
 /** The possible values of `details.reason`, each with the French message of the answer. */
 export const REASONS = {
-  required: "Une valeur obligatoire est absente.",
-  invalid_type: "Une valeur n’est pas du type attendu.",
-  unknown_value: "Une valeur n’est pas l’une de celles qui sont admises.",
-  out_of_range: "Une valeur est hors des bornes admises.",
-  unreadable: "Ce curseur est illisible.",
-  unknown_property: "Le corps contient une propriété inconnue.",
+  required: "Il manque une valeur obligatoire.",
+  invalid_type: "Cette valeur n’est pas du type attendu.",
+  unknown_value: "Cette valeur ne fait pas partie des valeurs admises.",
+  out_of_range: "Cette valeur est en dehors des limites admises.",
+  unreadable: "Ce curseur n’est pas valide pour cette liste.",
+  unknown_property: "Le corps de la requête contient une propriété inconnue.",
   invalid_url: "Cette URL n’est pas valide.",
-  https_required: "L’URL doit être en HTTPS.",
-  credentials_not_allowed: "L’URL ne doit pas contenir d’identifiants.",
+  https_required: "L’URL doit commencer par «\u00a0https://\u00a0».",
+  credentials_not_allowed: "L’URL ne doit contenir ni nom d’utilisateur ni mot de passe.",
   private_address: "L’URL ne doit pas désigner une adresse privée ou locale.",
   unresolvable_host: "Le nom d’hôte de l’URL est introuvable.",
-  invalid_json: "Le corps n’est pas un document JSON lisible.",
+  invalid_json: "Le corps de la requête n’est pas du JSON valide.",
   body_too_large: "Le corps de la requête est trop volumineux.",
-  unsupported_media_type: "Le type de contenu doit être application/json, sans compression.",
+  unsupported_media_type:
+    "Le corps de la requête doit être du JSON (application/json) non compressé.",
   subscription_limit_reached: "Le nombre maximal d’abonnements est atteint.",
-  idempotency_key_reused: "Cette clé d’idempotence a déjà servi à une autre requête.",
+  idempotency_key_reused: "Cette clé d’idempotence a déjà été utilisée pour une autre requête.",
 } as const;
 
 export type Reason = keyof typeof REASONS;

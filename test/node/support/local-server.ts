@@ -30,6 +30,9 @@ export interface LocalServer {
   log(): string;
   /** Starts a command in the copy, as npm does. */
   start(command: string, ...args: string[]): Command;
+  /** Ends it as Ctrl-C does. */
+  end(): Promise<void>;
+  /** Ends it, and removes the copy. */
   stop(): Promise<void>;
 }
 
@@ -43,7 +46,7 @@ const ownEnv = (folder: string) => ({
 });
 
 /** Copies this checkout without its data. @returns the folder, which the caller must remove. */
-export function copyCheckout(): string {
+function copyCheckout(): string {
   const folder = mkdtempSync(join(tmpdir(), "checkout-"));
   const filter = (path: string) => !LEFT_OUT.has(basename(path));
   cpSync(ROOT, folder, { recursive: true, filter });
@@ -66,9 +69,12 @@ export async function startLocalServer(
   change(folder);
   const port = await freePort();
   const server = startIn(folder, "start", args, { ...env, PORT: String(port) });
-  const stop = async () => {
+  const end = async () => {
     server.child.kill("SIGINT");
     await server.ended;
+  };
+  const stop = async () => {
+    await end();
     rmSync(folder, { recursive: true, force: true });
   };
   try {
@@ -85,12 +91,13 @@ export async function startLocalServer(
     output: server.output,
     log: () => readFileSync(join(folder, ".wrangler/start.log"), "utf8"),
     start: (command, ...args) => startIn(folder, command, args),
+    end,
     stop,
   };
 }
 
 /** Starts a command of `package.json` in a copy of this checkout. */
-export function startIn(
+function startIn(
   folder: string,
   command: string,
   args: string[],

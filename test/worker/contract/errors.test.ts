@@ -42,6 +42,8 @@ test.each<Row>([
   expect(new ApiError(code, details).toBody()).toEqual(body);
   expect(ErrorBody.parse(body)).toEqual(body);
   expect(message).toMatch(/^[A-ZÀ-Ý].+\.$/);
+  // No line may begin with a sign that belongs to the word before it.
+  expect(message).not.toMatch(/ [:;!?»]|« /);
   // Words that only occur in French sentences.
-  expect(message).toMatch(/\b(la|le|l’|une?|ce|cette|n’est|ne doit|trop)\b/i);
+  expect(message).toMatch(/\b(la|le|l’|une?|ce|cette|ne doit|trop)\b/i);
 });

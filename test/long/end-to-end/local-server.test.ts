@@ -1,24 +1,26 @@
-import { readFileSync, rmSync, statSync } from "node:fs";
+import { readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { setTimeout } from "node:timers/promises";
 import { Webhook as StandardWebhook } from "standardwebhooks";
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { openApi } from "../../../scripts/shared/local-api.ts";
 import { signatureFault } from "../../../scripts/shared/receiver.ts";
 import { WebhookEvent } from "../../../src/contract/enumerations.ts";
 import type { Page } from "../../../src/http/paging.ts";
 import type { Webhook } from "../../../src/webhooks/subscriptions.ts";
-import {
-  type Command,
-  copyCheckout,
-  startIn,
-  startLocalServer,
-} from "../../node/support/local-server.ts";
+import { type Command, startLocalServer } from "../../node/support/local-server.ts";
 import { opened } from "../../node/support/opened.ts";
-import { startInTerminal } from "../../node/support/process.ts";
+import { openPortalSession } from "../../node/support/portal-session.ts";
+import { childrenOf, startInTerminal } from "../../node/support/process.ts";
 import { type Answer, type Post, startReceiver } from "../../node/support/receiver.ts";
 import { until } from "../../support/until.ts";
 
-const server = await opened(startLocalServer());
+const PLATFORM_KEY = Buffer.alloc(32, "key").toString("base64");
+const server = await opened(
+  startLocalServer(() => {}, [], { PLATFORM_KEYS: `crm:${PLATFORM_KEY}` }),
+);
+const api = openApi(server.base, String(server.state.apiKey));
+const isLinux = process.platform === "linux";
 let answer: Answer = 200;
 const target = await opened(startReceiver(() => answer));
 
@@ -39,7 +41,6 @@ async function run(command: string, ...args: string[]) {
 
 /** The URLs of the subscribed listeners. */
 async function listeners(): Promise<string[]> {
-  const api = openApi(server.base, String(server.state.apiKey));
   const { data } = await api<Page<Webhook>>("GET", "/v1/webhooks?limit=100");
   return data.map(({ url }) => url).filter((url) => url.endsWith("/npm-run-listen"));
 }
@@ -48,6 +49,54 @@ function endByCtrlC(listener: Command): Promise<number | null> {
   listener.child.kill("SIGINT");
   return listener.ended;
 }
+
+describe("the terminal of npm start", () => {
+  // First, because the link soon expires.
+  test("shows a link to the portal, which shows the event that the start caused", async () => {
+    const shown = /Portal +(\S+)\/portal#(\S+)/.exec(server.output());
+    const [link, origin] = shown ?? [];
+    expect(origin).toBe(new URL(server.base).origin);
+    const token = await openPortalSession(new URL(String(link).replace(/^Portal +/, "")));
+    expect((await fetch(`${origin}/portal`)).status).toBe(200);
+    const read = async (path: string) => {
+      const headers = { Authorization: `Bearer ${token}` };
+      const answer = await fetch(`${origin}/portal/api/webhooks${path}`, { headers });
+      return ((await answer.json()) as { items: Record<string, string>[] }).items;
+    };
+    await until(() => server.output().includes("signature verified"));
+    const [webhook] = await read("");
+    await until(
+      async () => (await read(`/${webhook?.webhookId}/deliveries`))[0]?.state === "delivered",
+    );
+  });
+
+  test("has keys of callers over HTTPS, which no command line shows", async () => {
+    const call = (key: string) =>
+      fetch(`${server.base}/platform/listWorkspaces`, {
+        method: "POST",
+        headers: { Authorization: `Bearer ${key}`, "Content-Type": "application/json" },
+        body: "{}",
+      });
+    expect((await call(PLATFORM_KEY)).status).toBe(200);
+    expect((await call(PLATFORM_KEY.toLowerCase())).status).toBe(401);
+    if (!isLinux) return;
+    const familyOf = (pid: number): number[] => [pid, ...childrenOf(pid).flatMap(familyOf)];
+    const lines = familyOf(Number(server.child.pid)).map((pid) =>
+      readFileSync(`/proc/${pid}/cmdline`, "utf8"),
+    );
+    expect(lines.join()).toContain("workerd");
+    for (const line of lines) expect(line).not.toContain(PLATFORM_KEY);
+  });
+
+  test("stays as it is while Platform calls succeed", async () => {
+    await until(() => server.output().includes("signature verified"));
+    const before = server.output();
+    const { code } = await run("platform", "ledger");
+    expect(code).toBe(0);
+    await setTimeout(500);
+    expect(server.output()).toBe(before);
+  });
+});
 
 test("npm run listen shows every kind of event that npm run trigger causes, and forwards it byte for byte", async () => {
   const listener = await listen("--forward", `${target.url}/hook?from=listen`);
@@ -77,7 +126,7 @@ test("npm run listen shows every kind of event that npm run trigger causes, and 
 });
 
 // The terminal is made by Debian's `script`.
-test.runIf(process.platform === "linux")(
+test.runIf(isLinux)(
   "npm run listen retries at once what has failed when r is pressed, instead of waiting",
   async () => {
     answer = 500;
@@ -162,7 +211,6 @@ test("several listeners work side by side: Ctrl-C removes their own subscription
 });
 
 test("npm run listen -- --keep has the same subscription and secret the next time, and gets what it missed", async () => {
-  const api = openApi(server.base, String(server.state.apiKey));
   const first = await listen("--keep");
   const file = join(server.folder, ".wrangler/listen.json");
   const kept = JSON.parse(readFileSync(file, "utf8"));
@@ -180,8 +228,6 @@ test("npm run listen -- --keep has the same subscription and secret the next tim
   await run("platform", "disableWebhook", JSON.stringify({ webhookId: kept.id }));
   const again = await listen("--keep");
   expect([again.secret, await listeners()]).toEqual([first.secret, before]);
-  await run("trigger", "lead.created");
-  await until(() => again.output().includes("lead.created  evt_"));
   expect(await endByCtrlC(again)).toBe(0);
   await run("trigger", "lead.created");
   const missed = await listen("--keep");
@@ -208,13 +254,27 @@ test.each([
   expect(await run(command, ...args)).toEqual({ code: 1, output: `${sentence}\n` });
 });
 
+test.runIf(isLinux)(
+  "npm start goes on serving when a broken source builds again, and ends when its server does",
+  { timeout: 120_000 },
+  async () => {
+    const index = join(server.folder, "src/index.ts");
+    const source = readFileSync(index, "utf8");
+    writeFileSync(index, `${source}const broken = ;\n`);
+    await until(() => server.output().includes("Build failed"));
+    writeFileSync(index, source);
+    await api("GET", "/v1/leads");
+    const [wrangler = 0] = childrenOf(Number(server.child.pid));
+    process.kill(wrangler, "SIGKILL");
+    await until(() => server.output().includes("The server ended: see"), 60_000);
+  },
+);
+
 test.each([["listen"], ["trigger", "lead.created"]])(
   "npm run %s says in one sentence that no server is running",
   async (command, ...args) => {
-    const folder = copyCheckout();
-    const started = startIn(folder, command, args);
-    expect(await started.ended).toBe(1);
-    expect(started.output()).toBe("The local server is not running: start it with `npm start`.\n");
-    rmSync(folder, { recursive: true, force: true });
+    await server.end();
+    const output = "The local server is not running: start it with `npm start`.\n";
+    expect(await run(command, ...args)).toEqual({ code: 1, output });
   },
 );
