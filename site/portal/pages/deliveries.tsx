@@ -144,14 +144,14 @@ function filtersOf(query: URLSearchParams): Record<string, string | null> {
 function Filters({ webhook, query }: { webhook: Webhook; query: URLSearchParams }) {
   const filter = (changed: Partial<Record<Filter, string | null>>) =>
     goTo(webhookHref(webhook.webhookId, { ...filtersOf(query), ...changed }));
-  const choice = (name: Filter, label: string, options: [string, string][]) => (
+  const choice = (name: Filter, label: string, all: string, options: [string, string][]) => (
     <label class="field">
       {label}
       <select
         value={query.get(name) ?? ""}
         onInput={({ currentTarget }) => filter({ [name]: currentTarget.value })}
       >
-        <option value="">{t.deliveries.all}</option>
+        <option value="">{all}</option>
         {options.map(([value, text]) => (
           <option key={value} value={value}>
             {text}
@@ -171,9 +171,9 @@ function Filters({ webhook, query }: { webhook: Webhook; query: URLSearchParams 
   const statuses = ["2xx", "3xx", "4xx", "5xx"].map((each): [string, string] => [each, each]);
   return (
     <div class="filters">
-      {choice("state", t.deliveries.state, Object.entries(t.deliveryStates))}
-      {choice("type", t.deliveries.kind, Object.entries(t.kinds))}
-      {choice("status", t.deliveries.status, statuses)}
+      {choice("state", t.deliveries.state, t.deliveries.all, Object.entries(t.deliveryStates))}
+      {choice("type", t.deliveries.kind, t.deliveries.all, Object.entries(t.kinds))}
+      {choice("status", t.deliveries.status, t.deliveries.allStatuses, statuses)}
       <Find webhook={webhook} query={query} />
       {time("since", t.deliveries.since)}
       {time("until", t.deliveries.until)}

@@ -71,7 +71,7 @@ export const en = {
   copied: "Copied",
   copyFailed: "Select the text and copy it",
   asTable: "Show as a table",
-  milliseconds: (n: number) => `${new Intl.NumberFormat("en").format(n)} ms`,
+  milliseconds: (n: number) => `${new Intl.NumberFormat("en").format(n)} ms`,
 
   session: {
     missing: {
@@ -207,6 +207,7 @@ export const en = {
     find: "Find",
     findHint: "evt_… or lea_…",
     all: "All",
+    allStatuses: "All",
     recorded: "Recorded",
     attempts: "Attempts",
     lastAnswer: "Last answer",

@@ -51,11 +51,11 @@ export const fr: Texts = {
   copied: "Copié",
   copyFailed: "Sélectionnez le texte et copiez-le",
   asTable: "Afficher sous forme de tableau",
-  milliseconds: (n) => `${new Intl.NumberFormat("fr").format(n)} ms`,
+  milliseconds: (n) => `${new Intl.NumberFormat("fr").format(n)} ms`,
 
   session: {
     missing: {
-      title: "Ouvrez le portail depuis son lien",
+      title: "Ouvrez le portail à l’aide de son lien",
       text: "Cette page s’ouvre avec un lien personnel. Demandez-en un dans les paramètres de votre produit.",
     },
     outdated: {
@@ -137,7 +137,7 @@ export const fr: Texts = {
   list: {
     lead: "Les événements de cet espace de travail sont envoyés à ces serveurs dès qu’ils se produisent.",
     full: (max) =>
-      `Cet espace de travail compte déjà ${max} abonnements, le maximum. Supprimez-en un pour en ajouter un autre.`,
+      `Cet espace de travail a atteint le maximum de ${max} abonnements. Supprimez-en un pour en ajouter un autre.`,
     emptyTitle: "Aucun abonnement pour l’instant",
     emptyText:
       "Indiquez l’URL de votre serveur : chaque nouveau lead, chaque exécution et chaque changement d’état d’une automatisation lui sera envoyé, signé, en quelques secondes.",
@@ -188,6 +188,7 @@ export const fr: Texts = {
     find: "Rechercher",
     findHint: "evt_… ou lea_…",
     all: "Tous",
+    allStatuses: "Toutes",
     recorded: "Date",
     attempts: "Tentatives",
     lastAnswer: "Dernière réponse",
@@ -373,7 +374,7 @@ export const fr: Texts = {
     title: "Ajouter un abonnement",
     lead: `Chaque événement est envoyé à votre URL en JSON, signé. Votre serveur doit répondre avec un statut compris entre 200 et 299 en moins de ${POST_TIMEOUT_MS / 1000} secondes.`,
     url: "URL de votre serveur",
-    urlHint: "Accessible depuis Internet, commençant par https://.",
+    urlHint: "Elle doit être accessible depuis Internet et commencer par https://.",
     urlHintLocal:
       "Sur ce service local, http://, les adresses privées et les hôtes inconnus sont acceptés. Un service déployé les refuse.",
     events: "Événements à recevoir",
@@ -399,7 +400,7 @@ export const fr: Texts = {
         ? `${count(requests, "requête", "requêtes")} par minute`
         : `${count(requests, "requête", "requêtes")} par tranche de ${count(seconds, "seconde", "secondes")}`,
     peak: (seconds) =>
-      seconds === 60 ? "Minute la plus chargée" : `${seconds} secondes les plus chargées`,
+      seconds === 60 ? "Minute la plus chargée" : `${seconds} secondes les plus chargées`,
     peakValue: (requests, share) =>
       `${count(requests, "requête", "requêtes")}, soit ${share} du quota`,
     revoked: (time) => `Révoquée le ${time}`,

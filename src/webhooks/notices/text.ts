@@ -61,7 +61,7 @@ const TEXTS: Record<Notice["kind"], (notice: Notice) => Parts> = {
   }),
   rejecting: ({ since }) => ({
     subject: "Événements refusés par un webhook",
-    happened: `refuse un type d’événement depuis le ${inFrench(since)}, alors qu’il en accepte d’autres.`,
+    happened: `refuse certains événements depuis le ${inFrench(since)}, alors qu’il en accepte d’autres.`,
     kinds: "Événements refusés",
     advice: `${EXPECTED} Les autres événements continuent d’être livrés, et l’abonnement reste actif. Si vous ne voulez plus recevoir ces événements, retirez-les de l’abonnement.`,
     outlook: [],
@@ -99,7 +99,7 @@ function describeResult({ last }: Notice): string {
   }
 }
 
-/** Text whose punctuation no line break separates from its word. */
+/** Text in which no line break separates punctuation from its word, or a number from its unit. */
 function french(text: string): string {
-  return text.replaceAll(/ (?=[:;!?»])|(?<=«) /g, "\u00a0");
+  return text.replaceAll(/ (?=[:;!?»])|(?<=«) |(?<=\d) (?=secondes)/g, "\u00a0");
 }

@@ -10,11 +10,11 @@ import { type Answer, startReceiver } from "./receiver.ts";
 export const PORTAL_SIGNING_KEYS = "local:YGFiY2RlZmdoaWprbG1ub3BxcnN0dXZ3eHl6e3x9fn8=";
 
 /** For a file of tests: the built Worker, a subscriber's server and a browser. */
-export async function setStage(vars: Record<string, string> = {}) {
+export async function setStage() {
   let answer: Answer = 204;
   let leads = 0;
   const browser = await openBrowser();
-  const runtime = await opened(startRuntime({ vars: { PORTAL_SIGNING_KEYS, ...vars } }));
+  const runtime = await opened(startRuntime({ vars: { PORTAL_SIGNING_KEYS } }));
   const receiver = await opened(startReceiver(() => answer));
   const { PLATFORM } = runtime.env;
   const makeLink = async (workspaceId: string) => {

@@ -14,7 +14,7 @@ const NO_PORTAL = { PORTAL: "on", PORTAL_ORIGIN: "" };
 const compose = (changes: Partial<Notice> = {}, portal = NO_PORTAL) =>
   composeNotice({ ...notice, ...changes }, portal);
 
-const TIMEOUT = `${POST_TIMEOUT_MS / 1000} secondes`;
+const TIMEOUT = `${POST_TIMEOUT_MS / 1000}\u00a0secondes`;
 
 /** The day on which a subscription that goes on failing is disabled. */
 const DISABLED_ON = new Date(notice.since + DISABLE_AFTER_MS).toLocaleDateString("fr-FR", {
