@@ -2,7 +2,7 @@
  * The subscribers' servers, as reached by the Worker under test: every outgoing request ends up here,
  * in Node. A host answers as its first label says and stores what it was sent:
  *
- * - `ok-…`: 200; `status-503-…`: that status; `hang-…`: no answer;
+ * - `ok-…`: 200; `status-503-…`: that status; `hang-…`: 200 after three seconds, for tests that shorten their timers;
  * - `endless-500-…`: that status, and a body that never ends;
  * - `says-200-…`: that status; the body is the `says` of the URL, `times` over, its `Content-Type` its `type`;
  * - `echo-500-…`: that status, and what was posted;
@@ -31,7 +31,7 @@ export async function answerAsSubscriber(request: Request): Promise<Response> {
   received.set(hostname, posts);
   const { url, headers: sent } = request;
   posts.push({ url, headers: Object.fromEntries(sent), body: await request.text() });
-  if (hostname.startsWith("hang-")) await sleep(15_000);
+  if (hostname.startsWith("hang-")) await sleep(3_000);
   if (hostname.startsWith("first-fails-") && posts.length === 1)
     return new Response(null, { status: 503 });
   const status = Number(/^(?:status|says|echo|flood|endless)-(\d+)-/.exec(hostname)?.[1] ?? 200);

@@ -58,7 +58,7 @@ describe("a post", () => {
 
   test("without an answer within 10 s is aborted", async () => {
     shortenTimers(10_000);
-    // It would answer after 15 s.
+    // It would answer after 3 s.
     expect(await postTo(subscriberUrl("hang"))).toEqual({ kind: "timed_out" });
   });
 

@@ -130,20 +130,22 @@ test("the portal API answers 429 for one workspace's excess, and affects no othe
   expect(await other.portal.get("/webhooks")).toMatchObject({ status: 200 });
 });
 
-// test/worker/tenants.test.ts compares what is foreign with what is unknown.
-test("an unknown or deleted webhook, or an unknown event, is 404, whatever the request", async () => {
-  const { workspaceId, portal, path, eventIds } = await openOwed();
+test("an unknown, deleted or foreign webhook or event is 404, whatever the request, and stays unchanged", async () => {
+  const [{ workspaceId, portal, path, eventIds }, foreign] = [await openOwed(), await openOwed()];
+  const before = await stored(foreign.webhookId);
   const gone = await subscribe(workspaceId);
   await portal.delete(`/webhooks/${gone.id}`);
-  for (const id of [gone.id, randomId("webhook"), "x", `%77${gone.id.slice(1)}`])
+  const ids = [gone.id, foreign.webhookId, `%77${foreign.webhookId.slice(1)}`];
+  for (const id of [...ids, randomId("webhook"), "x"])
     for (const route of routesOf(id, eventIds[0]))
       expect(await call(portal, route), route.join(" ")).toEqual(NO_WEBHOOK);
   const named = (parameter: string) => portalRefusal(404, "webhook_not_found", { parameter });
-  for (const event of [randomId("event"), "x"]) {
+  for (const event of [foreign.eventIds[0], randomId("event"), "x"]) {
     expect(await portal.get(`${path}/deliveries/${event}`)).toEqual(named("eventId"));
     const request = { eventIds: [eventIds[0], event] };
     expect(await portal.post(`${path}/redeliver`, request)).toEqual(named("eventIds.1"));
   }
+  expect(await stored(foreign.webhookId)).toEqual(before);
 });
 
 test("another workspace or its webhook is not reached by naming it in a query or a body", async () => {
