@@ -3,7 +3,7 @@ import type { Database } from "./db/client.ts";
 import { DIRECTORY, databaseNames, openNamed } from "./db/databases.ts";
 import { findPosition } from "./db/sweep-positions.ts";
 import { logError } from "./log.ts";
-import { findOverdue } from "./webhooks/dispatch/wake.ts";
+import { findOverdue } from "./webhooks/wake.ts";
 import { DATABASE_MAX_BYTES, findGrowth } from "./workspaces/database-sizes.ts";
 import { inTime } from "./workspaces/placement.ts";
 import { findOldestWorkspace } from "./workspaces/workspaces.ts";

@@ -6,7 +6,6 @@ import { InputError } from "../contract/input-error.ts";
 import { PAGE_LIMIT, REDELIVERIES_PER_SECOND } from "../contract/limits.ts";
 import { Instant, several } from "../contract/text.ts";
 import type { Database } from "../db/client.ts";
-import { wake } from "../webhooks/dispatch/wake.ts";
 import {
   DELIVERIES_LOOKED_THROUGH,
   findDelivery,
@@ -23,6 +22,7 @@ import {
 } from "../webhooks/ledger.ts";
 import { REDELIVERY_EXAMINED_MAX, redeliverAgain } from "../webhooks/redelivery/redelivery.ts";
 import { DeliveryDetails, DeliveryView, Redelivered } from "../webhooks/views.ts";
+import { wake } from "../webhooks/wake.ts";
 import { allPlacements } from "../workspaces/placement.ts";
 import {
   cursorOf,

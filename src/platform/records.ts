@@ -5,7 +5,7 @@ import {
   type RecordingMethod,
 } from "../records/recording/inputs.ts";
 import { record } from "../records/recording/record.ts";
-import { wake } from "../webhooks/dispatch/wake.ts";
+import { wake } from "../webhooks/wake.ts";
 import { type Call, operation } from "./operation.ts";
 
 const workspaceId = "wks_…";

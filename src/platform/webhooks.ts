@@ -16,7 +16,6 @@ import { commit, type Database, withoutRetries } from "../db/client.ts";
 import { openDirectory } from "../db/databases.ts";
 import { parseEncryptionKeys } from "../encryption/seal.ts";
 import { countDays } from "../webhooks/days.ts";
-import { wake } from "../webhooks/dispatch/wake.ts";
 import { OwnHeaders, sealHeaders } from "../webhooks/headers.ts";
 import { enableAgain, REDELIVERY_EXAMINED_MAX } from "../webhooks/redelivery/redelivery.ts";
 import { Resealed, resealUpTo } from "../webhooks/reseal.ts";
@@ -38,6 +37,7 @@ import {
   WebhookDetails,
   WebhookView,
 } from "../webhooks/views.ts";
+import { wake } from "../webhooks/wake.ts";
 import { labelKeys } from "../workspaces/api-keys.ts";
 import { allPlacements } from "../workspaces/placement.ts";
 import { cursorOf, integer, Nothing, pageOf, RedeliverableSince } from "./fields.ts";

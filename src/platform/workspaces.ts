@@ -17,9 +17,9 @@ import { DIRECTORY, databaseNames, hasOneDatabase, openDirectory } from "../db/d
 import { createDataKey } from "../encryption/personal-data.ts";
 import { forgetKey } from "../quota/forget.ts";
 import { unknownWorkspace } from "../records/recording/references.ts";
-import { wake } from "../webhooks/dispatch/wake.ts";
 import { cancelPendingOf } from "../webhooks/subscriptions.ts";
 import { WorkspaceDetails } from "../webhooks/views.ts";
+import { wake } from "../webhooks/wake.ts";
 import { listLiveKeys } from "../workspaces/api-keys.ts";
 import { findSize } from "../workspaces/database-sizes.ts";
 import { findPlacement, type Placement, placementIn } from "../workspaces/placement.ts";

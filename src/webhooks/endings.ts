@@ -13,7 +13,7 @@ import {
   REQUESTS,
 } from "./dispatch/lease.ts";
 import { IS_QUEUED, QUEUES } from "./dispatch/order.ts";
-import { subscriptionsWithPending } from "./dispatch/wake.ts";
+import { subscriptionsWithPending } from "./wake.ts";
 
 /*
  * How pending deliveries end without a post. Whoever deletes or disables a subscription, or withdraws

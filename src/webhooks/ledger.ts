@@ -5,7 +5,7 @@ import type { Database } from "../db/client.ts";
 import { deliveries, events, subscriptions } from "../db/schema.ts";
 import { livesHere } from "../workspaces/workspaces.ts";
 import { IS_ITS_EVENT, IS_PENDING, IS_VOID, PENDING } from "./conditions.ts";
-import { subscriptionsWithPending } from "./dispatch/wake.ts";
+import { subscriptionsWithPending } from "./wake.ts";
 
 /** A delivery counts as overdue this long after it could have been posted. */
 const OVERDUE_AFTER_MS = 300_000;

@@ -7,7 +7,7 @@ import { newestFirst } from "../db/page.ts";
 import { subscriptions } from "../db/schema.ts";
 import { IS_PENDING, isThere, PENDING, STATE, unknownWebhook } from "./conditions.ts";
 import { readyAt } from "./dispatch/order.ts";
-import { rejectedKinds } from "./dispatch/policy.ts";
+import { rejectedKinds } from "./rejections.ts";
 import type { WebhookView } from "./views.ts";
 
 const HEALTH = {

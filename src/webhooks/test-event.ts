@@ -7,10 +7,10 @@ import { commit, type Database, type Statements, transaction } from "../db/clien
 import { attempts, deliveries, events, subscriptions } from "../db/schema.ts";
 import { log } from "../log.ts";
 import type { WebhookDelivery } from "./bodies.ts";
-import { createSender } from "./dispatch/attempt.ts";
 import { NO_EXCHANGE } from "./exchange.ts";
 import { statusOf } from "./outcome.ts";
 import { HARD_DELIVERIES } from "./samples.ts";
+import { createSender } from "./sender.ts";
 import type { KnownSubscription } from "./subscriptions.ts";
 import type { TestResult } from "./views.ts";
 

@@ -5,6 +5,8 @@ import { type Fault, faultsIn } from "./fault.ts";
 /** Faults of events, their deliveries and what follows from them. */
 export const EVENTS: Fault[] = [
   ...faultsIn("", [
+    ["merge.ts", "isDue || waiting.length >= members", "isDue", "who is alone waits for nobody"],
+    ["merge.ts", "if (isUnderWay || ", "if (", "exchanges are made one after the other"],
     ["sweep.ts", "const others = [wakeOverdue, exhaust, forget, measure];", "const others = [exhaust, forget, measure];", "what the queues lose is woken", { violation: /is overdue by more than an hour/, seed: 1 }],
     ["sweep.ts", "if (failed > 0) throw", "if (false) throw", "a sweep that fails says so"],
     ["sweep.ts", "logError(\"sweep_failed\", error, { database });", "throw error;", "a part of the sweep that fails stops no other"],
@@ -12,6 +14,12 @@ export const EVENTS: Fault[] = [
     ["service-health.ts", "isDirectory ? problemOfSweep(db, now) : null", "problemOfSweep(db, now)", "only the directory notes when the sweep ran"],
   ]),
   ...faultsIn("webhooks/", [
+    ["sender.ts", 'if (await isRefused(url)) return { kind: "refused" };', "", "a private address is not posted to"],
+    ["sender.ts", "const key = [subscriptionId, target.sealedSecret, ...target.earlierSecrets].join();", "const key = subscriptionId;", "a rotated secret signs from the next claim on"],
+    ["wake.ts", "slow: env.REDELIVERIES", "slow: env.DELIVERIES", "slow subscriptions have their own queue"],
+    ["wake.ts", 'isId("webhook", subscriptionId) &&', "", "a message that is no wake is not taken for one"],
+    ["wake.ts", "Math.min(delaySeconds, LONGEST_DELAY_SECONDS)", "delaySeconds", "a wake is not delayed longer than queues can"],
+    ["wake.ts", 'WHERE ${subscriptions.leasedUntil} <= ${sql.placeholder("now")} AND', "WHERE", "the sweep wakes nobody who is at work"],
     ["attempts.ts", "min(${ATTEMPTS_KEPT}, 1 + coalesce", "(1 + coalesce", "a limited number of attempts is kept"],
     ["bodies.ts", "if (lead === null) return null;", "if (lead === null) return storedBody;", "nothing is posted of an erased lead"],
     ["days.ts", "gte(eventId, eventIdAt(startsAt)),", "", "the portal counts each day by itself"],
@@ -112,8 +120,6 @@ export const EVENTS: Fault[] = [
     ["history.ts", "until > time", "true", "signatures are shown as the secrets of their time made them"],
   ]),
   ...faultsIn("webhooks/dispatch/", [
-    ["attempt.ts", 'if (await isRefused(url)) return { kind: "refused" };', "", "a private address is not posted to"],
-    ["attempt.ts", "const key = [subscriptionId, target.sealedSecret, ...target.earlierSecrets].join();", "const key = subscriptionId;", "a rotated secret signs from the next claim on"],
     ["consumer.ts", "wasLeased || waitMs <= EARLY_WAKE_MS ? waitMs : null", "waitMs === 0 ? 0 : null", "what another clock made due in the future is woken again", { violation: /answers immediately, and (waited|got)/, seed: 31 }],
     ["consumer.ts", "if (cancelling) return 0;", "", "what is left to cancel is woken again"],
     ["consumer.ts", "message.retry({ delaySeconds: RETRY_DELAY_SECONDS });", "message.ack();", "a wake whose dispatch fails is tried again"],
@@ -126,12 +132,9 @@ export const EVENTS: Fault[] = [
     ["dispatch.ts", "open.size > 1 ? connections - 1 : connections", "connections", "hanging posts leave a connection to wakes"],
     ["dispatch.ts", "await withTimeout(LAST_END_MS, Promise.allSettled(ends), () => [])", "await Promise.allSettled(ends)", "a dispatch ends before the runtime ends it"],
     ["lease.ts", "IS_FREE = sql`(${", "IS_FREE = sql`(1 OR ${", "one dispatch at a time posts to a subscription", { violation: /posts under way at once|after it was|several posts/, seed: 1 }],
-    ["lease.ts", "Math.max(now + LEASE_MS, until + 1)", "now + LEASE_MS", "each extension of a lease is told from the one before"],
-    ["merge.ts", "isDue || waiting.length >= members", "isDue", "who is alone waits for nobody"],
-    ["merge.ts", "if (isUnderWay || ", "if (", "exchanges are made one after the other"],
     ["serve.ts", "if (error instanceof InvocationLimit && endInvocation()) return;", "", "a limit of the invocation is no failure"],
     ["serve.ts", "if (error instanceof UnreadableEvent) {", "if (false) {", "a damaged lead holds up no other event"],
-    ["serve.ts", "inFlight.size < pace.postsAtOnce && ", "", "concurrent posts are earned", { violation: /posts under way at once/, seed: 1 }],
+    ["serve.ts", " && inFlight.size < pace.postsAtOnce", "", "concurrent posts are earned", { violation: /posts under way at once/, seed: 1 }],
     ["serve.ts", "now - turn.askedAt < CONFIRMED_MS", "true", "no post starts later than two seconds after a withdrawal", { violation: /ms after it was withdrawn/, seed: 1 }],
     ["serve.ts", "else if (connections.areStuck && ", "else if (false && ", "what gets no connection is left to another dispatch"],
     ["serve.ts", "      stop(turn);\n      while (turn.inFlight.size > 0) await somethingHappens();\n", "", "a failed exchange is made again once all posts have ended"],
@@ -163,11 +166,9 @@ export const EVENTS: Fault[] = [
     ["policy.ts", "failingSince: pace.failingSince ?? endedAt", "failingSince: endedAt", "failures are prolonged since the first"],
     ["settle.ts", "AND ${deliveries.state} = 'pending' AND ${deliveries.attempts} = o.value->>'attempts'", "", "an outcome is recorded once", { violation: /attempts, more than were made/, seed: 6 }],
     ["settle.ts", "iif(c.value->>'release', 0,", "iif(0, 0,", "a subscription is released in the round trip that finds nothing", { violation: /answers immediately, and (waited|got)|rows were written for/, seed: 1 }],
+    ["settle-and-claim.ts", "AND NOT ${subscriptions.cancelling} AND ${IS_ACTIVE}", "AND ${IS_ACTIVE}", "what is void is not claimed"],
+    ["settle-and-claim.ts", "ON ${IS_CLAIMABLE} AND ${IS_LEASED}\n", "ON ${IS_CLAIMABLE}\n", "nothing is claimed that another dispatch leases"],
     ["settle-and-claim.ts", "WHERE ${HELD_UNTIL} <= ${NOW} AND EXISTS", "WHERE EXISTS", "a subscription that waits is not posted to"],
     ["settle-and-claim.ts", "AND ${IS_ACTIVE} AND ${IS_LEASABLE}", "AND ${IS_ACTIVE}", "nothing is posted while a workspace drains"],
-    ["wake.ts", "slow: env.REDELIVERIES", "slow: env.DELIVERIES", "slow subscriptions have their own queue"],
-    ["wake.ts", 'isId("webhook", subscriptionId) &&', "", "a message that is no wake is not taken for one"],
-    ["wake.ts", "Math.min(delaySeconds, LONGEST_DELAY_SECONDS)", "delaySeconds", "a wake is not delayed longer than queues can"],
-    ["wake.ts", 'WHERE ${subscriptions.leasedUntil} <= ${sql.placeholder("now")} AND', "WHERE", "the sweep wakes nobody who is at work"],
   ]),
 ];

@@ -30,11 +30,11 @@ const BELOW: Record<string, string> = {
 };
 
 /** What any room may import: it knows nothing of the service. */
-const GENERAL = ["groups", "recent", "timing"];
+const GENERAL = ["groups", "merge", "recent", "timing"];
 
 /** The files that rooms on one level may import of each other. */
 const ENTRIES: Record<string, string[]> = {
-  "records -> webhooks": ["outbox", "dispatch/wake"],
+  "records -> webhooks": ["outbox", "wake"],
   "webhooks -> records": ["automations", "leads", "runs"],
   "workspaces -> webhooks": ["notices/notices"],
 };

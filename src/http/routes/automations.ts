@@ -9,8 +9,8 @@ import {
   visibilityOf,
 } from "../../records/automations.ts";
 import { CONTROLLABLE, controlAutomation } from "../../records/control.ts";
-import { wake } from "../../webhooks/dispatch/wake.ts";
 import { AUTOMATION, PAUSED } from "../../webhooks/samples.ts";
+import { wake } from "../../webhooks/wake.ts";
 import { jsonBody } from "../body.ts";
 import { newApp } from "../context.ts";
 import { NEWEST_FIRST, PageQuery, pageOf, toPage, toPageRequest } from "../paging.ts";

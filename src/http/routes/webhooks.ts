@@ -7,7 +7,6 @@ import { SUBSCRIPTIONS_MAX, URL_MAX_LENGTH } from "../../contract/limits.ts";
 import { commit, query, withoutRetries } from "../../db/client.ts";
 import { open, parseEncryptionKeys, seal } from "../../encryption/seal.ts";
 import { findCreated, insertSubscription, type NewSubscription } from "../../webhooks/creation.ts";
-import { wake } from "../../webhooks/dispatch/wake.ts";
 import { findUrlFault } from "../../webhooks/resolve.ts";
 import { mintSecret } from "../../webhooks/signature.ts";
 import {
@@ -17,6 +16,7 @@ import {
   Webhook,
 } from "../../webhooks/subscriptions.ts";
 import { toUri } from "../../webhooks/target.ts";
+import { wake } from "../../webhooks/wake.ts";
 import { jsonBody } from "../body.ts";
 import { type AppEnv, newApp } from "../context.ts";
 import { NEWEST_FIRST, PageQuery, pageOf, toPage, toPageRequest } from "../paging.ts";

@@ -1,6 +1,6 @@
 import { commit, withoutRetries } from "../../db/client.ts";
 import { knownDataKey, openDataKey } from "../../encryption/personal-data.ts";
-import { listDue, type Wake } from "../../webhooks/dispatch/wake.ts";
+import { listDue, type Wake } from "../../webhooks/wake.ts";
 import { findPlacement } from "../../workspaces/placement.ts";
 import { type Visibility, visibilityOf } from "../automations.ts";
 import { toAutomationRecording, toRemoval } from "./automations.ts";

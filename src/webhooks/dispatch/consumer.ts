@@ -3,12 +3,12 @@ import { bindingOf, DIRECTORY } from "../../db/databases.ts";
 import { log, logError } from "../../log.ts";
 import { withTimeout } from "../../timing.ts";
 import { succeeded } from "../outcome.ts";
+import { type WakeMessage, wake } from "../wake.ts";
 import { createAttempt } from "./attempt.ts";
 import { dispatch } from "./dispatch.ts";
 import { LEASE_MS } from "./lease.ts";
 import { type Lane, laneOf, POSTS_AT_ONCE } from "./policy.ts";
 import type { DispatchTools, Finished } from "./tools.ts";
-import { type WakeMessage, wake } from "./wake.ts";
 
 /** Maximum dispatches per invocation, which share its connections: one per lane and database. */
 const DISPATCHES_PER_INVOCATION = 3;

@@ -1,10 +1,10 @@
 import { POST_TIMEOUT_MS } from "../../contract/limits.ts";
 import { commit, type Database } from "../../db/client.ts";
+import { mergeRequests } from "../../merge.ts";
 import { timeBudget, withTimeout } from "../../timing.ts";
 import { DNS_BEFORE_POST_MS } from "../resolve.ts";
 import { Connections } from "./connections.ts";
-import { extendLease, type Lease } from "./lease.ts";
-import { mergeRequests } from "./merge.ts";
+import { LEASE_MS } from "./lease.ts";
 import { type Lane, POSTS_AT_ONCE } from "./policy.ts";
 import { serve } from "./serve.ts";
 import { settleAndClaim } from "./settle-and-claim.ts";
@@ -61,7 +61,8 @@ export async function dispatch(
 ): Promise<void> {
   const startedAt = tools.now();
   const hasSteadyTime = timeBudget(DISPATCH_MAX_MS);
-  let lease: Lease = { holder: crypto.randomUUID(), until: 0 };
+  const holder = crypto.randomUUID();
+  let leasedUntil = 0;
   let statements = 0;
   let answers = 0;
   let isEnded = false;
@@ -96,13 +97,13 @@ export async function dispatch(
   /** One transaction for all that ask for an exchange at the same moment. */
   async function exchangeAll(batch: Asked[]): Promise<Answered[]> {
     const askedAt = tools.now();
-    lease = extendLease(askedAt, lease);
-    const leasedUntil = lease.until;
+    // Not earlier than before if the clock was set back.
+    leasedUntil = Math.max(leasedUntil, askedAt + LEASE_MS);
     const share = Math.max(1, Math.floor(CLAIM_MAX / open.size));
     const limit = lane === "fast" ? share : Math.min(share, CLAIM_SLOW_MAX);
     const transaction = settleAndClaim(
       {
-        lease,
+        lease: { holder, until: leasedUntil },
         lane,
         changes: batch.flatMap(({ change }) => change ?? []),
         settlements: batch.flatMap(({ settlements }) => settlements),

@@ -15,13 +15,8 @@ export const LEASE_MS = POST_TIMEOUT_MS + 10_000;
  */
 export interface Lease {
   holder: string;
-  /** Unix milliseconds; different for each round trip. */
+  /** Unix milliseconds. */
   until: number;
-}
-
-/** The same lease for the next `LEASE_MS`, ending later than before. */
-export function extendLease(now: number, { holder, until }: Lease): Lease {
-  return { holder, until: Math.max(now + LEASE_MS, until + 1) };
 }
 
 /** The parameters of a prepared statement that checks who leases a subscription. */

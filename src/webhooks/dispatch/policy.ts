@@ -6,7 +6,6 @@ import {
   RETRY_AFTER_MAX_MULTIPLE,
   RETRY_JITTER,
   RETRY_WAITS_SECONDS,
-  TELL_AFTER_MS,
 } from "../../contract/limits.ts";
 import type { Priority, Rejection, Rejections } from "../../db/schema.ts";
 import { type AttemptOutcome, statusOf, succeeded } from "../outcome.ts";
@@ -69,34 +68,6 @@ export const FRESH: Pace = {
   failingSince: null,
   failedEvents: [],
 };
-
-/** A kind of events that a subscription has rejected for a day although it accepts others. */
-export interface RejectedKind extends Rejection {
-  type: WebhookEvent;
-}
-
-/**
- * The kinds that a subscription lists and has rejected for at least `TELL_AFTER_MS`, although it has
- * accepted others since. If it accepts nothing, it is failing instead, and this is empty.
- *
- * @param now Unix milliseconds.
- */
-export function rejectedKinds(
-  {
-    rejections,
-    failingSince,
-    events,
-  }: Pick<Pace, "rejections" | "failingSince"> & {
-    events: WebhookEvent[];
-  },
-  now: number,
-): RejectedKind[] {
-  return events.flatMap((type) => {
-    const rejection = rejections[type];
-    if (!rejection || now - rejection.since < TELL_AFTER_MS) return [];
-    return failingSince === null || failingSince > rejection.since ? [{ type, ...rejection }] : [];
-  });
-}
 
 /** Whether a subscription has failed for so long, and at so many events, that it is disabled. */
 export function isDead({ failures, failingSince, failedEvents }: Pace, now: number): boolean {

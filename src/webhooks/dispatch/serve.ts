@@ -3,7 +3,7 @@ import { UnreadableEvent } from "../bodies.ts";
 import { InvocationLimit } from "../outcome.ts";
 import { DNS_BEFORE_POST_MS } from "../resolve.ts";
 import { type Connections, type Place, STUCK_MS } from "./connections.ts";
-import { heldUntil, type Lane } from "./policy.ts";
+import type { Lane } from "./policy.ts";
 import type { Claimed, Snapshot } from "./settle-and-claim.ts";
 import { type DispatchTools, EventErased, type Finished } from "./tools.ts";
 import {
@@ -102,11 +102,9 @@ export async function serve(
       const isTooLate = turn.waiting.length > 0 && !isLeasedForPost(now);
       if (isTooLate || !hasTime(now)) stop(turn);
       if (isExchangeDue(now)) return;
-      if (!turn.subscription || !mayPost(now)) {
+      if (!turn.subscription || !mayPost()) {
         leaveQueue();
-        // Only if its clock was set back.
-        if (turn.inFlight.size === 0) stop(turn);
-        else await somethingHappens(untilOutcomesAreDue(now));
+        await somethingHappens(untilOutcomesAreDue(now));
         continue;
       }
       if (!place) place = connections.queueUp(turn.subscription.workspaceId, () => look());
@@ -123,15 +121,15 @@ export async function serve(
     // More can be claimed, to be posted while the last posts are in flight.
     if (turn.waiting.length === 0 && turn.moreIsDue && !turn.isStopped) return true;
     // The next post may have been withdrawn.
-    if (mayPost(now) && place?.isConnected && !isConfirmed(now)) return true;
+    if (mayPost() && place?.isConnected && !isConfirmed(now)) return true;
     // Outcomes have waited long enough.
     return untilOutcomesAreDue(now) === 0;
   }
 
-  function mayPost(now: number): boolean {
-    const { inFlight, pace } = turn;
-    const [next] = turn.waiting;
-    return next !== undefined && inFlight.size < pace.postsAtOnce && now >= heldUntil(pace, next);
+  /** If not, a post is in flight, or none is waiting. */
+  function mayPost(): boolean {
+    const { waiting, inFlight, pace } = turn;
+    return waiting.length > 0 && inFlight.size < pace.postsAtOnce;
   }
 
   function isConfirmed(now: number): boolean {

@@ -106,11 +106,16 @@ export function settleAndClaim(
 const HOLDER = sql.placeholder("holder");
 const UNTIL = sql`${sql.placeholder("until")}`;
 const NOW = sql.placeholder("now");
-const IS_OWN = sql`${subscriptions.leasedBy} = ${HOLDER}`;
+const IS_LEASED = sql`(${subscriptions.leasedBy} = ${HOLDER} AND ${subscriptions.leasedUntil} > 0)`;
 const IS_FREE_IN_QUEUE = sql`FROM ${deliveries} WHERE ${IS_QUEUED} AND NOT ${IS_IN_PROGRESS}`;
 
 /** Deliveries in a queue of a subscription that are due. */
 const DUE_IN_QUEUE = sql`${IS_FREE_IN_QUEUE} AND ${deliveries.dueAt} <= ${dueBy(sql`${NOW}`)}`;
+
+/** SQL condition: more of it may be claimed, in this lane. While it is cancelling, what is pending may be void. */
+const IS_CLAIMABLE = sql`${IS_REQUESTED} AND r.value->>'claim'
+  AND (${subscriptions.slow} OR ${subscriptions.nextAt} > 0) = ${sql.placeholder("isSlow")}
+  AND NOT ${subscriptions.cancelling} AND ${IS_ACTIVE} AND ${IS_LEASABLE}`;
 
 /** Leases the subscriptions that have deliveries due and may be posted to in this lane. */
 const claim = prepared(
@@ -119,10 +124,7 @@ const claim = prepared(
     .set({ leasedBy: sql`${HOLDER}`, leasedUntil: UNTIL })
     .from(REQUESTS)
     .where(
-      sql`${IS_REQUESTED} AND r.value->>'claim'
-        AND (${subscriptions.slow} OR ${subscriptions.nextAt} > 0) = ${sql.placeholder("isSlow")}
-        AND NOT ${subscriptions.cancelling} AND ${IS_ACTIVE} AND ${IS_LEASABLE} AND ${IS_FREE}
-        AND EXISTS (SELECT 1 FROM ${QUEUES} WHERE ${HELD_UNTIL} <= ${NOW} AND EXISTS (SELECT 1 ${DUE_IN_QUEUE}))`,
+      sql`${IS_CLAIMABLE} AND ${IS_FREE} AND EXISTS (SELECT 1 FROM ${QUEUES} WHERE ${HELD_UNTIL} <= ${NOW} AND EXISTS (SELECT 1 ${DUE_IN_QUEUE}))`,
     ),
 );
 
@@ -146,7 +148,7 @@ const snapshots = prepared(
       cancellations: subscriptions.cancellations,
       cancelling: sql`(${subscriptions.cancelling} AND ${IS_LEASABLE})`.mapWith(Boolean),
       mayPost: sql`(${IS_ACTIVE} AND ${IS_LEASABLE})`.mapWith(Boolean),
-      leased: sql`coalesce(${IS_OWN} AND ${subscriptions.leasedUntil} > 0, 0)`.mapWith(Boolean),
+      leased: sql`coalesce(${IS_LEASED}, 0)`.mapWith(Boolean),
       leasedElsewhereUntil: sql<
         number | null
       >`CASE WHEN NOT ${IS_FREE} THEN ${subscriptions.leasedUntil} END`,
@@ -162,8 +164,7 @@ const snapshots = prepared(
 );
 
 /**
- * What is due first in the queues of a subscription that was claimed in this round trip; a single one of
- * those that are probed. The limit is an expression because SQLite would compile a statement whose limit
+ * What is due first in the queues of a subscription that is leased; a single one of those that are probed. The limit is an expression because SQLite would compile a statement whose limit
  * is a parameter anew for each value.
  */
 const LIMIT = sql`0 + ${sql.placeholder("limit")}`;
@@ -172,7 +173,7 @@ const BYTES = sql`(octet_length(${events.body}) + coalesce(2 * octet_length(${le
 const CHOSEN = sql`(SELECT ${deliveries.subscriptionId} AS subscription_id, ${deliveries.eventId} AS event_id,
       row_number() OVER in_order <= iif(${IS_PROBED}, 1, ${LIMIT})
         AND sum(${BYTES}) OVER in_order - ${BYTES} < ${sql.placeholder("maxBytes")} AS is_first
-    FROM ${REQUESTS} JOIN ${subscriptions} ON ${IS_REQUESTED} AND ${IS_OWN} AND ${subscriptions.leasedUntil} = ${UNTIL}
+    FROM ${REQUESTS} JOIN ${subscriptions} ON ${IS_CLAIMABLE} AND ${IS_LEASED}
       CROSS JOIN ${QUEUES} ON ${HELD_UNTIL} <= ${NOW}
       CROSS JOIN ${deliveries} ON ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.eventId} IN (
         SELECT ${deliveries.eventId} ${DUE_IN_QUEUE} ORDER BY ${deliveries.dueAt}, ${deliveries.eventId} LIMIT ${LIMIT})

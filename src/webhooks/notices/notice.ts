@@ -5,7 +5,7 @@ import { REDELIVERY_MAX_AGE_MS } from "../../contract/limits.ts";
 import { DAY_MS } from "../../contract/time.ts";
 import type { Database } from "../../db/client.ts";
 import { deliveries, events, type LastAttempt, type NoticeKind } from "../../db/schema.ts";
-import { rejectedKinds } from "../dispatch/policy.ts";
+import { rejectedKinds } from "../rejections.ts";
 import type { DueNotice } from "./notices.ts";
 
 /** What administrators are told about a subscription; times are Unix milliseconds. */

@@ -10,7 +10,7 @@ import { log } from "../../log.ts";
 import { forgetKey } from "../../quota/forget.ts";
 import { sleep } from "../../timing.ts";
 import { isLeased } from "../../webhooks/dispatch/lease.ts";
-import { listDue, wake } from "../../webhooks/dispatch/wake.ts";
+import { listDue, wake } from "../../webhooks/wake.ts";
 import { listLiveKeys } from "../api-keys.ts";
 import { eraseLeftBehind, isEmpty } from "../lifecycle/erase.ts";
 import { MOVED, MOVED_FIELDS, type OwnedTable } from "../manifest.ts";

@@ -5,7 +5,7 @@
  */
 
 import { startRuntime } from "../../../scripts/shared/runtime.ts";
-import { SWEEP_GRACE_MS } from "../../../src/webhooks/dispatch/wake.ts";
+import { SWEEP_GRACE_MS } from "../../../src/webhooks/wake.ts";
 import { DATABASES } from "./traffic.ts";
 
 const SWEEP_EVERY_MS = 5_000;

@@ -2,9 +2,9 @@ import { exports } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { expect, test } from "vitest";
 import { commit, openDatabase } from "../../../src/db/client.ts";
-import { listDue } from "../../../src/webhooks/dispatch/wake.ts";
 import { announce } from "../../../src/webhooks/outbox.ts";
 import { deleteSubscription } from "../../../src/webhooks/subscriptions.ts";
+import { listDue } from "../../../src/webhooks/wake.ts";
 import { eventsOf } from "../../support/api.ts";
 import {
   announceLeads,

@@ -9,8 +9,8 @@ import {
   nextWakeMs,
 } from "../../../../src/webhooks/dispatch/consumer.ts";
 import type { Snapshot } from "../../../../src/webhooks/dispatch/settle-and-claim.ts";
-import type { WakeMessage } from "../../../../src/webhooks/dispatch/wake.ts";
 import type { Outcome } from "../../../../src/webhooks/outcome.ts";
+import type { WakeMessage } from "../../../../src/webhooks/wake.ts";
 import {
   ACKNOWLEDGED,
   announceLeads,

@@ -5,7 +5,6 @@ import {
   DISABLE_AFTER_MS,
   PROBE_WAITS_SECONDS,
   RETRY_WAITS_SECONDS,
-  TELL_AFTER_MS,
 } from "../../../../src/contract/limits.ts";
 import {
   type Attempt,
@@ -19,7 +18,6 @@ import {
   laneOf,
   type Pace,
   type Post,
-  rejectedKinds,
 } from "../../../../src/webhooks/dispatch/policy.ts";
 import { type Outcome, succeeded } from "../../../../src/webhooks/outcome.ts";
 import { answered } from "../../../support/deliveries.ts";
@@ -294,8 +292,6 @@ test("a subscription is dead after three days of ten failures at two events, wit
 });
 
 describe("a kind of events that a subscription rejects", () => {
-  const listed: WebhookEvent[] = ["lead.created", "run.completed"];
-
   function paceOf(...posts: [type: WebhookEvent, at: number, status: number][]): Pace {
     const attempts = posts.map(([type, ms, status]) =>
       at(NOW + ms, took(answered(status), 0, { type })),
@@ -310,19 +306,5 @@ describe("a kind of events that a subscription rejects", () => {
     const others = paceOf(["run.completed", 0, 400], ["lead.created", 5, 204]);
     expect(others.rejections).toEqual({ "run.completed": rejection });
     expect(paceOf(["run.completed", 0, 400], ["run.completed", 5, 204]).rejections).toEqual({});
-  });
-
-  test("is reported after a day, if others are accepted meanwhile and it is still listed", () => {
-    const rejecting = paceOf(["run.completed", 0, 400], ["lead.created", 5, 204]);
-    const kinds = (pace: Pace, ms: number, events = listed) =>
-      rejectedKinds({ ...pace, events }, NOW + ms);
-    const reported = { type: "run.completed", since: NOW, outcome: "answered", status: 400 };
-    expect(kinds(rejecting, TELL_AFTER_MS - 1)).toEqual([]);
-    expect(kinds(rejecting, TELL_AFTER_MS)).toEqual([reported]);
-    expect(kinds(rejecting, TELL_AFTER_MS, ["lead.created"])).toEqual([]);
-    const dead = paceOf(["run.completed", 0, 400], ["lead.created", 5, 400]);
-    expect(kinds(dead, TELL_AFTER_MS)).toEqual([]);
-    const died = paceAfter(rejecting, at(NOW + 9, rejected()));
-    expect(kinds(died, TELL_AFTER_MS + 9)).toEqual([reported]);
   });
 });

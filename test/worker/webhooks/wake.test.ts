@@ -1,17 +1,11 @@
 import { env } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { beforeEach, describe, expect, test } from "vitest";
-import { randomId } from "../../../../src/contract/ids.ts";
-import { commit } from "../../../../src/db/client.ts";
-import { deliveries } from "../../../../src/db/schema.ts";
-import type { Lane } from "../../../../src/webhooks/dispatch/policy.ts";
-import {
-  findOverdue,
-  isWake,
-  listDue,
-  type Wake,
-  wake,
-} from "../../../../src/webhooks/dispatch/wake.ts";
+import { randomId } from "../../../src/contract/ids.ts";
+import { commit } from "../../../src/db/client.ts";
+import { deliveries } from "../../../src/db/schema.ts";
+import type { Lane } from "../../../src/webhooks/dispatch/policy.ts";
+import { findOverdue, isWake, listDue, type Wake, wake } from "../../../src/webhooks/wake.ts";
 import {
   db,
   isolated,
@@ -20,7 +14,7 @@ import {
   REFUSING_QUEUE,
   receivedBy,
   setSubscription,
-} from "../../../support/deliveries.ts";
+} from "../../support/deliveries.ts";
 
 const NOW = Date.UTC(2026, 0, 5, 12);
 

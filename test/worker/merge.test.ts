@@ -1,6 +1,6 @@
 import { describe, expect, test, vi } from "vitest";
-import { sleep } from "../../../../src/timing.ts";
-import { mergeRequests } from "../../../../src/webhooks/dispatch/merge.ts";
+import { mergeRequests } from "../../src/merge.ts";
+import { sleep } from "../../src/timing.ts";
 
 /** A merger whose batches are answered, in capitals, once they are released. */
 function merger(members: number) {

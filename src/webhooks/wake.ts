@@ -1,8 +1,8 @@
 import { and, eq, isNull, type Placeholder, type SQL, sql } from "drizzle-orm";
-import { isId } from "../../contract/ids.ts";
-import { SWEEP_MAX } from "../../contract/limits.ts";
-import { MINUTE_MS } from "../../contract/time.ts";
-import { qb } from "../../db/builder.ts";
+import { isId } from "../contract/ids.ts";
+import { SWEEP_MAX } from "../contract/limits.ts";
+import { MINUTE_MS } from "../contract/time.ts";
+import { qb } from "../db/builder.ts";
 import {
   type Database,
   prepared,
@@ -10,14 +10,14 @@ import {
   readAs,
   type Statements,
   type Stored,
-} from "../../db/client.ts";
-import { DIRECTORY, isBound } from "../../db/databases.ts";
-import { deliveries, subscriptions } from "../../db/schema.ts";
-import { inGroups } from "../../groups.ts";
-import { logError } from "../../log.ts";
-import { IS_LEASABLE } from "./lease.ts";
-import { readyAt } from "./order.ts";
-import { type Lane, laneOf } from "./policy.ts";
+} from "../db/client.ts";
+import { DIRECTORY, isBound } from "../db/databases.ts";
+import { deliveries, subscriptions } from "../db/schema.ts";
+import { inGroups } from "../groups.ts";
+import { logError } from "../log.ts";
+import { IS_LEASABLE } from "./dispatch/lease.ts";
+import { readyAt } from "./dispatch/order.ts";
+import { type Lane, laneOf } from "./dispatch/policy.ts";
 
 /** A subscription with deliveries to send, and the lane to send them in. */
 export interface Wake {
