@@ -36,7 +36,7 @@ export async function answerAsSubscriber(request: Request): Promise<Response> {
     return new Response(null, { status: 503 });
   const status = Number(/^(?:status|says|echo|flood|endless)-(\d+)-/.exec(hostname)?.[1] ?? 200);
   const headers = new Headers();
-  if (status >= 300 && status < 400) headers.set("Location", "https://ok-elsewhere.example/");
+  if (status >= 300 && status < 400) headers.set("Location", `https://ok-elsewhere-${hostname}/`);
   const retryAfter = searchParams.get("retry-after");
   if (retryAfter !== null) headers.set("Retry-After", retryAfter);
   const type = hostname.startsWith("echo-") ? "application/json" : searchParams.get("type");
