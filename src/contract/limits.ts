@@ -100,6 +100,9 @@ if (!(TELL_AFTER_MS < DISABLE_AFTER_MS && DISABLE_AFTER_MS < waitsMs))
   throw new Error(
     "RETRY_WAITS_SECONDS must outlast DISABLE_AFTER_MS, which must exceed TELL_AFTER_MS",
   );
+// An endpoint that is away is left alone for as long as its event.
+if (!PROBE_WAITS_SECONDS.includes(Number(RETRY_WAITS_SECONDS[0])))
+  throw new Error("RETRY_WAITS_SECONDS must begin with one of PROBE_WAITS_SECONDS");
 if (RETRY_WAITS_SECONDS.length < DISABLE_AFTER_FAILURES)
   throw new Error("RETRY_WAITS_SECONDS must have at least DISABLE_AFTER_FAILURES waits");
 for (const waits of [RETRY_WAITS_SECONDS, PROBE_WAITS_SECONDS])

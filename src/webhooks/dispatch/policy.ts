@@ -208,8 +208,7 @@ export function endsOutage(before: Pace, after: Pace): boolean {
 }
 
 /** An endpoint that is away is left alone for as long as an event that failed, at first. */
-const FIRST_AWAY =
-  1 + PROBE_WAITS_SECONDS.findIndex((seconds) => seconds >= (RETRY_WAITS_SECONDS[0] ?? 0));
+export const FIRST_AWAY = 1 + PROBE_WAITS_SECONDS.indexOf(Number(RETRY_WAITS_SECONDS[0]));
 
 /** Whether the endpoint cannot be reached, answers too late, or asks to be left alone. */
 function isAway(outcome: AttemptOutcome): boolean {

@@ -1,12 +1,14 @@
 import { createExecutionContext } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
+import { POST_TIMEOUT_MS } from "../../../../src/contract/limits.ts";
 import { parseEncryptionKeys, seal } from "../../../../src/encryption/seal.ts";
 import { Platform } from "../../../../src/platform/entrypoint.ts";
 import { sweep } from "../../../../src/sweep.ts";
 import { createAttempt } from "../../../../src/webhooks/dispatch/attempt.ts";
 import { BACKGROUND_AFTER_MS } from "../../../../src/webhooks/dispatch/consumer.ts";
 import { LEASE_MS } from "../../../../src/webhooks/dispatch/lease.ts";
+import { FIRST_AWAY } from "../../../../src/webhooks/dispatch/policy.ts";
 import { mintSecret } from "../../../../src/webhooks/signature.ts";
 import { leadReport } from "../../../support/api.ts";
 import {
@@ -91,7 +93,7 @@ describe("a delivery", () => {
     const startedAt = Date.now();
     await consumeFor([id], isolated().env);
     const { dueAt } = await deliveryTo(id);
-    expect(await subscriptionRow(id)).toMatchObject({ nextAt: dueAt, backoff: 5 });
+    expect(await subscriptionRow(id)).toMatchObject({ nextAt: dueAt, backoff: FIRST_AWAY });
     expect(dueAt - startedAt).toBeGreaterThanOrEqual(waits * FIRST_WAIT_MS);
     expect(dueAt - startedAt).toBeLessThan((waits + 1) * FIRST_WAIT_MS);
   });
@@ -160,7 +162,9 @@ describe("the attempts of a dispatch", () => {
     }
     expect(await receivedBy(about)).toHaveLength(20);
     const { calls, results } = started.mock;
-    const timers = results.filter((_, i) => calls[i]?.[1] === 10_000).map(({ value }) => value);
+    const timers = results
+      .filter((_, i) => calls[i]?.[1] === POST_TIMEOUT_MS)
+      .map(({ value }) => value);
     expect(timers.length).toBeGreaterThanOrEqual(20);
     // Files share a runtime: a post of the file before may still have one.
     await until(() => timers.every((timer) => ended.mock.calls.some(([one]) => one === timer)));
@@ -236,7 +240,7 @@ describe("when D1 returns an error", () => {
     expect(trips).toHaveLength(3);
     expect(await receivedBy({ url })).toHaveLength(1);
     expect(await deliveryTo(id)).toMatchObject({ state: "pending", attempts: 1 });
-    expect(await subscriptionRow(id)).toMatchObject({ failures: 1, backoff: 5 });
+    expect(await subscriptionRow(id)).toMatchObject({ failures: 1, backoff: FIRST_AWAY });
     expect(deployment.slow).toHaveLength(1);
   });
 

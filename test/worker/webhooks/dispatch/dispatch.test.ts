@@ -3,7 +3,8 @@ import { describe, expect, test, vi } from "vitest";
 import { RETRY_WAITS_SECONDS } from "../../../../src/contract/limits.ts";
 import { workspaces } from "../../../../src/db/schema.ts";
 import { sleep } from "../../../../src/timing.ts";
-import { CLAIM_MAX_BYTES } from "../../../../src/webhooks/dispatch/dispatch.ts";
+import { CLAIM_MAX_BYTES, DISPATCH_MAX_MS } from "../../../../src/webhooks/dispatch/dispatch.ts";
+import { FIRST_AWAY } from "../../../../src/webhooks/dispatch/policy.ts";
 import { InvocationLimit } from "../../../../src/webhooks/outcome.ts";
 import {
   announceLeads,
@@ -176,9 +177,9 @@ describe("a dispatch", () => {
   });
 
   test.each([
-    ["", 12_000],
+    ["", DISPATCH_MAX_MS],
     [", even if its clock was set back", 0],
-  ])("starts no post after 12 s%s, and releases the rest", async (_, wallMs) => {
+  ])("starts no post after its time is up%s, and releases the rest", async (_, wallMs) => {
     const ids = await owedToMany(4, 5, NOW);
     let passed = false;
     const startedAt = performance.now();
@@ -187,7 +188,7 @@ describe("a dispatch", () => {
       return OK;
     });
     const steady = vi.spyOn(performance, "now");
-    steady.mockImplementation(() => startedAt + (passed ? 12_000 : 0));
+    steady.mockImplementation(() => startedAt + (passed ? DISPATCH_MAX_MS : 0));
     const ended = await dispatchAt(() => NOW + (passed ? wallMs : 0), ids, attempt);
     steady.mockRestore();
     // Those already started when the time was up.
@@ -222,7 +223,7 @@ describe("a failure", () => {
     const { posts, attempt } = subscriber(() => answered(503));
     const ended = await dispatchAt(NOW, [id], attempt);
     expect(posts).toHaveLength(1);
-    const pace = { backoff: 5, nextAt: NOW + FIRST_WAIT_MS };
+    const pace = { backoff: FIRST_AWAY, nextAt: NOW + FIRST_WAIT_MS };
     const failed = { attempts: 1, dueAt: pace.nextAt, lastStatus: 503 };
     const untried = { attempts: 0, dueAt: NOW, lastStatus: null };
     for (const row of await deliveriesTo(id)) {
@@ -253,7 +254,7 @@ describe("a failure", () => {
     expect(await statesOf(bad)).toEqual({ pending: 10 });
     const found = ended.map(({ subscription }) => [subscription.subscriptionId, subscription]);
     expect(Object.fromEntries(found)).toMatchObject({
-      [bad]: { backoff: 5, readyAt: NOW + FIRST_WAIT_MS },
+      [bad]: { backoff: FIRST_AWAY, readyAt: NOW + FIRST_WAIT_MS },
       [good]: { backoff: 0, readyAt: null },
     });
   });

@@ -4,6 +4,7 @@ import { commit } from "../../../../src/db/client.ts";
 import { Platform } from "../../../../src/platform/entrypoint.ts";
 import { sleep } from "../../../../src/timing.ts";
 import { LEASE_MS } from "../../../../src/webhooks/dispatch/lease.ts";
+import { FIRST_AWAY } from "../../../../src/webhooks/dispatch/policy.ts";
 import { deleteSubscription } from "../../../../src/webhooks/subscriptions.ts";
 import { leadReport } from "../../../support/api.ts";
 import {
@@ -38,7 +39,7 @@ const OK = answered(200);
 const LATER = NOW + LEASE_MS;
 const RETRY_AT = LATER + FIRST_WAIT_MS;
 const HEALTHY = { failures: 0, failingSince: null, backoff: 0, nextAt: 0, postsAtOnce: 2 };
-const FAILING = { failures: 1, failingSince: LATER, backoff: 5, nextAt: RETRY_AT };
+const FAILING = { failures: 1, failingSince: LATER, backoff: FIRST_AWAY, nextAt: RETRY_AT };
 
 describe("a lease", () => {
   test("lasts 20 s, during which no other dispatch posts to the subscription", async () => {

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { sleep } from "../../../../src/timing.ts";
 import { dispatch, STATEMENTS_MAX } from "../../../../src/webhooks/dispatch/dispatch.ts";
+import { FIRST_AWAY } from "../../../../src/webhooks/dispatch/policy.ts";
 import type { DispatchTools } from "../../../../src/webhooks/dispatch/tools.ts";
 import { InvocationLimit, type Outcome } from "../../../../src/webhooks/outcome.ts";
 import {
@@ -73,7 +74,7 @@ describe("a subscription that fails", () => {
     await dispatchAt(NOW, [id], attempt);
     const opened = posts.length;
     expect(opened).toBeLessThanOrEqual(6);
-    expect(await subscriptionRow(id)).toMatchObject({ backoff: 5, postsAtOnce: 1 });
+    expect(await subscriptionRow(id)).toMatchObject({ backoff: FIRST_AWAY, postsAtOnce: 1 });
     underWay.length = 0;
     for (let probe = 1; probe <= 4; probe++) {
       const { nextAt } = await subscriptionRow(id);
@@ -81,7 +82,7 @@ describe("a subscription that fails", () => {
       expect(posts).toHaveLength(opened + probe - 1);
       await Promise.all(Array.from({ length: 5 }, () => dispatchAt(nextAt, [id], attempt, "slow")));
       expect(posts).toHaveLength(opened + probe);
-      expect(await subscriptionRow(id)).toMatchObject({ backoff: probe + 5 });
+      expect(await subscriptionRow(id)).toMatchObject({ backoff: probe + FIRST_AWAY });
     }
     expect(underWay).toEqual([1, 1, 1, 1]);
   });
