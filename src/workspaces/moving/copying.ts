@@ -1,6 +1,6 @@
 import { type Column, getTableColumns, getTableName, type SQL, sql } from "drizzle-orm";
 import type { SQLiteTable } from "drizzle-orm/sqlite-core";
-import { bare, fieldOf, fromJson, list, qb, toJsonValue } from "../../db/builder.ts";
+import { bare, fromJson, list, qb, toJsonValue } from "../../db/builder.ts";
 import { inOrder, jsonParameters, readAs, type Statements } from "../../db/client.ts";
 import { type ChildTable, isLinked, MOVED, type OwnedTable } from "../manifest.ts";
 import {
@@ -90,39 +90,22 @@ export function insertRows(
   copied: CopiedRow[],
   isArriving: SQL,
 ): Statements<unknown> {
-  const { table, key, children } = owned;
-  // Without a primary key that is only a number: each database assigns its own.
-  const own = columnsOf({ table }).filter(([, column]) => !column.primary || key.includes(column));
   return inOrder(
     jsonParameters(copied).map((json) => {
-      const source = sql`FROM json_each(${json}) AS r`;
+      const rows = sql`FROM json_each(${json}) AS r`;
+      const childrenOf = ({ table }: ChildTable) =>
+        sql`${rows}, json_each(r.value, ${sql.raw(`'$.children.${getTableName(table)}'`)}) AS c`;
       return inOrder([
-        sql`INSERT INTO ${table} (${list(own.map(([, column]) => bare(column)))})
-          SELECT ${list(own.map(([name, column]) => fromJson("r")(column, name)))} ${source}
-          WHERE ${isArriving} ON CONFLICT DO NOTHING`,
-        ...children.map((child) => insertChildren(child, owned, source, isArriving)),
+        insertFromJson(owned, "r", rows, isArriving),
+        ...owned.children.map((child) => insertFromJson(child, "c", childrenOf(child), isArriving)),
       ]);
     }),
   );
 }
 
-/** Inserts the child rows of copied rows. */
-function insertChildren(
-  child: ChildTable,
-  { table, key }: OwnedTable,
-  source: SQL,
-  isArriving: SQL,
-): SQL {
-  const columns = columnsOf(child);
-  const values = columns.map(([name, column]) => {
-    const link = child.links[name];
-    if (!link?.primary || key.includes(link)) return fromJson("c")(column, name);
-    // The number that its parent row has in the target.
-    const ofParent = key.map((column) => sql.raw(`r.value->>'${fieldOf(column)}'`));
-    return sql`(SELECT ${link} FROM ${table} WHERE (${list(key)}) = (${list(ofParent)}))`;
-  });
-  const path = sql.raw(`'$.children.${getTableName(child.table)}'`);
-  return sql`INSERT INTO ${child.table} (${list(columns.map(([, column]) => bare(column)))})
-      SELECT ${list(values)} ${source}, json_each(r.value, ${path}) AS c
-      WHERE ${isArriving} ON CONFLICT DO NOTHING`;
+function insertFromJson(of: { table: SQLiteTable }, row: string, source: SQL, condition: SQL): SQL {
+  const columns = columnsOf(of);
+  return sql`INSERT INTO ${of.table} (${list(columns.map(([, column]) => bare(column)))})
+    SELECT ${list(columns.map(([name, column]) => fromJson(row)(column, name)))} ${source}
+    WHERE ${condition} ON CONFLICT DO NOTHING`;
 }
