@@ -6,7 +6,7 @@ import { findPosition, updatePosition } from "./db/sweep-positions.ts";
 import { log, logError } from "./log.ts";
 import { cleanUpAutomations } from "./records/removals.ts";
 import { findServiceHealth, SWEPT } from "./service-health.ts";
-import { exhaustOverdue } from "./webhooks/endings.ts";
+import { exhaustOverdue, forgetEnded } from "./webhooks/endings.ts";
 import { sendNotices } from "./webhooks/notices/notify.ts";
 import { findOverdue, wake } from "./webhooks/wake.ts";
 import { forgetAuditEntries } from "./workspaces/audit-trail.ts";
@@ -95,10 +95,11 @@ const deleteRemoved = ({ db, budget }: Part) => cleanUpAutomations(db, () => bud
 
 const exhaust = ({ db, now }: Part) => commit(db, exhaustOverdue({ now }));
 
-/** Deletes what is kept for a while. */
+/** Deletes what is kept for a while, and what was left behind. */
 async function forget({ db, now }: Part): Promise<void> {
   await commit(db, forgetErasedLeads(now));
   await commit(db, forgetAuditEntries(now));
+  await commit(db, forgetEnded({}));
 }
 
 const measure = ({ db, now }: Part) => insertSize(db, now);

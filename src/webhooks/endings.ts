@@ -89,3 +89,17 @@ export const exhaustOverdue = prepared(
         LIMIT ${CLEANUP_MAX})`,
     ),
 );
+
+/**
+ * Deletes up to `CLEANUP_MAX` subscriptions that were deleted and have nothing pending any more, although no
+ * dispatch has noticed: it died after its last post, or their leads were erased.
+ */
+export const forgetEnded = prepared(
+  qb.delete(subscriptions).where(
+    sql`${subscriptions.id} IN (
+        SELECT ${subscriptions.id} FROM ${subscriptions}
+        WHERE ${subscriptions.deletedAt} IS NOT NULL AND ${IS_WRITABLE}
+          AND NOT EXISTS (SELECT 1 FROM ${PENDING} WHERE ${IS_PENDING})
+        LIMIT ${CLEANUP_MAX})`,
+  ),
+);

@@ -26,6 +26,7 @@ import {
   db,
   deliveriesTo,
   dispatchAt,
+  dispatchOn,
   HOUR_MS,
   heldDispatch,
   isolated,
@@ -115,6 +116,25 @@ describe("the sweep", () => {
     expect(await wokenAt(NOW + LEASE_MS, id)).toEqual(["fast"]);
     await dispatchAt(NOW + LEASE_MS, [id], answered(200));
     expect(await statesOf(id)).toEqual(states);
+  });
+
+  test("deletes a deleted subscription that owes nothing since its dispatch died, and no other", async () => {
+    const [done, left] = [await owed(1, NOW), await owed(1, NOW)];
+    await commit(db, deleteSubscription(left.workspaceId, left.id, NOW));
+    const before = (trip: number) => {
+      // The second one has recorded the post.
+      if (trip > 2) throw BROKEN;
+    };
+    const attempt = async () => {
+      await commit(db, deleteSubscription(done.workspaceId, done.id, NOW));
+      return answered(200);
+    };
+    const died = dispatchOn(observedDatabase({ before }).DB, NOW, [done.id], attempt);
+    await expect(died).rejects.toThrow();
+    expect(await subscriptionRow(done.id)).toMatchObject({ cancelling: true });
+    await sweep(isolated().env, NOW);
+    await expect(subscriptionRow(done.id)).rejects.toThrow("no subscription");
+    expect(await subscriptionRow(left.id)).toMatchObject({ cancelling: true });
   });
 
   test("exhausts what has been due for a week, unless it is leased, will be cancelled or is on the move", async () => {
