@@ -116,7 +116,8 @@ export function updateSubscription(
 ): Statements<unknown> {
   // With another URL or other events, it is no longer what a repeated request asks for.
   const { url, events } = changed;
-  const fresh = { idempotencyKey: null, postsAtOnce: 1, backoff: 0, nextAt: 0, slow: false };
+  const waits = { postsAtOnce: 1, backoff: 0, nextAt: 0, rejectedUntil: 0, slow: false };
+  const fresh = { idempotencyKey: null, ...waits };
   const implied = url ? fresh : events ? { idempotencyKey: keyIfSame(events) } : {};
   const updated = counted(
     qb

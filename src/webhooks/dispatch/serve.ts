@@ -180,7 +180,10 @@ export async function serve(
     try {
       const outcome = await attempt(delivery, target);
       const endedAt = now();
-      end(turn, delivery, { outcome, startedAt, endedAt }, random(), await outcome.kept);
+      const kept = await outcome.kept;
+      // Another URL has earned no wait by what this one does.
+      const record = turn.subscription?.url === target.url ? end : settle;
+      record(turn, delivery, { outcome, startedAt, endedAt }, random(), kept);
     } catch (error) {
       if (error instanceof EventErased) return;
       if (error instanceof InvocationLimit && endInvocation()) return;

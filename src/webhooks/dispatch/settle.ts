@@ -42,6 +42,8 @@ export interface Change extends Pace {
   subscriptionId: string;
   /** Its cancellations when the pace changed; a pace from before the last one is not stored. */
   cancellations: number;
+  /** Where it was posted to when the pace changed: what another server did is not stored. */
+  url: string;
   /** Whether the pace has changed. */
   paceChanged: boolean;
   /** Whether it has failed for too long. */
@@ -67,7 +69,8 @@ const CHANGES = sql`json_each(${sql.placeholder("changes")}) AS c`;
 const IS_LEASED = sql`${subscriptions.id} = c.value->>'subscriptionId' AND ${subscriptions.leasedBy} = ${HOLDER}`;
 // Disabling cancels. So if the reply is lost, and the subscription is enabled again
 // before the second try, that try does not disable it again.
-const IS_NEW_PACE = sql`(c.value->>'paceChanged' AND ${subscriptions.cancellations} = c.value->>'cancellations')`;
+const IS_NEW_PACE = sql`(c.value->>'paceChanged' AND ${subscriptions.cancellations} = c.value->>'cancellations'
+  AND ${subscriptions.url} = c.value->>'url')`;
 const IS_NEW_PACE_OF_ACTIVE = sql`${IS_LEASED} AND ${IS_NEW_PACE} AND ${subscriptions.disabledAt} IS NULL AND ${subscriptions.deletedAt} IS NULL`;
 const NOTICE_DUE_AT = sql`c.value->>'failingSince' + ${TELL_AFTER_MS}`;
 

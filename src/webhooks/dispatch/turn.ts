@@ -121,6 +121,7 @@ function toChange(turn: Turn, subscription: Snapshot, now: number): Change | nul
   return {
     subscriptionId: turn.subscriptionId,
     cancellations: subscription.cancellations,
+    url: subscription.url,
     paceChanged,
     release,
     ...pace,
@@ -144,8 +145,10 @@ export function proceed(turn: Turn, asked: Asked, answered: Answered): void {
     stop(turn);
     return;
   }
-  // Attempts that ended during the exchange know more than the database.
-  if (turn.pace === asked.pace) turn.pace = paceOf(found);
+  const isVoid = before !== null && before.cancellations !== found.cancellations;
+  const isMoved = before !== null && before.url !== found.url;
+  // Attempts that ended during the exchange know more than the database, unless it was reset since.
+  if (turn.pace === asked.pace || isVoid || isMoved) turn.pace = paceOf(found);
   // While it backs off, it gets one post at a time, whose outcome decides what comes next.
   if (asked.request.claim) turn.moreIsDue = claimed.length >= limit && found.nextAt === 0;
   if (claimed.length > 0) {
@@ -156,7 +159,6 @@ export function proceed(turn: Turn, asked: Asked, answered: Answered): void {
   turn.askedAt = askedAt;
   const erased = new Set(found.erased);
   turn.waiting = turn.waiting.filter(({ eventId }) => !erased.has(eventId));
-  const isVoid = before !== null && before.cancellations !== found.cancellations;
   const isLost = before?.leased === true && !found.leased && !isIdle(turn);
   if (turn.isStopped || !found.mayPost || isVoid || isLost) stop(turn);
 }

@@ -212,7 +212,10 @@ describe("updateWebhook with another URL", () => {
     const old = await subscribe(workspaceId, { url: subscriberUrl("status-500") });
     const webhookId = old.id;
     await announceLeads(workspaceId, 1, Date.now());
-    await setSubscription(webhookId, { backoff: 3, nextAt: Date.now() + DAY_MS, slow: true });
+    const rejections = { "lead.created": { since: 0, outcome: "answered", status: 400 } };
+    const later = Date.now() + DAY_MS;
+    const waits = { backoff: 3, nextAt: later, rejectedUntil: later, rejections, slow: true };
+    await setSubscription(webhookId, waits);
     const url = subscriberUrl();
     expect(await Platform.updateWebhook({ webhookId, url })).toEqual({});
     await expect.poll(() => statesOf(webhookId), { timeout: 10_000 }).toEqual({ delivered: 1 });

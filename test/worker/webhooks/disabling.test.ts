@@ -1,11 +1,14 @@
 import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
+import { randomId } from "../../../src/contract/ids.ts";
 import { DISABLE_AFTER_MS } from "../../../src/contract/limits.ts";
 import { commit } from "../../../src/db/client.ts";
 import type { Page } from "../../../src/http/paging.ts";
+import { sleep } from "../../../src/timing.ts";
 import type { Outcome } from "../../../src/webhooks/outcome.ts";
 import {
   deleteSubscription,
+  disableSubscription,
   enableSubscription,
   type Webhook,
 } from "../../../src/webhooks/subscriptions.ts";
@@ -25,8 +28,10 @@ import {
   noticesOf,
   observedDatabase,
   owed,
+  setSubscription,
   statesOf,
   subscribe,
+  subscriber,
   subscriptionRow,
 } from "../../support/deliveries.ts";
 
@@ -34,6 +39,7 @@ const T0 = Date.UTC(2026, 0, 5, 12);
 /** When a subscription that has failed since `T0` may be disabled. */
 const END = T0 + DISABLE_AFTER_MS;
 const FAILED = answered(503);
+const REJECTED = answered(400);
 
 /** Times an hour apart, starting at `T0`. */
 function hourly(count: number): number[] {
@@ -120,6 +126,31 @@ describe("a subscription is disabled", () => {
     await late.finish(FAILED);
     expect(await noticesOf(id)).toEqual([]);
     expect(await statesOf(id)).toEqual({ cancelled: 15 });
+  });
+
+  test("but not by a post that fails while its second to last failure is recorded, and it is enabled again", async () => {
+    const { id } = await owed(2, END);
+    const failed = { failures: 8, failingSince: T0, failedEvents: [randomId("event")] };
+    await setSubscription(id, { ...failed, postsAtOnce: 2 });
+    const second = Promise.withResolvers<Outcome>();
+    const { DB } = observedDatabase({
+      async before(trip) {
+        if (trip !== 2) return;
+        await commit(db, disableSubscription(id, END));
+        await commit(db, { enabled: enableSubscription(id) });
+      },
+      async after(trip) {
+        if (trip !== 2) return;
+        second.resolve(REJECTED);
+        await sleep(10);
+      },
+    });
+    const { posts, attempt } = subscriber(() => (posts.length === 1 ? REJECTED : second.promise));
+    // An outcome is recorded a second later, although another post is in flight.
+    const startedAt = Date.now();
+    await dispatchOn(DB, () => END + Date.now() - startedAt, [id], attempt);
+    expect(posts).toHaveLength(2);
+    expect(await subscriptionRow(id)).toMatchObject({ disabledAt: null, failures: 0 });
   });
 
   test("but not again by a second try after a lost reply, if it was enabled in between", async () => {

@@ -1,6 +1,7 @@
 import { exports } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
+import { PROBE_WAITS_SECONDS } from "../../../../src/contract/limits.ts";
 import { commit, inOrder, openDatabase } from "../../../../src/db/client.ts";
 import { subscriptions } from "../../../../src/db/schema.ts";
 import { sleep } from "../../../../src/timing.ts";
@@ -24,10 +25,12 @@ import {
   heldDispatch,
   observedDatabase,
   owed,
+  setSubscription,
   statesOf,
   subscribe,
   subscriber,
   subscriberUrl,
+  subscriptionRow,
 } from "../../../support/deliveries.ts";
 import { meteredDatabase } from "../../../support/metered-database.ts";
 
@@ -131,6 +134,42 @@ test("a subscription whose URL changes during a dispatch gets no post at the old
   expect(late.length).toBeGreaterThan(1);
   expect(new Set(late.map(([, to]) => to))).toEqual(new Set([url]));
   expect(await statesOf(id)).toMatchObject({ delivered: starts.length });
+});
+
+describe("a post to the old URL that fails makes the new one wait for nothing,", () => {
+  const AWAY = { kind: "timed_out" } as const;
+  const ENDURING = { backoff: PROBE_WAITS_SECONDS.length };
+
+  test("if it ends before the change is noticed", async () => {
+    const { id } = await owed(2, NOW);
+    await setSubscription(id, ENDURING);
+    const held = await heldDispatch(NOW, id);
+    await commit(db, updateSubscription(id, { url: subscriberUrl() }));
+    const [left] = await held.finish(AWAY);
+    expect(left).toMatchObject({ subscription: { nextAt: 0, readyAt: NOW } });
+  });
+
+  test("and if it ends afterwards", async () => {
+    const { id } = await owed(3, NOW);
+    await setSubscription(id, { ...ENDURING, postsAtOnce: 2 });
+    const noticed = Promise.withResolvers<void>();
+    const { DB } = observedDatabase({ after: (trip) => void (trip === 2 && noticed.resolve()) });
+    let [now, posts] = [NOW, 0];
+    const attempt = async () => {
+      if (++posts === 1) {
+        await noticed.promise;
+        await sleep(10);
+        return AWAY;
+      }
+      await commit(db, updateSubscription(id, { url: subscriberUrl() }));
+      // The third one waits for an exchange.
+      now += WITHDRAWN_MS - 100;
+      return OK;
+    };
+    await dispatchOn(DB, () => now, [id], attempt);
+    expect(await statesOf(id)).toEqual({ delivered: 2, pending: 1 });
+    expect(await subscriptionRow(id)).toMatchObject({ nextAt: 0, failingSince: null });
+  });
 });
 
 describe("a large backlog that is withdrawn", () => {
