@@ -17,7 +17,7 @@ export interface Ended {
 type Entry = Record<Language, readonly [means: string, todo: string]>;
 
 /**
- * By outcome, status or class of statuses. Cloudflare answers 520 to 530 in the place of a receiver that
+ * By outcome, status or class of statuses. Cloudflare answers 520 to 530 in place of a receiver that
  * it cannot reach (https://developers.cloudflare.com/support/troubleshooting/http-status-codes/cloudflare-5xx-errors/).
  */
 export const FAILURES = {
@@ -27,7 +27,7 @@ export const FAILURES = {
       "Answer as soon as the event is stored, and do the rest of the work afterwards.",
     ],
     fr: [
-      `Votre serveur n’a pas répondu en ${SECONDS} secondes.`,
+      `Votre serveur n’a pas répondu en ${SECONDS} secondes.`,
       "Répondez dès que l’événement est enregistré et faites le reste du travail ensuite.",
     ],
   },
@@ -48,7 +48,7 @@ export const FAILURES = {
     ],
     fr: [
       "Votre serveur a fermé la connexion, ou sa réponse n’est pas du HTTP valide.",
-      "Cherchez un arrêt brutal dans ses journaux d’erreurs, et vérifiez qu’il parle HTTPS sur ce port.",
+      "Cherchez la trace d’un plantage dans ses journaux d’erreurs, et vérifiez qu’il parle HTTPS sur ce port.",
     ],
   },
   521: {
@@ -177,7 +177,7 @@ export const FAILURES = {
       "Check the path, and change the URL of the subscription if the receiver has moved.",
     ],
     fr: [
-      "Votre serveur n’a rien à cette URL.",
+      "Votre serveur ne trouve rien à cette URL.",
       "Vérifiez le chemin, et modifiez l’URL de l’abonnement si votre récepteur a été déplacé.",
     ],
   },
@@ -207,8 +207,8 @@ export const FAILURES = {
       "Accept bodies of up to 2 MB.",
     ],
     fr: [
-      "Votre serveur, ou un équipement placé devant lui, trouve le corps de la requête trop volumineux.",
-      "Acceptez les corps de requête jusqu’à 2 Mo.",
+      "Votre serveur, ou un équipement placé devant lui, juge le corps de la requête trop volumineux.",
+      "Acceptez les corps de requête jusqu’à 2 Mo.",
     ],
   },
   429: {

@@ -47,7 +47,7 @@ const TEXTS: Record<Notice["kind"], (notice: Notice) => Parts> = {
     subject: "Abonnement webhook en échec",
     happened: `est en échec : aucune livraison n’a abouti depuis le ${inFrench(since)}.`,
     kinds: "Événements concernés",
-    advice: `${EXPECTED} Rien d’autre n’est à faire : les livraisons en attente seront retentées automatiquement.`,
+    advice: `${EXPECTED} Vous n’avez rien d’autre à faire : les livraisons en attente seront retentées automatiquement.`,
     outlook: [
       `Sans succès d’ici là, l’abonnement sera désactivé, au plus tôt le ${inFrench(since + DISABLE_AFTER_MS)}.`,
     ],
