@@ -157,7 +157,7 @@ function valuesOf(root: string): Record<string, string> {
     secretOverlap: words(SECRET_OVERLAP_SECONDS.default),
     secretOverlapMax: words(SECRET_OVERLAP_SECONDS.max),
     postsAtOnce: String(POSTS_AT_ONCE),
-    jitter: `${RETRY_JITTER * 100}\u00a0%`,
+    jitter: `${RETRY_JITTER * 100}%`,
     linkOpens: words(PORTAL_LINK_OPENS_MS / 1000),
     session: words(PORTAL_LINK_MINUTES.default * 60),
     redeliveriesPerSecond: String(REDELIVERIES_PER_SECOND),

@@ -59,7 +59,7 @@ async function problemsIn(db: Database, isDirectory: boolean, now: number): Prom
       : []),
     ...(daysLeft !== null && daysLeft < DAYS_LEFT_MIN ? [`full in ${daysLeft} days`] : []),
     ...(sizeBytes > FULL_SHARE_MAX * DATABASE_MAX_BYTES
-      ? [`${Math.floor((100 * sizeBytes) / DATABASE_MAX_BYTES)} % full`]
+      ? [`${Math.floor((100 * sizeBytes) / DATABASE_MAX_BYTES)}% full`]
       : []),
   ];
 }

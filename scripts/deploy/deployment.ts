@@ -247,7 +247,7 @@ async function upload(
 
 /**
  * Tests an uploaded version while the one before it has all the traffic, and then gives it the traffic.
- * Requests that name a version get it once it is part of the deployment, if only with 0 %.
+ * Requests that name a version get it once it is part of the deployment, if only with 0%.
  *
  * @throws Error if it does not answer well: it then gets no traffic.
  */

@@ -103,7 +103,7 @@ describe("health", () => {
       for (const { meta } of [answer].flat()) if (meta) meta.size_after = 8.15e9;
       return answer;
     });
-    const full = ill("DB: 81 % full");
+    const full = ill("DB: 81% full");
     expect(await findServiceHealth({ ...env, DB }, Date.now())).toEqual(full);
   });
 
