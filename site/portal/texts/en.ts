@@ -184,7 +184,8 @@ export const en = {
     slow: "Your server is slow to answer, so deliveries go out one by one. It should answer first and process events afterwards.",
     rejecting: (kind: string, since: string) =>
       `Your server has accepted no event of the kind “${kind}” since ${since}, although it accepts others.`,
-    backlog: "Deliveries are due, and are being sent at the pace that the server has earned.",
+    backlog:
+      "Deliveries are due, and are being sent at the pace that your server can keep up with.",
     headers: "Own headers",
     disabled: (time: string) => `Disabled ${time}. Nothing is sent until you enable it.`,
     disabledFailing: (time: string) =>
