@@ -43,8 +43,8 @@ for (const section of sections) seen.observe(section);
 contents.querySelector("li:has(> [aria-current=page])").scrollIntoView({ block: "nearest" });
 
 /**
- * Opening one alternative closes the others of its group. It is opened in all groups that have it, and
- * still open in the next page, or after the ones that are chosen later.
+ * Opening one alternative closes the others of its group, and opens it in every group that has it. Choices
+ * are kept for other pages; of two in a group, the later one is open.
  */
 const CHOSEN = "docs-alternatives";
 const chosen = new Set(storedChoices());

@@ -12,7 +12,7 @@ export function idField(kind: IdKind, about: string) {
 
 const KINDS = z.registry<{ kind: IdKind }>();
 
-/** An id in an input: any text, because one of nobody is unknown, not invalid. */
+/** An id in an input: any text, because an id that nobody has is unknown, not invalid. */
 function id(kind: IdKind) {
   const text = z.string().max(100).register(KINDS, { kind });
   return text.meta({ title: "id", description: `${ID_PREFIXES[kind]}…` });

@@ -83,7 +83,7 @@ export const PROBE_WAITS_SECONDS: readonly number[] = [
 /** Waits are lengthened by up to this share, so that failed deliveries do not all return at once. */
 export const RETRY_JITTER = 0.2;
 
-/** A subscriber's `Retry-After` can lengthen a wait to at most this multiple, an endpoint's to its last. */
+/** A `Retry-After` can lengthen a wait to at most this multiple; an endpoint's, never past its last wait. */
 export const RETRY_AFTER_MAX_MULTIPLE = 2;
 
 /** A subscription is disabled once it has failed for this long without a success... */
@@ -100,7 +100,7 @@ if (!(TELL_AFTER_MS < DISABLE_AFTER_MS && DISABLE_AFTER_MS < waitsMs))
   throw new Error(
     "RETRY_WAITS_SECONDS must outlast DISABLE_AFTER_MS, which must exceed TELL_AFTER_MS",
   );
-// An endpoint that is away is left alone for as long as its event.
+// An endpoint that is away waits, at first, as long as the event that failed.
 if (!PROBE_WAITS_SECONDS.includes(Number(RETRY_WAITS_SECONDS[0])))
   throw new Error("RETRY_WAITS_SECONDS must begin with one of PROBE_WAITS_SECONDS");
 if (RETRY_WAITS_SECONDS.length < DISABLE_AFTER_FAILURES)
@@ -116,7 +116,7 @@ export const EMAIL_WAITS_SECONDS = [
 
 /** Maximum e-mails that the administrators of a workspace get in a day, together. */
 export const WORKSPACE_EMAILS_PER_DAY = 200;
-/** How often administrators are reminded of a subscription that stays disabled, and how long they wait. */
+/** Maximum reminders about a subscription that stays disabled, and the wait before each. */
 export const REMINDERS_MAX = 4;
 export const REMINDER_WAIT_MS = 7 * DAY_MS;
 

@@ -13,7 +13,7 @@ export function isText(value: string): boolean {
 
 /**
  * What a terminal obeys instead of showing it, and what reverses the text around it. The marks that
- * right-to-left scripts need, and joiners, are none.
+ * right-to-left scripts need, and joiners, are not included.
  */
 const CONTROLS = /[\p{Cc}\u202a-\u202e\u2066-\u2069]/u;
 

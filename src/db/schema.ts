@@ -312,8 +312,8 @@ export const events = sqliteTable(
 export type Priority = 0 | 1 | 2;
 
 /**
- * A table without rowids, which Drizzle cannot say: migrations/0001_triggers.sql makes it. Each row is written
- * once less, and read as fast, because no column grows.
+ * A table without rowids, which Drizzle cannot express: migrations/0001_triggers.sql makes it. That saves a
+ * write per row, and reads are as fast, because no column grows.
  */
 export const deliveries = sqliteTable(
   "deliveries",

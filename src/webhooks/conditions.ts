@@ -25,7 +25,7 @@ export const lists = (type: Column | string): SQL =>
 /** The delivery is the subscription's, and pending. */
 export const IS_PENDING = sql`${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.state} = 'pending'`;
 
-/** A table expression: the pending deliveries. SQLite would read all of the subscription by its key. */
+/** A table expression: the pending deliveries. Without the hint, SQLite reads all of a subscription's. */
 export const PENDING = sql`${deliveries} INDEXED BY deliveries_due_of_subscription`;
 
 /** The delivery is pending, although the subscription has ended since it was owed: it will be cancelled. */

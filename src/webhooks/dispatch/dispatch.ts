@@ -18,8 +18,8 @@ import type { Answered, Asked } from "./turn.ts";
  */
 const LAST_END_MS = 24_400;
 /**
- * A dispatch starts no post later than this, which may time out, a little late; the rest is left for the
- * next dispatch.
+ * A dispatch starts no post later than this, so that even one that times out, a little late, ends by
+ * `LAST_END_MS`. The rest is left for the next dispatch.
  */
 export const DISPATCH_MAX_MS = LAST_END_MS - DNS_BEFORE_POST_MS - POST_TIMEOUT_MS - 2_000;
 if (DISPATCH_MAX_MS < 5_000)

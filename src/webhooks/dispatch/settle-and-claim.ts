@@ -164,8 +164,9 @@ const snapshots = prepared(
 );
 
 /**
- * What is due first in the queues of a subscription that is leased; a single one of those that are probed. The limit is an expression because SQLite would compile a statement whose limit
- * is a parameter anew for each value.
+ * What is due first in the queues of a subscription that is leased; a single one of those that are
+ * probed. The limit is an expression because SQLite would compile a statement whose limit is a parameter
+ * anew for each value.
  */
 const LIMIT = sql`0 + ${sql.placeholder("limit")}`;
 // As `BODY` selects them: a lead in hexadecimal.
