@@ -2,6 +2,7 @@ import type { OpenAPIHono } from "@hono/zod-openapi";
 import type { Context } from "hono";
 import { ApiError } from "../contract/errors.ts";
 import { isServed, type Part as ServedPart } from "../contract/served.ts";
+import { isText } from "../contract/text.ts";
 import { authenticate } from "./authentication.ts";
 import { readJson } from "./body.ts";
 import type { AppEnv } from "./context.ts";
@@ -38,23 +39,26 @@ export function serveMcp(app: OpenAPIHono<AppEnv>): void {
     );
     const message = c.req.method === "POST" ? ((await readJson(c)) as Part | null) : null;
     const handle = () => answer(app, c, served, message);
-    if (message?.method === "tools/call") return handle();
+    const called = message?.method === "tools/call" ? await handle() : undefined;
+    if (called?.isCounted) return called.response;
     let response: Response | undefined;
     await authenticate(c, async () => {
-      response = await handle();
+      ({ response } = called ?? (await handle()));
       c.res = response;
     });
     return response;
   });
 }
 
+/** Answers a message; if it is a call of a tool, also says whether a route has authenticated and counted it. */
 async function answer(
   app: OpenAPIHono<AppEnv>,
   c: Context<AppEnv>,
   tools: Tool[],
   message: Part | null,
-) {
+): Promise<{ response: Response; isCounted: boolean }> {
   let refused: Response | undefined;
+  let isCounted = false;
   const limits: [string, string][] = [];
   // Its schemas would take a quarter of the start of every isolate, and few requests need them.
   const { createMcpHandler, Server } = await import("@modelcontextprotocol/server");
@@ -72,6 +76,7 @@ async function answer(
       const request = toRequest(c, tool, params.arguments ?? {});
       if (request instanceof ApiError) return toResult(request.status, request.toBody());
       const response = await app.fetch(request, c.env, c.executionCtx);
+      isCounted = true;
       for (const [name, value] of response.headers)
         if (/^(x-)?ratelimit/.test(name)) limits.push([name, value]);
       if (response.status === 401) refused = response.clone();
@@ -82,13 +87,13 @@ async function answer(
   });
   const given = message === null ? {} : { parsedBody: message };
   const response = await handler.fetch(c.req.raw, given);
-  if (message?.method !== "tools/call") return response;
+  if (message?.method !== "tools/call") return { response, isCounted };
   // The route has answered once the body is read, whether or not it is a stream.
   const text = await response.text();
   // An HTTP client learns of an invalid key as everywhere else.
-  const told = refused ?? new Response(text, response);
+  const told = refused ?? new Response(text === "" ? null : text, response);
   for (const [name, value] of limits) told.headers.set(name, value);
-  return told;
+  return { response: told, isCounted };
 }
 
 function toResult(status: number, body: unknown) {
@@ -115,11 +120,11 @@ function toRequest(c: Context<AppEnv>, { method, path, parameters, hasBody }: To
     if (place === "path") {
       if (value === undefined)
         return new ApiError("invalid_request", { parameter: name, reason: "required" });
-      const segment = encodeURIComponent(String(value));
-      // A dot segment would name another route.
-      if (/^\.{0,2}$/.test(segment))
+      const text = String(value);
+      // A dot segment would name another route, and half a surrogate pair has no encoding.
+      if (/^\.{0,2}$/.test(text) || !isText(text))
         return new ApiError("invalid_request", { parameter: name, reason: "invalid_type" });
-      url.pathname = url.pathname.replace(encodeURI(`{${name}}`), () => segment);
+      url.pathname = url.pathname.replace(encodeURI(`{${name}}`), () => encodeURIComponent(text));
     } else if (value === undefined || value === null) continue;
     else if (place === "query") url.searchParams.set(name, String(value));
     else headers.set(name, String(value));

@@ -76,31 +76,47 @@ describe.each(Object.entries(VERSIONS))("an agent with the %s version of MCP", (
   });
 });
 
-test("a call counts once against the quota, and one without a key is 401", async () => {
-  const { apiKey, api } = await openWorkspace({ requestsPerWindow: 10 });
-  const message = {
-    ...{ jsonrpc: "2.0", id: 1, method: "tools/call" },
-    params: { name: "listLeads", arguments: {} },
-  };
+/** Sends a call of a tool as it is. */
+function ask(params: unknown, more: object = {}): Promise<Response> {
+  const message = { jsonrpc: "2.0", id: 1, method: "tools/call", params };
   const headers = {
     "Content-Type": "application/json",
     Accept: "application/json, text/event-stream",
     "MCP-Protocol-Version": "2025-11-25",
+    ...more,
   };
-  const ask = (more: object) =>
-    exports.default.fetch(
-      new Request(URL_OF_MCP, {
-        method: "POST",
-        headers: { ...headers, ...more },
-        body: JSON.stringify(message),
-      }),
-    );
-  const first = await ask({ Authorization: `Bearer ${apiKey}` });
+  const body = JSON.stringify(message);
+  return exports.default.fetch(new Request(URL_OF_MCP, { method: "POST", headers, body }));
+}
+
+test("a call counts once against the quota, and one without a key is 401", async () => {
+  const { apiKey, api } = await openWorkspace({ requestsPerWindow: 10 });
+  const call = { name: "listLeads", arguments: {} };
+  const first = await ask(call, { Authorization: `Bearer ${apiKey}` });
   expect(first.status).toBe(200);
   expect(first.headers.get("X-RateLimit-Remaining")).toBe("9");
   await first.text();
   expect((await api.get("/v1/leads")).headers["x-ratelimit-remaining"]).toBe("8");
-  const refused = await ask({});
+  const refused = await ask(call);
+  expect(refused.status).toBe(401);
+  expect(await refused.json()).toEqual(refusal(401, "invalid_api_key").body);
+});
+
+test.each([
+  ["of an unknown tool", { name: "nope", arguments: {} }, "route_not_found"],
+  ["that lacks an id", { name: "getAutomation" }, "invalid_request"],
+  [
+    "with half a character",
+    { name: "getAutomation", arguments: { id: "\ud800" } },
+    "invalid_request",
+  ],
+  ["that is malformed", { name: "listLeads", arguments: "all" }, "record"],
+])("a call %s is no route's, and counts all the same", async (_, call, said) => {
+  const { apiKey } = await openWorkspace({ requestsPerWindow: 10 });
+  const answer = await ask(call, { Authorization: `Bearer ${apiKey}` });
+  expect(answer.headers.get("X-RateLimit-Remaining")).toBe("9");
+  expect(await answer.text()).toContain(said);
+  const refused = await ask(call, { "CF-Connecting-IP": "203.0.113.77" });
   expect(refused.status).toBe(401);
   expect(await refused.json()).toEqual(refusal(401, "invalid_api_key").body);
 });
