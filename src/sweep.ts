@@ -111,7 +111,7 @@ const goOnMoving = async ({ database, env, budget }: Part) => {
 /** Wakes overdue subscriptions, starting where the last sweep stopped. */
 async function wakeOverdue({ database, db, env, now }: Part): Promise<void> {
   const part = "overdue";
-  const { wakes, after } = await findOverdue(db, await findPosition(db, part), now);
+  const { wakes, after } = await findOverdue(db, await findPosition(db, part), now, true);
   if (wakes.length > 0) {
     if (!(await wake(env, database, wakes)))
       throw new Error("a queue refused to wake subscriptions");

@@ -156,13 +156,13 @@ const overdue = prepared(
   SELECT ${subscriptions.id} AS subscriptionId, ${subscriptions.slow} AS slow, ${subscriptions.nextAt} AS nextAt
   FROM waiting JOIN ${subscriptions} ON ${subscriptions.id} = waiting.id
   WHERE ${subscriptions.leasedUntil} <= ${sql.placeholder("now")} AND ${IS_LEASABLE}
-    AND (${subscriptions.cancelling} OR ${readyAt()} <= ${sql.placeholder("now")} - ${SWEEP_GRACE_MS})
+    AND (${subscriptions.cancelling} AND ${sql.placeholder("isSweep")} OR ${readyAt()} <= ${sql.placeholder("now")} - ${SWEEP_GRACE_MS})
   LIMIT ${SWEEP_MAX}`),
 );
 
 /**
  * Up to `SWEEP_MAX` subscriptions of all workspaces that no dispatch has handled: with overdue
- * deliveries, or with void ones that are not cancelled.
+ * deliveries, or, for the sweep, with void ones that are not cancelled, however long they have been void.
  *
  * @param after where the last call stopped; "" to start over.
  */
@@ -170,8 +170,9 @@ export async function findOverdue(
   db: Database,
   after: string,
   now: number,
+  isSweep = false,
 ): Promise<{ wakes: Wake[]; after: string }> {
-  const found = await query(db, overdue({ after, now }));
+  const found = await query(db, overdue({ after, now, isSweep: isSweep ? 1 : 0 }));
   const last = found.length === SWEEP_MAX ? found.at(-1)?.subscriptionId : undefined;
   return { wakes: found.map((row) => toWake({ ...row, slow: row.slow === 1 })), after: last ?? "" };
 }
