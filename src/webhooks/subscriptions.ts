@@ -205,6 +205,7 @@ export function knownSubscription(id: string, now: number) {
       dataKey: workspaces.dataKey,
       accessGranted: workspaces.accessGranted,
       isActive: sql`${IS_ACTIVE}`.mapWith(Boolean),
+      cancelling: subscriptions.cancelling,
       slow,
       nextAt,
     })

@@ -94,15 +94,16 @@ export async function redeliverAgain(
  */
 async function redeliverRange(
   db: Database,
-  { id, createdAt, lane }: KnownSubscription,
+  subscription: KnownSubscription,
   { since, until, states, after }: Range,
   now: number,
 ): Promise<Redelivered> {
+  const { id, createdAt, lane } = subscription;
   // What is recorded while the caller goes on is no part of the range.
   const askedAt = after?.at ?? now;
   const from = eventIdAt(Math.max(since, createdAt));
   const before = eventIdAt(Math.min(until ?? Number.POSITIVE_INFINITY, askedAt + 1));
-  const part = await examine(db, id, states, after?.id ?? from, before);
+  const part = await examine(db, subscription, states, after?.id ?? from, before);
   const { count } = await commit(withoutRetries(db), {
     count: requeue({
       subscriptionId: id,
@@ -125,7 +126,7 @@ async function redeliverRange(
  */
 async function examine(
   db: Database,
-  subscriptionId: string,
+  { id: subscriptionId, cancelling }: KnownSubscription,
   states: readonly RedeliveryState[],
   after: string,
   before: string,
@@ -133,7 +134,9 @@ async function examine(
   const { eventId, state } = deliveries;
   const isInRange = (column: Column) => and(gt(column, after), lt(column, before));
   const isFailed = (one: RedeliveryState) => one === "exhausted" || one === "cancelled";
-  const next = states.every(isFailed)
+  // While it is cancelling, what counts as cancelled may be stored as pending.
+  const areStored = states.every(isFailed) && !cancelling;
+  const next = areStored
     ? // Few deliveries fail; without INDEXED BY, SQLite would scan all of them by the primary key.
       sql`SELECT ${eventId} AS id, ${IS_LISTED} AND ${isRequeueable(states)} AS isRequeueable
         FROM ${subscriptions} CROSS JOIN ${deliveries} INDEXED BY deliveries_failed

@@ -295,3 +295,18 @@ describe("a range", () => {
     expect(dueIn).toBe(60_000);
   });
 });
+
+test("what counts as cancelled is found before a dispatch has cancelled it", async () => {
+  const { workspaceId, id, drafts } = await owed(3, T0);
+  await dispatchAt(T0, [id], answered(400));
+  await commit(db, disableSubscription(id, T0));
+  await commit(db, { enabled: enableSubscription(id) });
+  const [first] = drafts.map((draft) => draft.id).toSorted();
+  expect(await statesOf(id)).toEqual({ pending: 3 });
+  const range: Range = { since: T0, until: null, states: ["cancelled"] };
+  expect(await redeliverAgain(db, id, range, NOW)).toMatchObject({ count: 3, next: null });
+  expect((await scheduleOf(id, NOW))[0]).toEqual([first, 0]);
+  await dispatchAt(NOW + HOUR_MS, [id], answered(200));
+  expect(await statesOf(id)).toEqual({ delivered: 3 });
+  await expectLedger(workspaceId, { created: 3, delivered: 3, cancelled: 0 });
+});
