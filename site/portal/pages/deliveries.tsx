@@ -1,4 +1,4 @@
-import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { DAY_MS } from "../../../src/contract/time.ts";
 import type {
   DeliveryView as Delivery,
@@ -214,7 +214,8 @@ interface FieldProps {
 function Field({ label, isTime = false, value, fault = null, onTyped, ...more }: FieldProps) {
   const field = useRef<HTMLInputElement>(null);
   const faultId = useId();
-  useEffect(() => {
+  // Before the next input: an effect that comes later would undo what has been typed meanwhile.
+  useLayoutEffect(() => {
     if (field.current) field.current.value = value;
   }, [value]);
   return (
