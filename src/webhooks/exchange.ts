@@ -13,7 +13,9 @@ import type { AttemptResponse } from "./views.ts";
 export const RESPONSE_KEPT_BYTES = 1_024;
 /** How long to wait for them once the response has begun; not part of its duration. */
 export const RESPONSE_READ_MS = 250;
-const CONTENT_TYPE_MAX_BYTES = 200;
+/** Maximum bytes of the answer's headers that are kept, and of the value of each. */
+export const HEADERS_KEPT_BYTES = 1_024;
+const HEADER_VALUE_KEPT_BYTES = 200;
 
 /** What is stored of an attempt besides its outcome. */
 export interface StoredExchange {
@@ -23,7 +25,7 @@ export interface StoredExchange {
 
 export const NO_EXCHANGE: StoredExchange = { response: null };
 
-const NOTHING_READ: AttemptResponse = { contentType: null, body: null, truncated: false };
+const NOTHING_READ: AttemptResponse = { headers: {}, body: null, truncated: false };
 
 /** The delivery that an attempt belongs to. */
 interface DeliveryKey {
@@ -66,42 +68,58 @@ export async function openResponse(
 const ownerOf = ({ subscriptionId, eventId }: DeliveryKey) => `${subscriptionId}/${eventId}`;
 
 /**
- * The start of a response's body, if it is text, and its content type. Reads no more than it needs, and
+ * The headers of a response and the start of its body, if that is text. Reads no more than it needs, and
  * cancels the rest.
  *
  * @param signal ends the wait for more.
- * @returns null for an empty body.
  */
 export async function readResponse(
   { body, headers }: Response,
   signal: AbortSignal,
-): Promise<AttemptResponse | null> {
-  if (!body || headers.get("Content-Length") === "0") return null;
-  const type = headers.get("Content-Type");
-  const contentType = type && startOf(type, CONTENT_TYPE_MAX_BYTES);
+): Promise<AttemptResponse> {
+  const answer = { headers: headersKept(headers), body: null, truncated: false };
+  if (!body || headers.get("Content-Length") === "0") return { ...answer, body: "" };
+  const contentType = headers.get("Content-Type");
   const reader = body.getReader();
   const cancel = () => void reader.cancel().catch(() => {});
   if (contentType !== null && !TEXTUAL.test(contentType)) {
     cancel();
-    return { contentType, body: null, truncated: false };
+    return answer;
   }
   signal.addEventListener("abort", cancel);
   const { bytes, isWhole } = await readStart(reader, signal);
   if (!isWhole) cancel();
-  if (bytes.length === 0 && isWhole) return null;
   const text = decode(bytes, contentType, isWhole);
-  if (text === null) return { contentType, body: null, truncated: false };
+  if (text === null) return answer;
   const kept = startOf(text, RESPONSE_KEPT_BYTES);
-  return { contentType, body: kept, truncated: !isWhole || kept !== text };
+  return { ...answer, body: kept, truncated: !isWhole || kept !== text };
+}
+
+/** The headers as far as they fit, the content type first. Cookies say nothing about a failure. */
+function headersKept(headers: Headers): Record<string, string> {
+  const kept: Record<string, string> = {};
+  let room = HEADERS_KEPT_BYTES;
+  const names = new Set(["content-type", ...headers.keys()]);
+  for (const name of names) {
+    const value = headers.get(name);
+    if (value === null || name === "set-cookie") continue;
+    const start = startOf(value, HEADER_VALUE_KEPT_BYTES);
+    room -= bytesOf({ [name]: start });
+    if (room < 0) break;
+    kept[name] = start;
+  }
+  return kept;
 }
 
 const encoder = new TextEncoder();
+
+const bytesOf = (value: unknown) => encoder.encode(JSON.stringify(value)).length;
 
 /** As much of a text as takes up to `maxBytes` in JSON, in whole characters. */
 function startOf(text: string, maxBytes: number): string {
   let [length, bytes] = [0, 0];
   for (const character of text) {
-    bytes += encoder.encode(JSON.stringify(character)).length - 2;
+    bytes += bytesOf(character) - 2;
     if (bytes > maxBytes) break;
     length += character.length;
   }

@@ -29,8 +29,8 @@ const AttemptRequest = z.object({
 
 /** What the receiver answered, beside the status. */
 export const AttemptResponse = z.object({
-  contentType: z.string().nullable(),
-  body: z.string().nullable().describe("its beginning; null if it is not text"),
+  headers: z.record(z.string(), z.string()).describe("cut if they are long"),
+  body: z.string().nullable().describe("its beginning, if it is text; empty if there was none"),
   truncated: z.boolean().describe("there was more"),
   location: z.string().optional().describe("where a redirect leads"),
   error: z.string().optional().describe("what the runtime says about a failed connection"),
@@ -41,7 +41,7 @@ export type AttemptResponse = z.infer<typeof AttemptResponse>;
 const LoggedAttempt = AttemptView.extend({
   request: AttemptRequest.nullable().describe("null if nothing was sent"),
   response: AttemptResponse.nullable().describe(
-    "null if nothing was answered but the status, and for a success that is no test",
+    "null if nothing was answered, and for a success that is no test",
   ),
 });
 

@@ -8,7 +8,7 @@
  * - `echo-500-…`: that status, and what was posted;
  * - `flood-200-…`: that status, and text that does not end;
  * - `first-fails-…`: 503 to the first request, 200 to the others;
- * - `?retry-after=…` in the URL: the header `Retry-After` of the answer;
+ * - `?retry-after=…` in the URL: the header `Retry-After` of the answer; `?headers=…`: more of them, as JSON;
  * - `GET https://<host>/received`: what was posted there, oldest first.
  *
  * `https://dns.example/` is a resolver (DNS over HTTPS, JSON API): see `resolve`.
@@ -35,7 +35,7 @@ export async function answerAsSubscriber(request: Request): Promise<Response> {
   if (hostname.startsWith("first-fails-") && posts.length === 1)
     return new Response(null, { status: 503 });
   const status = Number(/^(?:status|says|echo|flood|endless)-(\d+)-/.exec(hostname)?.[1] ?? 200);
-  const headers = new Headers();
+  const headers = new Headers(JSON.parse(searchParams.get("headers") ?? "{}"));
   if (status >= 300 && status < 400) headers.set("Location", `https://ok-elsewhere-${hostname}/`);
   const retryAfter = searchParams.get("retry-after");
   if (retryAfter !== null) headers.set("Retry-After", retryAfter);
@@ -52,12 +52,12 @@ function sleep(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));
 }
 
-/** Text for ten seconds; the runtime under test does not tell that nobody reads it any more. */
 /** `says`, repeated `times`. */
 function says(query: URLSearchParams): string | undefined {
   return query.get("says")?.repeat(Number(query.get("times") ?? 1));
 }
 
+/** Text for ten seconds; the runtime under test does not tell that nobody reads it any more. */
 function flood(): ReadableStream {
   let chunks = 0;
   return new ReadableStream({

@@ -84,17 +84,16 @@ function Redirect({ webhookId, to }: { webhookId: string; to: string }) {
   );
 }
 
-/** What was kept of the response: some headers and the beginning of its body. */
+/** What was kept of the response: its headers and the beginning of its body. */
 function Response({ response }: Pick<Attempt, "response">) {
-  const { contentType = null, body = null, truncated } = response ?? {};
-  const head = contentType === null ? "" : `Content-Type: ${contentType}`;
-  const kept = [head, body].filter(Boolean).join("\n\n");
+  const { headers = {}, body = "", truncated } = response ?? {};
+  const kept = [linesOf(headers), body].filter(Boolean).join("\n\n");
   return (
     <>
       <p class="hint">
-        {body !== null && t.exchange.response}
-        {body === null && (contentType === null ? t.exchange.empty : t.exchange.notText)}{" "}
-        {truncated && t.exchange.cut}
+        {body === null && t.exchange.notText}
+        {body === "" && !truncated && t.exchange.empty}
+        {body && t.exchange.response} {truncated && t.exchange.cut}
       </p>
       {kept !== "" && <Text>{kept}</Text>}
     </>

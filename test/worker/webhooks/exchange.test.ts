@@ -3,7 +3,11 @@ import { eq } from "drizzle-orm";
 import { expect, test, vi } from "vitest";
 import { attempts } from "../../../src/db/schema.ts";
 import { createAttempt } from "../../../src/webhooks/dispatch/attempt.ts";
-import { RESPONSE_KEPT_BYTES, RESPONSE_READ_MS } from "../../../src/webhooks/exchange.ts";
+import {
+  HEADERS_KEPT_BYTES,
+  RESPONSE_KEPT_BYTES,
+  RESPONSE_READ_MS,
+} from "../../../src/webhooks/exchange.ts";
 import { rotateSecret } from "../../../src/webhooks/rotation.ts";
 import { recordLead } from "../../support/api.ts";
 import {
@@ -53,8 +57,11 @@ async function attemptAt(behaviour: string, query: Record<string, string> = {}) 
 
 test("the log of an attempt that failed has headers and answer", async () => {
   const [says, type] = ['{"error":"unknown field"}', "application/json"];
-  const { received, ...attempt } = await attemptAt("says-422", { says, type });
-  const response = { contentType: type, body: says, truncated: false };
+  const { received, ...attempt } = await attemptAt("says-422", {
+    ...{ says, type, headers: '{"X-Trace":"t-1"}' },
+  });
+  const headers = { "content-type": type, "x-trace": "t-1" };
+  const response = { headers, body: says, truncated: false };
   expect(attempt).toMatchObject({ outcome: "answered", status: 422, response });
   expectSent(attempt.request?.headers, received?.headers);
 });
@@ -114,23 +121,31 @@ test.each([
   ["longer text", "text/plain", `${FULL.slice(1)}é`, FULL.slice(1), true],
 ])("of a response that is %s, the body is kept if it is text", async (...row) => {
   const [, type, says, body, truncated = false] = row;
-  const contentType = type.slice(0, 200) || null;
-  const expected = { request: { headers: {} }, response: { contentType, body, truncated } };
+  const headers = type === "" ? {} : { "content-type": type.slice(0, 200) };
+  const expected = { request: { headers: {} }, response: { headers, body, truncated } };
   expect(await attemptAt("says-500", { says, type })).toMatchObject(expected);
 });
 
-test.each(["status-500", "status-204"])("%s without a body has no response", async (behaviour) => {
-  expect(await attemptAt(behaviour)).toMatchObject({ response: null, request: { headers: {} } });
+test("of a response without a body, the headers are kept, but no cookie", async () => {
+  const headers = JSON.stringify({ "X-Trace": "t-1", "Set-Cookie": "session=1" });
+  const { response } = await attemptAt("says-500", { headers });
+  expect(response).toMatchObject({ headers: { "x-trace": "t-1" }, body: "", truncated: false });
+  expect(Object.keys(response?.headers ?? {})).not.toContain("set-cookie");
 });
 
 test("of a response that never ends, the first 1,024 bytes are kept, in whole characters", async () => {
   const startedAt = Date.now();
   const { response } = await attemptAt("flood-500", { type: "text/plain" });
   const body = "é".repeat(RESPONSE_KEPT_BYTES / 2);
-  expect(response).toEqual({ contentType: "text/plain", body, truncated: true });
+  const headers = { "content-type": "text/plain" };
+  expect(response).toMatchObject({ headers, body, truncated: true });
   expect((await attemptAt("flood-200", { type: "text/plain" })).status).toBe(200);
   expect(Date.now() - startedAt).toBeLessThan(5_000);
 });
+
+const MANY_HEADERS = JSON.stringify(
+  Object.fromEntries(Array.from({ length: 12 }, (_, i) => [`x-${i}`, "x".repeat(120)])),
+);
 
 test.each([
   ["control characters", "\x01", "text/plain"],
@@ -138,18 +153,20 @@ test.each([
   ["another charset", "é", "text/plain; charset=windows-1252"],
   ["bytes that are no UTF-8", "\x80", "text/plain; charset=utf-16"],
   ["a type of quotes", "no", `text/plain; ${'"'.repeat(400)}`],
-])("what is stored of an answer is bounded after encoding: %s", async (_, says, type) => {
+  ["many headers", "no", "text/plain", MANY_HEADERS],
+])("what is stored of an answer is bounded after encoding: %s", async (...row) => {
+  const [, says, type, headers = "{}"] = row;
   const { id, eventId } = await withOwed("says-500", {
-    ...{ says, type },
+    ...{ says, type, headers },
     times: String(RESPONSE_KEPT_BYTES),
   });
   await deliver(id);
   const [attempt] = await logOf(id, eventId);
-  expect(attempt?.response?.contentType).toMatch(/^text/);
+  expect(attempt?.response?.headers["content-type"]).toMatch(/^text/);
   const sizes = "SELECT octet_length(response) AS bytes FROM attempts WHERE subscription_id = ?";
   const bytes = await env.DB.prepare(sizes).bind(id).first<number>("bytes");
-  // The start of the type and the names of the fields, beside the body; and what encryption adds.
-  expect(bytes).toBeLessThan(RESPONSE_KEPT_BYTES + 200 + 50 + 40);
+  // The names of the fields, beside headers and body; and what encryption adds.
+  expect(bytes).toBeLessThan(RESPONSE_KEPT_BYTES + HEADERS_KEPT_BYTES + 50 + 40);
   // Its delivery is in a table without rowids, which is read whole: nothing of the answer is there.
   const { results } = await env.DB.prepare("SELECT * FROM deliveries WHERE subscription_id = ?")
     .bind(id)
