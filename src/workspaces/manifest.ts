@@ -22,8 +22,6 @@ interface Stored {
   kind: string | null;
   /** Columns that are never exported as they are. */
   secret?: Column[];
-  /** Columns that are overwritten before their rows are deleted: see `eraseRows`. */
-  personal?: Column[];
 }
 
 /** A table with rows of workspaces. */
@@ -71,8 +69,6 @@ const MANIFEST = {
     order: [workspaces.id],
     stays: true,
     secret: [workspaces.dataKey],
-    // Without its data key, nobody can read the leads that remain in copies of the database.
-    personal: [workspaces.name, workspaces.adminEmails, workspaces.dataKey],
   },
   apiKeys: {
     kind: "api_key",
@@ -110,7 +106,6 @@ const MANIFEST = {
     order: [leads.createdAt, leads.id],
     // Exported decrypted.
     secret: [leads.sealed],
-    personal: [leads.sealed],
   },
   erasedLeads: {
     kind: "erased_lead",
@@ -126,7 +121,6 @@ const MANIFEST = {
     kind: "event",
     key: [events.workspaceId, events.id],
     order: [events.id],
-    personal: [events.body],
   },
   deliveries: {
     kind: "delivery",
@@ -145,13 +139,11 @@ const MANIFEST = {
     links: { subscriptionId: deliveries.subscriptionId, eventId: deliveries.eventId },
     // The response, which its receiver knows.
     secret: [attempts.response],
-    personal: [attempts.response],
   },
   notices: {
     kind: "notice",
     key: [notices.workspaceId, notices.subscriptionId, notices.since, notices.kind],
     order: [notices.subscriptionId, notices.since, notices.kind],
-    personal: [notices.recipients],
   },
   sweepPositions: "where the sweep continues",
   moves: "which workspaces are moving between databases, and how far they are",

@@ -99,7 +99,6 @@ export const RECORDS: Fault[] = [
     ["workspaces.ts", "eq(itsWorkspace, workspaces.id), isNull(deletedAt)", "isNull(deletedAt)", "the portal shows no other workspace's subscription"],
     ["database-sizes.ts", "lt(sizes.day, day - SIZES_KEPT_DAYS)", "lt(sizes.day, day)", "sizes are kept for some days"],
     ["rows.ts", "> (${list(position.map", ">= (${list(position.map", "no page of an export repeats a row"],
-    ["lifecycle/erase.ts", "overwrite(owned, isSelected),", "", "what is erased is not left in the file"],
     ["lifecycle/erase.ts", "SET ${bare(column)} = NULL", "SET ${bare(column)} = ${bare(column)}", "a run does not name an erased lead"],
     ["lifecycle/erase.ts", "qb.update(workspaces).set({ erasing: true }).where(eq(id, workspaceId)),", "inOrder([]),", "a workspace of another database that is being erased gets no keys"],
     ["lifecycle/erase.ts", ".set({ revokedAt: now })", ".set({ lastUsedAt: now })", "the keys of an erased workspace are refused"],

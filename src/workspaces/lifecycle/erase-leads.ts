@@ -6,7 +6,7 @@ import { CLEANUP_MAX, type Executable, type Statements, transaction } from "../.
 import { erasedLeads, events, leads } from "../../db/schema.ts";
 import { ownedTable } from "../manifest.ts";
 import { isWritable } from "../moves.ts";
-import { eraseRows } from "./erase.ts";
+import { deleteRows } from "./erase.ts";
 
 /**
  * Erases leads of the workspace, the events that announced them, with deliveries and attempts, and the
@@ -23,8 +23,8 @@ export function eraseLeadRows(
   const announcesThem = sql`${events.workspaceId} = ${workspaceId}
     AND ${events.id} IN (SELECT ${leads.eventId} FROM ${leads} WHERE ${isOwn})`;
   return transaction({
-    events: eraseRows(ownedTable(events), announcesThem),
-    leads: eraseRows(ownedTable(leads), isOwn),
+    events: deleteRows(ownedTable(events), announcesThem),
+    leads: deleteRows(ownedTable(leads), isOwn),
     noted: insertFrom(
       erasedLeads,
       { workspaceId, id: sql`value`, erasedAt: now },

@@ -8,14 +8,12 @@ import {
   type SQL,
   sql,
 } from "drizzle-orm";
-import { getTableConfig } from "drizzle-orm/sqlite-core";
 import { bare, list, qb } from "../../db/builder.ts";
 import {
   CLEANUP_MAX,
   commit,
   counted,
   type Database,
-  type Executable,
   inOrder,
   readAs,
   type Statements,
@@ -186,18 +184,12 @@ function eraseNext(
     const keys = owned.key.map((column, n) => sql`${column} AS ${sql.raw(`k${n}`)}`);
     const next = selectRows(owned, id, keys, CLEANUP_MAX, isNext);
     const names = owned.key.map((_, n) => sql.raw(`k${n}`));
-    return eraseRows(
+    return deleteRows(
       owned,
       sql`(${list([...owned.key])}) IN (SELECT ${list(names)} FROM (${next}))`,
     );
   });
   return inOrder(erased.reverse());
-}
-
-/** SQL condition: the row is found through a selected row of the other table. */
-function isReached({ table, through, key, ranges }: OwnedTable, isSelected: SQL): SQL {
-  return sql`(${list([...key])}) IN (SELECT ${list([...key])} FROM ${through} CROSS JOIN ${table}
-    WHERE ${isSelected} AND ${ranges?.[0]})`;
 }
 
 /** SQL condition: a workspace has no rows in these tables. */
@@ -209,23 +201,21 @@ export function isEmpty(tables: OwnedTable[], id: string): SQL {
 }
 
 /**
- * Erases rows of a table with the rows that are found through them or belong to them, and references to
- * them.
- *
- * Personal data is overwritten before it is deleted: a deleted row may stay readable in the file until its
- * space is reused, but an update of the same size happens in place. SQL cannot reach copies that the
- * database left behind when it moved rows between pages.
+ * Deletes rows of a table with the rows that are found through them or belong to them, and references to
+ * them. Reads how many rows of the table it deleted.
  */
-export function eraseRows(owned: OwnedTable, isSelected: SQL): Statements<unknown> {
-  return inOrder([overwriteRows(owned, isSelected), deleteRows(owned, isSelected)]);
-}
-
-/** Like `eraseRows`, but does not overwrite anything first. Reads how many rows of the table it deleted. */
 export function deleteRows(owned: OwnedTable, isSelected: SQL): Statements<number> {
-  const { table } = owned;
+  const { table, children } = owned;
+  const followers = OWNED.filter(({ through }) => through === table);
   const statements = transaction({
-    followers: inOrder(followersOf(owned, isSelected).map((follower) => deleteRows(...follower))),
-    children: deleteChildren(owned, isSelected),
+    followers: inOrder(
+      followers.map((follower) => deleteRows(follower, isFoundThrough(follower, isSelected))),
+    ),
+    children: inOrder(
+      children.map(
+        (child) => sql`DELETE FROM ${child.table} WHERE ${isChildOf(child, owned, isSelected)}`,
+      ),
+    ),
     references: inOrder(
       referencesTo(table).map(
         ({ column, to }) =>
@@ -238,29 +228,10 @@ export function deleteRows(owned: OwnedTable, isSelected: SQL): Statements<numbe
   return readAs(statements, ({ deleted }) => deleted);
 }
 
-/** Overwrites the personal data of what `deleteRows` deletes. */
-function overwriteRows(owned: OwnedTable, isSelected: SQL): Statements<unknown> {
-  return inOrder([
-    ...followersOf(owned, isSelected).map((follower) => overwriteRows(...follower)),
-    ...owned.children.map((child) => overwrite(child, isChildOf(child, owned, isSelected))),
-    overwrite(owned, isSelected),
-  ]);
-}
-
-/** The tables whose rows are found through the selected rows, and which of theirs. */
-function followersOf({ table }: OwnedTable, isSelected: SQL): [OwnedTable, SQL][] {
-  return OWNED.filter(({ through }) => through === table).map((follower) => [
-    follower,
-    isReached(follower, isSelected),
-  ]);
-}
-
-function deleteChildren(owned: OwnedTable, isSelected: SQL): Statements<unknown> {
-  return inOrder(
-    owned.children.map(
-      (child) => sql`DELETE FROM ${child.table} WHERE ${isChildOf(child, owned, isSelected)}`,
-    ),
-  );
+/** SQL condition: the row is found through a selected row of the other table. */
+function isFoundThrough({ table, through, key, ranges }: OwnedTable, isSelected: SQL): SQL {
+  return sql`(${list([...key])}) IN (SELECT ${list([...key])} FROM ${through} CROSS JOIN ${table}
+    WHERE ${isSelected} AND ${ranges?.[0]})`;
 }
 
 /** SQL condition: the row belongs to a selected row of the other table. */
@@ -269,31 +240,6 @@ function isChildOf({ table, links }: ChildTable, parent: OwnedTable, isSelected:
   const own = Object.keys(links).map((name) => columns[name] as Column);
   return sql`(${list(own)}) IN (
     SELECT ${list(Object.values(links))} FROM ${parent.table} WHERE ${isSelected})`;
-}
-
-/** A filler of the same number of bytes; null stays null. */
-function blank(text: Column): SQL {
-  if (text.getSQLType() === "blob") return sql`zeroblob(octet_length(${text}))`;
-  return sql`CASE WHEN ${text} <> '' THEN printf('%.*c', length(CAST(${text} AS BLOB)), 'x') ELSE ${text} END`;
-}
-
-/** Overwrites the personal data of rows that have any. Where that is part of the key, it stays unique. */
-function overwrite(
-  { table, personal = [] }: Pick<OwnedTable, "table" | "personal">,
-  isSelected: SQL,
-): Executable {
-  if (personal.length === 0) return inOrder([]);
-  const keys = getTableConfig(table).primaryKeys.flatMap(({ columns }) => columns as Column[]);
-  const numbered = (column: Column) =>
-    sql`printf('%0*d', length(CAST(${column} AS BLOB)), ${table}.rowid)`;
-  const blanks = personal.map(
-    (column) => sql`${bare(column)} = ${keys.includes(column) ? numbered(column) : blank(column)}`,
-  );
-  const hasAny = sql.join(
-    personal.map((column) => sql`${column} IS NOT NULL`),
-    sql` OR `,
-  );
-  return sql`UPDATE ${table} SET ${list(blanks)} WHERE (${hasAny}) AND ${isSelected}`;
 }
 
 /** Counts the rows of a workspace that are not erased yet. */

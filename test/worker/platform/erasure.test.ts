@@ -169,28 +169,6 @@ describe("eraseLeads", () => {
   });
 });
 
-test("personal data, and the data key that it is encrypted under, are overwritten before they are deleted", async () => {
-  const { workspaceId, first } = await withLeads();
-  const stored = WORKSPACE_DB.prepare(
-    `SELECT length(hex(sealed)) AS bytes, id <> ?2 AS later FROM leads WHERE workspace_id = ?1
-      UNION ALL SELECT length(data_key), 2 FROM workspaces WHERE id = ?1 ORDER BY later`,
-  );
-  const { results: lengths } = await stored.bind(workspaceId, first).all<{ bytes: number }>();
-  const [sealed = 0, other = 0, dataKey = 0] = lengths.map(({ bytes }) => bytes);
-  const keep = (table: string, column: string) =>
-    `CREATE TRIGGER kept_${table} AFTER DELETE ON ${table} BEGIN INSERT INTO kept SELECT ${column}; END`;
-  const run = (texts: string[]) =>
-    WORKSPACE_DB.batch<{ text: string }>(texts.map((text) => WORKSPACE_DB.prepare(text)));
-  const leads = keep("leads", "hex(OLD.sealed)");
-  await run(["CREATE TABLE kept (text)", leads, keep("workspaces", "OLD.data_key")]);
-  await Platform.eraseLeads({ workspaceId, ids: [first] });
-  await Platform.eraseWorkspace({ workspaceId });
-  const drop = ["DROP TRIGGER kept_leads", "DROP TRIGGER kept_workspaces", "DROP TABLE kept"];
-  const [kept] = await run(["SELECT text FROM kept", ...drop]);
-  const overwritten = ["0".repeat(sealed), "0".repeat(other), "x".repeat(dataKey)];
-  expect(kept?.results.map(({ text }) => text)).toEqual(overwritten);
-});
-
 describe("eraseWorkspace", () => {
   test("during a dispatch, ends it", async () => {
     let now = Date.now();
