@@ -67,10 +67,9 @@ BEGIN
 	SELECT RAISE(ABORT, 'moving: try again');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `leads_update_closed` BEFORE UPDATE ON `leads`
-WHEN (SELECT hold FROM workspaces WHERE id = NEW.workspace_id) = 'closed'
+CREATE TRIGGER `leads_never_change` BEFORE UPDATE ON `leads`
 BEGIN
-	SELECT RAISE(ABORT, 'moving: try again');
+	SELECT RAISE(ABORT, 'a lead never changes');
 END;
 --> statement-breakpoint
 CREATE TRIGGER `leads_delete_closed` BEFORE DELETE ON `leads`

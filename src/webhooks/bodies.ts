@@ -49,8 +49,9 @@ export type WebhookDelivery = z.infer<typeof WebhookDelivery>;
 
 /*
  * The body of an event: the exact bytes that are signed and posted, the same at each attempt. It is
- * stored, except for `lead.created`: a lead never changes (test/node/leads.test.ts), so the same body can be
- * made from its row at any time. Store it, too, before leads may change. A run or an automation may have changed since its event.
+ * stored, except for `lead.created`: a lead never changes (a trigger refuses to update its row), so the same
+ * body can be made from its row at any time. Store it, too, before leads may change. A run or an automation
+ * may have changed since its event.
  *
  * A field that is added to leads therefore also appears in earlier events that are posted or redelivered
  * from then on.

@@ -76,7 +76,7 @@ test("a workspace is erased where it lives and where it has been: nothing is wri
   await moved(workspaceId, "DB_2");
   await cutOffErasure(workspaceId);
   // As somebody does who looked up long ago where it lives.
-  const write = "UPDATE leads SET created_at = 0 WHERE workspace_id = ?";
+  const write = "UPDATE events SET created_at = 0 WHERE workspace_id = ?";
   await expect(rowsIn("DB", write, workspaceId)).rejects.toThrow("moving: try again");
   await cleanUp();
   expect(await tablesWith("DB", workspaceId)).toEqual(["api_keys", "workspaces"]);

@@ -15,7 +15,12 @@ export async function record<M extends RecordingMethod>(
 
 /** Damages what is stored of a lead, so that no key decrypts it. */
 export async function damageLead(id = ""): Promise<void> {
-  await WORKSPACE_DB.prepare("UPDATE leads SET sealed = zeroblob(60) WHERE id = ?").bind(id).run();
+  // Replaced, because a lead cannot be updated.
+  await WORKSPACE_DB.prepare(`
+    INSERT OR REPLACE INTO leads (id, workspace_id, reference, source, agent_id, sealed, created_at, event_id)
+    SELECT id, workspace_id, reference, source, agent_id, zeroblob(60), created_at, event_id FROM leads WHERE id = ?`)
+    .bind(id)
+    .run();
 }
 
 /** Inserts leads that no event announced and no key decrypts, newer than all others. */

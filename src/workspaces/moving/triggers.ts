@@ -1,14 +1,14 @@
 import { getTableName } from "drizzle-orm";
+import { leads } from "../../db/schema.ts";
 import { MOVED, MOVED_FIELDS } from "../manifest.ts";
 
 /** The statements that create all triggers. The migrations must create exactly these. */
 export function createTriggers(): string[] {
   const ofRows = MOVED.flatMap(({ table }) =>
     (["INSERT", "UPDATE", "DELETE"] as const).map((operation) => {
-      const { name, row } = {
-        name: getTableName(table),
-        row: operation === "DELETE" ? "OLD" : "NEW",
-      };
+      const name = getTableName(table);
+      if (table === leads && operation === "UPDATE") return LEADS_NEVER_CHANGE;
+      const row = operation === "DELETE" ? "OLD" : "NEW";
       return refuse(
         name,
         operation,
@@ -19,6 +19,12 @@ export function createTriggers(): string[] {
   const columns = Object.values(MOVED_FIELDS).map(({ name }) => name);
   return [...ofRows, refuse("workspaces", `UPDATE OF ${columns.join(", ")}`, "OLD.hold")];
 }
+
+/** The bodies of a lead's events are made from its row (webhooks/bodies.ts): it is never updated, closed or not. */
+const LEADS_NEVER_CHANGE = `CREATE TRIGGER \`leads_never_change\` BEFORE UPDATE ON \`leads\`
+BEGIN
+	SELECT RAISE(ABORT, 'a lead never changes');
+END;`;
 
 /** A trigger that refuses writes while their workspace is closed. Child rows are written with their parents. */
 function refuse(table: string, operation: string, hold: string): string {

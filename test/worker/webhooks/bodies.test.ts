@@ -33,6 +33,13 @@ async function owedLeads(references: string[], differences: Partial<LeadReport> 
 }
 
 describe("the body of lead.created", () => {
+  test("cannot change, because its lead's row cannot be updated", async () => {
+    const { ids } = await owedLeads(["constant"]);
+    const update = "UPDATE leads SET agent_id = 'agt_other' WHERE id = ?";
+    const updating = WORKSPACE_DB.prepare(update).bind(ids[0]).run();
+    await expect(updating).rejects.toThrow("a lead never changes");
+  });
+
   test("is not stored, and shows exactly the lead that GET /v1/leads shows", async () => {
     const {
       workspaceId,
