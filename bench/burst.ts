@@ -1,6 +1,5 @@
 import { startReceiver } from "../test/node/support/receiver.ts";
 import type { Samples } from "./figures.ts";
-import { HeldQueues } from "./held.ts";
 import * as setting from "./setting.ts";
 import { quantile } from "./statistics.ts";
 
@@ -12,8 +11,6 @@ const WORKSPACES = 5;
 const SUBSCRIPTIONS = 20;
 /** How long a subscriber takes to answer. */
 const ANSWER_MS = 50;
-/** When the outcomes of the last posts of a burst have been recorded. */
-const SETTLED_AFTER_MS = 2_000;
 
 const EXTENTS = {
   full: { rounds: 3, deliveries: 5_000, quietMs: 4_000 },
@@ -34,18 +31,17 @@ export async function measureBurst(extent: setting.Extent): Promise<Samples> {
   for (let i = 0; i < WORKSPACES; i++) workspaces.push(await openWorkspace(runtime, urls));
   const reader = await openWorkspace(runtime);
   await recordLeads(runtime, reader.workspaceId, 25);
-  const queues = await HeldQueues.take(runtime);
+  await setting.call(runtime, "/bench/hold?on=true");
 
   const burst = async () => {
-    receiver.posts.length = 0;
-    const isDone = () => receiver.posts.length >= deliveries;
     const events = deliveries / (WORKSPACES * SUBSCRIPTIONS);
     await Promise.all(workspaces.map((each) => recordLeads(runtime, each.workspaceId, events)));
-    const reads = readUntil(runtime, reader.apiKey, isDone);
-    await queues.drain(CONSUMERS, isDone);
-    const times = await reads;
-    const settledAt = performance.now() + SETTLED_AFTER_MS;
-    await queues.drain(1, () => performance.now() > settledAt);
+    let isOver = false;
+    const draining = setting.call(runtime, `/bench/drain?consumers=${CONSUMERS}`).finally(() => {
+      isOver = true;
+    });
+    const times = await readUntil(runtime, reader.apiKey, () => isOver);
+    await draining;
     return times;
   };
   // Subscriptions earn their concurrent posts.
@@ -56,7 +52,6 @@ export async function measureBurst(extent: setting.Extent): Promise<Samples> {
     const quiet = await readUntil(runtime, reader.apiKey, () => performance.now() > end);
     ratios.push(quantile(await burst(), 0.99) / quantile(quiet, 0.99));
   }
-  await queues.release();
   await receiver.close();
   await runtime.stop();
   return { burst_read_p99_ratio: ratios };

@@ -10,8 +10,6 @@ export const FIGURES = {
   rows_read_over_limit: ["rows", "read by the dearest page beyond its items", "1"],
   deep_page_ratio: ["×", "time of the deepest page", "time of the first page"],
   framework_ratio: ["×", "reads per second of the shipped Worker", "a bare handler, same query"],
-  cpu_ms_per_request: ["ms CPU", "a read, with runtime and database", "bare_cpu_ms_per_request"],
-  bare_cpu_ms_per_request: ["ms CPU", "the same for the bare handler", "the runtime's own share"],
   recording_ratio: ["×", "leads recorded per second, 100 per call", "raw inserts in D1 batches"],
   leads_per_second: ["leads / s", "recorded, 100 per call", "raw inserts: recording_ratio"],
   delivering_ratio: [
@@ -43,16 +41,6 @@ export const FIGURES = {
   trips_per_further_hundred: ["trips", "to D1 for each further hundred deliveries", "1"],
   hostile_p99_ratio: ["×", "p99 of a receiver next to 34 hostile ones", "its p99 alone"],
   hostile_received: ["×", "events that it got in time", "events that it was owed"],
-  attacked_read_p99_ratio: [
-    "×",
-    "p99 of a read next to the dearest page, 5 a second",
-    "its p99 alone",
-  ],
-  swollen_read_p99_ratio: [
-    "×",
-    "the same, with the longest answers stored",
-    "attacked_read_p99_ratio",
-  ],
   dead_posts_45s: ["posts", "to a dead receiver with 300 pending, in 45 s", "2: one and a probe"],
   retry_after_posts_12s: ["posts", "in 12 s to one that asks for 15 s", "1, which it answered"],
   posts_after_delete: ["posts", "that start later than 2 s after DELETE", "0"],

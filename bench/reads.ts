@@ -2,8 +2,15 @@ import type { Runtime } from "../scripts/shared/runtime.ts";
 import { encodeCursor } from "../src/contract/cursor.ts";
 import { hashApiKey } from "../src/quota/api-key.ts";
 import type { Samples } from "./figures.ts";
-import { readMeters, resetMeters } from "./held.ts";
-import { call, type Extent, openWorkspace, recordAutomations, start, timed } from "./setting.ts";
+import {
+  call,
+  type Extent,
+  meter,
+  openWorkspace,
+  recordAutomations,
+  start,
+  timed,
+} from "./setting.ts";
 import { median } from "./statistics.ts";
 
 const EXTENTS = {
@@ -91,14 +98,16 @@ async function measurePages(runtime: Runtime, rows: number, samples: number) {
       const before = { at: rows - (page - 1) * LIMIT + 1, id: "lea_0" };
       const cursor = page === 1 ? "" : encodeCursor("leads", before);
       const path = `/v1/leads?limit=${LIMIT}&cursor=${cursor}`;
-      await resetMeters(runtime);
-      const ms = await timed(async () => {
+      const read = async () => {
         const { data } = (await (await call(runtime, path, { apiKey })).json()) as Page;
         if (data.length !== LIMIT) throw new Error(`a page held ${data.length} leads`);
+      };
+      const used = await meter(runtime, async () => {
+        const ms = await timed(read);
+        // The first round warms up.
+        if (i > 0) times[at]?.push(ms);
       });
-      // The first round warms up.
-      if (i > 0) times[at]?.push(ms);
-      rowsRead = Math.max(rowsRead, (await readMeters(runtime)).rowsRead);
+      rowsRead = Math.max(rowsRead, used.rowsRead);
     }
   const deepest = times.at(-1) ?? [];
   return {

@@ -1,8 +1,7 @@
 import { startReceiver } from "../test/node/support/receiver.ts";
 import { until } from "../test/support/until.ts";
 import type { Samples } from "./figures.ts";
-import { setClock } from "./held.ts";
-import { type Extent, openWorkspace, recordLeads, start, timed } from "./setting.ts";
+import { call, type Extent, openWorkspace, recordLeads, start, timed } from "./setting.ts";
 
 const LONG_AGO_MS = 100 * 86_400_000;
 const EVENTS = { full: 20_000, quick: 2_000, smoke: 20 };
@@ -17,10 +16,10 @@ export async function measureRetention(extent: Extent): Promise<Samples> {
   const receiver = await startReceiver();
   const { workspaceId } = await openWorkspace(runtime, [receiver.url]);
   const ledger = () => runtime.env.PLATFORM.ledger({ workspaceId });
-  await setClock(runtime, -LONG_AGO_MS);
+  await call(runtime, `/bench/clock?offset=${-LONG_AGO_MS}`);
   await recordLeads(runtime, workspaceId, events);
   await until(async () => (await ledger()).delivered === events, 300_000);
-  await setClock(runtime, 0);
+  await call(runtime, "/bench/clock?offset=0");
   const [perSecond, perRun] = [[] as number[], [] as number[]];
   for (let left = events; left > 0; ) {
     const ms = await timed(() => runtime.scheduled());

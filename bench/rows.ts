@@ -1,10 +1,8 @@
 import { type Answer, startReceiver } from "../test/node/support/receiver.ts";
 import { until } from "../test/support/until.ts";
 import type { Samples } from "./figures.ts";
-import { HeldQueues, readMeters, resetMeters } from "./held.ts";
-import { call, type Extent, openWorkspace, recordLeads, start } from "./setting.ts";
+import { call, type Extent, meter, openWorkspace, recordLeads, start } from "./setting.ts";
 
-const DAY_MS = 86_400_000;
 const ROUNDS = 3;
 const EVENTS = { full: 100, quick: 50, smoke: 10 };
 
@@ -20,18 +18,18 @@ export async function measureRows(extent: Extent): Promise<Samples> {
     return { receiver, ...(await openWorkspace(runtime, [receiver.url])) };
   };
   type World = Awaited<ReturnType<typeof open>>;
-  const { DB, PLATFORM } = runtime.env;
-  const pending = DB.prepare("SELECT 1 FROM deliveries WHERE state = 'pending' LIMIT 1");
+  const pending = runtime.env.DB.prepare(
+    "SELECT 1 FROM deliveries WHERE state = 'pending' LIMIT 1",
+  );
 
   /** Meters `count` events, `size` in a call, from their record to their settled deliveries. */
-  const deliver = async ({ workspaceId }: World, count: number, size = 100) => {
-    await resetMeters(runtime);
-    for (let sent = 0; sent < count; sent += size)
-      await recordLeads(runtime, workspaceId, Math.min(size, count - sent));
-    // Not metered: looking is not part of the work.
-    await until(async () => (await pending.all()).results.length === 0, 60_000);
-    return readMeters(runtime);
-  };
+  const deliver = ({ workspaceId }: World, count: number, size = 100) =>
+    meter(runtime, async () => {
+      for (let sent = 0; sent < count; sent += size)
+        await recordLeads(runtime, workspaceId, Math.min(size, count - sent));
+      // Not metered: looking is not part of the work.
+      await until(async () => (await pending.all()).results.length === 0, 60_000);
+    });
   const healthy = await open(() => 204);
   await deliver(healthy, 100);
   const alone: number[] = [];
@@ -43,14 +41,12 @@ export async function measureRows(extent: Extent): Promise<Samples> {
   const hundred = await deliver(healthy, 100);
   const more = await deliver(healthy, 100 + 10 * events);
 
-  const queues = await HeldQueues.take(runtime);
+  await call(runtime, "/bench/hold?on=true");
   /** The same from the record on, until the last delivery has succeeded or its subscription is disabled. */
   const settle = async ({ workspaceId }: World) => {
     await recordLeads(runtime, workspaceId, events);
-    await resetMeters(runtime);
-    const ledger = () => PLATFORM.ledger({ workspaceId });
-    await queues.settle(async () => (await ledger()).pending === 0, 14 * DAY_MS);
-    return (await readMeters(runtime)).rowsWritten / events;
+    const drain = () => call(runtime, "/bench/drain?consumers=1&leap=true");
+    return (await meter(runtime, drain)).rowsWritten / events;
   };
   let requests = 0;
   const busy = await open(() => (++requests % 2 === 0 ? 429 : 204));
@@ -62,7 +58,6 @@ export async function measureRows(extent: Extent): Promise<Samples> {
   };
   if (!list.data[0]?.disabled_at) throw new Error("the dead subscription was not disabled");
 
-  await queues.release();
   await Promise.all([healthy, busy, dead].map(({ receiver }) => receiver.close()));
   await runtime.stop();
   return {

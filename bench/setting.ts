@@ -3,6 +3,7 @@ import { ROOT } from "../scripts/shared/checkout.ts";
 import { buildWorker, type Runtime, startRuntime } from "../scripts/shared/runtime.ts";
 import type { WebhookEvent } from "../src/contract/enumerations.ts";
 import type { Receiver } from "../test/node/support/receiver.ts";
+import type { Meters } from "./worker.ts";
 
 /** How much a bench measures: `smoke` only shows that it still runs. */
 export type Extent = "full" | "quick" | "smoke";
@@ -93,6 +94,13 @@ export async function call(
   const text = await answer.text();
   if (answer.status !== expected) throw new Error(`${path} was answered ${answer.status}: ${text}`);
   return new Response(text || null);
+}
+
+/** What the bindings of the metered Worker are used for while `work` is done. */
+export async function meter(runtime: Runtime, work: () => Promise<unknown>): Promise<Meters> {
+  await call(runtime, "/bench/reset");
+  await work();
+  return (await (await call(runtime, "/bench/meters")).json()) as Meters;
 }
 
 /** A client reads, waits this long, and reads again. */

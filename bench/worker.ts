@@ -4,12 +4,12 @@
  * as many connections as Cloudflare gives them.
  */
 
+import { bindingOf, databaseNames } from "../src/db/databases.ts";
 import shipped, { AddressGate, KeyGate, Platform as ShippedPlatform } from "../src/index.ts";
 import { advanceMove } from "../src/workspaces/moving/move.ts";
+import { type CarryOut, wrapDatabase, wrapObjects } from "../test/support/bindings.ts";
 import { answerNaively, insertLeads, postBodies } from "./bare.ts";
-import { connected, withConnections } from "./connections.ts";
-import { answerControl, holdQueue } from "./control.ts";
-import { distant } from "./distance.ts";
+import { drain, hold, holdQueue, setClock, type Work, withConnections } from "./queues.ts";
 
 /** Its handlers as the runtime calls them, whatever arguments they use. */
 const worker: Required<Pick<ExportedHandler<Env>, "fetch" | "queue" | "scheduled">> = shipped;
@@ -27,55 +27,34 @@ const meters: Meters = {
   rowsWritten: 0,
 };
 
-function metered(env: Env): Env {
+/** The bindings, metered, each call of which takes this much longer than its own time. */
+function metered(env: Env, roundTripMs = 0): Env {
+  const carryOut: CarryOut = async (call, _name, work) => {
+    const travel = new Promise((resolve) => setTimeout(resolve, roundTripMs));
+    const [result] = await Promise.all([work(), roundTripMs > 0 && travel]);
+    if (call !== "object") meter(result as D1Result | D1Result[]);
+    return result;
+  };
+  const databases = databaseNames(env).map((name) => [
+    name,
+    wrapDatabase(bindingOf(env, name), carryOut),
+  ]);
   return {
     ...env,
-    DB: meterDatabase(env.DB),
-    DELIVERIES: connectQueue(holdQueue("webhook-deliveries", env.DELIVERIES)),
-    REDELIVERIES: connectQueue(holdQueue("webhook-redeliveries", env.REDELIVERIES)),
+    ...Object.fromEntries(databases),
+    KEY_GATE: wrapObjects(env.KEY_GATE, carryOut),
+    ADDRESS_GATE: wrapObjects(env.ADDRESS_GATE, carryOut),
+    DELIVERIES: holdQueue("webhook-deliveries", env.DELIVERIES),
+    REDELIVERIES: holdQueue("webhook-redeliveries", env.REDELIVERIES),
   };
 }
 
-function meterDatabase<T extends D1Database | D1DatabaseSession>(db: T): T {
-  const count = <T extends D1Result | D1Result[]>(results: T): T => {
-    meters.d1RoundTrips++;
-    for (const { meta } of [results].flat() as D1Result[]) {
-      meters.rowsRead += meta.rows_read;
-      meters.rowsWritten += meta.rows_written;
-    }
-    return results;
-  };
-  const meterStatement = (statement: D1PreparedStatement): D1PreparedStatement =>
-    ({
-      statement,
-      bind: (...values: unknown[]) => meterStatement(statement.bind(...values)),
-      all: async () => count(await statement.all()),
-      run: async () => count(await statement.run()),
-      // `raw` does not report its cost; `all` returns the same rows if no two columns share a name.
-      raw: async () => count(await statement.all()).results.map((row) => Object.values(row)),
-    }) as unknown as D1PreparedStatement;
-  return {
-    withSession: (since: string) => meterDatabase((db as D1Database).withSession(since)),
-    getBookmark: () => (db as D1DatabaseSession).getBookmark(),
-    prepare: (query: string) => meterStatement(db.prepare(query)),
-    batch: async (statements: D1PreparedStatement[]) =>
-      count(
-        await db.batch(
-          statements.map(
-            (statement) => (statement as unknown as { statement: D1PreparedStatement }).statement,
-          ),
-        ),
-      ),
-  } as unknown as T;
-}
-
-/** A queue whose sends take a connection, as they do at Cloudflare. */
-function connectQueue(queue: Queue): Queue {
-  const sendBatch = (messages: MessageSendRequest[]) => connected(() => queue.sendBatch(messages));
-  return {
-    sendBatch,
-    send: (body: unknown, options: QueueSendOptions = {}) => sendBatch([{ body, ...options }]),
-  } as unknown as Queue;
+function meter(results: D1Result | D1Result[]): void {
+  meters.d1RoundTrips++;
+  for (const { meta } of [results].flat()) {
+    meters.rowsRead += meta.rows_read;
+    meters.rowsWritten += meta.rows_written;
+  }
 }
 
 /**
@@ -84,29 +63,68 @@ function connectQueue(queue: Queue): Queue {
  * - `/bench/insert?workspace=&count=` inserts leads by raw D1 batches of 100.
  * - `/bench/post?url=&count=` posts bodies, six at a time.
  * - `/bench/move?workspace=&database=` moves a workspace, from as far away as the header says.
+ * - `/bench/clock?offset=` moves the clock, in milliseconds from the true time.
+ * - `/bench/hold?on=` holds messages from now on, or lets them go to their queues again.
+ * - `/bench/drain?consumers=&leap=` consumes what is held until nothing is pending.
  */
-async function answerBench(request: Request, env: Env, near: Env): Promise<Response> {
+async function answerBench(request: Request, env: Env, ctx: ExecutionContext): Promise<Response> {
   const { pathname, searchParams } = new URL(request.url);
   const text = (name: string) => String(searchParams.get(name));
-  const count = Number(searchParams.get("count"));
-  if (pathname === "/bench/meters") return Response.json(meters);
-  if (pathname === "/bench/naive") return answerNaively(request, env);
-  if (pathname === "/bench/reset")
-    for (const name of Object.keys(meters) as (keyof Meters)[]) meters[name] = 0;
-  if (pathname === "/bench/insert") await insertLeads(near, text("workspace"), count, 100);
-  if (pathname === "/bench/post") await postBodies(text("url"), count);
-  if (pathname === "/bench/move")
-    await advanceMove(env, text("workspace"), text("database"), () => true);
+  const number = (name: string) => Number(searchParams.get(name));
+  switch (pathname) {
+    case "/bench/meters":
+      return Response.json(meters);
+    case "/bench/reset":
+      for (const name of Object.keys(meters) as (keyof Meters)[]) meters[name] = 0;
+      break;
+    case "/bench/naive":
+      return answerNaively(request, asAskedFrom(request, env));
+    case "/bench/insert":
+      await insertLeads(env, text("workspace"), number("count"), 100);
+      break;
+    case "/bench/post":
+      await postBodies(text("url"), number("count"));
+      break;
+    case "/bench/move": {
+      const bindings = asAskedFrom(request, env);
+      await advanceMove(bindings, text("workspace"), text("database"), () => true);
+      break;
+    }
+    case "/bench/clock":
+      setClock(number("offset"));
+      break;
+    case "/bench/hold":
+      hold(text("on") === "true");
+      break;
+    case "/bench/drain":
+      await drain(workOf(env, ctx), number("consumers"), text("leap") === "true");
+  }
   return new Response();
 }
 
-/** Runs the queue consumer, and waits for the dispatches that it goes on without. */
-async function consumeToEnd(batch: MessageBatch, env: Env, ctx: ExecutionContext): Promise<void> {
-  const underWay: Promise<unknown>[] = [];
-  const waitUntil = (work: Promise<unknown>) => void underWay.push(work);
-  const waiting = Object.assign(Object.create(ctx), { waitUntil });
-  await withConnections(() => worker.queue(batch, metered(env), waiting));
-  await Promise.all(underWay);
+/** The bindings, as far away as the request says. */
+function asAskedFrom(request: Request, env: Env): Env {
+  return metered(env, Number(request.headers.get("X-Bench-Round-Trip-Ms")));
+}
+
+function workOf(env: Env, ctx: ExecutionContext): Work {
+  const pending = env.DB.prepare("SELECT 1 FROM deliveries WHERE state = 'pending' LIMIT 1");
+  return {
+    /** Waits for the dispatches that the consumer goes on without. */
+    async consume(batch) {
+      const underWay: Promise<unknown>[] = [];
+      const waitUntil = (work: Promise<unknown>) => void underWay.push(work);
+      const waiting = Object.assign(Object.create(ctx), { waitUntil });
+      await withConnections(() => worker.queue(batch, metered(env), waiting));
+      await Promise.all(underWay);
+    },
+    async scheduled() {
+      const controller = { scheduledTime: Date.now() } as ScheduledController;
+      await worker.scheduled(controller, metered(env), ctx);
+    },
+    // Not metered: looking is not part of the work.
+    isDone: async () => (await pending.all()).results.length === 0,
+  };
 }
 
 export class Platform extends ShippedPlatform {
@@ -118,14 +136,10 @@ export class Platform extends ShippedPlatform {
 export { AddressGate, KeyGate };
 
 export default {
-  fetch(request, env, ctx) {
-    const { pathname } = new URL(request.url);
-    if (pathname.startsWith("/bench/control/"))
-      return answerControl(request, (batch) => consumeToEnd(batch, env, ctx));
-    const bindings = distant(metered(env), Number(request.headers.get("X-Bench-Round-Trip-Ms")));
-    if (pathname.startsWith("/bench/")) return answerBench(request, bindings, env);
-    return worker.fetch(request, bindings, ctx);
-  },
+  fetch: (request, env, ctx) =>
+    new URL(request.url).pathname.startsWith("/bench/")
+      ? answerBench(request, env, ctx)
+      : worker.fetch(request, asAskedFrom(request, env), ctx),
   queue: (batch, env, ctx) => withConnections(() => worker.queue(batch, metered(env), ctx)),
   scheduled: (controller, env, ctx) => worker.scheduled(controller, metered(env), ctx),
 } satisfies ExportedHandler<Env>;

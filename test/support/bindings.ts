@@ -1,6 +1,6 @@
 import type { Call } from "./service-faults.ts";
 
-/** Carries out a call to a binding: late, or not at all, for instance. */
+/** Carries out a call to a binding: late, or not at all, for instance. D1's results come with their cost. */
 export type CarryOut = <T>(call: Call, name: string, work: () => Promise<T>) => Promise<T>;
 
 /** A statement, and how it is identified when it runs in a batch. */
@@ -21,7 +21,11 @@ export function wrapDatabase<T extends D1Database | D1DatabaseSession>(
       bind: (...values: unknown[]) => wrap(statement.bind(...values), query),
       all: () => carryOut("D1 query", query, () => statement.all()),
       run: () => carryOut("D1 query", query, () => statement.run()),
-      raw: () => carryOut("D1 query", query, () => statement.raw()),
+      // `raw` does not report its cost; `all` returns the same rows if no two columns share a name.
+      raw: async () => {
+        const { results } = await carryOut("D1 query", query, () => statement.all());
+        return results.map((row) => Object.values(row));
+      },
     } satisfies Wrapped & Record<string, unknown> as unknown as D1PreparedStatement;
   };
   return {
