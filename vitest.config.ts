@@ -2,6 +2,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { cloudflareTest, readD1Migrations } from "@cloudflare/vitest-pool-workers";
 import { defineConfig } from "vitest/config";
+import { BaseSequencer, type TestSpecification } from "vitest/node";
 import { useMemory } from "./test/node/support/memory.ts";
 import { answerAsSubscriber } from "./test/support/subscribers.ts";
 
@@ -120,6 +121,18 @@ for (const stream of [process.stdout, process.stderr]) {
     EXPECTED.test(String(text)) || write(text, ...rest)) as typeof write;
 }
 
+/** The files of `test:long` that take longest, which nothing would run beside if they came last. */
+const LONGEST = /long\/(bench|simulation\/simulation|end-to-end\/docs)\.test\.ts$/;
+
+/** Begins with what takes longest. In a fresh clone, where no time is known, a file's size decides about the others. */
+class LongestFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const sorted = await super.sort(files);
+    const isLong = ({ moduleId }: TestSpecification) => LONGEST.test(moduleId);
+    return [...sorted.filter(isLong), ...sorted.filter((file) => !isLong(file))];
+  }
+}
+
 const DISK = tmpdir();
 useMemory();
 
@@ -133,6 +146,7 @@ export default defineConfig({
     // More than there are cores: some tests wait.
     maxWorkers: 3,
     reporters: ["minimal"],
+    sequence: { sequencer: LongestFirst },
     projects: [
       inWorkerd("worker", ["test/worker/**/*.test.ts"]),
       inWorkerd("databases", ["test/databases/**/*.test.ts"], THREE_DATABASES),

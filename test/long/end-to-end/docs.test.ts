@@ -35,8 +35,7 @@ beforeAll(async () => {
   phone = await visit({ viewport, isMobile: true, hasTouch: true });
 });
 
-const goToDocs = (page: Page, path = "/docs") =>
-  page.goto(new URL(path, runtime.url).href, { waitUntil: "networkidle" });
+const goToDocs = (page: Page, path = "/docs") => page.goto(new URL(path, runtime.url).href);
 const article = (name: string, page = desktop.page) => page.getByRole("article", { name });
 const contents = () => desktop.page.getByRole("navigation", { name: "Contents" });
 /** The paths of all pages, in reading order. */
