@@ -6,6 +6,7 @@ import { ROOT } from "../../scripts/shared/checkout.ts";
 import { buildSite } from "../../site/build.ts";
 import { ORIGIN } from "../../site/origin.ts";
 import { ERRORS, REASONS } from "../../src/contract/errors.ts";
+import { EXAMPLES } from "./support/examples.ts";
 
 const site = await buildSite(ROOT);
 const textOf = (path: string) => site.get(path)?.toString() ?? "";
@@ -107,6 +108,13 @@ test("the docs as text list every code and reason of errors, and say where a par
     /- `id` \(in the path\): .*\n- `limit` \(in the query, optional\): /,
   );
   expect(sectionOf("POST /v1/webhooks")).toContain("- `idempotency-key` (header, optional): ");
+});
+
+test("the docs show every receiver as it is", () => {
+  const files = readdirSync(EXAMPLES).filter((file) => !/^\.|\.toml$/.test(file));
+  expect(files).toHaveLength(8);
+  for (const file of files)
+    expect(textOf("docs.md")).toContain(readFileSync(join(EXAMPLES, file), "utf8").trim());
 });
 
 test("the SQL of the guide keeps the later state, and deletes what a whole walk has not brought", () => {

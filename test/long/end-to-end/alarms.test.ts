@@ -1,9 +1,9 @@
-import { once } from "node:events";
-import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
+import type { IncomingMessage, ServerResponse } from "node:http";
 import { json } from "node:stream/consumers";
-import { afterAll, beforeEach, expect, test } from "vitest";
+import { beforeEach, expect, test } from "vitest";
+import { opened } from "../../node/support/opened.ts";
 import { runProgram } from "../../node/support/process.ts";
+import { serve } from "../../node/support/server.ts";
 
 /** The lists of Cloudflare's API, by path; each item as it was last written. */
 let lists: Record<string, { id: string; name: string }[]>;
@@ -13,7 +13,9 @@ const zones = [{ id: "z1", name: "example.com" }];
 const CHECKS = "/zones/z1/healthchecks";
 const POLICIES = "/accounts/a1/alerting/v3/policies";
 
-const server = createServer(async (request, response) => {
+const cloudflare = await opened(serve(answerAsCloudflare));
+
+async function answerAsCloudflare(request: IncomingMessage, response: ServerResponse) {
   const { pathname, searchParams } = new URL(request.url ?? "/", "http://api");
   const answer = (result: unknown) =>
     response.end(JSON.stringify({ success: true, errors: [], result }));
@@ -31,10 +33,7 @@ const server = createServer(async (request, response) => {
   const id = request.method === "PUT" ? pathname.slice(path.length + 1) : `id-${list.length}`;
   lists[path] = [...list.filter((each) => each.id !== id), { id, ...item }];
   answer({ id });
-}).listen(0, "127.0.0.1");
-await once(server, "listening");
-afterAll(() => void server.close());
-const base = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
 
 beforeEach(() => {
   lists = { [CHECKS]: [], [POLICIES]: [{ id: "theirs", name: "another" }] };
@@ -42,7 +41,7 @@ beforeEach(() => {
 });
 
 async function alarms(args: string[], token = "token") {
-  const own = { CLOUDFLARE_API_BASE_URL: base, CLOUDFLARE_API_TOKEN: token };
+  const own = { CLOUDFLARE_API_BASE_URL: cloudflare.url, CLOUDFLARE_API_TOKEN: token };
   const env = { ...process.env, ...own, CLOUDFLARE_ACCOUNT_ID: "a1" };
   const words = [process.execPath, "--no-warnings", "scripts/alarms/alarms.ts", ...args];
   const { code, stdout, stderr } = await runProgram(words, { env });

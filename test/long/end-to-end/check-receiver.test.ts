@@ -11,9 +11,9 @@ import { describe, expect, test } from "vitest";
 import { checkReceiver, type Finding } from "../../../scripts/check-receiver/checks.ts";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
 import { WebhookDelivery } from "../../../src/webhooks/bodies.ts";
-import { freePort, RECEIVERS, reasonToSkip } from "../../node/support/examples.ts";
 import { startInTerminal } from "../../node/support/process.ts";
 import { type Post, startReceiver } from "../../node/support/receiver.ts";
+import { freePort } from "../../node/support/server.ts";
 import { CHECKER, check, checkWith, isGenuine, SECRET } from "../../support/checker.ts";
 import { until } from "../../support/until.ts";
 
@@ -53,24 +53,6 @@ async function checkAnswering(answer?: Parameters<typeof startReceiver>[0]) {
 function timeOf({ headers }: Post): number {
   return Number(/^t=(\d+)/.exec(String(headers["x-service-signature"]))?.[1]) * 1000;
 }
-
-describe.concurrent("all checks pass for", () => {
-  for (const example of RECEIVERS) {
-    const reason = reasonToSkip(example);
-    const title = `examples/receivers/${example.file}${reason ? ` (skipped: ${reason})` : ""}`;
-    test.skipIf(reason !== null)(title, async () => {
-      const port = await freePort();
-      const receiver = await example.start(port, SECRET);
-      const url = `http://127.0.0.1:${port}/webhooks`;
-      const { code, stdout, stderr, checks } = await check(url, "--local");
-      await receiver.stop();
-      expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
-      expect(checks("passed")).toEqual(ALL);
-      expect(stdout).toContain("10 of 10 checks passed.");
-      expect(receiver.lines).toHaveLength(5);
-    });
-  }
-});
 
 describe("the checker reports what is wrong with a receiver that", () => {
   const seen = new Set<string>();

@@ -1,14 +1,11 @@
-import { once } from "node:events";
 import { readFileSync, statSync } from "node:fs";
-import { createServer, type Server } from "node:http";
-import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { buffer } from "node:stream/consumers";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { openClient } from "../../node/support/client.ts";
-import { freePort } from "../../node/support/examples.ts";
 import { opened } from "../../node/support/opened.ts";
 import type { Program } from "../../node/support/process.ts";
+import { freePort, serve } from "../../node/support/server.ts";
 import { numbered } from "../../node/support/workspace.ts";
 import { until } from "../../support/until.ts";
 
@@ -18,12 +15,10 @@ const client = await openClient();
 const { runtime, built } = client;
 /** Called before a page of leads is passed on, with 1 for the first page of a walk; may refuse it. */
 let beforePage: (page: number) => Promise<void> = async () => {};
-const proxy = await opened(startProxy());
-
+let page = 0;
 /** Passes requests on to the service, and tells of pages of leads. */
-async function startProxy(): Promise<Server> {
-  let page = 0;
-  const server = createServer(async (request, response) => {
+const proxy = await opened(
+  serve(async (request, response) => {
     const url = new URL(String(request.url), runtime.url);
     if (url.pathname === "/v1/leads") {
       page = url.searchParams.get("cursor") ? page + 1 : 1;
@@ -43,10 +38,8 @@ async function startProxy(): Promise<Server> {
     });
     response.writeHead(answer.status, { "Content-Type": "application/json" });
     response.end(await answer.text());
-  }).listen(0, "127.0.0.1");
-  await once(server, "listening");
-  return server;
-}
+  }),
+);
 
 const now = Date.now();
 const workspace = built && (await client.open());
@@ -67,9 +60,8 @@ const recordLeads = (ages: number[]) =>
 
 /** Starts the program, and waits until it has said so. */
 async function start(said = "Walked: "): Promise<void> {
-  const API_URL = `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`;
   const PORT = String(await freePort());
-  program = client.start("sync", { API_URL, API_KEY: workspace.apiKey, PORT });
+  program = client.start("sync", { API_URL: proxy.url, API_KEY: workspace.apiKey, PORT });
   await until(() => program.output().includes(said), 60_000).catch(() => {});
   expect(program.output()).toContain(said);
 }

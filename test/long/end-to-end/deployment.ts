@@ -1,17 +1,16 @@
-import { once } from "node:events";
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { createServer, type RequestListener, type Server } from "node:http";
-import type { AddressInfo } from "node:net";
+import type { RequestListener } from "node:http";
 import { tmpdir } from "node:os";
 import { delimiter, dirname, join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { afterAll, afterEach, beforeAll, beforeEach, vi } from "vitest";
+import { afterEach, beforeAll, beforeEach, vi } from "vitest";
 import { deploy as deployWith } from "../../../scripts/deploy/deployment.ts";
 import { parseOptions } from "../../../scripts/deploy/options.ts";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
 import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
 import { complaintOf, type openWrangler } from "../../../scripts/shared/wrangler.ts";
 import { type Program, startProgram } from "../../node/support/process.ts";
+import { serve } from "../../node/support/server.ts";
 import { act, type Call, type FakeAccount, migrate } from "./fake-wrangler.ts";
 
 /** A valid secret. */
@@ -49,9 +48,10 @@ export const askedFor = () => [...overrides];
 /** The options for a Worker whose address is known, so that a version is tested before it has traffic. */
 export const withOrigin = () => configWith('PORTAL_ORIGIN = ""', `PORTAL_ORIGIN = "${address}"`);
 
-/** Serves the Worker as it is deployed. */
-async function serve(worker: Runtime): Promise<Server> {
-  const server = createServer(async (request, response) => {
+/** Answers as the Worker does that is deployed. */
+const answerAs =
+  (worker: Runtime): RequestListener =>
+  async (request, response) => {
     const { url = "/", headers } = request;
     const override = headers["cloudflare-workers-version-overrides"];
     if (override) overrides.add(String(override));
@@ -64,24 +64,15 @@ async function serve(worker: Runtime): Promise<Server> {
     for (const name of ["content-encoding", "content-length"]) shown.delete(name);
     response.writeHead(real.status, Object.fromEntries(shown));
     response.end(Buffer.from(await real.arrayBuffer()));
-  });
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  address = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  return server;
-}
+  };
 
 /** Gives each test a folder of its own, and all of them a Worker that is deployed to. */
 export function useFolders(): void {
-  let worker: Runtime;
-  let server: Server;
   beforeAll(async () => {
-    worker = await startRuntime();
-    server = await serve(worker);
-  });
-  afterAll(async () => {
-    server.close();
-    await worker.stop();
+    const worker = await startRuntime();
+    const server = await serve(answerAs(worker));
+    address = server.url;
+    return () => Promise.all([server.close(), worker.stop()]);
   });
 
   beforeEach(() => {

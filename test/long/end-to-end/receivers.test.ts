@@ -7,14 +7,15 @@ import { startRuntime } from "../../../scripts/shared/runtime.ts";
 import { mintSecret, signatureHeaders } from "../../../src/webhooks/signature.ts";
 import {
   type Example,
-  freePort,
   RECEIVERS,
   type RunningExample,
   reasonToSkip,
 } from "../../node/support/examples.ts";
 import { opened } from "../../node/support/opened.ts";
+import { freePort } from "../../node/support/server.ts";
 import { openSocket } from "../../node/support/socket.ts";
 import { openWorkspace } from "../../node/support/workspace.ts";
+import { CHECKER, checkWith } from "../../support/checker.ts";
 import { until } from "../../support/until.ts";
 
 const runtime = await opened(startRuntime());
@@ -95,6 +96,16 @@ function describeReceiver(example: Example) {
     expect(await deliver(port, secret, "evt_another")).toBeOneOf(ACCEPTED);
     await until(() => receiver.lines.includes("lead.created evt_another"));
     expect(receiver.lines).toEqual([real, "lead.created evt_again", "lead.created evt_another"]);
+  });
+
+  test("passes every check of the checker", async () => {
+    const before = receiver.lines.length;
+    const words = [CHECKER, `http://127.0.0.1:${port}/hooks`, "--local"];
+    const { code, stdout, stderr } = await checkWith(secret, words);
+    expect(stdout).toContain("10 of 10 checks passed.");
+    expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+    // Of its deliveries, those that are genuine and new.
+    await until(() => receiver.lines.length === before + 5);
   });
 
   const SERVICE = "X-Service-Signature";

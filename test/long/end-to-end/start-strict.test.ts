@@ -1,31 +1,28 @@
-import { once } from "node:events";
 import { appendFileSync } from "node:fs";
-import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { join } from "node:path";
-import { afterAll, expect, test, vi } from "vitest";
+import { expect, test, vi } from "vitest";
 import { openApi } from "../../../scripts/shared/local-api.ts";
 import { urlRules } from "../../../scripts/start/url-rules.ts";
 import type { Page } from "../../../src/http/paging.ts";
 import type { Lead } from "../../../src/records/leads.ts";
 import { startLocalServer } from "../../node/support/local-server.ts";
 import { opened } from "../../node/support/opened.ts";
+import { serve } from "../../node/support/server.ts";
 
 /** Knows one name, with a public address. */
-const resolver = createServer((request, response) => {
-  const isKnown = request.url?.includes("name=example.com&");
-  const Answer = isKnown ? [{ type: 1, data: "93.184.216.34", TTL: 60 }] : [];
-  response.end(JSON.stringify({ Status: isKnown ? 0 : 3, Answer }));
-}).listen(0, "127.0.0.1");
-await once(resolver, "listening");
-afterAll(() => void resolver.close());
-const { port } = resolver.address() as AddressInfo;
+const resolver = await opened(
+  serve((request, response) => {
+    const isKnown = request.url?.includes("name=example.com&");
+    const Answer = isKnown ? [{ type: 1, data: "93.184.216.34", TTL: 60 }] : [];
+    response.end(JSON.stringify({ Status: isKnown ? 0 : 3, Answer }));
+  }),
+);
 const ANOTHER = '\n[[d1_databases]]\nbinding = "DB_2"\ndatabase_name = "public-api-2"\n';
 const strict = await opened(
   startLocalServer(
     (folder) => appendFileSync(join(folder, "wrangler.toml"), ANOTHER),
     ["--strict"],
-    { DNS_OVER_HTTPS_URL: `http://127.0.0.1:${port}/` },
+    { DNS_OVER_HTTPS_URL: `${resolver.url}/` },
   ),
 );
 

@@ -1,8 +1,5 @@
 import { execFileSync, spawnSync } from "node:child_process";
-import { randomInt } from "node:crypto";
-import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { createServer } from "node:http";
 import { stripTypeScriptTypes } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -67,25 +64,6 @@ export function reasonToSkip({ needs, isOptional }: Example): string | null {
   if ((process.env.CI && !isOptional) || !needs) return null;
   if (spawnSync(needs, [needs === "go" ? "version" : "--version"]).status === 0) return null;
   return `${needs} is not installed`;
-}
-
-/**
- * A free port below those that the system assigns automatically, so that no server started in the
- * meantime gets it.
- */
-export async function freePort(): Promise<number> {
-  for (;;) {
-    const port = randomInt(10_000, 32_000);
-    const server = createServer().listen(port, "127.0.0.1");
-    const isFree = await once(server, "listening").then(
-      () => true,
-      () => false,
-    );
-    if (!isFree) continue;
-    server.close();
-    await once(server, "close");
-    return port;
-  }
 }
 
 async function run(

@@ -1,12 +1,12 @@
 import type { ChildProcess } from "node:child_process";
 import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from "node:fs";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
 import type { LocalState } from "../../../scripts/shared/local-state.ts";
 import { until } from "../../support/until.ts";
 import { startProgram } from "./process.ts";
+import { freePort } from "./server.ts";
 
 /** A running command of `package.json`. */
 export interface Command {
@@ -110,20 +110,4 @@ function startIn(
     { cwd: folder, env: { ...process.env, ...ownEnv(folder), ...env } },
   );
   return { child, output, ended: ended.then(({ code }) => code) };
-}
-
-/** A port that is free, and the one after it too. */
-async function freePort(): Promise<number> {
-  for (;;) {
-    const port = 20_000 + Math.floor(Math.random() * 20_000);
-    if ((await isFree(port)) && (await isFree(port + 1))) return port;
-  }
-}
-
-function isFree(port: number): Promise<boolean> {
-  return new Promise((resolve) => {
-    const server = createServer();
-    server.once("error", () => resolve(false));
-    server.listen(port, "localhost", () => server.close(() => resolve(true)));
-  });
 }

@@ -1,5 +1,5 @@
-import { createServer, type IncomingHttpHeaders, type IncomingMessage } from "node:http";
-import type { AddressInfo } from "node:net";
+import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
+import { serve } from "./server.ts";
 
 /** A request that a receiver got, with the exact bytes of its body. */
 export interface Post {
@@ -26,7 +26,7 @@ export async function startReceiver(
   answer: (post: Post) => Answer | Promise<Answer> = () => 204,
 ): Promise<Receiver> {
   const posts: Post[] = [];
-  const server = createServer(async (request, response) => {
+  const server = await serve(async (request, response) => {
     const { url = "", headers } = request;
     const body = await readWhole(request);
     if (!body) return;
@@ -39,17 +39,7 @@ export async function startReceiver(
     const redirect = status >= 300 && status < 400 ? { Location: "/elsewhere" } : {};
     response.writeHead(status, { ...redirect, ...given }).end();
   });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", () => resolve()));
-  const { port } = server.address() as AddressInfo;
-  return {
-    url: `http://127.0.0.1:${port}`,
-    posts,
-    close: () =>
-      new Promise((resolve) => {
-        server.close(() => resolve());
-        server.closeAllConnections();
-      }),
-  };
+  return { ...server, posts };
 }
 
 /** The body of a request; null if the sender disappears before the end, as a killed Worker does. */
