@@ -129,9 +129,13 @@ test("a workspace without access gets 403 for each of its keys, also a new one, 
   for (const one of apis) expect((await one.get("/v1/leads")).status).toBe(200);
   await Platform.setWorkspaceAccess({ workspaceId, granted: false });
   apis.push(await another());
+  const revoked = await Platform.createApiKey({ workspaceId });
+  await Platform.revokeApiKey({ keyId: revoked.keyId });
   for (const one of apis) expect(await one.get("/v1/leads")).toEqual(DENIED);
-  await Platform.setWorkspaceAccess({ workspaceId, granted: true });
+  for (let twice = 0; twice < 2; twice++)
+    expect(await Platform.setWorkspaceAccess({ workspaceId, granted: true })).toEqual({});
   for (const one of apis) expect(await one.get("/v1/leads")).toEqual(SERVED);
+  expect(await openApi(revoked.apiKey).get("/v1/leads")).toEqual(REFUSED);
 });
 
 describe("an address that fails to authenticate", () => {

@@ -82,116 +82,58 @@ async function tables(): Promise<number[]> {
   return counts.map(({ results }) => results[0]?.n ?? -1);
 }
 
+// The types, sizes and enumerations of fields are in docs/platform.md, which is generated.
 test.each<Refusal>([
   ["createWorkspace", "Invalid input: expected object, received undefined", undefined],
-  ["createWorkspace", "Invalid input: expected object, received null", null],
   ["createWorkspace", "Invalid input: expected object, received string", "Agence"],
   ...refusals("createWorkspace", {}, [
     ["name is missing", {}],
     ['name is missing; Unrecognized key: "owner"', { owner: "b" }],
-    ["name: Invalid input: expected string, received null", { name: null }],
     ["name: Too small: expected string to have >=1 characters", { name: "" }],
     [`name: ${ILL_FORMED}`, { name: "a\0" }],
     ...CONTROLLED.map((name): [string, object] => [`name: ${CONTROLS}`, { name }]),
-    ["adminEmails: …", { name: "a", adminEmails: "a@example.com" }],
     ["adminEmails[1]: …", { name: "a", adminEmails: ["a@example.com", "b"] }],
-    ['Unrecognized key: "owner"', { name: "a", owner: "b" }],
     [
       'Unrecognized keys: "0", "1"…"9" and 2 more',
       { name: "a", ...Object.fromEntries(Array(12).entries()) },
     ],
   ]),
-  ...refusals("updateWorkspace", { workspaceId }, [
-    ...[0, 1.5, "30", 101].map((webhooksMax): [string, object] => [
-      "webhooksMax: …",
-      { webhooksMax },
-    ]),
-    ["name: …", { name: "", adminEmails: ["b"] }],
-    [`name: ${CONTROLS}`, { name: "a\u009b" }],
-  ]),
-  ...refusals("setWorkspaceAccess", { workspaceId }, [
-    ["granted is missing", {}],
-    ["granted: …", { granted: null }],
-    ["granted: …", { granted: 0 }],
-    ["granted: …", { granted: "false" }],
-  ]),
-  ...[0, 1.5, Number.NaN, 1_000_001, "7"].flatMap((requestsPerWindow): Refusal[] => [
-    ["createApiKey", "requestsPerWindow: …", { workspaceId, requestsPerWindow }],
-    ["updateApiKey", "requestsPerWindow: …", { keyId, requestsPerWindow }],
-  ]),
+  ["updateWorkspace", `name: ${CONTROLS}`, { workspaceId, name: "a\u009b" }],
   ["createApiKey", `name: ${CONTROLS}`, { workspaceId, name: "a\u009b" }],
-  ["updateApiKey", "requestsPerWindow is missing", { keyId }],
-  ...[null, -1, 1.5, "60", 604_801].map((overlapSeconds): Refusal => {
-    return ["rollApiKey", "overlapSeconds: …", { keyId, overlapSeconds }];
-  }),
-  ["rollApiKey", "overlapSeconds is missing", { keyId }],
+  ["ledger", `actor: ${CONTROLS}`, { workspaceId, actor: "a\u009b" }],
   ...refusals("revokeApiKey", {}, [
     ["apiKey: no such key", { apiKey: `key_live_${"x".repeat(32)}` }],
-    ["expected either keyId or apiKey", {}],
     ["expected either keyId or apiKey", { keyId: null }],
     ["expected either keyId or apiKey", { keyId, apiKey: `key_live_${"x".repeat(32)}` }],
-    ["apiKey: …", { apiKey: 7 }],
   ]),
-  ["listApiKeys", "cursor: …", { workspaceId, cursor: "x" }],
-  ["ledger", "actor: …", { workspaceId, actor: "x".repeat(101) }],
-  ["ledger", `actor: ${CONTROLS}`, { workspaceId, actor: "a\u009b" }],
   ...records("recordAutomations", "automations", automationReport, [
-    [".type: …", { type: "whatsapp" }],
-    [".status: …", { status: "stopped" }],
-    [".provider: …", { provider: "" }],
-    [`.provider: ${ILL_FORMED}`, { provider: "a\0" }],
     [`.provider: ${CONTROLS}`, { provider: "a\u009b" }],
     [`.agent.name: ${CONTROLS}`, { agent: { reference: "1", name: "a\u009b" } }],
     [`.name: ${CONTROLS}`, { type: "crm_source", name: "a\u009b" }],
-    [".reference: …", { reference: "" }],
-    [".reference: …", { reference: "a".repeat(513) }],
-    [".agent.name is missing", { agent: { reference: "1" } }],
-    [".agent: …", { agent: null }],
-    [".updatedAt: Invalid ISO datetime", { updatedAt: "yesterday" }],
-    [".updatedAt: …", { updatedAt: 1_767_225_600_000 }],
     [".name: required for a crm_source automation", { type: "crm_source" }],
-    [".name: …", { type: "crm_source", name: "" }],
     [': Unrecognized key: "owner"', { owner: "x" }],
   ]),
   ...records("recordRuns", "runs", (reference) => runReport(reference, automationId), [
-    [".status: …", { status: "running" }],
-    [".triggerType: …", { triggerType: "cron" }],
-    [".occurredAt: Invalid ISO datetime", { occurredAt: "now" }],
-    [".actions: …", { actions: {} }],
-    [".actions: …", { actions: Array(101).fill({}) }],
-    [".actions[0].type: …", { actions: [{ type: 1 }] }],
     ['.actions[1]: Unrecognized key: "kind"', { actions: [{}, { kind: "x" }] }],
     [`.actions[0].type: ${ILL_FORMED}`, { actions: [{ type: "\0" }] }],
-    [".leadId: …", { leadId: 1 }],
-    [".automationId: …", { automationId: null }],
-    [".reference is missing", { reference: undefined }],
-    [': Unrecognized key: "duration"', { duration: 1 }],
   ]),
   ...records("recordLeads", "leads", leadReport, [
-    [".source: …", { source: "fax" }],
-    [".name: …", { name: 1 }],
-    [`.name: ${ILL_FORMED}`, { name: "a\0b" }],
     [`.email: ${ILL_FORMED}`, { email: "camille@example.com\ud800" }],
     [`.reference: ${ILL_FORMED}`, { reference: "\0" }],
-    [`.agent.name: ${ILL_FORMED}`, { agent: { reference: "1", name: "\0" } }],
-    [".customFields: …", { customFields: [] }],
     [".customFields.a.b[1]: must be JSON…", { customFields: { a: { b: [1, Number.NaN] } } }],
     [".customFields.a: …", { customFields: { a: 1n } }],
     [".customFields.a: …", { customFields: { a: new Date(0) } }],
     [`.customFields.ids[1]: ${UNSAFE}`, { customFields: { ids: [1, 2 ** 53] } }],
-    [`.customFields.id: ${UNSAFE}`, { customFields: { id: -(2 ** 53) } }],
     [`.customFields.id: ${UNSAFE}`, { customFields: { id: 1e21 } }],
     [`.customFields.note: ${ILL_FORMED}`, { customFields: { note: "\ud83d" } }],
     [".customFields: must have names of well-formed text", { customFields: { "a\0b": 1 } }],
     [".customFields.list[0]: must have names…", { customFields: { list: [{ "\ude00": 1 }] } }],
     [`.customFields.list[0]${TOO_DEEP}`, { customFields: { list: [nested(31)] } }],
     [".customFields.a.a.a…", { customFields: nested(1_200) }],
-    [".createdAt: Invalid ISO datetime", { createdAt: "2026-01-01" }],
     [".createdAt: Invalid ISO datetime", { createdAt: "2026-01-01T00:00:00" }],
     [".createdAt: Invalid ISO datetime", { createdAt: "2026-02-29T00:00:00Z" }],
     [".createdAt: …", { createdAt: "9999-12-31T23:59:59-23:59" }],
     [".createdAt: …", { createdAt: "0000-01-01T00:00:00+23:59" }],
-    [': Unrecognized key: "created_at"', { created_at: NOW }],
   ]),
   ...refusals("recordLeads", {}, [
     [
@@ -207,51 +149,24 @@ test.each<Refusal>([
       { workspaceId, leads: Array(4).fill({}) },
     ],
   ]),
-  ...refusals("eraseLeads", { workspaceId }, [
-    ["ids: …", { ids: [] }],
-    ["expected ids, references or both", {}],
-  ]),
+  ["eraseLeads", "expected ids, references or both", { workspaceId }],
   ...refusals("findLeads", { workspaceId }, [
     ["expected one of email, phone and reference", {}],
     ["expected one of email, phone and reference", { ...LEAD, reference: "1" }],
     ["phone: must have a digit", { phone: "none" }],
     ["cursor: is not a cursor of this list", { ...LEAD, cursor: "x" }],
   ]),
-  ...refusals("listDeliveries", { webhookId }, [
-    ["limit: …", { limit: 101 }],
-    ["cursor: …", { cursor: "nonsense" }],
-    ["state: …", { state: "lost" }],
-  ]),
-  ...[0, 101].flatMap((count): Refusal[] => {
-    const says = count === 0 ? "Too small…" : "Too big…";
-    const items = Array.from({ length: count }, (_, i) => `item-${i}`);
-    const runs = items.map((each) => runReport(each, automationId));
-    const automations = items.map((each) => automationReport(each));
-    const leads = items.map((each) => leadReport(each));
-    return [
-      ["recordAutomations", `automations: ${says}`, { workspaceId, automations }],
-      ["removeAutomations", `ids: ${says}`, { workspaceId, ids: items }],
-      ["recordLeads", `leads: ${says}`, { workspaceId, leads }],
-      ["recordRuns", `runs: ${says}`, { workspaceId, runs }],
-    ];
-  }),
   ["readDelivery", "eventId: …", { webhookId, eventId: "evt_none" }],
   ...refusals("redeliver", { webhookId }, [
     ["eventIds…", {}],
     ["since…", { eventIds: ["evt_1"], since: NOW }],
     ["states…", { eventIds: ["evt_1"], states: ["missed"] }],
     ["since…", { since: isoTime(Date.now() - 31 * DAY_MS) }],
-    ["until…", { since: NOW, until: "tomorrow" }],
-    ["states…", { since: NOW, states: [] }],
-    ["eventIds[0]…", { eventIds: ["evt_none"] }],
   ]),
   ...refusals("updateWebhook", { webhookId }, [
     ["expected a URL, events…", {}],
-    ["events…", { events: [] }],
-    ["description…", { description: "x".repeat(201) }],
     [`description: ${CONTROLS}`, { description: "a\u009b" }],
     ["url: is refused: https_required", { url: "http://a.example/" }],
-    ["url: is refused: private_address", { url: "https://10.0.0.1/" }],
     ["headers: at most 5", { headers: Object.fromEntries([..."abcdef"].map((n) => [n, "x"])) }],
     ["headers: two names are the same", { headers: { "X-Key": "a", "x-key": "b" } }],
     ...["", "a b", "é", "a:", "x\ny"].map((name): [string, object] => [
@@ -265,12 +180,6 @@ test.each<Refusal>([
       (value): [string, object] => ["headers: X-Key must be…", { headers: { "X-Key": value } }],
     ),
   ]),
-  ["rotateWebhookSecret", "overlapSeconds: …", { webhookId, overlapSeconds: 604_801 }],
-  ["rotateWebhookSecret", "overlapSeconds: …", { webhookId, overlapSeconds: -1 }],
-  ["sendTestEvent", "type: …", { webhookId, type: "lead.lost" }],
-  ...[0, 1_441, 1.5].map((validMinutes): Refusal => {
-    return ["createPortalLink", "validMinutes: …", { workspaceId, validMinutes }];
-  }),
   ...OF_NOBODY,
 ])("%s says what is wrong, and changes nothing: %s", async (method, says, input) => {
   const before = await tables();

@@ -6,6 +6,7 @@ import { subscriptions } from "../../../src/db/schema.ts";
 import { openedDataKeys } from "../../../src/encryption/personal-data.ts";
 import { open, parseEncryptionKeys, seal } from "../../../src/encryption/seal.ts";
 import { Platform } from "../../../src/platform/entrypoint.ts";
+import { rotateSecret } from "../../../src/webhooks/rotation.ts";
 import { mintSecret } from "../../../src/webhooks/signature.ts";
 import { deployedWith, openApi, openWorkspace, recordLead } from "../../support/api.ts";
 import {
@@ -13,6 +14,7 @@ import {
   db,
   observedDatabase,
   setSubscription,
+  subscriptionRow,
 } from "../../support/deliveries.ts";
 
 const NEW_KEY = "new:QEFCQ0RFRkdISUpLTE1OT1BRUlNUVVZXWFlaW1xdXl8=";
@@ -85,19 +87,22 @@ test("a reseal skips secrets that cannot be decrypted, logs them, and ends", asy
   expect(await secretsOf(good.keys())).toEqual(good);
 });
 
-test("a reseal never restores a secret that was changed in the meantime", async () => {
+test("a reseal never restores a secret that was rotated in the meantime, and reseals the earlier one, too", async () => {
   const secrets = await subscribeAll(2);
-  const [changedId = ""] = secrets.keys();
-  const sealedSecret = await seal(parseEncryptionKeys(OLD_KEYS), changedId, "whsec_changed");
+  const [[rotatedId, earlier] = ["", ""]] = secrets;
+  let rotated = "";
   const { DB } = observedDatabase({
     before: async (_, texts) => {
-      if (texts.some((text) => /set "sealed_secret"/.test(text)))
-        await setSubscription(changedId, { sealedSecret });
+      if (!rotated && texts.some((text) => /set "sealed_secret"/.test(text)))
+        rotated = (await rotateSecret(db, OLD_KEYS, rotatedId, 600, Date.now())).secret;
     },
   });
   expect(await reseal(DB)).toMatchObject({ remaining: 1, unreadable: 0 });
   expect(await reseal()).toEqual({ resealed: 1, remaining: 0, unreadable: 0 });
-  expect(await secretsOf()).toEqual(new Map([...secrets, [changedId, "whsec_changed"]]));
+  expect(await secretsOf()).toEqual(new Map([...secrets, [rotatedId, rotated]]));
+  const { earlierSecrets } = await subscriptionRow(rotatedId);
+  const [{ sealedSecret = "" } = {}] = earlierSecrets ?? [];
+  expect(await open(parseEncryptionKeys(NEW_KEY), rotatedId, sealedSecret)).toBe(earlier);
 });
 
 test("a reseal reseals the data keys of workspaces, whose leads can then be read without the old keys", async () => {

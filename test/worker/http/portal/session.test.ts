@@ -1,4 +1,4 @@
-import { exports } from "cloudflare:workers";
+import { env, exports } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
 import { PORTAL_TOKEN } from "../../../../src/contract/portal-token.ts";
 import { deployedWith, openWorkspace } from "../../../support/api.ts";
@@ -9,6 +9,7 @@ import {
   portalOf,
   portalRefusal,
   portalSuccess,
+  sessionToken,
 } from "../../../support/portal.ts";
 
 const { Platform } = exports;
@@ -44,11 +45,14 @@ describe("a portal link", () => {
     expect(await exchange(token)).toEqual(UNAUTHORIZED);
   });
 
-  test("must be opened within two minutes, and its sessions last as long as was asked for, however often", async () => {
+  test("must be opened within two minutes, and before its sessions end; its sessions last as long as was asked for, however often", async () => {
     const { workspaceId } = await openWorkspace();
     const [early, late] = [await linkToken(workspaceId, 10), await linkToken(workspaceId, 10)];
+    const brief = await linkToken(workspaceId, 1);
     const first = await exchange(early, here);
-    waitSeconds(118);
+    waitSeconds(60);
+    expect(await exchange(brief, here)).toEqual(UNAUTHORIZED);
+    waitSeconds(58);
     const { body } = await exchange(early, here);
     expect(endOf(body.token)).toBe(endOf(first.body.token));
     waitSeconds(2);
@@ -70,6 +74,28 @@ describe("a portal link", () => {
     while (!(await Platform.eraseWorkspace({ workspaceId })).done);
     expect(await exchange(link)).toEqual(UNAUTHORIZED);
   });
+});
+
+test("a session's token is signed by the first key of the ring, accepted under each, and rejected if one character is changed", async () => {
+  const { workspaceId } = await openWorkspace();
+  const [old, added] = [env.PORTAL_SIGNING_KEYS, `new:${btoa("n".repeat(32))}`];
+  const deployed = (PORTAL_SIGNING_KEYS: string) => deployedWith({ PORTAL_SIGNING_KEYS });
+  const statusOf = async (token: string, ring: string) =>
+    (await portalOf(token, deployed(ring)).get("/workspace")).status;
+  const token = await sessionToken(workspaceId);
+  const renewed = await exchange(await linkToken(workspaceId), deployed(`${added},${old}`));
+  for (const [each, own, other] of [
+    [token, old, added],
+    [renewed.body.token, added, old],
+  ] as const) {
+    const rings = [own, `${added},${old}`, other].map((ring) => statusOf(each, ring));
+    expect(await Promise.all(rings)).toEqual([200, 200, 401]);
+  }
+  for (const i of Array(token.length + 1).keys())
+    for (const other of ["a", "b", ".", ""]) {
+      const changed = token.slice(0, i) + other + token.slice(i + 1);
+      if (changed !== token) expect(await statusOf(changed, old), changed).toBe(401);
+    }
 });
 
 describe("a link's token", () => {
