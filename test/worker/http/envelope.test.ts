@@ -43,8 +43,17 @@ function requests(): Record<string, unknown>[] {
   return logged.filter(({ event }) => event === "request");
 }
 
+/** Expects `RateLimit` and `RateLimit-Policy` to say what `X-RateLimit-*` do. */
+function expectSameByTheIetf(answer: Answer, limit: number, windowSeconds: number) {
+  const { remaining, resetSeconds } = rateLimitOf(answer);
+  expect(answer.headers).toMatchObject({
+    "ratelimit-policy": `"default";q=${limit};w=${windowSeconds}`,
+    ratelimit: `"default";r=${remaining};t=${resetSeconds}`,
+  });
+}
+
 describe("every answer", () => {
-  test("is no-store and counts down the key's quota in its headers", async () => {
+  test("is no-store and counts down the key's quota in its headers, and says the same in the IETF's", async () => {
     const { workspaceId, api } = await openWorkspace({ requestsPerWindow: 9 });
     const draft = await recordAutomation(workspaceId, { status: "draft" });
     const creation = { url: "https://ok-headers.example/", events: ["lead.created"] };
@@ -66,26 +75,15 @@ describe("every answer", () => {
       expect(answer.headers).not.toHaveProperty("retry-after");
       const resetSeconds = expect.closeTo(57, -1);
       expect(rateLimitOf(answer)).toEqual({ limit: 9, remaining: 8 - i, resetSeconds });
+      expectSameByTheIetf(answer, 9, env.QUOTA_WINDOW_SECONDS);
     }
+    expectSameByTheIetf(await send("/v1/leads"), 20, env.AUTH_FAILURE_WINDOW_SECONDS);
   });
 
   test("is no-store outside /v1, too, where no rate limit applies", async () => {
     for (const path of ["/", "/v2/leads", "/V1/leads", "//v1/leads", "/v1%2fleads"])
       expect(await send(path), path).toEqual(unmetered(NO_ROUTE));
   });
-});
-
-test("the IETF's headers say the same as X-RateLimit-*", async () => {
-  const { api } = await openWorkspace({ requestsPerWindow: 9 });
-  const answers = [await api.get("/v1/leads"), await send("/v1/leads")];
-  const windows = [env.QUOTA_WINDOW_SECONDS, env.AUTH_FAILURE_WINDOW_SECONDS];
-  for (const [i, answer] of answers.entries()) {
-    const { limit, remaining, resetSeconds } = rateLimitOf(answer);
-    expect(answer.headers).toMatchObject({
-      "ratelimit-policy": `"default";q=${limit};w=${windows[i]}`,
-      ratelimit: `"default";r=${remaining};t=${resetSeconds}`,
-    });
-  }
 });
 
 describe("what does not exist is 404:", () => {
@@ -305,44 +303,48 @@ describe("the log line of a request", () => {
     expect(lines.join("\n")).not.toMatch(/Camille|camille|33600|confidentiel|secret|key_live_/);
   });
 
+  /** The log line of a request with a key. */
+  async function lineOf(
+    address: string,
+    key = "nonsense",
+    { agent = "curl/8.5.0", fetch = deployedWith({}) } = {},
+  ) {
+    requests();
+    const headers = { "CF-Connecting-IP": address, Authorization: `Bearer ${key}` };
+    await send("/v1/leads", { headers: { ...headers, "User-Agent": agent } }, fetch);
+    expect(lines.join("\n")).not.toContain(address);
+    expect(lines.join("\n")).not.toMatch(/Zoe|8\.5\.0/);
+    return requests()[0];
+  }
+
   test("says which address and what kind of client used a key, in no word of the client's", async () => {
     const { apiKey, keyId } = await openWorkspace();
     const address = freshAddress();
-    const lineOf = async (agent: string, key = apiKey) => {
-      requests();
-      const headers = { "CF-Connecting-IP": address, Authorization: `Bearer ${key}` };
-      await send("/v1/leads", { headers: { ...headers, "User-Agent": agent } });
-      return requests()[0];
-    };
-    const { address: alias } = (await lineOf("curl/8.5.0", "nonsense")) ?? {};
-    const line = { status: 200, keyId, address: alias };
-    expect(await lineOf("curl/8.5.0")).toMatchObject({ ...line, agent: "curl" });
-    expect(await lineOf("python-requests/2.32")).toMatchObject({ ...line, agent: "python" });
-    expect(await lineOf("Zoe's script")).toMatchObject({ ...line, agent: "other" });
-    expect(await lineOf("")).toMatchObject({ ...line, agent: "none" });
-    expect(lines.join("\n")).not.toMatch(/Zoe|8\.5\.0/);
+    const { address: alias } = (await lineOf(address)) ?? {};
+    for (const [agent, family] of [
+      ["curl/8.5.0", "curl"],
+      ["python-requests/2.32", "python"],
+      ["Zoe's script", "other"],
+      ["", "none"],
+    ] as const) {
+      const line = { status: 200, keyId, address: alias, agent: family };
+      expect(await lineOf(address, apiKey, { agent })).toMatchObject(line);
+    }
   });
 
   test("has a pseudonym for the address of a failed authentication, one per IPv6 network and deployment", async () => {
-    const lineOf = async (address: string, key = "nonsense", fetch?: typeof elsewhere) => {
-      requests();
-      const headers = { "CF-Connecting-IP": address, Authorization: `Bearer ${key}` };
-      await send("/v1/leads", { headers }, fetch);
-      expect(lines.join("\n")).not.toContain(address);
-      const [line] = requests();
-      expect(line).not.toHaveProperty("keyId");
-      return line;
-    };
     const elsewhere = deployedWith({ API_KEY_CHECKSUM_KEYS: `other:${btoa("o".repeat(32))}` });
     const address = freshAddress();
-    const { address: alias } = (await lineOf(address)) ?? {};
+    const failed = await lineOf(address);
+    const { address: alias } = failed ?? {};
     expect(alias).toMatch(/^[0-9a-f]{16}$/);
+    expect(failed).not.toHaveProperty("keyId");
     for (const key of [await inventedKey(), await revokedKey(), ...Array(17).fill("nonsense")])
       expect(await lineOf(address, key)).toMatchObject({ status: 401, address: alias });
     expect(await lineOf(address)).toMatchObject({ status: 429, address: alias });
     const { address: network } = (await lineOf("2001:db8:9:9::1")) ?? {};
     expect(network).not.toBe(alias);
     expect(await lineOf("2001:db8:9:9::2")).toMatchObject({ address: network });
-    expect((await lineOf("2001:db8:9:9::1", "x", elsewhere))?.address).not.toBe(network);
+    expect((await lineOf("2001:db8:9:9::1", "x", { fetch: elsewhere }))?.address).not.toBe(network);
   });
 });
