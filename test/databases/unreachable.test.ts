@@ -2,7 +2,6 @@ import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test"
 import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { commit, openDatabase } from "../../src/db/client.ts";
-import worker from "../../src/index.ts";
 import { sweep } from "../../src/sweep.ts";
 import { consume } from "../../src/webhooks/dispatch/consumer.ts";
 import { deployedAs, leadReport, openApi } from "../support/api.ts";
@@ -176,23 +175,5 @@ describe("a wake", () => {
     await consume(batchOf(second).messages, bindings, context, async () => answered(503));
     await waitOnExecutionContext(context);
     expect([...fast, ...slow]).toMatchObject([{ subscriptionId: second.id, database: "DB_2" }]);
-  });
-
-  test("that names no database is set aside and does not affect others", async () => {
-    const { id } = await openOwed("DB_2");
-    const sound = await openOwed("DB_2");
-    const odd = ["DB_9", "KEY_GATE", "", 7].map((database) => ({ id, database }));
-    const { messages, fates } = batchOf(...odd, sound);
-    const context = createExecutionContext();
-    const batch = { messages, queue: "webhook-deliveries" } as unknown as MessageBatch;
-    const { env: bindings } = isolated();
-    await worker.queue(batch, bindings, context);
-    await waitOnExecutionContext(context);
-    expect(fates.at(-1)).toBe("acknowledged");
-    expect(await receivedBy(sound)).toHaveLength(1);
-    expect(await platform.listDeliveries({ webhookId: id })).toMatchObject({
-      items: [{ state: "pending" }],
-    });
-    expect(logged("dispatch_failed")).toEqual([]);
   });
 });

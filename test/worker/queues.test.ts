@@ -5,6 +5,7 @@ import {
   waitOnExecutionContext,
 } from "cloudflare:test";
 import { describe, expect, test } from "vitest";
+import { randomId } from "../../src/contract/ids.ts";
 import worker from "../../src/index.ts";
 import { isolated, owed, receivedBy, statesOf } from "../support/deliveries.ts";
 import { keepLog } from "../support/log-lines.ts";
@@ -34,15 +35,17 @@ describe("the queue consumer", () => {
       const { id, url } = await owed(1, Date.now());
       const wake = { subscriptionId: id, lane: "fast" };
       const resembling = [
-        null,
-        "whk_1",
-        {},
-        { id },
+        ...[null, "whk_1", id, [wake], {}, { id }, { lane: "fast" }],
+        { ...wake, lane: "middle" },
+        ...[1, "canary", `${id}0`, randomId("lead")].map((subscriptionId) => {
+          return { ...wake, subscriptionId };
+        }),
+        ...[null, 7, "", "DB_canary", "DB_99", "KEY_GATE", ["DB"]].map((database) => {
+          return { ...wake, database };
+        }),
         { ...wake, database: { toString: null, valueOf: null } },
-        { ...wake, database: "DB_canary" },
-        { ...wake, database: "DB_99" },
         { ...wake, method: "recordLeads" },
-        { ...wake, subscriptionId: "canary" },
+        JSON.parse(`{ "__proto__": {}, ${JSON.stringify(wake).slice(1)}`),
       ];
       await deliver(queue, resembling, isolated().env);
       expect(await statesOf(id)).toEqual({ pending: 1 });

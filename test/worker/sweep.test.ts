@@ -1,12 +1,11 @@
 import { createScheduledController } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
-import { eq } from "drizzle-orm";
+import { eq, ne, sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import { newEventId, randomId } from "../../src/contract/ids.ts";
 import { OVERDUE_MAX_MS } from "../../src/contract/limits.ts";
 import { commit } from "../../src/db/client.ts";
-import { workspaces } from "../../src/db/schema.ts";
-import { updatePosition } from "../../src/db/sweep-positions.ts";
+import { deliveries, subscriptions, workspaces } from "../../src/db/schema.ts";
 import worker from "../../src/index.ts";
 import { findServiceHealth } from "../../src/service-health.ts";
 import { sweep } from "../../src/sweep.ts";
@@ -46,7 +45,6 @@ import { interposed } from "../support/interposed.ts";
 import { inDatabase, WORKSPACE_DB } from "../support/placement.ts";
 
 const NOW = Date.UTC(2026, 5, 5, 12);
-/** The duration of a lease. */
 
 /** The wakes in `sent` for this subscription. */
 function to(id: string, sent: Sent[]): Sent[] {
@@ -73,12 +71,25 @@ describe("the sweep", () => {
     expect(others.flatMap(({ id }) => to(id, fast)).concat(slow)).toEqual([]);
   });
 
-  test("starts where the last one stopped, and over once it has reached the end", async () => {
-    const { id } = await owed(1, NOW - HOUR_MS);
-    // As if the last sweep had stopped right behind this subscription.
-    await updatePosition(db, "overdue", id);
-    expect(await wokenAt(NOW, id)).toEqual([]);
-    expect(await wokenAt(NOW, id)).toEqual(["fast"]);
+  test("wakes a thousand subscriptions, the next sweep goes on with the others, and one at the end starts over", async () => {
+    const { id, workspaceId, drafts } = await owed(1, NOW - HOUR_MS);
+    await db.delete(deliveries);
+    const ids = Array.from({ length: 2_200 }, (_, i) => `whk_${String(i).padStart(25, "0")}`);
+    const list = JSON.stringify(ids);
+    await db.run(sql`INSERT INTO subscriptions (id, workspace_id, url, events, sealed_secret, created_at)
+      SELECT value, ${workspaceId}, 'https://crowd.example/', '[]', '', 0 FROM json_each(${list})`);
+    await db.run(sql`INSERT INTO deliveries (subscription_id, event_id, workspace_id, type, state, due_at)
+      SELECT value, ${drafts[0]?.id}, ${workspaceId}, 'lead.created', 'pending', ${NOW - HOUR_MS} FROM json_each(${list})`);
+    const woken: string[][] = [];
+    for (let i = 0; i < 4; i++) {
+      const { env, fast } = isolated();
+      await sweep(env, NOW);
+      woken.push(fast.map(({ subscriptionId }) => subscriptionId));
+    }
+    expect(woken.map(({ length }) => length)).toEqual([1_000, 1_000, 200, 1_000]);
+    expect(woken.slice(0, 3).flat()).toEqual(ids);
+    await db.delete(subscriptions).where(ne(subscriptions.id, id));
+    await db.delete(deliveries);
   });
 
   test("fails if a queue refuses its wakes, and wakes the same subscriptions the next time", async () => {

@@ -3,6 +3,7 @@ import { describe, expect, test, vi } from "vitest";
 import {
   createDataKey,
   openDataKey,
+  openedDataKeys,
   sealPersonalData,
 } from "../../../src/encryption/personal-data.ts";
 import { showPerson } from "../../../src/records/person.ts";
@@ -16,11 +17,13 @@ import {
   recordAutomation,
   runReport,
 } from "../../support/api.ts";
+import { platformOf } from "../../support/databases.ts";
 import { consumeFor, isolated, receivedBy, subscribe } from "../../support/deliveries.ts";
 import { WORKSPACE_DB } from "../../support/placement.ts";
 import { record } from "../../support/record.ts";
 
 const { Platform } = exports;
+const platform = platformOf(env);
 const KEYS = env.ENCRYPTION_KEYS;
 
 /** A subscription that is owed events about recorded leads. */
@@ -40,27 +43,31 @@ describe("the body of lead.created", () => {
     await expect(updating).rejects.toThrow("a lead never changes");
   });
 
-  test("is not stored, and shows exactly the lead that GET /v1/leads shows", async () => {
-    const {
-      workspaceId,
-      api,
-      id: webhookId,
-      url,
-    } = await owedLeads(["odd", "same"], {
-      name: 'Zoë \u2028 "🌻" \\ \n',
-      customFields: { 2: "b", 1: -0, list: [1e15, 0.1, null, [{}]], 'é"': { true: false } },
+  test("is not stored, and shows exactly the lead that GET /v1/leads and an export show, also in an isolate that has just started", async () => {
+    const name = 'Zoë \u2028 "🌻" \\ \n';
+    const customFields = { 2: "b", 1: -0, list: [1e15, 0.1, null, [{}]], 'é"': { true: false } };
+    const { workspaceId, api, ...webhook } = await owedLeads(["odd", "same"], {
+      ...{ name, customFields },
     });
+    const { id: webhookId, url } = webhook;
+    openedDataKeys.clear();
     await consumeFor([webhookId], isolated().env);
+    openedDataKeys.clear();
+    const exported = await platform.exportWorkspace({ workspaceId });
+    const lead = { kind: "lead", name, customFields: JSON.parse(JSON.stringify(customFields)) };
+    expect(exported.items.filter(({ kind }) => kind === "lead")).toMatchObject([lead, lead]);
+    openedDataKeys.clear();
     const shown = await listAll<{ id: string }>(api, "leads");
     expect(shown).toHaveLength(2);
     const received = await receivedBy({ url });
     expect(received).toHaveLength(2);
     for (const { body } of received) {
+      openedDataKeys.clear();
       const { id, created_at, data: posted } = JSON.parse(body);
       const data = shown.find((lead) => lead.id === posted.id);
       expect(body).toBe(JSON.stringify({ id, type: "lead.created", created_at, data }));
       expect(await bodyOf(workspaceId, id)).toBe(body);
-      expect(await Platform.readDelivery({ webhookId, eventId: id })).toMatchObject({ body });
+      expect(await platform.readDelivery({ webhookId, eventId: id })).toMatchObject({ body });
     }
     const stored = WORKSPACE_DB.prepare("SELECT DISTINCT body FROM events WHERE workspace_id = ?");
     const { results } = await stored.bind(workspaceId).all();

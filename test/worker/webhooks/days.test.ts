@@ -26,7 +26,9 @@ async function filling() {
 test("the counts of the last days are exact below a limit per day, say if there may be more, and read no more", async () => {
   const { id, fill } = await filling();
   const [again] = await fill(TODAY, 3);
-  await setDeliveries(id, { earlierAttempts: 2 }, again);
+  // Sending again lowers no count.
+  const sentAgain = { state: "pending", deliveredEarlier: true, earlierAttempts: 2 } as const;
+  await setDeliveries(id, sentAgain, again);
   await fill(TODAY - DAY_MS, PORTAL_DAY_MAX - 1);
   await fill(TODAY - 2 * DAY_MS, PORTAL_DAY_MAX + 5_000, "exhausted");
   await fill(TODAY - 3 * DAY_MS, PORTAL_DAY_MAX + 5_000, "test");

@@ -5,7 +5,7 @@ import { RETRY_WAITS_SECONDS } from "../../../src/contract/limits.ts";
 import { openDatabase } from "../../../src/db/client.ts";
 import { deliveries } from "../../../src/db/schema.ts";
 import { findBacklog, findLedger, sumBacklogs } from "../../../src/webhooks/ledger.ts";
-import { EMPTY_LEDGER, errorOf } from "../../support/api.ts";
+import { EMPTY_LEDGER } from "../../support/api.ts";
 import {
   announceLeads,
   answered,
@@ -114,17 +114,6 @@ test("the backlog shows what is pending, how much of it is overdue, and how old 
   expect(await of(late.workspaceId)).toEqual(none);
   const { workspaceId: ahead } = await owed(1, NOW + MINUTE_MS);
   expect(await of(ahead)).toMatchObject({ oldestPendingSeconds: 0 });
-});
-
-test("the backlog is what the Platform API returns, which rejects an unknown workspace", async () => {
-  const { id, workspaceId } = await owed(1, Date.now() - 10 * MINUTE_MS);
-  await setSubscription(id, { nextAt: Date.now() + 60 * MINUTE_MS });
-  const oldest = { oldestPendingSeconds: expect.closeTo(600, -1), oldestWebhookId: id };
-  const figures = { pending: 1, overdue: 0, ...oldest };
-  expect(await Platform.backlog({ workspaceId })).toEqual(figures);
-  expect(await Platform.backlog({})).toMatchObject({ pending: expect.any(Number) });
-  const unknown = Platform.backlog({ workspaceId: "wks_unknown" });
-  expect(await errorOf(unknown)).toContain("workspaceId");
 });
 
 test("the backlog reads rows for what is pending, whatever is settled next to it", async () => {

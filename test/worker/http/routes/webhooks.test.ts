@@ -42,6 +42,7 @@ describe("POST /webhooks", () => {
     expect(answer).toEqual(success(201, { ...shown, secret }));
     expect(id).toMatch(/^whk_[0-9a-z]+$/);
     expect(secret).toMatch(/^whsec_[A-Za-z0-9+/]{43}=$/);
+    expect((await create(api)).body.secret).not.toBe(secret);
     expect(created_at >= startedAt && created_at <= new Date().toISOString()).toBe(true);
     const row = WORKSPACE_DB.prepare("SELECT * FROM subscriptions WHERE id = ?").bind(id);
     const stored = JSON.stringify(await row.first());

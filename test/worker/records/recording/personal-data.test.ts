@@ -1,9 +1,6 @@
-import { createExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test } from "vitest";
 import { openedDataKeys } from "../../../../src/encryption/personal-data.ts";
-import { Platform } from "../../../../src/platform/entrypoint.ts";
-import type { Lead } from "../../../../src/records/leads.ts";
 import { leadReport, openWorkspace } from "../../../support/api.ts";
 import {
   consumeFor,
@@ -43,37 +40,6 @@ describe("recording leads", () => {
 });
 
 describe("recorded leads", () => {
-  test("are read in each place that shows them, also by an isolate that has just started", async () => {
-    const { workspaceId, api } = await openWorkspace();
-    const { id: webhookId, url } = await subscribe(workspaceId);
-    const names = ["one", "two"];
-    const leads = names.map((name) => leadReport(name, { name }));
-    await record(env, "recordLeads", { workspaceId, leads }, Date.now());
-    const platform = new Platform(createExecutionContext(), env);
-    const nameIn = (body: string) => JSON.parse(body).data.name;
-    const places: Record<string, () => Promise<unknown[]>> = {
-      list: async () =>
-        (await api.get<{ data: Lead[] }>("/v1/leads")).body.data.map(({ name }) => name),
-      async deliveries() {
-        await consumeFor([webhookId], isolated().env);
-        return (await receivedBy({ url })).map(({ body }) => nameIn(body));
-      },
-      async details() {
-        const { items } = await platform.listDeliveries({ webhookId });
-        const found = items.map(({ eventId }) => platform.readDelivery({ webhookId, eventId }));
-        return (await Promise.all(found)).map(({ body }) => nameIn(body));
-      },
-      async export() {
-        const { items } = await platform.exportWorkspace({ workspaceId });
-        return items.flatMap((item) => (item.kind === "lead" ? [item.name] : []));
-      },
-    };
-    for (const [place, read] of Object.entries(places)) {
-      openedDataKeys.clear();
-      expect((await read()).toSorted(), place).toEqual(names);
-    }
-  });
-
   test("are not shown without their personal data if their data key is gone, and other workspaces are served", async () => {
     const [broken, fine] = [await openWorkspace(), await openWorkspace()];
     const subscriptions = [await subscribe(broken.workspaceId), await subscribe(fine.workspaceId)];

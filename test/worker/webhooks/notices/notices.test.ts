@@ -221,13 +221,4 @@ describe("administrators are not told", () => {
     const ended = { dueAt: null, recipients: [], sent: 0, tries };
     expect(await noticesOf(about.id, "failing")).toMatchObject([ended]);
   });
-
-  test("of failures that end in time, and a healthy one writes nothing", async () => {
-    const { id, workspaceId } = await failing(EARLY - 1);
-    await dispatchAt(PROBES[EARLY - 1] as number, [id], answered(200));
-    await announceLeads(workspaceId, 3, DUE);
-    await dispatchAt(DUE, [id], answered(200));
-    expect(await noticesOf(id, "failing")).toEqual([]);
-    expect(await sweepAt(DUE + HOUR_MS)).toEqual([]);
-  });
 });
