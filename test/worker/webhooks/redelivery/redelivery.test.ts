@@ -158,6 +158,7 @@ describe("a redelivery", () => {
   const ENDS: Record<string, (workspaceId: string, id: string) => Promise<unknown>> = {
     "is disabled": (_, id) => commit(db, disableSubscription(id, T0)),
     "is deleted": (workspaceId, id) => commit(db, deleteSubscription(workspaceId, id, T0)),
+    "no longer lists their kind": (_, id) => setSubscription(id, { events: ["run.completed"] }),
     "loses its workspace's access": (workspaceId) =>
       Platform.setWorkspaceAccess({ workspaceId, granted: false }),
   };
