@@ -66,7 +66,7 @@ interface SealedSecret {
  * The next `limit` secrets after `after`, earlier ones included, that are sealed under a key other
  * than `keyId`.
  */
-export async function listUnderOtherKeys(
+async function listUnderOtherKeys(
   db: Database,
   keyId: string,
   after: SealedSecret,
@@ -82,7 +82,7 @@ export async function listUnderOtherKeys(
 }
 
 /** How many secrets are sealed under a key other than `keyId`. */
-export function countUnderOtherKeys(keyId: string): Statements<number> {
+function countUnderOtherKeys(keyId: string): Statements<number> {
   const counts = qb.select({ count: count() }).from(underOthers(keyId));
   return readAs(counts, ([row]) => row?.count ?? 0);
 }
@@ -118,10 +118,7 @@ function underOthers(keyId: string) {
  * Replaces a sealed secret with `sealed`, even if a rotation has moved it in the meantime. A secret
  * that has been deleted does not come back.
  */
-export function updateSecret(
-  { id, sealedSecret }: SealedSecret,
-  sealed: string,
-): Statements<unknown> {
+function updateSecret({ id, sealedSecret }: SealedSecret, sealed: string): Statements<unknown> {
   // A sealed text is long and random: wherever it stands, it is that secret.
   const replaced = (column: Column) => sql`replace(${column}, ${sealedSecret}, ${sealed})`;
   return transaction({
