@@ -2,9 +2,9 @@ import type { WebhookEvent as Kind } from "../../src/contract/enumerations.ts";
 import type { ErrorBody } from "../../src/contract/errors.ts";
 import type { OpenedSession } from "../../src/contract/portal-token.ts";
 import type {
+  ApiKeyView,
   DeliveryDetails,
   DeliveryView,
-  KeyUsage,
   NewSecret,
   Redelivered,
   TestResult,
@@ -99,7 +99,7 @@ export const readWorkspace = () => call<WorkspaceDetails>("GET", "/workspace");
 export const listWebhooks = async () => (await call<Page<WebhookView>>("GET", "/webhooks")).items;
 
 export const listKeys = (cursor: string | null) =>
-  call<Page<KeyUsage>>("GET", `/keys?cursor=${encodeURIComponent(cursor ?? "")}`);
+  call<Page<ApiKeyView>>("GET", `/keys?cursor=${encodeURIComponent(cursor ?? "")}`);
 
 export const readWebhook = (id: string) => call<WebhookDetails>("GET", webhook(id));
 

@@ -2,28 +2,24 @@ import { z } from "@hono/zod-openapi";
 import { KeyId, WorkspaceId } from "../contract/fields.ts";
 import { randomId } from "../contract/ids.ts";
 import { InputError } from "../contract/input-error.ts";
-import { KEY_NAME_MAX_LENGTH, KEY_OVERLAP_MAX_SECONDS, PAGE_LIMIT } from "../contract/limits.ts";
+import { KEY_NAME_MAX_LENGTH, KEY_OVERLAP_MAX_SECONDS } from "../contract/limits.ts";
 import { label } from "../contract/text.ts";
-import { DAY_MS, isoTime } from "../contract/time.ts";
+import { DAY_MS, isoTime, isoTimeOrNull } from "../contract/time.ts";
 import { commit } from "../db/client.ts";
 import { openDirectory } from "../db/databases.ts";
-import { logError } from "../log.ts";
 import { hashApiKey, mintApiKey } from "../quota/api-key.ts";
 import { callObject } from "../quota/call.ts";
 import { forgetKey } from "../quota/forget.ts";
-import { type HourUsage, lastHours } from "../quota/usage.ts";
+import { lastHours } from "../quota/usage.ts";
 import { refuseMissing } from "../records/recording/references.ts";
 import { listCreatedBy } from "../webhooks/subscriptions.ts";
-import { KeyUsage } from "../webhooks/views.ts";
+import { ApiKeyView } from "../webhooks/views.ts";
 import {
-  ApiKeyView,
   insertApiKey,
   listStoredKeys,
   revokeKey,
   rollKey,
-  STANDING_MAX_AGE_MS,
   type StoredKey,
-  toApiKeyView,
   updateQuota,
 } from "../workspaces/api-keys.ts";
 import { findPlacement } from "../workspaces/placement.ts";
@@ -31,8 +27,8 @@ import { cursorOf, integer, Nothing, pageAfter, pageOf, toPage } from "./fields.
 import { operation } from "./operation.ts";
 import { expectWorkspace } from "./placements.ts";
 
-/** Keys per page of the portal: showing the usage of one takes a call to its gate. */
-const PORTAL_KEYS = 20;
+/** Keys per page: showing one takes a call of its gate. */
+const KEYS_AT_ONCE = 20;
 
 /* API keys, all of which are in the directory. */
 
@@ -128,10 +124,7 @@ export const revokeApiKey = operation({
   output: z.object({
     keyId: KeyId,
     workspaceId: WorkspaceId,
-    webhookIds: z
-      .array(z.string())
-      .nullable()
-      .describe("null if they cannot be read now: call again"),
+    webhookIds: z.array(z.string()),
   }),
   examples: [{ keyId }, { apiKey: "key_live_…" }],
   async run({ env }, { keyId, apiKey }) {
@@ -141,79 +134,42 @@ export const revokeApiKey = operation({
     // When this returns, the key is refused everywhere.
     await forgetKey(env, revoked);
     const { id, workspaceId } = revoked;
-    return { keyId: id, workspaceId, webhookIds: await createdBy(env, id, workspaceId) };
-  },
-});
-
-/** The subscriptions that a key created; null if they cannot be read, which does not undo a revocation. */
-async function createdBy(env: Env, keyId: string, workspaceId: string): Promise<string[] | null> {
-  try {
     const { db } = await findPlacement(env, workspaceId);
-    return await listCreatedBy(db, workspaceId, keyId);
-  } catch (error) {
-    logError("webhooks_of_key_unknown", error, { keyId });
-    return null;
-  }
-}
-
-/**
- * The usage that a key's gate has counted; null if the gate fails, so that the other keys can still
- * be shown. The gate of a key that has not been used recently is not called, because the call would
- * create it.
- */
-async function usageOf(
-  env: Env,
-  { id, keyHash, lastUsedAt }: StoredKey,
-  now: number,
-): Promise<HourUsage[] | null> {
-  const isRecent = lastUsedAt !== null && lastUsedAt >= now - DAY_MS - STANDING_MAX_AGE_MS;
-  if (!isRecent) return [];
-  try {
-    return await callObject(env, env.KEY_GATE, keyHash, (gate) => gate.usage());
-  } catch (error) {
-    logError("usage_unknown", error, { keyId: id });
-    return null;
-  }
-}
-
-export const listKeyUsage = operation({
-  about: `Lists a workspace's API keys with the requests of their last 24 hours, newest key first, ${PORTAL_KEYS} per page.`,
-  input: z.strictObject({ workspaceId: WorkspaceId, cursor: cursorOf("api_keys") }),
-  output: pageOf(KeyUsage),
-  examples: [{ workspaceId }],
-  async run({ env }, { workspaceId, cursor }) {
-    await expectWorkspace(env, workspaceId);
-    const request = pageAfter(cursor, PORTAL_KEYS);
-    const { items, next } = await listStoredKeys(openDirectory(env), workspaceId, request);
-    const now = Date.now();
-    const shown = items.map(async (key) => {
-      const usage = await usageOf(env, key, now);
-      return {
-        ...toApiKeyView(key),
-        requestsPerWindow: key.requestsPerWindow ?? Number(env.QUOTA_REQUESTS),
-        windowSeconds: Number(env.QUOTA_WINDOW_SECONDS),
-        hours:
-          usage &&
-          lastHours(usage, now).map(({ startsAt, requests, refused, busiest }) => ({
-            hour: isoTime(startsAt).replace(".000", ""),
-            requests,
-            refused,
-            busiest,
-          })),
-      };
-    });
-    return toPage("api_keys", { items: await Promise.all(shown), next });
+    return { keyId: id, workspaceId, webhookIds: await listCreatedBy(db, workspaceId, id) };
   },
 });
 
 export const listApiKeys = operation({
-  about: `Lists a workspace's API keys, including revoked ones, newest first, ${PAGE_LIMIT.max} per page.`,
+  about: `Lists a workspace's API keys, including revoked ones, with the requests of their last 24 hours, newest key first, ${KEYS_AT_ONCE} per page.`,
   input: z.strictObject({ workspaceId: WorkspaceId, cursor: cursorOf("api_keys") }),
   output: pageOf(ApiKeyView),
   examples: [{ workspaceId }],
   async run({ env }, { workspaceId, cursor }) {
     await expectWorkspace(env, workspaceId);
-    const found = await listStoredKeys(openDirectory(env), workspaceId, pageAfter(cursor));
-    return toPage("api_keys", { items: found.items.map(toApiKeyView), next: found.next });
+    const request = pageAfter(cursor, KEYS_AT_ONCE);
+    const { items, next } = await listStoredKeys(openDirectory(env), workspaceId, request);
+    return toPage("api_keys", {
+      items: await Promise.all(items.map((key) => show(env, key))),
+      next,
+    });
   },
 });
+
+async function show(env: Env, key: StoredKey): Promise<ApiKeyView> {
+  const { keyHash, lastUsedAt } = key;
+  // A key that was never used has no gate, and a call would create it.
+  const hours =
+    lastUsedAt === null ? [] : await callObject(env, env.KEY_GATE, keyHash, (gate) => gate.usage());
+  return {
+    keyId: key.id,
+    name: key.name,
+    lastFour: key.lastFour,
+    createdAt: isoTime(key.createdAt),
+    lastUsedAt: isoTimeOrNull(lastUsedAt),
+    revokedAt: isoTimeOrNull(key.revokedAt),
+    expiresAt: isoTimeOrNull(key.expiresAt),
+    requestsPerWindow: key.requestsPerWindow ?? Number(env.QUOTA_REQUESTS),
+    windowSeconds: Number(env.QUOTA_WINDOW_SECONDS),
+    hours: lastHours(hours, Date.now()),
+  };
+}

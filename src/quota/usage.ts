@@ -1,4 +1,4 @@
-import { HOUR_MS } from "../contract/time.ts";
+import { HOUR_MS, isoTime } from "../contract/time.ts";
 
 /** Number of hours of usage that a key's gate keeps, including the current one. */
 const USAGE_HOURS = 24;
@@ -39,12 +39,16 @@ export function countUsage(
   return all.slice(-USAGE_HOURS);
 }
 
-/** The 24 hours up to that of `now`, oldest first; those without requests are zeros. */
-export function lastHours(hours: readonly HourUsage[], now: number): HourUsage[] {
+/** The 24 hours up to that of `now`, oldest first, as shown; those without requests are zeros. */
+export function lastHours(hours: readonly HourUsage[], now: number) {
   const current = Math.floor(now / HOUR_MS) * HOUR_MS;
   return Array.from({ length: USAGE_HOURS }, (_, i) => {
     const startsAt = current - (USAGE_HOURS - 1 - i) * HOUR_MS;
-    const known = hours.find((hour) => hour.startsAt === startsAt);
-    return known ?? { startsAt, requests: 0, refused: 0, busiest: 0 };
+    const {
+      requests = 0,
+      refused = 0,
+      busiest = 0,
+    } = hours.find((known) => known.startsAt === startsAt) ?? {};
+    return { hour: isoTime(startsAt).replace(".000", ""), requests, refused, busiest };
   });
 }

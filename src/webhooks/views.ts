@@ -3,7 +3,7 @@ import { DeliveryState, WebhookEvent } from "../contract/enumerations.ts";
 import { EventId } from "../contract/fields.ts";
 import { PENDING_COUNTED_MAX } from "../contract/limits.ts";
 
-/* What operations show of subscriptions and deliveries. The portal's page uses the same shapes. */
+/* What operations show of subscriptions, deliveries and keys. The portal's page uses the same shapes. */
 
 const Time = z.string();
 const HttpStatus = z.int().nullable().describe("the HTTP status, if there was an answer");
@@ -154,15 +154,17 @@ export const WorkspaceDetails = z.object({
 });
 export type WorkspaceDetails = z.infer<typeof WorkspaceDetails>;
 
-export const KeyUsage = z.object({
+export const ApiKeyView = z.object({
   keyId: z.string(),
   name: z.string().nullable(),
-  lastFour: z.string(),
+  lastFour: z.string().describe("the last characters of the key"),
   createdAt: Time,
-  lastUsedAt: Time.nullable(),
+  lastUsedAt: Time.nullable().describe(
+    "it was last used within the hour after this time; null if never",
+  ),
   revokedAt: Time.nullable(),
-  expiresAt: Time.nullable(),
-  requestsPerWindow: z.int(),
+  expiresAt: Time.nullable().describe("when a rolled key expires; null if it does not"),
+  requestsPerWindow: z.int().describe("its quota"),
   windowSeconds: z.int(),
   hours: z
     .array(
@@ -173,7 +175,6 @@ export const KeyUsage = z.object({
         busiest: z.int().describe("the most in one window"),
       }),
     )
-    .nullable()
-    .describe("the last 24, oldest first; null while they are unavailable"),
+    .describe("the last 24, oldest first"),
 });
-export type KeyUsage = z.infer<typeof KeyUsage>;
+export type ApiKeyView = z.infer<typeof ApiKeyView>;

@@ -1,7 +1,6 @@
-import { z } from "@hono/zod-openapi";
 import { and, eq, gt, isNull, or, type Placeholder, type SQL, sql } from "drizzle-orm";
 import { InputError } from "../contract/input-error.ts";
-import { HOUR_MS, isoTime, isoTimeOrNull } from "../contract/time.ts";
+import { HOUR_MS } from "../contract/time.ts";
 import { inJson, insertFrom, named, qb } from "../db/builder.ts";
 import {
   commit,
@@ -151,21 +150,6 @@ export async function listLiveKeys(
     .where(and(ofWorkspace, isLive(now)));
 }
 
-/** A key as operations show it. */
-export const ApiKeyView = z.object({
-  keyId: z.string(),
-  name: z.string().nullable(),
-  lastFour: z.string().describe("the last characters of the key"),
-  createdAt: z.string(),
-  lastUsedAt: z
-    .string()
-    .nullable()
-    .describe("it was last used within the hour after this time; null if never"),
-  requestsPerWindow: z.int().nullable().describe("null: QUOTA_REQUESTS"),
-  revokedAt: z.string().nullable(),
-  expiresAt: z.string().nullable().describe("when a rolled key expires; null if it does not"),
-});
-
 /** A key as stored; times are in Unix milliseconds. */
 export type StoredKey = typeof apiKeys.$inferSelect;
 
@@ -185,20 +169,6 @@ export function listStoredKeys(
   request: PageRequest,
 ): Promise<Listing<StoredKey>> {
   return pages(db, { workspaceId }, request);
-}
-
-/** A key as operations show it. */
-export function toApiKeyView(row: StoredKey): z.infer<typeof ApiKeyView> {
-  return {
-    keyId: row.id,
-    name: row.name,
-    lastFour: row.lastFour,
-    createdAt: isoTime(row.createdAt),
-    lastUsedAt: isoTimeOrNull(row.lastUsedAt),
-    requestsPerWindow: row.requestsPerWindow,
-    revokedAt: isoTimeOrNull(row.revokedAt),
-    expiresAt: isoTimeOrNull(row.expiresAt),
-  };
 }
 
 /** What its owner recognises a key by, such as `CRM …a8Xz`. */

@@ -133,7 +133,6 @@ describe("every method works for a workspace of DB_2, and answers no more than i
     const rolled = await all.rollApiKey({ keyId, overlapSeconds: 3_600 });
     const created = await all.createApiKey({ workspaceId });
     expect((await all.listApiKeys({ workspaceId })).items).toHaveLength(3);
-    expect((await all.listKeyUsage({ workspaceId })).items).toHaveLength(3);
     await all.revokeApiKey({ keyId: created.keyId });
     await all.revokeApiKey({ apiKey });
     expect((await api.get("/v1/leads")).status).toBe(401);

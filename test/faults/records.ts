@@ -50,7 +50,7 @@ export const RECORDS: Fault[] = [
     ["api-keys.ts", "    await forgetKey(env, revoked);\n", "", "a revoked key is refused when the call returns"],
     ["api-keys.ts", "    await forgetKey(env, updated);\n", "", "a new quota counts at once"],
     ["api-keys.ts", "    await forgetKey(env, old);\n", "", "a rolled key ends when its overlap does"],
-    ["api-keys.ts", "lastUsedAt >= now - DAY_MS - STANDING_MAX_AGE_MS", "lastUsedAt >= now - DAY_MS", "the use of a key covers its last 24 hours"],
+    ["api-keys.ts", "lastUsedAt === null ? []", "false ? []", "a key that was never used gets no gate by being listed"],
     ["api-keys.ts", "(keyId == null) !== (apiKey == null)", "true", "revokeApiKey takes one key"],
     ["api-keys.ts", "await refuseMissing(commit(openDirectory(env), insertApiKey(key)));", "await commit(openDirectory(env), insertApiKey(key));", "a key of an unknown workspace is an error of the input"],
     ["webhooks.ts", "if (left) wakeToCancel(call, placement.database, webhookId);\n    return {};\n  },\n});\n\nfunction", "return {};\n  },\n});\n\nfunction", "what is left to cancel of a deleted subscription is woken at once"],

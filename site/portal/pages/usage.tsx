@@ -1,5 +1,5 @@
 import type { ComponentChildren } from "preact";
-import type { KeyUsage as Key } from "../../../src/webhooks/views.ts";
+import type { ApiKeyView as Key } from "../../../src/webhooks/views.ts";
 import { listKeys } from "../api.ts";
 import { formatDate, formatDayAndHour, formatHour, formatShare, formatTime } from "../format.ts";
 import { useLoad } from "../load.ts";
@@ -38,14 +38,13 @@ export function Usage({ cursor }: { cursor: string | null }) {
 
 /** When a key was last used, which is recorded hourly: its requests may tell more. */
 function lastUseOf({ lastUsedAt, hours }: Key): ComponentChildren {
-  const last = hours?.at(-1);
+  const last = hours.at(-1);
   if (last && last.requests + last.refused > 0) return t.usagePage.thisHour;
   return lastUsedAt ? <Time at={lastUsedAt} /> : t.never;
 }
 
 function KeyUsage({ of: key }: { of: Key }) {
-  const { requestsPerWindow, windowSeconds } = key;
-  const hours = key.hours ?? [];
+  const { requestsPerWindow, windowSeconds, hours } = key;
   const sum = (name: "requests" | "refused") =>
     hours.reduce((count, hour) => count + hour[name], 0);
   const all = sum("requests") + sum("refused");
@@ -53,8 +52,7 @@ function KeyUsage({ of: key }: { of: Key }) {
     [t.usagePage.lastUsed, lastUseOf(key)],
     [t.usagePage.quota, t.usagePage.quotaValue(requestsPerWindow, windowSeconds)],
   ];
-  if (all > 0)
-    facts.push([t.usagePage.peak(windowSeconds), <Peak key="" of={key} hours={hours} />]);
+  if (all > 0) facts.push([t.usagePage.peak(windowSeconds), <Peak key="" of={key} />]);
   facts.push([t.usagePage.created, formatTime(key.createdAt)]);
   facts.push([t.subscription.id, <Id key="">{key.keyId}</Id>]);
   return (
@@ -66,9 +64,7 @@ function KeyUsage({ of: key }: { of: Key }) {
         <Standing of={key} />
       </div>
       <Facts of={facts} />
-      {all === 0 && (
-        <p class="hint">{key.hours === null ? t.usagePage.unknown : t.usagePage.unused}</p>
-      )}
+      {all === 0 && <p class="hint">{t.usagePage.unused}</p>}
       {all > 0 && (
         <Chart
           title={t.usagePage.byHour}
@@ -103,8 +99,8 @@ function ticksOf(hours: string[]): string[] {
 }
 
 /** The most requests in one window, in words and as a bar, compared with the quota. */
-function Peak({ of: key, hours }: { of: Key; hours: NonNullable<Key["hours"]> }) {
-  const requests = Math.max(...hours.map(({ busiest }) => busiest));
+function Peak({ of: key }: { of: Key }) {
+  const requests = Math.max(...key.hours.map(({ busiest }) => busiest));
   const share = requests / key.requestsPerWindow;
   return (
     <>

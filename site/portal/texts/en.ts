@@ -417,7 +417,6 @@ export const en = {
     expired: (time: string) => `Expired ${time}`,
     active: "Active",
     unused: "No requests in the last 24 hours.",
-    unknown: "Its requests cannot be counted right now. Try again in a moment.",
     requests: "Answered",
     refused: "Refused (429)",
     hour: "Hour",

@@ -408,7 +408,6 @@ export const fr: Texts = {
     expired: (time) => `Expirée le ${time}`,
     active: "Active",
     unused: "Aucune requête au cours des dernières 24 heures.",
-    unknown: "Ses requêtes ne peuvent pas être comptées pour l’instant. Réessayez dans un moment.",
     requests: "Acceptées",
     refused: "Refusées (429)",
     hour: "Heure",

@@ -1,7 +1,7 @@
 import type { Context } from "hono";
 import { ApiError } from "../../contract/errors.ts";
 import { parseInput } from "../../contract/parse.ts";
-import { listKeyUsage } from "../../platform/api-keys.ts";
+import { listApiKeys } from "../../platform/api-keys.ts";
 import { listDeliveries, readDelivery, redeliver } from "../../platform/deliveries.ts";
 import { isObject } from "../../platform/invoke.ts";
 import type { Operation } from "../../platform/operation.ts";
@@ -70,7 +70,7 @@ portal.post(EXCHANGE, openSession);
  */
 export const ALLOWED = [
   ["GET", "/workspace", readWorkspace],
-  ["GET", "/keys", listKeyUsage],
+  ["GET", "/keys", listApiKeys],
   ["GET", "/webhooks", listWebhooks],
   ["GET", "/webhooks/:webhookId", readWebhook],
   ["POST", "/webhooks/:webhookId/update", updateWebhook],

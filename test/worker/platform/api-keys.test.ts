@@ -107,28 +107,31 @@ describe("listApiKeys", () => {
       lastFour: expect.stringMatching(/^[0-9A-Za-z]{4}$/),
       createdAt: SOME_TIME,
       lastUsedAt: null,
-      requestsPerWindow: null,
+      requestsPerWindow: 600,
+      windowSeconds: 60,
+      hours: Array(24).fill({ hour: expect.any(String), requests: 0, refused: 0, busiest: 0 }),
       revokedAt: null,
       expiresAt: null,
     };
     expect(await shown(workspaceId, unused.keyId)).toEqual({ ...entry, keyId: unused.keyId });
     const used = await shown(workspaceId, keyId);
-    expect(used).toEqual({ ...entry, keyId, requestsPerWindow: 7, lastUsedAt: SOME_TIME });
+    expect(used).toMatchObject({ keyId, requestsPerWindow: 7, lastUsedAt: SOME_TIME });
+    expect(used?.hours.at(-1)).toMatchObject({ requests: 1, busiest: 1 });
     expect(String(used?.lastUsedAt) >= startedAt).toBe(true);
   });
 
-  test("returns pages of 100 without gaps or repetitions, with cursors for one list only", async () => {
+  test("returns pages of 20 without gaps or repetitions, with cursors for one list only", async () => {
     const { workspaceId, keyId } = await openWorkspace();
     await openWorkspace();
     const insert = env.DB.prepare(
       "INSERT INTO api_keys (id, workspace_id, key_hash, last_four, created_at) VALUES (?, ?, ?, '', ?)",
     );
-    const ids = Array.from({ length: 204 }, (_, i) => `key_${String(i).padStart(4, "0")}`);
+    const ids = Array.from({ length: 44 }, (_, i) => `key_${String(i).padStart(4, "0")}`);
     await env.DB.batch(
       ids.map((id, i) => insert.bind(id, workspaceId, crypto.randomUUID(), 1_000 + (i >> 2))),
     );
     const pages = await pagesOf((cursor) => Platform.listApiKeys({ workspaceId, cursor }));
-    expect(pages.map(({ length }) => length)).toEqual([100, 100, 5]);
+    expect(pages.map(({ length }) => length)).toEqual([20, 20, 5]);
     expect(pages.flat().map((item) => item.keyId)).toEqual([keyId, ...ids.toReversed()]);
     const { nextCursor } = await Platform.listApiKeys({ workspaceId });
     const foreign = Platform.listWorkspaces({ cursor: nextCursor });

@@ -1,7 +1,7 @@
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
-import { listKeyUsage, revokeApiKey } from "../../../src/platform/api-keys.ts";
+import { listApiKeys, revokeApiKey } from "../../../src/platform/api-keys.ts";
 import {
   deployedWith,
   freshAddress,
@@ -130,8 +130,8 @@ describe("this version's Worker, beside former gates", () => {
     const beside = openApi(apiKey, deployedWith({ KEY_GATE: binding }));
     await beside.patch(`/v1/automations/${id}`, { status: "paused" });
     const call = { env: { ...env, KEY_GATE: binding }, ctx: { waitUntil: () => {} } };
-    const { items } = await listKeyUsage.run(call, { workspaceId, cursor: null });
-    expect(items[0]?.hours?.at(-1)).toMatchObject({ requests: 3, refused: 1 });
+    const { items } = await listApiKeys.run(call, { workspaceId, cursor: null });
+    expect(items[0]?.hours.at(-1)).toMatchObject({ requests: 3, refused: 1 });
     await revokeApiKey.run(call, { keyId });
     expect(made).toEqual(expect.arrayContaining(["admit", "advance", "usage", "forget"]));
   });
