@@ -1,5 +1,3 @@
-import { makeFinal } from "./errors.ts";
-
 /** The part of D1 that is used; both a binding and a session have it. */
 export type D1Client = Pick<D1Database, "prepare" | "batch">;
 
@@ -105,9 +103,7 @@ export class EarlySession extends LateClient {
     const early = query(session);
     // A failure only matters once the request is admitted.
     early.catch(() => {});
-    const required = await this.#required.catch((refusal) => {
-      throw makeFinal(refusal);
-    });
+    const required = await this.#required;
     if (required.binding === binding) {
       const found = await early;
       if (!isOlder(session.getBookmark(), required.bookmark)) return found;

@@ -11,13 +11,16 @@ export interface Fault {
   marks?: { retryable?: boolean; durableObjectReset?: boolean; overloaded?: boolean };
 }
 
+/** Errors of a database that was not reached. */
+const UNREACHED = /while starting up|Cannot resolve/;
+
 /** Every error of D1's table, before the commit and, if possible, after it. */
-export const D1_FAULTS: readonly Fault[] = D1_ERRORS.flatMap(
-  ({ message, retried, mayBeCommitted }) => {
-    const moments = mayBeCommitted ? (["before", "after"] as const) : (["before"] as const);
-    return moments.map((moment) => ({ message: `D1_ERROR: ${message}`, moment, retried }));
-  },
-);
+export const D1_FAULTS: readonly Fault[] = D1_ERRORS.flatMap(({ message, fault }) => {
+  const retried = fault === "nobody";
+  const mayBeCommitted = retried && !UNREACHED.test(message);
+  const moments = mayBeCommitted ? (["before", "after"] as const) : (["before"] as const);
+  return moments.map((moment) => ({ message: `D1_ERROR: ${message}`, moment, retried }));
+});
 
 const RESET = {
   message: "Durable Object reset because its code was updated.",

@@ -1,9 +1,6 @@
 import { expect, test, vi } from "vitest";
-import { openDatabase, retryTransient } from "../../../src/db/client.ts";
+import { retryTransient } from "../../../src/db/client.ts";
 import { D1_ERRORS, isTransient } from "../../../src/db/errors.ts";
-import { EarlySession } from "../../../src/db/session.ts";
-import { listLeads } from "../../../src/records/leads.ts";
-import { CONNECTION_LOST, observedDatabase } from "../../support/deliveries.ts";
 
 /** What becomes of a query that fails once, and how often it is made. */
 async function retried(error: Error) {
@@ -58,13 +55,4 @@ test.each([
 ])("a call that a Durable Object fails with %j and %j is made this often: %i", async (...row) => {
   const [message, marks, times] = row;
   expect(await retried(Object.assign(new Error(message), marks))).toMatchObject({ times });
-});
-
-test("a read that is refused because its admission failed is not repeated", async () => {
-  const { DB, trips } = observedDatabase();
-  const refused = Promise.reject(CONNECTION_LOST);
-  const db = openDatabase(new EarlySession({ binding: DB, bookmark: null }, refused));
-  const reading = listLeads(db, "", "wks_1", { limit: 25, after: null });
-  await expect(reading).rejects.toBe(CONNECTION_LOST);
-  expect(trips).toHaveLength(1);
 });
