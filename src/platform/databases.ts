@@ -18,11 +18,10 @@ export const databases = operation({
   output: pageOf(DatabaseView),
   examples: [{}],
   async run({ env }) {
-    const now = Date.now();
-    const items = databaseNames(env).map(async (database) => {
-      const figures = await queryIfReachable(env, database, (db) => findFigures(db, now));
-      return { database, reachable: figures !== null, ...(figures ?? NO_FIGURES) };
-    });
+    const items = databaseNames(env).map(async (database) => ({
+      database,
+      ...((await queryIfReachable(env, database, findFigures)) ?? NO_FIGURES),
+    }));
     return { items: await Promise.all(items), nextCursor: null };
   },
 });

@@ -1,23 +1,19 @@
 import { z } from "@hono/zod-openapi";
-import { and, count, desc, eq, gte, isNull, lt, sql } from "drizzle-orm";
-import { eventIdAt } from "../contract/ids.ts";
+import { count, desc, isNull, lte, sql } from "drizzle-orm";
 import { DAY_MS } from "../contract/time.ts";
 import type { Database } from "../db/client.ts";
-import { events, sizes, workspaces } from "../db/schema.ts";
+import { sizes, workspaces } from "../db/schema.ts";
 
 /** Maximum size of a D1 database (https://developers.cloudflare.com/d1/platform/limits/). */
 export const DATABASE_MAX_BYTES = 10_000_000_000;
-/** Days for which a database's daily sizes are kept. */
-const SIZES_KEPT_DAYS = 30;
+/** Days for which a database's daily sizes are kept, and its growth averaged. */
+const SIZES_KEPT_DAYS = 7;
 
 /** A bound database: how full it is, and how fast it grows; null for what is unknown. */
 export const DatabaseView = z.object({
   database: z.string().describe("its binding"),
-  reachable: z.boolean().describe("it answers"),
-  sizeBytes: z.int().nullable(),
-  maxBytes: z.int().describe("the largest size that D1 allows"),
+  sizeBytes: z.int().nullable().describe("of 10 GB; null if it does not answer"),
   workspaces: z.int().nullable().describe("those that live in it"),
-  eventsLastDay: z.int().nullable().describe("events stored in the last 24 hours"),
   bytesPerDay: z
     .int()
     .nullable()
@@ -27,44 +23,21 @@ export const DatabaseView = z.object({
     .nullable()
     .describe("until it is full at this rate; null if it does not grow"),
 });
-type DatabaseFigures = Omit<z.infer<typeof DatabaseView>, "database" | "reachable">;
+type DatabaseFigures = Omit<z.infer<typeof DatabaseView>, "database">;
 
 /** The figures of a database that does not answer. */
 export const NO_FIGURES: DatabaseFigures = {
   sizeBytes: null,
-  maxBytes: DATABASE_MAX_BYTES,
   workspaces: null,
-  eventsLastDay: null,
   bytesPerDay: null,
   daysLeft: null,
 };
 
-/** Finds the figures of a database. Reads one row per workspace and one per event of the last day. */
-export async function findFigures(db: Database, now: number): Promise<DatabaseFigures> {
-  const [growth, [[living], [recent]]] = await Promise.all([
-    findGrowth(db),
-    db.batch([
-      db.select({ count: count() }).from(workspaces).where(isNull(workspaces.database)),
-      db
-        .select({ count: count() })
-        .from(workspaces)
-        // A cross join, so that SQLite reads one range of the events for each workspace.
-        .crossJoin(events)
-        .where(
-          and(
-            isNull(workspaces.database),
-            eq(events.workspaceId, workspaces.id),
-            gte(events.id, eventIdAt(now - DAY_MS)),
-          ),
-        ),
-    ]),
-  ]);
-  return {
-    ...growth,
-    maxBytes: DATABASE_MAX_BYTES,
-    workspaces: living?.count ?? 0,
-    eventsLastDay: recent?.count ?? 0,
-  };
+/** Finds the figures of a database. Reads one row per workspace. */
+export async function findFigures(db: Database): Promise<DatabaseFigures> {
+  const living = db.select({ count: count() }).from(workspaces).where(isNull(workspaces.database));
+  const [growth, [counted]] = await Promise.all([findGrowth(db), living]);
+  return { ...growth, workspaces: counted?.count ?? 0 };
 }
 
 /** How large a database is, and how fast it grows. Reads seven rows. */
@@ -72,7 +45,7 @@ export async function findGrowth(
   db: Database,
 ): Promise<Pick<DatabaseFigures, "bytesPerDay" | "daysLeft"> & { sizeBytes: number }> {
   const [kept, any] = await db.batch([
-    db.select({ day: sizes.day, bytes: sizes.bytes }).from(sizes).orderBy(desc(sizes.day)).limit(7),
+    db.select().from(sizes).orderBy(desc(sizes.day)),
     db.run(ANY),
   ]);
   const sizeBytes = sizeAfter(any);
@@ -95,19 +68,12 @@ const ANY = sql`SELECT 1`;
 
 const sizeAfter = ({ meta }: D1Result) => meta.size_after ?? 0;
 
-/** Inserts the size of a database, once a day. */
+/** Notes the size of a database, once a day, and forgets old ones. */
 export async function insertSize(db: Database, now: number): Promise<void> {
   const day = Math.floor(now / DAY_MS);
-  const [known, any] = await db.batch([
-    db.select({ day: sizes.day }).from(sizes).where(eq(sizes.day, day)),
-    db.run(ANY),
-  ]);
-  if (known.length > 0) return;
+  const bytes = await findSize(db);
   await db.batch([
-    db
-      .insert(sizes)
-      .values({ day, bytes: sizeAfter(any) })
-      .onConflictDoNothing(),
-    db.delete(sizes).where(lt(sizes.day, day - SIZES_KEPT_DAYS)),
+    db.insert(sizes).values({ day, bytes }).onConflictDoNothing(),
+    db.delete(sizes).where(lte(sizes.day, day - SIZES_KEPT_DAYS)),
   ]);
 }

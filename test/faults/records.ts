@@ -97,7 +97,7 @@ export const RECORDS: Fault[] = [
     ["moving/move.ts", "if (hasBegun) return NOT_BEGUN;", "", "a move that another call cancelled does not begin again"],
     ["moving/move.ts", "and(isOwn, eq(workspaces.erasing, false))", "isOwn", "a workspace that is being erased is not moved"],
     ["workspaces.ts", "eq(itsWorkspace, workspaces.id), isNull(deletedAt)", "isNull(deletedAt)", "the portal shows no other workspace's subscription"],
-    ["database-sizes.ts", "lt(sizes.day, day - SIZES_KEPT_DAYS)", "lt(sizes.day, day)", "sizes are kept for some days"],
+    ["database-sizes.ts", "lte(sizes.day, day - SIZES_KEPT_DAYS)", "lte(sizes.day, day - 1)", "sizes are kept for some days"],
     ["rows.ts", "> (${list(position.map", ">= (${list(position.map", "no page of an export repeats a row"],
     ["lifecycle/erase.ts", "SET ${bare(column)} = NULL", "SET ${bare(column)} = ${bare(column)}", "a run does not name an erased lead"],
     ["lifecycle/erase.ts", "qb.update(workspaces).set({ erasing: true }).where(eq(id, workspaceId)),", "inOrder([]),", "a workspace of another database that is being erased gets no keys"],
