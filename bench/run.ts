@@ -61,20 +61,14 @@ if (only !== undefined && !(only in BENCHES))
 const extent: Extent = values.smoke ? "smoke" : values.quick ? "quick" : "full";
 useMemory();
 
-const chosen = Object.entries(BENCHES).filter(([name, { quick }]) =>
-  only === undefined ? extent !== "quick" || quick : only === name,
-);
 const step = openSteps();
-const measure = async ([name, bench]: [string, Bench]) => {
+const samples: Samples = {};
+for (const [name, { measure, quick }] of Object.entries(BENCHES)) {
+  if (only === undefined ? extent === "quick" && !quick : only !== name) continue;
   step(name);
-  return bench.measure(extent);
-};
-const found: Samples[] = [];
-// Where times say nothing, benches may run beside each other: most of them wait.
-if (extent === "smoke") found.push(...(await Promise.all(chosen.map(measure))));
-else for (const each of chosen) found.push(await measure(each));
+  Object.assign(samples, await measure(extent));
+}
 step("");
-const samples: Samples = Object.assign({}, ...found);
 console.log(describeFigures(samples).join("\n"));
 if (values.json) {
   const medians = Object.entries(samples).map(([name, of]) => [name, median(of)]);
