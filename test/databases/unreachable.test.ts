@@ -9,9 +9,11 @@ import {
   type DatabaseName,
   databaseOf,
   deploymentWith,
+  NAMES,
   openSubscribedIn,
   openWorkspaceIn,
   platformOf,
+  tablesWith,
   unreachableDatabase,
   WAYS,
 } from "../support/databases.ts";
@@ -24,6 +26,7 @@ import {
   type Sent,
 } from "../support/deliveries.ts";
 import { keepLog } from "../support/log-lines.ts";
+import { shortenTimers } from "../support/timers.ts";
 import { until } from "../support/until.ts";
 
 const platform = exports.Platform;
@@ -130,7 +133,7 @@ describe.each(WAYS)("while DB_3 is unreachable (it %s)", (way) => {
     expect(new Set(failed)).toEqual(new Set(["DB_3"]));
   });
 
-  test("requests and calls for the others are served; its own get 500 or wait", async () => {
+  test("requests and calls for the others are served, to the last, an erasure; its own get 500 or wait", async () => {
     const [first, second, third] = await inEach(openWorkspaceIn);
     const fetch = deployedAs(deploymentWith({ DB_3: unreachableDatabase(way) }));
     for (const { apiKey } of [first, second]) {
@@ -150,6 +153,10 @@ describe.each(WAYS)("while DB_3 is unreachable (it %s)", (way) => {
     expect(await platform.revokeApiKey({ keyId })).toMatchObject({ keyId });
     expect(await platform.ledger({ workspaceId })).toMatchObject({ addsUp: true });
     expect((await platform.backlog({ database: "DB" })).overdue).toEqual(expect.any(Number));
+    shortenTimers(5_000);
+    const erased = { done: true, remaining: 0 };
+    expect(await platform.eraseWorkspace({ workspaceId })).toEqual(erased);
+    for (const name of NAMES) expect(await tablesWith(name, workspaceId)).toEqual([]);
   });
 });
 

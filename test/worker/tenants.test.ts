@@ -185,7 +185,11 @@ const PLATFORM = Object.entries<PlatformOperation>(OPERATIONS).flatMap(([method,
         if ("database" in input) input.database = DATABASE;
         const ctx = createExecutionContext();
         const answer = await invoke(method, operation, { env, ctx }, input, "rpc").then(
-          (shown) => ({ ok: true, text: JSON.stringify(shown) }),
+          (shown) => {
+            // Parsing drops what the operation does not declare.
+            expect(operation.output.parse(shown), method).toEqual(shown);
+            return { ok: true, text: JSON.stringify(shown) };
+          },
           (error: Error) => ({ ok: false, text: error.message }),
         );
         await waitOnExecutionContext(ctx);

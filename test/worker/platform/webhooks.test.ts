@@ -224,18 +224,6 @@ describe("updateWebhook with another URL", () => {
     expect(await Platform.readWebhook({ webhookId })).toMatchObject({ url, pending: 0 });
     expect((await Platform.listDeliveries({ webhookId })).items).toHaveLength(1);
   });
-
-  test("leaves the Idempotency-Key of its creation to a new subscription", async () => {
-    const { workspaceId, api } = await openWorkspace();
-    const asked = { url: subscriberUrl(), events: ["lead.created"] };
-    const headers = { "Idempotency-Key": "one" };
-    const create = async () =>
-      (await api.post<{ id: string }>("/v1/webhooks", asked, headers)).body.id;
-    const webhookId = await create();
-    await Platform.updateWebhook({ webhookId, url: subscriberUrl() });
-    expect(await create()).not.toBe(webhookId);
-    expect((await Platform.listWebhooks({ workspaceId })).items).toHaveLength(2);
-  });
 });
 
 describe("updateWebhook with headers", () => {
