@@ -11,14 +11,8 @@ import { findServiceHealth } from "../../src/service-health.ts";
 import { sweep } from "../../src/sweep.ts";
 import { LEASE_MS } from "../../src/webhooks/dispatch/lease.ts";
 import { deleteSubscription } from "../../src/webhooks/subscriptions.ts";
+import { openWorkspace, recordAutomation } from "../support/api.ts";
 import {
-  eventsOf,
-  openListeningWorkspace,
-  openWorkspace,
-  recordAutomation,
-} from "../support/api.ts";
-import {
-  announceLeads,
   answered,
   BROKEN,
   DAY_MS,
@@ -177,15 +171,6 @@ describe("the sweep", () => {
       });
     expect([await at(59_000), await at(61_000)]).toEqual([[], ["fast"]]);
   });
-});
-
-test("the sweep deletes events that are older than 30 days, also if they were not owed to anyone", async () => {
-  const { workspaceId } = await openListeningWorkspace();
-  await announceLeads(workspaceId, 2, NOW - 30 * DAY_MS - HOUR_MS - 1);
-  const [young] = await announceLeads(workspaceId, 1, NOW - 30 * DAY_MS);
-  expect(await eventsOf(workspaceId)).toHaveLength(3);
-  await sweep(isolated().env, NOW);
-  expect((await eventsOf(workspaceId)).map(({ id }) => id)).toEqual([young?.id]);
 });
 
 describe("a sweep of hundreds of workspaces", () => {

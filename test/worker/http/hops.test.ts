@@ -3,6 +3,7 @@ import { beforeEach, describe, expect, test } from "vitest";
 import { hashApiKey } from "../../../src/quota/api-key.ts";
 import {
   type Answer,
+  authorizedBy,
   deployedWith,
   freshAddress,
   inventedKey,
@@ -145,5 +146,74 @@ describe("a flood", () => {
     expect(await hopsOf(from(invented))).toEqual([429, 0]);
     expect(await hopsOf(from(await unknownKey()))).toEqual([429, 1]);
     expect(await hopsOf(from(apiKey))).toEqual([200, 2]);
+  });
+});
+
+describe("strangers", () => {
+  const NO_WINDOW = { limit: Number.NaN, remaining: Number.NaN, resetSeconds: Number.NaN };
+
+  /** The answers to a hundred requests, and how many hops they took together. */
+  async function hundred(ask: (i: number) => Promise<Answer>) {
+    far.taken();
+    const answers: Answer[] = [];
+    for (let i = 0; i < 100; i++) answers.push(await ask(i));
+    return { answers, hops: far.taken() };
+  }
+
+  test.each([
+    ["/nowhere, from a network each", 404, "/nowhere", (i: number) => `2001:db8:${i}::1`],
+    ["/openapi.json, from one address", 200, "/openapi.json", () => "203.0.113.9"],
+  ])("who ask a hundred times for %s, call no gate, and see no window", async (...row) => {
+    const [, status, path, from] = row;
+    const { answers, hops } = await hundred((i) =>
+      send(path, { headers: { "CF-Connecting-IP": from(i) } }, fetchFromAfar),
+    );
+    expect(new Set(answers.map((answer) => answer.status))).toEqual(new Set([status]));
+    expect(answers.map(rateLimitOf)).toEqual(Array(100).fill(NO_WINDOW));
+    expect(hops).toBe(0);
+  });
+
+  test("whose browsers send a hundred preflights call no gate, are not counted, and see the window as far as it is known", async () => {
+    const asked = {
+      "CF-Connecting-IP": freshAddress(),
+      Origin: "https://page.example",
+      "Access-Control-Request-Method": "GET",
+      "Access-Control-Request-Headers": "authorization",
+    };
+    const preflight = (more = {}) =>
+      send("/v1/leads", { method: "OPTIONS", headers: { ...asked, ...more } }, fetchFromAfar);
+    const { answers, hops } = await hundred(() => preflight());
+    expect(hops).toBe(0);
+    for (const answer of answers) {
+      expect(answer).toEqual(refusal(401, "invalid_api_key"));
+      expect(rateLimitOf(answer)).toEqual({ limit: 20, remaining: 20, resetSeconds: 300 });
+    }
+    // With a key it is no preflight, but a guess.
+    const guess = { Authorization: `Bearer ${await inventedKey()}` };
+    expect(await hopsOf(preflight(guess))).toEqual([401, 1]);
+    expect(rateLimitOf(await preflight())).toMatchObject({ limit: 20, remaining: 19 });
+    for (let i = 0; i < 19; i++) await authorizedBy(null, asked["CF-Connecting-IP"]);
+    expect(await hopsOf(preflight())).toEqual([429, 0]);
+  });
+
+  test("with a revoked key, from a blocked address, call each gate once in two seconds", async () => {
+    const { keyId, apiKey, api } = await openFarWorkspace();
+    const address = freshAddress();
+    expect((await api.get("/v1/leads")).status).toBe(200);
+    await exports.Platform.revokeApiKey({ keyId });
+    for (let i = 0; i < 20; i++) await authorizedBy(null, address);
+    const headers = { "CF-Connecting-IP": address, Authorization: `Bearer ${apiKey}` };
+    const ask = () => send("/v1/leads", { headers }, fetchFromAfar);
+    const now = Date.now();
+    jumpTo(now);
+    const { answers, hops } = await hundred(ask);
+    // The address is known to be blocked.
+    expect(hops).toBe(1);
+    for (const answer of answers) {
+      expect(answer.status).toBe(429);
+      expect(rateLimitOf(answer)).toMatchObject({ limit: 20, remaining: 0 });
+    }
+    jumpTo(now + 2_100);
+    expect(await hopsOf(ask())).toEqual([429, 2]);
   });
 });

@@ -77,18 +77,6 @@ describe("administrators are told that a subscription is failing", () => {
     expect(JSON.stringify(stored)).not.toContain("t0ken");
   });
 
-  test("once per series of failures, and again when it is disabled", async () => {
-    const { id } = await failing(EARLY);
-    expect(await sweepAt(DUE)).toHaveLength(1);
-    await failAt(id, PROBES.slice(EARLY, LASTING));
-    expect(await sweepAt(PROBES[LASTING - 1] as number)).toEqual([]);
-    await failAt(id, PROBES.slice(LASTING));
-    const subject = expect.stringContaining("désactivé");
-    expect(await sweepAt(PROBES.at(-1) as number)).toMatchObject([{ subject }]);
-    for (const kind of ["failing", "disabled"] as const)
-      expect(await noticesOf(id, kind)).toHaveLength(1);
-  });
-
   test("again if it recovers and then fails for as long", async () => {
     const { id, workspaceId } = await failing(EARLY);
     expect(await sweepAt(DUE)).toHaveLength(1);
@@ -150,15 +138,17 @@ describe("administrators are told that one kind of events is rejected", () => {
   });
 });
 
-describe("administrators of a subscription that stays disabled", () => {
+describe("administrators of a subscription that stays disabled, of which they are told when it is failing and when it is disabled,", () => {
   const WEEK_MS = REMINDER_WAIT_MS;
 
   async function disabled() {
     const about = await failing(LASTING);
-    await sweepAt(DUE);
+    expect(await sweepAt(DUE)).toHaveLength(1);
     const at = PROBES[LASTING] as number;
+    expect(await sweepAt(at - 1)).toEqual([]);
     await failAt(about.id, [at]);
     const [first] = await sweepAt(at);
+    expect(first?.subject).toContain("désactivé");
     return { ...about, at, first };
   }
 
