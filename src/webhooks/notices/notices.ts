@@ -2,7 +2,7 @@ import { and, eq, isNotNull, isNull, type SQL, sql } from "drizzle-orm";
 import { TELL_AFTER_MS, WORKSPACE_EMAILS_PER_DAY } from "../../contract/limits.ts";
 import { DAY_MS } from "../../contract/time.ts";
 import { insertFrom, qb } from "../../db/builder.ts";
-import { commit, counted, type Database, type Statements } from "../../db/client.ts";
+import { commit, counted, type Database, prepared, type Statements } from "../../db/client.ts";
 import { notices, subscriptions, workspaces } from "../../db/schema.ts";
 import { isWritable } from "../../workspaces/moves.ts";
 
@@ -13,46 +13,79 @@ const TURNS_MAX = 20;
 /** Maximum notices among which a sweep chooses those whose turn it is. */
 const CHOSEN_FROM = 1_000;
 
-const SENT_IN_A_DAY = (workspaceId: SQL, now: number) =>
+const NOW = sql.placeholder("now");
+const SENT_IN_A_DAY = (workspaceId: SQL) =>
   sql`(SELECT coalesce(sum(t.sent), 0) FROM ${notices} AS t
-    WHERE t.workspace_id = ${workspaceId} AND t.sent_at > ${now - DAY_MS})`;
+    WHERE t.workspace_id = ${workspaceId} AND t.sent_at > ${NOW} - ${DAY_MS})`;
 
 /**
  * SQL condition: it is the turn of the notice. Each workspace has one turn per sweep, for its notice that
  * has been due the longest; first come those that were sent the fewest e-mails.
  */
-function isNext(now: number): SQL {
-  const { workspaceId, subscriptionId, since, kind, dueAt } = notices;
-  const sent = SENT_IN_A_DAY(sql`d.workspace_id`, now);
-  return sql`(${workspaceId}, ${subscriptionId}, ${since}, ${kind}) IN (
+const IS_NEXT = sql`(${notices.workspaceId}, ${notices.subscriptionId}, ${notices.since}, ${notices.kind}) IN (
     SELECT workspace_id, subscription_id, since, kind FROM (
       SELECT *, row_number() OVER (PARTITION BY workspace_id ORDER BY due_at) AS turn FROM (
-        SELECT * FROM ${notices} WHERE ${dueAt} <= ${now} AND ${isWritable(workspaceId)}
-        ORDER BY ${dueAt} LIMIT ${CHOSEN_FROM})) AS d
-    WHERE turn = 1 AND ${sent} < ${WORKSPACE_EMAILS_PER_DAY}
-    ORDER BY ${sent}, due_at LIMIT ${TURNS_MAX})`;
-}
+        SELECT * FROM ${notices} WHERE ${notices.dueAt} <= ${NOW} AND ${isWritable(notices.workspaceId)}
+        ORDER BY ${notices.dueAt} LIMIT ${CHOSEN_FROM})) AS d
+    WHERE turn = 1 AND ${SENT_IN_A_DAY(sql`d.workspace_id`)} < ${WORKSPACE_EMAILS_PER_DAY}
+    ORDER BY ${SENT_IN_A_DAY(sql`d.workspace_id`)}, due_at LIMIT ${TURNS_MAX})`;
+
+const { url, events, failingSince, rejections, disabledAt, deletedAt, lastAttempt } = subscriptions;
+const ABOUT = { url, events, failingSince, rejections, disabledAt, lastAttempt };
+const REJECTED_SINCE = sql`r.value->>'since'`;
 
 /** The notices about kinds of events that subscriptions have rejected for a day although others succeed. */
-function insertRejecting(now: number) {
-  const since = sql`r.value->>'since'`;
-  const { failingSince, rejections, disabledAt, deletedAt } = subscriptions;
-  return insertFrom(
+const insertRejecting = prepared(
+  insertFrom(
     notices,
     {
       workspaceId: subscriptions.workspaceId,
       subscriptionId: subscriptions.id,
-      since,
+      since: REJECTED_SINCE,
       kind: "rejecting",
-      dueAt: now,
+      dueAt: NOW,
     },
     sql`FROM ${subscriptions} JOIN json_each(${rejections}) AS r
-      WHERE ${rejections} <> '{}' AND ${since} <= ${now - TELL_AFTER_MS}
-        AND (${failingSince} IS NULL OR ${failingSince} > ${since})
+      WHERE ${rejections} <> '{}' AND ${REJECTED_SINCE} <= ${NOW} - ${TELL_AFTER_MS}
+        AND (${failingSince} IS NULL OR ${failingSince} > ${REJECTED_SINCE})
         AND ${disabledAt} IS NULL AND ${deletedAt} IS NULL AND ${isWritable(subscriptions.workspaceId)}
       ON CONFLICT DO NOTHING`,
-  );
-}
+  ),
+);
+
+const RECIPIENTS = sql`coalesce(${notices.recipients}, (SELECT ${workspaces.adminEmails}
+    FROM ${workspaces} WHERE ${workspaces.id} = ${notices.workspaceId}))`;
+
+const findNext = prepared(
+  qb
+    .select({
+      workspaceId: notices.workspaceId,
+      subscriptionId: notices.subscriptionId,
+      since: notices.since,
+      kind: notices.kind,
+      recipients: RECIPIENTS.mapWith(notices.recipients).as("left_recipients"),
+      tries: notices.tries,
+      reminders: notices.reminders,
+      sentInADay: SENT_IN_A_DAY(sql`${notices.workspaceId}`).mapWith(Number).as("in_a_day"),
+      workspaceName: workspaces.name,
+      accessGranted: workspaces.accessGranted,
+      subscription: { ...ABOUT },
+    })
+    .from(notices)
+    .innerJoin(workspaces, eq(workspaces.id, notices.workspaceId))
+    .leftJoin(
+      subscriptions,
+      and(eq(subscriptions.id, notices.subscriptionId), isNull(subscriptions.deletedAt)),
+    )
+    .where(IS_NEXT),
+);
+
+const reserveNext = prepared(
+  qb
+    .update(notices)
+    .set({ recipients: RECIPIENTS, dueAt: sql`${sql.placeholder("takenUntil")}` })
+    .where(IS_NEXT),
+);
 
 /** A notice whose turn it is, with what it is about as it is now: null if the subscription is gone. */
 export type DueNotice = Awaited<ReturnType<typeof takeDueNotices>>[number];
@@ -63,38 +96,13 @@ export type DueNotice = Awaited<ReturnType<typeof takeDueNotices>>[number];
  */
 export async function takeDueNotices(db: Database, now: number) {
   const takenUntil = now + NOTICE_TAKEN_MS;
-  const left = sql`coalesce(${notices.recipients}, (SELECT ${workspaces.adminEmails}
-    FROM ${workspaces} WHERE ${workspaces.id} = ${notices.workspaceId}))`;
   const { taken } = await commit(db, {
-    rejecting: insertRejecting(now),
-    taken: qb
-      .select({
-        workspaceId: notices.workspaceId,
-        subscriptionId: notices.subscriptionId,
-        since: notices.since,
-        kind: notices.kind,
-        recipients: left.mapWith(notices.recipients).as("left_recipients"),
-        tries: notices.tries,
-        reminders: notices.reminders,
-        sentInADay: SENT_IN_A_DAY(sql`${notices.workspaceId}`, now).mapWith(Number).as("in_a_day"),
-        workspaceName: workspaces.name,
-        accessGranted: workspaces.accessGranted,
-        subscription: { ...ABOUT },
-      })
-      .from(notices)
-      .innerJoin(workspaces, eq(workspaces.id, notices.workspaceId))
-      .leftJoin(
-        subscriptions,
-        and(eq(subscriptions.id, notices.subscriptionId), isNull(subscriptions.deletedAt)),
-      )
-      .where(isNext(now)),
-    reserved: qb.update(notices).set({ recipients: left, dueAt: takenUntil }).where(isNext(now)),
+    rejecting: insertRejecting({ now }),
+    taken: findNext({ now }),
+    reserved: reserveNext({ now, takenUntil }),
   });
   return taken.map((notice) => ({ ...notice, takenUntil }));
 }
-
-const { url, events, failingSince, rejections, disabledAt, lastAttempt } = subscriptions;
-const ABOUT = { url, events, failingSince, rejections, disabledAt, lastAttempt };
 
 /** What a sweep records about a notice that it took. */
 export interface Turn {
