@@ -159,7 +159,7 @@ export const EVENTS: Fault[] = [
     ["policy.ts", "if (delivery.priority === 1) return pace;", "", "what fails when sent by hand says nothing about the endpoint"],
     ["policy.ts", "isNew ? climb(pace) : pace.backoff", "climb(pace)", "an event that is rejected again says nothing about the endpoint"],
     ["policy.ts", "return before.nextAt > 0 || before.rejections !== after.rejections;", "return true;", "what is rejected keeps to its ladder while others are accepted"],
-    ["policy.ts", "endedAt + probeWaitMs(backoff, outcome, random);", "endedAt;", "a failing subscription is probed", { violation: /fails always, and got|rows were written for/, seed: 18 }],
+    ["policy.ts", "endedAt + probeWaitMs(backoff, outcome, random);", "endedAt;", "a failing subscription is probed", { violation: /fails always, and got|rows were written for/, seed: 7 }],
     ["policy.ts", "RETRY_WAITS_SECONDS[attempt - 1]", "RETRY_WAITS_SECONDS[attempt]", "the ladder has all its rungs"],
     ["policy.ts", "Math.min(askedWaitMs(outcome), rungMs * RETRY_AFTER_MAX_MULTIPLE)", "askedWaitMs(outcome)", "Retry-After holds a subscription for twice the rung"],
     ["policy.ts", "slow: slow && postsAtOnce < POSTS_AT_ONCE,", "slow: isSlow,", "who hangs every other time holds up only the slow lane"],

@@ -12,8 +12,9 @@ const SCRATCH = mkdtempSync(join(ROOT, "dist/simulation-"));
 afterAll(() => rmSync(SCRATCH, { recursive: true }));
 
 function simulate(...args: string[]) {
-  const script = join(ROOT, "scripts/simulate.ts");
-  const { status, stdout, stderr } = spawnSync("node", [script, ...args], {
+  const command = ["--import", "./scripts/ready.js", "scripts/simulate.ts", ...args];
+  const { status, stdout, stderr } = spawnSync("node", command, {
+    cwd: ROOT,
     encoding: "utf8",
     maxBuffer: 2 ** 26,
   });

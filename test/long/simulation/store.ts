@@ -11,7 +11,16 @@ const AFTER_COMMIT = D1_FAULTS.filter(({ moment }) => moment === "after");
 
 const LOGS_ATTEMPTS = /insert into "attempts"/;
 
+/** Statements that may change records, or what is owed. */
+const CHANGES_OWED =
+  /(insert into|update|delete from) "(events|leads|runs|workspaces)"|(insert into|delete from) "deliveries"/i;
+
 const MIGRATIONS = join(import.meta.dirname, "../../../migrations");
+const SCHEMA = readdirSync(MIGRATIONS)
+  .filter((name) => name.endsWith(".sql"))
+  .sort()
+  .map((file) => readFileSync(join(MIGRATIONS, file), "utf8"))
+  .join("\n");
 
 /** The longest that a slow request to D1, or its reply, is on its way when nothing fails. */
 export const SLOW_REPLY_MS = 1_500;
@@ -25,7 +34,10 @@ export class Store {
   /** The names of the databases. */
   readonly names: string[];
   readonly #databases: DatabaseSync[];
-  /** Sees them as one, in which each workspace has the rows of the database that it lives in. */
+  /**
+   * Sees them as one, in which each workspace has the rows of the database that it lives in. A single
+   * one is that.
+   */
   readonly #whole: DatabaseSync;
   /**
    * Rows written by the consumers, without the table of attempts, which has a row for each failure.
@@ -39,36 +51,36 @@ export class Store {
   readonly committedAt = new Map<string, number>();
   /** How D1 has failed. */
   readonly injected = new Set<Fault>();
-  /** Called at the very moment when a write has been committed. */
+  /** How many transactions have written anything. */
+  commits = 0;
+  /** Called at the very moment when a write of records, or of what is owed, has been committed. */
   onCommit: () => void = () => {};
-  readonly #statements = new Map<DatabaseSync, Map<string, StatementSync>>();
+  readonly #statements = new Map<DatabaseSync, Map<string, Prepared>>();
 
   readonly world: World;
 
   constructor(world: World, count: number) {
     this.world = world;
+    this.names = Array.from({ length: count }, (_, i) => (i === 0 ? "DB" : `DB_${i + 1}`));
     const store = stores++;
-    const uris = Array.from(
-      { length: count },
-      (_, i) => `file:simulation-${store}-${i}?mode=memory&cache=shared`,
+    const uris = this.names.map((name) =>
+      count === 1 ? ":memory:" : `file:simulation-${store}-${name}?mode=memory&cache=shared`,
     );
-    this.names = uris.map((_, i) => (i === 0 ? "DB" : `DB_${i + 1}`));
     this.#databases = uris.map((uri) => new DatabaseSync(uri));
-    const migrations = readdirSync(MIGRATIONS)
-      .filter((name) => name.endsWith(".sql"))
-      .sort()
-      .map((file) => readFileSync(join(MIGRATIONS, file), "utf8"));
-    for (const database of this.#databases)
-      for (const migration of migrations) database.exec(migration);
-    this.#whole = new DatabaseSync(":memory:");
-    for (const [i, uri] of uris.entries()) this.#whole.exec(`ATTACH '${uri}' AS d${i}`);
+    for (const database of this.#databases) database.exec(SCHEMA);
+    this.#whole = count === 1 ? (this.#databases[0] as DatabaseSync) : this.#openWhole(uris);
+  }
+
+  #openWhole(uris: string[]): DatabaseSync {
+    const whole = new DatabaseSync(":memory:");
+    for (const [i, uri] of uris.entries()) whole.exec(`ATTACH '${uri}' AS d${i}`);
     const everywhere = (select: (schema: string) => string) =>
       uris.map((_, i) => select(`d${i}`)).join(" UNION ALL ");
     // During a switch, both databases may say that it lives there: the directory knows.
     const living = (d: string) =>
       `(SELECT id FROM d0.workspaces WHERE coalesce(database, 'DB') = '${this.names[Number(d.slice(1))]}')`;
     const view = (table: string, where: (schema: string) => string) =>
-      this.#whole.exec(
+      whole.exec(
         `CREATE TEMP VIEW ${table} AS ${everywhere(
           (d) => `SELECT * FROM ${d}.${table} WHERE ${where(d)}`,
         )}`,
@@ -78,10 +90,12 @@ export class Store {
       view(getTableName(table), (d) =>
         "workspaceId" in getTableColumns(table) ? `workspace_id IN ${living(d)}` : "true",
       );
+    return whole;
   }
 
   /** The database that a workspace lives in. */
   homeOf(workspaceId: string): string {
+    if (this.names.length === 1) return "DB";
     const sql = "SELECT database FROM d0.workspaces WHERE id = ?";
     const [line] = this.rows<{ database: string | null }>(sql, workspaceId);
     return line?.database ?? "DB";
@@ -89,18 +103,19 @@ export class Store {
 
   /** Whether the sweep has a workspace to move, or something that one left behind to delete. */
   isAnybodyMoving(): boolean {
+    if (this.names.length === 1) return false;
     return this.names.some((_, i) => this.rows(`SELECT 1 FROM d${i}.moves LIMIT 1`).length > 0);
   }
 
   close(): void {
-    for (const database of [this.#whole, ...this.#databases]) database.close();
+    for (const database of new Set([this.#whole, ...this.#databases])) database.close();
   }
 
   /**
    * Rows of a query, immediately and without faults: for the checks, not for the code under test.
    */
   rows<Row>(sql: string, ...parameters: (string | number | null)[]): Row[] {
-    return this.#prepare(this.#whole, sql).all(...parameters) as Row[];
+    return this.#prepare(this.#whole, sql).statement.all(...parameters) as Row[];
   }
 
   /** The binding of an isolate: every call takes time, and may fail before or after, or crash. */
@@ -176,41 +191,57 @@ export class Store {
     throw toError(fault);
   }
 
-  #transaction(database: DatabaseSync, statements: Bound[]) {
-    database.exec("BEGIN");
+  #transaction(database: DatabaseSync, bound: Bound[]) {
+    const control = (sql: string) => this.#prepare(database, sql).statement.run();
+    control("BEGIN");
     try {
-      const results = statements.map((statement) => this.#run(database, statement));
-      database.exec("COMMIT");
-      if (results.some(({ meta }) => meta.changes > 0)) this.onCommit();
+      const prepared = bound.map(({ sql }) => this.#prepare(database, sql));
+      const results = prepared.map((one, i) => execute(one, bound[i]?.parameters as Values));
+      control("COMMIT");
+      const written = prepared.filter((_, i) => (results[i]?.meta.changes ?? 0) > 0);
+      if (written.length > 0) this.commits++;
+      if (written.some(({ changesOwed }) => changesOwed)) this.onCommit();
       return results;
     } catch (error) {
-      database.exec("ROLLBACK");
+      control("ROLLBACK");
       throw error;
     }
   }
 
-  #run(database: DatabaseSync, { sql, parameters }: Bound) {
-    const statement = this.#prepare(database, sql);
-    const values = parameters as (string | number | null)[];
-    if (statement.columns().length > 0) {
-      const results = statement.all(...values);
-      const changes = /\bRETURNING\b/i.test(sql) ? results.length : 0;
-      return { success: true, results, meta: { changes } };
-    }
-    const { changes } = statement.run(...values);
-    return { success: true, results: [] as unknown[], meta: { changes: Number(changes) } };
-  }
-
-  #prepare(database: DatabaseSync, sql: string): StatementSync {
-    const statements = this.#statements.get(database) ?? new Map<string, StatementSync>();
+  #prepare(database: DatabaseSync, sql: string): Prepared {
+    const statements = this.#statements.get(database) ?? new Map<string, Prepared>();
     this.#statements.set(database, statements);
     const known = statements.get(sql);
     if (known) return known;
     // SQLite compiles a statement anew whenever a parameter that is its whole limit is bound.
     const statement = database.prepare(sql.replaceAll(/\blimit \?/gi, "LIMIT 0 + ?"));
-    statements.set(sql, statement);
-    return statement;
+    const prepared = {
+      statement,
+      hasRows: statement.columns().length > 0,
+      isReturning: /\bRETURNING\b/i.test(sql),
+      changesOwed: CHANGES_OWED.test(sql),
+    };
+    statements.set(sql, prepared);
+    return prepared;
   }
+}
+
+interface Prepared {
+  statement: StatementSync;
+  hasRows: boolean;
+  isReturning: boolean;
+  changesOwed: boolean;
+}
+
+type Values = (string | number | null)[];
+
+function execute({ statement, hasRows, isReturning }: Prepared, values: Values) {
+  if (hasRows) {
+    const results = statement.all(...values);
+    return { success: true, results, meta: { changes: isReturning ? results.length : 0 } };
+  }
+  const changes = Number(statement.run(...values).changes);
+  return { success: true, results: [] as unknown[], meta: { changes } };
 }
 
 interface Bound {

@@ -88,14 +88,8 @@ export function openSubscribers(world: World, store: Store) {
     await isolate.step();
     const { eventId, subscriptionId } = delivery;
     const { host } = new URL(target.url);
-    const [stored] = store.rows<EventWithBody>(
-      `${EVENTS_WITH_BODIES} WHERE "events"."id" = ?`,
-      eventId,
-    );
     const body =
-      (await makeBody(ENCRYPTION_KEYS, target, delivery.event)) ??
-      (stored && (await bodyOf(ENCRYPTION_KEYS, stored))) ??
-      "";
+      (await makeBody(ENCRYPTION_KEYS, target, delivery.event)) ?? (await storedBodyOf(eventId));
     const post: Post = {
       eventId,
       subscriptionId,
@@ -114,6 +108,12 @@ export function openSubscribers(world: World, store: Store) {
     world.note(`post ${eventId} to ${subscriptionId} (${behaviour}): ${JSON.stringify(outcome)}`);
     await isolate.step();
     return outcome;
+  }
+
+  async function storedBodyOf(eventId: string): Promise<string> {
+    const sql = `${EVENTS_WITH_BODIES} WHERE "events"."id" = ?`;
+    const [stored] = store.rows<EventWithBody>(sql, eventId);
+    return (stored && (await bodyOf(ENCRYPTION_KEYS, stored))) ?? "";
   }
 
   async function answer(host: string, behaviour: Behaviour, eventId: string): Promise<Outcome> {

@@ -68,12 +68,15 @@ export class World {
 
   /** Calls `run` after `ms` of true time. */
   after(ms: number, run: () => void): void {
-    const at = this.now + Math.max(0, ms);
-    this.#timers.push({ at, order: this.#order++, run: AsyncResource.bind(run) });
+    this.#add(ms, AsyncResource.bind(run));
   }
 
   sleep(ms: number): Promise<void> {
-    return new Promise((resolve) => this.after(ms, resolve));
+    return new Promise((resolve) => this.#add(ms, resolve));
+  }
+
+  #add(ms: number, run: () => void): void {
+    this.#timers.push({ at: this.now + Math.max(0, ms), order: this.#order++, run });
   }
 
   /** Ends this world with an error, from anywhere: `run` throws it. */
