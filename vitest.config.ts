@@ -92,13 +92,14 @@ function inWorkerd(
 }
 
 /** Tests that run in Node, with or without the built Worker. */
-function inNode(name: string, include: string[], isolate: boolean, globalSetup: string[] = []) {
+function inNode(name: string, include: string[], globalSetup: string[] = []) {
   return {
     test: {
       name,
       env: { TMPDIR: DISK },
       include,
-      isolate,
+      // Otherwise each file imports wrangler and the sources again.
+      isolate: false,
       globalSetup,
       testTimeout: 120_000,
       hookTimeout: 120_000,
@@ -151,10 +152,8 @@ export default defineConfig({
       inWorkerd("worker", ["test/worker/**/*.test.ts"]),
       inWorkerd("databases", ["test/databases/**/*.test.ts"], THREE_DATABASES),
       inWorkerd("repeated", REPEATED, THREE_DATABASES),
-      // Otherwise each file imports wrangler and the sources again.
-      inNode("node", ["test/node/**/*.test.ts"], false),
-      // Its files set variables that Node and workerd read once, such as certificates.
-      inNode("long", ["test/long/**/*.test.ts"], true, ["./test/node/support/build.ts"]),
+      inNode("node", ["test/node/**/*.test.ts"]),
+      inNode("long", ["test/long/**/*.test.ts"], ["./test/node/support/build.ts"]),
     ],
   },
 });
