@@ -186,24 +186,22 @@ describe("an isolate that remembers a different database than the gate returns",
   });
 });
 
-describe("reads that started before the database was known", () => {
-  test("end in the required one, also if they are concurrent", async () => {
-    const { promise, resolve } = Promise.withResolvers<{ binding: D1Database; bookmark: null }>();
-    const session = new EarlySession({ binding: databaseOf("DB_2"), bookmark: null }, promise);
-    const db = openDatabase(session);
-    for (const name of NAMES)
-      await databaseOf(name).exec(
-        `CREATE TABLE IF NOT EXISTS place (name TEXT); DELETE FROM place; INSERT INTO place VALUES ('${name}')`,
-      );
-    const ask = () => query(db, qb.all<{ name: string }>(sql`SELECT name FROM place`));
-    const answers = [ask(), ask(), ask()];
-    resolve({ binding: databaseOf("DB_3"), bookmark: null });
-    const names = (await Promise.all(answers)).flat().map(({ name }) => name);
-    expect(names).toEqual(["DB_3", "DB_3", "DB_3"]);
-    expect(await ask()).toEqual([{ name: "DB_3" }]);
-    expect(session.bookmarkOf(databaseOf("DB_2"))).toBe(null);
-    expect(session.bookmarkOf(databaseOf("DB_3"))).toEqual(expect.any(String));
-  });
+test("reads that started before the database was known end in the required one, also if they are concurrent", async () => {
+  const { promise, resolve } = Promise.withResolvers<{ binding: D1Database; bookmark: null }>();
+  const session = new EarlySession({ binding: databaseOf("DB_2"), bookmark: null }, promise);
+  const db = openDatabase(session);
+  for (const name of NAMES)
+    await databaseOf(name).exec(
+      `CREATE TABLE IF NOT EXISTS place (name TEXT); DELETE FROM place; INSERT INTO place VALUES ('${name}')`,
+    );
+  const ask = () => query(db, qb.all<{ name: string }>(sql`SELECT name FROM place`));
+  const answers = [ask(), ask(), ask()];
+  resolve({ binding: databaseOf("DB_3"), bookmark: null });
+  const names = (await Promise.all(answers)).flat().map(({ name }) => name);
+  expect(names).toEqual(["DB_3", "DB_3", "DB_3"]);
+  expect(await ask()).toEqual([{ name: "DB_3" }]);
+  expect(session.bookmarkOf(databaseOf("DB_2"))).toBe(null);
+  expect(session.bookmarkOf(databaseOf("DB_3"))).toEqual(expect.any(String));
 });
 
 test("a workspace in a database that is not bound only fails its own requests", async () => {

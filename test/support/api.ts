@@ -19,6 +19,9 @@ import { BODY, makeBody, type WebhookDelivery } from "../../src/webhooks/bodies.
 import type { ExportItem } from "../../src/workspaces/lifecycle/export.ts";
 import { DATABASE, inDatabase, WORKSPACE_DB } from "./placement.ts";
 
+/** The Platform API of the deployment. */
+export const { Platform } = exports;
+
 /** A response as received; `body` is its JSON, null if there is none. */
 export interface Answer<Body = unknown> {
   status: number;
@@ -105,11 +108,11 @@ export function openApi(apiKey: string, fetch = fetchWorker) {
 
 /** A new workspace with a key, and the API as seen with this key. */
 export async function openWorkspace(key: { requestsPerWindow?: number } = {}) {
-  const { workspaceId } = await exports.Platform.createWorkspace({
+  const { workspaceId } = await Platform.createWorkspace({
     name: "Agence Lumière",
     database: DATABASE,
   });
-  const { keyId, apiKey } = await exports.Platform.createApiKey({ workspaceId, ...key });
+  const { keyId, apiKey } = await Platform.createApiKey({ workspaceId, ...key });
   return { workspaceId, keyId, apiKey, api: openApi(apiKey) };
 }
 
@@ -247,7 +250,7 @@ export function inventedKey(): Promise<string> {
 /** A revoked key. */
 export async function revokedKey(): Promise<string> {
   const { keyId, apiKey } = await openWorkspace();
-  await exports.Platform.revokeApiKey({ keyId });
+  await Platform.revokeApiKey({ keyId });
   return apiKey;
 }
 
@@ -324,7 +327,7 @@ export async function recordAutomation(
   differences: Partial<AutomationReport> = {},
 ): Promise<string> {
   const automations = [automationReport(crypto.randomUUID(), differences)];
-  const { ids } = await exports.Platform.recordAutomations({ workspaceId, automations });
+  const { ids } = await Platform.recordAutomations({ workspaceId, automations });
   return ids[0] as string;
 }
 
@@ -334,7 +337,7 @@ export async function recordLead(
   differences: Partial<LeadReport> = {},
 ): Promise<string> {
   const leads = [leadReport(crypto.randomUUID(), differences)];
-  const { ids } = await exports.Platform.recordLeads({ workspaceId, leads });
+  const { ids } = await Platform.recordLeads({ workspaceId, leads });
   return ids[0] as string;
 }
 
@@ -357,7 +360,7 @@ export async function pagesOf<Item>(
 /** Everything that is exported of a workspace; `between` is called before each page but the first. */
 export function exportAll(workspaceId: string, between?: () => Promise<void>) {
   return pagesOf<ExportItem>(
-    (cursor) => exports.Platform.exportWorkspace({ workspaceId, cursor }),
+    (cursor) => Platform.exportWorkspace({ workspaceId, cursor }),
     between,
   );
 }

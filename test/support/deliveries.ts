@@ -17,6 +17,7 @@ import { commit, openDatabase } from "../../src/db/client.ts";
 import { deliveries, type NoticeKind, notices, subscriptions } from "../../src/db/schema.ts";
 import type { D1Client } from "../../src/db/session.ts";
 import { parseEncryptionKeys, seal } from "../../src/encryption/seal.ts";
+import worker from "../../src/index.ts";
 import { showPerson } from "../../src/records/person.ts";
 import { insertSubscription } from "../../src/webhooks/creation.ts";
 import { consume } from "../../src/webhooks/dispatch/consumer.ts";
@@ -369,25 +370,26 @@ export const REFUSING_QUEUE = {
 export const ACKNOWLEDGED = { outcome: "ok", retryMessages: [] };
 
 /**
- * Passes a batch of wakes to their consumer, and returns what happened to the messages once all is
- * done.
+ * Passes a batch of messages to the Worker, or, with attempts of the test's own, its wakes to their
+ * consumer. Returns what happened to the messages once all is done.
  */
 export async function consumeBodies(
   bodies: unknown[],
   bindings: Env,
   attempt?: DispatchTools["attempt"],
-  attempts = 1,
 ): Promise<Awaited<ReturnType<typeof getQueueResult>>> {
+  const timestamp = new Date();
   const messages = bodies.map((body, i) => ({
     id: `message-${i}`,
-    timestamp: new Date(),
-    attempts,
+    timestamp,
+    attempts: 1,
     body,
   }));
-  const batch = createMessageBatch("any-queue", messages);
+  const batch = createMessageBatch("renamed-by-whoever-deploys", messages);
   const context = createExecutionContext();
   const wakes = batch.messages.filter((message) => isWake(message, bindings));
-  await consume(wakes, bindings, context, attempt);
+  if (attempt) await consume(wakes, bindings, context, attempt);
+  else await worker.queue(batch, bindings, context);
   await waitOnExecutionContext(context);
   return getQueueResult(batch, context);
 }

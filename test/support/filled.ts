@@ -1,8 +1,5 @@
-import { exports } from "cloudflare:workers";
-import { automationReport, leadReport, openWorkspace, runReport } from "./api.ts";
+import { automationReport, leadReport, openWorkspace, Platform, runReport } from "./api.ts";
 import type { Operation } from "./document.ts";
-
-const { Platform } = exports;
 
 /** A workspace with several records of each kind. */
 export async function openFilledWorkspace(webhooks = 3) {

@@ -1,11 +1,11 @@
-import { env, exports } from "cloudflare:workers";
+import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { DAY_MS, MINUTE_MS } from "../../src/contract/time.ts";
 import { commit } from "../../src/db/client.ts";
 import { findServiceHealth } from "../../src/service-health.ts";
 import { sweep } from "../../src/sweep.ts";
 import { deleteSubscription } from "../../src/webhooks/subscriptions.ts";
-import { deployedWith, openWorkspace, send } from "../support/api.ts";
+import { deployedWith, openWorkspace, Platform, send } from "../support/api.ts";
 import {
   announceLeads,
   db,
@@ -19,7 +19,6 @@ import { keepLog } from "../support/log-lines.ts";
 import { WORKSPACE_DB } from "../support/placement.ts";
 import { shortenTimers } from "../support/timers.ts";
 
-const { Platform } = exports;
 const lines = keepLog();
 
 /** A database that never answers. */

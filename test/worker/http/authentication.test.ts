@@ -1,5 +1,5 @@
 import { evictDurableObject, runInDurableObject } from "cloudflare:test";
-import { env, exports } from "cloudflare:workers";
+import { env } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
 import type { AddressGate } from "../../../src/quota/address-gate.ts";
 import { hashApiKey } from "../../../src/quota/api-key.ts";
@@ -11,6 +11,7 @@ import {
   inventedKey,
   openApi,
   openWorkspace,
+  Platform,
   rateLimitOf,
   refusal,
   revokedKey,
@@ -21,7 +22,6 @@ import {
 } from "../../support/api.ts";
 import { jumpTo } from "../../support/deliveries.ts";
 
-const { Platform } = exports;
 const SERVED = success(200, EMPTY_PAGE);
 const REFUSED = refusal(401, "invalid_api_key");
 const DENIED = refusal(403, "workspace_access_denied");

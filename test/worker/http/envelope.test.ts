@@ -1,4 +1,4 @@
-import { env, exports } from "cloudflare:workers";
+import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { D1_ERRORS } from "../../../src/db/errors.ts";
 import { app } from "../../../src/http/app.ts";
@@ -11,6 +11,7 @@ import {
   inventedKey,
   openApi,
   openWorkspace,
+  Platform,
   rateLimitOf,
   recordAutomation,
   recordLead,
@@ -27,7 +28,6 @@ import { interposed } from "../../support/interposed.ts";
 import { keepLog } from "../../support/log-lines.ts";
 import { shortenTimers } from "../../support/timers.ts";
 
-const { Platform } = exports;
 const UNKNOWN = "/v1/automations/aut_unknown";
 const NO_KEY = refusal(401, "invalid_api_key");
 const NO_ACCESS = refusal(403, "workspace_access_denied");

@@ -1,4 +1,4 @@
-import { env, exports } from "cloudflare:workers";
+import { env } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
 import { OPERATIONS } from "../../../src/platform/operations.ts";
 import {
@@ -7,13 +7,13 @@ import {
   freshAddress,
   leadReport,
   openWorkspace,
+  Platform,
   refusal,
   send,
   unmetered,
 } from "../../support/api.ts";
 import { interposed } from "../../support/interposed.ts";
 
-const { Platform } = exports;
 const KEY = btoa("p".repeat(32));
 const OLD = btoa("q".repeat(32));
 const fetch = deployedWith({ PLATFORM_KEYS: `crm:${KEY},old:${OLD}` });

@@ -1,4 +1,4 @@
-import { env, exports } from "cloudflare:workers";
+import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { commit, openDatabase } from "../../../src/db/client.ts";
 import { hashApiKey } from "../../../src/quota/api-key.ts";
@@ -7,13 +7,12 @@ import {
   errorOf,
   openApi,
   openWorkspace,
+  Platform,
   pagesOf,
   rateLimitOf,
   SOME_TIME,
 } from "../../support/api.ts";
 import { subscriberUrl } from "../../support/deliveries.ts";
-
-const { Platform } = exports;
 
 /** What listApiKeys shows of a key. */
 async function shown(workspaceId: string, keyId: string) {

@@ -1,4 +1,4 @@
-import { env, exports } from "cloudflare:workers";
+import { env } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
 import { derivedId, randomId } from "../../../src/contract/ids.ts";
 import { DAY_MS } from "../../../src/contract/time.ts";
@@ -8,11 +8,10 @@ import { invoke } from "../../../src/platform/invoke.ts";
 import { createWorkspace } from "../../../src/platform/workspaces.ts";
 import { sweep } from "../../../src/sweep.ts";
 import { insertAuditEntry } from "../../../src/workspaces/audit-trail.ts";
-import { errorOf, leadReport, openWorkspace, runReport } from "../../support/api.ts";
+import { errorOf, leadReport, openWorkspace, Platform, runReport } from "../../support/api.ts";
 import { isolated, observedDatabase, subscribe } from "../../support/deliveries.ts";
 import { keepLog } from "../../support/log-lines.ts";
 
-const { Platform } = exports;
 const lines = keepLog();
 
 type Entry = Awaited<ReturnType<typeof Platform.listAuditTrail>>["items"][number];

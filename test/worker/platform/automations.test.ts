@@ -1,4 +1,3 @@
-import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import type { AutomationStatus } from "../../../src/contract/enumerations.ts";
 import { isoTime } from "../../../src/contract/time.ts";
@@ -9,11 +8,10 @@ import {
   eventsOf,
   listAll,
   openListeningWorkspace,
+  Platform,
   recordAutomation,
 } from "../../support/api.ts";
 import { WORKSPACE_DB } from "../../support/placement.ts";
-
-const { Platform } = exports;
 
 /** A workspace with an automation that is reported several times. */
 async function openReported(first: Partial<AutomationReport> = {}) {
@@ -213,15 +211,13 @@ describe("recordAutomations", () => {
   });
 });
 
-describe("removeAutomations", () => {
-  test("counts what it removes, of the workspace alone, and can be called again", async () => {
-    const [one, other] = [await openListeningWorkspace(), await openListeningWorkspace()];
-    const id = await recordAutomation(one.workspaceId);
-    const remove = ({ workspaceId }: typeof one, ...ids: string[]) =>
-      Platform.removeAutomations({ workspaceId, ids });
-    expect(await remove(other, id)).toEqual({ removed: 0 });
-    expect(await listAll(one.api, "automations")).toMatchObject([{ id }]);
-    expect(await remove(one, id)).toEqual({ removed: 1 });
-    expect(await remove(one, id, "aut_unknown")).toEqual({ removed: 0 });
-  });
+test("removeAutomations counts what it removes, of the workspace alone, and can be called again", async () => {
+  const [one, other] = [await openListeningWorkspace(), await openListeningWorkspace()];
+  const id = await recordAutomation(one.workspaceId);
+  const remove = ({ workspaceId }: typeof one, ...ids: string[]) =>
+    Platform.removeAutomations({ workspaceId, ids });
+  expect(await remove(other, id)).toEqual({ removed: 0 });
+  expect(await listAll(one.api, "automations")).toMatchObject([{ id }]);
+  expect(await remove(one, id)).toEqual({ removed: 1 });
+  expect(await remove(one, id, "aut_unknown")).toEqual({ removed: 0 });
 });

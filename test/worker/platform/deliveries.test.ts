@@ -1,9 +1,8 @@
-import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { isoTime } from "../../../src/contract/time.ts";
 import { attempts } from "../../../src/db/schema.ts";
 import { ATTEMPTS_KEPT } from "../../../src/webhooks/attempts.ts";
-import { leadReport, openWorkspace } from "../../support/api.ts";
+import { leadReport, openWorkspace, Platform } from "../../support/api.ts";
 import {
   announceLeads,
   answered,
@@ -25,7 +24,6 @@ import {
 } from "../../support/deliveries.ts";
 
 const T0 = Date.UTC(2026, 0, 5, 12);
-const { Platform } = exports;
 
 /** Dispatches at `startsAt`, with attempts that take `durationMs`. */
 function taking(durationMs: number, ids: string[], status = 200, startsAt = T0) {

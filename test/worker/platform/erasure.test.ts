@@ -1,4 +1,4 @@
-import { env, exports } from "cloudflare:workers";
+import { env } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import { derivedId } from "../../../src/contract/ids.ts";
@@ -16,6 +16,7 @@ import {
   listAll,
   openApi,
   openWorkspace,
+  Platform,
   recordAutomation,
   runReport,
 } from "../../support/api.ts";
@@ -37,7 +38,6 @@ import { meteredDatabase } from "../../support/metered-database.ts";
 import { DATABASE, inDatabase, WORKSPACE_DB } from "../../support/placement.ts";
 import { fillLeads } from "../../support/record.ts";
 
-const { Platform } = exports;
 const PERSON = { name: "Zoé Larrieu-Quint", email: "zoe.lq@example.com", phone: "+33612345678" };
 
 /** A workspace with two leads, the first with a run, which are owed to one subscriber. */

@@ -1,4 +1,4 @@
-import { env, exports } from "cloudflare:workers";
+import { env } from "cloudflare:workers";
 import { type Column, getTableColumns, getTableName } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import { RECORD_MAX_BYTES } from "../../../src/contract/limits.ts";
@@ -16,6 +16,7 @@ import {
   exportAll,
   leadReport,
   openWorkspace,
+  Platform,
   pagesOf,
   recordAutomation,
   runReport,
@@ -30,8 +31,6 @@ import {
 import { meteredDatabase } from "../../support/metered-database.ts";
 import { WORKSPACE_DB } from "../../support/placement.ts";
 import { damageLead } from "../../support/record.ts";
-
-const { Platform } = exports;
 
 const idsOf = (items: ExportItem[], kind: string) =>
   items.flatMap((item) => (item.kind === kind ? [item.id] : []));

@@ -1,10 +1,8 @@
-import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { toPersonalData } from "../../../src/records/person.ts";
-import { leadReport, openWorkspace, pagesOf } from "../../support/api.ts";
+import { leadReport, openWorkspace, Platform, pagesOf } from "../../support/api.ts";
 import { damageLead, fillLeads } from "../../support/record.ts";
 
-const { Platform } = exports;
 const CAMILLE = {
   name: "Camille Durand",
   email: "Camille.Durand@example.com",

@@ -1,4 +1,3 @@
-import { exports } from "cloudflare:workers";
 import { expect, test } from "vitest";
 import { LeadSource } from "../../../src/contract/enumerations.ts";
 import { eventIdAt } from "../../../src/contract/ids.ts";
@@ -10,9 +9,8 @@ import {
   leadReport,
   listAll,
   openListeningWorkspace,
+  Platform,
 } from "../../support/api.ts";
-
-const { Platform } = exports;
 
 /** A workspace, the leads and events that it shows, and a call that records leads. */
 async function openLeads() {

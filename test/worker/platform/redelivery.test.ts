@@ -1,8 +1,7 @@
-import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import type { DeliveryState } from "../../../src/contract/enumerations.ts";
 import { isoTime } from "../../../src/contract/time.ts";
-import { errorOf } from "../../support/api.ts";
+import { errorOf, Platform } from "../../support/api.ts";
 import {
   announceLeads,
   answered,
@@ -21,7 +20,6 @@ import {
 } from "../../support/deliveries.ts";
 
 const T0 = Date.UTC(2026, 0, 5, 12);
-const { Platform } = exports;
 
 /** A subscription with one event each that was delivered, exhausted, cancelled, is pending, and missed. */
 async function inEveryState(startsAt: number) {

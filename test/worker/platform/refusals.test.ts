@@ -1,4 +1,3 @@
-import { exports } from "cloudflare:workers";
 import { expect, test } from "vitest";
 import { DAY_MS, isoTime } from "../../../src/contract/time.ts";
 import { OPERATIONS } from "../../../src/platform/operations.ts";
@@ -7,13 +6,13 @@ import {
   errorOf,
   leadReport,
   openWorkspace,
+  Platform,
   recordAutomation,
   runReport,
 } from "../../support/api.ts";
 import { subscribe } from "../../support/deliveries.ts";
 import { WORKSPACE_DB } from "../../support/placement.ts";
 
-const { Platform } = exports;
 const { workspaceId, keyId } = await openWorkspace();
 const automationId = await recordAutomation(workspaceId);
 const { id: webhookId } = await subscribe(workspaceId);

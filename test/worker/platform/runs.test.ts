@@ -1,4 +1,3 @@
-import { exports } from "cloudflare:workers";
 import { expect, test } from "vitest";
 import type { Run } from "../../../src/records/runs.ts";
 import {
@@ -6,13 +5,12 @@ import {
   eventsOf,
   listAll,
   openListeningWorkspace,
+  Platform,
   type RunReport,
   recordAutomation,
   recordLead,
   runReport,
 } from "../../support/api.ts";
-
-const { Platform } = exports;
 
 /** A workspace with an automation and a lead, and its runs. */
 async function openAutomation() {

@@ -1,9 +1,9 @@
-import { env, exports } from "cloudflare:workers";
+import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { openDatabase } from "../../../src/db/client.ts";
 import { open, parseEncryptionKeys } from "../../../src/encryption/seal.ts";
 import { ROTATION_MS, rotateSecret } from "../../../src/webhooks/rotation.ts";
-import { errorOf, openWorkspace } from "../../support/api.ts";
+import { errorOf, openWorkspace, Platform } from "../../support/api.ts";
 import {
   announceLeads,
   consumeFor,
@@ -20,7 +20,6 @@ import {
 import { lossyDatabase } from "../../support/lost-reply.ts";
 import { shortenTimers } from "../../support/timers.ts";
 
-const { Platform } = exports;
 const KEYS = env.ENCRYPTION_KEYS;
 const _NEW_KEYS = `next:${btoa("x".repeat(32))},${KEYS}`;
 

@@ -1,5 +1,5 @@
 import { createExecutionContext } from "cloudflare:test";
-import { env, exports } from "cloudflare:workers";
+import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { WebhookEvent } from "../../../src/contract/enumerations.ts";
 import { isoTime } from "../../../src/contract/time.ts";
@@ -7,7 +7,7 @@ import { Platform as Entrypoint } from "../../../src/platform/entrypoint.ts";
 import { WebhookDelivery } from "../../../src/webhooks/bodies.ts";
 import { findSubscription } from "../../../src/webhooks/subscriptions.ts";
 import { postTestEvent } from "../../../src/webhooks/test-event.ts";
-import { errorOf, leadReport, openWorkspace } from "../../support/api.ts";
+import { errorOf, leadReport, openWorkspace, Platform } from "../../support/api.ts";
 import {
   announceLeads,
   answered,
@@ -33,7 +33,6 @@ import {
 import type { Received } from "../../support/subscribers.ts";
 
 const T0 = Date.UTC(2026, 0, 5, 12);
-const { Platform } = exports;
 
 describe("sendTestEvent", () => {
   test.each(WebhookEvent.options)(
@@ -203,60 +202,56 @@ describe("updateWebhook", () => {
   });
 });
 
-describe("updateWebhook with another URL", () => {
-  test("keeps secret, history and pending deliveries, which go to the new URL at once", async () => {
-    const { workspaceId } = await openWorkspace();
-    const old = await subscribe(workspaceId, { url: subscriberUrl("status-500") });
-    const webhookId = old.id;
-    await announceLeads(workspaceId, 1, Date.now());
-    const rejections = { "lead.created": { since: 0, outcome: "answered", status: 400 } };
-    const later = Date.now() + DAY_MS;
-    const waits = { backoff: 3, nextAt: later, rejectedUntil: later, rejections, slow: true };
-    await setSubscription(webhookId, waits);
-    const url = subscriberUrl();
-    expect(await Platform.updateWebhook({ webhookId, url })).toEqual({});
-    await expect.poll(() => statesOf(webhookId), { timeout: 10_000 }).toEqual({ delivered: 1 });
-    expect(await receivedBy(old)).toEqual([]);
-    const [{ headers, body } = {} as Received] = await receivedBy({ url });
-    const { "webhook-id": eventId = "", "webhook-timestamp": at = "" } = headers;
-    const signed = expectedSignatures(old.secret, eventId, at, body);
-    expect(headers["x-service-signature"]).toBe(signed.service);
-    expect(await Platform.readWebhook({ webhookId })).toMatchObject({ url, pending: 0 });
-    expect((await Platform.listDeliveries({ webhookId })).items).toHaveLength(1);
-  });
+test("updateWebhook with another URL keeps secret, history and pending deliveries, which go to the new URL at once", async () => {
+  const { workspaceId } = await openWorkspace();
+  const old = await subscribe(workspaceId, { url: subscriberUrl("status-500") });
+  const webhookId = old.id;
+  await announceLeads(workspaceId, 1, Date.now());
+  const rejections = { "lead.created": { since: 0, outcome: "answered", status: 400 } };
+  const later = Date.now() + DAY_MS;
+  const waits = { backoff: 3, nextAt: later, rejectedUntil: later, rejections, slow: true };
+  await setSubscription(webhookId, waits);
+  const url = subscriberUrl();
+  expect(await Platform.updateWebhook({ webhookId, url })).toEqual({});
+  await expect.poll(() => statesOf(webhookId), { timeout: 10_000 }).toEqual({ delivered: 1 });
+  expect(await receivedBy(old)).toEqual([]);
+  const [{ headers, body } = {} as Received] = await receivedBy({ url });
+  const { "webhook-id": eventId = "", "webhook-timestamp": at = "" } = headers;
+  const signed = expectedSignatures(old.secret, eventId, at, body);
+  expect(headers["x-service-signature"]).toBe(signed.service);
+  expect(await Platform.readWebhook({ webhookId })).toMatchObject({ url, pending: 0 });
+  expect((await Platform.listDeliveries({ webhookId })).items).toHaveLength(1);
 });
 
-describe("updateWebhook with headers", () => {
-  test("sends them with each post, stores them encrypted, and shows only their names", async () => {
-    const { workspaceId } = await openWorkspace();
-    const subscription = await subscribe(workspaceId);
-    const webhookId = subscription.id;
-    const headers = { Authorization: "Bearer s3same-1234", "X-Api-Key": "k3y" };
-    await Platform.updateWebhook({ webhookId, headers });
-    const names = Object.keys(headers);
-    expect(await Platform.readWebhook({ webhookId })).toMatchObject({ headers: names });
-    await Platform.recordLeads({ workspaceId, leads: [leadReport("one")] });
-    await expect.poll(() => statesOf(webhookId), { timeout: 10_000 }).toEqual({ delivered: 1 });
-    await Platform.sendTestEvent({ webhookId, type: "lead.created" });
-    const received = await receivedBy(subscription);
-    expect(received).toHaveLength(2);
-    const sent = { authorization: "Bearer s3same-1234", "x-api-key": "k3y" };
-    for (const post of received)
-      expect(post.headers).toMatchObject({ ...sent, "x-service-webhook": webhookId });
-    const shown = [
-      await subscriptionRow(webhookId),
-      await Platform.listWebhooks({ workspaceId }),
-      await Platform.listDeliveries({ webhookId }),
-      await Platform.exportWorkspace({ workspaceId }),
-      await Platform.listAuditTrail({ workspaceId }),
-    ];
-    expect(JSON.stringify(shown)).not.toMatch(/s3same|k3y/);
-    await Platform.updateWebhook({ webhookId, headers: null });
-    expect(await Platform.readWebhook({ webhookId })).toMatchObject({ headers: [] });
-    await Platform.sendTestEvent({ webhookId, type: "lead.created" });
-    const [last] = (await receivedBy(subscription)).slice(-1);
-    expect(Object.keys(last?.headers ?? {})).not.toContain("authorization");
-  });
+test("updateWebhook with headers sends them with each post, stores them encrypted, and shows only their names", async () => {
+  const { workspaceId } = await openWorkspace();
+  const subscription = await subscribe(workspaceId);
+  const webhookId = subscription.id;
+  const headers = { Authorization: "Bearer s3same-1234", "X-Api-Key": "k3y" };
+  await Platform.updateWebhook({ webhookId, headers });
+  const names = Object.keys(headers);
+  expect(await Platform.readWebhook({ webhookId })).toMatchObject({ headers: names });
+  await Platform.recordLeads({ workspaceId, leads: [leadReport("one")] });
+  await expect.poll(() => statesOf(webhookId), { timeout: 10_000 }).toEqual({ delivered: 1 });
+  await Platform.sendTestEvent({ webhookId, type: "lead.created" });
+  const received = await receivedBy(subscription);
+  expect(received).toHaveLength(2);
+  const sent = { authorization: "Bearer s3same-1234", "x-api-key": "k3y" };
+  for (const post of received)
+    expect(post.headers).toMatchObject({ ...sent, "x-service-webhook": webhookId });
+  const shown = [
+    await subscriptionRow(webhookId),
+    await Platform.listWebhooks({ workspaceId }),
+    await Platform.listDeliveries({ webhookId }),
+    await Platform.exportWorkspace({ workspaceId }),
+    await Platform.listAuditTrail({ workspaceId }),
+  ];
+  expect(JSON.stringify(shown)).not.toMatch(/s3same|k3y/);
+  await Platform.updateWebhook({ webhookId, headers: null });
+  expect(await Platform.readWebhook({ webhookId })).toMatchObject({ headers: [] });
+  await Platform.sendTestEvent({ webhookId, type: "lead.created" });
+  const [last] = (await receivedBy(subscription)).slice(-1);
+  expect(Object.keys(last?.headers ?? {})).not.toContain("authorization");
 });
 
 test.each(["disableWebhook", "deleteWebhook"] as const)(

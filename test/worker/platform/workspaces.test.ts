@@ -1,5 +1,5 @@
 import { createExecutionContext } from "cloudflare:test";
-import { env, exports } from "cloudflare:workers";
+import { env } from "cloudflare:workers";
 import { expect, test } from "vitest";
 import { Platform as Entrypoint } from "../../../src/platform/entrypoint.ts";
 import {
@@ -8,13 +8,12 @@ import {
   eventsOf,
   openListeningWorkspace,
   openWorkspace,
+  Platform,
   recordAutomation,
   runReport,
 } from "../../support/api.ts";
 import { lossyDatabase } from "../../support/lost-reply.ts";
 import { WORKSPACE_DB } from "../../support/placement.ts";
-
-const { Platform } = exports;
 
 test("setWorkspaceAccess is not tried again if the reply is lost: somebody else may have decided otherwise", async () => {
   const { workspaceId, api } = await openWorkspace();

@@ -1,4 +1,4 @@
-import { env, exports } from "cloudflare:workers";
+import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test } from "vitest";
 import { openedDataKeys } from "../../../src/encryption/personal-data.ts";
 import type { Lead } from "../../../src/records/leads.ts";
@@ -9,6 +9,7 @@ import {
   leadReport,
   openListeningWorkspace,
   openWorkspace,
+  Platform,
   send,
 } from "../../support/api.ts";
 import {
@@ -21,8 +22,6 @@ import {
 } from "../../support/deliveries.ts";
 import { WORKSPACE_DB } from "../../support/placement.ts";
 import { record } from "../../support/record.ts";
-
-const { Platform } = exports;
 
 /** A person with a value in each field, under the names of the platform: the document's examples. */
 async function examplePerson() {

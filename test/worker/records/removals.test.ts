@@ -1,4 +1,4 @@
-import { env, exports } from "cloudflare:workers";
+import { env } from "cloudflare:workers";
 import { expect, test } from "vitest";
 import { openDatabase } from "../../../src/db/client.ts";
 import type { Page } from "../../../src/http/paging.ts";
@@ -10,6 +10,7 @@ import {
   eventsOf,
   leadReport,
   openListeningWorkspace,
+  Platform,
   recordAutomation,
   refusal,
   runReport,
@@ -17,8 +18,6 @@ import {
 import { observedDatabase } from "../../support/deliveries.ts";
 import { lossyDatabase } from "../../support/lost-reply.ts";
 import { record } from "../../support/record.ts";
-
-const { Platform } = exports;
 
 /** How many runs, automations and removals are stored of an automation. */
 async function stored(id: string) {

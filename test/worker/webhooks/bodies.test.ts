@@ -1,4 +1,4 @@
-import { env, exports } from "cloudflare:workers";
+import { env } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
 import {
   createDataKey,
@@ -14,6 +14,7 @@ import {
   leadReport,
   listAll,
   openWorkspace,
+  Platform,
   recordAutomation,
   runReport,
 } from "../../support/api.ts";
@@ -22,7 +23,6 @@ import { consumeFor, isolated, receivedBy, subscribe } from "../../support/deliv
 import { WORKSPACE_DB } from "../../support/placement.ts";
 import { record } from "../../support/record.ts";
 
-const { Platform } = exports;
 const platform = platformOf(env);
 const KEYS = env.ENCRYPTION_KEYS;
 

@@ -1,4 +1,4 @@
-import { env, exports } from "cloudflare:workers";
+import { env } from "cloudflare:workers";
 import { eq } from "drizzle-orm";
 import { expect, test, vi } from "vitest";
 import { attempts } from "../../../src/db/schema.ts";
@@ -9,7 +9,7 @@ import {
   RESPONSE_READ_MS,
 } from "../../../src/webhooks/exchange.ts";
 import { rotateSecret } from "../../../src/webhooks/rotation.ts";
-import { recordLead } from "../../support/api.ts";
+import { Platform, recordLead } from "../../support/api.ts";
 import {
   announceLeads,
   answered,
@@ -24,8 +24,6 @@ import {
   subscribe,
   subscriberUrl,
 } from "../../support/deliveries.ts";
-
-const { Platform } = exports;
 
 /** Makes the attempts that are due by now, or in `laterMs`, over the network. */
 function deliver(id: string, laterMs = 0) {

@@ -1,11 +1,10 @@
-import { exports } from "cloudflare:workers";
 import { eq } from "drizzle-orm";
 import { beforeAll, describe, expect, test } from "vitest";
 import { RETRY_WAITS_SECONDS } from "../../../src/contract/limits.ts";
 import { openDatabase } from "../../../src/db/client.ts";
 import { deliveries } from "../../../src/db/schema.ts";
 import { findBacklog, findLedger, sumBacklogs } from "../../../src/webhooks/ledger.ts";
-import { EMPTY_LEDGER } from "../../support/api.ts";
+import { EMPTY_LEDGER, Platform } from "../../support/api.ts";
 import {
   announceLeads,
   answered,
@@ -22,7 +21,6 @@ import {
 } from "../../support/deliveries.ts";
 import { meteredDatabase } from "../../support/metered-database.ts";
 
-const { Platform } = exports;
 const NOW = Date.UTC(2026, 0, 5, 12);
 const ago = (minutes: number) => NOW - minutes * MINUTE_MS;
 

@@ -1,17 +1,22 @@
 import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
+import { randomId } from "../../../src/contract/ids.ts";
 import { commit } from "../../../src/db/client.ts";
 import type { Lane } from "../../../src/webhooks/dispatch/policy.ts";
 import { listDue, type Wake, wake } from "../../../src/webhooks/wake.ts";
 import {
+  consumeBodies,
   db,
   isolated,
   owed,
   REFUSING_QUEUE,
   receivedBy,
   setSubscription,
+  statesOf,
 } from "../../support/deliveries.ts";
+import { keepLog } from "../../support/log-lines.ts";
 
+const lines = keepLog();
 const NOW = Date.UTC(2026, 0, 5, 12);
 
 /** Wakes in a lane, for subscriptions named `fast-0`, `fast-1`, … */
@@ -70,4 +75,31 @@ test("a deleted subscription whose deliveries wait to be cancelled is not woken 
   expect(await due()).toEqual([{ subscriptionId: id, lane: "fast" }]);
   await setSubscription(id, { deletedAt: NOW, cancelling: true });
   expect(await due()).toEqual([]);
+});
+
+test("the queue consumer drops what only resembles a wake, whatever its queue is called, without logging any of it", async () => {
+  const { id, url } = await owed(1, Date.now());
+  const wake = { subscriptionId: id, lane: "fast" };
+  const resembling = [
+    ...[null, "whk_1", id, [wake], {}, { id }, { lane: "fast" }],
+    { ...wake, lane: "middle" },
+    ...[1, "canary", `${id}0`, randomId("lead")].map((subscriptionId) => {
+      return { ...wake, subscriptionId };
+    }),
+    ...[null, 7, "", "DB_canary", "DB_99", "KEY_GATE", ["DB"]].map((database) => {
+      return { ...wake, database };
+    }),
+    { ...wake, database: { toString: null, valueOf: null } },
+    { ...wake, method: "recordLeads" },
+    JSON.parse(`{ "__proto__": {}, ${JSON.stringify(wake).slice(1)}`),
+  ];
+  await consumeBodies(resembling, isolated().env);
+  expect(await statesOf(id)).toEqual({ pending: 1 });
+  const result = await consumeBodies([...resembling, wake], isolated().env);
+  expect(result).toMatchObject({
+    explicitAcks: [`message-${resembling.length}`],
+    retryMessages: [],
+  });
+  expect(await receivedBy({ url })).toHaveLength(1);
+  expect(lines.join()).not.toMatch(/canary|DB_99/);
 });

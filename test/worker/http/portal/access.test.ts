@@ -1,8 +1,14 @@
-import { env, exports } from "cloudflare:workers";
+import { env } from "cloudflare:workers";
 import { expect, test } from "vitest";
 import { randomId } from "../../../../src/contract/ids.ts";
 import { signPortalToken } from "../../../../src/platform/portal-token.ts";
-import { type Answer, deployedWith, openWorkspace, UNMETERED } from "../../../support/api.ts";
+import {
+  type Answer,
+  deployedWith,
+  openWorkspace,
+  Platform,
+  UNMETERED,
+} from "../../../support/api.ts";
 import { receivedBy, subscribe } from "../../../support/deliveries.ts";
 import { countHops } from "../../../support/hops.ts";
 import { keepLog } from "../../../support/log-lines.ts";
@@ -17,7 +23,6 @@ import {
   sessionToken,
 } from "../../../support/portal.ts";
 
-const { Platform } = exports;
 const lines = keepLog();
 const UNAUTHORIZED = portalRefusal(401, "invalid_api_key");
 const DENIED = portalRefusal(403, "workspace_access_denied");

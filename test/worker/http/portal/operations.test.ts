@@ -1,12 +1,10 @@
-import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { WebhookEvent } from "../../../../src/contract/enumerations.ts";
 import type { ErrorDetails } from "../../../../src/contract/errors.ts";
-import { deployedWith, openWorkspace, SOME_TIME } from "../../../support/api.ts";
+import { deployedWith, openWorkspace, Platform, SOME_TIME } from "../../../support/api.ts";
 import { HOUR_MS, subscriberUrl } from "../../../support/deliveries.ts";
 import { openOwed, openPortal, portalRefusal, portalSuccess } from "../../../support/portal.ts";
 
-const { Platform } = exports;
 const TWO_HOURS_AGO = new Date(Date.now() - 2 * HOUR_MS).toISOString();
 
 describe("the portal shows", () => {

@@ -1,7 +1,7 @@
-import { env, exports } from "cloudflare:workers";
+import { env } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
 import { PORTAL_TOKEN } from "../../../../src/contract/portal-token.ts";
-import { deployedWith, openWorkspace } from "../../../support/api.ts";
+import { deployedWith, openWorkspace, Platform } from "../../../support/api.ts";
 import { keepLog } from "../../../support/log-lines.ts";
 import {
   exchange,
@@ -12,7 +12,6 @@ import {
   sessionToken,
 } from "../../../support/portal.ts";
 
-const { Platform } = exports;
 keepLog();
 const UNAUTHORIZED = portalRefusal(401, "invalid_api_key");
 /** The Worker in the test's own isolate, whose clock the test sets. */

@@ -1,4 +1,3 @@
-import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import type { Page as PageOf } from "../../../../src/http/paging.ts";
 import {
@@ -6,6 +5,7 @@ import {
   invalid,
   leadReport,
   openWorkspace,
+  Platform,
   recordAutomation,
   runReport,
   success,
@@ -15,7 +15,6 @@ import { damageLead } from "../../../support/record.ts";
 
 // What each field shows, and that an agent has one id everywhere: test/worker/http/document/examples.test.ts and test/worker/platform.
 
-const { Platform } = exports;
 const lines = keepLog();
 
 type Page = PageOf<{ id: string; agent_id: string }>;

@@ -1,4 +1,3 @@
-import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { WebhookEvent } from "../../../../src/contract/enumerations.ts";
 import type { Page } from "../../../../src/http/paging.ts";
@@ -11,6 +10,7 @@ import {
   invalid,
   openApi,
   openWorkspace,
+  Platform,
   refusal,
   SOME_TIME,
   success,
@@ -18,7 +18,6 @@ import {
 import { lossyDatabase } from "../../../support/lost-reply.ts";
 import { WORKSPACE_DB } from "../../../support/placement.ts";
 
-const { Platform } = exports;
 type Api = Awaited<ReturnType<typeof openWorkspace>>["api"];
 
 const KINDS = WebhookEvent.options;

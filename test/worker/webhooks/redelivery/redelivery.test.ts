@@ -1,4 +1,3 @@
-import { exports } from "cloudflare:workers";
 import { eq, sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import type { DeliveryState } from "../../../../src/contract/enumerations.ts";
@@ -20,7 +19,7 @@ import {
   enableSubscription,
   type Webhook,
 } from "../../../../src/webhooks/subscriptions.ts";
-import { errorOf, openWorkspace } from "../../../support/api.ts";
+import { errorOf, openWorkspace, Platform } from "../../../support/api.ts";
 import {
   announceLeads,
   answered,
@@ -47,7 +46,6 @@ import { storeEvents } from "../../../support/stored-events.ts";
 
 const T0 = Date.UTC(2026, 0, 5, 12);
 const NOW = T0 + HOUR_MS;
-const { Platform } = exports;
 
 /** A subscription that was disabled at `T0`, the only one of its workspace. */
 async function disabled(about: Parameters<typeof subscribe>[1] = {}) {
