@@ -160,27 +160,6 @@ describe("erasing a workspace of another database", () => {
     await eraseAll(workspaceId, webhookId);
   });
 
-  test("continues after an interruption between the two", async () => {
-    const { workspaceId, keyId, api } = await openFull();
-    await api.get("/v1/leads");
-    // The directory answers until the last chunk, which is its own.
-    let isLeft = true;
-    const DB = interposed(databaseOf("DB"), async ({ go }) =>
-      isLeft ? go() : expect.fail("gone"),
-    );
-    const DB_2 = interposed(databaseOf("DB_2"), async ({ go }) => {
-      const results = await go();
-      isLeft = (await tablesWith("DB_2", workspaceId)).length > 0;
-      return results;
-    });
-    const cutOff = platformOf(deploymentWith({ DB, DB_2 }));
-    expect(await errorOf(cutOff.eraseWorkspace({ workspaceId }))).toContain("gone");
-    expect(await tablesWith("DB_2", workspaceId)).toEqual([]);
-    expect(await tablesWith("DB", workspaceId)).toEqual(["api_keys", "workspaces"]);
-    expect((await api.get("/v1/leads")).status).toBe(401);
-    await eraseAll(workspaceId, keyId);
-  });
-
   const { DB_2, DB_3, ...one } = deploymentWith({}) as Env & Record<string, unknown>;
 
   test.each([

@@ -40,6 +40,7 @@ const seconds = Array.from({ length: 100 }, (_, i) => i * 1000);
 for (const times of [[0], seconds]) await recordLeads(workspace, times);
 const { body: first } = await workspace.api.get<Page>("/v1/leads?limit=1");
 
+// Every list checks both: test/worker/http/document/error-examples.test.ts.
 describe("the limit of a page", () => {
   test.each([
     ["", 25],
@@ -69,19 +70,6 @@ describe("the limit of a page", () => {
   ])("is rejected, not corrected, if it is no integer from 1 to 100: %s", async (query, answer) => {
     expect(await workspace.api.get(`/v1/leads?${query}`)).toEqual(answer);
   });
-
-  test.each(["automations", "leads", "runs", "webhooks"])(
-    "is checked by every list, and so is the cursor: %s",
-    async (list) => {
-      const foreign = forged(`[1,"${list === "leads" ? "runs" : "leads"}",1,"lea_1"]`);
-      for (const [query, answer] of [
-        ["limit=0", outOfRange],
-        ["limit=1.0", noInteger],
-        [`cursor=${foreign}`, unreadable],
-      ] as const)
-        expect(await workspace.api.get(`/v1/${list}?${query}`)).toEqual(answer);
-    },
-  );
 });
 
 describe("the cursor of a page", () => {

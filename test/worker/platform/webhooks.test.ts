@@ -1,13 +1,12 @@
-import { createExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { WebhookEvent } from "../../../src/contract/enumerations.ts";
 import { isoTime } from "../../../src/contract/time.ts";
-import { Platform as Entrypoint } from "../../../src/platform/entrypoint.ts";
 import { WebhookDelivery } from "../../../src/webhooks/bodies.ts";
 import { findSubscription } from "../../../src/webhooks/subscriptions.ts";
 import { postTestEvent } from "../../../src/webhooks/test-event.ts";
 import { errorOf, leadReport, openWorkspace, Platform } from "../../support/api.ts";
+import { platformOf } from "../../support/databases.ts";
 import {
   announceLeads,
   answered,
@@ -65,7 +64,7 @@ describe("sendTestEvent", () => {
     const url = subscriberUrl("private");
     const subscription = await subscribe(await createWorkspace(), { url });
     const DNS_OVER_HTTPS_URL = "https://dns.example/dns-query";
-    const platform = new Entrypoint(createExecutionContext(), { ...env, DNS_OVER_HTTPS_URL });
+    const platform = platformOf({ ...env, DNS_OVER_HTTPS_URL });
     const webhookId = subscription.id;
     const result = await platform.sendTestEvent({ webhookId, type: "lead.created" });
     expect(result).toMatchObject({ outcome: "refused", status: null });

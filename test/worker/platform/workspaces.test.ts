@@ -1,7 +1,5 @@
-import { createExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { expect, test } from "vitest";
-import { Platform as Entrypoint } from "../../../src/platform/entrypoint.ts";
 import {
   EMPTY_LEDGER,
   errorOf,
@@ -12,6 +10,7 @@ import {
   recordAutomation,
   runReport,
 } from "../../support/api.ts";
+import { platformOf } from "../../support/databases.ts";
 import { lossyDatabase } from "../../support/lost-reply.ts";
 import { WORKSPACE_DB } from "../../support/placement.ts";
 
@@ -19,7 +18,7 @@ test("setWorkspaceAccess is not tried again if the reply is lost: somebody else 
   const { workspaceId, api } = await openWorkspace();
   const setAccess = { workspaceId, granted: true };
   const DB = lossyDatabase("reply", () => Platform.setWorkspaceAccess(setAccess));
-  const lossy = new Entrypoint(createExecutionContext(), { ...env, DB });
+  const lossy = platformOf({ ...env, DB });
   await errorOf(lossy.setWorkspaceAccess({ workspaceId, granted: false }));
   expect((await api.get("/v1/leads")).status).toBe(200);
 });

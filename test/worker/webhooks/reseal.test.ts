@@ -1,14 +1,13 @@
-import { createExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { beforeEach, expect, test, vi } from "vitest";
 import { randomId } from "../../../src/contract/ids.ts";
 import { subscriptions } from "../../../src/db/schema.ts";
 import { openedDataKeys } from "../../../src/encryption/personal-data.ts";
 import { open, parseEncryptionKeys, seal } from "../../../src/encryption/seal.ts";
-import { Platform } from "../../../src/platform/entrypoint.ts";
 import { rotateSecret } from "../../../src/webhooks/rotation.ts";
 import { mintSecret } from "../../../src/webhooks/signature.ts";
 import { deployedWith, openApi, openWorkspace, recordLead } from "../../support/api.ts";
+import { platformOf } from "../../support/databases.ts";
 import {
   createWorkspace,
   db,
@@ -24,7 +23,7 @@ const OLD_KEYS = env.ENCRYPTION_KEYS;
 /** Reseals as a deployment does whose new key comes before the old ones. */
 async function reseal(DB = env.DB) {
   const rotated = { ...env, DB, ENCRYPTION_KEYS: `${NEW_KEY},${OLD_KEYS}` };
-  return new Platform(createExecutionContext(), rotated).resealSecrets({});
+  return platformOf(rotated).resealSecrets({});
 }
 
 /** Subscriptions whose secrets are sealed under the first of `keys`; returns the secrets by id. */

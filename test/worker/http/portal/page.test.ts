@@ -1,8 +1,7 @@
-import { createExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { expect, test } from "vitest";
-import { Platform } from "../../../../src/platform/entrypoint.ts";
 import { deployedWith, errorOf, fetchText, openWorkspace, send } from "../../../support/api.ts";
+import { platformOf } from "../../../support/databases.ts";
 import {
   exchange,
   HASHED_ANSWER,
@@ -80,7 +79,7 @@ test("with PORTAL off, nothing exists under /portal, and no link is made, nor wi
     [{ PORTAL: "off" }, "PORTAL is off"],
     [{ PORTAL_ORIGIN: "" }, "PORTAL_ORIGIN"],
   ] as const) {
-    const platform = new Platform(createExecutionContext(), { ...env, ...vars });
+    const platform = platformOf({ ...env, ...vars });
     expect(await errorOf(platform.createPortalLink({ workspaceId }))).toContain(problem);
   }
 });
