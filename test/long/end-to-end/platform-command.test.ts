@@ -21,12 +21,6 @@ const { runtime, registry, platform, platformIn, inTerminal, seed, makeWorkspace
 const isLinux = process.platform === "linux";
 
 describe("npm run platform", () => {
-  test("prints a method's answer as JSON, for programs", async () => {
-    const { code, stdout, stderr } = await platform("createWorkspace", '{ "name": "Agence" }');
-    expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
-    expect(JSON.parse(stdout)).toEqual({ workspaceId: expect.stringMatching(/^wks_/) });
-  });
-
   test.runIf(isLinux)("prints a table in a terminal, unless JSON is requested", async () => {
     const { stdout } = await inTerminal("platform/platform.ts ledger");
     expect(stdout).toMatch(/^created {15}\d+\r$/m);

@@ -26,7 +26,7 @@ test("an input may be in a file, or in standard input", async () => {
   ])
     expect(end).toMatchObject({
       stderr: "",
-      stdout: expect.stringMatching(/"workspaceId": ?"wks_/),
+      stdout: expect.stringMatching(/^\{\s*"workspaceId": ?"wks_\w+"\s*\}\n$/),
     });
 });
 
