@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import { writeUnusually } from "../scripts/check-receiver/forms.ts";
 import {
   DISABLE_AFTER_FAILURES,
   DISABLE_AFTER_MS,
@@ -128,7 +129,7 @@ function changelog(root: string): string {
 }
 
 const VECTOR = HARD_DELIVERIES["lead.created"];
-const VECTOR_BODY = JSON.stringify(VECTOR);
+const VECTOR_BODY = writeUnusually(VECTOR);
 const SIGNED = await signatureHeaders(
   SECRET,
   VECTOR.id,

@@ -20,8 +20,8 @@ const COMMAND =
 
 const USAGE = `${COMMAND} URL [--local]
 
-Sends eleven test deliveries to URL, labelled in the header X-Service-Test, and reports whether the
-receiver handles them correctly. Six of them are valid: the receiver will process five invented leads.
+Sends 11 test deliveries to URL, labelled in the header X-Service-Test, and reports whether the
+receiver handles them correctly. 6 of them are valid: the receiver will process 5 invented leads.
 To one that refuses the first, it sends some more, to find out why.
 
   --local         allow http and private addresses

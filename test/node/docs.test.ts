@@ -1,3 +1,4 @@
+import { createHmac } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
@@ -108,6 +109,20 @@ test("the docs as text list every code and reason of errors, and say where a par
     /- `id` \(in the path\): .*\n- `limit` \(in the query, optional\): /,
   );
   expect(sectionOf("POST /v1/webhooks")).toContain("- `idempotency-key` (header, optional): ");
+});
+
+test("the signature of the test vector covers bytes that no serialiser of JavaScript, Python or PHP writes", () => {
+  const [, vector = ""] = textOf("docs.md").split("must compute this signature.");
+  const [, body = ""] = /```json\n([^\n]*)\n```/.exec(vector) ?? [];
+  const [, time = "", signature] = /t=(\d+),v1=([0-9a-f]{64})/.exec(vector) ?? [];
+  const [secret = ""] = /whsec_[\w+/]+=/.exec(vector) ?? [];
+  const sign = (text: string) =>
+    createHmac("sha256", secret).update(`${time}.${text}`).digest("hex");
+  expect(sign(body)).toBe(signature);
+  expect(sign(JSON.stringify(JSON.parse(body)))).not.toBe(signature);
+  // Whatever a serialiser keeps as it was, it changes something else.
+  for (const part of ['{ "id" : "evt_', "\\/", "\\u00e9", "32.50", "🏡", "\u2028"])
+    expect(body).toContain(part);
 });
 
 test("the docs show every receiver as it is", () => {

@@ -161,6 +161,25 @@ describe("the checker reports what is wrong with a receiver that", () => {
   });
 });
 
+test.each<[string, (body: string) => string]>([
+  ["JavaScript", (body) => JSON.stringify(JSON.parse(body))],
+  [
+    "JavaScript, if that changes a body that is neither indented nor has escapes",
+    (body) => (/^\{"/.test(body) ? body : JSON.stringify(JSON.parse(body))),
+  ],
+  ["a serialiser that keeps numbers as they were written", (body) => body.replaceAll("\\/", "/")],
+  ["a serialiser that keeps escapes", (body) => body.replace("32.50", "32.5")],
+])(
+  "a receiver that writes the body again with %s is found, although it accepts what the service sends",
+  async (_name, rewrite) => {
+    const { checks, findings } = await checkAnswering((post) =>
+      isGenuine({ ...post, body: Buffer.from(rewrite(post.body.toString())) }) ? 204 : 401,
+    );
+    expect(checks("failed")).toEqual([AS_SENT]);
+    expect(findings[1]?.consequence).toContain("changes the body before it verifies it");
+  },
+);
+
 describe.concurrent("the command says what is wrong with a receiver that", () => {
   test("answers after more than 10 s", async () => {
     const late = () => new Promise<number>((resolve) => setTimeout(resolve, 11_000, 204).unref());
@@ -212,7 +231,15 @@ test("test deliveries are labelled, and their two signatures are both valid or b
   const { posts } = await checkAnswering();
   const labels = posts.map(({ headers }) => headers["x-service-test"]);
   expect(labels).toEqual([
-    ...["valid", "plain", "no-signature", "wrong-signature", "tampered-body", "stale", "future"],
+    ...[
+      "valid",
+      "rewritten",
+      "no-signature",
+      "wrong-signature",
+      "tampered-body",
+      "stale",
+      "future",
+    ],
     ...["repeated", "repeated", "rotated", "rotated"],
   ]);
   const ids = posts.map(({ body }) => WebhookDelivery.parse(JSON.parse(String(body))).id);
@@ -221,8 +248,10 @@ test("test deliveries are labelled, and their two signatures are both valid or b
   expect(String(posts[7]?.body)).toBe(String(posts[8]?.body));
 
   const standard = new Webhook(SECRET);
+  const valid = new Set<string>();
+  let accepted = 0;
   for (const { headers, body } of posts) {
-    const isValid = ["valid", "plain", "repeated", "rotated"].includes(
+    const isValid = ["valid", "rewritten", "repeated", "rotated"].includes(
       String(headers["x-service-test"]),
     );
     const at = Number(/^t=(\d+)/.exec(String(headers["x-service-signature"]))?.[1]);
@@ -235,7 +264,14 @@ test("test deliveries are labelled, and their two signatures are both valid or b
     for (const family of [service, verify])
       if (isValid) expect(family).not.toThrow();
       else expect(family).toThrow();
+    if (!isValid) continue;
+    accepted++;
+    valid.add(JSON.parse(String(body)).id);
   }
+  const { stdout } = await check("--help");
+  expect(stdout).toContain(`Sends ${posts.length} test deliveries`);
+  expect(stdout).toContain(`${accepted} of them are valid: `);
+  expect(stdout).toContain(`will process ${valid.size} invented leads.`);
 });
 
 describe.concurrent("an incorrect call is explained, and nothing is sent:", () => {

@@ -1,0 +1,46 @@
+import type { WebhookDelivery } from "../../src/webhooks/bodies.ts";
+
+/** Ways to write an event in plain JSON, each of which some serialiser leaves as it is. */
+export const PLAIN_FORMS: ((event: WebhookDelivery) => string)[] = [
+  (value: unknown) => value,
+  sorted,
+].flatMap((order) => [
+  (event: WebhookDelivery) => JSON.stringify(order(plain(event))),
+  (event: WebhookDelivery) => spaced(JSON.stringify(order(plain(event)), null, 1)),
+  (event: WebhookDelivery) => JSON.stringify(order(plain(event)), null, 2),
+  (event: WebhookDelivery) => JSON.stringify(order(plain(event)), null, 4),
+]);
+
+/** The event without anything that serialisers write differently. */
+function plain({ data, ...event }: WebhookDelivery): object {
+  const custom_fields = { budget: "10000" };
+  return {
+    ...event,
+    data: { ...data, name: "Camille Durand", phone: "+33600000000", custom_fields },
+  };
+}
+
+/** With the keys of every object in alphabetical order. */
+function sorted(value: unknown): unknown {
+  if (typeof value !== "object" || value === null) return value;
+  const keys = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1));
+  return Object.fromEntries(keys.map(([key, inner]) => [key, sorted(inner)]));
+}
+
+/** On one line, with a space after each comma and colon, as Python writes it. */
+function spaced(indented: string): string {
+  return indented.replace(/([{}]|^)\n\s*|\n\s*(?=})/g, "$1").replace(/,\n\s*/g, ", ");
+}
+
+/**
+ * JSON as no serialiser writes it: a receiver that parses a body and writes it again, even in JavaScript as
+ * the service does, does not get the same bytes.
+ */
+export function writeUnusually(value: unknown): string {
+  return JSON.stringify(value, null, 1)
+    .replace(/(\d\.\d+)(,?)$/gm, "$10$2")
+    .replaceAll('": ', '" : ')
+    .replaceAll("/", "\\/")
+    .replaceAll("é", "\\u00e9")
+    .replace(/\n */g, " ");
+}
