@@ -27,7 +27,9 @@ export function SecretDialog({ webhook, onClose }: { webhook: Webhook; onClose()
         made ? (
           <>
             <p>
-              {made.overlapEndsAt ? t.secret.until(formatTime(made.overlapEndsAt)) : t.secret.ended}
+              {made.overlapEndsAt
+                ? t.endOverlap.until(formatTime(made.overlapEndsAt))
+                : t.secret.ended}
             </p>
             <Secret secret={made.secret} stored={t.secret.stored} onStored={close} />
           </>

@@ -54,7 +54,7 @@ export function Delivery(props: { workspace: Workspace; id: string; eventId: str
           <LoadState loaded={loaded} />
           <SendFault fault={fault} />
           <About delivery={delivery} />
-          <Attempts webhookId={id} delivery={delivery} />
+          <Attempts webhookId={id} delivery={delivery} onDone={loaded.reload} />
           <section>
             <h2>{t.delivery.body}</h2>
             <Body body={delivery.body} />

@@ -15,12 +15,12 @@ import { SecretDialog } from "../actions/secret.tsx";
 import { TestDialog } from "../actions/test.tsx";
 import { endOverlap, readWebhook } from "../api.ts";
 import { explain, formatOutcome, formatPending, formatTime, splitUrl } from "../format.ts";
-import { useAction, useLoad } from "../load.ts";
+import { useLoad } from "../load.ts";
 import { useDeliveries } from "../look-through.ts";
-import { announce } from "../parts/announce.tsx";
 import { Facts, Id, Kinds, State, Time } from "../parts/basics.tsx";
 import { DialogButton } from "../parts/dialog.tsx";
-import { ActionFault, LoadState } from "../parts/faults.tsx";
+import { FormDialog } from "../parts/dialog-form.tsx";
+import { LoadState } from "../parts/faults.tsx";
 import { Heading } from "../parts/heading.tsx";
 import { t } from "../text.ts";
 import { Days } from "./days.tsx";
@@ -134,28 +134,29 @@ function whyDisabled({ failingSince, failures }: Subscription, disabledAt: strin
 }
 
 /** While a rotated secret still signs, until when, and a way to end that. */
-function Overlap({ webhook, onDone }: { webhook: Subscription; onDone(): void }) {
-  const { isBusy, fault, run } = useAction();
+function Overlap({ webhook, onDone }: Omit<ActionsProps, "kinds">) {
   if (webhook.overlapEndsAt === null) return null;
-  const end = () =>
-    run(async () => {
-      await endOverlap(webhook.webhookId);
-      announce(t.subscription.overlapEnded);
-      onDone();
-    });
+  const end = async () => {
+    await endOverlap(webhook.webhookId);
+    onDone();
+    return t.endOverlap.result;
+  };
   return (
     <div class="note">
-      <p>{t.subscription.overlap(formatTime(webhook.overlapEndsAt))}</p>
-      <ActionFault fault={fault} />
-      <button type="button" disabled={isBusy} onClick={end}>
-        {t.subscription.endOverlap}
-      </button>
+      <p>{t.endOverlap.until(formatTime(webhook.overlapEndsAt))}</p>
+      <DialogButton label={t.endOverlap.button}>
+        {(onClose) => (
+          <FormDialog texts={t.endOverlap} isDangerous act={end} onClose={onClose}>
+            <p>{t.endOverlap.text}</p>
+          </FormDialog>
+        )}
+      </DialogButton>
     </div>
   );
 }
 
 interface ActionsProps {
-  webhook: Subscription;
+  webhook: WebhookDetails;
   kinds: Kind[];
   onDone(): void;
 }

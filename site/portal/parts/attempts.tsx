@@ -1,17 +1,16 @@
 import type { DeliveryDetails } from "../../../src/webhooks/views.ts";
 import { updateWebhook } from "../api.ts";
 import { explain, formatExactTime, formatOutcome, isAccepted } from "../format.ts";
-import { useAction } from "../load.ts";
 import { t } from "../text.ts";
-import { announce } from "./announce.tsx";
 import { Badge, Copy } from "./basics.tsx";
-import { ActionFault } from "./faults.tsx";
+import { DialogButton } from "./dialog.tsx";
+import { FormDialog } from "./dialog-form.tsx";
 
 type Attempt = DeliveryDetails["attemptLog"][number];
 
 /** The attempts of a delivery, newest first, each with what was sent and what the receiver said. */
-export function Attempts(props: { webhookId: string; delivery: DeliveryDetails }) {
-  const { webhookId, delivery } = props;
+export function Attempts(props: Omit<ExchangeProps, "attempt">) {
+  const { delivery } = props;
   const log = delivery.attemptLog;
   return (
     <section>
@@ -31,7 +30,7 @@ export function Attempts(props: { webhookId: string; delivery: DeliveryDetails }
                   {attempt.durationMs !== null && t.milliseconds(attempt.durationMs)}
                 </span>
               </p>
-              <Exchange {...{ webhookId, delivery, attempt }} />
+              <Exchange {...{ ...props, attempt }} />
             </li>
           ))}
         </ol>
@@ -40,16 +39,24 @@ export function Attempts(props: { webhookId: string; delivery: DeliveryDetails }
   );
 }
 
+interface ExchangeProps {
+  webhookId: string;
+  delivery: DeliveryDetails;
+  attempt: Attempt;
+  /** Something has changed. */
+  onDone(): void;
+}
+
 /** What the receiver said, and the headers it was sent. */
-function Exchange(props: { webhookId: string; delivery: DeliveryDetails; attempt: Attempt }) {
-  const { webhookId, delivery, attempt } = props;
+function Exchange(props: ExchangeProps) {
+  const { delivery, attempt } = props;
   const { status, request, response } = attempt;
   const trouble = explain(attempt);
   return (
     <div class="exchange">
       {trouble && <p>{trouble}</p>}
       {response?.error && <Text>{response.error}</Text>}
-      {response?.location && <Redirect webhookId={webhookId} to={response.location} />}
+      {response?.location && <Redirect {...props} to={response.location} />}
       {status !== null && (response || !isAccepted(attempt)) && <Response response={response} />}
       {request && (
         <details>
@@ -63,24 +70,29 @@ function Exchange(props: { webhookId: string; delivery: DeliveryDetails; attempt
   );
 }
 
-/** Where a redirect leads, and a way to post there from now on. */
-function Redirect({ webhookId, to }: { webhookId: string; to: string }) {
-  const { isBusy, fault, run } = useAction();
-  const follow = () =>
-    run(async () => {
-      await updateWebhook(webhookId, { url: to });
-      announce(t.exchange.followed);
-    });
+/** Where a redirect leads and, while the delivery needs it, a way to post there from now on. */
+function Redirect({ webhookId, delivery, onDone, to }: ExchangeProps & { to: string }) {
+  const follow = async () => {
+    await updateWebhook(webhookId, { url: to });
+    onDone();
+    return t.follow.result;
+  };
+  const isOffered = delivery.state !== "delivered" && delivery.url !== to;
   return (
-    <>
-      <p>
-        {t.exchange.location} <span class="mono">{to}</span>{" "}
-        <button type="button" class="quiet" disabled={isBusy} onClick={follow}>
-          {t.exchange.follow}
-        </button>
-      </p>
-      <ActionFault fault={fault} />
-    </>
+    <p>
+      {t.exchange.location} <span class="mono">{to}</span>{" "}
+      {isOffered && (
+        <DialogButton label={t.follow.button} class="quiet">
+          {(onClose) => (
+            <FormDialog texts={t.follow} act={follow} onClose={onClose}>
+              <p>{t.follow.text}</p>
+              <p class="mono">{to}</p>
+              <p>{t.follow.hint}</p>
+            </FormDialog>
+          )}
+        </DialogButton>
+      )}
+    </p>
   );
 }
 

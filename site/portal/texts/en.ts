@@ -190,9 +190,6 @@ export const en = {
     disabled: (time: string) => `Disabled ${time}. Nothing is sent until you enable it.`,
     disabledFailing: (time: string) =>
       `Disabled ${time}, after failing for too long. Nothing is sent until you enable it.`,
-    overlap: (until: string) => `The previous secret also signs until ${until}.`,
-    endOverlap: "End this now",
-    overlapEnded: "Only the current secret signs from now on.",
     truncated: "On days with very many deliveries, only the newest are counted.",
     byDay: "Deliveries by day",
     day: "Day",
@@ -253,8 +250,15 @@ export const en = {
     notText: "The response is not text, and its body was not kept.",
     empty: "The response had no body.",
     location: "Redirects to",
-    follow: "Use this URL",
-    followed: "The subscription now posts to this URL. Waiting deliveries go there, too.",
+  },
+
+  follow: {
+    button: "Use this URL…",
+    title: "Post to this URL from now on?",
+    text: "All events of the subscription go there, waiting ones too:",
+    hint: "Is this your receiver? A redirect often leads to a login page.",
+    submit: "Use this URL",
+    result: "The subscription now posts to this URL. Waiting deliveries go there, too.",
   },
 
   sendAgain: {
@@ -363,12 +367,20 @@ export const en = {
     label: "Signing secret",
     once: "Copy this secret now: it is not shown again. Your server needs it to check the signature of each delivery.",
     howTo: "How to check signatures",
-    until: (time: string) => `The previous secret also signs until ${time}.`,
     tooMany:
       "Too many earlier secrets are still valid. Choose “Not at all”, or wait until one has expired.",
     ended: "The previous secret no longer signs.",
     stored: "I have stored it",
     leave: "The secret is not shown again. Have you stored it?",
+  },
+
+  endOverlap: {
+    until: (time: string) => `Deliveries are also signed with earlier secrets, until ${time}.`,
+    button: "End this now…",
+    title: "Sign with the current secret alone?",
+    text: "A server that still has an earlier secret will refuse every delivery. This cannot be undone.",
+    submit: "End this now",
+    result: "Only the current secret signs from now on.",
   },
 
   remove: {

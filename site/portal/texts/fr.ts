@@ -167,9 +167,6 @@ export const fr: Texts = {
     headers: "En-têtes personnalisés",
     disabled: (time) =>
       `Désactivé le ${time}. Rien n’est envoyé tant que vous ne le réactivez pas.`,
-    overlap: (until) => `L’ancien secret reste valable jusqu’au ${until}.`,
-    endOverlap: "Cesser de l’utiliser dès maintenant",
-    overlapEnded: "Seul le secret actuel est désormais utilisé.",
     disabledFailing: (time) =>
       `Désactivé le ${time}, après des échecs prolongés. Rien n’est envoyé tant que vous ne le réactivez pas.`,
     truncated:
@@ -233,8 +230,15 @@ export const fr: Texts = {
     notText: "La réponse n’est pas du texte : son corps n’a pas été conservé.",
     empty: "La réponse n’avait pas de corps.",
     location: "Redirige vers",
-    follow: "Utiliser cette URL",
-    followed: "L’abonnement utilise désormais cette URL, y compris pour les livraisons en attente.",
+  },
+
+  follow: {
+    button: "Utiliser cette URL…",
+    title: "Utiliser désormais cette URL ?",
+    text: "Tous les événements de l’abonnement y seront envoyés, y compris ceux en attente :",
+    hint: "Est-ce bien votre récepteur ? Une redirection mène souvent à une page de connexion.",
+    submit: "Utiliser cette URL",
+    result: "L’abonnement utilise désormais cette URL, y compris pour les livraisons en attente.",
   },
 
   sendAgain: {
@@ -352,12 +356,21 @@ export const fr: Texts = {
     label: "Secret de signature",
     once: "Copiez ce secret maintenant : il ne sera plus affiché. Votre serveur en a besoin pour vérifier la signature de chaque livraison.",
     howTo: "Comment vérifier les signatures",
-    until: (time) => `L’ancien secret reste valable jusqu’au ${time}.`,
     tooMany:
       "Trop d’anciens secrets sont encore valables. Choisissez « Aucune », ou attendez que l’un d’eux ait expiré.",
     ended: "L’ancien secret n’est plus utilisé.",
     stored: "Je l’ai enregistré",
     leave: "Le secret ne sera plus affiché. L’avez-vous enregistré ?",
+  },
+
+  endOverlap: {
+    until: (time) =>
+      `Les livraisons sont aussi signées avec un secret précédent, jusqu’au ${time}.`,
+    button: "Cesser dès maintenant…",
+    title: "Signer avec le seul secret actuel ?",
+    text: "Un serveur qui n’a encore qu’un secret précédent refusera toutes les livraisons. Cette action est définitive.",
+    submit: "Cesser dès maintenant",
+    result: "Seul le secret actuel est désormais utilisé.",
   },
 
   remove: {

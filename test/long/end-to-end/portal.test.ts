@@ -302,11 +302,23 @@ test("a redirect shows where it leads, and the subscription can follow it", asyn
   const attempt = page.locator(".exchange", { hasText: "Your server redirects" }).first();
   await see(attempt, target);
   stage.answerWith(204);
-  await button("Use this URL", attempt).click();
+  await button("Use this URL…", attempt).click();
+  const dialog = dialogOf("Post to this URL from now on?");
+  await see(dialog, target);
+  await press("Cancel", dialog);
+  const url = `${stage.receiver.url}/in`;
+  expect(await PLATFORM.readWebhook({ webhookId })).toMatchObject({ url });
+  await button("Use this URL…", attempt).click();
+  await press("Use this URL", dialog);
   await see(page, "The subscription now posts to this URL.");
   expect(await PLATFORM.readWebhook({ webhookId })).toMatchObject({ url: target });
   await press("Send now");
   await until(() => posts.some(({ path }) => path === "/elsewhere"));
+  // Once it is delivered, nothing calls for another URL.
+  await PLATFORM.updateWebhook({ webhookId, url });
+  await page.reload();
+  await see(page, "Delivered", target);
+  expect(await button("Use this URL…").count()).toBe(0);
 });
 
 test("a subscription gets another URL, and headers of its own, which are not shown again", async () => {
@@ -472,6 +484,21 @@ test("a new secret signs alone if no overlap is wanted, and a key press does not
   await deliver(1);
   expect(isSigned(secret)).toBe(true);
   expect(posts[0]?.headers["x-service-signature"]).toMatch(/^t=\d+,v1=[0-9a-f]{64}$/);
+});
+
+test("an earlier secret signs until its overlap is ended, after confirmation", async () => {
+  const webhookId = await openSubscribed((id) => PLATFORM.rotateWebhookSecret({ webhookId: id }));
+  const overlaps = async () => (await PLATFORM.readWebhook({ webhookId })).overlapEndsAt !== null;
+  await see(page, "Deliveries are also signed with earlier secrets, until");
+  const dialog = dialogOf("Sign with the current secret alone?");
+  await press("End this now…");
+  await press("Cancel", dialog);
+  expect(await overlaps()).toBe(true);
+  await press("End this now…");
+  await press("End this now", dialog);
+  await see(page, "Only the current secret signs from now on.");
+  expect(await overlaps()).toBe(false);
+  expect(await button("End this now…").count()).toBe(0);
 });
 
 test("the last days and the use of keys are also shown as numbers", async () => {
