@@ -17,7 +17,7 @@ import {
 import { DAY_MS } from "../src/contract/time.ts";
 import { introductionSections } from "../src/http/document/introduction.ts";
 import { CREATION, PAGES, SECRET } from "../src/http/routes/examples.ts";
-import { POSTS_AT_ONCE } from "../src/webhooks/dispatch/policy.ts";
+import { POSTS_AT_ONCE, PROBE_AT_LEAST_MS } from "../src/webhooks/dispatch/policy.ts";
 import { FAILURES } from "../src/webhooks/failures.ts";
 import { HEADERS } from "../src/webhooks/post.ts";
 import { HARD_DELIVERIES } from "../src/webhooks/samples.ts";
@@ -165,6 +165,7 @@ function valuesOf(root: string): Record<string, string> {
     keepIdsDays: String(REDELIVERY_MAX_AGE_MS / DAY_MS + 1),
     replayDays: String(REDELIVERY_MAX_AGE_MS / DAY_MS),
     missed: en.enable.missed,
+    sendAgain: en.sendAgain.button,
     timeline: timeline(),
     failures: failures(),
     userAgent: HEADERS["User-Agent"],
@@ -191,12 +192,15 @@ function timeline(): string {
     sums.filter((seconds) => seconds > from && seconds < to).map(words);
   const rows = [
     ["at once", "The first event fails. From now on, one at a time is tried; the others wait."],
-    [tries(0, told).join(", "), "It is tried again, and with its first success the others follow."],
+    [
+      tries(0, told).join(", "),
+      `It is tried again, and with its first success the others follow. Once several events have failed, one of them is tried at least every ${words(PROBE_AT_LEAST_MS / 1000)}.`,
+    ],
     [words(told), "The workspace's administrators get an e-mail."],
     [tries(told, last).join(", "), "It is tried again."],
     [
-      words(last),
-      `The first failure after ${words(DISABLE_AFTER_MS / 1000)} and at least ${DISABLE_AFTER_FAILURES} failures: the subscription is disabled, and the administrators get another e-mail. What was pending, and what happens from now on, is kept, but not sent by itself.`,
+      words(DISABLE_AFTER_MS / 1000),
+      `With the next failure, if there were ${DISABLE_AFTER_FAILURES} at more than one event, the subscription is disabled, and the administrators get another e-mail. What was pending, and what happens from now on, is kept, but not sent by itself.`,
     ],
     [
       `up to ${REDELIVERY_MAX_AGE_MS / DAY_MS} days`,

@@ -71,6 +71,15 @@ export type WebhookEvent = z.infer<typeof WebhookEvent>;
 export const DeliveryState = z.enum(["pending", "delivered", "exhausted", "cancelled", "test"]);
 export type DeliveryState = z.infer<typeof DeliveryState>;
 
-/** The state of an event that may be delivered again; `missed` if it was never owed. */
-export const RedeliveryState = z.enum(["delivered", "exhausted", "cancelled", "missed"]);
+/**
+ * The state of an event that may be delivered again; `missed` if it was never owed, `retrying` if it waits
+ * after a failed attempt.
+ */
+export const RedeliveryState = z.enum([
+  "delivered",
+  "exhausted",
+  "cancelled",
+  "missed",
+  "retrying",
+]);
 export type RedeliveryState = z.infer<typeof RedeliveryState>;

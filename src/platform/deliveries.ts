@@ -94,7 +94,9 @@ export const redeliver = operation({
       until: Instant.nullish().describe("and before this time; default: no end"),
       states: several(RedeliveryState, RedeliveryState.options.length)
         .nullish()
-        .describe("default: all; delivered: at least once; missed: never owed"),
+        .describe(
+          "default: all; delivered: at least once; missed: never owed; retrying: waits after a failed attempt, which it then need not",
+        ),
       cursor: cursorOf("redelivery").describe("the previous call's nextCursor"),
     })
     .superRefine(({ eventIds, since, until, states, cursor }, context) => {

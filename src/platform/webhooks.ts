@@ -21,7 +21,11 @@ import { enableAgain, REDELIVERY_EXAMINED_MAX } from "../webhooks/redelivery/red
 import { Resealed, resealUpTo } from "../webhooks/reseal.ts";
 import { findUrlFault } from "../webhooks/resolve.ts";
 import { endOverlap, rotateSecret } from "../webhooks/rotation.ts";
-import { findSubscriptionHealth, listSubscriptionHealth } from "../webhooks/subscription-health.ts";
+import {
+  findSubscriptionHealth,
+  findUndeliveredSince,
+  listSubscriptionHealth,
+} from "../webhooks/subscription-health.ts";
 import {
   deleteSubscription,
   disableSubscription,
@@ -66,13 +70,14 @@ export const readWebhook = operation({
   examples: [{ webhookId }],
   async run(call, { webhookId }) {
     const { db } = await findWebhook(call, webhookId);
-    const [view, days] = await Promise.all([
+    const [view, days, undeliveredSince] = await Promise.all([
       findSubscriptionHealth(db, webhookId),
       countDays(db, webhookId, Date.now()),
+      findUndeliveredSince(db, webhookId),
     ]);
     const keyLabel =
       view.keyId && (await labelKeys(openDirectory(call.env), [view.keyId]))[view.keyId];
-    return { ...view, keyLabel: keyLabel ?? null, days };
+    return { ...view, keyLabel: keyLabel ?? null, days, undeliveredSince };
   },
 });
 
@@ -130,7 +135,7 @@ export const enableWebhook = operation({
   input: z.strictObject({
     webhookId: WebhookId,
     redeliverSince: RedeliverableSince.nullish().describe(
-      `also delivers events missed since this time, at most ${REDELIVERY_MAX_AGE_MS / DAY_MS} days ago`,
+      `also delivers events recorded since this time that it did not get, at most ${REDELIVERY_MAX_AGE_MS / DAY_MS} days ago; readWebhook says since when: undeliveredSince`,
     ),
     cursor: cursorOf("redelivery").describe("the previous call's nextCursor"),
   }),

@@ -1,10 +1,11 @@
 import { and, eq, isNull, type SQL, sql } from "drizzle-orm";
+import { eventTimeOf } from "../contract/ids.ts";
 import { PENDING_COUNTED_MAX, TELL_AFTER_MS } from "../contract/limits.ts";
 import { isoTime, isoTimeOrNull } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
 import { type Database, query } from "../db/client.ts";
 import { newestFirst } from "../db/page.ts";
-import { subscriptions } from "../db/schema.ts";
+import { deliveries, subscriptions } from "../db/schema.ts";
 import { IS_PENDING, isThere, PENDING, STATE, unknownWebhook } from "./conditions.ts";
 import { readyAt } from "./dispatch/order.ts";
 import { rejectedKinds } from "./rejections.ts";
@@ -62,6 +63,36 @@ export async function findSubscriptionHealth(
   const [row] = await query(db, healthOf(isThere(webhookId)));
   if (!row) throw unknownWebhook();
   return toView(row, Date.now());
+}
+
+/**
+ * When the first event was recorded that a subscription did not get: it failed, waits to be retried or was
+ * cancelled. While it is disabled, what had failed before that failure does not count, and what it misses
+ * does. Null if there is none.
+ */
+export async function findUndeliveredSince(
+  db: Database,
+  webhookId: string,
+): Promise<string | null> {
+  const { id, disabledAt, failingSince, cancelling } = subscriptions;
+  const { eventId, settledAt, deliveredEarlier, state, priority, subscriptionId } = deliveries;
+  const began = sql`iif(${disabledAt} IS NULL, 0, coalesce(${failingSince}, ${disabledAt}))`;
+  const [found] = await db.all<{ first: string | null; disabledAt: number | null }>(sql`
+    SELECT ${disabledAt} AS disabledAt, (SELECT min(id) FROM (
+      SELECT * FROM (
+        SELECT ${eventId} AS id FROM ${deliveries} INDEXED BY deliveries_failed
+        WHERE ${subscriptionId} = ${id} AND ${state} IN ('exhausted', 'cancelled') AND ${settledAt} >= ${began}
+          AND NOT ${deliveredEarlier}
+        ORDER BY ${eventId} LIMIT 1)
+      UNION ALL
+      -- What is being cancelled may not have been tried.
+      SELECT min(${eventId}) FROM ${PENDING}
+      WHERE ${IS_PENDING} AND (${priority} > 0 OR ${cancelling}))) AS first
+    FROM ${subscriptions} WHERE ${id} = ${webhookId}`);
+  const times = [found?.first && eventTimeOf(found.first), found?.disabledAt].filter(
+    (time) => typeof time === "number",
+  );
+  return times.length === 0 ? null : isoTime(Math.min(...times));
 }
 
 function toView(row: HealthRow, now: number): WebhookView {

@@ -98,6 +98,9 @@ export type DayView = z.infer<typeof DayView>;
 export const WebhookDetails = WebhookView.extend({
   keyLabel: z.string().nullable().describe("the name and the last characters of that key"),
   days: z.array(DayView),
+  undeliveredSince: Time.nullable().describe(
+    "when the first event was recorded that it did not get and may be sent again; while it is disabled, of those since the failures began or it was disabled",
+  ),
 });
 export type WebhookDetails = z.infer<typeof WebhookDetails>;
 

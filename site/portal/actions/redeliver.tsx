@@ -5,7 +5,7 @@ import { type Range, RangeDialog } from "../parts/range-dialog.tsx";
 import { parseSince, SinceField } from "../parts/since.tsx";
 import { t } from "../text.ts";
 
-const STATES = ["exhausted", "cancelled", "missed"] as const;
+const STATES = ["retrying", "exhausted", "cancelled", "missed"] as const;
 
 /** Redelivers what has failed since a given time. */
 export function RedeliverDialog({ webhook, onClose, onDone }: AboutWebhook) {

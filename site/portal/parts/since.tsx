@@ -1,33 +1,18 @@
 import { useId, useState } from "preact/hooks";
 import { REDELIVERY_MAX_AGE_MS } from "../../../src/contract/limits.ts";
 import { DAY_MS, HOUR_MS } from "../../../src/contract/time.ts";
-import type { WebhookView as Webhook } from "../../../src/webhooks/views.ts";
-import { formatTime } from "../format.ts";
+import type { WebhookDetails as Webhook } from "../../../src/webhooks/views.ts";
+import { formatDayAndHour } from "../format.ts";
 import { t } from "../text.ts";
 
 /** How long ago each choice is. */
 const AGES_MS = { hour: HOUR_MS, day: DAY_MS, week: 7 * DAY_MS };
 
-/**
- * When the trouble began, and how to say so; null if all is well. Disabling also cancels what was
- * pending then, hence the hour before it. What was delivered is not sent again.
- */
-function beginningOf({
-  failingSince,
-  disabledAt,
-}: Webhook): { time: string; label: string } | null {
-  if (failingSince !== null)
-    return { time: failingSince, label: t.since.failing(formatTime(failingSince)) };
-  if (disabledAt === null) return null;
-  const time = new Date(Date.parse(disabledAt) - HOUR_MS).toISOString();
-  return { time, label: t.since.disabled(formatTime(time)) };
-}
-
 /** Asks for the time since when to redeliver; the surrounding form reads it with `parseSince`. */
 export function SinceField({ webhook, fault }: { webhook: Webhook; fault: string | null }) {
-  const began = beginningOf(webhook);
-  const isRecent = began !== null && Date.parse(began.time) > Date.now() - REDELIVERY_MAX_AGE_MS;
-  const [choice, setChoice] = useState(isRecent ? "beginning" : "day");
+  const first = webhook.undeliveredSince;
+  const isRecent = first !== null && Date.parse(first) > Date.now() - REDELIVERY_MAX_AGE_MS;
+  const [choice, setChoice] = useState(isRecent ? "first" : "day");
   const faultId = useId();
   return (
     <>
@@ -38,7 +23,7 @@ export function SinceField({ webhook, fault }: { webhook: Webhook; fault: string
           value={choice}
           onInput={({ currentTarget }) => setChoice(currentTarget.value)}
         >
-          {isRecent && <option value="beginning">{began.label}</option>}
+          {isRecent && <option value="first">{t.since.first(formatDayAndHour(first))}</option>}
           <option value="hour">{t.since.hour}</option>
           <option value="day">{t.since.day}</option>
           <option value="week">{t.since.week}</option>
@@ -68,7 +53,7 @@ export function SinceField({ webhook, fault }: { webhook: Webhook; fault: string
 /** The time in a form's `SinceField`, in ISO 8601; null if there is no valid one. */
 export function parseSince(form: FormData, webhook: Webhook, now: number): string | null {
   const choice = String(form.get("since"));
-  if (choice === "beginning") return beginningOf(webhook)?.time ?? null;
+  if (choice === "first") return webhook.undeliveredSince;
   if (choice !== "other")
     return new Date(now - AGES_MS[choice as keyof typeof AGES_MS]).toISOString();
   const time = Date.parse(String(form.get("time")));

@@ -275,18 +275,18 @@ export const en = {
     exhausted: "Failed: all attempts were used up",
     cancelled: "Cancelled: the subscription was disabled before they were sent",
     missed: "Missed: recorded while the subscription was disabled",
+    retrying: "Retrying: waiting after a failed attempt",
     submit: "Send again",
     result: (n: number) =>
       n === 0
-        ? "There is nothing to send again. What is waiting will be retried automatically."
+        ? "There is nothing to send again."
         : `${count(n, "delivery", "deliveries")} will be sent again.`,
     scheduled: (n: string, time: string) => `Will be sent: ${n}. Looked through until ${time}.`,
   },
 
   since: {
     label: "Since",
-    disabled: (time: string) => `An hour before it was disabled (${time})`,
-    failing: (time: string) => `The failures began (${time})`,
+    first: (time: string) => `The first not delivered (${time})`,
     hour: "One hour ago",
     day: "24 hours ago",
     week: "7 days ago",

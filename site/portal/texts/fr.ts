@@ -255,11 +255,12 @@ export const fr: Texts = {
     exhausted: "Échouées : toutes les tentatives sont épuisées",
     cancelled: "Annulées : l’abonnement a été désactivé avant l’envoi",
     missed: "Manquées : enregistrées pendant que l’abonnement était désactivé",
+    retrying: "À retenter : en attente après une tentative échouée",
     scheduled: (n, time) => `À envoyer : ${n}. Événements parcourus jusqu’au ${time}.`,
     submit: "Renvoyer",
     result: (n) =>
       n === 0
-        ? "Il n’y a rien à renvoyer. Les livraisons en attente seront retentées automatiquement."
+        ? "Il n’y a rien à renvoyer."
         : n === 1
           ? "1 livraison sera renvoyée."
           : `${count(n, "", "livraisons")} seront renvoyées.`,
@@ -267,8 +268,7 @@ export const fr: Texts = {
 
   since: {
     label: "Depuis",
-    disabled: (time) => `Une heure avant la désactivation (${time})`,
-    failing: (time) => `Le début des échecs (${time})`,
+    first: (time) => `Le premier non livré (${time})`,
     hour: "Une heure",
     day: "24 heures",
     week: "7 jours",

@@ -15,7 +15,7 @@ import {
   type KnownSubscription,
   knownSubscription,
 } from "../subscriptions.ts";
-import { IS_LISTED, isRequeueable, nextSlot, requeue, SPACING_MS } from "./requeue.ts";
+import { IS_LISTED, isRequeueable, isRetrying, nextSlot, requeue, SPACING_MS } from "./requeue.ts";
 
 /** What an enabled subscription has missed. */
 const UNDELIVERED: readonly RedeliveryState[] = ["exhausted", "cancelled", "missed"];
@@ -30,7 +30,7 @@ export interface Range {
   since: number;
   /** Exclusive; null for no end. */
   until: number | null;
-  /** The states to deliver again; pending deliveries will be sent anyway. */
+  /** The states to deliver again; what is pending and was not tried yet will be sent anyway. */
   states: readonly RedeliveryState[];
   /** Where the previous call stopped, and when the first one was made; null for the first. */
   after?: Position | null;
@@ -103,13 +103,15 @@ async function redeliverRange(
   const askedAt = after?.at ?? now;
   const from = eventIdAt(Math.max(since, createdAt));
   const before = eventIdAt(Math.min(until ?? Number.POSITIVE_INFINITY, askedAt + 1));
-  const part = await examine(db, subscription, states, after?.id ?? from, before);
+  const part = await examine(db, subscription, states, after?.id ?? from, before, now);
   const { count } = await commit(withoutRetries(db), {
     count: requeue({
       subscriptionId: id,
       eventIds: part.ids,
-      isWanted: isRequeueable(states),
+      isWanted: isRequeueable(states, now),
       startsAt: nextSlot(now),
+      priority: 2,
+      isWaiting: isRetrying(now),
     }),
     slots: takeSlots(id, part.ids.length, nextSlot(now)),
     wait: endWait(id, now),
@@ -130,6 +132,7 @@ async function examine(
   states: readonly RedeliveryState[],
   after: string,
   before: string,
+  now: number,
 ) {
   const { eventId, state } = deliveries;
   const isInRange = (column: Column) => and(gt(column, after), lt(column, before));
@@ -138,14 +141,14 @@ async function examine(
   const areStored = states.every(isFailed) && !cancelling;
   const next = areStored
     ? // Few deliveries fail; without INDEXED BY, SQLite would scan all of them by the primary key.
-      sql`SELECT ${eventId} AS id, ${IS_LISTED} AND ${isRequeueable(states)} AS isRequeueable
+      sql`SELECT ${eventId} AS id, ${IS_LISTED} AND ${isRequeueable(states, now)} AS isRequeueable
         FROM ${subscriptions} CROSS JOIN ${deliveries} INDEXED BY deliveries_failed
           ON ${deliveries.subscriptionId} = ${subscriptions.id}
         LEFT JOIN ${events} ON ${events.workspaceId} = ${subscriptions.workspaceId} AND ${events.id} = ${eventId}
         WHERE ${eq(subscriptions.id, subscriptionId)} AND ${isInRange(eventId)}
           AND ${state} IN ('exhausted', 'cancelled')
         ORDER BY ${eventId}`
-    : sql`SELECT ${events.id} AS id, ${IS_LISTED} AND ${isRequeueable(states)} AS isRequeueable
+    : sql`SELECT ${events.id} AS id, ${IS_LISTED} AND ${isRequeueable(states, now)} AS isRequeueable
         FROM ${subscriptions} CROSS JOIN ${events} ON ${events.workspaceId} = ${subscriptions.workspaceId}
         LEFT JOIN ${deliveries} ON ${IS_ITS_DELIVERY}
         WHERE ${eq(subscriptions.id, subscriptionId)} AND ${isInRange(events.id)}
@@ -191,8 +194,9 @@ async function redeliverEvents(
     count: requeue({
       subscriptionId,
       eventIds: wanted,
-      isWanted: sql`(${isRequeueable(RedeliveryState.options)} OR ${isWaiting(now)})`,
+      isWanted: sql`(${isRequeueable(RedeliveryState.options, now)} OR ${isWaiting(now)})`,
       startsAt: namedSlot(now),
+      priority: 1,
       isWaiting: isWaiting(now),
     }),
     slots: takeSlots(subscriptionId, wanted.length, namedSlot(now)),
@@ -228,7 +232,7 @@ async function findNamed(
   return db
     .select({
       id: events.id,
-      isRequeueable: isRequeueable(RedeliveryState.options).mapWith(Boolean),
+      isRequeueable: isRequeueable(RedeliveryState.options, now).mapWith(Boolean),
       isWaiting: isWaiting(now).mapWith(Boolean),
     })
     .from(subscriptions)

@@ -3,7 +3,7 @@ import type { RedeliveryState } from "../../contract/enumerations.ts";
 import { REDELIVERIES_PER_SECOND } from "../../contract/limits.ts";
 import { insertFrom, qb } from "../../db/builder.ts";
 import { counted, readAs, type Statements, transaction } from "../../db/client.ts";
-import { deliveries, events, subscriptions } from "../../db/schema.ts";
+import { deliveries, events, type Priority, subscriptions } from "../../db/schema.ts";
 import { insertAttempts } from "../attempts.ts";
 import { IS_ACTIVE, IS_ITS_DELIVERY, lists, STATE } from "../conditions.ts";
 
@@ -19,13 +19,18 @@ export const nextSlot = (now: number) => sql<number>`max(${now}, ${subscriptions
 /** SQL condition: the subscription lists the event's kind, and it is not a test event. */
 export const IS_LISTED = sql`NOT ${events.test} AND ${lists(events.type)}`;
 
+/** SQL condition: the delivery waits after a failed attempt, for longer than for a slot in the schedule. */
+export const isRetrying = (now: number) =>
+  sql`coalesce(${STATE} = 'pending' AND ${deliveries.attempts} > 0 AND ${deliveries.dueAt} > ${nextSlot(now)}, 0)`;
+
 /**
  * SQL condition: the delivery, or its absence, is in one of the states. Once delivered, it counts as
  * delivered, even if it was then sent again and failed.
  */
-export function isRequeueable(states: readonly RedeliveryState[]): SQL {
+export function isRequeueable(states: readonly RedeliveryState[], now: number): SQL {
   const isDelivered = sql`${STATE} <> 'pending' AND ${deliveries.deliveredEarlier}`;
-  return sql`coalesce(iif(${isDelivered}, 'delivered', ${STATE}), 'missed') IN (SELECT value FROM json_each(${JSON.stringify(states)}))`;
+  const state = sql`iif(${isRetrying(now)}, 'retrying', ${STATE})`;
+  return sql`coalesce(iif(${isDelivered}, 'delivered', ${state}), 'missed') IN (SELECT value FROM json_each(${JSON.stringify(states)}))`;
 }
 
 /** Which events to requeue, and when. */
@@ -37,11 +42,13 @@ interface Requeuing {
   isWanted: SQL;
   /** SQL expression: when the first slot is. */
   startsAt: SQL;
+  /** 1 if they were named: then they do not wait for an endpoint that fails. */
+  priority: Exclude<Priority, 0>;
   /**
-   * If they are sent by hand: SQL condition that the delivery is pending. It keeps its attempts and its
-   * turn, in case this one fails.
+   * SQL condition: the delivery is pending, and waits. It keeps its attempts and its turn, in case this one
+   * fails.
    */
-  isWaiting?: SQL;
+  isWaiting: SQL;
 }
 
 /**
@@ -50,8 +57,8 @@ interface Requeuing {
  * them. Reads how many there were.
  */
 export function requeue(requeuing: Requeuing): Statements<number> {
-  const { subscriptionId, eventIds, isWanted, startsAt, isWaiting } = requeuing;
-  const waits = isWaiting ?? sql`0`;
+  const { subscriptionId, eventIds, isWanted, startsAt, priority } = requeuing;
+  const waits = requeuing.isWaiting;
   // Looking the subscription up from the pair makes SQLite go event by event; with a constant id,
   // it would scan all of the subscription's deliveries.
   const pairs = JSON.stringify(eventIds.map((eventId) => [subscriptionId, eventId]));
@@ -91,7 +98,7 @@ export function requeue(requeuing: Requeuing): Statements<number> {
           workspaceId: events.workspaceId,
           type: events.type,
           state: "pending",
-          priority: isWaiting ? 1 : 2,
+          priority,
           attempts: sql`iif(${waits}, ${deliveries.attempts}, 0)`,
           dueAt: sql`iif(${waits}, min(${dueAt}, ${slotAt}), ${slotAt})`,
           turnAt: sql`iif(${waits}, coalesce(${deliveries.turnAt}, ${dueAt}), NULL)`,

@@ -411,11 +411,49 @@ test("a disabled subscription is re-enabled, and only gets what it has missed if
   await press("Enable…");
   const since = page.getByLabel("Since");
   const suggested = await since.locator("option:checked").textContent();
-  expect(suggested).toContain("An hour before it was disabled");
+  expect(suggested).toContain("The first not delivered");
   await since.selectOption("One hour ago");
   await press("Enable", page.getByRole("dialog"));
   await see(page, "1 missed event will be sent.");
   await posted(1);
+});
+
+test("re-enabling sends everything from the first event that failed on, unless told otherwise", async () => {
+  const id = await openSubscribed(async (id) => {
+    stage.answerWith(503);
+    await stage.recordLeads(workspaceId);
+    await until(async () => (await stateOf(id)) === "failing");
+    await stage.recordLeads(workspaceId);
+    // Cancels both; the next one is missed.
+    await PLATFORM.disableWebhook({ webhookId: id });
+    await stage.recordLeads(workspaceId);
+  });
+  stage.answerWith(204);
+  posts.length = 0;
+  await press("Enable…");
+  await press("Enable", page.getByRole("dialog"));
+  await see(page, "3 missed events will be sent.");
+  await posted(3);
+  await until(async () => (await PLATFORM.readWebhook({ webhookId: id })).pending === 0);
+});
+
+test("what waits after failed attempts is sent at once with what failed", async () => {
+  await openSubscribed(async (id) => {
+    stage.answerWith(400);
+    await stage.recordLeads(workspaceId, 3);
+    const failed =
+      "SELECT count(*) AS n FROM deliveries WHERE subscription_id = ? AND attempts > 0";
+    const count = () => DB.prepare(failed).bind(id).first<number>("n");
+    await until(async () => (await count()) === 3);
+    const hours = "UPDATE deliveries SET due_at = due_at + 18000000 WHERE subscription_id = ?";
+    await DB.prepare(hours).bind(id).run();
+  });
+  stage.answerWith(204);
+  posts.length = 0;
+  await press("Send failed again…");
+  await press("Send again", page.getByRole("dialog"));
+  await see(page, "3 deliveries will be sent again.");
+  await posted(3);
 });
 
 test("everything that failed since a time is redelivered", async () => {

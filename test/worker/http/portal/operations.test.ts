@@ -113,7 +113,7 @@ test.each<[string, (owed: Owed) => object, object]>([
 
 const OUT_OF_RANGE = { reason: "out_of_range" } as const;
 const UNKNOWN = { since: TWO_HOURS_AGO, states: ["pending"] };
-const STATES = ["delivered", "exhausted", "cancelled", "missed"];
+const STATES = ["delivered", "exhausted", "cancelled", "missed", "retrying"];
 test.each<[string, object | null, string, ErrorDetails]>([
   ["deliveries?limit=0", null, "limit", { ...OUT_OF_RANGE, min: 1 }],
   ["deliveries?cursor=x", null, "cursor", { reason: "unreadable" }],

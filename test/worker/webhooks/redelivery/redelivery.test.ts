@@ -274,3 +274,62 @@ test("what counts as cancelled is found before a dispatch has cancelled it", asy
   expect(await statesOf(id)).toEqual({ delivered: 3 });
   await expectLedger(workspaceId, { created: 3, delivered: 3, cancelled: 0 });
 });
+
+describe("what a subscription did not get", () => {
+  const sinceOf = async (webhookId: string) =>
+    (await Platform.readWebhook({ webhookId })).undeliveredSince;
+
+  test("begins before its first attempt failed, and is sent from there once it is re-enabled", async () => {
+    const { id, drafts } = await owed(1, T0);
+    expect(await sinceOf(id)).toBe(null);
+    // Its attempt failed later than it was recorded.
+    await dispatchAt(T0 + 150, [id], answered(503));
+    expect((await subscriptionRow(id)).failingSince).toBe(T0 + 150);
+    expect(await sinceOf(id)).toBe(isoTime(T0));
+    await commit(db, disableSubscription(id, NOW));
+    for (const isCancelled of [false, true]) {
+      if (isCancelled) await dispatchAt(NOW, [id], answered(503));
+      expect(await sinceOf(id)).toBe(isoTime(T0));
+    }
+    expect(await enableAgain(db, id, T0, NOW)).toMatchObject({ count: 1 });
+    expect(await scheduleOf(id, NOW)).toEqual([[drafts[0]?.id, 0]]);
+  });
+
+  test.each([
+    ["a failure of an earlier time", { state: "cancelled", settledAt: T0 + 1 }],
+    ["what was delivered before", { state: "cancelled", settledAt: NOW, deliveredEarlier: true }],
+  ] as const)("begins when it was disabled, without %s", async (_, row) => {
+    const { id } = await owed(1, T0);
+    await setDeliveries(id, row);
+    await commit(db, disableSubscription(id, NOW));
+    expect(await sinceOf(id)).toBe(isoTime(NOW));
+  });
+});
+
+test("what waits after failed attempts is sent at once with a range that asks for it, and keeps its attempts and its turn", async () => {
+  const { id, drafts } = await owed(2, T0);
+  const [first = "", second = ""] = drafts.map((draft) => draft.id).toSorted();
+  // Rejected on their own account: no success of another event ends their wait.
+  await setDeliveries(id, { attempts: 4, priority: 2, dueAt: NOW + HOUR_MS }, first);
+  await setDeliveries(id, { attempts: 4, priority: 2, dueAt: NOW + 2 * HOUR_MS }, second);
+  const { workspaceId } = await subscriptionRow(id);
+  const untried = await announceOne(workspaceId, T0 + 1);
+  const range = (...states: Range["states"]) => ({ since: T0, until: null, states });
+  expect(await redeliverAgain(db, id, range("exhausted"), NOW)).toMatchObject({ count: 0 });
+  expect(await redeliverAgain(db, id, range("retrying"), NOW)).toMatchObject({ count: 2 });
+  expect(await redeliverAgain(db, id, range("retrying"), NOW)).toMatchObject({ count: 0 });
+  const schedule = [
+    [untried, T0 + 1 - NOW],
+    [first, 0],
+    [second, 100],
+  ];
+  expect(await scheduleOf(id, NOW)).toEqual(schedule);
+  await dispatchAt(NOW + 1_000, [id], answered(400));
+  expect((await scheduleOf(id, NOW)).slice(-2)).toEqual([
+    [first, HOUR_MS],
+    [second, 2 * HOUR_MS],
+  ]);
+  const waiting = { state: "pending", attempts: 4 };
+  const rows = await deliveriesTo(id);
+  expect(rows.filter(({ eventId }) => eventId !== untried)).toMatchObject([waiting, waiting]);
+});
