@@ -2,7 +2,6 @@ import type { WebhookEvent as Kind } from "../../src/contract/enumerations.ts";
 import type { ErrorBody } from "../../src/contract/errors.ts";
 import type { OpenedSession } from "../../src/contract/portal-token.ts";
 import type {
-  ApiKeyView,
   DeliveryDetails,
   DeliveryView,
   NewSecret,
@@ -10,8 +9,8 @@ import type {
   TestResult,
   WebhookDetails,
   WebhookView,
-  WorkspaceDetails,
 } from "../../src/webhooks/views.ts";
+import type { ApiKeyView, WorkspaceDetails } from "../../src/workspaces/views.ts";
 import { readSession, refuse } from "./session.ts";
 
 const PATIENCE_MS = 20_000;

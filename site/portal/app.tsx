@@ -1,5 +1,5 @@
 import { useEffect, useState } from "preact/hooks";
-import type { WorkspaceDetails as Workspace } from "../../src/webhooks/views.ts";
+import type { WorkspaceDetails as Workspace } from "../../src/workspaces/views.ts";
 import { readWorkspace } from "./api.ts";
 import { platformName } from "./deployment.ts";
 import { formatTime, timeZone } from "./format.ts";

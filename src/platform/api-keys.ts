@@ -13,7 +13,6 @@ import { forgetKey } from "../quota/forget.ts";
 import { lastHours } from "../quota/usage.ts";
 import { refuseMissing } from "../records/recording/references.ts";
 import { listCreatedBy } from "../webhooks/subscriptions.ts";
-import { ApiKeyView } from "../webhooks/views.ts";
 import {
   insertApiKey,
   listStoredKeys,
@@ -23,6 +22,7 @@ import {
   updateQuota,
 } from "../workspaces/api-keys.ts";
 import { findPlacement } from "../workspaces/placement.ts";
+import { ApiKeyView } from "../workspaces/views.ts";
 import { cursorOf, integer, Nothing, pageAfter, pageOf, toPage } from "./fields.ts";
 import { operation } from "./operation.ts";
 import { expectWorkspace } from "./placements.ts";

@@ -18,11 +18,11 @@ import { createDataKey } from "../encryption/personal-data.ts";
 import { forgetKey } from "../quota/forget.ts";
 import { unknownWorkspace } from "../records/recording/references.ts";
 import { cancelPendingOf } from "../webhooks/subscriptions.ts";
-import { WorkspaceDetails } from "../webhooks/views.ts";
 import { wake } from "../webhooks/wake.ts";
 import { listLiveKeys } from "../workspaces/api-keys.ts";
 import { findSize } from "../workspaces/database-sizes.ts";
 import { findPlacement, type Placement, placementIn } from "../workspaces/placement.ts";
+import { WorkspaceDetails } from "../workspaces/views.ts";
 import {
   findPortalAccess,
   insertEntry,

@@ -147,37 +147,3 @@ export const NewSecret = z.object({
   overlapEndsAt: Time.nullable().describe("null if the old secret no longer signs"),
 });
 export type NewSecret = z.infer<typeof NewSecret>;
-
-export const WorkspaceDetails = z.object({
-  workspaceId: z.string(),
-  name: z.string(),
-  webhooksMax: z.int().describe("how many subscriptions it may have"),
-  retentionDays: z.number().describe("how long settled events are kept at least"),
-  events: z.array(WebhookEvent).describe("the kinds that it may subscribe to"),
-});
-export type WorkspaceDetails = z.infer<typeof WorkspaceDetails>;
-
-export const ApiKeyView = z.object({
-  keyId: z.string(),
-  name: z.string().nullable(),
-  lastFour: z.string().describe("the last characters of the key"),
-  createdAt: Time,
-  lastUsedAt: Time.nullable().describe(
-    "it was last used within the hour after this time; null if never",
-  ),
-  revokedAt: Time.nullable(),
-  expiresAt: Time.nullable().describe("when a rolled key expires; null if it does not"),
-  requestsPerWindow: z.int().describe("its quota"),
-  windowSeconds: z.int(),
-  hours: z
-    .array(
-      z.object({
-        hour: Time,
-        requests: z.int().describe("within the quota"),
-        refused: z.int().describe("beyond it"),
-        busiest: z.int().describe("the most in one window"),
-      }),
-    )
-    .describe("the last 24, oldest first"),
-});
-export type ApiKeyView = z.infer<typeof ApiKeyView>;

@@ -1,8 +1,6 @@
 import type { ComponentChildren } from "preact";
-import type {
-  DeliveryDetails,
-  WorkspaceDetails as Workspace,
-} from "../../../src/webhooks/views.ts";
+import type { DeliveryDetails } from "../../../src/webhooks/views.ts";
+import type { WorkspaceDetails as Workspace } from "../../../src/workspaces/views.ts";
 import { readDelivery, redeliver } from "../api.ts";
 import { formatExactTime } from "../format.ts";
 import { useAction, useLoad } from "../load.ts";

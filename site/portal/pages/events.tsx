@@ -1,5 +1,5 @@
 import { DELIVERIES } from "../../../src/webhooks/samples.ts";
-import type { WorkspaceDetails as Workspace } from "../../../src/webhooks/views.ts";
+import type { WorkspaceDetails as Workspace } from "../../../src/workspaces/views.ts";
 import { Body } from "../parts/body.tsx";
 import { Heading } from "../parts/heading.tsx";
 import { t } from "../text.ts";

@@ -1,6 +1,6 @@
 import { useState } from "preact/hooks";
 import type { WebhookEvent as Kind } from "../../../src/contract/enumerations.ts";
-import type { WorkspaceDetails as Workspace } from "../../../src/webhooks/views.ts";
+import type { WorkspaceDetails as Workspace } from "../../../src/workspaces/views.ts";
 import { createWebhook, type NewWebhook } from "../api.ts";
 import { useAction } from "../load.ts";
 import { ActionFault, faultOf } from "../parts/faults.tsx";

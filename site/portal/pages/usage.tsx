@@ -1,5 +1,5 @@
 import type { ComponentChildren } from "preact";
-import type { ApiKeyView as Key } from "../../../src/webhooks/views.ts";
+import type { ApiKeyView as Key } from "../../../src/workspaces/views.ts";
 import { listKeys } from "../api.ts";
 import { formatDate, formatDayAndHour, formatHour, formatShare, formatTime } from "../format.ts";
 import { useLoad } from "../load.ts";

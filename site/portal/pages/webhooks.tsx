@@ -1,7 +1,5 @@
-import type {
-  WebhookView as Webhook,
-  WorkspaceDetails as Workspace,
-} from "../../../src/webhooks/views.ts";
+import type { WebhookView as Webhook } from "../../../src/webhooks/views.ts";
+import type { WorkspaceDetails as Workspace } from "../../../src/workspaces/views.ts";
 import { listWebhooks } from "../api.ts";
 import { formatOutcome, formatPending, formatTime, splitUrl } from "../format.ts";
 import { useLoad } from "../load.ts";
