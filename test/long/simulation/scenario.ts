@@ -172,22 +172,23 @@ async function live(deployment: Deployment): Promise<void> {
     }
   }
 
-  /** What it rejects is tried again, each event at its own pace. */
-  function isChoosy(subscriptionId: string): boolean {
-    const sql = "SELECT url FROM subscriptions WHERE id = ?";
-    const [row] = store.rows<{ url: string }>(sql, subscriptionId);
-    return row !== undefined && subscribers.choiceOf(row.url) !== null;
-  }
-
-  /** A subscriber that has only failed since the faults ended was probed, not flooded. */
+  /**
+   * A subscriber that has only failed since the faults ended was probed, not flooded. An event that it
+   * had rejected while it accepted others says nothing of it, and is tried again at its own pace.
+   */
   function checkDead(): void {
     const since = healthySince + MINUTE_MS;
-    for (const [id, posts] of Map.groupBy(
-      subscribers.posts,
-      ({ subscriptionId }) => subscriptionId,
+    for (const { id, url } of store.rows<{ id: string; url: string }>(
+      "SELECT id, url FROM subscriptions",
     )) {
-      const late = posts.filter(({ startedAt }) => startedAt > since);
-      if (late.some(({ acknowledged }) => acknowledged) || isChoosy(id)) continue;
+      const posts = subscribers.posts.filter(({ subscriptionId }) => subscriptionId === id);
+      const after = posts.filter(({ startedAt }) => startedAt > since);
+      if (after.some(({ acknowledged }) => acknowledged) || subscribers.isChoosy(url)) continue;
+      const before = posts.filter(({ startedAt }) => startedAt <= since);
+      const rejected = new Set(
+        subscribers.wasChoosy(url) ? before.map(({ eventId }) => eventId) : [],
+      );
+      const late = after.filter(({ eventId }) => !rejected.has(eventId));
       const isTooSoon = late.some(
         ({ startedAt }, i) => startedAt - (late[i - DEAD_POSTS_AN_HOUR]?.startedAt ?? 0) < HOUR_MS,
       );

@@ -17,6 +17,8 @@ export const BEHAVIOURS = [
   ...(["unreachable", "stall", "overloaded", "choosy", "picky"] as const),
 ];
 const STAYS: readonly Behaviour[] = ["slow", "choosy", "picky"];
+/** Those who reject some events at once and accept others. */
+const CHOOSY: readonly Behaviour[] = ["choosy", "picky", "poisoned"];
 export type Behaviour = (typeof BEHAVIOURS)[number];
 
 export type Subscribers = ReturnType<typeof openSubscribers>;
@@ -28,14 +30,21 @@ export function openSubscribers(world: World, store: Store) {
   /** When subscriptions were withdrawn and the call that did it had returned. */
   const withdrawnAt = new Map<string, number>();
   const behaviours = new Map<string, Behaviour>();
+  /** Servers that were choosy once. */
+  const wereChoosy = new Set<string>();
   /** The events that each picky server was offered, in order. */
   const offered = new Map<string, string[]>();
 
   /** Opens a server. @returns its host. */
   function open(behaviour: Behaviour): string {
     const host = `subscriber-${behaviours.size}.example`;
-    behaviours.set(host, behaviour);
+    behave(host, behaviour);
     return host;
+  }
+
+  function behave(host: string, behaviour: Behaviour): void {
+    behaviours.set(host, behaviour);
+    if (CHOOSY.includes(behaviour)) wereChoosy.add(host);
   }
 
   function isFine(url: string): boolean {
@@ -46,6 +55,14 @@ export function openSubscribers(world: World, store: Store) {
   function choiceOf(url: string): "choosy" | "picky" | null {
     const behaviour = behaviours.get(new URL(url).host);
     return behaviour === "choosy" || behaviour === "picky" ? behaviour : null;
+  }
+
+  /** Whether its server rejects some events, or did so once. */
+  function isChoosy(url: string): boolean {
+    return CHOOSY.includes(behaviours.get(new URL(url).host) ?? "fine");
+  }
+  function wasChoosy(url: string): boolean {
+    return wereChoosy.has(new URL(url).host);
   }
 
   /** Whether its server answers immediately and accepts this event, though not every one. */
@@ -68,7 +85,7 @@ export function openSubscribers(world: World, store: Store) {
 
   function changeWeather(): void {
     for (const host of behaviours.keys())
-      if (chance.happens(0.5)) behaviours.set(host, chance.pick(BEHAVIOURS));
+      if (chance.happens(0.5)) behave(host, chance.pick(BEHAVIOURS));
     world.note(`subscribers are now ${[...behaviours.values()]}`);
   }
 
@@ -159,7 +176,8 @@ export function openSubscribers(world: World, store: Store) {
     count: () => behaviours.size,
     open,
     isFine,
-    choiceOf,
+    isChoosy,
+    wasChoosy,
     isAccepted,
     changeWeather,
     recover,
