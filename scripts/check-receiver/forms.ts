@@ -16,7 +16,7 @@ function plain({ data, ...event }: WebhookDelivery): object {
   const custom_fields = { budget: "10000" };
   return {
     ...event,
-    data: { ...data, name: "Camille Durand", phone: "+33600000000", custom_fields },
+    data: { ...data, name: "Camille Durand", phone: "0600000000", custom_fields },
   };
 }
 

@@ -122,10 +122,10 @@ describe("the checker reports what is wrong with a receiver that", () => {
     ["escapes slashes", (body) => JSON.stringify(parsed(body)).replaceAll("/", "\\/")],
     ["escapes what is not ASCII", (body) => escaped(JSON.stringify(parsed(body)))],
     [
-      "escapes HTML",
+      "escapes HTML and plus signs, as .NET",
       (body) =>
         JSON.stringify(parsed(body)).replace(
-          /[<>&']/g,
+          /[<>&'+]/g,
           (one) => `\\u00${one.charCodeAt(0).toString(16)}`,
         ),
     ],
