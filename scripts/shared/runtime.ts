@@ -33,8 +33,6 @@ export function buildWorker(
 export interface RuntimeOptions {
   /** The bundle to run; by default that of the shipped Worker. */
   bundle?: string;
-  /** A module to run instead of the bundle, which it imports. */
-  wrapper?: string;
   /** The folder for its storage; without one, storage ends with the process. */
   persist?: string;
   /** How many databases are bound: `DB`, `DB_2`, and so on; those of wrangler.toml when left out. */
@@ -97,14 +95,13 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<Runtim
     ...(options.bundle ? ["nodejs_als"] : []),
   ];
   const bundle = options.bundle ?? join(BUNDLE, "index.js");
-  const modules = options.wrapper ? [options.wrapper, bundle] : [bundle];
   const miniflare = new Miniflare(
     convertV4MiniflareOptions({
       workers: [
         {
           ...config,
           name: "public-api",
-          modules: modules.map((path) => ({ type: "ESModule", path })),
+          modules: [{ type: "ESModule", path: bundle }],
           bindings: {
             ...(workerOptions.bindings as Record<string, string | number>),
             ALLOW_LOCAL_WEBHOOKS: "true",
@@ -112,7 +109,7 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<Runtim
             API_KEY_CHECKSUM_KEYS: "local:QEFCQ0RFRkdISUpLTE1OT1BRUlNUVVZXWFlaW1xdXl8=",
             PORTAL_SIGNING_KEYS: "local:YGFiY2RlZmdoaWprbG1ub3BxcnN0dXZ3eHl6e3x9fn8=",
             PORTAL_ORIGIN: "http://localhost",
-            // The bindings that chaos and benches wrap have no jurisdictions.
+            // The bindings that benches wrap have no jurisdictions.
             JURISDICTION: "",
             ...options.vars,
           },

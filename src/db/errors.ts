@@ -12,7 +12,7 @@ interface D1Error {
 
 /**
  * All of D1's errors (https://developers.cloudflare.com/d1/observability/debug-d1/#error-list). The last one
- * comes from the Durable Object that D1 runs on. The simulation and `npm run chaos` inject each.
+ * comes from the Durable Object that D1 runs on. The simulation injects each.
  */
 export const D1_ERRORS: readonly D1Error[] = [
   { message: "D1 DB reset because its code was updated.", fault: "nobody" },

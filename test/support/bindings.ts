@@ -1,4 +1,5 @@
-import type { Call } from "./service-faults.ts";
+/** Kinds of calls to bindings. */
+type Call = "D1 batch" | "D1 query" | "object";
 
 /** Carries out a call to a binding: late, or not at all, for instance. D1's results come with their cost. */
 export type CarryOut = <T>(call: Call, name: string, work: () => Promise<T>) => Promise<T>;

@@ -1,87 +1,68 @@
 import { setTimeout as sleep } from "node:timers/promises";
+import { DATABASES } from "./runtime.ts";
 import type { Victim } from "./victim.ts";
 
-/** The databases that the workspace goes through. */
-export const DATABASES = ["DB", "DB_2", "DB_3"];
-
-export const AGENT = { reference: "agent", name: "Agent" };
-
-/** Callers while events are recorded, and the failures they found. */
-export interface Traffic {
-  /** Pauses and activations that were answered. */
-  changes: number;
-  failures: string[];
-}
-
-interface Client {
+/** What clients and an operator do, each in turn, until `isOver`. */
+interface Traffic {
   victim: Victim;
   workspaceId: string;
   apiKey: string;
+  automationId: string;
+  isOver: () => boolean;
 }
 
-/** Lets clients and an operator make sequential calls until `isOver`. */
-export async function makeTraffic(
-  client: Client,
-  traffic: Traffic,
-  automationId: string,
-  isOver: () => boolean,
-): Promise<void> {
-  const again = async (round: () => Promise<void>) => {
-    while (!isOver()) await round();
-  };
+/** @returns how often the automation was paused or activated. @throws Error at a wrong answer. */
+export async function makeTraffic(traffic: Traffic): Promise<number> {
+  const { victim, workspaceId, automationId, isOver } = traffic;
+  let changes = 0;
   const ask = async (
-    expected: number,
-    ...[method, path, apiKey, options]: Parameters<Victim["request"]>
+    expected: number | number[],
+    method: string,
+    path: string,
+    { apiKey = traffic.apiKey, body }: { apiKey?: string; body?: unknown } = {},
   ) => {
-    const answer = await client.victim.request(method, path, apiKey, options);
-    if (answer.status !== expected)
-      traffic.failures.push(
-        `${method} ${path} answered ${answer.status} instead of ${expected}: ${answer.text}`,
-      );
-    return answer;
+    const { status, text } = await victim.request(method, `/v1/${path}`, apiKey, body);
+    if (![expected].flat().includes(status))
+      throw new Error(`${method} ${path} answered ${status} instead of ${expected}: ${text}`);
+    return text;
   };
-  const { victim, workspaceId, apiKey } = client;
 
   const read = async () => {
     for (const path of ["leads", "automations", "runs", "webhooks", `automations/${automationId}`])
-      await ask(200, "GET", `/v1/${path}`, apiKey);
+      await ask(200, "GET", path);
   };
 
   /** Each pause and each activation is one event, however often it had to be requested. */
   const control = async () => {
     for (const status of ["paused", "active"]) {
-      await ask(200, "PATCH", `/v1/automations/${automationId}`, apiKey, { body: { status } });
-      traffic.changes++;
+      await ask(200, "PATCH", `automations/${automationId}`, { body: { status } });
+      changes++;
     }
   };
 
   /** Creates and deletes subscriptions to events that never happen. */
   const subscribe = async () => {
     const body = { url: "http://127.0.0.1:9/", events: ["run.completed"] };
-    await ask(201, "POST", "/v1/webhooks", apiKey, { body });
-    const list = await ask(200, "GET", "/v1/webhooks?limit=100", apiKey);
-    const { data } = JSON.parse(list.text) as { data: { id: string; events: string[] }[] };
-    for (const { id, events } of data) {
-      if (events[0] !== "run.completed") continue;
-      // If the first answer was lost, the second says that it is gone.
-      const options = { isTriedOnce: true };
-      const { status } = await victim.request("DELETE", `/v1/webhooks/${id}`, apiKey, options);
-      if (status !== 204 && status !== 404)
-        traffic.failures.push(`DELETE /v1/webhooks/${id} answered ${status}`);
-    }
+    await ask(201, "POST", "webhooks", { body });
+    const { data } = JSON.parse(await ask(200, "GET", "webhooks?limit=100")) as {
+      data: { id: string; events: string[] }[];
+    };
+    // If the first answer was lost, the second says that it is gone.
+    for (const { id, events } of data)
+      if (events[0] === "run.completed") await ask([204, 404], "DELETE", `webhooks/${id}`);
   };
 
   /** A key's life: it is admitted until it is revoked, and not after. */
   const handleKeys = async () => {
-    const key = await victim.platform<{ keyId: string; apiKey: string }>("createApiKey", {
-      workspaceId,
-    });
-    const { keyId } = key;
+    const { keyId, apiKey } = await victim.platform<{ keyId: string; apiKey: string }>(
+      "createApiKey",
+      { workspaceId },
+    );
     for (let quota = 1_000; quota < 1_010; quota++)
       await victim.platform("updateApiKey", { keyId, requestsPerWindow: quota });
-    await ask(200, "GET", "/v1/automations", key.apiKey);
+    await ask(200, "GET", "automations", { apiKey });
     await victim.platform("revokeApiKey", { keyId });
-    await ask(401, "GET", "/v1/automations", key.apiKey);
+    await ask(401, "GET", "automations", { apiKey });
   };
 
   /** Moves the workspace from database to database. */
@@ -96,5 +77,9 @@ export async function makeTraffic(
     }
   };
 
+  const again = async (round: () => Promise<void>) => {
+    while (!isOver()) await round();
+  };
   await Promise.all([read, control, subscribe, handleKeys, move].map(again));
+  return changes;
 }

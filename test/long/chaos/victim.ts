@@ -3,76 +3,56 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { Injections, isExcused, isInjected } from "../../support/service-faults.ts";
-import type { ChaosSettings, InjectedLine } from "./worker.ts";
+import type { Call } from "./runtime.ts";
 
 /** The errors of calls to a runtime that is being killed. */
 const DYING =
   /killed|Network connection lost|internal error|aborted|fetch failed|ECONN|EPIPE|socket|terminated/i;
-
-/** How long a running runtime may take, including all retries of a caller. */
+/** The answer to a write while its workspace moves. */
+const MOVING = /moving: try again|"retry_after_seconds"/;
+/** How long a running runtime may take to answer. */
 const PATIENCE_MS = 120_000;
 
-/** The answer to a request over HTTP. */
-export interface Answer {
-  status: number;
-  text: string;
-}
-
-/** The answer to a write while its workspace moves, or its database fails for a moment. */
-const MOVING = /moving: try again|"retry_after_seconds"/;
-
-type Message = Partial<InjectedLine> & { url?: string };
+type Message = { url: string } | { id: number; value?: unknown; error?: string };
 
 /** The runtime in its process; calls fail when it dies, and wait while it restarts. */
 export class Victim {
   kills = 0;
-  readonly injections = new Injections();
-  /** Errors it answered that it should have retried itself. */
-  readonly failures: string[] = [];
   readonly #folder = mkdtempSync(join(tmpdir(), "chaos-"));
   #child: ChildProcess | null = null;
-  #ready: Promise<URL> | null = null;
-  readonly #wrapper: string;
-  readonly #seed: number;
-  readonly #percent: number;
+  #ready: Promise<URL>;
+  readonly #calls = new Map<number, PromiseWithResolvers<unknown>>();
+  #last = 0;
 
-  /**
-   * @param wrapper the module to run, built from `worker.ts`.
-   * @param percent percentage of calls to D1, objects and queues that fail.
-   */
-  constructor(wrapper: string, seed: number, percent: number) {
-    this.#wrapper = wrapper;
-    this.#seed = seed;
-    this.#percent = percent;
+  constructor() {
+    this.#ready = this.#start();
   }
 
-  start(): Promise<URL> {
-    const settings: ChaosSettings = {
-      seed: this.#seed + this.kills,
-      percent: this.#percent,
-      next: this.injections.next(),
-    };
-    const args = [this.#folder, this.#wrapper, JSON.stringify(settings)];
-    const child = fork(join(import.meta.dirname, "runtime.ts"), args, {
+  #start(): Promise<URL> {
+    const child = fork(join(import.meta.dirname, "runtime.ts"), [this.#folder], {
       detached: true,
       stdio: ["ignore", "ignore", "inherit", "ipc"],
     });
     this.#child = child;
-    this.#ready = new Promise((resolve) => {
+    child.on("exit", () => {
+      for (const { reject } of this.#calls.values()) reject(new Error("killed"));
+    });
+    return new Promise((resolve) => {
       child.on("message", (message: Message) => {
-        if (message.url) resolve(new URL(message.url));
-        if (message.injected) this.injections.note(message.injected, message.index ?? 0);
+        if ("url" in message) return resolve(new URL(message.url));
+        const { id, value, error } = message;
+        if (error === undefined) this.#calls.get(id)?.resolve(value);
+        else this.#calls.get(id)?.reject(new Error(error));
       });
     });
-    return this.#ready;
   }
 
   async kill(): Promise<void> {
     await this.#ready;
     this.kills++;
     await this.#end();
-    await this.start();
+    this.#ready = this.#start();
+    await this.#ready;
   }
 
   async stop(): Promise<void> {
@@ -83,59 +63,37 @@ export class Victim {
   /** Kills the process and the runtime that it started. */
   async #end(): Promise<void> {
     const child = this.#child;
-    this.#child = null;
     if (!child?.pid) return;
     const ended = new Promise((resolve) => child.on("exit", resolve));
     process.kill(-child.pid, "SIGKILL");
     await ended;
   }
 
-  /** What the wrapper does for us: `platform/METHOD`, `query` and so on. */
-  async call<T>(action: string, input: unknown): Promise<T> {
-    const response = await fetch(new URL(`/chaos/${action}`, (await this.#ready) ?? undefined), {
-      method: "POST",
-      body: JSON.stringify(input),
-      signal: AbortSignal.timeout(PATIENCE_MS),
-    });
-    const { value, error } = (await response.json()) as { value: T; error?: string };
-    if (error !== undefined) throw new Error(error);
-    return value;
+  /** Rows of the database that the workspace lives in. */
+  rows<Row>(sql: string): Promise<Row[]> {
+    return this.platform("rows", sql);
   }
 
-  /** Calls a method of the Platform API, as `insist` does. */
-  platform<T>(method: string, input: object): Promise<T> {
-    return this.insist(`platform/${method}`, input);
-  }
-
-  /** A call, repeated with the same input until it is answered, as a platform does. */
-  insist<T>(action: string, input: unknown): Promise<T> {
-    return this.#again(action, async () => {
+  /** A call of the Platform API, repeated with the same input until it is answered. */
+  platform<T>(method: string, input: unknown): Promise<T> {
+    return this.#again(method, async () => {
+      await this.#ready;
+      const call: Call = { id: ++this.#last, method, input };
+      const answer = Promise.withResolvers<unknown>();
+      this.#calls.set(call.id, answer);
+      this.#child?.send(call, (error) => error && answer.reject(error));
       try {
-        return { answer: await this.call<T>(action, input) };
-      } catch (error) {
-        const text = String(error);
-        if (MOVING.test(text)) return null;
-        if (!isInjected(text)) throw error;
-        if (!isExcused(text)) this.failures.push(`${action} failed: ${text}`);
-        return null;
+        return (await answer.promise) as T;
+      } finally {
+        this.#calls.delete(call.id);
       }
     });
   }
 
-  /**
-   * A request over HTTP, repeated until it is answered. A 5xx is only accepted if it was a fault
-   * that is never retried or, with `isTriedOnce`, any fault.
-   */
-  request(
-    method: string,
-    path: string,
-    apiKey: string,
-    { body, isTriedOnce = false }: { body?: unknown; isTriedOnce?: boolean } = {},
-  ): Promise<Answer> {
+  /** A request over HTTP, repeated until it is answered. A 5xx is an error. */
+  request(method: string, path: string, apiKey: string, body?: unknown) {
     return this.#again(`${method} ${path}`, async () => {
-      const url = await this.#ready;
-      const { kills } = this;
-      const response = await fetch(new URL(path, url ?? undefined), {
+      const response = await fetch(new URL(path, await this.#ready), {
         method,
         headers: { Authorization: `Bearer ${apiKey}`, "Content-Type": "application/json" },
         body: body === undefined ? null : JSON.stringify(body),
@@ -143,36 +101,32 @@ export class Victim {
       });
       const { status } = response;
       const text = await response.text();
-      if (status < 500) return { answer: { status, text } };
-      // A write that a move refuses is no failure, and so leaves no cause.
-      const cause = response.headers.get("X-Cause") || text;
-      // If the runtime was killed during a switch, writes wait until the sweep continues the move.
-      if (kills === this.kills && !MOVING.test(cause) && !isExcused(cause, isTriedOnce))
-        this.failures.push(`${method} ${path} answered ${status}: ${cause}`);
-      return null;
+      if (status >= 500) throw new Error(text);
+      return { status, text };
     });
   }
 
-  /** @throws Error if the runtime is up but does not answer for two minutes. */
-  async #again<T>(what: string, attempt: () => Promise<{ answer: T } | null>): Promise<T> {
-    let { kills } = this;
-    let until = Date.now() + PATIENCE_MS;
-    for (;;) {
-      let reason = "it met one fault after the other";
+  /**
+   * Repeats what failed because the runtime was killed, or because the workspace moves.
+   *
+   * @throws Error if the runtime is up but does not answer for two minutes.
+   */
+  async #again<T>(what: string, attempt: () => Promise<T>): Promise<T> {
+    for (let { kills } = this, until = Date.now() + PATIENCE_MS; ; ) {
+      const killsBefore = this.kills;
       try {
-        const done = await attempt();
-        if (done) return done.answer;
+        return await attempt();
       } catch (error) {
-        reason = `${error} ${(error as Error).cause ?? ""}`;
-        if (!DYING.test(reason)) throw error;
+        const reason = `${error} ${(error as Error).cause ?? ""}`;
+        const isDying = killsBefore !== this.kills || DYING.test(reason);
+        if (!isDying && !MOVING.test(reason)) throw new Error(`${what}: ${reason}`);
+        if (kills !== this.kills) {
+          kills = this.kills;
+          until = Date.now() + PATIENCE_MS;
+        } else if (Date.now() > until)
+          throw new Error(`${what} was not answered for two minutes: ${reason}`);
       }
       await sleep(50);
-      await this.#ready;
-      if (kills !== this.kills) {
-        kills = this.kills;
-        until = Date.now() + PATIENCE_MS;
-      } else if (Date.now() > until)
-        throw new Error(`${what} was not answered for two minutes: ${reason}`);
     }
   }
 }
