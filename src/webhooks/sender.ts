@@ -26,9 +26,9 @@ export function createSender(env: Env, isTest = false) {
   const signers = new Map<string, Promise<Signer>>();
   const isRefused = createGuard(env);
   const bodies = new Recent<ReturnType<typeof makeBody>>(BODIES_KEPT);
-  const bodyOf = ({ eventId, event }: Claimed, target: Target) => {
-    const made = bodies.get(eventId) ?? makeBody(env.ENCRYPTION_KEYS, target, event);
-    bodies.set(eventId, made);
+  const bodyOf = (delivery: Claimed, target: Target) => {
+    const made = bodies.get(delivery.eventId) ?? makeBody(env.ENCRYPTION_KEYS, target, delivery);
+    bodies.set(delivery.eventId, made);
     return made;
   };
   /** Rejects if a secret cannot be decrypted. */

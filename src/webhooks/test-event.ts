@@ -31,10 +31,10 @@ export async function postTestEvent(
   const { id: subscriptionId, url } = subscription;
   const eventId = newEventId(now);
   const body = sampleBody(eventId, type, now);
-  const event = { eventId, createdAt: now, storedBody: body, leadId: null, lead: null };
+  const event = { createdAt: now, storedBody: body, leadId: null, lead: null };
   const send = createSender(env, true);
   const post = { eventId, type, priority: 1, attempts: 0, dueAt: now, turnAt: null } as const;
-  const sent = await send({ ...post, subscriptionId, event }, subscription, now);
+  const sent = await send({ ...post, ...event, subscriptionId }, subscription, now);
   const durationMs = Date.now() - now;
   const result = { eventId, outcome: sent.kind, status: statusOf(sent), durationMs };
   await commit(db, record(subscriptionId, type, body, now, result, await sent.kept));

@@ -23,8 +23,8 @@ import { insertSubscription } from "../../src/webhooks/creation.ts";
 import { consume } from "../../src/webhooks/dispatch/consumer.ts";
 import { dispatch } from "../../src/webhooks/dispatch/dispatch.ts";
 import { FRESH, type Lane, laneOf } from "../../src/webhooks/dispatch/policy.ts";
-import type { Claimed } from "../../src/webhooks/dispatch/settle-and-claim.ts";
-import type { DispatchTools, Finished } from "../../src/webhooks/dispatch/tools.ts";
+import type { Claimed, Snapshot } from "../../src/webhooks/dispatch/settle-and-claim.ts";
+import type { DispatchTools } from "../../src/webhooks/dispatch/tools.ts";
 import { announce, type Draft, draftEvent, isNewLead } from "../../src/webhooks/outbox.ts";
 import type { Outcome } from "../../src/webhooks/outcome.ts";
 import { type Range, redeliverAgain } from "../../src/webhooks/redelivery/redelivery.ts";
@@ -197,12 +197,12 @@ export async function postOf(
   now: number,
 ): Promise<Parameters<DispatchTools["attempt"]>> {
   const { id: eventId, body } = draft as Draft;
-  const event = { eventId, createdAt: now, storedBody: body ?? "", leadId: null, lead: null };
+  const event = { createdAt: now, storedBody: body ?? "", leadId: null, lead: null };
   const { sealedSecret } = await subscriptionRow(id);
   const sealed = { sealedSecret, earlierSecrets: [], sealedHeaders: null };
   const target = { workspaceId, dataKey: null, url, ...sealed };
   const post = { eventId, type: "lead.created", priority: 0, attempts: 0 } as const;
-  return [{ ...post, subscriptionId: id, dueAt: now, turnAt: null, event }, target];
+  return [{ ...post, ...event, subscriptionId: id, dueAt: now, turnAt: null }, target];
 }
 
 /** A complete response of a subscriber. */
@@ -214,7 +214,7 @@ export function answered(status: number, retryAfterSeconds: number | null = null
 export function toolsAt(
   now: number | (() => number),
   attempt: DispatchTools["attempt"] | Outcome,
-  finished: Finished[] = [],
+  finished: Snapshot[] = [],
 ): DispatchTools {
   return {
     now: typeof now === "function" ? now : () => now,
@@ -234,11 +234,11 @@ export async function dispatchAt(
   attempt: DispatchTools["attempt"] | Outcome,
   lane?: Lane,
   client: D1Client = WORKSPACE_DB,
-): Promise<Finished[]> {
+): Promise<Snapshot[]> {
   const [first = ""] = subscriptionIds;
   const [row] = await db.select().from(subscriptions).where(eq(subscriptions.id, first));
   const own = laneOf(row ?? FRESH);
-  const finished: Finished[] = [];
+  const finished: Snapshot[] = [];
   const tools = toolsAt(now, attempt, finished);
   await dispatch(openDatabase(client), subscriptionIds, lane ?? own, tools);
   return finished;

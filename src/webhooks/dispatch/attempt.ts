@@ -9,8 +9,10 @@ export function createAttempt(env: Env): DispatchTools["attempt"] {
   return async (delivery, target) => {
     const startedAt = Date.now();
     const { subscriptionId, eventId, attempts } = delivery;
-    const { host } = new URL(target.url);
-    const about = { eventId, webhookId: subscriptionId, host, attempt: attempts + 1 };
+    const about = () => {
+      const { host } = new URL(target.url);
+      return { eventId, webhookId: subscriptionId, host, attempt: attempts + 1 };
+    };
     try {
       const outcome = await send(delivery, target, startedAt);
       // Successes are counted in the dispatch's log line: a line for each would cost more than
@@ -18,10 +20,10 @@ export function createAttempt(env: Env): DispatchTools["attempt"] {
       if (succeeded(outcome)) return outcome;
       const durationMs = Date.now() - startedAt;
       const failed = { outcome: outcome.kind, status: statusOf(outcome), durationMs };
-      log("attempt_failed", { ...about, ...failed });
+      log("attempt_failed", { ...about(), ...failed });
       return outcome;
     } catch (error) {
-      if (!(error instanceof EventErased)) logError("attempt_impossible", error, about);
+      if (!(error instanceof EventErased)) logError("attempt_impossible", error, about());
       throw error;
     }
   };

@@ -7,14 +7,10 @@ export const STUCK_MS = 500;
 
 /** A place in the queue for a connection; once its turn has come, the connection itself. */
 export interface Place {
-  readonly isConnected: boolean;
-  /** Leaves the queue, or gives the connection back. */
-  leave(): void;
-}
-
-interface Queued {
-  workspaceId: string;
-  connect(): void;
+  readonly workspaceId: string;
+  isConnected: boolean;
+  /** Called when its turn has come. */
+  readonly onConnected: () => void;
 }
 
 /**
@@ -25,7 +21,7 @@ interface Queued {
 export class Connections {
   #free: number;
   readonly #served: ReadonlyMap<string, string>;
-  readonly #queue: Queued[] = [];
+  readonly #queue: Place[] = [];
   readonly #used = new Map<string, number>();
   #moves = timeBudget(STUCK_MS);
 
@@ -43,29 +39,18 @@ export class Connections {
     return !this.#moves();
   }
 
-  /** @param onConnected called when its turn has come, unless that is at once. */
   queueUp(workspaceId: string, onConnected: () => void): Place {
-    let isConnected = false;
-    const queued: Queued = {
-      workspaceId,
-      connect() {
-        isConnected = true;
-        onConnected();
-      },
-    };
-    this.#queue.push(queued);
+    const place = { workspaceId, isConnected: false, onConnected };
+    this.#queue.push(place);
     this.#connect();
-    const leave = () => {
-      if (isConnected) this.#use(workspaceId, -1);
-      else this.#queue.splice(this.#queue.indexOf(queued), 1);
-      this.#connect();
-    };
-    return {
-      get isConnected() {
-        return isConnected;
-      },
-      leave,
-    };
+    return place;
+  }
+
+  /** Leaves the queue, or gives the connection back. */
+  leave(place: Place): void {
+    if (place.isConnected) this.#use(place.workspaceId, -1);
+    else this.#queue.splice(this.#queue.indexOf(place), 1);
+    this.#connect();
   }
 
   #connect(): void {
@@ -75,10 +60,11 @@ export class Connections {
       const next = this.#queue.findIndex(
         ({ workspaceId }) => (this.#used.get(workspaceId) ?? 0) < share,
       );
-      const [queued] = next < 0 ? [] : this.#queue.splice(next, 1);
-      if (!queued) return;
-      this.#use(queued.workspaceId, 1);
-      queued.connect();
+      const [place] = next < 0 ? [] : this.#queue.splice(next, 1);
+      if (!place) return;
+      this.#use(place.workspaceId, 1);
+      place.isConnected = true;
+      place.onConnected();
     }
   }
 

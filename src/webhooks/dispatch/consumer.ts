@@ -8,18 +8,17 @@ import { createAttempt } from "./attempt.ts";
 import { dispatch } from "./dispatch.ts";
 import { LEASE_MS } from "./lease.ts";
 import { type Lane, laneOf, POSTS_AT_ONCE } from "./policy.ts";
-import type { DispatchTools, Finished } from "./tools.ts";
+import type { Snapshot } from "./settle-and-claim.ts";
+import type { DispatchTools } from "./tools.ts";
 
 /** Maximum dispatches per invocation, which share its connections: one per lane and database. */
 const DISPATCHES_PER_INVOCATION = 3;
 /** After this long, a dispatch continues in the background, so that the queue goes on... */
-export const BACKGROUND_AFTER_MS = 100;
+const BACKGROUND_AFTER_MS = 100;
 /** ...unless the isolate has this many of them: 32 MB, if each keeps `CLAIM_MAX_BYTES` twice... */
 export const BACKGROUND_DISPATCHES_MAX = 8;
 /** ...but no later than this, or the slow answers of one subscriber would hold up the queue of all. */
 const BACKGROUND_AFTER_MAX_MS = 2_000;
-/** A wake that is early by up to this much is sent again; for a longer wait, another has been sent. */
-const EARLY_WAKE_MS = 5_000;
 /** Wait before a dispatch that failed is made again: its lease has ended by then. */
 const RETRY_DELAY_SECONDS = LEASE_MS / 1000;
 
@@ -72,28 +71,18 @@ async function consumeLane(
   const inProgress = load.get(database) ?? 0;
   load.set(database, inProgress + 1);
   const work = dispatchAndWake(database, subscriptionIds, lane, connections, env, attempt)
-    .catch((error: unknown) => {
+    .catch(async (error: unknown) => {
       logError("dispatch_failed", error, { database, subscriptions: subscriptionIds.length });
-      return "failed" as const;
+      const lost = subscriptionIds.map((subscriptionId) => ({ subscriptionId, lane }));
+      await wake(env, database, lost, RETRY_DELAY_SECONDS);
     })
     .finally(() => {
       load.set(database, (load.get(database) ?? 0) - 1);
     });
   const isBusy = inProgress >= BACKGROUND_DISPATCHES_MAX;
-  const waitMs = isBusy ? BACKGROUND_AFTER_MAX_MS : BACKGROUND_AFTER_MS;
-  const result = await withTimeout(waitMs, work, () => "background" as const);
-  if (result === "failed") {
-    for (const message of messages) message.retry({ delaySeconds: RETRY_DELAY_SECONDS });
-    return;
-  }
+  await withTimeout(isBusy ? BACKGROUND_AFTER_MAX_MS : BACKGROUND_AFTER_MS, work, () => {});
   for (const message of messages) message.ack();
-  if (result !== "background") return;
-  const rest = work.then(async (outcome) => {
-    if (outcome !== "failed") return;
-    const lost = subscriptionIds.map((subscriptionId) => ({ subscriptionId, lane }));
-    await wake(env, database, lost, RETRY_DELAY_SECONDS);
-  });
-  ctx.waitUntil(rest);
+  ctx.waitUntil(work);
 }
 
 /** Dispatches, then wakes each subscription again for when its next delivery is due. */
@@ -109,7 +98,7 @@ async function dispatchAndWake(
   const db = openDatabase(bindingOf(env, database));
   const startedAt = Date.now();
   const count = { delivered: 0, failed: 0 };
-  const finished: Finished[] = [];
+  const finished: Snapshot[] = [];
   const waking: Promise<void>[] = [];
   const tools: DispatchTools = {
     now: Date.now,
@@ -137,12 +126,11 @@ async function dispatchAndWake(
   }
 }
 
-async function wakeAll(env: Env, database: string, finished: Finished[]): Promise<void> {
+async function wakeAll(env: Env, database: string, finished: Snapshot[]): Promise<void> {
   const now = Date.now();
-  const wakes = finished.flatMap((each) => {
-    const { subscription } = each;
+  const wakes = finished.flatMap((subscription) => {
     const { subscriptionId } = subscription;
-    const delayMs = nextWakeMs(each, now);
+    const delayMs = nextWakeMs(subscription, now);
     if (delayMs === null) return [];
     const delaySeconds = Math.ceil(delayMs / 1000);
     return { subscriptionId, lane: laneOf(subscription), delaySeconds };
@@ -157,13 +145,12 @@ async function wakeAll(env: Env, database: string, finished: Finished[]): Promis
  * When to wake a subscription next, in milliseconds from now; null if another consumer does that, or
  * nothing is due.
  */
-export function nextWakeMs({ subscription, wasLeased }: Finished, now: number): number | null {
-  const { readyAt, leasedElsewhereUntil, cancelling, mayPost } = subscription;
+export function nextWakeMs(
+  { readyAt, leasedElsewhereUntil, cancelling, mayPost }: Snapshot,
+  now: number,
+): number | null {
   // The dispatch that leases it looks for more before it releases it. If it has died, the sweep does.
   if (leasedElsewhereUntil !== null) return null;
   if (cancelling) return 0;
-  if (readyAt === null || !mayPost) return null;
-  const waitMs = Math.max(0, readyAt - now);
-  // Whoever set a later time has sent a message for it.
-  return wasLeased || waitMs <= EARLY_WAKE_MS ? waitMs : null;
+  return readyAt === null || !mayPost ? null : Math.max(0, readyAt - now);
 }

@@ -1,27 +1,22 @@
 import { POST_TIMEOUT_MS } from "../../contract/limits.ts";
 import { commit, type Database } from "../../db/client.ts";
 import { mergeRequests } from "../../merge.ts";
-import { timeBudget, withTimeout } from "../../timing.ts";
+import { timeBudget } from "../../timing.ts";
 import { DNS_BEFORE_POST_MS } from "../resolve.ts";
 import { Connections } from "./connections.ts";
 import { LEASE_MS } from "./lease.ts";
 import { type Lane, POSTS_AT_ONCE } from "./policy.ts";
 import { serve } from "./serve.ts";
-import { settleAndClaim } from "./settle-and-claim.ts";
+import { type Asked, settleAndClaim } from "./settle-and-claim.ts";
 import type { DispatchTools } from "./tools.ts";
-import type { Answered, Asked } from "./turn.ts";
+import type { Answered } from "./turn.ts";
 
 /**
- * When the last post of a dispatch has ended. One that takes even longer is considered lost. The runtime
- * ends background work after 30 s: until then, there must be time to record the post and to wake its
- * subscription, with retries.
+ * A dispatch starts no post later than this; the rest is left for the next one. The runtime ends background
+ * work after 30 s: until then, even a post that times out must have ended and been recorded, and its
+ * subscription woken, with retries.
  */
-const LAST_END_MS = 24_400;
-/**
- * A dispatch starts no post later than this, so that even one that times out, a little late, ends by
- * `LAST_END_MS`. The rest is left for the next dispatch.
- */
-export const DISPATCH_MAX_MS = LAST_END_MS - DNS_BEFORE_POST_MS - POST_TIMEOUT_MS - 2_000;
+export const DISPATCH_MAX_MS = 22_400 - DNS_BEFORE_POST_MS - POST_TIMEOUT_MS;
 if (DISPATCH_MAX_MS < 5_000)
   throw new Error("POST_TIMEOUT_MS is too long: a dispatch would have no time to post");
 
@@ -59,13 +54,11 @@ export async function dispatch(
   tools: DispatchTools,
   connections: number = POSTS_AT_ONCE,
 ): Promise<void> {
-  const startedAt = tools.now();
-  const hasSteadyTime = timeBudget(DISPATCH_MAX_MS);
+  // By the monotonic clock, which nobody can set back.
+  const isInTime = timeBudget(DISPATCH_MAX_MS);
   const holder = crypto.randomUUID();
   let leasedUntil = 0;
   let statements = 0;
-  let answers = 0;
-  let isEnded = false;
   /** The workspace of each subscription that something was claimed for. */
   const served = new Map<string, string>();
   const open = new Set(subscriptionIds);
@@ -73,12 +66,9 @@ export async function dispatch(
   // One connection is kept free for wakes, which others would wait for.
   const posts = Math.max(1, open.size > 1 ? connections - 1 : connections);
   const shared = {
-    lane,
-    tools: { ...tools, attempt },
+    ...{ lane, tools, exchange: exchanges.ask },
     connections: new Connections(posts, served),
-    exchange: exchanges.ask,
-    hasTime,
-    endInvocation,
+    hasTime: () => isInTime() && statements < STATEMENTS_MAX,
   };
   const ends = subscriptionIds.map(async (id) => {
     try {
@@ -90,8 +80,7 @@ export async function dispatch(
       exchanges.leave();
     }
   });
-  // What has not ended by then has been suspended for longer than its own timeouts: it will never end.
-  const results = await withTimeout(LAST_END_MS, Promise.allSettled(ends), () => []);
+  const results = await Promise.allSettled(ends);
   for (const result of results) if (result.status === "rejected") throw result.reason;
 
   /** One transaction for all that ask for an exchange at the same moment. */
@@ -101,52 +90,17 @@ export async function dispatch(
     leasedUntil = Math.max(leasedUntil, askedAt + LEASE_MS);
     const share = Math.max(1, Math.floor(CLAIM_MAX / open.size));
     const limit = lane === "fast" ? share : Math.min(share, CLAIM_SLOW_MAX);
-    const transaction = settleAndClaim(
-      {
-        lease: { holder, until: leasedUntil },
-        lane,
-        changes: batch.flatMap(({ change }) => change ?? []),
-        settlements: batch.flatMap(({ settlements }) => settlements),
-        requests: batch.map(({ request }) => request),
-        limit,
-        maxBytes: Math.floor(CLAIM_MAX_BYTES / open.size),
-        cancel: batch.some(({ cancel }) => cancel),
-      },
-      askedAt,
-    );
+    const maxBytes = Math.floor(CLAIM_MAX_BYTES / open.size);
+    const terms = { holder, until: leasedUntil, lane, limit, maxBytes, now: askedAt };
+    const transaction = settleAndClaim(batch, terms);
     statements += transaction.queries.length;
-    const { found, claimed } = await commit(db, transaction);
+    const { found, claimed = [] } = await commit(db, transaction);
     const snapshots = new Map(found.map((row) => [row.subscriptionId, row]));
     const claims = Map.groupBy(claimed, ({ subscriptionId }) => subscriptionId);
     for (const id of claims.keys()) served.set(id, snapshots.get(id)?.workspaceId ?? "");
     return batch.map(({ request: { subscriptionId: id } }) => {
       const answer = { found: snapshots.get(id) ?? null, claimed: claims.get(id) ?? [] };
-      return { ...answer, limit, leasedUntil, askedAt };
+      return { ...answer, limit, askedAt };
     });
-  }
-
-  /**
-   * Whether posts may still start: by the wall clock, which leases are written in, by the monotonic
-   * clock, which nobody can set, and by the limits of the invocation.
-   */
-  function hasTime(now: number): boolean {
-    const elapsedMs = now - startedAt;
-    const isInTime = elapsedMs >= 0 && elapsedMs < DISPATCH_MAX_MS && hasSteadyTime();
-    return isInTime && statements < STATEMENTS_MAX && !isEnded;
-  }
-
-  function attempt(...post: Parameters<DispatchTools["attempt"]>) {
-    const attempted = tools.attempt(...post);
-    attempted.then(
-      () => answers++,
-      () => {},
-    );
-    return attempted;
-  }
-
-  /** If the limit was hit before any post, another invocation would hit it, too. */
-  function endInvocation(): boolean {
-    isEnded ||= answers > 0;
-    return isEnded;
   }
 }

@@ -4,20 +4,11 @@ import { deliveries, subscriptions } from "../../db/schema.ts";
 import { isWritable } from "../../workspaces/moves.ts";
 
 /**
- * How long a dispatch that dies still leases its subscriptions: a post begins only if it will have ended
- * before the lease does.
+ * A lease is a dispatch's exclusive right to post to a subscription: `subscriptions.leasedBy` and
+ * `leasedUntil`. It lasts until the dispatch releases it, and for at most this long after its last claim,
+ * should it die. A post begins only if it will have ended before the lease does.
  */
 export const LEASE_MS = POST_TIMEOUT_MS + 10_000;
-
-/**
- * A dispatch's exclusive right to post to a subscription. It lasts until the dispatch releases it, and
- * for at most `LEASE_MS` after its last claim. Stored in `subscriptions.leasedBy` and `leasedUntil`.
- */
-export interface Lease {
-  holder: string;
-  /** Unix milliseconds. */
-  until: number;
-}
 
 /** The parameters of a prepared statement that checks who leases a subscription. */
 export type LeaseValues = {
@@ -28,8 +19,8 @@ export type LeaseValues = {
   requests: string;
 };
 
-const HOLDER = sql.placeholder("holder");
-const NOW = sql.placeholder("now");
+export const HOLDER = sql.placeholder("holder");
+export const NOW = sql.placeholder("now");
 const REQUESTED = sql.placeholder("requests");
 
 /** A table expression: the holder's requests. */
@@ -44,7 +35,7 @@ export const IS_FREE = sql`(${subscriptions.leasedBy} = ${HOLDER} OR ${subscript
 /** SQL condition: its workspace is not about to change its database, so it may be leased. */
 export const IS_LEASABLE = isWritable(subscriptions.workspaceId);
 
-/** What a round trip asks for one subscription. */
+/** What an exchange asks for one subscription. */
 export interface ClaimRequest {
   subscriptionId: string;
   /** Whether to claim more. */

@@ -86,12 +86,6 @@ export function laneOf({ slow, nextAt }: Pick<Pace, "slow" | "nextAt">): Lane {
   return slow || nextAt > 0 ? "slow" : "fast";
 }
 
-/** What becomes of a delivery. */
-export type Decision =
-  | { state: "delivered" }
-  | { state: "pending"; waitMs: number }
-  | { state: "exhausted" };
-
 /** A delivery that is to be posted, or was. */
 export interface Post {
   eventId: string;
@@ -129,11 +123,11 @@ export function isExtra({ delivery, startedAt }: Pick<Attempt, "delivery" | "sta
  * @param attempt 1 for the first.
  * @param random between 0 and 1; sets the jitter.
  */
-export function decide(outcome: AttemptOutcome, attempt: number, random: number): Decision {
-  if (succeeded(outcome)) return { state: "delivered" };
+export function decide(outcome: AttemptOutcome, attempt: number, random: number) {
+  if (succeeded(outcome)) return { state: "delivered" as const, waitMs: 0 };
   const rungSeconds = RETRY_WAITS_SECONDS[attempt - 1];
-  if (rungSeconds === undefined) return { state: "exhausted" };
-  return { state: "pending", waitMs: waitMs(rungSeconds, outcome, random) };
+  if (rungSeconds === undefined) return { state: "exhausted" as const, waitMs: 0 };
+  return { state: "pending" as const, waitMs: waitMs(rungSeconds, outcome, random) };
 }
 
 /**
@@ -204,7 +198,9 @@ export function adjustPace(pace: Pace, attempt: Attempt, random: number): Pace {
 export function endsOutage(before: Pace, after: Pace): boolean {
   if (after.backoff > 0 || !isOut(before)) return false;
   // If it takes other kinds than those that it rejects, nothing has changed for these.
-  return before.nextAt > 0 || before.rejections !== after.rejections;
+  return (
+    before.nextAt > 0 || Object.keys(before.rejections).some((type) => !(type in after.rejections))
+  );
 }
 
 /** An endpoint that is away is left alone for as long as an event that failed, at first. */

@@ -3,21 +3,10 @@ import { UnreadableEvent } from "../bodies.ts";
 import { InvocationLimit } from "../outcome.ts";
 import { DNS_BEFORE_POST_MS } from "../resolve.ts";
 import { type Connections, type Place, STUCK_MS } from "./connections.ts";
-import type { Lane } from "./policy.ts";
-import type { Claimed, Snapshot } from "./settle-and-claim.ts";
-import { type DispatchTools, EventErased, type Finished } from "./tools.ts";
-import {
-  type Answered,
-  type Asked,
-  ask,
-  end,
-  isIdle,
-  proceed,
-  setPace,
-  settle,
-  startTurn,
-  stop,
-} from "./turn.ts";
+import { adjustPace, type Lane } from "./policy.ts";
+import type { Asked, Claimed, Snapshot } from "./settle-and-claim.ts";
+import { type DispatchTools, EventErased } from "./tools.ts";
+import { type Answered, ask, isIdle, proceed, setPace, settle, startTurn, stop } from "./turn.ts";
 
 /** Maximum time before an outcome is recorded. */
 const SETTLE_AFTER_MS = 1_000;
@@ -42,9 +31,7 @@ export interface Dispatch {
   /** Makes an exchange with the database, with those of others that ask within `withinMs`. */
   exchange(asked: Asked, withinMs: number): Promise<Answered>;
   /** Whether posts may still start. */
-  hasTime(now: number): boolean;
-  /** Ends the dispatch early, because of a limit of its invocation. @returns false if that is no use. */
-  endInvocation(): boolean;
+  hasTime(): boolean;
 }
 
 /**
@@ -52,45 +39,32 @@ export interface Dispatch {
  * lease or gives it back) and posts what was claimed, in turns, until nothing is due, its pace says wait,
  * or time is up.
  *
- * If the process dies, outcomes that were not recorded are lost: those deliveries are posted again once
- * the lease has ended.
+ * If the process dies, or an exchange fails, outcomes that were not recorded are lost: those deliveries are
+ * posted again once the lease has ended.
  *
- * @returns null if the subscription does not exist.
- * @throws the database's error if an exchange failed twice.
+ * @returns the subscription as it was left; null if it does not exist.
+ * @throws the database's error if an exchange failed.
  */
 export async function serve(
   subscriptionId: string,
-  { lane, tools, connections, exchange, hasTime, endInvocation }: Dispatch,
-): Promise<Finished | null> {
+  { lane, tools, connections, exchange, hasTime }: Dispatch,
+): Promise<Snapshot | null> {
   const turn = startTurn(subscriptionId, lane);
   let place: Place | null = null;
   let look = () => {};
 
   try {
     do {
-      await exchangeOrStop();
+      await exchangeOnce();
       await postUntilExchange();
     } while (!isOver());
   } finally {
     leaveQueue();
   }
-  const { subscription, wasLeased } = turn;
-  return subscription && { subscription, wasLeased };
-
-  /** If the exchange fails, another records the outcomes, once all posts have ended, and claims nothing. */
-  async function exchangeOrStop(): Promise<void> {
-    try {
-      await exchangeOnce();
-    } catch {
-      stop(turn);
-      while (turn.inFlight.size > 0) await somethingHappens();
-      await exchangeOnce();
-    }
-  }
+  return turn.subscription;
 
   async function exchangeOnce(): Promise<void> {
-    const now = tools.now();
-    const asked = ask(turn, hasTime(now), now);
+    const asked = ask(turn, hasTime(), tools.now());
     const isLast = isIdle(turn) && !turn.moreIsDue;
     proceed(turn, asked, await exchange(asked, isLast ? LAST_MOMENT_MS : MOMENT_MS));
   }
@@ -99,8 +73,7 @@ export async function serve(
   async function postUntilExchange(): Promise<void> {
     for (;;) {
       const now = tools.now();
-      const isTooLate = turn.waiting.length > 0 && !isLeasedForPost(now);
-      if (isTooLate || !hasTime(now)) stop(turn);
+      if (!hasTime() || (turn.waiting.length > 0 && !isLeasedForPost(now))) stop(turn);
       if (isExchangeDue(now)) return;
       if (!turn.subscription || !mayPost()) {
         leaveQueue();
@@ -119,10 +92,9 @@ export async function serve(
     // All that was claimed has ended.
     if (isIdle(turn)) return true;
     // More can be claimed, to be posted while the last posts are in flight.
-    if (turn.waiting.length === 0 && turn.moreIsDue && !turn.isStopped) return true;
+    if (turn.waiting.length === 0 && turn.moreIsDue) return true;
     // The next post may have been withdrawn.
     if (mayPost() && place?.isConnected && !isConfirmed(now)) return true;
-    // Outcomes have waited long enough.
     return untilOutcomesAreDue(now) === 0;
   }
 
@@ -138,7 +110,8 @@ export async function serve(
 
   /** Whether a post that starts now ends before the lease does. */
   function isLeasedForPost(now: number): boolean {
-    return now + DNS_BEFORE_POST_MS + POST_TIMEOUT_MS < turn.leasedUntil;
+    const { leasedUntil = 0 } = turn.subscription ?? {};
+    return now + DNS_BEFORE_POST_MS + POST_TIMEOUT_MS < leasedUntil;
   }
 
   /** Undefined if there are none. */
@@ -159,7 +132,7 @@ export async function serve(
   }
 
   function leaveQueue(): void {
-    place?.leave();
+    if (place) connections.leave(place);
     place = null;
   }
 
@@ -169,7 +142,7 @@ export async function serve(
     place = null;
     post(delivery, target).finally(() => {
       turn.inFlight.delete(delivery);
-      connection.leave();
+      connections.leave(connection);
       look();
     });
   }
@@ -179,19 +152,18 @@ export async function serve(
     const startedAt = now();
     try {
       const outcome = await attempt(delivery, target);
-      const endedAt = now();
-      const kept = await outcome.kept;
+      const ended = { delivery, outcome, startedAt, endedAt: now() };
+      settle(turn, ended, random(), await outcome.kept);
       // Another URL has earned no wait by what this one does.
-      const record = turn.subscription?.url === target.url ? end : settle;
-      record(turn, delivery, { outcome, startedAt, endedAt }, random(), kept);
+      if (turn.subscription?.url === target.url)
+        setPace(turn, adjustPace(turn.pace, ended, random()));
     } catch (error) {
       if (error instanceof EventErased) return;
-      if (error instanceof InvocationLimit && endInvocation()) return;
+      if (error instanceof InvocationLimit) return stop(turn);
       if (error instanceof UnreadableEvent) {
-        const outcome = { kind: "unreadable" } as const;
-        return settle(turn, delivery, { outcome, startedAt, endedAt: now() }, random());
+        const ended = { delivery, outcome: { kind: "unreadable" } as const, startedAt };
+        return settle(turn, { ...ended, endedAt: now() }, random());
       }
-      stop(turn);
       setPace(turn, { ...turn.pace, nextAt: Math.max(turn.pace.nextAt, now() + UNTRIED_WAIT_MS) });
     }
   }
@@ -199,10 +171,9 @@ export async function serve(
   function isOver(): boolean {
     const { subscription, settlements } = turn;
     if (!isIdle(turn) || settlements.length > 0) return false;
-    return !subscription?.leased && !(subscription && mayCancel(subscription));
-  }
-
-  function mayCancel({ cancelling, leasedElsewhereUntil }: Snapshot): boolean {
-    return cancelling && leasedElsewhereUntil === null && hasTime(tools.now());
+    if (!subscription) return true;
+    const { leasedUntil, leasedElsewhereUntil, cancelling } = subscription;
+    const mayCancel = cancelling && leasedElsewhereUntil === null && hasTime();
+    return leasedUntil === 0 && !mayCancel;
   }
 }

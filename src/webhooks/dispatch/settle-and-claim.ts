@@ -1,6 +1,6 @@
 import { sql } from "drizzle-orm";
 import { qb, toTexts } from "../../db/builder.ts";
-import { prepared, readAs, type Statements, transaction } from "../../db/client.ts";
+import { prepared, transaction } from "../../db/client.ts";
 import { deliveries, events, leads, subscriptions } from "../../db/schema.ts";
 import { dataKeyOf } from "../../workspaces/data-keys.ts";
 import { BODY, type BodyRow, type Owner } from "../bodies.ts";
@@ -9,18 +9,19 @@ import { cancelVoid } from "../endings.ts";
 import { earlierSecretsAt } from "../secrets.ts";
 import {
   type ClaimRequest,
+  HOLDER,
   IS_FREE,
   IS_IN_PROGRESS,
   IS_LEASABLE,
   IS_REQUESTED,
-  type Lease,
+  NOW,
   REQUESTS,
 } from "./lease.ts";
 import { dueBy, HELD_UNTIL, IS_PROBED, IS_QUEUED, QUEUES, readyAt } from "./order.ts";
 import type { Lane, Pace, Post } from "./policy.ts";
 import { type Change, PACE, type Settlement, settle, updateSubscriptions } from "./settle.ts";
 
-/** A subscription as a round trip left it. */
+/** A subscription as an exchange left it. */
 export interface Snapshot extends Pace, Owner {
   subscriptionId: string;
   url: string;
@@ -36,8 +37,8 @@ export interface Snapshot extends Pace, Owner {
   cancelling: boolean;
   /** Whether it may be posted to: it is active, and its workspace is not changing its database. */
   mayPost: boolean;
-  /** Whether this dispatch leases it. */
-  leased: boolean;
+  /** When this dispatch's lease ends; 0 if it has none. */
+  leasedUntil: number;
   /** When another dispatch's lease ends; null if no other has one. */
   leasedElsewhereUntil: number | null;
   /** When the next of its pending deliveries may be posted that are not in progress; null if there is none. */
@@ -45,31 +46,31 @@ export interface Snapshot extends Pace, Owner {
 }
 
 /** A delivery that this dispatch may post. */
-export interface Claimed extends Post {
+export interface Claimed extends Post, BodyRow {
   subscriptionId: string;
-  /** What its body is made from. */
-  event: BodyRow;
 }
 
-/** The result of one round trip. */
-export interface RoundTrip {
-  found: Snapshot[];
-  claimed: Claimed[];
-}
-
-/** What one round trip records and asks for. */
-interface RoundTripInput {
-  lease: Lease;
-  lane: Lane;
-  changes: Change[];
+/** What an exchange records of a subscription, and asks for it. */
+export interface Asked {
+  request: ClaimRequest;
   settlements: Settlement[];
-  requests: ClaimRequest[];
+  change: Change | null;
+  /** The pace that is recorded, if it has changed. */
+  pace: Pace;
+  /** Whether to cancel what is void. */
+  cancel: boolean;
+}
+
+interface Terms {
+  /** The dispatch, and until when it leases what it claims. */
+  holder: string;
+  until: number;
+  lane: Lane;
   /** Maximum number of deliveries to claim per subscription... */
   limit: number;
   /** ...and of the bytes that their bodies are made from, apart from the last one's. */
   maxBytes: number;
-  /** Whether to cancel what is void. */
-  cancel: boolean;
+  now: number;
 }
 
 /**
@@ -77,35 +78,24 @@ interface RoundTripInput {
  * have left, in one transaction: what is committed before it is claimed, and what is committed after it
  * finds them free. It only affects subscriptions that the dispatch still leases.
  */
-export function settleAndClaim(
-  { lease, lane, changes, settlements, requests, limit, maxBytes, cancel }: RoundTripInput,
-  now: number,
-): Statements<RoundTrip> {
-  const isSlow = lane === "slow" ? 1 : 0;
-  const values = { ...lease, requests: JSON.stringify(requests), now, limit, maxBytes, isSlow };
+export function settleAndClaim(asked: Asked[], { lane, ...terms }: Terms) {
+  const { holder, now } = terms;
+  const requests = asked.map(({ request }) => request);
+  const settlements = asked.flatMap((each) => each.settlements);
+  const changes = asked.flatMap(({ change }) => change ?? []);
   const isClaiming = requests.some(({ claim }) => claim);
-  const statements = transaction({
-    settled: settlements.length > 0 ? settle(lease, settlements) : undefined,
-    cancelled: cancel ? cancelVoid(values) : undefined,
-    updated: changes.length > 0 ? updateSubscriptions(lease, changes, now) : undefined,
+  const isSlow = lane === "slow" ? 1 : 0;
+  const values = { ...terms, requests: JSON.stringify(requests), isSlow };
+  return transaction({
+    settled: settlements.length > 0 ? settle(holder, settlements) : undefined,
+    cancelled: asked.some(({ cancel }) => cancel) ? cancelVoid(values) : undefined,
+    updated: changes.length > 0 ? updateSubscriptions(holder, changes, now) : undefined,
     leased: isClaiming ? claim(values) : undefined,
     found: snapshots(values),
     claimed: isClaiming ? claimed(values) : undefined,
   });
-  return readAs(statements, ({ found, claimed = [] }) => ({
-    found,
-    claimed: claimed.map(
-      ({ subscriptionId, type, priority, attempts, dueAt, turnAt, ...event }) => {
-        const { eventId } = event;
-        return { subscriptionId, eventId, type, priority, attempts, dueAt, turnAt, event };
-      },
-    ),
-  }));
 }
 
-const HOLDER = sql.placeholder("holder");
-const UNTIL = sql`${sql.placeholder("until")}`;
-const NOW = sql.placeholder("now");
 const IS_LEASED = sql`(${subscriptions.leasedBy} = ${HOLDER} AND ${subscriptions.leasedUntil} > 0)`;
 const IS_FREE_IN_QUEUE = sql`FROM ${deliveries} WHERE ${IS_QUEUED} AND NOT ${IS_IN_PROGRESS}`;
 
@@ -121,7 +111,7 @@ const IS_CLAIMABLE = sql`${IS_REQUESTED} AND r.value->>'claim'
 const claim = prepared(
   qb
     .update(subscriptions)
-    .set({ leasedBy: sql`${HOLDER}`, leasedUntil: UNTIL })
+    .set({ leasedBy: sql`${HOLDER}`, leasedUntil: sql`${sql.placeholder("until")}` })
     .from(REQUESTS)
     .where(
       sql`${IS_CLAIMABLE} AND ${IS_FREE} AND EXISTS (SELECT 1 FROM ${QUEUES} WHERE ${HELD_UNTIL} <= ${NOW} AND EXISTS (SELECT 1 ${DUE_IN_QUEUE}))`,
@@ -148,7 +138,7 @@ const snapshots = prepared(
       cancellations: subscriptions.cancellations,
       cancelling: sql`(${subscriptions.cancelling} AND ${IS_LEASABLE})`.mapWith(Boolean),
       mayPost: sql`(${IS_ACTIVE} AND ${IS_LEASABLE})`.mapWith(Boolean),
-      leased: sql`coalesce(${IS_LEASED}, 0)`.mapWith(Boolean),
+      leasedUntil: sql<number>`iif(${IS_LEASED}, ${subscriptions.leasedUntil}, 0)`,
       leasedElsewhereUntil: sql<
         number | null
       >`CASE WHEN NOT ${IS_FREE} THEN ${subscriptions.leasedUntil} END`,
@@ -182,7 +172,7 @@ const CHOSEN = sql`(SELECT ${deliveries.subscriptionId} AS subscription_id, ${de
     WINDOW in_order AS (PARTITION BY ${subscriptions.id}, ${IS_PROBED} ORDER BY ${ORDER})
   ) AS chosen`;
 
-/** The deliveries claimed in this round trip, in the order in which to post them. */
+/** The deliveries claimed in this exchange, in the order in which to post them. */
 const claimed = prepared(
   qb
     .select({

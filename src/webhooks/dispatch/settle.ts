@@ -13,11 +13,11 @@ import { attempts, deliveries, type LastAttempt, notices, subscriptions } from "
 import { insertAttempts } from "../attempts.ts";
 import { CANCEL_PENDING } from "../endings.ts";
 import type { StoredExchange } from "../exchange.ts";
-import type { Lease } from "./lease.ts";
+import { HOLDER } from "./lease.ts";
 import { IS_QUEUED, QUEUES } from "./order.ts";
 import { FRESH, type Pace } from "./policy.ts";
 
-/* What a round trip records. All of it only affects what the dispatch still leases. */
+/* What an exchange records. All of it only affects what the dispatch still leases. */
 
 /** How an attempt ended. */
 export interface Settlement extends StoredExchange {
@@ -27,14 +27,13 @@ export interface Settlement extends StoredExchange {
   attempts: number;
   attemptsNow: number;
   state: DeliveryState;
-  /** When it is due again, if it is still pending. */
+  /** When it is due again, if it is still pending; else when it ended. */
   dueAt: number;
   outcome: string;
   status: number | null;
   /** When the attempt started: Unix milliseconds. */
   startedAt: number;
   durationMs: number;
-  settledAt: number | null;
 }
 
 /** What a dispatch changes about a subscription that it leases. */
@@ -63,7 +62,6 @@ export interface Change extends Pace {
 /** Maximum deliveries of an outage that are retried at once; an endpoint that fails is not sent as many. */
 const FREED_MAX = 1_000;
 
-const HOLDER = sql.placeholder("holder");
 const NOW = sql`${sql.placeholder("now")}`;
 const CHANGES = sql`json_each(${sql.placeholder("changes")}) AS c`;
 const IS_LEASED = sql`${subscriptions.id} = c.value->>'subscriptionId' AND ${subscriptions.leasedBy} = ${HOLDER}`;
@@ -146,7 +144,7 @@ const free = prepared(
  * more due. One row is written for each subscription, whatever changes.
  */
 export function updateSubscriptions(
-  { holder }: Lease,
+  holder: string,
   changes: Change[],
   now: number,
 ): Statements<unknown> {
@@ -183,7 +181,8 @@ const updateDeliveries = prepared(
   qb
     .update(deliveries)
     .set({
-      ...each(deliveries, ["state", "dueAt", "settledAt"], outcome),
+      ...each(deliveries, ["state", "dueAt"], outcome),
+      settledAt: sql`iif(o.value->>'state' = 'pending', NULL, o.value->>'dueAt')`,
       attempts: sql`o.value->>'attemptsNow'`,
       priority: 2,
       turnAt: null,
@@ -197,7 +196,7 @@ const updateDeliveries = prepared(
 );
 
 /** Records outcomes and settles deliveries; applied twice, it changes nothing the second time. */
-export function settle({ holder }: Lease, settlements: Settlement[]): Statements<unknown> {
+export function settle(holder: string, settlements: Settlement[]): Statements<unknown> {
   const failed = settlements.some(({ state }) => state !== "delivered");
   return inOrder(
     jsonParameters(settlements).map((outcomes) =>

@@ -17,7 +17,7 @@ export interface DispatchTools {
    */
   attempt(delivery: Claimed, target: Target): Promise<Attempted>;
   /** Takes a subscription that the dispatch has finished with, and which may have more due. */
-  finished(subscription: Finished): void;
+  finished(subscription: Snapshot): void;
 }
 
 /** What is needed to post a delivery. */
@@ -28,13 +28,6 @@ export type Target = Pick<
 
 /** How an attempt ended, and what is kept of it, if it was sent. */
 export type Attempted = Outcome & { kept?: Promise<StoredExchange> };
-
-/** A subscription that a dispatch has finished with. */
-export interface Finished {
-  subscription: Snapshot;
-  /** Whether the dispatch leased it at any time. */
-  wasLeased: boolean;
-}
 
 /** The event was erased after it was claimed. */
 export class EventErased extends Error {}

@@ -106,7 +106,7 @@ export function openSubscribers(world: World, store: Store) {
     const { eventId, subscriptionId } = delivery;
     const { host } = new URL(target.url);
     const body =
-      (await makeBody(ENCRYPTION_KEYS, target, delivery.event)) ?? (await storedBodyOf(eventId));
+      (await makeBody(ENCRYPTION_KEYS, target, delivery)) ?? (await storedBodyOf(eventId));
     const post: Post = {
       eventId,
       subscriptionId,

@@ -8,7 +8,7 @@ const TWO = new Map([...ONE, ["whk_2", "b"]]);
 /** Queues up, and notes in `order` whose turn has come. */
 function queue(connections: Connections, order: string[], workspaceId: string, name = workspaceId) {
   const place = connections.queueUp(workspaceId, () => void order.push(name));
-  return { place, leave: place.leave };
+  return { place, leave: () => connections.leave(place) };
 }
 
 describe("the connections of a dispatch", () => {

@@ -27,7 +27,7 @@ const LADDER = RETRY_WAITS_SECONDS.map((seconds, i) => [i + 1, seconds] as const
 const FIRST = RETRY_WAITS_SECONDS[0] as number;
 const LAST_PROBE = PROBE_WAITS_SECONDS.at(-1) as number;
 const LAST_ATTEMPT = LADDER.length + 1;
-const EXHAUSTED = { state: "exhausted" };
+const EXHAUSTED = { state: "exhausted", waitMs: 0 } as const;
 const wait = (seconds: number) => ({ state: "pending", waitMs: Math.round(seconds * 1000) });
 
 /** No jitter: exactly the rung. */
@@ -36,7 +36,10 @@ const NONE = 0;
 test("an attempt succeeds with any 2xx, at any attempt, even if it has a Retry-After", () => {
   for (let status = 200; status < 300; status++)
     for (const attempt of [1, 5, LAST_ATTEMPT])
-      expect(decide(answered(status, 600), attempt, NONE)).toEqual({ state: "delivered" });
+      expect(decide(answered(status, 600), attempt, NONE)).toEqual({
+        state: "delivered",
+        waitMs: 0,
+      });
 });
 
 test.each<Outcome>([
