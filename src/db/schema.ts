@@ -112,24 +112,14 @@ export const automations = sqliteTable(
     status: text().$type<AutomationStatus>().notNull(),
     updatedAt: integer("updated_at").notNull(),
     createdAt: integer("created_at").notNull(),
-    /** Incremented by each change; a write that read revision n applies to revision n only. */
-    revision: integer().notNull().default(1),
-    /** Incremented each time the automation is recorded again after a removal. */
-    generation: integer().notNull().default(1),
-    /** When it was removed from the API; the row is deleted once its runs are. */
+    /** When it was removed: it and its runs are hidden, and then deleted in chunks. */
     removedAt: integer("removed_at"),
   },
-  (table) => [index("automations_newest").on(table.workspaceId, table.createdAt, table.id)],
-);
-
-/** Removed generations of automations: their runs are hidden, then deleted in chunks. */
-export const removals = sqliteTable(
-  "removals",
-  {
-    automationId: text("automation_id").notNull(),
-    generation: integer().notNull(),
-  },
-  (table) => [primaryKey({ columns: [table.automationId, table.generation] })],
+  (table) => [
+    index("automations_newest").on(table.workspaceId, table.createdAt, table.id),
+    // There are few, mostly none: whether a run is hidden reads no row.
+    index("automations_removed").on(table.id).where(sql`removed_at IS NOT NULL`),
+  ],
 );
 
 export const leads = sqliteTable(
@@ -185,8 +175,6 @@ export const runs = sqliteTable(
     occurredAt: integer("occurred_at").notNull(),
     actions: text({ mode: "json" }).$type<{ type?: string; status?: string }[]>().notNull(),
     leadId: text("lead_id").references(() => leads.id),
-    /** Its automation's generation. */
-    generation: integer().notNull().default(1),
   },
   (table) => [
     index("runs_newest").on(table.workspaceId, table.occurredAt, table.id),

@@ -19,6 +19,7 @@ import {
 } from "../db/client.ts";
 import { isAskedFor, isBehind, mapItems, type PageRequest, preparePages } from "../db/page.ts";
 import { automations } from "../db/schema.ts";
+import { deleteRemovedRuns } from "./removals.ts";
 
 /** The stored automation, before the report is written. */
 const known = alias(automations, "known");
@@ -35,14 +36,7 @@ export function visibilityOf(servedRoutes: string): Visibility {
   return { crmSource: isServed(servedRoutes, "automations.crm_source") };
 }
 
-const SHOWN = columnsBut(
-  automations,
-  "workspaceId",
-  "reference",
-  "revision",
-  "generation",
-  "removedAt",
-);
+const SHOWN = columnsBut(automations, "workspaceId", "reference", "removedAt");
 
 const ORDER = { at: automations.createdAt, id: automations.id };
 
@@ -103,31 +97,21 @@ export function shows({ crmSource }: Visibility, type: AutomationType | undefine
   return crmSource || type !== "crm_source";
 }
 
-/** Sets the status of an automation that is still at `row.revision`. */
+/** Sets the status of an automation that has not changed since `row` was read. */
 export function updateStatus(
   row: AutomationRow,
-  { status, updatedAt, revision }: AutomationRow,
+  { status, updatedAt }: AutomationRow,
 ): Statements<number> {
-  return counted(
-    qb.update(automations).set({ status, updatedAt, revision }).where(isAtRevision(row)),
-  );
+  return counted(qb.update(automations).set({ status, updatedAt }).where(isUnchanged(row)));
 }
 
-/** SQL condition: the automation has not changed since `row` was read. */
-export function isAtRevision(row: AutomationRow): SQL {
-  // `createdAt`, because an automation that is deleted and recorded again starts at revision 1.
-  return sql`(${automations.id} = ${row.id} AND ${automations.revision} = ${row.revision}
-    AND ${automations.createdAt} = ${row.createdAt})`;
+/** SQL condition: the automation has the status and times that it had when `row` was read. */
+export function isUnchanged({ id, status, updatedAt, createdAt }: AutomationRow): SQL {
+  return sql`(${automations.id} = ${id} AND ${automations.status} = ${status} AND ${automations.updatedAt} = ${updatedAt}
+    AND ${automations.createdAt} = ${createdAt} AND ${automations.removedAt} IS NULL)`;
 }
 
-const REPORTED = columnsBut(
-  automations,
-  "workspaceId",
-  "createdAt",
-  "revision",
-  "generation",
-  "removedAt",
-);
+const REPORTED = columnsBut(automations, "workspaceId", "createdAt", "removedAt");
 
 export interface ReportedAutomation extends Pick<AutomationRow, keyof typeof REPORTED> {
   /** The `updatedAt` that the platform sent: a newer automation is kept; `null`: the report always applies. */
@@ -154,11 +138,12 @@ export function upsertAutomations(
   const values = each(automations, COMPARED, fromJson("r"));
   const isSame = and(...COMPARED.map((name) => sql`${known[name]} IS ${values[name]}`));
   const isNew = sql`(${known.id} IS NULL OR ${known.removedAt} IS NOT NULL)`;
+  const ids = reported.map(({ id }) => id);
   const statements = transaction({
     counts: qb.all<{ created: number }>(sql`SELECT count(*) AS created
-      FROM json_each(${JSON.stringify(reported.map(({ id }) => id))}) AS r
-        LEFT JOIN ${automations} AS known ON known.id = r.value
+      FROM json_each(${JSON.stringify(ids)}) AS r LEFT JOIN ${automations} AS known ON known.id = r.value
       WHERE ${isNew}`),
+    earlierRuns: deleteRemovedRuns(ids),
     written: insertEach(reported, (chunk) =>
       insertFrom(
         automations,
@@ -180,10 +165,8 @@ export function upsertAutomations(
 /** The columns that a report sets in a stored automation; one that was removed starts over. */
 const MERGED = {
   createdAt: sql`CASE WHEN ${automations.removedAt} IS NULL THEN ${automations.createdAt} ELSE ${excluded(automations.createdAt)} END`,
-  generation: sql`${automations.generation} + (${automations.removedAt} IS NOT NULL)`,
   removedAt: null,
   ...each(automations, ["updatedAt", ...COMPARED], excluded),
-  revision: sql`${automations.revision} + 1`,
 };
 
 /** SQL expression: `time`, or 1 ms after the change of `known` if that is later. */
@@ -216,9 +199,9 @@ export function changesStatus(reported: ReportedAutomation[]): SQL {
 
 /** The workspace's automations among those with these ids. */
 export function findAutomations(workspaceId: string, ids: string[]) {
-  const { id, type, generation, removedAt } = automations;
+  const { id, type, removedAt } = automations;
   return qb
-    .select({ id, type, generation })
+    .select({ id, type })
     .from(automations)
     .where(
       and(inJson(id, ids), sql`+${automations.workspaceId} = ${workspaceId}`, isNull(removedAt)),

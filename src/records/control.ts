@@ -8,7 +8,7 @@ import { listDue, type Wake } from "../webhooks/wake.ts";
 import {
   type AutomationRow,
   findAutomation,
-  isAtRevision,
+  isUnchanged,
   toAutomation,
   updateStatus,
   type Visibility,
@@ -52,7 +52,7 @@ export async function controlAutomation(
 }
 
 /**
- * Changes the status of an automation as `row` shows it. Safe to repeat: it applies to one revision only.
+ * Changes the status of an automation as `row` shows it. Safe to repeat: the second try finds it changed.
  *
  * @returns the automation, null if it has changed since, perhaps by a first try whose reply was lost; and the
  *   subscriptions to wake.
@@ -65,8 +65,8 @@ async function changeStatus(
 ): Promise<{ row: AutomationRow | null; wakes: Wake[] }> {
   // Later than the stored time even if clocks disagree, so that no older report overrides it.
   const updatedAt = Math.min(Math.max(now, row.updatedAt + 1), LAST_MS);
-  const changed = { ...row, status, updatedAt, revision: row.revision + 1 };
-  const isUntouched = sql`EXISTS (SELECT 1 FROM ${automations} WHERE ${isAtRevision(row)})`;
+  const changed = { ...row, status, updatedAt };
+  const isUntouched = sql`EXISTS (SELECT 1 FROM ${automations} WHERE ${isUnchanged(row)})`;
   const announcement = announce(
     row.workspaceId,
     "automation.status_changed",

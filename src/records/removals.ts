@@ -1,54 +1,42 @@
-import { and, type Column, eq, getTableColumns, type SQL, sql } from "drizzle-orm";
-import { insertFrom, qb } from "../db/builder.ts";
-import {
-  commit,
-  counted,
-  type Database,
-  query,
-  readAs,
-  type Statements,
-  transaction,
-} from "../db/client.ts";
-import { automations, removals, runs } from "../db/schema.ts";
+import { and, type Column, eq, isNotNull, isNull, type SQL, sql } from "drizzle-orm";
+import { inJson, qb } from "../db/builder.ts";
+import { commit, counted, type Database, query, type Statements } from "../db/client.ts";
+import { automations, runs } from "../db/schema.ts";
 import { isWritable } from "../workspaces/moves.ts";
 
 /** Maximum runs of removed automations that one transaction deletes. */
 const REMOVED_RUNS_AT_ONCE = 5_000;
 
-type Removal = typeof removals.$inferSelect;
+/** A table expression: automations by the index of those that are removed. */
+const REMOVED = sql`${automations} INDEXED BY automations_removed`;
+const IS_REMOVED = isNotNull(automations.removedAt);
 
 /**
  * Removes automations of the workspace. They and their runs disappear from the API immediately;
- * `cleanUpAutomations` deletes the rows. An automation that is recorded again has a new generation
- * of runs. Reads how many were removed.
+ * `cleanUpAutomations` deletes the rows. Reads how many were removed.
  */
 export function removeAutomations(
   workspaceId: string,
   ids: string[],
   now: number,
 ): Statements<number> {
-  const isThere = sql`${automations.workspaceId} = ${workspaceId} AND ${automations.removedAt} IS NULL
-    AND ${automations.id} IN (SELECT value FROM json_each(${JSON.stringify(ids)}))`;
-  const statements = transaction({
-    noted: insertFrom(
-      removals,
-      { automationId: automations.id, generation: automations.generation },
-      sql`FROM ${automations} WHERE ${isThere}`,
-    ),
-    removed: counted(
-      qb
-        .update(automations)
-        .set({ removedAt: now, revision: sql`${automations.revision} + 1` })
-        .where(isThere),
-    ),
-  });
-  return readAs(statements, ({ removed }) => removed);
+  const { id, removedAt } = automations;
+  const isThere = and(inJson(id, ids), eq(automations.workspaceId, workspaceId), isNull(removedAt));
+  return counted(qb.update(automations).set({ removedAt: now }).where(isThere));
 }
 
-/** SQL condition: the run belongs to a removed generation. There are few of those, mostly none. */
-export function isRemoved({ automationId, generation }: Record<keyof Removal, Column>): SQL {
-  return sql`EXISTS (SELECT 1 FROM ${removals}
-    WHERE ${removals.automationId} = ${automationId} AND ${removals.generation} = ${generation})`;
+/** SQL condition: the automation of a run is removed. */
+export function isOfRemoved(automationId: Column): SQL {
+  return sql`EXISTS (SELECT 1 FROM ${REMOVED} WHERE ${automations.id} = ${automationId} AND ${IS_REMOVED})`;
+}
+
+/**
+ * Deletes all the runs of those among these automations that are removed, because they are recorded again.
+ * Mostly there are none: `cleanUpAutomations` has deleted them within minutes of the removal.
+ */
+export function deleteRemovedRuns(ids: string[]): SQL {
+  return sql`DELETE FROM ${runs} WHERE ${runs.automationId} IN (
+    SELECT ${automations.id} FROM ${REMOVED} WHERE ${inJson(automations.id, ids)} AND ${IS_REMOVED})`;
 }
 
 /**
@@ -58,31 +46,33 @@ export function isRemoved({ automationId, generation }: Record<keyof Removal, Co
  */
 export async function cleanUpAutomations(db: Database, hasMore: () => boolean): Promise<void> {
   const next = qb
-    .select(getTableColumns(removals))
-    .from(removals)
-    .innerJoin(automations, eq(automations.id, removals.automationId))
-    .where(isWritable(automations.workspaceId))
+    .select({ id: automations.id })
+    .from(automations)
+    .where(and(IS_REMOVED, isWritable(automations.workspaceId)))
     .limit(1);
   let [found] = await query(db, next);
   while (found && hasMore()) {
-    const { following } = await commit(db, { deleted: deletePiece(found), following: next });
+    const { following } = await commit(db, { ...deletePiece(found.id), following: next });
     [found] = following;
   }
 }
 
-function deletePiece({ automationId, generation }: Removal) {
-  const isOfGeneration = and(eq(runs.automationId, automationId), eq(runs.generation, generation));
-  return transaction({
+/** Affects nothing if the automation was recorded again meanwhile. */
+function deletePiece(id: string) {
+  const isOfIt = eq(runs.automationId, id);
+  return {
     // Raw SQL: Drizzle does not support rowid.
-    runs: sql`DELETE FROM ${runs} WHERE rowid IN (SELECT rowid FROM ${runs} WHERE ${isOfGeneration}
+    runs: sql`DELETE FROM ${runs} WHERE rowid IN (SELECT rowid FROM ${runs}
+      WHERE ${isOfIt} AND ${isOfRemoved(runs.automationId)}
       ORDER BY ${runs.occurredAt} DESC LIMIT ${REMOVED_RUNS_AT_ONCE})`,
-    removal: qb.delete(removals).where(
-      sql`${removals.automationId} = ${automationId} AND ${removals.generation} = ${generation}
-          AND NOT EXISTS (SELECT 1 FROM ${runs} WHERE ${isOfGeneration})`,
-    ),
-    automation: qb.delete(automations).where(
-      sql`${automations.id} = ${automationId} AND ${automations.removedAt} IS NOT NULL
-          AND NOT EXISTS (SELECT 1 FROM ${removals} WHERE ${removals.automationId} = ${automationId})`,
-    ),
-  });
+    automation: qb
+      .delete(automations)
+      .where(
+        and(
+          eq(automations.id, id),
+          IS_REMOVED,
+          sql`NOT EXISTS (SELECT 1 FROM ${runs} WHERE ${isOfIt})`,
+        ),
+      ),
+  };
 }

@@ -1,22 +1,18 @@
 import { z } from "@hono/zod-openapi";
 import { and, eq, isNull, type SQL, sql } from "drizzle-orm";
-import { alias } from "drizzle-orm/sqlite-core";
 import { RunStatus, TriggerType } from "../contract/enumerations.ts";
 import { idField, timeField } from "../contract/fields.ts";
 import { isoTime } from "../contract/time.ts";
-import { columnsBut, each, excluded, fromJson, insertFrom, named, qb } from "../db/builder.ts";
+import { columnsBut, each, fromJson, insertFrom, named, qb } from "../db/builder.ts";
 import { type Database, insertEach, type Statements } from "../db/client.ts";
 import { isAskedFor, isBehind, mapItems, type PageRequest, preparePages } from "../db/page.ts";
 import { automations, runs } from "../db/schema.ts";
 import { findAutomation, type Visibility } from "./automations.ts";
-import { isRemoved } from "./removals.ts";
+import { isOfRemoved } from "./removals.ts";
 
-/** The stored run, before the report is written. */
-const known = alias(runs, "known");
+type RunRow = Omit<typeof runs.$inferSelect, "workspaceId" | "reference">;
 
-type RunRow = Omit<typeof runs.$inferSelect, "workspaceId" | "reference" | "generation">;
-
-const SHOWN = columnsBut(runs, "workspaceId", "reference", "generation");
+const SHOWN = columnsBut(runs, "workspaceId", "reference");
 
 const ORDER = { at: runs.occurredAt, id: runs.id };
 
@@ -34,8 +30,9 @@ function pagesWithout(isHidden: SQL) {
   return preparePages(ORDER, rows);
 }
 
-const allPages = pagesWithout(isRemoved(runs));
-const socialPages = pagesWithout(sql`(${isRemoved(runs)} OR ${IS_CRM})`);
+const IS_REMOVED = isOfRemoved(runs.automationId);
+const allPages = pagesWithout(IS_REMOVED);
+const socialPages = pagesWithout(sql`(${IS_REMOVED} OR ${IS_CRM})`);
 
 /** One page of the workspace's runs, newest first. */
 export async function listRuns(
@@ -51,10 +48,7 @@ export async function listRuns(
 const pagesOfAutomation = preparePages(
   ORDER,
   qb
-    .select({
-      ...named(SHOWN),
-      isHidden: sql<boolean>`${isRemoved(runs)}`.mapWith(Boolean).as("is_hidden"),
-    })
+    .select(named(SHOWN))
     .from(automations)
     // Ownership first: none of another workspace's runs is read.
     .crossJoin(runs)
@@ -65,7 +59,6 @@ const pagesOfAutomation = preparePages(
         isNull(automations.removedAt),
         eq(runs.automationId, automations.id),
         isBehind(ORDER),
-        isAskedFor(isRemoved(runs)),
       ),
     ),
 );
@@ -91,50 +84,22 @@ export async function listRunsOfAutomation(
 
 export type ReportedRun = RunRow & Pick<typeof runs.$inferSelect, "reference">;
 
-/** A reported run whose automation has been looked up. */
-export interface FoundRun extends ReportedRun {
-  /** The automation's generation: if it is removed before the run is written, so is the run. */
-  generation: number;
-}
+const INSERTED = Object.keys(columnsBut(runs, "workspaceId")) as (keyof ReportedRun)[];
 
-/** The reported fields of a run. */
-const REPORTED = (Object.keys(SHOWN) as (keyof RunRow)[]).filter((name) => name !== "id");
-
-/** Inserts runs. Those already stored stay unchanged, unless they were removed with their automation. */
-export function insertRuns(workspaceId: string, found: FoundRun[]): Statements<number> {
-  const reports = found.map((run) => ({ ...run, actions: JSON.stringify(run.actions) }));
-  return insertEach(reports, (chunk) =>
+/** Inserts runs; those already stored stay unchanged. */
+export function insertRuns(workspaceId: string, reported: ReportedRun[]): Statements<number> {
+  const rows = reported.map((run) => ({ ...run, actions: JSON.stringify(run.actions) }));
+  return insertEach(rows, (chunk) =>
     insertFrom(
       runs,
-      {
-        ...each(runs, ["id", "reference", "generation", ...REPORTED], fromJson("r")),
-        workspaceId,
-      },
-      sql`FROM json_each(${chunk}) AS r WHERE r.value->>'id' NOT IN (${recordedOf(found)})`,
-    ).onConflictDoUpdate({ target: runs.id, set: RENEWED }),
+      { ...each(runs, INSERTED, fromJson("r")), workspaceId },
+      sql`FROM json_each(${chunk}) AS r WHERE true ON CONFLICT (id) DO NOTHING`,
+    ),
   );
 }
 
-/** The columns set when a run that was removed with its automation is recorded again. */
-const RENEWED = each(runs, [...REPORTED, "generation"], excluded);
-
 /** SQL condition on a draft: its run does not exist yet. Evaluated before the run is written. */
-export function isNewRun(found: FoundRun[]): SQL {
-  return sql`draft.value->>'subject' NOT IN (${recordedOf(found)})`;
-}
-
-/**
- * The runs that are already recorded. A removed run may be recorded again, unless it belongs to the
- * generation that was looked up: then it was recorded before the removal, perhaps by an earlier try
- * of this transaction whose reply was lost.
- */
-function recordedOf(found: FoundRun[]): SQL {
-  const named = found.map(({ id, automationId, generation }) => ({ id, automationId, generation }));
-  return sql`SELECT ${known.id}
-    FROM json_each(${JSON.stringify(named)}) AS r JOIN ${runs} AS known ON ${known.id} = r.value->>'id'
-    WHERE NOT ${isRemoved(known)}
-      OR (${known.automationId}, ${known.generation}) IS (r.value->>'automationId', r.value->>'generation')`;
-}
+export const IS_NEW_RUN = sql`NOT EXISTS (SELECT 1 FROM ${runs} WHERE ${runs.id} = draft.value->>'subject')`;
 
 const RunAction = z
   .object({

@@ -18,15 +18,14 @@ import {
 /** What the manifest says about each table with data of workspaces. */
 interface Stored {
   table: SQLiteTable;
-  /** What an export calls its rows, and what moves do; null if they are not exported. */
-  kind: string | null;
+  /** What an export calls its rows, and what moves do. */
+  kind: string;
   /** Columns that are never exported as they are. */
   secret?: Column[];
 }
 
 /** A table with rows of workspaces. */
 interface Owned extends Stored {
-  kind: string;
   /** The unique columns that identify a row in any database. */
   key: Column[];
   /** The order of a workspace's rows. The columns are in an index, and identify a row within it. */
@@ -98,8 +97,6 @@ const MANIFEST = {
     // never misses it.
     order: [automations.createdAt, automations.id],
   },
-  // Lists the runs that are yet to be deleted; which are shown follows from the automation itself.
-  removals: { kind: null, links: { automationId: automations.id } },
   leads: {
     kind: "lead",
     key: [leads.id],
@@ -152,9 +149,7 @@ const MANIFEST = {
 } as const satisfies Record<TableName, Entry>;
 
 /** What an export calls the rows of a table. */
-export type ExportKind = NonNullable<
-  Extract<(typeof MANIFEST)[TableName], { kind: unknown }>["kind"]
->;
+export type ExportKind = Extract<(typeof MANIFEST)[TableName], { kind: unknown }>["kind"];
 
 /** A table of the manifest with rows of workspaces. */
 export interface OwnedTable extends Owned {
@@ -189,7 +184,7 @@ export function ownedTable(table: SQLiteTable): OwnedTable {
 export const MOVED = OWNED.filter(({ stays }) => !stays);
 
 /** What exports call the rows of each table, in order. */
-export const EXPORT_KINDS = entries.flatMap(({ kind }) => kind ?? []) as ExportKind[];
+export const EXPORT_KINDS = entries.map(({ kind }) => kind) as ExportKind[];
 
 // What is left out concerns the database that the row is in.
 const { database: _1, hold: _2, moveId: _3, erasing: _4, ...fields } = getTableColumns(workspaces);

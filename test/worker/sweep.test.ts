@@ -222,8 +222,7 @@ describe("a sweep of hundreds of workspaces", () => {
     const { DB } = observedDatabase();
     const endless = interposed(DB, async ({ texts, go }) => {
       const results = await go();
-      if (/DELETE FROM "?runs/.test(texts.join()))
-        results.at(-1).results = [{ automation_id: "aut_0", generation: 1 }];
+      if (/DELETE FROM "?runs/.test(texts.join())) results.at(-1).results = [{ id: "aut_0" }];
       return results;
     });
     await sweep({ ...env, ...inDatabase({ DB: endless }) }, NOW);
@@ -253,7 +252,7 @@ describe("a part of the sweep that fails", () => {
     ["exhausting", /^update "deliveries"/i],
     ["the e-mails", /from "notices"/i],
     ["the retention", /DELETE FROM "?events/i],
-    ["the removals", /DELETE FROM "?removals/i],
+    ["the removals", /DELETE FROM "?automations/i],
   ])("does not stop the others, and the sweep then throws: %s", async (part, query) => {
     const { overdue, expired, disabled, removed } = await work();
     const { DB } = observedDatabase({

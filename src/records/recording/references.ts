@@ -19,15 +19,11 @@ export interface Reference {
 export interface Known {
   /** The workspace's data key, encrypted; null if the workspace does not live in this database. */
   dataKey: string | null;
-  automations: Map<string, KnownAutomation>;
+  /** The types of the automations, by id. */
+  automations: Map<string, AutomationType>;
   leads: Set<string>;
   /** Leads that were erased: runs lose their link to them. */
   erasedLeads: Set<string>;
-}
-
-interface KnownAutomation {
-  type: AutomationType;
-  generation: number;
 }
 
 /** What is known if nothing was looked up. */
@@ -61,7 +57,7 @@ export async function findReferenced(
   });
   const [workspace] = found.workspaces;
   if (!workspace) throw unknownWorkspace();
-  const automations = new Map(found.automations.map(({ id, ...rest }) => [id, rest]));
+  const automations = new Map(found.automations.map(({ id, type }) => [id, type]));
   const [leads, erasedLeads] = [found.leads, found.erasedLeads].map(
     (rows) => new Set(rows.map(({ id }) => id)),
   ) as [Set<string>, Set<string>];

@@ -3,7 +3,7 @@ import { InputError } from "../../contract/input-error.ts";
 import { readAs, transaction } from "../../db/client.ts";
 import { announce, draftEvent } from "../../webhooks/outbox.ts";
 import { shows, type Visibility } from "../automations.ts";
-import { insertRuns, isNewRun, type ReportedRun, toRun } from "../runs.ts";
+import { IS_NEW_RUN, insertRuns, type ReportedRun, toRun } from "../runs.ts";
 import type { RecordingInput, RunReport } from "./inputs.ts";
 import { firstOfEach, type Recording } from "./recording.ts";
 import type { Reference } from "./references.ts";
@@ -25,14 +25,13 @@ export async function toRunRecording(
       const found = fresh.map((run) => ({
         ...run,
         leadId: run.leadId !== null && erasedLeads.has(run.leadId) ? null : run.leadId,
-        generation: automations.get(run.automationId)?.generation ?? 1,
       }));
       const drafts = found
-        .filter((run) => shows(visibility, automations.get(run.automationId)?.type))
+        .filter((run) => shows(visibility, automations.get(run.automationId)))
         .map((run) => draftEvent("run.completed", toRun(run), now));
       return readAs(
         transaction({
-          events: announce(workspaceId, "run.completed", drafts, isNewRun(found), now),
+          events: announce(workspaceId, "run.completed", drafts, IS_NEW_RUN, now),
           created: insertRuns(workspaceId, found),
         }),
         ({ created }) => created,

@@ -85,7 +85,7 @@ async function listRows(
 ): Promise<Row[]> {
   const selected = [
     ...columnsOf(owned).map(([name, column]) => sql`${column} AS ${sql.identifier(name)}`),
-    sql`${childrenAsJson(exportedChildren(owned), columnsOf)} AS children`,
+    sql`${childrenAsJson(owned.children, columnsOf)} AS children`,
     ...(owned.table === leads ? TO_OPEN : []),
   ];
   const behind = isAfter(owned, after);
@@ -115,12 +115,10 @@ function columnsOf({ table, secret = [] }: OwnedTable | ChildTable) {
   );
 }
 
-const exportedChildren = ({ children }: OwnedTable) => children.filter(({ kind }) => kind !== null);
-
 /** The item for a row, followed by those for the rows that belong to it. */
 function toItems(owned: OwnedTable, row: Row): ExportItem[] {
   const children: Record<string, Row[]> = JSON.parse(row.children as string);
-  const inner = exportedChildren(owned).flatMap((child) =>
+  const inner = owned.children.flatMap((child) =>
     children[getTableName(child.table)]?.map((one) => toItem(child, one)),
   );
   return [toItem(owned, row), ...inner] as ExportItem[];

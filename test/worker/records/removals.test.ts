@@ -19,12 +19,11 @@ import { observedDatabase } from "../../support/deliveries.ts";
 import { lossyDatabase } from "../../support/lost-reply.ts";
 import { record } from "../../support/record.ts";
 
-/** How many runs, automations and removals are stored of an automation. */
+/** How many runs of an automation are stored, and of itself. */
 async function stored(id: string) {
   const query = env.DB.prepare(
     `SELECT (SELECT count(*) FROM runs WHERE automation_id = ?1) AS runs,
-      (SELECT count(*) FROM automations WHERE id = ?1) AS automations,
-      (SELECT count(*) FROM removals WHERE automation_id = ?1) AS removals`,
+      (SELECT count(*) FROM automations WHERE id = ?1) AS automations`,
   );
   return query.bind(id).first();
 }
@@ -77,7 +76,7 @@ test("a removed automation with 20,000 runs disappears from the API immediately 
   await cleanUpAutomations(openDatabase(DB), () => true);
   // Each call checks what there is to do; then four chunks of 5,000.
   expect(trips).toHaveLength(2 + 4);
-  expect(await stored(id)).toEqual({ runs: 0, automations: 0, removals: 0 });
+  expect(await stored(id)).toEqual({ runs: 0, automations: 0 });
   await check();
 });
 
@@ -90,12 +89,10 @@ test("a removed automation returns under its id if it is recorded again, with ne
   expect(await eventsOf(workspaceId)).toHaveLength(1);
   expect(await listed(`/v1/automations/${id}/runs`)).toEqual([]);
   const { ids } = await Platform.recordRuns({ workspaceId, runs: [runReport("new", id)] });
-  for (const then of [() => cleanUpAutomations(db, () => true), () => {}]) {
-    expect(await listed(`/v1/automations/${id}/runs`)).toEqual(ids);
-    expect((await listed("/v1/runs")).toSorted()).toEqual([...keptRuns, ...ids].toSorted());
-    await then();
-  }
-  expect(await stored(id)).toEqual({ runs: 1, automations: 1, removals: 0 });
+  expect(await listed(`/v1/automations/${id}/runs`)).toEqual(ids);
+  expect((await listed("/v1/runs")).toSorted()).toEqual([...keptRuns, ...ids].toSorted());
+  await cleanUpAutomations(db, () => true);
+  expect(await stored(id)).toEqual({ runs: 1, automations: 1 });
 });
 
 test("a run removed with its automation is new when it is recorded again", async () => {
@@ -124,4 +121,14 @@ test("a run whose automation is removed between look-up and commit goes with it"
   await record({ ...env, DB }, "recordRuns", input, Date.now());
   await recordAgain();
   expect(await listed("/v1/runs")).toEqual(keptRuns);
+});
+
+test("what is recorded again before its rows are deleted stays", async () => {
+  const { workspaceId, id, listed, recordAgain } = await openRemoved(1);
+  const DB = lossyDatabase("request", async () => {
+    await recordAgain();
+    await Platform.recordRuns({ workspaceId, runs: [runReport("new", id)] });
+  });
+  await cleanUpAutomations(openDatabase(DB), () => true);
+  expect(await listed(`/v1/automations/${id}/runs`)).toHaveLength(1);
 });

@@ -13,7 +13,6 @@ import {
 } from "../../../support/api.ts";
 import { isolated, subscribe } from "../../../support/deliveries.ts";
 import { lossyDatabase } from "../../../support/lost-reply.ts";
-import { WORKSPACE_DB } from "../../../support/placement.ts";
 import { slowDatabase } from "../../../support/slow-database.ts";
 
 const LONG_AGO = "2020-01-01T00:00:00.000Z";
@@ -98,7 +97,7 @@ describe("clients that race on one automation", () => {
   ] as const)(
     "twenty of them, to %s: each gets its own, and there is an event for each real change",
     async (_, statuses) => {
-      const { workspaceId, id, read, control } = await openAutomation("active");
+      const { workspaceId, read, control } = await openAutomation("active");
       const targets = Array.from({ length: 20 / statuses.length }, () => statuses).flat();
       const answers = await Promise.all(targets.map((to) => control(to)));
       expect(answers).toMatchObject(targets.map((status) => ({ status: 200, body: { status } })));
@@ -106,8 +105,6 @@ describe("clients that race on one automation", () => {
       // Starting from active, real changes alternate: paused, active, paused…
       expect(changes).toEqual(changes.map((_, i) => (i % 2 ? "active" : "paused")));
       expect((await read()).status).toBe(changes.at(-1));
-      const row = WORKSPACE_DB.prepare("SELECT revision FROM automations WHERE id = ?").bind(id);
-      expect(await row.first("revision")).toBe(1 + changes.length);
     },
   );
 

@@ -77,10 +77,10 @@ async function openHistory() {
     /** Everything observable, except for random ids. */
     seen: async () => ({
       found: await rows(
-        "SELECT status, agent_name, updated_at, created_at, revision FROM automations WHERE workspace_id = ? AND removed_at IS NULL",
+        "SELECT status, agent_name, updated_at, created_at FROM automations WHERE workspace_id = ? AND removed_at IS NULL",
       ),
       ran: await rows(
-        "SELECT occurred_at FROM runs JOIN automations AS a ON a.id = automation_id AND a.generation = runs.generation WHERE runs.workspace_id = ? AND removed_at IS NULL",
+        "SELECT occurred_at FROM runs JOIN automations AS a ON a.id = automation_id WHERE runs.workspace_id = ? AND removed_at IS NULL",
       ),
       told: (await eventsOf(workspaceId)).map(({ type, created_at, data }) => ({
         type,
