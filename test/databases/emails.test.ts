@@ -7,7 +7,7 @@ import { databaseOf, rowsIn, unreachableDatabase } from "../support/databases.ts
 import { isolated, MINUTE_MS } from "../support/deliveries.ts";
 import { keepLog } from "../support/log-lines.ts";
 import { mailbox } from "../support/mailbox.ts";
-import { cleanUp, moved, moveUntil, openWithLeads } from "../support/moves.ts";
+import { moved, moveUntil, openWithLeads } from "../support/moves.ts";
 
 const { Platform } = exports;
 keepLog();
@@ -40,31 +40,6 @@ async function openTwo() {
 
 const send = (database: "DB_2" | "DB_3", env: Env, afterMinutes = 0) =>
   sendNotices(openDatabase(databaseOf(database)), env, Date.now() + afterMinutes * MINUTE_MS);
-
-test.each([
-  ["switched to another database", async () => {}],
-  ["moved and deleted here", cleanUp],
-])(
-  "an e-mail is sent once, though its workspace is %s meanwhile, and so are the others",
-  async (_, afterwards) => {
-    const [moving, staying] = await openTwo();
-    let hasMoved = false;
-    const box = mailbox(async ({ to }) => {
-      if (to === moving.address && !hasMoved) {
-        hasMoved = true;
-        await moved(moving.workspaceId, "DB_3");
-        await afterwards();
-      }
-      return false;
-    });
-    await send("DB_2", box.env);
-    for (const minutes of [1, 6, 60]) {
-      await send("DB_2", box.env, minutes);
-      await send("DB_3", box.env, minutes);
-    }
-    expect(box.sent.map(({ to }) => to).sort()).toEqual([moving.address, staying.address].sort());
-  },
-);
 
 test("an e-mail whose outcome cannot be recorded, because its workspace stays closed, stops no other", async () => {
   const [closed, staying] = await openTwo();

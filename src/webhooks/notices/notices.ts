@@ -2,7 +2,7 @@ import { and, eq, isNotNull, isNull, type SQL, sql } from "drizzle-orm";
 import { TELL_AFTER_MS, WORKSPACE_EMAILS_PER_DAY } from "../../contract/limits.ts";
 import { DAY_MS } from "../../contract/time.ts";
 import { insertFrom, qb } from "../../db/builder.ts";
-import { commit, counted, type Database, prepared, type Statements } from "../../db/client.ts";
+import { commit, type Database, prepared } from "../../db/client.ts";
 import { notices, subscriptions, workspaces } from "../../db/schema.ts";
 import { isWritable } from "../../workspaces/moves.ts";
 
@@ -106,44 +106,41 @@ export async function takeDueNotices(db: Database, now: number) {
 
 /** What a sweep records about a notice that it took. */
 export interface Turn {
-  /** Recipients who are done with: they have the e-mail, or will never get it. */
-  done: string[];
+  /** Recipients who have the e-mail. */
+  sent: string[];
   /** Those who could not be reached: they come last the next time. */
   failed: string[];
-  sent: number;
   /** The notice from now on; null if it stays as it is. */
   next: { dueAt: number | null; recipients?: null | []; reminders?: number; tries: number };
 }
 
-/** Records a turn. Reads 0 if the notice is not here, or no longer taken by this sweep. */
+/** Records a turn, if the notice is still taken by this sweep. */
 export function recordTurn(
   { workspaceId, subscriptionId, since, kind, takenUntil }: DueNotice,
-  { done, failed, sent, next }: Turn,
+  { sent, failed, next }: Turn,
   now: number,
-): Statements<number> {
+) {
   const among = (addresses: string[]) =>
     sql`value IN (SELECT value FROM json_each(${JSON.stringify(addresses)}))`;
   const left = sql`(SELECT json_group_array(value) FROM (
-    SELECT value FROM json_each(${notices.recipients}) WHERE NOT ${among(done)} ORDER BY ${among(failed)}, key))`;
+    SELECT value FROM json_each(${notices.recipients}) WHERE NOT ${among(sent)} ORDER BY ${among(failed)}, key))`;
   const sentBefore = sql`iif(${notices.sentAt} > ${now - DAY_MS}, ${notices.sent}, 0)`;
-  return counted(
-    qb
-      .update(notices)
-      .set({
-        recipients: left,
-        ...next,
-        ...(sent > 0 && { sentAt: now, sent: sql`${sentBefore} + ${sent}` }),
-      })
-      .where(
-        and(
-          eq(notices.workspaceId, workspaceId),
-          eq(notices.subscriptionId, subscriptionId),
-          eq(notices.since, since),
-          eq(notices.kind, kind),
-          eq(notices.dueAt, takenUntil),
-        ),
+  return qb
+    .update(notices)
+    .set({
+      recipients: left,
+      ...next,
+      ...(sent.length > 0 && { sentAt: now, sent: sql`${sentBefore} + ${sent.length}` }),
+    })
+    .where(
+      and(
+        eq(notices.workspaceId, workspaceId),
+        eq(notices.subscriptionId, subscriptionId),
+        eq(notices.since, since),
+        eq(notices.kind, kind),
+        eq(notices.dueAt, takenUntil),
       ),
-  );
+    );
 }
 
 /**

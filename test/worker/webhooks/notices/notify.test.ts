@@ -129,15 +129,6 @@ describe("administrators who change while a notice is owed", () => {
 describe("an administrator who cannot be reached", () => {
   const isChef = ({ to }: Email) => to === CHEF;
 
-  test("permanently gets no further e-mail, and does not affect the others", async () => {
-    const { id } = await disabled(ADMINS);
-    const { sweepAt, tried } = service((email) => isChef(email) && "E_RECIPIENT_SUPPRESSED");
-    for (const hours of [0, 1, 100]) await sweepAt(NOW + hours * HOUR_MS);
-    expect(tried).toHaveLength(2);
-    expect(await leftOf(id)).toEqual(TOLD);
-    expect(eventsLogged()).toEqual(["notice_sent", "notice_refused"]);
-  });
-
   test.each([true, "E_INTERNAL_SERVER_ERROR", "E_RECIPIENT_NOT_ALLOWED", `${CHEF} is full`])(
     "for now (%s) gets it later, and the others do not get it again",
     async (code) => {
@@ -213,26 +204,6 @@ describe("the e-mails of one workspace", () => {
     for (let i = 0; i < sweeps; i++) await sweepAt(NOW + 26 * HOUR_MS + i * MINUTE_MS);
     expect(tried).toHaveLength(5 * 50);
   });
-});
-
-test.each([
-  ["E_DAILY_LIMIT_EXCEEDED", HOUR_MS],
-  ["E_RATE_LIMIT_EXCEEDED", 5 * MINUTE_MS],
-])("a mail service that answers %s is left alone for a while, uncounted", async (code, pauseMs) => {
-  const { id } = await disabled(ADMINS);
-  let spent = true;
-  const { sweepAt, triedFor, sent } = service(({ to }) => spent && to !== ADMIN && code);
-  await sweepAt(NOW);
-  expect(triedFor()).toEqual(ADMINS);
-  const other = await disabled();
-  await sweepAt(NOW + pauseMs - 1);
-  expect(triedFor()).toHaveLength(2);
-  expect(await leftOf(id)).toEqual({ recipients: [CHEF], tries: 0 });
-  expect(eventsLogged()).toEqual(["notice_sent", "notices_paused"]);
-  spent = false;
-  await sweepAt(NOW + pauseMs);
-  expect(sent).toHaveLength(3);
-  expect(await leftOf(other.id)).toEqual(TOLD);
 });
 
 describe("a sweep that is interrupted", () => {
