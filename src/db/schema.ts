@@ -337,7 +337,7 @@ export const deliveries = sqliteTable(
     index("deliveries_due_of_subscription")
       .on(table.subscriptionId, table.type, table.priority, table.dueAt, table.eventId)
       .where(sql`state = 'pending'`),
-    // A redelivery finds the few failed deliveries without reading the others.
+    // The first of the few failed deliveries is found without reading the others.
     index("deliveries_failed")
       .on(table.subscriptionId, table.eventId)
       .where(sql`state IN ('exhausted', 'cancelled')`),

@@ -205,7 +205,6 @@ export function knownSubscription(id: string, now: number) {
       dataKey: workspaces.dataKey,
       accessGranted: workspaces.accessGranted,
       isActive: sql`${IS_ACTIVE}`.mapWith(Boolean),
-      cancelling: subscriptions.cancelling,
       slow,
       nextAt,
     })

@@ -1,4 +1,4 @@
-import { and, type Column, eq, gt, lt, type SQL, sql } from "drizzle-orm";
+import { and, eq, gt, lt, type SQL, sql } from "drizzle-orm";
 import type { Position } from "../../contract/cursor.ts";
 import { RedeliveryState } from "../../contract/enumerations.ts";
 import { eventIdAt } from "../../contract/ids.ts";
@@ -20,7 +20,7 @@ import { IS_LISTED, isRequeueable, isRetrying, nextSlot, requeue, SPACING_MS } f
 /** What an enabled subscription has missed. */
 const UNDELIVERED: readonly RedeliveryState[] = ["exhausted", "cancelled", "missed"];
 
-/** Maximum events, or failed deliveries, that one call of a range examines. */
+/** Maximum events that one call of a range examines. */
 export const REDELIVERY_EXAMINED_MAX = 1_000;
 /** How long a named event waits at most for what is scheduled of ranges. */
 const NAMED_WAIT_MAX_MS = MINUTE_MS;
@@ -103,7 +103,7 @@ async function redeliverRange(
   const askedAt = after?.at ?? now;
   const from = eventIdAt(Math.max(since, createdAt));
   const before = eventIdAt(Math.min(until ?? Number.POSITIVE_INFINITY, askedAt + 1));
-  const part = await examine(db, subscription, states, after?.id ?? from, before, now);
+  const part = await examine(db, id, states, after?.id ?? from, before, now);
   const { count } = await commit(withoutRetries(db), {
     count: requeue({
       subscriptionId: id,
@@ -128,31 +128,17 @@ async function redeliverRange(
  */
 async function examine(
   db: Database,
-  { id: subscriptionId, cancelling }: KnownSubscription,
+  subscriptionId: string,
   states: readonly RedeliveryState[],
   after: string,
   before: string,
   now: number,
 ) {
-  const { eventId, state } = deliveries;
-  const isInRange = (column: Column) => and(gt(column, after), lt(column, before));
-  const isFailed = (one: RedeliveryState) => one === "exhausted" || one === "cancelled";
-  // While it is cancelling, what counts as cancelled may be stored as pending.
-  const areStored = states.every(isFailed) && !cancelling;
-  const next = areStored
-    ? // Few deliveries fail; without INDEXED BY, SQLite would scan all of them by the primary key.
-      sql`SELECT ${eventId} AS id, ${IS_LISTED} AND ${isRequeueable(states, now)} AS isRequeueable
-        FROM ${subscriptions} CROSS JOIN ${deliveries} INDEXED BY deliveries_failed
-          ON ${deliveries.subscriptionId} = ${subscriptions.id}
-        LEFT JOIN ${events} ON ${events.workspaceId} = ${subscriptions.workspaceId} AND ${events.id} = ${eventId}
-        WHERE ${eq(subscriptions.id, subscriptionId)} AND ${isInRange(eventId)}
-          AND ${state} IN ('exhausted', 'cancelled')
-        ORDER BY ${eventId}`
-    : sql`SELECT ${events.id} AS id, ${IS_LISTED} AND ${isRequeueable(states, now)} AS isRequeueable
-        FROM ${subscriptions} CROSS JOIN ${events} ON ${events.workspaceId} = ${subscriptions.workspaceId}
-        LEFT JOIN ${deliveries} ON ${IS_ITS_DELIVERY}
-        WHERE ${eq(subscriptions.id, subscriptionId)} AND ${isInRange(events.id)}
-        ORDER BY ${events.id}`;
+  const next = sql`SELECT ${events.id} AS id, ${IS_LISTED} AND ${isRequeueable(states, now)} AS isRequeueable
+    FROM ${subscriptions} CROSS JOIN ${events} ON ${events.workspaceId} = ${subscriptions.workspaceId}
+    LEFT JOIN ${deliveries} ON ${IS_ITS_DELIVERY}
+    WHERE ${eq(subscriptions.id, subscriptionId)} AND ${gt(events.id, after)} AND ${lt(events.id, before)}
+    ORDER BY ${events.id}`;
   const [part] = await db.all<{ ids: string; last: string | null; examined: number }>(sql`
       SELECT json_group_array(id) FILTER (WHERE isRequeueable) AS ids, max(id) AS last, count(*) AS examined
       FROM (${next} LIMIT ${REDELIVERY_EXAMINED_MAX})`);
