@@ -201,7 +201,7 @@ function wakeToCancel({ env, ctx }: Call, database: string, subscriptionId: stri
 
 export const rotateWebhookSecret = operation({
   about:
-    "Rotates a subscription's secret; both secrets sign until the overlap ends. The new one is shown only once.",
+    "Rotates a subscription's secret; both secrets sign until the overlap ends. The new one is shown only once; posts of the next 2 s may lack its signature, and are retried if they are refused.",
   input: z.strictObject({
     webhookId: WebhookId,
     overlapSeconds: integer(0, SECRET_OVERLAP_SECONDS.max)

@@ -1,4 +1,4 @@
-import { and, eq, gt, sql } from "drizzle-orm";
+import { and, sql } from "drizzle-orm";
 import { InputError } from "../contract/input-error.ts";
 import { isoTime } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
@@ -6,41 +6,24 @@ import {
   commit,
   counted,
   type Database,
-  prepared,
   readAs,
   type Statements,
   withoutRetries,
 } from "../db/client.ts";
 import { subscriptions } from "../db/schema.ts";
 import { parseEncryptionKeys, seal } from "../encryption/seal.ts";
-import { sleep } from "../timing.ts";
 import { isThere, unknownWebhook } from "./conditions.ts";
 import { mintSecret } from "./signature.ts";
 
-/**
- * How long a rotation waits if a dispatch is posting to the subscription: from then on, every post that
- * starts is signed with the new secret. `CONFIRMED_MS`, plus the longest time between starting a post
- * and sending it.
- */
+/** No post that starts later than this after a rotation is signed without the new secret. */
 export const ROTATION_MS = 2_000;
 /** Maximum earlier secrets that sign concurrently for one subscription. */
 const EARLIER_SECRETS_MAX = 4;
 
-const leased = prepared(
-  qb
-    .select({ id: subscriptions.id })
-    .from(subscriptions)
-    .where(
-      and(
-        eq(subscriptions.id, sql.placeholder("id")),
-        gt(subscriptions.leasedUntil, sql.placeholder("now")),
-      ),
-    ),
-);
-
 /**
  * Gives a subscription a new secret. The previous one signs alongside it for the overlap, and so do
- * those before it. When this returns, every post is signed with the new secret: the receiver may switch.
+ * those before it. Posts of the next two seconds may still be signed without the new one; a receiver that
+ * refuses them gets them again.
  *
  * Tried once. If the answer is lost, call it again: the overlap is then that of both rotations.
  *
@@ -57,13 +40,12 @@ export async function rotateSecret(
   const { sealedSecret, earlierSecrets } = subscriptions;
   const secret = mintSecret();
   const sealed = await seal(parseEncryptionKeys(encryptionKeys), webhookId, secret);
-  // The receiver learns of the new secret when this returns: the overlap counts from then.
-  const until = overlapSeconds === 0 ? null : now + ROTATION_MS + overlapSeconds * 1000;
+  const until = overlapSeconds === 0 ? null : now + overlapSeconds * 1000;
   const signing = sql`FROM json_each(${earlierSecrets}) AS earlier WHERE earlier.value->>'until' > ${now}`;
   const earlier = sql`json_insert((SELECT json_group_array(json(earlier.value)) ${signing}), '$[#]',
     json_object('sealedSecret', ${sealedSecret}, 'until', ${until}))`;
   const hasRoom = sql`(SELECT count(*) ${signing}) < ${EARLIER_SECRETS_MAX}`;
-  const { rotated, found, lease } = await commit(withoutRetries(db), {
+  const { rotated, found } = await commit(withoutRetries(db), {
     rotated: counted(
       qb
         .update(subscriptions)
@@ -77,8 +59,6 @@ export async function rotateSecret(
         .where(and(isThere(webhookId), until === null ? undefined : hasRoom)),
     ),
     found: qb.select({ id: subscriptions.id }).from(subscriptions).where(isThere(webhookId)),
-    // A dispatch that leases it may have read its secrets before.
-    lease: leased({ id: webhookId, now }),
   });
   if (found.length === 0) throw unknownWebhook();
   if (rotated === 0)
@@ -87,7 +67,6 @@ export async function rotateSecret(
       "too many of its secrets are still valid; overlapSeconds 0 ends the earlier ones",
       { reason: "out_of_range" },
     );
-  if (lease.length > 0) await sleep(ROTATION_MS);
   return { secret, overlapEndsAt: until === null ? null : isoTime(until) };
 }
 

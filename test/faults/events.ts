@@ -60,8 +60,6 @@ export const EVENTS: Fault[] = [
     ["resolve.ts", "if (addresses.some(({ data }) => !isPublicAddress(data)))", "if (addresses.every(({ data }) => !isPublicAddress(data)))", "a name with one private address is refused"],
     ["resolve.ts", 'if (answers.length < asked.length) return shortLived("unknown");', "", "a resolver that fails makes no name unresolvable"],
     ["resolve.ts", "areFaulty.get(url) ?? targetFault(url, allowLocal) !== null;", "areFaulty.get(url) ?? false;", "a URL that is no longer accepted is not posted to"],
-    ["rotation.ts", "now + ROTATION_MS + overlapSeconds", "now + overlapSeconds", "an overlap counts from when the receiver learns of the secret"],
-    ["rotation.ts", "if (lease.length > 0) await sleep(ROTATION_MS);", "", "when a rotation returns, the old secret signs nothing more"],
     ["rotation.ts", "until === null ? undefined : hasRoom", "undefined", "a subscription has a limited number of secrets"],
     ["rotation.ts", "          idempotencyKey: null,\n", "", "an Idempotency-Key does not show a rotated secret"],
     ["rotation.ts", "withoutRetries(db)", "db", "a rotation is tried once"],
