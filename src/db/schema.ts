@@ -206,8 +206,8 @@ export const subscriptions = sqliteTable(
     rotatedAt: integer("rotated_at"),
     createdAt: integer("created_at").notNull(),
     /**
-     * The `Idempotency-Key` of the request that created it; null once it was deleted, its
-     * secret was rotated, its events were changed, or the key was used for another one a day later.
+     * The `Idempotency-Key` of the request that created it; null once it was deleted, its secret was
+     * rotated, or the key was used for another one a day later.
      */
     idempotencyKey: text("idempotency_key"),
     disabledAt: integer("disabled_at"),

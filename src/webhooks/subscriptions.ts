@@ -1,9 +1,9 @@
 import { z } from "@hono/zod-openapi";
-import { and, eq, isNotNull, isNull, type SQL, sql } from "drizzle-orm";
+import { and, eq, isNotNull, isNull, sql } from "drizzle-orm";
 import { WebhookEvent } from "../contract/enumerations.ts";
 import { idField, timeField } from "../contract/fields.ts";
 import { isoTime, isoTimeOrNull } from "../contract/time.ts";
-import { qb } from "../db/builder.ts";
+import { each, qb } from "../db/builder.ts";
 import {
   counted,
   type Database,
@@ -17,7 +17,8 @@ import {
 import { isBehind, mapItems, type PageRequest, preparePages } from "../db/page.ts";
 import { subscriptions, workspaces } from "../db/schema.ts";
 import { IS_ACTIVE, isThere, unknownWebhook } from "./conditions.ts";
-import { FRESH, laneOf } from "./dispatch/policy.ts";
+import { FRESH, laneOf, type Pace } from "./dispatch/policy.ts";
+import { PACE } from "./dispatch/settle.ts";
 import { CANCEL_PENDING, IS_GONE } from "./endings.ts";
 import { earlierSecretsAt } from "./secrets.ts";
 
@@ -106,7 +107,7 @@ export function deleteSubscription(
 type Changeable = "url" | "events" | "description" | "headerNames" | "sealedHeaders";
 
 /**
- * Changes the given fields of a subscription. Another URL ends the waits that its server had earned.
+ * Changes the given fields of a subscription. Of another URL nothing is known yet: its pace is that of a new one.
  *
  * @throws InputError if there is none.
  */
@@ -114,28 +115,22 @@ export function updateSubscription(
   id: string,
   changed: Partial<Pick<SubscriptionRow, Changeable>>,
 ): Statements<unknown> {
-  // With another URL or other events, it is no longer what a repeated request asks for.
-  const { url, events } = changed;
-  const waits = { postsAtOnce: 1, backoff: 0, nextAt: 0, rejectedUntil: 0, slow: false };
-  const fresh = { idempotencyKey: null, ...waits };
-  const implied = url ? fresh : events ? { idempotencyKey: keyIfSame(events) } : {};
+  const isSame = sql`${subscriptions.url} = ${changed.url}`;
+  const fresh = each(
+    subscriptions,
+    PACE,
+    (column, name) =>
+      sql`iif(${isSame}, ${column}, ${sql.param(FRESH[name as keyof Pace], column)})`,
+  );
   const updated = counted(
     qb
       .update(subscriptions)
-      .set({ ...changed, ...implied })
+      .set({ ...changed, ...(changed.url && fresh) })
       .where(isThere(id)),
   );
   return readAs(updated, (count) => {
     if (count === 0) throw unknownWebhook();
   });
-}
-
-/** SQL expression: its `Idempotency-Key` if it lists exactly these kinds, in any order; null otherwise. */
-function keyIfSame(kinds: WebhookEvent[]): SQL {
-  const { events, idempotencyKey } = subscriptions;
-  const isSame = sql`json_array_length(${events}) = ${kinds.length} AND NOT EXISTS (
-    SELECT 1 FROM json_each(${events}) WHERE value NOT IN (SELECT value FROM json_each(${JSON.stringify(kinds)})))`;
-  return sql`iif(${isSame}, ${idempotencyKey}, NULL)`;
 }
 
 /**

@@ -222,6 +222,20 @@ test("updateWebhook with another URL keeps secret, history and pending deliverie
   expect((await Platform.listDeliveries({ webhookId })).items).toHaveLength(1);
 });
 
+test("updateWebhook with another URL starts anew: what the old one failed does not disable it", async () => {
+  const { workspaceId } = await openWorkspace();
+  const { id: webhookId, url } = await subscribe(workspaceId);
+  const failingSince = Date.now() - 100 * DAY_MS;
+  await setSubscription(webhookId, { failures: 9, failingSince, failedEvents: ["evt_1"] });
+  await Platform.updateWebhook({ webhookId, url });
+  expect(await Platform.readWebhook({ webhookId })).toMatchObject({ failures: 9 });
+  await Platform.updateWebhook({ webhookId, url: subscriberUrl("status-500") });
+  expect(await subscriptionRow(webhookId)).toMatchObject({ failures: 0, failedEvents: [] });
+  await Platform.recordLeads({ workspaceId, leads: [leadReport("one")] });
+  const read = () => Platform.readWebhook({ webhookId });
+  await expect.poll(read, { timeout: 10_000 }).toMatchObject({ failures: 1, disabledAt: null });
+});
+
 test("updateWebhook with headers sends them with each post, stores them encrypted, and shows only their names", async () => {
   const { workspaceId } = await openWorkspace();
   const subscription = await subscribe(workspaceId);

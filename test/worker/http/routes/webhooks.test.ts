@@ -132,7 +132,7 @@ describe("an Idempotency-Key", () => {
     expect((await createAs(api, "another")).status).toBe(400);
   });
 
-  test("is forgotten after 24 hours, when the secret is rotated, the URL or events are changed or the subscription is deleted", async () => {
+  test("is forgotten after 24 hours, when the secret is rotated or the subscription is deleted", async () => {
     const { api } = await openWorkspace();
     const seen: string[] = [];
     const next = async (isNew: boolean) => {
@@ -146,16 +146,7 @@ describe("an Idempotency-Key", () => {
     await next(false);
     await set(first, `created_at = ${Date.now() - 24 * 3_600_000}`);
     await Platform.rotateWebhookSecret({ webhookId: await next(true) });
-    for (const change of [
-      { url: "https://ok-elsewhere.example/" },
-      { events: ["automation.status_changed" as const] },
-    ])
-      await Platform.updateWebhook({ webhookId: await next(true), ...change });
-    const kept = await next(true);
-    const events = ["run.completed" as const, "lead.created" as const];
-    await Platform.updateWebhook({ webhookId: kept, events, description: "x" });
-    await next(false);
-    await api.delete(`/v1/webhooks/${kept}`);
+    await api.delete(`/v1/webhooks/${await next(true)}`);
     await next(true);
   });
 
