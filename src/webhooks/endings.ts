@@ -12,7 +12,7 @@ import {
   type LeaseValues,
   REQUESTS,
 } from "./dispatch/lease.ts";
-import { IS_QUEUED, QUEUES } from "./dispatch/order.ts";
+import { HAS_FAILED, IS_QUEUED, QUEUES } from "./dispatch/order.ts";
 import { subscriptionsWithPending } from "./wake.ts";
 
 /*
@@ -35,9 +35,6 @@ const KEY = sql`(${deliveries.subscriptionId}, ${deliveries.eventId})`;
 const IS_WRITABLE = isWritable(subscriptions.workspaceId);
 const IS_CANCELLING = sql`${subscriptions.cancelling} AND ${IS_WRITABLE}`;
 
-/** SQL condition: it was deleted, and no delivery of it is left to be cancelled. Then its row goes, too. */
-export const IS_GONE = sql`${subscriptions.deletedAt} IS NOT NULL AND NOT ${subscriptions.cancelling}`;
-
 const cancellation = [
   qb
     .update(deliveries)
@@ -56,11 +53,6 @@ const cancellation = [
     .where(
       sql`${IS_REQUESTED} AND ${IS_CANCELLING} AND NOT EXISTS (SELECT 1 FROM ${PENDING} WHERE ${IS_VOID})`,
     ),
-  qb
-    .delete(subscriptions)
-    .where(
-      sql`${IS_WRITABLE} AND ${IS_GONE} AND EXISTS (SELECT 1 FROM ${REQUESTS} WHERE ${IS_REQUESTED})`,
-    ),
 ].map((statement) => prepared(statement));
 
 /**
@@ -72,8 +64,9 @@ export function cancelVoid(values: LeaseValues): Statements<unknown> {
 }
 
 /**
- * Exhausts up to `CLEANUP_MAX` deliveries of all workspaces that are overdue for too long: their
- * subscription failed whenever it could be posted to. What is leased is left to a later sweep.
+ * Exhausts up to `CLEANUP_MAX` deliveries of all workspaces that failed before and are overdue for too long:
+ * their subscription failed whenever it could be posted to. A receiver that is only slow loses nothing. What
+ * is leased is left to a later sweep.
  */
 export const exhaustOverdue = prepared(
   qb
@@ -84,16 +77,14 @@ export const exhaustOverdue = prepared(
         WITH RECURSIVE ${subscriptionsWithPending("")}
         SELECT ${deliveries.subscriptionId}, ${deliveries.eventId}
         FROM waiting CROSS JOIN ${subscriptions} ON ${subscriptions.id} = waiting.id
-          CROSS JOIN ${QUEUES} CROSS JOIN ${deliveries} ON ${IS_QUEUED} AND ${deliveries.dueAt} <= ${NOW} - ${OVERDUE_MAX_MS}
+          CROSS JOIN ${QUEUES} ON ${HAS_FAILED}
+          CROSS JOIN ${deliveries} ON ${IS_QUEUED} AND ${deliveries.dueAt} <= ${NOW} - ${OVERDUE_MAX_MS} AND ${deliveries.attempts} > 0
         WHERE ${subscriptions.leasedUntil} <= ${NOW} AND NOT ${subscriptions.cancelling} AND ${IS_WRITABLE}
         LIMIT ${CLEANUP_MAX})`,
     ),
 );
 
-/**
- * Deletes up to `CLEANUP_MAX` subscriptions that were deleted and have nothing pending any more, although no
- * dispatch has noticed: it died after its last post, or their leads were erased.
- */
+/** Deletes the rows of up to `CLEANUP_MAX` subscriptions that were deleted and have nothing pending any more. */
 export const forgetEnded = prepared(
   qb.delete(subscriptions).where(
     sql`${subscriptions.id} IN (

@@ -19,7 +19,7 @@ import { subscriptions, workspaces } from "../db/schema.ts";
 import { IS_ACTIVE, isThere, unknownWebhook } from "./conditions.ts";
 import { FRESH, laneOf, type Pace } from "./dispatch/policy.ts";
 import { PACE } from "./dispatch/settle.ts";
-import { CANCEL_PENDING, IS_GONE } from "./endings.ts";
+import { CANCEL_PENDING } from "./endings.ts";
 import { earlierSecretsAt } from "./secrets.ts";
 
 type SubscriptionRow = typeof subscriptions.$inferSelect;
@@ -95,8 +95,10 @@ export function deleteSubscription(
         .set({ deletedAt: now, idempotencyKey: null, earlierSecrets: null, ...CANCEL_PENDING })
         .where(and(isMeant, isNull(subscriptions.deletedAt))),
     ),
-    gone: qb.delete(subscriptions).where(and(isMeant, IS_GONE)),
-    left: qb.select({ id: subscriptions.id }).from(subscriptions).where(isMeant),
+    left: qb
+      .select({ id: subscriptions.id })
+      .from(subscriptions)
+      .where(and(isMeant, sql`${subscriptions.cancelling}`)),
   });
   return readAs(statements, ({ deleted, left }) => ({
     found: deleted > 0,

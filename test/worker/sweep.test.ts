@@ -142,12 +142,17 @@ describe("the sweep", () => {
     expect(await subscriptionRow(left.id)).toMatchObject({ cancelling: true });
   });
 
-  test("exhausts what has been due for a week, unless it is leased, will be cancelled or is on the move", async () => {
+  test("exhausts what failed and has been due for a week, unless it is leased, will be cancelled or is on the move", async () => {
     const overdue = await owed(2, NOW);
     const [leased, ended, held] = [await owed(1, NOW), await owed(1, NOW), await owed(1, NOW)];
     const late = await owed(1, NOW + 1);
+    const neverPosted = await owed(1, NOW);
+    const sentAgain = await owed(1, NOW);
     const now = NOW + OVERDUE_MAX_MS;
-    await setDeliveries(overdue.id, { priority: 2, type: "run.completed" }, overdue.drafts[0]?.id);
+    for (const { id } of [overdue, leased, ended, held, late])
+      await setDeliveries(id, { priority: 2, attempts: 1 });
+    await setDeliveries(sentAgain.id, { priority: 2, earlierAttempts: 1 });
+    await setDeliveries(overdue.id, { type: "run.completed" }, overdue.drafts[0]?.id);
     await setSubscription(leased.id, { leasedUntil: now + 1 });
     await setSubscription(ended.id, { cancelling: true });
     await db
@@ -158,7 +163,7 @@ describe("the sweep", () => {
     expect(await deliveriesTo(overdue.id)).toMatchObject(
       Array(2).fill({ state: "exhausted", settledAt: now }),
     );
-    for (const { id } of [leased, ended, held, late])
+    for (const { id } of [leased, ended, held, late, neverPosted, sentAgain])
       expect(await statesOf(id)).toEqual({ pending: 1 });
   });
 

@@ -20,6 +20,8 @@ export const QUEUES = sql.raw(
 );
 
 const BY_HAND = sql`q.value->>1 = 1`;
+/** SQL condition: the queue has what failed before, or is sent again. */
+export const HAS_FAILED = sql`q.value->>1 = 2`;
 const IS_REJECTED = sql`${subscriptions.rejections} -> (q.value->>0) IS NOT NULL`;
 
 /** SQL condition: the delivery is pending, and in the queue. */

@@ -53,7 +53,7 @@ test.each<Outcome>([
   expect(decide(outcome, LAST_ATTEMPT, NONE)).toEqual(EXHAUSTED);
 });
 
-test.each(LADDER)("wait %i grows by up to 20 %, or as Retry-After asks up to twice", (n, rung) => {
+test.each(LADDER)("wait %i grows by up to 20%, or as Retry-After asks up to twice", (n, rung) => {
   for (const random of [0, 0.25, 0.75, 1])
     expect(decide(answered(500), n, random)).toEqual(wait((1 + 0.2 * random) * rung));
   for (const status of [429, 503])
@@ -156,7 +156,7 @@ describe("an endpoint that is away", () => {
     }
   });
 
-  test("waits longer each time that different events fail, by up to 20 % more, half an hour at most", () => {
+  test("waits longer each time that different events fail, by up to 20% more, half an hour at most", () => {
     let pace = paceAfter(FRESH, isAway({ kind: "timed_out" }));
     const first = PROBE_WAITS_SECONDS.indexOf(FIRST);
     for (const rung of [...PROBE_WAITS_SECONDS.slice(first + 1), LAST_PROBE, LAST_PROBE]) {
