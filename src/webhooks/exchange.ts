@@ -25,7 +25,7 @@ export interface StoredExchange {
 
 export const NO_EXCHANGE: StoredExchange = { response: null };
 
-const NOTHING_READ: AttemptResponse = { headers: {}, body: null, truncated: false };
+const NOTHING_READ: AttemptResponse = { headers: {}, body: "", truncated: false };
 
 /** The delivery that an attempt belongs to. */
 interface DeliveryKey {
@@ -68,8 +68,7 @@ export async function openResponse(
 const ownerOf = ({ subscriptionId, eventId }: DeliveryKey) => `${subscriptionId}/${eventId}`;
 
 /**
- * The headers of a response and the start of its body, if that is text. Reads no more than it needs, and
- * cancels the rest.
+ * The headers of a response and the start of its body. Reads no more than it needs, and cancels the rest.
  *
  * @param signal ends the wait for more.
  */
@@ -77,22 +76,11 @@ export async function readResponse(
   { body, headers }: Response,
   signal: AbortSignal,
 ): Promise<AttemptResponse> {
-  const answer = { headers: headersKept(headers), body: null, truncated: false };
-  if (!body || headers.get("Content-Length") === "0") return { ...answer, body: "" };
-  const contentType = headers.get("Content-Type");
-  const reader = body.getReader();
-  const cancel = () => void reader.cancel().catch(() => {});
-  if (contentType !== null && !TEXTUAL.test(contentType)) {
-    cancel();
-    return answer;
-  }
-  signal.addEventListener("abort", cancel);
-  const { bytes, isWhole } = await readStart(reader, signal);
-  if (!isWhole) cancel();
-  const text = decode(bytes, contentType, isWhole);
-  if (text === null) return answer;
+  const { bytes, isWhole } = await readStart(body, signal);
+  // As a stream, without a character that was cut.
+  const text = new TextDecoder().decode(bytes, { stream: !isWhole });
   const kept = startOf(text, RESPONSE_KEPT_BYTES);
-  return { ...answer, body: kept, truncated: !isWhole || kept !== text };
+  return { headers: headersKept(headers), body: kept, truncated: !isWhole || kept !== text };
 }
 
 /** The headers as far as they fit, the content type first. Cookies say nothing about a failure. */
@@ -126,14 +114,13 @@ function startOf(text: string, maxBytes: number): string {
   return text.slice(0, length);
 }
 
-const TEXTUAL =
-  /^\s*(text\/|application\/(?:[\w.-]+\+)?(?:json|xml|yaml|javascript|x-ndjson|x-www-form-urlencoded)\b)/i;
-
-type Reader = ReadableStreamDefaultReader<Uint8Array>;
-
-async function readStart(reader: Reader, signal: AbortSignal) {
+async function readStart(body: ReadableStream<Uint8Array> | null, signal: AbortSignal) {
   const bytes: number[] = [];
   const taken = (isWhole: boolean) => ({ bytes: new Uint8Array(bytes), isWhole });
+  if (!body) return taken(true);
+  const reader = body.getReader();
+  const cancel = () => void reader.cancel().catch(() => {});
+  signal.addEventListener("abort", cancel);
   for (;;) {
     // A body that breaks off is kept as far as it came.
     const chunk = await reader.read().catch(() => null);
@@ -141,26 +128,8 @@ async function readStart(reader: Reader, signal: AbortSignal) {
     if (chunk.done) return taken(true);
     const room = RESPONSE_KEPT_BYTES - bytes.length;
     bytes.push(...chunk.value.subarray(0, room));
-    if (chunk.value.length > room) return taken(false);
-  }
-}
-
-/** Decodes the start of a text, without a character that was cut. Null if it is not text. */
-function decode(bytes: Uint8Array, contentType: string | null, isWhole: boolean): string | null {
-  try {
-    return decoderOf(contentType).decode(bytes, { stream: !isWhole });
-  } catch {
-    return null;
-  }
-}
-
-function decoderOf(contentType: string | null): TextDecoder {
-  // Without a content type, it is text if it is valid UTF-8.
-  if (contentType === null) return new TextDecoder("utf-8", { fatal: true, ignoreBOM: false });
-  const [, charset = "utf-8"] = /charset="?([\w.:-]+)/i.exec(contentType) ?? [];
-  try {
-    return new TextDecoder(charset);
-  } catch {
-    return new TextDecoder();
+    if (chunk.value.length <= room) continue;
+    cancel();
+    return taken(false);
   }
 }

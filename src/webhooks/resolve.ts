@@ -10,19 +10,11 @@ const DNS_TIMEOUT_MS = 2_000;
 export const DNS_BEFORE_POST_MS = 400;
 /** Maximum names an isolate caches. */
 const DNS_NAMES_MAX = 1_000;
-/** How long an isolate caches a name's resolution: its TTL, within these bounds... */
-const DNS_REMEMBERED_MS = { min: 1_000, max: 300_000 } as const;
-/** ...or this long if it was inconclusive. */
-const DNS_UNKNOWN_REMEMBERED_MS = 10_000;
+/** How long an isolate caches a name's resolution. */
+const DNS_REMEMBERED_MS = 60_000;
 
 /** What kind of address a name resolves to. */
 export type Resolution = "public" | "private" | "unresolvable" | "unknown";
-
-/** A resolution, and how long it may be cached. */
-export interface Resolved {
-  resolution: Resolution;
-  validMs: number;
-}
 
 /** Whether to look hosts up: a resolver is configured, and private addresses are not allowed. */
 function mustCheckNames(env: Env): boolean {
@@ -36,7 +28,7 @@ export async function findUrlFault(
 ): Promise<TargetFault | "unresolvable_host" | null> {
   const fault = targetFault(url, env.ALLOW_LOCAL_WEBHOOKS === "true");
   if (fault || !mustCheckNames(env)) return fault;
-  const { resolution } = await resolveHost(env.DNS_OVER_HTTPS_URL, url);
+  const resolution = await resolveHost(env.DNS_OVER_HTTPS_URL, url);
   if (resolution === "private") return "private_address";
   return resolution === "unresolvable" ? "unresolvable_host" : null;
 }
@@ -49,40 +41,25 @@ const ADDRESS_TYPES = [1, 28];
  * addresses are public, `private` if any is not, `unresolvable` if the name does not exist, and
  * `unknown` otherwise, for instance on a timeout.
  */
-export async function resolveHost(resolverUrl: string, url: string): Promise<Resolved> {
+export async function resolveHost(resolverUrl: string, url: string): Promise<Resolution> {
   const host = new URL(url).hostname;
-  if (ipaddr.isValid(host.replace(/^\[|\]$/g, ""))) return shortLived("unknown");
+  if (ipaddr.isValid(host.replace(/^\[|\]$/g, ""))) return "unknown";
   const asked = await Promise.allSettled(["A", "AAAA"].map((type) => ask(resolverUrl, host, type)));
   const answers = asked.flatMap((answer) => (answer.status === "fulfilled" ? [answer.value] : []));
-  const records = answers.flatMap(({ Answer }) => Answer);
-  const addresses = records.filter(
-    ({ type, data }) => ADDRESS_TYPES.includes(type) && ipaddr.isValid(data),
-  );
-  const validMs = validityOf(records);
-  if (addresses.some(({ data }) => !isPublicAddress(data)))
-    return { resolution: "private", validMs };
+  const addresses = answers
+    .flatMap(({ Answer }) => Answer)
+    .filter(({ type, data }) => ADDRESS_TYPES.includes(type) && ipaddr.isValid(data));
+  if (addresses.some(({ data }) => !isPublicAddress(data))) return "private";
   // With only one of the two answers, private is certain, but public is not.
-  if (answers.length < asked.length) return shortLived("unknown");
-  if (answers.every(({ Status }) => Status === NO_SUCH_NAME)) return shortLived("unresolvable");
-  return addresses.length > 0 ? { resolution: "public", validMs } : shortLived("unknown");
-}
-
-function shortLived(resolution: Resolution): Resolved {
-  return { resolution, validMs: DNS_UNKNOWN_REMEMBERED_MS };
-}
-
-/** The shortest TTL of the records, CNAMEs included, within bounds. */
-function validityOf(records: { TTL: number }[]): number {
-  const shortestMs = Math.min(...records.map(({ TTL }) => TTL)) * 1000;
-  return Math.min(Math.max(shortestMs, DNS_REMEMBERED_MS.min), DNS_REMEMBERED_MS.max);
+  if (answers.length < asked.length) return "unknown";
+  if (answers.every(({ Status }) => Status === NO_SUCH_NAME)) return "unresolvable";
+  return addresses.length > 0 ? "public" : "unknown";
 }
 
 /** A resolver's answer. Everything else that it contains is ignored. */
 const Answer = z.object({
   Status: z.number(),
-  Answer: z
-    .array(z.object({ type: z.number(), data: z.string(), TTL: z.number().default(0) }))
-    .default([]),
+  Answer: z.array(z.object({ type: z.number(), data: z.string() })).default([]),
 });
 
 /** @throws if there is no valid answer in time. */
@@ -104,7 +81,7 @@ const remembered = new Recent<{ resolution: Resolution; until: number }>(DNS_NAM
 
 /**
  * Creates the function that tells whether we refuse to post to a URL. It is called before each post,
- * because what a host resolves to may change; results are cached for their TTL. Posts of one dispatch
+ * because what a host resolves to may change; results are cached for a minute. Posts of one dispatch
  * share a look-up; dispatches do not, because an invocation must not wait for another's promise. An
  * answer that is too late for this post serves later ones.
  */
@@ -122,8 +99,8 @@ export function createGuard(env: Env): (url: string) => Promise<boolean> {
 function createResolver(resolverUrl: string): (url: string) => Promise<Resolution> {
   const asking = new Map<string, Promise<Resolution>>();
   const ask = async (host: string, url: string) => {
-    const { resolution, validMs } = await resolveHost(resolverUrl, url);
-    remembered.set(host, { resolution, until: Date.now() + validMs });
+    const resolution = await resolveHost(resolverUrl, url);
+    remembered.set(host, { resolution, until: Date.now() + DNS_REMEMBERED_MS });
     asking.delete(host);
     return resolution;
   };

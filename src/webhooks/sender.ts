@@ -1,4 +1,3 @@
-import { POST_TIMEOUT_MS } from "../contract/limits.ts";
 import { openDataKey } from "../encryption/personal-data.ts";
 import { Recent } from "../recent.ts";
 import { abortAfter } from "../timing.ts";
@@ -41,13 +40,8 @@ export function createSender(env: Env, isTest = false) {
     signer.catch(() => {});
     return signer;
   };
-  /** What the receiver said. Ends before the post would have timed out. */
-  const read = async (response: Response, startedAt: number) => {
-    if (Date.now() - startedAt <= POST_TIMEOUT_MS - RESPONSE_READ_MS)
-      return abortAfter(RESPONSE_READ_MS, (signal) => readResponse(response, signal));
-    await response.body?.cancel();
-    return null;
-  };
+  const read = (response: Response) =>
+    abortAfter(RESPONSE_READ_MS, (signal) => readResponse(response, signal));
   return async (delivery: Claimed, target: Target, now: number): Promise<Attempted> => {
     const { url, workspaceId, dataKey, sealedHeaders } = target;
     const { subscriptionId } = delivery;
@@ -68,7 +62,7 @@ export function createSender(env: Env, isTest = false) {
       response?.body?.cancel().catch(() => {});
       return outcome;
     }
-    const said = response ? read(response, now) : Promise.resolve(null);
+    const said = response ? read(response) : Promise.resolve(null);
     const openKey = () => openDataKey(env.ENCRYPTION_KEYS, workspaceId, dataKey);
     return { ...outcome, kept: keep(delivery, said, clue, openKey) };
   };

@@ -30,7 +30,7 @@ const AttemptRequest = z.object({
 /** What the receiver answered, beside the status. */
 export const AttemptResponse = z.object({
   headers: z.record(z.string(), z.string()).describe("cut if they are long"),
-  body: z.string().nullable().describe("its beginning, if it is text; empty if there was none"),
+  body: z.string().describe("its beginning, as UTF-8; empty if there was none"),
   truncated: z.boolean().describe("there was more"),
   location: z.string().optional().describe("where a redirect leads"),
   error: z.string().optional().describe("what the runtime says about a failed connection"),

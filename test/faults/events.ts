@@ -58,7 +58,7 @@ export const EVENTS: Fault[] = [
     ["reseal.ts", "earlierSecrets: replaced(subscriptions.earlierSecrets),", "", "earlier secrets are sealed anew, too"],
     ["reseal.ts", "> (${after.id}, ${after.sealedSecret})", ">= (${after.id}, ${after.sealedSecret})", "an unreadable secret stops no other"],
     ["resolve.ts", "if (addresses.some(({ data }) => !isPublicAddress(data)))", "if (addresses.every(({ data }) => !isPublicAddress(data)))", "a name with one private address is refused"],
-    ["resolve.ts", 'if (answers.length < asked.length) return shortLived("unknown");', "", "a resolver that fails makes no name unresolvable"],
+    ["resolve.ts", 'if (answers.length < asked.length) return "unknown";', "", "a resolver that fails makes no name unresolvable"],
     ["resolve.ts", "areFaulty.get(url) ?? targetFault(url, allowLocal) !== null;", "areFaulty.get(url) ?? false;", "a URL that is no longer accepted is not posted to"],
     ["rotation.ts", "until === null ? undefined : hasRoom", "undefined", "a subscription has a limited number of secrets"],
     ["rotation.ts", "          idempotencyKey: null,\n", "", "an Idempotency-Key does not show a rotated secret"],

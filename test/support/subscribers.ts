@@ -89,7 +89,7 @@ const asked = new Map<string, number>();
 /**
  * Answers as the first label of the name says: an entry above, or one of the following.
  *
- * - `ttl-30-public-…`: with that TTL; `half-private-…`: AAAA fails; `late-private-…`: after a second;
+ * - `half-private-…`: AAAA fails; `late-private-…`: after a second;
  * - `turns-private-…`: public the first time, private from then on.
  */
 async function resolve(query: URLSearchParams): Promise<Response> {
@@ -98,7 +98,6 @@ async function resolve(query: URLSearchParams): Promise<Response> {
   const count = (asked.get(name) ?? 0) + (isV6 ? 0 : 1);
   asked.set(name, count);
   const parts = name.split(/[-.]/);
-  const TTL = parts[0] === "ttl" ? Number(parts.splice(0, 2)[1]) : 60;
   const behaviour = ["half", "late", "turns"].includes(parts[0] ?? "") ? parts.shift() : null;
   const [kind = ""] = parts;
   const label = behaviour === "turns" && count <= 1 ? "public" : kind;
@@ -115,7 +114,7 @@ async function resolve(query: URLSearchParams): Promise<Response> {
   if (label === "down") return new Response("overloaded", { status: 503 });
   const [a, aaaa] = ADDRESSES[label] ?? [[], []];
   const [type, addresses] = isV6 ? [28, aaaa] : [1, a];
-  const alias = { name, type: 5, TTL: 3600, data: "alias.example." };
-  const records = addresses.map((data) => ({ name: alias.data, type, TTL, data }));
+  const alias = { name, type: 5, data: "alias.example." };
+  const records = addresses.map((data) => ({ name: alias.data, type, data }));
   return Response.json({ Status: 0, Answer: [alias, ...records] });
 }

@@ -103,7 +103,6 @@ function Response({ response }: Pick<Attempt, "response">) {
   return (
     <>
       <p class="hint">
-        {body === null && t.exchange.notText}
         {body === "" && !truncated && t.exchange.empty}
         {body && t.exchange.response} {truncated && t.exchange.cut}
       </p>

@@ -247,7 +247,6 @@ export const en = {
       "The signature is that of this attempt: a receiver refuses it after five minutes. Your own headers are not part of it.",
     response: "What your server answered:",
     cut: "Only the beginning of the response was kept.",
-    notText: "The response is not text, and its body was not kept.",
     empty: "The response had no body.",
     location: "Redirects to",
   },

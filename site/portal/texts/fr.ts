@@ -227,7 +227,6 @@ export const fr: Texts = {
       "La signature est celle de cette tentative : un serveur la refuse au bout de cinq minutes. Vos en-têtes personnalisés n’y figurent pas.",
     response: "Réponse de votre serveur :",
     cut: "Seul le début de la réponse a été conservé.",
-    notText: "La réponse n’est pas du texte : son corps n’a pas été conservé.",
     empty: "La réponse n’avait pas de corps.",
     location: "Redirige vers",
   },

@@ -33,18 +33,8 @@ test.each<[Resolution, names: string]>([
 ])("a host resolves to %s: %s", async (resolution, names) => {
   for (const name of names.split(" ")) {
     const host = /^[a-z]/.test(name) ? `${name}.example` : name;
-    const resolved = await resolveHost(RESOLVER, `https://${host}:8443/in`);
-    expect(resolved, name).toMatchObject({ resolution });
+    expect(await resolveHost(RESOLVER, `https://${host}:8443/in`), name).toBe(resolution);
   }
-});
-
-test.each([
-  ["for its shortest TTL", "ttl-30-public.example", 30_000],
-  ["for no longer than 5 minutes", "ttl-3600-public.example", 300_000],
-  ["for no less than a second", "ttl-0-private.example", 1_000],
-  ["for 10 seconds, if it says nothing", "servfail.example", 10_000],
-])("an answer is cached %s", async (_, host, validMs) => {
-  expect(await resolveHost(RESOLVER, `https://${host}/`)).toMatchObject({ validMs });
 });
 
 describe("POST /webhooks with a resolver", () => {
@@ -99,7 +89,7 @@ describe("a name that is resolved again before a post", () => {
     expect([await received(), await asked()]).toEqual([posts, 1]);
   });
 
-  test("is cached for its TTL by all dispatches of the isolate, and no longer", async () => {
+  test("is cached for a minute by all dispatches of the isolate, and no longer", async () => {
     const { dispatch, received, asked } = await posting("turns-private");
     const attempt = dispatch();
     expect(await attempt()).toBe("answered");
