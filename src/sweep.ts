@@ -1,7 +1,7 @@
 import { MINUTE_MS } from "./contract/time.ts";
 import { Budget } from "./db/budget.ts";
 import { commit } from "./db/client.ts";
-import { databaseNames, hasOneDatabase, openDirectory } from "./db/databases.ts";
+import { DIRECTORY, databaseNames, hasOneDatabase, openDirectory } from "./db/databases.ts";
 import { findPosition, updatePosition } from "./db/sweep-positions.ts";
 import { log, logError } from "./log.ts";
 import { cleanUpAutomations } from "./records/removals.ts";
@@ -13,7 +13,7 @@ import { forgetAuditEntries } from "./workspaces/audit-trail.ts";
 import { insertSize } from "./workspaces/database-sizes.ts";
 import { forgetErasedLeads } from "./workspaces/lifecycle/erase-leads.ts";
 import { deleteExpired, parseRetention } from "./workspaces/lifecycle/retention.ts";
-import { continueMoves } from "./workspaces/moving/move.ts";
+import { continueMoves, settleMoves } from "./workspaces/moving/move.ts";
 import { type Placement, placementIn } from "./workspaces/placement.ts";
 
 /** How long a sweep may take before its parts stop where they are. */
@@ -48,6 +48,12 @@ export async function sweep(env: Env, now: number): Promise<void> {
   const others = [wakeOverdue, exhaust, forget, measure];
   const share = Math.floor(LOOPS_STATEMENTS / loops.length / databases.length);
   const moves = whole.share(MOVES_STATEMENTS);
+  const moving = hasOneDatabase(env)
+    ? []
+    : [
+        [goOnMoving, DIRECTORY] as const,
+        ...databases.map((database) => [settleMoved, database] as const),
+      ];
 
   /** Does a part in a database. @returns how many failed. */
   async function failuresOf(
@@ -69,8 +75,8 @@ export async function sweep(env: Env, now: number): Promise<void> {
       [...loops, ...others].map((part) => failuresOf(part, database, whole.share(share))),
     ),
     // In turn, because each takes as many as are left.
-    databases.reduce(
-      async (sum, database) => (await sum) + (await failuresOf(goOnMoving, database, moves)),
+    moving.reduce(
+      async (sum, [part, database]) => (await sum) + (await failuresOf(part, database, moves)),
       Promise.resolve(0),
     ),
   ]);
@@ -104,9 +110,10 @@ async function forget({ db, now }: Part): Promise<void> {
 
 const measure = ({ db, now }: Part) => insertSize(db, now);
 
-const goOnMoving = async ({ database, env, budget }: Part) => {
-  if (!hasOneDatabase(env)) await continueMoves(env, database, () => budget.hasMore());
-};
+const goOnMoving = ({ env, budget }: Part) => continueMoves(env, () => budget.hasMore());
+
+const settleMoved = ({ env, database, budget }: Part) =>
+  settleMoves(env, database, () => budget.hasMore());
 
 /** Wakes overdue subscriptions, starting where the last sweep stopped. */
 async function wakeOverdue({ database, db, env, now }: Part): Promise<void> {

@@ -389,7 +389,7 @@ export const moves = sqliteTable("moves", {
   from: text("source").notNull(),
   to: text("target").notNull(),
   stage: text().$type<MoveStage>().notNull(),
-  /** Where copying continues; null before it begins and after it has ended. */
+  /** Where copying continues; null before it begins. */
   position: text({ mode: "json" }).$type<MovePosition>(),
   /** How many rows there are to copy, and how many have been copied. */
   rows: integer().notNull().default(0),
@@ -400,7 +400,7 @@ export const moves = sqliteTable("moves", {
   since: integer().notNull(),
 });
 
-/** The number of a kind of rows, and the position of the last one that was copied. */
+/** The number of a kind of rows, past the last when all are copied, and the position of the last copied row. */
 export interface MovePosition {
   kind: number;
   after: (string | number)[] | null;

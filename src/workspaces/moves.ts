@@ -1,17 +1,6 @@
-import { type Column, eq, type SQL, sql } from "drizzle-orm";
+import { type Column, type SQL, sql } from "drizzle-orm";
 import { InputError } from "../contract/input-error.ts";
-import { qb } from "../db/builder.ts";
-import { readAs, type Statements } from "../db/client.ts";
-import { moves, workspaces } from "../db/schema.ts";
-
-/** A move of a workspace from one database to another (moving/), as stored in the directory. */
-export type Move = typeof moves.$inferSelect;
-
-/** The move of a workspace; undefined if there is none. */
-export function findMove(workspaceId: string): Statements<Move | undefined> {
-  const found = qb.select().from(moves).where(eq(moves.workspaceId, workspaceId));
-  return readAs(found, ([move]) => move);
-}
+import { workspaces } from "../db/schema.ts";
 
 /** What refuses a call about a workspace under erasure. */
 export function beingErased(): InputError {

@@ -1,5 +1,6 @@
 import { and, type Column, eq, getTableName, type SQL, sql } from "drizzle-orm";
-import { list, toJsonValue } from "../db/builder.ts";
+import { list, qb, toJsonValue } from "../db/builder.ts";
+import { readAs, type Statements } from "../db/client.ts";
 import { type ChildTable, isLinked, type OwnedTable } from "./manifest.ts";
 
 /** The position of a row among those of its table and workspace. */
@@ -12,6 +13,15 @@ export function sourcesOf(
 ): SQL[] {
   const from = through ? sql`${through} CROSS JOIN ${table}` : sql`${table}`;
   return ranges.map((range) => sql`${from} WHERE ${and(eq(owner, workspaceId), range)}`);
+}
+
+/** How many rows a workspace has in these tables. */
+export function countRows(tables: OwnedTable[], workspaceId: string): Statements<number> {
+  const sources = tables.flatMap((owned) => sourcesOf(owned, workspaceId));
+  const counts = sources.map((source) => sql`(SELECT count(*) FROM ${source})`);
+  // Raw SQL: Drizzle cannot select without a table.
+  const counted = qb.all<{ rows: number }>(sql`SELECT ${sql.join(counts, sql` + `)} AS rows`);
+  return readAs(counted, ([found]) => found?.rows ?? 0);
 }
 
 /**
@@ -43,7 +53,7 @@ export function isAfter({ order }: OwnedTable, position: Position | null): SQL {
 }
 
 /** The names under which `selectRows` returns positions. */
-export function positionNames({ order }: OwnedTable): SQL[] {
+function positionNames({ order }: OwnedTable): SQL[] {
   return order.map((_, i) => sql.raw(`p${i}`));
 }
 

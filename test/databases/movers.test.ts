@@ -6,7 +6,7 @@ import { cleanUpAutomations } from "../../src/records/removals.ts";
 import { sweep } from "../../src/sweep.ts";
 import { forgetErasedLeads } from "../../src/workspaces/lifecycle/erase-leads.ts";
 import { deleteExpired, parseRetention } from "../../src/workspaces/lifecycle/retention.ts";
-import { advanceMove, continueMoves } from "../../src/workspaces/moving/move.ts";
+import { advanceMove, continueMoves, settleMoves } from "../../src/workspaces/moving/move.ts";
 import { errorOf, recordAutomation, runReport } from "../support/api.ts";
 import {
   type DatabaseName,
@@ -98,7 +98,8 @@ describe("a mover that hangs", () => {
     await moved(workspaceId, "DB_3");
     await leaveMoves();
     const late = hangingBefore(["DB_2", /DELETE FROM "?events|delete from "events"/]);
-    const hung = continueMoves(late.env, "DB", always).catch(() => {});
+    await continueMoves(late.env, always);
+    const hung = settleMoves(late.env, "DB_2", always).catch(() => {});
     await late.hung;
     await cleanUp();
     await moved(workspaceId, "DB_2");
@@ -204,13 +205,88 @@ test("a move that another call cancels is not begun again by the one that began 
   expect(await stageOf(workspaceId)).toBeUndefined();
 });
 
+test("a move that is cancelled while the sweep continues it is not begun again", async () => {
+  const { workspaceId, livesIn } = await openWithLeads();
+  await moveUntil(workspaceId, "copying");
+  await leaveMoves();
+  const late = hangingBefore([
+    "DB",
+    /from "moves" where "moves"."workspace_id"|INSERT INTO "moves"/,
+  ]);
+  const hung = continueMoves(late.env, always);
+  await late.hung;
+  await moved(workspaceId, "DB_2");
+  await late.release();
+  await hung;
+  expect(await stageOf(workspaceId)).toBeUndefined();
+  await livesIn("DB_2");
+});
+
+test("a move whose target has lost what was copied points nowhere, and can be cancelled", async () => {
+  const { workspaceId, livesIn } = await openWithLeads();
+  await moveUntil(workspaceId, "copying");
+  for (let i = 0; i < 4; i++) await advanceMove(env, workspaceId, "DB_3", () => false);
+  // As a restored database has: what it had before.
+  for (const table of ["leads", "subscriptions", "workspaces"]) {
+    const id = table === "workspaces" ? "id" : "workspace_id";
+    await rowsIn("DB_3", `DELETE FROM ${table} WHERE ${id} = ?`, workspaceId);
+  }
+  const moving = advanceMove(env, workspaceId, "DB_3", always);
+  expect(await errorOf(moving)).toContain("DB_3 has not kept what was copied");
+  expect(await placementOf(workspaceId)).toBe("DB_2");
+  await moved(workspaceId, "DB_2");
+  await livesIn("DB_2");
+});
+
+test("what a restored database has of a workspace that had moved away is deleted, and it can return", async () => {
+  const { workspaceId, livesIn } = await openWithLeads();
+  await moved(workspaceId, "DB_3");
+  await rowsIn("DB", "DELETE FROM moves WHERE workspace_id = ?", workspaceId);
+  const restored = "database = NULL, hold = NULL, move_id = NULL";
+  await rowsIn("DB_2", `UPDATE workspaces SET ${restored} WHERE id = ?`, workspaceId);
+  await cleanUp();
+  const returning = Platform.moveWorkspace({ workspaceId, database: "DB_2" });
+  expect(await errorOf(returning)).toContain("what this workspace left in DB_2");
+  // As docs/restoring.md says.
+  const marked = "database = 'DB_3', hold = 'closed', move_id = 'restored'";
+  await rowsIn("DB_2", `UPDATE workspaces SET ${marked} WHERE id = ?`, workspaceId);
+  await cleanUp();
+  expect(await homesOf(workspaceId)).toEqual(["DB_3"]);
+  await moved(workspaceId, "DB_2");
+  await livesIn("DB_2");
+});
+
+test("an erasure at any step of a move is refused or done, and nothing is left once it is done", {
+  timeout: 120_000,
+}, async () => {
+  const erased = Array.from({ length: 8 }, async (_, i) => {
+    const { workspaceId } = await openWithLeads(1);
+    for (let steps = 2 * i; steps > 0; steps--)
+      await advanceMove(env, workspaceId, "DB_3", () => false);
+    const refusal = await errorOf(Platform.eraseWorkspace({ workspaceId })).catch(() => null);
+    if (refusal !== null) {
+      expect(refusal).toContain("it is being moved");
+      await moved(workspaceId, "DB_3");
+      while (!(await Platform.eraseWorkspace({ workspaceId })).done);
+    }
+    return { workspaceId, isRefused: refusal !== null };
+  });
+  const all = await Promise.all(erased);
+  await cleanUp();
+  await cleanUp();
+  for (const { workspaceId } of all)
+    for (const name of NAMES) expect(await tablesWith(name, workspaceId)).toEqual([]);
+  expect(all.map(({ isRefused }) => isRefused)).toContain(true);
+  expect(all.map(({ isRefused }) => isRefused)).toContain(false);
+});
+
 test("what a cancelled move has copied is deleted, even while another move is on", async () => {
   const { workspaceId } = await openWithLeads();
   await moveUntil(workspaceId, "copying");
   for (let i = 0; i < 5; i++) await advanceMove(env, workspaceId, "DB_3", () => false);
   await moved(workspaceId, "DB_2");
   await advanceMove(env, workspaceId, "DB", () => false);
-  await continueMoves(env, "DB_3", always);
+  await settleMoves(env, "DB_3", always);
   expect(await tablesWith("DB_3", workspaceId)).toEqual(["workspaces"]);
   await moved(workspaceId, "DB_2");
 });
@@ -220,7 +296,7 @@ test("a workspace that is being erased is not moved, and one that moves is not e
   const late = await hangMover(workspaceId, DRAINING);
   await rowsIn("DB_2", "UPDATE workspaces SET erasing = 1 WHERE id = ?", workspaceId);
   await late.release();
-  expect(await errorOf(late.moving)).toContain("it is being erased");
+  expect(await errorOf(late.moving)).toContain("this workspace is being erased");
   expect(await stageOf(workspaceId)).toBeUndefined();
   await Platform.eraseWorkspace({ workspaceId });
   await cleanUp();

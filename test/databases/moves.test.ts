@@ -14,7 +14,14 @@ import {
   refusal,
   runReport,
 } from "../support/api.ts";
-import { NAMES, openSubscribedIn, rowsIn, tablesWith, valueIn } from "../support/databases.ts";
+import {
+  NAMES,
+  openSubscribedIn,
+  openWorkspaceIn,
+  rowsIn,
+  tablesWith,
+  valueIn,
+} from "../support/databases.ts";
 import { receivedBy, subscriberUrl } from "../support/deliveries.ts";
 import {
   allDelivered,
@@ -25,6 +32,7 @@ import {
   moved,
   moveUntil,
   openWithLeads,
+  placementOf,
   stageOf,
 } from "../support/moves.ts";
 import { record } from "../support/record.ts";
@@ -194,6 +202,34 @@ describe("a move", () => {
     expect(counts.slice(0, 3)).toEqual([1, 1, 11]);
     expect(counts).toContain(31);
     await moved(workspaceId, "DB_3");
+  });
+
+  test("takes along the largest leads, more than are copied at once", async () => {
+    const { workspaceId } = await openWorkspaceIn("DB_2");
+    for (let first = 0; first < 260; first += 65) {
+      const customFields = { text: "é".repeat(8_000) };
+      const leads = Array.from({ length: 65 }, (_, i) =>
+        leadReport(`lead-${first + i}`, { customFields }),
+      );
+      await Platform.recordLeads({ workspaceId, leads });
+    }
+    const before = comparable(await exported(workspaceId));
+    await moved(workspaceId, "DB_3");
+    expect(comparable(await exported(workspaceId))).toEqual(before);
+    await cleanUp();
+    expect(await countsOf(workspaceId)).toEqual({ DB_3: 260 });
+  });
+
+  test("takes along a workspace that has nothing, there and back", async () => {
+    const { workspaceId, api } = await openWorkspaceIn("DB_2", "Agence Lumière");
+    for (const database of ["DB_3", "DB", "DB_2"] as const) {
+      await moved(workspaceId, database);
+      await cleanUp();
+      expect(await placementOf(workspaceId)).toBe(database);
+      expect(await idsIn(api, "leads")).toEqual([]);
+      const { name } = await Platform.readWorkspace({ workspaceId });
+      expect(name).toBe("Agence Lumière");
+    }
   });
 
   test("is refused to a database that is not bound, and for an unknown workspace", async () => {

@@ -24,7 +24,7 @@ import { apiKeys, moves, subscriptions, workspaces } from "../../db/schema.ts";
 import { CANCEL_PENDING } from "../../webhooks/endings.ts";
 import { GATED_KEY, type GatedKey } from "../api-keys.ts";
 import { type ChildTable, MOVED, OWNED, type OwnedTable, referencesTo } from "../manifest.ts";
-import { selectRows, sourcesOf } from "../rows.ts";
+import { countRows, selectRows, sourcesOf } from "../rows.ts";
 
 /**
  * Begins to erase a workspace, in its database: from now on, it is not moved, gets no access, and nothing
@@ -102,7 +102,7 @@ export async function eraseAllRows(
   let isLeft = await commit(db, eraseChunk(id));
   while (isLeft && hasTime()) isLeft = await commit(db, eraseChunk(id));
   // Counted once at the end, because it reads every remaining row.
-  return isLeft ? commit(db, countRemaining(id)) : 0;
+  return isLeft ? commit(db, countRows(withoutFollowers(OWNED), id)) : 0;
 }
 
 /**
@@ -192,10 +192,12 @@ function eraseNext(
   return inOrder(erased.reverse());
 }
 
+/** Tables without those whose rows are found, and erased, through those of another one. */
+const withoutFollowers = (tables: OwnedTable[]) => tables.filter(({ through }) => !through);
+
 /** SQL condition: a workspace has no rows in these tables. */
 export function isEmpty(tables: OwnedTable[], id: string): SQL {
-  // Rows found through those of another table are erased with them.
-  const sources = tables.filter(({ through }) => !through).flatMap((owned) => sourcesOf(owned, id));
+  const sources = withoutFollowers(tables).flatMap((owned) => sourcesOf(owned, id));
   const absent = sources.map((source) => sql`NOT EXISTS (SELECT 1 FROM ${source})`);
   return sql`(${sql.join([sql`true`, ...absent], sql` AND `)})`;
 }
@@ -240,15 +242,4 @@ function isChildOf({ table, links }: ChildTable, parent: OwnedTable, isSelected:
   const own = Object.keys(links).map((name) => columns[name] as Column);
   return sql`(${list(own)}) IN (
     SELECT ${list(Object.values(links))} FROM ${parent.table} WHERE ${isSelected})`;
-}
-
-/** Counts the rows of a workspace that are not erased yet. */
-function countRemaining(id: string): Statements<number> {
-  const sources = OWNED.filter(({ through }) => !through).flatMap((owned) => sourcesOf(owned, id));
-  const counts = sources.map((source) => sql`(SELECT count(*) FROM ${source})`);
-  // Raw SQL: Drizzle cannot select without a table.
-  const remaining = qb.all<{ remaining: number }>(
-    sql`SELECT ${sql.join(counts, sql` + `)} AS remaining`,
-  );
-  return readAs(remaining, ([row]) => row?.remaining ?? 0);
 }

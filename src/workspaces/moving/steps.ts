@@ -1,11 +1,9 @@
 import { and, eq, inArray, isNotNull, isNull, not, sql } from "drizzle-orm";
 import { InputError } from "../../contract/input-error.ts";
-import { MINUTE_MS } from "../../contract/time.ts";
 import { qb } from "../../db/builder.ts";
-import { commit, type Parts, type ResultsByName } from "../../db/client.ts";
+import { commit, type Executable, type Parts, type ResultsByName } from "../../db/client.ts";
 import { DIRECTORY, openNamed } from "../../db/databases.ts";
-import { type MovePosition, type MoveStage, moves, workspaces } from "../../db/schema.ts";
-import { inGroups } from "../../groups.ts";
+import { type MoveStage, moves, workspaces } from "../../db/schema.ts";
 import { log } from "../../log.ts";
 import { forgetKey } from "../../quota/forget.ts";
 import { sleep } from "../../timing.ts";
@@ -13,43 +11,43 @@ import { isLeased } from "../../webhooks/dispatch/lease.ts";
 import { listDue, wake } from "../../webhooks/wake.ts";
 import { listLiveKeys } from "../api-keys.ts";
 import { eraseLeftBehind, isEmpty } from "../lifecycle/erase.ts";
-import { MOVED, MOVED_FIELDS, type OwnedTable } from "../manifest.ts";
-import { findMove, type Move } from "../moves.ts";
+import { MOVED, MOVED_FIELDS } from "../manifest.ts";
+import { beingErased } from "../moves.ts";
 import { inTime } from "../placement.ts";
+import { countRows } from "../rows.ts";
 import { insertEntry } from "../workspaces.ts";
-import { countRows, findChunk, insertRows } from "./copying.ts";
+import { findChunk, insertRows } from "./copying.ts";
 
 /*
  * The steps of a move. Each can be repeated, by several movers at once, and after a crash: the directory
  * has the one row of the move, whose id is on the workspace's rows in the source and in the target. The
- * source is closed while its rows are copied, so all movers copy the same.
+ * source is closed while its rows are copied, so all movers copy the same. Whatever a move holds in a
+ * database when it is over, `settle` releases.
  */
 
-/** How long a database, or the gate of a key, may take to answer a mover. */
+/** How long a database, or the gates of keys, may take to answer a mover. */
 const PATIENCE_MS = 10_000;
 /** How long to wait for posts to end, before it is checked again. */
 const LEASES_CHECKED_MS = 300;
-/** How many gates of keys are told at once. */
-const GATES_AT_ONCE = 50;
-/** How long after a move what the workspace left behind is deleted: reads in progress have ended. */
-const LEFT_BEHIND_MS = MINUTE_MS;
 
-const START: MovePosition = { kind: 0, after: null };
+/** A move of a workspace from one database to another, as stored in the directory. */
+export type Move = typeof moves.$inferSelect;
+/** A move, as the rows that it holds know it. */
+type Held = Pick<Move, "id" | "workspaceId">;
 
-/** A step of a move. @returns whether the next may follow at once. */
-type Step = (env: Env, move: Move, hasMore: () => boolean) => Promise<boolean>;
-
-/** The step of each stage. */
-export const STEPS: Record<MoveStage, Step> = {
-  leaving: leave,
-  copying: copy,
-  opening: open,
-  cleaning: cleanUp,
-};
+/** The step of each stage. In `cleaning`, nothing is left to do but to wait. */
+export const STEPS: Record<
+  Exclude<MoveStage, "cleaning">,
+  (env: Env, move: Move) => Promise<void>
+> = { leaving: leave, copying: copy, opening: open };
 
 /** SQL condition: the workspace's row, if it is held by this move. */
-const isHeldBy = ({ id, workspaceId }: Pick<Move, "id" | "workspaceId">) =>
+const isHeldBy = ({ id, workspaceId }: Held) =>
   and(eq(workspaces.id, workspaceId), eq(workspaces.moveId, id));
+
+/** The hold of the workspace's row, if it is held by this move. */
+const findHold = (move: Held) =>
+  qb.select({ hold: workspaces.hold }).from(workspaces).where(isHeldBy(move));
 
 /** Commits statements in a database. @throws DatabaseUnreachable if it does not answer in time. */
 export function ask<const P extends Parts>(
@@ -60,20 +58,40 @@ export function ask<const P extends Parts>(
   return inTime(database, commit(openNamed(env, database), parts), PATIENCE_MS);
 }
 
-/** Records progress in the directory, unless another mover has got further. */
-async function advance(env: Env, move: Move, fields: Partial<Move>): Promise<void> {
-  const { id, stage, position, workspaceId } = move;
+/** A workspace's move, if there is one, and the database that the directory says it lives in. */
+export async function find(env: Env, workspaceId: string) {
+  const {
+    found: [move],
+    entries: [entry],
+  } = await ask(env, DIRECTORY, {
+    found: qb.select().from(moves).where(eq(moves.workspaceId, workspaceId)),
+    entries: qb
+      .select({ database: workspaces.database })
+      .from(workspaces)
+      .where(eq(workspaces.id, workspaceId)),
+  });
+  return { move, home: entry?.database ?? DIRECTORY };
+}
+
+/** Records progress in the directory, unless another mover has got further. @param first what goes before it. */
+async function advance(
+  env: Env,
+  move: Move,
+  fields: Partial<Move>,
+  first?: Executable,
+): Promise<void> {
   const isSame = and(
-    ...[eq(moves.id, id), eq(moves.stage, stage)],
-    sql`${moves.position} IS ${position && JSON.stringify(position)}`,
+    ...[eq(moves.id, move.id), eq(moves.stage, move.stage)],
+    sql`${moves.position} IS ${move.position && JSON.stringify(move.position)}`,
   );
   await ask(env, DIRECTORY, {
-    moved: qb
+    first,
+    advanced: qb
       .update(moves)
       .set({ ...fields, since: Date.now() })
       .where(isSame),
   });
-  if (fields.stage) logStage({ ...move, workspaceId }, fields.stage);
+  if (fields.stage) logStage(move, fields.stage);
 }
 
 export function logStage(
@@ -88,14 +106,11 @@ export function logStage(
  *
  * @throws InputError if the move cannot be; it is cancelled then.
  */
-async function leave(env: Env, move: Move): Promise<boolean> {
+async function leave(env: Env, move: Move): Promise<void> {
   const { id, workspaceId, from, to, createdAt } = move;
   const isOwn = eq(workspaces.id, workspaceId);
-  const hold = { hold: workspaces.hold, moveId: workspaces.moveId };
   // First: a target that does not answer costs no pause.
-  const {
-    found: [target],
-  } = await ask(env, to, {
+  const target = await ask(env, to, {
     entry: insertEntry({ id: workspaceId, createdAt }, from),
     arriving: qb
       .update(workspaces)
@@ -108,15 +123,14 @@ async function leave(env: Env, move: Move): Promise<boolean> {
           isEmpty(MOVED, workspaceId),
         ),
       ),
-    found: qb.select(hold).from(workspaces).where(isOwn),
+    found: findHold(move),
   });
-  if (target?.moveId !== id) {
+  if (target.found.length === 0) {
     await cancel(env, move);
     throw new InputError("database", `what this workspace left in ${to} is still being deleted`);
   }
   const {
     found: [source],
-    rows,
   } = await ask(env, from, {
     closed: qb
       .update(workspaces)
@@ -139,43 +153,34 @@ async function leave(env: Env, move: Move): Promise<boolean> {
           eq(workspaces.erasing, false),
         ),
       ),
-    found: qb.select(hold).from(workspaces).where(isOwn),
-    rows: countRows(workspaceId),
+    found: findHold(move),
   });
-  if (source?.moveId !== id) {
+  if (!source) {
     await cancel(env, move);
-    throw new InputError("workspaceId", "this workspace cannot be moved: it is being erased");
+    throw beingErased();
   }
-  if (source.hold === "closed")
-    await advance(env, move, { stage: "copying", position: START, rows });
-  else await sleep(LEASES_CHECKED_MS);
-  return true;
+  if (source.hold !== "closed") return sleep(LEASES_CHECKED_MS);
+  const { rows } = await ask(env, from, { rows: countRows(MOVED, workspaceId) });
+  await advance(env, move, { stage: "copying", rows });
 }
 
 /** Copies the next chunk, or, if there is none, makes the directory point to the target. */
-async function copy(env: Env, move: Move): Promise<boolean> {
-  const { workspaceId, from, to, position } = move;
-  if (!position) return point(env, move);
-  const owned = MOVED[position.kind] as OwnedTable;
-  const { chunk } = await ask(env, from, { chunk: findChunk(workspaceId, owned, position.after) });
-  if (chunk.rows.length > 0) {
-    const isArriving = sql`EXISTS (SELECT 1 FROM ${workspaces} WHERE ${isHeldBy(move)} AND ${workspaces.hold} = 'arriving')`;
-    const { found } = await ask(env, to, {
-      inserted: insertRows(owned, chunk.rows, isArriving),
-      found: qb.select({ id: workspaces.id }).from(workspaces).where(isHeldBy(move)),
-    });
-    if (found.length === 0) throw new Error(`${to} has not kept what was copied: cancel the move`);
-  }
-  const next = chunk.next
-    ? { kind: position.kind, after: chunk.next }
-    : { kind: position.kind + 1, after: null };
-  const copied = move.copied + chunk.rows.length;
-  await advance(env, move, { position: next.kind < MOVED.length ? next : null, copied });
-  return true;
+async function copy(env: Env, move: Move): Promise<void> {
+  const { workspaceId, from, to } = move;
+  const { kind, after } = move.position ?? { kind: 0, after: null };
+  const owned = MOVED[kind];
+  if (!owned) return point(env, move);
+  const {
+    chunk: { rows, next },
+  } = await ask(env, from, { chunk: findChunk(workspaceId, owned, after) });
+  const isArriving = sql`EXISTS (SELECT 1 FROM ${workspaces} WHERE ${isHeldBy(move)} AND ${workspaces.hold} = 'arriving')`;
+  await ask(env, to, { inserted: insertRows(owned, rows, isArriving) });
+  const position = next ? { kind, after: next } : { kind: kind + 1, after: null };
+  await advance(env, move, { position, copied: move.copied + rows.length });
 }
 
 /** Makes the directory say that the workspace lives in the target. Nobody can write to it yet. */
-async function point(env: Env, move: Move): Promise<boolean> {
+async function point(env: Env, move: Move): Promise<void> {
   const { id, workspaceId, from, to } = move;
   const {
     found: [fields],
@@ -183,83 +188,54 @@ async function point(env: Env, move: Move): Promise<boolean> {
     found: qb.select(MOVED_FIELDS).from(workspaces).where(isHeldBy(move)),
   });
   if (!fields) throw new Error(`${from} does not have the workspace any more`);
+  const { found } = await ask(env, to, {
+    arrived: qb
+      .update(workspaces)
+      // The directory's own row goes on pointing to the source.
+      .set({ ...fields, database: to === DIRECTORY ? from : null, hold: "closed" })
+      .where(and(isHeldBy(move), eq(workspaces.hold, "arriving"))),
+    found: findHold(move),
+  });
+  if (found.length === 0) throw new Error(`${to} has not kept what was copied: cancel the move`);
   // From the cancellation on, it must not.
   const isOn = sql`EXISTS (SELECT 1 FROM ${moves} WHERE ${moves.id} = ${id} AND ${moves.stage} = 'copying')`;
-  const arrived = qb
+  const pointed = qb
     .update(workspaces)
-    .set({ ...fields, database: null, hold: "closed" })
-    .where(
-      and(isHeldBy(move), eq(workspaces.hold, "arriving"), to === DIRECTORY ? isOn : undefined),
-    );
-  if (to !== DIRECTORY) await ask(env, to, { arrived });
-  await ask(env, DIRECTORY, {
-    pointed:
-      to === DIRECTORY
-        ? arrived
-        : qb
-            .update(workspaces)
-            .set({ database: to })
-            .where(and(eq(workspaces.id, workspaceId), isOn)),
-    moved: qb
-      .update(moves)
-      .set({ stage: "opening", since: Date.now() })
-      .where(and(eq(moves.id, id), eq(moves.stage, "copying"))),
-  });
-  logStage(move, "opening");
-  return true;
+    .set({ database: to === DIRECTORY ? null : to })
+    .where(and(eq(workspaces.id, workspaceId), isOn));
+  await advance(env, move, { stage: "opening" }, pointed);
 }
 
 /** Opens the workspace in the target, once all gates of its keys look it up there. */
-async function open(env: Env, move: Move): Promise<boolean> {
+async function open(env: Env, move: Move): Promise<void> {
   const { workspaceId, from, to } = move;
-  const directory = openNamed(env, DIRECTORY);
-  const keys = await inTime(
-    DIRECTORY,
-    listLiveKeys(directory, workspaceId, Date.now()),
-    PATIENCE_MS,
-  );
-  for (const group of inGroups(keys, GATES_AT_ONCE))
-    await Promise.all(
-      group.map((key) => inTime("the gate of a key", forgetKey(env, key), PATIENCE_MS)),
-    );
+  const found = listLiveKeys(openNamed(env, DIRECTORY), workspaceId, Date.now());
+  const keys = await inTime(DIRECTORY, found, PATIENCE_MS);
+  const told = Promise.all(keys.map((key) => forgetKey(env, key)));
+  await inTime("the gate of a key", told, PATIENCE_MS);
   if (from !== DIRECTORY)
     await ask(env, from, {
       left: qb.update(workspaces).set({ database: to }).where(isHeldBy(move)),
     });
-  const { due } = await ask(env, to, {
-    opened: qb.update(workspaces).set({ hold: null, moveId: null }).where(isHeldBy(move)),
-    due: listDue(workspaceId, Date.now()),
-  });
+  await release(env, to, move);
   await advance(env, move, { stage: "cleaning" });
-  await wake(env, to, due);
-  return true;
 }
 
-/** Deletes what the workspace left behind. */
-async function cleanUp(env: Env, move: Move, hasMore: () => boolean): Promise<boolean> {
-  if (Date.now() - move.since < LEFT_BEHIND_MS) return false;
-  if (!(await clean(env, move.from, move, hasMore))) return false;
-  await ask(env, DIRECTORY, { done: qb.delete(moves).where(eq(moves.id, move.id)) });
-  logStage(move, "done");
-  return false;
+/** Opens the workspace in the database where it lives, and wakes its subscriptions. */
+async function release(env: Env, database: string, held: Held): Promise<void> {
+  const { due } = await ask(env, database, {
+    opened: qb.update(workspaces).set({ hold: null, moveId: null }).where(isHeldBy(held)),
+    due: listDue(held.workspaceId, Date.now()),
+  });
+  await wake(env, database, due);
 }
 
-/** Deletes what a move has left in a database where the workspace does not live. @returns whether it is done. */
-async function clean(
-  env: Env,
-  database: string,
-  { id, workspaceId }: Pick<Move, "id" | "workspaceId">,
-  hasMore: () => boolean,
-): Promise<boolean> {
-  for (;;) {
-    const { isDone } = await ask(env, database, { isDone: eraseLeftBehind(workspaceId, id) });
-    if (isDone) return true;
-    if (!hasMore()) return false;
-  }
-}
-
-/** Cancels a move, unless the directory points to the target. The target finds out by itself. */
-export async function cancel(env: Env, move: Move): Promise<void> {
+/**
+ * Cancels a move, unless the directory points to the target. The sweep settles what it left there.
+ *
+ * @returns whether it was cancelled.
+ */
+export async function cancel(env: Env, move: Move): Promise<boolean> {
   const { cancelled } = await ask(env, DIRECTORY, {
     cancelled: qb
       .delete(moves)
@@ -268,43 +244,25 @@ export async function cancel(env: Env, move: Move): Promise<void> {
   });
   if (cancelled.length > 0) logStage(move, "cancelled");
   await settle(env, move.from, move, () => false);
+  return cancelled.length > 0;
 }
 
 /**
- * Ends what a move has left in a database, if it is over: opens the workspace if it lives there, else
+ * Settles what a move holds in a database, once it is over: opens the workspace if it lives there, else
  * deletes what is there.
  */
 export async function settle(
   env: Env,
   database: string,
-  held: Pick<Move, "id" | "workspaceId">,
+  held: Held,
   hasMore: () => boolean,
 ): Promise<void> {
-  const { workspaceId } = held;
-  const {
-    move,
-    found: [entry],
-  } = await ask(env, DIRECTORY, {
-    move: findMove(workspaceId),
-    found: qb
-      .select({ database: workspaces.database })
-      .from(workspaces)
-      .where(eq(workspaces.id, workspaceId)),
-  });
+  const { move, home } = await find(env, held.workspaceId);
   if (move?.id === held.id) return;
-  if (entry && (entry.database ?? DIRECTORY) === database) {
-    const { due } = await ask(env, database, {
-      opened: qb.update(workspaces).set({ hold: null, moveId: null }).where(isHeldBy(held)),
-      due: listDue(workspaceId, Date.now()),
-    });
-    await wake(env, database, due);
-    return;
-  }
+  if (home === database) return release(env, database, held);
   await ask(env, database, {
-    gone: qb
-      .update(workspaces)
-      .set({ hold: "closed", database: entry?.database ?? DIRECTORY })
-      .where(isHeldBy(held)),
+    closed: qb.update(workspaces).set({ hold: "closed", database: home }).where(isHeldBy(held)),
   });
-  await clean(env, database, held, hasMore);
+  const erased = () => ask(env, database, { isDone: eraseLeftBehind(held.workspaceId, held.id) });
+  while (!(await erased()).isDone && hasMore());
 }

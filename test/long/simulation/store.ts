@@ -104,7 +104,9 @@ export class Store {
   /** Whether the sweep has a workspace to move, or something that one left behind to delete. */
   isAnybodyMoving(): boolean {
     if (this.names.length === 1) return false;
-    return this.names.some((_, i) => this.rows(`SELECT 1 FROM d${i}.moves LIMIT 1`).length > 0);
+    const held = (d: string) => `SELECT 1 FROM ${d}.workspaces WHERE move_id IS NOT NULL`;
+    const moving = this.names.map((_, i) => `SELECT 1 FROM d${i}.moves UNION ALL ${held(`d${i}`)}`);
+    return this.rows(`${moving.join(" UNION ALL ")} LIMIT 1`).length > 0;
   }
 
   close(): void {
