@@ -132,3 +132,14 @@ test("what is recorded again before its rows are deleted stays", async () => {
   await cleanUpAutomations(openDatabase(DB), () => true);
   expect(await listed(`/v1/automations/${id}/runs`)).toHaveLength(1);
 });
+
+test("a run whose automation is removed before its lost reply is retried is announced once, and no second one is counted", async () => {
+  const { workspaceId, id, recordAgain } = await openRemoved(0);
+  await recordAgain();
+  const before = await eventsOf(workspaceId);
+  const DB = lossyDatabase("reply", () => Platform.removeAutomations({ workspaceId, ids: [id] }));
+  const input = { workspaceId, runs: [runReport("late", id)] };
+  const recorded = await record({ ...env, DB }, "recordRuns", input, Date.now());
+  expect(recorded).toMatchObject({ changed: 0 });
+  expect(await eventsOf(workspaceId)).toHaveLength(before.length + 1);
+});
