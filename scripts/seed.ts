@@ -17,7 +17,7 @@ const USAGE = `npm run seed -- --leads N [--workspace wks_… [--remote | --env 
 Records leads number 1 to N in the sample workspace of the running local server, or in another one.
 Existing leads stay unchanged, so it can be run again. New ones are announced to subscribers, as always.
 
-  --leads N        total number of leads
+  --leads N        records leads 1 to N; others stay
   --workspace ID   uses another workspace
   --env NAME       one of the Worker that was deployed with --env NAME
   --remote         one of the deployed Worker: these are people who do not exist

@@ -46,8 +46,9 @@ function makeIndex(all) {
     searchOptions: {
       tokenize: wordsOf,
       boost: { title: 8, codes: 3, code: 0.5 },
-      // A page comes before its parts.
-      boostDocument: (url) => (url.includes("#") ? 1 : 1.5),
+      // A page comes before its parts, and what is before what was.
+      boostDocument: (url) =>
+        url.startsWith("/docs/changelog") ? 0.3 : url.includes("#") ? 1 : 1.5,
       // A status is another one, not a misspelling.
       prefix: (term) => !/^\d+$/.test(term),
       fuzzy: (term) => (/^\d+$/.test(term) ? false : 0.2),

@@ -25,7 +25,7 @@ export const EVENT_KINDS = {
     name: "Run completed",
     french: {
       name: "Exécution terminée",
-      when: "Une automatisation termine une exécution : success, partial ou failed. « data » contient l’exécution.",
+      when: "Une automatisation termine une exécution, avec ou sans succès. « data » contient l’exécution.",
     },
   },
   "lead.created": {
@@ -45,7 +45,7 @@ export const EVENT_KINDS = {
     name: "Automation status changed",
     french: {
       name: "Changement d’état d’une automatisation",
-      when: "Une automatisation est activée ou mise en pause. « data » contient l’automatisation après le changement.",
+      when: "Une automatisation est activée ou mise en pause, dans l’application ou par cette API ; les autres changements d’état ne sont pas annoncés. « data » contient l’automatisation après le changement.",
     },
   },
 } as const satisfies Record<string, Kind>;

@@ -49,7 +49,9 @@ export const listDeliveries = operation({
     status: z
       .union([integer(100, 599), StatusClass])
       .nullish()
-      .describe("what the last attempt was answered, or a class of it, such as 5xx"),
+      .describe(
+        "what the last attempt was answered, or a class of it, such as 5xx; none: it had no answer of the receiver",
+      ),
     since: Instant.nullish().describe("events recorded from this time on"),
     until: Instant.nullish().describe("and before this time"),
     eventId: EventId.nullish().describe("this event only"),

@@ -25,7 +25,7 @@ export const DELIVERIES_LOOKED_THROUGH = 2_000;
 export interface DeliveryFilter {
   state?: DeliveryState | null | undefined;
   type?: WebhookEvent | null | undefined;
-  /** Of the last attempt: an HTTP status, or a class of them, such as `5xx`. */
+  /** Of the last attempt: an HTTP status, a class of them, such as `5xx`, or `none` if it had no answer. */
   status?: number | StatusClass | null | undefined;
   /** When their events were recorded: Unix milliseconds; `until` is not included. */
   since?: number | null | undefined;
@@ -35,11 +35,12 @@ export interface DeliveryFilter {
   leadId?: string | null | undefined;
 }
 
-export const StatusClass = z.enum(["1xx", "2xx", "3xx", "4xx", "5xx"]);
+export const StatusClass = z.enum(["1xx", "2xx", "3xx", "4xx", "5xx", "none"]);
 type StatusClass = z.infer<typeof StatusClass>;
 
 function hasStatus(status: number | StatusClass): SQL {
   if (typeof status === "number") return eq(deliveries.lastStatus, status);
+  if (status === "none") return sql`${deliveries.lastOutcome} <> 'answered'`;
   return sql`${deliveries.lastStatus} / 100 = ${Number(status[0])}`;
 }
 

@@ -29,9 +29,12 @@ export function HeadersDialog({ webhook, onClose, onDone }: AboutWebhook) {
               aria-describedby={describedBy}
             />
           </label>
-          <p id={describedBy} class={fault ? "fault" : "hint"} aria-live="polite">
-            {fault ?? t.headers.hint(HEADERS_MAX)}
-          </p>
+          <div id={describedBy}>
+            <p class="fault" aria-live="polite">
+              {fault === t.reasons.invalid_type ? t.headers.refused : fault}
+            </p>
+            <p class="hint">{t.headers.hint(HEADERS_MAX)}</p>
+          </div>
         </>
       )}
     </FormDialog>

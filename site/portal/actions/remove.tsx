@@ -1,5 +1,5 @@
 import { deleteWebhook } from "../api.ts";
-import { formatPending, splitUrl } from "../format.ts";
+import { formatPending } from "../format.ts";
 import { type AboutWebhook, FormDialog } from "../parts/dialog-form.tsx";
 import { goTo } from "../route.ts";
 import { t } from "../text.ts";
@@ -14,7 +14,7 @@ export function RemoveDialog({ webhook, onClose }: Omit<AboutWebhook, "onDone">)
   const pending = formatPending(webhook);
   return (
     <FormDialog texts={t.remove} isDangerous act={remove} onClose={onClose}>
-      <p>{t.remove.text(splitUrl(webhook.url).host)}</p>
+      <p>{t.remove.text(webhook.url)}</p>
       {pending && <p>{t.remove.pending(pending)}</p>}
     </FormDialog>
   );

@@ -51,7 +51,7 @@ export function Deliveries({ webhook, query, search, retentionDays, onDone }: Pr
       )}
       <SendFault fault={fault} />
       {isEmpty && isNarrowed && !(search.isLooking && isUnknown) && (
-        <NoneFound {...{ webhook, search }} />
+        <NoneFound {...{ webhook, query, search }} />
       )}
       {isEmpty && !isNarrowed && <Empty title={t.deliveries.empty} text={t.deliveries.emptyText} />}
       {page !== null && page.items.length > 0 && (
@@ -111,13 +111,20 @@ function Looking({ webhook, query, search, retentionDays }: Omit<Props, "onDone"
 }
 
 /** Says that nothing matches, or nothing so far: the search was stopped. */
-function NoneFound({ webhook, search }: Pick<Props, "webhook" | "search">) {
+function NoneFound({ webhook, query, search }: Pick<Props, "webhook" | "query" | "search">) {
   const { data, lookedBackTo, goOn } = search;
   const isWhole = data?.nextCursor === null || lookedBackTo === null;
+  const isNever = (query.get("since") ?? "") >= (query.get("until") ?? "9999");
   return (
     <Empty
       title={isWhole ? t.deliveries.noneAtAll : t.deliveries.noneSoFar}
-      text={isWhole ? "" : t.deliveries.lookedBackTo(formatTime(lookedBackTo))}
+      text={
+        isWhole
+          ? isNever
+            ? t.deliveries.untilFirst
+            : ""
+          : t.deliveries.lookedBackTo(formatTime(lookedBackTo))
+      }
     >
       <div class="buttons">
         {!isWhole && (
@@ -168,7 +175,8 @@ function Filters({ webhook, query }: { webhook: Webhook; query: URLSearchParams 
       onTyped={(value) => filter({ [name]: value && new Date(value).toISOString() })}
     />
   );
-  const statuses = ["2xx", "3xx", "4xx", "5xx"].map((each): [string, string] => [each, each]);
+  const classes = ["2xx", "3xx", "4xx", "5xx"].map((each): [string, string] => [each, each]);
+  const statuses: typeof classes = [...classes, ["none", t.deliveries.noAnswer]];
   return (
     <div class="filters">
       {choice("state", t.deliveries.state, t.deliveries.all, Object.entries(t.deliveryStates))}

@@ -1,3 +1,4 @@
+import { Fragment } from "preact";
 import type { WebhookEvent as Kind } from "../../../src/contract/enumerations.ts";
 import { DISABLE_AFTER_FAILURES, DISABLE_AFTER_MS } from "../../../src/contract/limits.ts";
 import type { WebhookView as Subscription, WebhookDetails } from "../../../src/webhooks/views.ts";
@@ -73,7 +74,14 @@ function Title({ webhook }: { webhook: Subscription }) {
     <div class="head">
       <Heading>
         {host}
-        <span class="path">{path}</span>
+        <span class="path">
+          {path.split(/(?=[/?&])/).map((part, i) => (
+            <Fragment key={i}>
+              <wbr />
+              {part}
+            </Fragment>
+          ))}
+        </span>
       </Heading>
       <State webhook={webhook} />
     </div>
@@ -84,7 +92,11 @@ function Title({ webhook }: { webhook: Subscription }) {
 function Trouble({ webhook }: { webhook: Subscription }) {
   const { state, failingSince, disabledAt, failures } = webhook;
   if (state === "disabled" && disabledAt !== null)
-    return <Failing text={whyDisabled(webhook, disabledAt)} webhook={webhook} />;
+    return hasFailedForLong(webhook, disabledAt) ? (
+      <Failing text={t.subscription.disabledFailing(formatTime(disabledAt))} webhook={webhook} />
+    ) : (
+      <p class="note bad">{t.subscription.disabled(formatTime(disabledAt))}</p>
+    );
   if (state === "failing" && failingSince !== null)
     return (
       <Failing
@@ -122,12 +134,10 @@ function Failing({ text, webhook }: { text: string; webhook: Subscription }) {
   );
 }
 
-/** By its failures, or by somebody. */
-function whyDisabled({ failingSince, failures }: Subscription, disabledAt: string): string {
+/** Whether its failures disabled it, and not somebody. */
+function hasFailedForLong({ failingSince, failures }: Subscription, disabledAt: string): boolean {
   const failedMs = failingSince === null ? 0 : Date.parse(disabledAt) - Date.parse(failingSince);
-  const failed = failures >= DISABLE_AFTER_FAILURES && failedMs >= DISABLE_AFTER_MS;
-  const text = failed ? t.subscription.disabledFailing : t.subscription.disabled;
-  return text(formatTime(disabledAt));
+  return failures >= DISABLE_AFTER_FAILURES && failedMs >= DISABLE_AFTER_MS;
 }
 
 /** While a rotated secret still signs, until when, and a way to end that. */

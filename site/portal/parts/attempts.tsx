@@ -104,7 +104,7 @@ function Response({ response }: Pick<Attempt, "response">) {
     <>
       <p class="hint">
         {body === "" && !truncated && t.exchange.empty}
-        {body && t.exchange.response} {truncated && t.exchange.cut}
+        {truncated ? t.exchange.cut : body && t.exchange.response}
       </p>
       {kept !== "" && <Text>{kept}</Text>}
     </>

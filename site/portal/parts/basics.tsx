@@ -90,7 +90,8 @@ export function DeliveryState({ delivery }: { delivery: DeliveryView }) {
   const { state, lastAttempt } = delivery;
   if (state === "pending" && lastAttempt && !isAccepted(lastAttempt))
     return <Badge tone="retrying">{t.retrying}</Badge>;
-  return <Badge tone={state}>{t.deliveryStates[state]}</Badge>;
+  const hasFailed = state === "test" && lastAttempt && !isAccepted(lastAttempt);
+  return <Badge tone={hasFailed ? "exhausted" : state}>{t.deliveryStates[state]}</Badge>;
 }
 
 interface CopyProps {

@@ -180,8 +180,8 @@ export const en = {
     lastAttempt: "Last attempt",
     asap: "As soon as possible",
     failing: (failures: number, since: string) =>
-      `${count(failures, "failed attempt", "failed attempts")} in a row since ${since}. Deliveries are retried with growing waits; without a success for ${DISABLE_AFTER_MS / HOUR_MS} hours the subscription is disabled.`,
-    slow: "Your server is slow to answer, so deliveries go out one by one. It should answer first and process events afterwards.",
+      `${count(failures, "failed attempt", "failed attempts in a row")} since ${since}. Deliveries are retried with growing waits; without a success for ${DISABLE_AFTER_MS / HOUR_MS} hours the subscription is disabled.`,
+    slow: `Your server is slow to answer, so deliveries go out one by one; an answer after ${POST_TIMEOUT_MS / 1000} seconds is a failure. It should answer first and process events afterwards. A few quick answers end this.`,
     rejecting: (kind: string, since: string) =>
       `Your server has accepted no event of the kind “${kind}” since ${since}, although it accepts others.`,
     backlog:
@@ -199,7 +199,8 @@ export const en = {
     title: "Deliveries",
     state: "State",
     kind: "Event",
-    status: "Answer",
+    status: "Last answer",
+    noAnswer: "No answer",
     since: "From",
     until: "To",
     find: "Find",
@@ -216,6 +217,7 @@ export const en = {
       "The next event of this workspace shows up here. Send a test event to check your server now.",
     noneAtAll: "No deliveries match these filters",
     noneSoFar: "No match so far",
+    untilFirst: "“To” is not later than “From”.",
     looking: "Looking through older deliveries.",
     lookedBackTo: (time: string) => `Looked back to ${time}.`,
     findFault: "Enter the id of an event (evt_…) or of a lead (lea_…).",
@@ -229,10 +231,10 @@ export const en = {
   delivery: {
     back: "All deliveries",
     id: "Event",
-    url: "URL",
+    url: "Present URL",
     recorded: "Recorded",
     settled: "Settled",
-    noAttempt: "No attempt has been made yet.",
+    noAttempt: "No attempt was made.",
     body: "Body",
     pretty: "Formatted",
     exact: "Exact",
@@ -246,7 +248,7 @@ export const en = {
     curlHint:
       "The signature is that of this attempt: a receiver refuses it after five minutes. Your own headers are not part of it.",
     response: "What your server answered:",
-    cut: "Only the beginning of the response was kept.",
+    cut: "The beginning of what your server answered:",
     empty: "The response had no body.",
     location: "Redirects to",
   },
@@ -332,6 +334,8 @@ export const en = {
     label: "Headers",
     hint: (max: number) =>
       `One per line, such as “Authorization: Bearer token”; at most ${max}. Empty: none.`,
+    refused:
+      "Not saved: each line needs a name, a colon and a value of visible ASCII characters, and each name occurs once. Names such as Host, Content-Type, User-Agent or Webhook-Id are set by the service.",
     submit: "Save",
     result: "The headers are saved.",
   },
@@ -385,8 +389,8 @@ export const en = {
   remove: {
     button: "Delete…",
     title: "Delete this subscription?",
-    text: (host: string) =>
-      `Nothing more will be sent to ${host}. Its delivery history is deleted too. This cannot be undone.`,
+    text: (url: string) =>
+      `This subscription sends nothing more to ${url}. Its delivery history is deleted too. This cannot be undone.`,
     pending: (n: string) => `Deliveries that are waiting will be cancelled: ${n}.`,
     submit: "Delete",
     result: "The subscription is deleted.",

@@ -31,7 +31,7 @@ export const fr: Texts = {
   sections: "Rubriques",
   subscriptions: "Abonnements",
   usage: "Utilisation",
-  docs: "Docs",
+  docs: "Documentation",
   timeZone: (zone) =>
     `Les heures sont celles du fuseau horaire ${zone} ; les jours des graphiques sont en UTC.`,
   sessionUntil: (time) => `Cette session prend fin le ${time}`,
@@ -159,7 +159,7 @@ export const fr: Texts = {
     asap: "Dès que possible",
     failing: (failures, since) =>
       `${count(failures, "échec consécutif", "échecs consécutifs")} depuis le ${since}. Les livraisons sont retentées à intervalles croissants ; après ${DISABLE_AFTER_MS / HOUR_MS} heures sans succès, l’abonnement est désactivé.`,
-    slow: "Votre serveur tarde à répondre : les livraisons sont envoyées une par une. Il devrait d’abord répondre, puis traiter les événements.",
+    slow: `Votre serveur tarde à répondre : les livraisons sont envoyées une par une, et une réponse après ${POST_TIMEOUT_MS / 1000} secondes est un échec. Il devrait d’abord répondre, puis traiter les événements. Après quelques réponses rapides, ce sera de nouveau normal.`,
     rejecting: (kind, since) =>
       `Votre serveur n’accepte plus les événements « ${kind} » depuis le ${since}, alors qu’il en accepte d’autres.`,
     backlog:
@@ -179,14 +179,15 @@ export const fr: Texts = {
     title: "Livraisons",
     state: "État",
     kind: "Événement",
-    status: "Réponse",
+    status: "Dernière réponse",
+    noAnswer: "Sans réponse",
     since: "Du",
     until: "Au",
     find: "Rechercher",
     findHint: "evt_… ou lea_…",
     all: "Tous",
     allStatuses: "Toutes",
-    recorded: "Date",
+    recorded: "Enregistrée",
     attempts: "Tentatives",
     lastAnswer: "Dernière réponse",
     next: "prochaine tentative",
@@ -196,6 +197,7 @@ export const fr: Texts = {
       "Le prochain événement de cet espace de travail apparaîtra ici. Envoyez un événement de test pour vérifier votre serveur dès maintenant.",
     noneAtAll: "Aucune livraison ne correspond à ces filtres",
     noneSoFar: "Aucun résultat pour l’instant",
+    untilFirst: "« Au » n’est pas postérieur à « Du ».",
     looking: "Recherche parmi les livraisons plus anciennes.",
     lookedBackTo: (time) => `Livraisons parcourues jusqu’au ${time}.`,
     findFault: "Saisissez l’identifiant d’un événement (evt_…) ou d’un lead (lea_…).",
@@ -209,10 +211,10 @@ export const fr: Texts = {
   delivery: {
     back: "Toutes les livraisons",
     id: "Événement",
-    url: "URL",
+    url: "URL actuelle",
     recorded: "Enregistré le",
     settled: "Terminée le",
-    noAttempt: "Aucune tentative n’a encore eu lieu.",
+    noAttempt: "Aucune tentative n’a eu lieu.",
     body: "Contenu",
     pretty: "Mis en forme",
     exact: "Exact",
@@ -226,7 +228,7 @@ export const fr: Texts = {
     curlHint:
       "La signature est celle de cette tentative : un serveur la refuse au bout de cinq minutes. Vos en-têtes personnalisés n’y figurent pas.",
     response: "Réponse de votre serveur :",
-    cut: "Seul le début de la réponse a été conservé.",
+    cut: "Début de la réponse de votre serveur :",
     empty: "La réponse n’avait pas de corps.",
     location: "Redirige vers",
   },
@@ -314,6 +316,8 @@ export const fr: Texts = {
     label: "En-têtes",
     hint: (max) =>
       `Un par ligne, par exemple « Authorization: Bearer jeton » ; ${max} au maximum. Laissez vide pour n’en envoyer aucun.`,
+    refused:
+      "Non enregistré : chaque ligne se compose d’un nom, de deux-points et d’une valeur en caractères ASCII visibles, et chaque nom est unique. Des noms comme Host, Content-Type, User-Agent ou Webhook-Id sont définis par le service.",
     submit: "Enregistrer",
     result: "Les en-têtes ont été enregistrés.",
   },
@@ -375,8 +379,8 @@ export const fr: Texts = {
   remove: {
     button: "Supprimer…",
     title: "Supprimer cet abonnement ?",
-    text: (host) =>
-      `Plus rien ne sera envoyé à ${host}. L’historique de ses livraisons sera lui aussi supprimé. Cette action est irréversible.`,
+    text: (url) =>
+      `Cet abonnement n’enverra plus rien à ${url}. L’historique de ses livraisons sera lui aussi supprimé. Cette action est irréversible.`,
     pending: (n) => `Livraisons en attente qui seront annulées : ${n}.`,
     submit: "Supprimer",
     result: "L’abonnement est supprimé.",
@@ -420,7 +424,7 @@ export const fr: Texts = {
     expired: (time) => `Expirée le ${time}`,
     active: "Active",
     unused: "Aucune requête au cours des dernières 24 heures.",
-    requests: "Acceptées",
+    requests: "Traitées",
     refused: "Refusées (429)",
     hour: "Heure",
     byHour: "Requêtes par heure",

@@ -154,7 +154,21 @@ test.each([
   ["429", "Quota › Avoiding 429", "/docs/guides/quota#avoiding-429"],
   ["timeout", "Webhooks › Retries", "/docs/guides/webhooks#retries"],
   ["postgres", "Keep a copy in sync › Postgres", "/docs/guides/sync#postgres"],
-  ["firewall", "Where deliveries come from › Firewalls", "/docs/guides/sources#firewalls"],
+  [
+    "firewall",
+    "Where deliveries come from › IP addresses and firewalls",
+    "/docs/guides/sources#ip-addresses-and-firewalls",
+  ],
+  [
+    "ip addresses",
+    "Where deliveries come from › IP addresses and firewalls",
+    "/docs/guides/sources#ip-addresses-and-firewalls",
+  ],
+  [
+    "signature mismatch",
+    "The raw body › Signature mismatch",
+    "/docs/guides/raw-body#signature-mismatch",
+  ],
   ["sandbox", "Local development", "/docs/guides/local"],
   ["gdpr", "Keep a copy in sync › Personal data", "/docs/guides/sync#personal-data-gdpr"],
   ["backdated", "Keep a copy in sync", "/docs/guides/sync#do-not-stop-at-the-newest-record"],

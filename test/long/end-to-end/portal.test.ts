@@ -236,6 +236,13 @@ test("deliveries are filtered, found by an id, and paginated", async () => {
   await page.getByLabel("To", { exact: true }).fill("2026-01-01T00:00");
   await page.keyboard.press("Tab");
   await see(page, "No deliveries match these filters");
+  await page.getByLabel("From", { exact: true }).fill("2026-02-01T00:00");
+  await page.keyboard.press("Tab");
+  await see(page, "“To” is not later than “From”.");
+  await follow("Show all deliveries");
+  await shows(25);
+  await page.getByLabel("Last answer").selectOption("No answer");
+  await see(page, "No deliveries match these filters");
 });
 
 test("a filter looks on among older deliveries until something matches, or it is stopped", async () => {
@@ -282,6 +289,7 @@ test("a test event shows the receiver's answer", async () => {
   expect(JSON.parse(String(first?.body))).toMatchObject({ type: "run.completed" });
   await press("Close", dialog);
   expect(await isFocused(button("Send a test event…"))).toBe(true);
+  await page.locator(".badge.exhausted", { hasText: "Test" }).waitFor();
   await rows().last().getByRole("link", { name: "Run completed" }).click();
   await see(page, "A test event is posted once", "Answered 503");
   await page.getByText("Headers sent").click();
@@ -336,7 +344,7 @@ test("a subscription gets another URL, and headers of its own, which are not sho
   await press("Headers…");
   await headers.getByLabel("Headers").fill("Authorization: Bearer a:b\n\nHost: x");
   await press("Save", headers);
-  await see(headers, "This value is not valid.");
+  await see(headers, "Names such as Host", "One per line");
   await headers.getByLabel("Headers").fill("Authorization: Bearer a:b\nX-Team: 7");
   await press("Save", headers);
   await see(page, "The headers are saved.", "Authorization, X-Team");
@@ -380,6 +388,10 @@ test("a subscription is disabled, then deleted, after confirmation, which Enter 
   await press("Disable", dialog);
   await see(page, "The subscription is disabled.");
   await button("Enable…").waitFor();
+  // Nothing that looks like the reason.
+  expect(await page.locator(".note.bad").innerText()).toMatch(
+    /^Disabled .* Nothing is sent until you enable it\.$/,
+  );
   expect(await stateOf(webhookId)).toBe("disabled");
 
   // After a change, the page soon asks again, perhaps for what has just been deleted.
@@ -387,6 +399,7 @@ test("a subscription is disabled, then deleted, after confirmation, which Enter 
   await press("Delete…");
   await press("Cancel");
   await press("Delete…");
+  await see(page.getByRole("dialog"), `sends nothing more to ${stage.receiver.url}/in.`);
   await press("Delete", page.getByRole("dialog"));
   await see(page, "The subscription is deleted.", "No subscriptions yet");
   expect((await PLATFORM.listWebhooks({ workspaceId })).items).toEqual([]);

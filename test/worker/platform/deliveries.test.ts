@@ -166,6 +166,7 @@ describe("listDeliveries", () => {
     [0, { status: 500 }],
     [1, { status: "5xx", state: "exhausted" }],
     [0, { status: "4xx" }],
+    [1, { status: "none" }],
     [3, { since: isoTime(T0), until: isoTime(T0 + 1) }],
     [0, { since: isoTime(T0 + 1) }],
     [0, { until: isoTime(T0) }],
@@ -173,7 +174,9 @@ describe("listDeliveries", () => {
     [0, { leadId: "lea_0000000000000000000000000" }],
   ] as const)("shows %i of three: %j", async (count, filter) => {
     const { id, drafts } = await owed(3, T0);
-    await setDeliveries(id, { state: "exhausted", lastStatus: 503 }, drafts[1]?.id);
+    const answered = { lastOutcome: "answered", lastStatus: 503 };
+    await setDeliveries(id, { state: "exhausted", ...answered }, drafts[1]?.id);
+    await setDeliveries(id, { lastOutcome: "timed_out" }, drafts[2]?.id);
     const { items } = await Platform.listDeliveries({ webhookId: id, ...filter });
     expect(items).toHaveLength(count);
   });
