@@ -1,3 +1,4 @@
+import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test } from "vitest";
 import {
   DISABLE_AFTER_FAILURES,
@@ -157,6 +158,13 @@ describe("administrators of a subscription that stays disabled, of which they ar
     const missed = "Événements manqués\u00a0: ";
     expect(first?.text).toContain(`${missed}2. `);
     await announceLeads(workspaceId, 2, at + HOUR_MS);
+    // One of the first two was accepted after all.
+    await env.DB.prepare(
+      `UPDATE deliveries SET state = 'delivered' WHERE subscription_id = ?1
+        AND event_id = (SELECT max(event_id) FROM deliveries WHERE subscription_id = ?1)`,
+    )
+      .bind(id)
+      .run();
     expect(await sweepAt(at + WEEK_MS - 1)).toEqual([]);
     for (let week = 1; week <= REMINDERS_MAX; week++) {
       const [reminder, ...others] = await sweepAt(at + week * WEEK_MS);
@@ -166,7 +174,7 @@ describe("administrators of a subscription that stays disabled, of which they ar
         first?.text.split("\n\n").slice(0, 4),
       );
       // The first of them is too old by then.
-      if (week === 1) expect(reminder?.text).toContain(`${missed}4. `);
+      if (week === 1) expect(reminder?.text).toContain(`${missed}3. `);
       if (week === 4) expect(reminder?.text).toContain(`${missed}2. `);
     }
     expect(await sweepAt(at + 20 * WEEK_MS)).toEqual([]);
