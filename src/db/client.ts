@@ -34,12 +34,11 @@ export type Executable = Statements<unknown> | Built;
 /** The result of a part of a transaction. */
 export type ResultOf<P> =
   P extends Statements<infer R> ? R : P extends RowQuery<infer Row> ? Row[] : undefined;
-type ResultsOf<P extends readonly Executable[]> = { -readonly [K in keyof P]: ResultOf<P[K]> };
 
 /** What a transaction consists of, by names of the caller's choice, in order. What is undefined is left out. */
 export type Parts = Readonly<Record<string, Executable | undefined>>;
 /** The results of a transaction, by the names of its parts. */
-export type ResultsByName<P extends Parts> = {
+export type ResultsByName<P extends Parts | readonly Executable[]> = {
   -readonly [K in keyof P]: P[K] extends Executable
     ? ResultOf<P[K]>
     : ResultOf<Exclude<P[K], undefined>> | undefined;
@@ -105,11 +104,8 @@ export function insertEach(
   rows: readonly unknown[],
   write: (chunk: string) => SQLWrapper,
 ): Statements<number> {
-  const chunks = jsonParameters(rows).map((chunk, i) => [`chunk${i}`, counted(write(chunk))]);
-  const parts: Record<string, Statements<number>> = Object.fromEntries(chunks);
-  return readAs(transaction(parts), (counts) =>
-    Object.values(counts).reduce((total, count) => total + count, 0),
-  );
+  const chunks = jsonParameters(rows).map((chunk) => counted(write(chunk)));
+  return readAs(transaction(chunks), (counts) => counts.reduce((total, count) => total + count, 0));
 }
 
 /** A query whose text is built once, on first use; `sql.placeholder` marks where values go. */
@@ -122,24 +118,9 @@ export function prepared<P extends Built>(query: P) {
   };
 }
 
-/** Statements in order; the result is a list of their results. */
-export function inOrder<const P extends readonly Executable[]>(parts: P): Statements<ResultsOf<P>> {
-  const made = parts.map(toStatements);
-  return {
-    queries: made.flatMap(({ queries }) => queries),
-    read(results) {
-      let start = 0;
-      return made.map(({ queries, read }) => {
-        const own = results.slice(start, start + queries.length);
-        start += queries.length;
-        return read(own);
-      }) as ResultsOf<P>;
-    },
-  };
-}
-
 /**
- * Statements in order; the result has those of the parts, by name.
+ * Statements in order; the result has those of the parts, by name. As many as there are rows or tables are a
+ * list instead, and so are their results.
  *
  * @example
  * const { found, removed } = await commit(db, {
@@ -147,20 +128,25 @@ export function inOrder<const P extends readonly Executable[]>(parts: P): Statem
  *   removed: isRemoving ? counted(qb.delete(leads)) : undefined,
  * });
  */
-export function transaction<const P extends Parts>(parts: P): Statements<ResultsByName<P>> {
+export function transaction<const P extends Parts | readonly Executable[]>(
+  parts: P,
+): Statements<ResultsByName<P>> {
   const made = Object.entries(parts).flatMap(([name, part]) =>
     part === undefined ? [] : [{ name, ...toStatements(part) }],
   );
   return {
     queries: made.flatMap(({ queries }) => queries),
-    read(results) {
+    read(all) {
       let start = 0;
       const found = made.map(({ name, queries, read }) => {
-        const own = results.slice(start, start + queries.length);
+        const own = all.slice(start, start + queries.length);
         start += queries.length;
-        return [name, read(own)];
+        return [name, read(own)] as const;
       });
-      return Object.fromEntries(found) as ResultsByName<P>;
+      const results = Array.isArray(parts)
+        ? found.map(([, result]) => result)
+        : Object.fromEntries(found);
+      return results as ResultsByName<P>;
     },
   };
 }

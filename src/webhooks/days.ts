@@ -3,7 +3,7 @@ import type { DeliveryState } from "../contract/enumerations.ts";
 import { eventIdAt } from "../contract/ids.ts";
 import { DAY_MS, isoTime } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
-import { commit, type Database, inOrder } from "../db/client.ts";
+import { commit, type Database, transaction } from "../db/client.ts";
 import { deliveries, subscriptions } from "../db/schema.ts";
 import { STATE } from "./conditions.ts";
 import type { DayView } from "./views.ts";
@@ -54,7 +54,7 @@ export async function countDays(
       .from(newest)
       .groupBy(sql`${newest.state}`);
   });
-  const found = await commit(db, inOrder(counts));
+  const found = await commit(db, transaction(counts));
   return found.map((states, i) => {
     const figures = { pending: 0, delivered: 0, exhausted: 0, cancelled: 0, attempts: 0 };
     let read = 0;

@@ -1,7 +1,7 @@
 import { sql } from "drizzle-orm";
 import { OVERDUE_MAX_MS } from "../contract/limits.ts";
 import { qb } from "../db/builder.ts";
-import { CLEANUP_MAX, inOrder, prepared, type Statements } from "../db/client.ts";
+import { CLEANUP_MAX, prepared, type Statements, transaction } from "../db/client.ts";
 import { deliveries, subscriptions } from "../db/schema.ts";
 import { isWritable } from "../workspaces/moves.ts";
 import { IS_PENDING, IS_VOID, PENDING } from "./conditions.ts";
@@ -60,7 +60,7 @@ const cancellation = [
  * of those with none left. Deliveries in progress are skipped: nothing is posted after it was cancelled.
  */
 export function cancelVoid(values: LeaseValues): Statements<unknown> {
-  return inOrder(cancellation.map((statement) => statement(values)));
+  return transaction(cancellation.map((statement) => statement(values)));
 }
 
 /**

@@ -41,7 +41,7 @@ export const FLOOR: Fault[] = [
     ["client.ts", "if (attempt === TRIES || !isRetryable(error)) throw error;", "if (attempt === TRIES) throw error;", "what a retry cannot mend is not tried again"],
     ["client.ts", "return overClient($client instanceof RetryingClient ? $client.client : $client);", "return overClient($client);", "what cannot be repeated is tried once"],
     ["client.ts", "if (twice !== undefined) throw", "if (false) throw", "columns of one name are not mixed up"],
-    ["client.ts", "return [name, read(own)];", "return [name, read(results)];", "results are read where they are"],
+    ["client.ts", "return [name, read(own)] as const;", "return [name, read(all)] as const;", "results are read where they are"],
     ["client.ts", "encoder.encode(text).length + 1,", "text.length + 1,", "a parameter is smaller than D1 accepts"],
     ["errors.ts", "if (overloaded) return false;", "", "an overloaded object is not asked again"],
     ["errors.ts", "if (retryable || durableObjectReset) return true;", "if (retryable) return true;", "an object that was reset is asked again"],

@@ -2,13 +2,7 @@ import { sql } from "drizzle-orm";
 import type { DeliveryState } from "../../contract/enumerations.ts";
 import { TELL_AFTER_MS } from "../../contract/limits.ts";
 import { each, fromJson, insertFrom, qb } from "../../db/builder.ts";
-import {
-  inOrder,
-  jsonParameters,
-  prepared,
-  type Statements,
-  transaction,
-} from "../../db/client.ts";
+import { jsonParameters, prepared, type Statements, transaction } from "../../db/client.ts";
 import { attempts, deliveries, type LastAttempt, notices, subscriptions } from "../../db/schema.ts";
 import { insertAttempts } from "../attempts.ts";
 import { CANCEL_PENDING } from "../endings.ts";
@@ -198,9 +192,9 @@ const updateDeliveries = prepared(
 /** Records outcomes and settles deliveries; applied twice, it changes nothing the second time. */
 export function settle(holder: string, settlements: Settlement[]): Statements<unknown> {
   const failed = settlements.some(({ state }) => state !== "delivered");
-  return inOrder(
+  return transaction(
     jsonParameters(settlements).map((outcomes) =>
-      inOrder([
+      transaction([
         // Before the update: afterwards, neither this nor a second try finds the delivery pending.
         ...(failed ? [insertFailures({ holder, outcomes })] : []),
         updateDeliveries({ holder, outcomes }),

@@ -14,7 +14,6 @@ import {
   commit,
   counted,
   type Database,
-  inOrder,
   readAs,
   type Statements,
   transaction,
@@ -177,9 +176,9 @@ function eraseNext(
   id: string,
   condition: SQL = sql`true`,
 ): Statements<unknown> {
-  const erased = tables.map((owned, i) => {
+  const erased = tables.flatMap((owned, i) => {
     // Rows found through those of another table are erased with them.
-    if (owned.through) return inOrder([]);
+    if (owned.through) return [];
     const isNext = sql`AND ${condition} AND ${isEmpty(tables.slice(i + 1), id)}`;
     const keys = owned.key.map((column, n) => sql`${column} AS ${sql.raw(`k${n}`)}`);
     const next = selectRows(owned, id, keys, CLEANUP_MAX, isNext);
@@ -189,7 +188,7 @@ function eraseNext(
       sql`(${list([...owned.key])}) IN (SELECT ${list(names)} FROM (${next}))`,
     );
   });
-  return inOrder(erased.reverse());
+  return transaction(erased.reverse());
 }
 
 /** Tables without those whose rows are found, and erased, through those of another one. */
@@ -210,15 +209,15 @@ export function deleteRows(owned: OwnedTable, isSelected: SQL): Statements<numbe
   const { table, children } = owned;
   const followers = OWNED.filter(({ through }) => through === table);
   const statements = transaction({
-    followers: inOrder(
+    followers: transaction(
       followers.map((follower) => deleteRows(follower, isFoundThrough(follower, isSelected))),
     ),
-    children: inOrder(
+    children: transaction(
       children.map(
         (child) => sql`DELETE FROM ${child.table} WHERE ${isChildOf(child, owned, isSelected)}`,
       ),
     ),
-    references: inOrder(
+    references: transaction(
       referencesTo(table).map(
         ({ column, to }) =>
           sql`UPDATE ${column.table} SET ${bare(column)} = NULL

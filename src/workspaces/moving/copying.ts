@@ -1,7 +1,7 @@
 import { type Column, getTableColumns, getTableName, type SQL, sql } from "drizzle-orm";
 import type { SQLiteTable } from "drizzle-orm/sqlite-core";
 import { bare, fromJson, list, qb, toJsonValue } from "../../db/builder.ts";
-import { inOrder, jsonParameters, readAs, type Statements } from "../../db/client.ts";
+import { jsonParameters, readAs, type Statements, transaction } from "../../db/client.ts";
 import type { ChildTable, OwnedTable } from "../manifest.ts";
 import { childrenAsJson, isAfter, type Position, positionOf, selectRows } from "../rows.ts";
 
@@ -50,12 +50,12 @@ export function insertRows(
   copied: CopiedRow[],
   isArriving: SQL,
 ): Statements<unknown> {
-  return inOrder(
+  return transaction(
     jsonParameters(copied).map((json) => {
       const rows = sql`FROM json_each(${json}) AS r`;
       const childrenOf = ({ table }: ChildTable) =>
         sql`${rows}, json_each(r.value->>'children', ${sql.raw(`'$.${getTableName(table)}'`)}) AS c`;
-      return inOrder([
+      return transaction([
         insertFromJson(owned, "r", rows, isArriving),
         ...owned.children.map((child) => insertFromJson(child, "c", childrenOf(child), isArriving)),
       ]);

@@ -1,7 +1,7 @@
 import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { PROBE_WAITS_SECONDS } from "../../../../src/contract/limits.ts";
-import { commit, inOrder, openDatabase } from "../../../../src/db/client.ts";
+import { commit, openDatabase, transaction } from "../../../../src/db/client.ts";
 import { sleep } from "../../../../src/timing.ts";
 import { countDays } from "../../../../src/webhooks/days.ts";
 import { LEASE_MS } from "../../../../src/webhooks/dispatch/lease.ts";
@@ -41,7 +41,7 @@ type Owner = Awaited<ReturnType<typeof openWorkspace>>;
 
 /** What `setWorkspaceAccess` commits. */
 function withdrawAccess(workspaceId: string) {
-  return commit(db, inOrder([updateAccess(workspaceId, false), cancelPendingOf(workspaceId)]));
+  return commit(db, transaction([updateAccess(workspaceId, false), cancelPendingOf(workspaceId)]));
 }
 
 type End = (owed: { workspaceId: string; id: string }, now: number) => Promise<unknown>;
