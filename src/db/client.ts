@@ -82,15 +82,6 @@ function toStatements(part: Executable): Statements<unknown> {
   return { queries: [made.getQuery()], read };
 }
 
-/** A row as raw SQL returns it. */
-export type Stored<Row> = {
-  [K in keyof Row]: Row[K] extends boolean
-    ? 0 | 1
-    : Row[K] extends string | number | null
-      ? Row[K]
-      : string | Extract<Row[K], null>;
-};
-
 /**
  * A write, read as the number of rows it changed. D1's own count includes the rows that triggers
  * write, as they do while a workspace is copied to another database.

@@ -105,10 +105,7 @@ export const eraseWorkspace = operation({
   about:
     "Erases a workspace and everything in it, starting with its keys. Call it until it is done; an unknown id is not an error.",
   input: z.strictObject({ workspaceId: WorkspaceId }),
-  output: z.object({
-    done: z.boolean().describe("nothing is left"),
-    remaining: z.int().describe("rows that are left"),
-  }),
+  output: z.object({ done: z.boolean().describe("nothing is left") }),
   examples: [{ workspaceId }],
   async run({ env }, { workspaceId }) {
     const now = Date.now();
@@ -116,13 +113,13 @@ export const eraseWorkspace = operation({
     if (await commit(db, beginErasure(workspaceId)))
       throw new InputError("workspaceId", "it is being moved; erase it when that is done");
     const closed = await commit(openDirectory(env), closeKeys(workspaceId, now));
-    if (!closed) return { done: true, remaining: 0 };
+    if (!closed) return { done: true };
     await Promise.all(closed.keys.map((key) => forgetKey(env, key)));
     // If its database is no longer bound, the workspace would look erased.
     expectDatabase(env, closed.database);
     await commit(db, closeWorkspace(workspaceId, now));
     const hasTime = timeBudget(ERASURE_MAX_MS);
-    let remaining = 0;
+    let done = true;
     // The directory comes last: until then, it points to what is left.
     for (const placement of allPlacements(env).reverse()) {
       const isNeeded = placement.database === closed.database || placement.database === DIRECTORY;
@@ -132,10 +129,9 @@ export const eraseWorkspace = operation({
         (await queryIfReachable(env, placement.database, (other) =>
           findDatabaseName(other, workspaceId),
         ));
-      if (isThere && remaining === 0)
-        remaining = await eraseAllRows(placement.db, workspaceId, hasTime);
+      if (isThere && done) done = await eraseAllRows(placement.db, workspaceId, hasTime);
     }
-    return { done: remaining === 0, remaining };
+    return { done };
   },
 });
 

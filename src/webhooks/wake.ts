@@ -3,14 +3,7 @@ import { isId } from "../contract/ids.ts";
 import { SWEEP_MAX } from "../contract/limits.ts";
 import { MINUTE_MS } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
-import {
-  type Database,
-  prepared,
-  query,
-  readAs,
-  type Statements,
-  type Stored,
-} from "../db/client.ts";
+import { type Database, prepared, query, readAs, type Statements } from "../db/client.ts";
 import { DIRECTORY, isBound } from "../db/databases.ts";
 import { deliveries, subscriptions } from "../db/schema.ts";
 import { inGroups } from "../groups.ts";
@@ -151,7 +144,7 @@ export function subscriptionsWithPending(after: string | Placeholder): SQL {
 }
 
 const overdue = prepared(
-  qb.all<Stored<WakeRow>>(sql`
+  qb.all<Omit<WakeRow, "slow"> & { slow: 0 | 1 }>(sql`
   WITH RECURSIVE ${subscriptionsWithPending(sql.placeholder("after"))}
   SELECT ${subscriptions.id} AS subscriptionId, ${subscriptions.slow} AS slow, ${subscriptions.nextAt} AS nextAt
   FROM waiting JOIN ${subscriptions} ON ${subscriptions.id} = waiting.id

@@ -2,12 +2,9 @@ import { and, eq, type SQL, sql } from "drizzle-orm";
 import { AUDIT_KEPT_DAYS } from "../contract/limits.ts";
 import { DAY_MS } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
-import type { Database, Executable } from "../db/client.ts";
+import { CLEANUP_MAX, type Database, type Executable } from "../db/client.ts";
 import { isBehind, type Listing, type PageRequest, preparePages } from "../db/page.ts";
 import { auditTrail } from "../db/schema.ts";
-
-/** Maximum entries that one sweep deletes. */
-const FORGOTTEN_MAX = 10_000;
 
 /** A call of an operation, in the directory's audit trail. */
 export type AuditEntry = typeof auditTrail.$inferSelect;
@@ -44,5 +41,5 @@ export function listAuditEntries(
 export function forgetAuditEntries(now: number): Executable {
   const { at, id } = auditTrail;
   return sql`DELETE FROM ${auditTrail} WHERE (${at}, ${id}) IN (SELECT ${at}, ${id} FROM ${auditTrail}
-    WHERE ${at} < ${now - AUDIT_KEPT_DAYS * DAY_MS} ORDER BY ${at}, ${id} LIMIT ${FORGOTTEN_MAX})`;
+    WHERE ${at} < ${now - AUDIT_KEPT_DAYS * DAY_MS} ORDER BY ${at}, ${id} LIMIT ${CLEANUP_MAX})`;
 }

@@ -157,7 +157,7 @@ describe.each(WAYS)("while DB_3 is unreachable (it %s)", (way) => {
     expect(await platform.ledger({ workspaceId })).toMatchObject({ addsUp: true });
     expect((await platform.backlog({ database: "DB" })).overdue).toEqual(expect.any(Number));
     shortenTimers(5_000);
-    const erased = { done: true, remaining: 0 };
+    const erased = { done: true };
     expect(await platform.eraseWorkspace({ workspaceId })).toEqual(erased);
     for (const name of NAMES) expect(await tablesWith(name, workspaceId)).toEqual([]);
   });
