@@ -100,7 +100,7 @@ Lists are paginated, newest first:
 { "data": [], "has_more": true, "next_cursor": "…" }
 \`\`\`
 
-- \`limit\`: ${PAGE_LIMIT.min} to ${PAGE_LIMIT.max} items; ${PAGE_LIMIT.default} by default. Any other value is rejected, never corrected. A page of very large items ends earlier, before 2 MB, with \`has_more\` true.
+- \`limit\`: ${PAGE_LIMIT.min} to ${PAGE_LIMIT.max} items; ${PAGE_LIMIT.default} by default. Any other value is rejected, never corrected. A page may have fewer, with \`has_more\` true.
 - \`cursor\`: the \`next_cursor\` of the previous page. If it is absent, empty or the word \`null\`, you get the first page.
 
 Continue while \`has_more\` is true; \`next_cursor\` is null on the last page. No item is skipped or repeated when others are added in the meantime. A cursor is opaque and only valid for its own list; otherwise the reason is \`unreadable\`.`;
