@@ -52,13 +52,12 @@ CREATE TABLE `automations` (
 	`status` text NOT NULL,
 	`updated_at` integer NOT NULL,
 	`created_at` integer NOT NULL,
-	`revision` integer DEFAULT 1 NOT NULL,
-	`generation` integer DEFAULT 1 NOT NULL,
 	`removed_at` integer,
 	FOREIGN KEY (`workspace_id`) REFERENCES `workspaces`(`id`) ON UPDATE no action ON DELETE no action
 );
 --> statement-breakpoint
 CREATE INDEX `automations_newest` ON `automations` (`workspace_id`,`created_at`,`id`);--> statement-breakpoint
+CREATE INDEX `automations_removed` ON `automations` (`id`) WHERE removed_at IS NOT NULL;--> statement-breakpoint
 CREATE TABLE `deliveries` (
 	`subscription_id` text NOT NULL,
 	`event_id` text NOT NULL,
@@ -143,12 +142,6 @@ CREATE TABLE `notices` (
 );
 --> statement-breakpoint
 CREATE INDEX `notices_due` ON `notices` (`due_at`) WHERE due_at IS NOT NULL;--> statement-breakpoint
-CREATE TABLE `removals` (
-	`automation_id` text NOT NULL,
-	`generation` integer NOT NULL,
-	PRIMARY KEY(`automation_id`, `generation`)
-);
---> statement-breakpoint
 CREATE TABLE `runs` (
 	`id` text PRIMARY KEY NOT NULL,
 	`workspace_id` text NOT NULL,
@@ -159,7 +152,6 @@ CREATE TABLE `runs` (
 	`occurred_at` integer NOT NULL,
 	`actions` text NOT NULL,
 	`lead_id` text,
-	`generation` integer DEFAULT 1 NOT NULL,
 	FOREIGN KEY (`workspace_id`) REFERENCES `workspaces`(`id`) ON UPDATE no action ON DELETE no action,
 	FOREIGN KEY (`automation_id`) REFERENCES `automations`(`id`) ON UPDATE no action ON DELETE cascade,
 	FOREIGN KEY (`lead_id`) REFERENCES `leads`(`id`) ON UPDATE no action ON DELETE no action
