@@ -1,15 +1,19 @@
+import { eq } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import { PROBE_WAITS_SECONDS, RETRY_WAITS_SECONDS } from "../../../../src/contract/limits.ts";
+import { attempts } from "../../../../src/db/schema.ts";
 import { PROBE_AT_LEAST_MS } from "../../../../src/webhooks/dispatch/policy.ts";
 import {
   announceLeads,
   answered,
   DAY_MS,
+  db,
   deliveriesTo,
   deliveryTo,
   dispatchAt,
   dispatchOn,
   FIRST_WAIT_MS,
+  failAtTrip,
   HOUR_MS,
   MINUTE_MS,
   observedDatabase,
@@ -67,6 +71,8 @@ describe("of the deliveries to a subscription", () => {
     expect(rejectedUntil).toBe(NOW + 1000 * (PROBE_WAITS_SECONDS[1] ?? 0));
     await dispatchAt(rejectedUntil - 1, [id], attempt);
     expect(posts).toHaveLength(2);
+    // However many it would take at once: a probe is one post.
+    await setSubscription(id, { postsAtOnce: 6 });
     // The exchange that records the probe also gives the lease back: nothing may be claimed by the new pace.
     const { DB, trips } = observedDatabase();
     await dispatchOn(DB, rejectedUntil, [id], attempt);
@@ -97,6 +103,16 @@ describe("a delivery that is sent by hand", () => {
     await setDeliveries(id, { state: "cancelled" }, other);
     await dispatchAt(nextAt, [id], attempt);
     expect((await deliveriesTo(id))[0]).toMatchObject({ attempts: 2 });
+  });
+
+  test("is logged once if it fails, though the reply to its exchange is lost", async () => {
+    const { id, drafts } = await owed(1, NOW);
+    await dispatchAt(NOW, [id], answered(503));
+    await redeliver(id, [drafts[0]?.id ?? ""], NOW + 900);
+    const { DB, trips } = observedDatabase({ after: failAtTrip(2) });
+    await dispatchOn(DB, NOW + 900, [id], answered(503));
+    expect(trips).toHaveLength(3);
+    expect(await db.$count(attempts, eq(attempts.subscriptionId, id))).toBe(2);
   });
 
   test("ends the wait of its endpoint if it is accepted", async () => {
