@@ -6,6 +6,7 @@
 import { WebhookEvent } from "../src/contract/enumerations.ts";
 import type { Page } from "../src/http/paging.ts";
 import type { Automation } from "../src/records/automations.ts";
+import { HARD_DELIVERIES } from "../src/webhooks/samples.ts";
 import type { Webhook } from "../src/webhooks/subscriptions.ts";
 import { fail, parseArguments } from "./shared/command.ts";
 import { openApi } from "./shared/local-api.ts";
@@ -26,13 +27,17 @@ its id and that of its record.
   automation.status_changed  pauses an automation; the next time, activates it
 `;
 
-/** Causes each kind of event, and returns the id of the record that it is about. */
+/**
+ * Causes each kind of event, and returns the id of the record that it is about. Leads and runs have what
+ * is hard in test events: a receiver that writes a body anew before it verifies it refuses them.
+ */
 const TRIGGERS: Record<
   WebhookEvent,
   (platform: PlatformClient, server: LocalServer) => Promise<string>
 > = {
   "lead.created": async (platform, { workspaceId }) => {
-    const leads = [freshLead(Date.now())];
+    const { custom_fields: customFields } = HARD_DELIVERIES["lead.created"].data;
+    const leads = [{ ...freshLead(Date.now()), customFields }];
     const { ids } = await platform.call("recordLeads", { workspaceId, leads });
     return String(ids[0]);
   },
@@ -46,7 +51,7 @@ const TRIGGERS: Record<
           automationId,
           status: "success",
           triggerType: "message",
-          actions: [{ type: "send_message", status: "success" }],
+          actions: HARD_DELIVERIES["run.completed"].data.actions,
         },
       ],
     });

@@ -111,6 +111,8 @@ test("npm run listen shows every kind of event that npm run trigger causes, and 
     expect([path, event.type]).toEqual(["/hook?from=listen", kind]);
     expect([code, output]).toEqual([0, `${kind}  ${event.id}  ${event.data.id}\n`]);
     if (kind === "automation.status_changed") statuses.push(event.data.status);
+    // What receivers have to take as it is.
+    else expect(body.toString()).toContain("\u2028");
     // Both signatures match these bytes.
     const signed = headers["x-service-signature"];
     expect(signatureFault(listener.secret, signed, body, Date.now())).toBeNull();
