@@ -17,7 +17,14 @@ import { consumeBodies, isolated, MINUTE_MS } from "../support/deliveries.ts";
 import { failingDatabase } from "../support/failing.ts";
 import { admitBeside } from "../support/gates.ts";
 import { keepLog } from "../support/log-lines.ts";
-import { allDelivered, moved, moveUntil, openWithLeads, stageOf } from "../support/moves.ts";
+import {
+  allDelivered,
+  homesOf,
+  moved,
+  moveUntil,
+  openWithLeads,
+  stageOf,
+} from "../support/moves.ts";
 
 const { Platform } = exports;
 const lines = keepLog();
@@ -199,6 +206,27 @@ test("a move is done only when the gates of all keys know", async () => {
   expect(await advanceMove(bindings, workspaceId, "DB_3", always)).toMatchObject({ done: true });
   expect(told.size).toBe(121);
   expect(await leadIds()).toEqual(ids);
+});
+
+test("a move to which the directory points is not cancelled, however long a gate does not answer", async () => {
+  const { workspaceId, livesIn } = await openWithLeads();
+  const getByName = () => ({ forget: () => Promise.reject(new Error("busy")) });
+  const bindings = { ...isolated().env, KEY_GATE: { getByName } as unknown as Env["KEY_GATE"] };
+  expect(await errorOf(advanceMove(bindings, workspaceId, "DB_3", always))).toBe("busy");
+  const since = Date.now() - 6 * MINUTE_MS;
+  await rowsIn("DB", "UPDATE moves SET since = ? WHERE workspace_id = ?", since, workspaceId);
+  await expect(sweep(bindings, Date.now())).rejects.toThrow("parts of the sweep failed");
+  expect(await stageOf(workspaceId)).toBe("opening");
+  await moved(workspaceId, "DB_3");
+  await livesIn("DB_3");
+});
+
+test("what a workspace left behind stays for a minute, for the reads that began before", async () => {
+  const { workspaceId } = await openWithLeads();
+  await moved(workspaceId, "DB_3");
+  for (let i = 0; i < 2; i++) await sweep(isolated().env, Date.now());
+  expect((await homesOf(workspaceId)).sort()).toEqual(["DB_2", "DB_3"]);
+  expect(await stageOf(workspaceId)).toBe("cleaning");
 });
 
 test("a key that is first used at the switch is served", async () => {
