@@ -1,9 +1,11 @@
 import { eq } from "drizzle-orm";
 import { beforeAll, describe, expect, test } from "vitest";
 import { RETRY_WAITS_SECONDS } from "../../../src/contract/limits.ts";
-import { openDatabase } from "../../../src/db/client.ts";
+import { commit, openDatabase } from "../../../src/db/client.ts";
 import { deliveries } from "../../../src/db/schema.ts";
 import { findBacklog, findLedger, sumBacklogs } from "../../../src/webhooks/ledger.ts";
+import { cancelPendingOf } from "../../../src/webhooks/subscriptions.ts";
+import { updateAccess } from "../../../src/workspaces/workspaces.ts";
 import { EMPTY_LEDGER, Platform } from "../../support/api.ts";
 import {
   announceLeads,
@@ -35,7 +37,12 @@ async function busyWorkspace(): Promise<string> {
   await setDeliveries(failing.id, { attempts: RETRY_WAITS_SECONDS.length });
   await failAt(failing.id, [ago(10)]);
   await announceLeads(workspaceId, 1, ago(9));
-  for (const granted of [false, true]) await Platform.setWorkspaceAccess({ workspaceId, granted });
+  // As `setWorkspaceAccess`, but for its wake: the queue's own consumer would deliver what is announced next.
+  await commit(db, {
+    denied: updateAccess(workspaceId, false),
+    cancelled: cancelPendingOf(workspaceId),
+    granted: updateAccess(workspaceId, true),
+  });
   await announceLeads(workspaceId, 1, ago(4));
   const newest = (await deliveriesTo(fine.id)).at(-1);
   await setDeliveries(fine.id, { dueAt: ago(6) }, newest?.eventId);
