@@ -7,7 +7,7 @@ import { type Database, query } from "../db/client.ts";
 import { newestFirst } from "../db/page.ts";
 import { deliveries, subscriptions } from "../db/schema.ts";
 import { IS_PENDING, isThere, PENDING, STATE, unknownWebhook } from "./conditions.ts";
-import { readyAt } from "./dispatch/order.ts";
+import { IS_NEW, IS_QUEUED, QUEUES, readyAt } from "./dispatch/order.ts";
 import { rejectedKinds } from "./rejections.ts";
 import type { WebhookView } from "./views.ts";
 
@@ -65,29 +65,37 @@ export async function findSubscriptionHealth(
   return toView(row, Date.now());
 }
 
+/** Maximum failed deliveries, and of each queue pending ones, among which the first is looked for. */
+const LOOKED_AT_MAX = 1_000;
+
 /**
  * When the first event was recorded that a subscription did not get: it failed, waits to be retried or was
  * cancelled. While it is disabled, what had failed before that failure does not count, and what it misses
  * does. Null if there is none.
+ *
+ * Of very many failed ones, it may be earlier than that, and so leaves out none; of very many that wait to be
+ * retried, it is the first of those that wait the longest.
  */
 export async function findUndeliveredSince(
   db: Database,
   webhookId: string,
 ): Promise<string | null> {
   const { id, disabledAt, failingSince, cancelling } = subscriptions;
-  const { eventId, settledAt, deliveredEarlier, state, priority, subscriptionId } = deliveries;
+  const { eventId, settledAt, deliveredEarlier, dueAt, state, subscriptionId } = deliveries;
   const began = sql`iif(${disabledAt} IS NULL, 0, coalesce(${failingSince}, ${disabledAt}))`;
+  const queue = sql`SELECT ${eventId} AS id FROM ${PENDING} WHERE ${IS_QUEUED} ORDER BY ${dueAt}`;
   const [found] = await db.all<{ first: string | null; disabledAt: number | null }>(sql`
     SELECT ${disabledAt} AS disabledAt, (SELECT min(id) FROM (
-      SELECT * FROM (
-        SELECT ${eventId} AS id FROM ${deliveries} INDEXED BY deliveries_failed
-        WHERE ${subscriptionId} = ${id} AND ${state} IN ('exhausted', 'cancelled') AND ${settledAt} >= ${began}
-          AND NOT ${deliveredEarlier}
-        ORDER BY ${eventId} LIMIT 1)
+      SELECT coalesce(min(id) FILTER (WHERE counts), iif(count(*) = ${LOOKED_AT_MAX}, max(id), NULL)) AS id FROM (
+        SELECT ${eventId} AS id, ${settledAt} >= ${began} AND NOT ${deliveredEarlier} AS counts
+        FROM ${deliveries} INDEXED BY deliveries_failed
+        WHERE ${subscriptionId} = ${id} AND ${state} IN ('exhausted', 'cancelled')
+        ORDER BY ${eventId} LIMIT ${LOOKED_AT_MAX})
+      UNION ALL
+      SELECT (SELECT min(id) FROM (${queue} DESC LIMIT ${LOOKED_AT_MAX})) FROM ${QUEUES} WHERE NOT ${IS_NEW}
       UNION ALL
       -- What is being cancelled may not have been tried.
-      SELECT min(${eventId}) FROM ${PENDING}
-      WHERE ${IS_PENDING} AND (${priority} > 0 OR ${cancelling}))) AS first
+      SELECT (${queue} LIMIT 1) FROM ${QUEUES} WHERE ${IS_NEW} AND ${cancelling})) AS first
     FROM ${subscriptions} WHERE ${id} = ${webhookId}`);
   const times = [found?.first && eventTimeOf(found.first), found?.disabledAt].filter(
     (time) => typeof time === "number",

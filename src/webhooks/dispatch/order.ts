@@ -19,6 +19,8 @@ export const QUEUES = sql.raw(
   `json_each('${JSON.stringify(WebhookEvent.options.flatMap((type) => PRIORITIES.map((priority) => [type, priority])))}') AS q`,
 );
 
+/** SQL condition: the queue has what was neither tried nor sent again. */
+export const IS_NEW = sql`q.value->>1 = 0`;
 const BY_HAND = sql`q.value->>1 = 1`;
 /** SQL condition: the queue has what failed before, or is sent again. */
 export const HAS_FAILED = sql`q.value->>1 = 2`;

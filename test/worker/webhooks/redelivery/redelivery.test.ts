@@ -12,7 +12,10 @@ import {
   REDELIVERY_EXAMINED_MAX,
   redeliverAgain,
 } from "../../../../src/webhooks/redelivery/redelivery.ts";
-import { listSubscriptionHealth } from "../../../../src/webhooks/subscription-health.ts";
+import {
+  findUndeliveredSince,
+  listSubscriptionHealth,
+} from "../../../../src/webhooks/subscription-health.ts";
 import {
   deleteSubscription,
   disableSubscription,
@@ -303,6 +306,35 @@ describe("what a subscription did not get", () => {
     await setDeliveries(id, row);
     await commit(db, disableSubscription(id, NOW));
     expect(await sinceOf(id)).toBe(isoTime(NOW));
+  });
+
+  test("is found among few, however many deliveries there are", async () => {
+    const { id, workspaceId, drafts } = await owed(1, T0 - HOUR_MS);
+    const [first] = drafts;
+    const last = (await announceLeads(workspaceId, 2_500, T0))
+      .map((draft) => draft.id)
+      .toSorted()
+      .at(-1);
+    const { DB, rows } = meteredDatabase();
+    const found = async (max: number) => {
+      rows.read = 0;
+      const since = await findUndeliveredSince(openDatabase(DB), id);
+      expect(rows.read).toBeLessThan(max);
+      return since;
+    };
+    expect(await found(50)).toBe(null);
+    // The first has failed most often, so it waits the longest.
+    await setDeliveries(id, { priority: 2, attempts: 1, dueAt: T0 + HOUR_MS });
+    await setDeliveries(id, { dueAt: T0 + DAY_MS }, first?.id);
+    expect(await found(1_100)).toBe(isoTime(T0 - HOUR_MS));
+    await setDeliveries(id, { priority: 0, dueAt: T0 });
+    await setDeliveries(id, { dueAt: T0 - HOUR_MS }, first?.id);
+    await setSubscription(id, { disabledAt: NOW, failingSince: NOW, cancelling: true });
+    expect(await found(50)).toBe(isoTime(T0 - HOUR_MS));
+    // Beyond those that are looked at, none is left out.
+    await setDeliveries(id, { state: "exhausted", settledAt: T0 });
+    await setDeliveries(id, { state: "cancelled", settledAt: NOW }, last);
+    expect(await found(2_100)).toBe(isoTime(T0));
   });
 });
 
