@@ -3,7 +3,7 @@ import { DeliveryState, WebhookEvent } from "../contract/enumerations.ts";
 import { EventId } from "../contract/fields.ts";
 import { PENDING_COUNTED_MAX } from "../contract/limits.ts";
 
-/* What operations show of subscriptions, deliveries and keys. The portal's page uses the same shapes. */
+/* What operations show of subscriptions and deliveries. The portal's page uses the same shapes. */
 
 const Time = z.string();
 const HttpStatus = z.int().nullable().describe("the HTTP status, if there was an answer");

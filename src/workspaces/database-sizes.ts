@@ -12,7 +12,10 @@ const SIZES_KEPT_DAYS = 7;
 /** A bound database: how full it is, and how fast it grows; null for what is unknown. */
 export const DatabaseView = z.object({
   database: z.string().describe("its binding"),
-  sizeBytes: z.int().nullable().describe("of 10 GB; null if it does not answer"),
+  sizeBytes: z
+    .int()
+    .nullable()
+    .describe(`of ${DATABASE_MAX_BYTES / 1e9} GB; null if it does not answer`),
   workspaces: z.int().nullable().describe("those that live in it"),
   bytesPerDay: z
     .int()

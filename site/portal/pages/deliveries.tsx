@@ -115,16 +115,11 @@ function NoneFound({ webhook, query, search }: Pick<Props, "webhook" | "query" |
   const { data, lookedBackTo, goOn } = search;
   const isWhole = data?.nextCursor === null || lookedBackTo === null;
   const isNever = (query.get("since") ?? "") >= (query.get("until") ?? "9999");
+  const why = isNever ? t.deliveries.untilFirst : "";
   return (
     <Empty
       title={isWhole ? t.deliveries.noneAtAll : t.deliveries.noneSoFar}
-      text={
-        isWhole
-          ? isNever
-            ? t.deliveries.untilFirst
-            : ""
-          : t.deliveries.lookedBackTo(formatTime(lookedBackTo))
-      }
+      text={isWhole ? why : t.deliveries.lookedBackTo(formatTime(lookedBackTo))}
     >
       <div class="buttons">
         {!isWhole && (

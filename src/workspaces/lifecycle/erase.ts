@@ -190,12 +190,10 @@ function eraseNext(
   return transaction(erased.reverse());
 }
 
-/** Tables without those whose rows are found, and erased, through those of another one. */
-const withoutFollowers = (tables: OwnedTable[]) => tables.filter(({ through }) => !through);
-
 /** SQL condition: a workspace has no rows in these tables. */
 export function isEmpty(tables: OwnedTable[], id: string): SQL {
-  const sources = withoutFollowers(tables).flatMap((owned) => sourcesOf(owned, id));
+  // Rows found through those of another table are erased with them.
+  const sources = tables.filter(({ through }) => !through).flatMap((owned) => sourcesOf(owned, id));
   const absent = sources.map((source) => sql`NOT EXISTS (SELECT 1 FROM ${source})`);
   return sql`(${sql.join([sql`true`, ...absent], sql` AND `)})`;
 }
