@@ -1,11 +1,10 @@
 import { readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
-import { buffer } from "node:stream/consumers";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { openClient } from "../../node/support/client.ts";
 import { opened } from "../../node/support/opened.ts";
 import type { Program } from "../../node/support/process.ts";
-import { freePort, serve } from "../../node/support/server.ts";
+import { freePort, proxyTo } from "../../node/support/server.ts";
 import { numbered } from "../../node/support/workspace.ts";
 import { until } from "../../support/until.ts";
 
@@ -16,28 +15,13 @@ const { runtime, built } = client;
 /** Called before a page of leads is passed on, with 1 for the first page of a walk; may refuse it. */
 let beforePage: (page: number) => Promise<void> = async () => {};
 let page = 0;
-/** Passes requests on to the service, and tells of pages of leads. */
+/** Tells of pages of leads. */
 const proxy = await opened(
-  serve(async (request, response) => {
-    const url = new URL(String(request.url), runtime.url);
-    if (url.pathname === "/v1/leads") {
-      page = url.searchParams.get("cursor") ? page + 1 : 1;
-      try {
-        await beforePage(page);
-      } catch {
-        response.writeHead(502).end();
-        return;
-      }
-    }
-    const { authorization = "", "content-type": type = "" } = request.headers;
-    const body = await buffer(request);
-    const answer = await fetch(url, {
-      method: String(request.method),
-      headers: { Authorization: authorization, ...(type && { "Content-Type": type }) },
-      ...(body.length > 0 && { body: new Uint8Array(body) }),
-    });
-    response.writeHead(answer.status, { "Content-Type": "application/json" });
-    response.end(await answer.text());
+  proxyTo(runtime.url, async ({ url = "" }) => {
+    const { pathname, searchParams } = new URL(url, runtime.url);
+    if (pathname !== "/v1/leads") return;
+    page = searchParams.get("cursor") ? page + 1 : 1;
+    await beforePage(page);
   }),
 );
 

@@ -4,7 +4,7 @@ import { mintSecret, signatureHeaders } from "../../../src/webhooks/signature.ts
 import { openClient, runNpm } from "../../node/support/client.ts";
 import { runProgram } from "../../node/support/process.ts";
 import { startReceiver } from "../../node/support/receiver.ts";
-import { freePort } from "../../node/support/server.ts";
+import { freePort, proxyTo } from "../../node/support/server.ts";
 import { numbered } from "../../node/support/workspace.ts";
 import { check, SECRET } from "../../support/checker.ts";
 import { until } from "../../support/until.ts";
@@ -213,7 +213,14 @@ test("npm run events prints each event as it arrives, rejects forged ones, and r
   const [automationId = ""] = await workspace.recordAutomations(["1"]);
   const port = await freePort();
   const url = `http://127.0.0.1:${port}`;
-  const { child, ended } = start("events", { API_KEY: apiKey, PORT: String(port) });
+  const proxy = await proxyTo(runtime.url, async ({ method }) => {
+    if (method !== "DELETE") return;
+    // Ctrl-C sends one from the terminal, and another through npm.
+    child.kill("SIGINT");
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  });
+  const settings = { API_URL: proxy.url, API_KEY: apiKey, PORT: String(port) };
+  const { child, ended } = start("events", settings);
   const lines: string[] = [];
   createInterface({ input: child.stdout }).on("line", (line) => lines.push(line));
   try {
@@ -235,13 +242,11 @@ test("npm run events prints each event as it arrives, rejects forged ones, and r
     expect((await fetch(url, { method: "POST", headers, body })).status).toBe(401);
     expect(lines).toHaveLength(4);
 
-    // Ctrl-C sends one from the terminal, and another through npm.
-    child.kill("SIGINT");
-    await new Promise((resolve) => setTimeout(resolve, 5));
     child.kill("SIGINT");
     expect((await ended).code).toBe(0);
   } finally {
     if (child.exitCode === null) child.kill("SIGKILL");
+    await proxy.close();
   }
   expect(await idsOf(client.listSubscriptions())).toEqual([]);
   expect((await PLATFORM.ledger({ workspaceId })).delivered).toBe(3);

@@ -478,6 +478,11 @@ test("everything that failed since a time is redelivered", async () => {
   await page.getByText("Failing", { exact: true }).waitFor();
   await see(page, "in a row since");
   await PLATFORM.disableWebhook({ webhookId });
+  // An event may just be on its way: what is cancelled is not.
+  const pending =
+    "SELECT count(*) AS n FROM deliveries WHERE subscription_id = ? AND state = 'pending'";
+  const count = () => DB.prepare(pending).bind(webhookId).first<number>("n");
+  await until(async () => (await count()) === 0);
   await PLATFORM.enableWebhook({ webhookId });
   stage.answerWith(204);
   posts.length = 0;
@@ -509,7 +514,7 @@ test("everything that failed since a time is redelivered", async () => {
   await press("Stop", dialog);
   stopped.resolve();
   await see(dialog, "Will be sent: 2,000.");
-  expect(posts).toEqual([]);
+  expect(asked).toHaveLength(2);
   await press("Continue", dialog);
   await see(page, "2,003 deliveries will be sent again.");
   await posted(3);

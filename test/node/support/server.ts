@@ -1,6 +1,7 @@
 import { once } from "node:events";
-import { createServer, type RequestListener } from "node:http";
+import { createServer, type IncomingMessage, type RequestListener } from "node:http";
 import type { AddressInfo } from "node:net";
+import { buffer } from "node:stream/consumers";
 
 /** Serves on a free port of this machine. Closing cuts the connections that are open. */
 export async function serve(listener: RequestListener) {
@@ -14,6 +15,28 @@ export async function serve(listener: RequestListener) {
         server.closeAllConnections();
       }),
   };
+}
+
+/** Passes requests of clients on to `origin`, each after `before`; answers 502 if that throws. */
+export async function proxyTo(origin: URL, before: (request: IncomingMessage) => Promise<void>) {
+  return serve(async (request, response) => {
+    try {
+      await before(request);
+    } catch {
+      response.writeHead(502).end();
+      return;
+    }
+    const { authorization = "", "content-type": type = "" } = request.headers;
+    const body = await buffer(request);
+    const answer = await fetch(new URL(String(request.url), origin), {
+      method: String(request.method),
+      headers: { Authorization: authorization, ...(type && { "Content-Type": type }) },
+      ...(body.length > 0 && { body: new Uint8Array(body) }),
+    });
+    const answerType = answer.headers.get("Content-Type");
+    response.writeHead(answer.status, { ...(answerType && { "Content-Type": answerType }) });
+    response.end(await answer.text());
+  });
 }
 
 /**
