@@ -2,7 +2,6 @@ import { OpenAPIHono } from "@hono/zod-openapi";
 import type { Database } from "../db/client.ts";
 import type { RateLimit } from "../quota/window.ts";
 import type { Placement } from "../workspaces/placement.ts";
-import type { PortalAccess } from "../workspaces/workspaces.ts";
 import { refuseInvalid } from "./invalid.ts";
 
 /** The bindings and variables of a Hono context. */
@@ -13,8 +12,8 @@ export interface AppEnv {
     requestId: string;
     /** The window that the rate limit headers report; outside `/v1`, answers have none. */
     rateLimit: RateLimit | undefined;
-    /** When the portal session ends, and its workspace; null if that no longer exists. */
-    portal: { endsAt: number; access: Promise<PortalAccess | null> };
+    /** When the portal session ends, and the name of its workspace. */
+    portal: { endsAt: number; name: string };
     /** Whether the answer is a file that never changes, rather than an API response. */
     immutable: boolean | undefined;
     /** Whether the request body has been read to its end. */

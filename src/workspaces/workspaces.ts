@@ -93,9 +93,6 @@ export async function findPortalAccess(
   return row;
 }
 
-/** What a link to the portal gives access to. */
-export type PortalAccess = NonNullable<Awaited<ReturnType<typeof findPortalAccess>>>;
-
 /** A workspace as operations show it; what its database knows is null if it does not answer. */
 export const WorkspaceView = z.object({
   workspaceId: z.string(),

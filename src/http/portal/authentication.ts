@@ -3,7 +3,7 @@ import { ApiError } from "../../contract/errors.ts";
 import { isId } from "../../contract/ids.ts";
 import { verifyPortalToken } from "../../platform/portal-token.ts";
 import { findPlacement } from "../../workspaces/placement.ts";
-import { findPortalAccess, type PortalAccess } from "../../workspaces/workspaces.ts";
+import { findPortalAccess } from "../../workspaces/workspaces.ts";
 import { parseBearer } from "../authentication.ts";
 import type { AppEnv } from "../context.ts";
 
@@ -16,8 +16,8 @@ export const EXCHANGE = "/portal/api/session";
 /**
  * Authenticates everything under `/portal/api`: admits requests with a valid token whose workspace
  * has access, and gives the handlers the workspace. If the path names a subscription that does not
- * belong to the workspace, the answer is 404, and nothing else is read. Any other read starts during the
- * look-up; if it is refused, its result is discarded. A token that we did not sign causes no look-up.
+ * belong to the workspace, the answer is 404, and nothing else is read. A token that we did not sign causes
+ * no look-up.
  *
  * @throws ApiError `invalid_api_key`, `rate_limited`, `workspace_access_denied` or
  *   `webhook_not_found`, in this order.
@@ -31,34 +31,17 @@ export async function authenticatePortal(c: Context<AppEnv>, next: Next): Promis
   const { workspaceId, endsAt } = grant;
   const { success } = await c.env.PORTAL_REQUESTS.limit({ key: workspaceId });
   if (!success) throw new ApiError("rate_limited", { retry_after_seconds: WINDOW_SECONDS });
-  const isRead = c.req.method === "GET" || c.req.method === "HEAD";
   const placement = await findPlacement(c.env, workspaceId);
   const webhookId = /^\/portal\/api\/webhooks\/([^/]+)/.exec(c.req.path)?.[1] ?? null;
   const named = webhookId !== null && isId("webhook", webhookId) ? webhookId : null;
-  const access = findPortalAccess(placement.db, workspaceId, named);
+  const access = await findPortalAccess(placement.db, workspaceId, named);
+  // An erased workspace looks like one that never existed.
+  if (!access) throw new ApiError("invalid_api_key");
   c.set("workspaceId", workspaceId);
+  if (!access.accessGranted) throw new ApiError("workspace_access_denied");
+  if (webhookId !== null && !access.webhookFound) throw new ApiError("webhook_not_found");
   c.set("placement", placement);
   c.set("db", placement.db);
-  c.set("portal", { endsAt, access });
-  const refused = access.then((found) => refusalOf(found, webhookId !== null));
-  if (!isRead || webhookId !== null) {
-    const refusal = await refused;
-    if (refusal) throw refusal;
-    return next();
-  }
-  // Handled below, once the handler is done.
-  refused.catch(() => {});
+  c.set("portal", { endsAt, name: access.name });
   await next();
-  const refusal = await refused;
-  if (!refusal) return;
-  // Otherwise its headers would be kept.
-  c.res = undefined;
-  throw refusal;
-}
-
-function refusalOf(access: PortalAccess | null, namesWebhook: boolean): ApiError | null {
-  // An erased workspace looks like one that never existed.
-  if (!access) return new ApiError("invalid_api_key");
-  if (!access.accessGranted) return new ApiError("workspace_access_denied");
-  return namesWebhook && !access.webhookFound ? new ApiError("webhook_not_found") : null;
 }

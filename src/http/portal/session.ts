@@ -1,5 +1,4 @@
 import type { Context } from "hono";
-import { ApiError } from "../../contract/errors.ts";
 import type { OpenedSession } from "../../contract/portal-token.ts";
 import { signPortalToken } from "../../platform/portal-token.ts";
 import type { AppEnv } from "../context.ts";
@@ -9,12 +8,10 @@ import type { AppEnv } from "../context.ts";
  * can be exchanged again until it expires, for a session that ends at the same time.
  */
 export async function openSession(c: Context<AppEnv>): Promise<Response> {
-  const { endsAt, access } = c.get("portal");
-  const found = await access;
-  if (!found) throw new ApiError("invalid_api_key");
+  const { endsAt, name } = c.get("portal");
   const workspaceId = c.get("workspaceId");
   const grant = { workspaceId, endsAt };
   const token = await signPortalToken(c.env.PORTAL_SIGNING_KEYS, "session", grant);
-  const opened: OpenedSession = { token, workspace: { id: workspaceId, name: found.name } };
+  const opened: OpenedSession = { token, workspace: { id: workspaceId, name } };
   return c.json(opened);
 }
