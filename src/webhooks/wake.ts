@@ -1,3 +1,4 @@
+import { z } from "@hono/zod-openapi";
 import { and, eq, isNull, type Placeholder, type SQL, sql } from "drizzle-orm";
 import { isId } from "../contract/ids.ts";
 import { SWEEP_MAX } from "../contract/limits.ts";
@@ -22,30 +23,21 @@ export interface Wake {
  * A message of the delivery queues: a hint to look in the database for this subscription's deliveries.
  * It names its lane because a deployment may rename its queues.
  */
-export interface WakeMessage {
-  subscriptionId: string;
-  lane: Lane;
+const WakeMessage = z.strictObject({
+  subscriptionId: z.string().refine((id) => isId("webhook", id)),
+  lane: z.enum(["fast", "slow"]),
   /** The name of the subscription's database; absent means the directory's. */
-  database?: string;
-}
+  database: z.string().optional(),
+});
+export type WakeMessage = z.infer<typeof WakeMessage>;
 
 /**
  * Whether a queue message is exactly what `wake` sends, for a database that is bound. Anything else is
  * dropped: the sweep finds what was to be woken.
  */
 export function isWake(message: Message, env: Env): message is Message<WakeMessage> {
-  const { body } = message;
-  if (typeof body !== "object" || body === null) return false;
-  const fields: Partial<Record<keyof WakeMessage, unknown>> = body;
-  const { subscriptionId, lane, database = DIRECTORY, ...others } = fields;
-  return (
-    typeof subscriptionId === "string" &&
-    isId("webhook", subscriptionId) &&
-    (lane === "fast" || lane === "slow") &&
-    typeof database === "string" &&
-    isBound(env, database) &&
-    Object.keys(others).length === 0
-  );
+  const { success, data } = WakeMessage.safeParse(message.body);
+  return success && isBound(env, data.database ?? DIRECTORY);
 }
 
 const LONGEST_DELAY_SECONDS = 86_400;

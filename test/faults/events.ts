@@ -17,7 +17,7 @@ export const EVENTS: Fault[] = [
     ["sender.ts", 'if (await isRefused(url)) return { kind: "refused" };', "", "a private address is not posted to"],
     ["sender.ts", "const key = [subscriptionId, target.sealedSecret, ...target.earlierSecrets].join();", "const key = subscriptionId;", "a rotated secret signs from the next claim on"],
     ["wake.ts", "slow: env.REDELIVERIES", "slow: env.DELIVERIES", "slow subscriptions have their own queue"],
-    ["wake.ts", 'isId("webhook", subscriptionId) &&', "", "a message that is no wake is not taken for one"],
+    ["wake.ts", '.refine((id) => isId("webhook", id))', "", "a message that is no wake is not taken for one"],
     ["wake.ts", "Math.min(delaySeconds, LONGEST_DELAY_SECONDS)", "delaySeconds", "a wake is not delayed longer than queues can"],
     ["wake.ts", 'WHERE ${subscriptions.leasedUntil} <= ${sql.placeholder("now")} AND', "WHERE", "the sweep wakes nobody who is at work"],
     ["attempts.ts", "min(${ATTEMPTS_KEPT}, 1 + coalesce", "(1 + coalesce", "a limited number of attempts is kept"],
