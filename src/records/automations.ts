@@ -64,8 +64,7 @@ export async function listAutomations(
   visibility: Visibility,
   request: PageRequest,
 ) {
-  const values = { workspaceId, crmSource: visibility.crmSource ? 1 : 0 };
-  return mapItems(await pages(db, values, request), toAutomation);
+  return mapItems(await pages(db, { workspaceId, ...visibility }, request), toAutomation);
 }
 
 const automation = prepared(

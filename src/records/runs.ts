@@ -1,5 +1,5 @@
 import { z } from "@hono/zod-openapi";
-import { and, eq, isNull, type SQL, sql } from "drizzle-orm";
+import { and, eq, isNull, sql } from "drizzle-orm";
 import { RunStatus, TriggerType } from "../contract/enumerations.ts";
 import { idField, timeField } from "../contract/fields.ts";
 import { isoTime } from "../contract/time.ts";
@@ -16,23 +16,22 @@ const SHOWN = columnsBut(runs, "workspaceId", "reference");
 
 const ORDER = { at: runs.occurredAt, id: runs.id };
 
-const IS_OF_WORKSPACE = eq(runs.workspaceId, sql.placeholder("workspaceId"));
-/** SQL condition: the run belongs to a `crm_source`. */
-const IS_CRM = sql`(SELECT ${automations.type} = 'crm_source' FROM ${automations}
-  WHERE ${automations.id} = ${runs.automationId})`;
+const IS_HIDDEN = sql`(${isOfRemoved(runs.automationId)} OR NOT ${sql.placeholder("crmSource")} AND
+  (SELECT ${automations.type} = 'crm_source' FROM ${automations} WHERE ${automations.id} = ${runs.automationId}))`;
 
-/** The pages of the workspace's runs without those that are removed or meet a condition. */
-function pagesWithout(isHidden: SQL) {
-  const rows = qb
-    .select({ ...SHOWN, isHidden: isHidden.mapWith(Boolean).as("is_hidden") })
+const pages = preparePages(
+  ORDER,
+  qb
+    .select({ ...SHOWN, isHidden: IS_HIDDEN.mapWith(Boolean).as("is_hidden") })
     .from(runs)
-    .where(and(IS_OF_WORKSPACE, isBehind(ORDER), isAskedFor(isHidden)));
-  return preparePages(ORDER, rows);
-}
-
-const IS_REMOVED = isOfRemoved(runs.automationId);
-const allPages = pagesWithout(IS_REMOVED);
-const socialPages = pagesWithout(sql`(${IS_REMOVED} OR ${IS_CRM})`);
+    .where(
+      and(
+        eq(runs.workspaceId, sql.placeholder("workspaceId")),
+        isBehind(ORDER),
+        isAskedFor(IS_HIDDEN),
+      ),
+    ),
+);
 
 /** One page of the workspace's runs, newest first. */
 export async function listRuns(
@@ -41,8 +40,7 @@ export async function listRuns(
   visibility: Visibility,
   request: PageRequest,
 ) {
-  const pages = visibility.crmSource ? allPages : socialPages;
-  return mapItems(await pages(db, { workspaceId }, request), toRun);
+  return mapItems(await pages(db, { workspaceId, ...visibility }, request), toRun);
 }
 
 const pagesOfAutomation = preparePages(
