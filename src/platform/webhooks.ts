@@ -45,7 +45,7 @@ import { wake } from "../webhooks/wake.ts";
 import { labelKeys } from "../workspaces/api-keys.ts";
 import { allPlacements } from "../workspaces/placement.ts";
 import { cursorOf, integer, Nothing, pageOf, RedeliverableSince } from "./fields.ts";
-import { type Call, operation } from "./operation.ts";
+import { operation } from "./operation.ts";
 import { expectWorkspace, findWebhook } from "./placements.ts";
 
 const webhookId = "whk_…";
@@ -174,9 +174,9 @@ export const disableWebhook = operation({
   output: Nothing,
   examples: [{ webhookId }],
   async run(call, { webhookId }) {
-    const placement = await findWebhook(call, webhookId);
-    const left = await commit(placement.db, disableSubscription(webhookId, Date.now()));
-    if (left) wakeToCancel(call, placement.database, webhookId);
+    const { db, database } = await findWebhook(call, webhookId);
+    const wakes = await commit(db, disableSubscription(webhookId, Date.now()));
+    call.ctx.waitUntil(wake(call.env, database, wakes));
     return {};
   },
 });
@@ -188,16 +188,12 @@ export const deleteWebhook = operation({
   output: Nothing,
   examples: [{ webhookId }],
   async run(call, { webhookId }) {
-    const placement = await findWebhook(call, webhookId);
-    const { left } = await commit(placement.db, deleteSubscription(null, webhookId, Date.now()));
-    if (left) wakeToCancel(call, placement.database, webhookId);
+    const { db, database } = await findWebhook(call, webhookId);
+    const { wakes } = await commit(db, deleteSubscription(null, webhookId, Date.now()));
+    call.ctx.waitUntil(wake(call.env, database, wakes));
     return {};
   },
 });
-
-function wakeToCancel({ env, ctx }: Call, database: string, subscriptionId: string): void {
-  ctx.waitUntil(wake(env, database, [{ subscriptionId, lane: "slow" }]));
-}
 
 export const rotateWebhookSecret = operation({
   about:

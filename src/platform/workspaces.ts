@@ -176,15 +176,11 @@ export const setWorkspaceAccess = operation({
     const placement = await findPlacement(env, workspaceId);
     const now = Date.now();
     // Not retried: if the reply was lost, a later call may have decided otherwise in the meantime.
-    const { updated, toCancel } = await commit(withoutRetries(placement.db), {
+    const { updated, wakes = [] } = await commit(withoutRetries(placement.db), {
       updated: updateAccess(workspaceId, granted),
-      toCancel: granted ? undefined : cancelPendingOf(workspaceId),
+      wakes: granted ? undefined : cancelPendingOf(workspaceId),
     });
     if (updated === 0) throw unknownWorkspace();
-    const wakes = (toCancel ?? []).map((subscriptionId) => ({
-      subscriptionId,
-      lane: "slow" as const,
-    }));
     ctx.waitUntil(wake(env, placement.database, wakes));
     // When this returns, the gates of all its keys know.
     const keys = await listLiveKeys(openDirectory(env), workspaceId, now);

@@ -1,7 +1,7 @@
-import { sql } from "drizzle-orm";
+import { and, isNull, type SQL, sql } from "drizzle-orm";
 import { OVERDUE_MAX_MS } from "../contract/limits.ts";
 import { qb } from "../db/builder.ts";
-import { CLEANUP_MAX, prepared, type Statements, transaction } from "../db/client.ts";
+import { CLEANUP_MAX, prepared, readAs, type Statements, transaction } from "../db/client.ts";
 import { deliveries, subscriptions } from "../db/schema.ts";
 import { isWritable } from "../workspaces/moves.ts";
 import { IS_PENDING, IS_VOID, PENDING } from "./conditions.ts";
@@ -13,7 +13,7 @@ import {
   REQUESTS,
 } from "./dispatch/lease.ts";
 import { HAS_FAILED, IS_QUEUED, QUEUES } from "./dispatch/order.ts";
-import { subscriptionsWithPending } from "./wake.ts";
+import { subscriptionsWithPending, type Wake } from "./wake.ts";
 
 /*
  * How pending deliveries end without a post. Whoever deletes or disables a subscription, or withdraws
@@ -29,6 +29,30 @@ export const CANCEL_PENDING = {
   cancelling: sql`EXISTS (SELECT 1 FROM ${PENDING} WHERE ${IS_PENDING})`,
   scheduledUntil: 0,
 };
+
+/**
+ * Ends subscriptions that are not deleted: makes their pending deliveries void. Reads how many there were, and
+ * which to wake, so that these deliveries are cancelled.
+ *
+ * @param changed what else to set.
+ */
+export function endSubscriptions(
+  which: SQL | undefined,
+  changed: Partial<typeof subscriptions.$inferInsert> = {},
+): Statements<{ count: number; wakes: Wake[] }> {
+  const { id, deletedAt, cancelling } = subscriptions;
+  const ended = qb
+    .update(subscriptions)
+    .set({ ...changed, ...CANCEL_PENDING })
+    .where(and(which, isNull(deletedAt)))
+    .returning({ subscriptionId: id, cancelling });
+  return readAs(ended, (rows) => ({
+    count: rows.length,
+    wakes: rows.flatMap(({ subscriptionId, cancelling }) =>
+      cancelling ? [{ subscriptionId, lane: "slow" as const }] : [],
+    ),
+  }));
+}
 
 const NOW = sql`${sql.placeholder("now")}`;
 const KEY = sql`(${deliveries.subscriptionId}, ${deliveries.eventId})`;

@@ -19,8 +19,9 @@ import { subscriptions, workspaces } from "../db/schema.ts";
 import { IS_ACTIVE, isThere, unknownWebhook } from "./conditions.ts";
 import { FRESH, laneOf, type Pace } from "./dispatch/policy.ts";
 import { PACE } from "./dispatch/settle.ts";
-import { CANCEL_PENDING } from "./endings.ts";
+import { endSubscriptions } from "./endings.ts";
 import { earlierSecretsAt } from "./secrets.ts";
+import type { Wake } from "./wake.ts";
 
 type SubscriptionRow = typeof subscriptions.$inferSelect;
 
@@ -78,32 +79,21 @@ export async function listCreatedBy(
 
 /**
  * Deletes a subscription of the workspace, or of any; its pending deliveries are void. Reads whether it was
- * there, and whether there are any to be cancelled.
+ * there, and whom to wake.
  */
 export function deleteSubscription(
   workspaceId: string | null,
   id: string,
   now: number,
-): Statements<{ found: boolean; left: boolean }> {
-  const isOwn = workspaceId === null ? sql`true` : eq(subscriptions.workspaceId, workspaceId);
-  const isMeant = sql`${subscriptions.id} = ${id} AND ${isOwn}`;
-  const statements = transaction({
-    deleted: counted(
-      qb
-        .update(subscriptions)
-        // A repeated request creates a new one, because this one's secret is gone.
-        .set({ deletedAt: now, idempotencyKey: null, earlierSecrets: null, ...CANCEL_PENDING })
-        .where(and(isMeant, isNull(subscriptions.deletedAt))),
-    ),
-    left: qb
-      .select({ id: subscriptions.id })
-      .from(subscriptions)
-      .where(and(isMeant, sql`${subscriptions.cancelling}`)),
+): Statements<{ found: boolean; wakes: Wake[] }> {
+  const isOwn = workspaceId === null ? undefined : eq(subscriptions.workspaceId, workspaceId);
+  const ended = endSubscriptions(and(eq(subscriptions.id, id), isOwn), {
+    deletedAt: now,
+    // A repeated request creates a new one, because this one's secret is gone.
+    idempotencyKey: null,
+    earlierSecrets: null,
   });
-  return readAs(statements, ({ deleted, left }) => ({
-    found: deleted > 0,
-    left: left.length > 0,
-  }));
+  return readAs(ended, ({ count, wakes }) => ({ found: count > 0, wakes }));
 }
 
 type Changeable = "url" | "events" | "description" | "headerNames" | "sealedHeaders";
@@ -136,44 +126,26 @@ export function updateSubscription(
 }
 
 /**
- * Disables a subscription; its pending deliveries are void. Reads whether there are any to be cancelled.
+ * Disables a subscription; its pending deliveries are void. Reads whom to wake.
  *
  * @throws InputError if there is none.
  */
-export function disableSubscription(id: string, now: number): Statements<boolean> {
+export function disableSubscription(id: string, now: number): Statements<Wake[]> {
+  const isEnabled = and(eq(subscriptions.id, id), isNull(subscriptions.disabledAt));
   const statements = transaction({
-    disabled: qb
-      .update(subscriptions)
-      .set({ disabledAt: now, ...CANCEL_PENDING })
-      .where(and(isThere(id), isNull(subscriptions.disabledAt))),
-    found: qb
-      .select({ cancelling: subscriptions.cancelling })
-      .from(subscriptions)
-      .where(isThere(id)),
+    found: qb.select({ id: subscriptions.id }).from(subscriptions).where(isThere(id)),
+    ended: endSubscriptions(isEnabled, { disabledAt: now }),
   });
-  return readAs(statements, ({ found: [row] }) => {
-    if (!row) throw unknownWebhook();
-    return row.cancelling;
+  return readAs(statements, ({ found, ended }) => {
+    if (found.length === 0) throw unknownWebhook();
+    return ended.wakes;
   });
 }
 
-/**
- * Makes the pending deliveries of a workspace's subscriptions void. Reads the ids of those with any to be
- * cancelled.
- */
-export function cancelPendingOf(workspaceId: string): Statements<string[]> {
-  const isOwn = eq(subscriptions.workspaceId, workspaceId);
-  const statements = transaction({
-    marked: qb
-      .update(subscriptions)
-      .set(CANCEL_PENDING)
-      .where(and(isOwn, isNull(subscriptions.deletedAt))),
-    left: qb
-      .select({ id: subscriptions.id })
-      .from(subscriptions)
-      .where(and(isOwn, sql`${subscriptions.cancelling}`)),
-  });
-  return readAs(statements, ({ left }) => left.map(({ id }) => id));
+/** Makes the pending deliveries of a workspace's subscriptions void. Reads whom to wake. */
+export function cancelPendingOf(workspaceId: string): Statements<Wake[]> {
+  const ended = endSubscriptions(eq(subscriptions.workspaceId, workspaceId));
+  return readAs(ended, ({ wakes }) => wakes);
 }
 
 /** The fields of a subscription that the Platform API needs. */

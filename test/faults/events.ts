@@ -76,7 +76,7 @@ export const EVENTS: Fault[] = [
     ["signature.ts", "Math.floor(now / 1000)", "Math.floor(now / 1000) + 600", "a signature has the time of its attempt"],
     ["creation.ts", "AND ${deletedAt} IS NULL) < ${WEBHOOKS_MAX}", ") < ${WEBHOOKS_MAX}", "a deleted subscription makes room"],
     ["creation.ts", "AND ${deletedAt} IS NULL) < ${WEBHOOKS_MAX}", "AND ${deletedAt} IS NULL) <= ${WEBHOOKS_MAX}", "a workspace has at most 20 subscriptions"],
-    ["subscriptions.ts", ".where(and(isMeant, isNull(subscriptions.deletedAt))),", ".where(isMeant),", "a second deletion answers 404"],
+    ["endings.ts", ".where(and(which, isNull(deletedAt)))", ".where(which)", "a second deletion answers 404"],
     ["creation.ts", "gt(subscriptions.createdAt, now - DAY_MS),", "", "an Idempotency-Key ends after a day"],
     ["subscriptions.ts", "...(changed.url && fresh)", "", "a new URL starts anew"],
     ["subscriptions.ts", "iif(${isSame}, ${column}, ", "iif(0, ${column}, ", "the URL that it has keeps its failures"],

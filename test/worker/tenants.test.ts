@@ -338,10 +338,6 @@ const HARMLESS: [before: RegExp, why: string][] = [
     "an event that nobody is owed is stored",
   ],
   [/^select "id", "slow", "next_at" from "subscriptions" where \($/, "a wake carries no data"],
-  [
-    /^select "id" from "subscriptions" where .*"id" = \? AND $/,
-    "what is left to cancel is cancelled",
-  ],
 ];
 const met = new Set<string>();
 

@@ -221,10 +221,7 @@ export async function unsubscribe(c: Context<AppEnv>, id: string): Promise<void>
   if (!isId("webhook", id)) throw new ApiError("webhook_not_found");
   const deletion = deleteSubscription(c.get("workspaceId"), id, Date.now());
   // Not retried: if the reply was lost, a second try would wrongly answer 404.
-  const { found, left } = await commit(withoutRetries(c.get("db")), deletion);
+  const { found, wakes } = await commit(withoutRetries(c.get("db")), deletion);
   if (!found) throw new ApiError("webhook_not_found");
-  if (left)
-    c.executionCtx.waitUntil(
-      wake(c.env, c.get("placement").database, [{ subscriptionId: id, lane: "slow" }]),
-    );
+  c.executionCtx.waitUntil(wake(c.env, c.get("placement").database, wakes));
 }

@@ -20,7 +20,7 @@ import {
 } from "../../db/client.ts";
 import { DIRECTORY } from "../../db/databases.ts";
 import { apiKeys, moves, subscriptions, workspaces } from "../../db/schema.ts";
-import { CANCEL_PENDING } from "../../webhooks/endings.ts";
+import { endSubscriptions } from "../../webhooks/endings.ts";
 import { GATED_KEY, type GatedKey } from "../api-keys.ts";
 import { type ChildTable, MOVED, OWNED, type OwnedTable, referencesTo } from "../manifest.ts";
 import { selectRows, sourcesOf } from "../rows.ts";
@@ -80,10 +80,10 @@ export function closeWorkspace(id: string, now: number): Statements<unknown> {
       .update(workspaces)
       .set({ accessGranted: false })
       .where(and(eq(workspaces.id, id), eq(workspaces.accessGranted, true))),
-    subscriptions: qb
-      .update(subscriptions)
-      .set({ deletedAt: now, earlierSecrets: null, ...CANCEL_PENDING })
-      .where(and(eq(subscriptions.workspaceId, id), isNull(subscriptions.deletedAt))),
+    subscriptions: endSubscriptions(eq(subscriptions.workspaceId, id), {
+      deletedAt: now,
+      earlierSecrets: null,
+    }),
   });
 }
 

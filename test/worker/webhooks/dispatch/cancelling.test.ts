@@ -258,6 +258,6 @@ test("withdrawing a workspace's access, and cancelling, read no other's deliveri
 test("a deleted subscription that owes nothing needs no dispatch", async () => {
   const { workspaceId, id } = await owed(1, NOW);
   await dispatchAt(NOW, [id], OK);
-  const { left } = await commit(db, deleteSubscription(workspaceId, id, NOW));
-  expect(left).toBe(false);
+  const { wakes } = await commit(db, deleteSubscription(workspaceId, id, NOW));
+  expect(wakes).toEqual([]);
 });

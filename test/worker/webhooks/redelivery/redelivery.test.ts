@@ -212,7 +212,7 @@ test("a redelivery reads the events that it sends, and a deletion what is pendin
     // Each has its turn by now.
     [1_000, again, { count: 0 }],
     [300, () => listSubscriptionHealth(metered, workspaceId), [{ pending: 20 }]],
-    [100, () => commit(metered, deleteSubscription(workspaceId, id, now)), { left: true }],
+    [100, () => commit(metered, deleteSubscription(workspaceId, id, now)), { wakes: [{}] }],
     [1_000, () => dispatchOn(DB, now, [id], answered(200)), [{ readyAt: null }]],
   ] as const) {
     rows.read = 0;
