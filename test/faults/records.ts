@@ -18,7 +18,7 @@ export const RECORDS: Fault[] = [
     ["control.ts", "Math.min(Math.max(now, row.updatedAt + 1), LAST_MS)", "Math.max(now, row.updatedAt + 1)", "no time is after the year 9999"],
     ["automations.ts", "sql`iif(r.value->>'asOf' IS NULL, ${laterThanKnown(sql`r.value->>'updatedAt'`)}, r.value->>'updatedAt')`", "sql`r.value->>'updatedAt'`", "updated_at never goes back"],
     ["automations.ts", "+ 1, ${time})), ${LAST_MS})`", "+ 1, ${time})), 9e18)`", "no time is after the year 9999, whatever clocks say"],
-    ["recording/automations.ts", "            DATED_BODY,\n", "", "an event shows the time that its automation has"],
+    ["recording/automations.ts", "      DATED_BODY,\n    ),", "    ),", "an event shows the time that its automation has"],
     ["control.ts", "isUntouched,\n    now,", "sql`true`,\n    now,", "what loses a race is not announced"],
     ["custom-fields.ts", "if (path.length >= NESTING_MAX)", "if (path.length > NESTING_MAX)", "custom fields have 32 levels"],
     ["custom-fields.ts", "!Number.isSafeInteger(value) ? fault(UNSAFE)", "false ? fault(UNSAFE)", "no number is changed on its way"],

@@ -102,7 +102,7 @@ export const WAYS_IN: Fault[] = [
     ["routes/webhooks.ts", "/^[\\x21-\\x7e]{1,255}$/", "/^.*$/", "an Idempotency-Key is visible ASCII"],
     ["document/document.ts", "security: [{ apiKey: [] }],", "", "the document says that a key is needed"],
     ["responses.ts", "of === status", "of < 0", "the document says which answers have which headers"],
-    ["routes/webhooks.ts", "  if (left)\n    c.executionCtx", "  if (!id)\n    c.executionCtx", "what is left to cancel of a subscription that its client deletes is woken at once"],
+    ["routes/webhooks.ts", 'c.executionCtx.waitUntil(wake(c.env, c.get("placement").database, wakes));', "", "what is left to cancel of a subscription that its client deletes is woken at once"],
     ["platform.ts", "if (!(error instanceof InputError)) throw error;", "", "an error of ours is not shown"],
   ]),
 ];

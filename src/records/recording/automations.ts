@@ -9,18 +9,19 @@ import {
   shows,
   toAutomation,
   upsertAutomations,
-  type Visibility,
+  visibilityOf,
 } from "../automations.ts";
 import { removeAutomations } from "../removals.ts";
 import type { AutomationReport, RecordingInput } from "./inputs.ts";
-import type { Recording } from "./recording.ts";
+import type { Context, Recording } from "./recording.ts";
+import { findReferenced } from "./references.ts";
 
 /** A call that inserts or updates automations and announces activations and pauses. */
 export async function toAutomationRecording(
   { workspaceId, automations }: RecordingInput<"recordAutomations">,
-  now: number,
-  visibility: Visibility,
+  { env, now }: Context,
 ): Promise<Recording> {
+  const visibility = visibilityOf(env.SERVED_ROUTES);
   const reported = await Promise.all(
     automations.map((automation) => toReportedAutomation(workspaceId, automation, now)),
   );
@@ -32,26 +33,23 @@ export async function toAutomationRecording(
       ...draftEvent("automation.status_changed", toAutomation(report), now),
       undatedAt: report.asOf === null ? report.updatedAt : null,
     }));
+  const isAnnounced = changesStatus(latest);
+  const statements = transaction({
+    events: announce(
+      workspaceId,
+      "automation.status_changed",
+      drafts,
+      isAnnounced,
+      now,
+      DATED_BODY,
+    ),
+    created: upsertAutomations(workspaceId, latest, now),
+  });
   return {
-    workspaceId,
     ids: reported.map(({ id }) => id),
+    statements: readAs(statements, ({ created }) => created),
     // A second try, after others changed them, would change them back without an event of its own.
     isTriedOnce: true,
-    statements: () =>
-      readAs(
-        transaction({
-          events: announce(
-            workspaceId,
-            "automation.status_changed",
-            drafts,
-            changesStatus(latest),
-            now,
-            DATED_BODY,
-          ),
-          created: upsertAutomations(workspaceId, latest, now),
-        }),
-        ({ created }) => created,
-      ),
   };
 }
 
@@ -91,15 +89,10 @@ function latestOfEach(reported: ReportedAutomation[]): ReportedAutomation[] {
 /** A call that removes automations and their runs; unknown ids are ignored. */
 export async function toRemoval(
   { workspaceId, ids }: RecordingInput<"removeAutomations">,
-  now: number,
+  { db, now }: Context,
 ): Promise<Recording> {
-  return {
-    workspaceId,
-    ids,
-    // Nothing but the workspace: unknown ids are ignored.
-    references: [],
-    // In the meantime, they may have been recorded again.
-    isTriedOnce: true,
-    statements: () => removeAutomations(workspaceId, ids, now),
-  };
+  // Nothing but the workspace: unknown ids are ignored.
+  await findReferenced(db, workspaceId, []);
+  // In the meantime, they may have been recorded again.
+  return { ids, statements: removeAutomations(workspaceId, ids, now), isTriedOnce: true };
 }

@@ -3,55 +3,45 @@ import { readAs, transaction } from "../../db/client.ts";
 import { sealPersonalData } from "../../encryption/personal-data.ts";
 import { announce, isNewLead } from "../../webhooks/outbox.ts";
 import { insertLeads, type NewLead } from "../leads.ts";
-import type { ReportedPerson } from "../person.ts";
 import type { LeadReport, RecordingInput } from "./inputs.ts";
-import { firstOfEach, type Recording } from "./recording.ts";
+import { type Context, firstOfEach, type Recording } from "./recording.ts";
+import { expectDataKey } from "./references.ts";
 
 /** A call that inserts leads and announces them; leads that are already stored stay unchanged. */
 export async function toLeadRecording(
   { workspaceId, leads }: RecordingInput<"recordLeads">,
-  now: number,
+  { env, db, now }: Context,
 ): Promise<Recording> {
-  const reported = await Promise.all(leads.map((lead) => toReportedLead(workspaceId, lead, now)));
-  const fresh = firstOfEach(reported);
+  const dataKey = await expectDataKey(db, env.ENCRYPTION_KEYS, workspaceId);
+  const recorded = await Promise.all(
+    leads.map((lead) => toNewLead(workspaceId, dataKey, lead, now)),
+  );
+  const fresh = firstOfEach(recorded);
   const drafts = fresh.map(({ id, eventId }) => ({ id: eventId, subject: id, body: null }));
+  const statements = transaction({
+    events: announce(workspaceId, "lead.created", drafts, isNewLead(workspaceId), now),
+    created: insertLeads(workspaceId, fresh),
+  });
   return {
-    workspaceId,
-    ids: reported.map(({ id }) => id),
-    hasPersonalData: true,
-    async statements(_, dataKey) {
-      const recorded = await Promise.all(
-        fresh.map(async ({ person, ...lead }) => ({
-          ...lead,
-          sealed: await sealPersonalData(dataKey as CryptoKey, lead.id, person),
-        })),
-      );
-      return readAs(
-        transaction({
-          events: announce(workspaceId, "lead.created", drafts, isNewLead(workspaceId), now),
-          created: insertLeads(workspaceId, recorded),
-        }),
-        ({ created }) => created,
-      );
-    },
+    ids: recorded.map(({ id }) => id),
+    statements: readAs(statements, ({ created }) => created),
   };
 }
 
-/** A lead as reported: `person` is not encrypted yet. */
-type ReportedLead = Omit<NewLead, "sealed"> & { person: ReportedPerson };
-
 /** A lead as reported; `createdAt` defaults to now. */
-async function toReportedLead(
+async function toNewLead(
   workspaceId: string,
+  dataKey: CryptoKey,
   { reference, source, agent, createdAt, ...person }: LeadReport,
   now: number,
-): Promise<ReportedLead> {
+): Promise<NewLead> {
+  const id = await derivedId("lead", workspaceId, reference);
   return {
-    id: await derivedId("lead", workspaceId, reference),
+    id,
     reference,
     source,
     agentId: await derivedId("agent", workspaceId, agent.reference),
-    person,
+    sealed: await sealPersonalData(dataKey, id, person),
     createdAt: createdAt ?? now,
     eventId: newEventId(now),
   };

@@ -1,33 +1,31 @@
 import type { InputError } from "../../contract/input-error.ts";
-import type { Statements } from "../../db/client.ts";
-import type { Known, Reference } from "./references.ts";
+import type { Database, Statements } from "../../db/client.ts";
 
-/** A parsed recording call, neither checked against the database nor written yet. */
+/** Where and when a call is recorded. */
+export interface Context {
+  env: Env;
+  /** The database of its workspace. */
+  db: Database;
+  /** Unix milliseconds: when it is received, and recorded. */
+  now: number;
+}
+
+/** A recording call, checked against the database, but not written yet. */
 export interface Recording {
-  workspaceId: string;
   /** The ids of its records, in input order. */
   ids: string[];
-  /** What it refers to, which must be in its workspace; absent if nothing needs to be looked up. */
-  references?: Reference[];
+  /**
+   * What records and announces it, to be committed together. Reads how many records were inserted or
+   * removed.
+   */
+  statements: Statements<number>;
   /** The error if the database rejects a reference after all; by default, its workspace is unknown. */
   missing?: InputError;
-  /** Whether it contains personal data, and so needs the workspace's data key. */
-  hasPersonalData?: boolean;
   /**
    * Whether it is tried once, and its caller repeats it: a second try might undo what others wrote after the
    * first. Otherwise it is safe to repeat.
    */
   isTriedOnce?: boolean;
-  /**
-   * The statements that record and announce it, to be committed together in this order. Reads how
-   * many records they insert or remove.
-   *
-   * @param dataKey the data key of its workspace; null if it contains no personal data.
-   */
-  statements(
-    known: Known,
-    dataKey: CryptoKey | null,
-  ): Statements<number> | Promise<Statements<number>>;
 }
 
 export function firstOfEach<T extends { id: string }>(records: T[]): T[] {

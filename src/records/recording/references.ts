@@ -1,8 +1,9 @@
 import type { AutomationType } from "../../contract/enumerations.ts";
 import { isId } from "../../contract/ids.ts";
 import { InputError } from "../../contract/input-error.ts";
-import { type Database, read } from "../../db/client.ts";
+import { type Database, query, read } from "../../db/client.ts";
 import { causeOf } from "../../db/errors.ts";
+import { knownDataKey, openDataKey } from "../../encryption/personal-data.ts";
 import { findWorkspaces } from "../../workspaces/workspaces.ts";
 import { findAutomations } from "../automations.ts";
 import { findErasedLeads, selectLeads } from "../leads.ts";
@@ -15,24 +16,13 @@ export interface Reference {
   path: string;
 }
 
-/** What is stored of a recording's workspace, and of what it refers to there. */
-export interface Known {
-  /** The workspace's data key, encrypted; null if the workspace does not live in this database. */
-  dataKey: string | null;
+/** What is stored of what a recording refers to. */
+interface Known {
   /** The types of the automations, by id. */
   automations: Map<string, AutomationType>;
-  leads: Set<string>;
   /** Leads that were erased: runs lose their link to them. */
   erasedLeads: Set<string>;
 }
-
-/** What is known if nothing was looked up. */
-export const NOTHING_KNOWN: Known = {
-  dataKey: null,
-  automations: new Map(),
-  leads: new Set(),
-  erasedLeads: new Set(),
-};
 
 /**
  * Looks up a workspace and what a recording refers to in it, in one round trip.
@@ -55,8 +45,7 @@ export async function findReferenced(
     leads: selectLeads(workspaceId, idsOf("lead")),
     erasedLeads: findErasedLeads(workspaceId, idsOf("lead")),
   });
-  const [workspace] = found.workspaces;
-  if (!workspace) throw unknownWorkspace();
+  if (found.workspaces.length === 0) throw unknownWorkspace();
   const automations = new Map(found.automations.map(({ id, type }) => [id, type]));
   const [leads, erasedLeads] = [found.leads, found.erasedLeads].map(
     (rows) => new Set(rows.map(({ id }) => id)),
@@ -65,7 +54,29 @@ export async function findReferenced(
     const isThere = kind === "lead" ? leads.has(id) || erasedLeads.has(id) : automations.has(id);
     if (!isThere) throw new InputError(path, `no such ${kind} in this workspace`);
   }
-  return { dataKey: workspace.dataKey, automations, leads, erasedLeads };
+  return { automations, erasedLeads };
+}
+
+/**
+ * Opens the data key of a workspace. If this isolate knows it, nothing is looked up.
+ *
+ * @param keys `ENCRYPTION_KEYS`.
+ * @throws InputError for an unknown workspace; Error if it has just moved, or its key cannot be decrypted.
+ */
+export async function expectDataKey(
+  db: Database,
+  keys: string,
+  workspaceId: string,
+): Promise<CryptoKey> {
+  const known = knownDataKey(workspaceId);
+  if (known) return known;
+  const [workspace] = await query(db, findWorkspaces([workspaceId]));
+  if (!workspace) throw unknownWorkspace();
+  const key = await openDataKey(keys, workspaceId, workspace.dataKey);
+  // Not an InputError: whoever tries again finds where it lives now.
+  if (!key)
+    throw new Error("moving: try again: the workspace does not live in this database any more");
+  return key;
 }
 
 export function unknownWorkspace(): InputError {

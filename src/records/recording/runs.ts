@@ -2,41 +2,36 @@ import { derivedId } from "../../contract/ids.ts";
 import { InputError } from "../../contract/input-error.ts";
 import { readAs, transaction } from "../../db/client.ts";
 import { announce, draftEvent } from "../../webhooks/outbox.ts";
-import { shows, type Visibility } from "../automations.ts";
+import { shows, visibilityOf } from "../automations.ts";
 import { IS_NEW_RUN, insertRuns, type ReportedRun, toRun } from "../runs.ts";
 import type { RecordingInput, RunReport } from "./inputs.ts";
-import { firstOfEach, type Recording } from "./recording.ts";
-import type { Reference } from "./references.ts";
+import { type Context, firstOfEach, type Recording } from "./recording.ts";
+import { findReferenced, type Reference } from "./references.ts";
 
 /** A call that inserts runs and announces them; runs that are already stored stay unchanged. */
 export async function toRunRecording(
   { workspaceId, runs }: RecordingInput<"recordRuns">,
-  now: number,
-  visibility: Visibility,
+  { env, db, now }: Context,
 ): Promise<Recording> {
+  const visibility = visibilityOf(env.SERVED_ROUTES);
   const reported = await Promise.all(runs.map((run) => toReportedRun(workspaceId, run, now)));
-  const fresh = firstOfEach(reported);
+  const references = reported.flatMap(referencesOf);
+  const { automations, erasedLeads } = await findReferenced(db, workspaceId, references);
+  const found = firstOfEach(reported).map((run) => ({
+    ...run,
+    leadId: run.leadId !== null && erasedLeads.has(run.leadId) ? null : run.leadId,
+  }));
+  const drafts = found
+    .filter((run) => shows(visibility, automations.get(run.automationId)))
+    .map((run) => draftEvent("run.completed", toRun(run), now));
+  const statements = transaction({
+    events: announce(workspaceId, "run.completed", drafts, IS_NEW_RUN, now),
+    created: insertRuns(workspaceId, found),
+  });
   return {
-    workspaceId,
     ids: reported.map(({ id }) => id),
-    references: reported.flatMap(referencesOf),
+    statements: readAs(statements, ({ created }) => created),
     missing: new InputError("runs", "an automation that they name has just been removed"),
-    statements({ automations, erasedLeads }) {
-      const found = fresh.map((run) => ({
-        ...run,
-        leadId: run.leadId !== null && erasedLeads.has(run.leadId) ? null : run.leadId,
-      }));
-      const drafts = found
-        .filter((run) => shows(visibility, automations.get(run.automationId)))
-        .map((run) => draftEvent("run.completed", toRun(run), now));
-      return readAs(
-        transaction({
-          events: announce(workspaceId, "run.completed", drafts, IS_NEW_RUN, now),
-          created: insertRuns(workspaceId, found),
-        }),
-        ({ created }) => created,
-      );
-    },
   };
 }
 
