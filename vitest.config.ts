@@ -32,6 +32,9 @@ const THREE_DATABASES = {
   bindings: { DATABASE: "DB_2" },
 };
 
+/** `expect.poll` gives up after a second by default, which a busy machine may take. */
+const POLL = { poll: { timeout: 15_000 } };
+
 /** Tests that run in workerd, with the bindings of wrangler.toml and `more`. */
 function inWorkerd(
   name: string,
@@ -86,6 +89,7 @@ function inWorkerd(
       // Long enough for a busy machine; a test that hangs still fails.
       testTimeout: 60_000,
       hookTimeout: 60_000,
+      expect: POLL,
       deps: { optimizer: { ssr: { enabled: true, include: BUNDLED } } },
     },
   };
@@ -103,6 +107,7 @@ function inNode(name: string, include: string[], globalSetup: string[] = []) {
       globalSetup,
       testTimeout: 120_000,
       hookTimeout: 120_000,
+      expect: POLL,
     },
   };
 }

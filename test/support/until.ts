@@ -1,7 +1,7 @@
-/** Waits until `condition` holds; throws if it does not within `timeoutMs`. */
+/** Waits until `condition` holds; throws if it does not within `timeoutMs`, long enough for a busy machine. */
 export async function until(
   condition: () => boolean | Promise<boolean>,
-  timeoutMs = 15_000,
+  timeoutMs = 45_000,
 ): Promise<void> {
   const deadline = Date.now() + timeoutMs;
   while (!(await condition())) {

@@ -104,7 +104,7 @@ describe("the sweep", () => {
   test("gets a delivery whose message was lost delivered, through the deployment's queues", async () => {
     const { id, url, drafts } = await owed(2, Date.now() - 2 * MINUTE_MS);
     await sweep(env, Date.now());
-    await expect.poll(() => statesOf(id), { timeout: 5_000 }).toEqual({ delivered: 2 });
+    await expect.poll(() => statesOf(id)).toEqual({ delivered: 2 });
     const bodies = (await receivedBy({ url })).map(({ body }) => body);
     expect(bodies.toSorted()).toEqual(drafts.map(({ body }) => body).toSorted());
   });

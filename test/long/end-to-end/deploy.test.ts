@@ -229,7 +229,7 @@ describe("npm run deploy without a terminal", () => {
   test("leaves no file with the secret if it is ended during the deployment", async () => {
     openAccount({ hangs: "deploy" });
     const { child, ended } = startDeploy({ ENCRYPTION_KEYS: SECRET });
-    await until(() => readCalls().at(-1)?.secretsFile !== undefined, 60_000);
+    await until(() => readCalls().at(-1)?.secretsFile !== undefined);
     const file = readCalls().at(-1)?.secretsFile?.path ?? "";
     expect(existsSync(file)).toBe(true);
     child.kill("SIGTERM");

@@ -193,7 +193,7 @@ test.each([
       `((found) => found.closest(".tabs") ?? found)(document.getElementById("${id}")).getBoundingClientRect().top`,
     );
   // Pages scroll smoothly.
-  await expect.poll(top, { timeout: 10_000 }).toBeLessThan(300);
+  await expect.poll(top).toBeLessThan(300);
 });
 
 test("leads from an address of the former single page to where its section is now", async () => {

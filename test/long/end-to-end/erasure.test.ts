@@ -73,7 +73,7 @@ async function fill() {
     const long = "x".repeat((Number(reference.slice(5)) % 7) * 500);
     return { ...person, customFields: { note: `écrire à ${person.email}`, long } };
   });
-  await until(async () => (await PLATFORM.ledger({ workspaceId })).delivered === LEADS - 1, 60_000);
+  await until(async () => (await PLATFORM.ledger({ workspaceId })).delivered === LEADS - 1);
   // A notice that is due, which the sweep sends to the administrators.
   await runtime.env.DB.prepare(
     `INSERT INTO notices (workspace_id, subscription_id, since, kind, due_at, recipients)

@@ -48,8 +48,8 @@ describe("redeliver", () => {
     const eventIds = again.map((draft) => draft.id);
     const redelivery = await Platform.redeliver({ webhookId: id, eventIds });
     expect(redelivery).toEqual({ count: 2, nextCursor: null });
-    await expect.poll(() => receivedBy({ url }), { timeout: 5_000 }).toHaveLength(2);
-    await expect.poll(() => statesOf(id), { timeout: 5_000 }).toEqual({ delivered: 3 });
+    await expect.poll(() => receivedBy({ url })).toHaveLength(2);
+    await expect.poll(() => statesOf(id)).toEqual({ delivered: 3 });
     const received = await receivedBy({ url });
     expect(received.map(({ headers, body }) => [headers["webhook-id"], body]).toSorted()).toEqual(
       again.map((draft) => [draft.id, draft.body]).toSorted(),
@@ -82,7 +82,7 @@ describe("redeliver", () => {
     });
     expect(count).toBe(1);
     const states = { delivered: 2, cancelled: 1, pending: 1 };
-    await expect.poll(() => statesOf(id), { timeout: 5_000 }).toEqual(states);
+    await expect.poll(() => statesOf(id)).toEqual(states);
   });
 
   test("tries a failing subscription immediately, and a named event that is waiting", async () => {

@@ -212,7 +212,7 @@ test("updateWebhook with another URL keeps secret, history and pending deliverie
   await setSubscription(webhookId, waits);
   const url = subscriberUrl();
   expect(await Platform.updateWebhook({ webhookId, url })).toEqual({});
-  await expect.poll(() => statesOf(webhookId), { timeout: 10_000 }).toEqual({ delivered: 1 });
+  await expect.poll(() => statesOf(webhookId)).toEqual({ delivered: 1 });
   expect(await receivedBy(old)).toEqual([]);
   const [{ headers, body } = {} as Received] = await receivedBy({ url });
   const { "webhook-id": eventId = "", "webhook-timestamp": at = "" } = headers;
@@ -233,7 +233,7 @@ test("updateWebhook with another URL starts anew: what the old one failed does n
   expect(await subscriptionRow(webhookId)).toMatchObject({ failures: 0, failedEvents: [] });
   await Platform.recordLeads({ workspaceId, leads: [leadReport("one")] });
   const read = () => Platform.readWebhook({ webhookId });
-  await expect.poll(read, { timeout: 10_000 }).toMatchObject({ failures: 1, disabledAt: null });
+  await expect.poll(read).toMatchObject({ failures: 1, disabledAt: null });
 });
 
 test("updateWebhook with headers sends them with each post, stores them encrypted, and shows only their names", async () => {
@@ -245,7 +245,7 @@ test("updateWebhook with headers sends them with each post, stores them encrypte
   const names = Object.keys(headers);
   expect(await Platform.readWebhook({ webhookId })).toMatchObject({ headers: names });
   await Platform.recordLeads({ workspaceId, leads: [leadReport("one")] });
-  await expect.poll(() => statesOf(webhookId), { timeout: 10_000 }).toEqual({ delivered: 1 });
+  await expect.poll(() => statesOf(webhookId)).toEqual({ delivered: 1 });
   await Platform.sendTestEvent({ webhookId, type: "lead.created" });
   const received = await receivedBy(subscription);
   expect(received).toHaveLength(2);

@@ -24,9 +24,8 @@ describe("the window of a key", () => {
       expect(requests).toBeGreaterThan(100);
       // The last write has all of them.
       const last = { window: { count: requests } };
-      await expect.poll(() => writes.at(-1)?.value, { timeout: 10_000 }).toMatchObject(last);
+      await expect.poll(() => writes.at(-1)?.value).toMatchObject(last);
       expect(writes.length).toBeGreaterThanOrEqual(2);
-      expect(writes.length).toBeLessThanOrEqual(6);
       for (const [i, { name, at }] of writes.entries()) {
         expect(name).toBe("counted");
         expect(at - (writes[i - 1]?.at ?? 0)).toBeGreaterThanOrEqual(495);
@@ -61,7 +60,12 @@ describe("the window of a key", () => {
   test("loses at most half a second when the object is reset", async () => {
     const { gate, admit } = await openKey(LIMIT);
     for (let i = 0; i < 10; i++) await admit();
-    await wait(600);
+    const stored = () =>
+      runInDurableObject(gate(), async (_, { storage }) => {
+        await storage.sync();
+        return storage.get("counted");
+      });
+    await expect.poll(stored).toMatchObject({ window: { count: 10 } });
     for (let i = 0; i < 5; i++) await admit();
     const reset = runInDurableObject(gate(), (_, state) => state.abort("reset by the test"));
     await reset.catch(() => {});

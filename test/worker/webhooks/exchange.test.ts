@@ -168,9 +168,8 @@ test("the outcome is known before the body has come", async () => {
   const post = await postOf(about, drafts, Date.now());
   const { kept, ...outcome } = await createAttempt(env)(...post);
   expect(outcome).toEqual(answered(500));
-  const startedAt = performance.now();
+  expect(await Promise.race([kept, "still coming"])).toBe("still coming");
   await kept;
-  expect(performance.now() - startedAt).toBeGreaterThan(RESPONSE_READ_MS / 2);
 });
 
 test("the body of a success is not waited for", async () => {
@@ -187,7 +186,7 @@ test("what a receiver echoes is encrypted, and erased with the lead", async () =
   const { id } = await subscribe(workspaceId, { url: subscriberUrl("echo-500") });
   const person = { name: "Zoë Canari", email: "canari@example.com", phone: "+33639980042" };
   const leadId = await recordLead(workspaceId, person);
-  await expect.poll(async () => (await deliveryTo(id)).lastStatus, { timeout: 5_000 }).toBe(500);
+  await expect.poll(async () => (await deliveryTo(id)).lastStatus).toBe(500);
   const { eventId } = await deliveryTo(id);
   const [attempt] = await logOf(id, eventId);
   expect(attempt?.response?.body).toContain(person.email);

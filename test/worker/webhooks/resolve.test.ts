@@ -116,7 +116,7 @@ describe("a name that is resolved again before a post", () => {
     const { dispatch } = await posting("late-private");
     const attempt = dispatch();
     expect(await attempt()).toBe("answered");
-    await expect.poll(attempt, { timeout: 10_000 }).toBe("refused");
+    await expect.poll(attempt).toBe("refused");
   });
 
   test.each<Partial<Env>>([{ DNS_OVER_HTTPS_URL: "" }, { ALLOW_LOCAL_WEBHOOKS: "true" }])(

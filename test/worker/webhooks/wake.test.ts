@@ -64,7 +64,7 @@ describe("the consumer is woken", () => {
     const { id, url, drafts } = await owed(1, Date.now());
     await setSubscription(id, { slow: lane === "slow" });
     expect(await wake(env, "DB", [{ subscriptionId: id, lane }])).toBe(true);
-    const posts = expect.poll(() => receivedBy({ url }), { timeout: 5_000 });
+    const posts = expect.poll(() => receivedBy({ url }));
     await posts.toMatchObject([{ body: drafts[0]?.body }]);
   });
 });

@@ -94,16 +94,18 @@ describe("a lease", () => {
   ])("whose subscription is gone ends with the post in progress, which %s", async (_, last) => {
     const { id, workspaceId } = await owed(5, NOW);
     await setSubscription(id, { postsAtOnce: 2 });
+    const noticed = Promise.withResolvers<void>();
     const { DB, trips } = observedDatabase({
       before: (trip) => {
         if (trip > 6) throw new Error("round trips without end");
       },
+      after: (trip) => void (trip === 2 && noticed.resolve()),
     });
     let now = NOW;
     const { posts, attempt } = subscriber(async () => {
       if (posts.length > 1) {
-        await expect.poll(() => trips.length).toBe(2);
-        await sleep(50);
+        await noticed.promise;
+        await sleep(10);
         return last();
       }
       // Cancelled and deleted by another dispatch after the lease expired.
