@@ -16,10 +16,8 @@ const built = new Map<Bundle, string>();
 
 /** Starts a Worker without a quota that a bench could use up. Each bundle is built once. */
 export function start(name: Bundle, options: { databases?: number } = {}): Promise<Runtime> {
-  const entry = join(ROOT, "bench", `${name}.ts`);
-  const bundle =
-    built.get(name) ??
-    (name === "shipped" ? buildWorker() : buildWorker(join(ROOT, "dist/bench", name), entry));
+  const entry = name === "shipped" ? "src/index.ts" : `bench/${name}.ts`;
+  const bundle = built.get(name) ?? buildWorker(join(ROOT, "dist/bench", name), join(ROOT, entry));
   built.set(name, bundle);
   return startRuntime({ ...options, bundle, vars: QUOTA, withoutAssets: true });
 }

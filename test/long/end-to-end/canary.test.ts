@@ -51,7 +51,7 @@ test("no log, error response or stored attempt contains a key, a secret, a perso
   const known = { ...person, customFields: { canari: field } };
   const lead = { reference: "1", source: "crm" as const, agent, ...known };
   await PLATFORM.recordLeads({ workspaceId, leads: [lead] });
-  await until(() => fine.posts.length === 1 && failing.posts.length === 1);
+  await until(() => fine.posts.length > 0 && failing.posts.length > 0);
   // The subscriber is sent all of it, so that there are canaries to leak.
   const told = fine.posts[0]?.body.toString() ?? "";
   expect(canariesIn(told, canaries).sort()).toEqual(["email", "field", "name", "phone"]);

@@ -1,4 +1,5 @@
 import { createInterface } from "node:readline";
+import { setTimeout } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { mintSecret, signatureHeaders } from "../../../src/webhooks/signature.ts";
 import { openClient, runNpm } from "../../node/support/client.ts";
@@ -28,12 +29,14 @@ async function idsOf(items: AsyncIterable<{ id: string }>): Promise<string[]> {
   return ids;
 }
 
-/** The statuses of `count` requests on a route: their log may come after the responses. */
-async function statusesOf(workspaceId: string, route: string, count: number): Promise<number[]> {
+/** The statuses of requests on a route up to the last of `count` that succeed: their log may come later. */
+async function statusesOf(workspaceId: string, route: string, count: number): Promise<string> {
   const logged = () =>
-    requests.filter((one) => one.workspaceId === workspaceId && one.route === route);
-  await until(() => logged().length >= count, 5_000).catch(() => {});
-  return logged().map(({ status }) => status);
+    requests
+      .filter((one) => one.workspaceId === workspaceId && one.route === route)
+      .map(({ status }) => status);
+  await until(() => logged().filter((status) => status === 200).length === count);
+  return logged().join();
 }
 
 describe("the example client", () => {
@@ -45,8 +48,9 @@ describe("the example client", () => {
     const lines = output.trim().split("\n");
     expect(lines).toHaveLength(250);
     expect(lines.map((line) => JSON.parse(line).id).toSorted()).toEqual(recorded.toSorted());
-    // A client that did not wait as long as it was told would be refused more often.
-    expect(await statusesOf(workspaceId, "/v1/leads", 5)).toEqual([200, 429, 200, 429, 200]);
+    // A client that did not wait as long as it was told would be refused more often; one that a busy machine
+    // delays until the next window is not refused.
+    expect(await statusesOf(workspaceId, "/v1/leads", 3)).toMatch(/^200,(429,)?200,(429,)?200$/);
   });
 
   test.each([
@@ -91,7 +95,7 @@ describe("the example client", () => {
     expect((await idsOf(client.listRunsOf(automationId))).toSorted()).toEqual(runs.toSorted());
     expect(await idsOf(client.listRunsOf(other))).toEqual([]);
     for await (const _ of client.listRuns()) break;
-    expect(await statusesOf(workspaceId, "/v1/runs", 3)).toEqual([200, 200, 200]);
+    expect(await statusesOf(workspaceId, "/v1/runs", 3)).toBe("200,200,200");
   });
 });
 
@@ -149,7 +153,7 @@ describe("a call that is refused", () => {
     const [id] = await recordAutomations(["1"]);
     await client.getAutomation(id);
     expect(await client.pauseAutomation(id)).toMatchObject({ status: "paused" });
-    expect(await statusesOf(workspaceId, "/v1/automations/:id", 3)).toEqual([200, 429, 200]);
+    expect(await statusesOf(workspaceId, "/v1/automations/:id", 2)).toMatch(/^200,(429,)?200$/);
   });
 
   const busy = (seconds: string) => () => ({ status: 429, headers: { "Retry-After": seconds } });
@@ -165,10 +169,13 @@ describe("a call that is refused", () => {
 
   test("for its quota stops waiting when its signal is aborted, with the signal's reason", async () => {
     const { client, posts, close } = await openRefusing(busy("60"));
-    const signal = AbortSignal.timeout(1_000);
-    const start = Date.now();
-    expect(await refusalOf(client.getAutomation("aut_1", { signal }))).toBe(signal.reason);
-    expect(Date.now() - start).toBeLessThan(20_000);
+    const ending = new AbortController();
+    const { signal } = ending;
+    const refused = refusalOf(client.getAutomation("aut_1", { signal }));
+    await until(() => posts.length === 1);
+    await setTimeout(500);
+    ending.abort();
+    expect(await refused).toBe(signal.reason);
     await close();
     expect(posts).toHaveLength(1);
   });
@@ -217,7 +224,7 @@ test("npm run events prints each event as it arrives, rejects forged ones, and r
     if (method !== "DELETE") return;
     // Ctrl-C sends one from the terminal, and another through npm.
     child.kill("SIGINT");
-    await new Promise((resolve) => setTimeout(resolve, 50));
+    await setTimeout(50);
   });
   const settings = { API_URL: proxy.url, API_KEY: apiKey, PORT: String(port) };
   const { child, ended } = start("events", settings);
@@ -241,6 +248,8 @@ test("npm run events prints each event as it arrives, rejects forged ones, and r
     const headers = await signatureHeaders(mintSecret(), "evt_1", body, Date.now());
     expect((await fetch(url, { method: "POST", headers, body })).status).toBe(401);
     expect(lines).toHaveLength(4);
+    // It prints an event before its answer is noted, and what is not noted ends with the subscription.
+    await until(async () => (await PLATFORM.ledger({ workspaceId })).delivered === 3);
 
     child.kill("SIGINT");
     expect((await ended).code).toBe(0);
@@ -249,5 +258,4 @@ test("npm run events prints each event as it arrives, rejects forged ones, and r
     await proxy.close();
   }
   expect(await idsOf(client.listSubscriptions())).toEqual([]);
-  expect((await PLATFORM.ledger({ workspaceId })).delivered).toBe(3);
 });

@@ -62,7 +62,7 @@ const button = (name: string | RegExp, within: Page | Locator = page) =>
 const press = (name: string | RegExp, within?: Locator) => button(name, within).click();
 const dialogOf = (name: string) => page.getByRole("dialog", { name });
 const rows = () => page.locator("tbody tr:has(.badge)");
-const posted = (count: number) => until(() => posts.length === count);
+const posted = (count: number) => until(() => posts.length >= count);
 const isFocused = (locator: Locator) =>
   locator.evaluate((element) => element === document.activeElement);
 

@@ -25,8 +25,8 @@ const REFUSED = [400, 401];
 const BIG_BYTES = 100_000_000;
 /** How much a receiver's memory may grow over four concurrent large bodies, in bytes. */
 const GROWTH_MAX = 60_000_000;
-/** By when a stalling sender must have been cut off. */
-const CUT_OFF_MS = 20_000;
+/** By when a stalling sender must have been cut off, on a busy machine. */
+const CUT_OFF_MS = 60_000;
 
 /** The headers that authenticate a delivery. */
 type Signed = Record<string, string>;
@@ -214,8 +214,7 @@ describe.concurrent("cuts off stalling senders, and serves others in the meantim
       const stalling = starts.map(([start, drip]) => stall(port, start, drip));
       await sleep(1_000);
       expect(await deliver(port, secret, "evt_meanwhile")).toBeOneOf(ACCEPTED);
-      const ends = await Promise.all(stalling);
-      if (!isBehindServer(example)) expect(ends).toEqual(ends.map(() => "cut off"));
+      if (!isBehindServer(example)) for (const end of stalling) expect(await end).toBe("cut off");
       expect(await deliver(port, secret, "evt_afterwards")).toBeOneOf(ACCEPTED);
     });
 });
@@ -237,7 +236,7 @@ async function sendBig(port: number, header: string): Promise<string> {
     : piece;
   for (let sent = 0; sent < BIG_BYTES && socket.writable && socket.answer === ""; sent += 1e6)
     if (!socket.write(framed)) await Promise.race([once(socket, "drain").catch(() => {}), closed]);
-  await Promise.race([closed, sleep(5_000, null, { ref: false })]);
+  await until(() => socket.answer !== "" || socket.destroyed);
   socket.destroy();
   return socket.answer;
 }

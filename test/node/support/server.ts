@@ -39,13 +39,18 @@ export async function proxyTo(origin: URL, before: (request: IncomingMessage) =>
   });
 }
 
+/** How many pairs of ports each of Vitest's workers has. */
+const PAIRS = 100;
+let given = Math.floor(Math.random() * PAIRS);
+
 /**
- * A free port below those that the system assigns automatically, so that no server started in the meantime
- * gets it; the one after it is free too.
+ * A free port; the one after it is free too. Nobody else gets it before a program listens on it: each worker
+ * has ports of its own, gives them away in turn, and the system assigns none of them automatically.
  */
 export async function freePort(): Promise<number> {
+  const worker = Number(process.env.VITEST_POOL_ID ?? 0) % 100;
   for (;;) {
-    const port = 10_000 + 2 * Math.floor(Math.random() * 11_000);
+    const port = 10_000 + 2 * (worker * PAIRS + (given++ % PAIRS));
     if ((await isFree(port)) && (await isFree(port + 1))) return port;
   }
 }
