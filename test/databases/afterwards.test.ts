@@ -1,13 +1,18 @@
 import { exports } from "cloudflare:workers";
 import { expect, test } from "vitest";
+import { openDatabase } from "../../src/db/client.ts";
 import { openedDataKeys } from "../../src/encryption/personal-data.ts";
 import { sweep } from "../../src/sweep.ts";
+import { sendNotices } from "../../src/webhooks/notices/notify.ts";
 import { exportAll } from "../support/api.ts";
-import { NAMES, rowsIn, valueIn } from "../support/databases.ts";
+import { databaseOf, NAMES, rowsIn, unreachableDatabase, valueIn } from "../support/databases.ts";
 import { consumeBodies, DAY_MS, isolated, MINUTE_MS } from "../support/deliveries.ts";
-import { cleanUp, moved, openWithLeads } from "../support/moves.ts";
+import { keepLog } from "../support/log-lines.ts";
+import { mailbox } from "../support/mailbox.ts";
+import { cleanUp, moved, moveUntil, openWithLeads } from "../support/moves.ts";
 
 const { Platform } = exports;
+keepLog();
 
 test("a database that a workspace has left delivers what others are owed, and expires their events", async () => {
   const leaving = await openWithLeads();
@@ -92,4 +97,57 @@ test("an export that was begun before a move shows each notice once", async () =
   const seen = notices.map(({ since }) => since);
   expect(seen).toHaveLength(60);
   expect(new Set(seen).size).toBe(60);
+});
+
+/** A workspace in DB_2 with an administrator, who is owed an e-mail once `owe` is called. */
+async function openAdministered() {
+  const { workspaceId, webhookId } = await openWithLeads(1);
+  const address = `${workspaceId}@example.com`;
+  await Platform.updateWorkspace({ workspaceId, adminEmails: [address] });
+  const owe = () =>
+    rowsIn(
+      "DB_2",
+      `INSERT INTO notices (workspace_id, subscription_id, since, kind, due_at) VALUES (?, ?, 1, 'disabled', 3)
+        ON CONFLICT DO UPDATE SET due_at = 3, recipients = NULL`,
+      workspaceId,
+      webhookId,
+    );
+  // Only of a subscription that is still disabled are administrators told.
+  const disable = "UPDATE subscriptions SET disabled_at = 2, failing_since = 1 WHERE id = ?";
+  await rowsIn("DB_2", disable, webhookId);
+  return { workspaceId, webhookId, address, owe };
+}
+
+test("an e-mail whose outcome cannot be recorded, because its workspace stays closed, stops no other", async () => {
+  const [closed, staying] = [await openAdministered(), await openAdministered()];
+  for (const { owe } of [closed, staying]) await owe();
+  const box = mailbox(async ({ to }) => {
+    if (to === closed.address) await moveUntil(closed.workspaceId, "copying");
+    return false;
+  });
+  const sending = sendNotices(openDatabase(databaseOf("DB_2")), box.env, Date.now());
+  await expect(sending).rejects.toThrow("moving: try again");
+  expect(box.sent.map(({ to }) => to).sort()).toEqual([closed.address, staying.address].sort());
+  await moved(closed.workspaceId, "DB_3");
+});
+
+test("e-mails of a workspace that arrives, or is closed, wait until it has moved; others do not", async () => {
+  const leaving = await openAdministered();
+  const staying = await openAdministered();
+  await leaving.owe();
+  await moveUntil(leaving.workspaceId, "copying");
+  const box = mailbox();
+  const { DELIVERIES, REDELIVERIES } = isolated().env;
+  const bindings = { ...box.env, DELIVERIES, REDELIVERIES };
+  // The sweep of DB_2 comes later.
+  const DB_2 = unreachableDatabase("rejects");
+  await sweep({ ...bindings, DB_2 } as Env, Date.now()).catch(() => {});
+  expect(box.sent).toEqual([]);
+  await staying.owe();
+  await sweep(bindings, Date.now());
+  await moved(leaving.workspaceId, "DB_3");
+  await staying.owe();
+  await sweep(bindings, Date.now());
+  const sent = box.sent.map(({ to }) => to).sort();
+  expect(sent).toEqual([leaving, staying, staying].map(({ address }) => address).sort());
 });
