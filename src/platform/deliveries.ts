@@ -97,7 +97,7 @@ export const redeliver = operation({
       states: several(RedeliveryState, RedeliveryState.options.length)
         .nullish()
         .describe(
-          "default: all; delivered: at least once; missed: never owed; retrying: waits after a failed attempt, which it then need not",
+          "default: all; delivered: at least once; missed: never owed; retrying: waits after a failed attempt, which it then need not. What is due, or was never tried, is sent anyway, and not counted",
         ),
       cursor: cursorOf("redelivery").describe("the previous call's nextCursor"),
     })

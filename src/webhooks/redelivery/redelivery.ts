@@ -7,7 +7,7 @@ import { MINUTE_MS } from "../../contract/time.ts";
 import { qb } from "../../db/builder.ts";
 import { commit, type Database, type Executable, withoutRetries } from "../../db/client.ts";
 import { deliveries, events, subscriptions } from "../../db/schema.ts";
-import { IS_ACTIVE, IS_ITS_DELIVERY } from "../conditions.ts";
+import { IS_ACTIVE, IS_ITS_DELIVERY, STATE } from "../conditions.ts";
 import type { Lane } from "../dispatch/policy.ts";
 import {
   enableSubscription,
@@ -15,7 +15,15 @@ import {
   type KnownSubscription,
   knownSubscription,
 } from "../subscriptions.ts";
-import { IS_LISTED, isRequeueable, isRetrying, nextSlot, requeue, SPACING_MS } from "./requeue.ts";
+import {
+  IS_LISTED,
+  isRequeueable,
+  isRetrying,
+  nextSlot,
+  POSTED_FROM,
+  requeue,
+  SPACING_MS,
+} from "./requeue.ts";
 
 /** What an enabled subscription has missed. */
 const UNDELIVERED: readonly RedeliveryState[] = ["exhausted", "cancelled", "missed"];
@@ -198,10 +206,7 @@ const namedSlot = (now: number) => sql`min(${nextSlot(now)}, ${now + NAMED_WAIT_
  * has a slot in the schedule, which it keeps.
  */
 function isWaiting(now: number): SQL {
-  const { state, cancellations, dueAt } = deliveries;
-  const due = sql`max(${dueAt}, ${subscriptions.nextAt}, ${subscriptions.rejectedUntil})`;
-  return sql`coalesce(${state} = 'pending' AND ${cancellations} = ${subscriptions.cancellations}
-    AND ${due} > ${now} AND ${due} >= ${namedSlot(now)}, 0)`;
+  return sql`coalesce(${STATE} = 'pending' AND ${POSTED_FROM} > ${now} AND ${POSTED_FROM} >= ${namedSlot(now)}, 0)`;
 }
 
 /**

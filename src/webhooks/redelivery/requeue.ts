@@ -19,9 +19,13 @@ export const nextSlot = (now: number) => sql<number>`max(${now}, ${subscriptions
 /** SQL condition: the subscription lists the event's kind, and it is not a test event. */
 export const IS_LISTED = sql`NOT ${events.test} AND ${lists(events.type)}`;
 
+/** SQL expression: when the post of a pending delivery may start. One sent by hand waits for no endpoint. */
+export const POSTED_FROM = sql`max(${deliveries.dueAt}, iif(${deliveries.priority} = 1, 0,
+  max(${subscriptions.nextAt}, ${subscriptions.rejectedUntil})))`;
+
 /** SQL condition: the delivery waits after a failed attempt, for longer than for a slot in the schedule. */
 export const isRetrying = (now: number) =>
-  sql`coalesce(${STATE} = 'pending' AND ${deliveries.attempts} > 0 AND ${deliveries.dueAt} > ${nextSlot(now)}, 0)`;
+  sql`coalesce(${STATE} = 'pending' AND ${deliveries.attempts} > 0 AND ${POSTED_FROM} > ${nextSlot(now)}, 0)`;
 
 /**
  * SQL condition: the delivery, or its absence, is in one of the states. Once delivered, it counts as

@@ -338,6 +338,24 @@ describe("what a subscription did not get", () => {
   });
 });
 
+test.each([
+  ["by a range", { since: T0, until: null, states: ["retrying"] }],
+  ["by its id", null],
+] as const)(
+  "what has its turn, but waits for an endpoint that fails, is sent and counted %s, once",
+  async (_, range) => {
+    const { id, drafts } = await owed(1, T0);
+    const eventId = drafts[0]?.id ?? "";
+    await setDeliveries(id, { attempts: 1, priority: 2, dueAt: NOW - 1_000 });
+    await setSubscription(id, { nextAt: NOW + HOUR_MS, failingSince: T0, failures: 1 });
+    const again = () => redeliverAgain(db, id, range ?? [eventId], NOW);
+    expect(await again()).toMatchObject({ count: 1 });
+    expect(await again()).toMatchObject({ count: 0 });
+    await dispatchAt(NOW + 1_000, [id], answered(200));
+    expect(await statesOf(id)).toEqual({ delivered: 1 });
+  },
+);
+
 test("what waits after failed attempts is sent at once with a range that asks for it, and keeps its attempts and its turn", async () => {
   const { id, drafts } = await owed(2, T0);
   const [first = "", second = ""] = drafts.map((draft) => draft.id).toSorted();
