@@ -57,6 +57,7 @@ function presentOf(schema: JsonSchema): JsonSchema {
 function typeOf(field: JsonSchema): string {
   if (field.title) return field.title;
   if (field.enum) return field.enum.join(" | ");
+  if (field.anyOf) return field.anyOf.map((each) => typeOf(each as JsonSchema)).join(" | ");
   if (field.type === "array") {
     const items = presentOf(field.items as JsonSchema);
     const count =

@@ -73,9 +73,10 @@ function linesHelp(method: string, command: string): string[] {
 
 /** A line per field of an input: its name, its type and, if wanted, its meaning. */
 function fieldLines(input: z.ZodType, withMeaning: boolean): string[] {
-  const rows = fieldsOf(input, "input").map(({ path, isRequired, type, about }) => {
+  const rows = fieldsOf(input, "input").map(({ path, isRequired, type, isNullable, about }) => {
     const name = `${"  ".repeat(path.length)}${path.at(-1)}${isRequired ? "" : "?"}`;
-    return withMeaning ? [name, type, about] : [name, type];
+    const values = isRequired && isNullable ? `${type}, or null` : type;
+    return withMeaning ? [name, values, about] : [name, values];
   });
   return rows.length === 0 ? ["  no input"] : align(rows);
 }

@@ -99,6 +99,14 @@ describe("npm run platform", () => {
     expect((await platform()).stdout).toBe(stdout);
   });
 
+  test.each([
+    ["updateApiKey", "requestsPerWindow", "integer, 1 to 1000000, or null"],
+    ["listDeliveries", "status?", "integer, 100 to 599 | 1xx |"],
+  ] as const)("the help of %s says that %s may be %s", (method, field, values) => {
+    const help = describeMethod(method, OPERATIONS[method]);
+    expect(help.replace(/ +/g, " ")).toContain(` ${field} ${values}`);
+  });
+
   test("METHOD --help shows one method, with types, meanings and examples", async () => {
     const { stdout } = await platform("createApiKey", "--help");
     expect(stdout).toContain("Creates an API key for a workspace. The key is shown only once.");
