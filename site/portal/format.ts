@@ -1,4 +1,4 @@
-import { PENDING_COUNTED_MAX } from "../../src/contract/limits.ts";
+import { DELIVERIES_COUNTED_MAX } from "../../src/contract/limits.ts";
 import type { AttemptView as Attempt, WebhookView } from "../../src/webhooks/views.ts";
 import { locale, t } from "./text.ts";
 
@@ -67,10 +67,15 @@ export function formatCount({ n, isCapped }: Count): string {
   return isCapped ? t.orMore(formatNumber(n)) : formatNumber(n);
 }
 
+export function sum(counts: Count[]): Count {
+  const n = counts.reduce((total, count) => total + count.n, 0);
+  return { n, isCapped: counts.some((count) => count.isCapped) };
+}
+
 /** The pending deliveries of a subscription, which the service counts up to a limit; null without any. */
 export function formatPending({ pending }: Pick<WebhookView, "pending">): string | null {
   if (pending === 0) return null;
-  return formatCount({ n: pending, isCapped: pending >= PENDING_COUNTED_MAX });
+  return formatCount({ n: pending, isCapped: pending >= DELIVERIES_COUNTED_MAX });
 }
 
 export function formatShare(share: number): string {

@@ -61,8 +61,8 @@ export const PORTAL_LINK_MINUTES = { default: 60, max: 1_440 } as const;
  */
 export const PORTAL_LINK_OPENS_MS = 120_000;
 
-/** Maximum pending deliveries counted for a subscription's health. */
-export const PENDING_COUNTED_MAX = 1_000;
+/** Maximum deliveries of a subscription that are counted: of those pending, and of each day. */
+export const DELIVERIES_COUNTED_MAX = 1_000;
 
 /** How long a subscriber may take to answer (docs/webhooks.md). */
 export const POST_TIMEOUT_MS = 10_000;

@@ -1,70 +1,62 @@
-import { and, count, desc, eq, gte, lt, sql } from "drizzle-orm";
-import type { DeliveryState } from "../contract/enumerations.ts";
-import { eventIdAt } from "../contract/ids.ts";
+import { sql } from "drizzle-orm";
+import { eventIdAt, eventTimeOf } from "../contract/ids.ts";
+import { DELIVERIES_COUNTED_MAX as MAX } from "../contract/limits.ts";
 import { DAY_MS, isoTime } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
-import { commit, type Database, transaction } from "../db/client.ts";
+import { type Database, read } from "../db/client.ts";
 import { deliveries, subscriptions } from "../db/schema.ts";
-import { STATE } from "./conditions.ts";
-import type { DayView } from "./views.ts";
+import { IS_PENDING, PENDING, STATE } from "./conditions.ts";
+import { Counted, type DayView } from "./views.ts";
 
-/** Number of days for which the portal counts deliveries, including today... */
+/** Number of days for which the portal counts deliveries, including today. */
 const PORTAL_DAYS = 7;
-/** ...and the maximum it reads per day; the newest ones. */
-export const PORTAL_DAY_MAX = 1_000;
 
 /**
- * Counts a subscription's deliveries by the day of their events, oldest day first. Reads up to
- * `PORTAL_DAY_MAX` of each day, test events among them.
+ * Counts a subscription's deliveries by the day of their events, oldest day first. Once delivered, one counts
+ * as delivered, even while it is being sent again.
+ *
+ * Delivered ones are counted among the first `MAX` of a day, so that no later one lowers their number; the
+ * others, of which there are few, among as many in their own index.
  */
-export async function countDays(
-  db: Database,
-  subscriptionId: string,
-  now: number,
-): Promise<DayView[]> {
+export async function countDays(db: Database, webhookId: string, now: number): Promise<DayView[]> {
   const today = Math.floor(now / DAY_MS) * DAY_MS;
   const days = Array.from(
     { length: PORTAL_DAYS },
     (_, i) => today - (PORTAL_DAYS - 1 - i) * DAY_MS,
   );
+  const { subscriptionId, eventId, state, deliveredEarlier } = deliveries;
   // Event ids are sorted by time: a day is a range of the primary key.
-  const { subscriptionId: id, eventId } = deliveries;
-  // Once delivered, it counts as delivered, even while it is being sent again.
-  const state = sql<DeliveryState>`iif(${deliveries.deliveredEarlier}, 'delivered', ${STATE})`;
-  const attempts = sql<number>`${deliveries.attempts} + ${deliveries.earlierAttempts}`;
-  const counts = days.map((startsAt) => {
-    const newest = qb
-      .select({ state: state.as("state"), attempts: attempts.as("attempts") })
-      .from(subscriptions)
-      .crossJoin(deliveries)
-      .where(
-        and(
-          eq(subscriptions.id, subscriptionId),
-          eq(id, subscriptionId),
-          gte(eventId, eventIdAt(startsAt)),
-          lt(eventId, eventIdAt(startsAt + DAY_MS)),
-        ),
-      )
-      .orderBy(desc(eventId))
-      .limit(PORTAL_DAY_MAX)
-      .as("newest");
-    const sum = sql<number>`sum(${newest.attempts})`;
-    return qb
-      .select({ state: newest.state, deliveries: count(), attempts: sum })
-      .from(newest)
-      .groupBy(sql`${newest.state}`);
+  const ranges = JSON.stringify(days.map((at) => [eventIdAt(at), eventIdAt(at + DAY_MS)]));
+  const isOfDay = sql`${subscriptionId} = ${webhookId} AND ${eventId} >= day.value->>0 AND ${eventId} < day.value->>1`;
+  const isNow = (which: string) => sql`total(${state} = ${which} AND NOT ${deliveredEarlier})`;
+  const { counted, waiting } = await read(db, {
+    counted: qb.all<{ first: string; failed: string }>(sql`SELECT
+      (SELECT json_array(count(*), total(${state} = 'delivered' OR ${deliveredEarlier})) FROM (
+        SELECT ${state}, ${deliveredEarlier} FROM ${deliveries}
+        WHERE ${isOfDay} ORDER BY ${eventId} LIMIT ${MAX}) AS deliveries) AS first,
+      (SELECT json_array(count(*), ${isNow("exhausted")}, ${isNow("cancelled")}) FROM (
+        SELECT ${state}, ${deliveredEarlier} FROM ${deliveries} INDEXED BY deliveries_failed
+        WHERE ${isOfDay} AND ${state} IN ('exhausted', 'cancelled') LIMIT ${MAX}) AS deliveries) AS failed
+      FROM json_each(${ranges}) AS day`),
+    waiting: qb.all<{ id: string; state: "pending" | "cancelled"; deliveredEarlier: number }>(sql`
+      SELECT ${eventId} AS id, ${STATE} AS state, ${deliveredEarlier} AS deliveredEarlier
+      FROM ${subscriptions} CROSS JOIN ${PENDING}
+      WHERE ${subscriptions.id} = ${webhookId} AND ${IS_PENDING} LIMIT ${MAX}`),
   });
-  const found = await commit(db, transaction(counts));
-  return found.map((states, i) => {
-    const figures = { pending: 0, delivered: 0, exhausted: 0, cancelled: 0, attempts: 0 };
-    let read = 0;
-    for (const { state, deliveries, attempts } of states) {
-      read += deliveries;
-      if (state === "test") continue;
-      figures[state] = deliveries;
-      figures.attempts += attempts;
-    }
-    const truncated = read === PORTAL_DAY_MAX;
-    return { date: isoTime(days[i] ?? today).slice(0, 10), ...figures, truncated };
+  return counted.map(({ first, failed }, i) => {
+    const startsAt = days[i] ?? today;
+    const [all, delivered] = JSON.parse(first) as [number, number];
+    const [failedRead, exhausted, cancelled] = JSON.parse(failed) as [number, number, number];
+    const isIn = (id: string) => Math.floor(eventTimeOf(id) / DAY_MS) * DAY_MS === startsAt;
+    const left = waiting.filter((one) => isIn(one.id) && !one.deliveredEarlier);
+    const pending = left.filter((one) => one.state === "pending").length;
+    const amongFailed = { exhausted: failedRead, cancelled: Math.max(failedRead, waiting.length) };
+    const among = { delivered: all, pending: waiting.length, ...amongFailed };
+    return {
+      date: isoTime(startsAt).slice(0, 10),
+      ...{ pending, delivered, exhausted },
+      cancelled: cancelled + left.length - pending,
+      atLeast: Counted.options.filter((state) => among[state] === MAX),
+    };
   });
 }

@@ -1,6 +1,6 @@
 import { and, eq, isNull, type SQL, sql } from "drizzle-orm";
 import { eventTimeOf } from "../contract/ids.ts";
-import { PENDING_COUNTED_MAX, TELL_AFTER_MS } from "../contract/limits.ts";
+import { DELIVERIES_COUNTED_MAX, TELL_AFTER_MS } from "../contract/limits.ts";
 import { isoTime, isoTimeOrNull } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
 import { type Database, query } from "../db/client.ts";
@@ -26,7 +26,7 @@ const HEALTH = {
   rejections: subscriptions.rejections,
   lastAttempt: subscriptions.lastAttempt,
   pending: sql<number>`(SELECT coalesce(sum(pending), 0) FROM (SELECT ${STATE} = 'pending' AS pending
-    FROM ${PENDING} WHERE ${IS_PENDING} LIMIT ${PENDING_COUNTED_MAX}))`,
+    FROM ${PENDING} WHERE ${IS_PENDING} LIMIT ${DELIVERIES_COUNTED_MAX}))`,
   readyAt: readyAt(),
   overlapEndsAt: sql<
     number | null
@@ -43,7 +43,7 @@ const healthOf = (whose: SQL | undefined) =>
 type HealthRow = ReturnType<typeof healthOf>["_"]["result"][number];
 
 /**
- * A workspace's subscriptions, newest first, each with its health. Reads up to `PENDING_COUNTED_MAX`
+ * A workspace's subscriptions, newest first, each with its health. Reads up to `DELIVERIES_COUNTED_MAX`
  * deliveries of each; a workspace has at most `AGREED_SUBSCRIPTIONS_MAX`.
  */
 export async function listSubscriptionHealth(

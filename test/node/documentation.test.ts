@@ -8,6 +8,7 @@ import { platformReference, REFERENCE } from "../../scripts/platform/reference.t
 import { ROOT } from "../../scripts/shared/checkout.ts";
 import {
   AGREED_SUBSCRIPTIONS_MAX,
+  DELIVERIES_COUNTED_MAX,
   DISABLE_AFTER_MS,
   ERASED_LEADS_KEPT_DAYS,
   NESTING_MAX,
@@ -23,7 +24,6 @@ import {
 import { DAY_MS, HOUR_MS } from "../../src/contract/time.ts";
 import { OPERATIONS } from "../../src/platform/operations.ts";
 import { WebhookDelivery } from "../../src/webhooks/bodies.ts";
-import { PORTAL_DAY_MAX } from "../../src/webhooks/days.ts";
 import { DISPATCH_MAX_MS } from "../../src/webhooks/dispatch/dispatch.ts";
 import { LEASE_MS } from "../../src/webhooks/dispatch/lease.ts";
 import { SLOW_ANSWER_MS } from "../../src/webhooks/dispatch/policy.ts";
@@ -85,7 +85,7 @@ test.each([
   ["docs/operations.md", `allows up to ${AGREED_SUBSCRIPTIONS_MAX}`],
   ["docs/operations.md", `and ${WORKSPACE_EMAILS_PER_DAY} per day`],
   ["docs/operations.md", `for ${ERASED_LEADS_KEPT_DAYS} days, no reference`],
-  ["docs/portal.md", `the newest ${said(PORTAL_DAY_MAX)} deliveries`],
+  ["docs/portal.md", `the first ${said(DELIVERIES_COUNTED_MAX)} deliveries`],
   ["docs/recording.md", `at most ${RECORD_MAX_BYTES / 1024} KiB of JSON`],
   ["docs/recording.md", `custom fields ${NESTING_MAX} levels deep`],
   ["site/page/flow.svg", `Any 2xx within ${seconds(POST_TIMEOUT_MS)} seconds`],

@@ -17,16 +17,17 @@ export function Days({ days }: { days: Day[] }) {
         column={t.subscription.day}
         labels={labels}
         ticks={labels}
-        capped={days.map(({ truncated }) => truncated)}
         series={STATES.filter(
           (state) => state === "delivered" || state === "exhausted" || occurs(state),
         ).map((state) => ({
           name: t.chartStates[state],
           tone: state,
-          values: days.map((day) => day[state]),
+          values: days.map((day) => ({ n: day[state], isCapped: day.atLeast.includes(state) })),
         }))}
       />
-      {days.some(({ truncated }) => truncated) && <p class="hint">{t.subscription.truncated}</p>}
+      {days.some(({ atLeast }) => atLeast.length > 0) && (
+        <p class="hint">{t.subscription.counted}</p>
+      )}
     </div>
   );
 }

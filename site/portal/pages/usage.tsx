@@ -75,12 +75,12 @@ function KeyUsage({ of: key }: { of: Key }) {
             {
               name: t.usagePage.requests,
               tone: "attempts",
-              values: hours.map(({ requests }) => requests),
+              values: hours.map(({ requests: n }) => ({ n, isCapped: false })),
             },
             {
               name: t.usagePage.refused,
               tone: "exhausted",
-              values: hours.map(({ refused }) => refused),
+              values: hours.map(({ refused: n }) => ({ n, isCapped: false })),
             },
           ]}
         />

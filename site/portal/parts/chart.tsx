@@ -1,18 +1,22 @@
 import { useId } from "preact/hooks";
-import { type Count, formatCount } from "../format.ts";
+import { type Count, formatCount, sum } from "../format.ts";
 import { t } from "../text.ts";
 
 /** One series: its name, its colour, its count in each column. */
 export interface Series {
   name: string;
   tone: string;
-  values: number[];
+  values: Count[];
 }
 
 const HEIGHT = 100;
 const COLUMN = 10;
 /** The height of a column's bar. */
 const BAR = 0.64;
+
+const NONE: Count = { n: 0, isCapped: false };
+/** The least that a chart is high. */
+const ONE: Count = { n: 1, isCapped: false };
 
 interface Props {
   title: string;
@@ -22,8 +26,6 @@ interface Props {
   labels: string[];
   /** What stands under the chart, from left to right. */
   ticks: string[];
-  /** Whether counting a column ended at a limit. */
-  capped?: boolean[];
   series: Series[];
 }
 
@@ -31,21 +33,11 @@ interface Props {
  * Counts over time as stacked bars, with the numbers as a table for those who want them or cannot
  * see the bars.
  */
-export function Chart({ title, column, labels, ticks, capped = [], series }: Props) {
+export function Chart({ title, column, labels, ticks, series }: Props) {
   const id = useId();
-  const countOf = (n: number, i: number): Count => ({ n, isCapped: capped[i] ?? false });
-  const columns = labels.map((_, i) =>
-    countOf(
-      series.reduce((sum, { values }) => sum + (values[i] ?? 0), 0),
-      i,
-    ),
-  );
-  const highest = columns.reduce((max, one) => (one.n > max.n ? one : max), countOf(1, -1));
-  const total = ({ values }: Series) =>
-    formatCount({
-      n: values.reduce((sum, value) => sum + value, 0),
-      isCapped: capped.includes(true),
-    });
+  const columns = labels.map((_, i) => sum(series.map(({ values }) => values[i] ?? NONE)));
+  const highest = columns.reduce((max, one) => (one.n > max.n ? one : max), ONE);
+  const total = ({ values }: Series) => formatCount(sum(values));
   return (
     <figure class="chart">
       <figcaption>
@@ -72,11 +64,7 @@ export function Chart({ title, column, labels, ticks, capped = [], series }: Pro
           preserveAspectRatio="none"
         >
           {labels.map((label, i) => (
-            <Column
-              key={label}
-              {...{ place: i, label, max: highest.n, series }}
-              isCapped={capped[i] ?? false}
-            />
+            <Column key={label} {...{ place: i, label, max: highest.n, series }} />
           ))}
         </svg>
         <div class={ticks.length === labels.length ? "ticks each" : "ticks"} aria-hidden="true">
@@ -107,7 +95,7 @@ export function Chart({ title, column, labels, ticks, capped = [], series }: Pro
                 <tr key={label}>
                   <th scope="row">{label}</th>
                   {series.map(({ name, values }) => (
-                    <td key={name}>{formatCount(countOf(values[i] ?? 0, i))}</td>
+                    <td key={name}>{formatCount(values[i] ?? NONE)}</td>
                   ))}
                 </tr>
               ))}
@@ -123,20 +111,19 @@ interface ColumnProps {
   place: number;
   label: string;
   max: number;
-  isCapped: boolean;
   series: Series[];
 }
 
-function Column({ place, label, max, isCapped, series }: ColumnProps) {
+function Column({ place, label, max, series }: ColumnProps) {
   const x = (place + (1 - BAR) / 2) * COLUMN;
   let top = HEIGHT;
   const bars = series.map(({ name, tone, values }) => {
-    const n = values[place] ?? 0;
-    const height = (n / max) * HEIGHT;
+    const count = values[place] ?? NONE;
+    const height = (count.n / max) * HEIGHT;
     top -= height;
     return (
       <rect key={tone} class={tone} x={x} y={top} width={COLUMN * BAR} height={height}>
-        <title>{`${label}, ${name}: ${formatCount({ n, isCapped })}`}</title>
+        <title>{`${label}, ${name}: ${formatCount(count)}`}</title>
       </rect>
     );
   });

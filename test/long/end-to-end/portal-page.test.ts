@@ -5,8 +5,7 @@ import type { Page } from "playwright-core";
 import { expect, test } from "vitest";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
 import { fr } from "../../../site/portal/texts/fr.ts";
-import { PENDING_COUNTED_MAX } from "../../../src/contract/limits.ts";
-import { PORTAL_DAY_MAX } from "../../../src/webhooks/days.ts";
+import { DELIVERIES_COUNTED_MAX } from "../../../src/contract/limits.ts";
 import {
   openPage,
   PHONE_WIDTH,
@@ -110,8 +109,8 @@ async function reachLimits({ page }: Visit): Promise<void> {
   await page.route(/\/portal\/api\/webhooks(\/whk_\w+)?$/, async (route) => {
     const response = await route.fetch();
     const shown = await response.json();
-    for (const webhook of shown.items ?? [shown]) webhook.pending = PENDING_COUNTED_MAX;
-    const today = { delivered: PORTAL_DAY_MAX, exhausted: 0, pending: 0, truncated: true };
+    for (const webhook of shown.items ?? [shown]) webhook.pending = DELIVERIES_COUNTED_MAX;
+    const today = { delivered: DELIVERIES_COUNTED_MAX, exhausted: 0, atLeast: ["delivered"] };
     Object.assign(shown.days?.at(-1) ?? {}, today);
     await route.fulfill({ response, json: shown });
   });
