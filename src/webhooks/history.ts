@@ -62,12 +62,12 @@ type DeliveryRow = Pick<
   keyof typeof SHOWN
 >;
 
-const { url, sealedSecret, earlierSecrets, rotatedAt } = subscriptions;
+const { url, disabledAt, sealedSecret, earlierSecrets, rotatedAt } = subscriptions;
 
 /** The subscription, its URL and secrets. @throws InputError if there is none. */
 function expectWebhook(webhookId: string) {
   const found = qb
-    .select({ url, sealedSecret, earlierSecrets, rotatedAt })
+    .select({ url, disabledAt, sealedSecret, earlierSecrets, rotatedAt })
     .from(subscriptions)
     .where(isThere(webhookId));
   return readAs(found, ([webhook]) => {
@@ -208,7 +208,8 @@ export async function findDelivery(
     request: wasSent(attempt.outcome) ? { headers: await headersAt(attempt.at) } : null,
   }));
   const attemptsShown = await Promise.all(shown);
-  return { ...view, url: webhook.url, attemptLog: attemptsShown, body: body ?? "" };
+  const isDisabled = webhook.disabledAt !== null;
+  return { ...view, url: webhook.url, isDisabled, attemptLog: attemptsShown, body: body ?? "" };
 }
 
 const wasSent = (outcome: string) => outcome !== "refused" && outcome !== "unreadable";

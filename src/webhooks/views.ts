@@ -1,7 +1,7 @@
 import { z } from "@hono/zod-openapi";
 import { DeliveryState, WebhookEvent } from "../contract/enumerations.ts";
 import { EventId } from "../contract/fields.ts";
-import { PENDING_COUNTED_MAX } from "../contract/limits.ts";
+import { DELIVERIES_COUNTED_MAX } from "../contract/limits.ts";
 
 /* What operations show of subscriptions and deliveries. The portal's page uses the same shapes. */
 
@@ -71,7 +71,7 @@ export const WebhookView = z.object({
     .describe("kinds of which none has been accepted for a day, although others were"),
   failingSince: Time.nullable().describe("first failure since the last success"),
   failures: z.int().describe("since the last success"),
-  pending: z.int().describe(`counted up to ${PENDING_COUNTED_MAX}`),
+  pending: z.int().describe(`counted up to ${DELIVERIES_COUNTED_MAX}`),
   nextAttemptAt: Time.nullable().describe(
     "when the next post may start, in the past if it is due; null if none is scheduled",
   ),
@@ -82,15 +82,21 @@ export const WebhookView = z.object({
 });
 export type WebhookView = z.infer<typeof WebhookView>;
 
+/** The states that are counted: of all deliveries but tests. */
+export const Counted = DeliveryState.exclude(["test"]);
+
 /** The deliveries of one day's events. */
 export const DayView = z.object({
   date: z.string().describe("such as 2026-11-21, in UTC"),
   pending: z.int(),
-  delivered: z.int().describe("including those being sent again"),
+  delivered: z
+    .int()
+    .describe(
+      `including those being sent again, among the first ${DELIVERIES_COUNTED_MAX} deliveries of the day`,
+    ),
   exhausted: z.int(),
   cancelled: z.int(),
-  attempts: z.int(),
-  truncated: z.boolean().describe("there may be more: only the newest are counted"),
+  atLeast: z.array(Counted).describe("of which of these there may be more"),
 });
 export type DayView = z.infer<typeof DayView>;
 
@@ -119,6 +125,7 @@ export type DeliveryView = z.infer<typeof DeliveryView>;
 /** A delivery with everything that is stored about it. */
 export const DeliveryDetails = DeliveryView.extend({
   url: z.string().describe("where the subscription posts now"),
+  isDisabled: z.boolean().describe("whether the subscription is, so that nothing is sent again"),
   attemptLog: z
     .array(LoggedAttempt)
     .describe("oldest first; of very many, the first ones and the last"),

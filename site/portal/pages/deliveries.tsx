@@ -1,4 +1,5 @@
 import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { PAGE_LIMIT } from "../../../src/contract/limits.ts";
 import { DAY_MS } from "../../../src/contract/time.ts";
 import type {
   DeliveryView as Delivery,
@@ -82,6 +83,7 @@ export function Deliveries({ webhook, query, search, retentionDays, onDone }: Pr
           label={t.deliveries.pages}
           cursor={query.get("cursor")}
           next={page.nextCursor}
+          older={page.items.length < PAGE_LIMIT.default ? t.deliveries.lookOn : undefined}
           href={(cursor) => webhookHref(webhook.webhookId, { ...filtersOf(query), cursor })}
         />
       )}
@@ -116,9 +118,10 @@ function NoneFound({ webhook, query, search }: Pick<Props, "webhook" | "query" |
   const isWhole = data?.nextCursor === null || lookedBackTo === null;
   const isNever = (query.get("since") ?? "") >= (query.get("until") ?? "9999");
   const why = isNever ? t.deliveries.untilFirst : "";
+  const none = query.has("cursor") ? t.deliveries.noneOlder : t.deliveries.noneAtAll;
   return (
     <Empty
-      title={isWhole ? t.deliveries.noneAtAll : t.deliveries.noneSoFar}
+      title={isWhole ? none : t.deliveries.noneSoFar}
       text={isWhole ? why : t.deliveries.lookedBackTo(formatTime(lookedBackTo))}
     >
       <div class="buttons">

@@ -42,13 +42,14 @@ export function Delivery(props: { workspace: Workspace; id: string; eventId: str
               <Heading>{t.kinds[delivery.type] ?? delivery.type}</Heading>
               <DeliveryState delivery={delivery} />
             </div>
-            {delivery.state !== "test" && (
+            {delivery.state !== "test" && !delivery.isDisabled && (
               <button type="button" disabled={isBusy} onClick={sendAgain}>
                 {delivery.state === "pending" ? t.deliveries.sendNow : t.deliveries.sendAgain}
               </button>
             )}
           </div>
           {delivery.state === "test" && <p class="hint">{t.test.once}</p>}
+          {delivery.isDisabled && <p class="hint">{t.sendAgain.faults.webhookId}</p>}
           <LoadState loaded={loaded} />
           <SendFault fault={fault} />
           <About delivery={delivery} />

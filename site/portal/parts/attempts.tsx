@@ -58,13 +58,18 @@ function Exchange(props: ExchangeProps) {
       {response?.error && <Text>{response.error}</Text>}
       {response?.location && <Redirect {...props} to={response.location} />}
       {status !== null && (response || !isAccepted(attempt)) && <Response response={response} />}
+      {response?.headers["retry-after"] !== undefined && (
+        <p class="hint">{t.exchange.retryAfter}</p>
+      )}
       {request && (
-        <details>
-          <summary>{t.exchange.request}</summary>
-          <Text>{linesOf(request.headers)}</Text>
+        <>
           <Copy text={toCurl(delivery, request.headers)} label={t.exchange.curl} />
-          <p class="hint">{t.exchange.curlHint}</p>
-        </details>
+          <details>
+            <summary>{t.exchange.request}</summary>
+            <Text>{linesOf(request.headers)}</Text>
+            <p class="hint">{t.exchange.curlHint}</p>
+          </details>
+        </>
       )}
     </div>
   );

@@ -7,6 +7,8 @@ interface Props {
   cursor: string | null;
   /** The cursor of the next page; null if there is none. */
   next: string | null;
+  /** What leads to the next page, if it is not certain that there is anything. */
+  older?: string | undefined;
   /** The address of the page with this cursor. */
   href(cursor: string | null): string;
 }
@@ -15,7 +17,7 @@ interface Props {
 const newerPages = new Map<string, string | null>();
 
 /** Links to the newer and the older page of a list; nothing if it has a single page. */
-export function Pages({ label, cursor, next, href }: Props) {
+export function Pages({ label, cursor, next, older = t.older, href }: Props) {
   if (cursor === null && next === null) return null;
   return (
     <nav class="pages" aria-label={label}>
@@ -26,7 +28,7 @@ export function Pages({ label, cursor, next, href }: Props) {
       )}
       {next !== null && (
         <a class="button" href={href(next)} onClick={() => newerPages.set(next, cursor)}>
-          {t.older} →
+          {older} →
         </a>
       )}
     </nav>

@@ -4,6 +4,7 @@ import {
   DISABLE_AFTER_MS,
   POST_TIMEOUT_MS,
   REDELIVERY_MAX_AGE_MS,
+  RETRY_AFTER_MAX_MULTIPLE,
 } from "../../../src/contract/limits.ts";
 import { DAY_MS, HOUR_MS } from "../../../src/contract/time.ts";
 import { type Ended, explainFailure } from "../../../src/webhooks/failures.ts";
@@ -190,7 +191,8 @@ export const en = {
     disabled: (time: string) => `Disabled ${time}. Nothing is sent until you enable it.`,
     disabledFailing: (time: string) =>
       `Disabled ${time}, after failing for too long. Nothing is sent until you enable it.`,
-    truncated: "On days with very many deliveries, only the newest are counted.",
+    counted:
+      "On days with very many deliveries, only the first are counted, and those that failed or wait.",
     byDay: "Deliveries by day",
     day: "Day",
   },
@@ -216,7 +218,9 @@ export const en = {
     emptyText:
       "The next event of this workspace shows up here. Send a test event to check your server now.",
     noneAtAll: "No deliveries match these filters",
+    noneOlder: "No older deliveries match these filters",
     noneSoFar: "No match so far",
+    lookOn: "Look for older ones",
     untilFirst: "“To” is not later than “From”.",
     looking: "Looking through older deliveries.",
     lookedBackTo: (time: string) => `Looked back to ${time}.`,
@@ -246,7 +250,8 @@ export const en = {
     request: "Headers sent",
     curl: "Copy as curl",
     curlHint:
-      "The signature is that of this attempt: a receiver refuses it after five minutes. Your own headers are not part of it.",
+      "The command posts to the present URL, with the signature of this attempt: a receiver refuses it after five minutes. Your own headers are not part of it.",
+    retryAfter: `With a 429 or 503, Retry-After lengthens the wait, to at most ${RETRY_AFTER_MAX_MULTIPLE} times its length.`,
     response: "What your server answered:",
     cut: "The beginning of what your server answered:",
     empty: "The response had no body.",

@@ -4,6 +4,7 @@ import {
   DISABLE_AFTER_MS,
   POST_TIMEOUT_MS,
   REDELIVERY_MAX_AGE_MS,
+  RETRY_AFTER_MAX_MULTIPLE,
 } from "../../../src/contract/limits.ts";
 import { DAY_MS, HOUR_MS } from "../../../src/contract/time.ts";
 import { explainFailure } from "../../../src/webhooks/failures.ts";
@@ -169,8 +170,8 @@ export const fr: Texts = {
       `Désactivé le ${time}. Rien n’est envoyé tant que vous ne le réactivez pas.`,
     disabledFailing: (time) =>
       `Désactivé le ${time}, après des échecs prolongés. Rien n’est envoyé tant que vous ne le réactivez pas.`,
-    truncated:
-      "Les jours où les livraisons sont très nombreuses, seules les plus récentes sont comptées.",
+    counted:
+      "Les jours où les livraisons sont très nombreuses, seules les premières sont comptées, ainsi que celles qui ont échoué ou sont en attente.",
     byDay: "Livraisons par jour",
     day: "Jour",
   },
@@ -196,7 +197,9 @@ export const fr: Texts = {
     emptyText:
       "Le prochain événement de cet espace de travail apparaîtra ici. Envoyez un événement de test pour vérifier votre serveur dès maintenant.",
     noneAtAll: "Aucune livraison ne correspond à ces filtres",
+    noneOlder: "Aucune livraison plus ancienne ne correspond à ces filtres",
     noneSoFar: "Aucun résultat pour l’instant",
+    lookOn: "Chercher parmi les plus anciennes",
     untilFirst: "« Au » n’est pas postérieur à « Du ».",
     looking: "Recherche parmi les livraisons plus anciennes.",
     lookedBackTo: (time) => `Livraisons parcourues jusqu’au ${time}.`,
@@ -226,7 +229,8 @@ export const fr: Texts = {
     request: "En-têtes envoyés",
     curl: "Copier la commande curl",
     curlHint:
-      "La signature est celle de cette tentative : un serveur la refuse au bout de cinq minutes. Vos en-têtes personnalisés n’y figurent pas.",
+      "La commande utilise l’URL actuelle et la signature de cette tentative, qu’un serveur refuse au bout de cinq minutes. Vos en-têtes personnalisés n’y figurent pas.",
+    retryAfter: `Avec un statut 429 ou 503, l’en-tête Retry-After allonge l’attente, jusqu’à ${RETRY_AFTER_MAX_MULTIPLE} fois sa durée.`,
     response: "Réponse de votre serveur :",
     cut: "Début de la réponse de votre serveur :",
     empty: "La réponse n’avait pas de corps.",

@@ -143,7 +143,7 @@ test("an error in a subscription is shown next to its field", async () => {
 });
 
 test("a delivery shows its attempts and its exact body, and is redelivered", async () => {
-  await openSubscribed(() => deliver(1));
+  const webhookId = await openSubscribed(() => deliver(1));
   await follow("New lead");
   await page.getByRole("listitem").filter({ hasText: "Answered 204" }).waitFor();
   const body = String(posts[0]?.body);
@@ -154,7 +154,6 @@ test("a delivery shows its attempts and its exact body, and is redelivered", asy
 
   // A shell runs it with the same arguments, whatever the body contains.
   await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
-  await page.getByText("Headers sent").click();
   await press("Copy as curl");
   await button("Copied").waitFor();
   const command = await page.evaluate<string>("navigator.clipboard.readText()");
@@ -172,6 +171,12 @@ test("a delivery shows its attempts and its exact body, and is redelivered", asy
   await press(/^Send again: New lead/);
   await posted(3);
   expect(new Set(posts.map((post) => String(post.body)))).toEqual(new Set([body]));
+
+  // Nothing offers what would be refused.
+  await PLATFORM.disableWebhook({ webhookId });
+  await follow("New lead");
+  await see(page, "Nothing is sent while the subscription is disabled.");
+  expect(await button("Send again").count()).toBe(0);
 });
 
 test("a pending delivery is sent immediately when its receiver has been fixed", async () => {
@@ -249,11 +254,16 @@ test("a filter looks on among older deliveries until something matches, or it is
   await openSubscribed(() => deliver(1));
   const cursorAt = (hours: number) =>
     encodeCursor("deliveries", { at: 0, id: eventIdAt(Date.now() - hours * HOUR_MS) });
+  const end = cursorAt(99);
   const asked: (string | null)[] = [];
   await page.route("**/deliveries?*state=*", async (route) => {
     const cursor = new URL(route.request().url()).searchParams.get("cursor");
     asked.push(cursor);
-    if (asked.length > 4) return route.continue({ url: route.request().url().replace(/\?.*/, "") });
+    if (cursor === end) return route.fulfill({ json: { items: [], nextCursor: null } });
+    if (asked.length > 4) {
+      const response = await route.fetch({ url: route.request().url().replace(/\?.*/, "") });
+      return route.fulfill({ response, json: { ...(await response.json()), nextCursor: end } });
+    }
     const json = { items: [], nextCursor: cursorAt(asked.length) };
     // The third one waits until the reader has lost patience.
     if (asked.length === 3) await button("Stop").waitFor({ state: "hidden" });
@@ -272,6 +282,9 @@ test("a filter looks on among older deliveries until something matches, or it is
   expect(asked[4]).not.toBe(null);
   expect(asked[4]).not.toBe(stoppedAt);
   expect(await page.getByRole("progressbar").count()).toBe(0);
+  // What was looked through ended there: there may be older ones, or none.
+  await follow("Look for older ones");
+  await see(page, "No older deliveries match these filters");
 });
 
 test("a test event shows the receiver's answer", async () => {
