@@ -15,7 +15,7 @@ import type { DispatchTools } from "./tools.ts";
 const DISPATCHES_PER_INVOCATION = 3;
 /** After this long, a dispatch continues in the background, so that the queue goes on... */
 const BACKGROUND_AFTER_MS = 100;
-/** ...unless the isolate has this many of them: 32 MB, if each keeps `CLAIM_MAX_BYTES` twice... */
+/** ...unless the isolate has this many of them: 25 MB, if each keeps `CLAIM_MAX` of the largest events... */
 export const BACKGROUND_DISPATCHES_MAX = 8;
 /** ...but no later than this, or the slow answers of one subscriber would hold up the queue of all. */
 const BACKGROUND_AFTER_MAX_MS = 2_000;

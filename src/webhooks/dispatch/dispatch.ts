@@ -20,18 +20,8 @@ export const DISPATCH_MAX_MS = 22_400 - DNS_BEFORE_POST_MS - POST_TIMEOUT_MS;
 if (DISPATCH_MAX_MS < 5_000)
   throw new Error("POST_TIMEOUT_MS is too long: a dispatch would have no time to post");
 
-/**
- * Maximum deliveries one exchange claims, over all subscriptions. Each exchange costs a few
- * milliseconds, however few it claims.
- */
-const CLAIM_MAX = 400;
-/**
- * About how many bytes of bodies one exchange claims at most, and a dispatch keeps twice: while the last
- * posts of one claim are in flight, it claims more.
- */
-export const CLAIM_MAX_BYTES = 2_000_000;
-/** Maximum it claims per subscription in the slow lane, where each may take ten seconds. */
-const CLAIM_SLOW_MAX = 6;
+/** Maximum deliveries one exchange claims, over all subscriptions: of the largest events, 3 MB. */
+export const CLAIM_MAX = 100;
 
 /**
  * A dispatch that has executed this many statements leaves the rest to the next one: an invocation, with
@@ -88,10 +78,8 @@ export async function dispatch(
     const askedAt = tools.now();
     // Not earlier than before if the clock was set back.
     leasedUntil = Math.max(leasedUntil, askedAt + LEASE_MS);
-    const share = Math.max(1, Math.floor(CLAIM_MAX / open.size));
-    const limit = lane === "fast" ? share : Math.min(share, CLAIM_SLOW_MAX);
-    const maxBytes = Math.floor(CLAIM_MAX_BYTES / open.size);
-    const terms = { holder, until: leasedUntil, lane, limit, maxBytes, now: askedAt };
+    const limit = Math.max(1, Math.floor(CLAIM_MAX / open.size));
+    const terms = { holder, until: leasedUntil, lane, limit, now: askedAt };
     const transaction = settleAndClaim(batch, terms);
     statements += transaction.queries.length;
     const { found, claimed = [] } = await commit(db, transaction);

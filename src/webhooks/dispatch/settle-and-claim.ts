@@ -1,7 +1,7 @@
 import { sql } from "drizzle-orm";
 import { qb, toTexts } from "../../db/builder.ts";
 import { prepared, transaction } from "../../db/client.ts";
-import { deliveries, events, leads, subscriptions } from "../../db/schema.ts";
+import { deliveries, events, subscriptions } from "../../db/schema.ts";
 import { dataKeyOf } from "../../workspaces/data-keys.ts";
 import { BODY, type BodyRow, type Owner } from "../bodies.ts";
 import { IS_ACTIVE, IS_ITS_EVENT } from "../conditions.ts";
@@ -66,10 +66,8 @@ interface Terms {
   holder: string;
   until: number;
   lane: Lane;
-  /** Maximum number of deliveries to claim per subscription... */
+  /** Maximum number of deliveries to claim per subscription. */
   limit: number;
-  /** ...and of the bytes that their bodies are made from, apart from the last one's. */
-  maxBytes: number;
   now: number;
 }
 
@@ -159,17 +157,12 @@ const snapshots = prepared(
  * anew for each value.
  */
 const LIMIT = sql`0 + ${sql.placeholder("limit")}`;
-// As `BODY` selects them: a lead in hexadecimal.
-const BYTES = sql`(octet_length(${events.body}) + coalesce(2 * octet_length(${leads.sealed}), 0))`;
 const CHOSEN = sql`(SELECT ${deliveries.subscriptionId} AS subscription_id, ${deliveries.eventId} AS event_id,
-      row_number() OVER in_order <= iif(${IS_PROBED}, 1, ${LIMIT})
-        AND sum(${BYTES}) OVER in_order - ${BYTES} < ${sql.placeholder("maxBytes")} AS is_first
+      row_number() OVER (PARTITION BY ${subscriptions.id}, ${IS_PROBED} ORDER BY ${ORDER}) <= iif(${IS_PROBED}, 1, ${LIMIT}) AS is_first
     FROM ${REQUESTS} JOIN ${subscriptions} ON ${IS_CLAIMABLE} AND ${IS_LEASED}
       CROSS JOIN ${QUEUES} ON ${HELD_UNTIL} <= ${NOW}
       CROSS JOIN ${deliveries} ON ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.eventId} IN (
         SELECT ${deliveries.eventId} ${DUE_IN_QUEUE} ORDER BY ${deliveries.dueAt}, ${deliveries.eventId} LIMIT ${LIMIT})
-      CROSS JOIN ${events} ON ${IS_ITS_EVENT} LEFT JOIN ${leads} ON ${leads.id} = ${events.leadId}
-    WINDOW in_order AS (PARTITION BY ${subscriptions.id}, ${IS_PROBED} ORDER BY ${ORDER})
   ) AS chosen`;
 
 /** The deliveries claimed in this exchange, in the order in which to post them. */

@@ -15,9 +15,6 @@ import {
 import { type Change, PACE, type Settlement } from "./settle.ts";
 import type { Asked, Claimed, Snapshot } from "./settle-and-claim.ts";
 
-/** More is claimed when fewer than this are waiting. */
-const CLAIM_AHEAD = 60;
-
 /** What a dispatch knows of one subscription. */
 export interface Turn {
   readonly subscriptionId: string;
@@ -70,8 +67,8 @@ export interface Answered {
 
 /** @param mayClaim whether there is time to post more. */
 export function ask(turn: Turn, mayClaim: boolean, now: number): Asked {
-  const { subscriptionId, lane, subscription, pace, waiting, inFlight } = turn;
-  const claim = mayClaim && !turn.isStopped && waiting.length < (lane === "fast" ? CLAIM_AHEAD : 1);
+  const { subscriptionId, subscription, pace, waiting, inFlight } = turn;
+  const claim = mayClaim && !turn.isStopped && waiting.length === 0;
   const inProgress = [...waiting, ...inFlight].map(({ eventId }) => eventId);
   return {
     request: { subscriptionId, claim, inProgress },
