@@ -35,7 +35,7 @@ class Windows<Answer extends { rateLimit: RateLimit }> {
    */
   note(name: string, answer: Answer, askedAt: number, until = Number.POSITIVE_INFINITY): void {
     const resetAt = askedAt + answer.rateLimit.resetMs;
-    const askAt = Math.min(askedAt + REFUSING_MS, resetAt, until);
+    const askAt = Math.min(askedAt + REFUSING_MS, until);
     const count = this.#known.get(name)?.count ?? 0;
     this.#known.set(name, { answer, resetAt, askAt, count });
   }
