@@ -7,7 +7,7 @@
 import { bindingOf, databaseNames } from "../src/db/databases.ts";
 import shipped, { AddressGate, KeyGate, Platform as ShippedPlatform } from "../src/index.ts";
 import { advanceMove } from "../src/workspaces/moving/move.ts";
-import { type CarryOut, wrapDatabase, wrapObjects } from "../test/support/bindings.ts";
+import { countedCall, interposed, interposedObjects } from "../test/support/interposed.ts";
 import { answerNaively, insertLeads, postBodies } from "./bare.ts";
 import { drain, hold, holdQueue, setClock, type Work, withConnections } from "./queues.ts";
 
@@ -29,32 +29,31 @@ const meters: Meters = {
 
 /** The bindings, metered, each call of which takes this much longer than its own time. */
 function metered(env: Env, roundTripMs = 0): Env {
-  const carryOut: CarryOut = async (call, _name, work) => {
-    const travel = new Promise((resolve) => setTimeout(resolve, roundTripMs));
-    const [result] = await Promise.all([work(), roundTripMs > 0 && travel]);
-    if (call !== "object") meter(result as D1Result | D1Result[]);
+  const travel = async <T>(work: () => Promise<T>): Promise<T> => {
+    const far = new Promise((resolve) => setTimeout(resolve, roundTripMs));
+    const [result] = await Promise.all([work(), roundTripMs > 0 && far]);
     return result;
   };
   const databases = databaseNames(env).map((name) => [
     name,
-    wrapDatabase(bindingOf(env, name), carryOut),
+    interposed(bindingOf(env, name), (call) => {
+      meters.d1RoundTrips++;
+      return travel(() => countedCall(call, meter));
+    }),
   ]);
   return {
     ...env,
     ...Object.fromEntries(databases),
-    KEY_GATE: wrapObjects(env.KEY_GATE, carryOut),
-    ADDRESS_GATE: wrapObjects(env.ADDRESS_GATE, carryOut),
+    KEY_GATE: interposedObjects(env.KEY_GATE, travel),
+    ADDRESS_GATE: interposedObjects(env.ADDRESS_GATE, travel),
     DELIVERIES: holdQueue("webhook-deliveries", env.DELIVERIES),
     REDELIVERIES: holdQueue("webhook-redeliveries", env.REDELIVERIES),
   };
 }
 
-function meter(results: D1Result | D1Result[]): void {
-  meters.d1RoundTrips++;
-  for (const { meta } of [results].flat()) {
-    meters.rowsRead += meta.rows_read;
-    meters.rowsWritten += meta.rows_written;
-  }
+function meter({ meta }: D1Result): void {
+  meters.rowsRead += meta.rows_read;
+  meters.rowsWritten += meta.rows_written;
 }
 
 /**

@@ -1,5 +1,5 @@
 import { env } from "cloudflare:workers";
-import { interposed } from "./interposed.ts";
+import { interposed, interposedObjects } from "./interposed.ts";
 import { WORKSPACE_DB } from "./placement.ts";
 
 /**
@@ -32,8 +32,8 @@ export function countHops(db = WORKSPACE_DB) {
   return {
     overrides: {
       DB: interposed(db, ({ go }) => hop(go)),
-      KEY_GATE: hopsToObjects(env.KEY_GATE, hop),
-      ADDRESS_GATE: hopsToObjects(env.ADDRESS_GATE, hop),
+      KEY_GATE: interposedObjects(env.KEY_GATE, hop),
+      ADDRESS_GATE: interposedObjects(env.ADDRESS_GATE, hop),
     },
     /** The hops since the last call. */
     taken() {
@@ -43,21 +43,3 @@ export function countHops(db = WORKSPACE_DB) {
     },
   };
 }
-
-type Hop = <T>(call: () => Promise<T>) => Promise<T>;
-
-function hopsToObjects<T extends Env["KEY_GATE"] | Env["ADDRESS_GATE"]>(objects: T, hop: Hop): T {
-  const getByName = (name: string) => {
-    const stub = objects.getByName(name) as unknown as Record<string, Call>;
-    return new Proxy(stub, {
-      // Called on the stub: a remote method has no `apply`.
-      get:
-        (_, method: string) =>
-        (...parameters: unknown[]) =>
-          hop(() => (stub[method] as Call)(...parameters)),
-    });
-  };
-  return { getByName } as unknown as T;
-}
-
-type Call = (...parameters: unknown[]) => Promise<unknown>;

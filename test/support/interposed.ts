@@ -63,3 +63,38 @@ export function interposed<T extends D1Client>(
     },
   });
 }
+
+/** Makes a call, and lets `count` see each result with its cost, which `raw` would not tell. */
+export async function countedCall(
+  { alone, go }: DatabaseCall,
+  count: (result: D1Result<object>) => void,
+): Promise<unknown> {
+  if (!alone) {
+    const results: D1Result<object>[] = await go();
+    results.forEach(count);
+    return results;
+  }
+  const result = await alone.statement.all<object>();
+  count(result);
+  return alone.method === "raw" ? result.results.map((row) => Object.values(row)) : result;
+}
+
+type Method = (...parameters: unknown[]) => Promise<unknown>;
+
+/** Durable Objects whose calls are answered by `act`. */
+export function interposedObjects<T extends Env["KEY_GATE"] | Env["ADDRESS_GATE"]>(
+  objects: T,
+  act: (go: () => Promise<unknown>) => Promise<unknown>,
+): T {
+  const getByName = (name: string) => {
+    const stub = objects.getByName(name) as unknown as Record<string, Method>;
+    return new Proxy(stub, {
+      // Called on the stub: a remote method has no `apply`.
+      get:
+        (_, method: string) =>
+        (...parameters: unknown[]) =>
+          act(() => (stub[method] as Method)(...parameters)),
+    });
+  };
+  return { getByName } as unknown as T;
+}

@@ -1,4 +1,4 @@
-import { interposed } from "./interposed.ts";
+import { countedCall, interposed } from "./interposed.ts";
 import { WORKSPACE_DB } from "./placement.ts";
 
 /**
@@ -13,17 +13,9 @@ export function meteredDatabase(between = async () => {}) {
     rows.written += meta.rows_written ?? 0;
     rows.bytes += JSON.stringify(results).length;
   };
-  const DB = interposed(WORKSPACE_DB, async ({ alone, go }) => {
-    if (!alone) {
-      const results: D1Result[] = await go();
-      results.forEach(count);
-      return results;
-    }
-    if (++rows.queries === 2) await between();
-    // `raw` would not say what it read.
-    const result = await alone.statement.all<object>();
-    count(result);
-    return alone.method === "raw" ? result.results.map((row) => Object.values(row)) : result;
+  const DB = interposed(WORKSPACE_DB, async (call) => {
+    if (call.alone && ++rows.queries === 2) await between();
+    return countedCall(call, count);
   });
   return { DB, rows };
 }
