@@ -12,7 +12,7 @@ import { EXAMPLES } from "./support/examples.ts";
 const site = await buildSite(ROOT);
 const textOf = (path: string) => site.get(path)?.toString() ?? "";
 const pages = [...site.keys()].filter((path) => path.endsWith(".html"));
-const entries: { url: string; former: string }[] = JSON.parse(textOf("docs/search.json"));
+const entries: { url: string }[] = JSON.parse(textOf("docs/search.json"));
 
 /** What the Worker serves beside the files of the site. */
 const ELSEWHERE = ["/mcp", "/docs/check-receiver.mjs"];
@@ -78,24 +78,6 @@ test("the search leads only to places that exist, each of them named once, in pl
   expect(new Set(urls).size).toBe(urls.length);
   expect(urls.filter((url) => !leadsSomewhere(url, ""))).toEqual([]);
   expect(textOf("docs/search.json").match(/&[#\w]+;|<\/\w+>/g)).toBeNull();
-});
-
-test.each([
-  ["errors", "/docs/guides/errors"],
-  ["errors-codes", "/docs/guides/errors#codes"],
-  ["client-copy-ts", "/docs/guides/client#copy-ts"],
-  ["receivers", "/docs/guides/receivers"],
-  ["webhooks", "/docs/guides/webhooks"],
-  ["webhooks-disabling", "/docs/guides/webhooks#disabling"],
-  ["sources", "/docs/guides/sources"],
-  ["changelog", "/docs/changelog"],
-  ["reference", "/docs/reference"],
-  ["leads-reference", "/docs/reference/leads"],
-  ["listAutomations", "/docs/reference/automations#listAutomations"],
-])("what was /docs#%s is found at %s", (former, url) => {
-  expect(entries.filter((entry) => entry.former === former)).toEqual([
-    expect.objectContaining({ url }),
-  ]);
 });
 
 test("the docs as text list every code and reason of errors, and say where a parameter goes", () => {

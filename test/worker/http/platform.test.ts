@@ -49,25 +49,22 @@ describe("POST /platform", () => {
     expect((await post(`/platform/${method}`, { nothing: 1 })).status).toBe(400);
   });
 
-  test.each([
-    ["a missing field", { workspaceId: "wks_none", leads: [{ reference: 1 }] }],
-    ["an unknown workspace", { workspaceId: "wks_none", leads: [leadReport("1")] }],
-    ["a list", []],
-  ])("refuses %s with the message of RPC", async (_, input) => {
-    const message = await errorOf(Platform.recordLeads(input as never));
-    expect(await post("/platform/recordLeads", input)).toMatchObject({
+  test.each<[method: string, input: unknown, named?: string]>([
+    ["recordLeads", { workspaceId: "wks_none", leads: [{ reference: 1 }] }],
+    ["recordLeads", []],
+    ["ledger", { workspaceId: "none" }, "workspaceId"],
+    ["readWebhook", { webhookId: "none" }, "webhookId"],
+    ["revokeApiKey", { keyId: "none" }, "keyId"],
+  ])("refuses %s %j with the message of RPC, and names what is unknown", async (...row) => {
+    const [method, input, parameter] = row;
+    const call = Platform[method as "ledger"];
+    const message = await errorOf(call(input as never));
+    expect(await post(`/platform/${method}`, input)).toMatchObject({
       status: 400,
-      body: { error: { code: "invalid_request", message } },
+      body: {
+        error: { code: "invalid_request", message, details: parameter ? { parameter } : {} },
+      },
     });
-  });
-
-  test.each([
-    ["workspaceId", "ledger"],
-    ["webhookId", "readWebhook"],
-    ["keyId", "revokeApiKey"],
-  ])("names %s if it is unknown", async (parameter, method) => {
-    const { body } = await post(`/platform/${method}`, { [parameter]: "none" });
-    expect(body).toMatchObject({ error: { code: "invalid_request", details: { parameter } } });
   });
 
   test("says what is missing in the deployment", async () => {

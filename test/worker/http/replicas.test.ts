@@ -1,5 +1,3 @@
-import { evictDurableObject } from "cloudflare:test";
-import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import type { Page } from "../../../src/http/paging.ts";
 import { hashApiKey } from "../../../src/quota/api-key.ts";
@@ -13,7 +11,6 @@ import {
 } from "../../support/api.ts";
 import { countHops } from "../../support/hops.ts";
 import { laggingReplica } from "../../support/lagging-replica.ts";
-import { DATABASE } from "../../support/placement.ts";
 
 /** A workspace with reads served by a replica, as seen by an isolate that knows the key. */
 async function openReplicated() {
@@ -82,15 +79,4 @@ describe("a replica that lags behind", () => {
     moveElsewhere();
     expect(await list("webhooks")).toEqual([]);
   });
-});
-
-test("an evicted gate returns with its newest bookmark", async () => {
-  const keyHash = await hashApiKey((await openWorkspace()).apiKey);
-  const gate = () => env.KEY_GATE.getByName(keyHash);
-  const bookmark = "ffffffff-00000000-00000000-00000000000000000000000000000000";
-  await gate().admit(keyHash);
-  await gate().advance(bookmark, DATABASE);
-  await gate().advance(bookmark.replaceAll("f", "0"), DATABASE);
-  await evictDurableObject(gate());
-  expect(await gate().admit(keyHash)).toMatchObject({ bookmark });
 });

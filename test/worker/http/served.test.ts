@@ -1,7 +1,6 @@
 import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { expect, test } from "vitest";
-import { isServed } from "../../../src/contract/served.ts";
 import { Platform } from "../../../src/platform/entrypoint.ts";
 import {
   automationReport,
@@ -20,18 +19,8 @@ import { idFor, openFilledWorkspace } from "../../support/filled.ts";
 const ALL = env.SERVED_ROUTES.split(",");
 const { body: document } = await send<object>("/openapi.json");
 
-/** `SERVED_ROUTES` without one part. */
-const without = (part: string) => ALL.filter((name) => name !== part).join();
-
-test("the list of served parts is the whole contract by default, and is parsed name by name", () => {
-  const contract = ["automations", "automations.patch", "automations.crm_source"];
-  expect(ALL).toEqual([...contract, "leads", "runs", "webhooks"]);
-  expect(isServed("leads, runs", "runs")).toBe(true);
-  expect(isServed("", "leads")).toBe(false);
-  expect(isServed("automations.patch", "automations")).toBe(false);
-  expect(isServed("automations", "automations.patch")).toBe(false);
-  expect(isServed("leadsx,xleads", "leads")).toBe(false);
-});
+/** `SERVED_ROUTES` without one part; spaces do not matter. */
+const without = (part: string) => ALL.filter((name) => name !== part).join(", ");
 
 /** The names of the tools that a deployment offers over MCP. */
 async function toolsOf(apiKey: string, SERVED_ROUTES: string): Promise<string[]> {

@@ -148,7 +148,7 @@ test("updateApiKey changes the quota of a live key immediately, and does not aff
   await Platform.updateApiKey({ keyId, requestsPerWindow: null });
   expect(rateLimitOf(await api.get("/v1/leads"))).toMatchObject({ limit: 600, remaining: 596 });
   await Platform.updateApiKey({ keyId, requestsPerWindow: 1 });
-  expect(await statusOf(api)).toBe(429);
+  expect(rateLimitOf(await api.get("/v1/leads"))).toMatchObject({ limit: 1, remaining: 0 });
   await Platform.revokeApiKey({ keyId });
   const revoked = Platform.updateApiKey({ keyId, requestsPerWindow: 1 });
   expect(await errorOf(revoked)).toContain("or it is revoked");

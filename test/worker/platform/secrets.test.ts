@@ -18,7 +18,6 @@ import {
 import { lossyDatabase } from "../../support/lost-reply.ts";
 
 const KEYS = env.ENCRYPTION_KEYS;
-const _NEW_KEYS = `next:${btoa("x".repeat(32))},${KEYS}`;
 
 /** A subscription, its current and its earlier secrets, and a check of how deliveries are signed. */
 async function openSubscribed() {

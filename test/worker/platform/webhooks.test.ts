@@ -6,7 +6,6 @@ import { WebhookDelivery } from "../../../src/webhooks/bodies.ts";
 import { findSubscription } from "../../../src/webhooks/subscriptions.ts";
 import { postTestEvent } from "../../../src/webhooks/test-event.ts";
 import { errorOf, leadReport, openWorkspace, Platform } from "../../support/api.ts";
-import { platformOf } from "../../support/databases.ts";
 import {
   announceLeads,
   answered,
@@ -60,39 +59,16 @@ describe("sendTestEvent", () => {
     },
   );
 
-  test("does not post to a name that now resolves to a private address", async () => {
-    const url = subscriberUrl("private");
-    const subscription = await subscribe(await createWorkspace(), { url });
-    const DNS_OVER_HTTPS_URL = "https://dns.example/dns-query";
-    const platform = platformOf({ ...env, DNS_OVER_HTTPS_URL });
-    const webhookId = subscription.id;
-    const result = await platform.sendTestEvent({ webhookId, type: "lead.created" });
-    expect(result).toMatchObject({ outcome: "refused", status: null });
-    expect(await receivedBy(subscription)).toEqual([]);
-  });
-
-  const said = (type: string, body: unknown) => ({
-    headers: expect.objectContaining({ "content-type": type }),
-    body,
-    truncated: false,
-  });
-  const ECHO = said("application/json", expect.any(String));
-  const THANKS = said("text/plain", "thanks");
-
-  test.each([
-    ["echo-503", 503, ECHO],
-    ["says-200", 200, THANKS],
-    ["status-302", 302, { body: "", location: expect.stringMatching(/^https:/) }],
-  ])("is recorded with what was sent and answered: %s", async (behaviour, status, response) => {
-    const says = response === THANKS ? "&says=thanks&type=text/plain" : "";
-    const url = subscriberUrl(behaviour) + says;
+  test("is recorded with what was sent and answered, even if that is a success", async () => {
+    const url = `${subscriberUrl("says-200")}&says=thanks`;
     const webhook = await subscribe(await createWorkspace(), { url });
     const [webhookId, type] = [webhook.id, "run.completed" as const];
     const { eventId, ...result } = await Platform.sendTestEvent({ webhookId, type });
-    expect(result).toMatchObject({ outcome: "answered", status });
+    expect(result).toMatchObject({ outcome: "answered", status: 200 });
     const [posted] = await receivedBy(webhook);
     const delivery = await Platform.readDelivery({ webhookId, eventId });
     const request = { headers: expect.objectContaining({ "X-Service-Test": "true" }) };
+    const response = { body: "thanks", truncated: false };
     expect(delivery).toMatchObject({
       state: "test",
       type,
@@ -201,7 +177,7 @@ describe("updateWebhook", () => {
   });
 });
 
-test("updateWebhook with another URL keeps secret, history and pending deliveries, which go to the new URL at once", async () => {
+test("updateWebhook with another URL keeps secret, history and pending deliveries, which go to the new URL at once, and starts anew: what the old one failed does not disable it", async () => {
   const { workspaceId } = await openWorkspace();
   const old = await subscribe(workspaceId, { url: subscriberUrl("status-500") });
   const webhookId = old.id;
@@ -209,31 +185,21 @@ test("updateWebhook with another URL keeps secret, history and pending deliverie
   const rejections = { "lead.created": { since: 0, outcome: "answered", status: 400 } };
   const later = Date.now() + DAY_MS;
   const waits = { backoff: 3, nextAt: later, rejectedUntil: later, rejections, slow: true };
-  await setSubscription(webhookId, waits);
-  const url = subscriberUrl();
+  const failingSince = Date.now() - 100 * DAY_MS;
+  await setSubscription(webhookId, { ...waits, failures: 9, failingSince });
+  await Platform.updateWebhook({ webhookId, url: old.url });
+  expect(await Platform.readWebhook({ webhookId })).toMatchObject({ failures: 9, pending: 1 });
+  const url = subscriberUrl("first-fails");
   expect(await Platform.updateWebhook({ webhookId, url })).toEqual({});
-  await expect.poll(() => statesOf(webhookId)).toEqual({ delivered: 1 });
+  const read = () => Platform.readWebhook({ webhookId });
+  await expect.poll(read).toMatchObject({ failures: 1, disabledAt: null });
   expect(await receivedBy(old)).toEqual([]);
   const [{ headers, body } = {} as Received] = await receivedBy({ url });
   const { "webhook-id": eventId = "", "webhook-timestamp": at = "" } = headers;
   const signed = expectedSignatures(old.secret, eventId, at, body);
   expect(headers["x-service-signature"]).toBe(signed.service);
-  expect(await Platform.readWebhook({ webhookId })).toMatchObject({ url, pending: 0 });
+  expect(await read()).toMatchObject({ url, pending: 1 });
   expect((await Platform.listDeliveries({ webhookId })).items).toHaveLength(1);
-});
-
-test("updateWebhook with another URL starts anew: what the old one failed does not disable it", async () => {
-  const { workspaceId } = await openWorkspace();
-  const { id: webhookId, url } = await subscribe(workspaceId);
-  const failingSince = Date.now() - 100 * DAY_MS;
-  await setSubscription(webhookId, { failures: 9, failingSince, failedEvents: ["evt_1"] });
-  await Platform.updateWebhook({ webhookId, url });
-  expect(await Platform.readWebhook({ webhookId })).toMatchObject({ failures: 9 });
-  await Platform.updateWebhook({ webhookId, url: subscriberUrl("status-500") });
-  expect(await subscriptionRow(webhookId)).toMatchObject({ failures: 0, failedEvents: [] });
-  await Platform.recordLeads({ workspaceId, leads: [leadReport("one")] });
-  const read = () => Platform.readWebhook({ webhookId });
-  await expect.poll(read).toMatchObject({ failures: 1, disabledAt: null });
 });
 
 test("updateWebhook with headers sends them with each post, stores them encrypted, and shows only their names", async () => {

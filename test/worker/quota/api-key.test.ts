@@ -58,14 +58,6 @@ test("the checksum of an API key is made with the secret's first key, and valid 
   expect(await goodUnder(OTHER)).toEqual([false, true]);
 });
 
-test("an API key with any one character mistyped is rejected", async () => {
-  const typed = Array.from({ length: 32 }, (_, i) => i + PREFIX.length).flatMap((place) =>
-    [...BASE62].map((character) => KEY.slice(0, place) + character + KEY.slice(place + 1)),
-  );
-  const accepted = await Promise.all(typed.map((key) => isApiKey(SECRET, key)));
-  expect(new Set(typed.filter((_, i) => accepted[i]))).toEqual(new Set([KEY]));
-});
-
 test("an invalid secret makes and accepts no API key, and the error does not quote it", async () => {
   const secret = "old:c2VjcmV0";
   const message = "API_KEY_CHECKSUM_KEYS: entry 1 is not id:base64 of 32 bytes";

@@ -1,7 +1,6 @@
 import { runInDurableObject } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
-import { callObject } from "../../../src/quota/call.ts";
 import { forgetKey } from "../../../src/quota/forget.ts";
 import {
   authorizedBy,
@@ -10,7 +9,6 @@ import {
   openApi,
   rateLimitOf,
   recordAutomation,
-  send,
 } from "../../support/api.ts";
 import { openKey } from "../../support/gates.ts";
 
@@ -62,11 +60,6 @@ describe("objects that are reset under load", () => {
     const gate = () => env.ADDRESS_GATE.getByName(address);
     const failed = await underReset(gate(), () => authorizedBy(null, address));
     expect(failed.filter((status) => status !== 401 && status !== 429)).toEqual([]);
-    const errors = vi.spyOn(console, "error");
-    const elsewhere = { headers: { "CF-Connecting-IP": address } };
-    const found = await underReset(gate(), () => send("/openapi.json", elsewhere));
-    expect(found).toEqual(Array(WAVE).fill(200));
-    expect(errors).not.toHaveBeenCalled();
   });
 
   test("cost the platform no revocation", async () => {
@@ -79,17 +72,6 @@ describe("objects that are reset under load", () => {
       expect((await api.get("/v1/leads")).status).toBe(401);
     }
   });
-});
-
-// test/worker/db/errors.test.ts says after which errors.
-test("a call of an object is repeated on a new stub each time, at most four times", async () => {
-  const getByName = vi.fn(() => ({
-    fail: () => Promise.reject(Object.assign(new Error("passing"), { retryable: true })),
-  }));
-  const gates = { getByName } as unknown as Env["ADDRESS_GATE"];
-  const call = callObject(env, gates, "name", (gate) => gate.fail("block"));
-  await expect(call).rejects.toThrow("passing");
-  expect(new Set(getByName.mock.results.map(({ value }) => value)).size).toBe(4);
 });
 
 /** The local runtime has no jurisdictions: objects that can only be reached through one. */

@@ -1,11 +1,9 @@
 import { evictDurableObject } from "cloudflare:test";
-import { env, exports } from "cloudflare:workers";
-import { describe, expect, test, vi } from "vitest";
+import { exports } from "cloudflare:workers";
+import { describe, expect, test } from "vitest";
 import { countUsage, type HourUsage, lastHours } from "../../../src/quota/usage.ts";
-import { type Answer, deployedWith, SOME_TIME } from "../../support/api.ts";
 import { HOUR_MS, jumpTo } from "../../support/deliveries.ts";
 import { openKey } from "../../support/gates.ts";
-import { openPortal } from "../../support/portal.ts";
 
 const { Platform } = exports;
 const HOUR = Math.floor(1_790_000_000_000 / HOUR_MS) * HOUR_MS;
@@ -57,66 +55,5 @@ describe("the usage of a key", () => {
     const shown = lastHours(hours, HOUR + 101 * HOUR_MS + 5);
     expect(shown.map(({ requests }) => requests)).toEqual([...Array(22).fill(1), 0, 0]);
     expect(Date.parse(shown[0]?.hour ?? "")).toBe(HOUR + 78 * HOUR_MS);
-  });
-});
-
-describe("GET /portal/api/keys", () => {
-  type Shown = { items: { keyId: string; hours: HourUsage[] }[]; nextCursor: string | null };
-
-  /** The portal of a deployment with other gates. */
-  const openBeside = (workspaceId: string, getByName: (name: string) => object) =>
-    openPortal(
-      workspaceId,
-      deployedWith({ KEY_GATE: { getByName } as unknown as Env["KEY_GATE"] }),
-    );
-
-  test("shows the keys newest first, each with its last 24 hours", async () => {
-    const { workspaceId, keyId, api } = await openKey(3);
-    for (let i = 0; i < 10; i++) await api.get("/v1/leads");
-    const other = await Platform.createApiKey({ workspaceId });
-    await Platform.revokeApiKey({ keyId: other.keyId });
-    const { status, body } = await (await openPortal(workspaceId)).get<Shown>("/keys");
-    const common = { createdAt: SOME_TIME, expiresAt: null, windowSeconds: 60 };
-    const unused = { requests: 0, refused: 0 };
-    const start = new Date(Math.floor(Date.now() / HOUR_MS) * HOUR_MS).toISOString();
-    const used = { hour: start.replace(".000Z", "Z"), requests: 3 };
-    expect(status).toBe(200);
-    expect(body.items).toMatchObject([
-      {
-        ...{ ...common, keyId: other.keyId, requestsPerWindow: 600 },
-        ...{ lastUsedAt: null, revokedAt: SOME_TIME, hours: Array(24).fill(unused) },
-      },
-      {
-        ...{ ...common, keyId, requestsPerWindow: 3 },
-        ...{ lastUsedAt: SOME_TIME, revokedAt: null, hours: [...Array(23).fill(unused), used] },
-      },
-    ]);
-  });
-
-  test("asks no gate of a key that was never used", async () => {
-    const { workspaceId } = await openKey();
-    const usage = vi.fn(async () => []);
-    await (await openBeside(workspaceId, () => ({ usage }))).get("/keys");
-    expect(usage).not.toHaveBeenCalled();
-  });
-
-  test("calls at most 20 gates a request: the rest of the keys is on further pages", async () => {
-    const { workspaceId, keyId } = await openKey();
-    const creations = Array.from({ length: 44 }, () => Platform.createApiKey({ workspaceId }));
-    const created = [keyId, ...(await Promise.all(creations)).map((key) => key.keyId)];
-    const use = env.DB.prepare("UPDATE api_keys SET last_used_at = ? WHERE workspace_id = ?");
-    await use.bind(Date.now(), workspaceId).run();
-    const usage = vi.fn(async () => []);
-    const portal = await openBeside(workspaceId, () => ({ usage }));
-    const pages: string[][] = [];
-    for (let next: string | null = ""; next !== null; ) {
-      usage.mockClear();
-      const { body }: Answer<Shown> = await portal.get(`/keys?cursor=${next}`);
-      expect(usage).toHaveBeenCalledTimes(body.items.length);
-      pages.push(body.items.map((key) => key.keyId));
-      next = body.nextCursor;
-    }
-    expect(pages.map(({ length }) => length)).toEqual([20, 20, 5]);
-    expect(pages.flat().toSorted()).toEqual(created.toSorted());
   });
 });

@@ -13,6 +13,7 @@ describe("the portal shows", () => {
     const [eventId] = eventIds;
     const shown = {
       "/workspace": Platform.readWorkspace({ workspaceId }),
+      "/keys": Platform.listApiKeys({ workspaceId }),
       "/webhooks": Platform.listWebhooks({ workspaceId }),
       [path]: Platform.readWebhook({ webhookId }),
       [`${path}/deliveries`]: Platform.listDeliveries({ webhookId }),

@@ -91,10 +91,8 @@ describe("POST /webhooks", () => {
   const isPrivate = invalid("url", "private_address");
   test.each<[url: string, value: string, Answer]>([
     ["http://localhost:9000/hook", "true", allowed],
-    ["http://127.0.0.1:9000/", "true", allowed],
     ["ftp://localhost/", "true", invalid("url", "https_required")],
     ["https://localhost/", "false", isPrivate],
-    ["https://localhost/", "1", isPrivate],
     ["https://localhost/", "TRUE", isPrivate],
   ])("judges %s by ALLOW_LOCAL_WEBHOOKS: %s", async (url, ALLOW_LOCAL_WEBHOOKS, expected) => {
     const { apiKey } = await openWorkspace();
@@ -176,24 +174,21 @@ describe("the subscription limit", () => {
     }
   });
 
-  test("lowered below the current number removes nothing and refuses new ones until there is room", async () => {
+  test("lowered below the current number removes nothing and refuses new ones until there is room; another workspace's do not count, nor a deleted one that is kept", async () => {
     const { workspaceId, api } = await openWorkspace();
+    await create((await openWorkspace()).api);
     for (let i = 0; i < 3; i++) await create(api);
     await Platform.updateWorkspace({ workspaceId, webhooksMax: 2 });
-    const listed = await list(api);
-    expect(listed).toHaveLength(3);
-    for (const { id } of listed.slice(1)) {
+    const [first, ...others] = await list(api);
+    expect(others).toHaveLength(2);
+    expect(await create(api)).toEqual(reached(2));
+    for (const { id } of others) {
       expect(await create(api)).toEqual(reached(2));
       await api.delete(`/v1/webhooks/${id}`);
     }
     expect((await create(api)).status).toBe(201);
-  });
-
-  test("does not count a deleted subscription that is kept until its deliveries are cancelled, nor another workspace's", async () => {
-    const { workspaceId, api } = await openWorkspace();
-    await create((await openWorkspace()).api);
-    await Platform.updateWorkspace({ workspaceId, webhooksMax: 1 });
-    await set((await create(api)).body.id, "deleted_at = 1, cancelling = 1");
+    expect(await create(api)).toEqual(reached(2));
+    await set(first?.id ?? "", "deleted_at = 1, cancelling = 1");
     expect((await create(api)).status).toBe(201);
     expect((await create(api)).status).toBe(400);
   });
