@@ -2,7 +2,7 @@ import autocannon from "autocannon";
 import type { Runtime } from "../scripts/shared/runtime.ts";
 import { startReceiver } from "../test/node/support/receiver.ts";
 import { until } from "../test/support/until.ts";
-import { HANG, HANG_MS, recordSingly, startTen } from "./delivering.ts";
+import { HANG, HANG_MS, PAUSE, recordSingly, startTen } from "./delivering.ts";
 import type { Samples } from "./figures.ts";
 import * as setting from "./setting.ts";
 import { quantile } from "./statistics.ts";
@@ -34,7 +34,7 @@ export async function measureByHand(extent: setting.Extent): Promise<Samples> {
     });
     // Its concurrent posts are earned.
     await deliver(world, 100);
-    await round();
+    if (extent !== "smoke") await round();
     return { ...world, round };
   };
   const [ours, byHand] = [await open("shipped"), await open("by-hand")];
@@ -85,7 +85,7 @@ function deliver({ runtime, receiver, workspaceId }: World, events: number): Pro
 }
 
 async function besideHanging(runtime: Runtime, events: number, hangMs: number): Promise<number> {
-  const ten = await startTen(HANG);
+  const ten = await startTen(hangMs > 0 ? HANG : PAUSE);
   const { workspaceId } = await openWorkspace(runtime, ten.urls);
   await recordLeads(runtime, workspaceId, 1);
   await setting.sleep(hangMs);

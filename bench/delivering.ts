@@ -10,6 +10,8 @@ const { call, latencies, openWorkspace, recordLeads, sleep } = setting;
 const HEALTHY = 9;
 /** Never answers. */
 export const HANG = () => new Promise<number>(() => {});
+/** Answers late: to see that a bench runs. */
+export const PAUSE = () => setting.sleep(1_000).then(() => 204);
 /** When the first post to a receiver that hangs has timed out. */
 export const HANG_MS = 12_000;
 const EXTENTS = {

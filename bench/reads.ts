@@ -16,7 +16,7 @@ import { median } from "./statistics.ts";
 const EXTENTS = {
   full: { roundTripsMs: [0, 10, 20, 40, 80], samples: 25, leads: 1_000_000, pages: 200 },
   quick: { roundTripsMs: [0, 20, 40], samples: 7, leads: 100_000, pages: 20 },
-  smoke: { roundTripsMs: [0, 5], samples: 1, leads: 20_000, pages: 1 },
+  smoke: { roundTripsMs: [0, 5], samples: 1, leads: 4_000, pages: 1 },
 };
 
 /** How far a read has to go, and what a page of many leads costs. */

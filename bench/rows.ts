@@ -4,7 +4,7 @@ import type { Samples } from "./figures.ts";
 import { call, type Extent, meter, openWorkspace, recordLeads, start } from "./setting.ts";
 
 const ROUNDS = 3;
-const EVENTS = { full: 100, quick: 50, smoke: 10 };
+const EVENTS = { full: 100, quick: 50, smoke: 2 };
 
 /**
  * What a delivery writes to the database, by D1's own count. To receivers that fail, days pass at once:

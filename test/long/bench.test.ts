@@ -7,7 +7,7 @@ import { ROOT } from "../../scripts/shared/checkout.ts";
 import { runProgram } from "../node/support/process.ts";
 
 test("every bench runs, and measures every figure that is described", {
-  timeout: 300_000,
+  timeout: 600_000,
 }, async () => {
   const file = join(mkdtempSync(join(tmpdir(), "bench-")), "figures.json");
   const bench = join(ROOT, "bench/run.ts");
