@@ -98,8 +98,7 @@ async function dispatchAndWake(
   const db = openDatabase(bindingOf(env, database));
   const startedAt = Date.now();
   const count = { delivered: 0, failed: 0 };
-  const finished: Snapshot[] = [];
-  const waking: Promise<void>[] = [];
+  const waking: Promise<boolean>[] = [];
   const tools: DispatchTools = {
     now: Date.now,
     random: Math.random,
@@ -109,10 +108,11 @@ async function dispatchAndWake(
       return outcome;
     },
     finished(subscription) {
-      // Those that are finished together are woken together.
-      if (finished.push(subscription) > 1) return;
-      const wakeThem = () => wakeAll(env, database, finished.splice(0));
-      waking.push(Promise.resolve().then(wakeThem));
+      const delayMs = nextWakeMs(subscription, Date.now());
+      if (delayMs === null) return;
+      const { subscriptionId } = subscription;
+      const hint = { subscriptionId, lane: laneOf(subscription) };
+      waking.push(wake(env, database, [hint], Math.ceil(delayMs / 1000)));
     },
   };
   try {
@@ -124,21 +124,6 @@ async function dispatchAndWake(
       log("dispatched", { lane, subscriptions, ...count, durationMs });
     await Promise.all(waking);
   }
-}
-
-async function wakeAll(env: Env, database: string, finished: Snapshot[]): Promise<void> {
-  const now = Date.now();
-  const wakes = finished.flatMap((subscription) => {
-    const { subscriptionId } = subscription;
-    const delayMs = nextWakeMs(subscription, now);
-    if (delayMs === null) return [];
-    const delaySeconds = Math.ceil(delayMs / 1000);
-    return { subscriptionId, lane: laneOf(subscription), delaySeconds };
-  });
-  const byDelay = Map.groupBy(wakes, ({ delaySeconds }) => delaySeconds);
-  await Promise.all(
-    [...byDelay].map(([delaySeconds, group]) => wake(env, database, group, delaySeconds)),
-  );
 }
 
 /**
