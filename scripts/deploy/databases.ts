@@ -146,12 +146,9 @@ export async function expectAllBound(
       );
 }
 
-/** One secret or data key under each encryption key that is in use; reads all of them. */
-const SEALED_UNDER_EACH_KEY = `SELECT owner, min(sealed) AS sealed FROM (
-  SELECT id AS owner, sealed_secret AS sealed FROM subscriptions
-  UNION ALL SELECT subscriptions.id, value->>'sealedSecret' FROM subscriptions, json_each(earlier_secrets)
-  UNION ALL SELECT id, data_key FROM workspaces WHERE data_key IS NOT NULL
-) GROUP BY substr(sealed, 1, instr(sealed, '.'))`;
+/** One data key under each encryption key that is in use; reads all of them. */
+const SEALED_UNDER_EACH_KEY = `SELECT id AS owner, min(data_key) AS sealed FROM workspaces
+  WHERE data_key IS NOT NULL GROUP BY substr(data_key, 1, instr(data_key, '.'))`;
 const Sealed = z.array(z.object({ owner: z.string(), sealed: z.string() }));
 
 /**

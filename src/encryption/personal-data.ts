@@ -3,9 +3,10 @@ import { Recent } from "../recent.ts";
 import { decrypt, encrypt, importKey, open, parseEncryptionKeys, seal } from "./seal.ts";
 
 /*
- * The personal data of leads is stored encrypted under their workspace's data key, which is itself
- * stored encrypted under `ENCRYPTION_KEYS`. So what remains in a database's file after an
- * erasure, in its backups or in a dump is unreadable without those keys.
+ * What is secret about a workspace is stored encrypted under its data key: the personal data of leads, the
+ * secrets and headers of subscriptions, and what receivers answered. The data key is itself stored encrypted
+ * under `ENCRYPTION_KEYS`. So what remains in a database's file after an erasure, in its backups or in a dump is
+ * unreadable without those keys.
  */
 
 const DATA_KEY_BYTES = 32;
@@ -53,24 +54,40 @@ export async function openDataKey(
 }
 
 /**
- * Encrypts the personal data of a lead. It cannot be decrypted for any other lead.
+ * Like `openDataKey`, for a workspace that must have one.
  *
+ * @throws Error if it has none: it does not live in this database any more.
+ */
+export async function expectDataKey(
+  keys: string,
+  { workspaceId, dataKey }: { workspaceId: string; dataKey: string | null },
+): Promise<CryptoKey> {
+  const key = await openDataKey(keys, workspaceId, dataKey);
+  // Whoever tries again finds where it lives now.
+  if (!key) throw new Error(`moving: try again: ${workspaceId} has no data key in this database`);
+  return key;
+}
+
+/**
+ * Encrypts something of a workspace under its data key.
+ *
+ * @param owner what it belongs to; it cannot be decrypted for anything else.
  * @returns hexadecimal of the IV, the ciphertext and the tag.
  */
-export async function sealPersonalData(key: CryptoKey, leadId: string, data: object): Promise<Hex> {
-  const box = await encrypt(key, leadId, JSON.stringify(data));
+export async function sealUnder(key: CryptoKey, owner: string, data: unknown): Promise<Hex> {
+  const box = await encrypt(key, owner, JSON.stringify(data));
   return box.toHex() as Hex;
 }
 
 /**
- * Decrypts what `sealPersonalData` returned for the same lead.
+ * Decrypts what `sealUnder` returned for the same owner.
  *
- * @throws Error for another key or lead, or if it was changed.
+ * @throws Error for another key or owner, or if it was changed.
  */
-export async function openPersonalData<Data extends object>(
+export async function openUnder<Data>(
   key: CryptoKey,
-  leadId: string,
+  owner: string,
   sealed: string,
 ): Promise<Data> {
-  return JSON.parse(await decrypt(key, leadId, fromHex(sealed)));
+  return JSON.parse(await decrypt(key, owner, fromHex(sealed)));
 }

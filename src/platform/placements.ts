@@ -2,8 +2,8 @@ import { InputError } from "../contract/input-error.ts";
 import type { Database } from "../db/client.ts";
 import { DIRECTORY, databaseNames, openDirectory, openNamed } from "../db/databases.ts";
 import { logError } from "../log.ts";
-import { unknownWorkspace } from "../records/recording/references.ts";
 import { findOwner } from "../webhooks/subscriptions.ts";
+import { unknownWorkspace } from "../workspaces/moves.ts";
 import {
   allPlacements,
   findDatabaseName,

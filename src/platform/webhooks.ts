@@ -18,7 +18,6 @@ import { parseEncryptionKeys } from "../encryption/seal.ts";
 import { countDays } from "../webhooks/days.ts";
 import { OwnHeaders, sealHeaders } from "../webhooks/headers.ts";
 import { enableAgain, REDELIVERY_EXAMINED_MAX } from "../webhooks/redelivery/redelivery.ts";
-import { Resealed, resealUpTo } from "../webhooks/reseal.ts";
 import { findUrlFault } from "../webhooks/resolve.ts";
 import { endOverlap, rotateSecret } from "../webhooks/rotation.ts";
 import {
@@ -44,6 +43,7 @@ import {
 import { wake } from "../webhooks/wake.ts";
 import { labelKeys } from "../workspaces/api-keys.ts";
 import { allPlacements } from "../workspaces/placement.ts";
+import { Resealed, resealUpTo } from "../workspaces/reseal.ts";
 import { cursorOf, integer, Nothing, pageOf, RedeliverableSince } from "./fields.ts";
 import { operation } from "./operation.ts";
 import { expectWorkspace, findWebhook } from "./placements.ts";
@@ -227,11 +227,11 @@ export const endSecretOverlap = operation({
   },
 });
 
-/** Maximum number of secrets and data keys that one call of `resealSecrets` re-encrypts. */
+/** Maximum number of data keys that one call of `resealSecrets` re-encrypts. */
 const RESEALED_MAX = 100;
 
 export const resealSecrets = operation({
-  about: `Re-encrypts up to ${RESEALED_MAX} secrets of subscriptions and data keys of workspaces under the first encryption key. Once none remain, the other keys can be removed.`,
+  about: `Re-encrypts the data keys of up to ${RESEALED_MAX} workspaces, under which all their secrets are encrypted, under the first encryption key. Once none remain, the other keys can be removed.`,
   input: z.strictObject({}),
   output: Resealed,
   examples: [{}],

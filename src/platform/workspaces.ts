@@ -16,11 +16,11 @@ import { commit, withoutRetries } from "../db/client.ts";
 import { DIRECTORY, databaseNames, hasOneDatabase, openDirectory } from "../db/databases.ts";
 import { createDataKey } from "../encryption/personal-data.ts";
 import { forgetKey } from "../quota/forget.ts";
-import { unknownWorkspace } from "../records/recording/references.ts";
 import { cancelPendingOf } from "../webhooks/subscriptions.ts";
 import { wake } from "../webhooks/wake.ts";
 import { listLiveKeys } from "../workspaces/api-keys.ts";
 import { findSize } from "../workspaces/database-sizes.ts";
+import { unknownWorkspace } from "../workspaces/moves.ts";
 import { findPlacement, type Placement, placementIn } from "../workspaces/placement.ts";
 import { WorkspaceDetails } from "../workspaces/views.ts";
 import {

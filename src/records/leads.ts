@@ -8,7 +8,7 @@ import { columnsBut, each, fromJson, insertFrom, list, qb, toJsonValue } from ".
 import { type Database, insertEach, query, type Statements } from "../db/client.ts";
 import { isBehind, type Listing, type PageRequest, preparePages } from "../db/page.ts";
 import { erasedLeads, leads } from "../db/schema.ts";
-import { knownDataKey, openDataKey, openPersonalData } from "../encryption/personal-data.ts";
+import { knownDataKey, openDataKey, openUnder } from "../encryption/personal-data.ts";
 import { logError } from "../log.ts";
 import { dataKeyOf } from "../workspaces/data-keys.ts";
 import { type ReportedPerson, SHOWN_PERSON, showPerson } from "./person.ts";
@@ -148,7 +148,7 @@ export async function readPersonalData(
 ): Promise<ReportedPerson | null> {
   if (!dataKey) throw new Error(`the workspace of ${id} has no data key`);
   try {
-    return await openPersonalData<ReportedPerson>(dataKey, id, sealed);
+    return await openUnder<ReportedPerson>(dataKey, id, sealed);
   } catch (error) {
     logError("lead_unreadable", error, { leadId: id });
     return null;

@@ -1,4 +1,4 @@
-import { openPersonalData, sealPersonalData } from "../encryption/personal-data.ts";
+import { openUnder, sealUnder } from "../encryption/personal-data.ts";
 import { logError } from "../log.ts";
 import type { Posted } from "./post.ts";
 import type { AttemptResponse } from "./views.ts";
@@ -49,7 +49,7 @@ export async function keep(
     const said = clue ? { ...NOTHING_READ, ...read, ...clue } : read;
     const key = said && (await openKey());
     if (!said || !key) return NO_EXCHANGE;
-    return { response: await sealPersonalData(key, ownerOf({ subscriptionId, eventId }), said) };
+    return { response: await sealUnder(key, ownerOf({ subscriptionId, eventId }), said) };
   } catch (error) {
     logError("response_not_kept", error, { eventId, webhookId: subscriptionId });
     return NO_EXCHANGE;
@@ -62,7 +62,7 @@ export async function openResponse(
   owner: DeliveryKey,
   sealed: string | null,
 ): Promise<AttemptResponse | null> {
-  return sealed === null || !key ? null : openPersonalData(key, ownerOf(owner), sealed);
+  return sealed === null || !key ? null : openUnder(key, ownerOf(owner), sealed);
 }
 
 const ownerOf = ({ subscriptionId, eventId }: DeliveryKey) => `${subscriptionId}/${eventId}`;

@@ -1,6 +1,7 @@
 import { z } from "@hono/zod-openapi";
 import { HEADER_VALUE_MAX_LENGTH, HEADERS_MAX } from "../contract/limits.ts";
-import { openDataKey, openPersonalData, sealPersonalData } from "../encryption/personal-data.ts";
+import { expectDataKey, openUnder, sealUnder } from "../encryption/personal-data.ts";
+import type { Owner } from "./bodies.ts";
 
 /*
  * Headers of a subscriber's own, which each post carries: for instance a token that a gateway in front of the
@@ -38,11 +39,8 @@ export const OwnHeaders = z.record(z.string(), z.string()).superRefine((headers,
 });
 export type OwnHeaders = z.infer<typeof OwnHeaders>;
 
-/** Whose headers they are, and the sealed data key of their workspace. */
-interface Owner {
+interface HeadersOwner extends Owner {
   subscriptionId: string;
-  workspaceId: string;
-  dataKey: string | null;
 }
 
 /**
@@ -52,29 +50,24 @@ interface Owner {
  */
 export async function sealHeaders(
   env: Pick<Env, "ENCRYPTION_KEYS">,
-  { subscriptionId, workspaceId, dataKey }: Owner,
+  owner: HeadersOwner,
   headers: OwnHeaders,
 ): Promise<{ headerNames: string[]; sealedHeaders: string | null }> {
   const headerNames = Object.keys(headers);
   if (headerNames.length === 0) return { headerNames, sealedHeaders: null };
-  const key = await openDataKey(env.ENCRYPTION_KEYS, workspaceId, dataKey);
-  if (!key) throw new Error("the workspace has no data key");
-  return {
-    headerNames,
-    sealedHeaders: await sealPersonalData(key, ownerOf(subscriptionId), headers),
-  };
+  const key = await expectDataKey(env.ENCRYPTION_KEYS, owner);
+  return { headerNames, sealedHeaders: await sealUnder(key, ownerOf(owner), headers) };
 }
 
 /** The headers that each post carries. @throws Error if they cannot be decrypted. */
 export async function openHeaders(
   env: Pick<Env, "ENCRYPTION_KEYS">,
-  { subscriptionId, workspaceId, dataKey }: Owner,
+  owner: HeadersOwner,
   sealed: string | null,
 ): Promise<OwnHeaders> {
   if (sealed === null) return {};
-  const key = await openDataKey(env.ENCRYPTION_KEYS, workspaceId, dataKey);
-  if (!key) throw new Error("the workspace has no data key");
-  return openPersonalData(key, ownerOf(subscriptionId), sealed);
+  const key = await expectDataKey(env.ENCRYPTION_KEYS, owner);
+  return openUnder(key, ownerOf(owner), sealed);
 }
 
-const ownerOf = (subscriptionId: string) => `${subscriptionId}/headers`;
+const ownerOf = ({ subscriptionId }: HeadersOwner) => `${subscriptionId}/headers`;

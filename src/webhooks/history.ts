@@ -10,7 +10,7 @@ import { type Listing, mapItems, type PageRequest, toListing } from "../db/page.
 import { attempts, deliveries, events, leads, subscriptions } from "../db/schema.ts";
 import { openDataKey } from "../encryption/personal-data.ts";
 import { dataKeyOf } from "../workspaces/data-keys.ts";
-import { BODY, makeBody, UnreadableEvent } from "./bodies.ts";
+import { BODY, makeBody, type Owner, UnreadableEvent } from "./bodies.ts";
 import { IS_ITS_EVENT, isThere, STATE, unknownWebhook } from "./conditions.ts";
 import { openResponse } from "./exchange.ts";
 import { HEADERS, TEST_HEADER, WEBHOOK_HEADER } from "./post.ts";
@@ -197,10 +197,11 @@ export async function findDelivery(
     ...(await Promise.all(attemptLog)),
     ...(success ? [{ ...success, response: null }] : []),
   ];
+  const secrets = { ...webhook, workspaceId: row.workspaceId, dataKey: row.dataKey };
   const headersAt = async (time: string) => ({
     ...HEADERS,
     [WEBHOOK_HEADER]: webhookId,
-    ...(await signaturesAt(env, webhookId, webhook, eventId, body, Date.parse(time))),
+    ...(await signaturesAt(env, webhookId, secrets, eventId, body, Date.parse(time))),
     ...(row.state === "test" ? TEST_HEADER : {}),
   });
   const shown = log.map(async (attempt) => ({
@@ -214,6 +215,9 @@ export async function findDelivery(
 
 const wasSent = (outcome: string) => outcome !== "refused" && outcome !== "unreadable";
 
+type Secrets = Owner &
+  Pick<typeof subscriptions.$inferSelect, "sealedSecret" | "earlierSecrets" | "rotatedAt">;
+
 /**
  * The headers that signed a body at a time. None if the secret was rotated since, or cannot be decrypted, or
  * the body does not exist any more.
@@ -221,18 +225,14 @@ const wasSent = (outcome: string) => outcome !== "refused" && outcome !== "unrea
 async function signaturesAt(
   env: Pick<Env, "ENCRYPTION_KEYS">,
   webhookId: string,
-  {
-    sealedSecret,
-    earlierSecrets,
-    rotatedAt,
-  }: Pick<typeof subscriptions.$inferSelect, "sealedSecret" | "earlierSecrets" | "rotatedAt">,
+  { rotatedAt, earlierSecrets, ...current }: Secrets,
   eventId: string,
   body: string | null,
   time: number,
 ): Promise<Record<string, string>> {
   if (body === null || (rotatedAt !== null && time < rotatedAt + ROTATION_MS)) return {};
   const signing = (earlierSecrets ?? []).filter(({ until }) => until > time);
-  const secrets = { sealedSecret, earlierSecrets: signing.map((earlier) => earlier.sealedSecret) };
+  const secrets = { ...current, earlierSecrets: signing.map(({ sealedSecret }) => sealedSecret) };
   const signer = await openSigner(env, webhookId, secrets).catch(() => null);
   return (await signer?.(eventId, body, time)) ?? {};
 }

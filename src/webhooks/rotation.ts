@@ -11,9 +11,11 @@ import {
   withoutRetries,
 } from "../db/client.ts";
 import { subscriptions } from "../db/schema.ts";
-import { parseEncryptionKeys, seal } from "../encryption/seal.ts";
+import { expectDataKey } from "../encryption/personal-data.ts";
 import { isThere, unknownWebhook } from "./conditions.ts";
+import { sealSecret } from "./secrets.ts";
 import { mintSecret } from "./signature.ts";
+import { findSubscription } from "./subscriptions.ts";
 
 /** No post that starts later than this after a rotation is signed without the new secret. */
 export const ROTATION_MS = 2_000;
@@ -39,14 +41,16 @@ export async function rotateSecret(
 ): Promise<{ secret: string; overlapEndsAt: string | null }> {
   const { sealedSecret, earlierSecrets } = subscriptions;
   const secret = mintSecret();
-  const sealed = await seal(parseEncryptionKeys(encryptionKeys), webhookId, secret);
+  const dataKey = await expectDataKey(encryptionKeys, await findSubscription(db, webhookId, now));
+  const sealed = await sealSecret(dataKey, webhookId, secret);
   const until = overlapSeconds === 0 ? null : now + overlapSeconds * 1000;
   const signing = sql`FROM json_each(${earlierSecrets}) AS earlier WHERE earlier.value->>'until' > ${now}`;
   const earlier = sql`json_insert((SELECT json_group_array(json(earlier.value)) ${signing}), '$[#]',
     json_object('sealedSecret', ${sealedSecret}, 'until', ${until}))`;
   const hasRoom = sql`(SELECT count(*) ${signing}) < ${EARLIER_SECRETS_MAX}`;
-  const { rotated, found } = await commit(withoutRetries(db), {
-    rotated: counted(
+  const rotated = await commit(
+    withoutRetries(db),
+    counted(
       qb
         .update(subscriptions)
         .set({
@@ -58,9 +62,7 @@ export async function rotateSecret(
         })
         .where(and(isThere(webhookId), until === null ? undefined : hasRoom)),
     ),
-    found: qb.select({ id: subscriptions.id }).from(subscriptions).where(isThere(webhookId)),
-  });
-  if (found.length === 0) throw unknownWebhook();
+  );
   if (rotated === 0)
     throw new InputError(
       "webhookId",

@@ -1,13 +1,24 @@
 import { type Placeholder, type SQL, sql } from "drizzle-orm";
 import { toTexts } from "../db/builder.ts";
 import { subscriptions } from "../db/schema.ts";
-import { open, parseEncryptionKeys } from "../encryption/seal.ts";
+import { expectDataKey, openUnder, sealUnder } from "../encryption/personal-data.ts";
+import type { Owner } from "./bodies.ts";
 import { createSigner, type Signer } from "./signature.ts";
 
-/** A subscription's sealed secrets that still sign: the current one and earlier ones. */
-export interface SealedSecrets {
+/** A subscription's sealed secrets that still sign, the current one and earlier ones, and its workspace. */
+interface SealedSecrets extends Owner {
   sealedSecret: string;
   earlierSecrets: string[];
+}
+
+/** Encrypts a secret of a subscription under its workspace's data key. */
+export function sealSecret(key: CryptoKey, subscriptionId: string, secret: string) {
+  return sealUnder(key, subscriptionId, secret);
+}
+
+/** Decrypts what `sealSecret` returned. @throws Error if it cannot. */
+export function openSecret(key: CryptoKey, subscriptionId: string, sealed: string) {
+  return openUnder<string>(key, subscriptionId, sealed);
 }
 
 /**
@@ -18,11 +29,12 @@ export interface SealedSecrets {
 export async function openSigner(
   env: Pick<Env, "ENCRYPTION_KEYS">,
   subscriptionId: string,
-  { sealedSecret, earlierSecrets }: SealedSecrets,
+  { sealedSecret, earlierSecrets, ...owner }: SealedSecrets,
 ): Promise<Signer> {
-  const ring = parseEncryptionKeys(env.ENCRYPTION_KEYS);
+  const key = await expectDataKey(env.ENCRYPTION_KEYS, owner);
   const sealed = [...earlierSecrets, sealedSecret];
-  return createSigner(...(await Promise.all(sealed.map((one) => open(ring, subscriptionId, one)))));
+  const secrets = sealed.map((one) => openSecret(key, subscriptionId, one));
+  return createSigner(...(await Promise.all(secrets)));
 }
 
 /** A subscription's earlier secrets that sign at a time, as a field of its row. */

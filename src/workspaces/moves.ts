@@ -2,6 +2,10 @@ import { type Column, type SQL, sql } from "drizzle-orm";
 import { InputError } from "../contract/input-error.ts";
 import { workspaces } from "../db/schema.ts";
 
+export function unknownWorkspace(): InputError {
+  return new InputError("workspaceId", "no such workspace");
+}
+
 /** What refuses a call about a workspace under erasure. */
 export function beingErased(): InputError {
   return new InputError("workspaceId", "this workspace is being erased");

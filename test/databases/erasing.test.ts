@@ -1,6 +1,7 @@
 import { exports } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
 import { WebhookEvent } from "../../src/contract/enumerations.ts";
+import { openedDataKeys } from "../../src/encryption/personal-data.ts";
 import { sweep } from "../../src/sweep.ts";
 import { automationReport, errorOf, leadReport, runReport } from "../support/api.ts";
 import {
@@ -44,6 +45,8 @@ test.each(["DB", "DB_2"] as const)(
     expect(await valueIn(name, granted, workspaceId)).toBe(0);
     expect(await access(false)).toEqual({});
     expect(await errorOf(platform.createApiKey({ workspaceId }))).toContain(refusal);
+    // An isolate that still knows the data key records leads: they are erased with the others.
+    openedDataKeys.clear();
     const record = platform.recordLeads({ workspaceId, leads: [leadReport("late")] });
     expect(await errorOf(record)).toContain("no such workspace");
     const { items } = await platform.listApiKeys({ workspaceId });

@@ -2,16 +2,14 @@ import { env, exports } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
 import { randomId } from "../../src/contract/ids.ts";
 import { MINUTE_MS } from "../../src/contract/time.ts";
-import { parseEncryptionKeys, seal } from "../../src/encryption/seal.ts";
+import { createDataKey } from "../../src/encryption/personal-data.ts";
 import { findServiceHealth } from "../../src/service-health.ts";
 import { sweep } from "../../src/sweep.ts";
-import { mintSecret } from "../../src/webhooks/signature.ts";
 import { errorOf, leadReport } from "../support/api.ts";
 import {
   deploymentWith,
   NAMES,
   openSubscribedIn,
-  openWorkspaceIn,
   platformOf,
   rowsIn,
   unreachableDatabase,
@@ -147,17 +145,14 @@ describe("the ledger and the backlog", () => {
   });
 });
 
-test("resealSecrets re-encrypts 100 secrets in a call, whichever databases they are in", async () => {
-  const keys = parseEncryptionKeys(env.ENCRYPTION_KEYS);
+test("resealSecrets re-encrypts 100 data keys in a call, whichever databases they are in", async () => {
   const insert =
-    "INSERT INTO subscriptions (id, workspace_id, url, events, sealed_secret, created_at) VALUES (?, ?, '', '[]', ?, 0)";
-  for (const name of ["DB_2", "DB_3"] as const) {
-    const { workspaceId } = await openWorkspaceIn(name);
+    "INSERT INTO workspaces (id, name, admin_emails, created_at, data_key) VALUES (?, '', '[]', 0, ?)";
+  for (const name of ["DB_2", "DB_3"] as const)
     for (let i = 0; i < 60; i++) {
-      const id = randomId("webhook");
-      await rowsIn(name, insert, id, workspaceId, await seal(keys, id, mintSecret()));
+      const id = randomId("workspace");
+      await rowsIn(name, insert, id, await createDataKey(env.ENCRYPTION_KEYS, id));
     }
-  }
   const ENCRYPTION_KEYS = `new:QEFCQ0RFRkdISUpLTE1OT1BRUlNUVVZXWFlaW1xdXl8=,${env.ENCRYPTION_KEYS}`;
   const rotated = platformOf({ ...env, ENCRYPTION_KEYS } as Env);
   expect(await rotated.resealSecrets({})).toMatchObject({ resealed: 100 });

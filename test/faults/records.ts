@@ -64,10 +64,11 @@ export const RECORDS: Fault[] = [
     ["invoke.ts", 'const isKnown = typeof field === "string" && Object.hasOwn(fields, field);', 'const isKnown = typeof field === "string";', "the trail has no name that a caller invented"],
     ["workspaces.ts", "commit(withoutRetries(placement.db), {", "commit(placement.db, {", "a lost reply undoes no later decision about access"],
     ["webhooks.ts", "{ events: [...new Set(events)] }", "{ events }", "duplicate events collapse in an update, too"],
-    ["webhooks.ts", "RESEALED_MAX - total.resealed", "RESEALED_MAX", "a call re-encrypts 100 secrets of all databases together"],
+    ["webhooks.ts", "RESEALED_MAX - total.resealed", "RESEALED_MAX", "a call re-encrypts 100 data keys of all databases together"],
     ["personal-data.ts", "if (isThere && done) done", "if (isThere) done", "the directory points to what is left of a workspace"],
   ]),
   ...faultsIn("workspaces/", [
+    ["reseal.ts", "after = found.at(-1)?.id;", "after = undefined;", "an unreadable data key stops no other"],
     ["api-keys.ts", "or(isNull(expiresAt), gt(expiresAt, now))", "undefined", "a rolled key expires"],
     ["api-keys.ts", "isNull(revokedAt), isNull(expiresAt));", "isNull(revokedAt));", "a key is rolled once"],
     ["api-keys.ts", "WHERE NOT EXISTS (SELECT 1 FROM ${workspaces} WHERE ${isErased}) ON", "WHERE true ON", "a workspace that is being erased gets no keys"],

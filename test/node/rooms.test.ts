@@ -13,7 +13,7 @@ const BELOW: Record<string, string> = {
   contract: "",
   encryption: "contract",
   db: "contract",
-  workspaces: "db encryption contract",
+  workspaces: "db encryption contract log",
   quota: "workspaces db encryption contract",
   records: "workspaces db encryption contract log",
   webhooks: "quota workspaces db encryption contract log",

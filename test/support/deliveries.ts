@@ -14,9 +14,14 @@ import { randomId } from "../../src/contract/ids.ts";
 import { RETRY_WAITS_SECONDS } from "../../src/contract/limits.ts";
 import { isoTime } from "../../src/contract/time.ts";
 import { commit, openDatabase } from "../../src/db/client.ts";
-import { deliveries, type NoticeKind, notices, subscriptions } from "../../src/db/schema.ts";
+import {
+  deliveries,
+  type NoticeKind,
+  notices,
+  subscriptions,
+  workspaces,
+} from "../../src/db/schema.ts";
 import type { D1Client } from "../../src/db/session.ts";
-import { parseEncryptionKeys, seal } from "../../src/encryption/seal.ts";
 import worker from "../../src/index.ts";
 import { showPerson } from "../../src/records/person.ts";
 import { insertSubscription } from "../../src/webhooks/creation.ts";
@@ -28,8 +33,10 @@ import type { DispatchTools } from "../../src/webhooks/dispatch/tools.ts";
 import { announce, type Draft, draftEvent, isNewLead } from "../../src/webhooks/outbox.ts";
 import type { Outcome } from "../../src/webhooks/outcome.ts";
 import { type Range, redeliverAgain } from "../../src/webhooks/redelivery/redelivery.ts";
+import { sealSecret } from "../../src/webhooks/secrets.ts";
 import { mintSecret } from "../../src/webhooks/signature.ts";
 import { isWake, type WakeMessage } from "../../src/webhooks/wake.ts";
+import { findDataKey } from "../../src/workspaces/data-keys.ts";
 import { interposed } from "./interposed.ts";
 import { DATABASE, inDatabase, WORKSPACE_DB } from "./placement.ts";
 import type { Received } from "./subscribers.ts";
@@ -67,7 +74,8 @@ export async function subscribe(
 ): Promise<{ id: string; url: string; secret: string }> {
   const id = randomId("webhook");
   const secret = mintSecret();
-  const sealedSecret = await seal(parseEncryptionKeys(env.ENCRYPTION_KEYS), id, secret);
+  const key = await findDataKey(openDatabase(WORKSPACE_DB), env.ENCRYPTION_KEYS, workspaceId);
+  const sealedSecret = await sealSecret(key, id, secret);
   await commit(db, insertSubscription({ id, workspaceId, url, events, sealedSecret, createdAt }));
   return { id, url, secret };
 }
@@ -200,7 +208,8 @@ export async function postOf(
   const event = { createdAt: now, storedBody: body ?? "", leadId: null, lead: null };
   const { sealedSecret } = await subscriptionRow(id);
   const sealed = { sealedSecret, earlierSecrets: [], sealedHeaders: null };
-  const target = { workspaceId, dataKey: null, url, ...sealed };
+  const [workspace] = await db.select().from(workspaces).where(eq(workspaces.id, workspaceId));
+  const target = { workspaceId, dataKey: workspace?.dataKey ?? null, url, ...sealed };
   const post = { eventId, type: "lead.created", priority: 0, attempts: 0 } as const;
   return [{ ...post, ...event, subscriptionId: id, dueAt: now, turnAt: null }, target];
 }

@@ -5,9 +5,9 @@ import { ApiError } from "../../contract/errors.ts";
 import { isId, randomId } from "../../contract/ids.ts";
 import { SUBSCRIPTIONS_MAX, URL_MAX_LENGTH } from "../../contract/limits.ts";
 import { commit, query, withoutRetries } from "../../db/client.ts";
-import { open, parseEncryptionKeys, seal } from "../../encryption/seal.ts";
 import { findCreated, insertSubscription, type NewSubscription } from "../../webhooks/creation.ts";
 import { findUrlFault } from "../../webhooks/resolve.ts";
+import { openSecret, sealSecret } from "../../webhooks/secrets.ts";
 import { mintSecret } from "../../webhooks/signature.ts";
 import {
   deleteSubscription,
@@ -17,6 +17,7 @@ import {
 } from "../../webhooks/subscriptions.ts";
 import { toUri } from "../../webhooks/target.ts";
 import { wake } from "../../webhooks/wake.ts";
+import { findDataKey } from "../../workspaces/data-keys.ts";
 import { jsonBody } from "../body.ts";
 import { type AppEnv, newApp } from "../context.ts";
 import { NEWEST_FIRST, PageQuery, pageOf, toPage, toPageRequest } from "../paging.ts";
@@ -174,22 +175,23 @@ export async function subscribe(
   const workspaceId = c.get("workspaceId");
   const createdAt = Date.now();
   const asked = { url: toUri(creation.url), events: [...new Set(creation.events)] };
+  const dataKey = await findDataKey(db, c.env.ENCRYPTION_KEYS, workspaceId);
   const earlier =
     idempotencyKey === null
       ? undefined
       : await query(db, findCreated(workspaceId, idempotencyKey, createdAt));
-  if (earlier) return showSecret(c.env, asked, earlier);
+  if (earlier) return showSecret(dataKey, asked, earlier);
   const fault = await findUrlFault(c.env, creation.url);
   if (fault) throw new ApiError("invalid_request", { parameter: "url", reason: fault });
   const id = randomId("webhook");
-  const sealedSecret = await seal(parseEncryptionKeys(c.env.ENCRYPTION_KEYS), id, mintSecret());
+  const sealedSecret = await sealSecret(dataKey, id, mintSecret());
   const row = { id, workspaceId, ...asked, sealedSecret, createdAt };
   const { stored, max } = await commit(
     db,
     insertSubscription(row, { idempotencyKey, keyId: c.get("keyId") }),
   );
   if (!stored) throw new ApiError("invalid_request", { reason: "subscription_limit_reached", max });
-  return showSecret(c.env, asked, stored);
+  return showSecret(dataKey, asked, stored);
 }
 
 /**
@@ -197,7 +199,7 @@ export async function subscribe(
  * `Idempotency-Key`. @throws ApiError if that one asked for something else.
  */
 async function showSecret(
-  env: Env,
+  dataKey: CryptoKey,
   asked: z.output<typeof WebhookCreation>,
   stored: NewSubscription,
 ): Promise<WebhookWithSecret> {
@@ -209,11 +211,7 @@ async function showSecret(
       parameter: IDEMPOTENCY_KEY,
       reason: "idempotency_key_reused",
     });
-  const secret = await open(
-    parseEncryptionKeys(env.ENCRYPTION_KEYS),
-    stored.id,
-    stored.sealedSecret,
-  );
+  const secret = await openSecret(dataKey, stored.id, stored.sealedSecret);
   return { ...toWebhook({ ...stored, disabledAt: null }), secret };
 }
 

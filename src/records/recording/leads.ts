@@ -1,18 +1,18 @@
 import { derivedId, newEventId } from "../../contract/ids.ts";
 import { readAs, transaction } from "../../db/client.ts";
-import { sealPersonalData } from "../../encryption/personal-data.ts";
+import { sealUnder } from "../../encryption/personal-data.ts";
 import { announce, isNewLead } from "../../webhooks/outbox.ts";
+import { findDataKey } from "../../workspaces/data-keys.ts";
 import { insertLeads, type NewLead } from "../leads.ts";
 import type { LeadReport, RecordingInput } from "./inputs.ts";
 import { type Context, firstOfEach, type Recording } from "./recording.ts";
-import { expectDataKey } from "./references.ts";
 
 /** A call that inserts leads and announces them; leads that are already stored stay unchanged. */
 export async function toLeadRecording(
   { workspaceId, leads }: RecordingInput<"recordLeads">,
   { env, db, now }: Context,
 ): Promise<Recording> {
-  const dataKey = await expectDataKey(db, env.ENCRYPTION_KEYS, workspaceId);
+  const dataKey = await findDataKey(db, env.ENCRYPTION_KEYS, workspaceId);
   const recorded = await Promise.all(
     leads.map((lead) => toNewLead(workspaceId, dataKey, lead, now)),
   );
@@ -41,7 +41,7 @@ async function toNewLead(
     reference,
     source,
     agentId: await derivedId("agent", workspaceId, agent.reference),
-    sealed: await sealPersonalData(dataKey, id, person),
+    sealed: await sealUnder(dataKey, id, person),
     createdAt: createdAt ?? now,
     eventId: newEventId(now),
   };

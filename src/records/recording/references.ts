@@ -1,9 +1,9 @@
 import type { AutomationType } from "../../contract/enumerations.ts";
 import { isId } from "../../contract/ids.ts";
 import { InputError } from "../../contract/input-error.ts";
-import { type Database, query, read } from "../../db/client.ts";
+import { type Database, read } from "../../db/client.ts";
 import { causeOf } from "../../db/errors.ts";
-import { knownDataKey, openDataKey } from "../../encryption/personal-data.ts";
+import { unknownWorkspace } from "../../workspaces/moves.ts";
 import { findWorkspaces } from "../../workspaces/workspaces.ts";
 import { findAutomations } from "../automations.ts";
 import { findErasedLeads, selectLeads } from "../leads.ts";
@@ -55,32 +55,6 @@ export async function findReferenced(
     if (!isThere) throw new InputError(path, `no such ${kind} in this workspace`);
   }
   return { automations, erasedLeads };
-}
-
-/**
- * Opens the data key of a workspace. If this isolate knows it, nothing is looked up.
- *
- * @param keys `ENCRYPTION_KEYS`.
- * @throws InputError for an unknown workspace; Error if it has just moved, or its key cannot be decrypted.
- */
-export async function expectDataKey(
-  db: Database,
-  keys: string,
-  workspaceId: string,
-): Promise<CryptoKey> {
-  const known = knownDataKey(workspaceId);
-  if (known) return known;
-  const [workspace] = await query(db, findWorkspaces([workspaceId]));
-  if (!workspace) throw unknownWorkspace();
-  const key = await openDataKey(keys, workspaceId, workspace.dataKey);
-  // Not an InputError: whoever tries again finds where it lives now.
-  if (!key)
-    throw new Error("moving: try again: the workspace does not live in this database any more");
-  return key;
-}
-
-export function unknownWorkspace(): InputError {
-  return new InputError("workspaceId", "no such workspace");
 }
 
 /**

@@ -2,7 +2,7 @@ import { execFileSync } from "node:child_process";
 import type { RequestListener } from "node:http";
 import { expect, test } from "vitest";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
-import { parseEncryptionKeys, seal } from "../../../src/encryption/seal.ts";
+import { createDataKey } from "../../../src/encryption/personal-data.ts";
 import {
   configWith,
   deploy,
@@ -29,24 +29,13 @@ const COMMIT = execFileSync("git", ["rev-parse", "HEAD"], { cwd: ROOT, encoding:
 const VARS = "[env.staging.vars]";
 const KEPT = "--message-retention-period-secs=1209600";
 
-/** Stores the secret of each table. */
-const INSERTS = {
-  workspaces:
-    "INSERT INTO workspaces (id, name, admin_emails, created_at, data_key) VALUES ('wks_1', '', '[]', 0, ?)",
-  subscriptions:
-    "INSERT INTO subscriptions (id, workspace_id, url, events, sealed_secret, created_at) VALUES ('whk_1', 'wks_1', '', '[]', ?, 0)",
-  earlier_secrets:
-    "UPDATE subscriptions SET earlier_secrets = json_array(json_object('sealedSecret', ?, 'until', 0))",
-};
-
-/** An account with secrets stored under K1, but those of one table under another ring. */
-async function openStored(where: string, ring: string): Promise<void> {
-  const database = openDeployed();
-  for (const [table, insert] of Object.entries(INSERTS)) {
-    const keys = parseEncryptionKeys(table === where ? ring : K1);
-    const sealed = await seal(keys, table === "workspaces" ? "wks_1" : "whk_1", "secret");
-    database.prepare(insert).run(sealed);
-  }
+/** An account with two workspaces, whose data keys are stored under K1 and another ring. */
+async function openStored(ring: string): Promise<void> {
+  const insert = openDeployed().prepare(
+    "INSERT INTO workspaces (id, name, admin_emails, created_at, data_key) VALUES (?, '', '[]', 0, ?)",
+  );
+  for (const [id, keys] of Object.entries({ wks_1: K1, wks_2: ring }))
+    insert.run(id, await createDataKey(keys, id));
 }
 
 /** An account whose database has one more migration. */
@@ -101,21 +90,15 @@ test.each<Case>([
     () => openDeployed({ queues: QUEUES.map((name) => ({ name, jurisdiction: null })) }),
     {},
   ],
-  ...Object.keys(INSERTS).flatMap((table) =>
-    [[], ["--dry-run"]].map(
-      (args): Case => [
-        /^ENCRYPTION_KEYS lacks the key k2, under which the database public-api has secrets/,
-        () => openStored(table, K2),
-        { ENCRYPTION_KEYS: K1 },
-        () => args,
-      ],
-    ),
+  ...[[], ["--dry-run"]].map(
+    (args): Case => [
+      /^ENCRYPTION_KEYS lacks the key k2, under which the database public-api has secrets/,
+      () => openStored(K2),
+      { ENCRYPTION_KEYS: K1 },
+      () => args,
+    ],
   ),
-  [
-    /^ENCRYPTION_KEYS lacks the key k1/,
-    () => openStored("subscriptions", K1),
-    { ENCRYPTION_KEYS: OTHER_K1 },
-  ],
+  [/^ENCRYPTION_KEYS lacks the key k1/, () => openStored(K1), { ENCRYPTION_KEYS: OTHER_K1 }],
   [FORBIDDEN, () => openMigrated(FORBIDS), {}],
 ])(
   "npm run deploy refuses in one sentence, before it changes anything: %s",
@@ -137,14 +120,9 @@ test.each<[string, () => unknown, NodeJS.ProcessEnv, (() => string[])?]>([
     {},
     () => configWith('DATABASES_CLOSED = ""', 'DATABASES_CLOSED = "DB"'),
   ],
-  ["all keys", () => openStored("workspaces", K2), { ENCRYPTION_KEYS: `${K1},${K2}` }],
-  [
-    "a key that is lost",
-    () => openStored("workspaces", K2),
-    { ENCRYPTION_KEYS: K1 },
-    () => ["--lost-key", "k2"],
-  ],
-  ["the Worker's own keys", () => openStored("subscriptions", OTHER_K1), {}],
+  ["all keys", () => openStored(K2), { ENCRYPTION_KEYS: `${K1},${K2}` }],
+  ["a key that is lost", () => openStored(K2), { ENCRYPTION_KEYS: K1 }, () => ["--lost-key", "k2"]],
+  ["the Worker's own keys", () => openStored(OTHER_K1), {}],
   ["a migration that forbids nothing", () => openMigrated("0999_drops_a_column.sql"), {}],
 ])("npm run deploy accepts %s", async (_, open, env, args = () => []) => {
   await open();

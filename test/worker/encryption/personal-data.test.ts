@@ -5,8 +5,8 @@ import {
   createDataKey,
   knownDataKey,
   openDataKey,
-  openPersonalData,
-  sealPersonalData,
+  openUnder,
+  sealUnder,
 } from "../../../src/encryption/personal-data.ts";
 
 const KEYS = `test:${btoa("k".repeat(32))}`;
@@ -27,8 +27,8 @@ test("personal data are decrypted to what was encrypted, in the same order", asy
     },
     { name: "", email: "", phone: "", customFields: { long: "x".repeat(60_000) } },
   ]) {
-    const sealed = await sealPersonalData(key, "lea_1", data);
-    const opened = await openPersonalData(key, "lea_1", sealed);
+    const sealed = await sealUnder(key, "lea_1", data);
+    const opened = await openUnder(key, "lea_1", sealed);
     expect(JSON.stringify(opened)).toBe(JSON.stringify(data));
   }
 });
@@ -36,14 +36,14 @@ test("personal data are decrypted to what was encrypted, in the same order", asy
 test("personal data are encrypted differently each time, and can be read with no other key, for no other lead, and not once a bit of them has changed", async () => {
   const data = { name: "Zoë", email: null, phone: null, customFields: {} };
   const key = await makeKey("wks_2");
-  const sealed = await sealPersonalData(key, "lea_1", data);
-  expect(await sealPersonalData(key, "lea_1", data)).not.toBe(sealed);
-  await expect(openPersonalData(await makeKey("wks_3"), "lea_1", sealed)).rejects.toThrow();
-  await expect(openPersonalData(key, "lea_2", sealed)).rejects.toThrow();
+  const sealed = await sealUnder(key, "lea_1", data);
+  expect(await sealUnder(key, "lea_1", data)).not.toBe(sealed);
+  await expect(openUnder(await makeKey("wks_3"), "lea_1", sealed)).rejects.toThrow();
+  await expect(openUnder(key, "lea_2", sealed)).rejects.toThrow();
   for (let i = 0; i < sealed.length / 2; i++) {
     const changed = Uint8Array.fromHex(sealed);
     changed[i] = (changed[i] ?? 0) ^ 1;
-    await expect(openPersonalData(key, "lea_1", changed.toHex())).rejects.toThrow();
+    await expect(openUnder(key, "lea_1", changed.toHex())).rejects.toThrow();
   }
 });
 
@@ -65,7 +65,7 @@ test("a data key is kept by the isolate, with a thousand others at most", async 
 });
 
 test("hexadecimal is stored as bytes, and no other text can be", async () => {
-  const hex = await sealPersonalData(await makeKey("wks_1"), "lea_1", {});
+  const hex = await sealUnder(await makeKey("wks_1"), "lea_1", {});
   const bound = qb.update(leads).set({ sealed: hex }).toSQL().params;
   expect(bound).toEqual([Uint8Array.fromHex(hex)]);
   // @ts-expect-error: a plain string

@@ -1,8 +1,9 @@
 import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { openDatabase } from "../../../src/db/client.ts";
-import { open, parseEncryptionKeys } from "../../../src/encryption/seal.ts";
 import { rotateSecret } from "../../../src/webhooks/rotation.ts";
+import { openSecret } from "../../../src/webhooks/secrets.ts";
+import { findDataKey } from "../../../src/workspaces/data-keys.ts";
 import { errorOf, openWorkspace, Platform } from "../../support/api.ts";
 import {
   announceLeads,
@@ -16,6 +17,7 @@ import {
   subscriptionRow,
 } from "../../support/deliveries.ts";
 import { lossyDatabase } from "../../support/lost-reply.ts";
+import { WORKSPACE_DB } from "../../support/placement.ts";
 
 const KEYS = env.ENCRYPTION_KEYS;
 
@@ -39,7 +41,8 @@ async function openSubscribed() {
     const standard = headers["webhook-signature"]?.split(" ");
     expect(inOrder(standard)).toEqual(inOrder(all.map((each) => each.standard)));
   };
-  const opened = (sealed: string) => open(parseEncryptionKeys(KEYS), id, sealed);
+  const key = await findDataKey(openDatabase(WORKSPACE_DB), KEYS, workspaceId);
+  const opened = (sealed: string) => openSecret(key, id, sealed);
   return {
     ...subscription,
     signedWith,

@@ -4,7 +4,7 @@ import {
   createDataKey,
   openDataKey,
   openedDataKeys,
-  sealPersonalData,
+  sealUnder,
 } from "../../../src/encryption/personal-data.ts";
 import { showPerson } from "../../../src/records/person.ts";
 import { makeBody } from "../../../src/webhooks/bodies.ts";
@@ -97,7 +97,7 @@ describe("the body of lead.created", () => {
     const person = { name: "Zoë", phone: "+33600000000", customFields: { budget: 1 } };
     const lead = JSON.stringify({
       ...{ id: "lea_1", source: "crm", agentId: "agt_1", createdAt: 1_700_000_000_000 },
-      sealed: await sealPersonalData(key, "lea_1", person),
+      sealed: await sealUnder(key, "lea_1", person),
     });
     const event = { eventId: "evt_1", createdAt: 1_700_000_000_001, leadId: "lea_1" };
     expect(await makeBody(KEYS, owner, { ...event, storedBody: "", lead })).toBe(

@@ -3,6 +3,7 @@ import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { randomId } from "../../../../src/contract/ids.ts";
 import { DIRECTORY } from "../../../../src/db/databases.ts";
+import { openedDataKeys } from "../../../../src/encryption/personal-data.ts";
 import {
   BACKGROUND_DISPATCHES_MAX,
   consume,
@@ -139,6 +140,7 @@ describe("a batch", () => {
     const bad = await owed(1, Date.now(), { behaviour: "status-500" });
     const unopened = await owed(1, Date.now());
     await consumeFor([fine.id, bad.id], isolated().env);
+    openedDataKeys.clear();
     await consumeFor([unopened.id], isolated({ ENCRYPTION_KEYS: "n0nsense" }).env);
     const { DB } = observedDatabase({ before: () => Promise.reject(BROKEN) });
     await consumeFor([bad.id], isolated({ DB }).env);

@@ -2,12 +2,13 @@ import { createExecutionContext } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { POST_TIMEOUT_MS } from "../../../../src/contract/limits.ts";
-import { parseEncryptionKeys, seal } from "../../../../src/encryption/seal.ts";
+import { expectDataKey } from "../../../../src/encryption/personal-data.ts";
 import { Platform } from "../../../../src/platform/entrypoint.ts";
 import { sweep } from "../../../../src/sweep.ts";
 import { createAttempt } from "../../../../src/webhooks/dispatch/attempt.ts";
 import { LEASE_MS } from "../../../../src/webhooks/dispatch/lease.ts";
 import { FIRST_AWAY } from "../../../../src/webhooks/dispatch/policy.ts";
+import { sealSecret } from "../../../../src/webhooks/secrets.ts";
 import { mintSecret } from "../../../../src/webhooks/signature.ts";
 import { leadReport } from "../../../support/api.ts";
 import {
@@ -174,7 +175,8 @@ describe("the attempts of a dispatch", () => {
     const { drafts, ...about } = await owed(1, NOW);
     const [delivery, target] = await postOf(about, drafts, NOW);
     const rotated = mintSecret();
-    const sealedSecret = await seal(parseEncryptionKeys(env.ENCRYPTION_KEYS), about.id, rotated);
+    const dataKey = await expectDataKey(env.ENCRYPTION_KEYS, target);
+    const sealedSecret = await sealSecret(dataKey, about.id, rotated);
     const attempt = createAttempt(env);
     await attempt(delivery, target);
     await attempt(delivery, { ...target, sealedSecret });

@@ -1,0 +1,58 @@
+import { z } from "@hono/zod-openapi";
+import { and, eq, gt, sql } from "drizzle-orm";
+import { qb } from "../db/builder.ts";
+import { commit, type Database, transaction } from "../db/client.ts";
+import { workspaces } from "../db/schema.ts";
+import type { KeyRing } from "../encryption/key-ring.ts";
+import { open, seal, sealingKeyId } from "../encryption/seal.ts";
+import { log } from "../log.ts";
+import { isWritable } from "./moves.ts";
+
+export const Resealed = z.object({
+  resealed: z.int(),
+  remaining: z.int().describe("still under other keys, not counting unreadable ones"),
+  unreadable: z.int().describe("those that no key can decrypt; the log names their workspaces"),
+});
+export type Resealed = z.infer<typeof Resealed>;
+
+/** Reseals up to `limit` data keys under the ring's first key, skipping those that cannot be decrypted. */
+export async function resealUpTo(db: Database, ring: KeyRing, limit: number): Promise<Resealed> {
+  const { id, dataKey } = workspaces;
+  const keyId = sealingKeyId(ring);
+  const isUnderOther = and(
+    sql`substr(${dataKey}, 1, ${keyId.length + 1}) <> ${`${keyId}.`}`,
+    // That of a workspace that has moved is resealed where it lives now.
+    isWritable(id),
+  );
+  const result = { resealed: 0, unreadable: 0 };
+  for (let after: string | undefined = ""; after !== undefined && result.resealed < limit; ) {
+    const found: { id: string; dataKey: string }[] = await db
+      .select({ id, dataKey: sql<string>`${dataKey}` })
+      .from(workspaces)
+      .where(and(isUnderOther, gt(id, after)))
+      .orderBy(id)
+      .limit(limit - result.resealed);
+    const keys = await Promise.all(found.map((workspace) => reseal(ring, workspace)));
+    const resealed = found.flatMap((old, i) => {
+      const key = keys[i];
+      return key == null ? [] : qb.update(workspaces).set({ dataKey: key }).where(eq(id, old.id));
+    });
+    await commit(db, transaction(resealed));
+    const unreadable = found.filter((_, i) => keys[i] === null).map((each) => each.id);
+    if (unreadable.length > 0) log("secrets_unreadable", { ids: unreadable.join(" ") });
+    result.resealed += resealed.length;
+    result.unreadable += unreadable.length;
+    after = found.at(-1)?.id;
+  }
+  const left = await db.$count(workspaces, isUnderOther);
+  return { ...result, remaining: left - result.unreadable };
+}
+
+/** The same data key sealed under the ring's first key; null if none of its keys can decrypt it. */
+async function reseal(
+  ring: KeyRing,
+  { id, dataKey }: { id: string; dataKey: string },
+): Promise<string | null> {
+  const key = await open(ring, id, dataKey).catch(() => null);
+  return key === null ? null : seal(ring, id, key);
+}

@@ -1,0 +1,98 @@
+import { env } from "cloudflare:workers";
+import { beforeEach, expect, test, vi } from "vitest";
+import { randomId } from "../../../src/contract/ids.ts";
+import { createDataKey, openedDataKeys } from "../../../src/encryption/personal-data.ts";
+import { open, parseEncryptionKeys } from "../../../src/encryption/seal.ts";
+import { deployedWith, openApi, openWorkspace, recordLead } from "../../support/api.ts";
+import { platformOf } from "../../support/databases.ts";
+import {
+  announceLeads,
+  consumeFor,
+  isolated,
+  receivedBy,
+  subscribe,
+} from "../../support/deliveries.ts";
+
+const NEW_KEY = "new:QEFCQ0RFRkdISUpLTE1OT1BRUlNUVVZXWFlaW1xdXl8=";
+const LOST_KEY = "lost:YGFiY2RlZmdoaWprbG1ub3BxcnN0dXZ3eHl6e3x9fn8=";
+const OLD_KEYS = env.ENCRYPTION_KEYS;
+
+/** Reseals as a deployment does whose new key comes before the old ones. */
+async function reseal() {
+  const rotated = { ...env, ENCRYPTION_KEYS: `${NEW_KEY},${OLD_KEYS}` };
+  return platformOf(rotated).resealSecrets({});
+}
+
+const insert = env.DB.prepare(
+  "INSERT INTO workspaces (id, name, admin_emails, created_at, data_key) VALUES (?, '', '[]', 0, ?)",
+);
+
+/** Workspaces whose data keys are sealed under the first of `keys`; returns their ids. */
+async function createAll(count: number, keys = OLD_KEYS): Promise<string[]> {
+  const ids = Array.from({ length: count }, () => randomId("workspace"));
+  const rows = ids.map(async (id) => insert.bind(id, await createDataKey(keys, id)));
+  await env.DB.batch(await Promise.all(rows));
+  return ids;
+}
+
+/** How many of these data keys the new key alone decrypts. */
+async function readable(ids: string[]): Promise<number> {
+  const { results } = await env.DB.prepare(
+    "SELECT id, data_key FROM workspaces WHERE id IN (SELECT value FROM json_each(?))",
+  )
+    .bind(JSON.stringify(ids))
+    .all<{ id: string; data_key: string }>();
+  const ring = parseEncryptionKeys(NEW_KEY);
+  const opened = await Promise.allSettled(results.map((row) => open(ring, row.id, row.data_key)));
+  return opened.filter(({ status }) => status === "fulfilled").length;
+}
+
+beforeEach(() => env.DB.prepare("UPDATE workspaces SET data_key = NULL").run());
+
+test("a reseal reseals 100 data keys per call under the first key, until none needs the others", async () => {
+  const ids = await createAll(105);
+  expect(await reseal()).toEqual({ resealed: 100, remaining: 5, unreadable: 0 });
+  expect(await reseal()).toEqual({ resealed: 5, remaining: 0, unreadable: 0 });
+  expect(await reseal()).toEqual({ resealed: 0, remaining: 0, unreadable: 0 });
+  expect(await readable(ids)).toBe(105);
+});
+
+test("a reseal skips data keys that cannot be decrypted, logs their workspaces, and ends", async () => {
+  const lost = await createAll(150, LOST_KEY);
+  const damagedId = randomId("workspace");
+  await insert.bind(damagedId, "test.AAAA").run();
+  const good = await createAll(105);
+  const log = vi.spyOn(console, "log");
+  const first = await reseal();
+  expect(first.resealed).toBe(100);
+  expect(first.remaining + first.unreadable).toBe(5 + 151);
+  log.mockClear();
+  expect(await reseal()).toEqual({ resealed: 5, remaining: 0, unreadable: 151 });
+  expect(await reseal()).toEqual({ resealed: 0, remaining: 0, unreadable: 151 });
+  const lines = log.mock.calls
+    .map(([line]) => JSON.parse(String(line)))
+    .filter(({ event }) => event !== "platform_call");
+  expect(new Set(lines.map(({ event }) => event))).toEqual(new Set(["secrets_unreadable"]));
+  const named = lines.flatMap(({ ids }) => ids.split(" "));
+  expect(new Set(named)).toEqual(new Set([...lost, damagedId]));
+  expect(await readable(good)).toBe(105);
+});
+
+test("after a reseal, leads are read and deliveries signed without the old keys", async () => {
+  const { workspaceId, apiKey } = await openWorkspace();
+  await recordLead(workspaceId, { name: "Zoé" });
+  const { id, url } = await subscribe(workspaceId);
+  await announceLeads(workspaceId, 1, Date.now());
+  const leadsWith = async (ENCRYPTION_KEYS: string) => {
+    openedDataKeys.clear();
+    return openApi(apiKey, deployedWith({ ENCRYPTION_KEYS })).get("/v1/leads");
+  };
+  expect(await leadsWith(NEW_KEY)).toMatchObject({ status: 500 });
+  expect(await reseal()).toEqual({ resealed: 1, remaining: 0, unreadable: 0 });
+  const body = { data: [{ name: "Zoé" }] };
+  for (const keys of [NEW_KEY, `${OLD_KEYS},${NEW_KEY}`])
+    expect(await leadsWith(keys)).toMatchObject({ status: 200, body });
+  openedDataKeys.clear();
+  await consumeFor([id], isolated({ ENCRYPTION_KEYS: NEW_KEY }).env);
+  expect(await receivedBy({ url })).toHaveLength(1);
+});
