@@ -80,9 +80,17 @@ test("the search leads only to places that exist, each of them named once, in pl
   expect(textOf("docs/search.json").match(/&[#\w]+;|<\/\w+>/g)).toBeNull();
 });
 
-test("the docs as text list every code and reason of errors, and say where a parameter goes", () => {
+test("the docs as text have every operation, event, schema, code and reason, say where a parameter goes, and have no gap", () => {
   const text = textOf("docs.md");
-  const sectionOf = (title: string) => text.split(`\n### ${title}\n`)[1]?.split("\n### ")[0];
+  const sectionOf = (title: string) => {
+    expect(text).toContain(`\n### ${title}\n`);
+    return text.split(`\n### ${title}\n`)[1]?.split("\n### ")[0];
+  };
+  const { paths, webhooks } = JSON.parse(textOf("openapi.json"));
+  for (const [path, methods] of Object.entries<object>(paths))
+    for (const method of Object.keys(methods)) sectionOf(`${method.toUpperCase()} ${path}`);
+  for (const type of Object.keys(webhooks)) sectionOf(`Event ${type}`);
+  for (const schema of ["Automation", "Lead", "Run", "Webhook", "RunStatus"]) sectionOf(schema);
   for (const code of Object.keys(ERRORS)) expect(sectionOf("ErrorCode")).toContain(`\`${code}\``);
   for (const reason of Object.keys(REASONS))
     expect(sectionOf("ErrorReason")).toContain(`\`${reason}\``);
@@ -91,6 +99,7 @@ test("the docs as text list every code and reason of errors, and say where a par
     /- `id` \(in the path\): .*\n- `limit` \(in the query, optional\): /,
   );
   expect(sectionOf("POST /v1/webhooks")).toContain("- `idempotency-key` (header, optional): ");
+  expect(text.replace(/```ts\n[^`]*(`[^`]+)*?```/g, "")).not.toMatch(/undefined|\[object/);
 });
 
 test("the signature of the test vector covers bytes that no serialiser of JavaScript, Python or PHP writes", () => {

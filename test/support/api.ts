@@ -1,6 +1,5 @@
 import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
-import { and, eq } from "drizzle-orm";
 import { expect } from "vitest";
 import { WebhookEvent } from "../../src/contract/enumerations.ts";
 import {
@@ -10,14 +9,13 @@ import {
   type Reason,
 } from "../../src/contract/errors.ts";
 import { randomId } from "../../src/contract/ids.ts";
-import { openDatabase } from "../../src/db/client.ts";
-import { events } from "../../src/db/schema.ts";
 import { app } from "../../src/http/app.ts";
 import type { PlatformInput } from "../../src/platform/operations.ts";
 import { mintApiKey } from "../../src/quota/api-key.ts";
-import { BODY, makeBody, type WebhookDelivery } from "../../src/webhooks/bodies.ts";
+import type { WebhookDelivery } from "../../src/webhooks/bodies.ts";
 import type { ExportItem } from "../../src/workspaces/lifecycle/export.ts";
 import { DATABASE, inDatabase, WORKSPACE_DB } from "./placement.ts";
+import { bodyOf, EVENTS_WITH_BODIES, type EventWithBody } from "./stored-bodies.ts";
 
 /** The Platform API of the deployment. */
 export const { Platform } = exports;
@@ -266,24 +264,13 @@ export async function errorOf(call: PromiseLike<unknown>): Promise<string> {
 export async function eventsOf(workspaceId: string): Promise<WebhookDelivery[]> {
   await keepJournal();
   const { results } = await WORKSPACE_DB.prepare(
-    `SELECT id FROM events LEFT JOIN journal ON event_id = id
-      WHERE workspace_id = ? ORDER BY position, id`,
+    `SELECT stored.* FROM (${EVENTS_WITH_BODIES}) AS stored LEFT JOIN journal ON event_id = eventId
+      WHERE workspaceId = ? ORDER BY position, eventId`,
   )
     .bind(workspaceId)
-    .all<{ id: string }>();
-  const bodies = results.map(({ id }) => bodyOf(workspaceId, id));
+    .all<EventWithBody>();
+  const bodies = results.map((event) => bodyOf(env.ENCRYPTION_KEYS, event));
   return (await Promise.all(bodies)).map((body) => JSON.parse(body ?? "null"));
-}
-
-/** The body of a stored event; null if there is no such event. */
-export async function bodyOf(workspaceId: string, eventId: string): Promise<string | null> {
-  const workspace = WORKSPACE_DB.prepare("SELECT data_key FROM workspaces WHERE id = ?");
-  const dataKey = await workspace.bind(workspaceId).first<string | null>("data_key");
-  const [event] = await openDatabase(WORKSPACE_DB)
-    .select(BODY)
-    .from(events)
-    .where(and(eq(events.workspaceId, workspaceId), eq(events.id, eventId)));
-  return event ? makeBody(env.ENCRYPTION_KEYS, { workspaceId, dataKey }, event) : null;
 }
 
 export type AutomationReport = PlatformInput<"recordAutomations">["automations"][number];

@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import {
   deployedWith,
   fetchText,
@@ -61,18 +61,11 @@ test.each<[path: string, headers: object, text?: string]>([
   },
 );
 
-describe("the docs' first page", () => {
-  test("contains no script, style or address that its policy would block", () => {
-    expect(PAGE).not.toMatch(/<script(?![^>]*src="\/docs\/)|<style|\sstyle=|\son[a-z]+="/);
-    expect(PAGE).not.toMatch(/(src|href)="https?:\/\/(?!www\.standardwebhooks\.com)/);
-  });
-
-  test("is returned whole, whatever the request's conditions and ranges", async () => {
-    const [path = ""] = LOADED;
-    const plain = await fetchText(path);
-    for (const headers of [{ "If-None-Match": "*" }, { Range: "bytes=0-1" }])
-      expect(await fetchText(path, { headers })).toMatchObject({ status: 200, text: plain.text });
-  });
+test("a file is returned whole, whatever the request's conditions and ranges", async () => {
+  const [path = ""] = LOADED;
+  const plain = await fetchText(path);
+  for (const headers of [{ "If-None-Match": "*" }, { Range: "bytes=0-1" }])
+    expect(await fetchText(path, { headers })).toMatchObject({ status: 200, text: plain.text });
 });
 
 test("/ shows the docs to a browser, and nothing to a program", async () => {
@@ -145,28 +138,10 @@ test.each([
   },
 );
 
-describe("the docs as text", () => {
-  test("have every operation, event, schema and receiver, and no gap", async () => {
-    const { body } = await send<Record<"paths" | "webhooks", object>>("/openapi.json");
-    const titles = [
-      ...Object.entries<object>(body.paths as Record<string, object>).flatMap(([path, methods]) =>
-        Object.keys(methods).map((method) => `${method.toUpperCase()} ${path}`),
-      ),
-      ...Object.keys(body.webhooks).map((type) => `Event ${type}`),
-      ...["Automation", "Lead", "Run", "Webhook", "ErrorReason", "RunStatus"],
-    ];
-    for (const title of titles) expect(TEXT).toContain(`### ${title}\n`);
-    for (const name of ["Node", "Workers", "Python", "PHP", "Stripe library", "Standard Webhooks"])
-      expect(TEXT).toContain(`#### ${name}\n\n\`\`\``);
-    const prose = TEXT.replace(/```ts\n[^`]*(`[^`]+)*?```/g, "");
-    expect(prose).not.toMatch(/\{\{|undefined|\[object/);
-  });
-
-  test("have the whole client", async () => {
-    expect(CLIENT).toEqual(expect.arrayContaining(["README.md", "package.json", "client.ts"]));
-    for (const name of CLIENT.filter((name) => name.endsWith(".ts"))) {
-      const { text } = await fetchText(`/docs/client/${name}`);
-      expect(TEXT).toContain(`#### ${name}\n\n\`\`\`ts\n${text}`);
-    }
-  });
+test("the docs as text have the whole client", async () => {
+  expect(CLIENT).toEqual(expect.arrayContaining(["README.md", "package.json", "client.ts"]));
+  for (const name of CLIENT.filter((name) => name.endsWith(".ts"))) {
+    const { text } = await fetchText(`/docs/client/${name}`);
+    expect(TEXT).toContain(`#### ${name}\n\n\`\`\`ts\n${text}`);
+  }
 });

@@ -3,12 +3,15 @@ import { env, exports } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
 import { hashApiKey } from "../../../src/quota/api-key.ts";
 import { KeyGate } from "../../../src/quota/key-gate.ts";
+import type { HourUsage } from "../../../src/quota/usage.ts";
 import { HOUR_MS, observedDatabase } from "../../support/deliveries.ts";
-import { openKey, race } from "../../support/gates.ts";
+import { observeWrites, openKey, race } from "../../support/gates.ts";
 import { openPortal } from "../../support/portal.ts";
 
 const { Platform } = exports;
 const NOW = 1_790_000_000_000;
+/** A quota that no test uses up. */
+const LARGE = 10_000;
 const WINDOW_MS = env.QUOTA_WINDOW_SECONDS * 1000;
 const UNKNOWN = { verdict: "unknown_key" };
 const ADMITTED = { verdict: "admitted" };
@@ -73,6 +76,42 @@ describe("the quota of a key", () => {
     const keyHash = await hashApiKey(apiKey);
     const own = await env.KEY_GATE.getByName(keyHash).admit(keyHash, NOW);
     expect(own).toEqual({ ...admitted(env.QUOTA_REQUESTS - 1), keyId });
+  });
+});
+
+describe("the window of a key", () => {
+  test("is written at most twice per second, however many requests there are", async () => {
+    const { keyHash, gate } = await openKey(LARGE);
+    await runInDurableObject(gate(), async (_, state) => {
+      const writes = observeWrites(state.storage);
+      const gate = new KeyGate(state, env);
+      const startedAt = Date.now();
+      let requests = 0;
+      for (; Date.now() - startedAt < 1_800; requests += 10) {
+        await Promise.all(Array.from({ length: 10 }, () => gate.admit(keyHash)));
+        await new Promise((resolve) => setTimeout(resolve, 5));
+      }
+      expect(requests).toBeGreaterThan(100);
+      // The last write has all of them.
+      const last = { window: { count: requests } };
+      await expect.poll(() => writes.at(-1)?.value).toMatchObject(last);
+      expect(writes.length).toBeGreaterThanOrEqual(2);
+      for (const [i, { name, at }] of writes.entries()) {
+        expect(name).toBe("counted");
+        expect(at - (writes[i - 1]?.at ?? 0)).toBeGreaterThanOrEqual(495);
+      }
+      const { hours } = (await state.storage.get("counted")) as { hours: HourUsage[] };
+      expect(hours.reduce((sum, hour) => sum + hour.requests, 0)).toBe(requests);
+    });
+  });
+
+  test("is complete when the object is evicted, however soon after a request", async () => {
+    const { gate, admit } = await openKey(LARGE);
+    for (let used = 1; used <= 12; used += 4) {
+      await Promise.all([admit(), admit(), admit()]);
+      await evictDurableObject(gate());
+      expect(await admit()).toMatchObject({ rateLimit: { remaining: LARGE - used - 3 } });
+    }
   });
 });
 

@@ -2,6 +2,7 @@ import { env } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
 import { PORTAL_TOKEN } from "../../../../src/contract/portal-token.ts";
 import { deployedWith, openWorkspace, Platform } from "../../../support/api.ts";
+import { jumpTo } from "../../../support/deliveries.ts";
 import { keepLog } from "../../../support/log-lines.ts";
 import {
   exchange,
@@ -17,10 +18,7 @@ const UNAUTHORIZED = portalRefusal(401, "invalid_api_key");
 /** The Worker in the test's own isolate, whose clock the test sets. */
 const here = deployedWith({});
 
-/** Sets the clock to so many seconds from now. */
-function waitSeconds(seconds: number): void {
-  vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + seconds * 1000 });
-}
+const waitSeconds = (seconds: number) => jumpTo(Date.now() + seconds * 1000);
 
 /** When a session ends, as the page reads it from the token: Unix milliseconds. */
 function endOf(token: string): number {
