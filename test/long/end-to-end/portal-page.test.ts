@@ -7,6 +7,7 @@ import { ROOT } from "../../../scripts/shared/checkout.ts";
 import { fr } from "../../../site/portal/texts/fr.ts";
 import { DELIVERIES_COUNTED_MAX } from "../../../src/contract/limits.ts";
 import {
+  CONTRAST,
   openPage,
   PHONE_WIDTH,
   see,
@@ -149,9 +150,12 @@ test.each([
     for await (const place of places(visit)) {
       const { capped, exact } = await readLimits(page);
       const found = [place, await widthOf(page), exact];
-      for (const colorScheme of ["light", "dark"] as const) {
+      for (const [colorScheme, options] of [
+        ["light", {}],
+        ["dark", CONTRAST],
+      ] as const) {
         await page.emulateMedia({ colorScheme });
-        found.push(await violationsIn(page));
+        found.push(await violationsIn(page, options));
       }
       expect(found).toEqual([place, width, [], [], []]);
       figures += capped;

@@ -3,8 +3,6 @@ import { expect } from "vitest";
 import { type Operation, operationsOf } from "../../support/document.ts";
 import type { Answer } from "./client.ts";
 
-export type Contract = Awaited<ReturnType<typeof readContract>>;
-
 /** Reads the OpenAPI document that the service at `base` serves, to check its responses. */
 export async function readContract(base: URL) {
   const answer = await fetch(new URL("/openapi.json", base));

@@ -83,11 +83,15 @@ export async function widthOf(page: Page): Promise<number> {
   return page.evaluate("(scrollTo({ left: 1_000, behavior: 'instant' }), scrollX + innerWidth)");
 }
 
+/** For `violationsIn`: what depends on colours alone, and what does not. */
+export const CONTRAST = { runOnly: ["color-contrast"] };
+export const STRUCTURE = { rules: { "color-contrast": { enabled: false } } };
+
 /** What axe finds wrong in the page's current state; the page must be opened with `bypassCSP`. */
-export async function violationsIn(page: Page): Promise<string[]> {
+export async function violationsIn(page: Page, options: object = {}): Promise<string[]> {
   // axe is injected, which the page's policy forbids.
   if (!(await page.evaluate("'axe' in globalThis"))) await page.addScriptTag({ path: AXE });
   return page.evaluate<string[]>(
-    "axe.run().then(({ violations }) => violations.map(({ id, nodes }) => id + nodes[0].html))",
+    `axe.run(${JSON.stringify(options)}).then(({ violations }) => violations.map(({ id, nodes }) => id + nodes[0].html))`,
   );
 }
