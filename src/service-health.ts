@@ -5,7 +5,7 @@ import { findPosition } from "./db/sweep-positions.ts";
 import { logError } from "./log.ts";
 import { findOverdue } from "./webhooks/wake.ts";
 import { DATABASE_MAX_BYTES, findGrowth } from "./workspaces/database-sizes.ts";
-import { inTime } from "./workspaces/placement.ts";
+import { findUnbound, inTime } from "./workspaces/placement.ts";
 import { findOldestWorkspace } from "./workspaces/workspaces.ts";
 
 /** How long a database may take to answer. */
@@ -32,7 +32,7 @@ export interface Health {
 export async function findServiceHealth(env: Env, now: number): Promise<Health> {
   const found = databaseNames(env).map(async (database) => {
     try {
-      const problems = problemsIn(openNamed(env, database), database === DIRECTORY, now);
+      const problems = problemsIn(env, database, now);
       return (await inTime(database, problems, PATIENCE_MS)).map((one) => `${database}: ${one}`);
     } catch (error) {
       logError("database_unreachable", error, { database });
@@ -44,16 +44,20 @@ export async function findServiceHealth(env: Env, now: number): Promise<Health> 
 }
 
 /** What is wrong in a database. Like the sweep, reads a few rows per subscription with pending deliveries. */
-async function problemsIn(db: Database, isDirectory: boolean, now: number): Promise<string[]> {
-  const [{ wakes }, { daysLeft, sizeBytes }, sweep] = await Promise.all([
+async function problemsIn(env: Env, database: string, now: number): Promise<string[]> {
+  const db = openNamed(env, database);
+  const isDirectory = database === DIRECTORY;
+  const [{ wakes }, { daysLeft, sizeBytes }, sweep, unbound] = await Promise.all([
     // The sweep would have found these ten minutes ago.
     findOverdue(db, "", now - UNATTENDED_MAX_MS),
     findGrowth(db),
     isDirectory ? problemOfSweep(db, now) : null,
+    isDirectory ? findUnbound(env, db) : [],
   ]);
   const minutes = UNATTENDED_MAX_MS / MINUTE_MS;
   return [
     ...(sweep ? [sweep] : []),
+    ...unbound.map((name) => `workspaces live in ${name}, which is not bound`),
     ...(wakes.length > 0
       ? [`deliveries to ${wakes.length} webhooks are overdue by more than ${minutes} minutes`]
       : []),

@@ -1,10 +1,11 @@
-import { eq, sql } from "drizzle-orm";
+import { desc, eq, sql } from "drizzle-orm";
 import { qb } from "../db/builder.ts";
 import { type Database, prepared, query } from "../db/client.ts";
 import {
   DIRECTORY,
   databaseNames,
   hasOneDatabase,
+  isBound,
   openDirectory,
   openNamed,
 } from "../db/databases.ts";
@@ -52,6 +53,18 @@ export async function findPlacement(env: Env, workspaceId: string): Promise<Plac
   if (hasOneDatabase(env)) return placementIn(env, DIRECTORY);
   const name = await findDatabaseName(openDirectory(env), workspaceId);
   return placementIn(env, name ?? DIRECTORY);
+}
+
+/** How many of the newest workspaces are looked at. */
+const NEWEST_LOOKED_AT = 1_000;
+
+/** The databases that the newest workspaces live in and that are not bound: wrangler.toml has lost them. */
+export async function findUnbound(env: Env, directory: Database): Promise<string[]> {
+  const { database, createdAt } = workspaces;
+  const newest = qb.select({ database }).from(workspaces).orderBy(desc(createdAt));
+  const names = newest.limit(NEWEST_LOOKED_AT).as("newest");
+  const found = await query(directory, qb.selectDistinct({ name: names.database }).from(names));
+  return found.flatMap(({ name }) => (name === null || isBound(env, name) ? [] : [name]));
 }
 
 /** A database did not answer in time. */

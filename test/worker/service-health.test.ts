@@ -71,6 +71,20 @@ describe("health", () => {
     expect(await findServiceHealth(env, now + 4 * MINUTE_MS)).toEqual(never);
   });
 
+  test("tells that a workspace lives in a database that wrangler.toml has lost", async () => {
+    const { workspaceId } = await openWorkspace();
+    const moveTo = (database: string | null) =>
+      env.DB.prepare("UPDATE workspaces SET database = ? WHERE id = ?")
+        .bind(database, workspaceId)
+        .run();
+    await moveTo("DB_9");
+    expect(await findServiceHealth(env, Date.now())).toEqual(
+      ill("DB: workspaces live in DB_9, which is not bound"),
+    );
+    await moveTo(null);
+    expect(await findServiceHealth(env, Date.now())).toEqual(WELL);
+  });
+
   test("is good although deliveries of a subscription that has ended are yet to be cancelled", async () => {
     const { workspaceId } = await openWorkspace();
     const { id } = await subscribe(workspaceId);
