@@ -41,8 +41,9 @@ function makeIndex(all) {
     storeFields: ["title", "text", "code"],
     // `automation_not_found` is found as a whole and by its parts.
     tokenize: (text) => wordsOf(text).flatMap((word) => [word, ...word.split(/[_.-]/).slice(1)]),
-    // `rotating`, `rotated` and `rotation` are one word.
-    processTerm: (word) => word.toLowerCase().replace(/(?<=\w{4})(ions?|ings?|ed|e?s|e)$/, ""),
+    // `rotating`, `rotated` and `rotation` are one word, and so are `retry` and `retries`.
+    processTerm: (word) =>
+      word.toLowerCase().replace(/(?<=\w{4})(ions?|ings?|i?ed|ies|e?s|e|y)$/, ""),
     searchOptions: {
       tokenize: wordsOf,
       boost: { title: 8, codes: 3, code: 0.5 },

@@ -145,7 +145,7 @@ Each delivery also has the [Standard Webhooks](https://www.standardwebhooks.com)
 
 ### Retries
 
-Anything other than a 2xx, a timeout included, is retried with the same \`id\` and the same bytes, signed afresh. The waits are ${ladder()}, each lengthened by up to ${RETRY_JITTER * 100}%: ${RETRY_WAITS_SECONDS.length + 1} attempts in all. \`Retry-After\` on a 429 or 503 lengthens a wait, to at most ${RETRY_AFTER_MAX_MULTIPLE} times its length.
+Anything other than a 2xx within ${POST_TIMEOUT_MS / 1000} seconds, a timeout included, is retried with the same \`id\` and the same bytes, signed afresh. The waits are ${ladder()}, each lengthened by up to ${RETRY_JITTER * 100}%: ${RETRY_WAITS_SECONDS.length + 1} attempts in all. \`Retry-After\` on a 429 or 503 lengthens a wait, to at most ${RETRY_AFTER_MAX_MULTIPLE} times its length.
 
 ### Disabling
 
