@@ -90,7 +90,16 @@ test.each([
   ["docs/recording.md", `custom fields ${NESTING_MAX} levels deep`],
   ["site/page/flow.svg", `Any 2xx within ${seconds(POST_TIMEOUT_MS)} seconds`],
   ["site/page/flow.svg", `no 2xx in ${seconds(POST_TIMEOUT_MS)} s:`],
-])("%s states what the code does: %s", (page, figure) => {
+  // A sender whose post we have given up is not waited for.
+  ...["node.ts", "stripe.ts", "standardwebhooks.ts"].map((file): [string, string] => [
+    `examples/receivers/${file}`,
+    `requestTimeout: ${seconds(POST_TIMEOUT_MS)}_000,`,
+  ]),
+  ["examples/receivers/worker.ts", `PATIENCE = ${seconds(POST_TIMEOUT_MS)}_000;`],
+  ["examples/receivers/receiver.py", `PATIENCE = ${seconds(POST_TIMEOUT_MS)}\n`],
+  ["examples/receivers/receiver.rb", `PATIENCE = ${seconds(POST_TIMEOUT_MS)}\n`],
+  ["examples/receivers/receiver.go", `patience = ${seconds(POST_TIMEOUT_MS)} * time.Second`],
+] as const)("%s states what the code does: %s", (page, figure) => {
   expect(read(page)).toContain(figure);
 });
 

@@ -40,6 +40,9 @@ const TAGS = [
   },
 ];
 
+/** What the examples of the headers below say of a quota. */
+const QUOTA = { requests: 600, left: 599, seconds: 60 };
+
 const HEADERS = {
   "Cache-Control": header("Always `no-store`: the data is personal.", {
     type: "string",
@@ -47,23 +50,23 @@ const HEADERS = {
   }),
   "X-RateLimit-Limit": header(
     "Requests that the key may make per window, including those answered 403. Without a valid key: failures that the address may make.",
-    { type: "integer", example: 600 },
+    { type: "integer", example: QUOTA.requests },
   ),
   "X-RateLimit-Remaining": header("Requests left in this window.", {
     type: "integer",
-    example: 599,
+    example: QUOTA.left,
   }),
   "X-RateLimit-Reset": header("Seconds until the window resets. Not a timestamp.", {
     type: "integer",
-    example: 60,
+    example: QUOTA.seconds,
   }),
   "RateLimit-Policy": header(
     "The same limit and the length of its window in seconds, as in [draft 11](https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/11/) of the IETF.",
-    { type: "string", example: '"default";q=600;w=60' },
+    { type: "string", example: `"default";q=${QUOTA.requests};w=${QUOTA.seconds}` },
   ),
   RateLimit: header("The requests left and the seconds until the window resets, as there.", {
     type: "string",
-    example: '"default";r=599;t=60',
+    example: `"default";r=${QUOTA.left};t=${QUOTA.seconds}`,
   }),
   "X-Request-Id": header("Identifies this request in our logs: quote it when you contact us.", {
     type: "string",

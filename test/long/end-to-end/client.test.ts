@@ -120,7 +120,7 @@ describe("a call that is refused", () => {
   test("throws an ApiError with status, code, details and request id", async () => {
     const { client, recordAutomations } = await open();
     const [draft] = await recordAutomations(["1"], "draft");
-    const wrong = { url: "http://localhost:1", events: ["lead.deleted"] };
+    const wrong = { url: "http://localhost:1", events: ["lead.invented"] };
     const stranger = new built.main.Client({ url: API_URL, apiKey: "none" });
     for (const [call, status, code, details] of [
       [() => client.getAutomation("aut_unknown"), 404, "automation_not_found", {}],

@@ -262,7 +262,7 @@ test.each([
   ["listen", ["--forward", "ftp://localhost/"], NO_URL],
   ["trigger", [], `one event is expected: ${KINDS}`],
   ["trigger", ["lead.created", "lead.created"], `one event is expected: ${KINDS}`],
-  ["trigger", ["lead.deleted"], `lead.deleted: no such event; there are ${KINDS}`],
+  ["trigger", ["lead.invented"], `lead.invented: no such event; there are ${KINDS}`],
 ])("npm run %s says what is wrong with %j: %s", async (command, args, sentence) => {
   expect(await run(command, ...args)).toEqual({ code: 1, output: `${sentence}\n` });
 });

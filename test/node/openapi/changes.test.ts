@@ -48,7 +48,7 @@ const HARMLESS: Record<string, Change> = {
     d.paths["/v1/webhooks/{id}/events"] = { post: { ...d.paths["/v1/webhooks"].post, parameters } };
   },
   "there is a new event": (d) =>
-    Object.assign(d.webhooks, { "lead.deleted": d.webhooks["lead.created"] }),
+    Object.assign(d.webhooks, { "lead.invented": d.webhooks["lead.created"] }),
   "there is a new optional parameter": (d) =>
     leads(d).parameters.push({ name: "source", in: "query", schema: { type: "string" } }),
   "there is a new header": (d) => Object.assign(headers(d), { Age: { schema: {} } }),

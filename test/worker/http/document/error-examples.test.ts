@@ -49,7 +49,7 @@ const FAULTS: Record<string, Fault> = {
   status_missing: { body: "{}" },
   property_unknown: { body: '{"status":"paused","colour":"blue"}' },
   url_not_https: { body: JSON.stringify({ url: "http://hooks.example.com/", events }) },
-  event_unknown: { body: '{"url":"https://hooks.example.com/","events":["lead.deleted"]}' },
+  event_unknown: { body: '{"url":"https://hooks.example.com/","events":["lead.invented"]}' },
   too_many_subscriptions: { key: () => crowded.apiKey },
   idempotency_key_reused: { key: () => crowded.apiKey, headers: { "Idempotency-Key": "used" } },
   body_too_large: { body: " ".repeat(16_385) },

@@ -71,7 +71,7 @@ describe("POST /webhooks", () => {
     [{ events: "lead.created" }, invalid("events", "invalid_type")],
     [{ events: { 0: "lead.created" } }, invalid("events", "invalid_type")],
     [{ events: [] }, invalid("events", "out_of_range", { min: 1 })],
-    [{ events: ["lead.created", "lead.deleted"] }, unknownKind(1)],
+    [{ events: ["lead.created", "lead.invented"] }, unknownKind(1)],
     [{ events: ["LEAD.CREATED"] }, unknownKind(0)],
     [{ events: [null] }, invalid("events.0", "invalid_type")],
     [{ secret: "whsec_x" }, invalid("secret", "unknown_property")],
