@@ -108,10 +108,3 @@ export function explain(attempt: Pick<Attempt, "outcome" | "status">): string | 
 export function isAccepted({ outcome, status }: Pick<Attempt, "outcome" | "status">): boolean {
   return outcome === "answered" && status !== null && status >= 200 && status < 300;
 }
-
-/** The scheme and host of a URL, and what follows them. */
-export function splitUrl(url: string): { host: string; path: string } {
-  const { protocol, host, pathname, search } = new URL(url);
-  const path = pathname + search;
-  return { host: `${protocol}//${host}`, path: path === "/" ? "" : path };
-}

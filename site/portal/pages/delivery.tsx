@@ -6,7 +6,7 @@ import { formatExactTime } from "../format.ts";
 import { useAction, useLoad } from "../load.ts";
 import { announce } from "../parts/announce.tsx";
 import { Attempts } from "../parts/attempts.tsx";
-import { DeliveryState, Facts, Id } from "../parts/basics.tsx";
+import { DeliveryState, Facts, Id, Url } from "../parts/basics.tsx";
 import { Body } from "../parts/body.tsx";
 import { LoadState, SendFault } from "../parts/faults.tsx";
 import { Heading } from "../parts/heading.tsx";
@@ -72,7 +72,7 @@ function About({ delivery }: { delivery: DeliveryDetails }) {
     [
       t.delivery.url,
       <span key="" class="mono">
-        {url}
+        <Url of={url} />
       </span>,
     ],
     [t.delivery.recorded, formatExactTime(createdAt)],

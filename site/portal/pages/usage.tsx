@@ -49,12 +49,12 @@ function KeyUsage({ of: key }: { of: Key }) {
     hours.reduce((count, hour) => count + hour[name], 0);
   const all = sum("requests") + sum("refused");
   const facts: [string, ComponentChildren][] = [
+    [t.subscription.id, <Id key="">{key.keyId}</Id>],
     [t.usagePage.lastUsed, lastUseOf(key)],
     [t.usagePage.quota, t.usagePage.quotaValue(requestsPerWindow, windowSeconds)],
   ];
   if (all > 0) facts.push([t.usagePage.peak(windowSeconds), <Peak key="" of={key} />]);
   facts.push([t.usagePage.created, formatTime(key.createdAt)]);
-  facts.push([t.subscription.id, <Id key="">{key.keyId}</Id>]);
   return (
     <section class="key">
       <div class="head">

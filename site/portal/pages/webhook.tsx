@@ -1,4 +1,3 @@
-import { Fragment } from "preact";
 import type { WebhookEvent as Kind } from "../../../src/contract/enumerations.ts";
 import { DISABLE_AFTER_FAILURES, DISABLE_AFTER_MS } from "../../../src/contract/limits.ts";
 import type { WebhookView as Subscription, WebhookDetails } from "../../../src/webhooks/views.ts";
@@ -12,10 +11,10 @@ import { RemoveDialog } from "../actions/remove.tsx";
 import { SecretDialog } from "../actions/secret.tsx";
 import { TestDialog } from "../actions/test.tsx";
 import { endOverlap, readWebhook } from "../api.ts";
-import { explain, formatOutcome, formatPending, formatTime, splitUrl } from "../format.ts";
+import { explain, formatOutcome, formatPending, formatTime } from "../format.ts";
 import { useLoad } from "../load.ts";
 import { useDeliveries } from "../look-through.ts";
-import { Facts, Id, Kinds, State, Time } from "../parts/basics.tsx";
+import { Facts, Id, Kinds, State, Time, Url } from "../parts/basics.tsx";
 import { DialogButton } from "../parts/dialog.tsx";
 import { FormDialog } from "../parts/dialog-form.tsx";
 import { LoadState } from "../parts/faults.tsx";
@@ -69,19 +68,10 @@ export function Webhook(props: { id: string; query: URLSearchParams; workspace: 
 }
 
 function Title({ webhook }: { webhook: Subscription }) {
-  const { host, path } = splitUrl(webhook.url);
   return (
     <div class="head">
       <Heading>
-        {host}
-        <span class="path">
-          {path.split(/(?=[/?&])/).map((part, i) => (
-            <Fragment key={i}>
-              <wbr />
-              {part}
-            </Fragment>
-          ))}
-        </span>
+        <Url of={webhook.url} />
       </Heading>
       <State webhook={webhook} />
     </div>

@@ -1,9 +1,9 @@
 import type { WebhookView as Webhook } from "../../../src/webhooks/views.ts";
 import type { WorkspaceDetails as Workspace } from "../../../src/workspaces/views.ts";
 import { listWebhooks } from "../api.ts";
-import { formatOutcome, formatPending, formatTime, splitUrl } from "../format.ts";
+import { formatOutcome, formatPending, formatTime } from "../format.ts";
 import { useLoad } from "../load.ts";
-import { Empty, Kinds, State, Time } from "../parts/basics.tsx";
+import { Empty, Kinds, State, Time, Url } from "../parts/basics.tsx";
 import { LoadState } from "../parts/faults.tsx";
 import { Heading } from "../parts/heading.tsx";
 import { webhookHref } from "../route.ts";
@@ -50,7 +50,6 @@ function SubscribeLink() {
 }
 
 function Card({ webhook }: { webhook: Webhook }) {
-  const { host, path } = splitUrl(webhook.url);
   const { disabledAt, failingSince, lastAttempt } = webhook;
   const pending = formatPending(webhook);
   return (
@@ -58,8 +57,7 @@ function Card({ webhook }: { webhook: Webhook }) {
       <div class="head">
         <h2>
           <a href={webhookHref(webhook.webhookId)}>
-            {host}
-            <span class="path">{path}</span>
+            <Url of={webhook.url} />
           </a>
         </h2>
         <State webhook={webhook} />

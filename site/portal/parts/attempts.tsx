@@ -29,6 +29,9 @@ export function Attempts(props: Omit<ExchangeProps, "attempt">) {
                 <span class="small">
                   {attempt.durationMs !== null && t.milliseconds(attempt.durationMs)}
                 </span>
+                {attempt.request && (
+                  <Copy text={toCurl(delivery, attempt.request.headers)} label={t.exchange.curl} />
+                )}
               </p>
               <Exchange {...{ ...props, attempt }} />
             </li>
@@ -49,7 +52,7 @@ interface ExchangeProps {
 
 /** What the receiver said, and the headers it was sent. */
 function Exchange(props: ExchangeProps) {
-  const { delivery, attempt } = props;
+  const { attempt } = props;
   const { status, request, response } = attempt;
   const trouble = explain(attempt);
   return (
@@ -62,14 +65,11 @@ function Exchange(props: ExchangeProps) {
         <p class="hint">{t.exchange.retryAfter}</p>
       )}
       {request && (
-        <>
-          <Copy text={toCurl(delivery, request.headers)} label={t.exchange.curl} />
-          <details>
-            <summary>{t.exchange.request}</summary>
-            <Text>{linesOf(request.headers)}</Text>
-            <p class="hint">{t.exchange.curlHint}</p>
-          </details>
-        </>
+        <details>
+          <summary>{t.exchange.request}</summary>
+          <Text>{linesOf(request.headers)}</Text>
+          <p class="hint">{t.exchange.curlHint}</p>
+        </details>
       )}
     </div>
   );

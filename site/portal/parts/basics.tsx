@@ -1,4 +1,4 @@
-import type { ComponentChildren } from "preact";
+import { type ComponentChildren, Fragment } from "preact";
 import { useRef, useState } from "preact/hooks";
 import type { WebhookEvent as Kind } from "../../../src/contract/enumerations.ts";
 import type { DeliveryView, WebhookView } from "../../../src/webhooks/views.ts";
@@ -19,6 +19,26 @@ export function Time({ at }: { at: string }) {
 /** The colour of a state, which always accompanies its name. */
 export function Badge({ tone, children }: { tone: string; children: ComponentChildren }) {
   return <span class={`badge ${tone}`}>{children}</span>;
+}
+
+/** A URL, whose host stands out, and which is broken between its parts. */
+export function Url({ of }: { of: string }) {
+  const { protocol, host, pathname, search } = new URL(of);
+  const path = pathname + search;
+  const parts = path === "/" ? [] : path.split(/(?=[/?&])/);
+  return (
+    <>
+      {`${protocol}//${host}`}
+      <span class="path">
+        {parts.map((part, i) => (
+          <Fragment key={i}>
+            <wbr />
+            {part}
+          </Fragment>
+        ))}
+      </span>
+    </>
+  );
 }
 
 /** The state of a subscription, which is not known to be healthy until something was sent. */

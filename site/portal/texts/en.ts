@@ -238,7 +238,7 @@ export const en = {
     url: "Present URL",
     recorded: "Recorded",
     settled: "Settled",
-    noAttempt: "No attempt was made.",
+    noAttempt: "No attempts.",
     body: "Body",
     pretty: "Formatted",
     exact: "Exact",

@@ -160,7 +160,7 @@ export const fr: Texts = {
     asap: "Dès que possible",
     failing: (failures, since) =>
       `${count(failures, "échec consécutif", "échecs consécutifs")} depuis le ${since}. Les livraisons sont retentées à intervalles croissants ; après ${DISABLE_AFTER_MS / HOUR_MS} heures sans succès, l’abonnement est désactivé.`,
-    slow: `Votre serveur tarde à répondre : les livraisons sont envoyées une par une, et une réponse après ${POST_TIMEOUT_MS / 1000} secondes est un échec. Il devrait d’abord répondre, puis traiter les événements. Après quelques réponses rapides, ce sera de nouveau normal.`,
+    slow: `Votre serveur tarde à répondre : les livraisons sont envoyées une par une, et toute réponse au-delà de ${POST_TIMEOUT_MS / 1000} secondes compte comme un échec. Il devrait d’abord répondre, puis traiter les événements. Quelques réponses rapides suffisent à rétablir l’envoi normal.`,
     rejecting: (kind, since) =>
       `Votre serveur n’accepte plus les événements « ${kind} » depuis le ${since}, alors qu’il en accepte d’autres.`,
     backlog:
@@ -188,7 +188,7 @@ export const fr: Texts = {
     findHint: "evt_… ou lea_…",
     all: "Tous",
     allStatuses: "Toutes",
-    recorded: "Enregistrée",
+    recorded: "Enregistré le",
     attempts: "Tentatives",
     lastAnswer: "Dernière réponse",
     next: "prochaine tentative",
@@ -200,7 +200,7 @@ export const fr: Texts = {
     noneOlder: "Aucune livraison plus ancienne ne correspond à ces filtres",
     noneSoFar: "Aucun résultat pour l’instant",
     lookOn: "Chercher parmi les plus anciennes",
-    untilFirst: "« Au » n’est pas postérieur à « Du ».",
+    untilFirst: "La date « Au » doit être postérieure à la date « Du ».",
     looking: "Recherche parmi les livraisons plus anciennes.",
     lookedBackTo: (time) => `Livraisons parcourues jusqu’au ${time}.`,
     findFault: "Saisissez l’identifiant d’un événement (evt_…) ou d’un lead (lea_…).",
@@ -217,7 +217,7 @@ export const fr: Texts = {
     url: "URL actuelle",
     recorded: "Enregistré le",
     settled: "Terminée le",
-    noAttempt: "Aucune tentative n’a eu lieu.",
+    noAttempt: "Aucune tentative.",
     body: "Contenu",
     pretty: "Mis en forme",
     exact: "Exact",
@@ -230,7 +230,7 @@ export const fr: Texts = {
     curl: "Copier la commande curl",
     curlHint:
       "La commande utilise l’URL actuelle et la signature de cette tentative, qu’un serveur refuse au bout de cinq minutes. Vos en-têtes personnalisés n’y figurent pas.",
-    retryAfter: `Avec un statut 429 ou 503, l’en-tête Retry-After allonge l’attente, jusqu’à ${RETRY_AFTER_MAX_MULTIPLE} fois sa durée.`,
+    retryAfter: `Avec un statut 429 ou 503, l’en-tête Retry-After allonge l’attente, jusqu’à ${RETRY_AFTER_MAX_MULTIPLE} fois sa durée initiale.`,
     response: "Réponse de votre serveur :",
     cut: "Début de la réponse de votre serveur :",
     empty: "La réponse n’avait pas de corps.",
