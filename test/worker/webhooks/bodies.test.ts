@@ -1,5 +1,5 @@
 import { env } from "cloudflare:workers";
-import { describe, expect, test, vi } from "vitest";
+import { describe, expect, test } from "vitest";
 import {
   createDataKey,
   openDataKey,
@@ -8,15 +8,7 @@ import {
 } from "../../../src/encryption/personal-data.ts";
 import { showPerson } from "../../../src/records/person.ts";
 import { makeBody } from "../../../src/webhooks/bodies.ts";
-import {
-  type LeadReport,
-  leadReport,
-  listAll,
-  openWorkspace,
-  Platform,
-  recordAutomation,
-  runReport,
-} from "../../support/api.ts";
+import { type LeadReport, leadReport, listAll, openWorkspace } from "../../support/api.ts";
 import { platformOf } from "../../support/databases.ts";
 import { consumeFor, isolated, receivedBy, subscribe } from "../../support/deliveries.ts";
 import { WORKSPACE_DB } from "../../support/placement.ts";
@@ -72,23 +64,6 @@ describe("the body of lead.created", () => {
     expect(results).toEqual([{ body: "" }]);
   });
 
-  test("is made once in a dispatch, however many subscriptions get it", async () => {
-    const { workspaceId } = await openWorkspace();
-    const subscribers = [await subscribe(workspaceId), await subscribe(workspaceId)];
-    const report = { workspaceId, leads: [leadReport("shared")] };
-    const { ids } = await record(env, "recordLeads", report, Date.now());
-    const decrypt = vi.spyOn(crypto.subtle, "decrypt");
-    const subscriptionIds = subscribers.map(({ id }) => id);
-    await consumeFor(subscriptionIds, isolated().env);
-    for (const subscriber of subscribers) expect(await receivedBy(subscriber)).toHaveLength(1);
-    const owners = decrypt.mock.calls.map(([algorithm]) =>
-      new TextDecoder().decode(
-        (algorithm as SubtleCryptoEncryptAlgorithm).additionalData as Uint8Array,
-      ),
-    );
-    expect(owners.filter((owner) => owner === ids[0])).toHaveLength(1);
-  });
-
   test("has these bytes, or none without its lead: if they change, events that are posted again no longer have the same body", async () => {
     const owner = { workspaceId: "wks_1", dataKey: await createDataKey(KEYS, "wks_1") };
     const key = (await openDataKey(KEYS, "wks_1", owner.dataKey)) as CryptoKey;
@@ -106,17 +81,4 @@ describe("the body of lead.created", () => {
     );
     expect(await makeBody(KEYS, owner, { ...event, storedBody: "", lead: null })).toBeNull();
   });
-});
-
-test("the body of run.completed is stored: the run may be recorded again after its automation was removed", async () => {
-  const { workspaceId } = await openWorkspace();
-  await subscribe(workspaceId, { events: ["run.completed"] });
-  const automationId = await recordAutomation(workspaceId);
-  const { ids } = await Platform.recordRuns({ workspaceId, runs: [runReport("r", automationId)] });
-  const { results } = await WORKSPACE_DB.prepare(
-    "SELECT body ->> '$.data.id' AS run, lead_id FROM events WHERE workspace_id = ?",
-  )
-    .bind(workspaceId)
-    .all();
-  expect(results).toEqual([{ run: ids[0], lead_id: null }]);
 });

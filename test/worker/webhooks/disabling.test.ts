@@ -18,7 +18,6 @@ import {
   answered,
   db,
   deliveriesTo,
-  dispatchAt,
   dispatchOn,
   endWait,
   failAt,
@@ -67,29 +66,6 @@ describe("a subscription is disabled", () => {
     await failAt(id, [disabledAt]);
     const disabled = { disabledAt, failingSince: T0, failures: times + 2 };
     expect(await subscriptionRow(id)).toMatchObject(disabled);
-  });
-
-  test("not by a success among failures in one turn: failures after it count", async () => {
-    const { id } = await failing(11);
-    const end = END + 8 * HOUR_MS;
-    let attempts = 0;
-    const attempt = async () => (++attempts <= 2 ? answered(200) : FAILED);
-    // The successful probe, and what then comes in the fast lane.
-    for (let i = 0; i < 2; i++) await dispatchAt(end, [id], attempt);
-    expect(attempts).toBeGreaterThan(2);
-    const again = { failures: attempts - 2, failingSince: end, disabledAt: null };
-    expect(await subscriptionRow(id)).toMatchObject(again);
-  });
-
-  test.each<[string, Outcome, { outcome: string; status: number | null }]>([
-    ["4xx", answered(410), { outcome: "answered", status: 410 }],
-    ["3xx", answered(302), { outcome: "answered", status: 302 }],
-    ["no answer in time", { kind: "timed_out" }, { outcome: "timed_out", status: null }],
-  ])("by any kind of failure, such as %s, which the e-mail mentions", async (_, outcome, last) => {
-    const { id, workspaceId } = await failing(9);
-    await failAt(id, [END], outcome);
-    expect(await subscriptionRow(id)).toMatchObject({ disabledAt: END, lastAttempt: last });
-    expect(await noticesOf(id)).toMatchObject([{ workspaceId, since: T0, dueAt: END, sent: 0 }]);
   });
 
   test("alone, which GET /v1/webhooks shows but no event announces; what it is owed is cancelled", async () => {

@@ -9,12 +9,10 @@ import { eventsOf } from "../../support/api.ts";
 import {
   announceLeads,
   announcement,
-  answered,
   createWorkspace,
   db,
   deliveriesTo,
   deliveryTo,
-  dispatchAt,
   draftLeads,
   observedDatabase,
   setSubscription,
@@ -51,15 +49,6 @@ test("an event is owed once, and immediately, to every subscription of its works
   await expectStored(elsewhere, 0, 0);
 });
 
-test("an event belongs to what its subscription is now, though earlier deliveries are still being cancelled", async () => {
-  const workspaceId = await createWorkspace();
-  const { id } = await subscribe(workspaceId);
-  await setSubscription(id, { cancellations: 3, cancelling: true });
-  await announceLeads(workspaceId, 1, NOW);
-  await dispatchAt(NOW, [id], answered(200));
-  expect(await deliveryTo(id)).toMatchObject({ state: "delivered" });
-});
-
 test("an event is not owed to a disabled or deleted subscription, nor without access, nor to one created later", async () => {
   const workspaceId = await createWorkspace();
   const [disabled = "", deleted = "", active = ""] = await subscribeMany(workspaceId, 3);
@@ -73,17 +62,6 @@ test("an event is not owed to a disabled or deleted subscription, nor without ac
   await subscribe(workspaceId);
   expect(await owedTo(active)).toHaveLength(1);
   await expectStored(workspaceId, 2, 1);
-});
-
-test("an event is announced once, and not owed to a subscription created between a lost reply and the retry", async () => {
-  const workspaceId = await createWorkspace();
-  const before = await subscribe(workspaceId);
-  const statements = announcement(workspaceId, draftLeads(2, NOW), NOW);
-  await commit(db, statements);
-  await subscribe(workspaceId);
-  await commit(db, statements);
-  expect(await owedTo(before.id)).toHaveLength(2);
-  await expectStored(workspaceId, 2, 2);
 });
 
 test("an event that no subscription lists is not stored; one that only a disabled one lists is", async () => {

@@ -1,4 +1,3 @@
-import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { randomId } from "../../../src/contract/ids.ts";
 import { commit } from "../../../src/db/client.ts";
@@ -58,14 +57,6 @@ describe("the consumer is woken", () => {
     const other = isolated({ REDELIVERIES: REFUSING_QUEUE });
     expect(await wake(other.env, "DB", mixed)).toBe(false);
     expect(other.fast).toHaveLength(1);
-  });
-
-  test.each(["fast", "slow"] as const)("through the queues of the deployment: %s", async (lane) => {
-    const { id, url, drafts } = await owed(1, Date.now());
-    await setSubscription(id, { slow: lane === "slow" });
-    expect(await wake(env, "DB", [{ subscriptionId: id, lane }])).toBe(true);
-    const posts = expect.poll(() => receivedBy({ url }));
-    await posts.toMatchObject([{ body: drafts[0]?.body }]);
   });
 });
 

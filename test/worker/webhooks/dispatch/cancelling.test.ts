@@ -55,27 +55,27 @@ const ENDS: [how: string, End][] = [
 ];
 
 describe("a subscription that", () => {
-  test.each(ENDS)("%s during a post has it recorded, though all is cleaned up", async (_, end) => {
-    const withdrawn = await owed(1, NOW);
-    const other = await owed(20, NOW);
-    const ended = Promise.withResolvers<void>();
-    const cleaned = Promise.withResolvers<void>();
-    const { DB } = observedDatabase({ after: (trip) => void (trip === 3 && cleaned.resolve()) });
-    let now = NOW;
-    const { attempt } = subscriber(async ({ subscriptionId }) => {
-      if (subscriptionId === withdrawn.id) {
-        await end(withdrawn, NOW);
-        ended.resolve();
-        await cleaned.promise;
-      } else {
-        await ended.promise;
-        // Some posts later, the next one waits for a round trip.
-        now += 400;
-      }
+  test("is deleted during its posts has them recorded, though the rest is cancelled meanwhile", async () => {
+    const { workspaceId, id } = await owed(20, NOW);
+    await setSubscription(id, { postsAtOnce: 3 });
+    const [noticed, cancelled] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    const { DB } = observedDatabase({
+      after(trip) {
+        if (trip === 2) noticed.resolve();
+        if (trip === 3) cancelled.resolve();
+      },
+    });
+    const { posts, attempt } = subscriber(async () => {
+      if (posts.length === 1) await commit(db, deleteSubscription(workspaceId, id, NOW));
+      else await (posts.length === 2 ? noticed : cancelled).promise;
       return OK;
     });
-    await dispatchOn(DB, () => now, [withdrawn.id, other.id], attempt);
-    expect(await statesOf(withdrawn.id)).toEqual({ delivered: 1 });
+    // An outcome is recorded a second later, although other posts are in flight.
+    const startedAt = Date.now();
+    await dispatchOn(DB, () => NOW + Date.now() - startedAt, [id], attempt);
+    expect(posts.length).toBeGreaterThan(2);
+    const states = { delivered: posts.length, cancelled: 20 - posts.length };
+    expect(await statesOf(id)).toEqual(states);
   });
 
   test.each(ENDS)("%s before its dispatch dies has the rest cancelled later", async (_, end) => {

@@ -23,7 +23,6 @@ import {
   deliveryTo,
   expectedSignatures,
   FIRST_WAIT_MS,
-  failAtTrip,
   isolated,
   jumpTo,
   MINUTE_MS,
@@ -221,23 +220,6 @@ describe("when D1 returns an error", () => {
     const received = await receivedBy({ url });
     expect(received.map(({ body }) => body)).toEqual(Array(posted + 1).fill(drafts[0]?.body));
     expect(await deliveryTo(id)).toMatchObject({ state: "delivered", attempts: 1 });
-  });
-
-  test.each([
-    ["before", "claim", 1],
-    ["before", "settlement", 2],
-    ["after", "claim", 1],
-    ["after", "settlement", 2],
-  ])("that is transient, %s it commits the %s, each attempt counts once", async (when, _, at) => {
-    const { id, url } = await owed(1, Date.now(), { behaviour: "status-503" });
-    const { DB, trips } = observedDatabase({ [when]: failAtTrip(at) });
-    const deployment = isolated({ DB });
-    expect(await consumeFor([id], deployment.env)).toMatchObject(ACKNOWLEDGED);
-    expect(trips).toHaveLength(3);
-    expect(await receivedBy({ url })).toHaveLength(1);
-    expect(await deliveryTo(id)).toMatchObject({ state: "pending", attempts: 1 });
-    expect(await subscriptionRow(id)).toMatchObject({ failures: 1, backoff: FIRST_AWAY });
-    expect(deployment.slow).toHaveLength(1);
   });
 });
 

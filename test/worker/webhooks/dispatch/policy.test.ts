@@ -1,11 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { WebhookEvent } from "../../../../src/contract/enumerations.ts";
-import {
-  DISABLE_AFTER_FAILURES,
-  DISABLE_AFTER_MS,
-  PROBE_WAITS_SECONDS,
-  RETRY_WAITS_SECONDS,
-} from "../../../../src/contract/limits.ts";
+import { PROBE_WAITS_SECONDS, RETRY_WAITS_SECONDS } from "../../../../src/contract/limits.ts";
 import {
   type Attempt,
   adjustPace,
@@ -13,7 +8,6 @@ import {
   endsOutage,
   FRESH,
   heldUntil,
-  isDead,
   isExtra,
   laneOf,
   type Pace,
@@ -114,11 +108,6 @@ const AWAY: Outcome[] = [
 const isAway = (outcome: Outcome) => took(outcome);
 
 describe("the concurrent posts to a subscription", () => {
-  test("are one more after each fast success, up to six", () => {
-    const rises = Array.from({ length: 8 }, (_, i) => paceAfter(FRESH, ...Array(i).fill(ok())));
-    expect(rises.map(({ postsAtOnce }) => postsAtOnce)).toEqual([1, 2, 3, 4, 5, 6, 6, 6]);
-  });
-
   test.each([
     [6, 3],
     [5, 2],
@@ -184,21 +173,6 @@ describe("an endpoint that is away", () => {
     expect(paceAfter(away, at(away.nextAt, rejected()))).toMatchObject({ nextAt: 0 });
   });
 
-  test.each([
-    ["as long as it asks", 0, 1.5 * FIRST, 1.5 * FIRST],
-    ["at least the wait that is due", 0, 0.3 * FIRST, FIRST],
-    ["at most twice that", 0, 360 * FIRST, 2 * FIRST],
-    ["never longer than the last wait", 11, 1e9, LAST_PROBE],
-  ])("waits for its Retry-After: %s", (_, backoff, asked, waits) => {
-    const pace = { ...FRESH, backoff, failedEvents: ["evt_1", "evt_2"].slice(0, backoff) };
-    for (const status of [429, 503])
-      expect(paceAfter(pace, took(answered(status, asked)))).toMatchObject({
-        nextAt: NOW + 100 + 1000 * waits,
-      });
-    for (const status of [400, 500, 502])
-      expect(paceAfter(FRESH, took(answered(status, asked)))).toMatchObject({ nextAt: 0 });
-  });
-
   test("was already waiting when late answers come: their failures only count", () => {
     const waits = { ...FRESH, backoff: 5, nextAt: NOW + 1, failures: 1, failingSince: NOW - 1 };
     const unchanged = { backoff: 5, nextAt: NOW + 1, postsAtOnce: 1 };
@@ -244,16 +218,6 @@ describe("an endpoint that rejects events at once", () => {
   });
 });
 
-test("what a person sends by hand changes the pace only if it succeeds", () => {
-  const waits = { ...FRESH, backoff: 5, nextAt: NOW + 60_000, failures: 3, failingSince: NOW - 1 };
-  const byHand = (outcome: Outcome) => took(outcome, 100, { priority: 1, attempts: 2 });
-  for (const outcome of [...AWAY, answered(500)]) {
-    expect(adjustPace(waits, byHand(outcome), NONE)).toBe(waits);
-    expect(adjustPace(FRESH, byHand(outcome), NONE)).toBe(FRESH);
-  }
-  expect(paceAfter(waits, byHand(answered(200)))).toEqual(FRESH);
-});
-
 test.each([
   ["of an event at its turn", { attempts: 2 }, false],
   ["sent by hand before its turn", { attempts: 2, priority: 1, turnAt: NOW + 1 }, true],
@@ -279,19 +243,6 @@ test.each([
   const rejections = { "lead.created": { since: 1, outcome: "answered", status: 500 } };
   const before = { ...FRESH, rejections, ...about };
   expect(endsOutage(before, paceAfter(before, attempt))).toBe(expected);
-});
-
-test("a subscription is dead after three days of ten failures at two events, without a success", () => {
-  const dead = {
-    ...FRESH,
-    ...{ failures: DISABLE_AFTER_FAILURES, failingSince: NOW, failedEvents: ["evt_1", "evt_2"] },
-  };
-  const END = NOW + DISABLE_AFTER_MS;
-  expect(isDead(dead, END)).toBe(true);
-  expect(isDead(dead, END - 1)).toBe(false);
-  expect(isDead({ ...dead, failures: DISABLE_AFTER_FAILURES - 1 }, END)).toBe(false);
-  expect(isDead({ ...dead, failedEvents: ["evt_1"] }, END)).toBe(false);
-  expect(isDead({ ...dead, failingSince: null }, END)).toBe(false);
 });
 
 describe("a kind of events that a subscription rejects", () => {

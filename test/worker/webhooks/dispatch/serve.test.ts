@@ -1,7 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { sleep } from "../../../../src/timing.ts";
 import { dispatch, STATEMENTS_MAX } from "../../../../src/webhooks/dispatch/dispatch.ts";
-import { FIRST_AWAY } from "../../../../src/webhooks/dispatch/policy.ts";
 import type { DispatchTools } from "../../../../src/webhooks/dispatch/tools.ts";
 import { InvocationLimit, type Outcome } from "../../../../src/webhooks/outcome.ts";
 import {
@@ -56,36 +55,6 @@ describe("the concurrent posts to a subscription", () => {
     // Each success earns one more post; the first is posted alone.
     expect(underWay.slice(0, 3)).toEqual([1, 1, 2]);
     expect(await subscriptionRow(id)).toMatchObject({ postsAtOnce: 6 });
-  });
-
-  test("start where the last dispatch ended", async () => {
-    const { id } = await owed(8, NOW);
-    await setSubscription(id, { postsAtOnce: 4 });
-    const { attempt, underWay } = counting();
-    await dispatchAt(NOW, [id], attempt);
-    expect(underWay.slice(0, 4)).toEqual([1, 2, 3, 4]);
-  });
-});
-
-describe("a subscription that fails", () => {
-  test("is probed with one post at a time, after each wait, by however many consumers", async () => {
-    const { id } = await owed(50, NOW);
-    await setSubscription(id, { postsAtOnce: 6 });
-    const { posts, attempt, underWay } = counting(answered(503));
-    await dispatchAt(NOW, [id], attempt);
-    const opened = posts.length;
-    expect(opened).toBeLessThanOrEqual(6);
-    expect(await subscriptionRow(id)).toMatchObject({ backoff: FIRST_AWAY, postsAtOnce: 1 });
-    underWay.length = 0;
-    for (let probe = 1; probe <= 4; probe++) {
-      const { nextAt } = await subscriptionRow(id);
-      await dispatchAt(nextAt - 1, [id], attempt);
-      expect(posts).toHaveLength(opened + probe - 1);
-      await Promise.all(Array.from({ length: 5 }, () => dispatchAt(nextAt, [id], attempt, "slow")));
-      expect(posts).toHaveLength(opened + probe);
-      expect(await subscriptionRow(id)).toMatchObject({ backoff: probe + FIRST_AWAY });
-    }
-    expect(underWay).toEqual([1, 1, 1, 1]);
   });
 });
 

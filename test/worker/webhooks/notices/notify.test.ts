@@ -2,7 +2,7 @@ import { env, exports } from "cloudflare:workers";
 import { afterEach, describe, expect, test } from "vitest";
 import { EMAIL_WAITS_SECONDS, WORKSPACE_EMAILS_PER_DAY } from "../../../../src/contract/limits.ts";
 import { openDatabase } from "../../../../src/db/client.ts";
-import { NOTICE_TAKEN_MS, takeDueNotices } from "../../../../src/webhooks/notices/notices.ts";
+import { NOTICE_TAKEN_MS } from "../../../../src/webhooks/notices/notices.ts";
 import { RECIPIENTS_AT_ONCE, sendNotices } from "../../../../src/webhooks/notices/notify.ts";
 import {
   announceLeads,
@@ -219,16 +219,6 @@ describe("a sweep that is interrupted", () => {
     expect(tried).toHaveLength(1);
     await sweepAt(NOW + NOTICE_TAKEN_MS);
     expect(tried).toHaveLength(2);
-  });
-
-  test("before sending loses nothing: a later one sends it once nobody else can be sending it", async () => {
-    const { id } = await disabled();
-    await takeDueNotices(db, NOW);
-    const { sweepAt, tried } = service();
-    await sweepAt(NOW + NOTICE_TAKEN_MS - 1);
-    expect(tried).toEqual([]);
-    await sweepAt(NOW + NOTICE_TAKEN_MS);
-    expect(await leftOf(id)).toEqual(TOLD);
   });
 
   test("for so long that another one tries does not change when that one's next try is", async () => {

@@ -1,9 +1,8 @@
-import { eq, sql } from "drizzle-orm";
+import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import type { DeliveryState } from "../../../../src/contract/enumerations.ts";
 import { isoTime } from "../../../../src/contract/time.ts";
 import { commit, openDatabase } from "../../../../src/db/client.ts";
-import { events } from "../../../../src/db/schema.ts";
 import type { Page } from "../../../../src/http/paging.ts";
 import { announce } from "../../../../src/webhooks/outbox.ts";
 import {
@@ -43,7 +42,6 @@ import {
   subscribe,
   subscriptionRow,
 } from "../../../support/deliveries.ts";
-import { lossyDatabase } from "../../../support/lost-reply.ts";
 import { meteredDatabase } from "../../../support/metered-database.ts";
 import { storeEvents } from "../../../support/stored-events.ts";
 
@@ -183,19 +181,6 @@ describe("a redelivery", () => {
     expect(await statesOf(id)).toEqual({ cancelled: 1 });
     await expectLedger(workspaceId, { created: 1 });
   });
-
-  test("of an event owed to others too keeps the ledger right for each", async () => {
-    const { workspaceId, id: back } = await disabled();
-    const { id: steady } = await subscribe(workspaceId);
-    await announceLeads(workspaceId, 3, T0);
-    await dispatchAt(T0, [steady], answered(200));
-    await expectLedger(workspaceId, { created: 3 });
-    await enableAgain(db, back, T0, NOW);
-    await expectLedger(workspaceId, { created: 6, delivered: 3, pending: 3 });
-    const owners = db.select({ owed: events.owed }).from(events);
-    for (const { owed } of await owners.where(eq(events.workspaceId, workspaceId)))
-      expect(owed.toSorted()).toEqual([back, steady].toSorted());
-  });
 });
 
 test("a redelivery reads the events that it sends, and a deletion what is pending, whatever else is stored", async () => {
@@ -241,16 +226,6 @@ describe("a range", () => {
     expect(await scheduleOf(id, NOW)).toEqual(ids.map((eventId, i) => [eventId, 100 * i]));
   });
 
-  test("that a call was lost of goes on where its caller was, and schedules nothing twice", async () => {
-    const workspaceId = await createWorkspace();
-    const { id } = await subscribe(workspaceId);
-    await storeEvents(workspaceId, id, 20, T0, "missed");
-    const lossy = openDatabase(lossyDatabase("reply"));
-    await expect(redeliverAgain(lossy, id, rangeOf("missed"), NOW)).rejects.toThrow();
-    expect(await redeliverAgain(db, id, rangeOf("missed"), NOW)).toMatchObject({ count: 0 });
-    expect(await statesOf(id)).toEqual({ pending: 20 });
-  });
-
   test("does not hold up what a person sends by hand for longer than a minute", async () => {
     const workspaceId = await createWorkspace();
     const { id } = await subscribe(workspaceId);
@@ -261,21 +236,6 @@ describe("a range", () => {
     const [, dueIn] = (await scheduleOf(id, NOW)).find(([eventId]) => eventId === named) ?? [];
     expect(dueIn).toBe(60_000);
   });
-});
-
-test("what counts as cancelled is found before a dispatch has cancelled it", async () => {
-  const { workspaceId, id, drafts } = await owed(3, T0);
-  await dispatchAt(T0, [id], answered(400));
-  await commit(db, disableSubscription(id, T0));
-  await commit(db, { enabled: enableSubscription(id) });
-  const [first] = drafts.map((draft) => draft.id).toSorted();
-  expect(await statesOf(id)).toEqual({ pending: 3 });
-  const range: Range = { since: T0, until: null, states: ["cancelled"] };
-  expect(await redeliverAgain(db, id, range, NOW)).toMatchObject({ count: 3, next: null });
-  expect((await scheduleOf(id, NOW))[0]).toEqual([first, 0]);
-  await dispatchAt(NOW + HOUR_MS, [id], answered(200));
-  expect(await statesOf(id)).toEqual({ delivered: 3 });
-  await expectLedger(workspaceId, { created: 3, delivered: 3, cancelled: 0 });
 });
 
 describe("what a subscription did not get", () => {
