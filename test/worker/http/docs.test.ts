@@ -61,6 +61,14 @@ test.each<[path: string, headers: object, text?: string]>([
   },
 );
 
+test("the files of the docs' pages are named after their contents", async () => {
+  for (const path of LOADED) {
+    const bytes = new TextEncoder().encode((await fetchText(path)).text);
+    const hash = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes)).toHex();
+    expect(path).toContain(`-${hash.slice(0, 12)}.`);
+  }
+});
+
 test("a file is returned whole, whatever the request's conditions and ranges", async () => {
   const [path = ""] = LOADED;
   const plain = await fetchText(path);

@@ -76,24 +76,14 @@ test("webhooks are created as by POST /v1/webhooks, or rejected, and deleted", a
   expect(text).toEqual(portalRefusal(415, "invalid_request", { reason: "unsupported_media_type" }));
 });
 
-test("a webhook is disabled and re-enabled in the portal, and gets what it has missed if requested", async () => {
-  const { webhookId, portal, path } = await openOwed();
-  for (const [body, count] of [
-    [{}, 0],
-    [{ redeliverSince: TWO_HOURS_AGO }, 3],
-  ] as const) {
-    expect(await portal.post(`${path}/disable`, {})).toEqual(portalSuccess(200, {}));
-    expect((await Platform.readWebhook({ webhookId })).state).toBe("disabled");
-    const enabled = await portal.post(`${path}/enable`, body);
-    expect(enabled).toEqual(portalSuccess(200, { count, nextCursor: null }));
-  }
-});
-
 type Owed = Awaited<ReturnType<typeof openOwed>>;
 const SECRET = expect.stringMatching(/^whsec_/);
 const CHANGED = { description: "CRM", events: ["run.completed"] };
 const TESTED = { outcome: "answered", status: 503, durationMs: expect.any(Number) };
-test.each<[string, (owed: Owed) => object, object]>([
+test.each<[string, (owed: Owed) => object, answer: object, shown?: object]>([
+  ["disable", () => ({}), {}, { state: "disabled" }],
+  ["enable", () => ({}), { count: 0, nextCursor: null }, { disabledAt: null }],
+  ["enable", () => ({ redeliverSince: TWO_HOURS_AGO }), { count: 3, nextCursor: null }],
   ["redeliver", ({ eventIds }) => ({ eventIds }), { count: 3, nextCursor: null }],
   ["secret", () => ({}), { secret: SECRET, overlapEndsAt: SOME_TIME }],
   ["secret", () => ({ overlapSeconds: 0 }), { secret: SECRET, overlapEndsAt: null }],
@@ -102,14 +92,15 @@ test.each<[string, (owed: Owed) => object, object]>([
     () => ({ type: "lead.created" }),
     { ...TESTED, eventId: expect.stringMatching(/^evt_/) },
   ],
-  ["update", () => CHANGED, {}],
-])("the portal's %s answers what the Platform does", async (action, bodyOf, answer) => {
+  ["update", () => CHANGED, {}, CHANGED],
+])("the portal's %s does and answers what the Platform does", async (...row) => {
+  const [action, bodyOf, answer, shown = {}] = row;
   const owed = await openOwed("status-503");
   const { webhookId, portal, path } = owed;
   await Platform.disableWebhook({ webhookId });
-  await Platform.enableWebhook({ webhookId });
+  if (action !== "enable") await Platform.enableWebhook({ webhookId });
   expect(await portal.post(`${path}/${action}`, bodyOf(owed))).toEqual(portalSuccess(200, answer));
-  if (action === "update") expect(await Platform.readWebhook({ webhookId })).toMatchObject(CHANGED);
+  expect(await Platform.readWebhook({ webhookId })).toMatchObject(shown);
 });
 
 const OUT_OF_RANGE = { reason: "out_of_range" } as const;
@@ -135,3 +126,13 @@ test.each<[string, object | null, string, ErrorDetails]>([
     expect(answer).toEqual(portalRefusal(400, "invalid_request", { parameter, ...details }));
   },
 );
+
+test("the portal names an event that is unknown or foreign, with 404", async () => {
+  const [{ portal, path, eventIds }, foreign] = [await openOwed(), await openOwed()];
+  const named = (parameter: string) => portalRefusal(404, "webhook_not_found", { parameter });
+  for (const event of [foreign.eventIds[0], "x"]) {
+    expect(await portal.get(`${path}/deliveries/${event}`)).toEqual(named("eventId"));
+    const request = { eventIds: [eventIds[0], event] };
+    expect(await portal.post(`${path}/redeliver`, request)).toEqual(named("eventIds.1"));
+  }
+});

@@ -31,7 +31,8 @@ describe("a portal link", () => {
     const { workspaceId } = await openWorkspace();
     const { url } = await Platform.createPortalLink({ workspaceId, validMinutes: 1440 });
     expect(url).toMatch(/^https:\/\/api\.example\/portal#wks_[\w.-]+$/);
-    const answer = await exchange(new URL(url).hash.slice(1));
+    const link = new URL(url).hash.slice(1);
+    const answer = await exchange(link);
     const { token } = answer.body;
     expect(token).toMatch(/^wks_[\w.-]+$/);
     expect(endOf(token) - Date.now()).toBeGreaterThan(1_439 * 60_000);
@@ -40,6 +41,8 @@ describe("a portal link", () => {
     const shown = await portalOf(token).get("/workspace");
     expect(shown).toMatchObject({ status: 200, body: { workspaceId } });
     expect(await exchange(token)).toEqual(UNAUTHORIZED);
+    await Platform.setWorkspaceAccess({ workspaceId, granted: false });
+    expect(await exchange(link)).toEqual(portalRefusal(403, "workspace_access_denied"));
   });
 
   test("must be opened within two minutes, and before its sessions end; its sessions last as long as was asked for, however often", async () => {

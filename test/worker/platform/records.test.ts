@@ -2,6 +2,7 @@ import { expect, test } from "vitest";
 import { LeadSource } from "../../../src/contract/enumerations.ts";
 import { eventIdAt } from "../../../src/contract/ids.ts";
 import type { Lead } from "../../../src/records/leads.ts";
+import type { Run } from "../../../src/records/runs.ts";
 import {
   errorOf,
   eventsOf,
@@ -10,6 +11,10 @@ import {
   listAll,
   openListeningWorkspace,
   Platform,
+  type RunReport,
+  recordAutomation,
+  recordLead,
+  runReport,
 } from "../../support/api.ts";
 
 /** A workspace, the leads and events that it shows, and a call that records leads. */
@@ -113,7 +118,7 @@ test("the time of a lead is shown in UTC, to the millisecond, and is that of its
   }
 });
 
-test("the text of a lead is returned unchanged, in the API and in its event", async () => {
+test("text and custom fields are returned unchanged, in their order, whatever they are, in the API and in the event", async () => {
   const texts = [
     "Zoë 🧑‍👩‍👧 𝔘𝔫𝔦𝔠𝔬𝔡𝔢 𠜎",
     "\"double\" 'single' `back` \\back\\slash\\ \\u0041 \\n",
@@ -126,17 +131,8 @@ test("the text of a lead is returned unchanged, in the API and in its event", as
     "",
     "漢".repeat(1_000),
   ];
-  const reports = texts.map((name) => ({ name, customFields: { [name]: name } }));
-  expect((await recordAndRead(...reports)).map(({ lead }) => lead)).toMatchObject(
-    reports.map(({ name, customFields }) => ({ name, custom_fields: customFields })),
-  );
-});
-
-test("custom fields are returned unchanged, in their order, whatever JSON they are, in the API and in the event", async () => {
-  const customFields = {
-    "": "empty key",
+  const json = {
     "with space.and-dots": "x",
-    clé: "valeur",
     "0": "zero",
     constructor: "c",
     toString: "t",
@@ -146,14 +142,18 @@ test("custom fields are returned unchanged, in their order, whatever JSON they a
     integers: [Number.MAX_SAFE_INTEGER, Number.MIN_SAFE_INTEGER, 4_294_967_296],
     digits: "12345678901234567890",
     nested: { z: { b: [{ c: [[], {}, [null]] }] }, a: 1 },
-    phone: "+33600000000",
     date: "2026-01-01T00:00:00+01:00",
     deep: JSON.parse(`${'{"a":'.repeat(31)}1${"}".repeat(31)}`),
   };
-  const named = '{"a":1,"__proto__":{"b":2},"n":{"__proto__":3}}';
-  const reports = [{ customFields }, { customFields: JSON.parse(named) }];
-  const shown = (await recordAndRead(...reports)).map(({ lead }) => lead.custom_fields);
-  expect(shown.map((each) => JSON.stringify(each))).toEqual([JSON.stringify(customFields), named]);
+  const proto = JSON.parse('{"a":1,"__proto__":{"b":2},"n":{"__proto__":3}}');
+  const reports = [
+    ...texts.map((name) => ({ name, customFields: { [name]: name } })),
+    ...[json, proto].map((customFields) => ({ name: null, customFields })),
+  ];
+  const shown = (await recordAndRead(...reports)).map(({ lead }) => lead);
+  expect(shown.map(({ name, custom_fields }) => [name, JSON.stringify(custom_fields)])).toEqual(
+    reports.map(({ name, customFields }) => [name, JSON.stringify(customFields)]),
+  );
 });
 
 test("a lead has at most 16 KiB of JSON, to the byte, whatever its characters", async () => {
@@ -172,4 +172,81 @@ test("a lead has at most 16 KiB of JSON, to the byte, whatever its characters", 
     "recordLeads: leads[1]: must be at most 16384 bytes of JSON",
   );
   expect(await listed()).toEqual([]);
+});
+
+/** A workspace with an automation and a lead, and its runs. */
+async function openAutomation() {
+  const workspace = await openListeningWorkspace();
+  const { workspaceId, api } = workspace;
+  return {
+    workspaceId,
+    automationId: await recordAutomation(workspaceId),
+    leadId: await recordLead(workspaceId),
+    record: (...runs: RunReport[]) => Platform.recordRuns({ workspaceId, runs }),
+    listed: () => listAll<Run>(api, "runs"),
+    announced: async () =>
+      (await eventsOf(workspaceId)).filter(({ type }) => type === "run.completed"),
+  };
+}
+
+test("recordRuns returns the ids in the order of the runs, and announces each one, whatever its status", async () => {
+  const { automationId, leadId, record, listed, announced } = await openAutomation();
+  const statuses = ["success", "partial", "failed"] as const;
+  const actions = [{ type: "envoyé 📨", status: 'a "b" \\c' }, { status: "" }, { type: "x" }, {}];
+  const reports = statuses.map((status, i) => {
+    const occurredAt = `2026-01-0${i + 1}T00:30:00+05:30`;
+    return runReport(status, automationId, { status, leadId, occurredAt, actions });
+  });
+  const { ids, created } = await record(...reports);
+  expect(created).toBe(3);
+  const shown = (await listed()).toReversed();
+  const times = ["2025-12-31", "2026-01-01", "2026-01-02"].map((day) => `${day}T19:00:00.000Z`);
+  expect(shown).toMatchObject(
+    statuses.map((status, i) => ({ id: ids[i], status, actions, occurred_at: times[i] })),
+  );
+  const events = await announced();
+  expect(ids.map((id) => events.find(({ data }) => data.id === id))).toEqual(
+    shown.map((data) => ({
+      id: expect.stringMatching(/^evt_[0-9a-z]+$/),
+      type: "run.completed",
+      created_at: expect.stringMatching(/Z$/),
+      data,
+    })),
+  );
+  expect(events).toHaveLength(3);
+});
+
+test("a run of a known reference has its id, changes nothing and causes no second event", async () => {
+  const { automationId, leadId, record, listed, announced } = await openAutomation();
+  const startedAt = new Date().toISOString();
+  const { ids } = await record(runReport("1", automationId));
+  const [shown] = await listed();
+  expect(String(shown?.occurred_at) >= startedAt).toBe(true);
+  const before = [[shown], await announced()];
+  const again = runReport("1", automationId, {
+    status: "failed",
+    triggerType: "message",
+    occurredAt: "2020-01-01T00:00:00Z",
+    actions: [{}],
+    leadId,
+  });
+  expect(await record(again)).toEqual({ ids, created: 0 });
+  expect([await listed(), await announced()]).toEqual(before);
+});
+
+test("recordRuns rejects an automation or lead that is unknown, removed or another workspace's, and writes no run", async () => {
+  const { workspaceId, automationId, leadId, record, listed, announced } = await openAutomation();
+  const stranger = await openAutomation();
+  const removed = await recordAutomation(workspaceId);
+  await Platform.removeAutomations({ workspaceId, ids: [removed] });
+  const first = runReport("1", automationId, { leadId });
+  for (const other of ["aut_unknown", removed, stranger.automationId, ""])
+    expect(await errorOf(record(first, runReport("2", other)))).toContain(
+      "runs[1].automationId: no such automation in this workspace",
+    );
+  for (const other of ["lea_unknown", stranger.leadId, ""])
+    expect(await errorOf(record(first, { ...first, leadId: other }))).toContain(
+      "runs[1].leadId: no such lead in this workspace",
+    );
+  expect([await listed(), await announced(), await stranger.listed()]).toEqual([[], [], []]);
 });
