@@ -1,7 +1,8 @@
 import { InputError } from "../contract/input-error.ts";
 import type { Database } from "../db/client.ts";
-import { DIRECTORY, databaseNames, openDirectory, openNamed } from "../db/databases.ts";
+import { databaseNames, openDirectory, openNamed } from "../db/databases.ts";
 import { logError } from "../log.ts";
+import { unknownWebhook } from "../webhooks/conditions.ts";
 import { findOwner } from "../webhooks/subscriptions.ts";
 import { unknownWorkspace } from "../workspaces/moves.ts";
 import {
@@ -32,32 +33,42 @@ export function expectDatabase(env: Env, database: string): Placement {
 }
 
 /**
- * Finds where the workspace of a subscription lives, by asking all databases concurrently for the
- * subscription, and waiting only until one has it: during a move, two do. The audit trail notes the
- * workspace. For an unknown subscription, returns the directory's database.
+ * Finds where the workspace of a subscription lives. The audit trail notes the workspace.
  *
+ * @throws InputError if there is no such subscription, or like `locateWebhook`.
+ */
+export async function findWebhook(call: Call, webhookId: string): Promise<Placement> {
+  const found = call.placement ?? (await locateWebhook(call, webhookId));
+  if (!found) throw unknownWebhook();
+  return found;
+}
+
+/**
+ * Like `findWebhook`, by asking all databases concurrently for the subscription, and waiting only until one has
+ * it: during a move, two do.
+ *
+ * @returns null if there is none, or it was deleted.
  * @throws the error of a database that does not answer, if no other one has the subscription.
  */
-export async function findWebhook(
-  { env, placement, note }: Call,
+export async function locateWebhook(
+  { env, note }: Call,
   webhookId: string,
-): Promise<Placement> {
-  if (placement) return placement;
+): Promise<Placement | null> {
   const unknown = new Error("not in this database");
   const asked = allPlacements(env).map(async ({ database, db }) => {
-    const workspaceId = await inTime(database, findOwner(db, webhookId));
-    if (workspaceId === undefined) throw unknown;
-    return workspaceId;
+    const owner = await inTime(database, findOwner(db, webhookId));
+    if (!owner) throw unknown;
+    return owner;
   });
   try {
-    const workspaceId = await Promise.any(asked);
+    const { workspaceId, deletedAt } = await Promise.any(asked);
     note?.(workspaceId);
-    return await findPlacement(env, workspaceId);
+    return deletedAt === null ? await findPlacement(env, workspaceId) : null;
   } catch (error) {
     if (!(error instanceof AggregateError)) throw error;
     const unreachable = error.errors.find((each) => each !== unknown);
     if (unreachable) throw unreachable;
-    return placementIn(env, DIRECTORY);
+    return null;
   }
 }
 

@@ -46,7 +46,7 @@ import { allPlacements } from "../workspaces/placement.ts";
 import { Resealed, resealUpTo } from "../workspaces/reseal.ts";
 import { cursorOf, integer, Nothing, pageOf, RedeliverableSince } from "./fields.ts";
 import { operation } from "./operation.ts";
-import { expectWorkspace, findWebhook } from "./placements.ts";
+import { expectWorkspace, findWebhook, locateWebhook } from "./placements.ts";
 
 const webhookId = "whk_…";
 const ofWebhook = z.strictObject({ webhookId: WebhookId });
@@ -188,9 +188,10 @@ export const deleteWebhook = operation({
   output: Nothing,
   examples: [{ webhookId }],
   async run(call, { webhookId }) {
-    const { db, database } = await findWebhook(call, webhookId);
-    const { wakes } = await commit(db, deleteSubscription(null, webhookId, Date.now()));
-    call.ctx.waitUntil(wake(call.env, database, wakes));
+    const found = await locateWebhook(call, webhookId);
+    if (!found) return {};
+    const { wakes } = await commit(found.db, deleteSubscription(null, webhookId, Date.now()));
+    call.ctx.waitUntil(wake(call.env, found.database, wakes));
     return {};
   },
 });

@@ -5,13 +5,13 @@ import { eventIdAt } from "../contract/ids.ts";
 import { unknownInput } from "../contract/input-error.ts";
 import { isoTime, isoTimeOrNull } from "../contract/time.ts";
 import { qb, toJsonValue } from "../db/builder.ts";
-import { type Database, read, readAs } from "../db/client.ts";
+import { type Database, read } from "../db/client.ts";
 import { type Listing, mapItems, type PageRequest, toListing } from "../db/page.ts";
 import { attempts, deliveries, events, leads, subscriptions } from "../db/schema.ts";
 import { openDataKey } from "../encryption/personal-data.ts";
 import { dataKeyOf } from "../workspaces/data-keys.ts";
 import { BODY, makeBody, type Owner, UnreadableEvent } from "./bodies.ts";
-import { IS_ITS_EVENT, isThere, STATE, unknownWebhook } from "./conditions.ts";
+import { IS_ITS_EVENT, isThere, STATE } from "./conditions.ts";
 import { openResponse } from "./exchange.ts";
 import { HEADERS, TEST_HEADER, WEBHOOK_HEADER } from "./post.ts";
 import { ROTATION_MS } from "./rotation.ts";
@@ -64,24 +64,10 @@ type DeliveryRow = Pick<
 
 const { url, disabledAt, sealedSecret, earlierSecrets, rotatedAt } = subscriptions;
 
-/** The subscription, its URL and secrets. @throws InputError if there is none. */
-function expectWebhook(webhookId: string) {
-  const found = qb
-    .select({ url, disabledAt, sealedSecret, earlierSecrets, rotatedAt })
-    .from(subscriptions)
-    .where(isThere(webhookId));
-  return readAs(found, ([webhook]) => {
-    if (!webhook) throw unknownWebhook();
-    return webhook;
-  });
-}
-
 /**
  * One page of a subscription's deliveries, newest first. Without a filter, it reads the rows it shows
  * plus one, each with its event. With a filter, it also reads a limited number of rows that do not
  * match: a page may be short or empty and still have a next one.
- *
- * @throws InputError if there is no such subscription.
  */
 export async function listHistory(
   db: Database,
@@ -111,7 +97,6 @@ export async function listHistory(
     .offset(DELIVERIES_LOOKED_THROUGH - 1);
   const isFiltered = Boolean(state || type || status);
   const { bound, found } = await read(db, {
-    webhook: expectWebhook(webhookId),
     bound: isFiltered ? last : undefined,
     found: qb
       .select(SHOWN)
@@ -122,7 +107,7 @@ export async function listHistory(
       .where(
         and(
           IS_ITS_EVENT,
-          eq(subscriptions.id, webhookId),
+          isThere(webhookId),
           isBehind,
           isFiltered ? gte(eventId, sql`coalesce(${last}, '')`) : undefined,
           state ? eq(STATE, state) : undefined,
@@ -153,22 +138,21 @@ export async function findDelivery(
 ): Promise<DeliveryDetails> {
   const { at, outcome, status, durationMs } = attempts;
   const {
-    webhook,
     found: [row],
     stored,
   } = await read(db, {
-    webhook: expectWebhook(webhookId),
     found: qb
       .select({
         ...SHOWN,
         ...BODY,
+        ...{ url, disabledAt, sealedSecret, earlierSecrets, rotatedAt },
         workspaceId: events.workspaceId,
         dataKey: dataKeyOf(events.workspaceId),
       })
       .from(subscriptions)
       .innerJoin(deliveries, eq(deliveries.subscriptionId, subscriptions.id))
       .innerJoin(events, IS_ITS_EVENT)
-      .where(and(eq(subscriptions.id, webhookId), eq(deliveries.eventId, eventId))),
+      .where(and(isThere(webhookId), eq(deliveries.eventId, eventId))),
     stored: qb
       .select({
         ...{ at, outcome, status, durationMs },
@@ -197,11 +181,10 @@ export async function findDelivery(
     ...(await Promise.all(attemptLog)),
     ...(success ? [{ ...success, response: null }] : []),
   ];
-  const secrets = { ...webhook, workspaceId: row.workspaceId, dataKey: row.dataKey };
   const headersAt = async (time: string) => ({
     ...HEADERS,
     [WEBHOOK_HEADER]: webhookId,
-    ...(await signaturesAt(env, webhookId, secrets, eventId, body, Date.parse(time))),
+    ...(await signaturesAt(env, webhookId, row, eventId, body, Date.parse(time))),
     ...(row.state === "test" ? TEST_HEADER : {}),
   });
   const shown = log.map(async (attempt) => ({
@@ -209,8 +192,8 @@ export async function findDelivery(
     request: wasSent(attempt.outcome) ? { headers: await headersAt(attempt.at) } : null,
   }));
   const attemptsShown = await Promise.all(shown);
-  const isDisabled = webhook.disabledAt !== null;
-  return { ...view, url: webhook.url, isDisabled, attemptLog: attemptsShown, body: body ?? "" };
+  const isDisabled = row.disabledAt !== null;
+  return { ...view, url: row.url, isDisabled, attemptLog: attemptsShown, body: body ?? "" };
 }
 
 const wasSent = (outcome: string) => outcome !== "refused" && outcome !== "unreadable";

@@ -2,17 +2,10 @@ import { and, sql } from "drizzle-orm";
 import { InputError } from "../contract/input-error.ts";
 import { isoTime } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
-import {
-  commit,
-  counted,
-  type Database,
-  readAs,
-  type Statements,
-  withoutRetries,
-} from "../db/client.ts";
+import { commit, counted, type Database, type Executable, withoutRetries } from "../db/client.ts";
 import { subscriptions } from "../db/schema.ts";
 import { expectDataKey } from "../encryption/personal-data.ts";
-import { isThere, unknownWebhook } from "./conditions.ts";
+import { isThere } from "./conditions.ts";
 import { sealSecret } from "./secrets.ts";
 import { mintSecret } from "./signature.ts";
 import { findSubscription } from "./subscriptions.ts";
@@ -72,17 +65,7 @@ export async function rotateSecret(
   return { secret, overlapEndsAt: until === null ? null : isoTime(until) };
 }
 
-/**
- * Ends the overlap of a rotation: only the current secret signs from now on.
- *
- * @throws InputError if there is no such subscription.
- */
-export function endOverlap(subscriptionId: string): Statements<void> {
-  const ended = qb
-    .update(subscriptions)
-    .set({ earlierSecrets: null })
-    .where(isThere(subscriptionId));
-  return readAs(counted(ended), (found) => {
-    if (found === 0) throw unknownWebhook();
-  });
+/** Ends the overlap of a rotation: only the current secret signs from now on. */
+export function endOverlap(subscriptionId: string): Executable {
+  return qb.update(subscriptions).set({ earlierSecrets: null }).where(isThere(subscriptionId));
 }

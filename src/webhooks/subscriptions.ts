@@ -5,14 +5,12 @@ import { idField, timeField } from "../contract/fields.ts";
 import { isoTime, isoTimeOrNull } from "../contract/time.ts";
 import { each, qb } from "../db/builder.ts";
 import {
-  counted,
   type Database,
   type Executable,
   query,
   type ResultOf,
   readAs,
   type Statements,
-  transaction,
 } from "../db/client.ts";
 import { isBehind, mapItems, type PageRequest, preparePages } from "../db/page.ts";
 import { subscriptions, workspaces } from "../db/schema.ts";
@@ -48,14 +46,12 @@ export async function listSubscriptions(db: Database, workspaceId: string, reque
   return mapItems(await pages(db, { workspaceId }, request), toWebhook);
 }
 
-/** The workspace of a subscription, deleted ones included; undefined if there is none. */
-export async function findOwner(db: Database, id: string): Promise<string | undefined> {
-  const { workspaceId } = subscriptions;
-  const [found] = await db
-    .select({ workspaceId })
-    .from(subscriptions)
-    .where(eq(subscriptions.id, id));
-  return found?.workspaceId;
+/** The workspace of a subscription, and whether that was deleted; undefined if there is none. */
+export async function findOwner(db: Database, id: string) {
+  const { workspaceId, deletedAt } = subscriptions;
+  const owner = db.select({ workspaceId, deletedAt }).from(subscriptions);
+  const [found] = await owner.where(eq(subscriptions.id, id));
+  return found;
 }
 
 /** The ids of the workspace's subscriptions that an API key created. */
@@ -98,15 +94,11 @@ export function deleteSubscription(
 
 type Changeable = "url" | "events" | "description" | "headerNames" | "sealedHeaders";
 
-/**
- * Changes the given fields of a subscription. Of another URL nothing is known yet: its pace is that of a new one.
- *
- * @throws InputError if there is none.
- */
+/** Changes the given fields of a subscription. Of another URL nothing is known yet: its pace is that of a new one. */
 export function updateSubscription(
   id: string,
   changed: Partial<Pick<SubscriptionRow, Changeable>>,
-): Statements<unknown> {
+): Executable {
   const isSame = sql`${subscriptions.url} = ${changed.url}`;
   const fresh = each(
     subscriptions,
@@ -114,32 +106,17 @@ export function updateSubscription(
     (column, name) =>
       sql`iif(${isSame}, ${column}, ${sql.param(FRESH[name as keyof Pace], column)})`,
   );
-  const updated = counted(
-    qb
-      .update(subscriptions)
-      .set({ ...changed, ...(changed.url && fresh) })
-      .where(isThere(id)),
-  );
-  return readAs(updated, (count) => {
-    if (count === 0) throw unknownWebhook();
-  });
+  return qb
+    .update(subscriptions)
+    .set({ ...changed, ...(changed.url && fresh) })
+    .where(isThere(id));
 }
 
-/**
- * Disables a subscription; its pending deliveries are void. Reads whom to wake.
- *
- * @throws InputError if there is none.
- */
+/** Disables a subscription; its pending deliveries are void. Reads whom to wake. */
 export function disableSubscription(id: string, now: number): Statements<Wake[]> {
   const isEnabled = and(eq(subscriptions.id, id), isNull(subscriptions.disabledAt));
-  const statements = transaction({
-    found: qb.select({ id: subscriptions.id }).from(subscriptions).where(isThere(id)),
-    ended: endSubscriptions(isEnabled, { disabledAt: now }),
-  });
-  return readAs(statements, ({ found, ended }) => {
-    if (found.length === 0) throw unknownWebhook();
-    return ended.wakes;
-  });
+  const ended = endSubscriptions(isEnabled, { disabledAt: now });
+  return readAs(ended, ({ wakes }) => wakes);
 }
 
 /** Makes the pending deliveries of a workspace's subscriptions void. Reads whom to wake. */

@@ -54,7 +54,7 @@ export const RECORDS: Fault[] = [
     ["api-keys.ts", "lastUsedAt === null ? []", "false ? []", "a key that was never used gets no gate by being listed"],
     ["api-keys.ts", "(keyId == null) !== (apiKey == null)", "true", "revokeApiKey takes one key"],
     ["api-keys.ts", "await refuseMissing(commit(openDirectory(env), insertApiKey(key)));", "await commit(openDirectory(env), insertApiKey(key));", "a key of an unknown workspace is an error of the input"],
-    ["webhooks.ts", "call.ctx.waitUntil(wake(call.env, database, wakes));\n    return {};\n  },\n});\n\nexport const rotateWebhookSecret", "return {};\n  },\n});\n\nexport const rotateWebhookSecret", "what is left to cancel of a deleted subscription is woken at once"],
+    ["webhooks.ts", "call.ctx.waitUntil(wake(call.env, found.database, wakes));\n    return {};\n  },\n});\n\nexport const rotateWebhookSecret", "return {};\n  },\n});\n\nexport const rotateWebhookSecret", "what is left to cancel of a deleted subscription is woken at once"],
     ["workspaces.ts", "ctx.waitUntil(wake(env, placement.database, wakes));", "", "what is left to cancel of a workspace is woken at once"],
     ["invoke.ts", "[...noted].slice(0, IDS_MAX)", "[...noted]", "an entry of the trail is bounded"],
     ["invoke.ts", "else await written;", "else ctx.waitUntil(written);", "when a call returns, it is in the trail"],
