@@ -4,9 +4,10 @@ import { Budget } from "../db/budget.ts";
 import { databaseNames } from "../db/databases.ts";
 import { DatabaseView, findFigures, NO_FIGURES } from "../workspaces/database-sizes.ts";
 import { advanceMove, MoveProgress } from "../workspaces/moving/move.ts";
+import { queryIfReachable } from "../workspaces/placement.ts";
 import { DatabaseName, pageOf } from "./fields.ts";
 import { operation } from "./operation.ts";
-import { expectDatabase, expectWorkspace, queryIfReachable } from "./placements.ts";
+import { expectDatabase, expectWorkspace } from "./placements.ts";
 
 /** How long one call works on moving a workspace. */
 const MOVE_MAX_MS = 20_000;

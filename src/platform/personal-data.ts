@@ -4,12 +4,12 @@ import { derivedId, isId } from "../contract/ids.ts";
 import { InputError } from "../contract/input-error.ts";
 import { ERASED_LEADS_KEPT_DAYS } from "../contract/limits.ts";
 import { Reference, several, text } from "../contract/text.ts";
+import { Budget } from "../db/budget.ts";
 import { commit, query } from "../db/client.ts";
 import { DIRECTORY, openDirectory } from "../db/databases.ts";
 import { forgetKey } from "../quota/forget.ts";
 import { FoundLead, findPerson, SEARCHED_MAX } from "../records/finding.ts";
 import { selectLeads } from "../records/leads.ts";
-import { timeBudget } from "../timing.ts";
 import {
   beginErasure,
   closeKeys,
@@ -19,10 +19,15 @@ import {
 import { eraseLeadRows } from "../workspaces/lifecycle/erase-leads.ts";
 import { type ExportItem, exportPage } from "../workspaces/lifecycle/export.ts";
 import { EXPORT_KINDS } from "../workspaces/manifest.ts";
-import { allPlacements, findDatabaseName, findPlacement } from "../workspaces/placement.ts";
+import {
+  allPlacements,
+  findDatabaseName,
+  findPlacement,
+  queryIfReachable,
+} from "../workspaces/placement.ts";
 import { cursorOf, pageOf, toPage } from "./fields.ts";
 import { operation } from "./operation.ts";
-import { expectDatabase, expectWorkspace, queryIfReachable } from "./placements.ts";
+import { expectDatabase, expectWorkspace } from "./placements.ts";
 
 /** Maximum duration of one call that erases a workspace. */
 const ERASURE_MAX_MS = 10_000;
@@ -107,7 +112,10 @@ export const eraseWorkspace = operation({
   input: z.strictObject({ workspaceId: WorkspaceId }),
   output: z.object({ done: z.boolean().describe("nothing is left") }),
   examples: [{ workspaceId }],
-  async run({ env }, { workspaceId }) {
+  async run(call, { workspaceId }) {
+    const budget = new Budget(ERASURE_MAX_MS);
+    const hasMore = () => budget.hasMore();
+    const env = budget.meter(call.env);
     const now = Date.now();
     const { db } = await findPlacement(env, workspaceId);
     if (await commit(db, beginErasure(workspaceId)))
@@ -118,7 +126,6 @@ export const eraseWorkspace = operation({
     // If its database is no longer bound, the workspace would look erased.
     expectDatabase(env, closed.database);
     await commit(db, closeWorkspace(workspaceId, now));
-    const hasTime = timeBudget(ERASURE_MAX_MS);
     let done = true;
     // The directory comes last: until then, it points to what is left.
     for (const placement of allPlacements(env).reverse()) {
@@ -129,7 +136,7 @@ export const eraseWorkspace = operation({
         (await queryIfReachable(env, placement.database, (other) =>
           findDatabaseName(other, workspaceId),
         ));
-      if (isThere && done) done = await eraseAllRows(placement.db, workspaceId, hasTime);
+      if (isThere && done) done = await eraseAllRows(placement.db, workspaceId, hasMore);
     }
     return { done };
   },

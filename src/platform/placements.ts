@@ -1,7 +1,5 @@
 import { InputError } from "../contract/input-error.ts";
-import type { Database } from "../db/client.ts";
-import { databaseNames, openDirectory, openNamed } from "../db/databases.ts";
-import { logError } from "../log.ts";
+import { databaseNames, openDirectory } from "../db/databases.ts";
 import { unknownWebhook } from "../webhooks/conditions.ts";
 import { findOwner } from "../webhooks/subscriptions.ts";
 import { unknownWorkspace } from "../workspaces/moves.ts";
@@ -68,23 +66,6 @@ export async function locateWebhook(
     if (!(error instanceof AggregateError)) throw error;
     const unreachable = error.errors.find((each) => each !== unknown);
     if (unreachable) throw unreachable;
-    return null;
-  }
-}
-
-/**
- * Queries one of several databases. If it does not answer, or is not bound, that is logged and null
- * returned, so that the others can still be shown.
- */
-export async function queryIfReachable<T>(
-  env: Env,
-  database: string,
-  find: (db: Database) => Promise<T>,
-): Promise<T | null> {
-  try {
-    return await inTime(database, find(openNamed(env, database)));
-  } catch (error) {
-    logError("database_unreachable", error, { database });
     return null;
   }
 }

@@ -21,7 +21,12 @@ import { wake } from "../webhooks/wake.ts";
 import { listLiveKeys } from "../workspaces/api-keys.ts";
 import { findSize } from "../workspaces/database-sizes.ts";
 import { unknownWorkspace } from "../workspaces/moves.ts";
-import { findPlacement, type Placement, placementIn } from "../workspaces/placement.ts";
+import {
+  findPlacement,
+  type Placement,
+  placementIn,
+  queryIfReachable,
+} from "../workspaces/placement.ts";
 import { WorkspaceDetails } from "../workspaces/views.ts";
 import {
   findPortalAccess,
@@ -34,7 +39,7 @@ import {
 } from "../workspaces/workspaces.ts";
 import { cursorOf, DatabaseName, integer, Nothing, pageAfter, pageOf, toPage } from "./fields.ts";
 import { operation } from "./operation.ts";
-import { expectDatabase, expectWorkspace, queryIfReachable } from "./placements.ts";
+import { expectDatabase, expectWorkspace } from "./placements.ts";
 import { signPortalToken } from "./portal-token.ts";
 
 const workspaceId = "wks_…";
@@ -147,11 +152,7 @@ export const listWorkspaces = operation({
     const items: z.infer<typeof WorkspaceView>[] = [];
     let request = pageAfter(cursor);
     for (let pages = 1; ; pages++) {
-      const found = await listEntries(
-        openDirectory(env),
-        (database, find) => queryIfReachable(env, database, find),
-        request,
-      );
+      const found = await listEntries(env, request);
       items.push(
         ...found.items.filter((each) => !wanted || each.name?.toLowerCase().includes(wanted)),
       );

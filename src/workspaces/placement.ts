@@ -10,6 +10,7 @@ import {
   openNamed,
 } from "../db/databases.ts";
 import { workspaces } from "../db/schema.ts";
+import { logError } from "../log.ts";
 import { withTimeout } from "../timing.ts";
 
 /** How long a database may take to answer before the others are used without it. */
@@ -79,4 +80,21 @@ export function inTime<T>(
   return withTimeout(patienceMs, answer, () => {
     throw new DatabaseUnreachable(`${database} does not answer`);
   });
+}
+
+/**
+ * Queries one of several databases. If it does not answer, or is not bound, that is logged and null
+ * returned, so that the others can still be shown.
+ */
+export async function queryIfReachable<T>(
+  env: Env,
+  database: string,
+  find: (db: Database) => Promise<T>,
+): Promise<T | null> {
+  try {
+    return await inTime(database, find(openNamed(env, database)));
+  } catch (error) {
+    logError("database_unreachable", error, { database });
+    return null;
+  }
 }

@@ -12,12 +12,13 @@ import {
   type Statements,
   transaction,
 } from "../db/client.ts";
-import { DIRECTORY } from "../db/databases.ts";
+import { DIRECTORY, openDirectory } from "../db/databases.ts";
 import { isBehind, type Listing, mapItems, type PageRequest, preparePages } from "../db/page.ts";
 import { subscriptions, workspaces } from "../db/schema.ts";
 import { updateRecipients } from "../webhooks/notices/notices.ts";
 import { WORKSPACE_STANDING } from "./api-keys.ts";
 import { beingErased } from "./moves.ts";
+import { queryIfReachable } from "./placement.ts";
 
 /** Inserts a workspace that has access to the service. @param workspace its data key is encrypted. */
 export async function insertWorkspace(
@@ -115,27 +116,20 @@ const ENTRY = {
 const ORDER = { at: workspaces.createdAt, id: workspaces.id };
 const pages = preparePages(ORDER, qb.select(ENTRY).from(workspaces).where(isBehind(ORDER)));
 
-/**
- * One page of all workspaces, newest first.
- *
- * @param queryIfReachable queries a database by its name; returns null if it does not answer.
- */
+/** One page of all workspaces, newest first. */
 export async function listEntries(
-  directory: Database,
-  queryIfReachable: <T>(database: string, find: (db: Database) => Promise<T>) => Promise<T | null>,
+  env: Env,
   request: PageRequest,
 ): Promise<Listing<z.infer<typeof WorkspaceView>>> {
-  const listing = await pages(directory, {}, request);
+  const listing = await pages(openDirectory(env), {}, request);
   const elsewhere = Map.groupBy(listing.items, ({ database }) => database ?? DIRECTORY);
   elsewhere.delete(DIRECTORY);
   const found = await Promise.all(
     [...elsewhere].map(([database, listed]) =>
-      queryIfReachable(database, (db) =>
-        findEntries(
-          db,
-          listed.map(({ id }) => id),
-        ),
-      ),
+      queryIfReachable(env, database, async (db) => {
+        const ids = listed.map(({ id }) => id);
+        return db.select(ENTRY).from(workspaces).where(inJson(workspaces.id, ids));
+      }),
     ),
   );
   const known = new Map(found.flatMap((rows) => rows ?? []).map((row) => [row.id, row]));
@@ -150,10 +144,6 @@ export async function listEntries(
       database: entry.database ?? DIRECTORY,
     };
   });
-}
-
-async function findEntries(db: Database, ids: string[]) {
-  return db.select(ENTRY).from(workspaces).where(inJson(workspaces.id, ids));
 }
 
 /** The workspaces among these that exist and are not being erased, with their data keys, encrypted. */

@@ -65,6 +65,7 @@ export const RECORDS: Fault[] = [
     ["workspaces.ts", "commit(withoutRetries(placement.db), {", "commit(placement.db, {", "a lost reply undoes no later decision about access"],
     ["webhooks.ts", "{ events: [...new Set(events)] }", "{ events }", "duplicate events collapse in an update, too"],
     ["webhooks.ts", "RESEALED_MAX - total.resealed", "RESEALED_MAX", "a call re-encrypts 100 data keys of all databases together"],
+    ["personal-data.ts", "const env = budget.meter(call.env);", "const { env } = call;", "an erasure counts its statements"],
     ["personal-data.ts", "if (isThere && done) done", "if (isThere) done", "the directory points to what is left of a workspace"],
   ]),
   ...faultsIn("workspaces/", [

@@ -3,6 +3,7 @@ import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import { derivedId } from "../../../src/contract/ids.ts";
 import { DAY_MS, HOUR_MS } from "../../../src/contract/time.ts";
+import { STATEMENTS_MAX } from "../../../src/db/budget.ts";
 import { commit, openDatabase } from "../../../src/db/client.ts";
 import { attempts, leads } from "../../../src/db/schema.ts";
 import { eraseLeads as erasure } from "../../../src/platform/personal-data.ts";
@@ -33,6 +34,7 @@ import {
   subscribe,
   subscriber,
 } from "../../support/deliveries.ts";
+import { interposed } from "../../support/interposed.ts";
 import { lossyDatabase } from "../../support/lost-reply.ts";
 import { meteredDatabase } from "../../support/metered-database.ts";
 import { DATABASE, inDatabase, WORKSPACE_DB } from "../../support/placement.ts";
@@ -227,6 +229,23 @@ describe("eraseWorkspace", () => {
       for (const gone of [id, workspaceId]) expect(await tablesWith(gone)).toEqual([]);
     },
   );
+
+  test("stops before its call has executed 1,000 statements", async () => {
+    const { workspaceId } = await openWorkspace();
+    const keep = env.DB.prepare(`CREATE TRIGGER kept BEFORE DELETE ON workspaces
+      WHEN OLD.id = '${workspaceId}' BEGIN SELECT RAISE(IGNORE); END`);
+    await keep.run();
+    let statements = 0;
+    const DB = interposed(env.DB, ({ texts, go }) => {
+      statements += texts.length;
+      return go();
+    });
+    const platform = platformOf({ ...env, DB });
+    expect(await platform.eraseWorkspace({ workspaceId })).toEqual({ done: false });
+    expect(statements).toBeGreaterThan(STATEMENTS_MAX / 2);
+    expect(statements).toBeLessThanOrEqual(STATEMENTS_MAX);
+    await env.DB.prepare("DROP TRIGGER kept").run();
+  });
 
   test("works in chunks, continues where it stopped, and then refuses the keys", async () => {
     const { workspaceId, api } = await openWorkspace();
