@@ -75,10 +75,7 @@ export const updateApiKey = operation({
     requestsPerWindow: Quota.nullable().describe("the key's own quota; null: QUOTA_REQUESTS"),
   }),
   output: Nothing,
-  examples: [
-    { keyId, requestsPerWindow: 6000 },
-    { keyId, requestsPerWindow: null },
-  ],
+  examples: [{ keyId, requestsPerWindow: 6000 }],
   async run({ env, note }, { keyId, requestsPerWindow }) {
     const [updated] = await updateQuota(openDirectory(env), keyId, requestsPerWindow, Date.now());
     if (!updated) throw new InputError("keyId", "no such key, or it is revoked or expired");

@@ -1,4 +1,5 @@
 import { sql } from "drizzle-orm";
+import { DeliveryState } from "../contract/enumerations.ts";
 import { eventIdAt, eventTimeOf } from "../contract/ids.ts";
 import { DELIVERIES_COUNTED_MAX as MAX } from "../contract/limits.ts";
 import { DAY_MS, isoTime } from "../contract/time.ts";
@@ -6,7 +7,7 @@ import { qb } from "../db/builder.ts";
 import { type Database, read } from "../db/client.ts";
 import { deliveries, subscriptions } from "../db/schema.ts";
 import { IS_PENDING, PENDING, STATE } from "./conditions.ts";
-import { Counted, type DayView } from "./views.ts";
+import type { DayView } from "./views.ts";
 
 /** Number of days for which the portal counts deliveries, including today. */
 const PORTAL_DAYS = 7;
@@ -38,8 +39,8 @@ export async function countDays(db: Database, webhookId: string, now: number): P
         SELECT ${state}, ${deliveredEarlier} FROM ${deliveries} INDEXED BY deliveries_failed
         WHERE ${isOfDay} AND ${state} IN ('exhausted', 'cancelled') LIMIT ${MAX}) AS deliveries) AS failed
       FROM json_each(${ranges}) AS day`),
-    waiting: qb.all<{ id: string; state: "pending" | "cancelled"; deliveredEarlier: number }>(sql`
-      SELECT ${eventId} AS id, ${STATE} AS state, ${deliveredEarlier} AS deliveredEarlier
+    waiting: qb.all<{ id: string; state: DeliveryState }>(sql`
+      SELECT ${eventId} AS id, iif(${deliveredEarlier}, 'delivered', ${STATE}) AS state
       FROM ${subscriptions} CROSS JOIN ${PENDING}
       WHERE ${subscriptions.id} = ${webhookId} AND ${IS_PENDING} LIMIT ${MAX}`),
   });
@@ -48,15 +49,17 @@ export async function countDays(db: Database, webhookId: string, now: number): P
     const [all, delivered] = JSON.parse(first) as [number, number];
     const [failedRead, exhausted, cancelled] = JSON.parse(failed) as [number, number, number];
     const isIn = (id: string) => Math.floor(eventTimeOf(id) / DAY_MS) * DAY_MS === startsAt;
-    const left = waiting.filter((one) => isIn(one.id) && !one.deliveredEarlier);
-    const pending = left.filter((one) => one.state === "pending").length;
-    const amongFailed = { exhausted: failedRead, cancelled: Math.max(failedRead, waiting.length) };
-    const among = { delivered: all, pending: waiting.length, ...amongFailed };
+    const left = (state: DeliveryState) =>
+      waiting.filter((one) => one.state === state && isIn(one.id)).length;
+    const examined: Partial<Record<DeliveryState, number>> = {
+      ...{ delivered: all, exhausted: failedRead, pending: waiting.length },
+      cancelled: Math.max(failedRead, waiting.length),
+    };
     return {
       date: isoTime(startsAt).slice(0, 10),
-      ...{ pending, delivered, exhausted },
-      cancelled: cancelled + left.length - pending,
-      atLeast: Counted.options.filter((state) => among[state] === MAX),
+      ...{ pending: left("pending"), delivered, exhausted },
+      cancelled: cancelled + left("cancelled"),
+      atLeast: DeliveryState.options.filter((state) => examined[state] === MAX),
     };
   });
 }

@@ -170,15 +170,10 @@ export async function findDelivery(
     throw error;
   });
   const key = await openDataKey(keys, row.workspaceId, row.dataKey);
-  const attemptLog = stored.map(async ({ at, response, ...attempt }) => ({
-    ...attempt,
-    at: isoTime(at),
-    response: await openResponse(key, owner, response),
-  }));
   // A success is stored in the row of its delivery.
-  const success = row.state === "delivered" && view.lastAttempt;
+  const success = row.state === "delivered" ? view.lastAttempt : null;
   const log = [
-    ...(await Promise.all(attemptLog)),
+    ...stored.map((attempt) => ({ ...attempt, at: isoTime(attempt.at) })),
     ...(success ? [{ ...success, response: null }] : []),
   ];
   const headersAt = async (time: string) => ({
@@ -189,11 +184,12 @@ export async function findDelivery(
   });
   const shown = log.map(async (attempt) => ({
     ...attempt,
+    response: await openResponse(key, owner, attempt.response),
     request: wasSent(attempt.outcome) ? { headers: await headersAt(attempt.at) } : null,
   }));
-  const attemptsShown = await Promise.all(shown);
+  const attemptLog = await Promise.all(shown);
   const isDisabled = row.disabledAt !== null;
-  return { ...view, url: row.url, isDisabled, attemptLog: attemptsShown, body: body ?? "" };
+  return { ...view, url: row.url, isDisabled, attemptLog, body: body ?? "" };
 }
 
 const wasSent = (outcome: string) => outcome !== "refused" && outcome !== "unreadable";

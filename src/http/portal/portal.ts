@@ -1,10 +1,12 @@
 import type { Context } from "hono";
 import { ApiError } from "../../contract/errors.ts";
 import { parseInput } from "../../contract/parse.ts";
+import type { OpenedSession } from "../../contract/portal-token.ts";
 import { listApiKeys } from "../../platform/api-keys.ts";
 import { listDeliveries, readDelivery, redeliver } from "../../platform/deliveries.ts";
 import { isObject } from "../../platform/invoke.ts";
 import type { Operation } from "../../platform/operation.ts";
+import { signPortalToken } from "../../platform/portal-token.ts";
 import {
   disableWebhook,
   enableWebhook,
@@ -23,7 +25,6 @@ import { queryOf } from "../invalid.ts";
 import { subscribe, unsubscribe, WebhookCreation } from "../routes/webhooks.ts";
 import { served } from "../served.ts";
 import { authenticatePortal, EXCHANGE } from "./authentication.ts";
-import { openSession } from "./session.ts";
 
 /**
  * The portal of a workspace's webhooks: a page and its API, for anyone who opens a link from the
@@ -62,7 +63,17 @@ portal.get("/portal", async (c) => {
 portal.use("/portal/api/*", authenticatePortal);
 portal.use("/portal/api/webhooks/*", served("webhooks"));
 
-portal.post(EXCHANGE, openSession);
+/**
+ * Exchanges a link's token for that of a session. Nothing is stored: a link can be exchanged again until it
+ * expires, for a session that ends at the same time.
+ */
+portal.post(EXCHANGE, async (c) => {
+  const { endsAt, name } = c.get("portal");
+  const id = c.get("workspaceId");
+  const grant = { workspaceId: id, endsAt };
+  const token = await signPortalToken(c.env.PORTAL_SIGNING_KEYS, "session", grant);
+  return c.json({ token, workspace: { id, name } } satisfies OpenedSession);
+});
 
 /**
  * All that a session may do, one operation per path. A subscription in the path belongs to the workspace,
