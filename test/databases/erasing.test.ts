@@ -2,7 +2,6 @@ import { exports } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
 import { WebhookEvent } from "../../src/contract/enumerations.ts";
 import { openedDataKeys } from "../../src/encryption/personal-data.ts";
-import { sweep } from "../../src/sweep.ts";
 import { automationReport, errorOf, leadReport, runReport } from "../support/api.ts";
 import {
   type DatabaseName,
@@ -17,7 +16,7 @@ import {
   unreachableDatabase,
   valueIn,
 } from "../support/databases.ts";
-import { consumeBodies, HOUR_MS, isolated, jumpTo } from "../support/deliveries.ts";
+import { HOUR_MS, isolated } from "../support/deliveries.ts";
 import { interposed } from "../support/interposed.ts";
 import { keepLog } from "../support/log-lines.ts";
 import { cleanUp, hangMover, moved, openWithLeads } from "../support/moves.ts";
@@ -95,23 +94,6 @@ describe("an erasure that ran out of time", () => {
     clock.mockRestore();
     return workspaceId;
   }
-
-  test("stops no delivery of others where the workspace has been", async () => {
-    const { workspaceId, webhookId } = await openWithLeads();
-    await halfErased();
-    const owe = "UPDATE deliveries SET state = 'pending', due_at = 0 WHERE subscription_id = ?";
-    await rowsIn("DB_2", owe, webhookId);
-    await rowsIn("DB_2", "UPDATE subscriptions SET leased_until = 0 WHERE id = ?", webhookId);
-    jumpTo(Date.now() + 2 * HOUR_MS);
-    const { env, fast, slow } = isolated();
-    await sweep(env, Date.now());
-    await consumeBodies(
-      [...fast, ...slow].map(({ delaySeconds: _, ...body }) => body),
-      env,
-    );
-    vi.useRealTimers();
-    expect(await platform.ledger({ workspaceId })).toMatchObject({ pending: 0 });
-  });
 
   test("is finished by the sweep in a database that was unreachable when it was called again", async () => {
     const workspaceId = await halfErased();

@@ -7,18 +7,9 @@ import { sweep } from "../../src/sweep.ts";
 import { forgetErasedLeads } from "../../src/workspaces/lifecycle/erase-leads.ts";
 import { deleteExpired, parseRetention } from "../../src/workspaces/lifecycle/retention.ts";
 import { advanceMove, continueMoves, settleMoves } from "../../src/workspaces/moving/move.ts";
-import { errorOf, recordAutomation, runReport } from "../support/api.ts";
-import {
-  type DatabaseName,
-  databaseOf,
-  deploymentWith,
-  NAMES,
-  rowsIn,
-  tablesWith,
-  valueIn,
-} from "../support/databases.ts";
-import { CONNECTION_LOST, isolated } from "../support/deliveries.ts";
-import { failingDatabase } from "../support/failing.ts";
+import { errorOf, recordAutomation } from "../support/api.ts";
+import { databaseOf, NAMES, rowsIn, tablesWith, valueIn } from "../support/databases.ts";
+import { isolated } from "../support/deliveries.ts";
 import { hangingBefore, type Moment } from "../support/hanging.ts";
 import { keepLog } from "../support/log-lines.ts";
 import {
@@ -34,7 +25,7 @@ import {
 } from "../support/moves.ts";
 
 const { Platform } = exports;
-const lines = keepLog();
+keepLog();
 
 const always = () => true;
 
@@ -107,102 +98,6 @@ describe("a mover that hangs", () => {
     await hung;
     await livesIn("DB_2");
   });
-});
-
-test("a mover whose replies are lost finishes the move in one call, because each step can be repeated", async () => {
-  const { workspaceId, ids, leadIds } = await openWithLeads();
-  const seen = new Set<string>();
-  const losing = (name: DatabaseName) =>
-    failingDatabase(name, async (sql, go) => {
-      const result = await go();
-      if (seen.has(name + sql) || !/insert|update|delete/i.test(sql)) return result;
-      seen.add(name + sql);
-      throw CONNECTION_LOST;
-    });
-  const bindings = deploymentWith({ DB: losing("DB"), DB_2: losing("DB_2"), DB_3: losing("DB_3") });
-  const { done } = await advanceMove(
-    { ...isolated().env, ...bindings },
-    workspaceId,
-    "DB_3",
-    always,
-  );
-  expect(done).toBe(true);
-  const entered = lines
-    .map((line) => JSON.parse(line))
-    .filter((line) => line.event === "move" && line.workspaceId === workspaceId);
-  expect(entered.map(({ stage }) => stage)).toEqual(["copying", "opening", "cleaning"]);
-  expect(await leadIds()).toEqual(ids);
-});
-
-describe("a mover that dies", () => {
-  /** The three databases, as a mover sees them that dies in its call number `last`. */
-  function dyingAt(last: number, isCarriedOut: boolean) {
-    let calls = 0;
-    const dying = NAMES.map((name) => [
-      name,
-      failingDatabase(name, async (_, go) => {
-        calls++;
-        if (calls < last) return go();
-        if (calls === last && isCarriedOut) await go();
-        throw new Error("killed");
-      }),
-    ]);
-    const bindings = { ...env, ...Object.fromEntries(dying) } as Env;
-    return { bindings, calls: () => calls, isAlive: () => calls < last };
-  }
-
-  async function openSmall() {
-    const workspace = await openWithLeads(1);
-    const { workspaceId } = workspace;
-    const runs = [runReport("1", await recordAutomation(workspaceId))];
-    await Platform.recordRuns({ workspaceId, runs });
-    return workspace;
-  }
-
-  test("wherever that is, leaves a move that the next one finishes", {
-    timeout: 180_000,
-  }, async () => {
-    const whole = dyingAt(Number.POSITIVE_INFINITY, true);
-    const { workspaceId } = await openSmall();
-    await advanceMove(whole.bindings, workspaceId, "DB_3", always);
-    expect(whole.calls()).toBeGreaterThan(25);
-    // The simulation kills movers at every step, too.
-    const deaths = Array.from({ length: Math.ceil(whole.calls() / 7) }, async (_, i) => {
-      const { workspaceId, ids, leadIds, livesIn } = await openSmall();
-      const { bindings, isAlive } = dyingAt(1 + 7 * i, i % 2 === 0);
-      await advanceMove(bindings, workspaceId, "DB_3", isAlive).catch(() => {});
-      // Whoever reads is served at once, whatever state that has left.
-      expect(await leadIds()).toEqual(ids);
-      await moved(workspaceId, "DB_3");
-      await livesIn("DB_3");
-      return workspaceId;
-    });
-    const workspaceIds = await Promise.all(deaths);
-    await cleanUp();
-    await cleanUp();
-    for (const id of workspaceIds) expect(await homesOf(id)).toEqual(["DB_3"]);
-  });
-});
-
-test("a move that was cancelled and is begun again brings back nothing that was erased in between", async () => {
-  const { workspaceId, ids, leadIds } = await openWithLeads();
-  await moveUntil(workspaceId, "copying");
-  for (let i = 0; i < 5; i++) await advanceMove(env, workspaceId, "DB_3", () => false);
-  await moved(workspaceId, "DB_2");
-  await Platform.eraseLeads({ workspaceId, ids: ids.slice(0, 1) });
-  await cleanUp();
-  await moved(workspaceId, "DB_3");
-  expect(await leadIds()).toEqual(ids.slice(1));
-});
-
-test("a move that another call cancels is not begun again by the one that began it", async () => {
-  const { workspaceId } = await openWithLeads();
-  const late = await hangMover(workspaceId, PREPARING);
-  await moved(workspaceId, "DB_2");
-  await late.release();
-  expect(await late.moving.catch(() => null)).not.toMatchObject({ done: true });
-  expect(await placementOf(workspaceId)).toBe("DB_2");
-  expect(await stageOf(workspaceId)).toBeUndefined();
 });
 
 test("a move that is cancelled while the sweep continues it is not begun again", async () => {

@@ -32,7 +32,6 @@ import {
   moved,
   moveUntil,
   openWithLeads,
-  placementOf,
   stageOf,
 } from "../support/moves.ts";
 import { record } from "../support/record.ts";
@@ -218,26 +217,6 @@ describe("a move", () => {
     expect(comparable(await exported(workspaceId))).toEqual(before);
     await cleanUp();
     expect(await countsOf(workspaceId)).toEqual({ DB_3: 260 });
-  });
-
-  test("takes along a workspace that has nothing, there and back", async () => {
-    const { workspaceId, api } = await openWorkspaceIn("DB_2", "Agence Lumière");
-    for (const database of ["DB_3", "DB", "DB_2"] as const) {
-      await moved(workspaceId, database);
-      await cleanUp();
-      expect(await placementOf(workspaceId)).toBe(database);
-      expect(await idsIn(api, "leads")).toEqual([]);
-      const { name } = await Platform.readWorkspace({ workspaceId });
-      expect(name).toBe("Agence Lumière");
-    }
-  });
-
-  test("is refused to a database that is not bound, and for an unknown workspace", async () => {
-    const { workspaceId } = await openWorkspace();
-    const move = (input: { workspaceId: string; database: string }) =>
-      errorOf(Platform.moveWorkspace(input));
-    expect(await move({ workspaceId, database: "DB_9" })).toContain("database: ");
-    expect(await move({ workspaceId: "wks_unknown", database: "DB" })).toContain("workspaceId: ");
   });
 
   test("to a database that is no longer bound keeps the first one from recording for it", async () => {

@@ -19,7 +19,6 @@ import {
 } from "../support/databases.ts";
 import {
   announcement,
-  answered,
   draftLeads,
   isolated,
   receivedBy,
@@ -176,14 +175,3 @@ test.each(WAYS)(
     if (way === "rejects") await waitOnExecutionContext(context);
   },
 );
-
-describe("a wake", () => {
-  test("leads to further wakes in the same database, for what is left or fails", async () => {
-    const second = await openOwed("DB_2", Date.now(), 3);
-    const { env: bindings, fast, slow } = isolated();
-    const context = createExecutionContext();
-    await consume(batchOf(second).messages, bindings, context, async () => answered(503));
-    await waitOnExecutionContext(context);
-    expect([...fast, ...slow]).toMatchObject([{ subscriptionId: second.id, database: "DB_2" }]);
-  });
-});

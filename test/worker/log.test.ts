@@ -4,7 +4,7 @@ import { drizzle } from "drizzle-orm/d1";
 import { describe, expect, test } from "vitest";
 import { retryTransient } from "../../src/db/client.ts";
 import { workspaces } from "../../src/db/schema.ts";
-import { log, logError } from "../../src/log.ts";
+import { logError } from "../../src/log.ts";
 import { keepLog } from "../support/log-lines.ts";
 
 const db = drizzle(env.DB);
@@ -17,12 +17,6 @@ function written(): Record<string, unknown> {
   expect(lines).toHaveLength(1);
   return JSON.parse(lines[0] ?? "");
 }
-
-test("a line is JSON: the event and its fields", () => {
-  const fields = { host: "hooks.example.com", status: 200, final: true, claim: null };
-  log("attempt_failed", fields);
-  expect(written()).toEqual({ event: "attempt_failed", ...fields });
-});
 
 describe("an error", () => {
   test.each<[unknown, object]>([

@@ -1,14 +1,11 @@
 import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { DAY_MS, MINUTE_MS } from "../../src/contract/time.ts";
-import { commit } from "../../src/db/client.ts";
 import { findServiceHealth } from "../../src/service-health.ts";
 import { sweep } from "../../src/sweep.ts";
-import { deleteSubscription } from "../../src/webhooks/subscriptions.ts";
 import { deployedWith, openWorkspace, Platform, send } from "../support/api.ts";
 import {
   announceLeads,
-  db,
   isolated,
   observedDatabase,
   setSubscription,
@@ -83,15 +80,6 @@ describe("health", () => {
     );
     await moveTo(null);
     expect(await findServiceHealth(env, Date.now())).toEqual(WELL);
-  });
-
-  test("is good although deliveries of a subscription that has ended are yet to be cancelled", async () => {
-    const { workspaceId } = await openWorkspace();
-    const { id } = await subscribe(workspaceId);
-    const now = Date.now();
-    await announceLeads(workspaceId, 1, now);
-    await commit(db, deleteSubscription(workspaceId, id, now));
-    expect(await findServiceHealth(env, now)).toEqual(WELL);
   });
 
   test("tells that deliveries are overdue, unless a dispatch is on them or they wait for a retry", async () => {

@@ -274,16 +274,6 @@ describe("a part of the sweep that fails", () => {
     expect(await isThere(removed)).toBe(part === "the removals");
   });
 
-  test("is made up for by the next sweep", async () => {
-    const { overdue, expired, disabled, removed } = await work();
-    const { DB } = observedDatabase({ before: () => Promise.reject(BROKEN) });
-    await expect(sweep(isolated({ DB }).env, NOW)).rejects.toThrow(/\d parts of the sweep failed/);
-    expect(await wokenAt(NOW + MINUTE_MS, overdue.id)).toEqual(["fast"]);
-    expect(await noticesOf(disabled.id)).toMatchObject([{ sentAt: NOW + MINUTE_MS }]);
-    expect(await statesOf(expired.id)).toEqual({});
-    expect(await isThere(removed)).toBe(false);
-  });
-
   async function isThere(id: string): Promise<boolean> {
     const row = env.DB.prepare("SELECT 1 FROM automations WHERE id = ?").bind(id);
     return (await row.first()) !== null;

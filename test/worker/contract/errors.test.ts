@@ -11,25 +11,6 @@ import {
 
 const CODES = Object.keys(ERRORS) as ErrorCode[];
 
-// Both lists are those of the committed document (test/worker/http/document.test.ts), in which
-// `npm run check:openapi` refuses a new code without a new version.
-test("the contract's error codes have their HTTP statuses", () => {
-  expect(ERRORS).toMatchObject({
-    invalid_request: { statuses: [400, 413, 415] },
-    invalid_api_key: { statuses: [401] },
-    workspace_access_denied: { statuses: [403] },
-    automation_not_found: { statuses: [404] },
-    webhook_not_found: { statuses: [404] },
-    route_not_found: { statuses: [404] },
-    automation_not_controllable: { statuses: [422] },
-    rate_limited: { statuses: [429] },
-    internal_error: { statuses: [500] },
-  });
-  for (const code of CODES) expect(new ApiError(code).status).toBe(ERRORS[code].statuses[0]);
-  for (const status of [413, 415] as const)
-    expect(new ApiError("invalid_request", {}, status).status).toBe(status);
-});
-
 type Row = [message: string, code: ErrorCode, details: ErrorDetails];
 
 test.each<Row>([

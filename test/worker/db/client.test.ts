@@ -39,13 +39,6 @@ test("a query that is awaited is retried, and so is a batch", async () => {
   expect(twice.trips).toHaveLength(3);
 });
 
-test("without retries, the first error is thrown", async () => {
-  const { DB, trips } = failing(1);
-  const committed = commit(client.withoutRetries(openDatabase(DB)), qb.select(ID).from(workspaces));
-  await expect(committed).rejects.toBe(CONNECTION_LOST);
-  expect(trips).toHaveLength(1);
-});
-
 test("the error of a query is judged by its cause, and leaves the Platform API without parameters", async () => {
   const { DB } = failing(Number.POSITIVE_INFINITY);
   const query = openDatabase(DB).select(ID).from(workspaces);
@@ -90,13 +83,6 @@ test("the results of a transaction have the names of its parts, without those th
   expect(results.nested.renamed).toBe(1);
   expect(results.nested.key).toContainEqual({ id: keyId });
   expect(results.after).toEqual([{ name: "Renamed" }]);
-});
-
-test("a query without a database says so when it is awaited", async () => {
-  const thrown = await Promise.resolve(qb.select(ID).from(workspaces)).catch((error) => error);
-  expect(causeOf(thrown)).toMatchObject({
-    message: expect.stringContaining("this query has no database"),
-  });
 });
 
 test("a JSON parameter has at most two megabytes, whatever its characters", () => {

@@ -1,20 +1,12 @@
 import { env, exports } from "cloudflare:workers";
-import { beforeAll, describe, expect, test } from "vitest";
+import { beforeAll, expect, test } from "vitest";
 import { openDatabase } from "../../../src/db/client.ts";
-import { EXAMINED_MAX, type Listing, type PageRequest } from "../../../src/db/page.ts";
+import type { Listing, PageRequest } from "../../../src/db/page.ts";
 import { listAutomations } from "../../../src/records/automations.ts";
 import { listLeads } from "../../../src/records/leads.ts";
 import { listRuns, listRunsOfAutomation } from "../../../src/records/runs.ts";
-import {
-  automationReport,
-  leadReport,
-  openWorkspace,
-  recordAutomation,
-  runReport,
-} from "../../support/api.ts";
-import { isolated } from "../../support/deliveries.ts";
+import { leadReport, openWorkspace, recordAutomation } from "../../support/api.ts";
 import { meteredDatabase } from "../../support/metered-database.ts";
-import { record } from "../../support/record.ts";
 
 /** How many there are of each kind: leads, social and CRM runs, social and CRM automations. */
 const ROWS = 120;
@@ -113,102 +105,4 @@ test("a page of one automation's runs reads its row first, if CRM automations ar
   };
   expect(await read(social)).toEqual([25, 28]);
   expect(await read(crm)).toEqual([undefined, expect.toSatisfy((read: number) => read <= 2)]);
-});
-
-test("runs of another workspace's automation are not read", async () => {
-  const other = await openWorkspace();
-  rows.read = 0;
-  const request = { limit: 25, after: null };
-  expect(await listRunsOfAutomation(db, other.workspaceId, ALL, social, request)).toBeNull();
-  expect(rows.read).toBeLessThanOrEqual(2);
-});
-
-describe("however many runs of a removed automation there are", () => {
-  const REMOVED = 30_000;
-  /** Runs that are shown: some newer than those that are not, some older. */
-  let kept: string[];
-  let own: { workspaceId: string; kept: string; removed: string };
-
-  beforeAll(async () => {
-    const { workspaceId } = await openWorkspace();
-    const automation = await recordAutomation(workspaceId);
-    const removed = await recordAutomation(workspaceId, { reference: "removed" });
-    own = { workspaceId, kept: automation, removed };
-    const at = (ms: number) => ({ occurredAt: new Date(ms).toISOString() });
-    const [newer, older] = [REMOVED + 1_000, 0].map((ms) =>
-      ["1", "2"].map((name) => runReport(`${ms}-${name}`, automation, at(ms + Number(name)))),
-    );
-    const runs = [...(newer ?? []), ...(older ?? [])];
-    kept = (await exports.Platform.recordRuns({ workspaceId, runs })).ids;
-    await env.DB.prepare(
-      `INSERT INTO runs (id, workspace_id, reference, automation_id, status, trigger_type, occurred_at, actions)
-      WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ${REMOVED})
-      SELECT 'run_' || ?2 || i, ?1, i, ?2, 'success', 'comment', 500 + i, '[]' FROM n`,
-    )
-      .bind(workspaceId, removed)
-      .run();
-    await exports.Platform.removeAutomations({ workspaceId, ids: [removed] });
-  });
-
-  test.each([1, 100])(
-    "a page examines a bounded number of rows, and none that is shown is skipped: limit=%i",
-    async (limit) => {
-      const seen: string[] = [];
-      let after: PageRequest["after"] = null;
-      do {
-        rows.read = 0;
-        const page: Listing<{ id: string }> = await listRuns(db, own.workspaceId, ALL, {
-          limit,
-          after,
-        });
-        expect(rows.read).toBeLessThan(6 * EXAMINED_MAX);
-        seen.push(...page.items.map(({ id }) => id));
-        after = page.next;
-      } while (after);
-      expect(seen.toSorted()).toEqual(kept.toSorted());
-    },
-  );
-
-  test("an automation that is recorded again has none of them", async () => {
-    const automations = [automationReport("removed")];
-    await exports.Platform.recordAutomations({ workspaceId: own.workspaceId, automations });
-    rows.read = 0;
-    const request = { limit: 1, after: null };
-    const page = await listRunsOfAutomation(db, own.workspaceId, ALL, own.removed, request);
-    expect(page).toEqual({ items: [], next: null });
-    expect(rows.read).toBeLessThan(10);
-  });
-
-  test("an automation whose type changes rewrites none of its runs", async () => {
-    const metered = isolated({ DB }).env;
-    const type = "crm_source" as const;
-    const automations = [automationReport("removed", { type, name: "CRM" })];
-    Object.assign(rows, { read: 0, written: 0 });
-    const report = { workspaceId: own.workspaceId, automations };
-    await record(metered, "recordAutomations", report, Date.now());
-    expect(rows.read + rows.written).toBeLessThan(50);
-  });
-});
-
-test("runs follow their automation when a report changes its kind, unless the report is too old", async () => {
-  const { workspaceId } = await openWorkspace();
-  const report = (type: "crm_source" | "lead_ads", updatedAt: string) =>
-    exports.Platform.recordAutomations({
-      workspaceId,
-      automations: [automationReport("1", { type, name: "Relance", updatedAt })],
-    });
-  const { ids } = await report("crm_source", "2026-01-02T00:00:00Z");
-  const runs = [runReport("1", ids[0] as string)];
-  await exports.Platform.recordRuns({ workspaceId, runs });
-  const shown = async () =>
-    (await listRuns(db, workspaceId, SOCIAL, { limit: 25, after: null })).items.length;
-  expect(await shown()).toBe(0);
-  for (const [type, day, count] of [
-    ["lead_ads", 1, 0],
-    ["lead_ads", 3, 1],
-    ["crm_source", 4, 0],
-  ] as const) {
-    await report(type, `2026-01-0${day}T00:00:00Z`);
-    expect(await shown()).toBe(count);
-  }
 });

@@ -70,16 +70,6 @@ describe("an event", () => {
     expect(await db.select().from(attempts)).toEqual([]);
   });
 
-  test.each(["exhausted", "cancelled"] as const)(
-    "that was %s is kept as long as one that was delivered",
-    async (state) => {
-      const { id } = await owed(1, T0);
-      await setDeliveries(id, { state, settledAt: T0 + 5 * DAY_MS });
-      expect(await sweepAt(EXPIRED - 1)).toBe(0);
-      expect(await sweepAt(EXPIRED)).toBe(1);
-    },
-  );
-
   test("is kept while one of its deliveries is pending, however old it is", async () => {
     const workspaceId = await createWorkspace();
     const [done, late] = [await subscribe(workspaceId), await subscribe(workspaceId)];
@@ -149,13 +139,6 @@ describe("the newest events of a workspace", () => {
 });
 
 describe("a sweep of events", () => {
-  test("deletes thousands at once", async () => {
-    const { workspaceId, id } = await stored(3_500, "delivered");
-    expect(await sweepAt(EXPIRED + DAY_MS)).toBe(3_500);
-    expect([await eventsIn(workspaceId), await deliveriesTo(id)]).toEqual([[], []]);
-    expect(await findPosition(db, "retention")).toBe("");
-  });
-
   test("gives workspaces with much to delete their turns after the others", async () => {
     const workspaces = await Promise.all([1, 2, 3].map(() => stored(2_000, "delivered")));
     const order = workspaces.map(({ workspaceId }) => workspaceId).toSorted();
