@@ -1,9 +1,7 @@
-import { z } from "@hono/zod-openapi";
 import type { Context } from "hono";
 import { ApiError } from "../contract/errors.ts";
 import { InputError } from "../contract/input-error.ts";
 import { RECORD_MAX_BYTES, RECORDS_MAX } from "../contract/limits.ts";
-import { parseInput } from "../contract/parse.ts";
 import { findKeyId } from "../encryption/key-ring.ts";
 import { invoke } from "../platform/invoke.ts";
 import { isMethod, OPERATIONS } from "../platform/operations.ts";
@@ -14,9 +12,6 @@ import { parameterOf, toApiError } from "./invalid.ts";
 
 /** Maximum size of a call: a hundred records of the largest size, and what is around them. */
 const CALL_MAX_BYTES = RECORDS_MAX * (RECORD_MAX_BYTES + 16) + 4_096;
-
-/** A call whose path does not say the method. */
-const Message = z.strictObject({ method: z.string(), input: z.unknown() });
 
 /**
  * The Platform API for platforms that are not Workers: the operations of the RPC entrypoint, with the same
@@ -30,11 +25,10 @@ platform.post("/platform/*", async (c) => {
   const token = parseBearer(c.req.header("Authorization"));
   const keyId = token && findKeyId("PLATFORM_KEYS", PLATFORM_KEYS, token);
   if (!keyId) throw await countFailure(c);
-  const body = await readJson(c, CALL_MAX_BYTES);
-  const named = c.req.path.slice("/platform/".length);
+  const input = await readJson(c, CALL_MAX_BYTES);
+  const method = c.req.path.slice("/platform/".length);
+  if (!isMethod(method)) throw new ApiError("route_not_found");
   try {
-    const { method, input } = named ? { method: named, input: body } : parseInput(Message, body);
-    if (!isMethod(method)) throw new ApiError("route_not_found");
     const call = { env: c.env, ctx: c.executionCtx };
     return c.json(await invoke(method, OPERATIONS[method], call, input, `https:${keyId}`));
   } catch (error) {
