@@ -1,8 +1,9 @@
 import { createReadStream } from "node:fs";
 import { createInterface } from "node:readline";
 import { RECORDS_MAX } from "../../src/contract/limits.ts";
+import { parseInput } from "../../src/contract/parse.ts";
 import type { PlatformOutput } from "../../src/platform/operations.ts";
-import { parseRecordingInput } from "../../src/records/recording/inputs.ts";
+import { RECORDING_INPUTS } from "../../src/records/recording/inputs.ts";
 import { openSteps } from "../shared/command.ts";
 import type { PlatformClient } from "../shared/platform-client.ts";
 
@@ -112,7 +113,7 @@ function parseLine(method: LinesMethod, workspaceId: string, line: string, numbe
   }
   const parsed = { number, record };
   try {
-    parseRecordingInput(method, toInput(method, workspaceId, [parsed]));
+    parseInput(RECORDING_INPUTS[method], toInput(method, workspaceId, [parsed]), method);
   } catch (error) {
     throw atLine(error as Error, method, [parsed]);
   }

@@ -1,5 +1,10 @@
+import { parseInput } from "../../src/contract/parse.ts";
 import type { PlatformInput } from "../../src/platform/operations.ts";
-import { parseRecordingInput, type RecordingMethod } from "../../src/records/recording/inputs.ts";
+import {
+  RECORDING_INPUTS,
+  type RecordingInput,
+  type RecordingMethod,
+} from "../../src/records/recording/inputs.ts";
 import { record as recordParsed } from "../../src/records/recording/record.ts";
 import { WORKSPACE_DB } from "./placement.ts";
 
@@ -10,7 +15,8 @@ export async function record<M extends RecordingMethod>(
   input: PlatformInput<M>,
   now: number,
 ) {
-  return recordParsed(env, method, parseRecordingInput(method, input), now);
+  const parsed = parseInput(RECORDING_INPUTS[method], input, method) as RecordingInput<M>;
+  return recordParsed(env, method, parsed, now);
 }
 
 /** Damages what is stored of a lead, so that no key decrypts it. */

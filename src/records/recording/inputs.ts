@@ -8,7 +8,6 @@ import {
 } from "../../contract/enumerations.ts";
 import { AutomationId, LeadId, WorkspaceId } from "../../contract/fields.ts";
 import { RECORD_MAX_BYTES } from "../../contract/limits.ts";
-import { parseInput } from "../../contract/parse.ts";
 import { Instant, Name, Reference, several, text } from "../../contract/text.ts";
 import { REPORTED_PERSON } from "../person.ts";
 
@@ -88,11 +87,3 @@ export type RecordingInput<M extends RecordingMethod> = z.output<(typeof RECORDI
 export type AutomationReport = z.output<typeof AutomationReport>;
 export type LeadReport = z.output<typeof LeadReport>;
 export type RunReport = z.output<typeof RunReport>;
-
-/** Parses the input of a recording method. @throws InputError if it is not valid. */
-export function parseRecordingInput<M extends RecordingMethod>(
-  method: M,
-  input: unknown,
-): RecordingInput<M> {
-  return parseInput(RECORDING_INPUTS[method], input, method) as RecordingInput<M>;
-}
