@@ -13,6 +13,12 @@ const PAGE_POLICY = [
   "frame-ancestors 'none'",
 ].join("; ");
 
+/** Headers of HTML pages and their files; other answers have the API's policy. */
+export const PAGE_HEADERS = {
+  "Content-Security-Policy": PAGE_POLICY,
+  "Cross-Origin-Opener-Policy": "same-origin",
+};
+
 /**
  * Answers with the file at the request's path, cacheable for ever, if the path matches `hashed`:
  * its name contains a hash.
@@ -22,7 +28,7 @@ export async function answerHashed(c: Context<AppEnv>, hashed: RegExp): Promise<
   if (!asset) return c.notFound() as Response;
   c.set("immutable", true);
   const type = asset.headers.get("Content-Type") ?? "application/octet-stream";
-  return new Response(asset.body, { headers: { "Content-Type": type, ...policyOf("text/html") } });
+  return new Response(asset.body, { headers: { "Content-Type": type, ...PAGE_HEADERS } });
 }
 
 /** The whole static file at `path`, ignoring conditional headers; null if there is none. */
@@ -31,13 +37,4 @@ export async function readAsset(c: Context<AppEnv>, path: string): Promise<Respo
   if (asset.status === 200) return asset;
   await asset.body?.cancel();
   return null;
-}
-
-/** HTML pages may load their own files; other answers get the API's policy. */
-export function policyOf(type: string): Record<string, string> {
-  if (!type.startsWith("text/html")) return {};
-  return {
-    "Content-Security-Policy": PAGE_POLICY,
-    "Cross-Origin-Opener-Policy": "same-origin",
-  };
 }

@@ -1,5 +1,5 @@
 import type { Context } from "hono";
-import { answerHashed, policyOf, readAsset } from "./assets.ts";
+import { answerHashed, PAGE_HEADERS, readAsset } from "./assets.ts";
 import { type AppEnv, newApp } from "./context.ts";
 
 /** Stands for the API's address in files that are built ahead of time (site/origin.ts). */
@@ -90,7 +90,7 @@ async function answerFilled(c: Context<AppEnv>, path: string, type: string): Pro
   for (const name of SHOWN) text = text.replaceAll(`{{${name}}}`, String(c.env[name] ?? ""));
   const headers = {
     "Content-Type": type,
-    ...policyOf(type),
+    ...(type.startsWith("text/html") && PAGE_HEADERS),
     ...(path.startsWith("/openapi") && OPEN),
     ...(path === "/docs.html" && { Link: LINKS }),
   };

@@ -43,7 +43,7 @@ export const WAYS_IN: Fault[] = [
   ...faultsIn("http/", [
     ["app.ts", 'app.use("/v1/*", authenticate);', "", "everything under /v1 needs a key"],
     ["app.ts", "app.use(drainBody);", "", "a body that is not read does not lose the answer"],
-    ["assets.ts", 'if (!type.startsWith("text/html")) return {};', "return {};", "a page may run its own scripts only"],
+    ["assets.ts", '  "Content-Security-Policy": PAGE_POLICY,\n', "", "a page may run its own scripts only"],
     ["assets.ts", 'c.set("immutable", true);', "", "hashed assets are kept by browsers"],
     ["authentication.ts", "/^bearer +(\\S+) *$/i", "/^Bearer +(\\S+) *$/", "the word Bearer has any case"],
     ["authentication.ts", "if (isPreflight(c)) return", "if (false) return", "a preflight is no failed authentication"],

@@ -18,7 +18,7 @@ import {
   updateWebhook,
 } from "../../platform/webhooks.ts";
 import { readWorkspace } from "../../platform/workspaces.ts";
-import { answerHashed, policyOf, readAsset } from "../assets.ts";
+import { answerHashed, PAGE_HEADERS, readAsset } from "../assets.ts";
 import { readJson } from "../body.ts";
 import { type AppEnv, newApp } from "../context.ts";
 import { queryOf } from "../invalid.ts";
@@ -48,7 +48,6 @@ function metaOf(env: Env): Record<string, string> {
 }
 
 portal.get("/portal", async (c) => {
-  const type = "text/html; charset=utf-8";
   const page = await readAsset(c, "/portal/index.html");
   if (!page) return c.notFound();
   const rewriter = new HTMLRewriter();
@@ -56,7 +55,7 @@ portal.get("/portal", async (c) => {
     rewriter.on(`meta[name="${name}"]`, {
       element: (meta) => void meta.setAttribute("content", value),
     });
-  const headers = { "Content-Type": type, ...policyOf(type) };
+  const headers = { "Content-Type": "text/html; charset=utf-8", ...PAGE_HEADERS };
   return rewriter.transform(new Response(page.body, { headers }));
 });
 
