@@ -1,8 +1,9 @@
-import { sql } from "drizzle-orm";
+import { eq, sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import type { DeliveryState } from "../../../../src/contract/enumerations.ts";
 import { isoTime } from "../../../../src/contract/time.ts";
 import { commit, openDatabase } from "../../../../src/db/client.ts";
+import { events } from "../../../../src/db/schema.ts";
 import type { Page } from "../../../../src/http/paging.ts";
 import { announce } from "../../../../src/webhooks/outbox.ts";
 import {
@@ -181,6 +182,19 @@ describe("a redelivery", () => {
     expect(await statesOf(id)).toEqual({ cancelled: 1 });
     await expectLedger(workspaceId, { created: 1 });
   });
+
+  test("of an event owed to others too keeps the ledger right for each", async () => {
+    const { workspaceId, id: back } = await disabled();
+    const { id: steady } = await subscribe(workspaceId);
+    await announceLeads(workspaceId, 3, T0);
+    await dispatchAt(T0, [steady], answered(200));
+    await expectLedger(workspaceId, { created: 3 });
+    await enableAgain(db, back, T0, NOW);
+    await expectLedger(workspaceId, { created: 6, delivered: 3, pending: 3 });
+    const owners = db.select({ owed: events.owed }).from(events);
+    for (const { owed } of await owners.where(eq(events.workspaceId, workspaceId)))
+      expect(owed.toSorted()).toEqual([back, steady].toSorted());
+  });
 });
 
 test("a redelivery reads the events that it sends, and a deletion what is pending, whatever else is stored", async () => {
@@ -236,6 +250,21 @@ describe("a range", () => {
     const [, dueIn] = (await scheduleOf(id, NOW)).find(([eventId]) => eventId === named) ?? [];
     expect(dueIn).toBe(60_000);
   });
+});
+
+test("what counts as cancelled is found before a dispatch has cancelled it", async () => {
+  const { workspaceId, id, drafts } = await owed(3, T0);
+  await dispatchAt(T0, [id], answered(400));
+  await commit(db, disableSubscription(id, T0));
+  await commit(db, { enabled: enableSubscription(id) });
+  const [first] = drafts.map((draft) => draft.id).toSorted();
+  expect(await statesOf(id)).toEqual({ pending: 3 });
+  const range: Range = { since: T0, until: null, states: ["cancelled"] };
+  expect(await redeliverAgain(db, id, range, NOW)).toMatchObject({ count: 3, next: null });
+  expect((await scheduleOf(id, NOW))[0]).toEqual([first, 0]);
+  await dispatchAt(NOW + HOUR_MS, [id], answered(200));
+  expect(await statesOf(id)).toEqual({ delivered: 3 });
+  await expectLedger(workspaceId, { created: 3, delivered: 3, cancelled: 0 });
 });
 
 describe("what a subscription did not get", () => {
