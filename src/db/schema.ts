@@ -359,7 +359,7 @@ export const attempts = sqliteTable(
     outcome: text().notNull(),
     status: integer(),
     durationMs: integer("duration_ms").notNull(),
-    /** The answer, encrypted: see webhooks/exchange.ts. Null for a success, which is no test. */
+    /** The answer, encrypted: see webhooks/response.ts. Null for a success, which is no test. */
     response: bytes(),
   },
   (table) => [primaryKey({ columns: [table.subscriptionId, table.eventId, table.attempt] })],

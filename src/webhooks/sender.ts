@@ -4,11 +4,11 @@ import { abortAfter } from "../timing.ts";
 import { makeBody } from "./bodies.ts";
 import type { Claimed } from "./dispatch/settle-and-claim.ts";
 import { type Attempted, EventErased, type Target } from "./dispatch/tools.ts";
-import { keep, RESPONSE_READ_MS, readResponse } from "./exchange.ts";
 import { openHeaders } from "./headers.ts";
 import { succeeded } from "./outcome.ts";
 import { post, TEST_HEADER, WEBHOOK_HEADER } from "./post.ts";
 import { createGuard } from "./resolve.ts";
+import { keep, RESPONSE_READ_MS, readResponse } from "./response.ts";
 import { openSigner } from "./secrets.ts";
 import type { Signer } from "./signature.ts";
 

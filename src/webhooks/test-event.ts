@@ -7,7 +7,6 @@ import { commit, type Database, type Statements, transaction } from "../db/clien
 import { attempts, deliveries, events, subscriptions } from "../db/schema.ts";
 import { log } from "../log.ts";
 import type { WebhookDelivery } from "./bodies.ts";
-import { NO_EXCHANGE } from "./exchange.ts";
 import { statusOf } from "./outcome.ts";
 import { HARD_DELIVERIES } from "./samples.ts";
 import { createSender } from "./sender.ts";
@@ -50,7 +49,7 @@ function record(
   body: string,
   now: number,
   { eventId, outcome, status, durationMs }: TestResult,
-  { response } = NO_EXCHANGE,
+  response: string | null = null,
 ): Statements<unknown> {
   const { id, workspaceId, deletedAt } = subscriptions;
   const once = sql`FROM ${subscriptions} WHERE ${id} = ${subscriptionId} AND ${deletedAt} IS NULL

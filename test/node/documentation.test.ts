@@ -27,8 +27,8 @@ import { WebhookDelivery } from "../../src/webhooks/bodies.ts";
 import { DISPATCH_MAX_MS } from "../../src/webhooks/dispatch/dispatch.ts";
 import { LEASE_MS } from "../../src/webhooks/dispatch/lease.ts";
 import { SLOW_ANSWER_MS } from "../../src/webhooks/dispatch/policy.ts";
-import { RESPONSE_KEPT_BYTES, RESPONSE_READ_MS } from "../../src/webhooks/exchange.ts";
 import { REDELIVERY_EXAMINED_MAX } from "../../src/webhooks/redelivery/redelivery.ts";
+import { RESPONSE_KEPT_BYTES, RESPONSE_READ_MS } from "../../src/webhooks/response.ts";
 import { EXAMPLES } from "./support/examples.ts";
 
 const PAGES = ["", "docs"].flatMap((folder) =>

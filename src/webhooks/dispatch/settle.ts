@@ -6,7 +6,6 @@ import { jsonParameters, prepared, type Statements, transaction } from "../../db
 import { attempts, deliveries, type LastAttempt, notices, subscriptions } from "../../db/schema.ts";
 import { insertAttempts } from "../attempts.ts";
 import { CANCEL_PENDING } from "../endings.ts";
-import type { StoredExchange } from "../exchange.ts";
 import { HOLDER } from "./lease.ts";
 import { IS_QUEUED, QUEUES } from "./order.ts";
 import { FRESH, type Pace } from "./policy.ts";
@@ -14,7 +13,7 @@ import { FRESH, type Pace } from "./policy.ts";
 /* What an exchange records. All of it only affects what the dispatch still leases. */
 
 /** How an attempt ended. */
-export interface Settlement extends StoredExchange {
+export interface Settlement {
   subscriptionId: string;
   eventId: string;
   /** Number of attempts before this one, and with it, unless it does not count. */
@@ -28,6 +27,8 @@ export interface Settlement extends StoredExchange {
   /** When the attempt started: Unix milliseconds. */
   startedAt: number;
   durationMs: number;
+  /** What is kept of its answer, encrypted. */
+  response: string | null;
 }
 
 /** What a dispatch changes about a subscription that it leases. */

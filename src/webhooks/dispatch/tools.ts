@@ -1,4 +1,3 @@
-import type { StoredExchange } from "../exchange.ts";
 import type { Outcome } from "../outcome.ts";
 import type { Claimed, Snapshot } from "./settle-and-claim.ts";
 
@@ -26,8 +25,8 @@ export type Target = Pick<
   "workspaceId" | "dataKey" | "url" | "sealedSecret" | "sealedHeaders" | "earlierSecrets"
 >;
 
-/** How an attempt ended, and what is kept of it, if it was sent. */
-export type Attempted = Outcome & { kept?: Promise<StoredExchange> };
+/** How an attempt ended, and what is kept of its answer. */
+export type Attempted = Outcome & { kept?: Promise<string | null> };
 
 /** The event was erased after it was claimed. */
 export class EventErased extends Error {}

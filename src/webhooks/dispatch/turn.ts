@@ -1,4 +1,3 @@
-import { NO_EXCHANGE } from "../exchange.ts";
 import { statusOf, succeeded } from "../outcome.ts";
 import {
   type Attempt,
@@ -133,7 +132,7 @@ export function proceed(turn: Turn, asked: Asked, answered: Answered): void {
 }
 
 /** Settles a delivery after an attempt. */
-export function settle(turn: Turn, attempt: Attempt, random: number, kept = NO_EXCHANGE): void {
+export function settle(turn: Turn, attempt: Attempt, random: number, kept?: string | null): void {
   const { delivery, outcome, startedAt, endedAt } = attempt;
   const { eventId, attempts, turnAt, dueAt } = delivery;
   const isExtraFailure = isExtra(attempt) && !succeeded(outcome);
@@ -149,7 +148,7 @@ export function settle(turn: Turn, attempt: Attempt, random: number, kept = NO_E
     status: statusOf(outcome),
     startedAt,
     durationMs: Math.max(0, endedAt - startedAt),
-    ...kept,
+    response: kept ?? null,
   });
 }
 

@@ -7,7 +7,7 @@ import {
   HEADERS_KEPT_BYTES,
   RESPONSE_KEPT_BYTES,
   RESPONSE_READ_MS,
-} from "../../../src/webhooks/exchange.ts";
+} from "../../../src/webhooks/response.ts";
 import { rotateSecret } from "../../../src/webhooks/rotation.ts";
 import { Platform, recordLead } from "../../support/api.ts";
 import {

@@ -17,14 +17,6 @@ export const RESPONSE_READ_MS = 250;
 export const HEADERS_KEPT_BYTES = 1_024;
 const HEADER_VALUE_KEPT_BYTES = 200;
 
-/** What is stored of an attempt besides its outcome. */
-export interface StoredExchange {
-  /** The answer, encrypted, in hexadecimal; null if there was none, or it is not kept. */
-  response: string | null;
-}
-
-export const NO_EXCHANGE: StoredExchange = { response: null };
-
 const NOTHING_READ: AttemptResponse = { headers: {}, body: "", truncated: false };
 
 /** The delivery that an attempt belongs to. */
@@ -34,7 +26,8 @@ interface DeliveryKey {
 }
 
 /**
- * What to store of an attempt. Never rejects: an answer that cannot be kept is logged, without it.
+ * The answer to an attempt as it is stored: encrypted, in hexadecimal; null if there was none. Never rejects: if
+ * it cannot be kept, that is logged.
  *
  * @param openKey opens the data key of the workspace; null if it has none.
  */
@@ -43,16 +36,16 @@ export async function keep(
   response: Promise<AttemptResponse | null>,
   clue: Posted["clue"],
   openKey: () => Promise<CryptoKey | null>,
-): Promise<StoredExchange> {
+): Promise<string | null> {
   try {
     const read = await response;
     const said = clue ? { ...NOTHING_READ, ...read, ...clue } : read;
     const key = said && (await openKey());
-    if (!said || !key) return NO_EXCHANGE;
-    return { response: await sealUnder(key, ownerOf({ subscriptionId, eventId }), said) };
+    if (!said || !key) return null;
+    return await sealUnder(key, ownerOf({ subscriptionId, eventId }), said);
   } catch (error) {
     logError("response_not_kept", error, { eventId, webhookId: subscriptionId });
-    return NO_EXCHANGE;
+    return null;
   }
 }
 
