@@ -141,7 +141,6 @@ export const EVENTS: Fault[] = [
     ["turn.ts", "if (turn.isStopped || !found.mayPost || isVoid)", "if (turn.isStopped)", "what is withdrawn is not posted"],
     ["policy.ts", " || failingSince > now - DISABLE_AFTER_MS", "", "a subscription is disabled only once it has failed for long enough", { violation: /was disabled too early/, seed: 1 }],
     ["policy.ts", "failures >= DISABLE_AFTER_FAILURES && ", "", "a subscription is disabled after ten failures at least"],
-    ["turn.ts", "pace.nextAt > 0 || before.nextAt > 0)", "pace.nextAt > 0)", "a probe is a single post"],
     ["order.ts", "sql`${subscriptions.rejections} -> (q.value->>0) IS NOT NULL`", "sql`1`", "a kind that is rejected holds up no other"],
     ["order.ts", "json_array_length(${subscriptions.failedEvents}) > 1,", "0,", "while an endpoint fails, nothing waits longer than half an hour"],
     ["order.ts", "sql`iif(${BY_HAND}, 0, max(", "sql`iif(0, 0, max(", "what is sent by hand does not wait for its endpoint"],

@@ -154,11 +154,9 @@ export function settle(turn: Turn, attempt: Attempt, random: number, kept?: stri
 
 /** Changes the pace; if it says wait, or puts the subscription into the other lane, the turn stops. */
 export function setPace(turn: Turn, pace: Pace): void {
-  const before = turn.pace;
-  if (pace === before) return;
+  if (pace === turn.pace) return;
   turn.pace = pace;
-  // A probe is a single post, whatever its outcome.
-  if (laneOf(pace) !== turn.lane || pace.nextAt > 0 || before.nextAt > 0) stop(turn);
+  if (laneOf(pace) !== turn.lane || pace.nextAt > 0) stop(turn);
   else turn.waiting = turn.waiting.filter((delivery) => heldUntil(pace, delivery) === 0);
 }
 
