@@ -15,8 +15,11 @@ import { openWork } from "./work.ts";
 import type { LoadedWorker } from "./worker.ts";
 import { Violation, World } from "./world.ts";
 
-/** In an hour: the wave in which it fails, and its probes. */
-const DEAD_POSTS_AN_HOUR = 30;
+/**
+ * In an hour: about one a minute, after the wave in which it fails. An event that is rejected again lengthens no
+ * wait, so while a few wait, it is their own turns that become rare.
+ */
+const DEAD_POSTS_AN_HOUR = 60;
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 /** In which everything must settle, once only subscribers fail. */
