@@ -35,7 +35,9 @@ export async function resealUpTo(db: Database, ring: KeyRing, limit: number): Pr
     const keys = await Promise.all(found.map((workspace) => reseal(ring, workspace)));
     const resealed = found.flatMap((old, i) => {
       const key = keys[i];
-      return key == null ? [] : qb.update(workspaces).set({ dataKey: key }).where(eq(id, old.id));
+      // Unless it went meanwhile, with its workspace.
+      const isSame = and(eq(id, old.id), eq(dataKey, old.dataKey));
+      return key == null ? [] : qb.update(workspaces).set({ dataKey: key }).where(isSame);
     });
     await commit(db, transaction(resealed));
     const unreadable = found.filter((_, i) => keys[i] === null).map((each) => each.id);

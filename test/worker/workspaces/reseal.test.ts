@@ -12,6 +12,7 @@ import {
   receivedBy,
   subscribe,
 } from "../../support/deliveries.ts";
+import { interposed } from "../../support/interposed.ts";
 
 const NEW_KEY = "new:QEFCQ0RFRkdISUpLTE1OT1BRUlNUVVZXWFlaW1xdXl8=";
 const LOST_KEY = "lost:YGFiY2RlZmdoaWprbG1ub3BxcnN0dXZ3eHl6e3x9fn8=";
@@ -76,6 +77,21 @@ test("a reseal skips data keys that cannot be decrypted, logs their workspaces, 
   const named = lines.flatMap(({ ids }) => ids.split(" "));
   expect(new Set(named)).toEqual(new Set([...lost, damagedId]));
   expect(await readable(good)).toBe(105);
+});
+
+test("a reseal does not bring back a data key that goes meanwhile, as that of an erased workspace does", async () => {
+  const [gone = "", kept = ""] = await createAll(2);
+  const forget = env.DB.prepare("UPDATE workspaces SET data_key = NULL WHERE id = ?").bind(gone);
+  const DB = interposed(env.DB, async ({ texts, go }) => {
+    if (texts.some((text) => /^update "workspaces"/i.test(text))) await forget.run();
+    return go();
+  });
+  const rotated = { ...env, DB, ENCRYPTION_KEYS: `${NEW_KEY},${OLD_KEYS}` };
+  await platformOf(rotated).resealSecrets({});
+  const { results } = await env.DB.prepare(
+    "SELECT id FROM workspaces WHERE data_key IS NOT NULL",
+  ).all();
+  expect(results).toEqual([{ id: kept }]);
 });
 
 test("after a reseal, leads are read and deliveries signed without the old keys", async () => {
