@@ -21,7 +21,7 @@ export const IS_LISTED = sql`NOT ${events.test} AND ${lists(events.type)}`;
 
 /** SQL expression: when the post of a pending delivery may start. One sent by hand waits for no endpoint. */
 export const POSTED_FROM = sql`max(${deliveries.dueAt}, iif(${deliveries.priority} = 1, 0,
-  max(${subscriptions.nextAt}, ${subscriptions.rejectedUntil})))`;
+  max(${subscriptions.nextAt}, iif(${subscriptions.rejections} -> ${deliveries.type} IS NULL, 0, ${subscriptions.rejectedUntil}))))`;
 
 /** SQL condition: the delivery waits after a failed attempt, for longer than for a slot in the schedule. */
 export const isRetrying = (now: number) =>

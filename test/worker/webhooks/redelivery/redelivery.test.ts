@@ -345,6 +345,20 @@ test.each([
   },
 );
 
+test("what is due does not count as waiting because another kind is rejected", async () => {
+  const { id } = await owed(1, T0);
+  await setDeliveries(id, { attempts: 1, priority: 2, dueAt: NOW - 1_000 });
+  const rejected = { since: T0, outcome: "answered", status: 400 } as const;
+  const states = ["retrying"] as const;
+  const count = async (kind: "lead.created" | "run.completed") => {
+    const pace = { rejectedUntil: NOW + HOUR_MS, rejections: { [kind]: rejected } };
+    await setSubscription(id, pace);
+    return (await redeliverAgain(db, id, { since: T0, until: null, states }, NOW))?.count;
+  };
+  expect(await count("run.completed")).toBe(0);
+  expect(await count("lead.created")).toBe(1);
+});
+
 test("what waits after failed attempts is sent at once with a range that asks for it, and keeps its attempts and its turn", async () => {
   const { id, drafts } = await owed(2, T0);
   const [first = "", second = ""] = drafts.map((draft) => draft.id).toSorted();
