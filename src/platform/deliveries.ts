@@ -50,7 +50,7 @@ export const listDeliveries = operation({
       .union([integer(100, 599), StatusClass])
       .nullish()
       .describe(
-        "what the last attempt was answered, or a class of it, such as 5xx; none: it had no answer of the receiver",
+        "the status of the last attempt's answer, or its class, such as 5xx; none: the receiver did not answer",
       ),
     since: Instant.nullish().describe("events recorded from this time on"),
     until: Instant.nullish().describe("and before this time"),
@@ -97,7 +97,7 @@ export const redeliver = operation({
       states: several(RedeliveryState, RedeliveryState.options.length)
         .nullish()
         .describe(
-          "default: all; delivered: at least once; missed: never owed; retrying: waits after a failed attempt, which it then need not. What is due, or was never tried, is sent anyway, and not counted",
+          "default: all; delivered: at least once; missed: never owed; retrying: waits after a failed attempt; the wait ends. What is due or was never tried is sent anyway, and not counted",
         ),
       cursor: cursorOf("redelivery").describe("the previous call's nextCursor"),
     })

@@ -232,7 +232,7 @@ export const endSecretOverlap = operation({
 const RESEALED_MAX = 100;
 
 export const resealSecrets = operation({
-  about: `Re-encrypts the data keys of up to ${RESEALED_MAX} workspaces, under which all their secrets are encrypted, under the first encryption key. Once none remain, the other keys can be removed.`,
+  about: `Re-encrypts the data keys of up to ${RESEALED_MAX} workspaces under the first encryption key. Once none remain, the other keys can be removed.`,
   input: z.strictObject({}),
   output: Resealed,
   examples: [{}],

@@ -93,7 +93,9 @@ export const DayView = z.object({
     ),
   exhausted: z.int(),
   cancelled: z.int(),
-  atLeast: z.array(DeliveryState).describe("of which of these there may be more"),
+  atLeast: z
+    .array(DeliveryState)
+    .describe("the states whose count reached its limit: there may be more"),
 });
 export type DayView = z.infer<typeof DayView>;
 
@@ -122,7 +124,7 @@ export type DeliveryView = z.infer<typeof DeliveryView>;
 /** A delivery with everything that is stored about it. */
 export const DeliveryDetails = DeliveryView.extend({
   url: z.string().describe("where the subscription posts now"),
-  isDisabled: z.boolean().describe("whether the subscription is, so that nothing is sent again"),
+  isDisabled: z.boolean().describe("whether the subscription is disabled: nothing is sent again"),
   attemptLog: z
     .array(LoggedAttempt)
     .describe("oldest first; of very many, the first ones and the last"),
