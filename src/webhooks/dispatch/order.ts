@@ -12,28 +12,30 @@ import { PROBE_AT_LEAST_MS } from "./policy.ts";
  * sent again. The index of pending deliveries begins with the queue, so each look into one reads a row.
  */
 
-const PRIORITIES = [0, 1, 2];
-
 /** A table expression: the queues that a subscription may have. */
 export const QUEUES = sql.raw(
-  `json_each('${JSON.stringify(WebhookEvent.options.flatMap((type) => PRIORITIES.map((priority) => [type, priority])))}') AS q`,
+  `json_each('${JSON.stringify(WebhookEvent.options.flatMap((type) => [0, 1, 2].map((priority) => [type, priority])))}') AS q`,
 );
 
 /** SQL condition: the queue has what was neither tried nor sent again. */
 export const IS_NEW = sql`q.value->>1 = 0`;
-const BY_HAND = sql`q.value->>1 = 1`;
 /** SQL condition: the queue has what failed before, or is sent again. */
 export const HAS_FAILED = sql`q.value->>1 = 2`;
-const IS_REJECTED = sql`${subscriptions.rejections} -> (q.value->>0) IS NOT NULL`;
 
 /** SQL condition: the delivery is pending, and in the queue. */
 export const IS_QUEUED = sql`${IS_PENDING} AND ${deliveries.type} = q.value->>0 AND ${deliveries.priority} = q.value->>1`;
 
+/** SQL expression: until when a delivery waits for its endpoint; 0 if that does not fail, or it is sent by hand. */
+export function heldUntil(type: SQL, priority: SQL): SQL {
+  const isRejected = sql`${subscriptions.rejections} -> (${type}) IS NOT NULL`;
+  return sql`iif(${priority} = 1, 0, max(${subscriptions.nextAt}, iif(${isRejected}, ${subscriptions.rejectedUntil}, 0)))`;
+}
+
 /** SQL expression: until when the queue waits for the endpoint. */
-export const HELD_UNTIL = sql`iif(${BY_HAND}, 0, max(${subscriptions.nextAt}, iif(${IS_REJECTED}, ${subscriptions.rejectedUntil}, 0)))`;
+export const HELD_UNTIL = heldUntil(sql`q.value->>0`, sql`q.value->>1`);
 
 /** SQL condition: the queue's endpoint fails, so it is probed with one post at a time. */
-export const IS_PROBED = sql`(NOT ${BY_HAND} AND (${subscriptions.nextAt} > 0 OR ${subscriptions.rejectedUntil} > 0 AND ${IS_REJECTED}))`;
+export const IS_PROBED = sql`(${HELD_UNTIL} > 0)`;
 
 // Different events fail: then none of them waits longer than this, even if its own turn is later.
 const NEXT_PROBE_AT = sql`iif(${IS_PROBED} AND json_array_length(${subscriptions.failedEvents}) > 1,

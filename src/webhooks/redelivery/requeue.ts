@@ -6,6 +6,7 @@ import { counted, readAs, type Statements, transaction } from "../../db/client.t
 import { deliveries, events, type Priority, subscriptions } from "../../db/schema.ts";
 import { insertAttempts } from "../attempts.ts";
 import { IS_ACTIVE, IS_ITS_DELIVERY, lists, STATE } from "../conditions.ts";
+import { heldUntil } from "../dispatch/order.ts";
 
 /** The time between two redeliveries to a subscription. */
 export const SPACING_MS = 1000 / REDELIVERIES_PER_SECOND;
@@ -19,9 +20,9 @@ export const nextSlot = (now: number) => sql<number>`max(${now}, ${subscriptions
 /** SQL condition: the subscription lists the event's kind, and it is not a test event. */
 export const IS_LISTED = sql`NOT ${events.test} AND ${lists(events.type)}`;
 
-/** SQL expression: when the post of a pending delivery may start. One sent by hand waits for no endpoint. */
-export const POSTED_FROM = sql`max(${deliveries.dueAt}, iif(${deliveries.priority} = 1, 0,
-  max(${subscriptions.nextAt}, iif(${subscriptions.rejections} -> ${deliveries.type} IS NULL, 0, ${subscriptions.rejectedUntil}))))`;
+const HELD_UNTIL = heldUntil(sql`${deliveries.type}`, sql`${deliveries.priority}`);
+/** SQL expression: when the post of a pending delivery may start. */
+export const POSTED_FROM = sql`max(${deliveries.dueAt}, ${HELD_UNTIL})`;
 
 /** SQL condition: the delivery waits after a failed attempt, for longer than for a slot in the schedule. */
 export const isRetrying = (now: number) =>
