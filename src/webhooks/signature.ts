@@ -36,18 +36,17 @@ export async function createSigner(...secrets: string[]): Promise<Signer> {
     const timestamp = Math.floor(now / 1000);
     // `X-Service-Signature` signs a suffix of what Standard Webhooks signs; ids are ASCII.
     const text = encoder.encode(`${eventId}.${timestamp}.${body}`);
-    const [forService, forStandard] = await Promise.all([
-      Promise.all(keys.map(({ service }) => sign(service, text.subarray(eventId.length + 1)))),
-      Promise.all(keys.map(({ standard }) => sign(standard, text))),
-    ]);
+    const forService = [`t=${timestamp}`];
+    const forStandard: string[] = [];
+    for (const { service, standard } of keys) {
+      forService.push(`v1=${toHex(await sign(service, text.subarray(eventId.length + 1)))}`);
+      forStandard.push(`v1,${toBase64(await sign(standard, text))}`);
+    }
     return {
-      "X-Service-Signature": [
-        `t=${timestamp}`,
-        ...forService.map((mac) => `v1=${toHex(mac)}`),
-      ].join(),
+      "X-Service-Signature": forService.join(),
       "webhook-id": eventId,
       "webhook-timestamp": String(timestamp),
-      "webhook-signature": forStandard.map((mac) => `v1,${toBase64(mac)}`).join(" "),
+      "webhook-signature": forStandard.join(" "),
     };
   };
 }
