@@ -101,6 +101,8 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<Runtim
         {
           ...config,
           name: "public-api",
+          // Otherwise Miniflare copies the headers of each request that the Worker makes.
+          stripCfConnectingIp: false,
           modules: [{ type: "ESModule", path: bundle }],
           bindings: {
             ...(workerOptions.bindings as Record<string, string | number>),
