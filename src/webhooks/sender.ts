@@ -1,9 +1,14 @@
 import { openDataKey } from "../encryption/personal-data.ts";
-import { Recent } from "../recent.ts";
 import { abortAfter } from "../timing.ts";
 import { makeBody } from "./bodies.ts";
-import type { Claimed } from "./dispatch/settle-and-claim.ts";
-import { type Attempted, EventErased, type Target } from "./dispatch/tools.ts";
+import type { ClaimedRow } from "./dispatch/settle-and-claim.ts";
+import {
+  type Attempted,
+  type Claimed,
+  EventErased,
+  type Ready,
+  type Target,
+} from "./dispatch/tools.ts";
 import { openHeaders } from "./headers.ts";
 import { succeeded } from "./outcome.ts";
 import { post, TEST_HEADER, WEBHOOK_HEADER } from "./post.ts";
@@ -12,49 +17,74 @@ import { keep, RESPONSE_READ_MS, readResponse } from "./response.ts";
 import { openSigner } from "./secrets.ts";
 import type { Signer } from "./signature.ts";
 
-/** How many bodies a dispatch keeps: its subscriptions get the same events at about the same time. */
-const BODIES_KEPT = 20;
+/** How long a signature may wait for its post. Receivers accept it for five minutes. */
+const SIGNED_FOR_MS = 1_000;
 
 /**
- * Creates the function that posts deliveries, each signed afresh; it throws like
- * `DispatchTools["attempt"]`.
+ * Makes the bodies of deliveries and signs them: all at once, because one by one, between posts, each would
+ * take several times as long. Deliveries of the same event share its body.
+ *
+ * @param targets those of their subscriptions, by id.
+ */
+export function prepare(
+  env: Env,
+  rows: ClaimedRow[],
+  targets: ReadonlyMap<string, Target>,
+): Claimed[] {
+  const now = Date.now();
+  const bodies = new Map<string, Promise<string | null>>();
+  const signers = new Map<string, Promise<Signer>>();
+  return rows.map((row) => {
+    const { createdAt, storedBody, leadId, lead, ...post } = row;
+    const { subscriptionId, eventId } = post;
+    const target = targets.get(subscriptionId) as Target;
+    const body = bodies.get(eventId) ?? makeBody(env.ENCRYPTION_KEYS, target, row);
+    const signer = signers.get(subscriptionId) ?? openSigner(env, subscriptionId, target);
+    bodies.set(eventId, body);
+    signers.set(subscriptionId, signer);
+    const ready = sign(eventId, body, signer, now);
+    // Handled when it is posted.
+    ready.catch(() => {});
+    return { ...post, ready };
+  });
+}
+
+async function sign(
+  eventId: string,
+  body: Promise<string | null>,
+  signer: Promise<Signer>,
+  now: number,
+): Promise<Ready | null> {
+  const [text, signWith] = await Promise.all([body, signer]);
+  if (text === null) return null;
+  return { body: text, signature: await signWith(eventId, text, now), signedAt: now };
+}
+
+/**
+ * Creates the function that posts deliveries; it throws like `DispatchTools["attempt"]`.
  *
  * @param isTest whether they are marked as tests, and their answers kept whatever they say.
  */
 export function createSender(env: Env, isTest = false) {
-  const signers = new Map<string, Promise<Signer>>();
   const isRefused = createGuard(env);
-  const bodies = new Recent<ReturnType<typeof makeBody>>(BODIES_KEPT);
-  const bodyOf = (delivery: Claimed, target: Target) => {
-    const made = bodies.get(delivery.eventId) ?? makeBody(env.ENCRYPTION_KEYS, target, delivery);
-    bodies.set(delivery.eventId, made);
-    return made;
-  };
-  /** Rejects if a secret cannot be decrypted. */
-  const signerOf = (subscriptionId: string, target: Target): Promise<Signer> => {
-    // The secrets may change during the dispatch.
-    const key = [subscriptionId, target.sealedSecret, ...target.earlierSecrets].join();
-    const signer = signers.get(key) ?? openSigner(env, subscriptionId, target);
-    signers.set(key, signer);
-    // Handled when it is awaited.
-    signer.catch(() => {});
-    return signer;
-  };
   const read = (response: Response) =>
     abortAfter(RESPONSE_READ_MS, (signal) => readResponse(response, signal));
   return async (delivery: Claimed, target: Target, now: number): Promise<Attempted> => {
     const { url, workspaceId, dataKey, sealedHeaders } = target;
-    const { subscriptionId } = delivery;
-    const signer = signerOf(subscriptionId, target);
+    const { subscriptionId, eventId } = delivery;
     if (await isRefused(url)) return { kind: "refused" };
-    const sign = await signer;
-    const body = await bodyOf(delivery, target);
-    if (body === null) throw new EventErased();
+    const ready = await delivery.ready;
+    if (!ready) throw new EventErased();
+    const { body, signedAt } = ready;
+    const signature =
+      Math.abs(now - signedAt) < SIGNED_FOR_MS
+        ? ready.signature
+        : await (await openSigner(env, subscriptionId, target))(eventId, body, now);
     const owner = { subscriptionId, workspaceId, dataKey };
     const headers = {
       ...(await openHeaders(env, owner, sealedHeaders)),
       [WEBHOOK_HEADER]: subscriptionId,
-      ...(await sign(delivery.eventId, body, now)),
+      ...signature,
       ...(isTest ? TEST_HEADER : {}),
     };
     const { outcome, response, clue } = await post(url, body, headers, now);

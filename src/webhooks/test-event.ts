@@ -7,9 +7,10 @@ import { commit, type Database, type Statements, transaction } from "../db/clien
 import { attempts, deliveries, events, subscriptions } from "../db/schema.ts";
 import { log } from "../log.ts";
 import type { WebhookDelivery } from "./bodies.ts";
+import type { Claimed } from "./dispatch/tools.ts";
 import { statusOf } from "./outcome.ts";
 import { HARD_DELIVERIES } from "./samples.ts";
-import { createSender } from "./sender.ts";
+import { createSender, prepare } from "./sender.ts";
 import type { KnownSubscription } from "./subscriptions.ts";
 import type { TestResult } from "./views.ts";
 
@@ -31,9 +32,10 @@ export async function postTestEvent(
   const eventId = newEventId(now);
   const body = sampleBody(eventId, type, now);
   const event = { createdAt: now, storedBody: body, leadId: null, lead: null };
-  const send = createSender(env, true);
   const post = { eventId, type, priority: 1, attempts: 0, dueAt: now, turnAt: null } as const;
-  const sent = await send({ ...post, ...event, subscriptionId }, subscription, now);
+  const targets = new Map([[subscriptionId, subscription]]);
+  const [delivery] = prepare(env, [{ ...post, ...event, subscriptionId }], targets);
+  const sent = await createSender(env, true)(delivery as Claimed, subscription, now);
   const durationMs = Date.now() - now;
   const result = { eventId, outcome: sent.kind, status: statusOf(sent), durationMs };
   await commit(db, record(subscriptionId, type, body, now, result, await sent.kept));

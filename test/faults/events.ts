@@ -15,7 +15,7 @@ export const EVENTS: Fault[] = [
   ]),
   ...faultsIn("webhooks/", [
     ["sender.ts", 'if (await isRefused(url)) return { kind: "refused" };', "", "a private address is not posted to"],
-    ["sender.ts", "const key = [subscriptionId, target.sealedSecret, ...target.earlierSecrets].join();", "const key = subscriptionId;", "a rotated secret signs from the next claim on"],
+    ["sender.ts", "Math.abs(now - signedAt) < SIGNED_FOR_MS", "true", "a post that comes late is signed again"],
     ["wake.ts", "slow: env.REDELIVERIES", "slow: env.DELIVERIES", "slow subscriptions have their own queue"],
     ["wake.ts", '.refine((id) => isId("webhook", id))', "", "a message that is no wake is not taken for one"],
     ["wake.ts", "Math.min(delaySeconds, LONGEST_DELAY_SECONDS)", "delaySeconds", "a wake is not delayed longer than queues can"],

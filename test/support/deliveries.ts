@@ -28,12 +28,13 @@ import { insertSubscription } from "../../src/webhooks/creation.ts";
 import { consume } from "../../src/webhooks/dispatch/consumer.ts";
 import { dispatch } from "../../src/webhooks/dispatch/dispatch.ts";
 import { FRESH, type Lane, laneOf } from "../../src/webhooks/dispatch/policy.ts";
-import type { Claimed, Snapshot } from "../../src/webhooks/dispatch/settle-and-claim.ts";
-import type { DispatchTools } from "../../src/webhooks/dispatch/tools.ts";
+import type { Snapshot } from "../../src/webhooks/dispatch/settle-and-claim.ts";
+import type { Claimed, DispatchTools } from "../../src/webhooks/dispatch/tools.ts";
 import { announce, type Draft, draftEvent, isNewLead } from "../../src/webhooks/outbox.ts";
 import type { Outcome } from "../../src/webhooks/outcome.ts";
 import { type Range, redeliverAgain } from "../../src/webhooks/redelivery/redelivery.ts";
 import { sealSecret } from "../../src/webhooks/secrets.ts";
+import { prepare } from "../../src/webhooks/sender.ts";
 import { mintSecret } from "../../src/webhooks/signature.ts";
 import { isWake, type WakeMessage } from "../../src/webhooks/wake.ts";
 import { findDataKey } from "../../src/workspaces/data-keys.ts";
@@ -211,7 +212,9 @@ export async function postOf(
   const [workspace] = await db.select().from(workspaces).where(eq(workspaces.id, workspaceId));
   const target = { workspaceId, dataKey: workspace?.dataKey ?? null, url, ...sealed };
   const post = { eventId, type: "lead.created", priority: 0, attempts: 0 } as const;
-  return [{ ...post, ...event, subscriptionId: id, dueAt: now, turnAt: null }, target];
+  const row = { ...post, ...event, subscriptionId: id, dueAt: now, turnAt: null };
+  const [claimed] = prepare(env, [row], new Map([[id, target]]));
+  return [claimed as Claimed, target];
 }
 
 /** A complete response of a subscriber. */
@@ -228,6 +231,7 @@ export function toolsAt(
   return {
     now: typeof now === "function" ? now : () => now,
     random: () => 0,
+    prepare: (...claim) => prepare(env, ...claim),
     attempt: typeof attempt === "function" ? attempt : async () => attempt,
     finished: (one) => void finished.push(one),
   };

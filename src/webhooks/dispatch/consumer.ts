@@ -3,6 +3,7 @@ import { bindingOf, DIRECTORY } from "../../db/databases.ts";
 import { log, logError } from "../../log.ts";
 import { withTimeout } from "../../timing.ts";
 import { succeeded } from "../outcome.ts";
+import { prepare } from "../sender.ts";
 import { type WakeMessage, wake } from "../wake.ts";
 import { createAttempt } from "./attempt.ts";
 import { dispatch } from "./dispatch.ts";
@@ -102,6 +103,7 @@ async function dispatchAndWake(
   const tools: DispatchTools = {
     now: Date.now,
     random: Math.random,
+    prepare: (...claim) => prepare(env, ...claim),
     async attempt(...post) {
       const outcome = await attempt(...post);
       count[succeeded(outcome) ? "delivered" : "failed"]++;

@@ -4,8 +4,8 @@ import { InvocationLimit } from "../outcome.ts";
 import { DNS_BEFORE_POST_MS } from "../resolve.ts";
 import { type Connections, type Place, STUCK_MS } from "./connections.ts";
 import { adjustPace, type Lane } from "./policy.ts";
-import type { Asked, Claimed, Snapshot } from "./settle-and-claim.ts";
-import { type DispatchTools, EventErased } from "./tools.ts";
+import type { Asked, Snapshot } from "./settle-and-claim.ts";
+import { type Claimed, type DispatchTools, EventErased } from "./tools.ts";
 import { type Answered, ask, isIdle, proceed, setPace, settle, startTurn, stop } from "./turn.ts";
 
 /** Maximum time before an outcome is recorded. */

@@ -45,8 +45,8 @@ export interface Snapshot extends Pace, Owner {
   readyAt: number | null;
 }
 
-/** A delivery that this dispatch may post. */
-export interface Claimed extends Post, BodyRow {
+/** A delivery that an exchange claimed, with what its body is made from. */
+export interface ClaimedRow extends Post, BodyRow {
   subscriptionId: string;
 }
 

@@ -1,5 +1,6 @@
 import type { Outcome } from "../outcome.ts";
-import type { Claimed, Snapshot } from "./settle-and-claim.ts";
+import type { Post } from "./policy.ts";
+import type { ClaimedRow, Snapshot } from "./settle-and-claim.ts";
 
 /** What a dispatch needs from outside: time, randomness, and the post itself. */
 export interface DispatchTools {
@@ -7,6 +8,8 @@ export interface DispatchTools {
   now(): number;
   /** Between 0 and 1. */
   random(): number;
+  /** Gets deliveries ready to be posted. @param targets those of their subscriptions, by id. */
+  prepare(rows: ClaimedRow[], targets: ReadonlyMap<string, Target>): Claimed[];
   /**
    * Makes one attempt.
    *
@@ -19,7 +22,22 @@ export interface DispatchTools {
   finished(subscription: Snapshot): void;
 }
 
-/** What is needed to post a delivery. */
+/** A delivery that a dispatch may post. */
+export interface Claimed extends Post {
+  subscriptionId: string;
+  /** Null if there is nothing left to post. What it throws, `attempt` does. */
+  ready: Promise<Ready | null>;
+}
+
+/** The body of a post, and the headers that sign it. */
+export interface Ready {
+  body: string;
+  signature: Record<string, string>;
+  /** Unix milliseconds. */
+  signedAt: number;
+}
+
+/** Where and how to post a delivery. */
 export type Target = Pick<
   Snapshot,
   "workspaceId" | "dataKey" | "url" | "sealedSecret" | "sealedHeaders" | "earlierSecrets"

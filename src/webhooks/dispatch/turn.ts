@@ -12,7 +12,8 @@ import {
   type Pace,
 } from "./policy.ts";
 import { type Change, PACE, type Settlement } from "./settle.ts";
-import type { Asked, Claimed, Snapshot } from "./settle-and-claim.ts";
+import type { Asked, Snapshot } from "./settle-and-claim.ts";
+import type { Claimed } from "./tools.ts";
 
 /** What a dispatch knows of one subscription. */
 export interface Turn {

@@ -1,8 +1,6 @@
 import { ENCRYPTION_KEYS } from "../../../scripts/shared/runtime.ts";
 import { WebhookEvent } from "../../../src/contract/enumerations.ts";
-import { makeBody } from "../../../src/webhooks/bodies.ts";
-import type { Claimed } from "../../../src/webhooks/dispatch/settle-and-claim.ts";
-import type { Target } from "../../../src/webhooks/dispatch/tools.ts";
+import type { Claimed, Target } from "../../../src/webhooks/dispatch/tools.ts";
 import type { Outcome } from "../../../src/webhooks/outcome.ts";
 import { bodyOf, EVENTS_WITH_BODIES, type EventWithBody } from "../../support/stored-bodies.ts";
 import { checkPost, type Post } from "./invariants.ts";
@@ -105,8 +103,7 @@ export function openSubscribers(world: World, store: Store) {
     await isolate.step();
     const { eventId, subscriptionId } = delivery;
     const { host } = new URL(target.url);
-    const body =
-      (await makeBody(ENCRYPTION_KEYS, target, delivery)) ?? (await storedBodyOf(eventId));
+    const body = (await delivery.ready)?.body ?? (await storedBodyOf(eventId));
     const post: Post = {
       eventId,
       subscriptionId,

@@ -1,3 +1,5 @@
+import { ENCRYPTION_KEYS } from "../../../scripts/shared/runtime.ts";
+import { mintSecret } from "../../../src/webhooks/signature.ts";
 import type { Deployment } from "./deployment.ts";
 import { BEHAVIOURS, KINDS } from "./subscribers.ts";
 import { Isolate, Violation } from "./world.ts";
@@ -55,19 +57,18 @@ export function openWork({ world, store, subscribers, worker, call, sweep }: Dep
     behaviour = chance.pick(BEHAVIOURS),
   ): Promise<void> {
     const id = `whk_${subscribers.count()}`;
-    const row = {
-      id,
-      workspaceId,
-      url: `https://${subscribers.open(behaviour)}/`,
-      events: KINDS.filter(() => chance.happens(0.7)) as never[],
-      sealedSecret: "sealed",
-      createdAt: Date.now(),
-    };
+    const url = `https://${subscribers.open(behaviour)}/`;
+    const events = KINDS.filter(() => chance.happens(0.7)) as never[];
     const db = openDatabaseOf(workspaceId);
-    await worker.commit(db, worker.insertSubscription(row)).catch((error) => {
+    try {
+      const dataKey = await worker.findDataKey(db, ENCRYPTION_KEYS, workspaceId);
+      const sealedSecret = await worker.sealSecret(dataKey, id, mintSecret());
+      const row = { id, workspaceId, url, events, sealedSecret, createdAt: Date.now() };
+      await worker.commit(db, worker.insertSubscription(row));
+    } catch (error) {
       world.note(`subscribing fails: ${error}`);
-    });
-    world.note(`${id} subscribes to ${row.events}`);
+    }
+    world.note(`${id} subscribes to ${events}`);
   }
 
   /** A separate workspace whose subscribers all answer late. */

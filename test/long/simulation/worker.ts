@@ -9,6 +9,8 @@ export interface LoadedWorker {
   openDatabase: typeof import("../../../src/db/client.ts").openDatabase;
   withoutRetries: typeof import("../../../src/db/client.ts").withoutRetries;
   insertSubscription: typeof import("../../../src/webhooks/creation.ts").insertSubscription;
+  findDataKey: typeof import("../../../src/workspaces/data-keys.ts").findDataKey;
+  sealSecret: typeof import("../../../src/webhooks/secrets.ts").sealSecret;
   controlAutomation: typeof import("../../../src/records/control.ts").controlAutomation;
   deleteSubscription: typeof import("../../../src/webhooks/subscriptions.ts").deleteSubscription;
 }
@@ -26,6 +28,8 @@ export async function loadWorker(src: string): Promise<LoadedWorker> {
     load("db/client.ts"),
     load("webhooks/creation.ts"),
     load("webhooks/subscriptions.ts"),
+    load("webhooks/secrets.ts"),
+    load("workspaces/data-keys.ts"),
     load("records/control.ts"),
   ]);
   return Object.assign({}, ...modules);

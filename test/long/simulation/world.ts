@@ -1,5 +1,5 @@
 import { AsyncLocalStorage, AsyncResource } from "node:async_hooks";
-import { createCipheriv, createDecipheriv, createHash } from "node:crypto";
+import { createCipheriv, createDecipheriv, createHash, createHmac } from "node:crypto";
 import { Chance } from "../../../scripts/shared/chance.ts";
 import { STATEMENTS_MAX } from "../../../src/db/budget.ts";
 import { Connections } from "../../support/connections.ts";
@@ -124,7 +124,7 @@ export class World {
       Math: { random },
     } = globalThis;
     const { randomUUID, getRandomValues } = crypto;
-    const { digest, importKey, encrypt, decrypt } = crypto.subtle;
+    const { digest, importKey, encrypt, decrypt, sign } = crypto.subtle;
     const steady = performance.now;
     performance.now = () => this.now;
     Date.now = () => this.now + this.skewMs + (clock.getStore() ?? 0);
@@ -140,20 +140,20 @@ export class World {
     crypto.randomUUID = (() => `uuid-${this.chance.between(0, 2 ** 40)}`) as never;
     crypto.subtle.digest = (async (_: string, bytes: Uint8Array) =>
       createHash("sha256").update(bytes).digest().buffer.slice(0)) as never;
-    Object.assign(crypto.subtle, IMMEDIATE_AES);
+    Object.assign(crypto.subtle, IMMEDIATE);
     return () => {
       Object.assign(globalThis, { setTimeout, console });
       Object.assign(Date, { now });
       performance.now = steady;
       Object.assign(Math, { random });
       Object.assign(crypto, { randomUUID, getRandomValues });
-      Object.assign(crypto.subtle, { digest, importKey, encrypt, decrypt });
+      Object.assign(crypto.subtle, { digest, importKey, encrypt, decrypt, sign });
     };
   }
 }
 
-/** AES-256-GCM as Web Crypto has it, but without its thread: a world's steps follow each other in one order. */
-const IMMEDIATE_AES = {
+/** AES-256-GCM and HMAC with SHA-256 as Web Crypto has them, but without its thread: a world's steps follow each other in one order. */
+const IMMEDIATE = {
   importKey: async (_: string, bytes: Uint8Array) => bytes,
   encrypt: async ({ iv, additionalData }: AesGcmParams, key: unknown, text: Uint8Array) => {
     const cipher = createCipheriv("aes-256-gcm", key as Uint8Array, iv as Uint8Array);
@@ -167,6 +167,12 @@ const IMMEDIATE_AES = {
     const text = Buffer.concat([cipher.update(box.slice(0, -TAG_BYTES)), cipher.final()]);
     return new Uint8Array(text).buffer;
   },
+  sign: async (_: string, key: unknown, text: Uint8Array) =>
+    new Uint8Array(
+      createHmac("sha256", key as Uint8Array)
+        .update(text)
+        .digest(),
+    ).buffer,
 };
 
 const TAG_BYTES = 16;

@@ -170,15 +170,16 @@ describe("the attempts of a dispatch", () => {
     expect(timeouts).not.toHaveBeenCalled();
   });
 
-  test("are signed with the secret of their claim, which may have been rotated since the last", async () => {
+  test("are signed again after a second, with the secret of then", async () => {
     const { drafts, ...about } = await owed(1, NOW);
     const [delivery, target] = await postOf(about, drafts, NOW);
     const rotated = mintSecret();
     const dataKey = await expectDataKey(env.ENCRYPTION_KEYS, target);
     const sealedSecret = await sealSecret(dataKey, about.id, rotated);
     const attempt = createAttempt(env);
-    await attempt(delivery, target);
     await attempt(delivery, { ...target, sealedSecret });
+    const ready = delivery.ready.then((one) => one && { ...one, signedAt: one.signedAt - 1_000 });
+    await attempt({ ...delivery, ready }, { ...target, sealedSecret });
     const [before, after] = (await receivedBy(about)) as [Received, Received];
     expectSigned(before, about.secret);
     expectSigned(after, rotated);
