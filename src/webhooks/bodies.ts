@@ -93,11 +93,11 @@ export interface Owner {
   dataKey: string | null;
 }
 
-/** The lead that an event announces cannot be decrypted, so the event has no body. */
+/** The lead that an event announces cannot be decrypted, or is gone, so the event has no body. */
 export class UnreadableEvent extends Error {}
 
 /**
- * The body of an event; null if its lead no longer exists.
+ * The body of an event.
  *
  * @param keys `ENCRYPTION_KEYS`.
  * @throws UnreadableEvent
@@ -106,11 +106,10 @@ export async function makeBody(
   keys: string,
   { workspaceId, dataKey }: Owner,
   { eventId, createdAt, storedBody, leadId, lead }: BodyRow,
-): Promise<string | null> {
+): Promise<string> {
   if (leadId === null) return storedBody;
-  if (lead === null) return null;
   const key = await openDataKey(keys, workspaceId, dataKey);
-  const data = await readLead(key, parseLeadRow(lead));
-  if (!data) throw new UnreadableEvent(`${leadId} cannot be decrypted`);
+  const data = lead && (await readLead(key, parseLeadRow(lead)));
+  if (!data) throw new UnreadableEvent(`${leadId} cannot be decrypted, or is gone`);
   return serializeBody(eventId, "lead.created", createdAt, data);
 }

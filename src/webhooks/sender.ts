@@ -1,24 +1,39 @@
 import { openDataKey } from "../encryption/personal-data.ts";
 import { abortAfter } from "../timing.ts";
 import { makeBody } from "./bodies.ts";
-import type { ClaimedRow } from "./dispatch/settle-and-claim.ts";
-import {
-  type Attempted,
-  type Claimed,
-  EventErased,
-  type Ready,
-  type Target,
-} from "./dispatch/tools.ts";
+import type { Post } from "./dispatch/policy.ts";
+import type { ClaimedRow, Snapshot } from "./dispatch/settle-and-claim.ts";
 import { openHeaders } from "./headers.ts";
-import { succeeded } from "./outcome.ts";
+import { type Outcome, succeeded } from "./outcome.ts";
 import { post, TEST_HEADER, WEBHOOK_HEADER } from "./post.ts";
 import { createGuard } from "./resolve.ts";
 import { keep, RESPONSE_READ_MS, readResponse } from "./response.ts";
 import { openSigner } from "./secrets.ts";
 import type { Signer } from "./signature.ts";
 
-/** How long a signature may wait for its post. Receivers accept it for five minutes. */
-const SIGNED_FOR_MS = 1_000;
+/** The body of a post, and the headers that sign it. */
+interface Ready {
+  body: string;
+  signature: Record<string, string>;
+  /** Unix milliseconds. */
+  signedAt: number;
+}
+
+/** A delivery that a dispatch may post. */
+export interface Claimed extends Post {
+  subscriptionId: string;
+  /** What it throws, posting does. */
+  ready: Promise<Ready>;
+}
+
+/** Where and how to post a delivery. */
+export type Target = Pick<
+  Snapshot,
+  "workspaceId" | "dataKey" | "url" | "sealedSecret" | "sealedHeaders" | "earlierSecrets"
+>;
+
+/** How an attempt ended, and what is kept of its answer. */
+export type Attempted = Outcome & { kept?: Promise<string | null> };
 
 /**
  * Makes the bodies of deliveries and signs them: all at once, because one by one, between posts, each would
@@ -32,7 +47,7 @@ export function prepare(
   targets: ReadonlyMap<string, Target>,
 ): Claimed[] {
   const now = Date.now();
-  const bodies = new Map<string, Promise<string | null>>();
+  const bodies = new Map<string, Promise<string>>();
   const signers = new Map<string, Promise<Signer>>();
   return rows.map((row) => {
     const { createdAt, storedBody, leadId, lead, ...post } = row;
@@ -51,12 +66,11 @@ export function prepare(
 
 async function sign(
   eventId: string,
-  body: Promise<string | null>,
+  body: Promise<string>,
   signer: Promise<Signer>,
   now: number,
-): Promise<Ready | null> {
+): Promise<Ready> {
   const [text, signWith] = await Promise.all([body, signer]);
-  if (text === null) return null;
   return { body: text, signature: await signWith(eventId, text, now), signedAt: now };
 }
 
@@ -73,18 +87,16 @@ export function createSender(env: Env, isTest = false) {
     const { url, workspaceId, dataKey, sealedHeaders } = target;
     const { subscriptionId, eventId } = delivery;
     if (await isRefused(url)) return { kind: "refused" };
-    const ready = await delivery.ready;
-    if (!ready) throw new EventErased();
-    const { body, signedAt } = ready;
-    const signature =
-      Math.abs(now - signedAt) < SIGNED_FOR_MS
-        ? ready.signature
-        : await (await openSigner(env, subscriptionId, target))(eventId, body, now);
+    const { body, signature, signedAt } = await delivery.ready;
+    // It names the second of its attempt, from which the history of the delivery makes it once more.
+    const isFresh = Math.floor(now / 1000) === Math.floor(signedAt / 1000);
+    const signAgain = async () =>
+      (await openSigner(env, subscriptionId, target))(eventId, body, now);
     const owner = { subscriptionId, workspaceId, dataKey };
     const headers = {
       ...(await openHeaders(env, owner, sealedHeaders)),
       [WEBHOOK_HEADER]: subscriptionId,
-      ...signature,
+      ...(isFresh ? signature : await signAgain()),
       ...(isTest ? TEST_HEADER : {}),
     };
     const { outcome, response, clue } = await post(url, body, headers, now);

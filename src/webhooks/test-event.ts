@@ -7,10 +7,9 @@ import { commit, type Database, type Statements, transaction } from "../db/clien
 import { attempts, deliveries, events, subscriptions } from "../db/schema.ts";
 import { log } from "../log.ts";
 import type { WebhookDelivery } from "./bodies.ts";
-import type { Claimed } from "./dispatch/tools.ts";
 import { statusOf } from "./outcome.ts";
 import { HARD_DELIVERIES } from "./samples.ts";
-import { createSender, prepare } from "./sender.ts";
+import { type Claimed, createSender, prepare } from "./sender.ts";
 import type { KnownSubscription } from "./subscriptions.ts";
 import type { TestResult } from "./views.ts";
 

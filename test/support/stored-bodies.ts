@@ -16,7 +16,7 @@ export interface EventWithBody extends BodyRow, Owner {
   type: string;
 }
 
-/** The body of such an event; null if its lead no longer exists. @param keys `ENCRYPTION_KEYS`. */
-export function bodyOf(keys: string, event: EventWithBody): Promise<string | null> {
+/** The body of such an event. @param keys `ENCRYPTION_KEYS`. */
+export function bodyOf(keys: string, event: EventWithBody): Promise<string> {
   return makeBody(keys, event, event);
 }

@@ -1,7 +1,7 @@
 import { log, logError } from "../../log.ts";
 import { statusOf, succeeded } from "../outcome.ts";
 import { createSender } from "../sender.ts";
-import { type DispatchTools, EventErased } from "./tools.ts";
+import type { DispatchTools } from "./tools.ts";
 
 /** Creates the function that makes a dispatch's attempts, and logs those that fail. */
 export function createAttempt(env: Env): DispatchTools["attempt"] {
@@ -15,15 +15,14 @@ export function createAttempt(env: Env): DispatchTools["attempt"] {
     };
     try {
       const outcome = await send(delivery, target, startedAt);
-      // Successes are counted in the dispatch's log line: a line for each would cost more than
-      // signing.
+      // The dispatch counts successes: a line for each would cost more than signing.
       if (succeeded(outcome)) return outcome;
       const durationMs = Date.now() - startedAt;
       const failed = { outcome: outcome.kind, status: statusOf(outcome), durationMs };
       log("attempt_failed", { ...about(), ...failed });
       return outcome;
     } catch (error) {
-      if (!(error instanceof EventErased)) logError("attempt_impossible", error, about());
+      logError("attempt_impossible", error, about());
       throw error;
     }
   };

@@ -2,10 +2,11 @@ import { POST_TIMEOUT_MS } from "../../contract/limits.ts";
 import { UnreadableEvent } from "../bodies.ts";
 import { InvocationLimit } from "../outcome.ts";
 import { DNS_BEFORE_POST_MS } from "../resolve.ts";
+import type { Claimed } from "../sender.ts";
 import { type Connections, type Place, STUCK_MS } from "./connections.ts";
 import { adjustPace, type Lane } from "./policy.ts";
 import type { Asked, Snapshot } from "./settle-and-claim.ts";
-import { type Claimed, type DispatchTools, EventErased } from "./tools.ts";
+import type { DispatchTools } from "./tools.ts";
 import { type Answered, ask, isIdle, proceed, setPace, settle, startTurn, stop } from "./turn.ts";
 
 /** Maximum time before an outcome is recorded. */
@@ -158,7 +159,6 @@ export async function serve(
       if (turn.subscription?.url === target.url)
         setPace(turn, adjustPace(turn.pace, ended, random()));
     } catch (error) {
-      if (error instanceof EventErased) return;
       if (error instanceof InvocationLimit) return stop(turn);
       if (error instanceof UnreadableEvent) {
         const ended = { delivery, outcome: { kind: "unreadable" } as const, startedAt };

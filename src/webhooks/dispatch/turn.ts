@@ -1,4 +1,5 @@
 import { statusOf, succeeded } from "../outcome.ts";
+import type { Claimed } from "../sender.ts";
 import {
   type Attempt,
   decide,
@@ -13,7 +14,6 @@ import {
 } from "./policy.ts";
 import { type Change, PACE, type Settlement } from "./settle.ts";
 import type { Asked, Snapshot } from "./settle-and-claim.ts";
-import type { Claimed } from "./tools.ts";
 
 /** What a dispatch knows of one subscription. */
 export interface Turn {

@@ -1,8 +1,7 @@
-import { ENCRYPTION_KEYS } from "../../../scripts/shared/runtime.ts";
 import { WebhookEvent } from "../../../src/contract/enumerations.ts";
-import type { Claimed, Target } from "../../../src/webhooks/dispatch/tools.ts";
+
 import type { Outcome } from "../../../src/webhooks/outcome.ts";
-import { bodyOf, EVENTS_WITH_BODIES, type EventWithBody } from "../../support/stored-bodies.ts";
+import type { Claimed, Target } from "../../../src/webhooks/sender.ts";
 import { checkPost, type Post } from "./invariants.ts";
 import type { Store } from "./store.ts";
 import type { Isolate, World } from "./world.ts";
@@ -103,7 +102,7 @@ export function openSubscribers(world: World, store: Store) {
     await isolate.step();
     const { eventId, subscriptionId } = delivery;
     const { host } = new URL(target.url);
-    const body = (await delivery.ready)?.body ?? (await storedBodyOf(eventId));
+    const { body } = await delivery.ready;
     const post: Post = {
       eventId,
       subscriptionId,
@@ -122,12 +121,6 @@ export function openSubscribers(world: World, store: Store) {
     world.note(`post ${eventId} to ${subscriptionId} (${behaviour}): ${JSON.stringify(outcome)}`);
     await isolate.step();
     return outcome;
-  }
-
-  async function storedBodyOf(eventId: string): Promise<string> {
-    const sql = `${EVENTS_WITH_BODIES} WHERE "events"."id" = ?`;
-    const [stored] = store.rows<EventWithBody>(sql, eventId);
-    return (stored && (await bodyOf(ENCRYPTION_KEYS, stored))) ?? "";
   }
 
   async function answer(host: string, behaviour: Behaviour, eventId: string): Promise<Outcome> {

@@ -7,7 +7,7 @@ import {
   sealUnder,
 } from "../../../src/encryption/personal-data.ts";
 import { showPerson } from "../../../src/records/person.ts";
-import { makeBody } from "../../../src/webhooks/bodies.ts";
+import { makeBody, UnreadableEvent } from "../../../src/webhooks/bodies.ts";
 import { type LeadReport, leadReport, listAll, openWorkspace } from "../../support/api.ts";
 import { platformOf } from "../../support/databases.ts";
 import { consumeFor, isolated, receivedBy, subscribe } from "../../support/deliveries.ts";
@@ -79,6 +79,7 @@ describe("the body of lead.created", () => {
         JSON.stringify(showPerson(person)).slice(1, -1) +
         ',"created_at":"2023-11-14T22:13:20.000Z"}}',
     );
-    expect(await makeBody(KEYS, owner, { ...event, storedBody: "", lead: null })).toBeNull();
+    const withoutLead = makeBody(KEYS, owner, { ...event, storedBody: "", lead: null });
+    await expect(withoutLead).rejects.toThrow(UnreadableEvent);
   });
 });
