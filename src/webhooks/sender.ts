@@ -40,13 +40,14 @@ export type Attempted = Outcome & { kept?: Promise<string | null> };
  * take several times as long. Deliveries of the same event share its body.
  *
  * @param targets those of their subscriptions, by id.
+ * @param now Unix milliseconds: the targets were read then, or later.
  */
 export function prepare(
   env: Env,
   rows: ClaimedRow[],
   targets: ReadonlyMap<string, Target>,
+  now: number,
 ): Claimed[] {
-  const now = Date.now();
   const bodies = new Map<string, Promise<string>>();
   const signers = new Map<string, Promise<Signer>>();
   return rows.map((row) => {
@@ -70,7 +71,9 @@ async function sign(
   signer: Promise<Signer>,
   now: number,
 ): Promise<Ready> {
-  const [text, signWith] = await Promise.all([body, signer]);
+  // Whatever the lead, nothing is attempted without the secret.
+  await Promise.allSettled([signer, body]);
+  const [signWith, text] = [await signer, await body];
   return { body: text, signature: await signWith(eventId, text, now), signedAt: now };
 }
 

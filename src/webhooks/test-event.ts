@@ -33,7 +33,7 @@ export async function postTestEvent(
   const event = { createdAt: now, storedBody: body, leadId: null, lead: null };
   const post = { eventId, type, priority: 1, attempts: 0, dueAt: now, turnAt: null } as const;
   const targets = new Map([[subscriptionId, subscription]]);
-  const [delivery] = prepare(env, [{ ...post, ...event, subscriptionId }], targets);
+  const [delivery] = prepare(env, [{ ...post, ...event, subscriptionId }], targets, now);
   const sent = await createSender(env, true)(delivery as Claimed, subscription, now);
   const durationMs = Date.now() - now;
   const result = { eventId, outcome: sent.kind, status: statusOf(sent), durationMs };

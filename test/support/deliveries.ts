@@ -213,7 +213,7 @@ export async function postOf(
   const target = { workspaceId, dataKey: workspace?.dataKey ?? null, url, ...sealed };
   const post = { eventId, type: "lead.created", priority: 0, attempts: 0 } as const;
   const row = { ...post, ...event, subscriptionId: id, dueAt: now, turnAt: null };
-  const [claimed] = prepare(env, [row], new Map([[id, target]]));
+  const [claimed] = prepare(env, [row], new Map([[id, target]]), now);
   return [claimed as Claimed, target];
 }
 

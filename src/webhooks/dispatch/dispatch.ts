@@ -84,7 +84,7 @@ export async function dispatch(
     statements += transaction.queries.length;
     const { found, claimed = [] } = await commit(db, transaction);
     const snapshots = new Map(found.map((row) => [row.subscriptionId, row]));
-    const ready = tools.prepare(claimed, snapshots);
+    const ready = tools.prepare(claimed, snapshots, askedAt);
     const claims = Map.groupBy(ready, ({ subscriptionId }) => subscriptionId);
     for (const id of claims.keys()) served.set(id, snapshots.get(id)?.workspaceId ?? "");
     return batch.map(({ request: { subscriptionId: id } }) => {

@@ -7,8 +7,13 @@ export interface DispatchTools {
   now(): number;
   /** Between 0 and 1. */
   random(): number;
-  /** Gets deliveries ready to be posted. @param targets those of their subscriptions, by id. */
-  prepare(rows: ClaimedRow[], targets: ReadonlyMap<string, Target>): Claimed[];
+  /**
+   * Gets deliveries ready to be posted.
+   *
+   * @param targets those of their subscriptions, by id.
+   * @param now Unix milliseconds: the targets were read then, or later.
+   */
+  prepare(rows: ClaimedRow[], targets: ReadonlyMap<string, Target>, now: number): Claimed[];
   /**
    * Makes one attempt.
    *

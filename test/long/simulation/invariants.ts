@@ -117,7 +117,15 @@ export function checkPost(
   if (underWay.length + 1 > Math.min(POSTS_AT_ONCE, earned))
     throw new Violation(`${subscriptionId} has ${underWay.length + 1} posts under way at once`);
   const probes = underWay.filter(({ eventId: other }) => other !== eventId);
-  if (isAway(store, subscriptionId) && probes.some(({ startedAt }) => startedAt > skewedAt))
+  // A success ends the probes before it is recorded.
+  const hasRecovered = posts.some(
+    (post) =>
+      post.subscriptionId === subscriptionId &&
+      post.acknowledged &&
+      now - (post.endedAt ?? 0) < SETTLED_WITHIN_MS,
+  );
+  const isAwayNow = isAway(store, subscriptionId) && !hasRecovered;
+  if (isAwayNow && probes.some(({ startedAt }) => startedAt > skewedAt))
     checkProbes(subscriptionId, probes, now);
   const withdrawn = withdrawnAt.get(subscriptionId);
   if (withdrawn !== undefined && now - withdrawn > WITHDRAWN_WITHIN_MS)
@@ -126,6 +134,8 @@ export function checkPost(
     );
 }
 
+/** Unless its dispatch dies, an outcome is recorded within this time. */
+const SETTLED_WITHIN_MS = 2_000;
 /** No post starts later than this after a subscription was withdrawn. */
 const WITHDRAWN_WITHIN_MS = 2_000;
 

@@ -8,6 +8,7 @@ import { sweep } from "../../../../src/sweep.ts";
 import { createAttempt } from "../../../../src/webhooks/dispatch/attempt.ts";
 import { LEASE_MS } from "../../../../src/webhooks/dispatch/lease.ts";
 import { FIRST_AWAY } from "../../../../src/webhooks/dispatch/policy.ts";
+import { rotateSecret } from "../../../../src/webhooks/rotation.ts";
 import { sealSecret } from "../../../../src/webhooks/secrets.ts";
 import { mintSecret } from "../../../../src/webhooks/signature.ts";
 import { leadReport } from "../../../support/api.ts";
@@ -19,6 +20,7 @@ import {
   CONNECTION_LOST,
   consumeFor,
   createWorkspace,
+  db,
   deliveriesTo,
   deliveryTo,
   expectedSignatures,
@@ -31,6 +33,7 @@ import {
   postOf,
   REFUSING_QUEUE,
   receivedBy,
+  setSubscription,
   statesOf,
   subscribe,
   subscriberUrl,
@@ -185,6 +188,36 @@ describe("the attempts of a dispatch", () => {
     const [claimed, later] = (await receivedBy(about)) as [Received, Received];
     expect(expectSigned(claimed, about.secret)).toBe(NOW / 1000);
     expect(expectSigned(later, rotated)).toBe(NOW / 1000 + 1);
+  });
+
+  test("are signed with a secret that was rotated while their claim was answered", async () => {
+    jumpTo(NOW);
+    const { id, url } = await owed(1, NOW);
+    const rotated: string[] = [];
+    const { DB } = observedDatabase({
+      after: async (trip) => {
+        if (trip > 1) return;
+        const rotation = await rotateSecret(db, env.ENCRYPTION_KEYS, id, 0, NOW + 100);
+        rotated.push(rotation.secret);
+        vi.setSystemTime(NOW + 5_000);
+      },
+    });
+    await consumeFor([id], isolated({ DB }).env);
+    const [received] = (await receivedBy({ url })) as [Received];
+    expect(expectSigned(received, rotated[0] ?? "")).toBe(NOW / 1000 + 5);
+  });
+
+  test("are not made without the secret, even if the lead is damaged, too", async () => {
+    const workspaceId = await createWorkspace();
+    const { id } = await subscribe(workspaceId);
+    const call = { workspaceId, leads: [leadReport("damaged")] };
+    const { ids } = await record(isolated().env, "recordLeads", call, Date.now());
+    await damageLead(ids[0]);
+    const { sealedSecret } = await subscriptionRow(id);
+    const damaged = sealedSecret.replace(/..$/, (byte) => (byte === "00" ? "11" : "00"));
+    await setSubscription(id, { sealedSecret: damaged });
+    await consumeFor([id], isolated().env);
+    expect(await deliveryTo(id)).toMatchObject({ state: "pending", attempts: 0, lastAt: null });
   });
 });
 
