@@ -1,7 +1,7 @@
 /**
  * Plants each fault of `test/faults` in a copy of the project, and says which test notices it first.
  *
- *     npm run faults -- --in webhooks/dispatch
+ *     npm run faults -- --in delivery
  */
 import { spawnSync } from "node:child_process";
 import {

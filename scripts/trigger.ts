@@ -4,10 +4,10 @@
  *     npm run trigger -- lead.created
  */
 import { WebhookEvent } from "../src/contract/enumerations.ts";
+import { HARD_DELIVERIES } from "../src/events/samples.ts";
 import type { Page } from "../src/http/paging.ts";
 import type { Automation } from "../src/records/automations.ts";
-import { HARD_DELIVERIES } from "../src/webhooks/samples.ts";
-import type { Webhook } from "../src/webhooks/subscriptions.ts";
+import type { Webhook } from "../src/subscriptions/subscriptions.ts";
 import { fail, parseArguments } from "./shared/command.ts";
 import { openApi } from "./shared/local-api.ts";
 import { findLocalServer, type LocalServer } from "./shared/local-server.ts";

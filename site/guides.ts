@@ -15,13 +15,13 @@ import {
   TELL_AFTER_MS,
 } from "../src/contract/limits.ts";
 import { DAY_MS } from "../src/contract/time.ts";
+import { POSTS_AT_ONCE, PROBE_AT_LEAST_MS } from "../src/delivery/policy.ts";
+import { HEADERS } from "../src/delivery/post.ts";
+import { signatureHeaders } from "../src/delivery/signature.ts";
+import { HARD_DELIVERIES } from "../src/events/samples.ts";
+import { FAILURES } from "../src/history/failures.ts";
 import { introductionSections } from "../src/http/document/introduction.ts";
 import { CREATION, PAGES, SECRET } from "../src/http/routes/examples.ts";
-import { POSTS_AT_ONCE, PROBE_AT_LEAST_MS } from "../src/webhooks/dispatch/policy.ts";
-import { FAILURES } from "../src/webhooks/failures.ts";
-import { HEADERS } from "../src/webhooks/post.ts";
-import { HARD_DELIVERIES } from "../src/webhooks/samples.ts";
-import { signatureHeaders } from "../src/webhooks/signature.ts";
 import { ORIGIN } from "./origin.ts";
 import { en } from "./portal/texts/en.ts";
 import { type ExampleRequest, LANGUAGES } from "./requests.ts";

@@ -1,7 +1,7 @@
+import { consume } from "./delivery/consumer.ts";
+import { isWake } from "./delivery/wake.ts";
 import { app } from "./http/app.ts";
 import { sweep } from "./sweep.ts";
-import { consume } from "./webhooks/dispatch/consumer.ts";
-import { isWake } from "./webhooks/wake.ts";
 
 export { Platform } from "./platform/entrypoint.ts";
 export { AddressGate } from "./quota/address-gate.ts";

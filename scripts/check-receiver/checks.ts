@@ -1,10 +1,10 @@
 import { randomId } from "../../src/contract/ids.ts";
 import { POST_TIMEOUT_MS } from "../../src/contract/limits.ts";
-import type { WebhookDelivery } from "../../src/webhooks/bodies.ts";
-import { type Outcome, succeeded } from "../../src/webhooks/outcome.ts";
-import { post } from "../../src/webhooks/post.ts";
-import { HARD_DELIVERIES } from "../../src/webhooks/samples.ts";
-import { createSigner, mintSecret } from "../../src/webhooks/signature.ts";
+import { type Outcome, succeeded } from "../../src/delivery/outcome.ts";
+import { post } from "../../src/delivery/post.ts";
+import { createSigner, mintSecret } from "../../src/delivery/signature.ts";
+import type { WebhookDelivery } from "../../src/events/bodies.ts";
+import { HARD_DELIVERIES } from "../../src/events/samples.ts";
 import { watchConnections } from "./connection.ts";
 import { PLAIN_FORMS, writeUnusually } from "./forms.ts";
 

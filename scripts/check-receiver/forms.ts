@@ -1,4 +1,4 @@
-import type { WebhookDelivery } from "../../src/webhooks/bodies.ts";
+import type { WebhookDelivery } from "../../src/events/bodies.ts";
 
 /** Ways to write an event in plain JSON, each of which some serialiser leaves as it is. */
 export const PLAIN_FORMS: ((event: WebhookDelivery) => string)[] = [

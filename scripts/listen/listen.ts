@@ -14,7 +14,7 @@ import { WebhookEvent } from "../../src/contract/enumerations.ts";
 import { isId } from "../../src/contract/ids.ts";
 import { RECORDS_MAX, RETRY_WAITS_SECONDS } from "../../src/contract/limits.ts";
 import type { Page } from "../../src/http/paging.ts";
-import type { Webhook } from "../../src/webhooks/subscriptions.ts";
+import type { Webhook } from "../../src/subscriptions/subscriptions.ts";
 import { fail, parseArguments } from "../shared/command.ts";
 import { type LocalApi, openApi, Refusal } from "../shared/local-api.ts";
 import { findLocalServer } from "../shared/local-server.ts";

@@ -1,6 +1,6 @@
+import { HEADERS } from "../../src/delivery/post.ts";
+import { DELIVERIES } from "../../src/events/samples.ts";
 import { CREATION } from "../../src/http/routes/examples.ts";
-import { HEADERS } from "../../src/webhooks/post.ts";
-import { DELIVERIES } from "../../src/webhooks/samples.ts";
 import type { Part } from "./changes.ts";
 
 /** The page that shows a delivery, relative to the checkout. */

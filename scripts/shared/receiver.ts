@@ -2,7 +2,7 @@ import { createHmac, timingSafeEqual } from "node:crypto";
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type Server } from "node:http";
 import { buffer } from "node:stream/consumers";
-import type { WebhookDelivery } from "../../src/webhooks/bodies.ts";
+import type { WebhookDelivery } from "../../src/events/bodies.ts";
 
 const TOLERANCE_SECONDS = 300;
 

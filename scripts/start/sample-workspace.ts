@@ -2,7 +2,7 @@ import { WebhookEvent } from "../../src/contract/enumerations.ts";
 import { PORTAL_LINK_MINUTES } from "../../src/contract/limits.ts";
 import type { Page } from "../../src/http/paging.ts";
 import type { WebhookWithSecret } from "../../src/http/routes/webhooks.ts";
-import type { Webhook } from "../../src/webhooks/subscriptions.ts";
+import type { Webhook } from "../../src/subscriptions/subscriptions.ts";
 import { openApi, Refusal } from "../shared/local-api.ts";
 import { type LocalState, readState, writeState } from "../shared/local-state.ts";
 import type { PlatformClient } from "../shared/platform-client.ts";

@@ -9,7 +9,7 @@ import type {
   TestResult,
   WebhookDetails,
   WebhookView,
-} from "../../src/webhooks/views.ts";
+} from "../../src/history/views.ts";
 import type { ApiKeyView, WorkspaceDetails } from "../../src/workspaces/views.ts";
 import { readSession, refuse } from "./session.ts";
 

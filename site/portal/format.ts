@@ -1,5 +1,5 @@
 import { DELIVERIES_COUNTED_MAX } from "../../src/contract/limits.ts";
-import type { AttemptView as Attempt, WebhookView } from "../../src/webhooks/views.ts";
+import type { AttemptView as Attempt, WebhookView } from "../../src/history/views.ts";
 import { locale, t } from "./text.ts";
 
 const whole = new Intl.DateTimeFormat(locale, { dateStyle: "medium" });

@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { decodeCursor } from "../../src/contract/cursor.ts";
 import { eventTimeOf } from "../../src/contract/ids.ts";
-import type { DeliveryView as Delivery } from "../../src/webhooks/views.ts";
+import type { DeliveryView as Delivery } from "../../src/history/views.ts";
 import { listDeliveries, type Page } from "./api.ts";
 import { type Loaded, useLoad } from "./load.ts";
 

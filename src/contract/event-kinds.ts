@@ -14,7 +14,7 @@ interface Kind {
 
 /**
  * The kinds of events. The enumeration, the document and all texts derive from here; the shape of `data`
- * (`webhooks/bodies.ts`), the sample (`webhooks/samples.ts`) and `npm run trigger` do not compile
+ * (`events/bodies.ts`), the sample (`events/samples.ts`) and `npm run trigger` do not compile
  * without an entry for each.
  */
 export const EVENT_KINDS = {

@@ -196,7 +196,7 @@ export const subscriptions = sqliteTable(
     description: text(),
     /** The API key that created it; null if it was created in the portal. */
     keyId: text("key_id"),
-    /** Headers of its own (webhooks/headers.ts): their names, and all of them, encrypted. */
+    /** Headers of its own (subscriptions/headers.ts): their names, and all of them, encrypted. */
     headerNames: text("header_names", { mode: "json" }).$type<string[]>().notNull().default([]),
     sealedHeaders: text("sealed_headers"),
     sealedSecret: text("sealed_secret").notNull(),
@@ -213,7 +213,7 @@ export const subscriptions = sqliteTable(
     disabledAt: integer("disabled_at"),
     /** When its client deleted it; the row stays until none of its deliveries is pending. */
     deletedAt: integer("deleted_at"),
-    /** Its pace, from here to `failedEvents`: see `Pace` in webhooks/dispatch/policy.ts. */
+    /** Its pace, from here to `failedEvents`: see `Pace` in delivery/policy.ts. */
     failingSince: integer("failing_since"),
     failures: integer().notNull().default(0),
     postsAtOnce: integer("posts_at_once").notNull().default(1),
@@ -312,7 +312,7 @@ export const deliveries = sqliteTable(
     /** The event's. */
     type: text().$type<WebhookEvent>().notNull(),
     state: text().$type<DeliveryState>().notNull(),
-    /** In which order pending deliveries are posted: see webhooks/dispatch/order.ts. */
+    /** In which order pending deliveries are posted: see delivery/order.ts. */
     priority: integer().$type<Priority>().notNull().default(0),
     /** Attempts at its turn, as opposed to those by hand and early probes. */
     attempts: integer().notNull().default(0),
@@ -359,7 +359,7 @@ export const attempts = sqliteTable(
     outcome: text().notNull(),
     status: integer(),
     durationMs: integer("duration_ms").notNull(),
-    /** The answer, encrypted: see webhooks/response.ts. Null for a success, which is no test. */
+    /** The answer, encrypted: see delivery/response.ts. Null for a success, which is no test. */
     response: bytes(),
   },
   (table) => [primaryKey({ columns: [table.subscriptionId, table.eventId, table.attempt] })],

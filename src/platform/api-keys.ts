@@ -12,7 +12,7 @@ import { callObject } from "../quota/call.ts";
 import { forgetKey } from "../quota/forget.ts";
 import { lastHours } from "../quota/usage.ts";
 import { refuseMissing } from "../records/recording/references.ts";
-import { listCreatedBy } from "../webhooks/subscriptions.ts";
+import { listCreatedBy } from "../subscriptions/subscriptions.ts";
 import {
   insertApiKey,
   listStoredKeys,

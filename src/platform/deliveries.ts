@@ -6,12 +6,13 @@ import { InputError } from "../contract/input-error.ts";
 import { PAGE_LIMIT, REDELIVERIES_PER_SECOND } from "../contract/limits.ts";
 import { Instant, several } from "../contract/text.ts";
 import type { Database } from "../db/client.ts";
+import { wake } from "../delivery/wake.ts";
 import {
   DELIVERIES_LOOKED_THROUGH,
   findDelivery,
   listHistory,
   StatusClass,
-} from "../webhooks/history.ts";
+} from "../history/history.ts";
 import {
   Backlog,
   findBacklog,
@@ -19,10 +20,9 @@ import {
   Ledger,
   sumBacklogs,
   sumLedgers,
-} from "../webhooks/ledger.ts";
-import { REDELIVERY_EXAMINED_MAX, redeliverAgain } from "../webhooks/redelivery/redelivery.ts";
-import { DeliveryDetails, DeliveryView, Redelivered } from "../webhooks/views.ts";
-import { wake } from "../webhooks/wake.ts";
+} from "../history/ledger.ts";
+import { DeliveryDetails, DeliveryView, Redelivered } from "../history/views.ts";
+import { REDELIVERY_EXAMINED_MAX, redeliverAgain } from "../replay/redelivery.ts";
 import { allPlacements } from "../workspaces/placement.ts";
 import {
   cursorOf,

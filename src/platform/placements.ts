@@ -1,7 +1,7 @@
 import { InputError } from "../contract/input-error.ts";
 import { databaseNames, openDirectory } from "../db/databases.ts";
-import { unknownWebhook } from "../webhooks/conditions.ts";
-import { findOwner } from "../webhooks/subscriptions.ts";
+import { unknownWebhook } from "../subscriptions/conditions.ts";
+import { findOwner } from "../subscriptions/subscriptions.ts";
 import { unknownWorkspace } from "../workspaces/moves.ts";
 import {
   allPlacements,

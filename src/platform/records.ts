@@ -1,11 +1,11 @@
 import { z } from "@hono/zod-openapi";
+import { wake } from "../delivery/wake.ts";
 import {
   RECORDING_INPUTS,
   type RecordingInput,
   type RecordingMethod,
 } from "../records/recording/inputs.ts";
 import { record } from "../records/recording/record.ts";
-import { wake } from "../webhooks/wake.ts";
 import { type Call, operation } from "./operation.ts";
 
 const workspaceId = "wks_…";

@@ -14,33 +14,33 @@ import { label } from "../contract/text.ts";
 import { DAY_MS } from "../contract/time.ts";
 import { commit, type Database, withoutRetries } from "../db/client.ts";
 import { openDirectory } from "../db/databases.ts";
+import { postTestEvent } from "../delivery/test-event.ts";
+import { wake } from "../delivery/wake.ts";
 import { parseEncryptionKeys } from "../encryption/seal.ts";
-import { countDays } from "../webhooks/days.ts";
-import { OwnHeaders, sealHeaders } from "../webhooks/headers.ts";
-import { enableAgain, REDELIVERY_EXAMINED_MAX } from "../webhooks/redelivery/redelivery.ts";
-import { findUrlFault } from "../webhooks/resolve.ts";
-import { endOverlap, rotateSecret } from "../webhooks/rotation.ts";
+import { countDays } from "../history/days.ts";
 import {
   findSubscriptionHealth,
   findUndeliveredSince,
   listSubscriptionHealth,
-} from "../webhooks/subscription-health.ts";
-import {
-  deleteSubscription,
-  disableSubscription,
-  findSubscription,
-  updateSubscription,
-} from "../webhooks/subscriptions.ts";
-import { toUri } from "../webhooks/target.ts";
-import { postTestEvent } from "../webhooks/test-event.ts";
+} from "../history/subscription-health.ts";
 import {
   NewSecret,
   Redelivered,
   TestResult,
   WebhookDetails,
   WebhookView,
-} from "../webhooks/views.ts";
-import { wake } from "../webhooks/wake.ts";
+} from "../history/views.ts";
+import { enableAgain, REDELIVERY_EXAMINED_MAX } from "../replay/redelivery.ts";
+import { OwnHeaders, sealHeaders } from "../subscriptions/headers.ts";
+import { findUrlFault } from "../subscriptions/resolve.ts";
+import { endOverlap, rotateSecret } from "../subscriptions/rotation.ts";
+import {
+  deleteSubscription,
+  disableSubscription,
+  findSubscription,
+  updateSubscription,
+} from "../subscriptions/subscriptions.ts";
+import { toUri } from "../subscriptions/target.ts";
 import { labelKeys } from "../workspaces/api-keys.ts";
 import { allPlacements } from "../workspaces/placement.ts";
 import { Resealed, resealUpTo } from "../workspaces/reseal.ts";

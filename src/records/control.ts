@@ -3,8 +3,8 @@ import type { AutomationStatus } from "../contract/enumerations.ts";
 import { LAST_MS } from "../contract/text.ts";
 import { commit, type Database } from "../db/client.ts";
 import { automations } from "../db/schema.ts";
-import { announce, draftEvent } from "../webhooks/outbox.ts";
-import { listDue, type Wake } from "../webhooks/wake.ts";
+import { listDue, type Wake } from "../delivery/wake.ts";
+import { announce, draftEvent } from "../events/outbox.ts";
 import {
   type AutomationRow,
   findAutomation,

@@ -15,7 +15,7 @@ import {
 import { DIRECTORY, openDirectory } from "../db/databases.ts";
 import { isBehind, type Listing, mapItems, type PageRequest, preparePages } from "../db/page.ts";
 import { subscriptions, workspaces } from "../db/schema.ts";
-import { updateRecipients } from "../webhooks/notices/notices.ts";
+import { updateRecipients } from "../email/notices.ts";
 import { WORKSPACE_STANDING } from "./api-keys.ts";
 import { beingErased } from "./moves.ts";
 import { queryIfReachable } from "./placement.ts";

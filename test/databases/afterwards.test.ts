@@ -1,9 +1,9 @@
 import { exports } from "cloudflare:workers";
 import { expect, test } from "vitest";
 import { openDatabase } from "../../src/db/client.ts";
+import { sendNotices } from "../../src/email/notify.ts";
 import { openedDataKeys } from "../../src/encryption/personal-data.ts";
 import { sweep } from "../../src/sweep.ts";
-import { sendNotices } from "../../src/webhooks/notices/notify.ts";
 import { exportAll } from "../support/api.ts";
 import { databaseOf, NAMES, rowsIn, unreachableDatabase, valueIn } from "../support/databases.ts";
 import { consumeBodies, DAY_MS, isolated, MINUTE_MS } from "../support/deliveries.ts";

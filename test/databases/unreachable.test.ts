@@ -2,8 +2,8 @@ import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test"
 import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { commit, openDatabase } from "../../src/db/client.ts";
+import { consume } from "../../src/delivery/consumer.ts";
 import { sweep } from "../../src/sweep.ts";
-import { consume } from "../../src/webhooks/dispatch/consumer.ts";
 import { deployedAs, leadReport, openApi } from "../support/api.ts";
 import {
   type DatabaseName,

@@ -22,13 +22,13 @@ import {
   WORKSPACE_EMAILS_PER_DAY,
 } from "../../src/contract/limits.ts";
 import { DAY_MS, HOUR_MS } from "../../src/contract/time.ts";
+import { DISPATCH_MAX_MS } from "../../src/delivery/dispatch.ts";
+import { LEASE_MS } from "../../src/delivery/lease.ts";
+import { SLOW_ANSWER_MS } from "../../src/delivery/policy.ts";
+import { RESPONSE_KEPT_BYTES, RESPONSE_READ_MS } from "../../src/delivery/response.ts";
+import { WebhookDelivery } from "../../src/events/bodies.ts";
 import { OPERATIONS } from "../../src/platform/operations.ts";
-import { WebhookDelivery } from "../../src/webhooks/bodies.ts";
-import { DISPATCH_MAX_MS } from "../../src/webhooks/dispatch/dispatch.ts";
-import { LEASE_MS } from "../../src/webhooks/dispatch/lease.ts";
-import { SLOW_ANSWER_MS } from "../../src/webhooks/dispatch/policy.ts";
-import { REDELIVERY_EXAMINED_MAX } from "../../src/webhooks/redelivery/redelivery.ts";
-import { RESPONSE_KEPT_BYTES, RESPONSE_READ_MS } from "../../src/webhooks/response.ts";
+import { REDELIVERY_EXAMINED_MAX } from "../../src/replay/redelivery.ts";
 import { EXAMPLES } from "./support/examples.ts";
 
 const PAGES = ["", "docs"].flatMap((folder) =>

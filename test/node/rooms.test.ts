@@ -16,17 +16,25 @@ const BELOW: Record<string, string> = {
   workspaces: "db encryption contract log",
   quota: "workspaces db encryption contract",
   records: "workspaces db encryption contract log",
-  webhooks: "quota workspaces db encryption contract log",
+  events: "records workspaces db encryption contract",
+  subscriptions: "events delivery workspaces db encryption contract log",
+  delivery: "subscriptions events history workspaces db encryption contract log",
+  history: "delivery subscriptions events workspaces db encryption contract log",
+  replay: "history delivery subscriptions events workspaces db encryption contract log",
+  email: "history delivery workspaces db encryption contract log",
   // What happens to a whole workspace touches everything in it.
-  "workspaces/lifecycle": "workspaces records webhooks db encryption contract",
-  "workspaces/moving": "workspaces/lifecycle workspaces records webhooks quota db contract log",
-  "service-health": "workspaces webhooks db contract log",
+  "workspaces/lifecycle":
+    "workspaces records email replay history delivery subscriptions events db encryption contract",
+  "workspaces/moving":
+    "workspaces/lifecycle workspaces records email replay history delivery subscriptions events quota db contract log",
+  "service-health": "workspaces email replay history delivery subscriptions events db contract log",
   platform:
-    "service-health workspaces/moving workspaces/lifecycle workspaces records webhooks quota db encryption contract log",
-  http: "service-health platform workspaces records webhooks quota db encryption contract log",
+    "service-health workspaces/moving workspaces/lifecycle workspaces records email replay history delivery subscriptions events quota db encryption contract log",
+  http: "service-health platform workspaces records email replay history delivery subscriptions events quota db encryption contract log",
   sweep:
-    "service-health workspaces/moving workspaces/lifecycle workspaces records webhooks db contract log",
-  index: "http platform records webhooks quota sweep encryption",
+    "service-health workspaces/moving workspaces/lifecycle workspaces records email replay history delivery subscriptions events db contract log",
+  index:
+    "http platform records email replay history delivery subscriptions events quota sweep encryption",
 };
 
 /** What any room may import: it knows nothing of the service. */
@@ -34,9 +42,11 @@ const GENERAL = ["groups", "merge", "recent", "timing"];
 
 /** The files that rooms on one level may import of each other. */
 const ENTRIES: Record<string, string[]> = {
-  "records -> webhooks": ["outbox", "wake"],
-  "webhooks -> records": ["automations", "leads", "runs"],
-  "workspaces -> webhooks": ["notices/notices"],
+  "records -> events": ["outbox"],
+  "records -> delivery": ["wake"],
+  "events -> subscriptions": ["conditions"],
+  "history -> email": ["notices"],
+  "workspaces -> email": ["notices"],
 };
 
 const sources = readdirSync(SRC, { recursive: true, encoding: "utf8" })
@@ -129,17 +139,23 @@ test("only the HTTP API knows Hono, and only rooms with tables know Drizzle", ()
   );
   expect(roomsOf(routing)).toEqual(["http"]);
   expect(roomsThatImport("drizzle-orm").sort()).toEqual([
-    ...["db", "records", "webhooks", "workspaces", "workspaces/lifecycle", "workspaces/moving"],
+    ...["db", "delivery", "email", "events", "history", "records", "replay", "subscriptions"],
+    ...["workspaces", "workspaces/lifecycle", "workspaces/moving"],
   ]);
 });
 
 test("the policy, the signature, the targets and the window are pure", () => {
-  const webhooks = ["dispatch/policy", "outcome", "signature", "target"];
-  const pure = [...webhooks.map((name) => `webhooks/${name}.ts`), "quota/window.ts"];
+  const pure = [
+    "delivery/policy.ts",
+    "delivery/outcome.ts",
+    "delivery/signature.ts",
+    "subscriptions/target.ts",
+    "quota/window.ts",
+  ];
   const reached = imports.filter(({ from }) => pure.includes(from));
   expect(new Set(reached.map(({ to, specifier }) => to || specifier))).toEqual(
     new Set([
-      ...["contract/bytes.ts", "contract/limits.ts", "ipaddr.js", "webhooks/outcome.ts"],
+      ...["contract/bytes.ts", "contract/limits.ts", "ipaddr.js", "delivery/outcome.ts"],
       // Their types.
       ...["contract/enumerations.ts", "db/schema.ts"],
     ]),

@@ -1,6 +1,6 @@
 import { named, qb } from "../../src/db/builder.ts";
 import { events } from "../../src/db/schema.ts";
-import { BODY, type BodyRow, makeBody, type Owner } from "../../src/webhooks/bodies.ts";
+import { BODY, type BodyRow, makeBody, type Owner } from "../../src/events/bodies.ts";
 import { dataKeyOf } from "../../src/workspaces/data-keys.ts";
 
 const { type, workspaceId } = events;

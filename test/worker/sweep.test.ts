@@ -6,11 +6,11 @@ import { newEventId, randomId } from "../../src/contract/ids.ts";
 import { OVERDUE_MAX_MS } from "../../src/contract/limits.ts";
 import { commit } from "../../src/db/client.ts";
 import { deliveries, subscriptions, workspaces } from "../../src/db/schema.ts";
+import { LEASE_MS } from "../../src/delivery/lease.ts";
 import worker from "../../src/index.ts";
 import { findServiceHealth } from "../../src/service-health.ts";
+import { deleteSubscription } from "../../src/subscriptions/subscriptions.ts";
 import { sweep } from "../../src/sweep.ts";
-import { LEASE_MS } from "../../src/webhooks/dispatch/lease.ts";
-import { deleteSubscription } from "../../src/webhooks/subscriptions.ts";
 import { openWorkspace, recordAutomation } from "../support/api.ts";
 import {
   answered,

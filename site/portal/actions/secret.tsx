@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import type { NewSecret, WebhookView as Webhook } from "../../../src/webhooks/views.ts";
+import type { NewSecret, WebhookView as Webhook } from "../../../src/history/views.ts";
 import type { Fault } from "../api.ts";
 import { renewSecret } from "../api.ts";
 import { formatTime } from "../format.ts";

@@ -1,6 +1,6 @@
 import { useState } from "preact/hooks";
 import type { WebhookEvent as Kind } from "../../../src/contract/enumerations.ts";
-import type { TestResult, WebhookView as Webhook } from "../../../src/webhooks/views.ts";
+import type { TestResult, WebhookView as Webhook } from "../../../src/history/views.ts";
 import { sendTest } from "../api.ts";
 import { explain, formatOutcome } from "../format.ts";
 import { useAction } from "../load.ts";

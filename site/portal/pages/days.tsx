@@ -1,4 +1,4 @@
-import type { DayView as Day } from "../../../src/webhooks/views.ts";
+import type { DayView as Day } from "../../../src/history/views.ts";
 import { formatDay } from "../format.ts";
 import { Chart } from "../parts/chart.tsx";
 import { t } from "../text.ts";

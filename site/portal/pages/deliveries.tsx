@@ -4,7 +4,7 @@ import { DAY_MS } from "../../../src/contract/time.ts";
 import type {
   DeliveryView as Delivery,
   WebhookView as Webhook,
-} from "../../../src/webhooks/views.ts";
+} from "../../../src/history/views.ts";
 import { redeliver } from "../api.ts";
 import { formatOutcome, formatTime } from "../format.ts";
 import { useAction } from "../load.ts";

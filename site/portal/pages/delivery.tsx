@@ -1,5 +1,5 @@
 import type { ComponentChildren } from "preact";
-import type { DeliveryDetails } from "../../../src/webhooks/views.ts";
+import type { DeliveryDetails } from "../../../src/history/views.ts";
 import type { WorkspaceDetails as Workspace } from "../../../src/workspaces/views.ts";
 import { readDelivery, redeliver } from "../api.ts";
 import { formatExactTime } from "../format.ts";

@@ -1,4 +1,4 @@
-import { DELIVERIES } from "../../../src/webhooks/samples.ts";
+import { DELIVERIES } from "../../../src/events/samples.ts";
 import type { WorkspaceDetails as Workspace } from "../../../src/workspaces/views.ts";
 import { Body } from "../parts/body.tsx";
 import { Heading } from "../parts/heading.tsx";

@@ -1,6 +1,6 @@
 import type { WebhookEvent as Kind } from "../../../src/contract/enumerations.ts";
 import { DISABLE_AFTER_FAILURES, DISABLE_AFTER_MS } from "../../../src/contract/limits.ts";
-import type { WebhookView as Subscription, WebhookDetails } from "../../../src/webhooks/views.ts";
+import type { WebhookView as Subscription, WebhookDetails } from "../../../src/history/views.ts";
 import type { WorkspaceDetails as Workspace } from "../../../src/workspaces/views.ts";
 import { DisableDialog } from "../actions/disable.tsx";
 import { EditDialog } from "../actions/edit.tsx";

@@ -1,4 +1,4 @@
-import type { WebhookView as Webhook } from "../../../src/webhooks/views.ts";
+import type { WebhookView as Webhook } from "../../../src/history/views.ts";
 import type { WorkspaceDetails as Workspace } from "../../../src/workspaces/views.ts";
 import { listWebhooks } from "../api.ts";
 import { formatOutcome, formatPending, formatTime } from "../format.ts";

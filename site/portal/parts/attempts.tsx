@@ -1,4 +1,4 @@
-import type { DeliveryDetails } from "../../../src/webhooks/views.ts";
+import type { DeliveryDetails } from "../../../src/history/views.ts";
 import { updateWebhook } from "../api.ts";
 import { explain, formatExactTime, formatOutcome, isAccepted } from "../format.ts";
 import { t } from "../text.ts";

@@ -1,7 +1,7 @@
 import { type ComponentChildren, Fragment } from "preact";
 import { useRef, useState } from "preact/hooks";
 import type { WebhookEvent as Kind } from "../../../src/contract/enumerations.ts";
-import type { DeliveryView, WebhookView } from "../../../src/webhooks/views.ts";
+import type { DeliveryView, WebhookView } from "../../../src/history/views.ts";
 import { formatExactTime, formatRelative, isAccepted } from "../format.ts";
 import { t } from "../text.ts";
 

@@ -1,5 +1,5 @@
 import type { ComponentChildren } from "preact";
-import type { WebhookDetails as Webhook } from "../../../src/webhooks/views.ts";
+import type { WebhookDetails as Webhook } from "../../../src/history/views.ts";
 import { type Action, useAction } from "../load.ts";
 import { t } from "../text.ts";
 import { announce } from "./announce.tsx";

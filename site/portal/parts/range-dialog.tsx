@@ -2,7 +2,7 @@ import type { ComponentChildren } from "preact";
 import { useRef, useState } from "preact/hooks";
 import { decodeCursor } from "../../../src/contract/cursor.ts";
 import { eventTimeOf } from "../../../src/contract/ids.ts";
-import type { Redelivered } from "../../../src/webhooks/views.ts";
+import type { Redelivered } from "../../../src/history/views.ts";
 import { formatCount, formatTime } from "../format.ts";
 import { useAction } from "../load.ts";
 import { t } from "../text.ts";

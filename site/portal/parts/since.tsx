@@ -1,7 +1,7 @@
 import { useId, useState } from "preact/hooks";
 import { REDELIVERY_MAX_AGE_MS } from "../../../src/contract/limits.ts";
 import { DAY_MS, HOUR_MS } from "../../../src/contract/time.ts";
-import type { WebhookDetails as Webhook } from "../../../src/webhooks/views.ts";
+import type { WebhookDetails as Webhook } from "../../../src/history/views.ts";
 import { formatDayAndHour } from "../format.ts";
 import { t } from "../text.ts";
 

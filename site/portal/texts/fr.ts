@@ -7,7 +7,7 @@ import {
   RETRY_AFTER_MAX_MULTIPLE,
 } from "../../../src/contract/limits.ts";
 import { DAY_MS, HOUR_MS } from "../../../src/contract/time.ts";
-import { explainFailure } from "../../../src/webhooks/failures.ts";
+import { explainFailure } from "../../../src/history/failures.ts";
 import { counter } from "./count.ts";
 import type { Texts } from "./en.ts";
 

@@ -2,10 +2,10 @@ import type { OpenAPIHono } from "@hono/zod-openapi";
 import type { WebhookEvent } from "../../contract/enumerations.ts";
 import { EVENT_KINDS, ofEachKind, schemaName } from "../../contract/event-kinds.ts";
 import { POST_TIMEOUT_MS } from "../../contract/limits.ts";
-import { WebhookDelivery } from "../../webhooks/bodies.ts";
-import { WEBHOOK_HEADER } from "../../webhooks/post.ts";
-import { DELIVERIES } from "../../webhooks/samples.ts";
-import { signatureHeaders } from "../../webhooks/signature.ts";
+import { WEBHOOK_HEADER } from "../../delivery/post.ts";
+import { signatureHeaders } from "../../delivery/signature.ts";
+import { WebhookDelivery } from "../../events/bodies.ts";
+import { DELIVERIES } from "../../events/samples.ts";
 import { SECRET, WEBHOOK } from "../routes/examples.ts";
 
 type Registry = OpenAPIHono["openAPIRegistry"];

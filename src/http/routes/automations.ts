@@ -1,6 +1,8 @@
 import { createRoute, z } from "@hono/zod-openapi";
 import { ApiError } from "../../contract/errors.ts";
 import { isId } from "../../contract/ids.ts";
+import { wake } from "../../delivery/wake.ts";
+import { AUTOMATION, PAUSED } from "../../events/samples.ts";
 import {
   Automation,
   findAutomation,
@@ -9,8 +11,6 @@ import {
   visibilityOf,
 } from "../../records/automations.ts";
 import { CONTROLLABLE, controlAutomation } from "../../records/control.ts";
-import { AUTOMATION, PAUSED } from "../../webhooks/samples.ts";
-import { wake } from "../../webhooks/wake.ts";
 import { jsonBody } from "../body.ts";
 import { newApp } from "../context.ts";
 import { NEWEST_FIRST, PageQuery, pageOf, toPage, toPageRequest } from "../paging.ts";

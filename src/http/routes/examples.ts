@@ -1,9 +1,9 @@
 import { encodeCursor } from "../../contract/cursor.ts";
+import { AGENT, AUTOMATION, LEAD, RUN } from "../../events/samples.ts";
 import type { Automation } from "../../records/automations.ts";
 import type { Lead } from "../../records/leads.ts";
 import type { Run } from "../../records/runs.ts";
-import { AGENT, AUTOMATION, LEAD, RUN } from "../../webhooks/samples.ts";
-import type { Webhook } from "../../webhooks/subscriptions.ts";
+import type { Webhook } from "../../subscriptions/subscriptions.ts";
 
 /*
  * The sample data that all examples share. test/worker/http/document/examples.test.ts records it, sends

@@ -5,18 +5,22 @@ import { ApiError } from "../../contract/errors.ts";
 import { isId, randomId } from "../../contract/ids.ts";
 import { SUBSCRIPTIONS_MAX, URL_MAX_LENGTH } from "../../contract/limits.ts";
 import { commit, query, withoutRetries } from "../../db/client.ts";
-import { findCreated, insertSubscription, type NewSubscription } from "../../webhooks/creation.ts";
-import { findUrlFault } from "../../webhooks/resolve.ts";
-import { openSecret, sealSecret } from "../../webhooks/secrets.ts";
-import { mintSecret } from "../../webhooks/signature.ts";
+import { mintSecret } from "../../delivery/signature.ts";
+import { wake } from "../../delivery/wake.ts";
+import {
+  findCreated,
+  insertSubscription,
+  type NewSubscription,
+} from "../../subscriptions/creation.ts";
+import { findUrlFault } from "../../subscriptions/resolve.ts";
+import { openSecret, sealSecret } from "../../subscriptions/secrets.ts";
 import {
   deleteSubscription,
   listSubscriptions,
   toWebhook,
   Webhook,
-} from "../../webhooks/subscriptions.ts";
-import { toUri } from "../../webhooks/target.ts";
-import { wake } from "../../webhooks/wake.ts";
+} from "../../subscriptions/subscriptions.ts";
+import { toUri } from "../../subscriptions/target.ts";
 import { findDataKey } from "../../workspaces/data-keys.ts";
 import { jsonBody } from "../body.ts";
 import { type AppEnv, newApp } from "../context.ts";

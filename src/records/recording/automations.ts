@@ -1,7 +1,7 @@
 import type { AutomationType } from "../../contract/enumerations.ts";
 import { derivedId } from "../../contract/ids.ts";
 import { readAs, transaction } from "../../db/client.ts";
-import { announce, draftEvent } from "../../webhooks/outbox.ts";
+import { announce, draftEvent } from "../../events/outbox.ts";
 import {
   changesStatus,
   DATED_BODY,

@@ -1,7 +1,7 @@
 import { derivedId, newEventId } from "../../contract/ids.ts";
 import { readAs, transaction } from "../../db/client.ts";
 import { sealUnder } from "../../encryption/personal-data.ts";
-import { announce, isNewLead } from "../../webhooks/outbox.ts";
+import { announce, isNewLead } from "../../events/outbox.ts";
 import { findDataKey } from "../../workspaces/data-keys.ts";
 import { insertLeads, type NewLead } from "../leads.ts";
 import type { LeadReport, RecordingInput } from "./inputs.ts";

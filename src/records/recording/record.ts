@@ -1,5 +1,5 @@
 import { commit, withoutRetries } from "../../db/client.ts";
-import { listDue, type Wake } from "../../webhooks/wake.ts";
+import { listDue, type Wake } from "../../delivery/wake.ts";
 import { findPlacement } from "../../workspaces/placement.ts";
 import { toAutomationRecording, toRemoval } from "./automations.ts";
 import type { RecordingInput, RecordingMethod } from "./inputs.ts";

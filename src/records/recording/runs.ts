@@ -1,7 +1,7 @@
 import { derivedId } from "../../contract/ids.ts";
 import { InputError } from "../../contract/input-error.ts";
 import { readAs, transaction } from "../../db/client.ts";
-import { announce, draftEvent } from "../../webhooks/outbox.ts";
+import { announce, draftEvent } from "../../events/outbox.ts";
 import { shows, visibilityOf } from "../automations.ts";
 import { IS_NEW_RUN, insertRuns, type ReportedRun, toRun } from "../runs.ts";
 import type { RecordingInput, RunReport } from "./inputs.ts";

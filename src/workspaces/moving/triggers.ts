@@ -20,7 +20,7 @@ export function createTriggers(): string[] {
   return [...ofRows, refuse("workspaces", `UPDATE OF ${columns.join(", ")}`, "OLD.hold")];
 }
 
-/** The bodies of a lead's events are made from its row (webhooks/bodies.ts): it is never updated, closed or not. */
+/** The bodies of a lead's events are made from its row (events/bodies.ts): it is never updated, closed or not. */
 const LEADS_NEVER_CHANGE = `CREATE TRIGGER \`leads_never_change\` BEFORE UPDATE ON \`leads\`
 BEGIN
 	SELECT RAISE(ABORT, 'a lead never changes');

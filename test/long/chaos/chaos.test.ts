@@ -2,7 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { expect, onTestFinished, test } from "vitest";
 import { Chance } from "../../../scripts/shared/chance.ts";
 import { ENCRYPTION_KEYS } from "../../../scripts/shared/runtime.ts";
-import type { Ledger } from "../../../src/webhooks/ledger.ts";
+import type { Ledger } from "../../../src/history/ledger.ts";
 import { opened } from "../../node/support/opened.ts";
 import { startReceiver } from "../../node/support/receiver.ts";
 import { bodyOf, EVENTS_WITH_BODIES, type EventWithBody } from "../../support/stored-bodies.ts";

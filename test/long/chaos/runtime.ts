@@ -4,7 +4,7 @@
  */
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { startRuntime } from "../../../scripts/shared/runtime.ts";
-import { SWEEP_GRACE_MS } from "../../../src/webhooks/wake.ts";
+import { SWEEP_GRACE_MS } from "../../../src/delivery/wake.ts";
 
 /** What it is asked for: a method of the Platform API, or rows of the workspace's database. */
 export interface Call {

@@ -10,7 +10,7 @@ import Stripe from "stripe";
 import { describe, expect, test } from "vitest";
 import { checkReceiver, type Finding } from "../../../scripts/check-receiver/checks.ts";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
-import { WebhookDelivery } from "../../../src/webhooks/bodies.ts";
+import { WebhookDelivery } from "../../../src/events/bodies.ts";
 import { startInTerminal } from "../../node/support/process.ts";
 import { type Post, startReceiver } from "../../node/support/receiver.ts";
 import { freePort } from "../../node/support/server.ts";

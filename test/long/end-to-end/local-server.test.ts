@@ -6,7 +6,7 @@ import { openApi } from "../../../scripts/shared/local-api.ts";
 import { signatureFault } from "../../../scripts/shared/receiver.ts";
 import { WebhookEvent } from "../../../src/contract/enumerations.ts";
 import type { Page } from "../../../src/http/paging.ts";
-import type { Webhook } from "../../../src/webhooks/subscriptions.ts";
+import type { Webhook } from "../../../src/subscriptions/subscriptions.ts";
 import { type Command, startLocalServer } from "../../node/support/local-server.ts";
 import { opened } from "../../node/support/opened.ts";
 import { openPortalSession } from "../../node/support/portal-session.ts";

@@ -1,6 +1,6 @@
 import { ENCRYPTION_KEYS } from "../../../scripts/shared/runtime.ts";
-import { BACKGROUND_DISPATCHES_MAX } from "../../../src/webhooks/dispatch/consumer.ts";
-import type { Claimed, Target } from "../../../src/webhooks/sender.ts";
+import { BACKGROUND_DISPATCHES_MAX } from "../../../src/delivery/consumer.ts";
+import type { Claimed, Target } from "../../../src/delivery/sender.ts";
 import { openBroker } from "./broker.ts";
 import type { Store } from "./store.ts";
 import type { Subscribers } from "./subscribers.ts";

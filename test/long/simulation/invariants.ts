@@ -1,6 +1,6 @@
 import { POST_TIMEOUT_MS } from "../../../src/contract/limits.ts";
-import { LEASE_MS } from "../../../src/webhooks/dispatch/lease.ts";
-import { POSTS_AT_ONCE, SLOW_ANSWER_MS } from "../../../src/webhooks/dispatch/policy.ts";
+import { LEASE_MS } from "../../../src/delivery/lease.ts";
+import { POSTS_AT_ONCE, SLOW_ANSWER_MS } from "../../../src/delivery/policy.ts";
 import type { Store } from "./store.ts";
 import { type Isolate, Violation } from "./world.ts";
 

@@ -1,7 +1,7 @@
 import { WebhookEvent } from "../../../src/contract/enumerations.ts";
 
-import type { Outcome } from "../../../src/webhooks/outcome.ts";
-import type { Claimed, Target } from "../../../src/webhooks/sender.ts";
+import type { Outcome } from "../../../src/delivery/outcome.ts";
+import type { Claimed, Target } from "../../../src/delivery/sender.ts";
 import { checkPost, type Post } from "./invariants.ts";
 import type { Store } from "./store.ts";
 import type { Isolate, World } from "./world.ts";

@@ -1,5 +1,5 @@
 import { ENCRYPTION_KEYS } from "../../../scripts/shared/runtime.ts";
-import { mintSecret } from "../../../src/webhooks/signature.ts";
+import { mintSecret } from "../../../src/delivery/signature.ts";
 import type { Deployment } from "./deployment.ts";
 import { BEHAVIOURS, KINDS } from "./subscribers.ts";
 import { Isolate, Violation } from "./world.ts";

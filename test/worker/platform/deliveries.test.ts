@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { isoTime } from "../../../src/contract/time.ts";
 import { attempts } from "../../../src/db/schema.ts";
-import { ATTEMPTS_KEPT } from "../../../src/webhooks/attempts.ts";
+import { ATTEMPTS_KEPT } from "../../../src/delivery/attempts.ts";
 import { leadReport, openWorkspace, Platform } from "../../support/api.ts";
 import {
   announceLeads,

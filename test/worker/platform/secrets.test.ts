@@ -1,8 +1,8 @@
 import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { openDatabase } from "../../../src/db/client.ts";
-import { rotateSecret } from "../../../src/webhooks/rotation.ts";
-import { openSecret } from "../../../src/webhooks/secrets.ts";
+import { rotateSecret } from "../../../src/subscriptions/rotation.ts";
+import { openSecret } from "../../../src/subscriptions/secrets.ts";
 import { findDataKey } from "../../../src/workspaces/data-keys.ts";
 import { errorOf, openWorkspace, Platform } from "../../support/api.ts";
 import {

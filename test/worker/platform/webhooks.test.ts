@@ -2,9 +2,9 @@ import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { WebhookEvent } from "../../../src/contract/enumerations.ts";
 import { isoTime } from "../../../src/contract/time.ts";
-import { WebhookDelivery } from "../../../src/webhooks/bodies.ts";
-import { findSubscription } from "../../../src/webhooks/subscriptions.ts";
-import { postTestEvent } from "../../../src/webhooks/test-event.ts";
+import { postTestEvent } from "../../../src/delivery/test-event.ts";
+import { WebhookDelivery } from "../../../src/events/bodies.ts";
+import { findSubscription } from "../../../src/subscriptions/subscriptions.ts";
 import { errorOf, leadReport, openWorkspace, Platform } from "../../support/api.ts";
 import {
   announceLeads,

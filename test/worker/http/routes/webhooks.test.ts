@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { WebhookEvent } from "../../../../src/contract/enumerations.ts";
 import type { Page } from "../../../../src/http/paging.ts";
-import type { Webhook } from "../../../../src/webhooks/subscriptions.ts";
+import type { Webhook } from "../../../../src/subscriptions/subscriptions.ts";
 import {
   type Answer,
   deployedWith,
@@ -76,7 +76,7 @@ describe("POST /webhooks", () => {
     [{ events: [null] }, invalid("events.0", "invalid_type")],
     [{ secret: "whsec_x" }, invalid("secret", "unknown_property")],
     [{ id: "whk_1" }, invalid("id", "unknown_property")],
-    // One URL of each reason; test/worker/webhooks/target.test.ts has all of them.
+    // One URL of each reason; test/worker/subscriptions/target.test.ts has all of them.
     [{ url: "example" }, invalid("url", "invalid_url")],
     [{ url: "http://example.com/" }, invalid("url", "https_required")],
     [{ url: "https://user:password@example.com/" }, invalid("url", "credentials_not_allowed")],

@@ -1,0 +1,76 @@
+import { timeBudget } from "../timing.ts";
+
+/** How many connections one workspace may use while the dispatch also serves others. */
+const POSTS_PER_WORKSPACE = 3;
+/** If no connection is taken or given back for this long, those who wait should not wait here. */
+export const STUCK_MS = 500;
+
+/** A place in the queue for a connection; once its turn has come, the connection itself. */
+export interface Place {
+  readonly workspaceId: string;
+  isConnected: boolean;
+  /** Called when its turn has come. */
+  readonly onConnected: () => void;
+}
+
+/**
+ * The connections of a dispatch: who has queued the longest posts next. Each subscription queues for one
+ * post at a time, so that each gets its first before any gets a second. A workspace gets no more than its
+ * share while there are others.
+ */
+export class Connections {
+  #free: number;
+  readonly #served: ReadonlyMap<string, string>;
+  readonly #queue: Place[] = [];
+  readonly #used = new Map<string, number>();
+  #moves = timeBudget(STUCK_MS);
+
+  /**
+   * @param max how many there are.
+   * @param served the workspace of each subscription that the dispatch serves.
+   */
+  constructor(max: number, served: ReadonlyMap<string, string>) {
+    this.#free = max;
+    this.#served = served;
+  }
+
+  /** Whether nobody has got or given back a connection for a while. */
+  get areStuck(): boolean {
+    return !this.#moves();
+  }
+
+  queueUp(workspaceId: string, onConnected: () => void): Place {
+    const place = { workspaceId, isConnected: false, onConnected };
+    this.#queue.push(place);
+    this.#connect();
+    return place;
+  }
+
+  /** Leaves the queue, or gives the connection back. */
+  leave(place: Place): void {
+    if (place.isConnected) this.#use(place.workspaceId, -1);
+    else this.#queue.splice(this.#queue.indexOf(place), 1);
+    this.#connect();
+  }
+
+  #connect(): void {
+    const share =
+      new Set(this.#served.values()).size > 1 ? POSTS_PER_WORKSPACE : Number.POSITIVE_INFINITY;
+    while (this.#free > 0) {
+      const next = this.#queue.findIndex(
+        ({ workspaceId }) => (this.#used.get(workspaceId) ?? 0) < share,
+      );
+      const [place] = next < 0 ? [] : this.#queue.splice(next, 1);
+      if (!place) return;
+      this.#use(place.workspaceId, 1);
+      place.isConnected = true;
+      place.onConnected();
+    }
+  }
+
+  #use(workspaceId: string, change: 1 | -1): void {
+    this.#free -= change;
+    this.#used.set(workspaceId, (this.#used.get(workspaceId) ?? 0) + change);
+    this.#moves = timeBudget(STUCK_MS);
+  }
+}

@@ -1,0 +1,96 @@
+import { sql } from "drizzle-orm";
+import type { WebhookEvent } from "../contract/enumerations.ts";
+import { newEventId } from "../contract/ids.ts";
+import { isoTime } from "../contract/time.ts";
+import { insertFrom } from "../db/builder.ts";
+import { commit, type Database, type Statements, transaction } from "../db/client.ts";
+import { attempts, deliveries, events, subscriptions } from "../db/schema.ts";
+import type { WebhookDelivery } from "../events/bodies.ts";
+import { HARD_DELIVERIES } from "../events/samples.ts";
+import type { TestResult } from "../history/views.ts";
+import { log } from "../log.ts";
+import type { KnownSubscription } from "../subscriptions/subscriptions.ts";
+import { statusOf } from "./outcome.ts";
+import { type Claimed, createSender, prepare } from "./sender.ts";
+
+/**
+ * Posts a sample event once, now, signed like any other, and records it with the receiver's answer. A
+ * header, `X-Service-Test: true`, and the id of its record mark it as a test. It affects neither the
+ * ledger nor the subscription's health, and is never sent again.
+ *
+ * @throws Error if one of the subscription's secrets cannot be decrypted.
+ */
+export async function postTestEvent(
+  env: Env,
+  db: Database,
+  subscription: KnownSubscription,
+  type: WebhookEvent,
+  now: number,
+): Promise<TestResult> {
+  const { id: subscriptionId, url } = subscription;
+  const eventId = newEventId(now);
+  const body = sampleBody(eventId, type, now);
+  const event = { createdAt: now, storedBody: body, leadId: null, lead: null };
+  const post = { eventId, type, priority: 1, attempts: 0, dueAt: now, turnAt: null } as const;
+  const targets = new Map([[subscriptionId, subscription]]);
+  const [delivery] = prepare(env, [{ ...post, ...event, subscriptionId }], targets, now);
+  const sent = await createSender(env, true)(delivery as Claimed, subscription, now);
+  const durationMs = Date.now() - now;
+  const result = { eventId, outcome: sent.kind, status: statusOf(sent), durationMs };
+  await commit(db, record(subscriptionId, type, body, now, result, await sent.kept));
+  const { eventId: _, ...logged } = result;
+  log("test_event", { webhookId: subscriptionId, host: new URL(url).host, ...logged });
+  return result;
+}
+
+/** Records a test event, unless its subscription was deleted meanwhile. */
+function record(
+  subscriptionId: string,
+  type: WebhookEvent,
+  body: string,
+  now: number,
+  { eventId, outcome, status, durationMs }: TestResult,
+  response: string | null = null,
+): Statements<unknown> {
+  const { id, workspaceId, deletedAt } = subscriptions;
+  const once = sql`FROM ${subscriptions} WHERE ${id} = ${subscriptionId} AND ${deletedAt} IS NULL
+    ON CONFLICT DO NOTHING`;
+  return transaction({
+    event: insertFrom(
+      events,
+      { id: eventId, workspaceId, type, body, owed: [subscriptionId], createdAt: now, test: true },
+      once,
+    ),
+    delivery: insertFrom(
+      deliveries,
+      {
+        ...{ subscriptionId, eventId, workspaceId, type },
+        ...{ state: "test", attempts: 1, dueAt: now, settledAt: now + durationMs },
+        ...{ lastAt: now, lastOutcome: outcome, lastStatus: status, lastDurationMs: durationMs },
+      },
+      once,
+    ),
+    attempt: insertFrom(
+      attempts,
+      {
+        ...{ subscriptionId, eventId, attempt: 1, at: now, outcome, status, durationMs },
+        response: sql`unhex(${response})`,
+      },
+      once,
+    ),
+  });
+}
+
+/** A sample event of a kind that happened just now, to a record that does not exist. */
+function sampleBody(eventId: string, type: WebhookEvent, now: number): string {
+  const samples: Record<WebhookEvent, WebhookDelivery> = HARD_DELIVERIES;
+  const { data } = samples[type];
+  const at = isoTime(now);
+  const fields = Object.entries(data).map(([name, value]) => [
+    name,
+    name.endsWith("_at") ? at : value,
+  ]);
+  const id = data.id.replace(/_.*/, "_test");
+  const record = { ...Object.fromEntries(fields), id };
+  return JSON.stringify({ id: eventId, type, created_at: at, data: record });
+}

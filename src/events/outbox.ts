@@ -1,0 +1,94 @@
+import { type SQL, sql } from "drizzle-orm";
+import type { WebhookEvent } from "../contract/enumerations.ts";
+import { newEventId } from "../contract/ids.ts";
+import { insertFrom } from "../db/builder.ts";
+import { insertEach, type Statements, transaction } from "../db/client.ts";
+import { deliveries, events, leads, subscriptions } from "../db/schema.ts";
+import { isNotErased } from "../records/leads.ts";
+import { IS_ACTIVE, lists } from "../subscriptions/conditions.ts";
+import { serializeBody, type WebhookDelivery } from "./bodies.ts";
+
+/** An event, announced only if its condition holds at the commit. */
+export interface Draft {
+  id: string;
+  /** The id of the record it is about. */
+  subject: string;
+  /** The exact body that every subscriber receives; null if it is made from the lead it is about. */
+  body: string | null;
+}
+
+/** Drafts the event that announces `data`. */
+export function draftEvent<T extends WebhookDelivery>(
+  type: T["type"],
+  data: T["data"],
+  now: number,
+): Draft {
+  const id = newEventId(now);
+  return { id, subject: data.id, body: serializeBody<T>(id, type, now, data) };
+}
+
+/** SQL condition on a draft, before its lead is written: it does not exist, and was not erased. */
+export function isNewLead(workspaceId: string): SQL {
+  const id = sql`draft.value->>'subject'`;
+  return sql`NOT EXISTS (SELECT 1 FROM ${leads} WHERE ${leads.id} = ${id}) AND ${isNotErased(workspaceId, id)}`;
+}
+
+/**
+ * Announces the `drafts` for which `condition` holds: inserts each event, with a delivery for every
+ * active subscription that lists its kind. An event that no subscription lists is not stored; one
+ * that only disabled subscriptions list is, because it may be sent to them later.
+ *
+ * These statements come before those that write the record, in the same transaction. The condition
+ * therefore sees the state before the write, and a second try finds its own record and announces
+ * nothing.
+ *
+ * @param body SQL expression on a draft: its body, if it depends on what is stored.
+ */
+export function announce(
+  workspaceId: string,
+  type: WebhookEvent,
+  drafts: Draft[],
+  condition: SQL,
+  now: number,
+  body = sql`draft.value->>'body'`,
+): Statements<unknown> {
+  const isListing = sql`${subscriptions.workspaceId} = ${workspaceId} AND ${subscriptions.deletedAt} IS NULL
+    AND ${lists(type)}`;
+  const isSubscriber = sql`${isListing} AND ${IS_ACTIVE}`;
+  const subjects = JSON.stringify(drafts.map(({ id, subject }) => ({ id, subject })));
+  return transaction({
+    // Before the events are inserted: a draft with a stored event counts as announced.
+    deliveries: insertFrom(
+      deliveries,
+      {
+        subscriptionId: subscriptions.id,
+        eventId: sql`draft.value->>'id'`,
+        workspaceId,
+        type,
+        state: "pending",
+        dueAt: now,
+        cancellations: subscriptions.cancellations,
+      },
+      sql`FROM json_each(${subjects}) AS draft JOIN ${subscriptions} ON ${isSubscriber}
+          WHERE ${condition} AND NOT EXISTS (SELECT 1 FROM ${events}
+            WHERE ${events.workspaceId} = ${workspaceId} AND ${events.id} = draft.value->>'id')`,
+    ),
+    events: insertEach(drafts, (chunk) =>
+      insertFrom(
+        events,
+        {
+          id: sql`draft.value->>'id'`,
+          workspaceId,
+          type,
+          body: sql`coalesce(${body}, '')`,
+          leadId: sql`iif(draft.value->>'body' IS NULL, draft.value->>'subject', NULL)`,
+          owed: sql`(SELECT json_group_array(${subscriptions.id}) FROM ${subscriptions} WHERE ${isSubscriber})`,
+          createdAt: now,
+        },
+        sql`FROM json_each(${chunk}) AS draft
+            WHERE ${condition} AND EXISTS (SELECT 1 FROM ${subscriptions} WHERE ${isListing})
+            ON CONFLICT DO NOTHING`,
+      ),
+    ),
+  });
+}

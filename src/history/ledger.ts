@@ -1,0 +1,134 @@
+import { z } from "@hono/zod-openapi";
+import { type Column, eq, type SQL, sql } from "drizzle-orm";
+import type { DeliveryState } from "../contract/enumerations.ts";
+import type { Database } from "../db/client.ts";
+import { deliveries, events, subscriptions } from "../db/schema.ts";
+import { subscriptionsWithPending } from "../delivery/wake.ts";
+import { IS_ITS_EVENT, IS_PENDING, IS_VOID, PENDING } from "../subscriptions/conditions.ts";
+import { livesHere } from "../workspaces/workspaces.ts";
+
+/** A delivery counts as overdue this long after it could have been posted. */
+const OVERDUE_AFTER_MS = 300_000;
+
+export const Backlog = z.object({
+  pending: z.int(),
+  overdue: z.int().describe("those that could have been posted for more than five minutes"),
+  oldestPendingSeconds: z
+    .int()
+    .nullable()
+    .describe("age of the oldest event with a pending delivery; null if there is none"),
+  oldestWebhookId: z.string().nullable().describe("the subscription that it is owed to"),
+});
+export type Backlog = z.infer<typeof Backlog>;
+
+export function sumBacklogs(backlogs: Backlog[]): Backlog {
+  const age = ({ oldestPendingSeconds }: Backlog) => oldestPendingSeconds ?? -1;
+  const [oldest] = backlogs.toSorted((a, b) => age(b) - age(a));
+  return {
+    pending: backlogs.reduce((total, { pending }) => total + pending, 0),
+    overdue: backlogs.reduce((total, { overdue }) => total + overdue, 0),
+    oldestPendingSeconds: oldest?.oldestPendingSeconds ?? null,
+    oldestWebhookId: oldest?.oldestWebhookId ?? null,
+  };
+}
+
+/** SQL condition: the row is of this workspace, or of any that lives here. */
+function isOf(workspaceId: string | undefined, table: { workspaceId: Column }): SQL {
+  return workspaceId === undefined
+    ? livesHere(table.workspaceId)
+    : eq(table.workspaceId, workspaceId);
+}
+
+/**
+ * The backlog of one workspace, or of all. Reads that workspace's pending deliveries, plus one row
+ * for each other subscription that has any.
+ */
+export async function findBacklog(
+  db: Database,
+  workspaceId: string | undefined,
+  now: number,
+): Promise<Backlog> {
+  const { id, nextAt, rejections, rejectedUntil } = subscriptions;
+  const { dueAt, type } = deliveries;
+  const rejectedTo = sql`iif(${rejections} -> ${type} IS NULL, 0, ${rejectedUntil})`;
+  const [row] = await db.all<{
+    pending: number;
+    overdue: number;
+    oldestAt: number | null;
+    oldestWebhookId: string | null;
+  }>(sql`
+    WITH RECURSIVE ${subscriptionsWithPending("")}
+    SELECT count(*) AS pending,
+      coalesce(sum(max(${dueAt}, ${nextAt}, ${rejectedTo}) < ${now - OVERDUE_AFTER_MS}), 0) AS overdue,
+      -- The id is that of the row with the minimum.
+      min(${events.createdAt}) AS oldestAt, ${id} AS oldestWebhookId
+    FROM waiting CROSS JOIN ${subscriptions} ON ${id} = waiting.id AND ${isOf(workspaceId, subscriptions)}
+      CROSS JOIN ${PENDING}
+        ON ${IS_PENDING} AND ${deliveries.cancellations} >= ${subscriptions.cancellations}
+      JOIN ${events} ON ${IS_ITS_EVENT}`);
+  if (!row) throw new Error("the backlog query returned no row");
+  const { pending, overdue, oldestAt, oldestWebhookId } = row;
+  const ageMs = oldestAt === null ? null : Math.max(0, now - oldestAt);
+  return {
+    pending,
+    overdue,
+    oldestPendingSeconds: ageMs === null ? null : Math.floor(ageMs / 1000),
+    oldestWebhookId,
+  };
+}
+
+export const Ledger = Backlog.extend({
+  created: z.int().describe("counted independently, from the events"),
+  delivered: z.int(),
+  exhausted: z.int(),
+  cancelled: z.int(),
+  addsUp: z.boolean().describe("created = pending + delivered + exhausted + cancelled"),
+});
+export type Ledger = z.infer<typeof Ledger>;
+
+/** The ledger of several databases together: it adds up when each of theirs does. */
+export function sumLedgers(ledgers: Ledger[]): Ledger {
+  const sum = (field: "created" | "delivered" | "exhausted" | "cancelled") =>
+    ledgers.reduce((total, ledger) => total + ledger[field], 0);
+  return {
+    created: sum("created"),
+    delivered: sum("delivered"),
+    exhausted: sum("exhausted"),
+    cancelled: sum("cancelled"),
+    ...sumBacklogs(ledgers),
+    addsUp: ledgers.every(({ addsUp }) => addsUp),
+  };
+}
+
+/**
+ * The ledger of one workspace, or of all: it reads every delivery that is kept. What is void counts as
+ * cancelled, which it will be in a moment.
+ */
+export async function findLedger(
+  db: Database,
+  workspaceId: string | undefined,
+  now: number,
+): Promise<Ledger> {
+  const countOf = (state: DeliveryState) =>
+    sql<number>`coalesce(sum(${deliveries.state} = ${state}), 0)`.as(state);
+  const [row] = await db
+    .select({
+      created: sql<number>`(SELECT coalesce(sum(json_array_length(${events.owed})), 0)
+          FROM ${events} WHERE ${isOf(workspaceId, events)} AND NOT ${events.test})`,
+      pending: countOf("pending"),
+      delivered: countOf("delivered"),
+      exhausted: countOf("exhausted"),
+      cancelled: countOf("cancelled"),
+      voided: sql<number>`(SELECT count(*) FROM ${subscriptions} CROSS JOIN ${PENDING} ON ${IS_VOID}
+          WHERE ${subscriptions.cancelling} AND ${isOf(workspaceId, subscriptions)})`.as("voided"),
+    })
+    .from(deliveries)
+    .where(isOf(workspaceId, deliveries));
+  if (!row) throw new Error("the ledger query returned no row");
+  const { voided, ...counts } = row;
+  const pending = row.pending - voided;
+  const cancelled = row.cancelled + voided;
+  const addsUp = row.created === pending + row.delivered + row.exhausted + cancelled;
+  const backlog = await findBacklog(db, workspaceId, now);
+  return { ...backlog, ...counts, pending, cancelled, addsUp };
+}

@@ -1,0 +1,263 @@
+import { exports } from "cloudflare:workers";
+import { describe, expect, test } from "vitest";
+import { PROBE_WAITS_SECONDS } from "../../../src/contract/limits.ts";
+import { commit, openDatabase, transaction } from "../../../src/db/client.ts";
+import { LEASE_MS } from "../../../src/delivery/lease.ts";
+import { countDays } from "../../../src/history/days.ts";
+import {
+  cancelPendingOf,
+  deleteSubscription,
+  disableSubscription,
+  updateSubscription,
+} from "../../../src/subscriptions/subscriptions.ts";
+import { sleep } from "../../../src/timing.ts";
+import { updateAccess } from "../../../src/workspaces/workspaces.ts";
+import { openWorkspace } from "../../support/api.ts";
+import {
+  announceLeads,
+  answered,
+  db,
+  dispatchAt,
+  dispatchOn,
+  HOUR_MS,
+  heldDispatch,
+  observedDatabase,
+  owed,
+  setSubscription,
+  statesOf,
+  subscribe,
+  subscriber,
+  subscriberUrl,
+  subscriptionRow,
+} from "../../support/deliveries.ts";
+import { meteredDatabase } from "../../support/metered-database.ts";
+
+const NOW = Date.UTC(2026, 0, 5, 12);
+const OK = answered(200);
+/** No post to a withdrawn subscription starts later than this. */
+const WITHDRAWN_MS = 2_000;
+
+type Owner = Awaited<ReturnType<typeof openWorkspace>>;
+
+/** What `setWorkspaceAccess` commits. */
+function withdrawAccess(workspaceId: string) {
+  return commit(db, transaction([updateAccess(workspaceId, false), cancelPendingOf(workspaceId)]));
+}
+
+type End = (owed: { workspaceId: string; id: string }, now: number) => Promise<unknown>;
+const ENDS: [how: string, End][] = [
+  [
+    "is deleted",
+    ({ workspaceId, id }, now) => commit(db, deleteSubscription(workspaceId, id, now)),
+  ],
+  ["loses its workspace's access", ({ workspaceId }) => withdrawAccess(workspaceId)],
+  ["is disabled", ({ id }, now) => commit(db, disableSubscription(id, now))],
+];
+
+describe("a subscription that", () => {
+  test("is deleted during its posts has them recorded, though the rest is cancelled meanwhile", async () => {
+    const { workspaceId, id } = await owed(20, NOW);
+    await setSubscription(id, { postsAtOnce: 3 });
+    const [noticed, cancelled] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    const { DB } = observedDatabase({
+      after(trip) {
+        if (trip === 2) noticed.resolve();
+        if (trip === 3) cancelled.resolve();
+      },
+    });
+    const { posts, attempt } = subscriber(async () => {
+      if (posts.length === 1) await commit(db, deleteSubscription(workspaceId, id, NOW));
+      else await (posts.length === 2 ? noticed : cancelled).promise;
+      return OK;
+    });
+    // An outcome is recorded a second later, although other posts are in flight.
+    const startedAt = Date.now();
+    await dispatchOn(DB, () => NOW + Date.now() - startedAt, [id], attempt);
+    expect(posts.length).toBeGreaterThan(2);
+    const states = { delivered: posts.length, cancelled: 20 - posts.length };
+    expect(await statesOf(id)).toEqual(states);
+  });
+
+  test.each(ENDS)("%s before its dispatch dies has the rest cancelled later", async (_, end) => {
+    const withdrawn = await owed(3, NOW);
+    const { id } = withdrawn;
+    const crashed = await heldDispatch(NOW, id);
+    await end(withdrawn, NOW);
+    expect(await statesOf(id)).toEqual({ pending: 3 });
+    await dispatchAt(NOW + LEASE_MS, [id], OK);
+    expect(await statesOf(id)).toEqual({ cancelled: 3 });
+    await crashed.finish(OK);
+    expect(await statesOf(id)).toEqual({ cancelled: 3 });
+  });
+
+  test.each(ENDS)("%s during a dispatch gets no post later than 2 s after", async (_, end) => {
+    const withdrawn = await owed(40, NOW);
+    const { DB } = observedDatabase({ before: (trip) => (trip > 1 ? sleep(100) : undefined) });
+    let now = NOW;
+    const starts: number[] = [];
+    const { attempt } = subscriber(async () => {
+      if (starts.push(now) === 1) await end(withdrawn, NOW);
+      now += 400;
+      await sleep(2);
+      return OK;
+    });
+    await dispatchOn(DB, () => now, [withdrawn.id], attempt);
+    expect(starts.length).toBeGreaterThan(1);
+    expect(starts.filter((at) => at - NOW > WITHDRAWN_MS)).toEqual([]);
+    const states = { delivered: starts.length, cancelled: 40 - starts.length };
+    expect(await statesOf(withdrawn.id)).toEqual(states);
+    await dispatchAt(now + HOUR_MS, [withdrawn.id], OK);
+    expect(await statesOf(withdrawn.id)).toEqual(states);
+  });
+});
+
+test("a subscription whose URL changes during a dispatch gets no post at the old one later than 2 s after", async () => {
+  const { id } = await owed(20, NOW);
+  const { DB } = observedDatabase({ before: (trip) => (trip > 1 ? sleep(100) : undefined) });
+  const url = subscriberUrl();
+  let now = NOW;
+  const starts: [at: number, url: string][] = [];
+  await dispatchOn(
+    DB,
+    () => now,
+    [id],
+    async (_, target) => {
+      if (starts.push([now, target.url]) === 1) await commit(db, updateSubscription(id, { url }));
+      now += 400;
+      await sleep(2);
+      return OK;
+    },
+  );
+  const late = starts.filter(([at]) => at - NOW > WITHDRAWN_MS);
+  expect(late.length).toBeGreaterThan(1);
+  expect(new Set(late.map(([, to]) => to))).toEqual(new Set([url]));
+  expect(await statesOf(id)).toMatchObject({ delivered: starts.length });
+});
+
+describe("a post to the old URL that fails makes the new one wait for nothing,", () => {
+  const AWAY = { kind: "timed_out" } as const;
+  const ENDURING = { backoff: PROBE_WAITS_SECONDS.length };
+
+  test("if it ends before the change is noticed", async () => {
+    const { id } = await owed(2, NOW);
+    await setSubscription(id, ENDURING);
+    const held = await heldDispatch(NOW, id);
+    await commit(db, updateSubscription(id, { url: subscriberUrl() }));
+    const [left] = await held.finish(AWAY);
+    expect(left).toMatchObject({ nextAt: 0, readyAt: NOW });
+  });
+
+  test("and if it ends afterwards", async () => {
+    const { id } = await owed(3, NOW);
+    await setSubscription(id, { ...ENDURING, postsAtOnce: 2 });
+    const noticed = Promise.withResolvers<void>();
+    const { DB } = observedDatabase({ after: (trip) => void (trip === 2 && noticed.resolve()) });
+    let [now, posts] = [NOW, 0];
+    const attempt = async () => {
+      if (++posts === 1) {
+        await noticed.promise;
+        await sleep(10);
+        return AWAY;
+      }
+      await commit(db, updateSubscription(id, { url: subscriberUrl() }));
+      // The third one waits for an exchange.
+      now += WITHDRAWN_MS - 100;
+      return OK;
+    };
+    await dispatchOn(DB, () => now, [id], attempt);
+    expect(await statesOf(id)).toEqual({ delivered: 2, pending: 1 });
+    expect(await subscriptionRow(id)).toMatchObject({ nextAt: 0, failingSince: null });
+  });
+});
+
+describe("a large backlog that is withdrawn", () => {
+  test("is cancelled in chunks, and not posted to anyone", async () => {
+    const { workspaceId, id } = await owed(5_000, NOW);
+    await commit(db, deleteSubscription(workspaceId, id, NOW));
+    expect(await statesOf(id)).toEqual({ pending: 5_000 });
+    const statesAfter: Record<string, number>[] = [];
+    const after = async () => void statesAfter.push(await statesOf(id));
+    await dispatchOn(observedDatabase({ after }).DB, NOW + 1, [id], OK, "slow");
+    expect(statesAfter.slice(0, 3)).toEqual([
+      { pending: 5_000 },
+      { cancelled: 1_000, pending: 4_000 },
+      { cancelled: 2_000, pending: 3_000 },
+    ]);
+    expect(await statesOf(id)).toEqual({ cancelled: 5_000 });
+    expect(await subscriptionRow(id)).toMatchObject({ cancelling: false });
+    const ledger = await exports.Platform.ledger({ workspaceId });
+    expect(ledger).toMatchObject({ created: 5_000, cancelled: 5_000, addsUp: true });
+  });
+
+  test.each<[door: string, withdraw: (id: string, owner: Owner) => Promise<unknown>]>([
+    ["disableWebhook", (webhookId) => exports.Platform.disableWebhook({ webhookId })],
+    ["deleteWebhook", (webhookId) => exports.Platform.deleteWebhook({ webhookId })],
+    [
+      "setWorkspaceAccess",
+      (_, { workspaceId }) => exports.Platform.setWorkspaceAccess({ workspaceId, granted: false }),
+    ],
+    ["DELETE /v1/webhooks/{id}", (id, { api }) => api.delete(`/v1/webhooks/${id}`)],
+  ])("is cancelled to the end through the queues, without the sweep: %s", async (_, withdraw) => {
+    const owner = await openWorkspace();
+    const { id } = await subscribe(owner.workspaceId);
+    await announceLeads(owner.workspaceId, 1_100, Date.now());
+    await withdraw(id, owner);
+    await expect.poll(() => statesOf(id)).toEqual({ cancelled: 1_100 });
+  });
+
+  test("is not revived if access returns in the meantime; what is announced then is delivered", async () => {
+    const { workspaceId, id } = await owed(5_000, NOW);
+    let now = NOW;
+    const held = await heldDispatch(() => now, id);
+    await withdrawAccess(workspaceId);
+    await commit(db, updateAccess(workspaceId, true));
+    const fresh = (await announceLeads(workspaceId, 3, NOW + 1)).map((draft) => draft.id);
+    now += WITHDRAWN_MS;
+    await held.finish(OK);
+    const { posts, attempt } = subscriber();
+    for (let i = 0; i < 4; i++) await dispatchAt(NOW + LEASE_MS + i, [id], attempt);
+    expect(posts.toSorted()).toEqual(fresh.toSorted());
+    expect(await statesOf(id)).toEqual({ cancelled: 4_999, delivered: 4 });
+    const ledger = await exports.Platform.ledger({ workspaceId });
+    expect(ledger).toMatchObject({ created: 5_003, pending: 0, addsUp: true });
+  });
+});
+
+test("what is withdrawn is shown as cancelled at once", async () => {
+  const { workspaceId, id, drafts } = await owed(3, NOW);
+  await dispatchAt(NOW, [id], answered(400));
+  await withdrawAccess(workspaceId);
+  await commit(db, updateAccess(workspaceId, true));
+  const [fresh] = await announceLeads(workspaceId, 1, NOW + 1);
+  expect(await statesOf(id)).toEqual({ pending: 4 });
+  const { ledger, listDeliveries, readDelivery, listWebhooks } = exports.Platform;
+  expect(await ledger({ workspaceId })).toMatchObject({ pending: 1, cancelled: 3, addsUp: true });
+  const shown = async (state: "pending" | "cancelled") => {
+    const { items } = await listDeliveries({ webhookId: id, state });
+    return items.map(({ eventId }) => eventId);
+  };
+  expect(await shown("pending")).toEqual([fresh?.id]);
+  expect((await shown("cancelled")).toSorted()).toEqual(drafts.map((draft) => draft.id).toSorted());
+  const eventId = drafts[0]?.id ?? "";
+  const first = await readDelivery({ webhookId: id, eventId });
+  expect(first).toMatchObject({ state: "cancelled", dueAt: null });
+  expect(await listWebhooks({ workspaceId })).toMatchObject({ items: [{ pending: 1 }] });
+  expect((await countDays(db, id, NOW + 1)).at(-1)).toMatchObject({ pending: 1, cancelled: 3 });
+});
+
+test("withdrawing a workspace's access, and cancelling, read no other's deliveries", async () => {
+  await owed(500, NOW);
+  const { workspaceId, id } = await owed(1, NOW);
+  const { DB, rows } = meteredDatabase();
+  await commit(openDatabase(DB), cancelPendingOf(workspaceId));
+  await dispatchOn(DB, NOW, [id], OK);
+  expect(await statesOf(id)).toEqual({ cancelled: 1 });
+  expect(rows.read).toBeLessThan(200);
+});
+
+test("a deleted subscription that owes nothing needs no dispatch", async () => {
+  const { workspaceId, id } = await owed(1, NOW);
+  await dispatchAt(NOW, [id], OK);
+  const { wakes } = await commit(db, deleteSubscription(workspaceId, id, NOW));
+  expect(wakes).toEqual([]);
+});

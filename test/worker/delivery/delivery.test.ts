@@ -1,0 +1,274 @@
+import { createExecutionContext } from "cloudflare:test";
+import { env, exports } from "cloudflare:workers";
+import { afterEach, describe, expect, test, vi } from "vitest";
+import { POST_TIMEOUT_MS } from "../../../src/contract/limits.ts";
+import { createAttempt } from "../../../src/delivery/attempt.ts";
+import { LEASE_MS } from "../../../src/delivery/lease.ts";
+import { FIRST_AWAY } from "../../../src/delivery/policy.ts";
+import { mintSecret } from "../../../src/delivery/signature.ts";
+import { expectDataKey } from "../../../src/encryption/personal-data.ts";
+import { Platform } from "../../../src/platform/entrypoint.ts";
+import { rotateSecret } from "../../../src/subscriptions/rotation.ts";
+import { sealSecret } from "../../../src/subscriptions/secrets.ts";
+import { sweep } from "../../../src/sweep.ts";
+import { leadReport } from "../../support/api.ts";
+import {
+  ACKNOWLEDGED,
+  announceLeads,
+  answered,
+  BROKEN,
+  CONNECTION_LOST,
+  consumeFor,
+  createWorkspace,
+  db,
+  deliveriesTo,
+  deliveryTo,
+  expectedSignatures,
+  FIRST_WAIT_MS,
+  isolated,
+  jumpTo,
+  MINUTE_MS,
+  observedDatabase,
+  owed,
+  postOf,
+  REFUSING_QUEUE,
+  receivedBy,
+  setSubscription,
+  statesOf,
+  subscribe,
+  subscriberUrl,
+  subscriptionRow,
+} from "../../support/deliveries.ts";
+import { damageLead, record } from "../../support/record.ts";
+import type { Received } from "../../support/subscribers.ts";
+import { until } from "../../support/until.ts";
+
+afterEach(() => {
+  vi.useRealTimers();
+  vi.restoreAllMocks();
+});
+
+/** Expects a post to be signed with the secret, in both schemes. @returns when. */
+function expectSigned({ headers, body }: Received, secret: string): number {
+  const timestamp = headers["webhook-timestamp"] ?? "";
+  const eventId = JSON.parse(body).id;
+  const { service, standard } = expectedSignatures(secret, eventId, timestamp, body);
+  const signatures = { "x-service-signature": service, "webhook-signature": standard };
+  expect(headers).toMatchObject({ "webhook-id": eventId, ...signatures });
+  return Number(timestamp);
+}
+
+describe("a delivery", () => {
+  test.each([
+    ["a small one", ""],
+    ["one of nearly 1 MB", 'é🌻\u2028\\"'.repeat(70_000)],
+  ])("is one POST of the stored event, signed in both schemes: %s", async (_, note) => {
+    const { id, url, secret, drafts } = await owed(1, Date.now(), { customFields: { note } });
+    const { id: eventId, body } = drafts[0] as { id: string; body: string };
+    const bytes = new TextEncoder().encode(body).length;
+    if (note) expect(bytes).toBeGreaterThan(900_000);
+    const startedAt = Math.floor(Date.now() / 1000);
+    expect(await consumeFor([id], isolated().env)).toMatchObject(ACKNOWLEDGED);
+    const [received, ...others] = (await receivedBy({ url })) as [Received];
+    expect(others).toEqual([]);
+    expect([received.url, received.body === body]).toEqual([url, true]);
+    const created_at = expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
+    expect(JSON.parse(body)).toMatchObject({ id: eventId, type: "lead.created", created_at });
+    const sentAt = expectSigned(received, secret);
+    expect(sentAt).toBeGreaterThanOrEqual(startedAt);
+    expect(sentAt).toBeLessThanOrEqual(Date.now() / 1000);
+    const described = { "content-type": "application/json", "content-length": String(bytes) };
+    expect(received.headers).toMatchObject(described);
+    for (const ours of ["authorization", "cookie"])
+      expect(received.headers).not.toHaveProperty(ours);
+    expect(await deliveryTo(id)).toMatchObject({ state: "delivered", attempts: 1 });
+  });
+
+  test.each([
+    ["asks", 1.7, 1.7],
+    ["asks, but not longer than twice its own wait", 360, 2],
+  ])("waits as long as Retry-After %s, and so does its subscription", async (_, asked, waits) => {
+    const workspaceId = await createWorkspace();
+    const url = `${subscriberUrl("status-503")}&retry-after=${(asked * FIRST_WAIT_MS) / 1000}`;
+    const { id } = await subscribe(workspaceId, { url });
+    await announceLeads(workspaceId, 1, Date.now());
+    const startedAt = Date.now();
+    await consumeFor([id], isolated().env);
+    const { dueAt } = await deliveryTo(id);
+    expect(await subscriptionRow(id)).toMatchObject({ nextAt: dueAt, backoff: FIRST_AWAY });
+    expect(dueAt - startedAt).toBeGreaterThanOrEqual(waits * FIRST_WAIT_MS);
+    expect(dueAt - startedAt).toBeLessThan((waits + 1) * FIRST_WAIT_MS);
+  });
+
+  test("is retried with the same id and bytes, signed afresh", async () => {
+    const now = Date.now();
+    const later = now + 2 * FIRST_WAIT_MS;
+    const { id, url, secret, drafts } = await owed(1, now, { behaviour: "first-fails" });
+    await consumeFor([id], isolated().env);
+    expect(await deliveryTo(id)).toMatchObject({ state: "pending", attempts: 1, lastStatus: 503 });
+    jumpTo(later);
+    await consumeFor([id], isolated().env, undefined, "slow");
+    const received = await receivedBy({ url });
+    expect(received.map(({ body }) => body)).toEqual([drafts[0]?.body, drafts[0]?.body]);
+    const times = received.map((one) => expectSigned(one, secret));
+    expect(times[1]).toBe(Math.floor(later / 1000));
+    const settled = { state: "delivered", attempts: 2, lastStatus: 200 };
+    expect(await deliveryTo(id)).toMatchObject(settled);
+  });
+
+  test("to a URL that we no longer accept is refused, and fails", async () => {
+    const workspaceId = await createWorkspace();
+    const { id } = await subscribe(workspaceId, { url: "http://169.254.169.254/latest" });
+    await announceLeads(workspaceId, 1, Date.now());
+    await consumeFor([id], isolated().env);
+    expect(await receivedBy({ url: "https://169.254.169.254/" })).toEqual([]);
+    const refused = { state: "pending", attempts: 1, lastOutcome: "refused", lastStatus: null };
+    expect(await deliveryTo(id)).toMatchObject(refused);
+  });
+
+  test("whose lead cannot be decrypted is tried again like one that fails, and holds up no other", async () => {
+    const workspaceId = await createWorkspace();
+    const { id, url } = await subscribe(workspaceId);
+    const now = Date.now();
+    const recordLead = (reference: string, at: number) =>
+      record(isolated().env, "recordLeads", { workspaceId, leads: [leadReport(reference)] }, at);
+    const { ids } = await recordLead("damaged", now - 1);
+    await damageLead(ids[0]);
+    await recordLead("fine", now);
+    await consumeFor([id], isolated().env);
+    expect(await receivedBy({ url })).toHaveLength(1);
+    const rows = await deliveriesTo(id);
+    const unreadable = { state: "pending", attempts: 1, lastOutcome: "unreadable" };
+    expect(rows).toMatchObject([unreadable, { state: "delivered" }]);
+    expect(rows[0]?.dueAt).toBeGreaterThanOrEqual(now + FIRST_WAIT_MS);
+    expect(await subscriptionRow(id)).toMatchObject({ failures: 0, backoff: 0, nextAt: 0 });
+    const call = { webhookId: id, eventId: rows[0]?.eventId ?? "" };
+    expect(await exports.Platform.readDelivery(call)).toMatchObject({ state: "pending", body: "" });
+  });
+});
+
+describe("the attempts of a dispatch", () => {
+  const NOW = Date.UTC(2026, 0, 5);
+
+  test("leave no timers behind: an invocation may only have 10,000", async () => {
+    const { drafts, ...about } = await owed(1, NOW);
+    const post = await postOf(about, drafts, NOW);
+    const started = vi.spyOn(globalThis, "setTimeout");
+    const ended = vi.spyOn(globalThis, "clearTimeout");
+    const timeouts = vi.spyOn(AbortSignal, "timeout");
+    const attempt = createAttempt(env);
+    for (let i = 0; i < 20; i++) {
+      const { kept, ...outcome } = await attempt(...post);
+      expect(outcome).toMatchObject(answered(200));
+      await kept;
+    }
+    expect(await receivedBy(about)).toHaveLength(20);
+    const { calls, results } = started.mock;
+    const timers = results
+      .filter((_, i) => calls[i]?.[1] === POST_TIMEOUT_MS)
+      .map(({ value }) => value);
+    expect(timers.length).toBeGreaterThanOrEqual(20);
+    // Files share a runtime: a post of the file before may still have one.
+    await until(() => timers.every((timer) => ended.mock.calls.some(([one]) => one === timer)));
+    expect(timeouts).not.toHaveBeenCalled();
+  });
+
+  test("are signed when they are claimed, and again in another second, with the secret of then", async () => {
+    const clock = vi.spyOn(Date, "now").mockReturnValue(NOW);
+    const { drafts, ...about } = await owed(1, NOW);
+    const [delivery, target] = await postOf(about, drafts, NOW);
+    const rotated = mintSecret();
+    const dataKey = await expectDataKey(env.ENCRYPTION_KEYS, target);
+    const sealedSecret = await sealSecret(dataKey, about.id, rotated);
+    const attempt = createAttempt(env);
+    for (const later of [999, 1_000]) {
+      clock.mockReturnValue(NOW + later);
+      await attempt(delivery, { ...target, sealedSecret });
+    }
+    const [claimed, later] = (await receivedBy(about)) as [Received, Received];
+    expect(expectSigned(claimed, about.secret)).toBe(NOW / 1000);
+    expect(expectSigned(later, rotated)).toBe(NOW / 1000 + 1);
+  });
+
+  test("are signed with a secret that was rotated while their claim was answered", async () => {
+    jumpTo(NOW);
+    const { id, url } = await owed(1, NOW);
+    const rotated: string[] = [];
+    const { DB } = observedDatabase({
+      after: async (trip) => {
+        if (trip > 1) return;
+        const rotation = await rotateSecret(db, env.ENCRYPTION_KEYS, id, 0, NOW + 100);
+        rotated.push(rotation.secret);
+        vi.setSystemTime(NOW + 5_000);
+      },
+    });
+    await consumeFor([id], isolated({ DB }).env);
+    const [received] = (await receivedBy({ url })) as [Received];
+    expect(expectSigned(received, rotated[0] ?? "")).toBe(NOW / 1000 + 5);
+  });
+
+  test("are not made without the secret, even if the lead is damaged, too", async () => {
+    const workspaceId = await createWorkspace();
+    const { id } = await subscribe(workspaceId);
+    const call = { workspaceId, leads: [leadReport("damaged")] };
+    const { ids } = await record(isolated().env, "recordLeads", call, Date.now());
+    await damageLead(ids[0]);
+    const { sealedSecret } = await subscriptionRow(id);
+    const damaged = sealedSecret.replace(/..$/, (byte) => (byte === "00" ? "11" : "00"));
+    await setSubscription(id, { sealedSecret: damaged });
+    await consumeFor([id], isolated().env);
+    expect(await deliveryTo(id)).toMatchObject({ state: "pending", attempts: 0, lastAt: null });
+  });
+});
+
+describe("when D1 returns an error", () => {
+  test.each([
+    ["that lasts", "claim", CONNECTION_LOST],
+    ["that is not a network error", "claim", BROKEN],
+    ["that lasts", "settlement", CONNECTION_LOST],
+    ["that is not a network error", "settlement", BROKEN],
+  ])("%s on the %s, it is woken again, and a lease protects it", async (_, at, error) => {
+    const now = Date.now();
+    const { id, url, drafts } = await owed(1, now);
+    const posted = at === "claim" ? 0 : 1;
+    const { DB } = observedDatabase({
+      before: (trip) => {
+        if (trip > posted) throw error;
+      },
+    });
+    const deployment = isolated({ DB });
+    expect(await consumeFor([id], deployment.env)).toMatchObject(ACKNOWLEDGED);
+    const hint = { subscriptionId: id, lane: "fast", delaySeconds: LEASE_MS / 1000 };
+    expect(deployment.fast).toEqual([hint]);
+    expect(await receivedBy({ url })).toHaveLength(posted);
+    const row = { state: "pending", attempts: 0, lastOutcome: null, dueAt: now };
+    expect(await deliveryTo(id)).toMatchObject(row);
+    const { leasedBy, leasedUntil } = await subscriptionRow(id);
+    if (posted === 0) expect(leasedBy).toBeNull();
+    else {
+      expect(leasedUntil - now).toBeGreaterThanOrEqual(LEASE_MS);
+      // Woken during the lease, and again when it has ended.
+      await consumeFor([id], isolated().env);
+      expect(await receivedBy({ url })).toHaveLength(1);
+      jumpTo(leasedUntil);
+    }
+    expect(await consumeFor([id], isolated().env)).toMatchObject(ACKNOWLEDGED);
+    const received = await receivedBy({ url });
+    expect(received.map(({ body }) => body)).toEqual(Array(posted + 1).fill(drafts[0]?.body));
+    expect(await deliveryTo(id)).toMatchObject({ state: "delivered", attempts: 1 });
+  });
+});
+
+test("when a queue refuses the wake after the commit, the call succeeds and the sweep finds the event", async () => {
+  const workspaceId = await createWorkspace();
+  const { id, url } = await subscribe(workspaceId);
+  const refusing = isolated({ DELIVERIES: REFUSING_QUEUE, REDELIVERIES: REFUSING_QUEUE });
+  const platform = new Platform(createExecutionContext(), refusing.env);
+  const { ids } = await platform.recordLeads({ workspaceId, leads: [leadReport("lead-1")] });
+  expect(await statesOf(id)).toEqual({ pending: 1 });
+  const later = isolated();
+  await sweep(later.env, Date.now() + MINUTE_MS + 1000);
+  expect(later.fast).toContainEqual({ subscriptionId: id, lane: "fast", delaySeconds: 0 });
+  await consumeFor([id], later.env);
+  expect(JSON.parse((await receivedBy({ url }))[0]?.body ?? "").data.id).toBe(ids[0]);
+});

@@ -1,0 +1,149 @@
+import { exports } from "cloudflare:workers";
+import { describe, expect, test } from "vitest";
+import { randomId } from "../../../src/contract/ids.ts";
+import { DISABLE_AFTER_MS } from "../../../src/contract/limits.ts";
+import { commit } from "../../../src/db/client.ts";
+import type { Outcome } from "../../../src/delivery/outcome.ts";
+import type { Page } from "../../../src/http/paging.ts";
+import {
+  deleteSubscription,
+  disableSubscription,
+  enableSubscription,
+  type Webhook,
+} from "../../../src/subscriptions/subscriptions.ts";
+import { sleep } from "../../../src/timing.ts";
+import { eventsOf, openWorkspace } from "../../support/api.ts";
+import {
+  announceLeads,
+  answered,
+  db,
+  deliveriesTo,
+  dispatchOn,
+  endWait,
+  failAt,
+  failAtTrip,
+  HOUR_MS,
+  heldDispatch,
+  noticesOf,
+  observedDatabase,
+  owed,
+  setSubscription,
+  statesOf,
+  subscribe,
+  subscriber,
+  subscriptionRow,
+} from "../../support/deliveries.ts";
+
+const T0 = Date.UTC(2026, 0, 5, 12);
+/** When a subscription that has failed since `T0` may be disabled. */
+const END = T0 + DISABLE_AFTER_MS;
+const FAILED = answered(503);
+const REJECTED = answered(400);
+
+/** Times an hour apart, starting at `T0`. */
+function hourly(count: number): number[] {
+  return Array.from({ length: count }, (_, i) => T0 + i * HOUR_MS);
+}
+
+/** A subscription that has failed so often, and is owed more than it will fail. */
+async function failing(times: number) {
+  const about = await owed(15, T0);
+  await failAt(about.id, hourly(times));
+  await endWait(about.id);
+  return about;
+}
+
+describe("a subscription is disabled", () => {
+  test.each([
+    ["once it has failed for long enough, but not a millisecond earlier", 13, END - 1, END],
+    ["at the tenth failure, but not at the ninth", 8, END + HOUR_MS, END + 2 * HOUR_MS],
+  ])("%s", async (_, times, before, disabledAt) => {
+    const { id } = await failing(times);
+    await failAt(id, [before]);
+    expect(await subscriptionRow(id)).toMatchObject({ failures: times + 1, disabledAt: null });
+    expect(await noticesOf(id)).toEqual([]);
+    expect(await statesOf(id)).toEqual({ pending: 15 });
+    await failAt(id, [disabledAt]);
+    const disabled = { disabledAt, failingSince: T0, failures: times + 2 };
+    expect(await subscriptionRow(id)).toMatchObject(disabled);
+  });
+
+  test("alone, which GET /v1/webhooks shows but no event announces; what it is owed is cancelled", async () => {
+    const { workspaceId, api } = await openWorkspace();
+    const { id } = await subscribe(workspaceId, {
+      events: ["lead.created", "run.completed", "automation.status_changed"],
+    });
+    await announceLeads(workspaceId, 12, T0);
+    const other = await subscribe(workspaceId, { createdAt: 1 });
+    await announceLeads(workspaceId, 1, T0);
+    const expectShown = async (disabled_at: string | null) => {
+      const { body } = await api.get<Page<Webhook>>("/v1/webhooks");
+      expect(body.data).toMatchObject([
+        { id: other.id, disabled_at: null },
+        { id, disabled_at },
+      ]);
+    };
+    await expectShown(null);
+    const events = await eventsOf(workspaceId);
+    await failAt(id, [...hourly(10), END]);
+    await expectShown(new Date(END).toISOString());
+    expect(await eventsOf(workspaceId)).toEqual(events);
+    expect(await statesOf(other.id)).toEqual({ pending: 1 });
+    const cancelled = { state: "cancelled", settledAt: END };
+    expect(await deliveriesTo(id)).toMatchObject(Array(13).fill(cancelled));
+    const ledger = await exports.Platform.ledger({ workspaceId });
+    expect(ledger).toMatchObject({ created: 14, pending: 1, cancelled: 13, addsUp: true });
+  });
+
+  test("but if it was deleted in the meantime, it is neither disabled nor mentioned in an e-mail", async () => {
+    const { id, workspaceId } = await failing(10);
+    const late = await heldDispatch(END, id);
+    await commit(db, deleteSubscription(workspaceId, id, END));
+    await late.finish(FAILED);
+    expect(await noticesOf(id)).toEqual([]);
+    expect(await statesOf(id)).toEqual({ cancelled: 15 });
+  });
+
+  test("but not by a post that fails while its second to last failure is recorded, and it is enabled again", async () => {
+    const { id } = await owed(2, END);
+    const failed = { failures: 8, failingSince: T0, failedEvents: [randomId("event")] };
+    await setSubscription(id, { ...failed, postsAtOnce: 2 });
+    const second = Promise.withResolvers<Outcome>();
+    const { DB } = observedDatabase({
+      async before(trip) {
+        if (trip !== 2) return;
+        await commit(db, disableSubscription(id, END));
+        await commit(db, { enabled: enableSubscription(id) });
+      },
+      async after(trip) {
+        if (trip !== 2) return;
+        second.resolve(REJECTED);
+        await sleep(10);
+      },
+    });
+    const { posts, attempt } = subscriber(() => (posts.length === 1 ? REJECTED : second.promise));
+    // An outcome is recorded a second later, although another post is in flight.
+    const startedAt = Date.now();
+    await dispatchOn(DB, () => END + Date.now() - startedAt, [id], attempt);
+    expect(posts).toHaveLength(2);
+    expect(await subscriptionRow(id)).toMatchObject({ disabledAt: null, failures: 0 });
+  });
+
+  test("but not again by a second try after a lost reply, if it was enabled in between", async () => {
+    const { id } = await failing(10);
+    const disabled: (number | null)[] = [];
+    const { DB } = observedDatabase({
+      before: async (trip) => {
+        if (trip !== 3) return;
+        disabled.push((await subscriptionRow(id)).disabledAt);
+        await commit(db, enableSubscription(id));
+      },
+      after: failAtTrip(2),
+    });
+    await dispatchOn(DB, END, [id], FAILED);
+    expect(disabled).toEqual([END]);
+    const healthy = { disabledAt: null, failures: 0, failingSince: null, backoff: 0 };
+    expect(await subscriptionRow(id)).toMatchObject({ ...healthy, nextAt: 0, leasedUntil: 0 });
+    expect(await noticesOf(id)).toHaveLength(1);
+  });
+});

@@ -1,0 +1,221 @@
+import { eq } from "drizzle-orm";
+import { describe, expect, test, vi } from "vitest";
+import { RETRY_WAITS_SECONDS } from "../../../src/contract/limits.ts";
+import { workspaces } from "../../../src/db/schema.ts";
+import { CLAIM_MAX, DISPATCH_MAX_MS } from "../../../src/delivery/dispatch.ts";
+import { FIRST_AWAY } from "../../../src/delivery/policy.ts";
+import {
+  announceLeads,
+  answered,
+  db,
+  deliveriesTo,
+  deliveryTo,
+  dispatchAt,
+  dispatchOn,
+  FIRST_WAIT_MS,
+  HOUR_MS,
+  MINUTE_MS,
+  noticesOf,
+  observedDatabase,
+  owed,
+  owedToMany,
+  setSubscription,
+  statesOf,
+  subscriber,
+  subscriptionRow,
+} from "../../support/deliveries.ts";
+import { interposed } from "../../support/interposed.ts";
+import { WORKSPACE_DB } from "../../support/placement.ts";
+
+const NOW = Date.UTC(2026, 0, 5, 12);
+const OK = answered(200);
+
+describe("a dispatch", () => {
+  test("posts nothing that is not due yet, and makes a single round trip", async () => {
+    const { id } = await owed(1, NOW);
+    const { DB, trips } = observedDatabase();
+    const subscription = { subscriptionId: id, readyAt: NOW, leasedElsewhereUntil: null };
+    const ended = await dispatchOn(DB, NOW - 1, [id], OK);
+    expect(ended).toMatchObject([subscription]);
+    expect(trips).toHaveLength(1);
+    expect(await deliveryTo(id)).toMatchObject({ state: "pending", attempts: 0, dueAt: NOW });
+    expect(await subscriptionRow(id)).toMatchObject({ leasedBy: null, leasedUntil: 0 });
+  });
+
+  test("takes a delivery through the whole ladder; then it is exhausted, and alone it disables nothing", async () => {
+    const { id } = await owed(1, NOW);
+    const { posts, attempt } = subscriber(() => answered(500));
+    let now = NOW;
+    for (const [i, seconds] of RETRY_WAITS_SECONDS.entries()) {
+      await dispatchAt(now, [id], attempt);
+      now += seconds * 1000;
+      const waiting = { state: "pending", attempts: i + 1, lastStatus: 500, dueAt: now };
+      expect(await deliveryTo(id)).toMatchObject(waiting);
+      expect(await subscriptionRow(id)).toMatchObject({ backoff: 1, nextAt: 0, failures: i + 1 });
+      // It fails alone, so that nothing brings its next turn forward.
+      expect(await dispatchAt(now - 1, [id], attempt)).toMatchObject([{ readyAt: now }]);
+    }
+    for (const laterMs of [0, HOUR_MS]) await dispatchAt(now + laterMs, [id], attempt);
+    const attempts = RETRY_WAITS_SECONDS.length + 1;
+    expect(posts).toHaveLength(attempts);
+    expect(await deliveryTo(id)).toMatchObject({ state: "exhausted", settledAt: now, attempts });
+    expect(await subscriptionRow(id)).toMatchObject({ disabledAt: null, failures: attempts });
+    expect(await noticesOf(id, "failing")).toHaveLength(1);
+  });
+
+  test("claims no more than fits into memory, however large the events are", async () => {
+    const customFields = { note: "x".repeat(15_000) };
+    const { id } = await owed(2.5 * CLAIM_MAX, NOW, { customFields });
+    const bytes: number[] = [];
+    const DB = interposed(WORKSPACE_DB, async ({ go }) => {
+      const results = await go();
+      bytes.push(JSON.stringify(results).length);
+      return results;
+    });
+    await dispatchOn(DB, NOW, [id], OK);
+    expect(await statesOf(id)).toEqual({ delivered: 2.5 * CLAIM_MAX });
+    expect(Math.max(...bytes)).toBeLessThan(3_500_000);
+    expect(bytes).toHaveLength(4);
+  });
+
+  test.each([
+    ["draining", false],
+    ["closed", false],
+    ["draining", true],
+    ["closed", true],
+  ] as const)(
+    "posts nothing while its workspace is %s (cancelling: %s), and asks for no other to do so",
+    async (hold, cancelling) => {
+      const { id, workspaceId } = await owed(1, NOW);
+      await setSubscription(id, { cancelling, cancellations: 1 });
+      await db.update(workspaces).set({ hold }).where(eq(workspaces.id, workspaceId));
+      const { DB, trips } = observedDatabase();
+      const finished = await dispatchOn(DB, NOW, [id], OK);
+      expect(trips).toHaveLength(1);
+      const subscription = { mayPost: false, leasedUntil: 0, cancelling: false };
+      expect(finished).toMatchObject([subscription]);
+      expect(await statesOf(id)).toEqual({ pending: 1 });
+    },
+  );
+
+  test.each([
+    [1, 1, 2],
+    [1, 20, 2],
+    [3, 1, 2],
+    [20, 1, 2],
+    // If as many were found as were asked for, there may be more: it asks once more.
+    [20, 5, 3],
+    [1, 100, 3],
+  ])("to %i subscribers with %i events each makes %i round trips to D1", async (...figures) => {
+    const [subscribers, events, roundTrips] = figures;
+    const ids = await owedToMany(subscribers, events, NOW);
+    const { DB, trips } = observedDatabase();
+    const { posts, attempt } = subscriber();
+    await dispatchOn(DB, NOW, ids, attempt);
+    expect(posts).toHaveLength(subscribers * events);
+    expect(trips).toHaveLength(roundTrips);
+  });
+
+  test("posts the longest due first, and continues until nothing is due", async () => {
+    const { id, workspaceId, drafts: late } = await owed(2, NOW + 1000);
+    const early = await announceLeads(workspaceId, 150, NOW);
+    await announceLeads(workspaceId, 1, NOW + 3000);
+    const { posts, attempt } = subscriber();
+    const ended = await dispatchAt(NOW + 2000, [id], attempt);
+    const ids = (drafts: typeof late) => drafts.map((draft) => draft.id).toSorted();
+    expect(posts.slice(0, 150).toSorted()).toEqual(ids(early));
+    expect(posts.slice(150).toSorted()).toEqual(ids(late));
+    expect(await statesOf(id)).toEqual({ delivered: 152, pending: 1 });
+    // Another clock may make an event due in the future: there is a wake for it.
+    const subscription = { readyAt: NOW + 3000, leasedElsewhereUntil: null };
+    expect(ended).toMatchObject([subscription]);
+    expect(await subscriptionRow(id)).toMatchObject({ leasedUntil: 0 });
+  });
+
+  test("claims at most six at a time in the slow lane, where each may take long", async () => {
+    const { id } = await owed(8, NOW);
+    await setSubscription(id, { slow: true });
+    const { DB, trips } = observedDatabase();
+    const tripsBefore: number[] = [];
+    let now = NOW;
+    const slowly = async () => {
+      tripsBefore.push(trips.length);
+      now += 2_000;
+      return OK;
+    };
+    await dispatchOn(DB, () => now, [id], slowly, "slow");
+    const firstClaim = tripsBefore.filter((count) => count === 1).length;
+    expect(firstClaim).toBeGreaterThan(0);
+    expect(firstClaim).toBeLessThanOrEqual(6);
+    for (let i = 0; i < 3; i++) await dispatchAt(() => now, [id], slowly, "slow");
+    expect(await statesOf(id)).toEqual({ delivered: 8 });
+    expect(await subscriptionRow(id)).toMatchObject({ slow: true, postsAtOnce: 1 });
+  });
+
+  test.each([
+    ["", DISPATCH_MAX_MS],
+    [", even if its clock was set back", 0],
+  ])("starts no post after its time is up%s, and releases the rest", async (_, wallMs) => {
+    const ids = await owedToMany(4, 5, NOW);
+    let passed = false;
+    const startedAt = performance.now();
+    const { posts, attempt } = subscriber(() => {
+      passed = true;
+      return OK;
+    });
+    const steady = vi.spyOn(performance, "now");
+    steady.mockImplementation(() => startedAt + (passed ? DISPATCH_MAX_MS : 0));
+    const ended = await dispatchAt(() => NOW + (passed ? wallMs : 0), ids, attempt);
+    steady.mockRestore();
+    // Those already started when the time was up.
+    expect(posts.length).toBeLessThanOrEqual(6);
+    const rows = (await Promise.all(ids.map(deliveriesTo))).flat();
+    expect(rows.filter(({ state }) => state === "pending")).toMatchObject(
+      Array(20 - posts.length).fill({ attempts: 0, lastOutcome: null, dueAt: NOW }),
+    );
+    const subscription = { leasedElsewhereUntil: null, readyAt: NOW };
+    expect(ended).toMatchObject(Array(4).fill(subscription));
+    for (const id of ids) expect(await subscriptionRow(id)).toMatchObject({ leasedUntil: 0 });
+  });
+});
+
+describe("a failure", () => {
+  test("that asks for a wait ends the turn, and releases the rest without counting an attempt", async () => {
+    const { id } = await owed(10, NOW);
+    const { posts, attempt } = subscriber(() => answered(503));
+    const ended = await dispatchAt(NOW, [id], attempt);
+    expect(posts).toHaveLength(1);
+    const pace = { backoff: FIRST_AWAY, nextAt: NOW + FIRST_WAIT_MS };
+    const failed = { attempts: 1, dueAt: pace.nextAt, lastStatus: 503 };
+    const untried = { attempts: 0, dueAt: NOW, lastStatus: null };
+    for (const row of await deliveriesTo(id)) {
+      expect(row.state).toBe("pending");
+      expect(row).toMatchObject(posts.includes(row.eventId) ? failed : untried);
+    }
+    const subscription = { ...pace, readyAt: pace.nextAt, leasedElsewhereUntil: null };
+    expect(ended).toMatchObject([subscription]);
+    const health = { failures: 1, failingSince: NOW, disabledAt: null, leasedUntil: 0 };
+    expect(await subscriptionRow(id)).toMatchObject({ ...pace, ...health });
+  });
+
+  test.each([1, 3])("is not the subscriber's if none of %i could be tried", async (count) => {
+    const { id } = await owed(count, NOW);
+    const impossible = subscriber(() => Promise.reject(new Error("no encryption key")));
+    const ended = await dispatchAt(NOW, [id], impossible.attempt);
+    expect(impossible.posts).toHaveLength(1);
+    const untried = { attempts: 0, lastOutcome: null, lastStatus: null };
+    expect(await deliveriesTo(id)).toMatchObject(
+      Array(count).fill({ ...untried, state: "pending", dueAt: NOW }),
+    );
+    const nextAt = NOW + 5 * MINUTE_MS;
+    const health = { failures: 0, failingSince: null, backoff: 0, leasedUntil: 0 };
+    expect(await subscriptionRow(id)).toMatchObject({ ...health, nextAt });
+    expect(ended).toMatchObject([{ nextAt }]);
+    const { posts, attempt } = subscriber();
+    await dispatchAt(nextAt - 1, [id], attempt);
+    expect(posts).toEqual([]);
+    // It is tried with one, and then gets the others.
+    for (let i = 0; i < 2; i++) await dispatchAt(nextAt, [id], attempt);
+    expect(posts).toHaveLength(count);
+  });
+});

@@ -1,0 +1,79 @@
+import { describe, expect, test, vi } from "vitest";
+import { InvocationLimit } from "../../../src/delivery/outcome.ts";
+import { post } from "../../../src/delivery/post.ts";
+import { answered, receivedBy, subscriberUrl } from "../../support/deliveries.ts";
+import { shortenTimers } from "../../support/timers.ts";
+
+const NOW = Date.UTC(2026, 0, 5, 12);
+
+async function postTo(url: string) {
+  const { outcome, response } = await post(url, "{}", { "webhook-id": "evt_1" }, NOW);
+  await response?.body?.cancel();
+  return outcome;
+}
+
+describe("a post", () => {
+  test.each([200, 204, 299, 301, 302, 303, 307, 308, 400, 410, 429, 503])(
+    "that is answered with %i ends with that status, and no redirect is followed",
+    async (status) => {
+      const url = subscriberUrl(`status-${status}`);
+      expect(await postTo(url)).toEqual(answered(status));
+      expect(await receivedBy({ url })).toHaveLength(1);
+      const elsewhere = `https://ok-elsewhere-${new URL(url).hostname}/`;
+      expect(await receivedBy({ url: elsewhere })).toEqual([]);
+    },
+  );
+
+  test.each([520, 526, 530])(
+    "that Cloudflare answers with %i, in the receiver's place, did not reach it; the status is kept",
+    async (status) => {
+      const url = subscriberUrl(`status-${status}`);
+      expect(await postTo(url)).toEqual({ kind: "unreachable", status });
+    },
+  );
+
+  test("whose connection fails has no status; one that exceeds a limit of ours is not the subscriber's failure", async () => {
+    const fetch = vi.spyOn(globalThis, "fetch");
+    fetch.mockRejectedValueOnce(new Error("Network connection lost."));
+    expect(await postTo(subscriberUrl())).toEqual({ kind: "unreachable", status: null });
+    fetch.mockRejectedValueOnce(new Error("certificate has expired"));
+    const { clue } = await post(subscriberUrl(), "{}", {}, NOW);
+    expect(clue).toEqual({ error: "certificate has expired" });
+    const limit = "Too many subrequests by single Worker invocation.";
+    fetch.mockRejectedValueOnce(new Error(limit));
+    await expect(postTo(subscriberUrl())).rejects.toThrow(InvocationLimit);
+  });
+
+  test.each([
+    ["https://www.example.com/api/hook", "https://www.example.com/api/hook"],
+    ["/api/hook?a=1", "https://a.example/api/hook?a=1"],
+    ["javascript:alert(1)", undefined],
+    [`https://www.example.com/${"x".repeat(2_048)}`, undefined],
+    ["http://[", undefined],
+  ])("that is redirected to %s says where to", async (named, location) => {
+    const redirect = new Response(null, { status: 308, headers: { Location: named } });
+    vi.spyOn(globalThis, "fetch").mockResolvedValueOnce(redirect);
+    const { clue } = await post("https://a.example/in", "{}", {}, NOW);
+    expect(clue?.location).toBe(location);
+  });
+
+  test("without an answer within 10 s is aborted", async () => {
+    shortenTimers(10_000);
+    // It would answer after 3 s.
+    expect(await postTo(subscriberUrl("hang"))).toEqual({ kind: "timed_out" });
+  });
+
+  test.each([
+    ["seconds", "120", 120],
+    ["not a time", "0", 0],
+    ["an HTTP date", "Mon, 05 Jan 2026 12:02:00 GMT", 120],
+    ["an HTTP date in the past", "Mon, 05 Jan 2026 11:00:00 GMT", 0],
+    ["nonsense", "soon", null],
+    ["nothing", "", null],
+    ["longer than any wait", "9999999999", 31_536_000],
+    ["a number too large for any clock", "9".repeat(400), 31_536_000],
+  ])("parses the Retry-After of its response if it is %s", async (_, value, seconds) => {
+    const url = `${subscriberUrl("status-503")}&retry-after=${encodeURIComponent(value)}`;
+    expect(await postTo(url)).toEqual(answered(503, seconds));
+  });
+});

@@ -1,0 +1,217 @@
+import { env } from "cloudflare:workers";
+import { eq } from "drizzle-orm";
+import { expect, test, vi } from "vitest";
+import { attempts } from "../../../src/db/schema.ts";
+import { createAttempt } from "../../../src/delivery/attempt.ts";
+import {
+  HEADERS_KEPT_BYTES,
+  RESPONSE_KEPT_BYTES,
+  RESPONSE_READ_MS,
+} from "../../../src/delivery/response.ts";
+import { rotateSecret } from "../../../src/subscriptions/rotation.ts";
+import { Platform, recordLead } from "../../support/api.ts";
+import {
+  announceLeads,
+  answered,
+  db,
+  deliveryTo,
+  dispatchAt,
+  endWait,
+  postOf,
+  receivedBy,
+  setDeliveries,
+  statesOf,
+  subscribe,
+  subscriberUrl,
+} from "../../support/deliveries.ts";
+
+/** Makes the attempts that are due by now, or in `laterMs`, over the network. */
+function deliver(id: string, laterMs = 0) {
+  return dispatchAt(() => Date.now() + laterMs, [id], createAttempt(env));
+}
+
+/** A subscriber that behaves so, and what was announced to it. */
+async function withOwed(behaviour: string, query: Record<string, string> = {}, count = 1) {
+  const { workspaceId } = await Platform.createWorkspace({ name: "Agence" });
+  const url = `${subscriberUrl(behaviour)}&${new URLSearchParams(query)}`;
+  const { id } = await subscribe(workspaceId, { url });
+  const drafts = await announceLeads(workspaceId, count, Date.now());
+  return { workspaceId, id, url, drafts, eventId: drafts[0]?.id ?? "" };
+}
+
+async function logOf(webhookId: string, eventId: string) {
+  return (await Platform.readDelivery({ webhookId, eventId })).attemptLog;
+}
+
+/** The only attempt that such a subscriber gets, and what it got. */
+async function attemptAt(behaviour: string, query: Record<string, string> = {}) {
+  const { id, eventId, url } = await withOwed(behaviour, query);
+  await deliver(id);
+  const [attempt, ...others] = await logOf(id, eventId);
+  expect(others).toEqual([]);
+  return { ...attempt, received: (await receivedBy({ url }))[0] };
+}
+
+test("the log of an attempt has headers, status and duration, and what was answered if it failed, but no cookie", async () => {
+  const [says, type] = ['{"error":"unknown field"}', "application/json"];
+  const { received, ...attempt } = await attemptAt("says-422", {
+    ...{ says, type, headers: '{"X-Trace":"t-1","Set-Cookie":"session=1"}' },
+  });
+  const headers = { "content-type": type, "x-trace": "t-1" };
+  const response = { headers, body: says, truncated: false };
+  expect(attempt).toMatchObject({ outcome: "answered", status: 422, response });
+  expect(Object.keys(attempt.response?.headers ?? {})).not.toContain("set-cookie");
+  expectSent(attempt.request?.headers, received?.headers);
+  const success = await attemptAt("says-200", { says: "thanks" });
+  expect(success).toMatchObject({ status: 200, durationMs: expect.any(Number), response: null });
+  expectSent(success.request?.headers, success.received?.headers);
+});
+
+/** Expects the log to show the headers that were received. */
+function expectSent(shown: Record<string, string> = {}, received: Record<string, string> = {}) {
+  const sent = Object.entries(shown).map(([name, value]) => [name.toLowerCase(), value]);
+  expect(sent.map(([name]) => name)).toEqual(
+    expect.arrayContaining([
+      ...["content-type", "user-agent", "webhook-id", "webhook-signature", "webhook-timestamp"],
+      ...["x-service-signature", "x-service-webhook"],
+    ]),
+  );
+  expect(received).toMatchObject(Object.fromEntries(sent));
+}
+
+test("the headers of attempts are shown as the secrets of their time signed them; after a rotation, those before have no signatures", async () => {
+  const { id, eventId, url } = await withOwed("says-500", { says: "no" });
+  const headersOf = async () =>
+    (await logOf(id, eventId)).map(({ request }) => request?.headers["X-Service-Signature"]);
+  await deliver(id);
+  const [first] = await headersOf();
+  expect(first).toBe((await receivedBy({ url }))[0]?.headers["x-service-signature"]);
+  const at = Date.now() - 60_000;
+  await setAttempts(id, { at });
+  await rotateSecret(db, env.ENCRYPTION_KEYS, id, 3_600, at + 10_000);
+  await endWait(id);
+  await setDeliveries(id, { dueAt: Date.now() });
+  await deliver(id);
+  const both = (await receivedBy({ url }))[1]?.headers["x-service-signature"];
+  expect(both).toMatch(/^t=\d+,v1=\w+,v1=\w+$/);
+  expect(await headersOf()).toEqual([undefined, both]);
+});
+
+const setAttempts = (id: string, changed: Partial<typeof attempts.$inferInsert>) =>
+  db.update(attempts).set(changed).where(eq(attempts.subscriptionId, id));
+
+/** As much of a text as is kept. */
+const FULL = "x".repeat(RESPONSE_KEPT_BYTES);
+test.each([
+  ["text", "text/html; charset=utf-8", "<b>é</b>", "<b>é</b>"],
+  ["problem details", "application/problem+json", "{}", "{}"],
+  ["XML", "application/xml", "<a/>", "<a/>"],
+  ["text without a type", "", "no", "no"],
+  ["empty", "text/plain", "", ""],
+  ["text of a long type", `text/plain; of=${"x".repeat(300)}`, "no", "no"],
+  ["text in an unknown charset", "text/plain; charset=klingon", "no", "no"],
+  ["bytes", "application/octet-stream", "text", "text"],
+  ["text of 1,024 bytes", "text/plain", FULL, FULL],
+  ["longer text", "text/plain", `${FULL.slice(1)}é`, FULL.slice(1), true],
+])("of a response that is %s, the body is kept", async (...row) => {
+  const [, type, says, body, truncated = false] = row;
+  const headers = type === "" ? {} : { "content-type": type.slice(0, 200) };
+  const expected = { request: { headers: {} }, response: { headers, body, truncated } };
+  expect(await attemptAt("says-500", { says, type })).toMatchObject(expected);
+});
+
+test("of a response that never ends, the first 1,024 bytes are kept, in whole characters", async () => {
+  const startedAt = Date.now();
+  const { response } = await attemptAt("flood-500", { type: "text/plain" });
+  const body = "é".repeat(RESPONSE_KEPT_BYTES / 2);
+  const headers = { "content-type": "text/plain" };
+  expect(response).toMatchObject({ headers, body, truncated: true });
+  expect((await attemptAt("flood-200", { type: "text/plain" })).status).toBe(200);
+  expect(Date.now() - startedAt).toBeLessThan(5_000);
+});
+
+const MANY_HEADERS = JSON.stringify(
+  Object.fromEntries(Array.from({ length: 12 }, (_, i) => [`x-${i}`, "x".repeat(120)])),
+);
+
+test.each([
+  ["control characters", "\x01", "text/plain"],
+  ["quotes", '"', "text/plain"],
+  ["another charset", "é", "text/plain; charset=windows-1252"],
+  ["bytes that are no UTF-8", "\x80", "text/plain; charset=utf-16"],
+  ["a type of quotes", "no", `text/plain; ${'"'.repeat(400)}`],
+  ["many headers", "no", "text/plain", MANY_HEADERS],
+])("what is stored of an answer is bounded after encoding: %s", async (...row) => {
+  const [, says, type, headers = "{}"] = row;
+  const { id, eventId } = await withOwed("says-500", {
+    ...{ says, type, headers },
+    times: String(RESPONSE_KEPT_BYTES),
+  });
+  await deliver(id);
+  const [attempt] = await logOf(id, eventId);
+  expect(attempt?.response?.headers["content-type"]).toMatch(/^text/);
+  const sizes = "SELECT octet_length(response) AS bytes FROM attempts WHERE subscription_id = ?";
+  const bytes = await env.DB.prepare(sizes).bind(id).first<number>("bytes");
+  // The names of the fields, beside headers and body; and what encryption adds.
+  expect(bytes).toBeLessThan(RESPONSE_KEPT_BYTES + HEADERS_KEPT_BYTES + 50 + 40);
+  // Its delivery is in a table without rowids, which is read whole: nothing of the answer is there.
+  const { results } = await env.DB.prepare("SELECT * FROM deliveries WHERE subscription_id = ?")
+    .bind(id)
+    .run();
+  expect(results).toHaveLength(1);
+  for (const row of results)
+    for (const value of Object.values(row)) expect(String(value).length).toBeLessThan(40);
+});
+
+test("the outcome is known before the body has come", async () => {
+  const { drafts, ...about } = await withOwed("endless-500");
+  const post = await postOf(about, drafts, Date.now());
+  const { kept, ...outcome } = await createAttempt(env)(...post);
+  expect(outcome).toEqual(answered(500));
+  expect(await Promise.race([kept, "still coming"])).toBe("still coming");
+  await kept;
+});
+
+test("the body of a success is not waited for", async () => {
+  const { id } = await withOwed("endless-200", {}, 12);
+  const startedAt = performance.now();
+  await deliver(id);
+  expect(await statesOf(id)).toEqual({ delivered: 12 });
+  expect(performance.now() - startedAt).toBeLessThan(12 * RESPONSE_READ_MS);
+});
+
+test("what a receiver echoes is encrypted, and erased with the lead", async () => {
+  const logged = vi.spyOn(console, "log");
+  const { workspaceId } = await Platform.createWorkspace({ name: "Agence" });
+  const { id } = await subscribe(workspaceId, { url: subscriberUrl("echo-500") });
+  const person = { name: "Zoë Canari", email: "canari@example.com", phone: "+33639980042" };
+  const leadId = await recordLead(workspaceId, person);
+  await expect.poll(async () => (await deliveryTo(id)).lastStatus).toBe(500);
+  const { eventId } = await deliveryTo(id);
+  const [attempt] = await logOf(id, eventId);
+  expect(attempt?.response?.body).toContain(person.email);
+
+  const stored = await storedOf(id);
+  expect(stored).toHaveLength(2);
+  for (const [row] of stored) {
+    expect(row).toContain("500");
+    for (const personal of ["canari", "Canari", "39980042"]) expect(row).not.toContain(personal);
+  }
+  const lines = logged.mock.calls.flat().join("\n");
+  expect(lines).toContain("attempt_failed");
+  expect(lines).not.toContain("canari");
+
+  await Platform.eraseLeads({ workspaceId, ids: [leadId] });
+  expect(await storedOf(id)).toEqual([[], []]);
+});
+
+/** The rows of deliveries and attempts, as text. */
+async function storedOf(id: string): Promise<string[][]> {
+  const columns = { deliveries: "*", attempts: "*, CAST(response AS TEXT) AS text" };
+  const tables = Object.entries(columns).map(([table, selected]) =>
+    env.DB.prepare(`SELECT ${selected} FROM ${table} WHERE subscription_id = ?`).bind(id),
+  );
+  return (await env.DB.batch(tables)).map(({ results }) =>
+    results.map((row) => JSON.stringify(row)),
+  );
+}

@@ -1,0 +1,243 @@
+import { describe, expect, test } from "vitest";
+import { dispatch, STATEMENTS_MAX } from "../../../src/delivery/dispatch.ts";
+import { InvocationLimit, type Outcome } from "../../../src/delivery/outcome.ts";
+import type { DispatchTools } from "../../../src/delivery/tools.ts";
+import { sleep } from "../../../src/timing.ts";
+import {
+  answered,
+  consumeBodies,
+  consumeFor,
+  db,
+  deliveriesTo,
+  dispatchAt,
+  isolated,
+  observedDatabase,
+  owed,
+  owedToMany,
+  setSubscription,
+  statesOf,
+  subscriber,
+  subscriptionRow,
+  toolsAt,
+} from "../../support/deliveries.ts";
+import { keepLog } from "../../support/log-lines.ts";
+import { DATABASE, WORKSPACE_DB } from "../../support/placement.ts";
+import { until } from "../../support/until.ts";
+
+const NOW = Date.UTC(2026, 0, 5, 12);
+const OK = answered(200);
+
+keepLog();
+
+/** A subscriber that counts its concurrent posts; each takes a few milliseconds. */
+function counting(answer = OK) {
+  const underWay: number[] = [];
+  let current = 0;
+  const { posts, attempt } = subscriber(async () => {
+    underWay.push(++current);
+    await sleep(5);
+    current--;
+    return answer;
+  });
+  return { posts, attempt, underWay };
+}
+
+describe("the concurrent posts to a subscription", () => {
+  test("are what it has earned, from one to six, whichever consumers are at work", async () => {
+    const { id } = await owed(300, Date.now());
+    const { posts, attempt, underWay } = counting();
+    const { env: bindings } = isolated();
+    const batch = Array(5).fill(id);
+    await Promise.all(Array.from({ length: 20 }, () => consumeFor(batch, bindings, attempt)));
+    expect([posts.length, new Set(posts).size]).toEqual([300, 300]);
+    expect(await statesOf(id)).toEqual({ delivered: 300 });
+    expect(Math.max(...underWay)).toBe(6);
+    // Each success earns one more post; the first is posted alone.
+    expect(underWay.slice(0, 3)).toEqual([1, 1, 2]);
+    expect(await subscriptionRow(id)).toMatchObject({ postsAtOnce: 6 });
+  });
+});
+
+test("slow answers move a subscription to the slow lane, and fast ones move it back", async () => {
+  const { id } = await owed(20, NOW);
+  await setSubscription(id, { postsAtOnce: 4 });
+  let now = NOW;
+  let durationMs = 2_000;
+  const { posts, attempt } = subscriber(() => {
+    now += durationMs;
+    return OK;
+  });
+  const [left] = await dispatchAt(() => now, [id], attempt);
+  const before = posts.length;
+  // Those already started when the first was slow.
+  expect(before).toBeLessThanOrEqual(4);
+  const released = { slow: true, backoff: 0, leasedElsewhereUntil: null };
+  expect(left).toMatchObject(released);
+  expect(await subscriptionRow(id)).toMatchObject({ slow: true, leasedUntil: 0 });
+  durationMs = 100;
+  await dispatchAt(() => now, [id], attempt, "fast");
+  expect(posts).toHaveLength(before);
+  await dispatchAt(() => now, [id], attempt, "slow");
+  expect(posts.length).toBeGreaterThan(before);
+  expect(await subscriptionRow(id)).toMatchObject({ slow: false });
+  await dispatchAt(() => now, [id], attempt, "fast");
+  expect(await statesOf(id)).toEqual({ delivered: 20 });
+});
+
+/** A dispatch whose attempts end as `attempt` says, and the subscriptions it has finished with. */
+function begin(ids: string[], now: () => number, attempt: DispatchTools["attempt"]) {
+  const ended: string[] = [];
+  const run = dispatch(db, ids, "fast", {
+    ...toolsAt(now, attempt),
+    finished: ({ subscriptionId }) => void ended.push(subscriptionId),
+  });
+  return { run, ended };
+}
+
+describe("subscriptions that share a dispatch", () => {
+  test("each get their first post before any gets a second", async () => {
+    const ids = await owedToMany(20, 5, NOW);
+    const begun: string[] = [];
+    await dispatchAt(NOW, ids, async ({ subscriptionId }) => {
+      begun.push(subscriptionId);
+      await sleep(2);
+      return OK;
+    });
+    expect(begun).toHaveLength(100);
+    expect(new Set(begun.slice(0, 20)).size).toBe(20);
+  });
+
+  test("leave two connections to another workspace, and one to wakes and round trips", async () => {
+    const many = await owedToMany(10, 3, NOW);
+    const { id: one } = await owed(1, NOW);
+    const measure = async (ids: string[]) => {
+      const { attempt, underWay } = counting();
+      // Until then, the other workspace is served.
+      const isOver = () => underWay.length === 15;
+      await dispatchAt(NOW, ids, async (delivery) =>
+        delivery.subscriptionId === one ? until(isOver).then(() => OK) : attempt(delivery),
+      );
+      return Math.max(...underWay);
+    };
+    expect(await measure([...many.slice(0, 5), one])).toBe(3);
+    expect(await measure(many.slice(5))).toBe(5);
+  });
+
+  test("do not wait for hanging ones: what has not started is released after half a second", async () => {
+    const ids = await owedToMany(9, 2, NOW);
+    // The first event of `fast` is posted before all connections are taken.
+    const [fast, hanging, waiting] = [ids.slice(0, 1), ids.slice(1, 6), ids.slice(6)];
+    let now = NOW;
+    const answer = Promise.withResolvers<Outcome>();
+    const { posts, attempt } = subscriber(({ subscriptionId }) =>
+      fast.includes(subscriptionId) ? OK : answer.promise,
+    );
+    const { run, ended } = begin(ids, () => now, attempt);
+    await expect.poll(() => posts.length).toBe(6);
+    now += 499;
+    await sleep(250);
+    expect(ended).toEqual([]);
+    now += 1;
+    await expect.poll(() => ended.toSorted()).toEqual([...fast, ...waiting].toSorted());
+    expect(posts).toHaveLength(6);
+    for (const id of ended) expect(await subscriptionRow(id)).toMatchObject({ leasedUntil: 0 });
+    answer.resolve(OK);
+    await run;
+    for (const [some, states] of [
+      [hanging, { delivered: 2 }],
+      [waiting, { pending: 2 }],
+      [fast, { delivered: 1, pending: 1 }],
+    ] as const)
+      for (const id of some) expect(await statesOf(id)).toEqual(states);
+  });
+
+  test("are woken while others hang", async () => {
+    const ids = await owedToMany(7, 1, Date.now() - 1);
+    const answer = Promise.withResolvers<Outcome>();
+    const { env, fast } = isolated();
+    const consumed = consumeFor(ids, env, () => answer.promise);
+    await expect.poll(() => fast.length).toBe(2);
+    answer.resolve(OK);
+    await consumed;
+    for (const { subscriptionId } of fast)
+      expect(await statesOf(subscriptionId)).toEqual({ pending: 1 });
+  });
+
+  test("have six connections in all, even if they are in several databases and lanes", async () => {
+    const ids = await owedToMany(8, 2, Date.now() - 1);
+    for (const [i, id] of ids.entries())
+      await setSubscription(id, { postsAtOnce: 6, slow: i % 2 === 1 });
+    const { attempt, underWay } = counting();
+    // Two more names for the same database.
+    const { env } = isolated();
+    const bindings = { ...env, DB_8: WORKSPACE_DB, DB_9: WORKSPACE_DB } as Env;
+    const bodies = [DATABASE, "DB_8", "DB_9"].flatMap((database) =>
+      ids.map((subscriptionId, i) => ({ subscriptionId, lane: i % 2 ? "slow" : "fast", database })),
+    );
+    const { explicitAcks, retryMessages } = await consumeBodies(bodies, bindings, attempt);
+    expect(Math.max(...underWay)).toBeGreaterThan(1);
+    expect(Math.max(...underWay)).toBeLessThanOrEqual(6);
+    // Three dispatches of the six; the others are for another invocation.
+    expect(explicitAcks).toHaveLength(12);
+    expect(retryMessages).toHaveLength(12);
+  });
+
+  test("are released once they have answered, though the dispatch is spent and a slow one has not", async () => {
+    const many = [await owed(40, NOW), await owed(40, NOW), await owed(40, NOW)];
+    const fast = many.map(({ id }) => id);
+    const { id: slow } = await owed(1, NOW);
+    // Ten times as fast as the real one.
+    const start = performance.now();
+    const now = () => Math.floor(NOW + 10 * (performance.now() - start));
+    const answer = Promise.withResolvers<Outcome>();
+    const { run, ended } = begin([...fast, slow], now, async ({ subscriptionId }) => {
+      if (subscriptionId === slow) return answer.promise;
+      await sleep(subscriptionId === fast[0] ? 90 : 40);
+      return OK;
+    });
+    await expect.poll(() => ended.toSorted(), { timeout: 30_000 }).toEqual(fast.toSorted());
+    answer.resolve(OK);
+    await run;
+  });
+});
+
+describe("an invocation", () => {
+  test("that reaches its request limit ends its dispatch: the attempt is not counted, answered ones are, the rest is woken", async () => {
+    const { id } = await owed(30, Date.now());
+    const { posts, attempt } = subscriber(() => {
+      if (posts.length > 12) throw new InvocationLimit("Too many subrequests");
+      return OK;
+    });
+    const deployment = isolated();
+    await consumeFor([id], deployment.env, attempt);
+    expect(await statesOf(id)).toEqual({ delivered: 12, pending: 18 });
+    for (const row of await deliveriesTo(id))
+      expect(row).toMatchObject(row.state === "pending" ? { attempts: 0, lastOutcome: null } : {});
+    expect(await subscriptionRow(id)).toMatchObject({ failures: 0, nextAt: 0, leasedUntil: 0 });
+    expect(deployment.fast).toEqual([{ subscriptionId: id, lane: "fast", delaySeconds: 0 }]);
+    await consumeFor([id], deployment.env, async () => OK);
+    expect(await statesOf(id)).toEqual({ delivered: 30 });
+  });
+
+  test("executes a bounded number of statements: a dispatch leaves the rest to the next one", async () => {
+    // Void deliveries, of which each round trip cancels a thousand.
+    const { id } = await owed(1, Date.now());
+    await WORKSPACE_DB.batch([
+      WORKSPACE_DB.prepare(
+        `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 60000)
+        INSERT INTO deliveries (subscription_id, event_id, workspace_id, type, state, due_at)
+        SELECT ?1, 'evt_' || i, workspace_id, 'lead.created', 'pending', 0 FROM n JOIN subscriptions ON id = ?1`,
+      ).bind(id),
+      WORKSPACE_DB.prepare(
+        "UPDATE subscriptions SET cancelling = 1, cancellations = cancellations + 1 WHERE id = ?",
+      ).bind(id),
+    ]);
+    const { DB, trips } = observedDatabase();
+    const deployment = isolated({ DB });
+    await consumeFor([id], deployment.env, async () => OK);
+    expect(trips.flat().length).toBeGreaterThan(STATEMENTS_MAX);
+    expect(trips.flat().length).toBeLessThanOrEqual(STATEMENTS_MAX + 100);
+    expect(await statesOf(id)).toMatchObject({ pending: expect.any(Number) });
+    expect(deployment.fast).toEqual([{ subscriptionId: id, lane: "fast", delaySeconds: 0 }]);
+  });
+});

@@ -1,0 +1,84 @@
+import { expect, test } from "vitest";
+import { DISABLE_AFTER_MS, POST_TIMEOUT_MS } from "../../../src/contract/limits.ts";
+import type { Notice } from "../../../src/email/notice.ts";
+import { composeNotice } from "../../../src/email/text.ts";
+
+const notice: Notice = {
+  ...{ kind: "disabled", workspaceName: "Agence", subscriptionId: "whk_1", isReminder: false },
+  ...{ host: "hooks.example.com:8443", events: ["run.completed", "lead.created"] },
+  since: Date.UTC(2026, 0, 5, 12, 34),
+  last: { outcome: "answered", status: 410 },
+  missed: { count: 1_234, more: true, until: Date.UTC(2026, 1, 4, 8) },
+};
+const NO_PORTAL = { PORTAL: "on", PORTAL_ORIGIN: "" };
+const compose = (changes: Partial<Notice> = {}, portal = NO_PORTAL) =>
+  composeNotice({ ...notice, ...changes }, portal);
+
+const TIMEOUT = `${POST_TIMEOUT_MS / 1000}\u00a0secondes`;
+
+/** The day on which a subscription that goes on failing is disabled. */
+const DISABLED_ON = new Date(notice.since + DISABLE_AFTER_MS).toLocaleDateString("fr-FR", {
+  dateStyle: "long",
+  timeZone: "UTC",
+});
+
+test.each([
+  ["disabled", "désactivé", ["a été désactivé", "Réactivez ensuite", "ont été annulées"]],
+  ["failing", "en échec", [`désactivé, au plus tôt le ${DISABLED_ON} à`]],
+] as const)(
+  "the e-mail about a %s subscription has the facts and what to do",
+  (kind, how, more) => {
+    const { subject, text } = compose({ kind });
+    expect(subject).toBe(`Abonnement webhook ${how}\u00a0: hooks.example.com:8443`);
+    const facts = ["Bonjour", "hooks.example.com:8443", "whk_1", "«\u00a0Agence\u00a0»", TIMEOUT];
+    const times = ["Exécution terminée, Nouveau lead", "5 janvier 2026 à 12:34 (UTC)"];
+    for (const part of [...facts, ...times, ...more]) expect(text).toContain(part);
+    expect(text.includes("annulées")).toBe(kind === "disabled");
+  },
+);
+
+test("an e-mail breaks no line before its punctuation, and leads to the portal where there is one", () => {
+  for (const kind of ["disabled", "failing", "rejecting"] as const)
+    for (const text of Object.values(compose({ kind }))) {
+      expect(text).not.toMatch(/ [:;!?»]|« /);
+      expect(text).not.toContain("https://");
+    }
+  const portal = { PORTAL: "on", PORTAL_ORIGIN: "https://api.example.com/" };
+  const link = "Portail\u00a0: https://api.example.com/portal#/webhooks/whk_1\n";
+  expect(compose({}, portal).text).toContain(link);
+  expect(compose({}, { ...portal, PORTAL: "off" }).text).not.toContain("https://");
+});
+
+test("an e-mail about a disabled subscription says what it has missed, and until when it can be sent", () => {
+  const until = "Le plus ancien peut être renvoyé jusqu’au 4 février 2026 à 08:00 (UTC).";
+  expect(compose().text).toMatch(/Événements manqués\u00a0: au moins 1\s234\. /);
+  expect(compose().text).toContain(until);
+  const missed = { count: 0, more: false, until: null };
+  expect(compose({ missed }).text).not.toContain("manqués\u00a0:");
+});
+
+test.each([
+  ["answered", 401, "réponse HTTP 401", "secret"],
+  ["answered", 404, "réponse HTTP 404", "modifiez l’URL de l’abonnement"],
+  ["answered", 410, "réponse HTTP 410", "supprimez l’abonnement"],
+  ["answered", 308, "réponse HTTP 308", "l’URL finale"],
+  ["answered", 429, "réponse HTTP 429", "cette limite"],
+  ["answered", 500, "réponse HTTP 500", "journaux"],
+  ["answered", 418, "réponse HTTP 418", "corps modifié"],
+  [
+    "timed_out",
+    null,
+    `aucune réponse en ${TIMEOUT}`,
+    "Répondez dès que l’événement est enregistré",
+  ],
+  ["unreachable", null, "connexion impossible", "certificat TLS"],
+  ["unreachable", 526, "connexion impossible (526)", "Installez un certificat"],
+  ["refused", null, "URL refusée par notre politique de sécurité", "adresse publique"],
+])("a last result that was %s (%s) reads: %s, with the advice: …%s…", (...row) => {
+  const [outcome, status, words, advice] = row;
+  for (const kind of ["disabled", "failing"] as const) {
+    const { text } = compose({ kind, last: { outcome, status } });
+    expect(text).toContain(`Dernier résultat\u00a0: ${words}\n`);
+    expect(text.split("Que faire\u00a0? ")[1]).toContain(advice);
+  }
+});

@@ -1,0 +1,125 @@
+import { exports } from "cloudflare:workers";
+import { sql } from "drizzle-orm";
+import { expect, test } from "vitest";
+import { commit, openDatabase } from "../../../src/db/client.ts";
+import { listDue } from "../../../src/delivery/wake.ts";
+import { announce } from "../../../src/events/outbox.ts";
+import { deleteSubscription } from "../../../src/subscriptions/subscriptions.ts";
+import { eventsOf } from "../../support/api.ts";
+import {
+  announceLeads,
+  announcement,
+  createWorkspace,
+  db,
+  deliveriesTo,
+  deliveryTo,
+  draftLeads,
+  observedDatabase,
+  setSubscription,
+  subscribe,
+  subscribeMany,
+} from "../../support/deliveries.ts";
+
+const NOW = Date.UTC(2026, 0, 5, 12);
+
+const owedTo = async (id: string) => (await deliveriesTo(id)).map(({ eventId }) => eventId);
+
+/** Expects so many stored events of a workspace, and so many deliveries of them. */
+async function expectStored(workspaceId: string, events: number, created: number) {
+  expect(await eventsOf(workspaceId)).toHaveLength(events);
+  expect(await exports.Platform.ledger({ workspaceId })).toMatchObject({ created, addsUp: true });
+}
+
+test("an event is owed once, and immediately, to every subscription of its workspace that lists its kind", async () => {
+  const [workspaceId, elsewhere] = [await createWorkspace(), await createWorkspace()];
+  const listing = await subscribe(workspaceId, { events: ["run.completed", "lead.created"] });
+  const twin = await subscribe(workspaceId, { url: listing.url });
+  const other = await subscribe(workspaceId, {
+    events: ["run.completed", "automation.status_changed"],
+  });
+  const foreign = await subscribe(elsewhere);
+  const [draft] = await announceLeads(workspaceId, 1, NOW);
+  expect(await deliveryTo(listing.id)).toMatchObject({
+    ...{ workspaceId, eventId: draft?.id, state: "pending", attempts: 0, dueAt: NOW },
+    ...{ cancellations: 0, lastOutcome: null, settledAt: null },
+  });
+  expect(await owedTo(twin.id)).toEqual([draft?.id]);
+  for (const { id } of [other, foreign]) expect(await owedTo(id)).toEqual([]);
+  await expectStored(workspaceId, 1, 2);
+  await expectStored(elsewhere, 0, 0);
+});
+
+test("an event is not owed to a disabled or deleted subscription, nor without access, nor to one created later", async () => {
+  const workspaceId = await createWorkspace();
+  const [disabled = "", deleted = "", active = ""] = await subscribeMany(workspaceId, 3);
+  await setSubscription(disabled, { disabledAt: NOW });
+  await commit(db, deleteSubscription(workspaceId, deleted, NOW));
+  for (const [granted, owed] of [[false, 0] as const, [true, 1] as const]) {
+    await exports.Platform.setWorkspaceAccess({ workspaceId, granted });
+    await announceLeads(workspaceId, 1, NOW);
+    await expectStored(workspaceId, owed + 1, owed);
+  }
+  await subscribe(workspaceId);
+  expect(await owedTo(active)).toHaveLength(1);
+  await expectStored(workspaceId, 2, 1);
+});
+
+test("an event that no subscription lists is not stored; one that only a disabled one lists is", async () => {
+  const workspaceId = await createWorkspace();
+  const { id } = await subscribe(workspaceId, { events: ["run.completed"] });
+  for (const [change, stored] of [
+    [async () => {}, 0],
+    [() => setSubscription(id, { disabledAt: NOW, events: ["lead.created"] }), 1],
+    [() => commit(db, deleteSubscription(workspaceId, id, NOW)), 1],
+  ] as const) {
+    await change();
+    await announceLeads(workspaceId, 1, NOW);
+    await expectStored(workspaceId, stored, 0);
+  }
+});
+
+test("an event is not announced if its condition does not hold, nor if its record is not committed", async () => {
+  const workspaceId = await createWorkspace();
+  await subscribe(workspaceId);
+  await commit(db, announce(workspaceId, "lead.created", draftLeads(2, NOW), sql`false`, NOW));
+  const news = announcement(workspaceId, draftLeads(1, NOW), NOW);
+  const broken = sql`INSERT INTO leads (id) VALUES ('lea_1')`;
+  const committed = commit(db, { news, broken });
+  await expect(committed).rejects.toThrow(/NOT NULL/);
+  await expectStored(workspaceId, 0, 0);
+});
+
+test("fan-out to 20 subscriptions is one statement, in one round trip with the record", async () => {
+  const workspaceId = await createWorkspace();
+  const subscribed = await subscribeMany(workspaceId, 20);
+  const drafts = draftLeads(100, NOW);
+  const { DB, trips } = observedDatabase();
+  const news = announcement(workspaceId, drafts, NOW);
+  const wakes = listDue(workspaceId, NOW);
+  const done = await commit(openDatabase(DB), { news, wakes });
+  expect(trips).toHaveLength(1);
+  const writes = trips.flat().filter((text) => /INSERT INTO "?deliveries/i.test(text));
+  expect(writes).toHaveLength(1);
+  for (const id of subscribed)
+    expect((await owedTo(id)).sort()).toEqual(drafts.map((draft) => draft.id).sort());
+  expect(done.wakes.map(({ subscriptionId }) => subscriptionId).sort()).toEqual(subscribed.sort());
+});
+
+test("an event wakes each in its lane, but not those that wait or have nothing due", async () => {
+  const workspaceId = await createWorkspace();
+  const [fast = "", slow = "", probed = "", waiting = ""] = await subscribeMany(workspaceId, 4);
+  await subscribe(workspaceId, { events: ["run.completed"] });
+  await setSubscription(slow, { slow: true });
+  await setSubscription(probed, { backoff: 1, nextAt: NOW });
+  await setSubscription(waiting, { backoff: 1, nextAt: NOW + 1 });
+  const news = announcement(workspaceId, draftLeads(2, NOW), NOW);
+  const { wakes } = await commit(db, { news, wakes: listDue(workspaceId, NOW) });
+  const lanes = wakes.map(({ subscriptionId, lane }) => [subscriptionId, lane]);
+  expect(lanes.toSorted()).toEqual(
+    [
+      [fast, "fast"],
+      [slow, "slow"],
+      [probed, "slow"],
+    ].toSorted(),
+  );
+});

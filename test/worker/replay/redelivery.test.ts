@@ -1,0 +1,388 @@
+import { eq, sql } from "drizzle-orm";
+import { describe, expect, test } from "vitest";
+import type { DeliveryState } from "../../../src/contract/enumerations.ts";
+import { isoTime } from "../../../src/contract/time.ts";
+import { commit, openDatabase } from "../../../src/db/client.ts";
+import { events } from "../../../src/db/schema.ts";
+import { announce } from "../../../src/events/outbox.ts";
+import {
+  findUndeliveredSince,
+  listSubscriptionHealth,
+} from "../../../src/history/subscription-health.ts";
+import type { Page } from "../../../src/http/paging.ts";
+import {
+  enableAgain,
+  type Range,
+  REDELIVERY_EXAMINED_MAX,
+  redeliverAgain,
+} from "../../../src/replay/redelivery.ts";
+import {
+  deleteSubscription,
+  disableSubscription,
+  enableSubscription,
+  type Webhook,
+} from "../../../src/subscriptions/subscriptions.ts";
+import { errorOf, openWorkspace, Platform } from "../../support/api.ts";
+import {
+  announceLeads,
+  answered,
+  createWorkspace,
+  DAY_MS,
+  db,
+  deliveriesTo,
+  dispatchAt,
+  dispatchOn,
+  draftLeads,
+  HOUR_MS,
+  observedDatabase,
+  owed,
+  scheduleOf,
+  setDeliveries,
+  setSubscription,
+  statesOf,
+  subscribe,
+  subscriptionRow,
+} from "../../support/deliveries.ts";
+import { meteredDatabase } from "../../support/metered-database.ts";
+import { storeEvents } from "../../support/stored-events.ts";
+
+const T0 = Date.UTC(2026, 0, 5, 12);
+const NOW = T0 + HOUR_MS;
+
+/** A subscription that was disabled at `T0`, the only one of its workspace. */
+async function disabled(about: Parameters<typeof subscribe>[1] = {}) {
+  const workspaceId = await createWorkspace();
+  const subscription = await subscribe(workspaceId, about);
+  await setSubscription(subscription.id, { disabledAt: T0 });
+  return { workspaceId, ...subscription };
+}
+
+/** Announces one event, and returns its id. */
+async function announceOne(workspaceId: string, now: number): Promise<string> {
+  const [draft] = await announceLeads(workspaceId, 1, now);
+  return draft?.id ?? "";
+}
+
+async function expectLedger(workspaceId: string, figures: object) {
+  expect(await Platform.ledger({ workspaceId })).toMatchObject({ ...figures, addsUp: true });
+}
+
+describe("a subscription that is re-enabled", () => {
+  test("is active and healthy again, appears so in GET /v1/webhooks, and gets nothing that it missed unless asked", async () => {
+    const { workspaceId, api } = await openWorkspace();
+    const { id } = await subscribe(workspaceId);
+    await setSubscription(id, { disabledAt: T0, failingSince: T0 - DAY_MS, failures: 12 });
+    await announceLeads(workspaceId, 2, T0);
+    expect(await Platform.enableWebhook({ webhookId: id })).toEqual({ count: 0, nextCursor: null });
+    const { body } = await api.get<Page<Webhook>>("/v1/webhooks");
+    expect(body.data).toMatchObject([{ id, disabled_at: null }]);
+    expect(await subscriptionRow(id)).toMatchObject({ failures: 0, failingSince: null });
+    await announceLeads(workspaceId, 1, T0);
+    expect(await statesOf(id)).toEqual({ pending: 1 });
+  });
+
+  test.each([
+    ["a minute less than 30 days ago", isoTime(Date.now() - 30 * DAY_MS + 60_000), true],
+    ["a minute more than 30 days ago", isoTime(Date.now() - 30 * DAY_MS - 60_000), false],
+  ])("is enabled if redeliverSince is valid: %s", async (_, redeliverSince, isValid) => {
+    const { id } = await disabled();
+    const enabling = Platform.enableWebhook({ webhookId: id, redeliverSince });
+    if (isValid) expect(await enabling).toEqual({ count: 0, nextCursor: null });
+    else expect(await errorOf(enabling)).toContain("redeliverSince");
+    expect((await subscriptionRow(id)).disabledAt).toBe(isValid ? null : T0);
+  });
+});
+
+describe("a redelivery", () => {
+  test("is of everything never delivered (missed, cancelled, exhausted) of the kinds that its subscription lists, since that exists; oldest first", async () => {
+    const { workspaceId: elsewhere } = await disabled();
+    const workspaceId = await createWorkspace();
+    const { id } = await subscribe(workspaceId, { createdAt: T0 });
+    const runs = await subscribe(workspaceId, { events: ["run.completed"] });
+    await setSubscription(runs.id, { disabledAt: T0 });
+    const announced = async (i: number, state: DeliveryState) => {
+      const eventId = await announceOne(workspaceId, T0 + i);
+      if (state !== "pending")
+        await setDeliveries(id, { state, attempts: 11, settledAt: T0 + 10 }, eventId);
+      return eventId;
+    };
+    const exhausted = await announced(0, "exhausted");
+    const delivered = await announced(1, "delivered");
+    const cancelled = await announced(2, "cancelled");
+    const waiting = await announced(3, "pending");
+    await setSubscription(id, { disabledAt: T0 });
+    // Events of the same millisecond come in the order of their ids.
+    const missed = await announceLeads(workspaceId, 2, T0 + 4);
+    const [first, second] = missed.map((each) => each.id).toSorted();
+    await announceLeads(workspaceId, 1, T0 - 1);
+    await announceLeads(elsewhere, 1, T0 + 4);
+    const unlisted = draftLeads(1, T0 + 4);
+    await commit(db, announce(workspaceId, "run.completed", unlisted, sql`true`, T0 + 4));
+    await enableAgain(db, id, T0 - DAY_MS, NOW);
+    expect(await scheduleOf(id, NOW)).toEqual([
+      [waiting, T0 + 3 - NOW],
+      [exhausted, 0],
+      [cancelled, 100],
+      [first, 200],
+      [second, 300],
+    ]);
+    // They start with a full ladder.
+    for (const row of await deliveriesTo(id))
+      expect(row).toMatchObject(
+        row.eventId === delivered
+          ? { state: "delivered", settledAt: T0 + 10 }
+          : { state: "pending", attempts: 0, settledAt: null },
+      );
+    const never = { exhausted: 0, cancelled: 0 };
+    await expectLedger(workspaceId, { ...never, created: 6, pending: 5, delivered: 1 });
+  });
+
+  test.each(["exhausted", "cancelled"] as const)(
+    "of what was delivered, and then sent again and %s, happens only if delivered events are asked for",
+    async (state) => {
+      const { id, workspaceId, drafts } = await owed(2, T0);
+      await dispatchAt(T0, [id], answered(200));
+      const [eventId = ""] = drafts.map((draft) => draft.id);
+      await redeliverAgain(db, id, [eventId], NOW);
+      if (state === "exhausted") await setDeliveries(id, { state, settledAt: NOW }, eventId);
+      await commit(db, disableSubscription(id, NOW));
+      expect(await enableAgain(db, id, T0, NOW)).toMatchObject({ count: 0, next: null });
+      await expectLedger(workspaceId, { created: 2, delivered: 1, [state]: 1 });
+      const count = async (...states: Range["states"]) =>
+        (await redeliverAgain(db, id, { since: T0, until: null, states }, NOW))?.count;
+      expect(await count(state)).toBe(0);
+      expect(await count("delivered")).toBe(2);
+    },
+  );
+
+  const ENDS: Record<string, (workspaceId: string, id: string) => Promise<unknown>> = {
+    "is disabled": (_, id) => commit(db, disableSubscription(id, T0)),
+    "is deleted": (workspaceId, id) => commit(db, deleteSubscription(workspaceId, id, T0)),
+    "no longer lists their kind": (_, id) => setSubscription(id, { events: ["run.completed"] }),
+    "loses its workspace's access": (workspaceId) =>
+      Platform.setWorkspaceAccess({ workspaceId, granted: false }),
+  };
+  test.each(
+    // The look-up, the range, and its transaction.
+    Object.entries(ENDS).flatMap(([how, end]) => [2, 3].map((at) => ({ how, end, at }))),
+  )("adds nothing more once the subscription $how, before round trip $at", async ({ end, at }) => {
+    const { workspaceId, id } = await owed(1, T0);
+    await setDeliveries(id, { state: "cancelled", settledAt: T0 });
+    await setSubscription(id, { disabledAt: T0 });
+    await announceLeads(workspaceId, 2, T0);
+    await setSubscription(id, { disabledAt: null });
+    const { DB } = observedDatabase({
+      before: async (trip) => void (trip === at && (await end(workspaceId, id))),
+    });
+    const range = { since: T0, until: null, states: ["cancelled", "missed"] as const };
+    await redeliverAgain(openDatabase(DB), id, range, T0).catch(() => {});
+    expect(await statesOf(id)).toEqual({ cancelled: 1 });
+    await commit(db, enableSubscription(id));
+    await Platform.setWorkspaceAccess({ workspaceId, granted: true });
+    expect(await statesOf(id)).toEqual({ cancelled: 1 });
+    await expectLedger(workspaceId, { created: 1 });
+  });
+
+  test("of an event owed to others too keeps the ledger right for each", async () => {
+    const { workspaceId, id: back } = await disabled();
+    const { id: steady } = await subscribe(workspaceId);
+    await announceLeads(workspaceId, 3, T0);
+    await dispatchAt(T0, [steady], answered(200));
+    await expectLedger(workspaceId, { created: 3 });
+    await enableAgain(db, back, T0, NOW);
+    await expectLedger(workspaceId, { created: 6, delivered: 3, pending: 3 });
+    const owners = db.select({ owed: events.owed }).from(events);
+    for (const { owed } of await owners.where(eq(events.workspaceId, workspaceId)))
+      expect(owed.toSorted()).toEqual([back, steady].toSorted());
+  });
+});
+
+test("a redelivery reads the events that it sends, and a deletion what is pending, whatever else is stored", async () => {
+  const now = Date.now();
+  const { workspaceId, id, drafts } = await owed(2_000, now - HOUR_MS);
+  const last = { lastAt: 1, lastOutcome: "answered", lastStatus: 200, lastDurationMs: 5 } as const;
+  await setDeliveries(id, { ...last, state: "delivered", settledAt: 1, attempts: 1 });
+  const { DB, rows } = meteredDatabase();
+  const metered = openDatabase(DB);
+  const eventIds = drafts.slice(0, 20).map((draft) => draft.id);
+  const again = () => redeliverAgain(metered, id, eventIds, now);
+  for (const [max, work, result] of [
+    [1_000, again, { count: 20 }],
+    // Each has its turn by now.
+    [1_000, again, { count: 0 }],
+    [300, () => listSubscriptionHealth(metered, workspaceId), [{ pending: 20 }]],
+    [100, () => commit(metered, deleteSubscription(workspaceId, id, now)), { wakes: [{}] }],
+    [1_000, () => dispatchOn(DB, now, [id], answered(200)), [{ readyAt: null }]],
+  ] as const) {
+    rows.read = 0;
+    expect(await work()).toMatchObject(result);
+    expect(rows.read).toBeLessThan(max);
+  }
+  expect(await statesOf(id)).toEqual({ cancelled: 20, delivered: 1_980 });
+});
+
+describe("a range", () => {
+  const rangeOf = (...states: Range["states"]) => ({ since: T0, until: null, states });
+
+  test("is driven by its caller: each call examines a thousand events, and schedules ten a second, oldest first", async () => {
+    const workspaceId = await createWorkspace();
+    const { id } = await subscribe(workspaceId);
+    const ids = await storeEvents(workspaceId, id, 2_300, T0, "missed");
+    const counts: number[] = [];
+    for (let after: Range["after"] = null, calls = 0; after !== null || calls === 0; calls++) {
+      const answer = await redeliverAgain(db, id, { ...rangeOf("missed"), after }, NOW);
+      counts.push(answer?.count ?? -1);
+      after = answer?.next ?? null;
+      // What comes meanwhile is no part of it.
+      await storeEvents(workspaceId, id, 10, NOW + HOUR_MS + calls, "missed");
+    }
+    expect(counts).toEqual([REDELIVERY_EXAMINED_MAX, REDELIVERY_EXAMINED_MAX, 300]);
+    expect(await scheduleOf(id, NOW)).toEqual(ids.map((eventId, i) => [eventId, 100 * i]));
+  });
+
+  test("does not hold up what a person sends by hand for longer than a minute", async () => {
+    const workspaceId = await createWorkspace();
+    const { id } = await subscribe(workspaceId);
+    await storeEvents(workspaceId, id, 1_000, T0, "missed");
+    const [named = ""] = await storeEvents(workspaceId, id, 1, T0 - 1, "delivered");
+    await redeliverAgain(db, id, rangeOf("missed"), NOW);
+    expect(await redeliverAgain(db, id, [named], NOW)).toMatchObject({ count: 1 });
+    const [, dueIn] = (await scheduleOf(id, NOW)).find(([eventId]) => eventId === named) ?? [];
+    expect(dueIn).toBe(60_000);
+  });
+});
+
+test("what counts as cancelled is found before a dispatch has cancelled it", async () => {
+  const { workspaceId, id, drafts } = await owed(3, T0);
+  await dispatchAt(T0, [id], answered(400));
+  await commit(db, disableSubscription(id, T0));
+  await commit(db, { enabled: enableSubscription(id) });
+  const [first] = drafts.map((draft) => draft.id).toSorted();
+  expect(await statesOf(id)).toEqual({ pending: 3 });
+  const range: Range = { since: T0, until: null, states: ["cancelled"] };
+  expect(await redeliverAgain(db, id, range, NOW)).toMatchObject({ count: 3, next: null });
+  expect((await scheduleOf(id, NOW))[0]).toEqual([first, 0]);
+  await dispatchAt(NOW + HOUR_MS, [id], answered(200));
+  expect(await statesOf(id)).toEqual({ delivered: 3 });
+  await expectLedger(workspaceId, { created: 3, delivered: 3, cancelled: 0 });
+});
+
+describe("what a subscription did not get", () => {
+  const sinceOf = async (webhookId: string) =>
+    (await Platform.readWebhook({ webhookId })).undeliveredSince;
+
+  test("begins before its first attempt failed, and is sent from there once it is re-enabled", async () => {
+    const { id, drafts } = await owed(1, T0);
+    expect(await sinceOf(id)).toBe(null);
+    // Its attempt failed later than it was recorded.
+    await dispatchAt(T0 + 150, [id], answered(503));
+    expect((await subscriptionRow(id)).failingSince).toBe(T0 + 150);
+    expect(await sinceOf(id)).toBe(isoTime(T0));
+    await commit(db, disableSubscription(id, NOW));
+    for (const isCancelled of [false, true]) {
+      if (isCancelled) await dispatchAt(NOW, [id], answered(503));
+      expect(await sinceOf(id)).toBe(isoTime(T0));
+    }
+    expect(await enableAgain(db, id, T0, NOW)).toMatchObject({ count: 1 });
+    expect(await scheduleOf(id, NOW)).toEqual([[drafts[0]?.id, 0]]);
+  });
+
+  test.each([
+    ["a failure of an earlier time", { state: "cancelled", settledAt: T0 + 1 }],
+    ["what was delivered before", { state: "cancelled", settledAt: NOW, deliveredEarlier: true }],
+  ] as const)("begins when it was disabled, without %s", async (_, row) => {
+    const { id } = await owed(1, T0);
+    await setDeliveries(id, row);
+    await commit(db, disableSubscription(id, NOW));
+    expect(await sinceOf(id)).toBe(isoTime(NOW));
+  });
+
+  test("is found among few, however many deliveries there are", async () => {
+    const { id, workspaceId, drafts } = await owed(1, T0 - HOUR_MS);
+    const [first] = drafts;
+    const last = (await announceLeads(workspaceId, 2_500, T0))
+      .map((draft) => draft.id)
+      .toSorted()
+      .at(-1);
+    const { DB, rows } = meteredDatabase();
+    const found = async (max: number) => {
+      rows.read = 0;
+      const since = await findUndeliveredSince(openDatabase(DB), id);
+      expect(rows.read).toBeLessThan(max);
+      return since;
+    };
+    expect(await found(50)).toBe(null);
+    // The first has failed most often, so it waits the longest.
+    await setDeliveries(id, { priority: 2, attempts: 1, dueAt: T0 + HOUR_MS });
+    await setDeliveries(id, { dueAt: T0 + DAY_MS }, first?.id);
+    expect(await found(1_100)).toBe(isoTime(T0 - HOUR_MS));
+    await setDeliveries(id, { priority: 0, dueAt: T0 });
+    await setDeliveries(id, { dueAt: T0 - HOUR_MS }, first?.id);
+    await setSubscription(id, { disabledAt: NOW, failingSince: NOW, cancelling: true });
+    expect(await found(50)).toBe(isoTime(T0 - HOUR_MS));
+    // Beyond those that are looked at, none is left out.
+    await setDeliveries(id, { state: "exhausted", settledAt: T0 });
+    await setDeliveries(id, { state: "cancelled", settledAt: NOW }, last);
+    expect(await found(2_100)).toBe(isoTime(T0));
+  });
+});
+
+test.each([
+  ["by a range", { since: T0, until: null, states: ["retrying"] }],
+  ["by its id", null],
+] as const)(
+  "what has its turn, but waits for an endpoint that fails, is sent and counted %s, once",
+  async (_, range) => {
+    const { id, drafts } = await owed(1, T0);
+    const eventId = drafts[0]?.id ?? "";
+    await setDeliveries(id, { attempts: 1, priority: 2, dueAt: NOW - 1_000 });
+    await setSubscription(id, { nextAt: NOW + HOUR_MS, failingSince: T0, failures: 1 });
+    const again = () => redeliverAgain(db, id, range ?? [eventId], NOW);
+    expect(await again()).toMatchObject({ count: 1 });
+    expect(await again()).toMatchObject({ count: 0 });
+    await dispatchAt(NOW + 1_000, [id], answered(200));
+    expect(await statesOf(id)).toEqual({ delivered: 1 });
+  },
+);
+
+test("what is due does not count as waiting because another kind is rejected", async () => {
+  const { id } = await owed(1, T0);
+  await setDeliveries(id, { attempts: 1, priority: 2, dueAt: NOW - 1_000 });
+  const rejected = { since: T0, outcome: "answered", status: 400 } as const;
+  const states = ["retrying"] as const;
+  const count = async (kind: "lead.created" | "run.completed") => {
+    const pace = { rejectedUntil: NOW + HOUR_MS, rejections: { [kind]: rejected } };
+    await setSubscription(id, pace);
+    return (await redeliverAgain(db, id, { since: T0, until: null, states }, NOW))?.count;
+  };
+  expect(await count("run.completed")).toBe(0);
+  expect(await count("lead.created")).toBe(1);
+});
+
+test("what waits after failed attempts is sent at once with a range that asks for it, and keeps its attempts and its turn", async () => {
+  const { id, drafts } = await owed(2, T0);
+  const [first = "", second = ""] = drafts.map((draft) => draft.id).toSorted();
+  // Rejected on their own account: no success of another event ends their wait.
+  await setDeliveries(id, { attempts: 4, priority: 2, dueAt: NOW + HOUR_MS }, first);
+  await setDeliveries(id, { attempts: 4, priority: 2, dueAt: NOW + 2 * HOUR_MS }, second);
+  const { workspaceId } = await subscriptionRow(id);
+  const untried = await announceOne(workspaceId, T0 + 1);
+  const range = (...states: Range["states"]) => ({ since: T0, until: null, states });
+  expect(await redeliverAgain(db, id, range("exhausted"), NOW)).toMatchObject({ count: 0 });
+  expect(await redeliverAgain(db, id, range("retrying"), NOW)).toMatchObject({ count: 2 });
+  expect(await redeliverAgain(db, id, range("retrying"), NOW)).toMatchObject({ count: 0 });
+  const schedule = [
+    [untried, T0 + 1 - NOW],
+    [first, 0],
+    [second, 100],
+  ];
+  expect(await scheduleOf(id, NOW)).toEqual(schedule);
+  await dispatchAt(NOW + 1_000, [id], answered(400));
+  expect((await scheduleOf(id, NOW)).slice(-2)).toEqual([
+    [first, HOUR_MS],
+    [second, 2 * HOUR_MS],
+  ]);
+  const waiting = { state: "pending", attempts: 4 };
+  const rows = await deliveriesTo(id);
+  expect(rows.filter(({ eventId }) => eventId !== untried)).toMatchObject([waiting, waiting]);
+});

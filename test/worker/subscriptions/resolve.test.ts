@@ -1,0 +1,130 @@
+import { env } from "cloudflare:workers";
+import { beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { createAttempt } from "../../../src/delivery/attempt.ts";
+import { type Resolution, resolveHost } from "../../../src/subscriptions/resolve.ts";
+import { deployedWith, invalid, openApi, openWorkspace } from "../../support/api.ts";
+import { jumpTo, owed, postOf, receivedBy } from "../../support/deliveries.ts";
+import { shortenTimers } from "../../support/timers.ts";
+
+const RESOLVER = "https://dns.example/dns-query?dnssec=1";
+const NOW = Date.UTC(2026, 0, 5);
+
+/** A subscription whose host name the resolver answers as `behaviour` says, and a post to it. */
+async function posting(behaviour: string, bindings: Partial<Env> = {}) {
+  const { url, drafts, ...about } = await owed(1, NOW, { behaviour });
+  const post = await postOf({ ...about, url }, drafts, NOW);
+  const dispatch = () => {
+    const attempt = createAttempt({ ...env, DNS_OVER_HTTPS_URL: RESOLVER, ...bindings });
+    return async () => (await attempt(...post)).kind;
+  };
+  const asked = async () => {
+    const answer = await fetch(`https://dns.example/asked?name=${new URL(url).hostname}`);
+    return answer.json();
+  };
+  return { dispatch, asked, received: async () => (await receivedBy({ url })).length };
+}
+
+test.each<[Resolution, names: string]>([
+  ["public", "public"],
+  ["private", "private privatev4 mixed publicv6 half-private"],
+  ["unresolvable", "nxdomain"],
+  ["unknown", "half-public halfnx servfail empty garbage odd null nulls down"],
+  ["unknown", "8.8.8.8 [2606:4700:4700::1111]"],
+])("a host resolves to %s: %s", async (resolution, names) => {
+  for (const name of names.split(" ")) {
+    const host = /^[a-z]/.test(name) ? `${name}.example` : name;
+    expect(await resolveHost(RESOLVER, `https://${host}:8443/in`), name).toBe(resolution);
+  }
+});
+
+describe("POST /webhooks with a resolver", () => {
+  async function subscribeTo(host: string, overrides: Partial<Env> = {}) {
+    const { apiKey } = await openWorkspace();
+    const api = openApi(apiKey, deployedWith({ DNS_OVER_HTTPS_URL: RESOLVER, ...overrides }));
+    return api.post("/v1/webhooks", { url: `https://${host}/in`, events: ["lead.created"] });
+  }
+
+  test.each([
+    ["private_address", "mixed.example"],
+    ["private_address", "127.0.0.1"],
+    ["unresolvable_host", "nxdomain.example"],
+  ] as const)("refuses, with %s: %s", async (reason, host) => {
+    expect(await subscribeTo(host)).toEqual(invalid("url", reason));
+  });
+
+  test.each([
+    ["public.example", "has public addresses", {}],
+    ["half-public.example", "is inconclusive", {}],
+    ["down.example", "is inconclusive", {}],
+    ...["private.example", "nxdomain.example"].flatMap((host): [string, string, object][] => [
+      [host, "is not resolved", { DNS_OVER_HTTPS_URL: "" }],
+      [host, "may be local", { ALLOW_LOCAL_WEBHOOKS: "true" }],
+    ]),
+  ])("accepts %s, which %s", async (host, _, overrides) => {
+    expect((await subscribeTo(host, overrides)).status).toBe(201);
+  });
+
+  test("accepts a host if the resolver does not answer within 2 s", async () => {
+    shortenTimers(2_000);
+    const startedAt = Date.now();
+    expect((await subscribeTo("silent.example")).status).toBe(201);
+    // It would answer after 5 s.
+    expect(Date.now() - startedAt).toBeLessThan(4_900);
+    vi.restoreAllMocks();
+  });
+});
+
+describe("a name that is resolved again before a post", () => {
+  // The first connection of a runtime takes longer than the resolver's timeout.
+  beforeAll(async () => void (await fetch("https://dns.example/asked?name=nobody")));
+  beforeEach(() => jumpTo(NOW));
+  test.each([
+    ["posted to while all its addresses are public", "public", "answered", 1],
+    ["refused, and not posted to, if one address is private", "half-private", "refused", 0],
+    ["posted to if the result is inconclusive", "half-public", "answered", 1],
+    ["posted to if it does not exist", "nxdomain", "answered", 1],
+  ])("is %s", async (_, behaviour, outcome, posts) => {
+    const { dispatch, received, asked } = await posting(behaviour);
+    expect(await dispatch()()).toBe(outcome);
+    expect([await received(), await asked()]).toEqual([posts, 1]);
+  });
+
+  test("is cached for a minute by all dispatches of the isolate, and no longer", async () => {
+    const { dispatch, received, asked } = await posting("turns-private");
+    const attempt = dispatch();
+    expect(await attempt()).toBe("answered");
+    jumpTo(NOW + 59_999);
+    expect(await attempt()).toBe("answered");
+    expect(await dispatch()()).toBe("answered");
+    expect(await asked()).toBe(1);
+    jumpTo(NOW + 60_000);
+    expect(await attempt()).toBe("refused");
+    expect(await dispatch()()).toBe("refused");
+    expect(await asked()).toBe(2);
+    expect(await received()).toBe(3);
+  });
+
+  test("is resolved once for posts that start together", async () => {
+    const { dispatch, asked } = await posting("public");
+    const attempt = dispatch();
+    await Promise.all(Array.from({ length: 6 }, attempt));
+    expect(await asked()).toBe(1);
+  });
+
+  test("does not delay a post by as much as a second; a later answer counts for the next one", async () => {
+    // The resolver answers after a second, and would have the first post refused.
+    const { dispatch } = await posting("late-private");
+    const attempt = dispatch();
+    expect(await attempt()).toBe("answered");
+    await expect.poll(attempt).toBe("refused");
+  });
+
+  test.each<Partial<Env>>([{ DNS_OVER_HTTPS_URL: "" }, { ALLOW_LOCAL_WEBHOOKS: "true" }])(
+    "is not resolved with %o",
+    async (bindings) => {
+      const { dispatch, asked } = await posting("private", bindings);
+      expect(await dispatch()()).toBe("answered");
+      expect(await asked()).toBe(0);
+    },
+  );
+});

@@ -1,0 +1,130 @@
+import { expect, test } from "vitest";
+import { type TargetFault, targetFault, toUri } from "../../../src/subscriptions/target.ts";
+
+/** URLs with these hosts, which are separated by spaces. */
+const to = (hosts: string) => hosts.split(" ").map((host) => `https://${host}/in`);
+
+/** A URL of this length. */
+const long = (length: number) => "https://hooks.example.com/".padEnd(length, "a");
+
+test.each<[what: string, fault: TargetFault | null, ...urls: string[]]>([
+  ["a path or none, a port", null, "https://a.example", "HTTPS://HOOKS.Example.COM.:8443/in"],
+  ["an @ after the host", null, "https://a.example/@b#@", "https://a.example?b=@"],
+  ["no ASCII", null, "https://hooks.example.com/\u{1f33b}?\ufffd=é", ...to("フック.例え.jp")],
+  ["2,048 characters", null, long(2048)],
+  [
+    "a name that only looks private",
+    null,
+    ...to("localhost.example.com internal.example.com mylocal.example hooks.mytest 10.example.com"),
+    ...to("notlocalhost.example home.arpa.example.com hooks.svc.cloud 127.0.0.1.example.com"),
+  ],
+  [
+    "an address next to a range that is not public",
+    null,
+    ...to("8.8.8.8 1.1.1.1:8443 100.63.255.255 100.128.0.1 172.15.255.255 172.32.0.1"),
+    ...to("169.253.255.255 192.167.255.255 198.17.255.255 198.20.0.1 223.255.255.254"),
+    ...to("168.63.129.17 [2606:4700:4700::1111]:8443 [2003::1] [2001:4860:4860::8888]"),
+  ],
+  ["nothing", "invalid_url", "", "hooks.example.com", "//hooks.example.com/in", "https://"],
+  ["spaces around it", "invalid_url", " https://a.example/in", "https://a.example/in "],
+  [
+    "what the parser would drop or replace",
+    "invalid_url",
+    ...["https://a.example/\n", "ht\ntps://@a.example/", "\0https://a.example"],
+    ...["https://a.example/\u007f", "https://a.example/\u0085", "https://a.example/\ud800"],
+  ],
+  ["2,049 characters, as a URI", "invalid_url", long(2049), `https://a.example/${"é".repeat(400)}`],
+  [
+    "a host that no browser accepts",
+    "invalid_url",
+    ...to("hooks%20example.com a.example:65536 exa%00mple.com 256.256.256.256 1.2.3.4.5"),
+    ...to("0x100000000 [::1 [fe80::1%25eth0] ho%2Fst ho%40st a^b.com foo.09 0..0x300"),
+  ],
+  [
+    "a host that no resolver accepts",
+    "invalid_url",
+    ...to(`hooks..example.com .example.com example.com.. ${"a".repeat(64)}.example.com`),
+    ...to(`${"a.".repeat(121)}examples.com a.example:0`),
+  ],
+  [
+    "labels and a name of the greatest length",
+    null,
+    ...to(`${"a".repeat(63)}.example.com. ${"a.".repeat(121)}example.com.`),
+  ],
+  [
+    "another scheme",
+    "https_required",
+    ...["http://hooks.example.com/in", "HTTP://127.0.0.1/in", "ftp://a.example/"],
+    ...["file:///etc/passwd", "javascript:alert(1)", "blob:https://hooks.example.com/in"],
+  ],
+  [
+    "credentials, even empty ones",
+    "credentials_not_allowed",
+    ...to("user@a.example user:@a.example user:password@a.example :password@a.example"),
+    ...to("@a.example :@a.example @@a.example hooks.example.com%40@8.8.8.8 user@127.0.0.1"),
+    ...["https:///@a.example/", "https:@a.example/", "https:\\\\@hooks.example.com\\in"],
+  ],
+  [
+    "a name of this machine or a private network",
+    "private_address",
+    ...to(
+      "localhost LOCALHOST localhost. localhost:8443 App.LocalHost. ｌｏｃａｌhost loc%61lhost",
+    ),
+    ...to("printer.local Printer.LOCAL.. metadata.google.internal home.arpa local. intranet com"),
+    ...to("hooks.onion hooks.test hooks.TEST hooks.invalid a.b.alt 10.in-addr.arpa nas.lan"),
+    ...to("hooks.corp hooks.home hooks.localdomain api.default.svc a.intranet a.private:8443"),
+  ],
+  [
+    "a loopback address in any spelling",
+    "private_address",
+    ...to("127.0.0.1 127.0.0.1. 127.0.0.1:8443 127.1 2130706433 0x7f.1 017700000001 0177.0.0.01"),
+    ...to("１２７。０。０。１ ①②⑦.0.0.1 %31%32%37.0.0.1 127%2E0%2E0%2E1 192.0x00A80001"),
+  ],
+  [
+    "an IPv4 address that is not public",
+    "private_address",
+    ...to("0 0.255.255.255 10.0.0.0 10.255.255.255 100.64.0.0 100.100.100.200 127.255.255.255"),
+    ...to("169.254.169.254 0xa9fea9fe 168.63.129.16 0xa83f8110 172.16.0.0 172.31.255.255"),
+    ...to("192.168.0.0 192.168.255.255 192.0.0.192 192.0.2.1 198.51.100.1 203.0.113.1 198.18.0.0"),
+    ...to("198.19.255.255 192.88.99.1 224.0.0.0 239.255.255.255 240.0.0.0 255.255.255.255"),
+  ],
+  [
+    "an IPv6 address that is not public, or embeds or stands for another one",
+    "private_address",
+    ...to("[::] [::1]:8443 [::ffff:127.0.0.1] [::ffff:8.8.8.8] [::ffff:0:8.8.8.8] [::8.8.8.8]"),
+    ...to("[64:ff9b::8.8.8.8] [64:ff9b:1::1] [2002:808:808::1] [2001::1] [2001:0:4136:e378::1]"),
+    ...to("[2606:4700::5efe:7f00:1] [2606:4700::200:5efe:a00:1] [fc00::1] [fd00:ec2::254]"),
+    ...to("[fe80::1] [fec0::1] [ff02::1] [ff0e::1] [2001:db8::1] [3fff::1] [2001:2::1]"),
+    ...to("[2001:10::1] [2001:20::1] [100::1] [5f00::1] [4000::1] [1fff::1] [8000::1] [e000::1]"),
+  ],
+])("of a subscription's URL with %s, the fault is %s", (_, fault, ...urls) => {
+  for (const url of urls) expect(targetFault(url, false), url).toBe(fault);
+});
+
+test.each<[TargetFault | null, string]>([
+  [null, "http://localhost:9000/in"],
+  [null, "http://[::1]:9000/in"],
+  [null, "https://192.168.1.2/in"],
+  [null, "https://hooks.example.com/in"],
+  ["invalid_url", "localhost"],
+  ["https_required", "ftp://localhost/in"],
+  ["credentials_not_allowed", "http://user@localhost/in"],
+  ["credentials_not_allowed", "http://@localhost/in"],
+])("in a local deployment, where http and private addresses are accepted, %s: %s", (fault, url) => {
+  expect(targetFault(url, true)).toBe(fault);
+});
+
+test.each([
+  ["https://hooks.example.com?a=1&b=@c#d", "https://hooks.example.com?a=1&b=@c#d"],
+  ["HTTPS://Hooks.Example.com.:8443/%c3%A9/../#", "HTTPS://Hooks.Example.com.:8443/%c3%A9/../#"],
+  ["https://[2606:4700::1111]:8443/", "https://[2606:4700::1111]:8443/"],
+  ["https:\\\\hooks.example.com\\in", "https://hooks.example.com/in"],
+  ["https:hooks.example.com", "https://hooks.example.com/"],
+  ["https://フック.例え.jp/é x", "https://xn--pckwbxc.xn--r8jz45g.jp/%C3%A9%20x"],
+  ["https://a.example/%zz|[^`]", "https://a.example/%25zz%7C%5B%5E%60%5D"],
+  ["https://a.example/?a[]={1}&b=%#c#[d]", "https://a.example/?a%5B%5D=%7B1%7D&b=%25#c%23%5Bd%5D"],
+  ["no URL", "no URL"],
+])("the URI of %s is %s", (url, uri) => {
+  expect(toUri(url)).toBe(uri);
+  expect(toUri(uri)).toBe(uri);
+});
