@@ -4,8 +4,8 @@ import { app } from "./http/app.ts";
 import { sweep } from "./sweep.ts";
 
 export { Platform } from "./platform/entrypoint.ts";
-export { AddressGate } from "./quota/address-gate.ts";
-export { KeyGate } from "./quota/key-gate.ts";
+export { AddressGate } from "./rate-limit/address-gate.ts";
+export { KeyGate } from "./rate-limit/key-gate.ts";
 
 export default {
   fetch: app.fetch,

@@ -3,7 +3,7 @@ import { Budget } from "./db/budget.ts";
 import { commit } from "./db/client.ts";
 import { DIRECTORY, databaseNames, hasOneDatabase, openDirectory } from "./db/databases.ts";
 import { findPosition, updatePosition } from "./db/sweep-positions.ts";
-import { exhaustOverdue, forgetEnded } from "./delivery/endings.ts";
+import { deleteEndedSubscriptions, exhaustOverdue } from "./delivery/endings.ts";
 import { findOverdue, wake } from "./delivery/wake.ts";
 import { sendNotices } from "./email/notify.ts";
 import { log, logError } from "./log.ts";
@@ -51,7 +51,7 @@ export async function sweep(env: Env, now: number): Promise<void> {
   const moving = hasOneDatabase(env)
     ? []
     : [
-        [goOnMoving, DIRECTORY] as const,
+        [resumeMoves, DIRECTORY] as const,
         ...databases.map((database) => [settleMoved, database] as const),
       ];
 
@@ -105,12 +105,12 @@ const exhaust = ({ db, now }: Part) => commit(db, exhaustOverdue({ now }));
 async function forget({ db, now }: Part): Promise<void> {
   await commit(db, forgetErasedLeads(now));
   await commit(db, forgetAuditEntries(now));
-  await commit(db, forgetEnded({}));
+  await commit(db, deleteEndedSubscriptions({}));
 }
 
 const measure = ({ db, now }: Part) => insertSize(db, now);
 
-const goOnMoving = ({ env, budget }: Part) => continueMoves(env, () => budget.hasMore());
+const resumeMoves = ({ env, budget }: Part) => continueMoves(env, () => budget.hasMore());
 
 const settleMoved = ({ env, database, budget }: Part) =>
   settleMoves(env, database, () => budget.hasMore());

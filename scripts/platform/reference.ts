@@ -41,7 +41,7 @@ export function platformReference(): string {
 type Shown = Map<string, string>;
 
 /** The type of a field that takes one of them, which the page's head lists. */
-const EVENT_KINDS = WebhookEvent.options.join(" | ");
+const EVENT_TYPES = WebhookEvent.options.join(" | ");
 
 /** Lists of at least this many lines are shown once, and then referred to. */
 const REFERRED_TO_MIN = 2;
@@ -87,7 +87,7 @@ function linesOf(fields: Field[]): string[] {
   for (const [i, { path, isRequired, isNullable, type, about }] of fields.entries()) {
     // Whatever may be left out may be null as well.
     const orNull = isRequired && isNullable ? ["or null"] : [];
-    const shown = type.replace("string, ", "").replace(EVENT_KINDS, "event kind");
+    const shown = type.replace("string, ", "").replace(EVENT_TYPES, "event kind");
     const typed = [...(["string", "id"].includes(type) ? [] : [shown]), ...orNull].join(" ");
     // A prefix of ids says what their name says.
     const said = about && !/^\w{3}_…$/.test(about) ? `: ${about}` : "";

@@ -1,5 +1,5 @@
+import { chunk } from "../../src/chunk.ts";
 import { RECORDS_MAX } from "../../src/contract/limits.ts";
-import { inGroups } from "../../src/groups.ts";
 import type { PlatformInput } from "../../src/platform/operations.ts";
 import { Chance } from "./chance.ts";
 import type { PlatformClient } from "./platform-client.ts";
@@ -121,7 +121,7 @@ export async function loadSample(
     automations,
   });
   const leadIds: string[] = [];
-  for (const some of inGroups(leads, RECORDS_MAX)) {
+  for (const some of chunk(leads, RECORDS_MAX)) {
     const { ids } = await platform.call("recordLeads", { workspaceId, leads: some });
     leadIds.push(...ids);
   }
@@ -130,7 +130,7 @@ export async function loadSample(
     automationId: automationIds[automation] ?? "",
     leadId: lead === null ? null : (leadIds[lead] ?? ""),
   }));
-  for (const some of inGroups(named, RECORDS_MAX))
+  for (const some of chunk(named, RECORDS_MAX))
     await platform.call("recordRuns", { workspaceId, runs: some });
 }
 

@@ -1,5 +1,5 @@
 import { z } from "@hono/zod-openapi";
-import { ofEachKind } from "./event-kinds.ts";
+import { ofEachKind } from "./event-types.ts";
 
 /** A named enumeration of the contract, documented with the meaning of each of its values. */
 function documented<const Value extends string>(

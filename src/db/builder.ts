@@ -15,7 +15,7 @@ export const qb = drizzle(new NoDatabase() as unknown as D1Database);
 /**
  * Aliases each field to its name: for raw SQL, and for joins whose columns share one (`checkNames`).
  */
-export function named<F extends SelectedFields>(fields: F): F {
+export function aliasFields<F extends SelectedFields>(fields: F): F {
   const entries = Object.entries(fields).map(([name, field]) => [name, nameField(field, name)]);
   return Object.fromEntries(entries) as F;
 }
@@ -26,7 +26,7 @@ function nameField(field: unknown, name: string): unknown {
 }
 
 /** The columns of a table, by name, without those in `names`. */
-export function columnsBut<T extends SQLiteTable, K extends keyof T["_"]["columns"] & string>(
+export function omitColumns<T extends SQLiteTable, K extends keyof T["_"]["columns"] & string>(
   table: T,
   ...names: K[]
 ) {
@@ -50,7 +50,7 @@ export function insertFrom<T extends SQLiteTable>(table: T, values: Assigned<T>,
   const selected = Object.entries<Column>(getTableColumns(table)).map(
     ([name, column]) => sql`${bindIfParam(named[name] ?? column.default ?? null, column)}`,
   );
-  return qb.insert(table).select(sql`SELECT ${list(selected)} ${source}`);
+  return qb.insert(table).select(sql`SELECT ${commaList(selected)} ${source}`);
 }
 
 /** The name of a column's field. */
@@ -60,12 +60,12 @@ export function fieldOf(column: Column): string {
 }
 
 /** Joins columns or expressions with commas. */
-export function list(parts: (Column | SQL)[]): SQL {
+export function commaList(parts: (Column | SQL)[]): SQL {
   return sql.join(parts, sql`, `);
 }
 
 /** Maps each column to a value, such as the result of `excluded` or `fromJson`. */
-export function each<T extends SQLiteTable, K extends keyof T["$inferInsert"] & string>(
+export function mapColumns<T extends SQLiteTable, K extends keyof T["$inferInsert"] & string>(
   table: T,
   names: readonly K[],
   toValue: (column: Column, name: string) => SQL,
@@ -92,7 +92,7 @@ const isBytes = (column: Column) => column.getSQLType() === "blob";
 
 /** In `ON CONFLICT … DO UPDATE`, the column's value in the row that conflicted. */
 export function excluded(column: Column): SQL {
-  return sql`excluded.${bare(column)}`;
+  return sql`excluded.${unqualified(column)}`;
 }
 
 /** Like Drizzle's `inArray`, for any number of values: D1 binds at most 100 parameters. */
@@ -101,7 +101,7 @@ export function inJson(column: Column, values: readonly string[]): SQL {
 }
 
 /** A column without its table name, as the left-hand side of an assignment needs it. */
-export function bare(column: Column): SQL {
+export function unqualified(column: Column): SQL {
   return sql`${sql.identifier(column.name)}`;
 }
 

@@ -1,7 +1,7 @@
 import { Column, fillPlaceholders, is, type Query, SQL, type SQLWrapper, sql } from "drizzle-orm";
 import type { BatchItem } from "drizzle-orm/batch";
 import { type DrizzleD1Database, drizzle } from "drizzle-orm/d1";
-import { inGroups } from "../groups.ts";
+import { chunk } from "../chunk.ts";
 import { sleep } from "../timing.ts";
 import { qb } from "./builder.ts";
 import { isRetryable } from "./errors.ts";
@@ -245,10 +245,6 @@ const JSON_PARAMETER_MAX_BYTES = 1_950_000;
 /** `rows` as JSON for `json_each(?)`: one string, or several if it would be too long to bind. */
 export function jsonParameters(rows: readonly unknown[]): string[] {
   const texts = rows.map((row) => JSON.stringify(row));
-  const groups = inGroups(
-    texts,
-    JSON_PARAMETER_MAX_BYTES,
-    (text) => encoder.encode(text).length + 1,
-  );
+  const groups = chunk(texts, JSON_PARAMETER_MAX_BYTES, (text) => encoder.encode(text).length + 1);
   return groups.map((group) => `[${group.join()}]`);
 }

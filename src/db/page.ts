@@ -23,14 +23,14 @@ export interface Order {
 }
 
 /** SQL condition: the row comes after a page's start, and not after its end. */
-export function isBehind({ at, id }: Order): SQL {
+export function isOnPage({ at, id }: Order): SQL {
   // Not `<`: SQLite would read the position's own row only to discard it.
   return sql`(${at}, ${id}) <= (${sql.placeholder("at")}, ${sql.placeholder("id")})
     AND (${at}, ${id}) >= (${sql.placeholder("endAt")}, ${sql.placeholder("endId")})`;
 }
 
 /** SQL condition for the rows of a list that hides some. @param isHidden selected under this name, too. */
-export function isAskedFor(isHidden: SQL): SQL {
+export function includesHidden(isHidden: SQL): SQL {
   return sql`(${sql.placeholder("withHidden")} OR NOT ${isHidden})`;
 }
 
@@ -59,7 +59,7 @@ export const EXAMINED_MAX = 1_000;
  * Prepares the pages of a list: each reads the rows that it shows plus one. If one of these is hidden, the page
  * examines up to `EXAMINED_MAX` rows, and may be short, or empty, although there is a next one.
  *
- * @param rows selects the rows that are `isBehind`, and `isAskedFor` if the list hides some.
+ * @param rows selects the rows that are `isOnPage`, and `includesHidden` if the list hides some.
  */
 export function preparePages<Row extends Listed>(order: Order, rows: RowQuery<Row>) {
   const sorted = (rows as unknown as Sortable<Row>).orderBy(...newestFirst(order));

@@ -1,5 +1,5 @@
 import { type SQL, sql } from "drizzle-orm";
-import { each, excluded, insertFrom } from "../db/builder.ts";
+import { excluded, insertFrom, mapColumns } from "../db/builder.ts";
 import { attempts, deliveries } from "../db/schema.ts";
 
 /** Maximum attempts stored per delivery, however often it is sent: the first ones and the last. */
@@ -29,6 +29,6 @@ export function insertAttempts(details: Record<(typeof DETAILS)[number], SQL>, s
     source,
   ).onConflictDoUpdate({
     target: [attempts.subscriptionId, attempts.eventId, attempts.attempt],
-    set: each(attempts, [...DETAILS], excluded),
+    set: mapColumns(attempts, [...DETAILS], excluded),
   });
 }

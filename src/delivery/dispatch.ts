@@ -1,6 +1,6 @@
+import { batchRequests } from "../batch-requests.ts";
 import { POST_TIMEOUT_MS } from "../contract/limits.ts";
 import { commit, type Database } from "../db/client.ts";
-import { mergeRequests } from "../merge.ts";
 import { DNS_BEFORE_POST_MS } from "../subscriptions/resolve.ts";
 import { timeBudget } from "../timing.ts";
 import { Connections } from "./connections.ts";
@@ -52,7 +52,7 @@ export async function dispatch(
   /** The workspace of each subscription that something was claimed for. */
   const served = new Map<string, string>();
   const open = new Set(subscriptionIds);
-  const exchanges = mergeRequests(open.size, exchangeAll);
+  const exchanges = batchRequests(open.size, exchangeAll);
   // One connection is kept free for wakes, which others would wait for.
   const posts = Math.max(1, open.size > 1 ? connections - 1 : connections);
   const shared = {

@@ -103,7 +103,7 @@ export const exhaustOverdue = prepared(
 );
 
 /** Deletes the rows of up to `CLEANUP_MAX` subscriptions that were deleted and have nothing pending any more. */
-export const forgetEnded = prepared(
+export const deleteEndedSubscriptions = prepared(
   qb.delete(subscriptions).where(
     sql`${subscriptions.id} IN (
         SELECT ${subscriptions.id} FROM ${subscriptions}

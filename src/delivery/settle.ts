@@ -1,7 +1,7 @@
 import { sql } from "drizzle-orm";
 import type { DeliveryState } from "../contract/enumerations.ts";
 import { TELL_AFTER_MS } from "../contract/limits.ts";
-import { each, fromJson, insertFrom, qb } from "../db/builder.ts";
+import { fromJson, insertFrom, mapColumns, qb } from "../db/builder.ts";
 import { jsonParameters, prepared, type Statements, transaction } from "../db/client.ts";
 import { attempts, deliveries, type LastAttempt, notices, subscriptions } from "../db/schema.ts";
 import { insertAttempts } from "./attempts.ts";
@@ -104,7 +104,7 @@ const applyChanges = prepared(
   qb
     .update(subscriptions)
     .set({
-      ...each(
+      ...mapColumns(
         subscriptions,
         PACE,
         (column, name) => sql`iif(${IS_NEW_PACE}, ${changed(column, name)}, ${column})`,
@@ -166,7 +166,7 @@ const insertFailures = prepared(
   insertAttempts(
     {
       at: sql`o.value->>'startedAt'`,
-      ...each(attempts, ["outcome", "status", "durationMs", "response"], outcome),
+      ...mapColumns(attempts, ["outcome", "status", "durationMs", "response"], outcome),
     },
     sql`FROM ${OUTCOMES} JOIN ${deliveries} ON ${IS_OPEN} WHERE NOT ${IS_DELIVERED}`,
   ),
@@ -176,7 +176,7 @@ const updateDeliveries = prepared(
   qb
     .update(deliveries)
     .set({
-      ...each(deliveries, ["state", "dueAt"], outcome),
+      ...mapColumns(deliveries, ["state", "dueAt"], outcome),
       settledAt: sql`iif(o.value->>'state' = 'pending', NULL, o.value->>'dueAt')`,
       attempts: sql`o.value->>'attemptsNow'`,
       priority: 2,

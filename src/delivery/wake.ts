@@ -1,5 +1,6 @@
 import { z } from "@hono/zod-openapi";
 import { and, eq, isNull, type Placeholder, type SQL, sql } from "drizzle-orm";
+import { chunk } from "../chunk.ts";
 import { isId } from "../contract/ids.ts";
 import { SWEEP_MAX } from "../contract/limits.ts";
 import { MINUTE_MS } from "../contract/time.ts";
@@ -7,7 +8,6 @@ import { qb } from "../db/builder.ts";
 import { type Database, prepared, query, readAs, type Statements } from "../db/client.ts";
 import { DIRECTORY, isBound } from "../db/databases.ts";
 import { deliveries, subscriptions } from "../db/schema.ts";
-import { inGroups } from "../groups.ts";
 import { logError } from "../log.ts";
 import { IS_LEASABLE } from "./lease.ts";
 import { readyAt } from "./order.ts";
@@ -65,9 +65,7 @@ export async function wake(
       const elsewhere = database === DIRECTORY ? {} : { database };
       const hintsOf = (chunk: string[]): WakeMessage[] =>
         chunk.map((subscriptionId) => ({ subscriptionId, lane, ...elsewhere }));
-      return inGroups(ids, MESSAGES_AT_ONCE).map((chunk) =>
-        send(queues[lane], hintsOf(chunk), delay),
-      );
+      return chunk(ids, MESSAGES_AT_ONCE).map((chunk) => send(queues[lane], hintsOf(chunk), delay));
     }),
   );
   return sent.every(Boolean);

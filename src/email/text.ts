@@ -1,4 +1,4 @@
-import { EVENT_KINDS } from "../contract/event-kinds.ts";
+import { EVENT_TYPES } from "../contract/event-types.ts";
 import { DISABLE_AFTER_MS, POST_TIMEOUT_MS } from "../contract/limits.ts";
 import { explainFailure } from "../history/failures.ts";
 import type { Missed, Notice } from "./notice.ts";
@@ -20,7 +20,7 @@ export function composeNotice(
   const paragraphs = [
     "Bonjour,",
     `L’abonnement webhook ${subscriptionId} de l’espace de travail « ${workspaceName} » vers ${host} ${happened}`,
-    `${kinds} : ${notice.events.map((kind) => EVENT_KINDS[kind].french.name).join(", ")}
+    `${kinds} : ${notice.events.map((kind) => EVENT_TYPES[kind].french.name).join(", ")}
 Dernier résultat : ${describeResult(notice)}`,
     means,
     `Que faire ? ${todo} ${advice}`,

@@ -1,5 +1,5 @@
+import { BoundedMap } from "../bounded-map.ts";
 import { fromBase64, fromHex, type Hex, toBase64 } from "../contract/bytes.ts";
-import { Recent } from "../recent.ts";
 import { decrypt, encrypt, importKey, open, parseEncryptionKeys, seal } from "./seal.ts";
 
 /*
@@ -25,7 +25,7 @@ export function createDataKey(keys: string, workspaceId: string): Promise<string
 }
 
 /** The data keys that this isolate has decrypted, by workspace id. Exported for tests, which clear it. */
-export const openedDataKeys = new Recent<CryptoKey>(KEPT_MAX);
+export const openedDataKeys = new BoundedMap<CryptoKey>(KEPT_MAX);
 
 /** The data key of a workspace, if this isolate still knows it. */
 export function knownDataKey(workspaceId: string): CryptoKey | undefined {

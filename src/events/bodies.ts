@@ -1,7 +1,7 @@
 import { z } from "@hono/zod-openapi";
 import { sql } from "drizzle-orm";
 import { WebhookEvent } from "../contract/enumerations.ts";
-import { EVENT_KINDS, schemaName } from "../contract/event-kinds.ts";
+import { EVENT_TYPES, schemaName } from "../contract/event-types.ts";
 import { idField, timeField } from "../contract/fields.ts";
 import { isoTime } from "../contract/time.ts";
 import { events, leads } from "../db/schema.ts";
@@ -18,7 +18,7 @@ const DATA = {
 } satisfies Record<WebhookEvent, z.ZodType>;
 
 function delivery<T extends WebhookEvent>(type: T) {
-  const { summary, data } = EVENT_KINDS[type];
+  const { summary, data } = EVENT_TYPES[type];
   const shape = z.object({
     id: idField(
       "event",

@@ -3,7 +3,7 @@
  * portal's page is compiled with them, so they import no schema.
  */
 import type { WebhookEvent } from "../contract/enumerations.ts";
-import { ofEachKind } from "../contract/event-kinds.ts";
+import { ofEachKind } from "../contract/event-types.ts";
 
 export const AGENT = { agent_id: "agt_36za4osfnzo35ckmhslm0xz7u", agent_name: "Agence Lumière" };
 

@@ -12,7 +12,7 @@ import { HEADERS, TEST_HEADER, WEBHOOK_HEADER } from "../delivery/post.ts";
 import { openResponse } from "../delivery/response.ts";
 import { openDataKey } from "../encryption/personal-data.ts";
 import { BODY, makeBody, type Owner, UnreadableEvent } from "../events/bodies.ts";
-import { IS_ITS_EVENT, isThere, STATE } from "../subscriptions/conditions.ts";
+import { IS_ITS_EVENT, isSubscription, STATE } from "../subscriptions/conditions.ts";
 import { ROTATION_MS } from "../subscriptions/rotation.ts";
 import { openSigner } from "../subscriptions/secrets.ts";
 import { dataKeyOf } from "../workspaces/data-keys.ts";
@@ -78,7 +78,7 @@ export async function listHistory(
   const { subscriptionId, eventId } = deliveries;
   const { state, type, status, since, until, leadId } = filter;
   // These bound what is read: ids are sorted by time, and an event has one delivery.
-  const isBehind = and(
+  const isOnPage = and(
     eq(subscriptionId, webhookId),
     after ? lt(eventId, after.id) : undefined,
     since == null ? undefined : gte(eventId, eventIdAt(since)),
@@ -91,7 +91,7 @@ export async function listHistory(
   const last = qb
     .select({ id: eventId })
     .from(deliveries)
-    .where(isBehind)
+    .where(isOnPage)
     .orderBy(desc(eventId))
     .limit(1)
     .offset(DELIVERIES_LOOKED_THROUGH - 1);
@@ -107,8 +107,8 @@ export async function listHistory(
       .where(
         and(
           IS_ITS_EVENT,
-          isThere(webhookId),
-          isBehind,
+          isSubscription(webhookId),
+          isOnPage,
           isFiltered ? gte(eventId, sql`coalesce(${last}, '')`) : undefined,
           state ? eq(STATE, state) : undefined,
           type ? eq(events.type, type) : undefined,
@@ -152,7 +152,7 @@ export async function findDelivery(
       .from(subscriptions)
       .innerJoin(deliveries, eq(deliveries.subscriptionId, subscriptions.id))
       .innerJoin(events, IS_ITS_EVENT)
-      .where(and(isThere(webhookId), eq(deliveries.eventId, eventId))),
+      .where(and(isSubscription(webhookId), eq(deliveries.eventId, eventId))),
     stored: qb
       .select({
         ...{ at, outcome, status, durationMs },

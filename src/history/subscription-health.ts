@@ -9,7 +9,7 @@ import { deliveries, subscriptions } from "../db/schema.ts";
 import { IS_NEW, IS_QUEUED, QUEUES, readyAt } from "../delivery/order.ts";
 import {
   IS_PENDING,
-  isThere,
+  isSubscription,
   PENDING,
   STATE,
   unknownWebhook,
@@ -66,7 +66,7 @@ export async function findSubscriptionHealth(
   db: Database,
   webhookId: string,
 ): Promise<WebhookView> {
-  const [row] = await query(db, healthOf(isThere(webhookId)));
+  const [row] = await query(db, healthOf(isSubscription(webhookId)));
   if (!row) throw unknownWebhook();
   return toView(row, Date.now());
 }

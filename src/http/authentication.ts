@@ -6,10 +6,10 @@ import { bindingOf } from "../db/databases.ts";
 import { causeOf } from "../db/errors.ts";
 import { EarlySession, type ReadPoint } from "../db/session.ts";
 import { logError } from "../log.ts";
-import { type AddressName, addressAlias, nameAddress } from "../quota/address.ts";
-import { hashApiKey, isApiKey } from "../quota/api-key.ts";
-import { callObject } from "../quota/call.ts";
-import type { RefusedElsewhere } from "../quota/key-gate.ts";
+import { type AddressName, addressAlias, nameAddress } from "../rate-limit/address.ts";
+import { hashApiKey, isApiKey } from "../rate-limit/api-key.ts";
+import { callObject } from "../rate-limit/call.ts";
+import type { RefusedElsewhere } from "../rate-limit/key-gate.ts";
 import {
   failingAddresses,
   type KeyRefusal,
@@ -17,8 +17,8 @@ import {
   REFUSING_MS,
   unknownKeys,
   usedUpKeys,
-} from "../quota/memory.ts";
-import { type RateLimit, resetSeconds } from "../quota/window.ts";
+} from "../rate-limit/memory.ts";
+import { type RateLimit, resetSeconds } from "../rate-limit/window.ts";
 import type { AppEnv } from "./context.ts";
 
 /**

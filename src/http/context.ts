@@ -1,6 +1,6 @@
 import { OpenAPIHono } from "@hono/zod-openapi";
 import type { Database } from "../db/client.ts";
-import type { RateLimit } from "../quota/window.ts";
+import type { RateLimit } from "../rate-limit/window.ts";
 import type { Placement } from "../workspaces/placement.ts";
 import { refuseInvalid } from "./invalid.ts";
 

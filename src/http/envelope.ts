@@ -5,7 +5,7 @@ import { ApiError } from "../contract/errors.ts";
 import { InputError } from "../contract/input-error.ts";
 import { causeOf, isMoving, isTransient } from "../db/errors.ts";
 import { log, logError } from "../log.ts";
-import { resetSeconds } from "../quota/window.ts";
+import { resetSeconds } from "../rate-limit/window.ts";
 import { DatabaseUnreachable } from "../workspaces/placement.ts";
 import { agentFamily } from "./agent.ts";
 import type { AppEnv } from "./context.ts";

@@ -7,10 +7,10 @@ import { label } from "../contract/text.ts";
 import { DAY_MS, isoTime, isoTimeOrNull } from "../contract/time.ts";
 import { commit } from "../db/client.ts";
 import { openDirectory } from "../db/databases.ts";
-import { hashApiKey, mintApiKey } from "../quota/api-key.ts";
-import { callObject } from "../quota/call.ts";
-import { forgetKey } from "../quota/forget.ts";
-import { lastHours } from "../quota/usage.ts";
+import { hashApiKey, mintApiKey } from "../rate-limit/api-key.ts";
+import { callObject } from "../rate-limit/call.ts";
+import { invalidateKey } from "../rate-limit/forget.ts";
+import { lastHours } from "../rate-limit/usage.ts";
 import { refuseMissing } from "../records/recording/references.ts";
 import { listCreatedBy } from "../subscriptions/subscriptions.ts";
 import {
@@ -81,7 +81,7 @@ export const updateApiKey = operation({
     if (!updated) throw new InputError("keyId", "no such key, or it is revoked or expired");
     note?.(updated.workspaceId);
     // When this returns, its gate applies the new quota.
-    await forgetKey(env, updated);
+    await invalidateKey(env, updated);
     return {};
   },
 });
@@ -104,7 +104,7 @@ export const rollApiKey = operation({
     // When this returns, the gate of the old key knows when it expires.
     const old = await commit(openDirectory(env), rolled);
     note?.(old.workspaceId);
-    await forgetKey(env, old);
+    await invalidateKey(env, old);
     return made;
   },
 });
@@ -132,7 +132,7 @@ export const revokeApiKey = operation({
     const [revoked] = await revokeKey(openDirectory(env), key, Date.now());
     if (!revoked) throw new InputError(keyId != null ? "keyId" : "apiKey", "no such key");
     // When this returns, the key is refused everywhere.
-    await forgetKey(env, revoked);
+    await invalidateKey(env, revoked);
     const { id, workspaceId } = revoked;
     const { db } = await findPlacement(env, workspaceId);
     return { keyId: id, workspaceId, webhookIds: await listCreatedBy(db, workspaceId, id) };

@@ -7,7 +7,7 @@ import { Reference, several, text } from "../contract/text.ts";
 import { Budget } from "../db/budget.ts";
 import { commit, query } from "../db/client.ts";
 import { DIRECTORY, openDirectory } from "../db/databases.ts";
-import { forgetKey } from "../quota/forget.ts";
+import { invalidateKey } from "../rate-limit/forget.ts";
 import { FoundLead, findPerson, SEARCHED_MAX } from "../records/finding.ts";
 import { selectLeads } from "../records/leads.ts";
 import {
@@ -18,13 +18,13 @@ import {
 } from "../workspaces/lifecycle/erase.ts";
 import { eraseLeadRows } from "../workspaces/lifecycle/erase-leads.ts";
 import { type ExportItem, exportPage } from "../workspaces/lifecycle/export.ts";
-import { EXPORT_KINDS } from "../workspaces/manifest.ts";
 import {
   allPlacements,
   findDatabaseName,
   findPlacement,
   queryIfReachable,
 } from "../workspaces/placement.ts";
+import { EXPORT_KINDS } from "../workspaces/table-registry.ts";
 import { cursorOf, pageOf, toPage } from "./fields.ts";
 import { operation } from "./operation.ts";
 import { expectDatabase, expectWorkspace } from "./placements.ts";
@@ -122,7 +122,7 @@ export const eraseWorkspace = operation({
       throw new InputError("workspaceId", "it is being moved; erase it when that is done");
     const closed = await commit(openDirectory(env), closeKeys(workspaceId, now));
     if (!closed) return { done: true };
-    await Promise.all(closed.keys.map((key) => forgetKey(env, key)));
+    await Promise.all(closed.keys.map((key) => invalidateKey(env, key)));
     // If its database is no longer bound, the workspace would look erased.
     expectDatabase(env, closed.database);
     await commit(db, closeWorkspace(workspaceId, now));
@@ -131,12 +131,12 @@ export const eraseWorkspace = operation({
     for (const placement of allPlacements(env).reverse()) {
       const isNeeded = placement.database === closed.database || placement.database === DIRECTORY;
       // What it left in other databases is deleted anyway, once they answer again.
-      const isThere =
+      const isSubscription =
         isNeeded ||
         (await queryIfReachable(env, placement.database, (other) =>
           findDatabaseName(other, workspaceId),
         ));
-      if (isThere && done) done = await eraseAllRows(placement.db, workspaceId, hasMore);
+      if (isSubscription && done) done = await eraseAllRows(placement.db, workspaceId, hasMore);
     }
     return { done };
   },

@@ -43,7 +43,7 @@ import {
 import { toUri } from "../subscriptions/target.ts";
 import { labelKeys } from "../workspaces/api-keys.ts";
 import { allPlacements } from "../workspaces/placement.ts";
-import { Resealed, resealUpTo } from "../workspaces/reseal.ts";
+import { Resealed, resealUpTo } from "../workspaces/rewrap.ts";
 import { cursorOf, integer, Nothing, pageOf, RedeliverableSince } from "./fields.ts";
 import { operation } from "./operation.ts";
 import { expectWorkspace, findWebhook, locateWebhook } from "./placements.ts";

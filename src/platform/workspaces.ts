@@ -16,7 +16,7 @@ import { commit, withoutRetries } from "../db/client.ts";
 import { DIRECTORY, databaseNames, hasOneDatabase, openDirectory } from "../db/databases.ts";
 import { wake } from "../delivery/wake.ts";
 import { createDataKey } from "../encryption/personal-data.ts";
-import { forgetKey } from "../quota/forget.ts";
+import { invalidateKey } from "../rate-limit/forget.ts";
 import { cancelPendingOf } from "../subscriptions/subscriptions.ts";
 import { listLiveKeys } from "../workspaces/api-keys.ts";
 import { findSize } from "../workspaces/database-sizes.ts";
@@ -185,7 +185,7 @@ export const setWorkspaceAccess = operation({
     ctx.waitUntil(wake(env, placement.database, wakes));
     // When this returns, the gates of all its keys know.
     const keys = await listLiveKeys(openDirectory(env), workspaceId, now);
-    await Promise.all(keys.map((key) => forgetKey(env, key)));
+    await Promise.all(keys.map((key) => invalidateKey(env, key)));
     return {};
   },
 });

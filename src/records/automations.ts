@@ -6,7 +6,15 @@ import { idField, timeField } from "../contract/fields.ts";
 import { isServed } from "../contract/served.ts";
 import { LAST_MS } from "../contract/text.ts";
 import { isoTime } from "../contract/time.ts";
-import { columnsBut, each, excluded, fromJson, inJson, insertFrom, qb } from "../db/builder.ts";
+import {
+  excluded,
+  fromJson,
+  inJson,
+  insertFrom,
+  mapColumns,
+  omitColumns,
+  qb,
+} from "../db/builder.ts";
 import {
   counted,
   type Database,
@@ -17,7 +25,7 @@ import {
   type Statements,
   transaction,
 } from "../db/client.ts";
-import { isAskedFor, isBehind, mapItems, type PageRequest, preparePages } from "../db/page.ts";
+import { includesHidden, isOnPage, mapItems, type PageRequest, preparePages } from "../db/page.ts";
 import { automations } from "../db/schema.ts";
 import { deleteRemovedRuns } from "./removals.ts";
 
@@ -36,7 +44,7 @@ export function visibilityOf(servedRoutes: string): Visibility {
   return { crmSource: isServed(servedRoutes, "automations.crm_source") };
 }
 
-const SHOWN = columnsBut(automations, "workspaceId", "reference", "removedAt");
+const SHOWN = omitColumns(automations, "workspaceId", "reference", "removedAt");
 
 const ORDER = { at: automations.createdAt, id: automations.id };
 
@@ -51,8 +59,8 @@ const pages = preparePages(
     .where(
       and(
         eq(automations.workspaceId, sql.placeholder("workspaceId")),
-        isBehind(ORDER),
-        isAskedFor(IS_HIDDEN),
+        isOnPage(ORDER),
+        includesHidden(IS_HIDDEN),
       ),
     ),
 );
@@ -110,7 +118,7 @@ export function isUnchanged({ id, status, updatedAt, createdAt }: AutomationRow)
     AND ${automations.createdAt} = ${createdAt} AND ${automations.removedAt} IS NULL)`;
 }
 
-const REPORTED = columnsBut(automations, "workspaceId", "createdAt", "removedAt");
+const REPORTED = omitColumns(automations, "workspaceId", "createdAt", "removedAt");
 
 export interface ReportedAutomation extends Pick<AutomationRow, keyof typeof REPORTED> {
   /** The `updatedAt` that the platform sent: a newer automation is kept; `null`: the report always applies. */
@@ -134,7 +142,7 @@ export function upsertAutomations(
   reported: ReportedAutomation[],
   createdAt: number,
 ): Statements<number> {
-  const values = each(automations, COMPARED, fromJson("r"));
+  const values = mapColumns(automations, COMPARED, fromJson("r"));
   const isSame = and(...COMPARED.map((name) => sql`${known[name]} IS ${values[name]}`));
   const isNew = sql`(${known.id} IS NULL OR ${known.removedAt} IS NOT NULL)`;
   const ids = reported.map(({ id }) => id);
@@ -147,7 +155,7 @@ export function upsertAutomations(
       insertFrom(
         automations,
         {
-          ...each(automations, ["id"], fromJson("r")),
+          ...mapColumns(automations, ["id"], fromJson("r")),
           ...values,
           updatedAt: sql`iif(r.value->>'asOf' IS NULL, ${laterThanKnown(sql`r.value->>'updatedAt'`)}, r.value->>'updatedAt')`,
           workspaceId,
@@ -165,7 +173,7 @@ export function upsertAutomations(
 const MERGED = {
   createdAt: sql`CASE WHEN ${automations.removedAt} IS NULL THEN ${automations.createdAt} ELSE ${excluded(automations.createdAt)} END`,
   removedAt: null,
-  ...each(automations, ["updatedAt", ...COMPARED], excluded),
+  ...mapColumns(automations, ["updatedAt", ...COMPARED], excluded),
 };
 
 /** SQL expression: `time`, or 1 ms after the change of `known` if that is later. */

@@ -4,9 +4,17 @@ import type { Hex } from "../contract/bytes.ts";
 import { LeadSource } from "../contract/enumerations.ts";
 import { idField, timeField } from "../contract/fields.ts";
 import { isoTime } from "../contract/time.ts";
-import { columnsBut, each, fromJson, insertFrom, list, qb, toJsonValue } from "../db/builder.ts";
+import {
+  commaList,
+  fromJson,
+  insertFrom,
+  mapColumns,
+  omitColumns,
+  qb,
+  toJsonValue,
+} from "../db/builder.ts";
 import { type Database, insertEach, query, type Statements } from "../db/client.ts";
-import { isBehind, type Listing, type PageRequest, preparePages } from "../db/page.ts";
+import { isOnPage, type Listing, type PageRequest, preparePages } from "../db/page.ts";
 import { erasedLeads, leads } from "../db/schema.ts";
 import { knownDataKey, openDataKey, openUnder } from "../encryption/personal-data.ts";
 import { logError } from "../log.ts";
@@ -17,7 +25,7 @@ import { type ReportedPerson, SHOWN_PERSON, showPerson } from "./person.ts";
 export const SEALED = sql<Hex>`${toJsonValue(leads.sealed)}`;
 
 const SHOWN = {
-  ...columnsBut(leads, "workspaceId", "reference", "eventId"),
+  ...omitColumns(leads, "workspaceId", "reference", "eventId"),
   sealed: SEALED,
 };
 
@@ -36,7 +44,7 @@ const pages = preparePages(
       >`CASE WHEN ${sql.placeholder("isKeyNeeded")} THEN ${dataKeyOf(sql.placeholder("workspaceId"))} END`,
     })
     .from(leads)
-    .where(and(eq(leads.workspaceId, sql.placeholder("workspaceId")), isBehind(ORDER))),
+    .where(and(eq(leads.workspaceId, sql.placeholder("workspaceId")), isOnPage(ORDER))),
 );
 
 /**
@@ -92,7 +100,7 @@ export async function findLeadAs<Shown>(
 /** A lead to insert, its personal data encrypted; `eventId` is the event that announces it. */
 export type NewLead = Omit<typeof leads.$inferSelect, "workspaceId">;
 
-const INSERTED = Object.keys(columnsBut(leads, "workspaceId")) as (keyof NewLead)[];
+const INSERTED = Object.keys(omitColumns(leads, "workspaceId")) as (keyof NewLead)[];
 
 /** SQL condition: the workspace's lead with this id was not erased recently. */
 export function isNotErased(workspaceId: string, id: SQL): SQL {
@@ -105,7 +113,7 @@ export function insertLeads(workspaceId: string, recorded: NewLead[]): Statement
   return insertEach(recorded, (chunk) =>
     insertFrom(
       leads,
-      { ...each(leads, INSERTED, fromJson("r")), workspaceId },
+      { ...mapColumns(leads, INSERTED, fromJson("r")), workspaceId },
       sql`FROM json_each(${chunk}) AS r WHERE ${isNotErased(workspaceId, sql`r.value->>'id'`)} ON CONFLICT (id) DO NOTHING`,
     ),
   );
@@ -126,7 +134,7 @@ function findIds(table: typeof leads | typeof erasedLeads, workspaceId: string, 
 }
 
 /** SQL expression: a lead's row as JSON, for `parseLeadRow`. */
-export const LEAD_AS_JSON = sql<string>`json_object(${list(
+export const LEAD_AS_JSON = sql<string>`json_object(${commaList(
   Object.entries(SHOWN).flatMap(([name, column]) => [sql.raw(`'${name}'`), column]),
 )})`;
 

@@ -21,8 +21,12 @@ export function removeAutomations(
   now: number,
 ): Statements<number> {
   const { id, removedAt } = automations;
-  const isThere = and(inJson(id, ids), eq(automations.workspaceId, workspaceId), isNull(removedAt));
-  return counted(qb.update(automations).set({ removedAt: now }).where(isThere));
+  const isSubscription = and(
+    inJson(id, ids),
+    eq(automations.workspaceId, workspaceId),
+    isNull(removedAt),
+  );
+  return counted(qb.update(automations).set({ removedAt: now }).where(isSubscription));
 }
 
 /** SQL condition: the automation of a run is removed. */

@@ -3,16 +3,16 @@ import { and, eq, isNull, sql } from "drizzle-orm";
 import { RunStatus, TriggerType } from "../contract/enumerations.ts";
 import { idField, timeField } from "../contract/fields.ts";
 import { isoTime } from "../contract/time.ts";
-import { columnsBut, each, fromJson, insertFrom, named, qb } from "../db/builder.ts";
+import { aliasFields, fromJson, insertFrom, mapColumns, omitColumns, qb } from "../db/builder.ts";
 import { type Database, insertEach, type Statements } from "../db/client.ts";
-import { isAskedFor, isBehind, mapItems, type PageRequest, preparePages } from "../db/page.ts";
+import { includesHidden, isOnPage, mapItems, type PageRequest, preparePages } from "../db/page.ts";
 import { automations, runs } from "../db/schema.ts";
 import { findAutomation, type Visibility } from "./automations.ts";
 import { isOfRemoved } from "./removals.ts";
 
 type RunRow = Omit<typeof runs.$inferSelect, "workspaceId" | "reference">;
 
-const SHOWN = columnsBut(runs, "workspaceId", "reference");
+const SHOWN = omitColumns(runs, "workspaceId", "reference");
 
 const ORDER = { at: runs.occurredAt, id: runs.id };
 
@@ -27,8 +27,8 @@ const pages = preparePages(
     .where(
       and(
         eq(runs.workspaceId, sql.placeholder("workspaceId")),
-        isBehind(ORDER),
-        isAskedFor(IS_HIDDEN),
+        isOnPage(ORDER),
+        includesHidden(IS_HIDDEN),
       ),
     ),
 );
@@ -46,7 +46,7 @@ export async function listRuns(
 const pagesOfAutomation = preparePages(
   ORDER,
   qb
-    .select(named(SHOWN))
+    .select(aliasFields(SHOWN))
     .from(automations)
     // Ownership first: none of another workspace's runs is read.
     .crossJoin(runs)
@@ -56,7 +56,7 @@ const pagesOfAutomation = preparePages(
         eq(automations.workspaceId, sql.placeholder("workspaceId")),
         isNull(automations.removedAt),
         eq(runs.automationId, automations.id),
-        isBehind(ORDER),
+        isOnPage(ORDER),
       ),
     ),
 );
@@ -73,16 +73,16 @@ export async function listRunsOfAutomation(
     return null;
   const listing = await pagesOfAutomation(db, { workspaceId, automationId }, request);
   // Whoever has runs exists.
-  const isThere =
+  const isSubscription =
     listing.items.length > 0 ||
     listing.next !== null ||
     (await findAutomation(db, workspaceId, visibility, automationId)) !== undefined;
-  return isThere ? mapItems(listing, toRun) : null;
+  return isSubscription ? mapItems(listing, toRun) : null;
 }
 
 export type ReportedRun = RunRow & Pick<typeof runs.$inferSelect, "reference">;
 
-const INSERTED = Object.keys(columnsBut(runs, "workspaceId")) as (keyof ReportedRun)[];
+const INSERTED = Object.keys(omitColumns(runs, "workspaceId")) as (keyof ReportedRun)[];
 
 /** Inserts runs; those already stored stay unchanged. */
 export function insertRuns(workspaceId: string, reported: ReportedRun[]): Statements<number> {
@@ -90,7 +90,7 @@ export function insertRuns(workspaceId: string, reported: ReportedRun[]): Statem
   return insertEach(rows, (chunk) =>
     insertFrom(
       runs,
-      { ...each(runs, INSERTED, fromJson("r")), workspaceId },
+      { ...mapColumns(runs, INSERTED, fromJson("r")), workspaceId },
       sql`FROM json_each(${chunk}) AS r WHERE true ON CONFLICT (id) DO NOTHING`,
     ),
   );

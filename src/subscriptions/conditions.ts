@@ -6,7 +6,7 @@ import { deliveries, events, subscriptions, workspaces } from "../db/schema.ts";
 /* How subscriptions, events and deliveries belong together, as SQL conditions. */
 
 /** The subscription with this id, unless it was deleted. */
-export function isThere(id: string): SQL | undefined {
+export function isSubscription(id: string): SQL | undefined {
   return and(eq(subscriptions.id, id), isNull(subscriptions.deletedAt));
 }
 

@@ -40,7 +40,11 @@ export function findCreated(
 }
 
 /** Forgets an `Idempotency-Key` that is a day old, so that it can be used again. */
-function forgetKey(workspaceId: string, idempotencyKey: string, now: number): Executable {
+function releaseIdempotencyKey(
+  workspaceId: string,
+  idempotencyKey: string,
+  now: number,
+): Executable {
   return qb
     .update(subscriptions)
     .set({ idempotencyKey: null })
@@ -71,7 +75,7 @@ export function insertSubscription(
     idempotencyKey === null
       ? [undefined, created(eq(id, row.id))]
       : [
-          forgetKey(row.workspaceId, idempotencyKey, row.createdAt),
+          releaseIdempotencyKey(row.workspaceId, idempotencyKey, row.createdAt),
           findCreated(row.workspaceId, idempotencyKey, row.createdAt),
         ];
   const statements = transaction({

@@ -1,6 +1,6 @@
 import { z } from "@hono/zod-openapi";
 import ipaddr from "ipaddr.js";
-import { Recent } from "../recent.ts";
+import { BoundedMap } from "../bounded-map.ts";
 import { abortAfter, withTimeout } from "../timing.ts";
 import { isPublicAddress, type TargetFault, targetFault } from "./target.ts";
 
@@ -77,7 +77,7 @@ async function ask(resolverUrl: string, name: string, type: string) {
 }
 
 /** Results this isolate has seen, by host. */
-const remembered = new Recent<{ resolution: Resolution; until: number }>(DNS_NAMES_MAX);
+const remembered = new BoundedMap<{ resolution: Resolution; until: number }>(DNS_NAMES_MAX);
 
 /**
  * Creates the function that tells whether we refuse to post to a URL. It is called before each post,

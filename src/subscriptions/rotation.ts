@@ -6,7 +6,7 @@ import { commit, counted, type Database, type Executable, withoutRetries } from 
 import { subscriptions } from "../db/schema.ts";
 import { mintSecret } from "../delivery/signature.ts";
 import { expectDataKey } from "../encryption/personal-data.ts";
-import { isThere } from "./conditions.ts";
+import { isSubscription } from "./conditions.ts";
 import { sealSecret } from "./secrets.ts";
 import { findSubscription } from "./subscriptions.ts";
 
@@ -53,7 +53,7 @@ export async function rotateSecret(
           // A repeated request to subscribe does not show the new secret.
           idempotencyKey: null,
         })
-        .where(and(isThere(webhookId), until === null ? undefined : hasRoom)),
+        .where(and(isSubscription(webhookId), until === null ? undefined : hasRoom)),
     ),
   );
   if (rotated === 0)
@@ -67,5 +67,8 @@ export async function rotateSecret(
 
 /** Ends the overlap of a rotation: only the current secret signs from now on. */
 export function endOverlap(subscriptionId: string): Executable {
-  return qb.update(subscriptions).set({ earlierSecrets: null }).where(isThere(subscriptionId));
+  return qb
+    .update(subscriptions)
+    .set({ earlierSecrets: null })
+    .where(isSubscription(subscriptionId));
 }

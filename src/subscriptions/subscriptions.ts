@@ -3,7 +3,7 @@ import { and, eq, isNotNull, isNull, sql } from "drizzle-orm";
 import { WebhookEvent } from "../contract/enumerations.ts";
 import { idField, timeField } from "../contract/fields.ts";
 import { isoTime, isoTimeOrNull } from "../contract/time.ts";
-import { each, qb } from "../db/builder.ts";
+import { mapColumns, qb } from "../db/builder.ts";
 import {
   type Database,
   type Executable,
@@ -12,13 +12,13 @@ import {
   readAs,
   type Statements,
 } from "../db/client.ts";
-import { isBehind, mapItems, type PageRequest, preparePages } from "../db/page.ts";
+import { isOnPage, mapItems, type PageRequest, preparePages } from "../db/page.ts";
 import { subscriptions, workspaces } from "../db/schema.ts";
 import { endSubscriptions } from "../delivery/endings.ts";
 import { FRESH, laneOf, type Pace } from "../delivery/policy.ts";
 import { PACE } from "../delivery/settle.ts";
 import type { Wake } from "../delivery/wake.ts";
-import { IS_ACTIVE, isThere, unknownWebhook } from "./conditions.ts";
+import { IS_ACTIVE, isSubscription, unknownWebhook } from "./conditions.ts";
 import { earlierSecretsAt } from "./secrets.ts";
 
 type SubscriptionRow = typeof subscriptions.$inferSelect;
@@ -36,7 +36,7 @@ const pages = preparePages(
       and(
         eq(subscriptions.workspaceId, sql.placeholder("workspaceId")),
         isNull(subscriptions.deletedAt),
-        isBehind(ORDER),
+        isOnPage(ORDER),
       ),
     ),
 );
@@ -100,7 +100,7 @@ export function updateSubscription(
   changed: Partial<Pick<SubscriptionRow, Changeable>>,
 ): Executable {
   const isSame = sql`${subscriptions.url} = ${changed.url}`;
-  const fresh = each(
+  const fresh = mapColumns(
     subscriptions,
     PACE,
     (column, name) =>
@@ -109,7 +109,7 @@ export function updateSubscription(
   return qb
     .update(subscriptions)
     .set({ ...changed, ...(changed.url && fresh) })
-    .where(isThere(id));
+    .where(isSubscription(id));
 }
 
 /** Disables a subscription; its pending deliveries are void. Reads whom to wake. */
@@ -156,7 +156,7 @@ export function knownSubscription(id: string, now: number) {
     })
     .from(subscriptions)
     .innerJoin(workspaces, eq(workspaces.id, workspaceId))
-    .where(isThere(id));
+    .where(isSubscription(id));
   return readAs(found, ([row]) => {
     if (!row) throw unknownWebhook();
     const { slow: isSlow, nextAt: waitsUntil, ...known } = row;
@@ -175,7 +175,7 @@ export function enableSubscription(id: string): Executable {
       disabledAt: null,
       ...FRESH,
     })
-    .where(and(isThere(id), isNotNull(subscriptions.disabledAt)));
+    .where(and(isSubscription(id), isNotNull(subscriptions.disabledAt)));
 }
 
 /** The public shape of a subscription. */

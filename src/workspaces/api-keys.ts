@@ -1,7 +1,7 @@
 import { and, eq, gt, isNull, or, type Placeholder, type SQL, sql } from "drizzle-orm";
 import { InputError } from "../contract/input-error.ts";
 import { HOUR_MS } from "../contract/time.ts";
-import { inJson, insertFrom, named, qb } from "../db/builder.ts";
+import { aliasFields, inJson, insertFrom, qb } from "../db/builder.ts";
 import {
   commit,
   type Database,
@@ -12,7 +12,7 @@ import {
   transaction,
 } from "../db/client.ts";
 import { DIRECTORY } from "../db/databases.ts";
-import { isBehind, type Listing, type PageRequest, preparePages } from "../db/page.ts";
+import { isOnPage, type Listing, type PageRequest, preparePages } from "../db/page.ts";
 import { apiKeys, workspaces } from "../db/schema.ts";
 import { beingErased } from "./moves.ts";
 
@@ -159,7 +159,7 @@ const pages = preparePages(
   qb
     .select()
     .from(apiKeys)
-    .where(and(eq(apiKeys.workspaceId, sql.placeholder("workspaceId")), isBehind(ORDER))),
+    .where(and(eq(apiKeys.workspaceId, sql.placeholder("workspaceId")), isOnPage(ORDER))),
 );
 
 /** One page of a workspace's keys, newest first, including revoked ones. */
@@ -191,7 +191,7 @@ export const WORKSPACE_STANDING = { accessGranted: workspaces.accessGranted };
 const standing = prepared(
   qb
     .select({
-      ...named({ keyId: apiKeys.id }),
+      ...aliasFields({ keyId: apiKeys.id }),
       workspaceId: workspaces.id,
       /** The name of the workspace's database. */
       database: sql<string>`coalesce(${workspaces.database}, ${DIRECTORY})`,

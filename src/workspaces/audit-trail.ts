@@ -3,7 +3,7 @@ import { AUDIT_KEPT_DAYS } from "../contract/limits.ts";
 import { DAY_MS } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
 import { CLEANUP_MAX, type Database, type Executable } from "../db/client.ts";
-import { isBehind, type Listing, type PageRequest, preparePages } from "../db/page.ts";
+import { isOnPage, type Listing, type PageRequest, preparePages } from "../db/page.ts";
 import { auditTrail } from "../db/schema.ts";
 
 /** A call of an operation, in the directory's audit trail. */
@@ -21,7 +21,7 @@ const pagesOf = (condition?: SQL) =>
     qb
       .select()
       .from(auditTrail)
-      .where(and(condition, isBehind(ORDER))),
+      .where(and(condition, isOnPage(ORDER))),
   );
 const allPages = pagesOf();
 const pagesOfOne = pagesOf(eq(auditTrail.workspaceId, sql.placeholder("workspaceId")));

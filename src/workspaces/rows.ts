@@ -1,7 +1,7 @@
 import { and, type Column, eq, getTableName, type SQL, sql } from "drizzle-orm";
-import { list, qb, toJsonValue } from "../db/builder.ts";
+import { commaList, qb, toJsonValue } from "../db/builder.ts";
 import { readAs, type Statements } from "../db/client.ts";
-import { type ChildTable, isLinked, type OwnedTable } from "./manifest.ts";
+import { type ChildTable, isLinked, type OwnedTable } from "./table-registry.ts";
 
 /** The position of a row among those of its table and workspace. */
 export type Position = (string | number)[];
@@ -41,15 +41,15 @@ export function selectRows(
   const places = owned.order.map((column, i) => sql`${column} AS ${names[i]}`);
   // Raw SQL: the table and its columns vary.
   const selects = sourcesOf(owned, workspaceId).map(
-    (source) => sql`SELECT ${list([...selected, ...places])} FROM ${source} ${condition}`,
+    (source) => sql`SELECT ${commaList([...selected, ...places])} FROM ${source} ${condition}`,
   );
-  return sql`${sql.join(selects, sql` UNION ALL `)} ORDER BY ${list(names)} LIMIT ${limit}`;
+  return sql`${sql.join(selects, sql` UNION ALL `)} ORDER BY ${commaList(names)} LIMIT ${limit}`;
 }
 
 /** A condition for `selectRows`: the row comes after a position, if there is one. */
 export function isAfter({ order }: OwnedTable, position: Position | null): SQL {
   if (!position) return sql``;
-  return sql`AND (${list([...order])}) > (${list(position.map((value) => sql`${value}`))})`;
+  return sql`AND (${commaList([...order])}) > (${commaList(position.map((value) => sql`${value}`))})`;
 }
 
 /** The names under which `selectRows` returns positions. */
@@ -77,9 +77,9 @@ export function childrenAsJson(
       quoted(name),
       toJsonValue(column),
     ]);
-    const rows = sql`SELECT json_group_array(json_object(${list(fields)}))
+    const rows = sql`SELECT json_group_array(json_object(${commaList(fields)}))
       FROM ${child.table} WHERE ${isLinked(child)}`;
     return [quoted(getTableName(child.table)), sql`json((${rows}))`];
   });
-  return sql`json_object(${list(lists)})`;
+  return sql`json_object(${commaList(lists)})`;
 }

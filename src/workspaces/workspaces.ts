@@ -13,7 +13,7 @@ import {
   transaction,
 } from "../db/client.ts";
 import { DIRECTORY, openDirectory } from "../db/databases.ts";
-import { isBehind, type Listing, mapItems, type PageRequest, preparePages } from "../db/page.ts";
+import { isOnPage, type Listing, mapItems, type PageRequest, preparePages } from "../db/page.ts";
 import { subscriptions, workspaces } from "../db/schema.ts";
 import { updateRecipients } from "../email/notices.ts";
 import { WORKSPACE_STANDING } from "./api-keys.ts";
@@ -114,7 +114,7 @@ const ENTRY = {
 };
 
 const ORDER = { at: workspaces.createdAt, id: workspaces.id };
-const pages = preparePages(ORDER, qb.select(ENTRY).from(workspaces).where(isBehind(ORDER)));
+const pages = preparePages(ORDER, qb.select(ENTRY).from(workspaces).where(isOnPage(ORDER)));
 
 /** One page of all workspaces, newest first. */
 export async function listEntries(

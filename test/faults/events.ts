@@ -5,8 +5,8 @@ import { type Fault, faultsIn } from "./fault.ts";
 /** Faults of events, their deliveries and what follows from them. */
 export const EVENTS: Fault[] = [
   ...faultsIn("", [
-    ["merge.ts", "isDue || waiting.length >= members", "isDue", "who is alone waits for nobody"],
-    ["merge.ts", "if (isUnderWay || ", "if (", "exchanges are made one after the other"],
+    ["batch-requests.ts", "isDue || waiting.length >= members", "isDue", "who is alone waits for nobody"],
+    ["batch-requests.ts", "if (isUnderWay || ", "if (", "exchanges are made one after the other"],
     ["sweep.ts", "const others = [wakeOverdue, exhaust, forget, measure];", "const others = [exhaust, forget, measure];", "what the queues lose is woken", { violation: /is overdue by more than an hour/, seed: 2 }],
     ["sweep.ts", "if (failed > 0) throw", "if (false) throw", "a sweep that fails says so"],
     ["sweep.ts", "logError(\"sweep_failed\", error, { database });", "throw error;", "a part of the sweep that fails stops no other"],

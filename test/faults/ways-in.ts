@@ -4,7 +4,7 @@ import { type Fault, faultsIn } from "./fault.ts";
 
 /** Faults of admission and HTTP. */
 export const WAYS_IN: Fault[] = [
-  ...faultsIn("quota/", [
+  ...faultsIn("rate-limit/", [
     ["window.ts", "window.count < limit", "window.count <= limit", "a key has its quota, and not one request more"],
     ["window.ts", "Math.abs(now - window.startedAt)", "(now - window.startedAt)", "a clock that is put back does not extend a window"],
     ["window.ts", "return Math.ceil(resetMs / 1000);", "return Math.floor(resetMs / 1000);", "after the seconds of Reset, the window is over"],

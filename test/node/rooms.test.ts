@@ -14,7 +14,7 @@ const BELOW: Record<string, string> = {
   encryption: "contract",
   db: "contract",
   workspaces: "db encryption contract log",
-  quota: "workspaces db encryption contract",
+  "rate-limit": "workspaces db encryption contract",
   records: "workspaces db encryption contract log",
   events: "records workspaces db encryption contract",
   subscriptions: "events delivery workspaces db encryption contract log",
@@ -26,19 +26,19 @@ const BELOW: Record<string, string> = {
   "workspaces/lifecycle":
     "workspaces records email replay history delivery subscriptions events db encryption contract",
   "workspaces/moving":
-    "workspaces/lifecycle workspaces records email replay history delivery subscriptions events quota db contract log",
+    "workspaces/lifecycle workspaces records email replay history delivery subscriptions events rate-limit db contract log",
   "service-health": "workspaces email replay history delivery subscriptions events db contract log",
   platform:
-    "service-health workspaces/moving workspaces/lifecycle workspaces records email replay history delivery subscriptions events quota db encryption contract log",
-  http: "service-health platform workspaces records email replay history delivery subscriptions events quota db encryption contract log",
+    "service-health workspaces/moving workspaces/lifecycle workspaces records email replay history delivery subscriptions events rate-limit db encryption contract log",
+  http: "service-health platform workspaces records email replay history delivery subscriptions events rate-limit db encryption contract log",
   sweep:
     "service-health workspaces/moving workspaces/lifecycle workspaces records email replay history delivery subscriptions events db contract log",
   index:
-    "http platform records email replay history delivery subscriptions events quota sweep encryption",
+    "http platform records email replay history delivery subscriptions events rate-limit sweep encryption",
 };
 
 /** What any room may import: it knows nothing of the service. */
-const GENERAL = ["groups", "merge", "recent", "timing"];
+const GENERAL = ["batch-requests", "bounded-map", "chunk", "timing"];
 
 /** The files that rooms on one level may import of each other. */
 const ENTRIES: Record<string, string[]> = {
@@ -98,7 +98,7 @@ test("the ways in, which the Worker exports, do not reach each other", () => {
     return seen;
   };
   expect(waysIn.length).toBeGreaterThan(5);
-  const types = ["quota/key-gate.ts", "quota/address-gate.ts"];
+  const types = ["rate-limit/key-gate.ts", "rate-limit/address-gate.ts"];
   const crossing = waysIn.flatMap(({ to }) =>
     waysIn.filter((other) => !types.includes(other.to) && reached(to).has(other.to)),
   );
@@ -150,7 +150,7 @@ test("the policy, the signature, the targets and the window are pure", () => {
     "delivery/outcome.ts",
     "delivery/signature.ts",
     "subscriptions/target.ts",
-    "quota/window.ts",
+    "rate-limit/window.ts",
   ];
   const reached = imports.filter(({ from }) => pure.includes(from));
   expect(new Set(reached.map(({ to, specifier }) => to || specifier))).toEqual(

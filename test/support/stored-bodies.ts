@@ -1,4 +1,4 @@
-import { named, qb } from "../../src/db/builder.ts";
+import { aliasFields, qb } from "../../src/db/builder.ts";
 import { events } from "../../src/db/schema.ts";
 import { BODY, type BodyRow, makeBody, type Owner } from "../../src/events/bodies.ts";
 import { dataKeyOf } from "../../src/workspaces/data-keys.ts";
@@ -7,7 +7,7 @@ const { type, workspaceId } = events;
 
 /** The SQL that reads each event with what its body is made from. */
 export const EVENTS_WITH_BODIES = qb
-  .select(named({ type, workspaceId, dataKey: dataKeyOf(workspaceId), ...BODY }))
+  .select(aliasFields({ type, workspaceId, dataKey: dataKeyOf(workspaceId), ...BODY }))
   .from(events)
   .toSQL().sql;
 

@@ -271,10 +271,10 @@ describe("a part of the sweep that fails", () => {
     const sentAt = part === "the e-mails" ? null : NOW;
     expect(await noticesOf(disabled.id)).toMatchObject([{ sentAt }]);
     expect(await statesOf(expired.id)).toEqual(part === "the retention" ? { delivered: 1 } : {});
-    expect(await isThere(removed)).toBe(part === "the removals");
+    expect(await isSubscription(removed)).toBe(part === "the removals");
   });
 
-  async function isThere(id: string): Promise<boolean> {
+  async function isSubscription(id: string): Promise<boolean> {
     const row = env.DB.prepare("SELECT 1 FROM automations WHERE id = ?").bind(id);
     return (await row.first()) !== null;
   }

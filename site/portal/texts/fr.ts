@@ -1,5 +1,5 @@
 import { REASONS } from "../../../src/contract/errors.ts";
-import { ofEachKind } from "../../../src/contract/event-kinds.ts";
+import { ofEachKind } from "../../../src/contract/event-types.ts";
 import {
   DISABLE_AFTER_MS,
   POST_TIMEOUT_MS,

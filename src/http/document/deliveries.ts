@@ -1,6 +1,6 @@
 import type { OpenAPIHono } from "@hono/zod-openapi";
 import type { WebhookEvent } from "../../contract/enumerations.ts";
-import { EVENT_KINDS, ofEachKind, schemaName } from "../../contract/event-kinds.ts";
+import { EVENT_TYPES, ofEachKind, schemaName } from "../../contract/event-types.ts";
 import { POST_TIMEOUT_MS } from "../../contract/limits.ts";
 import { WEBHOOK_HEADER } from "../../delivery/post.ts";
 import { signatureHeaders } from "../../delivery/signature.ts";
@@ -51,7 +51,7 @@ export async function registerWebhooks(registry: Registry): Promise<void> {
   for (const schema of WebhookDelivery.options) {
     const type = schema.shape.type.value;
     const event = DELIVERIES[type];
-    const { summary, when } = EVENT_KINDS[type];
+    const { summary, when } = EVENT_TYPES[type];
     registry.registerWebhook({
       method: "post",
       path: type,

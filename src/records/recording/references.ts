@@ -51,8 +51,9 @@ export async function findReferenced(
     (rows) => new Set(rows.map(({ id }) => id)),
   ) as [Set<string>, Set<string>];
   for (const { kind, id, path } of references) {
-    const isThere = kind === "lead" ? leads.has(id) || erasedLeads.has(id) : automations.has(id);
-    if (!isThere) throw new InputError(path, `no such ${kind} in this workspace`);
+    const isSubscription =
+      kind === "lead" ? leads.has(id) || erasedLeads.has(id) : automations.has(id);
+    if (!isSubscription) throw new InputError(path, `no such ${kind} in this workspace`);
   }
   return { automations, erasedLeads };
 }

@@ -4,8 +4,8 @@ import { DAY_MS } from "../../contract/time.ts";
 import { insertFrom } from "../../db/builder.ts";
 import { CLEANUP_MAX, type Executable, type Statements, transaction } from "../../db/client.ts";
 import { erasedLeads, events, leads } from "../../db/schema.ts";
-import { ownedTable } from "../manifest.ts";
 import { isWritable } from "../moves.ts";
+import { ownedTable } from "../table-registry.ts";
 import { deleteRows } from "./erase.ts";
 
 /**

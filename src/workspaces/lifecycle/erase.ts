@@ -8,7 +8,7 @@ import {
   type SQL,
   sql,
 } from "drizzle-orm";
-import { bare, list, qb } from "../../db/builder.ts";
+import { commaList, qb, unqualified } from "../../db/builder.ts";
 import {
   CLEANUP_MAX,
   commit,
@@ -22,8 +22,8 @@ import { DIRECTORY } from "../../db/databases.ts";
 import { apiKeys, moves, subscriptions, workspaces } from "../../db/schema.ts";
 import { endSubscriptions } from "../../delivery/endings.ts";
 import { GATED_KEY, type GatedKey } from "../api-keys.ts";
-import { type ChildTable, MOVED, OWNED, type OwnedTable, referencesTo } from "../manifest.ts";
 import { selectRows, sourcesOf } from "../rows.ts";
+import { type ChildTable, MOVED, OWNED, type OwnedTable, referencesTo } from "../table-registry.ts";
 
 /**
  * Begins to erase a workspace, in its database: from now on, it is not moved, gets no access, and nothing
@@ -184,7 +184,7 @@ function eraseNext(
     const names = owned.key.map((_, n) => sql.raw(`k${n}`));
     return deleteRows(
       owned,
-      sql`(${list([...owned.key])}) IN (SELECT ${list(names)} FROM (${next}))`,
+      sql`(${commaList([...owned.key])}) IN (SELECT ${commaList(names)} FROM (${next}))`,
     );
   });
   return transaction(erased.reverse());
@@ -217,7 +217,7 @@ export function deleteRows(owned: OwnedTable, isSelected: SQL): Statements<numbe
     references: transaction(
       referencesTo(table).map(
         ({ column, to }) =>
-          sql`UPDATE ${column.table} SET ${bare(column)} = NULL
+          sql`UPDATE ${column.table} SET ${unqualified(column)} = NULL
         WHERE ${column} IN (SELECT ${to} FROM ${table} WHERE ${isSelected})`,
       ),
     ),
@@ -228,7 +228,7 @@ export function deleteRows(owned: OwnedTable, isSelected: SQL): Statements<numbe
 
 /** SQL condition: the row is found through a selected row of the other table. */
 function isFoundThrough({ table, through, key, ranges }: OwnedTable, isSelected: SQL): SQL {
-  return sql`(${list([...key])}) IN (SELECT ${list([...key])} FROM ${through} CROSS JOIN ${table}
+  return sql`(${commaList([...key])}) IN (SELECT ${commaList([...key])} FROM ${through} CROSS JOIN ${table}
     WHERE ${isSelected} AND ${ranges?.[0]})`;
 }
 
@@ -236,6 +236,6 @@ function isFoundThrough({ table, through, key, ranges }: OwnedTable, isSelected:
 function isChildOf({ table, links }: ChildTable, parent: OwnedTable, isSelected: SQL): SQL {
   const columns = getTableColumns(table) as Record<string, Column>;
   const own = Object.keys(links).map((name) => columns[name] as Column);
-  return sql`(${list(own)}) IN (
-    SELECT ${list(Object.values(links))} FROM ${parent.table} WHERE ${isSelected})`;
+  return sql`(${commaList(own)}) IN (
+    SELECT ${commaList(Object.values(links))} FROM ${parent.table} WHERE ${isSelected})`;
 }

@@ -9,8 +9,8 @@ import { openDataKey } from "../../encryption/personal-data.ts";
 import { type LeadRow, readPersonalData, SEALED } from "../../records/leads.ts";
 import { toPersonalData } from "../../records/person.ts";
 import { dataKeyOf } from "../data-keys.ts";
-import { type ChildTable, type ExportKind, OWNED, type OwnedTable } from "../manifest.ts";
 import { childrenAsJson, isAfter, type Position, positionOf, selectRows } from "../rows.ts";
+import { type ChildTable, type ExportKind, OWNED, type OwnedTable } from "../table-registry.ts";
 
 /** Rows per query; a page may exceed its limit by this many. */
 const ROWS_AT_ONCE = 50;

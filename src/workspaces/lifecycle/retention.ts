@@ -4,8 +4,8 @@ import { DAY_MS } from "../../contract/time.ts";
 import { CLEANUP_MAX, commit, type Database } from "../../db/client.ts";
 import { deliveries, events, workspaces } from "../../db/schema.ts";
 import { findPosition, updatePosition } from "../../db/sweep-positions.ts";
-import { ownedTable } from "../manifest.ts";
 import { isWritable } from "../moves.ts";
+import { ownedTable } from "../table-registry.ts";
 import { deleteRows } from "./erase.ts";
 
 /** Which settled events are kept. */

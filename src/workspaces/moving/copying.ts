@@ -1,9 +1,9 @@
 import { type Column, getTableColumns, getTableName, type SQL, sql } from "drizzle-orm";
 import type { SQLiteTable } from "drizzle-orm/sqlite-core";
-import { bare, fromJson, list, qb, toJsonValue } from "../../db/builder.ts";
+import { commaList, fromJson, qb, toJsonValue, unqualified } from "../../db/builder.ts";
 import { jsonParameters, readAs, type Statements, transaction } from "../../db/client.ts";
-import type { ChildTable, OwnedTable } from "../manifest.ts";
 import { childrenAsJson, isAfter, type Position, positionOf, selectRows } from "../rows.ts";
+import type { ChildTable, OwnedTable } from "../table-registry.ts";
 
 /** Maximum rows that are copied at once. A Worker has memory for as many of the largest, as JSON. */
 const COPIED_AT_ONCE = 250;
@@ -65,7 +65,7 @@ export function insertRows(
 
 function insertFromJson(of: { table: SQLiteTable }, row: string, source: SQL, condition: SQL): SQL {
   const columns = columnsOf(of);
-  return sql`INSERT INTO ${of.table} (${list(columns.map(([, column]) => bare(column)))})
-    SELECT ${list(columns.map(([name, column]) => fromJson(row)(column, name)))} ${source}
+  return sql`INSERT INTO ${of.table} (${commaList(columns.map(([, column]) => unqualified(column)))})
+    SELECT ${commaList(columns.map(([name, column]) => fromJson(row)(column, name)))} ${source}
     WHERE ${condition} ON CONFLICT DO NOTHING`;
 }

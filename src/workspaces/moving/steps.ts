@@ -7,14 +7,14 @@ import { type MoveStage, moves, workspaces } from "../../db/schema.ts";
 import { isLeased } from "../../delivery/lease.ts";
 import { listDue, wake } from "../../delivery/wake.ts";
 import { log } from "../../log.ts";
-import { forgetKey } from "../../quota/forget.ts";
+import { invalidateKey } from "../../rate-limit/forget.ts";
 import { sleep } from "../../timing.ts";
 import { listLiveKeys } from "../api-keys.ts";
 import { eraseLeftBehind, isEmpty } from "../lifecycle/erase.ts";
-import { MOVED, MOVED_FIELDS } from "../manifest.ts";
 import { beingErased } from "../moves.ts";
 import { inTime } from "../placement.ts";
 import { countRows } from "../rows.ts";
+import { MOVED, MOVED_FIELDS } from "../table-registry.ts";
 import { insertEntry } from "../workspaces.ts";
 import { findChunk, insertRows } from "./copying.ts";
 
@@ -211,7 +211,7 @@ async function open(env: Env, move: Move): Promise<void> {
   const { workspaceId, from, to } = move;
   const found = listLiveKeys(openNamed(env, DIRECTORY), workspaceId, Date.now());
   const keys = await inTime(DIRECTORY, found, PATIENCE_MS);
-  const told = Promise.all(keys.map((key) => forgetKey(env, key)));
+  const told = Promise.all(keys.map((key) => invalidateKey(env, key)));
   await inTime("the gate of a key", told, PATIENCE_MS);
   if (from !== DIRECTORY)
     await ask(env, from, {

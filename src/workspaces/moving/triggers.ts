@@ -1,6 +1,6 @@
 import { getTableName } from "drizzle-orm";
 import { leads } from "../../db/schema.ts";
-import { MOVED, MOVED_FIELDS } from "../manifest.ts";
+import { MOVED, MOVED_FIELDS } from "../table-registry.ts";
 
 /** The statements that create all triggers. The migrations must create exactly these. */
 export function createTriggers(): string[] {

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync, type StatementSync } from "node:sqlite";
 import { getTableColumns, getTableName } from "drizzle-orm";
-import { MOVED } from "../../../src/workspaces/manifest.ts";
+import { MOVED } from "../../../src/workspaces/table-registry.ts";
 import { D1_FAULTS, type Fault, toError } from "../../support/service-faults.ts";
 import type { Isolate, World } from "./world.ts";
 

@@ -1,8 +1,8 @@
 import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
-import type { AddressGate } from "../../../src/quota/address-gate.ts";
-import { hashApiKey } from "../../../src/quota/api-key.ts";
+import type { AddressGate } from "../../../src/rate-limit/address-gate.ts";
+import { hashApiKey } from "../../../src/rate-limit/api-key.ts";
 import {
   authorizedBy,
   deployedWith,

@@ -1,7 +1,7 @@
 import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { commit, openDatabase } from "../../../src/db/client.ts";
-import { hashApiKey } from "../../../src/quota/api-key.ts";
+import { hashApiKey } from "../../../src/rate-limit/api-key.ts";
 import { rollKey } from "../../../src/workspaces/api-keys.ts";
 import {
   errorOf,

@@ -1,4 +1,4 @@
-import { Recent } from "../recent.ts";
+import { BoundedMap } from "../bounded-map.ts";
 import type { RateLimit } from "./window.ts";
 
 /** How many keys, and how many addresses, one isolate remembers. */
@@ -20,7 +20,7 @@ interface KnownKey {
  * here, and asks the gate once in two seconds.
  */
 class Windows<Answer extends { rateLimit: RateLimit }> {
-  readonly #known = new Recent<{
+  readonly #known = new BoundedMap<{
     answer: Answer;
     resetAt: number;
     askAt: number;
@@ -75,8 +75,8 @@ export interface KeyRefusal {
 }
 
 // What this isolate has seen. None of it admits a request; it only saves waiting for the gates.
-export const knownKeys = new Recent<KnownKey>(REMEMBERED_MAX);
+export const knownKeys = new BoundedMap<KnownKey>(REMEMBERED_MAX);
 export const usedUpKeys = new Windows<KeyRefusal>();
 export const failingAddresses = new Windows<{ rateLimit: RateLimit }>();
 /** Until when a key is refused here, in Unix milliseconds: it is unknown, revoked or expired, and stays so. */
-export const unknownKeys = new Recent<number>(REMEMBERED_MAX);
+export const unknownKeys = new BoundedMap<number>(REMEMBERED_MAX);

@@ -1,8 +1,8 @@
 import { evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
-import { nameAddress } from "../../../src/quota/address.ts";
-import type { AddressGate } from "../../../src/quota/address-gate.ts";
+import { nameAddress } from "../../../src/rate-limit/address.ts";
+import type { AddressGate } from "../../../src/rate-limit/address-gate.ts";
 
 const LIMIT = env.AUTH_FAILURES;
 const NETWORK_LIMIT = 16 * LIMIT;

@@ -7,7 +7,7 @@ import { usedUpKeys } from "./memory.ts";
  * isolates that have just seen the key's quota used up may refuse it as before, with 429 or 403, for
  * up to two more seconds.
  */
-export async function forgetKey(
+export async function invalidateKey(
   env: Env,
   { keyHash, lastUsedAt }: Pick<StoredKey, "keyHash" | "lastUsedAt">,
 ): Promise<void> {

@@ -1,7 +1,7 @@
 import { runInDurableObject } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
-import { forgetKey } from "../../../src/quota/forget.ts";
+import { invalidateKey } from "../../../src/rate-limit/forget.ts";
 import {
   authorizedBy,
   deployedWith,
@@ -98,7 +98,7 @@ test("with JURISDICTION, every Durable Object is one of that jurisdiction, if th
     (await openApi(key, deployedWith(bindings)).get("/v1/leads")).status;
   expect(await statusIn(apiKey, overrides)).toBe(200);
   expect(await statusIn("key_live_invented", overrides)).toBe(401);
-  await forgetKey({ ...env, ...overrides }, { keyHash, lastUsedAt: 1 });
+  await invalidateKey({ ...env, ...overrides }, { keyHash, lastUsedAt: 1 });
   expect([keys, addresses]).toEqual([["eu", "eu"], ["eu"]]);
   expect(await statusIn(apiKey, { JURISDICTION: "eu" })).toBe(200);
 });

@@ -3,7 +3,7 @@
  *
  * @param sizeOf the size of an item; by default, `max` is a number of items.
  */
-export function inGroups<T>(
+export function chunk<T>(
   items: readonly T[],
   max: number,
   sizeOf: (item: T) => number = () => 1,

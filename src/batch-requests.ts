@@ -12,7 +12,7 @@ interface Asked<Request, Answer> {
  * @param members how many may ask, each for one thing at a time. Once all have, nothing is waited for.
  * @param send answers a batch, in its order; if it throws, so does each request of the batch.
  */
-export function mergeRequests<Request, Answer>(
+export function batchRequests<Request, Answer>(
   members: number,
   send: (batch: Request[]) => Promise<Answer[]>,
 ) {

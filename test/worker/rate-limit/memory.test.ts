@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { knownKeys } from "../../../src/quota/memory.ts";
+import { knownKeys } from "../../../src/rate-limit/memory.ts";
 
 test("an isolate forgets the keys that it used longest ago, beyond ten thousand", () => {
   const note = (keyHash: string) =>

@@ -1,5 +1,5 @@
 /** The values that were set last, by name: at most `max` of them. */
-export class Recent<T> {
+export class BoundedMap<T> {
   readonly #max: number;
   readonly #values = new Map<string, T>();
 

@@ -1,5 +1,5 @@
 import { expect, test, vi } from "vitest";
-import { hashApiKey, isApiKey, mintApiKey } from "../../../src/quota/api-key.ts";
+import { hashApiKey, isApiKey, mintApiKey } from "../../../src/rate-limit/api-key.ts";
 
 const BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const PREFIX = "key_live_";

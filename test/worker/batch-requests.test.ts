@@ -1,5 +1,5 @@
 import { describe, expect, test, vi } from "vitest";
-import { mergeRequests } from "../../src/merge.ts";
+import { batchRequests } from "../../src/batch-requests.ts";
 import { sleep } from "../../src/timing.ts";
 
 /** A merger whose batches are answered, in capitals, once they are released. */
@@ -11,7 +11,7 @@ function merger(members: number) {
     await new Promise<void>((resolve) => answers.push(resolve));
     return batch.map((one) => one.toUpperCase());
   });
-  return { ...mergeRequests(members, send), batches, release: () => answers.shift()?.() };
+  return { ...batchRequests(members, send), batches, release: () => answers.shift()?.() };
 }
 
 const AN_HOUR = 3_600_000;
@@ -54,7 +54,7 @@ describe("requests that come at the same moment", () => {
 
   test("fail together, and those that follow do not", async () => {
     const send = vi.fn().mockRejectedValueOnce(new Error("lost")).mockResolvedValue(["A"]);
-    const { ask } = mergeRequests<string, string>(1, send);
+    const { ask } = batchRequests<string, string>(1, send);
     await expect(ask("a", 0)).rejects.toThrow("lost");
     expect(await ask("a", 0)).toBe("A");
   });

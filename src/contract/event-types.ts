@@ -17,7 +17,7 @@ interface Kind {
  * (`events/bodies.ts`), the sample (`events/samples.ts`) and `npm run trigger` do not compile
  * without an entry for each.
  */
-export const EVENT_KINDS = {
+export const EVENT_TYPES = {
   "run.completed": {
     summary: "An automation run finished",
     when: "when an automation finishes a run, successfully or not",
@@ -50,11 +50,11 @@ export const EVENT_KINDS = {
   },
 } as const satisfies Record<string, Kind>;
 
-type EventKind = keyof typeof EVENT_KINDS;
+type EventKind = keyof typeof EVENT_TYPES;
 
 /** Something about each kind of event. */
 export function ofEachKind<T>(of: (kind: Kind, type: EventKind) => T): Record<EventKind, T> {
-  const entries = Object.entries(EVENT_KINDS) as [EventKind, Kind][];
+  const entries = Object.entries(EVENT_TYPES) as [EventKind, Kind][];
   return Object.fromEntries(entries.map(([type, kind]) => [type, of(kind, type)])) as Record<
     EventKind,
     T
