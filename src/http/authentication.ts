@@ -35,7 +35,6 @@ import type { AppEnv } from "./context.ts";
  * @throws ApiError `invalid_api_key`, `workspace_access_denied` or `rate_limited`, in this order.
  */
 export const authenticate = createMiddleware<AppEnv>(async (c, next) => {
-  c.set("rateLimit", knownFailures(c));
   await noteAddress(c);
   const key = parseBearer(c.req.header("Authorization"));
   if (key === null || !(await isApiKey(c.env.API_KEY_CHECKSUM_KEYS, key)))
@@ -200,14 +199,16 @@ function isPreflight({ req }: Context<AppEnv>): boolean {
   return req.method === "OPTIONS" && origin !== undefined && method !== undefined && !hasKey;
 }
 
-/** The failure window of the address, as this isolate knows it: strangers must not wake its gate. */
-function knownFailures(c: Context<AppEnv>): RateLimit {
+/**
+ * The failure window of the request's IP address, as far as this isolate knows it. It does not call the
+ * address's gate, so that requests without a key cost nothing.
+ */
+export function addressWindow(c: Context<AppEnv>): RateLimit {
+  const known = failingAddresses.findWindow(addressOf(c).block, Date.now());
+  if (known) return known;
   const limit = Number(c.env.AUTH_FAILURES);
-  const unused = {
-    ...{ limit, remaining: limit },
-    resetMs: Number(c.env.AUTH_FAILURE_WINDOW_SECONDS) * 1000,
-  };
-  return failingAddresses.findWindow(addressOf(c).block, Date.now()) ?? unused;
+  const resetMs = Number(c.env.AUTH_FAILURE_WINDOW_SECONDS) * 1000;
+  return { limit, remaining: limit, resetMs };
 }
 
 /** Notes who asks, for the log: whoever has a key may not be who should have it. */

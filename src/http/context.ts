@@ -10,7 +10,7 @@ export interface AppEnv {
   Variables: {
     /** Identifies the request, in the logs and to the client. */
     requestId: string;
-    /** The window that the rate limit headers report; outside `/v1`, answers have none. */
+    /** The window that the rate limit headers report; undefined for the address's failure window. */
     rateLimit: RateLimit | undefined;
     /** When the portal session ends, and the name of its workspace. */
     portal: { endsAt: number; name: string };

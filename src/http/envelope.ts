@@ -1,4 +1,4 @@
-import type { ErrorHandler, NotFoundHandler } from "hono";
+import type { Context, ErrorHandler, NotFoundHandler } from "hono";
 import { createMiddleware } from "hono/factory";
 import { matchedRoutes } from "hono/route";
 import { ApiError } from "../contract/errors.ts";
@@ -8,6 +8,7 @@ import { log, logError } from "../log.ts";
 import { resetSeconds } from "../rate-limit/window.ts";
 import { DatabaseUnreachable } from "../workspaces/placement.ts";
 import { agentFamily } from "./agent.ts";
+import { addressWindow } from "./authentication.ts";
 import type { AppEnv } from "./context.ts";
 import { toApiError } from "./invalid.ts";
 
@@ -22,7 +23,7 @@ const SECURITY_HEADERS = [
 
 const RAY = /^[0-9a-f]{16}(-[A-Z]{3})?$/;
 
-/** Adds the contract's headers to every answer and logs the request. */
+/** Adds the contract's headers to every response and logs the request. */
 export const envelope = createMiddleware<AppEnv>(async (c, next) => {
   const startedAt = Date.now();
   const ray = c.req.header("CF-Ray") ?? "";
@@ -30,21 +31,18 @@ export const envelope = createMiddleware<AppEnv>(async (c, next) => {
   const requestId = RAY.test(ray) ? ray : crypto.randomUUID();
   c.set("requestId", requestId);
   await next();
-  const immutable = c.get("immutable");
-  const rateLimit = c.get("rateLimit");
   const { headers } = c.res;
   headers.set("X-Request-Id", requestId);
-  headers.set("Cache-Control", immutable ? "public, max-age=31536000, immutable" : "no-store");
-  if (rateLimit) {
-    headers.set("X-RateLimit-Limit", String(rateLimit.limit));
-    headers.set("X-RateLimit-Remaining", String(rateLimit.remaining));
-    headers.set("X-RateLimit-Reset", String(resetSeconds(rateLimit)));
-    const { QUOTA_WINDOW_SECONDS, AUTH_FAILURE_WINDOW_SECONDS } = c.env;
-    const windowSeconds = c.get("keyId") ? QUOTA_WINDOW_SECONDS : AUTH_FAILURE_WINDOW_SECONDS;
-    // draft-ietf-httpapi-ratelimit-headers-11
-    headers.set("RateLimit-Policy", `"default";q=${rateLimit.limit};w=${windowSeconds}`);
-    headers.set("RateLimit", `"default";r=${rateLimit.remaining};t=${resetSeconds(rateLimit)}`);
+  if (c.get("immutable")) {
+    headers.set("Cache-Control", "public, max-age=31536000, immutable");
+  } else {
+    headers.set("Cache-Control", "no-store");
+    // The response to a call of a tool has those of its route.
+    if (!headers.has("X-RateLimit-Limit")) setRateLimit(headers, c);
   }
+  // Clients such as Windows PowerShell 5.1 read JSON as Latin-1 unless the charset is named.
+  if (headers.get("Content-Type") === "application/json")
+    headers.set("Content-Type", "application/json; charset=utf-8");
   // The same for every problem with the key (RFC 9110, section 11.6.1).
   if (c.res.status === 401) headers.set("WWW-Authenticate", "Bearer");
   for (const [name, value] of SECURITY_HEADERS) headers.set(name, value);
@@ -61,6 +59,19 @@ export const envelope = createMiddleware<AppEnv>(async (c, next) => {
     agent: agentFamily(c.req.header("User-Agent")),
   });
 });
+
+/** Sets the headers of the key's window; for a request without a key, of the address's failure window. */
+function setRateLimit(headers: Headers, c: Context<AppEnv>): void {
+  const rateLimit = c.get("rateLimit") ?? addressWindow(c);
+  headers.set("X-RateLimit-Limit", String(rateLimit.limit));
+  headers.set("X-RateLimit-Remaining", String(rateLimit.remaining));
+  headers.set("X-RateLimit-Reset", String(resetSeconds(rateLimit)));
+  const { QUOTA_WINDOW_SECONDS, AUTH_FAILURE_WINDOW_SECONDS } = c.env;
+  const windowSeconds = c.get("keyId") ? QUOTA_WINDOW_SECONDS : AUTH_FAILURE_WINDOW_SECONDS;
+  // draft-ietf-httpapi-ratelimit-headers-11
+  headers.set("RateLimit-Policy", `"default";q=${rateLimit.limit};w=${windowSeconds}`);
+  headers.set("RateLimit", `"default";r=${rateLimit.remaining};t=${resetSeconds(rateLimit)}`);
+}
 
 /** When a client may try again after an error that will probably pass. */
 const RETRY_AFTER_SECONDS = 5;

@@ -161,9 +161,12 @@ export const EVERY_ANSWER = {
   "x-request-id": expect.stringMatching(/^[0-9a-f-]+(-[A-Z]{3})?$/),
 };
 
+/** The media type of every JSON response. */
+export const JSON_TYPE = "application/json; charset=utf-8";
+
 /** The whole expected success response. */
 export function success(status: number, body: unknown): Answer {
-  return { status, headers: { ...EVERY_ANSWER, "content-type": "application/json" }, body };
+  return { status, headers: { ...EVERY_ANSWER, "content-type": JSON_TYPE }, body };
 }
 
 /** The whole expected error response. */
@@ -180,17 +183,6 @@ export function refusal(status: number, code: ErrorCode, details: ErrorDetails =
 /** The whole expected response to a request with an invalid parameter. */
 export function invalid(parameter: string, reason: Reason, more: ErrorDetails = {}): Answer {
   return refusal(400, "invalid_request", { parameter, reason, ...more });
-}
-
-/** The headers of every answer outside `/v1`, where no rate limit applies. */
-export const UNMETERED = Object.fromEntries(
-  Object.entries(EVERY_ANSWER).filter(([name]) => !/^(x-)?ratelimit/.test(name)),
-);
-
-/** The same expected response outside `/v1`. */
-export function unmetered({ status, headers, body }: Answer): Answer {
-  const own = Object.entries(headers).filter(([name]) => !/^(x-)?ratelimit/.test(name));
-  return { status, headers: Object.fromEntries(own), body };
 }
 
 /** The rate limit headers of a response's headers. */

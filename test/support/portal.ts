@@ -1,13 +1,5 @@
 import { exports } from "cloudflare:workers";
-import {
-  type Answer,
-  openApi,
-  openWorkspace,
-  refusal,
-  success,
-  UNMETERED,
-  unmetered,
-} from "./api.ts";
+import { type Answer, EVERY_ANSWER, openApi, openWorkspace, refusal, success } from "./api.ts";
 import { announceLeads, HOUR_MS, subscribe, subscriberUrl } from "./deliveries.ts";
 
 /** The token in a portal link, as the page reads it from the fragment. */
@@ -60,23 +52,25 @@ const PAGE_POLICY =
 
 /** The headers of a page and of its files: it may load what this deployment serves, and nothing else. */
 export const PAGE_ANSWER = {
-  ...UNMETERED,
+  ...EVERY_ANSWER,
   "content-security-policy": PAGE_POLICY,
   "cross-origin-opener-policy": "same-origin",
 };
 
-/** The headers of a file that browsers may cache for ever. */
+/** The headers of a file that browsers may cache for ever: a cached rate limit would be wrong. */
 export const HASHED_ANSWER = {
-  ...PAGE_ANSWER,
+  ...Object.fromEntries(
+    Object.entries(PAGE_ANSWER).filter(([name]) => !/^(x-)?ratelimit/.test(name)),
+  ),
   "cache-control": "public, max-age=31536000, immutable",
 };
 
 /** The whole expected success response of the portal. */
 export function portalSuccess(status: number, body: unknown): Answer {
-  return unmetered(success(status, body));
+  return success(status, body);
 }
 
 /** The whole expected error response of the portal. */
 export function portalRefusal(...error: Parameters<typeof refusal>): Answer {
-  return unmetered(refusal(...error));
+  return refusal(...error);
 }

@@ -119,7 +119,7 @@ test("npm run listen shows every kind of event that npm run trigger causes, and 
     expect(signatureFault(listener.secret, signed, body, Date.now())).toBeNull();
     const standard = new StandardWebhook(listener.secret);
     expect(() => standard.verify(body, headers as Record<string, string>)).not.toThrow();
-    expect(headers["content-type"]).toBe("application/json");
+    expect(headers["content-type"]).toBe("application/json; charset=utf-8");
     expect(headers.host).toBe(new URL(target.url).host);
     await until(() => listener.output().includes(`${kind}  ${event.id}  200\n`));
     expect(listener.output()).toContain(`X-Service-Signature: ${signed}\n${body}\n`);

@@ -1,16 +1,15 @@
 import { expect, test } from "vitest";
 import {
   deployedWith,
+  EVERY_ANSWER,
   fetchText,
   openWorkspace,
   refusal,
   send,
-  UNMETERED,
-  unmetered,
 } from "../../support/api.ts";
 import { HASHED_ANSWER, PAGE_ANSWER } from "../../support/portal.ts";
 
-const NOT_FOUND = unmetered(refusal(404, "route_not_found"));
+const NOT_FOUND = refusal(404, "route_not_found");
 const PAGE = (await fetchText("/docs")).text;
 const TEXT = (await fetchText("/docs.md")).text;
 /** The files that the page loads, and those of the client, by the names that the docs use. */
@@ -21,7 +20,7 @@ const typed = (headers: object, type: string) => ({
   ...headers,
   "content-type": `${type}; charset=utf-8`,
 });
-const file = (type: string) => typed(UNMETERED, type);
+const file = (type: string) => typed(EVERY_ANSWER, type);
 const LOADED_HEADERS: Record<string, object> = {
   css: typed(HASHED_ANSWER, "text/css"),
   js: typed(HASHED_ANSWER, "text/javascript"),
@@ -45,7 +44,7 @@ test.each<[path: string, headers: object, text?: string]>([
   ...["/docs/guides/quota", "/docs/reference/leads", "/docs/reference", "/docs/changelog"].map(
     (path): [string, object, string] => [path, typed(PAGE_ANSWER, "text/html"), "<h1>"],
   ),
-  ["/docs/search.json", { ...UNMETERED, "content-type": "application/json" }],
+  ["/docs/search.json", file("application/json")],
   ["/docs.md", file("text/markdown")],
   ["/llms.txt", file("text/plain"), "- [Quota](https://api.example/docs/guides/quota)"],
   ["/docs/check-receiver.mjs", file("text/javascript"), "X-Service-Test"],

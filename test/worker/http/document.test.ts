@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import committed from "../../../openapi.json";
 import { buildDocument } from "../../../src/http/document/document.ts";
-import { send, UNMETERED } from "../../support/api.ts";
+import { EVERY_ANSWER, send } from "../../support/api.ts";
 import { operationsOf } from "../../support/document.ts";
 
 interface Document {
@@ -22,9 +22,9 @@ describe("the OpenAPI document", () => {
     expect({ status, headers }).toEqual({
       status: 200,
       headers: {
-        ...UNMETERED,
+        ...EVERY_ANSWER,
         "access-control-allow-origin": "*",
-        "content-type": "application/json",
+        "content-type": "application/json; charset=utf-8",
       },
     });
     expect(document.openapi).toMatch(/^3\.1\./);

@@ -18,7 +18,6 @@ import {
   refusal,
   revokedKey,
   send,
-  unmetered,
   withoutRateLimit,
 } from "../../support/api.ts";
 import { BROKEN } from "../../support/deliveries.ts";
@@ -80,9 +79,10 @@ describe("every answer", () => {
     expectSameByTheIetf(await send("/v1/leads"), 20, env.AUTH_FAILURE_WINDOW_SECONDS);
   });
 
-  test("is no-store outside /v1, too, where no rate limit applies", async () => {
+  test("is no-store outside /v1, too, with the failure window of the address", async () => {
     for (const path of ["/", "/v2/leads", "/V1/leads", "//v1/leads", "/v1%2fleads"])
-      expect(await send(path), path).toEqual(unmetered(NO_ROUTE));
+      expect(await send(path), path).toEqual(NO_ROUTE);
+    expect(rateLimitOf(await send("/"))).toEqual({ limit: 20, remaining: 20, resetSeconds: 300 });
   });
 });
 
