@@ -162,7 +162,7 @@ export const EVERY_ANSWER = {
 };
 
 /** The media type of every JSON response. */
-export const JSON_TYPE = "application/json; charset=utf-8";
+const JSON_TYPE = "application/json; charset=utf-8";
 
 /** The whole expected success response. */
 export function success(status: number, body: unknown): Answer {
