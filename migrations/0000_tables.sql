@@ -81,6 +81,15 @@ CREATE TABLE `deliveries` (
 --> statement-breakpoint
 CREATE INDEX `deliveries_due_of_subscription` ON `deliveries` (`subscription_id`,`type`,`priority`,`due_at`,`event_id`) WHERE state = 'pending';--> statement-breakpoint
 CREATE INDEX `deliveries_failed` ON `deliveries` (`subscription_id`,`event_id`) WHERE state IN ('exhausted', 'cancelled');--> statement-breakpoint
+CREATE TABLE `delivery_counts` (
+	`workspace_id` text NOT NULL,
+	`subscription_id` text NOT NULL,
+	`day` integer NOT NULL,
+	`counts` text NOT NULL,
+	PRIMARY KEY(`workspace_id`, `subscription_id`, `day`)
+);
+--> statement-breakpoint
+CREATE INDEX `delivery_counts_oldest` ON `delivery_counts` (`day`);--> statement-breakpoint
 CREATE TABLE `erased_leads` (
 	`workspace_id` text NOT NULL,
 	`id` text NOT NULL,

@@ -22,8 +22,10 @@ CREATE TABLE `deliveries` (
 	PRIMARY KEY(`subscription_id`, `event_id`)
 ) WITHOUT ROWID;
 --> statement-breakpoint
-CREATE INDEX `deliveries_due_of_subscription` ON `deliveries` (`subscription_id`,`type`,`priority`,`due_at`,`event_id`) WHERE state = 'pending';--> statement-breakpoint
-CREATE INDEX `deliveries_failed` ON `deliveries` (`subscription_id`,`event_id`) WHERE state IN ('exhausted', 'cancelled');--> statement-breakpoint
+CREATE INDEX `deliveries_due_of_subscription` ON `deliveries` (`subscription_id`,`type`,`priority`,`due_at`,`event_id`) WHERE state = 'pending';
+--> statement-breakpoint
+CREATE INDEX `deliveries_failed` ON `deliveries` (`subscription_id`,`event_id`) WHERE state IN ('exhausted', 'cancelled');
+--> statement-breakpoint
 -- Made by src/workspaces/moving/triggers.ts.
 CREATE TRIGGER `subscriptions_insert_closed` BEFORE INSERT ON `subscriptions`
 WHEN (SELECT hold FROM workspaces WHERE id = NEW.workspace_id) = 'closed'
@@ -145,6 +147,24 @@ BEGIN
 END;
 --> statement-breakpoint
 CREATE TRIGGER `deliveries_delete_closed` BEFORE DELETE ON `deliveries`
+WHEN (SELECT hold FROM workspaces WHERE id = OLD.workspace_id) = 'closed'
+BEGIN
+	SELECT RAISE(ABORT, 'moving: try again');
+END;
+--> statement-breakpoint
+CREATE TRIGGER `delivery_counts_insert_closed` BEFORE INSERT ON `delivery_counts`
+WHEN (SELECT hold FROM workspaces WHERE id = NEW.workspace_id) = 'closed'
+BEGIN
+	SELECT RAISE(ABORT, 'moving: try again');
+END;
+--> statement-breakpoint
+CREATE TRIGGER `delivery_counts_update_closed` BEFORE UPDATE ON `delivery_counts`
+WHEN (SELECT hold FROM workspaces WHERE id = NEW.workspace_id) = 'closed'
+BEGIN
+	SELECT RAISE(ABORT, 'moving: try again');
+END;
+--> statement-breakpoint
+CREATE TRIGGER `delivery_counts_delete_closed` BEFORE DELETE ON `delivery_counts`
 WHEN (SELECT hold FROM workspaces WHERE id = OLD.workspace_id) = 'closed'
 BEGIN
 	SELECT RAISE(ABORT, 'moving: try again');

@@ -6,6 +6,7 @@ import { findPosition, updatePosition } from "./db/sweep-positions.ts";
 import { deleteEndedSubscriptions, exhaustOverdue } from "./delivery/endings.ts";
 import { findOverdue, wake } from "./delivery/wake.ts";
 import { sendNotices } from "./email/notify.ts";
+import { deleteOldCounts } from "./history/counts.ts";
 import { log, logError } from "./log.ts";
 import { cleanUpAutomations } from "./records/removals.ts";
 import { findServiceHealth, SWEPT } from "./service-health.ts";
@@ -105,6 +106,7 @@ const exhaust = ({ db, now }: Part) => commit(db, exhaustOverdue({ now }));
 async function forget({ db, now }: Part): Promise<void> {
   await commit(db, forgetErasedLeads(now));
   await commit(db, forgetAuditEntries(now));
+  await commit(db, deleteOldCounts(now));
   await commit(db, deleteEndedSubscriptions({}));
 }
 

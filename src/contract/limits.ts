@@ -125,6 +125,8 @@ export const SWEEP_MAX = 1_000;
 /** A delivery that has been overdue for this long, because its subscription fails, is exhausted. */
 export const OVERDUE_MAX_MS = 7 * DAY_MS;
 
+/** How long the daily counts of a subscription's delivery attempts are kept. */
+export const DELIVERY_COUNTS_KEPT_DAYS = 30;
 /** How long the audit trail is kept. */
 export const AUDIT_KEPT_DAYS = 365;
 /**

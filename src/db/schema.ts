@@ -365,6 +365,25 @@ export const attempts = sqliteTable(
   (table) => [primaryKey({ columns: [table.subscriptionId, table.eventId, table.attempt] })],
 );
 
+/**
+ * How the delivery attempts of a subscription ended, one row for each UTC day: see history/counts.ts. Test events
+ * are not counted.
+ */
+export const deliveryCounts = sqliteTable(
+  "delivery_counts",
+  {
+    workspaceId: text("workspace_id").notNull(),
+    subscriptionId: text("subscription_id").notNull(),
+    /** When the day started. */
+    day: integer().notNull(),
+    counts: text({ mode: "json" }).$type<Record<string, number>>().notNull(),
+  },
+  (table) => [
+    primaryKey({ columns: [table.workspaceId, table.subscriptionId, table.day] }),
+    index("delivery_counts_oldest").on(table.day),
+  ],
+);
+
 /** Where each resumable part of the sweep stopped. */
 export const sweepPositions = sqliteTable("sweep_positions", {
   part: text().primaryKey(),

@@ -1,9 +1,10 @@
 import { sql } from "drizzle-orm";
-import type { DeliveryState } from "../contract/enumerations.ts";
+import type { DeliveryState, WebhookEvent } from "../contract/enumerations.ts";
 import { TELL_AFTER_MS } from "../contract/limits.ts";
 import { fromJson, insertFrom, mapColumns, qb } from "../db/builder.ts";
 import { jsonParameters, prepared, type Statements, transaction } from "../db/client.ts";
 import { attempts, deliveries, type LastAttempt, notices, subscriptions } from "../db/schema.ts";
+import { addCounts, countAttempts } from "../history/counts.ts";
 import { insertAttempts } from "./attempts.ts";
 import { CANCEL_PENDING } from "./endings.ts";
 import { HOLDER } from "./lease.ts";
@@ -16,6 +17,7 @@ import { FRESH, type Pace } from "./policy.ts";
 export interface Settlement {
   subscriptionId: string;
   eventId: string;
+  type: WebhookEvent;
   /** Number of attempts before this one, and with it, unless it does not count. */
   attempts: number;
   attemptsNow: number;
@@ -190,6 +192,11 @@ const updateDeliveries = prepared(
     .where(IS_OPEN),
 );
 
+// A second try finds none of them open, and so counts nothing twice.
+const countOutcomes = addCounts(sql`EXISTS (
+  SELECT 1 FROM ${OUTCOMES} JOIN ${deliveries} ON ${IS_OPEN}
+  WHERE o.value->>'subscriptionId' = c.value->>'subscriptionId')`);
+
 /** Records outcomes and settles deliveries; applied twice, it changes nothing the second time. */
 export function settle(holder: string, settlements: Settlement[]): Statements<unknown> {
   const failed = settlements.some(({ state }) => state !== "delivered");
@@ -198,6 +205,7 @@ export function settle(holder: string, settlements: Settlement[]): Statements<un
       transaction([
         // Before the update: afterwards, neither this nor a second try finds the delivery pending.
         ...(failed ? [insertFailures({ holder, outcomes })] : []),
+        countOutcomes(countAttempts(JSON.parse(outcomes)), { holder, outcomes }),
         updateDeliveries({ holder, outcomes }),
       ]),
     ),

@@ -135,14 +135,14 @@ export function proceed(turn: Turn, asked: Asked, answered: Answered): void {
 /** Settles a delivery after an attempt. */
 export function settle(turn: Turn, attempt: Attempt, random: number, kept?: string | null): void {
   const { delivery, outcome, startedAt, endedAt } = attempt;
-  const { eventId, attempts, turnAt, dueAt } = delivery;
+  const { eventId, type, attempts, turnAt, dueAt } = delivery;
   const isExtraFailure = isExtra(attempt) && !succeeded(outcome);
   const attemptsNow = isExtraFailure ? attempts : attempts + 1;
   const decision = isExtraFailure
     ? { state: "pending" as const, waitMs: (turnAt ?? dueAt) - endedAt }
     : decide(outcome, attemptsNow, random);
   turn.settlements.push({
-    ...{ subscriptionId: turn.subscriptionId, eventId, attempts, attemptsNow },
+    ...{ subscriptionId: turn.subscriptionId, eventId, type, attempts, attemptsNow },
     state: decision.state,
     dueAt: endedAt + decision.waitMs,
     outcome: outcome.kind,

@@ -82,20 +82,23 @@ export const WebhookView = z.object({
 });
 export type WebhookView = z.infer<typeof WebhookView>;
 
-/** The deliveries of one day's events. */
-export const DayView = z.object({
-  date: z.string().describe("such as 2026-11-21, in UTC"),
-  pending: z.int(),
-  delivered: z
+const Outcomes = z.object({
+  delivered: z.int(),
+  failed: z.int().describe("attempts that failed and are followed by another"),
+  exhausted: z.int().describe("last attempts that failed"),
+});
+
+/** The delivery attempts of one day, test events apart. */
+export const DayView = Outcomes.extend({
+  date: z.string().describe("such as 2026-11-21, in UTC: when the attempts ended"),
+  types: z
+    .array(Outcomes.extend({ type: WebhookEvent }))
+    .describe("the same by event type, without those that had no attempt"),
+  medianMs: z
     .int()
-    .describe(
-      `including those being sent again, among the first ${DELIVERIES_COUNTED_MAX} deliveries of the day`,
-    ),
-  exhausted: z.int(),
-  cancelled: z.int(),
-  atLeast: z
-    .array(DeliveryState)
-    .describe("the states whose count reached its limit: there may be more"),
+    .nullable()
+    .describe("half of the responses took at most this long; null if there were none"),
+  p95Ms: z.int().nullable().describe("95 of 100 responses took at most this long"),
 });
 export type DayView = z.infer<typeof DayView>;
 

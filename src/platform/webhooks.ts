@@ -12,12 +12,12 @@ import {
 } from "../contract/limits.ts";
 import { label } from "../contract/text.ts";
 import { DAY_MS } from "../contract/time.ts";
-import { commit, type Database, withoutRetries } from "../db/client.ts";
+import { commit, type Database, query, withoutRetries } from "../db/client.ts";
 import { openDirectory } from "../db/databases.ts";
 import { postTestEvent } from "../delivery/test-event.ts";
 import { wake } from "../delivery/wake.ts";
 import { parseEncryptionKeys } from "../encryption/seal.ts";
-import { countDays } from "../history/days.ts";
+import { readCounts, toDays } from "../history/counts.ts";
 import {
   findSubscriptionHealth,
   findUndeliveredSince,
@@ -31,6 +31,7 @@ import {
   WebhookView,
 } from "../history/views.ts";
 import { enableAgain, REDELIVERY_EXAMINED_MAX } from "../replay/redelivery.ts";
+import { isSubscription } from "../subscriptions/conditions.ts";
 import { OwnHeaders, sealHeaders } from "../subscriptions/headers.ts";
 import { findUrlFault } from "../subscriptions/resolve.ts";
 import { endOverlap, rotateSecret } from "../subscriptions/rotation.ts";
@@ -70,14 +71,15 @@ export const readWebhook = operation({
   examples: [{ webhookId }],
   async run(call, { webhookId }) {
     const { db } = await findWebhook(call, webhookId);
-    const [view, days, undeliveredSince] = await Promise.all([
+    const now = Date.now();
+    const [view, counts, undeliveredSince] = await Promise.all([
       findSubscriptionHealth(db, webhookId),
-      countDays(db, webhookId, Date.now()),
+      query(db, readCounts(isSubscription(webhookId), now)),
       findUndeliveredSince(db, webhookId),
     ]);
     const keyLabel =
       view.keyId && (await labelKeys(openDirectory(call.env), [view.keyId]))[view.keyId];
-    return { ...view, keyLabel: keyLabel ?? null, days, undeliveredSince };
+    return { ...view, keyLabel: keyLabel ?? null, days: toDays(counts, now), undeliveredSince };
   },
 });
 

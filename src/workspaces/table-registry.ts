@@ -6,6 +6,7 @@ import {
   attempts,
   automations,
   deliveries,
+  deliveryCounts,
   erasedLeads,
   events,
   leads,
@@ -136,6 +137,11 @@ const MANIFEST = {
     links: { subscriptionId: deliveries.subscriptionId, eventId: deliveries.eventId },
     // The response, which its receiver knows.
     secret: [attempts.response],
+  },
+  deliveryCounts: {
+    kind: "delivery_count",
+    key: [deliveryCounts.workspaceId, deliveryCounts.subscriptionId, deliveryCounts.day],
+    order: [deliveryCounts.subscriptionId, deliveryCounts.day],
   },
   notices: {
     kind: "notice",

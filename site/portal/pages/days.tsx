@@ -3,12 +3,11 @@ import { formatDay } from "../format.ts";
 import { Chart } from "../parts/chart.tsx";
 import { t } from "../text.ts";
 
-const STATES = ["delivered", "exhausted", "cancelled", "pending"] as const;
+const OUTCOMES = ["delivered", "failed", "exhausted"] as const;
 
-/** The deliveries of a subscription in the last days, by state; nothing if there were none. */
+/** The delivery attempts of a subscription in the last days, by outcome; nothing if there were none. */
 export function Days({ days }: { days: Day[] }) {
-  const occurs = (state: (typeof STATES)[number]) => days.some((day) => day[state] > 0);
-  if (!STATES.some(occurs)) return null;
+  if (!days.some((day) => OUTCOMES.some((outcome) => day[outcome] > 0))) return null;
   const labels = days.map(({ date }) => formatDay(date));
   return (
     <div class="days">
@@ -17,17 +16,12 @@ export function Days({ days }: { days: Day[] }) {
         column={t.subscription.day}
         labels={labels}
         ticks={labels}
-        series={STATES.filter(
-          (state) => state === "delivered" || state === "exhausted" || occurs(state),
-        ).map((state) => ({
-          name: t.chartStates[state],
-          tone: state,
-          values: days.map((day) => ({ n: day[state], isCapped: day.atLeast.includes(state) })),
+        series={OUTCOMES.map((outcome) => ({
+          name: t.chartOutcomes[outcome],
+          tone: outcome === "failed" ? "pending" : outcome,
+          values: days.map((day) => ({ n: day[outcome], isCapped: false })),
         }))}
       />
-      {days.some(({ atLeast }) => atLeast.length > 0) && (
-        <p class="hint">{t.subscription.counted}</p>
-      )}
     </div>
   );
 }

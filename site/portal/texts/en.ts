@@ -142,11 +142,10 @@ export const en = {
   /** The state of a delivery that waits because it has failed. */
   retrying: "Retrying",
   /** In the legend of a chart. */
-  chartStates: {
-    pending: "Waiting",
+  chartOutcomes: {
     delivered: "Delivered",
-    exhausted: "Failed",
-    cancelled: "Cancelled",
+    failed: "Failed, will be retried",
+    exhausted: "Failed for good",
   },
   explain: (attempt: Ended) => explainFailure(attempt, "en"),
   outcomes: {
@@ -191,9 +190,7 @@ export const en = {
     disabled: (time: string) => `Disabled ${time}. Nothing is sent until you enable it.`,
     disabledFailing: (time: string) =>
       `Disabled ${time}, after failing for too long. Nothing is sent until you enable it.`,
-    counted:
-      "On days with very many deliveries, only the first are counted, and those that failed or wait.",
-    byDay: "Deliveries by day",
+    byDay: "Delivery attempts by day",
     day: "Day",
   },
 

@@ -120,11 +120,10 @@ export const fr: Texts = {
     cancelled: "Annulée",
     test: "Test",
   },
-  chartStates: {
-    pending: "En attente",
-    delivered: "Réussies",
-    exhausted: "Échouées",
-    cancelled: "Annulées",
+  chartOutcomes: {
+    delivered: "Livrées",
+    failed: "En échec, à retenter",
+    exhausted: "Échouées définitivement",
   },
   explain: (attempt) => explainFailure(attempt, "fr"),
   outcomes: {
@@ -170,9 +169,7 @@ export const fr: Texts = {
       `Désactivé le ${time}. Rien n’est envoyé tant que vous ne le réactivez pas.`,
     disabledFailing: (time) =>
       `Désactivé le ${time}, après des échecs prolongés. Rien n’est envoyé tant que vous ne le réactivez pas.`,
-    counted:
-      "Les jours où les livraisons sont très nombreuses, seules les premières sont comptées, ainsi que celles qui ont échoué ou sont en attente.",
-    byDay: "Livraisons par jour",
+    byDay: "Tentatives de livraison par jour",
     day: "Jour",
   },
 

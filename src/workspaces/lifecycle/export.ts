@@ -135,7 +135,7 @@ function toItem(exported: OwnedTable | ChildTable, row: Row): ExportItem {
 /** Columns with another name in the Platform API, or whose name would clash with `kind`. */
 const NAMES: Record<string, string> = { subscriptionId: "webhookId", kind: "about" };
 
-const TIME = /^(at|since|until)$|(At|Since|Until)$/;
+const TIME = /^(at|since|until|day)$|(At|Since|Until)$/;
 
 /** A column's value, with Unix milliseconds turned into ISO 8601, except in what others have written. */
 function datesOf(name: string, value: unknown): Json {

@@ -111,8 +111,6 @@ async function reachLimits({ page }: Visit): Promise<void> {
     const response = await route.fetch();
     const shown = await response.json();
     for (const webhook of shown.items ?? [shown]) webhook.pending = DELIVERIES_COUNTED_MAX;
-    const today = { delivered: DELIVERIES_COUNTED_MAX, exhausted: 0, atLeast: ["delivered"] };
-    Object.assign(shown.days?.at(-1) ?? {}, today);
     await route.fulfill({ response, json: shown });
   });
   await page.reload();
@@ -160,8 +158,8 @@ test.each([
       expect(found).toEqual([place, width, [], [], []]);
       figures += capped;
     }
-    // The list, the subscription with its chart, and two dialogs in front of it.
-    expect(figures).toBeGreaterThan(12);
+    // The list, the subscription, and two dialogs in front of it.
+    expect(figures).toBeGreaterThan(6);
     await visit.close();
   },
 );

@@ -572,10 +572,11 @@ test("an earlier secret signs until its overlap is ended, after confirmation", a
 
 test("the last days and the use of keys are also shown as numbers", async () => {
   await openSubscribed(() => deliver(4));
-  await page.getByRole("img", { name: "Deliveries by day. Delivered 4, Failed 0" }).waitFor();
+  const outcomes = "Delivered 4, Failed, will be retried 0, Failed for good 0";
+  await page.getByRole("img", { name: `Delivery attempts by day. ${outcomes}` }).waitFor();
   await page.getByText("Show as a table").first().click();
-  const today = page.getByRole("table", { name: "Deliveries by day" }).locator("tr").last();
-  expect(await today.locator("td").allTextContents()).toEqual(["4", "0"]);
+  const today = page.getByRole("table", { name: "Delivery attempts by day" }).locator("tr").last();
+  expect(await today.locator("td").allTextContents()).toEqual(["4", "0", "0"]);
   await follow("Usage");
   await see(page, "600 requests per minute", "Active");
 });

@@ -185,9 +185,12 @@ describe("a dispatch", () => {
   });
 });
 
-test("a single healthy delivery costs ten rows written from record to release, three of them for its lead", async () => {
+test("a single healthy delivery costs eleven rows written from record to release, three of them for its lead", async () => {
   const workspaceId = await createWorkspace();
   const { id } = await subscribe(workspaceId);
+  // The first delivery of a day makes the row of its counts.
+  await announceLeads(workspaceId, 1, Date.now());
+  await dispatchAt(Date.now() + 1, [id], OK);
   await setSubscription(id, { postsAtOnce: 6 });
   const { DB, rows } = meteredDatabase();
   const context = createExecutionContext();
@@ -199,7 +202,7 @@ test("a single healthy delivery costs ten rows written from record to release, t
   await waitOnExecutionContext(context);
   rows.written = 7;
   await dispatchOn(DB, Date.now() + 1, [id], OK);
-  expect(await statesOf(id)).toEqual({ delivered: 1 });
-  // The lease, the settlement and the release.
-  expect(rows.written).toBe(10);
+  expect(await statesOf(id)).toEqual({ delivered: 2 });
+  // The lease, the settlement, the counts of the day and the release.
+  expect(rows.written).toBe(11);
 });

@@ -1,18 +1,15 @@
 import { expect, test } from "vitest";
 import type { DeliveryState } from "../../../src/contract/enumerations.ts";
 import { DELIVERIES_COUNTED_MAX as MAX } from "../../../src/contract/limits.ts";
-import { isoTime } from "../../../src/contract/time.ts";
 import { openDatabase } from "../../../src/db/client.ts";
-import { countDays } from "../../../src/history/days.ts";
 import { DELIVERIES_LOOKED_THROUGH, listHistory } from "../../../src/history/history.ts";
 import { listSubscriptionHealth } from "../../../src/history/subscription-health.ts";
 import { toPage } from "../../../src/http/paging.ts";
-import { createWorkspace, DAY_MS, setDeliveries, subscribe } from "../../support/deliveries.ts";
+import { createWorkspace, DAY_MS, subscribe } from "../../support/deliveries.ts";
 import { meteredDatabase } from "../../support/metered-database.ts";
 import { storeEvents } from "../../support/stored-events.ts";
 
 const TODAY = Date.UTC(2026, 10, 21);
-const NOW = TODAY + 15 * 3_600_000;
 
 /** A subscription, and what stores events of the day that starts then, with deliveries to it. */
 async function filling() {
@@ -22,45 +19,6 @@ async function filling() {
     storeEvents(workspaceId, id, count, startsAt + 1_000, state);
   return { workspaceId, id, fill };
 }
-
-test("the counts of the last days are exact below a limit per day, say if there may be more, and read no more", async () => {
-  const { id, fill } = await filling();
-  // Sending again lowers no count, whatever becomes of it.
-  const delivered = await fill(TODAY, 3);
-  for (const [i, state] of (["pending", "exhausted"] as const).entries())
-    await setDeliveries(id, { state, deliveredEarlier: true }, delivered[i]);
-  await fill(TODAY - DAY_MS, MAX - 1);
-  await fill(TODAY - 2 * DAY_MS, MAX + 5_000, "exhausted");
-  await fill(TODAY - 3 * DAY_MS, MAX + 5_000, "test");
-  await fill(TODAY - 8 * DAY_MS, 20_000);
-  const { DB, rows } = meteredDatabase();
-  const days = await countDays(openDatabase(DB), id, NOW);
-  const none = { pending: 0, delivered: 0, exhausted: 0, cancelled: 0, atLeast: [] };
-  const counts = [
-    none,
-    none,
-    none,
-    { ...none, atLeast: ["delivered"] },
-    { ...none, exhausted: MAX, atLeast: ["delivered", "exhausted", "cancelled"] },
-    { ...none, delivered: MAX - 1 },
-    { ...none, delivered: 3 },
-  ];
-  const dateOf = (i: number) => isoTime(TODAY - (6 - i) * DAY_MS).slice(0, 10);
-  expect(days).toMatchObject(counts.map((count, i) => ({ date: dateOf(i), ...count })));
-  expect(rows.read).toBeLessThan(2.2 * (3 + 3 * MAX));
-});
-
-test("on a busy day no count falls because of what came later, and what failed or waits is counted although it came last", async () => {
-  const { id, fill } = await filling();
-  const count = async () => (await countDays(openDatabase(meteredDatabase().DB), id, NOW)).at(-1);
-  await fill(TODAY, MAX);
-  const busy = { delivered: MAX, exhausted: 0, cancelled: 0, pending: 0, atLeast: ["delivered"] };
-  expect(await count()).toMatchObject(busy);
-  await fill(TODAY + 3_600_000, 4, "test");
-  await fill(TODAY + 7_200_000, 3, "exhausted");
-  await fill(TODAY + 9_000_000, 2, "pending");
-  expect(await count()).toMatchObject({ ...busy, exhausted: 3, pending: 2 });
-});
 
 test("the health of a subscription counts pending deliveries up to a limit, and reads no more", async () => {
   const { workspaceId, fill } = await filling();

@@ -1,0 +1,221 @@
+import { env } from "cloudflare:workers";
+import { eq, sql } from "drizzle-orm";
+import { describe, expect, test } from "vitest";
+import { DELIVERY_COUNTS_KEPT_DAYS, RETRY_WAITS_SECONDS } from "../../../src/contract/limits.ts";
+import { commit, openDatabase, query } from "../../../src/db/client.ts";
+import { deliveries, deliveryCounts } from "../../../src/db/schema.ts";
+import type { D1Client } from "../../../src/db/session.ts";
+import {
+  addCounts,
+  countAttempts,
+  type EndedAttempt,
+  readCounts,
+  toDays,
+} from "../../../src/history/counts.ts";
+import { isSubscription } from "../../../src/subscriptions/conditions.ts";
+import { sweep } from "../../../src/sweep.ts";
+import { Platform } from "../../support/api.ts";
+import {
+  announceLeads,
+  answered,
+  CONNECTION_LOST,
+  createWorkspace,
+  DAY_MS,
+  db,
+  dispatchAt,
+  dispatchOn,
+  MINUTE_MS,
+  observedDatabase,
+  owed,
+  setDeliveries,
+  statesOf,
+  subscribe,
+} from "../../support/deliveries.ts";
+import { meteredDatabase } from "../../support/metered-database.ts";
+import { WORKSPACE_DB } from "../../support/placement.ts";
+
+const TODAY = Date.UTC(2026, 10, 21);
+const NOW = TODAY + 15 * 3_600_000;
+
+/** Adds the counts of attempts, whatever they are of. */
+const addAll = addCounts(sql`true`);
+const addTo = (subscriptionId: string, attempts: Omit<EndedAttempt, "subscriptionId">[]) =>
+  commit(
+    openDatabase(WORKSPACE_DB),
+    addAll(countAttempts(attempts.map((attempt) => ({ ...attempt, subscriptionId }))), {}),
+  );
+
+async function daysOf(id: string, now = NOW, client: D1Client = WORKSPACE_DB) {
+  const rows = await query(openDatabase(client), readCounts(isSubscription(id), now));
+  return toDays(rows, now);
+}
+
+const DELIVERED = {
+  type: "lead.created",
+  state: "delivered",
+  outcome: "answered",
+  startedAt: NOW,
+  durationMs: 80,
+} as const;
+
+describe("the counts of a subscription's days", () => {
+  test("show how its attempts ended, by event type", async () => {
+    const { id, workspaceId } = await owed(3, NOW);
+    await dispatchAt(NOW, [id], answered(200));
+    await announceLeads(workspaceId, 1, NOW);
+    await dispatchAt(NOW, [id], answered(400));
+    await setDeliveries(id, { attempts: RETRY_WAITS_SECONDS.length, dueAt: NOW });
+    await dispatchAt(NOW + MINUTE_MS, [id], answered(400));
+    const outcomes = { delivered: 3, failed: 1, exhausted: 1 };
+    expect((await daysOf(id)).at(-1)).toMatchObject({
+      date: "2026-11-21",
+      ...outcomes,
+      types: [{ type: "lead.created", ...outcomes }],
+    });
+    expect(await statesOf(id)).toEqual({ delivered: 3, exhausted: 1 });
+  });
+
+  test("are the last seven, oldest first, and zero where there was no attempt", async () => {
+    const { id } = await owed(0, NOW);
+    for (const daysAgo of [0, 6, 7])
+      await addTo(id, [{ ...DELIVERED, startedAt: NOW - daysAgo * DAY_MS }]);
+    const days = await daysOf(id);
+    expect(days.map(({ delivered }) => delivered)).toEqual([1, 0, 0, 0, 0, 0, 1]);
+    expect(days.map(({ date }) => date.slice(8))).toEqual([
+      ...["15", "16", "17", "18", "19", "20", "21"],
+    ]);
+    expect(days[1]).toEqual({
+      date: "2026-11-16",
+      delivered: 0,
+      failed: 0,
+      exhausted: 0,
+      types: [],
+      medianMs: null,
+      p95Ms: null,
+    });
+  });
+
+  test("count an attempt on the day on which it ended", async () => {
+    const { id } = await owed(0, NOW);
+    await addTo(id, [
+      { ...DELIVERED, startedAt: TODAY - 100, durationMs: 99 },
+      { ...DELIVERED, startedAt: TODAY - 100, durationMs: 100 },
+    ]);
+    expect((await daysOf(id)).slice(-2)).toMatchObject([{ delivered: 1 }, { delivered: 1 }]);
+  });
+
+  test("add up what several transactions recorded", async () => {
+    const { id } = await owed(0, NOW);
+    await addTo(id, [DELIVERED, { ...DELIVERED, state: "pending" }]);
+    await addTo(id, [DELIVERED, { ...DELIVERED, type: "run.completed", state: "exhausted" }]);
+    expect((await daysOf(id)).at(-1)).toMatchObject({
+      delivered: 2,
+      failed: 1,
+      exhausted: 1,
+      types: [
+        { type: "run.completed", delivered: 0, failed: 0, exhausted: 1 },
+        { type: "lead.created", delivered: 2, failed: 1, exhausted: 0 },
+      ],
+    });
+  });
+
+  test("have the median and the 95th percentile of response times, as upper bounds", async () => {
+    const { id } = await owed(0, NOW);
+    const responded = (durationMs: number, count: number) =>
+      Array.from({ length: count }, () => ({ ...DELIVERED, durationMs }));
+    await addTo(id, [...responded(51, 50), ...responded(900, 45), ...responded(12_000, 5)]);
+    expect((await daysOf(id)).at(-1)).toMatchObject({ medianMs: 75, p95Ms: 1_000 });
+    await addTo(id, responded(12_000, 1));
+    expect((await daysOf(id)).at(-1)).toMatchObject({ medianMs: 1_000, p95Ms: 10_000 });
+  });
+
+  test("take no response time from an attempt without a response", async () => {
+    const { id } = await owed(0, NOW);
+    await addTo(id, [{ ...DELIVERED, state: "pending", outcome: "timed_out" }]);
+    expect((await daysOf(id)).at(-1)).toMatchObject({ failed: 1, medianMs: null, p95Ms: null });
+  });
+
+  test("leave out test events", async () => {
+    const { id } = await owed(0, NOW);
+    await Platform.sendTestEvent({ webhookId: id, type: "lead.created" });
+    const { days } = await Platform.readWebhook({ webhookId: id });
+    expect(days.at(-1)).toMatchObject({ delivered: 0, failed: 0, exhausted: 0 });
+  });
+
+  test("are shown by readWebhook, up to today", async () => {
+    const now = Date.now();
+    const { id } = await owed(1, now);
+    await dispatchAt(now, [id], answered(200));
+    const { days } = await Platform.readWebhook({ webhookId: id });
+    expect(days).toHaveLength(7);
+    expect(days.at(-1)).toMatchObject({ delivered: 1 });
+  });
+});
+
+test("a transaction whose reply was lost counts each attempt once", async () => {
+  const { id } = await owed(3, NOW);
+  let lost = 0;
+  const { DB } = observedDatabase({
+    after(trip) {
+      if (trip !== 2) return;
+      lost++;
+      throw CONNECTION_LOST;
+    },
+  });
+  await dispatchOn(DB, NOW, [id], answered(200));
+  expect(lost).toBe(1);
+  expect(await statesOf(id)).toEqual({ delivered: 3 });
+  expect((await daysOf(id)).at(-1)).toMatchObject({ delivered: 3 });
+});
+
+test("an attempt counts nothing if its delivery was erased meanwhile", async () => {
+  const { id } = await owed(1, NOW);
+  await dispatchAt(NOW, [id], async () => {
+    await db.delete(deliveries).where(eq(deliveries.subscriptionId, id));
+    return answered(200);
+  });
+  expect((await daysOf(id)).at(-1)).toMatchObject({ delivered: 0 });
+});
+
+test("a round writes one row of counts for each subscription and day, whatever it delivers", async () => {
+  const workspaceId = await createWorkspace();
+  const { id } = await subscribe(workspaceId);
+  const writtenFor = async (count: number) => {
+    await announceLeads(workspaceId, count, NOW);
+    const { DB, rows } = meteredDatabase();
+    await dispatchOn(DB, NOW, [id], answered(200));
+    return rows.written;
+  };
+  await writtenFor(1);
+  const one = await writtenFor(1);
+  const ten = await writtenFor(10);
+  const stored = await db
+    .select()
+    .from(deliveryCounts)
+    .where(eq(deliveryCounts.workspaceId, workspaceId));
+  expect(stored).toHaveLength(1);
+  // Each delivery writes its row and leaves the index of pending ones.
+  expect(ten - one).toBeLessThan(9 * 4);
+});
+
+test("reading the days reads a row for each, whatever else is stored", async () => {
+  const { id } = await owed(0, NOW);
+  for (let day = 0; day < 30; day++)
+    await addTo(id, [{ ...DELIVERED, startedAt: NOW - day * DAY_MS }]);
+  const { DB, rows } = meteredDatabase();
+  await daysOf(id, NOW, DB);
+  expect(rows.read).toBeLessThan(12);
+});
+
+test("the scheduled job deletes the counts of days that are no longer kept", async () => {
+  const { id, workspaceId } = await owed(0, NOW);
+  const kept = NOW - DELIVERY_COUNTS_KEPT_DAYS * DAY_MS;
+  await addTo(id, [{ ...DELIVERED, startedAt: kept }]);
+  await addTo(id, [{ ...DELIVERED, startedAt: kept - DAY_MS }]);
+  await sweep(env, NOW);
+  const stored = await db
+    .select()
+    .from(deliveryCounts)
+    .where(eq(deliveryCounts.workspaceId, workspaceId));
+  expect(stored.map(({ day }) => day)).toEqual([TODAY - DELIVERY_COUNTS_KEPT_DAYS * DAY_MS]);
+});
