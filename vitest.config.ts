@@ -158,6 +158,7 @@ export default defineConfig({
       inWorkerd("databases", ["test/databases/**/*.test.ts"], THREE_DATABASES),
       inWorkerd("repeated", REPEATED, THREE_DATABASES),
       inNode("node", ["test/node/**/*.test.ts"]),
+      inNode("contract", ["test/contract/*.test.ts"], ["./test/contract/server/setup.ts"]),
       inNode("long", ["test/long/**/*.test.ts"], ["./test/node/support/build.ts"]),
     ],
   },

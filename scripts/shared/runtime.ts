@@ -1,5 +1,6 @@
 import { spawnSync } from "node:child_process";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
+import type { RequestListener } from "node:http";
 import { basename, join } from "node:path";
 import type { V4WorkerOptions } from "miniflare";
 import { isDatabaseName } from "../../src/contract/database-names.ts";
@@ -49,6 +50,8 @@ export interface RuntimeOptions {
   withoutFlags?: string[];
   /** Omits static assets: locally, their router is one more Worker in front of this one. */
   withoutAssets?: boolean;
+  /** Answers all requests that the Worker makes, whatever their host. */
+  outbound?: RequestListener;
   /** Receives what the Worker prints; dropped by default. */
   onLog?: (line: string) => void;
 }
@@ -104,6 +107,7 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<Runtim
           // Otherwise Miniflare copies the headers of each request that the Worker makes.
           stripCfConnectingIp: false,
           modules: [{ type: "ESModule", path: bundle }],
+          ...(options.outbound ? { outboundService: { node: options.outbound } } : {}),
           bindings: {
             ...(workerOptions.bindings as Record<string, string | number>),
             ALLOW_LOCAL_WEBHOOKS: "true",

@@ -1,0 +1,162 @@
+import { describe, expect, test } from "vitest";
+import {
+  A_LEAD,
+  A_RUN,
+  AN_AUTOMATION,
+  type Automation,
+  anError,
+  DATE_TIME,
+  deployment,
+  type Lead,
+  OPERATIONS,
+  openReceiver,
+  openWorkspace,
+  type Page,
+  partialDeployment,
+  type Run,
+  sendUnauthenticated,
+  subscribe,
+} from "./support.ts";
+
+describe("What the service does", () => {
+  test("A client reads the workspace's automations, leads and runs", async () => {
+    const { api, recordAutomation, recordLead, recordRun } = await openWorkspace();
+    await recordRun(await recordAutomation());
+    await recordLead();
+    expect((await api.get<Page>("/automations")).body.data).toEqual([AN_AUTOMATION]);
+    expect((await api.get<Page>("/leads")).body.data).toEqual([A_LEAD]);
+    expect((await api.get<Page>("/runs")).body.data).toEqual([A_RUN]);
+  });
+
+  test.each([
+    ["pauses", "active", "paused"],
+    ["activates", "paused", "active"],
+  ])("A client %s automations", async (_, status, wanted) => {
+    const { api, recordAutomation } = await openWorkspace();
+    const path = `/automations/${await recordAutomation({ status })}`;
+    await api.patch(path, { status: wanted });
+    expect((await api.get<Automation>(path)).body.status).toBe(wanted);
+  });
+
+  test("A client subscribes to events that are pushed to a URL of the client", async () => {
+    const { api, recordLead } = await openWorkspace();
+    const receiver = openReceiver();
+    await subscribe(api, receiver.url);
+    const id = await recordLead();
+    const [received] = await receiver.waitFor(1);
+    expect(received?.delivery).toMatchObject({ type: "lead.created", data: { id } });
+  });
+
+  test("One API key belongs to exactly one workspace, which the key selects", async () => {
+    for (const { api, recordLead } of [await openWorkspace(), await openWorkspace()]) {
+      const id = await recordLead();
+      const { body } = await api.get<Page>("/leads");
+      expect(body.data.map((lead) => lead.id)).toEqual([id]);
+    }
+  });
+
+  test("Every response carries `Cache-Control: no-store`", async () => {
+    const { api } = await openWorkspace();
+    for (const answer of [
+      await api.get("/leads"),
+      await api.get("/unknown"),
+      await sendUnauthenticated(null),
+    ])
+      expect(answer.headers.get("Cache-Control")).toBe("no-store");
+  });
+
+  test("All dates and times are ISO 8601, UTC, with the suffix `Z`", async () => {
+    const { api, recordAutomation, recordLead, recordRun } = await openWorkspace();
+    const noon = "2026-03-14T12:00:00+02:00";
+    const automationId = await recordAutomation({ updatedAt: noon });
+    await recordLead({ createdAt: noon });
+    await recordRun(automationId, { occurredAt: noon });
+    const times = [
+      (await api.get<Page<Automation>>("/automations")).body.data[0]?.updated_at,
+      (await api.get<Page<Lead>>("/leads")).body.data[0]?.created_at,
+      (await api.get<Page<Run>>("/runs")).body.data[0]?.occurred_at,
+    ];
+    for (const time of times) {
+      expect(time).toEqual(DATE_TIME);
+      expect(Date.parse(time ?? "")).toBe(Date.parse("2026-03-14T10:00:00Z"));
+    }
+    const { created_at } = await subscribe(api, openReceiver().url);
+    expect(created_at).toEqual(DATE_TIME);
+  });
+
+  test("All error responses share one body", async () => {
+    const { api } = await openWorkspace();
+    for (const answer of [
+      await api.get("/unknown"),
+      await api.get("/leads?limit=0"),
+      await api.get("/automations/aut_0"),
+      await sendUnauthenticated(null),
+    ])
+      expect(answer.body).toEqual(anError(answer.body.error.code));
+  });
+});
+
+describe("Availability of routes", () => {
+  test.each(OPERATIONS)("`$operation` is served", async ({ method, path, body }) => {
+    const { api } = await openWorkspace();
+    const answer = await api.call<Partial<{ error: { code: string } }> | null>(method, path, body);
+    expect(answer.body?.error?.code).not.toBe("route_not_found");
+  });
+
+  test.each(["PUT", "DELETE", "OPTIONS", "POST"])(
+    "`%s` on a path that does not serve it answers 404 `route_not_found`, never 405",
+    async (method) => {
+      const { api } = await openWorkspace();
+      const answer = await api.call(method, "/leads");
+      expect(answer).toMatchObject({ status: 404, body: anError("route_not_found") });
+    },
+  );
+
+  test("A path unknown under the version prefix answers 404 `route_not_found`", async () => {
+    const { api } = await openWorkspace();
+    for (const path of ["/unknown", "/lead", "/leads/lea_0", "/automations/aut_0/leads", ""])
+      expect(await api.get(path)).toMatchObject({ status: 404, body: anError("route_not_found") });
+  });
+
+  describe.skipIf(!partialDeployment)("on a deployment that serves the social family only", () => {
+    const on = partialDeployment ?? deployment;
+
+    test.each(OPERATIONS.slice(2))(
+      "`$operation`, not yet served, answers as an unknown path does",
+      async ({ method, path, body }) => {
+        const { api } = await openWorkspace({ on });
+        const answer = await api.call(method, path, body);
+        expect(answer.status).toBe(404);
+        expect(answer.body).toEqual((await api.get("/unknown")).body);
+      },
+    );
+
+    test.each([
+      ["social_comments", "facebook"],
+      ["social_story", "instagram"],
+      ["social_messages", "instagram_page"],
+      ["lead_ads", "facebook"],
+    ])("`GET /automations` serves type `%s` of provider `%s`", async (type, provider) => {
+      const { api, recordAutomation } = await openWorkspace({ on });
+      const id = await recordAutomation({ type, provider });
+      const { body } = await api.get<Page>("/automations");
+      expect(body.data).toMatchObject([{ id, type, provider }]);
+      expect((await api.get(`/automations/${id}`)).status).toBe(200);
+    });
+
+    test("Automations of type `crm_source` are not yet served", async () => {
+      const { api, recordAutomation } = await openWorkspace({ on });
+      const id = await recordAutomation({ type: "crm_source", provider: "hubspot", name: "Devis" });
+      expect((await api.get<Page>("/automations")).body.data).toEqual([]);
+      expect((await api.get(`/automations/${id}`)).status).toBe(404);
+    });
+  });
+
+  test("Automations of type `crm_source` are served", async () => {
+    const { api, recordAutomation } = await openWorkspace();
+    const id = await recordAutomation({ type: "crm_source", provider: "hubspot", name: "Devis" });
+    expect((await api.get<Page>("/automations")).body.data).toMatchObject([
+      { id, type: "crm_source" },
+    ]);
+  });
+});

@@ -1,0 +1,84 @@
+import { describe, expect, test } from "vitest";
+import {
+  type Automation,
+  idOf,
+  type Lead,
+  openReceiver,
+  openWorkspace,
+  type Page,
+  type Run,
+  subscribe,
+} from "./support.ts";
+
+/** A workspace with one of each resource, and a delivery. */
+async function readOneOfEach() {
+  const { api, recordAutomation, recordLead, recordRun } = await openWorkspace();
+  const receiver = openReceiver();
+  const webhook = await subscribe(api, receiver.url, ["lead.created"]);
+  await recordRun(await recordAutomation());
+  await recordLead();
+  const firstOf = async <Item>(path: string) => {
+    const { body } = await api.get<Page<Item>>(path);
+    return body.data[0] as Item;
+  };
+  const automation = await firstOf<Automation>("/automations");
+  const lead = await firstOf<Lead>("/leads");
+  const run = await firstOf<Run>("/runs");
+  const [received] = await receiver.waitFor(1);
+  return {
+    aut_: automation.id,
+    agt_: automation.agent_id,
+    run_: run.id,
+    lea_: lead.id,
+    whk_: webhook.id,
+    evt_: received?.delivery.id ?? "",
+  };
+}
+
+describe("Identifiers", () => {
+  test.each([
+    ["aut_", "an automation"],
+    ["agt_", "an agent"],
+    ["run_", "a run"],
+    ["lea_", "a lead"],
+    ["whk_", "a webhook subscription"],
+    ["evt_", "an event"],
+  ] as const)("`%s` is the prefix of %s", async (prefix, _) => {
+    expect((await readOneOfEach())[prefix]).toEqual(idOf(prefix.slice(0, -1)));
+  });
+
+  test("Identifiers are not UUIDs", async () => {
+    const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+    for (const id of Object.values(await readOneOfEach())) {
+      expect(id).not.toMatch(uuid);
+      expect(id.slice(4)).not.toMatch(uuid);
+    }
+  });
+
+  test("A client returns an identifier unchanged", async () => {
+    const { api, recordAutomation } = await openWorkspace();
+    await recordAutomation();
+    const { body } = await api.get<Page>("/automations");
+    const id = body.data[0]?.id;
+    expect((await api.get<Automation>(`/automations/${id}`)).body.id).toBe(id);
+  });
+
+  test("An event has one `evt_` identifier for all its subscriptions", async () => {
+    const { api, recordLead } = await openWorkspace();
+    const receivers = [openReceiver(), openReceiver()];
+    for (const { url } of receivers) await subscribe(api, url);
+    await recordLead();
+    const received = await Promise.all(receivers.map((receiver) => receiver.waitFor(1)));
+    expect(new Set(received.flat().map(({ delivery }) => delivery.id)).size).toBe(1);
+  });
+
+  test("Two events have two `evt_` identifiers", async () => {
+    const { api, recordLead } = await openWorkspace();
+    const receiver = openReceiver();
+    await subscribe(api, receiver.url);
+    await recordLead();
+    await recordLead();
+    const received = await receiver.waitFor(2);
+    expect(new Set(received.map(({ delivery }) => delivery.id)).size).toBe(2);
+  });
+});

@@ -1,0 +1,106 @@
+import { describe, expect, test } from "vitest";
+import {
+  AGENT,
+  AN_AUTOMATION,
+  type Automation,
+  DATE_TIME,
+  idOf,
+  openWorkspace,
+  type Page,
+  platform,
+} from "./support.ts";
+
+/** Records an automation and reads it. */
+async function recorded(differences: object = {}) {
+  const workspace = await openWorkspace();
+  const path = `/automations/${await workspace.recordAutomation(differences)}`;
+  const read = async () => (await workspace.api.get<Automation>(path)).body;
+  return { ...workspace, path, read, automation: await read() };
+}
+
+describe("Automation", () => {
+  test("An automation has all its fields, and no others", async () => {
+    expect((await recorded()).automation).toEqual(AN_AUTOMATION);
+  });
+
+  test("`id` has the prefix `aut_`", async () => {
+    expect((await recorded()).automation.id).toEqual(idOf("aut"));
+  });
+
+  test("`id` is stable for a given automation", async () => {
+    const { api, path, read, automation, recordAutomation } = await recorded({ reference: "a" });
+    await api.patch(path, { status: "paused" });
+    expect((await read()).id).toBe(automation.id);
+    expect(await recordAutomation({ reference: "a", provider: "facebook" })).toBe(automation.id);
+    expect(await read()).toMatchObject({ id: automation.id, provider: "facebook" });
+  });
+
+  test.each(["social_comments", "social_story", "social_messages", "lead_ads"])(
+    "`name` of a `%s` automation is composed of a kind-of-reply label and the agent name",
+    async (type) => {
+      const { name } = (await recorded({ type })).automation;
+      expect(name).toContain(AGENT.name);
+      expect(name.length).toBeGreaterThan(AGENT.name.length);
+    },
+  );
+
+  test("`name` of a `crm_source` automation is its label as the application displays it", async () => {
+    const crm = { type: "crm_source", provider: "hubspot", name: "Relance des devis" };
+    expect((await recorded(crm)).automation.name).toBe("Relance des devis");
+  });
+
+  test.each(["social_comments", "social_story", "social_messages", "lead_ads", "crm_source"])(
+    "`type` can be `%s`",
+    async (type) => {
+      const { automation } = await recorded({ type, name: "Relance" });
+      expect(automation.type).toBe(type);
+    },
+  );
+
+  test.each(["whatsapp", "email"])("`type` cannot be `%s` in this version", async (type) => {
+    await expect(recorded({ type })).rejects.toThrow("type");
+  });
+
+  test.each(["facebook", "instagram", "instagram_page", "hubspot"])(
+    "`provider` is the raw connector value, such as `%s`",
+    async (provider) => {
+      expect((await recorded({ provider })).automation.provider).toBe(provider);
+    },
+  );
+
+  test("`agent_id` has the prefix `agt_`", async () => {
+    expect((await recorded()).automation.agent_id).toEqual(idOf("agt"));
+  });
+
+  test("`agent_name` is the name of the agent", async () => {
+    expect((await recorded()).automation.agent_name).toBe(AGENT.name);
+  });
+
+  test.each(["active", "paused", "draft", "error"])("`status` can be `%s`", async (status) => {
+    expect((await recorded({ status })).automation.status).toBe(status);
+  });
+
+  test("`updated_at` is a date-time", async () => {
+    expect((await recorded()).automation.updated_at).toEqual(DATE_TIME);
+  });
+
+  test("`updated_at` is later after a change", async () => {
+    const { api, path, read, automation } = await recorded();
+    await api.patch(path, { status: "paused" });
+    expect(Date.parse((await read()).updated_at)).toBeGreaterThan(
+      Date.parse(automation.updated_at),
+    );
+  });
+
+  test("An automation whose account has been unsubscribed does not appear in the API", async () => {
+    const { workspaceId, api, path, automation, recordRun } = await recorded();
+    await recordRun(automation.id);
+    await platform("removeAutomations", { workspaceId, ids: [automation.id] });
+    expect((await api.get<Page>("/automations")).body.data).toEqual([]);
+    for (const gone of [await api.get(path), await api.get(`${path}/runs`)])
+      expect(gone.body.error.code).toBe("automation_not_found");
+    expect((await api.patch(path, { status: "paused" })).body.error.code).toBe(
+      "automation_not_found",
+    );
+  });
+});

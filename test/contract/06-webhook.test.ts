@@ -1,0 +1,135 @@
+import { describe, expect, test } from "vitest";
+import {
+  A_WEBHOOK,
+  type Automation,
+  anError,
+  DATE_TIME,
+  EVENTS,
+  idOf,
+  openReceiver,
+  openWorkspace,
+  type Page,
+  platform,
+  type Run,
+  subscribe,
+  type Webhook,
+  type Workspace,
+} from "./support.ts";
+
+const URL = "https://hooks.example.com/automations?a=1";
+
+/** Subscribes, and reads the subscription from the list. */
+async function subscribed(events?: string[]) {
+  const { api } = await openWorkspace();
+  const created = await subscribe(api, URL, events);
+  const read = async () => (await api.get<Page<Webhook>>("/webhooks")).body.data[0] as Webhook;
+  return { created, read, webhook: await read() };
+}
+
+describe("Webhook (subscription)", () => {
+  test("A webhook has all its fields, and no others", async () => {
+    expect((await subscribed()).webhook).toEqual(A_WEBHOOK);
+  });
+
+  test("`id` has the prefix `whk_`", async () => {
+    expect((await subscribed()).webhook.id).toEqual(idOf("whk"));
+  });
+
+  test("`url` is the subscribed URL", async () => {
+    expect((await subscribed()).webhook.url).toBe(URL);
+  });
+
+  test("`events` are the subscribed event kinds", async () => {
+    const events = ["lead.created", "run.completed"];
+    expect((await subscribed(events)).webhook.events.toSorted()).toEqual(events);
+  });
+
+  test("`created_at` is a date-time", async () => {
+    expect((await subscribed()).webhook.created_at).toEqual(DATE_TIME);
+  });
+
+  test("`disabled_at` is null while the subscription is active", async () => {
+    expect((await subscribed()).webhook.disabled_at).toBeNull();
+  });
+
+  test("`disabled_at` is a date-time once the subscription was disabled", async () => {
+    const { read, webhook } = await subscribed();
+    await platform("disableWebhook", { webhookId: webhook.id });
+    expect((await read()).disabled_at).toEqual(DATE_TIME);
+  });
+
+  test("The creation response adds `secret`, a string", async () => {
+    const { created } = await subscribed();
+    expect(created).toEqual({ ...A_WEBHOOK, secret: expect.stringMatching(/./) });
+  });
+
+  test("`secret` is in no other response", async () => {
+    expect((await subscribed()).webhook).not.toHaveProperty("secret");
+  });
+});
+
+describe("WebhookEvent", () => {
+  test.each(EVENTS)("`%s` is an event kind", async (kind) => {
+    expect((await subscribed([kind])).webhook.events).toEqual([kind]);
+  });
+
+  test("There is no other event kind", async () => {
+    const { api } = await openWorkspace();
+    for (const kind of ["run.started", "lead.updated", "webhook.disabled", "*"])
+      expect(await api.post("/webhooks", { url: URL, events: [kind] })).toMatchObject({
+        status: 400,
+        body: anError("invalid_request"),
+      });
+  });
+});
+
+describe("WebhookDelivery (body sent to subscribers)", () => {
+  /** The delivery of the one event that something causes. */
+  async function delivered(cause: (workspace: Workspace) => Promise<unknown>) {
+    const workspace = await openWorkspace();
+    const receiver = openReceiver();
+    await subscribe(workspace.api, receiver.url);
+    await cause(workspace);
+    const [received] = await receiver.waitFor(1);
+    return { ...workspace, delivery: received?.delivery };
+  }
+
+  test("A delivery has the fields `id`, `type`, `created_at` and `data`, and no others", async () => {
+    const { delivery } = await delivered(({ recordLead }) => recordLead());
+    const [id, type, data] = [expect.any(String), expect.any(String), expect.any(Object)];
+    expect(delivery).toEqual({ id, type, created_at: DATE_TIME, data });
+  });
+
+  test("`id` has the prefix `evt_`", async () => {
+    const { delivery } = await delivered(({ recordLead }) => recordLead());
+    expect(delivery?.id).toEqual(idOf("evt"));
+  });
+
+  test("`created_at` is a date-time", async () => {
+    const { delivery } = await delivered(({ recordLead }) => recordLead());
+    expect(delivery?.created_at).toEqual(DATE_TIME);
+  });
+
+  test("`data` is a `Lead`, as the API shows it, when `type` is `lead.created`", async () => {
+    const customFields = { "budget €": 1 };
+    const { api, delivery } = await delivered(({ recordLead }) => recordLead({ customFields }));
+    expect(delivery?.type).toBe("lead.created");
+    expect(delivery?.data).toEqual((await api.get<Page>("/leads")).body.data[0]);
+  });
+
+  test("`data` is a `Run`, as the API shows it, when `type` is `run.completed`", async () => {
+    const { api, delivery } = await delivered(async ({ recordAutomation, recordRun }) =>
+      recordRun(await recordAutomation({ status: "draft" }), { actions: [{ type: "reply" }] }),
+    );
+    expect(delivery?.type).toBe("run.completed");
+    expect(delivery?.data).toEqual((await api.get<Page<Run>>("/runs")).body.data[0]);
+  });
+
+  test("`data` is an `Automation`, as the API shows it, for `automation.status_changed`", async () => {
+    const { api, delivery } = await delivered(async ({ api, recordAutomation }) =>
+      api.patch(`/automations/${await recordAutomation()}`, { status: "paused" }),
+    );
+    expect(delivery?.type).toBe("automation.status_changed");
+    expect(delivery?.data).toEqual((await api.get<Page<Automation>>("/automations")).body.data[0]);
+  });
+});

@@ -1,0 +1,87 @@
+import { describe, expect, test } from "vitest";
+import { type Api, openWorkspace, type Page, subscribe } from "./support.ts";
+
+/** The lists of the contract, each of a workspace with three items. */
+const LISTS: { list: string; open: () => Promise<{ api: Api; path: string }> }[] = [
+  {
+    list: "GET /automations",
+    open: async () => {
+      const { api, recordAutomation } = await openWorkspace();
+      for (let i = 0; i < 3; i++) await recordAutomation();
+      return { api, path: "/automations" };
+    },
+  },
+  {
+    list: "GET /automations/{id}/runs",
+    open: async () => {
+      const { api, recordAutomation, recordRun } = await openWorkspace();
+      const automationId = await recordAutomation();
+      for (let i = 0; i < 3; i++) await recordRun(automationId);
+      return { api, path: `/automations/${automationId}/runs` };
+    },
+  },
+  {
+    list: "GET /runs",
+    open: async () => {
+      const { api, recordAutomation, recordRun } = await openWorkspace();
+      for (let i = 0; i < 3; i++) await recordRun(await recordAutomation());
+      return { api, path: "/runs" };
+    },
+  },
+  {
+    list: "GET /leads",
+    open: async () => {
+      const { api, recordLead } = await openWorkspace();
+      for (let i = 0; i < 3; i++) await recordLead();
+      return { api, path: "/leads" };
+    },
+  },
+  {
+    list: "GET /webhooks",
+    open: async () => {
+      const { api } = await openWorkspace();
+      for (let i = 0; i < 3; i++) await subscribe(api, "https://hooks.example.com/");
+      return { api, path: "/webhooks" };
+    },
+  },
+];
+
+describe.each(LISTS)("Pagination envelope of `$list`", ({ open }) => {
+  test("The envelope has `data`, `has_more` and `next_cursor`, and no other field", async () => {
+    const { api, path } = await open();
+    const [data, next_cursor] = [expect.any(Array), expect.any(String)];
+    expect((await api.get(`${path}?limit=2`)).body).toEqual({ data, has_more: true, next_cursor });
+  });
+
+  test("`data` are the items", async () => {
+    const { api, path } = await open();
+    expect((await api.get<Page>(path)).body.data).toHaveLength(3);
+  });
+
+  test("`has_more` is true when a further page exists", async () => {
+    const { api, path } = await open();
+    expect((await api.get<Page>(`${path}?limit=2`)).body.has_more).toBe(true);
+  });
+
+  test("`has_more` is false when no further page exists", async () => {
+    const { api, path } = await open();
+    expect((await api.get<Page>(`${path}?limit=3`)).body.has_more).toBe(false);
+  });
+
+  test("`next_cursor` leads to the next page, without gap or repetition", async () => {
+    const { api, path } = await open();
+    const { data: all } = (await api.get<Page>(path)).body;
+    const paged = [];
+    for (let cursor: string | null = ""; cursor !== null; ) {
+      const { body }: { body: Page } = await api.get<Page>(`${path}?limit=1&cursor=${cursor}`);
+      paged.push(...body.data);
+      cursor = body.next_cursor;
+    }
+    expect(paged).toEqual(all);
+  });
+
+  test("`next_cursor` is null when there is no next page", async () => {
+    const { api, path } = await open();
+    expect((await api.get<Page>(path)).body.next_cursor).toBeNull();
+  });
+});

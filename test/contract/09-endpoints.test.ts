@@ -1,0 +1,144 @@
+import { beforeAll, describe, expect, test } from "vitest";
+import {
+  type Answer,
+  anError,
+  EVENTS,
+  OPERATIONS,
+  openReceiver,
+  openWorkspace,
+  platform,
+  send,
+  sendUnauthenticated,
+  subscribe,
+} from "./support.ts";
+
+const INTEGER = expect.stringMatching(/^\d+$/);
+
+/** One answer of each status that a client can cause. */
+const ANSWERS: { status: number; ask: () => Promise<Answer> }[] = [
+  { status: 200, ask: async () => (await openWorkspace()).api.get("/leads") },
+  {
+    status: 201,
+    ask: async () =>
+      (await openWorkspace()).api.post("/webhooks", { url: openReceiver().url, events: EVENTS }),
+  },
+  {
+    status: 204,
+    ask: async () => {
+      const { api } = await openWorkspace();
+      const { id } = await subscribe(api, openReceiver().url);
+      return api.delete(`/webhooks/${id}`);
+    },
+  },
+  { status: 400, ask: async () => (await openWorkspace()).api.get("/leads?limit=0") },
+  { status: 401, ask: () => sendUnauthenticated(null) },
+  { status: 403, ask: async () => (await openDenied()).get("/leads") },
+  { status: 404, ask: async () => (await openWorkspace()).api.get("/unknown") },
+  {
+    status: 413,
+    ask: async () => (await openWorkspace()).api.post("/webhooks", { url: "a".repeat(100_000) }),
+  },
+  {
+    status: 415,
+    ask: async () => {
+      const { apiKey } = await openWorkspace();
+      const headers = { Authorization: `Bearer ${apiKey}`, "Content-Type": "text/plain" };
+      return send("POST", "/v1/webhooks", { headers, body: "{}" });
+    },
+  },
+  {
+    status: 422,
+    ask: async () => {
+      const { api, recordAutomation } = await openWorkspace();
+      const id = await recordAutomation({ status: "draft" });
+      return api.patch(`/automations/${id}`, { status: "active" });
+    },
+  },
+  { status: 429, ask: async () => (await openUsedUp()).get("/leads") },
+];
+
+/** The API as seen from a workspace without access to the service. */
+async function openDenied() {
+  const { workspaceId, api } = await openWorkspace();
+  await platform("setWorkspaceAccess", { workspaceId, granted: false });
+  return api;
+}
+
+/** The API as seen by a key that has no requests left. */
+async function openUsedUp() {
+  const { api } = await openWorkspace({ requestsPerWindow: 1 });
+  await api.get("/leads");
+  return api;
+}
+
+describe("Common rules", () => {
+  test("Every request carries `Authorization: Bearer <API_KEY>`", async () => {
+    expect(await sendUnauthenticated(null)).toMatchObject({ status: 401 });
+  });
+
+  test("A request with a body carries `Content-Type: application/json`", async () => {
+    const { apiKey } = await openWorkspace();
+    const body = JSON.stringify({ url: openReceiver().url, events: EVENTS });
+    const statuses = [];
+    for (const type of ["application/json", "application/json; charset=utf-8", "text/plain"]) {
+      const headers = { Authorization: `Bearer ${apiKey}`, "Content-Type": type };
+      statuses.push((await send("POST", "/v1/webhooks", { headers, body })).status);
+    }
+    expect(statuses).toEqual([201, 201, 415]);
+  });
+
+  describe.each(ANSWERS)("A response with status $status", ({ status, ask }) => {
+    let answer: Answer;
+    beforeAll(async () => {
+      answer = await ask();
+      expect(answer.status).toBe(status);
+    });
+
+    test("The response carries `Cache-Control: no-store`", () => {
+      expect(answer.headers.get("Cache-Control")).toBe("no-store");
+    });
+
+    test.each(["X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"])(
+      "The response carries `%s`, an integer",
+      (name) => expect(answer.headers.get(name)).toEqual(INTEGER),
+    );
+  });
+
+  test("A `429` response also carries `Retry-After`, an integer", async () => {
+    const answer = await (await openUsedUp()).get("/leads");
+    expect(answer.status).toBe(429);
+    expect(answer.headers.get("Retry-After")).toEqual(INTEGER);
+  });
+
+  test.each(OPERATIONS)("`$operation` ignores unknown query parameters", async (operation) => {
+    const { api } = await openWorkspace();
+    const { method, path, body } = operation;
+    const { status } = await api.call(method, path, body);
+    const unknown = await api.call(method, `${path}?unknown=1&fields[]=a&Limit=0&page=-1`, body);
+    expect(unknown.status).toBe(status);
+    expect(status).not.toBe(400);
+  });
+
+  test("The success code of `POST /webhooks` is 201", async () => {
+    const { api } = await openWorkspace();
+    const body = { url: openReceiver().url, events: EVENTS };
+    expect((await api.post("/webhooks", body)).status).toBe(201);
+  });
+
+  describe.each(OPERATIONS)("`$operation`", ({ method, path, body }) => {
+    test("The operation can answer 401 `invalid_api_key`", async () => {
+      const answer = await sendUnauthenticated(null, method, path, body);
+      expect(answer).toMatchObject({ status: 401, body: anError("invalid_api_key") });
+    });
+
+    test("The operation can answer 403 `workspace_access_denied`", async () => {
+      const answer = await (await openDenied()).call(method, path, body);
+      expect(answer).toMatchObject({ status: 403, body: anError("workspace_access_denied") });
+    });
+
+    test("The operation can answer 429 `rate_limited`", async () => {
+      const answer = await (await openUsedUp()).call(method, path, body);
+      expect(answer).toMatchObject({ status: 429, body: anError("rate_limited") });
+    });
+  });
+});

@@ -1,0 +1,138 @@
+import { describe, expect, test } from "vitest";
+import { AN_AUTOMATION, type Automation, anError, openWorkspace, type Page } from "./support.ts";
+
+/** A workspace with so many automations. */
+async function openAutomations(count: number) {
+  const workspace = await openWorkspace();
+  for (let i = 0; i < count; i++) await workspace.recordAutomation();
+  return workspace;
+}
+
+describe("`GET /automations`", () => {
+  test("The response's `data` are the automations of the workspace", async () => {
+    const { api, recordAutomation } = await openWorkspace();
+    await openAutomations(1);
+    const ids = [await recordAutomation(), await recordAutomation({ status: "draft" })];
+    const { status, body } = await api.get<Page>("/automations");
+    expect(status).toBe(200);
+    expect(body.data).toEqual([AN_AUTOMATION, AN_AUTOMATION]);
+    expect(body.data.map(({ id }) => id).toSorted()).toEqual(ids.toSorted());
+  });
+
+  test("`limit` is 25 by default", async () => {
+    const { api } = await openAutomations(26);
+    expect((await api.get<Page>("/automations")).body.data).toHaveLength(25);
+  });
+
+  test.each(["1", "2", "100"])("`limit` can be %s", async (limit) => {
+    const { api } = await openAutomations(3);
+    const { body } = await api.get<Page>(`/automations?limit=${limit}`);
+    expect(body.data).toHaveLength(Math.min(3, Number(limit)));
+  });
+
+  test.each(["0", "101", "-1", "1000000000000"])(
+    "`limit=%s`, out of range, is refused with 400 `invalid_request`",
+    async (limit) => {
+      const { api } = await openWorkspace();
+      const answer = await api.get(`/automations?limit=${limit}`);
+      expect(answer).toMatchObject({ status: 400, body: anError("invalid_request") });
+      expect(answer.body.error.details.parameter).toBe("limit");
+    },
+  );
+
+  test.each(["ten", "1.5", "1.0", "0x10", "1e1", "%2B5", "%205", ""])(
+    "`limit=%s`, not an integer, is refused with 400 `invalid_request`",
+    async (limit) => {
+      const { api } = await openWorkspace();
+      const answer = await api.get(`/automations?limit=${limit}`);
+      expect(answer).toMatchObject({ status: 400, body: anError("invalid_request") });
+      expect(answer.body.error.details.parameter).toBe("limit");
+    },
+  );
+
+  test.each([
+    ["absent", ""],
+    ["empty", "&cursor="],
+    ["the literal word `null`", "&cursor=null"],
+  ])("A `cursor` that is %s means the first page", async (_, cursor) => {
+    const { api } = await openAutomations(2);
+    const first = await api.get<Page>("/automations");
+    const { body } = await api.get<Page>(`/automations?limit=1${cursor}`);
+    expect(body.data).toEqual(first.body.data.slice(0, 1));
+  });
+
+  test.each(["x", "NULL", "undefined", "eyJ9", "%00", "a".repeat(3_000)])(
+    "An unreadable `cursor`, such as %.9s, is refused with 400 `invalid_request`",
+    async (cursor) => {
+      const { api } = await openWorkspace();
+      const answer = await api.get(`/automations?cursor=${cursor}`);
+      expect(answer).toMatchObject({ status: 400, body: anError("invalid_request") });
+      expect(answer.body.error.details.parameter).toBe("cursor");
+    },
+  );
+});
+
+describe("`GET /automations/{id}`", () => {
+  test("The response is one automation", async () => {
+    const { api, recordAutomation } = await openWorkspace();
+    const id = await recordAutomation();
+    const { status, body } = await api.get<Automation>(`/automations/${id}`);
+    expect(status).toBe(200);
+    expect(body).toEqual({ ...AN_AUTOMATION, id });
+  });
+
+  test("An automation that exists nowhere answers 404 `automation_not_found`", async () => {
+    const { api } = await openWorkspace();
+    for (const id of ["aut_0", "aut_unknown", "unknown", "whk_0"])
+      expect(await api.get(`/automations/${id}`)).toMatchObject({
+        status: 404,
+        body: anError("automation_not_found"),
+      });
+  });
+
+  test("An automation of another workspace has the same answer", async () => {
+    const { api } = await openWorkspace();
+    const foreign = await (await openWorkspace()).recordAutomation();
+    const [theirs, nobodys] = await Promise.all(
+      [foreign, "aut_0"].map((id) => api.get(`/automations/${id}`)),
+    );
+    expect(theirs?.status).toBe(404);
+    expect(theirs?.body).toEqual(nobodys?.body);
+  });
+});
+
+describe("`PATCH /automations/{id}`", () => {
+  test("An automation is paused", async () => {
+    const { api, recordAutomation } = await openWorkspace();
+    const path = `/automations/${await recordAutomation({ status: "active" })}`;
+    expect((await api.patch(path, { status: "paused" })).status).toBe(200);
+    expect((await api.get<Automation>(path)).body.status).toBe("paused");
+  });
+
+  test("An automation is activated", async () => {
+    const { api, recordAutomation } = await openWorkspace();
+    const path = `/automations/${await recordAutomation({ status: "paused" })}`;
+    expect((await api.patch(path, { status: "active" })).status).toBe(200);
+    expect((await api.get<Automation>(path)).body.status).toBe("active");
+  });
+
+  test("An automation of another workspace, or of none, answers 404 `automation_not_found`", async () => {
+    const { api } = await openWorkspace();
+    const foreign = await (await openWorkspace()).recordAutomation();
+    for (const id of [foreign, "aut_0"])
+      expect(await api.patch(`/automations/${id}`, { status: "paused" })).toMatchObject({
+        status: 404,
+        body: anError("automation_not_found"),
+      });
+  });
+
+  test.each(["draft", "error", "running", "", null, 1])(
+    "The status %j cannot be asked for: 400 `invalid_request`",
+    async (status) => {
+      const { api, recordAutomation } = await openWorkspace();
+      const answer = await api.patch(`/automations/${await recordAutomation()}`, { status });
+      expect(answer).toMatchObject({ status: 400, body: anError("invalid_request") });
+      expect(answer.body.error.details.parameter).toBe("status");
+    },
+  );
+});

@@ -1,0 +1,160 @@
+import { describe, expect, test } from "vitest";
+import {
+  anError,
+  openApi,
+  openReceiver,
+  openWorkspace,
+  type Page,
+  platform,
+  send,
+  sendUnauthenticated,
+  subscribe,
+} from "./support.ts";
+
+const REFUSED = { status: 401, body: anError("invalid_api_key", {}) };
+
+/** A key that was revoked. */
+async function revokedKey(): Promise<string> {
+  const { keyId, apiKey } = await openWorkspace();
+  await platform("revokeApiKey", { keyId });
+  return apiKey;
+}
+
+describe("Authentication", () => {
+  test.each(["Bearer", "bearer", "BEARER", "bEaReR"])(
+    "The scheme is HTTP Bearer, in any case: `%s`",
+    async (scheme) => {
+      const { apiKey } = await openWorkspace();
+      const headers = { Authorization: `${scheme} ${apiKey}` };
+      expect((await send("GET", "/v1/leads", { headers })).status).toBe(200);
+    },
+  );
+
+  test.each(["Basic", "Token", ""])("No other scheme is accepted: `%s`", async (scheme) => {
+    const { apiKey } = await openWorkspace();
+    expect(await sendUnauthenticated(`${scheme} ${apiKey}`.trim())).toMatchObject(REFUSED);
+  });
+
+  test("A key has the shape `key_live_<32 characters>`", async () => {
+    expect((await openWorkspace()).apiKey).toMatch(/^key_live_.{32}$/);
+  });
+
+  test("There is no test key", async () => {
+    const { apiKey } = await openWorkspace();
+    const testKey = apiKey.replace("key_live_", "key_test_");
+    expect(await sendUnauthenticated(`Bearer ${testKey}`)).toMatchObject(REFUSED);
+  });
+
+  test("Each key gives access to the whole workspace", async () => {
+    const { api, createKey, recordAutomation, recordLead, recordRun } = await openWorkspace();
+    await recordRun(await recordAutomation());
+    await recordLead();
+    await subscribe(api, openReceiver().url);
+    const second = openApi((await createKey()).apiKey);
+    for (const list of ["/automations", "/leads", "/runs", "/webhooks"]) {
+      expect((await second.get<Page>(list)).body.data).toHaveLength(1);
+      expect((await second.get(list)).body).toEqual((await api.get(list)).body);
+    }
+  });
+
+  test("A key can do what another key of the workspace began", async () => {
+    const { api, createKey, recordAutomation } = await openWorkspace();
+    const { id } = await subscribe(api, openReceiver().url);
+    const automation = `/automations/${await recordAutomation()}`;
+    const second = openApi((await createKey()).apiKey);
+    expect((await second.patch(automation, { status: "paused" })).status).toBe(200);
+    expect((await second.delete(`/webhooks/${id}`)).status).toBe(204);
+  });
+
+  test.each<[string, () => Promise<string | null>]>([
+    ["missing", async () => null],
+    ["malformed", async () => "Bearer nonsense"],
+    ["invalid", async () => `Bearer key_live_${"a".repeat(32)}`],
+    ["revoked", async () => `Bearer ${await revokedKey()}`],
+  ])("A %s key answers 401 `invalid_api_key`", async (_, authorization) => {
+    expect(await sendUnauthenticated(await authorization())).toMatchObject(REFUSED);
+  });
+
+  test("A missing, malformed, invalid and revoked key are indistinguishable", async () => {
+    const keys = ["nonsense", `key_live_${"a".repeat(32)}`, await revokedKey()];
+    const answers = [await sendUnauthenticated(null)];
+    for (const key of keys) answers.push(await sendUnauthenticated(`Bearer ${key}`));
+    const [missing, ...others] = answers.map(({ status, headers, body }) => {
+      const names = [...headers.keys()].filter((name) => name !== "date");
+      const limits = headers.get("X-RateLimit-Limit");
+      return { status, names, limits, body };
+    });
+    for (const other of others) expect(other).toEqual(missing);
+  });
+
+  test("A revoked key is refused immediately", async () => {
+    const { keyId, apiKey, api } = await openWorkspace();
+    expect((await api.get("/leads")).status).toBe(200);
+    await platform("revokeApiKey", { keyId });
+    expect(await sendUnauthenticated(`Bearer ${apiKey}`)).toMatchObject(REFUSED);
+  });
+
+  test("The other keys of the workspace stay valid when one is revoked", async () => {
+    const { keyId, createKey } = await openWorkspace();
+    const second = openApi((await createKey()).apiKey);
+    await platform("revokeApiKey", { keyId });
+    expect((await second.get("/leads")).status).toBe(200);
+  });
+
+  test("A workspace that no longer has access answers 403 `workspace_access_denied`", async () => {
+    const { workspaceId, api } = await openWorkspace();
+    expect((await api.get("/leads")).status).toBe(200);
+    await platform("setWorkspaceAccess", { workspaceId, granted: false });
+    const denied = { status: 403, body: anError("workspace_access_denied", {}) };
+    expect(await api.get("/leads")).toMatchObject(denied);
+  });
+
+  test("A workspace that has access again is served", async () => {
+    const { workspaceId, api } = await openWorkspace();
+    for (const granted of [false, true])
+      await platform("setWorkspaceAccess", { workspaceId, granted });
+    expect((await api.get("/leads")).status).toBe(200);
+  });
+
+  test("A webhook delivery carries no Bearer key", async () => {
+    const { api, apiKey, recordLead } = await openWorkspace();
+    const receiver = openReceiver();
+    await subscribe(api, receiver.url);
+    await recordLead();
+    const [received] = await receiver.waitFor(1);
+    expect(received?.headers).not.toHaveProperty("authorization");
+    expect(JSON.stringify(received?.headers)).not.toContain(apiKey);
+  });
+
+  test("A webhook delivery is authenticated by a signature", async () => {
+    const { api, recordLead } = await openWorkspace();
+    const receiver = openReceiver();
+    await subscribe(api, receiver.url);
+    await recordLead();
+    const [received] = await receiver.waitFor(1);
+    expect(received?.headers).toHaveProperty("x-service-signature");
+  });
+
+  describe("an address that repeatedly fails to authenticate", () => {
+    /** Fails with unknown keys, until the address is refused. */
+    async function failTooOften() {
+      for (let sent = 0; sent < 2_000; sent += 50) {
+        const fail = () => send("GET", "/v1/leads", { headers: { Authorization: "Bearer no" } });
+        const answers = await Promise.all(Array.from({ length: 50 }, fail));
+        const refused = answers.find(({ status }) => status === 429);
+        if (refused) return refused;
+      }
+      throw new Error("2,000 failures were not too many");
+    }
+
+    test("The address gets 429 `rate_limited`", async () => {
+      expect((await failTooOften()).body).toEqual(anError("rate_limited"));
+    });
+
+    test("The quota of a key is independent of it: a valid key is served from that address", async () => {
+      const { api } = await openWorkspace();
+      await failTooOften();
+      expect((await api.get("/leads")).status).toBe(200);
+    });
+  });
+});

@@ -1,0 +1,80 @@
+import { describe, expect, test } from "vitest";
+import {
+  type Automation,
+  openListening,
+  openReceiver,
+  type Page,
+  platform,
+  subscribe,
+  type Webhook,
+} from "./support.ts";
+
+describe("Events", () => {
+  test.each(["widget", "social", "telephony", "lead_ads", "crm"])(
+    "`lead.created` fires when a new lead is captured from source `%s`",
+    async (source) => {
+      const { recordLead, events } = await openListening();
+      const id = await recordLead({ source });
+      expect(await events(1)).toMatchObject([{ type: "lead.created", data: { id, source } }]);
+    },
+  );
+
+  test("`lead.created` fires once, however often the platform reports the lead", async () => {
+    const { recordLead, events } = await openListening();
+    for (let i = 0; i < 3; i++) await recordLead({ reference: "a" });
+    expect(await events(1)).toHaveLength(1);
+  });
+
+  test.each(["success", "partial", "failed"])(
+    "`run.completed` fires when an automation run finishes as `%s`",
+    async (status) => {
+      const { recordAutomation, recordRun, events } = await openListening();
+      const id = await recordRun(await recordAutomation({ status: "draft" }), { status });
+      expect(await events(1)).toMatchObject([{ type: "run.completed", data: { id, status } }]);
+    },
+  );
+
+  test("`run.completed` fires once, however often the platform reports the run", async () => {
+    const { recordAutomation, recordRun, events } = await openListening();
+    const automationId = await recordAutomation({ status: "draft" });
+    for (let i = 0; i < 3; i++) await recordRun(automationId, { reference: "a" });
+    expect(await events(1)).toHaveLength(1);
+  });
+
+  test.each([
+    ["activated", "paused", "active"],
+    ["activated", "draft", "active"],
+    ["activated", "error", "active"],
+    ["paused", "active", "paused"],
+  ])(
+    "`automation.status_changed` fires when an automation is %s: `%s` to `%s`",
+    async (_, from, to) => {
+      const { recordAutomation, events } = await openListening();
+      const id = await recordAutomation({ reference: "a", status: from });
+      await recordAutomation({ reference: "a", status: to });
+      expect(await events(1)).toMatchObject([{ type: "automation.status_changed", data: { id } }]);
+    },
+  );
+
+  test("`automation.status_changed` does not fire when a status stays", async () => {
+    const { api, recordAutomation, events } = await openListening();
+    const id = await recordAutomation({ reference: "a", status: "paused" });
+    await recordAutomation({ reference: "a", status: "paused" });
+    await api.patch<Automation>(`/automations/${id}`, { status: "paused" });
+    expect(await events(0)).toEqual([]);
+  });
+
+  test("No event is emitted when a subscription is disabled", async () => {
+    const { api, events } = await openListening();
+    const other = await subscribe(api, openReceiver().url);
+    await platform("disableWebhook", { webhookId: other.id });
+    expect(await events(0)).toEqual([]);
+  });
+
+  test("A client checks `disabled_at` in `GET /webhooks`", async () => {
+    const { api, webhook } = await openListening();
+    await platform("disableWebhook", { webhookId: webhook.id });
+    const { body } = await api.get<Page<Webhook>>("/webhooks");
+    expect(body.data).toMatchObject([{ id: webhook.id, disabled_at: expect.any(String) }]);
+  });
+});

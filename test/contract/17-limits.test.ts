@@ -1,0 +1,137 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { describe, expect, test } from "vitest";
+import {
+  type Answer,
+  anError,
+  EVENTS,
+  openApi,
+  openWorkspace,
+  type Page,
+  sendUnauthenticated,
+} from "./support.ts";
+
+const limitOf = ({ headers }: Answer) => Number(headers.get("X-RateLimit-Limit"));
+const remainingOf = ({ headers }: Answer) => Number(headers.get("X-RateLimit-Remaining"));
+const resetOf = ({ headers }: Answer) => Number(headers.get("X-RateLimit-Reset"));
+
+/** A key whose requests of this window are used up, and the answer to one more. */
+async function openUsedUp() {
+  const workspace = await openWorkspace({ requestsPerWindow: 2 });
+  const { api } = workspace;
+  for (let i = 0; i < 2; i++) await api.get("/leads");
+  return { ...workspace, refused: await api.get("/leads") };
+}
+
+describe("Limits: page size", () => {
+  test.each(["1", "100"])("`limit=%s` is accepted", async (limit) => {
+    const { api } = await openWorkspace();
+    expect((await api.get(`/leads?limit=${limit}`)).status).toBe(200);
+  });
+
+  test.each(["0", "101"])("`limit=%s` is refused with 400, never corrected", async (limit) => {
+    const { api } = await openWorkspace();
+    const answer = await api.get(`/leads?limit=${limit}`);
+    expect(answer).toMatchObject({ status: 400, body: anError("invalid_request") });
+  });
+});
+
+describe("Limits: request quota", () => {
+  test("`X-RateLimit-Limit` is the number of requests allowed per window", async () => {
+    const { api } = await openWorkspace({ requestsPerWindow: 17 });
+    expect(limitOf(await api.get("/leads"))).toBe(17);
+  });
+
+  test("`X-RateLimit-Remaining` is the number of requests left", async () => {
+    const { api } = await openWorkspace({ requestsPerWindow: 17 });
+    expect(remainingOf(await api.get("/leads"))).toBe(16);
+    expect(remainingOf(await api.get("/unknown"))).toBe(15);
+  });
+
+  test("`X-RateLimit-Reset` is the seconds left until the window resets, not a timestamp", async () => {
+    const { api } = await openWorkspace();
+    const first = resetOf(await api.get("/leads"));
+    expect(first).toBeGreaterThan(0);
+    expect(first).toBeLessThanOrEqual(86_400);
+    await sleep(1_100);
+    expect(resetOf(await api.get("/leads"))).toBeLessThan(first);
+  });
+
+  test("Beyond the quota, a request answers 429 `rate_limited`", async () => {
+    const { refused } = await openUsedUp();
+    expect(refused).toMatchObject({ status: 429, body: anError("rate_limited") });
+  });
+
+  test("Beyond the quota, `X-RateLimit-Remaining` is 0", async () => {
+    expect(remainingOf((await openUsedUp()).refused)).toBe(0);
+  });
+
+  test("Beyond the quota, `Retry-After` is integer seconds, as in `details`", async () => {
+    const { headers, body } = (await openUsedUp()).refused;
+    expect(headers.get("Retry-After")).toMatch(/^\d+$/);
+    expect(body.error.details.retry_after_seconds).toBe(Number(headers.get("Retry-After")));
+  });
+
+  test("After `Retry-After`, a request is served", { timeout: 180_000 }, async () => {
+    const { api, refused } = await openUsedUp();
+    await sleep(Number(refused.headers.get("Retry-After")) * 1000);
+    expect((await api.get("/leads")).status).toBe(200);
+  });
+
+  test("The quota is per key: another key of the workspace is served", async () => {
+    const { createKey } = await openUsedUp();
+    const { apiKey } = await createKey();
+    expect((await openApi(apiKey).get("/leads")).status).toBe(200);
+  });
+
+  test("The quota is exact under concurrent requests", async () => {
+    const { api } = await openWorkspace({ requestsPerWindow: 10 });
+    const answers = await Promise.all(Array.from({ length: 25 }, () => api.get("/leads")));
+    expect(answers.filter(({ status }) => status === 200)).toHaveLength(10);
+    expect(answers.filter(({ status }) => status === 429)).toHaveLength(15);
+  });
+});
+
+describe("Limits: authentication failures", () => {
+  test("`X-RateLimit-Remaining` of a 401 counts down to the 429", async () => {
+    const answers = [await sendUnauthenticated(null), await sendUnauthenticated(null)];
+    for (const answer of answers) expect(limitOf(answer)).toBeGreaterThan(remainingOf(answer));
+  });
+});
+
+describe("Limits: subscriptions per workspace", () => {
+  test("A ceiling exists", async () => {
+    const { api } = await openWorkspace();
+    const body = { url: "https://hooks.example.com/", events: EVENTS };
+    let created = 0;
+    let answer = await api.post("/webhooks", body);
+    for (; answer.status === 201 && created < 1_000; created++)
+      answer = await api.post("/webhooks", body);
+    expect(answer).toMatchObject({ status: 400, body: anError("invalid_request") });
+    expect((await api.get<Page>("/webhooks?limit=100")).body.data).toHaveLength(created);
+  });
+
+  test("A subscription that is deleted makes room", async () => {
+    const { api } = await openWorkspace();
+    const body = { url: "https://hooks.example.com/", events: EVENTS };
+    let last = await api.post<{ id: string }>("/webhooks", body);
+    for (let answer = last; answer.status === 201; ) {
+      last = answer;
+      answer = await api.post("/webhooks", body);
+    }
+    await api.delete(`/webhooks/${last.body.id}`);
+    expect((await api.post("/webhooks", body)).status).toBe(201);
+  });
+});
+
+describe("Limits: request body size", () => {
+  test.each([
+    ["POST", "/webhooks"],
+    ["PATCH", "/automations/aut_0"],
+  ])("A too large body of `%s %s` gives 413 `invalid_request`", async (method, path) => {
+    const { api } = await openWorkspace();
+    const answer = await api.call(method, path, { status: "a".repeat(100_000) });
+    expect(answer).toMatchObject({ status: 413, body: anError("invalid_request") });
+  });
+});
+
+// The signature's tolerance and the 10 seconds of an acknowledgement are in 15-delivery.test.ts.

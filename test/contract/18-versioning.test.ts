@@ -1,0 +1,33 @@
+import { describe, expect, test } from "vitest";
+import { openWorkspace, type Page, send } from "./support.ts";
+
+describe("Versioning", () => {
+  test("The version is carried by the path prefix `/v1`", async () => {
+    const { apiKey } = await openWorkspace();
+    const headers = { Authorization: `Bearer ${apiKey}` };
+    const statuses = [];
+    for (const path of ["/v1/leads", "/leads", "/v2/leads"])
+      statuses.push((await send("GET", path, { headers })).status);
+    expect(statuses).toEqual([200, 404, 404]);
+  });
+
+  test("The contract version is 1.0.0-draft.2, where a document is published", async (t) => {
+    const { status, body } = await send<{ info?: { version: string } }>("GET", "/openapi.json");
+    if (status !== 200) t.skip("this implementation publishes no document");
+    expect(body.info?.version).toBe("1.0.0-draft.2");
+  });
+
+  test("Unknown query parameters are ignored", async () => {
+    const { api, recordLead } = await openWorkspace();
+    await recordLead();
+    const { body } = await api.get<Page>("/leads?new_parameter=1");
+    expect(body).toEqual((await api.get<Page>("/leads")).body);
+  });
+
+  test("`provider` is a free string whose set of values grows", async () => {
+    const { api, recordAutomation } = await openWorkspace();
+    await recordAutomation({ provider: "a network to come" });
+    const { body } = await api.get<Page>("/automations");
+    expect(body.data).toMatchObject([{ provider: "a network to come" }]);
+  });
+});

@@ -1,0 +1,58 @@
+import { once } from "node:events";
+import { createServer, type RequestListener } from "node:http";
+import type { AddressInfo } from "node:net";
+import { buffer } from "node:stream/consumers";
+import { setTimeout as sleep } from "node:timers/promises";
+
+/** A request that the service sent to a subscriber. */
+export interface Post {
+  headers: Record<string, string>;
+  /** The exact bytes of the body, in base64. */
+  body: string;
+  /** When it arrived, in Unix milliseconds. */
+  at: number;
+}
+
+/**
+ * Starts the server of all subscribers. A subscriber is a path, `/NAME/ANSWERS`, so that tests in several
+ * processes share one port: the path says how the server answers, and a `GET` of it returns what was posted.
+ *
+ * `ANSWERS` are statuses, separated by commas: the first answer, the second, and so on; the last one is
+ * repeated. `200@7000` answers after 7 s.
+ */
+export async function startSubscribers(port: number) {
+  const posts = new Map<string, Post[]>();
+  const answer: RequestListener = async (request, response) => {
+    const { method, url = "", headers } = request;
+    const received = posts.get(url) ?? [];
+    if (method === "GET") {
+      response.writeHead(200, { "Content-Type": "application/json" }).end(JSON.stringify(received));
+      return;
+    }
+    posts.set(url, received);
+    const body = await buffer(request).catch(() => null);
+    if (body === null) return;
+    const answers = (url.split("/").at(-1) ?? "").split(",");
+    const [status, delayMs = 0] = (answers[received.length] ?? answers.at(-1) ?? "")
+      .split("@")
+      .map(Number);
+    received.push({
+      headers: headers as Record<string, string>,
+      body: body.toString("base64"),
+      at: Date.now(),
+    });
+    await sleep(delayMs);
+    response.writeHead(status ?? 204, status === 302 ? { Location: "/elsewhere/204" } : {}).end();
+  };
+  const server = createServer(answer);
+  server.listen(port, "127.0.0.1");
+  await once(server, "listening");
+  return {
+    answer,
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    stop: () => {
+      server.close();
+      server.closeAllConnections();
+    },
+  };
+}
