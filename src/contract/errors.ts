@@ -81,6 +81,7 @@ export const REASONS = {
   unresolvable_host: "Le nom d’hôte de l’URL est introuvable.",
   invalid_json: "Le corps de la requête n’est pas du JSON valide.",
   body_too_large: "Le corps de la requête est trop volumineux.",
+  body_too_slow: "Le corps de la requête n’a pas été reçu à temps.",
   unsupported_media_type:
     "Le corps de la requête doit être du JSON (application/json) non compressé.",
   subscription_limit_reached: "Le nombre maximal d’abonnements est atteint.",

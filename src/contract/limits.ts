@@ -10,6 +10,9 @@ export const PAGE_LIMIT = { min: 1, max: 100, default: 25 } as const;
 /** Maximum size of a request body, in bytes. */
 export const BODY_MAX_BYTES = 16 * 1024;
 
+/** How long a request body may take to arrive. */
+export const BODY_MAX_MS = 10_000;
+
 /** How long a read may take, a stalled database included. */
 export const READ_MAX_MS = 10_000;
 

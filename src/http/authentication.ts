@@ -1,36 +1,59 @@
 import type { Context, Next } from "hono";
 import { createMiddleware } from "hono/factory";
-import { ApiError } from "../contract/errors.ts";
+import { ApiError, type ErrorCode } from "../contract/errors.ts";
 import { openDatabase } from "../db/client.ts";
 import { bindingOf } from "../db/databases.ts";
-import { causeOf } from "../db/errors.ts";
 import { EarlySession, type ReadPoint } from "../db/session.ts";
 import { logError } from "../log.ts";
 import { type AddressName, addressAlias, nameAddress } from "../rate-limit/address.ts";
 import { hashApiKey, isApiKey } from "../rate-limit/api-key.ts";
 import { callObject } from "../rate-limit/call.ts";
-import type { RefusedElsewhere } from "../rate-limit/key-gate.ts";
+import type { KeyStatusVerdict, UncountedRefusals } from "../rate-limit/key-gate.ts";
 import {
   failingAddresses,
   type KeyRefusal,
   knownKeys,
   REFUSING_MS,
+  recentRefusals,
   unknownKeys,
-  usedUpKeys,
 } from "../rate-limit/memory.ts";
 import { type RateLimit, resetSeconds } from "../rate-limit/window.ts";
+import { readBody, takesBody } from "./body.ts";
 import type { AppEnv } from "./context.ts";
 
+/** Whose request it is, and the window that counts it. */
+interface Identity {
+  keyId: string;
+  workspaceId: string;
+  rateLimit: RateLimit;
+}
+
+/** Whether a request may go on. */
+type Admission =
+  | ({ isAdmitted: true } & Identity & {
+        /** The name of the workspace's database. */
+        database: string;
+        /** A bookmark of that database: reads for this request must not be older. */
+        bookmark: string | null;
+      })
+  /** `error` is the response: a refusal, or the failure of the gate. */
+  | { isAdmitted: false; identity: Identity | null; error: unknown };
+
 /**
- * Authenticates everything under `/v1`: admits a request if its key is valid and has quota left, and
- * gives the handlers its workspace. What this isolate has just seen refused is refused without a call.
+ * Authenticates everything under `/v1`: a request is admitted if its key is valid, the workspace has access,
+ * and the key's window has requests left. A key that this isolate has just seen refused is refused without a
+ * call of its gate.
  *
- *                           a read, by a key admitted here before        a write, or any other read
- *   key's gate   ──────────  ├─ admit ─┤                                  ├─ admit ─┤
- *   database     ──────────  ├─ read ──┤ and again if that was too old              ├─ read or write ─┤
- *   key's gate   ──────────                                              after a write: ├─ advance ─┤
+ * A write takes these steps, so that the client cannot delay it once it is admitted:
+ * 1. Its body is read.
+ * 2. The key's gate admits it.
+ * 3. The route handles it.
+ * 4. The gate stores the bookmark of the write. If the key has ended in the meantime, the write is undone.
  *
- * If a read is refused, what was read early is discarded.
+ * A read takes one network hop less if this isolate knows the workspace of its key:
+ * 1. A known key is read for at once, while its gate decides. An unknown one waits for the gate.
+ * 2. A result that is older than the gate's bookmark, or of another database, is read again.
+ * 3. If the gate refuses, the refusal is the response, whatever the route has found.
  *
  * @throws ApiError `invalid_api_key`, `workspace_access_denied` or `rate_limited`, in this order.
  */
@@ -41,8 +64,8 @@ export const authenticate = createMiddleware<AppEnv>(async (c, next) => {
     throw await countFailure(c);
   const keyHash = await hashApiKey(key);
   if (Date.now() < (unknownKeys.get(keyHash) ?? 0)) throw await countFailure(c);
-  const usedUp = usedUpKeys.findUsedUp(keyHash, Date.now());
-  if (usedUp) throw refuse(c, keyHash, usedUp);
+  const recent = recentRefusals.find(keyHash, Date.now());
+  if (recent) throw enter(c, refuse(keyHash, recent));
   const isRead = c.req.method === "GET" || c.req.method === "HEAD";
   await (isRead ? handleRead(c, next, keyHash) : handleWrite(c, next, keyHash));
 });
@@ -50,113 +73,160 @@ export const authenticate = createMiddleware<AppEnv>(async (c, next) => {
 /** Serves a read from a replica that is at least as new as the bookmark of the key's gate. */
 async function handleRead(c: Context<AppEnv>, next: Next, keyHash: string): Promise<void> {
   const known = knownKeys.get(keyHash);
-  const admission = admit(c, keyHash);
-  // Handled below, once the handler is done.
-  admission.catch(() => {});
-  if (known) c.set("workspaceId", known.workspaceId);
-  const since = known ? pointOf(c, known) : await admission;
-  const session = new EarlySession(since, admission);
+  const asked = admit(c, keyHash);
+  if (!known) {
+    const error = enter(c, await asked);
+    if (error) throw error;
+  } else c.set("workspaceId", known.workspaceId);
+  c.set(
+    "refusal",
+    asked.then((admission) => (admission.isAdmitted ? null : admission.error)),
+  );
+  const required = asked.then((admission) => {
+    if (!admission.isAdmitted) throw admission.error;
+    return readPoint(c, admission);
+  });
+  // A refusal is answered below or in `answerError`, even if the route reads nothing.
+  required.catch(() => {});
+  const session = new EarlySession(known ? readPoint(c, known) : await required, required);
   c.set("db", openDatabase(session));
   await next();
-  try {
-    const { binding } = await admission;
-    remember(c, keyHash, session.bookmarkOf(binding));
-  } catch (refusal) {
-    if (refusal === causeOf(c.error)) return;
-    // Otherwise the discarded response's headers would be kept.
-    c.res = undefined;
-    throw refusal;
-  }
+  const admission = await asked;
+  const error = enter(c, admission);
+  if (error && !c.error) throw error;
+  if (!admission.isAdmitted) return;
+  const { database } = admission;
+  remember(c, keyHash, database, session.bookmarkOf(bindingOf(c.env, database)));
 }
 
 /** Serves a write once it is admitted, and lets the key read its own writes everywhere. */
 async function handleWrite(c: Context<AppEnv>, next: Next, keyHash: string): Promise<void> {
-  const { binding } = await admit(c, keyHash);
-  const session = binding.withSession("first-primary");
+  if (takesBody(c)) await readBody(c);
+  const admission = await admit(c, keyHash);
+  const error = enter(c, admission);
+  if (!admission.isAdmitted) throw error;
+  const { database } = admission;
+  const session = bindingOf(c.env, database).withSession("first-primary");
   c.set("db", openDatabase(session));
   await next();
   const bookmark = session.getBookmark();
-  const refused = c.res.status >= 400 && c.res.status < 500;
-  if (bookmark === null || refused) return;
-  remember(c, keyHash, bookmark);
+  const isRefused = c.res.status >= 400 && c.res.status < 500;
+  if (bookmark === null || isRefused) return;
+  remember(c, keyHash, database, bookmark);
+  const status = await reportWrite(c, keyHash, database, bookmark);
+  if (status === "unknown_key") await undo(c, "invalid_api_key");
+  if (status === "access_denied") await undo(c, "workspace_access_denied");
+}
+
+/**
+ * Tells the key's gate the bookmark of a write.
+ *
+ * @returns the status of the key after the write; undefined if its gate did not answer, or is of a version
+ *   that does not say.
+ */
+async function reportWrite(
+  c: Context<AppEnv>,
+  keyHash: string,
+  database: string,
+  bookmark: string,
+): Promise<KeyStatusVerdict | undefined> {
   try {
-    const { database } = c.get("placement");
-    await callObject(c.env, c.env.KEY_GATE, keyHash, (gate) => gate.advance(bookmark, database));
+    return await callObject(c.env, c.env.KEY_GATE, keyHash, (gate) =>
+      gate.advance(bookmark, database, keyHash),
+    );
   } catch (error) {
     // The write itself has succeeded.
-    logError("bookmark_lost", error, { requestId: c.get("requestId") });
+    logError("bookmark_update_failed", error, { requestId: c.get("requestId") });
+    return undefined;
   }
 }
 
 /**
- * Asks the key's gate to admit the request.
+ * Undoes the write of a request whose key or session has ended since it was admitted, if its route can.
  *
- * @returns the workspace's database, and the bookmark that reads from it must not be older than.
- * @throws ApiError if the gate refuses.
+ * @throws ApiError if the write is undone.
  */
-async function admit(c: Context<AppEnv>, keyHash: string): Promise<ReadPoint> {
-  const askedAt = Date.now();
-  const refused = takeRefused(keyHash);
-  const admission = await callObject(c.env, c.env.KEY_GATE, keyHash, (gate) =>
-    gate.admit(keyHash, undefined, refused),
-  );
-  if (admission.verdict === "unknown_key") {
-    knownKeys.delete(keyHash);
-    unknownKeys.set(keyHash, askedAt + REFUSING_MS);
-    throw await countFailure(c);
-  }
-  if (admission.verdict === "admitted") {
-    identify(c, admission);
-    const { database, bookmark } = admission;
-    c.set("placement", { database });
-    return pointOf(c, { database, bookmark });
-  }
-  const { verdict, keyId, workspaceId, rateLimit, expiresAt } = admission;
-  const refusal = { verdict, keyId, workspaceId, rateLimit, expiresAt };
-  usedUpKeys.note(keyHash, refusal, askedAt, expiresAt ?? undefined);
-  throw refuse(c, keyHash, refusal);
+export async function undo(c: Context<AppEnv>, code: ErrorCode): Promise<void> {
+  const undoWrite = c.get("undo");
+  if (!undoWrite) return;
+  await undoWrite();
+  throw new ApiError(code);
 }
 
-function pointOf(
+/** Asks the key's gate to admit the request. */
+async function admit(c: Context<AppEnv>, keyHash: string): Promise<Admission> {
+  try {
+    const askedAt = Date.now();
+    const uncounted = takeUncounted(keyHash);
+    const answer = await callObject(c.env, c.env.KEY_GATE, keyHash, (gate) =>
+      gate.admit(keyHash, undefined, uncounted),
+    );
+    if (answer.verdict === "unknown_key") {
+      knownKeys.delete(keyHash);
+      unknownKeys.set(keyHash, askedAt + REFUSING_MS);
+      return { isAdmitted: false, identity: null, error: await countFailure(c) };
+    }
+    const { keyId, workspaceId, rateLimit } = answer;
+    if (answer.verdict === "admitted") {
+      const { database, bookmark } = answer;
+      return { isAdmitted: true, keyId, workspaceId, rateLimit, database, bookmark };
+    }
+    const { verdict, expiresAt } = answer;
+    const refusal = { verdict, keyId, workspaceId, rateLimit, expiresAt };
+    recentRefusals.note(keyHash, refusal, askedAt, expiresAt ?? undefined);
+    return refuse(keyHash, refusal);
+  } catch (error) {
+    return { isAdmitted: false, identity: null, error };
+  }
+}
+
+/** The admission that a gate refuses to a key, which is valid. */
+function refuse(keyHash: string, refusal: KeyRefusal): Admission {
+  if (refusal.verdict === "rate_limited")
+    return { isAdmitted: false, identity: refusal, error: rateLimited(refusal.rateLimit) };
+  knownKeys.delete(keyHash);
+  const error = new ApiError("workspace_access_denied");
+  return { isAdmitted: false, identity: refusal, error };
+}
+
+/**
+ * Notes whose request it is, for the handlers, the headers and the log.
+ *
+ * @returns the error to answer with; undefined if the request is admitted.
+ */
+function enter(c: Context<AppEnv>, admission: Admission): unknown {
+  const identity = admission.isAdmitted ? admission : admission.identity;
+  if (identity) {
+    c.set("keyId", identity.keyId);
+    c.set("workspaceId", identity.workspaceId);
+    c.set("rateLimit", identity.rateLimit);
+  }
+  if (!admission.isAdmitted) return admission.error;
+  c.set("placement", { database: admission.database });
+  return undefined;
+}
+
+function readPoint(
   c: Context<AppEnv>,
   { database, bookmark }: { database: string; bookmark: string | null },
 ): ReadPoint {
   return { binding: bindingOf(c.env, database), bookmark };
 }
 
-/** The requests answered 429 here since the gate was last asked, for the gate to count. */
-function takeRefused(keyHash: string): RefusedElsewhere | undefined {
-  const known = usedUpKeys.take(keyHash);
-  if (!known?.count || known.answer.verdict !== "quota_exceeded") return undefined;
+/** The requests that this isolate has answered 429 from memory, and the key's gate has not counted yet. */
+function takeUncounted(keyHash: string): UncountedRefusals | undefined {
+  const known = recentRefusals.take(keyHash);
+  if (!known?.count || known.answer.verdict !== "rate_limited") return undefined;
   return { count: known.count, at: known.at };
 }
 
-/** The error for a refusal. */
-function refuse(c: Context<AppEnv>, keyHash: string, refusal: KeyRefusal): ApiError {
-  identify(c, refusal);
-  if (refusal.verdict === "access_denied") {
-    knownKeys.delete(keyHash);
-    return new ApiError("workspace_access_denied");
-  }
-  return rateLimited(refusal.rateLimit);
-}
-
-/** Notes whose request it is, for the handlers, the headers and the log. */
-function identify(
+function remember(
   c: Context<AppEnv>,
-  { keyId, workspaceId, rateLimit }: Omit<KeyRefusal, "verdict" | "expiresAt">,
+  keyHash: string,
+  database: string,
+  bookmark: string | null,
 ): void {
-  c.set("keyId", keyId);
-  c.set("workspaceId", workspaceId);
-  c.set("rateLimit", rateLimit);
-}
-
-function remember(c: Context<AppEnv>, keyHash: string, bookmark: string | null): void {
-  knownKeys.set(keyHash, {
-    workspaceId: c.get("workspaceId"),
-    database: c.get("placement").database,
-    bookmark,
-  });
+  knownKeys.set(keyHash, { workspaceId: c.get("workspaceId"), database, bookmark });
 }
 
 /** The token of an `Authorization` header (RFC 6750; the scheme in any case); null if there is none. */
@@ -173,8 +243,8 @@ export async function countFailure(c: Context<AppEnv>): Promise<ApiError> {
   const { network, block } = addressOf(c);
   await noteAddress(c);
   const askedAt = Date.now();
-  const usedUp = [network, block].map((name) => failingAddresses.findUsedUp(name, askedAt));
-  const known = usedUp.find((each) => each !== null);
+  const recent = [network, block].map((name) => failingAddresses.find(name, askedAt));
+  const known = recent.find((refusal) => refusal !== null);
   if (known) {
     c.set("rateLimit", known.rateLimit);
     return rateLimited(known.rateLimit);
@@ -188,15 +258,16 @@ export async function countFailure(c: Context<AppEnv>): Promise<ApiError> {
 }
 
 /**
- * Whether a browser asks what a page of another origin may send (Fetch Standard, CORS-preflight fetch). It
- * never carries a key, so it is refused, but does not count as a failure.
+ * Whether the request is a browser's CORS preflight (Fetch Standard). It never carries a key, so it is refused,
+ * but does not count as a failure.
  */
 function isPreflight({ req }: Context<AppEnv>): boolean {
-  const [origin, method] = ["Origin", "Access-Control-Request-Method"].map((name) =>
-    req.header(name),
+  return (
+    req.method === "OPTIONS" &&
+    req.header("Origin") !== undefined &&
+    req.header("Access-Control-Request-Method") !== undefined &&
+    req.header("Authorization") === undefined
   );
-  const hasKey = req.header("Authorization") !== undefined;
-  return req.method === "OPTIONS" && origin !== undefined && method !== undefined && !hasKey;
 }
 
 /**
@@ -211,7 +282,7 @@ export function addressWindow(c: Context<AppEnv>): RateLimit {
   return { limit, remaining: limit, resetMs };
 }
 
-/** Notes who asks, for the log: whoever has a key may not be who should have it. */
+/** Notes the address's pseudonym for the log, also of valid keys: a key may be in the wrong hands. */
 async function noteAddress(c: Context<AppEnv>): Promise<void> {
   if (c.get("address")) return;
   c.set("address", await addressAlias(c.env.API_KEY_CHECKSUM_KEYS, addressOf(c).block));

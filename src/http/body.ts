@@ -1,14 +1,18 @@
 import type { Context } from "hono";
 import { createMiddleware } from "hono/factory";
+import { matchedRoutes } from "hono/route";
 import { ApiError } from "../contract/errors.ts";
-import { BODY_MAX_BYTES } from "../contract/limits.ts";
+import { BODY_MAX_BYTES, BODY_MAX_MS } from "../contract/limits.ts";
 import type { AppEnv } from "./context.ts";
 
 const JSON_TYPE = /^application\/json[ \t]*(;.*)?$/i;
 
+/** A request body, or the error of one that cannot be used. */
+export type ReadBody = { text: string } | { error: ApiError };
+
 /**
- * Comes before the validator of a body, which would read all of it: limits its size, whatever its
- * `Content-Length` or encoding says, and admits only JSON that is not compressed.
+ * Gives the route's validator a JSON body within the limits of `readBody`, which the authentication has
+ * called. It stands before the validator, which would read a body of any size.
  *
  * @throws ApiError `invalid_request` with 415, 413 or 400.
  */
@@ -21,62 +25,107 @@ export const jsonBody = createMiddleware<AppEnv>(async (c, next) => {
   await next();
 });
 
-/** The body of a request, for a route without a validator. @throws like `jsonBody`. */
+/** Whether the route of a request takes a body: `jsonBody` is one of its handlers. */
+export function takesBody(c: Context<AppEnv>): boolean {
+  return matchedRoutes(c).some(({ handler }) => handler === jsonBody);
+}
+
+/**
+ * Reads the body of a request, up to a size and for ten seconds. It comes before the admission: a client that
+ * sends its body slowly would otherwise write with a key or a session that has ended meanwhile. Why a body
+ * cannot be used is stored with it, because the admission and the route are checked first.
+ */
+export async function readBody(c: Context<AppEnv>, maxBytes = BODY_MAX_BYTES): Promise<ReadBody> {
+  const body = c.get("body") ?? (await receive(c, maxBytes));
+  c.set("body", body);
+  return body;
+}
+
+/** The JSON of a body, for a route without a validator. @throws like `jsonBody`. */
 export async function readJson(c: Context<AppEnv>, maxBytes = BODY_MAX_BYTES): Promise<unknown> {
   return parseJson(await readText(c, maxBytes));
 }
 
-async function readText(c: Context<AppEnv>, maxBytes = BODY_MAX_BYTES): Promise<string> {
+async function readText(c: Context<AppEnv>, maxBytes?: number): Promise<string> {
+  const body = await readBody(c, maxBytes);
+  if ("error" in body) throw body.error;
+  return body.text;
+}
+
+async function receive(c: Context<AppEnv>, maxBytes: number): Promise<ReadBody> {
   const coding = c.req.header("Content-Encoding") ?? "";
   if (!JSON_TYPE.test(c.req.header("Content-Type") ?? "") || !/^(identity)?$/i.test(coding))
-    throw new ApiError("invalid_request", { reason: "unsupported_media_type" }, 415);
-  // Before the stream is touched: if it is left half read, the connection may be reset without an answer.
-  if (Number(c.req.header("Content-Length")) > maxBytes) throw tooLarge(maxBytes);
-  const body = await readBounded(c.req.raw.body, maxBytes);
-  c.set("isBodyRead", true);
-  return decode(body);
+    return {
+      error: new ApiError("invalid_request", { reason: "unsupported_media_type" }, 415),
+    };
+  // Before the stream is touched: if it is left half read, the connection may be reset without a response.
+  if (Number(c.req.header("Content-Length")) > maxBytes) return tooLarge(maxBytes);
+  const { body: stream } = c.req.raw;
+  if (stream === null) return { text: "" };
+  const received = await receiveBounded(stream.getReader(), maxBytes);
+  if (received instanceof Uint8Array) {
+    c.set("isBodyRead", true);
+    return decode(received);
+  }
+  return received;
 }
 
-function tooLarge(max: number) {
-  return new ApiError("invalid_request", { reason: "body_too_large", max }, 413);
+function tooLarge(max: number): ReadBody {
+  return { error: new ApiError("invalid_request", { reason: "body_too_large", max }, 413) };
 }
 
-/** Reads a body up to the size limit; the rest of a larger one stays in the stream. */
-async function readBounded(
-  stream: ReadableStream<Uint8Array> | null,
+function notJson(): ReadBody {
+  return { error: new ApiError("invalid_request", { reason: "invalid_json" }) };
+}
+
+/** Reads a stream to its end. The rest of one that is too large stays in it; one that is too slow is cancelled. */
+async function receiveBounded(
+  reader: ReadableStreamDefaultReader<Uint8Array>,
   max: number,
-): Promise<Uint8Array> {
+): Promise<Uint8Array | ReadBody> {
+  const late = Promise.withResolvers<"late">();
+  const timer = setTimeout(() => late.resolve("late"), BODY_MAX_MS);
   const chunks: Uint8Array[] = [];
   let length = 0;
-  for await (const chunk of chunksOf(stream)) {
-    length += chunk.byteLength;
-    if (length > max) throw tooLarge(max);
-    chunks.push(chunk);
+  try {
+    for (;;) {
+      const read = await Promise.race([reader.read(), late.promise]);
+      if (read === "late") {
+        reader.cancel().catch(() => {});
+        return { error: new ApiError("invalid_request", { reason: "body_too_slow" }) };
+      }
+      if (read.done) return concatenate(chunks, length);
+      length += read.value.byteLength;
+      if (length > max) {
+        reader.releaseLock();
+        return tooLarge(max);
+      }
+      chunks.push(read.value);
+    }
+  } catch {
+    // The client has aborted, or its framing is invalid.
+    return notJson();
+  } finally {
+    clearTimeout(timer);
   }
-  const body = new Uint8Array(length);
-  let offset = 0;
-  for (const chunk of chunks) {
-    body.set(chunk, offset);
-    offset += chunk.byteLength;
-  }
-  return body;
 }
 
-/** The chunks of a body. If the sender aborts or uses invalid framing, it is the client's error. */
-async function* chunksOf(stream: ReadableStream<Uint8Array> | null) {
-  try {
-    yield* stream?.values({ preventCancel: true }) ?? [];
-  } catch {
-    throw new ApiError("invalid_request", { reason: "invalid_json" });
+function concatenate(chunks: Uint8Array[], length: number): Uint8Array {
+  const bytes = new Uint8Array(length);
+  let offset = 0;
+  for (const chunk of chunks) {
+    bytes.set(chunk, offset);
+    offset += chunk.byteLength;
   }
+  return bytes;
 }
 
 /** JSON is in UTF-8 (RFC 8259, 8.1). */
-function decode(bytes: Uint8Array): string {
+function decode(bytes: Uint8Array): ReadBody {
   try {
-    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: false }).decode(bytes);
+    return { text: new TextDecoder("utf-8", { fatal: true, ignoreBOM: false }).decode(bytes) };
   } catch {
-    throw new ApiError("invalid_request", { reason: "invalid_json" });
+    return notJson();
   }
 }
 

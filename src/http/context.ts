@@ -2,6 +2,7 @@ import { OpenAPIHono } from "@hono/zod-openapi";
 import type { Database } from "../db/client.ts";
 import type { RateLimit } from "../rate-limit/window.ts";
 import type { Placement } from "../workspaces/placement.ts";
+import type { ReadBody } from "./body.ts";
 import { refuseInvalid } from "./invalid.ts";
 
 /** The bindings and variables of a Hono context. */
@@ -16,8 +17,17 @@ export interface AppEnv {
     portal: { endsAt: number; name: string };
     /** Whether the answer is a file that never changes, rather than an API response. */
     immutable: boolean | undefined;
+    /** The request body; undefined until `readBody` has read it. */
+    body: ReadBody | undefined;
     /** Whether the request body has been read to its end. */
     isBodyRead: boolean | undefined;
+    /**
+     * The error of a read that the key's gate refuses, null if it admits the request; undefined for other
+     * requests, which are admitted before they are handled.
+     */
+    refusal: Promise<unknown> | undefined;
+    /** Undoes what the request has written; undefined if its route cannot. */
+    undo: (() => Promise<unknown>) | undefined;
     /** The id of the key, once it is known to be valid. */
     keyId: string;
     /** The pseudonym in the logs for the address of a request that must authenticate. */
@@ -29,7 +39,7 @@ export interface AppEnv {
   };
 }
 
-/** An app, or a part of one. Whatever a route's schemas refuse is answered in the error envelope. */
+/** An app, or a part of one. Input that a route's schemas reject gets the error envelope. */
 export function newApp() {
   return new OpenAPIHono<AppEnv>({ defaultHook: refuseInvalid });
 }

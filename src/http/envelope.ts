@@ -76,21 +76,26 @@ function setRateLimit(headers: Headers, c: Context<AppEnv>): void {
 /** When a client may try again after an error that will probably pass. */
 const RETRY_AFTER_SECONDS = 5;
 
-/** Answers any thrown error with the contract's error body. */
-export const answerError: ErrorHandler<AppEnv> = (thrown, c) => {
-  const cause = causeOf(thrown);
+/**
+ * Answers any thrown error with the contract's error body. A read may fail before its key is admitted: if it is
+ * refused, that is the response.
+ */
+export const answerError: ErrorHandler<AppEnv> = async (thrown, c) => {
+  const cause = (await c.get("refusal")) ?? causeOf(thrown);
   const error = cause instanceof InputError ? toApiError(cause) : cause;
-  if (error instanceof ApiError) {
-    const { retry_after_seconds: seconds } = error.details;
-    const headers = seconds === undefined ? {} : { "Retry-After": String(seconds) };
-    return c.json(error.toBody(), error.status, headers);
-  }
+  if (error instanceof ApiError) return answer(error, c);
   // A write during a move is refused as announced.
   if (!isMoving(error)) logError("request_failed", error, { requestId: c.get("requestId") });
   const isTemporary = isTransient(error) || isMoving(error) || error instanceof DatabaseUnreachable;
   const later = isTemporary ? { retry_after_seconds: RETRY_AFTER_SECONDS } : {};
-  return answerError(new ApiError("internal_error", later), c);
+  return answer(new ApiError("internal_error", later), c);
 };
+
+function answer(error: ApiError, c: Context<AppEnv>): Response {
+  const { retry_after_seconds: seconds } = error.details;
+  const headers = seconds === undefined ? {} : { "Retry-After": String(seconds) };
+  return c.json(error.toBody(), error.status, headers);
+}
 
 /** For an unknown path or method: never 405. */
 export const answerNotFound: NotFoundHandler<AppEnv> = (c) =>

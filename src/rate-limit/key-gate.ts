@@ -2,7 +2,7 @@ import { DurableObject } from "cloudflare:workers";
 import { openDatabase } from "../db/client.ts";
 import { bindingOf, DIRECTORY } from "../db/databases.ts";
 import { isOlder } from "../db/session.ts";
-import { STANDING_MAX_AGE_MS, type Standing, useKey } from "../workspaces/api-keys.ts";
+import { KEY_STATUS_MAX_AGE_MS, type KeyStatus, useKey } from "../workspaces/api-keys.ts";
 import { findAccess } from "../workspaces/workspaces.ts";
 import type { KeyRefusal } from "./memory.ts";
 import { countUsage, type HourUsage } from "./usage.ts";
@@ -26,16 +26,19 @@ export type Admission =
       bookmark: string | null;
     };
 
-/** Requests with the key that an isolate answered 429 without asking the gate. */
-export interface RefusedElsewhere {
+/** The status of a key, as the gate reports it after a write. */
+export type KeyStatusVerdict = "admitted" | "unknown_key" | "access_denied";
+
+/** Requests with the key that an isolate answered 429 from memory, which the gate has not counted yet. */
+export interface UncountedRefusals {
   count: number;
   /** Roughly when, in Unix milliseconds. */
   at: number;
 }
 
-interface CachedStanding {
+interface CachedStatus {
   /** Null for a key that is unknown, revoked or expired: it will never be valid again. */
-  standing: Omit<Standing, "database"> | null;
+  status: Omit<KeyStatus, "database"> | null;
   /** When it must be read again, in Unix milliseconds. */
   until: number;
 }
@@ -47,41 +50,45 @@ interface Counted {
 }
 
 /**
- * The gate of one API key, named by the key's hash. It checks standing and quota in one call. The
- * standing is read from the database once and kept until `forget`. The window is counted in memory
- * and stored at most twice a second, without waiting for the disk. The count is exact unless the
- * object is reset: then requests admitted since the last write are forgotten.
+ * The key cache and rate limiter of one API key, named by the key's hash. One call checks the key's status and
+ * its rate limit. The status is read from the database once and cached until `forget`. The window is counted in
+ * memory and stored at most twice a second, without waiting for the disk. The count is exact unless the object
+ * is reset: then the requests admitted since the last write are lost.
  */
 export class KeyGate extends DurableObject<Env> {
-  #cached = this.ctx.storage.kv.get<CachedStanding>("standing");
+  #cached = this.ctx.storage.kv.get<CachedStatus>("status");
   #counted: Counted = this.ctx.storage.kv.get("counted") ?? { window: undefined, hours: [] };
   #bookmark = this.ctx.storage.kv.get<string>("bookmark") ?? null;
-  /** The database that the bookmark belongs to, as of the last time the standing was read. */
+  /** The database that the bookmark belongs to, as of the last time the status was read. */
   #database = this.ctx.storage.kv.get<string>("database") ?? DIRECTORY;
   #savedAt = 0;
   #saving = false;
   /** The look-up in progress, shared by all requests that need it. */
   #loading: Promise<void> | undefined;
-  /** How often `forget` was called: a standing read before the last call is out of date. */
-  #forgotten = 0;
+  /** Raised by `forget`: a status that was read at an earlier version is out of date. */
+  #statusVersion = 0;
 
   /**
    * Decides on one request made with the key.
    *
    * @param keyHash the name of this object.
    * @param at Unix milliseconds; defaults to the current time.
-   * @param elsewhere requests that the isolate refused by itself since this gate refused one.
+   * @param uncounted requests that the isolate refused from memory since this gate refused one.
    */
-  async admit(keyHash: string, at?: number, elsewhere?: RefusedElsewhere): Promise<Admission> {
+  async admit(keyHash: string, at?: number, uncounted?: UncountedRefusals): Promise<Admission> {
+    await this.#ensureStatus(keyHash, at);
+    // Nothing is awaited from here on, so decisions are made one after the other.
+    if (uncounted) this.#countRefused(uncounted);
+    return this.#decide(at ?? Date.now());
+  }
+
+  async #ensureStatus(keyHash: string, at?: number): Promise<void> {
     while (!this.#cached || (at ?? Date.now()) > this.#cached.until) {
       this.#loading ??= this.#load(keyHash, at ?? Date.now()).finally(() => {
         this.#loading = undefined;
       });
       await this.#loading;
     }
-    // Nothing is awaited from here on, so decisions are made one after the other.
-    if (elsewhere) this.#countRefused(elsewhere);
-    return this.#decide(at ?? Date.now());
   }
 
   /** The number of requests with the key in each hour that had any, oldest first. */
@@ -89,19 +96,19 @@ export class KeyGate extends DurableObject<Env> {
     return this.#counted.hours;
   }
 
-  #countRefused({ at, count }: RefusedElsewhere): void {
+  #countRefused({ at, count }: UncountedRefusals): void {
     this.#counted.hours = countUsage(this.#counted.hours, at, { refused: count });
     this.#saveCounts();
   }
 
   #decide(now: number): Admission {
-    const standing = this.#cached?.standing;
-    if (!standing) return { verdict: "unknown_key" };
+    const status = this.#cached?.status;
+    if (!status) return { verdict: "unknown_key" };
     const rule: Rule = {
-      limit: standing.requestsPerWindow ?? Number(this.env.QUOTA_REQUESTS),
+      limit: status.requestsPerWindow ?? Number(this.env.QUOTA_REQUESTS),
       windowMs: Number(this.env.QUOTA_WINDOW_SECONDS) * 1000,
     };
-    const { keyId, workspaceId, expiresAt } = standing;
+    const { keyId, workspaceId, expiresAt } = status;
     const window = windowAt(this.#counted.window, rule, now);
     // Denied requests count too: otherwise a client without access could send any number.
     const taken = take(window, rule);
@@ -114,10 +121,10 @@ export class KeyGate extends DurableObject<Env> {
       this.#saveCounts();
     }
     const known = { keyId, workspaceId, rateLimit: rateLimitOf(taken ?? window, rule, now) };
-    if (!standing.accessGranted) return { verdict: "access_denied", ...known, expiresAt };
+    if (!status.accessGranted) return { verdict: "access_denied", ...known, expiresAt };
     if (!taken) {
       this.#countRefused({ at: now, count: 1 });
-      return { verdict: "quota_exceeded", ...known, expiresAt };
+      return { verdict: "rate_limited", ...known, expiresAt };
     }
     return { verdict: "admitted", ...known, database: this.#database, bookmark: this.#bookmark };
   }
@@ -128,8 +135,17 @@ export class KeyGate extends DurableObject<Env> {
    *
    * @param database the name of the database that the bookmark belongs to. One that the workspace has
    *   left is ignored: bookmarks of different databases cannot be compared.
+   * @param keyHash the name of this object; undefined if a former version calls.
+   * @returns the status of the key after the write: it may have ended since the write was admitted.
    */
-  advance(bookmark: string, database: string): void {
+  async advance(bookmark: string, database: string, keyHash?: string): Promise<KeyStatusVerdict> {
+    this.#raiseBookmark(bookmark, database);
+    if (keyHash !== undefined) await this.#ensureStatus(keyHash);
+    if (!this.#cached?.status) return "unknown_key";
+    return this.#cached.status.accessGranted ? "admitted" : "access_denied";
+  }
+
+  #raiseBookmark(bookmark: string, database: string): void {
     if (database !== this.#database || !isOlder(this.#bookmark, bookmark)) return;
     this.#bookmark = bookmark;
     this.ctx.storage.kv.put("bookmark", bookmark);
@@ -143,11 +159,11 @@ export class KeyGate extends DurableObject<Env> {
     this.ctx.storage.kv.delete("bookmark");
   }
 
-  /** Drops the standing, which the platform has changed. When this returns, it admits nothing more. */
+  /** Drops the cached status, which the platform has changed. When this returns, it admits nothing more. */
   forget(): void {
-    this.#forgotten++;
+    this.#statusVersion++;
     this.#cached = undefined;
-    this.ctx.storage.kv.delete("standing");
+    this.ctx.storage.kv.delete("status");
   }
 
   /** Stores the counts, now or shortly, including what is counted until then. */
@@ -171,49 +187,49 @@ export class KeyGate extends DurableObject<Env> {
   }
 
   /**
-   * Reads the standing, on first use and then once an hour; that also notes that the key is in use.
+   * Reads the key's status, on first use and then once an hour. That also records that the key is in use.
    *
-   * @param now Unix milliseconds: the standing ages from here on.
+   * @param now Unix milliseconds: the status ages from here on.
    */
   async #load(keyHash: string, now: number): Promise<void> {
     for (;;) {
-      const forgotten = this.#forgotten;
-      const { standing, database, bookmark } = await this.#read(keyHash, now);
-      // Changed while it was being read: this may be the old standing.
-      if (forgotten !== this.#forgotten) continue;
-      // Kept until the key's use must be noted again: that is an hour after it was last noted, not read.
-      const usedAt = Math.min(standing?.lastUsedAt ?? now, now);
-      const staleAt = usedAt + STANDING_MAX_AGE_MS;
+      const version = this.#statusVersion;
+      const { status, database, bookmark } = await this.#read(keyHash, now);
+      // The status changed while it was being read: this may be the former one.
+      if (version !== this.#statusVersion) continue;
+      // Cached until the key's use must be recorded again: an hour after it was last recorded, not read.
+      const usedAt = Math.min(status?.lastUsedAt ?? now, now);
+      const staleAt = usedAt + KEY_STATUS_MAX_AGE_MS;
       // Or until the key expires: the look-up then no longer finds it.
-      const lastMs = (standing?.expiresAt ?? Number.POSITIVE_INFINITY) - 1;
-      this.#cached = { standing, until: Math.min(staleAt, lastMs) };
+      const lastMs = (status?.expiresAt ?? Number.POSITIVE_INFINITY) - 1;
+      this.#cached = { status, until: Math.min(staleAt, lastMs) };
       // Not stored, so that a flood of invented keys leaves nothing behind.
-      if (!standing) return;
+      if (!status) return;
       if (database !== this.#database) this.#moveTo(database);
-      // Reads are never older than the standing that they are admitted on.
-      if (bookmark !== null) this.advance(bookmark, database);
-      this.ctx.storage.kv.put("standing", this.#cached);
+      // Reads are never older than the status that they are admitted on.
+      if (bookmark !== null) this.#raiseBookmark(bookmark, database);
+      this.ctx.storage.kv.put("status", this.#cached);
       return;
     }
   }
 
   /**
-   * Reads the standing from the directory and, if the workspace lives in another database, its access
-   * from there. No change is missed: access is changed first, and the keys in use are looked up after.
+   * Reads the key's status from the directory and, if the workspace lives in another database, its access from
+   * there. No change is missed: access is changed first, and the keys in use are looked up after.
    */
   async #read(keyHash: string, now: number) {
     for (let attempt = 1; ; attempt++) {
       const directory = this.env.DB.withSession("first-primary");
       const found = await useKey(openDatabase(directory), keyHash, now);
       if (!found || found.database === DIRECTORY)
-        return { standing: found, database: DIRECTORY, bookmark: directory.getBookmark() };
-      const { database, ...standing } = found;
+        return { status: found, database: DIRECTORY, bookmark: directory.getBookmark() };
+      const { database, ...status } = found;
       const session = bindingOf(this.env, database).withSession("first-primary");
-      const there = await findAccess(openDatabase(session), standing.workspaceId);
-      if (there)
-        return { standing: { ...standing, ...there }, database, bookmark: session.getBookmark() };
+      const access = await findAccess(openDatabase(session), status.workspaceId);
+      if (access)
+        return { status: { ...status, ...access }, database, bookmark: session.getBookmark() };
       // It may have moved in between.
-      if (attempt === 2) throw new Error(`workspace ${standing.workspaceId} is not in ${database}`);
+      if (attempt === 2) throw new Error(`workspace ${status.workspaceId} is not in ${database}`);
     }
   }
 }

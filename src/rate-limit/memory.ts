@@ -41,7 +41,7 @@ class Windows<Answer extends { rateLimit: RateLimit }> {
   }
 
   /** The answer if its window is used up, with the window as of `now`; null if the gate must be asked. */
-  findUsedUp(name: string, now: number): Answer | null {
+  find(name: string, now: number): Answer | null {
     const known = this.#known.get(name);
     const rateLimit = this.findWindow(name, now);
     if (!known || !rateLimit || rateLimit.remaining > 0 || now >= known.askAt) return null;
@@ -66,7 +66,7 @@ class Windows<Answer extends { rateLimit: RateLimit }> {
 
 /** A gate's answer for a key that it does not admit. */
 export interface KeyRefusal {
-  verdict: "access_denied" | "quota_exceeded";
+  verdict: "access_denied" | "rate_limited";
   keyId: string;
   workspaceId: string;
   rateLimit: RateLimit;
@@ -76,7 +76,7 @@ export interface KeyRefusal {
 
 // What this isolate has seen. None of it admits a request; it only saves waiting for the gates.
 export const knownKeys = new BoundedMap<KnownKey>(REMEMBERED_MAX);
-export const usedUpKeys = new Windows<KeyRefusal>();
+export const recentRefusals = new Windows<KeyRefusal>();
 export const failingAddresses = new Windows<{ rateLimit: RateLimit }>();
 /** Until when a key is refused here, in Unix milliseconds: it is unknown, revoked or expired, and stays so. */
 export const unknownKeys = new BoundedMap<number>(REMEMBERED_MAX);

@@ -16,8 +16,8 @@ import { isOnPage, type Listing, type PageRequest, preparePages } from "../db/pa
 import { apiKeys, workspaces } from "../db/schema.ts";
 import { beingErased } from "./moves.ts";
 
-/** Maximum age of a key's standing in its gate; reading it also notes that the key is used. */
-export const STANDING_MAX_AGE_MS = HOUR_MS;
+/** Maximum age of a key's status in its gate; reading it also notes that the key is used. */
+export const KEY_STATUS_MAX_AGE_MS = HOUR_MS;
 
 /**
  * Inserts an API key; only its hash is stored.
@@ -186,16 +186,16 @@ export async function labelKeys(db: Database, ids: string[]): Promise<Record<str
 }
 
 /** What a gate must know about a workspace, which its own database knows. */
-export const WORKSPACE_STANDING = { accessGranted: workspaces.accessGranted };
+export const WORKSPACE_STATUS = { accessGranted: workspaces.accessGranted };
 
-const standing = prepared(
+const keyStatus = prepared(
   qb
     .select({
       ...aliasFields({ keyId: apiKeys.id }),
       workspaceId: workspaces.id,
       /** The name of the workspace's database. */
       database: sql<string>`coalesce(${workspaces.database}, ${DIRECTORY})`,
-      ...WORKSPACE_STANDING,
+      ...WORKSPACE_STATUS,
       /** The key's own quota; null for the deployment's default. */
       requestsPerWindow: apiKeys.requestsPerWindow,
       lastUsedAt: apiKeys.lastUsedAt,
@@ -206,17 +206,21 @@ const standing = prepared(
     .where(and(eq(apiKeys.keyHash, sql.placeholder("keyHash")), isLive(sql.placeholder("now")))),
 );
 
-/** What a gate must know about a key. If its workspace lives elsewhere, `WORKSPACE_STANDING` is there. */
-export type Standing = ResultOf<ReturnType<typeof standing>>[number];
+/** What a gate must know about a key. If its workspace lives elsewhere, `WORKSPACE_STATUS` is there. */
+export type KeyStatus = ResultOf<ReturnType<typeof keyStatus>>[number];
 
 /**
- * Reads the standing of a key and notes that the key is in use, in one transaction. So a change to the
+ * Reads the status of a key and notes that the key is in use, in one transaction. So a change to the
  * key or its workspace either comes first, and is read here, or finds the key in use, and tells its
  * gate.
  *
  * @returns null if the key is unknown, revoked or expired.
  */
-export async function useKey(db: Database, keyHash: string, now: number): Promise<Standing | null> {
+export async function useKey(
+  db: Database,
+  keyHash: string,
+  now: number,
+): Promise<KeyStatus | null> {
   const noted = qb
     .update(apiKeys)
     .set({ lastUsedAt: now })
@@ -224,9 +228,9 @@ export async function useKey(db: Database, keyHash: string, now: number): Promis
       and(
         eq(apiKeys.keyHash, keyHash),
         isLive(now),
-        sql`coalesce(${apiKeys.lastUsedAt}, 0) < ${now - STANDING_MAX_AGE_MS}`,
+        sql`coalesce(${apiKeys.lastUsedAt}, 0) < ${now - KEY_STATUS_MAX_AGE_MS}`,
       ),
     );
-  const { found } = await commit(db, { noted, found: standing({ keyHash, now }) });
+  const { found } = await commit(db, { noted, found: keyStatus({ keyHash, now }) });
   return found[0] ?? null;
 }

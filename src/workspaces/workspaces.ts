@@ -16,7 +16,7 @@ import { DIRECTORY, openDirectory } from "../db/databases.ts";
 import { isOnPage, type Listing, mapItems, type PageRequest, preparePages } from "../db/page.ts";
 import { subscriptions, workspaces } from "../db/schema.ts";
 import { updateRecipients } from "../email/notices.ts";
-import { WORKSPACE_STANDING } from "./api-keys.ts";
+import { WORKSPACE_STATUS } from "./api-keys.ts";
 import { beingErased } from "./moves.ts";
 import { queryIfReachable } from "./placement.ts";
 
@@ -60,7 +60,7 @@ export async function findAccess(db: Database, id: string) {
 
 const access = prepared(
   qb
-    .select(WORKSPACE_STANDING)
+    .select(WORKSPACE_STATUS)
     .from(workspaces)
     .where(and(eq(workspaces.id, sql.placeholder("id")), isNull(workspaces.database))),
 );

@@ -33,7 +33,7 @@ async function openGated(database: DatabaseName) {
   return { ...workspace, keyHash, gate, admit: () => gate().admit(keyHash) };
 }
 
-describe("the standing of a key", () => {
+describe("the status of a key", () => {
   test("changes with access, which is stored in its workspace's database", async () => {
     const { workspaceId, admit, api, gate } = await openGated("DB_2");
     expect((await api.get("/v1/leads")).status).toBe(200);

@@ -18,7 +18,7 @@ export async function openKey(requestsPerWindow?: number) {
 }
 
 /**
- * Lets a cold gate read the standing of a key at `now`, and does something during the read. Returns the
+ * Lets a cold gate read the status of a key at `now`, and does something during the read. Returns the
  * verdict, and those at the times that `later` returns.
  */
 export async function race(

@@ -37,6 +37,7 @@ const reasons: Record<Reason, string> = {
   unresolvable_host: "The host name of this URL cannot be found.",
   invalid_json: "The request cannot be read.",
   body_too_large: "The request is too large.",
+  body_too_slow: "The request took too long to arrive. Try again.",
   unsupported_media_type: "The request is not JSON.",
   subscription_limit_reached: "The workspace has reached its maximum number of subscriptions.",
   idempotency_key_reused: "This idempotency key has been used for another request.",

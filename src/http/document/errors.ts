@@ -8,6 +8,7 @@ import {
 } from "../../contract/errors.ts";
 import {
   BODY_MAX_BYTES,
+  BODY_MAX_MS,
   PAGE_LIMIT,
   SUBSCRIPTIONS_MAX,
   URL_MAX_LENGTH,
@@ -29,6 +30,7 @@ export const REASONS_EXPLAINED: Record<Reason, string> = {
   unresolvable_host: "The URL's host name does not exist in DNS.",
   invalid_json: "The body is not valid JSON in UTF-8.",
   body_too_large: "The body is larger than `max` bytes. The status is 413.",
+  body_too_slow: `The body took longer than ${BODY_MAX_MS / 1000} seconds to arrive.`,
   unsupported_media_type:
     "`Content-Type` is not `application/json`, or the body is compressed. The status is 415.",
   subscription_limit_reached:

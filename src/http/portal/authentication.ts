@@ -4,7 +4,8 @@ import { isId } from "../../contract/ids.ts";
 import { verifyPortalToken } from "../../platform/portal-token.ts";
 import { findPlacement } from "../../workspaces/placement.ts";
 import { findPortalAccess } from "../../workspaces/workspaces.ts";
-import { parseBearer } from "../authentication.ts";
+import { parseBearer, undo } from "../authentication.ts";
+import { readBody } from "../body.ts";
 import type { AppEnv } from "../context.ts";
 
 /** The period of `PORTAL_REQUESTS` in wrangler.toml. */
@@ -17,7 +18,8 @@ export const EXCHANGE = "/portal/api/session";
  * Authenticates everything under `/portal/api`: admits requests with a valid token whose workspace
  * has access, and gives the handlers the workspace. If the path names a subscription that does not
  * belong to the workspace, the answer is 404, and nothing else is read. A token that we did not sign causes
- * no look-up.
+ * no look-up. As under `/v1`, the body is read before the request is admitted, and a new subscription is
+ * undone if the session has ended in the meantime.
  *
  * @throws ApiError `invalid_api_key`, `rate_limited`, `workspace_access_denied` or
  *   `webhook_not_found`, in this order.
@@ -31,6 +33,10 @@ export async function authenticatePortal(c: Context<AppEnv>, next: Next): Promis
   const { workspaceId, endsAt } = grant;
   const { success } = await c.env.PORTAL_REQUESTS.limit({ key: workspaceId });
   if (!success) throw new ApiError("rate_limited", { retry_after_seconds: WINDOW_SECONDS });
+  if (c.req.method === "POST" && purpose === "session") {
+    await readBody(c);
+    if (Date.now() >= endsAt) throw new ApiError("invalid_api_key");
+  }
   const placement = await findPlacement(c.env, workspaceId);
   const webhookId = /^\/portal\/api\/webhooks\/([^/]+)/.exec(c.req.path)?.[1] ?? null;
   const named = webhookId !== null && isId("webhook", webhookId) ? webhookId : null;
@@ -44,4 +50,8 @@ export async function authenticatePortal(c: Context<AppEnv>, next: Next): Promis
   c.set("db", placement.db);
   c.set("portal", { endsAt, name: access.name });
   await next();
+  if (!c.get("undo")) return;
+  const later = await findPortalAccess(placement.db, workspaceId, null);
+  if (!later) await undo(c, "invalid_api_key");
+  else if (!later.accessGranted) await undo(c, "workspace_access_denied");
 }

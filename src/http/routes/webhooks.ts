@@ -195,6 +195,9 @@ export async function subscribe(
     insertSubscription(row, { idempotencyKey, keyId: c.get("keyId") }),
   );
   if (!stored) throw new ApiError("invalid_request", { reason: "subscription_limit_reached", max });
+  // It would receive every later lead of a workspace that its client has no access to any more.
+  if (stored.id === id)
+    c.set("undo", () => commit(db, deleteSubscription(workspaceId, id, Date.now())));
   return showSecret(dataKey, asked, stored);
 }
 

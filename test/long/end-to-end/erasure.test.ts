@@ -104,7 +104,7 @@ test("of erased leads, the database's files contain no byte of a name, e-mail or
   // The last lead was kept, and failed.
   expect(await rowsOf(tables)).toEqual([left, left, left, 1, 1]);
   await runtime.stop();
-  // The database, and the gates' storage, which contains the key's standing.
+  // The database, and the gates' storage, which contains the key's status.
   const storage = files().filter((name) => name.endsWith(".sqlite"));
   for (const part of ["D1DatabaseObject", "KeyGate"]) expect(storage.join()).toContain(part);
   expect(filesWith(texts)).toEqual([]);

@@ -30,7 +30,7 @@ async function openGate(requestsPerWindow?: number) {
       ...{ database: "DB", bookmark: expect.any(String) },
     }),
     exceeded: (resetMs?: number) => ({
-      ...{ verdict: "quota_exceeded", ...known, expiresAt: null },
+      ...{ verdict: "rate_limited", ...known, expiresAt: null },
       rateLimit: rateLimit(0, resetMs),
     }),
     /** Changes the key without telling the gate, as if `forget` had been lost. */
@@ -115,7 +115,7 @@ describe("the window of a key", () => {
   });
 });
 
-describe("the standing of a key", () => {
+describe("the status of a key", () => {
   test("is unknown if nobody created the key", async () => {
     expect(await env.KEY_GATE.getByName("nobody's").admit("nobody's", NOW)).toEqual(UNKNOWN);
   });
@@ -165,7 +165,7 @@ describe("the gate of a key that was rolled", () => {
     const end = await roll(key);
     if (used) {
       expect(await admit(end - 1)).toMatchObject(ADMITTED);
-      // It keeps the expiry with the standing.
+      // It keeps the expiry with the status.
       await evictDurableObject(gate());
       expect(await admit(end - 1)).toMatchObject(ADMITTED);
     }
@@ -178,7 +178,7 @@ describe("the gate of a key that was rolled", () => {
   });
 });
 
-describe("a standing that is being read", () => {
+describe("a status that is being read", () => {
   const access = (granted: number) =>
     `UPDATE workspaces SET access_granted = ${granted} WHERE id IN (?1, ?2)`;
   test.each([
@@ -268,7 +268,7 @@ describe("the use of a key", () => {
     expect(await lastUsedAt()).toBe(NOW + HOUR_MS + 1);
   });
 
-  test("that a clock ahead has noted does not keep the standing for longer than an hour", async () => {
+  test("that a clock ahead has noted does not keep the status for longer than an hour", async () => {
     const { keyId, admit } = await openUnused();
     const set = (column: string, time: number) =>
       env.DB.prepare(`UPDATE api_keys SET ${column} = ? WHERE id = ?`).bind(time, keyId).run();

@@ -31,17 +31,17 @@ async function openFormer() {
   const key = await openKey(20);
   const { keyId, workspaceId } = key;
   const known = { keyId, workspaceId, rateLimit: RATE_LIMIT };
-  const standing = {
+  const status = {
     ...{ keyId, workspaceId, requestsPerWindow: 20, accessGranted: true },
     ...{ lastUsedAt: NOW, expiresAt: null },
   };
   return {
     ...key,
     ADMITTED: { verdict: "admitted", ...known, database: "DB", bookmark: null },
-    QUOTA_EXCEEDED: { verdict: "quota_exceeded", ...known, expiresAt: null },
+    QUOTA_EXCEEDED: { verdict: "rate_limited", ...known, expiresAt: null },
     ACCESS_DENIED: { verdict: "access_denied", ...known, expiresAt: null },
     STORED: {
-      standing: { standing, until: NOW + 3_600_000 },
+      status: { status, until: NOW + 3_600_000 },
       counted: { window: { startedAt: NOW, count: 3 }, hours: [HOUR] },
       ...{ database: "DB", bookmark: "00000001" },
     },
@@ -156,7 +156,7 @@ test("this version's gates go on from what former gates stored, and store what t
   await key.restartWith(STORED);
   // A later version may say more.
   const later = { fromALaterVersion: true };
-  await key.gate.advance("0", "DB", later);
+  await key.gate.advance("0", "DB", keyHash, later);
   // Not read from the database, where the key was never used.
   expect(await key.gate.admit(keyHash, undefined, undefined, later)).toMatchObject({
     ...like(ADMITTED),
