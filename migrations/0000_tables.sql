@@ -36,10 +36,15 @@ CREATE TABLE `audit_trail` (
 	`via` text NOT NULL,
 	`result` text NOT NULL,
 	`duration_ms` integer NOT NULL,
+	`webhook_id` text,
+	`before` text,
+	`after` text,
 	PRIMARY KEY(`at`, `id`)
 );
 --> statement-breakpoint
 CREATE INDEX `audit_trail_of_workspace` ON `audit_trail` (`workspace_id`,`at`,`id`) WHERE workspace_id IS NOT NULL;--> statement-breakpoint
+CREATE INDEX `audit_trail_changes` ON `audit_trail` (`workspace_id`,`at`,`id`) WHERE webhook_id IS NOT NULL;--> statement-breakpoint
+CREATE INDEX `audit_trail_of_webhook` ON `audit_trail` (`webhook_id`,`at`,`id`) WHERE webhook_id IS NOT NULL;--> statement-breakpoint
 CREATE TABLE `automations` (
 	`id` text PRIMARY KEY NOT NULL,
 	`workspace_id` text NOT NULL,
@@ -228,6 +233,7 @@ CREATE TABLE `workspaces` (
 	`admin_emails` text NOT NULL,
 	`access_granted` integer DEFAULT true NOT NULL,
 	`data_key` text,
+	`sessions_not_before` integer DEFAULT 0 NOT NULL,
 	`webhooks_max` integer,
 	`created_at` integer NOT NULL
 );

@@ -18,6 +18,7 @@ export type List =
       | "redelivery"
       | "found_leads"
       | "audit_trail"
+      | "webhook_changes"
       | "export"
     );
 

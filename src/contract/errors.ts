@@ -88,18 +88,27 @@ export const REASONS = {
   idempotency_key_reused: "Cette clé d’idempotence a déjà été utilisée pour une autre requête.",
 } as const;
 
+/** The same for requests of the portal's page. No client of the API gets them, so no document lists them. */
+const PORTAL_REASONS = {
+  read_only_session: "Cette session du portail ne permet que la consultation.",
+  changed_meanwhile: "Quelqu’un d’autre a modifié cet abonnement entre-temps.",
+} as const;
+
 export type Reason = keyof typeof REASONS;
+type PortalReason = keyof typeof PORTAL_REASONS;
 
 /** Details of an error: the invalid parameter, the reason, the values that would be valid, what prevents it. */
 export interface ErrorDetails {
   parameter?: string;
-  reason?: Reason;
+  reason?: Reason | PortalReason;
   allowed?: string[];
   min?: number;
   max?: number;
   status?: AutomationStatus;
   retry_after_seconds?: number;
 }
+
+const MESSAGES = { ...REASONS, ...PORTAL_REASONS };
 
 export interface ErrorBody {
   error: { code: ErrorCode; message: string; details: ErrorDetails };
@@ -117,7 +126,7 @@ export class ApiError extends Error {
     details: ErrorDetails = {},
     status: ErrorStatus = ERRORS[code].statuses[0],
   ) {
-    super(details.reason ? REASONS[details.reason] : ERRORS[code].message);
+    super(details.reason ? MESSAGES[details.reason] : ERRORS[code].message);
     this.name = "ApiError";
     this.code = code;
     this.details = details;

@@ -64,6 +64,11 @@ export const PORTAL_LINK_MINUTES = { default: 60, max: 1_440 } as const;
  */
 export const PORTAL_LINK_OPENS_MS = 120_000;
 
+/** Maximum length of the address that a portal link leads back to, in characters. */
+export const RETURN_URL_MAX_LENGTH = 1_000;
+/** Changes of its subscriptions, newest first, that the audit trail keeps for a workspace's portal. */
+export const PORTAL_CHANGES_KEPT = 2_000;
+
 /** Maximum deliveries of a subscription that are counted: of those pending, and of each day. */
 export const DELIVERIES_COUNTED_MAX = 1_000;
 

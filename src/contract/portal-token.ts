@@ -1,15 +1,89 @@
+import { fromBase64Url, toBase64Url } from "./bytes.ts";
 import { ID_PREFIXES } from "./ids.ts";
 
 /**
- * The shape of a portal token, `workspace.end.expiry.signature`: two times in base-36 seconds, and the
- * signature in base64url.
+ * The shape of a portal token, `workspace.end.expiry.issued.options.signature`. The end and the expiry are
+ * base-36 seconds, the time of issue is base-36 milliseconds, and the rest is base64url.
  */
 export const PORTAL_TOKEN = new RegExp(
-  `^((${ID_PREFIXES.workspace}[0-9a-z]{1,40})\\.([0-9a-z]{1,8})\\.([0-9a-z]{1,8}))\\.([\\w-]{43})$`,
+  `^((${ID_PREFIXES.workspace}[0-9a-z]{1,40})\\.([0-9a-z]{1,8})\\.([0-9a-z]{1,8})\\.([0-9a-z]{1,9})\\.([\\w-]{2,4000}))\\.([\\w-]{43})$`,
 );
 
+/** What the platform says about whoever opens a portal link. */
+interface PortalOptions {
+  /** Who makes the changes, for the audit trail: as the platform named them; null if it did not. */
+  actor: string | null;
+  /** Whether the session may only look. */
+  readOnly: boolean;
+  /** Where the page leads back to: an `https:` URL; null if there is none. */
+  returnUrl: string | null;
+}
+
+/** What a portal link grants, and so the sessions it opens: access to a workspace for some time. */
+export interface PortalGrant extends PortalOptions {
+  workspaceId: string;
+  /** When the link was created: Unix milliseconds. A session has the time of its link. */
+  issuedAt: number;
+  /** When a session ends, no matter when it was opened: Unix milliseconds. */
+  endsAt: number;
+}
+
+/** The part of a token that is signed. */
+export function writePortalGrant(grant: PortalGrant, expiresAt: number): string {
+  const { workspaceId, issuedAt, endsAt, actor, readOnly, returnUrl } = grant;
+  const options = {
+    ...(actor !== null && { actor }),
+    ...(readOnly && { readOnly }),
+    ...(returnUrl !== null && { returnUrl }),
+  };
+  return [
+    workspaceId,
+    Math.floor(endsAt / 1000).toString(36),
+    Math.floor(Math.min(expiresAt, endsAt) / 1000).toString(36),
+    issuedAt.toString(36),
+    toBase64Url(new TextEncoder().encode(JSON.stringify(options))),
+  ].join(".");
+}
+
+/** A token as it reads, before its signature is verified. */
+interface ReadToken {
+  /** The part that is signed. */
+  text: string;
+  grant: PortalGrant;
+  /** Unix milliseconds. */
+  expiresAt: number;
+  signature: Uint8Array<ArrayBuffer>;
+}
+
+/**
+ * Reads a portal token; null if it is none. The page reads the token of its own session with this. It does
+ * not verify the signature, so a grant is only true once the server has accepted the token.
+ */
+export function readPortalToken(token: string): ReadToken | null {
+  const found = PORTAL_TOKEN.exec(token);
+  if (!found) return null;
+  const [, text = "", workspaceId = "", end = "", expiry = "", issued = "", options = ""] = found;
+  try {
+    const given: Partial<PortalOptions> = JSON.parse(
+      new TextDecoder().decode(fromBase64Url(options)),
+    );
+    const grant = {
+      workspaceId,
+      issuedAt: Number.parseInt(issued, 36),
+      endsAt: Number.parseInt(end, 36) * 1000,
+      actor: given.actor ?? null,
+      readOnly: given.readOnly === true,
+      returnUrl: given.returnUrl ?? null,
+    };
+    const expiresAt = Number.parseInt(expiry, 36) * 1000;
+    return { text, grant, expiresAt, signature: fromBase64Url(found[7] ?? "") };
+  } catch {
+    return null;
+  }
+}
+
 /** What a link is exchanged for. */
-export interface OpenedSession {
+export interface OpenedSession extends PortalOptions {
   /** Sends requests until the session ends. */
   token: string;
   workspace: { id: string; name: string };

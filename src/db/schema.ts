@@ -63,6 +63,8 @@ export const workspaces = sqliteTable(
      * The key never changes. Null in a database that the workspace does not live in.
      */
     dataKey: text("data_key"),
+    /** Portal links and sessions that were issued up to then are not valid: see `PortalGrant`. */
+    sessionsNotBefore: integer("sessions_not_before").notNull().default(0),
     /** Maximum number of subscriptions; null for `SUBSCRIPTIONS_MAX`. */
     webhooksMax: integer("webhooks_max"),
     createdAt: integer("created_at").notNull(),
@@ -425,7 +427,22 @@ export interface MovePosition {
   after: (string | number)[] | null;
 }
 
-/** Calls of the Platform API, in the directory: who did what, without any personal data. */
+/** Fields of a subscription, before or after a change: never a secret or the value of a header. */
+export interface ChangedFields {
+  url?: string;
+  events?: WebhookEvent[];
+  description?: string | null;
+  /** The names of the custom headers. */
+  headers?: string[];
+  /** ISO 8601. */
+  disabledAt?: string | null;
+  rotatedAt?: string | null;
+}
+
+/**
+ * Calls of the Platform API and changes in the portal, in the directory: who did what. Nothing in it is
+ * personal, except the actor, and what a subscription's URL or description may say.
+ */
 export const auditTrail = sqliteTable(
   "audit_trail",
   {
@@ -440,12 +457,22 @@ export const auditTrail = sqliteTable(
     via: text().notNull(),
     result: text().notNull(),
     durationMs: integer("duration_ms").notNull(),
+    /** The subscription that it changed, with the changed fields before and after; null for no change. */
+    webhookId: text("webhook_id"),
+    before: text({ mode: "json" }).$type<ChangedFields>(),
+    after: text({ mode: "json" }).$type<ChangedFields>(),
   },
   (table) => [
     primaryKey({ columns: [table.at, table.id] }),
     index("audit_trail_of_workspace")
       .on(table.workspaceId, table.at, table.id)
       .where(sql`workspace_id IS NOT NULL`),
+    index("audit_trail_changes")
+      .on(table.workspaceId, table.at, table.id)
+      .where(sql`webhook_id IS NOT NULL`),
+    index("audit_trail_of_webhook")
+      .on(table.webhookId, table.at, table.id)
+      .where(sql`webhook_id IS NOT NULL`),
   ],
 );
 

@@ -283,7 +283,7 @@ export function addressWindow(c: Context<AppEnv>): RateLimit {
 }
 
 /** Notes the address's pseudonym for the log, also of valid keys: a key may be in the wrong hands. */
-async function noteAddress(c: Context<AppEnv>): Promise<void> {
+export async function noteAddress(c: Context<AppEnv>): Promise<void> {
   if (c.get("address")) return;
   c.set("address", await addressAlias(c.env.API_KEY_CHECKSUM_KEYS, addressOf(c).block));
 }

@@ -1,4 +1,5 @@
 import { OpenAPIHono } from "@hono/zod-openapi";
+import type { PortalGrant } from "../contract/portal-token.ts";
 import type { Database } from "../db/client.ts";
 import type { RateLimit } from "../rate-limit/window.ts";
 import type { Placement } from "../workspaces/placement.ts";
@@ -13,8 +14,12 @@ export interface AppEnv {
     requestId: string;
     /** The window that the rate limit headers report; undefined for the address's failure window. */
     rateLimit: RateLimit | undefined;
-    /** When the portal session ends, and the name of its workspace. */
-    portal: { endsAt: number; name: string };
+    /** What the portal session grants, and the name of its workspace. */
+    portal: { grant: PortalGrant; name: string };
+    /** What a request of the portal does, and with which subscription or delivery; for the log. */
+    operation: string | undefined;
+    webhookId: string | undefined;
+    eventId: string | undefined;
     /** Whether the answer is a file that never changes, rather than an API response. */
     immutable: boolean | undefined;
     /** The request body; undefined until `readBody` has read it. */

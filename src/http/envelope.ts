@@ -50,7 +50,11 @@ export const envelope = createMiddleware<AppEnv>(async (c, next) => {
   log("request", {
     requestId,
     method: c.req.method,
-    route: matchedRoutes(c).at(-1)?.path,
+    // A wildcard that comes after the route matches the same path.
+    route: matchedRoutes(c).findLast(isExact)?.path ?? matchedRoutes(c).at(-1)?.path,
+    operation: c.get("operation"),
+    webhookId: c.get("webhookId"),
+    eventId: c.get("eventId"),
     status: c.res.status,
     durationMs: Date.now() - startedAt,
     workspaceId: c.get("workspaceId"),
@@ -72,6 +76,8 @@ function setRateLimit(headers: Headers, c: Context<AppEnv>): void {
   headers.set("RateLimit-Policy", `"default";q=${rateLimit.limit};w=${windowSeconds}`);
   headers.set("RateLimit", `"default";r=${rateLimit.remaining};t=${resetSeconds(rateLimit)}`);
 }
+
+const isExact = ({ path }: { path: string }) => !path.endsWith("*");
 
 /** When a client may try again after an error that will probably pass. */
 const RETRY_AFTER_SECONDS = 5;

@@ -1,12 +1,14 @@
 import { z } from "@hono/zod-openapi";
-import { WorkspaceId } from "../contract/fields.ts";
+import { WebhookId, WorkspaceId } from "../contract/fields.ts";
 import { AUDIT_KEPT_DAYS, PAGE_LIMIT } from "../contract/limits.ts";
 import { isoTime } from "../contract/time.ts";
 import { openDirectory } from "../db/databases.ts";
 import { labelKeys } from "../workspaces/api-keys.ts";
-import { listAuditEntries } from "../workspaces/audit-trail.ts";
+import { listAuditEntries, listChanges } from "../workspaces/audit-trail.ts";
+import { ChangedFieldsView, WebhookChangeView } from "../workspaces/views.ts";
 import { cursorOf, pageAfter, pageOf, toPage } from "./fields.ts";
 import { operation } from "./operation.ts";
+import { findWebhook } from "./placements.ts";
 
 const AuditEntryView = z.object({
   at: z.string(),
@@ -17,13 +19,16 @@ const AuditEntryView = z.object({
     .record(z.string(), z.string())
     .describe("the API keys among them that still exist, by id: name and last characters"),
   actor: z.string().nullable().describe("as the caller gave it"),
-  via: z.string().describe("rpc, or https: and the id of the key"),
+  via: z.string().describe("rpc, https: and the id of the key, or portal"),
   result: z.string().describe("ok; a reason and a field, such as not_found: webhookId; or failed"),
   durationMs: z.int(),
+  webhookId: z.string().nullable().describe("the subscription that it changed, if any"),
+  before: ChangedFieldsView.nullable().describe("what it changed of that, as it was"),
+  after: ChangedFieldsView.nullable(),
 });
 
 export const listAuditTrail = operation({
-  about: `Lists the calls of these operations in the last ${AUDIT_KEPT_DAYS} days, newest first, ${PAGE_LIMIT.max} per page; of one workspace, even if it is erased, or of all.`,
+  about: `Lists the calls of these operations, and the changes that were made in the portal, in the last ${AUDIT_KEPT_DAYS} days, newest first, ${PAGE_LIMIT.max} per page; of one workspace, even if it is erased, or of all.`,
   input: z.strictObject({
     workspaceId: WorkspaceId.nullish(),
     cursor: cursorOf("audit_trail"),
@@ -45,5 +50,26 @@ export const listAuditTrail = operation({
       ),
     }));
     return toPage("audit_trail", { items, next: found.next });
+  },
+});
+
+export const listWebhookChanges = operation({
+  about: `Lists who changed a subscription in the last ${AUDIT_KEPT_DAYS} days, and what it was before, newest first, ${PAGE_LIMIT.max} per page. Secrets and values of headers are not stored.`,
+  input: z.strictObject({ webhookId: WebhookId, cursor: cursorOf("webhook_changes") }),
+  output: pageOf(WebhookChangeView),
+  examples: [{ webhookId: "whk_…" }],
+  async run(call, { webhookId, cursor }) {
+    await findWebhook(call, webhookId);
+    const found = await listChanges(openDirectory(call.env), webhookId, pageAfter(cursor));
+    const items = found.items.map(({ at, method, actor, via, result, before, after }) => ({
+      at: isoTime(at),
+      method,
+      actor,
+      via,
+      result,
+      before,
+      after,
+    }));
+    return toPage("webhook_changes", { items, next: found.next });
   },
 });

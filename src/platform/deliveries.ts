@@ -117,6 +117,8 @@ export const redeliver = operation({
   ],
   async run(call, { webhookId, eventIds, since, until, states, cursor }) {
     const now = Date.now();
+    // A range is one change, whatever number of calls it takes.
+    if (cursor == null) call.noteChange?.({ webhookId });
     const range = {
       since: since ?? now,
       until: until ?? null,

@@ -1,4 +1,5 @@
 import { z } from "@hono/zod-openapi";
+import { ApiError } from "../contract/errors.ts";
 import { idKindOf } from "../contract/fields.ts";
 import { isId } from "../contract/ids.ts";
 import { InputError } from "../contract/input-error.ts";
@@ -6,11 +7,12 @@ import { parseInput } from "../contract/parse.ts";
 import { label } from "../contract/text.ts";
 import { DIRECTORY, openDirectory } from "../db/databases.ts";
 import { causeOf } from "../db/errors.ts";
+import type { ChangedFields } from "../db/schema.ts";
 import { log, logError } from "../log.ts";
 import { RECORDING_INPUTS } from "../records/recording/inputs.ts";
-import { type AuditEntry, insertAuditEntry } from "../workspaces/audit-trail.ts";
+import { type AuditEntry, insertAuditEntry, VIA_PORTAL } from "../workspaces/audit-trail.ts";
 import { inTime } from "../workspaces/placement.ts";
-import type { Call, Operation } from "./operation.ts";
+import type { Call, Operation, WebhookChange } from "./operation.ts";
 
 /** What a caller may add to the input of any operation: who is calling. */
 const Actor = z.object({ actor: label(100).nullish() });
@@ -52,22 +54,14 @@ async function runNoted(
   const noted = new Set<string>();
   const note = (...ids: string[]) => ids.forEach(noted.add, noted);
   note(...idsIn(operation.input, given));
-  const entry: AuditEntry = {
-    id: crypto.randomUUID(),
-    at: Date.now(),
-    method,
-    workspaceId: null,
-    ids: [],
-    actor: null,
-    via,
-    result: "failed",
-    durationMs: 0,
-  };
+  const entry = newEntry(method, via);
   try {
     // Before the rest, which may be refused.
     entry.actor = parseActor(given);
     const input = parseCall(operation, given);
-    const answer = (await operation.run({ env, ctx, note }, input)) as object;
+    const noteChange = (change: WebhookChange) => void Object.assign(entry, change);
+    const { actor } = entry;
+    const answer = (await operation.run({ env, ctx, actor, note, noteChange }, input)) as object;
     note(...idsIn(operation.output, answer));
     entry.result = "ok";
     return answer;
@@ -81,6 +75,18 @@ async function runNoted(
     noted.delete(entry.workspaceId ?? "");
     entry.ids = [...noted].slice(0, IDS_MAX);
     entry.durationMs = Math.round(performance.now() - startedAt);
+    // The actor may be a person: logs have no personal data.
+    const {
+      id: _1,
+      at: _2,
+      actor: _3,
+      webhookId: _4,
+      before: _5,
+      after: _6,
+      ids,
+      ...fields
+    } = entry;
+    log("platform_call", { ...fields, ids: ids.join(" ") });
     const written = record(env, entry);
     // Not awaited, because recording calls are frequent.
     if (Object.hasOwn(RECORDING_INPUTS, method)) ctx.waitUntil(written);
@@ -109,10 +115,53 @@ export function parseCall<Input extends z.ZodType>(
   return parseInput(input, rest, name);
 }
 
+/** An entry of the audit trail for a call that begins now; until it succeeds, it has failed. */
+function newEntry(method: string, via: string) {
+  return {
+    id: crypto.randomUUID(),
+    at: Date.now(),
+    method,
+    workspaceId: null as string | null,
+    ids: [] as string[],
+    actor: null as string | null,
+    via,
+    result: "failed",
+    durationMs: 0,
+    webhookId: null as string | null,
+    before: null as ChangedFields | null,
+    after: null as ChangedFields | null,
+  };
+}
+
+/**
+ * Calls `run` for a session of the portal. If it notes that it changes a subscription, that is an entry of
+ * the audit trail, with the actor of the session.
+ */
+export async function runInPortal<Result>(
+  env: Env,
+  method: string,
+  workspaceId: string,
+  actor: string | null,
+  run: (noteChange: (change: WebhookChange) => void) => Promise<Result>,
+): Promise<Result> {
+  const startedAt = performance.now();
+  const entry = { ...newEntry(method, VIA_PORTAL), workspaceId, actor };
+  try {
+    const result = await run((change) => void Object.assign(entry, change));
+    entry.result = "ok";
+    return result;
+  } catch (thrown) {
+    const error = causeOf(thrown);
+    // Refused: nothing has changed.
+    if (error instanceof InputError || error instanceof ApiError) entry.webhookId = null;
+    throw thrown;
+  } finally {
+    entry.durationMs = Math.round(performance.now() - startedAt);
+    if (entry.webhookId !== null) await record(env, { ...entry, ids: [entry.webhookId] });
+  }
+}
+
 async function record(env: Env, entry: AuditEntry): Promise<void> {
-  // The actor may be a person: logs have no personal data.
-  const { id: _1, at: _2, actor: _3, ids, ...fields } = entry;
-  log("platform_call", { ...fields, ids: ids.join(" ") });
   try {
     await inTime(DIRECTORY, insertAuditEntry(openDirectory(env), entry));
   } catch (error) {

@@ -1,4 +1,5 @@
 import type { z } from "@hono/zod-openapi";
+import type { ChangedFields } from "../db/schema.ts";
 import type { Placement } from "../workspaces/placement.ts";
 
 /** What an operation is called with besides its input. */
@@ -8,8 +9,19 @@ export interface Call {
   ctx: Pick<ExecutionContext, "waitUntil">;
   /** The database of the workspace that the call is about, if its caller has looked it up. */
   placement?: Placement;
+  /** Who is calling, as the caller says; null or absent if it does not. */
+  actor?: string | null;
   /** Notes ids for the audit trail: of the workspace, or of what the input names in another way. */
   note?(...ids: string[]): void;
+  /** Notes for the audit trail that the call has changed a subscription. */
+  noteChange?(change: WebhookChange): void;
+}
+
+/** A change of a subscription: the changed fields, before and after. */
+export interface WebhookChange {
+  webhookId: string;
+  before?: ChangedFields;
+  after?: ChangedFields;
 }
 
 /**

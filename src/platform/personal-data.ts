@@ -10,6 +10,7 @@ import { DIRECTORY, openDirectory } from "../db/databases.ts";
 import { invalidateKey } from "../rate-limit/forget.ts";
 import { FoundLead, findPerson, SEARCHED_MAX } from "../records/finding.ts";
 import { selectLeads } from "../records/leads.ts";
+import { clearChanges } from "../workspaces/audit-trail.ts";
 import {
   beginErasure,
   closeKeys,
@@ -126,6 +127,8 @@ export const eraseWorkspace = operation({
     // If its database is no longer bound, the workspace would look erased.
     expectDatabase(env, closed.database);
     await commit(db, closeWorkspace(workspaceId, now));
+    while ((await commit(openDirectory(env), clearChanges(workspaceId))) > 0)
+      if (!hasMore()) return { done: false };
     let done = true;
     // The directory comes last: until then, it points to what is left.
     for (const placement of allPlacements(env).reverse()) {

@@ -12,7 +12,7 @@ import {
 } from "../contract/limits.ts";
 import { label } from "../contract/text.ts";
 import { DAY_MS } from "../contract/time.ts";
-import { commit, type Database, query, withoutRetries } from "../db/client.ts";
+import { commit, query, withoutRetries } from "../db/client.ts";
 import { openDirectory } from "../db/databases.ts";
 import { postTestEvent } from "../delivery/test-event.ts";
 import { wake } from "../delivery/wake.ts";
@@ -32,7 +32,14 @@ import {
 } from "../history/views.ts";
 import { enableAgain, REDELIVERY_EXAMINED_MAX } from "../replay/redelivery.ts";
 import { isSubscription } from "../subscriptions/conditions.ts";
-import { OwnHeaders, sealHeaders } from "../subscriptions/headers.ts";
+import {
+  changeFields,
+  diffFields,
+  expectFields,
+  findFields,
+  showFields,
+} from "../subscriptions/fields.ts";
+import { CustomHeaders } from "../subscriptions/headers.ts";
 import { findUrlFault } from "../subscriptions/resolve.ts";
 import { endOverlap, rotateSecret } from "../subscriptions/rotation.ts";
 import {
@@ -41,7 +48,6 @@ import {
   findSubscription,
   updateSubscription,
 } from "../subscriptions/subscriptions.ts";
-import { toUri } from "../subscriptions/target.ts";
 import { labelKeys } from "../workspaces/api-keys.ts";
 import { allPlacements } from "../workspaces/placement.ts";
 import { Resealed, resealUpTo } from "../workspaces/rewrap.ts";
@@ -51,6 +57,9 @@ import { expectWorkspace, findWebhook, locateWebhook } from "./placements.ts";
 
 const webhookId = "whk_…";
 const ofWebhook = z.strictObject({ webhookId: WebhookId });
+
+/** The fields of `updateWebhook` for which null is a value. */
+const NULL_CHANGES = ["description", "headers"];
 
 export const listWebhooks = operation({
   about: "Lists a workspace's subscriptions, newest first, with their health.",
@@ -85,52 +94,84 @@ export const readWebhook = operation({
 
 export const updateWebhook = operation({
   about:
-    "Changes a subscription's URL, events, description or own headers. Its secret and history stay. Pending deliveries go to the new URL, and to the old one none that starts later than 2 s after. Events recorded before are still sent; those of a kind that it no longer lists are not sent again.",
+    "Changes a subscription's URL, events, description or custom headers. Its secret and history stay. Pending deliveries go to the new URL, and to the old one none that starts later than 2 s after. Events recorded before are still sent; those of a kind that it no longer lists are not sent again. Custom headers do not follow it to a URL with another origin: give `headers` in the same call.",
   input: z
     .strictObject({
       webhookId: WebhookId,
       url: z.string().max(URL_MAX_LENGTH).nullish().describe("as at its creation"),
       events: z.array(WebhookEvent).min(1).nullish(),
       description: label(DESCRIPTION_MAX_LENGTH).nullish().describe("null or empty: none"),
-      headers: OwnHeaders.nullish().describe(
-        `sent with each post, by name; at most ${HEADERS_MAX}; null: none. They replace the present ones, and are not shown again`,
+      headers: CustomHeaders.nullish().describe(
+        `sent with each request, by name; at most ${HEADERS_MAX}; null: none. They replace the present ones, and are not shown again`,
       ),
+      setHeaders: CustomHeaders.nullish().describe(
+        "instead of headers: adds these, or replaces those of the same names; the others stay",
+      ),
+      removeHeaders: z.array(z.string()).max(100).nullish().describe("instead of headers: names"),
+      expected: z
+        .strictObject({
+          url: z.string().optional(),
+          events: z.array(z.string()).optional(),
+          description: z.string().nullable().optional(),
+          headers: z.array(z.string()).optional().describe("names"),
+        })
+        .nullish()
+        .describe(
+          "what the caller takes to be the present values; if one differs, nothing is changed",
+        ),
     })
     .refine(
-      ({ url, events, description, headers }) =>
-        url != null || events != null || description !== undefined || headers !== undefined,
+      ({ expected, webhookId, ...changes }) =>
+        Object.entries(changes).some(([name, value]) =>
+          NULL_CHANGES.includes(name) ? value !== undefined : value != null,
+        ),
       "expected a URL, events, a description or headers",
+    )
+    .refine(
+      ({ headers, setHeaders, removeHeaders }) =>
+        headers === undefined || (setHeaders == null && removeHeaders == null),
+      { path: ["headers"], error: "cannot be combined with setHeaders and removeHeaders" },
     ),
-  output: Nothing,
+  output: z.object({
+    headersDropped: z
+      .array(z.string())
+      .optional()
+      .describe(
+        "the names of custom headers that were dropped, because the new URL has another origin",
+      ),
+  }),
   examples: [
     { webhookId, url: "https://hooks.example.com/automations" },
     { webhookId, events: ["lead.created"], description: "CRM import" },
-    { webhookId, headers: { Authorization: "Bearer token" } },
+    { webhookId, setHeaders: { Authorization: "Bearer token" }, removeHeaders: ["X-Old-Token"] },
   ],
-  async run(call, { webhookId, url, events, description, headers }) {
-    const placement = await findWebhook(call, webhookId);
-    const { db, database } = placement;
-    const fault = url == null ? null : await findUrlFault(call.env, url);
+  async run(call, { webhookId, expected, ...wanted }) {
+    const { db, database } = await findWebhook(call, webhookId);
+    const fault = wanted.url == null ? null : await findUrlFault(call.env, wanted.url);
     if (fault) throw new InputError("url", `is refused: ${fault}`, { reason: fault });
-    const sealed = headers === undefined ? {} : await seal(call.env, db, webhookId, headers ?? {});
-    const updated = updateSubscription(webhookId, {
-      ...(url == null ? {} : { url: toUri(url) }),
-      ...(events ? { events: [...new Set(events)] } : {}),
-      ...(description === undefined ? {} : { description: description || null }),
-      ...sealed,
+    for (let tries = 1; tries <= UPDATE_TRIES; tries++) {
+      const before = await findFields(db, webhookId);
+      expectFields(before, expected ?? {});
+      const { changed, headersDropped } = await changeFields(call.env, before, wanted);
+      call.noteChange?.({ webhookId, ...diffFields(before, { ...before, ...changed }) });
+      // Not retried: after a lost reply, a second try would undo what somebody else changed in between.
+      const updated = await commit(
+        withoutRetries(db),
+        updateSubscription(webhookId, changed, before),
+      );
+      if (updated === 0) continue;
+      if (changed.url)
+        call.ctx.waitUntil(wake(call.env, database, [{ subscriptionId: webhookId, lane: "fast" }]));
+      return headersDropped.length > 0 ? { headersDropped } : {};
+    }
+    throw new InputError("webhookId", "is being changed by others", {
+      reason: "changed_meanwhile",
     });
-    // Not retried: a second try would undo what somebody else changed in between.
-    await commit(withoutRetries(db), updated);
-    if (url != null)
-      call.ctx.waitUntil(wake(call.env, database, [{ subscriptionId: webhookId, lane: "fast" }]));
-    return {};
   },
 });
 
-async function seal(env: Env, db: Database, subscriptionId: string, headers: OwnHeaders) {
-  const owner = await findSubscription(db, subscriptionId, Date.now());
-  return sealHeaders(env, { ...owner, subscriptionId }, headers);
-}
+/** How often a change is worked out again because the subscription was changed at the same time. */
+const UPDATE_TRIES = 3;
 
 export const enableWebhook = operation({
   about: `Re-enables a disabled subscription. With redeliverSince, each call examines up to ${REDELIVERY_EXAMINED_MAX} events: call it until nextCursor is null.`,
@@ -147,6 +188,10 @@ export const enableWebhook = operation({
     const placement = await findWebhook(call, webhookId);
     const since = redeliverSince ?? null;
     const now = Date.now();
+    const before = await findFields(placement.db, webhookId);
+    // The calls that continue a range find it enabled.
+    if (before.disabledAt !== null || (since !== null && cursor == null))
+      call.noteChange?.({ webhookId, ...diffFields(before, { ...before, disabledAt: null }) });
     const { count, next, lane } = await enableAgain(placement.db, webhookId, since, now, cursor);
     if (since !== null)
       call.ctx.waitUntil(wake(call.env, placement.database, [{ subscriptionId: webhookId, lane }]));
@@ -166,6 +211,7 @@ export const sendTestEvent = operation({
     const subscription = await findSubscription(db, webhookId, now);
     if (!subscription.accessGranted)
       throw new InputError("webhookId", "its workspace has no access");
+    call.noteChange?.({ webhookId });
     return postTestEvent(call.env, db, subscription, type, now);
   },
 });
@@ -177,7 +223,11 @@ export const disableWebhook = operation({
   examples: [{ webhookId }],
   async run(call, { webhookId }) {
     const { db, database } = await findWebhook(call, webhookId);
-    const wakes = await commit(db, disableSubscription(webhookId, Date.now()));
+    const now = Date.now();
+    const before = await findFields(db, webhookId);
+    if (before.disabledAt === null)
+      call.noteChange?.({ webhookId, ...diffFields(before, { ...before, disabledAt: now }) });
+    const wakes = await commit(db, disableSubscription(webhookId, now));
     call.ctx.waitUntil(wake(call.env, database, wakes));
     return {};
   },
@@ -192,6 +242,7 @@ export const deleteWebhook = operation({
   async run(call, { webhookId }) {
     const found = await locateWebhook(call, webhookId);
     if (!found) return {};
+    call.noteChange?.({ webhookId, before: showFields(await findFields(found.db, webhookId)) });
     const { wakes } = await commit(found.db, deleteSubscription(null, webhookId, Date.now()));
     call.ctx.waitUntil(wake(call.env, found.database, wakes));
     return {};
@@ -213,8 +264,11 @@ export const rotateWebhookSecret = operation({
   examples: [{ webhookId }, { webhookId, overlapSeconds: 3600 }],
   async run(call, { webhookId, overlapSeconds }) {
     const overlap = overlapSeconds ?? SECRET_OVERLAP_SECONDS.default;
-    const placement = await findWebhook(call, webhookId);
-    return rotateSecret(placement.db, call.env.ENCRYPTION_KEYS, webhookId, overlap, Date.now());
+    const { db } = await findWebhook(call, webhookId);
+    const now = Date.now();
+    const before = await findFields(db, webhookId);
+    call.noteChange?.({ webhookId, ...diffFields(before, { ...before, rotatedAt: now }) });
+    return rotateSecret(db, call.env.ENCRYPTION_KEYS, webhookId, overlap, now);
   },
 });
 
@@ -225,6 +279,7 @@ export const endSecretOverlap = operation({
   examples: [{ webhookId }],
   async run(call, { webhookId }) {
     const { db } = await findWebhook(call, webhookId);
+    call.noteChange?.({ webhookId });
     await commit(db, endOverlap(webhookId));
     return {};
   },

@@ -8,6 +8,7 @@ import {
   PAGE_LIMIT,
   PORTAL_LINK_MINUTES,
   PORTAL_LINK_OPENS_MS,
+  RETURN_URL_MAX_LENGTH,
   SUBSCRIPTIONS_MAX,
 } from "../contract/limits.ts";
 import { Name } from "../contract/text.ts";
@@ -29,6 +30,7 @@ import {
 } from "../workspaces/placement.ts";
 import { WorkspaceDetails } from "../workspaces/views.ts";
 import {
+  endSessions,
   findPortalAccess,
   insertEntry,
   insertWorkspace,
@@ -169,7 +171,9 @@ export const setWorkspaceAccess = operation({
     workspaceId: WorkspaceId,
     granted: z
       .boolean()
-      .describe("false: its keys get 403 and its pending deliveries are cancelled"),
+      .describe(
+        "false: its keys get 403, its pending deliveries are cancelled, and its portal sessions end for good",
+      ),
   }),
   output: Nothing,
   examples: [{ workspaceId, granted: false }],
@@ -179,6 +183,7 @@ export const setWorkspaceAccess = operation({
     // Not retried: if the reply was lost, a later call may have decided otherwise in the meantime.
     const { updated, wakes = [] } = await commit(withoutRetries(placement.db), {
       updated: updateAccess(workspaceId, granted),
+      sessions: granted ? undefined : endSessions(workspaceId, now),
       wakes: granted ? undefined : cancelPendingOf(workspaceId),
     });
     if (updated === 0) throw unknownWorkspace();
@@ -191,16 +196,26 @@ export const setWorkspaceAccess = operation({
 });
 
 export const createPortalLink = operation({
-  about: `Creates a portal link, to be opened within ${PORTAL_LINK_OPENS_MS / MINUTE_MS} minutes. Whoever opens it can manage the workspace's webhooks until the session ends.`,
+  about: `Creates a portal link, to be opened within ${PORTAL_LINK_OPENS_MS / MINUTE_MS} minutes. Whoever opens it can manage the workspace's webhooks until the session ends. The audit trail names the \`actor\` of this call for each change.`,
   input: z.strictObject({
     workspaceId: WorkspaceId,
     validMinutes: integer(1, PORTAL_LINK_MINUTES.max)
       .nullish()
       .describe(`how long the session lasts, from now on; default: ${PORTAL_LINK_MINUTES.default}`),
+    readOnly: z.boolean().nullish().describe("true: it shows everything and changes nothing"),
+    returnUrl: z
+      .url({ protocol: /^https$/, error: "must be an https URL" })
+      .max(RETURN_URL_MAX_LENGTH)
+      .nullish()
+      .describe("where the portal leads back to, such as your settings page"),
   }),
   output: z.object({ url: z.string() }),
-  examples: [{ workspaceId }, { workspaceId, validMinutes: 15 }],
-  async run({ env }, { workspaceId, validMinutes }) {
+  examples: [
+    { workspaceId },
+    { workspaceId, validMinutes: 15, returnUrl: "https://app.example.com/settings" },
+    { workspaceId, readOnly: true },
+  ],
+  async run({ env, actor = null }, { workspaceId, validMinutes, readOnly, returnUrl }) {
     const { PORTAL, PORTAL_ORIGIN, PORTAL_SIGNING_KEYS } = env;
     if (PORTAL === "off")
       throw new InputError([], "this deployment serves no portal: PORTAL is off");
@@ -209,13 +224,36 @@ export const createPortalLink = operation({
         [],
         "PORTAL_ORIGIN is empty: set it to the public address of this deployment",
       );
-    await expectWorkspace(env, workspaceId);
+    const { db } = await expectWorkspace(env, workspaceId);
+    const access = await findPortalAccess(db, workspaceId, null);
+    if (!access) throw unknownWorkspace();
     const now = Date.now();
     const endsAt = now + (validMinutes ?? PORTAL_LINK_MINUTES.default) * MINUTE_MS;
     const opensUntil = now + PORTAL_LINK_OPENS_MS;
-    const grant = { workspaceId, endsAt };
+    const grant = {
+      workspaceId,
+      // Later than what `endSessions` has ended, even by a clock that is behind.
+      issuedAt: Math.max(now, access.sessionsNotBefore + 1),
+      endsAt,
+      actor,
+      readOnly: readOnly ?? false,
+      returnUrl: returnUrl ?? null,
+    };
     const token = await signPortalToken(PORTAL_SIGNING_KEYS, "link", grant, opensUntil);
     // In the fragment, which no server, proxy or log ever sees.
     return { url: `${new URL(PORTAL_ORIGIN).origin}/portal#${token}` };
+  },
+});
+
+export const endPortalSessions = operation({
+  about:
+    "Ends all portal sessions of a workspace, and its links that have not been opened. New links work at once.",
+  input: z.strictObject({ workspaceId: WorkspaceId }),
+  output: Nothing,
+  examples: [{ workspaceId }],
+  async run({ env }, { workspaceId }) {
+    const { db } = await expectWorkspace(env, workspaceId);
+    if ((await commit(db, endSessions(workspaceId, Date.now()))) === 0) throw unknownWorkspace();
+    return {};
   },
 });

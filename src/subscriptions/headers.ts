@@ -1,43 +1,119 @@
 import { z } from "@hono/zod-openapi";
+import { type Details, InputError } from "../contract/input-error.ts";
 import { HEADER_VALUE_MAX_LENGTH, HEADERS_MAX } from "../contract/limits.ts";
 import { expectDataKey, openUnder, sealUnder } from "../encryption/personal-data.ts";
 import type { Owner } from "../events/bodies.ts";
 
 /*
- * Headers of a subscriber's own, which each post carries: for instance a token that a gateway in front of the
- * receiver asks for. They are stored encrypted under the data key of their workspace, and never shown again;
- * their names are.
+ * Custom headers of a subscription, which each of its requests carries: for instance a token that a gateway in
+ * front of the endpoint asks for. They are stored encrypted under the data key of their workspace, and never
+ * shown again; their names are.
  */
 
 /** A field name, and a value without outer spaces (RFC 9110, 5.1 and 5.5). */
 const NAME = /^[\w!#$%&'*+.^`|~-]{1,100}$/;
 const VALUE = new RegExp(`^(?! )[ -~]{1,${HEADER_VALUE_MAX_LENGTH}}(?<! )$`);
 
-/** The names that are ours, HTTP's (RFC 9110, 7.6.1; RFC 9112) or Cloudflare's. */
-const TAKEN =
-  /^((x-service|webhook|content|proxy|cf)-.*|user-agent|host|connection|keep-alive|te|trailer|transfer-encoding|upgrade|expect|http2-settings)$/i;
+/**
+ * Names that a subscription cannot set, in the form of `canonical`: ours, those of HTTP itself (RFC 9110, 7.6;
+ * RFC 9111; RFC 9112; RFC 9113), and those that Cloudflare or another proxy writes, in which an endpoint
+ * may trust the address of its client. A range or a condition (RFC 9110, 13 and 14) would change the
+ * response.
+ */
+const RESERVED = new RegExp(
+  `^(${[
+    "(x-service|webhook|content|proxy|cf|if|x-forwarded|x-original|x-envoy|fastly)-.*",
+    "user-agent|host|connection|keep-alive|te|trailer|transfer-encoding|upgrade|expect|http2-settings",
+    "accept-encoding|max-forwards|range|via|date|early-data|alt-used",
+    "forwarded|x-forwarded|x-real-ip|x-client-ip|x-cluster-client-ip|x-remote-(ip|addr)|x-host|x-rewrite-url",
+    "true-client-ip|client-ip|cdn-loop|x-http-method(-override)?|x-method-override",
+    "--proto--",
+  ].join("|")})$`,
+);
+
+/**
+ * A name as an endpoint may see it. Servers under CGI, WSGI or PHP read `_` as `-`, so that they cannot
+ * tell two such names apart.
+ */
+function canonical(name: string): string {
+  return name.toLowerCase().replaceAll("_", "-");
+}
 
 /** Headers by name, as a subscriber gives them. */
-export const OwnHeaders = z.record(z.string(), z.string()).superRefine((headers, context) => {
+export const CustomHeaders = z.preprocess(
+  (value, context) => {
+    // A record has no room for it: the other headers would be lost.
+    if (typeof value === "object" && value !== null && Object.hasOwn(value, "__proto__"))
+      context.addIssue({
+        code: "custom",
+        message: "__proto__ cannot be set",
+        params: { reason: "invalid_type" },
+      });
+    return value;
+  },
+  z.record(z.string(), z.string()).superRefine((headers, context) => {
+    const fault = findFault(headers);
+    if (fault) context.addIssue({ code: "custom", message: fault.message, params: fault.details });
+  }),
+);
+export type CustomHeaders = z.infer<typeof CustomHeaders>;
+
+/** What is wrong with headers, if anything. */
+function findFault(headers: CustomHeaders): { message: string; details: Details } | null {
   const names = Object.keys(headers);
-  const refuse = (message: string, reason: string, more = {}) =>
-    context.addIssue({ code: "custom", message, params: { reason, ...more } });
+  const invalid = (message: string) => ({ message, details: { reason: "invalid_type" as const } });
   if (names.length > HEADERS_MAX)
-    return refuse(`at most ${HEADERS_MAX}`, "out_of_range", { max: HEADERS_MAX });
+    return {
+      message: `at most ${HEADERS_MAX}`,
+      details: { reason: "out_of_range", max: HEADERS_MAX },
+    };
   if (!names.every((name) => NAME.test(name)))
-    return refuse("a name is not that of a header (RFC 9110)", "invalid_type");
-  const taken = names.find((name) => TAKEN.test(name));
-  if (taken) return refuse(`${taken} cannot be set: we, HTTP or Cloudflare do`, "invalid_type");
-  if (new Set(names.map((name) => name.toLowerCase())).size < names.length)
-    return refuse("two names are the same", "invalid_type");
+    return invalid("a name is not that of a header (RFC 9110)");
+  const reserved = names.find((name) => RESERVED.test(canonical(name)));
+  if (reserved) return invalid(`${reserved} cannot be set: we, HTTP or a proxy do`);
+  if (new Set(names.map(canonical)).size < names.length) return invalid("two names are the same");
   const bad = names.find((name) => !VALUE.test(headers[name] ?? ""));
   if (bad)
-    refuse(
-      `${bad} must be 1 to ${HEADER_VALUE_MAX_LENGTH} visible ASCII characters`,
-      "invalid_type",
-    );
-});
-export type OwnHeaders = z.infer<typeof OwnHeaders>;
+    return invalid(`${bad} must be 1 to ${HEADER_VALUE_MAX_LENGTH} visible ASCII characters`);
+  return null;
+}
+
+/** How a call changes the custom headers of a subscription. */
+export interface HeaderChanges {
+  /** Replaces all of them; null for none. */
+  headers?: CustomHeaders | null | undefined;
+  /** Adds these, or replaces those of the same names. */
+  setHeaders?: CustomHeaders | null | undefined;
+  /** Removes those of these names. */
+  removeHeaders?: string[] | null | undefined;
+}
+
+/**
+ * Applies changes to the present headers.
+ *
+ * @throws InputError if there are too many then.
+ */
+export function changeHeaders(present: CustomHeaders, changes: HeaderChanges): CustomHeaders {
+  const { headers, setHeaders, removeHeaders } = changes;
+  if (headers !== undefined) return headers ?? {};
+  const gone = [...Object.keys(setHeaders ?? {}), ...(removeHeaders ?? [])].map(canonical);
+  const kept = Object.entries(present).filter(([name]) => !gone.includes(canonical(name)));
+  const changed = { ...Object.fromEntries(kept), ...setHeaders };
+  const fault = findFault(changed);
+  if (fault) throw new InputError("setHeaders", fault.message, fault.details);
+  return changed;
+}
+
+/** Those of the names that are lost because the headers do not follow their subscription to another host. */
+export function listDropped(
+  names: string[],
+  left: CustomHeaders,
+  { headers, removeHeaders }: HeaderChanges,
+): string[] {
+  if (headers !== undefined) return [];
+  const wanted = [...Object.keys(left), ...(removeHeaders ?? [])].map(canonical);
+  return names.filter((name) => !wanted.includes(canonical(name)));
+}
 
 interface HeadersOwner extends Owner {
   subscriptionId: string;
@@ -51,7 +127,7 @@ interface HeadersOwner extends Owner {
 export async function sealHeaders(
   env: Pick<Env, "ENCRYPTION_KEYS">,
   owner: HeadersOwner,
-  headers: OwnHeaders,
+  headers: CustomHeaders,
 ): Promise<{ headerNames: string[]; sealedHeaders: string | null }> {
   const headerNames = Object.keys(headers);
   if (headerNames.length === 0) return { headerNames, sealedHeaders: null };
@@ -59,12 +135,12 @@ export async function sealHeaders(
   return { headerNames, sealedHeaders: await sealUnder(key, ownerOf(owner), headers) };
 }
 
-/** The headers that each post carries. @throws Error if they cannot be decrypted. */
+/** The headers that each request carries. @throws Error if they cannot be decrypted. */
 export async function openHeaders(
   env: Pick<Env, "ENCRYPTION_KEYS">,
   owner: HeadersOwner,
   sealed: string | null,
-): Promise<OwnHeaders> {
+): Promise<CustomHeaders> {
   if (sealed === null) return {};
   const key = await expectDataKey(env.ENCRYPTION_KEYS, owner);
   return openUnder(key, ownerOf(owner), sealed);

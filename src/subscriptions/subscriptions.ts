@@ -5,6 +5,7 @@ import { idField, timeField } from "../contract/fields.ts";
 import { isoTime, isoTimeOrNull } from "../contract/time.ts";
 import { mapColumns, qb } from "../db/builder.ts";
 import {
+  counted,
   type Database,
   type Executable,
   query,
@@ -92,13 +93,19 @@ export function deleteSubscription(
   return readAs(ended, ({ count, wakes }) => ({ found: count > 0, wakes }));
 }
 
-type Changeable = "url" | "events" | "description" | "headerNames" | "sealedHeaders";
+export type Changeable = "url" | "events" | "description" | "headerNames" | "sealedHeaders";
 
-/** Changes the given fields of a subscription. Of another URL nothing is known yet: its pace is that of a new one. */
+/**
+ * Changes the given fields of a subscription. Nothing is known yet about another URL, so its pace is that of a
+ * new one. Reads 0 if nothing has changed.
+ *
+ * @param seen the fields as they were read; if one is no longer the same, nothing is changed.
+ */
 export function updateSubscription(
   id: string,
   changed: Partial<Pick<SubscriptionRow, Changeable>>,
-): Executable {
+  seen?: Pick<SubscriptionRow, Changeable>,
+): Statements<number> {
   const isSame = sql`${subscriptions.url} = ${changed.url}`;
   const fresh = mapColumns(
     subscriptions,
@@ -106,10 +113,18 @@ export function updateSubscription(
     (column, name) =>
       sql`iif(${isSame}, ${column}, ${sql.param(FRESH[name as keyof Pace], column)})`,
   );
-  return qb
-    .update(subscriptions)
-    .set({ ...changed, ...(changed.url && fresh) })
-    .where(isSubscription(id));
+  const isSeen =
+    seen &&
+    sql`${subscriptions.url} = ${seen.url}
+      AND ${subscriptions.events} = ${sql.param(seen.events, subscriptions.events)}
+      AND ${subscriptions.description} IS ${seen.description}
+      AND ${subscriptions.sealedHeaders} IS ${seen.sealedHeaders}`;
+  return counted(
+    qb
+      .update(subscriptions)
+      .set({ ...changed, ...(changed.url && fresh) })
+      .where(and(isSubscription(id), isSeen)),
+  );
 }
 
 /** Disables a subscription; its pending deliveries are void. Reads whom to wake. */

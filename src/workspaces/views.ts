@@ -14,6 +14,28 @@ export const WorkspaceDetails = z.object({
 });
 export type WorkspaceDetails = z.infer<typeof WorkspaceDetails>;
 
+/** Fields of a subscription before or after a change, without those that stayed the same. */
+export const ChangedFieldsView = z.object({
+  url: z.string().optional(),
+  events: z.array(WebhookEvent).optional(),
+  description: z.string().nullable().optional(),
+  headers: z.array(z.string()).optional().describe("the names of its custom headers"),
+  disabledAt: Time.nullable().optional(),
+  rotatedAt: Time.nullable().optional().describe("when its secret was last rotated"),
+});
+
+/** A change of a subscription. */
+export const WebhookChangeView = z.object({
+  at: Time,
+  method: z.string().describe("the operation, such as updateWebhook"),
+  actor: z.string().nullable().describe("as the platform named them; null if it did not"),
+  via: z.string().describe("portal, rpc, or https: and the id of the key"),
+  result: z.string().describe("ok, or failed: it may have happened all the same"),
+  before: ChangedFieldsView.nullable().describe("null if the operation changes no field"),
+  after: ChangedFieldsView.nullable(),
+});
+export type WebhookChangeView = z.infer<typeof WebhookChangeView>;
+
 export const ApiKeyView = z.object({
   keyId: z.string(),
   name: z.string().nullable(),

@@ -69,8 +69,8 @@ const access = prepared(
 export const WEBHOOKS_MAX = sql<number>`coalesce(${workspaces.webhooksMax}, ${SUBSCRIPTIONS_MAX})`;
 
 /**
- * What a link to the portal gives access to in a workspace, and whether one subscription belongs to
- * it; null if there is no such workspace.
+ * What a link to the portal gives access to in a workspace, since when, and whether one subscription belongs
+ * to it; null if there is no such workspace.
  */
 export async function findPortalAccess(
   db: Database,
@@ -82,6 +82,7 @@ export async function findPortalAccess(
     .select({
       name: workspaces.name,
       accessGranted: workspaces.accessGranted,
+      sessionsNotBefore: workspaces.sessionsNotBefore,
       webhooksMax: WEBHOOKS_MAX,
       webhookFound: sql`${id} IS NOT NULL`.mapWith(Boolean),
     })
@@ -183,6 +184,19 @@ export function updateDetails(
     ),
   });
   return readAs(statements, ({ updated }) => updated);
+}
+
+/** By how much the clocks of two machines may differ that create a portal link and end the sessions. */
+const CLOCK_SKEW_MS = 10_000;
+
+/**
+ * Ends all portal sessions and links of a workspace. Their times of issue may come from a clock that is
+ * ahead, hence the margin. New links are valid all the same, because `createPortalLink` gives them a later
+ * time. Reads 0 if there is no such workspace.
+ */
+export function endSessions(id: string, now: number): Statements<number> {
+  const sessionsNotBefore = sql`max(${now + CLOCK_SKEW_MS}, ${workspaces.sessionsNotBefore} + 1)`;
+  return counted(qb.update(workspaces).set({ sessionsNotBefore }).where(eq(workspaces.id, id)));
 }
 
 /**

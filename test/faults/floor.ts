@@ -11,7 +11,7 @@ export const FLOOR: Fault[] = [
     ["cursor.ts", "if (cursor.length > LONGEST) return null;", "", "a cursor of any length is not decoded"],
     ["cursor.ts", "{ fatal: true, ignoreBOM: false }", "{}", "a cursor is well-formed UTF-8"],
     ["cursor.ts", "Number.isSafeInteger(at)", "Number.isFinite(at)", "the position of a cursor is a time"],
-    ["errors.ts", "super(details.reason ? REASONS[details.reason] : ERRORS[code].message)", "super(ERRORS[code].message)", "an error says why a request is invalid"],
+    ["errors.ts", "super(details.reason ? MESSAGES[details.reason] : ERRORS[code].message)", "super(ERRORS[code].message)", "an error says why a request is invalid"],
     ["errors.ts", "statuses: [403],", "statuses: [401],", "a workspace without access gets 403"],
     ["errors.ts", "statuses: [422],", "statuses: [400],", "a draft cannot be activated: 422"],
     ["ids.ts", "JSON.stringify([kind, workspaceId, reference])", "JSON.stringify([kind, reference])", "workspaces with the same reference have different ids"],

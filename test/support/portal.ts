@@ -8,6 +8,12 @@ export async function linkToken(workspaceId: string, validMinutes?: number): Pro
   return new URL(url).hash.slice(1);
 }
 
+/** What a link of a workspace grants that was created just now, with the defaults of the platform. */
+export function grantOf(workspaceId: string, endsAt: number) {
+  const options = { actor: null, readOnly: false, returnUrl: null };
+  return { workspaceId, issuedAt: Date.now(), endsAt, ...options };
+}
+
 /** Exchanges a link's token for a session, as the page does. */
 export function exchange(link: string, fetch?: Parameters<typeof openApi>[1]) {
   return portalOf(link, fetch).send<{ token: string }>("/session", { method: "POST" });

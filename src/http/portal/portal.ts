@@ -1,28 +1,24 @@
 import type { Context } from "hono";
 import { ApiError } from "../../contract/errors.ts";
+import { isId } from "../../contract/ids.ts";
 import { parseInput } from "../../contract/parse.ts";
 import type { OpenedSession } from "../../contract/portal-token.ts";
-import { listApiKeys } from "../../platform/api-keys.ts";
-import { listDeliveries, readDelivery, redeliver } from "../../platform/deliveries.ts";
-import { isObject } from "../../platform/invoke.ts";
+import { isObject, runInPortal } from "../../platform/invoke.ts";
 import type { Operation } from "../../platform/operation.ts";
+import { OPERATIONS, type PlatformMethod } from "../../platform/operations.ts";
 import { signPortalToken } from "../../platform/portal-token.ts";
-import {
-  disableWebhook,
-  enableWebhook,
-  endSecretOverlap,
-  listWebhooks,
-  readWebhook,
-  rotateWebhookSecret,
-  sendTestEvent,
-  updateWebhook,
-} from "../../platform/webhooks.ts";
-import { readWorkspace } from "../../platform/workspaces.ts";
+import { findFields, showFields } from "../../subscriptions/fields.ts";
 import { answerHashed, PAGE_HEADERS, readAsset } from "../assets.ts";
 import { readJson } from "../body.ts";
 import { type AppEnv, newApp } from "../context.ts";
 import { queryOf } from "../invalid.ts";
-import { subscribe, unsubscribe, WebhookCreation } from "../routes/webhooks.ts";
+import {
+  CreationHeaders,
+  IDEMPOTENCY_KEY,
+  subscribe,
+  unsubscribe,
+  WebhookCreation,
+} from "../routes/webhooks.ts";
 import { served } from "../served.ts";
 import { authenticatePortal, EXCHANGE } from "./authentication.ts";
 
@@ -67,11 +63,11 @@ portal.use("/portal/api/webhooks/*", served("webhooks"));
  * expires, for a session that ends at the same time.
  */
 portal.post(EXCHANGE, async (c) => {
-  const { endsAt, name } = c.get("portal");
-  const id = c.get("workspaceId");
-  const grant = { workspaceId: id, endsAt };
+  const { grant, name } = c.get("portal");
+  const { workspaceId: id, actor, readOnly, returnUrl } = grant;
   const token = await signPortalToken(c.env.PORTAL_SIGNING_KEYS, "session", grant);
-  return c.json({ token, workspace: { id, name } } satisfies OpenedSession);
+  const opened = { token, workspace: { id, name }, actor, readOnly, returnUrl };
+  return c.json(opened satisfies OpenedSession);
 });
 
 /**
@@ -79,31 +75,44 @@ portal.post(EXCHANGE, async (c) => {
  * as the authentication has checked; without one, the operation is about the workspace.
  */
 export const ALLOWED = [
-  ["GET", "/workspace", readWorkspace],
-  ["GET", "/keys", listApiKeys],
-  ["GET", "/webhooks", listWebhooks],
-  ["GET", "/webhooks/:webhookId", readWebhook],
-  ["POST", "/webhooks/:webhookId/update", updateWebhook],
-  ["POST", "/webhooks/:webhookId/disable", disableWebhook],
-  ["POST", "/webhooks/:webhookId/enable", enableWebhook],
-  ["POST", "/webhooks/:webhookId/secret", rotateWebhookSecret],
-  ["POST", "/webhooks/:webhookId/overlap", endSecretOverlap],
-  ["POST", "/webhooks/:webhookId/test", sendTestEvent],
-  ["GET", "/webhooks/:webhookId/deliveries", listDeliveries],
-  ["GET", "/webhooks/:webhookId/deliveries/:eventId", readDelivery],
-  ["POST", "/webhooks/:webhookId/redeliver", redeliver],
-] as const;
+  ["GET", "/workspace", "readWorkspace"],
+  ["GET", "/keys", "listApiKeys"],
+  ["GET", "/webhooks", "listWebhooks"],
+  ["GET", "/webhooks/:webhookId", "readWebhook"],
+  ["GET", "/webhooks/:webhookId/changes", "listWebhookChanges"],
+  ["POST", "/webhooks/:webhookId/update", "updateWebhook"],
+  ["POST", "/webhooks/:webhookId/disable", "disableWebhook"],
+  ["POST", "/webhooks/:webhookId/enable", "enableWebhook"],
+  ["POST", "/webhooks/:webhookId/secret", "rotateWebhookSecret"],
+  ["POST", "/webhooks/:webhookId/overlap", "endSecretOverlap"],
+  ["POST", "/webhooks/:webhookId/test", "sendTestEvent"],
+  ["GET", "/webhooks/:webhookId/deliveries", "listDeliveries"],
+  ["GET", "/webhooks/:webhookId/deliveries/:eventId", "readDelivery"],
+  ["POST", "/webhooks/:webhookId/redeliver", "redeliver"],
+] as const satisfies [method: string, path: string, operation: PlatformMethod][];
 
-for (const [method, path, operation] of ALLOWED)
-  portal.on(method, `/portal/api${path}`, async (c) => c.json(await perform(c, operation)));
+for (const [method, path, name] of ALLOWED)
+  portal.on(method, `/portal/api${path}`, async (c) => c.json(await perform(c, name)));
 
 // These two are operations of the API: their workspace comes from the key there, and from the session here.
 portal.post("/portal/api/webhooks", async (c) => {
   const creation = parseInput(WebhookCreation, await readJson(c));
-  return c.json(await subscribe(c, creation), 201);
+  const headers = parseInput(CreationHeaders, c.req.header());
+  const created = await inSession(c, "createWebhook", async (noteChange) => {
+    const webhook = await subscribe(c, creation, headers[IDEMPOTENCY_KEY]);
+    const { id: webhookId, url, events } = webhook;
+    noteChange({ webhookId, after: { url, events } });
+    return webhook;
+  });
+  return c.json(created, 201);
 });
 portal.delete("/portal/api/webhooks/:webhookId", async (c) => {
-  await unsubscribe(c, c.req.param("webhookId"));
+  const { webhookId } = c.req.param();
+  await inSession(c, "deleteWebhook", async (noteChange) => {
+    const before = showFields(await findFields(c.get("db"), webhookId));
+    noteChange({ webhookId, before });
+    await unsubscribe(c, webhookId);
+  });
   return c.body(null, 204);
 });
 
@@ -112,9 +121,21 @@ const HASHED = /^\/portal\/[\w-]+\.[\w-]{8,}\.\w+$/;
 // Last, and with a wildcard: a parameter here would make Hono fall back to its slower router.
 portal.get("/portal/*", (c) => answerHashed(c, HASHED));
 
+/** Runs something for the session, under a name for the log and the audit trail. */
+function inSession<Result>(
+  c: Context<AppEnv>,
+  name: string,
+  run: Parameters<typeof runInPortal<Result>>[4],
+): Promise<Result> {
+  c.set("operation", name);
+  return runInPortal(c.env, name, c.get("workspaceId"), c.get("portal").grant.actor, run);
+}
+
 /** Runs an operation with the query or body of the request, and with what the session is bound to. */
-async function perform(c: Context<AppEnv>, { input, run }: Operation): Promise<object> {
+async function perform(c: Context<AppEnv>, name: PlatformMethod): Promise<object> {
+  const { input, run }: Operation = OPERATIONS[name];
   const { webhookId, eventId } = c.req.param() as Record<string, string | undefined>;
+  if (eventId !== undefined && isId("event", eventId)) c.set("eventId", eventId);
   const bound = {
     ...(webhookId === undefined ? { workspaceId: c.get("workspaceId") } : { webhookId }),
     ...(eventId === undefined ? {} : { eventId }),
@@ -126,7 +147,8 @@ async function perform(c: Context<AppEnv>, { input, run }: Operation): Promise<o
     ctx: c.executionCtx,
     placement: { ...c.get("placement"), db: c.get("db") },
   };
-  return (await run(call, value)) as object;
+  const performed = await inSession(c, name, (noteChange) => run({ ...call, noteChange }, value));
+  return performed as object;
 }
 
 /** The non-empty parameters of a query, with numbers as numbers; a filter that is not set is empty. */

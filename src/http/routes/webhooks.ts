@@ -51,10 +51,10 @@ export const WebhookCreation = z
   })
   .openapi("WebhookCreation", { description: "The subscription to create." });
 
-const IDEMPOTENCY_KEY = "idempotency-key";
+export const IDEMPOTENCY_KEY = "idempotency-key";
 const KEY_LENGTH = { min: 1, max: 255 };
 
-const CreationHeaders = z.object({
+export const CreationHeaders = z.object({
   [IDEMPOTENCY_KEY]: z
     .string()
     .refine((key) => /^[\x21-\x7e]{1,255}$/.test(key), {

@@ -24,7 +24,8 @@ const follow = (page: Page, link: string) => page.evaluate((to) => location.assi
 /** A link that was to be opened until a second ago. */
 async function makeExpiredLink(workspaceId: string): Promise<string> {
   const now = Date.now();
-  const grant = { workspaceId, endsAt: now + 3_600_000 };
+  const options = { actor: null, readOnly: false, returnUrl: null };
+  const grant = { workspaceId, issuedAt: now, endsAt: now + 3_600_000, ...options };
   const token = await signPortalToken(PORTAL_SIGNING_KEYS, "link", grant, now - 1_000);
   return new URL(`/portal#${token}`, runtime.url).href;
 }

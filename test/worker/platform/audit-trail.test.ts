@@ -8,7 +8,14 @@ import { invoke } from "../../../src/platform/invoke.ts";
 import { createWorkspace, readWorkspace } from "../../../src/platform/workspaces.ts";
 import { sweep } from "../../../src/sweep.ts";
 import { insertAuditEntry } from "../../../src/workspaces/audit-trail.ts";
-import { errorOf, leadReport, openWorkspace, Platform, runReport } from "../../support/api.ts";
+import {
+  errorOf,
+  leadReport,
+  openWorkspace,
+  Platform,
+  runReport,
+  SOME_TIME,
+} from "../../support/api.ts";
 import { isolated, observedDatabase, subscribe } from "../../support/deliveries.ts";
 import { keepLog } from "../../support/log-lines.ts";
 
@@ -31,6 +38,8 @@ function logged(): object[] {
 
 /** The surroundings of a call, with another directory. */
 const callOn = (DB: D1Database) => ({ env: { ...env, DB }, ctx: { waitUntil: () => {} } });
+
+const NO_CHANGE = { webhookId: null, before: null, after: null };
 
 describe("the audit trail", () => {
   test("has a row and a log line for each call: what, about which workspace, who, and how it ended; but not the key", async () => {
@@ -58,20 +67,30 @@ describe("the audit trail", () => {
       via: "rpc",
       result,
       durationMs: expect.any(Number),
+      ...NO_CHANGE,
     });
     expect(entries).toEqual([
       entry("findLeads", [], "mallory", "invalid_type: phone"),
       entry("ledger", [], null, "out_of_range: actor"),
       entry("exportWorkspace", [], null),
       entry("revokeApiKey", [keyId], "x".repeat(100)),
-      entry("deleteWebhook", [webhookId], null),
-      entry("disableWebhook", [webhookId], "support-7"),
+      {
+        ...entry("deleteWebhook", [webhookId], null),
+        webhookId,
+        before: expect.objectContaining({ disabledAt: SOME_TIME }),
+      },
+      {
+        ...entry("disableWebhook", [webhookId], "support-7"),
+        webhookId,
+        before: { disabledAt: null },
+        after: { disabledAt: SOME_TIME },
+      },
       entry("createApiKey", [keyId], "Ada"),
       entry("createWorkspace", [], "Ada"),
     ]);
     expect(logged().toReversed().slice(1)).toEqual(
       // The actor may be a person.
-      entries.map(({ at, durationMs, ids, keys, actor, ...fields }) => ({
+      entries.map(({ at, durationMs, ids, keys, actor, webhookId, before, after, ...fields }) => ({
         ...fields,
         ids: ids.join(" "),
       })),

@@ -14,6 +14,7 @@ import {
 } from "../../../support/portal.ts";
 
 keepLog();
+const PLAIN = { actor: null, readOnly: false, returnUrl: null };
 const UNAUTHORIZED = portalRefusal(401, "invalid_api_key");
 /** The Worker in the test's own isolate, whose clock the test sets. */
 const here = deployedWith({});
@@ -37,7 +38,7 @@ describe("a portal link", () => {
     expect(token).toMatch(/^wks_[\w.-]+$/);
     expect(endOf(token) - Date.now()).toBeGreaterThan(1_439 * 60_000);
     const workspace = { id: workspaceId, name: "Agence Lumière" };
-    expect(answer).toEqual(portalSuccess(200, { token, workspace }));
+    expect(answer).toEqual(portalSuccess(200, { token, workspace, ...PLAIN }));
     const shown = await portalOf(token).get("/workspace");
     expect(shown).toMatchObject({ status: 200, body: { workspaceId } });
     expect(await exchange(token)).toEqual(UNAUTHORIZED);

@@ -1,0 +1,135 @@
+import { eq } from "drizzle-orm";
+import type { WebhookEvent } from "../contract/enumerations.ts";
+import { InputError } from "../contract/input-error.ts";
+import { isoTimeOrNull } from "../contract/time.ts";
+import { qb } from "../db/builder.ts";
+import { type Database, query } from "../db/client.ts";
+import { type ChangedFields, subscriptions, workspaces } from "../db/schema.ts";
+import { isSubscription, unknownWebhook } from "./conditions.ts";
+import {
+  changeHeaders,
+  type HeaderChanges,
+  listDropped,
+  openHeaders,
+  sealHeaders,
+} from "./headers.ts";
+import type { Changeable } from "./subscriptions.ts";
+import { toUri } from "./target.ts";
+
+/* The fields of a subscription that people change: read, changed, and compared for the audit trail. */
+
+/** The fields of a subscription before a change, and what its headers are encrypted with. */
+export type Fields = Awaited<ReturnType<typeof findFields>>;
+
+/** Reads the fields of a subscription. @throws InputError if there is no such subscription. */
+export async function findFields(db: Database, webhookId: string) {
+  const found = qb
+    .select({
+      id: subscriptions.id,
+      workspaceId: subscriptions.workspaceId,
+      url: subscriptions.url,
+      events: subscriptions.events,
+      description: subscriptions.description,
+      headerNames: subscriptions.headerNames,
+      sealedHeaders: subscriptions.sealedHeaders,
+      disabledAt: subscriptions.disabledAt,
+      rotatedAt: subscriptions.rotatedAt,
+      dataKey: workspaces.dataKey,
+    })
+    .from(subscriptions)
+    .innerJoin(workspaces, eq(workspaces.id, subscriptions.workspaceId))
+    .where(isSubscription(webhookId));
+  const [fields] = await query(db, found);
+  if (!fields) throw unknownWebhook();
+  return fields;
+}
+
+/** What a call wants to change; what is absent stays. */
+interface WantedChanges extends HeaderChanges {
+  url?: string | null | undefined;
+  events?: WebhookEvent[] | null | undefined;
+  description?: string | null | undefined;
+}
+
+/**
+ * Works out the columns to change. The headers do not follow the subscription to another origin, because
+ * whoever may change its URL could read them there.
+ *
+ * @throws InputError if there would be too many headers.
+ */
+export async function changeFields(
+  env: Pick<Env, "ENCRYPTION_KEYS">,
+  before: Fields,
+  wanted: WantedChanges,
+): Promise<{ changed: Partial<Pick<Fields, Changeable>>; headersDropped: string[] }> {
+  const changed: Partial<Pick<Fields, Changeable>> = {};
+  if (wanted.url != null) changed.url = toUri(wanted.url);
+  if (wanted.events) changed.events = [...new Set(wanted.events)];
+  if (wanted.description !== undefined) changed.description = wanted.description || null;
+  const isElsewhere =
+    changed.url !== undefined && new URL(changed.url).origin !== new URL(before.url).origin;
+  const { headers, setHeaders, removeHeaders } = wanted;
+  const isHeaderChange = headers !== undefined || setHeaders != null || removeHeaders != null;
+  if (!isHeaderChange && !(isElsewhere && before.headerNames.length > 0))
+    return { changed, headersDropped: [] };
+  const owner = { ...before, subscriptionId: before.id };
+  const isKept = !isElsewhere && headers === undefined;
+  const present = isKept ? await openHeaders(env, owner, before.sealedHeaders) : {};
+  const next = changeHeaders(present, wanted);
+  Object.assign(changed, await sealHeaders(env, owner, next));
+  const headersDropped = isElsewhere ? listDropped(before.headerNames, next, wanted) : [];
+  return { changed, headersDropped };
+}
+
+/** What a caller takes fields to be. */
+type Expected = { [Name in keyof ChangedFields]?: unknown };
+
+/**
+ * Compares fields with what a caller takes them to be, so that a form does not undo what somebody else
+ * changed since it was opened.
+ *
+ * @throws InputError that names the first field that differs.
+ */
+export function expectFields(before: Fields, expected: Expected): void {
+  const present = showFields(before);
+  for (const [name, value] of Object.entries(expected))
+    if (value !== undefined && !isSame(present[name as keyof ChangedFields], value))
+      throw new InputError(["expected", name], "somebody else has changed it", {
+        reason: "changed_meanwhile",
+      });
+}
+
+/** The fields as the audit trail has them: without values of headers. */
+export function showFields(fields: Fields): ChangedFields {
+  return {
+    url: fields.url,
+    events: fields.events,
+    description: fields.description,
+    headers: fields.headerNames,
+    disabledAt: isoTimeOrNull(fields.disabledAt),
+    rotatedAt: isoTimeOrNull(fields.rotatedAt),
+  };
+}
+
+/** The fields that a change changes, before and after. Headers are changed if their values are. */
+export function diffFields(
+  before: Fields,
+  after: Fields,
+): { before: ChangedFields; after: ChangedFields } {
+  const [old, next] = [showFields(before), showFields(after)];
+  const areHeadersNew = before.sealedHeaders !== after.sealedHeaders;
+  const names = Object.keys(old) as (keyof ChangedFields)[];
+  const changed = names.filter((name) =>
+    name === "headers" ? areHeadersNew : !isSame(old[name], next[name]),
+  );
+  const pick = (fields: ChangedFields): ChangedFields =>
+    Object.fromEntries(changed.map((name) => [name, fields[name]]));
+  return { before: pick(old), after: pick(next) };
+}
+
+/** Whether two values are equal; the order of a list does not matter. */
+function isSame(a: unknown, b: unknown): boolean {
+  const sorted = (value: unknown) =>
+    JSON.stringify(Array.isArray(value) ? value.toSorted() : value);
+  return sorted(a) === sorted(b);
+}

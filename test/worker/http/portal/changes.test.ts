@@ -1,0 +1,159 @@
+import { env } from "cloudflare:workers";
+import { expect, test } from "vitest";
+import { openWorkspace, Platform, SOME_TIME } from "../../../support/api.ts";
+import { subscribe, subscriberUrl } from "../../../support/deliveries.ts";
+import { keepLog } from "../../../support/log-lines.ts";
+import { exchange, openOwed, portalOf } from "../../../support/portal.ts";
+
+const lines = keepLog();
+const ALL = ["lead.created", "run.completed"];
+const ACTOR = "Élodie Durand";
+
+/** The portal of a workspace, opened by a person. */
+async function openAs(workspaceId: string, actor = ACTOR) {
+  const { url } = await Platform.createPortalLink({ workspaceId, actor });
+  return portalOf((await exchange(new URL(url).hash.slice(1))).body.token);
+}
+
+type Change = Awaited<ReturnType<typeof Platform.listWebhookChanges>>["items"][number];
+
+/** The changes of a subscription, oldest first, as its portal shows them. */
+async function changesIn(portal: ReturnType<typeof portalOf>, path: string): Promise<Change[]> {
+  return (await portal.get<{ items: Change[] }>(`${path}/changes`)).body.items.toReversed();
+}
+
+test("Each change in the portal is listed with its actor and what it was before", async () => {
+  const { workspaceId, webhookId, path, eventIds, url } = await openOwed();
+  const portal = await openAs(workspaceId);
+  const token = "Bearer gateway-secret";
+  await portal.post(`${path}/update`, { headers: { Authorization: token }, description: "CRM" });
+  await portal.post(`${path}/update`, { url: "https://ok-new.example/", events: ALL });
+  await portal.post(`${path}/secret`, { overlapSeconds: 60 });
+  await portal.post(`${path}/overlap`, {});
+  await portal.post(`${path}/disable`, {});
+  await portal.post(`${path}/enable`, {});
+  await portal.post(`${path}/test`, { type: "run.completed" });
+  await portal.post(`${path}/redeliver`, { eventIds: eventIds.slice(0, 1) });
+  const changes = await changesIn(portal, path);
+  const change = (method: string, before: object | null = null, after: object | null = null) => ({
+    at: SOME_TIME,
+    method,
+    actor: ACTOR,
+    via: "portal",
+    result: "ok",
+    before,
+    after,
+  });
+  expect(changes).toEqual([
+    change(
+      "updateWebhook",
+      { description: null, headers: [] },
+      { description: "CRM", headers: ["Authorization"] },
+    ),
+    change(
+      "updateWebhook",
+      { url, events: ["lead.created"], headers: ["Authorization"] },
+      { url: "https://ok-new.example/", events: ALL, headers: [] },
+    ),
+    change("rotateWebhookSecret", { rotatedAt: null }, { rotatedAt: SOME_TIME }),
+    change("endSecretOverlap"),
+    change("disableWebhook", { disabledAt: null }, { disabledAt: SOME_TIME }),
+    change("enableWebhook", { disabledAt: SOME_TIME }, { disabledAt: null }),
+    change("sendTestEvent"),
+    change("redeliver"),
+  ]);
+  expect((await Platform.listWebhookChanges({ webhookId })).items.toReversed()).toEqual(changes);
+  const { items } = await Platform.listAuditTrail({ workspaceId });
+  expect(items.filter(({ via }) => via === "portal")).toHaveLength(changes.length);
+  const { results } = await env.DB.prepare("SELECT * FROM audit_trail").all();
+  expect(JSON.stringify(results) + lines.join()).not.toContain("gateway-secret");
+  expect(lines.join()).not.toContain(ACTOR);
+});
+
+test("A subscription that is created or deleted in the portal is an entry of the audit trail", async () => {
+  const { workspaceId } = await openWorkspace();
+  const portal = await openAs(workspaceId);
+  const created = { url: subscriberUrl(), events: ["lead.created"] };
+  const { body } = await portal.post<{ id: string }>("/webhooks", created);
+  await portal.delete(`/webhooks/${body.id}`);
+  const { items } = await Platform.listAuditTrail({ workspaceId });
+  expect(items.slice(0, 2)).toMatchObject([
+    { method: "deleteWebhook", ids: [body.id], actor: ACTOR, before: created, after: null },
+    { method: "createWebhook", ids: [body.id], actor: ACTOR, before: null, after: created },
+  ]);
+});
+
+test("The platform's own changes are listed with those of the portal", async () => {
+  const { workspaceId, webhookId, path } = await openOwed();
+  const portal = await openAs(workspaceId);
+  await Platform.disableWebhook({ webhookId, actor: "support-7" });
+  expect(await changesIn(portal, path)).toMatchObject([
+    { method: "disableWebhook", actor: "support-7", via: "rpc", before: { disabledAt: null } },
+  ]);
+});
+
+test("What is refused, changes nothing or only shows something is no change", async () => {
+  const { workspaceId, path } = await openOwed();
+  const portal = await openAs(workspaceId);
+  await portal.post(`${path}/update`, { url: "https://10.0.0.1/" });
+  await portal.post(`${path}/enable`, {});
+  await portal.get(`${path}/deliveries`);
+  expect(await changesIn(portal, path)).toEqual([]);
+});
+
+test("Another workspace's changes are not shown, whatever the query says", async () => {
+  const [own, other] = [await openOwed(), await openOwed()];
+  await Platform.disableWebhook({ webhookId: other.webhookId });
+  expect((await own.portal.get(`${other.path}/changes`)).status).toBe(404);
+  const { status, body } = await own.portal.get(`${own.path}/changes?webhookId=${other.webhookId}`);
+  expect([status, body]).toEqual([200, { items: [], nextCursor: null }]);
+});
+
+test("An erased workspace leaves no URL, description or header name in the trail", async () => {
+  const { workspaceId, webhookId } = await openOwed();
+  await Platform.updateWebhook({
+    webhookId,
+    description: "Jean Dupont",
+    url: "https://canari.example/",
+  });
+  while (!(await Platform.eraseWorkspace({ workspaceId })).done);
+  const { results } = await env.DB.prepare("SELECT * FROM audit_trail WHERE workspace_id = ?")
+    .bind(workspaceId)
+    .all();
+  expect(JSON.stringify(results)).not.toMatch(/Dupont|canari/);
+  expect(JSON.stringify(results)).toContain("updateWebhook");
+});
+
+test("A workspace's portal keeps its newest 2,000 changes; the platform's own stay", async () => {
+  const { workspaceId } = await openWorkspace();
+  const { id: webhookId } = await subscribe(workspaceId);
+  await Platform.disableWebhook({ webhookId });
+  await env.DB.prepare(
+    `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2005)
+      INSERT INTO audit_trail (at, id, method, workspace_id, ids, via, result, duration_ms, webhook_id)
+      SELECT i, 'old' || i, 'updateWebhook', ?1, '[]', 'portal', 'ok', 0, ?2 FROM n`,
+  )
+    .bind(workspaceId, webhookId)
+    .run();
+  await (await openAs(workspaceId)).post(`/webhooks/${webhookId}/enable`, {});
+  const count = (via: string) =>
+    env.DB.prepare(
+      "SELECT count(*) AS n FROM audit_trail WHERE workspace_id = ? AND webhook_id IS NOT NULL AND via = ?",
+    )
+      .bind(workspaceId, via)
+      .first("n");
+  expect([await count("portal"), await count("rpc")]).toEqual([1_999, 1]);
+});
+
+test("A reading of a lead in the portal can be told from the log", async () => {
+  const { portal, path, webhookId, eventIds } = await openOwed();
+  await portal.get(`${path}/deliveries/${eventIds[0]}`);
+  const requests = lines.map((line) => JSON.parse(line)).filter(({ event }) => event === "request");
+  expect(requests.at(-1)).toMatchObject({
+    route: "/portal/api/webhooks/:webhookId/deliveries/:eventId",
+    operation: "readDelivery",
+    webhookId,
+    eventId: eventIds[0],
+    address: expect.any(String),
+  });
+});
