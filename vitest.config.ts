@@ -96,7 +96,11 @@ function inWorkerd(
 }
 
 /** Tests that run in Node, with or without the built Worker. */
-function inNode(name: string, include: string[], globalSetup: string[] = []) {
+function inNode(
+  name: string,
+  include: string[],
+  { globalSetup = [], setupFiles = [] }: { globalSetup?: string[]; setupFiles?: string[] } = {},
+) {
   return {
     test: {
       name,
@@ -105,6 +109,7 @@ function inNode(name: string, include: string[], globalSetup: string[] = []) {
       // Otherwise each file imports wrangler and the sources again.
       isolate: false,
       globalSetup,
+      setupFiles,
       testTimeout: 120_000,
       hookTimeout: 120_000,
       expect: POLL,
@@ -158,8 +163,13 @@ export default defineConfig({
       inWorkerd("databases", ["test/databases/**/*.test.ts"], THREE_DATABASES),
       inWorkerd("repeated", REPEATED, THREE_DATABASES),
       inNode("node", ["test/node/**/*.test.ts"]),
-      inNode("contract", ["test/contract/*.test.ts"], ["./test/contract/server/setup.ts"]),
-      inNode("long", ["test/long/**/*.test.ts"], ["./test/node/support/build.ts"]),
+      inNode("contract", ["test/contract/*.test.ts"], {
+        globalSetup: ["./test/contract/server/setup.ts"],
+      }),
+      inNode("long", ["test/long/**/*.test.ts"], {
+        globalSetup: ["./test/node/support/build.ts"],
+        setupFiles: ["./test/long/watchdog.ts"],
+      }),
     ],
   },
 });

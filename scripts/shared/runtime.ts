@@ -6,6 +6,7 @@ import type { V4WorkerOptions } from "miniflare";
 import { isDatabaseName } from "../../src/contract/database-names.ts";
 import type { Platform } from "../../src/platform/entrypoint.ts";
 import { makeWritable, ROOT, WRANGLER_ENV } from "./checkout.ts";
+import { openWorkerdOutput } from "./workerd-output.ts";
 
 const BUNDLE = join(ROOT, "dist/worker");
 
@@ -98,6 +99,7 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<Runtim
     ...(options.bundle ? ["nodejs_als"] : []),
   ];
   const bundle = options.bundle ?? join(BUNDLE, "index.js");
+  const output = openWorkerdOutput(options.onLog);
   const miniflare = new Miniflare(
     convertV4MiniflareOptions({
       workers: [
@@ -125,10 +127,16 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<Runtim
       ],
       ...(options.persist ? { resourcePersistencePath: options.persist } : {}),
       ...(options.registry ? { unsafeDevRegistryPath: options.registry } : {}),
-      handleStructuredLogs: ({ message }) => options.onLog?.(message),
+      unsafeRuntimeEnv: output.env,
+      // The runtime is asked for structured logs if there is a handler.
+      handleStructuredLogs: () => {},
     }),
   );
-  const url = await miniflare.ready;
+  const url = await miniflare.ready.catch((error) => {
+    const reason = output.errors() || error;
+    output.close();
+    throw new Error(`the runtime does not start: ${reason}`, { cause: error });
+  });
   const env = await miniflare.getBindings<RuntimeEnv>();
   const worker = (await miniflare.getWorker()) as unknown as {
     scheduled(options: { scheduledTime: Date }): Promise<{ outcome: string }>;
@@ -146,7 +154,10 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<Runtim
       const { outcome } = await worker.scheduled({ scheduledTime: new Date(now) });
       if (outcome !== "ok") throw new Error(`the scheduled job ended with ${outcome}`);
     },
-    stop: () => miniflare.dispose(),
+    stop: async () => {
+      await miniflare.dispose();
+      output.close();
+    },
   };
 }
 

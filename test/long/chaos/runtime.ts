@@ -2,7 +2,6 @@
  * The runtime that `chaos.test.ts` kills. It says over IPC where it listens, carries out what it is
  * asked to, and runs the scheduled job often.
  */
-import { setImmediate as nextTurn } from "node:timers/promises";
 import { startRuntime } from "../../../scripts/shared/runtime.ts";
 import { SWEEP_GRACE_MS } from "../../../src/delivery/wake.ts";
 
@@ -31,12 +30,9 @@ async function serve(persist: string): Promise<void> {
     const found = await env.DB.prepare("SELECT database FROM workspaces").first<string>("database");
     return (await (bindings[found ?? "DB"] as D1Database).prepare(sql).all()).results;
   };
-  // Miniflare's stubs block this thread, and may throw at once. What the runtime has printed is read first: if
-  // its pipe were full, both would wait for each other forever.
-  const carryOut = async (method: string, input: unknown) => {
-    await nextTurn();
-    return method === "rows" ? read(String(input)) : platform[method]?.(input);
-  };
+  // Miniflare's stubs may throw at once.
+  const carryOut = async (method: string, input: unknown) =>
+    method === "rows" ? read(String(input)) : platform[method]?.(input);
   process.on("message", ({ id, method, input }: Call) => {
     carryOut(method, input).then(
       (value) => process.send?.({ id, value }),
@@ -45,7 +41,7 @@ async function serve(persist: string): Promise<void> {
   });
   process.on("disconnect", () => process.exit(1));
   // A minute ahead, because the sweep leaves alone what is overdue by less.
-  const sweep = () => nextTurn().then(() => scheduled(Date.now() + SWEEP_GRACE_MS));
+  const sweep = async () => scheduled(Date.now() + SWEEP_GRACE_MS);
   setInterval(() => sweep().catch(() => {}), SWEEP_EVERY_MS);
   process.send?.({ url: url.href });
 }

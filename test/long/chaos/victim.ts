@@ -31,6 +31,8 @@ export class Victim {
   #start(): Promise<URL> {
     const child = fork(join(import.meta.dirname, "runtime.ts"), [this.#folder], {
       detached: true,
+      // What a killed process leaves behind goes with the folder.
+      env: { ...process.env, TMPDIR: this.#folder },
       stdio: ["ignore", "ignore", "inherit", "ipc"],
     });
     this.#child = child;
