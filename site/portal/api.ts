@@ -1,4 +1,4 @@
-import type { WebhookEvent as Kind } from "../../src/contract/enumerations.ts";
+import type { WebhookEvent } from "../../src/contract/enumerations.ts";
 import type { ErrorBody } from "../../src/contract/errors.ts";
 import type { OpenedSession } from "../../src/contract/portal-token.ts";
 import type {
@@ -33,15 +33,20 @@ export class Fault extends Error {
   }
 }
 
+interface CallOptions {
+  /** Of the session, unless it is that of a link. */
+  token?: string | null;
+  headers?: Record<string, string>;
+}
+
 /**
- * @param token of the session, or of a link.
  * @throws Fault; if the server refuses the token, the session knows.
  */
 async function call<T>(
   method: string,
   path: string,
   body?: object,
-  token = readSession().token,
+  { token = readSession().token, headers = {} }: CallOptions = {},
 ): Promise<T> {
   let answer: Response;
   let text: string;
@@ -51,6 +56,7 @@ async function call<T>(
       headers: {
         Authorization: `Bearer ${token}`,
         ...(body && { "Content-Type": "application/json" }),
+        ...headers,
       },
       ...(body && { body: JSON.stringify(body) }),
       signal: AbortSignal.timeout(PATIENCE_MS),
@@ -78,9 +84,9 @@ const webhook = (id: string) => `/webhooks/${encodeURIComponent(id)}`;
 
 /** Exchanges the token of a link for a session. */
 export const exchangeLink = (link: string) =>
-  call<OpenedSession>("POST", "/session", undefined, link);
+  call<OpenedSession>("POST", "/session", undefined, { token: link });
 
-/** A subscription that was just created: nothing else shows its secret. */
+/** A webhook that was just created: nothing else shows its secret. */
 export interface NewWebhook {
   id: string;
   url: string;
@@ -102,15 +108,16 @@ export const listKeys = (cursor: string | null) =>
 
 export const readWebhook = (id: string) => call<WebhookDetails>("GET", webhook(id));
 
-export const createWebhook = (body: { url: string; events: Kind[] }) =>
-  call<NewWebhook>("POST", "/webhooks", body);
+/** Subscribes a URL: once, however often it is called with the same key. */
+export const createWebhook = (body: { url: string; events: WebhookEvent[] }, key: string) =>
+  call<NewWebhook>("POST", "/webhooks", body, { headers: { "Idempotency-Key": key } });
 
 export const deleteWebhook = (id: string) => call<null>("DELETE", webhook(id));
 
-/** What may be changed of a subscription. */
-interface Changes {
+/** What may be changed of a webhook. */
+export interface Changes {
   url?: string;
-  events?: Kind[];
+  events?: WebhookEvent[];
   description?: string;
   headers?: Record<string, string>;
 }
@@ -120,7 +127,7 @@ export const updateWebhook = (id: string, body: Changes) =>
 
 export const disableWebhook = (id: string) => call<object>("POST", `${webhook(id)}/disable`, {});
 
-/** Enables a subscription. With a time, also examines a part of the events since then, as `redeliver` does. */
+/** Enables a webhook. With a time, also examines a part of the events since then, as `redeliver` does. */
 export const enableWebhook = (
   id: string,
   body: { redeliverSince?: string; cursor?: string | null },
@@ -131,7 +138,7 @@ export const renewSecret = (id: string, overlapSeconds: number) =>
 
 export const endOverlap = (id: string) => call<object>("POST", `${webhook(id)}/overlap`, {});
 
-export const sendTest = (id: string, type: Kind) =>
+export const sendTest = (id: string, type: WebhookEvent) =>
   call<TestResult>("POST", `${webhook(id)}/test`, { type });
 
 /**

@@ -3,19 +3,30 @@ import type { WorkspaceDetails as Workspace } from "../../src/workspaces/views.t
 import { readWorkspace } from "./api.ts";
 import { platformName } from "./deployment.ts";
 import { formatTime, timeZone } from "./format.ts";
-import { useLoad } from "./load.ts";
-import { Delivery } from "./pages/delivery.tsx";
+import { forgetLoaded, useLoad } from "./load.ts";
 import { Events } from "./pages/events.tsx";
+import { Home } from "./pages/home.tsx";
 import { Subscribe } from "./pages/subscribe.tsx";
 import { Usage } from "./pages/usage.tsx";
 import { Webhook } from "./pages/webhook.tsx";
-import { Webhooks } from "./pages/webhooks.tsx";
 import { Announcements } from "./parts/announce.tsx";
 import { Arrival, OfferDialog, RefusalDialog } from "./parts/arrival.tsx";
 import { LoadState, NotFound } from "./parts/faults.tsx";
+import { setSite, usePageTitle } from "./parts/heading.tsx";
 import { parseRoute, type Route, usageHref } from "./route.ts";
-import { readSession, readSessionEnd, resume, type SessionState, watchSession } from "./session.ts";
-import { chooseLanguage, otherLanguages, t } from "./text.ts";
+import {
+  isReadOnly,
+  readReturnUrl,
+  readSession,
+  readSessionEnd,
+  resume,
+  type SessionState,
+  watchSession,
+} from "./session.ts";
+import { chooseLanguage, language, languages, t } from "./text.ts";
+import { chooseTheme, readTheme, THEMES, type Theme } from "./theme.ts";
+
+const PRODUCT = platformName || t.product;
 
 /** The portal: who may see it, and the place named by the address. */
 export function App({ icon }: { icon: string }) {
@@ -27,6 +38,7 @@ export function App({ icon }: { icon: string }) {
     addEventListener("hashchange", follow);
     return () => removeEventListener("hashchange", follow);
   }, []);
+  const { state } = session;
   return (
     <>
       <button
@@ -36,7 +48,7 @@ export function App({ icon }: { icon: string }) {
       >
         {t.skip}
       </button>
-      {session.state === "open" ? (
+      {state === "open" ? (
         <>
           <Portal key={session.token} {...{ session, route, icon }} />
           {session.link && <Arrival link={session.link} isHidden />}
@@ -45,8 +57,8 @@ export function App({ icon }: { icon: string }) {
         <>
           <Bar icon={icon} />
           <main id="content" tabIndex={-1}>
-            {session.state !== "opening" && <Closed state={session.state} />}
-            {session.state === "opening" && session.link && <Arrival link={session.link} />}
+            {state !== "opening" && state !== "asking" && <Closed state={state} />}
+            {state === "opening" && session.link && <Arrival link={session.link} />}
           </main>
         </>
       )}
@@ -55,17 +67,28 @@ export function App({ icon }: { icon: string }) {
   );
 }
 
-function Closed({ state }: { state: Exclude<SessionState, "open" | "opening"> }) {
+/** Says why nothing is shown, and leads to the app, which opens the portal. */
+function Closed({ state }: { state: Exclude<SessionState, "open" | "opening" | "asking"> }) {
   const { title, text } = t.session[state];
+  const app = readReturnUrl();
+  setSite(PRODUCT);
+  usePageTitle(title);
   return (
     <div class="closed" role="alert">
       <h1>{title}</h1>
       <p class="lead">{text}</p>
-      {state === "withdrawn" && (
-        <button type="button" onClick={resume}>
-          {t.retry}
-        </button>
-      )}
+      <div class="buttons">
+        {state === "withdrawn" && (
+          <button type="button" onClick={resume}>
+            {t.retry}
+          </button>
+        )}
+        {app && (
+          <a class="button primary" href={app}>
+            {t.session.toApp}
+          </a>
+        )}
+      </div>
     </div>
   );
 }
@@ -79,16 +102,16 @@ interface PortalProps {
 }
 
 function Portal({ session: { offer, refusal }, route, icon }: PortalProps) {
-  const loaded = useLoad(readWorkspace, "", WORKSPACE_REFRESH_MS);
+  // Another session may be of another workspace.
+  useState(forgetLoaded);
+  const loaded = useLoad(readWorkspace, "workspace", WORKSPACE_REFRESH_MS);
   const workspace = loaded.data;
-  const product = platformName || t.product;
-  useEffect(() => {
-    document.title = workspace ? `${workspace.name} – ${product}` : product;
-  }, [workspace?.name]);
+  setSite(workspace ? `${workspace.name} – ${PRODUCT}` : PRODUCT);
   return (
     <>
       <Bar icon={icon} workspace={workspace} route={route} />
       <main id="content" tabIndex={-1}>
+        {isReadOnly() && <p class="note read-only">{t.readOnly}</p>}
         {workspace ? <Place workspace={workspace} route={route} /> : <LoadState loaded={loaded} />}
       </main>
       {workspace && (
@@ -107,24 +130,24 @@ function Portal({ session: { offer, refusal }, route, icon }: PortalProps) {
 function Place({ route, workspace }: { route: Route; workspace: Workspace }) {
   switch (route.page) {
     case "webhooks":
-      return <Webhooks workspace={workspace} />;
+      return <Home workspace={workspace} />;
     case "webhook":
       return <Webhook key={route.id} workspace={workspace} {...route} />;
-    case "delivery":
-      return <Delivery key={`${route.id} ${route.eventId}`} {...{ workspace, ...route }} />;
     case "subscribe":
       return <Subscribe workspace={workspace} />;
     case "events":
       return <Events workspace={workspace} />;
     case "usage":
       return <Usage cursor={route.query.get("cursor")} />;
-    case "unknown":
+    default:
       return <NotFound />;
   }
 }
 
 function Bar(props: { icon: string; workspace?: Workspace | null; route?: Route }) {
   const { icon, workspace, route } = props;
+  const app = readReturnUrl();
+  const name = [platformName, workspace?.name].filter(Boolean).join(" · ") || t.product;
   const link = (href: string, text: string, isHere: boolean) => (
     <a href={href} aria-current={isHere ? "page" : undefined}>
       {text}
@@ -134,31 +157,64 @@ function Bar(props: { icon: string; workspace?: Workspace | null; route?: Route 
     <header class="bar">
       <p class="brand">
         {platformName === "" && <img src={icon} alt="" width="26" height="26" />}
-        <span>{[platformName, workspace?.name].filter(Boolean).join(" · ") || t.product}</span>
+        {app ? (
+          <a href={app} title={t.backToApp}>
+            ← {name}
+          </a>
+        ) : (
+          <span>{name}</span>
+        )}
       </p>
       {workspace && route && (
         <nav aria-label={t.sections}>
-          {link("#/webhooks", t.subscriptions, !["events", "usage"].includes(route.page))}
+          {link(
+            "#/webhooks",
+            t.webhooks,
+            ["webhooks", "webhook", "subscribe"].includes(route.page),
+          )}
           {link("#/events", t.catalogue.title, route.page === "events")}
           {link(usageHref(null), t.usage, route.page === "usage")}
-          <a href="/docs" target="_blank" rel="noopener noreferrer">
+          <a href="/docs" target="_blank" rel="noopener noreferrer" hreflang="en">
             {t.docs}
           </a>
         </nav>
       )}
-      <div class="languages">
-        {otherLanguages.map(({ name, languageName }) => (
-          <button
-            key={name}
-            type="button"
-            class="quiet"
-            lang={name}
-            onClick={() => chooseLanguage(name)}
-          >
-            {languageName}
-          </button>
-        ))}
-      </div>
+      <Preferences />
     </header>
+  );
+}
+
+/** The language and the theme of the page. */
+function Preferences() {
+  const [theme, setTheme] = useState(readTheme);
+  return (
+    <div class="preferences">
+      <select
+        aria-label={t.theme}
+        value={theme}
+        onInput={({ currentTarget }) => {
+          const chosen = currentTarget.value as Theme;
+          chooseTheme(chosen);
+          setTheme(chosen);
+        }}
+      >
+        {THEMES.map((name) => (
+          <option key={name} value={name}>
+            {t.themes[name]}
+          </option>
+        ))}
+      </select>
+      <select
+        aria-label={t.language}
+        value={language}
+        onInput={({ currentTarget }) => chooseLanguage(currentTarget.value)}
+      >
+        {languages.map(({ name, languageName }) => (
+          <option key={name} value={name} lang={name}>
+            {languageName}
+          </option>
+        ))}
+      </select>
+    </div>
   );
 }

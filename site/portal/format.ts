@@ -1,14 +1,14 @@
-import { DELIVERIES_COUNTED_MAX } from "../../src/contract/limits.ts";
-import type { AttemptView as Attempt, WebhookView } from "../../src/history/views.ts";
+import type { AttemptView as Attempt } from "../../src/history/views.ts";
 import { locale, t } from "./text.ts";
 
 const whole = new Intl.DateTimeFormat(locale, { dateStyle: "medium" });
 const timeOfDay = new Intl.DateTimeFormat(locale, { timeStyle: "short" });
 const exactTimeOfDay = new Intl.DateTimeFormat(locale, { timeStyle: "medium" });
-const day = new Intl.DateTimeFormat(locale, { day: "numeric", month: "short", timeZone: "UTC" });
+const utcDay = new Intl.DateTimeFormat(locale, { day: "numeric", month: "short", timeZone: "UTC" });
 const date = new Intl.DateTimeFormat(locale, { day: "numeric", month: "short" });
 const number = new Intl.NumberFormat(locale);
 const percent = new Intl.NumberFormat(locale, { style: "percent", maximumSignificantDigits: 2 });
+const rate = new Intl.NumberFormat(locale, { style: "percent", maximumFractionDigits: 1 });
 const relative = new Intl.RelativeTimeFormat(locale, { numeric: "auto" });
 
 /** The reader's time zone, such as `Europe/Paris`. */
@@ -32,9 +32,21 @@ export function formatExactTime(at: string): string {
   return t.at(whole.format(new Date(at)), exactTimeOfDay.format(new Date(at)));
 }
 
+/** A time to the second with its day, short: `25 Nov, 14:05:33`. */
+export function formatMoment(at: string | number): string {
+  return t.at(date.format(new Date(at)), exactTimeOfDay.format(new Date(at)));
+}
+
+/** The time of day to the minute; with its day, unless that is today. */
+export function formatSoon(at: string, now: number): string {
+  const time = timeOfDay.format(new Date(at));
+  const day = date.format(new Date(at));
+  return day === date.format(now) ? time : t.at(day, time);
+}
+
 /** A day of the API, `2026-11-21`, in UTC. */
-export function formatDay(date: string): string {
-  return day.format(new Date(date));
+export function formatDay(day: string): string {
+  return utcDay.format(new Date(day));
 }
 
 /** The day of a time, in the reader's time zone. */
@@ -52,30 +64,14 @@ export function formatDayAndHour(time: string): string {
   return `${formatDate(time)}, ${formatHour(time)}`;
 }
 
-function formatNumber(n: number): string {
+export function formatNumber(n: number): string {
   return number.format(n);
 }
 
-/** A count that may have ended at a limit: then there are as many, or more. */
-export interface Count {
-  n: number;
-  isCapped: boolean;
-}
-
-/** A count, which never looks exact if it may have ended at a limit. */
-export function formatCount({ n, isCapped }: Count): string {
-  return isCapped ? t.orMore(formatNumber(n)) : formatNumber(n);
-}
-
-export function sum(counts: Count[]): Count {
-  const n = counts.reduce((total, count) => total + count.n, 0);
-  return { n, isCapped: counts.some((count) => count.isCapped) };
-}
-
-/** The pending deliveries of a subscription, which the service counts up to a limit; null without any. */
-export function formatPending({ pending }: Pick<WebhookView, "pending">): string | null {
-  if (pending === 0) return null;
-  return formatCount({ n: pending, isCapped: pending >= DELIVERIES_COUNTED_MAX });
+/** The share of successes: never 100% unless there is no failure. */
+export function formatRate(successes: number, all: number): string {
+  const share = successes / all;
+  return rate.format(successes === all ? 1 : Math.min(share, 0.999));
 }
 
 export function formatShare(share: number): string {
@@ -98,13 +94,13 @@ export function formatOutcome({ outcome, status }: Pick<Attempt, "outcome" | "st
 }
 
 /** What a failed attempt means and what to do about it; null if it succeeded. */
-export function explain(attempt: Pick<Attempt, "outcome" | "status">): string | null {
-  if (isAccepted(attempt)) return null;
-  const { means, todo } = t.explain(attempt);
-  return `${means} ${todo}`;
+export function explain(
+  attempt: Pick<Attempt, "outcome" | "status">,
+): { means: string; todo: string } | null {
+  return isAccepted(attempt) ? null : t.explain(attempt);
 }
 
-/** Whether the receiver acknowledged: any 2xx. */
+/** Whether the server acknowledged: any 2xx. */
 export function isAccepted({ outcome, status }: Pick<Attempt, "outcome" | "status">): boolean {
   return outcome === "answered" && status !== null && status >= 200 && status < 300;
 }

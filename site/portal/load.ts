@@ -12,24 +12,49 @@ export interface Loaded<T> {
   data: T | null;
   /** Why the last try failed; the data is then from an earlier one. */
   fault: Fault | null;
-  /** Whether the data on the screen belongs to another key: new data is on its way. */
-  isStale: boolean;
   /** Reloads now, and a few times in the next seconds. */
   reload(): void;
+}
+
+/** Maximum number of places whose data is remembered. */
+const REMEMBERED_MAX = 40;
+
+/** What was loaded last, by key: a reader who goes back sees it at once, at the same place. */
+const remembered = new Map<string, unknown>();
+
+function remember(key: string, data: unknown): void {
+  remembered.delete(key);
+  remembered.set(key, data);
+  const [oldest] = remembered.keys();
+  if (remembered.size > REMEMBERED_MAX && oldest !== undefined) remembered.delete(oldest);
+}
+
+/** Forgets all data: it belongs to a session that has been replaced. */
+export function forgetLoaded(): void {
+  remembered.clear();
+}
+
+/** Reloads what the page shows and may have changed. */
+const reloads = new Set<() => void>();
+
+/** Reloads everything on the screen, after a change: now, and a few times in the next seconds. */
+export function reloadAll(): void {
+  for (const reload of reloads) reload();
 }
 
 /**
  * Keeps the result of `load` on the screen up to date: it is reloaded at a slow interval while the
  * page is visible, when the page becomes visible again, and when the network returns.
  *
- * @param key what is loaded: another key loads immediately.
+ * @param key names what is loaded, among all that the page loads. Another key loads immediately; until
+ *   then there is no data, unless it was loaded before.
  */
-export function useLoad<T>(load: () => Promise<T>, key = "", refreshMs = REFRESH_MS): Loaded<T> {
-  const [shown, setShown] = useState<{ key: string; data: T | null; fault: Fault | null }>({
-    key,
-    data: null,
-    fault: null,
-  });
+export function useLoad<T>(load: () => Promise<T>, key: string, refreshMs = REFRESH_MS): Loaded<T> {
+  const [state, setShown] = useState<{ key: string; data: T | null; fault: Fault | null } | null>(
+    null,
+  );
+  const known = (remembered.get(key) as T | undefined) ?? null;
+  const shown = state?.key === key ? state : { key, data: known, fault: null };
   const reload = useRef(() => {});
   const loadNow = useRef(load);
   loadNow.current = load;
@@ -50,12 +75,14 @@ export function useLoad<T>(load: () => Promise<T>, key = "", refreshMs = REFRESH
       try {
         const data = await loadNow.current();
         if (turn !== latest) return;
+        remember(key, data);
         setShown({ key, data, fault: null });
         wait(soon.shift() ?? refreshMs);
       } catch (error) {
         if (turn !== latest) return;
         if (!(error instanceof Fault)) throw error;
-        setShown(({ data }) => ({ key, data, fault: error }));
+        const data = (remembered.get(key) as T | undefined) ?? null;
+        setShown({ key, data, fault: error });
         if (error.status === null) wait(OFFLINE_MS);
         else wait((error.retryAfterSeconds ?? 0) * 1000 || REFRESH_MS);
       }
@@ -65,12 +92,15 @@ export function useLoad<T>(load: () => Promise<T>, key = "", refreshMs = REFRESH
       soon = [...SOON_MS];
       void run();
     };
+    const reloadSoon = reload.current;
+    reloads.add(reloadSoon);
     document.addEventListener("visibilitychange", resume);
     addEventListener("online", run);
     void run();
     return () => {
       latest = -1;
       reload.current = () => {};
+      reloads.delete(reloadSoon);
       clearTimeout(timer);
       document.removeEventListener("visibilitychange", resume);
       removeEventListener("online", run);
@@ -80,7 +110,6 @@ export function useLoad<T>(load: () => Promise<T>, key = "", refreshMs = REFRESH
   return {
     data: shown.data,
     fault: shown.fault,
-    isStale: shown.key !== key,
     reload: useCallback(() => reload.current(), []),
   };
 }

@@ -60,7 +60,7 @@ export function useDeliveries(id: string, query: URLSearchParams): Search {
       if (mine === turn.current) setLooking(null);
     }
     return { items: [], nextCursor: own.cursor };
-  }, key);
+  }, `deliveries ${id} ${key}`);
 
   const { cursor, isStopped } = trail.current;
   return {

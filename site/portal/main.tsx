@@ -1,8 +1,10 @@
 import { render } from "preact";
 import { App } from "./app.tsx";
-import { platformColor, platformName } from "./deployment.ts";
+import { platformColor } from "./deployment.ts";
+import { rememberPositions } from "./route.ts";
 import { openSession } from "./session.ts";
-import { language, t } from "./text.ts";
+import { language } from "./text.ts";
+import { readTheme } from "./theme.ts";
 
 const root = document.getElementById("portal");
 const icon = document.querySelector<HTMLLinkElement>("link[rel=icon]");
@@ -10,10 +12,11 @@ if (!root || !icon) throw new Error("the page is not whole");
 // Before anything else: removes the token from the address.
 openSession();
 document.documentElement.lang = language;
-document.title = platformName || t.product;
+document.documentElement.dataset.theme = readTheme();
 if (platformColor !== "") {
   document.documentElement.classList.add("branded");
   document.documentElement.style.setProperty("--brand", platformColor);
   icon.href = icon.href.replace(/%23[\da-f]{6}/i, encodeURIComponent(platformColor));
 }
+rememberPositions();
 render(<App icon={icon.href} />, root);

@@ -1,21 +1,39 @@
+/** A part of a webhook's page. */
+export type Tab = "overview" | "deliveries" | "settings" | "history";
+
+export const TABS: readonly Tab[] = ["overview", "deliveries", "settings", "history"];
+
 /** A place in the portal, named by the fragment of the address. */
 export type Route =
   | { page: "webhooks" | "subscribe" | "events" | "unknown" }
-  | { page: "usage"; query: URLSearchParams }
-  | { page: "webhook"; id: string; query: URLSearchParams }
-  | { page: "delivery"; id: string; eventId: string };
+  | { page: "failures" | "usage"; query: URLSearchParams }
+  | { page: "webhook"; id: string; tab: Tab; eventId: string | null; query: URLSearchParams };
 
-/** The place for a fragment such as `#/webhooks/whk_…?state=pending`. */
+/** The place for a fragment such as `#/webhooks/whk_…/deliveries?state=retrying`. */
 export function parseRoute(fragment: string): Route {
-  const [path = "", query = ""] = fragment.replace(/^#/, "").split("?");
-  const [first, id, eventId, ...more] = path.split("/").filter(Boolean).map(decode);
+  const [path = "", search = ""] = fragment.replace(/^#/, "").split("?");
+  const query = new URLSearchParams(search);
+  const [first = "webhooks", id, tab = "overview", eventId, ...more] = path
+    .split("/")
+    .filter(Boolean)
+    .map(decode);
   if (more.length > 0) return { page: "unknown" };
-  if (first === "usage" && !id) return { page: "usage", query: new URLSearchParams(query) };
-  if ((first === "subscribe" || first === "events") && !id) return { page: first };
-  if (first !== undefined && first !== "webhooks") return { page: "unknown" };
-  if (!id) return { page: "webhooks" };
-  if (eventId) return { page: "delivery", id, eventId };
-  return { page: "webhook", id, query: new URLSearchParams(query) };
+  if (first === "webhooks" && id !== undefined) return parseWebhook(id, tab, eventId, query);
+  if (id !== undefined) return { page: "unknown" };
+  if (first === "failures" || first === "usage") return { page: first, query };
+  if (first === "webhooks" || first === "subscribe" || first === "events") return { page: first };
+  return { page: "unknown" };
+}
+
+function parseWebhook(
+  id: string,
+  name: string,
+  eventId: string | undefined,
+  query: URLSearchParams,
+): Route {
+  const tab = TABS.find((one) => one === name);
+  if (!tab || (eventId !== undefined && tab !== "deliveries")) return { page: "unknown" };
+  return { page: "webhook", id, tab, eventId: eventId ?? null, query };
 }
 
 /** Decodes a part of an address, which may be malformed. */
@@ -27,22 +45,57 @@ function decode(part: string): string {
   }
 }
 
-/** The address of a page of keys. */
-export function usageHref(cursor: string | null): string {
-  return cursor === null ? "#/usage" : `#/usage?${new URLSearchParams({ cursor })}`;
-}
+/** The parameters of an address; those that are null or empty are left out. */
+export type Query = Record<string, string | null | undefined>;
 
-/** The address of a subscription, with its list of deliveries filtered by `query`. */
-export function webhookHref(id: string, query: Record<string, string | null> = {}): string {
+function withQuery(path: string, query: Query): string {
   const given = Object.entries(query).filter((pair): pair is [string, string] => !!pair[1]);
   const search = new URLSearchParams(given).toString();
-  return `#/webhooks/${encodeURIComponent(id)}${search && `?${search}`}`;
+  return search === "" ? path : `${path}?${search}`;
 }
 
-export function deliveryHref(id: string, eventId: string): string {
-  return `#/webhooks/${encodeURIComponent(id)}/${encodeURIComponent(eventId)}`;
+/** The address of a page of keys. */
+export function usageHref(cursor: string | null): string {
+  return withQuery("#/usage", { cursor });
+}
+
+/** The address of a webhook. */
+export function webhookHref(id: string, tab: Tab = "overview"): string {
+  const path = `#/webhooks/${encodeURIComponent(id)}`;
+  return tab === "overview" ? path : `${path}/${tab}`;
+}
+
+/** The address of a webhook's list of deliveries, filtered by `query`. */
+export function deliveriesHref(id: string, query: Query = {}): string {
+  return withQuery(webhookHref(id, "deliveries"), query);
+}
+
+/** The address of a delivery, beside the list that is filtered by `query`. */
+export function deliveryHref(id: string, eventId: string, query: Query = {}): string {
+  return withQuery(`${webhookHref(id, "deliveries")}/${encodeURIComponent(eventId)}`, query);
 }
 
 export function goTo(href: string): void {
   location.hash = href;
+}
+
+/**
+ * Remembers how far each place is scrolled, in its entry of the browser's history, so that Back returns to it.
+ * The browser's own memory is of no use: it restores the position before the content is there.
+ */
+export function rememberPositions(): void {
+  history.scrollRestoration = "manual";
+  const save = () => {
+    const before = savedPosition();
+    if (before !== scrollY) history.replaceState({ y: scrollY }, "");
+  };
+  addEventListener("scrollend", save);
+  // For browsers that do not support `scrollend`. A link is followed after this.
+  addEventListener("click", save, { capture: true });
+}
+
+/** How far the place was scrolled when the reader left it; null if it is a new one. */
+export function savedPosition(): number | null {
+  const state = history.state as { y?: number } | null;
+  return state?.y ?? null;
 }

@@ -1,18 +1,32 @@
 import type { OpenedSession } from "../../src/contract/portal-token.ts";
 import { PORTAL_TOKEN } from "../../src/contract/portal-token.ts";
+import { askOtherTabs, offerToOtherTabs, tellOtherTabs } from "./tabs.ts";
 
 /**
  * The reader's session. A link's token comes in the fragment of the address, which browsers do not send
  * to servers. They do record it, in the history and elsewhere, before any script runs: so it can only be
  * exchanged, within two minutes, for the token of a session. That one is never part of an address. It is
- * kept for this tab, so that the page can be reloaded.
+ * stored for this tab, so that the page can be reloaded, and given to other tabs that ask for it (tabs.ts).
  */
 
-const KEPT_AS = "portal-session";
+const STORED_AS = "portal-session";
 const START = "#/webhooks";
 
+/** Where a reader without a session can sign in, and where he wanted to go: for this browser. */
+const APP_STORED_AS = "portal-app";
+const PLACE_STORED_AS = "portal-place";
+/** How long a place is remembered: enough to sign in to the app. */
+const PLACE_MS = 15 * 60_000;
+
 /** Whether there is a session, or what the reader sees instead. */
-export type SessionState = "missing" | "opening" | "open" | "outdated" | "ended" | "withdrawn";
+export type SessionState =
+  | "asking"
+  | "missing"
+  | "opening"
+  | "open"
+  | "outdated"
+  | "ended"
+  | "withdrawn";
 
 /** Why a token is refused: it has expired, or its workspace has no access. */
 export type Refusal = "expired" | "withdrawn";
@@ -29,28 +43,47 @@ interface View {
   refusal: Refusal | null;
 }
 
-let view: View = { state: "missing", token: null, link: null, offer: null, refusal: null };
+let view: View = { state: "asking", token: null, link: null, offer: null, refusal: null };
+/** The workspace of the session that has ended; null if there was none. */
+let formerWorkspace: string | null = null;
 let onChange = () => {};
 
-/** Opens the session that this tab already has, and follows the link in the address. */
+/** Opens the session that this tab or another one has, and follows the link in the address. */
 export function openSession(): void {
-  const token = withStorage((storage) => storage.getItem(KEPT_AS)) ?? null;
+  const token = withStorage("session", (storage) => storage.getItem(STORED_AS)) ?? null;
   if (token !== null) show({ state: "open", token });
-  takeLink(START);
+  takeLink(takePlace() ?? START);
   // A link that is followed while the portal is open.
   addEventListener("hashchange", ({ oldURL }) => takeLink(new URL(oldURL).hash));
+  offerToOtherTabs(() => (view.state === "open" ? view.token : null), adopt);
+  if (view.state === "asking") void findSession();
+}
+
+/** Asks the other tabs for a session; without one, remembers the place until there is. */
+async function findSession(): Promise<void> {
+  const found = await askOtherTabs();
+  if (view.state !== "asking") return;
+  if (found !== null) return begin(found);
+  rememberPlace();
+  show({ state: "missing" });
+}
+
+/** Takes a session that was opened in another tab, if this one has none or it has ended. */
+function adopt(token: string): void {
+  const isWaiting = ["missing", "outdated", "ended"].includes(view.state);
+  const isOther = formerWorkspace !== null && formerWorkspace !== readGrant(token).workspaceId;
+  if (isWaiting && !isOther) begin(token);
 }
 
 /**
- * Takes a link's token out of the address, and restores the place that a session is at. A fragment that starts with `/` is a
- * place; anything else that is not a token is ignored.
+ * Takes a link's token out of the address, and restores the place that a session is at, or that the reader
+ * wanted to see. A fragment that starts with `/` is a place; anything else that is not a token is ignored.
  */
 function takeLink(place: string): void {
   const fragment = location.hash.slice(1);
   if (fragment === "" || fragment.startsWith("/")) return;
   const isOpen = view.state === "open";
-  const hash = isOpen && place.startsWith("#/") ? place : START;
-  history.replaceState(null, "", location.pathname + hash);
+  history.replaceState(null, "", location.pathname + (place.startsWith("#/") ? place : START));
   if (!PORTAL_TOKEN.test(fragment)) return;
   show({ state: isOpen ? "open" : "opening", link: fragment, offer: null, refusal: null });
 }
@@ -72,8 +105,14 @@ export function arrive(link: string, opened: OpenedSession): void {
   // Another link was followed meanwhile.
   if (link !== view.link) return;
   const isOther = view.state === "open" && workspaceOf(view.token) !== opened.workspace.id;
-  if (isOther) show({ link: null, offer: opened });
-  else begin(opened.token);
+  if (isOther) {
+    show({ link: null, offer: opened });
+    return;
+  }
+  // The place belongs to the workspace of the session that has ended.
+  if (formerWorkspace !== null && formerWorkspace !== opened.workspace.id) location.hash = START;
+  begin(opened.token);
+  tellOtherTabs(opened.token);
 }
 
 /** Replaces the session by the one that is offered. */
@@ -105,7 +144,11 @@ function refuseLink(refusal: Refusal): void {
 
 function refuseSession(refusal: Refusal): void {
   const isOver = refusal === "expired";
-  if (isOver) keep(null);
+  if (isOver) {
+    formerWorkspace = workspaceOf(view.token);
+    store(null);
+    rememberPlace();
+  }
   const token = isOver ? null : view.token;
   if (view.offer) acceptOffer();
   else if (view.link) show({ state: "opening", token });
@@ -118,7 +161,12 @@ export function resume(): void {
 }
 
 function begin(token: string): void {
-  keep(token);
+  store(token);
+  const { returnUrl } = readGrant(token);
+  if (returnUrl !== null)
+    withStorage("local", (storage) => storage.setItem(APP_STORED_AS, returnUrl));
+  withStorage("local", (storage) => storage.removeItem(PLACE_STORED_AS));
+  formerWorkspace = null;
   show({ state: "open", token, link: null, offer: null, refusal: null });
 }
 
@@ -127,28 +175,74 @@ function show(changes: Partial<View>): void {
   onChange();
 }
 
-/** Keeps the session's token for a reload, or forgets it. */
-function keep(token: string | null): void {
-  withStorage((storage) =>
-    token === null ? storage.removeItem(KEPT_AS) : storage.setItem(KEPT_AS, token),
+/** Stores the session's token for a reload, or forgets it. */
+function store(token: string | null): void {
+  withStorage("session", (storage) =>
+    token === null ? storage.removeItem(STORED_AS) : storage.setItem(STORED_AS, token),
   );
 }
 
-/** Uses this tab's storage; if a browser blocks it, the session is forgotten with the page. */
-function withStorage<T>(use: (storage: Storage) => T): T | undefined {
+/** Uses this tab's storage or the browser's; if it is blocked, all is forgotten with the page. */
+function withStorage<T>(which: "session" | "local", use: (storage: Storage) => T): T | undefined {
   try {
-    return use(sessionStorage);
+    return use(which === "session" ? sessionStorage : localStorage);
   } catch {
     return undefined;
   }
 }
 
-/** When the session ends, in ISO 8601. */
-export function readSessionEnd(): string {
-  const [, , , end = "0"] = PORTAL_TOKEN.exec(view.token ?? "") ?? [];
-  return new Date(Number.parseInt(end, 36) * 1000).toISOString();
+/** Remembers the place that the reader wants to see, such as the link of an e-mail, until he has signed in. */
+function rememberPlace(): void {
+  const { hash } = location;
+  if (!hash.startsWith("#/webhooks/")) return;
+  const place = JSON.stringify({ hash, until: Date.now() + PLACE_MS });
+  withStorage("local", (storage) => storage.setItem(PLACE_STORED_AS, place));
 }
 
-function workspaceOf(session: string | null): string | undefined {
-  return PORTAL_TOKEN.exec(session ?? "")?.[2];
+/** The place that was remembered, once. Only a link needs it: any other address is a place itself. */
+function takePlace(): string | null {
+  if (!PORTAL_TOKEN.test(location.hash.slice(1))) return null;
+  const stored = withStorage("local", (storage) => {
+    const text = storage.getItem(PLACE_STORED_AS);
+    storage.removeItem(PLACE_STORED_AS);
+    return text;
+  });
+  const place = JSON.parse(stored ?? "null") as { hash: string; until: number } | null;
+  return place !== null && Date.now() < place.until ? place.hash : null;
+}
+
+/** What the session's token says about it. */
+interface Grant {
+  workspaceId: string;
+  /** Unix milliseconds. */
+  endsAt: number;
+  readOnly: boolean;
+  returnUrl: string | null;
+}
+
+function readGrant(token: string): Grant {
+  const [, , workspaceId = "", end = "0"] = PORTAL_TOKEN.exec(token) ?? [];
+  const endsAt = Number.parseInt(end, 36) * 1000;
+  return { workspaceId, endsAt, readOnly: false, returnUrl: null };
+}
+
+function workspaceOf(token: string | null): string | null {
+  return token === null ? null : readGrant(token).workspaceId;
+}
+
+/** When the session ends, in ISO 8601. */
+export function readSessionEnd(): string {
+  return new Date(readGrant(view.token ?? "").endsAt).toISOString();
+}
+
+/** Whether the session may only look. */
+export function isReadOnly(): boolean {
+  return readGrant(view.token ?? "").readOnly;
+}
+
+/** Where the app is that opened the portal, in this session or an earlier one; null if it has not said. */
+export function readReturnUrl(): string | null {
+  const stored = () => withStorage("local", (storage) => storage.getItem(APP_STORED_AS)) ?? null;
+  const url = (view.token === null ? null : readGrant(view.token).returnUrl) ?? stored();
+  return url !== null && /^https?:\/\//.test(url) ? url : null;
 }

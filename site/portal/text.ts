@@ -43,7 +43,5 @@ export const locale = navigator.languages.find((tag) => languageOf(tag) === lang
 /** The texts in this language. */
 export const t: Texts = LANGUAGES.get(language) ?? en;
 
-/** The other languages, and what they are called in themselves. */
-export const otherLanguages = [...LANGUAGES]
-  .filter(([name]) => name !== language)
-  .map(([name, { languageName }]) => ({ name, languageName }));
+/** All languages, and what they are called in themselves. */
+export const languages = [...LANGUAGES].map(([name, { languageName }]) => ({ name, languageName }));

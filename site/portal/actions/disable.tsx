@@ -1,20 +1,20 @@
 import { disableWebhook } from "../api.ts";
-import { formatPending } from "../format.ts";
+import { formatNumber } from "../format.ts";
+import { reloadAll } from "../load.ts";
 import { type AboutWebhook, FormDialog } from "../parts/dialog-form.tsx";
 import { t } from "../text.ts";
 
-/** Disables a subscription after confirmation, until it is enabled again. */
-export function DisableDialog({ webhook, onClose, onDone }: AboutWebhook) {
+/** Disables a webhook after confirmation, until it is enabled again. */
+export function DisableDialog({ webhook, onClose }: AboutWebhook) {
   const disable = async () => {
     await disableWebhook(webhook.webhookId);
-    onDone();
+    reloadAll();
     return t.disable.result;
   };
-  const pending = formatPending(webhook);
   return (
-    <FormDialog texts={t.disable} isDangerous act={disable} onClose={onClose}>
+    <FormDialog texts={t.disable} act={disable} onClose={onClose}>
       <p>{t.disable.text}</p>
-      {pending && <p>{t.remove.pending(pending)}</p>}
+      {webhook.pending > 0 && <p>{t.remove.pending(formatNumber(webhook.pending))}</p>}
     </FormDialog>
   );
 }

@@ -1,51 +1,64 @@
 import { useState } from "preact/hooks";
-import type { WebhookEvent as Kind } from "../../../src/contract/enumerations.ts";
+import type { WebhookEvent } from "../../../src/contract/enumerations.ts";
 import { DESCRIPTION_MAX_LENGTH } from "../../../src/contract/limits.ts";
-import { updateWebhook } from "../api.ts";
+import type { WebhookDetails } from "../../../src/history/views.ts";
+import { type Changes, updateWebhook } from "../api.ts";
+import { reloadAll } from "../load.ts";
 import { type AboutWebhook, FormDialog } from "../parts/dialog-form.tsx";
-import { KindFields } from "../parts/kind-fields.tsx";
+import { TypeFields } from "../parts/type-fields.tsx";
 import { UrlField } from "../parts/url-field.tsx";
 import { t } from "../text.ts";
 
 interface Props extends AboutWebhook {
-  /** What may be subscribed to. */
-  kinds: Kind[];
+  /** The event types that may be subscribed to. */
+  types: readonly WebhookEvent[];
 }
 
-/** Changes what a subscription is called, where it posts and which events it gets. */
-export function EditDialog({ webhook, kinds, onClose, onDone }: Props) {
+/** Changes what a webhook is called, where it sends and which event types it gets. */
+export function EditDialog({ webhook, types, onClose }: Props) {
+  // What the reader saw when the dialog was opened: the page goes on refreshing behind it.
+  const [before] = useState(webhook);
   const [fault, setFault] = useState<string>();
   const save = async (form: FormData) => {
-    const events = form.getAll("events") as Kind[];
-    setFault(events.length === 0 ? t.subscribe.eventsRequired : undefined);
-    if (events.length === 0) return null;
-    const [url = "", description = ""] = ["url", "description"].map((name) =>
-      String(form.get(name)).trim(),
-    );
-    const changed = url === webhook.url ? {} : { url };
-    await updateWebhook(webhook.webhookId, { ...changed, events, description });
-    onDone();
+    const changes = changesIn(form, before);
+    setFault(changes.events?.length === 0 ? t.subscribe.eventsRequired : undefined);
+    if (changes.events?.length === 0) return null;
+    if (Object.keys(changes).length === 0) return t.edit.unchanged;
+    await updateWebhook(webhook.webhookId, changes);
+    reloadAll();
     return t.edit.result;
   };
   return (
     <FormDialog texts={t.edit} field="url" act={save} onClose={onClose}>
       {(urlFault) => (
         <>
-          <UrlField url={webhook.url} fault={urlFault} />
           <label class="field">
             {t.edit.description}
             <input
               name="description"
               maxLength={DESCRIPTION_MAX_LENGTH}
               autocomplete="off"
-              defaultValue={webhook.description ?? ""}
+              defaultValue={before.description ?? ""}
             />
             <small>{t.edit.descriptionHint}</small>
           </label>
-          <KindFields kinds={kinds} chosen={webhook.events} fault={fault} />
+          <UrlField url={before.url} fault={urlFault} />
+          <TypeFields types={types} chosen={before.events} fault={fault} />
           <p class="hint">{t.edit.text}</p>
         </>
       )}
     </FormDialog>
   );
+}
+
+/** What the form changes. The rest is not sent: another administrator may have changed it meanwhile. */
+function changesIn(form: FormData, before: WebhookDetails): Changes {
+  const url = String(form.get("url")).trim();
+  const description = String(form.get("description")).trim();
+  const events = form.getAll("events") as WebhookEvent[];
+  const changes: Changes = {};
+  if (url !== before.url) changes.url = url;
+  if (description !== (before.description ?? "")) changes.description = description;
+  if (events.toSorted().join() !== before.events.toSorted().join()) changes.events = events;
+  return changes;
 }

@@ -5,8 +5,8 @@ import { type Range, RangeDialog } from "../parts/range-dialog.tsx";
 import { parseSince, SinceField } from "../parts/since.tsx";
 import { t } from "../text.ts";
 
-/** Re-enables a disabled subscription and, if wanted, sends what it has missed. */
-export function EnableDialog({ webhook, onClose, onDone }: AboutWebhook) {
+/** Re-enables a disabled webhook and, if wanted, sends what it has missed. */
+export function EnableDialog({ webhook, onClose }: AboutWebhook) {
   const [withMissed, setWithMissed] = useState(true);
   const [sinceFault, setSinceFault] = useState<string | null>(null);
   const begin = (form: FormData): Range | null => {
@@ -21,7 +21,7 @@ export function EnableDialog({ webhook, onClose, onDone }: AboutWebhook) {
     };
   };
   return (
-    <RangeDialog texts={t.enable} {...{ begin, onClose, onDone }}>
+    <RangeDialog texts={t.enable} {...{ begin, onClose }}>
       <p>{t.enable.text}</p>
       <label class="check">
         <input

@@ -1,15 +1,16 @@
 import { useId } from "preact/hooks";
 import { HEADERS_MAX } from "../../../src/contract/limits.ts";
 import { updateWebhook } from "../api.ts";
+import { reloadAll } from "../load.ts";
 import { type AboutWebhook, FormDialog } from "../parts/dialog-form.tsx";
 import { t } from "../text.ts";
 
 /** Sets the headers that each post carries; those that are set cannot be shown. */
-export function HeadersDialog({ webhook, onClose, onDone }: AboutWebhook) {
+export function HeadersDialog({ webhook, onClose }: AboutWebhook) {
   const describedBy = useId();
   const save = async (form: FormData) => {
     await updateWebhook(webhook.webhookId, { headers: parse(String(form.get("headers"))) });
-    onDone();
+    reloadAll();
     return t.headers.result;
   };
   return (

@@ -8,7 +8,7 @@ import { t } from "../text.ts";
 const STATES = ["retrying", "exhausted", "cancelled", "missed"] as const;
 
 /** Redelivers what has failed since a given time. */
-export function RedeliverDialog({ webhook, onClose, onDone }: AboutWebhook) {
+export function RedeliverDialog({ webhook, onClose }: AboutWebhook) {
   const [isIncomplete, setIncomplete] = useState(false);
   const [sinceFault, setSinceFault] = useState<string | null>(null);
   const begin = (form: FormData): Range | null => {
@@ -23,7 +23,7 @@ export function RedeliverDialog({ webhook, onClose, onDone }: AboutWebhook) {
     };
   };
   return (
-    <RangeDialog texts={t.sendAgain} {...{ isIncomplete, begin, onClose, onDone }}>
+    <RangeDialog texts={t.sendAgain} {...{ isIncomplete, begin, onClose }}>
       <p>{t.sendAgain.text}</p>
       <SinceField webhook={webhook} fault={sinceFault} />
       <fieldset

@@ -1,21 +1,21 @@
 import { deleteWebhook } from "../api.ts";
-import { formatPending } from "../format.ts";
+import { formatNumber } from "../format.ts";
 import { type AboutWebhook, FormDialog } from "../parts/dialog-form.tsx";
 import { goTo } from "../route.ts";
 import { t } from "../text.ts";
+import { nameOf } from "../webhook.ts";
 
-/** Deletes a subscription after confirmation. */
-export function RemoveDialog({ webhook, onClose }: Omit<AboutWebhook, "onDone">) {
+/** Deletes a webhook after confirmation. */
+export function RemoveDialog({ webhook, onClose }: AboutWebhook) {
   const remove = async () => {
     await deleteWebhook(webhook.webhookId);
     goTo("#/webhooks");
     return t.remove.result;
   };
-  const pending = formatPending(webhook);
   return (
     <FormDialog texts={t.remove} isDangerous act={remove} onClose={onClose}>
-      <p>{t.remove.text(webhook.url)}</p>
-      {pending && <p>{t.remove.pending(pending)}</p>}
+      <p>{t.remove.text(nameOf(webhook))}</p>
+      {webhook.pending > 0 && <p>{t.remove.pending(formatNumber(webhook.pending))}</p>}
     </FormDialog>
   );
 }

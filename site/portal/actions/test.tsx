@@ -1,24 +1,24 @@
 import { useState } from "preact/hooks";
-import type { WebhookEvent as Kind } from "../../../src/contract/enumerations.ts";
+import type { WebhookEvent } from "../../../src/contract/enumerations.ts";
 import type { TestResult, WebhookView as Webhook } from "../../../src/history/views.ts";
 import { sendTest } from "../api.ts";
 import { explain, formatOutcome } from "../format.ts";
-import { useAction } from "../load.ts";
+import { reloadAll, useAction } from "../load.ts";
 import { Dialog } from "../parts/dialog.tsx";
 import { DialogForm } from "../parts/dialog-form.tsx";
 import { deliveryHref } from "../route.ts";
 import { t } from "../text.ts";
 
-/** Sends a test event and shows the receiver's answer. */
-export function TestDialog(props: { webhook: Webhook; onClose(): void; onDone(): void }) {
-  const { webhook, onClose, onDone } = props;
+/** Sends a test event and shows the server's response. */
+export function TestDialog(props: { webhook: Webhook; onClose(): void }) {
+  const { webhook, onClose } = props;
   const action = useAction();
   const [result, setResult] = useState<TestResult | null>(null);
-  const send = (kind: Kind) =>
+  const send = (type: WebhookEvent) =>
     action.run(async () => {
       setResult(null);
-      setResult(await sendTest(webhook.webhookId, kind));
-      onDone();
+      setResult(await sendTest(webhook.webhookId, type));
+      reloadAll();
     });
   return (
     <Dialog title={t.test.title} onClose={onClose}>
@@ -27,15 +27,15 @@ export function TestDialog(props: { webhook: Webhook; onClose(): void; onDone():
           {...{ action, close }}
           submit={result ? t.test.again : t.test.submit}
           cancel={t.close}
-          onSubmit={(form) => void send(form.get("kind") as Kind)}
+          onSubmit={(form) => void send(form.get("type") as WebhookEvent)}
         >
           <p>{t.test.text}</p>
           <label class="field">
-            {t.deliveries.kind}
-            <select name="kind">
-              {webhook.events.map((kind) => (
-                <option key={kind} value={kind}>
-                  {t.kinds[kind]} ({kind})
+            {t.deliveries.type}
+            <select name="type">
+              {webhook.events.map((type) => (
+                <option key={type} value={type}>
+                  {t.types[type]} ({type})
                 </option>
               ))}
             </select>
@@ -51,13 +51,13 @@ export function TestDialog(props: { webhook: Webhook; onClose(): void; onDone():
 }
 
 function Result({ webhook, result }: { webhook: Webhook; result: TestResult }) {
-  const trouble = explain(result);
+  const cause = explain(result);
   return (
-    <div class={`note ${trouble === null ? "good" : "bad"}`}>
+    <div class={`note ${cause === null ? "good" : "bad"}`}>
       <p>
         <b>{formatOutcome(result)}</b> · {t.milliseconds(result.durationMs)}
       </p>
-      <p>{trouble ?? t.test.accepted}</p>
+      <p>{cause ? `${cause.means} ${cause.todo}` : t.test.accepted}</p>
       <p>
         <a href={deliveryHref(webhook.webhookId, result.eventId)}>{t.test.details}</a>
       </p>

@@ -1,27 +1,32 @@
-import type { DayView as Day } from "../../../src/history/views.ts";
+import type { WebhookDetails } from "../../../src/history/views.ts";
 import { formatDay } from "../format.ts";
 import { Chart } from "../parts/chart.tsx";
+import { deliveriesHref } from "../route.ts";
 import { t } from "../text.ts";
 
 const OUTCOMES = ["delivered", "failed", "exhausted"] as const;
 
-/** The delivery attempts of a subscription in the last days, by outcome; nothing if there were none. */
-export function Days({ days }: { days: Day[] }) {
+/** The attempts of a webhook in the last days, by outcome; nothing if there were none. A day leads to its deliveries. */
+export function Days({ webhook: { webhookId, days } }: { webhook: WebhookDetails }) {
   if (!days.some((day) => OUTCOMES.some((outcome) => day[outcome] > 0))) return null;
   const labels = days.map(({ date }) => formatDay(date));
+  const milliseconds = (n: number | null) => (n === null ? "–" : t.milliseconds(n));
   return (
-    <div class="days">
-      <Chart
-        title={t.subscription.byDay}
-        column={t.subscription.day}
-        labels={labels}
-        ticks={labels}
-        series={OUTCOMES.map((outcome) => ({
-          name: t.chartOutcomes[outcome],
-          tone: outcome === "failed" ? "pending" : outcome,
-          values: days.map((day) => ({ n: day[outcome], isCapped: false })),
-        }))}
-      />
-    </div>
+    <Chart
+      title={t.webhook.byDay}
+      column={t.webhook.day}
+      labels={labels}
+      ticks={labels}
+      hrefs={days.map(({ date }) => deliveriesHref(webhookId, { when: date }))}
+      series={OUTCOMES.map((outcome) => ({
+        name: t.chartOutcomes[outcome],
+        tone: outcome === "failed" ? "retrying" : outcome,
+        values: days.map((day) => day[outcome]),
+      }))}
+      further={[
+        { name: t.webhook.median, values: days.map(({ medianMs }) => milliseconds(medianMs)) },
+        { name: t.webhook.p95, values: days.map(({ p95Ms }) => milliseconds(p95Ms)) },
+      ]}
+    />
   );
 }

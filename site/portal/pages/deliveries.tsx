@@ -1,103 +1,124 @@
-import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { PAGE_LIMIT } from "../../../src/contract/limits.ts";
 import { DAY_MS } from "../../../src/contract/time.ts";
-import type {
-  DeliveryView as Delivery,
-  WebhookView as Webhook,
-} from "../../../src/history/views.ts";
-import { redeliver } from "../api.ts";
-import { formatOutcome, formatTime } from "../format.ts";
-import { useAction } from "../load.ts";
-import type { Search } from "../look-through.ts";
-import { announce } from "../parts/announce.tsx";
-import { DeliveryState, Empty, Time } from "../parts/basics.tsx";
-import { LoadState, SendFault } from "../parts/faults.tsx";
+import type { WebhookDetails } from "../../../src/history/views.ts";
+import type { WorkspaceDetails as Workspace } from "../../../src/workspaces/views.ts";
+import { filtersOf, isNarrowed, periodOf, toApiQuery, WHEN_DAY } from "../filters.ts";
+import { formatDay, formatTime } from "../format.ts";
+import { type Search, useDeliveries } from "../look-through.ts";
+import { Empty } from "../parts/basics.tsx";
+import { DeliveryRows } from "../parts/delivery-rows.tsx";
+import { LoadState } from "../parts/faults.tsx";
 import { Pages } from "../parts/pages.tsx";
 import { Progress, shareOf } from "../parts/progress.tsx";
-import { localTime } from "../parts/since.tsx";
-import { deliveryHref, goTo, webhookHref } from "../route.ts";
+import { deliveriesHref, goTo, type Query } from "../route.ts";
 import { t } from "../text.ts";
+import { Delivery } from "./delivery.tsx";
 
 interface Props {
-  webhook: Webhook;
+  webhook: WebhookDetails;
   /** The filters and the page. */
+  query: URLSearchParams;
+  /** The event of the delivery that is open; null for none. */
+  eventId: string | null;
+  workspace: Workspace;
+}
+
+/** The deliveries of a webhook, newest first, filtered, a page at a time; the one that is open beside them. */
+export function Deliveries({ webhook, query, eventId, workspace }: Props) {
+  const id = webhook.webhookId;
+  const filters = filtersOf(query);
+  const back = deliveriesHref(id, { ...filters, cursor: query.get("cursor") });
+  useFocusOnReturn(eventId);
+  return (
+    <div class={eventId === null ? "split" : "split open"}>
+      <div class="list">
+        <Filters webhook={webhook} query={query} />
+        {query.has("unknown") ? (
+          <Empty title={t.deliveries.noneAtAll} text={t.deliveries.findFault}>
+            <ShowAll webhook={webhook} />
+          </Empty>
+        ) : (
+          <List {...{ webhook, query, eventId, workspace }} />
+        )}
+      </div>
+      {eventId !== null && (
+        <Delivery
+          key={eventId}
+          {...{ webhook, eventId, back }}
+          retentionDays={workspace.retentionDays}
+        />
+      )}
+    </div>
+  );
+}
+
+/** Returns the focus to the delivery that was open. */
+function useFocusOnReturn(eventId: string | null): void {
+  const former = useRef<string | null>(null);
+  useEffect(() => {
+    if (eventId === null && former.current !== null)
+      document
+        .querySelector<HTMLElement>(`[data-event="${CSS.escape(former.current)}"]`)
+        ?.focus({ preventScroll: true });
+    former.current = eventId;
+  }, [eventId]);
+}
+
+function List({ webhook, query, eventId, workspace }: Props) {
+  const search = useDeliveries(webhook.webhookId, toApiQuery(query));
+  const filters = filtersOf(query);
+  const page = search.data;
+  const isEmpty = page?.items.length === 0;
+  const isUnknown = page === null || (isEmpty && page.nextCursor !== null);
+  if (search.isLooking && isUnknown)
+    return <Looking {...{ webhook, query, search }} retentionDays={workspace.retentionDays} />;
+  return (
+    <>
+      <LoadState loaded={search} />
+      {isEmpty &&
+        (isNarrowed(query) ? (
+          <NoneFound {...{ webhook, query, search }} />
+        ) : (
+          <Empty title={t.deliveries.empty} text={t.deliveries.emptyText} />
+        ))}
+      {page && !isEmpty && (
+        <>
+          <DeliveryRows
+            webhook={webhook}
+            deliveries={page.items}
+            query={{ ...filters, cursor: query.get("cursor") }}
+            current={eventId}
+          />
+          <Pages
+            label={t.deliveries.pages}
+            cursor={query.get("cursor")}
+            next={page.nextCursor}
+            older={page.items.length < PAGE_LIMIT.default ? t.deliveries.lookOn : undefined}
+            href={(cursor) => deliveriesHref(webhook.webhookId, { ...filters, cursor })}
+          />
+        </>
+      )}
+    </>
+  );
+}
+
+interface LookingProps {
+  webhook: WebhookDetails;
   query: URLSearchParams;
   search: Search;
   /** How long events are kept, in days. */
   retentionDays: number;
-  onDone(): void;
-}
-
-/** The deliveries to a subscription, newest first, filtered, a page at a time. */
-export function Deliveries({ webhook, query, search, retentionDays, onDone }: Props) {
-  const { isBusy, fault, run } = useAction();
-  const isNarrowed = [...query.keys()].length > 0;
-  const page = search.data;
-  const isEmpty = page?.items.length === 0 && !search.isStale;
-  const isUnknown = page === null || search.isStale || (isEmpty && page.nextCursor !== null);
-  const sendAgain = ({ eventId }: Delivery) =>
-    run(async () => {
-      const { count } = await redeliver(webhook.webhookId, { eventIds: [eventId] });
-      announce(count > 0 ? t.sendAgain.one : t.sendAgain.none);
-      onDone();
-    });
-  return (
-    <section>
-      <h2>{t.deliveries.title}</h2>
-      <Filters webhook={webhook} query={query} />
-      {search.isLooking && isUnknown ? (
-        <Looking {...{ webhook, query, search, retentionDays }} />
-      ) : (
-        <LoadState loaded={search} />
-      )}
-      <SendFault fault={fault} />
-      {isEmpty && isNarrowed && !(search.isLooking && isUnknown) && (
-        <NoneFound {...{ webhook, query, search }} />
-      )}
-      {isEmpty && !isNarrowed && <Empty title={t.deliveries.empty} text={t.deliveries.emptyText} />}
-      {page !== null && page.items.length > 0 && (
-        <table class="rows" aria-busy={search.isStale}>
-          <thead>
-            <tr>
-              <th scope="col">{t.deliveries.state}</th>
-              <th scope="col">{t.deliveries.kind}</th>
-              <th scope="col">{t.deliveries.recorded}</th>
-              <th scope="col">{t.deliveries.attempts}</th>
-              <th scope="col">{t.deliveries.lastAnswer}</th>
-              <td />
-            </tr>
-          </thead>
-          <tbody>
-            {page.items.map((delivery) => (
-              <Row
-                key={delivery.eventId}
-                {...{ webhook, delivery, isBusy }}
-                onSendAgain={() => sendAgain(delivery)}
-              />
-            ))}
-          </tbody>
-        </table>
-      )}
-      {page && page.items.length > 0 && (
-        <Pages
-          label={t.deliveries.pages}
-          cursor={query.get("cursor")}
-          next={page.nextCursor}
-          older={page.items.length < PAGE_LIMIT.default ? t.deliveries.lookOn : undefined}
-          href={(cursor) => webhookHref(webhook.webhookId, { ...filtersOf(query), cursor })}
-        />
-      )}
-    </section>
-  );
 }
 
 /** How far the search for a match is. */
-function Looking({ webhook, query, search, retentionDays }: Omit<Props, "onDone">) {
-  const to = Math.min(Date.now(), Date.parse(query.get("until") ?? "9999"));
+function Looking({ webhook, query, search, retentionDays }: LookingProps) {
+  const { since, until } = periodOf(query);
+  const to = Math.min(Date.now(), Date.parse(until ?? "9999"));
   const from = Math.max(
     Date.now() - retentionDays * DAY_MS,
     Date.parse(webhook.createdAt),
-    Date.parse(query.get("since") ?? "1970"),
+    Date.parse(since ?? "1970"),
   );
   const time = search.lookedBackTo ?? to;
   return (
@@ -113,16 +134,22 @@ function Looking({ webhook, query, search, retentionDays }: Omit<Props, "onDone"
 }
 
 /** Says that nothing matches, or nothing so far: the search was stopped. */
-function NoneFound({ webhook, query, search }: Pick<Props, "webhook" | "query" | "search">) {
+function NoneFound({ webhook, query, search }: Omit<LookingProps, "retentionDays">) {
   const { data, lookedBackTo, goOn } = search;
+  const { since, until } = periodOf(query);
   const isWhole = data?.nextCursor === null || lookedBackTo === null;
-  const isNever = (query.get("since") ?? "") >= (query.get("until") ?? "9999");
-  const why = isNever ? t.deliveries.untilFirst : "";
+  const isNever = since !== null && until !== null && since >= until;
   const none = query.has("cursor") ? t.deliveries.noneOlder : t.deliveries.noneAtAll;
   return (
     <Empty
       title={isWhole ? none : t.deliveries.noneSoFar}
-      text={isWhole ? why : t.deliveries.lookedBackTo(formatTime(lookedBackTo))}
+      text={
+        isWhole
+          ? isNever
+            ? t.deliveries.untilFirst
+            : ""
+          : t.deliveries.lookedBackTo(formatTime(lookedBackTo))
+      }
     >
       <div class="buttons">
         {!isWhole && (
@@ -130,77 +157,162 @@ function NoneFound({ webhook, query, search }: Pick<Props, "webhook" | "query" |
             {t.goOn}
           </button>
         )}
-        <a class="button" href={webhookHref(webhook.webhookId)}>
-          {t.deliveries.showAll}
-        </a>
+        <ShowAll webhook={webhook} />
       </div>
     </Empty>
   );
 }
 
-const FILTERS = ["state", "type", "status", "since", "until", "eventId", "leadId"] as const;
-type Filter = (typeof FILTERS)[number];
-
-/** The filters of an address, without the page. */
-function filtersOf(query: URLSearchParams): Record<string, string | null> {
-  return Object.fromEntries(FILTERS.map((name) => [name, query.get(name)]));
+function ShowAll({ webhook }: { webhook: WebhookDetails }) {
+  return (
+    <a class="button" href={deliveriesHref(webhook.webhookId)}>
+      {t.deliveries.showAll}
+    </a>
+  );
 }
 
-function Filters({ webhook, query }: { webhook: Webhook; query: URLSearchParams }) {
-  const filter = (changed: Partial<Record<Filter, string | null>>) =>
-    goTo(webhookHref(webhook.webhookId, { ...filtersOf(query), ...changed }));
-  const choice = (name: Filter, label: string, all: string, options: [string, string][]) => (
+type Options = [value: string, text: string][];
+
+const STATUS_CLASSES = ["2xx", "3xx", "4xx", "5xx"] as const;
+
+/** The filters: a row, or, where there is little room, behind one button. */
+function Filters({ webhook, query }: { webhook: WebhookDetails; query: URLSearchParams }) {
+  const [isOpen, setOpen] = useState(false);
+  const panel = useId();
+  const set = (changed: Query) =>
+    goTo(deliveriesHref(webhook.webhookId, { ...filtersOf(query), ...changed }));
+  const count = Object.values(filtersOf(query)).filter(Boolean).length;
+  const statuses: Options = STATUS_CLASSES.map((name) => [name, name]);
+  const when = query.get("when") ?? (query.has("since") || query.has("until") ? "custom" : "");
+  const days: Options = WHEN_DAY.test(when) ? [[when, formatDay(when)]] : [];
+  return (
+    <>
+      <button
+        type="button"
+        class="filters-button"
+        aria-expanded={isOpen}
+        aria-controls={panel}
+        onClick={() => setOpen(!isOpen)}
+      >
+        {t.deliveries.filter(count)}
+      </button>
+      <div id={panel} class={isOpen ? "filters shown" : "filters"}>
+        <Choice
+          label={t.deliveries.state}
+          all={t.deliveries.all}
+          value={query.get("state")}
+          options={Object.entries(t.deliveryStates).filter(([state]) => state !== "retrying")}
+          onChosen={(state) => set({ state })}
+        />
+        <Choice
+          label={t.deliveries.when}
+          all={t.deliveries.anyTime}
+          value={when}
+          options={[
+            ["today", t.deliveries.today],
+            ["yesterday", t.deliveries.yesterday],
+            ["week", t.deliveries.week],
+            ...days,
+            ["custom", t.deliveries.custom],
+          ]}
+          onChosen={(chosen) => set(toPeriod(chosen))}
+        />
+        <Choice
+          label={t.deliveries.type}
+          all={t.deliveries.all}
+          value={query.get("type")}
+          options={Object.entries(t.types)}
+          onChosen={(type) => set({ type })}
+        />
+        <Choice
+          label={t.deliveries.status}
+          all={t.deliveries.allStatuses}
+          value={query.get("status")}
+          options={[...statuses, ["none", t.deliveries.noAnswer]]}
+          onChosen={(status) => set({ status })}
+        />
+        <Find webhook={webhook} query={query} />
+        {when === "custom" && (
+          <>
+            <TimeField
+              label={t.deliveries.since}
+              value={query.get("since")}
+              onChosen={(since) => set({ since })}
+            />
+            <TimeField
+              label={t.deliveries.until}
+              value={query.get("until")}
+              onChosen={(until) => set({ until })}
+            />
+          </>
+        )}
+      </div>
+    </>
+  );
+}
+
+/** The parameters for a choice of the period. "Custom" starts with the last day. */
+function toPeriod(chosen: string): Query {
+  const none = { when: null, since: null, until: null };
+  if (chosen !== "custom") return { ...none, when: chosen };
+  return { ...none, since: new Date(Date.now() - DAY_MS).toISOString() };
+}
+
+interface ChoiceProps {
+  label: string;
+  /** What it is called if nothing is chosen. */
+  all: string;
+  value: string | null;
+  options: Options;
+  onChosen(value: string): void;
+}
+
+function Choice({ label, all, value, options, onChosen }: ChoiceProps) {
+  return (
     <label class="field">
       {label}
-      <select
-        value={query.get(name) ?? ""}
-        onInput={({ currentTarget }) => filter({ [name]: currentTarget.value })}
-      >
+      <select value={value ?? ""} onInput={({ currentTarget }) => onChosen(currentTarget.value)}>
         <option value="">{all}</option>
-        {options.map(([value, text]) => (
-          <option key={value} value={value}>
+        {options.map(([option, text]) => (
+          <option key={option} value={option}>
             {text}
           </option>
         ))}
       </select>
     </label>
   );
-  const time = (name: Filter, label: string) => (
-    <Field
-      isTime
-      label={label}
-      value={query.has(name) ? localTime(Date.parse(query.get(name) ?? "")) : ""}
-      onTyped={(value) => filter({ [name]: value && new Date(value).toISOString() })}
-    />
-  );
-  const classes = ["2xx", "3xx", "4xx", "5xx"].map((each): [string, string] => [each, each]);
-  const statuses: typeof classes = [...classes, ["none", t.deliveries.noAnswer]];
+}
+
+interface TimeFieldProps {
+  label: string;
+  /** In ISO 8601. */
+  value: string | null;
+  onChosen(value: string | null): void;
+}
+
+/** A time in UTC, as the days of the chart are. */
+function TimeField({ label, value, onChosen }: TimeFieldProps) {
   return (
-    <div class="filters">
-      {choice("state", t.deliveries.state, t.deliveries.all, Object.entries(t.deliveryStates))}
-      {choice("type", t.deliveries.kind, t.deliveries.all, Object.entries(t.kinds))}
-      {choice("status", t.deliveries.status, t.deliveries.allStatuses, statuses)}
-      <Find webhook={webhook} query={query} />
-      {time("since", t.deliveries.since)}
-      {time("until", t.deliveries.until)}
-    </div>
+    <Field
+      label={label}
+      isTime
+      value={value?.slice(0, 16) ?? ""}
+      onTyped={(typed) => onChosen(typed && new Date(`${typed}Z`).toISOString())}
+    />
   );
 }
 
 /** Finds the delivery of one event, by its id or that of its lead, whatever else is filtered. */
-function Find({ webhook, query }: { webhook: Webhook; query: URLSearchParams }) {
-  const [isWrong, setWrong] = useState(false);
+function Find({ webhook, query }: { webhook: WebhookDetails; query: URLSearchParams }) {
   const find = (id: string) => {
-    const name = { evt_: "eventId", lea_: "leadId", "": "eventId" }[id.slice(0, 4)];
-    setWrong(name === undefined);
-    if (name !== undefined) goTo(webhookHref(webhook.webhookId, { [name]: id }));
+    const name = { evt_: "eventId", lea_: "leadId" }[id.slice(0, 4)] ?? "unknown";
+    goTo(deliveriesHref(webhook.webhookId, { [name]: id }));
   };
   return (
     <Field
       label={t.deliveries.find}
       placeholder={t.deliveries.findHint}
-      value={query.get("eventId") ?? query.get("leadId") ?? ""}
-      fault={isWrong ? t.deliveries.findFault : null}
+      value={query.get("eventId") ?? query.get("leadId") ?? query.get("unknown") ?? ""}
       onTyped={find}
     />
   );
@@ -208,18 +320,15 @@ function Find({ webhook, query }: { webhook: Webhook; query: URLSearchParams }) 
 
 interface FieldProps {
   label: string;
-  /** Whether it asks for a time, instead of text. */
   isTime?: boolean;
   placeholder?: string;
   value: string;
-  fault?: string | null;
   onTyped(value: string): void;
 }
 
 /** A field that shows `value`, and keeps what is being typed while the page is refreshed. */
-function Field({ label, isTime = false, value, fault = null, onTyped, ...more }: FieldProps) {
+function Field({ label, isTime = false, value, onTyped, ...more }: FieldProps) {
   const field = useRef<HTMLInputElement>(null);
-  const faultId = useId();
   // Before the next input: an effect that comes later would undo what has been typed meanwhile.
   useLayoutEffect(() => {
     if (field.current) field.current.value = value;
@@ -231,70 +340,8 @@ function Field({ label, isTime = false, value, fault = null, onTyped, ...more }:
         ref={field}
         {...(isTime ? { type: "datetime-local" as const } : { type: "search" as const })}
         {...more}
-        aria-invalid={fault !== null}
-        aria-describedby={faultId}
         onChange={({ currentTarget }) => onTyped(currentTarget.value.trim())}
       />
-      <small id={faultId} class="fault" aria-live="polite">
-        {fault}
-      </small>
     </label>
   );
-}
-
-function Row(props: {
-  webhook: Webhook;
-  delivery: Delivery;
-  isBusy: boolean;
-  onSendAgain(): void;
-}) {
-  const { webhook, delivery, isBusy, onSendAgain } = props;
-  const { state, type, createdAt, attempts, lastAttempt, dueAt, eventId } = delivery;
-  const kind = t.kinds[type] ?? type;
-  const isWaiting = state === "pending" && (webhook.state === "failing" || isAhead(dueAt));
-  const mayBeSent =
-    webhook.state !== "disabled" && state !== "test" && (state !== "pending" || isWaiting);
-  return (
-    <tr>
-      <td class="row-state">
-        <DeliveryState delivery={delivery} />
-      </td>
-      <th scope="row">
-        <a href={deliveryHref(webhook.webhookId, eventId)}>{kind}</a>
-        <span class="mono small">{eventId}</span>
-      </th>
-      <td>
-        <Time at={createdAt} />
-      </td>
-      <td class="row-attempts">{attempts}</td>
-      <td class="row-answer">
-        {lastAttempt ? formatOutcome(lastAttempt) : "–"}
-        {dueAt && isAhead(dueAt) && (
-          <span class="small">
-            {t.deliveries.next} <Time at={dueAt} />
-          </span>
-        )}
-      </td>
-      <td class="row-action">
-        {mayBeSent && (
-          <button
-            type="button"
-            class="quiet"
-            disabled={isBusy}
-            aria-label={(isWaiting ? t.deliveries.sendNowOf : t.deliveries.sendAgainOf)(
-              kind,
-              formatTime(createdAt),
-            )}
-            onClick={onSendAgain}
-          >
-            {isWaiting ? t.deliveries.sendNow : t.deliveries.sendAgain}
-          </button>
-        )}
-      </td>
-    </tr>
-  );
-}
-
-function isAhead(time: string | null): boolean {
-  return time !== null && Date.parse(time) > Date.now();
 }

@@ -1,88 +1,124 @@
-import type { ComponentChildren } from "preact";
-import type { DeliveryDetails } from "../../../src/history/views.ts";
-import type { WorkspaceDetails as Workspace } from "../../../src/workspaces/views.ts";
+import { useEffect, useRef } from "preact/hooks";
+import type { DeliveryDetails, WebhookDetails } from "../../../src/history/views.ts";
 import { readDelivery, redeliver } from "../api.ts";
-import { formatExactTime } from "../format.ts";
-import { useAction, useLoad } from "../load.ts";
+import { explain, formatExactTime, formatOutcome } from "../format.ts";
+import { reloadAll, useAction, useLoad } from "../load.ts";
 import { announce } from "../parts/announce.tsx";
 import { Attempts } from "../parts/attempts.tsx";
-import { DeliveryState, Facts, Id, Url } from "../parts/basics.tsx";
+import { DeliveryState, type Fact, Facts, Id } from "../parts/basics.tsx";
 import { Body } from "../parts/body.tsx";
+import { WhyItWaits } from "../parts/delivery-rows.tsx";
 import { LoadState, SendFault } from "../parts/faults.tsx";
-import { Heading } from "../parts/heading.tsx";
-import { webhookHref } from "../route.ts";
+import { usePageTitle } from "../parts/heading.tsx";
+import { isReadOnly } from "../session.ts";
 import { t } from "../text.ts";
+import { isWaiting, nameOf } from "../webhook.ts";
 
-/** One delivery with its attempts and its body. */
-export function Delivery(props: { workspace: Workspace; id: string; eventId: string }) {
-  const { workspace, id, eventId } = props;
-  const loaded = useLoad(() => readDelivery(id, eventId));
-  const { isBusy, fault, run } = useAction();
+interface Props {
+  webhook: WebhookDetails;
+  eventId: string;
+  /** The address of the list. */
+  back: string;
+  /** How long events are kept, in days. */
+  retentionDays: number;
+}
+
+/** One delivery beside the list: what happened, its body and its attempts. */
+export function Delivery({ webhook, eventId, back, retentionDays }: Props) {
+  const id = webhook.webhookId;
+  const loaded = useLoad(() => readDelivery(id, eventId), `delivery ${id} ${eventId}`);
   const delivery = loaded.data;
-  const sendAgain = () =>
-    run(async () => {
-      const { count } = await redeliver(id, { eventIds: [eventId] });
-      announce(count > 0 ? t.sendAgain.one : t.sendAgain.none);
-      loaded.reload();
-    });
   return (
-    <>
+    <section class="detail" aria-label={t.delivery.title}>
       <p class="crumb">
-        <a href={webhookHref(id)}>← {t.delivery.back}</a>
+        <a href={back}>← {t.delivery.back}</a>
       </p>
       {delivery === null ? (
-        <>
-          <Heading>{loaded.fault ? t.deliveries.title : t.loading}</Heading>
-          <LoadState loaded={loaded} />
-        </>
+        <LoadState loaded={loaded} />
       ) : (
         <>
-          <div class="head">
-            <div class="titled">
-              <Heading>{t.kinds[delivery.type] ?? delivery.type}</Heading>
-              <DeliveryState delivery={delivery} />
-            </div>
-            {delivery.state !== "test" && !delivery.isDisabled && (
-              <button type="button" disabled={isBusy} onClick={sendAgain}>
-                {delivery.state === "pending" ? t.deliveries.sendNow : t.deliveries.sendAgain}
-              </button>
-            )}
-          </div>
-          {delivery.state === "test" && <p class="hint">{t.test.once}</p>}
-          {delivery.isDisabled && <p class="hint">{t.sendAgain.faults.webhookId}</p>}
+          <Head webhook={webhook} delivery={delivery} />
           <LoadState loaded={loaded} />
-          <SendFault fault={fault} />
+          <LastAttempt webhook={webhook} delivery={delivery} />
+          <Body body={delivery.body} />
+          <Attempts webhookId={id} delivery={delivery} />
           <About delivery={delivery} />
-          <Attempts webhookId={id} delivery={delivery} onDone={loaded.reload} />
-          <section>
-            <h2>{t.delivery.body}</h2>
-            <Body body={delivery.body} />
-            <p class="hint">{t.delivery.kept(workspace.retentionDays)}</p>
-          </section>
+          <p class="hint">{t.delivery.kept(retentionDays)}</p>
         </>
       )}
+    </section>
+  );
+}
+
+interface HeadProps {
+  webhook: WebhookDetails;
+  delivery: DeliveryDetails;
+}
+
+function Head({ webhook, delivery }: HeadProps) {
+  const { isBusy, fault, run } = useAction();
+  const heading = useRef<HTMLHeadingElement>(null);
+  const name = t.types[delivery.type] ?? delivery.type;
+  usePageTitle(`${name} – ${nameOf(webhook)}`);
+  // The keyboard and screen readers go on here. On a wide screen, the list stays where it is.
+  useEffect(() => heading.current?.focus({ preventScroll: true }), []);
+  const sendAgain = () =>
+    run(async () => {
+      const { count } = await redeliver(webhook.webhookId, { eventIds: [delivery.eventId] });
+      announce(count > 0 ? t.sendAgain.one : t.sendAgain.none);
+      reloadAll();
+    });
+  const maySend = !isReadOnly() && delivery.state !== "test" && !delivery.isDisabled;
+  return (
+    <>
+      <div class="head">
+        <div class="titled">
+          <h2 ref={heading} tabIndex={-1}>
+            {name}
+          </h2>
+          <DeliveryState delivery={delivery} />
+        </div>
+        {maySend && (
+          <button type="button" disabled={isBusy} onClick={sendAgain}>
+            {delivery.dueAt === null ? t.deliveries.sendAgain : t.deliveries.sendNow}
+          </button>
+        )}
+      </div>
+      <p class="detail-time">{formatExactTime(delivery.createdAt)}</p>
+      {delivery.state === "test" && <p class="hint">{t.test.once}</p>}
+      {delivery.isDisabled && <p class="hint">{t.sendAgain.faults.webhookId}</p>}
+      <SendFault fault={fault} />
     </>
   );
 }
 
+/** Why the last attempt failed and what to do about it; nothing if it succeeded. */
+function LastAttempt({ webhook, delivery }: HeadProps) {
+  const { lastAttempt } = delivery;
+  const cause = lastAttempt && explain(lastAttempt);
+  if (!lastAttempt || !cause) return null;
+  return (
+    <div class="note bad">
+      <p>
+        <b>{formatOutcome(lastAttempt)}.</b> {cause.means} {cause.todo}
+      </p>
+      <WhyItWaits webhook={webhook} delivery={delivery} />
+    </div>
+  );
+}
+
 function About({ delivery }: { delivery: DeliveryDetails }) {
-  const { dueAt, settledAt, createdAt, attempts, eventId, url } = delivery;
-  const facts: [string, ComponentChildren][] = [
+  const { dueAt, settledAt, createdAt, attempts, eventId } = delivery;
+  const facts: Fact[] = [
     [t.delivery.id, <Id key="">{eventId}</Id>],
-    [
-      t.delivery.url,
-      <span key="" class="mono">
-        <Url of={url} />
-      </span>,
-    ],
     [t.delivery.recorded, formatExactTime(createdAt)],
     [t.deliveries.attempts, String(attempts)],
   ];
   if (settledAt) facts.push([t.delivery.settled, formatExactTime(settledAt)]);
   if (dueAt)
     facts.push([
-      t.subscription.nextAttempt,
-      Date.parse(dueAt) > Date.now() ? formatExactTime(dueAt) : t.subscription.asap,
+      t.webhook.nextAttempt,
+      isWaiting(delivery) ? formatExactTime(dueAt) : t.webhook.asap,
     ]);
   return <Facts of={facts} />;
 }

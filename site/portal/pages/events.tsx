@@ -4,24 +4,24 @@ import { Body } from "../parts/body.tsx";
 import { Heading } from "../parts/heading.tsx";
 import { t } from "../text.ts";
 
-/** The kinds of events that the workspace may subscribe to, each with an example. */
+/** The event types that the workspace may subscribe to, each with an example. */
 export function Events({ workspace }: { workspace: Workspace }) {
   return (
     <>
-      <Heading>{t.catalogue.title}</Heading>
+      <Heading title={t.catalogue.title}>{t.catalogue.title}</Heading>
       <p class="lead">
         {t.catalogue.lead}{" "}
-        <a href="/docs/guides/events" target="_blank" rel="noopener noreferrer">
+        <a href="/docs/guides/events" target="_blank" rel="noopener noreferrer" hreflang="en">
           {t.catalogue.docs}
         </a>
       </p>
-      {workspace.events.map((kind) => (
-        <section key={kind}>
+      {workspace.events.map((type) => (
+        <section key={type}>
           <h2>
-            {t.kinds[kind]} <span class="mono small">{kind}</span>
+            {t.types[type]} <span class="mono small">{type}</span>
           </h2>
-          <p>{t.catalogue.when[kind]}</p>
-          <Body body={JSON.stringify(DELIVERIES[kind])} isExample />
+          <p>{t.catalogue.when[type]}</p>
+          <Body body={JSON.stringify(DELIVERIES[type])} isExample />
         </section>
       ))}
     </>

@@ -3,7 +3,7 @@ import type { ApiKeyView as Key } from "../../../src/workspaces/views.ts";
 import { listKeys } from "../api.ts";
 import { formatDate, formatDayAndHour, formatHour, formatShare, formatTime } from "../format.ts";
 import { useLoad } from "../load.ts";
-import { Badge, Empty, Facts, Id, Time } from "../parts/basics.tsx";
+import { Ago, Badge, Empty, Facts, Id } from "../parts/basics.tsx";
 import { Chart } from "../parts/chart.tsx";
 import { LoadState } from "../parts/faults.tsx";
 import { Heading } from "../parts/heading.tsx";
@@ -11,13 +11,13 @@ import { Pages } from "../parts/pages.tsx";
 import { usageHref } from "../route.ts";
 import { t } from "../text.ts";
 
-/** The usage of each key, compared with its quota, a page at a time. */
+/** The usage of each key, compared with its rate limit, a page at a time. */
 export function Usage({ cursor }: { cursor: string | null }) {
-  const loaded = useLoad(() => listKeys(cursor), cursor ?? "");
+  const loaded = useLoad(() => listKeys(cursor), `keys ${cursor ?? ""}`);
   const keys = loaded.data?.items ?? null;
   return (
     <>
-      <Heading>{t.usage}</Heading>
+      <Heading title={t.usage}>{t.usage}</Heading>
       <p class="lead">{t.usagePage.lead}</p>
       <LoadState loaded={loaded} />
       {keys?.length === 0 && <Empty title={t.usagePage.empty} text={t.usagePage.emptyText} />}
@@ -40,7 +40,7 @@ export function Usage({ cursor }: { cursor: string | null }) {
 function lastUseOf({ lastUsedAt, hours }: Key): ComponentChildren {
   const last = hours.at(-1);
   if (last && last.requests + last.refused > 0) return t.usagePage.thisHour;
-  return lastUsedAt ? <Time at={lastUsedAt} /> : t.never;
+  return lastUsedAt ? <Ago at={lastUsedAt} /> : t.never;
 }
 
 function KeyUsage({ of: key }: { of: Key }) {
@@ -49,7 +49,7 @@ function KeyUsage({ of: key }: { of: Key }) {
     hours.reduce((count, hour) => count + hour[name], 0);
   const all = sum("requests") + sum("refused");
   const facts: [string, ComponentChildren][] = [
-    [t.subscription.id, <Id key="">{key.keyId}</Id>],
+    [t.webhook.id, <Id key="">{key.keyId}</Id>],
     [t.usagePage.lastUsed, lastUseOf(key)],
     [t.usagePage.quota, t.usagePage.quotaValue(requestsPerWindow, windowSeconds)],
   ];
@@ -61,7 +61,7 @@ function KeyUsage({ of: key }: { of: Key }) {
         <h2>
           {key.name ?? t.usagePage.unnamed} <span class="mono">…{key.lastFour}</span>
         </h2>
-        <Standing of={key} />
+        <KeyStatus of={key} />
       </div>
       <Facts of={facts} />
       {all === 0 && <p class="hint">{t.usagePage.unused}</p>}
@@ -75,12 +75,12 @@ function KeyUsage({ of: key }: { of: Key }) {
             {
               name: t.usagePage.requests,
               tone: "attempts",
-              values: hours.map(({ requests: n }) => ({ n, isCapped: false })),
+              values: hours.map(({ requests }) => requests),
             },
             {
               name: t.usagePage.refused,
               tone: "exhausted",
-              values: hours.map(({ refused: n }) => ({ n, isCapped: false })),
+              values: hours.map(({ refused }) => refused),
             },
           ]}
         />
@@ -117,7 +117,7 @@ function Peak({ of: key }: { of: Key }) {
   );
 }
 
-function Standing({ of: { revokedAt, expiresAt } }: { of: Key }) {
+function KeyStatus({ of: { revokedAt, expiresAt } }: { of: Key }) {
   if (revokedAt) return <Badge tone="disabled">{t.usagePage.revoked(formatTime(revokedAt))}</Badge>;
   if (!expiresAt) return <Badge tone="healthy">{t.usagePage.active}</Badge>;
   return Date.parse(expiresAt) <= Date.now() ? (

@@ -1,235 +1,167 @@
-import type { WebhookEvent as Kind } from "../../../src/contract/enumerations.ts";
-import { DISABLE_AFTER_FAILURES, DISABLE_AFTER_MS } from "../../../src/contract/limits.ts";
-import type { WebhookView as Subscription, WebhookDetails } from "../../../src/history/views.ts";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import type { WebhookDetails } from "../../../src/history/views.ts";
 import type { WorkspaceDetails as Workspace } from "../../../src/workspaces/views.ts";
 import { DisableDialog } from "../actions/disable.tsx";
 import { EditDialog } from "../actions/edit.tsx";
-import { EnableDialog } from "../actions/enable.tsx";
-import { HeadersDialog } from "../actions/headers.tsx";
 import { RedeliverDialog } from "../actions/redeliver.tsx";
 import { RemoveDialog } from "../actions/remove.tsx";
 import { SecretDialog } from "../actions/secret.tsx";
 import { TestDialog } from "../actions/test.tsx";
-import { endOverlap, readWebhook } from "../api.ts";
-import { explain, formatOutcome, formatPending, formatTime } from "../format.ts";
+import { readWebhook } from "../api.ts";
 import { useLoad } from "../load.ts";
-import { useDeliveries } from "../look-through.ts";
-import { Facts, Id, Kinds, State, Time, Url } from "../parts/basics.tsx";
-import { DialogButton } from "../parts/dialog.tsx";
-import { FormDialog } from "../parts/dialog-form.tsx";
+import { Copy, Health } from "../parts/basics.tsx";
 import { LoadState } from "../parts/faults.tsx";
-import { Heading } from "../parts/heading.tsx";
+import { Heading, usePageTitle } from "../parts/heading.tsx";
+import { Menu } from "../parts/menu.tsx";
+import { savedPosition, TABS, type Tab, webhookHref } from "../route.ts";
+import { isReadOnly } from "../session.ts";
 import { t } from "../text.ts";
-import { Days } from "./days.tsx";
+import { maskUrl, nameOf } from "../webhook.ts";
 import { Deliveries } from "./deliveries.tsx";
+import { Overview } from "./overview.tsx";
+import { Settings } from "./settings.tsx";
 
-/** One subscription: its health, actions, last days and deliveries. */
-export function Webhook(props: { id: string; query: URLSearchParams; workspace: Workspace }) {
-  const { id, query, workspace } = props;
-  const loaded = useLoad(() => readWebhook(id));
-  const search = useDeliveries(id, query);
-  const reload = () => {
-    loaded.reload();
-    search.reload();
-  };
+interface Props {
+  id: string;
+  tab: Tab;
+  /** The delivery that is open; null for none. */
+  eventId: string | null;
+  /** The filters and the page of the deliveries. */
+  query: URLSearchParams;
+  workspace: Workspace;
+}
+
+/** One webhook: what it is called, how it fares, and its tabs. */
+export function Webhook({ id, tab, eventId, query, workspace }: Props) {
+  const loaded = useLoad(() => readWebhook(id), `webhook ${id}`);
   const webhook = loaded.data;
+  useScrollPosition(tab, eventId);
   if (loaded.fault?.status === 404) return <LoadState loaded={loaded} />;
   return (
     <>
       <p class="crumb">
-        <a href="#/webhooks">← {t.subscriptions}</a>
+        <a href="#/webhooks">← {t.webhooks}</a>
       </p>
       {webhook === null ? (
         <>
-          <Heading>{loaded.fault ? t.subscriptions : t.loading}</Heading>
+          <Heading title={t.webhooks}>{loaded.fault ? t.webhooks : t.loading}</Heading>
           <LoadState loaded={loaded} />
         </>
       ) : (
         <>
-          <Title webhook={webhook} />
-          {webhook.description && <p class="lead">{webhook.description}</p>}
+          <Head webhook={webhook} tab={tab} workspace={workspace} />
           <LoadState loaded={loaded} />
-          <Trouble webhook={webhook} />
-          <Overlap webhook={webhook} onDone={reload} />
-          <Actions webhook={webhook} kinds={workspace.events} onDone={reload} />
-          <div class="overview">
-            <About webhook={webhook} />
-            <Days days={webhook.days} />
-          </div>
-          <Deliveries
-            {...{ webhook, query, search }}
-            retentionDays={workspace.retentionDays}
-            onDone={reload}
-          />
+          <Tabs webhook={webhook} tab={tab} />
+          {tab === "overview" && <Overview webhook={webhook} />}
+          {tab === "deliveries" && <Deliveries {...{ webhook, query, eventId, workspace }} />}
+          {tab === "settings" && <Settings webhook={webhook} types={workspace.events} />}
         </>
       )}
     </>
   );
 }
 
-function Title({ webhook }: { webhook: Subscription }) {
+/** On a wide screen, a delivery opens beside the list, which stays where it is. */
+const IS_WIDE = matchMedia("(width >= 1000px)");
+
+/** Scrolls to where the reader left this place or, in a new one, to its top. */
+function useScrollPosition(tab: Tab, eventId: string | null): void {
+  const shownTab = useRef(tab);
+  const { hash } = location;
+  useLayoutEffect(() => {
+    const saved = savedPosition();
+    if (saved !== null) scrollTo({ top: saved, behavior: "instant" });
+    else if (shownTab.current !== tab || (eventId !== null && !IS_WIDE.matches))
+      scrollTo({ top: 0, behavior: "instant" });
+    shownTab.current = tab;
+  }, [hash]);
+}
+
+function Head({ webhook, tab, workspace }: Omit<TabsProps, never> & { workspace: Workspace }) {
+  const name = nameOf(webhook);
   return (
     <div class="head">
-      <Heading>
-        <Url of={webhook.url} />
-      </Heading>
-      <State webhook={webhook} />
-    </div>
-  );
-}
-
-/** What is wrong with it, and the consequences. */
-function Trouble({ webhook }: { webhook: Subscription }) {
-  const { state, failingSince, disabledAt, failures } = webhook;
-  if (state === "disabled" && disabledAt !== null)
-    return hasFailedForLong(webhook, disabledAt) ? (
-      <Failing text={t.subscription.disabledFailing(formatTime(disabledAt))} webhook={webhook} />
-    ) : (
-      <p class="note bad">{t.subscription.disabled(formatTime(disabledAt))}</p>
-    );
-  if (state === "failing" && failingSince !== null)
-    return (
-      <Failing
-        text={t.subscription.failing(failures, formatTime(failingSince))}
-        webhook={webhook}
-      />
-    );
-  if (state === "rejecting") return <Rejected webhook={webhook} />;
-  if (state === "backlog") return <p class="note">{t.subscription.backlog}</p>;
-  return state === "slow" ? <p class="note warn">{t.subscription.slow}</p> : null;
-}
-
-/** The kinds of which nothing is accepted, and what to do about each. */
-function Rejected({ webhook }: { webhook: Subscription }) {
-  return (
-    <div class="note warn">
-      {webhook.rejected.map(({ type, since, ...last }) => (
-        <p key={type}>
-          {t.subscription.rejecting(t.kinds[type], formatTime(since))} {formatOutcome(last)}:{" "}
-          {explain(last)}
+      <div>
+        <div class="titled">
+          <Heading title={name}>{name}</Heading>
+          <Health webhook={webhook} />
+        </div>
+        <p class="address">
+          <span class="mono">{maskUrl(webhook.url)}</span> <Copy text={webhook.url} />
         </p>
-      ))}
+      </div>
+      {!isReadOnly() && <Actions webhook={webhook} types={workspace.events} />}
+      <TabTitle key={tab} title={tab === "overview" ? name : `${t.tabs[tab]} – ${name}`} />
     </div>
   );
 }
 
-/** That it fails, and what to do about its last failure. */
-function Failing({ text, webhook }: { text: string; webhook: Subscription }) {
-  const trouble = webhook.lastAttempt && explain(webhook.lastAttempt);
-  return (
-    <div class="note bad">
-      <p>{text}</p>
-      {trouble && <p>{trouble}</p>}
-    </div>
-  );
+/** Names the tab in the title of the page, which its heading has set. */
+function TabTitle({ title }: { title: string }) {
+  usePageTitle(title);
+  return null;
 }
 
-/** Whether its failures disabled it, and not somebody. */
-function hasFailedForLong({ failingSince, failures }: Subscription, disabledAt: string): boolean {
-  const failedMs = failingSince === null ? 0 : Date.parse(disabledAt) - Date.parse(failingSince);
-  return failures >= DISABLE_AFTER_FAILURES && failedMs >= DISABLE_AFTER_MS;
-}
-
-/** While a rotated secret still signs, until when, and a way to end that. */
-function Overlap({ webhook, onDone }: Omit<ActionsProps, "kinds">) {
-  if (webhook.overlapEndsAt === null) return null;
-  const end = async () => {
-    await endOverlap(webhook.webhookId);
-    onDone();
-    return t.endOverlap.result;
-  };
-  return (
-    <div class="note">
-      <p>{t.endOverlap.until(formatTime(webhook.overlapEndsAt))}</p>
-      <DialogButton label={t.endOverlap.button}>
-        {(onClose) => (
-          <FormDialog texts={t.endOverlap} isDangerous act={end} onClose={onClose}>
-            <p>{t.endOverlap.text}</p>
-          </FormDialog>
-        )}
-      </DialogButton>
-    </div>
-  );
-}
-
-interface ActionsProps {
+interface TabsProps {
   webhook: WebhookDetails;
-  kinds: Kind[];
-  onDone(): void;
+  tab: Tab;
 }
 
-function Actions({ webhook, kinds, onDone }: ActionsProps) {
+function Tabs({ webhook, tab }: TabsProps) {
+  const failing =
+    webhook.state === "failing" || webhook.state === "rejecting" ? webhook.pending : 0;
+  return (
+    <nav class="tabs" aria-label={t.tabs.label}>
+      {TABS.filter((name) => name !== "history").map((name) => (
+        <a
+          key={name}
+          href={webhookHref(webhook.webhookId, name)}
+          aria-current={name === tab ? "page" : undefined}
+        >
+          {t.tabs[name]}
+          {name === "deliveries" && failing > 0 && (
+            <span class="count bad">{t.tabs.failing(failing)}</span>
+          )}
+        </a>
+      ))}
+    </nav>
+  );
+}
+
+type DialogName = "test" | "edit" | "resend" | "secret" | "disable" | "remove";
+
+/** The two most frequent actions, and a menu of the others. */
+function Actions({ webhook, types }: { webhook: WebhookDetails; types: Workspace["events"] }) {
+  const [open, setOpen] = useState<DialogName | null>(null);
+  const onClose = () => setOpen(null);
   const isDisabled = webhook.state === "disabled";
+  const item = (label: string, name: DialogName, isDangerous = false) => ({
+    label,
+    isDangerous,
+    choose: () => setOpen(name),
+  });
   return (
     <div class="buttons actions">
-      {isDisabled && (
-        <DialogButton label={t.enable.button} class="primary">
-          {(onClose) => <EnableDialog {...{ webhook, onClose, onDone }} />}
-        </DialogButton>
-      )}
-      <DialogButton label={t.test.button}>
-        {(onClose) => <TestDialog {...{ webhook, onClose, onDone }} />}
-      </DialogButton>
-      {!isDisabled && (
-        <DialogButton label={t.sendAgain.button}>
-          {(onClose) => <RedeliverDialog {...{ webhook, onClose, onDone }} />}
-        </DialogButton>
-      )}
-      <DialogButton label={t.edit.button}>
-        {(onClose) => <EditDialog {...{ webhook, kinds, onClose, onDone }} />}
-      </DialogButton>
-      <DialogButton label={t.headers.button}>
-        {(onClose) => <HeadersDialog {...{ webhook, onClose, onDone }} />}
-      </DialogButton>
-      <DialogButton label={t.secret.button}>
-        {(onClose) => <SecretDialog {...{ webhook, onClose }} />}
-      </DialogButton>
-      {!isDisabled && (
-        <DialogButton label={t.disable.button}>
-          {(onClose) => <DisableDialog {...{ webhook, onClose, onDone }} />}
-        </DialogButton>
-      )}
-      <DialogButton label={t.remove.button} class="danger-quiet">
-        {(onClose) => <RemoveDialog {...{ webhook, onClose }} />}
-      </DialogButton>
+      <button type="button" onClick={() => setOpen("test")}>
+        {t.test.button}
+      </button>
+      <button type="button" onClick={() => setOpen("edit")}>
+        {t.edit.button}
+      </button>
+      <Menu
+        items={[
+          ...(isDisabled ? [] : [item(t.sendAgain.button, "resend")]),
+          item(t.secret.button, "secret"),
+          ...(isDisabled ? [] : [item(t.disable.button, "disable")]),
+          item(t.remove.button, "remove", true),
+        ]}
+      />
+      {open === "test" && <TestDialog {...{ webhook, onClose }} />}
+      {open === "edit" && <EditDialog {...{ webhook, types, onClose }} />}
+      {open === "resend" && <RedeliverDialog {...{ webhook, onClose }} />}
+      {open === "secret" && <SecretDialog {...{ webhook, onClose }} />}
+      {open === "disable" && <DisableDialog {...{ webhook, onClose }} />}
+      {open === "remove" && <RemoveDialog {...{ webhook, onClose }} />}
     </div>
-  );
-}
-
-function About({ webhook }: { webhook: WebhookDetails }) {
-  const { nextAttemptAt: next, lastAttempt: last, createdAt, keyId, keyLabel } = webhook;
-  return (
-    <Facts
-      of={[
-        [t.subscription.events, <Kinds key="" kinds={webhook.events} />],
-        [
-          t.subscription.lastAttempt,
-          last ? (
-            <>
-              {formatOutcome(last)}, <Time at={last.at} />
-            </>
-          ) : (
-            t.none
-          ),
-        ],
-        [t.subscription.pending, formatPending(webhook) ?? t.none],
-        [
-          t.subscription.nextAttempt,
-          next === null ? (
-            t.none
-          ) : Date.parse(next) <= Date.now() ? (
-            t.subscription.asap
-          ) : (
-            <Time at={next} />
-          ),
-        ],
-        [t.subscription.created, formatTime(createdAt)],
-        [t.subscription.createdBy, keyLabel ?? keyId ?? t.subscription.portal],
-        ...(webhook.headers.length > 0
-          ? ([[t.subscription.headers, webhook.headers.join(", ")]] as [string, string][])
-          : []),
-        [t.subscription.id, <Id key="">{webhook.webhookId}</Id>],
-      ]}
-    />
   );
 }

@@ -15,7 +15,7 @@ interface Props {
 
 /** Opens the session of a link, trying again until the server accepts or refuses it. */
 export function Arrival({ link, isHidden = false }: Props) {
-  const loaded = useLoad(async () => arrive(link, await exchangeLink(link)), link);
+  const loaded = useLoad(async () => arrive(link, await exchangeLink(link)), `link ${link}`);
   return isHidden ? null : <LoadState loaded={loaded} />;
 }
 

@@ -1,6 +1,8 @@
 import type { DeliveryDetails } from "../../../src/history/views.ts";
 import { updateWebhook } from "../api.ts";
-import { explain, formatExactTime, formatOutcome, isAccepted } from "../format.ts";
+import { explain, formatMoment, formatOutcome, isAccepted } from "../format.ts";
+import { reloadAll } from "../load.ts";
+import { isReadOnly } from "../session.ts";
 import { t } from "../text.ts";
 import { Badge, Copy } from "./basics.tsx";
 import { DialogButton } from "./dialog.tsx";
@@ -8,37 +10,31 @@ import { FormDialog } from "./dialog-form.tsx";
 
 type Attempt = DeliveryDetails["attemptLog"][number];
 
-/** The attempts of a delivery, newest first, each with what was sent and what the receiver said. */
+/** The attempts of a delivery, newest first: that one is open, the others are collapsed. */
 export function Attempts(props: Omit<ExchangeProps, "attempt">) {
-  const { delivery } = props;
-  const log = delivery.attemptLog;
+  const log = props.delivery.attemptLog;
   return (
-    <section>
-      <h2>{t.deliveries.attempts}</h2>
+    <div class="attempts-log">
+      <h3>{t.deliveries.attempts}</h3>
       {log.length === 0 ? (
         <p class="hint">{t.delivery.noAttempt}</p>
       ) : (
-        <ol class="attempts-log">
-          {log.toReversed().map((attempt, i) => (
-            <li key={`${log.length - i} ${attempt.at}`}>
-              <p class="attempt">
-                <Badge tone={isAccepted(attempt) ? "delivered" : "exhausted"}>
-                  {formatOutcome(attempt)}
-                </Badge>
-                <span>{formatExactTime(attempt.at)}</span>
-                <span class="small">
-                  {attempt.durationMs !== null && t.milliseconds(attempt.durationMs)}
-                </span>
-                {attempt.request && (
-                  <Copy text={toCurl(delivery, attempt.request.headers)} label={t.exchange.curl} />
-                )}
-              </p>
-              <Exchange {...{ ...props, attempt }} />
-            </li>
-          ))}
-        </ol>
+        log.toReversed().map((attempt, i) => (
+          <details key={`${log.length - i} ${attempt.at}`} open={i === 0}>
+            <summary>
+              <Badge tone={isAccepted(attempt) ? "delivered" : "exhausted"}>
+                {formatOutcome(attempt)}
+              </Badge>
+              <span>{formatMoment(attempt.at)}</span>
+              <span class="small">
+                {attempt.durationMs !== null && t.milliseconds(attempt.durationMs)}
+              </span>
+            </summary>
+            <Exchange {...{ ...props, attempt }} />
+          </details>
+        ))
       )}
-    </section>
+    </div>
   );
 }
 
@@ -46,18 +42,20 @@ interface ExchangeProps {
   webhookId: string;
   delivery: DeliveryDetails;
   attempt: Attempt;
-  /** Something has changed. */
-  onDone(): void;
 }
 
-/** What the receiver said, and the headers it was sent. */
+/** What the server said, and the headers it was sent. */
 function Exchange(props: ExchangeProps) {
-  const { attempt } = props;
+  const { attempt, delivery } = props;
   const { status, request, response } = attempt;
-  const trouble = explain(attempt);
+  const cause = explain(attempt);
   return (
     <div class="exchange">
-      {trouble && <p>{trouble}</p>}
+      {cause && (
+        <p>
+          {cause.means} {cause.todo}
+        </p>
+      )}
       {response?.error && <Text>{response.error}</Text>}
       {response?.location && <Redirect {...props} to={response.location} />}
       {status !== null && (response || !isAccepted(attempt)) && <Response response={response} />}
@@ -69,6 +67,7 @@ function Exchange(props: ExchangeProps) {
           <summary>{t.exchange.request}</summary>
           <Text>{linesOf(request.headers)}</Text>
           <p class="hint">{t.exchange.curlHint}</p>
+          <Copy text={toCurl(delivery, request.headers)} label={t.exchange.curl} />
         </details>
       )}
     </div>
@@ -76,13 +75,13 @@ function Exchange(props: ExchangeProps) {
 }
 
 /** Where a redirect leads and, while the delivery needs it, a way to post there from now on. */
-function Redirect({ webhookId, delivery, onDone, to }: ExchangeProps & { to: string }) {
+function Redirect({ webhookId, delivery, to }: ExchangeProps & { to: string }) {
   const follow = async () => {
     await updateWebhook(webhookId, { url: to });
-    onDone();
+    reloadAll();
     return t.follow.result;
   };
-  const isOffered = delivery.state !== "delivered" && delivery.url !== to;
+  const isOffered = !isReadOnly() && delivery.state !== "delivered" && delivery.url !== to;
   return (
     <p>
       {t.exchange.location} <span class="mono">{to}</span>{" "}

@@ -1,17 +1,27 @@
-import { type ComponentChildren, Fragment } from "preact";
+import type { ComponentChildren } from "preact";
 import { useRef, useState } from "preact/hooks";
-import type { WebhookEvent as Kind } from "../../../src/contract/enumerations.ts";
+import type { WebhookEvent } from "../../../src/contract/enumerations.ts";
 import type { DeliveryView, WebhookView } from "../../../src/history/views.ts";
-import { formatExactTime, formatRelative, isAccepted } from "../format.ts";
+import { formatExactTime, formatMoment, formatRelative, isAccepted } from "../format.ts";
 import { t } from "../text.ts";
+import { stateOf } from "../webhook.ts";
 
 const COPIED_MS = 1_800;
 
 /** A relative time; hovering shows it to the second. */
-export function Time({ at }: { at: string }) {
+export function Ago({ at }: { at: string }) {
   return (
     <time dateTime={at} title={formatExactTime(at)}>
       {formatRelative(at, Date.now())}
+    </time>
+  );
+}
+
+/** A time to the second with its day; hovering shows its year and how long ago it was. */
+export function Moment({ at }: { at: string }) {
+  return (
+    <time dateTime={at} title={`${formatExactTime(at)} (${formatRelative(at, Date.now())})`}>
+      {formatMoment(at)}
     </time>
   );
 }
@@ -21,46 +31,28 @@ export function Badge({ tone, children }: { tone: string; children: ComponentChi
   return <span class={`badge ${tone}`}>{children}</span>;
 }
 
-/** A URL, whose host stands out, and which is broken between its parts. */
-export function Url({ of }: { of: string }) {
-  const { protocol, host, pathname, search } = new URL(of);
-  const path = pathname + search;
-  const parts = path === "/" ? [] : path.split(/(?=[/?&])/);
-  return (
-    <>
-      {`${protocol}//${host}`}
-      <span class="path">
-        {parts.map((part, i) => (
-          <Fragment key={i}>
-            <wbr />
-            {part}
-          </Fragment>
-        ))}
-      </span>
-    </>
-  );
-}
-
-/** The state of a subscription, which is not known to be healthy until something was sent. */
-export function State({ webhook: { state, lastAttempt } }: { webhook: WebhookView }) {
+/** The state of a webhook, which is not known to be healthy until something was sent. */
+export function Health({ webhook: { state, lastAttempt } }: { webhook: WebhookView }) {
   if (state === "healthy" && lastAttempt === null)
     return <Badge tone="cancelled">{t.untried}</Badge>;
   return <Badge tone={state}>{t.states[state]}</Badge>;
 }
 
-/** Kinds of events, as words. */
-export function Kinds({ kinds }: { kinds: Kind[] }) {
+/** Event types, as words. */
+export function Types({ types }: { types: readonly WebhookEvent[] }) {
   return (
-    <ul class="kinds">
-      {kinds.map((kind) => (
-        <li key={kind}>{t.kinds[kind] ?? kind}</li>
+    <ul class="types">
+      {types.map((type) => (
+        <li key={type}>{t.types[type] ?? type}</li>
       ))}
     </ul>
   );
 }
 
+export type Fact = [name: string, value: ComponentChildren];
+
 /** Names and values, side by side. */
-export function Facts({ of }: { of: [name: string, value: ComponentChildren][] }) {
+export function Facts({ of }: { of: Fact[] }) {
   return (
     <dl class="facts">
       {of.map(([name, value]) => (
@@ -107,9 +99,8 @@ export function Id({ children }: { children: string }) {
 
 /** The state of a delivery. One that waits because it has failed does not look calm. */
 export function DeliveryState({ delivery }: { delivery: DeliveryView }) {
-  const { state, lastAttempt } = delivery;
-  if (state === "pending" && lastAttempt && !isAccepted(lastAttempt))
-    return <Badge tone="retrying">{t.retrying}</Badge>;
+  const state = stateOf(delivery);
+  const { lastAttempt } = delivery;
   const hasFailed = state === "test" && lastAttempt && !isAccepted(lastAttempt);
   return <Badge tone={hasFailed ? "exhausted" : state}>{t.deliveryStates[state]}</Badge>;
 }

@@ -1,22 +1,19 @@
 import { useId } from "preact/hooks";
-import { type Count, formatCount, sum } from "../format.ts";
+import { formatNumber } from "../format.ts";
+import { goTo } from "../route.ts";
 import { t } from "../text.ts";
 
 /** One series: its name, its colour, its count in each column. */
 export interface Series {
   name: string;
   tone: string;
-  values: Count[];
+  values: number[];
 }
 
 const HEIGHT = 100;
 const COLUMN = 10;
-/** The height of a column's bar. */
+/** The width of a column's bar, as a share of the column. */
 const BAR = 0.64;
-
-const NONE: Count = { n: 0, isCapped: false };
-/** The least that a chart is high. */
-const ONE: Count = { n: 1, isCapped: false };
 
 interface Props {
   title: string;
@@ -26,18 +23,23 @@ interface Props {
   labels: string[];
   /** What stands under the chart, from left to right. */
   ticks: string[];
+  /** Where each column leads, if it leads anywhere: its tick is a link, and a click on it follows that. */
+  hrefs?: string[];
   series: Series[];
+  /** Further columns of the table, which the bars do not show. */
+  further?: { name: string; values: string[] }[];
 }
 
 /**
  * Counts over time as stacked bars, with the numbers as a table for those who want them or cannot
  * see the bars.
  */
-export function Chart({ title, column, labels, ticks, series }: Props) {
+export function Chart({ title, column, labels, ticks, hrefs = [], series, further = [] }: Props) {
   const id = useId();
-  const columns = labels.map((_, i) => sum(series.map(({ values }) => values[i] ?? NONE)));
-  const highest = columns.reduce((max, one) => (one.n > max.n ? one : max), ONE);
-  const total = ({ values }: Series) => formatCount(sum(values));
+  const valueAt = (one: Series, i: number) => one.values[i] ?? 0;
+  const columns = labels.map((_, i) => series.reduce((sum, one) => sum + valueAt(one, i), 0));
+  const highest = Math.max(1, ...columns);
+  const total = ({ values }: Series) => formatNumber(values.reduce((sum, n) => sum + n, 0));
   return (
     <figure class="chart">
       <figcaption>
@@ -55,7 +57,7 @@ export function Chart({ title, column, labels, ticks, series }: Props) {
       </figcaption>
       <div class="plot">
         <span class="scale" aria-hidden="true">
-          {formatCount(highest)}
+          {formatNumber(highest)}
         </span>
         <svg
           role="img"
@@ -64,13 +66,22 @@ export function Chart({ title, column, labels, ticks, series }: Props) {
           preserveAspectRatio="none"
         >
           {labels.map((label, i) => (
-            <Column key={label} {...{ place: i, label, max: highest.n, series }} />
+            <Column key={label} {...{ place: i, label, max: highest, series }} href={hrefs[i]} />
           ))}
         </svg>
-        <div class={ticks.length === labels.length ? "ticks each" : "ticks"} aria-hidden="true">
-          {ticks.map((tick) => (
-            <span key={tick}>{tick}</span>
-          ))}
+        <div
+          class={ticks.length === labels.length ? "ticks each" : "ticks"}
+          aria-hidden={hrefs.length === 0}
+        >
+          {ticks.map((tick, i) =>
+            hrefs[i] ? (
+              <a key={tick} href={hrefs[i]}>
+                {tick}
+              </a>
+            ) : (
+              <span key={tick}>{tick}</span>
+            ),
+          )}
         </div>
       </div>
       <details>
@@ -78,12 +89,13 @@ export function Chart({ title, column, labels, ticks, series }: Props) {
           {t.asTable}
           <span class="hidden"> ({title})</span>
         </summary>
-        <div class="numbers">
+        {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by the keyboard. */}
+        <div class="numbers" tabIndex={0}>
           <table aria-labelledby={id}>
             <thead>
               <tr>
                 <th scope="col">{column}</th>
-                {series.map(({ name }) => (
+                {[...series, ...further].map(({ name }) => (
                   <th scope="col" key={name}>
                     {name}
                   </th>
@@ -94,8 +106,11 @@ export function Chart({ title, column, labels, ticks, series }: Props) {
               {labels.map((label, i) => (
                 <tr key={label}>
                   <th scope="row">{label}</th>
-                  {series.map(({ name, values }) => (
-                    <td key={name}>{formatCount(values[i] ?? NONE)}</td>
+                  {series.map((one) => (
+                    <td key={one.name}>{formatNumber(valueAt(one, i))}</td>
+                  ))}
+                  {further.map(({ name, values }) => (
+                    <td key={name}>{values[i]}</td>
                   ))}
                 </tr>
               ))}
@@ -112,20 +127,28 @@ interface ColumnProps {
   label: string;
   max: number;
   series: Series[];
+  href: string | undefined;
 }
 
-function Column({ place, label, max, series }: ColumnProps) {
+function Column({ place, label, max, series, href }: ColumnProps) {
   const x = (place + (1 - BAR) / 2) * COLUMN;
   let top = HEIGHT;
   const bars = series.map(({ name, tone, values }) => {
-    const count = values[place] ?? NONE;
-    const height = (count.n / max) * HEIGHT;
+    const count = values[place] ?? 0;
+    const height = (count / max) * HEIGHT;
     top -= height;
     return (
       <rect key={tone} class={tone} x={x} y={top} width={COLUMN * BAR} height={height}>
-        <title>{`${label}, ${name}: ${formatCount(count)}`}</title>
+        <title>{`${label}, ${name}: ${formatNumber(count)}`}</title>
       </rect>
     );
   });
-  return <g>{bars}</g>;
+  if (!href) return <g>{bars}</g>;
+  return (
+    // biome-ignore lint/a11y/noStaticElementInteractions: the tick below is a link to the same place.
+    <g class="choice" onClick={() => goTo(href)}>
+      <rect class="target" x={place * COLUMN} y={0} width={COLUMN} height={HEIGHT} />
+      {bars}
+    </g>
+  );
 }

@@ -51,12 +51,10 @@ export function DialogForm(props: Props) {
   );
 }
 
-/** What a dialog about a subscription is given. */
+/** What a dialog about a webhook is given. */
 export interface AboutWebhook {
   webhook: Webhook;
   onClose(): void;
-  /** Something has changed. */
-  onDone(): void;
 }
 
 interface FormDialogProps extends Pick<Props, "isDangerous" | "isIncomplete"> {

@@ -68,7 +68,7 @@ export function NotFound() {
   return (
     <Empty title={t.faults.notFound} text={t.faults.notFoundText}>
       <a class="button" href="#/webhooks">
-        {t.faults.toSubscriptions}
+        {t.faults.toWebhooks}
       </a>
     </Empty>
   );

@@ -3,8 +3,8 @@ import { useRef, useState } from "preact/hooks";
 import { decodeCursor } from "../../../src/contract/cursor.ts";
 import { eventTimeOf } from "../../../src/contract/ids.ts";
 import type { Redelivered } from "../../../src/history/views.ts";
-import { formatCount, formatTime } from "../format.ts";
-import { useAction } from "../load.ts";
+import { formatNumber, formatTime } from "../format.ts";
+import { reloadAll, useAction } from "../load.ts";
 import { t } from "../text.ts";
 import { announce } from "./announce.tsx";
 import { Dialog } from "./dialog.tsx";
@@ -28,13 +28,11 @@ interface Props {
   /** The range that the form asks for; null if the form must be corrected first. */
   begin(form: FormData): Range | null;
   onClose(): void;
-  /** Something has been sent. */
-  onDone(): void;
   children: ComponentChildren;
 }
 
 /** A dialog that sends a range of events, shows how far it is, and can be stopped and continued. */
-export function RangeDialog({ texts, isIncomplete = false, begin, onDone, ...props }: Props) {
+export function RangeDialog({ texts, isIncomplete = false, begin, ...props }: Props) {
   const action = useAction();
   const [range, setRange] = useState<Range | null>(null);
   const [sent, setSent] = useState<Redelivered>({ count: 0, nextCursor: null });
@@ -58,7 +56,7 @@ export function RangeDialog({ texts, isIncomplete = false, begin, onDone, ...pro
           setSent({ count, nextCursor });
         } while (nextCursor !== null && !isStopped.current);
       } finally {
-        onDone();
+        reloadAll();
       }
       if (nextCursor !== null) return;
       close();
@@ -115,7 +113,7 @@ function Scheduled(props: { title: string; range: Range; sent: Redelivered }) {
   const time = eventTimeOf(position.id);
   return (
     <Progress label={title} done={shareOf(time, Date.parse(since), position.at)}>
-      {t.sendAgain.scheduled(formatCount({ n: count, isCapped: false }), formatTime(time))}
+      {t.sendAgain.scheduled(formatNumber(count), formatTime(time))}
     </Progress>
   );
 }

@@ -61,7 +61,7 @@ export function parseSince(form: FormData, webhook: Webhook, now: number): strin
 }
 
 /** A time as `datetime-local` has it: in the reader's time zone, to the minute. */
-export function localTime(time: number): string {
+function localTime(time: number): string {
   const offsetMs = new Date(time).getTimezoneOffset() * 60_000;
   return new Date(time - offsetMs).toISOString().slice(0, 16);
 }

@@ -17,8 +17,8 @@ const errors = {
   invalid_request: "The request is not valid.",
   invalid_api_key: "The session is no longer valid.",
   workspace_access_denied: "The workspace has no access to this service.",
-  webhook_not_found: "This subscription does not exist in the workspace.",
-  route_not_found: "This deployment does not offer that.",
+  webhook_not_found: "This webhook does not exist in the workspace.",
+  route_not_found: "This feature is not available.",
   rate_limited: "Too many requests.",
   internal_error: "Something failed on our side. Try again in a moment.",
 } satisfies Partial<Record<ErrorCode, string>>;
@@ -39,7 +39,7 @@ const reasons: Record<Reason, string> = {
   body_too_large: "The request is too large.",
   body_too_slow: "The request took too long to arrive. Try again.",
   unsupported_media_type: "The request is not JSON.",
-  subscription_limit_reached: "The workspace has reached its maximum number of subscriptions.",
+  subscription_limit_reached: "The workspace has reached its maximum number of webhooks.",
   idempotency_key_reused: "This idempotency key has been used for another request.",
 };
 
@@ -47,20 +47,27 @@ const reasons: Record<Reason, string> = {
 export const en = {
   errors,
   reasons,
-  kinds: ofEachKind(({ name }) => name),
+  types: ofEachKind(({ name }) => name),
   languageName: "English",
   skip: "Skip to the content",
   product: "API and webhooks",
   sections: "Sections",
-  subscriptions: "Subscriptions",
-  usage: "Usage",
+  webhooks: "Webhooks",
+  usage: "API keys",
   docs: "Docs",
-  timeZone: (zone: string) => `Times are in the time zone ${zone}; the days of a chart are in UTC.`,
+  backToApp: "Back to the app",
+  theme: "Theme",
+  themes: { auto: "Automatic", light: "Light", dark: "Dark" },
+  language: "Language",
+  more: "More",
+  readOnly: "You can see everything here, and change nothing: this session is read-only.",
+  timeZone: (zone: string) =>
+    `Times are in the time zone ${zone}. The days of charts and filters are in UTC.`,
   sessionUntil: (time: string) => `This session ends on ${time}`,
   loading: "Loading…",
   never: "Never",
   none: "None",
-  orMore: (n: string) => `${n} or more`,
+  noDescription: "None",
   at: (day: string, time: string) => `${day}, ${time}`,
   retry: "Try again",
   stop: "Stop",
@@ -77,21 +84,22 @@ export const en = {
 
   session: {
     missing: {
-      title: "Open the portal from its link",
-      text: "This page opens from a personal link. Ask for one in your product’s settings.",
+      title: "Open the portal from the app",
+      text: "This page opens from a temporary link. Get one in the settings of your app.",
     },
     outdated: {
       title: "This link has expired",
-      text: "A link to the portal must be opened within two minutes. Ask for a new link in your product’s settings.",
+      text: "A link to the portal can be opened for two minutes. Get a new one in the settings of your app.",
     },
     ended: {
       title: "Your session has ended",
-      text: "The portal stays open for a limited time. Ask for a new link in your product’s settings.",
+      text: "The portal stays open for a limited time. Open it again from the settings of your app.",
     },
     withdrawn: {
       title: "This workspace has no access",
-      text: "This workspace no longer has access to the API and its webhooks. Contact the person who manages your subscription to the product, then try again.",
+      text: "This workspace no longer has access to the API and its webhooks. Contact the person who manages your plan, then try again.",
     },
+    toApp: "Go to the app",
   },
 
   arrival: {
@@ -102,7 +110,7 @@ export const en = {
     stay: (current: string) => `Stay in ${current}`,
     expired: {
       title: "The link has expired",
-      text: "A link to the portal must be opened within two minutes. Ask for a new link in your product’s settings.",
+      text: "A link to the portal can be opened for two minutes. Get a new one in the settings of your app.",
     },
     withdrawn: {
       title: "The link’s workspace has no access",
@@ -121,7 +129,7 @@ export const en = {
     reference: (id: string) => `Reference: ${id}`,
     notFound: "Page not found",
     notFoundText: "It was deleted, or the address is wrong.",
-    toSubscriptions: "See the subscriptions",
+    toWebhooks: "See all webhooks",
   },
 
   untried: "Waiting for the first event",
@@ -134,14 +142,13 @@ export const en = {
     disabled: "Disabled",
   },
   deliveryStates: {
-    pending: "Waiting",
+    pending: "New",
+    retrying: "Failing, will be retried",
     delivered: "Delivered",
-    exhausted: "Failed",
+    exhausted: "Failed for good",
     cancelled: "Cancelled",
     test: "Test",
   },
-  /** The state of a delivery that waits because it has failed. */
-  retrying: "Retrying",
   /** In the legend of a chart. */
   chartOutcomes: {
     delivered: "Delivered",
@@ -150,67 +157,120 @@ export const en = {
   },
   explain: (attempt: Ended) => explainFailure(attempt, "en"),
   outcomes: {
-    answered: (status: number) => `Answered ${status}`,
-    timed_out: "No answer in time",
+    answered: (status: number) => `Response ${status}`,
+    timed_out: "No response in time",
     unreachable: "Unreachable",
-    refused: "Not sent: address refused",
+    refused: "Not sent: URL blocked",
     unreadable: "Not sent: the lead is damaged",
   },
 
-  list: {
-    lead: "Events of this workspace are sent to these servers as they happen.",
+  home: {
+    well: (active: number, all: number) => {
+      if (active === 0) return all === 1 ? "Your webhook is disabled" : "All webhooks are disabled";
+      if (all === 1) return "Your webhook is working";
+      if (active === all) return `All ${all} webhooks are working`;
+      return `${active} of ${all} webhooks ${active === 1 ? "is" : "are"} working, the others are disabled`;
+    },
+    failing: (failing: number, all: number, names: string) =>
+      all === 1
+        ? "Your webhook is failing"
+        : `${failing} of ${all} webhooks ${failing === 1 ? "is" : "are"} failing: ${names}`,
+    troubled: (troubled: number, all: number, names: string) =>
+      all === 1
+        ? "Your webhook needs attention"
+        : `${troubled} of ${all} webhooks ${troubled === 1 ? "needs" : "need"} attention: ${names}`,
+    names: (names: string, others: number) =>
+      others === 0 ? names : `${names} and ${others} more`,
     full: (max: number) =>
-      `This workspace has reached its limit of ${max} subscriptions. Delete one to add another.`,
-    emptyTitle: "No subscriptions yet",
+      `This workspace has reached its limit of ${max} webhooks. Delete one to add another.`,
+    emptyTitle: "No webhooks yet",
     emptyText:
-      "Subscribe a URL of your server, and every new lead, run or automation change is posted to it, signed, within seconds.",
-    pending: (n: string) => `Waiting: ${n}`,
-    lastAttempt: "Last attempt:",
-    failingSince: (time: string) => `Failing since ${time}`,
-    disabledAt: (time: string) => `Disabled ${time}`,
+      "Add the URL of your server. Every new lead, run or automation change is sent to it within seconds, with a signature.",
+    webhook: "Webhook",
+    health: "Health",
+    last: "Last attempt",
   },
 
-  subscription: {
+  tabs: {
+    label: "Parts of the webhook",
+    overview: "Overview",
+    deliveries: "Deliveries",
+    settings: "Settings",
+    history: "History",
+    failing: (n: number) => `${new Intl.NumberFormat("en").format(n)} failing`,
+  },
+
+  webhook: {
     id: "Id",
     created: "Created",
     createdBy: "Created with",
     portal: "The portal",
-    events: "Events",
+    events: "Event types",
     pending: "Waiting",
     nextAttempt: "Next attempt",
     lastAttempt: "Last attempt",
     asap: "As soon as possible",
     failing: (failures: number, since: string) =>
-      `${count(failures, "failed attempt", "failed attempts in a row")} since ${since}. Deliveries are retried with growing waits; without a success for ${DISABLE_AFTER_MS / HOUR_MS} hours the subscription is disabled.`,
-    slow: `Your server is slow to answer, so deliveries go out one by one; an answer after ${POST_TIMEOUT_MS / 1000} seconds is a failure. It should answer first and process events afterwards. A few quick answers end this.`,
-    rejecting: (kind: string, since: string) =>
-      `Your server has accepted no event of the kind “${kind}” since ${since}, although it accepts others.`,
+      `Failing since ${since}: ${count(failures, "failed attempt", "failed attempts in a row")}`,
+    next: (time: string | null) =>
+      time === null ? "The next attempt is about to start." : `The next attempt is at ${time}.`,
+    outlook: `Deliveries are retried with growing delays. Without a success for ${DISABLE_AFTER_MS / HOUR_MS} hours, the webhook is disabled.`,
+    slow: `Your server is slow to respond, so deliveries are sent one by one. A response after ${POST_TIMEOUT_MS / 1000} seconds is a failure. Respond first and process events afterwards. A few quick responses end this.`,
+    rejecting: (type: string, since: string) =>
+      `Your server has accepted no event of the type “${type}” since ${since}, although it accepts others.`,
     backlog:
       "Deliveries are due, and are being sent at the pace that your server can keep up with.",
-    headers: "Own headers",
     disabled: (time: string) => `Disabled ${time}. Nothing is sent until you enable it.`,
     disabledFailing: (time: string) =>
       `Disabled ${time}, after failing for too long. Nothing is sent until you enable it.`,
-    byDay: "Delivery attempts by day",
+    byDay: "Delivery attempts by day (UTC)",
+    median: "Median response time",
+    p95: "95th percentile",
+    responseTime: (day: string) => `Response time on ${day}`,
+    responseTimes: (median: string, p95: string) => `Median ${median}, 95% within ${p95}`,
+    success: "Successful attempts in 7 days",
+    noAttempts: "No attempts",
     day: "Day",
+    newest: "Latest deliveries",
+    seeFailed: "See the deliveries",
+  },
+
+  settings: {
+    endpoint: "Endpoint",
+    endpointText: "Where events are sent, and which ones.",
+    secretText: "Your server verifies the signature of each delivery with it. It was shown once.",
+    show: "Show the whole URL",
+    hide: "Hide",
+    pause: "Pause",
+    remove: "Delete",
+    removeText: "Ends the webhook and deletes its history. This cannot be undone.",
   },
 
   deliveries: {
-    title: "Deliveries",
     state: "State",
-    kind: "Event",
-    status: "Last answer",
-    noAnswer: "No answer",
-    since: "From",
-    until: "To",
+    event: "Event",
+    type: "Event type",
+    status: "Last response",
+    noAnswer: "No response",
+    when: "When",
+    anyTime: "Any time",
+    today: "Today",
+    yesterday: "Yesterday",
+    week: "Last 7 days",
+    custom: "From … to …",
+    since: "From (UTC)",
+    until: "To (UTC)",
     find: "Find",
     findHint: "evt_… or lea_…",
+    filter: (n: number) => (n === 0 ? "Filter" : `Filter (${n})`),
     all: "All",
     allStatuses: "All",
     recorded: "Recorded",
     attempts: "Attempts",
-    lastAnswer: "Last answer",
-    next: "next attempt",
+    lastAnswer: "Last response",
+    next: (time: string) => `Next at ${time}`,
+    soonBecause: (cause: string) => `Next attempt soon: ${cause}`,
+    nextBecause: (time: string, cause: string) => `Next at ${time}: ${cause}`,
     pages: "Pages of deliveries",
     empty: "No deliveries yet",
     emptyText:
@@ -224,23 +284,22 @@ export const en = {
     lookedBackTo: (time: string) => `Looked back to ${time}.`,
     findFault: "Enter the id of an event (evt_…) or of a lead (lea_…).",
     showAll: "Show all deliveries",
-    sendAgain: "Send again",
-    sendAgainOf: (kind: string, time: string) => `Send again: ${kind}, ${time}`,
+    sendAgain: "Resend",
+    sendAgainOf: (type: string, time: string) => `Resend: ${type}, ${time}`,
     sendNow: "Send now",
-    sendNowOf: (kind: string, time: string) => `Send now: ${kind}, ${time}`,
+    sendNowOf: (type: string, time: string) => `Send now: ${type}, ${time}`,
   },
 
   delivery: {
+    title: "Delivery",
     back: "All deliveries",
     id: "Event",
-    url: "Present URL",
     recorded: "Recorded",
-    settled: "Settled",
-    noAttempt: "No attempts.",
-    body: "Body",
+    settled: "Ended",
+    noAttempt: "No attempts yet.",
     pretty: "Formatted",
-    exact: "Exact",
-    exactHint: "These are the bytes that the signature covers.",
+    exact: "Raw",
+    exactHint: "The signature covers exactly these bytes.",
     kept: (days: number) => `Events are kept for ${count(days, "day", "days")}.`,
   },
 
@@ -248,43 +307,43 @@ export const en = {
     request: "Headers sent",
     curl: "Copy as curl",
     curlHint:
-      "The command posts to the present URL, with the signature of this attempt: a receiver refuses it after five minutes. Your own headers are not part of it.",
-    retryAfter: `With a 429 or 503, Retry-After lengthens the wait, to at most ${RETRY_AFTER_MAX_MULTIPLE} times its length.`,
-    response: "What your server answered:",
-    cut: "The beginning of what your server answered:",
+      "The command uses the current URL and the signature of this attempt: after five minutes, a server must reject it. Custom headers are not included.",
+    retryAfter: `With a 429 or 503, Retry-After lengthens the delay, to at most ${RETRY_AFTER_MAX_MULTIPLE} times its length.`,
+    response: "Your server’s response:",
+    cut: "The beginning of your server’s response:",
     empty: "The response had no body.",
     location: "Redirects to",
   },
 
   follow: {
     button: "Use this URL…",
-    title: "Post to this URL from now on?",
-    text: "All events of the subscription go there, waiting ones too:",
-    hint: "Is this your receiver? A redirect often leads to a login page.",
+    title: "Send to this URL from now on?",
+    text: "All events of the webhook go there, waiting ones too:",
+    hint: "Is this your server? A redirect often leads to a login page.",
     submit: "Use this URL",
-    result: "The subscription now posts to this URL. Waiting deliveries go there, too.",
+    result: "The webhook now sends to this URL. Waiting deliveries go there, too.",
   },
 
   sendAgain: {
     one: "It will be sent within a minute.",
     none: "It is already on its way.",
     faults: {
-      webhookId: "Nothing is sent while the subscription is disabled.",
-      eventIds: "It cannot be sent: the subscription does not include this kind of event.",
+      webhookId: "Nothing is sent while the webhook is disabled.",
+      eventIds: "It cannot be sent: the webhook does not include this event type.",
     },
-    button: "Send failed again…",
-    title: "Send failed deliveries again",
+    button: "Resend failed…",
+    title: "Resend failed deliveries",
     text: "They keep their ids and content, and are sent oldest first, ten per second.",
     which: "Which ones",
-    exhausted: "Failed: all attempts were used up",
-    cancelled: "Cancelled: the subscription was disabled before they were sent",
-    missed: "Missed: recorded while the subscription was disabled",
-    retrying: "Retrying: waiting after a failed attempt",
-    submit: "Send again",
+    exhausted: "Failed for good: all attempts were used up",
+    cancelled: "Cancelled: the webhook was disabled before they were sent",
+    missed: "Missed: recorded while the webhook was disabled",
+    retrying: "Failing: waiting to be retried",
+    submit: "Resend",
     result: (n: number) =>
       n === 0
-        ? "There is nothing to send again."
-        : `${count(n, "delivery", "deliveries")} will be sent again.`,
+        ? "There is nothing to resend."
+        : `${count(n, "delivery", "deliveries")} will be resent.`,
     scheduled: (n: string, time: string) => `Will be sent: ${n}. Looked through until ${time}.`,
   },
 
@@ -303,37 +362,39 @@ export const en = {
   test: {
     button: "Send a test event…",
     title: "Send a test event",
-    text: "One sample event is posted now, signed like any other, with the header X-Service-Test: true. The deliveries show what was sent and answered.",
+    text: "One sample event is sent now, signed like any other, with the header X-Service-Test: true. The deliveries show the request and the response.",
     submit: "Send",
     again: "Send another",
-    details: "Show what was sent and answered",
-    once: "A test event is posted once, whatever the answer, and is not counted.",
-    sending: "Waiting for the server to answer…",
+    details: "Show the request and the response",
+    once: "A test event is sent once, whatever the response, and is not counted.",
+    sending: "Waiting for the server’s response…",
     accepted: "Your server accepted it.",
   },
 
   catalogue: {
-    title: "Events",
-    lead: "What a subscription can receive. Each event is posted as JSON, signed.",
+    title: "Event types",
+    lead: "The events that a webhook can receive. Each one is sent as JSON, with a signature.",
     docs: "How to receive and verify them",
-    when: ofEachKind(({ when, data }) => `Posted ${when}. “data” is ${data}.`),
+    when: ofEachKind(({ when, data }) => `Sent ${when}. “data” is ${data}.`),
     example: "Example",
   },
 
   edit: {
     button: "Edit…",
-    title: "Edit the subscription",
+    title: "Edit the webhook",
     description: "Description",
     descriptionHint: "Only shown here.",
-    text: "Waiting deliveries go to the new URL. A change of events applies from now on.",
+    text: "Waiting deliveries go to the new URL. A change of event types applies from now on.",
     submit: "Save",
     result: "The changes are saved.",
+    unchanged: "Nothing was changed.",
   },
 
   headers: {
     button: "Headers…",
-    title: "Headers of your own",
-    text: "Each post carries them, for instance a token for a gateway. They replace the present ones, and their values are not shown again.",
+    title: "Custom headers",
+    text: "Each request carries them, for instance a token for a gateway. New ones replace all current ones; their values are not shown again.",
+    none: "None",
     label: "Headers",
     hint: (max: number) =>
       `One per line, such as “Authorization: Bearer token”; at most ${max}. Empty: none.`,
@@ -345,36 +406,41 @@ export const en = {
 
   disable: {
     button: "Disable…",
-    title: "Disable this subscription?",
-    text: "Nothing is sent until you enable it. Events that happen meanwhile are kept, and can be sent then.",
+    title: "Disable this webhook?",
+    text: "Nothing is sent until you enable it. Events that happen in the meantime are kept, and can be sent then.",
     submit: "Disable",
-    result: "The subscription is disabled.",
+    result: "The webhook is disabled.",
   },
 
   enable: {
     button: "Enable…",
-    title: "Enable the subscription",
+    title: "Enable the webhook",
     text: "Deliveries start again with the next event.",
-    missed: "Also send what was missed",
+    missed: "Also send the events that were missed",
     submit: "Enable",
     result: (n: number) =>
       n === 0
-        ? "The subscription is enabled."
-        : `The subscription is enabled; ${count(n, "missed event", "missed events")} will be sent.`,
+        ? "The webhook is enabled."
+        : `The webhook is enabled; ${count(n, "missed event", "missed events")} will be sent.`,
   },
 
   secret: {
     button: "New secret…",
     title: "Create a new secret",
     text: "Deliveries are signed with the new secret immediately. The current one can keep signing alongside it for a while, so that you can switch your server without losing an event.",
-    overlap: "How long the current secret also signs",
-    overlaps: { now: "Not at all", hour: "For 1 hour", day: "For 24 hours", week: "For 7 days" },
+    overlap: "Keep the current secret",
+    overlaps: {
+      now: "No, revoke it immediately",
+      hour: "For 1 hour",
+      day: "For 24 hours",
+      week: "For 7 days",
+    },
     submit: "Create a new secret",
     label: "Signing secret",
     once: "Copy this secret now: it is not shown again. Your server needs it to check the signature of each delivery.",
     howTo: "How to check signatures",
     tooMany:
-      "Too many earlier secrets are still valid. Choose “Not at all”, or wait until one has expired.",
+      "Too many earlier secrets are still valid. Choose “No, revoke it immediately”, or wait until one has expired.",
     ended: "The previous secret no longer signs.",
     stored: "I have stored it",
     leave: "The secret is not shown again. Have you stored it?",
@@ -382,61 +448,61 @@ export const en = {
 
   endOverlap: {
     until: (time: string) => `Deliveries are also signed with earlier secrets, until ${time}.`,
-    button: "End this now…",
-    title: "Sign with the current secret alone?",
-    text: "A server that still has an earlier secret will refuse every delivery. This cannot be undone.",
-    submit: "End this now",
+    button: "Stop using the earlier secrets…",
+    title: "Sign with the current secret only?",
+    text: "A server that still has an earlier secret will reject every delivery. This cannot be undone.",
+    submit: "Stop using them",
     result: "Only the current secret signs from now on.",
   },
 
   remove: {
     button: "Delete…",
-    title: "Delete this subscription?",
-    text: (url: string) =>
-      `This subscription sends nothing more to ${url}. Its delivery history is deleted too. This cannot be undone.`,
+    title: "Delete this webhook?",
+    text: (name: string) =>
+      `${name} sends nothing more. Its delivery history is deleted too. This cannot be undone.`,
     pending: (n: string) => `Deliveries that are waiting will be cancelled: ${n}.`,
     submit: "Delete",
-    result: "The subscription is deleted.",
+    result: "The webhook is deleted.",
   },
 
   subscribe: {
-    title: "Add a subscription",
-    lead: `Each event is posted to your URL as JSON, signed. Your server answers with a status from 200 to 299 within ${POST_TIMEOUT_MS / 1000} seconds.`,
+    title: "Add a webhook",
+    lead: `Each event is sent to your URL as JSON, with a signature. Your server must respond with a status from 200 to 299 within ${POST_TIMEOUT_MS / 1000} seconds.`,
     url: "URL of your server",
     urlHint: "Reachable from the internet, starting with https://.",
     urlHintLocal:
-      "On this local service, http://, private addresses and unknown hosts are accepted. A deployed one refuses them.",
-    events: "Events to receive",
-    eventsRequired: "Choose at least one event.",
+      "Locally, http://, private addresses and unknown hosts are accepted. In production, they are not.",
+    events: "Event types to receive",
+    eventsRequired: "Choose at least one event type.",
     urlRequired: "Enter the URL of your server.",
-    submit: "Subscribe",
-    doneTitle: "Subscription created",
-    open: "I have stored it: open the subscription",
+    submit: "Add the webhook",
+    doneTitle: "Webhook added",
+    open: "I have stored the secret: open the webhook",
   },
 
   usagePage: {
-    lead: "The requests of each API key over the last 24 hours, against its quota.",
+    lead: "The requests of each API key over the last 24 hours, against its rate limit.",
     empty: "No API keys yet",
-    emptyText: "Create a key in your product’s settings; its requests are counted here.",
-    unnamed: "Key",
+    emptyText: "Create a key in the settings of your app. Its requests are counted here.",
+    unnamed: "Unnamed key",
     created: "Created",
     lastUsed: "Last used",
     thisHour: "Within the last hour",
-    quota: "Quota",
+    quota: "Rate limit",
     quotaValue: (requests: number, seconds: number) =>
       seconds === 60
         ? `${count(requests, "request", "requests")} per minute`
         : `${count(requests, "request", "requests")} per ${count(seconds, "second", "seconds")}`,
     peak: (seconds: number) => (seconds === 60 ? "Busiest minute" : `Busiest ${seconds} seconds`),
     peakValue: (requests: number, share: string) =>
-      `${count(requests, "request", "requests")}, ${share} of the quota`,
+      `${count(requests, "request", "requests")}, ${share} of the limit`,
     revoked: (time: string) => `Revoked ${time}`,
     expires: (time: string) => `Expires ${time}`,
     expired: (time: string) => `Expired ${time}`,
     active: "Active",
     unused: "No requests in the last 24 hours.",
     requests: "Answered",
-    refused: "Refused (429)",
+    refused: "Rate-limited (429)",
     hour: "Hour",
     byHour: "Requests by hour",
     pages: "Pages of keys",

@@ -19,27 +19,33 @@ export const fr: Texts = {
     invalid_request: "La requête n’est pas valide.",
     invalid_api_key: "La session n’est plus valide.",
     workspace_access_denied: "L’espace de travail n’a pas accès à ce service.",
-    webhook_not_found: "Cet abonnement n’existe pas dans l’espace de travail.",
-    route_not_found: "Ce déploiement ne propose pas cette fonction.",
+    webhook_not_found: "Ce webhook n’existe pas dans l’espace de travail.",
+    route_not_found: "Cette fonctionnalité n’est pas disponible.",
     rate_limited: "Trop de requêtes.",
     internal_error: "Une erreur est survenue de notre côté. Réessayez dans un instant.",
   },
   reasons: REASONS,
-  kinds: ofEachKind(({ french }) => french.name),
+  types: ofEachKind(({ french }) => french.name),
   languageName: "Français",
   skip: "Aller au contenu",
   product: "API et webhooks",
   sections: "Rubriques",
-  subscriptions: "Abonnements",
-  usage: "Utilisation",
-  docs: "Documentation",
+  webhooks: "Webhooks",
+  usage: "Clés d’API",
+  docs: "Documentation (en anglais)",
+  backToApp: "Retour à l’application",
+  theme: "Thème",
+  themes: { auto: "Automatique", light: "Clair", dark: "Sombre" },
+  language: "Langue",
+  more: "Plus",
+  readOnly: "Cette session est en lecture seule : vous pouvez tout consulter, mais rien modifier.",
   timeZone: (zone) =>
-    `Les heures sont celles du fuseau horaire ${zone} ; les jours des graphiques sont en UTC.`,
-  sessionUntil: (time) => `Cette session prend fin le ${time}`,
+    `Heures affichées dans le fuseau ${zone}. Les graphiques et les filtres sont en jours UTC.`,
+  sessionUntil: (time) => `Session ouverte jusqu’au ${time}`,
   loading: "Chargement…",
   never: "Jamais",
   none: "Aucune",
-  orMore: (n) => `${n} ou plus`,
+  noDescription: "Aucune",
   at: (day, time) => `${day} à ${time}`,
   retry: "Réessayer",
   stop: "Arrêter",
@@ -56,35 +62,35 @@ export const fr: Texts = {
 
   session: {
     missing: {
-      title: "Ouvrez le portail à l’aide de son lien",
-      text: "Cette page s’ouvre avec un lien personnel. Demandez-en un dans les paramètres de votre produit.",
+      title: "Ouvrez le portail depuis l’application",
+      text: "Cette page s’ouvre à partir d’un lien temporaire. Obtenez-en un dans les paramètres de votre application.",
     },
     outdated: {
       title: "Ce lien a expiré",
-      text: "Un lien vers le portail doit être ouvert dans les deux minutes. Demandez un nouveau lien dans les paramètres de votre produit.",
+      text: "Les liens vers le portail ne sont valables que deux minutes. Obtenez un nouveau lien dans les paramètres de votre application.",
     },
     ended: {
       title: "Votre session est terminée",
-      text: "Le portail reste ouvert pendant une durée limitée. Demandez un nouveau lien dans les paramètres de votre produit.",
+      text: "Le portail reste ouvert pendant une durée limitée. Ouvrez-le à nouveau depuis les paramètres de votre application.",
     },
     withdrawn: {
       title: "Cet espace de travail n’a pas accès au service",
-      text: "L’accès à l’API et à ses webhooks a été retiré à cet espace de travail. Adressez-vous à la personne qui gère votre abonnement au produit, puis réessayez.",
+      text: "L’accès à l’API et à ses webhooks a été retiré à cet espace de travail. Adressez-vous à la personne qui gère votre offre, puis réessayez.",
     },
+    toApp: "Aller à l’application",
   },
 
   arrival: {
     title: (name) => `Ouvrir ${name} ?`,
-    text: (name, current) =>
-      `Le lien que vous avez suivi ouvre ${name}. Cet onglet affiche ${current}.`,
+    text: (name, current) => `Ce lien mène à ${name}, alors que cet onglet affiche ${current}.`,
     accept: (name) => `Ouvrir ${name}`,
     stay: (current) => `Rester dans ${current}`,
     expired: {
       title: "Le lien a expiré",
-      text: "Un lien vers le portail doit être ouvert dans les deux minutes. Demandez un nouveau lien dans les paramètres de votre produit.",
+      text: "Les liens vers le portail ne sont valables que deux minutes. Obtenez un nouveau lien dans les paramètres de votre application.",
     },
     withdrawn: {
-      title: "L’espace de travail du lien n’a pas accès au service",
+      title: "L’espace de travail visé par ce lien n’a plus accès au service",
       text: "L’accès à l’API et à ses webhooks a été retiré à cet espace de travail.",
     },
     still: (current) => `Cet onglet affiche toujours ${current}.`,
@@ -100,11 +106,10 @@ export const fr: Texts = {
     reference: (id) => `Référence : ${id}`,
     notFound: "Page introuvable",
     notFoundText: "L’élément a été supprimé, ou l’adresse est erronée.",
-    toSubscriptions: "Voir les abonnements",
+    toWebhooks: "Voir tous les webhooks",
   },
 
   untried: "En attente d’un premier événement",
-  retrying: "Sera retentée",
   states: {
     healthy: "Opérationnel",
     backlog: "En rattrapage",
@@ -114,81 +119,139 @@ export const fr: Texts = {
     disabled: "Désactivé",
   },
   deliveryStates: {
-    pending: "En attente",
-    delivered: "Réussie",
-    exhausted: "Échouée",
+    pending: "Nouvelle",
+    retrying: "En échec, nouvel essai prévu",
+    delivered: "Livrée",
+    exhausted: "Échec définitif",
     cancelled: "Annulée",
     test: "Test",
   },
   chartOutcomes: {
-    delivered: "Livrées",
-    failed: "En échec, à retenter",
-    exhausted: "Échouées définitivement",
+    delivered: "Réussies",
+    failed: "En échec, nouvel essai prévu",
+    exhausted: "Échecs définitifs",
   },
   explain: (attempt) => explainFailure(attempt, "fr"),
   outcomes: {
     answered: (status) => `Réponse ${status}`,
     timed_out: "Délai de réponse dépassé",
     unreachable: "Injoignable",
-    refused: "Rien n’a été envoyé : adresse refusée",
+    refused: "Rien n’a été envoyé : URL bloquée",
     unreadable: "Rien n’a été envoyé : les données du lead sont endommagées",
   },
 
-  list: {
-    lead: "Les événements de cet espace de travail sont envoyés à ces serveurs dès qu’ils se produisent.",
+  home: {
+    well: (active, all) => {
+      if (active === 0)
+        return all === 1 ? "Votre webhook est désactivé" : "Tous les webhooks sont désactivés";
+      if (all === 1) return "Votre webhook fonctionne";
+      if (active === all) return `Les ${all} webhooks fonctionnent`;
+      return `${active} webhook${active === 1 ? "" : "s"} sur ${all} fonctionne${active === 1 ? "" : "nt"}, les autres sont désactivés`;
+    },
+    failing: (failing, all, names) =>
+      all === 1
+        ? "Votre webhook est en échec"
+        : `${failing} webhook${failing === 1 ? "" : "s"} sur ${all} en échec : ${names}`,
+    troubled: (troubled, all, names) =>
+      all === 1
+        ? "Votre webhook demande votre attention"
+        : `${troubled} webhook${troubled === 1 ? "" : "s"} sur ${all} à vérifier : ${names}`,
+    names: (names, others) =>
+      others === 0 ? names : `${names} et ${others} autre${others === 1 ? "" : "s"}`,
     full: (max) =>
-      `Cet espace de travail a atteint le maximum de ${max} abonnements. Supprimez-en un pour en ajouter un autre.`,
-    emptyTitle: "Aucun abonnement pour l’instant",
+      `Cet espace de travail a atteint le maximum de ${max} webhooks. Supprimez-en un pour en ajouter un autre.`,
+    emptyTitle: "Aucun webhook pour l’instant",
     emptyText:
-      "Indiquez l’URL de votre serveur : chaque nouveau lead, chaque exécution et chaque changement d’état d’une automatisation lui sera envoyé, signé, en quelques secondes.",
-    pending: (n) => `En attente : ${n}`,
-    lastAttempt: "Dernière tentative :",
-    failingSince: (time) => `En échec depuis le ${time}`,
-    disabledAt: (time) => `Désactivé le ${time}`,
+      "Indiquez l’URL de votre serveur : chaque nouveau lead, chaque exécution et chaque changement d’état d’une automatisation lui sera envoyé en quelques secondes, avec une signature.",
+    webhook: "Webhook",
+    health: "État",
+    last: "Dernière tentative",
   },
 
-  subscription: {
+  tabs: {
+    label: "Rubriques du webhook",
+    overview: "Aperçu",
+    deliveries: "Livraisons",
+    settings: "Paramètres",
+    history: "Historique",
+    failing: (n) => `${new Intl.NumberFormat("fr").format(n)} en échec`,
+  },
+
+  webhook: {
     id: "Identifiant",
     created: "Créé le",
-    createdBy: "Créé avec",
+    createdBy: "Créé via",
     portal: "Le portail",
-    events: "Événements",
+    events: "Types d’événements",
     pending: "En attente",
     nextAttempt: "Prochaine tentative",
     lastAttempt: "Dernière tentative",
     asap: "Dès que possible",
     failing: (failures, since) =>
-      `${count(failures, "échec consécutif", "échecs consécutifs")} depuis le ${since}. Les livraisons sont retentées à intervalles croissants ; après ${DISABLE_AFTER_MS / HOUR_MS} heures sans succès, l’abonnement est désactivé.`,
-    slow: `Votre serveur tarde à répondre : les livraisons sont envoyées une par une, et toute réponse au-delà de ${POST_TIMEOUT_MS / 1000} secondes compte comme un échec. Il devrait d’abord répondre, puis traiter les événements. Quelques réponses rapides suffisent à rétablir l’envoi normal.`,
-    rejecting: (kind, since) =>
-      `Votre serveur n’accepte plus les événements « ${kind} » depuis le ${since}, alors qu’il en accepte d’autres.`,
+      `En échec depuis le ${since} : ${count(failures, "tentative infructueuse", "tentatives infructueuses de suite")}`,
+    next: (time) =>
+      time === null
+        ? "La prochaine tentative va commencer."
+        : `La prochaine tentative aura lieu à ${time}.`,
+    outlook: `De nouvelles tentatives ont lieu à intervalles croissants. Après ${DISABLE_AFTER_MS / HOUR_MS} heures sans succès, le webhook est désactivé.`,
+    slow: `Votre serveur tarde à répondre : les livraisons sont envoyées une par une. Toute réponse au-delà de ${POST_TIMEOUT_MS / 1000} secondes compte comme un échec. Répondez d’abord, puis traitez les événements. Quelques réponses rapides suffisent à rétablir l’envoi normal.`,
+    rejecting: (type, since) =>
+      `Votre serveur n’accepte plus les événements « ${type} » depuis le ${since}, alors qu’il en accepte d’autres.`,
     backlog:
       "Des livraisons sont en attente ; elles sont envoyées au rythme que votre serveur peut suivre.",
-    headers: "En-têtes personnalisés",
     disabled: (time) =>
       `Désactivé le ${time}. Rien n’est envoyé tant que vous ne le réactivez pas.`,
     disabledFailing: (time) =>
-      `Désactivé le ${time}, après des échecs prolongés. Rien n’est envoyé tant que vous ne le réactivez pas.`,
-    byDay: "Tentatives de livraison par jour",
+      `Désactivé le ${time}, après une longue série d’échecs. Rien n’est envoyé tant que vous ne le réactivez pas.`,
+    byDay: "Tentatives par jour (UTC)",
+    median: "Temps de réponse médian",
+    p95: "95e centile",
+    responseTime: (day) => `Temps de réponse du ${day}`,
+    responseTimes: (median, p95) => `Médiane de ${median}, 95 % en moins de ${p95}`,
+    success: "Tentatives réussies en 7 jours",
+    noAttempts: "Aucune tentative",
     day: "Jour",
+    newest: "Dernières livraisons",
+    seeFailed: "Voir les livraisons",
+  },
+
+  settings: {
+    endpoint: "Destination",
+    endpointText: "Où les événements sont envoyés, et lesquels.",
+    secretText:
+      "Votre serveur s’en sert pour vérifier la signature de chaque livraison. Il n’a été affiché qu’une fois.",
+    show: "Afficher l’URL complète",
+    hide: "Masquer",
+    pause: "Suspension",
+    remove: "Suppression",
+    removeText: "Met fin au webhook et supprime son historique. Cette action est irréversible.",
   },
 
   deliveries: {
-    title: "Livraisons",
     state: "État",
-    kind: "Événement",
+    event: "Événement",
+    type: "Type d’événement",
     status: "Dernière réponse",
     noAnswer: "Sans réponse",
-    since: "Du",
-    until: "Au",
+    when: "Période",
+    anyTime: "Toutes",
+    today: "Aujourd’hui",
+    yesterday: "Hier",
+    week: "7 derniers jours",
+    custom: "Du … au …",
+    since: "Du (UTC)",
+    until: "Au (UTC)",
     find: "Rechercher",
     findHint: "evt_… ou lea_…",
+    filter: (n) => (n === 0 ? "Filtrer" : `Filtrer (${n})`),
     all: "Tous",
     allStatuses: "Toutes",
     recorded: "Enregistré le",
     attempts: "Tentatives",
     lastAnswer: "Dernière réponse",
-    next: "prochaine tentative",
+    next: (time) => `Prochain essai à ${time}`,
+    soonBecause: (cause) => `Prochain essai sous peu : ${cause}`,
+    nextBecause: (time, cause) => `Prochain essai à ${time} : ${cause}`,
     pages: "Pages des livraisons",
     empty: "Aucune livraison pour l’instant",
     emptyText:
@@ -203,22 +266,21 @@ export const fr: Texts = {
     findFault: "Saisissez l’identifiant d’un événement (evt_…) ou d’un lead (lea_…).",
     showAll: "Afficher toutes les livraisons",
     sendAgain: "Renvoyer",
-    sendAgainOf: (kind, time) => `Renvoyer : ${kind}, ${time}`,
+    sendAgainOf: (type, time) => `Renvoyer : ${type}, ${time}`,
     sendNow: "Envoyer maintenant",
-    sendNowOf: (kind, time) => `Envoyer maintenant : ${kind}, ${time}`,
+    sendNowOf: (type, time) => `Envoyer maintenant : ${type}, ${time}`,
   },
 
   delivery: {
+    title: "Livraison",
     back: "Toutes les livraisons",
     id: "Événement",
-    url: "URL actuelle",
     recorded: "Enregistré le",
     settled: "Terminée le",
-    noAttempt: "Aucune tentative.",
-    body: "Contenu",
+    noAttempt: "Aucune tentative pour l’instant.",
     pretty: "Mis en forme",
-    exact: "Exact",
-    exactHint: "Ce sont les octets sur lesquels porte la signature.",
+    exact: "Brut",
+    exactHint: "La signature porte exactement sur ces octets.",
     kept: (days) => `Les événements sont conservés pendant ${count(days, "jour", "jours")}.`,
   },
 
@@ -226,8 +288,8 @@ export const fr: Texts = {
     request: "En-têtes envoyés",
     curl: "Copier la commande curl",
     curlHint:
-      "La commande utilise l’URL actuelle et la signature de cette tentative, qu’un serveur refuse au bout de cinq minutes. Vos en-têtes personnalisés n’y figurent pas.",
-    retryAfter: `Avec un statut 429 ou 503, l’en-tête Retry-After allonge l’attente, jusqu’à ${RETRY_AFTER_MAX_MULTIPLE} fois sa durée initiale.`,
+      "La commande utilise l’URL actuelle et la signature de cette tentative ; passé cinq minutes, un serveur doit la refuser. Vos en-têtes personnalisés n’y figurent pas.",
+    retryAfter: `Avec un statut 429 ou 503, l’en-tête Retry-After allonge l’attente, au maximum jusqu’à ${RETRY_AFTER_MAX_MULTIPLE} fois sa durée.`,
     response: "Réponse de votre serveur :",
     cut: "Début de la réponse de votre serveur :",
     empty: "La réponse n’avait pas de corps.",
@@ -237,27 +299,27 @@ export const fr: Texts = {
   follow: {
     button: "Utiliser cette URL…",
     title: "Utiliser désormais cette URL ?",
-    text: "Tous les événements de l’abonnement y seront envoyés, y compris ceux en attente :",
-    hint: "Est-ce bien votre récepteur ? Une redirection mène souvent à une page de connexion.",
+    text: "Tous les événements du webhook y seront envoyés, y compris ceux en attente :",
+    hint: "Est-ce bien votre serveur ? Une redirection mène souvent à une page de connexion.",
     submit: "Utiliser cette URL",
-    result: "L’abonnement utilise désormais cette URL, y compris pour les livraisons en attente.",
+    result: "Le webhook utilise désormais cette URL, y compris pour les livraisons en attente.",
   },
 
   sendAgain: {
     one: "L’envoi aura lieu dans la minute.",
     none: "La livraison est déjà en cours.",
     faults: {
-      webhookId: "Rien n’est envoyé tant que l’abonnement est désactivé.",
-      eventIds: "Envoi impossible : l’abonnement n’inclut pas ce type d’événement.",
+      webhookId: "Rien n’est envoyé tant que le webhook est désactivé.",
+      eventIds: "Envoi impossible : le webhook n’inclut pas ce type d’événement.",
     },
-    button: "Renvoyer les échecs…",
-    title: "Renvoyer les livraisons échouées",
+    button: "Renvoyer les livraisons en échec…",
+    title: "Renvoyer les livraisons en échec",
     text: "Elles conservent leur identifiant et leur contenu, et sont envoyées de la plus ancienne à la plus récente, dix par seconde.",
     which: "Livraisons à renvoyer",
-    exhausted: "Échouées : toutes les tentatives sont épuisées",
-    cancelled: "Annulées : l’abonnement a été désactivé avant l’envoi",
-    missed: "Manquées : enregistrées pendant que l’abonnement était désactivé",
-    retrying: "À retenter : en attente après une tentative échouée",
+    exhausted: "Échecs définitifs : toutes les tentatives sont épuisées",
+    cancelled: "Annulées : le webhook a été désactivé avant l’envoi",
+    missed: "Manqués : événements survenus pendant la désactivation",
+    retrying: "En échec : en attente d’un nouvel essai",
     scheduled: (n, time) => `À envoyer : ${n}. Événements parcourus jusqu’au ${time}.`,
     submit: "Renvoyer",
     result: (n) =>
@@ -270,7 +332,7 @@ export const fr: Texts = {
 
   since: {
     label: "Depuis",
-    first: (time) => `Le premier non livré (${time})`,
+    first: (time) => `Le premier événement non livré (${time})`,
     hour: "Une heure",
     day: "24 heures",
     week: "7 jours",
@@ -283,150 +345,153 @@ export const fr: Texts = {
   test: {
     button: "Événement de test…",
     title: "Envoyer un événement de test",
-    text: "Un exemple est envoyé maintenant, une seule fois, signé comme les autres, avec l’en-tête X-Service-Test: true. Vous retrouverez l’envoi et sa réponse parmi les livraisons.",
+    text: "Un événement d’exemple est envoyé immédiatement, une seule fois, signé comme les autres, avec l’en-tête X-Service-Test: true. Vous retrouverez la requête et la réponse parmi les livraisons.",
     submit: "Envoyer",
     again: "En envoyer un autre",
-    details: "Voir l’envoi et la réponse",
-    once: "Un événement de test est envoyé une seule fois, quelle que soit la réponse, et n’est pas compté.",
+    details: "Voir la requête et la réponse",
+    once: "Un événement de test est envoyé une seule fois, quelle que soit la réponse, et n’entre pas dans les statistiques.",
     sending: "En attente de la réponse du serveur…",
     accepted: "Votre serveur l’a accepté.",
   },
 
   catalogue: {
-    title: "Événements",
-    lead: "Ce qu’un abonnement peut recevoir. Chaque événement est envoyé en JSON, signé.",
-    docs: "Comment les recevoir et les vérifier",
+    title: "Types d’événements",
+    lead: "Les événements auxquels vous pouvez vous abonner. Chacun est envoyé en JSON, avec une signature.",
+    docs: "Comment les recevoir et les vérifier (en anglais)",
     when: ofEachKind(({ french }) => french.when),
     example: "Exemple",
   },
 
   edit: {
     button: "Modifier…",
-    title: "Modifier l’abonnement",
+    title: "Modifier le webhook",
     description: "Description",
     descriptionHint: "Visible uniquement ici.",
-    text: "Les livraisons en attente seront envoyées à la nouvelle URL. Un changement d’événements ne s’applique qu’aux événements à venir.",
+    text: "Les livraisons en attente seront envoyées à la nouvelle URL. Un changement de types ne s’applique qu’aux événements à venir.",
     submit: "Enregistrer",
     result: "Les modifications ont été enregistrées.",
+    unchanged: "Rien n’a été modifié.",
   },
 
   headers: {
     button: "En-têtes…",
     title: "En-têtes personnalisés",
-    text: "Ils accompagnent chaque envoi : par exemple, un jeton destiné à une passerelle. Ils remplacent les en-têtes actuels, et leurs valeurs ne seront plus affichées.",
+    text: "Ces en-têtes sont joints à chaque requête, par exemple un jeton exigé par une passerelle. Ils remplacent les en-têtes actuels ; leurs valeurs ne seront plus affichées.",
+    none: "Aucun",
     label: "En-têtes",
     hint: (max) =>
       `Un par ligne, par exemple « Authorization: Bearer jeton » ; ${max} au maximum. Laissez vide pour n’en envoyer aucun.`,
     refused:
-      "Non enregistré : chaque ligne se compose d’un nom, de deux-points et d’une valeur en caractères ASCII visibles, et chaque nom est unique. Des noms comme Host, Content-Type, User-Agent ou Webhook-Id sont définis par le service.",
+      "Non enregistré : chaque ligne se compose d’un nom, de deux-points et d’une valeur en caractères ASCII visibles, et chaque nom ne doit figurer qu’une fois. Les noms tels que Host, Content-Type, User-Agent ou Webhook-Id sont réservés.",
     submit: "Enregistrer",
     result: "Les en-têtes ont été enregistrés.",
   },
 
   disable: {
     button: "Désactiver…",
-    title: "Désactiver cet abonnement ?",
+    title: "Désactiver ce webhook ?",
     text: "Rien ne sera envoyé tant que vous ne le réactiverez pas. Les événements survenus entre-temps sont conservés et pourront être envoyés à ce moment-là.",
     submit: "Désactiver",
-    result: "L’abonnement est désactivé.",
+    result: "Le webhook est désactivé.",
   },
 
   enable: {
     button: "Réactiver…",
-    title: "Réactiver l’abonnement",
+    title: "Réactiver le webhook",
     text: "Les livraisons reprennent dès le prochain événement.",
-    missed: "Envoyer aussi ce qui a été manqué",
+    missed: "Envoyer aussi les événements manqués",
     submit: "Réactiver",
     result: (n) =>
       n === 0
-        ? "L’abonnement est réactivé."
+        ? "Le webhook est réactivé."
         : n === 1
-          ? "L’abonnement est réactivé ; 1 événement manqué sera envoyé."
-          : `L’abonnement est réactivé ; ${count(n, "", "événements manqués")} seront envoyés.`,
+          ? "Le webhook est réactivé ; 1 événement manqué sera envoyé."
+          : `Le webhook est réactivé ; ${count(n, "", "événements manqués")} seront envoyés.`,
   },
 
   secret: {
     button: "Nouveau secret…",
     title: "Créer un nouveau secret",
-    text: "Les livraisons sont immédiatement signées avec le nouveau secret. Le secret actuel peut rester valable pendant un certain temps, afin que vous puissiez mettre votre serveur à jour sans perdre d’événement.",
-    overlap: "Durée de validité du secret actuel",
+    text: "Les livraisons seront immédiatement signées avec le nouveau secret. Le secret actuel peut rester valide pendant un certain temps, afin que vous puissiez mettre votre serveur à jour sans perdre d’événement.",
+    overlap: "Conserver le secret actuel",
     overlaps: {
-      now: "Aucune",
-      hour: "1 heure",
-      day: "24 heures",
-      week: "7 jours",
+      now: "Non, le révoquer immédiatement",
+      hour: "Pendant 1 heure",
+      day: "Pendant 24 heures",
+      week: "Pendant 7 jours",
     },
     submit: "Créer un nouveau secret",
     label: "Secret de signature",
     once: "Copiez ce secret maintenant : il ne sera plus affiché. Votre serveur en a besoin pour vérifier la signature de chaque livraison.",
-    howTo: "Comment vérifier les signatures",
+    howTo: "Comment vérifier les signatures (en anglais)",
     tooMany:
-      "Trop d’anciens secrets sont encore valables. Choisissez « Aucune », ou attendez que l’un d’eux ait expiré.",
+      "Trop d’anciens secrets sont encore valides. Choisissez « Non, le révoquer immédiatement », ou attendez que l’un d’eux ait expiré.",
     ended: "L’ancien secret n’est plus utilisé.",
     stored: "Je l’ai enregistré",
     leave: "Le secret ne sera plus affiché. L’avez-vous enregistré ?",
   },
 
   endOverlap: {
-    until: (time) =>
-      `Les livraisons sont aussi signées avec un secret précédent, jusqu’au ${time}.`,
-    button: "Cesser dès maintenant…",
-    title: "Signer avec le seul secret actuel ?",
-    text: "Un serveur qui n’a encore qu’un secret précédent refusera toutes les livraisons. Cette action est définitive.",
-    submit: "Cesser dès maintenant",
+    until: (time) => `Les livraisons sont aussi signées avec un ancien secret, jusqu’au ${time}.`,
+    button: "Ne plus utiliser les anciens secrets…",
+    title: "Signer uniquement avec le secret actuel ?",
+    text: "Un serveur qui n’a encore qu’un ancien secret refusera toutes les livraisons. Cette action est irréversible.",
+    submit: "Ne plus utiliser les anciens secrets",
     result: "Seul le secret actuel est désormais utilisé.",
   },
 
   remove: {
     button: "Supprimer…",
-    title: "Supprimer cet abonnement ?",
-    text: (url) =>
-      `Cet abonnement n’enverra plus rien à ${url}. L’historique de ses livraisons sera lui aussi supprimé. Cette action est irréversible.`,
+    title: "Supprimer ce webhook ?",
+    text: (name) =>
+      `${name} n’enverra plus rien. L’historique de ses livraisons sera lui aussi supprimé. Cette action est irréversible.`,
     pending: (n) => `Livraisons en attente qui seront annulées : ${n}.`,
     submit: "Supprimer",
-    result: "L’abonnement est supprimé.",
+    result: "Le webhook est supprimé.",
   },
 
   subscribe: {
-    title: "Ajouter un abonnement",
-    lead: `Chaque événement est envoyé à votre URL en JSON, signé. Votre serveur doit répondre avec un statut compris entre 200 et 299 en moins de ${POST_TIMEOUT_MS / 1000} secondes.`,
+    title: "Ajouter un webhook",
+    lead: `Chaque événement est envoyé à votre URL en JSON, avec une signature. Votre serveur doit répondre avec un statut compris entre 200 et 299 en moins de ${POST_TIMEOUT_MS / 1000} secondes.`,
     url: "URL de votre serveur",
     urlHint: "Elle doit être accessible depuis Internet et commencer par https://.",
     urlHintLocal:
-      "Sur ce service local, http://, les adresses privées et les hôtes inconnus sont acceptés. Un service déployé les refuse.",
-    events: "Événements à recevoir",
-    eventsRequired: "Choisissez au moins un événement.",
+      "En local, http://, les adresses privées et les hôtes inconnus sont acceptés. En production, ils sont refusés.",
+    events: "Types d’événements à recevoir",
+    eventsRequired: "Choisissez au moins un type d’événement.",
     urlRequired: "Saisissez l’URL de votre serveur.",
-    submit: "S’abonner",
-    doneTitle: "Abonnement créé",
-    open: "Je l’ai enregistré : ouvrir l’abonnement",
+    submit: "Ajouter le webhook",
+    doneTitle: "Webhook ajouté",
+    open: "J’ai enregistré le secret : ouvrir le webhook",
   },
 
   usagePage: {
-    unnamed: "Clé",
-    lead: "Les requêtes de chaque clé d’API au cours des dernières 24 heures, comparées à son quota.",
+    unnamed: "Clé sans nom",
+    lead: "Les requêtes de chaque clé d’API au cours des dernières 24 heures, comparées à sa limite.",
     empty: "Aucune clé d’API pour l’instant",
     emptyText:
-      "Créez une clé dans les paramètres de votre produit ; ses requêtes seront comptées ici.",
+      "Créez une clé dans les paramètres de votre application ; ses requêtes seront comptées ici.",
     created: "Créée le",
     lastUsed: "Dernière utilisation",
     thisHour: "Il y a moins d’une heure",
-    quota: "Quota",
+    quota: "Limite",
     quotaValue: (requests, seconds) =>
       seconds === 60
         ? `${count(requests, "requête", "requêtes")} par minute`
         : `${count(requests, "requête", "requêtes")} par tranche de ${count(seconds, "seconde", "secondes")}`,
     peak: (seconds) =>
-      seconds === 60 ? "Minute la plus chargée" : `${seconds} secondes les plus chargées`,
+      seconds === 60
+        ? "Minute la plus chargée"
+        : `Tranche de ${count(seconds, "seconde", "secondes")} la plus chargée`,
     peakValue: (requests, share) =>
-      `${count(requests, "requête", "requêtes")}, soit ${share} du quota`,
+      `${count(requests, "requête", "requêtes")}, soit ${share} de la limite`,
     revoked: (time) => `Révoquée le ${time}`,
     expires: (time) => `Expire le ${time}`,
     expired: (time) => `Expirée le ${time}`,
     active: "Active",
     unused: "Aucune requête au cours des dernières 24 heures.",
     requests: "Traitées",
-    refused: "Refusées (429)",
+    refused: "Limitées (429)",
     hour: "Heure",
     byHour: "Requêtes par heure",
     pages: "Pages des clés",

@@ -12,7 +12,7 @@ const { PLATFORM } = runtime.env;
 /** Opens an empty page. */
 const openEmpty = () => openPage(browser, runtime.url, { locale: "en-GB" });
 /** Follows the link to the use of keys. */
-async function goToUsage(page: Page, name = "Usage"): Promise<void> {
+async function goToUsage(page: Page, name = "API keys"): Promise<void> {
   await page.getByRole("link", { name }).click();
   await heading(page, name).waitFor();
 }
@@ -38,13 +38,13 @@ test("a session is opened by a link, whose token leaves the address and is only 
   const read = (request: Request) => requests.push(request);
   page.on("request", read);
   await page.goto(link);
-  await see(page, "No subscriptions yet");
+  await see(page, "No webhooks yet");
   expect(page.url()).toBe(new URL("/portal#/webhooks", runtime.url).href);
-  expect(await page.title()).toBe("Groupe Horizon – API and webhooks");
+  expect(await page.title()).toBe("Webhooks – Groupe Horizon – API and webhooks");
   expect(await page.evaluate("history.length")).toBe(2);
   await goToUsage(page);
   await page.reload();
-  await heading(page, "Usage").waitFor();
+  await heading(page, "API keys").waitFor();
   expect(await page.evaluate("JSON.stringify([localStorage, document.cookie])")).toBe('[{},""]');
   const kept = await keptIn(page);
   expect(kept).toMatch(/^wks_[^,]+$/);
@@ -78,13 +78,16 @@ test("a session gives way to another workspace's only if the reader says so", as
   await see(question, "opens Paris. This tab shows Lyon.");
   await question.getByRole("button", { name: "Stay in Lyon" }).click();
   await question.waitFor({ state: "hidden" });
-  expect([placeOf(page), await page.title()]).toEqual(["#/usage", "Lyon – API and webhooks"]);
+  expect([placeOf(page), await page.title()]).toEqual([
+    "#/usage",
+    "API keys – Lyon – API and webhooks",
+  ]);
   expect(await keptIn(page)).toContain(lyon);
 
   await follow(page, await makeLink(paris));
   await question.getByRole("button", { name: "Open Paris" }).click();
-  await see(page, "No subscriptions yet");
-  await until(async () => (await page.title()) === "Paris – API and webhooks");
+  await see(page, "No webhooks yet");
+  await until(async () => (await page.title()) === "Webhooks – Paris – API and webhooks");
   expect(placeOf(page)).toBe("#/webhooks");
   expect(await keptIn(page)).toContain(paris);
 
@@ -92,7 +95,7 @@ test("a session gives way to another workspace's only if the reader says so", as
   await page.goto("about:blank");
   await page.goto(await makeLink(lyon));
   await page.getByRole("dialog", { name: "Open Lyon?" }).waitFor();
-  expect(await page.title()).toBe("Paris – API and webhooks");
+  expect(await page.title()).toBe("Webhooks – Paris – API and webhooks");
   expect(await faults()).toEqual([]);
   await close();
 });
@@ -100,7 +103,7 @@ test("a session gives way to another workspace's only if the reader says so", as
 test("a session is renewed by a link to its workspace, unchanged by other fragments, and missing without a link", async () => {
   const { page, faults, close } = await openEmpty();
   await page.goto(new URL("/portal", runtime.url).href);
-  await heading(page, "Open the portal from its link").waitFor();
+  await heading(page, "Open the portal from the app").waitFor();
 
   const workspaceId = await makeWorkspace();
   await follow(page, await makeLink(workspaceId));
@@ -110,16 +113,16 @@ test("a session is renewed by a link to its workspace, unchanged by other fragme
   for (const fragment of ["anything", "content", "wks_1", token.slice(0, -1)]) {
     await page.evaluate((to) => location.assign(`#${to}`), fragment);
     await until(() => placeOf(page) === "#/usage");
-    await heading(page, "Usage").waitFor();
+    await heading(page, "API keys").waitFor();
   }
   await page.reload();
-  await heading(page, "Usage").waitFor();
+  await heading(page, "API keys").waitFor();
   expect(await keptIn(page)).toBe(kept);
 
   const { url } = await PLATFORM.createPortalLink({ workspaceId, validMinutes: 1440 });
   await follow(page, new URL(new URL(String(url)).hash, page.url()).href);
   await until(async () => (await keptIn(page)) !== kept);
-  await heading(page, "Usage").waitFor();
+  await heading(page, "API keys").waitFor();
   expect(await page.getByRole("dialog").count()).toBe(0);
   expect(await faults()).toEqual([]);
   await close();
@@ -129,7 +132,7 @@ test("a link that has run out opens no session, and the page says so", async () 
   const { page, close } = await openEmpty();
   await page.goto(await makeExpiredLink(await makeWorkspace()));
   await heading(page, "This link has expired").waitFor();
-  await see(page, "must be opened within two minutes. Ask for a new link");
+  await see(page, "can be opened for two minutes. Get a new one");
   expect([placeOf(page), await keptIn(page)]).toEqual(["#/webhooks", ""]);
   await close();
 });
@@ -146,11 +149,11 @@ test("a link that has run out does nothing to a session, and a new one is opened
   await see(page, "600 requests per minute");
 
   while (!(await PLATFORM.eraseWorkspace({ workspaceId })).done);
-  await page.getByRole("link", { name: "Subscriptions" }).click();
+  await page.getByRole("link", { name: "Webhooks" }).click();
   await heading(page, "Your session has ended").waitFor();
   expect(await keptIn(page)).toBe("");
   await follow(page, await makeLink(await makeWorkspace()));
-  await see(page, "No subscriptions yet");
+  await see(page, "No webhooks yet");
   await close();
 });
 
@@ -169,24 +172,24 @@ test("a session is opened once the server can be reached and the workspace has a
   expect(await keptIn(page)).toBe("");
   await grant(true);
   await tryAgain.click();
-  await see(page, "No subscriptions yet");
+  await see(page, "No webhooks yet");
 
   await grant(false);
-  await page.getByRole("link", { name: "Usage" }).click();
+  await page.getByRole("link", { name: "API keys" }).click();
   await denied.waitFor();
   await tryAgain.click();
   await denied.waitFor();
   await grant(true);
   await tryAgain.click();
-  await heading(page, "Usage").waitFor();
+  await heading(page, "API keys").waitFor();
   await close();
 });
 
 test("the page reports a network failure, too many requests and what does not exist, and recovers", async () => {
   const { page, close } = await stage.open(await makeWorkspace());
-  await see(page, "No subscriptions yet");
+  await see(page, "No webhooks yet");
   await page.context().setOffline(true);
-  await page.getByRole("link", { name: "Usage" }).click();
+  await page.getByRole("link", { name: "API keys" }).click();
   await see(page, "The server cannot be reached.");
   await page.context().setOffline(false);
   await see(page, "600 requests per minute");
@@ -195,16 +198,50 @@ test("the page reports a network failure, too many requests and what does not ex
   await page.route("**/portal/api/webhooks", (route) =>
     route.fulfill({ status: 429, headers: { "Retry-After": "2" }, json: { error: limited } }),
   );
-  await page.getByRole("link", { name: "Subscriptions" }).click();
+  await page.getByRole("link", { name: "Webhooks" }).click();
   await see(page, "The page tries again in 2 seconds.");
   await page.unrouteAll();
-  await see(page, "No subscriptions yet");
+  await see(page, "No webhooks yet");
 
   for (const place of ["webhooks/whk_none", "webhooks/whk_none/evt_none", "nowhere"]) {
     await page.evaluate(`location.hash = "#/${place}"`);
     await see(page, "Page not found");
-    await page.getByRole("link", { name: "See the subscriptions" }).click();
-    await see(page, "No subscriptions yet");
+    await page.getByRole("link", { name: "See all webhooks" }).click();
+    await see(page, "No webhooks yet");
   }
   await close();
+});
+
+test("a new tab of the same browser has the session, and its place", async () => {
+  const workspaceId = await makeWorkspace();
+  await stage.subscribe(workspaceId);
+  const { page, faults, close } = await stage.open(workspaceId);
+  const name = /\/in$/;
+  const opened = page.context().waitForEvent("page");
+  await page.getByRole("link", { name }).click({ modifiers: ["ControlOrMeta"] });
+  const tab = await opened;
+  await tab.getByRole("heading", { level: 1, name }).waitFor();
+  expect(await keptIn(tab)).toBe(await keptIn(page));
+  expect(await tab.evaluate("JSON.stringify(localStorage)")).toBe("{}");
+  expect(await faults()).toEqual([]);
+  await close();
+});
+
+test("a link in an e-mail ends at its webhook after signing in, in the same tab or another", async () => {
+  const workspaceId = await makeWorkspace();
+  const id = await stage.subscribe(workspaceId);
+  const mail = new URL(`/portal#/webhooks/${id}`, runtime.url).href;
+  for (const isSame of [true, false]) {
+    const { page, close } = await openEmpty();
+    await page.goto(mail);
+    await heading(page, "Open the portal from the app").waitFor();
+    const app = isSame ? page : await page.context().newPage();
+    await app.goto("about:blank");
+    await app.goto(await makeLink(workspaceId));
+    const name = /\/in$/;
+    await app.getByRole("heading", { level: 1, name }).waitFor();
+    // The tab of the e-mail has the session, too.
+    await page.getByRole("heading", { level: 1, name }).waitFor();
+    await close();
+  }
 });

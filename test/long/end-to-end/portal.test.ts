@@ -5,7 +5,7 @@ import { signatureFault } from "../../../scripts/shared/receiver.ts";
 import { encodeCursor } from "../../../src/contract/cursor.ts";
 import { eventIdAt } from "../../../src/contract/ids.ts";
 import { HOUR_MS } from "../../../src/contract/time.ts";
-import { see, type Visit } from "../../node/support/browser.ts";
+import { PHONE_WIDTH, see, type Visit } from "../../node/support/browser.ts";
 import { setStage } from "../../node/support/portal.ts";
 import { until } from "../../support/until.ts";
 
@@ -33,14 +33,26 @@ async function open(): Promise<void> {
   page = visit.page;
 }
 
-/** Subscribes, does something with the id, and opens the subscription. @returns the id. */
+/** Subscribes, does something with the id, and opens the webhook. @returns the id. */
 async function openSubscribed(first: (id: string) => unknown = () => {}): Promise<string> {
   const id = await stage.subscribe(workspaceId);
   await first(id);
   await open();
   await follow("/in");
-  await page.getByRole("heading", { name: "Deliveries", exact: true }).waitFor();
+  await page.getByRole("heading", { name: "Latest deliveries" }).waitFor();
   return id;
+}
+
+/** Opens a tab of the webhook. */
+const openTab = (name: "Overview" | "Deliveries" | "Settings") =>
+  page
+    .getByRole("navigation", { name: "Parts of the webhook" })
+    .getByRole("link", { name })
+    .click();
+/** Chooses an action in the menu of the webhook. */
+async function choose(name: string): Promise<void> {
+  await page.locator(".menu summary").click();
+  await press(name);
 }
 
 /** Records leads, and waits until they were posted. */
@@ -62,19 +74,28 @@ const button = (name: string | RegExp, within: Page | Locator = page) =>
 const press = (name: string | RegExp, within?: Locator) => button(name, within).click();
 const dialogOf = (name: string) => page.getByRole("dialog", { name });
 const rows = () => page.locator("tbody tr:has(.badge)");
+const detail = () => page.getByRole("region", { name: "Delivery" });
 const posted = (count: number) => until(() => posts.length >= count);
+const shows = (count: number) => expect.poll(() => rows().count()).toBe(count);
+/** The ids of the events in the list. */
+const shownIds = () =>
+  rows()
+    .getByRole("link")
+    .evaluateAll<string[], HTMLElement>((links) =>
+      links.map(({ dataset }) => String(dataset.event)),
+    );
 const isFocused = (locator: Locator) =>
   locator.evaluate((element) => element === document.activeElement);
 
-test("a workspace without a subscription is told how to start, and does", async () => {
+test("a workspace without a webhook is told how to start, and does", async () => {
   await open();
   await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
-  await see(page, "No subscriptions yet");
-  await follow("Add a subscription");
-  await see(page, "On this local service, http://");
+  await see(page, "No webhooks yet");
+  await follow("Add a webhook");
+  await see(page, "Locally, http://");
   await page.getByLabel("URL of your server").fill(`${stage.receiver.url}/in`);
   await page.getByLabel("Run completed").uncheck();
-  await press("Subscribe");
+  await press("Add the webhook");
   const field = page.getByLabel("Signing secret");
   const secret = await field.inputValue();
   expect(secret).toMatch(/^whsec_/);
@@ -88,13 +109,13 @@ test("a workspace without a subscription is told how to start, and does", async 
     asked.push(dialog.type());
     void dialog.dismiss();
   });
-  await follow("Usage");
+  await follow("API keys");
   await page.close({ runBeforeUnload: true });
   await until(() => asked.length === 2);
   expect(asked).toEqual(["confirm", "beforeunload"]);
   expect(await field.inputValue()).toBe(secret);
   expect(page.url()).toContain("#/subscribe");
-  await press("I have stored it");
+  await press("I have stored the secret");
   await see(page, "No deliveries yet");
   await page.clock.install();
   await page.reload();
@@ -113,15 +134,31 @@ test("a workspace without a subscription is told how to start, and does", async 
   await see(page, "Healthy");
 });
 
-test("an error in a subscription is shown next to its field", async () => {
+test("the home page says first how many webhooks fail, and lists them by health", async () => {
+  const [failing] = await Promise.all([
+    stage.subscribe(workspaceId, ["lead.created"], "/a"),
+    stage.subscribe(workspaceId, ["run.completed"], "/b"),
+  ]);
   await open();
-  await follow("Add a subscription");
+  await page.getByRole("heading", { name: "All 2 webhooks are working" }).waitFor();
+  stage.answerWith(500);
+  await stage.recordLeads(workspaceId);
+  await until(async () => (await stateOf(failing)) === "failing");
+  await page.reload();
+  const { host } = new URL(stage.receiver.url);
+  await page.getByRole("heading", { name: `1 of 2 webhooks is failing: ${host}/a` }).waitFor();
+  expect(await rows().first().innerText()).toMatch(/\/a\s+New lead\s+Failing\s+Response 500/);
+});
+
+test("an error in a new webhook is shown next to its field", async () => {
+  await open();
+  await follow("Add a webhook");
   const url = page.getByLabel("URL of your server");
   await url.waitFor();
   for (const kind of ["New lead", "Run completed", "Automation status changed"])
     await page.getByLabel(kind).uncheck();
-  await press("Subscribe");
-  await see(page, "Enter the URL of your server.", "Choose at least one event.");
+  await press("Add the webhook");
+  await see(page, "Enter the URL of your server.", "Choose at least one event type.");
   expect(await isFocused(url)).toBe(true);
   await page.getByLabel("New lead").check();
   for (const [value, told] of [
@@ -129,7 +166,7 @@ test("an error in a subscription is shown next to its field", async () => {
     ["https://ann:secret@hooks.example.com/", "must not contain a user name or password"],
   ] as const) {
     await url.fill(value);
-    await press("Subscribe");
+    await press("Add the webhook");
     await see(page, told);
     const description = String(await url.getAttribute("aria-describedby"));
     expect(await page.locator(`[id="${description}"]`).innerText()).toContain(told);
@@ -142,18 +179,19 @@ test("an error in a subscription is shown next to its field", async () => {
   await open();
 });
 
-test("a delivery shows its attempts and its exact body, and is redelivered", async () => {
+test("a delivery shows its attempts and its exact body, and is resent", async () => {
   const webhookId = await openSubscribed(() => deliver(1));
   await follow("New lead");
-  await page.getByRole("listitem").filter({ hasText: "Answered 204" }).waitFor();
+  await detail().locator("summary", { hasText: "Response 204" }).waitFor();
   const body = String(posts[0]?.body);
   const shown = page.locator(".body pre");
   expect(await shown.innerText()).toBe(JSON.stringify(JSON.parse(body), null, 2));
-  await press("Exact");
+  await press("Raw");
   expect(await shown.innerText()).toBe(body);
 
   // A shell runs it with the same arguments, whatever the body contains.
   await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+  await page.getByText("Headers sent").click();
   await press("Copy as curl");
   await button("Copied").waitFor();
   const command = await page.evaluate<string>("navigator.clipboard.readText()");
@@ -164,22 +202,22 @@ test("a delivery shows its attempts and its exact body, and is redelivered", asy
   expect(sent).toContain(`X-Service-Signature: ${signature}`);
   expect(sent.slice(-3)).toEqual(["--data-raw", body, ""]);
 
-  await press("Send again");
+  await press("Resend", detail());
   await see(page, "It will be sent within a minute.");
   await posted(2);
   await follow("All deliveries");
-  await press(/^Send again: New lead/);
+  await press(/^Resend: New lead/);
   await posted(3);
   expect(new Set(posts.map((post) => String(post.body)))).toEqual(new Set([body]));
 
   // Nothing offers what would be refused.
   await PLATFORM.disableWebhook({ webhookId });
   await follow("New lead");
-  await see(page, "Nothing is sent while the subscription is disabled.");
-  expect(await button("Send again").count()).toBe(0);
+  await see(page, "Nothing is sent while the webhook is disabled.");
+  expect(await button(/^Resend/).count()).toBe(0);
 });
 
-test("a pending delivery is sent immediately when its receiver has been fixed", async () => {
+test("a delivery that waits says until when and why, and is sent immediately on demand", async () => {
   await openSubscribed(async (id) => {
     stage.answerWith(503);
     await stage.recordLeads(workspaceId);
@@ -192,62 +230,99 @@ test("a pending delivery is sent immediately when its receiver has been fixed", 
     ]);
     stage.answerWith(204);
   });
-  // It does not look as calm as one that was not tried yet.
-  await rows().getByText("Retrying", { exact: true }).waitFor();
+  await see(rows(), "Failing, will be retried");
+  await expect
+    .poll(() => rows().innerText())
+    .toMatch(/Next at (\d+ \w+, )?\d\d:\d\d: your server failed\./);
   await follow("New lead");
-  await press("Send now");
+  await press("Send now", detail());
   await see(page, "It will be sent within a minute.");
   await posted(2);
 });
 
-test("deliveries are filtered, found by an id, and paginated", async () => {
+test("deliveries are paginated, and Back returns to the place in the list", async () => {
   await openSubscribed(() => deliver(30));
-  const shows = (count: number) => expect.poll(() => rows().count()).toBe(count);
-  const ids = () => rows().locator("th .small").allTextContents();
+  await openTab("Deliveries");
   await shows(25);
-  const newest = await ids();
+  const newest = await shownIds();
   await follow("Older");
   await shows(5);
-  expect(new Set([...newest, ...(await ids())]).size).toBe(30);
+  expect(new Set([...newest, ...(await shownIds())]).size).toBe(30);
   await page.reload();
   await shows(5);
   await follow("Newer");
   await shows(25);
+  await page.setViewportSize({ width: PHONE_WIDTH, height: 800 });
+  await rows().nth(20).scrollIntoViewIfNeeded();
+  const top = await page.evaluate<number>("scrollY");
+  expect(top).toBeGreaterThan(500);
+  await rows().nth(20).getByRole("link").click();
+  await detail().locator(".body").waitFor();
+  expect(await rows().first().isVisible()).toBe(false);
+  await until(() => page.evaluate("scrollY === 0"));
+  await page.goBack();
+  await expect.poll(() => page.evaluate("scrollY")).toBe(top);
+  expect(await isFocused(rows().nth(20).getByRole("link"))).toBe(true);
+});
 
-  await page.getByLabel("State").selectOption("Failed");
-  await see(page, "No deliveries match these filters");
-  expect(page.url()).toContain("state=exhausted");
-  await page.getByLabel("State").selectOption("Delivered");
-  await shows(25);
-  await page.getByLabel("Event").selectOption("Run completed");
+test("deliveries are filtered by state, day, event type and response", async () => {
+  await openSubscribed(() => deliver(2));
+  await openTab("Deliveries");
+  await shows(2);
+  const filters: [label: string, others: string, own: string][] = [
+    ["State", "Failed for good", "Delivered"],
+    ["When", "Yesterday", "Today"],
+    ["Event type", "Run completed", "New lead"],
+    ["Last response", "No response", "2xx"],
+  ];
+  for (const [label, others, own] of filters) {
+    const filter = page.getByRole("combobox", { name: label, exact: true });
+    await filter.selectOption(others);
+    await see(page, "No deliveries match these filters");
+    await shows(0);
+    await filter.selectOption(own);
+    await shows(2);
+  }
+  await page.getByLabel("When").selectOption("From … to …");
+  await shows(2);
+  await page.getByLabel("To (UTC)").fill("2026-01-01T00:00");
+  await page.keyboard.press("Tab");
+  await see(page, "“To” is not later than “From”.");
   await follow("Show all deliveries");
-  await shows(25);
+  await shows(2);
   expect(await page.getByLabel("State").inputValue()).toBe("");
+});
 
+test("a day of the chart leads to its deliveries", async () => {
+  await openSubscribed(() => deliver(2));
+  const today = new Date().toISOString().slice(0, 10);
+  await page.locator(".chart g.choice").last().click();
+  await shows(2);
+  expect(page.url()).toContain(`deliveries?when=${today}`);
+  await page.goBack();
+  await page.locator(".ticks a").first().click();
+  await see(page, "No deliveries match these filters");
+});
+
+test("a delivery is found by the id of its event or lead, and a search that finds nothing empties the list", async () => {
+  await openSubscribed(() => deliver(3));
+  await openTab("Deliveries");
+  await shows(3);
   const find = page.getByLabel("Find");
-  const { id: eventId, data } = JSON.parse(String(posts[7]?.body));
+  const { id: eventId, data } = JSON.parse(String(posts[1]?.body));
   for (const id of [eventId, data.id]) {
     await find.fill(id);
     await find.press("Enter");
     await until(() => page.url().endsWith(`Id=${id}`));
-    await expect.poll(ids).toEqual([eventId]);
+    await expect.poll(shownIds).toEqual([eventId]);
   }
   await find.fill("Zoë");
   await find.press("Enter");
   await see(page, "Enter the id of an event (evt_…) or of a lead (lea_…).");
+  await shows(0);
   await find.fill("");
   await find.press("Enter");
-  await shows(25);
-  await page.getByLabel("To", { exact: true }).fill("2026-01-01T00:00");
-  await page.keyboard.press("Tab");
-  await see(page, "No deliveries match these filters");
-  await page.getByLabel("From", { exact: true }).fill("2026-02-01T00:00");
-  await page.keyboard.press("Tab");
-  await see(page, "“To” is not later than “From”.");
-  await follow("Show all deliveries");
-  await shows(25);
-  await page.getByLabel("Last answer").selectOption("No answer");
-  await see(page, "No deliveries match these filters");
+  await shows(3);
 });
 
 test("a filter looks on among older deliveries until something matches, or it is stopped", async () => {
@@ -255,6 +330,7 @@ test("a filter looks on among older deliveries until something matches, or it is
   const cursorAt = (hours: number) =>
     encodeCursor("deliveries", { at: 0, id: eventIdAt(Date.now() - hours * HOUR_MS) });
   const end = cursorAt(99);
+  await openTab("Deliveries");
   const asked: (string | null)[] = [];
   await page.route("**/deliveries?*state=*", async (route) => {
     const cursor = new URL(route.request().url()).searchParams.get("cursor");
@@ -269,7 +345,7 @@ test("a filter looks on among older deliveries until something matches, or it is
     if (asked.length === 3) await button("Stop").waitFor({ state: "hidden" });
     await route.fulfill({ json });
   });
-  await page.getByLabel("State").selectOption("Failed");
+  await page.getByLabel("State").selectOption("Failed for good");
   await page.getByRole("progressbar", { name: "Looking through older deliveries." }).waitFor();
   await until(() => asked.length === 3);
   await press("Stop");
@@ -287,16 +363,16 @@ test("a filter looks on among older deliveries until something matches, or it is
   await see(page, "No older deliveries match these filters");
 });
 
-test("a test event shows the receiver's answer", async () => {
+test("a test event shows the response of the server", async () => {
   await openSubscribed(() => stage.answerWith(503));
   await press("Send a test event…");
   const dialog = dialogOf("Send a test event");
-  await dialog.getByLabel("Event").selectOption("run.completed");
+  await dialog.getByLabel("Event type").selectOption("run.completed");
   await press("Send", dialog);
-  await see(dialog, "Answered 503", "Your server failed.");
+  await see(dialog, "Response 503", "Your server failed.");
   stage.answerWith(204);
   await press("Send another", dialog);
-  await see(dialog, "Answered 204", "Your server accepted it.");
+  await see(dialog, "Response 204", "Your server accepted it.");
   const [first] = posts;
   expect(first?.headers["x-service-test"]).toBe("true");
   expect(JSON.parse(String(first?.body))).toMatchObject({ type: "run.completed" });
@@ -304,15 +380,16 @@ test("a test event shows the receiver's answer", async () => {
   expect(await isFocused(button("Send a test event…"))).toBe(true);
   await page.locator(".badge.exhausted", { hasText: "Test" }).waitFor();
   await rows().last().getByRole("link", { name: "Run completed" }).click();
-  await see(page, "A test event is posted once", "Answered 503");
+  await see(detail(), "A test event is sent once");
+  await detail().locator(".note", { hasText: "Response 503" }).waitFor();
   await page.getByText("Headers sent").click();
   await see(page, "X-Service-Test: true");
-  await press("Exact");
+  await press("Raw");
   expect(await page.locator(".body code").textContent()).toBe(String(first?.body));
-  expect(await button("Send again").count()).toBe(0);
+  expect(await button("Resend", detail()).count()).toBe(0);
 });
 
-test("a redirect shows where it leads, and the subscription can follow it", async () => {
+test("a redirect shows where it leads, and the webhook can follow it", async () => {
   const webhookId = await openSubscribed(() => {
     stage.answerWith(308);
     return deliver(1);
@@ -324,27 +401,29 @@ test("a redirect shows where it leads, and the subscription can follow it", asyn
   await see(attempt, target);
   stage.answerWith(204);
   await button("Use this URL…", attempt).click();
-  const dialog = dialogOf("Post to this URL from now on?");
+  const dialog = dialogOf("Send to this URL from now on?");
   await see(dialog, target);
   await press("Cancel", dialog);
   const url = `${stage.receiver.url}/in`;
   expect(await PLATFORM.readWebhook({ webhookId })).toMatchObject({ url });
   await button("Use this URL…", attempt).click();
   await press("Use this URL", dialog);
-  await see(page, "The subscription now posts to this URL.");
+  await see(page, "The webhook now sends to this URL.");
   expect(await PLATFORM.readWebhook({ webhookId })).toMatchObject({ url: target });
-  await press("Send now");
+  await press("Send now", detail());
   await until(() => posts.some(({ path }) => path === "/elsewhere"));
   // Once it is delivered, nothing calls for another URL.
   await PLATFORM.updateWebhook({ webhookId, url });
   await page.reload();
-  await see(page, "Delivered", target);
+  await see(detail(), "Delivered");
+  await detail().locator(".attempts-log summary", { hasText: "Response 308" }).first().click();
+  await see(detail(), target);
   expect(await button("Use this URL…").count()).toBe(0);
 });
 
-test("a subscription gets another URL, and headers of its own, which are not shown again", async () => {
+test("a webhook gets another URL, and custom headers, which are not shown again", async () => {
   const webhookId = await openSubscribed();
-  const edit = dialogOf("Edit the subscription");
+  const edit = dialogOf("Edit the webhook");
   await press("Edit…");
   await edit.getByLabel("URL of your server").fill("nonsense");
   await press("Save", edit);
@@ -353,7 +432,8 @@ test("a subscription gets another URL, and headers of its own, which are not sho
   await edit.getByLabel("URL of your server").fill(url);
   await press("Save", edit);
   await see(page, "The changes are saved.");
-  const headers = dialogOf("Headers of your own");
+  const headers = dialogOf("Custom headers");
+  await openTab("Settings");
   await press("Headers…");
   await headers.getByLabel("Headers").fill("Authorization: Bearer a:b\n\nHost: x");
   await press("Save", headers);
@@ -374,62 +454,78 @@ test("a subscription gets another URL, and headers of its own, which are not sho
   await open();
 });
 
-test("a subscription is described, and gets other events", async () => {
+test("a webhook is described, and gets other event types", async () => {
   const webhookId = await openSubscribed();
-  const dialog = dialogOf("Edit the subscription");
+  const dialog = dialogOf("Edit the webhook");
   await press("Edit…");
   await dialog.getByLabel("Description").fill("CRM <b>");
   for (const box of await dialog.getByRole("checkbox").all()) await box.uncheck();
   await press("Save", dialog);
-  await see(dialog, "Choose at least one event.");
+  await see(dialog, "Choose at least one event type.");
   await dialog.getByLabel("Run completed").check();
   await press("Save", dialog);
-  await page.locator(".lead", { hasText: "CRM <b>" }).waitFor();
+  await page.getByRole("heading", { level: 1, name: "CRM <b>" }).waitFor();
   const { events } = await PLATFORM.readWebhook({ webhookId });
   expect(events).toEqual(["run.completed"]);
 });
 
-test("a subscription is disabled, then deleted, after confirmation, which Enter does not give", async () => {
+test("an edit sends only what was changed, and so undoes no change of another administrator", async () => {
   const webhookId = await openSubscribed();
-  const dialog = dialogOf("Disable this subscription?");
-  await press("Disable…");
+  const dialog = dialogOf("Edit the webhook");
+  await press("Edit…");
+  await dialog.getByLabel("Description").fill("CRM");
+  const url = `${stage.receiver.url}/theirs`;
+  await PLATFORM.updateWebhook({ webhookId, url, events: ["run.completed"] });
+  await press("Save", dialog);
+  await see(page, "The changes are saved.");
+  expect(await PLATFORM.readWebhook({ webhookId })).toMatchObject({
+    url,
+    events: ["run.completed"],
+    description: "CRM",
+  });
+});
+
+test("a webhook is disabled, then deleted, after confirmation, which Enter does not give", async () => {
+  const webhookId = await openSubscribed();
+  const dialog = dialogOf("Disable this webhook?");
+  await choose("Disable…");
   await dialog.waitFor();
   await page.keyboard.press("Enter");
   await dialog.waitFor({ state: "hidden" });
   expect(await stateOf(webhookId)).toBe("healthy");
-  await press("Disable…");
+  await choose("Disable…");
   await press("Disable", dialog);
-  await see(page, "The subscription is disabled.");
+  await see(page, "The webhook is disabled.");
   await button("Enable…").waitFor();
   // Nothing that looks like the reason.
-  expect(await page.locator(".note.bad").innerText()).toMatch(
+  expect(await page.locator(".note-title").innerText()).toMatch(
     /^Disabled .* Nothing is sent until you enable it\.$/,
   );
   expect(await stateOf(webhookId)).toBe("disabled");
 
   // After a change, the page soon asks again, perhaps for what has just been deleted.
   await page.reload();
-  await press("Delete…");
+  await choose("Delete…");
   await press("Cancel");
-  await press("Delete…");
-  await see(page.getByRole("dialog"), `sends nothing more to ${stage.receiver.url}/in.`);
+  await choose("Delete…");
+  await see(page.getByRole("dialog"), "/in sends nothing more.");
   await press("Delete", page.getByRole("dialog"));
-  await see(page, "The subscription is deleted.", "No subscriptions yet");
+  await see(page, "The webhook is deleted.", "No webhooks yet");
   expect((await PLATFORM.listWebhooks({ workspaceId })).items).toEqual([]);
 });
 
-test("a disabled subscription is re-enabled, and only gets what it has missed if requested", async () => {
+test("a disabled webhook is re-enabled, and only gets what it has missed if requested", async () => {
   const disable = (webhookId: string) => PLATFORM.disableWebhook({ webhookId });
   const id = await openSubscribed(async (id) => {
     await disable(id);
     await stage.recordLeads(workspaceId);
   });
   await see(page, "Nothing is sent until you enable it.");
-  expect(await button("Send failed again…").count()).toBe(0);
+  expect(await button("Resend failed…").count()).toBe(0);
   await press("Enable…");
-  await page.getByLabel("Also send what was missed").uncheck();
+  await page.getByLabel("Also send the events that were missed").uncheck();
   await press("Enable", page.getByRole("dialog"));
-  await see(page, "The subscription is enabled.", "Waiting for the first event");
+  await see(page, "The webhook is enabled.", "Waiting for the first event");
   expect(posts).toEqual([]);
 
   await disable(id);
@@ -476,20 +572,20 @@ test("what waits after failed attempts is sent at once with what failed", async 
   });
   stage.answerWith(204);
   posts.length = 0;
-  await press("Send failed again…");
-  await press("Send again", page.getByRole("dialog"));
-  await see(page, "3 deliveries will be sent again.");
+  await press("Resend failed…", page.locator(".note"));
+  await press("Resend", page.getByRole("dialog"));
+  await see(page, "3 deliveries will be resent.");
   await posted(3);
 });
 
-test("everything that failed since a time is redelivered", async () => {
+test("everything that failed since a time is resent", async () => {
   const webhookId = await openSubscribed(async () => {
     stage.answerWith(500);
     await stage.recordLeads(workspaceId, 3);
     await until(() => posts.length > 0);
   });
   await page.getByText("Failing", { exact: true }).waitFor();
-  await see(page, "in a row since");
+  await page.locator(".note.bad", { hasText: "Failing since" }).waitFor();
   await PLATFORM.disableWebhook({ webhookId });
   // An event may just be on its way: what is cancelled is not.
   const pending =
@@ -500,10 +596,10 @@ test("everything that failed since a time is redelivered", async () => {
   stage.answerWith(204);
   posts.length = 0;
   await page.reload();
-  await press("Send failed again…");
+  await choose("Resend failed…");
   const dialog = page.getByRole("dialog");
   await dialog.getByLabel("Since").selectOption("Another time…");
-  await press("Send again", dialog);
+  await press("Resend", dialog);
   await see(dialog, "Choose a time in the last 30 days.");
   await dialog.getByLabel("Since").selectOption("24 hours ago");
 
@@ -518,7 +614,7 @@ test("everything that failed since a time is redelivered", async () => {
     const nextCursor = encodeCursor("redelivery", halfway);
     await route.fulfill({ json: { count: 1_000, nextCursor } });
   });
-  await press("Send again", dialog);
+  await press("Resend", dialog);
   const bar = dialog.getByRole("progressbar");
   await expect
     .poll(() => bar.evaluate((one: HTMLProgressElement) => one.value))
@@ -529,7 +625,7 @@ test("everything that failed since a time is redelivered", async () => {
   await see(dialog, "Will be sent: 2,000.");
   expect(asked).toHaveLength(2);
   await press("Continue", dialog);
-  await see(page, "2,003 deliveries will be sent again.");
+  await see(page, "2,003 deliveries will be resent.");
   await posted(3);
   expect(asked).toEqual([
     null,
@@ -540,9 +636,9 @@ test("everything that failed since a time is redelivered", async () => {
 
 test("a new secret signs alone if no overlap is wanted, and a key press does not close its dialog", async () => {
   await openSubscribed();
-  await press("New secret…");
+  await choose("New secret…");
   const dialog = dialogOf("Create a new secret");
-  await dialog.getByLabel("Not at all").check();
+  await dialog.getByLabel("No, revoke it immediately").check();
   await press("Create a new secret", dialog);
   const secret = await dialog.getByLabel("Signing secret").inputValue();
   await see(dialog, "The previous secret no longer signs.");
@@ -558,33 +654,35 @@ test("a new secret signs alone if no overlap is wanted, and a key press does not
 test("an earlier secret signs until its overlap is ended, after confirmation", async () => {
   const webhookId = await openSubscribed((id) => PLATFORM.rotateWebhookSecret({ webhookId: id }));
   const overlaps = async () => (await PLATFORM.readWebhook({ webhookId })).overlapEndsAt !== null;
+  await openTab("Settings");
   await see(page, "Deliveries are also signed with earlier secrets, until");
-  const dialog = dialogOf("Sign with the current secret alone?");
-  await press("End this now…");
+  const dialog = dialogOf("Sign with the current secret only?");
+  await press("Stop using the earlier secrets…");
   await press("Cancel", dialog);
   expect(await overlaps()).toBe(true);
-  await press("End this now…");
-  await press("End this now", dialog);
+  await press("Stop using the earlier secrets…");
+  await press("Stop using them", dialog);
   await see(page, "Only the current secret signs from now on.");
   expect(await overlaps()).toBe(false);
-  expect(await button("End this now…").count()).toBe(0);
+  expect(await button("Stop using the earlier secrets…").count()).toBe(0);
 });
 
 test("the last days and the use of keys are also shown as numbers", async () => {
   await openSubscribed(() => deliver(4));
   const outcomes = "Delivered 4, Failed, will be retried 0, Failed for good 0";
-  await page.getByRole("img", { name: `Delivery attempts by day. ${outcomes}` }).waitFor();
+  await page.getByRole("img", { name: `Delivery attempts by day (UTC). ${outcomes}` }).waitFor();
   await page.getByText("Show as a table").first().click();
-  const today = page.getByRole("table", { name: "Delivery attempts by day" }).locator("tr").last();
-  expect(await today.locator("td").allTextContents()).toEqual(["4", "0", "0"]);
-  await follow("Usage");
+  const today = page.getByRole("table", { name: "Delivery attempts" }).locator("tr").last();
+  expect((await today.locator("td").allTextContents()).slice(0, 3)).toEqual(["4", "0", "0"]);
+  await see(page, "100%");
+  await follow("API keys");
   await see(page, "600 requests per minute", "Active");
 });
 
 test("more keys than fit on a page are on the next ones", async () => {
   for (let i = 0; i < 20; i++) await PLATFORM.createApiKey({ workspaceId });
   await open();
-  await follow("Usage");
+  await follow("API keys");
   const shows = (count: number) => expect.poll(() => page.locator(".key").count()).toBe(count);
   await shows(20);
   await follow("Older");

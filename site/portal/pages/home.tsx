@@ -1,0 +1,141 @@
+import type { WebhookView } from "../../../src/history/views.ts";
+import type { WorkspaceDetails as Workspace } from "../../../src/workspaces/views.ts";
+import { listWebhooks } from "../api.ts";
+import { explain, formatOutcome, formatSoon, isAccepted } from "../format.ts";
+import { useLoad } from "../load.ts";
+import { Ago, Empty, Health } from "../parts/basics.tsx";
+import { LoadState } from "../parts/faults.tsx";
+import { Heading } from "../parts/heading.tsx";
+import { webhookHref } from "../route.ts";
+import { isReadOnly } from "../session.ts";
+import { t } from "../text.ts";
+import { isTroubled, nameOf, shortUrl, sortByHealth } from "../webhook.ts";
+
+/** Whether all is well, and every webhook with its health, those in trouble first. */
+export function Home({ workspace }: { workspace: Workspace }) {
+  const loaded = useLoad(listWebhooks, "webhooks");
+  const webhooks = loaded.data;
+  const isFull = webhooks !== null && webhooks.length >= workspace.webhooksMax;
+  if (webhooks === null)
+    return (
+      <>
+        <Heading title={t.webhooks}>{t.webhooks}</Heading>
+        <LoadState loaded={loaded} />
+      </>
+    );
+  const mayAdd = !isReadOnly() && !isFull;
+  return (
+    <>
+      <div class="head">
+        <Verdict webhooks={webhooks} />
+        {webhooks.length > 0 && mayAdd && <SubscribeLink />}
+      </div>
+      <LoadState loaded={loaded} />
+      {webhooks.length === 0 ? (
+        <Empty title={t.home.emptyTitle} text={t.home.emptyText}>
+          {mayAdd && <SubscribeLink />}
+        </Empty>
+      ) : (
+        <Table webhooks={sortByHealth(webhooks)} />
+      )}
+      {isFull && <p class="hint">{t.home.full(workspace.webhooksMax)}</p>}
+    </>
+  );
+}
+
+function SubscribeLink() {
+  return (
+    <a class="button primary" href="#/subscribe">
+      {t.subscribe.title}
+    </a>
+  );
+}
+
+/** Maximum number of webhooks that the verdict names. */
+const NAMED_MAX = 3;
+
+/** Whether all is well, in one sentence. */
+function Verdict({ webhooks }: { webhooks: WebhookView[] }) {
+  const troubled = webhooks.filter(isTroubled);
+  const active = webhooks.filter(({ state }) => state !== "disabled");
+  const tone = troubled.length > 0 ? "bad" : active.length > 0 ? "good" : "";
+  return (
+    <Heading title={t.webhooks}>
+      <span class={`verdict ${tone}`}>
+        {troubled.length > 0
+          ? describeTrouble(troubled, webhooks.length)
+          : webhooks.length === 0
+            ? t.webhooks
+            : t.home.well(active.length, webhooks.length)}
+      </span>
+    </Heading>
+  );
+}
+
+function describeTrouble(troubled: WebhookView[], all: number): string {
+  const named = sortByHealth(troubled).slice(0, NAMED_MAX).map(nameOf);
+  const names = t.home.names(named.join(", "), troubled.length - named.length);
+  const areFailing = troubled.every(({ state }) => state === "failing");
+  return (areFailing ? t.home.failing : t.home.troubled)(troubled.length, all, names);
+}
+
+function Table({ webhooks }: { webhooks: WebhookView[] }) {
+  return (
+    <table class="rows webhooks">
+      <thead>
+        <tr>
+          <th scope="col">{t.home.webhook}</th>
+          <th scope="col">{t.home.health}</th>
+          <th scope="col">{t.home.last}</th>
+          <th scope="col">{t.webhook.nextAttempt}</th>
+        </tr>
+      </thead>
+      <tbody>
+        {webhooks.map((webhook) => (
+          <Row key={webhook.webhookId} webhook={webhook} />
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+function Row({ webhook }: { webhook: WebhookView }) {
+  const { webhookId, url, description, events } = webhook;
+  return (
+    <tr class="linked">
+      <th scope="row">
+        <a href={webhookHref(webhookId)}>{nameOf(webhook)}</a>
+        {description && <span class="mono small">{shortUrl(url)}</span>}
+        <span class="small">{events.map((type) => t.types[type] ?? type).join(" · ")}</span>
+      </th>
+      <td class="row-state">
+        <Health webhook={webhook} />
+      </td>
+      <td class={webhook.lastAttempt ? "row-last" : "row-none"}>
+        <LastAttempt webhook={webhook} />
+      </td>
+      <td class={webhook.nextAttemptAt ? "row-next" : "row-none"}>
+        {webhook.nextAttemptAt ? <NextAttempt webhook={webhook} /> : "–"}
+      </td>
+    </tr>
+  );
+}
+
+/** How the last attempt ended; if it failed, what that means. */
+function LastAttempt({ webhook: { lastAttempt } }: { webhook: WebhookView }) {
+  if (!lastAttempt) return "–";
+  return (
+    <>
+      {formatOutcome(lastAttempt)}, <Ago at={lastAttempt.at} />
+      {!isAccepted(lastAttempt) && <span class="small">{explain(lastAttempt)?.means}</span>}
+    </>
+  );
+}
+
+/** When the next attempt may start. */
+export function NextAttempt({ webhook: { nextAttemptAt } }: { webhook: WebhookView }) {
+  const now = Date.now();
+  if (nextAttemptAt === null) return t.none;
+  if (Date.parse(nextAttemptAt) <= now) return t.webhook.asap;
+  return <time dateTime={nextAttemptAt}>{formatSoon(nextAttemptAt, now)}</time>;
+}

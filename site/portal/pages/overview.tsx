@@ -1,0 +1,91 @@
+import type { WebhookDetails } from "../../../src/history/views.ts";
+import { listDeliveries } from "../api.ts";
+import { formatDay, formatNumber, formatOutcome, formatRate } from "../format.ts";
+import { useLoad } from "../load.ts";
+import { Ago, Empty, type Fact, Facts, Types } from "../parts/basics.tsx";
+import { DeliveryRows } from "../parts/delivery-rows.tsx";
+import { LoadState } from "../parts/faults.tsx";
+import { Trouble } from "../parts/trouble.tsx";
+import { webhookHref } from "../route.ts";
+import { t } from "../text.ts";
+import { Days } from "./days.tsx";
+import { NextAttempt } from "./home.tsx";
+
+/** What is wrong with a webhook, its last days, and its newest deliveries. */
+export function Overview({ webhook }: { webhook: WebhookDetails }) {
+  return (
+    <>
+      <Trouble webhook={webhook} />
+      <div class="overview">
+        <About webhook={webhook} />
+        <Days webhook={webhook} />
+      </div>
+      <Newest webhook={webhook} />
+    </>
+  );
+}
+
+/** The share of the attempts of the last days that succeeded. */
+function successOf({ days }: WebhookDetails): string {
+  const sum = (of: (day: WebhookDetails["days"][number]) => number) =>
+    days.reduce((total, day) => total + of(day), 0);
+  const successes = sum(({ delivered }) => delivered);
+  const all = successes + sum(({ failed, exhausted }) => failed + exhausted);
+  return all === 0 ? t.webhook.noAttempts : formatRate(successes, all);
+}
+
+function About({ webhook }: { webhook: WebhookDetails }) {
+  const { lastAttempt: last, pending, days } = webhook;
+  const facts: Fact[] = [
+    [t.webhook.success, successOf(webhook)],
+    [
+      t.webhook.lastAttempt,
+      last ? (
+        <>
+          {formatOutcome(last)}, <Ago at={last.at} />
+        </>
+      ) : (
+        t.none
+      ),
+    ],
+    [t.webhook.pending, pending === 0 ? t.none : formatNumber(pending)],
+    [t.webhook.nextAttempt, <NextAttempt key="" webhook={webhook} />],
+  ];
+  const timed = days.findLast(({ medianMs, p95Ms }) => medianMs !== null && p95Ms !== null);
+  if (timed)
+    facts.push([
+      t.webhook.responseTime(formatDay(timed.date)),
+      t.webhook.responseTimes(
+        t.milliseconds(timed.medianMs ?? 0),
+        t.milliseconds(timed.p95Ms ?? 0),
+      ),
+    ]);
+  facts.push([t.webhook.events, <Types key="" types={webhook.events} />]);
+  return <Facts of={facts} />;
+}
+
+/** Number of deliveries below the chart. */
+const NEWEST = "5";
+
+function Newest({ webhook }: { webhook: WebhookDetails }) {
+  const { webhookId } = webhook;
+  const query = new URLSearchParams({ limit: NEWEST });
+  const loaded = useLoad(() => listDeliveries(webhookId, query), `newest ${webhookId}`);
+  const items = loaded.data?.items;
+  return (
+    <section>
+      <div class="head">
+        <h2>{t.webhook.newest}</h2>
+        {items && items.length > 0 && (
+          <a href={webhookHref(webhookId, "deliveries")}>{t.deliveries.showAll}</a>
+        )}
+      </div>
+      <LoadState loaded={loaded} />
+      {items?.length === 0 ? (
+        <Empty title={t.deliveries.empty} text={t.deliveries.emptyText} />
+      ) : (
+        items && <DeliveryRows webhook={webhook} deliveries={items} />
+      )}
+    </section>
+  );
+}

@@ -1,0 +1,154 @@
+import type { ComponentChildren } from "preact";
+import { useState } from "preact/hooks";
+import type { WebhookEvent } from "../../../src/contract/enumerations.ts";
+import type { WebhookDetails } from "../../../src/history/views.ts";
+import { DisableDialog } from "../actions/disable.tsx";
+import { EditDialog } from "../actions/edit.tsx";
+import { EnableDialog } from "../actions/enable.tsx";
+import { HeadersDialog } from "../actions/headers.tsx";
+import { RemoveDialog } from "../actions/remove.tsx";
+import { SecretDialog } from "../actions/secret.tsx";
+import { endOverlap } from "../api.ts";
+import { formatTime } from "../format.ts";
+import { reloadAll } from "../load.ts";
+import { Facts, Id, Types } from "../parts/basics.tsx";
+import { DialogButton } from "../parts/dialog.tsx";
+import { FormDialog } from "../parts/dialog-form.tsx";
+import { isReadOnly } from "../session.ts";
+import { t } from "../text.ts";
+import { maskUrl } from "../webhook.ts";
+
+interface Props {
+  webhook: WebhookDetails;
+  /** The event types that may be subscribed to. */
+  types: readonly WebhookEvent[];
+}
+
+/** What a webhook is set to: where it sends what, its secret and its headers; and how to end it. */
+export function Settings({ webhook, types }: Props) {
+  const mayChange = !isReadOnly();
+  return (
+    <div class="settings">
+      <Setting title={t.settings.endpoint} text={t.settings.endpointText}>
+        <Endpoint webhook={webhook} />
+        {mayChange && (
+          <DialogButton label={t.edit.button}>
+            {(onClose) => <EditDialog {...{ webhook, types, onClose }} />}
+          </DialogButton>
+        )}
+      </Setting>
+      <Setting title={t.secret.label} text={t.settings.secretText}>
+        <Overlap webhook={webhook} />
+        {mayChange && (
+          <DialogButton label={t.secret.button}>
+            {(onClose) => <SecretDialog {...{ webhook, onClose }} />}
+          </DialogButton>
+        )}
+      </Setting>
+      <Setting title={t.headers.title} text={t.headers.text}>
+        <p>{webhook.headers.join(", ") || t.headers.none}</p>
+        {mayChange && (
+          <DialogButton label={t.headers.button}>
+            {(onClose) => <HeadersDialog {...{ webhook, onClose }} />}
+          </DialogButton>
+        )}
+      </Setting>
+      {mayChange && <Ending webhook={webhook} />}
+    </div>
+  );
+}
+
+interface SettingProps {
+  title: string;
+  text: string;
+  children: ComponentChildren;
+}
+
+function Setting({ title, text, children }: SettingProps) {
+  return (
+    <section class="setting">
+      <div>
+        <h2>{title}</h2>
+        <p class="hint">{text}</p>
+      </div>
+      <div>{children}</div>
+    </section>
+  );
+}
+
+function Endpoint({ webhook }: { webhook: WebhookDetails }) {
+  const [isShown, setShown] = useState(false);
+  const { url, createdAt, keyId, keyLabel } = webhook;
+  const isMasked = maskUrl(url) !== url && new URL(url).search !== "";
+  return (
+    <Facts
+      of={[
+        [
+          t.subscribe.url,
+          <span key="" class="id">
+            <span class="mono">{isShown ? url : maskUrl(url)}</span>
+            {isMasked && (
+              <button type="button" class="quiet" onClick={() => setShown(!isShown)}>
+                {isShown ? t.settings.hide : t.settings.show}
+              </button>
+            )}
+          </span>,
+        ],
+        [t.edit.description, webhook.description ?? t.noDescription],
+        [t.webhook.events, <Types key="" types={webhook.events} />],
+        [t.webhook.created, formatTime(createdAt)],
+        [t.webhook.createdBy, keyLabel ?? keyId ?? t.webhook.portal],
+        [t.webhook.id, <Id key="">{webhook.webhookId}</Id>],
+      ]}
+    />
+  );
+}
+
+/** While a rotated secret still signs, until when, and a way to end that. */
+function Overlap({ webhook }: { webhook: WebhookDetails }) {
+  if (webhook.overlapEndsAt === null) return null;
+  const end = async () => {
+    await endOverlap(webhook.webhookId);
+    reloadAll();
+    return t.endOverlap.result;
+  };
+  return (
+    <div class="note">
+      <p>{t.endOverlap.until(formatTime(webhook.overlapEndsAt))}</p>
+      {!isReadOnly() && (
+        <DialogButton label={t.endOverlap.button}>
+          {(onClose) => (
+            <FormDialog texts={t.endOverlap} act={end} onClose={onClose}>
+              <p>{t.endOverlap.text}</p>
+            </FormDialog>
+          )}
+        </DialogButton>
+      )}
+    </div>
+  );
+}
+
+/** Disabling, which can be undone, and deleting, which cannot. */
+function Ending({ webhook }: { webhook: WebhookDetails }) {
+  const isDisabled = webhook.state === "disabled";
+  return (
+    <>
+      <Setting title={t.settings.pause} text={t.disable.text}>
+        <DialogButton label={isDisabled ? t.enable.button : t.disable.button}>
+          {(onClose) =>
+            isDisabled ? (
+              <EnableDialog {...{ webhook, onClose }} />
+            ) : (
+              <DisableDialog {...{ webhook, onClose }} />
+            )
+          }
+        </DialogButton>
+      </Setting>
+      <Setting title={t.settings.remove} text={t.settings.removeText}>
+        <DialogButton label={t.remove.button} class="danger-quiet">
+          {(onClose) => <RemoveDialog {...{ webhook, onClose }} />}
+        </DialogButton>
+      </Setting>
+    </>
+  );
+}

@@ -1,0 +1,140 @@
+import type { DeliveryView, WebhookView } from "../../../src/history/views.ts";
+import { redeliver } from "../api.ts";
+import { explain, formatMoment, formatOutcome, formatSoon } from "../format.ts";
+import { reloadAll, useAction } from "../load.ts";
+import { deliveryHref, type Query } from "../route.ts";
+import { isReadOnly } from "../session.ts";
+import { t } from "../text.ts";
+import { isWaiting } from "../webhook.ts";
+import { announce } from "./announce.tsx";
+import { DeliveryState, Moment } from "./basics.tsx";
+import { SendFault } from "./faults.tsx";
+
+interface Props {
+  webhook: WebhookView;
+  deliveries: DeliveryView[];
+  /** The filters of the list, which a delivery opens beside. */
+  query?: Query;
+  /** The event of the delivery that is open; null for none. */
+  current?: string | null;
+}
+
+/** Deliveries as rows of a table, or as lines where there is little room. */
+export function DeliveryRows({ webhook, deliveries, query = {}, current = null }: Props) {
+  const { isBusy, fault, run } = useAction();
+  const sendAgain = ({ eventId }: DeliveryView) =>
+    run(async () => {
+      const { count } = await redeliver(webhook.webhookId, { eventIds: [eventId] });
+      announce(count > 0 ? t.sendAgain.one : t.sendAgain.none);
+      reloadAll();
+    });
+  return (
+    <>
+      <SendFault fault={fault} />
+      <table class="rows">
+        <thead>
+          <tr>
+            <th scope="col">{t.deliveries.state}</th>
+            <th scope="col">{t.deliveries.event}</th>
+            <th scope="col">{t.deliveries.recorded}</th>
+            <th scope="col">{t.deliveries.attempts}</th>
+            <th scope="col">{t.deliveries.lastAnswer}</th>
+            <td />
+          </tr>
+        </thead>
+        <tbody>
+          {deliveries.map((delivery) => (
+            <Row
+              key={delivery.eventId}
+              {...{ webhook, delivery, isBusy, query }}
+              isCurrent={delivery.eventId === current}
+              onSendAgain={() => sendAgain(delivery)}
+            />
+          ))}
+        </tbody>
+      </table>
+    </>
+  );
+}
+
+interface RowProps {
+  webhook: WebhookView;
+  delivery: DeliveryView;
+  query: Query;
+  isCurrent: boolean;
+  isBusy: boolean;
+  onSendAgain(): void;
+}
+
+function Row({ webhook, delivery, query, isCurrent, isBusy, onSendAgain }: RowProps) {
+  const { type, createdAt, attempts, lastAttempt, eventId } = delivery;
+  const name = t.types[type] ?? type;
+  const waits = delivery.dueAt !== null;
+  return (
+    <tr class={isCurrent ? "linked current" : "linked"}>
+      <td class="row-state">
+        <DeliveryState delivery={delivery} />
+      </td>
+      <th scope="row">
+        <a
+          href={deliveryHref(webhook.webhookId, eventId, query)}
+          data-event={eventId}
+          aria-current={isCurrent ? "true" : undefined}
+        >
+          {name}
+        </a>
+        <span class="mono small">{eventId}</span>
+      </th>
+      <td class="row-time">
+        <Moment at={createdAt} />
+      </td>
+      <td class="row-attempts">{attempts}</td>
+      <td class={lastAttempt || delivery.dueAt ? "row-answer" : "row-answer row-none"}>
+        {lastAttempt ? formatOutcome(lastAttempt) : <span class="row-none">–</span>}
+        <WhyItWaits webhook={webhook} delivery={delivery} />
+      </td>
+      <td class="row-action">
+        {maySend(webhook, delivery) && (
+          <button
+            type="button"
+            class="quiet"
+            disabled={isBusy}
+            aria-label={(waits ? t.deliveries.sendNowOf : t.deliveries.sendAgainOf)(
+              name,
+              formatMoment(createdAt),
+            )}
+            onClick={onSendAgain}
+          >
+            {waits ? t.deliveries.sendNow : t.deliveries.sendAgain}
+          </button>
+        )}
+      </td>
+    </tr>
+  );
+}
+
+/** Whether the reader may send it: not a test, and not what is sent in a moment anyway. */
+function maySend(webhook: WebhookView, delivery: DeliveryView): boolean {
+  if (isReadOnly() || webhook.state === "disabled" || delivery.state === "test") return false;
+  return delivery.dueAt === null || isWaiting(delivery) || webhook.state === "failing";
+}
+
+/** When a delivery that waits is attempted next, and why not before. */
+export function WhyItWaits(props: { webhook: WebhookView; delivery: DeliveryView }) {
+  const { webhook, delivery } = props;
+  if (delivery.dueAt === null) return null;
+  const last = webhook.state === "failing" ? webhook.lastAttempt : null;
+  const cause = last && explain(last)?.means;
+  if (!isWaiting(delivery))
+    return cause ? <span class="small">{t.deliveries.soonBecause(lowerFirst(cause))}</span> : null;
+  const time = formatSoon(delivery.dueAt, Date.now());
+  return (
+    <span class="small">
+      {cause ? t.deliveries.nextBecause(time, lowerFirst(cause)) : t.deliveries.next(time)}
+    </span>
+  );
+}
+
+function lowerFirst(sentence: string): string {
+  return sentence.charAt(0).toLowerCase() + sentence.slice(1);
+}

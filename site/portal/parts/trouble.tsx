@@ -1,0 +1,117 @@
+import type { ComponentChildren } from "preact";
+import type { WebhookDetails } from "../../../src/history/views.ts";
+import { EnableDialog } from "../actions/enable.tsx";
+import { RedeliverDialog } from "../actions/redeliver.tsx";
+import { explain, formatOutcome, formatSoon, formatTime } from "../format.ts";
+import { deliveriesHref } from "../route.ts";
+import { isReadOnly } from "../session.ts";
+import { t } from "../text.ts";
+import { wasDisabledByFailures } from "../webhook.ts";
+import { DialogButton } from "./dialog.tsx";
+
+/** What is wrong with a webhook, what to do about it, and the action that recovers it. */
+export function Trouble({ webhook }: { webhook: WebhookDetails }) {
+  const { state, failingSince, disabledAt, failures } = webhook;
+  if (state === "disabled" && disabledAt !== null) {
+    const hasFailed = wasDisabledByFailures(webhook);
+    const text = (hasFailed ? t.webhook.disabledFailing : t.webhook.disabled)(
+      formatTime(disabledAt),
+    );
+    return (
+      <Notice tone={hasFailed ? "bad" : ""} title={text} webhook={hasFailed ? webhook : null}>
+        <Recover webhook={webhook} />
+      </Notice>
+    );
+  }
+  if (state === "failing" && failingSince !== null)
+    return (
+      <Notice
+        tone="bad"
+        title={t.webhook.failing(failures, formatTime(failingSince))}
+        webhook={webhook}
+      >
+        <p>
+          {t.webhook.next(nextOf(webhook))} {t.webhook.outlook}
+        </p>
+        <Recover webhook={webhook} />
+      </Notice>
+    );
+  if (state === "rejecting") return <Rejected webhook={webhook} />;
+  if (state === "backlog") return <p class="note">{t.webhook.backlog}</p>;
+  return state === "slow" ? <p class="note warn">{t.webhook.slow}</p> : null;
+}
+
+/** When the next attempt takes place; null if that is now. */
+function nextOf({ nextAttemptAt }: WebhookDetails): string | null {
+  const now = Date.now();
+  const isAhead = nextAttemptAt !== null && Date.parse(nextAttemptAt) > now;
+  return isAhead ? formatSoon(nextAttemptAt, now) : null;
+}
+
+interface NoticeProps {
+  tone: string;
+  title: string;
+  /** The webhook whose last failure is explained; null for none. */
+  webhook: WebhookDetails | null;
+  children: ComponentChildren;
+}
+
+function Notice({ tone, title, webhook, children }: NoticeProps) {
+  const last = webhook?.lastAttempt ?? null;
+  const cause = last && explain(last);
+  return (
+    <div class={`note ${tone}`}>
+      <p class="note-title">{title}</p>
+      {last && cause && (
+        <p>
+          <b>{formatOutcome(last)}.</b> {cause.means} {cause.todo}
+        </p>
+      )}
+      {children}
+    </div>
+  );
+}
+
+/** What sends again what has failed, once the cause is removed. */
+function Recover({ webhook }: { webhook: WebhookDetails }) {
+  const isDisabled = webhook.state === "disabled";
+  return (
+    <div class="buttons">
+      {!isReadOnly() && (
+        <DialogButton label={isDisabled ? t.enable.button : t.sendAgain.button} class="primary">
+          {(onClose) =>
+            isDisabled ? (
+              <EnableDialog {...{ webhook, onClose }} />
+            ) : (
+              <RedeliverDialog {...{ webhook, onClose }} />
+            )
+          }
+        </DialogButton>
+      )}
+      <a
+        class="button"
+        href={deliveriesHref(webhook.webhookId, { state: isDisabled ? null : "pending" })}
+      >
+        {t.webhook.seeFailed}
+      </a>
+    </div>
+  );
+}
+
+/** The event types of which nothing is accepted, and what to do about each. */
+function Rejected({ webhook }: { webhook: WebhookDetails }) {
+  return (
+    <div class="note warn">
+      {webhook.rejected.map(({ type, since, ...last }) => {
+        const cause = explain(last);
+        return (
+          <p key={type}>
+            <b>{t.webhook.rejecting(t.types[type], formatTime(since))}</b> {formatOutcome(last)}.{" "}
+            {cause?.means} {cause?.todo}
+          </p>
+        );
+      })}
+      <Recover webhook={webhook} />
+    </div>
+  );
+}

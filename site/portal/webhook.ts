@@ -1,0 +1,70 @@
+import { DISABLE_AFTER_FAILURES, DISABLE_AFTER_MS } from "../../src/contract/limits.ts";
+import type { DeliveryView, WebhookView } from "../../src/history/views.ts";
+import { isAccepted } from "./format.ts";
+
+/** Maximum length of a URL that is shown in one line, in characters. */
+const SHORT_URL_MAX = 52;
+const MASK = "•••";
+
+/** A URL whose query values are masked: they often are tokens. */
+export function maskUrl(url: string): string {
+  const { protocol, host, pathname, searchParams } = new URL(url);
+  const names = [...new Set(searchParams.keys())];
+  const query = names.map((name) => `${encodeURIComponent(name)}=${MASK}`).join("&");
+  return `${protocol}//${host}${pathname === "/" ? "" : pathname}${query && `?${query}`}`;
+}
+
+/** The host of a URL, and as much of its path as fits a line. */
+export function shortUrl(url: string): string {
+  const { host, pathname } = new URL(url);
+  const path = pathname === "/" ? "" : pathname;
+  const room = Math.max(12, SHORT_URL_MAX - host.length);
+  return host + (path.length > room ? `${path.slice(0, room / 2)}…${path.slice(-room / 2)}` : path);
+}
+
+/** What a webhook is called: its description, or where it sends. */
+export function nameOf({ description, url }: Pick<WebhookView, "description" | "url">): string {
+  return description || shortUrl(url);
+}
+
+/** Whether its failures disabled it, and not a person. */
+export function wasDisabledByFailures(webhook: WebhookView): boolean {
+  const { disabledAt, failingSince, failures } = webhook;
+  if (disabledAt === null || failingSince === null) return false;
+  const failedMs = Date.parse(disabledAt) - Date.parse(failingSince);
+  return failures >= DISABLE_AFTER_FAILURES && failedMs >= DISABLE_AFTER_MS;
+}
+
+/** Whether somebody should look at it. */
+export function isTroubled(webhook: WebhookView): boolean {
+  const { state } = webhook;
+  return state === "failing" || state === "rejecting" || wasDisabledByFailures(webhook);
+}
+
+const BY_HEALTH: readonly WebhookView["state"][] = [
+  "failing",
+  "rejecting",
+  "slow",
+  "backlog",
+  "healthy",
+  "disabled",
+];
+
+/** The webhooks in the order in which they need attention; those that fare alike stay in their order. */
+export function sortByHealth(webhooks: readonly WebhookView[]): WebhookView[] {
+  const rank = (webhook: WebhookView) =>
+    wasDisabledByFailures(webhook) ? 0.5 : BY_HEALTH.indexOf(webhook.state);
+  return webhooks.toSorted((a, b) => rank(a) - rank(b));
+}
+
+/** The state of a delivery as people see it. */
+export type ShownState = DeliveryView["state"] | "retrying";
+
+export function stateOf({ state, lastAttempt }: DeliveryView): ShownState {
+  return state === "pending" && lastAttempt && !isAccepted(lastAttempt) ? "retrying" : state;
+}
+
+/** Whether a delivery waits for a time to come: it can be sent now. */
+export function isWaiting({ state, dueAt }: DeliveryView): boolean {
+  return (state as ShownState) !== "delivered" && dueAt !== null && Date.parse(dueAt) > Date.now();
+}
