@@ -7,9 +7,9 @@ import { CLIENT_FILES, guides } from "./guides.ts";
 import { Document } from "./openapi.ts";
 import { ORIGIN } from "./origin.ts";
 import { renderPage } from "./page.ts";
-import { pagesOf } from "./pages.ts";
+import { markdownPathOf, NOT_FOUND, pagesOf } from "./pages.ts";
 import { searchIndex } from "./search.ts";
-import { renderLlms, renderMarkdown } from "./text.ts";
+import { renderLlms, renderMarkdown, renderSitemap, renderTwins } from "./text.ts";
 
 /**
  * Every file that is served, by path: the documents, the pages of the docs, the client, and what the
@@ -32,17 +32,23 @@ export async function buildSite(root: string): Promise<Map<string, Buffer>> {
     icon: add("icon.svg", read("icon.svg")),
     style: add("page.css", Buffer.concat([base, read("page.css")])),
     script: add("page.js", await bundle(join(root, "site/page/page.js"))),
+    theme: add("theme.js", await bundle(join(root, "site/page/theme.js"))),
   };
-  const pages = pagesOf(document, all, read("flow.svg").toString());
+  const pages = pagesOf(document, all, root);
   const texts = {
     "openapi.json": JSON.stringify(whole),
     "openapi-3.0.json": JSON.stringify(buildDocument30(ORIGIN)),
     ...Object.fromEntries(
       pages.map((page) => [`${page.path.slice(1)}.html`, renderPage(page, pages, whole, loaded)]),
     ),
+    "docs/404.html": renderPage(NOT_FOUND, pages, whole, loaded),
     "docs/search.json": searchIndex(pages),
     "docs.md": renderMarkdown(document, all),
     "llms.txt": renderLlms(document, all),
+    "sitemap.xml": renderSitemap(pages),
+    ...Object.fromEntries(
+      [...renderTwins(document, all)].map(([path, text]) => [markdownPathOf(path).slice(1), text]),
+    ),
   };
   for (const [path, text] of Object.entries(texts)) files.set(path, Buffer.from(text));
   for (const file of CLIENT_FILES)
@@ -53,8 +59,12 @@ export async function buildSite(root: string): Promise<Map<string, Buffer>> {
 /** The script of the pages, with its libraries. */
 async function bundle(entry: string): Promise<Uint8Array> {
   const { outputFiles } = await build({
-    ...{ entryPoints: [entry], bundle: true, write: false },
-    ...{ minify: true, format: "esm", target: "es2023" },
+    entryPoints: [entry],
+    bundle: true,
+    write: false,
+    minify: true,
+    format: "esm",
+    target: "es2023",
   });
   return outputFiles[0]?.contents ?? new Uint8Array();
 }

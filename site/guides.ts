@@ -1,28 +1,45 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { writeUnusually } from "../scripts/check-receiver/forms.ts";
+import { ofEachKind } from "../src/contract/event-types.ts";
 import {
+  AGREED_SUBSCRIPTIONS_MAX,
+  BODY_MAX_BYTES,
+  BODY_MAX_MS,
+  DESCRIPTION_MAX_LENGTH,
   DISABLE_AFTER_FAILURES,
   DISABLE_AFTER_MS,
+  HEADER_VALUE_MAX_LENGTH,
+  HEADERS_MAX,
   KEY_OVERLAP_MAX_SECONDS,
+  PAGE_LIMIT,
   PORTAL_LINK_MINUTES,
   PORTAL_LINK_OPENS_MS,
+  POST_TIMEOUT_MS,
+  READ_MAX_MS,
+  RECORD_MAX_BYTES,
   REDELIVERIES_PER_SECOND,
   REDELIVERY_MAX_AGE_MS,
   RETRY_JITTER,
   RETRY_WAITS_SECONDS,
   SECRET_OVERLAP_SECONDS,
+  STOPS_WITHIN_MS,
+  SUBSCRIPTIONS_MAX,
   TELL_AFTER_MS,
+  URL_MAX_LENGTH,
 } from "../src/contract/limits.ts";
 import { DAY_MS } from "../src/contract/time.ts";
-import { POSTS_AT_ONCE, PROBE_AT_LEAST_MS } from "../src/delivery/policy.ts";
-import { HEADERS } from "../src/delivery/post.ts";
+import { POSTS_AT_ONCE } from "../src/delivery/policy.ts";
+import { HEADERS, WEBHOOK_HEADER } from "../src/delivery/post.ts";
 import { signatureHeaders } from "../src/delivery/signature.ts";
-import { HARD_DELIVERIES } from "../src/events/samples.ts";
+import { DELIVERIES, HARD_DELIVERIES } from "../src/events/samples.ts";
 import { FAILURES } from "../src/history/failures.ts";
+import { CONTACT } from "../src/http/document/document.ts";
 import { introductionSections } from "../src/http/document/introduction.ts";
-import { CREATION, PAGES, SECRET } from "../src/http/routes/examples.ts";
+import { CREATION, PAGES, SECRET, WEBHOOK } from "../src/http/routes/examples.ts";
+import { KEY_LENGTH } from "../src/http/routes/webhooks.ts";
 import { ORIGIN } from "./origin.ts";
+import { placeOfPicture } from "./pictures.ts";
 import { en } from "./portal/texts/en.ts";
 import { type ExampleRequest, LANGUAGES } from "./requests.ts";
 
@@ -36,20 +53,38 @@ export interface Guide {
 }
 
 const RECEIVERS = [
+  ["Standard Webhooks", "standardwebhooks.ts", "ts"],
+  ["Stripe library", "stripe.ts", "ts"],
   ["Node", "node.ts", "ts"],
   ["Workers", "worker.ts", "ts"],
   ["Python", "receiver.py", "python"],
   ["PHP", "receiver.php", "php"],
   ["Go", "receiver.go", "go"],
   ["Ruby", "receiver.rb", "ruby"],
-  ["Stripe library", "stripe.ts", "ts"],
-  ["Standard Webhooks", "standardwebhooks.ts", "ts"],
 ] as const;
+
+/** How long an event can be resent. */
+const REPLAY_DAYS = REDELIVERY_MAX_AGE_MS / DAY_MS;
+
+/** How requests to a failing endpoint are spaced. */
+const FLOW = {
+  spacingFromSeconds: 1,
+  spacingMaxSeconds: 60,
+  unavailableMaxSeconds: 600,
+  retryAfterMaxSeconds: 1_800,
+};
 
 /** The client files shown in the docs: its library, then its three programs and what they share. */
 const CLIENT_SOURCES = [
-  ...["client.ts", "api-error.ts", "webhooks.ts"],
-  ...["run.ts", "leads.ts", "receive.ts", "events.ts", "copy.ts", "sync.ts"],
+  "client.ts",
+  "api-error.ts",
+  "webhooks.ts",
+  "run.ts",
+  "leads.ts",
+  "receive.ts",
+  "events.ts",
+  "copy.ts",
+  "sync.ts",
 ];
 
 /** The files of `examples/client`; the docs offer each under `/docs/client/`. */
@@ -58,10 +93,10 @@ export const CLIENT_FILES = [
   ...["README.md", "package.json", "package-lock.json", "tsconfig.json"],
 ];
 
-/** Every guide, in reading order, including those from the API's description. */
+/** Every guide, in reading order. Some begin with a section of the API's description. */
 export function guides(root: string): Guide[] {
   const values = valuesOf(root);
-  const textOf = (name: string): string => {
+  const read = (name: string): string => {
     const text = readFileSync(join(root, "site/guides", `${name}.md`), "utf8");
     // Names in capitals are variables of the deployment: the Worker fills them in (src/http/docs.ts).
     const filled = text.replace(/\{\{([a-z]\w*)\}\}/g, (_, value: string) => {
@@ -71,45 +106,44 @@ export function guides(root: string): Guide[] {
     });
     return filled.trim();
   };
-  const told = new Map(introductionSections().map(({ title, text }) => [title, text]));
-  const of = (title: string, more = ""): string => {
-    const text = told.get(title);
-    if (!text) throw new Error(`the introduction has no section ${title}`);
-    return `${text}\n\n${more}`.trim();
+  const introduction = new Map(introductionSections().map(({ title, text }) => [title, text]));
+  const guide = (group: string, name: string, title: string): Guide => {
+    return { path: `/docs/guides/${name}`, group, title, text: read(name) };
   };
-  /** A guide with the text of `name.md`, unless told otherwise. */
-  const guide = (group: string, name: string, title: string, text = textOf(name)): Guide => {
-    return { path: `/docs/guides/${name}`, group, title, text };
+  /** A guide that begins with a section of the introduction. */
+  const introduced = (name: string, title: string, section: string, rest = read(name)): Guide => {
+    const first = introduction.get(section);
+    if (!first) throw new Error(`the introduction has no section ${section}`);
+    const text = `${first}\n\n${rest}`.trim();
+    return { path: `/docs/guides/${name}`, group: "Requests", title, text };
   };
   return [
     { ...guide("Start", "quickstart", "Quickstart"), path: "/docs" },
+    guide("Start", "concepts", "Core concepts"),
     guide("Start", "sync", "Keep a copy in sync"),
     guide("Start", "client", "Example client"),
-    guide("Start", "mcp", "Agents (MCP)"),
+    guide("Start", "mcp", "AI agents (MCP)"),
     guide("Start", "local", "Local development"),
-    guide(
-      "Requests",
-      "authentication",
-      "Authentication",
-      of("Authentication", textOf("authentication")),
-    ),
-    guide("Requests", "pagination", "Pagination", of("Pagination")),
-    guide("Requests", "quota", "Quota", of("Quota", textOf("quota"))),
-    guide("Requests", "errors", "Errors", of("Errors")),
-    guide("Requests", "idempotency", "Idempotency"),
-    guide("Webhooks", "events", "Events"),
-    guide("Webhooks", "webhooks", "Webhooks", of("Webhooks", textOf("webhooks"))),
-    guide("Webhooks", "receivers", "Example receivers"),
-    guide("Webhooks", "raw-body", "The raw body"),
-    guide("Webhooks", "vector", "Signature test vector"),
-    guide("Webhooks", "sources", "Where deliveries come from"),
+    introduced("authentication", "API keys and security", "Authentication"),
+    introduced("pagination", "Pagination", "Pagination", ""),
+    introduced("rate-limits", "Rate limits", "Rate limits"),
+    introduced("errors", "Handle errors", "Errors"),
+    guide("Requests", "idempotency", "Retry requests safely"),
+    guide("Webhooks", "webhooks", "Receive your first event"),
+    guide("Webhooks", "signatures", "Verify signatures"),
+    guide("Webhooks", "processing", "Process events reliably"),
+    guide("Webhooks", "retries", "Retries, failures and recovery"),
+    guide("Webhooks", "events", "Event types"),
+    guide("Webhooks", "network", "Network and security"),
     guide("Webhooks", "testing", "Test events"),
-    guide("Webhooks", "ordering", "Ordering"),
-    guide("Webhooks", "failures", "Why a delivery failed"),
-    guide("Webhooks", "outage", "If your server was down"),
     guide("Webhooks", "portal", "The portal"),
-    guide("Changes", "versioning", "Versioning", of("Versioning")),
-    { ...guide("Changes", "changelog", "Changelog", changelog(root)), path: "/docs/changelog" },
+    guide("Webhooks", "troubleshooting", "Troubleshooting"),
+    guide("Production", "go-live", "Go-live checklist"),
+    guide("Production", "limits", "Limits"),
+    guide("Production", "personal-data", "Personal data"),
+    guide("Production", "support", "Support and status"),
+    guide("Changes", "versioning", "Versioning and deprecation"),
+    { group: "Changes", title: "Changelog", path: "/docs/changelog", text: changelog(root) },
   ];
 }
 
@@ -147,27 +181,49 @@ function valuesOf(root: string): Record<string, string> {
   );
   return {
     origin: ORIGIN,
+    contact: CONTACT.email,
+    contactUrl: CONTACT.url,
     leads: JSON.stringify(PAGES.leads, null, 2),
     read: inLanguages({ method: "GET", url: `${ORIGIN}/v1/leads?limit=2` }),
     subscribe: inLanguages({ method: "POST", url: `${ORIGIN}/v1/webhooks`, body: CREATION }),
-    flow: "<!-- flow -->",
+    flow: placeOfPicture("flow"),
+    concepts: placeOfPicture("concepts"),
     client: client.join("\n\n"),
     clientFiles: `{${CLIENT_FILES.join()}}`,
     receivers: receivers.join("\n\n"),
+    timeout: words(POST_TIMEOUT_MS / 1000),
+    readMax: words(READ_MAX_MS / 1000),
+    recordMax: kibibytes(RECORD_MAX_BYTES),
+    urlMax: number(URL_MAX_LENGTH),
+    headersMax: String(HEADERS_MAX),
+    headerValueMax: number(HEADER_VALUE_MAX_LENGTH),
+    stopWithin: words(STOPS_WITHIN_MS / 1000),
     keyOverlap: words(KEY_OVERLAP_MAX_SECONDS),
     secretOverlap: words(SECRET_OVERLAP_SECONDS.default),
     secretOverlapMax: words(SECRET_OVERLAP_SECONDS.max),
-    postsAtOnce: String(POSTS_AT_ONCE),
+    concurrency: String(POSTS_AT_ONCE),
+    attempts: String(RETRY_WAITS_SECONDS.length + 1),
     jitter: `${RETRY_JITTER * 100}%`,
+    schedule: schedule(),
+    lastAttempt: lastAttempt(),
+    spacingFrom: words(FLOW.spacingFromSeconds),
+    spacingMax: words(FLOW.spacingMaxSeconds),
+    unavailableMax: words(FLOW.unavailableMaxSeconds),
+    retryAfterMax: words(FLOW.retryAfterMaxSeconds),
+    told: words(TELL_AFTER_MS / 1000),
+    disabled: words(DISABLE_AFTER_MS / 1000),
+    disableFailures: String(DISABLE_AFTER_FAILURES),
     linkOpens: words(PORTAL_LINK_OPENS_MS / 1000),
     session: words(PORTAL_LINK_MINUTES.default * 60),
     redeliveriesPerSecond: String(REDELIVERIES_PER_SECOND),
-    keepIdsDays: String(REDELIVERY_MAX_AGE_MS / DAY_MS + 1),
-    replayDays: String(REDELIVERY_MAX_AGE_MS / DAY_MS),
+    keepIdsDays: String(REPLAY_DAYS + 1),
+    replayDays: String(REPLAY_DAYS),
     missed: en.enable.missed,
-    sendAgain: en.sendAgain.button,
-    timeline: timeline(),
+    sendAgain: en.sendAgain.button.replace(/…$/, ""),
+    limits: limits(),
+    catalogue: catalogue(),
     failures: failures(),
+    deliveryHeaders: deliveryHeaders(),
     userAgent: HEADERS["User-Agent"],
     secret: SECRET,
     timestamp: header("webhook-timestamp"),
@@ -178,54 +234,183 @@ function valuesOf(root: string): Record<string, string> {
   };
 }
 
-/** What becomes of a subscription whose receiver does not answer, as a table. */
-function timeline(): string {
-  const sums = RETRY_WAITS_SECONDS.map((_, i) =>
-    RETRY_WAITS_SECONDS.slice(0, i + 1).reduce((sum, seconds) => sum + seconds, 0),
+/** When each attempt of a delivery is made, as a table. */
+function schedule(): string {
+  let elapsed = 0;
+  const retries = RETRY_WAITS_SECONDS.map((delay, i) => {
+    elapsed += delay;
+    return [String(i + 2), words(delay), duration(elapsed)];
+  });
+  return table(
+    ["Attempt", "Delay after the one before", "Elapsed"],
+    [["1", "–", "at once"], ...retries],
   );
-  const disabledAt = sums.findIndex(
-    (seconds, i) => seconds * 1000 >= DISABLE_AFTER_MS && i + 2 >= DISABLE_AFTER_FAILURES,
+}
+
+/** How long after the first attempt the last one is made, without and with all of the jitter. */
+function lastAttempt(): string {
+  const seconds = RETRY_WAITS_SECONDS.reduce((sum, delay) => sum + delay, 0);
+  const hours = [seconds, seconds * (1 + RETRY_JITTER)].map((each) => Math.round(each / 3600));
+  return `${hours.join(" to ")}\u00a0hours`;
+}
+
+/** Every limit that clients and endpoints notice, as a table for each topic. */
+function limits(): string {
+  const topics: Record<string, string[][]> = {
+    Requests: [
+      [
+        "Requests per API key",
+        "{{QUOTA_REQUESTS}} in {{QUOTA_WINDOW_SECONDS}} s, by agreement more",
+        "429 `rate_limited`",
+      ],
+      [
+        "Failed authentications per IP address",
+        "{{AUTH_FAILURES}} in {{AUTH_FAILURE_WINDOW_SECONDS}} s",
+        "429 `rate_limited`",
+      ],
+      [
+        "Items of a page",
+        `${PAGE_LIMIT.min} to ${PAGE_LIMIT.max}, default ${PAGE_LIMIT.default}`,
+        "400 `out_of_range`",
+      ],
+      ["Size of a page", "half a megabyte", "The page ends early, with `has_more` true."],
+      ["Request body", kibibytes(BODY_MAX_BYTES), "413 `body_too_large`"],
+      ["Time for a request body to arrive", words(BODY_MAX_MS / 1000), "400 `body_too_slow`"],
+      ["Duration of a read", words(READ_MAX_MS / 1000), "500 with `Retry-After`"],
+      [
+        "`Idempotency-Key`",
+        `${KEY_LENGTH.min} to ${KEY_LENGTH.max} visible ASCII characters, valid for 24 h`,
+        "400 `out_of_range`",
+      ],
+      ["Validity of a key after its rotation", `up to ${words(KEY_OVERLAP_MAX_SECONDS)}`, ""],
+    ],
+    Subscriptions: [
+      [
+        "Subscriptions of a workspace",
+        `${SUBSCRIPTIONS_MAX}, by agreement up to ${AGREED_SUBSCRIPTIONS_MAX}`,
+        "400 `subscription_limit_reached`",
+      ],
+      ["URL", `${number(URL_MAX_LENGTH)} characters`, "400 `invalid_url`"],
+      ["Description", `${DESCRIPTION_MAX_LENGTH} characters`, "Rejected by the portal"],
+      [
+        "Custom headers",
+        `${HEADERS_MAX}, with values of up to ${number(HEADER_VALUE_MAX_LENGTH)} characters`,
+        "Rejected by the portal",
+      ],
+      [
+        "Overlap of secrets",
+        `${words(SECRET_OVERLAP_SECONDS.default)} by default, up to ${words(SECRET_OVERLAP_SECONDS.max)}`,
+        "",
+      ],
+    ],
+    Deliveries: [
+      ["Time for your response", words(POST_TIMEOUT_MS / 1000), "The attempt fails."],
+      ["Age of a signature that you should accept", "5\u00a0min", ""],
+      [
+        "Size of the record in an event",
+        kibibytes(RECORD_MAX_BYTES),
+        "Accept bodies of up to 2 MB, so that larger records of a later version fit.",
+      ],
+      ["Requests to an endpoint at a time", `1 to ${POSTS_AT_ONCE}`, ""],
+      [
+        "Attempts of a delivery",
+        `${RETRY_WAITS_SECONDS.length + 1}, over ${lastAttempt()}`,
+        "*Failed for good*",
+      ],
+      ["`Retry-After` of your endpoint", `counts up to ${words(FLOW.retryAfterMaxSeconds)}`, ""],
+      [
+        "Failures before a subscription is disabled",
+        `${words(DISABLE_AFTER_MS / 1000)} without a success, at least ${DISABLE_AFTER_FAILURES} attempts`,
+        "`disabled_at` is set.",
+      ],
+      ["Age of an event that can be resent", `${REPLAY_DAYS} days`, ""],
+      [
+        "Events kept",
+        "{{EVENTS_KEPT_DAYS}} days, at most the newest {{EVENTS_KEPT_MAX}} of a workspace",
+        "Older events cannot be resent.",
+      ],
+      ["Rate of a replay", `${REDELIVERIES_PER_SECOND} per second`, ""],
+    ],
+    Portal: [
+      ["Validity of a link", words(PORTAL_LINK_OPENS_MS / 1000), ""],
+      [
+        "Session",
+        `${words(PORTAL_LINK_MINUTES.default * 60)} by default, up to ${words(PORTAL_LINK_MINUTES.max * 60)}`,
+        "",
+      ],
+    ],
+  };
+  return Object.entries(topics)
+    .map(([topic, rows]) => `### ${topic}\n\n${table(["Limit", "Value", "Beyond it"], rows)}`)
+    .join("\n\n");
+}
+
+/** Each event type with its sample. */
+function catalogue(): string {
+  return Object.values(
+    ofEachKind(
+      ({ when, data }, type) =>
+        `### \`${type}\`\n\nRecorded ${when}. \`data\` is ${data}.\n\n\`\`\`json\n${JSON.stringify(DELIVERIES[type], null, 2)}\n\`\`\``,
+    ),
+  ).join("\n\n");
+}
+
+/** The headers of the sample delivery, as they are sent. */
+function deliveryHeaders(): string {
+  const { host, pathname } = new URL(CREATION.url);
+  const lines = Object.entries({ Host: host, ...HEADERS, [WEBHOOK_HEADER]: WEBHOOK.id, ...SIGNED });
+  return [`POST ${pathname} HTTP/1.1`, ...lines.map(([name, value]) => `${name}: ${value}`)].join(
+    "\n",
   );
-  const [last = 0] = sums.slice(disabledAt);
-  const told = TELL_AFTER_MS / 1000;
-  const tries = (from: number, to: number) =>
-    sums.filter((seconds) => seconds > from && seconds < to).map(words);
-  const rows = [
-    ["at once", "The first event fails. From now on, one at a time is tried; the others wait."],
-    [
-      tries(0, told).join(", "),
-      `It is tried again, and with its first success the others follow. Once several events have failed, one of them is tried at least every ${words(PROBE_AT_LEAST_MS / 1000)}.`,
-    ],
-    [words(told), "The workspace's administrators get an e-mail."],
-    [tries(told, last).join(", "), "It is tried again."],
-    [
-      words(DISABLE_AFTER_MS / 1000),
-      `With the next failure, if there were ${DISABLE_AFTER_FAILURES} at more than one event, the subscription is disabled, and the administrators get another e-mail. What was pending, and what happens from now on, is kept, but not sent by itself.`,
-    ],
-    [
-      `up to ${REDELIVERY_MAX_AGE_MS / DAY_MS} days`,
-      "Enabling it again sends everything that it missed, in one click.",
-    ],
-  ];
-  const lines = rows.map(([at, what]) => `| ${at} | ${what} |`);
-  return ["| After | What happens |", "| --- | --- |", ...lines].join("\n");
 }
 
 /** What each failure means and what to do about it, as a table. */
 function failures(): string {
   const rows = Object.entries<(typeof FAILURES)["5xx"]>(FAILURES).map(([result, { en }]) => {
     const name = /^5[23]\d/.test(result) ? `unreachable ${result}` : result;
-    return `| \`${name}\` | ${en.join(" | ")} |`;
+    return [`\`${name}\``, ...en];
   });
-  return ["| Result | What happened | What to do |", "| --- | --- | --- |", ...rows].join("\n");
+  return table(["Result", "What happened", "What to do"], rows);
 }
 
-/** A length of time in the unit that people would use, kept on one line. */
+/** A table in Markdown. */
+function table(head: string[], rows: string[][]): string {
+  const lines = [head, head.map(() => "---"), ...rows].map((cells) => `| ${cells.join(" | ")} |`);
+  return lines.join("\n");
+}
+
+/** A length of time in one unit, as people would say it, kept on one line. */
 function words(seconds: number): string {
   if (seconds < 60) return `${seconds}\u00a0s`;
   if (seconds < 3600) return `${Math.round(seconds / 60)}\u00a0min`;
   if (seconds < 4 * 86_400) return `${Math.round(seconds / 360) / 10}\u00a0h`;
   return `${seconds / 86_400} days`;
+}
+
+/** A length of time in its two largest units, such as `2 h 36 min`. */
+function duration(seconds: number): string {
+  const units = [
+    [86_400, "d"],
+    [3_600, "h"],
+    [60, "min"],
+    [1, "s"],
+  ] as const;
+  const largest = units.findIndex(([size]) => seconds >= size);
+  let rest = seconds;
+  const parts = units.slice(largest, largest + 2).map(([size, unit]) => {
+    const count = Math.floor(rest / size);
+    rest -= count * size;
+    return count === 0 ? "" : `${count}\u00a0${unit}`;
+  });
+  return parts.join(" ").trim();
+}
+
+function number(value: number): string {
+  return value.toLocaleString("en");
+}
+
+function kibibytes(bytes: number): string {
+  return `${bytes / 1024}\u00a0KiB`;
 }
 
 /** A request in each language. */

@@ -1,17 +1,42 @@
 import hljs from "highlight.js/lib/core";
 import bash from "highlight.js/lib/languages/bash";
+import csharp from "highlight.js/lib/languages/csharp";
 import go from "highlight.js/lib/languages/go";
 import http from "highlight.js/lib/languages/http";
+import java from "highlight.js/lib/languages/java";
 import json from "highlight.js/lib/languages/json";
 import php from "highlight.js/lib/languages/php";
+import powershell from "highlight.js/lib/languages/powershell";
 import python from "highlight.js/lib/languages/python";
 import ruby from "highlight.js/lib/languages/ruby";
 import sql from "highlight.js/lib/languages/sql";
 import typescript from "highlight.js/lib/languages/typescript";
 import { Marked } from "marked";
 
-const LANGUAGES = { sh: bash, go, http, json, php, python, ruby, sql, ts: typescript };
+const LANGUAGES = {
+  csharp,
+  go,
+  http,
+  java,
+  json,
+  php,
+  powershell,
+  python,
+  ruby,
+  sh: bash,
+  sql,
+  ts: typescript,
+};
 for (const [name, language] of Object.entries(LANGUAGES)) hljs.registerLanguage(name, language);
+
+/** What a block of code is called if it has no name of its own. */
+const TITLES: Record<string, string> = {
+  sh: "Shell",
+  powershell: "PowerShell",
+  json: "JSON",
+  http: "HTTP",
+  sql: "SQL",
+};
 
 /** Escapes text for HTML. */
 export function escapeHtml(text: string): string {
@@ -22,8 +47,8 @@ export function escapeHtml(text: string): string {
 export function codeBlock(code: string, language: string, label = ""): string {
   const coloured =
     language in LANGUAGES ? hljs.highlight(code, { language }).value : escapeHtml(code);
-  const title = label || { sh: "Shell", json: "JSON", http: "HTTP", sql: "SQL" }[language] || "";
-  const wrap = language === "sh" ? " wrap" : "";
+  const title = label || TITLES[language] || "";
+  const wrap = ["sh", "powershell"].includes(language) ? " wrap" : "";
   return `<figure class="code${wrap}"><figcaption>${escapeHtml(title)}<button type="button" class="copy">Copy</button></figcaption><pre tabindex="0" aria-label="${escapeHtml(title || "Code")}"><code>${coloured}</code></pre></figure>`;
 }
 

@@ -58,10 +58,35 @@ export function nameOf({ $ref = "" }: Part): string {
   return $ref.split("/").at(-1) ?? "";
 }
 
+/** The name of a parameter as the docs write it: `Idempotency-Key`, although no case is significant. */
+export function nameOfParameter({ in: place, name }: Part): string {
+  const isStandard = /^webhook-/.test(name);
+  if (place !== "header" || isStandard) return name;
+  return name.replace(/(?<=^|-)[a-z]/g, (letter: string) => letter.toUpperCase());
+}
+
+/** The bounds and the default of a value, such as `1 to 100, default 25`; empty if it has none. */
+export function boundsOf({
+  minimum,
+  maximum,
+  minLength,
+  maxLength,
+  minItems,
+  default: preset,
+}: Part): string {
+  const bounds = [];
+  if (minimum !== undefined && maximum !== undefined) bounds.push(`${minimum} to ${maximum}`);
+  if (minLength && maxLength) bounds.push(`${minLength} to ${maxLength} characters`);
+  else if (maxLength) bounds.push(`up to ${maxLength} characters`);
+  if (minItems) bounds.push(`at least ${minItems}`);
+  if (preset !== undefined && preset !== "") bounds.push(`default ${preset}`);
+  return bounds.join(", ");
+}
+
 /** Where a parameter goes, in words, and whether it must be there. */
 export function placeOf({ in: place, required }: Part): string {
   const where = place === "header" ? "header" : `in the ${place}`;
-  return required ? where : `${where}, optional`;
+  return `${where}, ${required ? "required" : "optional"}`;
 }
 
 /** A type in words: `string or null`, `list of object`. */

@@ -1,12 +1,14 @@
 import { escapeHtml } from "./html.ts";
 import type { Part } from "./openapi.ts";
-import type { Page, Section } from "./pages.ts";
+import { markdownPathOf, NOT_FOUND, type Page, type Section } from "./pages.ts";
 
 /** The files that the page loads, by path. */
 export interface Files {
   icon: string;
   style: string;
   script: string;
+  /** Sets the theme before anything is drawn. */
+  theme: string;
 }
 
 /** A page of the docs, between what all of them have in common. */
@@ -17,6 +19,8 @@ export function renderPage(page: Page, pages: Page[], { info }: Part, files: Fil
   const hasOperations = page.sections.some(({ badge }) => badge);
   const title = hasOperations ? `${page.title} reference` : page.title;
   const contact = escapeHtml(info.contact.email);
+  const heading = `${isStart ? "Documentation" : title} – ${product}`;
+  const markdown = page === NOT_FOUND ? "/docs.md" : markdownPathOf(page.path);
   const parts = isReference ? [] : page.sections.filter(({ id, isCode }) => id && !isCode);
   return `<!doctype html>
 <html lang="en">
@@ -24,11 +28,15 @@ export function renderPage(page: Page, pages: Page[], { info }: Part, files: Fil
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
-<title>${isStart ? "Documentation" : title} – ${product}</title>
+<title>${heading}</title>
 <meta name="description" content="${escapeHtml(info.summary)}">
+<meta property="og:title" content="${heading}">
+<meta property="og:description" content="${escapeHtml(info.summary)}">
+<meta property="og:type" content="article">
 <link rel="icon" href="${files.icon}" type="image/svg+xml">
-<link rel="alternate" href="/docs.md" type="text/markdown" title="The docs as Markdown">
+<link rel="alternate" href="${markdown}" type="text/markdown" title="This page as Markdown">
 <link rel="stylesheet" href="${files.style}">
+<script src="${files.theme}"></script>
 <script type="module" src="${files.script}"></script>
 </head>
 <body>
@@ -38,7 +46,8 @@ export function renderPage(page: Page, pages: Page[], { info }: Part, files: Fil
   <span class="version">v1 · ${escapeHtml(info.version)}</span>
   <button type="button" class="find" aria-haspopup="dialog" aria-keyshortcuts="/ Control+K Meta+K"><span>Search</span><kbd>/</kbd></button>
   ${hasOperations ? KEY : ""}
-  <nav aria-label="Other forms"><a href="/openapi.json">OpenAPI</a><a href="/docs.md">Markdown</a><a href="/llms.txt">llms.txt</a></nav>
+  <button type="button" class="theme" title="Theme" aria-label="Theme: as the system"></button>
+  <nav aria-label="Other forms"><a href="/openapi.json">OpenAPI</a><a href="${markdown}">Markdown</a><a href="/llms.txt">llms.txt</a></nav>
 </header>
 <dialog class="search" aria-label="Search">
   <input role="combobox" aria-label="Search" aria-autocomplete="list" aria-controls="found" aria-expanded="false" placeholder="Guides, operations, fields, errors, code" autocomplete="off" spellcheck="false">
@@ -62,7 +71,8 @@ ${isStart ? HERO : ""}
 `;
 }
 
-const KEY = `<label class="key"><span>API key</span><input id="key" type="password" aria-label="API key" placeholder="key_live_…" autocomplete="off" spellcheck="false"></label>`;
+/** The key of the requests that are sent from the page; page.js keeps it for the tab's session. */
+const KEY = `<div class="key"><label for="key">API key</label><input id="key" type="password" placeholder="key_live_…" autocomplete="off" spellcheck="false"><button type="button" hidden>Forget</button></div>`;
 
 const HERO = `<div class="hero" id="top">
   <p class="eyebrow">Documentation</p>
@@ -88,7 +98,9 @@ function renderContents(current: Page, pages: Page[]): string {
 
 /** The parts of a page, beside its text. */
 function renderParts(parts: Section[]): string {
-  const links = parts.map(({ id, title }) => `<li><a href="#${id}">${title}</a></li>`);
+  const links = parts.map(
+    ({ id, title }) => `<li><a href="#${id}">${title.replace(/<\/?code>/g, "")}</a></li>`,
+  );
   return `<nav class="parts" aria-label="On this page"><p>On this page</p><ul>${links.join("")}</ul></nav>`;
 }
 

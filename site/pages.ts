@@ -1,6 +1,7 @@
 import type { Guide } from "./guides.ts";
 import { renderTabs, slug, toHtml, toInline } from "./html.ts";
 import type { Document } from "./openapi.ts";
+import { showPictures } from "./pictures.ts";
 import { referencePages } from "./reference.ts";
 
 /** A page of the docs. */
@@ -26,10 +27,24 @@ export interface Section {
 }
 
 /** Every page, in reading order: the guides, the reference before the changes. */
-export function pagesOf(document: Document, guides: Guide[], flow: string): Page[] {
-  const pages = guides.map((guide) => guidePage(guide, flow));
+export function pagesOf(document: Document, guides: Guide[], root: string): Page[] {
+  const pages = guides.map((guide) => guidePage(guide, root));
   const changes = pages.findIndex(({ group }) => group === "Changes");
   return pages.toSpliced(changes, 0, ...referencePages(document));
+}
+
+/** What a browser gets for a wrong address. */
+export const NOT_FOUND: Page = {
+  path: "/docs/404",
+  group: "",
+  title: "Page not found",
+  sections: [],
+  body: `<p>There is no page at this address. Press <kbd>/</kbd> to search, or start with the <a href="/docs">Quickstart</a>, the <a href="/docs/reference">reference</a> or <a href="/docs/guides/troubleshooting">Troubleshooting</a>.</p>`,
+};
+
+/** Where a page is served as Markdown. `/docs.md` is all of the docs, so the first page is an index. */
+export function markdownPathOf(path: string): string {
+  return path === "/docs" ? "/docs/index.md" : `${path}.md`;
 }
 
 /** The part of a path after its last slash. */
@@ -37,12 +52,14 @@ export function nameOfPage({ path }: { path: string }): string {
   return path.split("/").at(-1) ?? "";
 }
 
-function guidePage({ path, group, title, text }: Guide, flow: string): Page {
-  const html = toHtml(text).replace("<!-- flow -->", `<figure class="picture">${flow}</figure>`);
+function guidePage({ path, group, title, text }: Guide, root: string): Page {
+  const html = showPictures(toHtml(text), root);
   // The line break makes a beginning, if only an empty one, of every page.
   const parts = `\n${html}`.split(/(?=<h2 )/).map(renderPart);
   return {
-    ...{ path, group, title: toInline(title) },
+    path,
+    group,
+    title: toInline(title),
     sections: parts.flatMap(({ sections }) => sections),
     body: parts.map(({ body }) => body).join(""),
   };

@@ -1,5 +1,14 @@
 import { codeBlock, escapeHtml, renderTabs, slug, toHtml, toInline } from "./html.ts";
-import { type Document, type Entry, nameOf, type Part, placeOf, typeOf } from "./openapi.ts";
+import {
+  boundsOf,
+  type Document,
+  type Entry,
+  nameOf,
+  nameOfParameter,
+  type Part,
+  placeOf,
+  typeOf,
+} from "./openapi.ts";
 import { ORIGIN } from "./origin.ts";
 import type { Page, Section } from "./pages.ts";
 import { exampleRequest, LANGUAGES } from "./requests.ts";
@@ -11,27 +20,40 @@ export function referencePages(document: Document): Page[] {
     const lead = `<p class="lead">${toInline(description)}</p>`;
     const rendered = entries.map((entry) => renderEntry(document, entry));
     return {
-      ...{ path: `/docs/reference/${slug(name)}`, group, title: name },
+      path: `/docs/reference/${slug(name)}`,
+      group,
+      title: name,
       sections: [{ id: "", title: "", html: lead }, ...rendered.map(({ section }) => section)],
       body: lead + rendered.map(({ html }) => html).join(""),
     };
   });
-  const rows = pages.map(
-    ({ path, title, sections: [about, ...operations] }) =>
-      `<h2 id="${slug(title)}"><a href="${path}">${title}</a></h2>${about?.html}<ul class="operations">${operations.map((one) => `<li>${one.badge}<a href="${path}#${one.id}">${one.title}</a></li>`).join("")}</ul>`,
-  );
-  const overview = { path: "/docs/reference", group, title: "Every operation and event" };
-  return [
-    {
-      ...overview,
-      sections: [{ id: "", title: "", html: ABOUT_REFERENCE }],
-      body: ABOUT_REFERENCE + rows.join(""),
-    },
-    ...pages,
-  ];
+  const index = document.groups.map(({ name, description, entries }) => {
+    const path = `/docs/reference/${slug(name)}`;
+    const rows = entries.map((entry) => renderRow(path, entry));
+    return `<h2 id="${slug(name)}"><a href="${path}">${name}</a></h2><p class="lead">${toInline(description)}</p><ul class="operations">${rows.join("")}</ul>`;
+  });
+  const overview: Page = {
+    path: "/docs/reference",
+    group,
+    title: "Every operation and event",
+    sections: [{ id: "", title: "", html: ABOUT_REFERENCE }],
+    body: ABOUT_REFERENCE + index.join(""),
+  };
+  return [overview, ...pages];
 }
 
-const ABOUT_REFERENCE = `<p class="lead">Addresses are relative to this deployment. Times are ISO 8601 in UTC, ids are opaque, and unknown query parameters are ignored. <strong>Try it</strong> sends real requests to your workspace, with the API key from the top of the page. It is kept in that page only, and forgotten when you leave.</p>`;
+/** A line of the index: the method and path of an operation, or the name of an event, and its title. */
+function renderRow(page: string, { method, path, operation }: Entry): string {
+  const name = escapeHtml(path).replaceAll("/", "/<wbr>");
+  return `<li>${badgeOf(method)}<a href="${page}#${operation.operationId}"><code>${name}</code></a><span>${escapeHtml(operation.summary)}</span></li>`;
+}
+
+/** The method as a small mark. */
+function badgeOf(method: string): string {
+  return `<span class="method ${method.toLowerCase()}">${method === "DELETE" ? "DEL" : method}</span>`;
+}
+
+const ABOUT_REFERENCE = `<p class="lead">Addresses are relative to this deployment. Times are ISO 8601 in UTC, ids are opaque, and unknown query parameters are ignored. <strong>Try it</strong> sends real requests to your workspace, with the API key from the top of the page. The key stays in this browser tab, and is forgotten when you close it.</p>`;
 
 function renderEntry(document: Document, entry: Entry): { section: Section; html: string } {
   const { method, path, operation } = entry;
@@ -40,28 +62,32 @@ function renderEntry(document: Document, entry: Entry): { section: Section; html
   const title = escapeHtml(operation.summary);
   const about = `
     <p class="route"><span class="method ${method.toLowerCase()}">${isEvent ? "Event" : method}</span> <code>${escapeHtml(path).replaceAll("/", "/<wbr>")}</code></p>
-    ${toHtml(operation.description ?? "")}
+    ${toHtml(operation.description ?? "")}`;
+  const fields = `
     ${renderParameters(isEvent ? "Headers" : "Parameters", document, operation.parameters)}
     ${renderBody(document, operation, isEvent)}`;
   const html = `
 <article class="operation" id="${id}" aria-labelledby="${id}-title">
   <div class="about">
     <h2 id="${id}-title"><a href="#${id}">${title}</a></h2>${about}
+  </div>
+  <div class="details">
+    ${fields}
     ${isEvent ? "" : renderResponses(document, operation)}
   </div>
   <div class="sample">
     ${isEvent ? renderEventSample(operation) : renderSample(document, entry)}
   </div>
 </article>`;
-  const badge = `<span class="method ${method.toLowerCase()}">${method === "DELETE" ? "DEL" : method}</span>`;
-  return { section: { id, title, html: about, badge }, html };
+  const section = { id, title, html: about + fields, badge: badgeOf(method) };
+  return { section, html };
 }
 
 function renderParameters(title: string, document: Document, parameters: Part[]): string {
   if (parameters.length === 0) return "";
   const items = parameters.map(
     (one) => `
-<li>${fieldHead(one.name, typeOf(document, one.schema), placeOf(one))}<div>${toInline(one.description)}</div></li>`,
+<li>${fieldHead(nameOfParameter(one), typeOf(document, one.schema), [placeOf(one), boundsOf(one.schema)])}<div>${toInline(one.description)}</div></li>`,
   );
   return `<h3>${title}</h3><ul class="fields">${items.join("")}</ul>`;
 }
@@ -69,7 +95,7 @@ function renderParameters(title: string, document: Document, parameters: Part[])
 function renderBody(document: Document, { requestBody }: Part, isEvent: boolean): string {
   if (!requestBody) return "";
   const { schema } = requestBody.content["application/json"];
-  return `<h3>${isEvent ? "Payload" : "Body"}</h3>${renderFields(document, schema)}`;
+  return `<h3>${isEvent ? "Payload" : "Body"}</h3>${renderFields(document, schema, true)}`;
 }
 
 function renderResponses(document: Document, { responses }: Part): string {
@@ -85,13 +111,25 @@ function renderResponses(document: Document, { responses }: Part): string {
   );
   const errors = bad.map(
     ([status, { description }]) =>
-      `<li><span class="status">${status}</span><div>${toHtml(description)}</div></li>`,
+      `<li><span class="status">${status}</span><div>${linkCodes(toHtml(description))}</div></li>`,
   );
   return `${shown.join("")}<details class="errors"><summary>Errors <span class="count">${errors.length} statuses</span></summary><ul>${errors.join("")}</ul></details>`;
 }
 
-/** The fields of a schema; nested fields are folded. */
-function renderFields(document: Document, part: Part, depth = 0): string {
+/** Links each error code to its section of the guide. */
+function linkCodes(html: string): string {
+  return html.replace(
+    /<code>(\w+)<\/code>:/g,
+    (code, name: string) => `<a href="/docs/guides/errors#${slug(name)}">${code.slice(0, -1)}</a>:`,
+  );
+}
+
+/**
+ * The fields of a schema; nested fields are folded.
+ *
+ * @param isRequest whether a client sends it, and must know which fields are required.
+ */
+function renderFields(document: Document, part: Part, isRequest = false): string {
   const schema = document.follow(part);
   const required: string[] = schema.required ?? [];
   const items = Object.entries<Part>(schema.properties ?? {}).map(([name, field]) => {
@@ -99,12 +137,14 @@ function renderFields(document: Document, part: Part, depth = 0): string {
     const inner = innerOf(document, resolved);
     const text = toHtml(resolved.description ?? "");
     const folded = inner
-      ? `<details><summary>Fields of <code>${escapeHtml(nameOf(inner) || name)}</code></summary>${renderFields(document, inner, depth + 1)}</details>`
+      ? `<details><summary>Fields of <code>${escapeHtml(nameOf(inner) || name)}</code></summary>${renderFields(document, inner, isRequest)}</details>`
       : "";
     const values = document.follow(resolved.items ?? resolved);
     const listed = values !== resolved && values.enum ? toHtml(valuesOf(values)) : "";
-    const note = required.includes(name) ? "" : "optional";
-    return `<li>${fieldHead(name, typeOf(document, field), note)}<div>${text}${listed}</div>${folded}</li>`;
+    const requiredNote = isRequest ? "required" : "";
+    const note = required.includes(name) ? requiredNote : "optional";
+    const bounds = isRequest ? boundsOf(resolved) : "";
+    return `<li>${fieldHead(name, typeOf(document, field), [note, bounds])}<div>${text}${listed}</div>${folded}</li>`;
   });
   return `<ul class="fields">${items.join("")}</ul>`;
 }
@@ -114,8 +154,14 @@ function valuesOf({ description = "" }: Part): string {
   return description.slice(description.indexOf("- `"));
 }
 
-function fieldHead(name: string, type: string, note: string): string {
-  return `<p class="field"><code>${escapeHtml(name)}</code> <span class="type">${escapeHtml(type)}</span>${note ? ` <span class="note">${note}</span>` : ""}</p>`;
+function fieldHead(name: string, type: string, notes: string[]): string {
+  const shown = notes
+    .filter((note) => note !== "")
+    .map(
+      (note) =>
+        ` <span class="note">${escapeHtml(note).replace(/\brequired\b/, "<strong>required</strong>")}</span>`,
+    );
+  return `<p class="field"><code>${escapeHtml(name)}</code> <span class="type">${escapeHtml(type)}</span>${shown.join("")}</p>`;
 }
 
 /** The part of a field that has fields itself: an object, or the items of a list. */
@@ -138,7 +184,7 @@ function renderSample(document: Document, entry: Entry): string {
     content: codeBlock(write(request), highlight, "Request"),
   }));
   const tabs = renderTabs(`${operation.operationId}-tabs`, programs);
-  return `<div class="request">${tabs}</div>${answer}${renderTry(document, entry)}`;
+  return `<div class="request">${tabs}</div>${renderTry(document, entry)}${answer}`;
 }
 
 function renderEventSample({ parameters, requestBody }: Part): string {
@@ -159,7 +205,7 @@ function renderTry(document: Document, { method, path, operation }: Entry): stri
     const value = one.in === "path" ? "" : (one.example ?? "");
     const hint =
       one.in === "path" ? ` placeholder="${escapeHtml(String(one.example))}" required` : "";
-    return `<label><span>${escapeHtml(one.name)}</span><input name="${escapeHtml(one.name)}" data-in="${one.in}" value="${escapeHtml(String(value))}"${hint} autocomplete="off" spellcheck="false"></label>`;
+    return `<label><span>${escapeHtml(nameOfParameter(one))}</span><input name="${escapeHtml(one.name)}" data-in="${one.in}" value="${escapeHtml(String(value))}"${hint} autocomplete="off" spellcheck="false"></label>`;
   });
   const { schema, example } = operation.requestBody?.content["application/json"] ?? {};
   const takesUrl = schema && document.follow(schema).properties.url?.format === "uri";

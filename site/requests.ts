@@ -33,9 +33,14 @@ export interface Language {
 
 export const LANGUAGES: Language[] = [
   { name: "curl", highlight: "sh", write: toCurl },
+  { name: "Windows", highlight: "powershell", write: toPowerShell },
   { name: "TypeScript", highlight: "ts", write: toTypeScript },
   { name: "Python", highlight: "python", write: toPython },
   { name: "PHP", highlight: "php", write: toPhp },
+  { name: "Go", highlight: "go", write: toGo },
+  { name: "C#", highlight: "csharp", write: toCSharp },
+  { name: "Java", highlight: "java", write: toJava },
+  { name: "Ruby", highlight: "ruby", write: toRuby },
 ];
 
 /** The request as a shell command. */
@@ -46,6 +51,14 @@ export function toCurl({ method, url, body }: ExampleRequest): string {
     '  -H "Authorization: Bearer $API_KEY"',
     ...(body ? ['  -H "Content-Type: application/json"', `  -d '${shellJson(body)}'`] : []),
   ].join(" \\\n");
+}
+
+/** For PowerShell, whose quotes differ from those of other shells. */
+function toPowerShell({ method, url, body }: ExampleRequest): string {
+  const sent = body ? ` -ContentType "application/json" -Body $body` : "";
+  return `${body ? `$body = @'\n${toJson(body)}\n'@\n` : ""}$headers = @{ Authorization = "Bearer $env:API_KEY" }
+Invoke-RestMethod "${url}" -Method ${method} -Headers $headers${sent} |
+  ConvertTo-Json -Depth 10`;
 }
 
 function toTypeScript({ method, url, body }: ExampleRequest): string {
@@ -90,6 +103,94 @@ if ($body === false) exit(1);
 echo $body;`;
 }
 
+function toGo({ method, url, body }: ExampleRequest): string {
+  const content = body ? `strings.NewReader(\`${indented(toJson(body), "\t")}\`)` : "nil";
+  return `package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"${body ? '\n\t"strings"' : ""}
+)
+
+func main() {
+	request, err := http.NewRequest("${method}", "${url}", ${content})
+	if err != nil {
+		panic(err)
+	}
+	request.Header.Set("Authorization", "Bearer "+os.Getenv("API_KEY"))${
+    body ? '\n\trequest.Header.Set("Content-Type", "application/json")' : ""
+  }
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		panic(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode >= 400 {
+		panic(string(text))
+	}
+	fmt.Println(string(text))
+}`;
+}
+
+function toCSharp({ method, url, body }: ExampleRequest): string {
+  const name = method.slice(0, 1) + method.slice(1).toLowerCase();
+  const content = body
+    ? `\nrequest.Content = new StringContent("""\n    ${indented(toJson(body), "    ")}\n    """, System.Text.Encoding.UTF8, "application/json");`
+    : "";
+  return `using var client = new HttpClient();
+using var request = new HttpRequestMessage(HttpMethod.${name}, "${url}");
+request.Headers.Authorization = new("Bearer", Environment.GetEnvironmentVariable("API_KEY"));${content}
+using var response = await client.SendAsync(request);
+var text = await response.Content.ReadAsStringAsync();
+if (!response.IsSuccessStatusCode) throw new HttpRequestException(text);
+Console.WriteLine(text);`;
+}
+
+function toJava({ method, url, body }: ExampleRequest): string {
+  const indent = "                ";
+  const publisher = body
+    ? `BodyPublishers.ofString("""\n${indent}    ${indented(toJson(body), `${indent}    `)}""")`
+    : "BodyPublishers.noBody()";
+  const type = body ? `\n${indent}.header("Content-Type", "application/json")` : "";
+  return `import java.net.URI;
+import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.net.http.HttpRequest.BodyPublishers;
+import java.net.http.HttpResponse.BodyHandlers;
+
+class Example {
+    public static void main(String[] arguments) throws Exception {
+        var request = HttpRequest.newBuilder(URI.create("${url}"))
+${indent}.header("Authorization", "Bearer " + System.getenv("API_KEY"))${type}
+${indent}.method("${method}", ${publisher})
+${indent}.build();
+        var response = HttpClient.newHttpClient().send(request, BodyHandlers.ofString());
+        if (response.statusCode() >= 400) throw new RuntimeException(response.body());
+        System.out.println(response.body());
+    }
+}`;
+}
+
+function toRuby({ method, url, body }: ExampleRequest): string {
+  const name = method.slice(0, 1) + method.slice(1).toLowerCase();
+  const content = body
+    ? `\nrequest["Content-Type"] = "application/json"\nrequest.body = '${toJson(body)}'`
+    : "";
+  return `require "net/http"
+
+uri = URI("${url}")
+request = Net::HTTP::${name}.new(uri)
+request["Authorization"] = "Bearer #{ENV.fetch("API_KEY")}"${content}
+response = Net::HTTP.start(uri.host, uri.port, use_ssl: uri.scheme == "https") do |http|
+  http.request(request)
+end
+abort response.body unless response.is_a?(Net::HTTPSuccess)
+puts response.body`;
+}
+
 /** JSON, broken into lines if it would be long. */
 function shellJson(value: unknown): string {
   return indented(toJson(value), "  ");
@@ -97,7 +198,7 @@ function shellJson(value: unknown): string {
 
 /**
  * A value as JSON, which, for what the requests contain, is valid in TypeScript and Python, too, and in a
- * string of PHP.
+ * string of the other languages.
  */
 function toJson(value: unknown): string {
   const line = JSON.stringify(value);

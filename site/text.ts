@@ -1,41 +1,79 @@
 import { PAGE_LIMIT, POST_TIMEOUT_MS } from "../src/contract/limits.ts";
 import { ABOUT } from "../src/http/document/introduction.ts";
 import type { Guide } from "./guides.ts";
-import { type Document, type Entry, nameOf, type Part, placeOf, typeOf } from "./openapi.ts";
+import { slug } from "./html.ts";
+import {
+  boundsOf,
+  type Document,
+  type Entry,
+  nameOf,
+  nameOfParameter,
+  type Part,
+  placeOf,
+  typeOf,
+} from "./openapi.ts";
 import { ORIGIN } from "./origin.ts";
+import { markdownPathOf, type Page } from "./pages.ts";
+import { describePictures } from "./pictures.ts";
 import { exampleRequest, toCurl } from "./requests.ts";
 
-/** How long a receiver may take to answer. */
+/** How long an endpoint may take to respond. */
 const SECONDS = POST_TIMEOUT_MS / 1000;
 
 /** The docs as one Markdown document. */
 export function renderMarkdown(document: Document, guides: Guide[]): string {
   const { info } = document.whole;
-  const flow = `A lead, a run or a pause becomes an event. It is stored with its id and posted to your URL, signed. Any 2xx within ${SECONDS} seconds acknowledges it; anything else is retried.`;
   const sections = guides.map(
-    ({ title, text }) =>
-      `## ${title}\n\n${text.replace("<!-- flow -->", flow).replaceAll("](/", `](${ORIGIN}/`)}`,
+    ({ title, text }) => `## ${title}\n\n${withOrigin(describePictures(text))}`,
   );
   const reference = document.groups.flatMap(({ name, description, entries }) => [
     `## ${name}`,
     description,
     ...entries.map((entry) => describeEntry(document, entry)),
   ]);
-  const schemas = Object.entries<Part>(document.whole.components.schemas)
-    .filter(([, schema]) => schema.properties || schema.enum || schema.anyOf)
-    .map(
-      ([name, schema]) =>
-        `### ${name}\n\n${[schema.description.trim(), describeValues(schema), describeFields(document, schema)].filter(Boolean).join("\n\n")}`,
-    );
   return `${[
     `# ${info.title}, version ${info.version}`,
     `Base address: \`${ORIGIN}\`. As OpenAPI 3.1: ${ORIGIN}/openapi.json`,
     ABOUT,
     ...sections,
     ...reference,
-    "## Schemas",
-    ...schemas,
+    ...describeSchemas(document),
   ].join("\n\n")}\n`;
+}
+
+/** Each page as Markdown of its own, by the path of the page. */
+export function renderTwins(document: Document, guides: Guide[]): Map<string, string> {
+  const twins = guides.map(({ path, title, text }): [string, string] => {
+    const raised = describePictures(text).replace(/^#(?=#{2,3} )/gm, "");
+    return [path, `# ${title}\n\n${withOrigin(raised)}\n`];
+  });
+  const groups = document.groups.map(({ name, description, entries }): [string, string] => {
+    const described = entries.map((entry) => describeEntry(document, entry));
+    const text = [`# ${name} reference`, description, ...described].join("\n\n");
+    return [`${REFERENCE}/${slug(name)}`, `${withOrigin(text)}\n`];
+  });
+  const links = document.groups.map(
+    ({ name }) => `- [${name}](${ORIGIN}${markdownPathOf(`${REFERENCE}/${slug(name)}`)})`,
+  );
+  const overview = ["# Reference", links.join("\n"), ...describeSchemas(document)].join("\n\n");
+  return new Map([...twins, [REFERENCE, `${overview}\n`], ...groups]);
+}
+
+/** The pages, for search engines (https://www.sitemaps.org). */
+export function renderSitemap(pages: Page[]): string {
+  const urls = pages.map(({ path }) => `  <url><loc>${ORIGIN}${path}</loc></url>`);
+  return `<?xml version="1.0" encoding="UTF-8"?>
+<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">
+${urls.join("\n")}
+</urlset>
+`;
+}
+
+const REFERENCE = "/docs/reference";
+
+/** The links of a text with the address of this deployment. */
+function withOrigin(text: string): string {
+  return text.replaceAll("](/", `](${ORIGIN}/`);
 }
 
 /** What a program should read first, and where to find the rest (llmstxt.org). */
@@ -52,18 +90,18 @@ Everything needed to integrate is in one file: [the docs as Markdown](${ORIGIN}/
 
 - Authenticate each request under \`/v1\` with \`Authorization: Bearer <API key>\`; the key selects the workspace.
 - Lists: \`?limit=${PAGE_LIMIT.min}..${PAGE_LIMIT.max}&cursor=<next_cursor>\`, newest first; continue while \`has_more\`.
-- Errors: \`{"error":{"code","message","details"}}\`. Branch on \`code\`; wait for \`Retry-After\` on 429; quote \`X-Request-Id\`.
-- Webhooks: verify \`X-Service-Signature: t=<unix>,v1=<hex>\` = HMAC-SHA256(secret, "{t}.{raw body}"), reject \`t\` more than 5 minutes off, deduplicate by \`id\`, answer with 2xx within ${SECONDS} seconds.
+- Errors: \`{"error":{"code","message","details"}}\`. Handle errors by \`code\`; wait for \`Retry-After\` on 429; quote \`X-Request-Id\`.
+- Webhooks: verify \`X-Service-Signature: t=<unix>,v1=<hex>\` = HMAC-SHA256(secret, "{t}.{raw body}"), reject \`t\` more than 5 minutes off, deduplicate by \`id\`, respond with 2xx within ${SECONDS} seconds.
 
 ## Docs
 
 - [Docs as Markdown](${ORIGIN}/docs.md): guides and reference
 - [OpenAPI 3.1 document](${ORIGIN}/openapi.json): for client generators
-- MCP server: ${ORIGIN}/mcp (Streamable HTTP, with the API key as bearer token): each operation is a tool; [how to add it](${ORIGIN}/docs/guides/mcp)
+- MCP server: ${ORIGIN}/mcp (Streamable HTTP, with the API key as bearer token): each operation is a tool; [how to add it](${ORIGIN}/docs/guides/mcp.md)
 
-## Guides, as pages
+## Guides, each as Markdown
 
-${guides.map(({ path, title }) => `- [${title}](${ORIGIN}${path})`).join("\n")}
+${guides.map(({ path, title }) => `- [${title}](${ORIGIN}${markdownPathOf(path)})`).join("\n")}
 
 ## Operations and events
 
@@ -71,11 +109,27 @@ ${operations.join("\n")}
 `;
 }
 
+/** Every schema that has fields or values, under a heading. */
+function describeSchemas(document: Document): string[] {
+  const schemas = Object.entries<Part>(document.whole.components.schemas)
+    .filter(([, schema]) => schema.properties || schema.enum || schema.anyOf)
+    .map(([name, schema]) => {
+      const parts = [
+        schema.description.trim(),
+        describeValues(schema),
+        describeFields(document, schema),
+      ];
+      return `### ${name}\n\n${parts.filter(Boolean).join("\n\n")}`;
+    });
+  return ["## Schemas", ...schemas];
+}
+
 function describeEntry(document: Document, entry: Entry): string {
   const { method, path, operation } = entry;
   const isEvent = method === "EVENT";
   const parameters = operation.parameters.map(
-    (one: Part) => `- \`${one.name}\` (${placeOf(one)}): ${one.description}`,
+    (one: Part) =>
+      `- \`${nameOfParameter(one)}\` (${[placeOf(one), boundsOf(one.schema)].filter(Boolean).join(", ")}): ${one.description}`,
   );
   const lines = [
     `### ${isEvent ? `Event ${path}` : `${method} ${path}`}`,

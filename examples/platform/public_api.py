@@ -27,7 +27,7 @@ PREFIXES = {"automation": "aut_", "lead": "lea_", "run": "run_"}
 
 
 def identifier(kind, workspace_id, reference):
-    """The id that a record has or will have: platforms that publish to the queue get none back."""
+    """The id that a record has or will have, so that a run can refer to a lead that is recorded later."""
     source = json.dumps([kind, workspace_id, reference], ensure_ascii=False, separators=(",", ":"))
     number = int.from_bytes(hashlib.sha256(source.encode()).digest()[:16], "big")
     digits = ""

@@ -15,7 +15,7 @@ import { PLAIN_FORMS, writeUnusually } from "./forms.ts";
  */
 export type Result = "passed" | "failed" | "unclear" | "not tested";
 
-/** Something that every receiver must do (docs/webhooks.md), and how it is tested. */
+/** Something that every receiver must do (site/guides/processing.md), and how it is tested. */
 export interface Check {
   check: string;
   sent: string;

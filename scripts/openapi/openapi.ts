@@ -1,10 +1,8 @@
 /**
- * Maintains openapi.json, the OpenAPI document as the Worker serves it, except for its own address, and
- * the example of a delivery in docs/webhooks.md.
+ * Maintains openapi.json, the OpenAPI document as the Worker serves it, except for its own address.
  *
- *     npm run openapi          writes them
- *     npm run check:openapi    fails if they do not match the code, or the document does more than add to
- *                              its version
+ *     npm run openapi          writes it
+ *     npm run check:openapi    fails if it does not match the code, or does more than add to its version
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -13,42 +11,33 @@ import { makeWritable, ROOT } from "../shared/checkout.ts";
 import { fail, parseArguments } from "../shared/command.ts";
 import { print, printError } from "../shared/terminal.ts";
 import type { Part } from "./changes.ts";
-import { PAGE, showDelivery } from "./example.ts";
 import { findFaults, readCommitted } from "./release.ts";
 
 const FILE = "openapi.json";
 
 const USAGE = `npm run openapi -- [--check]
 
-Writes ${FILE}, the OpenAPI document as the Worker serves it, but for its own address, and
-its example of a delivery into ${PAGE}.
+Writes ${FILE}, the OpenAPI document as the Worker serves it, but for its own address.
 
-  --check  writes nothing, and fails when a file is not what the code says, or the document does more
-           than add to one that was ever committed with the same version
+  --check  writes nothing, and fails when the file is not what the code says, or the document does
+           more than add to one that was ever committed with the same version
 `;
 
 process.on("uncaughtException", fail);
 const { values } = parseArguments(USAGE, { check: { type: "boolean", default: false } });
 const text = `${JSON.stringify(buildDocument(), null, 2)}\n`;
 const document: Part = JSON.parse(text);
-const files = { [FILE]: text, [PAGE]: showDelivery(readText(PAGE), document) };
 if (values.check) check();
 else {
   makeWritable(ROOT);
-  for (const [file, written] of Object.entries(files)) {
-    writeFileSync(join(ROOT, file), written);
-    print(`${file} is written.`);
-  }
+  writeFileSync(join(ROOT, FILE), text);
+  print(`${FILE} is written.`);
 }
 
 function check(): void {
-  const stale = Object.entries(files).filter(([file, written]) => readText(file) !== written);
-  const faults = [
-    ...stale.map(
-      ([file]) => `${file} is not what the code says: run \`npm run openapi\` and commit it`,
-    ),
-    ...findFaults(document, readCommitted(ROOT, FILE), readText("CHANGELOG.md")),
-  ];
+  const faults = findFaults(document, readCommitted(ROOT, FILE), readText("CHANGELOG.md"));
+  if (readText(FILE) !== text)
+    faults.unshift(`${FILE} is not what the code says: run \`npm run openapi\` and commit it`);
   for (const fault of faults) printError(fault);
   if (faults.length > 0) process.exitCode = 1;
 }

@@ -49,7 +49,7 @@ const REFERRED_TO_MIN = 2;
 function describe(name: string, { about, input, output }: Operation, shown: Shown): string {
   const taken = fieldsOf(input, "input").filter(({ path }) => path[0] !== "cursor");
   const answered = fieldsOf(output, "output");
-  const isPage = answered.some(({ path }) => path[0] === "nextCursor");
+  const isPage = answered.some(({ path }) => path[0] === "items");
   const items = answered.filter(({ path }) => path[0] === "items");
   const others = answered.filter(({ path }) => !["items", "nextCursor"].includes(path[0] ?? ""));
   const show = (fields: Field[]) => referTo(name, linesOf(fields), shown);

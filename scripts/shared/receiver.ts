@@ -17,7 +17,7 @@ export function receiverUrl(port: number): string {
 }
 
 /**
- * Starts a subscriber that does what docs/webhooks.md requires: it rejects what is not signed with its
+ * Starts a subscriber that does what site/guides/processing.md requires: it rejects what is not signed with its
  * secret or not recent, and recognises what it has received before.
  *
  * @param secret the current signing secret; null before there is a subscription.

@@ -40,7 +40,7 @@ const seen = new IntersectionObserver(
   { rootMargin: "-15% 0px -75% 0px" },
 );
 for (const section of sections) seen.observe(section);
-contents.querySelector("li:has(> [aria-current=page])").scrollIntoView({ block: "nearest" });
+contents.querySelector("li:has(> [aria-current=page])")?.scrollIntoView({ block: "nearest" });
 
 /**
  * Opening one alternative closes the others of its group, and opens it in every group that has it. Choices
@@ -91,8 +91,54 @@ async function openTarget() {
 addEventListener("hashchange", openTarget);
 openTarget();
 
-/** Sends the requests of the forms, with the key that was typed in; it is not stored anywhere. */
+/** The theme goes from the system's to light, to dark, and back. */
+const THEMES = ["system", "light", "dark"];
+const themeButton = document.querySelector("button.theme");
+nameTheme();
+themeButton.addEventListener("click", () => {
+  const { dataset } = document.documentElement;
+  const next = THEMES[(THEMES.indexOf(dataset.theme ?? "system") + 1) % THEMES.length];
+  if (next === "system") delete dataset.theme;
+  else dataset.theme = next;
+  remember(() => localStorage, "docs-theme", next === "system" ? "" : next);
+  nameTheme();
+});
+
+function nameTheme() {
+  const { theme } = document.documentElement.dataset;
+  themeButton.setAttribute("aria-label", `Theme: ${theme ?? "as the system"}`);
+}
+
+/** Stores a value, or removes it if it is empty; a browser that stores nothing forgets it. */
+function remember(storage, name, value) {
+  try {
+    if (value) storage().setItem(name, value);
+    else storage().removeItem(name);
+  } catch {}
+}
+
+/** The key is kept in this tab only, until it is closed or the key is removed. */
+const KEY = "docs-api-key";
 const key = document.getElementById("key");
+const forget = document.querySelector(".key button");
+if (key) {
+  try {
+    key.value = sessionStorage.getItem(KEY) ?? "";
+  } catch {}
+  const keep = () => {
+    remember(() => sessionStorage, KEY, key.value);
+    forget.hidden = key.value === "";
+  };
+  keep();
+  key.addEventListener("input", keep);
+  forget.addEventListener("click", () => {
+    key.value = "";
+    keep();
+    key.focus();
+  });
+}
+
+/** Sends the requests of the forms with that key. */
 for (const form of document.querySelectorAll(".try form"))
   form.addEventListener("submit", async (event) => {
     event.preventDefault();

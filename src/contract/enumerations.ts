@@ -26,10 +26,10 @@ export const AutomationType = documented(
 
 export const AutomationStatus = documented("AutomationStatus", "Whether the automation runs.", {
   active: "it is running",
-  paused: "somebody paused it, in the application or through this API",
-  draft: "it was never activated; this can only be done in the application",
+  paused: "it was paused, in the app or through this API",
+  draft: "it was never activated, which can only be done in the app",
   error:
-    "it stopped on an error, for instance because its account was disconnected or a token was revoked; this can only be fixed in the application",
+    "it stopped on an error, for instance because its connected account was disconnected or a token was revoked, which can only be fixed in the app",
 });
 
 export const LeadSource = documented("LeadSource", "Where the lead came from.", {
@@ -42,8 +42,8 @@ export const LeadSource = documented("LeadSource", "Where the lead came from.", 
 
 export const RunStatus = documented("RunStatus", "How the run ended.", {
   success: "all actions succeeded",
-  partial: "some actions succeeded and others failed: see `actions`",
-  failed: "it achieved nothing",
+  partial: "some actions succeeded and others failed (see `actions`)",
+  failed: "no action succeeded",
 });
 
 export const TriggerType = documented("TriggerType", "What triggered the run.", {
@@ -56,7 +56,7 @@ export const TriggerType = documented("TriggerType", "What triggered the run.", 
 
 export const WebhookEvent = documented(
   "WebhookEvent",
-  "A kind of event, and when it is posted.",
+  "An event type, and when an event of it is sent.",
   ofEachKind(({ when }) => when),
 );
 

@@ -9,11 +9,11 @@ export const ErrorBody = z
       .object({
         code: z.enum(Object.keys(ERRORS) as [ErrorCode, ...ErrorCode[]]).openapi("ErrorCode", {
           description:
-            "Identifies the error. The list is stable and closed. Branch on the code, not on the status: several codes share one.",
+            "Identifies the error. The list is stable and closed. Handle errors by their code, because several codes share a status.",
         }),
         message: z.string().openapi({
           description:
-            "The error in French, for people. Display it, but do not compare it: it may change.",
+            "The error in French, for the users of the app. Display it, but do not compare it: it may change.",
           example: ERRORS.invalid_request.message,
         }),
         details: z
@@ -27,7 +27,7 @@ export const ErrorBody = z
               .union([z.enum(Object.keys(REASONS) as [Reason, ...Reason[]]), z.string()])
               .openapi("ErrorReason", {
                 description:
-                  "Why the request is invalid. The list is open: new reasons are announced; treat an unknown one as a plain `invalid_request`.",
+                  "Why the request is invalid. The list is open, and new reasons are announced. Treat an unknown one as a plain `invalid_request`.",
               })
               .optional(),
             allowed: z
@@ -46,7 +46,7 @@ export const ErrorBody = z
               example: 100,
             }),
             status: AutomationStatus.optional().openapi({
-              description: "The status that an automation cannot be controlled in.",
+              description: "The automation's current status, in which it cannot be controlled.",
               example: "draft",
             }),
             retry_after_seconds: z.int().optional().openapi({

@@ -10,31 +10,31 @@ export const ERRORS = {
     statuses: [400, 413, 415],
     message: "La requête est invalide.",
     when: "A query parameter or the body is invalid.",
-    todo: "Fix what `details` names. Repeating the request unchanged gives the same answer.",
+    todo: "Fix what `details` names. The same request gets the same response.",
   },
   invalid_api_key: {
     statuses: [401],
     message: "La clé d’API est absente ou invalide.",
-    when: "The key is missing, malformed, unknown or revoked; the answer is the same in each case.",
+    when: "The key is missing, malformed, unknown, revoked or expired. The response is the same in each case.",
     todo: "Check the `Authorization` header, or create a new key in the workspace settings.",
   },
   workspace_access_denied: {
     statuses: [403],
     message: "L’espace de travail n’a pas accès à ce service.",
-    when: "The key is valid, but its workspace has no access to the service. Such requests count against the key's quota, but are still answered 403 once it is used up.",
-    todo: "Ask an administrator of the workspace to check its subscription.",
+    when: "The key is valid, but its workspace has no access to the API. Such requests count against the key's rate limit, and still get 403 when it is reached.",
+    todo: "Ask an administrator of the workspace to check its plan.",
   },
   automation_not_found: {
     statuses: [404],
     message: "Cette automatisation n’existe pas dans l’espace de travail.",
     when: "The workspace has no automation with this id.",
-    todo: "List the automations again: the account may have been disconnected.",
+    todo: "List the automations again. Its connected account may have been disconnected.",
   },
   webhook_not_found: {
     statuses: [404],
     message: "Cet abonnement n’existe pas dans l’espace de travail.",
     when: "The workspace has no subscription with this id, or it was deleted.",
-    todo: "If you were deleting it, it is already deleted.",
+    todo: "If you were trying to delete it, there is nothing left to do.",
   },
   route_not_found: {
     statuses: [404],
@@ -47,19 +47,19 @@ export const ERRORS = {
     message:
       "Cette automatisation est à l’état de brouillon ou en erreur\u00a0: elle ne peut être ni activée ni mise en pause.",
     when: "The automation is `draft` or `error`.",
-    todo: "Activate or fix it in the application first.",
+    todo: "Activate or fix it in the app first.",
   },
   rate_limited: {
     statuses: [429],
     message: "Trop de requêtes\u00a0: réessayez plus tard.",
-    when: "The key's quota is used up, or too many requests from your address had no valid key.",
+    when: "The key's rate limit is reached, or too many requests from your IP address had no valid key.",
     todo: "Wait for the number of seconds in `Retry-After`, then retry.",
   },
   internal_error: {
     statuses: [500],
     message: "Une erreur interne est survenue.",
     when: "An error on our side.",
-    todo: "Retry with growing waits. If the error persists, contact us and quote `X-Request-Id`.",
+    todo: "Retry with exponential backoff, a `POST` only with its `Idempotency-Key`. If the error persists, contact us and quote `X-Request-Id`.",
   },
 } as const;
 

@@ -40,7 +40,7 @@ export const EVENT_TYPES = {
   },
   "automation.status_changed": {
     summary: "An automation was activated or paused",
-    when: "when an automation is activated or paused, in the application or through this API; other status changes are not announced",
+    when: "when an automation is activated or paused, in the app or through this API (other status changes emit no event)",
     data: "the automation after the change",
     name: "Automation status changed",
     french: {

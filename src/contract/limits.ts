@@ -72,8 +72,11 @@ export const PORTAL_CHANGES_KEPT = 2_000;
 /** Maximum deliveries of a subscription that are counted: of those pending, and of each day. */
 export const DELIVERIES_COUNTED_MAX = 1_000;
 
-/** How long a subscriber may take to answer (docs/webhooks.md). */
+/** How long an endpoint may take to respond. */
 export const POST_TIMEOUT_MS = 10_000;
+
+/** A request may start this long after its subscription was deleted or disabled, and none later. */
+export const STOPS_WITHIN_MS = 2_000;
 
 /** Wait after the n-th failed attempt, in seconds. There is one attempt more than waits. */
 export const RETRY_WAITS_SECONDS: readonly number[] = [

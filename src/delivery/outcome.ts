@@ -21,7 +21,7 @@ export function statusOf(outcome: AttemptOutcome): number | null {
   return "status" in outcome ? outcome.status : null;
 }
 
-/** Whether the subscriber acknowledged: any 2xx (docs/webhooks.md). */
+/** Whether the subscriber acknowledged: any 2xx. */
 export function succeeded(outcome: AttemptOutcome): boolean {
   return outcome.kind === "answered" && outcome.status >= 200 && outcome.status < 300;
 }

@@ -26,8 +26,8 @@ function delivery<T extends WebhookEvent>(type: T) {
     ),
     type: z
       .literal(type)
-      .openapi({ description: "The kind of event; determines the shape of `data`." }),
-    created_at: timeField("When the event happened."),
+      .openapi({ description: "The event type. It determines the shape of `data`." }),
+    created_at: timeField("When the event was recorded."),
     data: DATA[type],
   });
   return shape.openapi(schemaName(type), { description: `${summary}; \`data\` is ${data}.` });
@@ -42,7 +42,7 @@ export const WebhookDelivery = z
     WebhookEvent.options.map(delivery) as unknown as [Delivery, ...Delivery[]],
   )
   .openapi("WebhookDelivery", {
-    description: "An event as posted to subscribers; `type` determines the shape of `data`.",
+    description: "An event as it is sent to your endpoint. `type` determines the shape of `data`.",
   });
 
 export type WebhookDelivery = z.infer<typeof WebhookDelivery>;

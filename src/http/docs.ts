@@ -11,11 +11,16 @@ const SHOWN = [
   "QUOTA_WINDOW_SECONDS",
   "AUTH_FAILURES",
   "AUTH_FAILURE_WINDOW_SECONDS",
+  "EVENTS_KEPT_DAYS",
+  "EVENTS_KEPT_MAX",
   "ALLOW_LOCAL_WEBHOOKS",
 ] as const satisfies (keyof Env)[];
 
 /** A page of the docs; only the canonical spelling matches. */
 const PAGE = /^\/docs(\/changelog|\/reference(\/[a-z]+)?|\/guides\/[a-z-]+)?$/;
+
+/** A page of the docs as Markdown; `/docs/index.md` is the first one. */
+const MARKDOWN = /^\/docs\/(index|changelog|reference(\/[a-z]+)?|guides\/[a-z-]+)\.md$/;
 
 /** A file that the pages load, with a hash in its name; only the canonical spelling matches. */
 const HASHED = /^\/docs\/assets(\/[\w.-]+)+$/;
@@ -25,6 +30,7 @@ const OF_CLIENT = /^\/docs\/client\/[\w-]+(\.[\w-]+)+$/;
 
 /** Files that are built ahead of time. */
 const DOCUMENTS: Record<string, string> = {
+  "/sitemap.xml": "application/xml; charset=utf-8",
   "/openapi.json": "application/json",
   "/openapi-3.0.json": "application/json",
   "/docs/search.json": "application/json",
@@ -32,6 +38,11 @@ const DOCUMENTS: Record<string, string> = {
   "/docs.md": "text/markdown; charset=utf-8",
   "/llms.txt": "text/plain; charset=utf-8",
 };
+
+/** The page that a browser gets for a wrong address below `/docs`. */
+const NOT_FOUND = "/docs/404.html";
+
+const HTML = "text/html; charset=utf-8";
 
 /** Tools that run in a browser load the OpenAPI document from their own origin. */
 const OPEN = { "Access-Control-Allow-Origin": "*" };
@@ -76,23 +87,42 @@ docs.get("/docs/client/*", async (c) => {
   return new Response(asset.body, { headers: { "Content-Type": "text/plain; charset=utf-8" } });
 });
 
-docs.get("/docs/*", (c) =>
-  PAGE.test(c.req.path)
-    ? answerFilled(c, `${c.req.path}.html`, "text/html; charset=utf-8")
-    : c.notFound(),
-);
+docs.get("/docs/*", async (c) => {
+  const { path } = c.req;
+  if (PAGE.test(path)) return answerFilled(c, `${path}.html`, HTML);
+  if (MARKDOWN.test(path)) return answerFilled(c, path, "text/markdown; charset=utf-8");
+  const canonical = path.replace(/\/+$/, "");
+  if (canonical !== path && PAGE.test(canonical)) return c.redirect(canonical, 308);
+  return answerMissing(c);
+});
+
+/** Answers 404: with a page for a browser, with the error body for a program. */
+async function answerMissing(c: Context<AppEnv>): Promise<Response> {
+  if (!c.req.header("Accept")?.includes("text/html")) return c.notFound() as Response;
+  return answerFilled(c, NOT_FOUND, HTML, 404);
+}
 
 /** Answers with the file at `path`, with this deployment's address and variables in it. */
-async function answerFilled(c: Context<AppEnv>, path: string, type: string): Promise<Response> {
+async function answerFilled(
+  c: Context<AppEnv>,
+  path: string,
+  type: string,
+  status = 200,
+): Promise<Response> {
   const asset = await readAsset(c, path);
-  if (!asset) return c.notFound() as Response;
+  if (!asset) return path === NOT_FOUND ? (c.notFound() as Response) : answerMissing(c);
   let text = (await asset.text()).replaceAll(ORIGIN, new URL(c.req.url).origin);
-  for (const name of SHOWN) text = text.replaceAll(`{{${name}}}`, String(c.env[name] ?? ""));
+  for (const name of SHOWN) text = text.replaceAll(`{{${name}}}`, shown(c.env[name]));
   const headers = {
     "Content-Type": type,
     ...(type.startsWith("text/html") && PAGE_HEADERS),
     ...(path.startsWith("/openapi") && OPEN),
     ...(path === "/docs.html" && { Link: LINKS }),
   };
-  return new Response(text, { headers });
+  return new Response(text, { status, headers });
+}
+
+/** A variable as the docs show it, with its thousands separated. */
+function shown(value: Env[(typeof SHOWN)[number]] | undefined): string {
+  return typeof value === "number" ? value.toLocaleString("en") : String(value ?? "");
 }

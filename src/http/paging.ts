@@ -8,7 +8,7 @@ const { min, max } = PAGE_LIMIT;
 
 /** The beginning of every list's description. */
 export const NEWEST_FIRST =
-  "Paginated, newest first. Items added in the meantime cause no gaps or repetitions.";
+  "Paginated, newest first. New items that are added while you paginate neither shift nor repeat results.";
 
 /** The query parameters of every list. A `limit` is decimal digits, and never corrected. */
 export const PageQuery = z.object({
@@ -26,7 +26,7 @@ export const PageQuery = z.object({
       maximum: max,
       default: PAGE_LIMIT.default,
       param: {
-        description: `Maximum number of items on the page, ${min} to ${max}. Any other value is rejected, never corrected.`,
+        description: `Maximum number of items on the page, ${min} to ${max}. Values outside this range give 400; they are not clamped.`,
         example: PAGE_LIMIT.default,
       },
     }),

@@ -224,7 +224,7 @@ export const Automation = z
     id: idField("automation", "Identifies the automation; never changes."),
     name: z.string().openapi({
       description:
-        "The name shown in the application, in French. For a social automation, it combines the kind of reply (“Réponse aux commentaires”: replies to comments) and the agent's name.",
+        "The name shown in the app, in French. For a social automation, it combines the kind of reply (“Réponse aux commentaires”: replies to comments) and the agent's name.",
       example: "Réponse aux commentaires – Agence Lumière",
     }),
     type: AutomationType,
@@ -235,7 +235,7 @@ export const Automation = z
     }),
     agent_id: idField("agent", "The agent that the automation belongs to."),
     agent_name: z.string().openapi({
-      description: "The agent's name, as the application shows it.",
+      description: "The agent's name, as the app shows it.",
       example: "Agence Lumière",
     }),
     status: AutomationStatus,

@@ -6,12 +6,17 @@ import { expect, test } from "vitest";
 import { ROOT } from "../../scripts/shared/checkout.ts";
 import { buildSite } from "../../site/build.ts";
 import { ORIGIN } from "../../site/origin.ts";
-import { ERRORS, REASONS } from "../../src/contract/errors.ts";
+import { ERRORS, type ErrorCode, REASONS } from "../../src/contract/errors.ts";
+import { RETRY_WAITS_SECONDS } from "../../src/contract/limits.ts";
+import { helpFor } from "../../src/http/help.ts";
 import { EXAMPLES } from "./support/examples.ts";
 
 const site = await buildSite(ROOT);
 const textOf = (path: string) => site.get(path)?.toString() ?? "";
 const pages = [...site.keys()].filter((path) => path.endsWith(".html"));
+const twins = [...site.keys()].filter(
+  (path) => /^docs\/.*\.md$/.test(path) && !path.startsWith("docs/client/"),
+);
 const entries: { url: string }[] = JSON.parse(textOf("docs/search.json"));
 
 /** What the Worker serves beside the files of the site. */
@@ -40,7 +45,8 @@ function sourcesIn(place: string): [string, string][] {
 test.each(pages)("%s links only to what is served, and to anchors that exist", (path) => {
   const links = [...textOf(path).matchAll(/(?:href|src)="([^"]+)"/g)].map(([, url = ""]) => url);
   expect(links.length).toBeGreaterThan(40);
-  const external = /^(mailto:api@example\.com|https:\/\/www\.standardwebhooks\.com)$/;
+  const external =
+    /^(mailto:api@example\.com|https:\/\/(www\.standardwebhooks\.com|example\.com\/support))$/;
   const inside = links.filter((link) => !external.test(link));
   expect(inside.filter((link) => !leadsSomewhere(link, path))).toEqual([]);
 });
@@ -62,10 +68,13 @@ test("every address of the docs in the documents, the service, its commands and 
 });
 
 test("the documents link only to what is served", () => {
-  for (const path of ["docs.md", "llms.txt"]) {
+  const external =
+    /^(mailto:|https:\/\/(www\.standardwebhooks\.com|example\.com\/support|datatracker\.ietf\.org))/;
+  expect(twins.length).toBeGreaterThan(25);
+  for (const path of ["docs.md", "llms.txt", ...twins]) {
     const links = [...textOf(path).matchAll(/\]\(([^)\s]+)\)/g)].map(([, url = ""]) => url);
-    const inside = links.filter((url) => url !== "https://www.standardwebhooks.com");
-    expect(inside.length, path).toBeGreaterThan(20);
+    const inside = links.filter((url) => !external.test(url));
+    if (!path.includes("/")) expect(inside.length, path).toBeGreaterThan(20);
     for (const url of inside) {
       expect(url.startsWith(`${ORIGIN}/`), `${path}: ${url}`).toBe(true);
       expect(leadsSomewhere(url.slice(ORIGIN.length), ""), `${path}: ${url}`).toBe(true);
@@ -96,14 +105,16 @@ test("the docs as text have every operation, event, schema, code and reason, say
     expect(sectionOf("ErrorReason")).toContain(`\`${reason}\``);
   expect(sectionOf("Error")).toContain("- `reason` (string, `ErrorReason`, optional)");
   expect(sectionOf("GET /v1/automations/{id}/runs")).toMatch(
-    /- `id` \(in the path\): .*\n- `limit` \(in the query, optional\): /,
+    /- `id` \(in the path, required\): .*\n- `limit` \(in the query, optional, 1 to 100, default 25\): /,
   );
-  expect(sectionOf("POST /v1/webhooks")).toContain("- `idempotency-key` (header, optional): ");
+  expect(sectionOf("POST /v1/webhooks")).toContain(
+    "- `Idempotency-Key` (header, optional, 1 to 255 characters): ",
+  );
   expect(text.replace(/```ts\n[^`]*(`[^`]+)*?```/g, "")).not.toMatch(/undefined|\[object/);
 });
 
 test("the signature of the test vector covers bytes that no serialiser of JavaScript, Python or PHP writes", () => {
-  const [, vector = ""] = textOf("docs.md").split("must compute this signature.");
+  const [, vector = ""] = textOf("docs.md").split("\n### Test vector\n");
   const [, body = ""] = /```json\n([^\n]*)\n```/.exec(vector) ?? [];
   const [, time = "", signature] = /t=(\d+),v1=([0-9a-f]{64})/.exec(vector) ?? [];
   const [secret = ""] = /whsec_[\w+/]+=/.exec(vector) ?? [];
@@ -116,14 +127,40 @@ test("the signature of the test vector covers bytes that no serialiser of JavaSc
     expect(body).toContain(part);
 });
 
+test("the schedule in the docs has every attempt, and the time since the first one", () => {
+  const [, page = ""] = textOf("docs/guides/retries.md").split("## The retry schedule");
+  const rows = [...page.matchAll(/^\| (\d+) \| (.*) \| (.*) \|$/gm)].map(([, n, , at]) => [n, at]);
+  expect(rows).toHaveLength(RETRY_WAITS_SECONDS.length + 1);
+  const last = RETRY_WAITS_SECONDS.reduce((sum, seconds) => sum + seconds, 0);
+  const [days, hours] = [Math.floor(last / 86_400), Math.floor((last % 86_400) / 3_600)];
+  expect(rows.at(-1)).toEqual([String(rows.length), `${days}\u00a0d ${hours}\u00a0h`]);
+});
+
+test("every error code has a section in the guide, whose address the responses name", () => {
+  for (const code of Object.keys(ERRORS))
+    expect(leadsSomewhere(helpFor(code as ErrorCode), ""), code).toBe(true);
+});
+
+test("each page has its Markdown twin, and is in the sitemap", () => {
+  const addresses = pages
+    .filter((path) => path !== "docs/404.html")
+    .map((path) => path.replace(/\.html$/, ""));
+  expect(twins.toSorted()).toEqual(
+    addresses.map((path) => (path === "docs" ? "docs/index.md" : `${path}.md`)).toSorted(),
+  );
+  const listed = [...textOf("sitemap.xml").matchAll(/<loc>(.*?)<\/loc>/g)].map(([, url]) => url);
+  expect(listed.toSorted()).toEqual(addresses.map((path) => `${ORIGIN}/${path}`).toSorted());
+  for (const path of twins) expect(textOf(path), path).toMatch(/^# \S/);
+});
+
 test("the docs show every receiver as it is", () => {
-  const files = readdirSync(EXAMPLES).filter((file) => !/^\.|\.toml$/.test(file));
+  const files = readdirSync(EXAMPLES).filter((file) => !/^\.|\.(toml|md)$/.test(file));
   expect(files).toHaveLength(8);
   for (const file of files)
     expect(textOf("docs.md")).toContain(readFileSync(join(EXAMPLES, file), "utf8").trim());
 });
 
-test("the SQL of the guide keeps the later state, and deletes what a whole walk has not brought", () => {
+test("the SQL of the guide keeps the later state, and deletes what a complete pass has not brought", () => {
   const guide = readFileSync(join(ROOT, "site/guides/sync.md"), "utf8");
   const [, sql = ""] = /#### SQLite\n\n```sql\n(.*?)```/s.exec(guide) ?? [];
   const database = new DatabaseSync(":memory:");
@@ -143,14 +180,14 @@ test("the SQL of the guide keeps the later state, and deletes what a whole walk 
   for (const id of ["listed", "erased", "repeated"]) put("leads", id, at(0));
   put("automations", "gone", at(0), state("active", at(0)));
   put("automations", "changed", at(0), state("active", at(0)));
-  // The walk begins at 1; an event arrives while it goes on, and a page that is older than it.
+  // The pass begins at 1; an event arrives while it goes on, and a page that is older than it.
   put("leads", "listed", at(2));
   put("leads", "repeated", at(2));
   put("leads", "announced", at(3));
   put("automations", "changed", at(3), state("paused", at(3)));
   put("automations", "changed", at(4), state("active", at(2)));
   for (const statement of statements.filter((one) => one.startsWith("DELETE")))
-    database.prepare(statement).run({ walk_began: at(1) });
+    database.prepare(statement).run({ pass_began: at(1) });
 
   const left = (table: string) =>
     database.prepare(`SELECT id, data ->> 'status' AS status FROM ${table} ORDER BY id`).all();

@@ -47,7 +47,11 @@ export function Secret({ secret, stored, onStored }: Props) {
         </span>
       </label>
       <p>
-        <a href="/docs/guides/receivers" target="_blank" rel="noopener noreferrer">
+        <a
+          href="/docs/guides/signatures#complete-handlers"
+          target="_blank"
+          rel="noopener noreferrer"
+        >
           {t.secret.howTo}
         </a>
       </p>

@@ -12,22 +12,22 @@ type Registry = OpenAPIHono["openAPIRegistry"];
 
 const HEADERS: Record<string, string> = {
   [WEBHOOK_HEADER]:
-    "The `id` of the subscription, to tell which secret signs if several have the same URL. Not signed itself.",
+    "The `id` of the subscription. Use it to pick the secret if several subscriptions share a URL. This header is not covered by the signature.",
   "X-Service-Signature":
-    "`t=<unix seconds>,v1=<hex>`: the HMAC-SHA256 of `{t}.{raw body}`, keyed with the whole secret, `whsec_` included. While a secret is being rotated there are several `v1` (`t=…,v1=…,v1=…`), in any order: accept the delivery if one of them is valid. Reject a `t` that differs from your clock by more than 5 minutes.",
+    "`t=<unix seconds>,v1=<hex>`: the HMAC-SHA256 of `{t}.{raw body}`, keyed with the whole secret, `whsec_` included. While a secret is being rotated, there are several `v1` (`t=…,v1=…,v1=…`) in any order. Accept the delivery if one of them is valid. Reject a `t` that differs from your clock by more than 5 minutes.",
   "webhook-id": "The `id` of the event, for Standard Webhooks libraries.",
   "webhook-timestamp": "Unix seconds, for Standard Webhooks libraries.",
   "webhook-signature":
     "`v1,<base64>`, for Standard Webhooks libraries; several, separated by spaces, while a secret is being rotated.",
 };
 
-const HOW = `Verify the signature, deduplicate by \`id\`, and answer with any 2xx within ${POST_TIMEOUT_MS / 1000} seconds.`;
+const HOW = `Verify the signature, deduplicate by \`id\`, and respond with any 2xx within ${POST_TIMEOUT_MS / 1000} seconds.`;
 
 const RESPONSES = {
   "2XX": { description: "Received. The body is ignored." },
   "4XX": {
     description:
-      "Not received. Anything other than a timely 2xx counts as a failure: the event is posted again after growing waits.",
+      "Not received. Anything other than a timely 2xx is a failure, and the event is sent again with exponential backoff.",
   },
 };
 
@@ -46,7 +46,7 @@ async function headerParameters(event: (typeof DELIVERIES)[WebhookEvent]) {
   }));
 }
 
-/** Registers the document's webhooks, one per kind of event. */
+/** Registers the document's webhooks, one for each event type. */
 export async function registerWebhooks(registry: Registry): Promise<void> {
   for (const schema of WebhookDelivery.options) {
     const type = schema.shape.type.value;
@@ -58,7 +58,7 @@ export async function registerWebhooks(registry: Registry): Promise<void> {
       tags: ["Webhooks"],
       operationId: `on${schemaName(type)}`,
       summary,
-      description: `Posted ${when}. ${HOW}`,
+      description: `Sent ${when}. ${HOW}`,
       security: [],
       parameters: await headerParameters(event),
       request: {
@@ -76,7 +76,7 @@ export function registerCallback(registry: Registry): void {
     operationId: "onEvent",
     tags: ["Webhooks"],
     summary: "An event that the subscription lists",
-    description: `One post per event; \`type\` determines the shape of \`data\`. The headers are the same as for the webhooks below. ${HOW}`,
+    description: `One request for each event. \`type\` determines the shape of \`data\`. The headers are the same as for the webhooks below. ${HOW}`,
     security: [],
     requestBody: {
       required: true,

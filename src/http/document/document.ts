@@ -8,17 +8,20 @@ import { introduction } from "./introduction.ts";
 /** The version of the API contract; CHANGELOG.md says which changes need a new one. */
 const CONTRACT_VERSION = "1.0.0-draft.2";
 
+/** Where integrators find help. */
+export const CONTACT = {
+  name: "API support",
+  email: "api@example.com",
+  url: "https://example.com/support",
+};
+
 // Not inside the call below, because its type of `info` is that of OpenAPI 3.0.
 const INFO = {
   title: "Public API",
   version: CONTRACT_VERSION,
   summary: "A workspace's automations, leads and runs, and its events as webhooks.",
   description: introduction(),
-  contact: {
-    name: "API support",
-    email: "api@example.com",
-    url: "https://example.com/support",
-  },
+  contact: CONTACT,
   license: { name: "MIT", identifier: "MIT" },
 };
 
@@ -26,21 +29,21 @@ const TAGS = [
   {
     name: "Automations",
     description:
-      "An automation reacts to a trigger, such as a comment or a form, on behalf of an agent. You can read, pause and activate automations; they are created in the application.",
+      "An automation reacts to a trigger, such as a comment or a form, on behalf of an agent. You can read, pause and activate automations. They are created in the app.",
   },
   { name: "Leads", description: "The people that your agents captured, from any source." },
   {
     name: "Runs",
-    description: "What the automations did: one run per reaction.",
+    description: "The reactions of automations, one run for each.",
   },
   {
     name: "Webhooks",
     description:
-      "Subscriptions to events. Events are posted to your server, signed, as they happen.",
+      "Subscriptions to events. Events are sent to your endpoint, signed, as they happen.",
   },
 ];
 
-/** What the examples of the headers below say of a quota. */
+/** The rate limit in the examples of the headers below. */
 const QUOTA = { requests: 600, left: 599, seconds: 60 };
 
 const HEADERS = {
@@ -49,7 +52,7 @@ const HEADERS = {
     enum: ["no-store"],
   }),
   "X-RateLimit-Limit": header(
-    "Requests that the key may make per window, including those answered 403. Without a valid key: failures that the address may make.",
+    "Requests that the key may make per window, including those that get 403. On a 401, the failed authentications that the IP address may make.",
     { type: "integer", example: QUOTA.requests },
   ),
   "X-RateLimit-Remaining": header("Requests left in this window.", {
@@ -61,18 +64,21 @@ const HEADERS = {
     example: QUOTA.seconds,
   }),
   "RateLimit-Policy": header(
-    "The same limit and the length of its window in seconds, as in [draft 11](https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/11/) of the IETF.",
+    "The same limit, and the length of its window in seconds, in the format of IETF [draft 11](https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/11/).",
     { type: "string", example: `"default";q=${QUOTA.requests};w=${QUOTA.seconds}` },
   ),
-  RateLimit: header("The requests left and the seconds until the window resets, as there.", {
-    type: "string",
-    example: `"default";r=${QUOTA.left};t=${QUOTA.seconds}`,
-  }),
-  "X-Request-Id": header("Identifies this request in our logs: quote it when you contact us.", {
+  RateLimit: header(
+    "The requests left, and the seconds until the window resets, in the same format.",
+    {
+      type: "string",
+      example: `"default";r=${QUOTA.left};t=${QUOTA.seconds}`,
+    },
+  ),
+  "X-Request-Id": header("Identifies this request in our logs. Quote it when you contact us.", {
     type: "string",
     example: "9c1f2e6a4b7d8035-CDG",
   }),
-  "WWW-Authenticate": header("The same for every problem with the key.", {
+  "WWW-Authenticate": header("Always `Bearer`, whatever is wrong with the key.", {
     type: "string",
     enum: ["Bearer"],
   }),
@@ -102,7 +108,7 @@ registry.registerComponent("securitySchemes", "apiKey", {
   type: "http",
   scheme: "bearer",
   description:
-    "An API key of the workspace: `key_live_` followed by 32 characters. Keys are created in the workspace settings, under API.",
+    "An API key of the workspace: `key_live_` followed by 32 characters. Create keys in the workspace settings of the app, under API.",
 });
 for (const [name, component] of Object.entries(HEADERS))
   registry.registerComponent("headers", name, component);

@@ -22,7 +22,7 @@ export const REASONS_EXPLAINED: Record<Reason, string> = {
   unknown_value: "A value is not among those in `allowed`.",
   out_of_range: "A number, or the number of items, is not between `min` and `max`.",
   unreadable: "The cursor does not come from this list. Start over without one.",
-  unknown_property: "The body has a property that does not exist: `parameter` names it.",
+  unknown_property: "The body has a property that does not exist. `parameter` names it.",
   invalid_url: `The URL is not valid, or has more than ${URL_MAX_LENGTH} characters.`,
   https_required: "The URL does not start with `https://`.",
   credentials_not_allowed: "The URL contains a user name or a password.",
@@ -34,9 +34,23 @@ export const REASONS_EXPLAINED: Record<Reason, string> = {
   unsupported_media_type:
     "`Content-Type` is not `application/json`, or the body is compressed. The status is 415.",
   subscription_limit_reached:
-    "The workspace already has its maximum of `max` subscriptions: delete one first.",
+    "The workspace already has its maximum of `max` subscriptions. Delete one first.",
   idempotency_key_reused:
     "The `Idempotency-Key` was sent with another body in the last 24 hours. Use a new one for each new subscription.",
+};
+
+/** Whether the same request may succeed later, by code. */
+export const RETRY: Record<ErrorCode, string> = {
+  invalid_request: "No",
+  invalid_api_key: "No",
+  workspace_access_denied: "No",
+  automation_not_found: "No",
+  webhook_not_found: "No",
+  route_not_found: "No",
+  automation_not_controllable: "Only after its status has changed",
+  rate_limited: "Yes, after `Retry-After`",
+  internal_error:
+    "Yes, after `Retry-After` or with exponential backoff; `POST /v1/webhooks` only with its `Idempotency-Key`",
 };
 
 function example(code: ErrorCode, details: ErrorDetails = {}, summary?: string) {
@@ -80,7 +94,7 @@ const EXAMPLES = {
     reason: "unknown_property",
   }),
   url_not_https: mistake("A URL without HTTPS", { parameter: "url", reason: "https_required" }),
-  event_unknown: mistake("A kind of event that does not exist", {
+  event_unknown: mistake("An event type that does not exist", {
     parameter: "events.0",
     reason: "unknown_value",
     allowed: WebhookEvent.options,

@@ -62,7 +62,8 @@ automations.openapi(
     operationId: "getAutomation",
     tags: ["Automations"],
     summary: "Read one automation",
-    description: "An automation disappears, along with its runs, when its account is unsubscribed.",
+    description:
+      "An automation disappears, along with its runs, when its connected account is disconnected.",
     middleware: served("automations"),
     request: { params: AutomationParams },
     responses: {
@@ -97,7 +98,7 @@ automations.openapi(
     tags: ["Automations"],
     summary: "Pause or activate an automation",
     description:
-      "Takes effect immediately and is announced to subscribers of `automation.status_changed`. If the automation already has that status, the response is still 200, `updated_at` does not change and nothing is announced, so the request is safe to repeat. An automation in `draft` or `error` gives 422.",
+      "Takes effect immediately and emits `automation.status_changed`. If the automation already has that status, the response is still 200, `updated_at` does not change and no event is emitted, so the request is safe to repeat. An automation in `draft` or `error` gives 422.",
     middleware: [served("automations.patch"), jsonBody],
     request: {
       params: AutomationParams,

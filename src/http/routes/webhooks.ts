@@ -3,7 +3,7 @@ import type { Context } from "hono";
 import { WebhookEvent } from "../../contract/enumerations.ts";
 import { ApiError } from "../../contract/errors.ts";
 import { isId, randomId } from "../../contract/ids.ts";
-import { SUBSCRIPTIONS_MAX, URL_MAX_LENGTH } from "../../contract/limits.ts";
+import { STOPS_WITHIN_MS, SUBSCRIPTIONS_MAX, URL_MAX_LENGTH } from "../../contract/limits.ts";
 import { commit, query, withoutRetries } from "../../db/client.ts";
 import { mintSecret } from "../../delivery/signature.ts";
 import { wake } from "../../delivery/wake.ts";
@@ -38,21 +38,22 @@ export const WebhookCreation = z
       format: "uri",
       maxLength: URL_MAX_LENGTH,
       description:
-        "Where to post events: an HTTPS URL on the public internet, without a user name or password.",
+        "Where to send events: an HTTPS URL on the public internet, without a user name or password.",
       example: "https://hooks.example.com/automations",
     }),
     events: z
       .array(WebhookEvent)
       .min(1)
       .openapi({
-        description: "The kinds of events to receive, at least one. Duplicates are ignored.",
+        description: "The event types to receive, at least one. Duplicates are ignored.",
         example: ["lead.created"],
       }),
   })
   .openapi("WebhookCreation", { description: "The subscription to create." });
 
 export const IDEMPOTENCY_KEY = "idempotency-key";
-const KEY_LENGTH = { min: 1, max: 255 };
+/** Length of an `Idempotency-Key`, in characters. */
+export const KEY_LENGTH = { min: 1, max: 255 };
 
 export const CreationHeaders = z.object({
   [IDEMPOTENCY_KEY]: z
@@ -92,7 +93,7 @@ webhooks.openapi(
     operationId: "createWebhook",
     tags: ["Webhooks"],
     summary: "Subscribe to events",
-    description: `From then on, events of the kinds you list are posted to your URL, signed with the \`secret\` in the response. Store it: it is not shown again. A workspace has at most ${SUBSCRIPTIONS_MAX} subscriptions, unless agreed otherwise. Without an \`Idempotency-Key\`, a request that is sent twice creates two subscriptions.`,
+    description: `From then on, events of the types that you list are sent to your URL, signed with the \`secret\` in the response. Store it, because it is not shown again. A workspace has at most ${SUBSCRIPTIONS_MAX} subscriptions, unless agreed otherwise. Without an \`Idempotency-Key\`, a request that is sent twice creates two subscriptions.`,
     middleware: [served("webhooks"), jsonBody],
     request: { headers: CreationHeaders, body: body(WebhookCreation, CREATION) },
     responses: {
@@ -151,8 +152,7 @@ webhooks.openapi(
     operationId: "deleteWebhook",
     tags: ["Webhooks"],
     summary: "Remove a subscription",
-    description:
-      "Nothing more is posted to it; pending deliveries are cancelled. Deleting it again gives 404.",
+    description: `Pending deliveries are cancelled. A request may still start up to ${STOPS_WITHIN_MS / 1000} s later. Deleting it again gives 404.`,
     middleware: served("webhooks"),
     request: { params: WebhookParams },
     responses: {

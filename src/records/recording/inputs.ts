@@ -16,7 +16,7 @@ const now = "default: now";
 const Agent = z
   .strictObject({
     reference: Reference.describe("your own id"),
-    name: Name.describe("as the application shows it"),
+    name: Name.describe("as the app shows it"),
   })
   .describe("the agent it belongs to");
 

@@ -41,12 +41,16 @@ test.each<[path: string, headers: object, text?: string]>([
     { ...typed(PAGE_ANSWER, "text/html"), link: expect.stringContaining('rel="service-desc"') },
     "<h1>",
   ],
-  ...["/docs/guides/quota", "/docs/reference/leads", "/docs/reference", "/docs/changelog"].map(
+  ...["/docs/guides/limits", "/docs/reference/leads", "/docs/reference", "/docs/changelog"].map(
     (path): [string, object, string] => [path, typed(PAGE_ANSWER, "text/html"), "<h1>"],
   ),
   ["/docs/search.json", file("application/json")],
   ["/docs.md", file("text/markdown")],
-  ["/llms.txt", file("text/plain"), "- [Quota](https://api.example/docs/guides/quota)"],
+  ["/docs/index.md", file("text/markdown"), "# Quickstart"],
+  ["/docs/guides/limits.md", file("text/markdown"), "# Limits"],
+  ["/docs/reference/leads.md", file("text/markdown"), "GET /v1/leads"],
+  ["/sitemap.xml", file("application/xml"), "<loc>https://api.example/docs/guides/limits</loc>"],
+  ["/llms.txt", file("text/plain"), "- [Limits](https://api.example/docs/guides/limits.md)"],
   ["/docs/check-receiver.mjs", file("text/javascript"), "X-Service-Test"],
   ...CLIENT.map((name): [string, object] => [`/docs/client/${name}`, file("text/plain")]),
   ...LOADED.map((path): [string, object] => [path, LOADED_HEADERS[path.split(".")[1] ?? ""] ?? {}]),
@@ -99,7 +103,7 @@ test("/.well-known/api-catalog links the description and the documentation (RFC 
 
 test.each([
   "/docs",
-  "/docs/guides/local",
+  "/docs/guides/testing",
   "/docs/search.json",
   "/docs.md",
   "/llms.txt",
@@ -111,13 +115,13 @@ test.each([
   expect(text).not.toContain("origin.invalid");
 });
 
-test.each(["/docs/guides/quota", "/docs/search.json", "/docs.md"])(
-  "%s tells the quotas of its deployment",
+test.each(["/docs/guides/rate-limits", "/docs/search.json", "/docs.md"])(
+  "%s shows the rate limits of its deployment",
   async (path) => {
     const quotas = { QUOTA_REQUESTS: 1234, QUOTA_WINDOW_SECONDS: 56 };
     const failures = { AUTH_FAILURES: 78, AUTH_FAILURE_WINDOW_SECONDS: 910 };
     const { text } = await fetchText(path, {}, deployedWith({ ...quotas, ...failures }));
-    expect(text).toContain("1234 requests every 56 seconds");
+    expect(text).toContain("1,234 requests every 56 seconds");
     expect(text).toContain("authenticate 78 times in 910 seconds");
     expect(text).not.toMatch(/\{\{[A-Z_]+\}\}/);
   },
@@ -133,7 +137,8 @@ test.each(["true", ""])(
 );
 
 test.each([
-  ...["/docs/", "/docs.html", "/docs/guides", "/docs/guides/unknown", "/docs/guides/quota.html"],
+  ...["/docs.html", "/docs/guides", "/docs/guides/unknown", "/docs/guides/limits.html"],
+  ...["/docs/404", "/docs/404.html", "/docs/guides/unknown.md"],
   ...["/docs/guides/..%2fchangelog", "/.assetsignore", "/docs/assets/", "/docs/assets/%ff"],
   ...["/docs/client/unknown.ts", "/docs/client/..%2fchangelog.html", "POST /docs"],
   ...["PUT /docs.md", "OPTIONS /openapi.json", "PATCH /docs/client/client.ts"],
@@ -142,6 +147,27 @@ test.each([
   async (request) => {
     const [path = "", method = "GET"] = request.split(" ").toReversed();
     expect(await send(path, { method })).toEqual(NOT_FOUND);
+  },
+);
+
+test.each(["/docs/", "/docs/guides/limits/", "/docs/reference//"])(
+  "a trailing slash leads to the page: %s",
+  async (path) => {
+    expect(await send(path, { redirect: "manual" })).toMatchObject({
+      status: 308,
+      headers: { location: path.replace(/\/+$/, "") },
+    });
+  },
+);
+
+test.each(["/docs/guides/unknown", "/docs/unknown/", "/docs/guides/unknown.md"])(
+  "a browser gets a page with status 404 for a wrong address of the docs: %s",
+  async (path) => {
+    const { status, headers, text } = await fetchText(path, {
+      headers: { Accept: "text/html,*/*" },
+    });
+    expect({ status, headers }).toEqual({ status: 404, headers: typed(PAGE_ANSWER, "text/html") });
+    expect(text).toContain("Page not found");
   },
 );
 
