@@ -7,6 +7,9 @@ import { DAY_MS, HOUR_MS } from "./time.ts";
 
 export const PAGE_LIMIT = { min: 1, max: 100, default: 25 } as const;
 
+/** About how many bytes the items of a page take at most, whatever its `limit`. */
+export const PAGE_MAX_BYTES = 512 * 1024;
+
 /** Maximum size of a request body, in bytes. */
 export const BODY_MAX_BYTES = 16 * 1024;
 

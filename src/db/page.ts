@@ -1,7 +1,16 @@
 import { type Column, desc, type Placeholder, type SQL, sql } from "drizzle-orm";
 import type { Position } from "../contract/cursor.ts";
+import { PAGE_MAX_BYTES } from "../contract/limits.ts";
 import { fieldOf } from "./builder.ts";
 import { type Database, prepared, query, type RowQuery } from "./client.ts";
+
+/*
+ * Keyset pagination, newest first. A page starts after the position of the last item of the page before, so
+ * rows that are added meanwhile cause no gaps or repetitions.
+ *
+ * A list may hide rows, such as those of what is being deleted. A page then passes over up to
+ * `EXAMINED_MAX` rows: only beyond that can it be short, or empty, although there is a next one.
+ */
 
 /** A client's request for a page: at most `limit` items, older than `after`. */
 export interface PageRequest {
@@ -22,10 +31,9 @@ export interface Order {
   id: Column;
 }
 
-/** SQL condition: the row comes after a page's start, and not after its end. */
+/** SQL condition: the row is older than the start of the page, and not older than its end. */
 export function isOnPage({ at, id }: Order): SQL {
-  // Not `<`: SQLite would read the position's own row only to discard it.
-  return sql`(${at}, ${id}) <= (${sql.placeholder("at")}, ${sql.placeholder("id")})
+  return sql`(${at}, ${id}) < (${sql.placeholder("at")}, ${sql.placeholder("id")})
     AND (${at}, ${id}) >= (${sql.placeholder("endAt")}, ${sql.placeholder("endId")})`;
 }
 
@@ -52,16 +60,24 @@ interface Listed {
   isHidden?: boolean;
 }
 
-/** How many rows a page examines that has to pass over hidden ones. */
-export const EXAMINED_MAX = 1_000;
+/** How many rows a page examines at most if it has to pass over hidden ones. */
+export const EXAMINED_MAX = 10_000;
+
+const NEWEST: Position = { at: Number.MAX_SAFE_INTEGER, id: "" };
+const OLDEST: Position = { at: Number.MIN_SAFE_INTEGER, id: "" };
 
 /**
- * Prepares the pages of a list: each reads the rows that it shows plus one. If one of these is hidden, the page
- * examines up to `EXAMINED_MAX` rows, and may be short, or empty, although there is a next one.
+ * Prepares the pages of a list. Mostly, a page is one query for the rows that it shows and one more. If one of
+ * these is hidden, two more queries find the last row that may be examined, and what is shown up to there.
  *
  * @param rows selects the rows that are `isOnPage`, and `includesHidden` if the list hides some.
+ * @param bytesOf about how many bytes of JSON an item takes.
  */
-export function preparePages<Row extends Listed>(order: Order, rows: RowQuery<Row>) {
+export function preparePages<Row extends Listed>(
+  order: Order,
+  rows: RowQuery<Row>,
+  bytesOf: (row: Row) => number = jsonBytes,
+) {
   const sorted = (rows as unknown as Sortable<Row>).orderBy(...newestFirst(order));
   const page = prepared(sorted.limit(sql.placeholder("rows")).offset(sql.placeholder("skipped")));
   return async (
@@ -69,41 +85,58 @@ export function preparePages<Row extends Listed>(order: Order, rows: RowQuery<Ro
     values: Record<string, unknown>,
     { limit, after }: PageRequest,
   ): Promise<Listing<Row>> => {
-    const asked = { ...values, ...startOf(after), ...toTheEnd, rows: limit + 1, skipped: 0 };
-    const find = async (more: Record<string, unknown>) =>
-      (await query(db, page({ ...asked, withHidden: 1, ...more }))) as Row[];
-    const first = await find({});
-    if (!first.some(({ isHidden }) => isHidden)) return toListing(first, limit, order);
-    const [last] = await find({ rows: 1, skipped: EXAMINED_MAX - 1 });
+    const start = after ?? NEWEST;
+    const readRows = (end: Position, withHidden: boolean, count: number, skipped: number) =>
+      query(
+        db,
+        page({
+          ...values,
+          at: start.at,
+          id: start.id,
+          endAt: end.at,
+          endId: end.id,
+          withHidden: withHidden ? 1 : 0,
+          rows: count,
+          skipped,
+        }),
+      ) as Promise<Row[]>;
+
+    const found = await readRows(OLDEST, true, limit + 1, 0);
+    if (!found.some(({ isHidden }) => isHidden)) return toListing(found, limit, order, bytesOf);
+    const [last] = await readRows(OLDEST, true, 1, EXAMINED_MAX - 1);
     const end = last ? positionOf(last, order) : null;
-    const shown = await find({ withHidden: 0, ...(end && { endAt: end.at, endId: end.id }) });
-    const listing = toListing(shown, limit, order);
-    return { items: listing.items, next: listing.next ?? end };
+    const shown = await readRows(end ?? OLDEST, false, limit + 1, 0);
+    const { items, next } = toListing(shown, limit, order, bytesOf);
+    return { items, next: next ?? end };
   };
 }
 
-const BEFORE_ALL: Position = { at: Number.MAX_SAFE_INTEGER, id: "" };
-
-const toTheEnd = { endAt: Number.MIN_SAFE_INTEGER, endId: "" };
-
-function startOf(after: Position | null): Position {
-  return after ? { at: after.at, id: lastBefore(after.id) } : BEFORE_ALL;
-}
-
-/** A string that sorts before `id` but after every smaller id. */
-function lastBefore(id: string): string {
-  return `${id.slice(0, -1)}${String.fromCharCode(id.charCodeAt(id.length - 1) - 1)}\uffff`;
-}
-
-/** Builds a page from the `limit + 1` rows read; the extra row only shows that there are more. */
+/**
+ * Builds a page from the `limit + 1` rows read; the extra row only shows that there are more. The page ends
+ * earlier if its items would take more than `PAGE_MAX_BYTES`, but has at least one.
+ */
 export function toListing<Row extends object>(
   rows: Row[],
   limit: number,
   order: Order,
+  bytesOf: (row: Row) => number = jsonBytes,
 ): Listing<Row> {
-  const items = rows.slice(0, limit);
+  let bytes = 0;
+  let count = 0;
+  for (const row of rows.slice(0, limit)) {
+    bytes += bytesOf(row);
+    if (bytes > PAGE_MAX_BYTES && count > 0) break;
+    count++;
+  }
+  const items = rows.slice(0, count);
   const last = items.at(-1);
-  return { items, next: last && rows.length > limit ? positionOf(last, order) : null };
+  return { items, next: last && rows.length > count ? positionOf(last, order) : null };
+}
+
+const encoder = new TextEncoder();
+
+function jsonBytes(row: object): number {
+  return encoder.encode(JSON.stringify(row)).length;
 }
 
 function positionOf(row: object, { at, id }: Order): Position {

@@ -1,12 +1,12 @@
 import type { OpenAPIHono } from "@hono/zod-openapi";
 import type { Context } from "hono";
-import { ApiError } from "../contract/errors.ts";
+import { ApiError, type ErrorDetails, type Reason } from "../contract/errors.ts";
 import { isServed, type Part as ServedPart } from "../contract/served.ts";
 import { isText } from "../contract/text.ts";
 import { authenticate } from "./authentication.ts";
-import { readJson } from "./body.ts";
+import { readBody, readJson } from "./body.ts";
 import type { AppEnv } from "./context.ts";
-import { partLetThrough } from "./served.ts";
+import { partOf } from "./served.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: an OpenAPI document is read by shape
 type Part = Record<string, any>;
@@ -18,12 +18,18 @@ interface Tool {
   path: string;
   parameters: Part[];
   hasBody: boolean;
-  /** What a deployment must serve for it to be there. */
+  /** The parts of the contract that a deployment must serve to have the tool. */
   parts: ServedPart[];
 }
 
-/** What a call is sent with, besides its arguments: whose key it is, and where it comes from. */
+/** Headers of a message that the request of a call has, too: its key, and where it comes from. */
 const PASSED_ON = ["Authorization", "CF-Connecting-IP", "CF-Ray", "User-Agent"];
+
+/** The statuses with which `authenticate` refuses a request. */
+const REFUSED_STATUSES = [401, 403, 429];
+
+/** The first version of the protocol whose clients know `structuredContent`. */
+const STRUCTURED_SINCE = "2025-06-18";
 
 /**
  * Serves the routes of `app` as tools, over stateless Streamable HTTP: a new route is a tool without another
@@ -32,34 +38,70 @@ const PASSED_ON = ["Authorization", "CF-Connecting-IP", "CF-Ray", "User-Agent"];
  */
 export function serveMcp(app: OpenAPIHono<AppEnv>): void {
   let tools: Tool[] | undefined;
-  app.on(["POST", "GET", "DELETE"], "/mcp", async (c) => {
+  app.on(["POST", "GET", "DELETE"], ["/mcp", "/mcp/"], async (c) => {
     tools ??= toolsOf(app);
     const served = tools.filter(({ parts }) =>
       parts.every((part) => isServed(c.env.SERVED_ROUTES, part)),
     );
-    const message = c.req.method === "POST" ? ((await readJson(c)) as Part | null) : null;
-    const handle = () => answer(app, c, served, message);
-    const called = message?.method === "tools/call" ? await handle() : undefined;
+    if (c.req.method === "POST") await readBody(c);
+    const called = await callTool(app, c, served);
     if (called?.isCounted) return called.response;
     let response: Response | undefined;
     await authenticate(c, async () => {
-      ({ response } = called ?? (await handle()));
+      response = called?.response ?? (await handle(c, served, await readMessage(c)));
       c.res = response;
     });
     return response;
   });
 }
 
-/** Answers a message; if it is a call of a tool, also says whether a route has authenticated and counted it. */
-async function answer(
+/**
+ * Answers a call of a tool by its route; undefined for any other message. `isCounted` says whether the route has
+ * authenticated and counted the call: one with invalid arguments reaches no route.
+ */
+async function callTool(
   app: OpenAPIHono<AppEnv>,
   c: Context<AppEnv>,
   tools: Tool[],
+): Promise<{ response: Response; isCounted: boolean } | undefined> {
+  const message = await readMessage(c).catch(() => null);
+  if (message?.method !== "tools/call") return undefined;
+  let routed: Response | undefined;
+  let refusal: Response | undefined;
+  const response = await handle(c, tools, message, async (request) => {
+    routed = await app.fetch(request, c.env, c.executionCtx);
+    if (REFUSED_STATUSES.includes(routed.status)) refusal = routed.clone();
+    return routed;
+  });
+  // A client learns over HTTP that its key is refused, as everywhere else.
+  if (refusal) return { response: refusal, isCounted: true };
+  for (const [name, value] of routed?.headers ?? [])
+    if (/^(x-)?ratelimit/.test(name)) response.headers.set(name, value);
+  return { response, isCounted: routed !== undefined };
+}
+
+/**
+ * The message of a request; null if it has none, as a GET.
+ *
+ * @throws ApiError `invalid_request` for a batch, too: they left the protocol with version 2025-06-18, and one
+ *   request of a hundred calls would make a response of a hundred pages.
+ */
+async function readMessage(c: Context<AppEnv>): Promise<Part | null> {
+  if (c.req.method !== "POST") return null;
+  const message = await readJson(c);
+  if (typeof message !== "object" || message === null || Array.isArray(message))
+    throw new ApiError("invalid_request", { reason: "invalid_type" });
+  return message;
+}
+
+/** Answers a message. @param send sends the request of a call to its route. */
+async function handle(
+  c: Context<AppEnv>,
+  tools: Tool[],
   message: Part | null,
-): Promise<{ response: Response; isCounted: boolean }> {
-  let refused: Response | undefined;
-  let isCounted = false;
-  const limits: [string, string][] = [];
+  send?: (request: Request) => Promise<Response>,
+): Promise<Response> {
+  const isStructured = (c.req.header("MCP-Protocol-Version") ?? "") >= STRUCTURED_SINCE;
   // Its schemas would take a quarter of the start of every isolate, and few requests need them.
   const { createMcpHandler, Server } = await import("@modelcontextprotocol/server");
   const handler = createMcpHandler(() => {
@@ -72,39 +114,55 @@ async function answer(
     }));
     server.setRequestHandler("tools/call", async ({ params }) => {
       const tool = tools.find(({ definition }) => definition.name === params.name);
-      if (!tool) return toResult(404, new ApiError("route_not_found").toBody());
+      if (!tool || !send) return toError(new ApiError("route_not_found").toBody());
       const request = toRequest(c, tool, params.arguments ?? {});
-      if (request instanceof ApiError) return toResult(request.status, request.toBody());
-      const response = await app.fetch(request, c.env, c.executionCtx);
-      isCounted = true;
-      for (const [name, value] of response.headers)
-        if (/^(x-)?ratelimit/.test(name)) limits.push([name, value]);
-      if (response.status === 401) refused = response.clone();
+      if (request instanceof ApiError) return toError(request.toBody());
+      const response = await send(request);
       const text = await response.text();
-      return toResult(response.status, text === "" ? null : JSON.parse(text));
+      const body = text === "" ? null : JSON.parse(text);
+      return response.ok ? toResult(response.status, body, isStructured) : toError(body);
     });
     return server;
   });
-  const given = message === null ? {} : { parsedBody: message };
-  const response = await handler.fetch(c.req.raw, given);
-  if (message?.method !== "tools/call") return { response, isCounted };
-  // The route has answered once the body is read, whether or not it is a stream.
+  // The SDK demands that a client accepts both media types, although each message has one response.
+  const headers = new Headers(c.req.raw.headers);
+  if (message !== null) headers.set("Accept", "application/json, text/event-stream");
+  const request = new Request(c.req.url, { method: c.req.method, headers });
+  const response = await handler.fetch(request, message === null ? {} : { parsedBody: message });
+  return message?.method === "subscriptions/listen" ? response : toJsonResponse(response);
+}
+
+/** The same response as JSON, if it is a stream of one event, which not every client accepts. */
+async function toJsonResponse(response: Response): Promise<Response> {
   const text = await response.text();
-  // An HTTP client learns of an invalid key as everywhere else.
-  const told = refused ?? new Response(text === "" ? null : text, response);
-  for (const [name, value] of limits) told.headers.set(name, value);
-  return { response: told, isCounted };
+  const headers = new Headers(response.headers);
+  const isStream = headers.get("Content-Type")?.startsWith("text/event-stream");
+  if (isStream) headers.set("Content-Type", "application/json");
+  const events = text.split("\n").flatMap((line) => /^data: (.+)/.exec(line)?.[1] ?? []);
+  const body = isStream ? events.at(-1) : text;
+  return new Response(body || null, { status: response.status, headers });
 }
 
-function toResult(status: number, body: unknown) {
-  const text = JSON.stringify(body ?? { status });
-  const content = [{ type: "text" as const, text }];
-  if (status >= 400) return { content, isError: true };
-  return body === null ? { content } : { content, structuredContent: body as Part };
+function toError(body: unknown) {
+  return { content: [{ type: "text" as const, text: JSON.stringify(body) }], isError: true };
 }
 
-/** The request of a call: an argument that is no parameter belongs to the body. */
-function toRequest(c: Context<AppEnv>, { method, path, parameters, hasBody }: Tool, given: Part) {
+/** The result of a call, once: as structured content, or as text for clients that do not know that. */
+function toResult(status: number, body: unknown, isStructured: boolean) {
+  if (body !== null && isStructured) return { content: [], structuredContent: body as Part };
+  return { content: [{ type: "text" as const, text: JSON.stringify(body ?? { status }) }] };
+}
+
+/** The request of a call. An argument that is no parameter belongs to the body. */
+function toRequest(
+  c: Context<AppEnv>,
+  { definition, method, path, parameters, hasBody }: Tool,
+  given: Part,
+): Request | ApiError {
+  const known = Object.keys(definition.inputSchema.properties);
+  const unknown = Object.keys(given).find((name) => !known.includes(name));
+  if (unknown !== undefined)
+    return invalidArgument(unknown, "unknown_property", { allowed: known });
   const headers = new Headers();
   for (const name of PASSED_ON) {
     const value = c.req.header(name);
@@ -114,24 +172,35 @@ function toRequest(c: Context<AppEnv>, { method, path, parameters, hasBody }: To
   url.pathname = path;
   url.search = "";
   const rest = { ...given };
-  for (const { name, in: place } of parameters) {
+  for (const { name, in: place, schema } of parameters) {
     const value = rest[name];
     delete rest[name];
+    if (value === undefined || value === null) {
+      if (place === "path") return invalidArgument(name, "required");
+      continue;
+    }
+    const text = String(value);
+    if (typeof value === "object" || !isText(text)) return invalidArgument(name, "invalid_type");
     if (place === "path") {
-      if (value === undefined)
-        return new ApiError("invalid_request", { parameter: name, reason: "required" });
-      const text = String(value);
-      // A dot segment would name another route, and half a surrogate pair has no encoding.
-      if (/^\.{0,2}$/.test(text) || !isText(text))
-        return new ApiError("invalid_request", { parameter: name, reason: "invalid_type" });
+      // A dot segment would name another route.
+      if (/^\.{0,2}$/.test(text)) return invalidArgument(name, "invalid_type");
       url.pathname = url.pathname.replace(encodeURI(`{${name}}`), () => encodeURIComponent(text));
-    } else if (value === undefined || value === null) continue;
-    else if (place === "query") url.searchParams.set(name, String(value));
-    else headers.set(name, String(value));
+    } else if (place === "query") {
+      url.searchParams.set(name, text);
+    } else {
+      const { minLength: min, maxLength: max } = schema;
+      // No header can have it: HTTP refuses a line break before the route sees it.
+      if (!/^[\x20-\x7e]*$/.test(text)) return invalidArgument(name, "out_of_range", { min, max });
+      headers.set(name, text);
+    }
   }
   if (!hasBody) return new Request(url, { method, headers });
   headers.set("Content-Type", "application/json");
   return new Request(url, { method, headers, body: JSON.stringify(rest) });
+}
+
+function invalidArgument(parameter: string, reason: Reason, more: ErrorDetails = {}): ApiError {
+  return new ApiError("invalid_request", { parameter, reason, ...more });
 }
 
 /** The tools of an app's routes. */
@@ -141,76 +210,72 @@ function toolsOf(app: OpenAPIHono<AppEnv>): Tool[] {
     info: { title: "", version: "" },
   });
   const schemas: Part = components?.schemas ?? {};
-  // References within a tool's schema lead to its own definitions.
-  const local = (part: unknown) =>
-    JSON.parse(JSON.stringify(part ?? {}).replaceAll("#/components/schemas/", "#/$defs/"));
-  const whole = ({ $ref, ...own }: Part): Part =>
-    $ref ? schemas[String($ref).split("/").at(-1) ?? ""] : own;
-  const selfContained = (schema: Part): Part => {
-    const used: Part = {};
-    const collect = (part: unknown) => {
-      for (const [, name = ""] of JSON.stringify(part).matchAll(/#\/\$defs\/(\w+)"/g)) {
-        if (used[name]) continue;
-        used[name] = local(schemas[name]);
-        collect(used[name]);
-      }
-    };
-    collect(schema);
-    return Object.keys(used).length > 0 ? { ...schema, $defs: used } : schema;
-  };
+  const jsonSchema = (part: Part | undefined): Part =>
+    toToolSchema(part?.content?.["application/json"]?.schema, schemas);
   return Object.entries<Part>(paths).flatMap(([path, methods]) =>
     Object.entries<Part>(methods).map(([verb, operation]): Tool => {
-      const {
-        operationId,
-        summary,
-        description,
-        parameters = [],
-        requestBody,
-        responses,
-      } = operation;
-      const json = (part: Part | undefined) => part?.content?.["application/json"]?.schema;
-      const body = requestBody ? whole(json(requestBody)) : undefined;
-      const taken = (parameters as Part[]).map(({ name, schema, description, required }) => ({
-        name,
-        required,
-        schema: { ...schema, description },
-      }));
-      const success = json(responses[200] ?? responses[201]);
-      const inputSchema = {
-        type: "object",
-        properties: {
-          ...Object.fromEntries(taken.map(({ name, schema }) => [name, schema])),
-          ...body?.properties,
-        },
-        required: [
-          ...taken.flatMap(({ name, required }) => (required ? name : [])),
-          ...(body?.required ?? []),
-        ],
-        additionalProperties: false,
-      };
+      const { operationId, summary, description, requestBody, responses } = operation;
+      const parameters: Part[] = operation.parameters ?? [];
+      const properties: Part = {};
+      const required: string[] = [];
+      for (const parameter of parameters) {
+        const schema = { ...parameter.schema, description: parameter.description };
+        properties[parameter.name] = toToolSchema(schema, schemas);
+        if (parameter.required) required.push(parameter.name);
+      }
+      if (requestBody) {
+        const body = jsonSchema(requestBody);
+        Object.assign(properties, body.properties);
+        required.push(...(body.required ?? []));
+      }
+      const success = responses[200] ?? responses[201];
       return {
         definition: {
           name: operationId,
           title: summary,
           description: `${summary}. ${description}`,
-          inputSchema: selfContained(local(inputSchema)),
-          ...(success && { outputSchema: selfContained(local(whole(success))) }),
+          inputSchema: { type: "object", properties, required, additionalProperties: false },
+          ...(success && { outputSchema: jsonSchema(success) }),
           annotations: { readOnlyHint: verb === "get", destructiveHint: verb === "delete" },
         },
         method: verb.toUpperCase(),
         path,
         parameters,
-        hasBody: body !== undefined,
+        hasBody: requestBody !== undefined,
         parts: partsOf(app, verb.toUpperCase(), path),
       };
     }),
   );
 }
 
-/** The parts of the contract that the handlers of a route let through. */
+/**
+ * A schema of the document as models accept it. Widespread ones refuse every request of an agent that has one
+ * tool with a reference, an `example`, or a `format` other than `date-time`.
+ */
+function toToolSchema(part: unknown, schemas: Part): Part {
+  const { $ref, example: _, format, ...own } = (part ?? {}) as Part;
+  const referred = $ref ? toToolSchema(schemas[String($ref).split("/").at(-1) ?? ""], schemas) : {};
+  const schema: Part = { ...referred };
+  if (format === "date-time") schema.format = format;
+  for (const [keyword, value] of Object.entries(own)) {
+    if (keyword === "properties") {
+      const named = Object.entries(value as Part);
+      schema[keyword] = Object.fromEntries(
+        named.map(([name, property]) => [name, toToolSchema(property, schemas)]),
+      );
+    } else if (["anyOf", "allOf", "oneOf"].includes(keyword)) {
+      schema[keyword] = (value as unknown[]).map((each) => toToolSchema(each, schemas));
+    } else if (keyword === "items" || (keyword === "additionalProperties" && value !== false)) {
+      schema[keyword] = toToolSchema(value, schemas);
+    } else schema[keyword] = value;
+  }
+  return schema;
+}
+
+/** The parts of the contract that must be served for a route to exist. */
 function partsOf({ routes }: OpenAPIHono<AppEnv>, method: string, path: string): ServedPart[] {
   const pattern = path.replaceAll(/\{(\w+)\}/g, ":$1");
   return routes
     .filter((route) => route.method === method && route.path === pattern)
-    .flatMap(({ handler }) => partLetThrough(handler) ?? []);
+    .flatMap(({ handler }) => partOf(handler) ?? []);
 }

@@ -1,14 +1,13 @@
 import { z } from "@hono/zod-openapi";
 import { decodeCursor, encodeCursor, type List } from "../contract/cursor.ts";
 import { ApiError } from "../contract/errors.ts";
-import { PAGE_LIMIT } from "../contract/limits.ts";
+import { PAGE_LIMIT, PAGE_MAX_BYTES } from "../contract/limits.ts";
 import type { Listing, PageRequest } from "../db/page.ts";
 
 const { min, max } = PAGE_LIMIT;
 
 /** The beginning of every list's description. */
-export const NEWEST_FIRST =
-  "Paginated, newest first. New items that are added while you paginate neither shift nor repeat results.";
+export const NEWEST_FIRST = `Paginated, newest first. New items that are added while you paginate neither shift nor repeat results. A page ends at about ${PAGE_MAX_BYTES / 1024} KiB, whatever its \`limit\`: follow \`next_cursor\` until it is null.`;
 
 /** The query parameters of every list. A `limit` is decimal digits, and never corrected. */
 export const PageQuery = z.object({

@@ -3,7 +3,7 @@ import { ApiError } from "../contract/errors.ts";
 import { isServed, type Part } from "../contract/served.ts";
 import type { AppEnv } from "./context.ts";
 
-/** What each middleware made here lets through. */
+/** The part of the contract that each middleware made here stands for. */
 const PARTS = new WeakMap<object, Part>();
 
 /** Lets a request through if its part of the contract is served; otherwise, there is no such route. */
@@ -16,7 +16,7 @@ export function served(part: Part) {
   return middleware;
 }
 
-/** The part that a handler lets through if it was made by `served`. */
-export function partLetThrough(handler: object): Part | undefined {
+/** The part of the contract that a handler of a route stands for, if it was made by `served`. */
+export function partOf(handler: object): Part | undefined {
   return PARTS.get(handler);
 }

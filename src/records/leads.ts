@@ -16,15 +16,15 @@ import {
 import { type Database, insertEach, query, type Statements } from "../db/client.ts";
 import { isOnPage, type Listing, type PageRequest, preparePages } from "../db/page.ts";
 import { erasedLeads, leads } from "../db/schema.ts";
-import { knownDataKey, openDataKey, openUnder } from "../encryption/personal-data.ts";
+import { openDataKey, openUnder } from "../encryption/personal-data.ts";
 import { logError } from "../log.ts";
-import { dataKeyOf } from "../workspaces/data-keys.ts";
+import { dataKeyOf, readDataKey } from "../workspaces/data-keys.ts";
 import { type ReportedPerson, SHOWN_PERSON, showPerson } from "./person.ts";
 
 /** SQL expression: a lead's personal data, encrypted, in hexadecimal. */
 export const SEALED = sql<Hex>`${toJsonValue(leads.sealed)}`;
 
-const SHOWN = {
+const LEAD_COLUMNS = {
   ...omitColumns(leads, "workspaceId", "reference", "eventId"),
   sealed: SEALED,
 };
@@ -32,24 +32,27 @@ const SHOWN = {
 /** A lead as stored, with `sealed` in hexadecimal. */
 export type LeadRow = Omit<typeof leads.$inferSelect, "workspaceId" | "reference" | "eventId">;
 
-const ORDER = { at: leads.createdAt, id: leads.id };
+const LEAD_ORDER = { at: leads.createdAt, id: leads.id };
+
+/** What a lead takes in JSON besides its personal data, roughly. */
+const OTHER_BYTES = 300;
 
 const pages = preparePages(
-  ORDER,
+  LEAD_ORDER,
   qb
-    .select({
-      ...SHOWN,
-      dataKey: sql<
-        string | null
-      >`CASE WHEN ${sql.placeholder("isKeyNeeded")} THEN ${dataKeyOf(sql.placeholder("workspaceId"))} END`,
-    })
+    .select(LEAD_COLUMNS)
     .from(leads)
-    .where(and(eq(leads.workspaceId, sql.placeholder("workspaceId")), isOnPage(ORDER))),
+    .where(and(eq(leads.workspaceId, sql.placeholder("workspaceId")), isOnPage(LEAD_ORDER))),
+  // Two hexadecimal digits are one byte of JSON.
+  ({ sealed }) => sealed.length / 2 + OTHER_BYTES,
 );
 
+/** How many pages are read at most to find a lead that can be decrypted. */
+const DAMAGED_PAGES_MAX = 10;
+
 /**
- * One page of the workspace's leads, newest first. One that cannot be decrypted is left out: otherwise
- * nobody could read those behind it.
+ * One page of the workspace's leads, newest first. A lead that cannot be decrypted is left out: otherwise
+ * nobody could read those behind it. If none of a page can be, the next page is read.
  *
  * @param keys `ENCRYPTION_KEYS`.
  */
@@ -59,8 +62,14 @@ export async function listLeads(
   workspaceId: string,
   request: PageRequest,
 ): Promise<Listing<Lead>> {
-  const { items, next } = await listLeadsAs(readLead, db, keys, workspaceId, request);
-  return { items: items.filter((lead) => lead !== null), next };
+  let after = request.after;
+  for (let pagesRead = 1; ; pagesRead++) {
+    const page = await listLeadsAs(readLead, db, keys, workspaceId, { ...request, after });
+    const items = page.items.filter((lead) => lead !== null);
+    if (items.length > 0 || page.next === null || pagesRead === DAMAGED_PAGES_MAX)
+      return { items, next: page.next };
+    after = page.next;
+  }
 }
 
 /** Like `listLeads`, in another shape. @param read decrypts a lead and shapes it. */
@@ -71,10 +80,10 @@ export async function listLeadsAs<Shown>(
   workspaceId: string,
   request: PageRequest,
 ): Promise<Listing<Shown>> {
-  const known = knownDataKey(workspaceId);
-  const values = { workspaceId, isKeyNeeded: known ? 0 : 1 };
-  const found = await pages(db, values, request);
-  const dataKey = known ?? (await openDataKey(keys, workspaceId, found.items[0]?.dataKey ?? null));
+  const [found, dataKey] = await Promise.all([
+    pages(db, { workspaceId }, request),
+    readDataKey(db, keys, workspaceId),
+  ]);
   const items = await Promise.all(found.items.map((row) => read(dataKey, row)));
   return { items, next: found.next };
 }
@@ -90,7 +99,7 @@ export async function findLeadAs<Shown>(
   const [row] = await query(
     db,
     qb
-      .select({ ...SHOWN, dataKey: dataKeyOf(leads.workspaceId) })
+      .select({ ...LEAD_COLUMNS, dataKey: dataKeyOf(leads.workspaceId) })
       .from(leads)
       .where(and(eq(leads.id, id), eq(leads.workspaceId, workspaceId))),
   );
@@ -135,7 +144,7 @@ function findIds(table: typeof leads | typeof erasedLeads, workspaceId: string, 
 
 /** SQL expression: a lead's row as JSON, for `parseLeadRow`. */
 export const LEAD_AS_JSON = sql<string>`json_object(${commaList(
-  Object.entries(SHOWN).flatMap(([name, column]) => [sql.raw(`'${name}'`), column]),
+  Object.entries(LEAD_COLUMNS).flatMap(([name, column]) => [sql.raw(`'${name}'`), column]),
 )})`;
 
 /** Parses the JSON that `LEAD_AS_JSON` returns. */
@@ -158,7 +167,7 @@ export async function readPersonalData(
   try {
     return await openUnder<ReportedPerson>(dataKey, id, sealed);
   } catch (error) {
-    logError("lead_unreadable", error, { leadId: id });
+    logError("lead_decrypt_failed", error, { leadId: id });
     return null;
   }
 }

@@ -48,7 +48,7 @@ export const FLOOR: Fault[] = [
     ["errors.ts", "return !remote && faultOf", "return faultOf", "an error of our own code elsewhere is not retried"],
     ["errors.ts", '{ message: "internal error; reference =", fault: "nobody" },', "", "an internal error of D1 is retried"],
     ["page.ts", "lastBefore(after.id)", "after.id", "equal times are neither skipped nor repeated"],
-    ["page.ts", "skipped: EXAMINED_MAX - 1", "skipped: 1_000_000", "a page examines a bounded number of rows"],
+    ["page.ts", "readRows(OLDEST, true, 1, EXAMINED_MAX - 1)", "readRows(OLDEST, true, 1, 1_000_000)", "a page examines a bounded number of rows"],
     ["page.ts", "next: listing.next ?? end", "next: listing.next", "a page that passed over hidden rows has a next one"],
     ["page.ts", "return [desc(at), desc(id)];", "return [desc(at)];", "equal times have one order"],
     ["page.ts", "rows: limit + 1, skipped", "rows: limit, skipped", "there is a next page if there are more items"],

@@ -77,7 +77,7 @@ export const WAYS_IN: Fault[] = [
     ["mcp.ts", "isServed(c.env.SERVED_ROUTES, part)", "true", "an agent gets no tool of a route that is not served"],
     ["mcp.ts", "if (called?.isCounted) return called.response;", "", "a call of a tool counts once"],
     ["mcp.ts", "if (called?.isCounted)", "if (called)", "a call that reaches no route counts, too"],
-    ["mcp.ts", "if (/^\\.{0,2}$/.test(text) || !isText(text))", "if (false)", "an id that an agent makes up names no other route"],
+    ["mcp.ts", "if (/^\\.{0,2}$/.test(text))", "if (false)", "an id that an agent makes up names no other route"],
     ["paging.ts", "/^-?[0-9]+$/.test(text)", "Number.isInteger(Number(text))", "a limit is decimal digits"],
     ["paging.ts", "limit >= min && limit <= max", "limit >= min && limit <= max + 1", "a page has at most 100 items"],
     ["paging.ts", 'if (cursor === "" || cursor === "null")', 'if (cursor === "")', "the cursor null is the first page"],

@@ -293,7 +293,7 @@ async function leaksOf(
   // A lead of theirs that is read cannot be decrypted, and is left out.
   expectNothingOfTheirs(
     "leads",
-    lines.filter((line) => line.includes("lead_unreadable")),
+    lines.filter((line) => line.includes("lead_decrypt_failed")),
   );
   lines.length = 0;
   if (!answer.ok) leaks.push(`its own: ${answer.text}`);

@@ -14,6 +14,7 @@ import { CONTROLLABLE, controlAutomation } from "../../records/control.ts";
 import { jsonBody } from "../body.ts";
 import { newApp } from "../context.ts";
 import { NEWEST_FIRST, PageQuery, pageOf, toPage, toPageRequest } from "../paging.ts";
+import { boundRows } from "../reads-in-flight.ts";
 import { body, errors, json } from "../responses.ts";
 import { served } from "../served.ts";
 import { PAGES } from "./examples.ts";
@@ -40,7 +41,7 @@ automations.openapi(
     tags: ["Automations"],
     summary: "List the automations of the workspace",
     description: `${NEWEST_FIRST} Sorted by when the automations first appeared here, a time that is not part of the response. Changes do not affect the order.`,
-    middleware: served("automations"),
+    middleware: [served("automations"), boundRows],
     request: { query: PageQuery },
     responses: {
       200: json(AutomationPage, "A page of automations, newest first.", PAGES.automations),

@@ -2,6 +2,7 @@ import { createRoute } from "@hono/zod-openapi";
 import { Lead, listLeads } from "../../records/leads.ts";
 import { newApp } from "../context.ts";
 import { NEWEST_FIRST, PageQuery, pageOf, toPage, toPageRequest } from "../paging.ts";
+import { boundRows } from "../reads-in-flight.ts";
 import { errors, json } from "../responses.ts";
 import { served } from "../served.ts";
 import { PAGES } from "./examples.ts";
@@ -18,7 +19,7 @@ leads.openapi(
     tags: ["Leads"],
     summary: "List the leads of the workspace",
     description: `${NEWEST_FIRST} Sorted by \`created_at\`. To learn of new leads as they come in, subscribe to \`lead.created\` instead of polling.`,
-    middleware: served("leads"),
+    middleware: [served("leads"), boundRows],
     request: { query: PageQuery },
     responses: {
       200: json(LeadPage, "A page of leads, newest first.", PAGES.leads),

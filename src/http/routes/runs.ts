@@ -5,6 +5,7 @@ import { visibilityOf } from "../../records/automations.ts";
 import { listRuns, listRunsOfAutomation, Run } from "../../records/runs.ts";
 import { newApp } from "../context.ts";
 import { NEWEST_FIRST, PageQuery, pageOf, toPage, toPageRequest } from "../paging.ts";
+import { boundRows } from "../reads-in-flight.ts";
 import { errors, json } from "../responses.ts";
 import { served } from "../served.ts";
 import { AutomationParams } from "./automations.ts";
@@ -22,7 +23,7 @@ runs.openapi(
     tags: ["Runs"],
     summary: "List the runs of the workspace",
     description: `${NEWEST_FIRST} Sorted by \`occurred_at\`.`,
-    middleware: served("runs"),
+    middleware: [served("runs"), boundRows],
     request: { query: PageQuery },
     responses: {
       200: json(RunPage, "A page of runs, newest first.", PAGES.runs),
@@ -45,7 +46,7 @@ runs.openapi(
     tags: ["Runs"],
     summary: "List the runs of one automation",
     description: `${NEWEST_FIRST} Sorted by \`occurred_at\`.`,
-    middleware: served("runs"),
+    middleware: [served("runs"), boundRows],
     request: { params: AutomationParams, query: PageQuery },
     responses: {
       200: json(RunPage, "A page of its runs, newest first.", PAGES.runs),

@@ -25,6 +25,7 @@ import { findDataKey } from "../../workspaces/data-keys.ts";
 import { jsonBody } from "../body.ts";
 import { type AppEnv, newApp } from "../context.ts";
 import { NEWEST_FIRST, PageQuery, pageOf, toPage, toPageRequest } from "../paging.ts";
+import { boundRows } from "../reads-in-flight.ts";
 import { body, empty, errors, json } from "../responses.ts";
 import { served } from "../served.ts";
 import { CREATION, PAGES, SECRET, WEBHOOK } from "./examples.ts";
@@ -121,7 +122,7 @@ webhooks.openapi(
     tags: ["Webhooks"],
     summary: "List the subscriptions of the workspace",
     description: `${NEWEST_FIRST} Sorted by \`created_at\`. Secrets are not included.`,
-    middleware: served("webhooks"),
+    middleware: [served("webhooks"), boundRows],
     request: { query: PageQuery },
     responses: {
       200: json(WebhookPage, "A page of subscriptions, newest first.", PAGES.webhooks),

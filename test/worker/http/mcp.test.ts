@@ -1,7 +1,19 @@
 import { exports } from "cloudflare:workers";
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { describe, expect, test } from "vitest";
-import { fetchText, openWorkspace, recordAutomation, refusal, send } from "../../support/api.ts";
+import { ApiError } from "../../../src/contract/errors.ts";
+import {
+  authorizedBy,
+  fetchText,
+  freshAddress,
+  leadReport,
+  openWorkspace,
+  Platform,
+  recordAutomation,
+  recordLead,
+  refusal,
+  send,
+} from "../../support/api.ts";
 import { operationsOf } from "../../support/document.ts";
 
 const URL_OF_MCP = new URL("https://api.example/mcp");
@@ -113,6 +125,194 @@ test.each([
   const refused = await ask(call, { "CF-Connecting-IP": "203.0.113.77" });
   expect(refused.status).toBe(401);
   expect(await refused.json()).toEqual(refusal(401, "invalid_api_key").body);
+});
+
+/** Sends any message, or several. */
+function post(
+  apiKey: string,
+  message: unknown,
+  { path = "/mcp", accept = "*/*" as string | null } = {},
+) {
+  const headers = new Headers({
+    Authorization: `Bearer ${apiKey}`,
+    "Content-Type": "application/json",
+    "CF-Connecting-IP": freshAddress(),
+  });
+  if (accept !== null) headers.set("Accept", accept);
+  const body = JSON.stringify(message);
+  return exports.default.fetch(
+    new Request(`https://api.example${path}`, { method: "POST", headers, body }),
+  );
+}
+
+const LIST_TOOLS = { jsonrpc: "2.0", id: 1, method: "tools/list", params: {} };
+
+interface ToolResult {
+  isError?: boolean;
+  content: { text: string }[];
+  structuredContent?: object;
+}
+
+/** The result of a call of a tool. */
+async function resultOf(apiKey: string, name: string, args: object, more: object = {}) {
+  const headers = { Authorization: `Bearer ${apiKey}`, ...more };
+  const response = await ask({ name, arguments: args }, headers);
+  return ((await response.json()) as { result: ToolResult }).result;
+}
+
+describe("a request to /mcp", () => {
+  test.each([
+    ["/mcp", "application/json, text/event-stream"],
+    ["/mcp", "*/*"],
+    ["/mcp", null],
+    ["/mcp", "application/json, text/*"],
+    ["/mcp", "application/json"],
+    ["/mcp/", "application/json, text/event-stream"],
+  ])("is answered in JSON at %s with Accept %s", async (path, accept) => {
+    const { apiKey } = await openWorkspace();
+    const response = await post(apiKey, LIST_TOOLS, { path, accept });
+    expect(response.status).toBe(200);
+    expect(response.headers.get("Content-Type")).toBe("application/json; charset=utf-8");
+    const { result } = (await response.json()) as { result: { tools: object[] } };
+    expect(result.tools).toHaveLength(9);
+  });
+
+  test.each([[[LIST_TOOLS]], [[]], [null], ["text"]])(
+    "that is no single message is refused: %j",
+    async (message) => {
+      const { apiKey } = await openWorkspace();
+      const response = await post(apiKey, message);
+      expect(response.status).toBe(400);
+      const { body } = refusal(400, "invalid_request", { reason: "invalid_type" });
+      expect(await response.json()).toEqual(body);
+      expect((await post("nonsense", message)).status).toBe(401);
+    },
+  );
+
+  test("that is no JSON is refused once its key is accepted", async () => {
+    const { apiKey } = await openWorkspace();
+    const ask = (token: string) =>
+      send("/mcp", { method: "POST", body: "{", headers: { Authorization: `Bearer ${token}` } });
+    expect((await ask("nonsense")).status).toBe(401);
+    expect((await ask(apiKey)).status).toBe(415);
+  });
+
+  test("gets 404 with OPTIONS, as every path outside the API", async () => {
+    expect(await send("/mcp", { method: "OPTIONS" })).toEqual(refusal(404, "route_not_found"));
+  });
+
+  test("without a valid key gets 429 from an address over its failures, as over HTTP", async () => {
+    const address = freshAddress();
+    for (let i = 0; i < 20; i++) await authorizedBy(null, address);
+    const call = { name: "listLeads", arguments: {} };
+    const answers = await Promise.all([
+      ask(call, { "CF-Connecting-IP": address }),
+      exports.default.fetch("https://api.example/v1/leads", {
+        headers: { "CF-Connecting-IP": address },
+      }),
+    ]);
+    const [mcp, http] = await Promise.all(
+      answers.map(async (answer) => ({
+        status: answer.status,
+        code: ((await answer.json()) as { error: { code: string } }).error.code,
+        limit: answer.headers.get("X-RateLimit-Limit"),
+        after: answer.headers.get("Retry-After"),
+      })),
+    );
+    expect(mcp).toEqual({ status: 429, code: "rate_limited", limit: "20", after: http?.after });
+  });
+});
+
+describe("a call of a tool", () => {
+  test.each([
+    ["listLeads", { email: "nobody@example.com" }, ["limit", "cursor"]],
+    ["getAutomation", { id: "aut_1", status: "active" }, ["id"]],
+    ["controlAutomation", { id: "aut_1", status: "paused", force: true }, ["id", "status"]],
+  ])("refuses arguments that %s does not know: %j", async (name, args, allowed) => {
+    const { workspaceId, apiKey } = await openWorkspace();
+    await recordLead(workspaceId, { name: "Yanis Roux" });
+    const parameter = Object.keys(args).at(-1) ?? "";
+    const error = new ApiError("invalid_request", {
+      parameter,
+      reason: "unknown_property",
+      allowed,
+    });
+    expect(await resultOf(apiKey, name, args)).toEqual({
+      content: [{ type: "text", text: JSON.stringify(error.toBody()) }],
+      isError: true,
+    });
+  });
+
+  test.each([
+    ["a line break", "a\nb"],
+    ["a character that no header has", "😀"],
+    ["an accent", "é"],
+  ])("names the limits of an Idempotency-Key with %s", async (_, key) => {
+    const { apiKey } = await openWorkspace();
+    const creation = { url: "https://ok-mcp.example/", events: ["lead.created"] };
+    const args = { ...creation, "idempotency-key": key };
+    const { isError, content } = await resultOf(apiKey, "createWebhook", args);
+    expect({ isError, ...JSON.parse(content[0]?.text ?? "").error.details }).toEqual({
+      ...{ isError: true, parameter: "idempotency-key", reason: "out_of_range", min: 1, max: 255 },
+    });
+  });
+
+  test("has its result once: structured, or as text for a client that knows no other", async () => {
+    const { workspaceId, apiKey, api } = await openWorkspace();
+    await recordLead(workspaceId);
+    const { body } = await api.get("/v1/leads");
+    expect(await resultOf(apiKey, "listLeads", {})).toEqual({
+      content: [],
+      structuredContent: body,
+    });
+    const former = { "MCP-Protocol-Version": "2025-03-26" };
+    expect(await resultOf(apiKey, "listLeads", {}, former)).toEqual({
+      content: [{ type: "text", text: JSON.stringify(body) }],
+    });
+  });
+
+  test("has a page of half a megabyte at most, and goes on with its cursor", async () => {
+    const { workspaceId, apiKey } = await openWorkspace();
+    const leads = Array.from({ length: 60 }, (_, i) =>
+      leadReport(String(i), { customFields: { answer: "é".repeat(7_000) } }),
+    );
+    await Platform.recordLeads({ workspaceId, leads });
+    const { structuredContent } = await resultOf(apiKey, "listLeads", { limit: 100 });
+    const page = structuredContent as { data: object[]; has_more: boolean };
+    expect(page.data.length).toBeGreaterThan(30);
+    expect(new TextEncoder().encode(JSON.stringify(page)).length).toBeLessThan(550_000);
+    expect(page.has_more).toBe(true);
+  });
+});
+
+/** The keywords of a schema that widespread models refuse, with their place. */
+function* refusedKeywords(schema: unknown, place = ""): Generator<string> {
+  if (typeof schema !== "object" || schema === null) return;
+  for (const [key, value] of Object.entries(schema)) {
+    const isName = place.endsWith("/properties");
+    const isRefused =
+      ["$ref", "$defs", "example"].includes(key) || (key === "format" && value !== "date-time");
+    if (isRefused && !isName) yield `${place}/${key}`;
+    yield* refusedKeywords(value, `${place}/${key}`);
+  }
+}
+
+test("the schemas of the tools have no reference, example or unusual format", async () => {
+  const { apiKey } = await openWorkspace();
+  const response = await post(apiKey, LIST_TOOLS);
+  const { result } = (await response.json()) as {
+    result: { tools: { name: string; inputSchema: object; outputSchema?: object }[] };
+  };
+  const found = result.tools.flatMap(({ name, inputSchema, outputSchema }) => [
+    ...refusedKeywords(inputSchema, name),
+    ...refusedKeywords(outputSchema, name),
+  ]);
+  expect(found).toEqual([]);
+  const { inputSchema } = result.tools.find(({ name }) => name === "createWebhook") ?? {};
+  expect(inputSchema).toMatchObject({
+    properties: { events: { items: { enum: expect.arrayContaining(["lead.created"]) } } },
+    required: ["url", "events"],
+  });
 });
 
 test("the settings that the docs show for editors connect, with a key in its place", async () => {

@@ -121,6 +121,24 @@ test.each([1, 100])(
   },
 );
 
+test.each([1, 100])(
+  "a page of runs is not empty while more follows, among 9,000 hidden ones: limit=%i",
+  async (limit) => {
+    const { workspaceId, kept, keptRuns } = await openRemoved(9_000);
+    const older = [runReport("older", kept, { occurredAt: "2000-01-01T00:00:00Z" })];
+    const { ids } = await Platform.recordRuns({ workspaceId, runs: older });
+    const seen: string[] = [];
+    for (let after: PageRequest["after"] = null, isOver = false; !isOver; ) {
+      const page = await listRuns(db, workspaceId, { crmSource: true }, { limit, after });
+      expect(page.items).not.toEqual([]);
+      seen.push(...page.items.map((run) => run.id));
+      after = page.next;
+      isOver = after === null;
+    }
+    expect(seen).toEqual([...keptRuns, ...ids]);
+  },
+);
+
 test("a run removed with its automation is new when it is recorded again", async () => {
   const { workspaceId, id, listed, recordAgain } = await openRemoved(0);
   await recordAgain();
