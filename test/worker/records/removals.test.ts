@@ -125,7 +125,7 @@ test.each([1, 100])(
   "a page of runs is not empty while more follows, among 9,000 hidden ones: limit=%i",
   async (limit) => {
     const { workspaceId, kept, keptRuns } = await openRemoved(9_000);
-    const older = [runReport("older", kept, { occurredAt: "2000-01-01T00:00:00Z" })];
+    const older = [runReport("older", kept, { occurredAt: "1970-01-01T00:00:00Z" })];
     const { ids } = await Platform.recordRuns({ workspaceId, runs: older });
     const seen: string[] = [];
     for (let after: PageRequest["after"] = null, isOver = false; !isOver; ) {
