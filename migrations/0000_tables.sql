@@ -193,6 +193,7 @@ CREATE TABLE `subscriptions` (
 	`rotated_at` integer,
 	`created_at` integer NOT NULL,
 	`idempotency_key` text,
+	`requested` text,
 	`disabled_at` integer,
 	`deleted_at` integer,
 	`failing_since` integer,
@@ -233,6 +234,8 @@ CREATE TABLE `workspaces` (
 	`admin_emails` text NOT NULL,
 	`access_granted` integer DEFAULT true NOT NULL,
 	`data_key` text,
+	`test_events` integer DEFAULT 0 NOT NULL,
+	`test_events_since` integer DEFAULT 0 NOT NULL,
 	`sessions_not_before` integer DEFAULT 0 NOT NULL,
 	`webhooks_max` integer,
 	`created_at` integer NOT NULL

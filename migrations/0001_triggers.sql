@@ -188,7 +188,7 @@ BEGIN
 	SELECT RAISE(ABORT, 'moving: try again');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `workspaces_update_closed` BEFORE UPDATE OF id, name, admin_emails, access_granted, data_key, sessions_not_before, webhooks_max, created_at ON `workspaces`
+CREATE TRIGGER `workspaces_update_closed` BEFORE UPDATE OF id, name, admin_emails, access_granted, data_key, test_events, test_events_since, sessions_not_before, webhooks_max, created_at ON `workspaces`
 WHEN OLD.hold = 'closed'
 BEGIN
 	SELECT RAISE(ABORT, 'moving: try again');

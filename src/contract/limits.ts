@@ -67,6 +67,9 @@ export const PORTAL_LINK_MINUTES = { default: 60, max: 1_440 } as const;
  */
 export const PORTAL_LINK_OPENS_MS = 120_000;
 
+/** Maximum test events of a workspace in a minute, whatever number of subscriptions and people it has. */
+export const TEST_EVENTS_PER_MINUTE = 30;
+
 /** Maximum length of the address that a portal link leads back to, in characters. */
 export const RETURN_URL_MAX_LENGTH = 1_000;
 /** Changes of its subscriptions, newest first, that the audit trail keeps for a workspace's portal. */

@@ -63,6 +63,9 @@ export const workspaces = sqliteTable(
      * The key never changes. Null in a database that the workspace does not live in.
      */
     dataKey: text("data_key"),
+    /** The test events of the minute that began then. */
+    testEvents: integer("test_events").notNull().default(0),
+    testEventsSince: integer("test_events_since").notNull().default(0),
     /** Portal links and sessions that were issued up to then are not valid: see `PortalGrant`. */
     sessionsNotBefore: integer("sessions_not_before").notNull().default(0),
     /** Maximum number of subscriptions; null for `SUBSCRIPTIONS_MAX`. */
@@ -208,10 +211,13 @@ export const subscriptions = sqliteTable(
     rotatedAt: integer("rotated_at"),
     createdAt: integer("created_at").notNull(),
     /**
-     * The `Idempotency-Key` of the request that created it; null once it was deleted, its secret was
-     * rotated, or the key was used for another one a day later.
+     * The `Idempotency-Key` of the request that created it, behind the id of its API key, so that no other key
+     * can repeat it. Null once it was deleted, its secret was rotated, or the key was used for another one
+     * a day later.
      */
     idempotencyKey: text("idempotency_key"),
+    /** What that request asked for: its URL and events may have changed since. */
+    requested: text({ mode: "json" }).$type<{ url: string; events: WebhookEvent[] }>(),
     disabledAt: integer("disabled_at"),
     /** When its client deleted it; the row stays until none of its deliveries is pending. */
     deletedAt: integer("deleted_at"),

@@ -4,7 +4,7 @@ export type Outcome =
   | { kind: "timed_out" }
   /**
    * No connection: DNS or TLS failure, refused, or reset. With a status if Cloudflare answered in the
-   * receiver's place.
+   * endpoint's place: 520 to 530, or another with the text `error code: 1…`.
    */
   | { kind: "unreachable"; status: number | null }
   /** Not sent: we refuse to post to this URL. */

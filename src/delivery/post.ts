@@ -3,10 +3,11 @@ import { DAY_MS } from "../contract/time.ts";
 import type { AttemptResponse } from "../history/views.ts";
 import { abortAfter } from "../timing.ts";
 import { InvocationLimit, type Outcome } from "./outcome.ts";
+import { readResponse } from "./response.ts";
 
 /** The headers of every post, beside those of its signature. */
 export const HEADERS = {
-  "Content-Type": "application/json",
+  "Content-Type": "application/json; charset=utf-8",
   "User-Agent": "PublicAPI-Webhooks/1.0",
 };
 
@@ -49,7 +50,7 @@ export function post(
         body,
       });
       const { ok, status } = response;
-      if (status >= 520 && status <= 530)
+      if ((status >= 520 && status <= 530) || (await isCloudflareError(response)))
         return { outcome: { kind: "unreachable", status }, response, clue: null };
       const retryAfter = ok ? null : response.headers.get("Retry-After");
       const retryAfterSeconds = parseRetryAfter(retryAfter, now);
@@ -63,6 +64,25 @@ export function post(
       return { outcome: { kind: "unreachable", status: null }, response: null, clue };
     }
   });
+}
+
+/** The statuses with which Cloudflare says in plain text that it sends nothing on. */
+const CLOUDFLARE_ERROR_STATUSES = [403, 404, 409];
+/** How long to wait for the text, which comes with the headers. */
+const CLOUDFLARE_ERROR_READ_MS = 250;
+
+/**
+ * Whether Cloudflare answered in the endpoint's place, without 520 to 530. It does not send to an IP address,
+ * for instance: the response is 403 with the text `error code: 1003`
+ * (https://developers.cloudflare.com/support/troubleshooting/http-status-codes/cloudflare-1xxx-errors/).
+ */
+async function isCloudflareError(response: Response): Promise<boolean> {
+  if (!CLOUDFLARE_ERROR_STATUSES.includes(response.status) || !response.body) return false;
+  const copy = response.clone();
+  const { body } = await abortAfter(CLOUDFLARE_ERROR_READ_MS, (signal) =>
+    readResponse(copy, signal),
+  );
+  return /^\s*error code: 1\d{3}\s*$/.test(body);
 }
 
 /** Maximum length of what is kept of the runtime's message. */

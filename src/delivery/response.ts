@@ -1,7 +1,7 @@
 import { openUnder, sealUnder } from "../encryption/personal-data.ts";
 import type { AttemptResponse } from "../history/views.ts";
 import { logError } from "../log.ts";
-import type { Posted } from "./post.ts";
+import { isReserved } from "../subscriptions/headers.ts";
 
 /*
  * What is kept of an attempt that failed, or of a test, besides its outcome, for those who debug a receiver:
@@ -30,16 +30,19 @@ interface DeliveryKey {
  * it cannot be kept, that is logged.
  *
  * @param openKey opens the data key of the workspace; null if it has none.
+ * @param sent the headers of the request; the values of custom ones are masked wherever they are repeated.
  */
 export async function keep(
   { subscriptionId, eventId }: DeliveryKey,
   response: Promise<AttemptResponse | null>,
-  clue: Posted["clue"],
+  clue: Pick<AttemptResponse, "location" | "error"> | null,
   openKey: () => Promise<CryptoKey | null>,
+  sent: Record<string, string>,
 ): Promise<string | null> {
   try {
     const read = await response;
-    const said = clue ? { ...NOTHING_READ, ...read, ...clue } : read;
+    const whole = clue ? { ...NOTHING_READ, ...read, ...clue } : read;
+    const said = whole && maskResponse(whole, listSecrets(sent));
     const key = said && (await openKey());
     if (!said || !key) return null;
     return await sealUnder(key, ownerOf({ subscriptionId, eventId }), said);
@@ -47,6 +50,79 @@ export async function keep(
     logError("response_not_kept", error, { eventId, webhookId: subscriptionId });
     return null;
   }
+}
+
+/** What stands in place of a secret. */
+const MASK = "***";
+/** Shorter values are no secrets, and masking them would garble a response. */
+const SECRET_MIN_LENGTH = 4;
+
+/**
+ * The values of custom headers that a response may repeat: whole, word by word (as in `Bearer token`), decoded
+ * (as in `Basic …`), and in the forms in which JSON, HTML and URLs write them. The longest come first.
+ */
+function listSecrets(sent: Record<string, string>): string[] {
+  const values = Object.entries(sent).flatMap(([name, value]) => (isReserved(name) ? [] : value));
+  const parts = values.flatMap((value) => [
+    value,
+    ...value.split(/[\s,;=]+/),
+    ...decodeBasic(value),
+  ]);
+  const forms = parts
+    .filter(
+      (part) => part.length >= SECRET_MIN_LENGTH && !/^(bearer|basic|token|digest)$/i.test(part),
+    )
+    .flatMap((part) => {
+      const json = JSON.stringify(part).slice(1, -1);
+      return [part, json, json.replaceAll("/", "\\/"), toHtml(part), encodeURIComponent(part)];
+    });
+  return [...new Set(forms)].toSorted((a, b) => b.length - a.length);
+}
+
+/** The password of Basic credentials, and both with the user (RFC 7617). */
+function decodeBasic(value: string): string[] {
+  const [, encoded] = /^basic +(\S+)$/i.exec(value) ?? [];
+  if (encoded === undefined) return [];
+  try {
+    const credentials = atob(encoded);
+    return [credentials, credentials.slice(credentials.indexOf(":") + 1)];
+  } catch {
+    return [];
+  }
+}
+
+function toHtml(text: string): string {
+  return text
+    .replaceAll("&", "&amp;")
+    .replaceAll("<", "&lt;")
+    .replaceAll(">", "&gt;")
+    .replaceAll('"', "&quot;")
+    .replaceAll("'", "&#39;");
+}
+
+/** The same response without secrets. */
+function maskResponse(response: AttemptResponse, secrets: string[]): AttemptResponse {
+  const mask = (text: string) => maskText(text, secrets);
+  const { headers, body, location, error } = response;
+  return {
+    ...response,
+    headers: Object.fromEntries(
+      Object.entries(headers).map(([name, value]) => [name, mask(value)]),
+    ),
+    body: mask(body),
+    ...(location === undefined ? {} : { location: mask(location) }),
+    ...(error === undefined ? {} : { error: mask(error) }),
+  };
+}
+
+/** Masks each secret, also one of which only the beginning is left at the end of a text that was cut. */
+function maskText(text: string, secrets: string[]): string {
+  const masked = secrets.reduce((left, secret) => left.replaceAll(secret, MASK), text);
+  const tail = masked.slice(-SECRET_MIN_LENGTH);
+  for (const secret of secrets.filter((each) => each.includes(tail)))
+    for (let length = secret.length - 1; length >= SECRET_MIN_LENGTH; length--)
+      if (masked.endsWith(secret.slice(0, length))) return masked.slice(0, -length) + MASK;
+  return masked;
 }
 
 /** The response; null if none was kept, or the workspace's data key is gone. */

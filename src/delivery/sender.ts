@@ -109,6 +109,6 @@ export function createSender(env: Env, isTest = false) {
     }
     const said = response ? read(response) : Promise.resolve(null);
     const openKey = () => openDataKey(env.ENCRYPTION_KEYS, workspaceId, dataKey);
-    return { ...outcome, kept: keep(delivery, said, clue, openKey) };
+    return { ...outcome, kept: keep(delivery, said, clue, openKey, headers) };
   };
 }

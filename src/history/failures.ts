@@ -8,16 +8,19 @@ import { POST_TIMEOUT_MS } from "../contract/limits.ts";
 const SECONDS = POST_TIMEOUT_MS / 1000;
 
 type Language = "en" | "fr";
-/** How an attempt ended: an outcome's kind, and the status if there was an answer. */
+/** How an attempt ended: an outcome's kind, and the status if there was a response. */
 export interface Ended {
   outcome: string | null;
   status: number | null;
+  /** When it began, and the `Date` header of the response, if they are known. */
+  at?: string | null | undefined;
+  date?: string | null | undefined;
 }
 
 type Entry = Record<Language, readonly [means: string, todo: string]>;
 
 /**
- * By outcome, status or class of statuses. Cloudflare answers 520 to 530 in place of a receiver that
+ * By outcome, status, both, or class of statuses. Cloudflare responds with 520 to 530 in place of an endpoint that
  * it cannot reach (https://developers.cloudflare.com/support/troubleshooting/http-status-codes/cloudflare-5xx-errors/).
  */
 export const FAILURES = {
@@ -121,6 +124,16 @@ export const FAILURES = {
       "Vérifiez son orthographe et ses enregistrements DNS publics.",
     ],
   },
+  "unreachable 403": {
+    en: [
+      "Cloudflare answered in the place of your server, and passed nothing on. It does so for URLs with an IP address, and for names that block us in their Cloudflare settings.",
+      "Use a host name in the URL, not an IP address. If it has one, allow our requests in the Cloudflare settings of that name.",
+    ],
+    fr: [
+      "Cloudflare a répondu à la place de votre serveur et n’a rien transmis. C’est le cas des URL qui contiennent une adresse IP, et des noms dont la configuration Cloudflare nous bloque.",
+      "Mettez un nom d’hôte dans l’URL, et non une adresse IP. Si c’est déjà le cas, autorisez nos requêtes dans la configuration Cloudflare de ce nom.",
+    ],
+  },
   refused: {
     en: [
       "Nothing was sent: the URL does not lead to a public address.",
@@ -141,6 +154,26 @@ export const FAILURES = {
       "Votre serveur n’est pas en cause. Contactez le support.",
     ],
   },
+  300: {
+    en: [
+      "Your server offers several addresses and accepts the delivery at none of them.",
+      "Change the URL of the subscription to the one that accepts deliveries.",
+    ],
+    fr: [
+      "Votre serveur propose plusieurs adresses et n’accepte la livraison à aucune.",
+      "Remplacez l’URL de l’abonnement par celle qui accepte les livraisons.",
+    ],
+  },
+  304: {
+    en: [
+      "Your server says that nothing has changed, as if it had been asked for a cached page.",
+      "Exclude this path from caches, and answer with a status from 200 to 299.",
+    ],
+    fr: [
+      "Votre serveur répond que rien n’a changé, comme si nous demandions une page mise en cache.",
+      "Excluez ce chemin des caches, et répondez avec un statut compris entre 200 et 299.",
+    ],
+  },
   "3xx": {
     en: [
       "Your server redirects, and redirects are not followed.",
@@ -154,21 +187,21 @@ export const FAILURES = {
   401: {
     en: [
       "Your server, or something in front of it, asks for other credentials.",
-      "Check that it verifies signatures with the secret of this subscription, and that nothing in front of it requires a login.",
+      "Check that it verifies signatures with the secret of this subscription, that its clock is right, and that nothing in front of it requires a login.",
     ],
     fr: [
       "Votre serveur, ou un équipement placé devant lui, exige une autre authentification.",
-      "Vérifiez que votre serveur utilise bien le secret de cet abonnement pour vérifier les signatures, et qu’aucune authentification ne bloque nos requêtes.",
+      "Vérifiez que votre serveur utilise bien le secret de cet abonnement pour vérifier les signatures, que son horloge est à l’heure, et qu’aucune authentification ne bloque nos requêtes.",
     ],
   },
   403: {
     en: [
       "Your server, or something in front of it, refuses our requests.",
-      "Check that it verifies signatures with the secret of this subscription, and that no firewall or bot protection blocks our requests.",
+      "Check that it verifies signatures with the secret of this subscription, that its clock is right, and that no firewall or bot protection blocks our requests.",
     ],
     fr: [
       "Votre serveur, ou un équipement placé devant lui, refuse nos requêtes.",
-      "Vérifiez que votre serveur utilise bien le secret de cet abonnement pour vérifier les signatures, et qu’aucun pare-feu ne bloque nos requêtes.",
+      "Vérifiez que votre serveur utilise bien le secret de cet abonnement pour vérifier les signatures, que son horloge est à l’heure, et qu’aucun pare-feu ne bloque nos requêtes.",
     ],
   },
   404: {
@@ -218,11 +251,11 @@ export const FAILURES = {
   "4xx": {
     en: [
       "Your server refused the delivery.",
-      "Look in its log for what it refuses: often, a body that was changed before its signature was verified.",
+      "Look in its log for what it refuses: often, a body that was changed before its signature was verified, or a timestamp that its clock finds too old.",
     ],
     fr: [
       "Votre serveur a refusé la livraison.",
-      "Cherchez dans ses journaux ce qu’il refuse : souvent, un corps modifié avant la vérification de la signature.",
+      "Cherchez dans ses journaux ce qu’il refuse : souvent, un corps modifié avant la vérification de la signature, ou un horodatage que son horloge juge trop ancien.",
     ],
   },
   "5xx": {
@@ -231,14 +264,48 @@ export const FAILURES = {
   },
 } satisfies Record<string, Entry>;
 
-/** What a failed attempt means, and what the owner of its receiver should do, in whole sentences. */
-export function explainFailure(
-  { outcome, status }: Ended,
-  language: Language,
-): { means: string; todo: string } {
+/** By how much a server's clock must be wrong to reject our timestamps (docs/webhooks.md). */
+const CLOCK_TOLERANCE_MS = 5 * 60_000;
+
+/** Statuses with which servers reject a timestamp. */
+const REJECTED = [400, 401, 403, 422];
+
+/** By how many minutes the clock of a server that rejects us is fast; negative if it is slow; 0 if it is right. */
+function minutesFast({ status, at, date }: Ended): number {
+  if (status === null || !REJECTED.includes(status)) return 0;
+  const fastMs = Date.parse(date ?? "") - Date.parse(at ?? "");
+  return Math.abs(fastMs) > CLOCK_TOLERANCE_MS ? Math.round(fastMs / 60_000) : 0;
+}
+
+function explainClock(fast: number): Entry {
+  const minutes = Math.abs(fast);
+  return {
+    en: [
+      `Your server rejected the delivery, and its clock is ${minutes} minutes ${fast > 0 ? "fast" : "slow"}: it takes our timestamp for an old one.`,
+      "Set its clock, and keep it right with NTP.",
+    ],
+    fr: [
+      `Votre serveur a refusé la livraison, et son horloge ${fast > 0 ? "avance" : "retarde"} de ${minutes} minutes : il juge notre horodatage trop ancien.`,
+      "Réglez son horloge et synchronisez-la par NTP.",
+    ],
+  };
+}
+
+/**
+ * What a failed attempt means, and what the owner of its endpoint should do, in whole sentences. A wrong clock is
+ * named if `at` and `date` are given.
+ */
+export function explainFailure(ended: Ended, language: Language): { means: string; todo: string } {
+  const { outcome, status } = ended;
+  const fast = outcome === "answered" ? minutesFast(ended) : 0;
   const known: Record<string, Entry> = FAILURES;
   const ofClass = outcome === "answered" ? `${Math.floor((status ?? 0) / 100)}xx` : (outcome ?? "");
-  const entry = known[status ?? ""] ?? known[ofClass] ?? FAILURES.unreachable;
+  const byStatus =
+    outcome === "unreachable" && (status ?? 0) < 500
+      ? known[`unreachable ${status}`]
+      : known[status ?? ""];
+  const entry =
+    fast === 0 ? (byStatus ?? known[ofClass] ?? FAILURES.unreachable) : explainClock(fast);
   const [means, todo] = entry[language];
   return { means, todo };
 }

@@ -8,6 +8,7 @@ import {
   HEADERS_MAX,
   REDELIVERY_MAX_AGE_MS,
   SECRET_OVERLAP_SECONDS,
+  TEST_EVENTS_PER_MINUTE,
   URL_MAX_LENGTH,
 } from "../contract/limits.ts";
 import { label } from "../contract/text.ts";
@@ -51,6 +52,7 @@ import {
 import { labelKeys } from "../workspaces/api-keys.ts";
 import { allPlacements } from "../workspaces/placement.ts";
 import { Resealed, resealUpTo } from "../workspaces/rewrap.ts";
+import { takeTestEvent } from "../workspaces/workspaces.ts";
 import { cursorOf, integer, Nothing, pageOf, RedeliverableSince } from "./fields.ts";
 import { operation } from "./operation.ts";
 import { expectWorkspace, findWebhook, locateWebhook } from "./placements.ts";
@@ -200,8 +202,7 @@ export const enableWebhook = operation({
 });
 
 export const sendTestEvent = operation({
-  about:
-    "Posts one sample event, marked as a test, and shows whether the receiver accepted it. `readDelivery` shows all that was sent and answered.",
+  about: `Sends one sample event, marked as a test, and shows whether the endpoint accepted it. \`readDelivery\` shows all that was sent and answered. A workspace can send ${TEST_EVENTS_PER_MINUTE} a minute.`,
   input: z.strictObject({ webhookId: WebhookId, type: WebhookEvent }),
   output: TestResult,
   examples: [{ webhookId, type: "lead.created" }],
@@ -211,6 +212,13 @@ export const sendTestEvent = operation({
     const subscription = await findSubscription(db, webhookId, now);
     if (!subscription.accessGranted)
       throw new InputError("webhookId", "its workspace has no access");
+    const waitSeconds = await commit(db, takeTestEvent(subscription.workspaceId, now));
+    if (waitSeconds !== null)
+      throw new InputError(
+        "webhookId",
+        `its workspace has sent ${TEST_EVENTS_PER_MINUTE} test events in a minute`,
+        { retry_after_seconds: waitSeconds },
+      );
     call.noteChange?.({ webhookId });
     return postTestEvent(call.env, db, subscription, type, now);
   },

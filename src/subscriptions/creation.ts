@@ -6,7 +6,8 @@ import { type Executable, readAs, type Statements, transaction } from "../db/cli
 import { subscriptions, workspaces } from "../db/schema.ts";
 import { WEBHOOKS_MAX } from "../workspaces/workspaces.ts";
 
-const CREATED = {
+/** The columns of a subscription that its creation writes. */
+const CREATED_COLUMNS = {
   id: subscriptions.id,
   workspaceId: subscriptions.workspaceId,
   url: subscriptions.url,
@@ -16,24 +17,42 @@ const CREATED = {
 };
 
 /** A subscription as it is created. */
-export type NewSubscription = Pick<typeof subscriptions.$inferSelect, keyof typeof CREATED>;
+export type NewSubscription = Pick<typeof subscriptions.$inferSelect, keyof typeof CREATED_COLUMNS>;
 
-/** The request that creates one: its `Idempotency-Key` and its API key, if it has them. */
+/** A subscription that was created, and what was requested then; null without an `Idempotency-Key`. */
+export type CreatedSubscription = NewSubscription &
+  Pick<typeof subscriptions.$inferSelect, "requested">;
+
+/** The request that creates a subscription. */
 export interface CreationRequest {
+  /** Its `Idempotency-Key`, if it has one. */
   idempotencyKey?: string | null;
+  /** Its API key; null for a session of the portal. */
   keyId?: string | null;
 }
 
-/** The subscription that a request with this `Idempotency-Key` created within a day. */
+/**
+ * The stored form of an `Idempotency-Key`, which belongs to an API key. Otherwise a client could be shown the
+ * secret of another one's subscription, by repeating its request.
+ */
+function scopedKey({ idempotencyKey, keyId }: CreationRequest): string | null {
+  return idempotencyKey == null ? null : `${keyId ?? "portal"} ${idempotencyKey}`;
+}
+
+/** The subscription that a request of the same API key with this `Idempotency-Key` created within a day. */
 export function findCreated(
   workspaceId: string,
-  idempotencyKey: string,
+  request: CreationRequest & { idempotencyKey: string },
   now: number,
-): Statements<NewSubscription | undefined> {
+): Statements<CreatedSubscription | undefined> {
+  return findByKey(workspaceId, scopedKey(request) as string, now);
+}
+
+function findByKey(workspaceId: string, scoped: string, now: number) {
   return created(
     and(
       eq(subscriptions.workspaceId, workspaceId),
-      eq(subscriptions.idempotencyKey, idempotencyKey),
+      eq(subscriptions.idempotencyKey, scoped),
       gt(subscriptions.createdAt, now - DAY_MS),
     ),
   );
@@ -47,7 +66,7 @@ function releaseIdempotencyKey(
 ): Executable {
   return qb
     .update(subscriptions)
-    .set({ idempotencyKey: null })
+    .set({ idempotencyKey: null, requested: null })
     .where(
       and(
         eq(subscriptions.workspaceId, workspaceId),
@@ -57,8 +76,9 @@ function releaseIdempotencyKey(
     );
 }
 
-function created(condition: SQL | undefined): Statements<NewSubscription | undefined> {
-  return readAs(qb.select(CREATED).from(subscriptions).where(condition), ([one]) => one);
+function created(condition: SQL | undefined): Statements<CreatedSubscription | undefined> {
+  const columns = { ...CREATED_COLUMNS, requested: subscriptions.requested };
+  return readAs(qb.select(columns).from(subscriptions).where(condition), ([one]) => one);
 }
 
 /**
@@ -67,22 +87,24 @@ function created(condition: SQL | undefined): Statements<NewSubscription | undef
  */
 export function insertSubscription(
   row: NewSubscription,
-  { idempotencyKey = null, keyId = null }: CreationRequest = {},
-): Statements<{ stored: NewSubscription | undefined; max: number }> {
+  request: CreationRequest = {},
+): Statements<{ stored: CreatedSubscription | undefined; max: number }> {
   const { id, workspaceId, deletedAt } = subscriptions;
+  const idempotencyKey = scopedKey(request);
+  const requested = idempotencyKey === null ? null : { url: row.url, events: row.events };
   const isWorkspace = eq(workspaces.id, row.workspaceId);
   const [forget, find] =
     idempotencyKey === null
       ? [undefined, created(eq(id, row.id))]
       : [
           releaseIdempotencyKey(row.workspaceId, idempotencyKey, row.createdAt),
-          findCreated(row.workspaceId, idempotencyKey, row.createdAt),
+          findByKey(row.workspaceId, idempotencyKey, row.createdAt),
         ];
   const statements = transaction({
     forgotten: forget,
     inserted: insertFrom(
       subscriptions,
-      { ...row, idempotencyKey, keyId },
+      { ...row, idempotencyKey, requested, keyId: request.keyId ?? null },
       sql`FROM ${workspaces}
           WHERE ${isWorkspace} AND (SELECT count(*) FROM ${subscriptions}
             WHERE ${workspaceId} = ${row.workspaceId} AND ${deletedAt} IS NULL) < ${WEBHOOKS_MAX}

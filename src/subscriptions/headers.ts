@@ -39,6 +39,11 @@ function canonical(name: string): string {
   return name.toLowerCase().replaceAll("_", "-");
 }
 
+/** Whether a subscription cannot set a header of this name. */
+export function isReserved(name: string): boolean {
+  return RESERVED.test(canonical(name));
+}
+
 /** Headers by name, as a subscriber gives them. */
 export const CustomHeaders = z.preprocess(
   (value, context) => {
@@ -69,7 +74,7 @@ function findFault(headers: CustomHeaders): { message: string; details: Details 
     };
   if (!names.every((name) => NAME.test(name)))
     return invalid("a name is not that of a header (RFC 9110)");
-  const reserved = names.find((name) => RESERVED.test(canonical(name)));
+  const reserved = names.find(isReserved);
   if (reserved) return invalid(`${reserved} cannot be set: we, HTTP or a proxy do`);
   if (new Set(names.map(canonical)).size < names.length) return invalid("two names are the same");
   const bad = names.find((name) => !VALUE.test(headers[name] ?? ""));

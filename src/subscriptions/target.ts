@@ -29,6 +29,9 @@ const GLOBAL_UNICAST_V6 = ipaddr.parseCIDR("2000::/3");
 /** Control characters, lone surrogates and outer spaces, which the parser would drop or replace. */
 const CHANGED_BY_PARSER = /[\p{Cc}\p{Cs}]|^ | $/u;
 
+/** A registered name or an IP address in brackets (RFC 3986, 3.2.2). The parser lets more through, such as `"`. */
+const HOST = /^([\w.~!$&'()*+,;=-]|%[\da-f]{2})+$|^\[[\da-f:.]+\]$/i;
+
 /** An http or https URI (RFC 3986), without credentials. */
 const URI =
   /^https?:\/\/([\w.-]+|\[[\da-f:.]+\])(:\d*)?([/?](%[\da-f]{2}|[\w.~!$&'()*+,;=:@/?-])*)?(#(%[\da-f]{2}|[\w.~!$&'()*+,;=:@/?-])*)?$/i;
@@ -61,7 +64,9 @@ export function targetFault(text: string, allowLocal: boolean): TargetFault | nu
     return "https_required";
   if (url.username || url.password || hasEmptyCredentials(text)) return "credentials_not_allowed";
   if (!allowLocal && isPrivateHost(url.hostname)) return "private_address";
-  return url.port === "0" || !isDnsName(url.hostname) ? "invalid_url" : null;
+  return url.port === "0" || !isDnsName(url.hostname) || !HOST.test(url.hostname)
+    ? "invalid_url"
+    : null;
 }
 
 /** Whether a host is as short as DNS requires, and so is each of its labels (RFC 1035). */

@@ -1,7 +1,7 @@
 import { z } from "@hono/zod-openapi";
 import { and, type Column, eq, isNull, type SQL, sql } from "drizzle-orm";
-import { SUBSCRIPTIONS_MAX } from "../contract/limits.ts";
-import { isoTime } from "../contract/time.ts";
+import { SUBSCRIPTIONS_MAX, TEST_EVENTS_PER_MINUTE } from "../contract/limits.ts";
+import { isoTime, MINUTE_MS } from "../contract/time.ts";
 import { inJson, qb } from "../db/builder.ts";
 import {
   counted,
@@ -188,6 +188,37 @@ export function updateDetails(
 
 /** By how much the clocks of two machines may differ that create a portal link and end the sessions. */
 const CLOCK_SKEW_MS = 10_000;
+
+/**
+ * Counts a test event of a workspace. Test events ignore what the endpoint does, so their number is limited: a
+ * workspace could otherwise flood a server that it does not own.
+ *
+ * Reads null if there is room for it, or else the number of seconds until there is.
+ */
+export function takeTestEvent(id: string, now: number): Statements<number | null> {
+  const { testEvents, testEventsSince } = workspaces;
+  const isSameMinute = sql`${testEventsSince} > ${now - MINUTE_MS}`;
+  const statements = transaction({
+    taken: counted(
+      qb
+        .update(workspaces)
+        .set({
+          testEvents: sql`iif(${isSameMinute}, ${testEvents} + 1, 1)`,
+          testEventsSince: sql`iif(${isSameMinute}, ${testEventsSince}, ${now})`,
+        })
+        .where(
+          and(
+            eq(workspaces.id, id),
+            sql`NOT (${isSameMinute} AND ${testEvents} >= ${TEST_EVENTS_PER_MINUTE})`,
+          ),
+        ),
+    ),
+    found: qb.select({ since: testEventsSince }).from(workspaces).where(eq(workspaces.id, id)),
+  });
+  return readAs(statements, ({ taken, found: [workspace] }) =>
+    taken > 0 ? null : Math.max(1, Math.ceil(((workspace?.since ?? now) + MINUTE_MS - now) / 1000)),
+  );
+}
 
 /**
  * Ends all portal sessions and links of a workspace. Their times of issue may come from a clock that is

@@ -8,9 +8,9 @@ import { commit, query, withoutRetries } from "../../db/client.ts";
 import { mintSecret } from "../../delivery/signature.ts";
 import { wake } from "../../delivery/wake.ts";
 import {
+  type CreatedSubscription,
   findCreated,
   insertSubscription,
-  type NewSubscription,
 } from "../../subscriptions/creation.ts";
 import { findUrlFault } from "../../subscriptions/resolve.ts";
 import { openSecret, sealSecret } from "../../subscriptions/secrets.ts";
@@ -39,7 +39,7 @@ export const WebhookCreation = z
       format: "uri",
       maxLength: URL_MAX_LENGTH,
       description:
-        "Where to send events: an HTTPS URL on the public internet, without a user name or password.",
+        "Where to send events: an HTTPS URL on the public internet, without a user name or password. Use a host name: deliveries do not reach an IP address.",
       example: "https://hooks.example.com/automations",
     }),
     events: z
@@ -178,23 +178,21 @@ export async function subscribe(
 ): Promise<WebhookWithSecret> {
   const db = c.get("db");
   const workspaceId = c.get("workspaceId");
+  const keyId = c.get("keyId");
   const createdAt = Date.now();
   const asked = { url: toUri(creation.url), events: [...new Set(creation.events)] };
   const dataKey = await findDataKey(db, c.env.ENCRYPTION_KEYS, workspaceId);
   const earlier =
     idempotencyKey === null
       ? undefined
-      : await query(db, findCreated(workspaceId, idempotencyKey, createdAt));
+      : await query(db, findCreated(workspaceId, { idempotencyKey, keyId }, createdAt));
   if (earlier) return showSecret(dataKey, asked, earlier);
   const fault = await findUrlFault(c.env, creation.url);
   if (fault) throw new ApiError("invalid_request", { parameter: "url", reason: fault });
   const id = randomId("webhook");
   const sealedSecret = await sealSecret(dataKey, id, mintSecret());
   const row = { id, workspaceId, ...asked, sealedSecret, createdAt };
-  const { stored, max } = await commit(
-    db,
-    insertSubscription(row, { idempotencyKey, keyId: c.get("keyId") }),
-  );
+  const { stored, max } = await commit(db, insertSubscription(row, { idempotencyKey, keyId }));
   if (!stored) throw new ApiError("invalid_request", { reason: "subscription_limit_reached", max });
   // It would receive every later lead of a workspace that its client has no access to any more.
   if (stored.id === id)
@@ -209,18 +207,20 @@ export async function subscribe(
 async function showSecret(
   dataKey: CryptoKey,
   asked: z.output<typeof WebhookCreation>,
-  stored: NewSubscription,
+  stored: CreatedSubscription,
 ): Promise<WebhookWithSecret> {
+  const requested = stored.requested ?? asked;
   if (
-    stored.url !== asked.url ||
-    String(stored.events.toSorted()) !== String(asked.events.toSorted())
+    requested.url !== asked.url ||
+    String(requested.events.toSorted()) !== String(asked.events.toSorted())
   )
     throw new ApiError("invalid_request", {
       parameter: IDEMPOTENCY_KEY,
       reason: "idempotency_key_reused",
     });
   const secret = await openSecret(dataKey, stored.id, stored.sealedSecret);
-  return { ...toWebhook({ ...stored, disabledAt: null }), secret };
+  // As the first response had it: the URL and the events may have changed since.
+  return { ...toWebhook({ ...stored, ...requested, disabledAt: null }), secret };
 }
 
 export async function unsubscribe(c: Context<AppEnv>, id: string): Promise<void> {

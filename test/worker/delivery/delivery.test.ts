@@ -77,7 +77,10 @@ describe("a delivery", () => {
     const sentAt = expectSigned(received, secret);
     expect(sentAt).toBeGreaterThanOrEqual(startedAt);
     expect(sentAt).toBeLessThanOrEqual(Date.now() / 1000);
-    const described = { "content-type": "application/json", "content-length": String(bytes) };
+    const described = {
+      "content-type": "application/json; charset=utf-8",
+      "content-length": String(bytes),
+    };
     expect(received.headers).toMatchObject(described);
     for (const ours of ["authorization", "cookie"])
       expect(received.headers).not.toHaveProperty(ours);

@@ -32,6 +32,30 @@ describe("a post", () => {
     },
   );
 
+  test.each([
+    [403, "error code: 1003"],
+    [403, "error code: 1020\n"],
+    [404, "error code: 1042"],
+  ])("that Cloudflare answers with %i and %j did not reach the endpoint", async (status, says) => {
+    const url = `${subscriberUrl(`says-${status}`)}&${new URLSearchParams({ says })}`;
+    expect(await postTo(url)).toEqual({ kind: "unreachable", status });
+  });
+
+  test.each([
+    [403, "error code: 7"],
+    [403, "Our firewall blocked you. error code: 1003"],
+    [500, "error code: 1003"],
+  ])("that the endpoint itself answers with %i and %j reached it", async (status, says) => {
+    const url = `${subscriberUrl(`says-${status}`)}&${new URLSearchParams({ says })}`;
+    expect(await postTo(url)).toEqual(answered(status));
+  });
+
+  test("that is answered with 403 and a body without an end waits no second for Cloudflare's text", async () => {
+    const startedAt = performance.now();
+    expect(await postTo(subscriberUrl("endless-403"))).toEqual(answered(403));
+    expect(performance.now() - startedAt).toBeLessThan(3_000);
+  });
+
   test("whose connection fails has no status; one that exceeds a limit of ours is not the subscriber's failure", async () => {
     const fetch = vi.spyOn(globalThis, "fetch");
     fetch.mockRejectedValueOnce(new Error("Network connection lost."));

@@ -41,6 +41,11 @@ test.each<[what: string, fault: TargetFault | null, ...urls: string[]]>([
     ...to("0x100000000 [::1 [fe80::1%25eth0] ho%2Fst ho%40st a^b.com foo.09 0..0x300"),
   ],
   [
+    "a host that is none in RFC 3986, although the parser accepts it",
+    "invalid_url",
+    ...to('a"b.example.com {a}.example.com a`b.example.com'),
+  ],
+  [
     "a host that no resolver accepts",
     "invalid_url",
     ...to(`hooks..example.com .example.com example.com.. ${"a".repeat(64)}.example.com`),

@@ -1,0 +1,36 @@
+import { expect, test, vi } from "vitest";
+import { TEST_EVENTS_PER_MINUTE } from "../../../src/contract/limits.ts";
+import { deployedWith, errorOf, openWorkspace, Platform } from "../../support/api.ts";
+import { jumpTo, receivedBy, subscribe, subscriberUrl } from "../../support/deliveries.ts";
+import { openPortal } from "../../support/portal.ts";
+
+test("The test events of a workspace have one budget a minute, whatever its endpoints answer", async () => {
+  const { workspaceId } = await openWorkspace();
+  const other = await openWorkspace();
+  const url = subscriberUrl("status-405");
+  const portal = await openPortal(workspaceId, deployedWith({}));
+  const webhooks = [await subscribe(workspaceId, { url }), await subscribe(workspaceId, { url })];
+  const send = (i: number) =>
+    portal.post(`/webhooks/${webhooks[i % 2]?.id}/test`, { type: "lead.created" });
+  const sent = await Promise.all(
+    Array.from({ length: TEST_EVENTS_PER_MINUTE + 10 }, (_, i) => send(i)),
+  );
+  const refused = sent.filter(({ status }) => status !== 200);
+  expect(refused).toHaveLength(10);
+  for (const { status, headers, body } of refused)
+    expect([status, Number(headers["retry-after"]) <= 60, body]).toMatchObject([
+      429,
+      true,
+      { error: { code: "rate_limited" } },
+    ]);
+  expect(await receivedBy({ url })).toHaveLength(TEST_EVENTS_PER_MINUTE);
+  const { id: webhookId } = webhooks[0] as { id: string };
+  expect(await errorOf(Platform.sendTestEvent({ webhookId, type: "lead.created" }))).toMatch(
+    /^sendTestEvent: webhookId: .* test events in a minute/,
+  );
+  const { id: theirs } = await subscribe(other.workspaceId);
+  await Platform.sendTestEvent({ webhookId: theirs, type: "lead.created" });
+  jumpTo(Date.now() + 61_000);
+  expect((await send(0)).status).toBe(200);
+  vi.useRealTimers();
+});

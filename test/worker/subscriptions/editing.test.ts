@@ -1,0 +1,98 @@
+import { expect, test } from "vitest";
+import { openApi, openWorkspace, Platform } from "../../support/api.ts";
+import { subscriberUrl } from "../../support/deliveries.ts";
+import { openOwed, openPortal } from "../../support/portal.ts";
+
+test.each<[field: string, theirs: object, expected: object]>([
+  ["url", { url: "https://ok-theirs.example/" }, { url: "https://ok-mine.example/" }],
+  ["events", { events: ["run.completed"] }, { events: ["lead.created"] }],
+  ["description", { description: "theirs" }, { description: null }],
+  ["headers", { headers: { "X-Theirs": "1111" } }, { headers: [] }],
+])("A form that expects another %s than somebody else has set changes nothing", async (...row) => {
+  const [field, theirs, expected] = row;
+  const { webhookId, path, portal } = await openOwed();
+  await Platform.updateWebhook({ webhookId, ...theirs });
+  const before = await Platform.readWebhook({ webhookId });
+  const answer = await portal.post(`${path}/update`, { description: "mine", expected });
+  expect([answer.status, answer.body]).toMatchObject([
+    400,
+    {
+      error: {
+        code: "invalid_request",
+        details: { reason: "changed_meanwhile", parameter: `expected.${field}` },
+      },
+    },
+  ]);
+  expect(await Platform.readWebhook({ webhookId })).toEqual(before);
+});
+
+test("A form whose expectations hold changes what it sends, and nothing else", async () => {
+  const { webhookId, path, portal, url } = await openOwed();
+  await Platform.updateWebhook({ webhookId, events: ["run.completed", "lead.created"] });
+  const expected = {
+    url,
+    events: ["lead.created", "run.completed"],
+    description: null,
+    headers: [],
+  };
+  expect(await portal.post(`${path}/update`, { description: "mine", expected })).toMatchObject({
+    status: 200,
+    body: {},
+  });
+  expect(await Platform.readWebhook({ webhookId })).toMatchObject({
+    url,
+    description: "mine",
+    events: ["run.completed", "lead.created"],
+  });
+});
+
+test("Changes of several people at once all take effect", async () => {
+  const { webhookId } = await openOwed();
+  const setHeaders = (n: number) => ({ [`X-Header-${n}`]: "value" });
+  await Promise.all(
+    [1, 2, 3].map((n) => Platform.updateWebhook({ webhookId, setHeaders: setHeaders(n) })),
+  );
+  const { headers } = await Platform.readWebhook({ webhookId });
+  expect(headers.toSorted()).toEqual(["X-Header-1", "X-Header-2", "X-Header-3"]);
+});
+
+test("A form that is sent twice in the portal subscribes once", async () => {
+  const { workspaceId } = await openWorkspace();
+  const portal = await openPortal(workspaceId);
+  const send = () =>
+    portal.send<{ id: string }>("/webhooks", {
+      method: "POST",
+      headers: { "Content-Type": "application/json", "Idempotency-Key": "form-1" },
+      body: JSON.stringify({ url: "https://ok-form.example/", events: ["lead.created"] }),
+    });
+  const [first, second] = [await send(), await send()];
+  expect([first.status, second.body]).toEqual([201, first.body]);
+  expect((await Platform.listWebhooks({ workspaceId })).items).toHaveLength(1);
+});
+
+test("A request that is repeated after the URL was changed gets the same 201", async () => {
+  const { api } = await openWorkspace();
+  const creation = { url: subscriberUrl(), events: ["lead.created"] };
+  const send = () =>
+    api.post<{ id: string }>("/v1/webhooks", creation, { "Idempotency-Key": "key-1" });
+  const first = await send();
+  await Platform.updateWebhook({
+    webhookId: first.body.id,
+    url: subscriberUrl(),
+    events: ["run.completed"],
+  });
+  const second = await send();
+  expect([second.status, second.body]).toEqual([201, first.body]);
+});
+
+test("Another API key of the workspace with the same Idempotency-Key subscribes anew", async () => {
+  const { workspaceId, api } = await openWorkspace();
+  const { apiKey } = await Platform.createApiKey({ workspaceId });
+  const creation = { url: subscriberUrl(), events: ["lead.created"] };
+  const send = (from: typeof api) =>
+    from.post<{ id: string; secret: string }>("/v1/webhooks", creation, { "Idempotency-Key": "k" });
+  const [one, other] = [await send(api), await send(openApi(apiKey))];
+  expect([one.status, other.status]).toEqual([201, 201]);
+  expect(one.body.id).not.toBe(other.body.id);
+  expect(one.body.secret).not.toBe(other.body.secret);
+});

@@ -1,0 +1,117 @@
+import { expect, test } from "vitest";
+import { openWorkspace, Platform } from "../../support/api.ts";
+import { receivedBy, subscriberUrl } from "../../support/deliveries.ts";
+import { openPortal } from "../../support/portal.ts";
+
+const SECRET = "gateway-secret/1";
+const AUTHORIZATION = `Bearer ${SECRET}`;
+
+/** A webhook with custom headers, and the portal of somebody else. */
+async function withHeaders(url: string, headers: Record<string, string>) {
+  const { workspaceId, api } = await openWorkspace();
+  const { body } = await api.post<{ id: string }>("/v1/webhooks", {
+    url,
+    events: ["lead.created"],
+  });
+  const webhookId = body.id;
+  const path = `/webhooks/${webhookId}`;
+  const set = await (await openPortal(workspaceId)).post(`${path}/update`, { headers });
+  const namesOf = async () => (await Platform.readWebhook({ webhookId })).headers;
+  return { set, path, webhookId, portal: await openPortal(workspaceId), namesOf };
+}
+
+/** The headers of a test event, as the endpoint received them. */
+async function sentTo(url: string, webhookId: string) {
+  await Platform.sendTestEvent({ webhookId, type: "lead.created" });
+  return (await receivedBy({ url })).at(-1)?.headers ?? {};
+}
+
+test("Custom headers do not follow a webhook to another origin, and the response names them", async () => {
+  const url = subscriberUrl();
+  const { webhookId, path, portal } = await withHeaders(url, {
+    Authorization: AUTHORIZATION,
+    "X-Team": "crm",
+  });
+  const same = new URL("/other", url).href;
+  expect((await portal.post(`${path}/update`, { url: same })).body).toEqual({});
+  expect(await sentTo(url, webhookId)).toMatchObject({ authorization: AUTHORIZATION });
+  const other = subscriberUrl();
+  const { body } = await portal.post(`${path}/update`, {
+    url: other,
+    setHeaders: { "x-team": "ops" },
+  });
+  expect(body).toEqual({ headersDropped: ["Authorization"] });
+  const sent = await sentTo(other, webhookId);
+  expect([sent.authorization, sent["x-team"]]).toEqual([undefined, "ops"]);
+});
+
+test("Custom headers that are given with a URL of another origin are sent there", async () => {
+  const { webhookId, path, portal } = await withHeaders(subscriberUrl(), { Authorization: "old" });
+  const url = subscriberUrl();
+  const headers = { Authorization: AUTHORIZATION };
+  expect((await portal.post(`${path}/update`, { url, headers })).body).toEqual({});
+  expect((await sentTo(url, webhookId)).authorization).toBe(AUTHORIZATION);
+});
+
+test("setHeaders and removeHeaders leave the other headers as they are", async () => {
+  const url = subscriberUrl();
+  const { webhookId, namesOf } = await withHeaders(url, { "X-One": "1111", "X-Two": "2222" });
+  const setHeaders = { "x-one": "new", "X-Three": "3333" };
+  await Platform.updateWebhook({ webhookId, setHeaders, removeHeaders: ["X-TWO", "X-Unknown"] });
+  expect(await namesOf()).toEqual(["x-one", "X-Three"]);
+  const sent = await sentTo(url, webhookId);
+  expect([sent["x-one"], sent["x-two"], sent["x-three"]]).toEqual(["new", undefined, "3333"]);
+  const many = Object.fromEntries([1, 2, 3, 4].map((n) => [`X-More-${n}`, "more"]));
+  await expect(
+    Platform.updateWebhook({ webhookId, setHeaders: many }).catch(String),
+  ).resolves.toMatch(/setHeaders: at most 5/);
+  expect(await namesOf()).toHaveLength(2);
+});
+
+test.each([
+  ["as it is", `HTTP_AUTHORIZATION: ${AUTHORIZATION}`],
+  ["without its scheme", `token=${SECRET}.`],
+  ["in JSON with escaped slashes", JSON.stringify({ got: AUTHORIZATION }).replaceAll("/", "\\/")],
+  ["in a URL", `?token=${encodeURIComponent(SECRET)}`],
+  ["cut at its end", `${"x".repeat(1_010)}${SECRET}`],
+])("A stored response does not show the value of a custom header %s", async (_, says) => {
+  const url = `${subscriberUrl("says-500")}&${new URLSearchParams({ says })}`;
+  const { webhookId } = await withHeaders(url, { Authorization: AUTHORIZATION });
+  const { eventId } = await Platform.sendTestEvent({ webhookId, type: "lead.created" });
+  const { attemptLog } = await Platform.readDelivery({ webhookId, eventId });
+  const shown = JSON.stringify(attemptLog[0]?.response);
+  expect(shown).toContain("***");
+  expect(shown).not.toContain("gateway");
+});
+
+test("A stored response does not show the password of Basic credentials, nor a header that repeats it", async () => {
+  const headers = JSON.stringify({ "X-Debug": "user=ada pass=s3cr3t-pass" });
+  const url = `${subscriberUrl("status-500")}&${new URLSearchParams({ headers })}`;
+  const { webhookId } = await withHeaders(url, {
+    Authorization: `Basic ${btoa("ada:s3cr3t-pass")}`,
+  });
+  const { eventId } = await Platform.sendTestEvent({ webhookId, type: "lead.created" });
+  const { attemptLog } = await Platform.readDelivery({ webhookId, eventId });
+  expect(attemptLog[0]?.response?.headers["x-debug"]).toBe("user=ada pass=***");
+});
+
+test.each(
+  "X_Service_Signature X-Service-Anything Webhook_Id Content_Length Transfer_Encoding User_Agent CDN-Loop True_Client_IP X-Forwarded-For X_FORWARDED_HOST Forwarded X-Real-IP Range If-None-Match Via Host Cf_Connecting_Ip __proto__".split(
+    " ",
+  ),
+)("%s cannot be set, because it is ours, HTTP's or a proxy's", async (name) => {
+  const { path, portal, namesOf } = await withHeaders(subscriberUrl(), { Authorization: "kept" });
+  const send = (field: string) =>
+    portal.send(`${path}/update`, {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: `{"${field}":{"${name}":"1"}}`,
+    });
+  expect([(await send("headers")).status, (await send("setHeaders")).status]).toEqual([400, 400]);
+  expect(await namesOf()).toEqual(["Authorization"]);
+});
+
+test("Two names that an endpoint under CGI cannot tell apart are refused", async () => {
+  const { set } = await withHeaders(subscriberUrl(), { "X-Token": "one1", X_Token: "two2" });
+  expect(set.status).toBe(400);
+});
