@@ -1,7 +1,9 @@
 /**
- * Plants each fault of `test/faults` in a copy of the project, and says which test notices it first.
+ * Plants faults in a copy of the project, one at a time, and says which test notices each first: those of
+ * `test/faults`, or random mutations.
  *
  *     npm run faults -- --in delivery
+ *     npm run faults -- --mutate records/control.ts --limit 20 --seed 3
  */
 import { spawnSync } from "node:child_process";
 import {
@@ -18,20 +20,34 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { createVitest, type TestModule, type Vitest } from "vitest/node";
 import type { Fault } from "../test/faults/fault.ts";
 import { FAULTS } from "../test/faults/faults.ts";
-import { ROOT } from "./shared/checkout.ts";
+import { findPlace, type Place } from "../test/faults/place.ts";
+import { mutationsOf } from "./mutations.ts";
+import { Chance } from "./shared/chance.ts";
+import { ROOT, WRANGLER_ENV } from "./shared/checkout.ts";
 import { fail, parseArguments, parseCount } from "./shared/command.ts";
 import { print } from "./shared/terminal.ts";
 
-const USAGE = `npm run faults -- [--in PREFIX]... [--max N] [--near]
+const USAGE = `npm run faults -- [--mutate PATH]... [--in PREFIX]... [--limit N] [--seed N] [--near | --all]
 
-Plants each fault of test/faults in a copy of the project, and says which test notices it first.
-Exits 1 if nobody notices one.
+Plants faults in a copy of the project, one at a time, and says which test notices each first. Exits 1 if
+nobody notices one.
 
-  --in PREFIX  only the faults of these files, relative to src, such as http/ or db/page
-  --max N      stops after this number of faults
-  --near       only runs the tests that mirror a fault's file
+  --in PREFIX    the faults of test/faults in these files, relative to src, such as http/ or db/page
+  --mutate PATH  mutations of this folder or file of src instead: conditions, comparisons, bounds, missing
+                 awaits and statements, SQL, and the order of a transaction
+  --limit N      stops after this number of faults
+  --seed N       chooses other mutations (default: 1)
+  --near         only runs the tests that mirror a fault's file; mutations do so unless --all is given
+  --all          also runs all other tests
 `;
 
+/** A fault, and what to call it. */
+interface Planted extends Place {
+  name: string;
+  simulated: Fault["simulated"];
+}
+
+const SRC = join(ROOT, "src");
 const COPY = join(ROOT, "dist/faults");
 /** How long the tests that mirror a file may take, and all tests. */
 const NEAR_MAX_MS = 120_000;
@@ -41,31 +57,80 @@ const CLOSE_MAX_MS = 15_000;
 process.on("uncaughtException", fail);
 const { values } = parseArguments(USAGE, {
   in: { type: "string", multiple: true, default: [""] },
-  max: { type: "string", default: String(FAULTS.length) },
+  mutate: { type: "string", multiple: true, default: [] },
+  limit: { type: "string", default: "1000000" },
+  seed: { type: "string", default: "1" },
   near: { type: "boolean", default: false },
+  all: { type: "boolean", default: false },
 });
-const named = values.in.flatMap((prefix) => FAULTS.filter(({ file }) => file.startsWith(prefix)));
-const faults = named.slice(0, parseCount("--max", values.max));
+const isNear = values.near || (values.mutate.length > 0 && !values.all);
+const sources = readSources();
+const chosen = values.mutate.length > 0 ? chooseMutations() : chooseFaults();
+const faults = chosen.slice(0, parseCount("--limit", values.limit));
 
 copyProject();
 process.chdir(COPY);
+Object.assign(process.env, WRANGLER_ENV, { PWD: COPY });
 const TESTS = readdirSync("test", { recursive: true, encoding: "utf8" })
   .filter((path) => path.endsWith(".test.ts"))
   .map((path) => join("test", path));
 let vitest = await openVitest();
-const unnoticed: Fault[] = [];
+const unnoticed: Planted[] = [];
 for (const [i, fault] of faults.entries()) {
   const startedAt = performance.now();
   const noticed = await plant(fault);
   if (!noticed) unnoticed.push(fault);
   const seconds = Math.round((performance.now() - startedAt) / 1000);
-  print(`${i + 1}/${faults.length} ${fault.file}: ${fault.promise}`);
+  print(`${i + 1}/${faults.length} ${fault.name}`);
   print(`    ${noticed ?? "NOBODY NOTICES"} (${seconds} s)`);
 }
 await vitest.close();
 print(`${faults.length} faults, ${unnoticed.length} noticed by nobody`);
-for (const { file, text, replacement } of unnoticed) print(`${file}: ${text} → ${replacement}`);
+for (const { name } of unnoticed) print(name);
 process.exit(unnoticed.length > 0 ? 1 : 0);
+
+/** The files below `src`, with their texts. */
+function readSources(): Map<string, string> {
+  const files = readdirSync(SRC, { recursive: true, encoding: "utf8" });
+  const named = files.filter((file) => file.endsWith(".ts") && !file.endsWith(".d.ts")).toSorted();
+  return new Map(named.map((file) => [file, readFileSync(join(SRC, file), "utf8")]));
+}
+
+/** The faults of the table, each where it belongs today. */
+function chooseFaults(): Planted[] {
+  const placed = FAULTS.map((fault) => {
+    const place = findPlace(fault, sources);
+    if (typeof place === "number")
+      throw new Error(`${place} places in ${fault.file}: ${fault.text}`);
+    return { ...place, name: `${place.file}: ${fault.promise}`, simulated: fault.simulated };
+  });
+  return values.in.flatMap((prefix) => placed.filter(({ file }) => file.startsWith(prefix)));
+}
+
+/** The mutations of the named files, in an order that the seed decides. */
+function chooseMutations(): Planted[] {
+  const paths = values.mutate.map((path) => path.replace(/^src\//, ""));
+  const files = [...sources].filter(([file]) =>
+    paths.some((path) => file === path || file.startsWith(`${path.replace(/\/$/, "")}/`)),
+  );
+  if (files.length === 0) throw new Error(`no file of src is in ${paths.join(", ")}`);
+  const mutations = files.flatMap(([file, source]) =>
+    mutationsOf(file, source).map(({ kind, start, end, replacement }): Planted => {
+      const line = source.slice(0, start).split("\n").length;
+      const text = source.slice(start, end);
+      const name = `${file}:${line} ${kind}: ${oneLine(text)} → ${oneLine(replacement) || "nothing"}`;
+      return { file, start, end, replacement, name, simulated: undefined };
+    }),
+  );
+  const chance = new Chance(parseCount("--seed", values.seed));
+  const shuffled = mutations.map((mutation) => ({ mutation, at: chance.number() }));
+  return shuffled.toSorted((a, b) => a.at - b.at).map(({ mutation }) => mutation);
+}
+
+function oneLine(text: string): string {
+  const line = text.replaceAll(/\s+/g, " ").trim();
+  return line.length > 90 ? `${line.slice(0, 90)}…` : line;
+}
 
 function copyProject(): void {
   rmSync(COPY, { recursive: true, force: true });
@@ -77,22 +142,25 @@ function copyProject(): void {
 }
 
 /** What notices a fault first: the tests that mirror its file, all others, or the simulation. */
-async function plant(fault: Fault): Promise<string | null> {
-  const path = join(COPY, "src", fault.file);
-  const sound = readFileSync(path, "utf8");
-  writeFileSync(
-    path,
-    sound.replace(fault.text, () => fault.replacement),
-  );
+async function plant({
+  file,
+  start,
+  end,
+  replacement,
+  simulated,
+}: Planted): Promise<string | null> {
+  const path = join(COPY, "src", file);
+  const sound = sources.get(file) ?? "";
+  writeFileSync(path, sound.slice(0, start) + replacement + sound.slice(end));
   vitest.invalidateFile(path);
   const passed = new Set<string>();
   try {
-    const all = values.near ? [] : [[]];
-    for (const filters of [...mirrorsOf(fault.file), ...all]) {
+    const all = isNear ? [] : [[]];
+    for (const filters of [...mirrorsOf(file), ...all]) {
       const noticed = await firstFailureInTime(filters, passed);
       if (noticed) return noticed;
     }
-    return fault.simulated && !values.near ? simulate(fault.simulated) : null;
+    return simulated && !isNear ? simulate(simulated) : null;
   } finally {
     writeFileSync(path, sound);
     vitest.invalidateFile(path);

@@ -44,8 +44,8 @@ export const RECORDS: Fault[] = [
     ["removals.ts", "and(IS_REMOVED, isWritable(automations.workspaceId))", "IS_REMOVED", "what is removed in a workspace that is moving holds up no other removal"],
   ]),
   ...faultsIn("platform/", [
-    ["portal-token.ts", "encoder.encode(`portal ${purpose} ${text}`)", "encoder.encode(text)", "a link is no session"],
-    ["portal-token.ts", "verified.includes(true) && now < toMilliseconds(expiry)", "verified.includes(true)", "a link expires"],
+    ["portal-token.ts", "encode(`portal ${purpose} ${text}`)", "encode(text)", "a link is no session"],
+    ["portal-token.ts", "!read || now >= read.expiresAt", "!read", "a link expires"],
     ["webhooks.ts", "if (!subscription.accessGranted)", "if (false)", "no test event is posted for a workspace without access"],
     ["webhooks.ts", "call.ctx.waitUntil(wake(call.env, database, wakes));\n    return {};\n  },\n});\n\nexport const deleteWebhook", "return {};\n  },\n});\n\nexport const deleteWebhook", "what is left to cancel is woken at once"],
     ["api-keys.ts", "    await invalidateKey(env, revoked);\n", "", "a revoked key is refused when the call returns"],
@@ -63,7 +63,6 @@ export const RECORDS: Fault[] = [
     ["placements.ts", "if (unreachable) throw unreachable;", "", "a database that does not answer does not make a subscription unknown"],
     ["invoke.ts", 'const isKnown = typeof field === "string" && Object.hasOwn(fields, field);', 'const isKnown = typeof field === "string";', "the trail has no name that a caller invented"],
     ["workspaces.ts", "commit(withoutRetries(placement.db), {", "commit(placement.db, {", "a lost reply undoes no later decision about access"],
-    ["webhooks.ts", "{ events: [...new Set(events)] }", "{ events }", "duplicate events collapse in an update, too"],
     ["webhooks.ts", "RESEALED_MAX - total.resealed", "RESEALED_MAX", "a call re-encrypts 100 data keys of all databases together"],
     ["personal-data.ts", "const env = budget.meter(call.env);", "const { env } = call;", "an erasure counts its statements"],
     ["personal-data.ts", "if (isSubscription && done) done", "if (isSubscription) done", "the directory points to what is left of a workspace"],
