@@ -1,3 +1,18 @@
+CREATE TABLE `announcements` (
+	`subscription_id` text NOT NULL,
+	`kind` text NOT NULL,
+	`workspace_id` text NOT NULL,
+	`host` text NOT NULL,
+	`since` integer NOT NULL,
+	`announced_at` integer NOT NULL,
+	`reminders` integer DEFAULT 0 NOT NULL,
+	`emails` integer NOT NULL,
+	PRIMARY KEY(`subscription_id`, `kind`),
+	FOREIGN KEY (`subscription_id`) REFERENCES `subscriptions`(`id`) ON UPDATE no action ON DELETE cascade
+);
+--> statement-breakpoint
+CREATE INDEX `announcements_of_workspace` ON `announcements` (`workspace_id`,`subscription_id`,`kind`);--> statement-breakpoint
+CREATE INDEX `announcements_failing` ON `announcements` (`subscription_id`) WHERE kind = 'failing';--> statement-breakpoint
 CREATE TABLE `api_keys` (
 	`id` text PRIMARY KEY NOT NULL,
 	`workspace_id` text NOT NULL,
@@ -141,21 +156,6 @@ CREATE TABLE `moves` (
 	`since` integer NOT NULL
 );
 --> statement-breakpoint
-CREATE TABLE `notices` (
-	`workspace_id` text NOT NULL,
-	`subscription_id` text NOT NULL,
-	`since` integer NOT NULL,
-	`kind` text NOT NULL,
-	`due_at` integer,
-	`recipients` text,
-	`tries` integer DEFAULT 0 NOT NULL,
-	`reminders` integer DEFAULT 0 NOT NULL,
-	`sent_at` integer,
-	`sent` integer DEFAULT 0 NOT NULL,
-	PRIMARY KEY(`workspace_id`, `subscription_id`, `since`, `kind`)
-);
---> statement-breakpoint
-CREATE INDEX `notices_due` ON `notices` (`due_at`) WHERE due_at IS NOT NULL;--> statement-breakpoint
 CREATE TABLE `runs` (
 	`id` text PRIMARY KEY NOT NULL,
 	`workspace_id` text NOT NULL,
@@ -195,6 +195,8 @@ CREATE TABLE `subscriptions` (
 	`idempotency_key` text,
 	`requested` text,
 	`disabled_at` integer,
+	`disabled_by_failures` integer DEFAULT false NOT NULL,
+	`pending_exhausted_at` integer,
 	`deleted_at` integer,
 	`failing_since` integer,
 	`failures` integer DEFAULT 0 NOT NULL,
@@ -216,7 +218,7 @@ CREATE TABLE `subscriptions` (
 );
 --> statement-breakpoint
 CREATE UNIQUE INDEX `subscriptions_idempotent` ON `subscriptions` (`workspace_id`,`idempotency_key`) WHERE idempotency_key IS NOT NULL;--> statement-breakpoint
-CREATE INDEX `subscriptions_rejecting` ON `subscriptions` (`id`) WHERE rejections <> '{}';--> statement-breakpoint
+CREATE INDEX `subscriptions_notable` ON `subscriptions` (`id`) WHERE failing_since IS NOT NULL OR rejections <> '{}' OR disabled_by_failures OR pending_exhausted_at IS NOT NULL;--> statement-breakpoint
 CREATE INDEX `subscriptions_newest` ON `subscriptions` (`workspace_id`,`created_at`,`id`) WHERE deleted_at IS NULL;--> statement-breakpoint
 CREATE INDEX `subscriptions_deleted` ON `subscriptions` (`workspace_id`,`created_at`,`id`) WHERE deleted_at IS NOT NULL;--> statement-breakpoint
 CREATE TABLE `sweep_positions` (

@@ -170,19 +170,19 @@ BEGIN
 	SELECT RAISE(ABORT, 'moving: try again');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `notices_insert_closed` BEFORE INSERT ON `notices`
+CREATE TRIGGER `announcements_insert_closed` BEFORE INSERT ON `announcements`
 WHEN (SELECT hold FROM workspaces WHERE id = NEW.workspace_id) = 'closed'
 BEGIN
 	SELECT RAISE(ABORT, 'moving: try again');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `notices_update_closed` BEFORE UPDATE ON `notices`
+CREATE TRIGGER `announcements_update_closed` BEFORE UPDATE ON `announcements`
 WHEN (SELECT hold FROM workspaces WHERE id = NEW.workspace_id) = 'closed'
 BEGIN
 	SELECT RAISE(ABORT, 'moving: try again');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `notices_delete_closed` BEFORE DELETE ON `notices`
+CREATE TRIGGER `announcements_delete_closed` BEFORE DELETE ON `announcements`
 WHEN (SELECT hold FROM workspaces WHERE id = OLD.workspace_id) = 'closed'
 BEGIN
 	SELECT RAISE(ABORT, 'moving: try again');

@@ -1,7 +1,7 @@
 /** Fields of a log line: our own numbers, ids and names, never text that a client sent. */
 export type LogFields = Record<string, string | number | boolean | null | undefined> & {
   // Ids are called what operations and the docs call them: `webhookId`, `eventId`, `keyId`.
-  [Other in "subscription" | "webhook" | "delivery" | "workspace" | "key" | "notice"]?: never;
+  [Other in "subscription" | "webhook" | "delivery" | "workspace" | "key" | "email"]?: never;
 };
 
 /** Logs one line of JSON. */

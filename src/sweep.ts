@@ -5,7 +5,7 @@ import { DIRECTORY, databaseNames, hasOneDatabase, openDirectory } from "./db/da
 import { findPosition, updatePosition } from "./db/sweep-positions.ts";
 import { deleteEndedSubscriptions, exhaustOverdue } from "./delivery/endings.ts";
 import { findOverdue, wake } from "./delivery/wake.ts";
-import { sendNotices } from "./email/notify.ts";
+import { announce } from "./email/announce.ts";
 import { deleteOldCounts } from "./history/counts.ts";
 import { log, logError } from "./log.ts";
 import { cleanUpAutomations } from "./records/removals.ts";
@@ -38,14 +38,14 @@ interface Part extends Placement {
 }
 
 /**
- * The scheduled job: wakes subscriptions that the queues have forgotten, sends notices, deletes what is past its retention, continues moves, and logs the service's health.
+ * The scheduled job: wakes subscriptions that the queues have forgotten, tells administrators what they should know, deletes what is past its retention, continues moves, and logs the service's health.
  * Every part is tried; a failure is thrown at the end, so that Cloudflare shows the job as failed.
  */
 export async function sweep(env: Env, now: number): Promise<void> {
   const whole = new Budget(SWEEP_MAX_MS);
   const metered = whole.meter(env);
   const databases = databasesOf(env, now);
-  const loops = [sendDueNotices, expireEvents, deleteRemoved];
+  const loops = [announceFacts, expireEvents, deleteRemoved];
   const others = [wakeOverdue, exhaust, forget, measure];
   const share = Math.floor(LOOPS_STATEMENTS / loops.length / databases.length);
   const moves = whole.share(MOVES_STATEMENTS);
@@ -95,8 +95,8 @@ function databasesOf(env: Env, now: number): string[] {
   return [...names.slice(first), ...names.slice(0, first)].slice(0, DATABASES_AT_ONCE);
 }
 
-const sendDueNotices = ({ db, env, now, budget }: Part) =>
-  sendNotices(db, env, now, () => budget.hasMore());
+const announceFacts = ({ db, env, now, budget }: Part) =>
+  announce(db, env, now, () => budget.hasMore());
 
 const deleteRemoved = ({ db, budget }: Part) => cleanUpAutomations(db, () => budget.hasMore());
 

@@ -133,6 +133,8 @@ export const EMAIL_WAITS_SECONDS = [
 
 /** Maximum e-mails that the administrators of a workspace get in a day, together. */
 export const WORKSPACE_EMAILS_PER_DAY = 200;
+/** Minimum time between two e-mails of one kind about one host, so that its subscriptions share one. */
+export const EMAIL_HOST_INTERVAL_MS = HOUR_MS;
 /** Maximum reminders about a subscription that stays disabled, and the wait before each. */
 export const REMINDERS_MAX = 4;
 export const REMINDER_WAIT_MS = 7 * DAY_MS;

@@ -30,6 +30,10 @@ const bytes = customType<{ data: Hex; driverData: Uint8Array }>({
   toDriver: fromHex,
 });
 
+/** An administrator of a workspace: an e-mail address, and the language of the e-mails to it, by default French. */
+export type Administrator = string | { email: string; language: Language };
+export type Language = "fr" | "en";
+
 /**
  * What the rows of a workspace in a database are held for. `isWritable` leaves each alone.
  *
@@ -56,7 +60,7 @@ export const workspaces = sqliteTable(
     /** Whether it is being erased; in the directory's entry, too, so that it gets no keys. */
     erasing: integer({ mode: "boolean" }).notNull().default(false),
     name: text().notNull(),
-    adminEmails: text("admin_emails", { mode: "json" }).$type<string[]>().notNull(),
+    adminEmails: text("admin_emails", { mode: "json" }).$type<Administrator[]>().notNull(),
     accessGranted: integer("access_granted", { mode: "boolean" }).notNull().default(true),
     /**
      * The key that encrypts the personal data of its leads, itself encrypted, as `createDataKey` returns it.
@@ -219,6 +223,12 @@ export const subscriptions = sqliteTable(
     /** What that request asked for: its URL and events may have changed since. */
     requested: text({ mode: "json" }).$type<{ url: string; events: WebhookEvent[] }>(),
     disabledAt: integer("disabled_at"),
+    /** Whether it was disabled because it had failed for too long. */
+    disabledByFailures: integer("disabled_by_failures", { mode: "boolean" })
+      .notNull()
+      .default(false),
+    /** When its bound of pending deliveries was reached; null if it was not since its last success. */
+    pendingExhaustedAt: integer("pending_exhausted_at"),
     /** When its client deleted it; the row stays until none of its deliveries is pending. */
     deletedAt: integer("deleted_at"),
     /** Its pace, from here to `failedEvents`: see `Pace` in delivery/policy.ts. */
@@ -249,7 +259,11 @@ export const subscriptions = sqliteTable(
     uniqueIndex("subscriptions_idempotent")
       .on(table.workspaceId, table.idempotencyKey)
       .where(sql`idempotency_key IS NOT NULL`),
-    index("subscriptions_rejecting").on(table.id).where(sql`rejections <> '{}'`),
+    index("subscriptions_notable")
+      .on(table.id)
+      .where(
+        sql`failing_since IS NOT NULL OR rejections <> '{}' OR disabled_by_failures OR pending_exhausted_at IS NOT NULL`,
+      ),
     index("subscriptions_newest")
       .on(table.workspaceId, table.createdAt, table.id)
       .where(sql`deleted_at IS NULL`),
@@ -489,38 +503,44 @@ export const sizes = sqliteTable("sizes", {
   bytes: integer().notNull(),
 });
 
-/** What administrators are told about a subscription. */
-export type NoticeKind =
-  /** It is failing. */
-  | "failing"
-  /** It was disabled. */
-  | "disabled"
-  /** It rejects one kind of events, and accepts others. */
-  | "rejecting";
+/** What administrators get an e-mail about. */
+export const EMAIL_KINDS = [
+  /** The subscription has failed for a day. */
+  "failing",
+  /** It works again, after an e-mail that said that it fails. */
+  "recovered",
+  /** It was disabled because it had failed for too long. */
+  "disabled",
+  /** It has rejected an event type for a day, and accepts others. */
+  "rejecting",
+  /** It had too many pending deliveries, so that the oldest were given up. */
+  "overflow",
+] as const;
+export type EmailKind = (typeof EMAIL_KINDS)[number];
 
-/** What administrators are told, and who of them has yet to be. */
-export const notices = sqliteTable(
-  "notices",
+/** The last e-mail of each kind about a subscription. Nothing here says whether or when it arrived. */
+export const announcements = sqliteTable(
+  "announcements",
   {
+    subscriptionId: text("subscription_id")
+      .notNull()
+      .references(() => subscriptions.id, { onDelete: "cascade" }),
+    kind: text().$type<EmailKind>().notNull(),
     workspaceId: text("workspace_id").notNull(),
-    subscriptionId: text("subscription_id").notNull(),
-    /** When what it tells of began; with the rest of the key: each kind once per series of failures. */
+    /** The host of its URL. */
+    host: text().notNull(),
+    /** When what it is about began. */
     since: integer().notNull(),
-    kind: text().$type<NoticeKind>().notNull(),
-    /** When the sweep sends it, or tries again; null once nobody is left. */
-    dueAt: integer("due_at"),
-    /** The addresses that are left; null for all administrators, when it is sent. */
-    recipients: text({ mode: "json" }).$type<string[]>(),
-    /** Number of sweeps in which a recipient could not be reached. */
-    tries: integer().notNull().default(0),
-    /** Number of reminders that have begun. */
+    /** When it was passed to the queue. */
+    announcedAt: integer("announced_at").notNull(),
+    /** Number of reminders since the first e-mail. */
     reminders: integer().notNull().default(0),
-    /** When its last e-mail was sent, and how many there were in the day before. */
-    sentAt: integer("sent_at"),
-    sent: integer().notNull().default(0),
+    /** Number of e-mails in the 24 hours before `announcedAt`, one for each administrator. */
+    emails: integer().notNull(),
   },
   (table) => [
-    primaryKey({ columns: [table.workspaceId, table.subscriptionId, table.since, table.kind] }),
-    index("notices_due").on(table.dueAt).where(sql`due_at IS NOT NULL`),
+    primaryKey({ columns: [table.subscriptionId, table.kind] }),
+    index("announcements_of_workspace").on(table.workspaceId, table.subscriptionId, table.kind),
+    index("announcements_failing").on(table.subscriptionId).where(sql`kind = 'failing'`),
   ],
 );

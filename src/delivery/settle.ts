@@ -1,9 +1,8 @@
 import { sql } from "drizzle-orm";
 import type { DeliveryState, WebhookEvent } from "../contract/enumerations.ts";
-import { TELL_AFTER_MS } from "../contract/limits.ts";
-import { fromJson, insertFrom, mapColumns, qb } from "../db/builder.ts";
+import { fromJson, mapColumns, qb } from "../db/builder.ts";
 import { jsonParameters, prepared, type Statements, transaction } from "../db/client.ts";
-import { attempts, deliveries, type LastAttempt, notices, subscriptions } from "../db/schema.ts";
+import { attempts, deliveries, type LastAttempt, subscriptions } from "../db/schema.ts";
 import { addCounts, countAttempts } from "../history/counts.ts";
 import { insertAttempts } from "./attempts.ts";
 import { CANCEL_PENDING } from "./endings.ts";
@@ -44,12 +43,8 @@ export interface Change extends Pace {
   paceChanged: boolean;
   /** Whether it has failed for too long. */
   disable: boolean;
-  /** When it may be posted to next, as far as this change knows. */
-  retryAt: number;
   /** If it has recovered from an outage: since when it had failed. */
   freedSince: number | null;
-  /** Whether a post has failed since the last change. */
-  failed: boolean;
   /** The last attempt, successful or not; null if there was none. */
   last: LastAttempt | null;
   /** Whether to release it; what is claimed in the same transaction leases it again. */
@@ -67,32 +62,11 @@ const IS_LEASED = sql`${subscriptions.id} = c.value->>'subscriptionId' AND ${sub
 const IS_NEW_PACE = sql`(c.value->>'paceChanged' AND ${subscriptions.cancellations} = c.value->>'cancellations'
   AND ${subscriptions.url} = c.value->>'url')`;
 const IS_NEW_PACE_OF_ACTIVE = sql`${IS_LEASED} AND ${IS_NEW_PACE} AND ${subscriptions.disabledAt} IS NULL AND ${subscriptions.deletedAt} IS NULL`;
-const NOTICE_DUE_AT = sql`c.value->>'failingSince' + ${TELL_AFTER_MS}`;
-
-// The next attempt at a failing subscription may come hours after its administrators should get an
-// e-mail. So the last failure before that time writes the notice, which is dropped if the subscription
-// has recovered by then.
-const insertNotices = prepared(
-  insertFrom(
-    notices,
-    {
-      kind: sql`CASE WHEN c.value->>'disable' THEN 'disabled' ELSE 'failing' END`,
-      workspaceId: subscriptions.workspaceId,
-      subscriptionId: subscriptions.id,
-      since: sql`c.value->>'failingSince'`,
-      dueAt: sql`CASE WHEN c.value->>'disable' THEN ${NOW} ELSE max(${NOW}, ${NOTICE_DUE_AT}) END`,
-    },
-    sql`FROM ${CHANGES} JOIN ${subscriptions} ON ${IS_NEW_PACE_OF_ACTIVE}
-      WHERE c.value->>'disable'
-        OR c.value->>'failed' AND ${NOTICE_DUE_AT} <= max(${NOW}, c.value->>'retryAt')
-      ON CONFLICT DO NOTHING`,
-  ),
-);
 
 const disable = prepared(
   qb
     .update(subscriptions)
-    .set({ disabledAt: NOW, ...CANCEL_PENDING })
+    .set({ disabledAt: NOW, disabledByFailures: true, ...CANCEL_PENDING })
     .from(CHANGES)
     .where(sql`${IS_NEW_PACE_OF_ACTIVE} AND c.value->>'disable'`),
 );
@@ -134,8 +108,7 @@ const free = prepared(
 );
 
 /**
- * Updates subscriptions and releases them, disables those that have failed for too long, and writes
- * the notices for their administrators. Healthy ones get no notice.
+ * Updates subscriptions and releases them, and disables those that have failed for too long.
  *
  * Comes before the claim of the same transaction, which so goes by the new pace, and leases again what has
  * more due. One row is written for each subscription, whatever changes.
@@ -147,7 +120,6 @@ export function updateSubscriptions(
 ): Statements<unknown> {
   const values = { holder, changes: JSON.stringify(changes), now };
   return transaction({
-    notices: changes.some(({ failed }) => failed) ? insertNotices(values) : undefined,
     changed: applyChanges(values),
     disabled: changes.some((change) => change.disable) ? disable(values) : undefined,
     freed: changes.some(({ freedSince }) => freedSince !== null) ? free(values) : undefined,

@@ -95,9 +95,7 @@ function toChange(turn: Turn, subscription: Snapshot, now: number): Change | nul
     ...pace,
     // Only after a failed attempt, because the e-mail mentions it.
     disable: paceChanged && failed && isDead(pace, now),
-    retryAt: Math.max(pace.nextAt, ...settlements.map(({ dueAt }) => dueAt)),
     freedSince: endsOutage(subscription, pace) ? failingSince : null,
-    failed,
     last: lastOf(settlements),
   };
 }

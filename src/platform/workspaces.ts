@@ -47,10 +47,12 @@ import { signPortalToken } from "./portal-token.ts";
 const workspaceId = "wks_…";
 const WorkspaceName = Name.describe("shown in e-mails to administrators");
 const AdminEmails = z
-  .array(z.email())
+  .array(z.union([z.email(), z.strictObject({ email: z.email(), language: z.enum(["fr", "en"]) })]))
   .max(50)
   .nullish()
-  .describe("who receives e-mails about failing and disabled subscriptions");
+  .describe(
+    "administrators, who receive e-mails about subscriptions that fail, recover, are disabled or reject an event type: an address, or an address and the language of the e-mails to it, which is French otherwise",
+  );
 
 export const createWorkspace = operation({
   about: "Creates a workspace that has access to the service.",

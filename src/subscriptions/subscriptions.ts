@@ -188,6 +188,7 @@ export function enableSubscription(id: string): Executable {
     .update(subscriptions)
     .set({
       disabledAt: null,
+      disabledByFailures: false,
       ...FRESH,
     })
     .where(and(isSubscription(id), isNotNull(subscriptions.disabledAt)));

@@ -2,6 +2,7 @@ import { and, type Column, eq, getTableColumns, type SQL, sql } from "drizzle-or
 import { getTableConfig, type SQLiteTable } from "drizzle-orm/sqlite-core";
 import * as schema from "../db/schema.ts";
 import {
+  announcements,
   apiKeys,
   attempts,
   automations,
@@ -10,7 +11,6 @@ import {
   erasedLeads,
   events,
   leads,
-  notices,
   runs,
   subscriptions,
   workspaces,
@@ -143,10 +143,10 @@ const MANIFEST = {
     key: [deliveryCounts.workspaceId, deliveryCounts.subscriptionId, deliveryCounts.day],
     order: [deliveryCounts.subscriptionId, deliveryCounts.day],
   },
-  notices: {
-    kind: "notice",
-    key: [notices.workspaceId, notices.subscriptionId, notices.since, notices.kind],
-    order: [notices.subscriptionId, notices.since, notices.kind],
+  announcements: {
+    kind: "announcement",
+    key: [announcements.subscriptionId, announcements.kind],
+    order: [announcements.subscriptionId, announcements.kind],
   },
   sweepPositions: "where the sweep continues",
   moves: "which workspaces are moving between databases, and how far they are",

@@ -14,8 +14,7 @@ import {
 } from "../db/client.ts";
 import { DIRECTORY, openDirectory } from "../db/databases.ts";
 import { isOnPage, type Listing, mapItems, type PageRequest, preparePages } from "../db/page.ts";
-import { subscriptions, workspaces } from "../db/schema.ts";
-import { updateRecipients } from "../email/notices.ts";
+import { type Administrator, subscriptions, workspaces } from "../db/schema.ts";
 import { WORKSPACE_STATUS } from "./api-keys.ts";
 import { beingErased } from "./moves.ts";
 import { queryIfReachable } from "./placement.ts";
@@ -158,32 +157,25 @@ export function findWorkspaces(ids: string[]) {
 /** The fields of a workspace to change; those that are null or absent stay as they are. */
 interface WorkspaceChanges {
   name?: string | null | undefined;
-  adminEmails?: string[] | null | undefined;
+  adminEmails?: Administrator[] | null | undefined;
   webhooksMax?: number | null | undefined;
 }
 
-/**
- * Changes fields of a workspace. Reads 0 if there is no such workspace. Notices that are still owed go
- * to its new administrators.
- */
+/** Changes fields of a workspace. Reads 0 if there is no such workspace. */
 export function updateDetails(
   id: string,
   { name, adminEmails, webhooksMax }: WorkspaceChanges,
 ): Statements<number> {
-  const statements = transaction({
-    recipients: adminEmails ? updateRecipients(id, adminEmails) : undefined,
-    updated: counted(
-      qb
-        .update(workspaces)
-        .set({
-          name: name ?? sql`${workspaces.name}`,
-          adminEmails: adminEmails ?? sql`${workspaces.adminEmails}`,
-          webhooksMax: webhooksMax ?? sql`${workspaces.webhooksMax}`,
-        })
-        .where(eq(workspaces.id, id)),
-    ),
-  });
-  return readAs(statements, ({ updated }) => updated);
+  return counted(
+    qb
+      .update(workspaces)
+      .set({
+        name: name ?? sql`${workspaces.name}`,
+        adminEmails: adminEmails ?? sql`${workspaces.adminEmails}`,
+        webhooksMax: webhooksMax ?? sql`${workspaces.webhooksMax}`,
+      })
+      .where(eq(workspaces.id, id)),
+  );
 }
 
 /** By how much the clocks of two machines may differ that create a portal link and end the sessions. */

@@ -1,11 +1,12 @@
 import { exports } from "cloudflare:workers";
 import { expect, test } from "vitest";
 import { openDatabase } from "../../src/db/client.ts";
-import { sendNotices } from "../../src/email/notify.ts";
+import { announce } from "../../src/email/announce.ts";
+import type { EmailMessage } from "../../src/email/queue.ts";
 import { openedDataKeys } from "../../src/encryption/personal-data.ts";
 import { sweep } from "../../src/sweep.ts";
 import { exportAll } from "../support/api.ts";
-import { databaseOf, NAMES, rowsIn, unreachableDatabase, valueIn } from "../support/databases.ts";
+import { databaseOf, NAMES, rowsIn, valueIn } from "../support/databases.ts";
 import { consumeBodies, DAY_MS, isolated, MINUTE_MS } from "../support/deliveries.ts";
 import { keepLog } from "../support/log-lines.ts";
 import { mailbox } from "../support/mailbox.ts";
@@ -79,75 +80,94 @@ test("leads move with their data key, which is left nowhere", async () => {
   }
 });
 
-test("an export that was begun before a move shows each notice once", async () => {
-  const { workspaceId, webhookId } = await openWithLeads();
+test("an export that was begun before a move shows each announcement once", async () => {
+  const { workspaceId } = await openWithLeads();
   // More than one page shows.
+  const numbers = JSON.stringify([...Array(60).keys()]);
   await rowsIn(
     "DB_2",
-    `INSERT INTO notices (workspace_id, subscription_id, since, kind, recipients)
-      SELECT ?1, ?2, value, 'failing', ?3 FROM json_each(?4)`,
+    `INSERT INTO subscriptions (id, workspace_id, url, events, sealed_secret, created_at)
+      SELECT 'whk_' || value, ?1, 'https://hooks.example/', '[]', '', value FROM json_each(?2)`,
     workspaceId,
-    webhookId,
-    JSON.stringify(["x".repeat(30_000)]),
-    JSON.stringify([...Array(60).keys()]),
+    numbers,
+  );
+  await rowsIn(
+    "DB_2",
+    `INSERT INTO announcements (subscription_id, kind, workspace_id, host, since, announced_at, emails)
+      SELECT 'whk_' || value, 'failing', ?1, ?2, value, 1, 1 FROM json_each(?3)`,
+    workspaceId,
+    "x".repeat(30_000),
+    numbers,
   );
   const pages = await exportAll(workspaceId, () => moved(workspaceId, "DB_3"));
   expect(pages.length).toBeGreaterThan(1);
-  const notices = pages.flat().filter(({ kind }) => kind === "notice");
-  const seen = notices.map(({ since }) => since);
+  const announcements = pages.flat().filter(({ kind }) => kind === "announcement");
+  const seen = announcements.map(({ webhookId }) => webhookId);
   expect(seen).toHaveLength(60);
   expect(new Set(seen).size).toBe(60);
 });
 
-/** A workspace in DB_2 with an administrator, who is owed an e-mail once `owe` is called. */
+/** A workspace in DB_2 with an administrator, who should be told that its subscription was disabled. */
 async function openAdministered() {
   const { workspaceId, webhookId } = await openWithLeads(1);
   const address = `${workspaceId}@example.com`;
   await Platform.updateWorkspace({ workspaceId, adminEmails: [address] });
-  const owe = () =>
+  const disable = () =>
     rowsIn(
       "DB_2",
-      `INSERT INTO notices (workspace_id, subscription_id, since, kind, due_at) VALUES (?, ?, 1, 'disabled', 3)
-        ON CONFLICT DO UPDATE SET due_at = 3, recipients = NULL`,
-      workspaceId,
+      "UPDATE subscriptions SET disabled_at = ?, disabled_by_failures = 1, failing_since = 1 WHERE id = ?",
+      Date.now(),
       webhookId,
     );
-  // Only of a subscription that is still disabled are administrators told.
-  const disable = "UPDATE subscriptions SET disabled_at = 2, failing_since = 1 WHERE id = ?";
-  await rowsIn("DB_2", disable, webhookId);
-  return { workspaceId, webhookId, address, owe };
+  return { workspaceId, webhookId, address, disable };
 }
 
-test("an e-mail whose outcome cannot be recorded, because its workspace stays closed, stops no other", async () => {
-  const [closed, staying] = [await openAdministered(), await openAdministered()];
-  for (const { owe } of [closed, staying]) await owe();
-  const box = mailbox(async ({ to }) => {
-    if (to === closed.address) await moveUntil(closed.workspaceId, "copying");
-    return false;
-  });
-  const sending = sendNotices(openDatabase(databaseOf("DB_2")), box.env, Date.now());
-  await expect(sending).rejects.toThrow("moving: try again");
-  expect(box.sent.map(({ to }) => to).sort()).toEqual([closed.address, staying.address].sort());
-  await moved(closed.workspaceId, "DB_3");
+/** How many e-mails the queue was passed for an address. */
+const countFor = ({ address }: { address: string }, box: ReturnType<typeof mailbox>) =>
+  box.held.filter(({ body }) => body.to === address).length;
+
+test("an announcement that cannot be recorded, because its workspace moves, stops no other", async () => {
+  const [moving, staying] = [await openAdministered(), await openAdministered()];
+  for (const { disable } of [moving, staying]) await disable();
+  const box = mailbox();
+  const sendBatch = async (messages: MessageSendRequest<EmailMessage>[]) => {
+    await box.env.EMAILS.sendBatch(messages);
+    if (messages.some(({ body }) => body.to === moving.address))
+      await moveUntil(moving.workspaceId, "copying");
+  };
+  const bindings = { ...box.env, EMAILS: { sendBatch } as unknown as Queue };
+  const DB_2 = openDatabase(databaseOf("DB_2"));
+  for (let i = 0; i < 2; i++) await announce(DB_2, bindings, Date.now());
+  expect([countFor(moving, box), countFor(staying, box)]).toEqual([1, 1]);
+  await moved(moving.workspaceId, "DB_3");
+  // Once more, because nothing says that it was announced.
+  const DB_3 = openDatabase(databaseOf("DB_3"));
+  for (let i = 0; i < 2; i++) await announce(DB_3, bindings, Date.now());
+  expect([countFor(moving, box), countFor(staying, box)]).toEqual([2, 1]);
 });
 
-test("e-mails of a workspace that arrives, or is closed, wait until it has moved; others do not", async () => {
+test("what is to be announced of a workspace that moves waits until it has moved; the rest does not", async () => {
   const leaving = await openAdministered();
   const staying = await openAdministered();
-  await leaving.owe();
+  await leaving.disable();
   await moveUntil(leaving.workspaceId, "copying");
+  await staying.disable();
   const box = mailbox();
   const { DELIVERIES, REDELIVERIES } = isolated().env;
   const bindings = { ...box.env, DELIVERIES, REDELIVERIES };
-  // The sweep of DB_2 comes later.
-  const DB_2 = unreachableDatabase("rejects");
-  await sweep({ ...bindings, DB_2 } as Env, Date.now()).catch(() => {});
-  expect(box.sent).toEqual([]);
-  await staying.owe();
   await sweep(bindings, Date.now());
+  expect([countFor(leaving, box), countFor(staying, box)]).toEqual([0, 1]);
   await moved(leaving.workspaceId, "DB_3");
-  await staying.owe();
   await sweep(bindings, Date.now());
-  const sent = box.sent.map(({ to }) => to).sort();
-  expect(sent).toEqual([leaving, staying, staying].map(({ address }) => address).sort());
+  expect([countFor(leaving, box), countFor(staying, box)]).toEqual([1, 1]);
+});
+
+test("an e-mail about a workspace that has moved meanwhile is sent", async () => {
+  const administered = await openAdministered();
+  await administered.disable();
+  const box = mailbox();
+  await announce(openDatabase(databaseOf("DB_2")), box.env, Date.now());
+  await moved(administered.workspaceId, "DB_3");
+  await box.consumeAt(Date.now());
+  expect(box.sent.map(({ to }) => to)).toContain(administered.address);
 });

@@ -68,8 +68,8 @@ async function openFull() {
   for (const sql of [
     `INSERT INTO attempts (subscription_id, event_id, attempt, at, outcome, status, duration_ms)
       SELECT subscription_id, event_id, 1, 5, 'answered', 500, 7 FROM deliveries WHERE subscription_id = '${webhookId}' LIMIT 9`,
-    `INSERT INTO notices (workspace_id, subscription_id, since, kind, due_at, recipients, tries)
-      SELECT '${workspaceId}', '${webhookId}', 1, value, ${later}, '["a@example.com"]', 2 FROM json_each('["failing", "disabled"]')`,
+    `INSERT INTO announcements (subscription_id, kind, workspace_id, host, since, announced_at, reminders, emails)
+      SELECT '${webhookId}', value, '${workspaceId}', 'hooks.example', 1, 2, 3, 4 FROM json_each('["failing", "disabled"]')`,
     // And one waits.
     `UPDATE subscriptions SET next_at = ${later}, earlier_secrets = '[{"sealedSecret":"sealed","until":${later}}]' WHERE id = '${webhookId}'`,
   ])

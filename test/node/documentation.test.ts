@@ -75,7 +75,7 @@ test.each([
   ["docs/operations.md", `(${SECRET_OVERLAP_SECONDS.default / 3600} hours)`],
   ["docs/operations.md", `${SUBSCRIPTIONS_MAX} per workspace`],
   ["docs/operations.md", `allows up to ${AGREED_SUBSCRIPTIONS_MAX}`],
-  ["docs/operations.md", `and ${WORKSPACE_EMAILS_PER_DAY} per day`],
+  ["docs/operations.md", `at most ${WORKSPACE_EMAILS_PER_DAY} e-mails a day`],
   ["docs/operations.md", `for ${ERASED_LEADS_KEPT_DAYS} days, no reference`],
   ["docs/portal.md", `the first ${said(DELIVERIES_COUNTED_MAX)} deliveries`],
   ["docs/recording.md", `at most ${RECORD_MAX_BYTES / 1024} KiB of JSON`],

@@ -45,8 +45,6 @@ const ENTRIES: Record<string, string[]> = {
   "records -> events": ["outbox"],
   "records -> delivery": ["wake"],
   "events -> subscriptions": ["conditions"],
-  "history -> email": ["notices"],
-  "workspaces -> email": ["notices"],
 };
 
 const sources = readdirSync(SRC, { recursive: true, encoding: "utf8" })

@@ -15,9 +15,10 @@ import { RETRY_WAITS_SECONDS } from "../../src/contract/limits.ts";
 import { isoTime } from "../../src/contract/time.ts";
 import { commit, openDatabase } from "../../src/db/client.ts";
 import {
+  type Administrator,
+  announcements,
   deliveries,
-  type NoticeKind,
-  notices,
+  type EmailKind,
   subscriptions,
   workspaces,
 } from "../../src/db/schema.ts";
@@ -31,6 +32,7 @@ import type { Snapshot } from "../../src/delivery/settle-and-claim.ts";
 import { mintSecret } from "../../src/delivery/signature.ts";
 import type { DispatchTools } from "../../src/delivery/tools.ts";
 import { isWake, type WakeMessage } from "../../src/delivery/wake.ts";
+import type { EmailMessage } from "../../src/email/queue.ts";
 import { announce, type Draft, draftEvent, isNewLead } from "../../src/events/outbox.ts";
 import worker from "../../src/index.ts";
 import { showPerson } from "../../src/records/person.ts";
@@ -52,7 +54,9 @@ export const HOUR_MS = 60 * MINUTE_MS;
 export const DAY_MS = 24 * HOUR_MS;
 
 /** A workspace without a key. */
-export async function createWorkspace(adminEmails = ["admin@example.com"]): Promise<string> {
+export async function createWorkspace(
+  adminEmails: Administrator[] = ["admin@example.com"],
+): Promise<string> {
   const { workspaceId } = await exports.Platform.createWorkspace({
     name: "Agence",
     adminEmails,
@@ -185,12 +189,12 @@ export async function setDeliveries(
     .where(and(eq(deliveries.subscriptionId, subscriptionId), isMeant));
 }
 
-/** The notices of one kind about a subscription. */
-export function noticesOf(subscriptionId: string, kind: NoticeKind = "disabled") {
+/** What administrators were told about a subscription, in e-mails of one kind. */
+export function announcementsOf(subscriptionId: string, kind: EmailKind = "disabled") {
   return db
     .select()
-    .from(notices)
-    .where(and(eq(notices.subscriptionId, subscriptionId), eq(notices.kind, kind)));
+    .from(announcements)
+    .where(and(eq(announcements.subscriptionId, subscriptionId), eq(announcements.kind, kind)));
 }
 
 /** What a subscriber has received, oldest first. */
@@ -357,6 +361,7 @@ export interface Sent extends WakeMessage {
 export function isolated(overrides: Partial<Env> = {}) {
   const fast: Sent[] = [];
   const slow: Sent[] = [];
+  const emails: EmailMessage[] = [];
   const keepIn = (sent: Sent[]) =>
     ({
       sendBatch: async (messages: MessageSendRequest<WakeMessage>[]) => {
@@ -367,9 +372,14 @@ export function isolated(overrides: Partial<Env> = {}) {
     ...env,
     DELIVERIES: keepIn(fast),
     REDELIVERIES: keepIn(slow),
+    EMAILS: {
+      sendBatch: async (messages: MessageSendRequest<EmailMessage>[]) => {
+        for (const { body } of messages) emails.push(body);
+      },
+    } as unknown as Queue,
     ...inDatabase(overrides),
   };
-  return { env: bindings, fast, slow };
+  return { env: bindings, fast, slow, emails };
 }
 
 /** A queue that accepts nothing. */

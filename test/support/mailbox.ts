@@ -1,5 +1,8 @@
 import { env } from "cloudflare:workers";
-import { notices } from "../../src/db/schema.ts";
+import { announcements } from "../../src/db/schema.ts";
+import { announce } from "../../src/email/announce.ts";
+import type { EmailMessage } from "../../src/email/queue.ts";
+import { consumeEmails } from "../../src/email/send.ts";
 import { db } from "./deliveries.ts";
 import { WORKSPACE_DB } from "./placement.ts";
 
@@ -10,15 +13,26 @@ export interface Email {
   text: string;
 }
 
+interface Held {
+  body: EmailMessage;
+  attempts: number;
+  dueAt: number;
+}
+
+/** As many as `wrangler.toml` gives a consumer at once. */
+const BATCH_MAX = 5;
+
 /**
- * An e-mail binding that keeps what it is given. `fails` returns the error code that a send fails with;
- * `true` for an error without a code.
+ * The deployment with a mail service and a queue of e-mails that a test controls.
+ *
+ * @param fails the error code that sending an e-mail fails with; `true` for an error without a code.
  */
 export function mailbox(
   fails: (email: Email) => string | boolean | Promise<string | boolean> = () => false,
 ) {
   const sent: Email[] = [];
   const tried: Email[] = [];
+  const held: Held[] = [];
   const send = async (email: Email) => {
     tried.push(email);
     const code = await fails(email);
@@ -29,12 +43,54 @@ export function mailbox(
     await env.EMAIL.send(email);
     sent.push(email);
   };
-  const bindings: Env = { ...env, EMAIL: { send } as unknown as SendEmail };
-  return { env: bindings, sent, tried };
+  const sendBatch = async (messages: MessageSendRequest<EmailMessage>[]) => {
+    for (const { body } of messages) held.push({ body, attempts: 0, dueAt: 0 });
+  };
+  const bindings: Env = {
+    ...env,
+    EMAIL: { send } as unknown as SendEmail,
+    EMAILS: { sendBatch } as unknown as Queue,
+  };
+
+  /** Passes the messages that are due to their consumer, until none is. */
+  async function consumeAt(now: number): Promise<void> {
+    for (;;) {
+      const due = held.filter(({ dueAt }) => dueAt <= now).slice(0, BATCH_MAX);
+      if (due.length === 0) return;
+      for (const one of due) held.splice(held.indexOf(one), 1);
+      const ended = new Set<Held>();
+      const messages = due.map((one) => {
+        const end = (options?: QueueRetryOptions) => {
+          ended.add(one);
+          if (!options) return;
+          const dueAt = now + (options.delaySeconds ?? 0) * 1000;
+          held.push({ body: one.body, attempts: one.attempts + 1, dueAt });
+        };
+        return {
+          body: one.body,
+          attempts: one.attempts + 1,
+          ack: () => end(),
+          retry: (options: QueueRetryOptions = {}) => end(options),
+        } as unknown as Message<EmailMessage>;
+      });
+      await consumeEmails(messages, bindings, now);
+      if (ended.size < due.length)
+        throw new Error("a message was neither acknowledged nor retried");
+    }
+  }
+
+  /** A sweep, and what the queue does then. */
+  async function sweepAt(now: number, hasMore?: () => boolean): Promise<void> {
+    await announce(db, bindings, now, hasMore);
+    await consumeAt(now);
+  }
+  return { env: bindings, sent, tried, held, sweepAt, consumeAt };
 }
 
-/** Clears what is owed, and the mail service's pause. */
+/** Forgets what is to be announced, and by whom. */
 export async function clearMail(): Promise<void> {
-  await db.update(notices).set({ dueAt: null });
-  await WORKSPACE_DB.exec("DELETE FROM sweep_positions");
+  await db.delete(announcements);
+  await WORKSPACE_DB.exec(
+    "UPDATE subscriptions SET deleted_at = 1 WHERE deleted_at IS NULL; DELETE FROM sweep_positions",
+  );
 }

@@ -32,7 +32,7 @@ describe("an error", () => {
   });
 
   test("is logged without the e-mail addresses in its message", () => {
-    logError("notice_failed", new Error('550 <zoe@example.com>, "léa+x@b.example": mailbox full'));
+    logError("email_failed", new Error('550 <zoe@example.com>, "léa+x@b.example": mailbox full'));
     expect(written().message).toBe('550 <…@…>, "…@…": mailbox full');
   });
 

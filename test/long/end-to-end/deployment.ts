@@ -27,7 +27,7 @@ export const MADE = /^k\d{8}:[A-Za-z0-9+/]{43}=$/;
 const DEPLOY = join(ROOT, "scripts/deploy/deploy.ts");
 
 /** The queues of wrangler.toml. */
-export const QUEUES = ["webhook-deliveries", "webhook-redeliveries"];
+export const QUEUES = ["webhook-deliveries", "webhook-redeliveries", "webhook-emails"];
 
 /** The folder of the current test: home, temporary files, and the fake `wrangler`. */
 let folder = "";

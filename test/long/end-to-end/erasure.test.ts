@@ -79,10 +79,9 @@ async function fill() {
   });
   await until(async () => (await PLATFORM.ledger({ workspaceId })).delivered === LEADS - 1);
   await until(async () => (await rowsOf(["attempts"]))[0] === 1);
-  // A notice that is due, which the sweep sends to the administrators.
   await runtime.env.DB.prepare(
-    `INSERT INTO notices (workspace_id, subscription_id, since, kind, due_at, recipients)
-      SELECT workspace_id, id, 1, 'failing', 9e12, '["admin@example.com"]' FROM subscriptions WHERE workspace_id = ?`,
+    `INSERT INTO announcements (subscription_id, kind, workspace_id, host, since, announced_at, emails)
+      SELECT id, 'failing', workspace_id, 'hooks.example', 1, 2, 1 FROM subscriptions WHERE workspace_id = ?`,
   )
     .bind(workspaceId)
     .run();
@@ -93,7 +92,7 @@ async function fill() {
 
 test("of erased leads, the database's files contain no byte of a name, e-mail or phone number", async () => {
   const { workspaceId, ids, texts } = await fill();
-  const tables = ["leads", "events", "deliveries", "attempts", "notices"];
+  const tables = ["leads", "events", "deliveries", "attempts", "announcements"];
   for (const [i, rows] of (await rowsOf(tables)).entries())
     expect(rows, tables[i]).toBeGreaterThan(0);
   const [erased, kept] = [ids.slice(0, 200), ids.slice(200)];

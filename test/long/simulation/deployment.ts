@@ -29,12 +29,16 @@ export function deploy(world: World, store: Store, subscribers: Subscribers, wor
     deliveries: broker("webhook-deliveries"),
     redeliveries: broker("webhook-redeliveries"),
   };
+  const emails = openBroker(world, "webhook-emails", concurrency, (messages, isolate) =>
+    worker.consumeEmails(messages, env(isolate)),
+  );
 
   function env(isolate: Isolate): Env {
     return {
       ...Object.fromEntries(store.names.map((name) => [name, store.binding(isolate, name)])),
       DELIVERIES: lanes.deliveries.producer(isolate),
       REDELIVERIES: lanes.redeliveries.producer(isolate),
+      EMAILS: emails.producer(isolate),
       ENCRYPTION_KEYS,
       SERVED_ROUTES: "automations.crm_source",
       EVENTS_KEPT_DAYS: 60,

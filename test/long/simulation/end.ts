@@ -84,21 +84,23 @@ async function checkBodies(store: Store, keys: string, posts: Post[]): Promise<v
  * administrators were told only what was true, and everything they should be told.
  */
 function checkDisabled(store: Store, posts: Post[]): void {
-  const owed = store.rows<{ subscription_id: string }>(
-    "SELECT subscription_id FROM notices WHERE due_at <= ?",
+  const [untold] = store.rows<{ id: string }>(
+    `SELECT s.id FROM subscriptions AS s JOIN workspaces AS w ON w.id = s.workspace_id
+      WHERE s.disabled_by_failures AND s.disabled_at <= ? AND s.deleted_at IS NULL
+        AND w.access_granted AND w.database IS NULL AND NOT EXISTS (
+          SELECT 1 FROM announcements AS a
+          WHERE a.subscription_id = s.id AND a.kind = 'disabled' AND a.since = s.disabled_at)`,
     store.world.now - 4 * 3_600_000,
   );
-  for (const { subscription_id } of owed)
-    throw new Violation(`the e-mail about ${subscription_id} was never sent`);
+  if (untold) throw new Violation(`nobody was told that ${untold.id} was disabled`);
   const [early] = store.rows<{ subscription_id: string }>(
-    "SELECT subscription_id FROM notices WHERE kind = 'failing' AND sent > 0 AND sent_at < since + ?",
+    "SELECT subscription_id FROM announcements WHERE kind = 'failing' AND announced_at < since + ?",
     TELL_AFTER_MS,
   );
   if (early) throw new Violation(`${early.subscription_id} was told of too early`);
   const disabled = store.rows<{ subscription_id: string; since: number; disabled_at: number }>(
-    `SELECT s.id AS subscription_id, n.since, s.disabled_at FROM notices AS n
-      JOIN subscriptions AS s ON s.id = n.subscription_id AND s.failing_since = n.since
-      WHERE n.kind = 'disabled' AND s.disabled_at IS NOT NULL`,
+    `SELECT id AS subscription_id, failing_since AS since, disabled_at FROM subscriptions
+      WHERE disabled_by_failures AND disabled_at IS NOT NULL`,
   );
   for (const { subscription_id, since, disabled_at } of disabled) {
     if (disabled_at - since < DISABLE_AFTER_MS)

@@ -1,4 +1,5 @@
 import { ENCRYPTION_KEYS } from "../../../scripts/shared/runtime.ts";
+import { TELL_AFTER_MS } from "../../../src/contract/limits.ts";
 import type { Fault } from "../../support/service-faults.ts";
 import { type Deployment, deploy } from "./deployment.ts";
 import { checkEnd } from "./end.ts";
@@ -209,11 +210,25 @@ async function live(deployment: Deployment): Promise<void> {
     return store.rows("SELECT 1 FROM deliveries WHERE state = 'pending' LIMIT 1").length;
   }
 
+  /** When administrators are to be told something next, in Unix milliseconds. */
+  function announcedAt(): number {
+    const [next] = store.rows<{ at: number | null }>(
+      `SELECT min(at) AS at FROM (
+        SELECT failing_since + ? AS at FROM subscriptions AS s WHERE disabled_at IS NULL AND deleted_at IS NULL
+          AND NOT EXISTS (SELECT 1 FROM announcements WHERE subscription_id = s.id AND kind = 'failing' AND since = failing_since)
+        UNION ALL SELECT disabled_at FROM subscriptions AS s WHERE disabled_by_failures AND deleted_at IS NULL
+          AND NOT EXISTS (SELECT 1 FROM announcements WHERE subscription_id = s.id AND kind = 'disabled' AND since = disabled_at)
+        UNION ALL SELECT 0 FROM announcements AS a JOIN subscriptions AS s ON s.id = a.subscription_id
+          WHERE kind = 'failing' AND failing_since IS NULL AND disabled_at IS NULL)`,
+      TELL_AFTER_MS,
+    );
+    return next?.at ?? Number.POSITIVE_INFINITY;
+  }
+
   /** The scheduled job, in the minutes in which it could have something to do. */
   function sweepAgain(): void {
-    const [next] = store.rows<{ due: number | null; owed: number | null }>(
-      `SELECT min(CASE WHEN s.cancelling THEN 0 ELSE max(d.due_at, s.next_at, iif(s.rejections -> d.type IS NULL, 0, s.rejected_until), s.leased_until) END) AS due,
-          (SELECT min(due_at) FROM notices) AS owed
+    const [next] = store.rows<{ due: number | null }>(
+      `SELECT min(CASE WHEN s.cancelling THEN 0 ELSE max(d.due_at, s.next_at, iif(s.rejections -> d.type IS NULL, 0, s.rejected_until), s.leased_until) END) AS due
         FROM deliveries AS d JOIN subscriptions AS s ON s.id = d.subscription_id
         WHERE d.state = 'pending'`,
     );
@@ -223,7 +238,8 @@ async function live(deployment: Deployment): Promise<void> {
       world.guard(() => checkWrites(store, subscribers.posts));
     }
     const overdueInMs = (next?.due ?? Number.POSITIVE_INFINITY) + MINUTE_MS - Date.now();
-    const owedInMs = (next?.owed ?? Number.POSITIVE_INFINITY) - Date.now();
+    // What is not announced, such as the recovery of a workspace without access, is looked at again later.
+    const owedInMs = Math.max(10 * MINUTE_MS, announcedAt() - Date.now());
     const waitMs = Math.min(overdueInMs, owedInMs, world.faults ? 10 * MINUTE_MS : 3 * HOUR_MS);
     const soonMs = store.isAnybodyMoving() ? MINUTE_MS : waitMs;
     world.after(Math.max(MINUTE_MS, Math.ceil(soonMs / MINUTE_MS) * MINUTE_MS), () => {

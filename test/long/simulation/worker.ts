@@ -4,6 +4,7 @@ import { pathToFileURL } from "node:url";
 export interface LoadedWorker {
   Platform: new (ctx: unknown, env: unknown) => Record<string, (input: unknown) => Promise<never>>;
   consume: typeof import("../../../src/delivery/consumer.ts").consume;
+  consumeEmails: typeof import("../../../src/email/send.ts").consumeEmails;
   sweep: typeof import("../../../src/sweep.ts").sweep;
   commit: typeof import("../../../src/db/client.ts").commit;
   openDatabase: typeof import("../../../src/db/client.ts").openDatabase;
@@ -24,6 +25,7 @@ export async function loadWorker(src: string): Promise<LoadedWorker> {
   const modules = await Promise.all([
     load("platform/entrypoint.ts"),
     load("delivery/consumer.ts"),
+    load("email/send.ts"),
     load("sweep.ts"),
     load("db/client.ts"),
     load("subscriptions/creation.ts"),

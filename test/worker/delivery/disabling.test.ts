@@ -24,7 +24,6 @@ import {
   failAtTrip,
   HOUR_MS,
   heldDispatch,
-  noticesOf,
   observedDatabase,
   owed,
   setSubscription,
@@ -61,10 +60,14 @@ describe("a subscription is disabled", () => {
     const { id } = await failing(times);
     await failAt(id, [before]);
     expect(await subscriptionRow(id)).toMatchObject({ failures: times + 1, disabledAt: null });
-    expect(await noticesOf(id)).toEqual([]);
     expect(await statesOf(id)).toEqual({ pending: 15 });
     await failAt(id, [disabledAt]);
-    const disabled = { disabledAt, failingSince: T0, failures: times + 2 };
+    const disabled = {
+      disabledAt,
+      disabledByFailures: true,
+      failingSince: T0,
+      failures: times + 2,
+    };
     expect(await subscriptionRow(id)).toMatchObject(disabled);
   });
 
@@ -95,12 +98,12 @@ describe("a subscription is disabled", () => {
     expect(ledger).toMatchObject({ created: 14, pending: 1, cancelled: 13, addsUp: true });
   });
 
-  test("but if it was deleted in the meantime, it is neither disabled nor mentioned in an e-mail", async () => {
+  test("but not if it was deleted in the meantime", async () => {
     const { id, workspaceId } = await failing(10);
     const late = await heldDispatch(END, id);
     await commit(db, deleteSubscription(workspaceId, id, END));
     await late.finish(FAILED);
-    expect(await noticesOf(id)).toEqual([]);
+    expect(await subscriptionRow(id)).toMatchObject({ disabledByFailures: false });
     expect(await statesOf(id)).toEqual({ cancelled: 15 });
   });
 
@@ -142,8 +145,13 @@ describe("a subscription is disabled", () => {
     });
     await dispatchOn(DB, END, [id], FAILED);
     expect(disabled).toEqual([END]);
-    const healthy = { disabledAt: null, failures: 0, failingSince: null, backoff: 0 };
+    const healthy = {
+      disabledAt: null,
+      disabledByFailures: false,
+      failures: 0,
+      failingSince: null,
+      backoff: 0,
+    };
     expect(await subscriptionRow(id)).toMatchObject({ ...healthy, nextAt: 0, leasedUntil: 0 });
-    expect(await noticesOf(id)).toHaveLength(1);
   });
 });

@@ -15,7 +15,6 @@ import {
   FIRST_WAIT_MS,
   HOUR_MS,
   MINUTE_MS,
-  noticesOf,
   observedDatabase,
   owed,
   owedToMany,
@@ -60,7 +59,6 @@ describe("a dispatch", () => {
     expect(posts).toHaveLength(attempts);
     expect(await deliveryTo(id)).toMatchObject({ state: "exhausted", settledAt: now, attempts });
     expect(await subscriptionRow(id)).toMatchObject({ disabledAt: null, failures: attempts });
-    expect(await noticesOf(id, "failing")).toHaveLength(1);
   });
 
   test("claims no more than fits into memory, however large the events are", async () => {

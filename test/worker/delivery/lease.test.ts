@@ -20,7 +20,6 @@ import {
   HOUR_MS,
   heldDispatch,
   isolated,
-  noticesOf,
   observedDatabase,
   owed,
   owedToMany,
@@ -85,7 +84,6 @@ describe("a lease", () => {
     await inTime.finish(OK);
     expect(await deliveryTo(id)).toMatchObject({ state: "delivered", attempts: 1 });
     expect(await subscriptionRow(id)).toMatchObject({ ...HEALTHY, disabledAt: null });
-    expect(await noticesOf(id)).toEqual([]);
   });
 
   test.each([

@@ -1,23 +1,33 @@
 import { expect, test } from "vitest";
 import { DISABLE_AFTER_MS, POST_TIMEOUT_MS } from "../../../src/contract/limits.ts";
-import type { Notice } from "../../../src/email/notice.ts";
-import { composeNotice } from "../../../src/email/text.ts";
+import { EMAIL_KINDS, type Language } from "../../../src/db/schema.ts";
+import type { Notification } from "../../../src/email/notification.ts";
+import { composeEmail } from "../../../src/email/text.ts";
 
-const notice: Notice = {
-  ...{ kind: "disabled", workspaceName: "Agence", subscriptionId: "whk_1", isReminder: false },
-  ...{ host: "hooks.example.com:8443", events: ["run.completed", "lead.created"] },
+const notification: Notification = {
+  kind: "disabled",
+  isReminder: false,
+  workspaceName: "Agence",
+  subscriptionIds: ["whk_1"],
+  host: "hooks.example.com:8443",
+  events: ["run.completed", "lead.created"],
   since: Date.UTC(2026, 0, 5, 12, 34),
   last: { outcome: "answered", status: 410 },
   missed: { count: 1_234, more: true, until: Date.UTC(2026, 1, 4, 8) },
 };
-const NO_PORTAL = { PORTAL: "on", PORTAL_ORIGIN: "" };
-const compose = (changes: Partial<Notice> = {}, portal = NO_PORTAL) =>
-  composeNotice({ ...notice, ...changes }, portal);
+const NO_PORTAL = { PORTAL: "on", PORTAL_ORIGIN: "", PORTAL_NAME: "" };
+const compose = (
+  changes: Partial<Notification> = {},
+  branding = NO_PORTAL,
+  language: Language = "fr",
+) => composeEmail({ ...notification, ...changes }, language, branding);
+const inEnglish = (changes: Partial<Notification> = {}, branding = NO_PORTAL) =>
+  compose(changes, branding, "en");
 
 const TIMEOUT = `${POST_TIMEOUT_MS / 1000}\u00a0secondes`;
 
 /** The day on which a subscription that goes on failing is disabled. */
-const DISABLED_ON = new Date(notice.since + DISABLE_AFTER_MS).toLocaleDateString("fr-FR", {
+const DISABLED_ON = new Date(notification.since + DISABLE_AFTER_MS).toLocaleDateString("fr-FR", {
   dateStyle: "long",
   timeZone: "UTC",
 });
@@ -38,14 +48,16 @@ test.each([
 );
 
 test("an e-mail breaks no line before its punctuation, and leads to the portal where there is one", () => {
-  for (const kind of ["disabled", "failing", "rejecting"] as const)
+  for (const kind of EMAIL_KINDS)
     for (const text of Object.values(compose({ kind }))) {
       expect(text).not.toMatch(/ [:;!?»]|« /);
       expect(text).not.toContain("https://");
     }
-  const portal = { PORTAL: "on", PORTAL_ORIGIN: "https://api.example.com/" };
+  const portal = { ...NO_PORTAL, PORTAL_ORIGIN: "https://api.example.com/" };
   const link = "Portail\u00a0: https://api.example.com/portal#/webhooks/whk_1\n";
   expect(compose({}, portal).text).toContain(link);
+  const several = { subscriptionIds: ["whk_1", "whk_2"] };
+  expect(compose(several, portal).text).toContain("https://api.example.com/portal\n");
   expect(compose({}, { ...portal, PORTAL: "off" }).text).not.toContain("https://");
 });
 
@@ -73,12 +85,59 @@ test.each([
   ],
   ["unreachable", null, "connexion impossible", "certificat TLS"],
   ["unreachable", 526, "connexion impossible (526)", "Installez un certificat"],
-  ["refused", null, "URL refusée par notre politique de sécurité", "adresse publique"],
+  ["refused", null, "URL bloquée par nos règles de sécurité", "adresse publique"],
 ])("a last result that was %s (%s) reads: %s, with the advice: …%s…", (...row) => {
   const [outcome, status, words, advice] = row;
   for (const kind of ["disabled", "failing"] as const) {
     const { text } = compose({ kind, last: { outcome, status } });
-    expect(text).toContain(`Dernier résultat\u00a0: ${words}\n`);
+    expect(text).toContain(`Dernier résultat\u00a0: ${words}. `);
     expect(text.split("Que faire\u00a0? ")[1]).toContain(advice);
   }
+});
+
+test("an e-mail says what to do right after the fact, then links to the portal, and ends with a name", () => {
+  const portal = { PORTAL: "on", PORTAL_ORIGIN: "https://api.example.com", PORTAL_NAME: "Lumière" };
+  const paragraphs = compose({ kind: "failing" }, portal).text.trimEnd().split("\n\n");
+  for (const [i, start] of [
+    "Bonjour,",
+    "L’abonnement",
+    "Que faire",
+    "Portail",
+    "À défaut",
+  ].entries())
+    expect(paragraphs[i]).toMatch(new RegExp(`^${start}`));
+  expect(paragraphs.at(-1)).toBe("Cordialement,\nL’équipe Lumière");
+  expect(inEnglish({}, portal).text).toMatch(/\n\nKind regards,\nThe Lumière team\n$/);
+});
+
+test.each(EMAIL_KINDS)("an e-mail of the kind %s is complete in English, too", (kind) => {
+  const subscriptionIds = ["whk_1", "whk_2", "whk_3"];
+  const [one, several] = [inEnglish({ kind }), inEnglish({ kind, subscriptionIds })];
+  expect(one.subject).toMatch(/: hooks\.example\.com:8443$/);
+  for (const part of [
+    "whk_1",
+    "“Agence”",
+    "5 January 2026 at 12:34 (UTC)",
+    "Run completed, New lead",
+  ])
+    expect(one.text).toContain(part);
+  expect(several.text).toContain("3 webhook subscriptions of");
+  expect(several.text).toContain("\nwhk_1\nwhk_2\nwhk_3\n");
+  for (const text of Object.values(one)) expect(text).not.toMatch(/[éèàç»«]/);
+  expect(inEnglish({ kind, isReminder: true }).subject).toBe(`Reminder: ${one.subject}`);
+});
+
+test("an e-mail about a recovery asks for nothing, and names no failure", () => {
+  const { subject, text } = compose({ kind: "recovered" });
+  expect(subject).toContain("Abonnement webhook rétabli");
+  expect(text).toContain("fonctionne à nouveau");
+  expect(text).not.toContain("Dernier résultat");
+});
+
+test("an e-mail about very many subscriptions lists the first twenty", () => {
+  const subscriptionIds = Array.from({ length: 100 }, (_, i) => `whk_${i}`);
+  const { text } = compose({ subscriptionIds });
+  expect(text).toContain("100 abonnements webhook");
+  expect(text).toContain("\nwhk_19\n…\n");
+  expect(text).not.toContain("whk_20");
 });

@@ -199,14 +199,23 @@ describe("eraseWorkspace", () => {
     expect(await errorOf(late)).toContain("workspaceId");
   });
 
-  test("reads each row a few times, in however many pieces, and no notices of other workspaces", async () => {
+  test("reads each row a few times, in however many pieces, and no announcements of other workspaces", async () => {
     const { workspaceId } = await openWorkspace();
     await fillLeads(workspaceId, 20_000);
     await commit(db, closeWorkspace(workspaceId, Date.now()));
-    await WORKSPACE_DB.prepare(`
-      INSERT INTO notices (workspace_id, subscription_id, since, kind, due_at)
-      WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 20000)
-      SELECT 'wks_other', 'whk_' || n, n, 'failing', n FROM numbers`).run();
+    const other = (await openWorkspace()).workspaceId;
+    const numbers =
+      "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 20000)";
+    await WORKSPACE_DB.batch([
+      WORKSPACE_DB.prepare(
+        `INSERT INTO subscriptions (id, workspace_id, url, events, sealed_secret, created_at)
+          ${numbers} SELECT 'whk_' || n, ?, 'https://other.example/', '[]', '', 0 FROM n`,
+      ).bind(other),
+      WORKSPACE_DB.prepare(
+        `INSERT INTO announcements (subscription_id, kind, workspace_id, host, since, announced_at, emails)
+          ${numbers} SELECT 'whk_' || n, 'failing', ?, 'other.example', n, n, 1 FROM n`,
+      ).bind(other),
+    ]);
     const { DB, rows } = meteredDatabase();
     const metered = openDatabase(DB);
     expect(await eraseAllRows(metered, workspaceId, () => false)).toBe(false);

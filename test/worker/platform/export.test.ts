@@ -68,9 +68,9 @@ async function withEverything() {
       "UPDATE subscriptions SET deleted_at = 1, cancelling = 1, cancellations = cancellations + 1, leased_by = 'test', leased_until = 9e12 WHERE id = ?",
     ).bind(deleted.id),
     WORKSPACE_DB.prepare(
-      `INSERT INTO notices (workspace_id, subscription_id, since, kind, due_at, recipients)
-        VALUES (?, ?, 1, 'failing', 9e12, '["admin@example.com"]')`,
-    ).bind(workspaceId, failing.id),
+      `INSERT INTO announcements (subscription_id, kind, workspace_id, host, since, announced_at, emails)
+        VALUES (?, 'failing', ?, 'hooks.example', 1, 2, 1)`,
+    ).bind(failing.id, workspaceId),
   ]);
   const secrets = [apiKey, rolled.apiKey, secret, failing.secret];
   const known = { workspaceId, automationId, removedId, leadId };
@@ -125,7 +125,7 @@ describe("exportWorkspace", () => {
       // Its body is made from the lead.
       { kind: "event", type: "lead.created", leadId: all.leadId, body: "" },
       { kind: "attempt", webhookId: all.failing.id, status: 500 },
-      { kind: "notice", about: "failing", recipients: ["admin@example.com"], since: isoTime(1) },
+      { kind: "announcement", about: "failing", since: isoTime(1), announcedAt: isoTime(2) },
     ])
       expect(items).toContainEqual(expect.objectContaining(expected));
     const text = JSON.stringify(items);

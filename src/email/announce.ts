@@ -1,0 +1,99 @@
+import { sql } from "drizzle-orm";
+import { MINUTE_MS } from "../contract/time.ts";
+import { qb } from "../db/builder.ts";
+import { commit, type Database, prepared, query } from "../db/client.ts";
+import { sweepPositions } from "../db/schema.ts";
+import {
+  CANDIDATES_MAX,
+  type Candidate,
+  chooseAnnouncements,
+  findCandidates,
+  recordAnnouncements,
+} from "./announcements.ts";
+import { enqueueEmails } from "./queue.ts";
+
+/** How long a sweep that has died keeps others from announcing. */
+export const ANNOUNCING_MAX_MS = 2 * MINUTE_MS;
+
+const PART = "announcing";
+const UNTIL = sql`${sql.placeholder("until")}`;
+const position = sql`CAST(${sweepPositions.position} AS INTEGER)`;
+
+/** Takes the lock, unless another sweep has it. A time that is too far ahead is of a clock that was set back. */
+const lock = prepared(
+  qb
+    .insert(sweepPositions)
+    .values({ part: PART, position: UNTIL })
+    .onConflictDoUpdate({
+      target: sweepPositions.part,
+      set: { position: UNTIL },
+      setWhere: sql`NOT (${position} > ${UNTIL} - ${ANNOUNCING_MAX_MS} AND ${position} <= ${UNTIL})`,
+    })
+    .returning(),
+);
+
+const unlock = prepared(
+  qb
+    .update(sweepPositions)
+    .set({ position: "0" })
+    .where(sql`${sweepPositions.part} = ${PART} AND ${sweepPositions.position} = ${UNTIL}`),
+);
+
+/**
+ * Tells administrators what they should know about their subscriptions: passes an e-mail for each of them to
+ * the queue, then records that it did. If it dies in between, the next sweep passes the same e-mails again: one
+ * too many costs its reader a moment, and one too few may cost events. For the same reason, an e-mail whose
+ * message comes twice is sent twice.
+ *
+ * @param db the database whose subscriptions it looks at.
+ * @param hasMore whether to go on with another workspace. The next sweep continues.
+ * @throws what the queue or the database throws, once all other workspaces had their turn.
+ */
+export async function announce(
+  db: Database,
+  env: Env,
+  now: number,
+  hasMore: () => boolean = () => true,
+): Promise<void> {
+  const until = String(now + ANNOUNCING_MAX_MS);
+  const { locked, candidates } = await commit(db, {
+    locked: lock({ until }),
+    candidates: findCandidates({ after: "", now }),
+  });
+  if (locked.length === 0) return;
+  const failures: unknown[] = [];
+  let page = candidates;
+  for (;;) {
+    for (const workspace of wholeWorkspaces(page)) {
+      if (!hasMore()) break;
+      await announceTo(db, env, workspace, now).catch((error) => failures.push(error));
+    }
+    const after = wholeWorkspaces(page).at(-1)?.[0]?.workspaceId;
+    if (page.length < CANDIDATES_MAX || after === undefined || !hasMore()) break;
+    page = await query(db, findCandidates({ after, now }));
+  }
+  await commit(db, unlock({ until }));
+  if (failures.length > 0) throw failures[0];
+}
+
+/** The candidates of each workspace. The last one of a full page may have more, and begins the next page. */
+function wholeWorkspaces(page: Candidate[]): Candidate[][] {
+  const workspaces = [...Map.groupBy(page, ({ workspaceId }) => workspaceId).values()];
+  return page.length < CANDIDATES_MAX ? workspaces : workspaces.slice(0, -1);
+}
+
+async function announceTo(
+  db: Database,
+  env: Env,
+  candidates: Candidate[],
+  now: number,
+): Promise<void> {
+  const announcements = chooseAnnouncements(candidates, now);
+  if (announcements.length === 0) return;
+  const messages = announcements.flatMap(({ workspaceId, kind, isReminder, recipients, rows }) => {
+    const subscriptionIds = rows.map(({ subscriptionId }) => subscriptionId);
+    return recipients.map((to) => ({ workspaceId, kind, subscriptionIds, isReminder, to }));
+  });
+  await enqueueEmails(env, messages);
+  await commit(db, recordAnnouncements(announcements));
+}

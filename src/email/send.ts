@@ -1,0 +1,83 @@
+import { chunk } from "../chunk.ts";
+import { EMAIL_WAITS_SECONDS } from "../contract/limits.ts";
+import { log, logError } from "../log.ts";
+import { findPlacement } from "../workspaces/placement.ts";
+import { addressOf } from "./announcements.ts";
+import { errorCode, sendEmail } from "./mail.ts";
+import { describe } from "./notification.ts";
+import { type EmailMessage, isEmail } from "./queue.ts";
+import { composeEmail } from "./text.ts";
+
+/** E-mails that are sent at once: six requests of an invocation may be in progress. */
+const SENT_AT_ONCE = 5;
+
+/**
+ * The consumer of the queue `webhook-emails`; messages that are no e-mails are left alone. What is not true any more when its turn comes is not sent, and
+ * whoever is no longer an administrator gets nothing. A failure is retried after the next of
+ * `EMAIL_WAITS_SECONDS`, and given up after the last of them.
+ */
+export async function consumeEmails(
+  messages: readonly Message[],
+  env: Env,
+  now = Date.now(),
+): Promise<void> {
+  const byAnnouncement = Map.groupBy(messages.filter(isEmail), ({ body }) =>
+    JSON.stringify({ ...body, to: "" }),
+  );
+  for (const group of byAnnouncement.values())
+    for (const some of chunk(group, SENT_AT_ONCE)) await sendToEach(some, env, now);
+}
+
+/** Sends one announcement to several administrators. */
+async function sendToEach(messages: Message<EmailMessage>[], env: Env, now: number): Promise<void> {
+  const [first] = messages;
+  if (!first) return;
+  let described: Awaited<ReturnType<typeof describe>>;
+  try {
+    const { db } = await findPlacement(env, first.body.workspaceId);
+    described = await describe(db, env, first.body, now);
+  } catch (error) {
+    for (const message of messages) retryLater(message, error);
+    return;
+  }
+  const { notification, administrators = [] } = described ?? {};
+  await Promise.all(
+    messages.map(async (message) => {
+      const { to } = message.body;
+      const administrator = administrators.find((one) => addressOf(one) === to);
+      if (!notification || !administrator) return message.ack();
+      const language = typeof administrator === "string" ? "fr" : administrator.language;
+      try {
+        await sendEmail(env, { to, ...composeEmail(notification, language, env) });
+        log("email_sent", fieldsOf(message));
+        message.ack();
+      } catch (error) {
+        retryLater(message, error);
+      }
+    }),
+  );
+}
+
+function retryLater(message: Message<EmailMessage>, error: unknown): void {
+  const fields = { ...fieldsOf(message), code: errorCode(error) };
+  const delaySeconds = EMAIL_WAITS_SECONDS[message.attempts - 1];
+  if (delaySeconds === undefined) {
+    logError("email_given_up", error, fields);
+    message.ack();
+  } else {
+    logError("email_failed", error, { ...fields, delaySeconds });
+    message.retry({ delaySeconds });
+  }
+}
+
+/** The fields of a log line about an e-mail: never its recipient. */
+function fieldsOf({ body, attempts }: Message<EmailMessage>) {
+  const { workspaceId, kind, subscriptionIds } = body;
+  return {
+    workspaceId,
+    kind,
+    webhookId: subscriptionIds[0],
+    subscriptions: subscriptionIds.length,
+    attempts,
+  };
+}

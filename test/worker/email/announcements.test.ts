@@ -1,0 +1,528 @@
+import { env } from "cloudflare:workers";
+import { afterEach, describe, expect, test } from "vitest";
+import {
+  DISABLE_AFTER_FAILURES,
+  DISABLE_AFTER_MS,
+  EMAIL_HOST_INTERVAL_MS,
+  REMINDER_WAIT_MS,
+  REMINDERS_MAX,
+  TELL_AFTER_MS,
+  WORKSPACE_EMAILS_PER_DAY,
+} from "../../../src/contract/limits.ts";
+import { commit, openDatabase } from "../../../src/db/client.ts";
+import { ANNOUNCING_MAX_MS, announce } from "../../../src/email/announce.ts";
+import {
+  deleteSubscription,
+  disableSubscription,
+  enableSubscription,
+  updateSubscription,
+} from "../../../src/subscriptions/subscriptions.ts";
+import { updateAccess } from "../../../src/workspaces/workspaces.ts";
+import {
+  announceLeads,
+  announcementsOf,
+  answered,
+  createWorkspace,
+  db,
+  deliveriesTo,
+  dispatchAt,
+  endWait,
+  failAt,
+  HOUR_MS,
+  MINUTE_MS,
+  observedDatabase,
+  owed,
+  setDeliveries,
+  setSubscription,
+  subscribe,
+  subscribeMany,
+} from "../../support/deliveries.ts";
+import { clearMail, mailbox } from "../../support/mailbox.ts";
+import { meteredDatabase } from "../../support/metered-database.ts";
+
+const T0 = Date.UTC(2026, 0, 5, 12, 34);
+/** When administrators are told. */
+const DUE = T0 + TELL_AFTER_MS;
+
+/** When a subscription fails. */
+const PROBES = [0, 1, 5, 20, 24 - 1 / 60, 25, 30, 40, 60, 71, 72].map(
+  (hour) => T0 + hour * HOUR_MS,
+);
+/** How many of them fail before administrators are told... */
+const EARLY = PROBES.filter((at) => at < DUE).length;
+const NEXT = PROBES[EARLY] as number;
+/** ...and before the one that disables the subscription. */
+const LASTING = PROBES.filter(
+  (at, i) => at < T0 + DISABLE_AFTER_MS || i + 1 < DISABLE_AFTER_FAILURES,
+).length;
+
+/** A subscription that fails from `T0` on, until its n-th failure. */
+async function failing(failures: number) {
+  const about = await owed(2, T0);
+  const url = about.url.replace("/hooks", ":8443/hooks");
+  await setSubscription(about.id, { url });
+  await failAt(about.id, PROBES.slice(0, failures));
+  return { ...about, url };
+}
+type About = Awaited<ReturnType<typeof failing>>;
+
+/** Subscriptions of one workspace, by their URLs, that have failed since `T0`. */
+async function failingAt(urls: string[], administrators = ["one@example.com"]) {
+  const workspaceId = await createWorkspace(administrators);
+  const ids: string[] = [];
+  for (const url of urls) {
+    const { id } = await subscribe(workspaceId, { url });
+    await setSubscription(id, { failingSince: T0, lastAttempt: FAILED });
+    ids.push(id);
+  }
+  await announceLeads(workspaceId, 1, T0);
+  return { workspaceId, ids };
+}
+const FAILED = { at: T0, outcome: "answered", status: 503, durationMs: 1 };
+
+/** The e-mails that a sweep sends. */
+async function sweepAt(now: number) {
+  const mail = mailbox();
+  await mail.sweepAt(now);
+  return mail.sent;
+}
+
+afterEach(clearMail);
+
+describe("administrators are told that a subscription is failing", () => {
+  test("once it has failed for a day, without secrets or personal data", async () => {
+    const { id, url } = await failing(EARLY);
+    expect(await sweepAt(DUE - 1)).toEqual([]);
+    const [mail, ...others] = await sweepAt(DUE);
+    expect(others).toEqual([]);
+    const { subject = "", text = "" } = mail ?? {};
+    const { host, pathname } = new URL(url);
+    for (const part of ["Abonnement webhook en échec", host]) expect(subject).toContain(part);
+    expect(text).toContain("réponse HTTP 503");
+    const stored = await announcementsOf(id, "failing");
+    const row = { since: T0, announcedAt: DUE, host, reminders: 0, emails: 1 };
+    expect(stored).toMatchObject([row]);
+    for (const secret of [pathname, "t0ken", `https://${host}`, "whsec_", "Zoë"])
+      expect(subject + text).not.toContain(secret);
+    expect(JSON.stringify(stored)).not.toMatch(/t0ken|@/);
+  });
+
+  test("once, however long it goes on", async () => {
+    await failing(EARLY);
+    expect(await sweepAt(DUE)).toHaveLength(1);
+    for (const hours of [1, 24, 47]) expect(await sweepAt(DUE + hours * HOUR_MS)).toEqual([]);
+  });
+
+  test("again if it recovers and then fails for as long", async () => {
+    const { id, workspaceId } = await failing(EARLY);
+    expect(await sweepAt(DUE)).toHaveLength(1);
+    await dispatchAt(NEXT, [id], answered(200));
+    const again = NEXT + HOUR_MS;
+    await announceLeads(workspaceId, 1, again);
+    await failAt(id, [again, again + HOUR_MS]);
+    expect(await sweepAt(again + TELL_AFTER_MS)).toMatchObject([
+      { subject: expect.stringContaining("en échec") },
+    ]);
+    expect(await announcementsOf(id, "failing")).toMatchObject([{ since: again }]);
+  });
+});
+
+describe("administrators are told that a subscription has recovered", () => {
+  test("once, if they were told that it was failing", async () => {
+    const { id } = await failing(EARLY);
+    expect(await sweepAt(DUE)).toHaveLength(1);
+    await dispatchAt(NEXT, [id], answered(200));
+    const [mail, ...others] = await sweepAt(NEXT + MINUTE_MS);
+    expect(others).toEqual([]);
+    expect(mail?.subject).toContain("Abonnement webhook rétabli");
+    for (const hours of [0.1, 1, 100]) expect(await sweepAt(NEXT + hours * HOUR_MS)).toEqual([]);
+    expect(await announcementsOf(id, "failing")).toEqual([]);
+    expect(await announcementsOf(id, "recovered")).toMatchObject([{ since: NEXT }]);
+  });
+
+  test("after each failure that they were told of", async () => {
+    const { id, workspaceId } = await failing(EARLY);
+    for (const start of [T0, NEXT + HOUR_MS]) {
+      if (start > T0) {
+        await announceLeads(workspaceId, 1, start);
+        await failAt(id, [start, start + HOUR_MS]);
+      }
+      expect(await sweepAt(start + TELL_AFTER_MS)).toHaveLength(1);
+      await endWait(id);
+      await setDeliveries(id, { dueAt: T0 });
+      await dispatchAt(start + TELL_AFTER_MS + HOUR_MS, [id], answered(200));
+      const subject = expect.stringContaining("rétabli");
+      const swept = await sweepAt(start + TELL_AFTER_MS + 2 * HOUR_MS);
+      expect(swept).toMatchObject([{ subject }]);
+    }
+  });
+
+  test.each<[string, (id: string) => Promise<unknown>]>([
+    [
+      "was enabled, but has not succeeded",
+      async (id) => {
+        await setSubscription(id, { disabledAt: DUE });
+        await commit(db, { enabled: enableSubscription(id) });
+      },
+    ],
+    [
+      "has another URL, which has not succeeded",
+      (id) => commit(db, { updated: updateSubscription(id, { url: "https://new.example/" }) }),
+    ],
+    ["still fails", () => Promise.resolve()],
+    [
+      "was disabled",
+      (id) =>
+        setSubscription(id, {
+          failingSince: null,
+          disabledAt: NEXT,
+          lastAttempt: { at: NEXT, outcome: "answered", status: 200, durationMs: 1 },
+        }),
+    ],
+  ])("but not one that %s", async (_, happen) => {
+    const { id } = await failing(EARLY);
+    expect(await sweepAt(DUE)).toHaveLength(1);
+    await happen(id);
+    expect(await sweepAt(NEXT + MINUTE_MS)).toEqual([]);
+  });
+
+  test("but not if they were never told that it was failing", async () => {
+    const { id } = await failing(2);
+    await endWait(id);
+    await setDeliveries(id, { dueAt: T0 });
+    await dispatchAt(T0 + 2 * HOUR_MS, [id], answered(200));
+    expect(await sweepAt(DUE)).toEqual([]);
+  });
+});
+
+describe("administrators are told that an event type is rejected", () => {
+  const OTHER = { since: T0 + HOUR_MS, outcome: "answered", status: 410 };
+
+  /** A subscription that accepts leads and has rejected runs since `T0`. */
+  async function rejecting() {
+    const about = await owed(1, T0);
+    const rejections = { "run.completed": { since: T0, outcome: "answered", status: 422 } };
+    await setSubscription(about.id, { events: ["lead.created", "run.completed"], rejections });
+    return { ...about, rejections };
+  }
+
+  test("after a day, once, with the type and the status", async () => {
+    const { id } = await rejecting();
+    expect(await sweepAt(DUE - 1)).toEqual([]);
+    const [mail, ...others] = await sweepAt(DUE);
+    expect(others).toEqual([]);
+    const { subject = "", text = "" } = mail ?? {};
+    expect(subject).toContain("Votre serveur refuse certains événements");
+    for (const part of ["concernés\u00a0: Exécution terminée\n", "réponse HTTP 422", id])
+      expect(text).toContain(part);
+    for (const days of [1, 2, 3]) expect(await sweepAt(DUE + days * 24 * HOUR_MS)).toEqual([]);
+  });
+
+  test("again when another type has been rejected for a day, with both", async () => {
+    const { id, rejections } = await rejecting();
+    expect(await sweepAt(DUE)).toHaveLength(1);
+    const events = ["automation.status_changed", "lead.created", "run.completed"] as const;
+    await setSubscription(id, {
+      events: [...events],
+      rejections: { ...rejections, "automation.status_changed": OTHER },
+    });
+    expect(await sweepAt(DUE + HOUR_MS - 1)).toEqual([]);
+    const [mail] = await sweepAt(DUE + HOUR_MS);
+    expect(mail?.text).toContain("Changement d’état d’une automatisation, Exécution terminée\n");
+    expect(await sweepAt(DUE + 3 * HOUR_MS)).toEqual([]);
+  });
+
+  test.each<[string, (about: { id: string }) => Promise<unknown>]>([
+    ["is accepted again", ({ id }) => setSubscription(id, { rejections: {} })],
+    ["is no longer subscribed", ({ id }) => setSubscription(id, { events: ["lead.created"] })],
+    [
+      "fails like all others",
+      async ({ id }) => {
+        await setSubscription(id, { failingSince: T0 });
+        await setDeliveries(id, { state: "delivered" });
+      },
+    ],
+    ["was disabled with the others", ({ id }) => setSubscription(id, { disabledAt: DUE })],
+  ])("unless it %s", async (_, happen) => {
+    const about = await rejecting();
+    await happen(about);
+    expect(await sweepAt(DUE)).toEqual([]);
+  });
+});
+
+describe("administrators are told that a subscription has too many pending deliveries", () => {
+  test("once for each time", async () => {
+    const { id } = await owed(1, T0);
+    await setSubscription(id, { pendingExhaustedAt: T0 });
+    const subject = expect.stringContaining("Trop de livraisons en attente");
+    expect(await sweepAt(T0 + MINUTE_MS)).toMatchObject([{ subject }]);
+    expect(await sweepAt(T0 + 5 * HOUR_MS)).toEqual([]);
+    await setSubscription(id, { pendingExhaustedAt: T0 + 6 * HOUR_MS });
+    expect(await sweepAt(T0 + 6 * HOUR_MS)).toHaveLength(1);
+  });
+});
+
+describe("administrators of a subscription that stays disabled", () => {
+  const WEEK_MS = REMINDER_WAIT_MS;
+
+  async function disabled() {
+    const about = await failing(LASTING);
+    expect(await sweepAt(DUE)).toHaveLength(1);
+    const at = PROBES[LASTING] as number;
+    expect(await sweepAt(at - 1)).toEqual([]);
+    await failAt(about.id, [at]);
+    const [first] = await sweepAt(at);
+    expect(first?.subject).toContain("désactivé");
+    return { ...about, at, first };
+  }
+
+  test("are reminded once a week for four weeks, of what it has missed", async () => {
+    const { workspaceId, at, first, id } = await disabled();
+    const missed = "Événements manqués\u00a0: ";
+    expect(first?.text).toContain(`${missed}2. `);
+    await announceLeads(workspaceId, 2, at + HOUR_MS);
+    // One of the first two was accepted after all.
+    await env.DB.prepare(
+      `UPDATE deliveries SET state = 'delivered' WHERE subscription_id = ?1
+        AND event_id = (SELECT max(event_id) FROM deliveries WHERE subscription_id = ?1)`,
+    )
+      .bind(id)
+      .run();
+    expect(await sweepAt(at + WEEK_MS - 1)).toEqual([]);
+    for (let week = 1; week <= REMINDERS_MAX; week++) {
+      const [reminder, ...others] = await sweepAt(at + week * WEEK_MS);
+      expect(others).toEqual([]);
+      expect(reminder?.subject).toBe(`Rappel\u00a0: ${first?.subject}`);
+      expect(reminder?.text.split("\n\n").slice(0, 3)).toEqual(
+        first?.text.split("\n\n").slice(0, 3),
+      );
+      // The first of them is too old by then.
+      if (week === 1) expect(reminder?.text).toContain(`${missed}3. `);
+      if (week === 4) expect(reminder?.text).toContain(`${missed}2. `);
+    }
+    expect(await sweepAt(at + 20 * WEEK_MS)).toEqual([]);
+    expect(await announcementsOf(id)).toMatchObject([{ reminders: REMINDERS_MAX }]);
+  });
+
+  test("are told of no missed event that was delivered before it was sent again", async () => {
+    const { at, id } = await disabled();
+    const [first] = await deliveriesTo(id);
+    await setDeliveries(id, { deliveredEarlier: true }, first?.eventId);
+    const [reminder] = await sweepAt(at + WEEK_MS);
+    expect(reminder?.text).toContain("Événements manqués\u00a0: 1. ");
+  });
+
+  test("are not reminded once it is enabled again", async () => {
+    const { at, id } = await disabled();
+    await commit(db, { enabled: enableSubscription(id) });
+    expect(await sweepAt(at + WEEK_MS)).toEqual([]);
+  });
+
+  test("are told nothing if a person disabled it, even if it was disabled by failures before", async () => {
+    const { at, id } = await disabled();
+    await commit(db, { enabled: enableSubscription(id) });
+    await commit(db, disableSubscription(id, at + HOUR_MS));
+    expect(await sweepAt(at + HOUR_MS)).toEqual([]);
+  });
+
+  test("are told again if it is disabled by failures again", async () => {
+    const { at, id } = await disabled();
+    await setSubscription(id, { disabledAt: at + 99 * HOUR_MS });
+    expect(await sweepAt(at + 99 * HOUR_MS)).toHaveLength(1);
+  });
+});
+
+describe("administrators are not told", () => {
+  const failAgain = async ({ id, workspaceId }: About) => {
+    await dispatchAt(DUE - 2, [id], answered(200));
+    await announceLeads(workspaceId, 1, DUE - 1);
+    await failAt(id, [DUE - 1]);
+  };
+  test.each<[string, (about: About) => Promise<unknown>]>([
+    ["has succeeded", ({ id }) => dispatchAt(DUE - 1, [id], answered(200))],
+    ["has succeeded, and fails again", failAgain],
+    ["has nothing left to deliver", ({ id }) => setDeliveries(id, { state: "cancelled" })],
+    ["was deleted", ({ id, workspaceId }) => commit(db, deleteSubscription(workspaceId, id, DUE))],
+    ["lost access", ({ workspaceId }) => commit(db, updateAccess(workspaceId, false))],
+    ["was disabled by a person", ({ id }) => setSubscription(id, { disabledAt: DUE })],
+  ])("of a subscription that %s", async (_, happen) => {
+    const about = await failing(EARLY);
+    await endWait(about.id);
+    await setDeliveries(about.id, { dueAt: T0 });
+    await happen(about);
+    expect(await sweepAt(DUE)).toEqual([]);
+    expect(await announcementsOf(about.id, "failing")).toEqual([]);
+  });
+});
+
+describe("subscriptions of a workspace to one host", () => {
+  const HOST = "https://hooks.agence.example/in";
+  const many = (count: number) => Array.from({ length: count }, (_, i) => `${HOST}/${i}`);
+
+  test("share one e-mail for each administrator, that names them all", async () => {
+    const admins = ["one@example.com", "two@example.com"];
+    const { ids } = await failingAt(many(20), admins);
+    const sent = await sweepAt(DUE);
+    expect(sent.map(({ to }) => to).toSorted()).toEqual(admins);
+    expect(sent[0]?.text).toContain("20 abonnements webhook");
+    for (const id of ids) expect(sent[0]?.text).toContain(id);
+    const rows = await Promise.all(ids.map((id) => announcementsOf(id, "failing")));
+    const emails = rows.flat().map((row) => row.emails);
+    expect(emails.toSorted((a, b) => b - a)).toEqual([2, ...Array(19).fill(0)]);
+  });
+
+  test("share their reminders, too", async () => {
+    const { ids } = await failingAt(many(3));
+    const disabledAt = T0 + DISABLE_AFTER_MS;
+    for (const id of ids) await setSubscription(id, { disabledAt, disabledByFailures: true });
+    expect(await sweepAt(disabledAt)).toHaveLength(1);
+    for (let week = 1; week <= REMINDERS_MAX; week++)
+      expect(await sweepAt(disabledAt + week * REMINDER_WAIT_MS)).toHaveLength(1);
+  });
+
+  test("have no two e-mails of one kind in an hour: the others share the next one", async () => {
+    const { ids } = await failingAt(many(3));
+    for (const [i, id] of ids.entries())
+      await setSubscription(id, { failingSince: T0 + i * MINUTE_MS });
+    const counts: number[] = [];
+    for (const minute of [0, 1, 2, EMAIL_HOST_INTERVAL_MS / MINUTE_MS]) {
+      const sent = await sweepAt(DUE + minute * MINUTE_MS);
+      counts.push(sent.length);
+      if (minute > 2) expect(sent[0]?.text).toContain("2 abonnements");
+    }
+    expect(counts).toEqual([1, 0, 0, 1]);
+  });
+
+  test("share none with another host, another workspace or another kind", async () => {
+    await failingAt([`${HOST}/1`, "https://other.example/"]);
+    const { ids } = await failingAt([`${HOST}/1`, `${HOST}/2`]);
+    await setSubscription(String(ids[0]), { disabledAt: DUE, disabledByFailures: true });
+    expect(await sweepAt(DUE)).toHaveLength(4);
+  });
+});
+
+describe("the e-mails of a workspace", () => {
+  const admins = Array.from({ length: 50 }, (_, i) => `a${i}@greedy.example`);
+  const hosts = (count: number) =>
+    Array.from({ length: count }, (_, i) => `https://host-${i}.example/`);
+
+  test("have a daily maximum, after which the others follow", async () => {
+    await failingAt(hosts(5), admins);
+    const sent: number[] = [];
+    for (const hours of [0, 1, 23, 24]) sent.push((await sweepAt(DUE + hours * HOUR_MS)).length);
+    expect(sent).toEqual([WORKSPACE_EMAILS_PER_DAY, 0, 0, 50]);
+  });
+
+  test("beyond it hide none of other workspaces, however many wait", async () => {
+    for (let i = 0; i < 10; i++) {
+      const { workspaceId } = await failingAt(hosts(4), admins);
+      await sweepAt(DUE);
+      const more = await subscribeMany(workspaceId, 100);
+      await announceLeads(workspaceId, 1, T0);
+      for (const id of more) await setSubscription(id, { failingSince: T0 });
+    }
+    await failingAt(["https://other.example/"], ["zoe@other.example"]);
+    const sent = await sweepAt(DUE + HOUR_MS);
+    expect(sent.map(({ to }) => to)).toEqual(["zoe@other.example"]);
+  });
+
+  test("count for a day, also those that a newer e-mail of the same kind replaced", async () => {
+    const { ids } = await failingAt(hosts(4), admins);
+    expect(await sweepAt(DUE)).toHaveLength(WORKSPACE_EMAILS_PER_DAY);
+    const lastAttempt = { at: DUE + 1, outcome: "answered", status: 204, durationMs: 1 };
+    for (const id of ids) await setSubscription(id, { failingSince: null, lastAttempt });
+    expect(await sweepAt(DUE + 23 * HOUR_MS)).toEqual([]);
+    expect(await sweepAt(DUE + 24 * HOUR_MS)).toHaveLength(WORKSPACE_EMAILS_PER_DAY);
+    for (const id of ids) await setSubscription(id, { disabledAt: DUE, disabledByFailures: true });
+    expect(await sweepAt(DUE + 47 * HOUR_MS)).toEqual([]);
+  });
+
+  test("go to each address once, though it is listed twice, and to nobody if none is listed", async () => {
+    await failingAt(hosts(1), ["one@example.com", "one@example.com"]);
+    await failingAt(hosts(1), []);
+    expect(await sweepAt(DUE)).toHaveLength(1);
+  });
+});
+
+describe("a sweep", () => {
+  const GONE = new Error("the isolate is gone");
+
+  test("announces nothing twice, though another one overlaps", async () => {
+    await failing(EARLY);
+    const mail = mailbox();
+    await Promise.all([mail.sweepAt(DUE), mail.sweepAt(DUE), mail.sweepAt(DUE + MINUTE_MS)]);
+    expect(mail.sent).toHaveLength(1);
+  });
+
+  test("that ends by its budget leaves other workspaces to the next one", async () => {
+    await failing(EARLY);
+    await failing(EARLY);
+    const mail = mailbox();
+    await mail.sweepAt(DUE, () => mail.held.length === 0);
+    expect(mail.sent).toHaveLength(1);
+    await mail.sweepAt(DUE + MINUTE_MS);
+    expect(mail.sent).toHaveLength(2);
+  });
+
+  test("that dies between the queue and its record announces again, once others may", async () => {
+    await failing(EARLY);
+    const mail = mailbox();
+    const { DB } = observedDatabase({
+      before: () => {
+        if (mail.held.length > 0) throw GONE;
+      },
+    });
+    await expect(announce(openDatabase(DB), mail.env, DUE)).rejects.toThrow("is gone");
+    expect(mail.held).toHaveLength(1);
+    await mail.sweepAt(DUE + ANNOUNCING_MAX_MS - 1);
+    await mail.sweepAt(DUE + ANNOUNCING_MAX_MS);
+    await mail.sweepAt(DUE + HOUR_MS);
+    expect(mail.sent).toHaveLength(2);
+  });
+
+  test("whose e-mails the queue refuses fails, records nothing, and the next one announces them", async () => {
+    const { id } = await failing(EARLY);
+    await failing(EARLY);
+    const mail = mailbox();
+    let refused = 0;
+    const sendBatch = async (messages: MessageSendRequest<unknown>[]) => {
+      if (refused++ === 0) throw new Error("Queue sendBatch failed: overloaded");
+      await mail.env.EMAILS.sendBatch(messages as MessageSendRequest[]);
+    };
+    const refusing = { ...mail.env, EMAILS: { sendBatch } as unknown as Queue };
+    await expect(announce(db as never, refusing, DUE)).rejects.toThrow("overloaded");
+    expect(mail.held).toHaveLength(1);
+    await mail.sweepAt(DUE + MINUTE_MS);
+    expect(mail.sent).toHaveLength(2);
+    expect(await announcementsOf(id, "failing")).toHaveLength(1);
+  });
+
+  test("records nothing of a subscription that is deleted meanwhile", async () => {
+    const { id } = await failing(EARLY);
+    const mail = mailbox();
+    const sendBatch = async () => {
+      await env.DB.batch([
+        env.DB.prepare("DELETE FROM deliveries WHERE subscription_id = ?").bind(id),
+        env.DB.prepare("DELETE FROM subscriptions WHERE id = ?").bind(id),
+      ]);
+    };
+    await announce(db as never, { ...mail.env, EMAILS: { sendBatch } as never }, DUE);
+    expect(await announcementsOf(id, "failing")).toEqual([]);
+  });
+
+  test("looks at no healthy subscription, however many there are", async () => {
+    const workspaceId = await createWorkspace();
+    const numbers =
+      "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 5000)";
+    await env.DB.prepare(
+      `INSERT INTO subscriptions (id, workspace_id, url, events, sealed_secret, created_at)
+        ${numbers} SELECT 'whk_healthy' || n, ?, 'https://other.example/', '[]', '', 0 FROM n`,
+    )
+      .bind(workspaceId)
+      .run();
+    const { DB, rows } = meteredDatabase();
+    await announce(openDatabase(DB), mailbox().env, DUE);
+    expect(rows.read).toBeLessThan(2_000);
+    await env.DB.exec("DELETE FROM subscriptions WHERE id LIKE 'whk_healthy%'");
+  });
+});
