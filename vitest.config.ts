@@ -49,7 +49,7 @@ function inWorkerd(
         miniflare: {
           ...more,
           bindings: {
-            MIGRATIONS: (await readD1Migrations("./migrations")).flatMap(({ queries }) => queries),
+            MIGRATIONS: await readD1Migrations("./migrations"),
             // Overrides a local .dev.vars.
             ALLOW_LOCAL_WEBHOOKS: "false",
             ENCRYPTION_KEYS: "test:ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj8=",

@@ -1,7 +1,9 @@
+import { sql } from "drizzle-orm";
+import journal from "../migrations/meta/_journal.json" with { type: "json" };
 import { MINUTE_MS } from "./contract/time.ts";
 import type { Database } from "./db/client.ts";
-import { DIRECTORY, databaseNames, openNamed } from "./db/databases.ts";
-import { findPosition } from "./db/sweep-positions.ts";
+import { DIRECTORY, databaseNames, openDirectory, openNamed } from "./db/databases.ts";
+import { findPosition, updatePosition } from "./db/sweep-positions.ts";
 import { findOverdue } from "./delivery/wake.ts";
 import { logError } from "./log.ts";
 import { DATABASE_MAX_BYTES, findGrowth } from "./workspaces/database-sizes.ts";
@@ -21,11 +23,39 @@ const FULL_SHARE_MAX = 0.8;
 
 /** Where the sweep notes when it last ran without a failure, in the directory. */
 export const SWEPT = "swept";
+/** Where it notes how it found the service. */
+const FOUND = "health";
+/** The migrations of this version. */
+const MIGRATIONS = journal.entries.map(({ tag }) => `${tag}.sql`);
 
 export interface Health {
   healthy: boolean;
   /** One sentence each. */
   problems: string[];
+}
+
+/** Finds what is wrong, as the sweep does every minute, and notes the result for `isHealthy`. */
+export async function noteServiceHealth(env: Env, now: number): Promise<Health> {
+  const found = await findServiceHealth(env, now);
+  const note = `${found.healthy ? "healthy" : "unhealthy"} ${now}`;
+  await updatePosition(openDirectory(env), FOUND, note);
+  return found;
+}
+
+/**
+ * Whether the last sweep found the service healthy, not long ago. Reads one row, so that anybody may ask as
+ * often as they like. In a deployment that has not been swept yet, it looks itself.
+ */
+export async function isHealthy(env: Env, now: number): Promise<boolean> {
+  try {
+    const reading = findPosition(openDirectory(env), FOUND);
+    const [state, at] = (await inTime(DIRECTORY, reading, PATIENCE_MS)).split(" ");
+    if (!at) return (await findServiceHealth(env, now)).healthy;
+    return state === "healthy" && now - Number(at) <= SWEPT_WITHIN_MS;
+  } catch (error) {
+    logError("database_unreachable", error, { database: DIRECTORY });
+    return false;
+  }
 }
 
 /** Finds what is wrong with the service. A database that does not answer is a problem, and not an error. */
@@ -47,16 +77,18 @@ export async function findServiceHealth(env: Env, now: number): Promise<Health> 
 async function problemsIn(env: Env, database: string, now: number): Promise<string[]> {
   const db = openNamed(env, database);
   const isDirectory = database === DIRECTORY;
-  const [{ wakes }, { daysLeft, sizeBytes }, sweep, unbound] = await Promise.all([
+  const [{ wakes }, { daysLeft, sizeBytes }, unapplied, sweep, unbound] = await Promise.all([
     // The sweep would have found these ten minutes ago.
     findOverdue(db, "", now - UNATTENDED_MAX_MS),
     findGrowth(db),
+    findUnapplied(db),
     isDirectory ? problemOfSweep(db, now) : null,
     isDirectory ? findUnbound(env, db) : [],
   ]);
   const minutes = UNATTENDED_MAX_MS / MINUTE_MS;
   return [
     ...(sweep ? [sweep] : []),
+    ...unapplied.map((name) => `the migration ${name} is missing`),
     ...unbound.map((name) => `workspaces live in ${name}, which is not bound`),
     ...(wakes.length > 0
       ? [`deliveries to ${wakes.length} webhooks are overdue by more than ${minutes} minutes`]
@@ -66,6 +98,12 @@ async function problemsIn(env: Env, database: string, now: number): Promise<stri
       ? [`${Math.floor((100 * sizeBytes) / DATABASE_MAX_BYTES)}% full`]
       : []),
   ];
+}
+
+/** The migrations of this version that a database lacks, because another tool has deployed it. */
+async function findUnapplied(db: Database): Promise<string[]> {
+  const applied = await db.all<{ name: string }>(sql`SELECT name FROM d1_migrations`);
+  return MIGRATIONS.filter((name) => !applied.some((each) => each.name === name));
 }
 
 async function problemOfSweep(db: Database, now: number): Promise<string | null> {

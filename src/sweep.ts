@@ -9,7 +9,7 @@ import { announce } from "./email/announce.ts";
 import { deleteOldCounts } from "./history/counts.ts";
 import { log, logError } from "./log.ts";
 import { cleanUpAutomations } from "./records/removals.ts";
-import { findServiceHealth, SWEPT } from "./service-health.ts";
+import { noteServiceHealth, SWEPT } from "./service-health.ts";
 import { forgetAuditEntries } from "./workspaces/audit-trail.ts";
 import { insertSize } from "./workspaces/database-sizes.ts";
 import { forgetErasedLeads } from "./workspaces/lifecycle/erase-leads.ts";
@@ -83,7 +83,7 @@ export async function sweep(env: Env, now: number): Promise<void> {
   ]);
   const failed = failures.reduce((sum, failures) => sum + failures, 0);
   if (failed === 0) await updatePosition(openDirectory(metered), SWEPT, String(now));
-  const { healthy, problems } = await findServiceHealth(metered, now);
+  const { healthy, problems } = await noteServiceHealth(metered, now);
   log("health", { healthy, problems: problems.join("; ") });
   if (failed > 0) throw new Error(`${failed} parts of the sweep failed`);
 }

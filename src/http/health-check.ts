@@ -1,36 +1,36 @@
-import { findServiceHealth } from "../service-health.ts";
+import { isHealthy } from "../service-health.ts";
 import { sleep } from "../timing.ts";
 import { newApp } from "./context.ts";
 
-/** How long an isolate repeats its last answer, so that a flood costs the databases nothing. */
+/** How long an isolate repeats its last answer, so that a flood costs the database nothing. */
 const REMEMBERED_MS = 1_000;
 
-/** How long it repeats that answer while one request asks the databases: longer than this can take. */
+/** How long it repeats that answer while one request asks the database: longer than this can take. */
 const REMEMBERED_MAX_MS = 5_000;
 
 /** How often a request checks whether the one that asks has an answer. */
 const WAIT_MS = 50;
 
 interface Remembered {
-  /** When the next request asks the databases. */
+  /** When the next request asks the database. */
   until: number;
   /** Null while there is no recent answer. */
   healthy: boolean | null;
 }
 const remembered = new WeakMap<D1Database, Remembered>();
 
-/** For monitors: whether the service works. Only operators are told what is wrong. */
+/** For monitors: whether the last sweep found that the service works. Only operators are told what is wrong. */
 export const health = newApp();
 
 health.get("/health", async (c) => {
-  return (await isHealthy(c.env)) ? c.json({ status: "ok" }) : c.body(null, 503);
+  return (await wasHealthy(c.env)) ? c.json({ status: "ok" }) : c.body(null, 503);
 });
 
 /**
- * One request a second asks the databases; the others repeat its answer, or wait for it if there is no recent
+ * One request a second asks the database; the others repeat its answer, or wait for it if there is no recent
  * one.
  */
-async function isHealthy(env: Env): Promise<boolean> {
+async function wasHealthy(env: Env): Promise<boolean> {
   const known = remembered.get(env.DB) ?? { until: 0, healthy: null };
   remembered.set(env.DB, known);
   for (;;) {
@@ -38,7 +38,7 @@ async function isHealthy(env: Env): Promise<boolean> {
     if (now >= known.until) {
       if (now >= known.until + REMEMBERED_MAX_MS) known.healthy = null;
       known.until = now + REMEMBERED_MS;
-      known.healthy = (await findServiceHealth(env, now)).healthy;
+      known.healthy = await isHealthy(env, now);
       known.until = Date.now() + REMEMBERED_MS;
     }
     if (known.healthy !== null) return known.healthy;

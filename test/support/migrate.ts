@@ -1,8 +1,8 @@
-import { reset } from "cloudflare:test";
+import { applyD1Migrations, type D1Migration, reset } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { isDatabaseName } from "../../src/contract/database-names.ts";
 
-const { MIGRATIONS, ...bindings } = env as Env & { MIGRATIONS: string[] };
+const { MIGRATIONS, ...bindings } = env as Env & { MIGRATIONS: D1Migration[] };
 const databases = Object.entries(bindings).flatMap(([name, db]) =>
   isDatabaseName(name) ? [db as D1Database] : [],
 );
@@ -15,4 +15,4 @@ async function isEmpty(db: D1Database): Promise<boolean> {
 // the background may keep a database from being deleted.
 do await reset();
 while (!(await Promise.all(databases.map(isEmpty))).every(Boolean));
-for (const db of databases) await db.batch(MIGRATIONS.map((query) => db.prepare(query)));
+for (const db of databases) await applyD1Migrations(db, MIGRATIONS);

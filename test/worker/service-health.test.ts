@@ -120,6 +120,18 @@ describe("health", () => {
     expect(await findServiceHealth({ ...env, DB }, Date.now())).toEqual(full);
   });
 
+  test("tells that a migration of this version is missing", async () => {
+    const names = env.DB.prepare("SELECT name FROM d1_migrations ORDER BY name DESC");
+    const { results } = await names.all<{ name: string }>();
+    const [{ name } = { name: "" }] = results;
+    await env.DB.prepare("DELETE FROM d1_migrations WHERE name = ?").bind(name).run();
+    expect(await findServiceHealth(env, Date.now())).toEqual(
+      ill(`DB: the migration ${name} is missing`),
+    );
+    await env.DB.prepare("INSERT INTO d1_migrations (name) VALUES (?)").bind(name).run();
+    expect(await findServiceHealth(env, Date.now())).toEqual(WELL);
+  });
+
   test("tells that a database does not answer", async () => {
     const silent = ill("DB does not answer");
     expect(await findServiceHealth({ ...env, DB: HANGING }, Date.now())).toEqual(silent);
@@ -134,6 +146,25 @@ describe("GET /health", () => {
     expect(headers).not.toHaveProperty("x-ratelimit-limit");
     expect((await ask({}, "HEAD")).status).toBe(200);
     expect((await ask({}, "POST")).status).toBe(404);
+  });
+
+  test("repeats what the last sweep found, for three minutes, and reads one row for it", async () => {
+    const now = Date.now();
+    const { workspaceId } = await openWorkspace();
+    const moveTo = (database: string | null) =>
+      env.DB.prepare("UPDATE workspaces SET database = ? WHERE id = ?")
+        .bind(database, workspaceId)
+        .run();
+    await moveTo("DB_9");
+    await sweep(isolated().env, now);
+    await moveTo(null);
+    expect((await ask()).status).toBe(503);
+    await sweep(isolated().env, now);
+    const { DB, trips } = observedDatabase();
+    expect([(await ask({ DB })).status, trips.length]).toEqual([200, 1]);
+    vi.useFakeTimers({ toFake: ["Date"], now: now + 3 * MINUTE_MS + 1 });
+    expect((await ask()).status).toBe(503);
+    vi.useRealTimers();
   });
 
   test("answers 503 and nothing else of ours if it does not, to all who ask at once in a new isolate", async () => {
