@@ -7,6 +7,7 @@
 import { join } from "node:path";
 import { z } from "@hono/zod-openapi";
 import { ROOT } from "../shared/checkout.ts";
+import { bearer, type Cloudflare, openCloudflare } from "../shared/cloudflare.ts";
 import { fail, parseArguments } from "../shared/command.ts";
 import { readConfig } from "../shared/databases.ts";
 import { print } from "../shared/terminal.ts";
@@ -27,15 +28,14 @@ Prints the alarms that page somebody: when, and for those on log lines, the quer
                    notifications and health checks; the account is also part of the queries
 `;
 
-/** An alarm on at least `count` log lines of an event within `minutes`. */
+/**
+ * An alarm on at least `count` log lines of an event within `minutes`, or on those that the runtime leaves when
+ * it ends an invocation with one of `outcomes`.
+ */
 type LogAlarm = Extract<(typeof ALARMS)[number], { count: number }>;
 
-const Answer = z.object({
-  success: z.boolean(),
-  errors: z.array(z.object({ message: z.string() })).nullish(),
-  result: z.unknown().optional(),
-});
-const Named = z.object({ id: z.string(), name: z.string() });
+const Item = z.object({ id: z.string() });
+const Items = z.array(Item.extend({ name: z.string() })).nullish();
 const { CLOUDFLARE_API_TOKEN, CLOUDFLARE_ACCOUNT_ID } = process.env;
 
 process.on("uncaughtException", fail);
@@ -64,10 +64,17 @@ function conditionOf({ count, minutes }: LogAlarm): string {
   return `threshold >= ${count}, evaluation window ${minutes} minutes, of`;
 }
 
-/** The query of a Custom Alert, in the dialect of Cloudflare's SQL API. */
-function queryOf(worker: string, { name, minutes }: LogAlarm): string {
+/**
+ * The query of a Custom Alert, in the dialect of Cloudflare's SQL API. A row stands for `sampleInterval` lines,
+ * as Cloudflare samples them when there are many.
+ */
+function queryOf(worker: string, { name, minutes, outcomes }: LogAlarm): string {
   const account = CLOUDFLARE_ACCOUNT_ID ?? "ACCOUNT_ID";
-  return `SELECT COUNT(*) AS value FROM logs.workersLogs WHERE accountTag = '${account}' AND scriptName = '${worker}' AND attributes['event'] = '${name}' AND timestamp >= NOW() - INTERVAL '${minutes}' MINUTE`;
+  const quoted = (outcomes ?? []).map((outcome) => `'${outcome}'`).join(", ");
+  const condition = outcomes
+    ? `attributes['$workers.outcome'] IN (${quoted})`
+    : `attributes['event'] = '${name}'`;
+  return `SELECT SUM(sampleInterval) AS value FROM logs.workersLogs WHERE accountTag = '${account}' AND scriptName = '${worker}' AND ${condition} AND timestamp >= NOW() - INTERVAL '${minutes}' MINUTE`;
 }
 
 /** Creates or updates the notifications. @throws Error if the API refuses. */
@@ -77,7 +84,9 @@ async function apply(worker: string, origin: string, email: string): Promise<voi
   if (!CLOUDFLARE_API_TOKEN || !CLOUDFLARE_ACCOUNT_ID)
     throw new Error("Set CLOUDFLARE_API_TOKEN and CLOUDFLARE_ACCOUNT_ID.");
   const { hostname } = new URL(origin);
-  const checkId = await put(`/zones/${await findZone(hostname)}/healthchecks`, {
+  const cloudflare = openCloudflare(CLOUDFLARE_ACCOUNT_ID, bearer(CLOUDFLARE_API_TOKEN));
+  const zoneId = await findZone(cloudflare, hostname);
+  const checkId = await put(cloudflare, `//zones/${zoneId}/healthchecks`, {
     name: `${worker}-health`,
     address: hostname,
     type: "HTTPS",
@@ -89,7 +98,7 @@ async function apply(worker: string, origin: string, email: string): Promise<voi
     http_config: { method: "GET", path: "/health", port: 443, expected_codes: ["200"] },
   });
   const notify = (name: string, alert_type: string, filters: object) =>
-    put(`/accounts/${CLOUDFLARE_ACCOUNT_ID}/alerting/v3/policies`, {
+    put(cloudflare, "/alerting/v3/policies", {
       name: `${worker}: ${name}`,
       description: "docs/operations.md, Alarms",
       enabled: true,
@@ -108,43 +117,27 @@ async function apply(worker: string, origin: string, email: string): Promise<voi
   print("The alarms on log lines are up to you: npm run alarms prints them.");
 }
 
-/** Calls Cloudflare's API, as wrangler has no command for these parts of it. */
-async function call(method: string, path: string, body?: object): Promise<unknown> {
-  const base = process.env.CLOUDFLARE_API_BASE_URL ?? "https://api.cloudflare.com/client/v4";
-  const response = await fetch(base + path, {
-    method,
-    headers: {
-      Authorization: `Bearer ${CLOUDFLARE_API_TOKEN}`,
-      "Content-Type": "application/json",
-    },
-    ...(body && { body: JSON.stringify(body) }),
-    signal: AbortSignal.timeout(30_000),
-  });
-  const answer = Answer.safeParse(await response.json().catch(() => null));
-  if (answer.data?.success) return answer.data.result;
-  const reasons = answer.data?.errors?.map(({ message }) => message).join("; ");
-  throw new Error(`Cloudflare refuses ${method} ${path}: ${reasons || response.status}`);
-}
-
-async function list(path: string) {
-  return z.array(Named).parse((await call("GET", path)) ?? []);
-}
-
 /** Creates what has this name in a list, or replaces it. @returns its id. */
-async function put(path: string, item: { name: string; [field: string]: unknown }) {
-  const existing = (await list(`${path}?per_page=1000`)).find(({ name }) => name === item.name);
-  const result = existing
-    ? await call("PUT", `${path}/${existing.id}`, item)
-    : await call("POST", path, item);
-  return z.object({ id: z.string() }).parse(result).id;
+async function put(
+  { call }: Cloudflare,
+  path: string,
+  item: { name: string; [field: string]: unknown },
+): Promise<string> {
+  const listed = await call(Items, "GET", `${path}?per_page=1000`);
+  const existing = listed?.find(({ name }) => name === item.name);
+  const { id } = existing
+    ? await call(Item, "PUT", `${path}/${existing.id}`, item)
+    : await call(Item, "POST", path, item);
+  return id;
 }
 
 /** The id of the zone that a host is in. @throws Error if the account has none. */
-async function findZone(hostname: string): Promise<string> {
+async function findZone({ call, accountId }: Cloudflare, hostname: string): Promise<string> {
   const labels = hostname.split(".");
   for (let i = 0; i < labels.length - 1; i++) {
     const name = labels.slice(i).join(".");
-    const [zone] = await list(`/zones?name=${name}&account.id=${CLOUDFLARE_ACCOUNT_ID}`);
+    const path = `//zones?name=${name}&account.id=${accountId}`;
+    const [zone] = (await call(Items, "GET", path)) ?? [];
     if (zone) return zone.id;
   }
   throw new Error(`The account has no zone for ${hostname}: a health check needs one.`);

@@ -75,3 +75,12 @@ export function complaintOf(output: string): string {
     .filter((line) => line.trim() !== "" && !line.includes("Logs were written to"))
     .join("\n");
 }
+
+/** Parses JSON; null if the text is not JSON. */
+export function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
+}

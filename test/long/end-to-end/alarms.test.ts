@@ -50,13 +50,16 @@ async function alarms(args: string[], token = "token") {
 
 const APPLY = ["--apply", "--email", "ops@example.com", "--origin", "https://api.example.com"];
 
-test("npm run alarms prints the seven alarms, for the Worker of an environment", async () => {
+test("npm run alarms prints the eight alarms, for the Worker of an environment", async () => {
   const { code, output } = await alarms(["--env", "staging"]);
   expect(code).toBe(0);
-  expect(output.match(/^[a-z_]+: /gm)).toHaveLength(7);
+  expect(output.match(/^[a-z_]+: /gm)).toHaveLength(8);
   expect(output).toContain(`request_failed: threshold >= 10, evaluation window 5 minutes, of
-  SELECT COUNT(*) AS value FROM logs.workersLogs WHERE accountTag = 'a1' AND scriptName = 'public-api-staging' AND attributes['event'] = 'request_failed' AND timestamp >= NOW() - INTERVAL '5' MINUTE
+  SELECT SUM(sampleInterval) AS value FROM logs.workersLogs WHERE accountTag = 'a1' AND scriptName = 'public-api-staging' AND attributes['event'] = 'request_failed' AND timestamp >= NOW() - INTERVAL '5' MINUTE
 `);
+  expect(output).toContain(
+    "attributes['$workers.outcome'] IN ('exceededCpu', 'exceededMemory') AND timestamp",
+  );
   expect(writes).toEqual([]);
 });
 

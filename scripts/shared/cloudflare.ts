@@ -1,0 +1,98 @@
+import { z } from "@hono/zod-openapi";
+import { parseJson, type Wrangler } from "./wrangler.ts";
+
+/** Cloudflare's API, for one account. Wrangler prints what it knows for people, not for programs. */
+export interface Cloudflare {
+  accountId: string;
+  /**
+   * Calls the API.
+   *
+   * @param path below the account, such as `/queues`; below the API's root with `//`, such as `//zones`.
+   * @throws CloudflareError if it refuses.
+   */
+  call<T>(schema: z.ZodType<T>, method: string, path: string, body?: object): Promise<T>;
+}
+
+/** The API refused a call. */
+export class CloudflareError extends Error {
+  /** The numbers of the errors, as Cloudflare documents them. */
+  readonly codes: number[];
+
+  constructor(message: string, codes: number[]) {
+    super(message);
+    this.codes = codes;
+  }
+}
+
+const Answer = z.object({
+  success: z.boolean(),
+  errors: z.array(z.object({ code: z.number().optional(), message: z.string() })).nullish(),
+  result: z.unknown().optional(),
+});
+const Credentials = z.union([
+  z.object({ token: z.string() }),
+  z.object({ key: z.string(), email: z.string() }),
+]);
+const Accounts = z.object({ accounts: z.array(z.object({ id: z.string() })) });
+const PATIENCE_MS = 30_000;
+
+/** Opens the API with a token. */
+export function openCloudflare(accountId: string, headers: Record<string, string>): Cloudflare {
+  const base = process.env.CLOUDFLARE_API_BASE_URL ?? "https://api.cloudflare.com/client/v4";
+  return {
+    accountId,
+    async call(schema, method, path, body) {
+      const below = path.startsWith("//") ? path.slice(1) : `/accounts/${accountId}${path}`;
+      const response = await fetch(base + below, {
+        method,
+        headers: { ...headers, ...(body && { "Content-Type": "application/json" }) },
+        ...(body && { body: JSON.stringify(body) }),
+        signal: AbortSignal.timeout(PATIENCE_MS),
+      }).catch((error: Error) => {
+        const reason = error.cause instanceof Error ? error.cause.message : error.message;
+        throw new Error(`Cloudflare cannot be reached: ${reason}`);
+      });
+      const answer = Answer.safeParse(await response.json().catch(() => null));
+      if (answer.data?.success) return schema.parse(answer.data.result);
+      const errors = answer.data?.errors ?? [];
+      const reasons = errors.map(({ message }) => message).join("; ") || String(response.status);
+      throw new CloudflareError(
+        `Cloudflare refuses ${method} ${below}: ${reasons}`,
+        errors.flatMap(({ code }) => code ?? []),
+      );
+    },
+  };
+}
+
+/** The header of an API token. */
+export function bearer(token: string): Record<string, string> {
+  return { Authorization: `Bearer ${token}` };
+}
+
+/**
+ * Opens the API as the user who is logged in to wrangler, or whose token is in the environment.
+ *
+ * @param configured the account that the configuration names.
+ * @returns null if nobody is logged in.
+ * @throws Error if there are several accounts, and nothing chooses one.
+ */
+export async function findCloudflare(
+  wrangler: Wrangler,
+  env: NodeJS.ProcessEnv,
+  configured: string | undefined,
+): Promise<Cloudflare | null> {
+  const { stdout } = await wrangler.ask("auth", "token", "--json");
+  const { data: found } = Credentials.safeParse(parseJson(stdout));
+  if (!found) return null;
+  const headers =
+    "token" in found
+      ? bearer(found.token)
+      : { "X-Auth-Key": found.key, "X-Auth-Email": found.email };
+  const chosen = env.CLOUDFLARE_ACCOUNT_ID ?? configured;
+  if (chosen) return openCloudflare(chosen, headers);
+  const known = Accounts.safeParse(parseJson((await wrangler.ask("whoami", "--json")).stdout));
+  const [account, another] = known.data?.accounts ?? [];
+  if (!account || another)
+    throw new Error("Set CLOUDFLARE_ACCOUNT_ID: which account to deploy to is not clear.");
+  return openCloudflare(account.id, headers);
+}
