@@ -55,6 +55,19 @@ export const FIGURES = {
   move_rows_per_second: ["rows / s", "copied to another database", "leads_per_second"],
   move_10k_ms: ["ms", "a move of 10,000 rows, most of it without writes", "move_rows_per_second"],
   move_100k_ms: ["ms", "the same for 100,000 rows", "move_rows_per_second"],
+  month_rows_read_alone: ["rows", "of an event with three subscriptions, expiry included", "0"],
+  month_rows_written_alone: ["rows", "the same, recorded in a call of its own", "15: its budget"],
+  month_messages_alone: ["messages", "the same", "3: one for each subscription"],
+  month_lines_alone: ["lines", "that it logs", "3: one for each subscription"],
+  month_rows_read_together: ["rows", "the same, recorded by the hundred", "month_rows_read_alone"],
+  month_rows_written_together: ["rows", "the same", "month_rows_written_alone"],
+  month_messages_together: ["messages", "the same", "month_messages_alone"],
+  month_lines_together: ["lines", "the same", "month_lines_alone"],
+  month_rows_read_page: ["rows", "by a page of 25 leads", "25"],
+  month_lines_page: ["lines", "that it logs", "1"],
+  month_rows_read_sweep: ["rows", "by a sweep that finds nothing to do", "0"],
+  month_rows_written_sweep: ["rows", "the same", "0"],
+  month_lines_sweep: ["lines", "that it logs", "1"],
 } satisfies Record<string, [unit: string, about: string, comparedWith: string]>;
 
 /** What was measured: one sample for each round. A figure that is not described does not compile. */

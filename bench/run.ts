@@ -11,6 +11,7 @@ import { measureDelivering } from "./delivering.ts";
 import { describeFigures, type Samples } from "./figures.ts";
 import { measureFramework } from "./framework.ts";
 import { measureHostile } from "./hostile.ts";
+import { measureMonth } from "./month.ts";
 import { measureMove } from "./moves.ts";
 import { measureReads } from "./reads.ts";
 import { measureRecording } from "./recording.ts";
@@ -30,6 +31,7 @@ const BENCHES: Record<string, Bench> = {
   recording: { measure: measureRecording, quick: true },
   delivering: { measure: measureDelivering, quick: true },
   rows: { measure: measureRows, quick: true },
+  month: { measure: measureMonth, quick: true },
   framework: { measure: measureFramework, quick: false },
   "by-hand": { measure: measureByHand, quick: false },
   burst: { measure: measureBurst, quick: false },

@@ -15,7 +15,10 @@ const QUOTA = { QUOTA_REQUESTS: 100_000_000 };
 const built = new Map<Bundle, string>();
 
 /** Starts a Worker without a quota that a bench could use up. Each bundle is built once. */
-export function start(name: Bundle, options: { databases?: number } = {}): Promise<Runtime> {
+export function start(
+  name: Bundle,
+  options: { databases?: number; onLog?: (line: string) => void } = {},
+): Promise<Runtime> {
   const entry = name === "shipped" ? "src/index.ts" : `bench/${name}.ts`;
   const bundle = built.get(name) ?? buildWorker(join(ROOT, "dist/bench", name), join(ROOT, entry));
   built.set(name, bundle);

@@ -19,12 +19,15 @@ export interface Meters {
   d1RoundTrips: number;
   rowsRead: number;
   rowsWritten: number;
+  /** Sent to queues. */
+  messages: number;
 }
 
 const meters: Meters = {
   d1RoundTrips: 0,
   rowsRead: 0,
   rowsWritten: 0,
+  messages: 0,
 };
 
 /** The bindings, metered, each call of which takes this much longer than its own time. */
@@ -46,14 +49,23 @@ function metered(env: Env, roundTripMs = 0): Env {
     ...Object.fromEntries(databases),
     KEY_GATE: interposedObjects(env.KEY_GATE, travel),
     ADDRESS_GATE: interposedObjects(env.ADDRESS_GATE, travel),
-    DELIVERIES: holdQueue("webhook-deliveries", env.DELIVERIES),
-    REDELIVERIES: holdQueue("webhook-redeliveries", env.REDELIVERIES),
+    DELIVERIES: counted(holdQueue("webhook-deliveries", env.DELIVERIES)),
+    REDELIVERIES: counted(holdQueue("webhook-redeliveries", env.REDELIVERIES)),
   };
 }
 
 function meter({ meta }: D1Result): void {
   meters.rowsRead += meta.rows_read;
   meters.rowsWritten += meta.rows_written;
+}
+
+function counted(queue: Queue): Queue {
+  return Object.assign(Object.create(queue), {
+    sendBatch(messages: MessageSendRequest[]) {
+      meters.messages += messages.length;
+      return queue.sendBatch(messages);
+    },
+  });
 }
 
 /**

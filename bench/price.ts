@@ -1,0 +1,151 @@
+/**
+ * `npm run price`: what a month costs at three sizes, as the tables of docs/performance.md have it. A test
+ * compares them.
+ */
+import { print } from "../scripts/shared/terminal.ts";
+
+/** Cloudflare's prices on the Workers Paid plan, in dollars, and what it includes each month. */
+const PRICES_OF = "2026-11-26";
+const PLAN = 5;
+const PRICES = {
+  requests: { included: 10e6, per: 1e6, price: 0.3 },
+  cpuMs: { included: 30e6, per: 1e6, price: 0.02 },
+  rowsRead: { included: 25e9, per: 1e6, price: 0.001 },
+  rowsWritten: { included: 50e6, per: 1e6, price: 1 },
+  storedBytes: { included: 5e9, per: 1e9, price: 0.75 },
+  objectRequests: { included: 1e6, per: 1e6, price: 0.15 },
+  objectGbSeconds: { included: 400_000, per: 1e6, price: 12.5 },
+  objectRowsWritten: { included: 50e6, per: 1e6, price: 1 },
+  queueOperations: { included: 1e6, per: 1e6, price: 0.4 },
+  lines: { included: 20e6, per: 1e6, price: 0.6 },
+};
+type Item = keyof typeof PRICES;
+type Use = Record<Item, number>;
+
+const LABELS: Record<Item, string> = {
+  requests: "requests and queue batches",
+  cpuMs: "CPU time",
+  rowsRead: "rows read",
+  rowsWritten: "rows written",
+  storedBytes: "storage after a year",
+  objectRequests: "object requests",
+  objectGbSeconds: "object time",
+  objectRowsWritten: "object rows written",
+  queueOperations: "queue operations",
+  lines: "log lines",
+};
+
+/**
+ * The life of an event with three subscriptions, from its record to its expiry, by how it was recorded:
+ * `npm run bench -- --only month`. CPU time is an upper bound, from the throughput of two cores on which the
+ * database and the receivers ran, too.
+ */
+const LIFE = {
+  alone: { rowsRead: 525, rowsWritten: 27, messages: 3, lines: 2, cpuMs: 6.5 },
+  together: { rowsRead: 181, rowsWritten: 18.2, messages: 0.06, lines: 0.06, cpuMs: 3 },
+};
+/** A page of 25 leads; the object of its key writes at most once for each, and works 5 ms in 128 MB. */
+const PAGE = { rowsRead: 26, lines: 1, cpuMs: 4, objectGbSeconds: 0.005 * 0.128 };
+const PAGES_PER_EVENT = 3;
+/** A sweep that finds nothing to do. */
+const SWEEP = { rowsRead: 40, rowsWritten: 5, lines: 1 };
+const SWEEPS = 30 * 24 * 60;
+/** A message is written, read and deleted. */
+const OPERATIONS_PER_MESSAGE = 3;
+/** In the database's file: a lead for good, and an event with three deliveries for a month. */
+const LEAD_BYTES = 444;
+const EVENT_BYTES = 329 + 3 * 159;
+const DATABASE_BYTES = 8e9;
+
+const SIZES = [1e6, 10e6, 100e6];
+const WAYS = ["alone", "together"] as const;
+type Way = (typeof WAYS)[number];
+
+/** How a deployment may be run differently. */
+interface Choice {
+  way: Way;
+  pagesPerEvent?: number;
+  sampledLines?: number;
+}
+
+/** What a month uses in which `events` leads are recorded, announced and read. */
+function useOf(events: number, { way, pagesPerEvent = PAGES_PER_EVENT, sampledLines = 1 }: Choice) {
+  const life = LIFE[way];
+  const pages = events * pagesPerEvent;
+  const use: Use = {
+    requests: pages + events * life.messages + SWEEPS,
+    cpuMs: events * life.cpuMs + pages * PAGE.cpuMs,
+    rowsRead: events * life.rowsRead + pages * PAGE.rowsRead + SWEEPS * SWEEP.rowsRead,
+    rowsWritten: events * life.rowsWritten + SWEEPS * SWEEP.rowsWritten,
+    storedBytes: events * (12 * LEAD_BYTES + EVENT_BYTES),
+    objectRequests: pages,
+    objectGbSeconds: pages * PAGE.objectGbSeconds,
+    objectRowsWritten: pages,
+    queueOperations: events * life.messages * OPERATIONS_PER_MESSAGE,
+    lines: sampledLines * (events * life.lines + pages * PAGE.lines + SWEEPS * SWEEP.lines),
+  };
+  return use;
+}
+
+function costOf(item: Item, used: number): number {
+  const { included, per, price } = PRICES[item];
+  return (Math.max(0, used - included) / per) * price;
+}
+
+function totalOf(use: Use): number {
+  return ITEMS.reduce((sum, item) => sum + costOf(item, use[item]), PLAN);
+}
+
+const ITEMS = Object.keys(PRICES) as Item[];
+const dollars = (amount: number) =>
+  `$${amount.toLocaleString("en-US", { maximumFractionDigits: 0 })}`;
+const millions = (count: number) => `${count / 1e6} M`;
+const row = (cells: string[]) => `| ${cells.join(" | ")} |`;
+
+/** The tables, as Markdown. */
+export function priceTables(): string {
+  const columns = SIZES.flatMap((events) => WAYS.map((way) => ({ events, way })));
+  const uses = columns.map(({ events, way }) => useOf(events, { way }));
+  const heads = columns.map(
+    ({ events, way }) =>
+      `${millions(events)}, ${way === "alone" ? "one by one" : "by the hundred"}`,
+  );
+  const line = (label: string, cell: (use: Use) => string) => row([label, ...uses.map(cell)]);
+  const largest = (use: Use) => {
+    const [item] = ITEMS.toSorted((a, b) => costOf(b, use[b]) - costOf(a, use[a]));
+    if (!item || costOf(item, use[item]) < PLAN) return "the plan";
+    return `${LABELS[item]}, ${Math.round((100 * costOf(item, use[item])) / totalOf(use))}%`;
+  };
+  const month = [
+    row([`prices of ${PRICES_OF}`, ...heads]),
+    row(["---", ...columns.map(() => "---")]),
+    ...ITEMS.filter((item) => uses.some((use) => costOf(item, use[item]) >= 0.5)).map((item) =>
+      line(LABELS[item], (use) => dollars(costOf(item, use[item]))),
+    ),
+    line("the plan", () => dollars(PLAN)),
+    line("**the month**", (use) => `**${dollars(totalOf(use))}**`),
+    line("largest", largest),
+    line("databases after a year", ({ storedBytes }) =>
+      String(Math.ceil(storedBytes / DATABASE_BYTES)),
+    ),
+  ];
+
+  const events = Math.max(...SIZES);
+  const base = totalOf(useOf(events, { way: "alone" }));
+  const choices: [string, Choice][] = [
+    ["record by the hundred", { way: "together" }],
+    ["receive events instead of reading pages", { way: "alone", pagesPerEvent: 0 }],
+    ["log one invocation in ten (`head_sampling_rate`)", { way: "alone", sampledLines: 0.1 }],
+    ["all of these", { way: "together", pagesPerEvent: 0, sampledLines: 0.1 }],
+  ];
+  const savings = [
+    row([`${millions(events)}, one by one: ${dollars(base)}`, "saves"]),
+    row(["---", "---"]),
+    ...choices.map(([label, choice]) =>
+      row([label, dollars(base - totalOf(useOf(events, choice)))]),
+    ),
+  ];
+  return `${month.join("\n")}\n\n${savings.join("\n")}`;
+}
+
+if (import.meta.main) print(priceTables());
