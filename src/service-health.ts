@@ -1,8 +1,7 @@
-import { sql } from "drizzle-orm";
-import journal from "../migrations/meta/_journal.json" with { type: "json" };
 import { MINUTE_MS } from "./contract/time.ts";
 import type { Database } from "./db/client.ts";
 import { DIRECTORY, databaseNames, openDirectory, openNamed } from "./db/databases.ts";
+import { findUnapplied } from "./db/migrations.ts";
 import { findPosition, updatePosition } from "./db/sweep-positions.ts";
 import { findOverdue } from "./delivery/wake.ts";
 import { logError } from "./log.ts";
@@ -25,8 +24,6 @@ const FULL_SHARE_MAX = 0.8;
 export const SWEPT = "swept";
 /** Where it notes how it found the service. */
 const FOUND = "health";
-/** The migrations of this version. */
-const MIGRATIONS = journal.entries.map(({ tag }) => `${tag}.sql`);
 
 export interface Health {
   healthy: boolean;
@@ -98,12 +95,6 @@ async function problemsIn(env: Env, database: string, now: number): Promise<stri
       ? [`${Math.floor((100 * sizeBytes) / DATABASE_MAX_BYTES)}% full`]
       : []),
   ];
-}
-
-/** The migrations of this version that a database lacks, because another tool has deployed it. */
-async function findUnapplied(db: Database): Promise<string[]> {
-  const applied = await db.all<{ name: string }>(sql`SELECT name FROM d1_migrations`);
-  return MIGRATIONS.filter((name) => !applied.some((each) => each.name === name));
 }
 
 async function problemOfSweep(db: Database, now: number): Promise<string | null> {

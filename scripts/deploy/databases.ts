@@ -1,23 +1,34 @@
-import { readdirSync } from "node:fs";
-import { join } from "node:path";
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { basename, join } from "node:path";
 import { z } from "@hono/zod-openapi";
 import { open, parseEncryptionKeys } from "../../src/encryption/seal.ts";
 import { ROOT } from "../shared/checkout.ts";
+import { type Cloudflare, CloudflareError } from "../shared/cloudflare.ts";
 import type { ConfiguredDatabase } from "../shared/databases.ts";
 import { print } from "../shared/terminal.ts";
-import type { Answer, Wrangler } from "../shared/wrangler.ts";
+import type { Wrangler } from "../shared/wrangler.ts";
 import { placeOf } from "./queues.ts";
 
-const Databases = z.array(
-  z.object({ name: z.string(), uuid: z.string(), jurisdiction: z.string().nullish() }),
-);
+const Listed = z.object({
+  name: z.string(),
+  uuid: z.string(),
+  jurisdiction: z.string().nullish(),
+});
 const Named = z.array(z.object({ name: z.string() }));
 const Bookmark = z.object({ bookmark: z.string() });
+const PAGE_SIZE = 100;
+
+/** A database of the configuration that exists. */
+export interface FoundDatabase extends ConfiguredDatabase {
+  uuid: string;
+}
 
 /** The databases of a configuration, as they are in the account. */
 export interface FoundDatabases {
-  existing: ConfiguredDatabase[];
+  existing: FoundDatabase[];
   missing: ConfiguredDatabase[];
+  /** Those that are empty and in another jurisdiction, as the dashboard and other tools create them. */
+  misplaced: FoundDatabase[];
 }
 
 /**
@@ -25,62 +36,106 @@ export interface FoundDatabases {
  *
  * @param jurisdiction where they should be; empty: anywhere.
  * @param closed the bindings of those that workspaces are to leave.
- * @throws Error if another one is in another jurisdiction, or they cannot be listed.
+ * @throws Error if one that holds something is in another jurisdiction, or one with an id does not exist.
  */
 export async function findDatabases(
-  wrangler: Wrangler,
+  cloudflare: Cloudflare,
   databases: ConfiguredDatabase[],
   jurisdiction: string,
   closed: string[],
 ): Promise<FoundDatabases> {
-  const { stdout, complaint } = await wrangler.ask("d1", "list", "--json");
-  const listed = Databases.safeParse(parseJson(stdout));
-  if (!listed.success) throw new Error(`The databases cannot be listed:\n${complaint}`);
-  const find = ({ name, id }: ConfiguredDatabase) =>
-    listed.data.find((each) => (id ? each.uuid === id : each.name === name));
+  const listed = await listDatabases(cloudflare);
+  const found: FoundDatabases = { existing: [], missing: [], misplaced: [] };
   for (const database of databases) {
-    const there = find(database)?.jurisdiction;
-    // An answer that does not mention it says nothing about it.
-    if (there === undefined || closed.includes(database.binding)) continue;
-    if ((there ?? "") !== jurisdiction)
+    const { binding, name, id } = database;
+    const there = listed.find((each) => (id ? each.uuid === id : each.name === name));
+    if (!there && id)
       throw new Error(
-        `The database ${database.name} is stored ${placeOf(there ?? "")}, not ${placeOf(jurisdiction)}, and cannot be moved: list it in DATABASES_CLOSED, bind a new one, and moveWorkspace to that (docs/operations.md, Where data is stored). Nothing was deployed.`,
+        `The account has no database with the id ${id}, which wrangler.toml gives ${binding}. If this is the right account, delete that line: the database is then found, or created, as ${name}. Nothing was deployed.`,
+      );
+    if (!there) {
+      found.missing.push(database);
+      continue;
+    }
+    const existing = { ...database, uuid: there.uuid };
+    const place = there.jurisdiction ?? "";
+    // A list that does not mention the jurisdiction says nothing about it.
+    const isPlaced = there.jurisdiction === undefined || place === jurisdiction;
+    if (isPlaced || closed.includes(binding)) found.existing.push(existing);
+    else if (await isEmpty(cloudflare, existing)) found.misplaced.push(existing);
+    else
+      throw new Error(
+        `The database ${name} is stored ${placeOf(place)}, not ${placeOf(jurisdiction)}, and cannot be moved: list it in DATABASES_CLOSED, bind a new one, and moveWorkspace to that (docs/operations.md, Where data is stored). Nothing was deployed.`,
       );
   }
-  return {
-    existing: databases.filter((database) => database.id || find(database)),
-    missing: databases.filter((database) => !database.id && !find(database)),
-  };
+  return found;
+}
+
+async function listDatabases({ call }: Cloudflare): Promise<z.infer<typeof Listed>[]> {
+  const databases: z.infer<typeof Listed>[] = [];
+  for (let page = 1; databases.length === (page - 1) * PAGE_SIZE; page++) {
+    const path = `/d1/database?per_page=${PAGE_SIZE}&page=${page}`;
+    databases.push(...(await call(z.array(Listed), "GET", path)));
+  }
+  return databases;
+}
+
+const TABLES =
+  "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%' AND substr(name, 1, 4) <> '_cf_'";
+
+/** Whether a database has no tables but SQLite's and Cloudflare's own. */
+async function isEmpty(cloudflare: Cloudflare, database: FoundDatabase): Promise<boolean> {
+  return (await query(cloudflare, database, TABLES, Named)).length === 0;
+}
+
+/**
+ * Deletes databases that are empty, so that they can be created where they should be.
+ *
+ * @param configFile the configuration, which may name them by ids: these lines are deleted, too.
+ */
+export async function deleteEmpty(
+  { call }: Cloudflare,
+  databases: FoundDatabase[],
+  configFile: string,
+): Promise<void> {
+  for (const { name, id, uuid } of databases) {
+    const text = readFileSync(configFile, "utf8");
+    const line = new RegExp(`^[ \\t]*database_id[ \\t]*=[ \\t]*"${id}".*\\r?\\n`, "m");
+    if (id && !line.test(text))
+      throw new Error(
+        `The database ${name} is empty and in another jurisdiction: delete its id from ${basename(configFile)}, so that it can be replaced. Nothing was deployed.`,
+      );
+    print(`Replacing the database ${name}, which is empty and in another jurisdiction.`);
+    await call(z.unknown(), "DELETE", `/d1/database/${uuid}`);
+    if (!id) continue;
+    writeFileSync(configFile, text.replace(line, ""));
+    print(`Deleted its database_id from ${basename(configFile)}: commit that.`);
+  }
 }
 
 /** Creates databases. */
 export async function makeDatabases(
-  wrangler: Wrangler,
+  { call }: Cloudflare,
   databases: ConfiguredDatabase[],
   jurisdiction: string,
 ): Promise<void> {
-  const where = jurisdiction ? [`--jurisdiction=${jurisdiction}`] : [];
   for (const { name } of databases) {
     print(`Creating the database ${name}.`);
-    const made = await wrangler.ask("d1", "create", name, ...where);
-    if (!made.ok) throw new Error(`The database ${name} could not be created:\n${made.complaint}`);
+    await call(Listed, "POST", "/d1/database", { name, ...(jurisdiction && { jurisdiction }) });
   }
 }
 
 /** Reads, and prints, the bookmark that each database can be restored to. */
 export async function bookmark(
-  wrangler: Wrangler,
-  databases: ConfiguredDatabase[],
+  { call }: Cloudflare,
+  databases: FoundDatabase[],
 ): Promise<string[]> {
   const bookmarks: string[] = [];
-  for (const { binding, name } of databases) {
-    const { stdout, complaint } = await wrangler.ask(
-      ...["d1", "time-travel", "info", binding, "--json"],
-    );
-    const { success, data } = Bookmark.safeParse(parseJson(stdout));
-    if (!success) throw new Error(`The database ${name} gives no bookmark:\n${complaint}`);
-    print(`The database ${name} can be restored to ${data.bookmark}.`);
-    bookmarks.push(`${binding} ${data.bookmark}`);
+  for (const { binding, name, uuid } of databases) {
+    const path = `/d1/database/${uuid}/time_travel/bookmark`;
+    const { bookmark } = await call(Bookmark, "GET", path);
+    print(`The database ${name} can be restored to ${bookmark}.`);
+    bookmarks.push(`${binding} ${bookmark}`);
   }
   return bookmarks;
 }
@@ -113,16 +168,16 @@ export function migrationsHere(): string[] {
  * @throws Error if a database has one that this code cannot run on.
  */
 export async function expectRunsOn(
-  wrangler: Wrangler,
-  databases: ConfiguredDatabase[],
+  cloudflare: Cloudflare,
+  databases: FoundDatabase[],
   known: string[],
 ): Promise<void> {
-  for (const { binding, name } of databases) {
-    const applied = await query(wrangler, binding, "SELECT name FROM d1_migrations", Named);
+  for (const database of databases) {
+    const applied = await query(cloudflare, database, "SELECT name FROM d1_migrations", Named);
     const barrier = applied.find(({ name }) => ONE_WAY.test(name) && !known.includes(name));
     if (barrier)
       throw new Error(
-        `The database ${name} has the migration ${barrier.name}, which this version is too old for: nothing was deployed.`,
+        `The database ${database.name} has the migration ${barrier.name}, which this version is too old for: nothing was deployed.`,
       );
   }
 }
@@ -132,13 +187,17 @@ const WORKSPACE_COUNTS =
   "SELECT database, count(*) AS workspaces FROM workspaces WHERE database IS NOT NULL GROUP BY database";
 const WorkspaceCounts = z.array(z.object({ database: z.string(), workspaces: z.number() }));
 
-/** @throws Error if workspaces live in a database that is not bound: the Worker would not find them. */
+/**
+ * @param directory the database that says where each workspace lives.
+ * @throws Error if workspaces live in a database that is not bound: the Worker would not find them.
+ */
 export async function expectAllBound(
-  wrangler: Wrangler,
+  cloudflare: Cloudflare,
+  directory: FoundDatabase,
   databases: ConfiguredDatabase[],
 ): Promise<void> {
   const bound = databases.map(({ binding }) => binding);
-  const counts = await query(wrangler, "DB", WORKSPACE_COUNTS, WorkspaceCounts);
+  const counts = await query(cloudflare, directory, WORKSPACE_COUNTS, WorkspaceCounts);
   for (const { database, workspaces } of counts)
     if (!bound.includes(database))
       throw new Error(
@@ -157,52 +216,41 @@ const Sealed = z.array(z.object({ owner: z.string(), sealed: z.string() }));
  * @throws Error if another key that something stored is encrypted under is not among them.
  */
 export async function expectReadable(
-  wrangler: Wrangler,
-  databases: ConfiguredDatabase[],
+  cloudflare: Cloudflare,
+  databases: FoundDatabase[],
   keys: string,
   lost: string[],
 ): Promise<void> {
   const ring = parseEncryptionKeys(keys);
-  for (const { binding, name } of databases)
-    for (const { owner, sealed } of await query(wrangler, binding, SEALED_UNDER_EACH_KEY, Sealed))
+  for (const database of databases)
+    for (const { owner, sealed } of await query(
+      cloudflare,
+      database,
+      SEALED_UNDER_EACH_KEY,
+      Sealed,
+    ))
       await open(ring, owner, sealed).catch(() => {
         const [keyId = ""] = sealed.split(".");
         if (lost.includes(keyId)) return;
         throw new Error(
-          `ENCRYPTION_KEYS lacks the key ${keyId}, under which the database ${name} has secrets: add it at the end, or pass --lost-key ${keyId} if it is lost for good. Nothing was deployed.`,
+          `ENCRYPTION_KEYS lacks the key ${keyId}, under which the database ${database.name} has secrets: add it at the end, or pass --lost-key ${keyId} if it is lost for good. Nothing was deployed.`,
         );
       });
 }
 
 /** The rows of a query; none if the database has no such table yet. */
 async function query<T>(
-  wrangler: Wrangler,
-  binding: string,
+  { call }: Cloudflare,
+  { uuid }: FoundDatabase,
   sql: string,
   schema: z.ZodType<T[]>,
 ): Promise<T[]> {
-  const command = sql.replace(/\s+/g, " ");
-  const { stdout, complaint } = await wrangler.ask(
-    ...["d1", "execute", binding, "--remote", "--json", "--command", command],
-  );
-  if (/no such table/.test(complaint)) return [];
-  const answer = z.array(z.object({ results: schema })).safeParse(parseJson(stdout));
-  if (!answer.success) throw new Error(`The database ${binding} cannot be read:\n${complaint}`);
-  return answer.data.flatMap(({ results }) => results);
-}
-
-/** Parses the names in a list that wrangler printed. @throws Error if it is not a list. */
-export function parseNames({ ok, stdout, complaint }: Answer, what: string): string[] {
-  const list = Named.safeParse(ok ? parseJson(stdout) : null);
-  if (!list.success) throw new Error(`${what} cannot be listed:\n${complaint}`);
-  return list.data.map(({ name }) => name);
-}
-
-/** Parses JSON; null if the text is not JSON. */
-export function parseJson(text: string): unknown {
+  const answer = z.array(z.object({ results: schema }));
   try {
-    return JSON.parse(text);
-  } catch {
-    return null;
+    const found = await call(answer, "POST", `/d1/database/${uuid}/query`, { sql });
+    return found.flatMap(({ results }) => results);
+  } catch (error) {
+    if (error instanceof CloudflareError && /no such table/.test(error.message)) return [];
+    throw error;
   }
 }

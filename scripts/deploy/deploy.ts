@@ -16,9 +16,8 @@
  * A step that was done before is skipped.
  */
 import { fail } from "../shared/command.ts";
-import { openWrangler } from "../shared/wrangler.ts";
 import { deploy } from "./deployment.ts";
 import { parseOptions } from "./options.ts";
 
 process.on("uncaughtException", fail);
-await deploy(parseOptions(process.argv.slice(2)), process.env, openWrangler);
+await deploy(parseOptions(process.argv.slice(2)), process.env);

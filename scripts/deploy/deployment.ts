@@ -5,12 +5,14 @@ import { z } from "@hono/zod-openapi";
 import type { Unstable_Config } from "wrangler";
 import { parseKeyRing } from "../../src/encryption/key-ring.ts";
 import { ROOT } from "../shared/checkout.ts";
+import { type Cloudflare, CloudflareError, findCloudflare } from "../shared/cloudflare.ts";
 import { databasesIn, readConfig } from "../shared/databases.ts";
 import { makeSecret, SECRET_NAMES, type SecretName, type Secrets } from "../shared/secrets.ts";
 import { print } from "../shared/terminal.ts";
-import type { openWrangler, Wrangler } from "../shared/wrangler.ts";
+import { openWrangler, parseJson, type Wrangler } from "../shared/wrangler.ts";
 import {
   bookmark,
+  deleteEmpty,
   expectAllBound,
   expectReadable,
   expectRunsOn,
@@ -19,14 +21,12 @@ import {
   makeDatabases,
   migrateDatabases,
   migrationsHere,
-  parseJson,
-  parseNames,
 } from "./databases.ts";
 import type { Options } from "./options.ts";
-import { type FoundQueue, findQueues, makeQueues } from "./queues.ts";
+import { expectPlaced, type FoundQueue, findQueues, isMisplaced, makeQueues } from "./queues.ts";
 import { queueNames, refuseShared } from "./resources.ts";
 import { generateSecrets, openPrivateFolder, writeSecretsFile } from "./secret.ts";
-import { findFaults } from "./smoke.ts";
+import { answers, findFaults } from "./smoke.ts";
 
 /** What wrangler reports of a version that it uploaded or deployed. */
 const Uploaded = z.object({
@@ -34,10 +34,24 @@ const Uploaded = z.object({
   version_id: z.string().nullable(),
   targets: z.array(z.string()).optional(),
 });
-/** The versions that have the traffic. */
-const Serving = z.object({
-  versions: z.array(z.object({ version_id: z.string(), percentage: z.number() })),
+/** What the Worker's versions had of the traffic; the newest deployment comes first. */
+const Deployments = z.object({
+  deployments: z.array(
+    z.object({
+      versions: z.array(z.object({ version_id: z.string(), percentage: z.number() })),
+    }),
+  ),
 });
+const SecretList = z.array(z.object({ name: z.string() }));
+/** Cloudflare's numbers for a Worker that does not exist. */
+const NO_WORKER = [10007, 10090];
+
+/**
+ * A secret that `wrangler.toml` requires and only this command sets, when it has created the databases and
+ * queues in their jurisdiction and applied the migrations. Without it, Cloudflare refuses a version: no other
+ * tool can deploy the Worker for the first time.
+ */
+const MARK = "CREATED_BY_NPM_RUN_DEPLOY";
 
 /** What the account has of the configuration's resources, and what it lacks. */
 interface Found {
@@ -45,7 +59,9 @@ interface Found {
   queues: FoundQueue[];
   /** The secrets that neither the environment nor the Worker has. */
   secrets: SecretName[];
-  /** The version that has most of the traffic; null if there is no Worker yet, or nobody says so. */
+  /** Whether the Worker has the secret that this command sets. */
+  isMarked: boolean;
+  /** The version that has most of the traffic; null if there is none yet. */
   former: string | null;
 }
 
@@ -53,41 +69,58 @@ interface Found {
  * Deploys the Worker, or does with it what the options say.
  *
  * @param environment the environment variables, secrets included.
- * @param open opens wrangler with some of them.
  * @throws Error that says what is wrong, in words for the user.
  */
-export async function deploy(
-  options: Options,
-  environment: NodeJS.ProcessEnv,
-  open: typeof openWrangler,
-): Promise<void> {
+export async function deploy(options: Options, environment: NodeJS.ProcessEnv): Promise<void> {
   const { dryRun, everyCall } = options;
   const { given, env } = takeSecrets(environment);
   const config = await readConfig(options.configFile, options.environment);
   if (options.environment)
     refuseShared(options.environment, config, await readConfig(options.configFile));
   const databases = databasesIn(config);
-  const wrangler = open(env, everyCall);
-  if (!(await isLoggedIn(wrangler))) {
+  const local = openWrangler(env, everyCall);
+  const cloudflare = await findCloudflare(local, env, config.account_id);
+  if (!cloudflare) {
     if (!dryRun) throw new Error(`${NOT_LOGGED_IN}.`);
     print(`${NOT_LOGGED_IN}. The account is not checked; the Worker is built:`);
-    return build(wrangler);
+    return build(local);
   }
-  const found = await inspect(options, wrangler, config, given);
+  const account = { ...env, CLOUDFLARE_ACCOUNT_ID: cloudflare.accountId };
+  const wrangler = openWrangler(account, everyCall);
+  const found = await inspect(options, cloudflare, config, given);
   if (dryRun) return rehearse(wrangler, config, found);
-  const secrets = { ...given, ...completeSecrets(options, env, found.secrets) };
-  const jurisdiction = String(config.vars.JURISDICTION ?? "");
-  await makeDatabases(wrangler, found.databases.missing, jurisdiction);
-  await makeQueues(wrangler, found.queues, jurisdiction);
-  const bookmarks = await bookmark(wrangler, found.databases.existing);
-  await migrateDatabases(wrangler, databases);
   const { former } = found;
-  if (former !== null && !options.atOnce && config.vars.PORTAL_ORIGIN) {
-    const { version } = await upload(wrangler, ["versions", "upload"], secrets, bookmarks);
-    await shift(options, wrangler, config, version, former);
+  const secrets = {
+    ...given,
+    ...completeSecrets(options, config, env, found.secrets),
+    ...(!found.isMarked && { [MARK]: "true" }),
+  };
+  const jurisdiction = String(config.vars.JURISDICTION ?? "");
+  const { existing, missing, misplaced } = found.databases;
+  await deleteEmpty(cloudflare, misplaced, options.configFile);
+  await makeDatabases(cloudflare, [...misplaced, ...missing], jurisdiction);
+  await makeQueues(cloudflare, found.queues, jurisdiction);
+  const bookmarks = await bookmark(cloudflare, existing);
+  await migrateDatabases(wrangler, databases);
+  const origin = String(config.vars.PORTAL_ORIGIN ?? "");
+  const isNewAddress = origin !== "" && !(await answers(origin));
+  if (isNewAddress)
+    print(
+      `Nothing answers at ${origin} yet: the new version gets the traffic before it is tested.`,
+    );
+  /** @param command of wrangler's, which decides whether the version gets the traffic. */
+  const uploadWith = async (...command: string[]) => {
+    const uploaded = await upload(wrangler, command, secrets, bookmarks);
+    if (uploaded) return uploaded;
+    const serving = await findServing(cloudflare, config).catch(() => undefined);
+    throw new Error(failureOf(former, serving));
+  };
+  if (former !== null && origin !== "" && !isNewAddress && !options.atOnce) {
+    const { id } = await uploadWith("versions", "upload");
+    await shift(options, wrangler, config, id, former);
   } else {
-    const { targets } = await upload(wrangler, ["deploy"], secrets, bookmarks);
-    await test(options, config, targets, former);
+    const { targets } = await uploadWith("deploy");
+    await test(options, config, targets, former, isNewAddress);
   }
   if (former !== null) print(`Back to the version before: ${wayBack(options, former)}`);
 }
@@ -100,51 +133,60 @@ function wayBack({ everyCall }: Options, version: string): string {
   return `npx wrangler rollback ${version} ${everyCall.join(" ")}`;
 }
 
-/** Whether wrangler can reach an account. It says so itself, but after a build of half a minute. */
-async function isLoggedIn(wrangler: Wrangler): Promise<boolean> {
-  const { stdout, complaint } = await wrangler.ask("whoami", "--json");
-  const answer = z.object({ loggedIn: z.boolean() }).safeParse(parseJson(stdout));
-  if (!answer.success) throw new Error(`Cloudflare does not say who is logged in:\n${complaint}`);
-  return answer.data.loggedIn;
-}
-
 /** Looks up what the account has. @throws Error if this version does not suit it. */
 async function inspect(
-  { atOnce, lostKeys }: Options,
-  wrangler: Wrangler,
+  { lostKeys }: Options,
+  cloudflare: Cloudflare,
   config: Unstable_Config,
   given: Secrets,
 ): Promise<Found> {
-  const { isFirst, secrets } = await missingSecrets(wrangler, given);
   const jurisdiction = String(config.vars.JURISDICTION ?? "");
   const closed = String(config.vars.DATABASES_CLOSED ?? "").split(",");
   const all = databasesIn(config);
-  const databases = await findDatabases(wrangler, all, jurisdiction, closed);
-  const queues = await findQueues(wrangler, queueNames(config), jurisdiction);
-  await expectRunsOn(wrangler, databases.existing, migrationsHere());
-  if (databases.existing.some(({ binding }) => binding === "DB"))
-    await expectAllBound(wrangler, all);
+  const [there, databases, queues] = await Promise.all([
+    listSecrets(cloudflare, config),
+    findDatabases(cloudflare, all, jurisdiction, closed),
+    findQueues(cloudflare, queueNames(config)),
+  ]);
+  const directory = databases.existing.find(({ binding }) => binding === "DB");
+  // Until there is a database, nothing is recorded, and no queue holds anything.
+  if (directory) expectPlaced(queues, jurisdiction);
+  const secrets = SECRET_NAMES.filter((name) => !given[name] && !there?.includes(name));
+  await expectRunsOn(cloudflare, databases.existing, migrationsHere());
+  if (directory) await expectAllBound(cloudflare, directory, all);
   // A generated key decrypts nothing that is stored; those that the Worker has cannot be read, and stay.
   const isMade = secrets.includes("ENCRYPTION_KEYS");
   const keys = isMade ? makeSecret("-") : given.ENCRYPTION_KEYS;
-  if (keys !== undefined) await expectReadable(wrangler, databases.existing, keys, lostKeys);
-  const former = isFirst ? null : await findFormer(wrangler, atOnce);
-  return { databases, queues, secrets, former };
+  if (keys !== undefined) await expectReadable(cloudflare, databases.existing, keys, lostKeys);
+  const former = there && (await findServing(cloudflare, config));
+  return { databases, queues, secrets, isMarked: there?.includes(MARK) === true, former };
 }
 
-/** The version that has most of the traffic; null for none. @throws Error if nobody says, unless `atOnce`. */
-async function findFormer(wrangler: Wrangler, atOnce: boolean): Promise<string | null> {
-  const status = await wrangler.ask("deployments", "status", "--json");
-  const serving = Serving.safeParse(parseJson(status.stdout));
-  if (serving.success)
-    return (
-      serving.data.versions.toSorted((a, b) => b.percentage - a.percentage)[0]?.version_id ?? null
-    );
-  // A Worker that has secrets, but was never deployed.
-  if (atOnce || /has no deployments/.test(status.complaint)) return null;
-  throw new Error(
-    `The version that serves is not known, so that nothing was deployed (--at-once does not ask):\n${status.complaint}`,
-  );
+/** The version that has most of the traffic; null for none. */
+async function findServing({ call }: Cloudflare, { name }: Unstable_Config) {
+  const { deployments } = await call(
+    Deployments,
+    "GET",
+    `/workers/scripts/${name}/deployments`,
+  ).catch((error) => orIfNoWorker(error, { deployments: [] }));
+  const [first] = (deployments[0]?.versions ?? []).toSorted((a, b) => b.percentage - a.percentage);
+  return first?.version_id ?? null;
+}
+
+/** @throws the error, unless it says that there is no Worker yet. */
+function orIfNoWorker<T>(error: unknown, answer: T): T {
+  if (error instanceof CloudflareError && error.codes.some((code) => NO_WORKER.includes(code)))
+    return answer;
+  throw error;
+}
+
+/** What is the case after wrangler failed. @param serving the version that serves; undefined if unknown. */
+function failureOf(former: string | null, serving: string | null | undefined): string {
+  if (serving === undefined)
+    return "Wrangler failed, and which version serves is not known: run the command again.";
+  if (serving !== former)
+    return `The new version ${serving} serves, but wrangler failed after it was uploaded, so that its address, schedule or queues may be missing: run the command again.`;
+  return `The Worker was not deployed${former ? `; the previous version ${former} still serves` : ""}.`;
 }
 
 /**
@@ -154,7 +196,7 @@ async function findFormer(wrangler: Wrangler, atOnce: boolean): Promise<string |
 function takeSecrets(environment: NodeJS.ProcessEnv) {
   const env = { ...environment };
   const given: Secrets = {};
-  for (const name of SECRET_NAMES) {
+  for (const name of [...SECRET_NAMES, "PLATFORM_KEYS"] as const) {
     const secret = env[name];
     delete env[name];
     if (!secret) continue;
@@ -177,10 +219,15 @@ async function rehearse(
   { secrets, databases, queues }: Found,
 ): Promise<void> {
   const [, another] = databasesIn(config);
+  const jurisdiction = String(config.vars.JURISDICTION ?? "");
   const steps = [
     ...secrets.map((name) => `generate ${name}`),
+    ...databases.misplaced.map(({ name }) => `replace the database ${name}, which is empty`),
     ...databases.missing.map(({ name }) => `create the database ${name}`),
-    ...queues.filter(({ exists }) => !exists).map(({ name }) => `create the queue ${name}`),
+    ...queues.filter(({ id }) => id === null).map(({ name }) => `create the queue ${name}`),
+    ...queues
+      .filter((queue) => isMisplaced(queue, jurisdiction))
+      .map(({ name }) => `replace the queue ${name}, which is empty`),
     `apply the missing migrations${another ? " to each database" : ""}`,
     `deploy the Worker ${config.name}`,
   ];
@@ -188,18 +235,18 @@ async function rehearse(
   print(["Nothing was changed. A deployment would", ...steps].join("\n  - "));
 }
 
-/** The secrets that neither the environment nor the Worker has, and whether there is no Worker yet. */
-async function missingSecrets(wrangler: Wrangler, given: Secrets) {
-  const answer = await wrangler.ask("secret", "list", "--format", "json");
-  const isFirst = !answer.ok && /Worker ".*" not found/.test(answer.complaint);
-  const there = isFirst ? [] : parseNames(answer, "The Worker's secrets");
-  const secrets = SECRET_NAMES.filter((name) => !given[name] && !there.includes(name));
-  return { secrets, isFirst };
+/** The names of the Worker's secrets; null if there is no Worker yet. */
+async function listSecrets({ call }: Cloudflare, { name }: Unstable_Config) {
+  const listed = await call(SecretList, "GET", `/workers/scripts/${name}/secrets`).catch((error) =>
+    orIfNoWorker(error, null),
+  );
+  return listed === null ? null : listed.map((secret) => secret.name);
 }
 
 /** Generates the missing secrets. @throws Error if a pipeline would have to generate the encryption key. */
 function completeSecrets(
   { secretsCopy }: Options,
+  { name }: Unstable_Config,
   env: NodeJS.ProcessEnv,
   missing: SecretName[],
 ): Secrets {
@@ -208,22 +255,21 @@ function completeSecrets(
       "Set ENCRYPTION_KEYS: the Worker has none yet. It is an id, a colon and 32 random bytes in base64, " +
         "such as `k1:` followed by the output of `openssl rand -base64 32`. Keep a copy.",
     );
-  return generateSecrets(missing, secretsCopy, env);
+  return generateSecrets(String(name), missing, secretsCopy, env);
 }
 
 /**
  * Uploads a version that names its commit and the way back.
  *
  * @param command of wrangler's, which decides whether it gets the traffic.
- * @returns its id, and where it serves, in wrangler's words.
- * @throws Error if nothing was uploaded.
+ * @returns its id, and where it serves, in wrangler's words; null if wrangler failed or did nothing.
  */
 async function upload(
   wrangler: Wrangler,
   command: string[],
-  secrets: Secrets,
+  secrets: Record<string, string>,
   [directory]: string[],
-): Promise<{ version: string; targets: string[] }> {
+): Promise<{ id: string; targets: string[] } | null> {
   using folder = openPrivateFolder();
   const outputFile = join(folder.path, "output.ndjson");
   const tag = commitTag();
@@ -240,9 +286,8 @@ async function upload(
   });
   const uploaded = existsSync(outputFile) ? parseOutput(readFileSync(outputFile, "utf8")) : null;
   // If the user declines a prompt of wrangler's, it exits without an error.
-  if (code !== 0 || !uploaded?.version_id)
-    throw new Error("The Worker was not deployed; the previous version still serves.");
-  return { version: uploaded.version_id, targets: uploaded.targets ?? [] };
+  if (code !== 0 || !uploaded?.version_id) return null;
+  return { id: uploaded.version_id, targets: uploaded.targets ?? [] };
 }
 
 /**
@@ -293,6 +338,7 @@ function commitTag(): string | null {
  * Tests the deployed Worker from outside, and says what is left to do.
  *
  * @param former the version before it, if there is one.
+ * @param isNewAddress whether the address did not answer before: it may take minutes to.
  * @throws Error if it does not answer well.
  */
 async function test(
@@ -300,13 +346,14 @@ async function test(
   { vars }: Unstable_Config,
   targets: string[],
   former: string | null,
+  isNewAddress: boolean,
 ): Promise<void> {
   const address = String(
     vars.PORTAL_ORIGIN || targets.find((url) => /^https?:\/\//.test(url)) || "",
   );
   print(`Deployed${address ? `: ${address}` : ""}.`);
   const faults = address ? await findFaults(address, options.waitSeconds) : [];
-  if (faults.length > 0 && former !== null)
+  if (faults.length > 0 && former !== null && !isNewAddress)
     throw new Error(
       [
         "The new version serves, but does not answer well:",

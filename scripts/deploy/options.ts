@@ -15,14 +15,14 @@ it, and only then gives it the traffic. Run it again for each new version.
   --at-once      give the new version the traffic before it is tested: Cloudflare asks for that if it
                  changes Durable Object classes
   --secrets-copy FILE
-                 a new file for a copy of the secrets that are generated (~/public-api.ID.txt)
+                 a new file for a copy of the secrets that are generated (~/WORKER.ID.txt)
   --lost-key ID  deploy although nothing encrypted under this key can be read any more
   --wait SECONDS how long the new version may take to answer well (60)
   --config FILE  use another configuration than wrangler.toml
 
   CLOUDFLARE_API_TOKEN, CLOUDFLARE_ACCOUNT_ID
                  environment variables: what wrangler needs where it cannot ask
-  ${SECRET_NAMES.join(", ")}
+  ${SECRET_NAMES.join(", ")}, PLATFORM_KEYS
                  secrets to deploy instead of those that the Worker has
 `;
 

@@ -1,40 +1,46 @@
+import { z } from "@hono/zod-openapi";
+import type { Cloudflare } from "../shared/cloudflare.ts";
 import { print } from "../shared/terminal.ts";
-import type { Wrangler } from "../shared/wrangler.ts";
 
 /** How long a queue keeps a message, at most: while its consumer is paused. */
 const KEPT_SECONDS = 14 * 24 * 60 * 60;
-const KEPT = `--message-retention-period-secs=${KEPT_SECONDS}`;
 
-/** A queue that the configuration names, and whether it exists. */
+const Queues = z.array(
+  z.object({ queue_id: z.string(), queue_name: z.string(), jurisdiction: z.string().nullish() }),
+);
+
+/** A queue that the configuration names. */
 export interface FoundQueue {
   name: string;
-  exists: boolean;
+  /** Null if it does not exist. */
+  id: string | null;
+  /** Where it is stored; empty: in no jurisdiction. */
+  jurisdiction: string;
 }
 
-/**
- * Looks the queues up.
- *
- * @param jurisdiction where they should be; empty: anywhere.
- * @throws Error if one is in another jurisdiction, or cannot be looked up.
- */
-export async function findQueues(
-  wrangler: Wrangler,
-  names: string[],
-  jurisdiction: string,
-): Promise<FoundQueue[]> {
-  const found: FoundQueue[] = [];
-  for (const name of names) {
-    const { ok, stdout, complaint } = await wrangler.ask("queues", "info", name);
-    if (!ok && !complaint.includes("does not exist"))
-      throw new Error(`The queue ${name} cannot be looked up:\n${complaint}`);
-    const [, there = ""] = /^Jurisdiction: (\S+)$/m.exec(stdout) ?? [];
-    if (ok && there !== jurisdiction)
-      throw new Error(
-        `The queue ${name} is stored ${placeOf(there)}, not ${placeOf(jurisdiction)}, and cannot be moved: give it a new name in wrangler.toml. Nothing was deployed.`,
-      );
-    found.push({ name, exists: ok });
-  }
-  return found;
+/** Looks the queues up. */
+export function findQueues({ call }: Cloudflare, names: string[]): Promise<FoundQueue[]> {
+  return Promise.all(
+    names.map(async (name) => {
+      const listed = await call(Queues, "GET", `/queues?page=1&name=${encodeURIComponent(name)}`);
+      const found = listed.find((each) => each.queue_name === name);
+      return { name, id: found?.queue_id ?? null, jurisdiction: found?.jurisdiction ?? "" };
+    }),
+  );
+}
+
+/** Whether a queue exists, but in another jurisdiction. */
+export function isMisplaced(queue: FoundQueue, jurisdiction: string): boolean {
+  return queue.id !== null && queue.jurisdiction !== jurisdiction;
+}
+
+/** @throws Error if a queue is in another jurisdiction: it may hold messages. */
+export function expectPlaced(queues: FoundQueue[], jurisdiction: string): void {
+  const misplaced = queues.find((queue) => isMisplaced(queue, jurisdiction));
+  if (misplaced)
+    throw new Error(
+      `The queue ${misplaced.name} is stored ${placeOf(misplaced.jurisdiction)}, not ${placeOf(jurisdiction)}, and cannot be moved: give it a new name in wrangler.toml. Nothing was deployed.`,
+    );
 }
 
 /** A jurisdiction in words. */
@@ -42,21 +48,37 @@ export function placeOf(jurisdiction: string): string {
   return jurisdiction === "" ? "in no jurisdiction" : `in the jurisdiction ${jurisdiction}`;
 }
 
-/** Creates the missing queues, and lets each keep messages for 14 days. @throws Error if one cannot. */
+/**
+ * Creates the missing queues, and lets each keep messages for 14 days. A queue in another jurisdiction is
+ * deleted first, so the caller must know that it holds no messages.
+ *
+ * @throws Error if one of them cannot be created.
+ */
 export async function makeQueues(
-  wrangler: Wrangler,
+  { call }: Cloudflare,
   queues: FoundQueue[],
   jurisdiction: string,
 ): Promise<void> {
-  const where = jurisdiction ? [`--jurisdiction=${jurisdiction}`] : [];
-  for (const { name, exists } of queues) {
-    if (!exists) print(`Creating the queue ${name}.`);
-    const { ok, complaint } = exists
-      ? await wrangler.ask("queues", "update", name, KEPT)
-      : await wrangler.ask("queues", "create", name, KEPT, ...where);
-    if (!ok)
-      throw new Error(
-        `The queue ${name} cannot keep messages for 14 days, which takes the paid plan: nothing was deployed.\n${complaint}`,
+  const settings = { message_retention_period: KEPT_SECONDS };
+  for (const queue of queues) {
+    const { name, id } = queue;
+    const replaces = isMisplaced(queue, jurisdiction);
+    if (replaces) {
+      print(
+        `Replacing the queue ${name}, which is stored ${placeOf(queue.jurisdiction)}. It holds nothing, because nothing was recorded yet.`,
       );
+      await call(z.unknown(), "DELETE", `/queues/${id}`);
+    }
+    const update = { queue_name: name, settings };
+    const make = { ...update, ...(jurisdiction && { jurisdiction }) };
+    if (id === null) print(`Creating the queue ${name}.`);
+    try {
+      if (id === null || replaces) await call(z.unknown(), "POST", "/queues", make);
+      else await call(z.unknown(), "PATCH", `/queues/${id}`, update);
+    } catch (error) {
+      throw new Error(
+        `The queue ${name} cannot keep messages for 14 days, which takes the paid plan: nothing was deployed.\n${(error as Error).message}`,
+      );
+    }
   }
 }

@@ -7,11 +7,13 @@ import { print } from "../shared/terminal.ts";
 /**
  * Generates secrets, whose keys have the date for an id, and writes a copy that only this user can read.
  *
+ * @param worker the Worker that they are for.
  * @param file where to; by default a file in the user's home, or none in a pipeline, which has no other
  *   use for it.
  * @throws Error if there is such a file, or it cannot be written.
  */
 export function generateSecrets(
+  worker: string,
   names: SecretName[],
   file: string | undefined,
   env: NodeJS.ProcessEnv,
@@ -19,7 +21,7 @@ export function generateSecrets(
   if (names.length === 0) return {};
   const id = `k${new Date().toISOString().slice(0, 10).replaceAll("-", "")}`;
   const secrets = Object.fromEntries(names.map((name) => [name, makeSecret(id)]));
-  const home = env.CI ? undefined : join(env.HOME ?? homedir(), `public-api.${id}.txt`);
+  const home = env.CI ? undefined : join(env.HOME ?? homedir(), `${worker}.${id}.txt`);
   const copy = file ?? home;
   if (copy === undefined) return secrets;
   const lines = names.map((name) => `${name}="${secrets[name]}"\n`);
@@ -68,7 +70,7 @@ export function openPrivateFolder(): PrivateFolder {
 }
 
 /** Writes secrets in the format that wrangler reads. @returns the file. */
-export function writeSecretsFile(folder: PrivateFolder, secrets: Secrets): string {
+export function writeSecretsFile(folder: PrivateFolder, secrets: Record<string, string>): string {
   const file = join(folder.path, "secrets.json");
   writeFileSync(file, JSON.stringify(secrets), { mode: 0o600 });
   return file;

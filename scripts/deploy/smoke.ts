@@ -41,6 +41,11 @@ export async function findFaults(
   }
 }
 
+/** Whether anything answers at an address, however it does. */
+export async function answers(address: string): Promise<boolean> {
+  return typeof (await get(address, "/health", {})) !== "string";
+}
+
 type Ask = (path: string, headers?: Record<string, string>) => ReturnType<typeof get>;
 
 /** An invented key is refused as the contract says. */

@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 
-/** The secrets of the Worker, each a key ring. */
+/** The secrets that the Worker needs, each a key ring. */
 export const SECRET_NAMES = [
   "ENCRYPTION_KEYS",
   "API_KEY_CHECKSUM_KEYS",
@@ -8,8 +8,8 @@ export const SECRET_NAMES = [
 ] as const;
 
 export type SecretName = (typeof SECRET_NAMES)[number];
-/** Some of the secrets, by name. */
-export type Secrets = Partial<Record<SecretName, string>>;
+/** Secrets by name: some of those above, and others that a deployment may have. */
+export type Secrets = Partial<Record<SecretName | "PLATFORM_KEYS", string>>;
 
 /** Creates a secret with one key. @param id the key's id. */
 export function makeSecret(id: string): string {

@@ -5,7 +5,7 @@ import { stripVTControlCharacters } from "node:util";
 import { ROOT } from "./checkout.ts";
 
 /** The result of a wrangler call. */
-export interface Answer {
+interface Answer {
   ok: boolean;
   stdout: string;
   /** Why it failed, in wrangler's words, without decoration. */
@@ -68,7 +68,7 @@ async function ended(child: ChildProcess): Promise<number> {
 }
 
 /** What wrangler complains about, without decoration. */
-export function complaintOf(output: string): string {
+function complaintOf(output: string): string {
   return stripVTControlCharacters(output)
     .split("\n")
     .map((line) => line.replace(/^\s*✘ \[ERROR\]\s*/, "").trimEnd())

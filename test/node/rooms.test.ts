@@ -59,7 +59,8 @@ const imports = sources.flatMap(({ file: from, text }) => {
     return { from, names, specifier, to };
   });
 });
-const inside = imports.filter(({ to }) => to !== "");
+// The list of migrations lies outside.
+const inside = imports.filter(({ to }) => to !== "" && !to.startsWith("../migrations/"));
 
 /** The room of a file. */
 function roomOf(file: string): string {

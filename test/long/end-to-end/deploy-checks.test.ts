@@ -1,187 +1,186 @@
-import { execFileSync } from "node:child_process";
+import { readdirSync, readFileSync } from "node:fs";
 import type { RequestListener } from "node:http";
-import { expect, test } from "vitest";
+import { join } from "node:path";
+import type { DatabaseSync } from "node:sqlite";
+import { describe, expect, test, vi } from "vitest";
+import { findFaults } from "../../../scripts/deploy/smoke.ts";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
 import { createDataKey } from "../../../src/encryption/personal-data.ts";
-import {
-  configWith,
-  deploy,
-  inEu,
-  openAccount,
-  openDeployed,
-  QUEUES,
-  replace,
-  SECRETS,
-  useFolders,
-} from "./deployment.ts";
-import { BOOKMARK } from "./fake-wrangler.ts";
+import { serve } from "../../node/support/server.ts";
+import { QUEUES, SECRETS, type Site, useSite } from "./deployment.ts";
 
-useFolders();
+// Wrangler takes seconds to start, and longer on a busy machine.
+vi.setConfig({ testTimeout: 600_000 });
 
+const site = useSite("test");
 const STAGING = ["--env", "staging"];
 const K1 = SECRETS.ENCRYPTION_KEYS;
 const K2 = `k2:${Buffer.alloc(32, "2").toString("base64")}`;
-const OTHER_K1 = `k1:${Buffer.alloc(32, "1").toString("base64")}`;
-const COMMIT = execFileSync("git", ["rev-parse", "HEAD"], { cwd: ROOT, encoding: "utf8" }).slice(
-  0,
-  12,
-);
-const VARS = "[env.staging.vars]";
-const KEPT = "--message-retention-period-secs=1209600";
 
-/** An account with two workspaces, whose data keys are stored under K1 and another ring. */
-async function openStored(ring: string): Promise<void> {
-  const insert = openDeployed().prepare(
-    "INSERT INTO workspaces (id, name, admin_emails, created_at, data_key) VALUES (?, '', '[]', 0, ?)",
-  );
-  for (const [id, keys] of Object.entries({ wks_1: K1, wks_2: ring }))
-    insert.run(id, await createDataKey(keys, id));
+/** Adds the database and queues of wrangler.toml to the account. @returns the database's content. */
+function addResources({ cloudflare }: Site, jurisdiction: string | null = "eu"): DatabaseSync {
+  for (const name of QUEUES) cloudflare.addQueue(name, jurisdiction);
+  return cloudflare.addDatabase("public-api", jurisdiction).content;
 }
 
-/** An account whose database has one more migration. */
-function openMigrated(migration: string): void {
-  openDeployed().exec(`INSERT INTO d1_migrations VALUES ('${migration}')`);
+/** Creates the tables of this checkout, as `wrangler d1 migrations apply` does. */
+function migrate(content: DatabaseSync): void {
+  const folder = join(ROOT, "migrations");
+  content.exec("CREATE TABLE d1_migrations (id INTEGER PRIMARY KEY, name TEXT UNIQUE)");
+  for (const name of readdirSync(folder).filter((file) => file.endsWith(".sql"))) {
+    content.exec(readFileSync(join(folder, name), "utf8"));
+    content.prepare("INSERT INTO d1_migrations (name) VALUES (?)").run(name);
+  }
 }
 
-type Case = [sentence: RegExp, open: () => unknown, env: NodeJS.ProcessEnv, args?: () => string[]];
+/** Adds a workspace, whose data key is encrypted under the first of `keys`. */
+async function addWorkspace(content: DatabaseSync, id: string, keys: string, database?: string) {
+  content
+    .prepare(
+      "INSERT INTO workspaces (id, name, admin_emails, created_at, data_key, database) VALUES (?, '', '[]', 0, ?, ?)",
+    )
+    .run(id, await createDataKey(keys, id), database ?? null);
+}
 
-const FORBIDS = "0999_drops_it_forbids_rollback.sql";
-const FORBIDDEN =
-  /^The database public-api has the migration 0999_drops_it_forbids_rollback\.sql, which this version is too old for/;
-const QUEUE = 'queue = "webhook-deliveries"';
+type Case = [sentence: RegExp, prepare: (site: Site) => unknown, args: string[]];
+
 const SHARED: [what: string, text: string, other: string][] = [
-  ["queue webhook-deliveries", 'queue = "webhook-deliveries-staging"', QUEUE],
+  [
+    "queue webhook-deliveries",
+    'queue = "webhook-deliveries-staging"',
+    'queue = "webhook-deliveries"',
+  ],
   ["database public-api", '"public-api-staging"', '"public-api"'],
   ["rate limit 1", 'namespace_id = "2"', 'namespace_id = "1"'],
-  ["Worker public-api", VARS, `[env.staging]\nname = "public-api"\n${VARS}`],
+  ["Worker public-api", "[env.staging]\n", '[env.staging]\nname = "public-api"\n'],
 ];
-const storedIn = (jurisdiction: string | null) => () =>
-  openDeployed({ databases: [{ name: "public-api", jurisdiction }] });
 
 test.each<Case>([
   [
     /^wrangler\.toml has no \[env\.production\]; without --env, a command acts on production$/m,
-    openAccount,
-    SECRETS,
-    () => ["--env", "production"],
+    () => {},
+    ["--env", "production"],
   ],
   ...SHARED.map(
     ([name, text, other]): Case => [
       new RegExp(`^\\[env\\.staging\\] uses the ${name}, which is production's`),
-      openAccount,
-      SECRETS,
-      () => [...STAGING, ...configWith(text, other)],
+      ({ configure }) => configure(text, other),
+      STAGING,
     ],
   ),
   [
-    /wrangler\.toml binds no database as DB/,
-    () => openAccount({ secrets: SECRETS }),
-    {},
-    () => configWith('binding = "DB"', 'binding = "DB_2"'),
+    /^wrangler\.toml binds no database as DB$/m,
+    ({ configure }) => configure('binding = "DB"', 'binding = "DB_2"'),
+    [],
   ],
   [
     /^The database public-api is stored in no jurisdiction, not in the jurisdiction eu.*list it in DATABASES_CLOSED, bind a new one, and moveWorkspace/,
-    storedIn(null),
-    {},
+    (site) => migrate(addResources(site, null)),
+    [],
   ],
-  [/^The database public-api is stored in the jurisdiction fedramp/, storedIn("fedramp"), {}],
   [
     /^The queue webhook-deliveries is stored in no jurisdiction.*give it a new name/,
-    () => openDeployed({ queues: QUEUES.map((name) => ({ name, jurisdiction: null })) }),
-    {},
+    (site) => {
+      for (const name of QUEUES) site.cloudflare.addQueue(name, null);
+      migrate(site.cloudflare.addDatabase("public-api", "eu").content);
+    },
+    [],
   ],
-  ...[[], ["--dry-run"]].map(
-    (args): Case => [
-      /^ENCRYPTION_KEYS lacks the key k2, under which the database public-api has secrets/,
-      () => openStored(K2),
-      { ENCRYPTION_KEYS: K1 },
-      () => args,
-    ],
-  ),
-  [/^ENCRYPTION_KEYS lacks the key k1/, () => openStored(K1), { ENCRYPTION_KEYS: OTHER_K1 }],
-  [FORBIDDEN, () => openMigrated(FORBIDS), {}],
+  [
+    /^The account has no database with the id 00000000-0000-4000-8000-000000000000/,
+    ({ configure }) =>
+      configure(
+        'database_name = "public-api"\n',
+        'database_name = "public-api"\ndatabase_id = "00000000-0000-4000-8000-000000000000"\n',
+      ),
+    [],
+  ],
+  [
+    /^ENCRYPTION_KEYS lacks the key k2, under which the database public-api has secrets/,
+    async (site) => {
+      const content = addResources(site);
+      migrate(content);
+      await addWorkspace(content, "wks_1", K1);
+      await addWorkspace(content, "wks_2", K2);
+    },
+    ["--dry-run"],
+  ],
+  [
+    /^wrangler\.toml does not bind DB_7, but workspaces live there \(1\): nothing was deployed\.$/m,
+    async (site) => {
+      const content = addResources(site);
+      migrate(content);
+      await addWorkspace(content, "wks_1", K1, "DB_7");
+    },
+    [],
+  ],
+  [
+    /^The database public-api has the migration 0999_drops_it_forbids_rollback\.sql, which this version is too old for/,
+    (site) => {
+      const content = addResources(site);
+      migrate(content);
+      content.exec("INSERT INTO d1_migrations VALUES (999, '0999_drops_it_forbids_rollback.sql')");
+    },
+    [],
+  ],
 ])(
-  "npm run deploy refuses in one sentence, before it changes anything: %s",
-  async (sentence, open, env, args = () => []) => {
-    await open();
-    const { code, output, commands } = await deploy(env, ...args());
+  "npm run deploy stops with one sentence, before it changes anything: %s",
+  async (sentence, prepare, args) => {
+    await prepare(site());
+    const { code, output } = await site().deploy({ ...SECRETS }, ...args);
     expect(output).toMatch(sentence);
     expect(output.trimEnd().split("\n")).toHaveLength(1);
-    expect(code).toBe(1);
-    const changes = /^(d1 (create|migrations)|queues (create|update)|deploy|rollback)/;
-    expect(commands.filter((command) => changes.test(command))).toEqual([]);
+    expect([code, site().cloudflare.changes]).toEqual([1, []]);
   },
 );
 
-test.each<[string, () => unknown, NodeJS.ProcessEnv, (() => string[])?]>([
-  [
-    "a database elsewhere that is closed",
-    storedIn(null),
-    {},
-    () => configWith('DATABASES_CLOSED = ""', 'DATABASES_CLOSED = "DB"'),
-  ],
-  ["all keys", () => openStored(K2), { ENCRYPTION_KEYS: `${K1},${K2}` }],
-  ["a key that is lost", () => openStored(K2), { ENCRYPTION_KEYS: K1 }, () => ["--lost-key", "k2"]],
-  ["the Worker's own keys", () => openStored(OTHER_K1), {}],
-  ["a migration that forbids nothing", () => openMigrated("0999_drops_a_column.sql"), {}],
-])("npm run deploy accepts %s", async (_, open, env, args = () => []) => {
-  await open();
-  expect(await deploy(env, ...args())).toMatchObject({ code: 0 });
+test.each<[RegExp, NodeJS.ProcessEnv]>([
+  [/^Set ENCRYPTION_KEYS: the Worker has none yet\./, {}],
+  [/^ENCRYPTION_KEYS: entry 1 is not id:base64 of 32 bytes$/m, { ENCRYPTION_KEYS: "c2VjcmV0" }],
+  [/^PLATFORM_KEYS: entry 1 is not id:base64 of 32 bytes$/m, { PLATFORM_KEYS: "c2VjcmV0" }],
+  [/^Not logged in to Cloudflare: run/, { CLOUDFLARE_API_TOKEN: "" }],
+])("npm run deploy in a pipeline stops, and shows no secret: %s", async (sentence, env) => {
+  const { code, output } = await site().deploy(env);
+  expect(output).toMatch(sentence);
+  expect(output).not.toMatch(/ {4}at |c2VjcmV0/);
+  expect([code, site().cloudflare.changes]).toEqual([1, []]);
 });
 
-test("npm run deploy --env deploys another Worker, with databases and queues of its own", async () => {
-  openAccount();
-  const { calls, ...end } = await deploy(SECRETS, ...STAGING);
-  expect(end).toMatchObject({
-    code: 0,
-    output: expect.stringContaining("npm run platform -- --env staging createWorkspace"),
-    account: {
-      databases: inEu("public-api-staging"),
-      queues: inEu(...QUEUES.map((name) => `${name}-staging`)),
-    },
+describe("npm run deploy, where another tool has created database and queues,", () => {
+  test("replaces them if they are empty and in no jurisdiction, and deletes the database's id", async () => {
+    const { cloudflare, configure, folder } = site();
+    addResources(site(), null);
+    const [empty] = cloudflare.databases;
+    const name = 'database_name = "public-api"\n';
+    configure(name, `${name}database_id = "${empty?.uuid}"\n`);
+    const { code, output } = await site().deploy();
+    expect(output).toContain(
+      "Replacing the database public-api, which is empty and in another jurisdiction.\nDeleted its database_id from wrangler.toml: commit that.\nCreating the database public-api.\nReplacing the queue webhook-deliveries, which is stored in no jurisdiction.",
+    );
+    expect(code).toBe(0);
+    expect(cloudflare.databases).toMatchObject([{ name: "public-api", jurisdiction: "eu" }]);
+    expect(cloudflare.databases).not.toContain(empty);
+    expect(cloudflare.queues).toMatchObject(QUEUES.map(() => ({ jurisdiction: "eu" })));
+    expect(readFileSync(join(folder, "wrangler.toml"), "utf8")).not.toContain("database_id");
   });
-  expect(calls).toHaveLength(10);
-  for (const { args } of calls) expect(args).toContain("--env=staging");
-  const planned = await deploy({}, ...STAGING, "--dry-run");
-  expect(planned.output).toContain("deploy the Worker public-api-staging");
-});
 
-test.each(["eu", ""])("npm run deploy creates things in the jurisdiction %j", async (where) => {
-  openAccount();
-  const config = configWith('JURISDICTION = "eu"', `JURISDICTION = "${where}"`);
-  const { code, account } = await deploy(SECRETS, ...config);
-  const jurisdiction = where || null;
-  expect(code).toBe(0);
-  expect(account.databases).toEqual([{ name: "public-api", jurisdiction }]);
-  expect(account.queues).toEqual(QUEUES.map((name) => ({ name, jurisdiction })));
-});
-
-test("npm run deploy lets the queues keep messages for 14 days, also those that exist", async () => {
-  for (const open of [openAccount, openDeployed]) {
-    open();
-    const { calls } = await deploy(SECRETS);
-    expect(calls.filter(({ args }) => args.includes(KEPT))).toHaveLength(QUEUES.length);
-  }
-  openDeployed({ fails: "queues update" });
-  const { code, output, commands } = await deploy();
-  expect(output).toContain(
-    "The queue webhook-deliveries cannot keep messages for 14 days, which takes the paid plan: nothing was deployed.",
-  );
-  expect([code, commands]).toEqual([1, expect.not.arrayContaining(["deploy"])]);
-});
-
-test("a version names its commit, and the bookmark from before its migrations", async () => {
-  openDeployed();
-  const { output, commands, account } = await deploy();
-  expect(output).toContain(`The database public-api can be restored to ${BOOKMARK}.`);
-  const order = commands.filter((command) => /time-travel|migrations/.test(command));
-  expect(order).toEqual(["d1 time-travel info DB", "d1 migrations apply DB"]);
-  expect(Object.values(account.versions).slice(1)).toEqual([
-    {
-      "workers/tag": expect.stringMatching(new RegExp(`^${COMMIT}(-changed)?$`)),
-      "workers/message": `Before: DB ${BOOKMARK}`,
-    },
-  ]);
+  test("uses a database elsewhere that is closed, and several databases", async () => {
+    const { cloudflare, configure } = site();
+    migrate(cloudflare.addDatabase("public-api", null).content);
+    for (const queue of QUEUES) cloudflare.addQueue(queue, "eu");
+    configure('DATABASES_CLOSED = ""', 'DATABASES_CLOSED = "DB"');
+    const second = `[[d1_databases]]\nbinding = "DB_2"\ndatabase_name = "public-api-2"\nmigrations_dir = "${ROOT}/migrations"\n\n`;
+    const at = '[[queues.producers]]\nbinding = "DELIVERIES"';
+    configure(at, second + at);
+    expect((await site().deploy({ ...SECRETS })).code).toBe(0);
+    const places = cloudflare.databases.map(({ name, jurisdiction }) => [name, jurisdiction]);
+    expect(places).toEqual([
+      ["public-api", null],
+      ["public-api-2", "eu"],
+    ]);
+    for (const { content } of cloudflare.databases)
+      expect(content.prepare("SELECT count(*) AS rows FROM workspaces").get()).toEqual({ rows: 0 });
+  });
 });
 
 const HEADERS = {
@@ -192,6 +191,14 @@ const HEADERS = {
 };
 const UNRESET = { ...HEADERS, "X-RateLimit-Reset": [] };
 const LIST = "/v1/automations";
+
+/** A deployment that answers well, but for one path. */
+const WELL: Record<string, RequestListener> = {
+  [LIST]: (_, to) => to.writeHead(401, HEADERS).end("{}"),
+  "/openapi.json": (_, to) => to.end(readFileSync(join(ROOT, "openapi.json"))),
+  "/health": (_, to) => to.end('{ "status": "ok" }'),
+};
+
 test.each<[string, path: string, RequestListener]>([
   [`${LIST} answers an invented key with 500`, LIST, (_, to) => to.writeHead(500, HEADERS).end()],
   [`${LIST} answers without x-ratelimit-reset`, LIST, (_, to) => to.writeHead(401, UNRESET).end()],
@@ -202,22 +209,12 @@ test.each<[string, path: string, RequestListener]>([
   ],
   ["/health answers 503", "/health", (_, to) => to.writeHead(503).end("{}")],
   ["/health gets no answer", "/health", (request) => request.destroy()],
-])("after a deployment, npm run deploy says that GET %s", async (fault, path, answer) => {
-  openDeployed();
-  replace(path, answer);
-  const { code, output } = await deploy();
-  expect(output).toContain(`The new version serves, but does not answer well:\n  GET ${fault}`);
-  expect(output).toContain("If this does not pass, go back: npx wrangler rollback old --env=\n");
-  expect(code).toBe(1);
-});
-
-test("npm run deploy gives a new deployment time: its address and schedule may not be there yet", async () => {
-  openAccount();
-  replace("/health", (_, response) => response.writeHead(503).end("{}"));
-  const { code, output } = await deploy(SECRETS);
-  expect(output).toContain(
-    "GET /health answers 503: a new address or schedule can take some minutes",
+])("the test of a deployment finds that GET %s", async (fault, path, answer) => {
+  const answers = { ...WELL, [path]: answer };
+  const server = await serve((request, response) =>
+    answers[String(request.url)]?.(request, response),
   );
-  expect(output).not.toContain("is healthy");
-  expect(code).toBe(0);
+  const faults = await findFaults(server.url, 1);
+  await server.close();
+  expect(faults).toEqual([expect.stringContaining(`GET ${fault}`)]);
 });
