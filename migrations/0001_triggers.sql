@@ -24,7 +24,7 @@ CREATE TABLE `deliveries` (
 --> statement-breakpoint
 CREATE INDEX `deliveries_due_of_subscription` ON `deliveries` (`subscription_id`,`type`,`priority`,`due_at`,`event_id`) WHERE state = 'pending';
 --> statement-breakpoint
-CREATE INDEX `deliveries_failed` ON `deliveries` (`subscription_id`,`event_id`) WHERE state IN ('exhausted', 'cancelled');
+CREATE INDEX `deliveries_unsuccessful` ON `deliveries` (`subscription_id`,`state`,`event_id`) WHERE state IN ('exhausted', 'cancelled') OR (state = 'pending' AND attempts > 0);
 --> statement-breakpoint
 -- Made by src/workspaces/moving/triggers.ts.
 CREATE TRIGGER `subscriptions_insert_closed` BEFORE INSERT ON `subscriptions`

@@ -15,6 +15,7 @@ export type List =
       | "workspaces"
       | "api_keys"
       | "deliveries"
+      | "failures"
       | "redelivery"
       | "found_leads"
       | "audit_trail"

@@ -67,9 +67,20 @@ export type RunStatus = z.infer<typeof RunStatus>;
 export type TriggerType = z.infer<typeof TriggerType>;
 export type WebhookEvent = z.infer<typeof WebhookEvent>;
 
-/** The state of a delivery; `test` if it was a test event, which is posted once, whatever the answer. */
+/** The state of a delivery as its row stores it. A test event is sent once, whatever the response. */
 export const DeliveryState = z.enum(["pending", "delivered", "exhausted", "cancelled", "test"]);
 export type DeliveryState = z.infer<typeof DeliveryState>;
+
+/** The state of a delivery as operations show it. A pending one that has failed is `retrying`. */
+export const ShownDeliveryState = z.enum([
+  "pending",
+  "retrying",
+  "delivered",
+  "exhausted",
+  "cancelled",
+  "test",
+]);
+export type ShownDeliveryState = z.infer<typeof ShownDeliveryState>;
 
 /**
  * The state of an event that may be delivered again; `missed` if it was never owed, `retrying` if it waits

@@ -75,7 +75,7 @@ export const RETURN_URL_MAX_LENGTH = 1_000;
 /** Changes of its subscriptions, newest first, that the audit trail keeps for a workspace's portal. */
 export const PORTAL_CHANGES_KEPT = 2_000;
 
-/** Maximum deliveries of a subscription that are counted: of those pending, and of each day. */
+/** Maximum pending deliveries of a subscription that are counted. */
 export const DELIVERIES_COUNTED_MAX = 1_000;
 
 /** How long an endpoint may take to respond. */

@@ -359,10 +359,11 @@ export const deliveries = sqliteTable(
     index("deliveries_due_of_subscription")
       .on(table.subscriptionId, table.type, table.priority, table.dueAt, table.eventId)
       .where(sql`state = 'pending'`),
-    // The first of the few failed deliveries is found without reading the others.
-    index("deliveries_failed")
-      .on(table.subscriptionId, table.eventId)
-      .where(sql`state IN ('exhausted', 'cancelled')`),
+    // Few deliveries fail. So those that failed, or were cancelled, are found without reading the others, and one
+    // that is delivered at its first attempt writes no entry.
+    index("deliveries_unsuccessful")
+      .on(table.subscriptionId, table.state, table.eventId)
+      .where(sql`state IN ('exhausted', 'cancelled') OR (state = 'pending' AND attempts > 0)`),
   ],
 );
 

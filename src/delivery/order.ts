@@ -31,6 +31,9 @@ export function heldUntil(type: SQL, priority: SQL): SQL {
   return sql`iif(${priority} = 1, 0, max(${subscriptions.nextAt}, iif(${isRejected}, ${subscriptions.rejectedUntil}, 0)))`;
 }
 
+/** SQL expression: when a pending delivery may be sent, in Unix milliseconds. */
+export const NEXT_ATTEMPT_AT = sql<number>`max(${deliveries.dueAt}, ${heldUntil(sql`${deliveries.type}`, sql`${deliveries.priority}`)})`;
+
 /** SQL expression: until when the queue waits for the endpoint. */
 export const HELD_UNTIL = heldUntil(sql`q.value->>0`, sql`q.value->>1`);
 

@@ -1,5 +1,5 @@
 import { z } from "@hono/zod-openapi";
-import { DeliveryState, WebhookEvent } from "../contract/enumerations.ts";
+import { ShownDeliveryState, WebhookEvent } from "../contract/enumerations.ts";
 import { EventId } from "../contract/fields.ts";
 import { DELIVERIES_COUNTED_MAX } from "../contract/limits.ts";
 
@@ -45,6 +45,16 @@ const LoggedAttempt = AttemptView.extend({
   ),
 });
 
+const Outcomes = z.object({
+  delivered: z.int(),
+  failed: z.int().describe("attempts that failed and are followed by another"),
+  exhausted: z.int().describe("last attempts that failed"),
+});
+
+const DayTotals = Outcomes.extend({
+  date: z.string().describe("such as 2026-11-21, in UTC: when the attempts ended"),
+});
+
 export const WebhookView = z.object({
   webhookId: z.string(),
   url: z.string(),
@@ -57,7 +67,7 @@ export const WebhookView = z.object({
   state: z
     .enum(["healthy", "backlog", "slow", "rejecting", "failing", "disabled"])
     .describe(
-      "backlog: healthy, but deliveries are due; rejecting: of some kinds none is accepted",
+      "backlog: healthy, but deliveries are late; rejecting: some event types fail, others are accepted; failing: nothing was accepted since failingSince",
     ),
   rejected: z
     .array(
@@ -68,29 +78,37 @@ export const WebhookView = z.object({
         status: HttpStatus,
       }),
     )
-    .describe("kinds of which none has been accepted for a day, although others were"),
+    .describe("event types of which none was accepted since one failed, although others were"),
   failingSince: Time.nullable().describe("first failure since the last success"),
   failures: z.int().describe("since the last success"),
-  pending: z.int().describe(`counted up to ${DELIVERIES_COUNTED_MAX}`),
+  pending: z
+    .int()
+    .describe(
+      `deliveries that wait for their first attempt; they and those in retrying are counted up to ${DELIVERIES_COUNTED_MAX} together, the latter first`,
+    ),
+  retrying: z.int().describe("deliveries that have failed and will be retried"),
+  successRate: z
+    .number()
+    .nullable()
+    .describe("share of the attempts of its days that succeeded, from 0 to 1; null without one"),
+  days: z.array(DayTotals).describe("the attempts of the last seven days, oldest first"),
   nextAttemptAt: Time.nullable().describe(
     "when the next post may start, in the past if it is due; null if none is scheduled",
   ),
   lastAttempt: AttemptView.nullable(),
+  lastFailure: AttemptView.extend({ eventId: z.string(), type: WebhookEvent })
+    .nullable()
+    .describe(
+      "the last attempt of the newest delivery that is retried or exhausted, whichever failed last; null if there is none",
+    ),
   overlapEndsAt: Time.nullable().describe(
     "until when earlier secrets sign, too; null if none does",
   ),
 });
 export type WebhookView = z.infer<typeof WebhookView>;
 
-const Outcomes = z.object({
-  delivered: z.int(),
-  failed: z.int().describe("attempts that failed and are followed by another"),
-  exhausted: z.int().describe("last attempts that failed"),
-});
-
 /** The delivery attempts of one day, test events apart. */
-export const DayView = Outcomes.extend({
-  date: z.string().describe("such as 2026-11-21, in UTC: when the attempts ended"),
+export const DayView = DayTotals.extend({
   types: z
     .array(Outcomes.extend({ type: WebhookEvent }))
     .describe("the same by event type, without those that had no attempt"),
@@ -115,14 +133,26 @@ export type WebhookDetails = z.infer<typeof WebhookDetails>;
 export const DeliveryView = z.object({
   eventId: z.string(),
   type: WebhookEvent,
+  subject: z
+    .string()
+    .nullable()
+    .describe("the name of the lead or the automation that it is about; null if it has none"),
   createdAt: Time,
-  state: DeliveryState,
+  state: ShownDeliveryState.describe(
+    "pending: not attempted yet; retrying: failing, will be retried; delivered; exhausted: failed for good; cancelled; test",
+  ),
   attempts: z.int().describe("all of them, including those before it was sent again"),
-  dueAt: Time.nullable().describe("null unless pending"),
+  dueAt: Time.nullable().describe(
+    "when its next attempt may start; null unless pending or retrying",
+  ),
   settledAt: Time.nullable(),
   lastAttempt: AttemptView.nullable(),
 });
 export type DeliveryView = z.infer<typeof DeliveryView>;
+
+/** A delivery that is retried or exhausted. */
+export const FailureView = DeliveryView.extend({ webhookId: z.string() });
+export type FailureView = z.infer<typeof FailureView>;
 
 /** A delivery with everything that is stored about it. */
 export const DeliveryDetails = DeliveryView.extend({

@@ -1,6 +1,6 @@
 import { z } from "@hono/zod-openapi";
 import { encodeCursor } from "../contract/cursor.ts";
-import { DeliveryState, RedeliveryState, WebhookEvent } from "../contract/enumerations.ts";
+import { RedeliveryState, ShownDeliveryState, WebhookEvent } from "../contract/enumerations.ts";
 import { EventId, LeadId, WebhookId, WorkspaceId } from "../contract/fields.ts";
 import { InputError } from "../contract/input-error.ts";
 import { PAGE_LIMIT, REDELIVERIES_PER_SECOND } from "../contract/limits.ts";
@@ -9,10 +9,11 @@ import type { Database } from "../db/client.ts";
 import { wake } from "../delivery/wake.ts";
 import {
   DELIVERIES_LOOKED_THROUGH,
-  findDelivery,
-  listHistory,
+  listDeliveriesOf,
+  listFailuresOf,
   StatusClass,
-} from "../history/history.ts";
+} from "../history/deliveries.ts";
+import { findDelivery } from "../history/delivery.ts";
 import {
   Backlog,
   findBacklog,
@@ -21,8 +22,8 @@ import {
   sumBacklogs,
   sumLedgers,
 } from "../history/ledger.ts";
-import { DeliveryDetails, DeliveryView, Redelivered } from "../history/views.ts";
-import { REDELIVERY_EXAMINED_MAX, redeliverAgain } from "../replay/redelivery.ts";
+import { DeliveryDetails, DeliveryView, FailureView, Redelivered } from "../history/views.ts";
+import { REDELIVERY_EXAMINED_MAX, sendAgain } from "../replay/replay.ts";
 import { allPlacements } from "../workspaces/placement.ts";
 import {
   cursorOf,
@@ -40,18 +41,17 @@ const workspaceId = "wks_…";
 const webhookId = "whk_…";
 const eventId = "evt_…";
 
+const StatusFilter = z.union([integer(100, 599), StatusClass]);
+
 export const listDeliveries = operation({
   about: `Lists a subscription's deliveries, newest first. A filtered page examines ${DELIVERIES_LOOKED_THROUGH} at most, so it may be empty and still have a next one.`,
   input: z.strictObject({
     webhookId: WebhookId,
-    state: DeliveryState.nullish(),
+    state: ShownDeliveryState.nullish(),
     type: WebhookEvent.nullish(),
-    status: z
-      .union([integer(100, 599), StatusClass])
-      .nullish()
-      .describe(
-        "the status of the last attempt's answer, or its class, such as 5xx; none: the receiver did not answer",
-      ),
+    status: StatusFilter.nullish().describe(
+      "the status of the last attempt's response, or its class, such as 5xx; none: the endpoint did not respond",
+    ),
     since: Instant.nullish().describe("events recorded from this time on"),
     until: Instant.nullish().describe("and before this time"),
     eventId: EventId.nullish().describe("this event only"),
@@ -71,7 +71,26 @@ export const listDeliveries = operation({
   async run(call, { webhookId, limit, cursor, ...filter }) {
     const { db } = await findWebhook(call, webhookId);
     const request = pageAfter(cursor, limit ?? PAGE_LIMIT.default);
-    return toPage("deliveries", await listHistory(db, webhookId, filter, request));
+    return toPage("deliveries", await listDeliveriesOf(db, call.env, webhookId, filter, request));
+  },
+});
+
+export const listFailures = operation({
+  about:
+    "Lists the deliveries of all subscriptions of a workspace that are retrying or exhausted, newest event first.",
+  input: z.strictObject({
+    workspaceId: WorkspaceId,
+    limit: integer(PAGE_LIMIT.min, PAGE_LIMIT.max)
+      .nullish()
+      .describe(`default: ${PAGE_LIMIT.default}`),
+    cursor: cursorOf("failures"),
+  }),
+  output: pageOf(FailureView),
+  examples: [{ workspaceId }],
+  async run({ env, placement }, { workspaceId, limit, cursor }) {
+    const { db } = placement ?? (await expectWorkspace(env, workspaceId));
+    const request = pageAfter(cursor, limit ?? PAGE_LIMIT.default);
+    return toPage("failures", await listFailuresOf(db, env, workspaceId, request));
   },
 });
 
@@ -99,15 +118,20 @@ export const redeliver = operation({
         .describe(
           "default: all; delivered: at least once; missed: never owed; retrying: waits after a failed attempt; the wait ends. What is due or was never tried is sent anyway, and not counted",
         ),
+      type: WebhookEvent.nullish().describe("of the range, only events of this type"),
+      status: StatusFilter.nullish().describe(
+        "of the range, only deliveries whose last attempt had this status, as in listDeliveries",
+      ),
       cursor: cursorOf("redelivery").describe("the previous call's nextCursor"),
+      dryRun: z.boolean().nullish().describe("counts what would be sent, and sends nothing"),
     })
-    .superRefine(({ eventIds, since, until, states, cursor }, context) => {
+    .superRefine(({ eventIds, since, until, states, type, status, cursor }, context) => {
       const fault = (path: string, message: string, reason: string) =>
         context.addIssue({ code: "custom", path: [path], message, params: { reason } });
       if (eventIds == null && since == null)
         return fault("eventIds", "expected either eventIds or since", "required");
       if (eventIds == null) return;
-      for (const [name, value] of Object.entries({ since, until, states, cursor }))
+      for (const [name, value] of Object.entries({ since, until, states, type, status, cursor }))
         if (value != null) fault(name, "cannot be combined with eventIds", "unknown_property");
     }),
   output: Redelivered,
@@ -115,22 +139,27 @@ export const redeliver = operation({
     { webhookId, eventIds: [eventId] },
     { webhookId, since: "2026-11-01T00:00:00Z", states: ["exhausted", "cancelled"] },
   ],
-  async run(call, { webhookId, eventIds, since, until, states, cursor }) {
+  async run(call, { webhookId, eventIds, since, until, states, type, status, cursor, dryRun }) {
     const now = Date.now();
     // A range is one change, whatever number of calls it takes.
-    if (cursor == null) call.noteChange?.({ webhookId });
+    if (cursor == null && !dryRun) call.noteChange?.({ webhookId });
+    const named = eventIds && { eventIds };
     const range = {
       since: since ?? now,
       until: until ?? null,
       states: states ?? RedeliveryState.options,
+      type: type ?? null,
+      status: status ?? null,
       after: cursor ?? null,
     };
     const placement = await findWebhook(call, webhookId);
-    const requeued = await redeliverAgain(placement.db, webhookId, eventIds ?? range, now);
+    const wanted = { ...(named ?? range), dryRun: dryRun === true };
+    const requeued = await sendAgain(placement.db, webhookId, wanted, now);
     if (!requeued)
       throw new InputError("webhookId", "it is disabled, or its workspace has no access");
     const { count, next, lane } = requeued;
-    call.ctx.waitUntil(wake(call.env, placement.database, [{ subscriptionId: webhookId, lane }]));
+    if (!wanted.dryRun)
+      call.ctx.waitUntil(wake(call.env, placement.database, [{ subscriptionId: webhookId, lane }]));
     return { count, nextCursor: next && encodeCursor("redelivery", next) };
   },
 });

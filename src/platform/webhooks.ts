@@ -13,17 +13,16 @@ import {
 } from "../contract/limits.ts";
 import { label } from "../contract/text.ts";
 import { DAY_MS } from "../contract/time.ts";
-import { commit, query, withoutRetries } from "../db/client.ts";
+import { commit, withoutRetries } from "../db/client.ts";
 import { openDirectory } from "../db/databases.ts";
 import { postTestEvent } from "../delivery/test-event.ts";
 import { wake } from "../delivery/wake.ts";
 import { parseEncryptionKeys } from "../encryption/seal.ts";
-import { readCounts, toDays } from "../history/counts.ts";
 import {
   findSubscriptionHealth,
   findUndeliveredSince,
   listSubscriptionHealth,
-} from "../history/subscription-health.ts";
+} from "../history/health.ts";
 import {
   NewSecret,
   Redelivered,
@@ -31,8 +30,7 @@ import {
   WebhookDetails,
   WebhookView,
 } from "../history/views.ts";
-import { enableAgain, REDELIVERY_EXAMINED_MAX } from "../replay/redelivery.ts";
-import { isSubscription } from "../subscriptions/conditions.ts";
+import { enableAndReplay, REDELIVERY_EXAMINED_MAX } from "../replay/replay.ts";
 import {
   changeFields,
   diffFields,
@@ -82,15 +80,13 @@ export const readWebhook = operation({
   examples: [{ webhookId }],
   async run(call, { webhookId }) {
     const { db } = await findWebhook(call, webhookId);
-    const now = Date.now();
-    const [view, counts, undeliveredSince] = await Promise.all([
+    const [view, undeliveredSince] = await Promise.all([
       findSubscriptionHealth(db, webhookId),
-      query(db, readCounts(isSubscription(webhookId), now)),
       findUndeliveredSince(db, webhookId),
     ]);
     const keyLabel =
       view.keyId && (await labelKeys(openDirectory(call.env), [view.keyId]))[view.keyId];
-    return { ...view, keyLabel: keyLabel ?? null, days: toDays(counts, now), undeliveredSince };
+    return { ...view, keyLabel: keyLabel ?? null, undeliveredSince };
   },
 });
 
@@ -194,7 +190,13 @@ export const enableWebhook = operation({
     // The calls that continue a range find it enabled.
     if (before.disabledAt !== null || (since !== null && cursor == null))
       call.noteChange?.({ webhookId, ...diffFields(before, { ...before, disabledAt: null }) });
-    const { count, next, lane } = await enableAgain(placement.db, webhookId, since, now, cursor);
+    const { count, next, lane } = await enableAndReplay(
+      placement.db,
+      webhookId,
+      since,
+      now,
+      cursor,
+    );
     if (since !== null)
       call.ctx.waitUntil(wake(call.env, placement.database, [{ subscriptionId: webhookId, lane }]));
     return { count, nextCursor: next && encodeCursor("redelivery", next) };

@@ -24,7 +24,7 @@ import { LEASE_MS } from "../../src/delivery/lease.ts";
 import { SLOW_ANSWER_MS } from "../../src/delivery/policy.ts";
 import { RESPONSE_KEPT_BYTES, RESPONSE_READ_MS } from "../../src/delivery/response.ts";
 import { OPERATIONS } from "../../src/platform/operations.ts";
-import { REDELIVERY_EXAMINED_MAX } from "../../src/replay/redelivery.ts";
+import { REDELIVERY_EXAMINED_MAX } from "../../src/replay/replay.ts";
 import { EXAMPLES } from "./support/examples.ts";
 
 const PAGES = ["", "docs", "examples/receivers"].flatMap((folder) =>

@@ -36,7 +36,7 @@ import type { EmailMessage } from "../../src/email/queue.ts";
 import { announce, type Draft, draftEvent, isNewLead } from "../../src/events/outbox.ts";
 import worker from "../../src/index.ts";
 import { showPerson } from "../../src/records/person.ts";
-import { type Range, redeliverAgain } from "../../src/replay/redelivery.ts";
+import { type Range, sendAgain } from "../../src/replay/replay.ts";
 import { insertSubscription } from "../../src/subscriptions/creation.ts";
 import { sealSecret } from "../../src/subscriptions/secrets.ts";
 import { findDataKey } from "../../src/workspaces/data-keys.ts";
@@ -273,7 +273,8 @@ export async function redeliver(
   wanted: readonly string[] | Range,
   now: number,
 ): Promise<number> {
-  const owed = await redeliverAgain(db, subscriptionId, wanted, now);
+  const range = "since" in wanted ? wanted : { eventIds: wanted };
+  const owed = await sendAgain(db, subscriptionId, range, now);
   if (!owed) throw new Error("nothing is owed to it");
   return owed.count;
 }

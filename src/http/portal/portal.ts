@@ -78,6 +78,7 @@ export const ALLOWED = [
   ["GET", "/workspace", "readWorkspace"],
   ["GET", "/keys", "listApiKeys"],
   ["GET", "/webhooks", "listWebhooks"],
+  ["GET", "/failures", "listFailures"],
   ["GET", "/webhooks/:webhookId", "readWebhook"],
   ["GET", "/webhooks/:webhookId/changes", "listWebhookChanges"],
   ["POST", "/webhooks/:webhookId/update", "updateWebhook"],

@@ -1,15 +1,47 @@
-import { expect, test } from "vitest";
+import { env } from "cloudflare:workers";
+import { describe, expect, test } from "vitest";
 import type { DeliveryState } from "../../../src/contract/enumerations.ts";
 import { DELIVERIES_COUNTED_MAX as MAX } from "../../../src/contract/limits.ts";
 import { openDatabase } from "../../../src/db/client.ts";
-import { DELIVERIES_LOOKED_THROUGH, listHistory } from "../../../src/history/history.ts";
-import { listSubscriptionHealth } from "../../../src/history/subscription-health.ts";
-import { toPage } from "../../../src/http/paging.ts";
-import { createWorkspace, DAY_MS, subscribe } from "../../support/deliveries.ts";
+import {
+  DELIVERIES_LOOKED_THROUGH,
+  type DeliveryFilter,
+  listDeliveriesOf,
+  listFailuresOf,
+} from "../../../src/history/deliveries.ts";
+import { listSubscriptionHealth } from "../../../src/history/health.ts";
+import {
+  leadReport,
+  openWorkspace,
+  Platform,
+  recordAutomation,
+  runReport,
+} from "../../support/api.ts";
+import {
+  announceLeads,
+  answered,
+  createWorkspace,
+  DAY_MS,
+  dispatchAt,
+  failAt,
+  HOUR_MS,
+  owed,
+  setDeliveries,
+  setSubscription,
+  subscribe,
+} from "../../support/deliveries.ts";
 import { meteredDatabase } from "../../support/metered-database.ts";
+import { damageLead } from "../../support/record.ts";
 import { storeEvents } from "../../support/stored-events.ts";
 
 const TODAY = Date.UTC(2026, 10, 21);
+const RETRYING = {
+  state: "pending",
+  attempts: 2,
+  lastAt: TODAY,
+  lastOutcome: "answered",
+  lastStatus: 500,
+} as const;
 
 /** A subscription, and what stores events of the day that starts then, with deliveries to it. */
 async function filling() {
@@ -20,38 +52,347 @@ async function filling() {
   return { workspaceId, id, fill };
 }
 
-test("the health of a subscription counts pending deliveries up to a limit, and reads no more", async () => {
-  const { workspaceId, fill } = await filling();
-  await fill(TODAY, MAX - 1, "pending");
-  const { DB, rows } = meteredDatabase();
-  const read = async () =>
-    (await listSubscriptionHealth(openDatabase(DB), workspaceId))[0]?.pending;
-  expect(await read()).toBe(MAX - 1);
-  await fill(TODAY - DAY_MS, 10_000, "pending");
-  rows.read = 0;
-  expect(await read()).toBe(MAX);
-  expect(rows.read).toBeLessThan(MAX + 300);
+/** One subscription with a delivery in each state, and their event ids by state. */
+async function withEachState() {
+  const { id, workspaceId, drafts } = await owed(5, TODAY);
+  const [pending = "", retrying = "", delivered = "", exhausted = "", cancelled = ""] = drafts
+    .map((draft) => draft.id)
+    .toSorted();
+  await setDeliveries(id, RETRYING, retrying);
+  for (const [state, eventId] of [
+    ["delivered", delivered],
+    ["exhausted", exhausted],
+    ["cancelled", cancelled],
+  ] as const)
+    await setDeliveries(id, { state, attempts: 1, settledAt: TODAY }, eventId);
+  return { id, workspaceId, ids: { pending, retrying, delivered, exhausted, cancelled } };
+}
+
+describe("the state of a delivery", () => {
+  test("is retrying while it is pending after a failed attempt", async () => {
+    const { id, drafts } = await owed(1, TODAY);
+    const stateOf = async () => {
+      const { items } = await Platform.listDeliveries({ webhookId: id });
+      const eventId = drafts[0]?.id ?? "";
+      const { state } = await Platform.readDelivery({ webhookId: id, eventId });
+      expect(items).toMatchObject([{ eventId, state }]);
+      return state;
+    };
+    expect(await stateOf()).toBe("pending");
+    await failAt(id, [TODAY]);
+    expect(await stateOf()).toBe("retrying");
+    await dispatchAt(TODAY + HOUR_MS, [id], answered(200));
+    expect(await stateOf()).toBe("delivered");
+  });
+
+  test("is new again when a delivery that failed for good is resent", async () => {
+    const { id, drafts } = await owed(1, TODAY);
+    await setDeliveries(id, { state: "exhausted", attempts: 11, settledAt: TODAY });
+    await Platform.redeliver({ webhookId: id, eventIds: drafts.map((draft) => draft.id) });
+    const { items } = await Platform.listDeliveries({ webhookId: id, state: "pending" });
+    expect(items).toHaveLength(1);
+  });
+
+  test("filters the list, and each state finds its own", async () => {
+    const { id, ids } = await withEachState();
+    for (const [state, eventId] of Object.entries(ids)) {
+      const { items } = await Platform.listDeliveries({
+        webhookId: id,
+        state: state as DeliveryState,
+      });
+      expect(items).toMatchObject([{ eventId, state }]);
+    }
+  });
+
+  test("is counted as pending by the ledger, failed or not", async () => {
+    const { workspaceId } = await withEachState();
+    expect(await Platform.ledger({ workspaceId })).toMatchObject({
+      pending: 2,
+      delivered: 1,
+      exhausted: 1,
+      cancelled: 1,
+    });
+  });
+
+  test("has a due time as long as another attempt follows", async () => {
+    const { id } = await withEachState();
+    const { items } = await Platform.listDeliveries({ webhookId: id });
+    const due = items.filter(({ dueAt }) => dueAt !== null).map(({ state }) => state);
+    expect(due.toSorted()).toEqual(["pending", "retrying"]);
+  });
 });
 
-test("a filtered list of deliveries examines a limited number per page", async () => {
-  const { id, fill } = await filling();
-  await fill(TODAY - DAY_MS, 3, "exhausted");
-  await fill(TODAY, 2.5 * DELIVERIES_LOOKED_THROUGH);
-  const { DB, rows } = meteredDatabase();
-  const database = openDatabase(DB);
-  const lengths: number[] = [];
-  let after = null;
-  do {
+describe("the subject of a delivery", () => {
+  const subjectsOf = async (webhookId: string) => {
+    const { items } = await Platform.listDeliveries({ webhookId });
+    return items.map(({ type, subject }) => [type, subject]);
+  };
+
+  test("is the name of its lead or automation", async () => {
+    const { workspaceId, api } = await openWorkspace();
+    const events = ["lead.created", "run.completed", "automation.status_changed"] as const;
+    const { id } = await subscribe(workspaceId, { events: [...events] });
+    const automationId = await recordAutomation(workspaceId, {
+      type: "crm_source",
+      name: "CRM",
+      status: "paused",
+    });
+    await api.patch(`/v1/automations/${automationId}`, { status: "active" });
+    await Platform.recordRuns({ workspaceId, runs: [runReport("run", automationId)] });
+    await Platform.recordLeads({ workspaceId, leads: [leadReport("lead", { name: "Zoé" })] });
+    expect((await subjectsOf(id)).toSorted()).toEqual([
+      ["automation.status_changed", "CRM"],
+      ["lead.created", "Zoé"],
+      ["run.completed", "CRM"],
+    ]);
+  });
+
+  test("is null if the lead has no name, or cannot be decrypted", async () => {
+    const { workspaceId } = await openWorkspace();
+    const { id } = await subscribe(workspaceId);
+    const { ids } = await Platform.recordLeads({
+      workspaceId,
+      leads: [leadReport("nameless", { name: null }), leadReport("damaged", { name: "Zoé" })],
+    });
+    await damageLead(ids[1] ?? "");
+    expect(await subjectsOf(id)).toEqual([
+      ["lead.created", null],
+      ["lead.created", null],
+    ]);
+  });
+});
+
+describe("listFailures", () => {
+  test("lists what is retried or failed for good, at all webhooks, newest event first", async () => {
+    const first = await withEachState();
+    const second = await subscribe(first.workspaceId);
+    const [event] = await announceLeads(first.workspaceId, 1, TODAY + 1);
+    await setDeliveries(second.id, RETRYING, event?.id);
+    await setDeliveries(first.id, RETRYING, event?.id);
+    const { items, nextCursor } = await Platform.listFailures({ workspaceId: first.workspaceId });
+    const both = [first.id, second.id].toSorted().toReversed();
+    expect(items.map(({ webhookId, eventId, state }) => [webhookId, eventId, state])).toEqual([
+      ...both.map((id) => [id, event?.id, "retrying"]),
+      [first.id, first.ids.exhausted, "exhausted"],
+      [first.id, first.ids.retrying, "retrying"],
+    ]);
+    expect(nextCursor).toBe(null);
+  });
+
+  test("shows each failure on one page, also an event that failed at several webhooks", async () => {
+    const workspaceId = await createWorkspace();
+    const ids: string[] = [];
+    for (let i = 0; i < 3; i++) ids.push((await subscribe(workspaceId)).id);
+    const events = await announceLeads(workspaceId, 3, TODAY);
+    for (const id of ids) await setDeliveries(id, RETRYING);
+    const found: string[] = [];
+    let cursor: string | null = null;
+    do {
+      const page: Awaited<ReturnType<typeof Platform.listFailures>> = await Platform.listFailures({
+        workspaceId,
+        limit: 2,
+        cursor,
+      });
+      found.push(...page.items.map(({ eventId, webhookId }) => `${eventId} ${webhookId}`));
+      cursor = page.nextCursor;
+    } while (cursor);
+    const all = events.flatMap((event) => ids.map((id) => `${event.id} ${id}`));
+    expect(found).toEqual(all.toSorted().toReversed());
+  });
+
+  test("leaves out deleted webhooks, and what is being cancelled", async () => {
+    const { id, workspaceId } = await owed(1, TODAY);
+    const kept = await subscribe(workspaceId);
+    await announceLeads(workspaceId, 1, TODAY);
+    for (const one of [id, kept.id]) await setDeliveries(one, RETRYING);
+    await setSubscription(id, { deletedAt: TODAY });
+    await setSubscription(kept.id, { cancellations: 1, cancelling: true });
+    expect((await Platform.listFailures({ workspaceId })).items).toEqual([]);
+  });
+
+  test("reads two pages of each webhook at most, whatever else is stored", async () => {
+    const { workspaceId, id, fill } = await filling();
+    for (const state of ["delivered", "cancelled", "exhausted"] as const)
+      await fill(TODAY, 1_000, state);
+    const retrying = await fill(TODAY - DAY_MS, 1_000, "pending");
+    await setDeliveries(id, { attempts: 1 }, retrying[0]);
+    const { DB, rows } = meteredDatabase();
+    const request = { limit: 10, after: null };
+    const { items } = await listFailuresOf(openDatabase(DB), env, workspaceId, request);
+    expect(items).toHaveLength(10);
+    expect(rows.read).toBeLessThan(150);
+  });
+});
+
+describe("the health of a subscription", () => {
+  const healthOf = async (webhookId: string) => {
+    const { days, ...health } = await Platform.readWebhook({ webhookId });
+    return health;
+  };
+
+  test("counts what is new and what is retried apart", async () => {
+    const { id, workspaceId } = await withEachState();
+    expect(await healthOf(id)).toMatchObject({ pending: 1, retrying: 1 });
+    const { items } = await Platform.listWebhooks({ workspaceId });
+    expect(items).toMatchObject([{ webhookId: id, pending: 1, retrying: 1 }]);
+  });
+
+  test("counts nothing that is being cancelled", async () => {
+    const { id } = await withEachState();
+    await setSubscription(id, { cancellations: 1, cancelling: true });
+    expect(await healthOf(id)).toMatchObject({ pending: 0, retrying: 0, lastFailure: null });
+  });
+
+  test("has the success rate and the attempts of its last seven days", async () => {
+    const now = Date.now();
+    const { id, workspaceId } = await owed(3, now);
+    expect(await healthOf(id)).toMatchObject({ successRate: null });
+    await dispatchAt(now, [id], answered(200));
+    await announceLeads(workspaceId, 1, now);
+    await dispatchAt(now + 1, [id], answered(400));
+    const { items } = await Platform.listWebhooks({ workspaceId });
+    expect(items[0]?.successRate).toBe(0.75);
+    expect(items[0]?.days).toHaveLength(7);
+    expect(items[0]?.days.at(-1)).toEqual({
+      date: new Date(now).toISOString().slice(0, 10),
+      delivered: 3,
+      failed: 1,
+      exhausted: 0,
+    });
+  });
+
+  test("shows the last failure of what is retried or exhausted, whichever failed last", async () => {
+    const { id, ids } = await withEachState();
+    const status = (lastStatus: number, lastAt: number) => ({
+      lastStatus,
+      lastAt,
+      lastOutcome: "answered",
+    });
+    await setDeliveries(id, status(500, TODAY + 1), ids.retrying);
+    await setDeliveries(id, status(410, TODAY + 2), ids.exhausted);
+    const failure = { type: "lead.created", outcome: "answered" };
+    expect((await healthOf(id)).lastFailure).toMatchObject({
+      ...failure,
+      eventId: ids.exhausted,
+      status: 410,
+    });
+    await setDeliveries(id, status(500, TODAY + 3), ids.retrying);
+    expect((await healthOf(id)).lastFailure).toMatchObject({
+      ...failure,
+      eventId: ids.retrying,
+      status: 500,
+    });
+  });
+
+  test("is rejecting as soon as one type fails and others succeed, and names that type", async () => {
+    const { id } = await owed(1, TODAY);
+    const rejected = { since: TODAY, outcome: "answered", status: 422 };
+    await setSubscription(id, { rejections: { "lead.created": rejected } });
+    expect(await healthOf(id)).toMatchObject({
+      state: "rejecting",
+      rejected: [{ type: "lead.created", status: 422 }],
+    });
+    // Everything has failed since: it rejects no type in particular.
+    await setSubscription(id, { failingSince: TODAY });
+    expect(await healthOf(id)).toMatchObject({ state: "failing", rejected: [] });
+  });
+
+  test("is failing once nothing has succeeded for a day, although a type was rejected before", async () => {
+    const now = Date.now();
+    const { id } = await owed(1, now);
+    const rejections = {
+      "lead.created": { since: now - 3 * DAY_MS, outcome: "answered", status: 422 },
+    };
+    await setSubscription(id, { rejections, failingSince: now - DAY_MS + HOUR_MS });
+    expect((await healthOf(id)).state).toBe("rejecting");
+    await setSubscription(id, { failingSince: now - DAY_MS - 1 });
+    expect((await healthOf(id)).state).toBe("failing");
+  });
+
+  test("is behind if a delivery could have been sent for more than a minute", async () => {
+    const now = Date.now();
+    const { id } = await owed(1, now - 50_000);
+    expect((await healthOf(id)).state).toBe("healthy");
+    await setDeliveries(id, { dueAt: now - 61_000 });
+    expect((await healthOf(id)).state).toBe("backlog");
+    await setSubscription(id, { slow: true });
+    expect((await healthOf(id)).state).toBe("slow");
+    await setSubscription(id, { disabledAt: now });
+    expect(await healthOf(id)).toMatchObject({ state: "disabled", nextAttemptAt: null });
+  });
+
+  test("shows until when an earlier secret signs, while it does", async () => {
+    const { id } = await owed(0, TODAY);
+    const until = Date.now() + HOUR_MS;
+    const secretUntil = (time: number) => ({ sealedSecret: "sealed", until: time });
+    await setSubscription(id, { earlierSecrets: [secretUntil(until), secretUntil(until - 1)] });
+    expect((await healthOf(id)).overlapEndsAt).toBe(new Date(until).toISOString());
+    await setSubscription(id, { earlierSecrets: [secretUntil(TODAY)] });
+    expect((await healthOf(id)).overlapEndsAt).toBe(null);
+  });
+
+  test("counts pending deliveries in the index, up to a limit", async () => {
+    const { workspaceId, id, fill } = await filling();
+    await fill(TODAY, MAX - 1, "pending");
+    await setDeliveries(id, { attempts: 0 });
+    const { DB, rows } = meteredDatabase();
+    const read = async () => {
+      const [health] = await listSubscriptionHealth(openDatabase(DB), workspaceId);
+      return health && [health.pending, health.retrying];
+    };
+    expect(await read()).toEqual([MAX - 1, 0]);
+    await fill(TODAY - DAY_MS, 10, "pending");
     rows.read = 0;
-    const found = await listHistory(database, id, { state: "exhausted" }, { limit: 2, after });
-    const page = toPage("deliveries", found);
-    expect(rows.read).toBeLessThan(5 * DELIVERIES_LOOKED_THROUGH);
-    lengths.push(page.data.length);
-    expect(page.has_more).toBe(page.next_cursor !== null);
-    after = page.next_cursor && { at: 0, id: JSON.parse(atob(page.next_cursor))[3] };
-  } while (after);
-  expect(lengths).toEqual([0, 0, 2, 1]);
-  rows.read = 0;
-  await listHistory(database, id, {}, { limit: 25, after: null });
-  expect(rows.read).toBeLessThan(60);
+    expect(await read()).toEqual([MAX - 10, 10]);
+    expect(rows.read).toBeLessThan(MAX + 300);
+  });
+});
+
+describe("a filtered list of deliveries", () => {
+  /** The lengths of the pages of two, and the most rows that one of them read. */
+  async function pagesOf(id: string, filter: DeliveryFilter) {
+    const { DB, rows } = meteredDatabase();
+    const database = openDatabase(DB);
+    const lengths: number[] = [];
+    let [after, read] = [null, 0] as [{ at: number; id: string } | null, number];
+    do {
+      rows.read = 0;
+      const page = await listDeliveriesOf(database, env, id, filter, { limit: 2, after });
+      read = Math.max(read, rows.read);
+      lengths.push(page.items.length);
+      after = page.next;
+    } while (after);
+    return { lengths, read };
+  }
+
+  test("examines a limited number per page", async () => {
+    const { id, fill } = await filling();
+    const old = await fill(TODAY - DAY_MS, 3);
+    for (const eventId of old) await setDeliveries(id, { lastStatus: 201 }, eventId);
+    await fill(TODAY, 2.5 * DELIVERIES_LOOKED_THROUGH);
+    const { lengths, read } = await pagesOf(id, { status: 201 });
+    expect(lengths).toEqual([0, 0, 2, 1]);
+    expect(read).toBeLessThan(5 * DELIVERIES_LOOKED_THROUGH);
+  });
+
+  test.each(["exhausted", "retrying"] as const)(
+    "finds what is %s without reading the rest",
+    async (state) => {
+      const { id, fill } = await filling();
+      const failed = await fill(TODAY - DAY_MS, 3, state === "retrying" ? "pending" : state);
+      await fill(TODAY, 2.5 * DELIVERIES_LOOKED_THROUGH);
+      expect(failed).toHaveLength(3);
+      const { lengths, read } = await pagesOf(id, { state });
+      expect(lengths).toEqual([2, 1]);
+      expect(read).toBeLessThan(60);
+    },
+  );
+
+  test("reads the rows that it shows plus one if there is no filter", async () => {
+    const { id, fill } = await filling();
+    await fill(TODAY, 100);
+    const { DB, rows } = meteredDatabase();
+    await listDeliveriesOf(openDatabase(DB), env, id, {}, { limit: 25, after: null });
+    expect(rows.read).toBeLessThan(60);
+  });
 });

@@ -35,12 +35,20 @@ function taking(durationMs: number, ids: string[], status = 200, startsAt = T0) 
   return dispatchAt(() => now, ids, attempt);
 }
 
+/** One of three deliveries has failed. */
+const FAILED = { pending: 2, retrying: 1, lastFailure: { status: 503 } };
+
 describe("listWebhooks", () => {
   test("shows, newest first, how a subscription fares: new, failing, answering, slow and disabled", async () => {
     const workspaceId = await createWorkspace();
     await subscribe(workspaceId, { createdAt: T0 - 1 });
     const { id, url } = await subscribe(workspaceId, { createdAt: T0 });
-    const shown = async () => (await Platform.listWebhooks({ workspaceId })).items[0];
+    const shown = async () => {
+      const [{ days, ...health } = { days: [] }] = (await Platform.listWebhooks({ workspaceId }))
+        .items;
+      expect(days).toHaveLength(7);
+      return health;
+    };
     const fresh = {
       webhookId: id,
       url,
@@ -55,8 +63,11 @@ describe("listWebhooks", () => {
       failingSince: null,
       failures: 0,
       pending: 0,
+      retrying: 0,
+      successRate: null,
       nextAttemptAt: null,
       lastAttempt: null,
+      lastFailure: null,
       overlapEndsAt: null,
     };
     expect(await shown()).toEqual(fresh);
@@ -65,7 +76,7 @@ describe("listWebhooks", () => {
     const lastAttempt = { at: isoTime(T0), outcome: "answered", status: 503, durationMs: 0 };
     const nextAttemptAt = isoTime(T0 + FIRST_WAIT_MS);
     const failing = { state: "failing", failingSince: isoTime(T0), failures: 1, nextAttemptAt };
-    expect(await shown()).toEqual({ ...fresh, ...failing, pending: 3, lastAttempt });
+    expect(await shown()).toMatchObject({ ...fresh, ...failing, ...FAILED, lastAttempt });
     const last = async (status: number, durationMs: number) => {
       await setDeliveries(id, { state: "cancelled" });
       await announceLeads(workspaceId, 1, T0);
@@ -86,15 +97,15 @@ describe("listWebhooks", () => {
     expect(await shown()).toMatchObject({ ...disabled, nextAttemptAt: null });
   });
 
-  test("names the kinds that have been rejected for a day although others are accepted, and a backlog", async () => {
+  test("names the types that are rejected although others are accepted, and a backlog", async () => {
     const workspaceId = await createWorkspace();
     const { id } = await subscribe(workspaceId);
     const now = Date.now();
     const shown = async () => (await Platform.listWebhooks({ workspaceId })).items[0];
     const rejection = (since: number) => ({ since, outcome: "answered", status: 400 });
     const rejections = (since: number) => ({ rejections: { "lead.created": rejection(since) } });
-    await setSubscription(id, rejections(now - DAY_MS + 60_000));
-    expect(await shown()).toMatchObject({ state: "healthy", rejected: [] });
+    await setSubscription(id, rejections(now - 60_000));
+    expect(await shown()).toMatchObject({ state: "rejecting", rejected: [{ status: 400 }] });
     const rejected = [
       { type: "lead.created", since: isoTime(now - DAY_MS), outcome: "answered", status: 400 },
     ];
@@ -117,8 +128,9 @@ describe("listDeliveries", () => {
     const pending = {
       eventId: drafts[0]?.id,
       type: "lead.created",
+      subject: "Zoë “0” 🌻",
       createdAt: isoTime(T0),
-      state: "pending",
+      state: "retrying",
       attempts: 1,
       dueAt: isoTime(T0 + FIRST_WAIT_MS),
       settledAt: null,
@@ -196,7 +208,7 @@ describe("readDelivery", () => {
     expect(await deliveryTo(id)).toMatchObject({ attempts: 1 });
     expect(await Platform.readDelivery({ webhookId: id, eventId })).toMatchObject({
       eventId,
-      state: "pending",
+      state: "retrying",
       attempts: 4,
       body: draft?.body,
       attemptLog: [500, null, 200, 502].map((status, i) => ({

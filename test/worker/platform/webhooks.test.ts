@@ -197,7 +197,7 @@ test("updateWebhook with another URL keeps secret, history and pending deliverie
   const { "webhook-id": eventId = "", "webhook-timestamp": at = "" } = headers;
   const signed = expectedSignatures(old.secret, eventId, at, body);
   expect(headers["x-service-signature"]).toBe(signed.service);
-  expect(await read()).toMatchObject({ url, pending: 1 });
+  expect(await read()).toMatchObject({ url, retrying: 1 });
   expect((await Platform.listDeliveries({ webhookId })).items).toHaveLength(1);
 });
 

@@ -1,21 +1,19 @@
 import { eq, sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import type { DeliveryState } from "../../../src/contract/enumerations.ts";
+import { eventIdAt } from "../../../src/contract/ids.ts";
 import { isoTime } from "../../../src/contract/time.ts";
 import { commit, openDatabase } from "../../../src/db/client.ts";
 import { events } from "../../../src/db/schema.ts";
 import { announce } from "../../../src/events/outbox.ts";
-import {
-  findUndeliveredSince,
-  listSubscriptionHealth,
-} from "../../../src/history/subscription-health.ts";
+import { findUndeliveredSince, listSubscriptionHealth } from "../../../src/history/health.ts";
 import type { Page } from "../../../src/http/paging.ts";
 import {
-  enableAgain,
+  enableAndReplay,
   type Range,
   REDELIVERY_EXAMINED_MAX,
-  redeliverAgain,
-} from "../../../src/replay/redelivery.ts";
+  sendAgain,
+} from "../../../src/replay/replay.ts";
 import {
   deleteSubscription,
   disableSubscription,
@@ -118,7 +116,7 @@ describe("a redelivery", () => {
     await announceLeads(elsewhere, 1, T0 + 4);
     const unlisted = draftLeads(1, T0 + 4);
     await commit(db, announce(workspaceId, "run.completed", unlisted, sql`true`, T0 + 4));
-    await enableAgain(db, id, T0 - DAY_MS, NOW);
+    await enableAndReplay(db, id, T0 - DAY_MS, NOW);
     expect(await scheduleOf(id, NOW)).toEqual([
       [waiting, T0 + 3 - NOW],
       [exhausted, 0],
@@ -143,13 +141,13 @@ describe("a redelivery", () => {
       const { id, workspaceId, drafts } = await owed(2, T0);
       await dispatchAt(T0, [id], answered(200));
       const [eventId = ""] = drafts.map((draft) => draft.id);
-      await redeliverAgain(db, id, [eventId], NOW);
+      await sendAgain(db, id, { eventIds: [eventId] }, NOW);
       if (state === "exhausted") await setDeliveries(id, { state, settledAt: NOW }, eventId);
       await commit(db, disableSubscription(id, NOW));
-      expect(await enableAgain(db, id, T0, NOW)).toMatchObject({ count: 0, next: null });
+      expect(await enableAndReplay(db, id, T0, NOW)).toMatchObject({ count: 0, next: null });
       await expectLedger(workspaceId, { created: 2, delivered: 1, [state]: 1 });
       const count = async (...states: Range["states"]) =>
-        (await redeliverAgain(db, id, { since: T0, until: null, states }, NOW))?.count;
+        (await sendAgain(db, id, { since: T0, until: null, states }, NOW))?.count;
       expect(await count(state)).toBe(0);
       expect(await count("delivered")).toBe(2);
     },
@@ -175,7 +173,7 @@ describe("a redelivery", () => {
       before: async (trip) => void (trip === at && (await end(workspaceId, id))),
     });
     const range = { since: T0, until: null, states: ["cancelled", "missed"] as const };
-    await redeliverAgain(openDatabase(DB), id, range, T0).catch(() => {});
+    await sendAgain(openDatabase(DB), id, range, T0).catch(() => {});
     expect(await statesOf(id)).toEqual({ cancelled: 1 });
     await commit(db, enableSubscription(id));
     await Platform.setWorkspaceAccess({ workspaceId, granted: true });
@@ -189,7 +187,7 @@ describe("a redelivery", () => {
     await announceLeads(workspaceId, 3, T0);
     await dispatchAt(T0, [steady], answered(200));
     await expectLedger(workspaceId, { created: 3 });
-    await enableAgain(db, back, T0, NOW);
+    await enableAndReplay(db, back, T0, NOW);
     await expectLedger(workspaceId, { created: 6, delivered: 3, pending: 3 });
     const owners = db.select({ owed: events.owed }).from(events);
     for (const { owed } of await owners.where(eq(events.workspaceId, workspaceId)))
@@ -205,7 +203,7 @@ test("a redelivery reads the events that it sends, and a deletion what is pendin
   const { DB, rows } = meteredDatabase();
   const metered = openDatabase(DB);
   const eventIds = drafts.slice(0, 20).map((draft) => draft.id);
-  const again = () => redeliverAgain(metered, id, eventIds, now);
+  const again = () => sendAgain(metered, id, { eventIds }, now);
   for (const [max, work, result] of [
     [1_000, again, { count: 20 }],
     // Each has its turn by now.
@@ -230,7 +228,7 @@ describe("a range", () => {
     const ids = await storeEvents(workspaceId, id, 2_300, T0, "missed");
     const counts: number[] = [];
     for (let after: Range["after"] = null, calls = 0; after !== null || calls === 0; calls++) {
-      const answer = await redeliverAgain(db, id, { ...rangeOf("missed"), after }, NOW);
+      const answer = await sendAgain(db, id, { ...rangeOf("missed"), after }, NOW);
       counts.push(answer?.count ?? -1);
       after = answer?.next ?? null;
       // What comes meanwhile is no part of it.
@@ -245,8 +243,8 @@ describe("a range", () => {
     const { id } = await subscribe(workspaceId);
     await storeEvents(workspaceId, id, 1_000, T0, "missed");
     const [named = ""] = await storeEvents(workspaceId, id, 1, T0 - 1, "delivered");
-    await redeliverAgain(db, id, rangeOf("missed"), NOW);
-    expect(await redeliverAgain(db, id, [named], NOW)).toMatchObject({ count: 1 });
+    await sendAgain(db, id, rangeOf("missed"), NOW);
+    expect(await sendAgain(db, id, { eventIds: [named] }, NOW)).toMatchObject({ count: 1 });
     const [, dueIn] = (await scheduleOf(id, NOW)).find(([eventId]) => eventId === named) ?? [];
     expect(dueIn).toBe(60_000);
   });
@@ -260,7 +258,7 @@ test("what counts as cancelled is found before a dispatch has cancelled it", asy
   const [first] = drafts.map((draft) => draft.id).toSorted();
   expect(await statesOf(id)).toEqual({ pending: 3 });
   const range: Range = { since: T0, until: null, states: ["cancelled"] };
-  expect(await redeliverAgain(db, id, range, NOW)).toMatchObject({ count: 3, next: null });
+  expect(await sendAgain(db, id, range, NOW)).toMatchObject({ count: 3, next: null });
   expect((await scheduleOf(id, NOW))[0]).toEqual([first, 0]);
   await dispatchAt(NOW + HOUR_MS, [id], answered(200));
   expect(await statesOf(id)).toEqual({ delivered: 3 });
@@ -283,7 +281,7 @@ describe("what a subscription did not get", () => {
       if (isCancelled) await dispatchAt(NOW, [id], answered(503));
       expect(await sinceOf(id)).toBe(isoTime(T0));
     }
-    expect(await enableAgain(db, id, T0, NOW)).toMatchObject({ count: 1 });
+    expect(await enableAndReplay(db, id, T0, NOW)).toMatchObject({ count: 1 });
     expect(await scheduleOf(id, NOW)).toEqual([[drafts[0]?.id, 0]]);
   });
 
@@ -337,7 +335,7 @@ test.each([
     const eventId = drafts[0]?.id ?? "";
     await setDeliveries(id, { attempts: 1, priority: 2, dueAt: NOW - 1_000 });
     await setSubscription(id, { nextAt: NOW + HOUR_MS, failingSince: T0, failures: 1 });
-    const again = () => redeliverAgain(db, id, range ?? [eventId], NOW);
+    const again = () => sendAgain(db, id, range ?? { eventIds: [eventId] }, NOW);
     expect(await again()).toMatchObject({ count: 1 });
     expect(await again()).toMatchObject({ count: 0 });
     await dispatchAt(NOW + 1_000, [id], answered(200));
@@ -353,7 +351,7 @@ test("what is due does not count as waiting because another kind is rejected", a
   const count = async (kind: "lead.created" | "run.completed") => {
     const pace = { rejectedUntil: NOW + HOUR_MS, rejections: { [kind]: rejected } };
     await setSubscription(id, pace);
-    return (await redeliverAgain(db, id, { since: T0, until: null, states }, NOW))?.count;
+    return (await sendAgain(db, id, { since: T0, until: null, states }, NOW))?.count;
   };
   expect(await count("run.completed")).toBe(0);
   expect(await count("lead.created")).toBe(1);
@@ -368,9 +366,9 @@ test("what waits after failed attempts is sent at once with a range that asks fo
   const { workspaceId } = await subscriptionRow(id);
   const untried = await announceOne(workspaceId, T0 + 1);
   const range = (...states: Range["states"]) => ({ since: T0, until: null, states });
-  expect(await redeliverAgain(db, id, range("exhausted"), NOW)).toMatchObject({ count: 0 });
-  expect(await redeliverAgain(db, id, range("retrying"), NOW)).toMatchObject({ count: 2 });
-  expect(await redeliverAgain(db, id, range("retrying"), NOW)).toMatchObject({ count: 0 });
+  expect(await sendAgain(db, id, range("exhausted"), NOW)).toMatchObject({ count: 0 });
+  expect(await sendAgain(db, id, range("retrying"), NOW)).toMatchObject({ count: 2 });
+  expect(await sendAgain(db, id, range("retrying"), NOW)).toMatchObject({ count: 0 });
   const schedule = [
     [untried, T0 + 1 - NOW],
     [first, 0],
@@ -385,4 +383,158 @@ test("what waits after failed attempts is sent at once with a range that asks fo
   const waiting = { state: "pending", attempts: 4 };
   const rows = await deliveriesTo(id);
   expect(rows.filter(({ eventId }) => eventId !== untried)).toMatchObject([waiting, waiting]);
+});
+
+describe("a replay of a range", () => {
+  const all = { since: T0, until: null, states: ["exhausted", "cancelled", "retrying"] } as const;
+  const countOf = async (id: string, range: Partial<Range>) =>
+    (await sendAgain(db, id, { ...all, ...range }, NOW))?.count;
+
+  /** A subscription to two types: two leads and a run failed for good, each with a status. */
+  async function failed() {
+    const workspaceId = await createWorkspace();
+    const { id } = await subscribe(workspaceId, { events: ["lead.created", "run.completed"] });
+    const leads = await announceLeads(workspaceId, 2, T0);
+    const runs = draftLeads(1, T0 + 1);
+    await commit(db, announce(workspaceId, "run.completed", runs, sql`true`, T0 + 1));
+    const end = (status: number | null, eventId = "") =>
+      setDeliveries(
+        id,
+        {
+          state: "exhausted",
+          attempts: 11,
+          settledAt: T0 + 10,
+          lastAt: T0,
+          lastOutcome: status === null ? "timed_out" : "answered",
+          lastStatus: status,
+        },
+        eventId,
+      );
+    const [first = "", second = ""] = leads.map((draft) => draft.id).toSorted();
+    const run = runs[0]?.id ?? "";
+    await end(500, first);
+    await end(null, second);
+    await end(422, run);
+    return { id, first, second, run };
+  }
+
+  test("counts what it would send in a dry run, and sends nothing", async () => {
+    const { id, first } = await failed();
+    expect(await countOf(id, { dryRun: true })).toBe(3);
+    const named = { eventIds: [first], dryRun: true };
+    expect(await sendAgain(db, id, named, NOW)).toMatchObject({ count: 1, next: null });
+    expect(await statesOf(id)).toEqual({ exhausted: 3 });
+    expect((await subscriptionRow(id)).scheduledUntil).toBe(0);
+    expect(await countOf(id, {})).toBe(3);
+    expect(await countOf(id, { dryRun: true })).toBe(0);
+  });
+
+  test("counts pages of a dry run that add up to what is sent", async () => {
+    const workspaceId = await createWorkspace();
+    const { id } = await subscribe(workspaceId);
+    await storeEvents(workspaceId, id, REDELIVERY_EXAMINED_MAX + 1, T0, "exhausted");
+    const first = await sendAgain(db, id, { ...all, dryRun: true }, NOW);
+    const second = await sendAgain(
+      db,
+      id,
+      { ...all, dryRun: true, after: first?.next ?? null },
+      NOW,
+    );
+    expect([first?.count, second]).toMatchObject([
+      REDELIVERY_EXAMINED_MAX,
+      { count: 1, next: null },
+    ]);
+  });
+
+  test.each([
+    ["an event type", { type: "run.completed" }, "run"],
+    ["a status", { status: 422 }, "run"],
+    ["a class of statuses", { status: "5xx" }, "first"],
+    ["no response", { status: "none" }, "second"],
+    ["an end", { until: T0 + 1, status: 500 }, "first"],
+  ] as const)("can be limited to %s", async (_, range, which) => {
+    const { id, ...ids } = await failed();
+    expect(await countOf(id, range)).toBe(1);
+    expect((await scheduleOf(id, NOW)).map(([eventId]) => eventId)).toEqual([ids[which]]);
+  });
+
+  test("does not begin before its start, wherever a cursor leads", async () => {
+    const { id } = await failed();
+    const before = { at: NOW, id: eventIdAt(T0 - DAY_MS) };
+    expect(await countOf(id, { since: T0 + 1, after: before })).toBe(1);
+  });
+
+  test("ends where it was first asked for, whatever time a cursor has", async () => {
+    const { id } = await failed();
+    const { workspaceId } = await subscriptionRow(id);
+    await storeEvents(workspaceId, id, 1, NOW + HOUR_MS, "exhausted");
+    const later = { at: NOW + DAY_MS, id: eventIdAt(T0) };
+    expect(await countOf(id, { after: later })).toBe(3);
+  });
+
+  test("leaves out a delivery that has changed since it was read", async () => {
+    const { id, first } = await failed();
+    const { DB } = observedDatabase({
+      before: async (trip) =>
+        void (trip === 3 && (await setDeliveries(id, { state: "delivered" }, first))),
+    });
+    expect(await sendAgain(openDatabase(DB), id, all, NOW)).toMatchObject({ count: 2 });
+    expect(await statesOf(id)).toEqual({ delivered: 1, pending: 2 });
+  });
+
+  test("sends what was cancelled because its type was removed once that is listed again", async () => {
+    const { id, run } = await failed();
+    await setDeliveries(id, { state: "cancelled" }, run);
+    await setSubscription(id, { events: ["lead.created"] });
+    expect(await countOf(id, { states: ["cancelled"] })).toBe(0);
+    await setSubscription(id, { events: ["lead.created", "run.completed"] });
+    expect(await countOf(id, { states: ["cancelled"] })).toBe(1);
+  });
+});
+
+describe("a resend by id", () => {
+  test("makes a failed delivery wait for nothing, although an attempt may be in flight", async () => {
+    const { id, drafts } = await owed(1, T0);
+    const eventId = drafts[0]?.id ?? "";
+    await setDeliveries(id, { attempts: 3, priority: 2, dueAt: NOW - 1 });
+    expect(await sendAgain(db, id, { eventIds: [eventId] }, NOW)).toMatchObject({ count: 1 });
+    const [row] = await deliveriesTo(id);
+    expect(row).toMatchObject({ priority: 1, attempts: 3, turnAt: NOW - 1 });
+  });
+
+  test("leaves a new delivery that is due to its queue", async () => {
+    const { id, drafts } = await owed(1, T0);
+    const eventIds = drafts.map((draft) => draft.id);
+    expect(await sendAgain(db, id, { eventIds }, NOW)).toMatchObject({ count: 0 });
+    expect(await deliveriesTo(id)).toMatchObject([{ priority: 0, dueAt: T0 }]);
+  });
+
+  test("keeps a test event from being sent again", async () => {
+    const { id } = await owed(0, T0);
+    const { eventId } = await Platform.sendTestEvent({ webhookId: id, type: "lead.created" });
+    const resending = Platform.redeliver({ webhookId: id, eventIds: [eventId] });
+    expect(await errorOf(resending)).toContain("eventIds[0]");
+  });
+});
+
+test("redeliver refuses what belongs to a range together with event ids", async () => {
+  const { id, drafts } = await owed(1, T0);
+  const eventIds = drafts.map((draft) => draft.id);
+  for (const field of [
+    { type: "lead.created" },
+    { status: "5xx" },
+    { until: isoTime(NOW) },
+  ] as const)
+    expect(await errorOf(Platform.redeliver({ webhookId: id, eventIds, ...field }))).toContain(
+      "cannot be combined with eventIds",
+    );
+});
+
+test("redeliver counts in a dry run, and wakes nobody", async () => {
+  const { id, drafts } = await owed(1, Date.now());
+  await setDeliveries(id, { state: "exhausted", attempts: 11, settledAt: NOW });
+  const eventIds = drafts.map((draft) => draft.id);
+  const counted = await Platform.redeliver({ webhookId: id, eventIds, dryRun: true });
+  expect(counted).toEqual({ count: 1, nextCursor: null });
+  expect(await statesOf(id)).toEqual({ exhausted: 1 });
 });

@@ -1,0 +1,255 @@
+import { z } from "@hono/zod-openapi";
+import { and, desc, eq, gte, lt, type SQL, sql } from "drizzle-orm";
+import type { Position } from "../contract/cursor.ts";
+import type { ShownDeliveryState, WebhookEvent } from "../contract/enumerations.ts";
+import { eventIdAt } from "../contract/ids.ts";
+import { isoTime, isoTimeOrNull } from "../contract/time.ts";
+import { qb } from "../db/builder.ts";
+import { type Database, read } from "../db/client.ts";
+import { type Listing, type PageRequest, toListing } from "../db/page.ts";
+import { deliveries, events, leads, subscriptions, workspaces } from "../db/schema.ts";
+import { NEXT_ATTEMPT_AT } from "../delivery/order.ts";
+import { openDataKey } from "../encryption/personal-data.ts";
+import { readSubject, SUBJECT } from "../events/subject.ts";
+import { IS_ITS_EVENT, isSubscription, STATE } from "../subscriptions/conditions.ts";
+import type { DeliveryView, FailureView } from "./views.ts";
+
+/* Lists deliveries: those of a subscription, and those of a workspace that failed. */
+
+/** Maximum deliveries that one page of a filtered list examines. */
+export const DELIVERIES_LOOKED_THROUGH = 2_000;
+
+/** Which deliveries to list; what is absent or null admits all. */
+export interface DeliveryFilter {
+  state?: ShownDeliveryState | null | undefined;
+  type?: WebhookEvent | null | undefined;
+  /** Of the last attempt: an HTTP status, a class of them, such as `5xx`, or `none` if it had no response. */
+  status?: number | StatusClass | null | undefined;
+  /** When their events were recorded: Unix milliseconds; `until` is not included. */
+  since?: number | null | undefined;
+  until?: number | null | undefined;
+  eventId?: string | null | undefined;
+  /** The lead that their event announces. */
+  leadId?: string | null | undefined;
+}
+
+export const StatusClass = z.enum(["1xx", "2xx", "3xx", "4xx", "5xx", "none"]);
+export type StatusClass = z.infer<typeof StatusClass>;
+
+/** SQL condition: the last attempt of the delivery had this status. */
+function hasStatus(status: number | StatusClass): SQL {
+  if (typeof status === "number") return eq(deliveries.lastStatus, status);
+  if (status === "none") return sql`${deliveries.lastOutcome} <> 'answered'`;
+  return sql`${deliveries.lastStatus} / 100 = ${Number(status[0])}`;
+}
+
+/** SQL expression: the state of the subscription's delivery, as operations show it. */
+const SHOWN_STATE = sql<ShownDeliveryState>`iif(${STATE} = 'pending' AND ${deliveries.attempts} > 0, 'retrying', ${STATE})`;
+
+/** The columns to select for `toView`, from a subscription, its delivery and the event. */
+export const DELIVERY_COLUMNS = {
+  eventId: deliveries.eventId,
+  type: events.type,
+  createdAt: events.createdAt,
+  state: SHOWN_STATE.as("shown_state"),
+  attempts: sql<number>`(${deliveries.attempts} + ${deliveries.earlierAttempts})`.as("made"),
+  dueAt: NEXT_ATTEMPT_AT.as("next_attempt_at"),
+  settledAt: deliveries.settledAt,
+  lastAt: deliveries.lastAt,
+  lastOutcome: deliveries.lastOutcome,
+  lastStatus: deliveries.lastStatus,
+  lastDurationMs: deliveries.lastDurationMs,
+  ...SUBJECT,
+};
+
+interface DeliveryRow
+  extends Pick<
+    typeof deliveries.$inferSelect,
+    "eventId" | "settledAt" | "lastAt" | "lastOutcome" | "lastStatus" | "lastDurationMs"
+  > {
+  type: WebhookEvent;
+  createdAt: number;
+  state: ShownDeliveryState;
+  attempts: number;
+  dueAt: number;
+  lead: string | null;
+  recordName: string | null;
+}
+
+/** A table expression: deliveries through the index of those that failed or were cancelled. */
+export const UNSUCCESSFUL = sql`${deliveries} INDEXED BY deliveries_unsuccessful`;
+/** SQL condition: the index has the delivery. SQLite uses it only for queries that contain this condition. */
+export const IS_UNSUCCESSFUL = sql`(${deliveries.state} IN ('exhausted', 'cancelled') OR (${deliveries.state} = 'pending' AND ${deliveries.attempts} > 0))`;
+
+/**
+ * One page of a subscription's deliveries, newest first. Without a filter, it reads the rows it shows
+ * plus one, each with its event. With a filter, it also reads a limited number of rows that do not
+ * match, so a page may be short or empty and still have a next one. What failed is found by an index.
+ */
+export async function listDeliveriesOf(
+  db: Database,
+  env: Pick<Env, "ENCRYPTION_KEYS">,
+  webhookId: string,
+  filter: DeliveryFilter,
+  { limit, after }: PageRequest,
+): Promise<Listing<DeliveryView>> {
+  const { state, type, status, since, until, leadId } = filter;
+  // What was cancelled is not in the index before its row says so.
+  const storedState = state === "retrying" ? "pending" : state === "exhausted" ? state : null;
+  // These bound what is read: ids are sorted by time, and an event has one delivery.
+  const isOnPage = and(
+    eq(deliveries.subscriptionId, webhookId),
+    storedState ? and(eq(deliveries.state, storedState), IS_UNSUCCESSFUL) : undefined,
+    after ? lt(deliveries.eventId, after.id) : undefined,
+    since == null ? undefined : gte(deliveries.eventId, eventIdAt(since)),
+    until == null ? undefined : lt(deliveries.eventId, eventIdAt(until)),
+    filter.eventId ? eq(deliveries.eventId, filter.eventId) : undefined,
+    leadId
+      ? sql`${deliveries.eventId} = (SELECT ${leads.eventId} FROM ${leads} WHERE ${leads.id} = ${leadId})`
+      : undefined,
+  );
+  const source = storedState ? UNSUCCESSFUL : sql`${deliveries}`;
+  const examined = sql`SELECT ${deliveries.eventId} AS id FROM ${source} WHERE ${isOnPage} ORDER BY ${deliveries.eventId} DESC`;
+  const last = sql`${examined} LIMIT 1 OFFSET ${DELIVERIES_LOOKED_THROUGH - 1}`;
+  const isFiltered = Boolean(state || type || status);
+  const { owner, bound, found } = await read(db, {
+    owner: ownerOf(isSubscription(webhookId)),
+    bound: isFiltered ? qb.all<{ id: string }>(last) : undefined,
+    found: qb
+      .select(DELIVERY_COLUMNS)
+      .from(subscriptions)
+      .crossJoin(deliveries)
+      // CROSS JOIN makes SQLite walk the deliveries in order, whatever it estimates about events.
+      .crossJoin(events)
+      .where(
+        and(
+          IS_ITS_EVENT,
+          isSubscription(webhookId),
+          isOnPage,
+          isFiltered ? gte(deliveries.eventId, sql`coalesce((${last}), '')`) : undefined,
+          storedState
+            ? sql`${deliveries.eventId} IN (${examined} LIMIT ${DELIVERIES_LOOKED_THROUGH})`
+            : undefined,
+          state ? eq(SHOWN_STATE, state) : undefined,
+          type ? eq(events.type, type) : undefined,
+          status ? hasStatus(status) : undefined,
+        ),
+      )
+      .orderBy(desc(deliveries.eventId))
+      .limit(limit + 1),
+  });
+  const order = { at: events.createdAt, id: deliveries.eventId };
+  const { items, next } = toListing(found as DeliveryRow[], limit, order);
+  // Resume after the last row that was examined.
+  const [resumeAt] = bound ?? [];
+  const dataKey = await openDataKeyOf(env, owner);
+  return {
+    items: await Promise.all(items.map((row) => toView(row, dataKey))),
+    next: !next && resumeAt ? { at: 0, id: resumeAt.id } : next,
+  };
+}
+
+/**
+ * One page of a workspace's deliveries that are retried or exhausted, newest event first, of all its
+ * subscriptions. Reads up to two pages of each subscription, through the index of what failed.
+ */
+export async function listFailuresOf(
+  db: Database,
+  env: Pick<Env, "ENCRYPTION_KEYS">,
+  workspaceId: string,
+  { limit, after }: PageRequest,
+): Promise<Listing<FailureView>> {
+  const { eventId, subscriptionId } = parsePosition(after);
+  const failing = sql`(
+    SELECT ${deliveries.subscriptionId} AS subscription_id, ${deliveries.eventId} AS event_id
+    FROM ${subscriptions}
+      CROSS JOIN json_each('["pending", "exhausted"]') AS state
+      CROSS JOIN ${deliveries} ON ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.eventId} IN (
+        SELECT ${deliveries.eventId} FROM ${UNSUCCESSFUL}
+        WHERE ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.state} = state.value AND ${IS_UNSUCCESSFUL}
+          AND ${deliveries.eventId} <= ${eventId}
+          AND (${deliveries.eventId}, ${subscriptions.id}) < (${eventId}, ${subscriptionId})
+        ORDER BY ${deliveries.eventId} DESC LIMIT ${limit + 1})
+    WHERE ${subscriptions.workspaceId} = ${workspaceId} AND ${subscriptions.deletedAt} IS NULL
+    ORDER BY event_id DESC, subscription_id DESC LIMIT ${limit + 1}) AS failing`;
+  const { owner, found } = await read(db, {
+    owner: qb
+      .select({ workspaceId: workspaces.id, dataKey: workspaces.dataKey })
+      .from(workspaces)
+      .where(eq(workspaces.id, workspaceId)),
+    found: qb
+      .select({ webhookId: deliveries.subscriptionId, ...DELIVERY_COLUMNS })
+      .from(failing)
+      .innerJoin(subscriptions, sql`${subscriptions.id} = failing.subscription_id`)
+      .innerJoin(
+        deliveries,
+        sql`${deliveries.subscriptionId} = failing.subscription_id AND ${deliveries.eventId} = failing.event_id`,
+      )
+      .innerJoin(events, IS_ITS_EVENT)
+      .orderBy(desc(deliveries.eventId), desc(deliveries.subscriptionId)),
+  });
+  const rows = found as (DeliveryRow & { webhookId: string })[];
+  const page = rows.slice(0, limit);
+  const last = page.at(-1);
+  const dataKey = await openDataKeyOf(env, owner);
+  const items = page
+    // It is being cancelled.
+    .filter(({ state }) => state !== "cancelled")
+    .map(async (row) => ({ ...(await toView(row, dataKey)), webhookId: row.webhookId }));
+  return {
+    items: await Promise.all(items),
+    next: last && rows.length > limit ? positionOf(last) : null,
+  };
+}
+
+/** An event may have failed at several subscriptions, so a position has both ids. */
+function positionOf({ eventId, webhookId }: { eventId: string; webhookId: string }): Position {
+  return { at: 0, id: `${eventId} ${webhookId}` };
+}
+
+/** @param position null for the first page; its ids then come after all others. */
+function parsePosition(position: Position | null): { eventId: string; subscriptionId: string } {
+  const [eventId = "", subscriptionId = ""] = position?.id.split(" ") ?? ["evt_~", ""];
+  return { eventId, subscriptionId };
+}
+
+/** The workspace of a subscription, with its data key. */
+function ownerOf(which: SQL | undefined) {
+  return qb
+    .select({ workspaceId: workspaces.id, dataKey: workspaces.dataKey })
+    .from(subscriptions)
+    .innerJoin(workspaces, eq(workspaces.id, subscriptions.workspaceId))
+    .where(which);
+}
+
+async function openDataKeyOf(
+  { ENCRYPTION_KEYS }: Pick<Env, "ENCRYPTION_KEYS">,
+  [owner]: { workspaceId: string; dataKey: string | null }[],
+): Promise<CryptoKey | null> {
+  return owner ? openDataKey(ENCRYPTION_KEYS, owner.workspaceId, owner.dataKey) : null;
+}
+
+/** A delivery as operations show it. @param dataKey the workspace's. */
+export async function toView(row: DeliveryRow, dataKey: CryptoKey | null): Promise<DeliveryView> {
+  const { state, lastAt, lastOutcome, lastStatus, lastDurationMs } = row;
+  const isOpen = state === "pending" || state === "retrying";
+  const wasAttempted = lastAt !== null && lastOutcome !== null;
+  return {
+    eventId: row.eventId,
+    type: row.type,
+    subject: await readSubject(dataKey, row),
+    createdAt: isoTime(row.createdAt),
+    state,
+    attempts: row.attempts,
+    dueAt: isOpen ? isoTime(row.dueAt) : null,
+    settledAt: isoTimeOrNull(row.settledAt),
+    lastAttempt: wasAttempted
+      ? {
+          at: isoTime(lastAt),
+          outcome: lastOutcome,
+          status: lastStatus,
+          durationMs: lastDurationMs,
+        }
+      : null,
+  };
+}

@@ -1,0 +1,113 @@
+import { and, eq, type SQL } from "drizzle-orm";
+import { unknownInput } from "../contract/input-error.ts";
+import { isoTime } from "../contract/time.ts";
+import { qb, toJsonValue } from "../db/builder.ts";
+import { type Database, read } from "../db/client.ts";
+import { attempts, deliveries, events, subscriptions } from "../db/schema.ts";
+import { HEADERS, TEST_HEADER, WEBHOOK_HEADER } from "../delivery/post.ts";
+import { openResponse } from "../delivery/response.ts";
+import { openDataKey } from "../encryption/personal-data.ts";
+import { BODY, makeBody, type Owner, UnreadableEvent } from "../events/bodies.ts";
+import { IS_ITS_EVENT, isSubscription } from "../subscriptions/conditions.ts";
+import { ROTATION_MS } from "../subscriptions/rotation.ts";
+import { openSigner } from "../subscriptions/secrets.ts";
+import { dataKeyOf } from "../workspaces/data-keys.ts";
+import { DELIVERY_COLUMNS, toView } from "./deliveries.ts";
+import type { DeliveryDetails } from "./views.ts";
+
+/**
+ * One delivery with everything that is stored about it, at most `ATTEMPTS_KEPT` attempts and a success.
+ *
+ * @throws InputError if there is none.
+ */
+export async function findDelivery(
+  db: Database,
+  env: Pick<Env, "ENCRYPTION_KEYS">,
+  webhookId: string,
+  eventId: string,
+): Promise<DeliveryDetails> {
+  const {
+    found: [row],
+    stored,
+  } = await read(db, {
+    found: qb
+      .select({
+        ...DELIVERY_COLUMNS,
+        ...BODY,
+        url: subscriptions.url,
+        disabledAt: subscriptions.disabledAt,
+        sealedSecret: subscriptions.sealedSecret,
+        earlierSecrets: subscriptions.earlierSecrets,
+        rotatedAt: subscriptions.rotatedAt,
+        workspaceId: events.workspaceId,
+        dataKey: dataKeyOf(events.workspaceId),
+      })
+      .from(subscriptions)
+      .innerJoin(deliveries, eq(deliveries.subscriptionId, subscriptions.id))
+      .innerJoin(events, IS_ITS_EVENT)
+      .where(and(isSubscription(webhookId), eq(deliveries.eventId, eventId))),
+    stored: qb
+      .select({
+        at: attempts.at,
+        outcome: attempts.outcome,
+        status: attempts.status,
+        durationMs: attempts.durationMs,
+        response: toJsonValue(attempts.response) as SQL<string | null>,
+      })
+      .from(attempts)
+      .where(and(eq(attempts.subscriptionId, webhookId), eq(attempts.eventId, eventId)))
+      .orderBy(attempts.attempt),
+  });
+  if (!row) throw unknownInput("eventId", "no such delivery to this subscription");
+  const keys = env.ENCRYPTION_KEYS;
+  const key = await openDataKey(keys, row.workspaceId, row.dataKey);
+  const view = await toView(row, key);
+  const body = await makeBody(keys, row, row).catch((error: unknown) => {
+    if (error instanceof UnreadableEvent) return null;
+    throw error;
+  });
+  // A success is stored in the row of its delivery.
+  const success = row.state === "delivered" ? view.lastAttempt : null;
+  const log = [
+    ...stored.map((attempt) => ({ ...attempt, at: isoTime(attempt.at) })),
+    ...(success ? [{ ...success, response: null }] : []),
+  ];
+  const headersAt = async (time: string) => ({
+    ...HEADERS,
+    [WEBHOOK_HEADER]: webhookId,
+    ...(await signaturesAt(env, webhookId, row, eventId, body, Date.parse(time))),
+    ...(row.state === "test" ? TEST_HEADER : {}),
+  });
+  const shown = log.map(async (attempt) => ({
+    ...attempt,
+    response: await openResponse(key, { subscriptionId: webhookId, eventId }, attempt.response),
+    request: wasSent(attempt.outcome) ? { headers: await headersAt(attempt.at) } : null,
+  }));
+  const attemptLog = await Promise.all(shown);
+  const isDisabled = row.disabledAt !== null;
+  return { ...view, url: row.url, isDisabled, attemptLog, body: body ?? "" };
+}
+
+const wasSent = (outcome: string) => outcome !== "refused" && outcome !== "unreadable";
+
+type Secrets = Owner &
+  Pick<typeof subscriptions.$inferSelect, "sealedSecret" | "earlierSecrets" | "rotatedAt">;
+
+/**
+ * The headers that signed a body at a time. None if the secret was rotated since, or cannot be decrypted, or
+ * the body does not exist any more.
+ */
+async function signaturesAt(
+  env: Pick<Env, "ENCRYPTION_KEYS">,
+  webhookId: string,
+  { rotatedAt, earlierSecrets, ...current }: Secrets,
+  eventId: string,
+  body: string | null,
+  time: number,
+): Promise<Record<string, string>> {
+  if (body === null || (rotatedAt !== null && time < rotatedAt + ROTATION_MS)) return {};
+  const signing = (earlierSecrets ?? []).filter(({ until }) => until > time);
+  const secrets = { ...current, earlierSecrets: signing.map(({ sealedSecret }) => sealedSecret) };
+  const signer = await openSigner(env, webhookId, secrets).catch(() => null);
+  return (await signer?.(eventId, body, time)) ?? {};
+}

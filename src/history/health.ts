@@ -1,0 +1,274 @@
+import { and, eq, isNull, type SQL, sql } from "drizzle-orm";
+import { WebhookEvent } from "../contract/enumerations.ts";
+import { eventTimeOf } from "../contract/ids.ts";
+import { DELIVERIES_COUNTED_MAX, TELL_AFTER_MS } from "../contract/limits.ts";
+import { isoTime, isoTimeOrNull } from "../contract/time.ts";
+import { qb } from "../db/builder.ts";
+import { type Database, read } from "../db/client.ts";
+import { newestFirst } from "../db/page.ts";
+import { deliveries, subscriptions } from "../db/schema.ts";
+import { readyAt } from "../delivery/order.ts";
+import { isSubscription, PENDING, STATE, unknownWebhook } from "../subscriptions/conditions.ts";
+import { readCounts, toDays } from "./counts.ts";
+import { IS_UNSUCCESSFUL, UNSUCCESSFUL } from "./deliveries.ts";
+import { rejectedTypes } from "./rejections.ts";
+import type { DayView, WebhookView } from "./views.ts";
+
+/* How subscriptions fare: what the home page of the portal shows, in one round trip. */
+
+/**
+ * A workspace's subscriptions, newest first, each with its health. Reads up to `DELIVERIES_COUNTED_MAX`
+ * pending deliveries of each, most of them in the index alone; a workspace has at most `AGREED_SUBSCRIPTIONS_MAX`.
+ */
+export async function listSubscriptionHealth(
+  db: Database,
+  workspaceId: string,
+): Promise<WebhookView[]> {
+  const isOwn = and(eq(subscriptions.workspaceId, workspaceId), isNull(subscriptions.deletedAt));
+  const found = await readHealth(db, isOwn, Date.now());
+  return found.map(({ view }) => view);
+}
+
+/** A subscription and its health, with all that its days have counted. @throws InputError if there is none. */
+export async function findSubscriptionHealth(
+  db: Database,
+  webhookId: string,
+): Promise<WebhookView & { days: DayView[] }> {
+  const [found] = await readHealth(db, isSubscription(webhookId), Date.now());
+  if (!found) throw unknownWebhook();
+  return { ...found.view, days: found.days };
+}
+
+/** @param which SQL condition on `subscriptions`. */
+async function readHealth(db: Database, which: SQL | undefined, now: number) {
+  const { rows, pending, failures, counts } = await read(db, {
+    rows: selectSubscriptions(which),
+    pending: countPending(which),
+    failures: selectLastFailures(which),
+    counts: readCounts(which, now),
+  });
+  return rows.map((row) => {
+    const isIts = ({ subscriptionId }: { subscriptionId: string }) =>
+      subscriptionId === row.webhookId;
+    const days = toDays(counts.filter(isIts), now);
+    return { view: toView(row, pending.find(isIts), failures.filter(isIts), days, now), days };
+  });
+}
+
+function selectSubscriptions(which: SQL | undefined) {
+  return qb
+    .select({
+      webhookId: subscriptions.id,
+      url: subscriptions.url,
+      events: subscriptions.events,
+      description: subscriptions.description,
+      keyId: subscriptions.keyId,
+      headers: subscriptions.headerNames,
+      createdAt: subscriptions.createdAt,
+      disabledAt: subscriptions.disabledAt,
+      failingSince: subscriptions.failingSince,
+      failures: subscriptions.failures,
+      slow: subscriptions.slow,
+      rejections: subscriptions.rejections,
+      lastAttempt: subscriptions.lastAttempt,
+      earlierSecrets: subscriptions.earlierSecrets,
+      readyAt: readyAt(),
+    })
+    .from(subscriptions)
+    .where(which)
+    .orderBy(...newestFirst({ at: subscriptions.createdAt, id: subscriptions.id }));
+}
+
+type SubscriptionRow = ReturnType<typeof selectSubscriptions>["_"]["result"][number];
+
+interface PendingRow {
+  subscriptionId: string;
+  /** Deliveries that are pending, and those among them that have failed. */
+  pending: number;
+  retrying: number;
+}
+
+/**
+ * Counts pending deliveries in two indexes, without reading their rows: first those that have failed, then, if there
+ * are fewer than `DELIVERIES_COUNTED_MAX`, all. Only while some are being cancelled, their rows are read to tell which.
+ */
+function countPending(which: SQL | undefined) {
+  const isPending = sql`${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.state} = 'pending'`;
+  const count = (rows: SQL) =>
+    sql`(SELECT count(*) FROM (SELECT 1 FROM ${rows} LIMIT ${DELIVERIES_COUNTED_MAX}))`;
+  return qb.all<PendingRow>(sql`
+    WITH failed (id, retrying) AS MATERIALIZED (
+      SELECT ${subscriptions.id}, iif(${subscriptions.cancelling},
+        ${count(sql`${UNSUCCESSFUL} WHERE ${isPending} AND ${IS_UNSUCCESSFUL} AND ${STATE} = 'pending'`)},
+        ${count(sql`${UNSUCCESSFUL} WHERE ${isPending} AND ${IS_UNSUCCESSFUL}`)})
+      FROM ${subscriptions} WHERE ${which})
+    SELECT ${subscriptions.id} AS subscriptionId, failed.retrying AS retrying, CASE
+        WHEN failed.retrying = ${DELIVERIES_COUNTED_MAX} THEN failed.retrying
+        WHEN ${subscriptions.cancelling} THEN ${count(sql`${PENDING} WHERE ${isPending} AND ${STATE} = 'pending'`)}
+        ELSE ${count(sql`${PENDING} WHERE ${isPending}`)}
+      END AS pending
+    FROM failed JOIN ${subscriptions} ON ${subscriptions.id} = failed.id`);
+}
+
+interface FailureRow {
+  subscriptionId: string;
+  eventId: string;
+  type: WebhookEvent;
+  at: number;
+  outcome: string;
+  status: number | null;
+  durationMs: number | null;
+}
+
+/** The last attempts of the newest delivery that is retried, and of the newest that is exhausted. */
+function selectLastFailures(which: SQL | undefined) {
+  return qb.all<FailureRow>(sql`
+    SELECT ${subscriptions.id} AS subscriptionId, ${deliveries.eventId} AS eventId, ${deliveries.type} AS type,
+      ${deliveries.lastAt} AS at, ${deliveries.lastOutcome} AS outcome, ${deliveries.lastStatus} AS status,
+      ${deliveries.lastDurationMs} AS durationMs
+    FROM ${subscriptions}
+      CROSS JOIN json_each('["pending", "exhausted"]') AS state
+      CROSS JOIN ${deliveries} ON ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.eventId} = (
+        SELECT ${deliveries.eventId} FROM ${UNSUCCESSFUL}
+        WHERE ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.state} = state.value
+          AND ${IS_UNSUCCESSFUL}
+        ORDER BY ${deliveries.eventId} DESC LIMIT 1)
+    WHERE ${which} AND ${deliveries.lastAt} IS NOT NULL AND ${STATE} <> 'cancelled'`);
+}
+
+function toView(
+  row: SubscriptionRow,
+  pending: PendingRow | undefined,
+  failures: FailureRow[],
+  days: DayView[],
+  now: number,
+): WebhookView {
+  const rejected = row.disabledAt === null ? rejectedTypes(row) : [];
+  const retrying = pending?.retrying ?? 0;
+  const [lastFailure] = failures.toSorted((a, b) => b.at - a.at);
+  const overlaps = (row.earlierSecrets ?? []).map(({ until }) => until);
+  const overlapEndsAt = Math.max(0, ...overlaps);
+  return {
+    webhookId: row.webhookId,
+    url: row.url,
+    events: row.events,
+    description: row.description,
+    headers: row.headers,
+    keyId: row.keyId,
+    createdAt: isoTime(row.createdAt),
+    disabledAt: isoTimeOrNull(row.disabledAt),
+    state: stateOf(row, rejected.length > 0, now),
+    rejected: rejected.map(({ since, ...type }) => ({ ...type, since: isoTime(since) })),
+    failingSince: isoTimeOrNull(row.failingSince),
+    failures: row.failures,
+    pending: Math.max(0, (pending?.pending ?? 0) - retrying),
+    retrying,
+    successRate: successRate(days),
+    days: days.map(({ date, delivered, failed, exhausted }) => ({
+      date,
+      delivered,
+      failed,
+      exhausted,
+    })),
+    nextAttemptAt: row.disabledAt !== null || row.readyAt === null ? null : isoTime(row.readyAt),
+    lastAttempt: row.lastAttempt && { ...row.lastAttempt, at: isoTime(row.lastAttempt.at) },
+    lastFailure: lastFailure
+      ? {
+          eventId: lastFailure.eventId,
+          type: lastFailure.type,
+          at: isoTime(lastFailure.at),
+          outcome: lastFailure.outcome,
+          status: lastFailure.status,
+          durationMs: lastFailure.durationMs,
+        }
+      : null,
+    overlapEndsAt: overlapEndsAt > now ? isoTime(overlapEndsAt) : null,
+  };
+}
+
+/** The share of attempts that succeeded; null if there were none. */
+function successRate(days: readonly DayView[]): number | null {
+  const delivered = days.reduce((sum, day) => sum + day.delivered, 0);
+  const failed = days.reduce((sum, day) => sum + day.failed + day.exhausted, 0);
+  return delivered + failed === 0 ? null : delivered / (delivered + failed);
+}
+
+/** How long a delivery may be due before its subscription counts as behind. */
+const BACKLOG_MS = 60_000;
+
+function stateOf(row: SubscriptionRow, isRejecting: boolean, now: number): WebhookView["state"] {
+  if (row.disabledAt !== null) return "disabled";
+  // A subscription that rejects one type also fails between two successes. After a day, nothing succeeds.
+  const failedMs = row.failingSince === null ? 0 : now - row.failingSince;
+  if (isRejecting && failedMs < TELL_AFTER_MS) return "rejecting";
+  if (row.failingSince !== null) return "failing";
+  if (row.slow) return "slow";
+  return row.readyAt !== null && row.readyAt < now - BACKLOG_MS ? "backlog" : "healthy";
+}
+
+/** Maximum deliveries in each state among which the first undelivered one is looked for. */
+const LOOKED_AT_MAX = 1_000;
+
+/**
+ * When the first event was recorded that a subscription did not get: it failed, waits to be retried or was
+ * cancelled. While the subscription is disabled, earlier events than the failure that disabled it do not count, and
+ * those that it misses do. Null if there is none.
+ *
+ * If more than `LOOKED_AT_MAX` have failed, the time may be earlier than that, and so leaves out none.
+ */
+export async function findUndeliveredSince(
+  db: Database,
+  webhookId: string,
+): Promise<string | null> {
+  const isOwn = eq(deliveries.subscriptionId, webhookId);
+  const { subscription, retrying, exhausted, cancelled, untried } = await read(db, {
+    subscription: qb
+      .select({ disabledAt: subscriptions.disabledAt, cancelling: subscriptions.cancelling })
+      .from(subscriptions)
+      .where(eq(subscriptions.id, webhookId)),
+    retrying: qb.all<{ eventId: string }>(sql`
+      SELECT ${deliveries.eventId} AS eventId FROM ${UNSUCCESSFUL}
+      WHERE ${isOwn} AND ${deliveries.state} = 'pending' AND ${IS_UNSUCCESSFUL}
+      ORDER BY ${deliveries.eventId} LIMIT 1`),
+    exhausted: selectFirstEnded(webhookId, "exhausted"),
+    cancelled: selectFirstEnded(webhookId, "cancelled"),
+    // Deliveries that are being cancelled may not have been tried.
+    untried: qb.all<{ eventId: string | null }>(sql`
+      SELECT (
+        SELECT ${deliveries.eventId} FROM ${PENDING}
+        WHERE ${isOwn} AND ${deliveries.state} = 'pending' AND ${deliveries.type} = type.value AND ${deliveries.priority} = 0
+        ORDER BY ${deliveries.dueAt}, ${deliveries.eventId} LIMIT 1) AS eventId
+      FROM json_each(${JSON.stringify(WebhookEvent.options)}) AS type`),
+  });
+  const [found] = subscription;
+  if (!found) return null;
+  const ended = [...exhausted, ...cancelled].map(
+    ({ first, last, examined }) => first ?? (examined === LOOKED_AT_MAX ? last : null),
+  );
+  const ids = [
+    ...ended,
+    ...retrying.map(({ eventId }) => eventId),
+    ...(found.cancelling ? untried.map(({ eventId }) => eventId) : []),
+  ].filter((id) => id !== null);
+  const times = ids.map(eventTimeOf);
+  if (found.disabledAt !== null) times.push(found.disabledAt);
+  return times.length === 0 ? null : isoTime(Math.min(...times));
+}
+
+/** Of the first deliveries in a state: the first that counts, the last one, and their number. */
+function selectFirstEnded(webhookId: string, state: "exhausted" | "cancelled") {
+  const { disabledAt, failingSince } = subscriptions;
+  return qb.all<{ first: string | null; last: string | null; examined: number }>(sql`
+    WITH
+      began (at) AS (
+        SELECT iif(${disabledAt} IS NULL, 0, coalesce(${failingSince}, ${disabledAt}))
+        FROM ${subscriptions} WHERE ${subscriptions.id} = ${webhookId}),
+      ended AS (
+        SELECT ${deliveries.eventId} AS id,
+          ${deliveries.settledAt} >= (SELECT at FROM began) AND NOT ${deliveries.deliveredEarlier} AS counts
+        FROM ${UNSUCCESSFUL}
+        WHERE ${deliveries.subscriptionId} = ${webhookId} AND ${deliveries.state} = ${state}
+          AND ${IS_UNSUCCESSFUL}
+        ORDER BY ${deliveries.eventId} LIMIT ${LOOKED_AT_MAX})
+    SELECT min(id) FILTER (WHERE counts) AS first, max(id) AS last, count(*) AS examined FROM ended`);
+}

@@ -1,0 +1,277 @@
+import { and, eq, gt, sql } from "drizzle-orm";
+import type { Position } from "../contract/cursor.ts";
+import type { DeliveryState, RedeliveryState, WebhookEvent } from "../contract/enumerations.ts";
+import { eventIdAt } from "../contract/ids.ts";
+import { unknownInput } from "../contract/input-error.ts";
+import { MINUTE_MS } from "../contract/time.ts";
+import { qb } from "../db/builder.ts";
+import { commit, type Database, type Executable, withoutRetries } from "../db/client.ts";
+import { deliveries, events, type Priority, subscriptions } from "../db/schema.ts";
+import { NEXT_ATTEMPT_AT } from "../delivery/order.ts";
+import type { Lane } from "../delivery/policy.ts";
+import type { StatusClass } from "../history/deliveries.ts";
+import { STATE } from "../subscriptions/conditions.ts";
+import {
+  enableSubscription,
+  findSubscription,
+  type KnownSubscription,
+  knownSubscription,
+} from "../subscriptions/subscriptions.ts";
+import { type Scheduled, scheduleDeliveries, takeSlots } from "./schedule.ts";
+
+/*
+ * Sends events again: those that a person names (a resend), or a range of them (a replay), such as everything that
+ * a subscription did not get while it was disabled.
+ *
+ * Both read the events with their deliveries, decide here which to send, and write that in one transaction, which
+ * leaves out what has changed since it was read.
+ */
+
+/** The states that a subscription which is enabled again has not received. */
+const UNDELIVERED: readonly RedeliveryState[] = ["exhausted", "cancelled", "missed"];
+
+/** Maximum events that one call of a range examines. */
+export const REDELIVERY_EXAMINED_MAX = 1_000;
+/** A resend waits this long at most for what replays have scheduled. */
+const RESEND_WAIT_MAX_MS = MINUTE_MS;
+
+/** A range of a subscription's events, and which of them to send; times are Unix milliseconds. */
+export interface Range {
+  since: number;
+  /** Exclusive; null for no end. */
+  until: number | null;
+  /** The states to send again. What is pending and was not tried yet will be sent anyway. */
+  states: readonly RedeliveryState[];
+  /** Of one event type; null for all. */
+  type?: WebhookEvent | null;
+  /** Of the last attempt, as in `DeliveryFilter`; null admits all, and events without a delivery. */
+  status?: number | StatusClass | null;
+  /** Where the previous call stopped, and when the first one was made; null for the first. */
+  after?: Position | null;
+  /** Counts what would be sent, and sends nothing. */
+  dryRun?: boolean;
+}
+
+export interface Replayed {
+  /** How many events were scheduled. */
+  count: number;
+  /** Where the next call of the range continues; null once all of it was examined. */
+  next: Position | null;
+  /** The lane to wake the subscription in. */
+  lane: Lane;
+}
+
+/**
+ * Re-enables a disabled subscription. With `since`, it also gets every event since then of a type it lists that was
+ * recorded after the subscription was created and never delivered to it.
+ *
+ * @throws InputError if there is no such subscription.
+ */
+export async function enableAndReplay(
+  db: Database,
+  subscriptionId: string,
+  since: number | null,
+  now: number,
+  after: Position | null = null,
+): Promise<Replayed> {
+  const { subscription } = await commit(db, {
+    enabled: enableSubscription(subscriptionId),
+    subscription: knownSubscription(subscriptionId, now),
+  });
+  if (since === null || !subscription.isActive)
+    return { count: 0, next: null, lane: subscription.lane };
+  const range = { since, until: null, states: UNDELIVERED, after };
+  return replayRange(db, subscription, range, now);
+}
+
+/**
+ * Sends events to a subscription again. Named ones do not wait for an endpoint that fails. A range ends the
+ * endpoint's wait, because the caller has presumably repaired it.
+ *
+ * @returns null if it is disabled or without access: then it gets nothing.
+ * @throws InputError for a subscription that does not exist, or an event that it could not receive.
+ */
+export async function sendAgain(
+  db: Database,
+  subscriptionId: string,
+  wanted: { eventIds: readonly string[]; dryRun?: boolean } | Range,
+  now: number,
+): Promise<Replayed | null> {
+  const subscription = await findSubscription(db, subscriptionId, now);
+  if (!subscription.isActive) return null;
+  if ("since" in wanted) return replayRange(db, subscription, wanted, now);
+  const { eventIds, dryRun = false } = wanted;
+  const count = await resend(db, subscriptionId, eventIds, dryRun, now);
+  return { count, next: null, lane: subscription.lane };
+}
+
+/** An event with its delivery to the subscription; without one, what is of the delivery is null. */
+interface Candidate {
+  eventId: string;
+  type: WebhookEvent;
+  /** Whether the subscription lists its type, and it is no test. */
+  isListed: 0 | 1;
+  /** As the row says, and as it is shown: what is being cancelled is shown as cancelled. */
+  storedState: DeliveryState | null;
+  state: DeliveryState | null;
+  priority: Priority | null;
+  attempts: number | null;
+  dueAt: number | null;
+  deliveredEarlier: 0 | 1 | null;
+  nextAttemptAt: number | null;
+  outcome: string | null;
+  status: number | null;
+  /** When the next slot of the subscription's replays is. */
+  nextSlotAt: number;
+}
+
+const CANDIDATE = sql`
+  ${events.id} AS eventId, ${events.type} AS type,
+  NOT ${events.test} AND EXISTS (
+    SELECT 1 FROM json_each(${subscriptions.events}) AS listed WHERE listed.value = ${events.type}) AS isListed,
+  ${deliveries.state} AS storedState, ${STATE} AS state, ${deliveries.priority} AS priority,
+  ${deliveries.attempts} AS attempts, ${deliveries.dueAt} AS dueAt, ${deliveries.deliveredEarlier} AS deliveredEarlier,
+  ${NEXT_ATTEMPT_AT} AS nextAttemptAt, ${deliveries.lastOutcome} AS outcome, ${deliveries.lastStatus} AS status`;
+
+/** SQL: the events of a subscription's workspace, each with its delivery. CROSS JOIN keeps this order. */
+const CANDIDATES = sql`${subscriptions}
+  CROSS JOIN ${events} ON ${events.workspaceId} = ${subscriptions.workspaceId}
+  LEFT JOIN ${deliveries} ON ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.eventId} = ${events.id}`;
+
+const nextSlotAt = (now: number) => sql`max(${now}, ${subscriptions.scheduledUntil})`;
+
+/**
+ * The state in which an event may be sent again. Once delivered, it counts as delivered, even if it was sent again
+ * and failed.
+ *
+ * @returns null if it is sent anyway: it was not tried yet, or its next attempt comes before the next slot.
+ */
+function stateOf(candidate: Candidate): RedeliveryState | null {
+  const { state, attempts, deliveredEarlier, nextAttemptAt, nextSlotAt: slotAt } = candidate;
+  if (state === null) return "missed";
+  if (state === "test") return null;
+  if (state !== "pending") return deliveredEarlier ? "delivered" : state;
+  return (attempts ?? 0) > 0 && (nextAttemptAt ?? 0) > slotAt ? "retrying" : null;
+}
+
+/**
+ * Schedules a part of a range, oldest event first, after what is already scheduled. Tried once: called
+ * again, it schedules what the lost call did not.
+ */
+async function replayRange(
+  db: Database,
+  subscription: KnownSubscription,
+  { since, until, states, type, status, after, dryRun }: Range,
+  now: number,
+): Promise<Replayed> {
+  const { id, createdAt, lane } = subscription;
+  // What is recorded while the caller goes on is no part of the range.
+  const askedAt = Math.min(after?.at ?? now, now);
+  const from = eventIdAt(Math.max(since, createdAt));
+  // A cursor does not lead out of the range that the caller names.
+  const start = after && after.id > from ? after.id : from;
+  const end = eventIdAt(Math.min(until ?? Number.POSITIVE_INFINITY, askedAt + 1));
+  const candidates = await db.all<Candidate>(sql`
+    SELECT ${CANDIDATE}, ${nextSlotAt(now)} AS nextSlotAt FROM ${CANDIDATES}
+    WHERE ${subscriptions.id} = ${id} AND ${events.id} > ${start} AND ${events.id} < ${end}
+    ORDER BY ${events.id} LIMIT ${REDELIVERY_EXAMINED_MAX}`);
+  const wanted = candidates.filter((candidate) => {
+    const state = stateOf(candidate);
+    if (!candidate.isListed || state === null || !states.includes(state)) return false;
+    if (type && candidate.type !== type) return false;
+    return !status || hasEndedWith(candidate, status);
+  });
+  const last = candidates.at(-1);
+  const isLast = candidates.length < REDELIVERY_EXAMINED_MAX || !last;
+  const next = isLast ? null : { at: askedAt, id: last.eventId };
+  if (dryRun) return { count: wanted.length, next, lane };
+  const scheduled = wanted.map((one) => toScheduled(one, stateOf(one) === "retrying"));
+  const { count } = await commit(withoutRetries(db), {
+    count: scheduleDeliveries(id, scheduled, 2, nextSlotAt(now)),
+    slots: takeSlots(id, scheduled.length, nextSlotAt(now)),
+    wait: endWait(id, now),
+  });
+  return { count, next, lane };
+}
+
+/**
+ * Sends events by id, whatever their state; those that wait are brought forward. They are due after what
+ * is already scheduled, but at most a minute from now. Tried once.
+ *
+ * @returns how many it made pending or brought forward.
+ * @throws InputError for an event of another workspace, or of a type the subscription does not list.
+ */
+async function resend(
+  db: Database,
+  subscriptionId: string,
+  eventIds: readonly string[],
+  dryRun: boolean,
+  now: number,
+): Promise<number> {
+  const named = JSON.stringify([...new Set(eventIds)]);
+  const found = await db.all<Candidate>(sql`
+    SELECT ${CANDIDATE}, ${nextSlotAt(now)} AS nextSlotAt FROM ${CANDIDATES}
+    WHERE ${subscriptions.id} = ${subscriptionId} AND ${events.id} IN (SELECT value FROM json_each(${named}))`);
+  const known = new Set(found.filter(({ isListed }) => isListed).map(({ eventId }) => eventId));
+  const unknown = eventIds.findIndex((id) => !known.has(id));
+  if (unknown >= 0)
+    throw unknownInput(
+      ["eventIds", unknown],
+      "no such event, or a test, or the subscription does not list its kind",
+    );
+  // Those that wait keep their order, before the others.
+  const waiting = found
+    .filter((one) => isBroughtForward(one, now))
+    .toSorted((a, b) => (a.dueAt ?? 0) - (b.dueAt ?? 0));
+  const ended = found.filter(({ state }) => state !== "pending").toSorted(byEventId);
+  const wanted = [
+    ...waiting.map((one) => toScheduled(one, true)),
+    ...ended.map((one) => toScheduled(one, false)),
+  ];
+  if (dryRun || wanted.length === 0) return wanted.length;
+  const startsAt = sql`min(${nextSlotAt(now)}, ${now + RESEND_WAIT_MAX_MS})`;
+  const { count } = await commit(withoutRetries(db), {
+    count: scheduleDeliveries(subscriptionId, wanted, 1, startsAt),
+    slots: takeSlots(subscriptionId, wanted.length, startsAt),
+  });
+  return count;
+}
+
+/**
+ * Whether a resend brings a pending delivery forward. It does so while the delivery waits for longer than it would
+ * for its slot. It also does if the delivery has failed and is due, because an attempt may be in flight: if that one
+ * fails, too, the person still gets the attempt that they asked for.
+ */
+function isBroughtForward(candidate: Candidate, now: number): boolean {
+  const { state, priority, attempts, nextAttemptAt } = candidate;
+  if (state !== "pending") return false;
+  const slotAt = Math.min(candidate.nextSlotAt, now + RESEND_WAIT_MAX_MS);
+  const waits = (nextAttemptAt ?? 0) > now && (nextAttemptAt ?? 0) >= slotAt;
+  return waits || ((attempts ?? 0) > 0 && priority !== 1);
+}
+
+/** `hasStatus` of the history, for a row that was read. */
+function hasEndedWith(candidate: Candidate, status: number | StatusClass): boolean {
+  if (typeof status === "number") return candidate.status === status;
+  if (status === "none") return candidate.outcome !== null && candidate.outcome !== "answered";
+  return Math.floor((candidate.status ?? 0) / 100) === Number(status[0]);
+}
+
+function byEventId(a: Candidate, b: Candidate): number {
+  return a.eventId < b.eventId ? -1 : 1;
+}
+
+/** @param waits whether it is pending, and keeps its attempts and its place in the retry schedule. */
+function toScheduled(candidate: Candidate, waits: boolean): Scheduled {
+  const { eventId, storedState, attempts, dueAt } = candidate;
+  return { eventId, storedState, attempts, dueAt, waits };
+}
+
+/** Ends the wait of a subscription whose endpoint fails, so that its next attempt is due now. */
+function endWait(subscriptionId: string, now: number): Executable {
+  const { id, nextAt, rejectedUntil } = subscriptions;
+  return qb
+    .update(subscriptions)
+    .set({ nextAt: sql`min(${nextAt}, ${now})`, rejectedUntil: sql`min(${rejectedUntil}, ${now})` })
+    .where(and(eq(id, subscriptionId), gt(sql`max(${nextAt}, ${rejectedUntil})`, now)));
+}

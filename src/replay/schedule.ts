@@ -1,0 +1,117 @@
+import { and, eq, type SQL, sql } from "drizzle-orm";
+import { REDELIVERIES_PER_SECOND } from "../contract/limits.ts";
+import { excluded, insertFrom, mapColumns, qb } from "../db/builder.ts";
+import { counted, type Executable, readAs, type Statements, transaction } from "../db/client.ts";
+import { deliveries, events, type Priority, subscriptions } from "../db/schema.ts";
+import { insertAttempts } from "../delivery/attempts.ts";
+import { IS_ACTIVE } from "../subscriptions/conditions.ts";
+
+/**
+ * The time between two deliveries that are sent again. All of a subscription share one schedule, so that together
+ * they are ten per second.
+ */
+const SPACING_MS = 1000 / REDELIVERIES_PER_SECOND;
+
+/** An event to send again. Its delivery must still be as it was read; all is null if there was none. */
+export interface Scheduled {
+  eventId: string;
+  storedState: string | null;
+  attempts: number | null;
+  dueAt: number | null;
+  /** Whether the delivery is pending. It keeps its attempts, and its due time in case this attempt fails. */
+  waits: boolean;
+}
+
+const SCHEDULED_COLUMNS = [
+  "state",
+  "priority",
+  "attempts",
+  "dueAt",
+  "turnAt",
+  "cancellations",
+  "settledAt",
+  "earlierAttempts",
+  "deliveredEarlier",
+] as const;
+
+/**
+ * Makes the deliveries of the events pending, a slot each, in this order. Leaves out events that the subscription
+ * no longer lists, and deliveries that have changed since they were read. Does nothing if the subscription has
+ * ended, because nobody would cancel them. Reads how many there were.
+ *
+ * @param priority 1 if a person named them: then they do not wait for an endpoint that fails.
+ * @param startsAt SQL expression: when the first slot is.
+ */
+export function scheduleDeliveries(
+  subscriptionId: string,
+  scheduled: readonly Scheduled[],
+  priority: Exclude<Priority, 0>,
+  startsAt: SQL,
+): Statements<number> {
+  // Looking the subscription up from each entry makes SQLite go event by event; with a constant id, it would scan
+  // all of the subscription's deliveries.
+  const slots = sql`json_each(${JSON.stringify(scheduled.map((one) => ({ ...one, subscriptionId })))}) AS slot`;
+  const isOwn = sql`${subscriptions.id} = slot.value->>'subscriptionId' AND ${IS_ACTIVE}`;
+  const isEvent = sql`${events.workspaceId} = ${subscriptions.workspaceId} AND ${events.id} = slot.value->>'eventId'
+    AND NOT ${events.test}
+    AND EXISTS (SELECT 1 FROM json_each(${subscriptions.events}) AS listed WHERE listed.value = ${events.type})`;
+  const isDelivery = sql`${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.eventId} = ${events.id}`;
+  const isUnchanged = sql`${deliveries.state} IS slot.value->>'storedState'
+    AND ${deliveries.attempts} IS slot.value->>'attempts' AND ${deliveries.dueAt} IS slot.value->>'dueAt'`;
+  const waits = sql`slot.value->>'waits'`;
+  const slotAt = sql`${startsAt} + slot.key * ${SPACING_MS}`;
+  const statements = transaction({
+    owed: sql`
+      UPDATE ${events} SET owed = json_insert(${events.owed}, '$[#]', ${subscriptionId})
+      FROM ${slots} JOIN ${subscriptions} ON ${isOwn}
+      WHERE ${isEvent} AND slot.value->>'storedState' IS NULL
+        AND NOT EXISTS (SELECT 1 FROM ${deliveries} WHERE ${isDelivery})`,
+    // The success that the delivery stores becomes one of its attempts.
+    logged: insertAttempts(
+      {
+        at: sql`${deliveries.lastAt}`,
+        outcome: sql`${deliveries.lastOutcome}`,
+        status: sql`${deliveries.lastStatus}`,
+        durationMs: sql`coalesce(${deliveries.lastDurationMs}, 0)`,
+        response: sql`NULL`,
+      },
+      sql`FROM ${slots} JOIN ${subscriptions} ON ${isOwn} JOIN ${events} ON ${isEvent} JOIN ${deliveries} ON ${isDelivery}
+        WHERE ${isUnchanged} AND ${deliveries.state} = 'delivered' AND ${deliveries.lastAt} IS NOT NULL`,
+    ),
+    count: counted(
+      insertFrom(
+        deliveries,
+        {
+          subscriptionId: subscriptions.id,
+          eventId: events.id,
+          workspaceId: events.workspaceId,
+          type: events.type,
+          state: "pending",
+          priority,
+          attempts: sql`iif(${waits}, ${deliveries.attempts}, 0)`,
+          dueAt: sql`iif(${waits}, min(${deliveries.dueAt}, ${slotAt}), ${slotAt})`,
+          turnAt: sql`iif(${waits}, coalesce(${deliveries.turnAt}, ${deliveries.dueAt}), NULL)`,
+          cancellations: subscriptions.cancellations,
+          settledAt: null,
+          earlierAttempts: sql`coalesce(${deliveries.earlierAttempts} + iif(${waits}, 0, ${deliveries.attempts}), 0)`,
+          deliveredEarlier: sql`coalesce(${deliveries.deliveredEarlier} OR ${deliveries.state} = 'delivered', 0)`,
+        },
+        sql`FROM ${slots} JOIN ${subscriptions} ON ${isOwn} JOIN ${events} ON ${isEvent} LEFT JOIN ${deliveries} ON ${isDelivery}
+          WHERE ${isUnchanged}`,
+      ).onConflictDoUpdate({
+        target: [deliveries.subscriptionId, deliveries.eventId],
+        set: mapColumns(deliveries, [...SCHEDULED_COLUMNS], excluded),
+      }),
+    ),
+  });
+  return readAs(statements, ({ count }) => count);
+}
+
+/** Notes that deliveries have taken slots of the subscription's schedule, from `startsAt` on. */
+export function takeSlots(subscriptionId: string, slots: number, startsAt: SQL): Executable {
+  const { id, scheduledUntil } = subscriptions;
+  return qb
+    .update(subscriptions)
+    .set({ scheduledUntil: sql`max(${scheduledUntil}, ${startsAt} + ${slots * SPACING_MS})` })
+    .where(and(eq(id, subscriptionId), IS_ACTIVE));
+}
