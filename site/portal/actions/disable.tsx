@@ -6,6 +6,7 @@ import { t } from "../text.ts";
 
 /** Disables a webhook after confirmation, until it is enabled again. */
 export function DisableDialog({ webhook, onClose }: AboutWebhook) {
+  const open = webhook.pending + webhook.retrying;
   const disable = async () => {
     await disableWebhook(webhook.webhookId);
     reloadAll();
@@ -14,7 +15,7 @@ export function DisableDialog({ webhook, onClose }: AboutWebhook) {
   return (
     <FormDialog texts={t.disable} act={disable} onClose={onClose}>
       <p>{t.disable.text}</p>
-      {webhook.pending > 0 && <p>{t.remove.pending(formatNumber(webhook.pending))}</p>}
+      {open > 0 && <p>{t.remove.pending(formatNumber(open))}</p>}
     </FormDialog>
   );
 }

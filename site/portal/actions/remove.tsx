@@ -7,6 +7,7 @@ import { nameOf } from "../webhook.ts";
 
 /** Deletes a webhook after confirmation. */
 export function RemoveDialog({ webhook, onClose }: AboutWebhook) {
+  const open = webhook.pending + webhook.retrying;
   const remove = async () => {
     await deleteWebhook(webhook.webhookId);
     goTo("#/webhooks");
@@ -15,7 +16,7 @@ export function RemoveDialog({ webhook, onClose }: AboutWebhook) {
   return (
     <FormDialog texts={t.remove} isDangerous act={remove} onClose={onClose}>
       <p>{t.remove.text(nameOf(webhook))}</p>
-      {webhook.pending > 0 && <p>{t.remove.pending(formatNumber(webhook.pending))}</p>}
+      {open > 0 && <p>{t.remove.pending(formatNumber(open))}</p>}
     </FormDialog>
   );
 }

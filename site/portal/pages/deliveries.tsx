@@ -201,7 +201,7 @@ function Filters({ webhook, query }: { webhook: WebhookDetails; query: URLSearch
           label={t.deliveries.state}
           all={t.deliveries.all}
           value={query.get("state")}
-          options={Object.entries(t.deliveryStates).filter(([state]) => state !== "retrying")}
+          options={Object.entries(t.deliveryStates)}
           onChosen={(state) => set({ state })}
         />
         <Choice

@@ -35,7 +35,8 @@ function successOf({ days }: WebhookDetails): string {
 }
 
 function About({ webhook }: { webhook: WebhookDetails }) {
-  const { lastAttempt: last, pending, days } = webhook;
+  const { lastAttempt: last, days } = webhook;
+  const pending = webhook.pending + webhook.retrying;
   const facts: Fact[] = [
     [t.webhook.success, successOf(webhook)],
     [

@@ -108,8 +108,7 @@ interface TabsProps {
 }
 
 function Tabs({ webhook, tab }: TabsProps) {
-  const failing =
-    webhook.state === "failing" || webhook.state === "rejecting" ? webhook.pending : 0;
+  const failing = webhook.retrying;
   return (
     <nav class="tabs" aria-label={t.tabs.label}>
       {TABS.filter((name) => name !== "history").map((name) => (

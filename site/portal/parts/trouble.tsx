@@ -90,7 +90,7 @@ function Recover({ webhook }: { webhook: WebhookDetails }) {
       )}
       <a
         class="button"
-        href={deliveriesHref(webhook.webhookId, { state: isDisabled ? null : "pending" })}
+        href={deliveriesHref(webhook.webhookId, { state: isDisabled ? null : "retrying" })}
       >
         {t.webhook.seeFailed}
       </a>
