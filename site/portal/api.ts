@@ -10,7 +10,11 @@ import type {
   WebhookDetails,
   WebhookView,
 } from "../../src/history/views.ts";
-import type { ApiKeyView, WorkspaceDetails } from "../../src/workspaces/views.ts";
+import type {
+  ApiKeyView,
+  WebhookChangeView,
+  WorkspaceDetails,
+} from "../../src/workspaces/views.ts";
 import { readSession, refuse } from "./session.ts";
 
 const PATIENCE_MS = 20_000;
@@ -67,8 +71,11 @@ async function call<T>(
   }
   if (answer.ok) return (text === "" ? null : JSON.parse(text)) as T;
   if (answer.status === 401) refuse(token, "expired");
-  if (answer.status === 403) refuse(token, "withdrawn");
-  throw new Fault(answer, readError(text));
+  const error = readError(text);
+  // A read-only session stays open.
+  if (answer.status === 403 && error?.error.details.reason !== "read_only_session")
+    refuse(token, "withdrawn");
+  throw new Fault(answer, error);
 }
 
 /** The error body, if there is one: an intermediary may answer in its own format. */
@@ -119,11 +126,22 @@ export interface Changes {
   url?: string;
   events?: WebhookEvent[];
   description?: string;
-  headers?: Record<string, string>;
+  /** Adds these, or replaces those of the same names. */
+  setHeaders?: Record<string, string>;
+  removeHeaders?: string[];
+  /** What the reader saw: if somebody else has changed it since, nothing is changed. */
+  expected?: Pick<Changes, "url" | "events"> & { description?: string | null };
 }
 
+/** @returns the names of the headers that do not follow a URL to another origin. */
 export const updateWebhook = (id: string, body: Changes) =>
-  call<object>("POST", `${webhook(id)}/update`, body);
+  call<{ headersDropped?: string[] }>("POST", `${webhook(id)}/update`, body);
+
+export const listChanges = (id: string, cursor: string | null) =>
+  call<Page<WebhookChangeView>>(
+    "GET",
+    `${webhook(id)}/changes?cursor=${encodeURIComponent(cursor ?? "")}`,
+  );
 
 export const disableWebhook = (id: string) => call<object>("POST", `${webhook(id)}/disable`, {});
 

@@ -1,3 +1,4 @@
+import { DELIVERIES_COUNTED_MAX } from "../../src/contract/limits.ts";
 import type { AttemptView as Attempt } from "../../src/history/views.ts";
 import { locale, t } from "./text.ts";
 
@@ -66,6 +67,11 @@ export function formatDayAndHour(time: string): string {
 
 export function formatNumber(n: number): string {
   return number.format(n);
+}
+
+/** The deliveries that wait, which the service counts up to a limit: at the limit, there may be more. */
+export function formatWaiting(n: number): string {
+  return n >= DELIVERIES_COUNTED_MAX ? `${formatNumber(n)}+` : formatNumber(n);
 }
 
 /** The share of successes: never 100% unless there is no failure. */

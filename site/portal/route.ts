@@ -65,6 +65,11 @@ export function webhookHref(id: string, tab: Tab = "overview"): string {
   return tab === "overview" ? path : `${path}/${tab}`;
 }
 
+/** The address of a page of a webhook's changes. */
+export function historyHref(id: string, cursor: string | null): string {
+  return withQuery(webhookHref(id, "history"), { cursor });
+}
+
 /** The address of a webhook's list of deliveries, filtered by `query`. */
 export function deliveriesHref(id: string, query: Query = {}): string {
   return withQuery(webhookHref(id, "deliveries"), query);

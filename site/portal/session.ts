@@ -1,5 +1,5 @@
 import type { OpenedSession } from "../../src/contract/portal-token.ts";
-import { PORTAL_TOKEN } from "../../src/contract/portal-token.ts";
+import { PORTAL_TOKEN, readPortalToken } from "../../src/contract/portal-token.ts";
 import { askOtherTabs, offerToOtherTabs, tellOtherTabs } from "./tabs.ts";
 
 /**
@@ -71,7 +71,7 @@ async function findSession(): Promise<void> {
 /** Takes a session that was opened in another tab, if this one has none or it has ended. */
 function adopt(token: string): void {
   const isWaiting = ["missing", "outdated", "ended"].includes(view.state);
-  const isOther = formerWorkspace !== null && formerWorkspace !== readGrant(token).workspaceId;
+  const isOther = formerWorkspace !== null && formerWorkspace !== workspaceOf(token);
   if (isWaiting && !isOther) begin(token);
 }
 
@@ -162,9 +162,8 @@ export function resume(): void {
 
 function begin(token: string): void {
   store(token);
-  const { returnUrl } = readGrant(token);
-  if (returnUrl !== null)
-    withStorage("local", (storage) => storage.setItem(APP_STORED_AS, returnUrl));
+  const returnUrl = readGrant(token)?.returnUrl;
+  if (returnUrl) withStorage("local", (storage) => storage.setItem(APP_STORED_AS, returnUrl));
   withStorage("local", (storage) => storage.removeItem(PLACE_STORED_AS));
   formerWorkspace = null;
   show({ state: "open", token, link: null, offer: null, refusal: null });
@@ -211,38 +210,28 @@ function takePlace(): string | null {
   return place !== null && Date.now() < place.until ? place.hash : null;
 }
 
-/** What the session's token says about it. */
-interface Grant {
-  workspaceId: string;
-  /** Unix milliseconds. */
-  endsAt: number;
-  readOnly: boolean;
-  returnUrl: string | null;
-}
-
-function readGrant(token: string): Grant {
-  const [, , workspaceId = "", end = "0"] = PORTAL_TOKEN.exec(token) ?? [];
-  const endsAt = Number.parseInt(end, 36) * 1000;
-  return { workspaceId, endsAt, readOnly: false, returnUrl: null };
+/** What the token of a session says about it; null without one. */
+function readGrant(token: string | null) {
+  return token === null ? null : (readPortalToken(token)?.grant ?? null);
 }
 
 function workspaceOf(token: string | null): string | null {
-  return token === null ? null : readGrant(token).workspaceId;
+  return readGrant(token)?.workspaceId ?? null;
 }
 
 /** When the session ends, in ISO 8601. */
 export function readSessionEnd(): string {
-  return new Date(readGrant(view.token ?? "").endsAt).toISOString();
+  return new Date(readGrant(view.token)?.endsAt ?? 0).toISOString();
 }
 
 /** Whether the session may only look. */
 export function isReadOnly(): boolean {
-  return readGrant(view.token ?? "").readOnly;
+  return readGrant(view.token)?.readOnly === true;
 }
 
 /** Where the app is that opened the portal, in this session or an earlier one; null if it has not said. */
 export function readReturnUrl(): string | null {
   const stored = () => withStorage("local", (storage) => storage.getItem(APP_STORED_AS)) ?? null;
-  const url = (view.token === null ? null : readGrant(view.token).returnUrl) ?? stored();
+  const url = readGrant(view.token)?.returnUrl ?? stored();
   return url !== null && /^https?:\/\//.test(url) ? url : null;
 }

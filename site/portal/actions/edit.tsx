@@ -24,9 +24,15 @@ export function EditDialog({ webhook, types, onClose }: Props) {
     setFault(changes.events?.length === 0 ? t.subscribe.eventsRequired : undefined);
     if (changes.events?.length === 0) return null;
     if (Object.keys(changes).length === 0) return t.edit.unchanged;
-    await updateWebhook(webhook.webhookId, changes);
+    const expected = expectedBy(changes, before);
+    const { headersDropped = [] } = await updateWebhook(webhook.webhookId, {
+      ...changes,
+      expected,
+    });
     reloadAll();
-    return t.edit.result;
+    return headersDropped.length === 0
+      ? t.edit.result
+      : t.edit.headersDropped(headersDropped.join(", "));
   };
   return (
     <FormDialog texts={t.edit} field="url" act={save} onClose={onClose}>
@@ -45,6 +51,7 @@ export function EditDialog({ webhook, types, onClose }: Props) {
           <UrlField url={before.url} fault={urlFault} />
           <TypeFields types={types} chosen={before.events} fault={fault} />
           <p class="hint">{t.edit.text}</p>
+          {before.headers.length > 0 && <p class="hint">{t.edit.headersStay}</p>}
         </>
       )}
     </FormDialog>
@@ -61,4 +68,13 @@ function changesIn(form: FormData, before: WebhookDetails): Changes {
   if (description !== (before.description ?? "")) changes.description = description;
   if (events.toSorted().join() !== before.events.toSorted().join()) changes.events = events;
   return changes;
+}
+
+/** The former values of what is changed, by which the server sees whether somebody else has changed it. */
+function expectedBy(changes: Changes, before: WebhookDetails): NonNullable<Changes["expected"]> {
+  const expected: NonNullable<Changes["expected"]> = {};
+  if (changes.url !== undefined) expected.url = before.url;
+  if (changes.events !== undefined) expected.events = before.events;
+  if (changes.description !== undefined) expected.description = before.description;
+  return expected;
 }

@@ -1,54 +1,123 @@
-import { useId } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { HEADERS_MAX } from "../../../src/contract/limits.ts";
+import type { WebhookDetails } from "../../../src/history/views.ts";
 import { updateWebhook } from "../api.ts";
 import { reloadAll } from "../load.ts";
-import { type AboutWebhook, FormDialog } from "../parts/dialog-form.tsx";
+import { DialogButton } from "../parts/dialog.tsx";
+import { FormDialog } from "../parts/dialog-form.tsx";
+import { isReadOnly } from "../session.ts";
 import { t } from "../text.ts";
 
-/** Sets the headers that each post carries; those that are set cannot be shown. */
-export function HeadersDialog({ webhook, onClose }: AboutWebhook) {
-  const describedBy = useId();
+/** The custom headers of a webhook, a row each: their names, and what can be done. Values are never shown. */
+export function Headers({ webhook }: { webhook: WebhookDetails }) {
+  const { headers } = webhook;
+  const mayChange = !isReadOnly();
+  return (
+    <>
+      {headers.length === 0 ? (
+        <p>{t.headers.none}</p>
+      ) : (
+        <ul class="headers">
+          {headers.map((name) => (
+            <li key={name}>
+              <span class="mono">{name}</span> <span class="hint">••••••••</span>
+              {mayChange && (
+                <span class="buttons">
+                  <DialogButton class="quiet" label={t.headers.replace} about={name}>
+                    {(onClose) => <HeaderDialog {...{ webhook, name, onClose }} />}
+                  </DialogButton>
+                  <DialogButton class="quiet" label={t.headers.remove} about={name}>
+                    {(onClose) => <RemoveHeaderDialog {...{ webhook, name, onClose }} />}
+                  </DialogButton>
+                </span>
+              )}
+            </li>
+          ))}
+        </ul>
+      )}
+      {mayChange && headers.length < HEADERS_MAX && (
+        <DialogButton label={t.headers.button}>
+          {(onClose) => <HeaderDialog {...{ webhook, onClose }} />}
+        </DialogButton>
+      )}
+      {headers.length >= HEADERS_MAX && <p class="hint">{t.headers.full(HEADERS_MAX)}</p>}
+    </>
+  );
+}
+
+interface HeaderProps {
+  webhook: WebhookDetails;
+  /** The header to replace; a new one without it. */
+  name?: string;
+  onClose(): void;
+}
+
+/** Adds a header, or replaces the value of one. The others stay. */
+function HeaderDialog({ webhook, name, onClose }: HeaderProps) {
+  const [missing, setMissing] = useState<string>();
   const save = async (form: FormData) => {
-    await updateWebhook(webhook.webhookId, { headers: parse(String(form.get("headers"))) });
+    const given = name ?? String(form.get("name")).trim();
+    const value = String(form.get("value")).trim();
+    const isMissing = given === "" || value === "";
+    setMissing(isMissing ? t.headers.required : undefined);
+    if (isMissing) return null;
+    await updateWebhook(webhook.webhookId, { setHeaders: { [given]: value } });
     reloadAll();
     return t.headers.result;
   };
+  const texts = name === undefined ? t.headers.add : t.headers.change;
   return (
-    <FormDialog texts={t.headers} field="headers" act={save} onClose={onClose}>
-      {(fault) => (
-        <>
-          <p>{t.headers.text}</p>
-          <label class="field">
-            {t.headers.label}
-            <textarea
-              name="headers"
-              class="mono"
-              rows={HEADERS_MAX}
-              autocomplete="off"
-              spellcheck={false}
-              aria-invalid={fault !== undefined}
-              aria-describedby={describedBy}
-            />
-          </label>
-          <div id={describedBy}>
+    <FormDialog texts={texts} field="setHeaders" act={save} onClose={onClose}>
+      {(refused) => {
+        const fault = missing ?? (refused && t.headers.refused);
+        return (
+          <>
+            <p>{t.headers.text}</p>
+            {name === undefined ? (
+              <label class="field">
+                {t.headers.name}
+                <input
+                  name="name"
+                  class="mono"
+                  placeholder="Authorization"
+                  autocomplete="off"
+                  spellcheck={false}
+                  aria-invalid={fault !== undefined}
+                />
+              </label>
+            ) : (
+              <p class="mono">{name}</p>
+            )}
+            <label class="field">
+              {t.headers.value}
+              <input
+                name="value"
+                class="mono"
+                autocomplete="off"
+                spellcheck={false}
+                aria-invalid={fault !== undefined}
+              />
+              <small>{t.headers.hint}</small>
+            </label>
             <p class="fault" aria-live="polite">
-              {fault === t.reasons.invalid_type ? t.headers.refused : fault}
+              {fault}
             </p>
-            <p class="hint">{t.headers.hint(HEADERS_MAX)}</p>
-          </div>
-        </>
-      )}
+          </>
+        );
+      }}
     </FormDialog>
   );
 }
 
-/** Headers as they are written in a request, one per line. */
-function parse(text: string): Record<string, string> {
-  const lines = text.split("\n").filter((line) => line.trim() !== "");
-  return Object.fromEntries(
-    lines.map((line) => {
-      const [name = "", ...value] = line.split(":");
-      return [name.trim(), value.join(":").trim()];
-    }),
+function RemoveHeaderDialog({ webhook, name, onClose }: Required<HeaderProps>) {
+  const remove = async () => {
+    await updateWebhook(webhook.webhookId, { removeHeaders: [name] });
+    reloadAll();
+    return t.headers.result;
+  };
+  return (
+    <FormDialog texts={t.headers.drop} act={remove} onClose={onClose}>
+      <p>{t.headers.dropText(name)}</p>
+    </FormDialog>
   );
 }

@@ -1,5 +1,5 @@
 import { deleteWebhook } from "../api.ts";
-import { formatNumber } from "../format.ts";
+import { formatWaiting } from "../format.ts";
 import { type AboutWebhook, FormDialog } from "../parts/dialog-form.tsx";
 import { goTo } from "../route.ts";
 import { t } from "../text.ts";
@@ -7,7 +7,6 @@ import { nameOf } from "../webhook.ts";
 
 /** Deletes a webhook after confirmation. */
 export function RemoveDialog({ webhook, onClose }: AboutWebhook) {
-  const open = webhook.pending + webhook.retrying;
   const remove = async () => {
     await deleteWebhook(webhook.webhookId);
     goTo("#/webhooks");
@@ -16,7 +15,7 @@ export function RemoveDialog({ webhook, onClose }: AboutWebhook) {
   return (
     <FormDialog texts={t.remove} isDangerous act={remove} onClose={onClose}>
       <p>{t.remove.text(nameOf(webhook))}</p>
-      {open > 0 && <p>{t.remove.pending(formatNumber(open))}</p>}
+      {webhook.pending > 0 && <p>{t.remove.pending(formatWaiting(webhook.pending))}</p>}
     </FormDialog>
   );
 }

@@ -5,7 +5,7 @@ import type { WebhookDetails } from "../../../src/history/views.ts";
 import { DisableDialog } from "../actions/disable.tsx";
 import { EditDialog } from "../actions/edit.tsx";
 import { EnableDialog } from "../actions/enable.tsx";
-import { HeadersDialog } from "../actions/headers.tsx";
+import { Headers } from "../actions/headers.tsx";
 import { RemoveDialog } from "../actions/remove.tsx";
 import { SecretDialog } from "../actions/secret.tsx";
 import { endOverlap } from "../api.ts";
@@ -46,12 +46,7 @@ export function Settings({ webhook, types }: Props) {
         )}
       </Setting>
       <Setting title={t.headers.title} text={t.headers.text}>
-        <p>{webhook.headers.join(", ") || t.headers.none}</p>
-        {mayChange && (
-          <DialogButton label={t.headers.button}>
-            {(onClose) => <HeadersDialog {...{ webhook, onClose }} />}
-          </DialogButton>
-        )}
+        <Headers webhook={webhook} />
       </Setting>
       {mayChange && <Ending webhook={webhook} />}
     </div>

@@ -8,6 +8,7 @@ import { RemoveDialog } from "../actions/remove.tsx";
 import { SecretDialog } from "../actions/secret.tsx";
 import { TestDialog } from "../actions/test.tsx";
 import { readWebhook } from "../api.ts";
+import { formatWaiting } from "../format.ts";
 import { useLoad } from "../load.ts";
 import { Copy, Health } from "../parts/basics.tsx";
 import { LoadState } from "../parts/faults.tsx";
@@ -17,6 +18,7 @@ import { savedPosition, TABS, type Tab, webhookHref } from "../route.ts";
 import { isReadOnly } from "../session.ts";
 import { t } from "../text.ts";
 import { maskUrl, nameOf } from "../webhook.ts";
+import { Changes } from "./changes.tsx";
 import { Deliveries } from "./deliveries.tsx";
 import { Overview } from "./overview.tsx";
 import { Settings } from "./settings.tsx";
@@ -55,6 +57,7 @@ export function Webhook({ id, tab, eventId, query, workspace }: Props) {
           {tab === "overview" && <Overview webhook={webhook} />}
           {tab === "deliveries" && <Deliveries {...{ webhook, query, eventId, workspace }} />}
           {tab === "settings" && <Settings webhook={webhook} types={workspace.events} />}
+          {tab === "history" && <Changes webhook={webhook} cursor={query.get("cursor")} />}
         </>
       )}
     </>
@@ -108,10 +111,11 @@ interface TabsProps {
 }
 
 function Tabs({ webhook, tab }: TabsProps) {
-  const failing = webhook.retrying;
+  const isFailing = webhook.state === "failing" || webhook.state === "rejecting";
+  const failing = isFailing ? webhook.pending : 0;
   return (
     <nav class="tabs" aria-label={t.tabs.label}>
-      {TABS.filter((name) => name !== "history").map((name) => (
+      {TABS.map((name) => (
         <a
           key={name}
           href={webhookHref(webhook.webhookId, name)}
@@ -119,7 +123,7 @@ function Tabs({ webhook, tab }: TabsProps) {
         >
           {t.tabs[name]}
           {name === "deliveries" && failing > 0 && (
-            <span class="count bad">{t.tabs.failing(failing)}</span>
+            <span class="count bad">{t.tabs.failing(formatWaiting(failing))}</span>
           )}
         </a>
       ))}

@@ -33,13 +33,20 @@ export function Dialog({ title, isHeld = false, onClose, children }: DialogProps
 /** A button that opens a dialog. */
 export function DialogButton(props: {
   label: string;
+  /** What it is about, for those who do not see the row that it stands in. */
+  about?: string;
   class?: string;
   children: (close: () => void) => ComponentChildren;
 }) {
   const [isOpen, setOpen] = useState(false);
   return (
     <>
-      <button type="button" class={props.class} onClick={() => setOpen(true)}>
+      <button
+        type="button"
+        class={props.class}
+        aria-label={props.about && `${props.label} ${props.about}`}
+        onClick={() => setOpen(true)}
+      >
         {props.label}
       </button>
       {isOpen && props.children(() => setOpen(false))}

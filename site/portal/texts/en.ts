@@ -23,7 +23,10 @@ const errors = {
   internal_error: "Something failed on our side. Try again in a moment.",
 } satisfies Partial<Record<ErrorCode, string>>;
 
-const reasons: Record<Reason, string> = {
+const reasons: Record<Reason | "changed_meanwhile" | "read_only_session", string> = {
+  changed_meanwhile:
+    "Somebody else has changed this in the meantime. Nothing was saved: close this dialog to see the change.",
+  read_only_session: "This session is read-only.",
   required: "Enter a value.",
   invalid_type: "This value is not valid.",
   unknown_value: "This value is not one of the choices.",
@@ -188,7 +191,17 @@ export const en = {
       "Add the URL of your server. Every new lead, run or automation change is sent to it within seconds, with a signature.",
     webhook: "Webhook",
     health: "Health",
+    success: "7 days",
     last: "Last attempt",
+    lastFailure: "Last failure",
+  },
+
+  failures: {
+    title: "Failures",
+    lead: "Deliveries of all webhooks that are failing and will be retried, or have failed for good.",
+    empty: "No failures",
+    emptyText: "No delivery is failing, and none has failed for good.",
+    pages: "Pages of failures",
   },
 
   tabs: {
@@ -197,7 +210,7 @@ export const en = {
     deliveries: "Deliveries",
     settings: "Settings",
     history: "History",
-    failing: (n: number) => `${new Intl.NumberFormat("en").format(n)} failing`,
+    failing: (n: string) => `${n} failing`,
   },
 
   webhook: {
@@ -207,6 +220,8 @@ export const en = {
     portal: "The portal",
     events: "Event types",
     pending: "Waiting",
+    waiting: "Waiting",
+    counts: (fresh: string, retrying: string) => `${fresh} new, ${retrying} failing`,
     nextAttempt: "Next attempt",
     lastAttempt: "Last attempt",
     asap: "As soon as possible",
@@ -340,6 +355,16 @@ export const en = {
     missed: "Missed: recorded while the webhook was disabled",
     retrying: "Failing: waiting to be retried",
     submit: "Resend",
+    submitCount: (n: number) => `Resend ${count(n, "delivery", "deliveries")}`,
+    counting: "Counting…",
+    period: (since: string, until: string | null) =>
+      until === null ? `Since ${since}` : `${since} to ${until}`,
+    shown: {
+      button: "Resend these…",
+      title: "Resend the deliveries of this list",
+      submit: "Resend",
+      submitCount: (n: number) => `Resend ${count(n, "delivery", "deliveries")}`,
+    },
     result: (n: number) =>
       n === 0
         ? "There is nothing to resend."
@@ -388,20 +413,58 @@ export const en = {
     submit: "Save",
     result: "The changes are saved.",
     unchanged: "Nothing was changed.",
+    headersStay: "Custom headers do not follow the webhook to another host: add them again there.",
+    headersDropped: (names: string) =>
+      `The changes are saved. These headers were removed, because the host is another: ${names}.`,
   },
 
   headers: {
-    button: "Headers…",
     title: "Custom headers",
-    text: "Each request carries them, for instance a token for a gateway. New ones replace all current ones; their values are not shown again.",
+    text: "Each request carries them, for instance a token for a gateway. Their values are never shown again.",
     none: "None",
-    label: "Headers",
-    hint: (max: number) =>
-      `One per line, such as “Authorization: Bearer token”; at most ${max}. Empty: none.`,
+    button: "Add a header…",
+    replace: "Replace…",
+    remove: "Remove…",
+    full: (max: number) => `A webhook has at most ${max} headers.`,
+    add: { title: "Add a header", submit: "Add" },
+    change: { title: "Replace the value of a header", submit: "Replace" },
+    drop: { title: "Remove this header?", submit: "Remove" },
+    dropText: (name: string) => `Requests no longer carry ${name}. The other headers stay.`,
+    name: "Name",
+    value: "Value",
+    hint: "Visible ASCII characters, such as “Bearer token”.",
+    required: "Enter a name and a value.",
     refused:
-      "Not saved: each line needs a name, a colon and a value of visible ASCII characters, and each name occurs once. Names such as Host, Content-Type, User-Agent or Webhook-Id are set by the service.",
-    submit: "Save",
+      "Not saved: the name or the value is not valid. Names such as Host, Content-Type, User-Agent or Webhook-Id are reserved.",
     result: "The headers are saved.",
+  },
+
+  changes: {
+    empty: "No changes yet",
+    emptyText: "Every change of this webhook is listed here, with who made it.",
+    pages: "Pages of changes",
+    someone: "Not named by the app",
+    via: (via: "portal" | "app"): string => (via === "portal" ? "in the portal" : "in the app"),
+    failed: "It failed, or its result is not known.",
+    nothing: "nothing",
+    done: {
+      createWebhook: "Added the webhook",
+      updateWebhook: "Edited the webhook",
+      disableWebhook: "Disabled the webhook",
+      enableWebhook: "Enabled the webhook",
+      rotateWebhookSecret: "Created a new secret",
+      endSecretOverlap: "Stopped using the earlier secrets",
+      sendTestEvent: "Sent a test event",
+      redeliver: "Resent deliveries",
+    },
+    fields: {
+      url: "URL",
+      events: "Event types",
+      description: "Description",
+      headers: "Custom headers",
+      disabledAt: "Disabled",
+      rotatedAt: "New secret",
+    },
   },
 
   disable: {

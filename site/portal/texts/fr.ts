@@ -24,7 +24,12 @@ export const fr: Texts = {
     rate_limited: "Trop de requêtes.",
     internal_error: "Une erreur est survenue de notre côté. Réessayez dans un instant.",
   },
-  reasons: REASONS,
+  reasons: {
+    ...REASONS,
+    changed_meanwhile:
+      "Quelqu’un d’autre a modifié cela entre-temps. Rien n’a été enregistré : fermez cette fenêtre pour voir la modification.",
+    read_only_session: "Cette session est en lecture seule.",
+  },
   types: ofEachKind(({ french }) => french.name),
   languageName: "Français",
   skip: "Aller au contenu",
@@ -165,7 +170,17 @@ export const fr: Texts = {
       "Indiquez l’URL de votre serveur : chaque nouveau lead, chaque exécution et chaque changement d’état d’une automatisation lui sera envoyé en quelques secondes, avec une signature.",
     webhook: "Webhook",
     health: "État",
+    success: "7 jours",
     last: "Dernière tentative",
+    lastFailure: "Dernier échec",
+  },
+
+  failures: {
+    title: "Échecs",
+    lead: "Les livraisons de tous les webhooks qui sont en échec avec un nouvel essai prévu, ou en échec définitif.",
+    empty: "Aucun échec",
+    emptyText: "Aucune livraison n’est en échec.",
+    pages: "Pages des échecs",
   },
 
   tabs: {
@@ -174,7 +189,7 @@ export const fr: Texts = {
     deliveries: "Livraisons",
     settings: "Paramètres",
     history: "Historique",
-    failing: (n) => `${new Intl.NumberFormat("fr").format(n)} en échec`,
+    failing: (n) => `${n} en échec`,
   },
 
   webhook: {
@@ -184,6 +199,8 @@ export const fr: Texts = {
     portal: "Le portail",
     events: "Types d’événements",
     pending: "En attente",
+    waiting: "En attente",
+    counts: (fresh, retrying) => `${fresh} nouvelles, ${retrying} en échec`,
     nextAttempt: "Prochaine tentative",
     lastAttempt: "Dernière tentative",
     asap: "Dès que possible",
@@ -322,6 +339,15 @@ export const fr: Texts = {
     retrying: "En échec : en attente d’un nouvel essai",
     scheduled: (n, time) => `À envoyer : ${n}. Événements parcourus jusqu’au ${time}.`,
     submit: "Renvoyer",
+    submitCount: (n) => `Renvoyer ${count(n, "livraison", "livraisons")}`,
+    counting: "Décompte en cours…",
+    period: (since, until) => (until === null ? `Depuis le ${since}` : `Du ${since} au ${until}`),
+    shown: {
+      button: "Renvoyer ces livraisons…",
+      title: "Renvoyer les livraisons de cette liste",
+      submit: "Renvoyer",
+      submitCount: (n) => `Renvoyer ${count(n, "livraison", "livraisons")}`,
+    },
     result: (n) =>
       n === 0
         ? "Il n’y a rien à renvoyer."
@@ -371,20 +397,59 @@ export const fr: Texts = {
     submit: "Enregistrer",
     result: "Les modifications ont été enregistrées.",
     unchanged: "Rien n’a été modifié.",
+    headersStay:
+      "Les en-têtes personnalisés ne suivent pas le webhook vers un autre hôte : ajoutez-les à nouveau.",
+    headersDropped: (names) =>
+      `Les modifications ont été enregistrées. Ces en-têtes ont été retirés, car l’hôte a changé : ${names}.`,
   },
 
   headers: {
-    button: "En-têtes…",
     title: "En-têtes personnalisés",
-    text: "Ces en-têtes sont joints à chaque requête, par exemple un jeton exigé par une passerelle. Ils remplacent les en-têtes actuels ; leurs valeurs ne seront plus affichées.",
+    text: "Ces en-têtes sont joints à chaque requête, par exemple un jeton exigé par une passerelle. Leurs valeurs ne sont plus jamais affichées.",
     none: "Aucun",
-    label: "En-têtes",
-    hint: (max) =>
-      `Un par ligne, par exemple « Authorization: Bearer jeton » ; ${max} au maximum. Laissez vide pour n’en envoyer aucun.`,
+    button: "Ajouter un en-tête…",
+    replace: "Remplacer…",
+    remove: "Retirer…",
+    full: (max) => `Un webhook a ${max} en-têtes au maximum.`,
+    add: { title: "Ajouter un en-tête", submit: "Ajouter" },
+    change: { title: "Remplacer la valeur d’un en-tête", submit: "Remplacer" },
+    drop: { title: "Retirer cet en-tête ?", submit: "Retirer" },
+    dropText: (name) => `${name} ne sera plus joint aux requêtes. Les autres en-têtes restent.`,
+    name: "Nom",
+    value: "Valeur",
+    hint: "Caractères ASCII visibles, par exemple « Bearer jeton ».",
+    required: "Saisissez un nom et une valeur.",
     refused:
-      "Non enregistré : chaque ligne se compose d’un nom, de deux-points et d’une valeur en caractères ASCII visibles, et chaque nom ne doit figurer qu’une fois. Les noms tels que Host, Content-Type, User-Agent ou Webhook-Id sont réservés.",
-    submit: "Enregistrer",
+      "Non enregistré : le nom ou la valeur n’est pas valide. Les noms tels que Host, Content-Type, User-Agent ou Webhook-Id sont réservés.",
     result: "Les en-têtes ont été enregistrés.",
+  },
+
+  changes: {
+    empty: "Aucune modification pour l’instant",
+    emptyText: "Chaque modification de ce webhook figure ici, avec son auteur.",
+    pages: "Pages des modifications",
+    someone: "Auteur non précisé par l’application",
+    via: (via) => (via === "portal" ? "dans le portail" : "dans l’application"),
+    failed: "L’opération a échoué, ou son résultat est inconnu.",
+    nothing: "rien",
+    done: {
+      createWebhook: "Ajout du webhook",
+      updateWebhook: "Modification du webhook",
+      disableWebhook: "Désactivation du webhook",
+      enableWebhook: "Réactivation du webhook",
+      rotateWebhookSecret: "Création d’un nouveau secret",
+      endSecretOverlap: "Fin de validité des anciens secrets",
+      sendTestEvent: "Envoi d’un événement de test",
+      redeliver: "Renvoi de livraisons",
+    },
+    fields: {
+      url: "URL",
+      events: "Types d’événements",
+      description: "Description",
+      headers: "En-têtes personnalisés",
+      disabledAt: "Désactivé",
+      rotatedAt: "Nouveau secret",
+    },
   },
 
   disable: {

@@ -100,6 +100,8 @@ async function* places({ page }: Visit): AsyncGenerator<string> {
   await page.getByRole("button", { name: HEADERS }).click();
   yield "the dialog of headers";
   await page.keyboard.press("Escape");
+  await go(`${webhook}/history`, ".changes");
+  yield "the history";
   await go(`${webhook}/deliveries`, ".list tbody a");
   yield "deliveries";
   await page.locator(".list tbody a").first().click();
@@ -118,8 +120,8 @@ async function* places({ page }: Visit): AsyncGenerator<string> {
   yield "the question of a link";
 }
 
-/** The button of the headers, in both languages. */
-const HEADERS = /^(Headers|En-têtes)…$/;
+/** The button that adds a header, in both languages. */
+const HEADERS = /^(Add a header|Ajouter un en-tête)…$/;
 
 test.each([
   [1440, "en-GB"],

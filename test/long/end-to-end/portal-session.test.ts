@@ -157,7 +157,7 @@ test("a link that has run out does nothing to a session, and a new one is opened
   await close();
 });
 
-test("a session is opened once the server can be reached and the workspace has access, and lost without it", async () => {
+test("a session is opened once the server can be reached and the workspace has access, and ends without it", async () => {
   const workspaceId = await makeWorkspace();
   const grant = (granted: boolean) => PLATFORM.setWorkspaceAccess({ workspaceId, granted });
   await grant(false);
@@ -179,9 +179,10 @@ test("a session is opened once the server can be reached and the workspace has a
   await denied.waitFor();
   await tryAgain.click();
   await denied.waitFor();
+  // A session that was open then has ended for good.
   await grant(true);
   await tryAgain.click();
-  await heading(page, "API keys").waitFor();
+  await heading(page, "Your session has ended").waitFor();
   await close();
 });
 

@@ -44,7 +44,7 @@ async function openSubscribed(first: (id: string) => unknown = () => {}): Promis
 }
 
 /** Opens a tab of the webhook. */
-const openTab = (name: "Overview" | "Deliveries" | "Settings") =>
+const openTab = (name: "Overview" | "Deliveries" | "Settings" | "History") =>
   page
     .getByRole("navigation", { name: "Parts of the webhook" })
     .getByRole("link", { name })
@@ -67,6 +67,11 @@ const isSigned = (secret: string) => {
   return signatureFault(secret, headers["x-service-signature"], body, Date.now()) === null;
 };
 
+/** How many deliveries of a webhook have failed. */
+const failed = (id: string) =>
+  DB.prepare("SELECT count(*) AS n FROM deliveries WHERE subscription_id = ? AND attempts > 0")
+    .bind(id)
+    .first<number>("n");
 const stateOf = async (webhookId: string) => (await PLATFORM.readWebhook({ webhookId })).state;
 const follow = (name: string) => page.getByRole("link", { name }).click();
 const button = (name: string | RegExp, within: Page | Locator = page) =>
@@ -421,7 +426,7 @@ test("a redirect shows where it leads, and the webhook can follow it", async () 
   expect(await button("Use this URL…").count()).toBe(0);
 });
 
-test("a webhook gets another URL, and custom headers, which are not shown again", async () => {
+test("a webhook gets another URL", async () => {
   const webhookId = await openSubscribed();
   const edit = dialogOf("Edit the webhook");
   await press("Edit…");
@@ -432,24 +437,113 @@ test("a webhook gets another URL, and custom headers, which are not shown again"
   await edit.getByLabel("URL of your server").fill(url);
   await press("Save", edit);
   await see(page, "The changes are saved.");
-  const headers = dialogOf("Custom headers");
+  expect(await PLATFORM.readWebhook({ webhookId })).toMatchObject({ url });
+  expect(await visit.faults()).toEqual([expect.stringContaining("status of 400")]);
+  await visit.close();
+  await open();
+});
+
+test("custom headers are added, replaced and removed one by one, and their values are not shown again", async () => {
+  const webhookId = await openSubscribed();
   await openTab("Settings");
-  await press("Headers…");
-  await headers.getByLabel("Headers").fill("Authorization: Bearer a:b\n\nHost: x");
-  await press("Save", headers);
-  await see(headers, "Names such as Host", "One per line");
-  await headers.getByLabel("Headers").fill("Authorization: Bearer a:b\nX-Team: 7");
-  await press("Save", headers);
-  await see(page, "The headers are saved.", "Authorization, X-Team");
+  const add = async (name: string, value: string) => {
+    await press("Add a header…");
+    const dialog = dialogOf("Add a header");
+    await dialog.getByLabel("Name").fill(name);
+    await dialog.getByLabel("Value").fill(value);
+    await press("Add", dialog);
+  };
+  await add("Host", "x");
+  await see(dialogOf("Add a header"), "Names such as Host");
+  await press("Cancel", dialogOf("Add a header"));
+  await add("Authorization", "Bearer a:b");
+  await button("Replace… Authorization").waitFor();
+  await add("X-Team", "7");
+  await press("Replace… X-Team");
+  await page.getByRole("dialog").getByLabel("Value").fill("8");
+  await press("Replace", page.getByRole("dialog"));
+  await see(page, "The headers are saved.");
   await deliver(1);
-  const [post] = posts.slice(-1);
-  expect(post).toMatchObject({
-    path: "/new",
-    headers: { authorization: "Bearer a:b", "x-team": "7", "x-service-webhook": webhookId },
-  });
+  const headers = { authorization: "Bearer a:b", "x-team": "8", "x-service-webhook": webhookId };
+  expect(posts[0]).toMatchObject({ headers });
+  await press("Remove… X-Team");
+  await press("Remove", page.getByRole("dialog"));
+  await button("Remove… X-Team").waitFor({ state: "detached" });
+  expect(await PLATFORM.readWebhook({ webhookId })).toMatchObject({ headers: ["Authorization"] });
   expect(await page.content()).not.toContain("a:b");
-  const refused = expect.stringContaining("status of 400");
-  expect(await visit.faults()).toEqual([refused, refused]);
+  expect(await visit.faults()).toEqual([expect.stringContaining("status of 400")]);
+  await visit.close();
+  await open();
+});
+
+test("the history says who changed what, when, and what it was before", async () => {
+  const webhookId = await stage.subscribe(workspaceId);
+  visit = await stage.open(workspaceId, {}, { actor: "Zoë Martin" });
+  page = visit.page;
+  await follow("/in");
+  await choose("Disable…");
+  await press("Disable", page.getByRole("dialog"));
+  await see(page, "The webhook is disabled.");
+  await PLATFORM.updateWebhook({ webhookId, description: "CRM" });
+  await openTab("History");
+  const entries = page.locator(".changes li");
+  const disabling = entries.filter({ hasText: "Disabled the webhook" });
+  await see(disabling, "Zoë Martin · in the portal");
+  await see(entries.filter({ hasText: "Edited the webhook" }), "in the app");
+  await see(entries.first(), "CRM");
+  expect(await entries.first().locator("del").innerText()).toBe("nothing");
+});
+
+test("a read-only session shows everything and changes nothing, and the app's name leads back", async () => {
+  const webhookId = await stage.subscribe(workspaceId);
+  await deliver(1);
+  const returnUrl = "https://app.example/settings";
+  visit = await stage.open(workspaceId, {}, { readOnly: true, returnUrl });
+  page = visit.page;
+  await see(page, "this session is read-only");
+  const app = page.getByRole("link", { name: "Groupe Horizon" });
+  expect(await app.getAttribute("href")).toBe(returnUrl);
+  expect(await page.getByRole("link", { name: "Add a webhook" }).count()).toBe(0);
+  await follow("/in");
+  for (const tab of ["Settings", "History", "Deliveries"] as const) {
+    await openTab(tab);
+    await page.locator(".setting, .empty, .changes, .list tbody").first().waitFor();
+    const names = await page.getByRole("button").allInnerTexts();
+    expect(names.filter((name) => name.includes("…"))).toEqual([]);
+  }
+  await rows().first().getByRole("link").click();
+  await detail().locator(".body").waitFor();
+  expect(await button(/^Resend/).count()).toBe(0);
+  // Its session has ended: there is a way back.
+  await PLATFORM.endPortalSessions({ workspaceId });
+  await page.reload();
+  await page.getByRole("heading", { name: "Your session has ended" }).waitFor();
+  expect(await page.getByRole("link", { name: "Go to the app" }).getAttribute("href")).toBe(
+    returnUrl,
+  );
+  expect(await stateOf(webhookId)).toBe("healthy");
+  await visit.close();
+  await open();
+});
+
+test("a form that is sent again after a lost response subscribes once", async () => {
+  await open();
+  await follow("Add a webhook");
+  await page.getByLabel("URL of your server").fill(`${stage.receiver.url}/in`);
+  await page.route(
+    "**/portal/api/webhooks",
+    async (route) => {
+      await route.fetch();
+      await route.abort();
+    },
+    { times: 1 },
+  );
+  await press("Add the webhook");
+  await see(page, "The server cannot be reached.");
+  await press("Add the webhook");
+  await page.getByLabel("Signing secret").waitFor();
+  expect((await PLATFORM.listWebhooks({ workspaceId })).items).toHaveLength(1);
+  await press("I have stored the secret");
   await visit.close();
   await open();
 });
@@ -483,6 +577,21 @@ test("an edit sends only what was changed, and so undoes no change of another ad
     events: ["run.completed"],
     description: "CRM",
   });
+});
+
+test("an edit of what another administrator has changed meanwhile is refused, and says so", async () => {
+  const webhookId = await openSubscribed();
+  const dialog = dialogOf("Edit the webhook");
+  await press("Edit…");
+  await dialog.getByLabel("Description").fill("Mine");
+  await PLATFORM.updateWebhook({ webhookId, description: "Theirs" });
+  await press("Save", dialog);
+  await see(dialog, "Somebody else has changed this in the meantime.");
+  const { description } = await PLATFORM.readWebhook({ webhookId });
+  expect(description).toBe("Theirs");
+  expect(await visit.faults()).toEqual([expect.stringContaining("status of 400")]);
+  await visit.close();
+  await open();
 });
 
 test("a webhook is disabled, then deleted, after confirmation, which Enter does not give", async () => {
@@ -563,10 +672,7 @@ test("what waits after failed attempts is sent at once with what failed", async 
   await openSubscribed(async (id) => {
     stage.answerWith(400);
     await stage.recordLeads(workspaceId, 3);
-    const failed =
-      "SELECT count(*) AS n FROM deliveries WHERE subscription_id = ? AND attempts > 0";
-    const count = () => DB.prepare(failed).bind(id).first<number>("n");
-    await until(async () => (await count()) === 3);
+    await until(async () => (await failed(id)) === 3);
     const hours = "UPDATE deliveries SET due_at = due_at + 18000000 WHERE subscription_id = ?";
     await DB.prepare(hours).bind(id).run();
   });
@@ -596,13 +702,6 @@ test("everything that failed since a time is resent", async () => {
   stage.answerWith(204);
   posts.length = 0;
   await page.reload();
-  await choose("Resend failed…");
-  const dialog = page.getByRole("dialog");
-  await dialog.getByLabel("Since").selectOption("Another time…");
-  await press("Resend", dialog);
-  await see(dialog, "Choose a time in the last 30 days.");
-  await dialog.getByLabel("Since").selectOption("24 hours ago");
-
   // The first thousand events, as if there were so many; then the reader stops it, and goes on.
   const halfway = { at: Date.now(), id: eventIdAt(Date.now() - 12 * HOUR_MS) };
   const asked: unknown[] = [];
@@ -614,6 +713,12 @@ test("everything that failed since a time is resent", async () => {
     const nextCursor = encodeCursor("redelivery", halfway);
     await route.fulfill({ json: { count: 1_000, nextCursor } });
   });
+  await choose("Resend failed…");
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Since").selectOption("Another time…");
+  await press("Resend", dialog);
+  await see(dialog, "Choose a time in the last 30 days.");
+  await dialog.getByLabel("Since").selectOption("24 hours ago");
   await press("Resend", dialog);
   const bar = dialog.getByRole("progressbar");
   await expect

@@ -9,6 +9,13 @@ import { type Answer, startReceiver } from "./receiver.ts";
 /** Signs links to the portal on the stage. */
 export const PORTAL_SIGNING_KEYS = "local:YGFiY2RlZmdoaWprbG1ub3BxcnN0dXZ3eHl6e3x9fn8=";
 
+/** What the platform says about whoever opens a link. */
+interface LinkOptions {
+  actor?: string;
+  readOnly?: boolean;
+  returnUrl?: string;
+}
+
 /** For a file of tests: the built Worker, a subscriber's server and a browser. */
 export async function setStage() {
   let answer: Answer = 204;
@@ -17,8 +24,8 @@ export async function setStage() {
   const runtime = await opened(startRuntime({ vars: { PORTAL_SIGNING_KEYS } }));
   const receiver = await opened(startReceiver(() => answer));
   const { PLATFORM } = runtime.env;
-  const makeLink = async (workspaceId: string) => {
-    const { url } = await PLATFORM.createPortalLink({ workspaceId });
+  const makeLink = async (workspaceId: string, options: LinkOptions = {}) => {
+    const { url } = await PLATFORM.createPortalLink({ workspaceId, ...options });
     const { pathname, hash } = new URL(String(url));
     return new URL(pathname + hash, runtime.url).href;
   };
@@ -61,9 +68,9 @@ export async function setStage() {
       return ((await made.json()) as { id: string }).id;
     },
     /** Opens the portal of a workspace through a link. */
-    open: async (workspaceId: string, device?: BrowserContextOptions) => {
+    open: async (workspaceId: string, device?: BrowserContextOptions, options?: LinkOptions) => {
       const visit = await openPage(browser, runtime.url, { locale: "en-GB", ...device });
-      await visit.page.goto(await makeLink(workspaceId));
+      await visit.page.goto(await makeLink(workspaceId, options));
       await visit.page.getByRole("heading", { level: 1 }).waitFor();
       return visit;
     },

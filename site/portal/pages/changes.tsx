@@ -1,0 +1,104 @@
+import type { WebhookDetails } from "../../../src/history/views.ts";
+import type { WebhookChangeView as Change } from "../../../src/workspaces/views.ts";
+import { listChanges } from "../api.ts";
+import { formatExactTime, formatTime } from "../format.ts";
+import { useLoad } from "../load.ts";
+import { Empty } from "../parts/basics.tsx";
+import { LoadState } from "../parts/faults.tsx";
+import { Pages } from "../parts/pages.tsx";
+import { historyHref } from "../route.ts";
+import { t } from "../text.ts";
+import { maskUrl } from "../webhook.ts";
+
+interface Props {
+  webhook: WebhookDetails;
+  /** The page; null for the first one. */
+  cursor: string | null;
+}
+
+/** Who changed what of a webhook, newest first. */
+export function Changes({ webhook, cursor }: Props) {
+  const id = webhook.webhookId;
+  const key = `changes ${id} ${cursor ?? ""}`;
+  const loaded = useLoad(() => listChanges(id, cursor), key);
+  const changes = loaded.data?.items;
+  return (
+    <>
+      <LoadState loaded={loaded} />
+      {changes?.length === 0 && <Empty title={t.changes.empty} text={t.changes.emptyText} />}
+      {changes && changes.length > 0 && (
+        <ol class="changes">
+          {changes.map((change) => (
+            <Entry key={`${change.at} ${change.method}`} of={change} />
+          ))}
+        </ol>
+      )}
+      {loaded.data && (
+        <Pages
+          label={t.changes.pages}
+          cursor={cursor}
+          next={loaded.data.nextCursor}
+          href={(next) => historyHref(id, next)}
+        />
+      )}
+    </>
+  );
+}
+
+function Entry({ of: change }: { of: Change }) {
+  const { at, method, actor, via, result } = change;
+  return (
+    <li>
+      <p>
+        <b>{describe(change)}</b>
+        {result !== "ok" && <span class="fault"> {t.changes.failed}</span>}
+      </p>
+      <p class="small">
+        {formatExactTime(at)} · {actor ?? t.changes.someone} · {t.changes.via(viaOf(via))}
+      </p>
+      {method === "updateWebhook" && <Differences of={change} />}
+    </li>
+  );
+}
+
+/** What was done, in words. */
+function describe({ method }: Change): string {
+  const { done }: { done: Partial<Record<string, string>> } = t.changes;
+  return done[method] ?? method;
+}
+
+/** Where it was done: in the portal, or by the app through the Platform API. */
+function viaOf(via: string): "portal" | "app" {
+  return via === "portal" ? "portal" : "app";
+}
+
+type Field = keyof NonNullable<Change["before"]>;
+
+/** What each field was before, and what it is since. */
+function Differences({ of: { before, after } }: { of: Change }) {
+  const fields = Object.keys(after ?? {}) as Field[];
+  if (fields.length === 0) return null;
+  return (
+    <dl class="differences">
+      {fields.map((field) => (
+        <div key={field}>
+          <dt>{t.changes.fields[field]}</dt>
+          <dd>
+            <del>{show(field, before)}</del> → <ins>{show(field, after)}</ins>
+          </dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
+/** The value of a field; query values of a URL are masked. */
+function show(field: Field, fields: Change["before"]): string {
+  const value = fields?.[field];
+  if (value == null || value.length === 0) return t.changes.nothing;
+  if (field === "events")
+    return (fields?.events ?? []).map((type) => t.types[type] ?? type).join(", ");
+  if (Array.isArray(value)) return value.join(", ");
+  if (field === "url") return maskUrl(value);
+  return field === "disabledAt" || field === "rotatedAt" ? formatTime(value) : value;
+}
