@@ -4,6 +4,7 @@ import type { OpenedSession } from "../../src/contract/portal-token.ts";
 import type {
   DeliveryDetails,
   DeliveryView,
+  FailureView,
   NewSecret,
   Redelivered,
   TestResult,
@@ -32,8 +33,9 @@ export class Fault extends Error {
     this.status = answer?.status ?? null;
     this.body = body?.error ?? null;
     this.requestId = answer?.headers.get("X-Request-Id") ?? null;
-    const seconds = body?.error.details.retry_after_seconds ?? answer?.headers.get("Retry-After");
-    this.retryAfterSeconds = this.status === 429 ? Number(seconds ?? 10) : null;
+    const given = body?.error.details.retry_after_seconds;
+    const seconds = given ?? (this.status === 429 ? answer?.headers.get("Retry-After") : null);
+    this.retryAfterSeconds = seconds == null ? (this.status === 429 ? 10 : null) : Number(seconds);
   }
 }
 
@@ -167,11 +169,25 @@ export const sendTest = (id: string, type: WebhookEvent) =>
 export const listDeliveries = (id: string, query: URLSearchParams) =>
   call<Page<DeliveryView>>("GET", `${webhook(id)}/deliveries?${query}`);
 
+/** A page of the deliveries of all webhooks that are failing or have failed for good. */
+export const listFailures = (cursor: string | null) =>
+  call<Page<FailureView>>("GET", `/failures?cursor=${encodeURIComponent(cursor ?? "")}`);
+
 export const readDelivery = (id: string, eventId: string) =>
   call<DeliveryDetails>("GET", `${webhook(id)}/deliveries/${encodeURIComponent(eventId)}`);
 
-/** Sends events again: some, or a part of all since a time. */
+/** Events of a webhook that were recorded in a period, by the state of their delivery. */
+export interface RedeliveryRange {
+  since: string;
+  until?: string | null;
+  states: string[];
+  type?: WebhookEvent | null;
+  /** Of the last response, such as `5xx`. */
+  status?: string | null;
+}
+
+/** Sends events again: some, or a part of a range. A dry run only counts them. */
 export const redeliver = (
   id: string,
-  body: { eventIds: string[] } | { since: string; states: string[]; cursor: string | null },
+  body: { eventIds: string[] } | (RedeliveryRange & { cursor: string | null; dryRun?: boolean }),
 ) => call<Redelivered>("POST", `${webhook(id)}/redeliver`, body);

@@ -5,6 +5,7 @@ import { platformName } from "./deployment.ts";
 import { formatTime, timeZone } from "./format.ts";
 import { forgetLoaded, useLoad } from "./load.ts";
 import { Events } from "./pages/events.tsx";
+import { Failures } from "./pages/failures.tsx";
 import { Home } from "./pages/home.tsx";
 import { Subscribe } from "./pages/subscribe.tsx";
 import { Usage } from "./pages/usage.tsx";
@@ -13,7 +14,7 @@ import { Announcements } from "./parts/announce.tsx";
 import { Arrival, OfferDialog, RefusalDialog } from "./parts/arrival.tsx";
 import { LoadState, NotFound } from "./parts/faults.tsx";
 import { setSite, usePageTitle } from "./parts/heading.tsx";
-import { parseRoute, type Route, usageHref } from "./route.ts";
+import { failuresHref, parseRoute, type Route, usageHref } from "./route.ts";
 import {
   isReadOnly,
   readReturnUrl,
@@ -137,9 +138,11 @@ function Place({ route, workspace }: { route: Route; workspace: Workspace }) {
       return <Subscribe workspace={workspace} />;
     case "events":
       return <Events workspace={workspace} />;
+    case "failures":
+      return <Failures cursor={route.query.get("cursor")} />;
     case "usage":
       return <Usage cursor={route.query.get("cursor")} />;
-    default:
+    case "unknown":
       return <NotFound />;
   }
 }
@@ -172,6 +175,7 @@ function Bar(props: { icon: string; workspace?: Workspace | null; route?: Route 
             t.webhooks,
             ["webhooks", "webhook", "subscribe"].includes(route.page),
           )}
+          {link(failuresHref(null), t.failures.title, route.page === "failures")}
           {link("#/events", t.catalogue.title, route.page === "events")}
           {link(usageHref(null), t.usage, route.page === "usage")}
           <a href="/docs" target="_blank" rel="noopener noreferrer" hreflang="en">

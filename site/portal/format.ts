@@ -74,10 +74,9 @@ export function formatWaiting(n: number): string {
   return n >= DELIVERIES_COUNTED_MAX ? `${formatNumber(n)}+` : formatNumber(n);
 }
 
-/** The share of successes: never 100% unless there is no failure. */
-export function formatRate(successes: number, all: number): string {
-  const share = successes / all;
-  return rate.format(successes === all ? 1 : Math.min(share, 0.999));
+/** The share of successes, from 0 to 1: it never reads 100% if something has failed. */
+export function formatRate(share: number): string {
+  return rate.format(share === 1 ? 1 : Math.min(share, 0.999));
 }
 
 export function formatShare(share: number): string {

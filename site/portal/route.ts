@@ -59,6 +59,11 @@ export function usageHref(cursor: string | null): string {
   return withQuery("#/usage", { cursor });
 }
 
+/** The address of a page of failures. */
+export function failuresHref(cursor: string | null): string {
+  return withQuery("#/failures", { cursor });
+}
+
 /** The address of a webhook. */
 export function webhookHref(id: string, tab: Tab = "overview"): string {
   const path = `#/webhooks/${encodeURIComponent(id)}`;

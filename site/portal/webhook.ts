@@ -1,6 +1,5 @@
 import { DISABLE_AFTER_FAILURES, DISABLE_AFTER_MS } from "../../src/contract/limits.ts";
 import type { DeliveryView, WebhookView } from "../../src/history/views.ts";
-import { isAccepted } from "./format.ts";
 
 /** Maximum length of a URL that is shown in one line, in characters. */
 const SHORT_URL_MAX = 52;
@@ -57,14 +56,12 @@ export function sortByHealth(webhooks: readonly WebhookView[]): WebhookView[] {
   return webhooks.toSorted((a, b) => rank(a) - rank(b));
 }
 
-/** The state of a delivery as people see it. */
-export type ShownState = DeliveryView["state"] | "retrying";
-
-export function stateOf({ state, lastAttempt }: DeliveryView): ShownState {
-  return state === "pending" && lastAttempt && !isAccepted(lastAttempt) ? "retrying" : state;
+/** Whether a delivery waits for a time to come. */
+export function isWaiting({ dueAt }: DeliveryView): boolean {
+  return dueAt !== null && Date.parse(dueAt) > Date.now();
 }
 
-/** Whether a delivery waits for a time to come: it can be sent now. */
-export function isWaiting({ state, dueAt }: DeliveryView): boolean {
-  return (state as ShownState) !== "delivered" && dueAt !== null && Date.parse(dueAt) > Date.now();
+/** The deliveries that wait although they are due, or will be retried, because the endpoint fails. */
+export function countFailing({ state, pending, retrying }: WebhookView): number {
+  return state === "failing" ? pending + retrying : retrying;
 }

@@ -11,10 +11,11 @@ export function DisableDialog({ webhook, onClose }: AboutWebhook) {
     reloadAll();
     return t.disable.result;
   };
+  const waiting = webhook.pending + webhook.retrying;
   return (
     <FormDialog texts={t.disable} act={disable} onClose={onClose}>
       <p>{t.disable.text}</p>
-      {webhook.pending > 0 && <p>{t.remove.pending(formatWaiting(webhook.pending))}</p>}
+      {waiting > 0 && <p>{t.remove.pending(formatWaiting(waiting))}</p>}
     </FormDialog>
   );
 }

@@ -9,9 +9,8 @@ import { t } from "../text.ts";
 export function EnableDialog({ webhook, onClose }: AboutWebhook) {
   const [withMissed, setWithMissed] = useState(true);
   const [sinceFault, setSinceFault] = useState<string | null>(null);
-  const begin = (form: FormData): Range | null => {
+  const read = (form: FormData): Range | null => {
     const since = withMissed ? parseSince(form, webhook, Date.now()) : null;
-    setSinceFault(withMissed && since === null ? t.since.required : null);
     if (withMissed && since === null) return null;
     const missed = since ? { redeliverSince: since } : {};
     return {
@@ -21,7 +20,11 @@ export function EnableDialog({ webhook, onClose }: AboutWebhook) {
     };
   };
   return (
-    <RangeDialog texts={t.enable} {...{ begin, onClose }}>
+    <RangeDialog
+      texts={t.enable}
+      {...{ read, onClose }}
+      onChecked={(isValid) => setSinceFault(isValid ? null : t.since.required)}
+    >
       <p>{t.enable.text}</p>
       <label class="check">
         <input

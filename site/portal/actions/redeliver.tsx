@@ -1,5 +1,7 @@
 import { useState } from "preact/hooks";
-import { redeliver } from "../api.ts";
+import { type RedeliveryRange, redeliver } from "../api.ts";
+import { formatTime } from "../format.ts";
+import { type Fact, Facts } from "../parts/basics.tsx";
 import type { AboutWebhook } from "../parts/dialog-form.tsx";
 import { type Range, RangeDialog } from "../parts/range-dialog.tsx";
 import { parseSince, SinceField } from "../parts/since.tsx";
@@ -7,23 +9,32 @@ import { t } from "../text.ts";
 
 const STATES = ["retrying", "exhausted", "cancelled", "missed"] as const;
 
-/** Redelivers what has failed since a given time. */
+function toRange(id: string, wanted: RedeliveryRange): Range {
+  return {
+    since: wanted.since,
+    count: (cursor) => redeliver(id, { ...wanted, cursor, dryRun: true }),
+    send: (cursor) => redeliver(id, { ...wanted, cursor }),
+    result: t.sendAgain.result,
+  };
+}
+
+/** Resends what has failed since a given time. */
 export function RedeliverDialog({ webhook, onClose }: AboutWebhook) {
   const [isIncomplete, setIncomplete] = useState(false);
   const [sinceFault, setSinceFault] = useState<string | null>(null);
-  const begin = (form: FormData): Range | null => {
+  const read = (form: FormData): Range | null => {
     const since = parseSince(form, webhook, Date.now());
-    setSinceFault(since === null ? t.since.required : null);
-    if (since === null) return null;
     const states = form.getAll("states") as string[];
-    return {
-      since,
-      send: (cursor) => redeliver(webhook.webhookId, { since, states, cursor }),
-      result: t.sendAgain.result,
-    };
+    return since === null || states.length === 0
+      ? null
+      : toRange(webhook.webhookId, { since, states });
   };
   return (
-    <RangeDialog texts={t.sendAgain} {...{ isIncomplete, begin, onClose }}>
+    <RangeDialog
+      texts={t.sendAgain}
+      {...{ isIncomplete, read, onClose }}
+      onChecked={(isValid) => setSinceFault(isValid ? null : t.since.required)}
+    >
       <p>{t.sendAgain.text}</p>
       <SinceField webhook={webhook} fault={sinceFault} />
       <fieldset
@@ -37,6 +48,39 @@ export function RedeliverDialog({ webhook, onClose }: AboutWebhook) {
           </label>
         ))}
       </fieldset>
+    </RangeDialog>
+  );
+}
+
+/** The states of a list's deliveries that can be sent again; without a filter, those that failed. */
+export function resendable(state: string | null): string[] {
+  if (state === null) return ["retrying", "exhausted", "cancelled"];
+  return ["retrying", "exhausted", "cancelled", "delivered"].filter((one) => one === state);
+}
+
+interface ShownProps extends AboutWebhook {
+  /** What the list shows. */
+  wanted: RedeliveryRange;
+}
+
+/** Resends what the list shows. */
+export function ResendShownDialog({ webhook, wanted, onClose }: ShownProps) {
+  const { since, until, states, type, status } = wanted;
+  const names: Partial<Record<string, string>> = t.deliveryStates;
+  const facts: Fact[] = [
+    [t.deliveries.state, states.map((state) => names[state] ?? state).join(", ")],
+    [t.deliveries.when, t.sendAgain.period(formatTime(since), until ? formatTime(until) : null)],
+  ];
+  if (type) facts.push([t.deliveries.type, t.types[type] ?? type]);
+  if (status) facts.push([t.deliveries.status, status === "none" ? t.deliveries.noAnswer : status]);
+  return (
+    <RangeDialog
+      texts={t.sendAgain.shown}
+      read={() => toRange(webhook.webhookId, wanted)}
+      onClose={onClose}
+    >
+      <p>{t.sendAgain.text}</p>
+      <Facts of={facts} />
     </RangeDialog>
   );
 }

@@ -12,10 +12,11 @@ export function RemoveDialog({ webhook, onClose }: AboutWebhook) {
     goTo("#/webhooks");
     return t.remove.result;
   };
+  const waiting = webhook.pending + webhook.retrying;
   return (
     <FormDialog texts={t.remove} isDangerous act={remove} onClose={onClose}>
       <p>{t.remove.text(nameOf(webhook))}</p>
-      {webhook.pending > 0 && <p>{t.remove.pending(formatWaiting(webhook.pending))}</p>}
+      {waiting > 0 && <p>{t.remove.pending(formatWaiting(waiting))}</p>}
     </FormDialog>
   );
 }

@@ -8,7 +8,7 @@ import { LoadState } from "../parts/faults.tsx";
 import { Pages } from "../parts/pages.tsx";
 import { historyHref } from "../route.ts";
 import { t } from "../text.ts";
-import { maskUrl } from "../webhook.ts";
+import { maskUrl, wasDisabledByFailures } from "../webhook.ts";
 
 interface Props {
   webhook: WebhookDetails;
@@ -22,9 +22,13 @@ export function Changes({ webhook, cursor }: Props) {
   const key = `changes ${id} ${cursor ?? ""}`;
   const loaded = useLoad(() => listChanges(id, cursor), key);
   const changes = loaded.data?.items;
+  const wasAutomatic = cursor === null && wasDisabledByFailures(webhook);
   return (
     <>
       <LoadState loaded={loaded} />
+      {wasAutomatic && webhook.disabledAt && (
+        <p class="note bad">{t.changes.automatic(formatTime(webhook.disabledAt))}</p>
+      )}
       {changes?.length === 0 && <Empty title={t.changes.empty} text={t.changes.emptyText} />}
       {changes && changes.length > 0 && (
         <ol class="changes">

@@ -1,17 +1,21 @@
 import { useEffect, useId, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { PAGE_LIMIT } from "../../../src/contract/limits.ts";
-import { DAY_MS } from "../../../src/contract/time.ts";
+import type { WebhookEvent } from "../../../src/contract/enumerations.ts";
+import { PAGE_LIMIT, REDELIVERY_MAX_AGE_MS } from "../../../src/contract/limits.ts";
+import { DAY_MS, HOUR_MS } from "../../../src/contract/time.ts";
 import type { WebhookDetails } from "../../../src/history/views.ts";
 import type { WorkspaceDetails as Workspace } from "../../../src/workspaces/views.ts";
+import { ResendShownDialog, resendable } from "../actions/redeliver.tsx";
 import { filtersOf, isNarrowed, periodOf, toApiQuery, WHEN_DAY } from "../filters.ts";
 import { formatDay, formatTime } from "../format.ts";
 import { type Search, useDeliveries } from "../look-through.ts";
 import { Empty } from "../parts/basics.tsx";
 import { DeliveryRows } from "../parts/delivery-rows.tsx";
+import { DialogButton } from "../parts/dialog.tsx";
 import { LoadState } from "../parts/faults.tsx";
 import { Pages } from "../parts/pages.tsx";
 import { Progress, shareOf } from "../parts/progress.tsx";
 import { deliveriesHref, goTo, type Query } from "../route.ts";
+import { isReadOnly } from "../session.ts";
 import { t } from "../text.ts";
 import { Delivery } from "./delivery.tsx";
 
@@ -84,6 +88,7 @@ function List({ webhook, query, eventId, workspace }: Props) {
         ))}
       {page && !isEmpty && (
         <>
+          <ResendShown webhook={webhook} query={query} />
           <DeliveryRows
             webhook={webhook}
             deliveries={page.items}
@@ -100,6 +105,30 @@ function List({ webhook, query, eventId, workspace }: Props) {
         </>
       )}
     </>
+  );
+}
+
+/** Sends again what the list shows, unless that is a single delivery, which has its own button. */
+function ResendShown({ webhook, query }: { webhook: WebhookDetails; query: URLSearchParams }) {
+  const states = resendable(query.get("state"));
+  const isSingle = query.has("eventId") || query.has("leadId");
+  if (isReadOnly() || webhook.state === "disabled" || isSingle || states.length === 0) return null;
+  const { since, until } = periodOf(query);
+  // Older events cannot be sent again. An hour of tolerance, because clocks differ.
+  const oldest = new Date(Date.now() - REDELIVERY_MAX_AGE_MS + HOUR_MS).toISOString();
+  const wanted = {
+    since: since === null || since < oldest ? oldest : since,
+    until,
+    states,
+    type: query.get("type") as WebhookEvent | null,
+    status: query.get("status"),
+  };
+  return (
+    <p class="list-action">
+      <DialogButton class="quiet" label={t.sendAgain.shown.button}>
+        {(onClose) => <ResendShownDialog {...{ webhook, wanted, onClose }} />}
+      </DialogButton>
+    </p>
   );
 }
 

@@ -84,7 +84,9 @@ function Head({ webhook, delivery }: HeadProps) {
           </button>
         )}
       </div>
-      <p class="detail-time">{formatExactTime(delivery.createdAt)}</p>
+      <p class="detail-time">
+        {delivery.subject && <b>{delivery.subject}</b>} {formatExactTime(delivery.createdAt)}
+      </p>
       {delivery.state === "test" && <p class="hint">{t.test.once}</p>}
       {delivery.isDisabled && <p class="hint">{t.sendAgain.faults.webhookId}</p>}
       <SendFault fault={fault} />

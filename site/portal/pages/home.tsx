@@ -1,11 +1,12 @@
 import type { WebhookView } from "../../../src/history/views.ts";
 import type { WorkspaceDetails as Workspace } from "../../../src/workspaces/views.ts";
 import { listWebhooks } from "../api.ts";
-import { explain, formatOutcome, formatSoon, isAccepted } from "../format.ts";
+import { explain, formatOutcome, formatRate, formatSoon } from "../format.ts";
 import { useLoad } from "../load.ts";
 import { Ago, Empty, Health } from "../parts/basics.tsx";
 import { LoadState } from "../parts/faults.tsx";
 import { Heading } from "../parts/heading.tsx";
+import { Sparkline } from "../parts/sparkline.tsx";
 import { webhookHref } from "../route.ts";
 import { isReadOnly } from "../session.ts";
 import { t } from "../text.ts";
@@ -86,7 +87,8 @@ function Table({ webhooks }: { webhooks: WebhookView[] }) {
         <tr>
           <th scope="col">{t.home.webhook}</th>
           <th scope="col">{t.home.health}</th>
-          <th scope="col">{t.home.last}</th>
+          <th scope="col">{t.home.success}</th>
+          <th scope="col">{t.home.lastFailure}</th>
           <th scope="col">{t.webhook.nextAttempt}</th>
         </tr>
       </thead>
@@ -100,7 +102,7 @@ function Table({ webhooks }: { webhooks: WebhookView[] }) {
 }
 
 function Row({ webhook }: { webhook: WebhookView }) {
-  const { webhookId, url, description, events } = webhook;
+  const { webhookId, url, description, events, successRate, days } = webhook;
   return (
     <tr class="linked">
       <th scope="row">
@@ -111,8 +113,12 @@ function Row({ webhook }: { webhook: WebhookView }) {
       <td class="row-state">
         <Health webhook={webhook} />
       </td>
-      <td class={webhook.lastAttempt ? "row-last" : "row-none"}>
-        <LastAttempt webhook={webhook} />
+      <td class={successRate === null ? "row-none" : "row-success"}>
+        {successRate === null ? "–" : formatRate(successRate)}
+        <Sparkline days={days} />
+      </td>
+      <td class={webhook.lastFailure ? "row-last" : "row-none"}>
+        <LastFailure webhook={webhook} />
       </td>
       <td class={webhook.nextAttemptAt ? "row-next" : "row-none"}>
         {webhook.nextAttemptAt ? <NextAttempt webhook={webhook} /> : "–"}
@@ -121,13 +127,13 @@ function Row({ webhook }: { webhook: WebhookView }) {
   );
 }
 
-/** How the last attempt ended; if it failed, what that means. */
-function LastAttempt({ webhook: { lastAttempt } }: { webhook: WebhookView }) {
-  if (!lastAttempt) return "–";
+/** The newest failure in words. */
+function LastFailure({ webhook: { lastFailure } }: { webhook: WebhookView }) {
+  if (!lastFailure) return "–";
   return (
     <>
-      {formatOutcome(lastAttempt)}, <Ago at={lastAttempt.at} />
-      {!isAccepted(lastAttempt) && <span class="small">{explain(lastAttempt)?.means}</span>}
+      {formatOutcome(lastFailure)}, <Ago at={lastFailure.at} />
+      <span class="small">{explain(lastFailure)?.means}</span>
     </>
   );
 }

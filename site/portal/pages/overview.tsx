@@ -25,20 +25,10 @@ export function Overview({ webhook }: { webhook: WebhookDetails }) {
   );
 }
 
-/** The share of the attempts of the last days that succeeded. */
-function successOf({ days }: WebhookDetails): string {
-  const sum = (of: (day: WebhookDetails["days"][number]) => number) =>
-    days.reduce((total, day) => total + of(day), 0);
-  const successes = sum(({ delivered }) => delivered);
-  const all = successes + sum(({ failed, exhausted }) => failed + exhausted);
-  return all === 0 ? t.webhook.noAttempts : formatRate(successes, all);
-}
-
 function About({ webhook }: { webhook: WebhookDetails }) {
-  const { lastAttempt: last, days } = webhook;
-  const pending = webhook.pending + webhook.retrying;
+  const { lastAttempt: last, pending, retrying, successRate, days } = webhook;
   const facts: Fact[] = [
-    [t.webhook.success, successOf(webhook)],
+    [t.webhook.success, successRate === null ? t.webhook.noAttempts : formatRate(successRate)],
     [
       t.webhook.lastAttempt,
       last ? (
@@ -49,7 +39,7 @@ function About({ webhook }: { webhook: WebhookDetails }) {
         t.none
       ),
     ],
-    [t.webhook.pending, pending === 0 ? t.none : formatWaiting(pending)],
+    [t.webhook.waiting, t.webhook.counts(formatWaiting(pending), formatWaiting(retrying))],
     [t.webhook.nextAttempt, <NextAttempt key="" webhook={webhook} />],
   ];
   const timed = days.findLast(({ medianMs, p95Ms }) => medianMs !== null && p95Ms !== null);

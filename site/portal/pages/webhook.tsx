@@ -17,7 +17,7 @@ import { Menu } from "../parts/menu.tsx";
 import { savedPosition, TABS, type Tab, webhookHref } from "../route.ts";
 import { isReadOnly } from "../session.ts";
 import { t } from "../text.ts";
-import { maskUrl, nameOf } from "../webhook.ts";
+import { countFailing, maskUrl, nameOf } from "../webhook.ts";
 import { Changes } from "./changes.tsx";
 import { Deliveries } from "./deliveries.tsx";
 import { Overview } from "./overview.tsx";
@@ -111,8 +111,7 @@ interface TabsProps {
 }
 
 function Tabs({ webhook, tab }: TabsProps) {
-  const isFailing = webhook.state === "failing" || webhook.state === "rejecting";
-  const failing = isFailing ? webhook.pending : 0;
+  const failing = countFailing(webhook);
   return (
     <nav class="tabs" aria-label={t.tabs.label}>
       {TABS.map((name) => (

@@ -4,7 +4,6 @@ import type { WebhookEvent } from "../../../src/contract/enumerations.ts";
 import type { DeliveryView, WebhookView } from "../../../src/history/views.ts";
 import { formatExactTime, formatMoment, formatRelative, isAccepted } from "../format.ts";
 import { t } from "../text.ts";
-import { stateOf } from "../webhook.ts";
 
 const COPIED_MS = 1_800;
 
@@ -99,8 +98,7 @@ export function Id({ children }: { children: string }) {
 
 /** The state of a delivery. One that waits because it has failed does not look calm. */
 export function DeliveryState({ delivery }: { delivery: DeliveryView }) {
-  const state = stateOf(delivery);
-  const { lastAttempt } = delivery;
+  const { state, lastAttempt } = delivery;
   const hasFailed = state === "test" && lastAttempt && !isAccepted(lastAttempt);
   return <Badge tone={hasFailed ? "exhausted" : state}>{t.deliveryStates[state]}</Badge>;
 }

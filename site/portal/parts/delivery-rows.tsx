@@ -67,7 +67,7 @@ interface RowProps {
 }
 
 function Row({ webhook, delivery, query, isCurrent, isBusy, onSendAgain }: RowProps) {
-  const { type, createdAt, attempts, lastAttempt, eventId } = delivery;
+  const { type, subject, createdAt, attempts, lastAttempt, eventId } = delivery;
   const name = t.types[type] ?? type;
   const waits = delivery.dueAt !== null;
   return (
@@ -83,7 +83,7 @@ function Row({ webhook, delivery, query, isCurrent, isBusy, onSendAgain }: RowPr
         >
           {name}
         </a>
-        <span class="mono small">{eventId}</span>
+        {subject ? <span class="small">{subject}</span> : <span class="mono small">{eventId}</span>}
       </th>
       <td class="row-time">
         <Moment at={createdAt} />

@@ -1,4 +1,5 @@
 import type { ComponentChildren } from "preact";
+import { useEffect, useRef } from "preact/hooks";
 import type { WebhookDetails as Webhook } from "../../../src/history/views.ts";
 import { type Action, useAction } from "../load.ts";
 import { t } from "../text.ts";
@@ -16,6 +17,8 @@ interface Props {
   isIncomplete?: boolean;
   /** Shown instead of the action's own fault. */
   fault?: ComponentChildren;
+  /** Receives the form when it is shown, and after each change of it. */
+  onChange?(form: FormData): void;
   onSubmit(form: FormData): void;
   close(): void;
   children: ComponentChildren;
@@ -24,9 +27,15 @@ interface Props {
 /** The form in a dialog: it does one thing, says why that failed, and can be closed. */
 export function DialogForm(props: Props) {
   const { action, isDangerous = false, isIncomplete = false } = props;
+  const form = useRef<HTMLFormElement>(null);
+  const change = () => form.current && props.onChange?.(new FormData(form.current));
+  useEffect(() => void change(), []);
   return (
     <form
+      ref={form}
       noValidate
+      // After the fields have changed: a choice may add another field.
+      onInput={() => setTimeout(change)}
       onSubmit={(event) => {
         event.preventDefault();
         props.onSubmit(new FormData(event.currentTarget));

@@ -3,6 +3,7 @@ import { useRef, useState } from "preact/hooks";
 import { decodeCursor } from "../../../src/contract/cursor.ts";
 import { eventTimeOf } from "../../../src/contract/ids.ts";
 import type { Redelivered } from "../../../src/history/views.ts";
+import { Fault } from "../api.ts";
 import { formatNumber, formatTime } from "../format.ts";
 import { reloadAll, useAction } from "../load.ts";
 import { t } from "../text.ts";
@@ -16,6 +17,8 @@ import { Progress, shareOf } from "./progress.tsx";
 export interface Range {
   /** Where it begins; null if there is nothing to send. */
   since: string | null;
+  /** Counts the part after `cursor`, or the first one, without sending it. Absent if there is nothing to count. */
+  count?: (cursor: string | null) => Promise<Redelivered>;
   /** Sends the part after `cursor`, or the first one. */
   send(cursor: string | null): Promise<Redelivered>;
   /** What to announce once all of it is scheduled. */
@@ -23,19 +26,24 @@ export interface Range {
 }
 
 interface Props {
-  texts: { title: string; submit: string };
+  texts: { title: string; submit: string; submitCount?: (n: number) => string };
   isIncomplete?: boolean;
   /** The range that the form asks for; null if the form must be corrected first. */
-  begin(form: FormData): Range | null;
+  read(form: FormData): Range | null;
+  /** Says what is wrong with the form, or no longer. */
+  onChecked?(isValid: boolean): void;
   onClose(): void;
   children: ComponentChildren;
 }
 
-/** A dialog that sends a range of events, shows how far it is, and can be stopped and continued. */
-export function RangeDialog({ texts, isIncomplete = false, begin, ...props }: Props) {
+const NOTHING: Redelivered = { count: 0, nextCursor: null };
+
+/** A dialog that says how many events a range has, sends them, shows how far it is, and can be stopped and continued. */
+export function RangeDialog({ texts, isIncomplete = false, read, ...props }: Props) {
   const action = useAction();
+  const { total, isCounting, count } = useCount();
   const [range, setRange] = useState<Range | null>(null);
-  const [sent, setSent] = useState<Redelivered>({ count: 0, nextCursor: null });
+  const [sent, setSent] = useState(NOTHING);
   const [isStopping, setStopping] = useState(false);
   const isStopped = useRef(false);
   const stop = () => {
@@ -67,18 +75,24 @@ export function RangeDialog({ texts, isIncomplete = false, begin, ...props }: Pr
       {(close) =>
         range === null ? (
           <DialogForm
-            {...{ action, close, isIncomplete }}
-            submit={texts.submit}
+            {...{ action, close }}
+            isIncomplete={isIncomplete || isCounting || total === 0}
+            submit={total !== null && texts.submitCount ? texts.submitCount(total) : texts.submit}
+            onChange={(form) => void count(read(form))}
             onSubmit={(form) => {
-              const begun = begin(form);
-              if (begun) void go(begun, sent, close);
+              const asked = read(form);
+              props.onChecked?.(asked !== null);
+              if (asked) void go(asked, NOTHING, close);
             }}
           >
             {props.children}
+            <p class="hint" role="status">
+              {isCounting ? t.sendAgain.counting : total === 0 && t.sendAgain.result(0)}
+            </p>
           </DialogForm>
         ) : (
           <>
-            <Scheduled title={texts.title} {...{ range, sent }} />
+            <Scheduled title={texts.title} {...{ range, sent, total }} />
             <ActionFault fault={action.fault} />
             <div class="buttons">
               {action.isBusy ? (
@@ -103,16 +117,52 @@ export function RangeDialog({ texts, isIncomplete = false, begin, ...props }: Pr
   );
 }
 
-/** How much of a range is scheduled, and up to which time it was examined. */
-function Scheduled(props: { title: string; range: Range; sent: Redelivered }) {
-  const { title, range, sent } = props;
+/** Counts the events of the last range that it was given. Without an answer, there is no number. */
+function useCount() {
+  const [total, setTotal] = useState<number | null>(null);
+  const [isCounting, setCounting] = useState(false);
+  const latest = useRef(0);
+  const count = async (range: Range | null) => {
+    const turn = ++latest.current;
+    setTotal(null);
+    setCounting(range?.count !== undefined);
+    if (!range?.count) return;
+    let [sum, cursor]: [number, string | null] = [0, null];
+    try {
+      do {
+        const part: Redelivered = await range.count(cursor);
+        if (turn !== latest.current) return;
+        sum += part.count;
+        cursor = part.nextCursor;
+      } while (cursor !== null);
+      setTotal(sum);
+    } catch (error) {
+      if (!(error instanceof Fault)) throw error;
+    } finally {
+      if (turn === latest.current) setCounting(false);
+    }
+  };
+  return { total, isCounting, count };
+}
+
+interface ScheduledProps {
+  title: string;
+  range: Range;
+  sent: Redelivered;
+  /** How many events there were before the first was sent; null if that is not known. */
+  total: number | null;
+}
+
+/** How much of a range is scheduled: of the number that was counted or, without one, up to which time. */
+function Scheduled({ title, range, sent, total }: ScheduledProps) {
   const { since } = range;
   const { count, nextCursor } = sent;
   const position = decodeCursor("redelivery", nextCursor ?? "");
   if (!position || since === null) return null;
   const time = eventTimeOf(position.id);
+  const done = total === null ? shareOf(time, Date.parse(since), position.at) : count / total;
   return (
-    <Progress label={title} done={shareOf(time, Date.parse(since), position.at)}>
+    <Progress label={title} done={Math.min(1, done)}>
       {t.sendAgain.scheduled(formatNumber(count), formatTime(time))}
     </Progress>
   );

@@ -1,10 +1,13 @@
-import { useId } from "preact/hooks";
+import { useId, useState } from "preact/hooks";
 import { allowsLocalWebhooks } from "../deployment.ts";
 import { t } from "../text.ts";
 
-/** Asks for the URL of a subscription; the surrounding form has it as `url`. */
-export function UrlField({ url, fault }: { url?: string; fault: string | undefined }) {
+/** Asks for the URL of a webhook; the surrounding form has it as `url`. */
+export function UrlField({ url = "", fault }: { url?: string; fault: string | undefined }) {
   const describedBy = useId();
+  const [typed, setTyped] = useState(url);
+  const warning = !allowsLocalWebhooks && namesAddress(typed) ? t.subscribe.ipAddress : null;
+  const hint = allowsLocalWebhooks ? t.subscribe.urlHintLocal : t.subscribe.urlHint;
   return (
     <>
       <label class="field">
@@ -19,11 +22,17 @@ export function UrlField({ url, fault }: { url?: string; fault: string | undefin
           defaultValue={url}
           aria-invalid={fault !== undefined}
           aria-describedby={describedBy}
+          onInput={({ currentTarget }) => setTyped(currentTarget.value)}
         />
       </label>
-      <p id={describedBy} class={fault ? "fault" : "hint"} aria-live="polite">
-        {fault ?? (allowsLocalWebhooks ? t.subscribe.urlHintLocal : t.subscribe.urlHint)}
+      <p id={describedBy} class={fault || warning ? "fault" : "hint"} aria-live="polite">
+        {fault ?? warning ?? hint}
       </p>
     </>
   );
+}
+
+/** Whether a URL names an IP address instead of a host: Cloudflare does not connect to one. */
+function namesAddress(url: string): boolean {
+  return /^(\d+(\.\d+){3}|\[.*\])$/.test(URL.parse(url.trim())?.hostname ?? "");
 }

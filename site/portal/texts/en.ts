@@ -192,7 +192,6 @@ export const en = {
     webhook: "Webhook",
     health: "Health",
     success: "7 days",
-    last: "Last attempt",
     lastFailure: "Last failure",
   },
 
@@ -219,7 +218,6 @@ export const en = {
     createdBy: "Created with",
     portal: "The portal",
     events: "Event types",
-    pending: "Waiting",
     waiting: "Waiting",
     counts: (fresh: string, retrying: string) => `${fresh} new, ${retrying} failing`,
     nextAttempt: "Next attempt",
@@ -443,6 +441,7 @@ export const en = {
     empty: "No changes yet",
     emptyText: "Every change of this webhook is listed here, with who made it.",
     pages: "Pages of changes",
+    automatic: (time: string) => `Disabled automatically on ${time}, after failing for too long.`,
     someone: "Not named by the app",
     via: (via: "portal" | "app"): string => (via === "portal" ? "in the portal" : "in the app"),
     failed: "It failed, or its result is not known.",
@@ -533,6 +532,7 @@ export const en = {
     lead: `Each event is sent to your URL as JSON, with a signature. Your server must respond with a status from 200 to 299 within ${POST_TIMEOUT_MS / 1000} seconds.`,
     url: "URL of your server",
     urlHint: "Reachable from the internet, starting with https://.",
+    ipAddress: "Nothing can be delivered to an IP address: use a host name.",
     urlHintLocal:
       "Locally, http://, private addresses and unknown hosts are accepted. In production, they are not.",
     events: "Event types to receive",

@@ -171,7 +171,6 @@ export const fr: Texts = {
     webhook: "Webhook",
     health: "État",
     success: "7 jours",
-    last: "Dernière tentative",
     lastFailure: "Dernier échec",
   },
 
@@ -198,7 +197,6 @@ export const fr: Texts = {
     createdBy: "Créé via",
     portal: "Le portail",
     events: "Types d’événements",
-    pending: "En attente",
     waiting: "En attente",
     counts: (fresh, retrying) => `${fresh} nouvelles, ${retrying} en échec`,
     nextAttempt: "Prochaine tentative",
@@ -428,6 +426,7 @@ export const fr: Texts = {
     empty: "Aucune modification pour l’instant",
     emptyText: "Chaque modification de ce webhook figure ici, avec son auteur.",
     pages: "Pages des modifications",
+    automatic: (time) => `Désactivé automatiquement le ${time}, après une longue série d’échecs.`,
     someone: "Auteur non précisé par l’application",
     via: (via) => (via === "portal" ? "dans le portail" : "dans l’application"),
     failed: "L’opération a échoué, ou son résultat est inconnu.",
@@ -520,6 +519,7 @@ export const fr: Texts = {
     lead: `Chaque événement est envoyé à votre URL en JSON, avec une signature. Votre serveur doit répondre avec un statut compris entre 200 et 299 en moins de ${POST_TIMEOUT_MS / 1000} secondes.`,
     url: "URL de votre serveur",
     urlHint: "Elle doit être accessible depuis Internet et commencer par https://.",
+    ipAddress: "Rien ne peut être livré à une adresse IP : utilisez un nom d’hôte.",
     urlHintLocal:
       "En local, http://, les adresses privées et les hôtes inconnus sont acceptés. En production, ils sont refusés.",
     events: "Types d’événements à recevoir",

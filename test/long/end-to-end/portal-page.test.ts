@@ -110,6 +110,8 @@ async function* places({ page }: Visit): AsyncGenerator<string> {
   await go("subscribe", "form");
   await page.locator("[type=submit]").click();
   yield "the form";
+  await go("failures", ".rows tbody a");
+  yield "failures";
   await go("events", ".body");
   yield "event types";
   await go("usage", ".key");

@@ -23,6 +23,9 @@ beforeEach(async () => {
   return async () => {
     const faults = await visit.faults();
     await visit.close();
+    // What still waits would be sent during the next test.
+    const { items } = await PLATFORM.listWebhooks({ workspaceId });
+    for (const { webhookId } of items) await PLATFORM.deleteWebhook({ webhookId });
     expect(faults).toEqual([]);
   };
 });
@@ -72,6 +75,11 @@ const failed = (id: string) =>
   DB.prepare("SELECT count(*) AS n FROM deliveries WHERE subscription_id = ? AND attempts > 0")
     .bind(id)
     .first<number>("n");
+/** Makes the deliveries of a webhook wait for hours: what is due would be sent anyway. */
+const postpone = (id: string) =>
+  DB.prepare("UPDATE deliveries SET due_at = due_at + 18000000 WHERE subscription_id = ?")
+    .bind(id)
+    .run();
 const stateOf = async (webhookId: string) => (await PLATFORM.readWebhook({ webhookId })).state;
 const follow = (name: string) => page.getByRole("link", { name }).click();
 const button = (name: string | RegExp, within: Page | Locator = page) =>
@@ -152,7 +160,7 @@ test("the home page says first how many webhooks fail, and lists them by health"
   await page.reload();
   const { host } = new URL(stage.receiver.url);
   await page.getByRole("heading", { name: `1 of 2 webhooks is failing: ${host}/a` }).waitFor();
-  expect(await rows().first().innerText()).toMatch(/\/a\s+New lead\s+Failing\s+Response 500/);
+  expect(await rows().first().innerText()).toMatch(/\/a\s+New lead\s+Failing\s+0%\s+Response 500/);
 });
 
 test("an error in a new webhook is shown next to its field", async () => {
@@ -219,7 +227,7 @@ test("a delivery shows its attempts and its exact body, and is resent", async ()
   await PLATFORM.disableWebhook({ webhookId });
   await follow("New lead");
   await see(page, "Nothing is sent while the webhook is disabled.");
-  expect(await button(/^Resend/).count()).toBe(0);
+  expect(await button(/^Resend/, detail()).count()).toBe(0);
 });
 
 test("a delivery that waits says until when and why, and is sent immediately on demand", async () => {
@@ -594,6 +602,39 @@ test("an edit of what another administrator has changed meanwhile is refused, an
   await open();
 });
 
+test("what the list shows is resent, and its number is said before", async () => {
+  await openSubscribed(async (id) => {
+    stage.answerWith(400);
+    await stage.recordLeads(workspaceId, 3);
+    await until(async () => (await failed(id)) === 3);
+    await postpone(id);
+  });
+  stage.answerWith(204);
+  posts.length = 0;
+  await openTab("Deliveries");
+  await page.getByLabel("State").selectOption("Failing, will be retried");
+  await page.getByLabel("When").selectOption("Today");
+  await shows(3);
+  await press("Resend these…");
+  const dialog = page.getByRole("dialog");
+  await see(dialog, "Failing, will be retried");
+  await press("Resend 3 deliveries", dialog);
+  await see(page, "3 deliveries will be resent.");
+  await posted(3);
+});
+
+test("the failures of all webhooks are listed together", async () => {
+  await openSubscribed(async (id) => {
+    stage.answerWith(500);
+    await stage.recordLeads(workspaceId);
+    await until(async () => (await failed(id)) === 1);
+  });
+  await follow("Failures");
+  await see(rows(), "Failing, will be retried", "Response 500");
+  await rows().getByRole("link").click();
+  await detail().locator(".note.bad").waitFor();
+});
+
 test("a webhook is disabled, then deleted, after confirmation, which Enter does not give", async () => {
   const webhookId = await openSubscribed();
   const dialog = dialogOf("Disable this webhook?");
@@ -673,13 +714,12 @@ test("what waits after failed attempts is sent at once with what failed", async 
     stage.answerWith(400);
     await stage.recordLeads(workspaceId, 3);
     await until(async () => (await failed(id)) === 3);
-    const hours = "UPDATE deliveries SET due_at = due_at + 18000000 WHERE subscription_id = ?";
-    await DB.prepare(hours).bind(id).run();
+    await postpone(id);
   });
   stage.answerWith(204);
   posts.length = 0;
   await press("Resend failed…", page.locator(".note"));
-  await press("Resend", page.getByRole("dialog"));
+  await press("Resend 3 deliveries", page.getByRole("dialog"));
   await see(page, "3 deliveries will be resent.");
   await posted(3);
 });
@@ -707,7 +747,9 @@ test("everything that failed since a time is resent", async () => {
   const asked: unknown[] = [];
   const stopped = Promise.withResolvers<void>();
   await page.route("**/redeliver", async (route) => {
-    asked.push(route.request().postDataJSON().cursor);
+    const { cursor, dryRun } = route.request().postDataJSON();
+    if (dryRun) return route.fulfill({ json: { count: 2_003, nextCursor: null } });
+    asked.push(cursor);
     if (asked.length > 2) return route.continue();
     if (asked.length === 2) await stopped.promise;
     const nextCursor = encodeCursor("redelivery", halfway);
@@ -719,7 +761,7 @@ test("everything that failed since a time is resent", async () => {
   await press("Resend", dialog);
   await see(dialog, "Choose a time in the last 30 days.");
   await dialog.getByLabel("Since").selectOption("24 hours ago");
-  await press("Resend", dialog);
+  await press("Resend 2,003 deliveries", dialog);
   const bar = dialog.getByRole("progressbar");
   await expect
     .poll(() => bar.evaluate((one: HTMLProgressElement) => one.value))
