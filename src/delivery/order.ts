@@ -17,8 +17,6 @@ export const QUEUES = sql.raw(
   `json_each('${JSON.stringify(WebhookEvent.options.flatMap((type) => [0, 1, 2].map((priority) => [type, priority])))}') AS q`,
 );
 
-/** SQL condition: the queue has what was neither tried nor sent again. */
-export const IS_NEW = sql`q.value->>1 = 0`;
 /** SQL condition: the queue has what failed before, or is sent again. */
 export const HAS_FAILED = sql`q.value->>1 = 2`;
 
@@ -26,7 +24,7 @@ export const HAS_FAILED = sql`q.value->>1 = 2`;
 export const IS_QUEUED = sql`${IS_PENDING} AND ${deliveries.type} = q.value->>0 AND ${deliveries.priority} = q.value->>1`;
 
 /** SQL expression: until when a delivery waits for its endpoint; 0 if that does not fail, or it is sent by hand. */
-export function heldUntil(type: SQL, priority: SQL): SQL {
+function heldUntil(type: SQL, priority: SQL): SQL {
   const isRejected = sql`${subscriptions.rejections} -> (${type}) IS NOT NULL`;
   return sql`iif(${priority} = 1, 0, max(${subscriptions.nextAt}, iif(${isRejected}, ${subscriptions.rejectedUntil}, 0)))`;
 }

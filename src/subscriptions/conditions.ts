@@ -34,8 +34,5 @@ export const IS_VOID = sql`${IS_PENDING} AND ${deliveries.cancellations} < ${sub
 /** SQL expression: the state of the subscription's delivery. One that is void counts as cancelled. */
 export const STATE = sql<DeliveryState>`iif(${deliveries.state} = 'pending' AND ${deliveries.cancellations} < ${subscriptions.cancellations}, 'cancelled', ${deliveries.state})`;
 
-/** The delivery is of this event to this subscription. */
-export const IS_ITS_DELIVERY = sql`${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.eventId} = ${events.id}`;
-
 /** The event is the one that is delivered. */
 export const IS_ITS_EVENT = sql`${events.workspaceId} = ${deliveries.workspaceId} AND ${events.id} = ${deliveries.eventId}`;
