@@ -99,7 +99,7 @@ function inWorkerd(
 function inNode(
   name: string,
   include: string[],
-  { globalSetup = [], setupFiles = [] }: { globalSetup?: string[]; setupFiles?: string[] } = {},
+  more: { globalSetup?: string[]; setupFiles?: string[]; maxConcurrency?: number } = {},
 ) {
   return {
     test: {
@@ -108,8 +108,7 @@ function inNode(
       include,
       // Otherwise each file imports wrangler and the sources again.
       isolate: false,
-      globalSetup,
-      setupFiles,
+      ...more,
       testTimeout: 120_000,
       hookTimeout: 120_000,
       expect: POLL,
@@ -132,8 +131,9 @@ for (const stream of [process.stdout, process.stderr]) {
     EXPECTED.test(String(text)) || write(text, ...rest)) as typeof write;
 }
 
-/** The files of `test:long` that take longest, which nothing would run beside if they came last. */
-const LONGEST = /long\/(bench|simulation\/simulation|end-to-end\/docs)\.test\.ts$/;
+/** The files that take longest, which nothing would run beside if they came last. */
+const LONGEST =
+  /(long\/(bench|simulation\/simulation|end-to-end\/docs)|contract\/15-delivery)\.test\.ts$/;
 
 /** Begins with what takes longest. In a fresh clone, where no time is known, a file's size decides about the others. */
 class LongestFirst extends BaseSequencer {
@@ -165,6 +165,8 @@ export default defineConfig({
       inNode("node", ["test/node/**/*.test.ts"]),
       inNode("contract", ["test/contract/*.test.ts"], {
         globalSetup: ["./test/contract/server/setup.ts"],
+        // Deliveries wait for their retries together.
+        maxConcurrency: 40,
       }),
       inNode("long", ["test/long/**/*.test.ts"], {
         globalSetup: ["./test/node/support/build.ts"],

@@ -63,8 +63,7 @@ export default async function setup({ provide }: TestProject) {
     });
     return { runtime, deployment: { url: runtime.url.origin, platformKey } };
   };
-  const whole = await start({});
-  const partial = await start({ SERVED_ROUTES: "automations" });
+  const [whole, partial] = await Promise.all([start({}), start({ SERVED_ROUTES: "automations" })]);
   provide("deployment", whole.deployment);
   provide("partialDeployment", partial.deployment);
   provide("failingKey", await damageWorkspace(whole.runtime));
