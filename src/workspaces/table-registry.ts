@@ -39,6 +39,8 @@ interface Owned extends Stored {
   isInDirectory?: true;
   /** The table through whose rows its own are found, and with which they are erased. `ranges` joins the two. */
   through?: typeof events;
+  /** SQL expression: how many rows are found through a row of that table. */
+  countedBy?: SQL;
 }
 
 /**
@@ -131,6 +133,7 @@ const MANIFEST = {
       sql`${deliveries.eventId} = ${events.id}
         AND ${deliveries.subscriptionId} IN (SELECT value FROM json_each(${events.owed}))`,
     ],
+    countedBy: sql`json_array_length(${events.owed})`,
   },
   attempts: {
     kind: "attempt",

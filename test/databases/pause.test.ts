@@ -12,10 +12,11 @@ import {
   refusal,
   runReport,
 } from "../support/api.ts";
-import { deploymentWith, rowsIn } from "../support/databases.ts";
+import { databaseOf, deploymentWith, rowsIn } from "../support/databases.ts";
 import { consumeBodies, isolated, MINUTE_MS } from "../support/deliveries.ts";
 import { failingDatabase } from "../support/failing.ts";
 import { admitBeside } from "../support/gates.ts";
+import { interposed } from "../support/interposed.ts";
 import { keepLog } from "../support/log-lines.ts";
 import {
   allDelivered,
@@ -90,6 +91,20 @@ test("a workspace leaves once its posts in progress have ended, and writes are a
   );
   await moved(workspaceId, "DB_3");
   await livesIn("DB_3");
+});
+
+test("rows are counted while writes are still accepted", async () => {
+  const { workspaceId, record } = await openWithLeads();
+  let counted = 0;
+  const DB_2 = interposed(databaseOf("DB_2"), async ({ texts, go }) => {
+    if (texts.some((text) => text.includes("json_array_length")))
+      await record(`counted-${counted++}`);
+    return go();
+  });
+  const { rows } = await advanceMove(deploymentWith({ DB_2 }), workspaceId, "DB_3", () => false);
+  expect(rows).toBeGreaterThan(0);
+  expect(counted).toBe(1);
+  await moved(workspaceId, "DB_3");
 });
 
 describe("a target that does not answer", () => {

@@ -3,22 +3,28 @@ import type { SQLiteTable } from "drizzle-orm/sqlite-core";
 import { commaList, fromJson, qb, toJsonValue, unqualified } from "../../db/builder.ts";
 import { jsonParameters, readAs, type Statements, transaction } from "../../db/client.ts";
 import { childrenAsJson, isAfter, type Position, positionOf, selectRows } from "../rows.ts";
-import type { ChildTable, OwnedTable } from "../table-registry.ts";
-
-/** Maximum rows that are copied at once. A Worker has memory for as many of the largest, as JSON. */
-const COPIED_AT_ONCE = 250;
+import { type ChildTable, isLinked, type OwnedTable } from "../table-registry.ts";
 
 /*
  * Copying the rows of a workspace from one database, the source, to another, the target: read as they
  * are, passed on as JSON, and written unchanged. Child rows are copied with the rows they belong to.
  */
 
+/** Maximum rows of a chunk, without their child rows. */
+const CHUNK_ROWS_MAX = 250;
+/**
+ * Maximum bytes of a chunk, child rows included, unless a single row has more. A Worker has 128 MB for the
+ * response of D1, the rows that it becomes, and the JSON that is sent on.
+ */
+export const CHUNK_BYTES_MAX = 4_000_000;
+
 /** A row by field name, as stored, and in `children` its child rows, as `childrenAsJson` returns them. */
 type CopiedRow = Record<string, unknown>;
 
-/** Rows of one table, in the order in which they are copied. */
-export interface Chunk {
-  rows: CopiedRow[];
+/** The next rows of a table to copy, in the order in which they are copied. */
+interface Chunk {
+  /** How many rows. */
+  rows: number;
   /** Where the next chunk begins; null after the last one of the table. */
   next: Position | null;
 }
@@ -26,22 +32,56 @@ export interface Chunk {
 const columnsOf = ({ table }: { table: SQLiteTable }) =>
   Object.entries<Column>(getTableColumns(table));
 
-/** Reads the next chunk. */
-export function findChunk(
+/** Measures the next rows of a table without reading them, and reads how many of them fit into a chunk. */
+export function measureChunk(
   workspaceId: string,
   owned: OwnedTable,
   after: Position | null,
 ): Statements<Chunk> {
+  const ofChildren = owned.children.map(
+    (child) =>
+      sql`(SELECT coalesce(sum(${bytesOf(child)}), 0) FROM ${child.table} WHERE ${isLinked(child)})`,
+  );
+  const bytes = sql`${sql.join([bytesOf(owned), ...ofChildren], sql` + `)} AS bytes`;
+  const isNext = isAfter(owned, after);
+  const measured = selectRows(owned, workspaceId, [bytes], CHUNK_ROWS_MAX, isNext);
+  return readAs(qb.all<{ bytes: number }>(measured), (found) => {
+    let total = 0;
+    const tooMany = found.findIndex((row, i) => {
+      total += row.bytes;
+      return i > 0 && total > CHUNK_BYTES_MAX;
+    });
+    const rows = tooMany < 0 ? found.length : tooMany;
+    const isLast = tooMany < 0 && found.length < CHUNK_ROWS_MAX;
+    const last = found[rows - 1];
+    return { rows, next: isLast || !last ? null : positionOf(owned, last) };
+  });
+}
+
+/** Approximately the size of a row as JSON. */
+function bytesOf(of: { table: SQLiteTable }): SQL {
+  const sizes = columnsOf(of).map(([name, column]) => {
+    // Bytes become hexadecimal.
+    const factor = sql.raw(column.getSQLType() === "blob" ? "2" : "1");
+    return sql`coalesce(octet_length(${column}), 4) * ${factor} + ${sql.raw(String(name.length + 6))}`;
+  });
+  return sql`(${sql.join(sizes, sql` + `)})`;
+}
+
+/** Reads the next rows of a table to copy: as many as `measureChunk` has found to fit. */
+export function findRows(
+  workspaceId: string,
+  owned: OwnedTable,
+  after: Position | null,
+  rows: number,
+): Statements<CopiedRow[]> {
   const own = columnsOf(owned).map(
     ([name, column]) => sql`${toJsonValue(column)} AS ${sql.identifier(name)}`,
   );
   const children = sql`${childrenAsJson(owned.children, columnsOf)} AS children`;
   const isNext = isAfter(owned, after);
-  const chunk = selectRows(owned, workspaceId, [...own, children], COPIED_AT_ONCE, isNext);
-  return readAs(qb.all<CopiedRow>(chunk), (found) => {
-    const last = found.at(COPIED_AT_ONCE - 1);
-    return { next: last ? positionOf(owned, last) : null, rows: found };
-  });
+  const selected = selectRows(owned, workspaceId, [...own, children], rows, isNext);
+  return readAs(qb.all<CopiedRow>(selected), (found) => found);
 }
 
 /** Inserts copied rows of a table, unless they are there, while `isArriving`, an SQL condition. */

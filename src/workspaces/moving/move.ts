@@ -19,7 +19,7 @@ export const MoveProgress = z.object({
       "of the move: leaving, while its posts end; copying or opening, while writes are refused; null if there is none",
     ),
   copied: z.int().describe("rows that have been copied"),
-  rows: z.int().describe("rows to copy"),
+  rows: z.int().describe("rows to copy, about"),
 });
 export type MoveProgress = z.infer<typeof MoveProgress>;
 

@@ -16,7 +16,7 @@ import { inTime } from "../placement.ts";
 import { countRows } from "../rows.ts";
 import { MOVED, MOVED_FIELDS } from "../table-registry.ts";
 import { insertEntry } from "../workspaces.ts";
-import { findChunk, insertRows } from "./copying.ts";
+import { findRows, insertRows, measureChunk } from "./copying.ts";
 
 /*
  * The steps of a move. Each can be repeated, by several movers at once, and after a crash: the directory
@@ -129,6 +129,11 @@ async function leave(env: Env, move: Move): Promise<void> {
     await cancel(env, move);
     throw new InputError("database", `what this workspace left in ${to} is still being deleted`);
   }
+  // Before writes are refused, because counting takes a while.
+  if (move.rows === 0) {
+    const { rows } = await ask(env, from, { rows: countRows(MOVED, workspaceId) });
+    await advance(env, move, { rows });
+  }
   const {
     found: [source],
   } = await ask(env, from, {
@@ -160,8 +165,7 @@ async function leave(env: Env, move: Move): Promise<void> {
     throw beingErased();
   }
   if (source.hold !== "closed") return sleep(LEASES_CHECKED_MS);
-  const { rows } = await ask(env, from, { rows: countRows(MOVED, workspaceId) });
-  await advance(env, move, { stage: "copying", rows });
+  await advance(env, move, { stage: "copying" });
 }
 
 /** Copies the next chunk, or, if there is none, makes the directory point to the target. */
@@ -170,12 +174,13 @@ async function copy(env: Env, move: Move): Promise<void> {
   const { kind, after } = move.position ?? { kind: 0, after: null };
   const owned = MOVED[kind];
   if (!owned) return point(env, move);
-  const {
-    chunk: { rows, next },
-  } = await ask(env, from, { chunk: findChunk(workspaceId, owned, after) });
+  const { chunk } = await ask(env, from, { chunk: measureChunk(workspaceId, owned, after) });
+  const { rows } = await ask(env, from, {
+    rows: findRows(workspaceId, owned, after, chunk.rows),
+  });
   const isArriving = sql`EXISTS (SELECT 1 FROM ${workspaces} WHERE ${isHeldBy(move)} AND ${workspaces.hold} = 'arriving')`;
   await ask(env, to, { inserted: insertRows(owned, rows, isArriving) });
-  const position = next ? { kind, after: next } : { kind: kind + 1, after: null };
+  const position = chunk.next ? { kind, after: chunk.next } : { kind: kind + 1, after: null };
   await advance(env, move, { position, copied: move.copied + rows.length });
 }
 
