@@ -21,71 +21,69 @@ import { type Placement, placementIn } from "./workspaces/placement.ts";
 const SWEEP_MAX_MS = 40_000;
 /** Databases per sweep; if there are more, they take turns. */
 const DATABASES_AT_ONCE = 4;
-/** Statements of a sweep for the parts that take as many as they are given, in all databases... */
-const LOOPS_STATEMENTS = 600;
-/** ...and for moves. The rest is for the parts that take a few, and for what has begun. */
+/** Statements of a sweep for its long jobs, in all databases together. */
+const LONG_JOBS_STATEMENTS = 600;
+/** Statements of a sweep for moves. The remaining ones are for the short jobs. */
 const MOVES_STATEMENTS = 250;
 
 /**
- * What a part of the sweep gets: a database, and a budget of its own, so that no part can use up what
- * another needs. What it does not finish, the next sweep continues.
+ * What a job gets: a database, and a budget of its own, so that no job uses up what another needs. The next
+ * sweep continues what a job does not finish.
  */
-interface Part extends Placement {
+interface JobContext extends Placement {
   /** Its statements are spent from the budget. */
   env: Env;
   budget: Budget;
   now: number;
 }
+type Job = (context: JobContext) => Promise<unknown>;
+
+/** Jobs that go on while their budget lasts, in each database. */
+const LONG_JOBS: Job[] = [announceNews, deleteExpiredEvents, deleteRemovedAutomations];
+/** Jobs that take a few statements, in each database. */
+const SHORT_JOBS: Job[] = [requeueOverdue, exhaust, deleteOld, measure];
 
 /**
- * The scheduled job: wakes subscriptions that the queues have forgotten, tells administrators what they should know, deletes what is past its retention, continues moves, and logs the service's health.
- * Every part is tried; a failure is thrown at the end, so that Cloudflare shows the job as failed.
+ * The scheduled job, once a minute: requeues subscriptions that the queues have forgotten, tells
+ * administrators what is new, deletes what is past its retention, continues moves, and logs the health of the
+ * service. A job that fails stops no other; the sweep then throws at its end, so that Cloudflare shows it as
+ * failed.
  */
 export async function sweep(env: Env, now: number): Promise<void> {
   const whole = new Budget(SWEEP_MAX_MS);
-  const metered = whole.meter(env);
   const databases = databasesOf(env, now);
-  const loops = [announceFacts, expireEvents, deleteRemoved];
-  const others = [wakeOverdue, exhaust, forget, measure];
-  const share = Math.floor(LOOPS_STATEMENTS / loops.length / databases.length);
-  const moves = whole.share(MOVES_STATEMENTS);
-  const moving = hasOneDatabase(env)
-    ? []
-    : [
-        [resumeMoves, DIRECTORY] as const,
-        ...databases.map((database) => [settleMoved, database] as const),
-      ];
+  const share = Math.floor(LONG_JOBS_STATEMENTS / LONG_JOBS.length / databases.length);
+  let failed = 0;
 
-  /** Does a part in a database. @returns how many failed. */
-  async function failuresOf(
-    part: (context: Part) => Promise<unknown>,
-    database: string,
-    budget: Budget,
-  ): Promise<number> {
+  async function run(job: Job, database: string, budget: Budget): Promise<void> {
     try {
       const own = budget.meter(env);
-      await part({ ...placementIn(own, database), env: own, budget, now });
-      return 0;
+      await job({ ...placementIn(own, database), env: own, budget, now });
     } catch (error) {
+      failed++;
       logError("sweep_failed", error, { database });
-      return 1;
     }
   }
-  const failures = await Promise.all([
-    ...databases.flatMap((database) =>
-      [...loops, ...others].map((part) => failuresOf(part, database, whole.share(share))),
-    ),
-    // In turn, because each takes as many as are left.
-    moving.reduce(
-      async (sum, [part, database]) => (await sum) + (await failuresOf(part, database, moves)),
-      Promise.resolve(0),
-    ),
-  ]);
-  const failed = failures.reduce((sum, failures) => sum + failures, 0);
+
+  /** One after the other, because each takes as many statements as are left. */
+  async function runMoves(): Promise<void> {
+    if (hasOneDatabase(env)) return;
+    const budget = whole.share(MOVES_STATEMENTS);
+    await run(resumeMoves, DIRECTORY, budget);
+    for (const database of databases) await run(settleMoved, database, budget);
+  }
+
+  const running = [runMoves()];
+  for (const database of databases)
+    for (const job of [...LONG_JOBS, ...SHORT_JOBS])
+      running.push(run(job, database, whole.share(share)));
+  await Promise.all(running);
+
+  const metered = whole.meter(env);
   if (failed === 0) await updatePosition(openDirectory(metered), SWEPT, String(now));
   const { healthy, problems } = await noteServiceHealth(metered, now);
   log("health", { healthy, problems: problems.join("; ") });
-  if (failed > 0) throw new Error(`${failed} parts of the sweep failed`);
+  if (failed > 0) throw new Error(`${failed} jobs of the sweep failed`);
 }
 
 /** The databases whose turn it is, each minute from another one on. */
@@ -95,41 +93,51 @@ function databasesOf(env: Env, now: number): string[] {
   return [...names.slice(first), ...names.slice(0, first)].slice(0, DATABASES_AT_ONCE);
 }
 
-const announceFacts = ({ db, env, now, budget }: Part) =>
-  announce(db, env, now, () => budget.hasMore());
+async function announceNews({ db, env, now, budget }: JobContext): Promise<void> {
+  await announce(db, env, now, () => budget.hasMore());
+}
 
-const deleteRemoved = ({ db, budget }: Part) => cleanUpAutomations(db, () => budget.hasMore());
+async function deleteExpiredEvents({ db, env, now, budget }: JobContext): Promise<void> {
+  const events = await deleteExpired(db, parseRetention(env), now, () => budget.hasMore());
+  if (events > 0) log("sweep_deleted", { events });
+}
 
-const exhaust = ({ db, now }: Part) => commit(db, exhaustOverdue({ now }));
+async function deleteRemovedAutomations({ db, budget }: JobContext): Promise<void> {
+  await cleanUpAutomations(db, () => budget.hasMore());
+}
 
-/** Deletes what is kept for a while, and what was left behind. */
-async function forget({ db, now }: Part): Promise<void> {
+/** Sends wake-up messages for subscriptions with overdue deliveries, from where the last sweep stopped. */
+async function requeueOverdue({ database, db, env, now }: JobContext): Promise<void> {
+  const part = "overdue";
+  const { wakes, after } = await findOverdue(db, await findPosition(db, part), now, true);
+  if (wakes.length > 0) {
+    if (!(await wake(env, database, wakes)))
+      throw new Error("a queue refused to wake subscriptions");
+    log("sweep_requeued", { subscriptions: wakes.length });
+  }
+  await updatePosition(db, part, after);
+}
+
+async function exhaust({ db, now }: JobContext): Promise<void> {
+  await commit(db, exhaustOverdue({ now }));
+}
+
+/** Deletes what is stored for a limited time only, and what deleted subscriptions left behind. */
+async function deleteOld({ db, now }: JobContext): Promise<void> {
   await commit(db, forgetErasedLeads(now));
   await commit(db, forgetAuditEntries(now));
   await commit(db, deleteOldCounts(now));
   await commit(db, deleteEndedSubscriptions({}));
 }
 
-const measure = ({ db, now }: Part) => insertSize(db, now);
-
-const resumeMoves = ({ env, budget }: Part) => continueMoves(env, () => budget.hasMore());
-
-const settleMoved = ({ env, database, budget }: Part) =>
-  settleMoves(env, database, () => budget.hasMore());
-
-/** Wakes overdue subscriptions, starting where the last sweep stopped. */
-async function wakeOverdue({ database, db, env, now }: Part): Promise<void> {
-  const part = "overdue";
-  const { wakes, after } = await findOverdue(db, await findPosition(db, part), now, true);
-  if (wakes.length > 0) {
-    if (!(await wake(env, database, wakes)))
-      throw new Error("a queue refused to wake subscriptions");
-    log("sweep_woke", { subscriptions: wakes.length });
-  }
-  await updatePosition(db, part, after);
+async function measure({ db, now }: JobContext): Promise<void> {
+  await insertSize(db, now);
 }
 
-async function expireEvents({ db, env, now, budget }: Part): Promise<void> {
-  const events = await deleteExpired(db, parseRetention(env), now, () => budget.hasMore());
-  if (events > 0) log("sweep_deleted", { events });
+async function resumeMoves({ env, budget }: JobContext): Promise<void> {
+  await continueMoves(env, () => budget.hasMore());
+}
+
+async function settleMoved({ env, database, budget }: JobContext): Promise<void> {
+  await settleMoves(env, database, () => budget.hasMore());
 }

@@ -7,7 +7,7 @@ export const EVENTS: Fault[] = [
   ...faultsIn("", [
     ["batch-requests.ts", "isDue || waiting.length >= members", "isDue", "who is alone waits for nobody"],
     ["batch-requests.ts", "if (isUnderWay || ", "if (", "exchanges are made one after the other"],
-    ["sweep.ts", "const others = [wakeOverdue, exhaust, forget, measure];", "const others = [exhaust, forget, measure];", "what the queues lose is woken", { violation: /is overdue by more than an hour/, seed: 2 }],
+    ["sweep.ts", "[requeueOverdue, exhaust, deleteOld, measure]", "[exhaust, deleteOld, measure]", "what the queues lose is woken", { violation: /is overdue by more than an hour/, seed: 2 }],
     ["sweep.ts", "if (failed > 0) throw", "if (false) throw", "a sweep that fails says so"],
     ["sweep.ts", "logError(\"sweep_failed\", error, { database });", "throw error;", "a part of the sweep that fails stops no other"],
     ["service-health.ts", 'findOverdue(db, "", now - UNATTENDED_MAX_MS)', 'findOverdue(db, "", now)', "what the next sweep finds is no problem yet"],

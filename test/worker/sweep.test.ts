@@ -88,7 +88,7 @@ describe("the sweep", () => {
   test("fails if a queue refuses its wakes, and wakes the same subscriptions the next time", async () => {
     const { id } = await owed(1, NOW - HOUR_MS);
     const refusing = isolated({ DELIVERIES: REFUSING_QUEUE });
-    await expect(sweep(refusing.env, NOW)).rejects.toThrow("1 parts of the sweep failed");
+    await expect(sweep(refusing.env, NOW)).rejects.toThrow("1 jobs of the sweep failed");
     expect(await wokenAt(NOW, id)).toEqual(["fast"]);
   });
 
@@ -216,13 +216,13 @@ describe("a sweep of hundreds of workspaces", () => {
     expect(await eventsIn(ids)).toBe(left);
   });
 
-  test("has a share for each part: what one uses up, the others do not lack", async () => {
+  test("has a share for each job: what one uses up, the others do not lack", async () => {
     const { env, fast } = isolated();
     const overdue = await owed(1, NOW - HOUR_MS);
     const { workspaceId } = await openWorkspace();
     const removed = await recordAutomation(workspaceId);
     await exports.Platform.removeAutomations({ workspaceId, ids: [removed] });
-    // A part that never ends: something to remove is found each time.
+    // A job that never ends: something to remove is found each time.
     const { DB } = observedDatabase();
     const endless = interposed(DB, async ({ texts, go }) => {
       const results = await go();
@@ -236,8 +236,8 @@ describe("a sweep of hundreds of workspaces", () => {
   });
 });
 
-describe("a part of the sweep that fails", () => {
-  /** Something to do for each part of the sweep. */
+describe("a job of the sweep that fails", () => {
+  /** Something to do for each job of the sweep. */
   async function work() {
     const overdue = await owed(1, NOW - HOUR_MS);
     const expired = await owed(1, NOW - 40 * DAY_MS);
@@ -265,7 +265,7 @@ describe("a part of the sweep that fails", () => {
       },
     });
     const deployment = isolated({ DB });
-    await expect(sweep(deployment.env, NOW)).rejects.toThrow("1 parts of the sweep failed");
+    await expect(sweep(deployment.env, NOW)).rejects.toThrow("1 jobs of the sweep failed");
     expect(to(overdue.id, deployment.fast)).toHaveLength(part === "waking" ? 0 : 1);
     const about = deployment.emails.flatMap(({ subscriptionIds }) => subscriptionIds);
     expect(about.includes(disabled.id)).toBe(part !== "the e-mails");
