@@ -229,7 +229,7 @@ CREATE TABLE `sweep_positions` (
 CREATE TABLE `workspaces` (
 	`id` text PRIMARY KEY NOT NULL,
 	`database` text,
-	`hold` text,
+	`write_lock` text,
 	`move_id` text,
 	`erasing` integer DEFAULT false NOT NULL,
 	`name` text NOT NULL,
@@ -244,4 +244,4 @@ CREATE TABLE `workspaces` (
 );
 --> statement-breakpoint
 CREATE INDEX `workspaces_newest` ON `workspaces` (`created_at`,`id`);--> statement-breakpoint
-CREATE INDEX `workspaces_held` ON `workspaces` (`move_id`) WHERE move_id IS NOT NULL;
+CREATE INDEX `workspaces_locked` ON `workspaces` (`move_id`) WHERE move_id IS NOT NULL;

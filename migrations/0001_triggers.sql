@@ -27,44 +27,44 @@ CREATE INDEX `deliveries_due_of_subscription` ON `deliveries` (`subscription_id`
 CREATE INDEX `deliveries_unsuccessful` ON `deliveries` (`subscription_id`,`state`,`event_id`) WHERE state IN ('exhausted', 'cancelled') OR (state = 'pending' AND attempts > 0);
 --> statement-breakpoint
 -- Made by src/workspaces/moving/triggers.ts.
-CREATE TRIGGER `subscriptions_insert_closed` BEFORE INSERT ON `subscriptions`
-WHEN (SELECT hold FROM workspaces WHERE id = NEW.workspace_id) = 'closed'
+CREATE TRIGGER `subscriptions_insert_locked` BEFORE INSERT ON `subscriptions`
+WHEN (SELECT write_lock FROM workspaces WHERE id = NEW.workspace_id) = 'locked'
 BEGIN
 	SELECT RAISE(ABORT, 'moving: try again');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `subscriptions_update_closed` BEFORE UPDATE ON `subscriptions`
-WHEN (SELECT hold FROM workspaces WHERE id = NEW.workspace_id) = 'closed'
+CREATE TRIGGER `subscriptions_update_locked` BEFORE UPDATE ON `subscriptions`
+WHEN (SELECT write_lock FROM workspaces WHERE id = NEW.workspace_id) = 'locked'
 BEGIN
 	SELECT RAISE(ABORT, 'moving: try again');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `subscriptions_delete_closed` BEFORE DELETE ON `subscriptions`
-WHEN (SELECT hold FROM workspaces WHERE id = OLD.workspace_id) = 'closed'
+CREATE TRIGGER `subscriptions_delete_locked` BEFORE DELETE ON `subscriptions`
+WHEN (SELECT write_lock FROM workspaces WHERE id = OLD.workspace_id) = 'locked'
 BEGIN
 	SELECT RAISE(ABORT, 'moving: try again');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `automations_insert_closed` BEFORE INSERT ON `automations`
-WHEN (SELECT hold FROM workspaces WHERE id = NEW.workspace_id) = 'closed'
+CREATE TRIGGER `automations_insert_locked` BEFORE INSERT ON `automations`
+WHEN (SELECT write_lock FROM workspaces WHERE id = NEW.workspace_id) = 'locked'
 BEGIN
 	SELECT RAISE(ABORT, 'moving: try again');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `automations_update_closed` BEFORE UPDATE ON `automations`
-WHEN (SELECT hold FROM workspaces WHERE id = NEW.workspace_id) = 'closed'
+CREATE TRIGGER `automations_update_locked` BEFORE UPDATE ON `automations`
+WHEN (SELECT write_lock FROM workspaces WHERE id = NEW.workspace_id) = 'locked'
 BEGIN
 	SELECT RAISE(ABORT, 'moving: try again');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `automations_delete_closed` BEFORE DELETE ON `automations`
-WHEN (SELECT hold FROM workspaces WHERE id = OLD.workspace_id) = 'closed'
+CREATE TRIGGER `automations_delete_locked` BEFORE DELETE ON `automations`
+WHEN (SELECT write_lock FROM workspaces WHERE id = OLD.workspace_id) = 'locked'
 BEGIN
 	SELECT RAISE(ABORT, 'moving: try again');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `leads_insert_closed` BEFORE INSERT ON `leads`
-WHEN (SELECT hold FROM workspaces WHERE id = NEW.workspace_id) = 'closed'
+CREATE TRIGGER `leads_insert_locked` BEFORE INSERT ON `leads`
+WHEN (SELECT write_lock FROM workspaces WHERE id = NEW.workspace_id) = 'locked'
 BEGIN
 	SELECT RAISE(ABORT, 'moving: try again');
 END;
@@ -74,122 +74,122 @@ BEGIN
 	SELECT RAISE(ABORT, 'a lead never changes');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `leads_delete_closed` BEFORE DELETE ON `leads`
-WHEN (SELECT hold FROM workspaces WHERE id = OLD.workspace_id) = 'closed'
+CREATE TRIGGER `leads_delete_locked` BEFORE DELETE ON `leads`
+WHEN (SELECT write_lock FROM workspaces WHERE id = OLD.workspace_id) = 'locked'
 BEGIN
 	SELECT RAISE(ABORT, 'moving: try again');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `erased_leads_insert_closed` BEFORE INSERT ON `erased_leads`
-WHEN (SELECT hold FROM workspaces WHERE id = NEW.workspace_id) = 'closed'
+CREATE TRIGGER `erased_leads_insert_locked` BEFORE INSERT ON `erased_leads`
+WHEN (SELECT write_lock FROM workspaces WHERE id = NEW.workspace_id) = 'locked'
 BEGIN
 	SELECT RAISE(ABORT, 'moving: try again');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `erased_leads_update_closed` BEFORE UPDATE ON `erased_leads`
-WHEN (SELECT hold FROM workspaces WHERE id = NEW.workspace_id) = 'closed'
+CREATE TRIGGER `erased_leads_update_locked` BEFORE UPDATE ON `erased_leads`
+WHEN (SELECT write_lock FROM workspaces WHERE id = NEW.workspace_id) = 'locked'
 BEGIN
 	SELECT RAISE(ABORT, 'moving: try again');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `erased_leads_delete_closed` BEFORE DELETE ON `erased_leads`
-WHEN (SELECT hold FROM workspaces WHERE id = OLD.workspace_id) = 'closed'
+CREATE TRIGGER `erased_leads_delete_locked` BEFORE DELETE ON `erased_leads`
+WHEN (SELECT write_lock FROM workspaces WHERE id = OLD.workspace_id) = 'locked'
 BEGIN
 	SELECT RAISE(ABORT, 'moving: try again');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `runs_insert_closed` BEFORE INSERT ON `runs`
-WHEN (SELECT hold FROM workspaces WHERE id = NEW.workspace_id) = 'closed'
+CREATE TRIGGER `runs_insert_locked` BEFORE INSERT ON `runs`
+WHEN (SELECT write_lock FROM workspaces WHERE id = NEW.workspace_id) = 'locked'
 BEGIN
 	SELECT RAISE(ABORT, 'moving: try again');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `runs_update_closed` BEFORE UPDATE ON `runs`
-WHEN (SELECT hold FROM workspaces WHERE id = NEW.workspace_id) = 'closed'
+CREATE TRIGGER `runs_update_locked` BEFORE UPDATE ON `runs`
+WHEN (SELECT write_lock FROM workspaces WHERE id = NEW.workspace_id) = 'locked'
 BEGIN
 	SELECT RAISE(ABORT, 'moving: try again');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `runs_delete_closed` BEFORE DELETE ON `runs`
-WHEN (SELECT hold FROM workspaces WHERE id = OLD.workspace_id) = 'closed'
+CREATE TRIGGER `runs_delete_locked` BEFORE DELETE ON `runs`
+WHEN (SELECT write_lock FROM workspaces WHERE id = OLD.workspace_id) = 'locked'
 BEGIN
 	SELECT RAISE(ABORT, 'moving: try again');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `events_insert_closed` BEFORE INSERT ON `events`
-WHEN (SELECT hold FROM workspaces WHERE id = NEW.workspace_id) = 'closed'
+CREATE TRIGGER `events_insert_locked` BEFORE INSERT ON `events`
+WHEN (SELECT write_lock FROM workspaces WHERE id = NEW.workspace_id) = 'locked'
 BEGIN
 	SELECT RAISE(ABORT, 'moving: try again');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `events_update_closed` BEFORE UPDATE ON `events`
-WHEN (SELECT hold FROM workspaces WHERE id = NEW.workspace_id) = 'closed'
+CREATE TRIGGER `events_update_locked` BEFORE UPDATE ON `events`
+WHEN (SELECT write_lock FROM workspaces WHERE id = NEW.workspace_id) = 'locked'
 BEGIN
 	SELECT RAISE(ABORT, 'moving: try again');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `events_delete_closed` BEFORE DELETE ON `events`
-WHEN (SELECT hold FROM workspaces WHERE id = OLD.workspace_id) = 'closed'
+CREATE TRIGGER `events_delete_locked` BEFORE DELETE ON `events`
+WHEN (SELECT write_lock FROM workspaces WHERE id = OLD.workspace_id) = 'locked'
 BEGIN
 	SELECT RAISE(ABORT, 'moving: try again');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `deliveries_insert_closed` BEFORE INSERT ON `deliveries`
-WHEN (SELECT hold FROM workspaces WHERE id = NEW.workspace_id) = 'closed'
+CREATE TRIGGER `deliveries_insert_locked` BEFORE INSERT ON `deliveries`
+WHEN (SELECT write_lock FROM workspaces WHERE id = NEW.workspace_id) = 'locked'
 BEGIN
 	SELECT RAISE(ABORT, 'moving: try again');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `deliveries_update_closed` BEFORE UPDATE ON `deliveries`
-WHEN (SELECT hold FROM workspaces WHERE id = NEW.workspace_id) = 'closed'
+CREATE TRIGGER `deliveries_update_locked` BEFORE UPDATE ON `deliveries`
+WHEN (SELECT write_lock FROM workspaces WHERE id = NEW.workspace_id) = 'locked'
 BEGIN
 	SELECT RAISE(ABORT, 'moving: try again');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `deliveries_delete_closed` BEFORE DELETE ON `deliveries`
-WHEN (SELECT hold FROM workspaces WHERE id = OLD.workspace_id) = 'closed'
+CREATE TRIGGER `deliveries_delete_locked` BEFORE DELETE ON `deliveries`
+WHEN (SELECT write_lock FROM workspaces WHERE id = OLD.workspace_id) = 'locked'
 BEGIN
 	SELECT RAISE(ABORT, 'moving: try again');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `delivery_counts_insert_closed` BEFORE INSERT ON `delivery_counts`
-WHEN (SELECT hold FROM workspaces WHERE id = NEW.workspace_id) = 'closed'
+CREATE TRIGGER `delivery_counts_insert_locked` BEFORE INSERT ON `delivery_counts`
+WHEN (SELECT write_lock FROM workspaces WHERE id = NEW.workspace_id) = 'locked'
 BEGIN
 	SELECT RAISE(ABORT, 'moving: try again');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `delivery_counts_update_closed` BEFORE UPDATE ON `delivery_counts`
-WHEN (SELECT hold FROM workspaces WHERE id = NEW.workspace_id) = 'closed'
+CREATE TRIGGER `delivery_counts_update_locked` BEFORE UPDATE ON `delivery_counts`
+WHEN (SELECT write_lock FROM workspaces WHERE id = NEW.workspace_id) = 'locked'
 BEGIN
 	SELECT RAISE(ABORT, 'moving: try again');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `delivery_counts_delete_closed` BEFORE DELETE ON `delivery_counts`
-WHEN (SELECT hold FROM workspaces WHERE id = OLD.workspace_id) = 'closed'
+CREATE TRIGGER `delivery_counts_delete_locked` BEFORE DELETE ON `delivery_counts`
+WHEN (SELECT write_lock FROM workspaces WHERE id = OLD.workspace_id) = 'locked'
 BEGIN
 	SELECT RAISE(ABORT, 'moving: try again');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `announcements_insert_closed` BEFORE INSERT ON `announcements`
-WHEN (SELECT hold FROM workspaces WHERE id = NEW.workspace_id) = 'closed'
+CREATE TRIGGER `announcements_insert_locked` BEFORE INSERT ON `announcements`
+WHEN (SELECT write_lock FROM workspaces WHERE id = NEW.workspace_id) = 'locked'
 BEGIN
 	SELECT RAISE(ABORT, 'moving: try again');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `announcements_update_closed` BEFORE UPDATE ON `announcements`
-WHEN (SELECT hold FROM workspaces WHERE id = NEW.workspace_id) = 'closed'
+CREATE TRIGGER `announcements_update_locked` BEFORE UPDATE ON `announcements`
+WHEN (SELECT write_lock FROM workspaces WHERE id = NEW.workspace_id) = 'locked'
 BEGIN
 	SELECT RAISE(ABORT, 'moving: try again');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `announcements_delete_closed` BEFORE DELETE ON `announcements`
-WHEN (SELECT hold FROM workspaces WHERE id = OLD.workspace_id) = 'closed'
+CREATE TRIGGER `announcements_delete_locked` BEFORE DELETE ON `announcements`
+WHEN (SELECT write_lock FROM workspaces WHERE id = OLD.workspace_id) = 'locked'
 BEGIN
 	SELECT RAISE(ABORT, 'moving: try again');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `workspaces_update_closed` BEFORE UPDATE OF id, name, admin_emails, access_granted, data_key, test_events, test_events_since, sessions_not_before, webhooks_max, created_at ON `workspaces`
-WHEN OLD.hold = 'closed'
+CREATE TRIGGER `workspaces_update_locked` BEFORE UPDATE OF id, name, admin_emails, access_granted, data_key, test_events, test_events_since, sessions_not_before, webhooks_max, created_at ON `workspaces`
+WHEN OLD.write_lock = 'locked'
 BEGIN
 	SELECT RAISE(ABORT, 'moving: try again');
 END;

@@ -35,14 +35,14 @@ export type Administrator = string | { email: string; language: Language };
 export type Language = "fr" | "en";
 
 /**
- * What the rows of a workspace in a database are held for. `isWritable` leaves each alone.
+ * Why a workspace is write-locked in a database. `isWritable` excludes all three.
  *
- * - `draining`: it lives here, and is about to leave: no post begins.
- * - `closed`: triggers refuse all writes (workspaces/moving/triggers.ts): it is leaving or has just arrived,
- *   or lives elsewhere.
+ * - `draining`: it lives here, and is about to leave, so that no request begins.
+ * - `locked`: triggers refuse all writes (workspaces/moving/triggers.ts), because it is leaving, has just
+ *   arrived, or lives elsewhere.
  * - `arriving`: it is being copied here.
  */
-export type Hold = "draining" | "closed" | "arriving";
+export type WriteLock = "draining" | "locked" | "arriving";
 
 export const workspaces = sqliteTable(
   "workspaces",
@@ -53,9 +53,9 @@ export const workspaces = sqliteTable(
      * directory entry: the workspace's fields and data are there, and its data cannot be written here.
      */
     database: text(),
-    /** What its rows here are held for; null while it lives here, as any workspace. */
-    hold: text().$type<Hold>(),
-    /** The move that holds them; null for an entry of a workspace that lives elsewhere. */
+    /** Why its rows here are write-locked; null while it lives here and does not move. */
+    writeLock: text("write_lock").$type<WriteLock>(),
+    /** The move that locks them; null for an entry of a workspace that lives elsewhere. */
     moveId: text("move_id"),
     /** Whether it is being erased; in the directory's entry, too, so that it gets no keys. */
     erasing: integer({ mode: "boolean" }).notNull().default(false),
@@ -78,7 +78,7 @@ export const workspaces = sqliteTable(
   },
   (table) => [
     index("workspaces_newest").on(table.createdAt, table.id),
-    index("workspaces_held").on(table.moveId).where(sql`move_id IS NOT NULL`),
+    index("workspaces_locked").on(table.moveId).where(sql`move_id IS NOT NULL`),
   ],
 );
 

@@ -12,10 +12,10 @@ export function beingErased(): InputError {
 }
 
 /**
- * SQL condition: the workspace, of which this database has rows, lives here and is not about to leave.
- * What writes to several workspaces at once must check it: one that is closed would fail them all.
+ * SQL condition: the workspace lives here and is not being moved. A statement that writes rows of several
+ * workspaces must include it, because one locked workspace aborts the whole statement.
  */
 export function isWritable(workspaceId: Column): SQL {
-  return sql`NOT EXISTS (SELECT 1 FROM ${workspaces} AS held
-    WHERE held.id = ${workspaceId} AND held.hold IS NOT NULL)`;
+  return sql`NOT EXISTS (SELECT 1 FROM ${workspaces} AS locked
+    WHERE locked.id = ${workspaceId} AND locked.write_lock IS NOT NULL)`;
 }

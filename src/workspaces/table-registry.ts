@@ -195,8 +195,14 @@ export const MOVED = OWNED.filter(({ stays }) => !stays);
 /** What exports call the rows of each table, in order. */
 export const EXPORT_KINDS = entries.map(({ kind }) => kind) as ExportKind[];
 
-// What is left out concerns the database that the row is in.
-const { database: _1, hold: _2, moveId: _3, erasing: _4, ...fields } = getTableColumns(workspaces);
+// Omitted: columns about the row's location.
+const {
+  database: _1,
+  writeLock: _2,
+  moveId: _3,
+  erasing: _4,
+  ...fields
+} = getTableColumns(workspaces);
 
 /** The columns of a workspace's row that move with it. */
 export const MOVED_FIELDS = fields;

@@ -32,7 +32,14 @@ export function insertEntry(
   { id, createdAt }: { id: string; createdAt: number },
   database: string,
 ) {
-  const entry = { id, createdAt, database, hold: "closed" as const, name: "", adminEmails: [] };
+  const entry = {
+    id,
+    createdAt,
+    database,
+    writeLock: "locked" as const,
+    name: "",
+    adminEmails: [],
+  };
   return qb.insert(workspaces).values(entry).onConflictDoNothing();
 }
 

@@ -22,10 +22,10 @@ test("a database that a workspace has left delivers what others are owed, and ex
   await moved(leaving.workspaceId, "DB_3");
   /** Writes here to what the workspace has left behind. */
   const write = async (sql: string, ...values: unknown[]) => {
-    const hold = "UPDATE workspaces SET hold = ? WHERE id = ?";
-    await rowsIn("DB_2", hold, "arriving", leaving.workspaceId);
+    const lock = "UPDATE workspaces SET write_lock = ? WHERE id = ?";
+    await rowsIn("DB_2", lock, "arriving", leaving.workspaceId);
     await rowsIn("DB_2", sql, ...values);
-    await rowsIn("DB_2", hold, "closed", leaving.workspaceId);
+    await rowsIn("DB_2", lock, "locked", leaving.workspaceId);
   };
   // As a withdrawal that was not finished leaves it.
   const release =

@@ -31,12 +31,15 @@ const always = () => true;
 
 /** Transactions of each step of a move, in the database in which it is made. */
 const PREPARING: Moment = ["DB_3", /insert into "workspaces"/];
-const DRAINING: Moment = ["DB_2", /update "workspaces" set "hold"/];
+const DRAINING: Moment = ["DB_2", /update "workspaces" set "write_lock"/];
 const COPYING: Moment = ["DB_3", /INSERT INTO "leads"/];
 const ARRIVING: Moment = ["DB_3", /^update "workspaces" set "id"/];
 const POINTING: Moment = ["DB", /^update "workspaces" set "database"/];
 const LEAVING: Moment = ["DB_2", /^update "workspaces" set "database"/];
-const OPENING: Moment = ["DB_3", /^update "workspaces" set "hold" = \?, "move_id" = \? where/];
+const OPENING: Moment = [
+  "DB_3",
+  /^update "workspaces" set "write_lock" = \?, "move_id" = \? where/,
+];
 const STEPS = { PREPARING, DRAINING, COPYING, ARRIVING, POINTING, LEAVING, OPENING };
 const steps = Object.entries(STEPS);
 
@@ -137,13 +140,13 @@ test("what a restored database has of a workspace that had moved away is deleted
   const { workspaceId, livesIn } = await openWithLeads();
   await moved(workspaceId, "DB_3");
   await rowsIn("DB", "DELETE FROM moves WHERE workspace_id = ?", workspaceId);
-  const restored = "database = NULL, hold = NULL, move_id = NULL";
+  const restored = "database = NULL, write_lock = NULL, move_id = NULL";
   await rowsIn("DB_2", `UPDATE workspaces SET ${restored} WHERE id = ?`, workspaceId);
   await cleanUp();
   const returning = Platform.moveWorkspace({ workspaceId, database: "DB_2" });
   expect(await errorOf(returning)).toContain("what this workspace left in DB_2");
   // As docs/restoring.md says.
-  const marked = "database = 'DB_3', hold = 'closed', move_id = 'restored'";
+  const marked = "database = 'DB_3', write_lock = 'locked', move_id = 'restored'";
   await rowsIn("DB_2", `UPDATE workspaces SET ${marked} WHERE id = ?`, workspaceId);
   await cleanUp();
   expect(await homesOf(workspaceId)).toEqual(["DB_3"]);

@@ -156,7 +156,7 @@ describe("the sweep", () => {
     await setSubscription(ended.id, { cancelling: true });
     await db
       .update(workspaces)
-      .set({ hold: "draining" })
+      .set({ writeLock: "draining" })
       .where(eq(workspaces.id, held.workspaceId));
     await sweep(isolated().env, now);
     expect(await deliveriesTo(overdue.id)).toMatchObject(

@@ -32,16 +32,16 @@ import { type ChildTable, MOVED, OWNED, type OwnedTable, referencesTo } from "..
  * @returns whether it is moving; then it cannot be erased.
  */
 export function beginErasure(workspaceId: string): Statements<boolean> {
-  const { id, hold, database } = workspaces;
+  const { id, writeLock, database } = workspaces;
   const statements = transaction({
     begun: qb
       .update(workspaces)
       .set({ erasing: true })
-      .where(and(eq(id, workspaceId), isNull(hold))),
+      .where(and(eq(id, workspaceId), isNull(writeLock))),
     moving: qb
-      .select({ hold })
+      .select({ writeLock })
       .from(workspaces)
-      .where(and(eq(id, workspaceId), isNull(database), isNotNull(hold))),
+      .where(and(eq(id, workspaceId), isNull(database), isNotNull(writeLock))),
   });
   return readAs(statements, ({ moving }) => moving.length > 0);
 }
@@ -154,15 +154,15 @@ function whileUnlocked(
   isOwn: SQL | undefined,
   statements: Statements<unknown>,
 ): Statements<unknown> {
-  const change = (from: "closed" | "arriving", to: "closed" | "arriving") =>
+  const change = (from: "locked" | "arriving", to: "locked" | "arriving") =>
     qb
       .update(workspaces)
-      .set({ hold: to })
-      .where(and(isOwn, eq(workspaces.hold, from)));
+      .set({ writeLock: to })
+      .where(and(isOwn, eq(workspaces.writeLock, from)));
   return transaction({
-    unlocked: change("closed", "arriving"),
+    unlocked: change("locked", "arriving"),
     statements,
-    locked: change("arriving", "closed"),
+    locked: change("arriving", "locked"),
   });
 }
 

@@ -99,20 +99,20 @@ export async function continueMoves(env: Env, hasMore: () => boolean): Promise<v
   await doEach(left, hasMore, (move) => continueLeft(env, move, now, hasMore));
 }
 
-/** Settles what moves that are over hold in a database. */
+/** Releases what moves that are over have locked in a database. */
 export async function settleMoves(
   env: Env,
   database: string,
   hasMore: () => boolean,
 ): Promise<void> {
-  const { held } = await ask(env, database, {
-    held: qb
+  const { locked } = await ask(env, database, {
+    locked: qb
       .select({ workspaceId: workspaces.id, id: sql<string>`${workspaces.moveId}` })
       .from(workspaces)
       .where(isNotNull(workspaces.moveId))
       .limit(MOVES_AT_ONCE),
   });
-  await doEach(held, hasMore, (each) => settle(env, database, each, hasMore));
+  await doEach(locked, hasMore, (each) => settle(env, database, each, hasMore));
 }
 
 /** Does one thing after another, even if some fail. @throws what the first one throws, at the end. */

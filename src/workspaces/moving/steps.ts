@@ -19,21 +19,21 @@ import { insertEntry } from "../workspaces.ts";
 import { findRows, insertRows, measureChunk } from "./copying.ts";
 
 /*
- * The steps of a move. Each can be repeated, by several movers at once, and after a crash: the directory
- * has the one row of the move, whose id is on the workspace's rows in the source and in the target. The
- * source is closed while its rows are copied, so all movers copy the same. Whatever a move holds in a
- * database when it is over, `settle` releases.
+ * The steps of a move. The directory has one row for each move. Its ID is the lock token (`moveId`) on the
+ * workspace's row in the source and in the target. Steps are idempotent, so that several movers, or one after
+ * a crash, can run them. The source is locked while its rows are copied, so all movers copy the same. `settle`
+ * releases whatever a move has locked, once it is over.
  */
 
 /** How long a database, or the gates of keys, may take to answer a mover. */
 const PATIENCE_MS = 10_000;
-/** How long to wait for posts to end, before it is checked again. */
+/** How long to wait for requests to end, before it is checked again. */
 const LEASES_CHECKED_MS = 300;
 
 /** A move of a workspace from one database to another, as stored in the directory. */
 export type Move = typeof moves.$inferSelect;
-/** A move, as the rows that it holds know it. */
-type Held = Pick<Move, "id" | "workspaceId">;
+/** The ID and the workspace of a move: enough to find the rows that it has locked. */
+type LockedBy = Pick<Move, "id" | "workspaceId">;
 
 /** The step of each stage. In `cleaning`, nothing is left to do but to wait. */
 export const STEPS: Record<
@@ -41,13 +41,13 @@ export const STEPS: Record<
   (env: Env, move: Move) => Promise<void>
 > = { leaving: leave, copying: copy, opening: open };
 
-/** SQL condition: the workspace's row, if it is held by this move. */
-const isHeldBy = ({ id, workspaceId }: Held) =>
+/** SQL condition: the workspace's row, if this move has locked it. */
+const isLockedBy = ({ id, workspaceId }: LockedBy) =>
   and(eq(workspaces.id, workspaceId), eq(workspaces.moveId, id));
 
-/** The hold of the workspace's row, if it is held by this move. */
-const findHold = (move: Held) =>
-  qb.select({ hold: workspaces.hold }).from(workspaces).where(isHeldBy(move));
+/** The write lock of the workspace's row, if this move holds it. */
+const findLock = (move: LockedBy) =>
+  qb.select({ writeLock: workspaces.writeLock }).from(workspaces).where(isLockedBy(move));
 
 /** Commits statements in a database. @throws DatabaseUnreachable if it does not answer in time. */
 export function ask<const P extends Parts>(
@@ -102,7 +102,7 @@ export function logStage(
 }
 
 /**
- * Prepares the target, lets the posts in progress end while none begin, and closes the source.
+ * Prepares the target, lets the requests in progress end while none begin, and locks the source.
  *
  * @throws InputError if the move cannot be; it is cancelled then.
  */
@@ -114,7 +114,7 @@ async function leave(env: Env, move: Move): Promise<void> {
     entry: insertEntry({ id: workspaceId, createdAt }, from),
     arriving: qb
       .update(workspaces)
-      .set({ hold: "arriving", moveId: id })
+      .set({ writeLock: "arriving", moveId: id })
       .where(
         and(
           isOwn,
@@ -123,7 +123,7 @@ async function leave(env: Env, move: Move): Promise<void> {
           isEmpty(MOVED, workspaceId),
         ),
       ),
-    found: findHold(move),
+    found: findLock(move),
   });
   if (target.found.length === 0) {
     await cancel(env, move);
@@ -137,34 +137,34 @@ async function leave(env: Env, move: Move): Promise<void> {
   const {
     found: [source],
   } = await ask(env, from, {
-    closed: qb
+    locked: qb
       .update(workspaces)
-      .set({ hold: "closed" })
+      .set({ writeLock: "locked" })
       .where(
         and(
-          isHeldBy(move),
-          eq(workspaces.hold, "draining"),
+          isLockedBy(move),
+          eq(workspaces.writeLock, "draining"),
           not(isLeased(workspaceId, Date.now())),
         ),
       ),
     draining: qb
       .update(workspaces)
-      .set({ hold: "draining", moveId: id })
+      .set({ writeLock: "draining", moveId: id })
       .where(
         and(
           isOwn,
           isNull(workspaces.database),
-          isNull(workspaces.hold),
+          isNull(workspaces.writeLock),
           eq(workspaces.erasing, false),
         ),
       ),
-    found: findHold(move),
+    found: findLock(move),
   });
   if (!source) {
     await cancel(env, move);
     throw beingErased();
   }
-  if (source.hold !== "closed") return sleep(LEASES_CHECKED_MS);
+  if (source.writeLock !== "locked") return sleep(LEASES_CHECKED_MS);
   await advance(env, move, { stage: "copying" });
 }
 
@@ -178,7 +178,7 @@ async function copy(env: Env, move: Move): Promise<void> {
   const { rows } = await ask(env, from, {
     rows: findRows(workspaceId, owned, after, chunk.rows),
   });
-  const isArriving = sql`EXISTS (SELECT 1 FROM ${workspaces} WHERE ${isHeldBy(move)} AND ${workspaces.hold} = 'arriving')`;
+  const isArriving = sql`EXISTS (SELECT 1 FROM ${workspaces} WHERE ${isLockedBy(move)} AND ${workspaces.writeLock} = 'arriving')`;
   await ask(env, to, { inserted: insertRows(owned, rows, isArriving) });
   const position = chunk.next ? { kind, after: chunk.next } : { kind: kind + 1, after: null };
   await advance(env, move, { position, copied: move.copied + rows.length });
@@ -190,16 +190,16 @@ async function point(env: Env, move: Move): Promise<void> {
   const {
     found: [fields],
   } = await ask(env, from, {
-    found: qb.select(MOVED_FIELDS).from(workspaces).where(isHeldBy(move)),
+    found: qb.select(MOVED_FIELDS).from(workspaces).where(isLockedBy(move)),
   });
   if (!fields) throw new Error(`${from} does not have the workspace any more`);
   const { found } = await ask(env, to, {
     arrived: qb
       .update(workspaces)
       // The directory's own row goes on pointing to the source.
-      .set({ ...fields, database: to === DIRECTORY ? from : null, hold: "closed" })
-      .where(and(isHeldBy(move), eq(workspaces.hold, "arriving"))),
-    found: findHold(move),
+      .set({ ...fields, database: to === DIRECTORY ? from : null, writeLock: "locked" })
+      .where(and(isLockedBy(move), eq(workspaces.writeLock, "arriving"))),
+    found: findLock(move),
   });
   if (found.length === 0) throw new Error(`${to} has not kept what was copied: cancel the move`);
   // From the cancellation on, it must not.
@@ -220,17 +220,17 @@ async function open(env: Env, move: Move): Promise<void> {
   await inTime("the gate of a key", told, PATIENCE_MS);
   if (from !== DIRECTORY)
     await ask(env, from, {
-      left: qb.update(workspaces).set({ database: to }).where(isHeldBy(move)),
+      left: qb.update(workspaces).set({ database: to }).where(isLockedBy(move)),
     });
   await release(env, to, move);
   await advance(env, move, { stage: "cleaning" });
 }
 
-/** Opens the workspace in the database where it lives, and wakes its subscriptions. */
-async function release(env: Env, database: string, held: Held): Promise<void> {
+/** Unlocks the workspace in the database where it lives, and wakes its subscriptions. */
+async function release(env: Env, database: string, lock: LockedBy): Promise<void> {
   const { due } = await ask(env, database, {
-    opened: qb.update(workspaces).set({ hold: null, moveId: null }).where(isHeldBy(held)),
-    due: listDue(held.workspaceId, Date.now()),
+    unlocked: qb.update(workspaces).set({ writeLock: null, moveId: null }).where(isLockedBy(lock)),
+    due: listDue(lock.workspaceId, Date.now()),
   });
   await wake(env, database, due);
 }
@@ -253,21 +253,24 @@ export async function cancel(env: Env, move: Move): Promise<boolean> {
 }
 
 /**
- * Settles what a move holds in a database, once it is over: opens the workspace if it lives there, else
- * deletes what is there.
+ * Releases what a move has locked in a database, once it is over: unlocks the workspace if it lives there,
+ * and otherwise deletes what is there.
  */
 export async function settle(
   env: Env,
   database: string,
-  held: Held,
+  lock: LockedBy,
   hasMore: () => boolean,
 ): Promise<void> {
-  const { move, home } = await find(env, held.workspaceId);
-  if (move?.id === held.id) return;
-  if (home === database) return release(env, database, held);
+  const { move, home } = await find(env, lock.workspaceId);
+  if (move?.id === lock.id) return;
+  if (home === database) return release(env, database, lock);
   await ask(env, database, {
-    closed: qb.update(workspaces).set({ hold: "closed", database: home }).where(isHeldBy(held)),
+    locked: qb
+      .update(workspaces)
+      .set({ writeLock: "locked", database: home })
+      .where(isLockedBy(lock)),
   });
-  const erased = () => ask(env, database, { isDone: eraseLeftBehind(held.workspaceId, held.id) });
+  const erased = () => ask(env, database, { isDone: eraseLeftBehind(lock.workspaceId, lock.id) });
   while (!(await erased()).isDone && hasMore());
 }

@@ -12,25 +12,25 @@ export function createTriggers(): string[] {
       return refuse(
         name,
         operation,
-        `(SELECT hold FROM workspaces WHERE id = ${row}.workspace_id)`,
+        `(SELECT write_lock FROM workspaces WHERE id = ${row}.workspace_id)`,
       );
     }),
   );
   const columns = Object.values(MOVED_FIELDS).map(({ name }) => name);
-  return [...ofRows, refuse("workspaces", `UPDATE OF ${columns.join(", ")}`, "OLD.hold")];
+  return [...ofRows, refuse("workspaces", `UPDATE OF ${columns.join(", ")}`, "OLD.write_lock")];
 }
 
-/** The bodies of a lead's events are made from its row (events/bodies.ts): it is never updated, closed or not. */
+/** The bodies of a lead's events are made from its row (events/bodies.ts): it is never updated, locked or not. */
 const LEADS_NEVER_CHANGE = `CREATE TRIGGER \`leads_never_change\` BEFORE UPDATE ON \`leads\`
 BEGIN
 	SELECT RAISE(ABORT, 'a lead never changes');
 END;`;
 
-/** A trigger that refuses writes while their workspace is closed. Child rows are written with their parents. */
-function refuse(table: string, operation: string, hold: string): string {
+/** A trigger that refuses writes while their workspace is locked. Child rows are written with their parents. */
+function refuse(table: string, operation: string, lock: string): string {
   const [verb = ""] = operation.toLowerCase().split(" ");
-  return `CREATE TRIGGER \`${table}_${verb}_closed\` BEFORE ${operation} ON \`${table}\`
-WHEN ${hold} = 'closed'
+  return `CREATE TRIGGER \`${table}_${verb}_locked\` BEFORE ${operation} ON \`${table}\`
+WHEN ${lock} = 'locked'
 BEGIN
 	SELECT RAISE(ABORT, 'moving: try again');
 END;`;

@@ -78,15 +78,15 @@ describe("a dispatch", () => {
 
   test.each([
     ["draining", false],
-    ["closed", false],
+    ["locked", false],
     ["draining", true],
-    ["closed", true],
+    ["locked", true],
   ] as const)(
     "posts nothing while its workspace is %s (cancelling: %s), and asks for no other to do so",
-    async (hold, cancelling) => {
+    async (writeLock, cancelling) => {
       const { id, workspaceId } = await owed(1, NOW);
       await setSubscription(id, { cancelling, cancellations: 1 });
-      await db.update(workspaces).set({ hold }).where(eq(workspaces.id, workspaceId));
+      await db.update(workspaces).set({ writeLock }).where(eq(workspaces.id, workspaceId));
       const { DB, trips } = observedDatabase();
       const finished = await dispatchOn(DB, NOW, [id], OK);
       expect(trips).toHaveLength(1);
