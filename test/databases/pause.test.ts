@@ -182,7 +182,7 @@ test("a move is done only when the gates of all keys know", async () => {
   const since = Date.now() - 6 * MINUTE_MS;
   await rowsIn("DB", "UPDATE moves SET since = ? WHERE workspace_id = ?", since, workspaceId);
   const swept = sweep({ ...isolated().env, KEY_GATE: bindings.KEY_GATE }, Date.now());
-  await expect(swept).rejects.toThrow("parts of the sweep failed");
+  await expect(swept).rejects.toThrow("jobs of the sweep failed");
   expect(await stageOf(workspaceId)).toBe("opening");
   // Reads go on meanwhile, wherever their gates look.
   expect(await leadIds()).toEqual(ids);

@@ -130,7 +130,7 @@ describe.each(WAYS)("while DB_3 is unreachable (it %s)", (way) => {
       (await databaseOf(name).prepare("SELECT day FROM sizes").all()).results.length === 1;
     await until(async () => (await isNoted("DB")) && (await isNoted("DB_2")));
     if (way === "hangs") return;
-    expect(await swept).toMatch(/^\d+ parts of the sweep failed$/);
+    expect(await swept).toMatch(/^\d+ jobs of the sweep failed$/);
     const failed = logged("sweep_failed").map(({ database }) => database);
     expect(new Set(failed)).toEqual(new Set(["DB_3"]));
   });

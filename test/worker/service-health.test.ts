@@ -59,7 +59,7 @@ describe("health", () => {
     await sweep(isolated().env, now);
     expect(await findServiceHealth(env, now + 3 * MINUTE_MS)).toEqual(WELL);
     const failing = isolated({ EVENTS_KEPT_MAX: "none" as never }).env;
-    await expect(sweep(failing, now + 4 * MINUTE_MS)).rejects.toThrow("parts of the sweep failed");
+    await expect(sweep(failing, now + 4 * MINUTE_MS)).rejects.toThrow("jobs of the sweep failed");
     expect(lines.some((line) => /"event":"health","healthy":false/.test(line))).toBe(true);
     const late = ill("DB: the sweep last ran without a failure 4 minutes ago");
     expect(await findServiceHealth(env, now + 4 * MINUTE_MS)).toEqual(late);
