@@ -178,6 +178,14 @@ describe("an e-mail is chosen", () => {
     ]);
   });
 
+  test("that is no reminder, if it was disabled again after the last one", () => {
+    const last = announced(DISABLED.disabledAt - 1, 0, REMINDERS_MAX);
+    const administrators = ["one@example.com", "two@example.com"];
+    const again = candidate({ ...DISABLED, administrators, announced: { disabled: last } });
+    const [announcement] = chooseAnnouncements([again], NOW);
+    expect(announcement).toMatchObject({ isReminder: false, rows: [{ reminders: 0, emails: 2 }] });
+  });
+
   test("for each address once, in whatever form it is given", () => {
     const administrators = [
       "one@example.com",
