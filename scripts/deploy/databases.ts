@@ -21,6 +21,8 @@ const PAGE_SIZE = 100;
 /** A database of the configuration that exists. */
 export interface FoundDatabase extends ConfiguredDatabase {
   uuid: string;
+  /** Where it is stored; empty: in no jurisdiction. */
+  jurisdiction: string;
 }
 
 /** The databases of a configuration, as they are in the account. */
@@ -57,12 +59,12 @@ export async function findDatabases(
       found.missing.push(database);
       continue;
     }
-    const existing = { ...database, uuid: there.uuid };
     const place = there.jurisdiction ?? "";
-    // A list that does not mention the jurisdiction says nothing about it.
-    const isPlaced = there.jurisdiction === undefined || place === jurisdiction;
-    if (isPlaced || closed.includes(binding)) found.existing.push(existing);
+    const existing = { ...database, uuid: there.uuid, jurisdiction: place };
+    if (place === jurisdiction || closed.includes(binding)) found.existing.push(existing);
     else if (await isEmpty(cloudflare, existing)) found.misplaced.push(existing);
+    // A list that does not mention the jurisdiction says nothing about it.
+    else if (there.jurisdiction === undefined) found.existing.push(existing);
     else
       throw new Error(
         `The database ${name} is stored ${placeOf(place)}, not ${placeOf(jurisdiction)}, and cannot be moved: list it in DATABASES_CLOSED, bind a new one, and moveWorkspace to that (docs/operations.md, Where data is stored). Nothing was deployed.`,
@@ -98,14 +100,14 @@ export async function deleteEmpty(
   databases: FoundDatabase[],
   configFile: string,
 ): Promise<void> {
-  for (const { name, id, uuid } of databases) {
+  for (const { name, id, uuid, jurisdiction } of databases) {
     const text = readFileSync(configFile, "utf8");
     const line = new RegExp(`^[ \\t]*database_id[ \\t]*=[ \\t]*"${id}".*\\r?\\n`, "m");
     if (id && !line.test(text))
       throw new Error(
-        `The database ${name} is empty and in another jurisdiction: delete its id from ${basename(configFile)}, so that it can be replaced. Nothing was deployed.`,
+        `The database ${name} is empty and stored ${placeOf(jurisdiction)}: delete its id from ${basename(configFile)}, so that it can be replaced. Nothing was deployed.`,
       );
-    print(`Replacing the database ${name}, which is empty and in another jurisdiction.`);
+    print(`Replacing the database ${name}, which is empty and stored ${placeOf(jurisdiction)}.`);
     await call(z.unknown(), "DELETE", `/d1/database/${uuid}`);
     if (!id) continue;
     writeFileSync(configFile, text.replace(line, ""));
