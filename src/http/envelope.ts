@@ -10,6 +10,7 @@ import { DatabaseUnreachable } from "../workspaces/placement.ts";
 import { agentFamily } from "./agent.ts";
 import { addressWindow } from "./authentication.ts";
 import type { AppEnv } from "./context.ts";
+import { helpFor } from "./help.ts";
 import { toApiError } from "./invalid.ts";
 
 /** The default policy: no framing, and nothing loads or runs. The HTML pages have their own. */
@@ -99,7 +100,8 @@ export const answerError: ErrorHandler<AppEnv> = async (thrown, c) => {
 
 function answer(error: ApiError, c: Context<AppEnv>): Response {
   const { retry_after_seconds: seconds } = error.details;
-  const headers = seconds === undefined ? {} : { "Retry-After": String(seconds) };
+  const headers: Record<string, string> = { Link: `<${helpFor(error.code)}>; rel="help"` };
+  if (seconds !== undefined) headers["Retry-After"] = String(seconds);
   return c.json(error.toBody(), error.status, headers);
 }
 

@@ -23,14 +23,21 @@ const HEADERS_OF = [
   [500, "Retry-After", "Retry-After-If-Temporary"],
 ] as const;
 
+/** The header of every error: where its code is explained. */
+const HELP = "Link";
+
 /** The component of a header. */
-export type Header = (typeof HEADERS)[number] | (typeof HEADERS_OF)[number][2];
+export type Header = (typeof HEADERS)[number] | (typeof HEADERS_OF)[number][2] | typeof HELP;
 
 /** References to the headers of a response with this status. */
 export function headersOf(status: number) {
-  const own = HEADERS_OF.filter(([of]) => of === status).map(([, ...names]) => names);
+  const components: Record<string, Header> = Object.fromEntries(
+    HEADERS.map((name) => [name, name]),
+  );
+  if (status >= 400) components[HELP] = HELP;
+  for (const [of, name, component] of HEADERS_OF) if (of === status) components[name] = component;
   return Object.fromEntries(
-    [...HEADERS.map((name) => [name, name] as const), ...own].map(([name, component]) => [
+    Object.entries(components).map(([name, component]) => [
       name,
       { $ref: `#/components/headers/${component}` },
     ]),

@@ -177,7 +177,8 @@ export function refusal(status: number, code: ErrorCode, details: ErrorDetails =
     401: { "www-authenticate": "Bearer" },
     429: { "retry-after": FIGURE },
   };
-  return { ...answer, headers: { ...answer.headers, ...more[status] } };
+  const help = { link: `</docs/guides/errors#${code.replaceAll("_", "-")}>; rel="help"` };
+  return { ...answer, headers: { ...answer.headers, ...help, ...more[status] } };
 }
 
 /** The whole expected response to a request with an invalid parameter. */

@@ -1,11 +1,12 @@
 import { ErrorBody } from "../../contract/error-body.ts";
 import { app } from "../app.ts";
+import { helpFor } from "../help.ts";
 import type { Header } from "../responses.ts";
 import { registerCallback, registerWebhooks } from "./deliveries.ts";
 import { errorResponses } from "./errors.ts";
 import { introduction } from "./introduction.ts";
 
-/** The version of the API contract; CHANGELOG.md says which changes need a new one. */
+/** The version of the API contract; site/guides/versioning.md says which changes need a new one. */
 const CONTRACT_VERSION = "1.0.0-draft.2";
 
 /** Where integrators find help. */
@@ -77,6 +78,10 @@ const HEADERS = {
   "X-Request-Id": header("Identifies this request in our logs. Quote it when you contact us.", {
     type: "string",
     example: "9c1f2e6a4b7d8035-CDG",
+  }),
+  Link: header('With `rel="help"`, the section of the docs that explains the error code.', {
+    type: "string",
+    example: `<${helpFor("rate_limited")}>; rel="help"`,
   }),
   "WWW-Authenticate": header("Always `Bearer`, whatever is wrong with the key.", {
     type: "string",
