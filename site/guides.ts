@@ -13,6 +13,7 @@ import {
   HEADERS_MAX,
   KEY_OVERLAP_MAX_SECONDS,
   PAGE_LIMIT,
+  PAGE_MAX_BYTES,
   PORTAL_LINK_MINUTES,
   PORTAL_LINK_OPENS_MS,
   POST_TIMEOUT_MS,
@@ -26,6 +27,7 @@ import {
   STOPS_WITHIN_MS,
   SUBSCRIPTIONS_MAX,
   TELL_AFTER_MS,
+  TEST_EVENTS_PER_MINUTE,
   URL_MAX_LENGTH,
 } from "../src/contract/limits.ts";
 import { DAY_MS } from "../src/contract/time.ts";
@@ -147,17 +149,18 @@ export function guides(root: string): Guide[] {
   ];
 }
 
-/** What changed for clients, from CHANGELOG.md: each of its sections up to what concerns others. */
+/** What changed for clients, from CHANGELOG.md: without the sections for platforms and operators. */
 function changelog(root: string): string {
   const [, ...versions] = readFileSync(join(root, "CHANGELOG.md"), "utf8").split(/^## /m);
   const text = versions.map((version) => {
     const [title = "", ...sections] = version.split(/^### /m);
-    const told = sections.map((section) => {
-      const [kind = "", ...lines] = section.split("\n");
-      const [forClients = ""] = lines.join("\n").split("For platforms and operators:");
-      return `**${kind}**\n\n${forClients.trim()}`;
-    });
-    return `### ${title.replace(/[[\]]/g, "").trim()}\n\n${told.join("\n\n")}`;
+    const shown = sections
+      .filter((section) => !/^For (platforms|operators)\n/.test(section))
+      .map((section) => {
+        const [heading = "", ...lines] = section.split("\n");
+        return `**${heading.replace(/ for clients$/, "")}**\n\n${lines.join("\n").trim()}`;
+      });
+    return `### ${title.replace(/[[\]]/g, "").trim()}\n\n${shown.join("\n\n")}`;
   });
   return text.join("\n\n");
 }
@@ -215,6 +218,7 @@ function valuesOf(root: string): Record<string, string> {
     disableFailures: String(DISABLE_AFTER_FAILURES),
     linkOpens: words(PORTAL_LINK_OPENS_MS / 1000),
     session: words(PORTAL_LINK_MINUTES.default * 60),
+    testEvents: String(TEST_EVENTS_PER_MINUTE),
     redeliveriesPerSecond: String(REDELIVERIES_PER_SECOND),
     keepIdsDays: String(REPLAY_DAYS + 1),
     replayDays: String(REPLAY_DAYS),
@@ -273,7 +277,11 @@ function limits(): string {
         `${PAGE_LIMIT.min} to ${PAGE_LIMIT.max}, default ${PAGE_LIMIT.default}`,
         "400 `out_of_range`",
       ],
-      ["Size of a page", "half a megabyte", "The page ends early, with `has_more` true."],
+      [
+        "Size of a page",
+        `about ${kibibytes(PAGE_MAX_BYTES)}`,
+        "The page ends early, with `has_more` true.",
+      ],
       ["Request body", kibibytes(BODY_MAX_BYTES), "413 `body_too_large`"],
       ["Time for a request body to arrive", words(BODY_MAX_MS / 1000), "400 `body_too_slow`"],
       ["Duration of a read", words(READ_MAX_MS / 1000), "500 with `Retry-After`"],
@@ -329,6 +337,7 @@ function limits(): string {
         "{{EVENTS_KEPT_DAYS}} days, at most the newest {{EVENTS_KEPT_MAX}} of a workspace",
         "Older events cannot be resent.",
       ],
+      ["Test events of a workspace", `${TEST_EVENTS_PER_MINUTE} a minute`, "429 `rate_limited`"],
       ["Rate of a replay", `${REDELIVERIES_PER_SECOND} per second`, ""],
     ],
     Portal: [

@@ -61,7 +61,7 @@ function renderEntry(document: Document, entry: Entry): { section: Section; html
   const id = operation.operationId;
   const title = escapeHtml(operation.summary);
   const about = `
-    <p class="route"><span class="method ${method.toLowerCase()}">${isEvent ? "Event" : method}</span> <code>${escapeHtml(path).replaceAll("/", "/<wbr>")}</code></p>
+    <p class="route"><span class="method ${method.toLowerCase()}">${isEvent ? "Event" : method}</span> <code>${escapeHtml(path).replaceAll("/", "/<wbr>")}</code>${isEvent ? "" : ` <a class="jump" href="#${id}-try">Try it</a>`}</p>
     ${toHtml(operation.description ?? "")}`;
   const fields = `
     ${renderParameters(isEvent ? "Headers" : "Parameters", document, operation.parameters)}
@@ -214,5 +214,5 @@ function renderTry(document: Document, { method, path, operation }: Entry): stri
   const body = example
     ? `<label><span>Body</span><textarea name="body" rows="6" spellcheck="false">${escapeHtml(JSON.stringify(filled, null, 2))}</textarea></label>${takesUrl ? LENIENT : ""}`
     : "";
-  return `<details class="try"><summary>Try it</summary><form data-method="${method}" data-path="${escapeHtml(path)}">${inputs.join("")}${body}<button type="submit">Send request</button><div class="result" aria-live="polite"></div></form></details>`;
+  return `<details class="try" id="${operation.operationId}-try"><summary>Try it</summary><form data-method="${method}" data-path="${escapeHtml(path)}">${inputs.join("")}${body}<button type="submit">Send request</button><div class="result" aria-live="polite"></div></form></details>`;
 }

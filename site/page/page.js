@@ -75,14 +75,14 @@ function choose(alternative) {
     if (name.textContent === alternative) name.parentElement.open = true;
 }
 
-/** A link to an alternative opens it. One from when the docs were one page leads to where its section is. */
+/** A link to an alternative, or to a form, opens it. One from when the docs were one page leads to where its section is. */
 async function openTarget() {
   const anchor = decodeURIComponent(location.hash.slice(1));
   if (!anchor) return;
   const target = document.getElementById(anchor);
-  if (target?.matches(".tab")) {
+  if (target?.matches("details")) {
     target.open = true;
-    target.parentElement.scrollIntoView();
+    (target.closest(".tabs") ?? target).scrollIntoView();
   } else if (!target && location.pathname === "/docs") {
     const entry = (await entries()).find(({ former }) => former === anchor);
     if (entry) location.replace(entry.url);

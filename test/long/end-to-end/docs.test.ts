@@ -47,10 +47,16 @@ const everyPage = (page: Page) =>
   );
 const searchField = (page = desktop.page) => page.getByRole("combobox", { name: "Search" });
 
+/** The pages with a picture, and its name. */
+const PICTURES: Record<string, string> = {
+  "/docs/guides/concepts": "How the concepts are related",
+  "/docs/guides/webhooks": "How an event reaches your server",
+};
+
 test("has a page for each guide, each part of the reference and the changes, without an error, a policy violation or a request to another host", async () => {
   const { page, faults } = desktop;
   const paths = await everyPage(page);
-  expect(paths.slice(0, 2)).toEqual(["/docs", "/docs/guides/sync"]);
+  expect(paths.slice(0, 2)).toEqual(["/docs", "/docs/guides/concepts"]);
   expect(paths.filter((path) => !path.startsWith("/docs/guides/"))).toEqual([
     ...["/docs", "/docs/reference", "/docs/reference/automations", "/docs/reference/leads"],
     ...["/docs/reference/runs", "/docs/reference/webhooks", "/docs/changelog"],
@@ -61,8 +67,8 @@ test("has a page for each guide, each part of the reference and the changes, wit
     const current = contents().locator("[aria-current=page]");
     expect(await current.getAttribute("href")).toBe(path);
     expect(await current.isVisible()).toBe(true);
-    if (path === "/docs/guides/events")
-      await page.getByRole("img", { name: "The way of an event" }).waitFor();
+    const picture = PICTURES[path];
+    if (picture) await page.getByRole("img", { name: picture }).waitFor();
     await readThrough(page);
     expect(await faults(), path).toEqual([]);
   }
@@ -93,7 +99,7 @@ test("shows every operation and event of the document, its success response befo
     const section = article(summary);
     await section.getByText(path, { exact: true }).first().waitFor();
     const isEvent = method === "EVENT";
-    expect(await section.getByText("Try it").count(), summary).toBe(isEvent ? 0 : 1);
+    expect(await section.locator(".try > summary").count(), summary).toBe(isEvent ? 0 : 1);
     const text = await section.innerText();
     if (isEvent) expect(text, summary).not.toMatch(/key_live|Authorization|Errors/);
     else expect(text.indexOf("Errors"), summary).toBeGreaterThan(text.indexOf("Response 2"));
@@ -110,13 +116,13 @@ test("folds the fields inside a field, and marks the part of the guide that is r
   await section.getByText("Fields of Lead").click();
   expect(await email.isVisible()).toBe(true);
 
-  await goToDocs(page, "/docs/guides/webhooks");
+  await goToDocs(page, "/docs/guides/retries");
   const parts = page.getByRole("navigation", { name: "On this page" });
-  await parts.getByRole("link", { name: "Disabling" }).click();
-  await parts.locator('[aria-current][href="#disabling"]').waitFor();
+  await parts.getByRole("link", { name: "Recover missed events" }).click();
+  await parts.locator('[aria-current][href="#recover-missed-events"]').waitFor();
 });
 
-test("shows each request in four languages, and all of them in the one that is chosen, in the next page too", async () => {
+test("shows each request in nine languages, and all of them in the one that is chosen, in the next page too", async () => {
   const { page } = desktop;
   await goToDocs(page, "/docs/reference/webhooks");
   const requests = page.locator(".request");
@@ -125,62 +131,85 @@ test("shows each request in four languages, and all of them in the one that is c
   for (const [name, mark] of [
     ["TypeScript", "await fetch("],
     ["curl", "curl "],
+    ["Windows", "Invoke-RestMethod"],
+    ["Go", "package main"],
+    ["C#", "HttpClient"],
+    ["Java", "java.net.http"],
+    ["Ruby", "Net::HTTP"],
     ["PHP", "<?php"],
     ["Python", "urllib.request"],
   ] as const) {
-    const tab = requests.nth(1).locator("summary", { hasText: name });
+    const tab = requests.nth(1).getByText(name, { exact: true });
     await tab.scrollIntoViewIfNeeded();
     const before = (await tab.boundingBox())?.y;
     await tab.click();
     expect(await shown()).toEqual(Array(3).fill(expect.stringContaining(mark)));
     expect(Math.abs(((await tab.boundingBox())?.y ?? 0) - (before ?? 0))).toBeLessThan(2);
   }
-  await goToDocs(page);
+  await goToDocs(page, "/docs/guides/webhooks");
   expect(await shown()).toEqual([expect.stringContaining("urllib.request")]);
   // Another choice, which this page does not have, takes nothing back.
   await goToDocs(page, "/docs/guides/sync");
   await page.locator("summary", { hasText: "Postgres" }).click();
   await page.reload();
   expect(await shown()).toEqual([expect.stringContaining("jsonb")]);
-  await goToDocs(page, "/docs/guides/receivers");
-  expect(await shown()).toEqual([expect.stringContaining("import hmac")]);
+  await goToDocs(page, "/docs/guides/signatures");
+  expect((await shown()).at(0)).toContain("import hmac");
   expect(await desktop.faults()).toEqual([]);
 });
 
 test.each([
-  ["automation_not_found", "Errors › Codes", "/docs/guides/errors#codes"],
-  ["rotate a key", "Authentication › Rotating a key", "/docs/guides/authentication#rotating-a-key"],
-  ["rotate secret", "Webhooks › Rotating a secret", "/docs/guides/webhooks#rotating-a-secret"],
-  ["lost secret", "Webhooks › Rotating a secret", "/docs/guides/webhooks#rotating-a-secret"],
-  ["quota", "Quota", "/docs/guides/quota"],
-  ["429", "Quota › Avoiding 429", "/docs/guides/quota#avoiding-429"],
-  ["timeout", "Webhooks › Retries", "/docs/guides/webhooks#retries"],
+  [
+    "rotate a key",
+    "API keys and security › Rotating a key",
+    "/docs/guides/authentication#rotating-a-key",
+  ],
+  [
+    "rotate secret",
+    "Verify signatures › Rotating a secret",
+    "/docs/guides/signatures#rotating-a-secret",
+  ],
+  [
+    "lost secret",
+    "Verify signatures › Rotating a secret",
+    "/docs/guides/signatures#rotating-a-secret",
+  ],
+  ["rate limit", "Rate limits", "/docs/guides/rate-limits"],
+  ["429", "Rate limits › Avoiding 429", "/docs/guides/rate-limits#avoiding-429"],
   ["postgres", "Keep a copy in sync › Postgres", "/docs/guides/sync#postgres"],
   [
     "firewall",
-    "Where deliveries come from › IP addresses and firewalls",
-    "/docs/guides/sources#ip-addresses-and-firewalls",
+    "Network and security › IP addresses and firewalls",
+    "/docs/guides/network#ip-addresses-and-firewalls",
   ],
   [
-    "ip addresses",
-    "Where deliveries come from › IP addresses and firewalls",
-    "/docs/guides/sources#ip-addresses-and-firewalls",
+    "signature errors",
+    "Verify signatures › Fix signature verification errors",
+    "/docs/guides/signatures#fix-signature-verification-errors",
   ],
   [
-    "signature mismatch",
-    "The raw body › Signature mismatch",
-    "/docs/guides/raw-body#signature-mismatch",
+    "what to return when",
+    "Process events reliably › What to return when",
+    "/docs/guides/processing#what-to-return-when",
   ],
   [
-    "delete webhook",
-    "Where deliveries come from › Delete a webhook",
-    "/docs/guides/sources#delete-a-webhook",
+    "last attempt",
+    "Retries, failures and recovery › After the last attempt",
+    "/docs/guides/retries#after-the-last-attempt",
   ],
-  ["retry", "Webhooks › Retries", "/docs/guides/webhooks#retries"],
-  ["duplicate", "Idempotency › Duplicate events", "/docs/guides/idempotency#duplicate-events"],
-  ["rgpd", "Keep a copy in sync › Personal data", "/docs/guides/sync#personal-data-gdpr"],
+  [
+    "retry schedule",
+    "Retries, failures and recovery › The retry schedule",
+    "/docs/guides/retries#the-retry-schedule",
+  ],
+  [
+    "deduplicate",
+    "Process events reliably › Deduplicate by id",
+    "/docs/guides/processing#deduplicate-by-id",
+  ],
+  ["gdpr", "Personal data", "/docs/guides/personal-data"],
+  ["rgpd", "Personal data", "/docs/guides/personal-data"],
   ["sandbox", "Local development", "/docs/guides/local"],
-  ["gdpr", "Keep a copy in sync › Personal data", "/docs/guides/sync#personal-data-gdpr"],
   ["backdated", "Keep a copy in sync", "/docs/guides/sync#do-not-stop-at-the-newest-record"],
   ["timingSafeEqual", "Example client › webhooks.ts", "/docs/guides/client#webhooks-ts"],
   ["subscrib to evnts", "Subscribe to events", "/docs/reference/webhooks#createWebhook"],
@@ -188,7 +217,7 @@ test.each([
 ])("finds %j first in %j", async (words, title, path) => {
   const { page } = desktop;
   await goToDocs(page, "/docs/guides/portal");
-  await page.keyboard.press(words === "quota" ? "Control+k" : "/");
+  await page.keyboard.press(words === "rate limit" ? "Control+k" : "/");
   const search = searchField();
   await search.fill(words);
   const options = page.getByRole("listbox", { name: "Found" }).getByRole("option");
@@ -244,7 +273,7 @@ test("sends what the form holds, a header too, and asks before it deletes", asyn
   await page.getByLabel("API key").fill(apiKey);
   const subscribe = article("Subscribe to events");
   const send = subscribe.getByRole("button", { name: "Send request" });
-  await subscribe.getByText("Try it").click();
+  await subscribe.locator(".try > summary").click();
   await see(subscribe, "On this machine, http");
   await send.click();
   await see(subscribe, "Replace “…” in the body first.");
@@ -264,7 +293,7 @@ test("sends what the form holds, a header too, and asks before it deletes", asyn
 
   const remove = article("Remove a subscription");
   const result = remove.locator(".result");
-  await remove.getByText("Try it").click();
+  await remove.locator(".try > summary").click();
   await remove.getByLabel("id").fill(id);
   const asked: string[] = [];
   for (const answer of ["dismiss", "accept"] as const) {
@@ -292,7 +321,13 @@ test("fits a phone: nothing scrolls sideways, and a request can be made", async 
 });
 
 /** A page of each layout. */
-const LAYOUTS = ["/docs", "/docs/guides/events", "/docs/reference/webhooks", "/docs/changelog"];
+const LAYOUTS = [
+  "/docs",
+  "/docs/guides/concepts",
+  "/docs/reference",
+  "/docs/reference/webhooks",
+  "/docs/changelog",
+];
 
 test.each([1440, PHONE_WIDTH])(
   "has no fault that axe finds, including contrast, light and dark, at %i pixels",
@@ -349,14 +384,51 @@ test("can be used without a mouse, with the focus always visible", async () => {
   await page.close();
 });
 
-test("forgets the key when the page is left", async () => {
+test("keeps the key for the pages of the tab, and forgets it when asked to", async () => {
   const { page } = desktop;
   await goToDocs(page, "/docs/reference/leads");
   await page.getByLabel("API key").fill(apiKey);
+  await goToDocs(page, "/docs/reference/runs");
+  expect(await page.getByLabel("API key").inputValue()).toBe(apiKey);
+  expect(await page.evaluate("JSON.stringify(localStorage)")).not.toContain(apiKey);
+  const other = await browser.newPage();
+  await goToDocs(other, "/docs/reference/runs");
+  expect(await other.getByLabel("API key").inputValue()).toBe("");
+  await other.close();
+  await page.getByRole("button", { name: "Forget" }).click();
   await page.reload();
   expect(await page.getByLabel("API key").inputValue()).toBe("");
-  const kept = await page.evaluate("JSON.stringify([localStorage, sessionStorage])");
-  expect(kept).not.toContain(apiKey);
+  expect(await page.evaluate("JSON.stringify(sessionStorage)")).not.toContain(apiKey);
+});
+
+test("shows Try it without scrolling, on a phone by a link", async () => {
+  await goToDocs(desktop.page, "/docs/reference/leads");
+  const form = desktop.page.locator(".try > summary").first();
+  expect((await form.boundingBox())?.y).toBeLessThan(800);
+  await goToDocs(phone.page, "/docs/reference/leads");
+  await phone.page.getByRole("link", { name: "Try it" }).tap();
+  await phone.page.getByRole("button", { name: "Send request" }).waitFor();
+});
+
+test("keeps the theme that is chosen", async () => {
+  const { page } = desktop;
+  await goToDocs(page);
+  const background = () => page.evaluate<string>("getComputedStyle(document.body).backgroundColor");
+  const before = await background();
+  const button = page.getByRole("button", { name: "Theme" });
+  for (const _ of ["light", "dark"]) await button.click();
+  expect(await background()).not.toBe(before);
+  await page.reload();
+  expect(await background()).not.toBe(before);
+  await button.click();
+  expect(await background()).toBe(before);
+});
+
+test("shows a page for a wrong address, which leads back to the docs", async () => {
+  const { page } = desktop;
+  expect((await goToDocs(page, "/docs/guides/unknown"))?.status()).toBe(404);
+  await page.getByRole("main").getByRole("link", { name: "Troubleshooting" }).click();
+  await page.waitForURL("**/docs/guides/troubleshooting");
 });
 
 test("shows everything but the forms without scripts", async () => {
@@ -372,7 +444,7 @@ async function expectData(page: Page): Promise<void> {
   await goToDocs(page, "/docs/reference/automations");
   await page.getByLabel("API key").fill(apiKey);
   const operation = page.getByRole("article", { name: "List the automations of the workspace" });
-  await operation.getByText("Try it").click();
+  await operation.locator(".try > summary").click();
   await operation.getByRole("button", { name: "Send request" }).click();
   const result = operation.locator(".result");
   await see(result, "200", automationId);
