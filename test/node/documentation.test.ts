@@ -6,7 +6,6 @@ import { platformReference, REFERENCE } from "../../scripts/platform/reference.t
 import { ROOT } from "../../scripts/shared/checkout.ts";
 import {
   AGREED_SUBSCRIPTIONS_MAX,
-  DELIVERIES_COUNTED_MAX,
   DISABLE_AFTER_MS,
   ERASED_LEADS_KEPT_DAYS,
   NESTING_MAX,
@@ -77,7 +76,6 @@ test.each([
   ["docs/operations.md", `allows up to ${AGREED_SUBSCRIPTIONS_MAX}`],
   ["docs/operations.md", `at most ${WORKSPACE_EMAILS_PER_DAY} e-mails a day`],
   ["docs/operations.md", `for ${ERASED_LEADS_KEPT_DAYS} days, no reference`],
-  ["docs/portal.md", `the first ${said(DELIVERIES_COUNTED_MAX)} deliveries`],
   ["docs/recording.md", `at most ${RECORD_MAX_BYTES / 1024} KiB of JSON`],
   ["docs/recording.md", `custom fields ${NESTING_MAX} levels deep`],
   ["site/page/flow.svg", `Any 2xx within ${seconds(POST_TIMEOUT_MS)} seconds`],
