@@ -31,7 +31,7 @@ import {
   URL_MAX_LENGTH,
 } from "../src/contract/limits.ts";
 import { DAY_MS } from "../src/contract/time.ts";
-import { POSTS_AT_ONCE } from "../src/delivery/policy.ts";
+import { CONCURRENCY_MAX } from "../src/delivery/policy.ts";
 import { HEADERS, WEBHOOK_HEADER } from "../src/delivery/post.ts";
 import { signatureHeaders } from "../src/delivery/signature.ts";
 import { DELIVERIES, HARD_DELIVERIES } from "../src/events/samples.ts";
@@ -204,7 +204,7 @@ function valuesOf(root: string): Record<string, string> {
     keyOverlap: words(KEY_OVERLAP_MAX_SECONDS),
     secretOverlap: words(SECRET_OVERLAP_SECONDS.default),
     secretOverlapMax: words(SECRET_OVERLAP_SECONDS.max),
-    concurrency: String(POSTS_AT_ONCE),
+    concurrency: String(CONCURRENCY_MAX),
     attempts: String(RETRY_WAITS_SECONDS.length + 1),
     jitter: `${RETRY_JITTER * 100}%`,
     schedule: schedule(),
@@ -319,7 +319,7 @@ function limits(): string {
         kibibytes(RECORD_MAX_BYTES),
         "Accept bodies of up to 2 MB, so that larger records of a later version fit.",
       ],
-      ["Requests to an endpoint at a time", `1 to ${POSTS_AT_ONCE}`, ""],
+      ["Requests to an endpoint at a time", `1 to ${CONCURRENCY_MAX}`, ""],
       [
         "Attempts of a delivery",
         `${RETRY_WAITS_SECONDS.length + 1}, over ${lastAttempt()}`,

@@ -6,24 +6,25 @@ interface Asked<Request, Answer> {
 }
 
 /**
- * Merges requests that come within the same moment, as DataLoader does. One batch is under way at a
- * time; what comes meanwhile goes together in the next.
+ * Batches requests that come within the same moment, as DataLoader does. One batch is sent at a time; requests
+ * that come during it go together in the next.
  *
- * @param members how many may ask, each for one thing at a time. Once all have, nothing is waited for.
+ * @param callers number of callers, each of which waits for one request at a time. When all of them are waiting,
+ *   the batch is sent at once.
  * @param send answers a batch, in its order; if it throws, so does each request of the batch.
  */
 export function batchRequests<Request, Answer>(
-  members: number,
+  callers: number,
   send: (batch: Request[]) => Promise<Answer[]>,
 ) {
   let waiting: Asked<Request, Answer>[] = [];
-  let isUnderWay = false;
+  let isSending = false;
   let isDue = false;
 
-  async function depart(): Promise<void> {
-    if (isUnderWay || waiting.length === 0 || !(isDue || waiting.length >= members)) return;
+  async function flush(): Promise<void> {
+    if (isSending || waiting.length === 0 || !(isDue || waiting.length >= callers)) return;
     const batch = waiting;
-    [waiting, isUnderWay, isDue] = [[], true, false];
+    [waiting, isSending, isDue] = [[], true, false];
     for (const { timer } of batch) clearTimeout(timer);
     try {
       const answers = await send(batch.map(({ request }) => request));
@@ -31,8 +32,8 @@ export function batchRequests<Request, Answer>(
     } catch (error) {
       for (const { reject } of batch) reject(error);
     }
-    isUnderWay = false;
-    depart();
+    isSending = false;
+    flush();
   }
 
   return {
@@ -41,16 +42,16 @@ export function batchRequests<Request, Answer>(
       return new Promise((resolve, reject) => {
         const timer = setTimeout(() => {
           isDue = true;
-          depart();
+          flush();
         }, withinMs);
         waiting.push({ request, timer, resolve, reject });
-        depart();
+        flush();
       });
     },
-    /** A member asks for nothing any more. */
-    leave(): void {
-      members--;
-      depart();
+    /** A caller asks for nothing any more. */
+    unregister(): void {
+      callers--;
+      flush();
     },
   };
 }

@@ -1,5 +1,5 @@
 import { consume } from "./delivery/consumer.ts";
-import { isWake } from "./delivery/wake.ts";
+import { isEmail } from "./email/queue.ts";
 import { consumeEmails } from "./email/send.ts";
 import { app } from "./http/app.ts";
 import { sweep } from "./sweep.ts";
@@ -11,9 +11,11 @@ export { KeyGate } from "./rate-limit/key-gate.ts";
 export default {
   fetch: app.fetch,
   async queue({ messages }, env, ctx) {
-    const wakes = messages.filter((message) => isWake(message, env));
-    if (wakes.length > 0) await consume(wakes, env, ctx);
-    await consumeEmails(messages, env);
+    // By their bodies, because a deployment may rename its queues.
+    const { emails = [], others = [] } = Object.groupBy(messages, (message) =>
+      isEmail(message) ? "emails" : "others",
+    );
+    await Promise.all([consume(others, env, ctx), consumeEmails(emails, env)]);
   },
   scheduled: (controller, env) => sweep(env, controller.scheduledTime),
 } satisfies ExportedHandler<Env>;

@@ -3,7 +3,7 @@ import type { Database } from "./db/client.ts";
 import { DIRECTORY, databaseNames, openDirectory, openNamed } from "./db/databases.ts";
 import { findUnapplied } from "./db/migrations.ts";
 import { findPosition, updatePosition } from "./db/sweep-positions.ts";
-import { findOverdue } from "./delivery/wake.ts";
+import { findStuck } from "./delivery/schedule.ts";
 import { logError } from "./log.ts";
 import { DATABASE_MAX_BYTES, findGrowth } from "./workspaces/database-sizes.ts";
 import { findUnbound, inTime } from "./workspaces/placement.ts";
@@ -74,9 +74,9 @@ export async function findServiceHealth(env: Env, now: number): Promise<Health> 
 async function problemsIn(env: Env, database: string, now: number): Promise<string[]> {
   const db = openNamed(env, database);
   const isDirectory = database === DIRECTORY;
-  const [{ wakes }, { daysLeft, sizeBytes }, unapplied, sweep, unbound] = await Promise.all([
+  const [{ wakeUps }, { daysLeft, sizeBytes }, unapplied, sweep, unbound] = await Promise.all([
     // The sweep would have found these ten minutes ago.
-    findOverdue(db, "", now - UNATTENDED_MAX_MS),
+    findStuck(db, "", now - UNATTENDED_MAX_MS),
     findGrowth(db),
     findUnapplied(db),
     isDirectory ? problemOfSweep(db, now) : null,
@@ -87,8 +87,8 @@ async function problemsIn(env: Env, database: string, now: number): Promise<stri
     ...(sweep ? [sweep] : []),
     ...unapplied.map((name) => `the migration ${name} is missing`),
     ...unbound.map((name) => `workspaces live in ${name}, which is not bound`),
-    ...(wakes.length > 0
-      ? [`deliveries to ${wakes.length} webhooks are overdue by more than ${minutes} minutes`]
+    ...(wakeUps.length > 0
+      ? [`deliveries to ${wakeUps.length} webhooks are overdue by more than ${minutes} minutes`]
       : []),
     ...(daysLeft !== null && daysLeft < DAYS_LEFT_MIN ? [`full in ${daysLeft} days`] : []),
     ...(sizeBytes > FULL_SHARE_MAX * DATABASE_MAX_BYTES

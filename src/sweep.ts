@@ -1,10 +1,16 @@
 import { MINUTE_MS } from "./contract/time.ts";
 import { Budget } from "./db/budget.ts";
-import { commit } from "./db/client.ts";
+import { commit, query } from "./db/client.ts";
 import { DIRECTORY, databaseNames, hasOneDatabase, openDirectory } from "./db/databases.ts";
 import { findPosition, updatePosition } from "./db/sweep-positions.ts";
-import { deleteEndedSubscriptions, exhaustOverdue } from "./delivery/endings.ts";
-import { findOverdue, wake } from "./delivery/wake.ts";
+import {
+  deleteEndedSubscriptions,
+  exhaustExpired,
+  exhaustOverflow,
+  listWithPending,
+} from "./delivery/cancellation.ts";
+import { sendWakeUps } from "./delivery/messages.ts";
+import { findStuck } from "./delivery/schedule.ts";
 import { announce } from "./email/announce.ts";
 import { deleteOldCounts } from "./history/counts.ts";
 import { log, logError } from "./log.ts";
@@ -41,7 +47,7 @@ type Job = (context: JobContext) => Promise<unknown>;
 /** Jobs that go on while their budget lasts, in each database. */
 const LONG_JOBS: Job[] = [announceNews, deleteExpiredEvents, deleteRemovedAutomations];
 /** Jobs that take a few statements, in each database. */
-const SHORT_JOBS: Job[] = [requeueOverdue, exhaust, deleteOld, measure];
+const SHORT_JOBS: Job[] = [requeueOverdue, exhaust, limitPending, deleteOld, measure];
 
 /**
  * The scheduled job, once a minute: requeues subscriptions that the queues have forgotten, tells
@@ -106,20 +112,31 @@ async function deleteRemovedAutomations({ db, budget }: JobContext): Promise<voi
   await cleanUpAutomations(db, () => budget.hasMore());
 }
 
+async function exhaust({ db, now }: JobContext): Promise<void> {
+  await commit(db, exhaustExpired({ now }));
+}
+
+/** Exhausts the oldest deliveries of subscriptions with too many pending, some subscriptions in each sweep. */
+async function limitPending({ db, now }: JobContext): Promise<void> {
+  const part = "pending";
+  const ids = await query(db, listWithPending(await findPosition(db, part)));
+  for (const id of ids) {
+    const exhausted = await commit(db, exhaustOverflow(id, now));
+    if (exhausted > 0) log("pending_exhausted", { webhookId: id, deliveries: exhausted });
+  }
+  await updatePosition(db, part, ids.at(-1) ?? "");
+}
+
 /** Sends wake-up messages for subscriptions with overdue deliveries, from where the last sweep stopped. */
 async function requeueOverdue({ database, db, env, now }: JobContext): Promise<void> {
   const part = "overdue";
-  const { wakes, after } = await findOverdue(db, await findPosition(db, part), now, true);
-  if (wakes.length > 0) {
-    if (!(await wake(env, database, wakes)))
+  const { wakeUps, after } = await findStuck(db, await findPosition(db, part), now, true);
+  if (wakeUps.length > 0) {
+    if (!(await sendWakeUps(env, database, wakeUps)))
       throw new Error("a queue refused to wake subscriptions");
-    log("sweep_requeued", { subscriptions: wakes.length });
+    log("sweep_requeued", { subscriptions: wakeUps.length });
   }
   await updatePosition(db, part, after);
-}
-
-async function exhaust({ db, now }: JobContext): Promise<void> {
-  await commit(db, exhaustOverdue({ now }));
 }
 
 /** Deletes what is stored for a limited time only, and what deleted subscriptions left behind. */

@@ -89,19 +89,40 @@ export const RETRY_WAITS_SECONDS: readonly number[] = [
   10, 60, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400,
 ];
 
-/**
- * Waits of an endpoint while it fails, in seconds: the n-th once n different events have failed in a row.
- * Its last wait is also how long anything waits that is pending for it: about fifty posts a day.
- */
-export const PROBE_WAITS_SECONDS: readonly number[] = [
-  0, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1_800,
-];
-
-/** Waits are lengthened by up to this share, so that failed deliveries do not all return at once. */
+/** The waits of a delivery's retry schedule are lengthened by up to this share, so that retries spread out. */
 export const RETRY_JITTER = 0.2;
 
-/** A `Retry-After` can lengthen a wait to at most this multiple; an endpoint's, never past its last wait. */
-export const RETRY_AFTER_MAX_MULTIPLE = 2;
+/** From this many different events that failed in a row on, requests to an endpoint are spaced. */
+export const TOLERATED_FAILURES = 5;
+
+/** The time between two requests to an endpoint that rejects, in seconds: the n-th after n more events failed. */
+export const FAILING_SPACING_SECONDS: readonly number[] = [
+  1, 1, 1, 2, 2, 2, 5, 5, 5, 10, 10, 20, 30, 60,
+];
+
+/**
+ * The same, from the first failure on, for an endpoint that is busy (429, 503) or unavailable (no connection, no
+ * response in time, or an error that Cloudflare returns in its place).
+ */
+export const OUTAGE_SPACING_SECONDS: Readonly<Record<"busy" | "unavailable", readonly number[]>> = {
+  busy: [1, 2, 5, 10, 30, 60],
+  unavailable: [1, 2, 5, 10, 30, 60, 120, 300, 600],
+};
+
+/** The longest wait that a busy endpoint can ask for with `Retry-After`, in seconds. */
+export const RETRY_AFTER_MAX_SECONDS = 1_800;
+
+/** While requests are spaced, a delivery that failed is tried at least this often, to notice the end of an outage. */
+export const PROBE_INTERVAL_MS = 300_000;
+
+/**
+ * Maximum pending deliveries of a subscription. Beyond it the oldest are exhausted, so that no workspace fills
+ * the database of all: they can be resent while their events are stored.
+ */
+export const PENDING_MAX = 50_000;
+
+/** Maximum responses to failed attempts that are stored for a subscription each day. */
+export const RESPONSES_PER_DAY = 500;
 
 /** A subscription is disabled once it has failed for this long without a success... */
 export const DISABLE_AFTER_MS = 72 * HOUR_MS;
@@ -117,14 +138,10 @@ if (!(TELL_AFTER_MS < DISABLE_AFTER_MS && DISABLE_AFTER_MS < waitsMs))
   throw new Error(
     "RETRY_WAITS_SECONDS must outlast DISABLE_AFTER_MS, which must exceed TELL_AFTER_MS",
   );
-// An endpoint that is away waits, at first, as long as the event that failed.
-if (!PROBE_WAITS_SECONDS.includes(Number(RETRY_WAITS_SECONDS[0])))
-  throw new Error("RETRY_WAITS_SECONDS must begin with one of PROBE_WAITS_SECONDS");
 if (RETRY_WAITS_SECONDS.length < DISABLE_AFTER_FAILURES)
   throw new Error("RETRY_WAITS_SECONDS must have at least DISABLE_AFTER_FAILURES waits");
-for (const waits of [RETRY_WAITS_SECONDS, PROBE_WAITS_SECONDS])
-  if (waits.some((seconds, i) => seconds < (waits[i - 1] ?? 0)))
-    throw new Error("RETRY_WAITS_SECONDS and PROBE_WAITS_SECONDS must grow");
+if (RETRY_WAITS_SECONDS.some((seconds, i) => seconds < (RETRY_WAITS_SECONDS[i - 1] ?? 0)))
+  throw new Error("RETRY_WAITS_SECONDS must grow");
 
 /** Waits between tries to send an e-mail, in seconds; after two days in all, it is given up. */
 export const EMAIL_WAITS_SECONDS = [
@@ -139,7 +156,7 @@ export const EMAIL_HOST_INTERVAL_MS = HOUR_MS;
 export const REMINDERS_MAX = 4;
 export const REMINDER_WAIT_MS = 7 * DAY_MS;
 
-/** Maximum subscriptions that one sweep wakes. */
+/** Maximum subscriptions that one sweep wakeUps. */
 export const SWEEP_MAX = 1_000;
 /** A delivery that has been overdue for this long, because its subscription fails, is exhausted. */
 export const OVERDUE_MAX_MS = 7 * DAY_MS;

@@ -231,27 +231,38 @@ export const subscriptions = sqliteTable(
     pendingExhaustedAt: integer("pending_exhausted_at"),
     /** When its client deleted it; the row stays until none of its deliveries is pending. */
     deletedAt: integer("deleted_at"),
-    /** Its pace, from here to `failedEvents`: see `Pace` in delivery/policy.ts. */
+    /** How fast it may be sent to, from here to `retryFailedAt`: see `Pace` in delivery/policy.ts. */
+    concurrency: integer().notNull().default(1),
+    slow: integer({ mode: "boolean" }).notNull().default(false),
+    streak: text({ mode: "json" }).$type<Streak>(),
+    blockedUntil: integer("blocked_until").notNull().default(0),
+    retryFailedAt: integer("retry_failed_at").notNull().default(0),
+    /** When its streak of failures began, and how many attempts have failed in it: for queries. */
     failingSince: integer("failing_since"),
     failures: integer().notNull().default(0),
-    postsAtOnce: integer("posts_at_once").notNull().default(1),
-    backoff: integer().notNull().default(0),
-    patience: integer().notNull().default(0),
-    nextAt: integer("next_at").notNull().default(0),
-    slow: integer({ mode: "boolean" }).notNull().default(false),
+    /** What administrators are told about its event types: see `TypeRecord` in delivery/policy.ts. */
     rejections: text({ mode: "json" }).$type<Rejections>().notNull().default({}),
-    rejectedUntil: integer("rejected_until").notNull().default(0),
-    failedEvents: text("failed_events", { mode: "json" }).$type<string[]>().notNull().default([]),
+    acceptedTypes: text("accepted_types", { mode: "json" })
+      .$type<WebhookEvent[]>()
+      .notNull()
+      .default([]),
     /** The dispatch that leases it. */
     leasedBy: text("leased_by"),
     /** When the lease ends, if its dispatch dies; 0 once it was released. */
     leasedUntil: integer("leased_until").notNull().default(0),
-    /** How often its pending deliveries were all cancelled: those owed before the last time are void. */
-    cancellations: integer().notNull().default(0),
-    /** Whether void deliveries may still be pending. */
+    /** A fencing counter: how often pending deliveries of it were cancelled. */
+    cancelEpoch: integer("cancel_epoch").notNull().default(0),
+    /** By event type: pending deliveries of an epoch before this one are cancelled. */
+    cancelledBefore: text("cancelled_before", { mode: "json" })
+      .$type<Partial<Record<WebhookEvent, number>>>()
+      .notNull()
+      .default({}),
+    /** Whether rows of cancelled deliveries may still say `pending`. */
     cancelling: integer({ mode: "boolean" }).notNull().default(false),
     /** The last attempt, as of the last time that its pace changed or its lease was released. */
     lastAttempt: text("last_attempt", { mode: "json" }).$type<LastAttempt>(),
+    /** When the delayed wake-up message arrives that is on its way; in the past if there is none. */
+    wakeAt: integer("wake_at").notNull().default(0),
     /** No other redelivery is due before this time. */
     scheduledUntil: integer("scheduled_until").notNull().default(0),
   },
@@ -273,7 +284,20 @@ export const subscriptions = sqliteTable(
   ],
 );
 
-/** The kinds of events of which none has been accepted since one failed. */
+/** The failures of a subscription since its last success. */
+export interface Streak {
+  /** When the first of its failed attempts started: Unix milliseconds. */
+  startedAt: number;
+  /** Different events that failed in it, and failed attempts. */
+  events: number;
+  attempts: number;
+  /** Different events that failed since the endpoint was first found busy or unavailable; 0 if it was not. */
+  outageStep: number;
+  /** By event type: when it was last tried, and whether its last untried event was the newest one. */
+  turns: Partial<Record<WebhookEvent, { at: number; triedNewest: boolean }>>;
+}
+
+/** The event types of which none has been accepted since one failed. */
 export type Rejections = Partial<Record<WebhookEvent, Rejection>>;
 
 export interface Rejection {
@@ -318,8 +342,15 @@ export const events = sqliteTable(
   (table) => [primaryKey({ columns: [table.workspaceId, table.id] })],
 );
 
-/** Of a pending delivery: 0 for what is new, 1 sent by hand, 2 for what failed before or is sent again. */
-export type Priority = 0 | 1 | 2;
+/**
+ * The order in which a subscription's pending deliveries are sent.
+ *
+ * - 0: not tried yet.
+ * - 1: sent by hand; it waits for nothing.
+ * - 2: all its attempts failed within one streak of failures, at whose end it is due at once.
+ * - 3: due by its own retry schedule, or by that of a replay.
+ */
+export type Priority = 0 | 1 | 2 | 3;
 
 /**
  * A table without rowids, which Drizzle cannot express: migrations/0001_triggers.sql makes it. That saves a
@@ -334,16 +365,15 @@ export const deliveries = sqliteTable(
     /** The event's. */
     type: text().$type<WebhookEvent>().notNull(),
     state: text().$type<DeliveryState>().notNull(),
-    /** In which order pending deliveries are posted: see delivery/order.ts. */
     priority: integer().$type<Priority>().notNull().default(0),
-    /** Attempts at its turn, as opposed to those by hand and early probes. */
+    /** Attempts on its retry schedule; earlier ones, which do not count, leave it unchanged. */
     attempts: integer().notNull().default(0),
     /** When a pending delivery is due. */
     dueAt: integer("due_at").notNull(),
-    /** If it was sent by hand before it was due: when it is due again if that fails. */
-    turnAt: integer("turn_at"),
-    /** The subscription's `cancellations` when it was owed. */
-    cancellations: integer().notNull().default(0),
+    /** If it was sent by hand before it was due: when its retry schedule makes it due. */
+    scheduledAt: integer("scheduled_at"),
+    /** The subscription's `cancelEpoch` when it was made pending. */
+    cancelEpoch: integer("cancel_epoch").notNull().default(0),
     lastOutcome: text("last_outcome"),
     lastStatus: integer("last_status"),
     /** When the last attempt started, and how long it took. */

@@ -1,12 +1,12 @@
 import { timeBudget } from "../timing.ts";
 
 /** How many connections one workspace may use while the dispatch also serves others. */
-const POSTS_PER_WORKSPACE = 3;
+const CONNECTIONS_PER_WORKSPACE = 3;
 /** If no connection is taken or given back for this long, those who wait should not wait here. */
 export const STUCK_MS = 500;
 
-/** A place in the queue for a connection; once its turn has come, the connection itself. */
-export interface Place {
+/** A slot in the queue for a connection; once its turn has come, the connection itself. */
+export interface Slot {
   readonly workspaceId: string;
   isConnected: boolean;
   /** Called when its turn has come. */
@@ -14,14 +14,14 @@ export interface Place {
 }
 
 /**
- * The connections of a dispatch: who has queued the longest posts next. Each subscription queues for one
- * post at a time, so that each gets its first before any gets a second. A workspace gets no more than its
+ * The connections of a dispatch. The session that has queued the longest sends next. Each session queues for one
+ * request at a time, so that each sends its first before any sends a second. A workspace gets no more than its
  * share while there are others.
  */
 export class Connections {
   #free: number;
   readonly #served: ReadonlyMap<string, string>;
-  readonly #queue: Place[] = [];
+  readonly #queue: Slot[] = [];
   readonly #used = new Map<string, number>();
   #moves = timeBudget(STUCK_MS);
 
@@ -39,32 +39,34 @@ export class Connections {
     return !this.#moves();
   }
 
-  queueUp(workspaceId: string, onConnected: () => void): Place {
-    const place = { workspaceId, isConnected: false, onConnected };
-    this.#queue.push(place);
+  queueUp(workspaceId: string, onConnected: () => void): Slot {
+    const slot = { workspaceId, isConnected: false, onConnected };
+    this.#queue.push(slot);
     this.#connect();
-    return place;
+    return slot;
   }
 
   /** Leaves the queue, or gives the connection back. */
-  leave(place: Place): void {
-    if (place.isConnected) this.#use(place.workspaceId, -1);
-    else this.#queue.splice(this.#queue.indexOf(place), 1);
+  leave(slot: Slot): void {
+    if (slot.isConnected) this.#use(slot.workspaceId, -1);
+    else this.#queue.splice(this.#queue.indexOf(slot), 1);
     this.#connect();
   }
 
   #connect(): void {
     const share =
-      new Set(this.#served.values()).size > 1 ? POSTS_PER_WORKSPACE : Number.POSITIVE_INFINITY;
+      new Set(this.#served.values()).size > 1
+        ? CONNECTIONS_PER_WORKSPACE
+        : Number.POSITIVE_INFINITY;
     while (this.#free > 0) {
       const next = this.#queue.findIndex(
         ({ workspaceId }) => (this.#used.get(workspaceId) ?? 0) < share,
       );
-      const [place] = next < 0 ? [] : this.#queue.splice(next, 1);
-      if (!place) return;
-      this.#use(place.workspaceId, 1);
-      place.isConnected = true;
-      place.onConnected();
+      const [slot] = next < 0 ? [] : this.#queue.splice(next, 1);
+      if (!slot) return;
+      this.#use(slot.workspaceId, 1);
+      slot.isConnected = true;
+      slot.onConnected();
     }
   }
 

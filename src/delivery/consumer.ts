@@ -1,143 +1,153 @@
+import { isServed } from "../contract/served.ts";
 import { openDatabase } from "../db/client.ts";
 import { bindingOf, DIRECTORY } from "../db/databases.ts";
 import { log, logError } from "../log.ts";
 import { withTimeout } from "../timing.ts";
-import { createAttempt } from "./attempt.ts";
 import { dispatch } from "./dispatch.ts";
-import { LEASE_MS } from "./lease.ts";
+import { isWakeUp, sendWakeUps, type WakeUpMessage } from "./messages.ts";
 import { succeeded } from "./outcome.ts";
-import { type Lane, laneOf, POSTS_AT_ONCE } from "./policy.ts";
-import { prepare } from "./sender.ts";
-import type { Snapshot } from "./settle-and-claim.ts";
-import type { DispatchTools } from "./tools.ts";
-import { type WakeMessage, wake } from "./wake.ts";
+import { CONCURRENCY_MAX, type QueueName, queueOf } from "./policy.ts";
+import { LEASE_MS, type RoundSubscription } from "./round.ts";
+import { createSender } from "./sender.ts";
+import type { DispatchPorts } from "./session.ts";
 
-/** Maximum dispatches per invocation, which share its connections: one per lane and database. */
+/*
+ * The way of an event, file by file:
+ *
+ * 1. events/outbox.ts writes the event and a delivery for each subscription, in the transaction of its record.
+ * 2. messages.ts sends a wake-up message to a queue: a hint, which may be lost or come twice.
+ * 3. This consumer starts a dispatch for the subscriptions that a batch of messages names.
+ * 4. dispatch.ts runs a session for each of them (session.ts), which share connections (connections.ts).
+ * 5. A session makes rounds (round.ts), in which it claims what schedule.ts says is due, and
+ * 6. sends requests (sender.ts: bodies, signature.ts, post.ts); policy.ts decides how fast, and what is next.
+ * 7. The next round records their outcomes.
+ * 8. When the session ends, this consumer sends the next wake-up message. What the queues lose, the scheduled
+ *    job finds (`findStuck` in schedule.ts).
+ */
+
+/** Maximum dispatches per invocation, which share its connections: one for each queue and database. */
 const DISPATCHES_PER_INVOCATION = 3;
-/** After this long, a dispatch continues in the background, so that the queue goes on... */
-const BACKGROUND_AFTER_MS = 100;
-/** ...unless the isolate has this many of them: 25 MB, if each keeps `CLAIM_MAX` of the largest events... */
-export const BACKGROUND_DISPATCHES_MAX = 8;
-/** ...but no later than this, or the slow answers of one subscriber would hold up the queue of all. */
-const BACKGROUND_AFTER_MAX_MS = 2_000;
-/** Wait before a dispatch that failed is made again: its lease has ended by then. */
+/**
+ * How long a batch occupies its queue consumer. Most dispatches end within this time, so `max_concurrency` bounds
+ * them; one that waits for a slow endpoint continues in the background, so that its queue goes on.
+ */
+const CONSUMER_HELD_MS = 2_000;
+/** Delay before a dispatch that failed is made again: its leases have ended by then. */
 const RETRY_DELAY_SECONDS = LEASE_MS / 1000;
 
-/** How many dispatches an isolate has in progress, by database. */
-export type Load = Map<string, number>;
-const THIS_ISOLATE: Load = new Map();
-
 /**
- * The queue consumer for deliveries: dispatches what is due to the subscriptions that the messages name.
- * A dispatch that takes long continues in the background, so that the queue does not wait for its
- * subscribers. Nothing is lost: the work is in the database, and the messages are only hints.
+ * The consumer of the delivery queues: sends what is due to the subscriptions that the messages name. Nothing
+ * depends on a message: deliveries are in the database, and messages are only hints.
  *
- * @param attempt makes one attempt. The simulation replaces it, and gives each isolate its own `load`.
+ * @param attempt makes one attempt; the simulation and tests replace it.
  */
 export async function consume(
-  messages: readonly Message<WakeMessage>[],
+  messages: readonly Message[],
   env: Env,
   ctx: Pick<ExecutionContext, "waitUntil">,
-  attempt: DispatchTools["attempt"] = createAttempt(env),
-  load: Load = THIS_ISOLATE,
+  attempt?: DispatchPorts["attempt"],
 ): Promise<void> {
-  const lanes = Map.groupBy(
-    messages,
-    ({ body: { database = DIRECTORY, lane } }) => `${lane} ${database}`,
+  const valid: Message<WakeUpMessage>[] = [];
+  for (const message of messages) {
+    if (isWakeUp(message, env)) valid.push(message);
+    else {
+      // Neither its body nor its id: nobody knows where it comes from.
+      log("queue_message_invalid", { attempts: message.attempts });
+      message.ack();
+    }
+  }
+  const groups = Map.groupBy(
+    valid,
+    ({ body: { database = DIRECTORY, queue } }) => `${queue} ${database}`,
   );
-  const groups = [...lanes.values()];
+  const batches = [...groups.values()];
   // Another invocation has connections of its own.
-  for (const message of groups.splice(DISPATCHES_PER_INVOCATION).flat()) message.retry();
-  const connections = Math.floor(POSTS_AT_ONCE / Math.max(1, groups.length));
-  await Promise.all(
-    groups.map((group) => consumeLane(group, connections, env, ctx, attempt, load)),
-  );
+  for (const message of batches.splice(DISPATCHES_PER_INVOCATION).flat()) message.retry();
+  const connections = Math.floor(CONCURRENCY_MAX / Math.max(1, batches.length));
+  await Promise.all(batches.map((batch) => consumeBatch(batch, connections, env, ctx, attempt)));
 }
 
-/** Consumes the messages of one lane and one database. */
-async function consumeLane(
-  messages: Message<WakeMessage>[],
+/** Consumes messages of one queue and one database. */
+async function consumeBatch(
+  messages: Message<WakeUpMessage>[],
   connections: number,
   env: Env,
   ctx: Pick<ExecutionContext, "waitUntil">,
-  attempt: DispatchTools["attempt"],
-  load: Load,
+  attempt: DispatchPorts["attempt"] | undefined,
 ): Promise<void> {
-  const [
-    {
-      body: { lane, database = DIRECTORY },
-    },
-  ] = messages as [Message<WakeMessage>];
+  const { queue = "fast", database = DIRECTORY } = messages[0]?.body ?? {};
   const subscriptionIds = [...new Set(messages.map(({ body }) => body.subscriptionId))];
-  const inProgress = load.get(database) ?? 0;
-  load.set(database, inProgress + 1);
-  const work = dispatchAndWake(database, subscriptionIds, lane, connections, env, attempt)
-    .catch(async (error: unknown) => {
+  const work = dispatchAndWake(database, subscriptionIds, queue, connections, env, attempt).catch(
+    async (error: unknown) => {
       logError("dispatch_failed", error, { database, subscriptions: subscriptionIds.length });
-      const lost = subscriptionIds.map((subscriptionId) => ({ subscriptionId, lane }));
-      await wake(env, database, lost, RETRY_DELAY_SECONDS);
-    })
-    .finally(() => {
-      load.set(database, (load.get(database) ?? 0) - 1);
-    });
-  const isBusy = inProgress >= BACKGROUND_DISPATCHES_MAX;
-  await withTimeout(isBusy ? BACKGROUND_AFTER_MAX_MS : BACKGROUND_AFTER_MS, work, () => {});
+      const lost = subscriptionIds.map((subscriptionId) => ({ subscriptionId, queue }));
+      await sendWakeUps(env, database, lost, RETRY_DELAY_SECONDS);
+    },
+  );
+  await withTimeout(CONSUMER_HELD_MS, work, () => {});
   for (const message of messages) message.ack();
   ctx.waitUntil(work);
 }
 
-/** Dispatches, then wakes each subscription again for when its next delivery is due. */
+/** Dispatches, and sends each subscription's next wake-up message as soon as its session has ended. */
 async function dispatchAndWake(
   database: string,
   subscriptionIds: string[],
-  lane: Lane,
+  queue: QueueName,
   connections: number,
   env: Env,
-  attempt: DispatchTools["attempt"],
+  attempt: DispatchPorts["attempt"] | undefined,
 ): Promise<void> {
   // Without a session, every query goes to the primary, as the two-second rule needs it.
   const db = openDatabase(bindingOf(env, database));
+  const servesCrmSource = isServed(env.SERVED_ROUTES, "automations.crm_source");
+  const sender = createSender(env);
+  const makeAttempt = attempt ?? sender.attempt;
   const startedAt = Date.now();
   const count = { delivered: 0, failed: 0 };
   const waking: Promise<boolean>[] = [];
-  const tools: DispatchTools = {
+  const ports: DispatchPorts = {
     now: Date.now,
     random: Math.random,
-    prepare: (...claim) => prepare(env, ...claim),
-    async attempt(...post) {
-      const outcome = await attempt(...post);
+    prepare: sender.prepare,
+    async attempt(...request) {
+      const outcome = await makeAttempt(...request);
       count[succeeded(outcome) ? "delivered" : "failed"]++;
       return outcome;
     },
-    finished(subscription) {
-      const delayMs = nextWakeMs(subscription, Date.now());
+    finished(subscription, needsWakeUp) {
+      const delayMs = nextWakeUpMs(subscription, needsWakeUp, Date.now());
       if (delayMs === null) return;
-      const { subscriptionId } = subscription;
-      const hint = { subscriptionId, lane: laneOf(subscription) };
-      waking.push(wake(env, database, [hint], Math.ceil(delayMs / 1000)));
+      const wakeUp = { subscriptionId: subscription.subscriptionId, queue: queueOf(subscription) };
+      waking.push(sendWakeUps(env, database, [wakeUp], Math.ceil(delayMs / 1000)));
     },
   };
   try {
-    await dispatch(db, subscriptionIds, lane, tools, connections);
+    await dispatch(db, subscriptionIds, ports, { queue, connections, servesCrmSource });
   } finally {
     const durationMs = Date.now() - startedAt;
     const subscriptions = subscriptionIds.length;
     if (count.delivered + count.failed > 0)
-      log("dispatched", { lane, subscriptions, ...count, durationMs });
+      log("dispatched", { queue, subscriptions, ...count, durationMs });
     await Promise.all(waking);
   }
 }
 
 /**
- * When to wake a subscription next, in milliseconds from now; null if another consumer does that, or
- * nothing is due.
+ * When to wake a subscription next, in milliseconds from now; null if nothing is due, or another message or
+ * dispatch takes care of it.
+ *
+ * @param needsWakeUp whether no delayed message for it is on its way.
  */
-export function nextWakeMs(
-  { readyAt, leasedElsewhereUntil, cancelling, mayPost }: Snapshot,
+export function nextWakeUpMs(
+  { nextAttemptAt, leasedElsewhereUntil, cancelling, maySend }: RoundSubscription,
+  needsWakeUp: boolean,
   now: number,
 ): number | null {
-  // The dispatch that leases it looks for more before it releases it. If it has died, the sweep does.
+  // The dispatch that leases it looks for more before it releases it. If it has died, the scheduled job does.
   if (leasedElsewhereUntil !== null) return null;
   if (cancelling) return 0;
-  return readyAt === null || !mayPost ? null : Math.max(0, readyAt - now);
+  if (nextAttemptAt === null || !maySend) return null;
+  if (nextAttemptAt <= now) return 0;
+  return needsWakeUp ? nextAttemptAt - now : null;
 }

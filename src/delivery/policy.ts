@@ -1,266 +1,305 @@
+/*
+ * Flow control: how fast a subscription's endpoint is sent to, and what it is sent next. Five rules, in pure
+ * functions; time and randomness are arguments. SQL only looks up what is decided here (round.ts).
+ *
+ * 1. Retry schedule. Each delivery has its own (`reschedule`).
+ * 2. Adaptive concurrency (AIMD): one to six requests at once, one while the endpoint fails (`adjustPace`).
+ * 3. Failure spacing. A streak counts the different events that failed one after the other, whatever their
+ *    types; any success ends it. From the fifth on, requests are spaced, up to a minute apart. An endpoint that
+ *    is busy or unavailable is spaced from the first failure on, up to a minute or ten (`spacingMs`).
+ * 4. Turns. While requests are spaced, event types take turns; within a type, the newest and the oldest
+ *    untried event alternate, and only then comes what failed before (`chooseNext`).
+ * 5. The end of a streak. Each delivery that has only failed within it is due at once, one time
+ *    (`retryFailedAt` and `priorityAfterFailure`).
+ */
 import type { WebhookEvent } from "../contract/enumerations.ts";
 import {
   DISABLE_AFTER_FAILURES,
   DISABLE_AFTER_MS,
-  PROBE_WAITS_SECONDS,
-  RETRY_AFTER_MAX_MULTIPLE,
+  FAILING_SPACING_SECONDS,
+  OUTAGE_SPACING_SECONDS,
+  PROBE_INTERVAL_MS,
+  RETRY_AFTER_MAX_SECONDS,
   RETRY_JITTER,
   RETRY_WAITS_SECONDS,
+  TOLERATED_FAILURES,
 } from "../contract/limits.ts";
-import type { Priority, Rejection, Rejections } from "../db/schema.ts";
+import type { Priority, Rejections, Streak } from "../db/schema.ts";
 import { type AttemptOutcome, statusOf, succeeded } from "./outcome.ts";
 
 /**
- * Maximum concurrent posts per subscription, and per invocation: the runtime lets six requests of an
- * invocation wait for their response; a seventh is queued, wakes included. A dispatch that serves
- * several subscriptions therefore keeps one connection free.
+ * Maximum requests in flight for a subscription, and in one invocation: the runtime lets six requests wait
+ * for their response headers. A dispatch that serves several subscriptions keeps one of these free.
  */
-export const POSTS_AT_ONCE = 6;
-/** An answer that takes this long counts as slow. */
-export const SLOW_ANSWER_MS = 2_000;
+export const CONCURRENCY_MAX = 6;
+/** A response that takes this long counts as slow. */
+export const SLOW_RESPONSE_MS = 2_000;
+/** Later than any time: the retry schedule alone decides. */
+export const NEVER = Number.MAX_SAFE_INTEGER;
 
-/**
- * While an endpoint fails, nothing waits longer than this for its next attempt. Nor does what failed
- * during an outage that lasted, once it ends.
- */
-export const PROBE_AT_LEAST_MS = (PROBE_WAITS_SECONDS.at(-1) ?? 0) * 1000;
-/** What failed is retried at once if the endpoint recovers after a wait of this long. */
-const OUTAGE_SECONDS = 60;
-const PATIENCE_MAX = 20;
-
-/** How fast a subscription may be posted to, and from when on. */
+/** How fast a subscription may be sent to; times are Unix milliseconds. */
 export interface Pace {
-  /** Number of concurrent posts it has earned. */
-  postsAtOnce: number;
-  /** How many different events have failed in a row, or which wait it has reached; 0 after a success. */
-  backoff: number;
-  /** How many it has rejected in a row before it accepted one again: so many are no sign of an outage. */
-  patience: number;
-  /**
-   * It cannot be reached, answers too late or asks for a wait: no post starts before this time, in Unix
-   * milliseconds. Later posts are probes, one at a time. 0 after a success.
-   */
-  nextAt: number;
-  /** The same for the kinds in `rejections`: it answers, but has rejected one event after the other. */
-  rejectedUntil: number;
-  /** The kinds of events that it rejects, or fails to take. */
-  rejections: Rejections;
-  /** Whether an answer was slow, since when it has not earned `POSTS_AT_ONCE` posts again. */
+  /** Maximum requests in flight. */
+  concurrency: number;
+  /** Whether its wake-up messages go to the slow queue, so that it delays no other subscription. */
   slow: boolean;
-  /** Failed attempts since the last success. */
-  failures: number;
-  /** The first of these failures: Unix milliseconds. */
-  failingSince: number | null;
-  /** Up to two different events among them. */
-  failedEvents: string[];
+  /** The failures since the last success; null if there are none. */
+  streak: Streak | null;
+  /** While requests are spaced, when the next one may start; else 0. */
+  blockedUntil: number;
+  /** Deliveries that failed only within the streak are due from this time on, if not by their own schedule. */
+  retryFailedAt: number;
 }
 
-/** The pace of a subscription that is new, or enabled again. */
-export const FRESH: Pace = {
-  postsAtOnce: 1,
-  backoff: 0,
-  patience: 0,
-  nextAt: 0,
-  rejectedUntil: 0,
-  rejections: {},
+/** The pace of a subscription that is new, was enabled again, or has another URL. */
+export const INITIAL_PACE: Pace = {
+  concurrency: 1,
   slow: false,
-  failures: 0,
-  failingSince: null,
-  failedEvents: [],
+  streak: null,
+  blockedUntil: 0,
+  retryFailedAt: 0,
 };
 
-/** Whether a subscription has failed for so long, and at so many events, that it is disabled. */
-export function isDead({ failures, failingSince, failedEvents }: Pace, now: number): boolean {
-  if (failingSince === null || failingSince > now - DISABLE_AFTER_MS) return false;
-  return failures >= DISABLE_AFTER_FAILURES && failedEvents.length > 1;
+/** The last attempts by event type. They inform administrators and decide about disabling; they pace nothing. */
+export interface TypeRecord {
+  /** The event types of which nothing was accepted since an event failed. */
+  rejections: Rejections;
+  /** The event types of which the last attempt succeeded. */
+  acceptedTypes: WebhookEvent[];
 }
 
-/**
- * The queue that wakes a subscription; failing and slow ones have their own, so as not to delay
- * others. One that rejects events at once delays nobody.
- */
-export type Lane = "fast" | "slow";
+export const INITIAL_TYPE_RECORD: TypeRecord = { rejections: {}, acceptedTypes: [] };
 
-/** The lane of a subscription. */
-export function laneOf({ slow, nextAt }: Pick<Pace, "slow" | "nextAt">): Lane {
-  return slow || nextAt > 0 ? "slow" : "fast";
+/** The queue that carries a subscription's wake-up messages. */
+export type QueueName = "fast" | "slow";
+
+export function queueOf({ slow }: Pick<Pace, "slow">): QueueName {
+  return slow ? "slow" : "fast";
 }
 
-/** A delivery that is to be posted, or was. */
-export interface Post {
+/** A pending delivery, as far as flow control needs to know it; times are Unix milliseconds. */
+export interface PendingDelivery {
   eventId: string;
-  /** The kind of its event. */
   type: WebhookEvent;
   priority: Priority;
-  /** Its attempts before this one. */
+  /** Attempts on its retry schedule so far. */
   attempts: number;
-  /** Unix milliseconds. */
   dueAt: number;
-  /** If it was sent by hand before it was due: when that was to be. */
-  turnAt: number | null;
+  /** If it was sent by hand before it was due: when its retry schedule makes it due. */
+  scheduledAt: number | null;
+  /** When its last attempt started; null if there was none. */
+  lastAt: number | null;
 }
 
-/** A finished post; times are Unix milliseconds. */
+/** A finished attempt; times are Unix milliseconds. */
 export interface Attempt {
-  delivery: Post;
+  delivery: PendingDelivery;
   outcome: AttemptOutcome;
   startedAt: number;
   endedAt: number;
 }
 
-/**
- * Whether an attempt does not count if it fails: somebody sent the delivery by hand, or it probed the
- * endpoint, before its time. The first attempt always counts.
- */
-export function isExtra({ delivery, startedAt }: Pick<Attempt, "delivery" | "startedAt">): boolean {
-  const { attempts, turnAt, dueAt } = delivery;
-  return attempts > 0 && (turnAt ?? dueAt) > startedAt;
+/** What an unsuccessful outcome says about the endpoint. */
+type Failure = "rejected" | "busy" | "unavailable";
+
+function failureOf(outcome: AttemptOutcome): Failure {
+  if (outcome.kind !== "answered") return "unavailable";
+  return outcome.status === 429 || outcome.status === 503 ? "busy" : "rejected";
 }
 
-/**
- * Decides what happens to a delivery after its n-th attempt.
- *
- * @param attempt 1 for the first.
- * @param random between 0 and 1; sets the jitter.
- */
-export function decide(outcome: AttemptOutcome, attempt: number, random: number) {
-  if (succeeded(outcome)) return { state: "delivered" as const, waitMs: 0 };
-  const rungSeconds = RETRY_WAITS_SECONDS[attempt - 1];
-  if (rungSeconds === undefined) return { state: "exhausted" as const, waitMs: 0 };
-  return { state: "pending" as const, waitMs: waitMs(rungSeconds, outcome, random) };
+/** The pace after one more attempt. Sending by hand only matters if it succeeds. */
+export function adjustPace(pace: Pace, attempt: Attempt): Pace {
+  if (succeeded(attempt.outcome)) return paceAfterSuccess(pace, attempt);
+  return attempt.delivery.priority === 1 ? pace : paceAfterFailure(pace, attempt);
 }
 
-/**
- * Until when a delivery waits for its endpoint; Unix milliseconds. What is sent by hand does not wait.
- */
-export function heldUntil(
-  { nextAt, rejectedUntil, rejections }: Pace,
-  { type, priority }: Pick<Post, "type" | "priority">,
-): number {
-  if (priority === 1) return 0;
-  return rejections[type] ? Math.max(nextAt, rejectedUntil) : nextAt;
-}
-
-/**
- * The pace of a subscription after one more attempt.
- *
- * A fast success allows one more concurrent post; a slow success, or a failure that says something about
- * the endpoint, halves them. The endpoint backs off if it cannot be reached, answers too late or asks for
- * a wait; and, for the kinds that it rejects, if it rejects different events one after the other. An
- * event that is rejected again says nothing new. The first success ends all waits.
- *
- * @param random between 0 and 1; sets the jitter.
- */
-export function adjustPace(pace: Pace, attempt: Attempt, random: number): Pace {
-  const { outcome, startedAt, endedAt, delivery } = attempt;
-  const isSlow = endedAt - startedAt >= SLOW_ANSWER_MS;
-  const slow = pace.slow || isSlow;
-  // It was in flight when the wait began, so it is not a probe.
-  const isLate = startedAt < heldUntil(pace, delivery);
-  if (succeeded(outcome)) {
-    const { [delivery.type]: accepted, ...others } = pace.rejections;
-    const rejections = accepted ? others : pace.rejections;
-    const healthy = { ...pace, slow, rejections, failures: 0, failingSince: null };
-    if (isLate) return { ...healthy, failedEvents: [] };
-    const earned = pace.nextAt > 0 ? 1 : Math.min(pace.postsAtOnce + 1, POSTS_AT_ONCE);
-    const postsAtOnce = isSlow ? halved(pace.postsAtOnce) : earned;
-    return {
-      ...{ ...FRESH, rejections, postsAtOnce, patience: patienceAfter(pace) },
-      // A single fast answer does not end it: whoever hangs every other time would hold up the fast lane.
-      slow: slow && postsAtOnce < POSTS_AT_ONCE,
-    };
-  }
-  if (delivery.priority === 1) return pace;
-  const failing = {
-    ...pace,
-    slow,
-    rejections: { ...pace.rejections, [delivery.type]: rejectionOf(attempt, pace.rejections) },
-    failures: pace.failures + 1,
-    failingSince: pace.failingSince ?? endedAt,
-    failedEvents: [...new Set([...pace.failedEvents, delivery.eventId])].slice(0, 2),
+function paceAfterSuccess(pace: Pace, { startedAt, endedAt }: Attempt): Pace {
+  const isSlow = endedAt - startedAt >= SLOW_RESPONSE_MS;
+  const wasSpaced = pace.blockedUntil > 0;
+  const increased = wasSpaced ? 1 : Math.min(pace.concurrency + 1, CONCURRENCY_MAX);
+  const concurrency = isSlow ? halved(pace.concurrency) : increased;
+  return {
+    concurrency,
+    // One fast response does not end it: an endpoint that hangs every other time would hold up the fast queue.
+    slow: (pace.slow || isSlow) && concurrency < CONCURRENCY_MAX,
+    streak: null,
+    blockedUntil: 0,
+    retryFailedAt: 0,
   };
-  if (isLate) return failing;
-  if (isAway(outcome)) {
-    const climbed = failing.failedEvents.length > 1 ? climb(pace) : pace.backoff;
-    const backoff = Math.max(climbed, FIRST_AWAY);
-    const nextAt = endedAt + probeWaitMs(backoff, outcome, random);
-    return { ...failing, postsAtOnce: 1, backoff, nextAt };
+}
+
+function paceAfterFailure(pace: Pace, { delivery, outcome, startedAt, endedAt }: Attempt): Pace {
+  const failure = failureOf(outcome);
+  const isSlow = failure === "unavailable" || endedAt - startedAt >= SLOW_RESPONSE_MS;
+  // An event that fails again lengthens nothing.
+  const isNewInStreak = !hasFailedIn(pace.streak, delivery);
+  const streak = extendStreak(pace.streak, delivery, startedAt, isNewInStreak);
+  const slow = pace.slow || isSlow;
+  // It started before requests were blocked, so it says nothing about the endpoint since then.
+  if (startedAt < pace.blockedUntil) return { ...pace, slow, streak };
+  if (failure !== "rejected" && (isNewInStreak || streak.outageStep === 0)) streak.outageStep++;
+  const waitMs = spacingMs(streak, outcome);
+  if (waitMs === 0 && pace.blockedUntil === 0) {
+    const concurrency = delivery.attempts === 0 ? halved(pace.concurrency) : pace.concurrency;
+    return { concurrency, slow, streak, blockedUntil: 0, retryFailedAt: NEVER };
   }
-  const isNew = delivery.attempts === 0;
-  const backoff = isNew ? climb(pace) : pace.backoff;
-  const postsAtOnce = isNew ? halved(pace.postsAtOnce) : pace.postsAtOnce;
-  const waitsMs = probeWaitMs(backoff - pace.patience, outcome, random);
-  const rejectedUntil = waitsMs > 0 ? endedAt + waitsMs : pace.rejectedUntil;
-  return { ...failing, postsAtOnce, backoff, nextAt: 0, rejectedUntil };
+  const blockedUntil = waitMs === 0 ? pace.blockedUntil : endedAt + waitMs;
+  const retryFailedAt = Math.max(blockedUntil, endedAt + PROBE_INTERVAL_MS);
+  return { concurrency: 1, slow, streak, blockedUntil, retryFailedAt };
 }
 
-/** Whether a change of pace ended an outage that lasted, so that what failed in it need not wait. */
-export function endsOutage(before: Pace, after: Pace): boolean {
-  if (after.backoff > 0 || !isOut(before)) return false;
-  // If it takes other kinds than those that it rejects, nothing has changed for these.
-  return (
-    before.nextAt > 0 || Object.keys(before.rejections).some((type) => !(type in after.rejections))
-  );
+/** Whether the delivery has already failed within the streak. */
+function hasFailedIn(streak: Streak | null, { lastAt }: PendingDelivery): boolean {
+  return streak !== null && lastAt !== null && lastAt >= streak.startedAt;
 }
 
-/** An endpoint that is away is left alone for as long as an event that failed, at first. */
-export const FIRST_AWAY = 1 + PROBE_WAITS_SECONDS.indexOf(Number(RETRY_WAITS_SECONDS[0]));
-
-/** Whether the endpoint cannot be reached, answers too late, or asks to be left alone. */
-function isAway(outcome: AttemptOutcome): boolean {
-  return outcome.kind !== "answered" || asksForWait(outcome);
+function extendStreak(
+  streak: Streak | null,
+  { type, priority }: PendingDelivery,
+  startedAt: number,
+  isNewInStreak: boolean,
+): Streak {
+  const { events = 0, attempts = 0, outageStep = 0, turns = {} } = streak ?? {};
+  const triedNewest = turns[type]?.triedNewest ?? false;
+  return {
+    startedAt: Math.min(streak?.startedAt ?? startedAt, startedAt),
+    events: isNewInStreak ? events + 1 : events,
+    attempts: attempts + 1,
+    outageStep,
+    turns: {
+      ...turns,
+      [type]: { at: startedAt, triedNewest: priority === 0 ? !triedNewest : triedNewest },
+    },
+  };
 }
 
-function rejectionOf({ outcome, endedAt, delivery }: Attempt, known: Rejections): Rejection {
-  const since = known[delivery.type]?.since ?? endedAt;
-  return { since, outcome: outcome.kind, status: statusOf(outcome) };
+/** How long the next request waits after a failure, in milliseconds; 0 if it need not wait. */
+function spacingMs({ events, outageStep }: Streak, outcome: AttemptOutcome): number {
+  const failure = failureOf(outcome);
+  if (failure !== "rejected") {
+    const seconds = stepOf(OUTAGE_SPACING_SECONDS[failure], outageStep - 1);
+    return Math.max(seconds, requestedWaitSeconds(outcome)) * 1000;
+  }
+  return events < TOLERATED_FAILURES
+    ? 0
+    : stepOf(FAILING_SPACING_SECONDS, events - TOLERATED_FAILURES) * 1000;
 }
 
-/** Whether the wait that it has reached says that it is out of order. */
-function isOut({ backoff, patience, nextAt }: Pace): boolean {
-  return probeWaitSeconds(nextAt > 0 ? backoff : backoff - patience) >= OUTAGE_SECONDS;
+function stepOf(seconds: readonly number[], index: number): number {
+  return seconds[Math.min(index, seconds.length - 1)] ?? 0;
 }
 
-function patienceAfter(pace: Pace): number {
-  if (isOut(pace)) return 0;
-  return pace.nextAt > 0
-    ? pace.patience
-    : Math.min(Math.max(pace.patience, pace.backoff), PATIENCE_MAX);
+/** What a busy endpoint asks for in `Retry-After`. */
+function requestedWaitSeconds(outcome: AttemptOutcome): number {
+  const asked = outcome.kind === "answered" ? (outcome.retryAfterSeconds ?? 0) : 0;
+  return Math.min(asked, RETRY_AFTER_MAX_SECONDS);
 }
 
-function climb({ backoff }: Pace): number {
-  return Math.min(backoff + 1, PROBE_WAITS_SECONDS.length + PATIENCE_MAX);
-}
-
-function halved(postsAtOnce: number): number {
-  return Math.max(1, Math.floor(postsAtOnce / 2));
-}
-
-function probeWaitMs(backoff: number, outcome: AttemptOutcome, random: number): number {
-  return Math.min(waitMs(probeWaitSeconds(backoff), outcome, random), PROBE_AT_LEAST_MS);
-}
-
-function probeWaitSeconds(backoff: number): number {
-  const rung = Math.min(backoff, PROBE_WAITS_SECONDS.length) - 1;
-  return PROBE_WAITS_SECONDS[rung] ?? 0;
+function halved(concurrency: number): number {
+  return Math.max(1, Math.floor(concurrency / 2));
 }
 
 /**
- * Never shorter than its rung, so that the ladder outlasts the time after which a subscription is
- * disabled.
+ * Chooses the delivery to send next while requests are spaced.
+ *
+ * @param heads for each event type and priority, the delivery that is due first, and the untried one that is
+ *   due last; all of them are due.
  */
-function waitMs(rungSeconds: number, outcome: AttemptOutcome, random: number): number {
-  const rungMs = rungSeconds * 1000;
-  const asked = Math.min(askedWaitMs(outcome), rungMs * RETRY_AFTER_MAX_MULTIPLE);
-  return Math.round(Math.max(rungMs * (1 + RETRY_JITTER * random), asked));
+export function chooseNext<D extends PendingDelivery>(
+  { streak, blockedUntil }: Pace,
+  heads: readonly D[],
+  now: number,
+): D | undefined {
+  const byDueTime = heads.toSorted((a, b) => a.dueAt - b.dueAt || compare(a.eventId, b.eventId));
+  const manual = byDueTime.find(({ priority }) => priority === 1);
+  if (manual || now < blockedUntil) return manual;
+  const lastTurn = ({ type }: D) => streak?.turns[type]?.at ?? 0;
+  const [first] = byDueTime.toSorted((a, b) => lastTurn(a) - lastTurn(b));
+  const ofType = byDueTime.filter(({ type }) => type === first?.type);
+  const untried = ofType.filter(({ priority }) => priority === 0);
+  const isNewestNext = first && !streak?.turns[first.type]?.triedNewest;
+  return (isNewestNext ? untried.at(-1) : untried[0]) ?? ofType[0];
 }
 
-/** The wait the subscriber asked for, in milliseconds; honoured on 429 and 503 only. */
-function askedWaitMs(outcome: AttemptOutcome): number {
-  if (outcome.kind !== "answered" || !asksForWait(outcome)) return 0;
-  return (outcome.retryAfterSeconds ?? 0) * 1000;
+const compare = (a: string, b: string) => (a < b ? -1 : Number(a > b));
+
+/** What becomes of a delivery after an attempt. */
+export interface Rescheduled {
+  state: "delivered" | "pending" | "exhausted";
+  attempts: number;
+  priority: Priority;
+  /** When it is due again; when the attempt ended, if it is not pending. */
+  dueAt: number;
 }
 
-function asksForWait(outcome: AttemptOutcome & { kind: "answered" }): boolean {
-  return outcome.status === 429 || outcome.status === 503;
+/**
+ * Decides what becomes of a delivery after an attempt. A failure before its time does not count, so that no
+ * early attempt shortens the retry schedule; the first attempt always counts.
+ *
+ * @param pace as it was before the attempt.
+ * @param random between 0 and 1; sets the jitter.
+ */
+export function reschedule(pace: Pace, attempt: Attempt, random: number): Rescheduled {
+  const { delivery, outcome, startedAt, endedAt } = attempt;
+  const attempts = delivery.attempts + 1;
+  if (succeeded(outcome)) return { state: "delivered", attempts, priority: 0, dueAt: endedAt };
+  const priority = priorityAfterFailure(pace, delivery);
+  const scheduledAt = delivery.scheduledAt ?? delivery.dueAt;
+  if (delivery.attempts > 0 && startedAt < scheduledAt)
+    return { state: "pending", attempts: delivery.attempts, priority, dueAt: scheduledAt };
+  const seconds = RETRY_WAITS_SECONDS[attempts - 1];
+  if (seconds === undefined) return { state: "exhausted", attempts, priority, dueAt: endedAt };
+  // Never shorter, so that the schedule outlasts the time after which a subscription is disabled.
+  const waitMs = Math.round(seconds * 1000 * (1 + RETRY_JITTER * random));
+  return { state: "pending", attempts, priority, dueAt: endedAt + waitMs };
+}
+
+/** 2 while all attempts of the delivery, since it was last sent, have failed within the streak; then 3. */
+function priorityAfterFailure(
+  { streak }: Pace,
+  delivery: PendingDelivery,
+): Extract<Priority, 2 | 3> {
+  if (delivery.attempts === 0) return 2;
+  return delivery.priority !== 3 && hasFailedIn(streak, delivery) ? 2 : 3;
+}
+
+/** What is known of each event type after one more attempt. */
+export function recordType(known: TypeRecord, attempt: Attempt): TypeRecord {
+  const { delivery, outcome, endedAt } = attempt;
+  const { type, priority } = delivery;
+  if (succeeded(outcome)) {
+    if (!known.rejections[type] && known.acceptedTypes.includes(type)) return known;
+    const { [type]: _, ...rejections } = known.rejections;
+    return { rejections, acceptedTypes: [...new Set([...known.acceptedTypes, type])].toSorted() };
+  }
+  if (priority === 1) return known;
+  const rejection = {
+    since: known.rejections[type]?.since ?? endedAt,
+    outcome: outcome.kind,
+    status: statusOf(outcome),
+  };
+  return {
+    rejections: { ...known.rejections, [type]: rejection },
+    acceptedTypes: known.acceptedTypes.filter((accepted) => accepted !== type),
+  };
+}
+
+/**
+ * Whether a failed attempt disables its subscription: nothing has succeeded for three days, and the endpoint is
+ * unavailable or accepts no event type that is listed. An endpoint that accepts one type is not disabled
+ * because of another.
+ *
+ * @param listed the event types of the subscription.
+ */
+export function isDead(
+  { streak }: Pace,
+  { acceptedTypes }: TypeRecord,
+  { outcome, endedAt }: Attempt,
+  listed: readonly WebhookEvent[],
+): boolean {
+  if (streak === null || streak.startedAt > endedAt - DISABLE_AFTER_MS) return false;
+  if (streak.attempts < DISABLE_AFTER_FAILURES || streak.events < 2) return false;
+  return (
+    failureOf(outcome) === "unavailable" || !listed.some((type) => acceptedTypes.includes(type))
+  );
 }

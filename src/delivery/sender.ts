@@ -1,105 +1,112 @@
 import { openDataKey } from "../encryption/personal-data.ts";
 import { makeBody } from "../events/bodies.ts";
+import { log, logError } from "../log.ts";
 import { openHeaders } from "../subscriptions/headers.ts";
 import { createGuard } from "../subscriptions/resolve.ts";
 import { openSigner } from "../subscriptions/secrets.ts";
 import { abortAfter } from "../timing.ts";
-import { type Outcome, succeeded } from "./outcome.ts";
-import type { Post } from "./policy.ts";
+import { type Outcome, statusOf, succeeded } from "./outcome.ts";
+import type { PendingDelivery } from "./policy.ts";
 import { post, TEST_HEADER, WEBHOOK_HEADER } from "./post.ts";
 import { keep, RESPONSE_READ_MS, readResponse } from "./response.ts";
-import type { ClaimedRow, Snapshot } from "./settle-and-claim.ts";
+import type { DueDelivery, RoundSubscription } from "./round.ts";
 import type { Signer } from "./signature.ts";
 
-/** The body of a post, and the headers that sign it. */
-interface Ready {
+/** The body of a request, and the headers that sign it. */
+interface Signed {
   body: string;
   signature: Record<string, string>;
   /** Unix milliseconds. */
   signedAt: number;
 }
 
-/** A delivery that a dispatch may post. */
-export interface Claimed extends Post {
+/** A delivery that a dispatch may send. */
+export interface Claimed extends PendingDelivery {
   subscriptionId: string;
-  /** What it throws, posting does. */
-  ready: Promise<Ready>;
+  /** Rejects if the body or the signature cannot be made; the error surfaces when it is sent. */
+  signed: Promise<Signed>;
+  /** Whether our policy blocks requests to the URL. */
+  isBlocked: Promise<boolean>;
 }
 
-/** Where and how to post a delivery. */
+/** Where and how to send a delivery. */
 export type Target = Pick<
-  Snapshot,
+  RoundSubscription,
   "workspaceId" | "dataKey" | "url" | "sealedSecret" | "sealedHeaders" | "earlierSecrets"
 >;
 
-/** How an attempt ended, and what is kept of its answer. */
+/** How an attempt ended, and the stored part of its response. */
 export type Attempted = Outcome & { kept?: Promise<string | null> };
 
 /**
- * Makes the bodies of deliveries and signs them: all at once, because one by one, between posts, each would
- * take several times as long. Deliveries of the same event share its body.
+ * Creates a sender: it makes and signs requests, and sends them.
  *
- * @param targets those of their subscriptions, by id.
- * @param now Unix milliseconds: the targets were read then, or later.
- */
-export function prepare(
-  env: Env,
-  rows: ClaimedRow[],
-  targets: ReadonlyMap<string, Target>,
-  now: number,
-): Claimed[] {
-  const bodies = new Map<string, Promise<string>>();
-  const signers = new Map<string, Promise<Signer>>();
-  return rows.map((row) => {
-    const { createdAt, storedBody, leadId, lead, ...post } = row;
-    const { subscriptionId, eventId } = post;
-    const target = targets.get(subscriptionId) as Target;
-    const body = bodies.get(eventId) ?? makeBody(env.ENCRYPTION_KEYS, target, row);
-    const signer = signers.get(subscriptionId) ?? openSigner(env, subscriptionId, target);
-    bodies.set(eventId, body);
-    signers.set(subscriptionId, signer);
-    const ready = sign(eventId, body, signer, now);
-    // Handled when it is posted.
-    ready.catch(() => {});
-    return { ...post, ready };
-  });
-}
-
-async function sign(
-  eventId: string,
-  body: Promise<string>,
-  signer: Promise<Signer>,
-  now: number,
-): Promise<Ready> {
-  // Whatever the lead, nothing is attempted without the secret.
-  await Promise.allSettled([signer, body]);
-  const [signWith, text] = [await signer, await body];
-  return { body: text, signature: await signWith(eventId, text, now), signedAt: now };
-}
-
-/**
- * Creates the function that posts deliveries; it throws like `DispatchTools["attempt"]`.
- *
- * @param isTest whether they are marked as tests, and their answers kept whatever they say.
+ * @param isTest whether requests are marked as tests, and their responses stored whatever they say.
  */
 export function createSender(env: Env, isTest = false) {
-  const isRefused = createGuard(env);
-  const read = (response: Response) =>
-    abortAfter(RESPONSE_READ_MS, (signal) => readResponse(response, signal));
-  return async (delivery: Claimed, target: Target, now: number): Promise<Attempted> => {
+  const isBlocked = createGuard(env);
+
+  /**
+   * Makes the bodies of deliveries, signs them and checks their URLs: the whole claim at once, so that no
+   * request waits for Web Crypto, and no look-up of a host competes with requests for connections.
+   *
+   * @param targets those of their subscriptions, by id.
+   * @param now Unix milliseconds: the targets were read then, or later.
+   */
+  function prepare(
+    rows: readonly DueDelivery[],
+    targets: ReadonlyMap<string, Target>,
+    now: number,
+  ): Claimed[] {
+    // Deliveries of one event share its body, and those of one subscription its signer.
+    const bodies = new Map<string, Promise<string>>();
+    const signers = new Map<string, Promise<Signer>>();
+    const checks = new Map<string, Promise<boolean>>();
+    return rows.map((row) => {
+      const { subscriptionId, eventId } = row;
+      const target = targets.get(subscriptionId) as Target;
+      const body = bodies.get(eventId) ?? makeBody(env.ENCRYPTION_KEYS, target, row);
+      const signer = signers.get(subscriptionId) ?? openSigner(env, subscriptionId, target);
+      const check = checks.get(target.url) ?? isBlocked(target.url);
+      bodies.set(eventId, body);
+      signers.set(subscriptionId, signer);
+      checks.set(target.url, check);
+      const signed = sign(eventId, body, signer, now);
+      // Handled when it is sent.
+      signed.catch(() => {});
+      return {
+        subscriptionId,
+        eventId,
+        type: row.type,
+        priority: row.priority,
+        attempts: row.attempts,
+        dueAt: row.dueAt,
+        scheduledAt: row.scheduledAt,
+        lastAt: row.lastAt,
+        signed,
+        isBlocked: check,
+      };
+    });
+  }
+
+  /**
+   * Sends a delivery; throws like `DispatchPorts["attempt"]`.
+   *
+   * @param now Unix milliseconds.
+   */
+  async function send(delivery: Claimed, target: Target, now: number): Promise<Attempted> {
     const { url, workspaceId, dataKey, sealedHeaders } = target;
     const { subscriptionId, eventId } = delivery;
-    if (await isRefused(url)) return { kind: "refused" };
-    const { body, signature, signedAt } = await delivery.ready;
-    // It names the second of its attempt, from which the history of the delivery makes it once more.
-    const isFresh = Math.floor(now / 1000) === Math.floor(signedAt / 1000);
-    const signAgain = async () =>
-      (await openSigner(env, subscriptionId, target))(eventId, body, now);
-    const owner = { subscriptionId, workspaceId, dataKey };
+    if (await delivery.isBlocked) return { kind: "refused" };
+    const { body, signature, signedAt } = await delivery.signed;
+    // The history recomputes signatures from the second in which the attempt started.
+    const isCurrent = Math.floor(now / 1000) === Math.floor(signedAt / 1000);
     const headers = {
-      ...(await openHeaders(env, owner, sealedHeaders)),
+      ...(await openHeaders(env, { subscriptionId, workspaceId, dataKey }, sealedHeaders)),
       [WEBHOOK_HEADER]: subscriptionId,
-      ...(isFresh ? signature : await signAgain()),
+      ...(isCurrent
+        ? signature
+        : await (await openSigner(env, subscriptionId, target))(eventId, body, now)),
       ...(isTest ? TEST_HEADER : {}),
     };
     const { outcome, response, clue } = await post(url, body, headers, now);
@@ -107,8 +114,48 @@ export function createSender(env: Env, isTest = false) {
       response?.body?.cancel().catch(() => {});
       return outcome;
     }
-    const said = response ? read(response) : Promise.resolve(null);
+    const said = response
+      ? abortAfter(RESPONSE_READ_MS, (signal) => readResponse(response, signal))
+      : Promise.resolve(null);
     const openKey = () => openDataKey(env.ENCRYPTION_KEYS, workspaceId, dataKey);
     return { ...outcome, kept: keep(delivery, said, clue, openKey, headers) };
-  };
+  }
+
+  /** Sends a delivery, and logs the attempt if it fails or cannot be made. */
+  async function attempt(delivery: Claimed, target: Target): Promise<Attempted> {
+    const startedAt = Date.now();
+    const about = () => ({
+      eventId: delivery.eventId,
+      webhookId: delivery.subscriptionId,
+      host: new URL(target.url).host,
+      attempt: delivery.attempts + 1,
+    });
+    try {
+      const outcome = await send(delivery, target, startedAt);
+      // The dispatch counts successes: a line for each would cost more than signing.
+      if (succeeded(outcome)) return outcome;
+      const durationMs = Date.now() - startedAt;
+      const status = statusOf(outcome);
+      log("attempt_failed", { ...about(), outcome: outcome.kind, status, durationMs });
+      return outcome;
+    } catch (error) {
+      logError("delivery_not_attempted", error, about());
+      throw error;
+    }
+  }
+
+  return { prepare, send, attempt };
+}
+
+async function sign(
+  eventId: string,
+  body: Promise<string>,
+  signer: Promise<Signer>,
+  now: number,
+): Promise<Signed> {
+  // A missing secret takes precedence over an unreadable lead: only the latter counts as an attempt.
+  await Promise.allSettled([signer, body]);
+  const signWith = await signer;
+  const text = await body;
+  return { body: text, signature: await signWith(eventId, text, now), signedAt: now };
 }

@@ -11,7 +11,7 @@ import type { TestResult } from "../history/views.ts";
 import { log } from "../log.ts";
 import type { KnownSubscription } from "../subscriptions/subscriptions.ts";
 import { statusOf } from "./outcome.ts";
-import { type Claimed, createSender, prepare } from "./sender.ts";
+import { type Claimed, createSender } from "./sender.ts";
 
 /**
  * Posts a sample event once, now, signed like any other, and records it with the receiver's answer. A
@@ -31,10 +31,22 @@ export async function postTestEvent(
   const eventId = newEventId(now);
   const body = sampleBody(eventId, type, now);
   const event = { createdAt: now, storedBody: body, leadId: null, lead: null };
-  const post = { eventId, type, priority: 1, attempts: 0, dueAt: now, turnAt: null } as const;
   const targets = new Map([[subscriptionId, subscription]]);
-  const [delivery] = prepare(env, [{ ...post, ...event, subscriptionId }], targets, now);
-  const sent = await createSender(env, true)(delivery as Claimed, subscription, now);
+  const row = {
+    ...event,
+    subscriptionId,
+    eventId,
+    type,
+    priority: 1 as const,
+    attempts: 0,
+    dueAt: now,
+    scheduledAt: null,
+    lastAt: null,
+    isWithdrawn: 0 as const,
+  };
+  const sender = createSender(env, true);
+  const [delivery] = sender.prepare([row], targets, now);
+  const sent = await sender.send(delivery as Claimed, subscription, now);
   const durationMs = Date.now() - now;
   const result = { eventId, outcome: sent.kind, status: statusOf(sent), durationMs };
   await commit(db, record(subscriptionId, type, body, now, result, await sent.kept));

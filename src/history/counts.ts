@@ -14,7 +14,7 @@ import type { DayView } from "./views.ts";
  *
  * The counts of a day are a flat JSON object. `lead.created delivered`, `lead.created failed` and
  * `lead.created exhausted` count attempts; `failed` ones will be retried. `ms 200` counts the responses that
- * took at most 200 ms, and longer than the bound before it.
+ * took at most 200 ms, and longer than the bound before it. `responses` counts the stored responses.
  */
 
 /** Upper bounds of the histogram of response times. The last one has no limit. */
@@ -36,6 +36,8 @@ export interface EndedAttempt {
   outcome: string;
   startedAt: number;
   durationMs: number;
+  /** The stored part of its response, if there is one. */
+  response?: string | null;
 }
 
 /** The counts that a transaction adds to a subscription's day. */
@@ -49,12 +51,14 @@ export interface CountsOfDay {
 /** Counts attempts by subscription and by the day on which they ended. */
 export function countAttempts(attempts: readonly EndedAttempt[]): CountsOfDay[] {
   const days = new Map<string, CountsOfDay>();
-  for (const { subscriptionId, type, state, outcome, startedAt, durationMs } of attempts) {
+  for (const attempt of attempts) {
+    const { subscriptionId, type, state, outcome, startedAt, durationMs, response } = attempt;
     const day = startOfDay(startedAt + durationMs);
     const key = `${subscriptionId} ${day}`;
     const ofDay = days.get(key) ?? { subscriptionId, day, counts: {} };
     days.set(key, ofDay);
     add(ofDay.counts, `${type} ${state === "pending" ? "failed" : state}`, 1);
+    if (response) add(ofDay.counts, "responses", 1);
     // An attempt without a response has no response time.
     if (outcome === "answered") add(ofDay.counts, `ms ${boundOf(durationMs)}`, 1);
   }

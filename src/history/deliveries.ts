@@ -8,7 +8,7 @@ import { qb } from "../db/builder.ts";
 import { type Database, read } from "../db/client.ts";
 import { type Listing, type PageRequest, toListing } from "../db/page.ts";
 import { deliveries, events, leads, subscriptions, workspaces } from "../db/schema.ts";
-import { NEXT_ATTEMPT_AT } from "../delivery/order.ts";
+import { NEXT_ATTEMPT_AT } from "../delivery/schedule.ts";
 import { openDataKey } from "../encryption/personal-data.ts";
 import { readSubject, SUBJECT } from "../events/subject.ts";
 import { IS_ITS_EVENT, isSubscription, STATE } from "../subscriptions/conditions.ts";

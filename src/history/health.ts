@@ -7,7 +7,7 @@ import { qb } from "../db/builder.ts";
 import { type Database, read } from "../db/client.ts";
 import { newestFirst } from "../db/page.ts";
 import { deliveries, subscriptions } from "../db/schema.ts";
-import { readyAt } from "../delivery/order.ts";
+import { nextAttemptAt } from "../delivery/schedule.ts";
 import { isSubscription, PENDING, STATE, unknownWebhook } from "../subscriptions/conditions.ts";
 import { readCounts, toDays } from "./counts.ts";
 import { IS_UNSUCCESSFUL, UNSUCCESSFUL } from "./deliveries.ts";
@@ -72,7 +72,7 @@ function selectSubscriptions(which: SQL | undefined) {
       rejections: subscriptions.rejections,
       lastAttempt: subscriptions.lastAttempt,
       earlierSecrets: subscriptions.earlierSecrets,
-      readyAt: readyAt(),
+      nextAttemptAt: nextAttemptAt(),
     })
     .from(subscriptions)
     .where(which)
@@ -170,7 +170,8 @@ function toView(
       failed,
       exhausted,
     })),
-    nextAttemptAt: row.disabledAt !== null || row.readyAt === null ? null : isoTime(row.readyAt),
+    nextAttemptAt:
+      row.disabledAt !== null || row.nextAttemptAt === null ? null : isoTime(row.nextAttemptAt),
     lastAttempt: row.lastAttempt && { ...row.lastAttempt, at: isoTime(row.lastAttempt.at) },
     lastFailure: lastFailure
       ? {
@@ -203,7 +204,7 @@ function stateOf(row: SubscriptionRow, isRejecting: boolean, now: number): Webho
   if (isRejecting && failedMs < TELL_AFTER_MS) return "rejecting";
   if (row.failingSince !== null) return "failing";
   if (row.slow) return "slow";
-  return row.readyAt !== null && row.readyAt < now - BACKLOG_MS ? "backlog" : "healthy";
+  return row.nextAttemptAt !== null && row.nextAttemptAt < now - BACKLOG_MS ? "backlog" : "healthy";
 }
 
 /** Maximum deliveries in each state among which the first undelivered one is looked for. */

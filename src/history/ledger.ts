@@ -3,8 +3,13 @@ import { type Column, eq, type SQL, sql } from "drizzle-orm";
 import type { DeliveryState } from "../contract/enumerations.ts";
 import type { Database } from "../db/client.ts";
 import { deliveries, events, subscriptions } from "../db/schema.ts";
-import { subscriptionsWithPending } from "../delivery/wake.ts";
-import { IS_ITS_EVENT, IS_PENDING, IS_VOID, PENDING } from "../subscriptions/conditions.ts";
+import { NEXT_ATTEMPT_AT, subscriptionsWithPending } from "../delivery/schedule.ts";
+import {
+  IS_CANCELLED_LAZILY,
+  IS_ITS_EVENT,
+  IS_PENDING,
+  PENDING,
+} from "../subscriptions/conditions.ts";
 import { livesHere } from "../workspaces/workspaces.ts";
 
 /** A delivery counts as overdue this long after it could have been posted. */
@@ -48,9 +53,7 @@ export async function findBacklog(
   workspaceId: string | undefined,
   now: number,
 ): Promise<Backlog> {
-  const { id, nextAt, rejections, rejectedUntil } = subscriptions;
-  const { dueAt, type } = deliveries;
-  const rejectedTo = sql`iif(${rejections} -> ${type} IS NULL, 0, ${rejectedUntil})`;
+  const { id } = subscriptions;
   const [row] = await db.all<{
     pending: number;
     overdue: number;
@@ -59,12 +62,12 @@ export async function findBacklog(
   }>(sql`
     WITH RECURSIVE ${subscriptionsWithPending("")}
     SELECT count(*) AS pending,
-      coalesce(sum(max(${dueAt}, ${nextAt}, ${rejectedTo}) < ${now - OVERDUE_AFTER_MS}), 0) AS overdue,
+      coalesce(sum(${NEXT_ATTEMPT_AT} < ${now - OVERDUE_AFTER_MS}), 0) AS overdue,
       -- The id is that of the row with the minimum.
       min(${events.createdAt}) AS oldestAt, ${id} AS oldestWebhookId
     FROM waiting CROSS JOIN ${subscriptions} ON ${id} = waiting.id AND ${isOf(workspaceId, subscriptions)}
       CROSS JOIN ${PENDING}
-        ON ${IS_PENDING} AND ${deliveries.cancellations} >= ${subscriptions.cancellations}
+        ON ${IS_PENDING} AND NOT ${IS_CANCELLED_LAZILY}
       JOIN ${events} ON ${IS_ITS_EVENT}`);
   if (!row) throw new Error("the backlog query returned no row");
   const { pending, overdue, oldestAt, oldestWebhookId } = row;
@@ -119,7 +122,8 @@ export async function findLedger(
       delivered: countOf("delivered"),
       exhausted: countOf("exhausted"),
       cancelled: countOf("cancelled"),
-      voided: sql<number>`(SELECT count(*) FROM ${subscriptions} CROSS JOIN ${PENDING} ON ${IS_VOID}
+      voided:
+        sql<number>`(SELECT count(*) FROM ${subscriptions} CROSS JOIN ${PENDING} ON ${IS_PENDING} AND ${IS_CANCELLED_LAZILY}
           WHERE ${subscriptions.cancelling} AND ${isOf(workspaceId, subscriptions)})`.as("voided"),
     })
     .from(deliveries)

@@ -3,12 +3,9 @@ import { createMiddleware } from "hono/factory";
 import { matchedRoutes } from "hono/route";
 import { ApiError } from "../contract/errors.ts";
 import { BODY_MAX_BYTES, BODY_MAX_MS } from "../contract/limits.ts";
-import type { AppEnv } from "./context.ts";
+import type { AppEnv, ReadBody } from "./context.ts";
 
 const JSON_TYPE = /^application\/json[ \t]*(;.*)?$/i;
-
-/** A request body, or the error of one that cannot be used. */
-export type ReadBody = { text: string } | { error: ApiError };
 
 /**
  * Gives the route's validator a JSON body within the limits of `readBody`, which the authentication has

@@ -1,10 +1,13 @@
 import { OpenAPIHono } from "@hono/zod-openapi";
+import type { ApiError } from "../contract/errors.ts";
 import type { PortalGrant } from "../contract/portal-token.ts";
 import type { Database } from "../db/client.ts";
 import type { RateLimit } from "../rate-limit/window.ts";
 import type { Placement } from "../workspaces/placement.ts";
-import type { ReadBody } from "./body.ts";
 import { refuseInvalid } from "./invalid.ts";
+
+/** A request body, or the error of one that cannot be used. */
+export type ReadBody = { text: string } | { error: ApiError };
 
 /** The bindings and variables of a Hono context. */
 export interface AppEnv {

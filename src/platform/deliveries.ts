@@ -6,7 +6,7 @@ import { InputError } from "../contract/input-error.ts";
 import { PAGE_LIMIT, REDELIVERIES_PER_SECOND } from "../contract/limits.ts";
 import { Instant, several } from "../contract/text.ts";
 import type { Database } from "../db/client.ts";
-import { wake } from "../delivery/wake.ts";
+import { sendWakeUps } from "../delivery/messages.ts";
 import {
   DELIVERIES_LOOKED_THROUGH,
   listDeliveriesOf,
@@ -157,9 +157,11 @@ export const redeliver = operation({
     const requeued = await sendAgain(placement.db, webhookId, wanted, now);
     if (!requeued)
       throw new InputError("webhookId", "it is disabled, or its workspace has no access");
-    const { count, next, lane } = requeued;
+    const { count, next, queue } = requeued;
     if (!wanted.dryRun)
-      call.ctx.waitUntil(wake(call.env, placement.database, [{ subscriptionId: webhookId, lane }]));
+      call.ctx.waitUntil(
+        sendWakeUps(call.env, placement.database, [{ subscriptionId: webhookId, queue }]),
+      );
     return { count, nextCursor: next && encodeCursor("redelivery", next) };
   },
 });

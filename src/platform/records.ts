@@ -1,5 +1,5 @@
 import { z } from "@hono/zod-openapi";
-import { wake } from "../delivery/wake.ts";
+import { sendWakeUps } from "../delivery/messages.ts";
 import {
   RECORDING_INPUTS,
   type RecordingInput,
@@ -81,13 +81,13 @@ export const recordRuns = operation({
   run: (call, input) => recordAndWake(call, "recordRuns", input),
 });
 
-/** Records a call, then wakes the subscribers to its events without making the caller wait. */
+/** Records a call, then wakeUps the subscribers to its events without making the caller wait. */
 async function recordAndWake<M extends RecordingMethod>(
   { env, ctx }: Call,
   method: M,
   input: RecordingInput<M>,
 ): Promise<z.infer<typeof Recorded>> {
-  const { ids, changed, database, wakes } = await record(env, method, input, Date.now());
-  ctx.waitUntil(wake(env, database, wakes));
+  const { ids, changed, database, wakeUps } = await record(env, method, input, Date.now());
+  ctx.waitUntil(sendWakeUps(env, database, wakeUps));
   return { ids, created: changed };
 }

@@ -15,8 +15,8 @@ import { label } from "../contract/text.ts";
 import { DAY_MS } from "../contract/time.ts";
 import { commit, withoutRetries } from "../db/client.ts";
 import { openDirectory } from "../db/databases.ts";
+import { sendWakeUps } from "../delivery/messages.ts";
 import { postTestEvent } from "../delivery/test-event.ts";
-import { wake } from "../delivery/wake.ts";
 import { parseEncryptionKeys } from "../encryption/seal.ts";
 import {
   findSubscriptionHealth,
@@ -153,13 +153,13 @@ export const updateWebhook = operation({
       const { changed, headersDropped } = await changeFields(call.env, before, wanted);
       call.noteChange?.({ webhookId, ...diffFields(before, { ...before, ...changed }) });
       // Not retried: after a lost reply, a second try would undo what somebody else changed in between.
-      const updated = await commit(
+      const { isChanged, wakeUps } = await commit(
         withoutRetries(db),
         updateSubscription(webhookId, changed, before),
       );
-      if (updated === 0) continue;
-      if (changed.url)
-        call.ctx.waitUntil(wake(call.env, database, [{ subscriptionId: webhookId, lane: "fast" }]));
+      if (!isChanged) continue;
+      if (changed.url) wakeUps.push({ subscriptionId: webhookId, queue: "fast" });
+      call.ctx.waitUntil(sendWakeUps(call.env, database, wakeUps));
       return headersDropped.length > 0 ? { headersDropped } : {};
     }
     throw new InputError("webhookId", "is being changed by others", {
@@ -190,7 +190,7 @@ export const enableWebhook = operation({
     // The calls that continue a range find it enabled.
     if (before.disabledAt !== null || (since !== null && cursor == null))
       call.noteChange?.({ webhookId, ...diffFields(before, { ...before, disabledAt: null }) });
-    const { count, next, lane } = await enableAndReplay(
+    const { count, next, queue } = await enableAndReplay(
       placement.db,
       webhookId,
       since,
@@ -198,7 +198,9 @@ export const enableWebhook = operation({
       cursor,
     );
     if (since !== null)
-      call.ctx.waitUntil(wake(call.env, placement.database, [{ subscriptionId: webhookId, lane }]));
+      call.ctx.waitUntil(
+        sendWakeUps(call.env, placement.database, [{ subscriptionId: webhookId, queue }]),
+      );
     return { count, nextCursor: next && encodeCursor("redelivery", next) };
   },
 });
@@ -237,8 +239,8 @@ export const disableWebhook = operation({
     const before = await findFields(db, webhookId);
     if (before.disabledAt === null)
       call.noteChange?.({ webhookId, ...diffFields(before, { ...before, disabledAt: now }) });
-    const wakes = await commit(db, disableSubscription(webhookId, now));
-    call.ctx.waitUntil(wake(call.env, database, wakes));
+    const wakeUps = await commit(db, disableSubscription(webhookId, now));
+    call.ctx.waitUntil(sendWakeUps(call.env, database, wakeUps));
     return {};
   },
 });
@@ -253,8 +255,8 @@ export const deleteWebhook = operation({
     const found = await locateWebhook(call, webhookId);
     if (!found) return {};
     call.noteChange?.({ webhookId, before: showFields(await findFields(found.db, webhookId)) });
-    const { wakes } = await commit(found.db, deleteSubscription(null, webhookId, Date.now()));
-    call.ctx.waitUntil(wake(call.env, found.database, wakes));
+    const { wakeUps } = await commit(found.db, deleteSubscription(null, webhookId, Date.now()));
+    call.ctx.waitUntil(sendWakeUps(call.env, found.database, wakeUps));
     return {};
   },
 });

@@ -15,7 +15,7 @@ import { Name } from "../contract/text.ts";
 import { MINUTE_MS } from "../contract/time.ts";
 import { commit, withoutRetries } from "../db/client.ts";
 import { DIRECTORY, databaseNames, hasOneDatabase, openDirectory } from "../db/databases.ts";
-import { wake } from "../delivery/wake.ts";
+import { sendWakeUps } from "../delivery/messages.ts";
 import { createDataKey } from "../encryption/personal-data.ts";
 import { invalidateKey } from "../rate-limit/forget.ts";
 import { cancelPendingOf } from "../subscriptions/subscriptions.ts";
@@ -183,13 +183,13 @@ export const setWorkspaceAccess = operation({
     const placement = await findPlacement(env, workspaceId);
     const now = Date.now();
     // Not retried: if the reply was lost, a later call may have decided otherwise in the meantime.
-    const { updated, wakes = [] } = await commit(withoutRetries(placement.db), {
+    const { updated, wakeUps = [] } = await commit(withoutRetries(placement.db), {
       updated: updateAccess(workspaceId, granted),
       sessions: granted ? undefined : endSessions(workspaceId, now),
-      wakes: granted ? undefined : cancelPendingOf(workspaceId),
+      wakeUps: granted ? undefined : cancelPendingOf(workspaceId),
     });
     if (updated === 0) throw unknownWorkspace();
-    ctx.waitUntil(wake(env, placement.database, wakes));
+    ctx.waitUntil(sendWakeUps(env, placement.database, wakeUps));
     // When this returns, the gates of all its keys know.
     const keys = await listLiveKeys(openDirectory(env), workspaceId, now);
     await Promise.all(keys.map((key) => invalidateKey(env, key)));

@@ -3,7 +3,8 @@ import type { AutomationStatus } from "../contract/enumerations.ts";
 import { LAST_MS } from "../contract/text.ts";
 import { commit, type Database } from "../db/client.ts";
 import { automations } from "../db/schema.ts";
-import { listDue, type Wake } from "../delivery/wake.ts";
+import type { WakeUp } from "../delivery/messages.ts";
+import { listDue } from "../delivery/schedule.ts";
 import { announce, draftEvent } from "../events/outbox.ts";
 import {
   type AutomationRow,
@@ -18,7 +19,7 @@ import {
 export const CONTROLLABLE = ["active", "paused"] as const satisfies AutomationStatus[];
 
 export type Control =
-  | { result: "done"; row: AutomationRow; wakes: Wake[] }
+  | { result: "done"; row: AutomationRow; wakeUps: WakeUp[] }
   | { result: "not_found" }
   | { result: "not_controllable"; status: AutomationStatus };
 
@@ -37,16 +38,16 @@ export async function controlAutomation(
   status: (typeof CONTROLLABLE)[number],
   clock: () => number,
 ): Promise<Control> {
-  let wakes: Wake[] = [];
+  let wakeUps: WakeUp[] = [];
   for (let round = 0; round < ROUNDS; round++) {
     const row = await findAutomation(db, workspaceId, visibility, id);
     if (!row) return { result: "not_found" };
-    if (row.status === status) return { result: "done", row, wakes };
+    if (row.status === status) return { result: "done", row, wakeUps };
     if (row.status === "draft" || row.status === "error")
       return { result: "not_controllable", status: row.status };
     const change = await changeStatus(db, row, status, clock());
-    if (change.row) return { result: "done", row: change.row, wakes: change.wakes };
-    wakes = change.wakes;
+    if (change.row) return { result: "done", row: change.row, wakeUps: change.wakeUps };
+    wakeUps = change.wakeUps;
   }
   throw new Error("the automation was changed by others during every try");
 }
@@ -62,7 +63,7 @@ async function changeStatus(
   row: AutomationRow,
   status: AutomationStatus,
   now: number,
-): Promise<{ row: AutomationRow | null; wakes: Wake[] }> {
+): Promise<{ row: AutomationRow | null; wakeUps: WakeUp[] }> {
   // Later than the stored time even if clocks disagree, so that no older report overrides it.
   const updatedAt = Math.min(Math.max(now, row.updatedAt + 1), LAST_MS);
   const changed = { ...row, status, updatedAt };
@@ -74,10 +75,10 @@ async function changeStatus(
     isUntouched,
     now,
   );
-  const { changes, wakes } = await commit(db, {
+  const { changes, wakeUps } = await commit(db, {
     announced: announcement,
     changes: updateStatus(row, changed),
-    wakes: listDue(row.workspaceId, now),
+    wakeUps: listDue(row.workspaceId, now),
   });
-  return { row: changes > 0 ? changed : null, wakes };
+  return { row: changes > 0 ? changed : null, wakeUps };
 }

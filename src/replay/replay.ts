@@ -7,8 +7,8 @@ import { MINUTE_MS } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
 import { commit, type Database, type Executable, withoutRetries } from "../db/client.ts";
 import { deliveries, events, type Priority, subscriptions } from "../db/schema.ts";
-import { NEXT_ATTEMPT_AT } from "../delivery/order.ts";
-import type { Lane } from "../delivery/policy.ts";
+import type { QueueName } from "../delivery/policy.ts";
+import { NEXT_ATTEMPT_AT } from "../delivery/schedule.ts";
 import type { StatusClass } from "../history/deliveries.ts";
 import { STATE } from "../subscriptions/conditions.ts";
 import {
@@ -57,8 +57,8 @@ export interface Replayed {
   count: number;
   /** Where the next call of the range continues; null once all of it was examined. */
   next: Position | null;
-  /** The lane to wake the subscription in. */
-  lane: Lane;
+  /** The queue for its wake-up message. */
+  queue: QueueName;
 }
 
 /**
@@ -79,7 +79,7 @@ export async function enableAndReplay(
     subscription: knownSubscription(subscriptionId, now),
   });
   if (since === null || !subscription.isActive)
-    return { count: 0, next: null, lane: subscription.lane };
+    return { count: 0, next: null, queue: subscription.queue };
   const range = { since, until: null, states: UNDELIVERED, after };
   return replayRange(db, subscription, range, now);
 }
@@ -102,7 +102,7 @@ export async function sendAgain(
   if ("since" in wanted) return replayRange(db, subscription, wanted, now);
   const { eventIds, dryRun = false } = wanted;
   const count = await resend(db, subscriptionId, eventIds, dryRun, now);
-  return { count, next: null, lane: subscription.lane };
+  return { count, next: null, queue: subscription.queue };
 }
 
 /** An event with its delivery to the subscription; without one, what is of the delivery is null. */
@@ -164,7 +164,7 @@ async function replayRange(
   { since, until, states, type, status, after, dryRun }: Range,
   now: number,
 ): Promise<Replayed> {
-  const { id, createdAt, lane } = subscription;
+  const { id, createdAt, queue } = subscription;
   // What is recorded while the caller goes on is no part of the range.
   const askedAt = Math.min(after?.at ?? now, now);
   const from = eventIdAt(Math.max(since, createdAt));
@@ -184,14 +184,14 @@ async function replayRange(
   const last = candidates.at(-1);
   const isLast = candidates.length < REDELIVERY_EXAMINED_MAX || !last;
   const next = isLast ? null : { at: askedAt, id: last.eventId };
-  if (dryRun) return { count: wanted.length, next, lane };
+  if (dryRun) return { count: wanted.length, next, queue };
   const scheduled = wanted.map((one) => toScheduled(one, stateOf(one) === "retrying"));
   const { count } = await commit(withoutRetries(db), {
-    count: scheduleDeliveries(id, scheduled, 2, nextSlotAt(now)),
+    count: scheduleDeliveries(id, scheduled, 3, nextSlotAt(now)),
     slots: takeSlots(id, scheduled.length, nextSlotAt(now)),
     wait: endWait(id, now),
   });
-  return { count, next, lane };
+  return { count, next, queue };
 }
 
 /**
@@ -269,9 +269,12 @@ function toScheduled(candidate: Candidate, waits: boolean): Scheduled {
 
 /** Ends the wait of a subscription whose endpoint fails, so that its next attempt is due now. */
 function endWait(subscriptionId: string, now: number): Executable {
-  const { id, nextAt, rejectedUntil } = subscriptions;
+  const { id, blockedUntil, retryFailedAt } = subscriptions;
   return qb
     .update(subscriptions)
-    .set({ nextAt: sql`min(${nextAt}, ${now})`, rejectedUntil: sql`min(${rejectedUntil}, ${now})` })
-    .where(and(eq(id, subscriptionId), gt(sql`max(${nextAt}, ${rejectedUntil})`, now)));
+    .set({
+      blockedUntil: sql`min(${blockedUntil}, ${now})`,
+      retryFailedAt: sql`min(${retryFailedAt}, ${now})`,
+    })
+    .where(and(eq(id, subscriptionId), gt(blockedUntil, now)));
 }

@@ -28,11 +28,15 @@ export const IS_PENDING = sql`${deliveries.subscriptionId} = ${subscriptions.id}
 /** A table expression: the pending deliveries. Without the hint, SQLite reads all of a subscription's. */
 export const PENDING = sql`${deliveries} INDEXED BY deliveries_due_of_subscription`;
 
-/** The delivery is pending, although the subscription has ended since it was owed: it will be cancelled. */
-export const IS_VOID = sql`${IS_PENDING} AND ${deliveries.cancellations} < ${subscriptions.cancellations}`;
+/**
+ * The delivery was cancelled when its subscription, or its event type, ended, although its row still says
+ * `pending`: a dispatch updates it.
+ */
+export const IS_CANCELLED_LAZILY = sql`(${deliveries.state} = 'pending'
+  AND ${deliveries.cancelEpoch} < coalesce(${subscriptions.cancelledBefore} ->> ${deliveries.type}, 0))`;
 
-/** SQL expression: the state of the subscription's delivery. One that is void counts as cancelled. */
-export const STATE = sql<DeliveryState>`iif(${deliveries.state} = 'pending' AND ${deliveries.cancellations} < ${subscriptions.cancellations}, 'cancelled', ${deliveries.state})`;
+/** SQL expression: the state of the subscription's delivery. */
+export const STATE = sql<DeliveryState>`iif(${IS_CANCELLED_LAZILY}, 'cancelled', ${deliveries.state})`;
 
 /** The event is the one that is delivered. */
 export const IS_ITS_EVENT = sql`${events.workspaceId} = ${deliveries.workspaceId} AND ${events.id} = ${deliveries.eventId}`;

@@ -1,25 +1,25 @@
 import { z } from "@hono/zod-openapi";
-import { and, eq, isNotNull, isNull, sql } from "drizzle-orm";
+import { and, eq, isNotNull, isNull, type SQL, sql } from "drizzle-orm";
 import { WebhookEvent } from "../contract/enumerations.ts";
 import { idField, timeField } from "../contract/fields.ts";
 import { isoTime, isoTimeOrNull } from "../contract/time.ts";
 import { mapColumns, qb } from "../db/builder.ts";
 import {
-  counted,
+  CLEANUP_MAX,
   type Database,
   type Executable,
   query,
   type ResultOf,
   readAs,
   type Statements,
+  transaction,
 } from "../db/client.ts";
 import { isOnPage, mapItems, type PageRequest, preparePages } from "../db/page.ts";
-import { subscriptions, workspaces } from "../db/schema.ts";
-import { endSubscriptions } from "../delivery/endings.ts";
-import { FRESH, laneOf, type Pace } from "../delivery/policy.ts";
-import { PACE } from "../delivery/settle.ts";
-import type { Wake } from "../delivery/wake.ts";
-import { IS_ACTIVE, isSubscription, unknownWebhook } from "./conditions.ts";
+import { deliveries, subscriptions, workspaces } from "../db/schema.ts";
+import { cancelPending, endSubscriptions, wakeUpsToCancel } from "../delivery/cancellation.ts";
+import type { WakeUp } from "../delivery/messages.ts";
+import { INITIAL_PACE, INITIAL_TYPE_RECORD, queueOf } from "../delivery/policy.ts";
+import { IS_ACTIVE, IS_PENDING, isSubscription, PENDING, unknownWebhook } from "./conditions.ts";
 import { earlierSecretsAt } from "./secrets.ts";
 
 type SubscriptionRow = typeof subscriptions.$inferSelect;
@@ -82,7 +82,7 @@ export function deleteSubscription(
   workspaceId: string | null,
   id: string,
   now: number,
-): Statements<{ found: boolean; wakes: Wake[] }> {
+): Statements<{ found: boolean; wakeUps: WakeUp[] }> {
   const isOwn = workspaceId === null ? undefined : eq(subscriptions.workspaceId, workspaceId);
   const ended = endSubscriptions(and(eq(subscriptions.id, id), isOwn), {
     deletedAt: now,
@@ -90,14 +90,17 @@ export function deleteSubscription(
     idempotencyKey: null,
     earlierSecrets: null,
   });
-  return readAs(ended, ({ count, wakes }) => ({ found: count > 0, wakes }));
+  return readAs(ended, ({ count, wakeUps }) => ({ found: count > 0, wakeUps }));
 }
 
 export type Changeable = "url" | "events" | "description" | "headerNames" | "sealedHeaders";
 
 /**
- * Changes the given fields of a subscription. Nothing is known yet about another URL, so its pace is that of a
- * new one. Reads 0 if nothing has changed.
+ * Changes the given fields of a subscription. Reads whether it did, and whom to wake.
+ *
+ * Pending deliveries of event types that are no longer listed are cancelled. Nothing is known yet of another URL:
+ * its pace is that of a new subscription, and what failed at the former URL is due at once. The same holds if only
+ * event types had failed that are no longer listed.
  *
  * @param seen the fields as they were read; if one is no longer the same, nothing is changed.
  */
@@ -105,39 +108,99 @@ export function updateSubscription(
   id: string,
   changed: Partial<Pick<SubscriptionRow, Changeable>>,
   seen?: Pick<SubscriptionRow, Changeable>,
-): Statements<number> {
-  const isSame = sql`${subscriptions.url} = ${changed.url}`;
-  const fresh = mapColumns(
-    subscriptions,
-    PACE,
-    (column, name) =>
-      sql`iif(${isSame}, ${column}, ${sql.param(FRESH[name as keyof Pace], column)})`,
-  );
+): Statements<{ isChanged: boolean; wakeUps: WakeUp[] }> {
+  const { url, events } = changed;
+  const isElsewhere = url === undefined ? sql`0` : sql`${subscriptions.url} <> ${url}`;
   const isSeen =
     seen &&
     sql`${subscriptions.url} = ${seen.url}
       AND ${subscriptions.events} = ${sql.param(seen.events, subscriptions.events)}
       AND ${subscriptions.description} IS ${seen.description}
       AND ${subscriptions.sealedHeaders} IS ${seen.sealedHeaders}`;
-  return counted(
-    qb
+  const statements = transaction({
+    // Before the URL changes, which the condition compares.
+    retried:
+      url === undefined
+        ? undefined
+        : retryFailedNow(id, sql`${isElsewhere} AND ${isSeen ?? sql`1`}`),
+    updated: qb
       .update(subscriptions)
-      .set({ ...changed, ...(changed.url && fresh) })
-      .where(and(isSubscription(id), isSeen)),
+      .set({
+        ...changed,
+        ...(events && cancelUnlisted(events)),
+        ...resetPaceIf(sql`(${isElsewhere} OR ${events ? hasOnlyFailedUnlisted(events) : sql`0`})`),
+      })
+      .where(and(isSubscription(id), isSeen))
+      .returning({ subscriptionId: subscriptions.id, cancelling: subscriptions.cancelling }),
+  });
+  return readAs(statements, ({ updated }) => ({
+    isChanged: updated.length > 0,
+    wakeUps: wakeUpsToCancel(updated),
+  }));
+}
+
+/** SQL condition: the event types of the row include one that is not in `events`. */
+function isUnlisting(events: readonly WebhookEvent[]): SQL {
+  return sql`EXISTS (SELECT 1 FROM json_each(${subscriptions.events}) AS listed
+    WHERE listed.value NOT IN (SELECT value FROM json_each(${JSON.stringify(events)})))`;
+}
+
+/** The values that cancel pending deliveries of the event types that `events` lists no longer. */
+function cancelUnlisted(events: readonly WebhookEvent[]) {
+  const unlisted = WebhookEvent.options.filter((type) => !events.includes(type));
+  const isCancelling = isUnlisting(events);
+  const { cancelEpoch, cancelledBefore, cancelling } = cancelPending(unlisted);
+  const noRejections = JSON.stringify(Object.fromEntries(unlisted.map((type) => [type, null])));
+  return {
+    cancelEpoch: sql`iif(${isCancelling}, ${cancelEpoch}, ${subscriptions.cancelEpoch})`,
+    cancelledBefore: sql`iif(${isCancelling}, ${cancelledBefore}, ${subscriptions.cancelledBefore})`,
+    cancelling: sql`iif(${isCancelling}, ${cancelling}, ${subscriptions.cancelling})`,
+    // A merge patch removes what is null in it (RFC 7396).
+    rejections: sql`json_patch(${subscriptions.rejections}, ${noRejections})`,
+  };
+}
+
+/** SQL condition: event types have failed, but none that `events` still lists. */
+function hasOnlyFailedUnlisted(events: readonly WebhookEvent[]): SQL {
+  return sql`(${isUnlisting(events)} AND NOT EXISTS (SELECT 1 FROM json_each(${subscriptions.rejections}) AS rejection
+    WHERE rejection.key IN (SELECT value FROM json_each(${JSON.stringify(events)}))))`;
+}
+
+/** The columns of a pace, set to that of a new subscription if a condition holds. */
+function resetPaceIf(condition: SQL) {
+  const initial: Record<string, unknown> = { ...INITIAL_PACE, failingSince: null, failures: 0 };
+  return mapColumns(
+    subscriptions,
+    ["concurrency", "slow", "streak", "blockedUntil", "retryFailedAt", "failingSince", "failures"],
+    (column, name) => sql`iif(${condition}, ${sql.param(initial[name], column)}, ${column})`,
   );
 }
 
+/** Makes up to `CLEANUP_MAX` deliveries that wait for a retry of their own schedule due, as those of an ended streak. */
+function retryFailedNow(id: string, condition: SQL): Executable {
+  return qb
+    .update(deliveries)
+    .set({ priority: 2 })
+    .where(
+      sql`${deliveries.subscriptionId} = ${id} AND ${deliveries.eventId} IN (
+        SELECT ${deliveries.eventId} FROM ${PENDING} CROSS JOIN ${subscriptions}
+        WHERE ${subscriptions.id} = ${id} AND ${IS_PENDING} AND ${condition}
+          AND ${deliveries.priority} = 3 AND ${deliveries.attempts} > 0
+        LIMIT ${CLEANUP_MAX})`,
+    );
+}
+
 /** Disables a subscription; its pending deliveries are void. Reads whom to wake. */
-export function disableSubscription(id: string, now: number): Statements<Wake[]> {
+export function disableSubscription(id: string, now: number): Statements<WakeUp[]> {
   const isEnabled = and(eq(subscriptions.id, id), isNull(subscriptions.disabledAt));
   const ended = endSubscriptions(isEnabled, { disabledAt: now });
-  return readAs(ended, ({ wakes }) => wakes);
+  return readAs(ended, ({ wakeUps }) => wakeUps);
 }
 
 /** Makes the pending deliveries of a workspace's subscriptions void. Reads whom to wake. */
-export function cancelPendingOf(workspaceId: string): Statements<Wake[]> {
+export function cancelPendingOf(workspaceId: string): Statements<WakeUp[]> {
   const ended = endSubscriptions(eq(subscriptions.workspaceId, workspaceId));
-  return readAs(ended, ({ wakes }) => wakes);
+  return readAs(ended, ({ wakeUps }) => wakeUps);
 }
 
 /** The fields of a subscription that the Platform API needs. */
@@ -154,7 +217,7 @@ export function findSubscription(
 
 /** Like `findSubscription`, as a part of a transaction. */
 export function knownSubscription(id: string, now: number) {
-  const { workspaceId, url, createdAt, sealedSecret, sealedHeaders, slow, nextAt } = subscriptions;
+  const { workspaceId, url, createdAt, sealedSecret, sealedHeaders, slow } = subscriptions;
   const found = qb
     .select({
       workspaceId,
@@ -167,15 +230,14 @@ export function knownSubscription(id: string, now: number) {
       accessGranted: workspaces.accessGranted,
       isActive: sql`${IS_ACTIVE}`.mapWith(Boolean),
       slow,
-      nextAt,
     })
     .from(subscriptions)
     .innerJoin(workspaces, eq(workspaces.id, workspaceId))
     .where(isSubscription(id));
   return readAs(found, ([row]) => {
     if (!row) throw unknownWebhook();
-    const { slow: isSlow, nextAt: waitsUntil, ...known } = row;
-    return { id, ...known, lane: laneOf({ slow: isSlow, nextAt: waitsUntil }) };
+    const { slow: isSlow, ...known } = row;
+    return { id, ...known, queue: queueOf({ slow: isSlow }) };
   });
 }
 
@@ -189,7 +251,10 @@ export function enableSubscription(id: string): Executable {
     .set({
       disabledAt: null,
       disabledByFailures: false,
-      ...FRESH,
+      ...INITIAL_PACE,
+      ...INITIAL_TYPE_RECORD,
+      failingSince: null,
+      failures: 0,
     })
     .where(and(isSubscription(id), isNotNull(subscriptions.disabledAt)));
 }

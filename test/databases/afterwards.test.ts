@@ -29,19 +29,19 @@ test("a database that a workspace has left delivers what others are owed, and ex
   };
   // As a withdrawal that was not finished leaves it.
   const release =
-    "UPDATE subscriptions SET leased_until = 0, cancelling = ?, cancellations = ? WHERE id = ?";
+    "UPDATE subscriptions SET leased_until = 0, cancelling = ?, cancelEpoch = ? WHERE id = ?";
   const owe = "UPDATE deliveries SET state = 'pending', due_at = 0 WHERE subscription_id = ?";
   await write(release, 1, 9, leaving.webhookId);
   await write(owe, leaving.webhookId);
   await rowsIn("DB_2", release, 0, 0, staying.webhookId);
   await rowsIn("DB_2", owe, staying.webhookId);
   const { env: bindings, fast, slow } = isolated();
-  const wakes = [leaving, staying].map(({ webhookId }) => ({
+  const wakeUps = [leaving, staying].map(({ webhookId }) => ({
     subscriptionId: webhookId,
-    lane: "fast",
+    queue: "fast",
     database: "DB_2",
   }));
-  await consumeBodies(wakes, bindings);
+  await consumeBodies(wakeUps, bindings);
   expect(await Platform.ledger({ workspaceId })).toMatchObject({ pending: 0 });
   await sweep(bindings, Date.now() + 2 * MINUTE_MS);
   // Nobody is woken again and again for what is deleted here.

@@ -67,7 +67,7 @@ test("while a workspace is copied, each write is refused, reads go on, and nothi
     expect((await api.get(path)).status).toBe(200);
   expect(await leadIds()).toEqual(ids);
   const { env: bindings, fast, slow } = isolated();
-  await consumeBodies([{ subscriptionId: webhookId, lane: "fast", database: "DB_2" }], bindings);
+  await consumeBodies([{ subscriptionId: webhookId, queue: "fast", database: "DB_2" }], bindings);
   await sweep(bindings, Date.now() + 3 * MINUTE_MS);
   expect([...fast, ...slow]).toEqual([]);
   expect(await Platform.ledger({ workspaceId })).toMatchObject({ pending: 3, addsUp: true });
@@ -141,7 +141,7 @@ describe("a target that does not answer", () => {
   });
 });
 
-test("the sweep continues a move whose caller left, and wakes its deliveries", async () => {
+test("the sweep continues a move whose caller left, and wakeUps its deliveries", async () => {
   const { workspaceId, webhookId } = await openWithLeads();
   await rowsIn(
     "DB_2",

@@ -19,9 +19,9 @@ import {
 } from "../../src/contract/limits.ts";
 import { DAY_MS, HOUR_MS } from "../../src/contract/time.ts";
 import { DISPATCH_MAX_MS } from "../../src/delivery/dispatch.ts";
-import { LEASE_MS } from "../../src/delivery/lease.ts";
-import { SLOW_ANSWER_MS } from "../../src/delivery/policy.ts";
+import { SLOW_RESPONSE_MS } from "../../src/delivery/policy.ts";
 import { RESPONSE_KEPT_BYTES, RESPONSE_READ_MS } from "../../src/delivery/response.ts";
+import { LEASE_MS } from "../../src/delivery/round.ts";
 import { OPERATIONS } from "../../src/platform/operations.ts";
 import { REDELIVERY_EXAMINED_MAX } from "../../src/replay/replay.ts";
 import { EXAMPLES } from "./support/examples.ts";
@@ -62,14 +62,14 @@ test.each([
   ["docs/deliveries.md", `the lease ends after ${seconds(LEASE_MS)} s`],
   ["docs/deliveries.md", `times out after ${seconds(POST_TIMEOUT_MS)} s`],
   ["docs/deliveries.md", `starts no post after ${seconds(DISPATCH_MAX_MS)} s`],
-  ["docs/deliveries.md", `an answer takes ${seconds(SLOW_ANSWER_MS)} s`],
+  ["docs/deliveries.md", `an answer takes ${seconds(SLOW_RESPONSE_MS)} s`],
   ["docs/deliveries.md", `having failed before, it is ${OVERDUE_MAX_MS / DAY_MS} days overdue`],
   ["docs/deliveries.md", `waited for at most ${RESPONSE_READ_MS} ms`],
   ["docs/deliveries.md", `up to ${said(RESPONSE_KEPT_BYTES)} bytes of it`],
   ["docs/deliveries.md", `one schedule of ${REDELIVERIES_PER_SECOND} per second`],
   ["docs/deliveries.md", `examines up to ${said(REDELIVERY_EXAMINED_MAX)} events`],
   ["docs/operations.md", `it failed for ${DISABLE_AFTER_MS / HOUR_MS} h`],
-  ["docs/operations.md", `answers take over ${seconds(SLOW_ANSWER_MS)} s`],
+  ["docs/operations.md", `answers take over ${seconds(SLOW_RESPONSE_MS)} s`],
   ["docs/operations.md", `retried within ${seconds(LEASE_MS)} s`],
   ["docs/operations.md", `(${SECRET_OVERLAP_SECONDS.default / 3600} hours)`],
   ["docs/operations.md", `${SUBSCRIPTIONS_MAX} per workspace`],

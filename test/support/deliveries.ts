@@ -25,13 +25,13 @@ import {
 import type { D1Client } from "../../src/db/session.ts";
 import { consume } from "../../src/delivery/consumer.ts";
 import { dispatch } from "../../src/delivery/dispatch.ts";
+import type { WakeUpMessage } from "../../src/delivery/messages.ts";
 import type { Outcome } from "../../src/delivery/outcome.ts";
-import { FRESH, type Lane, laneOf } from "../../src/delivery/policy.ts";
-import { type Claimed, prepare } from "../../src/delivery/sender.ts";
-import type { Snapshot } from "../../src/delivery/settle-and-claim.ts";
+import { INITIAL_PACE, type QueueName, queueOf } from "../../src/delivery/policy.ts";
+import type { RoundSubscription } from "../../src/delivery/round.ts";
+import { type Claimed, createSender } from "../../src/delivery/sender.ts";
+import type { DispatchPorts } from "../../src/delivery/session.ts";
 import { mintSecret } from "../../src/delivery/signature.ts";
-import type { DispatchTools } from "../../src/delivery/tools.ts";
-import { isWake, type WakeMessage } from "../../src/delivery/wake.ts";
 import type { EmailMessage } from "../../src/email/queue.ts";
 import { announce, type Draft, draftEvent, isNewLead } from "../../src/events/outbox.ts";
 import worker from "../../src/index.ts";
@@ -115,7 +115,7 @@ export function announcement(workspaceId: string, drafts: Draft[], now: number) 
   return announce(workspaceId, "lead.created", drafts, isNewLead(workspaceId), now);
 }
 
-/** Announces new leads at `now`, oldest first, and wakes nobody, so that no queue interferes. */
+/** Announces new leads at `now`, oldest first, and wakeUps nobody, so that no queue interferes. */
 export async function announceLeads(
   workspaceId: string,
   count: number,
@@ -176,6 +176,16 @@ export async function setSubscription(
   await db.update(subscriptions).set(values).where(eq(subscriptions.id, id));
 }
 
+/** The columns of a subscription whose endpoint has failed: a streak since a time. */
+export function streakSince(
+  startedAt: number,
+  attempts: number,
+  { events = attempts, outageStep = 0 } = {},
+) {
+  const streak = { startedAt, events, attempts, outageStep, turns: {} };
+  return { streak, failingSince: startedAt, failures: attempts };
+}
+
 /** Changes the deliveries to a subscription: of one event, or all. */
 export async function setDeliveries(
   subscriptionId: string,
@@ -208,16 +218,26 @@ export async function postOf(
   { id, url, workspaceId }: { id: string; url: string; workspaceId: string },
   [draft]: Draft[],
   now: number,
-): Promise<Parameters<DispatchTools["attempt"]>> {
+): Promise<Parameters<DispatchPorts["attempt"]>> {
   const { id: eventId, body } = draft as Draft;
   const event = { createdAt: now, storedBody: body ?? "", leadId: null, lead: null };
   const { sealedSecret } = await subscriptionRow(id);
   const sealed = { sealedSecret, earlierSecrets: [], sealedHeaders: null };
   const [workspace] = await db.select().from(workspaces).where(eq(workspaces.id, workspaceId));
   const target = { workspaceId, dataKey: workspace?.dataKey ?? null, url, ...sealed };
-  const post = { eventId, type: "lead.created", priority: 0, attempts: 0 } as const;
-  const row = { ...post, ...event, subscriptionId: id, dueAt: now, turnAt: null };
-  const [claimed] = prepare(env, [row], new Map([[id, target]]), now);
+  const row = {
+    ...event,
+    subscriptionId: id,
+    eventId,
+    type: "lead.created" as const,
+    priority: 0 as const,
+    attempts: 0,
+    dueAt: now,
+    scheduledAt: null,
+    lastAt: null,
+    isWithdrawn: 0 as const,
+  };
+  const [claimed] = createSender(env).prepare([row], new Map([[id, target]]), now);
   return [claimed as Claimed, target];
 }
 
@@ -226,44 +246,44 @@ export function answered(status: number, retryAfterSeconds: number | null = null
   return { kind: "answered", status, retryAfterSeconds };
 }
 
-/** The tools of a dispatch, at a fixed time; `finished` collects what it has finished with. */
-export function toolsAt(
+/** The ports of a dispatch, at a fixed time; `finished` collects what it has finished with. */
+export function portsAt(
   now: number | (() => number),
-  attempt: DispatchTools["attempt"] | Outcome,
-  finished: Snapshot[] = [],
-): DispatchTools {
+  attempt: DispatchPorts["attempt"] | Outcome,
+  finished: RoundSubscription[] = [],
+): DispatchPorts {
   return {
     now: typeof now === "function" ? now : () => now,
     random: () => 0,
-    prepare: (...claim) => prepare(env, ...claim),
+    prepare: createSender(env).prepare,
     attempt: typeof attempt === "function" ? attempt : async () => attempt,
     finished: (one) => void finished.push(one),
   };
 }
 
 /**
- * Dispatches at `now`, by default in the lane of the first subscription; every attempt ends as
+ * Dispatches at `now`, by default in the queue of the first subscription; every attempt ends as
  * `attempt` says. Returns what it has finished with.
  */
 export async function dispatchAt(
   now: number | (() => number),
   subscriptionIds: string[],
-  attempt: DispatchTools["attempt"] | Outcome,
-  lane?: Lane,
+  attempt: DispatchPorts["attempt"] | Outcome,
+  queue?: QueueName,
   client: D1Client = WORKSPACE_DB,
-): Promise<Snapshot[]> {
+): Promise<RoundSubscription[]> {
   const [first = ""] = subscriptionIds;
   const [row] = await db.select().from(subscriptions).where(eq(subscriptions.id, first));
-  const own = laneOf(row ?? FRESH);
-  const finished: Snapshot[] = [];
-  const tools = toolsAt(now, attempt, finished);
-  await dispatch(openDatabase(client), subscriptionIds, lane ?? own, tools);
+  const own = queueOf(row ?? INITIAL_PACE);
+  const finished: RoundSubscription[] = [];
+  const ports = portsAt(now, attempt, finished);
+  await dispatch(openDatabase(client), subscriptionIds, ports, { queue: queue ?? own });
   return finished;
 }
 
 /** Dispatches like `dispatchAt`, on another client of the database. */
-export function dispatchOn(client: D1Client, ...[now, ids, attempt, lane]: DispatchArguments) {
-  return dispatchAt(now, ids, attempt, lane, client);
+export function dispatchOn(client: D1Client, ...[now, ids, attempt, queue]: DispatchArguments) {
+  return dispatchAt(now, ids, attempt, queue, client);
 }
 type DispatchArguments = Parameters<typeof dispatchAt>;
 
@@ -342,7 +362,7 @@ export async function failAt(
 
 /** Makes the next post to a waiting subscription due now. */
 export async function endWait(subscriptionId: string): Promise<void> {
-  await setSubscription(subscriptionId, { nextAt: 0, rejectedUntil: 0 });
+  await setSubscription(subscriptionId, { blockedUntil: 0 });
 }
 
 /** Sets the clock of the code under test, which then stands still until the test ends. */
@@ -351,7 +371,7 @@ export function jumpTo(now: number): void {
 }
 
 /** A message as sent by a queue's producer. */
-export interface Sent extends WakeMessage {
+export interface Sent extends WakeUpMessage {
   delaySeconds: number;
 }
 
@@ -365,7 +385,7 @@ export function isolated(overrides: Partial<Env> = {}) {
   const emails: EmailMessage[] = [];
   const keepIn = (sent: Sent[]) =>
     ({
-      sendBatch: async (messages: MessageSendRequest<WakeMessage>[]) => {
+      sendBatch: async (messages: MessageSendRequest<WakeUpMessage>[]) => {
         for (const { body, delaySeconds = 0 } of messages) sent.push({ ...body, delaySeconds });
       },
     }) as unknown as Queue;
@@ -394,13 +414,13 @@ export const REFUSING_QUEUE = {
 export const ACKNOWLEDGED = { outcome: "ok", retryMessages: [] };
 
 /**
- * Passes a batch of messages to the Worker, or, with attempts of the test's own, its wakes to their
+ * Passes a batch of messages to the Worker, or, with attempts of the test's own, to its queue
  * consumer. Returns what happened to the messages once all is done.
  */
 export async function consumeBodies(
   bodies: unknown[],
   bindings: Env,
-  attempt?: DispatchTools["attempt"],
+  attempt?: DispatchPorts["attempt"],
 ): Promise<Awaited<ReturnType<typeof getQueueResult>>> {
   const timestamp = new Date();
   const messages = bodies.map((body, i) => ({
@@ -411,8 +431,7 @@ export async function consumeBodies(
   }));
   const batch = createMessageBatch("renamed-by-whoever-deploys", messages);
   const context = createExecutionContext();
-  const wakes = batch.messages.filter((message) => isWake(message, bindings));
-  if (attempt) await consume(wakes, bindings, context, attempt);
+  if (attempt) await consume(batch.messages, bindings, context, attempt);
   else await worker.queue(batch, bindings, context);
   await waitOnExecutionContext(context);
   return getQueueResult(batch, context);
@@ -422,12 +441,12 @@ export async function consumeBodies(
 export function consumeFor(
   subscriptionIds: string[],
   bindings: Env,
-  attempt?: DispatchTools["attempt"],
-  lane: Lane = "fast",
+  attempt?: DispatchPorts["attempt"],
+  queue: QueueName = "fast",
 ): Promise<Awaited<ReturnType<typeof getQueueResult>>> {
   const bodies = subscriptionIds.map((subscriptionId) => ({
     subscriptionId,
-    lane,
+    queue,
     database: DATABASE,
   }));
   return consumeBodies(bodies, bindings, attempt);

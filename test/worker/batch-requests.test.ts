@@ -34,9 +34,9 @@ describe("requests that come at the same moment", () => {
   });
 
   test("do not wait for a member that has left", () => {
-    const { ask, leave, batches } = merger(2);
+    const { ask, unregister, batches } = merger(2);
     ask("a", AN_HOUR);
-    leave();
+    unregister();
     expect(batches).toEqual([["a"]]);
   });
 

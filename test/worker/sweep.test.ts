@@ -6,7 +6,7 @@ import { newEventId, randomId } from "../../src/contract/ids.ts";
 import { OVERDUE_MAX_MS } from "../../src/contract/limits.ts";
 import { commit } from "../../src/db/client.ts";
 import { deliveries, subscriptions, workspaces } from "../../src/db/schema.ts";
-import { LEASE_MS } from "../../src/delivery/lease.ts";
+import { LEASE_MS } from "../../src/delivery/round.ts";
 import worker from "../../src/index.ts";
 import { findServiceHealth } from "../../src/service-health.ts";
 import { deleteSubscription } from "../../src/subscriptions/subscriptions.ts";
@@ -39,20 +39,20 @@ import { inDatabase, WORKSPACE_DB } from "../support/placement.ts";
 
 const NOW = Date.UTC(2026, 5, 5, 12);
 
-/** The wakes in `sent` for this subscription. */
+/** The wakeUps in `sent` for this subscription. */
 function to(id: string, sent: Sent[]): Sent[] {
   return sent.filter(({ subscriptionId }) => subscriptionId === id);
 }
 
-/** The lanes of the wakes that a sweep sends for a subscription. */
+/** The lanes of the wakeUps that a sweep sends for a subscription. */
 async function wokenAt(now: number, id: string, run = (env: Env) => sweep(env, now)) {
   const { env, fast, slow } = isolated();
   await run(env);
-  return to(id, [...fast, ...slow]).map(({ lane }) => lane);
+  return to(id, [...fast, ...slow]).map(({ queue }) => queue);
 }
 
 describe("the sweep", () => {
-  test("wakes what is overdue by more than 60 s, and nothing else", async () => {
+  test("wakeUps what is overdue by more than 60 s, and nothing else", async () => {
     const [overdue, oldest] = [await owed(3, NOW - 61_000), await owed(1, NOW - 6 * DAY_MS)];
     const done = await owed(1, NOW - HOUR_MS);
     await dispatchAt(NOW - HOUR_MS, [done.id], answered(200));
@@ -60,11 +60,11 @@ describe("the sweep", () => {
     const { env, fast, slow } = isolated();
     await sweep(env, NOW);
     for (const { id } of [overdue, oldest])
-      expect(to(id, fast)).toEqual([{ subscriptionId: id, lane: "fast", delaySeconds: 0 }]);
+      expect(to(id, fast)).toEqual([{ subscriptionId: id, queue: "fast", delaySeconds: 0 }]);
     expect(others.flatMap(({ id }) => to(id, fast)).concat(slow)).toEqual([]);
   });
 
-  test("wakes a thousand subscriptions, the next sweep goes on with the others, and one at the end starts over", async () => {
+  test("wakeUps a thousand subscriptions, the next sweep goes on with the others, and one at the end starts over", async () => {
     const { id, workspaceId, drafts } = await owed(1, NOW - HOUR_MS);
     await db.delete(deliveries);
     const ids = Array.from({ length: 2_200 }, (_, i) => `whk_${String(i).padStart(25, "0")}`);
@@ -85,19 +85,19 @@ describe("the sweep", () => {
     await db.delete(deliveries);
   });
 
-  test("fails if a queue refuses its wakes, and wakes the same subscriptions the next time", async () => {
+  test("fails if a queue refuses its wakeUps, and wakeUps the same subscriptions the next time", async () => {
     const { id } = await owed(1, NOW - HOUR_MS);
     const refusing = isolated({ DELIVERIES: REFUSING_QUEUE });
     await expect(sweep(refusing.env, NOW)).rejects.toThrow("1 jobs of the sweep failed");
     expect(await wokenAt(NOW, id)).toEqual(["fast"]);
   });
 
-  test("wakes failing subscriptions in the slow lane, once their wait is over", async () => {
+  test("wakes subscriptions whose retry is late", async () => {
     const { id } = await owed(1, NOW);
     await dispatchAt(NOW, [id], answered(503));
-    const { nextAt } = await subscriptionRow(id);
-    expect(await wokenAt(nextAt + MINUTE_MS - 1, id)).toEqual([]);
-    expect(await wokenAt(nextAt + MINUTE_MS + 1, id)).toEqual(["slow"]);
+    const [{ dueAt = 0 } = {}] = await deliveriesTo(id);
+    expect(await wokenAt(dueAt + MINUTE_MS - 1, id)).toEqual([]);
+    expect(await wokenAt(dueAt + MINUTE_MS + 1, id)).toEqual(["fast"]);
   });
 
   test("gets a delivery whose message was lost delivered, through the deployment's queues", async () => {
@@ -111,7 +111,7 @@ describe("the sweep", () => {
   test.each([
     ["whose hold was abandoned", { delivered: 1 }],
     ["that was deleted under a lease, so that its deliveries are cancelled", { cancelled: 1 }],
-  ])("wakes a subscription %s", async (what, states) => {
+  ])("wakeUps a subscription %s", async (what, states) => {
     const { id, workspaceId } = await owed(1, NOW - MINUTE_MS);
     await heldDispatch(NOW, id);
     if (what.includes("deleted")) await commit(db, deleteSubscription(workspaceId, id, NOW));

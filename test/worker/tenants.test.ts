@@ -60,7 +60,7 @@ async function openTenant(webhooks = 3) {
   const startsAt = Date.now() + 60_000;
   const events = await storeEvents(workspaceId, webhookId, THEIRS, startsAt, "pending");
   await WORKSPACE_DB.prepare(
-    "UPDATE subscriptions SET cancellations = cancellations + 1, cancelling = 1 WHERE id = ?",
+    "UPDATE subscriptions SET cancelEpoch = cancelEpoch + 1, cancelling = 1 WHERE id = ?",
   )
     .bind(webhookId)
     .run();

@@ -4,7 +4,7 @@ import {
   DISABLE_AFTER_MS,
   POST_TIMEOUT_MS,
   REDELIVERY_MAX_AGE_MS,
-  RETRY_AFTER_MAX_MULTIPLE,
+  RETRY_AFTER_MAX_SECONDS,
 } from "../../../src/contract/limits.ts";
 import { DAY_MS, HOUR_MS } from "../../../src/contract/time.ts";
 import { type Ended, explainFailure } from "../../../src/history/failures.ts";
@@ -321,7 +321,7 @@ export const en = {
     curl: "Copy as curl",
     curlHint:
       "The command uses the current URL and the signature of this attempt: after five minutes, a server must reject it. Custom headers are not included.",
-    retryAfter: `With a 429 or 503, Retry-After lengthens the delay, to at most ${RETRY_AFTER_MAX_MULTIPLE} times its length.`,
+    retryAfter: `With a 429 or 503, Retry-After delays our next request, by at most ${RETRY_AFTER_MAX_SECONDS / 60} minutes.`,
     response: "Your server’s response:",
     cut: "The beginning of your server’s response:",
     empty: "The response had no body.",

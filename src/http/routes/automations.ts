@@ -1,7 +1,7 @@
 import { createRoute, z } from "@hono/zod-openapi";
 import { ApiError } from "../../contract/errors.ts";
 import { isId } from "../../contract/ids.ts";
-import { wake } from "../../delivery/wake.ts";
+import { sendWakeUps } from "../../delivery/messages.ts";
 import { AUTOMATION, PAUSED } from "../../events/samples.ts";
 import {
   Automation,
@@ -127,7 +127,7 @@ automations.openapi(
     if (control.result === "not_found") throw new ApiError("automation_not_found");
     if (control.result === "not_controllable")
       throw new ApiError("automation_not_controllable", { status: control.status });
-    c.executionCtx.waitUntil(wake(c.env, c.get("placement").database, control.wakes));
+    c.executionCtx.waitUntil(sendWakeUps(c.env, c.get("placement").database, control.wakeUps));
     return c.json(toAutomation(control.row), 200);
   },
 );

@@ -5,8 +5,8 @@ import { ApiError } from "../../contract/errors.ts";
 import { isId, randomId } from "../../contract/ids.ts";
 import { STOPS_WITHIN_MS, SUBSCRIPTIONS_MAX, URL_MAX_LENGTH } from "../../contract/limits.ts";
 import { commit, query, withoutRetries } from "../../db/client.ts";
+import { sendWakeUps } from "../../delivery/messages.ts";
 import { mintSecret } from "../../delivery/signature.ts";
-import { wake } from "../../delivery/wake.ts";
 import {
   type CreatedSubscription,
   findCreated,
@@ -227,7 +227,7 @@ export async function unsubscribe(c: Context<AppEnv>, id: string): Promise<void>
   if (!isId("webhook", id)) throw new ApiError("webhook_not_found");
   const deletion = deleteSubscription(c.get("workspaceId"), id, Date.now());
   // Not retried: if the reply was lost, a second try would wrongly answer 404.
-  const { found, wakes } = await commit(withoutRetries(c.get("db")), deletion);
+  const { found, wakeUps } = await commit(withoutRetries(c.get("db")), deletion);
   if (!found) throw new ApiError("webhook_not_found");
-  c.executionCtx.waitUntil(wake(c.env, c.get("placement").database, wakes));
+  c.executionCtx.waitUntil(sendWakeUps(c.env, c.get("placement").database, wakeUps));
 }

@@ -1,5 +1,6 @@
 import { commit, withoutRetries } from "../../db/client.ts";
-import { listDue, type Wake } from "../../delivery/wake.ts";
+import type { WakeUp } from "../../delivery/messages.ts";
+import { listDue } from "../../delivery/schedule.ts";
 import { findPlacement } from "../../workspaces/placement.ts";
 import { toAutomationRecording, toRemoval } from "./automations.ts";
 import type { RecordingInput, RecordingMethod } from "./inputs.ts";
@@ -30,14 +31,14 @@ export async function record<M extends RecordingMethod>(
   method: M,
   input: RecordingInput<M>,
   now: number,
-): Promise<{ ids: string[]; changed: number; database: string; wakes: Wake[] }> {
+): Promise<{ ids: string[]; changed: number; database: string; wakeUps: WakeUp[] }> {
   const { workspaceId } = input;
   const { db, database } = await findPlacement(env, workspaceId);
   const recording = await RECORDINGS[method](input, { env, db, now });
   const { ids, statements, missing, isTriedOnce } = recording;
   const written = commit(isTriedOnce ? withoutRetries(db) : db, {
     changed: statements,
-    wakes: listDue(workspaceId, now),
+    wakeUps: listDue(workspaceId, now),
   });
   return { ids, database, ...(await refuseMissing(written, missing)) };
 }

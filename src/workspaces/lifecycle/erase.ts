@@ -20,7 +20,7 @@ import {
 } from "../../db/client.ts";
 import { DIRECTORY } from "../../db/databases.ts";
 import { apiKeys, moves, subscriptions, workspaces } from "../../db/schema.ts";
-import { endSubscriptions } from "../../delivery/endings.ts";
+import { endSubscriptions } from "../../delivery/cancellation.ts";
 import { GATED_KEY, type GatedKey } from "../api-keys.ts";
 import { selectRows, sourcesOf } from "../rows.ts";
 import { type ChildTable, MOVED, OWNED, type OwnedTable, referencesTo } from "../table-registry.ts";

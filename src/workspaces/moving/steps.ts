@@ -4,8 +4,9 @@ import { qb } from "../../db/builder.ts";
 import { commit, type Executable, type Parts, type ResultsByName } from "../../db/client.ts";
 import { DIRECTORY, openNamed } from "../../db/databases.ts";
 import { type MoveStage, moves, workspaces } from "../../db/schema.ts";
-import { isLeased } from "../../delivery/lease.ts";
-import { listDue, wake } from "../../delivery/wake.ts";
+import { sendWakeUps } from "../../delivery/messages.ts";
+import { isLeased } from "../../delivery/round.ts";
+import { listDue } from "../../delivery/schedule.ts";
 import { log } from "../../log.ts";
 import { invalidateKey } from "../../rate-limit/forget.ts";
 import { sleep } from "../../timing.ts";
@@ -232,7 +233,7 @@ async function release(env: Env, database: string, lock: LockedBy): Promise<void
     unlocked: qb.update(workspaces).set({ writeLock: null, moveId: null }).where(isLockedBy(lock)),
     due: listDue(lock.workspaceId, Date.now()),
   });
-  await wake(env, database, due);
+  await sendWakeUps(env, database, due);
 }
 
 /**

@@ -87,7 +87,7 @@ export function openBroker(world: World, name: string, concurrency: number, cons
     while (waiting.length > 0 && running < concurrency) {
       const batch = waiting.splice(0, chance.between(1, chance.pick([10, 100])));
       running++;
-      const isFast = batch.every(({ body }) => (body as { lane: string }).lane === "fast");
+      const isFast = batch.every(({ body }) => (body as { queue: string }).queue === "fast");
       if (isFast) countFast(1);
       const ended = new Set<Held>();
       let open = true;

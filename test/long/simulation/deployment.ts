@@ -1,5 +1,4 @@
 import { ENCRYPTION_KEYS } from "../../../scripts/shared/runtime.ts";
-import { BACKGROUND_DISPATCHES_MAX } from "../../../src/delivery/consumer.ts";
 import type { Claimed, Target } from "../../../src/delivery/sender.ts";
 import { openBroker } from "./broker.ts";
 import type { Store } from "./store.ts";
@@ -15,15 +14,12 @@ export function deploy(world: World, store: Store, subscribers: Subscribers, wor
   /** Sweeps that have ended. */
   let sweeps = 0;
   const concurrency = chance.pick([1, 3, 10, 250]);
-  // An isolate with the maximum number of dispatches waits for one more.
-  const dispatches = chance.pick([0, BACKGROUND_DISPATCHES_MAX]);
   const broker = (name: string) =>
     openBroker(world, name, concurrency, (messages, isolate) => {
       const attempt = (delivery: Claimed, target: Target) =>
         subscribers.attempt(delivery, target, isolate);
       const ctx = { waitUntil: () => {} };
-      const load = new Map(store.names.map((name) => [name, dispatches]));
-      return worker.consume(messages, env(isolate), ctx, attempt, load);
+      return worker.consume(messages, env(isolate), ctx, attempt);
     });
   const lanes = {
     deliveries: broker("webhook-deliveries"),

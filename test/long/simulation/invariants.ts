@@ -1,6 +1,6 @@
 import { POST_TIMEOUT_MS } from "../../../src/contract/limits.ts";
-import { LEASE_MS } from "../../../src/delivery/lease.ts";
-import { POSTS_AT_ONCE, SLOW_ANSWER_MS } from "../../../src/delivery/policy.ts";
+import { CONCURRENCY_MAX, SLOW_RESPONSE_MS } from "../../../src/delivery/policy.ts";
+import { LEASE_MS } from "../../../src/delivery/round.ts";
 import type { Store } from "./store.ts";
 import { type Isolate, Violation } from "./world.ts";
 
@@ -114,7 +114,7 @@ export function checkPost(
   // It starts with one post at a time, and each success allows one more.
   const earned =
     1 + posts.filter((post) => post.subscriptionId === subscriptionId && post.acknowledged).length;
-  if (underWay.length + 1 > Math.min(POSTS_AT_ONCE, earned))
+  if (underWay.length + 1 > Math.min(CONCURRENCY_MAX, earned))
     throw new Violation(`${subscriptionId} has ${underWay.length + 1} posts under way at once`);
   const probes = underWay.filter(({ eventId: other }) => other !== eventId);
   // A success ends the probes before it is recorded.
@@ -140,7 +140,7 @@ const SETTLED_WITHIN_MS = 2_000;
 const WITHDRAWN_WITHIN_MS = 2_000;
 
 function isAway(store: Store, subscriptionId: string): boolean {
-  const sql = "SELECT 1 FROM subscriptions WHERE id = ? AND next_at > 0";
+  const sql = "SELECT 1 FROM subscriptions WHERE id = ? AND blocked_until > 0";
   return store.rows(sql, subscriptionId).length > 0;
 }
 
@@ -176,13 +176,13 @@ export function checkWrites(store: Store, posts: Post[]): void {
     turn.posts++;
     if (!acknowledged) most++;
     if (startedAt - (created.get(eventId) ?? 0) > 3_600_000) turn.old++;
-    const isFast = acknowledged && (endedAt ?? startedAt) - startedAt < SLOW_ANSWER_MS;
+    const isFast = acknowledged && (endedAt ?? startedAt) - startedAt < SLOW_RESPONSE_MS;
     const streak = isFast ? (streaks.get(subscriptionId) ?? 0) + 1 : 0;
     streaks.set(subscriptionId, streak);
-    if (streak <= POSTS_AT_ONCE) turn.changes++;
+    if (streak <= CONCURRENCY_MAX) turn.changes++;
   }
   for (const { posts, changes, old } of turns.values())
-    most += posts === 1 ? 3 : 2 + posts + changes + Math.max(0, old - 1);
+    most += posts === 1 ? 5 : 4 + 2 * posts + changes + Math.max(0, old - 1);
   if (store.consumerWrites > most)
     throw new Violation(
       `${store.consumerWrites} rows were written for ${posts.length} posts, more than ${most}`,
@@ -226,11 +226,11 @@ export function checkPauses(
  */
 const SHARE_MS = 1_000;
 
-/** The longest that an event may wait if its subscriber answers within a second and would accept it. */
-const ACCEPTED_WITHIN_MS = 60_000;
+/** The longest that an event may wait which its subscriber would accept: three minutes for each event type. */
+const ACCEPTED_WITHIN_MS = 3 * 180_000;
 
 /**
- * A subscriber that rejects some events at once gets those that it accepts within a minute.
+ * A subscriber that rejects some events at once gets those that it accepts within minutes.
  *
  * @param accepted the events that it would accept.
  */
@@ -261,7 +261,7 @@ export function checkOverdue(store: Store, healthyForMs: number): void {
   const postable = store.rows<{ name: string }>(
     `SELECT d.event_id || ' ' || d.subscription_id AS name
       FROM deliveries AS d LEFT JOIN subscriptions AS s ON s.id = d.subscription_id
-      WHERE d.state = 'pending' AND max(d.due_at, coalesce(s.next_at, 0), iif(s.rejections -> d.type IS NULL, 0, s.rejected_until)) < ?`,
+      WHERE d.state = 'pending' AND max(iif(d.priority = 2, min(d.due_at, s.retry_failed_at), d.due_at), iif(d.priority = 1, 0, s.blocked_until)) < ?`,
     now,
   );
   // A subscription that has just ended its backoff has overdue deliveries that could not be posted.

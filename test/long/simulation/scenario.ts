@@ -16,11 +16,8 @@ import { openWork } from "./work.ts";
 import type { LoadedWorker } from "./worker.ts";
 import { Violation, World } from "./world.ts";
 
-/**
- * In an hour: about one a minute, after the wave in which it fails. An event that is rejected again lengthens no
- * wait, so while a few wait, it is their own turns that become rare.
- */
-const DEAD_POSTS_AN_HOUR = 60;
+/** In an hour: one a minute, and the first ones, which follow each other faster. */
+const DEAD_POSTS_AN_HOUR = 90;
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 /** In which everything must settle, once only subscribers fail. */
@@ -132,7 +129,7 @@ async function live(deployment: Deployment): Promise<void> {
     for (const [i, minutes] of [40, 2, 40].entries()) {
       const [last] = store.rows<{ id: string | null }>("SELECT max(id) AS id FROM events");
       const open = store.rows<{ id: string; url: string }>(
-        "SELECT id, url FROM subscriptions WHERE disabled_at IS NULL AND deleted_at IS NULL AND next_at = 0 AND rejected_until = 0 AND NOT slow",
+        "SELECT id, url FROM subscriptions WHERE disabled_at IS NULL AND deleted_at IS NULL AND blocked_until = 0 AND streak IS NULL AND NOT slow",
       );
       let recorded = false;
       // So many of a kind that whoever rejects it is probed when the last round begins.
@@ -156,7 +153,7 @@ async function live(deployment: Deployment): Promise<void> {
     await settle();
   }
 
-  /** Those that reject some events get the others within a minute, if they had accepted any before. */
+  /** Those that reject some events at once get the others within minutes. */
   function checkChoosy(after: string): void {
     const owed = store.rows<{ subscription_id: string; url: string; events: string }>(
       `SELECT d.subscription_id, s.url, json_group_array(d.event_id) AS events
@@ -166,7 +163,6 @@ async function live(deployment: Deployment): Promise<void> {
     );
     for (const { subscription_id: id, url, events } of owed) {
       const posts = subscribers.posts.filter(({ subscriptionId }) => subscriptionId === id);
-      if (!posts.some(({ acknowledged, eventId }) => acknowledged && eventId <= after)) continue;
       const accepted = (JSON.parse(events) as string[]).filter((eventId) =>
         subscribers.isAccepted(url, eventId),
       );
@@ -228,7 +224,7 @@ async function live(deployment: Deployment): Promise<void> {
   /** The scheduled job, in the minutes in which it could have something to do. */
   function sweepAgain(): void {
     const [next] = store.rows<{ due: number | null }>(
-      `SELECT min(CASE WHEN s.cancelling THEN 0 ELSE max(d.due_at, s.next_at, iif(s.rejections -> d.type IS NULL, 0, s.rejected_until), s.leased_until) END) AS due
+      `SELECT min(CASE WHEN s.cancelling THEN 0 ELSE max(iif(d.priority = 2, min(d.due_at, s.retry_failed_at), d.due_at), iif(d.priority = 1, 0, s.blocked_until), s.leased_until) END) AS due
         FROM deliveries AS d JOIN subscriptions AS s ON s.id = d.subscription_id
         WHERE d.state = 'pending'`,
     );

@@ -11,12 +11,14 @@ export const KINDS = WebhookEvent.options;
 /** How a subscriber's server behaves; this changes over time. */
 export const BEHAVIOURS = [
   ...(["fine", "slow", "flaky", "poisoned", "error", "hang"] as const),
-  ...(["unreachable", "stall", "overloaded", "choosy", "picky"] as const),
+  ...(["unreachable", "stall", "overloaded", "choosy", "picky", "importing"] as const),
 ];
-const STAYS: readonly Behaviour[] = ["slow", "choosy", "picky"];
+const STAYS: readonly Behaviour[] = ["slow", "choosy", "picky", "importing"];
 /** Those who reject some events at once and accept others. */
-const CHOOSY: readonly Behaviour[] = ["choosy", "picky", "poisoned"];
+const CHOOSY: readonly Behaviour[] = ["choosy", "picky", "importing", "poisoned"];
 export type Behaviour = (typeof BEHAVIOURS)[number];
+const CHOICES = ["choosy", "picky", "importing"] as const;
+type Choice = (typeof CHOICES)[number];
 
 export type Subscribers = ReturnType<typeof openSubscribers>;
 
@@ -29,6 +31,8 @@ export function openSubscribers(world: World, store: Store) {
   const behaviours = new Map<string, Behaviour>();
   /** Servers that were choosy once. */
   const wereChoosy = new Set<string>();
+  /** When each server began to behave as it does. */
+  const acceptsSince = new Map<string, number>();
   /** The events that each picky server was offered, in order. */
   const offered = new Map<string, string[]>();
 
@@ -42,6 +46,7 @@ export function openSubscribers(world: World, store: Store) {
   function behave(host: string, behaviour: Behaviour): void {
     behaviours.set(host, behaviour);
     if (CHOOSY.includes(behaviour)) wereChoosy.add(host);
+    acceptsSince.set(host, world.now);
   }
 
   function isFine(url: string): boolean {
@@ -49,9 +54,9 @@ export function openSubscribers(world: World, store: Store) {
   }
 
   /** How its server rejects some events at once; null if it does not. */
-  function choiceOf(url: string): "choosy" | "picky" | null {
+  function choiceOf(url: string): Choice | null {
     const behaviour = behaviours.get(new URL(url).host);
-    return behaviour === "choosy" || behaviour === "picky" ? behaviour : null;
+    return CHOICES.find((choice) => choice === behaviour) ?? null;
   }
 
   /** Whether its server rejects some events, or did so once. */
@@ -68,14 +73,19 @@ export function openSubscribers(world: World, store: Store) {
     return choice !== null && !isRejected(new URL(url).host, choice, eventId);
   }
 
-  /** A choosy one always rejects one kind of events, and a picky one every second event. */
-  function isRejected(host: string, behaviour: "choosy" | "picky", eventId: string): boolean {
+  /**
+   * A choosy one always rejects one kind of events, a picky one every second event, and an importing one all
+   * that was recorded before it began.
+   */
+  function isRejected(host: string, behaviour: Choice, eventId: string): boolean {
     if (behaviour === "picky") {
       const known = offered.get(host) ?? [];
       offered.set(host, known);
       if (!known.includes(eventId)) known.push(eventId);
       return known.indexOf(eventId) % 2 === 0;
     }
+    if (behaviour === "importing")
+      return (store.committedAt.get(eventId) ?? 0) < (acceptsSince.get(host) ?? 0);
     const [event] = store.rows<{ type: string }>("SELECT type FROM events WHERE id = ?", eventId);
     return event?.type === KINDS[Number(/\d+/.exec(host)) % KINDS.length];
   }
@@ -102,7 +112,7 @@ export function openSubscribers(world: World, store: Store) {
     await isolate.step();
     const { eventId, subscriptionId } = delivery;
     const { host } = new URL(target.url);
-    const { body } = await delivery.ready;
+    const { body } = await delivery.signed;
     const post: Post = {
       eventId,
       subscriptionId,
@@ -140,6 +150,7 @@ export function openSubscribers(world: World, store: Store) {
         return answered(eventId.charCodeAt(eventId.length - 1) % 5 === 0 ? 500 : 200);
       case "choosy":
       case "picky":
+      case "importing":
         return answered(isRejected(host, behaviour, eventId) ? 422 : 200);
       case "flaky":
         return answered(chance.happens(0.5) ? 200 : 500);

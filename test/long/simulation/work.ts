@@ -56,7 +56,7 @@ export function openWork({ world, store, subscribers, worker, call, sweep }: Dep
     workspaceId = chance.pick(workspaces),
     behaviour = chance.pick(BEHAVIOURS),
   ): Promise<void> {
-    const id = `whk_${subscribers.count()}`;
+    const id = `whk_${String(subscribers.count()).padStart(25, "0")}`;
     const url = `https://${subscribers.open(behaviour)}/`;
     const events = KINDS.filter(() => chance.happens(0.7)) as never[];
     const db = openDatabaseOf(workspaceId);

@@ -1,8 +1,7 @@
 import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
-import { PROBE_WAITS_SECONDS } from "../../../src/contract/limits.ts";
 import { commit, openDatabase, transaction } from "../../../src/db/client.ts";
-import { LEASE_MS } from "../../../src/delivery/lease.ts";
+import { LEASE_MS } from "../../../src/delivery/round.ts";
 import {
   cancelPendingOf,
   deleteSubscription,
@@ -24,6 +23,7 @@ import {
   owed,
   setSubscription,
   statesOf,
+  streakSince,
   subscribe,
   subscriber,
   subscriberUrl,
@@ -56,7 +56,7 @@ const ENDS: [how: string, End][] = [
 describe("a subscription that", () => {
   test("is deleted during its posts has them recorded, though the rest is cancelled meanwhile", async () => {
     const { workspaceId, id } = await owed(20, NOW);
-    await setSubscription(id, { postsAtOnce: 3 });
+    await setSubscription(id, { concurrency: 3 });
     const [noticed, cancelled] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
     const { DB } = observedDatabase({
       after(trip) {
@@ -135,7 +135,7 @@ test("a subscription whose URL changes during a dispatch gets no post at the old
 
 describe("a post to the old URL that fails makes the new one wait for nothing,", () => {
   const AWAY = { kind: "timed_out" } as const;
-  const ENDURING = { backoff: PROBE_WAITS_SECONDS.length };
+  const ENDURING = streakSince(NOW - HOUR_MS, 9, { outageStep: 9 });
 
   test("if it ends before the change is noticed", async () => {
     const { id } = await owed(2, NOW);
@@ -143,12 +143,12 @@ describe("a post to the old URL that fails makes the new one wait for nothing,",
     const held = await heldDispatch(NOW, id);
     await commit(db, updateSubscription(id, { url: subscriberUrl() }));
     const [left] = await held.finish(AWAY);
-    expect(left).toMatchObject({ nextAt: 0, readyAt: NOW });
+    expect(left).toMatchObject({ blockedUntil: 0, nextAttemptAt: NOW });
   });
 
   test("and if it ends afterwards", async () => {
     const { id } = await owed(3, NOW);
-    await setSubscription(id, { ...ENDURING, postsAtOnce: 2 });
+    await setSubscription(id, { ...ENDURING, concurrency: 2 });
     const noticed = Promise.withResolvers<void>();
     const { DB } = observedDatabase({ after: (trip) => void (trip === 2 && noticed.resolve()) });
     let [now, posts] = [NOW, 0];
@@ -165,7 +165,7 @@ describe("a post to the old URL that fails makes the new one wait for nothing,",
     };
     await dispatchOn(DB, () => now, [id], attempt);
     expect(await statesOf(id)).toEqual({ delivered: 2, pending: 1 });
-    expect(await subscriptionRow(id)).toMatchObject({ nextAt: 0, failingSince: null });
+    expect(await subscriptionRow(id)).toMatchObject({ blockedUntil: 0, failingSince: null });
   });
 });
 
@@ -256,6 +256,6 @@ test("withdrawing a workspace's access, and cancelling, read no other's deliveri
 test("a deleted subscription that owes nothing needs no dispatch", async () => {
   const { workspaceId, id } = await owed(1, NOW);
   await dispatchAt(NOW, [id], OK);
-  const { wakes } = await commit(db, deleteSubscription(workspaceId, id, NOW));
-  expect(wakes).toEqual([]);
+  const { wakeUps } = await commit(db, deleteSubscription(workspaceId, id, NOW));
+  expect(wakeUps).toEqual([]);
 });

@@ -2,10 +2,9 @@ import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test"
 import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { randomId } from "../../../src/contract/ids.ts";
-import { DIRECTORY } from "../../../src/db/databases.ts";
-import { BACKGROUND_DISPATCHES_MAX, consume, nextWakeMs } from "../../../src/delivery/consumer.ts";
-import type { Snapshot } from "../../../src/delivery/settle-and-claim.ts";
-import type { WakeMessage } from "../../../src/delivery/wake.ts";
+import { consume, nextWakeUpMs } from "../../../src/delivery/consumer.ts";
+import type { WakeUpMessage } from "../../../src/delivery/messages.ts";
+import type { RoundSubscription } from "../../../src/delivery/round.ts";
 import { openedDataKeys } from "../../../src/encryption/personal-data.ts";
 import {
   ACKNOWLEDGED,
@@ -34,8 +33,8 @@ const lines = keepLog();
 afterEach(() => void vi.useRealTimers());
 
 /** A message as a queue delivers it, which reports when it is acknowledged. */
-function message(subscriptionId: string, ack: () => void): Message<WakeMessage> {
-  const body = { subscriptionId, lane: "fast" } as const;
+function message(subscriptionId: string, ack: () => void): Message<WakeUpMessage> {
+  const body = { subscriptionId, queue: "fast" } as const;
   const retry = () => expect.unreachable("it comes back");
   return { id: "1", timestamp: new Date(), attempts: 1, body, ack, retry };
 }
@@ -48,17 +47,13 @@ describe("a message", () => {
     });
   });
 
-  test.each([
-    ["", 0],
-    [", though many dispatches are in the background", BACKGROUND_DISPATCHES_MAX],
-  ])("is acknowledged while its post hangs%s, and the dispatch goes on", async (_, inProgress) => {
+  test("is acknowledged while its request hangs, and the dispatch goes on", async () => {
     const { id } = await owed(1, Date.now());
     const answer = Promise.withResolvers<void>();
     const acknowledged = vi.fn();
     const context = createExecutionContext();
-    const load = new Map([[DIRECTORY, inProgress]]);
     const hangs = () => answer.promise.then(OK);
-    await consume([message(id, acknowledged)], isolated().env, context, hangs, load);
+    await consume([message(id, acknowledged)], isolated().env, context, hangs);
     expect(acknowledged).toHaveBeenCalledOnce();
     expect(await statesOf(id)).toEqual({ pending: 1 });
     answer.resolve();
@@ -80,56 +75,62 @@ describe("a message", () => {
 describe("the next wake of a subscription", () => {
   const NOW = Date.UTC(2026, 0, 5, 12);
   const idle = {
-    ...{ mayPost: true, cancelling: false, leasedElsewhereUntil: null, readyAt: null },
+    maySend: true,
+    cancelling: false,
+    leasedElsewhereUntil: null,
+    nextAttemptAt: null,
   };
   const LEASED = { leasedElsewhereUntil: NOW + 9 };
 
-  test.each<[string, Partial<Snapshot>, number | null]>([
+  test.each<[string, Partial<RoundSubscription>, number | null, boolean?]>([
     ["with nothing pending: none", {}, null],
-    ["with more due: immediately", { readyAt: NOW - 1 }, 0],
-    ["with more due later: then", { readyAt: NOW + 60_000 }, 60_000],
-    ["that is no longer owed it: none", { readyAt: NOW, mayPost: false }, null],
+    ["with a message on its way: none", { nextAttemptAt: NOW + 60_000 }, null, false],
+    ["with more due: immediately", { nextAttemptAt: NOW - 1 }, 0],
+    ["with more due later: then", { nextAttemptAt: NOW + 60_000 }, 60_000],
+    ["that is no longer owed it: none", { nextAttemptAt: NOW, maySend: false }, null],
     ["with more to cancel: immediately", { cancelling: true }, 0],
-    ["that another dispatch leases: none", { readyAt: NOW, ...LEASED }, null],
-  ])("%s", (_, found, expected) => {
-    expect(nextWakeMs({ ...idle, ...found } as Snapshot, NOW)).toBe(expected);
+    ["that another dispatch leases: none", { nextAttemptAt: NOW, ...LEASED }, null],
+  ])("%s", (_, found, expected, needsWakeUp = true) => {
+    const subscription = { ...idle, ...found } as RoundSubscription;
+    expect(nextWakeUpMs(subscription, needsWakeUp, NOW)).toBe(expected);
   });
 });
 
 describe("a batch", () => {
-  test("sends a failing subscription to the slow lane, and back when it has recovered", async () => {
+  test("wakes a subscription that failed when it is due again, and after it has recovered", async () => {
     const now = Date.now();
     const { id, workspaceId } = await owed(1, now, { behaviour: "first-fails" });
     const deployment = isolated();
     await consumeFor([id], deployment.env);
-    expect(deployment.fast).toEqual([]);
-    expect(deployment.slow).toMatchObject([{ subscriptionId: id, lane: "slow" }]);
-    expect(deployment.slow[0]?.delaySeconds).toBeGreaterThanOrEqual(FIRST_WAIT_MS / 1000);
-    expect(deployment.slow[0]?.delaySeconds).toBeLessThanOrEqual((1.2 * FIRST_WAIT_MS) / 1000);
+    const delays = [...deployment.fast, ...deployment.slow].map((sent) => sent.delaySeconds);
+    expect(delays).toHaveLength(1);
+    expect(delays[0]).toBeGreaterThanOrEqual(FIRST_WAIT_MS / 1000);
+    expect(delays[0]).toBeLessThanOrEqual((1.2 * FIRST_WAIT_MS) / 1000 + 1);
     await announceLeads(workspaceId, 2, now + 2 * FIRST_WAIT_MS + 10_000);
     jumpTo(now + 2 * FIRST_WAIT_MS);
-    await consumeFor([id], deployment.env, undefined, "slow");
-    const healthy = { failures: 0, failingSince: null, backoff: 0 };
-    expect(await subscriptionRow(id)).toMatchObject(healthy);
-    expect(deployment.slow).toHaveLength(1);
-    expect(deployment.fast).toEqual([{ subscriptionId: id, lane: "fast", delaySeconds: 10 }]);
+    await consumeFor([id], deployment.env);
+    expect(await subscriptionRow(id)).toMatchObject({ failures: 0, streak: null });
+    expect(deployment.fast.at(-1)).toMatchObject({ subscriptionId: id, delaySeconds: 10 });
   });
 
-  test.each(["fast", "slow"] as const)("in the wrong lane is only sent on: to %s", async (lane) => {
-    const { id } = await owed(2, Date.now());
-    await setSubscription(id, { slow: lane === "slow" });
-    const { posts, attempt } = subscriber();
-    const deployment = isolated();
-    const wrong = lane === "slow" ? "fast" : "slow";
-    await consumeFor([id], deployment.env, attempt, wrong);
-    expect(posts).toEqual([]);
-    expect(deployment[wrong]).toEqual([]);
-    expect(deployment[lane]).toEqual([{ subscriptionId: id, lane, delaySeconds: 0 }]);
-    expect(await subscriptionRow(id)).toMatchObject({ leasedBy: null });
-    await consumeFor([id], deployment.env, attempt, lane);
-    expect(posts).toHaveLength(2);
-    expect([...deployment.fast, ...deployment.slow]).toHaveLength(1);
-  });
+  test.each(["fast", "slow"] as const)(
+    "in the wrong queue is only sent on: to %s",
+    async (queue) => {
+      const { id } = await owed(2, Date.now());
+      await setSubscription(id, { slow: queue === "slow" });
+      const { posts, attempt } = subscriber();
+      const deployment = isolated();
+      const wrong = queue === "slow" ? "fast" : "slow";
+      await consumeFor([id], deployment.env, attempt, wrong);
+      expect(posts).toEqual([]);
+      expect(deployment[wrong]).toEqual([]);
+      expect(deployment[queue]).toEqual([{ subscriptionId: id, queue, delaySeconds: 0 }]);
+      expect(await subscriptionRow(id)).toMatchObject({ leasedBy: null });
+      await consumeFor([id], deployment.env, attempt, queue);
+      expect(posts).toHaveLength(2);
+      expect([...deployment.fast, ...deployment.slow]).toHaveLength(1);
+    },
+  );
 
   test("logs hosts, ids and numbers, but no secret, path, name, e-mail or phone number", async () => {
     const fine = await owed(1, Date.now());
@@ -144,7 +145,7 @@ describe("a batch", () => {
     expect(await deliveryTo(unopened.id)).toMatchObject({ state: "pending", attempts: 0 });
     const log = lines.join("\n");
     // Successes are counted, failures are listed.
-    for (const text of ['"delivered":1,"failed":1', "attempt_impossible", "dispatch_failed"])
+    for (const text of ['"delivered":1,"failed":1', "delivery_not_attempted", "dispatch_failed"])
       expect(log).toContain(text);
     for (const { id, url, drafts } of [bad, unopened])
       for (const known of [id, new URL(url).host, drafts[0]?.id]) expect(log).toContain(known);

@@ -2,9 +2,8 @@ import { createExecutionContext } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { POST_TIMEOUT_MS } from "../../../src/contract/limits.ts";
-import { createAttempt } from "../../../src/delivery/attempt.ts";
-import { LEASE_MS } from "../../../src/delivery/lease.ts";
-import { FIRST_AWAY } from "../../../src/delivery/policy.ts";
+import { LEASE_MS } from "../../../src/delivery/round.ts";
+import { createSender } from "../../../src/delivery/sender.ts";
 import { mintSecret } from "../../../src/delivery/signature.ts";
 import { expectDataKey } from "../../../src/encryption/personal-data.ts";
 import { Platform } from "../../../src/platform/entrypoint.ts";
@@ -88,19 +87,18 @@ describe("a delivery", () => {
   });
 
   test.each([
-    ["asks", 1.7, 1.7],
-    ["asks, but not longer than twice its own wait", 360, 2],
-  ])("waits as long as Retry-After %s, and so does its subscription", async (_, asked, waits) => {
+    ["asks", 17, 17],
+    ["asks, up to half an hour", 3_600, 1_800],
+  ])("blocks its endpoint for as long as Retry-After %s", async (_, asked, waits) => {
     const workspaceId = await createWorkspace();
-    const url = `${subscriberUrl("status-503")}&retry-after=${(asked * FIRST_WAIT_MS) / 1000}`;
+    const url = `${subscriberUrl("status-503")}&retry-after=${asked}`;
     const { id } = await subscribe(workspaceId, { url });
     await announceLeads(workspaceId, 1, Date.now());
     const startedAt = Date.now();
     await consumeFor([id], isolated().env);
-    const { dueAt } = await deliveryTo(id);
-    expect(await subscriptionRow(id)).toMatchObject({ nextAt: dueAt, backoff: FIRST_AWAY });
-    expect(dueAt - startedAt).toBeGreaterThanOrEqual(waits * FIRST_WAIT_MS);
-    expect(dueAt - startedAt).toBeLessThan((waits + 1) * FIRST_WAIT_MS);
+    const { blockedUntil } = await subscriptionRow(id);
+    expect(blockedUntil - startedAt).toBeGreaterThanOrEqual(waits * 1_000);
+    expect(blockedUntil - startedAt).toBeLessThan((waits + 10) * 1_000);
   });
 
   test("is retried with the same id and bytes, signed afresh", async () => {
@@ -159,7 +157,7 @@ describe("the attempts of a dispatch", () => {
     const started = vi.spyOn(globalThis, "setTimeout");
     const ended = vi.spyOn(globalThis, "clearTimeout");
     const timeouts = vi.spyOn(AbortSignal, "timeout");
-    const attempt = createAttempt(env);
+    const attempt = createSender(env).attempt;
     for (let i = 0; i < 20; i++) {
       const { kept, ...outcome } = await attempt(...post);
       expect(outcome).toMatchObject(answered(200));
@@ -183,7 +181,7 @@ describe("the attempts of a dispatch", () => {
     const rotated = mintSecret();
     const dataKey = await expectDataKey(env.ENCRYPTION_KEYS, target);
     const sealedSecret = await sealSecret(dataKey, about.id, rotated);
-    const attempt = createAttempt(env);
+    const attempt = createSender(env).attempt;
     for (const later of [999, 1_000]) {
       clock.mockReturnValue(NOW + later);
       await attempt(delivery, { ...target, sealedSecret });
@@ -241,7 +239,7 @@ describe("when D1 returns an error", () => {
     });
     const deployment = isolated({ DB });
     expect(await consumeFor([id], deployment.env)).toMatchObject(ACKNOWLEDGED);
-    const hint = { subscriptionId: id, lane: "fast", delaySeconds: LEASE_MS / 1000 };
+    const hint = { subscriptionId: id, queue: "fast", delaySeconds: LEASE_MS / 1000 };
     expect(deployment.fast).toEqual([hint]);
     expect(await receivedBy({ url })).toHaveLength(posted);
     const row = { state: "pending", attempts: 0, lastOutcome: null, dueAt: now };
@@ -271,7 +269,7 @@ test("when a queue refuses the wake after the commit, the call succeeds and the 
   expect(await statesOf(id)).toEqual({ pending: 1 });
   const later = isolated();
   await sweep(later.env, Date.now() + MINUTE_MS + 1000);
-  expect(later.fast).toContainEqual({ subscriptionId: id, lane: "fast", delaySeconds: 0 });
+  expect(later.fast).toContainEqual({ subscriptionId: id, queue: "fast", delaySeconds: 0 });
   await consumeFor([id], later.env);
   expect(JSON.parse((await receivedBy({ url }))[0]?.body ?? "").data.id).toBe(ids[0]);
 });

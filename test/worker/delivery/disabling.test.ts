@@ -1,6 +1,5 @@
 import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
-import { randomId } from "../../../src/contract/ids.ts";
 import { DISABLE_AFTER_MS } from "../../../src/contract/limits.ts";
 import { commit } from "../../../src/db/client.ts";
 import type { Outcome } from "../../../src/delivery/outcome.ts";
@@ -28,6 +27,7 @@ import {
   owed,
   setSubscription,
   statesOf,
+  streakSince,
   subscribe,
   subscriber,
   subscriptionRow,
@@ -109,8 +109,8 @@ describe("a subscription is disabled", () => {
 
   test("but not by a post that fails while its second to last failure is recorded, and it is enabled again", async () => {
     const { id } = await owed(2, END);
-    const failed = { failures: 8, failingSince: T0, failedEvents: [randomId("event")] };
-    await setSubscription(id, { ...failed, postsAtOnce: 2 });
+    const failed = streakSince(T0, 8);
+    await setSubscription(id, { ...failed, concurrency: 2 });
     const second = Promise.withResolvers<Outcome>();
     const { DB } = observedDatabase({
       async before(trip) {
@@ -150,8 +150,12 @@ describe("a subscription is disabled", () => {
       disabledByFailures: false,
       failures: 0,
       failingSince: null,
-      backoff: 0,
+      streak: null,
     };
-    expect(await subscriptionRow(id)).toMatchObject({ ...healthy, nextAt: 0, leasedUntil: 0 });
+    expect(await subscriptionRow(id)).toMatchObject({
+      ...healthy,
+      blockedUntil: 0,
+      leasedUntil: 0,
+    });
   });
 });

@@ -3,7 +3,6 @@ import { describe, expect, test, vi } from "vitest";
 import { RETRY_WAITS_SECONDS } from "../../../src/contract/limits.ts";
 import { workspaces } from "../../../src/db/schema.ts";
 import { CLAIM_MAX, DISPATCH_MAX_MS } from "../../../src/delivery/dispatch.ts";
-import { FIRST_AWAY } from "../../../src/delivery/policy.ts";
 import {
   announceLeads,
   answered,
@@ -33,7 +32,7 @@ describe("a dispatch", () => {
   test("posts nothing that is not due yet, and makes a single round trip", async () => {
     const { id } = await owed(1, NOW);
     const { DB, trips } = observedDatabase();
-    const subscription = { subscriptionId: id, readyAt: NOW, leasedElsewhereUntil: null };
+    const subscription = { subscriptionId: id, nextAttemptAt: NOW, leasedElsewhereUntil: null };
     const ended = await dispatchOn(DB, NOW - 1, [id], OK);
     expect(ended).toMatchObject([subscription]);
     expect(trips).toHaveLength(1);
@@ -50,9 +49,13 @@ describe("a dispatch", () => {
       now += seconds * 1000;
       const waiting = { state: "pending", attempts: i + 1, lastStatus: 500, dueAt: now };
       expect(await deliveryTo(id)).toMatchObject(waiting);
-      expect(await subscriptionRow(id)).toMatchObject({ backoff: 1, nextAt: 0, failures: i + 1 });
+      expect(await subscriptionRow(id)).toMatchObject({
+        backoff: 1,
+        blockedUntil: 0,
+        failures: i + 1,
+      });
       // It fails alone, so that nothing brings its next turn forward.
-      expect(await dispatchAt(now - 1, [id], attempt)).toMatchObject([{ readyAt: now }]);
+      expect(await dispatchAt(now - 1, [id], attempt)).toMatchObject([{ nextAttemptAt: now }]);
     }
     for (const laterMs of [0, HOUR_MS]) await dispatchAt(now + laterMs, [id], attempt);
     const attempts = RETRY_WAITS_SECONDS.length + 1;
@@ -85,12 +88,12 @@ describe("a dispatch", () => {
     "posts nothing while its workspace is %s (cancelling: %s), and asks for no other to do so",
     async (writeLock, cancelling) => {
       const { id, workspaceId } = await owed(1, NOW);
-      await setSubscription(id, { cancelling, cancellations: 1 });
+      await setSubscription(id, { cancelling, cancelEpoch: 1 });
       await db.update(workspaces).set({ writeLock }).where(eq(workspaces.id, workspaceId));
       const { DB, trips } = observedDatabase();
       const finished = await dispatchOn(DB, NOW, [id], OK);
       expect(trips).toHaveLength(1);
-      const subscription = { mayPost: false, leasedUntil: 0, cancelling: false };
+      const subscription = { maySend: false, leasedUntil: 0, cancelling: false };
       expect(finished).toMatchObject([subscription]);
       expect(await statesOf(id)).toEqual({ pending: 1 });
     },
@@ -125,12 +128,12 @@ describe("a dispatch", () => {
     expect(posts.slice(150).toSorted()).toEqual(ids(late));
     expect(await statesOf(id)).toEqual({ delivered: 152, pending: 1 });
     // Another clock may make an event due in the future: there is a wake for it.
-    const subscription = { readyAt: NOW + 3000, leasedElsewhereUntil: null };
+    const subscription = { nextAttemptAt: NOW + 3000, leasedElsewhereUntil: null };
     expect(ended).toMatchObject([subscription]);
     expect(await subscriptionRow(id)).toMatchObject({ leasedUntil: 0 });
   });
 
-  test("claims at most six at a time in the slow lane, where each may take long", async () => {
+  test("claims at most six at a time in the slow queue, where each may take long", async () => {
     const { id } = await owed(8, NOW);
     await setSubscription(id, { slow: true });
     const { DB, trips } = observedDatabase();
@@ -147,7 +150,7 @@ describe("a dispatch", () => {
     expect(firstClaim).toBeLessThanOrEqual(6);
     for (let i = 0; i < 3; i++) await dispatchAt(() => now, [id], slowly, "slow");
     expect(await statesOf(id)).toEqual({ delivered: 8 });
-    expect(await subscriptionRow(id)).toMatchObject({ slow: true, postsAtOnce: 1 });
+    expect(await subscriptionRow(id)).toMatchObject({ slow: true, concurrency: 1 });
   });
 
   test.each([
@@ -171,7 +174,7 @@ describe("a dispatch", () => {
     expect(rows.filter(({ state }) => state === "pending")).toMatchObject(
       Array(20 - posts.length).fill({ attempts: 0, lastOutcome: null, dueAt: NOW }),
     );
-    const subscription = { leasedElsewhereUntil: null, readyAt: NOW };
+    const subscription = { leasedElsewhereUntil: null, nextAttemptAt: NOW };
     expect(ended).toMatchObject(Array(4).fill(subscription));
     for (const id of ids) expect(await subscriptionRow(id)).toMatchObject({ leasedUntil: 0 });
   });
@@ -183,14 +186,14 @@ describe("a failure", () => {
     const { posts, attempt } = subscriber(() => answered(503));
     const ended = await dispatchAt(NOW, [id], attempt);
     expect(posts).toHaveLength(1);
-    const pace = { backoff: FIRST_AWAY, nextAt: NOW + FIRST_WAIT_MS };
-    const failed = { attempts: 1, dueAt: pace.nextAt, lastStatus: 503 };
+    const pace = { blockedUntil: NOW + 1_000 };
+    const failed = { attempts: 1, dueAt: NOW + FIRST_WAIT_MS, lastStatus: 503 };
     const untried = { attempts: 0, dueAt: NOW, lastStatus: null };
     for (const row of await deliveriesTo(id)) {
       expect(row.state).toBe("pending");
       expect(row).toMatchObject(posts.includes(row.eventId) ? failed : untried);
     }
-    const subscription = { ...pace, readyAt: pace.nextAt, leasedElsewhereUntil: null };
+    const subscription = { ...pace, nextAttemptAt: pace.blockedUntil, leasedElsewhereUntil: null };
     expect(ended).toMatchObject([subscription]);
     const health = { failures: 1, failingSince: NOW, disabledAt: null, leasedUntil: 0 };
     expect(await subscriptionRow(id)).toMatchObject({ ...pace, ...health });
@@ -205,15 +208,15 @@ describe("a failure", () => {
     expect(await deliveriesTo(id)).toMatchObject(
       Array(count).fill({ ...untried, state: "pending", dueAt: NOW }),
     );
-    const nextAt = NOW + 5 * MINUTE_MS;
-    const health = { failures: 0, failingSince: null, backoff: 0, leasedUntil: 0 };
-    expect(await subscriptionRow(id)).toMatchObject({ ...health, nextAt });
-    expect(ended).toMatchObject([{ nextAt }]);
+    const blockedUntil = NOW + 5 * MINUTE_MS;
+    const health = { failures: 0, failingSince: null, leasedUntil: 0, blockedUntil };
+    expect(await subscriptionRow(id)).toMatchObject(health);
+    expect(ended).toMatchObject([{ blockedUntil }]);
     const { posts, attempt } = subscriber();
-    await dispatchAt(nextAt - 1, [id], attempt);
+    await dispatchAt(blockedUntil - 1, [id], attempt);
     expect(posts).toEqual([]);
     // It is tried with one, and then gets the others.
-    for (let i = 0; i < 2; i++) await dispatchAt(nextAt, [id], attempt);
+    for (let i = 0; i < 2; i++) await dispatchAt(blockedUntil, [id], attempt);
     expect(posts).toHaveLength(count);
   });
 });

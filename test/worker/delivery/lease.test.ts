@@ -1,8 +1,7 @@
 import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test";
 import { describe, expect, test } from "vitest";
 import { commit } from "../../../src/db/client.ts";
-import { LEASE_MS } from "../../../src/delivery/lease.ts";
-import { FIRST_AWAY } from "../../../src/delivery/policy.ts";
+import { LEASE_MS } from "../../../src/delivery/round.ts";
 import { Platform } from "../../../src/platform/entrypoint.ts";
 import { deleteSubscription } from "../../../src/subscriptions/subscriptions.ts";
 import { sleep } from "../../../src/timing.ts";
@@ -37,8 +36,8 @@ const OK = answered(200);
 
 const LATER = NOW + LEASE_MS;
 const RETRY_AT = LATER + FIRST_WAIT_MS;
-const HEALTHY = { failures: 0, failingSince: null, backoff: 0, nextAt: 0, postsAtOnce: 2 };
-const FAILING = { failures: 1, failingSince: LATER, backoff: FIRST_AWAY, nextAt: RETRY_AT };
+const HEALTHY = { failures: 0, failingSince: null, blockedUntil: 0, concurrency: 2 };
+const FAILING = { failures: 1, failingSince: LATER, blockedUntil: LATER + 1_000 };
 
 describe("a lease", () => {
   test("lasts 20 s, during which no other dispatch posts to the subscription", async () => {
@@ -91,7 +90,7 @@ describe("a lease", () => {
     ["cannot be tried", () => Promise.reject(new Error("no encryption key"))],
   ])("whose subscription is gone ends with the post in progress, which %s", async (_, last) => {
     const { id, workspaceId } = await owed(5, NOW);
-    await setSubscription(id, { postsAtOnce: 2 });
+    await setSubscription(id, { concurrency: 2 });
     const noticed = Promise.withResolvers<void>();
     const { DB, trips } = observedDatabase({
       before: (trip) => {
@@ -174,7 +173,7 @@ describe("a dispatch", () => {
   ])("to %i subscribers of %i events reads up to %i rows each, writes %i", async (...figures) => {
     const [subscribers, events, read, written] = figures;
     const ids = await owedToMany(subscribers, events, NOW);
-    for (const id of ids) await setSubscription(id, { postsAtOnce: 6 });
+    for (const id of ids) await setSubscription(id, { concurrency: 6 });
     const { DB, rows } = meteredDatabase();
     await dispatchOn(DB, NOW, ids, () => sleep(2).then(() => OK));
     for (const id of ids) expect(await statesOf(id)).toEqual({ delivered: events });
@@ -189,7 +188,7 @@ test("a single healthy delivery costs eleven rows written from record to release
   // The first delivery of a day makes the row of its counts.
   await announceLeads(workspaceId, 1, Date.now());
   await dispatchAt(Date.now() + 1, [id], OK);
-  await setSubscription(id, { postsAtOnce: 6 });
+  await setSubscription(id, { concurrency: 6 });
   const { DB, rows } = meteredDatabase();
   const context = createExecutionContext();
   const platform = new Platform(context, isolated({ DB }).env);

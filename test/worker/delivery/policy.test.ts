@@ -1,264 +1,430 @@
 import { describe, expect, test } from "vitest";
 import type { WebhookEvent } from "../../../src/contract/enumerations.ts";
-import { PROBE_WAITS_SECONDS, RETRY_WAITS_SECONDS } from "../../../src/contract/limits.ts";
-import { type Outcome, succeeded } from "../../../src/delivery/outcome.ts";
+import {
+  DISABLE_AFTER_FAILURES,
+  DISABLE_AFTER_MS,
+  FAILING_SPACING_SECONDS,
+  OUTAGE_SPACING_SECONDS,
+  PROBE_INTERVAL_MS,
+  RETRY_AFTER_MAX_SECONDS,
+  RETRY_JITTER,
+  RETRY_WAITS_SECONDS,
+  TOLERATED_FAILURES,
+} from "../../../src/contract/limits.ts";
+import type { Priority } from "../../../src/db/schema.ts";
+import { type AttemptOutcome, succeeded } from "../../../src/delivery/outcome.ts";
 import {
   type Attempt,
   adjustPace,
-  decide,
-  endsOutage,
-  FRESH,
-  heldUntil,
-  isExtra,
-  laneOf,
+  chooseNext,
+  INITIAL_PACE,
+  INITIAL_TYPE_RECORD,
+  isDead,
+  NEVER,
   type Pace,
-  type Post,
+  type PendingDelivery,
+  queueOf,
+  recordType,
+  reschedule,
+  SLOW_RESPONSE_MS,
 } from "../../../src/delivery/policy.ts";
-import { answered } from "../../support/deliveries.ts";
-
-/** The wait after attempt n. */
-const LADDER = RETRY_WAITS_SECONDS.map((seconds, i) => [i + 1, seconds] as const);
-const FIRST = RETRY_WAITS_SECONDS[0] as number;
-const LAST_PROBE = PROBE_WAITS_SECONDS.at(-1) as number;
-const LAST_ATTEMPT = LADDER.length + 1;
-const EXHAUSTED = { state: "exhausted", waitMs: 0 } as const;
-const wait = (seconds: number) => ({ state: "pending", waitMs: Math.round(seconds * 1000) });
-
-/** No jitter: exactly the rung. */
-const NONE = 0;
-
-test("an attempt succeeds with any 2xx, at any attempt, even if it has a Retry-After", () => {
-  for (let status = 200; status < 300; status++)
-    for (const attempt of [1, 5, LAST_ATTEMPT])
-      expect(decide(answered(status, 600), attempt, NONE)).toEqual({
-        state: "delivered",
-        waitMs: 0,
-      });
-});
-
-test.each<Outcome>([
-  ...[199, 300, 302, 308, 400, 401, 410, 429, 500, 503, 530].map((status) => answered(status)),
-  { kind: "timed_out" },
-  { kind: "unreachable", status: null },
-  { kind: "refused" },
-])("an attempt fails with %j, and is retried until its last attempt", (outcome) => {
-  expect(succeeded(outcome)).toBe(false);
-  expect(decide(outcome, 1, NONE)).toEqual(wait(FIRST));
-  expect(decide(outcome, LAST_ATTEMPT, NONE)).toEqual(EXHAUSTED);
-});
-
-test.each(LADDER)("wait %i grows by up to 20%, or as Retry-After asks up to twice", (n, rung) => {
-  for (const random of [0, 0.25, 0.75, 1])
-    expect(decide(answered(500), n, random)).toEqual(wait((1 + 0.2 * random) * rung));
-  for (const status of [429, 503])
-    for (const [asked, random, expected] of [
-      [1.5 * rung, NONE, 1.5 * rung],
-      [2 * rung, NONE, 2 * rung],
-      [2 * rung + 1, 1, 2 * rung],
-      [999_999_999, NONE, 2 * rung],
-    ] as const)
-      expect(decide(answered(status, asked), n, random)).toEqual(wait(expected));
-});
-
-test.each([
-  ["never shortens the wait", answered(503, 0), 1, NONE, wait(FIRST)],
-  ["never shortens the wait", answered(429, FIRST - 1), 1, NONE, wait(FIRST)],
-  ["never shortens the jitter", answered(429, FIRST + 1), 1, 1, wait(1.2 * FIRST)],
-  ["never prolongs an exhausted delivery", answered(503, 60), LAST_ATTEMPT, NONE, EXHAUSTED],
-  ["is ignored with a 302", answered(302, 20), 1, NONE, wait(FIRST)],
-  ["is ignored with a 400", answered(400, 20), 1, NONE, wait(FIRST)],
-  ["is ignored with a 500", answered(500, 20), 1, NONE, wait(FIRST)],
-  ["is ignored with a 502", answered(502, 20), 1, NONE, wait(FIRST)],
-  ["is ignored with a 504", answered(504, 20), 1, NONE, wait(FIRST)],
-])("Retry-After %s: %j", (_, outcome, attempt, random, decision) => {
-  expect(decide(outcome, attempt, random)).toEqual(decision);
-});
 
 const NOW = Date.UTC(2026, 0, 5, 12);
+const LEAD: WebhookEvent = "lead.created";
+const RUN: WebhookEvent = "run.completed";
+
+const answered = (status: number, retryAfterSeconds: number | null = null): AttemptOutcome => ({
+  kind: "answered",
+  status,
+  retryAfterSeconds,
+});
+const OK = answered(200);
+const REJECTED = answered(400);
+const BUSY = answered(503);
+const TIMED_OUT: AttemptOutcome = { kind: "timed_out" };
+
 let events = 0;
 
-/** An attempt that started at `NOW` and took this long, by default the first at another event. */
-function took(outcome: Outcome, durationMs = 100, about: Partial<Post> = {}): Attempt {
-  const delivery: Post = {
-    ...{ eventId: `evt_${++events}`, type: "lead.created", priority: 0, attempts: 0 },
-    ...{ dueAt: NOW, turnAt: null, ...about },
+function delivery(more: Partial<PendingDelivery> = {}): PendingDelivery {
+  return {
+    eventId: `evt_${++events}`,
+    type: LEAD,
+    priority: 0,
+    attempts: 0,
+    dueAt: NOW,
+    scheduledAt: null,
+    lastAt: null,
+    ...more,
   };
-  return { delivery, outcome, startedAt: NOW, endedAt: NOW + durationMs };
 }
 
-/** The same attempt at a later time. */
-function at(startedAt: number, attempt: Attempt): Attempt {
-  return { ...attempt, startedAt, endedAt: startedAt + attempt.endedAt - attempt.startedAt };
+function attempt(
+  outcome: AttemptOutcome,
+  {
+    at = NOW,
+    tookMs = 20,
+    of = delivery(),
+  }: { at?: number; tookMs?: number; of?: PendingDelivery } = {},
+): Attempt {
+  return { delivery: of, outcome, startedAt: at, endedAt: at + tookMs };
 }
 
-/** The pace after a series of attempts. */
-function paceAfter(pace: Pace, ...attempts: Attempt[]): Pace {
-  return attempts.reduce((before, attempt) => adjustPace(before, attempt, NONE), pace);
+/** The pace after attempts at different events, each as soon as it may start. */
+function paceAfter(outcomes: AttemptOutcome[], from: Pace = INITIAL_PACE): Pace {
+  return outcomes.reduce(
+    (pace, outcome) => adjustPace(pace, attempt(outcome, { at: Math.max(NOW, pace.blockedUntil) })),
+    from,
+  );
 }
 
-const ok = () => took(answered(200));
-const rejected = (about: Partial<Post> = {}) => took(answered(400), 100, about);
-const AWAY: Outcome[] = [
-  { kind: "unreachable", status: null },
-  { kind: "timed_out" },
-  { kind: "refused" },
-  answered(429),
-  answered(503),
-];
-const isAway = (outcome: Outcome) => took(outcome);
+const times = <T>(count: number, value: T): T[] => Array.from({ length: count }, () => value);
 
-describe("the concurrent posts to a subscription", () => {
+/** Seconds from the end of the attempt that set the pace until the next request may start. */
+const spacings = (outcomes: AttemptOutcome[]): number[] => {
+  let pace = INITIAL_PACE;
+  return outcomes.map((outcome) => {
+    const one = attempt(outcome, { at: Math.max(NOW, pace.blockedUntil) });
+    pace = adjustPace(pace, one);
+    return pace.blockedUntil === 0 ? 0 : (pace.blockedUntil - one.endedAt) / 1000;
+  });
+};
+
+describe("an outcome", () => {
+  test.each([200, 201, 204, 299])("%i is a success", (status) => {
+    expect(succeeded(answered(status))).toBe(true);
+  });
+
+  test.each<AttemptOutcome>([
+    answered(199),
+    answered(300),
+    answered(404),
+    answered(500),
+    TIMED_OUT,
+    { kind: "unreachable", status: 522 },
+    { kind: "refused" },
+    { kind: "unreadable" },
+  ])("%j is a failure", (outcome) => {
+    expect(succeeded(outcome)).toBe(false);
+  });
+});
+
+describe("the retry schedule", () => {
+  test.each(RETRY_WAITS_SECONDS.map((seconds, i) => [i + 1, seconds] as const))(
+    "makes a delivery due again after attempt %i in %i s, plus jitter",
+    (n, seconds) => {
+      const of = delivery({ attempts: n - 1 });
+      const failed = attempt(REJECTED, { of });
+      const first = { state: "pending", attempts: n };
+      expect(reschedule(INITIAL_PACE, failed, 0)).toMatchObject({
+        ...first,
+        dueAt: failed.endedAt + seconds * 1000,
+      });
+      expect(reschedule(INITIAL_PACE, failed, 1)).toMatchObject({
+        ...first,
+        dueAt: failed.endedAt + seconds * 1000 * (1 + RETRY_JITTER),
+      });
+    },
+  );
+
+  test("exhausts a delivery after the last attempt", () => {
+    const of = delivery({ attempts: RETRY_WAITS_SECONDS.length });
+    expect(reschedule(INITIAL_PACE, attempt(REJECTED, { of }), 0).state).toBe("exhausted");
+  });
+
+  test("delivers a delivery at any attempt that succeeds", () => {
+    const of = delivery({ attempts: RETRY_WAITS_SECONDS.length, priority: 3 });
+    expect(reschedule(INITIAL_PACE, attempt(OK, { of }), 0)).toMatchObject({ state: "delivered" });
+  });
+
+  test("does not count a failure before its time", () => {
+    const dueAt = NOW + 3_600_000;
+    const of = delivery({ attempts: 4, priority: 2, dueAt });
+    expect(reschedule(INITIAL_PACE, attempt(BUSY, { of }), 0)).toMatchObject({
+      attempts: 4,
+      dueAt,
+    });
+  });
+
+  test("goes on after a manual send before its time that fails", () => {
+    const scheduledAt = NOW + 3_600_000;
+    const of = delivery({ attempts: 4, priority: 1, scheduledAt });
+    const rescheduled = reschedule(INITIAL_PACE, attempt(BUSY, { of }), 0);
+    expect(rescheduled).toMatchObject({ attempts: 4, dueAt: scheduledAt });
+  });
+
+  test("counts the first attempt even if it is made by hand", () => {
+    const of = delivery({ priority: 1, scheduledAt: NOW + 3_600_000 });
+    expect(reschedule(INITIAL_PACE, attempt(BUSY, { of }), 0)).toMatchObject({ attempts: 1 });
+  });
+});
+
+describe("adaptive concurrency", () => {
+  test("starts at one and grows by one with each success, up to six", () => {
+    const grown = Array.from({ length: 8 }, (_, i) => paceAfter(times(i, OK)).concurrency);
+    expect(grown).toEqual([1, 2, 3, 4, 5, 6, 6, 6]);
+  });
+
+  test("halves with a new event that fails", () => {
+    expect(paceAfter([...times(5, OK), REJECTED]).concurrency).toBe(3);
+  });
+
+  test("stays as it is if an event fails again", () => {
+    const of = delivery({ attempts: 1, priority: 3, lastAt: NOW - 1 });
+    expect(adjustPace(paceAfter(times(5, OK)), attempt(REJECTED, { of })).concurrency).toBe(6);
+  });
+
+  test("halves with a slow response", () => {
+    const slow = attempt(OK, { tookMs: SLOW_RESPONSE_MS });
+    expect(adjustPace(paceAfter(times(5, OK)), slow).concurrency).toBe(3);
+  });
+
+  test.each([BUSY, TIMED_OUT])("is one after %j", (outcome) => {
+    expect(paceAfter([...times(5, OK), outcome]).concurrency).toBe(1);
+  });
+
+  test("is one after as many failures as make requests spaced", () => {
+    const pace = { ...paceAfter(times(TOLERATED_FAILURES - 1, REJECTED)), concurrency: 6 };
+    expect(adjustPace(pace, attempt(REJECTED)).concurrency).toBe(1);
+  });
+
+  test("is one after the first success of an endpoint that was spaced", () => {
+    expect(paceAfter([TIMED_OUT, OK]).concurrency).toBe(1);
+  });
+});
+
+describe("the slow queue", () => {
+  test("takes a subscription after one slow response, until it has earned six requests again", () => {
+    let pace = adjustPace(paceAfter(times(5, OK)), attempt(OK, { tookMs: SLOW_RESPONSE_MS }));
+    const queues = [queueOf(pace)];
+    for (let i = 0; i < 3; i++) {
+      pace = paceAfter([OK], pace);
+      queues.push(queueOf(pace));
+    }
+    expect(queues).toEqual(["slow", "slow", "slow", "fast"]);
+  });
+
+  test("takes an endpoint that is unavailable", () => {
+    expect(queueOf(paceAfter([{ kind: "unreachable", status: null }]))).toBe("slow");
+  });
+
+  test("leaves alone an endpoint that rejects at once", () => {
+    expect(queueOf(paceAfter(times(20, REJECTED)))).toBe("fast");
+  });
+});
+
+describe("spacing while an endpoint fails", () => {
+  test("begins with the fifth different event that was rejected in a row, and grows to a minute", () => {
+    const expected = [...times(TOLERATED_FAILURES - 1, 0), ...FAILING_SPACING_SECONDS, 60, 60];
+    expect(spacings(times(expected.length, REJECTED))).toEqual(expected);
+  });
+
   test.each([
-    [6, 3],
-    [5, 2],
-    [2, 1],
-    [1, 1],
-  ])("are halved from %i to %i by a slow success, or by a rejection", (postsAtOnce, halved) => {
-    const pace = { ...FRESH, postsAtOnce };
-    expect(paceAfter(pace, took(answered(200), 1_999)).slow).toBe(false);
-    const slow = paceAfter(pace, took(answered(200), 2_000));
-    expect(slow).toEqual({ ...FRESH, postsAtOnce: halved, slow: true });
-    expect(paceAfter(pace, rejected())).toMatchObject({ postsAtOnce: halved, nextAt: 0 });
-    // An event that fails again says nothing new.
-    expect(paceAfter(pace, rejected({ attempts: 1 }))).toMatchObject({ postsAtOnce, backoff: 0 });
+    ["busy", BUSY],
+    ["busy", answered(429)],
+    ["unavailable", TIMED_OUT],
+    ["unavailable", { kind: "unreachable", status: 521 } as const],
+    ["unavailable", { kind: "refused" } as const],
+  ] as const)("begins with the first event of an endpoint that is %s: %j", (failure, outcome) => {
+    const expected = OUTAGE_SPACING_SECONDS[failure];
+    expect(spacings(times(expected.length + 1, outcome))).toEqual([...expected, expected.at(-1)]);
   });
 
-  test("are in the slow lane after one slow answer, until fast successes have earned six again", () => {
-    const slow = paceAfter({ ...FRESH, postsAtOnce: 6 }, took(answered(200), 2_000));
-    expect(paceAfter(slow, rejected()).slow).toBe(true);
-    expect(paceAfter(slow, ok(), ok())).toEqual({ ...FRESH, postsAtOnce: 5, slow: true });
-    expect(paceAfter(slow, ok(), ok(), ok())).toEqual({ ...FRESH, postsAtOnce: 6 });
-    expect(paceAfter(slow, ok(), took(answered(200), 2_000), ok(), ok()).slow).toBe(true);
-    expect(laneOf(slow)).toBe("slow");
-    expect(paceAfter(FRESH, took({ kind: "timed_out" }, 10_000)).slow).toBe(true);
-  });
-});
-
-describe("an endpoint that is away", () => {
-  test.each(AWAY)("is left alone at once, as long as its event: %j", (outcome) => {
-    const pace = paceAfter({ ...FRESH, postsAtOnce: 6 }, isAway(outcome));
-    expect(pace).toMatchObject({ postsAtOnce: 1, nextAt: NOW + 100 + 1000 * FIRST });
-    expect(laneOf(pace)).toBe("slow");
-    for (const type of ["lead.created", "run.completed"] as const) {
-      expect(heldUntil(pace, { type, priority: 0 })).toBe(pace.nextAt);
-      expect(heldUntil(pace, { type, priority: 1 })).toBe(0);
-    }
+  test("is not lengthened by an event that fails again", () => {
+    const of = delivery();
+    const first = adjustPace(INITIAL_PACE, attempt(TIMED_OUT, { of }));
+    const again = attempt(TIMED_OUT, {
+      at: first.blockedUntil,
+      of: { ...of, attempts: 1, priority: 2, lastAt: NOW },
+    });
+    expect(adjustPace(first, again).blockedUntil - again.endedAt).toBe(1_000);
   });
 
-  test("waits longer each time that different events fail, by up to 20% more, half an hour at most", () => {
-    let pace = paceAfter(FRESH, isAway({ kind: "timed_out" }));
-    const first = PROBE_WAITS_SECONDS.indexOf(FIRST);
-    for (const rung of [...PROBE_WAITS_SECONDS.slice(first + 1), LAST_PROBE, LAST_PROBE]) {
-      const probe = at(pace.nextAt, isAway({ kind: "unreachable", status: null }));
-      for (const random of [1, 0.5, 0]) {
-        const waits = adjustPace(pace, probe, random).nextAt - probe.endedAt;
-        expect(waits).toBe(1000 * Math.min(LAST_PROBE, rung * (1 + 0.2 * random)));
-      }
-      pace = paceAfter(pace, probe);
-    }
+  test("is not lengthened by requests that were in flight when it began", () => {
+    const blocked = adjustPace(INITIAL_PACE, attempt(BUSY));
+    const late = adjustPace(blocked, attempt(BUSY, { tookMs: 900 }));
+    expect(late.blockedUntil).toBe(blocked.blockedUntil);
   });
 
-  test("does not wait longer because the same event fails again", () => {
-    const about = { eventId: "evt_poison" };
-    const once = paceAfter(FRESH, took({ kind: "timed_out" }, 10_000, about));
-    const again = at(once.nextAt, took({ kind: "timed_out" }, 10_000, { ...about, attempts: 1 }));
-    expect(paceAfter(once, again).nextAt - again.endedAt).toBe(1000 * FIRST);
+  test("counts requests that were in flight when it began as failures of the streak", () => {
+    const late = adjustPace(adjustPace(INITIAL_PACE, attempt(BUSY)), attempt(BUSY));
+    expect(late.streak).toMatchObject({ events: 2, attempts: 2, outageStep: 1 });
   });
 
-  test("is well again with the first success, at one post at a time", () => {
-    const away = paceAfter(FRESH, took({ kind: "timed_out" }, 10_000), isAway(answered(503)));
-    const well = paceAfter(away, at(away.nextAt, ok()));
-    expect(well).toEqual({ ...FRESH, slow: true });
-    // One that answers, if only to reject, is no longer away.
-    expect(paceAfter(away, at(away.nextAt, rejected()))).toMatchObject({ nextAt: 0 });
+  test("is as long as Retry-After asks for, up to half an hour", () => {
+    expect(spacings([answered(503, 90)])).toEqual([90]);
+    expect(spacings([answered(429, 999_999)])).toEqual([RETRY_AFTER_MAX_SECONDS]);
   });
 
-  test("was already waiting when late answers come: their failures only count", () => {
-    const waits = { ...FRESH, backoff: 5, nextAt: NOW + 1, failures: 1, failingSince: NOW - 1 };
-    const unchanged = { backoff: 5, nextAt: NOW + 1, postsAtOnce: 1 };
-    expect(paceAfter(waits, rejected())).toMatchObject({ ...unchanged, failures: 2 });
-    expect(paceAfter(waits, isAway(answered(503, 60)))).toMatchObject(unchanged);
-    expect(paceAfter(waits, ok())).toMatchObject({ ...unchanged, failures: 0, failingSince: null });
-    expect(paceAfter({ ...waits, nextAt: NOW }, ok())).toEqual(FRESH);
+  test("ignores Retry-After of an endpoint that is not busy", () => {
+    expect(spacings([answered(500, 90)])).toEqual([0]);
+  });
+
+  test("ends with any success", () => {
+    const pace = paceAfter([...times(30, REJECTED), OK]);
+    expect(pace).toMatchObject({ streak: null, blockedUntil: 0 });
+  });
+
+  test("is not changed by a manual send that fails", () => {
+    const pace = paceAfter(times(7, REJECTED));
+    const of = delivery({ priority: 1 });
+    expect(adjustPace(pace, attempt(TIMED_OUT, { of, at: pace.blockedUntil }))).toBe(pace);
+  });
+
+  test("tries what failed within the streak at least every five minutes", () => {
+    const pace = paceAfter(times(5, REJECTED));
+    expect(pace.retryFailedAt - pace.blockedUntil).toBe(PROBE_INTERVAL_MS - 1_000);
+    const unavailable = paceAfter(times(9, TIMED_OUT));
+    expect(unavailable.retryFailedAt).toBe(unavailable.blockedUntil);
   });
 });
 
-describe("an endpoint that rejects events at once", () => {
-  test("waits longer with each different one in a row, for the kinds that it rejects", () => {
-    let pace = FRESH;
-    for (const [i, rung] of [...PROBE_WAITS_SECONDS, LAST_PROBE].entries()) {
-      const post = at(Math.max(NOW, pace.rejectedUntil), rejected());
-      pace = paceAfter(pace, post);
-      expect(pace).toMatchObject({ nextAt: 0, postsAtOnce: 1, failures: i + 1 });
-      expect(pace.rejectedUntil).toBe(rung === 0 ? 0 : post.endedAt + 1000 * rung);
+describe("the next delivery while requests are spaced", () => {
+  const old = delivery({ dueAt: NOW - 5_000 });
+  const young = delivery({ dueAt: NOW - 1_000 });
+  const failed = delivery({ dueAt: NOW - 9_000, priority: 2, attempts: 1, lastAt: NOW - 9_500 });
+  const run = delivery({ type: RUN, dueAt: NOW - 1_000 });
+  const spaced: Pace = { ...INITIAL_PACE, blockedUntil: NOW };
+
+  const withTurns = (turns: NonNullable<Pace["streak"]>["turns"]): Pace => ({
+    ...spaced,
+    streak: { startedAt: NOW - 60_000, events: 6, attempts: 6, outageStep: 0, turns },
+  });
+
+  test("is none before requests are allowed again", () => {
+    expect(chooseNext({ ...spaced, blockedUntil: NOW + 1 }, [old, run], NOW)).toBeUndefined();
+  });
+
+  test("is one that was sent by hand, whatever the spacing", () => {
+    const manual = delivery({ priority: 1 });
+    const pace = { ...spaced, blockedUntil: NOW + 60_000 };
+    expect(chooseNext(pace, [old, run, manual], NOW)).toBe(manual);
+  });
+
+  test("is of the event type that was tried longest ago", () => {
+    const turns = {
+      [LEAD]: { at: NOW - 1, triedNewest: false },
+      [RUN]: { at: NOW - 2, triedNewest: false },
+    };
+    expect(chooseNext(withTurns(turns), [old, young, failed, run], NOW)).toBe(run);
+  });
+
+  test("is in turn the newest and the oldest untried event of its type", () => {
+    const heads = [failed, old, young];
+    const next = (triedNewest: boolean) =>
+      chooseNext(withTurns({ [LEAD]: { at: NOW, triedNewest } }), heads, NOW);
+    expect([next(false), next(true)]).toEqual([young, old]);
+  });
+
+  test("is what failed before only if nothing of its type is untried", () => {
+    expect(chooseNext(spaced, [failed], NOW)).toBe(failed);
+  });
+
+  test("alternates over attempts, for each event type by itself", () => {
+    let pace = spaced;
+    const triedNewest: (boolean | undefined)[] = [];
+    for (const type of [LEAD, RUN, LEAD, RUN]) {
+      pace = adjustPace(pace, attempt(REJECTED, { at: pace.blockedUntil, of: delivery({ type }) }));
+      triedNewest.push(pace.streak?.turns[type]?.triedNewest);
     }
-    expect(heldUntil(pace, { type: "lead.created", priority: 0 })).toBe(pace.rejectedUntil);
-    expect(heldUntil(pace, { type: "run.completed", priority: 0 })).toBe(0);
-    expect(laneOf(pace)).toBe("fast");
+    expect(triedNewest).toEqual([true, true, false, false]);
+  });
+});
+
+describe("the end of a streak", () => {
+  const priorityAfter = (pace: Pace, of: PendingDelivery): Priority =>
+    reschedule(pace, attempt(REJECTED, { of }), 0).priority;
+  const streaking = paceAfter([REJECTED]);
+
+  test("makes what failed only within it due at once", () => {
+    expect(paceAfter([REJECTED]).retryFailedAt).toBe(NEVER);
+    expect(paceAfter([REJECTED, OK]).retryFailedAt).toBe(0);
   });
 
-  test("waits no longer because what it rejected is tried again", () => {
-    const once = paceAfter(FRESH, rejected(), rejected());
-    const again = at(once.rejectedUntil, rejected({ attempts: 1 }));
-    expect(paceAfter(once, again).rejectedUntil - again.endedAt).toBe(1_000);
-    const alone = paceAfter(FRESH, rejected({ eventId: "evt_1" }));
-    const retries = Array(9).fill(rejected({ eventId: "evt_1", attempts: 1 }));
-    expect(paceAfter(alone, ...retries)).toMatchObject({ backoff: 1, rejectedUntil: 0 });
+  test("concerns an event whose first attempt fails", () => {
+    expect(priorityAfter(INITIAL_PACE, delivery())).toBe(2);
   });
 
-  test("is well again once it accepts any event", () => {
-    const rejecting = paceAfter(FRESH, rejected({ type: "run.completed" }), rejected(), rejected());
-    const well = paceAfter(
-      rejecting,
-      took(answered(200), 100, { type: "automation.status_changed" }),
+  test("concerns an event that fails again within the streak", () => {
+    expect(priorityAfter(streaking, delivery({ priority: 2, attempts: 1, lastAt: NOW }))).toBe(2);
+  });
+
+  test("no longer concerns an event that failed in an earlier streak", () => {
+    const of = delivery({ priority: 2, attempts: 1, lastAt: NOW - 1 });
+    expect(priorityAfter(streaking, of)).toBe(3);
+    expect(priorityAfter(INITIAL_PACE, of)).toBe(3);
+  });
+
+  test("does not concern an event again that is on its own schedule", () => {
+    expect(priorityAfter(streaking, delivery({ priority: 3, attempts: 2, lastAt: NOW }))).toBe(3);
+  });
+
+  test("concerns a replayed event whose first attempt fails", () => {
+    expect(priorityAfter(streaking, delivery({ priority: 3, lastAt: NOW - 1 }))).toBe(2);
+  });
+});
+
+describe("the record of an event type", () => {
+  const rejected = recordType(INITIAL_TYPE_RECORD, attempt(REJECTED));
+
+  test("has when its events began to fail, and how the last one failed", () => {
+    const later = recordType(rejected, attempt(BUSY, { at: NOW + 60_000 }));
+    const rejection = { since: NOW + 20, outcome: "answered", status: 503 };
+    expect(later).toEqual({ rejections: { [LEAD]: rejection }, acceptedTypes: [] });
+  });
+
+  test("has that its last attempt succeeded", () => {
+    expect(recordType(rejected, attempt(OK))).toEqual({ rejections: {}, acceptedTypes: [LEAD] });
+  });
+
+  test("is not changed by attempts at another type", () => {
+    const of = delivery({ type: RUN });
+    expect(recordType(rejected, attempt(OK, { of })).rejections).toEqual(rejected.rejections);
+  });
+
+  test("is not changed by a manual send that fails", () => {
+    const accepted = recordType(INITIAL_TYPE_RECORD, attempt(OK));
+    expect(recordType(accepted, attempt(REJECTED, { of: delivery({ priority: 1 }) }))).toBe(
+      accepted,
     );
-    const kinds = ["run.completed", "lead.created"];
-    expect(well).toMatchObject({ backoff: 0, rejectedUntil: 0, failures: 0, failedEvents: [] });
-    expect(Object.keys(well.rejections)).toEqual(kinds);
   });
 });
 
-test.each([
-  ["of an event at its turn", { attempts: 2 }, false],
-  ["sent by hand before its turn", { attempts: 2, priority: 1, turnAt: NOW + 1 }, true],
-  ["sent by hand when it was its turn", { attempts: 2, priority: 1, turnAt: NOW }, false],
-  ["that probes its endpoint before its turn", { attempts: 2, dueAt: NOW + 1 }, true],
-  ["that is the first", { attempts: 0, priority: 1, turnAt: NOW + 1 }, false],
-] as const)("an attempt %s counts or not: %j", (_, about, expected) => {
-  expect(isExtra(took(answered(500), 100, about))).toBe(expected);
-});
+describe("a subscription is disabled", () => {
+  const streak = {
+    startedAt: NOW - DISABLE_AFTER_MS,
+    events: 2,
+    attempts: DISABLE_AFTER_FAILURES,
+    outageStep: 0,
+    turns: {},
+  };
+  const failing = (more: Partial<typeof streak> = {}): Pace => ({
+    ...INITIAL_PACE,
+    streak: { ...streak, ...more },
+  });
+  const isDisabled = (pace: Pace, outcome: AttemptOutcome, acceptedTypes: WebhookEvent[] = []) =>
+    isDead(pace, { rejections: {}, acceptedTypes }, attempt(outcome), [LEAD, RUN]);
 
-test.each([
-  ["once it has recovered from being away", { backoff: 7, nextAt: 1 }, ok(), true],
-  ["not after a short wait", { backoff: 6, nextAt: 1 }, ok(), false],
-  ["not while it fails", { backoff: 7, nextAt: 1 }, rejected(), false],
-  ["once it accepts what it rejected", { backoff: 7, rejectedUntil: 1 }, ok(), true],
-  [
-    "not if it accepts others",
-    { backoff: 7, rejectedUntil: 1 },
-    took(answered(200), 100, { type: "run.completed" }),
-    false,
-  ],
-])("an outage has ended %s", (_, about, attempt, expected) => {
-  const rejections = { "lead.created": { since: 1, outcome: "answered", status: 500 } };
-  const before = { ...FRESH, rejections, ...about };
-  expect(endsOutage(before, paceAfter(before, attempt))).toBe(expected);
-});
+  test("after 72 hours without a success, ten failed attempts and two events", () => {
+    expect(isDisabled(failing(), REJECTED)).toBe(true);
+  });
 
-describe("a kind of events that a subscription rejects", () => {
-  function paceOf(...posts: [type: WebhookEvent, at: number, status: number][]): Pace {
-    const attempts = posts.map(([type, ms, status]) =>
-      at(NOW + ms, took(answered(status), 0, { type })),
-    );
-    return paceAfter(FRESH, ...attempts);
-  }
+  test.each([
+    { startedAt: streak.startedAt + 21 },
+    { attempts: DISABLE_AFTER_FAILURES - 1 },
+    { events: 1 },
+  ])("not yet with %j", (more) => {
+    expect(isDisabled(failing(more), REJECTED)).toBe(false);
+  });
 
-  test("is known since its first failure, with its last answer, until one is accepted", () => {
-    const twice = paceOf(["run.completed", 0, 500], ["run.completed", 9, 400]);
-    const rejection = { since: NOW, outcome: "answered", status: 400 };
-    expect(twice.rejections).toEqual({ "run.completed": rejection });
-    const others = paceOf(["run.completed", 0, 400], ["lead.created", 5, 204]);
-    expect(others.rejections).toEqual({ "run.completed": rejection });
-    expect(paceOf(["run.completed", 0, 400], ["run.completed", 5, 204]).rejections).toEqual({});
+  test("not if it accepted one of its event types last", () => {
+    expect(isDisabled(failing(), REJECTED, [LEAD])).toBe(false);
+  });
+
+  test("if its endpoint is unavailable, whatever it accepted before", () => {
+    expect(isDisabled(failing(), TIMED_OUT, [LEAD])).toBe(true);
+  });
+
+  test("if it only accepted an event type that it no longer lists", () => {
+    expect(isDisabled(failing(), REJECTED, ["automation.status_changed"])).toBe(true);
   });
 });

@@ -2,12 +2,12 @@ import { env } from "cloudflare:workers";
 import { eq } from "drizzle-orm";
 import { expect, test, vi } from "vitest";
 import { attempts } from "../../../src/db/schema.ts";
-import { createAttempt } from "../../../src/delivery/attempt.ts";
 import {
   HEADERS_KEPT_BYTES,
   RESPONSE_KEPT_BYTES,
   RESPONSE_READ_MS,
 } from "../../../src/delivery/response.ts";
+import { createSender } from "../../../src/delivery/sender.ts";
 import { rotateSecret } from "../../../src/subscriptions/rotation.ts";
 import { Platform, recordLead } from "../../support/api.ts";
 import {
@@ -27,7 +27,7 @@ import {
 
 /** Makes the attempts that are due by now, or in `laterMs`, over the network. */
 function deliver(id: string, laterMs = 0) {
-  return dispatchAt(() => Date.now() + laterMs, [id], createAttempt(env));
+  return dispatchAt(() => Date.now() + laterMs, [id], createSender(env).attempt);
 }
 
 /** A subscriber that behaves so, and what was announced to it. */
@@ -166,7 +166,7 @@ test.each([
 test("the outcome is known before the body has come", async () => {
   const { drafts, ...about } = await withOwed("endless-500");
   const post = await postOf(about, drafts, Date.now());
-  const { kept, ...outcome } = await createAttempt(env)(...post);
+  const { kept, ...outcome } = await createSender(env).attempt(...post);
   expect(outcome).toEqual(answered(500));
   expect(await Promise.race([kept, "still coming"])).toBe("still coming");
   await kept;

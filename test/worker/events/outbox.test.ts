@@ -2,7 +2,7 @@ import { exports } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { expect, test } from "vitest";
 import { commit, openDatabase } from "../../../src/db/client.ts";
-import { listDue } from "../../../src/delivery/wake.ts";
+import { listDue } from "../../../src/delivery/schedule.ts";
 import { announce } from "../../../src/events/outbox.ts";
 import { deleteSubscription } from "../../../src/subscriptions/subscriptions.ts";
 import { eventsOf } from "../../support/api.ts";
@@ -41,7 +41,7 @@ test("an event is owed once, and immediately, to every subscription of its works
   const [draft] = await announceLeads(workspaceId, 1, NOW);
   expect(await deliveryTo(listing.id)).toMatchObject({
     ...{ workspaceId, eventId: draft?.id, state: "pending", attempts: 0, dueAt: NOW },
-    ...{ cancellations: 0, lastOutcome: null, settledAt: null },
+    ...{ cancelEpoch: 0, lastOutcome: null, settledAt: null },
   });
   expect(await owedTo(twin.id)).toEqual([draft?.id]);
   for (const { id } of [other, foreign]) expect(await owedTo(id)).toEqual([]);
@@ -95,27 +95,29 @@ test("fan-out to 20 subscriptions is one statement, in one round trip with the r
   const drafts = draftLeads(100, NOW);
   const { DB, trips } = observedDatabase();
   const news = announcement(workspaceId, drafts, NOW);
-  const wakes = listDue(workspaceId, NOW);
-  const done = await commit(openDatabase(DB), { news, wakes });
+  const wakeUps = listDue(workspaceId, NOW);
+  const done = await commit(openDatabase(DB), { news, wakeUps });
   expect(trips).toHaveLength(1);
   const writes = trips.flat().filter((text) => /INSERT INTO "?deliveries/i.test(text));
   expect(writes).toHaveLength(1);
   for (const id of subscribed)
     expect((await owedTo(id)).sort()).toEqual(drafts.map((draft) => draft.id).sort());
-  expect(done.wakes.map(({ subscriptionId }) => subscriptionId).sort()).toEqual(subscribed.sort());
+  expect(done.wakeUps.map(({ subscriptionId }) => subscriptionId).sort()).toEqual(
+    subscribed.sort(),
+  );
 });
 
-test("an event wakes each in its lane, but not those that wait or have nothing due", async () => {
+test("an event wakes each in its queue, but not those that wait or have nothing due", async () => {
   const workspaceId = await createWorkspace();
   const [fast = "", slow = "", probed = "", waiting = ""] = await subscribeMany(workspaceId, 4);
   await subscribe(workspaceId, { events: ["run.completed"] });
   await setSubscription(slow, { slow: true });
-  await setSubscription(probed, { backoff: 1, nextAt: NOW });
-  await setSubscription(waiting, { backoff: 1, nextAt: NOW + 1 });
+  await setSubscription(probed, { slow: true, blockedUntil: NOW });
+  await setSubscription(waiting, { slow: true, blockedUntil: NOW + 1 });
   const news = announcement(workspaceId, draftLeads(2, NOW), NOW);
-  const { wakes } = await commit(db, { news, wakes: listDue(workspaceId, NOW) });
-  const lanes = wakes.map(({ subscriptionId, lane }) => [subscriptionId, lane]);
-  expect(lanes.toSorted()).toEqual(
+  const { wakeUps } = await commit(db, { news, wakeUps: listDue(workspaceId, NOW) });
+  const queues = wakeUps.map(({ subscriptionId, queue }) => [subscriptionId, queue]);
+  expect(queues.toSorted()).toEqual(
     [
       [fast, "fast"],
       [slow, "slow"],

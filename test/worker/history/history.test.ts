@@ -206,7 +206,11 @@ describe("listFailures", () => {
     await announceLeads(workspaceId, 1, TODAY);
     for (const one of [id, kept.id]) await setDeliveries(one, RETRYING);
     await setSubscription(id, { deletedAt: TODAY });
-    await setSubscription(kept.id, { cancellations: 1, cancelling: true });
+    await setSubscription(kept.id, {
+      cancelEpoch: 1,
+      cancelledBefore: { "lead.created": 1 },
+      cancelling: true,
+    });
     expect((await Platform.listFailures({ workspaceId })).items).toEqual([]);
   });
 
@@ -239,7 +243,11 @@ describe("the health of a subscription", () => {
 
   test("counts nothing that is being cancelled", async () => {
     const { id } = await withEachState();
-    await setSubscription(id, { cancellations: 1, cancelling: true });
+    await setSubscription(id, {
+      cancelEpoch: 1,
+      cancelledBefore: { "lead.created": 1 },
+      cancelling: true,
+    });
     expect(await healthOf(id)).toMatchObject({ pending: 0, retrying: 0, lastFailure: null });
   });
 

@@ -122,6 +122,6 @@ test("the backlog reads rows for what is pending, whatever is settled next to it
     expect(rows.read).toBeLessThan(100);
   }
   // A delivery that waits for its subscription is not overdue.
-  await setSubscription(id, { nextAt: NOW });
+  await setSubscription(id, { blockedUntil: NOW });
   expect(await findBacklog(db, workspaceId, NOW)).toMatchObject({ pending: 10, overdue: 0 });
 });

@@ -12,7 +12,6 @@ import {
   deliveryTo,
   dispatchAt,
   endWait,
-  FIRST_WAIT_MS,
   failAt,
   HOUR_MS,
   MINUTE_MS,
@@ -74,13 +73,13 @@ describe("listWebhooks", () => {
     await announceLeads(workspaceId, 3, T0);
     await failAt(id, [T0]);
     const lastAttempt = { at: isoTime(T0), outcome: "answered", status: 503, durationMs: 0 };
-    const nextAttemptAt = isoTime(T0 + FIRST_WAIT_MS);
+    const nextAttemptAt = isoTime(T0 + 1_000);
     const failing = { state: "failing", failingSince: isoTime(T0), failures: 1, nextAttemptAt };
     expect(await shown()).toMatchObject({ ...fresh, ...failing, ...FAILED, lastAttempt });
     const last = async (status: number, durationMs: number) => {
       await setDeliveries(id, { state: "cancelled" });
       await announceLeads(workspaceId, 1, T0);
-      await setSubscription(id, { nextAt: 0, postsAtOnce: 6 });
+      await setSubscription(id, { blockedUntil: 0, concurrency: 6 });
       await taking(durationMs, [id], status);
       return { ...lastAttempt, status, durationMs };
     };
@@ -132,7 +131,7 @@ describe("listDeliveries", () => {
       createdAt: isoTime(T0),
       state: "retrying",
       attempts: 1,
-      dueAt: isoTime(T0 + FIRST_WAIT_MS),
+      dueAt: isoTime(T0 + 1_000),
       settledAt: null,
       lastAttempt: { at: isoTime(T0), outcome: "answered", status: 503, durationMs: 0 },
     };

@@ -68,7 +68,7 @@ const tablesWith = (text: string) => tablesOf(DATABASE as DatabaseName, text);
 describe("eraseLeads", () => {
   test("leaves nothing of a lead (its row, event, body, deliveries and attempts), but all of the others", async () => {
     const { workspaceId, api, subscription, first, second } = await withLeads();
-    await setSubscription(subscription.id, { postsAtOnce: 2 });
+    await setSubscription(subscription.id, { concurrency: 2 });
     await dispatchAt(Date.now(), [subscription.id], answered(500));
     expect(await deliveriesTo(subscription.id)).toMatchObject(Array(2).fill({ attempts: 1 }));
     expect(await tablesWith(first)).toEqual(["events", "leads", "runs"]);
@@ -109,7 +109,7 @@ describe("eraseLeads", () => {
   test("during a dispatch, does not post what is waiting, and leaves nothing of what is in progress", async () => {
     const { workspaceId, subscription, first, second } = await withLeads();
     const { id } = subscription;
-    await setSubscription(id, { postsAtOnce: 1 });
+    await setSubscription(id, { concurrency: 1 });
     let now = Date.now();
     const { posts, attempt } = subscriber(async () => {
       await Platform.eraseLeads({ workspaceId, ids: [first, second] });

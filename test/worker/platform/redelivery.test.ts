@@ -89,8 +89,8 @@ describe("redeliver", () => {
     const now = Date.now();
     const { id, url, drafts } = await owed(2, now - HOUR_MS);
     await dispatchAt(now - HOUR_MS, [id], answered(503));
-    await setSubscription(id, { backoff: 6, nextAt: now + 5 * HOUR_MS, slow: true });
-    await setDeliveries(id, { dueAt: now + 5 * HOUR_MS });
+    await setSubscription(id, { blockedUntil: now + 5 * HOUR_MS, slow: true });
+    await setDeliveries(id, { dueAt: now + 5 * HOUR_MS, priority: 3 });
     const eventIds = [drafts[0]?.id ?? ""];
     const redelivery = await Platform.redeliver({ webhookId: id, eventIds });
     expect(redelivery).toEqual({ count: 1, nextCursor: null });
@@ -102,7 +102,7 @@ describe("redeliver", () => {
   test("for a time range tries a failing subscription immediately, even if nothing is to be sent again", async () => {
     const now = Date.now();
     const { id, url } = await owed(1, now - HOUR_MS);
-    await setSubscription(id, { backoff: 6, nextAt: now + 5 * HOUR_MS });
+    await setSubscription(id, { blockedUntil: now + 5 * HOUR_MS });
     const since = isoTime(now - 2 * HOUR_MS);
     expect(await Platform.redeliver({ webhookId: id, since })).toEqual({
       count: 0,

@@ -334,7 +334,12 @@ test.each([
     const { id, drafts } = await owed(1, T0);
     const eventId = drafts[0]?.id ?? "";
     await setDeliveries(id, { attempts: 1, priority: 2, dueAt: NOW - 1_000 });
-    await setSubscription(id, { nextAt: NOW + HOUR_MS, failingSince: T0, failures: 1 });
+    await setSubscription(id, {
+      blockedUntil: NOW + HOUR_MS,
+      retryFailedAt: NOW + HOUR_MS,
+      failingSince: T0,
+      failures: 1,
+    });
     const again = () => sendAgain(db, id, range ?? { eventIds: [eventId] }, NOW);
     expect(await again()).toMatchObject({ count: 1 });
     expect(await again()).toMatchObject({ count: 0 });

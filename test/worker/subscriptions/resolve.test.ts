@@ -1,6 +1,6 @@
 import { env } from "cloudflare:workers";
 import { beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
-import { createAttempt } from "../../../src/delivery/attempt.ts";
+import { createSender } from "../../../src/delivery/sender.ts";
 import { type Resolution, resolveHost } from "../../../src/subscriptions/resolve.ts";
 import { deployedWith, invalid, openApi, openWorkspace } from "../../support/api.ts";
 import { jumpTo, owed, postOf, receivedBy } from "../../support/deliveries.ts";
@@ -14,7 +14,7 @@ async function posting(behaviour: string, bindings: Partial<Env> = {}) {
   const { url, drafts, ...about } = await owed(1, NOW, { behaviour });
   const post = await postOf({ ...about, url }, drafts, NOW);
   const dispatch = () => {
-    const attempt = createAttempt({ ...env, DNS_OVER_HTTPS_URL: RESOLVER, ...bindings });
+    const attempt = createSender({ ...env, DNS_OVER_HTTPS_URL: RESOLVER, ...bindings }).attempt;
     return async () => (await attempt(...post)).kind;
   };
   const asked = async () => {

@@ -39,7 +39,7 @@ async function announced(workspaceId: string) {
 }
 
 describe("PATCH /automations/{id}", () => {
-  test("wakes those who are owed the change as soon as it has answered", async () => {
+  test("wakeUps those who are owed the change as soon as it has answered", async () => {
     const { workspaceId, apiKey, path } = await openAutomation("active");
     const { id } = await subscribe(workspaceId, { events: ["automation.status_changed"] });
     const { env, fast } = isolated();

@@ -21,7 +21,7 @@ const FIRST_MS = Date.parse("2026-01-01T00:00:00.000Z");
 /** A write about a workspace and its automation, on a database, at a time. */
 type Write = (on: { workspaceId: string; id: string; DB: D1Database; at: number }) => Promise<{
   result?: string;
-  wakes?: unknown[];
+  wakeUps?: unknown[];
 }>;
 
 const report =
@@ -171,11 +171,11 @@ describe.concurrent.each<Lost>(["reply", "request"])("a write whose %s is lost",
   });
 
   test.each<Name>(["a PATCH that pauses", "a lead"])(
-    "wakes those who are owed its event anyway: %s",
+    "wakeUps those who are owed its event anyway: %s",
     async (first) => {
       const { write, subscription } = await openHistory();
-      const { wakes } = await write(first, lossyDatabase(lost));
-      expect(wakes).toEqual([{ subscriptionId: subscription.id, lane: "fast" }]);
+      const { wakeUps } = await write(first, lossyDatabase(lost));
+      expect(wakeUps).toEqual([{ subscriptionId: subscription.id, queue: "fast" }]);
     },
   );
 });

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
-import { dispatch, STATEMENTS_MAX } from "../../../src/delivery/dispatch.ts";
+import { DISPATCH_STATEMENTS_MAX, dispatch } from "../../../src/delivery/dispatch.ts";
 import { InvocationLimit, type Outcome } from "../../../src/delivery/outcome.ts";
-import type { DispatchTools } from "../../../src/delivery/tools.ts";
+import type { DispatchPorts } from "../../../src/delivery/session.ts";
 import { sleep } from "../../../src/timing.ts";
 import {
   answered,
@@ -14,11 +14,11 @@ import {
   observedDatabase,
   owed,
   owedToMany,
+  portsAt,
   setSubscription,
   statesOf,
   subscriber,
   subscriptionRow,
-  toolsAt,
 } from "../../support/deliveries.ts";
 import { keepLog } from "../../support/log-lines.ts";
 import { DATABASE, WORKSPACE_DB } from "../../support/placement.ts";
@@ -54,13 +54,13 @@ describe("the concurrent posts to a subscription", () => {
     expect(Math.max(...underWay)).toBe(6);
     // Each success earns one more post; the first is posted alone.
     expect(underWay.slice(0, 3)).toEqual([1, 1, 2]);
-    expect(await subscriptionRow(id)).toMatchObject({ postsAtOnce: 6 });
+    expect(await subscriptionRow(id)).toMatchObject({ concurrency: 6 });
   });
 });
 
-test("slow answers move a subscription to the slow lane, and fast ones move it back", async () => {
+test("slow answers move a subscription to the slow queue, and fast ones move it back", async () => {
   const { id } = await owed(20, NOW);
-  await setSubscription(id, { postsAtOnce: 4 });
+  await setSubscription(id, { concurrency: 4 });
   let now = NOW;
   let durationMs = 2_000;
   const { posts, attempt } = subscriber(() => {
@@ -71,7 +71,7 @@ test("slow answers move a subscription to the slow lane, and fast ones move it b
   const before = posts.length;
   // Those already started when the first was slow.
   expect(before).toBeLessThanOrEqual(4);
-  const released = { slow: true, backoff: 0, leasedElsewhereUntil: null };
+  const released = { slow: true, blockedUntil: 0, leasedElsewhereUntil: null };
   expect(left).toMatchObject(released);
   expect(await subscriptionRow(id)).toMatchObject({ slow: true, leasedUntil: 0 });
   durationMs = 100;
@@ -85,12 +85,13 @@ test("slow answers move a subscription to the slow lane, and fast ones move it b
 });
 
 /** A dispatch whose attempts end as `attempt` says, and the subscriptions it has finished with. */
-function begin(ids: string[], now: () => number, attempt: DispatchTools["attempt"]) {
+function begin(ids: string[], now: () => number, attempt: DispatchPorts["attempt"]) {
   const ended: string[] = [];
-  const run = dispatch(db, ids, "fast", {
-    ...toolsAt(now, attempt),
+  const ports: DispatchPorts = {
+    ...portsAt(now, attempt),
     finished: ({ subscriptionId }) => void ended.push(subscriptionId),
-  });
+  };
+  const run = dispatch(db, ids, ports, { queue: "fast" });
   return { run, ended };
 }
 
@@ -107,7 +108,7 @@ describe("subscriptions that share a dispatch", () => {
     expect(new Set(begun.slice(0, 20)).size).toBe(20);
   });
 
-  test("leave two connections to another workspace, and one to wakes and round trips", async () => {
+  test("leave two connections to another workspace, and one to wakeUps and round trips", async () => {
     const many = await owedToMany(10, 3, NOW);
     const { id: one } = await owed(1, NOW);
     const measure = async (ids: string[]) => {
@@ -166,13 +167,17 @@ describe("subscriptions that share a dispatch", () => {
   test("have six connections in all, even if they are in several databases and lanes", async () => {
     const ids = await owedToMany(8, 2, Date.now() - 1);
     for (const [i, id] of ids.entries())
-      await setSubscription(id, { postsAtOnce: 6, slow: i % 2 === 1 });
+      await setSubscription(id, { concurrency: 6, slow: i % 2 === 1 });
     const { attempt, underWay } = counting();
     // Two more names for the same database.
     const { env } = isolated();
     const bindings = { ...env, DB_8: WORKSPACE_DB, DB_9: WORKSPACE_DB } as Env;
     const bodies = [DATABASE, "DB_8", "DB_9"].flatMap((database) =>
-      ids.map((subscriptionId, i) => ({ subscriptionId, lane: i % 2 ? "slow" : "fast", database })),
+      ids.map((subscriptionId, i) => ({
+        subscriptionId,
+        queue: i % 2 ? "slow" : "fast",
+        database,
+      })),
     );
     const { explicitAcks, retryMessages } = await consumeBodies(bodies, bindings, attempt);
     expect(Math.max(...underWay)).toBeGreaterThan(1);
@@ -213,8 +218,12 @@ describe("an invocation", () => {
     expect(await statesOf(id)).toEqual({ delivered: 12, pending: 18 });
     for (const row of await deliveriesTo(id))
       expect(row).toMatchObject(row.state === "pending" ? { attempts: 0, lastOutcome: null } : {});
-    expect(await subscriptionRow(id)).toMatchObject({ failures: 0, nextAt: 0, leasedUntil: 0 });
-    expect(deployment.fast).toEqual([{ subscriptionId: id, lane: "fast", delaySeconds: 0 }]);
+    expect(await subscriptionRow(id)).toMatchObject({
+      failures: 0,
+      blockedUntil: 0,
+      leasedUntil: 0,
+    });
+    expect(deployment.fast).toEqual([{ subscriptionId: id, queue: "fast", delaySeconds: 0 }]);
     await consumeFor([id], deployment.env, async () => OK);
     expect(await statesOf(id)).toEqual({ delivered: 30 });
   });
@@ -229,15 +238,15 @@ describe("an invocation", () => {
         SELECT ?1, 'evt_' || i, workspace_id, 'lead.created', 'pending', 0 FROM n JOIN subscriptions ON id = ?1`,
       ).bind(id),
       WORKSPACE_DB.prepare(
-        "UPDATE subscriptions SET cancelling = 1, cancellations = cancellations + 1 WHERE id = ?",
+        `UPDATE subscriptions SET cancelling = 1, cancel_epoch = 1, cancelled_before = '{"lead.created":1}' WHERE id = ?`,
       ).bind(id),
     ]);
     const { DB, trips } = observedDatabase();
     const deployment = isolated({ DB });
     await consumeFor([id], deployment.env, async () => OK);
-    expect(trips.flat().length).toBeGreaterThan(STATEMENTS_MAX);
-    expect(trips.flat().length).toBeLessThanOrEqual(STATEMENTS_MAX + 100);
+    expect(trips.flat().length).toBeGreaterThan(DISPATCH_STATEMENTS_MAX);
+    expect(trips.flat().length).toBeLessThanOrEqual(DISPATCH_STATEMENTS_MAX + 100);
     expect(await statesOf(id)).toMatchObject({ pending: expect.any(Number) });
-    expect(deployment.fast).toEqual([{ subscriptionId: id, lane: "fast", delaySeconds: 0 }]);
+    expect(deployment.fast).toEqual([{ subscriptionId: id, queue: "fast", delaySeconds: 0 }]);
   });
 });

@@ -1,8 +1,9 @@
 import { describe, expect, test } from "vitest";
 import { randomId } from "../../../src/contract/ids.ts";
 import { commit } from "../../../src/db/client.ts";
-import type { Lane } from "../../../src/delivery/policy.ts";
-import { listDue, type Wake, wake } from "../../../src/delivery/wake.ts";
+import { sendWakeUps, type WakeUp } from "../../../src/delivery/messages.ts";
+import type { QueueName } from "../../../src/delivery/policy.ts";
+import { listDue } from "../../../src/delivery/schedule.ts";
 import {
   consumeBodies,
   db,
@@ -18,17 +19,17 @@ import { keepLog } from "../../support/log-lines.ts";
 const lines = keepLog();
 const NOW = Date.UTC(2026, 0, 5, 12);
 
-/** Wakes in a lane, for subscriptions named `fast-0`, `fast-1`, … */
-function wakes(lane: Lane, count: number): Wake[] {
-  return Array.from({ length: count }, (_, i) => ({ subscriptionId: `${lane}-${i}`, lane }));
+/** Wakes in a queue, for subscriptions named `fast-0`, `fast-1`, … */
+function wakes(queue: QueueName, count: number): WakeUp[] {
+  return Array.from({ length: count }, (_, i) => ({ subscriptionId: `${queue}-${i}`, queue }));
 }
 
 describe("the consumer is woken", () => {
-  test("once per subscription, in its lane, which the message names, whatever the queue is called", async () => {
+  test("once per subscription, in its queue, which the message names, whatever the queue is called", async () => {
     const deployment = isolated();
     const mixed = [...wakes("fast", 2), ...wakes("fast", 1), ...wakes("slow", 3)];
-    expect(await wake(deployment.env, "DB", mixed)).toBe(true);
-    const sent = (wakes: Wake[]) => wakes.map((wake) => ({ ...wake, delaySeconds: 0 }));
+    expect(await sendWakeUps(deployment.env, "DB", mixed)).toBe(true);
+    const sent = (wakeUps: WakeUp[]) => wakeUps.map((wake) => ({ ...wake, delaySeconds: 0 }));
     expect(deployment.fast).toEqual(sent(wakes("fast", 2)));
     expect(deployment.slow).toEqual(sent(wakes("slow", 3)));
   });
@@ -36,8 +37,8 @@ describe("the consumer is woken", () => {
   test("in the database that its message names if it is not the first, after the delay, of 24 hours at the most", async () => {
     const { env: bindings, slow } = isolated();
     for (const delaySeconds of [30, 86_400, 172_800])
-      await wake(bindings, "DB_2", wakes("slow", 1), delaySeconds);
-    const named = { subscriptionId: "slow-0", lane: "slow", database: "DB_2" };
+      await sendWakeUps(bindings, "DB_2", wakes("slow", 1), delaySeconds);
+    const named = { subscriptionId: "slow-0", queue: "slow", database: "DB_2" };
     expect(slow).toEqual([30, 86_400, 86_400].map((delaySeconds) => ({ ...named, delaySeconds })));
   });
 
@@ -45,17 +46,17 @@ describe("the consumer is woken", () => {
     const batches: number[] = [];
     const sendBatch = async (messages: unknown[]) => void batches.push(messages.length);
     const DELIVERIES = { sendBatch } as unknown as Queue;
-    await wake(isolated({ DELIVERIES }).env, "DB", wakes("fast", 201));
+    await sendWakeUps(isolated({ DELIVERIES }).env, "DB", wakes("fast", 201));
     expect(batches).toEqual([100, 100, 1]);
   });
 
-  test("in the lane that works if the other refuses; and the caller is told", async () => {
+  test("in the queue that works if the other refuses; and the caller is told", async () => {
     const mixed = [...wakes("fast", 1), ...wakes("slow", 1)];
     const deployment = isolated({ DELIVERIES: REFUSING_QUEUE });
-    expect(await wake(deployment.env, "DB", mixed)).toBe(false);
+    expect(await sendWakeUps(deployment.env, "DB", mixed)).toBe(false);
     expect(deployment.slow).toHaveLength(1);
     const other = isolated({ REDELIVERIES: REFUSING_QUEUE });
-    expect(await wake(other.env, "DB", mixed)).toBe(false);
+    expect(await sendWakeUps(other.env, "DB", mixed)).toBe(false);
     expect(other.fast).toHaveLength(1);
   });
 });
@@ -63,17 +64,17 @@ describe("the consumer is woken", () => {
 test("a deleted subscription whose deliveries wait to be cancelled is not woken by new events", async () => {
   const { id, workspaceId } = await owed(1, NOW);
   const due = () => commit(db, listDue(workspaceId, NOW));
-  expect(await due()).toEqual([{ subscriptionId: id, lane: "fast" }]);
+  expect(await due()).toEqual([{ subscriptionId: id, queue: "fast" }]);
   await setSubscription(id, { deletedAt: NOW, cancelling: true });
   expect(await due()).toEqual([]);
 });
 
 test("the queue consumer drops what only resembles a wake, whatever its queue is called, without logging any of it", async () => {
   const { id, url } = await owed(1, Date.now());
-  const wake = { subscriptionId: id, lane: "fast" };
+  const wake = { subscriptionId: id, queue: "fast" };
   const resembling = [
-    ...[null, "whk_1", id, [wake], {}, { id }, { lane: "fast" }],
-    { ...wake, lane: "middle" },
+    ...[null, "whk_1", id, [wake], {}, { id }, { queue: "fast" }],
+    { ...wake, queue: "middle" },
     ...[1, "canary", `${id}0`, randomId("lead")].map((subscriptionId) => {
       return { ...wake, subscriptionId };
     }),

@@ -1,0 +1,77 @@
+import { z } from "@hono/zod-openapi";
+import { chunk } from "../chunk.ts";
+import { isId } from "../contract/ids.ts";
+import { DIRECTORY, isBound } from "../db/databases.ts";
+import { logError } from "../log.ts";
+import type { QueueName } from "./policy.ts";
+
+/** A subscription with deliveries to send, and the queue for its message. */
+export interface WakeUp {
+  subscriptionId: string;
+  queue: QueueName;
+}
+
+/**
+ * A message of the delivery queues: a hint to look in the database for deliveries of this subscription. It
+ * names its queue because a deployment may rename queues.
+ */
+const WakeUpMessage = z.strictObject({
+  subscriptionId: z.string().refine((id) => isId("webhook", id)),
+  queue: z.enum(["fast", "slow"]),
+  /** The name of the subscription's database; absent means the directory's. */
+  database: z.string().optional(),
+});
+export type WakeUpMessage = z.infer<typeof WakeUpMessage>;
+
+/** Whether a message is exactly what `sendWakeUps` sends, for a database that is bound. */
+export function isWakeUp(message: Message, env: Env): message is Message<WakeUpMessage> {
+  const { success, data } = WakeUpMessage.safeParse(message.body);
+  return success && isBound(env, data.database ?? DIRECTORY);
+}
+
+/** Cloudflare Queues accepts at most this delay, and this many messages in one call. */
+export const DELAY_MAX_SECONDS = 86_400;
+const MESSAGES_MAX = 100;
+
+/**
+ * Sends a wake-up message for each subscription. If a queue refuses it, nothing is lost: the scheduled job finds
+ * deliveries that are late.
+ *
+ * @param database the name of the subscriptions' database.
+ * @returns whether the queues accepted every message.
+ */
+export async function sendWakeUps(
+  env: Env,
+  database: string,
+  wakeUps: readonly WakeUp[],
+  delaySeconds = 0,
+): Promise<boolean> {
+  const queues = { fast: env.DELIVERIES, slow: env.REDELIVERIES };
+  const options = { delaySeconds: Math.min(delaySeconds, DELAY_MAX_SECONDS) };
+  const sending: Promise<boolean>[] = [];
+  for (const [queue, group] of Map.groupBy(wakeUps, (wakeUp) => wakeUp.queue)) {
+    const ids = new Set(group.map(({ subscriptionId }) => subscriptionId));
+    const bodies = [...ids].map((subscriptionId): WakeUpMessage => {
+      const body = { subscriptionId, queue };
+      return database === DIRECTORY ? body : { ...body, database };
+    });
+    for (const batch of chunk(bodies, MESSAGES_MAX))
+      sending.push(sendBatch(queues[queue], batch, options));
+  }
+  const accepted = await Promise.all(sending);
+  return accepted.every(Boolean);
+}
+
+async function sendBatch(
+  queue: Queue,
+  bodies: WakeUpMessage[],
+  options: QueueSendOptions,
+): Promise<boolean> {
+  try {
+    await queue.sendBatch(bodies.map((body) => ({ body, ...options })));
+    return true;
+  } catch (error) {
+    logError("queue_send_failed", error, { messages: bodies.length });
+    return false;
+  }
+}

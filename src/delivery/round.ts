@@ -1,0 +1,435 @@
+import { type SQL, sql } from "drizzle-orm";
+import type { WebhookEvent } from "../contract/enumerations.ts";
+import { POST_TIMEOUT_MS } from "../contract/limits.ts";
+import { DAY_MS } from "../contract/time.ts";
+import { fromJson, mapColumns, qb, toTexts } from "../db/builder.ts";
+import { prepared, transaction } from "../db/client.ts";
+import {
+  attempts as attemptsTable,
+  deliveries,
+  deliveryCounts,
+  events,
+  type LastAttempt,
+  subscriptions,
+} from "../db/schema.ts";
+import { BODY, type BodyRow, type Owner } from "../events/bodies.ts";
+import { addCounts, countAttempts } from "../history/counts.ts";
+import { IS_ACTIVE, IS_ITS_EVENT } from "../subscriptions/conditions.ts";
+import { earlierSecretsAt } from "../subscriptions/secrets.ts";
+import { dataKeyOf } from "../workspaces/data-keys.ts";
+import { isWritable } from "../workspaces/moves.ts";
+import { insertAttempts } from "./attempts.ts";
+import { cancelDeliveries, cancelPending } from "./cancellation.ts";
+import { DELAY_MAX_SECONDS } from "./messages.ts";
+import type { Pace, PendingDelivery, QueueName, TypeRecord } from "./policy.ts";
+import { dueBy, IS_IN_LINE, isUnblocked, LINES, nextAttemptAt } from "./schedule.ts";
+
+/*
+ * A round: one transaction in which delivery sessions record the outcomes of their requests, store the pace of
+ * their subscriptions, release these or extend their leases, and read what to send next.
+ *
+ * A lease is a dispatch's exclusive right to send to a subscription: `leasedBy` and `leasedUntil`. It ends when
+ * the dispatch releases it, or `LEASE_MS` after its last round if the process has died. Recording comes before
+ * claiming in the same transaction, so no gap lies between a release and the next claim: a delivery committed
+ * before the round is claimed in it, and one committed after it finds the subscription free.
+ *
+ * D1 may commit a transaction and lose the reply, so a round is safe to repeat: each write checks that the
+ * dispatch still holds the lease, and an outcome is only recorded for a delivery that has not got it yet.
+ */
+
+/** How long a lease lasts after the last round, if its dispatch dies: a request may start 10 s after a round. */
+export const LEASE_MS = POST_TIMEOUT_MS + 10_000;
+
+/** SQL condition: a dispatch leases a subscription of the workspace. */
+export function isLeased(workspaceId: string, now: number): SQL {
+  return sql`EXISTS (SELECT 1 FROM ${subscriptions}
+    WHERE ${subscriptions.workspaceId} = ${workspaceId} AND ${subscriptions.leasedUntil} > ${now})`;
+}
+
+/** How an attempt ended, or that a delivery was withdrawn; times are Unix milliseconds. */
+export interface RecordedOutcome {
+  subscriptionId: string;
+  eventId: string;
+  type: WebhookEvent;
+  /** The delivery as it was claimed. If somebody has sent it by hand since, it stays pending. */
+  claimed: Pick<PendingDelivery, "attempts" | "priority" | "dueAt">;
+  state: "delivered" | "pending" | "exhausted" | "cancelled";
+  attempts: number;
+  priority: number;
+  /** When it is due again, if it is still pending; else when it ended. */
+  dueAt: number;
+  /** Null if no attempt was made. */
+  outcome: string | null;
+  status: number | null;
+  startedAt: number;
+  durationMs: number;
+  /** The stored part of the response, encrypted, in hexadecimal. */
+  response: string | null;
+}
+
+/** What a session changes about a subscription that it leases. */
+export interface SubscriptionChange extends Pace, TypeRecord {
+  subscriptionId: string;
+  /** Its `cancelEpoch` and URL when the pace changed: a pace from before they changed is not stored. */
+  cancelEpoch: number;
+  url: string;
+  paceChanged: boolean;
+  failingSince: number | null;
+  failures: number;
+  /** Whether it has failed for too long. */
+  disable: boolean;
+  /** The last attempt, successful or not; null if there was none. */
+  last: LastAttempt | null;
+  /** Whether to release the lease; what is claimed in the same round leases the subscription again. */
+  release: boolean;
+}
+
+/** What a session asks of a round. */
+export interface RoundRequest {
+  subscriptionId: string;
+  /** Whether to claim more. */
+  claim: boolean;
+  /** Events that are claimed and have no outcome yet: they are neither claimed again nor cancelled. */
+  inProgress: string[];
+  outcomes: RecordedOutcome[];
+  change: SubscriptionChange | null;
+  /** Whether there are deliveries to mark as cancelled. */
+  cancel: boolean;
+}
+
+/** What the requests of a round share. */
+export interface RoundTerms {
+  /** Identifies the dispatch that leases. */
+  holder: string;
+  now: number;
+  /** When the leases of this round end, unless they are extended or released. */
+  until: number;
+  /** Only subscriptions of this queue are leased. */
+  queue: QueueName;
+  /** Maximum number of deliveries to claim per subscription. */
+  limit: number;
+  /** Whether automations of type `crm_source` are served; if not, nothing is sent about them. */
+  servesCrmSource: boolean;
+}
+
+/** A subscription as a round left it; times are Unix milliseconds. */
+export interface RoundSubscription extends Pace, TypeRecord, Owner {
+  subscriptionId: string;
+  url: string;
+  events: (typeof subscriptions.$inferSelect)["events"];
+  sealedSecret: string;
+  sealedHeaders: string | null;
+  /** Sealed secrets that were rotated out and still sign. */
+  earlierSecrets: string[];
+  /** Events in progress that must not be sent: erased, or about an automation that was removed. */
+  withdrawn: string[];
+  cancelEpoch: number;
+  /** Whether there are deliveries to mark as cancelled, and this database may be written. */
+  cancelling: boolean;
+  /** Whether it may be sent to: it is active, and its workspace is not about to change its database. */
+  maySend: boolean;
+  /** When this dispatch's lease ends; 0 if it has none, or its workspace is locked for a move. */
+  leasedUntil: number;
+  /** When another dispatch's lease ends; null if no other has one. */
+  leasedElsewhereUntil: number | null;
+  /** When it may be sent its next delivery that is not in progress; null if there is none. */
+  nextAttemptAt: number | null;
+  /** How many responses to its failed attempts were stored today. */
+  storedResponses: number;
+}
+
+/** A delivery that may be sent, with what its body is made from. */
+export interface DueDelivery extends PendingDelivery, BodyRow {
+  subscriptionId: string;
+  /** Whether it must not be sent: the automation that it is about was removed. */
+  isWithdrawn: 0 | 1;
+}
+
+/** The statements of a round. */
+export function buildRound(requests: readonly RoundRequest[], terms: RoundTerms) {
+  const { holder, now, until, limit } = terms;
+  const outcomes = requests.flatMap((request) => request.outcomes);
+  const changes = requests.flatMap(({ change }) => change ?? []);
+  const isClaiming = requests.some(({ claim }) => claim);
+  const asked = requests.map(({ subscriptionId, claim, inProgress }) => ({
+    subscriptionId,
+    claim,
+    inProgress,
+  }));
+  const values = {
+    holder,
+    now,
+    until,
+    limit,
+    requests: JSON.stringify(asked),
+    outcomes: JSON.stringify(outcomes),
+    changes: JSON.stringify(changes),
+    isSlow: terms.queue === "slow" ? 1 : 0,
+    servesCrmSource: terms.servesCrmSource ? 1 : 0,
+  };
+  const hasFailed = outcomes.some(({ state }) => state !== "delivered");
+  const attempts = outcomes.filter(
+    (ended): ended is RecordedOutcome & { outcome: string } => ended.outcome !== null,
+  );
+  return transaction({
+    // Before the deliveries are updated: afterwards, neither this nor a second try finds them open.
+    failed: hasFailed ? insertFailedAttempts(values) : undefined,
+    counts: attempts.length > 0 ? countOutcomes(countAttempts(attempts), values) : undefined,
+    outcomes: outcomes.length > 0 ? recordOutcomes(values) : undefined,
+    cancelled: requests.some(({ cancel }) => cancel) ? cancelDeliveries(values) : undefined,
+    changes: changes.length > 0 ? changeSubscriptions(values) : undefined,
+    disabled: changes.some(({ disable }) => disable) ? disable(values) : undefined,
+    leased: isClaiming ? lease(values) : undefined,
+    wakeUps: noteWakeUps(values),
+    subscriptions: readSubscriptions(values),
+    due: isClaiming ? readDue(values) : undefined,
+    heads: isClaiming ? readHeads(values) : undefined,
+  });
+}
+
+const HOLDER = sql.placeholder("holder");
+const NOW = sql`${sql.placeholder("now")}`;
+const REQUESTS = sql`json_each(${sql.placeholder("requests")}) AS request`;
+const OUTCOMES = sql`json_each(${sql.placeholder("outcomes")}) AS o`;
+const CHANGES = sql`json_each(${sql.placeholder("changes")}) AS c`;
+
+const IS_REQUESTED = sql`${subscriptions.id} = request.value->>'subscriptionId'`;
+/** One workspace that is locked for a move would fail the whole transaction. */
+const IS_WRITABLE = isWritable(subscriptions.workspaceId);
+/** Nobody else leases the subscription. */
+const IS_FREE = sql`(${subscriptions.leasedBy} = ${HOLDER} OR ${subscriptions.leasedUntil} <= ${NOW})`;
+
+/** The delivery is open: its outcome is not recorded, and the dispatch still holds the lease. */
+const IS_OPEN = sql`${deliveries.subscriptionId} = o.value->>'subscriptionId' AND ${deliveries.eventId} = o.value->>'eventId'
+  AND ${deliveries.state} = 'pending' AND ${deliveries.attempts} = o.value->>'$.claimed.attempts'
+  AND (o.value->>'attempts' > ${deliveries.attempts} OR ${deliveries.lastAt} IS NOT o.value->>'startedAt')
+  AND EXISTS (SELECT 1 FROM ${subscriptions}
+    WHERE ${subscriptions.id} = ${deliveries.subscriptionId} AND ${subscriptions.leasedBy} = ${HOLDER} AND ${IS_WRITABLE})`;
+
+/** Somebody has sent the delivery by hand since it was claimed. */
+const IS_SENT_BY_HAND = sql`(${deliveries.priority} = 1 AND (o.value->>'$.claimed.priority' <> 1 OR ${deliveries.dueAt} <> o.value->>'$.claimed.dueAt'))`;
+
+const outcomeField = fromJson("o");
+
+const insertFailedAttempts = prepared(
+  insertAttempts(
+    {
+      at: sql`o.value->>'startedAt'`,
+      ...mapColumns(attemptsTable, ["outcome", "status", "durationMs", "response"], outcomeField),
+    },
+    sql`FROM ${OUTCOMES} JOIN ${deliveries} ON ${IS_OPEN}
+      WHERE o.value->>'state' <> 'delivered' AND o.value->>'outcome' IS NOT NULL`,
+  ),
+);
+
+// A second try finds none of them open, and so counts nothing twice.
+const countOutcomes =
+  addCounts(sql`EXISTS (SELECT 1 FROM ${OUTCOMES} JOIN ${deliveries} ON ${IS_OPEN}
+  WHERE o.value->>'subscriptionId' = c.value->>'subscriptionId')`);
+
+// What was sent by hand during the attempt is sent again, and falls back to the schedule of this attempt.
+const recordOutcomes = prepared(
+  qb
+    .update(deliveries)
+    .set({
+      state: sql`iif(${IS_SENT_BY_HAND}, 'pending', o.value->>'state')`,
+      priority: sql`iif(${IS_SENT_BY_HAND}, 1, o.value->>'priority')`,
+      dueAt: sql`iif(${IS_SENT_BY_HAND}, ${deliveries.dueAt}, o.value->>'dueAt')`,
+      scheduledAt: sql`iif(${IS_SENT_BY_HAND} AND o.value->>'state' = 'pending', o.value->>'dueAt', NULL)`,
+      settledAt: sql`iif(${IS_SENT_BY_HAND} OR o.value->>'state' = 'pending', NULL, o.value->>'dueAt')`,
+      deliveredEarlier: sql`(${deliveries.deliveredEarlier} OR ${IS_SENT_BY_HAND} AND o.value->>'state' = 'delivered')`,
+      attempts: sql`o.value->>'attempts'`,
+      lastOutcome: sql`coalesce(o.value->>'outcome', ${deliveries.lastOutcome})`,
+      lastStatus: sql`iif(o.value->>'outcome' IS NULL, ${deliveries.lastStatus}, o.value->>'status')`,
+      lastAt: sql`iif(o.value->>'outcome' IS NULL, ${deliveries.lastAt}, o.value->>'startedAt')`,
+      lastDurationMs: sql`iif(o.value->>'outcome' IS NULL, ${deliveries.lastDurationMs}, o.value->>'durationMs')`,
+    })
+    .from(OUTCOMES)
+    .where(IS_OPEN),
+);
+
+/** The columns that store a pace and what is known of each event type. */
+const PACE_COLUMNS = [
+  "concurrency",
+  "slow",
+  "streak",
+  "blockedUntil",
+  "retryFailedAt",
+  "failingSince",
+  "failures",
+  "rejections",
+  "acceptedTypes",
+] as const;
+
+// Disabling increments the epoch. If the reply is lost, and somebody enables the subscription again before the
+// second try, that try does not disable it again.
+const IS_CURRENT_PACE = sql`(c.value->>'paceChanged' AND ${subscriptions.cancelEpoch} = c.value->>'cancelEpoch'
+  AND ${subscriptions.url} = c.value->>'url')`;
+const IS_CHANGED = sql`${subscriptions.id} = c.value->>'subscriptionId' AND ${subscriptions.leasedBy} = ${HOLDER} AND ${IS_WRITABLE}`;
+
+const changeField = fromJson("c");
+
+const changeSubscriptions = prepared(
+  qb
+    .update(subscriptions)
+    .set({
+      ...mapColumns(
+        subscriptions,
+        PACE_COLUMNS,
+        (column, name) => sql`iif(${IS_CURRENT_PACE}, ${changeField(column, name)}, ${column})`,
+      ),
+      pendingExhaustedAt: sql`iif(${IS_CURRENT_PACE} AND c.value->>'failures' = 0, NULL, ${subscriptions.pendingExhaustedAt})`,
+      lastAttempt: sql`coalesce(c.value->>'last', ${subscriptions.lastAttempt})`,
+      leasedUntil: sql`iif(c.value->>'release', 0, ${subscriptions.leasedUntil})`,
+    })
+    .from(CHANGES)
+    .where(sql`${IS_CHANGED} AND (c.value->>'paceChanged' OR ${subscriptions.leasedUntil} <> 0)`),
+);
+
+const disable = prepared(
+  qb
+    .update(subscriptions)
+    .set({ ...cancelPending(), disabledAt: NOW, disabledByFailures: true, scheduledUntil: 0 })
+    .from(CHANGES)
+    .where(
+      sql`${IS_CHANGED} AND ${IS_CURRENT_PACE} AND c.value->>'disable'
+        AND ${subscriptions.disabledAt} IS NULL AND ${subscriptions.deletedAt} IS NULL`,
+    ),
+);
+
+const IS_NOT_IN_PROGRESS = sql`${deliveries.eventId} NOT IN (SELECT value FROM json_each(request.value, '$.inProgress'))`;
+/** The delivery is the subscription's, in the line, and due by now. */
+const IS_DUE = sql`${IS_IN_LINE} AND ${deliveries.dueAt} <= ${dueBy(NOW)} AND ${IS_NOT_IN_PROGRESS}`;
+
+/** Leases the subscriptions that want more, have something due and may be sent to from this queue. */
+const lease = prepared(
+  qb
+    .update(subscriptions)
+    .set({ leasedBy: sql`${HOLDER}`, leasedUntil: sql`${sql.placeholder("until")}` })
+    .from(REQUESTS)
+    .where(
+      sql`${IS_REQUESTED} AND request.value->>'claim' AND ${IS_FREE} AND ${IS_WRITABLE} AND ${IS_ACTIVE}
+        AND ${subscriptions.slow} = ${sql.placeholder("isSlow")} AND NOT ${subscriptions.cancelling}
+        AND EXISTS (SELECT 1 FROM ${LINES} WHERE ${isUnblocked(NOW)}
+          AND EXISTS (SELECT 1 FROM ${deliveries} WHERE ${IS_DUE}))`,
+    ),
+);
+
+const NEXT_ATTEMPT_AT = nextAttemptAt(IS_NOT_IN_PROGRESS);
+const WAKE_AT = sql`min(${NEXT_ATTEMPT_AT}, ${NOW} + ${DELAY_MAX_SECONDS * 1000})`;
+
+/**
+ * Notes for which released subscriptions a delayed wake-up message must be sent, because none is on its way that
+ * arrives in time. So everything that waits leaves one message, however many dispatches see it.
+ */
+const noteWakeUps = prepared(
+  qb
+    .update(subscriptions)
+    .set({ wakeAt: WAKE_AT })
+    .from(REQUESTS)
+    .where(
+      sql`${IS_REQUESTED} AND ${subscriptions.leasedUntil} <= ${NOW} AND ${IS_WRITABLE} AND ${IS_ACTIVE}
+        AND ${NEXT_ATTEMPT_AT} > ${NOW}
+        AND (${subscriptions.wakeAt} <= ${NOW} OR ${subscriptions.wakeAt} > ${WAKE_AT})`,
+    )
+    .returning({ subscriptionId: subscriptions.id }),
+);
+
+/** The automation that an event is about was removed, or is of a type that is not served. */
+const IS_WITHDRAWN = sql`(${events.type} <> 'lead.created' AND EXISTS (SELECT 1 FROM automations
+  WHERE automations.id = coalesce(${events.body}->>'$.data.automation_id', ${events.body}->>'$.data.id')
+    AND (automations.removed_at IS NOT NULL
+      OR automations.type = 'crm_source' AND NOT ${sql.placeholder("servesCrmSource")})))`;
+
+/** The requested subscriptions that exist, as this round leaves them. */
+const readSubscriptions = prepared(
+  qb
+    .select({
+      subscriptionId: subscriptions.id,
+      workspaceId: subscriptions.workspaceId,
+      dataKey: dataKeyOf(subscriptions.workspaceId),
+      url: subscriptions.url,
+      events: subscriptions.events,
+      sealedSecret: subscriptions.sealedSecret,
+      sealedHeaders: subscriptions.sealedHeaders,
+      earlierSecrets: earlierSecretsAt(sql.placeholder("now")),
+      concurrency: subscriptions.concurrency,
+      slow: subscriptions.slow,
+      streak: subscriptions.streak,
+      blockedUntil: subscriptions.blockedUntil,
+      retryFailedAt: subscriptions.retryFailedAt,
+      rejections: subscriptions.rejections,
+      acceptedTypes: subscriptions.acceptedTypes,
+      cancelEpoch: subscriptions.cancelEpoch,
+      cancelling: sql`(${subscriptions.cancelling} AND ${IS_WRITABLE})`.mapWith(Boolean),
+      maySend: sql`(${IS_ACTIVE} AND ${IS_WRITABLE})`.mapWith(Boolean),
+      leasedUntil: sql<number>`iif(${subscriptions.leasedBy} = ${HOLDER} AND ${IS_WRITABLE}, ${subscriptions.leasedUntil}, 0)`,
+      leasedElsewhereUntil: sql<
+        number | null
+      >`CASE WHEN NOT ${IS_FREE} THEN ${subscriptions.leasedUntil} END`,
+      withdrawn:
+        sql`(SELECT json_group_array(progress.value) FROM json_each(request.value, '$.inProgress') AS progress
+        WHERE NOT EXISTS (SELECT 1 FROM ${deliveries} JOIN ${events} ON ${IS_ITS_EVENT}
+          WHERE ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.eventId} = progress.value
+            AND NOT ${IS_WITHDRAWN}))`.mapWith(toTexts),
+      nextAttemptAt: NEXT_ATTEMPT_AT,
+      storedResponses: sql<number>`coalesce((SELECT ${deliveryCounts.counts}->>'responses' FROM ${deliveryCounts}
+        WHERE ${deliveryCounts.workspaceId} = ${subscriptions.workspaceId}
+          AND ${deliveryCounts.subscriptionId} = ${subscriptions.id} AND ${deliveryCounts.day} = ${NOW} - ${NOW} % ${DAY_MS}), 0)`,
+    })
+    .from(REQUESTS)
+    .innerJoin(subscriptions, IS_REQUESTED),
+);
+
+const IS_CLAIMING = sql`${IS_REQUESTED} AND request.value->>'claim' AND ${subscriptions.leasedBy} = ${HOLDER}
+  AND ${subscriptions.leasedUntil} > 0 AND ${subscriptions.slow} = ${sql.placeholder("isSlow")}
+  AND NOT ${subscriptions.cancelling} AND ${IS_ACTIVE} AND ${IS_WRITABLE}`;
+
+const DUE_DELIVERY = sql`${deliveries.subscriptionId} AS subscriptionId, ${deliveries.type} AS type,
+  ${deliveries.priority} AS priority, ${deliveries.attempts} AS attempts, ${deliveries.dueAt} AS dueAt,
+  ${deliveries.scheduledAt} AS scheduledAt, ${deliveries.lastAt} AS lastAt, ${IS_WITHDRAWN} AS isWithdrawn,
+  ${BODY.eventId} AS eventId, ${BODY.createdAt} AS createdAt, ${BODY.storedBody} AS storedBody,
+  ${BODY.leadId} AS leadId, ${BODY.lead} AS lead`;
+
+// An expression, because SQLite would compile a statement whose limit is a parameter anew for each value.
+const LIMIT = sql`0 + ${sql.placeholder("limit")}`;
+
+/**
+ * The deliveries of leased subscriptions that are due, first by priority, then by due time, up to the limit for
+ * each subscription. Each line is read up to that limit through its index.
+ */
+const readDue = prepared(
+  qb.all<DueDelivery>(sql`
+    WITH candidate AS (
+      SELECT ${deliveries.subscriptionId} AS subscription_id, ${deliveries.eventId} AS event_id, row_number() OVER (
+        PARTITION BY ${subscriptions.id} ORDER BY ${deliveries.priority}, ${deliveries.dueAt}, ${deliveries.eventId}) AS position
+      FROM ${REQUESTS} JOIN ${subscriptions} ON ${IS_CLAIMING} AND ${subscriptions.blockedUntil} = 0
+        CROSS JOIN ${LINES}
+        CROSS JOIN ${deliveries} ON ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.eventId} IN (
+          SELECT ${deliveries.eventId} FROM ${deliveries} WHERE ${IS_DUE}
+          ORDER BY ${deliveries.dueAt}, ${deliveries.eventId} LIMIT ${LIMIT}))
+    SELECT ${DUE_DELIVERY}
+    FROM candidate
+      JOIN ${deliveries} ON candidate.position <= ${LIMIT}
+        AND ${deliveries.subscriptionId} = candidate.subscription_id AND ${deliveries.eventId} = candidate.event_id
+      JOIN ${events} ON ${IS_ITS_EVENT}
+    ORDER BY ${deliveries.priority}, ${deliveries.dueAt}, ${deliveries.eventId}`),
+);
+
+/**
+ * The heads of the lines of leased subscriptions whose requests are spaced: the delivery that is due first, and of
+ * those not tried yet also the one that is due last. `chooseNext` picks one. Two rows are read for each line.
+ */
+const readHeads = prepared(
+  qb.all<DueDelivery>(sql`
+    SELECT ${DUE_DELIVERY}
+    FROM ${REQUESTS} JOIN ${subscriptions} ON ${IS_CLAIMING} AND ${subscriptions.blockedUntil} > 0
+      CROSS JOIN ${LINES} ON ${isUnblocked(NOW)}
+      CROSS JOIN ${deliveries} ON ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.eventId} IN (
+        SELECT event_id FROM (SELECT ${deliveries.eventId} FROM ${deliveries} WHERE ${IS_DUE}
+          ORDER BY ${deliveries.dueAt}, ${deliveries.eventId} LIMIT 1)
+        UNION ALL
+        SELECT event_id FROM (SELECT ${deliveries.eventId} FROM ${deliveries} WHERE line.value->>1 = 0 AND ${IS_DUE}
+          ORDER BY ${deliveries.dueAt} DESC, ${deliveries.eventId} DESC LIMIT 1))
+      JOIN ${events} ON ${IS_ITS_EVENT}`),
+);

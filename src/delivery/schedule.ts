@@ -1,0 +1,125 @@
+import { and, eq, isNull, type Placeholder, type SQL, sql } from "drizzle-orm";
+import { WebhookEvent } from "../contract/enumerations.ts";
+import { SWEEP_MAX } from "../contract/limits.ts";
+import { MINUTE_MS } from "../contract/time.ts";
+import { qb } from "../db/builder.ts";
+import { type Database, prepared, query, readAs, type Statements } from "../db/client.ts";
+import { deliveries, subscriptions } from "../db/schema.ts";
+import { isWritable } from "../workspaces/moves.ts";
+import type { WakeUp } from "./messages.ts";
+import { queueOf } from "./policy.ts";
+
+/*
+ * When pending deliveries are sent, in SQL. It applies what policy.ts has decided and the rows store: the
+ * priority and due time of a delivery, and `blockedUntil` and `retryFailedAt` of its subscription.
+ *
+ * The pending deliveries of a subscription form a line for each event type and priority, in which they are in
+ * the order of their due times. The index `deliveries_due_of_subscription` begins with the line, so that a look
+ * at its first delivery reads one row, however long it is.
+ */
+
+const LINES_JSON = JSON.stringify(
+  WebhookEvent.options.flatMap((type) => [0, 1, 2, 3].map((priority) => [type, priority])),
+);
+
+/** A table expression: the lines that a subscription may have. */
+export const LINES = sql.raw(`json_each('${LINES_JSON}') AS line`);
+
+/** SQL condition: the delivery of the subscription is pending and stands in the line. */
+export const IS_IN_LINE = sql`${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.state} = 'pending'
+  AND ${deliveries.type} = line.value->>0 AND ${deliveries.priority} = line.value->>1`;
+
+/** SQL expression: deliveries in the line that are due by this time may be sent now, once nothing blocks them. */
+export function dueBy(now: SQL): SQL {
+  return sql`iif(line.value->>1 = 2 AND ${subscriptions.retryFailedAt} <= ${now}, ${sql.raw(`${Number.MAX_SAFE_INTEGER}`)}, ${now})`;
+}
+
+/** SQL condition: the endpoint may be sent deliveries of the line; those sent by hand wait for nothing. */
+export function isUnblocked(now: SQL): SQL {
+  return sql`(line.value->>1 = 1 OR ${subscriptions.blockedUntil} <= ${now})`;
+}
+
+/** SQL expression: when a pending delivery may be sent, in Unix milliseconds. */
+export const NEXT_ATTEMPT_AT = sql<number>`max(
+  iif(${deliveries.priority} = 1, 0, ${subscriptions.blockedUntil}),
+  iif(${deliveries.priority} = 2, min(${deliveries.dueAt}, ${subscriptions.retryFailedAt}), ${deliveries.dueAt}))`;
+
+/**
+ * SQL expression: when the subscription may be sent its next delivery; null if none is pending.
+ *
+ * @param condition on its deliveries.
+ */
+export function nextAttemptAt(condition: SQL = sql`1`): SQL<number | null> {
+  return sql`(SELECT min((SELECT ${NEXT_ATTEMPT_AT} FROM ${deliveries}
+    WHERE ${IS_IN_LINE} AND ${condition} ORDER BY ${deliveries.dueAt} LIMIT 1)) FROM ${LINES})`;
+}
+
+/**
+ * A table expression, `waiting`, of the subscriptions with pending deliveries. It jumps from one
+ * subscription to the next in the index, however many pending deliveries each has.
+ */
+export function subscriptionsWithPending(after: string | Placeholder): SQL {
+  // Raw SQL: Drizzle has no recursive queries.
+  return sql`waiting (id) AS (
+      SELECT min(${deliveries.subscriptionId}) FROM ${deliveries}
+        WHERE ${deliveries.state} = 'pending' AND ${deliveries.subscriptionId} > ${after}
+      UNION ALL
+      SELECT (SELECT min(${deliveries.subscriptionId}) FROM ${deliveries}
+        WHERE ${deliveries.state} = 'pending' AND ${deliveries.subscriptionId} > waiting.id)
+      FROM waiting WHERE waiting.id IS NOT NULL)`;
+}
+
+const due = prepared(
+  qb
+    .select({ subscriptionId: subscriptions.id, slow: subscriptions.slow })
+    .from(subscriptions)
+    .where(
+      and(
+        eq(subscriptions.workspaceId, sql.placeholder("workspaceId")),
+        isNull(subscriptions.deletedAt),
+        sql`${nextAttemptAt()} <= ${sql.placeholder("now")}`,
+      ),
+    ),
+);
+
+/** Subscriptions of a workspace that may be sent something now. */
+export function listDue(workspaceId: string, now: number): Statements<WakeUp[]> {
+  return readAs(due({ workspaceId, now }), (found) =>
+    found.map(({ subscriptionId, slow }) => ({ subscriptionId, queue: queueOf({ slow }) })),
+  );
+}
+
+/** The scheduled job wakes subscriptions whose deliveries are due for longer than this. */
+export const SWEEP_GRACE_MS = MINUTE_MS;
+
+const stuck = prepared(
+  qb.all<{ subscriptionId: string; slow: 0 | 1 }>(sql`
+  WITH RECURSIVE ${subscriptionsWithPending(sql.placeholder("after"))}
+  SELECT ${subscriptions.id} AS subscriptionId, ${subscriptions.slow} AS slow
+  FROM waiting JOIN ${subscriptions} ON ${subscriptions.id} = waiting.id
+  WHERE ${subscriptions.leasedUntil} <= ${sql.placeholder("now")} AND ${isWritable(subscriptions.workspaceId)}
+    AND (${subscriptions.cancelling} AND ${sql.placeholder("isSweep")}
+      OR ${nextAttemptAt()} <= ${sql.placeholder("now")} - ${SWEEP_GRACE_MS})
+  LIMIT ${SWEEP_MAX}`),
+);
+
+/**
+ * Up to `SWEEP_MAX` subscriptions of all workspaces that no dispatch has handled: their deliveries are late,
+ * or, for the sweep, cancelled and not yet marked so.
+ *
+ * @param after where the last call stopped; "" to start over.
+ */
+export async function findStuck(
+  db: Database,
+  after: string,
+  now: number,
+  isSweep = false,
+): Promise<{ wakeUps: WakeUp[]; after: string }> {
+  const found = await query(db, stuck({ after, now, isSweep: isSweep ? 1 : 0 }));
+  const last = found.length === SWEEP_MAX ? found.at(-1)?.subscriptionId : undefined;
+  const wakeUps = found.map(({ subscriptionId, slow }) => ({
+    subscriptionId,
+    queue: queueOf({ slow: slow === 1 }),
+  }));
+  return { wakeUps, after: last ?? "" };
+}

@@ -1,0 +1,393 @@
+import { exports } from "cloudflare:workers";
+import { eq, sql } from "drizzle-orm";
+import { describe, expect, test } from "vitest";
+import type { WebhookEvent } from "../../../src/contract/enumerations.ts";
+import { randomId } from "../../../src/contract/ids.ts";
+import { commit, openDatabase } from "../../../src/db/client.ts";
+import { automations, workspaces } from "../../../src/db/schema.ts";
+import { exhaustOverflow } from "../../../src/delivery/cancellation.ts";
+import { CONCURRENCY_MAX } from "../../../src/delivery/policy.ts";
+import { announce, draftEvent } from "../../../src/events/outbox.ts";
+import {
+  announceLeads,
+  answered,
+  consumeFor,
+  createWorkspace,
+  db,
+  deliveriesTo,
+  dispatchAt,
+  HOUR_MS,
+  heldDispatch,
+  isolated,
+  MINUTE_MS,
+  owed,
+  redeliver,
+  setDeliveries,
+  setSubscription,
+  statesOf,
+  subscribe,
+  subscriber,
+  subscriptionRow,
+} from "../../support/deliveries.ts";
+import { WORKSPACE_DB } from "../../support/placement.ts";
+
+const NOW = Date.UTC(2026, 0, 5, 12);
+const OK = answered(200);
+const REJECTED = answered(400);
+
+/** Announces completed runs of an automation. */
+async function announceRuns(
+  workspaceId: string,
+  count: number,
+  now: number,
+  automationId = "aut_1",
+) {
+  const drafts = Array.from({ length: count }, () => {
+    const id = randomId("run");
+    return draftEvent("run.completed", { id, automation_id: automationId } as never, now);
+  });
+  await commit(db, announce(workspaceId, "run.completed", drafts, sql`true`, now));
+  return drafts;
+}
+
+/** A new subscription to leads and runs. */
+async function subscribedToBoth() {
+  const workspaceId = await createWorkspace();
+  const events: WebhookEvent[] = ["lead.created", "run.completed"];
+  return { workspaceId, ...(await subscribe(workspaceId, { events })) };
+}
+
+/** Dispatches whenever something is due, until `until`; returns the times at which it did. */
+async function workUntil(
+  clock: { now: number },
+  id: string,
+  until: number,
+  attempt: Parameters<typeof dispatchAt>[2],
+): Promise<void> {
+  for (;;) {
+    const [left] = await dispatchAt(() => clock.now, [id], attempt);
+    if (!left || left.nextAttemptAt === null || left.nextAttemptAt > until) break;
+    clock.now = Math.max(clock.now + 1, left.nextAttemptAt);
+  }
+  clock.now = until;
+}
+
+describe("pending deliveries of a subscription", () => {
+  test("are sent in the order of untried, manual, retried, and scheduled ones", async () => {
+    const { id } = await owed(4, NOW);
+    const rows = await deliveriesTo(id);
+    for (const [i, priority] of ([3, 2, 1, 0] as const).entries())
+      await setDeliveries(id, { priority, attempts: 3 - i }, rows[i]?.eventId);
+    const { posts, attempt } = subscriber();
+    await dispatchAt(NOW, [id], attempt);
+    expect(posts).toEqual(rows.map(({ eventId }) => eventId).toReversed());
+  });
+
+  test("of one event type do not wait for another that is rejected", async () => {
+    const { id, workspaceId } = await subscribedToBoth();
+    const clock = { now: NOW };
+    await announceRuns(workspaceId, 30, NOW);
+    const { attempt } = subscriber(({ type }) => {
+      clock.now += 20;
+      return type === "run.completed" ? REJECTED : OK;
+    });
+    await workUntil(clock, id, NOW + 10 * MINUTE_MS, attempt);
+    await announceLeads(workspaceId, 1, clock.now);
+    await workUntil(clock, id, clock.now + MINUTE_MS, attempt);
+    expect(await statesOf(id)).toEqual({ delivered: 1, pending: 30 });
+  });
+
+  test("of one event type that are rejected leave every second turn to an accepted one", async () => {
+    const { id, workspaceId } = await subscribedToBoth();
+    await announceRuns(workspaceId, 8, NOW);
+    await announceLeads(workspaceId, 3, NOW);
+    await setSubscription(id, {
+      blockedUntil: NOW,
+      streak: { startedAt: NOW - 1, events: 9, attempts: 9, outageStep: 0, turns: {} },
+    });
+    const types: string[] = [];
+    for (let i = 0; i < 6; i++) {
+      await setSubscription(id, { blockedUntil: NOW });
+      await dispatchAt(NOW + i, [id], async ({ type }) => {
+        types.push(type);
+        return REJECTED;
+      });
+    }
+    expect(types.filter((type) => type === "lead.created")).toHaveLength(3);
+  });
+
+  test("are sent one at a time while requests are spaced", async () => {
+    const { id } = await owed(10, NOW);
+    await setSubscription(id, { concurrency: CONCURRENCY_MAX });
+    const { posts, attempt } = subscriber(() => answered(503));
+    await dispatchAt(NOW, [id], attempt);
+    expect(posts.length).toBeLessThanOrEqual(CONCURRENCY_MAX);
+    await dispatchAt(NOW + 1_000, [id], attempt);
+    await dispatchAt(NOW + 3_000, [id], attempt);
+    expect(posts.length).toBeLessThanOrEqual(CONCURRENCY_MAX + 2);
+    expect((await subscriptionRow(id)).blockedUntil).toBe(NOW + 8_000);
+  });
+
+  test("that only failed during an outage are due at once when it ends", async () => {
+    const { id } = await owed(30, NOW);
+    for (let i = 0; i < 30; i++) {
+      await setSubscription(id, { blockedUntil: NOW });
+      await dispatchAt(NOW + i, [id], REJECTED);
+    }
+    expect((await deliveriesTo(id)).every(({ attempts }) => attempts === 1)).toBe(true);
+    await setSubscription(id, { blockedUntil: NOW });
+    await dispatchAt(NOW + 5_000, [id], REJECTED);
+    const { attempt } = subscriber(() => OK);
+    const first = (await deliveriesTo(id)).toSorted((a, b) => a.dueAt - b.dueAt)[0];
+    await dispatchAt(Math.max(NOW + 400_000, first?.dueAt ?? 0), [id], attempt);
+    expect(await statesOf(id)).toEqual({ delivered: 30 });
+  });
+
+  test("that failed before an outage keep their own schedule when it ends", async () => {
+    const { id, drafts } = await owed(2, NOW);
+    const dueAt = NOW + HOUR_MS;
+    await setDeliveries(
+      id,
+      { priority: 3, attempts: 4, dueAt, lastAt: NOW - HOUR_MS },
+      drafts[0]?.id,
+    );
+    await dispatchAt(NOW, [id], REJECTED);
+    await dispatchAt(NOW + 20_000, [id], OK);
+    expect(await statesOf(id)).toEqual({ delivered: 1, pending: 1 });
+  });
+
+  test("of 20 subscriptions that recover in one round are all due at once", async () => {
+    const workspaceId = await createWorkspace();
+    const ids: string[] = [];
+    for (let i = 0; i < 20; i++) ids.push((await subscribe(workspaceId)).id);
+    await announceLeads(workspaceId, 5, NOW - HOUR_MS);
+    for (const id of ids) {
+      const streak = { startedAt: NOW - HOUR_MS, events: 5, attempts: 9, outageStep: 9, turns: {} };
+      await setSubscription(id, { streak, blockedUntil: NOW - 1, retryFailedAt: NOW - 1 });
+      const dueAt = NOW + 9 * HOUR_MS;
+      await setDeliveries(id, { priority: 2, attempts: 6, dueAt, lastAt: NOW - 1_000 });
+    }
+    const { attempt } = subscriber(() => OK);
+    await dispatchAt(NOW, ids, attempt);
+    for (const id of ids) expect(await statesOf(id)).toEqual({ delivered: 5 });
+  });
+});
+
+describe("a delivery that is sent by hand", () => {
+  test("is sent although requests are blocked", async () => {
+    const { id, drafts } = await owed(1, NOW);
+    await dispatchAt(NOW, [id], answered(503));
+    const { blockedUntil } = await subscriptionRow(id);
+    await redeliver(id, [drafts[0]?.id ?? ""], NOW + 500);
+    const { posts, attempt } = subscriber(() => OK);
+    await dispatchAt(NOW + 500, [id], attempt);
+    expect(blockedUntil).toBeGreaterThan(NOW + 500);
+    expect(posts).toHaveLength(1);
+  });
+
+  test("leaves everything as it was if it fails", async () => {
+    const { id, drafts } = await owed(1, NOW);
+    await dispatchAt(NOW, [id], answered(503));
+    const before = await subscriptionRow(id);
+    const [{ dueAt, attempts } = {}] = await deliveriesTo(id);
+    await redeliver(id, [drafts[0]?.id ?? ""], NOW + 500);
+    await dispatchAt(NOW + 500, [id], answered(500));
+    const after = await subscriptionRow(id);
+    expect(after.streak).toEqual(before.streak);
+    expect(after.blockedUntil).toBe(before.blockedUntil);
+    expect((await deliveriesTo(id))[0]).toMatchObject({ dueAt, attempts, state: "pending" });
+  });
+
+  test.each([
+    ["succeeds", OK],
+    ["fails", answered(500)],
+  ])("during an attempt in flight that %s is sent again", async (_, outcome) => {
+    const { id, drafts } = await owed(1, NOW);
+    await dispatchAt(NOW, [id], answered(503));
+    await setDeliveries(id, { dueAt: NOW + HOUR_MS });
+    await setSubscription(id, { retryFailedAt: NOW + 1_000 });
+    const { posts, attempt } = subscriber(async () => {
+      if (posts.length > 1) return OK;
+      await redeliver(id, [drafts[0]?.id ?? ""], NOW + 2_000);
+      return outcome;
+    });
+    for (const now of [NOW + 2_000, NOW + 3_000]) await dispatchAt(now, [id], attempt);
+    expect(posts).toHaveLength(2);
+    expect(await statesOf(id)).toEqual({ delivered: 1 });
+  });
+});
+
+describe("another URL", () => {
+  test("starts with a clean slate, and gets what failed at the former one at once", async () => {
+    const { id } = await owed(30, NOW - 12 * HOUR_MS);
+    const dueAt = NOW + 13 * HOUR_MS;
+    const failed = { attempts: 8, dueAt, lastAt: NOW - HOUR_MS };
+    await setDeliveries(id, { ...failed, priority: 2 });
+    const [first] = await deliveriesTo(id);
+    await setDeliveries(id, { ...failed, priority: 3 }, first?.eventId);
+    const streak = { startedAt: 1, events: 30, attempts: 50, outageStep: 9, turns: {} };
+    await setSubscription(id, { streak, blockedUntil: dueAt, failures: 50, failingSince: 1 });
+    await exports.Platform.updateWebhook({ webhookId: id, url: "https://ok-other.example/" });
+    expect(await subscriptionRow(id)).toMatchObject({
+      streak: null,
+      blockedUntil: 0,
+      failingSince: null,
+      failures: 0,
+    });
+    const { attempt } = subscriber(() => OK);
+    await dispatchAt(NOW, [id], attempt);
+    expect(await statesOf(id)).toEqual({ delivered: 30 });
+  });
+});
+
+describe("an event type that is removed from a subscription", () => {
+  const leadsOnly = (webhookId: string) =>
+    exports.Platform.updateWebhook({ webhookId, events: ["lead.created"] });
+
+  test("is no longer sent", async () => {
+    const { id, workspaceId } = await subscribedToBoth();
+    await announceRuns(workspaceId, 3, NOW);
+    await announceLeads(workspaceId, 1, NOW);
+    await leadsOnly(id);
+    const { attempt } = subscriber(() => OK);
+    await dispatchAt(NOW, [id], attempt, "slow");
+    await dispatchAt(NOW, [id], attempt, "fast");
+    expect(await statesOf(id)).toEqual({ cancelled: 3, delivered: 1 });
+  });
+
+  test("stays cancelled when it is listed again, while new events are sent", async () => {
+    const { id, workspaceId } = await subscribedToBoth();
+    await announceRuns(workspaceId, 2, NOW);
+    await leadsOnly(id);
+    await exports.Platform.updateWebhook({
+      webhookId: id,
+      events: ["lead.created", "run.completed"],
+    });
+    await announceRuns(workspaceId, 1, NOW);
+    const { attempt } = subscriber(() => OK);
+    await dispatchAt(NOW, [id], attempt, "slow");
+    await dispatchAt(NOW, [id], attempt, "fast");
+    expect(await statesOf(id)).toEqual({ cancelled: 2, delivered: 1 });
+  });
+
+  test("takes its failures with it if nothing else has failed", async () => {
+    const { id, workspaceId } = await subscribedToBoth();
+    await announceRuns(workspaceId, 3, NOW);
+    await dispatchAt(NOW, [id], REJECTED);
+    await leadsOnly(id);
+    expect(await subscriptionRow(id)).toMatchObject({
+      failingSince: null,
+      streak: null,
+      rejections: {},
+    });
+  });
+
+  test("leaves the failures of a type that is still listed", async () => {
+    const { id, workspaceId } = await subscribedToBoth();
+    await announceRuns(workspaceId, 1, NOW);
+    await announceLeads(workspaceId, 1, NOW);
+    await dispatchAt(NOW, [id], REJECTED);
+    await leadsOnly(id);
+    const row = await subscriptionRow(id);
+    expect(row.failures).toBe(2);
+    expect(Object.keys(row.rejections)).toEqual(["lead.created"]);
+  });
+
+  test("does not count if an attempt at it that is in flight fails afterwards", async () => {
+    const { id, workspaceId } = await subscribedToBoth();
+    await announceRuns(workspaceId, 1, NOW);
+    const held = await heldDispatch(NOW, id);
+    await leadsOnly(id);
+    await held.finish(answered(503));
+    expect(await subscriptionRow(id)).toMatchObject({ streak: null, blockedUntil: 0 });
+  });
+});
+
+describe("an automation that is removed", () => {
+  async function recorded(type: "social_comments" | "crm_source" = "social_comments") {
+    const subscription = await subscribedToBoth();
+    const report = {
+      reference: "a",
+      type,
+      provider: "facebook",
+      agent: { reference: "g", name: "G" },
+      status: "active" as const,
+      ...(type === "crm_source" && { name: "CRM" }),
+    };
+    const { workspaceId } = subscription;
+    const { ids } = await exports.Platform.recordAutomations({
+      workspaceId,
+      automations: [report],
+    });
+    return { ...subscription, automationId: ids[0] as string };
+  }
+
+  test("has its pending events cancelled, and no others", async () => {
+    const { id, workspaceId, automationId } = await recorded();
+    await announceRuns(workspaceId, 2, NOW, automationId);
+    await announceRuns(workspaceId, 1, NOW);
+    await exports.Platform.removeAutomations({ workspaceId, ids: [automationId] });
+    const { attempt } = subscriber(() => OK);
+    await dispatchAt(NOW, [id], attempt);
+    expect(await statesOf(id)).toEqual({ cancelled: 2, delivered: 1 });
+  });
+
+  test("is not sent what was claimed before, later than a round", async () => {
+    const { id, workspaceId, automationId } = await recorded();
+    await announceRuns(workspaceId, 3, NOW, automationId);
+    let now = NOW;
+    const { posts, attempt } = subscriber(async () => {
+      now += 2_000;
+      await db.update(automations).set({ removedAt: NOW }).where(eq(automations.id, automationId));
+      return OK;
+    });
+    for (let i = 0; i < 2; i++) await dispatchAt(() => now, [id], attempt);
+    expect(posts).toHaveLength(1);
+    expect(await statesOf(id)).toEqual({ delivered: 1, cancelled: 2 });
+  });
+});
+
+describe("a dispatch", () => {
+  test("leaves one delayed message for what waits, however often it looks", async () => {
+    const { id, workspaceId } = await owed(1, Date.now() - HOUR_MS);
+    const [waiting] = await deliveriesTo(id);
+    const dueAt = Date.now() + 5 * HOUR_MS;
+    await setDeliveries(id, { priority: 3, attempts: 6, dueAt }, waiting?.eventId);
+    const { env, fast, slow } = isolated();
+    const { attempt } = subscriber(() => OK);
+    for (let i = 0; i < 10; i++) {
+      await announceLeads(workspaceId, 1, Date.now());
+      await consumeFor([id], env, attempt);
+    }
+    const delayed = [...fast, ...slow].filter(({ delaySeconds }) => delaySeconds > 17_000);
+    expect(delayed).toHaveLength(1);
+  });
+
+  test("records the outcomes of others though one workspace was locked meanwhile", async () => {
+    const one = await owed(1, NOW);
+    const other = await owed(1, NOW);
+    let now = NOW;
+    const bothSent = Promise.withResolvers<void>();
+    let sent = 0;
+    await dispatchAt(
+      () => now,
+      [one.id, other.id],
+      async () => {
+        if (++sent === 2) bothSent.resolve();
+        await bothSent.promise;
+        now = NOW + 20_100;
+        const lock = { writeLock: "locked" as const, moveId: "m" };
+        await db.update(workspaces).set(lock).where(eq(workspaces.id, one.workspaceId));
+        return OK;
+      },
+    );
+    expect(await statesOf(other.id)).toEqual({ delivered: 1 });
+    expect(await statesOf(one.id)).toEqual({ pending: 1 });
+  });
+});
+
+test("no deliveries are exhausted while no more are pending than the bound", async () => {
+  const { id } = await owed(3, NOW - MINUTE_MS);
+  expect(await commit(openDatabase(WORKSPACE_DB), exhaustOverflow(id, NOW))).toBe(0);
+  expect(await statesOf(id)).toEqual({ pending: 3 });
+});
