@@ -104,8 +104,8 @@ export function sumLedgers(ledgers: Ledger[]): Ledger {
 }
 
 /**
- * The ledger of one workspace, or of all: it reads every delivery that is kept. What is void counts as
- * cancelled, which it will be in a moment.
+ * The ledger of one workspace, or of all: it reads every delivery that is kept. A delivery
+ * whose cancellation is not written yet counts as cancelled.
  */
 export async function findLedger(
   db: Database,
