@@ -129,7 +129,7 @@ test.each([
   [1440, "en-GB"],
   [PHONE_WIDTH, "fr-FR"],
 ])(
-  "the page fits %i pixels in %s, and has no fault that axe finds",
+  "the page fits %i pixels and 200 %% of zoom in %s, and has no fault that axe finds",
   { timeout: 300_000 },
   async (width, locale) => {
     const workspaceId = await stage.makeWorkspace();
@@ -152,6 +152,10 @@ test.each([
         found.push(await violationsIn(page, options));
       }
       expect(found).toEqual([place, width, [], []]);
+      // As wide as the page is at 200 %.
+      await page.setViewportSize({ width: Math.max(PHONE_WIDTH, width / 2), height: 900 });
+      expect(await widthOf(page)).toBe(Math.max(PHONE_WIDTH, width / 2));
+      await page.setViewportSize({ width, height: 900 });
       expect(await page.locator("body").innerText()).not.toContain("t0ken");
     }
     await visit.close();
