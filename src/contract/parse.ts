@@ -33,7 +33,7 @@ export function toInputError(issues: readonly z.core.$ZodIssue[], value: unknown
   const other = issues.find((issue) => !isMissing(issue));
   const faults = [
     ...(missing.length > 0 ? [describeMissing(missing)] : []),
-    ...(other ? [new InputError(other.path, messageOf(other)).message] : []),
+    ...(other ? [new InputError(other.path, messageOf(other, value)).message] : []),
   ];
   const error = new InputError(pathOf(first), "", detailsOf(first, value));
   error.message = faults.join("; ");
@@ -45,10 +45,17 @@ function describeMissing(places: string[]): string {
   return `${nameFew(places)} ${places.length > 1 ? "are" : "is"} missing`;
 }
 
-function messageOf(issue: z.core.$ZodIssue): string {
+/**
+ * What an issue says. Unknown properties are named by their position: the runtime logs what an RPC method
+ * throws, and their names may be a person's data, as in a table whose first row was taken for its header.
+ */
+function messageOf(issue: z.core.$ZodIssue, value: unknown): string {
   if (issue.code !== "unrecognized_keys") return issue.message;
-  const { keys } = issue;
-  return `Unrecognized key${keys.length > 1 ? "s" : ""}: ${nameFew(keys.map((key) => `"${key}"`))}`;
+  const names = Object.keys(valueAt(issue.path, value) as object);
+  const positions = issue.keys.map((key) => String(names.indexOf(key) + 1));
+  return positions.length > 1
+    ? `the properties at positions ${nameFew(positions)} are unknown`
+    : `the property at position ${positions[0]} is unknown`;
 }
 
 /** Lists names; of many, only the first few. */

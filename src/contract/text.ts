@@ -32,12 +32,15 @@ export function several<T extends z.ZodType>(item: T, max = RECORDS_MAX) {
   return z.array(item).min(1).max(max);
 }
 
-const FIRST_MS = Date.parse("0000-01-01T00:00:00.000Z");
-/** The last time that has four digits for its year, as `isoTime` must show it. */
-export const LAST_MS = Date.parse("9999-12-31T23:59:59.999Z");
+/*
+ * The first and the last time that common languages can hold in every time zone: Python and .NET end with the
+ * years 1 and 9999, and a local time may be a day off.
+ */
+const FIRST_MS = Date.parse("0001-01-02T00:00:00.000Z");
+export const LAST_MS = Date.parse("9999-12-30T23:59:59.999Z");
 
 /** ISO 8601 with `Z` or an offset, parsed to Unix milliseconds. */
 export const Instant = z.iso
   .datetime({ offset: true })
   .transform((value) => Date.parse(value))
-  .refine((ms) => ms >= FIRST_MS && ms <= LAST_MS, "must be in the years 0000 to 9999, in UTC");
+  .refine((ms) => ms >= FIRST_MS && ms <= LAST_MS, "must be from 0001-01-02 to 9999-12-30, in UTC");

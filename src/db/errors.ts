@@ -35,6 +35,12 @@ export const D1_ERRORS: readonly D1Error[] = [
   { message: "internal error; reference =", fault: "nobody" },
 ];
 
+/** What a Durable Object's call fails with at a deployment, if the runtime sets none of the properties below. */
+const OBJECT_RESETS = [
+  "Durable Object reset because its code was updated",
+  "The Durable Object's code has been updated, this version can no longer access storage",
+];
+
 /**
  * What the runtime sets on the error of a failed call of a Durable Object
  * (https://developers.cloudflare.com/durable-objects/best-practices/error-handling/).
@@ -89,5 +95,6 @@ function faultOf(thrown: unknown): D1Error["fault"] | undefined {
   const known = D1_ERRORS.find(({ message }) =>
     text.includes(message.replace(/\.$/, "").toLowerCase()),
   );
-  return known?.fault;
+  if (known) return known.fault;
+  return OBJECT_RESETS.some((reset) => text.includes(reset.toLowerCase())) ? "nobody" : undefined;
 }

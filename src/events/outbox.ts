@@ -41,8 +41,6 @@ export function isNewLead(workspaceId: string): SQL {
  * These statements come before those that write the record, in the same transaction. The condition
  * therefore sees the state before the write, and a second try finds its own record and announces
  * nothing.
- *
- * @param body SQL expression on a draft: its body, if it depends on what is stored.
  */
 export function announce(
   workspaceId: string,
@@ -50,7 +48,6 @@ export function announce(
   drafts: Draft[],
   condition: SQL,
   now: number,
-  body = sql`draft.value->>'body'`,
 ): Statements<unknown> {
   const isListing = sql`${subscriptions.workspaceId} = ${workspaceId} AND ${subscriptions.deletedAt} IS NULL
     AND ${lists(type)}`;
@@ -80,7 +77,7 @@ export function announce(
           id: sql`draft.value->>'id'`,
           workspaceId,
           type,
-          body: sql`coalesce(${body}, '')`,
+          body: sql`coalesce(draft.value->>'body', '')`,
           leadId: sql`iif(draft.value->>'body' IS NULL, draft.value->>'subject', NULL)`,
           owed: sql`(SELECT json_group_array(${subscriptions.id}) FROM ${subscriptions} WHERE ${isSubscriber})`,
           createdAt: now,

@@ -36,7 +36,7 @@ export const recordAutomations = operation({
       ],
     },
   ],
-  run: (call, input) => recordAndWake(call, "recordAutomations", input),
+  run: async (call, input) => toRecorded(await recordAndWake(call, "recordAutomations", input)),
 });
 
 export const removeAutomations = operation({
@@ -45,8 +45,7 @@ export const removeAutomations = operation({
   output: z.object({ removed: z.int() }),
   examples: [{ workspaceId, ids: ["aut_…"] }],
   async run(call, input) {
-    const { created: removed } = await recordAndWake(call, "removeAutomations", input);
-    return { removed };
+    return { removed: (await recordAndWake(call, "removeAutomations", input)).changed };
   },
 });
 
@@ -57,7 +56,7 @@ export const recordLeads = operation({
   examples: [
     { workspaceId, leads: [{ reference: "crm-1", source: "crm", agent, name: "Camille Durand" }] },
   ],
-  run: (call, input) => recordAndWake(call, "recordLeads", input),
+  run: async (call, input) => toRecorded(await recordAndWake(call, "recordLeads", input)),
 });
 
 export const recordRuns = operation({
@@ -78,7 +77,7 @@ export const recordRuns = operation({
       ],
     },
   ],
-  run: (call, input) => recordAndWake(call, "recordRuns", input),
+  run: async (call, input) => toRecorded(await recordAndWake(call, "recordRuns", input)),
 });
 
 /** Records a call, then wakeUps the subscribers to its events without making the caller wait. */
@@ -86,8 +85,12 @@ async function recordAndWake<M extends RecordingMethod>(
   { env, ctx }: Call,
   method: M,
   input: RecordingInput<M>,
-): Promise<z.infer<typeof Recorded>> {
+): Promise<{ ids: string[]; changed: number }> {
   const { ids, changed, database, wakeUps } = await record(env, method, input, Date.now());
   ctx.waitUntil(sendWakeUps(env, database, wakeUps));
+  return { ids, changed };
+}
+
+function toRecorded({ ids, changed }: { ids: string[]; changed: number }) {
   return { ids, created: changed };
 }

@@ -1,19 +1,9 @@
-import { sql } from "drizzle-orm";
 import type { AutomationStatus } from "../contract/enumerations.ts";
-import { LAST_MS } from "../contract/text.ts";
 import { commit, type Database } from "../db/client.ts";
-import { automations } from "../db/schema.ts";
 import type { WakeUp } from "../delivery/messages.ts";
 import { listDue } from "../delivery/schedule.ts";
-import { announce, draftEvent } from "../events/outbox.ts";
-import {
-  type AutomationRow,
-  findAutomation,
-  isUnchanged,
-  toAutomation,
-  updateStatus,
-  type Visibility,
-} from "./automations.ts";
+import { type AutomationRow, findAutomation, type Visibility } from "./automations.ts";
+import { applyReport, storeChanges } from "./reports.ts";
 
 /** The statuses that a client may switch an automation between. */
 export const CONTROLLABLE = ["active", "paused"] as const satisfies AutomationStatus[];
@@ -28,7 +18,7 @@ const ROUNDS = 50;
 /**
  * Pauses or activates an automation and announces it, unless it already has that status. If several
  * clients race, one wins each round and the others read the automation again. Each round takes the time
- * anew, so that times follow the order of the changes.
+ * anew, so that times follow the order of the changes. After a lost reply, the next round finds the change.
  */
 export async function controlAutomation(
   db: Database,
@@ -42,43 +32,17 @@ export async function controlAutomation(
   for (let round = 0; round < ROUNDS; round++) {
     const row = await findAutomation(db, workspaceId, visibility, id);
     if (!row) return { result: "not_found" };
-    if (row.status === status) return { result: "done", row, wakeUps };
     if (row.status === "draft" || row.status === "error")
       return { result: "not_controllable", status: row.status };
-    const change = await changeStatus(db, row, status, clock());
-    if (change.row) return { result: "done", row: change.row, wakeUps: change.wakeUps };
-    wakeUps = change.wakeUps;
+    const now = clock();
+    const change = applyReport(row, { ...row, status, updatedAt: null }, now);
+    if (!change) return { result: "done", row, wakeUps };
+    const written = await commit(db, {
+      isStored: storeChanges(workspaceId, [change], visibility, now),
+      wakeUps: listDue(workspaceId, now),
+    });
+    wakeUps = written.wakeUps;
+    if (written.isStored) return { result: "done", row: change.after, wakeUps };
   }
   throw new Error("the automation was changed by others during every try");
-}
-
-/**
- * Changes the status of an automation as `row` shows it. Safe to repeat: the second try finds it changed.
- *
- * @returns the automation, null if it has changed since, perhaps by a first try whose reply was lost; and the
- *   subscriptions to wake.
- */
-async function changeStatus(
-  db: Database,
-  row: AutomationRow,
-  status: AutomationStatus,
-  now: number,
-): Promise<{ row: AutomationRow | null; wakeUps: WakeUp[] }> {
-  // Later than the stored time even if clocks disagree, so that no older report overrides it.
-  const updatedAt = Math.min(Math.max(now, row.updatedAt + 1), LAST_MS);
-  const changed = { ...row, status, updatedAt };
-  const isUntouched = sql`EXISTS (SELECT 1 FROM ${automations} WHERE ${isUnchanged(row)})`;
-  const announcement = announce(
-    row.workspaceId,
-    "automation.status_changed",
-    [draftEvent("automation.status_changed", toAutomation(changed), now)],
-    isUntouched,
-    now,
-  );
-  const { changes, wakeUps } = await commit(db, {
-    announced: announcement,
-    changes: updateStatus(row, changed),
-    wakeUps: listDue(row.workspaceId, now),
-  });
-  return { row: changes > 0 ? changed : null, wakeUps };
 }

@@ -7,12 +7,18 @@ export const CustomFields = z
   .custom<Record<string, unknown>>(isPlainObject, "must be a JSON object")
   .superRefine((fields, context) => {
     const fault = findFault(fields);
-    if (fault) context.addIssue({ code: "custom", continue: false, ...fault });
+    if (fault)
+      context.addIssue({
+        code: "custom",
+        continue: false,
+        ...fault,
+        params: { reason: "invalid_type" },
+      });
   });
 
-/** What is wrong with a value, and where. */
+/** What is wrong with a value, and where: by positions, because the names of the fields may be personal data. */
 interface Fault {
-  path: (string | number)[];
+  path: number[];
   message: string;
 }
 
@@ -26,9 +32,8 @@ function findFault(value: unknown, path: Fault["path"] = []): Fault | null {
   if (!Array.isArray(value) && !isPlainObject(value)) return fault("must be JSON");
   if (path.length >= NESTING_MAX) return fault(`must be nested at most ${NESTING_MAX} deep`);
   if (!Object.keys(value).every(isText)) return fault("must have names of well-formed text");
-  const items = Array.isArray(value) ? value.entries() : Object.entries(value);
-  for (const [key, item] of items) {
-    const found = findFault(item, [...path, key]);
+  for (const [position, item] of Object.values(value).entries()) {
+    const found = findFault(item, [...path, position]);
     if (found) return found;
   }
   return null;

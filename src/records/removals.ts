@@ -21,12 +21,12 @@ export function removeAutomations(
   now: number,
 ): Statements<number> {
   const { id, removedAt } = automations;
-  const isSubscription = and(
+  const isPresent = and(
     inJson(id, ids),
     eq(automations.workspaceId, workspaceId),
     isNull(removedAt),
   );
-  return counted(qb.update(automations).set({ removedAt: now }).where(isSubscription));
+  return counted(qb.update(automations).set({ removedAt: now }).where(isPresent));
 }
 
 /** SQL condition: the automation of a run is removed. */
@@ -35,12 +35,35 @@ export function isOfRemoved(automationId: Column): SQL {
 }
 
 /**
- * Deletes all the runs of those among these automations that are removed, because they are recorded again.
- * Mostly there are none: `cleanUpAutomations` has deleted them within minutes of the removal.
+ * Deletes the runs of those among these automations that are removed, in chunks of one transaction each, because
+ * they are recorded again. Mostly there are none: `cleanUpAutomations` has deleted them within minutes of the
+ * removal.
+ *
+ * @returns whether all are deleted; false if `hasMore` has returned false before.
  */
-export function deleteRemovedRuns(ids: string[]): SQL {
-  return sql`DELETE FROM ${runs} WHERE ${runs.automationId} IN (
-    SELECT ${automations.id} FROM ${REMOVED} WHERE ${inJson(automations.id, ids)} AND ${IS_REMOVED})`;
+export async function deleteRemovedRuns(
+  db: Database,
+  ids: string[],
+  hasMore: () => boolean,
+): Promise<boolean> {
+  const next = qb
+    .select({ id: automations.id })
+    .from(automations)
+    .where(
+      and(
+        inJson(automations.id, ids),
+        IS_REMOVED,
+        sql`EXISTS (SELECT 1 FROM ${runs} WHERE ${runs.automationId} = ${automations.id})`,
+      ),
+    )
+    .limit(1);
+  let [found] = await query(db, next);
+  while (found) {
+    if (!hasMore()) return false;
+    const { following } = await commit(db, { ...deletePiece(found.id), following: next });
+    [found] = following;
+  }
+  return true;
 }
 
 /**

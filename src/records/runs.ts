@@ -12,22 +12,22 @@ import { isOfRemoved } from "./removals.ts";
 
 type RunRow = Omit<typeof runs.$inferSelect, "workspaceId" | "reference">;
 
-const SHOWN = omitColumns(runs, "workspaceId", "reference");
+const RUN_COLUMNS = omitColumns(runs, "workspaceId", "reference");
 
-const ORDER = { at: runs.occurredAt, id: runs.id };
+const RUN_ORDER = { at: runs.occurredAt, id: runs.id };
 
 const IS_HIDDEN = sql`(${isOfRemoved(runs.automationId)} OR NOT ${sql.placeholder("crmSource")} AND
   (SELECT ${automations.type} = 'crm_source' FROM ${automations} WHERE ${automations.id} = ${runs.automationId}))`;
 
 const pages = preparePages(
-  ORDER,
+  RUN_ORDER,
   qb
-    .select({ ...SHOWN, isHidden: IS_HIDDEN.mapWith(Boolean).as("is_hidden") })
+    .select({ ...RUN_COLUMNS, isHidden: IS_HIDDEN.mapWith(Boolean).as("is_hidden") })
     .from(runs)
     .where(
       and(
         eq(runs.workspaceId, sql.placeholder("workspaceId")),
-        isOnPage(ORDER),
+        isOnPage(RUN_ORDER),
         includesHidden(IS_HIDDEN),
       ),
     ),
@@ -44,9 +44,9 @@ export async function listRuns(
 }
 
 const pagesOfAutomation = preparePages(
-  ORDER,
+  RUN_ORDER,
   qb
-    .select(aliasFields(SHOWN))
+    .select(aliasFields(RUN_COLUMNS))
     .from(automations)
     // Ownership first: none of another workspace's runs is read.
     .crossJoin(runs)
@@ -56,7 +56,7 @@ const pagesOfAutomation = preparePages(
         eq(automations.workspaceId, sql.placeholder("workspaceId")),
         isNull(automations.removedAt),
         eq(runs.automationId, automations.id),
-        isOnPage(ORDER),
+        isOnPage(RUN_ORDER),
       ),
     ),
 );
@@ -72,12 +72,12 @@ export async function listRunsOfAutomation(
   if (!visibility.crmSource && !(await findAutomation(db, workspaceId, visibility, automationId)))
     return null;
   const listing = await pagesOfAutomation(db, { workspaceId, automationId }, request);
-  // Whoever has runs exists.
-  const isSubscription =
+  // A non-empty page proves that the automation exists.
+  const isFound =
     listing.items.length > 0 ||
     listing.next !== null ||
     (await findAutomation(db, workspaceId, visibility, automationId)) !== undefined;
-  return isSubscription ? mapItems(listing, toRun) : null;
+  return isFound ? mapItems(listing, toRun) : null;
 }
 
 export type ReportedRun = RunRow & Pick<typeof runs.$inferSelect, "reference">;

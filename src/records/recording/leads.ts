@@ -5,7 +5,7 @@ import { announce, isNewLead } from "../../events/outbox.ts";
 import { findDataKey } from "../../workspaces/data-keys.ts";
 import { insertLeads, type NewLead } from "../leads.ts";
 import type { LeadReport, RecordingInput } from "./inputs.ts";
-import { type Context, firstOfEach, type Recording } from "./recording.ts";
+import { type Context, type Recording, uniqueById } from "./recording.ts";
 
 /** A call that inserts leads and announces them; leads that are already stored stay unchanged. */
 export async function toLeadRecording(
@@ -16,11 +16,11 @@ export async function toLeadRecording(
   const recorded = await Promise.all(
     leads.map((lead) => toNewLead(workspaceId, dataKey, lead, now)),
   );
-  const fresh = firstOfEach(recorded);
-  const drafts = fresh.map(({ id, eventId }) => ({ id: eventId, subject: id, body: null }));
+  const unique = uniqueById(recorded);
+  const drafts = unique.map(({ id, eventId }) => ({ id: eventId, subject: id, body: null }));
   const statements = transaction({
     events: announce(workspaceId, "lead.created", drafts, isNewLead(workspaceId), now),
-    created: insertLeads(workspaceId, fresh),
+    created: insertLeads(workspaceId, unique),
   });
   return {
     ids: recorded.map(({ id }) => id),

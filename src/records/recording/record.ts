@@ -18,6 +18,9 @@ const RECORDINGS: {
   recordRuns: toRunRecording,
 };
 
+/** How often a call is prepared anew, because others have changed what it was checked against. */
+const ROUNDS = 50;
+
 /**
  * Records one call in one transaction.
  *
@@ -34,11 +37,15 @@ export async function record<M extends RecordingMethod>(
 ): Promise<{ ids: string[]; changed: number; database: string; wakeUps: WakeUp[] }> {
   const { workspaceId } = input;
   const { db, database } = await findPlacement(env, workspaceId);
-  const recording = await RECORDINGS[method](input, { env, db, now });
-  const { ids, statements, missing, isTriedOnce } = recording;
-  const written = commit(isTriedOnce ? withoutRetries(db) : db, {
-    changed: statements,
-    wakeUps: listDue(workspaceId, now),
-  });
-  return { ids, database, ...(await refuseMissing(written, missing)) };
+  for (let round = 0; round < ROUNDS; round++) {
+    const recording = await RECORDINGS[method](input, { env, db, now });
+    const { ids, statements, missing, isTriedOnce } = recording;
+    const written = commit(isTriedOnce ? withoutRetries(db) : db, {
+      changed: statements,
+      wakeUps: listDue(workspaceId, now),
+    });
+    const { changed, wakeUps } = await refuseMissing(written, missing);
+    if (changed !== null) return { ids, changed, database, wakeUps };
+  }
+  throw new Error("the records were changed by others during every try");
 }

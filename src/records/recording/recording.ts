@@ -15,10 +15,10 @@ export interface Recording {
   /** The ids of its records, in input order. */
   ids: string[];
   /**
-   * What records and announces it, to be committed together. Reads how many records were inserted or
-   * removed.
+   * The statements that record and announce it, to be committed together. They read how many records were
+   * inserted or removed; null if nothing was written, because what the call was checked against has changed.
    */
-  statements: Statements<number>;
+  statements: Statements<number | null>;
   /** The error if the database rejects a reference after all; by default, its workspace is unknown. */
   missing?: InputError;
   /**
@@ -28,7 +28,8 @@ export interface Recording {
   isTriedOnce?: boolean;
 }
 
-export function firstOfEach<T extends { id: string }>(records: T[]): T[] {
+/** The records without repetitions: of those with the same id, the first. */
+export function uniqueById<T extends { id: string }>(records: T[]): T[] {
   const first = new Map(records.toReversed().map((record) => [record.id, record]));
   return records.filter((record) => first.get(record.id) === record);
 }

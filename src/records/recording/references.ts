@@ -47,13 +47,11 @@ export async function findReferenced(
   });
   if (found.workspaces.length === 0) throw unknownWorkspace();
   const automations = new Map(found.automations.map(({ id, type }) => [id, type]));
-  const [leads, erasedLeads] = [found.leads, found.erasedLeads].map(
-    (rows) => new Set(rows.map(({ id }) => id)),
-  ) as [Set<string>, Set<string>];
+  const leads = new Set(found.leads.map(({ id }) => id));
+  const erasedLeads = new Set(found.erasedLeads.map(({ id }) => id));
   for (const { kind, id, path } of references) {
-    const isSubscription =
-      kind === "lead" ? leads.has(id) || erasedLeads.has(id) : automations.has(id);
-    if (!isSubscription) throw new InputError(path, `no such ${kind} in this workspace`);
+    const isKnown = kind === "lead" ? leads.has(id) || erasedLeads.has(id) : automations.has(id);
+    if (!isKnown) throw new InputError(path, `no such ${kind} in this workspace`);
   }
   return { automations, erasedLeads };
 }

@@ -5,7 +5,7 @@ import { announce, draftEvent } from "../../events/outbox.ts";
 import { shows, visibilityOf } from "../automations.ts";
 import { IS_NEW_RUN, insertRuns, type ReportedRun, toRun } from "../runs.ts";
 import type { RecordingInput, RunReport } from "./inputs.ts";
-import { type Context, firstOfEach, type Recording } from "./recording.ts";
+import { type Context, type Recording, uniqueById } from "./recording.ts";
 import { findReferenced, type Reference } from "./references.ts";
 
 /** A call that inserts runs and announces them; runs that are already stored stay unchanged. */
@@ -17,7 +17,7 @@ export async function toRunRecording(
   const reported = await Promise.all(runs.map((run) => toReportedRun(workspaceId, run, now)));
   const references = reported.flatMap(referencesOf);
   const { automations, erasedLeads } = await findReferenced(db, workspaceId, references);
-  const found = firstOfEach(reported).map((run) => ({
+  const found = uniqueById(reported).map((run) => ({
     ...run,
     leadId: run.leadId !== null && erasedLeads.has(run.leadId) ? null : run.leadId,
   }));

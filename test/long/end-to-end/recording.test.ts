@@ -122,7 +122,7 @@ describe("records, one per line", () => {
     [
       "of another kind",
       '{"a":1,"source":"crm","agent":{"reference":"a","name":"b"}}',
-      'line 251: reference is missing; Unrecognized key: "a"\n',
+      "line 251: reference is missing; the property at position 1 is unknown\n",
     ],
     ["a text", '"lead"', "line 251: Invalid input: expected object"],
   ])("stop at an invalid line, which is named: %s", async (_, wrong, sentence) => {

@@ -23,7 +23,7 @@ import {
 import { BROKEN } from "../../support/deliveries.ts";
 import { operationsOf } from "../../support/document.ts";
 import { idFor, openFilledWorkspace } from "../../support/filled.ts";
-import { interposed } from "../../support/interposed.ts";
+import { interposed, interposedObjects } from "../../support/interposed.ts";
 import { keepLog } from "../../support/log-lines.ts";
 import { shortenTimers } from "../../support/timers.ts";
 
@@ -240,6 +240,23 @@ describe("an error on our side", () => {
       });
       expect(headers["retry-after"]).toBe(fault === "query" ? undefined : "5");
     }
+  });
+
+  test.each([
+    "Durable Object reset because its code was updated.",
+    "The Durable Object's code has been updated, this version can no longer access storage.",
+  ])("of a key's gate without flags is tried again, and says when to ask: %s", async (message) => {
+    const { apiKey } = await openWorkspace();
+    shortenTimers((ms) => ms < 1_000);
+    const failing = (times: number) =>
+      interposedObjects(env.KEY_GATE, (go) =>
+        times-- > 0 ? Promise.reject(new Error(message)) : go(),
+      );
+    const once = openApi(apiKey, deployedWith({ KEY_GATE: failing(1) }));
+    expect((await once.get("/v1/leads")).status).toBe(200);
+    const always = openApi(apiKey, deployedWith({ KEY_GATE: failing(100) }));
+    const { status, headers } = await always.get("/v1/leads");
+    expect({ status, after: headers["retry-after"] }).toEqual({ status: 500, after: "5" });
   });
 
   test("that keeps a read waiting ends it after ten seconds", async () => {

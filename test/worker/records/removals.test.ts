@@ -3,6 +3,8 @@ import { expect, test } from "vitest";
 import { openDatabase } from "../../../src/db/client.ts";
 import { EXAMINED_MAX, type PageRequest } from "../../../src/db/page.ts";
 import type { Page } from "../../../src/http/paging.ts";
+import { RECORDING_INPUTS } from "../../../src/records/recording/inputs.ts";
+import { record } from "../../../src/records/recording/record.ts";
 import { cleanUpAutomations } from "../../../src/records/removals.ts";
 import { listRuns, type Run } from "../../../src/records/runs.ts";
 import {
@@ -138,6 +140,19 @@ test.each([1, 100])(
     expect(seen).toEqual([...keptRuns, ...ids]);
   },
 );
+
+test("the runs of an automation that is recorded again are deleted in chunks before it is", async () => {
+  const { workspaceId, id, listed } = await openRemoved(20_000);
+  const { DB, trips } = observedDatabase();
+  const automations = [automationReport("1")];
+  const input = RECORDING_INPUTS.recordAutomations.parse({ workspaceId, automations });
+  const { changed } = await record({ ...env, DB }, "recordAutomations", input, Date.now());
+  expect(changed).toBe(1);
+  // What is stored, what to delete, four chunks, what is stored then, and the report.
+  expect(trips).toHaveLength(2 + 4 + 2);
+  expect(await listed(`/v1/automations/${id}/runs`)).toEqual([]);
+  expect(await stored(id)).toEqual({ runs: 0, automations: 1 });
+});
 
 test("a run removed with its automation is new when it is recorded again", async () => {
   const { workspaceId, id, listed, recordAgain } = await openRemoved(0);

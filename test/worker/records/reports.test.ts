@@ -1,0 +1,61 @@
+import { describe, expect, test } from "vitest";
+import { LAST_MS } from "../../../src/contract/text.ts";
+import type { AutomationRow } from "../../../src/records/automations.ts";
+import { applyReport, type ReportedAutomation } from "../../../src/records/reports.ts";
+
+const NOW = 1_000_000;
+const report: ReportedAutomation = {
+  id: "aut_1",
+  workspaceId: "wks_1",
+  reference: "r",
+  type: "social_comments",
+  provider: "facebook",
+  agentId: "agt_1",
+  agentName: "A",
+  name: "N",
+  status: "active",
+  updatedAt: null,
+};
+const stored: AutomationRow = { ...report, updatedAt: 500, createdAt: 100, removedAt: null };
+
+/** The stored automation after a report; null if it changes nothing. */
+function resultOf(differences: Partial<ReportedAutomation>, before: AutomationRow | null = stored) {
+  return applyReport(before, { ...report, ...differences }, NOW)?.after ?? null;
+}
+
+describe("a report of an automation", () => {
+  test("creates it if there is none, as of the report's time or now", () => {
+    expect(resultOf({}, null)).toEqual({ ...stored, updatedAt: NOW, createdAt: NOW });
+    expect(resultOf({ updatedAt: 7 }, null)).toEqual({ ...stored, updatedAt: 7, createdAt: NOW });
+  });
+
+  test("creates it anew if it was removed", () => {
+    const change = applyReport({ ...stored, removedAt: 600 }, report, NOW);
+    expect(change).toMatchObject({ isNew: true, after: { createdAt: NOW, removedAt: null } });
+  });
+
+  test("that says what is stored changes nothing", () => {
+    expect(resultOf({})).toBeNull();
+    expect(resultOf({ updatedAt: 500 })).toBeNull();
+  });
+
+  test("that is older than what is stored changes nothing", () => {
+    expect(resultOf({ updatedAt: 499, status: "paused" })).toBeNull();
+  });
+
+  test("that is newer sets its time, even if nothing else differs", () => {
+    expect(resultOf({ updatedAt: 501 })).toEqual({ ...stored, updatedAt: 501 });
+  });
+
+  test("that differs wins over one with the same time", () => {
+    expect(resultOf({ updatedAt: 500, name: "M" })).toEqual({ ...stored, name: "M" });
+  });
+
+  test("without a time is dated later than what is stored, whatever clocks say", () => {
+    expect(resultOf({ status: "paused" })?.updatedAt).toBe(NOW);
+    const ahead = { ...stored, updatedAt: NOW + 5 };
+    expect(resultOf({ status: "paused" }, ahead)?.updatedAt).toBe(NOW + 6);
+    const last = { ...stored, updatedAt: LAST_MS };
+    expect(resultOf({ status: "paused" }, last)?.updatedAt).toBe(LAST_MS);
+  });
+});
