@@ -63,6 +63,7 @@ const RECEIVERS = [
   ["PHP", "receiver.php", "php"],
   ["Go", "receiver.go", "go"],
   ["Ruby", "receiver.rb", "ruby"],
+  ["Java", "Receiver.java", "java"],
 ] as const;
 
 /** How long an event can be resent. */

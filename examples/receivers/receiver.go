@@ -99,6 +99,7 @@ func isGenuine(header string, body []byte) bool {
 	}
 	seconds, _ := strconv.ParseInt(at, 10, 64)
 	if age := time.Since(time.Unix(seconds, 0)); age.Abs() > 5*time.Minute {
+		log.Printf("rejected: the timestamp is %v old; is this server's clock right?", age)
 		return false
 	}
 	digest := hmac.New(sha256.New, secret)

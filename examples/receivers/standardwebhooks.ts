@@ -49,7 +49,9 @@ function isGenuine(headers: IncomingHttpHeaders, body: Buffer): boolean {
   try {
     webhook.verify(body, headers as Record<string, string>);
     return true;
-  } catch {
+  } catch (error) {
+    // It names a timestamp that is too old or too new: is this server's clock right?
+    console.error(`rejected: ${error}`);
     return false;
   }
 }

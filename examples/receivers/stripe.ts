@@ -48,7 +48,11 @@ function isGenuine(header: string, body: Buffer): boolean {
   // The library rejects a timestamp that is too old, but not one in the future. This reads the
   // timestamp as the library does: the last one, by its leading digits.
   const { t = "" } = Object.fromEntries(header.split(",").map((field) => field.split("=")));
-  if (!(Number.parseInt(t, 10) - Date.now() / 1000 <= 300)) return false;
+  const age = Math.floor(Date.now() / 1000) - Number.parseInt(t, 10);
+  if (!(Math.abs(age) <= 300)) {
+    console.error(`rejected: the timestamp is ${age} s old; is this server's clock right?`);
+    return false;
+  }
   try {
     Stripe.webhooks.constructEvent(body, header, WEBHOOK_SECRET, 300);
     return true;

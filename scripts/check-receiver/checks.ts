@@ -46,6 +46,8 @@ interface Attempt {
   durationMs: number;
   /** Why there was no connection, if there was none. */
   failure: string | null;
+  /** The receiver's `Date` header, if it sends one. */
+  date: string | null;
 }
 
 const SIX_MINUTES_MS = 6 * 60_000;
@@ -152,6 +154,28 @@ const PROMPTNESS: Check = {
   consequence: "a late answer counts as a failure; store the event, answer, then process it",
 };
 
+/** How far a receiver's clock may be off: it rejects timestamps beyond. */
+const TOLERANCE_MS = 5 * 60_000;
+
+/**
+ * What a receiver with a wrong clock gives away: it rejects the valid delivery, and accepts one that is six
+ * minutes old, or ahead.
+ */
+const CLOCK_FAULTS: Record<string, string> = {
+  stale:
+    "but the valid one was refused: the clock of your receiver is slow; set it, and keep it right with NTP",
+  future:
+    "but the valid one was refused: the clock of your receiver is fast; set it, and keep it right with NTP",
+};
+
+/** What is wrong with a receiver's clock, as its `Date` header has it; null if it is right or unknown. */
+function clockFault({ date }: Attempt): string | null {
+  const fastMs = date === null ? 0 : Date.parse(date) - Date.now();
+  if (!(Math.abs(fastMs) > TOLERANCE_MS)) return null;
+  const minutes = Math.round(Math.abs(fastMs) / 60_000);
+  return `the clock of your receiver is ${minutes} minutes ${fastMs > 0 ? "fast" : "slow"}, so it takes the timestamp for an old one; set it, and keep it right with NTP`;
+}
+
 /** All checks, in order. */
 export const CHECKS: Check[] = [VALID, ...OTHERS, PROMPTNESS];
 
@@ -172,7 +196,13 @@ export async function* checkReceiver(url: string, secret: string): AsyncGenerato
   };
   const valid = await send(VALID);
   const acceptsValid = accepted(valid.made);
-  yield { ...VALID, got: valid.got, result: acceptsValid ? "passed" : "failed" };
+  const fault = acceptsValid ? null : (valid.made.map(clockFault).find(Boolean) ?? null);
+  yield {
+    ...VALID,
+    got: valid.got,
+    result: acceptsValid ? "passed" : "failed",
+    consequence: fault ?? VALID.consequence,
+  };
   const hasAnswered = valid.made.every(({ outcome }) => outcome.kind === "answered");
   const forms = acceptsValid ? [writeUnusually] : PLAIN_FORMS;
   let rewritten: Awaited<ReturnType<typeof send>> | null = null;
@@ -192,7 +222,13 @@ export async function* checkReceiver(url: string, secret: string): AsyncGenerato
   for (const trial of OTHERS) {
     if (hasAnswered) {
       const { made, got } = await send(trial);
-      yield { ...trial, got, result: judge(trial.expected, made, acceptsValid) };
+      const isClock = !acceptsValid && accepted(made);
+      yield {
+        ...trial,
+        got,
+        result: judge(trial.expected, made, acceptsValid),
+        consequence: (isClock && CLOCK_FAULTS[trial.label]) || trial.consequence,
+      };
     } else yield { ...trial, got: "–", result: "not tested" };
   }
   yield { ...PROMPTNESS, ...judgePromptness(attempts) };
@@ -205,7 +241,8 @@ async function attempt(url: string, label: string, delivery: TestDelivery): Prom
   const { outcome, response } = await post(url, delivery.body, headers, Date.now());
   await response?.body?.cancel();
   const failure = connections.end();
-  return { outcome, durationMs: Math.round(performance.now() - startedAt), failure };
+  const date = response?.headers.get("Date") ?? null;
+  return { outcome, durationMs: Math.round(performance.now() - startedAt), failure, date };
 }
 
 /** Whether the attempts were accepted or refused as expected, if the answers prove anything. */

@@ -107,6 +107,32 @@ describe("the checker reports what is wrong with a receiver that", () => {
     expect(posts.map(({ path }) => path)).not.toContain("/elsewhere");
   });
 
+  const atClock = (minutes: number) =>
+    accepts((post) => isGenuine(post, Date.now() + minutes * 60_000));
+  test.each([
+    ["slow", -8],
+    ["fast", 8],
+  ])("has a %s clock, which it names", async (word, minutes) => {
+    const { findings } = await checkAnswering(atClock(minutes));
+    const advice = findings.map(({ consequence }) => consequence).join();
+    expect(advice).toContain(`the clock of your receiver is ${word};`);
+  });
+
+  test("says another time in its Date header and refuses what is valid: its clock is named", async () => {
+    const date = new Date(Date.now() - 3_600_000).toUTCString();
+    const server = createServer((request, response) => {
+      request.resume();
+      response.sendDate = false;
+      response.writeHead(401, { Date: date }).end();
+    });
+    const port = await freePort();
+    server.listen(port, "127.0.0.1");
+    const [valid] = await Array.fromAsync(checkReceiver(`http://127.0.0.1:${port}/`, SECRET));
+    server.close();
+    server.closeAllConnections();
+    expect(valid?.consequence).toContain("the clock of your receiver is 60 minutes slow");
+  });
+
   const parsed = (body: Buffer) => JSON.parse(body.toString());
   const escaped = (text: string) =>
     text.replace(/[^ -~]/g, (each) => `\\u${each.charCodeAt(0).toString(16).padStart(4, "0")}`);

@@ -28,7 +28,7 @@ export interface RunningExample {
 export interface Example {
   file: string;
   needs?: string;
-  /** Whether it may be missing in CI, too: Go and Ruby would take a minute to install. */
+  /** Whether it may be missing in CI, too: Go, Ruby and Java would take minutes to install. */
   isOptional?: boolean;
   start(port: number, secret: string): Promise<RunningExample>;
 }
@@ -56,6 +56,13 @@ export const RECEIVERS: Example[] = [
     needs: "ruby",
     isOptional: true,
     start: (port, secret) => run("ruby", ["receiver.rb"], port, secret),
+  },
+  {
+    file: "Receiver.java",
+    needs: "java",
+    isOptional: true,
+    start: (port, secret) =>
+      run("java", ["-Xmx64m", "-cp", "/usr/share/java/*", "Receiver.java"], port, secret),
   },
 ];
 
