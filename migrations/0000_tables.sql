@@ -174,11 +174,6 @@ CREATE TABLE `runs` (
 CREATE INDEX `runs_newest` ON `runs` (`workspace_id`,`occurred_at`,`id`);--> statement-breakpoint
 CREATE INDEX `runs_newest_of_automation` ON `runs` (`automation_id`,`occurred_at`,`id`);--> statement-breakpoint
 CREATE INDEX `runs_of_lead` ON `runs` (`lead_id`) WHERE lead_id IS NOT NULL;--> statement-breakpoint
-CREATE TABLE `sizes` (
-	`day` integer PRIMARY KEY NOT NULL,
-	`bytes` integer NOT NULL
-);
---> statement-breakpoint
 CREATE TABLE `subscriptions` (
 	`id` text PRIMARY KEY NOT NULL,
 	`workspace_id` text NOT NULL,

@@ -5,7 +5,7 @@ import { findUnapplied } from "./db/migrations.ts";
 import { findPosition, updatePosition } from "./db/sweep-positions.ts";
 import { findStuck } from "./delivery/schedule.ts";
 import { logError } from "./log.ts";
-import { DATABASE_MAX_BYTES, findGrowth } from "./workspaces/database-sizes.ts";
+import { DATABASE_MAX_BYTES, findSize } from "./workspaces/database-sizes.ts";
 import { findUnbound, inTime } from "./workspaces/placement.ts";
 import { findOldestWorkspace } from "./workspaces/workspaces.ts";
 
@@ -15,9 +15,7 @@ const PATIENCE_MS = 3_000;
 const SWEPT_WITHIN_MS = 3 * MINUTE_MS;
 /** How long a delivery may be overdue while nobody works on it. */
 const UNATTENDED_MAX_MS = 10 * MINUTE_MS;
-/** A database that will be full within so many days is a problem... */
-const DAYS_LEFT_MIN = 14;
-/** ...and so is one that is already so full, however fast it grows. */
+/** A database that is so full is a problem. */
 const FULL_SHARE_MAX = 0.8;
 
 /** Where the sweep notes when it last ran without a failure, in the directory. */
@@ -74,10 +72,10 @@ export async function findServiceHealth(env: Env, now: number): Promise<Health> 
 async function problemsIn(env: Env, database: string, now: number): Promise<string[]> {
   const db = openNamed(env, database);
   const isDirectory = database === DIRECTORY;
-  const [{ wakeUps }, { daysLeft, sizeBytes }, unapplied, sweep, unbound] = await Promise.all([
+  const [{ wakeUps }, sizeBytes, unapplied, sweep, unbound] = await Promise.all([
     // The sweep would have found these ten minutes ago.
     findStuck(db, "", now - UNATTENDED_MAX_MS),
-    findGrowth(db),
+    findSize(db),
     findUnapplied(db),
     isDirectory ? problemOfSweep(db, now) : null,
     isDirectory ? findUnbound(env, db) : [],
@@ -90,7 +88,6 @@ async function problemsIn(env: Env, database: string, now: number): Promise<stri
     ...(wakeUps.length > 0
       ? [`deliveries to ${wakeUps.length} webhooks are overdue by more than ${minutes} minutes`]
       : []),
-    ...(daysLeft !== null && daysLeft < DAYS_LEFT_MIN ? [`full in ${daysLeft} days`] : []),
     ...(sizeBytes > FULL_SHARE_MAX * DATABASE_MAX_BYTES
       ? [`${Math.floor((100 * sizeBytes) / DATABASE_MAX_BYTES)}% full`]
       : []),

@@ -17,7 +17,6 @@ import { log, logError } from "./log.ts";
 import { cleanUpAutomations } from "./records/removals.ts";
 import { noteServiceHealth, SWEPT } from "./service-health.ts";
 import { forgetAuditEntries } from "./workspaces/audit-trail.ts";
-import { insertSize } from "./workspaces/database-sizes.ts";
 import { forgetErasedLeads } from "./workspaces/lifecycle/erase-leads.ts";
 import { deleteExpired, parseRetention } from "./workspaces/lifecycle/retention.ts";
 import { continueMoves, settleMoves } from "./workspaces/moving/move.ts";
@@ -47,7 +46,7 @@ type Job = (context: JobContext) => Promise<unknown>;
 /** Jobs that go on while their budget lasts, in each database. */
 const LONG_JOBS: Job[] = [announceNews, deleteExpiredEvents, deleteRemovedAutomations];
 /** Jobs that take a few statements, in each database. */
-const SHORT_JOBS: Job[] = [requeueOverdue, exhaust, limitPending, deleteOld, measure];
+const SHORT_JOBS: Job[] = [requeueOverdue, exhaust, limitPending, deleteOld];
 
 /**
  * The scheduled job, once a minute: requeues subscriptions that the queues have forgotten, tells

@@ -527,13 +527,6 @@ export const auditTrail = sqliteTable(
   ],
 );
 
-/** How large the database was, once a day. */
-export const sizes = sqliteTable("sizes", {
-  /** Days since 1970, UTC. */
-  day: integer().primaryKey(),
-  bytes: integer().notNull(),
-});
-
 /** What administrators get an e-mail about. */
 export const EMAIL_KINDS = [
   /** The subscription has failed for a day. */

@@ -13,8 +13,7 @@ import { expectDatabase, expectWorkspace } from "./placements.ts";
 const MOVE_MAX_MS = 20_000;
 
 export const databases = operation({
-  about:
-    "Lists the bound databases: how full each is, how fast it grows, and when it will be full.",
+  about: "Lists the bound databases, and how full each is.",
   input: z.strictObject({}),
   output: pageOf(DatabaseView),
   examples: [{}],

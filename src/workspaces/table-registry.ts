@@ -154,7 +154,6 @@ const MANIFEST = {
   sweepPositions: "where the sweep continues",
   moves: "which workspaces are moving between databases, and how far they are",
   auditTrail: "who called which operation, which outlives the workspace that it was about",
-  sizes: "how large the database was",
 } as const satisfies Record<TableName, Entry>;
 
 /** What an export calls the rows of a table. */

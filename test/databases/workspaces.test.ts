@@ -4,7 +4,6 @@ import { SUBSCRIPTIONS_MAX } from "../../src/contract/limits.ts";
 import { isoTime } from "../../src/contract/time.ts";
 import { openDatabase } from "../../src/db/client.ts";
 import { sweep } from "../../src/sweep.ts";
-import { DATABASE_MAX_BYTES, insertSize } from "../../src/workspaces/database-sizes.ts";
 import { errorOf, pagesOf } from "../support/api.ts";
 import {
   type DatabaseName,
@@ -104,7 +103,7 @@ describe("a new workspace", () => {
         accessGranted: null,
         webhooksMax: null,
       });
-      const away = { sizeBytes: null, workspaces: null, daysLeft: null };
+      const away = { sizeBytes: null, workspaces: null };
       const bound = { sizeBytes: expect.any(Number) };
       expect(databases.items).toMatchObject([bound, { database: "DB_2", ...away }, bound]);
       const logged = lines.map((line) => JSON.parse(line));
@@ -166,31 +165,6 @@ describe("databases", () => {
         workspaces: (before[i]?.workspaces ?? 0) + (database === "DB_2" ? 1 : 0),
       });
     }
-  });
-
-  test("shows after two days how fast a database grows, and when it will be full", async () => {
-    const figures = async () =>
-      (await platform.databases({})).items.find(({ database }) => database === "DB_3");
-    const db = openDatabase(databaseOf("DB_3"));
-    const today = Math.floor(Date.now() / DAY_MS) * DAY_MS;
-    await databaseOf("DB_3").exec("DELETE FROM sizes");
-    await insertSize(db, today - 2 * DAY_MS);
-    expect(await figures()).toMatchObject({ bytesPerDay: null, daysLeft: null });
-    const sizeBefore = (await figures())?.sizeBytes ?? 0;
-    await fill("DB_3", 2);
-    await insertSize(db, today);
-    const after = await figures();
-    const bytesPerDay = Math.round(((after?.sizeBytes ?? 0) - sizeBefore) / 2);
-    expect(bytesPerDay).toBeGreaterThan(900_000);
-    expect(after).toMatchObject({
-      bytesPerDay,
-      daysLeft: Math.floor((DATABASE_MAX_BYTES - (after?.sizeBytes ?? 0)) / bytesPerDay),
-    });
-    // It shrank, so when it will be full is unknown.
-    await databaseOf("DB_3").exec(
-      "UPDATE sizes SET bytes = 1000000000 WHERE day < (SELECT max(day) FROM sizes)",
-    );
-    expect(await figures()).toMatchObject({ daysLeft: null });
   });
 
   test("are measured by the sweep once a day; sizes are kept in each database for seven days", async () => {

@@ -95,7 +95,6 @@ export const RECORDS: Fault[] = [
     ["moving/move.ts", "return { ...NO_MOVE, done: home === to };", "return home === to ? { ...NO_MOVE, done: true } : advanceMove(env, workspaceId, to, hasMore);", "a move that another call cancelled does not begin again"],
     ["moving/steps.ts", "          eq(workspaces.erasing, false),\n", "", "a workspace that is being erased is not moved"],
     ["workspaces.ts", "eq(itsWorkspace, workspaces.id), isNull(deletedAt)", "isNull(deletedAt)", "the portal shows no other workspace's subscription"],
-    ["database-sizes.ts", "lte(sizes.day, day - SIZES_KEPT_DAYS)", "lte(sizes.day, day - 1)", "sizes are kept for some days"],
     ["rows.ts", "> (${commaList(position.map", ">= (${commaList(position.map", "no page of an export repeats a row"],
     ["lifecycle/erase.ts", "SET ${unqualified(column)} = NULL", "SET ${unqualified(column)} = ${bare(column)}", "a run does not name an erased lead"],
     ["lifecycle/erase.ts", "qb.update(workspaces).set({ erasing: true }).where(eq(id, workspaceId)),", "transaction([]),", "a workspace of another database that is being erased gets no keys"],
