@@ -146,10 +146,6 @@ async function deleteOld({ db, now }: JobContext): Promise<void> {
   await commit(db, deleteEndedSubscriptions({}));
 }
 
-async function measure({ db, now }: JobContext): Promise<void> {
-  await insertSize(db, now);
-}
-
 async function resumeMoves({ env, budget }: JobContext): Promise<void> {
   await continueMoves(env, () => budget.hasMore());
 }

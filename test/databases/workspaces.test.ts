@@ -166,25 +166,4 @@ describe("databases", () => {
       });
     }
   });
-
-  test("are measured by the sweep once a day; sizes are kept in each database for seven days", async () => {
-    const sizesOf = async (name: DatabaseName) =>
-      (await databaseOf(name).prepare("SELECT day, bytes FROM sizes ORDER BY day").all()).results;
-    for (const name of NAMES) await databaseOf(name).exec("DELETE FROM sizes");
-    const now = Date.UTC(2030, 0, 1, 12);
-    const day = Math.floor(now / DAY_MS);
-    const bindings = isolated().env;
-    await sweep(bindings, now);
-    const first = await Promise.all(NAMES.map(sizesOf));
-    for (const sizes of first) expect(sizes).toEqual([{ day, bytes: expect.any(Number) }]);
-    await fill("DB_2", 1);
-    await sweep(bindings, now + 3_600_000);
-    expect(await Promise.all(NAMES.map(sizesOf))).toEqual(first);
-    for (let i = 1; i <= 40; i++)
-      await insertSize(openDatabase(databaseOf("DB_2")), now + i * DAY_MS);
-    const kept = await sizesOf("DB_2");
-    expect(kept).toHaveLength(7);
-    expect(kept.at(-1)).toMatchObject({ day: day + 40 });
-    for (const name of NAMES) await databaseOf(name).exec("DELETE FROM sizes");
-  });
 });
