@@ -1,12 +1,7 @@
 import { WorkerEntrypoint } from "cloudflare:workers";
 import { invoke, type WithActor } from "./invoke.ts";
 import type { Call } from "./operation.ts";
-import {
-  OPERATIONS,
-  type PlatformInput,
-  type PlatformMethod,
-  type PlatformOutput,
-} from "./operations.ts";
+import { OPERATIONS, type PlatformInput, type PlatformOutput } from "./operations.ts";
 
 class PlatformEntrypoint extends WorkerEntrypoint<Env> {}
 
@@ -18,7 +13,10 @@ for (const [name, operation] of Object.entries(OPERATIONS))
   });
 
 type RpcMethods = {
-  [M in PlatformMethod]: (input: PlatformInput<M> & WithActor) => Promise<PlatformOutput<M>>;
+  // With `keyof` in this place, an editor follows a method to its operation.
+  [M in keyof typeof OPERATIONS]: (
+    input: PlatformInput<M> & WithActor,
+  ) => Promise<PlatformOutput<M>>;
 };
 
 /**

@@ -44,7 +44,7 @@ export function pageOf<T extends z.ZodType>(item: T) {
   return z.object({ items: z.array(item), nextCursor: z.string().nullable() });
 }
 
-/** The answer of an operation that has nothing to tell. */
+/** The output of an operation that returns nothing. */
 export const Nothing = z.object({});
 
 /** The page of a list after a position, or the first page. */

@@ -14,7 +14,7 @@ import { type AuditEntry, insertAuditEntry, VIA_PORTAL } from "../workspaces/aud
 import { inTime } from "../workspaces/placement.ts";
 import type { Call, Operation, WebhookChange } from "./operation.ts";
 
-/** What a caller may add to the input of any operation: who is calling. */
+/** The field that a caller may add to the input of any operation: who is calling. */
 const Actor = z.object({ actor: label(100).nullish() });
 export type WithActor = z.input<typeof Actor>;
 
@@ -171,7 +171,7 @@ async function record(env: Env, entry: AuditEntry): Promise<void> {
 
 /**
  * The ids in the fields of an input or an answer that its schema declares as ids, but not of the records in
- * it. Only what could be one of ours: a caller may have put an API key or personal data in its place.
+ * it. Only ids in our form, because a caller may have put an API key or personal data in its place.
  */
 function idsIn(schema: z.ZodType, value: unknown): string[] {
   if (!isObject(value)) return [];

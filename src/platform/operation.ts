@@ -2,10 +2,10 @@ import type { z } from "@hono/zod-openapi";
 import type { ChangedFields } from "../db/schema.ts";
 import type { Placement } from "../workspaces/placement.ts";
 
-/** What an operation is called with besides its input. */
+/** The surroundings of a call of an operation. */
 export interface Call {
   env: Env;
-  /** Takes work that goes on after the operation has answered. */
+  /** Takes work that goes on after the operation has returned. */
   ctx: Pick<ExecutionContext, "waitUntil">;
   /** The database of the workspace that the call is about, if its caller has looked it up. */
   placement?: Placement;

@@ -114,9 +114,7 @@ export const updateWebhook = operation({
           headers: z.array(z.string()).optional().describe("names"),
         })
         .nullish()
-        .describe(
-          "what the caller takes to be the present values; if one differs, nothing is changed",
-        ),
+        .describe("the values that the caller expects; if one differs, nothing is changed"),
     })
     .refine(
       ({ expected, webhookId, ...changes }) =>
@@ -152,7 +150,7 @@ export const updateWebhook = operation({
       expectFields(before, expected ?? {});
       const { changed, headersDropped } = await changeFields(call.env, before, wanted);
       call.noteChange?.({ webhookId, ...diffFields(before, { ...before, ...changed }) });
-      // Not retried: after a lost reply, a second try would undo what somebody else changed in between.
+      // Not retried: after a lost reply, a second try would undo what another call changed in between.
       const { isChanged, wakeUps } = await commit(
         withoutRetries(db),
         updateSubscription(webhookId, changed, before),
@@ -206,7 +204,7 @@ export const enableWebhook = operation({
 });
 
 export const sendTestEvent = operation({
-  about: `Sends one sample event, marked as a test, and shows whether the endpoint accepted it. \`readDelivery\` shows all that was sent and answered. A workspace can send ${TEST_EVENTS_PER_MINUTE} a minute.`,
+  about: `Sends one sample event, marked as a test, and shows whether the endpoint accepted it. \`readDelivery\` shows the request and the response. A workspace can send ${TEST_EVENTS_PER_MINUTE} a minute.`,
   input: z.strictObject({ webhookId: WebhookId, type: WebhookEvent }),
   output: TestResult,
   examples: [{ webhookId, type: "lead.created" }],
@@ -263,7 +261,7 @@ export const deleteWebhook = operation({
 
 export const rotateWebhookSecret = operation({
   about:
-    "Rotates a subscription's secret; both secrets sign until the overlap ends. The new one is shown only once; posts of the next 2 s may lack its signature, and are retried if they are refused.",
+    "Rotates a subscription's secret; both secrets sign until the overlap ends. The new one is shown only once; requests of the next 2 s may lack its signature, and are retried if they are rejected.",
   input: z.strictObject({
     webhookId: WebhookId,
     overlapSeconds: integer(0, SECRET_OVERLAP_SECONDS.max)

@@ -81,7 +81,7 @@ export const createWorkspace = operation({
   },
 });
 
-/** The smallest of the databases that answer and are not closed, or the directory's if there is none. */
+/** The smallest of the databases that respond and are not closed, or the directory's if there is none. */
 async function findSmallest(env: Env): Promise<Placement> {
   if (hasOneDatabase(env)) return placementIn(env, DIRECTORY);
   const closed: string[] = env.DATABASES_CLOSED.split(",").map((name) => name.trim());

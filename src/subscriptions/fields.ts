@@ -44,7 +44,7 @@ export async function findFields(db: Database, webhookId: string) {
   return fields;
 }
 
-/** What a call wants to change; what is absent stays. */
+/** The changes that a call asks for; an absent field stays as it is. */
 interface WantedChanges extends HeaderChanges {
   url?: string | null | undefined;
   events?: WebhookEvent[] | null | undefined;
@@ -53,7 +53,7 @@ interface WantedChanges extends HeaderChanges {
 
 /**
  * Works out the columns to change. The headers do not follow the subscription to another origin, because
- * whoever may change its URL could read them there.
+ * anybody with a link to the portal could change the URL and read them there.
  *
  * @throws InputError if there would be too many headers.
  */
@@ -81,12 +81,12 @@ export async function changeFields(
   return { changed, headersDropped };
 }
 
-/** What a caller takes fields to be. */
+/** The values that a caller expects the fields to have. */
 type Expected = { [Name in keyof ChangedFields]?: unknown };
 
 /**
- * Compares fields with what a caller takes them to be, so that a form does not undo what somebody else
- * changed since it was opened.
+ * Compares fields with the values that a caller expects, so that a form does not undo what another person
+ * has changed since it was opened (optimistic concurrency control).
  *
  * @throws InputError that names the first field that differs.
  */
@@ -94,7 +94,7 @@ export function expectFields(before: Fields, expected: Expected): void {
   const present = showFields(before);
   for (const [name, value] of Object.entries(expected))
     if (value !== undefined && !isSame(present[name as keyof ChangedFields], value))
-      throw new InputError(["expected", name], "somebody else has changed it", {
+      throw new InputError(["expected", name], "another call has changed it", {
         reason: "changed_meanwhile",
       });
 }

@@ -63,7 +63,7 @@ export const CustomHeaders = z.preprocess(
 );
 export type CustomHeaders = z.infer<typeof CustomHeaders>;
 
-/** What is wrong with headers, if anything. */
+/** The first fault of headers; null if they are valid. */
 function findFault(headers: CustomHeaders): { message: string; details: Details } | null {
   const names = Object.keys(headers);
   const invalid = (message: string) => ({ message, details: { reason: "invalid_type" as const } });
@@ -125,7 +125,7 @@ interface HeadersOwner extends Owner {
 }
 
 /**
- * What is stored of headers: their names, and all of them, encrypted.
+ * Makes the stored form of headers: their names in clear, and the headers encrypted.
  *
  * @throws Error if the workspace's data key cannot be opened.
  */

@@ -4,16 +4,16 @@ import { BoundedMap } from "../bounded-map.ts";
 import { abortAfter, withTimeout } from "../timing.ts";
 import { isPublicAddress, type TargetFault, targetFault } from "./target.ts";
 
-/** Timeout of the DNS-over-HTTPS resolver; no answer does not count as a refusal. */
+/** Timeout of the DNS-over-HTTPS resolver. Without a response, requests are not blocked. */
 const DNS_TIMEOUT_MS = 2_000;
-/** How long a look-up may delay a post; a later answer is cached for the next one. */
+/** How long a look-up may delay a request; a later response is cached for the next one. */
 export const DNS_BEFORE_POST_MS = 400;
 /** Maximum names an isolate caches. */
 const DNS_NAMES_MAX = 1_000;
 /** How long an isolate caches a name's resolution. */
 const DNS_REMEMBERED_MS = 60_000;
 
-/** What kind of address a name resolves to. */
+/** The IP addresses that a name resolves to, as far as they matter. */
 export type Resolution = "public" | "private" | "unresolvable" | "unknown";
 
 /** Whether to look hosts up: a resolver is configured, and private addresses are not allowed. */
@@ -56,13 +56,13 @@ export async function resolveHost(resolverUrl: string, url: string): Promise<Res
   return addresses.length > 0 ? "public" : "unknown";
 }
 
-/** A resolver's answer. Everything else that it contains is ignored. */
+/** A resolver's response; its other fields are ignored. */
 const Answer = z.object({
   Status: z.number(),
   Answer: z.array(z.object({ type: z.number(), data: z.string() })).default([]),
 });
 
-/** @throws if there is no valid answer in time. */
+/** @throws if there is no valid response in time. */
 async function ask(resolverUrl: string, name: string, type: string) {
   const url = new URL(resolverUrl);
   url.searchParams.set("name", name);
@@ -72,7 +72,7 @@ async function ask(resolverUrl: string, name: string, type: string) {
     Answer.parse(await (await fetch(url, { headers, signal })).json()),
   );
   if (said.Status !== 0 && said.Status !== NO_SUCH_NAME)
-    throw new Error(`the resolver answered with status ${said.Status}`);
+    throw new Error(`the resolver responded with status ${said.Status}`);
   return said;
 }
 

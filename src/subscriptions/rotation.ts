@@ -10,17 +10,17 @@ import { isSubscription } from "./conditions.ts";
 import { sealSecret } from "./secrets.ts";
 import { findSubscription } from "./subscriptions.ts";
 
-/** No post that starts later than this after a rotation is signed without the new secret. */
+/** Requests that start later than this after a rotation are signed with the new secret. */
 export const ROTATION_MS = 2_000;
 /** Maximum earlier secrets that sign concurrently for one subscription. */
 const EARLIER_SECRETS_MAX = 4;
 
 /**
  * Gives a subscription a new secret. The previous one signs alongside it for the overlap, and so do
- * those before it. Posts of the next two seconds may still be signed without the new one; a receiver that
- * refuses them gets them again.
+ * those before it. Requests of the next two seconds may still be signed without the new one; if the endpoint
+ * rejects them, they are retried.
  *
- * Tried once. If the answer is lost, call it again: the overlap is then that of both rotations.
+ * Tried once. If the response is lost, call it again: the overlap is then that of both rotations.
  *
  * @param overlapSeconds 0 ends all earlier secrets immediately.
  * @throws InputError if there is no such subscription, or too many of its secrets still sign.

@@ -1,7 +1,7 @@
 import ipaddr from "ipaddr.js";
 import { URL_MAX_LENGTH } from "../contract/limits.ts";
 
-/** Why we refuse to post to a URL, named as in the contract's `details.reason`. */
+/** Why we block requests to a URL, named as in the contract's `details.reason`. */
 export type TargetFault =
   | "invalid_url"
   | "https_required"
@@ -36,7 +36,7 @@ const HOST = /^([\w.~!$&'()*+,;=-]|%[\da-f]{2})+$|^\[[\da-f:.]+\]$/i;
 const URI =
   /^https?:\/\/([\w.-]+|\[[\da-f:.]+\])(:\d*)?([/?](%[\da-f]{2}|[\w.~!$&'()*+,;=:@/?-])*)?(#(%[\da-f]{2}|[\w.~!$&'()*+,;=:@/?-])*)?$/i;
 
-/** What the URL parser leaves in a path, query or fragment although no URI may have it there. */
+/** Characters that the URL parser leaves in a path, query or fragment, and that no URI may have there. */
 const NOT_IN_URI = /%(?![\da-f]{2})|[^\w.~!$&'()*+,;=:@/?%-]/gi;
 
 /**
@@ -51,7 +51,7 @@ export function toUri(text: string): string {
 }
 
 /**
- * Why we refuse to post to `text`; `null` if we accept it. The runtime's own URL parser normalises
+ * Finds why we block requests to `text`; `null` if we do not. The runtime's own URL parser normalises
  * the host before it is checked.
  *
  * @param allowLocal accepts http and private addresses, for local development only.

@@ -44,8 +44,8 @@ function pruneChanges(workspaceId: string): Executable {
 }
 
 /**
- * Forgets what the changes of an erased workspace say about its subscriptions, a chunk at a time: their URLs
- * and descriptions may be personal. That they were changed stays. Reads how many entries it has cleared.
+ * Empties the changes of an erased workspace, a chunk at a time, because URLs and descriptions may be personal.
+ * The entries themselves stay. Reads how many entries it has cleared.
  */
 export function clearChanges(workspaceId: string): Statements<number> {
   const { at, id, webhookId } = auditTrail;

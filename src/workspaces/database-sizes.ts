@@ -17,7 +17,7 @@ export const DatabaseView = z.object({
 });
 type DatabaseFigures = Omit<z.infer<typeof DatabaseView>, "database">;
 
-/** The figures of a database that does not answer. */
+/** The figures of a database that does not respond. */
 export const NO_FIGURES: DatabaseFigures = { sizeBytes: null, workspaces: null };
 
 /** Finds the figures of a database. Reads one row per workspace. */

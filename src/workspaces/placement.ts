@@ -13,7 +13,7 @@ import { workspaces } from "../db/schema.ts";
 import { logError } from "../log.ts";
 import { withTimeout } from "../timing.ts";
 
-/** How long a database may take to answer before the others are used without it. */
+/** How long a database may take to respond before the others are used without it. */
 const DATABASE_PATIENCE_MS = 5_000;
 
 /** The database that a workspace lives in. */
@@ -68,10 +68,10 @@ export async function findUnbound(env: Env, directory: Database): Promise<string
   return found.flatMap(({ name }) => (name === null || isBound(env, name) ? [] : [name]));
 }
 
-/** A database did not answer in time. */
+/** A database did not respond in time. */
 export class DatabaseUnreachable extends Error {}
 
-/** Waits for a database to answer. @throws DatabaseUnreachable if that takes too long. */
+/** Waits for a database to respond. @throws DatabaseUnreachable if that takes too long. */
 export function inTime<T>(
   database: string,
   answer: Promise<T>,
@@ -83,7 +83,7 @@ export function inTime<T>(
 }
 
 /**
- * Queries one of several databases. If it does not answer, or is not bound, that is logged and null
+ * Queries one of several databases. If it does not respond, or is not bound, that is logged and null
  * returned, so that the others can still be shown.
  */
 export async function queryIfReachable<T>(

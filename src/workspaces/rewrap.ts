@@ -15,13 +15,13 @@ export const Resealed = z.object({
 });
 export type Resealed = z.infer<typeof Resealed>;
 
-/** Reseals up to `limit` data keys under the ring's first key, skipping those that cannot be decrypted. */
+/** Re-encrypts (rewraps) up to `limit` data keys under the ring's first key, skipping those that cannot be decrypted. */
 export async function resealUpTo(db: Database, ring: KeyRing, limit: number): Promise<Resealed> {
   const { id, dataKey } = workspaces;
   const keyId = sealingKeyId(ring);
   const isUnderOther = and(
     sql`substr(${dataKey}, 1, ${keyId.length + 1}) <> ${`${keyId}.`}`,
-    // That of a workspace that has moved is resealed where it lives now.
+    // The data key of a workspace that has moved is rewrapped where it lives now.
     isWritable(id),
   );
   const result = { resealed: 0, unreadable: 0 };
@@ -35,13 +35,13 @@ export async function resealUpTo(db: Database, ring: KeyRing, limit: number): Pr
     const keys = await Promise.all(found.map((workspace) => reseal(ring, workspace)));
     const resealed = found.flatMap((old, i) => {
       const key = keys[i];
-      // Unless it went meanwhile, with its workspace.
+      // The workspace may have been erased since, and its key with it.
       const isSame = and(eq(id, old.id), eq(dataKey, old.dataKey));
       return key == null ? [] : qb.update(workspaces).set({ dataKey: key }).where(isSame);
     });
     await commit(db, transaction(resealed));
     const unreadable = found.filter((_, i) => keys[i] === null).map((each) => each.id);
-    if (unreadable.length > 0) log("secrets_unreadable", { ids: unreadable.join(" ") });
+    if (unreadable.length > 0) log("data_key_decrypt_failed", { ids: unreadable.join(" ") });
     result.resealed += resealed.length;
     result.unreadable += unreadable.length;
     after = found.at(-1)?.id;

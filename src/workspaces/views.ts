@@ -1,7 +1,7 @@
 import { z } from "@hono/zod-openapi";
 import { WebhookEvent } from "../contract/enumerations.ts";
 
-/* What operations show of a workspace and its API keys. The portal's page uses the same shapes. */
+/* The shapes of a workspace, its API keys and its changes in operations. The portal's page uses them, too. */
 
 const Time = z.string();
 
@@ -10,7 +10,7 @@ export const WorkspaceDetails = z.object({
   name: z.string(),
   webhooksMax: z.int().describe("how many subscriptions it may have"),
   retentionDays: z.number().describe("how long settled events are kept at least"),
-  events: z.array(WebhookEvent).describe("the kinds that it may subscribe to"),
+  events: z.array(WebhookEvent).describe("the event types that it may subscribe to"),
 });
 export type WorkspaceDetails = z.infer<typeof WorkspaceDetails>;
 

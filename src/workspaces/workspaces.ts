@@ -58,7 +58,7 @@ export function livesHere(workspaceId: Column): SQL {
   return sql`${workspaceId} NOT IN (SELECT ${workspaces.id} FROM ${workspaces} WHERE ${workspaces.database} IS NOT NULL)`;
 }
 
-/** What a gate must know about a workspace; undefined if it does not live in this database. */
+/** The facts about a workspace that a `KeyGate` caches; undefined if it does not live in this database. */
 export async function findAccess(db: Database, id: string) {
   const [row] = await query(db, access({ id }));
   return row;
@@ -101,7 +101,7 @@ export async function findPortalAccess(
   return row;
 }
 
-/** A workspace as operations show it; what its database knows is null if it does not answer. */
+/** A workspace as operations show it. The fields of its own database are null if that does not respond. */
 export const WorkspaceView = z.object({
   workspaceId: z.string(),
   name: z.string().nullable(),

@@ -2,8 +2,6 @@ import { exports } from "cloudflare:workers";
 import { beforeAll, describe, expect, test } from "vitest";
 import { SUBSCRIPTIONS_MAX } from "../../src/contract/limits.ts";
 import { isoTime } from "../../src/contract/time.ts";
-import { openDatabase } from "../../src/db/client.ts";
-import { sweep } from "../../src/sweep.ts";
 import { errorOf, pagesOf } from "../support/api.ts";
 import {
   type DatabaseName,
@@ -17,7 +15,6 @@ import {
   unreachableDatabase,
   WAYS,
 } from "../support/databases.ts";
-import { DAY_MS, isolated } from "../support/deliveries.ts";
 import { keepLog } from "../support/log-lines.ts";
 import { shortenTimers } from "../support/timers.ts";
 

@@ -33,7 +33,7 @@ portal.use("/portal/*", async (c, next) => {
   await next();
 });
 
-/** What the page is told about the deployment: its `meta` elements, by name. */
+/** The facts about the deployment that the page reads from its `meta` elements, by name. */
 function metaOf(env: Env): Record<string, string> {
   const { PORTAL_NAME: name, PORTAL_COLOR: color, ALLOW_LOCAL_WEBHOOKS: local = "" } = env;
   return {

@@ -73,7 +73,7 @@ test("a reseal skips data keys that cannot be decrypted, logs their workspaces, 
   const lines = log.mock.calls
     .map(([line]) => JSON.parse(String(line)))
     .filter(({ event }) => event !== "platform_call");
-  expect(new Set(lines.map(({ event }) => event))).toEqual(new Set(["secrets_unreadable"]));
+  expect(new Set(lines.map(({ event }) => event))).toEqual(new Set(["data_key_decrypt_failed"]));
   const named = lines.flatMap(({ ids }) => ids.split(" "));
   expect(new Set(named)).toEqual(new Set([...lost, damagedId]));
   expect(await readable(good)).toBe(105);
