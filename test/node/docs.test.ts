@@ -155,7 +155,7 @@ test("each page has its Markdown twin, and is in the sitemap", () => {
 
 test("the docs show every receiver as it is", () => {
   const files = readdirSync(EXAMPLES).filter((file) => !/^\.|\.(toml|md)$/.test(file));
-  expect(files).toHaveLength(8);
+  expect(files).toHaveLength(9);
   for (const file of files)
     expect(textOf("docs.md")).toContain(readFileSync(join(EXAMPLES, file), "utf8").trim());
 });
