@@ -66,7 +66,6 @@ export const WAYS_IN: Fault[] = [
     ["envelope.ts", 'if (c.res.status === 401) headers.set("WWW-Authenticate", "Bearer");', "", "401 says how to authenticate"],
     ["envelope.ts", 'headers.set("X-Request-Id", requestId);', "", "every answer names its request"],
     ["envelope.ts", "RAY.test(ray) ? ray", "ray ? ray", "a request is named by us"],
-    ["envelope.ts", "String(seconds) };", "String(0) };", "Retry-After says when to come back"],
     ["envelope.ts", "return answerError(new ApiError(\"internal_error\", later), c);", "return c.json({ error: String(error) }, 500);", "an error of ours tells nothing of it"],
     ["envelope.ts", 'if (!headers.has("Content-Security-Policy"))', "if (false)", "no answer of the API is a page"],
     ["health-check.ts", "      known.until = now + REMEMBERED_MS;\n", "", "a new isolate in a flood asks the databases once"],
