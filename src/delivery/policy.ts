@@ -124,7 +124,7 @@ function paceAfterSuccess(pace: Pace, { startedAt, endedAt }: Attempt): Pace {
     slow: (pace.slow || isSlow) && concurrency < CONCURRENCY_MAX,
     streak: null,
     blockedUntil: 0,
-    retryFailedAt: 0,
+    retryFailedAt: pace.streak === null ? pace.retryFailedAt : endedAt,
   };
 }
 

@@ -42,7 +42,9 @@ export function isUnblocked(now: SQL): SQL {
 /** SQL expression: when a pending delivery may be sent, in Unix milliseconds. */
 export const NEXT_ATTEMPT_AT = sql<number>`max(
   iif(${deliveries.priority} = 1, 0, ${subscriptions.blockedUntil}),
-  iif(${deliveries.priority} = 2, min(${deliveries.dueAt}, ${subscriptions.retryFailedAt}), ${deliveries.dueAt}))`;
+  iif(${deliveries.priority} = 2,
+    max(coalesce(${deliveries.lastAt}, 0), min(${deliveries.dueAt}, ${subscriptions.retryFailedAt})),
+    ${deliveries.dueAt}))`;
 
 /**
  * SQL expression: when the subscription may be sent its next delivery; null if none is pending.

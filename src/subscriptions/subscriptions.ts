@@ -168,7 +168,11 @@ function hasOnlyFailedUnlisted(events: readonly WebhookEvent[]): SQL {
 
 /** The columns of a pace, set to that of a new subscription if a condition holds. */
 function resetPaceIf(condition: SQL) {
-  const initial: Record<string, unknown> = { ...INITIAL_PACE, failingSince: null, failures: 0 };
+  const initial: Record<string, unknown> = {
+    ...INITIAL_PACE,
+    failingSince: null,
+    failures: 0,
+  };
   return mapColumns(
     subscriptions,
     ["concurrency", "slow", "streak", "blockedUntil", "retryFailedAt", "failingSince", "failures"],

@@ -218,6 +218,7 @@ export async function postOf(
   { id, url, workspaceId }: { id: string; url: string; workspaceId: string },
   [draft]: Draft[],
   now: number,
+  sender = createSender(env),
 ): Promise<Parameters<DispatchPorts["attempt"]>> {
   const { id: eventId, body } = draft as Draft;
   const event = { createdAt: now, storedBody: body ?? "", leadId: null, lead: null };
@@ -237,7 +238,7 @@ export async function postOf(
     lastAt: null,
     isWithdrawn: 0 as const,
   };
-  const [claimed] = createSender(env).prepare([row], new Map([[id, target]]), now);
+  const [claimed] = sender.prepare([row], new Map([[id, target]]), now);
   return [claimed as Claimed, target];
 }
 

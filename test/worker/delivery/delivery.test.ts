@@ -108,7 +108,7 @@ describe("a delivery", () => {
     await consumeFor([id], isolated().env);
     expect(await deliveryTo(id)).toMatchObject({ state: "pending", attempts: 1, lastStatus: 503 });
     jumpTo(later);
-    await consumeFor([id], isolated().env, undefined, "slow");
+    await consumeFor([id], isolated().env);
     const received = await receivedBy({ url });
     expect(received.map(({ body }) => body)).toEqual([drafts[0]?.body, drafts[0]?.body]);
     const times = received.map((one) => expectSigned(one, secret));
@@ -142,9 +142,12 @@ describe("a delivery", () => {
     const unreadable = { state: "pending", attempts: 1, lastOutcome: "unreadable" };
     expect(rows).toMatchObject([unreadable, { state: "delivered" }]);
     expect(rows[0]?.dueAt).toBeGreaterThanOrEqual(now + FIRST_WAIT_MS);
-    expect(await subscriptionRow(id)).toMatchObject({ failures: 0, backoff: 0, nextAt: 0 });
+    expect(await subscriptionRow(id)).toMatchObject({ failures: 0, streak: null, blockedUntil: 0 });
     const call = { webhookId: id, eventId: rows[0]?.eventId ?? "" };
-    expect(await exports.Platform.readDelivery(call)).toMatchObject({ state: "pending", body: "" });
+    expect(await exports.Platform.readDelivery(call)).toMatchObject({
+      state: "retrying",
+      body: "",
+    });
   });
 });
 

@@ -50,7 +50,7 @@ describe("a dispatch", () => {
       const waiting = { state: "pending", attempts: i + 1, lastStatus: 500, dueAt: now };
       expect(await deliveryTo(id)).toMatchObject(waiting);
       expect(await subscriptionRow(id)).toMatchObject({
-        backoff: 1,
+        streak: { events: 1 },
         blockedUntil: 0,
         failures: i + 1,
       });

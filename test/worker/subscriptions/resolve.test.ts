@@ -12,10 +12,12 @@ const NOW = Date.UTC(2026, 0, 5);
 /** A subscription whose host name the resolver answers as `behaviour` says, and a post to it. */
 async function posting(behaviour: string, bindings: Partial<Env> = {}) {
   const { url, drafts, ...about } = await owed(1, NOW, { behaviour });
-  const post = await postOf({ ...about, url }, drafts, NOW);
   const dispatch = () => {
-    const attempt = createSender({ ...env, DNS_OVER_HTTPS_URL: RESOLVER, ...bindings }).attempt;
-    return async () => (await attempt(...post)).kind;
+    const sender = createSender({ ...env, DNS_OVER_HTTPS_URL: RESOLVER, ...bindings });
+    return async () => {
+      const request = await postOf({ ...about, url }, drafts, NOW, sender);
+      return (await sender.attempt(...request)).kind;
+    };
   };
   const asked = async () => {
     const answer = await fetch(`https://dns.example/asked?name=${new URL(url).hostname}`);
