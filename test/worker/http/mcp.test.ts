@@ -317,10 +317,8 @@ test("the schemas of the tools have no reference, example or unusual format", as
 
 test("the settings that the docs show for editors connect, with a key in its place", async () => {
   const { apiKey } = await openWorkspace();
-  const { text } = await fetchText("/docs.md");
-  const [, guide = ""] = text.split("\n## Agents (MCP)\n");
-  const [mine = ""] = guide.split("\n## ");
-  const shown = [...mine.matchAll(/```json\n(.*?)\n```/gs)].map(([, json = ""]) =>
+  const { text } = await fetchText("/docs/guides/mcp.md");
+  const shown = [...text.matchAll(/```json\n(.*?)\n```/gs)].map(([, json = ""]) =>
     JSON.parse(json),
   );
   expect(shown.map((settings) => Object.keys(settings))).toEqual([

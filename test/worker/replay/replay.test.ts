@@ -504,7 +504,7 @@ describe("a resend by id", () => {
     await setDeliveries(id, { attempts: 3, priority: 2, dueAt: NOW - 1 });
     expect(await sendAgain(db, id, { eventIds: [eventId] }, NOW)).toMatchObject({ count: 1 });
     const [row] = await deliveriesTo(id);
-    expect(row).toMatchObject({ priority: 1, attempts: 3, turnAt: NOW - 1 });
+    expect(row).toMatchObject({ priority: 1, attempts: 3, scheduledAt: NOW - 1 });
   });
 
   test("leaves a new delivery that is due to its queue", async () => {
