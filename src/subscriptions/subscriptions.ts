@@ -128,6 +128,9 @@ export function updateSubscription(
       .set({
         ...changed,
         ...(events && cancelUnlisted(events)),
+        // Another server accepts and rejects event types of its own.
+        rejections: sql`iif(${isElsewhere}, '{}', ${events ? rejectionsOf(events) : subscriptions.rejections})`,
+        acceptedTypes: sql`iif(${isElsewhere}, '[]', ${subscriptions.acceptedTypes})`,
         ...resetPaceIf(sql`(${isElsewhere} OR ${events ? hasOnlyFailedUnlisted(events) : sql`0`})`),
       })
       .where(and(isSubscription(id), isSeen))
@@ -150,14 +153,19 @@ function cancelUnlisted(events: readonly WebhookEvent[]) {
   const unlisted = WebhookEvent.options.filter((type) => !events.includes(type));
   const isCancelling = isUnlisting(events);
   const { cancelEpoch, cancelledBefore, cancelling } = cancelPending(unlisted);
-  const noRejections = JSON.stringify(Object.fromEntries(unlisted.map((type) => [type, null])));
   return {
     cancelEpoch: sql`iif(${isCancelling}, ${cancelEpoch}, ${subscriptions.cancelEpoch})`,
     cancelledBefore: sql`iif(${isCancelling}, ${cancelledBefore}, ${subscriptions.cancelledBefore})`,
     cancelling: sql`iif(${isCancelling}, ${cancelling}, ${subscriptions.cancelling})`,
-    // A merge patch removes what is null in it (RFC 7396).
-    rejections: sql`json_patch(${subscriptions.rejections}, ${noRejections})`,
   };
+}
+
+/** SQL expression: the rejections of the row, without event types that `events` does not list. */
+function rejectionsOf(events: readonly WebhookEvent[]): SQL {
+  const unlisted = WebhookEvent.options.filter((type) => !events.includes(type));
+  // A merge patch removes what is null in it (RFC 7396).
+  const none = JSON.stringify(Object.fromEntries(unlisted.map((type) => [type, null])));
+  return sql`json_patch(${subscriptions.rejections}, ${none})`;
 }
 
 /** SQL condition: event types have failed, but none that `events` still lists. */
