@@ -136,7 +136,7 @@ describe("sendTestEvent", () => {
 });
 
 describe("updateWebhook", () => {
-  test("changes which events are owed from then on: what was recorded before is sent, and no other is sent again", async () => {
+  test("changes which events are owed from then on: what is pending of another type is cancelled, and nothing is sent again", async () => {
     const { id, workspaceId, drafts } = await owed(2, T0);
     const events = ["run.completed", "automation.status_changed"] as const;
     await failAt(id, [T0]);
@@ -149,10 +149,10 @@ describe("updateWebhook", () => {
       expect(await redeliver(id, { since: T0, until: null, states }, T0)).toBe(0);
     await endWait(id);
     await dispatchAt(T0 + DAY_MS, [id], answered(200));
-    expect(await statesOf(id)).toEqual({ exhausted: 1, delivered: 1 });
+    expect(await statesOf(id)).toEqual({ exhausted: 1, cancelled: 1 });
     await Platform.updateWebhook({ webhookId: id, events: ["lead.created"] });
     await announceLeads(workspaceId, 1, T0);
-    expect(await statesOf(id)).toEqual({ exhausted: 1, delivered: 1, pending: 1 });
+    expect(await statesOf(id)).toEqual({ exhausted: 1, cancelled: 1, pending: 1 });
     expect(await redeliver(id, { since: T0, until: null, states: ["missed"] }, T0)).toBe(0);
   });
 
@@ -183,7 +183,7 @@ test("updateWebhook with another URL keeps secret, history and pending deliverie
   await announceLeads(workspaceId, 1, Date.now());
   const rejections = { "lead.created": { since: 0, outcome: "answered", status: 400 } };
   const later = Date.now() + DAY_MS;
-  const waits = { backoff: 3, nextAt: later, rejectedUntil: later, rejections, slow: true };
+  const waits = { blockedUntil: later, retryFailedAt: later, rejections, slow: true };
   const failingSince = Date.now() - 100 * DAY_MS;
   await setSubscription(webhookId, { ...waits, failures: 9, failingSince });
   await Platform.updateWebhook({ webhookId, url: old.url });

@@ -209,8 +209,8 @@ test("a redelivery reads the events that it sends, and a deletion what is pendin
     // Each has its turn by now.
     [1_000, again, { count: 0 }],
     [300, () => listSubscriptionHealth(metered, workspaceId), [{ pending: 20 }]],
-    [100, () => commit(metered, deleteSubscription(workspaceId, id, now)), { wakes: [{}] }],
-    [1_000, () => dispatchOn(DB, now, [id], answered(200)), [{ readyAt: null }]],
+    [100, () => commit(metered, deleteSubscription(workspaceId, id, now)), { wakeUps: [{}] }],
+    [1_000, () => dispatchOn(DB, now, [id], answered(200)), [{ nextAttemptAt: null }]],
   ] as const) {
     rows.read = 0;
     expect(await work()).toMatchObject(result);
@@ -348,26 +348,26 @@ test.each([
   },
 );
 
-test("what is due does not count as waiting because another kind is rejected", async () => {
+test("what is due counts as waiting while requests are spaced, but not because another kind is rejected", async () => {
   const { id } = await owed(1, T0);
   await setDeliveries(id, { attempts: 1, priority: 2, dueAt: NOW - 1_000 });
   const rejected = { since: T0, outcome: "answered", status: 400 } as const;
   const states = ["retrying"] as const;
-  const count = async (kind: "lead.created" | "run.completed") => {
-    const pace = { rejectedUntil: NOW + HOUR_MS, rejections: { [kind]: rejected } };
-    await setSubscription(id, pace);
+  await setSubscription(id, { rejections: { "run.completed": rejected } });
+  const count = async (blockedUntil: number) => {
+    await setSubscription(id, { blockedUntil });
     return (await sendAgain(db, id, { since: T0, until: null, states }, NOW))?.count;
   };
-  expect(await count("run.completed")).toBe(0);
-  expect(await count("lead.created")).toBe(1);
+  expect(await count(0)).toBe(0);
+  expect(await count(NOW + HOUR_MS)).toBe(1);
 });
 
 test("what waits after failed attempts is sent at once with a range that asks for it, and keeps its attempts and its turn", async () => {
   const { id, drafts } = await owed(2, T0);
   const [first = "", second = ""] = drafts.map((draft) => draft.id).toSorted();
   // Rejected on their own account: no success of another event ends their wait.
-  await setDeliveries(id, { attempts: 4, priority: 2, dueAt: NOW + HOUR_MS }, first);
-  await setDeliveries(id, { attempts: 4, priority: 2, dueAt: NOW + 2 * HOUR_MS }, second);
+  await setDeliveries(id, { attempts: 4, priority: 3, dueAt: NOW + HOUR_MS }, first);
+  await setDeliveries(id, { attempts: 4, priority: 3, dueAt: NOW + 2 * HOUR_MS }, second);
   const { workspaceId } = await subscriptionRow(id);
   const untried = await announceOne(workspaceId, T0 + 1);
   const range = (...states: Range["states"]) => ({ since: T0, until: null, states });
