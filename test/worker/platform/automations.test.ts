@@ -32,7 +32,7 @@ async function openReported(first: Partial<AutomationReport> = {}) {
 const MARCH = "2026-03-03T00:00:00Z";
 const APRIL = "2026-04-04T00:00:00Z";
 const AHEAD = new Date(Date.now() + 60_000).toISOString();
-const LAST = "9999-12-31T23:59:59.999Z";
+const LAST = "9999-12-30T23:59:59.999Z";
 
 describe("recordAutomations", () => {
   test.each([

@@ -131,7 +131,7 @@ describe("listDeliveries", () => {
       createdAt: isoTime(T0),
       state: "retrying",
       attempts: 1,
-      dueAt: isoTime(T0 + 1_000),
+      dueAt: isoTime(T0 + 10_000),
       settledAt: null,
       lastAttempt: { at: isoTime(T0), outcome: "answered", status: 503, durationMs: 0 },
     };
