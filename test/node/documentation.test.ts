@@ -61,7 +61,7 @@ const said = (n: number) => n.toLocaleString("en");
 test.each([
   ["docs/deliveries.md", `the lease ends after ${seconds(LEASE_MS)} s`],
   ["docs/deliveries.md", `times out after ${seconds(POST_TIMEOUT_MS)} s`],
-  ["docs/deliveries.md", `starts no post after ${seconds(DISPATCH_MAX_MS)} s`],
+  ["docs/deliveries.md", `starts no request after ${seconds(DISPATCH_MAX_MS)} s`],
   ["docs/deliveries.md", `an answer takes ${seconds(SLOW_RESPONSE_MS)} s`],
   ["docs/deliveries.md", `having failed before, it is ${OVERDUE_MAX_MS / DAY_MS} days overdue`],
   ["docs/deliveries.md", `waited for at most ${RESPONSE_READ_MS} ms`],
