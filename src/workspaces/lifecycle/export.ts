@@ -5,6 +5,7 @@ import { isoTime } from "../../contract/time.ts";
 import { qb } from "../../db/builder.ts";
 import { type Database, query } from "../../db/client.ts";
 import { leads } from "../../db/schema.ts";
+import { NEVER } from "../../delivery/policy.ts";
 import { openDataKey } from "../../encryption/personal-data.ts";
 import { type LeadRow, readPersonalData, SEALED } from "../../records/leads.ts";
 import { toPersonalData } from "../../records/person.ts";
@@ -137,9 +138,12 @@ const NAMES: Record<string, string> = { subscriptionId: "webhookId", kind: "abou
 
 const TIME = /^(at|since|until|day)$|(At|Since|Until)$/;
 
-/** A column's value, with Unix milliseconds turned into ISO 8601, except in what others have written. */
+/**
+ * A column's value, with Unix milliseconds turned into ISO 8601, and no time into null, except in what others
+ * have written.
+ */
 function datesOf(name: string, value: unknown): Json {
-  if (typeof value === "number" && TIME.test(name)) return isoTime(value);
+  if (typeof value === "number" && TIME.test(name)) return value === NEVER ? null : isoTime(value);
   if (name === "actions" || typeof value !== "object" || value === null || Array.isArray(value))
     return value as Json;
   return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, datesOf(key, one)]));

@@ -65,7 +65,9 @@ async function withEverything() {
   await WORKSPACE_DB.batch([
     // Held, or its row would go with what it is owed.
     WORKSPACE_DB.prepare(
-      "UPDATE subscriptions SET deleted_at = 1, cancelling = 1, cancelEpoch = cancelEpoch + 1, leased_by = 'test', leased_until = 9e12 WHERE id = ?",
+      `UPDATE subscriptions SET deleted_at = 1, cancelling = 1, cancel_epoch = cancel_epoch + 1,
+        cancelled_before = json_object('lead.created', cancel_epoch + 1),
+        leased_by = 'test', leased_until = 9e12 WHERE id = ?`,
     ).bind(deleted.id),
     WORKSPACE_DB.prepare(
       `INSERT INTO announcements (subscription_id, kind, workspace_id, host, since, announced_at, emails)
