@@ -28,8 +28,8 @@ test("a database that a workspace has left delivers what others are owed, and ex
     await rowsIn("DB_2", lock, "locked", leaving.workspaceId);
   };
   // As a withdrawal that was not finished leaves it.
-  const release =
-    "UPDATE subscriptions SET leased_until = 0, cancelling = ?, cancelEpoch = ? WHERE id = ?";
+  const release = `UPDATE subscriptions SET leased_until = 0, cancelling = ?1, cancel_epoch = ?2,
+    cancelled_before = json_object('lead.created', ?2) WHERE id = ?3`;
   const owe = "UPDATE deliveries SET state = 'pending', due_at = 0 WHERE subscription_id = ?";
   await write(release, 1, 9, leaving.webhookId);
   await write(owe, leaving.webhookId);

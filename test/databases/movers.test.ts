@@ -45,7 +45,7 @@ const steps = Object.entries(STEPS);
 
 describe("a mover that hangs", () => {
   test.each(steps)(
-    "%s changes nothing when it wakeUps up after another has finished, and the workspace has come back",
+    "%s changes nothing when it wakes up after another has finished, and the workspace has come back",
     async (_, moment) => {
       const { workspaceId, ids, livesIn, record } = await openWithLeads();
       const late = await hangMover(workspaceId, moment);
@@ -64,7 +64,7 @@ describe("a mover that hangs", () => {
   );
 
   test.each(steps.slice(0, 5))(
-    "%s changes nothing when it wakeUps up after the move was cancelled, nor in the next move",
+    "%s changes nothing when it wakes up after the move was cancelled, nor in the next move",
     async (_, moment) => {
       const { workspaceId, ids, livesIn, record } = await openWithLeads();
       const late = await hangMover(workspaceId, moment);

@@ -71,10 +71,13 @@ async function openFull() {
     `INSERT INTO announcements (subscription_id, kind, workspace_id, host, since, announced_at, reminders, emails)
       SELECT '${webhookId}', value, '${workspaceId}', 'hooks.example', 1, 2, 3, 4 FROM json_each('["failing", "disabled"]')`,
     // And one waits.
-    `UPDATE subscriptions SET next_at = ${later}, earlier_secrets = '[{"sealedSecret":"sealed","until":${later}}]' WHERE id = '${webhookId}'`,
+    `UPDATE subscriptions SET blocked_until = ${later}, earlier_secrets = '[{"sealedSecret":"sealed","until":${later}}]' WHERE id = '${webhookId}'`,
   ])
     await rowsIn("DB_2", sql);
   await Platform.recordLeads({ workspaceId, leads: [leadReport("last")] });
+  // Its dispatch has ended once it is noted when the next one begins.
+  const wakeAt = () => valueIn("DB_2", "SELECT wake_at FROM subscriptions WHERE id = ?", webhookId);
+  await expect.poll(wakeAt).toBe(later);
   return workspace;
 }
 

@@ -84,11 +84,7 @@ test("a workspace leaves once its posts in progress have ended, and writes are a
   expect(progress).toMatchObject({ done: false, stage: "leaving" });
   await record();
   // Its owner settles, and gives it back.
-  await rowsIn(
-    "DB_2",
-    "UPDATE subscriptions SET leased_until = 0, backoff = 0 WHERE id = ?",
-    webhookId,
-  );
+  await rowsIn("DB_2", "UPDATE subscriptions SET leased_until = 0 WHERE id = ?", webhookId);
   await moved(workspaceId, "DB_3");
   await livesIn("DB_3");
 });
@@ -141,7 +137,7 @@ describe("a target that does not answer", () => {
   });
 });
 
-test("the sweep continues a move whose caller left, and wakeUps its deliveries", async () => {
+test("the sweep continues a move whose caller left, and wakes its deliveries", async () => {
   const { workspaceId, webhookId } = await openWithLeads();
   await rowsIn(
     "DB_2",

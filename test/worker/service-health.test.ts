@@ -92,7 +92,7 @@ describe("health", () => {
     const name = WORKSPACE_DB === env.DB ? "DB" : "DB_2";
     const overdue = ill(`${name}: deliveries to 1 webhooks are overdue by more than 10 minutes`);
     expect(await findServiceHealth(env, now)).toEqual(overdue);
-    for (const column of ["leasedUntil", "nextAt"]) {
+    for (const column of ["leasedUntil", "blockedUntil"]) {
       await setSubscription(id, { [column]: now + 1_000 });
       expect(await findServiceHealth(env, now)).toEqual(WELL);
       await setSubscription(id, { [column]: 0 });

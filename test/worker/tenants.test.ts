@@ -60,7 +60,8 @@ async function openTenant(webhooks = 3) {
   const startsAt = Date.now() + 60_000;
   const events = await storeEvents(workspaceId, webhookId, THEIRS, startsAt, "pending");
   await WORKSPACE_DB.prepare(
-    "UPDATE subscriptions SET cancelEpoch = cancelEpoch + 1, cancelling = 1 WHERE id = ?",
+    `UPDATE subscriptions SET cancelling = 1, cancel_epoch = cancel_epoch + 1,
+      cancelled_before = json_object('lead.created', cancel_epoch + 1) WHERE id = ?`,
   )
     .bind(webhookId)
     .run();
@@ -341,7 +342,7 @@ const HARMLESS: [before: RegExp, why: string][] = [
     /^DELETE FROM "audit_trail" WHERE .*\n\s+SELECT .* WHERE \($/,
     "a workspace has fewer changes than are pruned",
   ],
-  [/^select "id", "slow", "next_at" from "subscriptions" where \($/, "a wake carries no data"],
+  [/^select "id", "slow" from "subscriptions" where \($/, "a wake carries no data"],
 ];
 const met = new Set<string>();
 
