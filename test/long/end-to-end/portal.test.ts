@@ -238,7 +238,7 @@ test("a delivery that waits says until when and why, and is sent immediately on 
     // Its next attempt is hours away.
     const hours = Date.now() + 5 * 3_600_000;
     await DB.batch([
-      DB.prepare("UPDATE subscriptions SET next_at = ? WHERE id = ?").bind(hours, id),
+      DB.prepare("UPDATE subscriptions SET blocked_until = ? WHERE id = ?").bind(hours, id),
       DB.prepare("UPDATE deliveries SET due_at = ? WHERE subscription_id = ?").bind(hours, id),
     ]);
     stage.answerWith(204);
