@@ -50,10 +50,10 @@ async function alarms(args: string[], token = "token") {
 
 const APPLY = ["--apply", "--email", "ops@example.com", "--origin", "https://api.example.com"];
 
-test("npm run alarms prints the eight alarms, for the Worker of an environment", async () => {
+test("npm run alarms prints the nine alarms, for the Worker of an environment", async () => {
   const { code, output } = await alarms(["--env", "staging"]);
   expect(code).toBe(0);
-  expect(output.match(/^[a-z_]+: /gm)).toHaveLength(8);
+  expect(output.match(/^[a-z_]+: /gm)).toHaveLength(9);
   expect(output).toContain(`request_failed: threshold >= 10, evaluation window 5 minutes, of
   SELECT SUM(sampleInterval) AS value FROM logs.workersLogs WHERE accountTag = 'a1' AND scriptName = 'public-api-staging' AND attributes['event'] = 'request_failed' AND timestamp >= NOW() - INTERVAL '5' MINUTE
 `);
