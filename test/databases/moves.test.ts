@@ -75,15 +75,12 @@ async function openFull() {
   ])
     await rowsIn("DB_2", sql);
   await Platform.recordLeads({ workspaceId, leads: [leadReport("last")] });
-  // Its dispatch has ended once it is noted when the next one begins.
-  const wakeAt = () => valueIn("DB_2", "SELECT wake_at FROM subscriptions WHERE id = ?", webhookId);
-  await expect.poll(wakeAt).toBe(later);
   return workspace;
 }
 
-/** What is exported, apart from who holds what. */
+/** What is exported, apart from leases and messages, which belong to a database. */
 function comparable(items: ExportItem[]) {
-  return items.map(({ leasedBy, leasedUntil, ...item }) => JSON.stringify(item)).sort();
+  return items.map(({ leasedBy, leasedUntil, wakeAt, ...item }) => JSON.stringify(item)).sort();
 }
 
 describe("moveWorkspace", () => {

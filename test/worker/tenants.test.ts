@@ -395,6 +395,8 @@ describe("another workspace is neither shown, changed nor read", () => {
     const wrong: string[] = [];
     for (const { query, match } of filters) {
       const before = query.slice(0, match.index);
+      // Only routes that name a subscription show what the session's look-up of one finds.
+      if (!way.takes.includes("whk_") && before.includes('left join "subscriptions"')) continue;
       if (planted.has(`${match.index} ${query}`)) continue;
       planted.add(`${match.index} ${query}`);
       // Its parameter stays, so that the others keep their places.

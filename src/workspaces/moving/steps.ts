@@ -1,9 +1,9 @@
-import { and, eq, inArray, isNotNull, isNull, not, sql } from "drizzle-orm";
+import { and, eq, gt, inArray, isNotNull, isNull, not, sql } from "drizzle-orm";
 import { InputError } from "../../contract/input-error.ts";
 import { qb } from "../../db/builder.ts";
 import { commit, type Executable, type Parts, type ResultsByName } from "../../db/client.ts";
 import { DIRECTORY, openNamed } from "../../db/databases.ts";
-import { type MoveStage, moves, workspaces } from "../../db/schema.ts";
+import { type MoveStage, moves, subscriptions, workspaces } from "../../db/schema.ts";
 import { sendWakeUps } from "../../delivery/messages.ts";
 import { isLeased } from "../../delivery/round.ts";
 import { listDue } from "../../delivery/schedule.ts";
@@ -231,6 +231,11 @@ async function open(env: Env, move: Move): Promise<void> {
 async function release(env: Env, database: string, lock: LockedBy): Promise<void> {
   const { due } = await ask(env, database, {
     unlocked: qb.update(workspaces).set({ writeLock: null, moveId: null }).where(isLockedBy(lock)),
+    // Delayed messages that are on their way name the former database.
+    unnoted: qb
+      .update(subscriptions)
+      .set({ wakeAt: 0 })
+      .where(and(eq(subscriptions.workspaceId, lock.workspaceId), gt(subscriptions.wakeAt, 0))),
     due: listDue(lock.workspaceId, Date.now()),
   });
   await sendWakeUps(env, database, due);
