@@ -93,8 +93,10 @@ export const stageOf = (workspaceId: string) =>
 
 /** Moves a workspace, and stops when the move enters a stage. In `copying`, writes are refused. */
 export async function moveUntil(workspaceId: string, stage: MoveStage, to = "DB_3"): Promise<void> {
-  while ((await stageOf(workspaceId)) !== stage)
+  for (let step = 0; (await stageOf(workspaceId)) !== stage; step++) {
+    if (step === 100) throw new Error(`the move does not get to ${stage}`);
     await advanceMove(env, workspaceId, to, () => false);
+  }
 }
 
 /** As if whoever moves workspaces had left long ago, and reads that began before were over. */
