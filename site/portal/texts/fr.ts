@@ -304,7 +304,7 @@ export const fr: Texts = {
     curl: "Copier la commande curl",
     curlHint:
       "La commande utilise l’URL actuelle et la signature de cette tentative ; passé cinq minutes, un serveur doit la refuser. Vos en-têtes personnalisés n’y figurent pas.",
-    retryAfter: `Avec un statut 429 ou 503, l’en-tête Retry-After retarde notre prochaine requête, de ${RETRY_AFTER_MAX_SECONDS / 60} minutes au plus.`,
+    retryAfter: `Avec un statut 429 ou 503, l’en-tête Retry-After retarde notre prochaine requête, de ${RETRY_AFTER_MAX_SECONDS / 60}\u00a0minutes au plus.`,
     response: "Réponse de votre serveur :",
     cut: "Début de la réponse de votre serveur :",
     empty: "La réponse n’avait pas de corps.",

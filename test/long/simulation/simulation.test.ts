@@ -25,6 +25,7 @@ function simulate(...args: string[]) {
 function plant({ file, text, replacement, promise }: Fault): string {
   const src = join(SCRATCH, promise.replaceAll(/\W+/g, "-"), "src");
   cpSync(join(ROOT, "src"), src, { recursive: true });
+  cpSync(join(ROOT, "migrations"), join(src, "../migrations"), { recursive: true });
   const sound = readFileSync(join(src, file), "utf8");
   expect(sound).toContain(text);
   writeFileSync(
