@@ -65,10 +65,22 @@ export async function makeTraffic(traffic: Traffic): Promise<number> {
     await ask(401, "GET", "automations", { apiKey });
   };
 
+  /** Moves the workspace to a database, in as many calls as that takes. */
+  const moveTo = async (database: string) => {
+    let isDone = false;
+    while (!isDone && !isOver()) {
+      const progress = await victim.platform<{ done: boolean }>("moveWorkspace", {
+        workspaceId,
+        database,
+      });
+      isDone = progress.done;
+    }
+  };
+
   /** Moves the workspace from database to database. */
   const move = async () => {
     for (const database of DATABASES.toReversed()) {
-      await victim.platform("moveWorkspace", { workspaceId, database }).catch((error) => {
+      await moveTo(database).catch((error) => {
         // What it left there is deleted a minute later.
         if (!String(error).includes("is still being deleted")) throw error;
         return sleep(1_000);
