@@ -2,7 +2,7 @@ import { type SQL, sql } from "drizzle-orm";
 import { excluded, insertFrom, mapColumns } from "../db/builder.ts";
 import { attempts, deliveries } from "../db/schema.ts";
 
-/** Maximum attempts stored per delivery, however often it is sent: the first ones and the last. */
+/** Maximum stored attempts of a delivery: the first ones and the last, however often it is sent. */
 export const ATTEMPTS_KEPT = 100;
 
 const DETAILS = ["at", "outcome", "status", "durationMs", "response"] as const;
@@ -11,9 +11,9 @@ const IS_OF_DELIVERY = sql`${attempts.subscriptionId} = ${deliveries.subscriptio
   AND ${attempts.eventId} = ${deliveries.eventId}`;
 
 /**
- * Stores an attempt of each delivery in `source`, as its last one.
+ * Stores an attempt of each delivery in `source` as its last one.
  *
- * @param details the value of each column.
+ * @param details the values of the columns.
  * @param source SQL from FROM on, with a WHERE clause.
  */
 export function insertAttempts(details: Record<(typeof DETAILS)[number], SQL>, source: SQL) {

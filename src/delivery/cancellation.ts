@@ -12,16 +12,16 @@ import { IS_IN_LINE, LINES, subscriptionsWithPending } from "./schedule.ts";
 /*
  * How pending deliveries end without a request.
  *
- * A subscription may have any number of them, so a call that ends it, or removes an event type from it, updates
- * its row alone: it increments the fencing counter `cancelEpoch`, and notes in `cancelledBefore` that deliveries
- * of earlier epochs are cancelled. From then on everybody reads them as cancelled. A dispatch then updates their
- * rows in bounded pieces, as long as `cancelling` says that there may be some.
+ * A subscription may have any number of them. So a call that ends the subscription, or removes an event type from
+ * it, updates the subscription's row alone: it increments the fencing counter `cancelEpoch`, and notes in
+ * `cancelledBefore` that deliveries of earlier epochs are cancelled. From then on, every query treats them as
+ * cancelled. A dispatch updates their rows afterwards, in bounded pieces, while `cancelling` is set.
  */
 
 /**
- * The values that cancel all pending deliveries of a subscription whose event type is one of `types`, even if
- * the subscription becomes active again, or lists the type again. The caller wakes its dispatch if it is
- * `cancelling` then.
+ * Returns the values that cancel a subscription's pending deliveries of these event types. They stay cancelled if
+ * the subscription becomes active again, or lists the type again. The caller sends a wake-up message if the row
+ * says `cancelling` then.
  */
 export function cancelPending(types: readonly WebhookEvent[] = WebhookEvent.options) {
   const epoch = sql`${subscriptions.cancelEpoch} + 1`;
@@ -36,9 +36,9 @@ export function cancelPending(types: readonly WebhookEvent[] = WebhookEvent.opti
 
 /**
  * Ends subscriptions that are not deleted, which cancels their pending deliveries. Reads how many subscriptions
- * there were, and which to wake, so that the rows of these deliveries are updated.
+ * ended, and the wake-up messages after which the rows of these deliveries are updated.
  *
- * @param changed what else to set.
+ * @param changed further columns to set.
  */
 export function endSubscriptions(
   which: SQL | undefined,
@@ -52,7 +52,7 @@ export function endSubscriptions(
   return readAs(ended, (rows) => ({ count: rows.length, wakeUps: wakeUpsToCancel(rows) }));
 }
 
-/** The wake-up messages for the subscriptions that have deliveries to cancel. */
+/** Returns wake-up messages for the subscriptions that have deliveries to mark as cancelled. */
 export function wakeUpsToCancel(
   rows: readonly { subscriptionId: string; cancelling: boolean }[],
 ): WakeUp[] {
@@ -94,8 +94,8 @@ const finishCancelling = prepared(
 );
 
 /**
- * Marks up to `CLEANUP_MAX` deliveries as cancelled, of the subscriptions that a round names, and clears the flag
- * of those with none left. Deliveries in progress are skipped: nothing is sent after its row says cancelled.
+ * Marks up to `CLEANUP_MAX` deliveries of a round's subscriptions as cancelled, and clears `cancelling` where none
+ * is left. Deliveries in progress are skipped, so that no request is in flight for a row that says `cancelled`.
  *
  * @param values the holder of the round, its time in Unix milliseconds, and its requests as JSON.
  */
@@ -108,9 +108,9 @@ export function cancelDeliveries(values: {
 }
 
 /**
- * Exhausts up to `CLEANUP_MAX` deliveries of all workspaces that failed before and are due for a week: their
- * subscription failed whenever it could be sent to. An endpoint that is only slow loses nothing. What is leased
- * is left to a later sweep.
+ * Exhausts up to `CLEANUP_MAX` deliveries, of all workspaces, that have failed and have been due for a week: their
+ * endpoint has failed whenever a request was possible. Deliveries that were never tried are kept, so an endpoint
+ * that is only slow loses nothing. Leased subscriptions are left to a later run.
  */
 export const exhaustExpired = prepared(
   qb
@@ -130,8 +130,9 @@ export const exhaustExpired = prepared(
 
 /** The `lastOutcome` of a delivery that was exhausted because too many were pending. */
 const OVERFLOW = "overflow";
-/** Subscriptions whose pending deliveries one sweep counts, and how many of one it exhausts at most. */
+/** Maximum subscriptions whose pending deliveries one run of the scheduled job counts. */
 const OVERFLOW_CHECKED_MAX = 20;
+/** Maximum deliveries of one subscription that a run exhausts. */
 const OVERFLOW_EXHAUSTED_MAX = 2 * CLEANUP_MAX;
 
 const withPending = prepared(
@@ -140,7 +141,7 @@ const withPending = prepared(
     SELECT id FROM waiting WHERE id IS NOT NULL LIMIT ${OVERFLOW_CHECKED_MAX}`),
 );
 
-/** The next subscriptions that have pending deliveries; `after` is "" to start over. */
+/** Lists the next subscriptions that have pending deliveries; `after` is "" to start over. */
 export function listWithPending(after: string): Statements<string[]> {
   return readAs(withPending({ after }), (rows) => rows.map(({ id }) => id));
 }
@@ -175,9 +176,10 @@ const noteOverflow = prepared(
 );
 
 /**
- * Exhausts the oldest pending deliveries of a subscription beyond `PENDING_MAX`, in bounded pieces, and notes that
- * it did, for its administrators. Reads how many there were. Counts at most what a minute can add beyond the
- * bound; a subscription that is being sent to is left to a later sweep.
+ * Exhausts the oldest pending deliveries of a subscription beyond `PENDING_MAX`, in bounded pieces. Sets
+ * `pendingExhaustedAt`, so that the administrators are told. Reads how many it exhausted. The scheduled job calls
+ * it often enough that the rows to count exceed the bound by what a minute adds. A leased subscription is left to
+ * a later run.
  */
 export function exhaustOverflow(subscriptionId: string, now: number): Statements<number> {
   const values = { subscriptionId, now };
@@ -185,7 +187,7 @@ export function exhaustOverflow(subscriptionId: string, now: number): Statements
   return readAs(statements, ({ exhausted }) => exhausted.length);
 }
 
-/** Deletes the rows of up to `CLEANUP_MAX` subscriptions that were deleted and have nothing pending any more. */
+/** Deletes the rows of up to `CLEANUP_MAX` deleted subscriptions that have no pending deliveries left. */
 export const deleteEndedSubscriptions = prepared(
   qb.delete(subscriptions).where(
     sql`${subscriptions.id} IN (

@@ -1,11 +1,11 @@
 import { timeBudget } from "../timing.ts";
 
-/** How many connections one workspace may use while the dispatch also serves others. */
+/** Maximum connections of one workspace while the dispatch also serves others. */
 const CONNECTIONS_PER_WORKSPACE = 3;
-/** If no connection is taken or given back for this long, those who wait should not wait here. */
+/** After this long without a connection taken or given back, waiting sessions leave the rest to another dispatch. */
 export const STUCK_MS = 500;
 
-/** A slot in the queue for a connection; once its turn has come, the connection itself. */
+/** A place in the queue for a connection; once its turn has come, the connection itself. */
 export interface Slot {
   readonly workspaceId: string;
   isConnected: boolean;
@@ -14,9 +14,9 @@ export interface Slot {
 }
 
 /**
- * The connections of a dispatch. The session that has queued the longest sends next. Each session queues for one
- * request at a time, so that each sends its first before any sends a second. A workspace gets no more than its
- * share while there are others.
+ * The connections of a dispatch. The session that has queued longest gets the next one. Each session queues for one
+ * request at a time, so every session sends its first request before any sends a second. A workspace uses at most
+ * its share while the dispatch also serves others.
  */
 export class Connections {
   #free: number;
@@ -26,15 +26,15 @@ export class Connections {
   #moves = timeBudget(STUCK_MS);
 
   /**
-   * @param max how many there are.
-   * @param served the workspace of each subscription that the dispatch serves.
+   * @param max the number of connections.
+   * @param served the workspace of each subscription that the dispatch serves; the dispatch keeps it up to date.
    */
   constructor(max: number, served: ReadonlyMap<string, string>) {
     this.#free = max;
     this.#served = served;
   }
 
-  /** Whether nobody has got or given back a connection for a while. */
+  /** Whether no connection has been taken or given back for `STUCK_MS`. */
   get areStuck(): boolean {
     return !this.#moves();
   }

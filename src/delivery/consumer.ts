@@ -36,8 +36,8 @@ const CONSUMER_HELD_MS = 2_000;
 const RETRY_DELAY_SECONDS = LEASE_MS / 1000;
 
 /**
- * The consumer of the delivery queues: sends what is due to the subscriptions that the messages name. Nothing
- * depends on a message: deliveries are in the database, and messages are only hints.
+ * Consumes the delivery queues: sends the subscriptions that the messages name what is due to them. Messages are
+ * only hints. The deliveries themselves are in the database, so a lost or repeated message does no harm.
  *
  * @param attempt makes one attempt; the simulation and tests replace it.
  */
@@ -51,7 +51,7 @@ export async function consume(
   for (const message of messages) {
     if (isWakeUp(message, env)) valid.push(message);
     else {
-      // Neither its body nor its id: nobody knows where it comes from.
+      // Its body and id are not logged, because its origin is unknown.
       log("queue_message_invalid", { attempts: message.attempts });
       message.ack();
     }
@@ -61,7 +61,7 @@ export async function consume(
     ({ body: { database = DIRECTORY, queue } }) => `${queue} ${database}`,
   );
   const batches = [...groups.values()];
-  // Another invocation has connections of its own.
+  // The rest is retried in another invocation, which has connections of its own.
   for (const message of batches.splice(DISPATCHES_PER_INVOCATION).flat()) message.retry();
   const connections = Math.floor(CONCURRENCY_MAX / Math.max(1, batches.length));
   await Promise.all(batches.map((batch) => consumeBatch(batch, connections, env, ctx, attempt)));
@@ -134,17 +134,18 @@ async function dispatchAndWake(
 }
 
 /**
- * When to wake a subscription next, in milliseconds from now; null if nothing is due, or another message or
- * dispatch takes care of it.
+ * Decides when to wake a subscription next, in milliseconds from now. Returns null if nothing is due, or if
+ * another message or dispatch takes care of it.
  *
- * @param needsWakeUp whether no delayed message for it is on its way.
+ * @param needsWakeUp whether there is no delayed message for it in the queue.
  */
 export function nextWakeUpMs(
   { nextAttemptAt, leasedElsewhereUntil, cancelling, maySend }: RoundSubscription,
   needsWakeUp: boolean,
   now: number,
 ): number | null {
-  // The dispatch that leases it looks for more before it releases it. If it has died, the scheduled job does.
+  // The dispatch that leases it looks for more before it releases the lease. If that dispatch has died, the
+  // scheduled job wakes the subscription.
   if (leasedElsewhereUntil !== null) return null;
   if (cancelling) return 0;
   if (nextAttemptAt === null || !maySend) return null;

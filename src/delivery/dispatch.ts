@@ -26,19 +26,19 @@ export const CLAIM_MAX = 100;
  */
 export const DISPATCH_STATEMENTS_MAX = 200;
 
-/** How a dispatch is made. */
+/** Options of a dispatch. */
 export interface DispatchOptions {
-  /** Subscriptions of the other queue are left alone. */
+  /** Only subscriptions of this queue are sent to. */
   queue: QueueName;
-  /** How many requests may be in flight. */
+  /** Maximum requests in flight. */
   connections?: number;
   /** Whether automations of type `crm_source` are served. */
   servesCrmSource?: boolean;
 }
 
 /**
- * Sends the subscriptions what is due: a session for each of them, concurrently, which share connections and
- * rounds.
+ * Sends the subscriptions what is due to them. Runs a session for each of them; the sessions run concurrently, and
+ * share connections and rounds.
  *
  * @throws the database's error if it is unavailable; deliveries whose outcome could not be recorded
  *   are sent again.
@@ -49,7 +49,7 @@ export async function dispatch(
   ports: DispatchPorts,
   { queue, connections = CONCURRENCY_MAX, servesCrmSource = true }: DispatchOptions,
 ): Promise<void> {
-  // By the monotonic clock, which nobody can set back.
+  // Measured by the monotonic clock, which cannot be set back.
   const isInTime = timeBudget(DISPATCH_MAX_MS);
   const holder = crypto.randomUUID();
   let leasedUntil = 0;
@@ -58,7 +58,8 @@ export async function dispatch(
   const workspaceOf = new Map<string, string>();
   const remaining = new Set(subscriptionIds);
   const rounds = batchRequests(remaining.size, makeRound);
-  // One connection is kept free for queue messages, which others would wait for.
+  // One connection stays free for queue messages. Without it, the wake-up message of a session that has ended
+  // would wait for the requests of the others.
   const maxRequests = Math.max(1, remaining.size > 1 ? connections - 1 : connections);
   const shared = {
     queue,
@@ -82,7 +83,7 @@ export async function dispatch(
   /** One transaction for all sessions that ask for a round at the same moment. */
   async function makeRound(requests: RoundRequest[]): Promise<RoundAnswer[]> {
     const askedAt = ports.now();
-    // Not earlier than before if the clock was set back.
+    // A clock that is set back must not shorten the leases.
     leasedUntil = Math.max(leasedUntil, askedAt + LEASE_MS);
     const limit = Math.max(1, Math.floor(CLAIM_MAX / remaining.size));
     const until = leasedUntil;

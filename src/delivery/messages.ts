@@ -12,13 +12,13 @@ export interface WakeUp {
 }
 
 /**
- * A message of the delivery queues: a hint to look in the database for deliveries of this subscription. It
- * names its queue because a deployment may rename queues.
+ * A message of the delivery queues: a hint to look in the database for deliveries of this subscription. It names
+ * its queue, because a deployment may rename queues.
  */
 const WakeUpMessage = z.strictObject({
   subscriptionId: z.string().refine((id) => isId("webhook", id)),
   queue: z.enum(["fast", "slow"]),
-  /** The name of the subscription's database; absent means the directory's. */
+  /** The name of the subscription's database; if absent, the one that holds the workspace directory. */
   database: z.string().optional(),
 });
 export type WakeUpMessage = z.infer<typeof WakeUpMessage>;
@@ -29,13 +29,14 @@ export function isWakeUp(message: Message, env: Env): message is Message<WakeUpM
   return success && isBound(env, data.database ?? DIRECTORY);
 }
 
-/** Cloudflare Queues accepts at most this delay, and this many messages in one call. */
+/** The longest delay of a message that Cloudflare Queues accepts. */
 export const DELAY_MAX_SECONDS = 86_400;
+/** Maximum messages that Cloudflare Queues accepts in one call. */
 const MESSAGES_MAX = 100;
 
 /**
- * Sends a wake-up message for each subscription. If a queue refuses it, nothing is lost: the scheduled job finds
- * deliveries that are late.
+ * Sends a wake-up message for each subscription. If a queue does not accept it, nothing is lost, because the
+ * scheduled job finds deliveries that are late.
  *
  * @param database the name of the subscriptions' database.
  * @returns whether the queues accepted every message.

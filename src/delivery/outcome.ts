@@ -1,27 +1,28 @@
+/** The outcome of a request to an endpoint. */
 export type Outcome =
   | { kind: "answered"; status: number; retryAfterSeconds: number | null }
-  /** No complete answer in time. */
+  /** No complete response in time. */
   | { kind: "timed_out" }
   /**
-   * No connection: DNS or TLS failure, refused, or reset. With a status if Cloudflare answered in the
-   * endpoint's place: 520 to 530, or another with the text `error code: 1…`.
+   * No connection: a DNS or TLS failure, or a connection that was refused or reset. `status` is set if Cloudflare
+   * responded in the endpoint's place, with 520 to 530, or with the text `error code: 1…` and another status.
    */
   | { kind: "unreachable"; status: number | null }
-  /** Not sent: we refuse to post to this URL. */
+  /** Blocked: our policy forbids requests to this URL, so nothing was sent. */
   | { kind: "refused" };
 
-/** How an attempt ended: also not sent if the lead that its event announces cannot be decrypted. */
+/** The outcome of an attempt: that of its request, or `unreadable` if the event's lead cannot be decrypted. */
 export type AttemptOutcome = Outcome | { kind: "unreadable" };
 
-/** The runtime lets this invocation make no more requests. */
+/** Thrown when the runtime lets this invocation make no more requests. */
 export class InvocationLimit extends Error {}
 
-/** The HTTP status of an attempt; null if there was no answer. */
+/** The HTTP status of an attempt; null if there was no response. */
 export function statusOf(outcome: AttemptOutcome): number | null {
   return "status" in outcome ? outcome.status : null;
 }
 
-/** Whether the subscriber acknowledged: any 2xx. */
+/** Whether the endpoint acknowledged the event with a 2xx. */
 export function succeeded(outcome: AttemptOutcome): boolean {
   return outcome.kind === "answered" && outcome.status >= 200 && outcome.status < 300;
 }

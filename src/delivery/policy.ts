@@ -34,7 +34,7 @@ import { type AttemptOutcome, statusOf, succeeded } from "./outcome.ts";
 export const CONCURRENCY_MAX = 6;
 /** A response that takes this long counts as slow. */
 export const SLOW_RESPONSE_MS = 2_000;
-/** Later than any time: the retry schedule alone decides. */
+/** A `retryFailedAt` that is later than any time, so that only the retry schedule decides. */
 export const NEVER = Number.MAX_SAFE_INTEGER;
 
 /** How fast a subscription may be sent to; times are Unix milliseconds. */
@@ -99,7 +99,7 @@ export interface Attempt {
   endedAt: number;
 }
 
-/** What an unsuccessful outcome says about the endpoint. */
+/** Classes of unsuccessful outcomes, by the state of the endpoint that they show. */
 type Failure = "rejected" | "busy" | "unavailable";
 
 function failureOf(outcome: AttemptOutcome): Failure {
@@ -107,7 +107,7 @@ function failureOf(outcome: AttemptOutcome): Failure {
   return outcome.status === 429 || outcome.status === 503 ? "busy" : "rejected";
 }
 
-/** The pace after one more attempt. Sending by hand only matters if it succeeds. */
+/** Returns the pace after one more attempt. A manual send that fails does not change it. */
 export function adjustPace(pace: Pace, attempt: Attempt): Pace {
   if (succeeded(attempt.outcome)) return paceAfterSuccess(pace, attempt);
   return attempt.delivery.priority === 1 ? pace : paceAfterFailure(pace, attempt);
@@ -120,7 +120,8 @@ function paceAfterSuccess(pace: Pace, { startedAt, endedAt }: Attempt): Pace {
   const concurrency = isSlow ? halved(pace.concurrency) : increased;
   return {
     concurrency,
-    // One fast response does not end it: an endpoint that hangs every other time would hold up the fast queue.
+    // A slow endpoint returns to the fast queue only at full concurrency. After a single fast response, an endpoint
+    // that hangs every other time would hold up that queue.
     slow: (pace.slow || isSlow) && concurrency < CONCURRENCY_MAX,
     streak: null,
     blockedUntil: 0,
@@ -131,11 +132,11 @@ function paceAfterSuccess(pace: Pace, { startedAt, endedAt }: Attempt): Pace {
 function paceAfterFailure(pace: Pace, { delivery, outcome, startedAt, endedAt }: Attempt): Pace {
   const failure = failureOf(outcome);
   const isSlow = failure === "unavailable" || endedAt - startedAt >= SLOW_RESPONSE_MS;
-  // An event that fails again lengthens nothing.
+  // A retry of an event that has already failed adds nothing to the streak.
   const isNewInStreak = !hasFailedIn(pace.streak, delivery);
   const streak = extendStreak(pace.streak, delivery, startedAt, isNewInStreak);
   const slow = pace.slow || isSlow;
-  // It started before requests were blocked, so it says nothing about the endpoint since then.
+  // The attempt started before the endpoint was blocked, so its outcome says nothing about the endpoint since then.
   if (startedAt < pace.blockedUntil) return { ...pace, slow, streak };
   if (failure !== "rejected" && (isNewInStreak || streak.outageStep === 0)) streak.outageStep++;
   const waitMs = spacingMs(streak, outcome);
@@ -189,7 +190,7 @@ function stepOf(seconds: readonly number[], index: number): number {
   return seconds[Math.min(index, seconds.length - 1)] ?? 0;
 }
 
-/** What a busy endpoint asks for in `Retry-After`. */
+/** The delay that a busy endpoint requests in `Retry-After`, up to a maximum. */
 function requestedWaitSeconds(outcome: AttemptOutcome): number {
   const asked = outcome.kind === "answered" ? (outcome.retryAfterSeconds ?? 0) : 0;
   return Math.min(asked, RETRY_AFTER_MAX_SECONDS);
@@ -202,8 +203,8 @@ function halved(concurrency: number): number {
 /**
  * Chooses the delivery to send next while requests are spaced.
  *
- * @param heads for each event type and priority, the delivery that is due first, and the untried one that is
- *   due last; all of them are due.
+ * @param heads due deliveries: for each event type and priority the one that is due first, and for each type the
+ *   untried one that is due last.
  */
 export function chooseNext<D extends PendingDelivery>(
   { streak, blockedUntil }: Pace,
@@ -223,7 +224,7 @@ export function chooseNext<D extends PendingDelivery>(
 
 const compare = (a: string, b: string) => (a < b ? -1 : Number(a > b));
 
-/** What becomes of a delivery after an attempt. */
+/** A delivery's new state after an attempt. */
 export interface Rescheduled {
   state: "delivered" | "pending" | "exhausted";
   attempts: number;
@@ -233,10 +234,10 @@ export interface Rescheduled {
 }
 
 /**
- * Decides what becomes of a delivery after an attempt. A failure before its time does not count, so that no
- * early attempt shortens the retry schedule; the first attempt always counts.
+ * Decides the new state of a delivery after an attempt. A retry that fails before its scheduled time does not
+ * count, so that no early attempt shortens the retry schedule. The first attempt always counts.
  *
- * @param pace as it was before the attempt.
+ * @param pace the pace before the attempt.
  * @param random between 0 and 1; sets the jitter.
  */
 export function reschedule(pace: Pace, attempt: Attempt, random: number): Rescheduled {
@@ -249,12 +250,12 @@ export function reschedule(pace: Pace, attempt: Attempt, random: number): Resche
     return { state: "pending", attempts: delivery.attempts, priority, dueAt: scheduledAt };
   const seconds = RETRY_WAITS_SECONDS[attempts - 1];
   if (seconds === undefined) return { state: "exhausted", attempts, priority, dueAt: endedAt };
-  // Never shorter, so that the schedule outlasts the time after which a subscription is disabled.
+  // Jitter only lengthens a delay, so that the schedule outlasts the time after which a subscription is disabled.
   const waitMs = Math.round(seconds * 1000 * (1 + RETRY_JITTER * random));
   return { state: "pending", attempts, priority, dueAt: endedAt + waitMs };
 }
 
-/** 2 while all attempts of the delivery, since it was last sent, have failed within the streak; then 3. */
+/** Returns 2 while the delivery has only failed within the current streak, and 3 afterwards. */
 function priorityAfterFailure(
   { streak }: Pace,
   delivery: PendingDelivery,
@@ -263,7 +264,7 @@ function priorityAfterFailure(
   return delivery.priority !== 3 && hasFailedIn(streak, delivery) ? 2 : 3;
 }
 
-/** What is known of each event type after one more attempt. */
+/** Returns the record of each event type after one more attempt. */
 export function recordType(known: TypeRecord, attempt: Attempt): TypeRecord {
   const { delivery, outcome, endedAt } = attempt;
   const { type, priority } = delivery;

@@ -5,31 +5,34 @@ import { abortAfter } from "../timing.ts";
 import { InvocationLimit, type Outcome } from "./outcome.ts";
 import { readResponse } from "./response.ts";
 
-/** The headers of every post, beside those of its signature. */
+/** The headers of every request, beside its signature. */
 export const HEADERS = {
   "Content-Type": "application/json; charset=utf-8",
   "User-Agent": "PublicAPI-Webhooks/1.0",
 };
 
-/** Names the subscription, because several may have one URL, each with its own secret. Not signed. */
+/**
+ * The header that names the subscription, because several subscriptions, each with its own secret, may share a URL.
+ * The signature does not cover it.
+ */
 export const WEBHOOK_HEADER = "X-Service-Webhook";
 
 /** The additional header of a test event. */
 export const TEST_HEADER = { "X-Service-Test": "true" };
 
-/** More than any wait that we grant. */
+/** A bound for `Retry-After`, longer than any delay that the policy grants. */
 const LONGEST_WAIT_SECONDS = (365 * DAY_MS) / 1000;
 
 export interface Posted {
   outcome: Outcome;
   /** The response, if any. The caller must read or cancel its body. */
   response: Response | null;
-  /** Where a redirect leads, or what the runtime says about a failed connection; null if there is neither. */
+  /** The target of a redirect, or the runtime's message about a failed connection; null if there is neither. */
   clue: Pick<AttemptResponse, "location" | "error"> | null;
 }
 
 /**
- * Posts `body` to a subscriber. This is the only request the service makes to an address a client
+ * Sends `body` to an endpoint as a POST request. This is the only request of the service to a URL that a client
  * chose. It follows no redirect, and is aborted after `POST_TIMEOUT_MS`.
  *
  * @param now Unix milliseconds, for a `Retry-After` that is a date.
@@ -66,14 +69,14 @@ export function post(
   });
 }
 
-/** The statuses with which Cloudflare says in plain text that it sends nothing on. */
+/** Statuses with which Cloudflare reports in plain text that it did not forward a request. */
 const CLOUDFLARE_ERROR_STATUSES = [403, 404, 409];
-/** How long to wait for the text, which comes with the headers. */
+/** How long to wait for that text, which comes with the headers. */
 const CLOUDFLARE_ERROR_READ_MS = 250;
 
 /**
- * Whether Cloudflare answered in the endpoint's place, without 520 to 530. It does not send to an IP address,
- * for instance: the response is 403 with the text `error code: 1003`
+ * Whether Cloudflare responded in the endpoint's place with a status other than 520 to 530. For example, it
+ * forwards no request to an IP address, and responds with 403 and the text `error code: 1003`
  * (https://developers.cloudflare.com/support/troubleshooting/http-status-codes/cloudflare-1xxx-errors/).
  */
 async function isCloudflareError(response: Response): Promise<boolean> {
@@ -85,10 +88,10 @@ async function isCloudflareError(response: Response): Promise<boolean> {
   return /^\s*error code: 1\d{3}\s*$/.test(body);
 }
 
-/** Maximum length of what is kept of the runtime's message. */
+/** Maximum stored length of the runtime's message. */
 const ERROR_MAX = 200;
 
-/** The URL that a 3xx names (RFC 9110, 10.2.2), if it is one that could be subscribed. */
+/** The URL that a 3xx names (RFC 9110, 10.2.2), if a subscription could have it. */
 function redirectOf({ status, headers }: Response, from: string): { location: string } | null {
   const named = status >= 300 && status < 400 ? headers.get("Location") : null;
   if (named === null || !URL.canParse(named, from)) return null;
@@ -97,8 +100,8 @@ function redirectOf({ status, headers }: Response, from: string): { location: st
 }
 
 /**
- * `Retry-After` in seconds, from seconds or a date (RFC 9110, 10.2.3); null if absent or invalid. One that
- * no clock could hold is a long wait all the same, and capped like any other.
+ * Parses `Retry-After`, which has seconds or a date (RFC 9110, 10.2.3), to seconds; null if absent or invalid. A
+ * number too large for any clock still asks for a long delay, so it is capped rather than ignored.
  */
 function parseRetryAfter(value: string | null, now: number): number | null {
   if (value === null) return null;

@@ -4,17 +4,18 @@ import { logError } from "../log.ts";
 import { isReserved } from "../subscriptions/headers.ts";
 
 /*
- * What is kept of an attempt that failed, or of a test, besides its outcome, for those who debug a receiver:
- * its answer. It may repeat the body that was posted, so it is stored as leads are: encrypted under their
- * workspace's data key.
+ * The stored responses: of attempts that failed, and of test events, for developers who debug a webhook handler.
+ * A response may repeat the body of its request, so it is stored as leads are: encrypted under the data key of its
+ * workspace.
  */
 
-/** Maximum bytes of an answer's body that are kept, as they are stored: control characters take six each. */
+/** Maximum bytes of a response's body that are stored, as JSON: a control character takes six. */
 export const RESPONSE_KEPT_BYTES = 1_024;
-/** How long to wait for them once the response has begun; not part of its duration. */
+/** How long to wait for the body once the response has begun; not part of the attempt's duration. */
 export const RESPONSE_READ_MS = 250;
-/** Maximum bytes of the answer's headers that are kept, and of the value of each. */
+/** Maximum bytes of a response's headers that are stored. */
 export const HEADERS_KEPT_BYTES = 1_024;
+/** Maximum bytes of the value of one header. */
 const HEADER_VALUE_KEPT_BYTES = 200;
 
 const NOTHING_READ: AttemptResponse = { headers: {}, body: "", truncated: false };
@@ -26,8 +27,8 @@ interface DeliveryKey {
 }
 
 /**
- * The answer to an attempt as it is stored: encrypted, in hexadecimal; null if there was none. Never rejects: if
- * it cannot be kept, that is logged.
+ * Encrypts the response to an attempt for storage, in hexadecimal; null if there was none. Never rejects: a
+ * response that cannot be stored is logged, because it must not fail its delivery.
  *
  * @param openKey opens the data key of the workspace; null if it has none.
  * @param sent the headers of the request; the values of custom ones are masked wherever they are repeated.
@@ -52,14 +53,14 @@ export async function keep(
   }
 }
 
-/** What stands in place of a secret. */
+/** Stands in place of a secret. */
 const MASK = "***";
-/** Shorter values are no secrets, and masking them would garble a response. */
+/** Minimum length of a value that is masked. A shorter one is no secret, and masking it would garble a response. */
 const SECRET_MIN_LENGTH = 4;
 
 /**
- * The values of custom headers that a response may repeat: whole, word by word (as in `Bearer token`), decoded
- * (as in `Basic …`), and in the forms in which JSON, HTML and URLs write them. The longest come first.
+ * Lists the values of custom headers in every form in which a response may repeat them: whole, word by word (as in
+ * `Bearer token`), decoded (as in `Basic …`), and escaped as in JSON, HTML and URLs. The longest come first.
  */
 function listSecrets(sent: Record<string, string>): string[] {
   const values = Object.entries(sent).flatMap(([name, value]) => (isReserved(name) ? [] : value));
@@ -79,7 +80,7 @@ function listSecrets(sent: Record<string, string>): string[] {
   return [...new Set(forms)].toSorted((a, b) => b.length - a.length);
 }
 
-/** The password of Basic credentials, and both with the user (RFC 7617). */
+/** Decodes Basic credentials (RFC 7617): user with password, and the password alone. */
 function decodeBasic(value: string): string[] {
   const [, encoded] = /^basic +(\S+)$/i.exec(value) ?? [];
   if (encoded === undefined) return [];
@@ -100,7 +101,7 @@ function toHtml(text: string): string {
     .replaceAll("'", "&#39;");
 }
 
-/** The same response without secrets. */
+/** Returns the response with its secrets masked. */
 function maskResponse(response: AttemptResponse, secrets: string[]): AttemptResponse {
   const mask = (text: string) => maskText(text, secrets);
   const { headers, body, location, error } = response;
@@ -115,7 +116,7 @@ function maskResponse(response: AttemptResponse, secrets: string[]): AttemptResp
   };
 }
 
-/** Masks each secret, also one of which only the beginning is left at the end of a text that was cut. */
+/** Masks each secret, including the beginning of one at the end of a text that was cut. */
 function maskText(text: string, secrets: string[]): string {
   const masked = secrets.reduce((left, secret) => left.replaceAll(secret, MASK), text);
   const tail = masked.slice(-SECRET_MIN_LENGTH);
@@ -125,7 +126,7 @@ function maskText(text: string, secrets: string[]): string {
   return masked;
 }
 
-/** The response; null if none was kept, or the workspace's data key is gone. */
+/** Decrypts a stored response; null if none was stored, or the workspace's data key was deleted. */
 export async function openResponse(
   key: CryptoKey | null,
   owner: DeliveryKey,
@@ -137,22 +138,22 @@ export async function openResponse(
 const ownerOf = ({ subscriptionId, eventId }: DeliveryKey) => `${subscriptionId}/${eventId}`;
 
 /**
- * The headers of a response and the start of its body. Reads no more than it needs, and cancels the rest.
+ * Reads the headers of a response and the beginning of its body. Reads no more than is stored, and cancels the rest.
  *
- * @param signal ends the wait for more.
+ * @param signal ends the wait for the body.
  */
 export async function readResponse(
   { body, headers }: Response,
   signal: AbortSignal,
 ): Promise<AttemptResponse> {
   const { bytes, isWhole } = await readStart(body, signal);
-  // As a stream, without a character that was cut.
+  // Decoded as a stream, so that a character that was cut is left out.
   const text = new TextDecoder().decode(bytes, { stream: !isWhole });
   const kept = startOf(text, RESPONSE_KEPT_BYTES);
   return { headers: headersKept(headers), body: kept, truncated: !isWhole || kept !== text };
 }
 
-/** The headers as far as they fit, the content type first. Cookies say nothing about a failure. */
+/** Returns the headers that fit, the content type first. Cookies are left out, as they do not explain a failure. */
 function headersKept(headers: Headers): Record<string, string> {
   const kept: Record<string, string> = {};
   let room = HEADERS_KEPT_BYTES;
@@ -172,7 +173,7 @@ const encoder = new TextEncoder();
 
 const bytesOf = (value: unknown) => encoder.encode(JSON.stringify(value)).length;
 
-/** As much of a text as takes up to `maxBytes` in JSON, in whole characters. */
+/** Returns the beginning of a text that takes up to `maxBytes` in JSON, in whole characters. */
 function startOf(text: string, maxBytes: number): string {
   let [length, bytes] = [0, 0];
   for (const character of text) {
@@ -191,7 +192,7 @@ async function readStart(body: ReadableStream<Uint8Array> | null, signal: AbortS
   const cancel = () => void reader.cancel().catch(() => {});
   signal.addEventListener("abort", cancel);
   for (;;) {
-    // A body that breaks off is kept as far as it came.
+    // If the connection breaks off, the part that arrived is stored.
     const chunk = await reader.read().catch(() => null);
     if (!chunk || signal.aborted) return taken(false);
     if (chunk.done) return taken(true);

@@ -34,10 +34,10 @@ import { dueBy, IS_IN_LINE, isUnblocked, LINES, nextAttemptAt } from "./schedule
  * before the round is claimed in it, and one committed after it finds the subscription free.
  *
  * D1 may commit a transaction and lose the reply, so a round is safe to repeat: each write checks that the
- * dispatch still holds the lease, and an outcome is only recorded for a delivery that has not got it yet.
+ * dispatch still holds the lease, and an outcome is only recorded for a delivery that does not have it yet.
  */
 
-/** How long a lease lasts after the last round, if its dispatch dies: a request may start 10 s after a round. */
+/** How long a lease lasts after a round. Its dispatch may start a request up to 10 s after the round. */
 export const LEASE_MS = POST_TIMEOUT_MS + 10_000;
 
 /** SQL condition: a dispatch leases a subscription of the workspace. */
@@ -46,17 +46,17 @@ export function isLeased(workspaceId: string, now: number): SQL {
     WHERE ${subscriptions.workspaceId} = ${workspaceId} AND ${subscriptions.leasedUntil} > ${now})`;
 }
 
-/** How an attempt ended, or that a delivery was withdrawn; times are Unix milliseconds. */
+/** The outcome of an attempt, or the withdrawal of a delivery; times are Unix milliseconds. */
 export interface RecordedOutcome {
   subscriptionId: string;
   eventId: string;
   type: WebhookEvent;
-  /** The delivery as it was claimed. If somebody has sent it by hand since, it stays pending. */
+  /** The delivery as it was claimed. If it was sent by hand since then, it stays pending. */
   claimed: Pick<PendingDelivery, "attempts" | "priority" | "dueAt">;
   state: "delivered" | "pending" | "exhausted" | "cancelled";
   attempts: number;
   priority: number;
-  /** When it is due again, if it is still pending; else when it ended. */
+  /** When it is due again if it is still pending; otherwise, when it ended. */
   dueAt: number;
   /** Null if no attempt was made. */
   outcome: string | null;
@@ -67,16 +67,16 @@ export interface RecordedOutcome {
   response: string | null;
 }
 
-/** What a session changes about a subscription that it leases. */
+/** A session's change to the subscription that it leases. */
 export interface SubscriptionChange extends Pace, TypeRecord {
   subscriptionId: string;
-  /** Its `cancelEpoch` and URL when the pace changed: a pace from before they changed is not stored. */
+  /** The `cancelEpoch` and URL that the pace belongs to. If either has changed since, the pace is not stored. */
   cancelEpoch: number;
   url: string;
   paceChanged: boolean;
   failingSince: number | null;
   failures: number;
-  /** Whether it has failed for too long. */
+  /** Whether to disable it, because it has failed for too long. */
   disable: boolean;
   /** The last attempt, successful or not; null if there was none. */
   last: LastAttempt | null;
@@ -84,7 +84,7 @@ export interface SubscriptionChange extends Pace, TypeRecord {
   release: boolean;
 }
 
-/** What a session asks of a round. */
+/** A session's request for a round. */
 export interface RoundRequest {
   subscriptionId: string;
   /** Whether to claim more. */
@@ -97,14 +97,14 @@ export interface RoundRequest {
   cancel: boolean;
 }
 
-/** What the requests of a round share. */
+/** The part of a round that its requests share. */
 export interface RoundTerms {
   /** Identifies the dispatch that leases. */
   holder: string;
   now: number;
   /** When the leases of this round end, unless they are extended or released. */
   until: number;
-  /** Only subscriptions of this queue are leased. */
+  /** The queue whose subscriptions are leased. */
   queue: QueueName;
   /** Maximum number of deliveries to claim per subscription. */
   limit: number;
@@ -112,14 +112,14 @@ export interface RoundTerms {
   servesCrmSource: boolean;
 }
 
-/** A subscription as a round left it; times are Unix milliseconds. */
+/** A subscription after a round; times are Unix milliseconds. */
 export interface RoundSubscription extends Pace, TypeRecord, Owner {
   subscriptionId: string;
   url: string;
   events: (typeof subscriptions.$inferSelect)["events"];
   sealedSecret: string;
   sealedHeaders: string | null;
-  /** Sealed secrets that were rotated out and still sign. */
+  /** Previous secrets, sealed, that still sign during their grace period. */
   earlierSecrets: string[];
   /** Events in progress that must not be sent: erased, or about an automation that was removed. */
   withdrawn: string[];
@@ -128,9 +128,9 @@ export interface RoundSubscription extends Pace, TypeRecord, Owner {
   cancelling: boolean;
   /** Whether it may be sent to: it is active, and its workspace is not about to change its database. */
   maySend: boolean;
-  /** When this dispatch's lease ends; 0 if it has none, or its workspace is locked for a move. */
+  /** When this dispatch's lease ends; 0 if it has no lease, or the workspace is locked for a move. */
   leasedUntil: number;
-  /** When another dispatch's lease ends; null if no other has one. */
+  /** When another dispatch's lease ends; null if no other dispatch has one. */
   leasedElsewhereUntil: number | null;
   /** When it may be sent its next delivery that is not in progress; null if there is none. */
   nextAttemptAt: number | null;
@@ -138,7 +138,7 @@ export interface RoundSubscription extends Pace, TypeRecord, Owner {
   storedResponses: number;
 }
 
-/** A delivery that may be sent, with what its body is made from. */
+/** A delivery that is due, with the row that its body is made from. */
 export interface DueDelivery extends PendingDelivery, BodyRow {
   subscriptionId: string;
   /** Whether it must not be sent: the automation that it is about was removed. */
@@ -172,7 +172,8 @@ export function buildRound(requests: readonly RoundRequest[], terms: RoundTerms)
     (ended): ended is RecordedOutcome & { outcome: string } => ended.outcome !== null,
   );
   return transaction({
-    // Before the deliveries are updated: afterwards, neither this nor a second try finds them open.
+    // The attempts are stored before their deliveries are updated: afterwards, neither this statement nor a second
+    // try of the transaction finds these deliveries open.
     failed: hasFailed ? insertFailedAttempts(values) : undefined,
     counts: attempts.length > 0 ? countOutcomes(countAttempts(attempts), values) : undefined,
     outcomes: outcomes.length > 0 ? recordOutcomes(values) : undefined,
@@ -194,9 +195,9 @@ const OUTCOMES = sql`json_each(${sql.placeholder("outcomes")}) AS o`;
 const CHANGES = sql`json_each(${sql.placeholder("changes")}) AS c`;
 
 const IS_REQUESTED = sql`${subscriptions.id} = request.value->>'subscriptionId'`;
-/** One workspace that is locked for a move would fail the whole transaction. */
+/** A write to a workspace that is locked for a move would fail the whole transaction. */
 const IS_WRITABLE = isWritable(subscriptions.workspaceId);
-/** Nobody else leases the subscription. */
+/** No other dispatch leases the subscription. */
 const IS_FREE = sql`(${subscriptions.leasedBy} = ${HOLDER} OR ${subscriptions.leasedUntil} <= ${NOW})`;
 
 /** The delivery is open: its outcome is not recorded, and the dispatch still holds the lease. */
@@ -206,7 +207,7 @@ const IS_OPEN = sql`${deliveries.subscriptionId} = o.value->>'subscriptionId' AN
   AND EXISTS (SELECT 1 FROM ${subscriptions}
     WHERE ${subscriptions.id} = ${deliveries.subscriptionId} AND ${subscriptions.leasedBy} = ${HOLDER} AND ${IS_WRITABLE})`;
 
-/** Somebody has sent the delivery by hand since it was claimed. */
+/** The delivery was sent by hand since it was claimed. */
 const IS_SENT_BY_HAND = sql`(${deliveries.priority} = 1 AND (o.value->>'$.claimed.priority' <> 1 OR ${deliveries.dueAt} <> o.value->>'$.claimed.dueAt'))`;
 
 const outcomeField = fromJson("o");
@@ -222,12 +223,13 @@ const insertFailedAttempts = prepared(
   ),
 );
 
-// A second try finds none of them open, and so counts nothing twice.
+// A second try of the transaction finds none of the deliveries open, so it counts nothing twice.
 const countOutcomes =
   addCounts(sql`EXISTS (SELECT 1 FROM ${OUTCOMES} JOIN ${deliveries} ON ${IS_OPEN}
   WHERE o.value->>'subscriptionId' = c.value->>'subscriptionId')`);
 
-// What was sent by hand during the attempt is sent again, and falls back to the schedule of this attempt.
+// A delivery that was sent by hand during the attempt stays pending and is sent again. If that fails, it returns to
+// the schedule that this attempt has set (`scheduledAt`).
 const recordOutcomes = prepared(
   qb
     .update(deliveries)
@@ -248,7 +250,7 @@ const recordOutcomes = prepared(
     .where(IS_OPEN),
 );
 
-/** The columns that store a pace and what is known of each event type. */
+/** The columns that store the pace and the record of each event type. */
 const PACE_COLUMNS = [
   "concurrency",
   "slow",
@@ -261,8 +263,8 @@ const PACE_COLUMNS = [
   "acceptedTypes",
 ] as const;
 
-// Disabling increments the epoch. If the reply is lost, and somebody enables the subscription again before the
-// second try, that try does not disable it again.
+// The fencing counter `cancelEpoch` also protects a subscription that is enabled again: disabling increments the
+// epoch, so if the reply is lost, a second try finds another epoch and does not disable the subscription again.
 const IS_CURRENT_PACE = sql`(c.value->>'paceChanged' AND ${subscriptions.cancelEpoch} = c.value->>'cancelEpoch'
   AND ${subscriptions.url} = c.value->>'url')`;
 const IS_CHANGED = sql`${subscriptions.id} = c.value->>'subscriptionId' AND ${subscriptions.leasedBy} = ${HOLDER} AND ${IS_WRITABLE}`;
@@ -298,10 +300,10 @@ const disable = prepared(
 );
 
 const IS_NOT_IN_PROGRESS = sql`${deliveries.eventId} NOT IN (SELECT value FROM json_each(request.value, '$.inProgress'))`;
-/** The delivery is the subscription's, in the line, and due by now. */
+/** The delivery belongs to the subscription and the line, is due, and is not in progress. */
 const IS_DUE = sql`${IS_IN_LINE} AND ${deliveries.dueAt} <= ${dueBy(NOW)} AND ${IS_NOT_IN_PROGRESS}`;
 
-/** Leases the subscriptions that want more, have something due and may be sent to from this queue. */
+/** Leases the subscriptions that ask for more, have something due, and may be sent to from this queue. */
 const lease = prepared(
   qb
     .update(subscriptions)
@@ -319,8 +321,9 @@ const NEXT_ATTEMPT_AT = nextAttemptAt(IS_NOT_IN_PROGRESS);
 const WAKE_AT = sql`min(${NEXT_ATTEMPT_AT}, ${NOW} + ${DELAY_MAX_SECONDS * 1000})`;
 
 /**
- * Notes for which released subscriptions a delayed wake-up message must be sent, because none is on its way that
- * arrives in time. So everything that waits leaves one message, however many dispatches see it.
+ * Finds the released subscriptions that need a delayed wake-up message, because the queue has none for them that
+ * arrives in time, and notes in `wakeAt` when it arrives. So a subscription has one such message at a time,
+ * however many dispatches see that something waits.
  */
 const noteWakeUps = prepared(
   qb
@@ -391,12 +394,12 @@ const DUE_DELIVERY = sql`${deliveries.subscriptionId} AS subscriptionId, ${deliv
   ${BODY.eventId} AS eventId, ${BODY.createdAt} AS createdAt, ${BODY.storedBody} AS storedBody,
   ${BODY.leadId} AS leadId, ${BODY.lead} AS lead`;
 
-// An expression, because SQLite would compile a statement whose limit is a parameter anew for each value.
+// The limit is an expression, because SQLite recompiles a statement for each value of a bare LIMIT parameter.
 const LIMIT = sql`0 + ${sql.placeholder("limit")}`;
 
 /**
- * The deliveries of leased subscriptions that are due, first by priority, then by due time, up to the limit for
- * each subscription. Each line is read up to that limit through its index.
+ * Reads the due deliveries of leased subscriptions, by priority and then by due time, up to the limit for each
+ * subscription. The index `deliveries_due_of_subscription` bounds each line to that limit.
  */
 const readDue = prepared(
   qb.all<DueDelivery>(sql`
@@ -417,8 +420,9 @@ const readDue = prepared(
 );
 
 /**
- * The heads of the lines of leased subscriptions whose requests are spaced: the delivery that is due first, and of
- * those not tried yet also the one that is due last. `chooseNext` picks one. Two rows are read for each line.
+ * Reads the heads of the lines of leased subscriptions whose requests are spaced: the delivery that is due first
+ * and, among those not tried yet, also the one that is due last. `chooseNext` picks one of them. Two rows at most
+ * are read for each line.
  */
 const readHeads = prepared(
   qb.all<DueDelivery>(sql`

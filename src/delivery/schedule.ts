@@ -14,8 +14,8 @@ import { queueOf } from "./policy.ts";
  * priority and due time of a delivery, and `blockedUntil` and `retryFailedAt` of its subscription.
  *
  * The pending deliveries of a subscription form a line for each event type and priority, in which they are in
- * the order of their due times. The index `deliveries_due_of_subscription` begins with the line, so that a look
- * at its first delivery reads one row, however long it is.
+ * the order of their due times. The index `deliveries_due_of_subscription` begins with the line, so reading its
+ * first delivery takes one row, however long the line is.
  */
 
 const LINES_JSON = JSON.stringify(
@@ -34,7 +34,7 @@ export function dueBy(now: SQL): SQL {
   return sql`iif(line.value->>1 = 2 AND ${subscriptions.retryFailedAt} <= ${now}, ${sql.raw(`${Number.MAX_SAFE_INTEGER}`)}, ${now})`;
 }
 
-/** SQL condition: the endpoint may be sent deliveries of the line; those sent by hand wait for nothing. */
+/** SQL condition: deliveries of the line may be sent now. Manual sends are never blocked. */
 export function isUnblocked(now: SQL): SQL {
   return sql`(line.value->>1 = 1 OR ${subscriptions.blockedUntil} <= ${now})`;
 }
@@ -49,7 +49,7 @@ export const NEXT_ATTEMPT_AT = sql<number>`max(
 /**
  * SQL expression: when the subscription may be sent its next delivery; null if none is pending.
  *
- * @param condition on its deliveries.
+ * @param condition restricts the deliveries that count.
  */
 export function nextAttemptAt(condition: SQL = sql`1`): SQL<number | null> {
   return sql`(SELECT min((SELECT ${NEXT_ATTEMPT_AT} FROM ${deliveries}
@@ -84,14 +84,14 @@ const due = prepared(
     ),
 );
 
-/** Subscriptions of a workspace that may be sent something now. */
+/** Lists the subscriptions of a workspace that have a delivery to send now. */
 export function listDue(workspaceId: string, now: number): Statements<WakeUp[]> {
   return readAs(due({ workspaceId, now }), (found) =>
     found.map(({ subscriptionId, slow }) => ({ subscriptionId, queue: queueOf({ slow }) })),
   );
 }
 
-/** The scheduled job wakes subscriptions whose deliveries are due for longer than this. */
+/** How long a delivery must have been due before the scheduled job wakes its subscription. */
 export const SWEEP_GRACE_MS = MINUTE_MS;
 
 const stuck = prepared(
@@ -106,8 +106,8 @@ const stuck = prepared(
 );
 
 /**
- * Up to `SWEEP_MAX` subscriptions of all workspaces that no dispatch has handled: their deliveries are late,
- * or, for the sweep, cancelled and not yet marked so.
+ * Finds up to `SWEEP_MAX` subscriptions, of all workspaces, that no dispatch has handled: their deliveries are late
+ * or, for the scheduled job only, cancelled without having been marked so.
  *
  * @param after where the last call stopped; "" to start over.
  */

@@ -12,7 +12,7 @@ import { keep, RESPONSE_READ_MS, readResponse } from "./response.ts";
 import type { DueDelivery, RoundSubscription } from "./round.ts";
 import type { Signer } from "./signature.ts";
 
-/** The body of a request, and the headers that sign it. */
+/** The body of a request, with the headers that sign it. */
 interface Signed {
   body: string;
   signature: Record<string, string>;
@@ -29,29 +29,29 @@ export interface Claimed extends PendingDelivery {
   isBlocked: Promise<boolean>;
 }
 
-/** Where and how to send a delivery. */
+/** The part of a subscription that its requests need. */
 export type Target = Pick<
   RoundSubscription,
   "workspaceId" | "dataKey" | "url" | "sealedSecret" | "sealedHeaders" | "earlierSecrets"
 >;
 
-/** How an attempt ended, and the stored part of its response. */
+/** The outcome of an attempt, with the stored part of its response. */
 export type Attempted = Outcome & { kept?: Promise<string | null> };
 
 /**
- * Creates a sender: it makes and signs requests, and sends them.
+ * Creates a sender, which makes, signs and sends requests.
  *
- * @param isTest whether requests are marked as tests, and their responses stored whatever they say.
+ * @param isTest whether requests are marked as tests, and even successful responses are stored.
  */
 export function createSender(env: Env, isTest = false) {
   const isBlocked = createGuard(env);
 
   /**
-   * Makes the bodies of deliveries, signs them and checks their URLs: the whole claim at once, so that no
-   * request waits for Web Crypto, and no look-up of a host competes with requests for connections.
+   * Makes the bodies of deliveries, signs them, and checks their URLs. The whole claim is prepared before the first
+   * request, so that no request waits for Web Crypto, and no DNS look-up competes with requests for connections.
    *
-   * @param targets those of their subscriptions, by id.
-   * @param now Unix milliseconds: the targets were read then, or later.
+   * @param targets the targets of their subscriptions, by id.
+   * @param now Unix milliseconds; the targets were not read before then.
    */
   function prepare(
     rows: readonly DueDelivery[],
@@ -72,7 +72,7 @@ export function createSender(env: Env, isTest = false) {
       signers.set(subscriptionId, signer);
       checks.set(target.url, check);
       const signed = sign(eventId, body, signer, now);
-      // Handled when it is sent.
+      // A rejection is handled when the delivery is sent.
       signed.catch(() => {});
       return {
         subscriptionId,
@@ -121,7 +121,7 @@ export function createSender(env: Env, isTest = false) {
     return { ...outcome, kept: keep(delivery, said, clue, openKey, headers) };
   }
 
-  /** Sends a delivery, and logs the attempt if it fails or cannot be made. */
+  /** Sends a delivery, and logs an attempt that fails or cannot be made. */
   async function attempt(delivery: Claimed, target: Target): Promise<Attempted> {
     const startedAt = Date.now();
     const about = () => ({
@@ -132,7 +132,7 @@ export function createSender(env: Env, isTest = false) {
     });
     try {
       const outcome = await send(delivery, target, startedAt);
-      // The dispatch counts successes: a line for each would cost more than signing.
+      // Successes are only counted by the dispatch, because logging each would cost more than signing it.
       if (succeeded(outcome)) return outcome;
       const durationMs = Date.now() - startedAt;
       const status = statusOf(outcome);

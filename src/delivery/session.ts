@@ -28,30 +28,30 @@ import type { Attempted, Claimed, Target } from "./sender.ts";
 
 /** Maximum time before an outcome is recorded. */
 const RECORD_WITHIN_MS = 1_000;
-/** How long a round may wait for those of other sessions, so that all are one transaction. */
+/** How long a round waits for those of other sessions, so that they share one transaction. */
 const ROUND_WAIT_MS = 10;
-/** The same, for a session that has nothing more to send. */
+/** The same for a session that has nothing more to send, which no delivery waits for. */
 const LAST_ROUND_WAIT_MS = 100;
 /**
  * How long a round's answer that a subscription is active may be trusted. Deleting or disabling a subscription
  * promises that no request starts more than 2 s after the call has returned, so this is checked last, right
- * before sending; the connection is there by then.
+ * before sending, once the session has its connection.
  */
 const CONFIRMED_MS = 1_500;
-/** How long a subscription is blocked that could not be sent to through no fault of its own. */
+/** How long a subscription is blocked after an attempt could not be made through no fault of the endpoint. */
 const NOT_ATTEMPTED_WAIT_MS = 300_000;
 
-/** What the sessions of a dispatch need from outside. */
+/** Ports (in the sense of ports and adapters) of a dispatch: clock, randomness, requests and messages. */
 export interface DispatchPorts {
   /** Unix milliseconds. */
   now(): number;
   /** Between 0 and 1. */
   random(): number;
   /**
-   * Gets deliveries ready to be sent.
+   * Prepares deliveries for sending: makes and signs their bodies.
    *
-   * @param targets those of their subscriptions, by id.
-   * @param now Unix milliseconds: the targets were read then, or later.
+   * @param targets the targets of their subscriptions, by id.
+   * @param now Unix milliseconds; the targets were not read before then.
    */
   prepare(
     rows: readonly DueDelivery[],
@@ -62,15 +62,14 @@ export interface DispatchPorts {
    * Makes one attempt.
    *
    * @throws InvocationLimit if this invocation may not make more requests; UnreadableEvent if only this
-   *   event cannot be sent; anything else if the attempt could not be made, through no fault of the
-   *   subscriber.
+   *   event cannot be sent; anything else if the attempt could not be made through no fault of the endpoint.
    */
   attempt(delivery: Claimed, target: Target): Promise<Attempted>;
-  /** Takes a subscription that has been served; `sendsWakeUp` says whether it needs a delayed message. */
+  /** Called when the session of a subscription has ended, with whether it needs a delayed wake-up message. */
   finished(subscription: RoundSubscription, needsWakeUp: boolean): void;
 }
 
-/** What the sessions of a dispatch share. */
+/** The part of a dispatch that its sessions share. */
 export interface Dispatch {
   queue: QueueName;
   ports: DispatchPorts;
@@ -81,41 +80,41 @@ export interface Dispatch {
   hasTime(): boolean;
 }
 
-/** What a round answers to one session. */
+/** The result of a round for one session. */
 export interface RoundAnswer {
   subscription: RoundSubscription | null;
   /** Deliveries that are due; while requests are spaced, the candidates for the next one. */
   due: Claimed[];
-  /** Those among them that must not be sent. */
+  /** Due deliveries that must not be sent, because their automation was removed. */
   withdrawn: DueDelivery[];
-  /** How many might have been claimed. */
+  /** Maximum number that the round could claim. */
   limit: number;
   /** Whether a delayed wake-up message must be sent. */
   needsWakeUp: boolean;
-  /** When the round was asked for: what it says was true then, or became so later. */
+  /** When the round was requested. The answer is at least as recent as that. */
   askedAt: number;
 }
 
 /**
- * Sends one subscription what is due, in turns of two: a round with the database, which records outcomes, claims
- * what is due and keeps or releases the lease; then requests, until another round is due. It ends when nothing is
- * due, its pace says wait, or time is up.
+ * Sends one subscription what is due, in two steps that alternate. A round with the database records outcomes,
+ * claims what is due, and keeps or releases the lease. Then requests are sent until another round is due. The
+ * session ends when nothing is due, when the pace blocks the subscription, or when time is up.
  *
- * If the process dies, or a round fails, outcomes that are not recorded are lost: these deliveries are sent again
- * once the lease has ended.
+ * If the process dies, or a round fails, the outcomes that are not recorded are lost. These deliveries are sent
+ * again once the lease has ended.
  */
 export class DeliverySession {
   readonly #subscriptionId: string;
   readonly #dispatch: Dispatch;
-  /** As the last round found it; null before the first, and once it does not exist. */
+  /** The subscription as the last round found it; null before the first round, and once it does not exist. */
   #subscription: RoundSubscription | null = null;
   #pace: Pace = INITIAL_PACE;
   #types: TypeRecord = INITIAL_TYPE_RECORD;
-  /** Incremented with each attempt that ends. */
+  /** Incremented with each change of the pace in memory. */
   #paceVersion = 0;
-  /** Whether the last attempt failed, and the subscription has failed for too long. */
+  /** Whether the last attempt failed after so many failures that the subscription must be disabled. */
   #isDead = false;
-  /** Claimed, and not sent yet. */
+  /** Deliveries that are claimed and not sent yet. */
   #waiting: Claimed[] = [];
   readonly #inFlight = new Set<Claimed>();
   /** Outcomes that are not recorded yet. */
@@ -126,7 +125,7 @@ export class DeliverySession {
   #isStopped = false;
   #confirmedAt = 0;
   #needsWakeUp = false;
-  /** Its place among those who wait for a connection, or the connection. */
+  /** The session's place in the queue for a connection, or its connection; null if it needs none. */
   #slot: Slot | null = null;
   #notify = () => {};
 
@@ -170,11 +169,11 @@ export class DeliverySession {
     };
   }
 
-  /** What has changed about a subscription that is leased; null if nothing has, and the lease is kept. */
+  /** The change to store for a leased subscription; null if nothing has changed and the lease is kept. */
   #changeOf(stored: RoundSubscription): SubscriptionChange | null {
     const pace = this.#pace;
     const paceChanged = !isSame(pace, this.#types, stored);
-    // Released, unless the round finds more to claim.
+    // The round releases the lease first, and leases the subscription again if it finds more to claim.
     const release = this.#isIdle();
     if (!paceChanged && !release) return null;
     const last = this.#outcomes.findLast(({ outcome }) => outcome !== null);
@@ -212,7 +211,8 @@ export class DeliverySession {
     }
     const wasCancelled = before !== null && before.cancelEpoch !== found.cancelEpoch;
     const isElsewhere = before !== null && before.url !== found.url;
-    // If attempts ended during the round, the pace in memory is newer; but not than a cancellation or a new URL.
+    // If attempts ended during the round, the pace in memory is newer than the stored one. After a cancellation or
+    // a new URL, the stored pace counts in any case, because those attempts say nothing about it.
     if (this.#paceVersion === version || wasCancelled || isElsewhere) {
       this.#pace = paceOf(found);
       this.#types = { rejections: found.rejections, acceptedTypes: found.acceptedTypes };
@@ -246,18 +246,18 @@ export class DeliverySession {
       const { workspaceId } = this.#subscription;
       if (!this.#slot) this.#slot = connections.queueUp(workspaceId, () => this.#notify());
       else if (this.#slot.isConnected) this.#start(this.#subscription, this.#slot);
-      // Another invocation has connections of its own.
+      // The next dispatch sends the rest: another invocation has connections of its own.
       else if (connections.areStuck && this.#inFlight.size === 0) this.#stop();
       else await this.#waitForSignal(STUCK_MS);
     }
   }
 
   #isRoundDue(now: number): boolean {
-    // All that was claimed has ended.
+    // Every claimed delivery has its outcome.
     if (this.#isIdle()) return true;
-    // More can be claimed, to be sent while the last requests are in flight.
+    // More is claimed early, so that it can be sent while the last requests are in flight.
     if (this.#waiting.length === 0 && this.#moreIsDue) return true;
-    // The next delivery may have been cancelled.
+    // The next delivery may have been cancelled since the last round.
     if (this.#maySend() && this.#slot?.isConnected && !this.#isConfirmed(now)) return true;
     return this.#untilOutcomesAreDue(now) === 0;
   }
@@ -276,7 +276,7 @@ export class DeliverySession {
     return now + DNS_BEFORE_POST_MS + POST_TIMEOUT_MS < leasedUntil;
   }
 
-  /** Undefined if there are none. */
+  /** How long until the oldest outcome must be recorded, in milliseconds; undefined if there is none. */
   #untilOutcomesAreDue(now: number): number | undefined {
     const [oldest] = this.#outcomes;
     return oldest && Math.max(0, oldest.startedAt + oldest.durationMs + RECORD_WITHIN_MS - now);
@@ -287,7 +287,7 @@ export class DeliverySession {
     return this.#waiting.length === 0 && this.#inFlight.size === 0;
   }
 
-  /** Claims and sends nothing more: the next dispatch sends what is waiting. */
+  /** Stops claiming and sending. The next dispatch sends what is waiting. */
   #stop(): void {
     this.#isStopped = true;
     this.#moreIsDue = false;
@@ -342,7 +342,7 @@ export class DeliverySession {
     }
   }
 
-  /** Adjusts pace and record of the event type; if the pace says wait, or changes the queue, the session stops. */
+  /** Adjusts the pace and the record of the event type. */
   #learnFrom(attempt: Attempt): void {
     this.#types = recordType(this.#types, attempt);
     this.#setPace(adjustPace(this.#pace, attempt));
@@ -351,6 +351,7 @@ export class DeliverySession {
       isDead(this.#pace, this.#types, attempt, this.#subscription?.events ?? []);
   }
 
+  /** Stops the session if the pace blocks the subscription, or moves it to the other queue. */
   #setPace(pace: Pace): void {
     this.#pace = pace;
     this.#paceVersion++;
@@ -380,7 +381,7 @@ export class DeliverySession {
     return (this.#subscription?.storedResponses ?? 0) + unrecorded < RESPONSES_PER_DAY;
   }
 
-  /** Nothing is sent about an automation that was removed. */
+  /** Records that a delivery is cancelled, because its automation was removed. */
   #recordWithdrawn({ eventId, type, attempts, priority, dueAt }: DueDelivery, now: number): void {
     this.#outcomes.push({
       subscriptionId: this.#subscriptionId,
@@ -408,7 +409,7 @@ export class DeliverySession {
   }
 }
 
-/** The pace alone. */
+/** The fields of the pace, without those of the object that they were read with. */
 function paceOf({ concurrency, slow, streak, blockedUntil, retryFailedAt }: Pace): Pace {
   return { concurrency, slow, streak, blockedUntil, retryFailedAt };
 }

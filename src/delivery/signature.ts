@@ -3,7 +3,7 @@ import { fromBase64, toBase64, toHex } from "../contract/bytes.ts";
 const SECRET_PREFIX = "whsec_";
 const SECRET_BYTES = 32;
 
-/** A new signing secret: `whsec_` followed by the base64 of 32 random bytes. */
+/** Generates a signing secret: `whsec_` followed by the base64 of 32 random bytes. */
 export function mintSecret(): string {
   return SECRET_PREFIX + toBase64(crypto.getRandomValues(new Uint8Array(SECRET_BYTES)));
 }
@@ -12,8 +12,8 @@ export function mintSecret(): string {
  * Signs one attempt. Returns the headers of both schemes: the contract's `X-Service-Signature`,
  * keyed by the secret's text, and Standard Webhooks, keyed by the decoded bytes after its prefix.
  *
- * @param body the exact text that is posted.
- * @param now Unix milliseconds; receivers reject timestamps more than 5 minutes off.
+ * @param body the exact text that is sent.
+ * @param now Unix milliseconds; webhook handlers reject timestamps that are more than 5 minutes off.
  */
 export type Signer = (
   eventId: string,
@@ -22,8 +22,8 @@ export type Signer = (
 ) => Promise<Record<string, string>>;
 
 /**
- * Creates a signer for many deliveries; keys are imported once. With several secrets, each signs in
- * both schemes, in order: a receiver accepts a delivery if any signature is valid.
+ * Creates a signer for many deliveries, which imports its keys once. With several secrets, each signs in both
+ * schemes, in order. A webhook handler accepts a delivery if any signature is valid.
  */
 export async function createSigner(...secrets: string[]): Promise<Signer> {
   const keys = await Promise.all(
@@ -55,7 +55,7 @@ async function sign(key: CryptoKey, text: BufferSource): Promise<Uint8Array<Arra
   return new Uint8Array(await crypto.subtle.sign("HMAC", key, text));
 }
 
-/** The signature headers of a single delivery. */
+/** Returns the signature headers of a single delivery. */
 export async function signatureHeaders(
   secret: string,
   ...delivery: Parameters<Signer>

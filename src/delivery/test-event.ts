@@ -14,9 +14,9 @@ import { statusOf } from "./outcome.ts";
 import { type Claimed, createSender } from "./sender.ts";
 
 /**
- * Posts a sample event once, now, signed like any other, and records it with the receiver's answer. A
- * header, `X-Service-Test: true`, and the id of its record mark it as a test. It affects neither the
- * ledger nor the subscription's health, and is never sent again.
+ * Sends a sample event once, signed like any other, and records it with its response. The header
+ * `X-Service-Test: true` and the id of its record mark it as a test. It counts neither in the delivery
+ * reconciliation nor for the subscription's health, and is never sent again.
  *
  * @throws Error if one of the subscription's secrets cannot be decrypted.
  */
@@ -55,7 +55,7 @@ export async function postTestEvent(
   return result;
 }
 
-/** Records a test event, unless its subscription was deleted meanwhile. */
+/** Records a test event, unless its subscription was deleted in the meantime. */
 function record(
   subscriptionId: string,
   type: WebhookEvent,
@@ -76,16 +76,31 @@ function record(
     delivery: insertFrom(
       deliveries,
       {
-        ...{ subscriptionId, eventId, workspaceId, type },
-        ...{ state: "test", attempts: 1, dueAt: now, settledAt: now + durationMs },
-        ...{ lastAt: now, lastOutcome: outcome, lastStatus: status, lastDurationMs: durationMs },
+        subscriptionId,
+        eventId,
+        workspaceId,
+        type,
+        state: "test",
+        attempts: 1,
+        dueAt: now,
+        settledAt: now + durationMs,
+        lastAt: now,
+        lastOutcome: outcome,
+        lastStatus: status,
+        lastDurationMs: durationMs,
       },
       once,
     ),
     attempt: insertFrom(
       attempts,
       {
-        ...{ subscriptionId, eventId, attempt: 1, at: now, outcome, status, durationMs },
+        subscriptionId,
+        eventId,
+        attempt: 1,
+        at: now,
+        outcome,
+        status,
+        durationMs,
         response: sql`unhex(${response})`,
       },
       once,
@@ -93,7 +108,7 @@ function record(
   });
 }
 
-/** A sample event of a kind that happened just now, to a record that does not exist. */
+/** Makes a sample event of this type, which happened just now to a record that does not exist. */
 function sampleBody(eventId: string, type: WebhookEvent, now: number): string {
   const samples: Record<WebhookEvent, WebhookDelivery> = HARD_DELIVERIES;
   const { data } = samples[type];
