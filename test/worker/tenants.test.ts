@@ -8,7 +8,7 @@ import { ALLOWED, portal } from "../../src/http/portal/portal.ts";
 import { invoke } from "../../src/platform/invoke.ts";
 import type { Operation as PlatformOperation } from "../../src/platform/operation.ts";
 import { OPERATIONS } from "../../src/platform/operations.ts";
-import { deployedWith, openApi, send, withoutRateLimit } from "../support/api.ts";
+import { deployedAs, openApi, send, withoutRateLimit } from "../support/api.ts";
 import { type Operation, operationsOf } from "../support/document.ts";
 import { openFilledWorkspace } from "../support/filled.ts";
 import { keepLog } from "../support/log-lines.ts";
@@ -48,7 +48,7 @@ interface Way {
 /** A deployment on a database. */
 interface Deployment {
   env: Env;
-  fetch: ReturnType<typeof deployedWith>;
+  fetch: ReturnType<typeof deployedAs>;
 }
 
 /** A workspace whose first subscription has many deliveries that are pending, although they are void. */
@@ -260,11 +260,14 @@ async function leaksOf(
   { own, foreign }: Awaited<ReturnType<typeof openBoth>>,
 ): Promise<string[]> {
   const metered = meteredDatabase();
-  const bindings = { DB: rewritten(metered.DB, rewrite) };
-  const deployment = {
-    env: { ...env, ...inDatabase(bindings) },
-    fetch: deployedWith({ ...bindings, PORTAL_REQUESTS: UNLIMITED }),
+  const bindings: Env = {
+    ...env,
+    // The directory. If the workspaces live there too, the next line replaces it.
+    DB: rewritten(env.DB, rewrite),
+    ...inDatabase({ DB: rewritten(metered.DB, rewrite) }),
+    PORTAL_REQUESTS: UNLIMITED,
   };
+  const deployment = { env: bindings, fetch: deployedAs(bindings) };
   const leaks: string[] = [];
   const provoked = (await way.provoke?.(foreign)) ?? {};
   const before = await rowsOf(foreign.workspaceId);
