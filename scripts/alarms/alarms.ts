@@ -57,7 +57,7 @@ function show(worker: string): void {
     print(`${alarm.name}: ${isOnLog ? conditionOf(alarm) : alarm.page}`);
     if (isOnLog) print(`  ${queryOf(worker, alarm)}`);
   }
-  print("\nWhat to do: docs/operations.md, Alarms.");
+  print("\nWhat to do: docs/runbook.md.");
 }
 
 function conditionOf({ count, minutes }: LogAlarm): string {
@@ -100,7 +100,7 @@ async function apply(worker: string, origin: string, email: string): Promise<voi
   const notify = (name: string, alert_type: string, filters: object) =>
     put(cloudflare, "/alerting/v3/policies", {
       name: `${worker}: ${name}`,
-      description: "docs/operations.md, Alarms",
+      description: `docs/runbook.md, ${name}`,
       enabled: true,
       alert_type,
       filters,

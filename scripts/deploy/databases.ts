@@ -67,7 +67,7 @@ export async function findDatabases(
     else if (there.jurisdiction === undefined) found.existing.push(existing);
     else
       throw new Error(
-        `The database ${name} is stored ${placeOf(place)}, not ${placeOf(jurisdiction)}, and cannot be moved: list it in DATABASES_CLOSED, bind a new one, and moveWorkspace to that (docs/operations.md, Where data is stored). Nothing was deployed.`,
+        `The database ${name} is stored ${placeOf(place)}, not ${placeOf(jurisdiction)}, and cannot be moved: list it in DATABASES_CLOSED, bind a new one, and moveWorkspace to that (docs/admin.md, Where data is stored). Nothing was deployed.`,
       );
   }
   return found;

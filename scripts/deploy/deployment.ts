@@ -379,9 +379,7 @@ async function test(
           "Set PORTAL_ORIGIN in wrangler.toml, for links to the portal, and so that the next version is tested before it gets traffic.",
         ]),
     ...(String(vars.EMAIL_FROM).endsWith("@example.com")
-      ? [
-          "Set EMAIL_FROM in wrangler.toml, for e-mails to administrators (docs/operations.md, E-mail).",
-        ]
+      ? ["Set EMAIL_FROM in wrangler.toml, for e-mails to administrators (docs/admin.md, E-mail)."]
       : []),
   ];
   if (address && faults.length === 0) print(ANSWERS_WELL);

@@ -24,7 +24,7 @@ and answers one; \`METHOD --help\` shows examples. Invalid input writes nothing.
   with \`?\` may be left out.
 - An event kind is a \`WebhookEvent\` of the [API](../openapi.json).
 - A page is \`items\` and \`nextCursor\`: pass that as \`cursor?\` for the next page; it is null on the last.
-- Any input may have an \`actor\` of up to 100 characters, for the [audit trail](operations.md#audit-trail):
+- Any input may have an \`actor\` of up to 100 characters, for the [audit trail](admin.md#audit-trail):
   who is calling.
 - Names, descriptions and actors hold no control characters and no bidirectional overrides. What people
   wrote, such as the name of a lead, may hold any: a terminal shows them as escapes such as \`\\u001b\`,

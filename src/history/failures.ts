@@ -264,7 +264,7 @@ export const FAILURES = {
   },
 } satisfies Record<string, Entry>;
 
-/** By how much a server's clock must be wrong to reject our timestamps (docs/webhooks.md). */
+/** By how much a server's clock must be wrong to reject our timestamps. */
 const CLOCK_TOLERANCE_MS = 5 * 60_000;
 
 /** Statuses with which servers reject a timestamp. */

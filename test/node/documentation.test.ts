@@ -19,7 +19,7 @@ import {
 } from "../../src/contract/limits.ts";
 import { DAY_MS, HOUR_MS } from "../../src/contract/time.ts";
 import { DISPATCH_MAX_MS } from "../../src/delivery/dispatch.ts";
-import { SLOW_RESPONSE_MS } from "../../src/delivery/policy.ts";
+import { CONCURRENCY_MAX, SLOW_RESPONSE_MS } from "../../src/delivery/policy.ts";
 import { RESPONSE_KEPT_BYTES, RESPONSE_READ_MS } from "../../src/delivery/response.ts";
 import { LEASE_MS } from "../../src/delivery/round.ts";
 import { OPERATIONS } from "../../src/platform/operations.ts";
@@ -68,14 +68,15 @@ test.each([
   ["docs/deliveries.md", `up to ${said(RESPONSE_KEPT_BYTES)} bytes of it`],
   ["docs/deliveries.md", `one schedule of ${REDELIVERIES_PER_SECOND} per second`],
   ["docs/deliveries.md", `examines up to ${said(REDELIVERY_EXAMINED_MAX)} events`],
-  ["docs/operations.md", `it failed for ${DISABLE_AFTER_MS / HOUR_MS} h`],
-  ["docs/operations.md", `answers take over ${seconds(SLOW_RESPONSE_MS)} s`],
-  ["docs/operations.md", `retried within ${seconds(LEASE_MS)} s`],
-  ["docs/operations.md", `(${SECRET_OVERLAP_SECONDS.default / 3600} hours)`],
-  ["docs/operations.md", `${SUBSCRIPTIONS_MAX} per workspace`],
-  ["docs/operations.md", `allows up to ${AGREED_SUBSCRIPTIONS_MAX}`],
-  ["docs/operations.md", `at most ${WORKSPACE_EMAILS_PER_DAY} e-mails a day`],
-  ["docs/operations.md", `for ${ERASED_LEADS_KEPT_DAYS} days, no reference`],
+  ["docs/customers.md", `failed for ${DISABLE_AFTER_MS / HOUR_MS} h`],
+  ["docs/customers.md", `Responses take over ${seconds(SLOW_RESPONSE_MS)} s`],
+  ["docs/customers.md", `at up to ${CONCURRENCY_MAX} at a time`],
+  ["docs/runbook.md", `retried within ${seconds(LEASE_MS)} s`],
+  ["docs/keys.md", `(${SECRET_OVERLAP_SECONDS.default / 3600} hours by default)`],
+  ["docs/admin.md", `${SUBSCRIPTIONS_MAX} per workspace`],
+  ["docs/admin.md", `allows up to ${AGREED_SUBSCRIPTIONS_MAX}`],
+  ["docs/admin.md", `at most ${WORKSPACE_EMAILS_PER_DAY} e-mails a day`],
+  ["docs/admin.md", `for ${ERASED_LEADS_KEPT_DAYS} days, no reference`],
   ["docs/recording.md", `at most ${RECORD_MAX_BYTES / 1024} KiB of JSON`],
   ["docs/recording.md", `custom fields ${NESTING_MAX} levels deep`],
   ["site/page/flow.svg", `Any 2xx within ${seconds(POST_TIMEOUT_MS)} seconds`],
