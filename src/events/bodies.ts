@@ -10,7 +10,7 @@ import { Automation } from "../records/automations.ts";
 import { LEAD_AS_JSON, Lead, parseLeadRow, readLead } from "../records/leads.ts";
 import { Run } from "../records/runs.ts";
 
-/** The shape of `data`, by kind of event. */
+/** The schema of `data`, by event type. */
 const DATA = {
   "run.completed": Run,
   "lead.created": Lead,
@@ -48,16 +48,15 @@ export const WebhookDelivery = z
 export type WebhookDelivery = z.infer<typeof WebhookDelivery>;
 
 /*
- * The body of an event: the exact bytes that are signed and posted, the same at each attempt. It is
- * stored, except for `lead.created`: a lead never changes (a trigger refuses to update its row), so the same
- * body can be made from its row at any time. Store it, too, before leads may change. A run or an automation
- * may have changed since its event.
+ * The body of an event: the exact bytes that are signed and sent, the same in each attempt. It is stored, because a
+ * run or an automation may change after its event. Only the body of `lead.created` is made from the lead's row each
+ * time, because a lead never changes (a trigger rejects updates of its row). Before leads may change, their bodies
+ * must be stored, too.
  *
- * A field that is added to leads therefore also appears in earlier events that are posted or redelivered
- * from then on.
+ * A field that is added to leads therefore also appears in earlier events that are sent from then on.
  */
 
-/** The body of an event, as JSON. @param createdAt Unix milliseconds. */
+/** Serializes the body of an event. @param createdAt Unix milliseconds. */
 export function serializeBody<T extends WebhookDelivery>(
   id: string,
   type: T["type"],
@@ -78,11 +77,11 @@ export const BODY = {
   >`(SELECT ${LEAD_AS_JSON} FROM ${leads} WHERE ${leads.id} = ${events.leadId})`,
 };
 
-/** What `BODY` selects. */
+/** The row that `BODY` selects. */
 export interface BodyRow extends Pick<typeof events.$inferSelect, "createdAt" | "leadId"> {
   eventId: string;
   storedBody: string;
-  /** Its lead as JSON; null if there is none. */
+  /** The lead as JSON; null if there is none. */
   lead: string | null;
 }
 
@@ -93,11 +92,11 @@ export interface Owner {
   dataKey: string | null;
 }
 
-/** The lead that an event announces cannot be decrypted, or is gone, so the event has no body. */
+/** Thrown if the lead of an event cannot be decrypted, or was deleted, so that the event has no body. */
 export class UnreadableEvent extends Error {}
 
 /**
- * The body of an event.
+ * Returns the body of an event, stored or made from its lead.
  *
  * @param keys `ENCRYPTION_KEYS`.
  * @throws UnreadableEvent

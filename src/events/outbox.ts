@@ -8,16 +8,21 @@ import { isNotErased } from "../records/leads.ts";
 import { IS_ACTIVE, lists } from "../subscriptions/conditions.ts";
 import { serializeBody, type WebhookDelivery } from "./bodies.ts";
 
-/** An event, announced only if its condition holds at the commit. */
+/*
+ * A transactional outbox: an event and its deliveries are written in the transaction of the record that they are
+ * about, so neither exists without the other.
+ */
+
+/** An event to announce. It is stored only if the condition of `announce` holds at the commit. */
 export interface Draft {
   id: string;
-  /** The id of the record it is about. */
+  /** The id of the record that it is about. */
   subject: string;
-  /** The exact body that every subscriber receives; null if it is made from the lead it is about. */
+  /** The exact body that every endpoint receives; null if it is made from the lead that it is about. */
   body: string | null;
 }
 
-/** Drafts the event that announces `data`. */
+/** Makes the draft of an event that announces `data`. */
 export function draftEvent<T extends WebhookDelivery>(
   type: T["type"],
   data: T["data"],
@@ -27,20 +32,20 @@ export function draftEvent<T extends WebhookDelivery>(
   return { id, subject: data.id, body: serializeBody<T>(id, type, now, data) };
 }
 
-/** SQL condition on a draft, before its lead is written: it does not exist, and was not erased. */
+/** SQL condition on a draft whose lead is not written yet: the lead does not exist, and was not erased. */
 export function isNewLead(workspaceId: string): SQL {
   const id = sql`draft.value->>'subject'`;
   return sql`NOT EXISTS (SELECT 1 FROM ${leads} WHERE ${leads.id} = ${id}) AND ${isNotErased(workspaceId, id)}`;
 }
 
 /**
- * Announces the `drafts` for which `condition` holds: inserts each event, with a delivery for every
- * active subscription that lists its kind. An event that no subscription lists is not stored; one
- * that only disabled subscriptions list is, because it may be sent to them later.
+ * Announces the `drafts` for which `condition` holds: inserts each event, with a delivery for every active
+ * subscription that lists its type. An event that only disabled subscriptions list is stored as well, because it
+ * may be sent to them later. An event that no subscription lists is not stored.
  *
- * These statements come before those that write the record, in the same transaction. The condition
- * therefore sees the state before the write, and a second try finds its own record and announces
- * nothing.
+ * These statements come before those that write the record, in the same transaction. The condition therefore sees
+ * the state before the write. If the transaction is tried again after it was committed, the condition finds the
+ * record of the first try, and nothing is announced twice.
  */
 export function announce(
   workspaceId: string,
@@ -54,7 +59,7 @@ export function announce(
   const isSubscriber = sql`${isListing} AND ${IS_ACTIVE}`;
   const subjects = JSON.stringify(drafts.map(({ id, subject }) => ({ id, subject })));
   return transaction({
-    // Before the events are inserted: a draft with a stored event counts as announced.
+    // Deliveries come before events, because the NOT EXISTS must not find the event of this transaction.
     deliveries: insertFrom(
       deliveries,
       {

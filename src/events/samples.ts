@@ -1,6 +1,6 @@
 /*
- * Sample records and events: those of test events, of the portal and of the document's examples. The
- * portal's page is compiled with them, so they import no schema.
+ * Sample records and events, for test events, the portal, and the examples of the OpenAPI document. The portal's
+ * page is compiled with them, so they import no schema.
  */
 import type { WebhookEvent } from "../contract/enumerations.ts";
 import { ofEachKind } from "../contract/event-types.ts";
@@ -50,8 +50,8 @@ export const RUN = {
 const HARD_TEXT = `L'Été & <Fils> : "100 %" \\ / 🏡 e\u0301 \u2028\u2029\t`;
 
 /**
- * One sample per kind of event: its data as the docs show it, and what is hard about it in test events, namely
- * everything that some serialiser writes in its own way.
+ * One sample per event type. `data` is what the docs show. `hard` replaces fields of it in test events, with values
+ * that serializers write differently.
  */
 const SAMPLES = {
   "run.completed": {
@@ -89,15 +89,15 @@ const SAMPLES = {
 type Samples = typeof SAMPLES;
 type Sample<T extends WebhookEvent> = { type: T } & Omit<Samples[T], "hard">;
 
-/** The sample events, as the docs show them. */
+/** The sample events that the docs show. */
 export const DELIVERIES = ofEachKind((_, type) => {
   const { id, created_at, data } = SAMPLES[type];
   return { id, type, created_at, data };
 }) as { [T in WebhookEvent]: Sample<T> };
 
 /**
- * The sample events with what is hard about real ones: a receiver that parses and writes a body before it
- * verifies the signature refuses them.
+ * The sample events of tests. A webhook handler that parses and serializes a body before it verifies the signature
+ * rejects them.
  */
 export const HARD_DELIVERIES = ofEachKind((_, type) => {
   const { hard } = SAMPLES[type];

@@ -2,7 +2,7 @@ import { sql } from "drizzle-orm";
 import { automations, events, leads } from "../db/schema.ts";
 import { LEAD_AS_JSON, parseLeadRow, readPersonalData } from "../records/leads.ts";
 
-/** The columns to select for `readSubject`. They need `events` in the query. */
+/** The columns to select for `readSubject`, from a query with `events`. */
 export const SUBJECT = {
   lead: sql<
     string | null
@@ -16,9 +16,9 @@ export const SUBJECT = {
 };
 
 /**
- * The name of the record that an event is about: a lead's, an automation's, or that of a run's automation.
+ * Reads the name of the record that an event is about: that of a lead, of an automation, or of a run's automation.
  *
- * @param dataKey the workspace's, because the names of leads are stored encrypted; null if it has none.
+ * @param dataKey the data key of the workspace, because names of leads are encrypted; null if it has none.
  * @returns null if the record has no name, was erased or cannot be decrypted.
  */
 export async function readSubject(

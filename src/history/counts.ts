@@ -26,13 +26,13 @@ const RESPONSE_TIME_BOUNDS_MS = [
 /** Number of days that `toDays` shows, including today. */
 const DAYS_SHOWN = 7;
 
-/** An attempt that ended. Times are Unix milliseconds. */
+/** A finished attempt; times are Unix milliseconds. */
 export interface EndedAttempt {
   subscriptionId: string;
   type: WebhookEvent;
-  /** The state of the delivery after it: `pending` if it will be retried. */
+  /** The state of the delivery after the attempt: `pending` if it will be retried. */
   state: DeliveryState;
-  /** How it ended: `answered`, `timed_out`, and so on. */
+  /** The kind of its outcome, such as `answered` or `timed_out`. */
   outcome: string;
   startedAt: number;
   durationMs: number;
@@ -94,7 +94,7 @@ export function addCounts(isWanted: SQL) {
         ON CONFLICT DO UPDATE SET counts = ${merged}`,
     ),
   );
-  /** @param values those of the placeholders in `isWanted`. */
+  /** @param values the values of the placeholders in `isWanted`. */
   return (added: CountsOfDay[], values: Record<string, unknown>) =>
     insert({ ...values, counts: JSON.stringify(added) });
 }
@@ -122,7 +122,7 @@ export function readCounts(which: SQL | undefined, now: number): Statements<Coun
   return readAs(rows, (found) => found);
 }
 
-/** The last `DAYS_SHOWN` days of one subscription, oldest first. A day without attempts is all zeros. */
+/** Returns the last `DAYS_SHOWN` days of one subscription, oldest first. A day without attempts has zeros. */
 export function toDays(rows: readonly CountsRow[], now: number): DayView[] {
   const byDay = new Map(rows.map(({ day, counts }) => [day, counts]));
   return Array.from({ length: DAYS_SHOWN }, (_, i) => {
@@ -153,7 +153,7 @@ function toDay(day: number, counts: Record<string, number>): DayView {
   };
 }
 
-/** The bound within which a share of the responses came; null if there were none. */
+/** Returns the bound that a share of the response times did not exceed; null if there were no responses. */
 function percentile(counts: Record<string, number>, share: number): number | null {
   const histogram = RESPONSE_TIME_BOUNDS_MS.map((bound) => counts[`ms ${bound}`] ?? 0);
   const total = histogram.reduce((sum, count) => sum + count, 0);
@@ -166,7 +166,7 @@ function percentile(counts: Record<string, number>, share: number): number | nul
   return RESPONSE_TIME_BOUNDS_MS[i] ?? null;
 }
 
-/** Deletes the counts of days that are no longer kept, oldest first. */
+/** Deletes the counts of days past their retention, oldest first. */
 export function deleteOldCounts(now: number): Executable {
   const { workspaceId, subscriptionId, day } = deliveryCounts;
   const before = startOfDay(now) - DELIVERY_COUNTS_KEPT_DAYS * DAY_MS;

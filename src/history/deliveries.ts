@@ -14,22 +14,22 @@ import { readSubject, SUBJECT } from "../events/subject.ts";
 import { IS_ITS_EVENT, isSubscription, STATE } from "../subscriptions/conditions.ts";
 import type { DeliveryView, FailureView } from "./views.ts";
 
-/* Lists deliveries: those of a subscription, and those of a workspace that failed. */
+/* Lists the deliveries of a subscription, and the failed ones of a workspace. */
 
 /** Maximum deliveries that one page of a filtered list examines. */
 export const DELIVERIES_LOOKED_THROUGH = 2_000;
 
-/** Which deliveries to list; what is absent or null admits all. */
+/** A filter for lists of deliveries. A field that is absent or null admits all of them. */
 export interface DeliveryFilter {
   state?: ShownDeliveryState | null | undefined;
   type?: WebhookEvent | null | undefined;
-  /** Of the last attempt: an HTTP status, a class of them, such as `5xx`, or `none` if it had no response. */
+  /** The HTTP status of the last attempt, its class, such as `5xx`, or `none` if there was no response. */
   status?: number | StatusClass | null | undefined;
-  /** When their events were recorded: Unix milliseconds; `until` is not included. */
+  /** The time when the event was recorded, in Unix milliseconds; `until` is exclusive. */
   since?: number | null | undefined;
   until?: number | null | undefined;
   eventId?: string | null | undefined;
-  /** The lead that their event announces. */
+  /** The lead that the event announces. */
   leadId?: string | null | undefined;
 }
 
@@ -82,9 +82,9 @@ export const UNSUCCESSFUL = sql`${deliveries} INDEXED BY deliveries_unsuccessful
 export const IS_UNSUCCESSFUL = sql`(${deliveries.state} IN ('exhausted', 'cancelled') OR (${deliveries.state} = 'pending' AND ${deliveries.attempts} > 0))`;
 
 /**
- * One page of a subscription's deliveries, newest first. Without a filter, it reads the rows it shows
- * plus one, each with its event. With a filter, it also reads a limited number of rows that do not
- * match, so a page may be short or empty and still have a next one. What failed is found by an index.
+ * Reads one page of a subscription's deliveries, newest first. Without a filter, it reads one row more than it
+ * returns, each with its event. With a filter, it examines up to `DELIVERIES_LOOKED_THROUGH` rows, so a page may be
+ * short or empty and still have a next one. An index finds the failed deliveries.
  */
 export async function listDeliveriesOf(
   db: Database,
@@ -94,9 +94,9 @@ export async function listDeliveriesOf(
   { limit, after }: PageRequest,
 ): Promise<Listing<DeliveryView>> {
   const { state, type, status, since, until, leadId } = filter;
-  // What was cancelled is not in the index before its row says so.
+  // The index lacks cancelled deliveries whose rows still say `pending`, so only these two states use it.
   const storedState = state === "retrying" ? "pending" : state === "exhausted" ? state : null;
-  // These bound what is read: ids are sorted by time, and an event has one delivery.
+  // These conditions bound the rows that are read, because ids are sorted by time.
   const isOnPage = and(
     eq(deliveries.subscriptionId, webhookId),
     storedState ? and(eq(deliveries.state, storedState), IS_UNSUCCESSFUL) : undefined,
@@ -119,7 +119,7 @@ export async function listDeliveriesOf(
       .select(DELIVERY_COLUMNS)
       .from(subscriptions)
       .crossJoin(deliveries)
-      // CROSS JOIN makes SQLite walk the deliveries in order, whatever it estimates about events.
+      // CROSS JOIN makes SQLite read the deliveries in order, whatever it estimates about events.
       .crossJoin(events)
       .where(
         and(
@@ -140,7 +140,7 @@ export async function listDeliveriesOf(
   });
   const order = { at: events.createdAt, id: deliveries.eventId };
   const { items, next } = toListing(found as DeliveryRow[], limit, order);
-  // Resume after the last row that was examined.
+  // The next page starts after the last row that was examined.
   const [resumeAt] = bound ?? [];
   const dataKey = await openDataKeyOf(env, owner);
   return {
@@ -150,8 +150,8 @@ export async function listDeliveriesOf(
 }
 
 /**
- * One page of a workspace's deliveries that are retried or exhausted, newest event first, of all its
- * subscriptions. Reads up to two pages of each subscription, through the index of what failed.
+ * Reads one page of the deliveries of a workspace that are retried or exhausted, newest event first. An index finds
+ * up to two pages of each subscription.
  */
 export async function listFailuresOf(
   db: Database,
@@ -193,7 +193,7 @@ export async function listFailuresOf(
   const last = page.at(-1);
   const dataKey = await openDataKeyOf(env, owner);
   const items = page
-    // It is being cancelled.
+    // The row of a cancelled delivery may still say `pending`.
     .filter(({ state }) => state !== "cancelled")
     .map(async (row) => ({ ...(await toView(row, dataKey)), webhookId: row.webhookId }));
   return {
@@ -202,7 +202,7 @@ export async function listFailuresOf(
   };
 }
 
-/** An event may have failed at several subscriptions, so a position has both ids. */
+/** Makes a position of both ids, because an event may have failed at several subscriptions. */
 function positionOf({ eventId, webhookId }: { eventId: string; webhookId: string }): Position {
   return { at: 0, id: `${eventId} ${webhookId}` };
 }
@@ -213,7 +213,7 @@ function parsePosition(position: Position | null): { eventId: string; subscripti
   return { eventId, subscriptionId };
 }
 
-/** The workspace of a subscription, with its data key. */
+/** Selects the workspace of a subscription, with its data key. */
 function ownerOf(which: SQL | undefined) {
   return qb
     .select({ workspaceId: workspaces.id, dataKey: workspaces.dataKey })
@@ -229,7 +229,7 @@ async function openDataKeyOf(
   return owner ? openDataKey(ENCRYPTION_KEYS, owner.workspaceId, owner.dataKey) : null;
 }
 
-/** A delivery as operations show it. @param dataKey the workspace's. */
+/** Returns a delivery in the shape that operations show. @param dataKey the data key of the workspace. */
 export async function toView(row: DeliveryRow, dataKey: CryptoKey | null): Promise<DeliveryView> {
   const { state, lastAt, lastOutcome, lastStatus, lastDurationMs } = row;
   const isOpen = state === "pending" || state === "retrying";

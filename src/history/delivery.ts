@@ -16,9 +16,9 @@ import { DELIVERY_COLUMNS, toView } from "./deliveries.ts";
 import type { DeliveryDetails } from "./views.ts";
 
 /**
- * One delivery with everything that is stored about it, at most `ATTEMPTS_KEPT` attempts and a success.
+ * Reads one delivery with everything that is stored about it: up to `ATTEMPTS_KEPT` attempts, and the success.
  *
- * @throws InputError if there is none.
+ * @throws InputError if there is no such delivery.
  */
 export async function findDelivery(
   db: Database,
@@ -94,8 +94,8 @@ type Secrets = Owner &
   Pick<typeof subscriptions.$inferSelect, "sealedSecret" | "earlierSecrets" | "rotatedAt">;
 
 /**
- * The headers that signed a body at a time. None if the secret was rotated since, or cannot be decrypted, or
- * the body does not exist any more.
+ * Recomputes the headers that signed a body at a given time. Returns none if the secret was rotated since then or
+ * cannot be decrypted, or if the body was erased.
  */
 async function signaturesAt(
   env: Pick<Env, "ENCRYPTION_KEYS">,

@@ -1,27 +1,30 @@
 import { POST_TIMEOUT_MS } from "../contract/limits.ts";
 
 /*
- * Why a delivery failed, in the words that the portal, the e-mails and the docs share. The portal's page
- * is compiled with them, so they import no more than numbers.
+ * Explains why a delivery failed, in texts that the portal, the e-mails and the docs share. The portal's page is
+ * compiled with them, so this file imports only numbers.
  */
 
 const SECONDS = POST_TIMEOUT_MS / 1000;
 
 type Language = "en" | "fr";
-/** How an attempt ended: an outcome's kind, and the status if there was a response. */
+
+/** The end of an attempt: the kind of its outcome, and the status if there was a response. */
 export interface Ended {
   outcome: string | null;
   status: number | null;
-  /** When it began, and the `Date` header of the response, if they are known. */
+  /** When the attempt started, if that is known. */
   at?: string | null | undefined;
+  /** The `Date` header of the response, if that is known. */
   date?: string | null | undefined;
 }
 
 type Entry = Record<Language, readonly [means: string, todo: string]>;
 
 /**
- * By outcome, status, both, or class of statuses. Cloudflare responds with 520 to 530 in place of an endpoint that
- * it cannot reach (https://developers.cloudflare.com/support/troubleshooting/http-status-codes/cloudflare-5xx-errors/).
+ * Explanations by outcome, by status, by both, or by class of statuses. Cloudflare responds with 520 to 530 in place
+ * of an endpoint that it cannot reach
+ * (https://developers.cloudflare.com/support/troubleshooting/http-status-codes/cloudflare-5xx-errors/).
  */
 export const FAILURES = {
   timed_out: {
@@ -264,13 +267,13 @@ export const FAILURES = {
   },
 } satisfies Record<string, Entry>;
 
-/** By how much a server's clock must be wrong to reject our timestamps. */
+/** Webhook handlers reject a timestamp that differs from their clock by more than this. */
 const CLOCK_TOLERANCE_MS = 5 * 60_000;
 
-/** Statuses with which servers reject a timestamp. */
+/** Statuses with which webhook handlers reject a timestamp. */
 const REJECTED = [400, 401, 403, 422];
 
-/** By how many minutes the clock of a server that rejects us is fast; negative if it is slow; 0 if it is right. */
+/** Returns by how many minutes the clock of a server that rejects us is fast: negative if slow, 0 if right. */
 function minutesFast({ status, at, date }: Ended): number {
   if (status === null || !REJECTED.includes(status)) return 0;
   const fastMs = Date.parse(date ?? "") - Date.parse(at ?? "");
@@ -292,8 +295,8 @@ function explainClock(fast: number): Entry {
 }
 
 /**
- * What a failed attempt means, and what the owner of its endpoint should do, in whole sentences. A wrong clock is
- * named if `at` and `date` are given.
+ * Explains a failed attempt in whole sentences: what it means, and what the owner of the endpoint should do. With
+ * `at` and `date`, it also recognizes a server with a wrong clock.
  */
 export function explainFailure(ended: Ended, language: Language): { means: string; todo: string } {
   const { outcome, status } = ended;

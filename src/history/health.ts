@@ -14,11 +14,12 @@ import { IS_UNSUCCESSFUL, UNSUCCESSFUL } from "./deliveries.ts";
 import { rejectedTypes } from "./rejections.ts";
 import type { DayView, WebhookView } from "./views.ts";
 
-/* How subscriptions fare: what the home page of the portal shows, in one round trip. */
+/* Reads the health of subscriptions, for the home page of the portal, in one round trip. */
 
 /**
- * A workspace's subscriptions, newest first, each with its health. Reads up to `DELIVERIES_COUNTED_MAX`
- * pending deliveries of each, most of them in the index alone; a workspace has at most `AGREED_SUBSCRIPTIONS_MAX`.
+ * Lists the subscriptions of a workspace with their health, newest first. Counts up to `DELIVERIES_COUNTED_MAX`
+ * pending deliveries of each, mostly in an index alone. A workspace has at most `AGREED_SUBSCRIPTIONS_MAX`
+ * subscriptions, so the read is bounded.
  */
 export async function listSubscriptionHealth(
   db: Database,
@@ -29,7 +30,7 @@ export async function listSubscriptionHealth(
   return found.map(({ view }) => view);
 }
 
-/** A subscription and its health, with all that its days have counted. @throws InputError if there is none. */
+/** Reads one subscription with its health and its days in detail. @throws InputError if there is none. */
 export async function findSubscriptionHealth(
   db: Database,
   webhookId: string,
@@ -89,8 +90,9 @@ interface PendingRow {
 }
 
 /**
- * Counts pending deliveries in two indexes, without reading their rows: first those that have failed, then, if there
- * are fewer than `DELIVERIES_COUNTED_MAX`, all. Only while some are being cancelled, their rows are read to tell which.
+ * Counts pending deliveries in two indexes, without reading their rows: first those that have failed, and then all,
+ * if fewer than `DELIVERIES_COUNTED_MAX` have failed. Their rows are read only while some are being cancelled, to
+ * find out which.
  */
 function countPending(which: SQL | undefined) {
   const isPending = sql`${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.state} = 'pending'`;
@@ -120,7 +122,7 @@ interface FailureRow {
   durationMs: number | null;
 }
 
-/** The last attempts of the newest delivery that is retried, and of the newest that is exhausted. */
+/** Selects the last attempt of the newest delivery that is retried, and that of the newest exhausted one. */
 function selectLastFailures(which: SQL | undefined) {
   return qb.all<FailureRow>(sql`
     SELECT ${subscriptions.id} AS subscriptionId, ${deliveries.eventId} AS eventId, ${deliveries.type} AS type,
@@ -194,12 +196,13 @@ function successRate(days: readonly DayView[]): number | null {
   return delivered + failed === 0 ? null : delivered / (delivered + failed);
 }
 
-/** How long a delivery may be due before its subscription counts as behind. */
+/** How long a delivery must have been due before its subscription counts as late. */
 const BACKLOG_MS = 60_000;
 
 function stateOf(row: SubscriptionRow, isRejecting: boolean, now: number): WebhookView["state"] {
   if (row.disabledAt !== null) return "disabled";
-  // A subscription that rejects one type also fails between two successes. After a day, nothing succeeds.
+  // An endpoint that rejects one event type also has short streaks between its successes, so it is `rejecting`.
+  // Once a streak lasts a day, the endpoint accepts nothing, and is `failing`.
   const failedMs = row.failingSince === null ? 0 : now - row.failingSince;
   if (isRejecting && failedMs < TELL_AFTER_MS) return "rejecting";
   if (row.failingSince !== null) return "failing";
@@ -207,15 +210,16 @@ function stateOf(row: SubscriptionRow, isRejecting: boolean, now: number): Webho
   return row.nextAttemptAt !== null && row.nextAttemptAt < now - BACKLOG_MS ? "backlog" : "healthy";
 }
 
-/** Maximum deliveries in each state among which the first undelivered one is looked for. */
+/** Maximum deliveries of each state that `findUndeliveredSince` examines. */
 const LOOKED_AT_MAX = 1_000;
 
 /**
- * When the first event was recorded that a subscription did not get: it failed, waits to be retried or was
- * cancelled. While the subscription is disabled, earlier events than the failure that disabled it do not count, and
- * those that it misses do. Null if there is none.
+ * Finds when the oldest event was recorded that a subscription has not received: its delivery has failed, waits for
+ * a retry, or was cancelled. Null if there is none. For a disabled subscription, deliveries that ended before its
+ * last streak do not count, and the events since it was disabled do.
  *
- * If more than `LOOKED_AT_MAX` have failed, the time may be earlier than that, and so leaves out none.
+ * If more than `LOOKED_AT_MAX` deliveries have failed, the time may be too early. So a replay from that time leaves
+ * out no event.
  */
 export async function findUndeliveredSince(
   db: Database,
@@ -256,7 +260,7 @@ export async function findUndeliveredSince(
   return times.length === 0 ? null : isoTime(Math.min(...times));
 }
 
-/** Of the first deliveries in a state: the first that counts, the last one, and their number. */
+/** Selects, among the oldest deliveries in a state, the first that counts, the last one, and their number. */
 function selectFirstEnded(webhookId: string, state: "exhausted" | "cancelled") {
   const { disabledAt, failingSince } = subscriptions;
   return qb.all<{ first: string | null; last: string | null; examined: number }>(sql`

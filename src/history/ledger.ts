@@ -12,7 +12,12 @@ import {
 } from "../subscriptions/conditions.ts";
 import { livesHere } from "../workspaces/workspaces.ts";
 
-/** A delivery counts as overdue this long after it could have been posted. */
+/*
+ * Delivery reconciliation: the deliveries by state, compared with the deliveries that events have created. Both
+ * numbers are counted independently, so a delivery that is lost or made twice shows.
+ */
+
+/** How long a delivery must have been due to count as overdue. */
 const OVERDUE_AFTER_MS = 300_000;
 
 export const Backlog = z.object({
@@ -45,8 +50,8 @@ function isOf(workspaceId: string | undefined, table: { workspaceId: Column }): 
 }
 
 /**
- * The backlog of one workspace, or of all. Reads that workspace's pending deliveries, plus one row
- * for each other subscription that has any.
+ * Reads the backlog of one workspace, or of all of them. Reads the pending deliveries of that workspace, and one row
+ * for each other subscription that has some.
  */
 export async function findBacklog(
   db: Database,
@@ -89,7 +94,7 @@ export const Ledger = Backlog.extend({
 });
 export type Ledger = z.infer<typeof Ledger>;
 
-/** The ledger of several databases together: it adds up when each of theirs does. */
+/** Adds up the ledgers of several databases. `addsUp` is true if it is true for each of them. */
 export function sumLedgers(ledgers: Ledger[]): Ledger {
   const sum = (field: "created" | "delivered" | "exhausted" | "cancelled") =>
     ledgers.reduce((total, ledger) => total + ledger[field], 0);
@@ -104,8 +109,8 @@ export function sumLedgers(ledgers: Ledger[]): Ledger {
 }
 
 /**
- * The ledger of one workspace, or of all: it reads every delivery that is kept. A delivery
- * whose cancellation is not written yet counts as cancelled.
+ * Reads the ledger of one workspace, or of all of them, from every stored delivery. A cancelled delivery whose row
+ * still says `pending` counts as cancelled.
  */
 export async function findLedger(
   db: Database,

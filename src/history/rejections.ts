@@ -7,7 +7,7 @@ export interface RejectedKind extends Rejection {
   type: WebhookEvent;
 }
 
-/** What `rejectedTypes` needs of a subscription. */
+/** The part of a subscription that `rejectedTypes` needs. */
 interface Rejecting {
   rejections: Rejections;
   failingSince: number | null;
@@ -15,8 +15,8 @@ interface Rejecting {
 }
 
 /**
- * The event types that a subscription lists and has not accepted since one failed, although it has accepted
- * others since. If it accepts nothing, it is failing instead, and this is empty.
+ * Returns the listed event types that an endpoint rejects while it accepts others. Returns none if it accepts
+ * nothing, because the subscription is failing then.
  */
 export function rejectedTypes({ rejections, failingSince, events }: Rejecting): RejectedKind[] {
   return events.flatMap((type) => {
@@ -28,7 +28,8 @@ export function rejectedTypes({ rejections, failingSince, events }: Rejecting): 
 }
 
 /**
- * Those that it has rejected for at least `TELL_AFTER_MS`, so that its administrators are told.
+ * Returns the event types that an endpoint has rejected for at least `TELL_AFTER_MS`, after which its administrators
+ * are notified.
  *
  * @param now Unix milliseconds.
  */

@@ -3,7 +3,7 @@ import { ShownDeliveryState, WebhookEvent } from "../contract/enumerations.ts";
 import { EventId } from "../contract/fields.ts";
 import { DELIVERIES_COUNTED_MAX } from "../contract/limits.ts";
 
-/* What operations show of subscriptions and deliveries. The portal's page uses the same shapes. */
+/* The shapes in which operations show subscriptions and deliveries. The portal's page uses the same shapes. */
 
 const Time = z.string();
 const HttpStatus = z.int().nullable().describe("the HTTP status, if there was an answer");
@@ -20,14 +20,14 @@ export const AttemptView = z.object({
 });
 export type AttemptView = z.infer<typeof AttemptView>;
 
-/** What was sent in an attempt. */
+/** The request of an attempt. */
 const AttemptRequest = z.object({
   headers: z
     .record(z.string(), z.string())
     .describe("without those of its signatures if the secret was rotated since"),
 });
 
-/** What the receiver answered, beside the status. */
+/** The stored part of a response, beside its status. */
 export const AttemptResponse = z.object({
   headers: z.record(z.string(), z.string()).describe("cut if they are long"),
   body: z.string().describe("its beginning, as UTF-8; empty if there was none"),
@@ -37,7 +37,7 @@ export const AttemptResponse = z.object({
 });
 export type AttemptResponse = z.infer<typeof AttemptResponse>;
 
-/** An attempt as the log of its delivery has it. */
+/** An attempt in the log of its delivery. */
 const LoggedAttempt = AttemptView.extend({
   request: AttemptRequest.nullable().describe("null if nothing was sent"),
   response: AttemptResponse.nullable().describe(
@@ -107,7 +107,7 @@ export const WebhookView = z.object({
 });
 export type WebhookView = z.infer<typeof WebhookView>;
 
-/** The delivery attempts of one day, test events apart. */
+/** The delivery attempts of one day, without test events. */
 export const DayView = DayTotals.extend({
   types: z
     .array(Outcomes.extend({ type: WebhookEvent }))

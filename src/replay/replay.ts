@@ -20,50 +20,50 @@ import {
 import { type Scheduled, scheduleDeliveries, takeSlots } from "./schedule.ts";
 
 /*
- * Sends events again: those that a person names (a resend), or a range of them (a replay), such as everything that
- * a subscription did not get while it was disabled.
+ * Sends events again. A resend sends the events that a person names. A replay sends those of a time range, such as
+ * all that a subscription did not receive while it was disabled.
  *
- * Both read the events with their deliveries, decide here which to send, and write that in one transaction, which
- * leaves out what has changed since it was read.
+ * Both read the events with their deliveries, decide here which of them to send, and write that in one transaction.
+ * The transaction leaves out deliveries that have changed since they were read.
  */
 
-/** The states that a subscription which is enabled again has not received. */
+/** The states of events that a disabled subscription has not received. */
 const UNDELIVERED: readonly RedeliveryState[] = ["exhausted", "cancelled", "missed"];
 
 /** Maximum events that one call of a range examines. */
 export const REDELIVERY_EXAMINED_MAX = 1_000;
-/** A resend waits this long at most for what replays have scheduled. */
+/** How long a resend waits at most for the slots that replays have taken. */
 const RESEND_WAIT_MAX_MS = MINUTE_MS;
 
-/** A range of a subscription's events, and which of them to send; times are Unix milliseconds. */
+/** A range of a subscription's events, with the events in it to send; times are Unix milliseconds. */
 export interface Range {
   since: number;
   /** Exclusive; null for no end. */
   until: number | null;
-  /** The states to send again. What is pending and was not tried yet will be sent anyway. */
+  /** The states to send again. A pending delivery that was not tried yet is sent anyway. */
   states: readonly RedeliveryState[];
-  /** Of one event type; null for all. */
+  /** The event type to send; null for all. */
   type?: WebhookEvent | null;
-  /** Of the last attempt, as in `DeliveryFilter`; null admits all, and events without a delivery. */
+  /** The status of the last attempt, as in `DeliveryFilter`; null admits all, and events without a delivery. */
   status?: number | StatusClass | null;
-  /** Where the previous call stopped, and when the first one was made; null for the first. */
+  /** Where the previous call stopped, and when the first call was made; null in the first call. */
   after?: Position | null;
-  /** Counts what would be sent, and sends nothing. */
+  /** Whether to count the events only, and send nothing. */
   dryRun?: boolean;
 }
 
 export interface Replayed {
-  /** How many events were scheduled. */
+  /** The number of events that were scheduled. */
   count: number;
-  /** Where the next call of the range continues; null once all of it was examined. */
+  /** Where the next call for the range continues; null once all of the range was examined. */
   next: Position | null;
   /** The queue for its wake-up message. */
   queue: QueueName;
 }
 
 /**
- * Re-enables a disabled subscription. With `since`, it also gets every event since then of a type it lists that was
- * recorded after the subscription was created and never delivered to it.
+ * Enables a disabled subscription again. With `since`, also replays the events since then that it has not received,
+ * of the types that it lists. Events from before its creation are left out.
  *
  * @throws InputError if there is no such subscription.
  */
@@ -85,10 +85,10 @@ export async function enableAndReplay(
 }
 
 /**
- * Sends events to a subscription again. Named ones do not wait for an endpoint that fails. A range ends the
- * endpoint's wait, because the caller has presumably repaired it.
+ * Sends events to a subscription again. A resend is sent even while the endpoint fails. A replay ends the spacing of
+ * requests, because the caller has presumably repaired the endpoint.
  *
- * @returns null if it is disabled or without access: then it gets nothing.
+ * @returns null if the subscription is disabled or its workspace has no access: then nothing is sent.
  * @throws InputError for a subscription that does not exist, or an event that it could not receive.
  */
 export async function sendAgain(
@@ -105,14 +105,15 @@ export async function sendAgain(
   return { count, next: null, queue: subscription.queue };
 }
 
-/** An event with its delivery to the subscription; without one, what is of the delivery is null. */
+/** An event with its delivery to the subscription. Without a delivery, the fields of the delivery are null. */
 interface Candidate {
   eventId: string;
   type: WebhookEvent;
   /** Whether the subscription lists its type, and it is no test. */
   isListed: 0 | 1;
-  /** As the row says, and as it is shown: what is being cancelled is shown as cancelled. */
+  /** The state in the row of the delivery. */
   storedState: DeliveryState | null;
+  /** The state of the delivery, which may be cancelled although its row still says `pending`. */
   state: DeliveryState | null;
   priority: Priority | null;
   attempts: number | null;
@@ -121,7 +122,7 @@ interface Candidate {
   nextAttemptAt: number | null;
   outcome: string | null;
   status: number | null;
-  /** When the next slot of the subscription's replays is. */
+  /** When the next free slot of the subscription's replays is. */
   nextSlotAt: number;
 }
 
@@ -141,10 +142,10 @@ const CANDIDATES = sql`${subscriptions}
 const nextSlotAt = (now: number) => sql`max(${now}, ${subscriptions.scheduledUntil})`;
 
 /**
- * The state in which an event may be sent again. Once delivered, it counts as delivered, even if it was sent again
- * and failed.
+ * Returns the state in which an event may be sent again. An event that was ever delivered counts as delivered, even
+ * if it was sent again and failed.
  *
- * @returns null if it is sent anyway: it was not tried yet, or its next attempt comes before the next slot.
+ * @returns null if the event is sent anyway: it was not tried yet, or its next attempt comes before the next slot.
  */
 function stateOf(candidate: Candidate): RedeliveryState | null {
   const { state, attempts, deliveredEarlier, nextAttemptAt, nextSlotAt: slotAt } = candidate;
@@ -155,8 +156,8 @@ function stateOf(candidate: Candidate): RedeliveryState | null {
 }
 
 /**
- * Schedules a part of a range, oldest event first, after what is already scheduled. Tried once: called
- * again, it schedules what the lost call did not.
+ * Schedules a part of a range, oldest event first, after the slots that are already taken. The transaction is tried
+ * once. If its reply is lost, a repeated call schedules only the events that the first one did not.
  */
 async function replayRange(
   db: Database,
@@ -165,7 +166,7 @@ async function replayRange(
   now: number,
 ): Promise<Replayed> {
   const { id, createdAt, queue } = subscription;
-  // What is recorded while the caller goes on is no part of the range.
+  // Events that are recorded after the first call are not part of the range: otherwise, it might never end.
   const askedAt = Math.min(after?.at ?? now, now);
   const from = eventIdAt(Math.max(since, createdAt));
   // A cursor does not lead out of the range that the caller names.
@@ -195,11 +196,11 @@ async function replayRange(
 }
 
 /**
- * Sends events by id, whatever their state; those that wait are brought forward. They are due after what
- * is already scheduled, but at most a minute from now. Tried once.
+ * Sends events by id, whatever their state; pending deliveries are brought forward. They are due after the slots that
+ * are already taken, but at most a minute from now. The transaction is tried once.
  *
- * @returns how many it made pending or brought forward.
- * @throws InputError for an event of another workspace, or of a type the subscription does not list.
+ * @returns how many deliveries it made pending or brought forward.
+ * @throws InputError for an event of another workspace, or of a type that the subscription does not list.
  */
 async function resend(
   db: Database,
@@ -217,9 +218,9 @@ async function resend(
   if (unknown >= 0)
     throw unknownInput(
       ["eventIds", unknown],
-      "no such event, or a test, or the subscription does not list its kind",
+      "no such event, or a test, or the subscription does not list its type",
     );
-  // Those that wait keep their order, before the others.
+  // Pending deliveries come first, and keep their order.
   const waiting = found
     .filter((one) => isBroughtForward(one, now))
     .toSorted((a, b) => (a.dueAt ?? 0) - (b.dueAt ?? 0));
@@ -238,9 +239,9 @@ async function resend(
 }
 
 /**
- * Whether a resend brings a pending delivery forward. It does so while the delivery waits for longer than it would
- * for its slot. It also does if the delivery has failed and is due, because an attempt may be in flight: if that one
- * fails, too, the person still gets the attempt that they asked for.
+ * Whether a resend brings a pending delivery forward. It does if the delivery is due later than its slot. It also
+ * does if the delivery has failed and is due now, because an attempt may be in flight: if that attempt fails, too,
+ * the person still gets the attempt that they asked for.
  */
 function isBroughtForward(candidate: Candidate, now: number): boolean {
   const { state, priority, attempts, nextAttemptAt } = candidate;
@@ -250,7 +251,7 @@ function isBroughtForward(candidate: Candidate, now: number): boolean {
   return waits || ((attempts ?? 0) > 0 && priority !== 1);
 }
 
-/** `hasStatus` of the history, for a row that was read. */
+/** Whether the last attempt had this status, like `hasStatus` of the history in SQL. */
 function hasEndedWith(candidate: Candidate, status: number | StatusClass): boolean {
   if (typeof status === "number") return candidate.status === status;
   if (status === "none") return candidate.outcome !== null && candidate.outcome !== "answered";
@@ -261,13 +262,13 @@ function byEventId(a: Candidate, b: Candidate): number {
   return a.eventId < b.eventId ? -1 : 1;
 }
 
-/** @param waits whether it is pending, and keeps its attempts and its place in the retry schedule. */
+/** @param waits whether the delivery is pending, and so keeps its attempts and its place in the retry schedule. */
 function toScheduled(candidate: Candidate, waits: boolean): Scheduled {
   const { eventId, storedState, attempts, dueAt } = candidate;
   return { eventId, storedState, attempts, dueAt, waits };
 }
 
-/** Ends the wait of a subscription whose endpoint fails, so that its next attempt is due now. */
+/** Ends the spacing of a subscription whose endpoint fails, so that its next attempt is due now. */
 function endWait(subscriptionId: string, now: number): Executable {
   const { id, blockedUntil, retryFailedAt } = subscriptions;
   return qb

@@ -7,18 +7,18 @@ import { insertAttempts } from "../delivery/attempts.ts";
 import { IS_ACTIVE } from "../subscriptions/conditions.ts";
 
 /**
- * The time between two deliveries that are sent again. All of a subscription share one schedule, so that together
- * they are ten per second.
+ * The time between two deliveries that are sent again. All replays and resends of a subscription share its slots, so
+ * that together they send ten per second.
  */
 const SPACING_MS = 1000 / REDELIVERIES_PER_SECOND;
 
-/** An event to send again. Its delivery must still be as it was read; all is null if there was none. */
+/** An event to send again, with its delivery as it was read; the fields are null if it had no delivery. */
 export interface Scheduled {
   eventId: string;
   storedState: string | null;
   attempts: number | null;
   dueAt: number | null;
-  /** Whether the delivery is pending. It keeps its attempts, and its due time in case this attempt fails. */
+  /** Whether the delivery is pending. Then it keeps its attempts, and its due time in case this attempt fails. */
   waits: boolean;
 }
 
@@ -35,11 +35,11 @@ const SCHEDULED_COLUMNS = [
 ] as const;
 
 /**
- * Makes the deliveries of the events pending, a slot each, in this order. Leaves out events that the subscription
- * no longer lists, and deliveries that have changed since they were read. Does nothing if the subscription has
- * ended, because nobody would cancel them. Reads how many there were.
+ * Makes the deliveries of the events pending, each in its slot, in this order. Leaves out events of a type that the
+ * subscription no longer lists, and deliveries that have changed since they were read. Does nothing if the
+ * subscription has ended, because no call would cancel these deliveries any more. Reads how many there were.
  *
- * @param priority 1 if a person named them: then they do not wait for an endpoint that fails.
+ * @param priority 1 for a manual send, which is sent even while the endpoint fails.
  * @param startsAt SQL expression: when the first slot is.
  */
 export function scheduleDeliveries(
@@ -66,7 +66,7 @@ export function scheduleDeliveries(
       FROM ${slots} JOIN ${subscriptions} ON ${isOwn}
       WHERE ${isEvent} AND slot.value->>'storedState' IS NULL
         AND NOT EXISTS (SELECT 1 FROM ${deliveries} WHERE ${isDelivery})`,
-    // The success that the delivery stores becomes one of its attempts.
+    // The row of a delivery stores its success. It becomes one of the stored attempts before the row is overwritten.
     logged: insertAttempts(
       {
         at: sql`${deliveries.lastAt}`,
@@ -107,7 +107,7 @@ export function scheduleDeliveries(
   return readAs(statements, ({ count }) => count);
 }
 
-/** Notes that deliveries have taken slots of the subscription's schedule, from `startsAt` on. */
+/** Takes slots of the subscription, from `startsAt` on. */
 export function takeSlots(subscriptionId: string, slots: number, startsAt: SQL): Executable {
   const { id, scheduledUntil } = subscriptions;
   return qb

@@ -3,9 +3,9 @@ import type { DeliveryState } from "../contract/enumerations.ts";
 import { type InputError, unknownInput } from "../contract/input-error.ts";
 import { deliveries, events, subscriptions, workspaces } from "../db/schema.ts";
 
-/* How subscriptions, events and deliveries belong together, as SQL conditions. */
+/* The rules that connect subscriptions, events and deliveries, as SQL conditions. */
 
-/** The subscription with this id, unless it was deleted. */
+/** SQL condition: the subscription has this id and is not deleted. */
 export function isSubscription(id: string): SQL | undefined {
   return and(eq(subscriptions.id, id), isNull(subscriptions.deletedAt));
 }
@@ -14,23 +14,23 @@ export function unknownWebhook(): InputError {
   return unknownInput("webhookId", "no such subscription");
 }
 
-/** The subscription is active: it gets events. */
+/** SQL condition: the subscription is active, so events are sent to it. */
 export const IS_ACTIVE = sql`(${subscriptions.disabledAt} IS NULL AND ${subscriptions.deletedAt} IS NULL
   AND EXISTS (SELECT 1 FROM ${workspaces} WHERE ${workspaces.id} = ${subscriptions.workspaceId} AND ${workspaces.accessGranted}))`;
 
-/** The subscription lists this event type. */
+/** SQL condition: the subscription lists this event type. */
 export const lists = (type: Column | string): SQL =>
   sql`EXISTS (SELECT 1 FROM json_each(${subscriptions.events}) AS listed WHERE listed.value = ${type})`;
 
-/** The delivery is the subscription's, and pending. */
+/** SQL condition: the delivery belongs to the subscription, and its row says `pending`. */
 export const IS_PENDING = sql`${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.state} = 'pending'`;
 
 /** A table expression: the pending deliveries. Without the hint, SQLite reads all of a subscription's. */
 export const PENDING = sql`${deliveries} INDEXED BY deliveries_due_of_subscription`;
 
 /**
- * The delivery was cancelled when its subscription, or its event type, ended, although its row still says
- * `pending`: a dispatch updates it.
+ * SQL condition: the delivery was cancelled with its subscription or event type, although its row still says
+ * `pending`. A dispatch updates the row later (delivery/cancellation.ts).
  */
 export const IS_CANCELLED_LAZILY = sql`(${deliveries.state} = 'pending'
   AND ${deliveries.cancelEpoch} < coalesce(${subscriptions.cancelledBefore} ->> ${deliveries.type}, 0))`;
@@ -38,5 +38,5 @@ export const IS_CANCELLED_LAZILY = sql`(${deliveries.state} = 'pending'
 /** SQL expression: the state of the subscription's delivery. */
 export const STATE = sql<DeliveryState>`iif(${IS_CANCELLED_LAZILY}, 'cancelled', ${deliveries.state})`;
 
-/** The event is the one that is delivered. */
+/** SQL condition: the event is that of the delivery. */
 export const IS_ITS_EVENT = sql`${events.workspaceId} = ${deliveries.workspaceId} AND ${events.id} = ${deliveries.eventId}`;

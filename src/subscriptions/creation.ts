@@ -6,7 +6,7 @@ import { type Executable, readAs, type Statements, transaction } from "../db/cli
 import { subscriptions, workspaces } from "../db/schema.ts";
 import { WEBHOOKS_MAX } from "../workspaces/workspaces.ts";
 
-/** The columns of a subscription that its creation writes. */
+/** The columns that the creation of a subscription writes. */
 const CREATED_COLUMNS = {
   id: subscriptions.id,
   workspaceId: subscriptions.workspaceId,
@@ -19,7 +19,7 @@ const CREATED_COLUMNS = {
 /** A subscription as it is created. */
 export type NewSubscription = Pick<typeof subscriptions.$inferSelect, keyof typeof CREATED_COLUMNS>;
 
-/** A subscription that was created, and what was requested then; null without an `Idempotency-Key`. */
+/** A created subscription, with the URL and events that were requested; null without an `Idempotency-Key`. */
 export type CreatedSubscription = NewSubscription &
   Pick<typeof subscriptions.$inferSelect, "requested">;
 
@@ -32,14 +32,14 @@ export interface CreationRequest {
 }
 
 /**
- * The stored form of an `Idempotency-Key`, which belongs to an API key. Otherwise a client could be shown the
- * secret of another one's subscription, by repeating its request.
+ * Returns the stored form of an `Idempotency-Key`, which includes the API key. Without it, a client could repeat
+ * the request of another one and be shown the secret of its subscription.
  */
 function scopedKey({ idempotencyKey, keyId }: CreationRequest): string | null {
   return idempotencyKey == null ? null : `${keyId ?? "portal"} ${idempotencyKey}`;
 }
 
-/** The subscription that a request of the same API key with this `Idempotency-Key` created within a day. */
+/** Reads the subscription that the same API key created with this `Idempotency-Key` within the last day. */
 export function findCreated(
   workspaceId: string,
   request: CreationRequest & { idempotencyKey: string },
@@ -58,7 +58,7 @@ function findByKey(workspaceId: string, scoped: string, now: number) {
   );
 }
 
-/** Forgets an `Idempotency-Key` that is a day old, so that it can be used again. */
+/** Clears an `Idempotency-Key` that is a day old, so that it can be used again. */
 function releaseIdempotencyKey(
   workspaceId: string,
   idempotencyKey: string,
@@ -82,8 +82,8 @@ function created(condition: SQL | undefined): Statements<CreatedSubscription | u
 }
 
 /**
- * Inserts a subscription, unless the workspace is at its limit or has one with the same
- * `Idempotency-Key`. Reads the one that is stored now, if any, and that limit.
+ * Inserts a subscription, unless the workspace is at its limit or has one with the same `Idempotency-Key`. Reads
+ * the subscription that is stored now, if any, and the limit.
  */
 export function insertSubscription(
   row: NewSubscription,

@@ -16,9 +16,9 @@ import {
 import type { Changeable } from "./subscriptions.ts";
 import { toUri } from "./target.ts";
 
-/* The fields of a subscription that people change: read, changed, and compared for the audit trail. */
+/* Reads and changes the fields of a subscription that people edit, and compares them for the audit trail. */
 
-/** The fields of a subscription before a change, and what its headers are encrypted with. */
+/** The fields of a subscription before a change, with the data key of its headers. */
 export type Fields = Awaited<ReturnType<typeof findFields>>;
 
 /** Reads the fields of a subscription. @throws InputError if there is no such subscription. */
@@ -44,7 +44,7 @@ export async function findFields(db: Database, webhookId: string) {
   return fields;
 }
 
-/** The changes that a call asks for; an absent field stays as it is. */
+/** The changes that a call requests; an absent field stays as it is. */
 interface WantedChanges extends HeaderChanges {
   url?: string | null | undefined;
   events?: WebhookEvent[] | null | undefined;
@@ -52,8 +52,8 @@ interface WantedChanges extends HeaderChanges {
 }
 
 /**
- * Works out the columns to change. The headers do not follow the subscription to another origin, because
- * anybody with a link to the portal could change the URL and read them there.
+ * Computes the columns to change. The headers are dropped if the URL gets another origin: otherwise, any user of the
+ * portal could change the URL to a server of their own and read them there.
  *
  * @throws InputError if there would be too many headers.
  */
@@ -85,8 +85,8 @@ export async function changeFields(
 type Expected = { [Name in keyof ChangedFields]?: unknown };
 
 /**
- * Compares fields with the values that a caller expects, so that a form does not undo what another person
- * has changed since it was opened (optimistic concurrency control).
+ * Compares fields with the values that a caller expects (optimistic concurrency control). So a form does not undo
+ * another person's change since it was opened.
  *
  * @throws InputError that names the first field that differs.
  */
@@ -99,7 +99,7 @@ export function expectFields(before: Fields, expected: Expected): void {
       });
 }
 
-/** The fields as the audit trail has them: without values of headers. */
+/** Returns the fields in the form of the audit trail, which has no values of headers. */
 export function showFields(fields: Fields): ChangedFields {
   return {
     url: fields.url,
@@ -111,7 +111,7 @@ export function showFields(fields: Fields): ChangedFields {
   };
 }
 
-/** The fields that a change changes, before and after. Headers are changed if their values are. */
+/** Returns the fields that differ, before and after a change. Headers differ if their values do. */
 export function diffFields(
   before: Fields,
   after: Fields,

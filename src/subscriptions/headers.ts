@@ -5,20 +5,21 @@ import { expectDataKey, openUnder, sealUnder } from "../encryption/personal-data
 import type { Owner } from "../events/bodies.ts";
 
 /*
- * Custom headers of a subscription, which each of its requests carries: for instance a token that a gateway in
- * front of the endpoint asks for. They are stored encrypted under the data key of their workspace, and never
- * shown again; their names are.
+ * The custom headers of a subscription, which each of its requests carries. For example, a gateway in front of the
+ * endpoint may require a token. Their values are stored encrypted under the data key of the workspace, and are
+ * never shown again. Their names are shown.
  */
 
-/** A field name, and a value without outer spaces (RFC 9110, 5.1 and 5.5). */
+/** A field name (RFC 9110, 5.1). */
 const NAME = /^[\w!#$%&'*+.^`|~-]{1,100}$/;
+/** A field value without outer spaces (RFC 9110, 5.5). */
 const VALUE = new RegExp(`^(?! )[ -~]{1,${HEADER_VALUE_MAX_LENGTH}}(?<! )$`);
 
 /**
- * Names that a subscription cannot set, in the form of `canonical`: ours, those of HTTP itself (RFC 9110, 7.6;
- * RFC 9111; RFC 9112; RFC 9113), and those that Cloudflare or another proxy writes, in which an endpoint
- * may trust the address of its client. A range or a condition (RFC 9110, 13 and 14) would change the
- * response.
+ * Names that a subscription cannot set, in the form of `canonical`. These are our own headers, those of HTTP itself
+ * (RFC 9110, 7.6; RFC 9111; RFC 9112; RFC 9113), and those of Cloudflare and other proxies, in which an endpoint may
+ * trust the IP address of its client. Ranges and conditions (RFC 9110, 13 and 14) are among them, because they would
+ * change the response.
  */
 const RESERVED = new RegExp(
   `^(${[
@@ -32,8 +33,8 @@ const RESERVED = new RegExp(
 );
 
 /**
- * A name as an endpoint may see it. Servers under CGI, WSGI or PHP read `_` as `-`, so that they cannot
- * tell two such names apart.
+ * Returns a name as an endpoint may see it. Servers under CGI, WSGI or PHP read `_` as `-`, so they cannot tell two
+ * such names apart.
  */
 function canonical(name: string): string {
   return name.toLowerCase().replaceAll("_", "-");
@@ -44,10 +45,10 @@ export function isReserved(name: string): boolean {
   return RESERVED.test(canonical(name));
 }
 
-/** Headers by name, as a subscriber gives them. */
+/** Custom headers by name. */
 export const CustomHeaders = z.preprocess(
   (value, context) => {
-    // A record has no room for it: the other headers would be lost.
+    // The record below would take `__proto__` for its prototype, and lose the other headers.
     if (typeof value === "object" && value !== null && Object.hasOwn(value, "__proto__"))
       context.addIssue({
         code: "custom",
@@ -63,7 +64,7 @@ export const CustomHeaders = z.preprocess(
 );
 export type CustomHeaders = z.infer<typeof CustomHeaders>;
 
-/** The first fault of headers; null if they are valid. */
+/** Returns the first fault of headers; null if they are valid. */
 function findFault(headers: CustomHeaders): { message: string; details: Details } | null {
   const names = Object.keys(headers);
   const invalid = (message: string) => ({ message, details: { reason: "invalid_type" as const } });
@@ -83,20 +84,20 @@ function findFault(headers: CustomHeaders): { message: string; details: Details 
   return null;
 }
 
-/** How a call changes the custom headers of a subscription. */
+/** The changes of a call to the custom headers of a subscription. */
 export interface HeaderChanges {
-  /** Replaces all of them; null for none. */
+  /** Replaces all headers; null removes all. */
   headers?: CustomHeaders | null | undefined;
-  /** Adds these, or replaces those of the same names. */
+  /** Adds these headers, or replaces those of the same names. */
   setHeaders?: CustomHeaders | null | undefined;
-  /** Removes those of these names. */
+  /** Removes the headers of these names. */
   removeHeaders?: string[] | null | undefined;
 }
 
 /**
- * Applies changes to the present headers.
+ * Applies changes to the current headers.
  *
- * @throws InputError if there are too many then.
+ * @throws InputError if there would be too many headers.
  */
 export function changeHeaders(present: CustomHeaders, changes: HeaderChanges): CustomHeaders {
   const { headers, setHeaders, removeHeaders } = changes;
@@ -109,7 +110,7 @@ export function changeHeaders(present: CustomHeaders, changes: HeaderChanges): C
   return changed;
 }
 
-/** Those of the names that are lost because the headers do not follow their subscription to another host. */
+/** Lists the names of the headers that a subscription loses because its URL gets another origin. */
 export function listDropped(
   names: string[],
   left: CustomHeaders,
@@ -125,7 +126,7 @@ interface HeadersOwner extends Owner {
 }
 
 /**
- * Makes the stored form of headers: their names in clear, and the headers encrypted.
+ * Makes the stored form of headers: their names in plain text, and the headers encrypted.
  *
  * @throws Error if the workspace's data key cannot be opened.
  */
@@ -140,7 +141,7 @@ export async function sealHeaders(
   return { headerNames, sealedHeaders: await sealUnder(key, ownerOf(owner), headers) };
 }
 
-/** The headers that each request carries. @throws Error if they cannot be decrypted. */
+/** Decrypts the headers that each request carries. @throws Error if they cannot be decrypted. */
 export async function openHeaders(
   env: Pick<Env, "ENCRYPTION_KEYS">,
   owner: HeadersOwner,

@@ -6,22 +6,22 @@ import { isPublicAddress, type TargetFault, targetFault } from "./target.ts";
 
 /** Timeout of the DNS-over-HTTPS resolver. Without a response, requests are not blocked. */
 const DNS_TIMEOUT_MS = 2_000;
-/** How long a look-up may delay a request; a later response is cached for the next one. */
+/** How long a look-up may delay a request. A later response is cached for the next request. */
 export const DNS_BEFORE_POST_MS = 400;
-/** Maximum names an isolate caches. */
+/** Maximum names that an isolate caches. */
 const DNS_NAMES_MAX = 1_000;
 /** How long an isolate caches a name's resolution. */
 const DNS_REMEMBERED_MS = 60_000;
 
-/** The IP addresses that a name resolves to, as far as they matter. */
+/** A class of the IP addresses that a name resolves to. */
 export type Resolution = "public" | "private" | "unresolvable" | "unknown";
 
-/** Whether to look hosts up: a resolver is configured, and private addresses are not allowed. */
+/** Whether to look up hosts: a resolver is configured, and private IP addresses are not allowed. */
 function mustCheckNames(env: Env): boolean {
   return !!env.DNS_OVER_HTTPS_URL && env.ALLOW_LOCAL_WEBHOOKS !== "true";
 }
 
-/** Why we refuse to subscribe a URL, by our policy or, with a resolver, by DNS; null if we accept it. */
+/** Finds why a URL cannot be subscribed, by our policy or, with a resolver, by DNS; null if it can. */
 export async function findUrlFault(
   env: Env,
   url: string,
@@ -37,9 +37,9 @@ const NO_SUCH_NAME = 3;
 const ADDRESS_TYPES = [1, 28];
 
 /**
- * Asks a DNS-over-HTTPS resolver (JSON API) what the host of `url` resolves to: `public` if all its
- * addresses are public, `private` if any is not, `unresolvable` if the name does not exist, and
- * `unknown` otherwise, for instance on a timeout.
+ * Resolves the host of `url` with a DNS-over-HTTPS resolver (JSON API). The result is `public` if all IP addresses
+ * of the host are public, `private` if any is not, and `unresolvable` if the name does not exist. Otherwise, for
+ * example after a timeout, it is `unknown`.
  */
 export async function resolveHost(resolverUrl: string, url: string): Promise<Resolution> {
   const host = new URL(url).hostname;
@@ -50,7 +50,7 @@ export async function resolveHost(resolverUrl: string, url: string): Promise<Res
     .flatMap(({ Answer }) => Answer)
     .filter(({ type, data }) => ADDRESS_TYPES.includes(type) && ipaddr.isValid(data));
   if (addresses.some(({ data }) => !isPublicAddress(data))) return "private";
-  // With only one of the two answers, private is certain, but public is not.
+  // One of the two responses may prove that a host is private, but not that it is public.
   if (answers.length < asked.length) return "unknown";
   if (answers.every(({ Status }) => Status === NO_SUCH_NAME)) return "unresolvable";
   return addresses.length > 0 ? "public" : "unknown";
@@ -76,14 +76,13 @@ async function ask(resolverUrl: string, name: string, type: string) {
   return said;
 }
 
-/** Results this isolate has seen, by host. */
+/** Results that this isolate has seen, by host. */
 const remembered = new BoundedMap<{ resolution: Resolution; until: number }>(DNS_NAMES_MAX);
 
 /**
- * Creates the function that tells whether we refuse to post to a URL. It is called before each post,
- * because what a host resolves to may change; results are cached for a minute. Posts of one dispatch
- * share a look-up; dispatches do not, because an invocation must not wait for another's promise. An
- * answer that is too late for this post serves later ones.
+ * Creates the function that decides whether requests to a URL are blocked. It is called before each request, because
+ * the IP addresses of a host may change; results are cached for a minute. The requests of one dispatch share a
+ * look-up. Dispatches do not share them, because an invocation must not wait for the promise of another one.
  */
 export function createGuard(env: Env): (url: string) => Promise<boolean> {
   const resolve = mustCheckNames(env) ? createResolver(env.DNS_OVER_HTTPS_URL) : null;

@@ -12,17 +12,18 @@ import { findSubscription } from "./subscriptions.ts";
 
 /** Requests that start later than this after a rotation are signed with the new secret. */
 export const ROTATION_MS = 2_000;
-/** Maximum earlier secrets that sign concurrently for one subscription. */
+/** Maximum earlier secrets of one subscription that sign at the same time. */
 const EARLIER_SECRETS_MAX = 4;
 
 /**
- * Gives a subscription a new secret. The previous one signs alongside it for the overlap, and so do
- * those before it. Requests of the next two seconds may still be signed without the new one; if the endpoint
- * rejects them, they are retried.
+ * Rotates the secret of a subscription. Its earlier secrets go on signing alongside the new one for the grace
+ * period. Requests of the next two seconds may still be signed without the new secret. If the endpoint rejects them,
+ * they are retried.
  *
- * Tried once. If the response is lost, call it again: the overlap is then that of both rotations.
+ * The rotation is tried once. A caller that loses the response calls again; the secret that nobody has seen then
+ * also signs for the grace period.
  *
- * @param overlapSeconds 0 ends all earlier secrets immediately.
+ * @param overlapSeconds the grace period; 0 ends all earlier secrets immediately.
  * @throws InputError if there is no such subscription, or too many of its secrets still sign.
  */
 export async function rotateSecret(
@@ -50,7 +51,7 @@ export async function rotateSecret(
           sealedSecret: sealed,
           earlierSecrets: until === null ? null : earlier,
           rotatedAt: now,
-          // A repeated request to subscribe does not show the new secret.
+          // A repeated request that created the subscription must not show the new secret.
           idempotencyKey: null,
         })
         .where(and(isSubscription(webhookId), until === null ? undefined : hasRoom)),
@@ -65,7 +66,7 @@ export async function rotateSecret(
   return { secret, overlapEndsAt: until === null ? null : isoTime(until) };
 }
 
-/** Ends the overlap of a rotation: only the current secret signs from now on. */
+/** Ends the grace period of earlier secrets: only the current secret signs from now on. */
 export function endOverlap(subscriptionId: string): Executable {
   return qb
     .update(subscriptions)

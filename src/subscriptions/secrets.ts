@@ -5,7 +5,7 @@ import { createSigner, type Signer } from "../delivery/signature.ts";
 import { expectDataKey, openUnder, sealUnder } from "../encryption/personal-data.ts";
 import type { Owner } from "../events/bodies.ts";
 
-/** A subscription's sealed secrets that still sign, the current one and earlier ones, and its workspace. */
+/** The encrypted secrets of a subscription that sign, with its workspace. */
 interface SealedSecrets extends Owner {
   sealedSecret: string;
   earlierSecrets: string[];
@@ -16,13 +16,13 @@ export function sealSecret(key: CryptoKey, subscriptionId: string, secret: strin
   return sealUnder(key, subscriptionId, secret);
 }
 
-/** Decrypts what `sealSecret` returned. @throws Error if it cannot. */
+/** Decrypts a secret that `sealSecret` has encrypted. @throws Error if it cannot be decrypted. */
 export function openSecret(key: CryptoKey, subscriptionId: string, sealed: string) {
   return openUnder<string>(key, subscriptionId, sealed);
 }
 
 /**
- * Creates a signer with all of a subscription's valid secrets.
+ * Creates a signer with all secrets of a subscription that sign.
  *
  * @throws Error if one of them cannot be decrypted.
  */
@@ -37,7 +37,7 @@ export async function openSigner(
   return createSigner(...(await Promise.all(secrets)));
 }
 
-/** A subscription's earlier secrets that sign at a time, as a field of its row. */
+/** SQL expression: the earlier secrets of a subscription that still sign at this time. */
 export function earlierSecretsAt(now: number | Placeholder): SQL<string[]> {
   return sql`(SELECT json_group_array(earlier.value->>'sealedSecret')
     FROM json_each(${subscriptions.earlierSecrets}) AS earlier WHERE earlier.value->>'until' > ${now})`.mapWith(

@@ -24,30 +24,36 @@ import { earlierSecretsAt } from "./secrets.ts";
 
 type SubscriptionRow = typeof subscriptions.$inferSelect;
 
-const { id, url, events, createdAt, disabledAt } = subscriptions;
-const SHOWN = { id, url, events, createdAt, disabledAt };
+/** The columns that the public shape of a subscription needs. */
+const WEBHOOK_COLUMNS = {
+  id: subscriptions.id,
+  url: subscriptions.url,
+  events: subscriptions.events,
+  createdAt: subscriptions.createdAt,
+  disabledAt: subscriptions.disabledAt,
+};
 
-const ORDER = { at: subscriptions.createdAt, id: subscriptions.id };
+const SUBSCRIPTION_ORDER = { at: subscriptions.createdAt, id: subscriptions.id };
 const pages = preparePages(
-  ORDER,
+  SUBSCRIPTION_ORDER,
   qb
-    .select(SHOWN)
+    .select(WEBHOOK_COLUMNS)
     .from(subscriptions)
     .where(
       and(
         eq(subscriptions.workspaceId, sql.placeholder("workspaceId")),
         isNull(subscriptions.deletedAt),
-        isOnPage(ORDER),
+        isOnPage(SUBSCRIPTION_ORDER),
       ),
     ),
 );
 
-/** One page of the workspace's subscriptions, newest first. */
+/** Reads one page of the workspace's subscriptions, newest first. */
 export async function listSubscriptions(db: Database, workspaceId: string, request: PageRequest) {
   return mapItems(await pages(db, { workspaceId }, request), toWebhook);
 }
 
-/** The workspace of a subscription, and whether that was deleted; undefined if there is none. */
+/** Reads the workspace of a subscription, and when the subscription was deleted; undefined if there is none. */
 export async function findOwner(db: Database, id: string) {
   const { workspaceId, deletedAt } = subscriptions;
   const owner = db.select({ workspaceId, deletedAt }).from(subscriptions);
@@ -55,7 +61,7 @@ export async function findOwner(db: Database, id: string) {
   return found;
 }
 
-/** The ids of the workspace's subscriptions that an API key created. */
+/** Lists the ids of the workspace's subscriptions that an API key created. */
 export async function listCreatedBy(
   db: Database,
   workspaceId: string,
@@ -75,8 +81,10 @@ export async function listCreatedBy(
 }
 
 /**
- * Deletes a subscription of the workspace, or of any; its pending deliveries are void. Reads whether it was
- * there, and whom to wake.
+ * Deletes a subscription, which cancels its pending deliveries. Reads whether it existed, and the wake-up messages
+ * to send.
+ *
+ * @param workspaceId the workspace that it must belong to; null for any.
  */
 export function deleteSubscription(
   workspaceId: string | null,
@@ -86,7 +94,7 @@ export function deleteSubscription(
   const isOwn = workspaceId === null ? undefined : eq(subscriptions.workspaceId, workspaceId);
   const ended = endSubscriptions(and(eq(subscriptions.id, id), isOwn), {
     deletedAt: now,
-    // A repeated request creates a new one, because this one's secret is gone.
+    // A repeated request creates a new subscription, because the secret of this one is gone.
     idempotencyKey: null,
     earlierSecrets: null,
   });
@@ -96,13 +104,13 @@ export function deleteSubscription(
 export type Changeable = "url" | "events" | "description" | "headerNames" | "sealedHeaders";
 
 /**
- * Changes the given fields of a subscription. Reads whether it did, and whom to wake.
+ * Changes the given fields of a subscription. Reads whether it did, and the wake-up messages to send.
  *
- * Pending deliveries of event types that are no longer listed are cancelled. Nothing is known yet of another URL:
- * its pace is that of a new subscription, and what failed at the former URL is due at once. The same holds if only
- * event types had failed that are no longer listed.
+ * Pending deliveries of event types that are no longer listed are cancelled. Nothing is known yet about another URL,
+ * so the subscription gets the pace of a new one, and deliveries that failed at the previous URL are due at once.
+ * The pace is also reset if only event types have failed that are no longer listed.
  *
- * @param seen the fields as they were read; if one is no longer the same, nothing is changed.
+ * @param seen the fields as they were read. If one of them has changed since, nothing is changed.
  */
 export function updateSubscription(
   id: string,
@@ -118,7 +126,7 @@ export function updateSubscription(
       AND ${subscriptions.description} IS ${seen.description}
       AND ${subscriptions.sealedHeaders} IS ${seen.sealedHeaders}`;
   const statements = transaction({
-    // Before the URL changes, which the condition compares.
+    // Deliveries come first, because the condition compares the URL before it changes.
     retried:
       url === undefined
         ? undefined
@@ -128,7 +136,7 @@ export function updateSubscription(
       .set({
         ...changed,
         ...(events && cancelUnlisted(events)),
-        // Another server accepts and rejects event types of its own.
+        // Another server may accept and reject other event types.
         rejections: sql`iif(${isElsewhere}, '{}', ${events ? rejectionsOf(events) : subscriptions.rejections})`,
         acceptedTypes: sql`iif(${isElsewhere}, '[]', ${subscriptions.acceptedTypes})`,
         ...resetPaceIf(sql`(${isElsewhere} OR ${events ? hasOnlyFailedUnlisted(events) : sql`0`})`),
@@ -142,13 +150,13 @@ export function updateSubscription(
   }));
 }
 
-/** SQL condition: the event types of the row include one that is not in `events`. */
+/** SQL condition: the subscription lists an event type that is not in `events`. */
 function isUnlisting(events: readonly WebhookEvent[]): SQL {
   return sql`EXISTS (SELECT 1 FROM json_each(${subscriptions.events}) AS listed
     WHERE listed.value NOT IN (SELECT value FROM json_each(${JSON.stringify(events)})))`;
 }
 
-/** The values that cancel pending deliveries of the event types that `events` lists no longer. */
+/** Returns the values that cancel pending deliveries of the event types that are not in `events`. */
 function cancelUnlisted(events: readonly WebhookEvent[]) {
   const unlisted = WebhookEvent.options.filter((type) => !events.includes(type));
   const isCancelling = isUnlisting(events);
@@ -163,7 +171,7 @@ function cancelUnlisted(events: readonly WebhookEvent[]) {
 /** SQL expression: the rejections of the row, without event types that `events` does not list. */
 function rejectionsOf(events: readonly WebhookEvent[]): SQL {
   const unlisted = WebhookEvent.options.filter((type) => !events.includes(type));
-  // A merge patch removes what is null in it (RFC 7396).
+  // A merge patch removes the members that are null in it (RFC 7396).
   const none = JSON.stringify(Object.fromEntries(unlisted.map((type) => [type, null])));
   return sql`json_patch(${subscriptions.rejections}, ${none})`;
 }
@@ -174,7 +182,7 @@ function hasOnlyFailedUnlisted(events: readonly WebhookEvent[]): SQL {
     WHERE rejection.key IN (SELECT value FROM json_each(${JSON.stringify(events)}))))`;
 }
 
-/** The columns of a pace, set to that of a new subscription if a condition holds. */
+/** Returns the columns of the pace, set to that of a new subscription if a condition holds. */
 function resetPaceIf(condition: SQL) {
   const initial: Record<string, unknown> = {
     ...INITIAL_PACE,
@@ -188,7 +196,7 @@ function resetPaceIf(condition: SQL) {
   );
 }
 
-/** Makes up to `CLEANUP_MAX` deliveries that wait for a retry of their own schedule due, as those of an ended streak. */
+/** Makes up to `CLEANUP_MAX` deliveries that wait for a retry due at once, like those of a streak that has ended. */
 function retryFailedNow(id: string, condition: SQL): Executable {
   return qb
     .update(deliveries)
@@ -202,14 +210,14 @@ function retryFailedNow(id: string, condition: SQL): Executable {
     );
 }
 
-/** Disables a subscription; its pending deliveries are void. Reads whom to wake. */
+/** Disables a subscription, which cancels its pending deliveries. Reads the wake-up messages to send. */
 export function disableSubscription(id: string, now: number): Statements<WakeUp[]> {
   const isEnabled = and(eq(subscriptions.id, id), isNull(subscriptions.disabledAt));
   const ended = endSubscriptions(isEnabled, { disabledAt: now });
   return readAs(ended, ({ wakeUps }) => wakeUps);
 }
 
-/** Makes the pending deliveries of a workspace's subscriptions void. Reads whom to wake. */
+/** Cancels the pending deliveries of a workspace's subscriptions. Reads the wake-up messages to send. */
 export function cancelPendingOf(workspaceId: string): Statements<WakeUp[]> {
   const ended = endSubscriptions(eq(subscriptions.workspaceId, workspaceId));
   return readAs(ended, ({ wakeUps }) => wakeUps);
@@ -218,7 +226,7 @@ export function cancelPendingOf(workspaceId: string): Statements<WakeUp[]> {
 /** The fields of a subscription that the Platform API needs. */
 export type KnownSubscription = ResultOf<ReturnType<typeof knownSubscription>>;
 
-/** The subscription with this id. @throws InputError if there is none or it was deleted. */
+/** Reads the subscription with this id. @throws InputError if there is none, or it was deleted. */
 export function findSubscription(
   db: Database,
   id: string,
@@ -227,7 +235,7 @@ export function findSubscription(
   return query(db, knownSubscription(id, now));
 }
 
-/** Like `findSubscription`, as a part of a transaction. */
+/** Reads the subscription with this id, as a part of a transaction. The read throws like `findSubscription`. */
 export function knownSubscription(id: string, now: number) {
   const { workspaceId, url, createdAt, sealedSecret, sealedHeaders, slow } = subscriptions;
   const found = qb
@@ -254,8 +262,8 @@ export function knownSubscription(id: string, now: number) {
 }
 
 /**
- * Re-enables a disabled subscription and resets its health. An active one keeps its own: otherwise,
- * a dead receiver that is enabled over and over would never be disabled.
+ * Enables a disabled subscription again and resets its health. An active subscription keeps its health: otherwise,
+ * one with a dead endpoint would never be disabled if it were enabled over and over.
  */
 export function enableSubscription(id: string): Executable {
   return qb
@@ -276,11 +284,11 @@ export const Webhook = z
   .object({
     id: idField("webhook", "Identifies the subscription."),
     url: z.url().openapi({
-      description: "The URL that events are posted to.",
+      description: "The URL that events are sent to.",
       example: "https://hooks.example.com/automations",
     }),
     events: z.array(WebhookEvent).openapi({
-      description: "The kinds of events that are posted.",
+      description: "The event types that are sent.",
       example: ["lead.created"],
     }),
     created_at: timeField("When the subscription was created."),
@@ -291,13 +299,13 @@ export const Webhook = z
       .openapi({ example: null }),
   })
   .openapi("Webhook", {
-    description: "A subscription: a URL and the kinds of events that are posted to it.",
+    description: "A subscription: a URL and the event types that are sent to it.",
   });
 
 export type Webhook = z.infer<typeof Webhook>;
 
 /** The public shape, without the secret. */
-export function toWebhook(row: Pick<SubscriptionRow, keyof typeof SHOWN>): Webhook {
+export function toWebhook(row: Pick<SubscriptionRow, keyof typeof WEBHOOK_COLUMNS>): Webhook {
   return {
     id: row.id,
     url: row.url,

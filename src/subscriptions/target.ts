@@ -1,7 +1,7 @@
 import ipaddr from "ipaddr.js";
 import { URL_MAX_LENGTH } from "../contract/limits.ts";
 
-/** Why we block requests to a URL, named as in the contract's `details.reason`. */
+/** A reason to block requests to a URL, named as in `details.reason` of the contract. */
 export type TargetFault =
   | "invalid_url"
   | "https_required"
@@ -9,10 +9,9 @@ export type TargetFault =
   | "private_address";
 
 /**
- * Top-level names that do not exist on the public internet: IANA's special-use domain names (RFC
- * 6761, 6762, 7686, 9476; `arpa` is infrastructure only, RFC 3172), those that ICANN reserves for
- * private use, and those commonly used in private networks. `example` is not included: no name
- * under it resolves, publicly or privately.
+ * Top-level names that do not exist on the public internet: IANA's special-use domain names (RFC 6761, 6762, 7686,
+ * 9476; `arpa` is infrastructure only, RFC 3172), those that ICANN reserves for private use, and those that private
+ * networks commonly use. `example` is not included, because no name under it resolves, publicly or privately.
  */
 const SPECIAL_SUFFIXES = new Set([
   ...["localhost", "local", "test", "invalid", "onion", "alt", "arpa"],
@@ -20,7 +19,7 @@ const SPECIAL_SUFFIXES = new Set([
   ...["lan", "localdomain", "svc", "intranet", "private"],
 ]);
 
-/** Cloud metadata services: in public ranges, but for private use. */
+/** Cloud metadata services, which have IP addresses in public ranges for private use. */
 const CLOUD_METADATA = ["168.63.129.16", "100.100.100.200", "192.0.0.192"];
 
 /** The only range of public IPv6 unicast addresses (RFC 4291, IANA). */
@@ -29,19 +28,19 @@ const GLOBAL_UNICAST_V6 = ipaddr.parseCIDR("2000::/3");
 /** Control characters, lone surrogates and outer spaces, which the parser would drop or replace. */
 const CHANGED_BY_PARSER = /[\p{Cc}\p{Cs}]|^ | $/u;
 
-/** A registered name or an IP address in brackets (RFC 3986, 3.2.2). The parser lets more through, such as `"`. */
+/** A registered name, or an IP address in brackets (RFC 3986, 3.2.2). The parser also accepts others, such as `"`. */
 const HOST = /^([\w.~!$&'()*+,;=-]|%[\da-f]{2})+$|^\[[\da-f:.]+\]$/i;
 
 /** An http or https URI (RFC 3986), without credentials. */
 const URI =
   /^https?:\/\/([\w.-]+|\[[\da-f:.]+\])(:\d*)?([/?](%[\da-f]{2}|[\w.~!$&'()*+,;=:@/?-])*)?(#(%[\da-f]{2}|[\w.~!$&'()*+,;=:@/?-])*)?$/i;
 
-/** Characters that the URL parser leaves in a path, query or fragment, and that no URI may have there. */
+/** Characters that the URL parser accepts in a path, query or fragment, although a URI must not have them there. */
 const NOT_IN_URI = /%(?![\da-f]{2})|[^\w.~!$&'()*+,;=:@/?%-]/gi;
 
 /**
- * The URL in the form that clients are shown, and can parse: a URI as it was written, any other text as
- * the URI that it stands for, such as `https://xn--…` or `%C3%A9`. Text that is no URL is unchanged.
+ * Returns a URL as a URI (RFC 3986), which every client can parse. A URI stays as it was written. Any other URL is
+ * encoded, as in `https://xn--…` or `%C3%A9`. Text that is no URL is unchanged.
  */
 export function toUri(text: string): string {
   if (URI.test(text) || !URL.canParse(text)) return text;
@@ -51,8 +50,8 @@ export function toUri(text: string): string {
 }
 
 /**
- * Finds why we block requests to `text`; `null` if we do not. The runtime's own URL parser normalises
- * the host before it is checked.
+ * Finds why requests to `text` are blocked; null if they are not. The runtime's own URL parser normalizes the host
+ * before it is checked, as it does before a request.
  *
  * @param allowLocal accepts http and private addresses, for local development only.
  */
@@ -69,7 +68,7 @@ export function targetFault(text: string, allowLocal: boolean): TargetFault | nu
     : null;
 }
 
-/** Whether a host is as short as DNS requires, and so is each of its labels (RFC 1035). */
+/** Whether a host and each of its labels are as short as DNS requires (RFC 1035). */
 function isDnsName(hostname: string): boolean {
   const name = hostname.replace(/\.$/, "");
   return name.length <= 253 && name.split(".").every(({ length }) => length > 0 && length <= 63);
@@ -81,14 +80,14 @@ function hasEmptyCredentials(text: string): boolean {
   return (authority.split(/[/\\?#]/, 1)[0] ?? "").includes("@");
 }
 
-/** Whether a host, as normalised by the URL parser, is not public. */
+/** Whether a host, as the URL parser has normalized it, is not public. */
 function isPrivateHost(hostname: string): boolean {
   const host = hostname.replace(/^\[|\]$/g, "").replace(/\.+$/, "");
   if (ipaddr.isValid(host)) return !isPublicAddress(host);
   return !host.includes(".") || SPECIAL_SUFFIXES.has(host.slice(host.lastIndexOf(".") + 1));
 }
 
-/** Whether an IP address is public unicast and not a known private service. */
+/** Whether an IP address is public, unicast, and not that of a cloud metadata service. */
 export function isPublicAddress(text: string): boolean {
   const address = ipaddr.parse(text);
   if (CLOUD_METADATA.includes(address.toString()) || address.range() !== "unicast") return false;
