@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { writeUnusually } from "../scripts/check-receiver/forms.ts";
-import { ofEachKind } from "../src/contract/event-types.ts";
+import { mapEventTypes } from "../src/contract/event-types.ts";
 import {
   AGREED_SUBSCRIPTIONS_MAX,
   BODY_MAX_BYTES,
@@ -358,7 +358,7 @@ function limits(): string {
 /** Each event type with its sample. */
 function catalogue(): string {
   return Object.values(
-    ofEachKind(
+    mapEventTypes(
       ({ when, data }, type) =>
         `### \`${type}\`\n\nRecorded ${when}. \`data\` is ${data}.\n\n\`\`\`json\n${JSON.stringify(DELIVERIES[type], null, 2)}\n\`\`\``,
     ),

@@ -1,9 +1,12 @@
-/* `Uint8Array` has methods for this, but not in Node 20, where the receiver checker runs. */
+/*
+ * Bytes as hexadecimal and base64. `Uint8Array` has methods for this, but not in Node 20, on which the receiver
+ * checker runs.
+ */
 
 const HEX_PAIRS = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, "0"));
 
 declare const IS_HEX: unique symbol;
-/** Bytes in hexadecimal. Branded, because a column of bytes takes no other text. */
+/** Bytes in hexadecimal. The type is branded, because a column of bytes takes no other text. */
 export type Hex = string & { readonly [IS_HEX]: true };
 
 /** Encodes bytes as lower-case hexadecimal. */
@@ -19,7 +22,7 @@ const HEX_VALUES = Uint8Array.from({ length: 128 }, (_, code) =>
 );
 
 /**
- * Decodes hexadecimal; any other character counts as 0. Several times as fast as V8's method, which took a
+ * Decodes hexadecimal; any other character counts as 0. It is several times as fast as V8's method, which took a
  * quarter of the CPU time of a page of large leads.
  */
 export function fromHex(text: string): Uint8Array<ArrayBuffer> {

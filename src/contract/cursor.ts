@@ -1,16 +1,16 @@
 import { fromBase64Url, toBase64Url } from "./bytes.ts";
 
-/** A position in a list sorted newest first: the next item is older than this. */
+/** A position in a list that is sorted newest first. The next item is older than this. */
 export interface Position {
   /** Unix milliseconds. */
   at: number;
   id: string;
 }
 
-/** What is listed page by page, by the names that cursors contain. */
+/** The lists with pages, by the names that cursors contain. */
 export type List =
   | ("automations" | "leads" | "runs" | "webhooks" | `automations/${string}/runs`)
-  // In the Platform API.
+  // Lists of the Platform API.
   | (
       | "workspaces"
       | "api_keys"
@@ -26,24 +26,24 @@ export type List =
 const VERSION = 1;
 const LONGEST = 512;
 
-/** The opaque cursor for the items after `position` in `list`. */
+/** Makes the opaque cursor for the items after `position` in `list`. */
 export function encodeCursor(list: List, position: Position): string {
   return encodeValues(list, [position.at, position.id]);
 }
 
-/** The position that `cursor` encodes; `null` if it is not a cursor of this list and version. */
+/** Decodes the position in `cursor`; null if it is not a cursor of this list and version. */
 export function decodeCursor(list: List, cursor: string): Position | null {
   const [at, id, ...rest] = decodeValues(list, cursor) ?? [];
   const readable = Number.isSafeInteger(at) && typeof id === "string" && rest.length === 0;
   return readable ? { at: at as number, id } : null;
 }
 
-/** An opaque cursor for values other than a `Position`. */
+/** Makes an opaque cursor of values other than a `Position`. */
 export function encodeValues(list: List, values: (string | number)[]): string {
   return toBase64Url(new TextEncoder().encode(JSON.stringify([VERSION, list, ...values])));
 }
 
-/** The values of a cursor; `null` if it is not a cursor of this list and version. */
+/** Decodes the values of a cursor; null if it is not a cursor of this list and version. */
 export function decodeValues(list: List, cursor: string): unknown[] | null {
   if (cursor.length > LONGEST) return null;
   try {

@@ -1,5 +1,5 @@
 import { z } from "@hono/zod-openapi";
-import { ofEachKind } from "./event-types.ts";
+import { mapEventTypes } from "./event-types.ts";
 
 /** A named enumeration of the contract, documented with the meaning of each of its values. */
 function documented<const Value extends string>(
@@ -57,7 +57,7 @@ export const TriggerType = documented("TriggerType", "What triggered the run.", 
 export const WebhookEvent = documented(
   "WebhookEvent",
   "An event type, and when an event of it is sent.",
-  ofEachKind(({ when }) => when),
+  mapEventTypes(({ when }) => when),
 );
 
 export type AutomationType = z.infer<typeof AutomationType>;
@@ -83,8 +83,8 @@ export const ShownDeliveryState = z.enum([
 export type ShownDeliveryState = z.infer<typeof ShownDeliveryState>;
 
 /**
- * The state of an event that may be delivered again; `missed` if it was never owed, `retrying` if it waits
- * after a failed attempt.
+ * The state of an event that may be sent again. A `missed` event never had a delivery, because it was recorded while
+ * the subscription was disabled. A `retrying` one has failed, and waits for its next attempt.
  */
 export const RedeliveryState = z.enum([
   "delivered",

@@ -1,9 +1,9 @@
 import type { AutomationStatus } from "./enumerations.ts";
 
 /**
- * The closed list of error codes, each with its HTTP statuses, the usual one first, its French
- * message, when it is returned and what to do about it. The enum, the type, the OpenAPI responses and
- * their examples derive from this table.
+ * The closed list of error codes. Each has its HTTP statuses, the usual one first, its French message, when it is
+ * returned, and what to do about it. The enum, the type, the OpenAPI responses and their examples derive from this
+ * table.
  */
 export const ERRORS = {
   invalid_request: {
@@ -66,7 +66,7 @@ export const ERRORS = {
 export type ErrorCode = keyof typeof ERRORS;
 export type ErrorStatus = (typeof ERRORS)[ErrorCode]["statuses"][number];
 
-/** The possible values of `details.reason`, each with the French message of the answer. */
+/** The possible values of `details.reason`, each with the French message of the response. */
 export const REASONS = {
   required: "Il manque une valeur obligatoire.",
   invalid_type: "Cette valeur n’est pas du type attendu.",
@@ -88,7 +88,7 @@ export const REASONS = {
   idempotency_key_reused: "Cette clé d’idempotence a déjà été utilisée pour une autre requête.",
 } as const;
 
-/** The same for requests of the portal's page. No client of the API gets them, so no document lists them. */
+/** The reasons that only the portal's page gets. Clients of the API never get them, so no document lists them. */
 const PORTAL_REASONS = {
   read_only_session: "Cette session du portail ne permet que la consultation.",
   changed_meanwhile: "Quelqu’un d’autre a modifié cet abonnement entre-temps.",
@@ -97,7 +97,7 @@ const PORTAL_REASONS = {
 export type Reason = keyof typeof REASONS;
 type PortalReason = keyof typeof PORTAL_REASONS;
 
-/** Details of an error: the invalid parameter, the reason, the values that would be valid, what prevents it. */
+/** The details of an error: the invalid parameter, the reason, and the values that would be valid. */
 export interface ErrorDetails {
   parameter?: string;
   reason?: Reason | PortalReason;

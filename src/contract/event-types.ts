@@ -1,21 +1,21 @@
-/** What is said about a kind of event, in the document, in the portal and in e-mails. */
-interface Kind {
-  /** What happened, as a short sentence without its full stop. */
+/** The texts about an event type, for the OpenAPI document, the portal and e-mails. */
+interface EventTypeTexts {
+  /** The event in a short sentence without its full stop. */
   summary: string;
-  /** When it is posted, as a clause that begins with `when`. */
+  /** When the event is sent, as a clause that begins with `when`. */
   when: string;
-  /** What `data` is. */
+  /** The content of `data`. */
   data: string;
-  /** Its name in English. */
+  /** The name of the type in English. */
   name: string;
-  /** Its name and description in French. */
+  /** The name and description in French. */
   french: { name: string; when: string };
 }
 
 /**
- * The kinds of events. The enumeration, the document and all texts derive from here; the shape of `data`
- * (`events/bodies.ts`), the sample (`events/samples.ts`) and `npm run trigger` do not compile
- * without an entry for each.
+ * The event types. The enumeration, the OpenAPI document and all texts derive from this list. The schema of `data`
+ * (`events/bodies.ts`), the sample (`events/samples.ts`) and `npm run trigger` do not compile without an entry for
+ * each type.
  */
 export const EVENT_TYPES = {
   "run.completed": {
@@ -48,20 +48,20 @@ export const EVENT_TYPES = {
       when: "Une automatisation est activée ou mise en pause, dans l’application ou par cette API ; les autres changements d’état ne sont pas annoncés. « data » contient l’automatisation après le changement.",
     },
   },
-} as const satisfies Record<string, Kind>;
+} as const satisfies Record<string, EventTypeTexts>;
 
-type EventKind = keyof typeof EVENT_TYPES;
+type EventType = keyof typeof EVENT_TYPES;
 
-/** Something about each kind of event. */
-export function ofEachKind<T>(of: (kind: Kind, type: EventKind) => T): Record<EventKind, T> {
-  const entries = Object.entries(EVENT_TYPES) as [EventKind, Kind][];
-  return Object.fromEntries(entries.map(([type, kind]) => [type, of(kind, type)])) as Record<
-    EventKind,
-    T
-  >;
+/** Maps each event type to a value. */
+export function mapEventTypes<T>(
+  toValue: (texts: EventTypeTexts, type: EventType) => T,
+): Record<EventType, T> {
+  const entries = Object.entries(EVENT_TYPES) as [EventType, EventTypeTexts][];
+  const values = entries.map(([type, texts]) => [type, toValue(texts, type)]);
+  return Object.fromEntries(values) as Record<EventType, T>;
 }
 
-/** The name of a kind's schema, such as `LeadCreated`. */
+/** Returns the name of the schema of an event type, such as `LeadCreated`. */
 export function schemaName(type: string): string {
   return type.replace(/(?:^|\W|_)(\w)/g, (_, letter: string) => letter.toUpperCase());
 }

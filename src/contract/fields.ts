@@ -1,7 +1,7 @@
 import { z } from "@hono/zod-openapi";
 import { ID_PREFIXES, type IdKind } from "./ids.ts";
 
-/** An id as clients see it: opaque except for its prefix. */
+/** The schema of an id in a response. Clients treat it as opaque, except for its prefix. */
 export function idField(kind: IdKind, about: string) {
   const prefix = ID_PREFIXES[kind];
   return z.string().openapi({
@@ -12,7 +12,7 @@ export function idField(kind: IdKind, about: string) {
 
 const KINDS = z.registry<{ kind: IdKind }>();
 
-/** An id in an input: any text, because an id that nobody has is unknown, not invalid. */
+/** The schema of an id in an input. It accepts any text, because an id that does not exist is unknown, not invalid. */
 function id(kind: IdKind) {
   const text = z.string().max(100).register(KINDS, { kind });
   return text.meta({ title: "id", description: `${ID_PREFIXES[kind]}…` });
@@ -25,14 +25,14 @@ export const WebhookId = id("webhook");
 export const EventId = id("event");
 export const KeyId = id("key");
 
-/** The kind of ids that a field holds, one or several; undefined if it is another field. */
+/** Returns the kind of the id, or ids, that a field holds; undefined if it holds something else. */
 export function idKindOf(field: z.core.$ZodType): IdKind | undefined {
   if (field instanceof z.ZodOptional || field instanceof z.ZodNullable)
     return idKindOf(field.unwrap());
   return field instanceof z.ZodArray ? idKindOf(field.element) : KINDS.get(field)?.kind;
 }
 
-/** A time, as `isoTime` formats it. */
+/** The schema of a time, as `isoTime` formats it. */
 export function timeField(about: string) {
   return z.iso.datetime().openapi({
     description: `${about} ISO 8601, UTC, with the suffix \`Z\`.`,

@@ -1,4 +1,5 @@
 import { toHex } from "./bytes.ts";
+
 /** The prefix of each kind of id; the last two are internal. */
 export const ID_PREFIXES = {
   automation: "aut_",
@@ -18,7 +19,7 @@ const ID_BYTES = 16;
 const ID_DIGITS = 25;
 
 /**
- * The id of the record that the platform calls `reference`: a hash, so that recording the same
+ * Derives the id of the record that the platform calls `reference`. It is a hash, so that recording the same
  * reference again yields the same row without a look-up.
  */
 export async function derivedId(kind: IdKind, workspaceId: string, reference: string) {
@@ -27,14 +28,14 @@ export async function derivedId(kind: IdKind, workspaceId: string, reference: st
   return write(kind, digest.subarray(0, ID_BYTES));
 }
 
-/** A new id: its prefix followed by 128 random bits. */
+/** Generates an id: its prefix, followed by 128 random bits. */
 export function randomId(kind: IdKind): string {
   return write(kind, crypto.getRandomValues(new Uint8Array(ID_BYTES)));
 }
 
 /**
- * A new event id, sorted by time: 48 bits of milliseconds followed by 80 random bits, as in UUIDv7
- * (RFC 9562, 5.7). Events written together are stored together, oldest first.
+ * Generates an event id. Ids are sorted by time: 48 bits of milliseconds are followed by 80 random bits, as in
+ * UUIDv7 (RFC 9562, 5.7). So events that are written together are stored together, oldest first.
  */
 export function newEventId(now: number): string {
   const bytes = crypto.getRandomValues(new Uint8Array(ID_BYTES));
@@ -42,14 +43,14 @@ export function newEventId(now: number): string {
   return write("event", bytes);
 }
 
-/** The smallest possible event id at `time`. */
+/** Returns the smallest possible event id at `time`. */
 export function eventIdAt(time: number): string {
   const bytes = new Uint8Array(ID_BYTES);
   bytes.set(timeBytes(time));
   return write("event", bytes);
 }
 
-/** When the event with this id was recorded, in Unix milliseconds. */
+/** Returns when the event with this id was recorded, in Unix milliseconds. */
 export function eventTimeOf(id: string): number {
   const digits = [...id.slice(ID_PREFIXES.event.length)];
   const value = digits.reduce((sum, digit) => sum * 36n + BigInt(Number.parseInt(digit, 36)), 0n);
@@ -62,7 +63,7 @@ function timeBytes(time: number): Uint8Array {
   return new Uint8Array(bytes.buffer, 2);
 }
 
-/** Whether `text` could be one of our ids; anything else is in no table. */
+/** Whether `text` has the form of our ids. Any other text is in no table. */
 export function isId(kind: IdKind, text: string): boolean {
   const prefix = ID_PREFIXES[kind];
   return (

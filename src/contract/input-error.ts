@@ -3,7 +3,7 @@ import type { ErrorDetails } from "./errors.ts";
 /** A place in an input: the names and indexes that lead there; empty for the whole input. */
 export type Path = readonly PropertyKey[];
 
-/** What HTTP answers about an invalid input besides its place; `not_found` becomes a 404. */
+/** The details of an invalid input for an HTTP response, without its place; `not_found` becomes a 404. */
 export type Details = Omit<ErrorDetails, "parameter" | "reason"> & {
   reason?: ErrorDetails["reason"] | "not_found";
 };
@@ -21,7 +21,7 @@ export class InputError extends Error {
     this.details = details;
   }
 
-  /** Puts the name of the method, or whatever else was called, in front of the message. */
+  /** Puts the name of the called method in front of the message. */
   in(name: string): this {
     this.message = `${name}: ${this.message}`;
     return this;

@@ -1,7 +1,7 @@
 import type { z } from "@hono/zod-openapi";
 import { type Details, InputError, type Path, placeOf } from "./input-error.ts";
 
-/** How many missing or unknown fields a message names; a hundred records may have thousands. */
+/** Maximum missing or unknown fields that a message names. A hundred records may have thousands of them. */
 const NAMED_MAX = 10;
 
 /**
@@ -21,7 +21,7 @@ export function parseInput<T extends z.ZodType>(
   throw name === undefined ? error : error.in(name);
 }
 
-/** What is wrong with an input: the issues that a schema found in it. */
+/** Converts the issues that a schema found in an input to an error. */
 export function toInputError(issues: readonly z.core.$ZodIssue[], value: unknown): InputError {
   const [first] = issues;
   if (!first) throw new Error("zod reported no issue");
@@ -46,8 +46,8 @@ function describeMissing(places: string[]): string {
 }
 
 /**
- * What an issue says. Unknown properties are named by their position: the runtime logs what an RPC method
- * throws, and their names may be a person's data, as in a table whose first row was taken for its header.
+ * Returns the message of an issue. Unknown properties are named by their position, because the runtime logs the
+ * errors of RPC methods, and a name may be personal data, as in a table whose first row was taken for its header.
  */
 function messageOf(issue: z.core.$ZodIssue, value: unknown): string {
   if (issue.code !== "unrecognized_keys") return issue.message;
@@ -70,7 +70,7 @@ function pathOf(issue: z.core.$ZodIssue): Path {
     : issue.path;
 }
 
-/** What HTTP answers about an issue. */
+/** Returns the details of an issue for an HTTP response. */
 function detailsOf(issue: z.core.$ZodIssue, value: unknown): Details {
   switch (issue.code) {
     case "unrecognized_keys":

@@ -9,26 +9,26 @@ export const PORTAL_TOKEN = new RegExp(
   `^((${ID_PREFIXES.workspace}[0-9a-z]{1,40})\\.([0-9a-z]{1,8})\\.([0-9a-z]{1,8})\\.([0-9a-z]{1,9})\\.([\\w-]{2,4000}))\\.([\\w-]{43})$`,
 );
 
-/** What the platform says about whoever opens a portal link. */
+/** The options that the platform chooses for the user of a portal link. */
 interface PortalOptions {
-  /** Who makes the changes, for the audit trail: as the platform named them; null if it did not. */
+  /** The platform's name for the user, for the audit trail; null if it gave none. */
   actor: string | null;
-  /** Whether the session may only look. */
+  /** Whether the session may change nothing. */
   readOnly: boolean;
-  /** Where the page leads back to: an `https:` URL; null if there is none. */
+  /** The `https:` URL that the page leads back to; null if there is none. */
   returnUrl: string | null;
 }
 
-/** What a portal link grants, and so the sessions it opens: access to a workspace for some time. */
+/** The grant of a portal link and its sessions: access to a workspace for a limited time. */
 export interface PortalGrant extends PortalOptions {
   workspaceId: string;
-  /** When the link was created: Unix milliseconds. A session has the time of its link. */
+  /** When the link was created, in Unix milliseconds. A session has the time of its link. */
   issuedAt: number;
-  /** When a session ends, no matter when it was opened: Unix milliseconds. */
+  /** When a session ends, whenever it was opened, in Unix milliseconds. */
   endsAt: number;
 }
 
-/** The part of a token that is signed. */
+/** Writes the part of a token that is signed. */
 export function writePortalGrant(grant: PortalGrant, expiresAt: number): string {
   const { workspaceId, issuedAt, endsAt, actor, readOnly, returnUrl } = grant;
   const options = {
@@ -45,7 +45,7 @@ export function writePortalGrant(grant: PortalGrant, expiresAt: number): string 
   ].join(".");
 }
 
-/** A token as it reads, before its signature is verified. */
+/** A parsed token, whose signature is not verified yet. */
 interface ReadToken {
   /** The part that is signed. */
   text: string;
@@ -56,8 +56,8 @@ interface ReadToken {
 }
 
 /**
- * Reads a portal token; null if it is none. The page reads the token of its own session with this. It does
- * not verify the signature, so a grant is only true once the server has accepted the token.
+ * Parses a portal token; null if the text is not one. The portal's page uses it for the token of its own session. The
+ * signature is not verified here, so a grant is only certain once the server has accepted the token.
  */
 export function readPortalToken(token: string): ReadToken | null {
   const found = PORTAL_TOKEN.exec(token);
@@ -82,9 +82,9 @@ export function readPortalToken(token: string): ReadToken | null {
   }
 }
 
-/** What a link is exchanged for. */
+/** The session that a link is exchanged for. */
 export interface OpenedSession extends PortalOptions {
-  /** Sends requests until the session ends. */
+  /** The token for requests until the session ends. */
   token: string;
   workspace: { id: string; name: string };
 }

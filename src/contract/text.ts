@@ -12,22 +12,22 @@ export function isText(value: string): boolean {
 }
 
 /**
- * What a terminal obeys instead of showing it, and what reverses the text around it. The marks that
+ * Control characters, which a terminal executes, and characters that reverse the text around them. The marks that
  * right-to-left scripts need, and joiners, are not included.
  */
 const CONTROLS = /[\p{Cc}\u202a-\u202e\u2066-\u2069]/u;
 
-/** Text that names or describes something, wherever it is shown: in one line, without controls. */
+/** Text that names or describes something. It has one line and no control characters, so it can be shown anywhere. */
 export function label(max: number) {
   return text(max).refine((value) => !CONTROLS.test(value), "must have no control characters");
 }
 
 export const Name = label(1_000).min(1);
 
-/** What the platform calls a record. */
+/** The platform's own id of a record. */
 export const Reference = text(512).min(1);
 
-/** One or more items, up to the most that a call may hold. */
+/** A list of one or more items, up to the maximum of a call. */
 export function several<T extends z.ZodType>(item: T, max = RECORDS_MAX) {
   return z.array(item).min(1).max(max);
 }

@@ -9,7 +9,7 @@ export function isoTime(ms: number): string {
   return new Date(ms).toISOString();
 }
 
-/** A time in ISO 8601; null stays null. */
+/** Formats a time like `isoTime`; null stays null. */
 export function isoTimeOrNull(time: number | null): string | null {
   return time === null ? null : isoTime(time);
 }

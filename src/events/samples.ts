@@ -3,7 +3,7 @@
  * page is compiled with them, so they import no schema.
  */
 import type { WebhookEvent } from "../contract/enumerations.ts";
-import { ofEachKind } from "../contract/event-types.ts";
+import { mapEventTypes } from "../contract/event-types.ts";
 
 export const AGENT = { agent_id: "agt_36za4osfnzo35ckmhslm0xz7u", agent_name: "Agence Lumière" };
 
@@ -90,7 +90,7 @@ type Samples = typeof SAMPLES;
 type Sample<T extends WebhookEvent> = { type: T } & Omit<Samples[T], "hard">;
 
 /** The sample events that the docs show. */
-export const DELIVERIES = ofEachKind((_, type) => {
+export const DELIVERIES = mapEventTypes((_, type) => {
   const { id, created_at, data } = SAMPLES[type];
   return { id, type, created_at, data };
 }) as { [T in WebhookEvent]: Sample<T> };
@@ -99,7 +99,7 @@ export const DELIVERIES = ofEachKind((_, type) => {
  * The sample events of tests. A webhook handler that parses and serializes a body before it verifies the signature
  * rejects them.
  */
-export const HARD_DELIVERIES = ofEachKind((_, type) => {
+export const HARD_DELIVERIES = mapEventTypes((_, type) => {
   const { hard } = SAMPLES[type];
   return { ...DELIVERIES[type], data: { ...DELIVERIES[type].data, ...hard } };
 }) as { [T in WebhookEvent]: Sample<T> & { data: Samples[T]["hard"] } };

@@ -11,12 +11,12 @@ import { automations } from "../db/schema.ts";
 
 export type AutomationRow = typeof automations.$inferSelect;
 
-/** Which automations a deployment shows; those of type `crm_source` are optional. */
+/** The automations that a deployment shows; those of type `crm_source` are optional. */
 export interface Visibility {
   crmSource: boolean;
 }
 
-/** The visibility for the deployment's `SERVED_ROUTES`. */
+/** Reads the visibility from the deployment's `SERVED_ROUTES`. */
 export function visibilityOf(servedRoutes: string): Visibility {
   return { crmSource: isServed(servedRoutes, "automations.crm_source") };
 }
@@ -25,6 +25,7 @@ const AUTOMATION_COLUMNS = omitColumns(automations, "workspaceId", "reference", 
 
 const AUTOMATION_ORDER = { at: automations.createdAt, id: automations.id };
 
+/** SQL condition: the API does not show the automation, because it was removed or its type is not served. */
 const IS_HIDDEN = sql`(${automations.removedAt} IS NOT NULL
   OR ${automations.type} = 'crm_source' AND NOT ${sql.placeholder("crmSource")})`;
 
@@ -42,7 +43,7 @@ const pages = preparePages(
     ),
 );
 
-/** One page of the workspace's automations, newest first. */
+/** Reads one page of the workspace's automations, newest first. */
 export async function listAutomations(
   db: Database,
   workspaceId: string,
@@ -65,7 +66,7 @@ const automation = prepared(
     ),
 );
 
-/** One automation of the workspace; undefined if there is none with this id. */
+/** Reads one automation of the workspace; undefined if there is none with this id. */
 export async function findAutomation(
   db: Database,
   workspaceId: string,
@@ -81,12 +82,12 @@ export function shows({ crmSource }: Visibility, type: AutomationType | undefine
   return crmSource || type !== "crm_source";
 }
 
-/** The automations with these ids, of any workspace, including those that are removed. */
+/** Selects the automations with these ids, of any workspace, including removed ones. */
 export function findStored(ids: string[]) {
   return qb.select().from(automations).where(inJson(automations.id, ids));
 }
 
-/** The workspace's automations among those with these ids. */
+/** Selects the automations of the workspace with these ids. */
 export function findAutomations(workspaceId: string, ids: string[]) {
   const { id, type, removedAt } = automations;
   return qb

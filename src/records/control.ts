@@ -5,7 +5,7 @@ import { listDue } from "../delivery/schedule.ts";
 import { type AutomationRow, findAutomation, type Visibility } from "./automations.ts";
 import { applyReport, storeChanges } from "./reports.ts";
 
-/** The statuses that a client may switch an automation between. */
+/** The statuses between which a client may switch an automation. */
 export const CONTROLLABLE = ["active", "paused"] as const satisfies AutomationStatus[];
 
 export type Control =
@@ -13,12 +13,14 @@ export type Control =
   | { result: "not_found" }
   | { result: "not_controllable"; status: AutomationStatus };
 
-const ROUNDS = 50;
+/** Maximum tries. If 50 clients change the automation at once, one of them succeeds in each try. */
+const TRIES = 50;
 
 /**
- * Pauses or activates an automation and announces it, unless it already has that status. If several
- * clients race, one wins each round and the others read the automation again. Each round takes the time
- * anew, so that times follow the order of the changes. After a lost reply, the next round finds the change.
+ * Pauses or activates an automation and announces it, unless it already has that status (optimistic concurrency
+ * control). If several clients change it at once, one succeeds and the others read the automation again. Each try
+ * takes the time anew, so that times follow the order of the changes. After a lost reply, the next try finds the
+ * change already made.
  */
 export async function controlAutomation(
   db: Database,
@@ -29,7 +31,7 @@ export async function controlAutomation(
   clock: () => number,
 ): Promise<Control> {
   let wakeUps: WakeUp[] = [];
-  for (let round = 0; round < ROUNDS; round++) {
+  for (let tries = 0; tries < TRIES; tries++) {
     const row = await findAutomation(db, workspaceId, visibility, id);
     if (!row) return { result: "not_found" };
     if (row.status === "draft" || row.status === "error")

@@ -16,13 +16,13 @@ export const CustomFields = z
       });
   });
 
-/** What is wrong with a value, and where: by positions, because the names of the fields may be personal data. */
+/** A fault in a value. Its path has positions, because the names of the fields may be personal data. */
 interface Fault {
   path: number[];
   message: string;
 }
 
-/** The first part of a value that a store or client could not hold unchanged; null if none. */
+/** Finds the first part of a value that a store or client could not hold unchanged; null if there is none. */
 function findFault(value: unknown, path: Fault["path"] = []): Fault | null {
   const fault = (message: string) => ({ path, message });
   if (value === null || typeof value === "boolean") return null;
@@ -39,7 +39,7 @@ function findFault(value: unknown, path: Fault["path"] = []): Fault | null {
   return null;
 }
 
-// Larger integers were already rounded when the JSON was parsed.
+// The parser of the JSON has already rounded larger integers.
 const UNSAFE = `must be between ${Number.MIN_SAFE_INTEGER} and ${Number.MAX_SAFE_INTEGER}; write it as text`;
 
 function isPlainObject(value: unknown): value is Record<string, unknown> {

@@ -10,16 +10,16 @@ import { PERSON, toPersonalData } from "./person.ts";
 
 /** Maximum leads that one query reads. */
 const READ_AT_ONCE = 500;
-/** Maximum such queries for one page of a search. */
+/** Maximum queries for one page of a search. */
 const QUERIES_MAX = 10;
 /** Maximum leads that one page of a search reads. */
 export const SEARCHED_MAX = READ_AT_ONCE * QUERIES_MAX;
-/** A page of a search is full at this many leads; those read last may exceed it. */
+/** Number of leads after which a page of a search reads no more. The last query may exceed it. */
 const FOUND_MAX = 100;
-/** Two spellings of a phone number have at least so many digits in common, unless they are equal. */
+/** Minimum digits that two spellings of a phone number share, unless they are equal. */
 const PHONE_DIGITS_MIN = 7;
 
-/** A lead with everything known about its person. */
+/** A lead with all its personal data. */
 export const FoundLead = z.object({
   id: z.string(),
   source: LeadSource,
@@ -36,13 +36,13 @@ interface Wanted {
 }
 
 /**
- * One page of the workspace's leads that are about a person. What identifies people is encrypted, so all
- * leads are read and decrypted, a bounded number for each page, which may be empty; a reference is
- * looked up.
+ * Finds one page of the workspace's leads that are about a person. Personal data is encrypted, so a search by e-mail
+ * address or phone number decrypts all leads, a bounded number for each page, which may be empty. A search by
+ * reference is a look-up.
  *
  * @param keys `ENCRYPTION_KEYS`.
  * @param after where the previous page ended.
- * @returns also the ids of leads that cannot be decrypted, and may be about that person.
+ * @returns also the ids of leads that cannot be decrypted, because they may be about that person.
  * @throws Error if the workspace's data key cannot be decrypted.
  */
 export async function findPerson(
@@ -87,14 +87,14 @@ async function readFound(dataKey: CryptoKey | null, row: LeadRow): Promise<Found
   );
 }
 
-/** The same for all spellings of an e-mail address. */
+/** Normalizes an e-mail address, so that its spellings are equal. */
 function sameEmail(address: string): string {
   return address.trim().normalize("NFC").toLowerCase();
 }
 
 /**
- * Whether two phone numbers may be spellings of one, with or without country code, trunk zero and
- * extension. Numbers of different countries may seem the same.
+ * Whether two phone numbers may be spellings of the same number, with or without country code, trunk zero and
+ * extension. Numbers of different countries may count as the same.
  */
 function isSamePhone(one: string, other: string): boolean {
   const [short, long] = [digitsOf(one), digitsOf(other)].toSorted((a, b) => a.length - b.length);
@@ -102,12 +102,12 @@ function isSamePhone(one: string, other: string): boolean {
   return short === long || (short.length >= PHONE_DIGITS_MIN && long.endsWith(short));
 }
 
-/** The digits of a phone number, without leading zeros, an optional trunk zero and an extension. */
+/** Returns the digits of a phone number, without leading zeros, an optional trunk zero and an extension. */
 function digitsOf(number: string): string {
   return (
     number
       .normalize("NFKC")
-      // Arabic digits and Persian ones.
+      // Arabic and Persian digits become ASCII.
       .replace(/[\u0660-\u0669\u06F0-\u06F9]/g, (digit) => String(digit.charCodeAt(0) & 15))
       .replace(/\(0\)/, "")
       .replace(/\s*(#|;|x|ext|poste).*$/i, "")

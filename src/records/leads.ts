@@ -21,7 +21,7 @@ import { logError } from "../log.ts";
 import { dataKeyOf, findSealedDataKey } from "../workspaces/data-keys.ts";
 import { type ReportedPerson, SHOWN_PERSON, showPerson } from "./person.ts";
 
-/** SQL expression: a lead's personal data, encrypted, in hexadecimal. */
+/** SQL expression: the encrypted personal data of a lead, in hexadecimal. */
 export const SEALED = sql<Hex>`${toJsonValue(leads.sealed)}`;
 
 const LEAD_COLUMNS = {
@@ -34,7 +34,7 @@ export type LeadRow = Omit<typeof leads.$inferSelect, "workspaceId" | "reference
 
 const LEAD_ORDER = { at: leads.createdAt, id: leads.id };
 
-/** What a lead takes in JSON besides its personal data, roughly. */
+/** The approximate size of a lead in JSON, without its personal data, in bytes. */
 const OTHER_BYTES = 300;
 
 const pages = preparePages(
@@ -47,12 +47,12 @@ const pages = preparePages(
   ({ sealed }) => sealed.length / 2 + OTHER_BYTES,
 );
 
-/** How many pages are read at most to find a lead that can be decrypted. */
+/** Maximum pages that are read to find a lead that can be decrypted. */
 const DAMAGED_PAGES_MAX = 10;
 
 /**
- * One page of the workspace's leads, newest first. A lead that cannot be decrypted is left out: otherwise
- * nobody could read those behind it. If none of a page can be, the next page is read.
+ * Reads one page of the workspace's leads, newest first. A lead that cannot be decrypted is left out, so that a
+ * client can still read the leads behind it. If no lead of a page can be decrypted, the next page is read.
  *
  * @param keys `ENCRYPTION_KEYS`.
  */
@@ -72,7 +72,7 @@ export async function listLeads(
   }
 }
 
-/** Like `listLeads`, in another shape. @param read decrypts a lead and shapes it. */
+/** Reads one page of the workspace's leads, newest first. @param read decrypts a lead and shapes it. */
 export async function listLeadsAs<Shown>(
   read: (dataKey: CryptoKey | null, row: LeadRow) => Promise<Shown>,
   db: Database,
@@ -85,14 +85,14 @@ export async function listLeadsAs<Shown>(
     pages(db, { workspaceId }, request),
     known ? null : findSealedDataKey(db, workspaceId),
   ]);
-  // Nothing to decrypt, so it does not matter whether the key can be.
+  // An empty page needs no key, so a damaged key does not matter.
   if (found.items.length === 0) return { items: [], next: found.next };
   const dataKey = known ?? (await openDataKey(keys, workspaceId, sealed));
   const items = await Promise.all(found.items.map((row) => read(dataKey, row)));
   return { items, next: found.next };
 }
 
-/** The workspace's lead with an id; null if there is none. @param read decrypts it and shapes it. */
+/** Reads the workspace's lead with an id; null if there is none. @param read decrypts it and shapes it. */
 export async function findLeadAs<Shown>(
   read: (dataKey: CryptoKey | null, row: LeadRow) => Promise<Shown>,
   db: Database,
@@ -110,10 +110,10 @@ export async function findLeadAs<Shown>(
   return row ? read(await openDataKey(keys, workspaceId, row.dataKey), row) : null;
 }
 
-/** A lead to insert, its personal data encrypted; `eventId` is the event that announces it. */
+/** A lead to insert, with encrypted personal data; `eventId` is the event that announces it. */
 export type NewLead = Omit<typeof leads.$inferSelect, "workspaceId">;
 
-const INSERTED = Object.keys(omitColumns(leads, "workspaceId")) as (keyof NewLead)[];
+const NEW_LEAD_COLUMNS = Object.keys(omitColumns(leads, "workspaceId")) as (keyof NewLead)[];
 
 /** SQL condition: the workspace's lead with this id was not erased recently. */
 export function isNotErased(workspaceId: string, id: SQL): SQL {
@@ -121,21 +121,21 @@ export function isNotErased(workspaceId: string, id: SQL): SQL {
     WHERE ${erasedLeads.workspaceId} = ${workspaceId} AND ${erasedLeads.id} = ${id})`;
 }
 
-/** Inserts leads; those already stored stay unchanged, and those that were erased stay erased. */
+/** Inserts leads. Stored leads stay unchanged, and erased ones stay erased. */
 export function insertLeads(workspaceId: string, recorded: NewLead[]): Statements<number> {
   return insertEach(recorded, (chunk) =>
     insertFrom(
       leads,
-      { ...mapColumns(leads, INSERTED, fromJson("r")), workspaceId },
+      { ...mapColumns(leads, NEW_LEAD_COLUMNS, fromJson("r")), workspaceId },
       sql`FROM json_each(${chunk}) AS r WHERE ${isNotErased(workspaceId, sql`r.value->>'id'`)} ON CONFLICT (id) DO NOTHING`,
     ),
   );
 }
 
-/** The ids among these that are leads of the workspace. */
+/** Selects the ids among these that are leads of the workspace. */
 export const selectLeads = (workspaceId: string, ids: string[]) => findIds(leads, workspaceId, ids);
 
-/** The ids among these that were leads of the workspace, and were erased. */
+/** Selects the ids among these that are erased leads of the workspace. */
 export const findErasedLeads = (workspaceId: string, ids: string[]) =>
   findIds(erasedLeads, workspaceId, ids);
 
@@ -146,7 +146,7 @@ function findIds(table: typeof leads | typeof erasedLeads, workspaceId: string, 
     .innerJoin(table, sql`${table.id} = named.value AND ${table.workspaceId} = ${workspaceId}`);
 }
 
-/** SQL expression: a lead's row as JSON, for `parseLeadRow`. */
+/** SQL expression: the row of a lead as JSON, for `parseLeadRow`. */
 export const LEAD_AS_JSON = sql<string>`json_object(${commaList(
   Object.entries(LEAD_COLUMNS).flatMap(([name, column]) => [sql.raw(`'${name}'`), column]),
 )})`;
@@ -157,9 +157,9 @@ export function parseLeadRow(json: string): LeadRow {
 }
 
 /**
- * Decrypts the personal data of a lead. If that fails, logs it: only this lead is damaged.
+ * Decrypts the personal data of a lead. A failure is logged, not thrown, because only this lead is damaged.
  *
- * @param dataKey its workspace's; null if it has none.
+ * @param dataKey the data key of the workspace; null if it has none.
  * @returns null if it cannot be decrypted.
  * @throws Error if the workspace has no data key.
  */
@@ -189,7 +189,7 @@ export const Lead = z
 
 export type Lead = z.infer<typeof Lead>;
 
-/** The public shape of a lead, as `readPersonalData` reads it; null if it cannot be decrypted. */
+/** Decrypts a lead and returns its public shape; null if it cannot be decrypted. */
 export async function readLead(dataKey: CryptoKey | null, row: LeadRow): Promise<Lead | null> {
   const person = await readPersonalData(dataKey, row);
   if (!person) return null;

@@ -3,9 +3,8 @@ import { text } from "../contract/text.ts";
 import { CustomFields } from "./custom-fields.ts";
 
 /**
- * Everything that identifies or describes the person behind a lead. It is reported, encrypted, read,
- * shown, exported and erased by this list alone; no column of the database has any of it. `absent`
- * is what is shown if it was not reported.
+ * The personal data of a lead. This list alone decides how a field is reported, encrypted, read, shown, exported and
+ * erased; no column of the database has personal data. `absent` is shown for a field that was not reported.
  */
 export const PERSONAL_FIELDS = {
   name: {
@@ -35,7 +34,7 @@ export const PERSONAL_FIELDS = {
   customFields: {
     reported: CustomFields.nullish().describe("any JSON object; clients receive it unchanged"),
     shown: z.record(z.string(), z.unknown()).openapi({
-      // Otherwise OpenAPI 3.0 would call them nullable, which needs a type.
+      // Without this, the OpenAPI 3.0 document would call the properties nullable, which needs a type.
       additionalProperties: {},
       description:
         "Other data from the lead's source, such as form answers. The source determines the keys and value types.",
@@ -47,9 +46,9 @@ export const PERSONAL_FIELDS = {
 
 type Fields = typeof PERSONAL_FIELDS;
 
-/** The fields as the platform reports them, and as they are encrypted. */
+/** The fields as the platform reports them. They are encrypted in this form. */
 export type ReportedPerson = { [F in keyof Fields]?: z.output<Fields[F]["reported"]> };
-/** All the fields, by the names that the platform uses. */
+/** The fields with values for absent ones, by the names that the platform uses. */
 export type PersonalData = { [F in keyof Fields]: z.output<Fields[F]["shown"]> };
 
 type SnakeCase<Name extends string> = Name extends `${infer First}${infer Rest}`
@@ -60,34 +59,34 @@ type ShownShape = { [F in keyof Fields as SnakeCase<F>]: Fields[F]["shown"] };
 
 const NAMES = Object.keys(PERSONAL_FIELDS) as (keyof Fields)[];
 
-/** A name of the platform's as clients know it. */
+/** Converts a name that the platform uses to the name that clients use. */
 function shownName(name: string): string {
   return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 }
 
-/** The shape of the fields in a report. */
+/** The schemas of the fields in a report. */
 export const REPORTED_PERSON = Object.fromEntries(
   NAMES.map((name) => [name, PERSONAL_FIELDS[name].reported]),
 ) as { [F in keyof Fields]: Fields[F]["reported"] };
 
-/** The shape of the fields in a lead. */
+/** The schemas of the fields in a lead, by the names that clients use. */
 export const SHOWN_PERSON = Object.fromEntries(
   NAMES.map((name) => [shownName(name), PERSONAL_FIELDS[name].shown]),
 ) as ShownShape;
 
-/** The shape of the fields by the names that the platform uses. */
+/** The schemas of the fields in a lead, by the names that the platform uses. */
 export const PERSON = Object.fromEntries(
   NAMES.map((name) => [name, PERSONAL_FIELDS[name].shown]),
 ) as { [F in keyof Fields]: Fields[F]["shown"] };
 
-/** All the fields; those that were not reported, or did not exist then, are absent. */
+/** Returns all fields; one that was not reported, or did not exist then, has its value for absent ones. */
 export function toPersonalData(reported: ReportedPerson): PersonalData {
   return Object.fromEntries(
     NAMES.map((name) => [name, reported[name] ?? PERSONAL_FIELDS[name].absent]),
   ) as PersonalData;
 }
 
-/** The fields as clients see them. */
+/** Returns all fields by the names that clients use. */
 export function showPerson(reported: ReportedPerson): z.output<z.ZodObject<ShownShape>> {
   const data = Object.entries(toPersonalData(reported));
   return Object.fromEntries(data.map(([name, value]) => [shownName(name), value])) as z.output<

@@ -7,7 +7,7 @@ import { isWritable } from "../workspaces/moves.ts";
 /** Maximum runs of removed automations that one transaction deletes. */
 const REMOVED_RUNS_AT_ONCE = 5_000;
 
-/** A table expression: automations by the index of those that are removed. */
+/** A table expression: automations, read through the index of removed ones. */
 const REMOVED = sql`${automations} INDEXED BY automations_removed`;
 const IS_REMOVED = isNotNull(automations.removedAt);
 
@@ -35,11 +35,11 @@ export function isOfRemoved(automationId: Column): SQL {
 }
 
 /**
- * Deletes the runs of those among these automations that are removed, in chunks of one transaction each, because
- * they are recorded again. Mostly there are none: `cleanUpAutomations` has deleted them within minutes of the
- * removal.
+ * Deletes the runs of the removed automations among these, in chunks of one transaction each, before the automations
+ * are recorded again. There are rarely any, because `cleanUpAutomations` deletes them within minutes of the removal.
  *
- * @returns whether all are deleted; false if `hasMore` has returned false before.
+ * @param hasMore whether there is time for another chunk.
+ * @returns whether all are deleted.
  */
 export async function deleteRemovedRuns(
   db: Database,
@@ -67,9 +67,9 @@ export async function deleteRemovedRuns(
 }
 
 /**
- * Deletes what was removed, in chunks of one transaction each: first the runs, newest first, so that
- * pages soon have fewer rows to skip, then the automation. Stops when all is done, or `hasMore` returns
- * false; the next call continues.
+ * Deletes removed automations with their runs, in chunks of one transaction each. The newest runs come first, so
+ * that pages soon have fewer hidden rows to skip; the automation comes last. Stops when all are deleted, or when
+ * `hasMore` returns false. The next call continues.
  */
 export async function cleanUpAutomations(db: Database, hasMore: () => boolean): Promise<void> {
   const next = qb
@@ -84,7 +84,7 @@ export async function cleanUpAutomations(db: Database, hasMore: () => boolean): 
   }
 }
 
-/** Affects nothing if the automation was recorded again meanwhile. */
+/** Deletes one chunk. Affects nothing if the automation was recorded again in the meantime. */
 function deletePiece(id: string) {
   const isOfIt = eq(runs.automationId, id);
   return {

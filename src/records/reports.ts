@@ -35,9 +35,9 @@ export interface AutomationChange {
 }
 
 /**
- * Decides what a report changes. A report older than the stored automation changes nothing. Of two that differ
- * but have the same time, the one that arrives later wins. A report without a time always applies, and is dated
- * later than the stored automation, so that no older report overrides it.
+ * Decides what a report changes (the last write wins). A report that is older than the stored automation changes
+ * nothing. If two different reports have the same time, the one that arrives later wins. A report without a time
+ * always applies. It is dated later than the stored automation, so that no older report overrides it.
  *
  * @param now Unix milliseconds.
  * @returns null if the report changes nothing.
@@ -58,7 +58,7 @@ export function applyReport(
   return { before, after: { ...before, ...report, updatedAt: updatedAt ?? later }, isNew: false };
 }
 
-/** Whether subscribers are told of a change: an automation that they can see is activated or paused. */
+/** Whether a change is an event: an automation that the API shows was activated or paused. */
 function isAnnounced({ before, after, isNew }: AutomationChange, visibility: Visibility): boolean {
   return (
     !isNew &&
@@ -76,8 +76,8 @@ const STORED = [
 ] as const satisfies (keyof AutomationRow)[];
 
 /**
- * Stores changes and announces them, all or none. Reads false if one of the automations is no longer as it was
- * read: then nothing is written.
+ * Stores and announces either all changes or none. Reads false if one of the automations has changed since it was
+ * read; nothing is written then.
  *
  * @param now Unix milliseconds.
  */
@@ -88,7 +88,7 @@ export function storeChanges(
   now: number,
 ): Statements<boolean> {
   const isCurrent = areAs(changes.map(({ before, after }) => ({ id: after.id, row: before })));
-  // A large call takes two statements: the second one finds the rows of the first changed.
+  // A large call takes two statements, and the second one finds the rows that the first one has changed.
   const isCurrentOrStored = sql`(${isCurrent} OR ${areAs(changes.map(({ after }) => ({ id: after.id, row: after })))})`;
   const drafts = changes
     .filter((change) => isAnnounced(change, visibility))
@@ -111,7 +111,7 @@ export function storeChanges(
   return readAs(statements, ({ found: [row] }) => row?.isCurrent === 1);
 }
 
-/** SQL condition: each automation is stored as `row`, or not at all if that is null. */
+/** SQL condition: each automation is stored as its `row`, or is not stored if `row` is null. */
 function areAs(expected: { id: string; row: AutomationRow | null }[]): SQL {
   const rows = expected.map(({ id, row }) => ({
     id,

@@ -16,6 +16,7 @@ const RUN_COLUMNS = omitColumns(runs, "workspaceId", "reference");
 
 const RUN_ORDER = { at: runs.occurredAt, id: runs.id };
 
+/** SQL condition: the API does not show the run, because its automation was removed or is not served. */
 const IS_HIDDEN = sql`(${isOfRemoved(runs.automationId)} OR NOT ${sql.placeholder("crmSource")} AND
   (SELECT ${automations.type} = 'crm_source' FROM ${automations} WHERE ${automations.id} = ${runs.automationId}))`;
 
@@ -33,7 +34,7 @@ const pages = preparePages(
     ),
 );
 
-/** One page of the workspace's runs, newest first. */
+/** Reads one page of the workspace's runs, newest first. */
 export async function listRuns(
   db: Database,
   workspaceId: string,
@@ -48,7 +49,7 @@ const pagesOfAutomation = preparePages(
   qb
     .select(aliasFields(RUN_COLUMNS))
     .from(automations)
-    // Ownership first: none of another workspace's runs is read.
+    // CROSS JOIN checks the automation first, so that no run of another workspace is read.
     .crossJoin(runs)
     .where(
       and(
@@ -61,7 +62,7 @@ const pagesOfAutomation = preparePages(
     ),
 );
 
-/** One page of an automation's runs, newest first; `null` if the workspace has no such automation. */
+/** Reads one page of an automation's runs, newest first; null if the workspace has no such automation. */
 export async function listRunsOfAutomation(
   db: Database,
   workspaceId: string,
@@ -82,22 +83,19 @@ export async function listRunsOfAutomation(
 
 export type ReportedRun = RunRow & Pick<typeof runs.$inferSelect, "reference">;
 
-const INSERTED = Object.keys(omitColumns(runs, "workspaceId")) as (keyof ReportedRun)[];
+const NEW_RUN_COLUMNS = Object.keys(omitColumns(runs, "workspaceId")) as (keyof ReportedRun)[];
 
-/** Inserts runs; those already stored stay unchanged. */
+/** Inserts runs. Stored runs stay unchanged. */
 export function insertRuns(workspaceId: string, reported: ReportedRun[]): Statements<number> {
   const rows = reported.map((run) => ({ ...run, actions: JSON.stringify(run.actions) }));
   return insertEach(rows, (chunk) =>
     insertFrom(
       runs,
-      { ...mapColumns(runs, INSERTED, fromJson("r")), workspaceId },
+      { ...mapColumns(runs, NEW_RUN_COLUMNS, fromJson("r")), workspaceId },
       sql`FROM json_each(${chunk}) AS r WHERE true ON CONFLICT (id) DO NOTHING`,
     ),
   );
 }
-
-/** SQL condition on a draft: its run does not exist yet. Evaluated before the run is written. */
-export const IS_NEW_RUN = sql`NOT EXISTS (SELECT 1 FROM ${runs} WHERE ${runs.id} = draft.value->>'subject')`;
 
 const RunAction = z
   .object({

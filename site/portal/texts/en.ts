@@ -1,5 +1,5 @@
 import type { ErrorCode, Reason } from "../../../src/contract/errors.ts";
-import { ofEachKind } from "../../../src/contract/event-types.ts";
+import { mapEventTypes } from "../../../src/contract/event-types.ts";
 import {
   DISABLE_AFTER_MS,
   POST_TIMEOUT_MS,
@@ -50,7 +50,7 @@ const reasons: Record<Reason | "changed_meanwhile" | "read_only_session", string
 export const en = {
   errors,
   reasons,
-  types: ofEachKind(({ name }) => name),
+  types: mapEventTypes(({ name }) => name),
   languageName: "English",
   skip: "Skip to the content",
   product: "API and webhooks",
@@ -398,7 +398,7 @@ export const en = {
     title: "Event types",
     lead: "The events that a webhook can receive. Each one is sent as JSON, with a signature.",
     docs: "How to receive and verify them",
-    when: ofEachKind(({ when, data }) => `Sent ${when}. “data” is ${data}.`),
+    when: mapEventTypes(({ when, data }) => `Sent ${when}. “data” is ${data}.`),
     example: "Example",
   },
 

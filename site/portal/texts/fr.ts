@@ -1,5 +1,5 @@
 import { REASONS } from "../../../src/contract/errors.ts";
-import { ofEachKind } from "../../../src/contract/event-types.ts";
+import { mapEventTypes } from "../../../src/contract/event-types.ts";
 import {
   DISABLE_AFTER_MS,
   POST_TIMEOUT_MS,
@@ -30,7 +30,7 @@ export const fr: Texts = {
       "Quelqu’un d’autre a modifié cela entre-temps. Rien n’a été enregistré : fermez cette fenêtre pour voir la modification.",
     read_only_session: "Cette session est en lecture seule.",
   },
-  types: ofEachKind(({ french }) => french.name),
+  types: mapEventTypes(({ french }) => french.name),
   languageName: "Français",
   skip: "Aller au contenu",
   product: "API et webhooks",
@@ -382,7 +382,7 @@ export const fr: Texts = {
     title: "Types d’événements",
     lead: "Les événements auxquels vous pouvez vous abonner. Chacun est envoyé en JSON, avec une signature.",
     docs: "Comment les recevoir et les vérifier (en anglais)",
-    when: ofEachKind(({ french }) => french.when),
+    when: mapEventTypes(({ french }) => french.when),
     example: "Exemple",
   },
 

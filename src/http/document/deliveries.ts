@@ -1,6 +1,6 @@
 import type { OpenAPIHono } from "@hono/zod-openapi";
 import type { WebhookEvent } from "../../contract/enumerations.ts";
-import { EVENT_TYPES, ofEachKind, schemaName } from "../../contract/event-types.ts";
+import { EVENT_TYPES, mapEventTypes, schemaName } from "../../contract/event-types.ts";
 import { POST_TIMEOUT_MS } from "../../contract/limits.ts";
 import { WEBHOOK_HEADER } from "../../delivery/post.ts";
 import { signatureHeaders } from "../../delivery/signature.ts";
@@ -71,7 +71,7 @@ export async function registerWebhooks(registry: Registry): Promise<void> {
 
 /** Registers the callback of a subscription: events posted to its URL. */
 export function registerCallback(registry: Registry): void {
-  const examples = ofEachKind(({ summary }, type) => ({ summary, value: DELIVERIES[type] }));
+  const examples = mapEventTypes(({ summary }, type) => ({ summary, value: DELIVERIES[type] }));
   const post = {
     operationId: "onEvent",
     tags: ["Webhooks"],

@@ -10,10 +10,10 @@ import type { AutomationReport, RecordingInput } from "./inputs.ts";
 import type { Context, Recording } from "./recording.ts";
 import { findReferenced } from "./references.ts";
 
-/** How long a call deletes the runs that automations had before they were removed. */
+/** How long a call may delete the runs that automations had before they were removed. */
 const DELETING_MS = 20_000;
 
-/** A call that inserts or updates automations and announces activations and pauses. */
+/** Prepares a call that inserts or updates automations, and announces activations and pauses. */
 export async function toAutomationRecording(
   { workspaceId, automations }: RecordingInput<"recordAutomations">,
   { env, db, now }: Context,
@@ -36,16 +36,16 @@ export async function toAutomationRecording(
     statements: readAs(storeChanges(workspaceId, changes, visibility, now), (isStored) =>
       isStored ? created : null,
     ),
-    // A second try, after others changed them, would change them back without an event of its own.
+    // If another call changed an automation after a first try, a second try would change it back without an event.
     isTriedOnce: true,
   };
 }
 
 /**
- * The stored automations among these, by id. The runs of those that are removed are deleted first: a removed
- * automation comes back without them.
+ * Reads the stored automations among these, by id. Deletes the runs of removed ones first, because an automation that
+ * is recorded again must come back without its old runs.
  *
- * @throws InputError if that takes too long.
+ * @throws InputError if deleting takes too long.
  */
 async function findWithoutRemovedRuns(
   db: Database,
@@ -63,7 +63,7 @@ async function findWithoutRemovedRuns(
   return toMap(await query(db, findStored(ids)));
 }
 
-/** How a social automation's name starts: the kind of reply, before the agent's name. */
+/** The beginning of a social automation's name, before the name of its agent. */
 const KIND_LABELS: Record<Exclude<AutomationType, "crm_source">, string> = {
   social_comments: "Réponse aux commentaires",
   social_story: "Réponse aux stories",
@@ -71,7 +71,7 @@ const KIND_LABELS: Record<Exclude<AutomationType, "crm_source">, string> = {
   lead_ads: "Réponse aux formulaires publicitaires",
 };
 
-/** An automation as reported; the name of a social one is composed. */
+/** Makes the fields of a reported automation; the name of a social one is composed. */
 async function toReportedAutomation(
   workspaceId: string,
   { agent, name, updatedAt, ...report }: AutomationReport,
@@ -88,7 +88,7 @@ async function toReportedAutomation(
   };
 }
 
-/** The newest report of each automation in a call; of those with the same time, the last. */
+/** Returns the newest report of each automation in a call; among reports with the same time, the last one. */
 function latestOfEach(reported: ReportedAutomation[]): ReportedAutomation[] {
   const latest = new Map<string, ReportedAutomation>();
   for (const report of reported) {
@@ -98,18 +98,18 @@ function latestOfEach(reported: ReportedAutomation[]): ReportedAutomation[] {
   return [...latest.values()];
 }
 
-/** When a report is of; one without a time is the newest. */
+/** Returns the time of a report; a report without a time is newer than all others. */
 function timeOf({ updatedAt }: ReportedAutomation): number {
   return updatedAt ?? Number.POSITIVE_INFINITY;
 }
 
-/** A call that removes automations and their runs; unknown ids are ignored. */
+/** Prepares a call that removes automations and their runs. Unknown ids are ignored. */
 export async function toRemoval(
   { workspaceId, ids }: RecordingInput<"removeAutomations">,
   { db, now }: Context,
 ): Promise<Recording> {
-  // Nothing but the workspace: unknown ids are ignored.
+  // Only the workspace must exist.
   await findReferenced(db, workspaceId, []);
-  // In the meantime, they may have been recorded again.
+  // A second try could remove automations that were recorded again after the first.
   return { ids, statements: removeAutomations(workspaceId, ids, now), isTriedOnce: true };
 }

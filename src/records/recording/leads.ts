@@ -7,7 +7,7 @@ import { insertLeads, type NewLead } from "../leads.ts";
 import type { LeadReport, RecordingInput } from "./inputs.ts";
 import { type Context, type Recording, uniqueById } from "./recording.ts";
 
-/** A call that inserts leads and announces them; leads that are already stored stay unchanged. */
+/** Prepares a call that inserts leads and announces them. Stored leads stay unchanged. */
 export async function toLeadRecording(
   { workspaceId, leads }: RecordingInput<"recordLeads">,
   { env, db, now }: Context,
@@ -28,7 +28,7 @@ export async function toLeadRecording(
   };
 }
 
-/** A lead as reported; `createdAt` defaults to now. */
+/** Makes the row of a reported lead; `createdAt` defaults to now. */
 async function toNewLead(
   workspaceId: string,
   dataKey: CryptoKey,

@@ -18,16 +18,17 @@ const RECORDINGS: {
   recordRuns: toRunRecording,
 };
 
-/** How often a call is prepared anew, because others have changed what it was checked against. */
-const ROUNDS = 50;
+/** Maximum tries of a call whose automations are changed by other calls at the same time. */
+const TRIES = 50;
 
 /**
- * Records one call in one transaction.
+ * Records one call in one transaction. If another call has changed a row that this one was checked against, the call
+ * is checked and tried again.
  *
- * @param now Unix milliseconds: when it is received, and recorded.
- * @returns the ids of its records, how many it inserted or removed (too few if the database lost the reply
- *   to a first try), and the subscriptions to wake, with the name of their database.
- * @throws InputError that says what is wrong and where; nothing is written then.
+ * @param now when the call was received, in Unix milliseconds; records get this time.
+ * @returns the ids of its records; how many it inserted or removed, which is too few if the database lost the reply
+ *   to a first try; and the wake-up messages to send, with the name of their database.
+ * @throws InputError for invalid input; nothing is written then.
  */
 export async function record<M extends RecordingMethod>(
   env: Env,
@@ -37,7 +38,7 @@ export async function record<M extends RecordingMethod>(
 ): Promise<{ ids: string[]; changed: number; database: string; wakeUps: WakeUp[] }> {
   const { workspaceId } = input;
   const { db, database } = await findPlacement(env, workspaceId);
-  for (let round = 0; round < ROUNDS; round++) {
+  for (let tries = 0; tries < TRIES; tries++) {
     const recording = await RECORDINGS[method](input, { env, db, now });
     const { ids, statements, missing, isTriedOnce } = recording;
     const written = commit(isTriedOnce ? withoutRetries(db) : db, {

@@ -16,16 +16,16 @@ export interface Reference {
   path: string;
 }
 
-/** What is stored of what a recording refers to. */
+/** The stored records that a recording refers to. */
 interface Known {
   /** The types of the automations, by id. */
   automations: Map<string, AutomationType>;
-  /** Leads that were erased: runs lose their link to them. */
+  /** The ids of leads that were erased. Runs lose their link to them. */
   erasedLeads: Set<string>;
 }
 
 /**
- * Looks up a workspace and what a recording refers to in it, in one round trip.
+ * Looks up a workspace and the records in it that a recording refers to, in one round trip.
  *
  * @throws InputError for an unknown workspace or a record that is not in it.
  */
@@ -57,7 +57,7 @@ export async function findReferenced(
 }
 
 /**
- * Awaits a write that refers to other rows.
+ * Awaits a write whose rows refer to others.
  *
  * @throws InputError `missing` if one of those rows does not exist.
  */

@@ -1,14 +1,16 @@
+import { sql } from "drizzle-orm";
 import { derivedId } from "../../contract/ids.ts";
 import { InputError } from "../../contract/input-error.ts";
 import { readAs, transaction } from "../../db/client.ts";
+import { runs as runsTable } from "../../db/schema.ts";
 import { announce, draftEvent } from "../../events/outbox.ts";
 import { shows, visibilityOf } from "../automations.ts";
-import { IS_NEW_RUN, insertRuns, type ReportedRun, toRun } from "../runs.ts";
+import { insertRuns, type ReportedRun, toRun } from "../runs.ts";
 import type { RecordingInput, RunReport } from "./inputs.ts";
 import { type Context, type Recording, uniqueById } from "./recording.ts";
 import { findReferenced, type Reference } from "./references.ts";
 
-/** A call that inserts runs and announces them; runs that are already stored stay unchanged. */
+/** Prepares a call that inserts runs and announces them. Stored runs stay unchanged. */
 export async function toRunRecording(
   { workspaceId, runs }: RecordingInput<"recordRuns">,
   { env, db, now }: Context,
@@ -24,8 +26,10 @@ export async function toRunRecording(
   const drafts = found
     .filter((run) => shows(visibility, automations.get(run.automationId)))
     .map((run) => draftEvent("run.completed", toRun(run), now));
+  const isNewRun = sql`NOT EXISTS (
+    SELECT 1 FROM ${runsTable} WHERE ${runsTable.id} = draft.value->>'subject')`;
   const statements = transaction({
-    events: announce(workspaceId, "run.completed", drafts, IS_NEW_RUN, now),
+    events: announce(workspaceId, "run.completed", drafts, isNewRun, now),
     created: insertRuns(workspaceId, found),
   });
   return {
@@ -35,7 +39,7 @@ export async function toRunRecording(
   };
 }
 
-/** The records a run refers to. */
+/** Lists the records that a run refers to. */
 function referencesOf({ automationId, leadId }: ReportedRun, index: number): Reference[] {
   const path = `runs[${index}]`;
   const automation = {
@@ -47,7 +51,7 @@ function referencesOf({ automationId, leadId }: ReportedRun, index: number): Ref
   return [automation, { kind: "lead", id: leadId, path: `${path}.leadId` }];
 }
 
-/** A run as reported; `occurredAt` defaults to now. */
+/** Makes the row of a reported run; `occurredAt` defaults to now. */
 async function toReportedRun(
   workspaceId: string,
   report: RunReport,
