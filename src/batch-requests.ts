@@ -6,12 +6,12 @@ interface Asked<Request, Answer> {
 }
 
 /**
- * Batches requests that come within the same moment, as DataLoader does. One batch is sent at a time; requests
- * that come during it go together in the next.
+ * Batches requests that come at the same moment, as DataLoader does. One batch is sent at a time. Requests that come
+ * in the meantime form the next batch.
  *
  * @param callers number of callers, each of which waits for one request at a time. When all of them are waiting,
  *   the batch is sent at once.
- * @param send answers a batch, in its order; if it throws, so does each request of the batch.
+ * @param send sends a batch, and returns its answers in the same order. If it throws, each request of the batch does.
  */
 export function batchRequests<Request, Answer>(
   callers: number,
@@ -48,7 +48,7 @@ export function batchRequests<Request, Answer>(
         flush();
       });
     },
-    /** A caller asks for nothing any more. */
+    /** Removes a caller that makes no more requests. */
     unregister(): void {
       callers--;
       flush();

@@ -1,4 +1,4 @@
-/** The values that were set last, by name: at most `max` of them. */
+/** A map of at most `max` values. Setting one more deletes the value that was set the longest ago. */
 export class BoundedMap<T> {
   readonly #max: number;
   readonly #values = new Map<string, T>();
@@ -12,7 +12,7 @@ export class BoundedMap<T> {
   }
 
   set(name: string, value: T): void {
-    // Deleted first, because a map keeps insertion order.
+    // The value is deleted first, because a map keeps the order of insertion.
     this.#values.delete(name);
     this.#values.set(name, value);
     const [oldest] = this.#values.keys();

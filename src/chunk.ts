@@ -1,5 +1,5 @@
 /**
- * Items in order, in groups of at most `max` in total; an item larger than that is a group by itself.
+ * Splits items, in order, into groups whose total size is at most `max`. A larger item is a group by itself.
  *
  * @param sizeOf the size of an item; by default, `max` is a number of items.
  */

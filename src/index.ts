@@ -11,7 +11,7 @@ export { KeyGate } from "./rate-limit/key-gate.ts";
 export default {
   fetch: app.fetch,
   async queue({ messages }, env, ctx) {
-    // By their bodies, because a deployment may rename its queues.
+    // The body tells which queue a message belongs to, because a deployment may rename its queues.
     const { emails = [], others = [] } = Object.groupBy(messages, (message) =>
       isEmail(message) ? "emails" : "others",
     );

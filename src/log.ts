@@ -1,6 +1,6 @@
-/** Fields of a log line: our own numbers, ids and names, never text that a client sent. */
+/** Fields of a log line. They have our own numbers, ids and names, and never text that a client sent. */
 export type LogFields = Record<string, string | number | boolean | null | undefined> & {
-  // Ids are called what operations and the docs call them: `webhookId`, `eventId`, `keyId`.
+  // Ids have the names that operations and the docs use: `webhookId`, `eventId`, `keyId`.
   [Other in "subscription" | "webhook" | "delivery" | "workspace" | "key" | "email"]?: never;
 };
 
@@ -9,7 +9,7 @@ export function log(event: string, fields: LogFields = {}): void {
   console.log(JSON.stringify({ event, ...fields }));
 }
 
-/** Logs one line of JSON about an error that an operator should look into. */
+/** Logs one line of JSON about an error that an operator should examine. */
 export function logError(event: string, error: unknown, fields: LogFields = {}): void {
   console.error(JSON.stringify({ event, ...fields, ...describe(error) }));
 }
@@ -17,9 +17,9 @@ export function logError(event: string, error: unknown, fields: LogFields = {}):
 const ADDRESSES = /[^\s"<(]+@[^\s">)]+/g;
 
 /**
- * Describes an error without personal data. Drizzle's messages contain the query's parameters, so only
- * the message of the cause, the database's own error, is kept. A mail server's message may contain the
- * recipient's address, which is removed.
+ * Describes an error without personal data. Drizzle's messages contain the query's parameters, so only the message of
+ * the cause, the database's own error, is logged. A mail server's message may contain the recipient's e-mail address,
+ * which is removed.
  */
 function describe(error: unknown): LogFields {
   if (!(error instanceof Error)) return { error: typeof error };

@@ -9,27 +9,27 @@ import { DATABASE_MAX_BYTES, findSize } from "./workspaces/database-sizes.ts";
 import { findUnbound, inTime } from "./workspaces/placement.ts";
 import { findOldestWorkspace } from "./workspaces/workspaces.ts";
 
-/** How long a database may take to answer. */
-const PATIENCE_MS = 3_000;
-/** How long ago the sweep may last have run, once a minute being normal. */
+/** How long a database may take to respond. */
+const DATABASE_TIMEOUT_MS = 3_000;
+/** Maximum time since the last run of the scheduled job, which runs once a minute. */
 const SWEPT_WITHIN_MS = 3 * MINUTE_MS;
-/** How long a delivery may be overdue while nobody works on it. */
-const UNATTENDED_MAX_MS = 10 * MINUTE_MS;
-/** A database that is so full is a problem. */
+/** How long a delivery may be due without a dispatch before it counts as stuck. */
+const STUCK_AFTER_MS = 10 * MINUTE_MS;
+/** The share of a database's maximum size above which it counts as full. */
 const FULL_SHARE_MAX = 0.8;
 
-/** Where the sweep notes when it last ran without a failure, in the directory. */
+/** The position, in the directory, in which the scheduled job notes when it last ran without a failure. */
 export const SWEPT = "swept";
-/** Where it notes how it found the service. */
+/** The position, in the directory, in which the scheduled job notes the health of the service. */
 const FOUND = "health";
 
 export interface Health {
   healthy: boolean;
-  /** One sentence each. */
+  /** The problems, in one sentence each. */
   problems: string[];
 }
 
-/** Finds what is wrong, as the sweep does every minute, and notes the result for `isHealthy`. */
+/** Finds the problems of the service, and notes the result for `isHealthy`. The scheduled job calls it every minute. */
 export async function noteServiceHealth(env: Env, now: number): Promise<Health> {
   const found = await findServiceHealth(env, now);
   const note = `${found.healthy ? "healthy" : "unhealthy"} ${now}`;
@@ -38,13 +38,13 @@ export async function noteServiceHealth(env: Env, now: number): Promise<Health> 
 }
 
 /**
- * Whether the last sweep found the service healthy, not long ago. Reads one row, so that anybody may ask as
- * often as they like. In a deployment that has not been swept yet, it looks itself.
+ * Whether the scheduled job recently found the service healthy. Reads one row, so that any number of requests is
+ * cheap. In a new deployment, in which the job has not run yet, it finds the problems itself.
  */
 export async function isHealthy(env: Env, now: number): Promise<boolean> {
   try {
     const reading = findPosition(openDirectory(env), FOUND);
-    const [state, at] = (await inTime(DIRECTORY, reading, PATIENCE_MS)).split(" ");
+    const [state, at] = (await inTime(DIRECTORY, reading, DATABASE_TIMEOUT_MS)).split(" ");
     if (!at) return (await findServiceHealth(env, now)).healthy;
     return state === "healthy" && now - Number(at) <= SWEPT_WITHIN_MS;
   } catch (error) {
@@ -53,12 +53,14 @@ export async function isHealthy(env: Env, now: number): Promise<boolean> {
   }
 }
 
-/** Finds what is wrong with the service. A database that does not answer is a problem, and not an error. */
+/** Finds the problems of the service. A database that does not respond is a problem, and not an error. */
 export async function findServiceHealth(env: Env, now: number): Promise<Health> {
   const found = databaseNames(env).map(async (database) => {
     try {
       const problems = problemsIn(env, database, now);
-      return (await inTime(database, problems, PATIENCE_MS)).map((one) => `${database}: ${one}`);
+      return (await inTime(database, problems, DATABASE_TIMEOUT_MS)).map(
+        (one) => `${database}: ${one}`,
+      );
     } catch (error) {
       logError("database_unreachable", error, { database });
       return [`${database} does not answer`];
@@ -68,19 +70,19 @@ export async function findServiceHealth(env: Env, now: number): Promise<Health> 
   return { healthy: problems.length === 0, problems };
 }
 
-/** What is wrong in a database. Like the sweep, reads a few rows per subscription with pending deliveries. */
+/** Finds the problems of a database. Reads a few rows for each subscription with pending deliveries. */
 async function problemsIn(env: Env, database: string, now: number): Promise<string[]> {
   const db = openNamed(env, database);
   const isDirectory = database === DIRECTORY;
   const [{ wakeUps }, sizeBytes, unapplied, sweep, unbound] = await Promise.all([
-    // The sweep would have found these ten minutes ago.
-    findStuck(db, "", now - UNATTENDED_MAX_MS),
+    // The scheduled job should have woken these subscriptions ten minutes ago.
+    findStuck(db, "", now - STUCK_AFTER_MS),
     findSize(db),
     findUnapplied(db),
     isDirectory ? problemOfSweep(db, now) : null,
     isDirectory ? findUnbound(env, db) : [],
   ]);
-  const minutes = UNATTENDED_MAX_MS / MINUTE_MS;
+  const minutes = STUCK_AFTER_MS / MINUTE_MS;
   return [
     ...(sweep ? [sweep] : []),
     ...unapplied.map((name) => `the migration ${name} is missing`),

@@ -22,37 +22,36 @@ import { deleteExpired, parseRetention } from "./workspaces/lifecycle/retention.
 import { continueMoves, settleMoves } from "./workspaces/moving/move.ts";
 import { type Placement, placementIn } from "./workspaces/placement.ts";
 
-/** How long a sweep may take before its parts stop where they are. */
+/** How long a run may take before its jobs stop where they are. */
 const SWEEP_MAX_MS = 40_000;
-/** Databases per sweep; if there are more, they take turns. */
+/** Maximum databases of one run. If there are more, they take turns. */
 const DATABASES_AT_ONCE = 4;
-/** Statements of a sweep for its long jobs, in all databases together. */
+/** Maximum statements of a run for its long jobs, in all databases together. */
 const LONG_JOBS_STATEMENTS = 600;
-/** Statements of a sweep for moves. The remaining ones are for the short jobs. */
+/** Maximum statements of a run for moves. The remaining ones are for the short jobs. */
 const MOVES_STATEMENTS = 250;
 
 /**
- * What a job gets: a database, and a budget of its own, so that no job uses up what another needs. The next
- * sweep continues what a job does not finish.
+ * The context of a job: a database, and a budget of its own, so that no job uses up the statements of another. The
+ * next run continues a job that does not finish.
  */
 interface JobContext extends Placement {
-  /** Its statements are spent from the budget. */
+  /** The bindings, whose statements are spent from the budget. */
   env: Env;
   budget: Budget;
   now: number;
 }
 type Job = (context: JobContext) => Promise<unknown>;
 
-/** Jobs that go on while their budget lasts, in each database. */
+/** The jobs that continue while their budget lasts, in each database. */
 const LONG_JOBS: Job[] = [announceNews, deleteExpiredEvents, deleteRemovedAutomations];
-/** Jobs that take a few statements, in each database. */
+/** The jobs that take a few statements, in each database. */
 const SHORT_JOBS: Job[] = [requeueOverdue, exhaust, limitPending, deleteOld];
 
 /**
- * The scheduled job, once a minute: requeues subscriptions that the queues have forgotten, tells
- * administrators what is new, deletes what is past its retention, continues moves, and logs the health of the
- * service. A job that fails stops no other; the sweep then throws at its end, so that Cloudflare shows it as
- * failed.
+ * The scheduled job (the sweep), which runs once a minute. It wakes subscriptions whose messages the queues have lost,
+ * announces problems to administrators, deletes data past its retention, continues moves, and logs the health of the
+ * service. A job that fails stops no other. The sweep throws at its end, so that Cloudflare shows it as failed.
  */
 export async function sweep(env: Env, now: number): Promise<void> {
   const whole = new Budget(SWEEP_MAX_MS);
@@ -70,7 +69,7 @@ export async function sweep(env: Env, now: number): Promise<void> {
     }
   }
 
-  /** One after the other, because each takes as many statements as are left. */
+  /** Runs the jobs of moves one after the other, because each may take all statements that are left. */
   async function runMoves(): Promise<void> {
     if (hasOneDatabase(env)) return;
     const budget = whole.share(MOVES_STATEMENTS);
@@ -91,7 +90,7 @@ export async function sweep(env: Env, now: number): Promise<void> {
   if (failed > 0) throw new Error(`${failed} jobs of the sweep failed`);
 }
 
-/** The databases whose turn it is, each minute from another one on. */
+/** Returns the databases of this run. Each minute, the list starts with the next one. */
 function databasesOf(env: Env, now: number): string[] {
   const names = databaseNames(env);
   const first = Math.floor(now / MINUTE_MS) % names.length;
@@ -115,7 +114,7 @@ async function exhaust({ db, now }: JobContext): Promise<void> {
   await commit(db, exhaustExpired({ now }));
 }
 
-/** Exhausts the oldest deliveries of subscriptions with too many pending, some subscriptions in each sweep. */
+/** Exhausts the oldest deliveries of subscriptions with too many pending ones, from where the last run stopped. */
 async function limitPending({ db, now }: JobContext): Promise<void> {
   const part = "pending";
   const ids = await query(db, listWithPending(await findPosition(db, part)));
@@ -126,19 +125,19 @@ async function limitPending({ db, now }: JobContext): Promise<void> {
   await updatePosition(db, part, ids.at(-1) ?? "");
 }
 
-/** Sends wake-up messages for subscriptions with overdue deliveries, from where the last sweep stopped. */
+/** Sends wake-up messages for subscriptions with late deliveries, from where the last run stopped. */
 async function requeueOverdue({ database, db, env, now }: JobContext): Promise<void> {
   const part = "overdue";
   const { wakeUps, after } = await findStuck(db, await findPosition(db, part), now, true);
   if (wakeUps.length > 0) {
     if (!(await sendWakeUps(env, database, wakeUps)))
-      throw new Error("a queue refused to wake subscriptions");
+      throw new Error("a queue did not accept wake-up messages");
     log("sweep_requeued", { subscriptions: wakeUps.length });
   }
   await updatePosition(db, part, after);
 }
 
-/** Deletes what is stored for a limited time only, and what deleted subscriptions left behind. */
+/** Deletes rows that are stored for a limited time, and those of deleted subscriptions. */
 async function deleteOld({ db, now }: JobContext): Promise<void> {
   await commit(db, forgetErasedLeads(now));
   await commit(db, forgetAuditEntries(now));

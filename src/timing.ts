@@ -2,15 +2,15 @@ export function sleep(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));
 }
 
-/** Starts a budget of time; the function tells whether any of it is left. */
+/** Starts a budget of time. The returned function tells whether any of it is left. */
 export function timeBudget(ms: number): () => boolean {
   const startedAt = performance.now();
   return () => performance.now() - startedAt < ms;
 }
 
 /**
- * The result of work whose `signal` is aborted after `ms`. The timer ends with the work, as that of
- * `AbortSignal.timeout` does not: an invocation may have 10,000 of them.
+ * Does work whose `signal` is aborted after `ms`. The timer is cleared when the work ends, unlike that of
+ * `AbortSignal.timeout`, because an invocation may have at most 10,000 timers.
  */
 export async function abortAfter<T>(
   ms: number,
@@ -25,7 +25,7 @@ export async function abortAfter<T>(
   }
 }
 
-/** The result of work that ends within `ms`, else that of `late`, which may throw. The work goes on. */
+/** Returns the result of work that ends within `ms`, or else that of `late`, which may throw. The work goes on. */
 export function withTimeout<T, L>(ms: number, work: Promise<T>, late: () => L): Promise<T | L> {
   return abortAfter(ms, (signal) => {
     const { promise, resolve } = Promise.withResolvers<void>();

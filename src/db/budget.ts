@@ -6,34 +6,34 @@ import { type D1Client, LateClient, type Query } from "./session.ts";
  * (https://developers.cloudflare.com/d1/platform/limits/). The local runtime does not enforce it.
  */
 export const STATEMENTS_MAX = 1_000;
-/** What a piece of work takes that is repeated while a budget lasts, unless it says otherwise. */
-const PIECE_STATEMENTS = 20;
+/** The default number of statements of one chunk of work that is repeated while a budget lasts. */
+const CHUNK_STATEMENTS = 20;
 
-/** What an invocation, or a part of it, may spend: time, and statements of D1. */
+/** The time and the D1 statements that an invocation, or a part of it, may spend. */
 export class Budget {
   readonly #endsAt: number;
   readonly #statements: number;
   readonly #whole: Budget | undefined;
   #spent = 0;
 
-  /** Starts a budget of `ms`, and by default of all statements that an invocation has. */
+  /** Starts a budget of `ms`. By default, it has all statements of the invocation. */
   constructor(ms: number, statements: number = STATEMENTS_MAX, whole?: Budget) {
     this.#endsAt = performance.now() + ms;
     this.#statements = statements;
     this.#whole = whole;
   }
 
-  /** A budget for a part of the work: so many of these statements, and the time that is left. */
+  /** Returns a budget for a part of the work, with a number of these statements and the time that is left. */
   share(statements: number): Budget {
     return new Budget(this.#endsAt - performance.now(), statements, this);
   }
 
-  /** Whether there is time for more, and so many statements are left. */
-  hasMore(statements: number = PIECE_STATEMENTS): boolean {
+  /** Whether time and this number of statements are left. */
+  hasMore(statements: number = CHUNK_STATEMENTS): boolean {
     return performance.now() < this.#endsAt && this.#spent + statements <= this.#statements;
   }
 
-  /** These bindings, with databases whose statements are spent from this budget. */
+  /** Returns the bindings with databases whose statements are spent from this budget. */
   meter(env: Env): Env {
     const bindings = env as unknown as Record<string, D1Database>;
     const metered = databaseNames(env).map((name) => [

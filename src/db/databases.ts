@@ -2,12 +2,12 @@ import { isDatabaseName } from "../contract/database-names.ts";
 import { type Database, openDatabase } from "./client.ts";
 
 /**
- * The database that is always bound. It contains the directory (where each workspace lives), all API
- * keys, and the workspaces that live in no other database.
+ * The database that is always bound. It holds the workspace directory (a routing table that maps each workspace to
+ * its database), all API keys, and the workspaces that live in no other database.
  */
 export const DIRECTORY = "DB";
 
-/** The names of the bound databases, in order: `DB`, `DB_2`, `DB_3`, and so on. */
+/** Lists the names of the bound databases in order: `DB`, `DB_2`, `DB_3`, and so on. */
 export function databaseNames(env: Env): string[] {
   const numberOf = (name: string) => Number(name.slice("DB_".length));
   return Object.keys(env)
@@ -15,7 +15,7 @@ export function databaseNames(env: Env): string[] {
     .sort((a, b) => numberOf(a) - numberOf(b));
 }
 
-/** Whether only one database is bound, so that where a workspace lives need not be looked up. */
+/** Whether only one database is bound, so that the directory need not be read. */
 export function hasOneDatabase(env: Env): boolean {
   return !("DB_2" in env) && databaseNames(env).length === 1;
 }
@@ -24,7 +24,7 @@ export function isBound(env: Env, name: string): boolean {
   return isDatabaseName(name) && name in env;
 }
 
-/** A database binding by its name. @throws Error if there is none. */
+/** Returns a database binding by its name. @throws Error if there is none. */
 export function bindingOf(env: Env, name: string): D1Database {
   const binding = isBound(env, name) && (env as unknown as Record<string, D1Database>)[name];
   if (!binding) throw new Error(`no database is bound as ${name}: see [[d1_databases]]`);
@@ -35,7 +35,7 @@ export function openDirectory(env: Env): Database {
   return openDatabase(env.DB);
 }
 
-/** Opens a database by its name. @throws Error if none is bound under it. */
+/** Opens a database by its name. @throws Error if there is none. */
 export function openNamed(env: Env, name: string): Database {
   return openDatabase(bindingOf(env, name));
 }

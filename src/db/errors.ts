@@ -4,15 +4,16 @@ interface D1Error {
   /** The text that Cloudflare documents, without the `D1_ERROR: ` prefix. */
   message: string;
   /**
-   * `nobody`: transient, retried at once, although the transaction may have been committed; `load`: too
-   * many requests, of which a retry would be one more; `query`: this query is too expensive.
+   * - `nobody`: the error is transient. The query is retried, although the transaction may have been committed.
+   * - `load`: there are too many requests, and a retry would be one more.
+   * - `query`: this query is too expensive.
    */
   fault: "nobody" | "load" | "query";
 }
 
 /**
- * All of D1's errors (https://developers.cloudflare.com/d1/observability/debug-d1/#error-list). The last one
- * comes from the Durable Object that D1 runs on. The simulation injects each.
+ * All errors of D1 (https://developers.cloudflare.com/d1/observability/debug-d1/#error-list). The last one comes from
+ * the Durable Object that D1 runs on. The simulation injects each of them.
  */
 export const D1_ERRORS: readonly D1Error[] = [
   { message: "D1 DB reset because its code was updated.", fault: "nobody" },
@@ -35,14 +36,14 @@ export const D1_ERRORS: readonly D1Error[] = [
   { message: "internal error; reference =", fault: "nobody" },
 ];
 
-/** What a Durable Object's call fails with at a deployment, if the runtime sets none of the properties below. */
+/** Messages of calls of a Durable Object that fail at a deployment, if the runtime sets no property of `CallError`. */
 const OBJECT_RESETS = [
   "Durable Object reset because its code was updated",
   "The Durable Object's code has been updated, this version can no longer access storage",
 ];
 
 /**
- * What the runtime sets on the error of a failed call of a Durable Object
+ * The error of a failed call of a Durable Object, with the properties that the runtime sets
  * (https://developers.cloudflare.com/durable-objects/best-practices/error-handling/).
  */
 interface CallError extends Error {
@@ -50,9 +51,9 @@ interface CallError extends Error {
   retryable?: boolean;
   /** The object was reset during the call, as happens at each deployment. */
   durableObjectReset?: boolean;
-  /** Another call would make it worse. */
+  /** The object has too many requests, and a retry would be one more. */
   overloaded?: boolean;
-  /** The object's own code has thrown it, after retries of its own. */
+  /** The object's own code has thrown the error, after retries of its own. */
   remote?: boolean;
 }
 
@@ -65,7 +66,7 @@ export function isRetryable(error: unknown): boolean {
   return !remote && faultOf(error) === "nobody";
 }
 
-/** Whether the same request may succeed later: the error is not the query's fault. */
+/** Whether the same request may succeed later, because the error is not the fault of the query. */
 export function isTransient(error: unknown): boolean {
   const { retryable, durableObjectReset, overloaded } = (error ?? {}) as CallError;
   const fault = faultOf(error);
@@ -74,15 +75,15 @@ export function isTransient(error: unknown): boolean {
   );
 }
 
-/** Whether a write was refused because its workspace is moving to another database. */
+/** Whether a write failed because its workspace is locked for a move to another database. */
 export function isMoving(thrown: unknown): boolean {
   const error = causeOf(thrown);
   return error instanceof Error && error.message.includes("moving: try again");
 }
 
 /**
- * What D1, or the session, has thrown. Drizzle wraps that of a query that is awaited directly, in an
- * error whose message contains the query's parameters: it must not leave the Worker.
+ * Returns the error that D1 or the session has thrown. If a query is awaited directly, Drizzle wraps that error in
+ * one whose message has the parameters of the query, so it must not leave the Worker.
  */
 export function causeOf(error: unknown): unknown {
   return error instanceof DrizzleQueryError ? error.cause : error;

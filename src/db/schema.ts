@@ -20,11 +20,11 @@ import type {
 } from "../contract/enumerations.ts";
 
 /*
- * Times are Unix milliseconds. Every table that belongs to a workspace has its id, and every list
- * has an index that starts with it: a page reads the rows it shows plus one.
+ * Times are Unix milliseconds. Every table with data of workspaces has the workspace's id. Every list has an index
+ * that starts with that id, so a page reads one row more than it shows.
  */
 
-/** Bytes in hexadecimal, because rows pass through JSON; a query that binds them binds the bytes. */
+/** A column of bytes. In TypeScript, they are hexadecimal, because rows pass through JSON. */
 const bytes = customType<{ data: Hex; driverData: Uint8Array }>({
   dataType: () => "blob",
   toDriver: fromHex,
@@ -37,10 +37,10 @@ export type Language = "fr" | "en";
 /**
  * Why a workspace is write-locked in a database. `isWritable` excludes all three.
  *
- * - `draining`: it lives here, and is about to leave, so that no request begins.
- * - `locked`: triggers refuse all writes (workspaces/moving/triggers.ts), because it is leaving, has just
- *   arrived, or lives elsewhere.
- * - `arriving`: it is being copied here.
+ * - `draining`: it is about to leave this database, so no delivery starts.
+ * - `locked`: triggers reject all writes (workspaces/moving/triggers.ts), because it is leaving, has just arrived, or
+ *   lives elsewhere.
+ * - `arriving`: it is being copied to this database.
  */
 export type WriteLock = "draining" | "locked" | "arriving";
 
@@ -49,28 +49,28 @@ export const workspaces = sqliteTable(
   {
     id: text().primaryKey(),
     /**
-     * The name of the database that it lives in; null for this one. A row that names another one is a
-     * directory entry: the workspace's fields and data are there, and its data cannot be written here.
+     * The name of the database that it lives in; null for this one. A row that names another database is an entry of
+     * the workspace directory. The workspace's fields and data are there, and its data cannot be written here.
      */
     database: text(),
-    /** Why its rows here are write-locked; null while it lives here and does not move. */
+    /** Why its rows are write-locked here; null while it lives here and does not move. */
     writeLock: text("write_lock").$type<WriteLock>(),
-    /** The move that locks them; null for an entry of a workspace that lives elsewhere. */
+    /** The move that has locked its rows; null for a directory entry of a workspace that does not move. */
     moveId: text("move_id"),
-    /** Whether it is being erased; in the directory's entry, too, so that it gets no keys. */
+    /** Whether it is being erased; also set in its directory entry, so that no key is created for it. */
     erasing: integer({ mode: "boolean" }).notNull().default(false),
     name: text().notNull(),
     adminEmails: text("admin_emails", { mode: "json" }).$type<Administrator[]>().notNull(),
     accessGranted: integer("access_granted", { mode: "boolean" }).notNull().default(true),
     /**
-     * The key that encrypts the personal data of its leads, itself encrypted, as `createDataKey` returns it.
-     * The key never changes. Null in a database that the workspace does not live in.
+     * Its data encryption key, encrypted (`createDataKey`). The key itself never changes. Null in a database that the
+     * workspace does not live in.
      */
     dataKey: text("data_key"),
-    /** The test events of the minute that began then. */
+    /** The number of test events in the minute that began at `testEventsSince`. */
     testEvents: integer("test_events").notNull().default(0),
     testEventsSince: integer("test_events_since").notNull().default(0),
-    /** Portal links and sessions that were issued up to then are not valid: see `PortalGrant`. */
+    /** Portal links and sessions that were issued up to this time are invalid: see `PortalGrant`. */
     sessionsNotBefore: integer("sessions_not_before").notNull().default(0),
     /** Maximum number of subscriptions; null for `SUBSCRIPTIONS_MAX`. */
     webhooksMax: integer("webhooks_max"),
@@ -91,13 +91,13 @@ export const apiKeys = sqliteTable(
       .references(() => workspaces.id),
     /** SHA-256 of the key, in hexadecimal; the key itself is stored nowhere. */
     keyHash: text("key_hash").notNull().unique(),
-    /** What its owner recognises it by, with its last four characters. */
+    /** Its name, by which its owner recognizes it together with its last four characters. */
     name: text(),
     lastFour: text("last_four").notNull(),
     requestsPerWindow: integer("requests_per_window"),
     createdAt: integer("created_at").notNull(),
     revokedAt: integer("revoked_at"),
-    /** When a key that was rolled stops working; null if it does not expire. */
+    /** When a rotated key expires; null if it does not expire. */
     expiresAt: integer("expires_at"),
     /** Start of the last hour in which the key was used; null if its gate has never seen it. */
     lastUsedAt: integer("last_used_at"),
@@ -121,12 +121,12 @@ export const automations = sqliteTable(
     status: text().$type<AutomationStatus>().notNull(),
     updatedAt: integer("updated_at").notNull(),
     createdAt: integer("created_at").notNull(),
-    /** When it was removed: it and its runs are hidden, and then deleted in chunks. */
+    /** When it was removed. It and its runs are hidden from then on, and deleted in chunks. */
     removedAt: integer("removed_at"),
   },
   (table) => [
     index("automations_newest").on(table.workspaceId, table.createdAt, table.id),
-    // There are few, mostly none: whether a run is hidden reads no row.
+    // The index has few entries, mostly none, so finding out whether a run is hidden reads no row.
     index("automations_removed").on(table.id).where(sql`removed_at IS NOT NULL`),
   ],
 );
@@ -141,7 +141,7 @@ export const leads = sqliteTable(
     reference: text().notNull(),
     source: text().$type<LeadSource>().notNull(),
     agentId: text("agent_id").notNull(),
-    /** Its personal data, encrypted: the fields of records/person.ts. */
+    /** Its personal data (the fields of records/person.ts), encrypted. */
     sealed: bytes().notNull(),
     createdAt: integer("created_at").notNull(),
     /** The event that announced it, erased along with it. */
@@ -151,8 +151,8 @@ export const leads = sqliteTable(
 );
 
 /**
- * Leads that were erased, or were to be erased before they had arrived, by the hash of their
- * reference, so that what a queue still holds of them is not recorded.
+ * Erased leads, by the hash of their reference. A lead that is still in a queue of the platform is not recorded any
+ * more. A lead may be erased before it was ever recorded.
  */
 export const erasedLeads = sqliteTable(
   "erased_leads",
@@ -205,42 +205,44 @@ export const subscriptions = sqliteTable(
     description: text(),
     /** The API key that created it; null if it was created in the portal. */
     keyId: text("key_id"),
-    /** Headers of its own (subscriptions/headers.ts): their names, and all of them, encrypted. */
+    /** The names of its custom headers (subscriptions/headers.ts). */
     headerNames: text("header_names", { mode: "json" }).$type<string[]>().notNull().default([]),
+    /** Its custom headers, encrypted; null if there are none. */
     sealedHeaders: text("sealed_headers"),
     sealedSecret: text("sealed_secret").notNull(),
-    /** Secrets that were rotated out and may still sign; null if there are none. */
+    /** Previous secrets, which may still sign during their grace period; null if there are none. */
     earlierSecrets: text("earlier_secrets", { mode: "json" }).$type<EarlierSecret[]>(),
     /** When its secret was last rotated; null if it never was. */
     rotatedAt: integer("rotated_at"),
     createdAt: integer("created_at").notNull(),
     /**
-     * The `Idempotency-Key` of the request that created it, behind the id of its API key, so that no other key
-     * can repeat it. Null once it was deleted, its secret was rotated, or the key was used for another one
-     * a day later.
+     * The `Idempotency-Key` of the request that created it, behind the id of its API key, so that no other API key can
+     * repeat the request. Cleared when the subscription is deleted, when its secret is rotated, or when the key is used
+     * again after a day.
      */
     idempotencyKey: text("idempotency_key"),
-    /** What that request asked for: its URL and events may have changed since. */
+    /** The URL and events of that request; those of the subscription may have changed since. */
     requested: text({ mode: "json" }).$type<{ url: string; events: WebhookEvent[] }>(),
     disabledAt: integer("disabled_at"),
-    /** Whether it was disabled because it had failed for too long. */
+    /** Whether it was disabled because it had failed for too long, rather than by an administrator. */
     disabledByFailures: integer("disabled_by_failures", { mode: "boolean" })
       .notNull()
       .default(false),
-    /** When its bound of pending deliveries was reached; null if it was not since its last success. */
+    /** When it first exceeded `PENDING_MAX` since its last success; null if it has not. */
     pendingExhaustedAt: integer("pending_exhausted_at"),
-    /** When its client deleted it; the row stays until none of its deliveries is pending. */
+    /** When it was deleted; the row stays until none of its deliveries is pending. */
     deletedAt: integer("deleted_at"),
-    /** How fast it may be sent to, from here to `retryFailedAt`: see `Pace` in delivery/policy.ts. */
+    /** Its pace, in the columns from here to `retryFailedAt`: see `Pace` in delivery/policy.ts. */
     concurrency: integer().notNull().default(1),
     slow: integer({ mode: "boolean" }).notNull().default(false),
     streak: text({ mode: "json" }).$type<Streak>(),
     blockedUntil: integer("blocked_until").notNull().default(0),
     retryFailedAt: integer("retry_failed_at").notNull().default(0),
-    /** When its streak of failures began, and how many attempts have failed in it: for queries. */
+    /** When its streak began, for queries; null without a streak. */
     failingSince: integer("failing_since"),
+    /** The failed attempts of its streak, for queries. */
     failures: integer().notNull().default(0),
-    /** What administrators are told about its event types: see `TypeRecord` in delivery/policy.ts. */
+    /** The event types that it rejects, and below those that it accepts: see `TypeRecord` in delivery/policy.ts. */
     rejections: text({ mode: "json" }).$type<Rejections>().notNull().default({}),
     acceptedTypes: text("accepted_types", { mode: "json" })
       .$type<WebhookEvent[]>()
@@ -248,22 +250,22 @@ export const subscriptions = sqliteTable(
       .default([]),
     /** The dispatch that leases it. */
     leasedBy: text("leased_by"),
-    /** When the lease ends, if its dispatch dies; 0 once it was released. */
+    /** When the lease ends unless its dispatch extends it; 0 once it was released. */
     leasedUntil: integer("leased_until").notNull().default(0),
-    /** A fencing counter: how often pending deliveries of it were cancelled. */
+    /** A fencing counter, which is incremented when pending deliveries are cancelled. */
     cancelEpoch: integer("cancel_epoch").notNull().default(0),
-    /** By event type: pending deliveries of an epoch before this one are cancelled. */
+    /** The epoch, for each event type, before which pending deliveries are cancelled. */
     cancelledBefore: text("cancelled_before", { mode: "json" })
       .$type<Partial<Record<WebhookEvent, number>>>()
       .notNull()
       .default({}),
     /** Whether rows of cancelled deliveries may still say `pending`. */
     cancelling: integer({ mode: "boolean" }).notNull().default(false),
-    /** The last attempt, as of the last time that its pace changed or its lease was released. */
+    /** Its last attempt. A round stores it when the pace has changed or the lease is released. */
     lastAttempt: text("last_attempt", { mode: "json" }).$type<LastAttempt>(),
-    /** When the delayed wake-up message arrives that is on its way; in the past if there is none. */
+    /** When its delayed wake-up message arrives; in the past if there is none. */
     wakeAt: integer("wake_at").notNull().default(0),
-    /** No other redelivery is due before this time. */
+    /** When the next free slot of its replays is, unless that is in the past. */
     scheduledUntil: integer("scheduled_until").notNull().default(0),
   },
   (table) => [
@@ -288,22 +290,23 @@ export const subscriptions = sqliteTable(
 export interface Streak {
   /** When the first of its failed attempts started: Unix milliseconds. */
   startedAt: number;
-  /** Different events that failed in it, and failed attempts. */
+  /** Different events that failed. */
   events: number;
+  /** Failed attempts. */
   attempts: number;
   /** Different events that failed since the endpoint was first found busy or unavailable; 0 if it was not. */
   outageStep: number;
-  /** By event type: when it was last tried, and whether its last untried event was the newest one. */
+  /** For each event type, when it was last tried, and whether its last untried event was the newest one. */
   turns: Partial<Record<WebhookEvent, { at: number; triedNewest: boolean }>>;
 }
 
-/** The event types of which none has been accepted since one failed. */
+/** The event types of which no event has been accepted since one failed. */
 export type Rejections = Partial<Record<WebhookEvent, Rejection>>;
 
 export interface Rejection {
-  /** When the first of them failed: Unix milliseconds. */
+  /** When the first of these events failed: Unix milliseconds. */
   since: number;
-  /** How the last one failed: an outcome, and its status if it was answered. */
+  /** The outcome of the last one, and its status if there was a response. */
   outcome: string;
   status: number | null;
 }
@@ -316,7 +319,7 @@ export interface LastAttempt {
   durationMs: number | null;
 }
 
-/** A secret that was rotated out, and signs alongside the new one until a time. */
+/** A previous secret, which signs alongside the current one until its grace period ends. */
 export interface EarlierSecret {
   sealedSecret: string;
   until: number;
@@ -326,17 +329,17 @@ export const events = sqliteTable(
   "events",
   {
     workspaceId: text("workspace_id").notNull(),
-    /** Sorted by time: see `newEventId`. */
+    /** Its id, which sorts by time: see `newEventId`. */
     id: text().notNull(),
     type: text().$type<WebhookEvent>().notNull(),
-    /** The exact body that is signed and posted; "" if it is made from its lead. */
+    /** The exact body that is signed and sent; "" if it is made from its lead. */
     body: text().notNull(),
     /** The new lead that it announces, whose row never changes; null for other events. */
     leadId: text("lead_id"),
-    /** The subscriptions it is owed to, apart from the deliveries: the ledger compares both. */
+    /** The subscriptions that get a delivery of it. The delivery reconciliation compares them with the deliveries. */
     owed: text({ mode: "json" }).$type<string[]>().notNull(),
     createdAt: integer("created_at").notNull(),
-    /** Whether it is a test event, which is sent to one subscription, once. */
+    /** Whether it is a test event, which is sent once, to one subscription. */
     test: integer({ mode: "boolean" }).notNull().default(false),
   },
   (table) => [primaryKey({ columns: [table.workspaceId, table.id] })],
@@ -345,16 +348,16 @@ export const events = sqliteTable(
 /**
  * The order in which a subscription's pending deliveries are sent.
  *
- * - 0: not tried yet.
- * - 1: sent by hand; it waits for nothing.
- * - 2: all its attempts failed within one streak of failures, at whose end it is due at once.
- * - 3: due by its own retry schedule, or by that of a replay.
+ * - 0: it was not tried yet.
+ * - 1: it is a manual send, which is never blocked.
+ * - 2: all its attempts have failed within one streak, at whose end it is due at once.
+ * - 3: it is due by its own retry schedule, or by the slot of a replay.
  */
 export type Priority = 0 | 1 | 2 | 3;
 
 /**
- * A table without rowids, which Drizzle cannot express: migrations/0001_triggers.sql makes it. That saves a
- * write per row, and reads are as fast, because no column grows.
+ * Deliveries. The table has no rowids, which Drizzle cannot express, so migrations/0001_triggers.sql creates it. That
+ * saves a write per row, and reads are as fast, because no column grows.
  */
 export const deliveries = sqliteTable(
   "deliveries",
@@ -362,26 +365,27 @@ export const deliveries = sqliteTable(
     subscriptionId: text("subscription_id").notNull(),
     eventId: text("event_id").notNull(),
     workspaceId: text("workspace_id").notNull(),
-    /** The event's. */
+    /** The type of the event. */
     type: text().$type<WebhookEvent>().notNull(),
     state: text().$type<DeliveryState>().notNull(),
     priority: integer().$type<Priority>().notNull().default(0),
-    /** Attempts on its retry schedule; earlier ones, which do not count, leave it unchanged. */
+    /** Attempts on its retry schedule. An early attempt that fails does not count. */
     attempts: integer().notNull().default(0),
     /** When a pending delivery is due. */
     dueAt: integer("due_at").notNull(),
-    /** If it was sent by hand before it was due: when its retry schedule makes it due. */
+    /** When its retry schedule makes it due, if it was sent by hand before that. */
     scheduledAt: integer("scheduled_at"),
-    /** The subscription's `cancelEpoch` when it was made pending. */
+    /** The `cancelEpoch` of its subscription when it was made pending. */
     cancelEpoch: integer("cancel_epoch").notNull().default(0),
     lastOutcome: text("last_outcome"),
     lastStatus: integer("last_status"),
-    /** When the last attempt started, and how long it took. */
+    /** When the last attempt started. */
     lastAt: integer("last_at"),
     lastDurationMs: integer("last_duration_ms"),
     settledAt: integer("settled_at"),
-    /** Number of attempts before it was last sent again, and whether one of them delivered it. */
+    /** Number of attempts before it was last sent again. */
     earlierAttempts: integer("earlier_attempts").notNull().default(0),
+    /** Whether one of the earlier attempts delivered it. */
     deliveredEarlier: integer("delivered_earlier", { mode: "boolean" }).notNull().default(false),
   },
   (table) => [
@@ -389,8 +393,8 @@ export const deliveries = sqliteTable(
     index("deliveries_due_of_subscription")
       .on(table.subscriptionId, table.type, table.priority, table.dueAt, table.eventId)
       .where(sql`state = 'pending'`),
-    // Few deliveries fail. So those that failed, or were cancelled, are found without reading the others, and one
-    // that is delivered at its first attempt writes no entry.
+    // Few deliveries fail. This index finds those that failed or were cancelled without reading the others. A delivery
+    // that succeeds at its first attempt writes no entry.
     index("deliveries_unsuccessful")
       .on(table.subscriptionId, table.state, table.eventId)
       .where(sql`state IN ('exhausted', 'cancelled') OR (state = 'pending' AND attempts > 0)`),
@@ -398,29 +402,29 @@ export const deliveries = sqliteTable(
 );
 
 /**
- * Attempts that failed, and those of tests. Another success writes no row here: the delivery stores it, until
- * it is sent again and the success moves here.
+ * Attempts that failed, and attempts of test events. Any other success is stored in the row of its delivery, and moves
+ * here only when the delivery is sent again.
  */
 export const attempts = sqliteTable(
   "attempts",
   {
     subscriptionId: text("subscription_id").notNull(),
     eventId: text("event_id").notNull(),
-    /** From 1; it keeps counting when the delivery is sent again, up to `ATTEMPTS_KEPT`. */
+    /** The number of the attempt, from 1 to `ATTEMPTS_KEPT`; counted on when the delivery is sent again. */
     attempt: integer().notNull(),
     at: integer().notNull(),
     outcome: text().notNull(),
     status: integer(),
     durationMs: integer("duration_ms").notNull(),
-    /** The answer, encrypted: see delivery/response.ts. Null for a success, which is no test. */
+    /** The stored part of the response, encrypted (delivery/response.ts); null for a success that is not a test. */
     response: bytes(),
   },
   (table) => [primaryKey({ columns: [table.subscriptionId, table.eventId, table.attempt] })],
 );
 
 /**
- * How the delivery attempts of a subscription ended, one row for each UTC day: see history/counts.ts. Test events
- * are not counted.
+ * The delivery attempts of a subscription by outcome, one row for each UTC day: see history/counts.ts. Test events are
+ * not counted.
  */
 export const deliveryCounts = sqliteTable(
   "delivery_counts",
@@ -437,7 +441,7 @@ export const deliveryCounts = sqliteTable(
   ],
 );
 
-/** Where each resumable part of the sweep stopped. */
+/** Where each resumable part of the scheduled job stopped. */
 export const sweepPositions = sqliteTable("sweep_positions", {
   part: text().primaryKey(),
   position: text().notNull(),
@@ -446,25 +450,28 @@ export const sweepPositions = sqliteTable("sweep_positions", {
 /**
  * The stages of a move.
  *
- * - `leaving`: no post begins in the source, and those in progress end; then writes are refused.
- * - `copying`: its rows are copied. Until it ends, the move can be cancelled.
- * - `opening`: the directory names the target, where writes are accepted soon.
- * - `cleaning`: it lives in the target. What it left behind is deleted when reads there have ended.
+ * - `leaving` (draining): no delivery starts in the source, and those in flight end. Then the source is locked.
+ * - `copying`: the rows are copied. Until this stage ends, the move can be cancelled.
+ * - `opening` (switching): the directory names the target, which is about to be unlocked.
+ * - `cleaning` (cleanup): the workspace lives in the target. Its rows in the source are deleted once reads of them have
+ *   ended.
  */
 export type MoveStage = "leaving" | "copying" | "opening" | "cleaning";
 
-/** Workspaces that move between two databases; in the directory only. */
+/** The workspaces that move between two databases; only the directory has rows. */
 export const moves = sqliteTable("moves", {
   workspaceId: text("workspace_id").primaryKey(),
   id: text().notNull(),
-  /** The names of both databases. */
+  /** The name of the database that the workspace leaves. */
   from: text("source").notNull(),
+  /** The name of the database that it moves to. */
   to: text("target").notNull(),
   stage: text().$type<MoveStage>().notNull(),
   /** Where copying continues; null before it begins. */
   position: text({ mode: "json" }).$type<MovePosition>(),
-  /** How many rows there are to copy, and how many have been copied. */
+  /** The number of rows to copy. */
   rows: integer().notNull().default(0),
+  /** The number of rows that have been copied. */
   copied: integer().notNull().default(0),
   /** When the workspace was created. */
   createdAt: integer("created_at").notNull(),
@@ -472,13 +479,13 @@ export const moves = sqliteTable("moves", {
   since: integer().notNull(),
 });
 
-/** The number of a kind of rows, past the last when all are copied, and the position of the last copied row. */
+/** The index of a table in the table registry, past the last one when all are copied, and the last copied row. */
 export interface MovePosition {
   kind: number;
   after: (string | number)[] | null;
 }
 
-/** Fields of a subscription, before or after a change: never a secret or the value of a header. */
+/** Fields of a subscription before or after a change, without secrets and values of headers. */
 export interface ChangedFields {
   url?: string;
   events?: WebhookEvent[];
@@ -491,8 +498,8 @@ export interface ChangedFields {
 }
 
 /**
- * Calls of the Platform API and changes in the portal, in the directory: who did what. Nothing in it is
- * personal, except the actor, and what a subscription's URL or description may say.
+ * The audit trail of calls of the Platform API and of changes in the portal; only the directory has rows. It has no
+ * personal data, except the actor, and any in the URL or description of a subscription.
  */
 export const auditTrail = sqliteTable(
   "audit_trail",
@@ -500,15 +507,15 @@ export const auditTrail = sqliteTable(
     at: integer().notNull(),
     id: text().notNull(),
     method: text().notNull(),
-    /** The workspace that it was about, which may no longer exist; null for none, or several. */
+    /** The workspace that the call was about, which may no longer exist; null for none or several. */
     workspaceId: text("workspace_id"),
-    /** The other ids that it named, or created. */
+    /** The other ids that the call named or created. */
     ids: text({ mode: "json" }).$type<string[]>().notNull(),
     actor: text(),
     via: text().notNull(),
     result: text().notNull(),
     durationMs: integer("duration_ms").notNull(),
-    /** The subscription that it changed, with the changed fields before and after; null for no change. */
+    /** The subscription that the call changed, with the changed fields before and after; null for no change. */
     webhookId: text("webhook_id"),
     before: text({ mode: "json" }).$type<ChangedFields>(),
     after: text({ mode: "json" }).$type<ChangedFields>(),
@@ -527,22 +534,22 @@ export const auditTrail = sqliteTable(
   ],
 );
 
-/** What administrators get an e-mail about. */
+/** The kinds of notification e-mails to administrators. */
 export const EMAIL_KINDS = [
   /** The subscription has failed for a day. */
   "failing",
-  /** It works again, after an e-mail that said that it fails. */
+  /** The subscription works again, after an e-mail that it fails. */
   "recovered",
-  /** It was disabled because it had failed for too long. */
+  /** The subscription was disabled because it had failed for too long. */
   "disabled",
-  /** It has rejected an event type for a day, and accepts others. */
+  /** The subscription has rejected an event type for a day, and accepts others. */
   "rejecting",
-  /** It had too many pending deliveries, so that the oldest were given up. */
+  /** The subscription had too many pending deliveries, so the oldest were exhausted. */
   "overflow",
 ] as const;
 export type EmailKind = (typeof EMAIL_KINDS)[number];
 
-/** The last e-mail of each kind about a subscription. Nothing here says whether or when it arrived. */
+/** The last e-mail of each kind about a subscription. The table does not record whether it arrived. */
 export const announcements = sqliteTable(
   "announcements",
   {
@@ -553,9 +560,9 @@ export const announcements = sqliteTable(
     workspaceId: text("workspace_id").notNull(),
     /** The host of its URL. */
     host: text().notNull(),
-    /** When what it is about began. */
+    /** When the reported state began. */
     since: integer().notNull(),
-    /** When it was passed to the queue. */
+    /** When the e-mail was passed to the queue. */
     announcedAt: integer("announced_at").notNull(),
     /** Number of reminders since the first e-mail. */
     reminders: integer().notNull().default(0),

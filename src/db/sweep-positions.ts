@@ -2,7 +2,7 @@ import { eq } from "drizzle-orm";
 import type { Database } from "./client.ts";
 import { sweepPositions } from "./schema.ts";
 
-/** Where a part of the sweep stopped; "" if it reached the end or never started. */
+/** Reads where a part of the scheduled job stopped; "" if it reached the end or never started. */
 export async function findPosition(db: Database, part: string): Promise<string> {
   const { position } = sweepPositions;
   const [row] = await db
@@ -12,6 +12,7 @@ export async function findPosition(db: Database, part: string): Promise<string> 
   return row?.position ?? "";
 }
 
+/** Stores where a part of the scheduled job stopped. */
 export async function updatePosition(db: Database, part: string, position: string): Promise<void> {
   if ((await findPosition(db, part)) === position) return;
   await db

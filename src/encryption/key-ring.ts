@@ -2,13 +2,13 @@ import { fromBase64, isEqual } from "../contract/bytes.ts";
 
 const KEY_BYTES = 32;
 
-/** The keys of a secret, by id: the first one signs or encrypts, all of them verify or decrypt. */
+/** The keys of a secret, by id. The first one signs or encrypts; all of them verify or decrypt. */
 export type KeyRing = Map<string, Uint8Array<ArrayBuffer>>;
 
 /**
- * Parses a secret that holds keys: `id:base64(32 bytes)`, comma separated.
+ * Parses a secret that holds comma-separated keys: `id:base64(32 bytes)`.
  *
- * @param name the secret's name, for the error message.
+ * @param name the name of the secret, for the error message.
  * @throws Error that names the invalid entry by position, without its key.
  */
 export function parseKeyRing(name: string, text: string): KeyRing {
@@ -16,7 +16,7 @@ export function parseKeyRing(name: string, text: string): KeyRing {
   for (const [index, entry] of text.split(",").entries()) {
     const [, id, key] = /^\s*([A-Za-z0-9_-]+):([A-Za-z0-9+/]+=*)\s*$/.exec(entry) ?? [];
     const bytes = key ? decode(key) : null;
-    // Named by position, because what looks like an id may be part of the key.
+    // The error names the position, because text that looks like an id may be part of the key.
     if (!id || bytes?.length !== KEY_BYTES)
       throw new Error(`${name}: entry ${index + 1} is not id:base64 of ${KEY_BYTES} bytes`);
     if (ring.has(id)) throw new Error(`${name}: entry ${index + 1} repeats an id`);
@@ -26,10 +26,10 @@ export function parseKeyRing(name: string, text: string): KeyRing {
 }
 
 /**
- * The id of the key that a caller presents, as `id:base64` or as its base64 alone; null if it is none of the
- * ring's. Keys are compared in constant time.
+ * Finds the id of the key that a caller presents, as `id:base64` or as its base64 alone; null if the ring does not
+ * have it. Keys are compared in constant time.
  *
- * @param name the secret's name, for the error message.
+ * @param name the name of the secret, for the error message.
  */
 export function findKeyId(name: string, secret: string, presented: string): string | null {
   const [, id, key] = /^(?:([A-Za-z0-9_-]+):)?([A-Za-z0-9+/]+=*)$/.exec(presented) ?? [];

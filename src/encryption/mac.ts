@@ -7,22 +7,22 @@ const encoder = new TextEncoder();
 /** The imported keys of each secret, cached because every request needs them. */
 const imported = new Map<string, { secret: string; keys: Promise<Keys> }>();
 
-/** The HMAC-SHA256 of `text` under the first key of a secret. @param secret `API_KEY_CHECKSUM_KEYS`. */
+/** Computes the HMAC-SHA256 of `text` with the first key of a secret. @param secret `API_KEY_CHECKSUM_KEYS`. */
 export async function mac(secret: string, text: string): Promise<DataView> {
   const [first] = await importKeys("API_KEY_CHECKSUM_KEYS", secret);
   return sign(first, text);
 }
 
-/** The HMAC-SHA256 of `text` under each key of the secret. */
+/** Computes the HMAC-SHA256 of `text` with each key of the secret. */
 export async function macs(secret: string, text: string): Promise<DataView[]> {
   const keys = await importKeys("API_KEY_CHECKSUM_KEYS", secret);
   return Promise.all(keys.map((key) => sign(key, text)));
 }
 
 /**
- * A secret's HMAC-SHA256 keys, in order.
+ * Imports the HMAC-SHA256 keys of a secret, in order.
  *
- * @param name the secret's name; only its latest value is cached.
+ * @param name the name of the secret; only its latest value is cached.
  */
 export function importKeys(name: string, secret: string): Promise<Keys> {
   const known = imported.get(name);

@@ -3,18 +3,18 @@ import { fromBase64, fromHex, type Hex, toBase64 } from "../contract/bytes.ts";
 import { decrypt, encrypt, importKey, open, parseEncryptionKeys, seal } from "./seal.ts";
 
 /*
- * What is secret about a workspace is stored encrypted under its data key: the personal data of leads, the
- * secrets and headers of subscriptions, and what receivers answered. The data key is itself stored encrypted
- * under `ENCRYPTION_KEYS`. So what remains in a database's file after an erasure, in its backups or in a dump is
- * unreadable without those keys.
+ * Envelope encryption. Each workspace has a data encryption key (its data key). It encrypts the personal data of leads,
+ * the secrets and headers of subscriptions, and stored responses. The data key is itself stored encrypted under a key
+ * encryption key of `ENCRYPTION_KEYS`. So rows that remain in a database file after an erasure, in a backup or in a
+ * dump are unreadable without those keys.
  */
 
 const DATA_KEY_BYTES = 32;
-/** Maximum number of data keys that an isolate keeps; beyond it, the oldest is forgotten. */
+/** Maximum data keys that an isolate caches. */
 const KEPT_MAX = 1_000;
 
 /**
- * Creates the data key of a workspace. It never changes; only its encryption does.
+ * Creates the data key of a workspace. The key never changes; only its encryption does.
  *
  * @param keys `ENCRYPTION_KEYS`.
  * @returns the key, encrypted.
@@ -27,16 +27,16 @@ export function createDataKey(keys: string, workspaceId: string): Promise<string
 /** The data keys that this isolate has decrypted, by workspace id. Exported for tests, which clear it. */
 export const openedDataKeys = new BoundedMap<CryptoKey>(KEPT_MAX);
 
-/** The data key of a workspace, if this isolate still knows it. */
+/** Returns the data key of a workspace, if this isolate has cached it. */
 export function knownDataKey(workspaceId: string): CryptoKey | undefined {
   return openedDataKeys.get(workspaceId);
 }
 
 /**
- * Decrypts the data key of a workspace, unless this isolate still knows it.
+ * Decrypts the data key of a workspace, unless this isolate has cached it.
  *
  * @param keys `ENCRYPTION_KEYS`.
- * @param sealed as `createDataKey` returned it; null if the workspace has none.
+ * @param sealed the encrypted data key, from `createDataKey`; null if the workspace has none.
  * @returns null if the workspace has none.
  * @throws Error if none of the keys can decrypt it, or it is the data key of another workspace.
  */
@@ -54,24 +54,24 @@ export async function openDataKey(
 }
 
 /**
- * Like `openDataKey`, for a workspace that must have one.
+ * Decrypts the data key of a workspace that must have one.
  *
- * @throws Error if it has none: it does not live in this database any more.
+ * @throws Error if the workspace has none, because it does not live in this database any more.
  */
 export async function expectDataKey(
   keys: string,
   { workspaceId, dataKey }: { workspaceId: string; dataKey: string | null },
 ): Promise<CryptoKey> {
   const key = await openDataKey(keys, workspaceId, dataKey);
-  // Whoever tries again finds where it lives now.
+  // A caller that tries again finds the database where the workspace lives now.
   if (!key) throw new Error(`moving: try again: ${workspaceId} has no data key in this database`);
   return key;
 }
 
 /**
- * Encrypts something of a workspace under its data key.
+ * Encrypts data of a workspace under its data key.
  *
- * @param owner what it belongs to; it cannot be decrypted for anything else.
+ * @param owner the id of the record that the data belongs to; the result cannot be decrypted for any other.
  * @returns hexadecimal of the IV, the ciphertext and the tag.
  */
 export async function sealUnder(key: CryptoKey, owner: string, data: unknown): Promise<Hex> {
@@ -80,9 +80,9 @@ export async function sealUnder(key: CryptoKey, owner: string, data: unknown): P
 }
 
 /**
- * Decrypts what `sealUnder` returned for the same owner.
+ * Decrypts data that `sealUnder` has encrypted for the same owner.
  *
- * @throws Error for another key or owner, or if it was changed.
+ * @throws Error for another key or owner, or if the data was changed.
  */
 export async function openUnder<Data>(
   key: CryptoKey,

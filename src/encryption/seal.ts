@@ -5,7 +5,7 @@ const IV_BYTES = 12;
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 
-/** Parses `ENCRYPTION_KEYS`: the first key encrypts, all of them decrypt. */
+/** Parses `ENCRYPTION_KEYS`. The first key encrypts; all of them decrypt. */
 export function parseEncryptionKeys(text: string): KeyRing {
   return parseKeyRing("ENCRYPTION_KEYS", text);
 }
@@ -13,7 +13,7 @@ export function parseEncryptionKeys(text: string): KeyRing {
 /**
  * Encrypts a secret with AES-256-GCM under the ring's first key: `keyId.base64(iv, ciphertext, tag)`.
  *
- * @param owner the id of what the secret belongs to; the result cannot be decrypted for any other.
+ * @param owner the id of the record that the secret belongs to; the result cannot be decrypted for any other.
  */
 export async function seal(ring: KeyRing, owner: string, secret: string): Promise<string> {
   const [first] = ring;
@@ -22,7 +22,7 @@ export async function seal(ring: KeyRing, owner: string, secret: string): Promis
   return `${keyId}.${toBase64(await encrypt(await importKey(bytes), owner, secret))}`;
 }
 
-/** The id of the key that encrypts. */
+/** Returns the id of the key that encrypts. */
 export function sealingKeyId(ring: KeyRing): string {
   const [keyId] = ring.keys();
   if (!keyId) throw new Error("ENCRYPTION_KEYS is empty");
@@ -30,9 +30,9 @@ export function sealingKeyId(ring: KeyRing): string {
 }
 
 /**
- * Decrypts what `seal` returned for the same owner.
+ * Decrypts a secret that `seal` has encrypted for the same owner.
  *
- * @throws Error if its key is not in the ring or was replaced, or it was sealed for another owner.
+ * @throws Error if its key is not in the ring or was replaced, or if it was sealed for another owner.
  */
 export async function open(ring: KeyRing, owner: string, sealed: string): Promise<string> {
   const [keyId = "", text = ""] = sealed.split(".");
@@ -44,7 +44,7 @@ export async function open(ring: KeyRing, owner: string, sealed: string): Promis
 /**
  * Encrypts a text with AES-256-GCM.
  *
- * @param owner the id of what the text belongs to; the result cannot be decrypted for any other.
+ * @param owner the id of the record that the text belongs to; the result cannot be decrypted for any other.
  * @returns a random IV of 12 bytes, the ciphertext and the tag of 16 bytes.
  */
 export async function encrypt(
@@ -61,7 +61,7 @@ export async function encrypt(
   return box;
 }
 
-/** Decrypts what `encrypt` returned. @throws Error for another key or owner, or if it was changed. */
+/** Decrypts a text that `encrypt` has encrypted. @throws Error for another key or owner, or if it was changed. */
 export async function decrypt(
   key: CryptoKey,
   owner: string,
@@ -79,7 +79,7 @@ function algorithm(iv: Uint8Array<ArrayBuffer>, owner: string) {
   return { name: "AES-GCM", iv, additionalData: encoder.encode(owner) };
 }
 
-/** An AES-256-GCM key from its 32 bytes. */
+/** Imports an AES-256-GCM key from its 32 bytes. */
 export function importKey(bytes: Uint8Array<ArrayBuffer>): Promise<CryptoKey> {
   return crypto.subtle.importKey("raw", bytes, "AES-GCM", false, ["encrypt", "decrypt"]);
 }

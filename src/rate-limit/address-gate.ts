@@ -2,20 +2,20 @@ import { DurableObject } from "cloudflare:workers";
 import type { AddressName } from "./address.ts";
 import { type RateLimit, type Rule, rateLimitOf, take, type Window, windowAt } from "./window.ts";
 
-/** A /48 may have this many times the failures of a /64: one customer may hold all of its 65,536. */
+/** A /48 may have this many times the failures of a /64, because one customer may hold all of its 65,536 /64s. */
 const NETWORK_FAILURES_MULTIPLE = 16;
 
-/** A gate's answer to one failure. */
+/** The answer of a gate to one failure. */
 export interface CountedFailure {
-  /** Which of the two had already used up its failures; null if neither had, and so this one was counted. */
+  /** The one that had already used up its failures; null if neither had, so this failure was counted. */
   blocked: keyof AddressName | null;
-  /** The block's window, or its network's if that leaves less. */
+  /** The window of the block, or that of its network if it leaves less. */
   rateLimit: RateLimit;
 }
 
 interface StoredWindows {
   network: Window;
-  /** The open windows by block: few, because the network's own limit bounds how many failures are counted. */
+  /** The open windows by block. There are few, because the limit of the network bounds the counted failures. */
   blocks: Map<string, Window>;
 }
 
@@ -35,7 +35,7 @@ export class AddressGate extends DurableObject<Env> {
     if (!own || !network)
       return { blocked: network ? "block" : "network", rateLimit: this.#rateLimitOf(open, now) };
     const blocks = this.#openBlocks(now);
-    // Storage is deleted when the last window closes: addresses come and go.
+    // Storage is deleted when the last window closes, because most IP addresses never come again.
     if (blocks.size === 0)
       this.ctx.waitUntil(this.ctx.storage.setAlarm(now + rules.block.windowMs));
     this.#stored = { network, blocks: blocks.set(block, own) };
@@ -47,7 +47,7 @@ export class AddressGate extends DurableObject<Env> {
     const { block: rule } = this.#rules();
     const windows = this.#stored ? [this.#stored.network, ...this.#stored.blocks.values()] : [];
     const endsAt = Math.max(...windows.map(({ startedAt }) => startedAt + rule.windowMs));
-    // Newer windows have opened since: try again when the last of them closes.
+    // Newer windows have opened since, so the alarm is set to the end of the last one.
     if (endsAt > Date.now()) {
       await this.ctx.storage.setAlarm(endsAt);
     } else {
@@ -64,7 +64,7 @@ export class AddressGate extends DurableObject<Env> {
     };
   }
 
-  /** The tighter of both windows, with the limit of a block. */
+  /** Returns the tighter of both windows, with the limit of a block. */
   #rateLimitOf(windows: Record<keyof AddressName, Window>, now: number): RateLimit {
     const rules = this.#rules();
     const block = rateLimitOf(windows.block, rules.block, now);

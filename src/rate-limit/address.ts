@@ -2,17 +2,17 @@ import ipaddr from "ipaddr.js";
 import { toHex } from "../contract/bytes.ts";
 import { mac } from "../encryption/mac.ts";
 
-/** The names that an address's failures are counted under. */
+/** The names under which the failures of an IP address are counted. */
 export interface AddressName {
-  /** Of the gate, which counts for all of these together: an IPv4 address, or the /48 of an IPv6 one. */
+  /** The name of the gate: an IPv4 address, or the /48 of an IPv6 address. */
   network: string;
-  /** What has a window of its own: an IPv4 address, or the /64 of an IPv6 one. */
+  /** The part of the network with a window of its own: an IPv4 address, or the /64 of an IPv6 address. */
   block: string;
 }
 
 /**
- * The names an address is counted under. IPv4 addresses count individually; IPv6 addresses by /64, the
- * smallest block a network customer gets, and by /48, the largest that one usually gets.
+ * Returns the names under which an IP address is counted. IPv4 addresses count individually. IPv6 addresses count by
+ * /64, the smallest block that a network customer gets, and by /48, the largest that one usually gets.
  */
 export function nameAddress(address: string | undefined): AddressName {
   if (!address || !ipaddr.isValid(address)) return { network: "unknown", block: "unknown" };
@@ -27,11 +27,11 @@ export function nameAddress(address: string | undefined): AddressName {
 }
 
 /**
- * A pseudonym for an address in the logs: always the same for an address, but not reversible
+ * Returns a pseudonym of an IP address for the logs. An address always has the same one, which cannot be reversed
  * without the secret.
  *
  * @param secret `API_KEY_CHECKSUM_KEYS`; rotating it changes the pseudonyms.
- * @param block the address's, of `nameAddress`.
+ * @param block the block of the address, from `nameAddress`.
  */
 export async function addressAlias(secret: string, block: string): Promise<string> {
   const bytes = await mac(secret, `address ${block}`);

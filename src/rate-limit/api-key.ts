@@ -9,8 +9,8 @@ const encoder = new TextEncoder();
 const SHAPE = new RegExp(`^${PREFIX}[0-9A-Za-z]{${RANDOM_LENGTH + CHECKSUM_LENGTH}}$`);
 
 /**
- * A new API key: the prefix, 26 random base62 characters, and a 6-character checksum that only we
- * can compute.
+ * Generates an API key: the prefix, 26 random base62 characters, and a checksum of 6 characters that only we can
+ * compute.
  *
  * @param secret `API_KEY_CHECKSUM_KEYS`; its first key computes the checksum.
  */
@@ -18,15 +18,15 @@ export async function mintApiKey(secret: string): Promise<string> {
   let key = PREFIX;
   while (key.length < PREFIX.length + RANDOM_LENGTH) {
     const [byte = 255] = crypto.getRandomValues(new Uint8Array(1));
-    // Rejection sampling: 248 is a multiple of 62, so every character is equally likely.
+    // Rejection sampling makes every character equally likely, because 248 is a multiple of 62.
     if (byte < 248) key += ALPHABET[byte % ALPHABET.length];
   }
   return key + toChecksum(await mac(secret, key));
 }
 
 /**
- * Whether `text` is a key we could have issued. Anything else is refused without a look-up, so
- * invented keys cannot cause any.
+ * Whether `text` is a key that we could have issued. Any other text is rejected without a look-up, so invented keys
+ * cost none.
  *
  * @param secret `API_KEY_CHECKSUM_KEYS`; any of its keys may have computed the checksum.
  */
@@ -37,13 +37,13 @@ export async function isApiKey(secret: string, text: string): Promise<boolean> {
   return made.map((one) => isEqual(encoder.encode(toChecksum(one)), given)).includes(true);
 }
 
-/** The SHA-256 of a key, in hexadecimal; nothing else of the key is stored. */
+/** Returns the SHA-256 of a key, in hexadecimal. The key itself is stored nowhere. */
 export async function hashApiKey(key: string): Promise<string> {
   const digest = await crypto.subtle.digest("SHA-256", encoder.encode(key));
   return toHex(new Uint8Array(digest));
 }
 
-/** Encodes the first 48 bits as base62 and keeps the last 6 digits. */
+/** Encodes the first 48 bits as base62, and returns the last 6 digits. */
 function toChecksum(bytes: DataView): string {
   let value = bytes.getUint16(0) * 2 ** 32 + bytes.getUint32(2);
   let digits = "";

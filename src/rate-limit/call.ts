@@ -1,14 +1,14 @@
 import { retryTransient } from "../db/client.ts";
 
-/** A new object is there within milliseconds. */
+/** The delay before a retry. After a reset, a new object starts within milliseconds. */
 const WAIT_MS = 20;
 
 /**
- * Calls a Durable Object of this deployment's `JURISDICTION`, retrying if the object was reset during
- * the call or was unreachable. A call whose reply was lost may have been carried out: it must be safe
- * to repeat, and one that counts may count once more for each lost reply.
+ * Calls a Durable Object in this deployment's `JURISDICTION`. Retries if the object was reset during the call or was
+ * unreachable. A call whose reply was lost may have been carried out, so the call must be safe to repeat. One that
+ * counts may count once more for each lost reply.
  *
- * @throws the last call's error; an overloaded object is not retried.
+ * @throws the error of the last call; a call of an overloaded object is not retried.
  */
 export function callObject<T extends Rpc.DurableObjectBranded, Reply>(
   { JURISDICTION: jurisdiction }: Env,
@@ -17,11 +17,11 @@ export function callObject<T extends Rpc.DurableObjectBranded, Reply>(
   call: (object: DurableObjectStub<T>) => Reply,
 ): Promise<Awaited<Reply>> {
   const objects = objectsIn(jurisdiction, binding);
-  // A new stub each time: one whose object was reset stays broken.
+  // Each try gets a new stub, because the stub of an object that was reset stays broken.
   return retryTransient(() => call(objects.getByName(name)), WAIT_MS);
 }
 
-/** The objects that live in a jurisdiction; all of them if it is empty, or in the local runtime. */
+/** Returns the objects in a jurisdiction; all objects if it is empty, or in the local runtime. */
 function objectsIn<T extends Rpc.DurableObjectBranded>(
   jurisdiction: string,
   binding: DurableObjectNamespace<T>,

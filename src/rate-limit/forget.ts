@@ -3,9 +3,8 @@ import { callObject } from "./call.ts";
 import { recentRefusals } from "./memory.ts";
 
 /**
- * Makes the gate of a key read its status again; a key that was never used has no gate. Other
- * isolates that have just seen the key's quota used up may refuse it as before, with 429 or 403, for
- * up to two more seconds.
+ * Invalidates the key status that the gate of a key has cached. A key that was never used has no gate. Other isolates
+ * that have just cached a refusal of the key may repeat it, with 429 or 403, for up to two more seconds.
  */
 export async function invalidateKey(
   env: Env,
@@ -13,6 +12,6 @@ export async function invalidateKey(
 ): Promise<void> {
   if (lastUsedAt === null) return;
   await callObject(env, env.KEY_GATE, keyHash, (gate) => gate.forget());
-  // Last, because a refusal in the meantime is remembered, too.
+  // This comes last, because this isolate may cache another refusal during the call.
   recentRefusals.take(keyHash);
 }

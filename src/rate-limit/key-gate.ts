@@ -8,10 +8,10 @@ import type { KeyRefusal } from "./memory.ts";
 import { countUsage, type HourUsage } from "./usage.ts";
 import { type RateLimit, type Rule, rateLimitOf, take, type Window, windowAt } from "./window.ts";
 
-/** Minimum time between two writes of a key's window; a reset loses the counts of that time. */
+/** Minimum time between two writes of a key's window. A reset of the object loses the counts of that time. */
 const WINDOW_WRITTEN_EVERY_MS = 500;
 
-/** A gate's answer to one request. */
+/** The answer of a gate to one request. */
 export type Admission =
   | { verdict: "unknown_key" }
   | KeyRefusal
@@ -29,21 +29,21 @@ export type Admission =
 /** The status of a key, as the gate reports it after a write. */
 export type KeyStatusVerdict = "admitted" | "unknown_key" | "access_denied";
 
-/** Requests with the key that an isolate answered 429 from memory, which the gate has not counted yet. */
+/** 429s with the key that an isolate returned from its cache, and that the gate has not counted yet. */
 export interface UncountedRefusals {
   count: number;
-  /** Roughly when, in Unix milliseconds. */
+  /** The approximate time, in Unix milliseconds. */
   at: number;
 }
 
 interface CachedStatus {
-  /** Null for a key that is unknown, revoked or expired: it will never be valid again. */
+  /** The status; null for a key that is unknown, revoked or expired, which will never be valid again. */
   status: Omit<KeyStatus, "database"> | null;
-  /** When it must be read again, in Unix milliseconds. */
+  /** When the status must be read again, in Unix milliseconds. */
   until: number;
 }
 
-/** The requests with the key; stored as one value, so that its usage takes no extra write. */
+/** The requests with the key. They are stored as one value, so that counting the usage takes no extra write. */
 interface Counted {
   window: Window | undefined;
   hours: HourUsage[];
@@ -51,33 +51,33 @@ interface Counted {
 
 /**
  * The key cache and rate limiter of one API key, named by the key's hash. One call checks the key's status and
- * its rate limit. The status is read from the database once and cached until `forget`. The window is counted in
- * memory and stored at most twice a second, without waiting for the disk. The count is exact unless the object
- * is reset: then the requests admitted since the last write are lost.
+ * its rate limit. The status is read from the database and cached until `forget`, or for an hour. The window is counted
+ * in memory and stored at most twice a second, without waiting for the disk. The count is exact unless the object is
+ * reset, which loses the requests that were admitted since the last write.
  */
 export class KeyGate extends DurableObject<Env> {
   #cached = this.ctx.storage.kv.get<CachedStatus>("status");
   #counted: Counted = this.ctx.storage.kv.get("counted") ?? { window: undefined, hours: [] };
   #bookmark = this.ctx.storage.kv.get<string>("bookmark") ?? null;
-  /** The database that the bookmark belongs to, as of the last time the status was read. */
+  /** The database of the workspace when the status was last read; the bookmark belongs to it. */
   #database = this.ctx.storage.kv.get<string>("database") ?? DIRECTORY;
   #savedAt = 0;
   #saving = false;
   /** The look-up in progress, shared by all requests that need it. */
   #loading: Promise<void> | undefined;
-  /** Raised by `forget`: a status that was read at an earlier version is out of date. */
+  /** Incremented by `forget`. A status that was read at an earlier version is out of date. */
   #statusVersion = 0;
 
   /**
-   * Decides on one request made with the key.
+   * Admits or refuses one request with the key.
    *
    * @param keyHash the name of this object.
    * @param at Unix milliseconds; defaults to the current time.
-   * @param uncounted requests that the isolate refused from memory since this gate refused one.
+   * @param uncounted 429s that the isolate has returned from its cache since its last call.
    */
   async admit(keyHash: string, at?: number, uncounted?: UncountedRefusals): Promise<Admission> {
     await this.#ensureStatus(keyHash, at);
-    // Nothing is awaited from here on, so decisions are made one after the other.
+    // No await follows, so decisions are made one after the other.
     if (uncounted) this.#countRefused(uncounted);
     return this.#decide(at ?? Date.now());
   }
@@ -91,7 +91,7 @@ export class KeyGate extends DurableObject<Env> {
     }
   }
 
-  /** The number of requests with the key in each hour that had any, oldest first. */
+  /** Returns the number of requests with the key in each hour that had any, oldest first. */
   usage(): HourUsage[] {
     return this.#counted.hours;
   }
@@ -110,7 +110,7 @@ export class KeyGate extends DurableObject<Env> {
     };
     const { keyId, workspaceId, expiresAt } = status;
     const window = windowAt(this.#counted.window, rule, now);
-    // Denied requests count too: otherwise a client without access could send any number.
+    // Requests without access count, too: otherwise, such a client could send any number of them.
     const taken = take(window, rule);
     if (taken) {
       this.#counted.window = taken;
@@ -130,13 +130,12 @@ export class KeyGate extends DurableObject<Env> {
   }
 
   /**
-   * Raises the bookmark that admissions return, after a write of the client. When this returns, the
-   * bookmark is stored.
+   * Raises the bookmark that admissions return, after a write of the client. The bookmark is stored when this returns.
    *
-   * @param database the name of the database that the bookmark belongs to. One that the workspace has
-   *   left is ignored: bookmarks of different databases cannot be compared.
-   * @param keyHash the name of this object; undefined if a former version calls.
-   * @returns the status of the key after the write: it may have ended since the write was admitted.
+   * @param database the name of the database that the bookmark belongs to. A database that the workspace has left is
+   *   ignored, because bookmarks of different databases cannot be compared.
+   * @param keyHash the name of this object; undefined if an earlier version of the Worker calls.
+   * @returns the status of the key after the write; the key may have been revoked since the write was admitted.
    */
   async advance(bookmark: string, database: string, keyHash?: string): Promise<KeyStatusVerdict> {
     this.#raiseBookmark(bookmark, database);
@@ -159,18 +158,18 @@ export class KeyGate extends DurableObject<Env> {
     this.ctx.storage.kv.delete("bookmark");
   }
 
-  /** Drops the cached status, which the platform has changed. When this returns, it admits nothing more. */
+  /** Drops the cached status, which the platform has changed. Once this returns, no request is admitted on it. */
   forget(): void {
     this.#statusVersion++;
     this.#cached = undefined;
     this.ctx.storage.kv.delete("status");
   }
 
-  /** Stores the counts, now or shortly, including what is counted until then. */
+  /** Stores the counts, now or within `WINDOW_WRITTEN_EVERY_MS`, with all requests that are counted until then. */
   #saveCounts(): void {
     if (this.#saving) return;
     const agoMs = Date.now() - this.#savedAt;
-    // Negative if the clock was set back.
+    // The time is negative if the clock was set back.
     if (agoMs < 0 || agoMs >= WINDOW_WRITTEN_EVERY_MS) {
       this.#writeCounts();
       return;
@@ -187,26 +186,26 @@ export class KeyGate extends DurableObject<Env> {
   }
 
   /**
-   * Reads the key's status, on first use and then once an hour. That also records that the key is in use.
+   * Reads the status of the key, on first use and then once an hour. That also records that the key is in use.
    *
-   * @param now Unix milliseconds: the status ages from here on.
+   * @param now Unix milliseconds; the status ages from this time on.
    */
   async #load(keyHash: string, now: number): Promise<void> {
     for (;;) {
       const version = this.#statusVersion;
       const { status, database, bookmark } = await this.#read(keyHash, now);
-      // The status changed while it was being read: this may be the former one.
+      // If the status changed while it was read, this may be the previous one.
       if (version !== this.#statusVersion) continue;
-      // Cached until the key's use must be recorded again: an hour after it was last recorded, not read.
+      // The status is cached until the use of the key must be recorded again, an hour after the last record.
       const usedAt = Math.min(status?.lastUsedAt ?? now, now);
       const staleAt = usedAt + KEY_STATUS_MAX_AGE_MS;
-      // Or until the key expires: the look-up then no longer finds it.
+      // It is not cached for longer than the key is valid.
       const lastMs = (status?.expiresAt ?? Number.POSITIVE_INFINITY) - 1;
       this.#cached = { status, until: Math.min(staleAt, lastMs) };
-      // Not stored, so that a flood of invented keys leaves nothing behind.
+      // An unknown key is not stored, so that a flood of invented keys leaves nothing behind.
       if (!status) return;
       if (database !== this.#database) this.#moveTo(database);
-      // Reads are never older than the status that they are admitted on.
+      // The bookmark is raised, so that no read is older than the status that it was admitted on.
       if (bookmark !== null) this.#raiseBookmark(bookmark, database);
       this.ctx.storage.kv.put("status", this.#cached);
       return;
@@ -214,8 +213,8 @@ export class KeyGate extends DurableObject<Env> {
   }
 
   /**
-   * Reads the key's status from the directory and, if the workspace lives in another database, its access from
-   * there. No change is missed: access is changed first, and the keys in use are looked up after.
+   * Reads the status of the key from the directory and, if the workspace lives in another database, its access from
+   * there. No change is missed, because the platform first changes the access, and then looks up the keys in use.
    */
   async #read(keyHash: string, now: number) {
     for (let attempt = 1; ; attempt++) {
@@ -228,7 +227,7 @@ export class KeyGate extends DurableObject<Env> {
       const access = await findAccess(openDatabase(session), status.workspaceId);
       if (access)
         return { status: { ...status, ...access }, database, bookmark: session.getBookmark() };
-      // It may have moved in between.
+      // The workspace may have moved between the two reads.
       if (attempt === 2) throw new Error(`workspace ${status.workspaceId} is not in ${database}`);
     }
   }

@@ -1,12 +1,12 @@
 import { BoundedMap } from "../bounded-map.ts";
 import type { RateLimit } from "./window.ts";
 
-/** How many keys, and how many addresses, one isolate remembers. */
+/** Maximum keys, and maximum IP addresses, that an isolate caches. */
 const REMEMBERED_MAX = 10_000;
-/** How long an isolate repeats a gate's refusal by itself. */
+/** How long an isolate repeats a refusal of a gate without calling it. */
 export const REFUSING_MS = 2_000;
 
-/** What an isolate remembers about an admitted key: whose it is, and how recent its reads were. */
+/** An admitted key in the cache of an isolate: its workspace, and how recent its reads were. */
 interface KnownKey {
   workspaceId: string;
   /** The name of the workspace's database when the key was last admitted. */
@@ -16,22 +16,24 @@ interface KnownKey {
 }
 
 /**
- * What gates last answered, with the windows that they count in. A flood of what one refuses is refused
- * here, and asks the gate once in two seconds.
+ * Caches the last answer of each gate, with its window. So a flood of requests that a gate refuses reaches the gate at
+ * most once every two seconds.
  */
 class Windows<Answer extends { rateLimit: RateLimit }> {
   readonly #known = new BoundedMap<{
     answer: Answer;
     resetAt: number;
     askAt: number;
-    /** How many requests were refused here. */
+    /** The number of requests that were refused from this cache. */
     count: number;
   }>(REMEMBERED_MAX);
 
   /**
-   * @param askedAt when the gate was asked, rather than when it answered, so that nothing is refused
-   *   after the window has ended.
-   * @param until when the answer ends at the latest, in Unix milliseconds.
+   * Caches an answer.
+   *
+   * @param askedAt when the gate was called, rather than when it answered, so that no request is refused after the
+   *   window has ended.
+   * @param until when the answer expires at the latest, in Unix milliseconds.
    */
   note(name: string, answer: Answer, askedAt: number, until = Number.POSITIVE_INFINITY): void {
     const resetAt = askedAt + answer.rateLimit.resetMs;
@@ -40,7 +42,7 @@ class Windows<Answer extends { rateLimit: RateLimit }> {
     this.#known.set(name, { answer, resetAt, askAt, count });
   }
 
-  /** The answer if its window is used up, with the window as of `now`; null if the gate must be asked. */
+  /** Returns the answer if its window is used up, with the window as of `now`; null if the gate must be called. */
   find(name: string, now: number): Answer | null {
     const known = this.#known.get(name);
     const rateLimit = this.findWindow(name, now);
@@ -49,14 +51,14 @@ class Windows<Answer extends { rateLimit: RateLimit }> {
     return { ...known.answer, rateLimit };
   }
 
-  /** The window as of `now`; null if it has ended, or this isolate has not heard of it. */
+  /** Returns the window as of `now`; null if it has ended, or is not cached. */
   findWindow(name: string, now: number): RateLimit | null {
     const known = this.#known.get(name);
     if (!known || now >= known.resetAt) return null;
     return { ...known.answer.rateLimit, resetMs: known.resetAt - now };
   }
 
-  /** Forgets an answer. @returns it, with how many requests were refused since, and roughly when. */
+  /** Removes an answer, and returns it with the number of requests refused since then, and their approximate time. */
   take(name: string): { answer: Answer; count: number; at: number } | null {
     const known = this.#known.get(name);
     this.#known.delete(name);
@@ -64,7 +66,7 @@ class Windows<Answer extends { rateLimit: RateLimit }> {
   }
 }
 
-/** A gate's answer for a key that it does not admit. */
+/** The answer of a gate for a key that it does not admit. */
 export interface KeyRefusal {
   verdict: "access_denied" | "rate_limited";
   keyId: string;
@@ -74,9 +76,9 @@ export interface KeyRefusal {
   expiresAt: number | null;
 }
 
-// What this isolate has seen. None of it admits a request; it only saves waiting for the gates.
+// The caches of this isolate. They admit no request; they only save calls of the gates.
 export const knownKeys = new BoundedMap<KnownKey>(REMEMBERED_MAX);
 export const recentRefusals = new Windows<KeyRefusal>();
 export const failingAddresses = new Windows<{ rateLimit: RateLimit }>();
-/** Until when a key is refused here, in Unix milliseconds: it is unknown, revoked or expired, and stays so. */
+/** Keys that are unknown, revoked or expired, with the time until which they are refused, in Unix milliseconds. */
 export const unknownKeys = new BoundedMap<number>(REMEMBERED_MAX);

@@ -1,23 +1,23 @@
 import { HOUR_MS, isoTime } from "../contract/time.ts";
 
-/** Number of hours of usage that a key's gate keeps, including the current one. */
+/** Number of hours of usage that the gate of a key stores, including the current one. */
 const USAGE_HOURS = 24;
 
 export interface HourUsage {
   startsAt: number;
-  /** Requests counted against the quota. */
+  /** Requests that counted against the rate limit. */
   requests: number;
-  /** Requests beyond the quota, answered 429. */
+  /** Requests beyond the rate limit, which got a 429. */
   refused: number;
-  /** The most requests in one window. */
+  /** The highest number of requests in one window. */
   busiest: number;
 }
 
 /**
- * Adds requests to their hour. Updates `hours` in place if the hour is already there.
+ * Adds requests to their hour. Updates `hours` in place if it has that hour.
  *
- * @param counts `busiest`: the requests in the window so far.
- * @returns the hours to keep, at most 24, oldest first.
+ * @param counts the requests to add; `busiest` is the number of requests in the window so far.
+ * @returns the hours to store, at most 24, oldest first.
  */
 export function countUsage(
   hours: HourUsage[],
@@ -39,7 +39,7 @@ export function countUsage(
   return all.slice(-USAGE_HOURS);
 }
 
-/** The 24 hours up to that of `now`, oldest first, as shown; those without requests are zeros. */
+/** Returns the 24 hours up to that of `now`, oldest first. An hour without requests has zeros. */
 export function lastHours(hours: readonly HourUsage[], now: number) {
   const current = Math.floor(now / HOUR_MS) * HOUR_MS;
   return Array.from({ length: USAGE_HOURS }, (_, i) => {

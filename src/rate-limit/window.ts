@@ -1,4 +1,4 @@
-/** A fixed window: opened by its first request, closed `windowMs` later. */
+/** A fixed window, which opens with its first request and closes `windowMs` later. */
 export interface Window {
   startedAt: number;
   count: number;
@@ -17,8 +17,8 @@ export interface RateLimit {
 }
 
 /**
- * The window for a request at `now`: the open one, or a new one. A request dated slightly before
- * the open window counts in it; otherwise a clock that is a little behind would double the quota.
+ * Returns the window for a request at `now`: the open one, or a new one. A request that is dated slightly before the
+ * open window counts in it: otherwise, a clock that is a little slow would double the rate limit.
  */
 export function windowAt(window: Window | undefined, { windowMs }: Rule, now: number): Window {
   const open = window && Math.abs(now - window.startedAt) < windowMs;
@@ -33,12 +33,12 @@ export function rateLimitOf(window: Window, { limit, windowMs }: Rule, now: numb
   };
 }
 
-/** Whole seconds until the window closes, rounded up, for the headers. */
+/** Returns the seconds until the window closes, rounded up, for the headers. */
 export function resetSeconds({ resetMs }: RateLimit): number {
   return Math.ceil(resetMs / 1000);
 }
 
-/** Takes one request from a window; `null` if none is left. */
+/** Takes one request from a window; null if none is left. */
 export function take(window: Window, { limit }: Rule): Window | null {
   return window.count < limit ? { ...window, count: window.count + 1 } : null;
 }
