@@ -1,4 +1,4 @@
-/** How the `User-Agent` of common clients begins, or what it contains, and what the log calls them. */
+/** Patterns of the `User-Agent` of common clients, with their names in the log. */
 const FAMILIES: [pattern: RegExp, family: string][] = [
   [/^curl/i, "curl"],
   [/^wget/i, "wget"],
@@ -15,7 +15,7 @@ const FAMILIES: [pattern: RegExp, family: string][] = [
   [/^mozilla/i, "browser"],
 ];
 
-/** What kind of client sent a `User-Agent`, in our own words: a log line has no text that a client sent. */
+/** Returns the family of the client that sent a `User-Agent`. A log line has no text that a client sent. */
 export function agentFamily(userAgent: string | undefined): string {
   if (!userAgent) return "none";
   return FAMILIES.find(([pattern]) => pattern.test(userAgent))?.[1] ?? "other";

@@ -1,7 +1,7 @@
 import type { Context } from "hono";
 import type { AppEnv } from "./context.ts";
 
-/** A page may only use this deployment's scripts and styles, and connect to this deployment. */
+/** The policy of HTML pages: they may only load this deployment's scripts and styles, and connect to it. */
 const PAGE_POLICY = [
   "default-src 'none'",
   "script-src 'self'",
@@ -13,15 +13,15 @@ const PAGE_POLICY = [
   "frame-ancestors 'none'",
 ].join("; ");
 
-/** Headers of HTML pages and their files; other answers have the API's policy. */
+/** The headers of HTML pages and their files; other responses have the policy of the API. */
 export const PAGE_HEADERS = {
   "Content-Security-Policy": PAGE_POLICY,
   "Cross-Origin-Opener-Policy": "same-origin",
 };
 
 /**
- * Answers with the file at the request's path, cacheable for ever, if the path matches `hashed`:
- * its name contains a hash.
+ * Responds with the file at the path of the request, if the path matches `hashed`. Its name contains a hash, so the
+ * file is cacheable forever.
  */
 export async function answerHashed(c: Context<AppEnv>, hashed: RegExp): Promise<Response> {
   const asset = hashed.test(c.req.path) ? await readAsset(c, c.req.path) : null;
@@ -31,7 +31,7 @@ export async function answerHashed(c: Context<AppEnv>, hashed: RegExp): Promise<
   return new Response(asset.body, { headers: { "Content-Type": type, ...PAGE_HEADERS } });
 }
 
-/** The whole static file at `path`, ignoring conditional headers; null if there is none. */
+/** Reads the whole static file at `path`, ignoring conditional headers; null if there is none. */
 export async function readAsset(c: Context<AppEnv>, path: string): Promise<Response | null> {
   const asset = await c.env.ASSETS.fetch(new URL(path, c.req.url));
   if (asset.status === 200) return asset;

@@ -21,28 +21,28 @@ import { type RateLimit, resetSeconds } from "../rate-limit/window.ts";
 import { readBody, takesBody } from "./body.ts";
 import type { AppEnv } from "./context.ts";
 
-/** Whose request it is, and the window that counts it. */
+/** The key and the workspace of a request, and the window that counts it. */
 interface Identity {
   keyId: string;
   workspaceId: string;
   rateLimit: RateLimit;
 }
 
-/** Whether a request may go on. */
+/** The decision whether a request is handled. */
 type Admission =
   | ({ isAdmitted: true } & Identity & {
         /** The name of the workspace's database. */
         database: string;
-        /** A bookmark of that database: reads for this request must not be older. */
+        /** A bookmark of that database; reads for this request must not be older. */
         bookmark: string | null;
       })
   /** `error` is the response: a refusal, or the failure of the gate. */
   | { isAdmitted: false; identity: Identity | null; error: unknown };
 
 /**
- * Authenticates everything under `/v1`: a request is admitted if its key is valid, the workspace has access,
- * and the key's window has requests left. A key that this isolate has just seen refused is refused without a
- * call of its gate.
+ * Authenticates all requests under `/v1`. A request is admitted if its key is valid, the workspace has access, and the
+ * key's window has requests left. If this isolate has just cached a refusal of the key, the request is refused without
+ * a call of the key's gate.
  *
  * A write takes these steps, so that the client cannot delay it once it is admitted:
  * 1. Its body is read.
@@ -50,10 +50,10 @@ type Admission =
  * 3. The route handles it.
  * 4. The gate stores the bookmark of the write. If the key has ended in the meantime, the write is undone.
  *
- * A read takes one network hop less if this isolate knows the workspace of its key:
- * 1. A known key is read for at once, while its gate decides. An unknown one waits for the gate.
- * 2. A result that is older than the gate's bookmark, or of another database, is read again.
- * 3. If the gate refuses, the refusal is the response, whatever the route has found.
+ * A read takes one network hop less if this isolate has cached the workspace of its key:
+ * 1. The route reads at once, while the key's gate decides. With a key that is not cached, it waits for the gate.
+ * 2. A result that is older than the gate's bookmark, or from another database, is read again.
+ * 3. If the gate refuses the request, the refusal is the response, whatever the route has read.
  *
  * @throws ApiError `invalid_api_key`, `workspace_access_denied` or `rate_limited`, in this order.
  */
@@ -70,7 +70,7 @@ export const authenticate = createMiddleware<AppEnv>(async (c, next) => {
   await (isRead ? handleRead(c, next, keyHash) : handleWrite(c, next, keyHash));
 });
 
-/** Serves a read from a replica that is at least as new as the bookmark of the key's gate. */
+/** Handles a read with a replica that is at least as recent as the bookmark of the key's gate. */
 async function handleRead(c: Context<AppEnv>, next: Next, keyHash: string): Promise<void> {
   const known = knownKeys.get(keyHash);
   const asked = admit(c, keyHash);
@@ -86,7 +86,7 @@ async function handleRead(c: Context<AppEnv>, next: Next, keyHash: string): Prom
     if (!admission.isAdmitted) throw admission.error;
     return readPoint(c, admission);
   });
-  // A refusal is answered below or in `answerError`, even if the route reads nothing.
+  // A refusal becomes the response below or in `answerError`, even if the route reads nothing.
   required.catch(() => {});
   const session = new EarlySession(known ? readPoint(c, known) : await required, required);
   c.set("db", openDatabase(session));
@@ -99,7 +99,7 @@ async function handleRead(c: Context<AppEnv>, next: Next, keyHash: string): Prom
   remember(c, keyHash, database, session.bookmarkOf(bindingOf(c.env, database)));
 }
 
-/** Serves a write once it is admitted, and lets the key read its own writes everywhere. */
+/** Handles a write once it is admitted, and raises the bookmark of the key, so that it reads its own writes. */
 async function handleWrite(c: Context<AppEnv>, next: Next, keyHash: string): Promise<void> {
   if (takesBody(c)) await readBody(c);
   const admission = await admit(c, keyHash);
@@ -119,10 +119,10 @@ async function handleWrite(c: Context<AppEnv>, next: Next, keyHash: string): Pro
 }
 
 /**
- * Tells the key's gate the bookmark of a write.
+ * Reports the bookmark of a write to the key's gate.
  *
- * @returns the status of the key after the write; undefined if its gate did not answer, or is of a version
- *   that does not say.
+ * @returns the status of the key after the write; undefined if its gate did not respond, or if its version does not
+ *   return one.
  */
 async function reportWrite(
   c: Context<AppEnv>,
@@ -135,7 +135,7 @@ async function reportWrite(
       gate.advance(bookmark, database, keyHash),
     );
   } catch (error) {
-    // The write itself has succeeded.
+    // The error is only logged, because the write itself has succeeded.
     logError("bookmark_update_failed", error, { requestId: c.get("requestId") });
     return undefined;
   }
@@ -153,7 +153,7 @@ export async function undo(c: Context<AppEnv>, code: ErrorCode): Promise<void> {
   throw new ApiError(code);
 }
 
-/** Asks the key's gate to admit the request. */
+/** Lets the key's gate decide whether the request is admitted. */
 async function admit(c: Context<AppEnv>, keyHash: string): Promise<Admission> {
   try {
     const askedAt = Date.now();
@@ -180,7 +180,7 @@ async function admit(c: Context<AppEnv>, keyHash: string): Promise<Admission> {
   }
 }
 
-/** The admission that a gate refuses to a key, which is valid. */
+/** Makes the refusal of a request whose key is valid. */
 function refuse(keyHash: string, refusal: KeyRefusal): Admission {
   if (refusal.verdict === "rate_limited")
     return { isAdmitted: false, identity: refusal, error: rateLimited(refusal.rateLimit) };
@@ -190,9 +190,9 @@ function refuse(keyHash: string, refusal: KeyRefusal): Admission {
 }
 
 /**
- * Notes whose request it is, for the handlers, the headers and the log.
+ * Sets the key, workspace and window of the request, for the handlers, the headers and the log.
  *
- * @returns the error to answer with; undefined if the request is admitted.
+ * @returns the error to respond with; undefined if the request is admitted.
  */
 function enter(c: Context<AppEnv>, admission: Admission): unknown {
   const identity = admission.isAdmitted ? admission : admission.identity;
@@ -213,7 +213,7 @@ function readPoint(
   return { binding: bindingOf(c.env, database), bookmark };
 }
 
-/** The requests that this isolate has answered 429 from memory, and the key's gate has not counted yet. */
+/** Takes the 429s with the key that this isolate returned from its cache, and that the gate has not counted yet. */
 function takeUncounted(keyHash: string): UncountedRefusals | undefined {
   const known = recentRefusals.take(keyHash);
   if (!known?.count || known.answer.verdict !== "rate_limited") return undefined;
@@ -229,15 +229,15 @@ function remember(
   knownKeys.set(keyHash, { workspaceId: c.get("workspaceId"), database, bookmark });
 }
 
-/** The token of an `Authorization` header (RFC 6750; the scheme in any case); null if there is none. */
+/** Returns the token of an `Authorization` header (RFC 6750; the scheme in any case); null if there is none. */
 export function parseBearer(header: string | undefined): string | null {
   return /^bearer +(\S+) *$/i.exec(header ?? "")?.[1] ?? null;
 }
 
 /**
- * Counts an authentication failure against the address, unless it is a preflight.
+ * Counts an authentication failure against the IP address, unless the request is a preflight.
  *
- * @returns the error to answer with.
+ * @returns the error to respond with.
  */
 export async function countFailure(c: Context<AppEnv>): Promise<ApiError> {
   const { network, block } = addressOf(c);
@@ -258,8 +258,8 @@ export async function countFailure(c: Context<AppEnv>): Promise<ApiError> {
 }
 
 /**
- * Whether the request is a browser's CORS preflight (Fetch Standard). It never carries a key, so it is refused,
- * but does not count as a failure.
+ * Whether the request is a browser's CORS preflight (Fetch Standard). A preflight never carries a key, so it is
+ * refused, but does not count as a failure.
  */
 function isPreflight({ req }: Context<AppEnv>): boolean {
   return (
@@ -271,8 +271,8 @@ function isPreflight({ req }: Context<AppEnv>): boolean {
 }
 
 /**
- * The failure window of the request's IP address, as far as this isolate knows it. It does not call the
- * address's gate, so that requests without a key cost nothing.
+ * Returns the failure window of the request's IP address, as far as this isolate has cached it. It does not call the
+ * gate of the address, so that requests without a key cost nothing.
  */
 export function addressWindow(c: Context<AppEnv>): RateLimit {
   const known = failingAddresses.findWindow(addressOf(c).block, Date.now());
@@ -282,7 +282,7 @@ export function addressWindow(c: Context<AppEnv>): RateLimit {
   return { limit, remaining: limit, resetMs };
 }
 
-/** Notes the address's pseudonym for the log, also of valid keys: a key may be in the wrong hands. */
+/** Sets the pseudonym of the IP address for the log, even with a valid key, because a key may have been stolen. */
 export async function noteAddress(c: Context<AppEnv>): Promise<void> {
   if (c.get("address")) return;
   c.set("address", await addressAlias(c.env.API_KEY_CHECKSUM_KEYS, addressOf(c).block));

@@ -8,8 +8,8 @@ import type { AppEnv, ReadBody } from "./context.ts";
 const JSON_TYPE = /^application\/json[ \t]*(;.*)?$/i;
 
 /**
- * Gives the route's validator a JSON body within the limits of `readBody`, which the authentication has
- * called. It stands before the validator, which would read a body of any size.
+ * Passes a JSON body within the limits of `readBody` to the validator of the route. It comes before the validator,
+ * which would read a body of any size. The authentication has already called `readBody`.
  *
  * @throws ApiError `invalid_request` with 415, 413 or 400.
  */
@@ -22,15 +22,15 @@ export const jsonBody = createMiddleware<AppEnv>(async (c, next) => {
   await next();
 });
 
-/** Whether the route of a request takes a body: `jsonBody` is one of its handlers. */
+/** Whether the route of a request takes a body, which means that `jsonBody` is one of its handlers. */
 export function takesBody(c: Context<AppEnv>): boolean {
   return matchedRoutes(c).some(({ handler }) => handler === jsonBody);
 }
 
 /**
- * Reads the body of a request, up to a size and for ten seconds. It comes before the admission: a client that
- * sends its body slowly would otherwise write with a key or a session that has ended meanwhile. Why a body
- * cannot be used is stored with it, because the admission and the route are checked first.
+ * Reads the body of a request, up to a size and for at most ten seconds. It is read before the admission: otherwise, a
+ * client that sends its body slowly could write with a key or a session that has ended in the meantime. An error is
+ * stored and not thrown, because the admission and the route are checked first.
  */
 export async function readBody(c: Context<AppEnv>, maxBytes = BODY_MAX_BYTES): Promise<ReadBody> {
   const body = c.get("body") ?? (await receive(c, maxBytes));
@@ -38,7 +38,7 @@ export async function readBody(c: Context<AppEnv>, maxBytes = BODY_MAX_BYTES): P
   return body;
 }
 
-/** The JSON of a body, for a route without a validator. @throws like `jsonBody`. */
+/** Parses the JSON of a body, for a route without a validator. @throws like `jsonBody`. */
 export async function readJson(c: Context<AppEnv>, maxBytes = BODY_MAX_BYTES): Promise<unknown> {
   return parseJson(await readText(c, maxBytes));
 }
@@ -55,7 +55,7 @@ async function receive(c: Context<AppEnv>, maxBytes: number): Promise<ReadBody> 
     return {
       error: new ApiError("invalid_request", { reason: "unsupported_media_type" }, 415),
     };
-  // Before the stream is touched: if it is left half read, the connection may be reset without a response.
+  // This is checked before the stream is read: a half-read stream may reset the connection without a response.
   if (Number(c.req.header("Content-Length")) > maxBytes) return tooLarge(maxBytes);
   const { body: stream } = c.req.raw;
   if (stream === null) return { text: "" };
@@ -75,7 +75,7 @@ function notJson(): ReadBody {
   return { error: new ApiError("invalid_request", { reason: "invalid_json" }) };
 }
 
-/** Reads a stream to its end. The rest of one that is too large stays in it; one that is too slow is cancelled. */
+/** Reads a stream to its end. Stops reading one that is too large, and cancels one that is too slow. */
 async function receiveBounded(
   reader: ReadableStreamDefaultReader<Uint8Array>,
   max: number,
@@ -117,7 +117,7 @@ function concatenate(chunks: Uint8Array[], length: number): Uint8Array {
   return bytes;
 }
 
-/** JSON is in UTF-8 (RFC 8259, 8.1). */
+/** Decodes a JSON text, which is in UTF-8 (RFC 8259, 8.1). */
 function decode(bytes: Uint8Array): ReadBody {
   try {
     return { text: new TextDecoder("utf-8", { fatal: true, ignoreBOM: false }).decode(bytes) };

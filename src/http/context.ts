@@ -13,32 +13,34 @@ export type ReadBody = { text: string } | { error: ApiError };
 export interface AppEnv {
   Bindings: Env;
   Variables: {
-    /** Identifies the request, in the logs and to the client. */
+    /** The id of the request, for the log and the client. */
     requestId: string;
-    /** The window that the rate limit headers report; undefined for the address's failure window. */
+    /** The window that the rate limit headers report; undefined for the failure window of the IP address. */
     rateLimit: RateLimit | undefined;
-    /** What the portal session grants, and the name of its workspace. */
+    /** The grant of the portal session, and the name of its workspace. */
     portal: { grant: PortalGrant; name: string };
-    /** What a request of the portal does, and with which subscription or delivery; for the log. */
+    /** The operation of a request of the portal, for the log. */
     operation: string | undefined;
+    /** The subscription that a request of the portal names, for the log. */
     webhookId: string | undefined;
+    /** The event that a request of the portal names, for the log. */
     eventId: string | undefined;
-    /** Whether the answer is a file that never changes, rather than an API response. */
+    /** Whether the response is a file that never changes, rather than an API response. */
     immutable: boolean | undefined;
     /** The request body; undefined until `readBody` has read it. */
     body: ReadBody | undefined;
     /** Whether the request body has been read to its end. */
     isBodyRead: boolean | undefined;
     /**
-     * The error of a read that the key's gate refuses, null if it admits the request; undefined for other
-     * requests, which are admitted before they are handled.
+     * The error with which the key's gate refuses a read; null if the gate admits it. Undefined for writes, which are
+     * admitted before they are handled.
      */
     refusal: Promise<unknown> | undefined;
-    /** Undoes what the request has written; undefined if its route cannot. */
+    /** Undoes the write of the request; undefined if its route cannot. */
     undo: (() => Promise<unknown>) | undefined;
     /** The id of the key, once it is known to be valid. */
     keyId: string;
-    /** The pseudonym in the logs for the address of a request that must authenticate. */
+    /** The pseudonym of the IP address in the log, for a request that must authenticate. */
     address: string | undefined;
     workspaceId: string;
     /** The name of the database that the workspace lives in. */
@@ -47,7 +49,7 @@ export interface AppEnv {
   };
 }
 
-/** An app, or a part of one. Input that a route's schemas reject gets the error envelope. */
+/** Creates an app, or a part of one. Input that the schemas of a route reject gets the error body. */
 export function newApp() {
   return new OpenAPIHono<AppEnv>({ defaultHook: refuseInvalid });
 }

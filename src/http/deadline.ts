@@ -5,8 +5,8 @@ import { DatabaseUnreachable } from "../workspaces/placement.ts";
 import type { AppEnv } from "./context.ts";
 
 /**
- * Ends a read that takes too long: whoever asked may ask again. A write is left alone, because its client
- * must learn whether it has happened.
+ * Ends a read that takes too long; its client may repeat it. A write is not ended, because its client must learn
+ * whether it has happened.
  */
 export const endSlowReads = createMiddleware<AppEnv>(async (c, next) => {
   if (c.req.method !== "GET" && c.req.method !== "HEAD") return next();

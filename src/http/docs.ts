@@ -2,11 +2,11 @@ import type { Context } from "hono";
 import { answerHashed, PAGE_HEADERS, readAsset } from "./assets.ts";
 import { type AppEnv, newApp } from "./context.ts";
 
-/** Stands for the API's address in files that are built ahead of time (site/origin.ts). */
+/** Stands for the base URL of the API in files that are built ahead of time (site/origin.ts). */
 const ORIGIN = "https://origin.invalid";
 
-/** Variables that the docs show; `{{NAME}}` stands for one in files built ahead of time. */
-const SHOWN = [
+/** The variables that the docs show; `{{NAME}}` stands for one in files that are built ahead of time. */
+const SHOWN_VARIABLES = [
   "QUOTA_REQUESTS",
   "QUOTA_WINDOW_SECONDS",
   "AUTH_FAILURES",
@@ -16,19 +16,19 @@ const SHOWN = [
   "ALLOW_LOCAL_WEBHOOKS",
 ] as const satisfies (keyof Env)[];
 
-/** A page of the docs; only the canonical spelling matches. */
+/** The path of a page of the docs; only the canonical spelling matches. */
 const PAGE = /^\/docs(\/changelog|\/reference(\/[a-z]+)?|\/guides\/[a-z-]+)?$/;
 
-/** A page of the docs as Markdown; `/docs/index.md` is the first one. */
+/** The path of a page of the docs as Markdown; `/docs/index.md` is the first one. */
 const MARKDOWN = /^\/docs\/(index|changelog|reference(\/[a-z]+)?|guides\/[a-z-]+)\.md$/;
 
-/** A file that the pages load, with a hash in its name; only the canonical spelling matches. */
+/** The path of a file that the pages load, with a hash in its name; only the canonical spelling matches. */
 const HASHED = /^\/docs\/assets(\/[\w.-]+)+$/;
 
-/** A file of the client shown in the docs; only the canonical spelling matches. */
+/** The path of a file of the client that the docs show; only the canonical spelling matches. */
 const OF_CLIENT = /^\/docs\/client\/[\w-]+(\.[\w-]+)+$/;
 
-/** Files that are built ahead of time. */
+/** The media types of the files that are built ahead of time. */
 const DOCUMENTS: Record<string, string> = {
   "/sitemap.xml": "application/xml; charset=utf-8",
   "/openapi.json": "application/json",
@@ -44,10 +44,10 @@ const NOT_FOUND = "/docs/404.html";
 
 const HTML = "text/html; charset=utf-8";
 
-/** Tools that run in a browser load the OpenAPI document from their own origin. */
+/** The headers of the OpenAPI document, which tools in a browser load from their own origin. */
 const OPEN = { "Access-Control-Allow-Origin": "*" };
 
-/** Where programs find the API's description, and people its documentation (RFC 8631). */
+/** The links to the description of the API for programs, and to its documentation for people (RFC 8631). */
 const SERVICE = [
   ["service-desc", "/openapi.json", "application/json"],
   ["service-doc", "/docs", "text/html"],
@@ -96,13 +96,13 @@ docs.get("/docs/*", async (c) => {
   return answerMissing(c);
 });
 
-/** Answers 404: with a page for a browser, with the error body for a program. */
+/** Responds with 404: a page for a browser, or the error body for a program. */
 async function answerMissing(c: Context<AppEnv>): Promise<Response> {
   if (!c.req.header("Accept")?.includes("text/html")) return c.notFound() as Response;
   return answerFilled(c, NOT_FOUND, HTML, 404);
 }
 
-/** Answers with the file at `path`, with this deployment's address and variables in it. */
+/** Responds with the file at `path`, with this deployment's base URL and variables in it. */
 async function answerFilled(
   c: Context<AppEnv>,
   path: string,
@@ -112,7 +112,7 @@ async function answerFilled(
   const asset = await readAsset(c, path);
   if (!asset) return path === NOT_FOUND ? (c.notFound() as Response) : answerMissing(c);
   let text = (await asset.text()).replaceAll(ORIGIN, new URL(c.req.url).origin);
-  for (const name of SHOWN) text = text.replaceAll(`{{${name}}}`, shown(c.env[name]));
+  for (const name of SHOWN_VARIABLES) text = text.replaceAll(`{{${name}}}`, shown(c.env[name]));
   const headers = {
     "Content-Type": type,
     ...(type.startsWith("text/html") && PAGE_HEADERS),
@@ -122,7 +122,7 @@ async function answerFilled(
   return new Response(text, { status, headers });
 }
 
-/** A variable as the docs show it, with its thousands separated. */
-function shown(value: Env[(typeof SHOWN)[number]] | undefined): string {
+/** Formats a variable for the docs, with its thousands separated. */
+function shown(value: Env[(typeof SHOWN_VARIABLES)[number]] | undefined): string {
   return typeof value === "number" ? value.toLocaleString("en") : String(value ?? "");
 }

@@ -13,7 +13,7 @@ import type { AppEnv } from "./context.ts";
 import { helpFor } from "./help.ts";
 import { toApiError } from "./invalid.ts";
 
-/** The default policy: no framing, and nothing loads or runs. The HTML pages have their own. */
+/** The default policy, which allows no framing, and loads and runs nothing. HTML pages have their own. */
 const API_POLICY = "default-src 'none'; frame-ancestors 'none'";
 
 const SECURITY_HEADERS = [
@@ -24,11 +24,11 @@ const SECURITY_HEADERS = [
 
 const RAY = /^[0-9a-f]{16}(-[A-Z]{3})?$/;
 
-/** Adds the contract's headers to every response and logs the request. */
+/** Adds the headers of the contract to every response, and logs the request. */
 export const envelope = createMiddleware<AppEnv>(async (c, next) => {
   const startedAt = Date.now();
   const ray = c.req.header("CF-Ray") ?? "";
-  // Only Cloudflare's own format is accepted; anything else would put client text into our logs.
+  // Only Cloudflare's own format is accepted, so that no text of a client gets into the log.
   const requestId = RAY.test(ray) ? ray : crypto.randomUUID();
   c.set("requestId", requestId);
   await next();
@@ -38,20 +38,20 @@ export const envelope = createMiddleware<AppEnv>(async (c, next) => {
     headers.set("Cache-Control", "public, max-age=31536000, immutable");
   } else {
     headers.set("Cache-Control", "no-store");
-    // The response to a call of a tool has those of its route.
+    // The response to a call of a tool already has the headers of its route.
     if (!headers.has("X-RateLimit-Limit")) setRateLimit(headers, c);
   }
-  // Clients such as Windows PowerShell 5.1 read JSON as Latin-1 unless the charset is named.
+  // Some clients, such as Windows PowerShell 5.1, read JSON as Latin-1 unless the charset is named.
   if (headers.get("Content-Type") === "application/json")
     headers.set("Content-Type", "application/json; charset=utf-8");
-  // The same for every problem with the key (RFC 9110, section 11.6.1).
+  // A 401 must have this header (RFC 9110, 11.6.1). It is the same for every problem with the key.
   if (c.res.status === 401) headers.set("WWW-Authenticate", "Bearer");
   for (const [name, value] of SECURITY_HEADERS) headers.set(name, value);
   if (!headers.has("Content-Security-Policy")) headers.set("Content-Security-Policy", API_POLICY);
   log("request", {
     requestId,
     method: c.req.method,
-    // A wildcard that comes after the route matches the same path.
+    // The route is the last match without a wildcard, because later wildcards match the same path.
     route: matchedRoutes(c).findLast(isExact)?.path ?? matchedRoutes(c).at(-1)?.path,
     operation: c.get("operation"),
     webhookId: c.get("webhookId"),
@@ -65,7 +65,7 @@ export const envelope = createMiddleware<AppEnv>(async (c, next) => {
   });
 });
 
-/** Sets the headers of the key's window; for a request without a key, of the address's failure window. */
+/** Sets the headers of the key's window or, without a key, of the failure window of the IP address. */
 function setRateLimit(headers: Headers, c: Context<AppEnv>): void {
   const rateLimit = c.get("rateLimit") ?? addressWindow(c);
   headers.set("X-RateLimit-Limit", String(rateLimit.limit));
@@ -80,18 +80,18 @@ function setRateLimit(headers: Headers, c: Context<AppEnv>): void {
 
 const isExact = ({ path }: { path: string }) => !path.endsWith("*");
 
-/** When a client may try again after an error that will probably pass. */
+/** The delay after which a client may retry a request that failed with a transient error. */
 const RETRY_AFTER_SECONDS = 5;
 
 /**
- * Answers any thrown error with the contract's error body. A read may fail before its key is admitted: if it is
- * refused, that is the response.
+ * Responds to any thrown error with the error body of the contract. A read may fail before the key's gate has decided.
+ * If the gate refuses it, the refusal is the response.
  */
 export const answerError: ErrorHandler<AppEnv> = async (thrown, c) => {
   const cause = (await c.get("refusal")) ?? causeOf(thrown);
   const error = cause instanceof InputError ? toApiError(cause) : cause;
   if (error instanceof ApiError) return answer(error, c);
-  // A write during a move is refused as announced.
+  // A write that fails during a move is not logged, because the move is announced.
   if (!isMoving(error)) logError("request_failed", error, { requestId: c.get("requestId") });
   const isTemporary = isTransient(error) || isMoving(error) || error instanceof DatabaseUnreachable;
   const later = isTemporary ? { retry_after_seconds: RETRY_AFTER_SECONDS } : {};
@@ -105,6 +105,6 @@ function answer(error: ApiError, c: Context<AppEnv>): Response {
   return c.json(error.toBody(), error.status, headers);
 }
 
-/** For an unknown path or method: never 405. */
+/** Responds with 404 to an unknown path or method, and never with 405. */
 export const answerNotFound: NotFoundHandler<AppEnv> = (c) =>
   answerError(new ApiError("route_not_found"), c);

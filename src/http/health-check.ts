@@ -2,24 +2,24 @@ import { isHealthy } from "../service-health.ts";
 import { sleep } from "../timing.ts";
 import { newApp } from "./context.ts";
 
-/** How long an isolate repeats its last answer, so that a flood costs the database nothing. */
+/** How long an isolate repeats its last result, so that a flood costs the database nothing. */
 const REMEMBERED_MS = 1_000;
 
-/** How long it repeats that answer while one request asks the database: longer than this can take. */
+/** How long an isolate repeats its last result while one request reads the database, which takes less time. */
 const REMEMBERED_MAX_MS = 5_000;
 
-/** How often a request checks whether the one that asks has an answer. */
-const WAIT_MS = 50;
+/** How often a waiting request checks whether there is a result. */
+const POLL_MS = 50;
 
 interface Remembered {
-  /** When the next request asks the database. */
+  /** When the next request reads the database. */
   until: number;
-  /** Null while there is no recent answer. */
+  /** The last result; null while there is no recent one. */
   healthy: boolean | null;
 }
 const remembered = new WeakMap<D1Database, Remembered>();
 
-/** For monitors: whether the last sweep found that the service works. Only operators are told what is wrong. */
+/** The health check for monitors. It tells whether the service works; only operators are shown the problems. */
 export const health = newApp();
 
 health.get("/health", async (c) => {
@@ -27,8 +27,8 @@ health.get("/health", async (c) => {
 });
 
 /**
- * One request a second asks the database; the others repeat its answer, or wait for it if there is no recent
- * one.
+ * Whether the service was healthy within the last second. One request a second reads the database. The others repeat
+ * its result, or wait for it if there is no recent one.
  */
 async function wasHealthy(env: Env): Promise<boolean> {
   const known = remembered.get(env.DB) ?? { until: 0, healthy: null };
@@ -42,7 +42,7 @@ async function wasHealthy(env: Env): Promise<boolean> {
       known.until = Date.now() + REMEMBERED_MS;
     }
     if (known.healthy !== null) return known.healthy;
-    // Polls, because the runtime cancels the other request's promise if its client hangs up.
-    await sleep(WAIT_MS);
+    // It polls, because the runtime cancels the promise of the other request if its client hangs up.
+    await sleep(POLL_MS);
   }
 }

@@ -11,7 +11,7 @@ import { partOf } from "./served.ts";
 // biome-ignore lint/suspicious/noExplicitAny: an OpenAPI document is read by shape
 type Part = Record<string, any>;
 
-/** A route as a tool, and how to turn the tool's arguments into its request. */
+/** A route as a tool, with the data that converts the tool's arguments to a request. */
 interface Tool {
   definition: Part & { name: string };
   method: string;
@@ -22,19 +22,19 @@ interface Tool {
   parts: ServedPart[];
 }
 
-/** Headers of a message that the request of a call has, too: its key, and where it comes from. */
+/** The headers of a message that the request of a call gets, too: the key, and the origin of the message. */
 const PASSED_ON = ["Authorization", "CF-Connecting-IP", "CF-Ray", "User-Agent"];
 
 /** The statuses with which `authenticate` refuses a request. */
 const REFUSED_STATUSES = [401, 403, 429];
 
-/** The first version of the protocol whose clients know `structuredContent`. */
+/** The first version of the protocol with `structuredContent`. */
 const STRUCTURED_SINCE = "2025-06-18";
 
 /**
- * Serves the routes of `app` as tools, over stateless Streamable HTTP: a new route is a tool without another
- * line (https://modelcontextprotocol.io). Call it after the routes. A call of a tool is a request of its
- * route, which authenticates and counts it; any other message counts as a request of its own.
+ * Serves the routes of `app` as tools over stateless Streamable HTTP (https://modelcontextprotocol.io). Call it after
+ * the routes; a new route becomes a tool without further code. A call of a tool is a request of its route, which
+ * authenticates and counts it. Any other message counts as a request of its own.
  */
 export function serveMcp(app: OpenAPIHono<AppEnv>): void {
   let tools: Tool[] | undefined;
@@ -56,8 +56,8 @@ export function serveMcp(app: OpenAPIHono<AppEnv>): void {
 }
 
 /**
- * Answers a call of a tool by its route; undefined for any other message. `isCounted` says whether the route has
- * authenticated and counted the call: one with invalid arguments reaches no route.
+ * Responds to a call of a tool with its route; undefined for any other message. `isCounted` says whether the route has
+ * authenticated and counted the call, because a call with invalid arguments reaches no route.
  */
 async function callTool(
   app: OpenAPIHono<AppEnv>,
@@ -73,7 +73,7 @@ async function callTool(
     if (REFUSED_STATUSES.includes(routed.status)) refusal = routed.clone();
     return routed;
   });
-  // A client learns over HTTP that its key is refused, as everywhere else.
+  // A refused key gets the HTTP response that it gets everywhere else.
   if (refusal) return { response: refusal, isCounted: true };
   for (const [name, value] of routed?.headers ?? [])
     if (/^(x-)?ratelimit/.test(name)) response.headers.set(name, value);
@@ -81,10 +81,10 @@ async function callTool(
 }
 
 /**
- * The message of a request; null if it has none, as a GET.
+ * Reads the message of a request; null for a GET or DELETE, which has none.
  *
- * @throws ApiError `invalid_request` for a batch, too: they left the protocol with version 2025-06-18, and one
- *   request of a hundred calls would make a response of a hundred pages.
+ * @throws ApiError `invalid_request` for a message that is no object. A batch is rejected, too: the protocol has
+ *   none since version 2025-06-18, and a batch of a hundred calls would make a response of a hundred pages.
  */
 async function readMessage(c: Context<AppEnv>): Promise<Part | null> {
   if (c.req.method !== "POST") return null;
@@ -94,7 +94,7 @@ async function readMessage(c: Context<AppEnv>): Promise<Part | null> {
   return message;
 }
 
-/** Answers a message. @param send sends the request of a call to its route. */
+/** Responds to a message. @param send sends the request of a call to its route. */
 async function handle(
   c: Context<AppEnv>,
   tools: Tool[],
@@ -102,7 +102,7 @@ async function handle(
   send?: (request: Request) => Promise<Response>,
 ): Promise<Response> {
   const isStructured = (c.req.header("MCP-Protocol-Version") ?? "") >= STRUCTURED_SINCE;
-  // Its schemas would take a quarter of the start of every isolate, and few requests need them.
+  // The SDK is imported when needed: its schemas take a quarter of the start of an isolate, and few requests need them.
   const { createMcpHandler, Server } = await import("@modelcontextprotocol/server");
   const handler = createMcpHandler(() => {
     const server = new Server(
@@ -124,7 +124,7 @@ async function handle(
     });
     return server;
   });
-  // The SDK demands that a client accepts both media types, although each message has one response.
+  // The SDK requires a client to accept both media types, although each message has one response.
   const headers = new Headers(c.req.raw.headers);
   if (message !== null) headers.set("Accept", "application/json, text/event-stream");
   const request = new Request(c.req.url, { method: c.req.method, headers });
@@ -132,7 +132,7 @@ async function handle(
   return message?.method === "subscriptions/listen" ? response : toJsonResponse(response);
 }
 
-/** The same response as JSON, if it is a stream of one event, which not every client accepts. */
+/** Converts a response that is a stream of one event to JSON, because not every client accepts a stream. */
 async function toJsonResponse(response: Response): Promise<Response> {
   const text = await response.text();
   const headers = new Headers(response.headers);
@@ -147,13 +147,13 @@ function toError(body: unknown) {
   return { content: [{ type: "text" as const, text: JSON.stringify(body) }], isError: true };
 }
 
-/** The result of a call, once: as structured content, or as text for clients that do not know that. */
+/** Makes the result of a call: structured content, or text for clients that do not support it. */
 function toResult(status: number, body: unknown, isStructured: boolean) {
   if (body !== null && isStructured) return { content: [], structuredContent: body as Part };
   return { content: [{ type: "text" as const, text: JSON.stringify(body ?? { status }) }] };
 }
 
-/** The request of a call. An argument that is no parameter belongs to the body. */
+/** Makes the request of a call. An argument that is no parameter belongs to the body. */
 function toRequest(
   c: Context<AppEnv>,
   { definition, method, path, parameters, hasBody }: Tool,
@@ -182,14 +182,14 @@ function toRequest(
     const text = String(value);
     if (typeof value === "object" || !isText(text)) return invalidArgument(name, "invalid_type");
     if (place === "path") {
-      // A dot segment would name another route.
+      // A dot segment would lead to another route.
       if (/^\.{0,2}$/.test(text)) return invalidArgument(name, "invalid_type");
       url.pathname = url.pathname.replace(encodeURI(`{${name}}`), () => encodeURIComponent(text));
     } else if (place === "query") {
       url.searchParams.set(name, text);
     } else {
       const { minLength: min, maxLength: max } = schema;
-      // No header can have it: HTTP refuses a line break before the route sees it.
+      // No header can have this value: HTTP rejects a line break before the route sees it.
       if (!/^[\x20-\x7e]*$/.test(text)) return invalidArgument(name, "out_of_range", { min, max });
       headers.set(name, text);
     }
@@ -203,7 +203,7 @@ function invalidArgument(parameter: string, reason: Reason, more: ErrorDetails =
   return new ApiError("invalid_request", { parameter, reason, ...more });
 }
 
-/** The tools of an app's routes. */
+/** Makes a tool of each route of an app. */
 function toolsOf(app: OpenAPIHono<AppEnv>): Tool[] {
   const { paths, components }: Part = app.getOpenAPI31Document({
     openapi: "3.1.0",
@@ -249,8 +249,8 @@ function toolsOf(app: OpenAPIHono<AppEnv>): Tool[] {
 }
 
 /**
- * A schema of the document as models accept it. Widespread ones refuse every request of an agent that has one
- * tool with a reference, an `example`, or a `format` other than `date-time`.
+ * Converts a schema of the document to one that models accept. Some widespread models reject all requests of an MCP
+ * client if one of its tools has a reference, an `example`, or a `format` other than `date-time`.
  */
 function toToolSchema(part: unknown, schemas: Part): Part {
   const { $ref, example: _, format, ...own } = (part ?? {}) as Part;
@@ -272,7 +272,7 @@ function toToolSchema(part: unknown, schemas: Part): Part {
   return schema;
 }
 
-/** The parts of the contract that must be served for a route to exist. */
+/** Lists the parts of the contract that a deployment must serve for a route to exist. */
 function partsOf({ routes }: OpenAPIHono<AppEnv>, method: string, path: string): ServedPart[] {
   const pattern = path.replaceAll(/\{(\w+)\}/g, ":$1");
   return routes

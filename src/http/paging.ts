@@ -9,7 +9,7 @@ const { min, max } = PAGE_LIMIT;
 /** The beginning of every list's description. */
 export const NEWEST_FIRST = `Paginated, newest first. New items that are added while you paginate neither shift nor repeat results. A page ends at about ${PAGE_MAX_BYTES / 1024} KiB, whatever its \`limit\`: follow \`next_cursor\` until it is null.`;
 
-/** The query parameters of every list. A `limit` is decimal digits, and never corrected. */
+/** The query parameters of every list. A `limit` has decimal digits, and is never clamped. */
 export const PageQuery = z.object({
   limit: z
     .string()
@@ -36,14 +36,14 @@ export const PageQuery = z.object({
       param: {
         description:
           "The `next_cursor` of the previous page. Absent, empty, or the word `null`: the first page.",
-        // Tools that make a request from the document fill it in.
+        // The example is empty, because tools that make requests from the document use it.
         example: "",
       },
     }),
 });
 
 /**
- * The page of `list` that a client asks for.
+ * Converts the query of a client to a request for a page of `list`.
  *
  * @throws ApiError `invalid_request` if the cursor is not one of this list.
  */
@@ -57,7 +57,7 @@ export function toPageRequest(
   return { limit, after };
 }
 
-/** The pagination envelope of a list of `item`. */
+/** Makes the schema of the pagination envelope of a list of `item`. */
 export function pageOf<Item extends z.ZodType>(item: Item, name: string, items: string) {
   return z
     .object({

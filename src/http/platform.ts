@@ -10,12 +10,12 @@ import { readJson } from "./body.ts";
 import { type AppEnv, newApp } from "./context.ts";
 import { parameterOf, toApiError } from "./invalid.ts";
 
-/** Maximum size of a call: a hundred records of the largest size, and what is around them. */
+/** Maximum size of a call: a hundred records of the largest size, with the JSON around them. */
 const CALL_MAX_BYTES = RECORDS_MAX * (RECORD_MAX_BYTES + 16) + 4_096;
 
 /**
- * The Platform API for platforms that are not Workers: the operations of the RPC entrypoint, with the same
- * inputs, answers and messages. There is no such path unless `PLATFORM_KEYS` is set.
+ * The Platform API over HTTPS, for platforms that are not Workers. It has the operations of the RPC entrypoint, with
+ * the same inputs, results and messages. The path does not exist unless `PLATFORM_KEYS` is set.
  */
 export const platform = newApp();
 
@@ -36,7 +36,7 @@ platform.post("/platform/*", async (c) => {
   }
 });
 
-/** Answers invalid input with the message that RPC gives, which is for developers and operators. */
+/** Responds to invalid input with the message of the RPC entrypoint, which is for developers and operators. */
 function refuse(c: Context<AppEnv>, error: unknown): Response {
   if (!(error instanceof InputError)) throw error;
   const { message } = error;

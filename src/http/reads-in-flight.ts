@@ -4,9 +4,9 @@ import { sleep } from "../timing.ts";
 import type { AppEnv } from "./context.ts";
 
 /**
- * How many rows of lists an isolate reads at once, for all its requests. An isolate has 128 MB, and a page of a
- * hundred of the largest leads takes up to 8 MB while it is decrypted: six of them fit beside everything
- * else. Pages of 25 ordinary leads take less than 1 MB.
+ * Maximum rows of lists that an isolate reads at once, for all its requests. An isolate has 128 MB, and a page of a
+ * hundred of the largest leads takes up to 8 MB while it is decrypted, so six of them fit beside everything else. A
+ * page of 25 ordinary leads takes less than 1 MB.
  */
 export const ROWS_IN_FLIGHT_MAX = 600;
 
@@ -15,25 +15,25 @@ const POLL_MS = 5;
 
 interface Reservation {
   rows: number;
-  /** When it ends in any case, in Unix milliseconds. */
+  /** When it expires, in Unix milliseconds. */
   until: number;
 }
 
 const reservations = new Set<Reservation>();
 
 /**
- * Bounds the memory that the lists of all requests take at once: the rows of a page are reserved before they are
- * read, until the response is made. A request whose rows do not fit waits.
+ * Bounds the memory that the lists of all requests take at once. The rows of a page are reserved before they are read,
+ * and released when the response is made. A request whose rows do not fit waits.
  */
 export const boundRows = createMiddleware<AppEnv>(async (c, next) => {
   const limit = Number(c.req.query("limit") ?? PAGE_LIMIT.default);
   const rows = limit >= PAGE_LIMIT.min && limit <= PAGE_LIMIT.max ? limit : PAGE_LIMIT.default;
-  // Polls, because the runtime lets no request wait for the promise of another.
+  // It polls, because the runtime lets no request wait for the promise of another.
   while (rowsInFlight() + rows > ROWS_IN_FLIGHT_MAX) await sleep(POLL_MS);
   const reservation: Reservation = { rows, until: Date.now() + READ_MAX_MS };
   reservations.add(reservation);
   const handled = next().finally(() => reservations.delete(reservation));
-  // Otherwise, the runtime would stop here if the client hangs up, and the rows would stay reserved.
+  // Without this, the runtime would stop here if the client hangs up, and the rows would stay reserved.
   c.executionCtx.waitUntil(handled.catch(() => {}));
   await handled;
 });

@@ -2,8 +2,8 @@ import type { z } from "@hono/zod-openapi";
 import { ERRORS, type ErrorCode, type ErrorStatus } from "../contract/errors.ts";
 
 /*
- * The responses of an operation as `createRoute` takes them. What operations share is a reference:
- * the document describes it once (document/).
+ * Makes the responses of an operation for `createRoute`. Parts that operations share are references, so that the
+ * document describes them once (document/).
  */
 
 const HEADERS = [
@@ -16,20 +16,20 @@ const HEADERS = [
   "X-Request-Id",
 ] as const;
 
-/** Headers that only appear with one status: their names, and those of their components. */
+/** The headers that appear with one status only: the status, the header, and its component in the document. */
 const HEADERS_OF = [
   [401, "WWW-Authenticate", "WWW-Authenticate"],
   [429, "Retry-After", "Retry-After"],
   [500, "Retry-After", "Retry-After-If-Temporary"],
 ] as const;
 
-/** The header of every error: where its code is explained. */
+/** The header of every error, with the URL where its code is explained. */
 const HELP = "Link";
 
-/** The component of a header. */
+/** The name of a header's component in the document. */
 export type Header = (typeof HEADERS)[number] | (typeof HEADERS_OF)[number][2] | typeof HELP;
 
-/** References to the headers of a response with this status. */
+/** Returns references to the headers of a response with this status. */
 export function headersOf(status: number) {
   const components: Record<string, Header> = Object.fromEntries(
     HEADERS.map((name) => [name, name]),
@@ -48,7 +48,7 @@ function jsonOf<S extends z.ZodType>(schema: S, example: z.input<S>) {
   return { "application/json": { schema, example } };
 }
 
-/** The body of a request; `jsonBody` reads it. */
+/** Describes the body of a request, which `jsonBody` reads. */
 export function body<S extends z.ZodType>(schema: S, example: z.input<S>) {
   return { required: true, content: jsonOf(schema, example) };
 }
@@ -65,7 +65,7 @@ type PascalCase<Name extends string> = Name extends `${infer Word}_${infer Rest}
   ? `${Capitalize<Word>}${PascalCase<Rest>}`
   : Capitalize<Name>;
 
-/** The name of the error response with a code: its words, capitalized. */
+/** Returns the name of the error response with a code: the words of the code, capitalized. */
 export function responseOf<Code extends ErrorCode>(code: Code): PascalCase<Code> {
   const words = code.split("_").map((word) => word.slice(0, 1).toUpperCase() + word.slice(1));
   return words.join("") as PascalCase<Code>;
@@ -80,7 +80,7 @@ const OF_CODES = Object.fromEntries(
   ]),
 ) as Record<PascalCase<keyof typeof SIMPLE>, ErrorStatus>;
 
-/** The status of each error response: one for each code, but several for `invalid_request`. */
+/** The status of each error response. There is one response for each code, and several for `invalid_request`. */
 export const ERROR_RESPONSES = {
   ...OF_CODES,
   InvalidQuery: 400,
@@ -92,7 +92,7 @@ export const ERROR_RESPONSES = {
 
 export type ErrorResponse = keyof typeof ERROR_RESPONSES;
 
-/** Every operation can answer these; a route's own 404 takes the place of `RouteNotFound`. */
+/** The error responses of every operation; a route's own 404 takes the place of `RouteNotFound`. */
 const ANY_OPERATION: ErrorResponse[] = [
   "InvalidApiKey",
   "WorkspaceAccessDenied",
@@ -102,9 +102,8 @@ const ANY_OPERATION: ErrorResponse[] = [
 ];
 
 /**
- * The error responses of an operation: its own, and those of every operation.
- *
- * Their type is empty, because handlers throw errors: what one returns must be a success.
+ * Describes the error responses of an operation: its own, and those of every operation. The type is empty, because
+ * handlers throw errors and may only return a success.
  */
 export function errors(...own: ErrorResponse[]): object {
   return Object.fromEntries(

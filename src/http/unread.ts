@@ -1,22 +1,21 @@
 import { createMiddleware } from "hono/factory";
 import type { AppEnv } from "./context.ts";
 
-/** How much of an unneeded body to read, and for how long, to keep the connection usable. */
+/** Maximum bytes of an unread body to drain, and how long to drain it. */
 const UNREAD_BODY_MAX = { bytes: 1024 * 1024, ms: 1_000 } as const;
 
 /**
- * Drains a request body that the handler left unread. An HTTP/1.1 server that has not read a body must
- * close the connection after its answer (RFC 9112, section 9.3), and the next request that the client
- * has already sent on it would be lost.
+ * Drains a request body that the handler left unread. An HTTP/1.1 server that has not read a body must close the
+ * connection after its response (RFC 9112, 9.3), which would lose the next request if the client has already sent it.
  *
- * The client does not have to wait: the whole answer is sent immediately, but its stream only ends when
- * the body has been read. After the end, the runtime provides no more of it, not even in `waitUntil`.
+ * The client does not wait for that. The whole response is sent immediately, but its stream only ends when the body has
+ * been drained. After that end, the runtime provides no more of the body, not even in `waitUntil`.
  */
 export const drainBody = createMiddleware<AppEnv>(async (c, next) => {
   const { body, headers, method } = c.req.raw;
   if (body === null) return next();
   await next();
-  // A body that was aborted stays locked.
+  // An aborted body stays locked.
   if (c.get("isBodyRead") || body.locked) return;
   if (Number(headers.get("Content-Length")) > UNREAD_BODY_MAX.bytes) return;
   const allRead = drain(body.getReader());
@@ -41,13 +40,13 @@ async function drain(reader: ReadableStreamDefaultReader<Uint8Array>): Promise<v
     }
     await giveUp();
   } catch {
-    // The client has aborted: there is no connection to keep.
+    // The client has aborted, so there is no connection to keep.
   } finally {
     clearTimeout(timer);
   }
 }
 
-/** Sends an answer immediately, and ends it when `allRead` resolves. */
+/** Sends a response immediately, and ends it when `allRead` resolves. */
 async function sendUntil(
   allRead: Promise<void>,
   bytes: Uint8Array,

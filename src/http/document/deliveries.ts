@@ -69,7 +69,7 @@ export async function registerWebhooks(registry: Registry): Promise<void> {
   }
 }
 
-/** Registers the callback of a subscription: events posted to its URL. */
+/** Registers the callback of a subscription: the events that are sent to its URL. */
 export function registerCallback(registry: Registry): void {
   const examples = mapEventTypes(({ summary }, type) => ({ summary, value: DELIVERIES[type] }));
   const post = {

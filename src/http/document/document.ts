@@ -9,14 +9,14 @@ import { introduction } from "./introduction.ts";
 /** The version of the API contract; site/guides/versioning.md says which changes need a new one. */
 const CONTRACT_VERSION = "1.0.0-draft.2";
 
-/** Where integrators find help. */
+/** The contact for integrators who need help. */
 export const CONTACT = {
   name: "API support",
   email: "api@example.com",
   url: "https://example.com/support",
 };
 
-// Not inside the call below, because its type of `info` is that of OpenAPI 3.0.
+// This object stands outside the call below, because the type of `info` there is that of OpenAPI 3.0.
 const INFO = {
   title: "Public API",
   version: CONTRACT_VERSION,
@@ -139,7 +139,7 @@ export function buildDocument(server = "/") {
   return app.getOpenAPI31Document({ openapi: "3.1.0", info: INFO, ...shared(server) });
 }
 
-/** The same as OpenAPI 3.0, which has no webhooks, for tools that read nothing newer. */
+/** Converts the document to OpenAPI 3.0, which has no webhooks, for tools that read nothing newer. */
 export function buildDocument30(server = "/") {
   const { summary: _, ...known } = INFO;
   const license = { name: "MIT", url: "https://opensource.org/license/mit" };

@@ -15,7 +15,7 @@ import {
 } from "../../contract/limits.ts";
 import { ERROR_RESPONSES, type ErrorResponse, headersOf, responseOf } from "../responses.ts";
 
-/** What each reason means, and what would be valid. */
+/** The meaning of each reason, and the values that would be valid. */
 export const REASONS_EXPLAINED: Record<Reason, string> = {
   required: "A required property is missing.",
   invalid_type: "A value has the wrong type, or a parameter was sent twice.",
@@ -116,7 +116,7 @@ const EXAMPLES = {
 
 type ErrorExample = keyof typeof EXAMPLES;
 
-/** What each error response looks like, if it is not simply that of its code. */
+/** The examples of the error responses that have several, or one that differs from that of their code. */
 const EXAMPLES_OF: Partial<Record<ErrorResponse, ErrorExample[]>> = {
   InvalidQuery: ["limit_out_of_range", "cursor_unreadable"],
   InvalidControl: ["status_unknown", "status_missing", "property_unknown"],
@@ -130,7 +130,7 @@ const EXAMPLES_OF: Partial<Record<ErrorResponse, ErrorExample[]>> = {
   UnsupportedMediaType: ["unsupported_media_type"],
 };
 
-/** The examples of an error response. A route that is not served answers 404 as well. */
+/** Returns the examples of an error response. A route that is not served also gives 404. */
 function examplesOf(name: ErrorResponse): ErrorExample[] {
   const code = CODES.find((one) => responseOf(one) === name);
   const own = EXAMPLES_OF[name] ?? (code ? [code] : []);

@@ -16,7 +16,7 @@ export function introduction(): string {
   return [ABOUT, ...sections].join("\n\n");
 }
 
-/** The sections of the introduction, in Markdown. Guides of the docs begin with some of them. */
+/** The sections of the introduction, in Markdown. Some guides of the docs begin with one of them. */
 export function introductionSections(): { title: string; text: string }[] {
   return [
     { title: "Authentication", text: AUTHENTICATION },
@@ -28,7 +28,7 @@ export function introductionSections(): { title: string; text: string }[] {
   ];
 }
 
-/** What the API is for, in Markdown. */
+/** The purpose of the API, in Markdown. */
 export const ABOUT = `Read a workspace's automations, leads and runs, pause or activate automations, and subscribe to signed events that are sent to your server.
 
 - Requests and responses are JSON in UTF-8. If a body repeats a property, the last value is used.
@@ -96,7 +96,7 @@ ${table(
 )}`;
 }
 
-/** What an error code means and what to do about it, under a heading that the `Link` header names. */
+/** Describes an error code and what to do about it, under a heading that the `Link` header names. */
 function describeCode([code, { when, todo, message }]: [string, ErrorEntry]): string {
   return `### \`${code}\`
 

@@ -11,15 +11,16 @@ import type { AppEnv } from "../context.ts";
 /** The period of `PORTAL_REQUESTS` in wrangler.toml. */
 const WINDOW_SECONDS = 60;
 
-/** Where a link's token is exchanged for that of a session, which everything else requires. */
+/** The path that exchanges the token of a link for that of a session. All other paths require a session. */
 export const EXCHANGE = "/portal/api/session";
 
 /**
- * Authenticates everything under `/portal/api`: admits requests with a valid token whose workspace
- * has access, and gives the handlers the workspace. A read-only session changes nothing. If the path names
- * a subscription that does not belong to the workspace, the response is 404, and nothing else is read. A
- * token that we did not sign causes no look-up. As under `/v1`, the body is read before the request is
- * admitted, and a new subscription is undone if the session has ended in the meantime.
+ * Authenticates all requests under `/portal/api`. Admits requests with a valid token whose workspace has access. A
+ * token that we did not sign costs no look-up. A read-only session may change nothing. If the path names a subscription
+ * that does not belong to the workspace, the response is 404, and nothing else is read.
+ *
+ * As under `/v1`, the body is read before the request is admitted, and a new subscription is undone if the session has
+ * ended in the meantime.
  *
  * @throws ApiError `invalid_api_key`, `rate_limited`, `workspace_access_denied` or
  *   `webhook_not_found`, in this order.

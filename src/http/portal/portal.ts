@@ -23,8 +23,7 @@ import { served } from "../served.ts";
 import { authenticatePortal, EXCHANGE } from "./authentication.ts";
 
 /**
- * The portal of a workspace's webhooks: a page and its API, for anyone who opens a link from the
- * Platform API.
+ * The portal of a workspace's webhooks: a page and its API. Anyone who opens a link from the Platform API can use it.
  */
 export const portal = newApp();
 
@@ -33,7 +32,7 @@ portal.use("/portal/*", async (c, next) => {
   await next();
 });
 
-/** The facts about the deployment that the page reads from its `meta` elements, by name. */
+/** Returns the facts about the deployment that the page reads from its `meta` elements, by name. */
 function metaOf(env: Env): Record<string, string> {
   const { PORTAL_NAME: name, PORTAL_COLOR: color, ALLOW_LOCAL_WEBHOOKS: local = "" } = env;
   return {
@@ -59,7 +58,7 @@ portal.use("/portal/api/*", authenticatePortal);
 portal.use("/portal/api/webhooks/*", served("webhooks"));
 
 /**
- * Exchanges a link's token for that of a session. Nothing is stored: a link can be exchanged again until it
+ * Exchanges the token of a link for that of a session. Nothing is stored, so a link can be exchanged again until it
  * expires, for a session that ends at the same time.
  */
 portal.post(EXCHANGE, async (c) => {
@@ -71,8 +70,8 @@ portal.post(EXCHANGE, async (c) => {
 });
 
 /**
- * All that a session may do, one operation per path. A subscription in the path belongs to the workspace,
- * as the authentication has checked; without one, the operation is about the workspace.
+ * The operations that a session may call, one for each path. A subscription in the path belongs to the workspace, as
+ * the authentication has checked. Without one, the operation is about the workspace.
  */
 export const ALLOWED = [
   ["GET", "/workspace", "readWorkspace"],
@@ -95,7 +94,7 @@ export const ALLOWED = [
 for (const [method, path, name] of ALLOWED)
   portal.on(method, `/portal/api${path}`, async (c) => c.json(await perform(c, name)));
 
-// These two are operations of the API: their workspace comes from the key there, and from the session here.
+// These two are operations of the API, which take the workspace from the key. Here, it comes from the session.
 portal.post("/portal/api/webhooks", async (c) => {
   const creation = parseInput(WebhookCreation, await readJson(c));
   const headers = parseInput(CreationHeaders, c.req.header());
@@ -117,12 +116,12 @@ portal.delete("/portal/api/webhooks/:webhookId", async (c) => {
   return c.body(null, 204);
 });
 
-/** A file of the portal page: `name.hash.js`. */
+/** The path of a file of the page, with a hash in its name, such as `name.hash.js`. */
 const HASHED = /^\/portal\/[\w-]+\.[\w-]{8,}\.\w+$/;
-// Last, and with a wildcard: a parameter here would make Hono fall back to its slower router.
+// This route is the last one, and has a wildcard, because a parameter would make Hono use its slower router.
 portal.get("/portal/*", (c) => answerHashed(c, HASHED));
 
-/** Runs something for the session, under a name for the log and the audit trail. */
+/** Runs an operation for the session, under its name in the log and the audit trail. */
 function inSession<Result>(
   c: Context<AppEnv>,
   name: string,
@@ -132,7 +131,7 @@ function inSession<Result>(
   return runInPortal(c.env, name, c.get("workspaceId"), c.get("portal").grant.actor, run);
 }
 
-/** Runs an operation with the query or body of the request, and with what the session is bound to. */
+/** Runs an operation with the query or body of the request, and with the ids that the session is bound to. */
 async function perform(c: Context<AppEnv>, name: PlatformMethod): Promise<object> {
   const { input, run }: Operation = OPERATIONS[name];
   const { webhookId, eventId } = c.req.param() as Record<string, string | undefined>;
@@ -152,7 +151,7 @@ async function perform(c: Context<AppEnv>, name: PlatformMethod): Promise<object
   return performed as object;
 }
 
-/** The non-empty parameters of a query, with numbers as numbers; a filter that is not set is empty. */
+/** Returns the parameters of a query, with numbers as numbers. An empty one is a filter that is not set. */
 function filled(query: Record<string, unknown>): Record<string, unknown> {
   return Object.fromEntries(
     Object.entries(query)

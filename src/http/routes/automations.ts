@@ -21,7 +21,7 @@ import { PAGES } from "./examples.ts";
 
 export const automations = newApp();
 
-/** The path of one automation. Any text is valid: what is not an id is answered 404. */
+/** The path of one automation. Any text is valid; one that is not an id gives 404. */
 export const AutomationParams = z.object({
   id: z.string().openapi({
     param: {

@@ -6,8 +6,8 @@ import type { Run } from "../../records/runs.ts";
 import type { Webhook } from "../../subscriptions/subscriptions.ts";
 
 /*
- * The sample data that all examples share. test/worker/http/document/examples.test.ts records it, sends
- * the requests and compares the answers with the examples.
+ * The sample data that all examples share. test/worker/http/document/examples.test.ts records it, sends the requests
+ * and compares the responses with the examples.
  */
 
 const CRM_AUTOMATION: Automation = {
@@ -49,7 +49,7 @@ export const CREATION = {
   events: ["lead.created", "run.completed", "automation.status_changed"],
 } satisfies Partial<Webhook>;
 
-/** The subscription that this creates. */
+/** The subscription that `CREATION` creates. */
 export const WEBHOOK: Webhook = {
   id: "whk_7p3y9d1fz5k8r2m6x0v4c1bqs",
   ...CREATION,
@@ -60,7 +60,7 @@ export const WEBHOOK: Webhook = {
 /** The signing key of the subscription: an example, not a real secret. */
 export const SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwbGFzcXVlbGE=";
 
-/** The lists' answers to a `limit` of as many items. */
+/** The responses of the lists to a `limit` of as many items. */
 export const PAGES = {
   automations: { data: [AUTOMATION, CRM_AUTOMATION], has_more: false, next_cursor: null },
   leads: {

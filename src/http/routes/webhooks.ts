@@ -73,7 +73,7 @@ export const CreationHeaders = z.object({
     }),
 });
 
-/** A new subscription with its secret, which nothing else shows. */
+/** A new subscription with its secret, which no other response shows. */
 const WebhookWithSecret = z
   .object({
     ...Webhook.shape,
@@ -136,7 +136,7 @@ webhooks.openapi(
   },
 );
 
-/** The path of one subscription. Any text is valid: what is not an id is answered 404. */
+/** The path of one subscription. Any text is valid; one that is not an id gives 404. */
 const WebhookParams = z.object({
   id: z.string().openapi({
     param: {
@@ -168,8 +168,8 @@ webhooks.openapi(
 );
 
 /**
- * Creates a subscription of the workspace. Its secret is shown only in this answer, and in that to the
- * same request with the same `Idempotency-Key`.
+ * Creates a subscription of the workspace. Its secret is shown only in this response, and in the response to the same
+ * request with the same `Idempotency-Key`.
  */
 export async function subscribe(
   c: Context<AppEnv>,
@@ -194,15 +194,17 @@ export async function subscribe(
   const row = { id, workspaceId, ...asked, sealedSecret, createdAt };
   const { stored, max } = await commit(db, insertSubscription(row, { idempotencyKey, keyId }));
   if (!stored) throw new ApiError("invalid_request", { reason: "subscription_limit_reached", max });
-  // It would receive every later lead of a workspace that its client has no access to any more.
+  // If the key has been revoked since, the subscription must not receive the later leads of the workspace.
   if (stored.id === id)
     c.set("undo", () => commit(db, deleteSubscription(workspaceId, id, Date.now())));
   return showSecret(dataKey, asked, stored);
 }
 
 /**
- * The subscription that a request gets, its own or that of an earlier request with the same
- * `Idempotency-Key`. @throws ApiError if that one asked for something else.
+ * Returns the subscription of a request with its secret. It may be that of an earlier request with the same
+ * `Idempotency-Key`.
+ *
+ * @throws ApiError if the earlier request was a different one.
  */
 async function showSecret(
   dataKey: CryptoKey,
@@ -219,14 +221,15 @@ async function showSecret(
       reason: "idempotency_key_reused",
     });
   const secret = await openSecret(dataKey, stored.id, stored.sealedSecret);
-  // As the first response had it: the URL and the events may have changed since.
+  // The response is the first one again; the URL and the events may have changed since.
   return { ...toWebhook({ ...stored, ...requested, disabledAt: null }), secret };
 }
 
+/** Deletes a subscription of the workspace. @throws ApiError if there is none. */
 export async function unsubscribe(c: Context<AppEnv>, id: string): Promise<void> {
   if (!isId("webhook", id)) throw new ApiError("webhook_not_found");
   const deletion = deleteSubscription(c.get("workspaceId"), id, Date.now());
-  // Not retried: if the reply was lost, a second try would wrongly answer 404.
+  // The deletion is tried once: if the reply was lost, a second try would wrongly give 404.
   const { found, wakeUps } = await commit(withoutRetries(c.get("db")), deletion);
   if (!found) throw new ApiError("webhook_not_found");
   c.executionCtx.waitUntil(sendWakeUps(c.env, c.get("placement").database, wakeUps));
