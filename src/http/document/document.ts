@@ -139,7 +139,7 @@ export function buildDocument(server = "/") {
   return app.getOpenAPI31Document({ openapi: "3.1.0", info: INFO, ...shared(server) });
 }
 
-/** Converts the document to OpenAPI 3.0, which has no webhooks, for tools that read nothing newer. */
+/** Builds the document as OpenAPI 3.0, which has no webhooks, for tools that read nothing newer. */
 export function buildDocument30(server = "/") {
   const { summary: _, ...known } = INFO;
   const license = { name: "MIT", url: "https://opensource.org/license/mit" };
