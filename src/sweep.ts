@@ -11,13 +11,13 @@ import {
 } from "./delivery/cancellation.ts";
 import { sendWakeUps } from "./delivery/messages.ts";
 import { findStuck } from "./delivery/schedule.ts";
-import { announce } from "./email/announce.ts";
+import { announceProblems } from "./email/announce.ts";
 import { deleteOldCounts } from "./history/counts.ts";
 import { log, logError } from "./log.ts";
 import { cleanUpAutomations } from "./records/removals.ts";
 import { noteServiceHealth, SWEPT } from "./service-health.ts";
-import { forgetAuditEntries } from "./workspaces/audit-trail.ts";
-import { forgetErasedLeads } from "./workspaces/lifecycle/erase-leads.ts";
+import { deleteOldAuditEntries } from "./workspaces/audit-trail.ts";
+import { deleteOldErasedLeads } from "./workspaces/lifecycle/erase-leads.ts";
 import { deleteExpired, parseRetention } from "./workspaces/lifecycle/retention.ts";
 import { continueMoves, settleMoves } from "./workspaces/moving/move.ts";
 import { type Placement, placementIn } from "./workspaces/placement.ts";
@@ -98,7 +98,7 @@ function databasesOf(env: Env, now: number): string[] {
 }
 
 async function announceNews({ db, env, now, budget }: JobContext): Promise<void> {
-  await announce(db, env, now, () => budget.hasMore());
+  await announceProblems(db, env, now, () => budget.hasMore());
 }
 
 async function deleteExpiredEvents({ db, env, now, budget }: JobContext): Promise<void> {
@@ -139,8 +139,8 @@ async function requeueOverdue({ database, db, env, now }: JobContext): Promise<v
 
 /** Deletes rows that are stored for a limited time, and those of deleted subscriptions. */
 async function deleteOld({ db, now }: JobContext): Promise<void> {
-  await commit(db, forgetErasedLeads(now));
-  await commit(db, forgetAuditEntries(now));
+  await commit(db, deleteOldErasedLeads(now));
+  await commit(db, deleteOldAuditEntries(now));
   await commit(db, deleteOldCounts(now));
   await commit(db, deleteEndedSubscriptions({}));
 }

@@ -12,14 +12,17 @@ import {
 } from "./announcements.ts";
 import { enqueueEmails } from "./queue.ts";
 
-/** How long a sweep that has died keeps others from announcing. */
+/** How long the lock of a run that has died keeps later runs from announcing. */
 export const ANNOUNCING_MAX_MS = 2 * MINUTE_MS;
 
 const PART = "announcing";
 const UNTIL = sql`${sql.placeholder("until")}`;
 const position = sql`CAST(${sweepPositions.position} AS INTEGER)`;
 
-/** Takes the lock, unless another sweep has it. A time that is too far ahead is of a clock that was set back. */
+/**
+ * Takes the lock, unless another run of the scheduled job has it. A time too far in the future was written before a
+ * clock was set back, and is ignored.
+ */
 const lock = prepared(
   qb
     .insert(sweepPositions)
@@ -40,16 +43,16 @@ const unlock = prepared(
 );
 
 /**
- * Tells administrators what they should know about their subscriptions: passes an e-mail for each of them to
- * the queue, then records that it did. If it dies in between, the next sweep passes the same e-mails again: one
- * too many costs its reader a moment, and one too few may cost events. For the same reason, an e-mail whose
- * message comes twice is sent twice.
+ * Notifies administrators of problems of their subscriptions: passes an e-mail for each administrator to the queue, and
+ * then records that. If it dies in between, the next run passes the same e-mails again (at-least-once delivery). One
+ * e-mail too many costs its reader a moment; one too few may cost events. For the same reason, an e-mail whose message
+ * is delivered twice is sent twice.
  *
- * @param db the database whose subscriptions it looks at.
- * @param hasMore whether to go on with another workspace. The next sweep continues.
- * @throws what the queue or the database throws, once all other workspaces had their turn.
+ * @param db the database of the subscriptions.
+ * @param hasMore whether to continue with another workspace. The next run continues where this one stops.
+ * @throws the first error of the queue or the database, after all other workspaces.
  */
-export async function announce(
+export async function announceProblems(
   db: Database,
   env: Env,
   now: number,
@@ -76,7 +79,9 @@ export async function announce(
   if (failures.length > 0) throw failures[0];
 }
 
-/** The candidates of each workspace. The last one of a full page may have more, and begins the next page. */
+/**
+ * Groups candidates by workspace. The last workspace of a full page may have more of them, and begins the next page.
+ */
 function wholeWorkspaces(page: Candidate[]): Candidate[][] {
   const workspaces = [...Map.groupBy(page, ({ workspaceId }) => workspaceId).values()];
   return page.length < CANDIDATES_MAX ? workspaces : workspaces.slice(0, -1);

@@ -19,15 +19,15 @@ import {
 import { isWritable } from "../workspaces/moves.ts";
 import { FACTS, trueSince } from "./facts.ts";
 
-/** Maximum subscriptions that one query returns: more than a workspace may have. */
+/** Maximum subscriptions that one query returns, which is more than a workspace may have. */
 export const CANDIDATES_MAX = 500;
 
-/** An announcement, as far as it decides about the next one. */
+/** The part of an announcement that decides about the next one. */
 type Announced = Pick<
   typeof announcements.$inferSelect,
   "since" | "announcedAt" | "reminders" | "emails"
 >;
-/** One of the last day, of any subscription of the workspace. */
+/** An announcement of the last day, about any subscription of the workspace. */
 type Recent = Pick<typeof announcements.$inferSelect, "host" | "kind" | "announcedAt" | "emails">;
 
 const NOW = sql.placeholder("now");
@@ -35,9 +35,8 @@ const json = <T>(expression: SQL, name: string) =>
   sql`(${expression})`.mapWith((text: string): T => JSON.parse(text)).as(name);
 
 /**
- * A page of the subscriptions that administrators may have to be told something about, those of a workspace
- * together. Two indexes find them: there are few beside the healthy ones, however many these are. One that was
- * disabled so long ago that no reminder follows is left out.
+ * Reads a page of the subscriptions that may need an e-mail, in the order of their workspaces. Two indexes find them
+ * without reading the healthy ones. A subscription that was disabled so long ago that no reminder follows is left out.
  */
 export const findCandidates = prepared(
   qb
@@ -90,14 +89,13 @@ export interface Announcement {
   kind: EmailKind;
   isReminder: boolean;
   recipients: string[];
-  /** What is recorded once the queue has the e-mails: a row for each subscription. */
+  /** The rows to record once the queue has the e-mails, one for each subscription. */
   rows: AnnouncementRow[];
 }
 
 /**
- * Decides what to tell the administrators of a workspace now. What its daily maximum leaves no room for, and
- * what follows an e-mail of the same kind about the same host too soon, is left to a later sweep, which
- * decides again.
+ * Decides which e-mails the administrators of a workspace get now. An e-mail beyond the daily maximum, or too soon
+ * after one of the same kind about the same host, is left to a later run, which decides again.
  *
  * @param candidates the subscriptions of one workspace.
  */
@@ -125,7 +123,7 @@ export function chooseAnnouncements(candidates: Candidate[], now: number): Annou
     const [row] = group;
     if (!row || recipients.length > left) continue;
     left -= recipients.length;
-    // One row counts the e-mails for all.
+    // The first row counts the e-mails of all rows.
     row.emails += recipients.length;
     const isReminder = row.reminders > 0;
     chosen.push({ workspaceId, kind: row.kind, isReminder, recipients, rows: group });
@@ -133,7 +131,7 @@ export function chooseAnnouncements(candidates: Candidate[], now: number): Annou
   return chosen;
 }
 
-/** The announcement of this kind that a subscription gives reason for; null if there is none. */
+/** Makes the row of the announcement that a subscription needs; null if it needs none of this kind. */
 function rowOf(kind: EmailKind, candidate: Candidate, now: number): AnnouncementRow | null {
   const { workspaceId, subscriptionId, url, announced } = candidate;
   const since = trueSince(kind, candidate, now);
@@ -148,7 +146,7 @@ function rowOf(kind: EmailKind, candidate: Candidate, now: number): Announcement
   if (!isNews && !isReminded) return null;
   const { failing } = announced;
   if (kind === "recovered" && !(failing && since > failing.since)) return null;
-  // The row of a recovery takes the place of that of the failure.
+  // The row of a recovery replaces that of the failure.
   const replaced = kind === "recovered" ? [last, failing] : [last];
   const emails = replaced
     .filter((one) => one !== undefined && now - one.announcedAt < DAY_MS)
@@ -179,7 +177,7 @@ const insertRows = prepared(
   ),
 );
 
-/** After its recovery, a failure can be announced again. */
+/** Deletes the announcement of a failure after its recovery, so that the next failure is announced again. */
 const deleteRecovered = prepared(
   qb.delete(announcements).where(
     and(
@@ -190,12 +188,13 @@ const deleteRecovered = prepared(
   ),
 );
 
-/** Records what has been announced, unless the subscription is gone, or its workspace moves. */
+/** Records announcements, unless the subscription was deleted, or its workspace moves. */
 export function recordAnnouncements(announced: Announcement[]): Statements<unknown> {
   const rows = JSON.stringify(announced.flatMap((one) => one.rows));
   return transaction([insertRows({ rows }), deleteRecovered({ rows })]);
 }
 
+/** Returns the e-mail address of an administrator. */
 export function addressOf(administrator: Administrator): string {
   return typeof administrator === "string" ? administrator : administrator.email;
 }

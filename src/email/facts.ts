@@ -19,13 +19,13 @@ export const FACTS = {
 };
 
 type FactColumns = Exclude<keyof typeof FACTS, "hasPending">;
-/** What is known of a subscription. */
+/** The facts about a subscription. */
 export type Facts = Pick<typeof subscriptions.$inferSelect, FactColumns> & {
-  /** Whether a delivery waits for it. Without one, its failures are over, though no success ended them. */
+  /** Whether it has a pending delivery. Without one, its failures are over, although no success has ended them. */
   hasPending: boolean;
 };
 
-/** When that began which an e-mail of this kind says, in Unix milliseconds; null if it is not true now. */
+/** Returns when the state began that an e-mail of this kind reports, in Unix milliseconds; null if it is over. */
 export function trueSince(kind: EmailKind, facts: Facts, now: number): number | null {
   const { failingSince, disabledAt, lastAttempt } = facts;
   if (kind === "disabled") return facts.disabledByFailures ? disabledAt : null;
@@ -37,7 +37,7 @@ export function trueSince(kind: EmailKind, facts: Facts, now: number): number | 
     }
     case "rejecting": {
       const starts = rejectedKinds(facts, now).map(({ since }) => since);
-      // The latest one, so that another type that is rejected is news.
+      // The latest start counts, so that another rejected type is news.
       return starts.length > 0 ? Math.max(...starts) : null;
     }
     case "overflow":

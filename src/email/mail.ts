@@ -1,13 +1,13 @@
 import { withTimeout } from "../timing.ts";
 
-/** How long the mail service may take to answer. */
+/** How long the mail service may take to respond. */
 const EMAIL_TIMEOUT_MS = 10_000;
 
 /**
- * Sends an e-mail to one recipient: if a message has several, one suppressed recipient fails it for
- * all (https://developers.cloudflare.com/email-service/concepts/suppressions/).
+ * Sends an e-mail to one recipient. An e-mail to several would fail for all of them if one is suppressed
+ * (https://developers.cloudflare.com/email-service/concepts/suppressions/).
  *
- * @throws what the mail service has thrown; if no answer arrives in time, it may have been sent all the same.
+ * @throws the error of the mail service, or one if it does not respond in time. The e-mail may have been sent then.
  */
 export async function sendEmail(
   env: Env,
@@ -20,7 +20,10 @@ export async function sendEmail(
   });
 }
 
-/** https://developers.cloudflare.com/email-service/api/send-emails/workers-api/#error-codes; null if it has none. */
+/**
+ * Returns the code of an error of the mail service; null if it has none
+ * (https://developers.cloudflare.com/email-service/api/send-emails/workers-api/#error-codes).
+ */
 export function errorCode(error: unknown): string | null {
   const code = (error as { code?: unknown } | null)?.code;
   return typeof code === "string" && /^E_[A-Z_]{1,60}$/.test(code) ? code : null;

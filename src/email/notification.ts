@@ -18,41 +18,42 @@ import { rejectedKinds } from "../history/rejections.ts";
 import { FACTS, type Facts, trueSince } from "./facts.ts";
 import type { EmailMessage } from "./queue.ts";
 
-/** What an e-mail says; times are Unix milliseconds. */
+/** The facts that an e-mail reports; times are Unix milliseconds. */
 export interface Notification {
   kind: EmailKind;
   isReminder: boolean;
   workspaceName: string;
-  /** Those of the subscriptions of which it is true. */
+  /** The subscriptions that are still in the reported state. */
   subscriptionIds: string[];
   host: string;
-  /** When the first of them began to be so. */
+  /** When the first of them got into that state. */
   since: number;
   /** The event types that it is about. */
   events: WebhookEvent[];
-  /** How the last attempt ended that it is about. */
+  /** The outcome of the last attempt that it is about. */
   last: Pick<LastAttempt, "outcome" | "status"> | null;
-  /** What disabled subscriptions have missed; null for others. */
+  /** The events that disabled subscriptions have missed; null for other e-mails. */
   missed: Missed | null;
 }
 
+/** The events that disabled subscriptions have missed. */
 export interface Missed {
-  /** Number of events, of those examined. */
+  /** The number of missed events among those that were examined. */
   count: number;
   /** Whether there may be more, which were not examined. */
   more: boolean;
-  /** When the first of them is too old to be sent; null if there is none. */
+  /** When the oldest of them becomes too old to be sent; null if there is none. */
   until: number | null;
 }
 
 type Known = Facts & { subscriptionId: string; url: string };
 
 /**
- * What an e-mail says now, and the administrators of its workspace.
+ * Reads the facts that an e-mail reports, and the administrators of its workspace, at the time when it is sent.
  *
- * @returns null if it is not true any more, or if the workspace has lost access.
+ * @returns null if the reported state is over, or if the workspace has lost access.
  */
-export async function describe(
+export async function readNotification(
   db: Database,
   env: Env,
   { workspaceId, kind, subscriptionIds, isReminder }: EmailMessage,
@@ -95,7 +96,7 @@ export async function describe(
   };
 }
 
-/** Since when a subscription is what the e-mail says. Of a disabled one it says since when it had failed. */
+/** Returns since when a subscription is in the reported state; for a disabled one, since when it had failed. */
 function sinceOf(kind: EmailKind, one: Known, now: number): number {
   if (kind === "rejecting") return Math.min(...rejectedKinds(one, now).map(({ since }) => since));
   const since = trueSince(kind, one, now) ?? now;
@@ -112,10 +113,10 @@ function lastOf(kind: EmailKind, subjects: Known[], now: number): Notification["
   return attempts.toSorted((a, b) => b.at - a.at)[0] ?? null;
 }
 
-/** Maximum events that are examined for those that subscriptions have missed, once for each of these. */
+/** Maximum events that are examined for missed ones, divided by the number of subscriptions. */
 const MISSED_EXAMINED_MAX = 5_000;
 
-/** The events that at least one of the subscriptions has not received since it began to fail. */
+/** Finds the events that at least one of the subscriptions has not received since it began to fail. */
 async function findMissed(
   db: Database,
   env: Env,
@@ -131,7 +132,7 @@ async function findMissed(
   }));
   const from = owed.map((one) => one.from).toSorted()[0];
   const limit = Math.ceil(MISSED_EXAMINED_MAX / subjects.length);
-  // Raw SQL: Drizzle has no FILTER.
+  // Raw SQL is needed, because Drizzle has no FILTER clause.
   const isMissed = sql`EXISTS (
     SELECT 1 FROM json_each(${JSON.stringify(owed)}) AS s
     WHERE e.id >= s.value->>'from'

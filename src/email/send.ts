@@ -4,17 +4,17 @@ import { log, logError } from "../log.ts";
 import { findPlacement } from "../workspaces/placement.ts";
 import { addressOf } from "./announcements.ts";
 import { errorCode, sendEmail } from "./mail.ts";
-import { describe } from "./notification.ts";
+import { readNotification } from "./notification.ts";
 import { type EmailMessage, isEmail } from "./queue.ts";
 import { composeEmail } from "./text.ts";
 
-/** E-mails that are sent at once: six requests of an invocation may be in progress. */
+/** Maximum e-mails that are sent at once, because an invocation may have six requests in flight. */
 const SENT_AT_ONCE = 5;
 
 /**
- * The consumer of the queue `webhook-emails`; messages that are no e-mails are left alone. What is not true any more when its turn comes is not sent, and
- * whoever is no longer an administrator gets nothing. A failure is retried after the next of
- * `EMAIL_WAITS_SECONDS`, and given up after the last of them.
+ * Consumes the queue `webhook-emails`, and ignores messages that are no e-mails. An e-mail is not sent if its facts are
+ * no longer true, or if its recipient is no longer an administrator. After a failure, it is retried with the delays of
+ * `EMAIL_WAITS_SECONDS`, and given up after the last one.
  */
 export async function consumeEmails(
   messages: readonly Message[],
@@ -32,10 +32,10 @@ export async function consumeEmails(
 async function sendToEach(messages: Message<EmailMessage>[], env: Env, now: number): Promise<void> {
   const [first] = messages;
   if (!first) return;
-  let described: Awaited<ReturnType<typeof describe>>;
+  let described: Awaited<ReturnType<typeof readNotification>>;
   try {
     const { db } = await findPlacement(env, first.body.workspaceId);
-    described = await describe(db, env, first.body, now);
+    described = await readNotification(db, env, first.body, now);
   } catch (error) {
     for (const message of messages) retryLater(message, error);
     return;
@@ -70,7 +70,7 @@ function retryLater(message: Message<EmailMessage>, error: unknown): void {
   }
 }
 
-/** The fields of a log line about an e-mail: never its recipient. */
+/** Returns the fields of a log line about an e-mail, without its recipient. */
 function fieldsOf({ body, attempts }: Message<EmailMessage>) {
   const { workspaceId, kind, subscriptionIds } = body;
   return {

@@ -52,7 +52,7 @@ function portalLink(
   return [`${label}${new URL(PORTAL_ORIGIN).origin}/portal${page}`];
 }
 
-/** Maximum subscriptions that are listed by their ids. */
+/** Maximum ids of subscriptions that an e-mail lists. */
 const LISTED_MAX = 20;
 
 function listOf(label: string, ids: string[]): string[] {
@@ -61,12 +61,12 @@ function listOf(label: string, ids: string[]): string[] {
   return [`${label}\n${listed}${ids.length > LISTED_MAX ? "\n…" : ""}`];
 }
 
-/** What is said of each kind of e-mail. */
-interface Kind {
+/** The texts of one kind of e-mail. */
+interface KindTexts {
   subject: string;
-  /** The rest of a sentence whose subject is the subscription, or several. */
+  /** The rest of a sentence whose subject is the subscription or subscriptions. */
   happened: string;
-  /** What to do, after what the last failure calls for. */
+  /** The actions to take, besides those that the last failure requires. */
   advice: string[];
   outlook: string[];
 }
@@ -80,13 +80,13 @@ interface Words {
   subscriptions: string;
   regards: string;
   reminder: string;
-  /** Between the subject and the host. */
+  /** The separator between the subject and the host. */
   about: string;
   team(name: string): string;
   subscription(notification: Notification): string;
   eventType(type: WebhookEvent): string;
   result(last: Notification["last"]): string;
-  kinds: Record<EmailKind, (notification: Notification) => Kind>;
+  kinds: Record<EmailKind, (notification: Notification) => KindTexts>;
   typeset(text: string): string;
 }
 
@@ -171,7 +171,7 @@ const FRENCH: Words = {
       outlook: [],
     }),
   },
-  /** No line break separates punctuation from its word, or a number from its unit. */
+  /** Sets no-break spaces, so that no line break separates punctuation from its word or a number from its unit. */
   typeset: (text) => text.replaceAll(/ (?=[:;!?»])|(?<=«) |(?<=\d) (?=secondes)/g, "\u00a0"),
 };
 
@@ -183,7 +183,7 @@ function frenchMissed(missed: Missed | null): string[] {
   ];
 }
 
-/** A time with minute precision. */
+/** Formats a time with minute precision. */
 function frenchTime(time: number): string {
   return timeIn("fr-FR", time);
 }

@@ -17,7 +17,7 @@ import {
   insertApiKey,
   listStoredKeys,
   revokeKey,
-  rollKey,
+  rotateKey,
   type StoredKey,
   updateQuota,
 } from "../workspaces/api-keys.ts";
@@ -27,10 +27,10 @@ import { cursorOf, integer, Nothing, pageAfter, pageOf, toPage } from "./fields.
 import { operation } from "./operation.ts";
 import { expectWorkspace } from "./placements.ts";
 
-/** Keys per page: showing one takes a call of its gate. */
-const KEYS_AT_ONCE = 20;
+/* Operations on API keys. All keys are in the directory. */
 
-/* API keys, all of which are in the directory. */
+/** Number of keys on a page. There are few, because showing a key takes a call of its gate. */
+const KEYS_AT_ONCE = 20;
 
 const workspaceId = "wks_…";
 const keyId = "key_…";
@@ -61,7 +61,7 @@ export const createApiKey = operation({
   },
 });
 
-/** A new key as its caller gets it, and what is stored of it: its SHA-256 and last four characters. */
+/** Generates a key for the caller, with its stored form: its SHA-256 and last four characters. */
 async function makeKey(env: Env) {
   const made = { keyId: randomId("key"), apiKey: await mintApiKey(env.API_KEY_CHECKSUM_KEYS) };
   const lastFour = made.apiKey.slice(-4);
@@ -80,7 +80,7 @@ export const updateApiKey = operation({
     const [updated] = await updateQuota(openDirectory(env), keyId, requestsPerWindow, Date.now());
     if (!updated) throw new InputError("keyId", "no such key, or it is revoked or expired");
     note?.(updated.workspaceId);
-    // When this returns, its gate applies the new quota.
+    // The gate of the key applies the new quota once this returns.
     await invalidateKey(env, updated);
     return {};
   },
@@ -100,8 +100,8 @@ export const rollApiKey = operation({
   async run({ env, note }, { keyId, overlapSeconds }) {
     const { made, stored } = await makeKey(env);
     const now = Date.now();
-    const rolled = rollKey(keyId, stored, now + overlapSeconds * 1000, now);
-    // When this returns, the gate of the old key knows when it expires.
+    const rolled = rotateKey(keyId, stored, now + overlapSeconds * 1000, now);
+    // The gate of the old key must know when the key expires before this operation returns.
     const old = await commit(openDirectory(env), rolled);
     note?.(old.workspaceId);
     await invalidateKey(env, old);
@@ -131,7 +131,7 @@ export const revokeApiKey = operation({
     const key = keyId != null ? { id: keyId } : { keyHash: await hashApiKey(apiKey ?? "") };
     const [revoked] = await revokeKey(openDirectory(env), key, Date.now());
     if (!revoked) throw new InputError(keyId != null ? "keyId" : "apiKey", "no such key");
-    // When this returns, the key is refused everywhere.
+    // The key is refused everywhere once this returns.
     await invalidateKey(env, revoked);
     const { id, workspaceId } = revoked;
     const { db } = await findPlacement(env, workspaceId);

@@ -9,7 +9,7 @@ import { DatabaseName, pageOf } from "./fields.ts";
 import { operation } from "./operation.ts";
 import { expectDatabase, expectWorkspace } from "./placements.ts";
 
-/** How long one call works on moving a workspace. */
+/** Maximum duration of one call that moves a workspace. */
 const MOVE_MAX_MS = 20_000;
 
 export const databases = operation({

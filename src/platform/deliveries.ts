@@ -95,7 +95,7 @@ export const listFailures = operation({
 });
 
 export const readDelivery = operation({
-  about: "Shows a delivery, its attempts with what was answered, and the exact body.",
+  about: "Shows a delivery, its attempts with their responses, and the exact body.",
   input: z.strictObject({ webhookId: WebhookId, eventId: EventId }),
   output: DeliveryDetails,
   examples: [{ webhookId, eventId }],
@@ -141,7 +141,7 @@ export const redeliver = operation({
   ],
   async run(call, { webhookId, eventIds, since, until, states, type, status, cursor, dryRun }) {
     const now = Date.now();
-    // A range is one change, whatever number of calls it takes.
+    // The audit trail has one change for a range, however many calls it takes.
     if (cursor == null && !dryRun) call.noteChange?.({ webhookId });
     const named = eventIds && { eventIds };
     const range = {
@@ -171,7 +171,7 @@ const ofAnyWorkspace = z.strictObject({
   database: DatabaseName.nullish().describe("binding of one database"),
 });
 
-/** Counts in the workspace's database, in the one that is named, or in all. */
+/** Counts in the database of the workspace, in the named one, or in all of them. */
 async function countIn<Counts>(
   env: Env,
   { workspaceId, database }: z.output<typeof ofAnyWorkspace>,

@@ -13,17 +13,16 @@ for (const [name, operation] of Object.entries(OPERATIONS))
   });
 
 type RpcMethods = {
-  // With `keyof` in this place, an editor follows a method to its operation.
+  // An editor follows a method to its operation only with `keyof` in this place.
   [M in keyof typeof OPERATIONS]: (
     input: PlatformInput<M> & WithActor,
   ) => Promise<PlatformOutput<M>>;
 };
 
 /**
- * The RPC entrypoint, for the platform and for operators. Every method takes one plain object and
- * returns one. Invalid input is refused with an Error that says what is wrong and where, and nothing is
- * written. After a lost reply, all methods except those that create a workspace or a key can be called
- * again.
+ * The RPC entrypoint for the platform and for operators. Every method takes one plain object and returns one. Invalid
+ * input is rejected with an Error that says what is wrong and where, and nothing is written. After a lost reply, every
+ * method can be called again, except those that create a workspace or a key.
  */
 export const Platform = PlatformEntrypoint as new (
   ctx: ExecutionContext,

@@ -7,7 +7,7 @@ import type { Listing, PageRequest } from "../db/page.ts";
 
 export const DatabaseName = z.string().min(1).max(20);
 
-/** The beginning of a range of events to deliver again. */
+/** The beginning of a range of events to send again. */
 export const RedeliverableSince = Instant.refine(
   (since) => since >= Date.now() - REDELIVERY_MAX_AGE_MS,
   {
@@ -16,12 +16,12 @@ export const RedeliverableSince = Instant.refine(
   },
 );
 
-/** A whole number in a range, both ends included. */
+/** An integer in a range, both ends included. */
 export function integer(min: number, max: number) {
   return z.int().min(min).max(max);
 }
 
-/** The position where a page of `list` begins, from the previous page's `nextCursor`. */
+/** The cursor of a page of `list`, parsed to the position where the page begins. */
 export function cursorOf(list: List) {
   return z
     .string()
@@ -39,7 +39,7 @@ export function cursorOf(list: List) {
     .describe("the previous page's nextCursor; default: the first page");
 }
 
-/** A page of a list. */
+/** Makes the schema of a page of a list. */
 export function pageOf<T extends z.ZodType>(item: T) {
   return z.object({ items: z.array(item), nextCursor: z.string().nullable() });
 }
@@ -47,7 +47,7 @@ export function pageOf<T extends z.ZodType>(item: T) {
 /** The output of an operation that returns nothing. */
 export const Nothing = z.object({});
 
-/** The page of a list after a position, or the first page. */
+/** Returns the request for the page of a list after a position, or for the first page. */
 export function pageAfter(
   after: Position | null | undefined,
   limit: number = PAGE_LIMIT.max,
@@ -55,7 +55,7 @@ export function pageAfter(
   return { limit, after: after ?? null };
 }
 
-/** A page of `list`, as `pageOf` describes it. */
+/** Converts a page of `list` to the shape of `pageOf`. */
 export function toPage<Item>(list: List, { items, next }: Listing<Item>) {
   return { items, nextCursor: next && encodeCursor(list, next) };
 }

@@ -14,7 +14,7 @@ import { type AuditEntry, insertAuditEntry, VIA_PORTAL } from "../workspaces/aud
 import { inTime } from "../workspaces/placement.ts";
 import type { Call, Operation, WebhookChange } from "./operation.ts";
 
-/** The field that a caller may add to the input of any operation: who is calling. */
+/** The field that a caller may add to the input of any operation, to name the person who acts. */
 const Actor = z.object({ actor: label(100).nullish() });
 export type WithActor = z.input<typeof Actor>;
 
@@ -22,11 +22,11 @@ export type WithActor = z.input<typeof Actor>;
 const IDS_MAX = 200;
 
 /**
- * Calls an operation for the platform or an operator, and records the call in the log and in the audit trail.
- * If the trail cannot be written, the call succeeds all the same, as it may have taken effect; the log line,
- * written first, has everything except the actor.
+ * Calls an operation for the platform or an operator, and records the call in the log and in the audit trail. If the
+ * audit trail cannot be written, the call still succeeds, because it may have taken effect. The log line is written
+ * first, and has everything except the actor.
  *
- * @param via how the call came: `rpc`, or `https:` and the id of the key.
+ * @param via the channel of the call: `rpc`, or `https:` and the id of the key.
  * @throws InputError whose message begins with the method, because a log may show the message alone;
  *   or the error of the operation.
  */
@@ -38,7 +38,7 @@ export function invoke(
   via: string,
 ): Promise<object> {
   const noted = runNoted(method, operation, call, given, via);
-  // Otherwise, the runtime would end the call if its caller hangs up.
+  // Without this, the runtime would end the call if its caller hangs up.
   call.ctx.waitUntil(noted.catch(() => {}));
   return noted;
 }
@@ -56,7 +56,7 @@ async function runNoted(
   note(...idsIn(operation.input, given));
   const entry = newEntry(method, via);
   try {
-    // Before the rest, which may be refused.
+    // The actor is parsed first, so that the audit trail has it even if the rest of the input is invalid.
     entry.actor = parseActor(given);
     const input = parseCall(operation, given);
     const noteChange = (change: WebhookChange) => void Object.assign(entry, change);
@@ -75,20 +75,17 @@ async function runNoted(
     noted.delete(entry.workspaceId ?? "");
     entry.ids = [...noted].slice(0, IDS_MAX);
     entry.durationMs = Math.round(performance.now() - startedAt);
-    // The actor may be a person: logs have no personal data.
-    const {
-      id: _1,
-      at: _2,
-      actor: _3,
-      webhookId: _4,
-      before: _5,
-      after: _6,
-      ids,
-      ...fields
-    } = entry;
-    log("platform_call", { ...fields, ids: ids.join(" ") });
+    // The actor is left out, because it may name a person, and logs have no personal data.
+    log("platform_call", {
+      method: entry.method,
+      workspaceId: entry.workspaceId,
+      via: entry.via,
+      result: entry.result,
+      durationMs: entry.durationMs,
+      ids: entry.ids.join(" "),
+    });
     const written = record(env, entry);
-    // Not awaited, because recording calls are frequent.
+    // A recording call does not wait for the audit trail, because such calls are frequent.
     if (Object.hasOwn(RECORDING_INPUTS, method)) ctx.waitUntil(written);
     else await written;
   }
@@ -100,7 +97,7 @@ function parseActor(given: unknown): string | null {
 }
 
 /**
- * Parses what an operation is called with, apart from its actor.
+ * Parses the input of an operation without its actor.
  *
  * @param name begins the message of the error.
  * @throws InputError
@@ -115,7 +112,7 @@ export function parseCall<Input extends z.ZodType>(
   return parseInput(input, rest, name);
 }
 
-/** An entry of the audit trail for a call that begins now; until it succeeds, it has failed. */
+/** Makes an entry of the audit trail for a call that begins now. The result is `failed` until the call succeeds. */
 function newEntry(method: string, via: string) {
   return {
     id: crypto.randomUUID(),
@@ -134,8 +131,8 @@ function newEntry(method: string, via: string) {
 }
 
 /**
- * Calls `run` for a session of the portal. If it notes that it changes a subscription, that is an entry of
- * the audit trail, with the actor of the session.
+ * Calls `run` for a session of the portal. If `run` notes that it changes a subscription, the audit trail gets an entry
+ * with the actor of the session.
  */
 export async function runInPortal<Result>(
   env: Env,
@@ -152,7 +149,7 @@ export async function runInPortal<Result>(
     return result;
   } catch (thrown) {
     const error = causeOf(thrown);
-    // Refused: nothing has changed.
+    // A rejected call has changed nothing.
     if (error instanceof InputError || error instanceof ApiError) entry.webhookId = null;
     throw thrown;
   } finally {
@@ -170,8 +167,8 @@ async function record(env: Env, entry: AuditEntry): Promise<void> {
 }
 
 /**
- * The ids in the fields of an input or an answer that its schema declares as ids, but not of the records in
- * it. Only ids in our form, because a caller may have put an API key or personal data in its place.
+ * Lists the ids in those fields of an input or output that its schema declares as ids; ids within records do not count.
+ * Only text in the form of our ids is included, because a caller may have put an API key or personal data in its place.
  */
 function idsIn(schema: z.ZodType, value: unknown): string[] {
   if (!isObject(value)) return [];
@@ -182,7 +179,7 @@ function idsIn(schema: z.ZodType, value: unknown): string[] {
   });
 }
 
-/** Why a call was refused, without anything that the caller wrote. */
+/** Describes why a call was rejected, without any text of the caller. */
 function reasonOf({ input }: Operation, { path, details }: InputError): string {
   const [field] = path;
   const fields = { ...(input as z.ZodObject).shape, ...Actor.shape };

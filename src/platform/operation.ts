@@ -2,16 +2,16 @@ import type { z } from "@hono/zod-openapi";
 import type { ChangedFields } from "../db/schema.ts";
 import type { Placement } from "../workspaces/placement.ts";
 
-/** The surroundings of a call of an operation. */
+/** The context of a call of an operation. */
 export interface Call {
   env: Env;
-  /** Takes work that goes on after the operation has returned. */
+  /** The execution context, for work that continues after the operation has returned. */
   ctx: Pick<ExecutionContext, "waitUntil">;
   /** The database of the workspace that the call is about, if its caller has looked it up. */
   placement?: Placement;
-  /** Who is calling, as the caller says; null or absent if it does not. */
+  /** The person who acts, as the caller names them; null or absent if it names nobody. */
   actor?: string | null;
-  /** Notes ids for the audit trail: of the workspace, or of what the input names in another way. */
+  /** Notes ids for the audit trail that the fields of the input do not have, such as that of the workspace. */
   note?(...ids: string[]): void;
   /** Notes for the audit trail that the call has changed a subscription. */
   noteChange?(change: WebhookChange): void;
@@ -25,28 +25,28 @@ export interface WebhookChange {
 }
 
 /**
- * Something that the platform, an operator or the portal can do, exported under its name. The RPC
- * method, the command's help, the documentation and the portal's call all come from this one value.
+ * An operation of the platform, an operator or the portal, exported under its name. The RPC method, the help of the
+ * command, the documentation and the call of the portal all derive from this value.
  */
 export interface Operation<
   Input extends z.ZodType = z.ZodType,
   Output extends z.ZodType = z.ZodType,
 > {
-  /** What it does, in a sentence or two. */
+  /** The description of the operation, in a sentence or two. */
   about: string;
-  /** One object. The descriptions of its fields say what their names do not. */
+  /** The schema of the input, one object. Its fields are described where their names do not suffice. */
   input: Input;
   output: Output;
   examples: readonly [z.input<Input>, ...z.input<Input>[]];
   /**
-   * Does it. The input has been parsed.
+   * Performs the operation with the parsed input.
    *
-   * @throws InputError if the input is wrong in another way; nothing is written then.
+   * @throws InputError if the input is invalid in a way that its schema does not check; nothing is written then.
    */
   run(call: Call, input: z.output<Input>): Promise<z.input<Output>>;
 }
 
-/** Declares an operation; whatever is missing does not compile. */
+/** Declares an operation; one that lacks a part does not compile. */
 export function operation<Input extends z.ZodType, Output extends z.ZodType>(
   declared: Operation<Input, Output>,
 ): Operation<Input, Output> {

@@ -10,7 +10,7 @@ import * as records from "./records.ts";
 import * as webhooks from "./webhooks.ts";
 import * as workspaces from "./workspaces.ts";
 
-/** All operations of the Platform API by name: whatever the subjects' files export. */
+/** All operations of the Platform API, by name: the exports of the files of this folder. */
 export const OPERATIONS = {
   ...workspaces,
   ...apiKeys,
@@ -30,6 +30,6 @@ export function isMethod(name: string): name is PlatformMethod {
   return Object.hasOwn(OPERATIONS, name);
 }
 
-/** The input of an operation, as the caller writes it. */
+/** The input of an operation in the form that its caller writes. */
 export type PlatformInput<M extends PlatformMethod> = z.input<Operations[M]["input"]>;
 export type PlatformOutput<M extends PlatformMethod> = z.output<Operations[M]["output"]>;

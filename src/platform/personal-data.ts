@@ -98,7 +98,7 @@ export const eraseLeads = operation({
     ]);
     const leads = [...named.keys()].filter((id) => isId("lead", id));
     note?.(...leads);
-    // Read first: the erasure is retried, and a second try would find nothing.
+    // The leads are read before the erasure, which is retried: a second try would find none of them.
     const stored = await query(db, selectLeads(workspaceId, leads));
     await commit(db, eraseLeadRows(workspaceId, leads, Date.now()));
     const found = new Set(stored.map(({ id }) => id));
@@ -130,16 +130,17 @@ export const eraseWorkspace = operation({
     while ((await commit(openDirectory(env), clearChanges(workspaceId))) > 0)
       if (!hasMore()) return { done: false };
     let done = true;
-    // The directory comes last: until then, it points to what is left.
+    // The directory comes last, because it points to the rows that are left.
     for (const placement of allPlacements(env).reverse()) {
       const isNeeded = placement.database === closed.database || placement.database === DIRECTORY;
-      // What it left in other databases is deleted anyway, once they answer again.
-      const isSubscription =
+      // Another database may have rows that a move has left. If it does not respond now, the scheduled job deletes
+      // them later.
+      const hasRows =
         isNeeded ||
         (await queryIfReachable(env, placement.database, (other) =>
           findDatabaseName(other, workspaceId),
         ));
-      if (isSubscription && done) done = await eraseAllRows(placement.db, workspaceId, hasMore);
+      if (hasRows && done) done = await eraseAllRows(placement.db, workspaceId, hasMore);
     }
     return { done };
   },

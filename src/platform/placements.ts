@@ -13,14 +13,14 @@ import {
 } from "../workspaces/placement.ts";
 import type { Call } from "./operation.ts";
 
-/** Finds where a workspace lives. @throws InputError if there is no such workspace. */
+/** Finds the database where a workspace lives. @throws InputError if there is no such workspace. */
 export async function expectWorkspace(env: Env, workspaceId: string): Promise<Placement> {
   const database = await findDatabaseName(openDirectory(env), workspaceId);
   if (database === undefined) throw unknownWorkspace();
   return placementIn(env, database);
 }
 
-/** A database by its name. @throws InputError that lists the names if none is bound under this one. */
+/** Opens a database by its name. @throws InputError that lists the names if none is bound under this one. */
 export function expectDatabase(env: Env, database: string): Placement {
   const names = databaseNames(env);
   if (names.includes(database)) return placementIn(env, database);
@@ -31,7 +31,7 @@ export function expectDatabase(env: Env, database: string): Placement {
 }
 
 /**
- * Finds where the workspace of a subscription lives. The audit trail notes the workspace.
+ * Finds the database where the workspace of a subscription lives, and notes the workspace for the audit trail.
  *
  * @throws InputError if there is no such subscription, or like `locateWebhook`.
  */
@@ -42,11 +42,10 @@ export async function findWebhook(call: Call, webhookId: string): Promise<Placem
 }
 
 /**
- * Like `findWebhook`, by asking all databases concurrently for the subscription, and waiting only until one has
- * it: during a move, two do.
+ * Looks up a subscription in all databases concurrently, and waits only until one has it. During a move, two have it.
  *
- * @returns null if there is none, or it was deleted.
- * @throws the error of a database that does not answer, if no other one has the subscription.
+ * @returns null if there is no such subscription, or it was deleted.
+ * @throws the error of a database that does not respond, if no other one has the subscription.
  */
 export async function locateWebhook(
   { env, note }: Call,

@@ -3,8 +3,8 @@ import { type PortalGrant, readPortalToken, writePortalGrant } from "../contract
 import { importKeys } from "../encryption/mac.ts";
 
 /**
- * What a token is for. A link's token opens a session, for a short time, and nothing else; a session's token
- * sends requests. The purpose is signed but not written, so that neither can be used as the other.
+ * The purpose of a token. The token of a link only opens a session, for a short time. The token of a session sends
+ * requests. The purpose is signed but not part of the token, so that neither can be used as the other.
  */
 type Purpose = "link" | "session";
 
@@ -27,8 +27,8 @@ export async function signPortalToken(
 }
 
 /**
- * The grant of a token; null if we did not sign it for this purpose, or it has expired. Signatures are
- * compared in constant time.
+ * Verifies a token and returns its grant; null if we did not sign it for this purpose, or if it has expired. Signatures
+ * are compared in constant time.
  *
  * @param secret `PORTAL_SIGNING_KEYS`; any of its keys may have signed.
  * @param now Unix milliseconds.

@@ -49,7 +49,7 @@ import {
 } from "../subscriptions/subscriptions.ts";
 import { labelKeys } from "../workspaces/api-keys.ts";
 import { allPlacements } from "../workspaces/placement.ts";
-import { Resealed, resealUpTo } from "../workspaces/rewrap.ts";
+import { Resealed, rewrapDataKeys } from "../workspaces/rewrap.ts";
 import { takeTestEvent } from "../workspaces/workspaces.ts";
 import { cursorOf, integer, Nothing, pageOf, RedeliverableSince } from "./fields.ts";
 import { operation } from "./operation.ts";
@@ -92,7 +92,7 @@ export const readWebhook = operation({
 
 export const updateWebhook = operation({
   about:
-    "Changes a subscription's URL, events, description or custom headers. Its secret and history stay. Pending deliveries go to the new URL, and to the old one none that starts later than 2 s after. Events recorded before are still sent; those of a kind that it no longer lists are not sent again. Custom headers do not follow it to a URL with another origin: give `headers` in the same call.",
+    "Changes a subscription's URL, events, description or custom headers. Its secret and history stay. Pending deliveries go to the new URL, and to the old one none that starts later than 2 s after. Events recorded before are still sent; those of a type that it no longer lists are not sent again. Custom headers are dropped if the URL gets another origin: give `headers` in the same call.",
   input: z
     .strictObject({
       webhookId: WebhookId,
@@ -150,7 +150,7 @@ export const updateWebhook = operation({
       expectFields(before, expected ?? {});
       const { changed, headersDropped } = await changeFields(call.env, before, wanted);
       call.noteChange?.({ webhookId, ...diffFields(before, { ...before, ...changed }) });
-      // Not retried: after a lost reply, a second try would undo what another call changed in between.
+      // The change is tried once: after a lost reply, a second try would undo a change that another call made since.
       const { isChanged, wakeUps } = await commit(
         withoutRetries(db),
         updateSubscription(webhookId, changed, before),
@@ -166,7 +166,7 @@ export const updateWebhook = operation({
   },
 });
 
-/** How often a change is worked out again because the subscription was changed at the same time. */
+/** Maximum tries of a change while other calls change the subscription at the same time. */
 const UPDATE_TRIES = 3;
 
 export const enableWebhook = operation({
@@ -185,7 +185,7 @@ export const enableWebhook = operation({
     const since = redeliverSince ?? null;
     const now = Date.now();
     const before = await findFields(placement.db, webhookId);
-    // The calls that continue a range find it enabled.
+    // The calls that continue a range find the subscription enabled, and are no further change.
     if (before.disabledAt !== null || (since !== null && cursor == null))
       call.noteChange?.({ webhookId, ...diffFields(before, { ...before, disabledAt: null }) });
     const { count, next, queue } = await enableAndReplay(
@@ -307,7 +307,7 @@ export const resealSecrets = operation({
     const ring = parseEncryptionKeys(env.ENCRYPTION_KEYS);
     const total = { resealed: 0, remaining: 0, unreadable: 0 };
     for (const { db } of allPlacements(env)) {
-      const counts = await resealUpTo(db, ring, RESEALED_MAX - total.resealed);
+      const counts = await rewrapDataKeys(db, ring, RESEALED_MAX - total.resealed);
       total.resealed += counts.resealed;
       total.remaining += counts.remaining;
       total.unreadable += counts.unreadable;

@@ -74,14 +74,14 @@ export const createWorkspace = operation({
       createdAt: Date.now(),
     };
     await insertWorkspace(placement.db, workspace);
-    // Last, so that the directory never points to a workspace that is not there yet.
+    // The directory entry comes last, so that it never points to a workspace that does not exist yet.
     if (placement.database !== DIRECTORY)
       await commit(openDirectory(env), insertEntry(workspace, placement.database));
     return { workspaceId };
   },
 });
 
-/** The smallest of the databases that respond and are not closed, or the directory's if there is none. */
+/** Finds the smallest database that responds and is not closed; that of the directory if there is none. */
 async function findSmallest(env: Env): Promise<Placement> {
   if (hasOneDatabase(env)) return placementIn(env, DIRECTORY);
   const closed: string[] = env.DATABASES_CLOSED.split(",").map((name) => name.trim());
@@ -108,7 +108,7 @@ export const readWorkspace = operation({
       workspaceId,
       name: found.name,
       webhooksMax: found.webhooksMax,
-      // The shorter of the two, which holds whether or not an event was delivered.
+      // Events that were not delivered may be kept for longer, so this time holds for all of them.
       retentionDays: Number(env.EVENTS_KEPT_DAYS),
       events: WebhookEvent.options,
     };
@@ -122,7 +122,7 @@ export const updateWorkspace = operation({
     workspaceId: WorkspaceId,
     name: WorkspaceName.nullish(),
     adminEmails: AdminEmails,
-    // A lower limit removes no subscriptions, it only prevents new ones.
+    // A lower limit removes no subscription; it only prevents new ones.
     webhooksMax: integer(1, AGREED_SUBSCRIPTIONS_MAX)
       .nullish()
       .describe(`maximum subscriptions; ${SUBSCRIPTIONS_MAX} by default`),
@@ -182,7 +182,7 @@ export const setWorkspaceAccess = operation({
   async run({ env, ctx }, { workspaceId, granted }) {
     const placement = await findPlacement(env, workspaceId);
     const now = Date.now();
-    // Not retried: if the reply was lost, a later call may have decided otherwise in the meantime.
+    // The change is tried once: after a lost reply, a second try could undo a decision that another call made since.
     const { updated, wakeUps = [] } = await commit(withoutRetries(placement.db), {
       updated: updateAccess(workspaceId, granted),
       sessions: granted ? undefined : endSessions(workspaceId, now),
@@ -190,7 +190,7 @@ export const setWorkspaceAccess = operation({
     });
     if (updated === 0) throw unknownWorkspace();
     ctx.waitUntil(sendWakeUps(env, placement.database, wakeUps));
-    // When this returns, the gates of all its keys know.
+    // All keys of the workspace have the new access once this returns.
     const keys = await listLiveKeys(openDirectory(env), workspaceId, now);
     await Promise.all(keys.map((key) => invalidateKey(env, key)));
     return {};
@@ -234,7 +234,7 @@ export const createPortalLink = operation({
     const opensUntil = now + PORTAL_LINK_OPENS_MS;
     const grant = {
       workspaceId,
-      // Later than what `endSessions` has ended, even by a clock that is behind.
+      // The link must be newer than those that `endSessions` has ended, even if this clock is slow.
       issuedAt: Math.max(now, access.sessionsNotBefore + 1),
       endsAt,
       actor,
@@ -242,7 +242,7 @@ export const createPortalLink = operation({
       returnUrl: returnUrl ?? null,
     };
     const token = await signPortalToken(PORTAL_SIGNING_KEYS, "link", grant, opensUntil);
-    // In the fragment, which no server, proxy or log ever sees.
+    // The token is in the fragment, which no server, proxy or log ever sees.
     return { url: `${new URL(PORTAL_ORIGIN).origin}/portal#${token}` };
   },
 });

@@ -16,11 +16,11 @@ import { isOnPage, type Listing, type PageRequest, preparePages } from "../db/pa
 import { apiKeys, workspaces } from "../db/schema.ts";
 import { beingErased } from "./moves.ts";
 
-/** Maximum age of a key's status in its gate; reading it also notes that the key is used. */
+/** Maximum age of a key status in its gate. Reading the status also notes that the key is in use. */
 export const KEY_STATUS_MAX_AGE_MS = HOUR_MS;
 
 /**
- * Inserts an API key; only its hash is stored.
+ * Inserts an API key, of which only the hash is stored.
  *
  * @throws InputError if its workspace is being erased.
  */
@@ -39,12 +39,16 @@ export function insertApiKey(key: typeof apiKeys.$inferInsert): Statements<void>
   });
 }
 
-const { id, keyHash, workspaceId, lastUsedAt } = apiKeys;
 /**
- * What is needed to tell a key's gate about a change. A key that was never used has no gate, and must not
- * get one before its first use.
+ * The columns to select for `invalidateKey`, after a change of the key. A key that was never used, as `lastUsedAt`
+ * shows, has no gate.
  */
-export const GATED_KEY = { id, keyHash, workspaceId, lastUsedAt };
+export const GATED_KEY = {
+  id: apiKeys.id,
+  keyHash: apiKeys.keyHash,
+  workspaceId: apiKeys.workspaceId,
+  lastUsedAt: apiKeys.lastUsedAt,
+};
 export type GatedKey = Pick<StoredKey, keyof typeof GATED_KEY>;
 
 /** Revokes a key for good. @returns the key, or nothing if there is no such key. */
@@ -61,23 +65,22 @@ export async function revokeKey(
 }
 
 /**
- * Replaces a live key that does not expire yet by a new one for the same workspace with the same name and
- * quota.
+ * Rotates a live key that does not expire yet: inserts a new key with the same workspace, name and quota.
  *
- * @param endsAt when the old key expires, in Unix milliseconds; unless that is later than `now`, it is
- *   revoked immediately.
- * @returns the old key, whose gate must be told.
- * @throws InputError that says why the key cannot be rolled.
+ * @param endsAt when the grace period of the old key ends, in Unix milliseconds. Unless that is later than `now`, the
+ *   old key is revoked immediately.
+ * @returns the old key, whose gate must be invalidated.
+ * @throws InputError that says why the key cannot be rotated.
  */
-export function rollKey(
+export function rotateKey(
   oldId: string,
   { id, keyHash, lastFour }: Pick<StoredKey, "id" | "keyHash" | "lastFour">,
   endsAt: number,
   now: number,
 ): Statements<GatedKey> {
   const { revokedAt, expiresAt } = apiKeys;
-  // No longer true once it is rolled, so a second try changes nothing.
-  const isRollable = and(eq(apiKeys.id, oldId), isNull(revokedAt), isNull(expiresAt));
+  // The condition is false once the key is rotated, so a second try changes nothing.
+  const isRotatable = and(eq(apiKeys.id, oldId), isNull(revokedAt), isNull(expiresAt));
   const statements = transaction({
     inserted: insertFrom(
       apiKeys,
@@ -90,21 +93,21 @@ export function rollKey(
         requestsPerWindow: apiKeys.requestsPerWindow,
         createdAt: now,
       },
-      sql`FROM ${apiKeys} WHERE ${isRollable}`,
+      sql`FROM ${apiKeys} WHERE ${isRotatable}`,
     ),
     ended: qb
       .update(apiKeys)
       .set(endsAt > now ? { expiresAt: endsAt } : { revokedAt: now })
-      .where(isRollable),
+      .where(isRotatable),
     found: qb
       .select({ ...GATED_KEY, revokedAt })
       .from(apiKeys)
       .where(eq(apiKeys.id, oldId)),
-    rolled: qb.select({ id: apiKeys.id }).from(apiKeys).where(eq(apiKeys.id, id)),
+    created: qb.select({ id: apiKeys.id }).from(apiKeys).where(eq(apiKeys.id, id)),
   });
-  return readAs(statements, ({ found: [old], rolled: [rolled] }) => {
+  return readAs(statements, ({ found: [old], created: [created] }) => {
     if (!old) throw new InputError("keyId", "no such key");
-    if (rolled) return old;
+    if (created) return old;
     throw new InputError(
       "keyId",
       old.revokedAt === null
@@ -138,6 +141,7 @@ export async function updateQuota(
     .returning(GATED_KEY);
 }
 
+/** Lists the keys of a workspace that are neither revoked nor expired. */
 export async function listLiveKeys(
   db: Database,
   workspaceId: string,
@@ -150,19 +154,19 @@ export async function listLiveKeys(
     .where(and(ofWorkspace, isLive(now)));
 }
 
-/** A key as stored; times are in Unix milliseconds. */
+/** The row of a key; times are Unix milliseconds. */
 export type StoredKey = typeof apiKeys.$inferSelect;
 
-const ORDER = { at: apiKeys.createdAt, id: apiKeys.id };
+const KEY_ORDER = { at: apiKeys.createdAt, id: apiKeys.id };
 const pages = preparePages(
-  ORDER,
+  KEY_ORDER,
   qb
     .select()
     .from(apiKeys)
-    .where(and(eq(apiKeys.workspaceId, sql.placeholder("workspaceId")), isOnPage(ORDER))),
+    .where(and(eq(apiKeys.workspaceId, sql.placeholder("workspaceId")), isOnPage(KEY_ORDER))),
 );
 
-/** One page of a workspace's keys, newest first, including revoked ones. */
+/** Reads one page of a workspace's keys, newest first, including revoked ones. */
 export function listStoredKeys(
   db: Database,
   workspaceId: string,
@@ -171,12 +175,12 @@ export function listStoredKeys(
   return pages(db, { workspaceId }, request);
 }
 
-/** What its owner recognises a key by, such as `CRM …a8Xz`. */
+/** Returns the label by which its owner recognizes a key, such as `CRM …a8Xz`. */
 function labelOf({ name, lastFour }: Pick<StoredKey, "name" | "lastFour">): string {
   return name === null ? `…${lastFour}` : `${name} …${lastFour}`;
 }
 
-/** The labels of those of the ids that are keys, by id, read from the directory. */
+/** Reads the labels of the keys among these ids, by id. @param db the directory. */
 export async function labelKeys(db: Database, ids: string[]): Promise<Record<string, string>> {
   const keyIds = [...new Set(ids.filter((id) => id.startsWith("key_")))];
   if (keyIds.length === 0) return {};
@@ -185,7 +189,7 @@ export async function labelKeys(db: Database, ids: string[]): Promise<Record<str
   return Object.fromEntries(found.map((key) => [key.id, labelOf(key)]));
 }
 
-/** What a gate must know about a workspace, which its own database knows. */
+/** The columns of a workspace that a gate caches. They are in the workspace's own database. */
 export const WORKSPACE_STATUS = { accessGranted: workspaces.accessGranted };
 
 const keyStatus = prepared(
@@ -206,13 +210,12 @@ const keyStatus = prepared(
     .where(and(eq(apiKeys.keyHash, sql.placeholder("keyHash")), isLive(sql.placeholder("now")))),
 );
 
-/** What a gate must know about a key. If its workspace lives elsewhere, `WORKSPACE_STATUS` is there. */
+/** The key status that a gate caches. If the workspace lives in another database, its `WORKSPACE_STATUS` is there. */
 export type KeyStatus = ResultOf<ReturnType<typeof keyStatus>>[number];
 
 /**
- * Reads the status of a key and notes that the key is in use, in one transaction. So a change to the
- * key or its workspace either comes first, and is read here, or finds the key in use, and tells its
- * gate.
+ * Reads the status of a key, and notes that the key is in use, in one transaction. So no change is missed. A change
+ * that commits earlier is read here. One that commits later finds the key in use, and invalidates its gate.
  *
  * @returns null if the key is unknown, revoked or expired.
  */

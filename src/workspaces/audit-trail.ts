@@ -13,13 +13,13 @@ import {
 import { isOnPage, type Listing, type PageRequest, preparePages } from "../db/page.ts";
 import { auditTrail } from "../db/schema.ts";
 
-/** A call of an operation, in the directory's audit trail. */
+/** An entry of the audit trail, which is in the directory. */
 export type AuditEntry = typeof auditTrail.$inferInsert;
 
-/** How a change came that was made in the portal. */
+/** The `via` of changes that were made in the portal. */
 export const VIA_PORTAL = "portal";
 
-/** Inserts an entry; one that is there already stays as it is. */
+/** Inserts an entry, unless it is stored already. */
 export async function insertAuditEntry(db: Database, entry: AuditEntry): Promise<void> {
   await commit(db, {
     inserted: qb.insert(auditTrail).values(entry).onConflictDoNothing(),
@@ -32,8 +32,8 @@ export async function insertAuditEntry(db: Database, entry: AuditEntry): Promise
 const PRUNED_MAX = 10;
 
 /**
- * Deletes the oldest changes that a workspace made in its portal, beyond `PORTAL_CHANGES_KEPT`. Otherwise a
- * tenant could fill the database of all. The platform's own calls stay.
+ * Deletes the oldest changes that a workspace made in its portal, beyond `PORTAL_CHANGES_KEPT`, so that no tenant can
+ * fill the database that it shares with others. Calls of the platform stay.
  */
 function pruneChanges(workspaceId: string): Executable {
   const { at, id, via } = auditTrail;
@@ -44,8 +44,8 @@ function pruneChanges(workspaceId: string): Executable {
 }
 
 /**
- * Empties the changes of an erased workspace, a chunk at a time, because URLs and descriptions may be personal.
- * The entries themselves stay. Reads how many entries it has cleared.
+ * Clears the changes in the entries of an erased workspace, a chunk at a time, because URLs and descriptions may be
+ * personal data. The entries themselves stay. Reads how many entries it has cleared.
  */
 export function clearChanges(workspaceId: string): Statements<number> {
   const { at, id, webhookId } = auditTrail;
@@ -60,19 +60,19 @@ export function clearChanges(workspaceId: string): Statements<number> {
   );
 }
 
-const ORDER = { at: auditTrail.at, id: auditTrail.id };
+const ENTRY_ORDER = { at: auditTrail.at, id: auditTrail.id };
 const pagesOf = (condition?: SQL) =>
   preparePages(
-    ORDER,
+    ENTRY_ORDER,
     qb
       .select()
       .from(auditTrail)
-      .where(and(condition, isOnPage(ORDER))),
+      .where(and(condition, isOnPage(ENTRY_ORDER))),
   );
 const allPages = pagesOf();
 const pagesOfOne = pagesOf(eq(auditTrail.workspaceId, sql.placeholder("workspaceId")));
 
-/** One page of the trail, newest first; of one workspace, or of all. */
+/** Reads one page of the audit trail of one workspace, or of all of them, newest first. */
 export function listAuditEntries(
   db: Database,
   workspaceId: string | null,
@@ -86,12 +86,12 @@ export function listAuditEntries(
 const changes = pagesOf(
   and(
     eq(auditTrail.webhookId, sql.placeholder("webhookId")),
-    // A call that was refused has changed nothing; one that failed may have.
+    // A rejected call has changed nothing. A failed one may have.
     inArray(auditTrail.result, ["ok", "failed"]),
   ),
 );
 
-/** One page of the changes of a subscription, newest first. */
+/** Reads one page of the changes of a subscription, newest first. */
 export function listChanges(
   db: Database,
   webhookId: string,
@@ -100,8 +100,8 @@ export function listChanges(
   return changes(db, { webhookId }, request);
 }
 
-/** Deletes entries that have been kept long enough, oldest first. */
-export function forgetAuditEntries(now: number): Executable {
+/** Deletes entries past their retention, oldest first. */
+export function deleteOldAuditEntries(now: number): Executable {
   const { at, id } = auditTrail;
   return sql`DELETE FROM ${auditTrail} WHERE (${at}, ${id}) IN (SELECT ${at}, ${id} FROM ${auditTrail}
     WHERE ${at} < ${now - AUDIT_KEPT_DAYS * DAY_MS} ORDER BY ${at}, ${id} LIMIT ${CLEANUP_MAX})`;

@@ -6,12 +6,12 @@ import { expectDataKey, knownDataKey } from "../encryption/personal-data.ts";
 import { unknownWorkspace } from "./moves.ts";
 import { findWorkspaces } from "./workspaces.ts";
 
-/** SQL expression: the data key of a workspace, encrypted; null if it does not live here. */
+/** SQL expression: the encrypted data key of a workspace; null if it does not live in this database. */
 export function dataKeyOf(workspaceId: Column): SQL<string | null> {
   return sql`(SELECT ${workspaces.dataKey} FROM ${workspaces} WHERE ${workspaces.id} = ${workspaceId})`;
 }
 
-/** The data key of a workspace, encrypted; null if the workspace does not live in this database. */
+/** Reads the encrypted data key of a workspace; null if the workspace does not live in this database. */
 export async function findSealedDataKey(db: Database, workspaceId: string): Promise<string | null> {
   const [workspace] = await query(db, sealedDataKey({ workspaceId }));
   return workspace?.dataKey ?? null;
@@ -25,7 +25,7 @@ const sealedDataKey = prepared(
 );
 
 /**
- * Finds the data key of a workspace. If this isolate knows it, nothing is looked up.
+ * Returns the data key of a workspace. It is read and decrypted unless this isolate has cached it.
  *
  * @param keys `ENCRYPTION_KEYS`.
  * @throws InputError for an unknown workspace; Error if it has just moved, or its key cannot be decrypted.

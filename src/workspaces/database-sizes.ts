@@ -6,7 +6,7 @@ import { workspaces } from "../db/schema.ts";
 /** Maximum size of a D1 database (https://developers.cloudflare.com/d1/platform/limits/). */
 export const DATABASE_MAX_BYTES = 10_000_000_000;
 
-/** A bound database and how full it is; null for what is unknown. */
+/** A bound database with its figures; a figure that is unknown is null. */
 export const DatabaseView = z.object({
   database: z.string().describe("its binding"),
   sizeBytes: z
@@ -27,7 +27,7 @@ export async function findFigures(db: Database): Promise<DatabaseFigures> {
   return { sizeBytes, workspaces: counted?.count ?? 0 };
 }
 
-/** How large a database is, in bytes. D1 returns it with the response to every query. */
+/** Returns the size of a database in bytes, which D1 returns with the response to every query. */
 export async function findSize(db: Database): Promise<number> {
   const { meta } = await db.run(sql`SELECT 1`);
   return meta.size_after ?? 0;

@@ -2,11 +2,12 @@ import { type Column, type SQL, sql } from "drizzle-orm";
 import { InputError } from "../contract/input-error.ts";
 import { workspaces } from "../db/schema.ts";
 
+/** Makes the error for a workspace that does not exist. */
 export function unknownWorkspace(): InputError {
   return new InputError("workspaceId", "no such workspace");
 }
 
-/** What refuses a call about a workspace under erasure. */
+/** Makes the error for a workspace that is being erased. */
 export function beingErased(): InputError {
   return new InputError("workspaceId", "this workspace is being erased");
 }

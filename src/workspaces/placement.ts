@@ -14,7 +14,7 @@ import { logError } from "../log.ts";
 import { withTimeout } from "../timing.ts";
 
 /** How long a database may take to respond before the others are used without it. */
-const DATABASE_PATIENCE_MS = 5_000;
+const DATABASE_TIMEOUT_MS = 5_000;
 
 /** The database that a workspace lives in. */
 export interface Placement {
@@ -23,12 +23,12 @@ export interface Placement {
   db: Database;
 }
 
-/** A database by its name. @throws Error if none is bound under it. */
+/** Opens a database by its name. @throws Error if none is bound under it. */
 export function placementIn(env: Env, database: string): Placement {
   return { database, db: openNamed(env, database) };
 }
 
-/** All databases that are bound. */
+/** Opens all bound databases. */
 export function allPlacements(env: Env): Placement[] {
   return databaseNames(env).map((name) => placementIn(env, name));
 }
@@ -40,15 +40,15 @@ const entry = prepared(
     .where(eq(workspaces.id, sql.placeholder("id"))),
 );
 
-/** The name of the database that a workspace lives in; undefined if `db` does not know the workspace. */
+/** Reads the name of the database that a workspace lives in; undefined if `db` has no row for the workspace. */
 export async function findDatabaseName(db: Database, workspaceId: string) {
   const [row] = await query(db, entry({ id: workspaceId }));
   return row && (row.database ?? DIRECTORY);
 }
 
 /**
- * Finds where a workspace lives. With one database there is nothing to look up. For an unknown
- * workspace, returns the directory's database, where queries then find nothing.
+ * Finds the database where a workspace lives. With only one database, nothing is read. For an unknown workspace, the
+ * result is the database of the directory, where queries find nothing.
  */
 export async function findPlacement(env: Env, workspaceId: string): Promise<Placement> {
   if (hasOneDatabase(env)) return placementIn(env, DIRECTORY);
@@ -56,10 +56,10 @@ export async function findPlacement(env: Env, workspaceId: string): Promise<Plac
   return placementIn(env, name ?? DIRECTORY);
 }
 
-/** How many of the newest workspaces are looked at. */
+/** Number of the newest workspaces that `findUnbound` reads. */
 const NEWEST_LOOKED_AT = 1_000;
 
-/** The databases that the newest workspaces live in and that are not bound: wrangler.toml has lost them. */
+/** Finds databases where the newest workspaces live, and that are not bound, because wrangler.toml lacks them. */
 export async function findUnbound(env: Env, directory: Database): Promise<string[]> {
   const { database, createdAt } = workspaces;
   const newest = qb.select({ database }).from(workspaces).orderBy(desc(createdAt));
@@ -68,23 +68,23 @@ export async function findUnbound(env: Env, directory: Database): Promise<string
   return found.flatMap(({ name }) => (name === null || isBound(env, name) ? [] : [name]));
 }
 
-/** A database did not respond in time. */
+/** Thrown if a database did not respond in time. */
 export class DatabaseUnreachable extends Error {}
 
 /** Waits for a database to respond. @throws DatabaseUnreachable if that takes too long. */
 export function inTime<T>(
   database: string,
   answer: Promise<T>,
-  patienceMs: number = DATABASE_PATIENCE_MS,
+  timeoutMs: number = DATABASE_TIMEOUT_MS,
 ): Promise<T> {
-  return withTimeout(patienceMs, answer, () => {
+  return withTimeout(timeoutMs, answer, () => {
     throw new DatabaseUnreachable(`${database} does not answer`);
   });
 }
 
 /**
- * Queries one of several databases. If it does not respond, or is not bound, that is logged and null
- * returned, so that the others can still be shown.
+ * Queries one of several databases. If it does not respond, or is not bound, logs that and returns null, so that the
+ * others can still be shown.
  */
 export async function queryIfReachable<T>(
   env: Env,

@@ -15,13 +15,20 @@ export const Resealed = z.object({
 });
 export type Resealed = z.infer<typeof Resealed>;
 
-/** Re-encrypts (rewraps) up to `limit` data keys under the ring's first key, skipping those that cannot be decrypted. */
-export async function resealUpTo(db: Database, ring: KeyRing, limit: number): Promise<Resealed> {
+/**
+ * Re-encrypts (rewraps) up to `limit` data keys under the first key of the ring. Skips those that no key of the ring
+ * can decrypt.
+ */
+export async function rewrapDataKeys(
+  db: Database,
+  ring: KeyRing,
+  limit: number,
+): Promise<Resealed> {
   const { id, dataKey } = workspaces;
   const keyId = sealingKeyId(ring);
   const isUnderOther = and(
     sql`substr(${dataKey}, 1, ${keyId.length + 1}) <> ${`${keyId}.`}`,
-    // The data key of a workspace that has moved is rewrapped where it lives now.
+    // The data key of a workspace that has moved is rewrapped in the database where it lives now.
     isWritable(id),
   );
   const result = { resealed: 0, unreadable: 0 };
@@ -32,10 +39,10 @@ export async function resealUpTo(db: Database, ring: KeyRing, limit: number): Pr
       .where(and(isUnderOther, gt(id, after)))
       .orderBy(id)
       .limit(limit - result.resealed);
-    const keys = await Promise.all(found.map((workspace) => reseal(ring, workspace)));
+    const keys = await Promise.all(found.map((workspace) => rewrap(ring, workspace)));
     const resealed = found.flatMap((old, i) => {
       const key = keys[i];
-      // The workspace may have been erased since, and its key with it.
+      // The workspace may have been erased with its key since it was read.
       const isSame = and(eq(id, old.id), eq(dataKey, old.dataKey));
       return key == null ? [] : qb.update(workspaces).set({ dataKey: key }).where(isSame);
     });
@@ -50,8 +57,8 @@ export async function resealUpTo(db: Database, ring: KeyRing, limit: number): Pr
   return { ...result, remaining: left - result.unreadable };
 }
 
-/** The same data key sealed under the ring's first key; null if none of its keys can decrypt it. */
-async function reseal(
+/** Encrypts a data key under the first key of the ring; null if no key of the ring can decrypt it. */
+async function rewrap(
   ring: KeyRing,
   { id, dataKey }: { id: string; dataKey: string },
 ): Promise<string | null> {

@@ -3,10 +3,10 @@ import { commaList, qb, toJsonValue } from "../db/builder.ts";
 import { readAs, type Statements } from "../db/client.ts";
 import { type ChildTable, isLinked, type OwnedTable } from "./table-registry.ts";
 
-/** The position of a row among those of its table and workspace. */
-export type Position = (string | number)[];
+/** The position of a row in the order of its table, within its workspace. */
+export type RowPosition = (string | number)[];
 
-/** What follows FROM to select a workspace's rows; several where no one index has them all. */
+/** Returns the FROM and WHERE clauses for a workspace's rows of a table; several if no single index has all of them. */
 export function sourcesOf(
   { table, through, owner, ranges = [sql`true`] }: OwnedTable,
   workspaceId: string,
@@ -16,7 +16,7 @@ export function sourcesOf(
 }
 
 /**
- * How many rows a workspace has in these tables, about. Deliveries are counted by what their events owe,
+ * Estimates how many rows a workspace has in these tables. Deliveries are counted in the `owed` lists of their events,
  * because reading two million rows keeps the database busy for seconds.
  */
 export function countRows(tables: OwnedTable[], workspaceId: string): Statements<number> {
@@ -26,15 +26,15 @@ export function countRows(tables: OwnedTable[], workspaceId: string): Statements
       return sql`(SELECT coalesce(sum(${countedBy}), 0) FROM ${through} WHERE ${eq(owner, workspaceId)})`;
     return sourcesOf(owned, workspaceId).map((source) => sql`(SELECT count(*) FROM ${source})`);
   });
-  // Raw SQL: Drizzle cannot select without a table.
+  // Drizzle cannot select without a table.
   const counted = qb.all<{ rows: number }>(sql`SELECT ${sql.join(counts, sql` + `)} AS rows`);
   return readAs(counted, ([found]) => found?.rows ?? 0);
 }
 
 /**
- * Selects a workspace's rows of a table in order, and the position of each for `positionOf`.
+ * Selects a workspace's rows of a table in order, each with its position for `rowPosition`.
  *
- * @param selected the columns to select, and their names.
+ * @param selected the columns to select, with their names.
  * @param condition SQL that is added to the WHERE clause.
  */
 export function selectRows(
@@ -46,31 +46,31 @@ export function selectRows(
 ): SQL {
   const names = positionNames(owned);
   const places = owned.order.map((column, i) => sql`${column} AS ${names[i]}`);
-  // Raw SQL: the table and its columns vary.
+  // Raw SQL is needed, because the table and its columns vary.
   const selects = sourcesOf(owned, workspaceId).map(
     (source) => sql`SELECT ${commaList([...selected, ...places])} FROM ${source} ${condition}`,
   );
   return sql`${sql.join(selects, sql` UNION ALL `)} ORDER BY ${commaList(names)} LIMIT ${limit}`;
 }
 
-/** A condition for `selectRows`: the row comes after a position, if there is one. */
-export function isAfter({ order }: OwnedTable, position: Position | null): SQL {
+/** SQL condition for `selectRows`: the row comes after a position, if there is one. */
+export function isAfter({ order }: OwnedTable, position: RowPosition | null): SQL {
   if (!position) return sql``;
   return sql`AND (${commaList([...order])}) > (${commaList(position.map((value) => sql`${value}`))})`;
 }
 
-/** The names under which `selectRows` returns positions. */
+/** Returns the names under which `selectRows` selects a position. */
 function positionNames({ order }: OwnedTable): SQL[] {
   return order.map((_, i) => sql.raw(`p${i}`));
 }
 
-/** The position of a row that `selectRows` returned. */
-export function positionOf({ order }: OwnedTable, row: Record<string, unknown>): Position {
+/** Returns the position of a row that `selectRows` has selected. */
+export function rowPosition({ order }: OwnedTable, row: Record<string, unknown>): RowPosition {
   return order.map((_, i) => row[`p${i}`] as string | number);
 }
 
 /**
- * SQL expression: the rows that belong to a row, as a JSON object of lists by the names of their tables.
+ * SQL expression: the child rows of a row, as a JSON object of lists by the names of their tables.
  *
  * @param columnsOf the columns to include, by name.
  */

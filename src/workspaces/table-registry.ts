@@ -16,12 +16,12 @@ import {
   workspaces,
 } from "../db/schema.ts";
 
-/** What the manifest says about each table with data of workspaces. */
+/** The entry of a table with data of workspaces. */
 interface Stored {
   table: SQLiteTable;
-  /** What an export calls its rows, and what moves do. */
+  /** The name of its rows in exports and moves. */
   kind: string;
-  /** Columns that are never exported as they are. */
+  /** Columns that an export leaves out, or decrypts. */
   secret?: Column[];
 }
 
@@ -33,19 +33,19 @@ interface Owned extends Stored {
   order: Column[];
   /** SQL conditions, each with an index for its rows. Together they cover all rows. */
   ranges?: SQL[];
-  /** Whether its rows stay where they are when their workspace moves. */
+  /** Whether its rows stay in their database when their workspace moves. */
   stays?: true;
   /** Whether its rows are in the directory, wherever their workspace lives. */
   isInDirectory?: true;
-  /** The table through whose rows its own are found, and with which they are erased. `ranges` joins the two. */
+  /** The table whose rows lead to its own, which are erased with them. `ranges` joins the two. */
   through?: typeof events;
-  /** SQL expression: how many rows are found through a row of that table. */
+  /** SQL expression: the number of rows that belong to a row of the `through` table. */
   countedBy?: SQL;
 }
 
 /**
- * A child table: each row belongs to a row of the table that `links` points to, and is exported, moved and
- * erased with it.
+ * A child table. Each row belongs to a row of the table that `links` points to, and is exported, moved and erased with
+ * it.
  */
 export interface ChildTable extends Stored {
   /** The columns of the row that it belongs to, by the names of its own. */
@@ -53,18 +53,18 @@ export interface ChildTable extends Stored {
 }
 
 type Schema = typeof schema;
-/** A table's entry in the manifest. */
+/** The entry of a table in the registry; a text says why a table has no data of workspaces. */
 type Entry = Omit<Owned, "table"> | Omit<ChildTable, "table"> | string;
 type TableName = {
   [K in keyof Schema]: Schema[K] extends SQLiteTable ? K : never;
 }[keyof Schema];
 
 /**
- * Every table: what it has of a workspace, or why it has nothing. Exports, moves, erasures and the
- * triggers of moves are loops over this list, in this order, in which no row refers to a later one;
+ * The table registry: every table with the data of workspaces that it has, or the reason why it has none. Exports,
+ * moves, erasures and the triggers of moves are loops over this list. No row refers to a row of a later table, so
  * erasures go backwards.
  */
-const MANIFEST = {
+const REGISTRY = {
   workspaces: {
     kind: "workspace",
     key: [workspaces.id],
@@ -85,7 +85,7 @@ const MANIFEST = {
     key: [subscriptions.id],
     order: [subscriptions.createdAt, subscriptions.id],
     ranges: [sql`${subscriptions.deletedAt} IS NULL`, sql`${subscriptions.deletedAt} IS NOT NULL`],
-    // Whoever has the key could repeat the request, and be shown the secret.
+    // The `Idempotency-Key` is secret, because a client that repeats the request with it is shown the secret.
     secret: [
       subscriptions.sealedSecret,
       subscriptions.earlierSecrets,
@@ -96,15 +96,15 @@ const MANIFEST = {
   automations: {
     kind: "automation",
     key: [automations.id],
-    // `createdAt` is renewed when an automation is recorded again: an export may show it twice, but
-    // never misses it.
+    // `createdAt` is renewed when an automation is recorded again, so an export may have it twice, but never misses
+    // it.
     order: [automations.createdAt, automations.id],
   },
   leads: {
     kind: "lead",
     key: [leads.id],
     order: [leads.createdAt, leads.id],
-    // Exported decrypted.
+    // An export has the personal data decrypted.
     secret: [leads.sealed],
   },
   erasedLeads: {
@@ -126,8 +126,8 @@ const MANIFEST = {
     kind: "delivery",
     key: [deliveries.subscriptionId, deliveries.eventId],
     order: [events.id, deliveries.subscriptionId],
-    // Because a delivery may outlive its subscription. IN returns the rows in order; joining the list
-    // would sort all remaining rows for each page.
+    // Deliveries are found through their events, because a delivery may outlive its subscription. `IN` returns the
+    // rows in order; joining the list would sort all remaining rows for each page.
     through: events,
     ranges: [
       sql`${deliveries.eventId} = ${events.id}
@@ -138,7 +138,7 @@ const MANIFEST = {
   attempts: {
     kind: "attempt",
     links: { subscriptionId: deliveries.subscriptionId, eventId: deliveries.eventId },
-    // The response, which its receiver knows.
+    // The owner of the endpoint has its response already.
     secret: [attempts.response],
   },
   deliveryCounts: {
@@ -151,15 +151,15 @@ const MANIFEST = {
     key: [announcements.subscriptionId, announcements.kind],
     order: [announcements.subscriptionId, announcements.kind],
   },
-  sweepPositions: "where the sweep continues",
-  moves: "which workspaces are moving between databases, and how far they are",
-  auditTrail: "who called which operation, which outlives the workspace that it was about",
+  sweepPositions: "The table has the positions of the scheduled job.",
+  moves: "The table has the progress of moves.",
+  auditTrail: "The audit trail outlives the workspaces that it is about.",
 } as const satisfies Record<TableName, Entry>;
 
-/** What an export calls the rows of a table. */
-export type ExportKind = Extract<(typeof MANIFEST)[TableName], { kind: unknown }>["kind"];
+/** The name of a table's rows in exports. */
+export type ExportKind = Extract<(typeof REGISTRY)[TableName], { kind: unknown }>["kind"];
 
-/** A table of the manifest with rows of workspaces. */
+/** A table of the registry with rows of workspaces. */
 export interface OwnedTable extends Owned {
   /** The id of the workspace that a row belongs to. */
   owner: Column;
@@ -167,7 +167,7 @@ export interface OwnedTable extends Owned {
 }
 
 const TABLES: Record<TableName, SQLiteTable> = schema;
-const entries = Object.entries<Entry>(MANIFEST).flatMap(([name, entry]) =>
+const entries = Object.entries<Entry>(REGISTRY).flatMap(([name, entry]) =>
   typeof entry === "string" ? [] : { ...entry, table: TABLES[name as TableName] },
 );
 
@@ -183,7 +183,7 @@ export const OWNED: OwnedTable[] = entries
     return { ...entry, owner, children };
   });
 
-/** The entry of a table with rows of workspaces. */
+/** Returns the entry of a table with rows of workspaces. */
 export function ownedTable(table: SQLiteTable): OwnedTable {
   return OWNED.find((owned) => owned.table === table) as OwnedTable;
 }
@@ -191,10 +191,10 @@ export function ownedTable(table: SQLiteTable): OwnedTable {
 /** The tables whose rows move with their workspace, in order. */
 export const MOVED = OWNED.filter(({ stays }) => !stays);
 
-/** What exports call the rows of each table, in order. */
+/** The names of the rows of each table in exports, in order. */
 export const EXPORT_KINDS = entries.map(({ kind }) => kind) as ExportKind[];
 
-// Omitted: columns about the row's location.
+// The omitted columns are about the database of the row.
 const {
   database: _1,
   writeLock: _2,
@@ -212,7 +212,7 @@ export function isLinked({ table, links }: ChildTable): SQL | undefined {
   return and(...Object.entries(links).map(([name, to]) => eq(columns[name] as Column, to)));
 }
 
-/** The columns in which rows of a table refer to other rows of their workspace. */
+/** Lists the columns in which rows of a table refer to other rows of their workspace. */
 function referencesOf(table: SQLiteTable): { column: Column; to: Column; in: SQLiteTable }[] {
   return getTableConfig(table).foreignKeys.flatMap((key) => {
     const { columns, foreignColumns, foreignTable } = key.reference();
@@ -221,7 +221,7 @@ function referencesOf(table: SQLiteTable): { column: Column; to: Column; in: SQL
   });
 }
 
-/** The nullable columns in which rows refer to rows of a table. */
+/** Lists the nullable columns in which rows refer to rows of a table. */
 export function referencesTo(table: SQLiteTable): { column: Column; to: Column }[] {
   const all = OWNED.flatMap((owned) => referencesOf(owned.table));
   return all.filter((reference) => reference.in === table && !reference.column.notNull);

@@ -19,7 +19,7 @@ import { WORKSPACE_STATUS } from "./api-keys.ts";
 import { beingErased } from "./moves.ts";
 import { queryIfReachable } from "./placement.ts";
 
-/** Inserts a workspace that has access to the service. @param workspace its data key is encrypted. */
+/** Inserts a workspace that has access to the service. @param workspace the row, with an encrypted data key. */
 export async function insertWorkspace(
   db: Database,
   workspace: typeof workspaces.$inferInsert & { dataKey: string },
@@ -27,7 +27,7 @@ export async function insertWorkspace(
   return db.insert(workspaces).values(workspace).onConflictDoNothing();
 }
 
-/** The entry for a workspace in a database that it does not live in, unless there is one. */
+/** Inserts the directory entry of a workspace that lives in another database, unless there is one. */
 export function insertEntry(
   { id, createdAt }: { id: string; createdAt: number },
   database: string,
@@ -43,7 +43,7 @@ export function insertEntry(
   return qb.insert(workspaces).values(entry).onConflictDoNothing();
 }
 
-/** When the oldest workspace was created, in Unix milliseconds; null if there is none. */
+/** Reads when the oldest workspace was created, in Unix milliseconds; null if there is none. */
 export async function findOldestWorkspace(db: Database): Promise<number | null> {
   const { createdAt } = workspaces;
   const [oldest] = await db.select({ createdAt }).from(workspaces).orderBy(createdAt).limit(1);
@@ -51,14 +51,14 @@ export async function findOldestWorkspace(db: Database): Promise<number | null> 
 }
 
 /**
- * SQL condition: the row belongs to a workspace that lives in this database, not to one that is still
- * arriving or has moved away.
+ * SQL condition: the row belongs to a workspace that lives in this database. A workspace that is still arriving, or has
+ * moved away, lives in another one.
  */
 export function livesHere(workspaceId: Column): SQL {
   return sql`${workspaceId} NOT IN (SELECT ${workspaces.id} FROM ${workspaces} WHERE ${workspaces.database} IS NOT NULL)`;
 }
 
-/** The facts about a workspace that a `KeyGate` caches; undefined if it does not live in this database. */
+/** Reads the status of a workspace that a `KeyGate` caches; undefined if it does not live in this database. */
 export async function findAccess(db: Database, id: string) {
   const [row] = await query(db, access({ id }));
   return row;
@@ -71,12 +71,12 @@ const access = prepared(
     .where(and(eq(workspaces.id, sql.placeholder("id")), isNull(workspaces.database))),
 );
 
-/** SQL expression: how many subscriptions a workspace may have. */
+/** SQL expression: the maximum number of subscriptions of a workspace. */
 export const WEBHOOKS_MAX = sql<number>`coalesce(${workspaces.webhooksMax}, ${SUBSCRIPTIONS_MAX})`;
 
 /**
- * What a link to the portal gives access to in a workspace, since when, and whether one subscription belongs
- * to it; null if there is no such workspace.
+ * Reads the fields of a workspace that a session of the portal needs, and whether a subscription belongs to it; null if
+ * there is no such workspace.
  */
 export async function findPortalAccess(
   db: Database,
@@ -101,7 +101,7 @@ export async function findPortalAccess(
   return row;
 }
 
-/** A workspace as operations show it. The fields of its own database are null if that does not respond. */
+/** The shape in which operations show a workspace. Fields from its own database are null if that does not respond. */
 export const WorkspaceView = z.object({
   workspaceId: z.string(),
   name: z.string().nullable(),
@@ -111,7 +111,7 @@ export const WorkspaceView = z.object({
   database: z.string().describe("binding of its database"),
 });
 
-const ENTRY = {
+const WORKSPACE_COLUMNS = {
   id: workspaces.id,
   name: workspaces.name,
   accessGranted: workspaces.accessGranted,
@@ -120,10 +120,13 @@ const ENTRY = {
   database: workspaces.database,
 };
 
-const ORDER = { at: workspaces.createdAt, id: workspaces.id };
-const pages = preparePages(ORDER, qb.select(ENTRY).from(workspaces).where(isOnPage(ORDER)));
+const WORKSPACE_ORDER = { at: workspaces.createdAt, id: workspaces.id };
+const pages = preparePages(
+  WORKSPACE_ORDER,
+  qb.select(WORKSPACE_COLUMNS).from(workspaces).where(isOnPage(WORKSPACE_ORDER)),
+);
 
-/** One page of all workspaces, newest first. */
+/** Reads one page of all workspaces, newest first. */
 export async function listEntries(
   env: Env,
   request: PageRequest,
@@ -135,7 +138,7 @@ export async function listEntries(
     [...elsewhere].map(([database, listed]) =>
       queryIfReachable(env, database, async (db) => {
         const ids = listed.map(({ id }) => id);
-        return db.select(ENTRY).from(workspaces).where(inJson(workspaces.id, ids));
+        return db.select(WORKSPACE_COLUMNS).from(workspaces).where(inJson(workspaces.id, ids));
       }),
     ),
   );
@@ -153,7 +156,7 @@ export async function listEntries(
   });
 }
 
-/** The workspaces among these that exist and are not being erased, with their data keys, encrypted. */
+/** Selects the workspaces among these that exist and are not being erased, with their encrypted data keys. */
 export function findWorkspaces(ids: string[]) {
   return qb
     .select({ id: workspaces.id, dataKey: workspaces.dataKey })
@@ -185,14 +188,14 @@ export function updateDetails(
   );
 }
 
-/** By how much the clocks of two machines may differ that create a portal link and end the sessions. */
+/** The maximum difference between the clocks of the machines that create a portal link and end the sessions. */
 const CLOCK_SKEW_MS = 10_000;
 
 /**
- * Counts a test event of a workspace. Test events ignore what the endpoint does, so their number is limited: a
- * workspace could otherwise flood a server that it does not own.
+ * Counts a test event of a workspace. Test events are not paced by the endpoint, so their number is limited: otherwise,
+ * a workspace could flood a server that it does not own.
  *
- * Reads null if there is room for it, or else the number of seconds until there is.
+ * Reads null if the test event is within the limit, or else the number of seconds until the next one is.
  */
 export function takeTestEvent(id: string, now: number): Statements<number | null> {
   const { testEvents, testEventsSince } = workspaces;
@@ -220,9 +223,9 @@ export function takeTestEvent(id: string, now: number): Statements<number | null
 }
 
 /**
- * Ends all portal sessions and links of a workspace. Their times of issue may come from a clock that is
- * ahead, hence the margin. New links are valid all the same, because `createPortalLink` gives them a later
- * time. Reads 0 if there is no such workspace.
+ * Ends all portal sessions and links of a workspace. The margin covers times of issue from a clock that is fast. New
+ * links are valid nevertheless, because `createPortalLink` gives them a later time. Reads 0 if there is no such
+ * workspace.
  */
 export function endSessions(id: string, now: number): Statements<number> {
   const sessionsNotBefore = sql`max(${now + CLOCK_SKEW_MS}, ${workspaces.sessionsNotBefore} + 1)`;

@@ -4,7 +4,7 @@ import { DAY_MS } from "../../src/contract/time.ts";
 import { commit, openDatabase } from "../../src/db/client.ts";
 import { cleanUpAutomations } from "../../src/records/removals.ts";
 import { sweep } from "../../src/sweep.ts";
-import { forgetErasedLeads } from "../../src/workspaces/lifecycle/erase-leads.ts";
+import { deleteOldErasedLeads } from "../../src/workspaces/lifecycle/erase-leads.ts";
 import { deleteExpired, parseRetention } from "../../src/workspaces/lifecycle/retention.ts";
 import { advanceMove, continueMoves, settleMoves } from "../../src/workspaces/moving/move.ts";
 import { errorOf, recordAutomation } from "../support/api.ts";
@@ -215,7 +215,7 @@ test("what is due for deletion in a workspace that is closed stays, and fails no
   await moveUntil(workspaceId, "copying");
   const db = openDatabase(databaseOf("DB_2"));
   await cleanUpAutomations(db, () => true);
-  await commit(db, forgetErasedLeads(Date.now()));
+  await commit(db, deleteOldErasedLeads(Date.now()));
   await deleteExpired(db, parseRetention(env), later, () => true);
   for (const table of ["automations", "erased_leads", "events"]) {
     const count = `SELECT count(*) FROM ${table} WHERE workspace_id = ?`;

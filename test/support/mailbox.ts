@@ -1,6 +1,6 @@
 import { env } from "cloudflare:workers";
 import { announcements } from "../../src/db/schema.ts";
-import { announce } from "../../src/email/announce.ts";
+import { announceProblems } from "../../src/email/announce.ts";
 import type { EmailMessage } from "../../src/email/queue.ts";
 import { consumeEmails } from "../../src/email/send.ts";
 import { db } from "./deliveries.ts";
@@ -81,7 +81,7 @@ export function mailbox(
 
   /** A sweep, and what the queue does then. */
   async function sweepAt(now: number, hasMore?: () => boolean): Promise<void> {
-    await announce(db, bindings, now, hasMore);
+    await announceProblems(db, bindings, now, hasMore);
     await consumeAt(now);
   }
   return { env: bindings, sent, tried, held, sweepAt, consumeAt };

@@ -9,8 +9,8 @@ import { ownedTable } from "../table-registry.ts";
 import { deleteRows } from "./erase.ts";
 
 /**
- * Erases leads of the workspace, the events that announced them, with deliveries and attempts, and the
- * links from their runs. Whether they are stored or not, they are not recorded again for a while.
+ * Erases leads of the workspace, the links from their runs, and the events that announced them, with deliveries and
+ * attempts. Whether a lead is stored or not, it is not recorded again for `ERASED_LEADS_KEPT_DAYS`.
  */
 export function eraseLeadRows(
   workspaceId: string,
@@ -33,8 +33,8 @@ export function eraseLeadRows(
   });
 }
 
-/** Forgets leads that were erased so long ago that no queue of the platform holds them any more. */
-export function forgetErasedLeads(now: number): Executable {
+/** Deletes the records of leads that were erased so long ago that no queue of the platform can have them any more. */
+export function deleteOldErasedLeads(now: number): Executable {
   const { workspaceId, id, erasedAt } = erasedLeads;
   return sql`DELETE FROM ${erasedLeads} WHERE (${workspaceId}, ${id}) IN (
     SELECT ${workspaceId}, ${id} FROM ${erasedLeads}

@@ -26,10 +26,10 @@ import { selectRows, sourcesOf } from "../rows.ts";
 import { type ChildTable, MOVED, OWNED, type OwnedTable, referencesTo } from "../table-registry.ts";
 
 /**
- * Begins to erase a workspace, in its database: from now on, it is not moved, gets no access, and nothing
- * is recorded for it.
+ * Begins to erase a workspace, in its own database. From now on, it cannot be moved or get access, and no record is
+ * stored for it.
  *
- * @returns whether it is moving; then it cannot be erased.
+ * @returns whether it is moving, so that it cannot be erased now.
  */
 export function beginErasure(workspaceId: string): Statements<boolean> {
   const { id, writeLock, database } = workspaces;
@@ -47,11 +47,11 @@ export function beginErasure(workspaceId: string): Statements<boolean> {
 }
 
 /**
- * Begins to erase a workspace, in the directory: revokes all its keys, and from now on, it gets no others.
- * If this was cut off after `beginErasure`, its keys are valid, old and new, until the next call.
+ * Begins to erase a workspace, in the directory. Revokes all its keys; from now on, no key is created for it. If the
+ * erasure stops between `beginErasure` and this, all its keys stay valid until the next call.
  *
- * @returns the keys, whose gates must be told, and the name of the workspace's database; null if
- *   there is no such workspace.
+ * @returns the keys, whose gates must be invalidated, and the name of the workspace's database; null if there is no
+ *   such workspace.
  */
 export function closeKeys(
   workspaceId: string,
@@ -73,7 +73,7 @@ export function closeKeys(
   );
 }
 
-/** Closes a workspace for good, in its database: its access ends, its subscriptions are deleted. */
+/** Closes a workspace for good, in its own database: ends its access and deletes its subscriptions. */
 export function closeWorkspace(id: string, now: number): Statements<unknown> {
   return transaction({
     access: qb
@@ -88,8 +88,8 @@ export function closeWorkspace(id: string, now: number): Statements<unknown> {
 }
 
 /**
- * Erases a closed workspace in chunks, until nothing remains or `hasTime` returns false; the next
- * call continues. The workspace itself goes last, once nothing refers to it.
+ * Erases a closed workspace in chunks, until nothing remains or `hasTime` returns false. The next call continues. The
+ * row of the workspace comes last, when no other row refers to it.
  *
  * @returns whether nothing remains.
  */
@@ -104,9 +104,9 @@ export async function eraseAllRows(
 }
 
 /**
- * Erases up to `CLEANUP_MAX` rows of each kind that a move left behind in a database where the workspace
- * does not live, and releases its row from the move once nothing else remains. The row stays, as an entry,
- * without its data key: `resealUpTo` does not reach it.
+ * Erases up to `CLEANUP_MAX` rows of each table that a move left in a database where the workspace does not live. Once
+ * none remain, unlocks the row of the workspace, which stays as a directory entry. Its data key is deleted, because
+ * `rewrapDataKeys` does not reach it there.
  *
  * @returns whether nothing else remains.
  */
@@ -133,23 +133,23 @@ export function eraseLeftBehind(id: string, moveId: string): Statements<boolean>
 }
 
 /**
- * Erases up to `CLEANUP_MAX` of the remaining rows, and the workspace itself once nothing else is left.
+ * Erases up to `CLEANUP_MAX` of the remaining rows, and the row of the workspace once no others are left.
  *
- * @returns whether the workspace is still there.
+ * @returns whether the row of the workspace is still stored.
  */
 function eraseChunk(id: string): Statements<boolean> {
   const isOwn = eq(workspaces.id, id);
   const chunk = transaction({
     erased: whileUnlocked(isOwn, eraseNext(OWNED, id)),
     found: qb.select({ id: workspaces.id }).from(workspaces).where(isOwn),
-    // Its last move, if that has not deleted yet what was left behind.
+    // The last move of the workspace is stored until the rows that it left are deleted.
     moved: sql`DELETE FROM ${moves} WHERE ${moves.workspaceId} = ${id}
       AND NOT EXISTS (SELECT 1 FROM ${workspaces} WHERE ${isOwn})`,
   });
   return readAs(chunk, ({ found }) => found.length > 0);
 }
 
-/** Statements that may write to a closed workspace: within their transaction, it is not closed. */
+/** Lets statements write to a locked workspace, which is unlocked within their transaction. */
 function whileUnlocked(
   isOwn: SQL | undefined,
   statements: Statements<unknown>,
@@ -167,8 +167,8 @@ function whileUnlocked(
 }
 
 /**
- * Erases up to `CLEANUP_MAX` of a workspace's rows in each of these tables, but none while a later
- * table, whose rows may refer to them, has any; nothing unless an SQL condition holds.
+ * Erases up to `CLEANUP_MAX` of a workspace's rows in each of these tables, if an SQL condition holds. Erases none
+ * while a later table has rows, because those may refer to them.
  */
 function eraseNext(
   tables: OwnedTable[],
@@ -176,7 +176,7 @@ function eraseNext(
   condition: SQL = sql`true`,
 ): Statements<unknown> {
   const erased = tables.flatMap((owned, i) => {
-    // Rows found through those of another table are erased with them.
+    // Rows that are found through another table are erased with its rows.
     if (owned.through) return [];
     const isNext = sql`AND ${condition} AND ${isEmpty(tables.slice(i + 1), id)}`;
     const keys = owned.key.map((column, n) => sql`${column} AS ${sql.raw(`k${n}`)}`);
@@ -192,15 +192,15 @@ function eraseNext(
 
 /** SQL condition: a workspace has no rows in these tables. */
 export function isEmpty(tables: OwnedTable[], id: string): SQL {
-  // Rows found through those of another table are erased with them.
+  // Rows that are found through another table are erased with its rows.
   const sources = tables.filter(({ through }) => !through).flatMap((owned) => sourcesOf(owned, id));
   const absent = sources.map((source) => sql`NOT EXISTS (SELECT 1 FROM ${source})`);
   return sql`(${sql.join([sql`true`, ...absent], sql` AND `)})`;
 }
 
 /**
- * Deletes rows of a table with the rows that are found through them or belong to them, and references to
- * them. Reads how many rows of the table it deleted.
+ * Deletes rows of a table, with the rows that are found through them or belong to them, and clears references to them.
+ * Reads how many rows of the table it deleted.
  */
 export function deleteRows(owned: OwnedTable, isSelected: SQL): Statements<number> {
   const { table, children } = owned;

@@ -10,20 +10,21 @@ import { openDataKey } from "../../encryption/personal-data.ts";
 import { type LeadRow, readPersonalData, SEALED } from "../../records/leads.ts";
 import { toPersonalData } from "../../records/person.ts";
 import { dataKeyOf } from "../data-keys.ts";
-import { childrenAsJson, isAfter, type Position, positionOf, selectRows } from "../rows.ts";
+import { childrenAsJson, isAfter, type RowPosition, rowPosition, selectRows } from "../rows.ts";
 import { type ChildTable, type ExportKind, OWNED, type OwnedTable } from "../table-registry.ts";
 
-/** Rows per query; a page may exceed its limit by this many. */
+/** Rows per query. A page may exceed its limits by this many. */
 const ROWS_AT_ONCE = 50;
 
-/** An export page is full at this many items or bytes of JSON; the last rows read may exceed it. */
+/** Number of items after which a page of an export reads no more. */
 const EXPORT_PAGE_MAX_ITEMS = 1_000;
+/** Bytes of JSON after which a page of an export reads no more. */
 const EXPORT_PAGE_MAX_BYTES = 1_000_000;
 
-/** A JSON value. Objects are left open: a recursive type would not terminate as an RPC result. */
+/** A JSON value. Objects are not typed further, because a recursive type would not terminate as an RPC result. */
 type Json = string | number | boolean | null | object;
 
-/** One stored row about a workspace; times are ISO 8601. Rows that belong to another one follow it. */
+/** One stored row of a workspace; times are ISO 8601. The child rows of a row follow it. */
 export interface ExportItem {
   kind: ExportKind;
   [field: string]: Json;
@@ -33,14 +34,14 @@ interface ExportPosition {
   /** Index into `OWNED`. */
   part: number;
   /** The position of the last row; null before the first. */
-  after: Position | null;
+  after: RowPosition | null;
 }
 
 /**
- * One page of everything stored about a workspace, except secrets. All that existed when the first
- * page was read appears on some page, unless it was deleted in the meantime; newer rows may appear.
+ * Exports one page of all stored data of a workspace, except secrets. Every row that existed when the first page was
+ * read appears on some page, unless it was deleted in the meantime. Newer rows may appear.
  *
- * @param db the database that the workspace lives in.
+ * @param db the database where the workspace lives.
  * @param keys `ENCRYPTION_KEYS`.
  * @throws InputError for a cursor of another list or workspace.
  */
@@ -67,7 +68,7 @@ export async function exportPage(
     const last = found.at(-1);
     position =
       last && found.length === ROWS_AT_ONCE
-        ? { ...position, after: positionOf(owned, last) }
+        ? { ...position, after: rowPosition(owned, last) }
         : { part: position.part + 1, after: null };
   }
   const isOver = position.part === OWNED.length;
@@ -76,7 +77,7 @@ export async function exportPage(
 
 type Row = Record<string, unknown>;
 
-/** The next rows of a table: its columns, and the rows that belong to each as JSON in `children`. */
+/** Reads the next rows of a table: its columns, with the child rows of each row as JSON in `children`. */
 async function listRows(
   db: Database,
   keys: string,
@@ -103,20 +104,20 @@ const TO_OPEN = [sql`${SEALED} AS sealed`, sql`${dataKeyOf(leads.workspaceId)} A
 
 type SealedLead = Pick<LeadRow, "id" | "sealed"> & { dataKey: string | null };
 
-/** The row of a lead with its personal data in the clear, or marked if it cannot be decrypted. */
+/** Adds the decrypted personal data to the row of a lead, or a mark if it cannot be decrypted. */
 async function openLead(dataKey: CryptoKey | null, row: Row & SealedLead): Promise<Row> {
   const person = await readPersonalData(dataKey, row);
   return { ...row, personal: person ? toPersonalData(person) : { unreadable: true } };
 }
 
-/** A table's exported columns, by item field name. */
+/** Lists the exported columns of a table, by the names of the item's fields. */
 function columnsOf({ table, secret = [] }: OwnedTable | ChildTable) {
   return Object.entries<Column>(getTableColumns(table)).filter(
     ([name, column]) => name !== "workspaceId" && !secret.includes(column),
   );
 }
 
-/** The item for a row, followed by those for the rows that belong to it. */
+/** Makes the item of a row, followed by those of its child rows. */
 function toItems(owned: OwnedTable, row: Row): ExportItem[] {
   const children: Record<string, Row[]> = JSON.parse(row.children as string);
   const inner = owned.children.flatMap((child) =>
@@ -133,14 +134,14 @@ function toItem(exported: OwnedTable | ChildTable, row: Row): ExportItem {
   return { ...Object.fromEntries(fields), ...(row.personal as object), kind: exported.kind };
 }
 
-/** Columns with another name in the Platform API, or whose name would clash with `kind`. */
+/** The names of columns that differ in the Platform API, or that would clash with `kind`. */
 const NAMES: Record<string, string> = { subscriptionId: "webhookId", kind: "about" };
 
 const TIME = /^(at|since|until|day)$|(At|Since|Until)$/;
 
 /**
- * A column's value, with Unix milliseconds turned into ISO 8601, and no time into null, except in what others
- * have written.
+ * Converts the value of a column: Unix milliseconds become ISO 8601, and `NEVER` becomes null. The actions of a run
+ * stay unchanged, because the platform has written them.
  */
 function datesOf(name: string, value: unknown): Json {
   if (typeof value === "number" && TIME.test(name)) return value === NEVER ? null : isoTime(value);

@@ -8,11 +8,11 @@ import { isWritable } from "../moves.ts";
 import { ownedTable } from "../table-registry.ts";
 import { deleteRows } from "./erase.ts";
 
-/** Which settled events are kept. */
+/** The retention of settled events, which have no pending delivery. An event is deleted if either limit is exceeded. */
 export interface Retention {
-  /** Those that were recorded in these last milliseconds... */
+  /** Maximum age of an event, in milliseconds. */
   keptMs: number;
-  /** ...but of each workspace only so many, the newest. */
+  /** Maximum events of a workspace; the newest ones are stored. */
   eventsMax: number;
 }
 
@@ -33,14 +33,14 @@ export function parseRetention(env: Env): Retention {
   };
 }
 
-/** Maximum events of a workspace that one query examines: those still pending are passed over. */
-const EXAMINED_MAX = 3_000;
-/** Workspaces whose events are counted in one query. */
+/** Maximum events of a workspace that one query examines, including those that are not settled. */
+const EVENTS_EXAMINED_MAX = 3_000;
+/** Number of workspaces whose events one query counts. */
 const COUNTED_AT_ONCE = 5;
 
 /**
- * Deletes events that are too old, then those beyond the newest of their workspace, until there are none
- * or `hasTime` returns false; the next call continues. Events with a pending delivery are kept.
+ * Deletes settled events that are too old, and then those beyond the maximum of their workspace, until none remain or
+ * `hasTime` returns false. The next call continues.
  *
  * @returns how many events were deleted.
  */
@@ -55,8 +55,8 @@ export async function deleteExpired(
 }
 
 /**
- * Deletes the events before `before`, of all workspaces in turn: one that has more than a query finds
- * gets its next turn after the others.
+ * Deletes the events before `before` of all workspaces in turn. A workspace that has more than one query finds gets its
+ * next turn after the others.
  */
 async function deleteOld(db: Database, before: string, hasTime: () => boolean): Promise<number> {
   const { id } = workspaces;
@@ -69,7 +69,7 @@ async function deleteOld(db: Database, before: string, hasTime: () => boolean): 
     );
     if (found.length === 0 && position === "") break;
     position = found.length === CLEANUP_MAX ? (found.at(-1)?.workspaceId ?? "") : "";
-    // First, so that the next sweep goes on behind what cannot be deleted.
+    // The position is stored first, so that the next run continues after events that cannot be deleted.
     await updatePosition(db, "retention", position);
     deleted += await deleteSettled(db, found);
   }
@@ -77,8 +77,8 @@ async function deleteOld(db: Database, before: string, hasTime: () => boolean): 
 }
 
 /**
- * Deletes what each workspace has beyond its newest `max` events. Counting reads them all, so it begins
- * once an hour, and goes on in the following sweeps.
+ * Deletes the events of each workspace beyond its newest `max`. Counting reads all events, so it starts once an hour,
+ * and continues in the following runs.
  */
 async function deleteBeyond(
   db: Database,
@@ -107,7 +107,7 @@ async function deleteBeyond(
   return deleted;
 }
 
-/** The next workspaces, each with the oldest event that it may keep; null if it has no more than that. */
+/** Reads the next workspaces, each with the oldest event within its maximum; null if it does not exceed it. */
 function listFull(db: Database, max: number, after: string) {
   const { id } = workspaces;
   return db.all<{ id: string; before: string | null }>(sql`
@@ -118,27 +118,28 @@ function listFull(db: Database, max: number, after: string) {
 
 type FoundEvent = Pick<typeof events.$inferSelect, "id" | "workspaceId">;
 
+/** SQL condition: the event has no pending delivery. */
 const IS_SETTLED = sql`NOT EXISTS (SELECT 1 FROM json_each(${events.owed}) AS o JOIN ${deliveries}
   ON ${deliveries.subscriptionId} = o.value AND ${deliveries.eventId} = ${events.id}
   WHERE ${deliveries.state} = 'pending')`;
 
 /**
- * Up to `CLEANUP_MAX` settled events of the workspaces in `bounds`, in the order of their ids.
+ * Finds up to `CLEANUP_MAX` settled events of the workspaces in `bounds`, in the order of the workspaces' ids.
  *
- * @param bounds subquery of each workspace's `id`, and the event `before` which its own are wanted.
+ * @param bounds subquery of the `id` of each workspace, and the id `before` which its events are wanted.
  */
 function findSettled(db: Database, bounds: SQL): Promise<FoundEvent[]> {
-  // CROSS JOIN makes SQLite go workspace by workspace.
+  // CROSS JOIN makes SQLite read one workspace after the other.
   return db.all(sql`
     SELECT ${events.workspaceId} AS workspaceId, ${events.id} AS id
     FROM ${bounds} AS bound CROSS JOIN ${events} ON ${events.workspaceId} = bound.id AND ${events.id} IN (
       SELECT own.id FROM ${events} AS own WHERE own.workspace_id = bound.id AND own.id < bound.before
-      ORDER BY own.id LIMIT ${EXAMINED_MAX})
+      ORDER BY own.id LIMIT ${EVENTS_EXAMINED_MAX})
     WHERE ${isWritable(events.workspaceId)} AND ${IS_SETTLED}
     ORDER BY bound.id LIMIT ${CLEANUP_MAX}`);
 }
 
-/** Deletes those of the events that are still settled, with their deliveries. @returns how many. */
+/** Deletes events that are still settled, with their deliveries. @returns how many it deleted. */
 async function deleteSettled(db: Database, found: FoundEvent[]): Promise<number> {
   if (found.length === 0) return 0;
   const isFound = sql`(${events.workspaceId}, ${events.id}) IN (

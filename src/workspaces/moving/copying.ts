@@ -2,41 +2,41 @@ import { type Column, getTableColumns, getTableName, type SQL, sql } from "drizz
 import type { SQLiteTable } from "drizzle-orm/sqlite-core";
 import { commaList, fromJson, qb, toJsonValue, unqualified } from "../../db/builder.ts";
 import { jsonParameters, readAs, type Statements, transaction } from "../../db/client.ts";
-import { childrenAsJson, isAfter, type Position, positionOf, selectRows } from "../rows.ts";
+import { childrenAsJson, isAfter, type RowPosition, rowPosition, selectRows } from "../rows.ts";
 import { type ChildTable, isLinked, type OwnedTable } from "../table-registry.ts";
 
 /*
- * Copying the rows of a workspace from one database, the source, to another, the target: read as they
- * are, passed on as JSON, and written unchanged. Child rows are copied with the rows they belong to.
+ * Copies the rows of a workspace from one database, the source, to another, the target. Rows are read as JSON and
+ * written unchanged. Child rows are copied with the rows that they belong to.
  */
 
 /** Maximum rows of a chunk, without their child rows. */
 const CHUNK_ROWS_MAX = 250;
 /**
- * Maximum bytes of a chunk, child rows included, unless a single row has more. A Worker has 128 MB for the
- * response of D1, the rows that it becomes, and the JSON that is sent on.
+ * Maximum bytes of a chunk, including child rows, unless a single row has more. A Worker has 128 MB for the response of
+ * D1, the rows that it is parsed to, and the JSON that is written.
  */
 export const CHUNK_BYTES_MAX = 4_000_000;
 
-/** A row by field name, as stored, and in `children` its child rows, as `childrenAsJson` returns them. */
+/** A row by field names, with its child rows in `children`, in the form of `childrenAsJson`. */
 type CopiedRow = Record<string, unknown>;
 
-/** The next rows of a table to copy, in the order in which they are copied. */
+/** A chunk: the next rows of a table to copy. */
 interface Chunk {
-  /** How many rows. */
+  /** The number of rows. */
   rows: number;
-  /** Where the next chunk begins; null after the last one of the table. */
-  next: Position | null;
+  /** Where the next chunk begins; null after the last chunk of the table. */
+  next: RowPosition | null;
 }
 
 const columnsOf = ({ table }: { table: SQLiteTable }) =>
   Object.entries<Column>(getTableColumns(table));
 
-/** Measures the next rows of a table without reading them, and reads how many of them fit into a chunk. */
+/** Measures the next rows of a table, without reading them, and finds how many fit into a chunk. */
 export function measureChunk(
   workspaceId: string,
   owned: OwnedTable,
-  after: Position | null,
+  after: RowPosition | null,
 ): Statements<Chunk> {
   const ofChildren = owned.children.map(
     (child) =>
@@ -54,25 +54,25 @@ export function measureChunk(
     const rows = tooMany < 0 ? found.length : tooMany;
     const isLast = tooMany < 0 && found.length < CHUNK_ROWS_MAX;
     const last = found[rows - 1];
-    return { rows, next: isLast || !last ? null : positionOf(owned, last) };
+    return { rows, next: isLast || !last ? null : rowPosition(owned, last) };
   });
 }
 
-/** Approximately the size of a row as JSON. */
+/** SQL expression: the approximate size of a row as JSON. */
 function bytesOf(of: { table: SQLiteTable }): SQL {
   const sizes = columnsOf(of).map(([name, column]) => {
-    // Bytes become hexadecimal.
+    // Bytes become hexadecimal, which doubles their size.
     const factor = sql.raw(column.getSQLType() === "blob" ? "2" : "1");
     return sql`coalesce(octet_length(${column}), 4) * ${factor} + ${sql.raw(String(name.length + 6))}`;
   });
   return sql`(${sql.join(sizes, sql` + `)})`;
 }
 
-/** Reads the next rows of a table to copy: as many as `measureChunk` has found to fit. */
+/** Reads the rows of a chunk that `measureChunk` has measured. */
 export function findRows(
   workspaceId: string,
   owned: OwnedTable,
-  after: Position | null,
+  after: RowPosition | null,
   rows: number,
 ): Statements<CopiedRow[]> {
   const own = columnsOf(owned).map(
@@ -84,7 +84,7 @@ export function findRows(
   return readAs(qb.all<CopiedRow>(selected), (found) => found);
 }
 
-/** Inserts copied rows of a table, unless they are there, while `isArriving`, an SQL condition. */
+/** Inserts copied rows of a table that are not stored yet. @param isArriving SQL condition for the insertion. */
 export function insertRows(
   owned: OwnedTable,
   copied: CopiedRow[],

@@ -6,7 +6,7 @@ import { qb } from "../../db/builder.ts";
 import { DIRECTORY } from "../../db/databases.ts";
 import { moves, workspaces } from "../../db/schema.ts";
 import { logError } from "../../log.ts";
-import { ask, cancel, find, logStage, type Move, STEPS, settle } from "./steps.ts";
+import { cancel, commitIn, findMove, logStage, type Move, STEPS, settle } from "./steps.ts";
 
 export const MoveProgress = z.object({
   done: z
@@ -25,18 +25,18 @@ export type MoveProgress = z.infer<typeof MoveProgress>;
 
 const NO_MOVE: Omit<MoveProgress, "done"> = { stage: null, copied: 0, rows: 0 };
 
-/** The sweep continues a move without progress for this long: whoever began it has left... */
-const LEFT_MS = 15_000;
-/** ...and cancels one that cannot go on for this long, because writes are refused. */
-const STUCK_MS = 5 * MINUTE_MS;
-/** How long after a move what the workspace left behind is deleted: reads in progress have ended. */
+/** How long a move must have made no progress before the scheduled job continues it, because its caller has left. */
+const ABANDONED_AFTER_MS = 15_000;
+/** How long a move must have made no progress before it is cancelled, because it blocks writes. */
+const STUCK_AFTER_MS = 5 * MINUTE_MS;
+/** How long after a move the rows that it left are deleted; reads of them have ended by then. */
 const LEFT_BEHIND_MS = MINUTE_MS;
-/** Maximum moves that one sweep continues, and maximum workspaces of a database that it settles. */
+/** Maximum moves that one run continues, and maximum workspaces of a database that it settles. */
 const MOVES_AT_ONCE = 100;
 
 /**
- * Moves a workspace to another database, or continues a move. Moving it to the database that it lives
- * in cancels a move, until the directory points to the other one.
+ * Moves a workspace to another database, or continues a move. Moving it to the database where it lives cancels a move,
+ * unless the directory already points to the other database.
  *
  * @throws InputError if the workspace is being moved elsewhere, or erased.
  */
@@ -48,7 +48,7 @@ export async function advanceMove(
 ): Promise<MoveProgress> {
   const { id, database, createdAt } = workspaces;
   const home = sql`coalesce(${database}, ${DIRECTORY})`;
-  await ask(env, DIRECTORY, {
+  await commitIn(env, DIRECTORY, {
     begun: sql`INSERT INTO ${moves} (workspace_id, id, source, target, stage, created_at, since)
       SELECT ${id}, ${crypto.randomUUID()}, ${home}, ${to}, 'leaving', ${createdAt}, ${Date.now()}
       FROM ${workspaces} WHERE ${id} = ${workspaceId} AND ${home} <> ${to} ON CONFLICT DO NOTHING`,
@@ -56,7 +56,7 @@ export async function advanceMove(
   return continueMove(env, workspaceId, to, hasMore);
 }
 
-/** Like `advanceMove`, but does not begin a move, such as one that was cancelled. */
+/** Continues a move. Unlike `advanceMove`, it begins none, such as one that was cancelled. */
 async function continueMove(
   env: Env,
   workspaceId: string,
@@ -64,7 +64,7 @@ async function continueMove(
   hasMore: () => boolean,
 ): Promise<MoveProgress> {
   for (let isOver = false; ; isOver = !hasMore()) {
-    const { move, home } = await find(env, workspaceId);
+    const { move, home } = await findMove(env, workspaceId);
     if (!move || (move.stage === "cleaning" && home === to))
       return { ...NO_MOVE, done: home === to };
     const { stage, copied, rows } = move;
@@ -79,11 +79,11 @@ async function continueMove(
   }
 }
 
-/** Continues the moves that nobody continues, and ends those that are over. */
+/** Continues moves that their callers have left, and deletes those that are over. */
 export async function continueMoves(env: Env, hasMore: () => boolean): Promise<void> {
   const now = Date.now();
   const isCleaning = eq(moves.stage, "cleaning");
-  const { over, left } = await ask(env, DIRECTORY, {
+  const { over, left } = await commitIn(env, DIRECTORY, {
     over: qb
       .delete(moves)
       .where(and(isCleaning, lte(moves.since, now - LEFT_BEHIND_MS)))
@@ -91,7 +91,7 @@ export async function continueMoves(env: Env, hasMore: () => boolean): Promise<v
     left: qb
       .select()
       .from(moves)
-      .where(and(not(isCleaning), lte(moves.since, now - LEFT_MS)))
+      .where(and(not(isCleaning), lte(moves.since, now - ABANDONED_AFTER_MS)))
       .orderBy(moves.since)
       .limit(MOVES_AT_ONCE),
   });
@@ -99,13 +99,13 @@ export async function continueMoves(env: Env, hasMore: () => boolean): Promise<v
   await doEach(left, hasMore, (move) => continueLeft(env, move, now, hasMore));
 }
 
-/** Releases what moves that are over have locked in a database. */
+/** Releases the rows that moves have locked in a database, once these moves are over. */
 export async function settleMoves(
   env: Env,
   database: string,
   hasMore: () => boolean,
 ): Promise<void> {
-  const { locked } = await ask(env, database, {
+  const { locked } = await commitIn(env, database, {
     locked: qb
       .select({ workspaceId: workspaces.id, id: sql<string>`${workspaces.moveId}` })
       .from(workspaces)
@@ -115,7 +115,7 @@ export async function settleMoves(
   await doEach(locked, hasMore, (each) => settle(env, database, each, hasMore));
 }
 
-/** Does one thing after another, even if some fail. @throws what the first one throws, at the end. */
+/** Does work for one item after the other, even if some fail. @throws the first error, at the end. */
 async function doEach<T>(
   items: T[],
   hasMore: () => boolean,
@@ -126,7 +126,7 @@ async function doEach<T>(
   if (failures.length > 0) throw failures[0];
 }
 
-/** Continues a move that its caller left, unless it is stuck: then, cancels it. */
+/** Continues a move that its caller has left, or cancels it if it is stuck. */
 async function continueLeft(
   env: Env,
   move: Move,
@@ -138,6 +138,6 @@ async function continueLeft(
     await continueMove(env, workspaceId, to, hasMore);
   } catch (error) {
     logError("move_failed", error, { workspaceId });
-    if (since > now - STUCK_MS || !(await cancel(env, move))) throw error;
+    if (since > now - STUCK_AFTER_MS || !(await cancel(env, move))) throw error;
   }
 }

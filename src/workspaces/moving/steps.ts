@@ -20,51 +20,51 @@ import { insertEntry } from "../workspaces.ts";
 import { findRows, insertRows, measureChunk } from "./copying.ts";
 
 /*
- * The steps of a move. The directory has one row for each move. Its ID is the lock token (`moveId`) on the
- * workspace's row in the source and in the target. Steps are idempotent, so that several movers, or one after
- * a crash, can run them. The source is locked while its rows are copied, so all movers copy the same. `settle`
- * releases whatever a move has locked, once it is over.
+ * The steps of a move. The directory has one row for each move. Its ID is the lock token (`moveId`) on the workspace's
+ * row in the source and in the target. The steps are idempotent, so that several callers, or one after a crash, can run
+ * them. The source is locked while its rows are copied, so all callers copy the same rows. `settle` releases the locks
+ * of a move that is over.
  */
 
-/** How long a database, or the gates of keys, may take to answer a mover. */
-const PATIENCE_MS = 10_000;
-/** How long to wait for requests to end, before it is checked again. */
+/** How long a database, or the gates of keys, may take to respond. */
+const TIMEOUT_MS = 10_000;
+/** How long to wait before checking again whether the requests in flight have ended. */
 const LEASES_CHECKED_MS = 300;
 
-/** A move of a workspace from one database to another, as stored in the directory. */
+/** The row of a move in the directory. */
 export type Move = typeof moves.$inferSelect;
-/** The ID and the workspace of a move: enough to find the rows that it has locked. */
+/** The ID and the workspace of a move, which identify the rows that it has locked. */
 type LockedBy = Pick<Move, "id" | "workspaceId">;
 
-/** The step of each stage. In `cleaning`, nothing is left to do but to wait. */
+/** The step of each stage. The stage `cleaning` has none, because it only waits. */
 export const STEPS: Record<
   Exclude<MoveStage, "cleaning">,
   (env: Env, move: Move) => Promise<void>
-> = { leaving: leave, copying: copy, opening: open };
+> = { leaving: drain, copying: copyChunk, opening: openTarget };
 
-/** SQL condition: the workspace's row, if this move has locked it. */
+/** SQL condition: the row is that of the workspace, and this move has locked it. */
 const isLockedBy = ({ id, workspaceId }: LockedBy) =>
   and(eq(workspaces.id, workspaceId), eq(workspaces.moveId, id));
 
-/** The write lock of the workspace's row, if this move holds it. */
+/** Selects the write lock of the workspace's row, if this move holds it. */
 const findLock = (move: LockedBy) =>
   qb.select({ writeLock: workspaces.writeLock }).from(workspaces).where(isLockedBy(move));
 
-/** Commits statements in a database. @throws DatabaseUnreachable if it does not answer in time. */
-export function ask<const P extends Parts>(
+/** Commits statements in a database. @throws DatabaseUnreachable if it does not respond in time. */
+export function commitIn<const P extends Parts>(
   env: Env,
   database: string,
   parts: P,
 ): Promise<ResultsByName<P>> {
-  return inTime(database, commit(openNamed(env, database), parts), PATIENCE_MS);
+  return inTime(database, commit(openNamed(env, database), parts), TIMEOUT_MS);
 }
 
-/** A workspace's move, if there is one, and the database that the directory says it lives in. */
-export async function find(env: Env, workspaceId: string) {
+/** Reads the move of a workspace, if there is one, and its database according to the directory. */
+export async function findMove(env: Env, workspaceId: string) {
   const {
     found: [move],
     entries: [entry],
-  } = await ask(env, DIRECTORY, {
+  } = await commitIn(env, DIRECTORY, {
     found: qb.select().from(moves).where(eq(moves.workspaceId, workspaceId)),
     entries: qb
       .select({ database: workspaces.database })
@@ -74,7 +74,11 @@ export async function find(env: Env, workspaceId: string) {
   return { move, home: entry?.database ?? DIRECTORY };
 }
 
-/** Records progress in the directory, unless another mover has got further. @param first what goes before it. */
+/**
+ * Records the progress of a move in the directory, unless another caller has recorded more.
+ *
+ * @param first a statement that precedes it in the transaction.
+ */
 async function advance(
   env: Env,
   move: Move,
@@ -82,10 +86,11 @@ async function advance(
   first?: Executable,
 ): Promise<void> {
   const isSame = and(
-    ...[eq(moves.id, move.id), eq(moves.stage, move.stage)],
+    eq(moves.id, move.id),
+    eq(moves.stage, move.stage),
     sql`${moves.position} IS ${move.position && JSON.stringify(move.position)}`,
   );
-  await ask(env, DIRECTORY, {
+  await commitIn(env, DIRECTORY, {
     first,
     advanced: qb
       .update(moves)
@@ -103,15 +108,15 @@ export function logStage(
 }
 
 /**
- * Prepares the target, lets the requests in progress end while none begin, and locks the source.
+ * Prepares the target, lets the requests in flight end while none start (draining), and locks the source.
  *
- * @throws InputError if the move cannot be; it is cancelled then.
+ * @throws InputError if the move is impossible; it is cancelled then.
  */
-async function leave(env: Env, move: Move): Promise<void> {
+async function drain(env: Env, move: Move): Promise<void> {
   const { id, workspaceId, from, to, createdAt } = move;
   const isOwn = eq(workspaces.id, workspaceId);
-  // First: a target that does not answer costs no pause.
-  const target = await ask(env, to, {
+  // The target comes first, so that one that does not respond causes no pause of deliveries.
+  const target = await commitIn(env, to, {
     entry: insertEntry({ id: workspaceId, createdAt }, from),
     arriving: qb
       .update(workspaces)
@@ -130,14 +135,14 @@ async function leave(env: Env, move: Move): Promise<void> {
     await cancel(env, move);
     throw new InputError("database", `what this workspace left in ${to} is still being deleted`);
   }
-  // Before writes are refused, because counting takes a while.
+  // Rows are counted before writes are blocked, because counting takes a while.
   if (move.rows === 0) {
-    const { rows } = await ask(env, from, { rows: countRows(MOVED, workspaceId) });
+    const { rows } = await commitIn(env, from, { rows: countRows(MOVED, workspaceId) });
     await advance(env, move, { rows });
   }
   const {
     found: [source],
-  } = await ask(env, from, {
+  } = await commitIn(env, from, {
     locked: qb
       .update(workspaces)
       .set({ writeLock: "locked" })
@@ -169,58 +174,58 @@ async function leave(env: Env, move: Move): Promise<void> {
   await advance(env, move, { stage: "copying" });
 }
 
-/** Copies the next chunk, or, if there is none, makes the directory point to the target. */
-async function copy(env: Env, move: Move): Promise<void> {
+/** Copies the next chunk. If there is none, switches the directory to the target. */
+async function copyChunk(env: Env, move: Move): Promise<void> {
   const { workspaceId, from, to } = move;
   const { kind, after } = move.position ?? { kind: 0, after: null };
   const owned = MOVED[kind];
-  if (!owned) return point(env, move);
-  const { chunk } = await ask(env, from, { chunk: measureChunk(workspaceId, owned, after) });
-  const { rows } = await ask(env, from, {
+  if (!owned) return switchDirectory(env, move);
+  const { chunk } = await commitIn(env, from, { chunk: measureChunk(workspaceId, owned, after) });
+  const { rows } = await commitIn(env, from, {
     rows: findRows(workspaceId, owned, after, chunk.rows),
   });
   const isArriving = sql`EXISTS (SELECT 1 FROM ${workspaces} WHERE ${isLockedBy(move)} AND ${workspaces.writeLock} = 'arriving')`;
-  await ask(env, to, { inserted: insertRows(owned, rows, isArriving) });
+  await commitIn(env, to, { inserted: insertRows(owned, rows, isArriving) });
   const position = chunk.next ? { kind, after: chunk.next } : { kind: kind + 1, after: null };
   await advance(env, move, { position, copied: move.copied + rows.length });
 }
 
-/** Makes the directory say that the workspace lives in the target. Nobody can write to it yet. */
-async function point(env: Env, move: Move): Promise<void> {
+/** Switches the directory to the target, which stays locked. */
+async function switchDirectory(env: Env, move: Move): Promise<void> {
   const { id, workspaceId, from, to } = move;
   const {
     found: [fields],
-  } = await ask(env, from, {
+  } = await commitIn(env, from, {
     found: qb.select(MOVED_FIELDS).from(workspaces).where(isLockedBy(move)),
   });
   if (!fields) throw new Error(`${from} does not have the workspace any more`);
-  const { found } = await ask(env, to, {
+  const { found } = await commitIn(env, to, {
     arrived: qb
       .update(workspaces)
-      // The directory's own row goes on pointing to the source.
+      // If the target is the directory, its row still points to the source until the switch below.
       .set({ ...fields, database: to === DIRECTORY ? from : null, writeLock: "locked" })
       .where(and(isLockedBy(move), eq(workspaces.writeLock, "arriving"))),
     found: findLock(move),
   });
-  if (found.length === 0) throw new Error(`${to} has not kept what was copied: cancel the move`);
-  // From the cancellation on, it must not.
+  if (found.length === 0) throw new Error(`${to} has lost the copied rows: cancel the move`);
+  // A cancelled move must not switch the directory.
   const isOn = sql`EXISTS (SELECT 1 FROM ${moves} WHERE ${moves.id} = ${id} AND ${moves.stage} = 'copying')`;
-  const pointed = qb
+  const switched = qb
     .update(workspaces)
     .set({ database: to === DIRECTORY ? null : to })
     .where(and(eq(workspaces.id, workspaceId), isOn));
-  await advance(env, move, { stage: "opening" }, pointed);
+  await advance(env, move, { stage: "opening" }, switched);
 }
 
-/** Opens the workspace in the target, once all gates of its keys look it up there. */
-async function open(env: Env, move: Move): Promise<void> {
+/** Unlocks the target, once the gates of all keys look up the workspace there. */
+async function openTarget(env: Env, move: Move): Promise<void> {
   const { workspaceId, from, to } = move;
   const found = listLiveKeys(openNamed(env, DIRECTORY), workspaceId, Date.now());
-  const keys = await inTime(DIRECTORY, found, PATIENCE_MS);
-  const told = Promise.all(keys.map((key) => invalidateKey(env, key)));
-  await inTime("the gate of a key", told, PATIENCE_MS);
+  const keys = await inTime(DIRECTORY, found, TIMEOUT_MS);
+  const invalidated = Promise.all(keys.map((key) => invalidateKey(env, key)));
+  await inTime("the gate of a key", invalidated, TIMEOUT_MS);
   if (from !== DIRECTORY)
-    await ask(env, from, {
+    await commitIn(env, from, {
       left: qb.update(workspaces).set({ database: to }).where(isLockedBy(move)),
     });
   await release(env, to, move);
@@ -229,9 +234,9 @@ async function open(env: Env, move: Move): Promise<void> {
 
 /** Unlocks the workspace in the database where it lives, and wakes its subscriptions. */
 async function release(env: Env, database: string, lock: LockedBy): Promise<void> {
-  const { due } = await ask(env, database, {
+  const { due } = await commitIn(env, database, {
     unlocked: qb.update(workspaces).set({ writeLock: null, moveId: null }).where(isLockedBy(lock)),
-    // Delayed messages that are on their way name the former database.
+    // Delayed messages in the queue name the previous database, so they count as lost.
     unnoted: qb
       .update(subscriptions)
       .set({ wakeAt: 0 })
@@ -242,12 +247,12 @@ async function release(env: Env, database: string, lock: LockedBy): Promise<void
 }
 
 /**
- * Cancels a move, unless the directory points to the target. The sweep settles what it left there.
+ * Cancels a move, unless the directory points to the target. The scheduled job deletes the rows in the target.
  *
- * @returns whether it was cancelled.
+ * @returns whether the move was cancelled.
  */
 export async function cancel(env: Env, move: Move): Promise<boolean> {
-  const { cancelled } = await ask(env, DIRECTORY, {
+  const { cancelled } = await commitIn(env, DIRECTORY, {
     cancelled: qb
       .delete(moves)
       .where(and(eq(moves.id, move.id), inArray(moves.stage, ["leaving", "copying"])))
@@ -259,8 +264,8 @@ export async function cancel(env: Env, move: Move): Promise<boolean> {
 }
 
 /**
- * Releases what a move has locked in a database, once it is over: unlocks the workspace if it lives there,
- * and otherwise deletes what is there.
+ * Releases the lock of a move in a database, once the move is over. Unlocks the workspace if it lives there; otherwise,
+ * deletes its rows there.
  */
 export async function settle(
   env: Env,
@@ -268,15 +273,16 @@ export async function settle(
   lock: LockedBy,
   hasMore: () => boolean,
 ): Promise<void> {
-  const { move, home } = await find(env, lock.workspaceId);
+  const { move, home } = await findMove(env, lock.workspaceId);
   if (move?.id === lock.id) return;
   if (home === database) return release(env, database, lock);
-  await ask(env, database, {
+  await commitIn(env, database, {
     locked: qb
       .update(workspaces)
       .set({ writeLock: "locked", database: home })
       .where(isLockedBy(lock)),
   });
-  const erased = () => ask(env, database, { isDone: eraseLeftBehind(lock.workspaceId, lock.id) });
+  const erased = () =>
+    commitIn(env, database, { isDone: eraseLeftBehind(lock.workspaceId, lock.id) });
   while (!(await erased()).isDone && hasMore());
 }

@@ -2,7 +2,7 @@ import { getTableName } from "drizzle-orm";
 import { leads } from "../../db/schema.ts";
 import { MOVED, MOVED_FIELDS } from "../table-registry.ts";
 
-/** The statements that create all triggers. The migrations must create exactly these. */
+/** Returns the statements that create all triggers. The migrations must create exactly these. */
 export function createTriggers(): string[] {
   const ofRows = MOVED.flatMap(({ table }) =>
     (["INSERT", "UPDATE", "DELETE"] as const).map((operation) => {
@@ -20,13 +20,13 @@ export function createTriggers(): string[] {
   return [...ofRows, refuse("workspaces", `UPDATE OF ${columns.join(", ")}`, "OLD.write_lock")];
 }
 
-/** The bodies of a lead's events are made from its row (events/bodies.ts): it is never updated, locked or not. */
+/** The trigger that rejects all updates of leads, because bodies of events are made from their rows. */
 const LEADS_NEVER_CHANGE = `CREATE TRIGGER \`leads_never_change\` BEFORE UPDATE ON \`leads\`
 BEGIN
 	SELECT RAISE(ABORT, 'a lead never changes');
 END;`;
 
-/** A trigger that refuses writes while their workspace is locked. Child rows are written with their parents. */
+/** Returns a trigger that rejects writes while their workspace is locked. Child rows are written with their parents. */
 function refuse(table: string, operation: string, lock: string): string {
   const [verb = ""] = operation.toLowerCase().split(" ");
   return `CREATE TRIGGER \`${table}_${verb}_locked\` BEFORE ${operation} ON \`${table}\`

@@ -10,7 +10,7 @@ import {
   WORKSPACE_EMAILS_PER_DAY,
 } from "../../../src/contract/limits.ts";
 import { commit, openDatabase } from "../../../src/db/client.ts";
-import { ANNOUNCING_MAX_MS, announce } from "../../../src/email/announce.ts";
+import { ANNOUNCING_MAX_MS, announceProblems } from "../../../src/email/announce.ts";
 import {
   deleteSubscription,
   disableSubscription,
@@ -472,7 +472,7 @@ describe("a sweep", () => {
         if (mail.held.length > 0) throw GONE;
       },
     });
-    await expect(announce(openDatabase(DB), mail.env, DUE)).rejects.toThrow("is gone");
+    await expect(announceProblems(openDatabase(DB), mail.env, DUE)).rejects.toThrow("is gone");
     expect(mail.held).toHaveLength(1);
     await mail.sweepAt(DUE + ANNOUNCING_MAX_MS - 1);
     await mail.sweepAt(DUE + ANNOUNCING_MAX_MS);
@@ -490,7 +490,7 @@ describe("a sweep", () => {
       await mail.env.EMAILS.sendBatch(messages as MessageSendRequest[]);
     };
     const refusing = { ...mail.env, EMAILS: { sendBatch } as unknown as Queue };
-    await expect(announce(db as never, refusing, DUE)).rejects.toThrow("overloaded");
+    await expect(announceProblems(db as never, refusing, DUE)).rejects.toThrow("overloaded");
     expect(mail.held).toHaveLength(1);
     await mail.sweepAt(DUE + MINUTE_MS);
     expect(mail.sent).toHaveLength(2);
@@ -506,7 +506,7 @@ describe("a sweep", () => {
         env.DB.prepare("DELETE FROM subscriptions WHERE id = ?").bind(id),
       ]);
     };
-    await announce(db as never, { ...mail.env, EMAILS: { sendBatch } as never }, DUE);
+    await announceProblems(db as never, { ...mail.env, EMAILS: { sendBatch } as never }, DUE);
     expect(await announcementsOf(id, "failing")).toEqual([]);
   });
 
@@ -521,7 +521,7 @@ describe("a sweep", () => {
       .bind(workspaceId)
       .run();
     const { DB, rows } = meteredDatabase();
-    await announce(openDatabase(DB), mailbox().env, DUE);
+    await announceProblems(openDatabase(DB), mailbox().env, DUE);
     expect(rows.read).toBeLessThan(2_000);
     await env.DB.exec("DELETE FROM subscriptions WHERE id LIKE 'whk_healthy%'");
   });

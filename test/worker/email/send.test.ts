@@ -218,8 +218,8 @@ test("an e-mail whose database fails is tried again later", async () => {
 test("the Worker's consumer sends what the queue holds, and drops what is no e-mail", async () => {
   await disabled();
   const { env: bindings, emails } = isolated();
-  const { announce } = await import("../../../src/email/announce.ts");
-  await announce(db as never, bindings, NOW);
+  const { announceProblems } = await import("../../../src/email/announce.ts");
+  await announceProblems(db as never, bindings, NOW);
   const { sent, env: mailing } = mailbox();
   const [body] = emails;
   expect(body).toMatchObject({ to: ADMIN, kind: "disabled" });

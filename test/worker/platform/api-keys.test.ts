@@ -2,7 +2,7 @@ import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { commit, openDatabase } from "../../../src/db/client.ts";
 import { hashApiKey } from "../../../src/rate-limit/api-key.ts";
-import { rollKey } from "../../../src/workspaces/api-keys.ts";
+import { rotateKey } from "../../../src/workspaces/api-keys.ts";
 import {
   errorOf,
   openApi,
@@ -217,7 +217,7 @@ describe("rollApiKey", () => {
   test("returns the stored key even if the database's reply was lost", async () => {
     const { workspaceId, keyId } = await openWorkspace();
     const now = Date.now();
-    const rolled = rollKey(
+    const rolled = rotateKey(
       keyId,
       { id: "key_new", keyHash: "new", lastFour: "wxyz" },
       now + 1_000,

@@ -8,7 +8,7 @@ import {
   insertRows,
   measureChunk,
 } from "../../../../src/workspaces/moving/copying.ts";
-import { countRows, type Position } from "../../../../src/workspaces/rows.ts";
+import { countRows, type RowPosition } from "../../../../src/workspaces/rows.ts";
 import { ownedTable } from "../../../../src/workspaces/table-registry.ts";
 import { createWorkspace, subscribe, subscribeMany } from "../../../support/deliveries.ts";
 import { meteredDatabase } from "../../../support/metered-database.ts";
@@ -37,9 +37,9 @@ async function deliveriesWith(count: number, attempts: number): Promise<string> 
 /** The chunks of a workspace's deliveries: rows, bytes as JSON, and statements that insert them. */
 async function chunksOf(workspaceId: string) {
   const chunks: { rows: number; bytes: number; statements: number }[] = [];
-  let after: Position | null = null;
+  let after: RowPosition | null = null;
   do {
-    const chunk: { rows: number; next: Position | null } = await commit(
+    const chunk: { rows: number; next: RowPosition | null } = await commit(
       db,
       measureChunk(workspaceId, OWNED, after),
     );
