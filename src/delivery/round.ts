@@ -17,7 +17,7 @@ import { addCounts, countAttempts } from "../history/counts.ts";
 import { IS_ACTIVE, IS_ITS_EVENT } from "../subscriptions/conditions.ts";
 import { earlierSecretsAt } from "../subscriptions/secrets.ts";
 import { dataKeyOf } from "../workspaces/data-keys.ts";
-import { isWritable } from "../workspaces/moves.ts";
+import { isUnlocked, isWritable } from "../workspaces/moves.ts";
 import { insertAttempts } from "./attempts.ts";
 import { cancelDeliveries, cancelPending } from "./cancellation.ts";
 import { DELAY_MAX_SECONDS } from "./messages.ts";
@@ -197,6 +197,8 @@ const CHANGES = sql`json_each(${sql.placeholder("changes")}) AS c`;
 const IS_REQUESTED = sql`${subscriptions.id} = request.value->>'subscriptionId'`;
 /** A write to a workspace that is locked for a move would fail the whole transaction. */
 const IS_WRITABLE = isWritable(subscriptions.workspaceId);
+/** What is in progress while the workspace drains is still recorded, and its lease released: the move waits for it. */
+const IS_UNLOCKED = isUnlocked(subscriptions.workspaceId);
 /** No other dispatch leases the subscription. */
 const IS_FREE = sql`(${subscriptions.leasedBy} = ${HOLDER} OR ${subscriptions.leasedUntil} <= ${NOW})`;
 
@@ -205,7 +207,7 @@ const IS_OPEN = sql`${deliveries.subscriptionId} = o.value->>'subscriptionId' AN
   AND ${deliveries.state} = 'pending' AND ${deliveries.attempts} = o.value->>'$.claimed.attempts'
   AND (o.value->>'attempts' > ${deliveries.attempts} OR ${deliveries.lastAt} IS NOT o.value->>'startedAt')
   AND EXISTS (SELECT 1 FROM ${subscriptions}
-    WHERE ${subscriptions.id} = ${deliveries.subscriptionId} AND ${subscriptions.leasedBy} = ${HOLDER} AND ${IS_WRITABLE})`;
+    WHERE ${subscriptions.id} = ${deliveries.subscriptionId} AND ${subscriptions.leasedBy} = ${HOLDER} AND ${IS_UNLOCKED})`;
 
 /** The delivery was sent by hand since it was claimed. */
 const IS_SENT_BY_HAND = sql`(${deliveries.priority} = 1 AND (o.value->>'$.claimed.priority' <> 1 OR ${deliveries.dueAt} <> o.value->>'$.claimed.dueAt'))`;
@@ -267,7 +269,7 @@ const PACE_COLUMNS = [
 // epoch, so if the reply is lost, a second try finds another epoch and does not disable the subscription again.
 const IS_CURRENT_PACE = sql`(c.value->>'paceChanged' AND ${subscriptions.cancelEpoch} = c.value->>'cancelEpoch'
   AND ${subscriptions.url} = c.value->>'url')`;
-const IS_CHANGED = sql`${subscriptions.id} = c.value->>'subscriptionId' AND ${subscriptions.leasedBy} = ${HOLDER} AND ${IS_WRITABLE}`;
+const IS_CHANGED = sql`${subscriptions.id} = c.value->>'subscriptionId' AND ${subscriptions.leasedBy} = ${HOLDER} AND ${IS_UNLOCKED}`;
 
 const changeField = fromJson("c");
 
@@ -366,7 +368,7 @@ const readSubscriptions = prepared(
       cancelEpoch: subscriptions.cancelEpoch,
       cancelling: sql`(${subscriptions.cancelling} AND ${IS_WRITABLE})`.mapWith(Boolean),
       maySend: sql`(${IS_ACTIVE} AND ${IS_WRITABLE})`.mapWith(Boolean),
-      leasedUntil: sql<number>`iif(${subscriptions.leasedBy} = ${HOLDER} AND ${IS_WRITABLE}, ${subscriptions.leasedUntil}, 0)`,
+      leasedUntil: sql<number>`iif(${subscriptions.leasedBy} = ${HOLDER} AND ${IS_UNLOCKED}, ${subscriptions.leasedUntil}, 0)`,
       leasedElsewhereUntil: sql<
         number | null
       >`CASE WHEN NOT ${IS_FREE} THEN ${subscriptions.leasedUntil} END`,

@@ -20,3 +20,12 @@ export function isWritable(workspaceId: Column): SQL {
   return sql`NOT EXISTS (SELECT 1 FROM ${workspaces} AS locked
     WHERE locked.id = ${workspaceId} AND locked.write_lock IS NOT NULL)`;
 }
+
+/**
+ * SQL condition: the rows of the workspace may be written. Unlike `isWritable`, it holds while the workspace is
+ * draining: what has begun then, such as a request to an endpoint, is still recorded.
+ */
+export function isUnlocked(workspaceId: Column): SQL {
+  return sql`NOT EXISTS (SELECT 1 FROM ${workspaces} AS locked
+    WHERE locked.id = ${workspaceId} AND locked.write_lock IN ('locked', 'arriving'))`;
+}

@@ -12,8 +12,8 @@ import {
   refusal,
   runReport,
 } from "../support/api.ts";
-import { databaseOf, deploymentWith, rowsIn } from "../support/databases.ts";
-import { consumeBodies, isolated, MINUTE_MS } from "../support/deliveries.ts";
+import { databaseOf, deploymentWith, rowsIn, valueIn } from "../support/databases.ts";
+import { answered, consumeBodies, isolated, MINUTE_MS } from "../support/deliveries.ts";
 import { failingDatabase } from "../support/failing.ts";
 import { admitBeside } from "../support/gates.ts";
 import { interposed } from "../support/interposed.ts";
@@ -75,16 +75,39 @@ test("while a workspace is copied, each write is refused, reads go on, and nothi
   await livesIn("DB_3");
 });
 
-test("a workspace leaves once its posts in progress have ended, and writes are accepted until then", async () => {
+test("a workspace leaves once its requests in progress have ended, and writes are accepted until then", async () => {
   const { workspaceId, webhookId, record, livesIn } = await openWithLeads();
-  const hold = "UPDATE subscriptions SET leased_by = 'x', leased_until = ? WHERE id = ?";
-  await rowsIn("DB_2", hold, Date.now() + 60_000, webhookId);
+  await rowsIn(
+    "DB_2",
+    "UPDATE deliveries SET state = 'pending', due_at = ? WHERE subscription_id = ?",
+    Date.now(),
+    webhookId,
+  );
+  const started = Promise.withResolvers<void>();
+  const answer = Promise.withResolvers<void>();
+  let requests = 0;
+  const dispatched = consumeBodies(
+    [{ subscriptionId: webhookId, queue: "fast", database: "DB_2" }],
+    isolated().env,
+    async () => {
+      requests++;
+      started.resolve();
+      await answer.promise;
+      return answered(200);
+    },
+  );
+  await started.promise;
   let steps = 5;
   const progress = await advanceMove(env, workspaceId, "DB_3", () => --steps > 0);
   expect(progress).toMatchObject({ done: false, stage: "leaving" });
   await record();
-  // Its owner settles, and gives it back.
-  await rowsIn("DB_2", "UPDATE subscriptions SET leased_until = 0 WHERE id = ?", webhookId);
+  answer.resolve();
+  await dispatched;
+  const lease = "SELECT leased_until FROM subscriptions WHERE id = ?";
+  expect(await valueIn("DB_2", lease, webhookId)).toBe(0);
+  const delivered =
+    "SELECT count(*) FROM deliveries WHERE subscription_id = ? AND state = 'delivered'";
+  expect(await valueIn("DB_2", delivered, webhookId)).toBe(requests);
   await moved(workspaceId, "DB_3");
   await livesIn("DB_3");
 });
