@@ -1,3 +1,4 @@
+-- Made by drizzle-kit from src/db/schema.ts, with WITHOUT ROWID added, which Drizzle cannot express.
 CREATE TABLE `announcements` (
 	`subscription_id` text NOT NULL,
 	`kind` text NOT NULL,
@@ -9,7 +10,7 @@ CREATE TABLE `announcements` (
 	`emails` integer NOT NULL,
 	PRIMARY KEY(`subscription_id`, `kind`),
 	FOREIGN KEY (`subscription_id`) REFERENCES `subscriptions`(`id`) ON UPDATE no action ON DELETE cascade
-);
+) WITHOUT ROWID;
 --> statement-breakpoint
 CREATE INDEX `announcements_of_workspace` ON `announcements` (`workspace_id`,`subscription_id`,`kind`);--> statement-breakpoint
 CREATE INDEX `announcements_failing` ON `announcements` (`subscription_id`) WHERE kind = 'failing';--> statement-breakpoint
@@ -25,7 +26,7 @@ CREATE TABLE `api_keys` (
 	`expires_at` integer,
 	`last_used_at` integer,
 	FOREIGN KEY (`workspace_id`) REFERENCES `workspaces`(`id`) ON UPDATE no action ON DELETE no action
-);
+) WITHOUT ROWID;
 --> statement-breakpoint
 CREATE UNIQUE INDEX `api_keys_key_hash_unique` ON `api_keys` (`key_hash`);--> statement-breakpoint
 CREATE INDEX `api_keys_newest` ON `api_keys` (`workspace_id`,`created_at`,`id`);--> statement-breakpoint
@@ -39,7 +40,7 @@ CREATE TABLE `attempts` (
 	`duration_ms` integer NOT NULL,
 	`response` blob,
 	PRIMARY KEY(`subscription_id`, `event_id`, `attempt`)
-);
+) WITHOUT ROWID;
 --> statement-breakpoint
 CREATE TABLE `audit_trail` (
 	`at` integer NOT NULL,
@@ -55,7 +56,7 @@ CREATE TABLE `audit_trail` (
 	`before` text,
 	`after` text,
 	PRIMARY KEY(`at`, `id`)
-);
+) WITHOUT ROWID;
 --> statement-breakpoint
 CREATE INDEX `audit_trail_of_workspace` ON `audit_trail` (`workspace_id`,`at`,`id`) WHERE workspace_id IS NOT NULL;--> statement-breakpoint
 CREATE INDEX `audit_trail_changes` ON `audit_trail` (`workspace_id`,`at`,`id`) WHERE webhook_id IS NOT NULL;--> statement-breakpoint
@@ -74,7 +75,7 @@ CREATE TABLE `automations` (
 	`created_at` integer NOT NULL,
 	`removed_at` integer,
 	FOREIGN KEY (`workspace_id`) REFERENCES `workspaces`(`id`) ON UPDATE no action ON DELETE no action
-);
+) WITHOUT ROWID;
 --> statement-breakpoint
 CREATE INDEX `automations_newest` ON `automations` (`workspace_id`,`created_at`,`id`);--> statement-breakpoint
 CREATE INDEX `automations_removed` ON `automations` (`id`) WHERE removed_at IS NOT NULL;--> statement-breakpoint
@@ -97,7 +98,7 @@ CREATE TABLE `deliveries` (
 	`earlier_attempts` integer DEFAULT 0 NOT NULL,
 	`delivered_earlier` integer DEFAULT false NOT NULL,
 	PRIMARY KEY(`subscription_id`, `event_id`)
-);
+) WITHOUT ROWID;
 --> statement-breakpoint
 CREATE INDEX `deliveries_due_of_subscription` ON `deliveries` (`subscription_id`,`type`,`priority`,`due_at`,`event_id`) WHERE state = 'pending';--> statement-breakpoint
 CREATE INDEX `deliveries_unsuccessful` ON `deliveries` (`subscription_id`,`state`,`event_id`) WHERE state IN ('exhausted', 'cancelled') OR (state = 'pending' AND attempts > 0);--> statement-breakpoint
@@ -107,7 +108,7 @@ CREATE TABLE `delivery_counts` (
 	`day` integer NOT NULL,
 	`counts` text NOT NULL,
 	PRIMARY KEY(`workspace_id`, `subscription_id`, `day`)
-);
+) WITHOUT ROWID;
 --> statement-breakpoint
 CREATE INDEX `delivery_counts_oldest` ON `delivery_counts` (`day`);--> statement-breakpoint
 CREATE TABLE `erased_leads` (
@@ -115,7 +116,7 @@ CREATE TABLE `erased_leads` (
 	`id` text NOT NULL,
 	`erased_at` integer NOT NULL,
 	PRIMARY KEY(`workspace_id`, `id`)
-);
+) WITHOUT ROWID;
 --> statement-breakpoint
 CREATE INDEX `erased_leads_oldest` ON `erased_leads` (`erased_at`);--> statement-breakpoint
 CREATE TABLE `events` (
@@ -128,7 +129,7 @@ CREATE TABLE `events` (
 	`created_at` integer NOT NULL,
 	`test` integer DEFAULT false NOT NULL,
 	PRIMARY KEY(`workspace_id`, `id`)
-);
+) WITHOUT ROWID;
 --> statement-breakpoint
 CREATE TABLE `leads` (
 	`id` text PRIMARY KEY NOT NULL,
@@ -140,7 +141,7 @@ CREATE TABLE `leads` (
 	`created_at` integer NOT NULL,
 	`event_id` text NOT NULL,
 	FOREIGN KEY (`workspace_id`) REFERENCES `workspaces`(`id`) ON UPDATE no action ON DELETE no action
-);
+) WITHOUT ROWID;
 --> statement-breakpoint
 CREATE INDEX `leads_newest` ON `leads` (`workspace_id`,`created_at`,`id`);--> statement-breakpoint
 CREATE TABLE `moves` (
@@ -154,7 +155,7 @@ CREATE TABLE `moves` (
 	`copied` integer DEFAULT 0 NOT NULL,
 	`created_at` integer NOT NULL,
 	`since` integer NOT NULL
-);
+) WITHOUT ROWID;
 --> statement-breakpoint
 CREATE TABLE `runs` (
 	`id` text PRIMARY KEY NOT NULL,
@@ -169,7 +170,7 @@ CREATE TABLE `runs` (
 	FOREIGN KEY (`workspace_id`) REFERENCES `workspaces`(`id`) ON UPDATE no action ON DELETE no action,
 	FOREIGN KEY (`automation_id`) REFERENCES `automations`(`id`) ON UPDATE no action ON DELETE cascade,
 	FOREIGN KEY (`lead_id`) REFERENCES `leads`(`id`) ON UPDATE no action ON DELETE no action
-);
+) WITHOUT ROWID;
 --> statement-breakpoint
 CREATE INDEX `runs_newest` ON `runs` (`workspace_id`,`occurred_at`,`id`);--> statement-breakpoint
 CREATE INDEX `runs_newest_of_automation` ON `runs` (`automation_id`,`occurred_at`,`id`);--> statement-breakpoint
@@ -211,7 +212,7 @@ CREATE TABLE `subscriptions` (
 	`wake_at` integer DEFAULT 0 NOT NULL,
 	`scheduled_until` integer DEFAULT 0 NOT NULL,
 	FOREIGN KEY (`workspace_id`) REFERENCES `workspaces`(`id`) ON UPDATE no action ON DELETE no action
-);
+) WITHOUT ROWID;
 --> statement-breakpoint
 CREATE UNIQUE INDEX `subscriptions_idempotent` ON `subscriptions` (`workspace_id`,`idempotency_key`) WHERE idempotency_key IS NOT NULL;--> statement-breakpoint
 CREATE INDEX `subscriptions_notable` ON `subscriptions` (`id`) WHERE failing_since IS NOT NULL OR rejections <> '{}' OR disabled_by_failures OR pending_exhausted_at IS NOT NULL;--> statement-breakpoint
@@ -220,7 +221,7 @@ CREATE INDEX `subscriptions_deleted` ON `subscriptions` (`workspace_id`,`created
 CREATE TABLE `sweep_positions` (
 	`part` text PRIMARY KEY NOT NULL,
 	`position` text NOT NULL
-);
+) WITHOUT ROWID;
 --> statement-breakpoint
 CREATE TABLE `workspaces` (
 	`id` text PRIMARY KEY NOT NULL,
@@ -237,7 +238,7 @@ CREATE TABLE `workspaces` (
 	`sessions_not_before` integer DEFAULT 0 NOT NULL,
 	`webhooks_max` integer,
 	`created_at` integer NOT NULL
-);
+) WITHOUT ROWID;
 --> statement-breakpoint
 CREATE INDEX `workspaces_newest` ON `workspaces` (`created_at`,`id`);--> statement-breakpoint
 CREATE INDEX `workspaces_locked` ON `workspaces` (`move_id`) WHERE move_id IS NOT NULL;

@@ -22,6 +22,9 @@ import type {
 /*
  * Times are Unix milliseconds. Every table with data of workspaces has the workspace's id. Every list has an index
  * that starts with that id, so a page reads one row more than it shows.
+ *
+ * Every table is WITHOUT ROWID, because D1 bills rows written: its primary key is then no index of its own.
+ * Drizzle cannot express that, so the migrations add it.
  */
 
 /** A column of bytes. In TypeScript, they are hexadecimal, because rows pass through JSON. */
@@ -355,10 +358,6 @@ export const events = sqliteTable(
  */
 export type Priority = 0 | 1 | 2 | 3;
 
-/**
- * Deliveries. The table has no rowids, which Drizzle cannot express, so migrations/0001_triggers.sql creates it. That
- * saves a write per row, and reads are as fast, because no column grows.
- */
 export const deliveries = sqliteTable(
   "deliveries",
   {

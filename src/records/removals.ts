@@ -88,8 +88,7 @@ export async function cleanUpAutomations(db: Database, hasMore: () => boolean): 
 function deletePiece(id: string) {
   const isOfIt = eq(runs.automationId, id);
   return {
-    // Raw SQL: Drizzle does not support rowid.
-    runs: sql`DELETE FROM ${runs} WHERE rowid IN (SELECT rowid FROM ${runs}
+    runs: sql`DELETE FROM ${runs} WHERE ${runs.id} IN (SELECT ${runs.id} FROM ${runs}
       WHERE ${isOfIt} AND ${isOfRemoved(runs.automationId)}
       ORDER BY ${runs.occurredAt} DESC LIMIT ${REMOVED_RUNS_AT_ONCE})`,
     automation: qb
