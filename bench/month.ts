@@ -1,74 +1,17 @@
-import { startReceiver } from "../test/node/support/receiver.ts";
-import { until } from "../test/support/until.ts";
 import type { Samples } from "./figures.ts";
-import { call, type Extent, meter, openWorkspace, recordLeads, sleep, start } from "./setting.ts";
+import { measureLife } from "./life.ts";
+import type { Extent } from "./setting.ts";
 
-const EVENTS = { full: 200, quick: 50, smoke: 5 };
-const LONG_AGO_MS = 100 * 86_400_000;
-/** How long the runtime may take to hand over what it has logged. */
-const LOGGED_MS = 500;
-
-/**
- * What Cloudflare bills for an event with three subscriptions from its record to its expiry, for a page of 25,
- * and for a sweep that finds nothing to do: what `price.ts` multiplies.
- */
+/** What Cloudflare bills for an event, a page and a sweep: what `price.ts` multiplies. */
 export async function measureMonth(extent: Extent): Promise<Samples> {
-  const count = EVENTS[extent];
-  let lines = 0;
-  const runtime = await start("worker", { onLog: () => lines++ });
-  const receivers = await Promise.all(Array.from({ length: 3 }, () => startReceiver()));
-  const urls = receivers.map(({ url }) => url);
-  const { workspaceId, apiKey } = await openWorkspace(runtime, urls);
-  const pending = runtime.env.DB.prepare(
-    "SELECT 1 FROM deliveries WHERE state = 'pending' LIMIT 1",
-  );
-  const isSettled = async () => (await pending.all()).results.length === 0;
-  const kept = runtime.env.DB.prepare("SELECT 1 FROM events LIMIT 1");
-  const log = async (work: () => Promise<unknown>) => {
-    await sleep(LOGGED_MS);
-    lines = 0;
-    const used = await meter(runtime, work);
-    await sleep(LOGGED_MS);
-    return { ...used, lines };
-  };
-
-  const sweep = await log(() => runtime.scheduled());
-  /** The life of `count` events that are recorded `size` at a time, as long ago as they expire now. */
-  async function live(size: number) {
-    await call(runtime, `/bench/clock?offset=${-LONG_AGO_MS}`);
-    const life = await log(async () => {
-      for (let left = count; left > 0; left -= size) {
-        await recordLeads(runtime, workspaceId, Math.min(size, left));
-        await until(isSettled, 60_000);
-      }
-    });
-    await call(runtime, "/bench/clock?offset=0");
-    let sweeps = 0;
-    const expiry = await log(async () => {
-      for (; (await kept.all()).results.length > 0; sweeps++) await runtime.scheduled();
-    });
-    const of = (name: keyof typeof life) =>
-      (life[name] + expiry[name] - sweeps * sweep[name]) / count;
-    return {
-      rowsRead: of("rowsRead"),
-      rowsWritten: of("rowsWritten"),
-      messages: of("messages"),
-      lines: of("lines"),
-    };
-  }
-  const alone = await live(1);
-  const together = await live(100);
-  const page = await log(() => call(runtime, "/v1/leads?limit=25", { apiKey }));
-
-  await Promise.all(receivers.map(({ close }) => close()));
-  await runtime.stop();
+  const { alone, together, page, sweep } = await measureLife(extent);
   return {
+    rows_written_life_alone: [alone.rowsWritten],
+    rows_written_life: [together.rowsWritten],
     month_rows_read_alone: [alone.rowsRead],
-    month_rows_written_alone: [alone.rowsWritten],
     month_messages_alone: [alone.messages],
     month_lines_alone: [alone.lines],
     month_rows_read_together: [together.rowsRead],
-    month_rows_written_together: [together.rowsWritten],
     month_messages_together: [together.messages],
     month_lines_together: [together.lines],
     month_rows_read_page: [page.rowsRead],

@@ -1,6 +1,7 @@
 import { type Answer, startReceiver } from "../test/node/support/receiver.ts";
 import { until } from "../test/support/until.ts";
 import type { Samples } from "./figures.ts";
+import { measureLife } from "./life.ts";
 import { call, type Extent, meter, openWorkspace, recordLeads, start } from "./setting.ts";
 
 const ROUNDS = 3;
@@ -60,7 +61,10 @@ export async function measureRows(extent: Extent): Promise<Samples> {
 
   await Promise.all([healthy, busy, dead].map(({ receiver }) => receiver.close()));
   await runtime.stop();
+  const life = await measureLife(extent);
   return {
+    rows_written_life: [life.together.rowsWritten],
+    rows_written_life_alone: [life.alone.rowsWritten],
     rows_written_per_delivery: together,
     rows_written_alone: alone,
     rows_written_half_429: [half429],

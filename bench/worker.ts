@@ -6,6 +6,7 @@
 
 import { bindingOf, databaseNames } from "../src/db/databases.ts";
 import shipped, { AddressGate, KeyGate, Platform as ShippedPlatform } from "../src/index.ts";
+import { sleep } from "../src/timing.ts";
 import { advanceMove } from "../src/workspaces/moving/move.ts";
 import { countedCall, interposed, interposedObjects } from "../test/support/interposed.ts";
 import { answerNaively, insertLeads, postBodies } from "./bare.ts";
@@ -33,8 +34,8 @@ const meters: Meters = {
 /** The bindings, metered, each call of which takes this much longer than its own time. */
 function metered(env: Env, roundTripMs = 0): Env {
   const travel = async <T>(work: () => Promise<T>): Promise<T> => {
-    const far = new Promise((resolve) => setTimeout(resolve, roundTripMs));
-    const [result] = await Promise.all([work(), roundTripMs > 0 && far]);
+    if (roundTripMs === 0) return work();
+    const [result] = await Promise.all([work(), sleep(roundTripMs)]);
     return result;
   };
   const databases = databaseNames(env).map((name) => [
