@@ -23,7 +23,12 @@ const BUNDLED = [
 const REPEATED = (
   process.env.REPEAT_ALL
     ? ["http/**/*", "platform/*"]
-    : ["http/routes/*", "http/replicas", "tenants", "platform/{erasure,export,redelivery}"]
+    : [
+        "http/routes/*",
+        "http/{replicas,ended-access}",
+        "tenants",
+        "platform/{erasure,export,redelivery}",
+      ]
 ).map((name) => `test/worker/${name}.test.ts`);
 
 /** Three databases; workspaces live in the second one. */

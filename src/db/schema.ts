@@ -75,6 +75,8 @@ export const workspaces = sqliteTable(
     testEventsSince: integer("test_events_since").notNull().default(0),
     /** Portal links and sessions that were issued up to this time are invalid: see `PortalGrant`. */
     sessionsNotBefore: integer("sessions_not_before").notNull().default(0),
+    /** The ids of the API keys that were revoked last: see `GuardedClient`. */
+    revokedKeys: text("revoked_keys", { mode: "json" }).$type<string[]>().notNull().default([]),
     /** Maximum number of subscriptions; null for `SUBSCRIPTIONS_MAX`. */
     webhooksMax: integer("webhooks_max"),
     createdAt: integer("created_at").notNull(),

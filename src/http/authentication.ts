@@ -1,6 +1,6 @@
 import type { Context, Next } from "hono";
 import { createMiddleware } from "hono/factory";
-import { ApiError, type ErrorCode } from "../contract/errors.ts";
+import { ApiError } from "../contract/errors.ts";
 import { openDatabase } from "../db/client.ts";
 import { bindingOf } from "../db/databases.ts";
 import { EarlySession, type ReadPoint } from "../db/session.ts";
@@ -8,7 +8,7 @@ import { logError } from "../log.ts";
 import { type AddressName, addressAlias, nameAddress } from "../rate-limit/address.ts";
 import { hashApiKey, isApiKey } from "../rate-limit/api-key.ts";
 import { callObject } from "../rate-limit/call.ts";
-import type { KeyStatusVerdict, UncountedRefusals } from "../rate-limit/key-gate.ts";
+import type { UncountedRefusals } from "../rate-limit/key-gate.ts";
 import {
   failingAddresses,
   type KeyRefusal,
@@ -18,6 +18,7 @@ import {
   unknownKeys,
 } from "../rate-limit/memory.ts";
 import { type RateLimit, resetSeconds } from "../rate-limit/window.ts";
+import { GuardedClient } from "../workspaces/write-guard.ts";
 import { readBody, takesBody } from "./body.ts";
 import type { AppEnv } from "./context.ts";
 
@@ -47,8 +48,8 @@ type Admission =
  * A write takes these steps, so that the client cannot delay it once it is admitted:
  * 1. Its body is read.
  * 2. The key's gate admits it.
- * 3. The route handles it.
- * 4. The gate stores the bookmark of the write. If the key has ended in the meantime, the write is undone.
+ * 3. The route handles it. Its transactions fail if the key has ended in the meantime.
+ * 4. The gate stores the bookmark of the write.
  *
  * A read takes one network hop less if this isolate has cached the workspace of its key:
  * 1. The route reads at once, while the key's gate decides. With a key that is not cached, it waits for the gate.
@@ -105,52 +106,20 @@ async function handleWrite(c: Context<AppEnv>, next: Next, keyHash: string): Pro
   const admission = await admit(c, keyHash);
   const error = enter(c, admission);
   if (!admission.isAdmitted) throw error;
-  const { database } = admission;
+  const { database, workspaceId, keyId } = admission;
   const session = bindingOf(c.env, database).withSession("first-primary");
-  c.set("db", openDatabase(session));
+  c.set("db", openDatabase(new GuardedClient(session, workspaceId, { keyId })));
   await next();
   const bookmark = session.getBookmark();
   const isRefused = c.res.status >= 400 && c.res.status < 500;
   if (bookmark === null || isRefused) return;
   remember(c, keyHash, database, bookmark);
-  const status = await reportWrite(c, keyHash, database, bookmark);
-  if (status === "unknown_key") await undo(c, "invalid_api_key");
-  if (status === "access_denied") await undo(c, "workspace_access_denied");
-}
-
-/**
- * Reports the bookmark of a write to the key's gate.
- *
- * @returns the status of the key after the write; undefined if its gate did not respond, or if its version does not
- *   return one.
- */
-async function reportWrite(
-  c: Context<AppEnv>,
-  keyHash: string,
-  database: string,
-  bookmark: string,
-): Promise<KeyStatusVerdict | undefined> {
   try {
-    return await callObject(c.env, c.env.KEY_GATE, keyHash, (gate) =>
-      gate.advance(bookmark, database, keyHash),
-    );
-  } catch (error) {
+    await callObject(c.env, c.env.KEY_GATE, keyHash, (gate) => gate.advance(bookmark, database));
+  } catch (failure) {
     // The error is only logged, because the write itself has succeeded.
-    logError("bookmark_update_failed", error, { requestId: c.get("requestId") });
-    return undefined;
+    logError("bookmark_update_failed", failure, { requestId: c.get("requestId") });
   }
-}
-
-/**
- * Undoes the write of a request whose key or session has ended since it was admitted, if its route can.
- *
- * @throws ApiError if the write is undone.
- */
-export async function undo(c: Context<AppEnv>, code: ErrorCode): Promise<void> {
-  const undoWrite = c.get("undo");
-  if (!undoWrite) return;
-  await undoWrite();
-  throw new ApiError(code);
 }
 
 /** Lets the key's gate decide whether the request is admitted. */

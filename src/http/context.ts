@@ -36,8 +36,6 @@ export interface AppEnv {
      * admitted before they are handled.
      */
     refusal: Promise<unknown> | undefined;
-    /** Undoes the write of the request; undefined if its route cannot. */
-    undo: (() => Promise<unknown>) | undefined;
     /** The id of the key, once it is known to be valid. */
     keyId: string;
     /** The pseudonym of the IP address in the log, for a request that must authenticate. */

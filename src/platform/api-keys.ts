@@ -14,6 +14,7 @@ import { lastHours } from "../rate-limit/usage.ts";
 import { refuseMissing } from "../records/recording/references.ts";
 import { listCreatedBy } from "../subscriptions/subscriptions.ts";
 import {
+  type GatedKey,
   insertApiKey,
   listStoredKeys,
   revokeKey,
@@ -21,8 +22,9 @@ import {
   type StoredKey,
   updateQuota,
 } from "../workspaces/api-keys.ts";
-import { findPlacement } from "../workspaces/placement.ts";
+import { findPlacement, type Placement } from "../workspaces/placement.ts";
 import { ApiKeyView } from "../workspaces/views.ts";
+import { refuseWrites } from "../workspaces/write-guard.ts";
 import { cursorOf, integer, Nothing, pageAfter, pageOf, toPage } from "./fields.ts";
 import { operation } from "./operation.ts";
 import { expectWorkspace } from "./placements.ts";
@@ -101,10 +103,11 @@ export const rollApiKey = operation({
     const { made, stored } = await makeKey(env);
     const now = Date.now();
     const rolled = rotateKey(keyId, stored, now + overlapSeconds * 1000, now);
-    // The gate of the old key must know when the key expires before this operation returns.
     const old = await commit(openDirectory(env), rolled);
     note?.(old.workspaceId);
-    await invalidateKey(env, old);
+    // The gate of the old key must know when the key expires before this operation returns.
+    if (overlapSeconds > 0) await invalidateKey(env, old);
+    else await endKey(env, old);
     return made;
   },
 });
@@ -131,13 +134,24 @@ export const revokeApiKey = operation({
     const key = keyId != null ? { id: keyId } : { keyHash: await hashApiKey(apiKey ?? "") };
     const [revoked] = await revokeKey(openDirectory(env), key, Date.now());
     if (!revoked) throw new InputError(keyId != null ? "keyId" : "apiKey", "no such key");
-    // The key is refused everywhere once this returns.
-    await invalidateKey(env, revoked);
     const { id, workspaceId } = revoked;
-    const { db } = await findPlacement(env, workspaceId);
+    const { db } = await endKey(env, revoked);
     return { keyId: id, workspaceId, webhookIds: await listCreatedBy(db, workspaceId, id) };
   },
 });
+
+/**
+ * Ends a key that the directory has revoked: when this returns, the key is refused everywhere, and writes nothing
+ * more, not even for a request that was admitted before.
+ *
+ * @returns where its workspace lives.
+ */
+async function endKey(env: Env, key: GatedKey): Promise<Placement> {
+  const { id, workspaceId } = key;
+  const placement = await findPlacement(env, workspaceId);
+  await Promise.all([invalidateKey(env, key), commit(placement.db, refuseWrites(workspaceId, id))]);
+  return placement;
+}
 
 export const listApiKeys = operation({
   about: `Lists a workspace's API keys, including revoked ones, with the requests of their last 24 hours, newest key first, ${KEYS_AT_ONCE} per page.`,

@@ -26,9 +26,6 @@ export type Admission =
       bookmark: string | null;
     };
 
-/** The status of a key, as the gate reports it after a write. */
-export type KeyStatusVerdict = "admitted" | "unknown_key" | "access_denied";
-
 /** 429s with the key that an isolate returned from its cache, and that the gate has not counted yet. */
 export interface UncountedRefusals {
   count: number;
@@ -134,14 +131,9 @@ export class KeyGate extends DurableObject<Env> {
    *
    * @param database the name of the database that the bookmark belongs to. A database that the workspace has left is
    *   ignored, because bookmarks of different databases cannot be compared.
-   * @param keyHash the name of this object; undefined if an earlier version of the Worker calls.
-   * @returns the status of the key after the write; the key may have been revoked since the write was admitted.
    */
-  async advance(bookmark: string, database: string, keyHash?: string): Promise<KeyStatusVerdict> {
+  advance(bookmark: string, database: string): void {
     this.#raiseBookmark(bookmark, database);
-    if (keyHash !== undefined) await this.#ensureStatus(keyHash);
-    if (!this.#cached?.status) return "unknown_key";
-    return this.#cached.status.accessGranted ? "admitted" : "access_denied";
   }
 
   #raiseBookmark(bookmark: string, database: string): void {

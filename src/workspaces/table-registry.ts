@@ -194,12 +194,13 @@ export const MOVED = OWNED.filter(({ stays }) => !stays);
 /** The names of the rows of each table in exports, in order. */
 export const EXPORT_KINDS = entries.map(({ kind }) => kind) as ExportKind[];
 
-// The omitted columns are about the database of the row.
+// The omitted columns are about the database of the row, and about requests that write to that database.
 const {
   database: _1,
   writeLock: _2,
   moveId: _3,
   erasing: _4,
+  revokedKeys: _5,
   ...fields
 } = getTableColumns(workspaces);
 

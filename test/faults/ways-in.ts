@@ -52,7 +52,7 @@ export const WAYS_IN: Fault[] = [
     ["authentication.ts", 'new ApiError("rate_limited", { retry_after_seconds: resetSeconds(rateLimit) })', 'new ApiError("rate_limited")', "429 says when to come back"],
     ["authentication.ts", "identity: null, error: await countFailure(c)", 'identity: null, error: new ApiError("invalid_api_key")', "a revoked key counts as a failure of its address"],
     ["authentication.ts", "    unknownKeys.set(keyHash, askedAt + REFUSING_MS);\n", "", "a flood of a revoked key calls its gate once in two seconds"],
-    ["authentication.ts", "gate.advance(bookmark, database, keyHash)", 'gate.advance("", database, keyHash)', "a client reads what it wrote, anywhere"],
+    ["authentication.ts", "gate.advance(bookmark, database)", 'gate.advance("", database)', "a client reads what it wrote, anywhere"],
     ["authentication.ts", "if (error && !c.error) throw error;", "", "what was read before the key was refused is not shown"],
     ["body.ts", 'if (Number(c.req.header("Content-Length")) > maxBytes)', "if (false)", "a body that is far too large is left unread"],
     ["body.ts", "if (length > max)", "if (length >= BODY_MAX_BYTES)", "a body of 16 KiB is accepted"],

@@ -1,10 +1,13 @@
 import type { Context, Next } from "hono";
 import { ApiError } from "../../contract/errors.ts";
 import { isId } from "../../contract/ids.ts";
+import { openDatabase } from "../../db/client.ts";
+import { bindingOf } from "../../db/databases.ts";
 import { verifyPortalToken } from "../../platform/portal-token.ts";
 import { findPlacement } from "../../workspaces/placement.ts";
 import { findPortalAccess } from "../../workspaces/workspaces.ts";
-import { noteAddress, parseBearer, undo } from "../authentication.ts";
+import { GuardedClient } from "../../workspaces/write-guard.ts";
+import { noteAddress, parseBearer } from "../authentication.ts";
 import { readBody } from "../body.ts";
 import type { AppEnv } from "../context.ts";
 
@@ -19,7 +22,7 @@ export const EXCHANGE = "/portal/api/session";
  * token that we did not sign costs no look-up. A read-only session may change nothing. If the path names a subscription
  * that does not belong to the workspace, the response is 404, and nothing else is read.
  *
- * As under `/v1`, the body is read before the request is admitted, and a new subscription is undone if the session has
+ * As under `/v1`, the body is read before the request is admitted, and its transactions fail if the session has
  * ended in the meantime.
  *
  * @throws ApiError `invalid_api_key`, `rate_limited`, `workspace_access_denied` or
@@ -48,18 +51,16 @@ export async function authenticatePortal(c: Context<AppEnv>, next: Next): Promis
   if (!access) throw new ApiError("invalid_api_key");
   c.set("workspaceId", workspaceId);
   if (!access.accessGranted) throw new ApiError("workspace_access_denied");
-  const hasEnded = ({ sessionsNotBefore }: typeof access) => grant.issuedAt <= sessionsNotBefore;
-  if (hasEnded(access)) throw new ApiError("invalid_api_key");
+  if (grant.issuedAt <= access.sessionsNotBefore) throw new ApiError("invalid_api_key");
   const isChange = purpose === "session" && c.req.method !== "GET" && c.req.method !== "HEAD";
   if (isChange && grant.readOnly)
     throw new ApiError("workspace_access_denied", { reason: "read_only_session" });
   if (webhookId !== null && !access.webhookFound) throw new ApiError("webhook_not_found");
+  const { database, db } = placement;
+  const { issuedAt } = grant;
+  const guarded = () => new GuardedClient(bindingOf(c.env, database), workspaceId, { issuedAt });
   c.set("placement", placement);
-  c.set("db", placement.db);
+  c.set("db", isChange ? openDatabase(guarded()) : db);
   c.set("portal", { grant, name: access.name });
   await next();
-  if (!c.get("undo")) return;
-  const later = await findPortalAccess(placement.db, workspaceId, null);
-  if (later && !later.accessGranted) await undo(c, "workspace_access_denied");
-  else if (!later || hasEnded(later)) await undo(c, "invalid_api_key");
 }

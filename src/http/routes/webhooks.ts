@@ -194,9 +194,6 @@ export async function subscribe(
   const row = { id, workspaceId, ...asked, sealedSecret, createdAt };
   const { stored, max } = await commit(db, insertSubscription(row, { idempotencyKey, keyId }));
   if (!stored) throw new ApiError("invalid_request", { reason: "subscription_limit_reached", max });
-  // If the key has been revoked since, the subscription must not receive the later leads of the workspace.
-  if (stored.id === id)
-    c.set("undo", () => commit(db, deleteSubscription(workspaceId, id, Date.now())));
   return showSecret(dataKey, asked, stored);
 }
 

@@ -1,4 +1,4 @@
-import { env, exports } from "cloudflare:workers";
+import { exports } from "cloudflare:workers";
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import {
@@ -11,7 +11,6 @@ import {
   refusal,
 } from "../../support/api.ts";
 import { jumpTo } from "../../support/deliveries.ts";
-import { interposed } from "../../support/interposed.ts";
 import { sessionToken } from "../../support/portal.ts";
 import { shortenTimers } from "../../support/timers.ts";
 
@@ -140,36 +139,5 @@ describe("a body that takes longer than ten seconds", () => {
     const { apiKey } = await openWorkspace();
     const { response } = begin("POST", "/v1/leads", apiKey, creation);
     expect((await response).status).toBe(404);
-  });
-});
-
-describe("a subscription that is written while access ends", () => {
-  /** The Worker, with a database in which `meanwhile` happens just before the subscription is written. */
-  function meanwhile(act: () => Promise<unknown>) {
-    const DB = interposed(env.DB, async ({ texts, go }) => {
-      if (texts.some((text) => text.startsWith('insert into "subscriptions"'))) await act();
-      return go();
-    });
-    return deployedWith({ DB });
-  }
-
-  test.each(ENDINGS)("is deleted again if %s", async (_, status, endAccess) => {
-    const workspace = await openWorkspace();
-    const { workspaceId, apiKey, api } = workspace;
-    await api.get("/v1/leads");
-    const fetch = meanwhile(() => endAccess(workspace));
-    const response = await openApi(apiKey, fetch).post("/v1/webhooks", creation);
-    expect(response.status).toBe(status);
-    expect(JSON.stringify(response.body)).not.toContain("whsec_");
-    expect((await Platform.listWebhooks({ workspaceId })).items).toEqual([]);
-  });
-
-  test("is deleted again if the portal's session loses access", async () => {
-    const { workspaceId } = await openWorkspace();
-    const token = await sessionToken(workspaceId);
-    const fetch = meanwhile(() => Platform.setWorkspaceAccess({ workspaceId, granted: false }));
-    const { end } = begin("POST", "/portal/api/webhooks", token, creation, fetch);
-    expect(await end()).toBe(403);
-    expect((await Platform.listWebhooks({ workspaceId })).items).toEqual([]);
   });
 });

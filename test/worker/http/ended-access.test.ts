@@ -1,0 +1,183 @@
+import { describe, expect, test } from "vitest";
+import {
+  deployedWith,
+  openApi,
+  openWorkspace,
+  Platform,
+  recordAutomation,
+} from "../../support/api.ts";
+import { interposed } from "../../support/interposed.ts";
+import { WORKSPACE_DB } from "../../support/placement.ts";
+import { openOwed, portalOf, sessionToken } from "../../support/portal.ts";
+
+/*
+ * Access may end while a request is admitted but has not written yet. Nothing is written then, whatever the request
+ * is, and the response is that of a request that comes after the end.
+ */
+
+const creation = { url: "https://ok-ended.example/", events: ["lead.created"] };
+
+/** What requests can change of a workspace, as stored. */
+async function storedOf(workspaceId: string): Promise<string> {
+  const tables = ["subscriptions", "automations", "events", "deliveries"];
+  const found = await WORKSPACE_DB.batch(
+    tables.map((table) =>
+      WORKSPACE_DB.prepare(`SELECT * FROM ${table} WHERE workspace_id = ?`).bind(workspaceId),
+    ),
+  );
+  return JSON.stringify(found.map(({ results }) => results));
+}
+
+/** The Worker with a database in which `act` happens just before the first write, and what is stored after it. */
+function heldBack(workspaceId: string, act: () => Promise<unknown>) {
+  const held = { stored: "" };
+  const DB = interposed(WORKSPACE_DB, async ({ texts, go }) => {
+    const isWrite = texts.some((text) => /^\s*(insert|update|delete)/i.test(text));
+    if (isWrite && held.stored === "") {
+      await act();
+      held.stored = await storedOf(workspaceId);
+    }
+    return go();
+  });
+  return { held, fetch: deployedWith({ DB }) };
+}
+
+type Workspace = Awaited<ReturnType<typeof openOwed>>;
+type Ending = [name: string, status: number, end: (workspace: Workspace) => Promise<unknown>];
+
+const losesAccess: Ending = [
+  "the workspace loses access",
+  403,
+  ({ workspaceId }) => Platform.setWorkspaceAccess({ workspaceId, granted: false }),
+];
+const isErased: Ending = [
+  "the workspace is erased",
+  401,
+  ({ workspaceId }) => Platform.eraseWorkspace({ workspaceId }),
+];
+
+const KEY_ENDINGS: Ending[] = [
+  ["its key is revoked", 401, ({ keyId }) => Platform.revokeApiKey({ keyId })],
+  [
+    "its key is revoked, and others after it",
+    401,
+    async ({ keyId, workspaceId }) => {
+      await Platform.revokeApiKey({ keyId });
+      for (let i = 0; i < 3; i++) {
+        const { keyId: other } = await Platform.createApiKey({ workspaceId });
+        await Platform.revokeApiKey({ keyId: other });
+      }
+    },
+  ],
+  [
+    "its key is rotated without an overlap",
+    401,
+    ({ keyId }) => Platform.rollApiKey({ keyId, overlapSeconds: 0 }),
+  ],
+  losesAccess,
+  isErased,
+];
+
+const SESSION_ENDINGS: Ending[] = [
+  ["the sessions end", 401, ({ workspaceId }) => Platform.endPortalSessions({ workspaceId })],
+  [
+    "the workspace loses access and gets it back",
+    401,
+    async ({ workspaceId }) => {
+      await Platform.setWorkspaceAccess({ workspaceId, granted: false });
+      await Platform.setWorkspaceAccess({ workspaceId, granted: true });
+    },
+  ],
+  losesAccess,
+  isErased,
+];
+
+type Write = (
+  api: ReturnType<typeof openApi>,
+  workspace: Workspace,
+) => Promise<{ status: number; body: unknown }>;
+
+const KEY_WRITES: [name: string, write: Write][] = [
+  ["POST /v1/webhooks", (api) => api.post("/v1/webhooks", creation)],
+  ["DELETE /v1/webhooks/{id}", (api, { webhookId }) => api.delete(`/v1/webhooks/${webhookId}`)],
+  [
+    "PATCH /v1/automations/{id}",
+    async (api, { workspaceId }) =>
+      api.patch(`/v1/automations/${await recordAutomation(workspaceId)}`, { status: "paused" }),
+  ],
+];
+
+type PortalWrite = (
+  portal: ReturnType<typeof portalOf>,
+  workspace: Workspace,
+) => Promise<{ status: number; body: unknown }>;
+
+const PORTAL_WRITES: [name: string, write: PortalWrite][] = [
+  ["creates", (portal) => portal.post("/webhooks", creation)],
+  ["deletes", (portal, { path }) => portal.delete(path)],
+  ["changes", (portal, { path }) => portal.post(`${path}/update`, { description: "x" })],
+  ["disables", (portal, { path }) => portal.post(`${path}/disable`, {})],
+  ["enables", (portal, { path }) => portal.post(`${path}/enable`, {})],
+  ["rotates the secret of", (portal, { path }) => portal.post(`${path}/secret`, {})],
+  ["ends the overlap of", (portal, { path }) => portal.post(`${path}/overlap`, {})],
+  ["tests", (portal, { path }) => portal.post(`${path}/test`, { type: "lead.created" })],
+  [
+    "replays to",
+    (portal, { path }) =>
+      portal.post(`${path}/redeliver`, { since: new Date(Date.now() - 7_200_000).toISOString() }),
+  ],
+];
+
+describe.each(KEY_ENDINGS)("If %s in the meantime,", (_, status, end) => {
+  test.each(KEY_WRITES)("%s writes nothing", async (_name, write) => {
+    const workspace = await openOwed();
+    const { workspaceId, apiKey, api } = workspace;
+    await api.get("/v1/leads");
+    const { held, fetch } = heldBack(workspaceId, () => end(workspace));
+    const response = await write(openApi(apiKey, fetch), workspace);
+    expect(response).toMatchObject({ status, body: { error: { details: {} } } });
+    expect(held.stored).not.toBe("");
+    expect(await storedOf(workspaceId)).toBe(held.stored);
+  });
+});
+
+describe.each(SESSION_ENDINGS)("If %s in the meantime,", (_, status, end) => {
+  test.each(PORTAL_WRITES)("a session %s no subscription", async (_name, write) => {
+    const workspace = await openOwed();
+    const { workspaceId } = workspace;
+    const { held, fetch } = heldBack(workspaceId, () => end(workspace));
+    const portal = portalOf(await sessionToken(workspaceId), fetch);
+    const response = await write(portal, workspace);
+    expect(response).toMatchObject({ status, body: { error: { details: {} } } });
+    expect(held.stored).not.toBe("");
+    expect(await storedOf(workspaceId)).toBe(held.stored);
+  });
+});
+
+test("A write goes on while other keys, sessions and workspaces end", async () => {
+  const [workspace, other] = [await openOwed(), await openWorkspace()];
+  const { workspaceId, apiKey } = workspace;
+  const { keyId } = await Platform.createApiKey({ workspaceId });
+  const { fetch } = heldBack(workspaceId, async () => {
+    await Platform.revokeApiKey({ keyId });
+    await Platform.endPortalSessions({ workspaceId });
+    await Platform.setWorkspaceAccess({ workspaceId: other.workspaceId, granted: false });
+  });
+  const response = await openApi(apiKey, fetch).post("/v1/webhooks", creation);
+  expect(response.status).toBe(201);
+});
+
+test("revokeApiKey returns a subscription that a request has just written with the key", async () => {
+  const { apiKey, keyId } = await openWorkspace();
+  const revoked: string[][] = [];
+  const DB = interposed(WORKSPACE_DB, async ({ texts, go }) => {
+    const result = await go();
+    if (texts.some((text) => text.startsWith('insert into "subscriptions"')))
+      revoked.push((await Platform.revokeApiKey({ keyId })).webhookIds);
+    return result;
+  });
+  const api = openApi(apiKey, deployedWith({ DB }));
+  const { status, body } = await api.post<{ id: string }>("/v1/webhooks", creation);
+  expect(status).toBe(201);
+  expect(revoked).toEqual([[body.id]]);
+});
