@@ -10,7 +10,7 @@ import { and, desc, eq } from "drizzle-orm";
 import { drizzle } from "drizzle-orm/d1";
 import { index, integer, sqliteTable, text } from "drizzle-orm/sqlite-core";
 import { Hono } from "hono";
-import { toHex } from "../src/contract/bytes.ts";
+import { toHex } from "../src/primitives/bytes.ts";
 import { Connections } from "../test/support/connections.ts";
 
 const keys = sqliteTable("hand_keys", {

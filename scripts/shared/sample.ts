@@ -1,6 +1,6 @@
-import { chunk } from "../../src/chunk.ts";
 import { RECORDS_MAX } from "../../src/contract/limits.ts";
 import type { PlatformInput } from "../../src/platform/operations.ts";
+import { chunk } from "../../src/primitives/chunk.ts";
 import { Chance } from "./chance.ts";
 import type { PlatformClient } from "./platform-client.ts";
 

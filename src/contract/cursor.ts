@@ -1,4 +1,4 @@
-import { fromBase64Url, toBase64Url } from "./bytes.ts";
+import { fromBase64Url, toBase64Url } from "../primitives/bytes.ts";
 
 /** A position in a list that is sorted newest first. The next item is older than this. */
 export interface Position {

@@ -3,7 +3,7 @@ import { AutomationStatus } from "./enumerations.ts";
 import { ERRORS, type ErrorCode, REASONS, type Reason } from "./errors.ts";
 
 /** The schema of the error body; used for the OpenAPI document and in tests. */
-export const ErrorBody = z
+export const ErrorBodySchema = z
   .object({
     error: z
       .object({

@@ -1,5 +1,6 @@
 import { z } from "@hono/zod-openapi";
 import { ID_PREFIXES, type IdKind } from "./ids.ts";
+import { RECORDS_MAX } from "./limits.ts";
 
 /** The schema of an id in a response. Clients treat it as opaque, except for its prefix. */
 export function idField(kind: IdKind, about: string) {
@@ -38,4 +39,9 @@ export function timeField(about: string) {
     description: `${about} ISO 8601, UTC, with the suffix \`Z\`.`,
     example: "2026-03-14T09:26:53.589Z",
   });
+}
+
+/** A list of one or more items, up to the maximum of a call. */
+export function several<T extends z.ZodType>(item: T, max = RECORDS_MAX) {
+  return z.array(item).min(1).max(max);
 }

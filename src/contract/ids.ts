@@ -1,4 +1,4 @@
-import { toHex } from "./bytes.ts";
+import { toHex } from "../primitives/bytes.ts";
 
 /** The prefix of each kind of id; the last two are internal. */
 export const ID_PREFIXES = {

@@ -1,4 +1,4 @@
-import { fromBase64Url, toBase64Url } from "./bytes.ts";
+import { fromBase64Url, toBase64Url } from "../primitives/bytes.ts";
 import { ID_PREFIXES } from "./ids.ts";
 
 /**

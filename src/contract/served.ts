@@ -1,5 +1,5 @@
-/** The parts of the contract that a deployment may serve or not (`SERVED_ROUTES`). */
-export type Part =
+/** The features of the contract that a deployment may serve or not (`SERVED_ROUTES`). */
+export type Feature =
   | "automations"
   | "automations.patch"
   | "automations.crm_source"
@@ -7,7 +7,7 @@ export type Part =
   | "runs"
   | "webhooks";
 
-/** Whether `part` is in a comma-separated `SERVED_ROUTES` list. */
-export function isServed(servedRoutes: string, part: Part): boolean {
-  return servedRoutes.split(",").some((name) => name.trim() === part);
+/** Whether a feature is in a comma-separated `SERVED_ROUTES` list. */
+export function isServed(servedRoutes: string, feature: Feature): boolean {
+  return servedRoutes.split(",").some((name) => name.trim() === feature);
 }

@@ -1,5 +1,5 @@
 import { databaseNames } from "./databases.ts";
-import { type D1Client, LateClient, type Query } from "./session.ts";
+import { type ClientCall, type D1Client, DeferredClient } from "./session.ts";
 
 /**
  * Maximum statements in one invocation, in all databases together; each statement of a batch counts
@@ -53,7 +53,7 @@ export class Budget {
 }
 
 /** A database, or a session of one, whose statements are spent from a budget. */
-class MeteredClient extends LateClient {
+class MeteredClient extends DeferredClient {
   readonly #client: D1Client;
   readonly #budget: Budget;
 
@@ -63,9 +63,9 @@ class MeteredClient extends LateClient {
     this.#budget = budget;
   }
 
-  override async execute<T>(query: Query<T>, statements: number): Promise<T> {
+  override async execute<T>(call: ClientCall<T>, statements: number): Promise<T> {
     this.#budget.spend(statements);
-    return query(this.#client);
+    return call(this.#client);
   }
 
   withSession(constraint: string): MeteredClient {

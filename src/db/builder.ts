@@ -1,9 +1,11 @@
 import { bindIfParam, Column, getTableColumns, is, type Placeholder, SQL, sql } from "drizzle-orm";
 import { drizzle } from "drizzle-orm/d1";
 import type { SelectedFields, SQLiteTable } from "drizzle-orm/sqlite-core";
-import { LateClient } from "./session.ts";
+import { DeferredClient } from "./session.ts";
 
-class NoDatabase extends LateClient {
+/* Builds SQL that Drizzle cannot build itself, above all with rows that are passed as JSON. */
+
+class NoDatabase extends DeferredClient {
   override execute(): never {
     throw new Error("this query has no database: pass it to `commit`, `query` or `db.batch`");
   }
@@ -12,9 +14,7 @@ class NoDatabase extends LateClient {
 /** Drizzle without a database: builds queries for `commit`, `query` and `prepared` to execute. */
 export const qb = drizzle(new NoDatabase() as unknown as D1Database);
 
-/**
- * Aliases each field to its name: for raw SQL, and for joins whose columns share one (`checkNames`).
- */
+/** Aliases each field to its name, for joins in which two columns have the same name (`checkNames` in client.ts). */
 export function aliasFields<F extends SelectedFields>(fields: F): F {
   const entries = Object.entries(fields).map(([name, field]) => [name, nameField(field, name)]);
   return Object.fromEntries(entries) as F;
@@ -25,7 +25,7 @@ function nameField(field: unknown, name: string): unknown {
   return is(field, SQL) ? field.as(name) : field;
 }
 
-/** The columns of a table, by name, without those in `names`. */
+/** Returns the columns of a table by name, without those in `names`. */
 export function omitColumns<T extends SQLiteTable, K extends keyof T["_"]["columns"] & string>(
   table: T,
   ...names: K[]
@@ -41,7 +41,7 @@ type Assigned<T extends SQLiteTable> = {
 };
 
 /**
- * `INSERT … SELECT` with a value for each column; those that are not named get their defaults.
+ * Builds an `INSERT … SELECT` with a value for each column. A column that is not named gets its default.
  *
  * @param source the query from its `FROM` clause on.
  */
@@ -53,13 +53,13 @@ export function insertFrom<T extends SQLiteTable>(table: T, values: Assigned<T>,
   return qb.insert(table).select(sql`SELECT ${commaList(selected)} ${source}`);
 }
 
-/** The name of a column's field. */
+/** Returns the name of the field that has a column. */
 export function fieldOf(column: Column): string {
   const columns = Object.entries<Column>(getTableColumns(column.table));
   return columns.find(([, own]) => own === column)?.[0] as string;
 }
 
-/** Joins columns or expressions with commas. */
+/** SQL: columns or expressions, separated by commas. */
 export function commaList(parts: (Column | SQL)[]): SQL {
   return sql.join(parts, sql`, `);
 }
@@ -75,7 +75,7 @@ export function mapColumns<T extends SQLiteTable, K extends keyof T["$inferInser
   return Object.fromEntries(values) as Record<K, SQL>;
 }
 
-/** Reads the column's value from a `json_each` row that holds an object. */
+/** SQL expression: the value of a column in a row of `json_each` that has an object. */
 export function fromJson(row: string) {
   return (column: Column, name: string) => {
     const value = sql.raw(`${row}.value->>'${name}'`);
@@ -83,24 +83,24 @@ export function fromJson(row: string) {
   };
 }
 
-/** SQL expression: the column's value in JSON, for `fromJson`; bytes become hexadecimal. */
+/** SQL expression: the value of a column in JSON, for `fromJson`; bytes become hexadecimal. */
 export function toJsonValue(column: Column): SQL {
   return isBytes(column) ? sql`iif(${column} IS NULL, NULL, hex(${column}))` : sql`${column}`;
 }
 
 const isBytes = (column: Column) => column.getSQLType() === "blob";
 
-/** In `ON CONFLICT … DO UPDATE`, the column's value in the row that conflicted. */
+/** SQL expression for `ON CONFLICT … DO UPDATE`: the value of a column in the row that was not inserted. */
 export function excluded(column: Column): SQL {
   return sql`excluded.${unqualified(column)}`;
 }
 
-/** Like Drizzle's `inArray`, for any number of values: D1 binds at most 100 parameters. */
+/** SQL condition like Drizzle's `inArray`, for any number of values, because D1 binds at most 100 parameters. */
 export function inJson(column: Column, values: readonly string[]): SQL {
   return sql`${column} IN (SELECT value FROM json_each(${JSON.stringify(values)}))`;
 }
 
-/** A column without its table name, as the left-hand side of an assignment needs it. */
+/** SQL: a column without the name of its table, as on the left-hand side of an assignment. */
 export function unqualified(column: Column): SQL {
   return sql`${sql.identifier(column.name)}`;
 }

@@ -1,19 +1,38 @@
 import { Column, fillPlaceholders, is, type Query, SQL, type SQLWrapper, sql } from "drizzle-orm";
 import type { BatchItem } from "drizzle-orm/batch";
 import { type DrizzleD1Database, drizzle } from "drizzle-orm/d1";
-import { chunk } from "../chunk.ts";
-import { sleep } from "../timing.ts";
+import { chunk } from "../primitives/chunk.ts";
+import { sleep } from "../primitives/timing.ts";
 import { qb } from "./builder.ts";
 import { isRetryable } from "./errors.ts";
-import { type D1Client, LateClient } from "./session.ts";
+import { type ClientCall, type D1Client, DeferredClient } from "./session.ts";
+
+/*
+ * The layer over Drizzle. Drizzle builds queries; this file executes them. It adds what Drizzle's driver for D1 lacks:
+ *
+ * - Transactions with named results. `commit` sends several statements in one round trip, as one transaction, and
+ *   returns their results by name. Unlike `db.batch`, it takes prepared statements and raw SQL
+ *   (https://github.com/drizzle-team/drizzle-orm/issues/2197 and 2277).
+ * - Statements that are prepared once. `prepared` builds the text of a query on first use. A call only fills in values.
+ * - Retries. A query is repeated after a transient error of D1 (errors.ts). The failed try may have been committed, so
+ *   statements must be safe to apply twice. `withoutRetries` is for those that are not.
+ * - A budget of statements, of which an invocation may execute 1,000 (budget.ts).
+ *
+ * A part is a Drizzle query, raw SQL, or `Statements`, which are queries with a function that reads their result. Other
+ * folders write functions that return parts. The caller decides which parts form a transaction:
+ *
+ *     const { stored, events } = await commit(db, { events: announce(…), stored: insertLeads(…) });
+ *
+ * The other files: builder.ts has SQL that Drizzle cannot build, session.ts reads from replicas, page.ts paginates.
+ */
 
 /** Maximum rows that one transaction cancels, exhausts or deletes. */
 export const CLEANUP_MAX = 1_000;
 
-/** Drizzle over a D1 binding or session. Transient errors are retried: see `openDatabase`. */
+/** Drizzle over a D1 binding or session, which retries transient errors. */
 export type Database = DrizzleD1Database & { readonly $client: D1Client };
 
-/** Statements that the caller commits, alone or with others in one transaction. */
+/** Queries with a function that reads their result. */
 export interface Statements<R> {
   readonly queries: readonly Query[];
   /** Reads the results of `queries`, which are in the same order. */
@@ -24,32 +43,32 @@ export interface Statements<R> {
 export type RowQuery<Row> = BatchItem<"sqlite"> & { readonly _: { readonly result: Row[] } };
 
 /**
- * A Drizzle query, or raw SQL. A query that returns rows is read as those rows, anything else as nothing. To
- * read the rows of raw SQL, use `qb.all<Row>(sql)`: they have SQLite's types, strings for JSON, 0 and 1 for
- * booleans.
+ * A Drizzle query, or raw SQL. The result of a query that returns rows is these rows; that of any other is undefined.
+ * `qb.all<Row>(sql)` reads the rows of raw SQL. They have the types of SQLite: strings for JSON, 0 and 1 for booleans.
  */
-type Built = BatchItem<"sqlite"> | SQL;
-/** What `commit` takes. */
-export type Executable = Statements<unknown> | Built;
-/** The result of a part of a transaction. */
+type DrizzleQuery = BatchItem<"sqlite"> | SQL;
+/** A part of a transaction. */
+export type Part = Statements<unknown> | DrizzleQuery;
+/** The result of a part. */
 export type ResultOf<P> =
   P extends Statements<infer R> ? R : P extends RowQuery<infer Row> ? Row[] : undefined;
 
-/** What a transaction consists of, by names of the caller's choice, in order. What is undefined is left out. */
-export type Parts = Readonly<Record<string, Executable | undefined>>;
-/** The results of a transaction, by the names of its parts. */
-export type ResultsByName<P extends Parts | readonly Executable[]> = {
-  -readonly [K in keyof P]: P[K] extends Executable
+/** The parts of a transaction in order, by names of the caller's choice. A part that is undefined is left out. */
+export type Parts = Readonly<Record<string, Part | undefined>>;
+/** The results of parts, by their names. */
+export type ResultsOf<P extends Parts | readonly Part[]> = {
+  -readonly [K in keyof P]: P[K] extends Part
     ? ResultOf<P[K]>
     : ResultOf<Exclude<P[K], undefined>> | undefined;
 };
 
+/** A query that Drizzle has prepared, with the methods of it that this layer uses. */
 interface PreparedQuery {
   getQuery(): Query;
   mapResult(result: unknown, isFromBatch: boolean): unknown;
 }
 
-function prepare(query: Built): PreparedQuery {
+function prepareQuery(query: DrizzleQuery): PreparedQuery {
   const built: object = is(query, SQL) ? qb.run(query) : query;
   if (!("prepare" in built)) return built as PreparedQuery;
   checkNames(built);
@@ -57,10 +76,10 @@ function prepare(query: Built): PreparedQuery {
 }
 
 /**
- * D1 returns the rows of a batch as objects, which lack one of two columns with the same name. Drizzle, which reads
- * them by position, would return wrong values (https://github.com/drizzle-team/drizzle-orm/issues/6038).
+ * Rejects two columns with the same name. D1 returns the rows of a batch as objects, which lack one of the two. Drizzle
+ * reads them by position, and would return wrong values (https://github.com/drizzle-team/drizzle-orm/issues/6038).
  *
- * @throws Error if two columns have the same name, as those of joined tables may: alias one.
+ * @throws Error if two columns, such as those of joined tables, have the same name: alias one of them.
  */
 function checkNames(query: object): void {
   const { selectedFields = {} } =
@@ -72,25 +91,22 @@ function checkNames(query: object): void {
   if (twice !== undefined) throw new Error(`two selected columns are named ${twice}: alias one`);
 }
 
-function toStatements(part: Executable): Statements<unknown> {
+function toStatements(part: Part): Statements<unknown> {
   if ("queries" in part) return part;
-  const made = prepare(part);
+  const query = prepareQuery(part);
   const read = ([result]: D1Result[]) => {
-    const found = made.mapResult(result, true);
-    return found === result ? undefined : found;
+    const rows = query.mapResult(result, true);
+    return rows === result ? undefined : rows;
   };
-  return { queries: [made.getQuery()], read };
+  return { queries: [query.getQuery()], read };
 }
 
-/**
- * A write, read as the number of rows it changed. D1's own count includes the rows that triggers
- * write, as they do while a workspace is copied to another database.
- */
+/** Reads the number of rows that a write has changed. D1's own count includes rows that triggers have written. */
 export function counted(query: SQLWrapper): Statements<number> {
   return readAs(qb.all(sql`${query.getSQL()} RETURNING 1`), ({ length }) => length);
 }
 
-/** A write of rows passed as JSON, in as many statements as it takes; read as the number of rows it changed. */
+/** Writes rows that are passed as JSON, in as many statements as necessary. Reads the number of rows it changed. */
 export function insertEach(
   rows: readonly unknown[],
   write: (chunk: string) => SQLWrapper,
@@ -99,8 +115,8 @@ export function insertEach(
   return readAs(transaction(chunks), (counts) => counts.reduce((total, count) => total + count, 0));
 }
 
-/** A query whose text is built once, on first use; `sql.placeholder` marks where values go. */
-export function prepared<P extends Built>(query: P) {
+/** Prepares a query, whose text is built once, on first use. `sql.placeholder` marks the places of values. */
+export function prepared<P extends DrizzleQuery>(query: P) {
   let once: Statements<ResultOf<P>> | undefined;
   return (values: Record<string, unknown>): Statements<ResultOf<P>> => {
     once ??= toStatements(query) as Statements<ResultOf<P>>;
@@ -110,18 +126,18 @@ export function prepared<P extends Built>(query: P) {
 }
 
 /**
- * Statements in order; the result has those of the parts, by name. As many as there are rows or tables are a
+ * Combines parts, in order. The result has the results of the parts, by their names. Parts whose number varies are a
  * list instead, and so are their results.
  *
  * @example
- * const { found, removed } = await commit(db, {
+ * transaction({
  *   found: qb.select().from(leads),
  *   removed: isRemoving ? counted(qb.delete(leads)) : undefined,
  * });
  */
-export function transaction<const P extends Parts | readonly Executable[]>(
+export function transaction<const P extends Parts | readonly Part[]>(
   parts: P,
-): Statements<ResultsByName<P>> {
+): Statements<ResultsOf<P>> {
   const made = Object.entries(parts).flatMap(([name, part]) =>
     part === undefined ? [] : [{ name, ...toStatements(part) }],
   );
@@ -137,13 +153,13 @@ export function transaction<const P extends Parts | readonly Executable[]>(
       const results = Array.isArray(parts)
         ? found.map(([, result]) => result)
         : Object.fromEntries(found);
-      return results as ResultsByName<P>;
+      return results as ResultsOf<P>;
     },
   };
 }
 
-/** The same statements, with their result mapped by `read`. */
-export function readAs<P extends Executable, B>(
+/** Maps the result of a part with `read`. */
+export function readAs<P extends Part, B>(
   part: P,
   read: (result: ResultOf<P>) => B,
 ): Statements<B> {
@@ -151,9 +167,10 @@ export function readAs<P extends Executable, B>(
   return { queries: made.queries, read: (results) => read(made.read(results)) };
 }
 
+/** Maximum tries of a query, or of a call of a Durable Object. */
 const TRIES = 4;
 
-class RetryingClient extends LateClient {
+class RetryingClient extends DeferredClient {
   readonly client: D1Client;
 
   constructor(client: D1Client) {
@@ -161,34 +178,28 @@ class RetryingClient extends LateClient {
     this.client = client;
   }
 
-  override execute<T>(query: (client: D1Client) => Promise<T>): Promise<T> {
-    return retryTransient(() => query(this.client));
+  override execute<T>(call: ClientCall<T>): Promise<T> {
+    return retryTransient(() => call(this.client));
   }
 }
 
-/**
- * Opens the database behind a D1 binding or session. Transient D1 errors are retried with jittered
- * exponential backoff. The failed try may have been committed, so statements must be safe to apply
- * twice; otherwise use `withoutRetries`.
- */
+/** Opens the database behind a D1 binding or session. Transient errors are retried. */
 export function openDatabase(client: D1Client): Database {
   return overClient(new RetryingClient(client));
 }
 
+/** Returns the same database without retries, for statements that are not safe to apply twice. */
 export function withoutRetries({ $client }: Database): Database {
   return overClient($client instanceof RetryingClient ? $client.client : $client);
 }
 
-// Drizzle calls nothing else of a binding.
+// Drizzle only calls the methods of a binding that `D1Client` has.
 const overClient = (client: D1Client) => drizzle(client as D1Database);
 
-/**
- * Commits statements as one transaction. Unlike `db.batch`, it takes prepared ones and raw SQL
- * (https://github.com/drizzle-team/drizzle-orm/issues/2197 and 2277).
- */
-export function commit<P extends Executable>(db: Database, part: P): Promise<ResultOf<P>>;
-export function commit<const P extends Parts>(db: Database, parts: P): Promise<ResultsByName<P>>;
-export async function commit({ $client }: Database, work: Executable | Parts): Promise<unknown> {
+/** Commits one part, or several by name, as one transaction, in one round trip. */
+export function commit<P extends Part>(db: Database, part: P): Promise<ResultOf<P>>;
+export function commit<const P extends Parts>(db: Database, parts: P): Promise<ResultsOf<P>>;
+export async function commit({ $client }: Database, work: Part | Parts): Promise<unknown> {
   const { queries, read } = isParts(work) ? transaction(work) : toStatements(work);
   if (queries.length === 0) return read([]);
   return read(
@@ -196,35 +207,26 @@ export async function commit({ $client }: Database, work: Executable | Parts): P
   );
 }
 
-function isParts(work: Executable | Parts): work is Parts {
+function isParts(work: Part | Parts): work is Parts {
   return Object.getPrototypeOf(work) === Object.prototype && !("queries" in work);
 }
 
-/** Reads several things in one round trip, as they were at one moment. */
-export function read<const P extends Parts>(db: Database, parts: P): Promise<ResultsByName<P>> {
-  return commit(db, parts);
-}
-
-/** Reads one thing. */
-export async function query<P extends Executable>(
-  { $client }: Database,
-  one: P,
-): Promise<ResultOf<P>> {
-  const { queries, read } = toStatements(one) as Statements<ResultOf<P>>;
+/** Reads with one query, or with several by name, in one round trip, from one state of the database. */
+export function query<P extends Part>(db: Database, part: P): Promise<ResultOf<P>>;
+export function query<const P extends Parts>(db: Database, parts: P): Promise<ResultsOf<P>>;
+export async function query(db: Database, work: Part | Parts): Promise<unknown> {
+  if (isParts(work)) return commit(db, work);
+  const { queries, read } = toStatements(work);
   const [{ sql, params }] = queries as [Query];
-  return read([
-    await $client
-      .prepare(sql)
-      .bind(...params)
-      .all(),
-  ]);
+  const statement = db.$client.prepare(sql).bind(...params);
+  return read([await statement.all()]);
 }
 
 /**
- * Does `work`, which must be safe to repeat, and repeats it after a transient error of D1 or of a Durable
- * Object.
+ * Does `work`, which must be safe to repeat. Repeats it after a transient error of D1 or of a Durable Object, with
+ * exponential backoff and jitter.
  *
- * @param waitMs the approximate wait before the second try; doubles with each try.
+ * @param waitMs the approximate delay before the second try; it doubles with each try.
  */
 export async function retryTransient<T>(work: () => T, waitMs = 100): Promise<Awaited<T>> {
   for (let attempt = 1; ; attempt++) {
@@ -239,10 +241,10 @@ export async function retryTransient<T>(work: () => T, waitMs = 100): Promise<Aw
 
 const encoder = new TextEncoder();
 
-/** D1 binds strings of at most 2,000,000 bytes. */
+/** Maximum bytes of a JSON parameter, below the limit of D1 for strings, 2,000,000 bytes. */
 const JSON_PARAMETER_MAX_BYTES = 1_950_000;
 
-/** `rows` as JSON for `json_each(?)`: one string, or several if it would be too long to bind. */
+/** Serializes rows for `json_each(?)`: one string, or several if it would be too long for D1. */
 export function jsonParameters(rows: readonly unknown[]): string[] {
   const texts = rows.map((row) => JSON.stringify(row));
   const groups = chunk(texts, JSON_PARAMETER_MAX_BYTES, (text) => encoder.encode(text).length + 1);

@@ -5,27 +5,27 @@ import { fieldOf } from "./builder.ts";
 import { type Database, prepared, query, type RowQuery } from "./client.ts";
 
 /*
- * Keyset pagination, newest first. A page starts after the position of the last item of the page before, so
- * rows that are added meanwhile cause no gaps or repetitions.
+ * Keyset pagination, newest first. A page starts after the position of the last item of the previous page, so rows that
+ * are added in the meantime cause no gaps or repetitions.
  *
- * A list may hide rows, such as those of what is being deleted. A page then passes over up to
- * `EXAMINED_MAX` rows: only beyond that can it be short, or empty, although there is a next one.
+ * A list may hide rows, such as those of a removed automation. A page then examines up to `PAGE_EXAMINED_MAX` rows. Only
+ * beyond that can it be short, or empty, although there is a next one.
  */
 
-/** A client's request for a page: at most `limit` items, older than `after`. */
+/** A request for a page: at most `limit` items, older than `after`. */
 export interface PageRequest {
   limit: number;
   after: Position | null;
 }
 
-/** The items for a `PageRequest`. */
+/** A page of items, in answer to a `PageRequest`. */
 export interface Listing<Item> {
   items: Item[];
   /** Where the next page begins; null if there is none. */
   next: Position | null;
 }
 
-/** A list's order, newest first. Its rows have both columns as fields of the same names. */
+/** The order of a list, newest first. Its rows have both columns as fields of the same names. */
 export interface Order {
   at: Column;
   id: Column;
@@ -37,12 +37,12 @@ export function isOnPage({ at, id }: Order): SQL {
     AND (${at}, ${id}) >= (${sql.placeholder("endAt")}, ${sql.placeholder("endId")})`;
 }
 
-/** SQL condition for the rows of a list that hides some. @param isHidden selected under this name, too. */
+/** SQL condition for a list that hides rows. @param isHidden the condition that the list selects as `isHidden`. */
 export function includesHidden(isHidden: SQL): SQL {
   return sql`(${sql.placeholder("withHidden")} OR NOT ${isHidden})`;
 }
 
-/** An order for `orderBy`. */
+/** Returns the arguments of `orderBy` for an order. */
 export function newestFirst({ at, id }: Order): [SQL, SQL] {
   return [desc(at), desc(id)];
 }
@@ -54,24 +54,24 @@ interface Sortable<Row> {
   };
 }
 
-/** Rows of which a list may hide some. */
+/** A row of a list, which may be hidden. */
 interface Listed {
   id: string;
   isHidden?: boolean;
 }
 
-/** How many rows a page examines at most if it has to pass over hidden ones. */
-export const EXAMINED_MAX = 10_000;
+/** Maximum rows that a page examines if some are hidden. */
+export const PAGE_EXAMINED_MAX = 10_000;
 
 const NEWEST: Position = { at: Number.MAX_SAFE_INTEGER, id: "" };
 const OLDEST: Position = { at: Number.MIN_SAFE_INTEGER, id: "" };
 
 /**
- * Prepares the pages of a list. Mostly, a page is one query for the rows that it shows and one more. If one of
- * these is hidden, two more queries find the last row that may be examined, and what is shown up to there.
+ * Prepares the pages of a list. Usually, a page is one query for the rows that it shows and one more. If one of these is
+ * hidden, two more queries find the last row to examine, and the rows to show up to there.
  *
- * @param rows selects the rows that are `isOnPage`, and `includesHidden` if the list hides some.
- * @param bytesOf about how many bytes of JSON an item takes.
+ * @param rows selects the rows with the conditions `isOnPage` and, if the list hides some, `includesHidden`.
+ * @param bytesOf returns the approximate size of an item in bytes of JSON.
  */
 export function preparePages<Row extends Listed>(
   order: Order,
@@ -103,7 +103,7 @@ export function preparePages<Row extends Listed>(
 
     const found = await readRows(OLDEST, true, limit + 1, 0);
     if (!found.some(({ isHidden }) => isHidden)) return toListing(found, limit, order, bytesOf);
-    const [last] = await readRows(OLDEST, true, 1, EXAMINED_MAX - 1);
+    const [last] = await readRows(OLDEST, true, 1, PAGE_EXAMINED_MAX - 1);
     const end = last ? positionOf(last, order) : null;
     const shown = await readRows(end ?? OLDEST, false, limit + 1, 0);
     const { items, next } = toListing(shown, limit, order, bytesOf);
@@ -112,8 +112,8 @@ export function preparePages<Row extends Listed>(
 }
 
 /**
- * Builds a page from the `limit + 1` rows read; the extra row only shows that there are more. The page ends
- * earlier if its items would take more than `PAGE_MAX_BYTES`, but has at least one.
+ * Makes a page of `limit + 1` rows; the extra row only shows that there are more. The page ends earlier if its items
+ * take more than `PAGE_MAX_BYTES`, but has at least one item.
  */
 export function toListing<Row extends object>(
   rows: Row[],
@@ -144,7 +144,7 @@ function positionOf(row: object, { at, id }: Order): Position {
   return { at: fields[fieldOf(at)] as number, id: fields[fieldOf(id)] as string };
 }
 
-/** The same page, with each item in another shape. */
+/** Maps the items of a page. */
 export function mapItems<Row, Item>(
   { items, next }: Listing<Row>,
   toItem: (row: Row) => Item,

@@ -8,7 +8,6 @@ import {
   text,
   uniqueIndex,
 } from "drizzle-orm/sqlite-core";
-import { fromHex, type Hex } from "../contract/bytes.ts";
 import type {
   AutomationStatus,
   AutomationType,
@@ -18,6 +17,7 @@ import type {
   TriggerType,
   WebhookEvent,
 } from "../contract/enumerations.ts";
+import { fromHex, type Hex } from "../primitives/bytes.ts";
 
 /*
  * Times are Unix milliseconds. Every table with data of workspaces has the workspace's id. Every list has an index

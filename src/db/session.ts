@@ -1,15 +1,15 @@
-/** The part of D1 that is used; both a binding and a session have it. */
+/** The methods of D1 that this layer uses. Both a binding and a session have them. */
 export type D1Client = Pick<D1Database, "prepare" | "batch">;
 
 /**
- * Whether a bookmark is older than another. Null, for nothing read yet, is older than any. Bookmarks sort as
- * strings (https://developers.cloudflare.com/d1/reference/glossary/).
+ * Whether a bookmark is older than another. Null means that nothing was read yet, and is older than any bookmark.
+ * Bookmarks sort as strings (https://developers.cloudflare.com/d1/reference/glossary/).
  */
 export function isOlder(bookmark: string | null, than: string | null): boolean {
   return than !== null && (bookmark === null || bookmark < than);
 }
 
-/** A database and a bookmark of it; null allows any state. */
+/** A database and a bookmark of it; a bookmark of null allows any state. */
 export interface ReadPoint {
   binding: D1Database;
   bookmark: string | null;
@@ -19,40 +19,43 @@ function openAt({ binding, bookmark }: ReadPoint): D1DatabaseSession {
   return binding.withSession(bookmark ?? "first-unconstrained");
 }
 
-/** A query, or the batch that it stands for, on the client that it is given. */
-export type Query<T> = (client: D1Client) => Promise<T>;
+/** A call that executes a query or a batch on a client. */
+export type ClientCall<T> = (client: D1Client) => Promise<T>;
 
-/** A client that decides later where, and how often, to execute a query; each time it is prepared anew. */
-export abstract class LateClient implements D1Client {
-  /** @param statements how many the query has. */
-  abstract execute<T>(query: Query<T>, statements: number): Promise<T>;
+/**
+ * A client that chooses the client of a query when the query is executed. The query is prepared anew for each
+ * execution.
+ */
+export abstract class DeferredClient implements D1Client {
+  /** Executes a call. @param statements the number of its statements. */
+  abstract execute<T>(call: ClientCall<T>, statements: number): Promise<T>;
 
   prepare(query: string): D1PreparedStatement {
-    return new LateStatement(this, query, []) as unknown as D1PreparedStatement;
+    return new DeferredStatement(this, query, []) as unknown as D1PreparedStatement;
   }
 
   batch<T>(statements: D1PreparedStatement[]): Promise<D1Result<T>[]> {
-    const late = statements as unknown as LateStatement[];
+    const deferred = statements as unknown as DeferredStatement[];
     return this.execute(
-      (client) => client.batch<T>(late.map((statement) => statement.on(client))),
-      late.length,
+      (client) => client.batch<T>(deferred.map((statement) => statement.on(client))),
+      deferred.length,
     );
   }
 }
 
-class LateStatement {
-  readonly #client: LateClient;
+class DeferredStatement {
+  readonly #client: DeferredClient;
   readonly #query: string;
   readonly #parameters: unknown[];
 
-  constructor(client: LateClient, query: string, parameters: unknown[]) {
+  constructor(client: DeferredClient, query: string, parameters: unknown[]) {
     this.#client = client;
     this.#query = query;
     this.#parameters = parameters;
   }
 
-  bind(...parameters: unknown[]): LateStatement {
-    return new LateStatement(this.#client, this.#query, parameters);
+  bind(...parameters: unknown[]): DeferredStatement {
+    return new DeferredStatement(this.#client, this.#query, parameters);
   }
 
   on(client: D1Client): D1PreparedStatement {
@@ -73,18 +76,17 @@ class LateStatement {
 }
 
 /**
- * Starts reads on a nearby replica before it is known how recent they must be and which database they
- * must come from. Once `required` resolves, a result that is too old, or of the wrong database, is read
- * again.
+ * A session that starts reads on a nearby replica before it is known how recent they must be, and which database they
+ * must come from. Once `required` resolves, a result that is too old, or from the wrong database, is read again.
  */
-export class EarlySession extends LateClient {
+export class EarlySession extends DeferredClient {
   readonly #required: Promise<ReadPoint>;
   #binding: D1Database;
   #session: D1DatabaseSession;
 
   /**
-   * @param since where to start reading.
-   * @param required results must not be older than this. If it rejects, so do the reads.
+   * @param since the database and the bookmark with which reads start.
+   * @param required the database and the bookmark that results must have at least. If it rejects, so do the reads.
    */
   constructor(since: ReadPoint, required: Promise<ReadPoint>) {
     super();
@@ -93,14 +95,15 @@ export class EarlySession extends LateClient {
     this.#session = openAt(since);
   }
 
-  /** The bookmark of what was read; null if that was not this database. */
+  /** Returns the bookmark of the reads; null if they came from another database. */
   bookmarkOf(binding: D1Database): string | null {
     return binding === this.#binding ? this.#session.getBookmark() : null;
   }
 
-  override async execute<T>(query: Query<T>): Promise<T> {
-    const [binding, session] = [this.#binding, this.#session];
-    const early = query(session);
+  override async execute<T>(call: ClientCall<T>): Promise<T> {
+    const binding = this.#binding;
+    const session = this.#session;
+    const early = call(session);
     // A failure only matters once the request is admitted.
     early.catch(() => {});
     const required = await this.#required;
@@ -108,11 +111,11 @@ export class EarlySession extends LateClient {
       const found = await early;
       if (!isOlder(session.getBookmark(), required.bookmark)) return found;
     }
-    // Unless a concurrent query has already done so.
+    // A concurrent query may have opened the required session already.
     if (session === this.#session) {
       this.#binding = required.binding;
       this.#session = openAt(required);
     }
-    return query(this.#session);
+    return call(this.#session);
   }
 }

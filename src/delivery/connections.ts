@@ -1,4 +1,4 @@
-import { timeBudget } from "../timing.ts";
+import { timeBudget } from "../primitives/timing.ts";
 
 /** Maximum connections of one workspace while the dispatch also serves others. */
 const CONNECTIONS_PER_WORKSPACE = 3;

@@ -2,7 +2,7 @@ import { isServed } from "../contract/served.ts";
 import { openDatabase } from "../db/client.ts";
 import { bindingOf, DIRECTORY } from "../db/databases.ts";
 import { log, logError } from "../log.ts";
-import { withTimeout } from "../timing.ts";
+import { withTimeout } from "../primitives/timing.ts";
 import { dispatch } from "./dispatch.ts";
 import { isWakeUp, sendWakeUps, type WakeUpMessage } from "./messages.ts";
 import { succeeded } from "./outcome.ts";

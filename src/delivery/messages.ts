@@ -1,8 +1,8 @@
 import { z } from "@hono/zod-openapi";
-import { chunk } from "../chunk.ts";
 import { isId } from "../contract/ids.ts";
 import { DIRECTORY, isBound } from "../db/databases.ts";
 import { logError } from "../log.ts";
+import { chunk } from "../primitives/chunk.ts";
 import type { QueueName } from "./policy.ts";
 
 /** A subscription with deliveries to send, and the queue for its message. */

@@ -1,7 +1,7 @@
 import { POST_TIMEOUT_MS, URL_MAX_LENGTH } from "../contract/limits.ts";
 import { DAY_MS } from "../contract/time.ts";
 import type { AttemptResponse } from "../history/views.ts";
-import { abortAfter } from "../timing.ts";
+import { abortAfter } from "../primitives/timing.ts";
 import { InvocationLimit, type Outcome } from "./outcome.ts";
 import { readResponse } from "./response.ts";
 

@@ -1,10 +1,10 @@
 import { openDataKey } from "../encryption/personal-data.ts";
 import { makeBody } from "../events/bodies.ts";
 import { log, logError } from "../log.ts";
+import { abortAfter } from "../primitives/timing.ts";
 import { openHeaders } from "../subscriptions/headers.ts";
 import { createGuard } from "../subscriptions/resolve.ts";
 import { openSigner } from "../subscriptions/secrets.ts";
-import { abortAfter } from "../timing.ts";
 import { type Outcome, statusOf, succeeded } from "./outcome.ts";
 import type { PendingDelivery } from "./policy.ts";
 import { post, TEST_HEADER, WEBHOOK_HEADER } from "./post.ts";

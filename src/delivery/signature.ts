@@ -1,4 +1,4 @@
-import { fromBase64, toBase64, toHex } from "../contract/bytes.ts";
+import { fromBase64, toBase64, toHex } from "../primitives/bytes.ts";
 
 const SECRET_PREFIX = "whsec_";
 const SECRET_BYTES = 32;

@@ -1,4 +1,4 @@
-import { withTimeout } from "../timing.ts";
+import { withTimeout } from "../primitives/timing.ts";
 
 /** How long the mail service may take to respond. */
 const EMAIL_TIMEOUT_MS = 10_000;

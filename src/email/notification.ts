@@ -4,7 +4,7 @@ import { eventIdAt } from "../contract/ids.ts";
 import { REDELIVERY_MAX_AGE_MS } from "../contract/limits.ts";
 import { DAY_MS } from "../contract/time.ts";
 import { inJson } from "../db/builder.ts";
-import { type Database, read } from "../db/client.ts";
+import { type Database, query } from "../db/client.ts";
 import {
   type Administrator,
   deliveries,
@@ -59,7 +59,7 @@ export async function readNotification(
   { workspaceId, kind, subscriptionIds, isReminder }: EmailMessage,
   now: number,
 ): Promise<{ notification: Notification; administrators: Administrator[] } | null> {
-  const { found, workspace } = await read(db, {
+  const { found, workspace } = await query(db, {
     found: db
       .select({ subscriptionId: subscriptions.id, url: subscriptions.url, ...FACTS })
       .from(subscriptions)

@@ -1,6 +1,6 @@
 import { z } from "@hono/zod-openapi";
-import { chunk } from "../chunk.ts";
 import { EMAIL_KINDS } from "../db/schema.ts";
+import { chunk } from "../primitives/chunk.ts";
 
 /**
  * A message of the queue `webhook-emails`: one e-mail to one administrator. It has no text, because the e-mail is

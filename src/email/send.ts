@@ -1,6 +1,6 @@
-import { chunk } from "../chunk.ts";
 import { EMAIL_WAITS_SECONDS } from "../contract/limits.ts";
 import { log, logError } from "../log.ts";
+import { chunk } from "../primitives/chunk.ts";
 import { findPlacement } from "../workspaces/placement.ts";
 import { addressOf } from "./announcements.ts";
 import { errorCode, sendEmail } from "./mail.ts";

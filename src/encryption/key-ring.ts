@@ -1,4 +1,4 @@
-import { fromBase64, isEqual } from "../contract/bytes.ts";
+import { fromBase64, isEqual } from "../primitives/bytes.ts";
 
 const KEY_BYTES = 32;
 

@@ -1,5 +1,5 @@
-import { BoundedMap } from "../bounded-map.ts";
-import { fromBase64, fromHex, type Hex, toBase64 } from "../contract/bytes.ts";
+import { BoundedMap } from "../primitives/bounded-map.ts";
+import { fromBase64, fromHex, type Hex, toBase64 } from "../primitives/bytes.ts";
 import { decrypt, encrypt, importKey, open, parseEncryptionKeys, seal } from "./seal.ts";
 
 /*

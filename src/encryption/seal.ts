@@ -1,4 +1,4 @@
-import { fromBase64, toBase64 } from "../contract/bytes.ts";
+import { fromBase64, toBase64 } from "../primitives/bytes.ts";
 import { type KeyRing, parseKeyRing } from "./key-ring.ts";
 
 const IV_BYTES = 12;

@@ -3,7 +3,7 @@ import { type DeliveryState, WebhookEvent } from "../contract/enumerations.ts";
 import { DELIVERY_COUNTS_KEPT_DAYS } from "../contract/limits.ts";
 import { DAY_MS, isoTime } from "../contract/time.ts";
 import { insertFrom, qb } from "../db/builder.ts";
-import { CLEANUP_MAX, type Executable, prepared, readAs, type Statements } from "../db/client.ts";
+import { CLEANUP_MAX, type Part, prepared, readAs, type Statements } from "../db/client.ts";
 import { deliveryCounts, subscriptions } from "../db/schema.ts";
 import { isWritable } from "../workspaces/moves.ts";
 import type { DayView } from "./views.ts";
@@ -167,7 +167,7 @@ function percentile(counts: Record<string, number>, share: number): number | nul
 }
 
 /** Deletes the counts of days past their retention, oldest first. */
-export function deleteOldCounts(now: number): Executable {
+export function deleteOldCounts(now: number): Part {
   const { workspaceId, subscriptionId, day } = deliveryCounts;
   const before = startOfDay(now) - DELIVERY_COUNTS_KEPT_DAYS * DAY_MS;
   return sql`DELETE FROM ${deliveryCounts}

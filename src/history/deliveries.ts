@@ -5,7 +5,7 @@ import type { ShownDeliveryState, WebhookEvent } from "../contract/enumerations.
 import { eventIdAt } from "../contract/ids.ts";
 import { isoTime, isoTimeOrNull } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
-import { type Database, read } from "../db/client.ts";
+import { type Database, query } from "../db/client.ts";
 import { type Listing, type PageRequest, toListing } from "../db/page.ts";
 import { deliveries, events, leads, subscriptions, workspaces } from "../db/schema.ts";
 import { NEXT_ATTEMPT_AT } from "../delivery/schedule.ts";
@@ -112,7 +112,7 @@ export async function listDeliveriesOf(
   const examined = sql`SELECT ${deliveries.eventId} AS id FROM ${source} WHERE ${isOnPage} ORDER BY ${deliveries.eventId} DESC`;
   const last = sql`${examined} LIMIT 1 OFFSET ${DELIVERIES_LOOKED_THROUGH - 1}`;
   const isFiltered = Boolean(state || type || status);
-  const { owner, bound, found } = await read(db, {
+  const { owner, bound, found } = await query(db, {
     owner: ownerOf(isSubscription(webhookId)),
     bound: isFiltered ? qb.all<{ id: string }>(last) : undefined,
     found: qb
@@ -172,7 +172,7 @@ export async function listFailuresOf(
         ORDER BY ${deliveries.eventId} DESC LIMIT ${limit + 1})
     WHERE ${subscriptions.workspaceId} = ${workspaceId} AND ${subscriptions.deletedAt} IS NULL
     ORDER BY event_id DESC, subscription_id DESC LIMIT ${limit + 1}) AS failing`;
-  const { owner, found } = await read(db, {
+  const { owner, found } = await query(db, {
     owner: qb
       .select({ workspaceId: workspaces.id, dataKey: workspaces.dataKey })
       .from(workspaces)

@@ -2,7 +2,7 @@ import { and, eq, type SQL } from "drizzle-orm";
 import { unknownInput } from "../contract/input-error.ts";
 import { isoTime } from "../contract/time.ts";
 import { qb, toJsonValue } from "../db/builder.ts";
-import { type Database, read } from "../db/client.ts";
+import { type Database, query } from "../db/client.ts";
 import { attempts, deliveries, events, subscriptions } from "../db/schema.ts";
 import { HEADERS, TEST_HEADER, WEBHOOK_HEADER } from "../delivery/post.ts";
 import { openResponse } from "../delivery/response.ts";
@@ -29,7 +29,7 @@ export async function findDelivery(
   const {
     found: [row],
     stored,
-  } = await read(db, {
+  } = await query(db, {
     found: qb
       .select({
         ...DELIVERY_COLUMNS,

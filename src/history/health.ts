@@ -4,7 +4,7 @@ import { eventTimeOf } from "../contract/ids.ts";
 import { DELIVERIES_COUNTED_MAX, TELL_AFTER_MS } from "../contract/limits.ts";
 import { isoTime, isoTimeOrNull } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
-import { type Database, read } from "../db/client.ts";
+import { type Database, query } from "../db/client.ts";
 import { newestFirst } from "../db/page.ts";
 import { deliveries, subscriptions } from "../db/schema.ts";
 import { nextAttemptAt } from "../delivery/schedule.ts";
@@ -42,7 +42,7 @@ export async function findSubscriptionHealth(
 
 /** @param which SQL condition on `subscriptions`. */
 async function readHealth(db: Database, which: SQL | undefined, now: number) {
-  const { rows, pending, failures, counts } = await read(db, {
+  const { rows, pending, failures, counts } = await query(db, {
     rows: selectSubscriptions(which),
     pending: countPending(which),
     failures: selectLastFailures(which),
@@ -226,7 +226,7 @@ export async function findUndeliveredSince(
   webhookId: string,
 ): Promise<string | null> {
   const isOwn = eq(deliveries.subscriptionId, webhookId);
-  const { subscription, retrying, exhausted, cancelled, untried } = await read(db, {
+  const { subscription, retrying, exhausted, cancelled, untried } = await query(db, {
     subscription: qb
       .select({ disabledAt: subscriptions.disabledAt, cancelling: subscriptions.cancelling })
       .from(subscriptions)

@@ -1,17 +1,17 @@
 import { authenticate } from "./authentication.ts";
 import { newApp } from "./context.ts";
-import { endSlowReads } from "./deadline.ts";
 import { docs } from "./docs.ts";
+import { drainBody } from "./drain-body.ts";
+import { endSlowReads } from "./end-slow-reads.ts";
 import { answerError, answerNotFound, envelope } from "./envelope.ts";
-import { health } from "./health-check.ts";
+import { healthCheck } from "./health-check.ts";
 import { serveMcp } from "./mcp.ts";
 import { platform } from "./platform.ts";
 import { portal } from "./portal/portal.ts";
-import { automations } from "./routes/automations.ts";
-import { leads } from "./routes/leads.ts";
-import { runs } from "./routes/runs.ts";
-import { webhooks } from "./routes/webhooks.ts";
-import { drainBody } from "./unread.ts";
+import { automationRoutes } from "./routes/automations.ts";
+import { leadRoutes } from "./routes/leads.ts";
+import { runRoutes } from "./routes/runs.ts";
+import { webhookRoutes } from "./routes/webhooks.ts";
 
 export const app = newApp();
 
@@ -22,14 +22,14 @@ app.use(envelope);
 app.use(endSlowReads);
 
 app.use("/v1/*", authenticate);
-app.route("/v1", automations);
-app.route("/v1", leads);
-app.route("/v1", runs);
-app.route("/v1", webhooks);
+app.route("/v1", automationRoutes);
+app.route("/v1", leadRoutes);
+app.route("/v1", runRoutes);
+app.route("/v1", webhookRoutes);
 
 serveMcp(app);
 
 app.route("/", platform);
 app.route("/", portal);
-app.route("/", health);
+app.route("/", healthCheck);
 app.route("/", docs);

@@ -10,8 +10,8 @@ import { DatabaseUnreachable } from "../workspaces/placement.ts";
 import { agentFamily } from "./agent.ts";
 import { addressWindow } from "./authentication.ts";
 import type { AppEnv } from "./context.ts";
-import { helpFor } from "./help.ts";
 import { toApiError } from "./invalid.ts";
+import { helpFor } from "./responses.ts";
 
 /** The default policy, which allows no framing, and loads and runs nothing. HTML pages have their own. */
 const API_POLICY = "default-src 'none'; frame-ancestors 'none'";

@@ -1,5 +1,5 @@
+import { sleep } from "../primitives/timing.ts";
 import { isHealthy } from "../service-health.ts";
-import { sleep } from "../timing.ts";
 import { newApp } from "./context.ts";
 
 /** How long an isolate repeats its last result, so that a flood costs the database nothing. */
@@ -20,9 +20,9 @@ interface Remembered {
 const remembered = new WeakMap<D1Database, Remembered>();
 
 /** The health check for monitors. It tells whether the service works; only operators are shown the problems. */
-export const health = newApp();
+export const healthCheck = newApp();
 
-health.get("/health", async (c) => {
+healthCheck.get("/health", async (c) => {
   return (await wasHealthy(c.env)) ? c.json({ status: "ok" }) : c.body(null, 503);
 });
 

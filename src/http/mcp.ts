@@ -1,25 +1,25 @@
 import type { OpenAPIHono } from "@hono/zod-openapi";
 import type { Context } from "hono";
 import { ApiError, type ErrorDetails, type Reason } from "../contract/errors.ts";
-import { isServed, type Part as ServedPart } from "../contract/served.ts";
-import { isText } from "../contract/text.ts";
+import { type Feature, isServed } from "../contract/served.ts";
+import { isText } from "../primitives/text.ts";
 import { authenticate } from "./authentication.ts";
 import { readBody, readJson } from "./body.ts";
 import type { AppEnv } from "./context.ts";
-import { partOf } from "./served.ts";
+import { featureOf } from "./served.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: an OpenAPI document is read by shape
-type Part = Record<string, any>;
+type JsonObject = Record<string, any>;
 
 /** A route as a tool, with the data that converts the tool's arguments to a request. */
 interface Tool {
-  definition: Part & { name: string };
+  definition: JsonObject & { name: string };
   method: string;
   path: string;
-  parameters: Part[];
+  parameters: JsonObject[];
   hasBody: boolean;
-  /** The parts of the contract that a deployment must serve to have the tool. */
-  parts: ServedPart[];
+  /** The features of the contract that a deployment must serve to have the tool. */
+  features: Feature[];
 }
 
 /** The headers of a message that the request of a call gets, too: the key, and the origin of the message. */
@@ -40,8 +40,8 @@ export function serveMcp(app: OpenAPIHono<AppEnv>): void {
   let tools: Tool[] | undefined;
   app.on(["POST", "GET", "DELETE"], ["/mcp", "/mcp/"], async (c) => {
     tools ??= toolsOf(app);
-    const served = tools.filter(({ parts }) =>
-      parts.every((part) => isServed(c.env.SERVED_ROUTES, part)),
+    const served = tools.filter(({ features }) =>
+      features.every((feature) => isServed(c.env.SERVED_ROUTES, feature)),
     );
     if (c.req.method === "POST") await readBody(c);
     const called = await callTool(app, c, served);
@@ -86,7 +86,7 @@ async function callTool(
  * @throws ApiError `invalid_request` for a message that is no object. A batch is rejected, too: the protocol has
  *   none since version 2025-06-18, and a batch of a hundred calls would make a response of a hundred pages.
  */
-async function readMessage(c: Context<AppEnv>): Promise<Part | null> {
+async function readMessage(c: Context<AppEnv>): Promise<JsonObject | null> {
   if (c.req.method !== "POST") return null;
   const message = await readJson(c);
   if (typeof message !== "object" || message === null || Array.isArray(message))
@@ -98,7 +98,7 @@ async function readMessage(c: Context<AppEnv>): Promise<Part | null> {
 async function handle(
   c: Context<AppEnv>,
   tools: Tool[],
-  message: Part | null,
+  message: JsonObject | null,
   send?: (request: Request) => Promise<Response>,
 ): Promise<Response> {
   const isStructured = (c.req.header("MCP-Protocol-Version") ?? "") >= STRUCTURED_SINCE;
@@ -149,7 +149,7 @@ function toError(body: unknown) {
 
 /** Makes the result of a call: structured content, or text for clients that do not support it. */
 function toResult(status: number, body: unknown, isStructured: boolean) {
-  if (body !== null && isStructured) return { content: [], structuredContent: body as Part };
+  if (body !== null && isStructured) return { content: [], structuredContent: body as JsonObject };
   return { content: [{ type: "text" as const, text: JSON.stringify(body ?? { status }) }] };
 }
 
@@ -157,7 +157,7 @@ function toResult(status: number, body: unknown, isStructured: boolean) {
 function toRequest(
   c: Context<AppEnv>,
   { definition, method, path, parameters, hasBody }: Tool,
-  given: Part,
+  given: JsonObject,
 ): Request | ApiError {
   const known = Object.keys(definition.inputSchema.properties);
   const unknown = Object.keys(given).find((name) => !known.includes(name));
@@ -205,18 +205,18 @@ function invalidArgument(parameter: string, reason: Reason, more: ErrorDetails =
 
 /** Makes a tool of each route of an app. */
 function toolsOf(app: OpenAPIHono<AppEnv>): Tool[] {
-  const { paths, components }: Part = app.getOpenAPI31Document({
+  const { paths, components }: JsonObject = app.getOpenAPI31Document({
     openapi: "3.1.0",
     info: { title: "", version: "" },
   });
-  const schemas: Part = components?.schemas ?? {};
-  const jsonSchema = (part: Part | undefined): Part =>
+  const schemas: JsonObject = components?.schemas ?? {};
+  const jsonSchema = (part: JsonObject | undefined): JsonObject =>
     toToolSchema(part?.content?.["application/json"]?.schema, schemas);
-  return Object.entries<Part>(paths).flatMap(([path, methods]) =>
-    Object.entries<Part>(methods).map(([verb, operation]): Tool => {
+  return Object.entries<JsonObject>(paths).flatMap(([path, methods]) =>
+    Object.entries<JsonObject>(methods).map(([verb, operation]): Tool => {
       const { operationId, summary, description, requestBody, responses } = operation;
-      const parameters: Part[] = operation.parameters ?? [];
-      const properties: Part = {};
+      const parameters: JsonObject[] = operation.parameters ?? [];
+      const properties: JsonObject = {};
       const required: string[] = [];
       for (const parameter of parameters) {
         const schema = { ...parameter.schema, description: parameter.description };
@@ -242,7 +242,7 @@ function toolsOf(app: OpenAPIHono<AppEnv>): Tool[] {
         path,
         parameters,
         hasBody: requestBody !== undefined,
-        parts: partsOf(app, verb.toUpperCase(), path),
+        features: featuresOf(app, verb.toUpperCase(), path),
       };
     }),
   );
@@ -252,14 +252,14 @@ function toolsOf(app: OpenAPIHono<AppEnv>): Tool[] {
  * Converts a schema of the document to one that models accept. Some widespread models reject all requests of an MCP
  * client if one of its tools has a reference, an `example`, or a `format` other than `date-time`.
  */
-function toToolSchema(part: unknown, schemas: Part): Part {
-  const { $ref, example: _, format, ...own } = (part ?? {}) as Part;
+function toToolSchema(part: unknown, schemas: JsonObject): JsonObject {
+  const { $ref, example: _, format, ...own } = (part ?? {}) as JsonObject;
   const referred = $ref ? toToolSchema(schemas[String($ref).split("/").at(-1) ?? ""], schemas) : {};
-  const schema: Part = { ...referred };
+  const schema: JsonObject = { ...referred };
   if (format === "date-time") schema.format = format;
   for (const [keyword, value] of Object.entries(own)) {
     if (keyword === "properties") {
-      const named = Object.entries(value as Part);
+      const named = Object.entries(value as JsonObject);
       schema[keyword] = Object.fromEntries(
         named.map(([name, property]) => [name, toToolSchema(property, schemas)]),
       );
@@ -272,10 +272,10 @@ function toToolSchema(part: unknown, schemas: Part): Part {
   return schema;
 }
 
-/** Lists the parts of the contract that a deployment must serve for a route to exist. */
-function partsOf({ routes }: OpenAPIHono<AppEnv>, method: string, path: string): ServedPart[] {
+/** Lists the features of the contract that a deployment must serve for a route to exist. */
+function featuresOf({ routes }: OpenAPIHono<AppEnv>, method: string, path: string): Feature[] {
   const pattern = path.replaceAll(/\{(\w+)\}/g, ":$1");
   return routes
     .filter((route) => route.method === method && route.path === pattern)
-    .flatMap(({ handler }) => partOf(handler) ?? []);
+    .flatMap(({ handler }) => featureOf(handler) ?? []);
 }

@@ -58,7 +58,7 @@ export function toPageRequest(
 }
 
 /** Makes the schema of the pagination envelope of a list of `item`. */
-export function pageOf<Item extends z.ZodType>(item: Item, name: string, items: string) {
+export function pageSchema<Item extends z.ZodType>(item: Item, name: string, items: string) {
   return z
     .object({
       data: z.array(item).openapi({ description: `The ${items} of this page, newest first.` }),
@@ -82,7 +82,7 @@ export interface Page<Item> {
 }
 
 /** Wraps a page of `list` in the contract's envelope. */
-export function toPage<Item>(list: List, { items, next }: Listing<Item>): Page<Item> {
+export function toPageBody<Item>(list: List, { items, next }: Listing<Item>): Page<Item> {
   return {
     data: items,
     has_more: next !== null,

@@ -1,6 +1,6 @@
 import { createMiddleware } from "hono/factory";
 import { PAGE_LIMIT, READ_MAX_MS } from "../contract/limits.ts";
-import { sleep } from "../timing.ts";
+import { sleep } from "../primitives/timing.ts";
 import type { AppEnv } from "./context.ts";
 
 /**

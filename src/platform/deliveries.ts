@@ -1,10 +1,9 @@
 import { z } from "@hono/zod-openapi";
 import { encodeCursor } from "../contract/cursor.ts";
 import { RedeliveryState, ShownDeliveryState, WebhookEvent } from "../contract/enumerations.ts";
-import { EventId, LeadId, WebhookId, WorkspaceId } from "../contract/fields.ts";
+import { EventId, LeadId, several, WebhookId, WorkspaceId } from "../contract/fields.ts";
 import { InputError } from "../contract/input-error.ts";
 import { PAGE_LIMIT, REDELIVERIES_PER_SECOND } from "../contract/limits.ts";
-import { Instant, several } from "../contract/text.ts";
 import type { Database } from "../db/client.ts";
 import { sendWakeUps } from "../delivery/messages.ts";
 import {
@@ -23,6 +22,7 @@ import {
   sumLedgers,
 } from "../history/ledger.ts";
 import { DeliveryDetails, DeliveryView, FailureView, Redelivered } from "../history/views.ts";
+import { Instant } from "../primitives/text.ts";
 import { REDELIVERY_EXAMINED_MAX, sendAgain } from "../replay/replay.ts";
 import { allPlacements } from "../workspaces/placement.ts";
 import {

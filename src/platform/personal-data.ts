@@ -1,13 +1,13 @@
 import { z } from "@hono/zod-openapi";
-import { LeadId, WorkspaceId } from "../contract/fields.ts";
+import { LeadId, several, WorkspaceId } from "../contract/fields.ts";
 import { derivedId, isId } from "../contract/ids.ts";
 import { InputError } from "../contract/input-error.ts";
 import { ERASED_LEADS_KEPT_DAYS } from "../contract/limits.ts";
-import { Reference, several, text } from "../contract/text.ts";
 import { Budget } from "../db/budget.ts";
 import { commit, query } from "../db/client.ts";
 import { DIRECTORY, openDirectory } from "../db/databases.ts";
-import { invalidateKey } from "../rate-limit/forget.ts";
+import { Reference, text } from "../primitives/text.ts";
+import { invalidateKey } from "../rate-limit/invalidate-key.ts";
 import { FoundLead, findPerson, SEARCHED_MAX } from "../records/finding.ts";
 import { selectLeads } from "../records/leads.ts";
 import { clearChanges } from "../workspaces/audit-trail.ts";

@@ -1,6 +1,6 @@
-import { toBase64Url } from "../contract/bytes.ts";
 import { type PortalGrant, readPortalToken, writePortalGrant } from "../contract/portal-token.ts";
 import { importKeys } from "../encryption/mac.ts";
+import { toBase64Url } from "../primitives/bytes.ts";
 
 /**
  * The purpose of a token. The token of a link only opens a session, for a short time. The token of a session sends

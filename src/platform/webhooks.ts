@@ -11,7 +11,6 @@ import {
   TEST_EVENTS_PER_MINUTE,
   URL_MAX_LENGTH,
 } from "../contract/limits.ts";
-import { label } from "../contract/text.ts";
 import { DAY_MS } from "../contract/time.ts";
 import { commit, withoutRetries } from "../db/client.ts";
 import { openDirectory } from "../db/databases.ts";
@@ -30,6 +29,7 @@ import {
   WebhookDetails,
   WebhookView,
 } from "../history/views.ts";
+import { label } from "../primitives/text.ts";
 import { enableAndReplay, REDELIVERY_EXAMINED_MAX } from "../replay/replay.ts";
 import {
   changeFields,

@@ -11,13 +11,13 @@ import {
   RETURN_URL_MAX_LENGTH,
   SUBSCRIPTIONS_MAX,
 } from "../contract/limits.ts";
-import { Name } from "../contract/text.ts";
 import { MINUTE_MS } from "../contract/time.ts";
 import { commit, withoutRetries } from "../db/client.ts";
 import { DIRECTORY, databaseNames, hasOneDatabase, openDirectory } from "../db/databases.ts";
 import { sendWakeUps } from "../delivery/messages.ts";
 import { createDataKey } from "../encryption/personal-data.ts";
-import { invalidateKey } from "../rate-limit/forget.ts";
+import { Name } from "../primitives/text.ts";
+import { invalidateKey } from "../rate-limit/invalidate-key.ts";
 import { cancelPendingOf } from "../subscriptions/subscriptions.ts";
 import { listLiveKeys } from "../workspaces/api-keys.ts";
 import { findSize } from "../workspaces/database-sizes.ts";

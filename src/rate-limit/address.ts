@@ -1,6 +1,6 @@
 import ipaddr from "ipaddr.js";
-import { toHex } from "../contract/bytes.ts";
 import { mac } from "../encryption/mac.ts";
+import { toHex } from "../primitives/bytes.ts";
 
 /** The names under which the failures of an IP address are counted. */
 export interface AddressName {

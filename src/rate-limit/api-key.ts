@@ -1,5 +1,5 @@
-import { isEqual, toHex } from "../contract/bytes.ts";
 import { mac, macs } from "../encryption/mac.ts";
+import { isEqual, toHex } from "../primitives/bytes.ts";
 
 const PREFIX = "key_live_";
 const ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";

@@ -1,4 +1,4 @@
-import { BoundedMap } from "../bounded-map.ts";
+import { BoundedMap } from "../primitives/bounded-map.ts";
 import type { RateLimit } from "./window.ts";
 
 /** Maximum keys, and maximum IP addresses, that an isolate caches. */

@@ -1,6 +1,6 @@
 import { z } from "@hono/zod-openapi";
 import { NESTING_MAX } from "../contract/limits.ts";
-import { isText } from "../contract/text.ts";
+import { isText } from "../primitives/text.ts";
 
 /** A JSON object that every store and client can hold unchanged. */
 export const CustomFields = z

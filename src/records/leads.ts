@@ -1,6 +1,5 @@
 import { z } from "@hono/zod-openapi";
 import { and, eq, type SQL, sql } from "drizzle-orm";
-import type { Hex } from "../contract/bytes.ts";
 import { LeadSource } from "../contract/enumerations.ts";
 import { idField, timeField } from "../contract/fields.ts";
 import { isoTime } from "../contract/time.ts";
@@ -18,6 +17,7 @@ import { isOnPage, type Listing, type PageRequest, preparePages } from "../db/pa
 import { erasedLeads, leads } from "../db/schema.ts";
 import { knownDataKey, openDataKey, openUnder } from "../encryption/personal-data.ts";
 import { logError } from "../log.ts";
+import type { Hex } from "../primitives/bytes.ts";
 import { dataKeyOf, findSealedDataKey } from "../workspaces/data-keys.ts";
 import { type ReportedPerson, SHOWN_PERSON, showPerson } from "./person.ts";
 

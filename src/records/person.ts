@@ -1,5 +1,5 @@
 import { z } from "@hono/zod-openapi";
-import { text } from "../contract/text.ts";
+import { text } from "../primitives/text.ts";
 import { CustomFields } from "./custom-fields.ts";
 
 /**

@@ -15,7 +15,7 @@ const IS_REMOVED = isNotNull(automations.removedAt);
  * Removes automations of the workspace. They and their runs disappear from the API immediately;
  * `cleanUpAutomations` deletes the rows. Reads how many were removed.
  */
-export function removeAutomations(
+export function markAutomationsRemoved(
   workspaceId: string,
   ids: string[],
   now: number,

@@ -1,9 +1,9 @@
 import { type SQL, sql } from "drizzle-orm";
-import { LAST_MS } from "../contract/text.ts";
 import { excluded, fromJson, insertFrom, mapColumns, qb } from "../db/builder.ts";
 import { insertEach, readAs, type Statements, transaction } from "../db/client.ts";
 import { automations, runs } from "../db/schema.ts";
 import { announce, draftEvent } from "../events/outbox.ts";
+import { LAST_MS } from "../primitives/text.ts";
 import { type AutomationRow, shows, toAutomation, type Visibility } from "./automations.ts";
 
 /** The fields of an automation that a report sets. */

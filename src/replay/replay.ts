@@ -5,7 +5,7 @@ import { eventIdAt } from "../contract/ids.ts";
 import { unknownInput } from "../contract/input-error.ts";
 import { MINUTE_MS } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
-import { commit, type Database, type Executable, withoutRetries } from "../db/client.ts";
+import { commit, type Database, type Part, withoutRetries } from "../db/client.ts";
 import { deliveries, events, type Priority, subscriptions } from "../db/schema.ts";
 import type { QueueName } from "../delivery/policy.ts";
 import { NEXT_ATTEMPT_AT } from "../delivery/schedule.ts";
@@ -269,7 +269,7 @@ function toScheduled(candidate: Candidate, waits: boolean): Scheduled {
 }
 
 /** Ends the spacing of a subscription whose endpoint fails, so that its next attempt is due now. */
-function endWait(subscriptionId: string, now: number): Executable {
+function endWait(subscriptionId: string, now: number): Part {
   const { id, blockedUntil, retryFailedAt } = subscriptions;
   return qb
     .update(subscriptions)

@@ -1,7 +1,7 @@
 import { and, eq, type SQL, sql } from "drizzle-orm";
 import { REDELIVERIES_PER_SECOND } from "../contract/limits.ts";
 import { excluded, insertFrom, mapColumns, qb } from "../db/builder.ts";
-import { counted, type Executable, readAs, type Statements, transaction } from "../db/client.ts";
+import { counted, type Part, readAs, type Statements, transaction } from "../db/client.ts";
 import { deliveries, events, type Priority, subscriptions } from "../db/schema.ts";
 import { insertAttempts } from "../delivery/attempts.ts";
 import { IS_ACTIVE } from "../subscriptions/conditions.ts";
@@ -108,7 +108,7 @@ export function scheduleDeliveries(
 }
 
 /** Takes slots of the subscription, from `startsAt` on. */
-export function takeSlots(subscriptionId: string, slots: number, startsAt: SQL): Executable {
+export function takeSlots(subscriptionId: string, slots: number, startsAt: SQL): Part {
   const { id, scheduledUntil } = subscriptions;
   return qb
     .update(subscriptions)

@@ -2,7 +2,7 @@ import { and, eq, gt, lte, type SQL, sql } from "drizzle-orm";
 import { SUBSCRIPTIONS_MAX } from "../contract/limits.ts";
 import { DAY_MS } from "../contract/time.ts";
 import { insertFrom, qb } from "../db/builder.ts";
-import { type Executable, readAs, type Statements, transaction } from "../db/client.ts";
+import { type Part, readAs, type Statements, transaction } from "../db/client.ts";
 import { subscriptions, workspaces } from "../db/schema.ts";
 import { WEBHOOKS_MAX } from "../workspaces/workspaces.ts";
 
@@ -59,11 +59,7 @@ function findByKey(workspaceId: string, scoped: string, now: number) {
 }
 
 /** Clears an `Idempotency-Key` that is a day old, so that it can be used again. */
-function releaseIdempotencyKey(
-  workspaceId: string,
-  idempotencyKey: string,
-  now: number,
-): Executable {
+function releaseIdempotencyKey(workspaceId: string, idempotencyKey: string, now: number): Part {
   return qb
     .update(subscriptions)
     .set({ idempotencyKey: null, requested: null })

@@ -1,7 +1,7 @@
 import { z } from "@hono/zod-openapi";
 import ipaddr from "ipaddr.js";
-import { BoundedMap } from "../bounded-map.ts";
-import { abortAfter, withTimeout } from "../timing.ts";
+import { BoundedMap } from "../primitives/bounded-map.ts";
+import { abortAfter, withTimeout } from "../primitives/timing.ts";
 import { isPublicAddress, type TargetFault, targetFault } from "./target.ts";
 
 /** Timeout of the DNS-over-HTTPS resolver. Without a response, requests are not blocked. */

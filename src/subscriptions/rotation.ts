@@ -2,7 +2,7 @@ import { and, sql } from "drizzle-orm";
 import { InputError } from "../contract/input-error.ts";
 import { isoTime } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
-import { commit, counted, type Database, type Executable, withoutRetries } from "../db/client.ts";
+import { commit, counted, type Database, type Part, withoutRetries } from "../db/client.ts";
 import { subscriptions } from "../db/schema.ts";
 import { mintSecret } from "../delivery/signature.ts";
 import { expectDataKey } from "../encryption/personal-data.ts";
@@ -67,7 +67,7 @@ export async function rotateSecret(
 }
 
 /** Ends the grace period of earlier secrets: only the current secret signs from now on. */
-export function endOverlap(subscriptionId: string): Executable {
+export function endOverlap(subscriptionId: string): Part {
   return qb
     .update(subscriptions)
     .set({ earlierSecrets: null })

@@ -7,7 +7,7 @@ import { mapColumns, qb } from "../db/builder.ts";
 import {
   CLEANUP_MAX,
   type Database,
-  type Executable,
+  type Part,
   query,
   type ResultOf,
   readAs,
@@ -197,7 +197,7 @@ function resetPaceIf(condition: SQL) {
 }
 
 /** Makes up to `CLEANUP_MAX` deliveries that wait for a retry due at once, like those of a streak that has ended. */
-function retryFailedNow(id: string, condition: SQL): Executable {
+function retryFailedNow(id: string, condition: SQL): Part {
   return qb
     .update(deliveries)
     .set({ priority: 2 })
@@ -265,7 +265,7 @@ export function knownSubscription(id: string, now: number) {
  * Enables a disabled subscription again and resets its health. An active subscription keeps its health: otherwise,
  * one with a dead endpoint would never be disabled if it were enabled over and over.
  */
-export function enableSubscription(id: string): Executable {
+export function enableSubscription(id: string): Part {
   return qb
     .update(subscriptions)
     .set({

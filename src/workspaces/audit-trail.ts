@@ -7,7 +7,7 @@ import {
   commit,
   counted,
   type Database,
-  type Executable,
+  type Part,
   type Statements,
 } from "../db/client.ts";
 import { isOnPage, type Listing, type PageRequest, preparePages } from "../db/page.ts";
@@ -35,7 +35,7 @@ const PRUNED_MAX = 10;
  * Deletes the oldest changes that a workspace made in its portal, beyond `PORTAL_CHANGES_KEPT`, so that no tenant can
  * fill the database that it shares with others. Calls of the platform stay.
  */
-function pruneChanges(workspaceId: string): Executable {
+function pruneChanges(workspaceId: string): Part {
   const { at, id, via } = auditTrail;
   const isChange = and(eq(auditTrail.workspaceId, workspaceId), isNotNull(auditTrail.webhookId));
   return sql`DELETE FROM ${auditTrail} WHERE ${via} = ${VIA_PORTAL} AND (${at}, ${id}) IN (
@@ -101,7 +101,7 @@ export function listChanges(
 }
 
 /** Deletes entries past their retention, oldest first. */
-export function deleteOldAuditEntries(now: number): Executable {
+export function deleteOldAuditEntries(now: number): Part {
   const { at, id } = auditTrail;
   return sql`DELETE FROM ${auditTrail} WHERE (${at}, ${id}) IN (SELECT ${at}, ${id} FROM ${auditTrail}
     WHERE ${at} < ${now - AUDIT_KEPT_DAYS * DAY_MS} ORDER BY ${at}, ${id} LIMIT ${CLEANUP_MAX})`;

@@ -11,7 +11,7 @@ import {
 } from "../db/databases.ts";
 import { workspaces } from "../db/schema.ts";
 import { logError } from "../log.ts";
-import { withTimeout } from "../timing.ts";
+import { withTimeout } from "../primitives/timing.ts";
 
 /** How long a database may take to respond before the others are used without it. */
 const DATABASE_TIMEOUT_MS = 5_000;

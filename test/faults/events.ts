@@ -52,8 +52,8 @@ export const EVENTS: Fault[] = [
     ["delivery/policy.ts", "if (delivery.attempts === 0) return 2;", "", "an event that failed once in an outage is due when it ends"],
   ]),
   ...faultsIn("", [
-    ["batch-requests.ts", "isDue || waiting.length >= members", "isDue", "who is alone waits for nobody"],
-    ["batch-requests.ts", "if (isUnderWay || ", "if (", "exchanges are made one after the other"],
+    ["primitives/batch-requests.ts", "isDue || waiting.length >= members", "isDue", "who is alone waits for nobody"],
+    ["primitives/batch-requests.ts", "if (isUnderWay || ", "if (", "exchanges are made one after the other"],
     ["sweep.ts", "if (failed > 0) throw", "if (false) throw", "a sweep that fails says so"],
     ["sweep.ts", "logError(\"sweep_failed\", error, { database });", "throw error;", "a part of the sweep that fails stops no other"],
     ["service-health.ts", 'findOverdue(db, "", now - UNATTENDED_MAX_MS)', 'findOverdue(db, "", now)', "what the next sweep finds is no problem yet"],

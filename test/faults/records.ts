@@ -77,7 +77,7 @@ export const RECORDS: Fault[] = [
     ["data-keys.ts", " WHERE ${workspaces.id} = ${workspaceId})", ")", "each workspace has its own data key"],
     ["lifecycle/retention.ts", "WHERE ${deliveries.state} = 'pending')`;", "WHERE 0)`;", "what is pending is not deleted"],
     ["lifecycle/retention.ts", "sql`${isFound} AND ${IS_SETTLED}`", "isFound", "what is redelivered meanwhile is not deleted"],
-    ["lifecycle/retention.ts", "ORDER BY own.id LIMIT ${EXAMINED_MAX})", "ORDER BY own.id)", "a sweep examines a limited number of pending events"],
+    ["lifecycle/retention.ts", "ORDER BY own.id LIMIT ${EVENTS_EXAMINED_MAX})", "ORDER BY own.id)", "a sweep examines a limited number of pending events"],
     ["lifecycle/retention.ts", "position = found.length === CLEANUP_MAX ? (found.at(-1)?.workspaceId ?? \"\") : \"\";", "position = \"\";", "a workspace with much to delete holds up no other"],
     ["lifecycle/retention.ts", "OFFSET ${max - 1}", "OFFSET ${max}", "no more than the newest events are kept"],
     ["lifecycle/retention.ts", "    if (isLeft) break;\n", "", "what there was no time to delete is deleted by the next sweep"],

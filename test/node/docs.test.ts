@@ -8,7 +8,7 @@ import { buildSite } from "../../site/build.ts";
 import { ORIGIN } from "../../site/origin.ts";
 import { ERRORS, type ErrorCode, REASONS } from "../../src/contract/errors.ts";
 import { RETRY_WAITS_SECONDS } from "../../src/contract/limits.ts";
-import { helpFor } from "../../src/http/help.ts";
+import { helpFor } from "../../src/http/responses.ts";
 import { EXAMPLES } from "./support/examples.ts";
 
 const site = await buildSite(ROOT);

@@ -1,7 +1,7 @@
-import { ErrorBody } from "../../contract/error-body.ts";
+import { ErrorBodySchema } from "../../contract/error-body.ts";
 import { app } from "../app.ts";
-import { helpFor } from "../help.ts";
 import type { Header } from "../responses.ts";
+import { helpFor } from "../responses.ts";
 import { registerCallback, registerWebhooks } from "./deliveries.ts";
 import { errorResponses } from "./errors.ts";
 import { introduction } from "./introduction.ts";
@@ -117,7 +117,7 @@ registry.registerComponent("securitySchemes", "apiKey", {
 });
 for (const [name, component] of Object.entries(HEADERS))
   registry.registerComponent("headers", name, component);
-registry.register("Error", ErrorBody);
+registry.register("Error", ErrorBodySchema);
 for (const { name, response } of errorResponses())
   registry.registerComponent("responses", name, response);
 registerCallback(registry);

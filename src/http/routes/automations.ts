@@ -13,13 +13,13 @@ import {
 import { CONTROLLABLE, controlAutomation } from "../../records/control.ts";
 import { jsonBody } from "../body.ts";
 import { newApp } from "../context.ts";
-import { NEWEST_FIRST, PageQuery, pageOf, toPage, toPageRequest } from "../paging.ts";
+import { NEWEST_FIRST, PageQuery, pageSchema, toPageBody, toPageRequest } from "../paging.ts";
 import { boundRows } from "../reads-in-flight.ts";
 import { body, errors, json } from "../responses.ts";
 import { served } from "../served.ts";
 import { PAGES } from "./examples.ts";
 
-export const automations = newApp();
+export const automationRoutes = newApp();
 
 /** The path of one automation. Any text is valid; one that is not an id gives 404. */
 export const AutomationParams = z.object({
@@ -31,9 +31,9 @@ export const AutomationParams = z.object({
   }),
 });
 
-const AutomationPage = pageOf(Automation, "AutomationPage", "automations");
+const AutomationPage = pageSchema(Automation, "AutomationPage", "automations");
 
-automations.openapi(
+automationRoutes.openapi(
   createRoute({
     method: "get",
     path: "/automations",
@@ -52,11 +52,11 @@ automations.openapi(
     const request = toPageRequest("automations", c.req.valid("query"));
     const visibility = visibilityOf(c.env.SERVED_ROUTES);
     const found = await listAutomations(c.get("db"), c.get("workspaceId"), visibility, request);
-    return c.json(toPage("automations", found), 200);
+    return c.json(toPageBody("automations", found), 200);
   },
 );
 
-automations.openapi(
+automationRoutes.openapi(
   createRoute({
     method: "get",
     path: "/automations/{id}",
@@ -91,7 +91,7 @@ const AutomationControl = z
   })
   .openapi("AutomationControl", { description: "The desired status of an automation." });
 
-automations.openapi(
+automationRoutes.openapi(
   createRoute({
     method: "patch",
     path: "/automations/{id}",

@@ -1,17 +1,17 @@
 import { createRoute } from "@hono/zod-openapi";
 import { Lead, listLeads } from "../../records/leads.ts";
 import { newApp } from "../context.ts";
-import { NEWEST_FIRST, PageQuery, pageOf, toPage, toPageRequest } from "../paging.ts";
+import { NEWEST_FIRST, PageQuery, pageSchema, toPageBody, toPageRequest } from "../paging.ts";
 import { boundRows } from "../reads-in-flight.ts";
 import { errors, json } from "../responses.ts";
 import { served } from "../served.ts";
 import { PAGES } from "./examples.ts";
 
-export const leads = newApp();
+export const leadRoutes = newApp();
 
-const LeadPage = pageOf(Lead, "LeadPage", "leads");
+const LeadPage = pageSchema(Lead, "LeadPage", "leads");
 
-leads.openapi(
+leadRoutes.openapi(
   createRoute({
     method: "get",
     path: "/leads",
@@ -30,6 +30,6 @@ leads.openapi(
     const request = toPageRequest("leads", c.req.valid("query"));
     const keys = c.env.ENCRYPTION_KEYS;
     const found = await listLeads(c.get("db"), keys, c.get("workspaceId"), request);
-    return c.json(toPage("leads", found), 200);
+    return c.json(toPageBody("leads", found), 200);
   },
 );

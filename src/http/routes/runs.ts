@@ -4,18 +4,18 @@ import { isId } from "../../contract/ids.ts";
 import { visibilityOf } from "../../records/automations.ts";
 import { listRuns, listRunsOfAutomation, Run } from "../../records/runs.ts";
 import { newApp } from "../context.ts";
-import { NEWEST_FIRST, PageQuery, pageOf, toPage, toPageRequest } from "../paging.ts";
+import { NEWEST_FIRST, PageQuery, pageSchema, toPageBody, toPageRequest } from "../paging.ts";
 import { boundRows } from "../reads-in-flight.ts";
 import { errors, json } from "../responses.ts";
 import { served } from "../served.ts";
 import { AutomationParams } from "./automations.ts";
 import { PAGES } from "./examples.ts";
 
-export const runs = newApp();
+export const runRoutes = newApp();
 
-const RunPage = pageOf(Run, "RunPage", "runs");
+const RunPage = pageSchema(Run, "RunPage", "runs");
 
-runs.openapi(
+runRoutes.openapi(
   createRoute({
     method: "get",
     path: "/runs",
@@ -34,11 +34,11 @@ runs.openapi(
     const request = toPageRequest("runs", c.req.valid("query"));
     const visibility = visibilityOf(c.env.SERVED_ROUTES);
     const found = await listRuns(c.get("db"), c.get("workspaceId"), visibility, request);
-    return c.json(toPage("runs", found), 200);
+    return c.json(toPageBody("runs", found), 200);
   },
 );
 
-runs.openapi(
+runRoutes.openapi(
   createRoute({
     method: "get",
     path: "/automations/{id}/runs",
@@ -62,6 +62,6 @@ runs.openapi(
     const workspaceId = c.get("workspaceId");
     const found = await listRunsOfAutomation(c.get("db"), workspaceId, visibility, id, request);
     if (!found) throw new ApiError("automation_not_found");
-    return c.json(toPage(list, found), 200);
+    return c.json(toPageBody(list, found), 200);
   },
 );

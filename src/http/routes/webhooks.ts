@@ -24,13 +24,13 @@ import { toUri } from "../../subscriptions/target.ts";
 import { findDataKey } from "../../workspaces/data-keys.ts";
 import { jsonBody } from "../body.ts";
 import { type AppEnv, newApp } from "../context.ts";
-import { NEWEST_FIRST, PageQuery, pageOf, toPage, toPageRequest } from "../paging.ts";
+import { NEWEST_FIRST, PageQuery, pageSchema, toPageBody, toPageRequest } from "../paging.ts";
 import { boundRows } from "../reads-in-flight.ts";
 import { body, empty, errors, json } from "../responses.ts";
 import { served } from "../served.ts";
 import { CREATION, PAGES, SECRET, WEBHOOK } from "./examples.ts";
 
-export const webhooks = newApp();
+export const webhookRoutes = newApp();
 
 /** The body of a request to subscribe; `subscribe` checks the URL. */
 export const WebhookCreation = z
@@ -87,7 +87,7 @@ const WebhookWithSecret = z
 
 export type WebhookWithSecret = z.infer<typeof WebhookWithSecret>;
 
-webhooks.openapi(
+webhookRoutes.openapi(
   createRoute({
     method: "post",
     path: "/webhooks",
@@ -112,9 +112,9 @@ webhooks.openapi(
   },
 );
 
-const WebhookPage = pageOf(Webhook, "WebhookPage", "subscriptions");
+const WebhookPage = pageSchema(Webhook, "WebhookPage", "subscriptions");
 
-webhooks.openapi(
+webhookRoutes.openapi(
   createRoute({
     method: "get",
     path: "/webhooks",
@@ -132,7 +132,7 @@ webhooks.openapi(
   async (c) => {
     const request = toPageRequest("webhooks", c.req.valid("query"));
     const found = await listSubscriptions(c.get("db"), c.get("workspaceId"), request);
-    return c.json(toPage("webhooks", found), 200);
+    return c.json(toPageBody("webhooks", found), 200);
   },
 );
 
@@ -146,7 +146,7 @@ const WebhookParams = z.object({
   }),
 });
 
-webhooks.openapi(
+webhookRoutes.openapi(
   createRoute({
     method: "delete",
     path: "/webhooks/{id}",

@@ -2,9 +2,9 @@ import type { AutomationType } from "../../contract/enumerations.ts";
 import { derivedId } from "../../contract/ids.ts";
 import { InputError } from "../../contract/input-error.ts";
 import { type Database, query, readAs } from "../../db/client.ts";
-import { timeBudget } from "../../timing.ts";
+import { timeBudget } from "../../primitives/timing.ts";
 import { type AutomationRow, findStored, visibilityOf } from "../automations.ts";
-import { deleteRemovedRuns, removeAutomations } from "../removals.ts";
+import { deleteRemovedRuns, markAutomationsRemoved } from "../removals.ts";
 import { applyReport, type ReportedAutomation, storeChanges } from "../reports.ts";
 import type { AutomationReport, RecordingInput } from "./inputs.ts";
 import type { Context, Recording } from "./recording.ts";
@@ -111,5 +111,5 @@ export async function toRemoval(
   // Only the workspace must exist.
   await findReferenced(db, workspaceId, []);
   // A second try could remove automations that were recorded again after the first.
-  return { ids, statements: removeAutomations(workspaceId, ids, now), isTriedOnce: true };
+  return { ids, statements: markAutomationsRemoved(workspaceId, ids, now), isTriedOnce: true };
 }

@@ -6,9 +6,9 @@ import {
   RunStatus,
   TriggerType,
 } from "../../contract/enumerations.ts";
-import { AutomationId, LeadId, WorkspaceId } from "../../contract/fields.ts";
+import { AutomationId, LeadId, several, WorkspaceId } from "../../contract/fields.ts";
 import { RECORD_MAX_BYTES } from "../../contract/limits.ts";
-import { Instant, Name, Reference, several, text } from "../../contract/text.ts";
+import { Instant, Name, Reference, text } from "../../primitives/text.ts";
 import { REPORTED_PERSON } from "../person.ts";
 
 const now = "default: now";

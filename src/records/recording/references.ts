@@ -1,7 +1,7 @@
 import type { AutomationType } from "../../contract/enumerations.ts";
 import { isId } from "../../contract/ids.ts";
 import { InputError } from "../../contract/input-error.ts";
-import { type Database, read } from "../../db/client.ts";
+import { type Database, query } from "../../db/client.ts";
 import { causeOf } from "../../db/errors.ts";
 import { unknownWorkspace } from "../../workspaces/moves.ts";
 import { findWorkspaces } from "../../workspaces/workspaces.ts";
@@ -9,7 +9,7 @@ import { findAutomations } from "../automations.ts";
 import { findErasedLeads, selectLeads } from "../leads.ts";
 
 /** A record that another record refers to. */
-export interface Reference {
+export interface RecordReference {
   kind: "automation" | "lead";
   id: string;
   /** Its path in the input. */
@@ -32,14 +32,14 @@ interface Known {
 export async function findReferenced(
   db: Database,
   workspaceId: string,
-  references: Reference[],
+  references: RecordReference[],
 ): Promise<Known> {
-  const idsOf = (kind: Reference["kind"]) => [
+  const idsOf = (kind: RecordReference["kind"]) => [
     ...new Set(
       references.flatMap((one) => (one.kind === kind && isId(kind, one.id) ? one.id : [])),
     ),
   ];
-  const found = await read(db, {
+  const found = await query(db, {
     workspaces: findWorkspaces([workspaceId]),
     automations: findAutomations(workspaceId, idsOf("automation")),
     leads: selectLeads(workspaceId, idsOf("lead")),

@@ -8,7 +8,7 @@ import { shows, visibilityOf } from "../automations.ts";
 import { insertRuns, type ReportedRun, toRun } from "../runs.ts";
 import type { RecordingInput, RunReport } from "./inputs.ts";
 import { type Context, type Recording, uniqueById } from "./recording.ts";
-import { findReferenced, type Reference } from "./references.ts";
+import { findReferenced, type RecordReference } from "./references.ts";
 
 /** Prepares a call that inserts runs and announces them. Stored runs stay unchanged. */
 export async function toRunRecording(
@@ -40,7 +40,7 @@ export async function toRunRecording(
 }
 
 /** Lists the records that a run refers to. */
-function referencesOf({ automationId, leadId }: ReportedRun, index: number): Reference[] {
+function referencesOf({ automationId, leadId }: ReportedRun, index: number): RecordReference[] {
   const path = `runs[${index}]`;
   const automation = {
     kind: "automation",

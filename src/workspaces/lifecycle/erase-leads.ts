@@ -2,7 +2,7 @@ import { sql } from "drizzle-orm";
 import { ERASED_LEADS_KEPT_DAYS } from "../../contract/limits.ts";
 import { DAY_MS } from "../../contract/time.ts";
 import { insertFrom } from "../../db/builder.ts";
-import { CLEANUP_MAX, type Executable, type Statements, transaction } from "../../db/client.ts";
+import { CLEANUP_MAX, type Part, type Statements, transaction } from "../../db/client.ts";
 import { erasedLeads, events, leads } from "../../db/schema.ts";
 import { isWritable } from "../moves.ts";
 import { ownedTable } from "../table-registry.ts";
@@ -34,7 +34,7 @@ export function eraseLeadRows(
 }
 
 /** Deletes the records of leads that were erased so long ago that no queue of the platform can have them any more. */
-export function deleteOldErasedLeads(now: number): Executable {
+export function deleteOldErasedLeads(now: number): Part {
   const { workspaceId, id, erasedAt } = erasedLeads;
   return sql`DELETE FROM ${erasedLeads} WHERE (${workspaceId}, ${id}) IN (
     SELECT ${workspaceId}, ${id} FROM ${erasedLeads}

@@ -1,15 +1,15 @@
 import { and, eq, gt, inArray, isNotNull, isNull, not, sql } from "drizzle-orm";
 import { InputError } from "../../contract/input-error.ts";
 import { qb } from "../../db/builder.ts";
-import { commit, type Executable, type Parts, type ResultsByName } from "../../db/client.ts";
+import { commit, type Part, type Parts, type ResultsOf } from "../../db/client.ts";
 import { DIRECTORY, openNamed } from "../../db/databases.ts";
 import { type MoveStage, moves, subscriptions, workspaces } from "../../db/schema.ts";
 import { sendWakeUps } from "../../delivery/messages.ts";
 import { isLeased } from "../../delivery/round.ts";
 import { listDue } from "../../delivery/schedule.ts";
 import { log } from "../../log.ts";
-import { invalidateKey } from "../../rate-limit/forget.ts";
-import { sleep } from "../../timing.ts";
+import { sleep } from "../../primitives/timing.ts";
+import { invalidateKey } from "../../rate-limit/invalidate-key.ts";
 import { listLiveKeys } from "../api-keys.ts";
 import { eraseLeftBehind, isEmpty } from "../lifecycle/erase.ts";
 import { beingErased } from "../moves.ts";
@@ -55,7 +55,7 @@ export function commitIn<const P extends Parts>(
   env: Env,
   database: string,
   parts: P,
-): Promise<ResultsByName<P>> {
+): Promise<ResultsOf<P>> {
   return inTime(database, commit(openNamed(env, database), parts), TIMEOUT_MS);
 }
 
@@ -79,12 +79,7 @@ export async function findMove(env: Env, workspaceId: string) {
  *
  * @param first a statement that precedes it in the transaction.
  */
-async function advance(
-  env: Env,
-  move: Move,
-  fields: Partial<Move>,
-  first?: Executable,
-): Promise<void> {
+async function advance(env: Env, move: Move, fields: Partial<Move>, first?: Part): Promise<void> {
   const isSame = and(
     eq(moves.id, move.id),
     eq(moves.stage, move.stage),

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { toBase64Url } from "../../../src/contract/bytes.ts";
 import { decodeCursor, encodeCursor } from "../../../src/contract/cursor.ts";
+import { toBase64Url } from "../../../src/primitives/bytes.ts";
 
 const CURSOR = "WzEsImxlYWRzIiwxNzY3MjI1NjAwMDAwLCJsZWFfMSJd";
 

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { ErrorBody } from "../../../src/contract/error-body.ts";
+import { ErrorBodySchema } from "../../../src/contract/error-body.ts";
 import {
   ApiError,
   ERRORS,
@@ -21,7 +21,7 @@ test.each<Row>([
 ])("an error has a French message, its code and its details: %s", (message, code, details) => {
   const body = { error: { code, message, details } };
   expect(new ApiError(code, details).toBody()).toEqual(body);
-  expect(ErrorBody.parse(body)).toEqual(body);
+  expect(ErrorBodySchema.parse(body)).toEqual(body);
   expect(message).toMatch(/^[A-ZÀ-Ý].+\.$/);
   // No line may begin with a sign that belongs to the word before it.
   expect(message).not.toMatch(/ [:;!?»]|« /);

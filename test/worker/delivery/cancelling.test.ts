@@ -2,13 +2,13 @@ import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { commit, openDatabase, transaction } from "../../../src/db/client.ts";
 import { LEASE_MS } from "../../../src/delivery/round.ts";
+import { sleep } from "../../../src/primitives/timing.ts";
 import {
   cancelPendingOf,
   deleteSubscription,
   disableSubscription,
   updateSubscription,
 } from "../../../src/subscriptions/subscriptions.ts";
-import { sleep } from "../../../src/timing.ts";
 import { updateAccess } from "../../../src/workspaces/workspaces.ts";
 import { openWorkspace } from "../../support/api.ts";
 import {

@@ -4,13 +4,13 @@ import { DISABLE_AFTER_MS } from "../../../src/contract/limits.ts";
 import { commit } from "../../../src/db/client.ts";
 import type { Outcome } from "../../../src/delivery/outcome.ts";
 import type { Page } from "../../../src/http/paging.ts";
+import { sleep } from "../../../src/primitives/timing.ts";
 import {
   deleteSubscription,
   disableSubscription,
   enableSubscription,
   type Webhook,
 } from "../../../src/subscriptions/subscriptions.ts";
-import { sleep } from "../../../src/timing.ts";
 import { eventsOf, openWorkspace } from "../../support/api.ts";
 import {
   announceLeads,

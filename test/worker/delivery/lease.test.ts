@@ -3,8 +3,8 @@ import { describe, expect, test } from "vitest";
 import { commit } from "../../../src/db/client.ts";
 import { LEASE_MS } from "../../../src/delivery/round.ts";
 import { Platform } from "../../../src/platform/entrypoint.ts";
+import { sleep } from "../../../src/primitives/timing.ts";
 import { deleteSubscription } from "../../../src/subscriptions/subscriptions.ts";
-import { sleep } from "../../../src/timing.ts";
 import { leadReport } from "../../support/api.ts";
 import {
   announceLeads,

@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { DISPATCH_STATEMENTS_MAX, dispatch } from "../../../src/delivery/dispatch.ts";
 import { InvocationLimit, type Outcome } from "../../../src/delivery/outcome.ts";
 import type { DispatchPorts } from "../../../src/delivery/session.ts";
-import { sleep } from "../../../src/timing.ts";
+import { sleep } from "../../../src/primitives/timing.ts";
 import {
   answered,
   consumeBodies,

@@ -1,7 +1,7 @@
 import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
-import { toBase64Url } from "../../../src/contract/bytes.ts";
 import type { Page as PageOf } from "../../../src/http/paging.ts";
+import { toBase64Url } from "../../../src/primitives/bytes.ts";
 import { type Answer, invalid, leadReport, openWorkspace } from "../../support/api.ts";
 
 type Page = PageOf<{ id: string; created_at: string }>;

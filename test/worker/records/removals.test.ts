@@ -1,7 +1,7 @@
 import { env } from "cloudflare:workers";
 import { expect, test } from "vitest";
 import { openDatabase } from "../../../src/db/client.ts";
-import { EXAMINED_MAX, type PageRequest } from "../../../src/db/page.ts";
+import { PAGE_EXAMINED_MAX, type PageRequest } from "../../../src/db/page.ts";
 import type { Page } from "../../../src/http/paging.ts";
 import { RECORDING_INPUTS } from "../../../src/records/recording/inputs.ts";
 import { record } from "../../../src/records/recording/record.ts";
@@ -114,7 +114,7 @@ test.each([1, 100])(
         { crmSource: true },
         { limit, after },
       );
-      expect(rows.read).toBeLessThan(6 * EXAMINED_MAX);
+      expect(rows.read).toBeLessThan(6 * PAGE_EXAMINED_MAX);
       seen.push(...page.items.map((run) => run.id));
       after = page.next;
       isOver = after === null;

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { LAST_MS } from "../../../src/contract/text.ts";
+import { LAST_MS } from "../../../src/primitives/text.ts";
 import type { AutomationRow } from "../../../src/records/automations.ts";
 import { applyReport, type ReportedAutomation } from "../../../src/records/reports.ts";
 

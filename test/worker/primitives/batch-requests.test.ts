@@ -1,6 +1,6 @@
 import { describe, expect, test, vi } from "vitest";
-import { batchRequests } from "../../src/batch-requests.ts";
-import { sleep } from "../../src/timing.ts";
+import { batchRequests } from "../../../src/primitives/batch-requests.ts";
+import { sleep } from "../../../src/primitives/timing.ts";
 
 /** A merger whose batches are answered, in capitals, once they are released. */
 function merger(members: number) {

@@ -1,6 +1,6 @@
 import { createMiddleware } from "hono/factory";
 import { READ_MAX_MS } from "../contract/limits.ts";
-import { withTimeout } from "../timing.ts";
+import { withTimeout } from "../primitives/timing.ts";
 import { DatabaseUnreachable } from "../workspaces/placement.ts";
 import type { AppEnv } from "./context.ts";
 

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import * as bytes from "../../../src/contract/bytes.ts";
+import * as bytes from "../../../src/primitives/bytes.ts";
 
 const ALL = Uint8Array.from({ length: 256 }, (_, byte) => byte);
 

@@ -1,5 +1,4 @@
 import { z } from "@hono/zod-openapi";
-import { RECORDS_MAX } from "./limits.ts";
 
 /** Text that every store and client can hold: no NUL, no lone surrogate. */
 export function text(max: number) {
@@ -26,11 +25,6 @@ export const Name = label(1_000).min(1);
 
 /** The platform's own id of a record. */
 export const Reference = text(512).min(1);
-
-/** A list of one or more items, up to the maximum of a call. */
-export function several<T extends z.ZodType>(item: T, max = RECORDS_MAX) {
-  return z.array(item).min(1).max(max);
-}
 
 /*
  * The first and the last time that common languages can hold in every time zone: Python and .NET end with the
