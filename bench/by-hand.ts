@@ -177,9 +177,15 @@ export class Platform extends WorkerEntrypoint<Env> {
     const db = drizzle(this.env.DB);
     for (const { agent, ...automation } of report.automations)
       await db.insert(automations).values({
-        ...{ id: newId(), workspaceId, name: `Réponse – ${agent.name}` },
-        ...{ type: automation.type, provider: automation.provider, status: automation.status },
-        ...{ agentId: newId(), agentName: agent.name, createdAt: Date.now() },
+        id: newId(),
+        workspaceId,
+        name: `Réponse – ${agent.name}`,
+        type: automation.type,
+        provider: automation.provider,
+        status: automation.status,
+        agentId: newId(),
+        agentName: agent.name,
+        createdAt: Date.now(),
       });
     return {};
   }

@@ -51,7 +51,10 @@ export async function openWorkspace(
 export async function recordLeads(runtime: Runtime, workspaceId: string, count: number) {
   for (let left = count; left > 0; left -= 100) {
     const leads = Array.from({ length: Math.min(left, 100) }, () => ({
-      ...{ reference: `lead-${++references}`, source: "crm" as const, agent: AGENT, name: "Lead" },
+      reference: `lead-${++references}`,
+      source: "crm" as const,
+      agent: AGENT,
+      name: "Lead",
     }));
     await runtime.env.PLATFORM.recordLeads({ workspaceId, leads });
     // Miniflare's calls block this thread, which reads what the runtime prints: unless it does so in

@@ -14,11 +14,11 @@ import { ROOT } from "./shared/checkout.ts";
 
 const ASSETS = join(ROOT, "dist/assets");
 
-/** The content of each file, by its path in the assets folder. */
+/** The content of each file by its path in the assets folder. */
 const wanted = new Map([...(await buildSite(ROOT)), ...(await buildPortal(ROOT))]);
 wanted.set("docs/check-receiver.mjs", await bundleChecker());
 
-// Up-to-date files stay untouched: a server may be reading them.
+// Up-to-date files stay untouched, because a server may be reading them.
 for (const [path, content] of wanted) {
   const target = join(ASSETS, path);
   if (existsSync(target) && readFileSync(target).equals(content)) continue;
@@ -39,7 +39,7 @@ async function bundleChecker(): Promise<Buffer> {
   return Buffer.from(outputFiles[0]?.contents ?? []);
 }
 
-/** The files in `folder` and below, by relative path. */
+/** Lists the files in `folder` and below by relative path. */
 function filesIn(folder: string): string[] {
   return readdirSync(folder, { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile())

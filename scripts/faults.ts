@@ -1,5 +1,5 @@
 /**
- * Plants faults in a copy of the project, one at a time, and says which test notices each first: those of
+ * Plants faults in a copy of the project, one at a time, and reports the first test that notices each: faults of
  * `test/faults`, or random mutations.
  *
  *     npm run faults -- --in delivery
@@ -41,7 +41,7 @@ nobody notices one.
   --all          also runs all other tests
 `;
 
-/** A fault, and what to call it. */
+/** A fault with its name. */
 interface Planted extends Place {
   name: string;
   simulated: Fault["simulated"];
@@ -49,7 +49,7 @@ interface Planted extends Place {
 
 const SRC = join(ROOT, "src");
 const COPY = join(ROOT, "dist/faults");
-/** How long the tests that mirror a file may take, and all tests. */
+/** How long the tests that mirror a file may take, and how long all tests may. */
 const NEAR_MAX_MS = 120_000;
 const ALL_MAX_MS = 1_200_000;
 const CLOSE_MAX_MS = 15_000;
@@ -89,14 +89,14 @@ print(`${faults.length} faults, ${unnoticed.length} noticed by nobody`);
 for (const { name } of unnoticed) print(name);
 process.exit(unnoticed.length > 0 ? 1 : 0);
 
-/** The files below `src`, with their texts. */
+/** Reads the files below `src` with their texts. */
 function readSources(): Map<string, string> {
   const files = readdirSync(SRC, { recursive: true, encoding: "utf8" });
   const named = files.filter((file) => file.endsWith(".ts") && !file.endsWith(".d.ts")).toSorted();
   return new Map(named.map((file) => [file, readFileSync(join(SRC, file), "utf8")]));
 }
 
-/** The faults of the table, each where it belongs today. */
+/** Chooses faults of the table, each at its place in the current sources. */
 function chooseFaults(): Planted[] {
   const placed = FAULTS.map((fault) => {
     const place = findPlace(fault, sources);
@@ -107,7 +107,7 @@ function chooseFaults(): Planted[] {
   return values.in.flatMap((prefix) => placed.filter(({ file }) => file.startsWith(prefix)));
 }
 
-/** The mutations of the named files, in an order that the seed decides. */
+/** Makes the mutations of the named files, in an order that the seed decides. */
 function chooseMutations(): Planted[] {
   const paths = values.mutate.map((path) => path.replace(/^src\//, ""));
   const files = [...sources].filter(([file]) =>
@@ -141,7 +141,7 @@ function copyProject(): void {
   symlinkSync(join(ROOT, "node_modules"), join(COPY, "node_modules"));
 }
 
-/** What notices a fault first: the tests that mirror its file, all others, or the simulation. */
+/** Plants a fault, and finds who notices it first: the tests that mirror its file, all others, or the simulation. */
 async function plant({
   file,
   start,
@@ -168,8 +168,8 @@ async function plant({
 }
 
 /**
- * The tests with a file's name, those that import it, those of its folder, and those of moves for what
- * is about workspaces.
+ * Lists the tests with the name of a file, those that import it, and those of its folder. For code about workspaces,
+ * the tests of moves are included.
  */
 function mirrorsOf(file: string): string[][] {
   const folder = join("test/worker", dirname(file), "/");
@@ -193,14 +193,14 @@ function openVitest(): Promise<Vitest> {
   });
 }
 
-/** Like `firstFailure`, but notices a fault that makes the code run without an end, too. */
+/** Runs `firstFailure` with a time limit, so that a fault that makes the code run forever is noticed, too. */
 async function firstFailureInTime(filters: string[], passed: Set<string>): Promise<string | null> {
   const patienceMs = filters.length > 0 ? NEAR_MAX_MS : ALL_MAX_MS;
   const endless = `has no end within ${patienceMs / 1000} s`;
   const timeout = sleep(patienceMs, endless, { ref: false });
   const noticed = await Promise.race([firstFailure(filters, passed), timeout]);
   if (noticed !== endless) return noticed;
-  // The second call ends what the first one waits for.
+  // The second call ends the tests for which the first one waits.
   for (let i = 0; i < 2; i++) void vitest.cancelCurrentRun("keyboard-input").catch(() => {});
   await Promise.race([vitest.close().catch(() => {}), sleep(CLOSE_MAX_MS)]);
   vitest = await openVitest();
@@ -208,11 +208,11 @@ async function firstFailureInTime(filters: string[], passed: Set<string>): Promi
 }
 
 /**
- * Runs the test files that match and have not `passed` yet, and adds them to those; but not the test of
- * the table, which notices each fault because its text is gone.
+ * Runs the test files that match and have not `passed` yet, and adds them to `passed`. Leaves out the test of
+ * the table, which notices each fault because its text is missing.
  */
 async function firstFailure(filters: string[], passed: Set<string>): Promise<string | null> {
-  // Otherwise failures of the runs before count.
+  // Failures of previous runs must not count.
   vitest.state.filesMap.clear();
   vitest.state.idMap.clear();
   const specifications = (await vitest.globTestSpecifications(filters)).filter(

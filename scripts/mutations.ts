@@ -1,8 +1,8 @@
 import { parseSync } from "oxc-parser";
 
-/** One small change of a source, such as somebody may make by mistake. */
+/** One small change of a source file, like one that is made by mistake. */
 export interface Mutation {
-  /** What kind of mistake it is. */
+  /** The kind of the mistake. */
   kind: "condition" | "comparison" | "bound" | "await" | "statement" | "order" | "sql";
   start: number;
   end: number;
@@ -17,7 +17,7 @@ interface Node {
   [field: string]: unknown;
 }
 
-/** The other side of each operator's bound, or its opposite. */
+/** The operators that replace each operator: with the other side of its bound, or its opposite. */
 const COMPARISONS: Record<string, string[]> = {
   "<": ["<=", ">="],
   "<=": ["<", ">"],
@@ -29,7 +29,7 @@ const COMPARISONS: Record<string, string[]> = {
   "-": ["+"],
 };
 
-/** The same in SQL, which stands in template literals. */
+/** The replacements in SQL, which is in template literals. */
 const SQL: [RegExp, string][] = [
   [/ <= /g, " < "],
   [/ < /g, " <= "],
@@ -49,7 +49,7 @@ const SQL: [RegExp, string][] = [
 ];
 const IS_SQL = /\b(SELECT|WHERE|AND|OR|UPDATE|INSERT|DELETE|EXISTS|ORDER BY|iif|coalesce)\b/;
 
-/** Calls whose arguments are words for people: what is wrong there breaks no promise of the code. */
+/** Calls whose arguments are texts for people. A mistake there breaks no behaviour. */
 const WORDS = /^(log|logError|createRoute|operation)$|\.(openapi|describe|meta)$/;
 
 const METHODS: Record<string, string> = {
@@ -61,7 +61,7 @@ const METHODS: Record<string, string> = {
 };
 
 /**
- * Finds what could be wrong in a source, in its order: conditions that always or never hold, shifted comparisons
+ * Finds possible mistakes in a source file, in its order: conditions that always or never hold, shifted comparisons
  * and bounds, promises that are not awaited, statements that are missing, the order in a transaction.
  *
  * @throws Error if the source cannot be parsed.
@@ -76,7 +76,7 @@ export function mutationsOf(file: string, source: string): Mutation[] {
   };
 
   const visit = (node: Node, parent: Node | null): void => {
-    // Types are gone when the code runs.
+    // Types do not exist when the code runs.
     if (/^TS(?!As|NonNull|Satisfies)/.test(node.type) || node.type === "ImportDeclaration") return;
     const child = (field: string) => node[field] as Node;
     switch (node.type) {

@@ -12,7 +12,7 @@ import { startReceiver } from "../test/node/support/receiver.ts";
 import { ROOT } from "./shared/checkout.ts";
 import { buildWorker, type Runtime, startRuntime } from "./shared/runtime.ts";
 
-/** The addresses shown in the screenshots, wherever the pages come from. */
+/** The base URL that the screenshots show, wherever the pages come from. */
 const SHOWN = "http://localhost:8787";
 const SHOWN_RECEIVER = "https://hooks.groupe-horizon.example";
 
@@ -25,13 +25,16 @@ interface Picture {
   viewport: { width: number; height: number };
   scale: number;
   colorScheme: "light" | "dark";
-  /** Brings the page to what should be shown. */
+  /** Prepares the page for the screenshot. */
   show(page: Page): Promise<void>;
 }
 
 const docs = (name: string, viewport: Picture["viewport"], scale: number): Picture[] =>
   (["light", "dark"] as const).map((colorScheme) => ({
-    ...{ file: `docs-page-${name}-${colorScheme}.png`, viewport, scale, colorScheme },
+    file: `docs-page-${name}-${colorScheme}.png`,
+    viewport,
+    scale,
+    colorScheme,
     show: showDocs,
   }));
 
@@ -39,8 +42,11 @@ const PICTURES: Picture[] = [
   ...docs("1440", DESK, 1),
   ...docs("390", PHONE, 2),
   {
-    ...{ file: "portal.png", viewport: { width: 1200, height: 1010 }, scale: 1.25 },
-    ...{ colorScheme: "light", show: showPortal },
+    file: "portal.png",
+    viewport: { width: 1200, height: 1010 },
+    scale: 1.25,
+    colorScheme: "light",
+    show: showPortal,
   },
 ];
 
@@ -82,17 +88,17 @@ async function showDocs(page: Page): Promise<void> {
   if (page.viewportSize()?.width === PHONE.width) await contents.getByText("Contents").click();
   await contents.getByText("Pause or activate").click();
   await page.waitForURL("**/docs/reference/automations#controlAutomation");
-  // It scrolls smoothly.
+  // The page scrolls smoothly, which takes a while.
   await page.waitForTimeout(1_500);
 }
 
-/** A subscription with some deliveries, as an administrator sees it. */
+/** Opens the page of a subscription with some deliveries, as an administrator sees it. */
 async function showPortal(page: Page): Promise<void> {
   const { hash } = await subscribeSample(runtime);
   await page.goto(`${SHOWN}/portal${hash}`);
   await page.getByRole("link", { name: "hooks.groupe-horizon" }).click();
   await page.locator("tbody .badge.delivered").nth(4).waitFor();
-  // The mouse points at nothing, and the focus is invisible.
+  // The mouse must point at nothing, and the focus must be invisible.
   await page.mouse.move(0, 0);
   await page.waitForTimeout(500);
 }

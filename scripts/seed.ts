@@ -3,7 +3,7 @@
  *
  *     npm run seed -- --leads 1000000
  *
- * Their references are numbered, so that it can be run again, and creates no duplicates.
+ * The references of the leads are numbered, so that it can be run again without creating duplicates.
  */
 import { RECORDS_MAX } from "../src/contract/limits.ts";
 import { fail, openSteps, parseArguments, parseCount } from "./shared/command.ts";
@@ -22,7 +22,7 @@ Existing leads stay unchanged, so it can be run again. New ones are announced to
   --env NAME       one of the Worker that was deployed with --env NAME
   --remote         one of the deployed Worker: these are people who do not exist
 `;
-/** While one is in the database, the other is on its way; more would gain nothing. */
+/** Number of concurrent calls. While one is in the database, the other is on its way; more would gain nothing. */
 const CALLS_AT_ONCE = 2;
 
 process.on("uncaughtException", fail);
@@ -56,7 +56,7 @@ print(
     `${Math.round(leads / seconds).toLocaleString("en-US")} leads per second.`,
 );
 
-/** Records what no other caller has taken, a hundred leads per call. */
+/** Records leads that no other caller has taken, a hundred per call. */
 async function record(workspaceId: string): Promise<void> {
   const now = Date.now();
   while (next <= leads) {

@@ -40,7 +40,7 @@ const seeds = parseCount("--seeds", values.seeds);
 const jobs = Math.min(parseCount("--jobs", values.jobs), seeds);
 const first = parseCount("--from", values.from);
 
-// Outside the Workers runtime, its base classes only have to store what they are given.
+// Outside the Workers runtime, its base classes only have to store their arguments.
 const STAND_IN = `class Base { constructor(ctx, env) { this.ctx = ctx; this.env = env; } }
   export { Base as WorkerEntrypoint, Base as DurableObject };`;
 registerHooks({
@@ -69,7 +69,7 @@ async function share(): Promise<void> {
       (child) =>
         new Promise<number>((resolve) =>
           child.on("exit", (code) => {
-            // One failure is enough.
+            // One failure ends all processes.
             if (code !== 0) for (const other of children) other.kill();
             resolve(code ?? 1);
           }),
@@ -97,7 +97,7 @@ async function simulateAll(): Promise<void> {
     if (result.violation) {
       print(`seed ${seed} failed: ${result.violation}`);
       print(`npm run simulate -- --seeds 1 --from ${seed}`);
-      // Not `exit`, which truncates a long history in a pipe.
+      // `process.exit` would truncate a long history in a pipe.
       process.exitCode = 1;
       return;
     }

@@ -28,8 +28,8 @@ its id and that of its record.
 `;
 
 /**
- * Causes each kind of event, and returns the id of the record that it is about. Leads and runs have what
- * is hard in test events: a receiver that writes a body anew before it verifies it refuses them.
+ * Causes an event of each type, and returns the id of the record that it is about. Leads and runs have the values of
+ * test events, which a webhook handler rejects if it serializes the body again before it verifies the signature.
  */
 const TRIGGERS: Record<
   WebhookEvent,
@@ -78,7 +78,7 @@ const recordId = await TRIGGERS[event](platform, server);
 const eventId = await findEvent(platform, server, event, recordId, startedAt);
 print(`${event}  ${eventId ?? "(no event: no subscription lists it)"}  ${recordId}`);
 
-/** The event about a record, among those stored since; null if no subscription gets it. */
+/** Finds the event about a record, among those stored since; null if no subscription gets it. */
 async function findEvent(
   platform: PlatformClient,
   { base, apiKey }: LocalServer,
@@ -97,7 +97,7 @@ async function findEvent(
   return null;
 }
 
-/** An automation that can be paused or activated: the same each time. */
+/** Finds an automation that can be paused or activated, the same one each time. */
 async function findAutomation({ base, apiKey }: LocalServer): Promise<Automation> {
   const { data } = await openApi(base, apiKey)<Page<Automation>>(
     "GET",

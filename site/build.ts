@@ -12,7 +12,7 @@ import { searchIndex } from "./search.ts";
 import { renderLlms, renderMarkdown, renderSitemap, renderTwins } from "./text.ts";
 
 /**
- * Every file that is served, by path: the documents, the pages of the docs, the client, and what the
+ * Builds every file that is served, by path: the documents, the pages of the docs, the client, and the files that the
  * pages load under hashed names.
  */
 export async function buildSite(root: string): Promise<Map<string, Buffer>> {
@@ -56,7 +56,7 @@ export async function buildSite(root: string): Promise<Map<string, Buffer>> {
   return files;
 }
 
-/** The script of the pages, with its libraries. */
+/** Bundles the script of the pages with its libraries. */
 async function bundle(entry: string): Promise<Uint8Array> {
   const { outputFiles } = await build({
     entryPoints: [entry],

@@ -48,7 +48,7 @@ import { type ExampleRequest, LANGUAGES } from "./requests.ts";
 /** A guide: a page of the docs, with its text in Markdown. */
 export interface Guide {
   path: string;
-  /** What the contents list it under. */
+  /** The group in the table of contents. */
   group: string;
   title: string;
   text: string;
@@ -150,7 +150,7 @@ export function guides(root: string): Guide[] {
   ];
 }
 
-/** What changed for clients, from CHANGELOG.md: without the sections for platforms and operators. */
+/** Returns the changes for clients from CHANGELOG.md, without the sections for platforms and operators. */
 function changelog(root: string): string {
   const [, ...versions] = readFileSync(join(root, "CHANGELOG.md"), "utf8").split(/^## /m);
   const text = versions.map((version) => {
@@ -239,7 +239,7 @@ function valuesOf(root: string): Record<string, string> {
   };
 }
 
-/** When each attempt of a delivery is made, as a table. */
+/** Lists the attempts of the retry schedule with their times, as a table. */
 function schedule(): string {
   let elapsed = 0;
   const retries = RETRY_WAITS_SECONDS.map((delay, i) => {
@@ -252,14 +252,14 @@ function schedule(): string {
   );
 }
 
-/** How long after the first attempt the last one is made, without and with all of the jitter. */
+/** Returns the time from the first attempt to the last one, without jitter and with all of it. */
 function lastAttempt(): string {
   const seconds = RETRY_WAITS_SECONDS.reduce((sum, delay) => sum + delay, 0);
   const hours = [seconds, seconds * (1 + RETRY_JITTER)].map((each) => Math.round(each / 3600));
   return `${hours.join(" to ")}\u00a0hours`;
 }
 
-/** Every limit that clients and endpoints notice, as a table for each topic. */
+/** Lists every limit that clients and endpoints notice, as a table for each topic. */
 function limits(): string {
   const topics: Record<string, string[][]> = {
     Requests: [
@@ -355,7 +355,7 @@ function limits(): string {
     .join("\n\n");
 }
 
-/** Each event type with its sample. */
+/** Lists each event type with its sample. */
 function catalogue(): string {
   return Object.values(
     mapEventTypes(
@@ -365,7 +365,7 @@ function catalogue(): string {
   ).join("\n\n");
 }
 
-/** The headers of the sample delivery, as they are sent. */
+/** Returns the headers of the sample delivery. */
 function deliveryHeaders(): string {
   const { host, pathname } = new URL(CREATION.url);
   const lines = Object.entries({ Host: host, ...HEADERS, [WEBHOOK_HEADER]: WEBHOOK.id, ...SIGNED });
@@ -374,7 +374,7 @@ function deliveryHeaders(): string {
   );
 }
 
-/** What each failure means and what to do about it, as a table. */
+/** Explains each failure and what to do about it, as a table. */
 function failures(): string {
   const rows = Object.entries<(typeof FAILURES)["5xx"]>(FAILURES).map(([result, { en }]) => {
     const name = /^5[23]\d/.test(result) ? `unreachable ${result}` : result;
@@ -383,13 +383,13 @@ function failures(): string {
   return table(["Result", "What happened", "What to do"], rows);
 }
 
-/** A table in Markdown. */
+/** Writes a table in Markdown. */
 function table(head: string[], rows: string[][]): string {
   const lines = [head, head.map(() => "---"), ...rows].map((cells) => `| ${cells.join(" | ")} |`);
   return lines.join("\n");
 }
 
-/** A length of time in one unit, as people would say it, kept on one line. */
+/** Writes a duration in one unit, such as `2 hours`, without a line break. */
 function words(seconds: number): string {
   if (seconds < 60) return `${seconds}\u00a0s`;
   if (seconds < 3600) return `${Math.round(seconds / 60)}\u00a0min`;
@@ -397,7 +397,7 @@ function words(seconds: number): string {
   return `${seconds / 86_400} days`;
 }
 
-/** A length of time in its two largest units, such as `2 h 36 min`. */
+/** Writes a duration in its two largest units, such as `2 h 36 min`. */
 function duration(seconds: number): string {
   const units = [
     [86_400, "d"],
@@ -423,14 +423,14 @@ function kibibytes(bytes: number): string {
   return `${bytes / 1024}\u00a0KiB`;
 }
 
-/** A request in each language. */
+/** Writes a request in each language. */
 function inLanguages(request: ExampleRequest): string {
   return LANGUAGES.map(({ name, highlight, write }) =>
     alternative(name, highlight, write(request)),
   ).join("\n\n");
 }
 
-/** Code under a level-4 heading: the page shows one of these at a time (site/pages.ts). */
+/** Writes code under a level-4 heading; the page shows one of these at a time (site/pages.ts). */
 function alternative(name: string, language: string, code: string): string {
   return `#### ${name}\n\n\`\`\`${language}\n${code.trim()}\n\`\`\``;
 }

@@ -29,7 +29,7 @@ const LANGUAGES = {
 };
 for (const [name, language] of Object.entries(LANGUAGES)) hljs.registerLanguage(name, language);
 
-/** What a block of code is called if it has no name of its own. */
+/** The titles of blocks of code that have no name of their own, by language. */
 const TITLES: Record<string, string> = {
   sh: "Shell",
   powershell: "PowerShell",
@@ -43,7 +43,7 @@ export function escapeHtml(text: string): string {
   return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll('"', "&quot;");
 }
 
-/** A block of code, highlighted, with a copy button. Commands are wrapped rather than scrolled. */
+/** Renders a block of code, highlighted, with a copy button. Commands are wrapped rather than scrolled. */
 export function codeBlock(code: string, language: string, label = ""): string {
   const coloured =
     language in LANGUAGES ? hljs.highlight(code, { language }).value : escapeHtml(code);
@@ -53,7 +53,7 @@ export function codeBlock(code: string, language: string, label = ""): string {
 }
 
 /**
- * Alternatives: the first is shown, the others are behind their names.
+ * Renders alternatives as tabs, of which the first one is shown.
  *
  * @param group the name of this group of alternatives, unique in the page.
  */
@@ -68,7 +68,7 @@ export function renderTabs(
   return `<div class="tabs">${panels.join("")}</div>`;
 }
 
-/** The anchor of a heading. */
+/** Returns the anchor of a heading. */
 export function slug(title: string): string {
   return title
     .toLowerCase()
@@ -101,12 +101,12 @@ const marked = new Marked({
   },
 });
 
-/** Markdown as HTML. */
+/** Renders Markdown as HTML. */
 export function toHtml(markdown: string): string {
   return marked.parse(markdown, { async: false });
 }
 
-/** Markdown of one paragraph as HTML without the paragraph element. */
+/** Renders Markdown of one paragraph as HTML, without the paragraph element. */
 export function toInline(markdown: string): string {
   return marked.parseInline(markdown, { async: false });
 }

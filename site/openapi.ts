@@ -2,7 +2,7 @@
 // biome-ignore lint/suspicious/noExplicitAny: the document is read by shape
 export type Part = Record<string, any>;
 
-/** An operation or an event, as the docs show it. */
+/** An operation or an event in the docs. */
 export interface Entry {
   /** `GET`, or `EVENT`. */
   method: string;
@@ -53,19 +53,19 @@ export class Document {
   }
 }
 
-/** The name of the schema that a part refers to. */
+/** Returns the name of the schema that a part refers to. */
 export function nameOf({ $ref = "" }: Part): string {
   return $ref.split("/").at(-1) ?? "";
 }
 
-/** The name of a parameter as the docs write it: `Idempotency-Key`, although no case is significant. */
+/** Returns the name of a parameter in its usual case, such as `Idempotency-Key`. */
 export function nameOfParameter({ in: place, name }: Part): string {
   const isStandard = /^webhook-/.test(name);
   if (place !== "header" || isStandard) return name;
   return name.replace(/(?<=^|-)[a-z]/g, (letter: string) => letter.toUpperCase());
 }
 
-/** The bounds and the default of a value, such as `1 to 100, default 25`; empty if it has none. */
+/** Describes the bounds and the default of a value, such as `1 to 100, default 25`; empty if it has none. */
 export function boundsOf({
   minimum,
   maximum,
@@ -83,13 +83,13 @@ export function boundsOf({
   return bounds.join(", ");
 }
 
-/** Where a parameter goes, in words, and whether it must be there. */
+/** Describes where a parameter goes, and whether it is required. */
 export function placeOf({ in: place, required }: Part): string {
   const where = place === "header" ? "header" : `in the ${place}`;
   return `${where}, ${required ? "required" : "optional"}`;
 }
 
-/** A type in words: `string or null`, `list of object`. */
+/** Describes a type in words, such as `string or null` or `list of object`. */
 export function typeOf(document: Document, part: Part): string {
   const schema = document.follow(part);
   if (schema.enum?.length === 1) return `"${schema.enum[0]}"`;

@@ -11,7 +11,7 @@ export interface Files {
   theme: string;
 }
 
-/** A page of the docs, between what all of them have in common. */
+/** Renders a page of the docs, with the parts that all pages have in common. */
 export function renderPage(page: Page, pages: Page[], { info }: Part, files: Files): string {
   const product = escapeHtml(info.title);
   const isStart = page.path === "/docs";

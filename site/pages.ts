@@ -7,21 +7,21 @@ import { referencePages } from "./reference.ts";
 /** A page of the docs. */
 export interface Page {
   path: string;
-  /** What the contents list it under. */
+  /** The group in the table of contents. */
   group: string;
   title: string;
-  /** What it begins with, then what has an address of its own in it. */
+  /** The beginning of the page, followed by the parts that have an anchor. */
   sections: Section[];
   /** Its HTML, below the title. */
   body: string;
 }
 
-/** What the search finds: a page's beginning, whose `id` is empty, a part of it, or an alternative. */
+/** A result of the search: the beginning of a page, whose `id` is empty, a part of the page, or an alternative. */
 export interface Section {
   id: string;
   title: string;
   html: string;
-  /** What the contents show beside the title. */
+  /** The mark beside the title in the table of contents. */
   badge?: string;
   isCode?: boolean;
 }
@@ -33,7 +33,7 @@ export function pagesOf(document: Document, guides: Guide[], root: string): Page
   return pages.toSpliced(changes, 0, ...referencePages(document));
 }
 
-/** What a browser gets for a wrong address. */
+/** The page that a browser gets for a wrong address. */
 export const NOT_FOUND: Page = {
   path: "/docs/404",
   group: "",
@@ -42,12 +42,12 @@ export const NOT_FOUND: Page = {
   body: `<p>There is no page at this address. Press <kbd>/</kbd> to search, or start with the <a href="/docs">Quickstart</a>, the <a href="/docs/reference">reference</a> or <a href="/docs/guides/troubleshooting">Troubleshooting</a>.</p>`,
 };
 
-/** Where a page is served as Markdown. `/docs.md` is all of the docs, so the first page is an index. */
+/** Returns the path of a page as Markdown. `/docs.md` has all of the docs, so the first page is an index. */
 export function markdownPathOf(path: string): string {
   return path === "/docs" ? "/docs/index.md" : `${path}.md`;
 }
 
-/** The part of a path after its last slash. */
+/** Returns the part of a path after its last slash. */
 export function nameOfPage({ path }: { path: string }): string {
   return path.split("/").at(-1) ?? "";
 }
@@ -65,7 +65,7 @@ function guidePage({ path, group, title, text }: Guide, root: string): Page {
   };
 }
 
-/** A part of a guide, up to the next heading; its level-3 headings name alternatives. */
+/** Renders a part of a guide, up to the next heading; its level-3 headings name alternatives. */
 function renderPart(html: string): Pick<Page, "sections" | "body"> {
   const [before = "", ...alternatives] = html.split(/<h3 id="[^"]*"><a [^>]*>/);
   const tabs = alternatives.map((alternative) => {

@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { POST_TIMEOUT_MS } from "../src/contract/limits.ts";
 
-/** The pictures of the guides, each with what it says in words for the docs as Markdown. */
+/** The pictures of the guides, each with a description for the docs as Markdown. */
 const PICTURES = {
   flow: `A lead, a run or a pause becomes an event. It is stored with its id and sent to your URL, signed. Any 2xx within ${POST_TIMEOUT_MS / 1000} seconds acknowledges it. Anything else is retried.`,
   concepts:
@@ -11,7 +11,7 @@ const PICTURES = {
 
 type Picture = keyof typeof PICTURES;
 
-/** What stands for a picture in the Markdown of a guide. */
+/** Returns the placeholder of a picture in the Markdown of a guide. */
 export function placeOfPicture(name: Picture): string {
   return `<!-- picture: ${name} -->`;
 }
@@ -24,7 +24,7 @@ export function showPictures(html: string, root: string): string {
   });
 }
 
-/** Puts words in place of the pictures. */
+/** Replaces the pictures with their descriptions. */
 export function describePictures(text: string): string {
   return replaceEach(text, (name) => PICTURES[name]);
 }

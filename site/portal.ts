@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { build } from "esbuild";
 
-/** Where the portal is served. */
+/** The path under which the portal is served. */
 const FOLDER = "portal";
 
 /** The portal's page, and its bundled script and stylesheet under hashed names, by path. */
@@ -31,7 +31,7 @@ export async function buildPortal(root: string): Promise<Map<string, Buffer>> {
     return `/${found}`;
   };
   const shell = readFileSync(join(root, "site/portal/index.html"), "utf8");
-  // Inlined, so that the page can give it the platform's colour.
+  // The icon is inlined, so that the page can give it the platform's colour.
   const icon = encodeURIComponent(readFileSync(join(root, "site/page/icon.svg"), "utf8"));
   const page = shell
     .replace(/%(\.\w+)%/g, (_, kind: string) => pathOf(kind))

@@ -13,7 +13,7 @@ import { ORIGIN } from "./origin.ts";
 import type { Page, Section } from "./pages.ts";
 import { exampleRequest, LANGUAGES } from "./requests.ts";
 
-/** The pages of the reference: what holds for all of it, then each tag's operations and events. */
+/** Makes the pages of the reference: one about all operations, and one for the operations and events of each tag. */
 export function referencePages(document: Document): Page[] {
   const group = "Reference";
   const pages = document.groups.map(({ name, description, entries }): Page => {
@@ -42,13 +42,13 @@ export function referencePages(document: Document): Page[] {
   return [overview, ...pages];
 }
 
-/** A line of the index: the method and path of an operation, or the name of an event, and its title. */
+/** Renders a line of the index: the method and path of an operation, or the name of an event, with its title. */
 function renderRow(page: string, { method, path, operation }: Entry): string {
   const name = escapeHtml(path).replaceAll("/", "/<wbr>");
   return `<li>${badgeOf(method)}<a href="${page}#${operation.operationId}"><code>${name}</code></a><span>${escapeHtml(operation.summary)}</span></li>`;
 }
 
-/** The method as a small mark. */
+/** Renders the method as a small mark. */
 function badgeOf(method: string): string {
   return `<span class="method ${method.toLowerCase()}">${method === "DELETE" ? "DEL" : method}</span>`;
 }
@@ -125,7 +125,7 @@ function linkCodes(html: string): string {
 }
 
 /**
- * The fields of a schema; nested fields are folded.
+ * Renders the fields of a schema; nested fields are folded.
  *
  * @param isRequest whether a client sends it, and must know which fields are required.
  */
@@ -149,7 +149,7 @@ function renderFields(document: Document, part: Part, isRequest = false): string
   return `<ul class="fields">${items.join("")}</ul>`;
 }
 
-/** The values of an enumeration, without its description. */
+/** Renders the values of an enumeration, without its description. */
 function valuesOf({ description = "" }: Part): string {
   return description.slice(description.indexOf("- `"));
 }
@@ -164,7 +164,7 @@ function fieldHead(name: string, type: string, notes: string[]): string {
   return `<p class="field"><code>${escapeHtml(name)}</code> <span class="type">${escapeHtml(type)}</span>${shown.join("")}</p>`;
 }
 
-/** The part of a field that has fields itself: an object, or the items of a list. */
+/** Returns the part of a field that has fields itself: an object, or the items of a list. */
 function innerOf(document: Document, schema: Part): Part | null {
   const reference = schema.type === "array" ? schema.items : schema;
   return document.follow(reference).properties ? reference : null;
@@ -196,10 +196,10 @@ function renderEventSample({ parameters, requestBody }: Part): string {
   );
 }
 
-/** Shown where `npm start` has switched rules off: the Worker fills in the variable (src/http/docs.ts). */
+/** A note where `npm start` has switched rules off. The Worker fills in the variable (src/http/docs.ts). */
 const LENIENT = `<p class="lenient" data-lenient="{{ALLOW_LOCAL_WEBHOOKS}}">On this machine, http, private addresses and unknown hosts are accepted. A deployed service refuses them, and so does <code>npm start -- --strict</code>.</p>`;
 
-/** A form that sends the request with the key typed in at the top of the page. */
+/** Renders a form that sends the request with the key at the top of the page. */
 function renderTry(document: Document, { method, path, operation }: Entry): string {
   const inputs = operation.parameters.map((one: Part) => {
     const value = one.in === "path" ? "" : (one.example ?? "");
@@ -209,7 +209,7 @@ function renderTry(document: Document, { method, path, operation }: Entry): stri
   });
   const { schema, example } = operation.requestBody?.content["application/json"] ?? {};
   const takesUrl = schema && document.follow(schema).properties.url?.format === "uri";
-  // Sent as it is, the example would subscribe somebody else's host.
+  // The URL is removed: sent unchanged, the example would subscribe the host of somebody else.
   const filled = takesUrl ? { ...example, url: "https://…" } : example;
   const body = example
     ? `<label><span>Body</span><textarea name="body" rows="6" spellcheck="false">${escapeHtml(JSON.stringify(filled, null, 2))}</textarea></label>${takesUrl ? LENIENT : ""}`

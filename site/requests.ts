@@ -1,13 +1,13 @@
 import type { Entry, Part } from "./openapi.ts";
 
-/** A request as the examples show it; the key is in the environment variable `API_KEY`. */
+/** A request of an example; the key is in the environment variable `API_KEY`. */
 export interface ExampleRequest {
   method: string;
   url: string;
   body?: unknown;
 }
 
-/** An operation's request, with the example values of the document. */
+/** Makes the request of an operation from the example values of the document. */
 export function exampleRequest(origin: string, { method, path, operation }: Entry): ExampleRequest {
   const parameters: Part[] = operation.parameters;
   const query = parameters
@@ -26,7 +26,7 @@ export function exampleRequest(origin: string, { method, path, operation }: Entr
 /** A language that the examples are shown in. Each program prints the response, if it has a body. */
 export interface Language {
   name: string;
-  /** How html.ts highlights it. */
+  /** The name by which html.ts highlights it. */
   highlight: string;
   write(request: ExampleRequest): string;
 }
@@ -43,7 +43,7 @@ export const LANGUAGES: Language[] = [
   { name: "Ruby", highlight: "ruby", write: toRuby },
 ];
 
-/** The request as a shell command. */
+/** Writes the request as a shell command. */
 export function toCurl({ method, url, body }: ExampleRequest): string {
   return [
     `curl "${url}"`,
@@ -53,7 +53,7 @@ export function toCurl({ method, url, body }: ExampleRequest): string {
   ].join(" \\\n");
 }
 
-/** For PowerShell, whose quotes differ from those of other shells. */
+/** Writes the request for PowerShell, whose quotes differ from those of other shells. */
 function toPowerShell({ method, url, body }: ExampleRequest): string {
   const sent = body ? ` -ContentType "application/json" -Body $body` : "";
   return `${body ? `$body = @'\n${toJson(body)}\n'@\n` : ""}$headers = @{ Authorization = "Bearer $env:API_KEY" }
@@ -191,13 +191,13 @@ abort response.body unless response.is_a?(Net::HTTPSuccess)
 puts response.body`;
 }
 
-/** JSON, broken into lines if it would be long. */
+/** Writes JSON, on several lines if it is long. */
 function shellJson(value: unknown): string {
   return indented(toJson(value), "  ");
 }
 
 /**
- * A value as JSON, which, for what the requests contain, is valid in TypeScript and Python, too, and in a
+ * Writes a value as JSON. With the values of the requests, it is also valid in TypeScript and Python, and in a
  * string of the other languages.
  */
 function toJson(value: unknown): string {

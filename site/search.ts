@@ -1,20 +1,20 @@
 import { nameOfPage, type Page, type Section } from "./pages.ts";
 
-/** What the search knows about a place in the docs (site/page/search.js). */
+/** A place in the docs in the index of the search (site/page/search.js). */
 interface Entry {
   /** Its path, with its anchor. */
   url: string;
   /** The anchor that it had when the docs were one page: `/docs#…` still leads to it. */
   former: string;
   title: string;
-  /** What is set as code in its text, and the statuses that it names. */
+  /** The text in it that is set as code, and the statuses that it names. */
   codes: string;
   text: string;
   /** The program that it shows. */
   code: string;
 }
 
-/** Everything in the docs that has an address, as JSON for the search. */
+/** Makes the index of the search, as JSON: every place in the docs that has an anchor. */
 export function searchIndex(pages: Page[]): string {
   return JSON.stringify(
     pages.flatMap((page) => page.sections.map((section) => entryOf(page, section))),
@@ -42,7 +42,7 @@ function codesOf(html: string, text: string): string {
   return [...new Set([...codes.map(([, code = ""]) => textOf(code)), ...statuses])].join(" ");
 }
 
-/** HTML as text. Cells and paragraphs are apart, whatever is between them in the source. */
+/** Converts HTML to text. Cells and paragraphs are separated, whatever is between them in the source. */
 function textOf(html: string): string {
   return html
     .replace(/<button.*?<\/button>|<\/?(a|b|code|em|span|strong|wbr)\b[^>]*>/g, "")

@@ -20,7 +20,7 @@ import { exampleRequest, toCurl } from "./requests.ts";
 /** How long an endpoint may take to respond. */
 const SECONDS = POST_TIMEOUT_MS / 1000;
 
-/** The docs as one Markdown document. */
+/** Writes the docs as one Markdown document. */
 export function renderMarkdown(document: Document, guides: Guide[]): string {
   const { info } = document.whole;
   const sections = guides.map(
@@ -41,7 +41,7 @@ export function renderMarkdown(document: Document, guides: Guide[]): string {
   ].join("\n\n")}\n`;
 }
 
-/** Each page as Markdown of its own, by the path of the page. */
+/** Writes each page as a Markdown document, by the path of the page. */
 export function renderTwins(document: Document, guides: Guide[]): Map<string, string> {
   const twins = guides.map(({ path, title, text }): [string, string] => {
     const raised = describePictures(text).replace(/^#(?=#{2,3} )/gm, "");
@@ -59,7 +59,7 @@ export function renderTwins(document: Document, guides: Guide[]): Map<string, st
   return new Map([...twins, [REFERENCE, `${overview}\n`], ...groups]);
 }
 
-/** The pages, for search engines (https://www.sitemaps.org). */
+/** Lists the pages for search engines (https://www.sitemaps.org). */
 export function renderSitemap(pages: Page[]): string {
   const urls = pages.map(({ path }) => `  <url><loc>${ORIGIN}${path}</loc></url>`);
   return `<?xml version="1.0" encoding="UTF-8"?>
@@ -71,12 +71,12 @@ ${urls.join("\n")}
 
 const REFERENCE = "/docs/reference";
 
-/** The links of a text with the address of this deployment. */
+/** Completes the links of a text with the base URL of this deployment. */
 function withOrigin(text: string): string {
   return text.replaceAll("](/", `](${ORIGIN}/`);
 }
 
-/** What a program should read first, and where to find the rest (llmstxt.org). */
+/** Writes the entry page for programs, with links to the rest (llmstxt.org). */
 export function renderLlms(document: Document, guides: Guide[]): string {
   const { info } = document.whole;
   const operations = document.groups.flatMap(({ entries }) =>
@@ -109,7 +109,7 @@ ${operations.join("\n")}
 `;
 }
 
-/** Every schema that has fields or values, under a heading. */
+/** Describes every schema that has fields or values, under a heading. */
 function describeSchemas(document: Document): string[] {
   const schemas = Object.entries<Part>(document.whole.components.schemas)
     .filter(([, schema]) => schema.properties || schema.enum || schema.anyOf)
@@ -158,7 +158,9 @@ function describeEntry(document: Document, entry: Entry): string {
   return [...lines, `Errors: ${codes.join(", ")}.`].join("\n\n");
 }
 
-/** The values of an enumeration, unless its description explains them; an open one also lists them. */
+/**
+ * Describes the values of an enumeration, unless its description explains them; those of an open one are also listed.
+ */
 function describeValues({
   description,
   anyOf: [{ enum: open = [] }] = [{}],
@@ -168,12 +170,12 @@ function describeValues({
   return `Values: ${values.map((value: string) => `\`${value}\``).join(", ")}.`;
 }
 
-/** The fields of a schema; those of an object that has no name are below it. */
+/** Describes the fields of a schema; those of an object without a name are below it. */
 function describeFields(document: Document, schema: Part, indent = ""): string {
   const required: string[] = schema.required ?? [];
   return Object.entries<Part>(schema.properties ?? {})
     .map(([name, field]) => {
-      // A reference with a description of its own.
+      // The reference has a description of its own.
       const [referred, own] = field.allOf ?? [field, field];
       const reference = nameOf(referred) || nameOf(referred.items ?? {});
       const type = reference

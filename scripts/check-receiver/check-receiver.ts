@@ -56,7 +56,7 @@ try {
   process.exitCode = 2;
 }
 
-/** The receiver to check. */
+/** Parses the URL of the receiver to check. */
 function parseUrl(): string {
   const { values, positionals } = parseArguments(
     USAGE,
@@ -75,7 +75,7 @@ function parseUrl(): string {
   return url;
 }
 
-/** The secret that deliveries are signed with, from the environment or the terminal. */
+/** Reads the secret that signs deliveries from the environment or the terminal. */
 async function askForSecret(): Promise<string> {
   const { WEBHOOK_SECRET } = process.env;
   if (WEBHOOK_SECRET) return parseSecret("WEBHOOK_SECRET", WEBHOOK_SECRET);
@@ -131,7 +131,7 @@ async function checkAndPrint(url: string, secret: string): Promise<number> {
   return findings.every(({ result }) => result === "passed") ? 0 : 1;
 }
 
-/** How many checks have each result. */
+/** Counts the checks by result, in one line. */
 function summarize(findings: Finding[]): string {
   const count = (result: Result) => findings.filter((f) => f.result === result).length;
   const others = (["failed", "unclear", "not tested"] as const)

@@ -15,12 +15,12 @@ import { PLAIN_FORMS, writeUnusually } from "./forms.ts";
  */
 export type Result = "passed" | "failed" | "unclear" | "not tested";
 
-/** Something that every receiver must do (site/guides/processing.md), and how it is tested. */
+/** A duty of every receiver (site/guides/processing.md), with its test. */
 export interface Check {
   check: string;
   sent: string;
   expected: string;
-  /** What happens if the receiver does not do it. */
+  /** The consequence if the receiver does not do it. */
   consequence: string;
 }
 
@@ -154,11 +154,11 @@ const PROMPTNESS: Check = {
   consequence: "a late answer counts as a failure; store the event, answer, then process it",
 };
 
-/** How far a receiver's clock may be off: it rejects timestamps beyond. */
+/** The tolerance of a receiver's clock; it rejects timestamps beyond. */
 const TOLERANCE_MS = 5 * 60_000;
 
 /**
- * What a receiver with a wrong clock gives away: it rejects the valid delivery, and accepts one that is six
+ * The signs of a receiver with a wrong clock. It rejects the valid delivery, and accepts one that is six
  * minutes old, or ahead.
  */
 const CLOCK_FAULTS: Record<string, string> = {
@@ -168,7 +168,7 @@ const CLOCK_FAULTS: Record<string, string> = {
     "but the valid one was refused: the clock of your receiver is fast; set it, and keep it right with NTP",
 };
 
-/** What is wrong with a receiver's clock, as its `Date` header has it; null if it is right or unknown. */
+/** Describes what is wrong with a receiver's clock, from its `Date` header; null if it is right or unknown. */
 function clockFault({ date }: Attempt): string | null {
   const fastMs = date === null ? 0 : Date.parse(date) - Date.now();
   if (!(Math.abs(fastMs) > TOLERANCE_MS)) return null;
@@ -245,7 +245,7 @@ async function attempt(url: string, label: string, delivery: TestDelivery): Prom
   return { outcome, durationMs: Math.round(performance.now() - startedAt), failure, date };
 }
 
-/** Whether the attempts were accepted or refused as expected, if the answers prove anything. */
+/** Judges whether the attempts were accepted or rejected as expected, if the responses prove anything. */
 function judge(expected: string, attempts: Attempt[], acceptsValid: boolean): Result {
   const statuses = attempts.flatMap(({ outcome }) =>
     outcome.kind === "answered" ? [outcome.status] : [],
@@ -260,7 +260,9 @@ function judge(expected: string, attempts: Attempt[], acceptsValid: boolean): Re
   return isConclusive ? "failed" : "unclear";
 }
 
-/** A receiver that accepts only one of both does not verify the other as it was sent. */
+/**
+ * Judges the rewritten deliveries. A receiver that accepts only one of both does not verify the bytes that were sent.
+ */
 function judgeAsSent(acceptsValid: boolean, rewritten: Attempt[] | null): Result {
   if (!rewritten) return "not tested";
   if (accepted(rewritten)) return acceptsValid ? "passed" : "failed";
@@ -288,7 +290,7 @@ function describe({ outcome, durationMs, failure }: Attempt): string {
   return `${outcome.status}${redirects ? " (not followed)" : ""} in ${durationMs} ms`;
 }
 
-/** A valid delivery, written in a way of its own. */
+/** Makes a valid delivery whose body is written in a given way. */
 async function written(
   write: (event: WebhookDelivery) => string,
   secret: string,
@@ -311,12 +313,14 @@ async function signed(
   return { headers: await sign(delivery.id, body, now), body };
 }
 
-/** The sample event, with new ids and times. */
+/** Makes the sample event with new ids and times. */
 function testLead(now: number): WebhookDelivery {
   const { data, ...event } = HARD_DELIVERIES["lead.created"];
   const created_at = new Date(now).toISOString();
   return {
-    ...{ ...event, id: randomId("event"), created_at },
+    ...event,
+    id: randomId("event"),
+    created_at,
     data: { ...data, id: randomId("lead"), agent_id: randomId("agent"), created_at },
   };
 }

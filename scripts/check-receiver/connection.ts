@@ -20,7 +20,7 @@ const FAILURES: Record<string, string> = {
   ERR_TLS_CERT_ALTNAME_INVALID: "TLS: certificate for another name",
 };
 
-/** What to check after a failure, by how its description begins. */
+/** The advice after a failure, by the beginning of its description. */
 const ADVICE: [start: RegExp, advice: string][] = [
   [/^connection/, "Is the receiver running, and are the address and port in URL correct?"],
   [/^(closed|not HTTP)/, "Does URL have the receiver's port, and the right scheme, http or https?"],
@@ -33,12 +33,12 @@ const ADVICE: [start: RegExp, advice: string][] = [
   ],
 ];
 
-/** What to check after a connection failure; null if it was not one. */
+/** Returns the advice after a connection failure; null if it was another failure. */
 export function adviceFor(failure: string): string | null {
   return ADVICE.find(([start]) => start.test(failure))?.[1] ?? null;
 }
 
-/** Where `fetch` publishes why a request failed; the error that it throws does not always say. */
+/** The channels on which `fetch` publishes why a request failed; its error does not always say. */
 const CHANNELS = ["undici:client:connectError", "undici:request:error"];
 
 /** Watches the connections that `fetch` makes; `end` returns why one failed, or null if none did. */

@@ -1,6 +1,6 @@
 import type { WebhookDelivery } from "../../src/events/bodies.ts";
 
-/** Ways to write an event in plain JSON, each of which some serialiser leaves as it is. */
+/** The ways to write an event in plain JSON. Each of them stays unchanged with some serializer. */
 export const PLAIN_FORMS: ((event: WebhookDelivery) => string)[] = [
   (value: unknown) => value,
   sorted,
@@ -11,7 +11,7 @@ export const PLAIN_FORMS: ((event: WebhookDelivery) => string)[] = [
   (event: WebhookDelivery) => JSON.stringify(order(plain(event)), null, 4),
 ]);
 
-/** The event without anything that serialisers write differently. */
+/** Returns the event without the values that serializers write differently. */
 function plain({ data, ...event }: WebhookDelivery): object {
   const custom_fields = { budget: "10000" };
   return {
@@ -20,14 +20,14 @@ function plain({ data, ...event }: WebhookDelivery): object {
   };
 }
 
-/** With the keys of every object in alphabetical order. */
+/** Returns the value with the keys of every object in alphabetical order. */
 function sorted(value: unknown): unknown {
   if (typeof value !== "object" || value === null) return value;
   const keys = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1));
   return Object.fromEntries(keys.map(([key, inner]) => [key, sorted(inner)]));
 }
 
-/** On one line, with a space after each comma and colon, as Python writes it. */
+/** Writes JSON on one line with a space after each comma and colon, as Python does. */
 function spaced(indented: string): string {
   return indented.replace(/([{}]|^)\n\s*|\n\s*(?=})/g, "$1").replace(/,\n\s*/g, ", ");
 }

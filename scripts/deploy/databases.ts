@@ -29,7 +29,7 @@ export interface FoundDatabase extends ConfiguredDatabase {
 export interface FoundDatabases {
   existing: FoundDatabase[];
   missing: ConfiguredDatabase[];
-  /** Those that are empty and in another jurisdiction, as the dashboard and other tools create them. */
+  /** The empty databases in another jurisdiction, where the dashboard and other tools create them. */
   misplaced: FoundDatabase[];
 }
 

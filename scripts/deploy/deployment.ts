@@ -28,13 +28,13 @@ import { queueNames, refuseShared } from "./resources.ts";
 import { generateSecrets, openPrivateFolder, writeSecretsFile } from "./secret.ts";
 import { answers, findFaults } from "./smoke.ts";
 
-/** What wrangler reports of a version that it uploaded or deployed. */
+/** The report of wrangler about a version that it uploaded or deployed. */
 const Uploaded = z.object({
   type: z.enum(["deploy", "version-upload"]),
   version_id: z.string().nullable(),
   targets: z.array(z.string()).optional(),
 });
-/** What the Worker's versions had of the traffic; the newest deployment comes first. */
+/** The share of the Worker's versions in the traffic; the newest deployment comes first. */
 const Deployments = z.object({
   deployments: z.array(
     z.object({
@@ -53,7 +53,7 @@ const NO_WORKER = [10007, 10090];
  */
 const MARK = "CREATED_BY_NPM_RUN_DEPLOY";
 
-/** What the account has of the configuration's resources, and what it lacks. */
+/** The configuration's resources that the account has, and those that it lacks. */
 interface Found {
   databases: FoundDatabases;
   queues: FoundQueue[];
@@ -180,7 +180,7 @@ function orIfNoWorker<T>(error: unknown, answer: T): T {
   throw error;
 }
 
-/** What is the case after wrangler failed. @param serving the version that serves; undefined if unknown. */
+/** Describes the state after wrangler failed. @param serving the version that serves; undefined if unknown. */
 function failureOf(former: string | null, serving: string | null | undefined): string {
   if (serving === undefined)
     return "Wrangler failed, and which version serves is not known: run the command again.";

@@ -26,7 +26,7 @@ it, and only then gives it the traffic. Run it again for each new version.
                  secrets to deploy instead of those that the Worker has
 `;
 
-/** What a deployment is to do. */
+/** The options of a deployment. */
 export type Options = ReturnType<typeof parseOptions>;
 
 /** Parses the arguments of `npm run deploy`; ends the process if they are wrong, or ask for help. */
@@ -59,7 +59,7 @@ export function parseOptions(args: string[]) {
       // Without it, CLOUDFLARE_ENV would decide.
       `--env=${values.env ?? ""}`,
     ],
-    /** What selects the deployment in other commands. */
+    /** The arguments that select the deployment in other commands. */
     selection: values.env ? `--env ${values.env}` : "--remote",
   };
 }

@@ -1,6 +1,6 @@
 import type { Unstable_Config } from "wrangler";
 
-/** What a configuration names in the account, in words. */
+/** The resources of the account that a configuration names, in words. */
 export function resourcesIn({
   name,
   d1_databases,

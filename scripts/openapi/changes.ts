@@ -2,9 +2,9 @@
 // biome-ignore lint/suspicious/noExplicitAny: documents are compared by shape, whatever they hold
 export type Part = Record<string, any>;
 
-/** What changes for a client from one OpenAPI document to another. */
+/** The changes for a client from one OpenAPI document to another. */
 export interface Changes {
-  /** What must not happen within a version, one sentence each: where, and what happened there. */
+  /** The changes that are forbidden within a version, in one sentence each, with their places. */
   breaking: string[];
   /** New values of enumerations that may grow, once announced. */
   growing: { name: string; value: string }[];
@@ -17,7 +17,7 @@ export interface Changes {
  */
 const GROWING = ["AutomationType", "ErrorReason", "WebhookEvent"];
 
-/** What is written for people. */
+/** The keywords whose text is for people. */
 const PROSE = /^(x-.*|title|summary|description|tags|deprecated|examples?|\$comment)$/;
 const METHODS = /^(get|put|post|delete|options|head|patch|trace)$/;
 const REQUIRED = "required";
@@ -28,7 +28,7 @@ const OPEN = "open";
 
 /** Something that a document names: an operation, a parameter, a body, a status, a header, a field. */
 interface Thing {
-  /** What the document says about it, such as `type "string"`. */
+  /** The facts that the document states about it, such as `type "string"`. */
   facts: Set<string>;
   /** Whether clients send it; otherwise they receive it. */
   isSent: boolean;

@@ -42,7 +42,7 @@ function check(): void {
   if (faults.length > 0) process.exitCode = 1;
 }
 
-/** The text of a file of the checkout; empty if there is none. */
+/** Reads the text of a file of the checkout; empty if there is none. */
 function readText(file: string): string {
   try {
     return readFileSync(join(ROOT, file), "utf8");

@@ -9,7 +9,7 @@ export interface CommittedDocument {
 }
 
 /**
- * Every version of `file` that was ever committed, on any branch that led to the current commit,
+ * Reads every version of `file` that was ever committed on a branch that led to the current commit,
  * newest first.
  *
  * @throws Error if the history is not available or incomplete.
@@ -40,7 +40,7 @@ export function readCommitted(root: string, file: string): CommittedDocument[] {
 }
 
 /**
- * Why `document` must not be published: within one version, nothing that was ever committed may
+ * Finds why `document` must not be published. Within one version, nothing that was ever committed may
  * change, whatever else was committed, and CHANGELOG.md must name the version.
  */
 export function findFaults(
@@ -57,7 +57,7 @@ export function findFaults(
       if (!changelog.includes(`\`${value}\``))
         faults.add(`${name} has the new value \`${value}\`: announce it in CHANGELOG.md`);
     if (isBroken || breaking.length === 0 || earlier.info.version !== version) continue;
-    // The newest one is enough: those before it say much the same.
+    // The newest faulty version is enough, because earlier ones have much the same faults.
     isBroken = true;
     faults.add(
       [

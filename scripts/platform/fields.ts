@@ -13,7 +13,7 @@ export interface Field {
   isRequired: boolean;
   type: string;
   isNullable: boolean;
-  /** What its name does not say; "" if there is nothing. */
+  /** The description of the field, where its name does not suffice; "" if it does. */
   about: string;
 }
 

@@ -85,7 +85,7 @@ function within(field: Field): Field {
 function linesOf(fields: Field[]): string[] {
   const lines: { names: string[]; indent: string; rest: string }[] = [];
   for (const [i, { path, isRequired, isNullable, type, about }] of fields.entries()) {
-    // Whatever may be left out may be null as well.
+    // A field that may be omitted may be null as well.
     const orNull = isRequired && isNullable ? ["or null"] : [];
     const shown = type.replace("string, ", "").replace(EVENT_TYPES, "event kind");
     const typed = [...(["string", "id"].includes(type) ? [] : [shown]), ...orNull].join(" ");

@@ -9,14 +9,14 @@ export class Chance {
     this.#state = seed;
   }
 
-  /** A source that always gives the same for the same name (seeded with its FNV-1a hash). */
+  /** Creates a source that gives the same choices for the same name (seeded with its FNV-1a hash). */
   static of(name: string): Chance {
     let hash = 0x811c9dc5;
     for (const byte of new TextEncoder().encode(name)) hash = Math.imul(hash ^ byte, 0x01000193);
     return new Chance(hash);
   }
 
-  /** From 0 to 1, excluding 1. */
+  /** Returns a number from 0 to 1, excluding 1. */
   number(): number {
     this.#state = (this.#state + 0x6d2b79f5) | 0;
     let mixed = Math.imul(this.#state ^ (this.#state >>> 15), 1 | this.#state);
@@ -24,17 +24,17 @@ export class Chance {
     return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
   }
 
-  /** An integer, both ends included. */
+  /** Returns an integer in a range, both ends included. */
   between(min: number, max: number): number {
     return min + Math.floor(this.number() * (max - min + 1));
   }
 
-  /** True with this probability. */
+  /** Returns true with this probability. */
   happens(probability: number): boolean {
     return this.number() < probability;
   }
 
-  /** One of `items`, all equally likely. @throws Error if there are none. */
+  /** Returns one of `items`, all equally likely. @throws Error if there are none. */
   pick<T>(items: readonly T[]): T {
     const item = items[this.between(0, items.length - 1)];
     if (item === undefined) throw new Error("nothing to pick from");

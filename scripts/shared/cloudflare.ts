@@ -1,19 +1,19 @@
 import { z } from "@hono/zod-openapi";
 import { parseJson, type Wrangler } from "./wrangler.ts";
 
-/** Cloudflare's API, for one account. Wrangler prints what it knows for people, not for programs. */
+/** Cloudflare's API for one account. It is used where wrangler prints its results for people only. */
 export interface Cloudflare {
   accountId: string;
   /**
    * Calls the API.
    *
    * @param path below the account, such as `/queues`; below the API's root with `//`, such as `//zones`.
-   * @throws CloudflareError if it refuses.
+   * @throws CloudflareError if the API rejects the call.
    */
   call<T>(schema: z.ZodType<T>, method: string, path: string, body?: object): Promise<T>;
 }
 
-/** The API refused a call. */
+/** Thrown if the API rejects a call. */
 export class CloudflareError extends Error {
   /** The numbers of the errors, as Cloudflare documents them. */
   readonly codes: number[];
@@ -64,7 +64,7 @@ export function openCloudflare(accountId: string, headers: Record<string, string
   };
 }
 
-/** The header of an API token. */
+/** Returns the header of an API token. */
 export function bearer(token: string): Record<string, string> {
   return { Authorization: `Bearer ${token}` };
 }

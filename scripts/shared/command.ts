@@ -22,7 +22,7 @@ export function parseArguments<const O extends Options, P extends boolean = fals
   try {
     const { values, positionals } = parseArgs<typeof config>(config);
     const { help } = values as { help?: boolean };
-    // With other arguments, as in `npm run platform -- METHOD --help`, help is up to the command.
+    // With other arguments, as in `npm run platform -- METHOD --help`, the command prints the help itself.
     if (!help || positionals.length > 0) return { values, positionals };
   } catch (error) {
     printError(`${(error as Error).message.split(". ")[0]}; --help shows the usage`);

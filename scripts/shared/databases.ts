@@ -6,12 +6,12 @@ import { isDatabaseName } from "../../src/contract/database-names.ts";
 export interface ConfiguredDatabase {
   binding: string;
   name: string;
-  /** Its id, if the configuration has it: then it was created elsewhere. */
+  /** Its id, if the configuration has one, because the database was created elsewhere. */
   id: string | undefined;
 }
 
 /**
- * Tells which databases a configuration binds for the service. Other bindings of D1 are its owner's.
+ * Lists the databases that a configuration binds for the service. Other bindings of D1 belong to its owner.
  *
  * @throws Error when it binds none as `DB`, or one without a name.
  */
@@ -36,7 +36,7 @@ export function databasesIn({
  * @throws Error if it has no such environment.
  */
 export async function readConfig(config: string, env?: string): Promise<Unstable_Config> {
-  // Imported here because it is large: a command that ends earlier does not load it.
+  // It is imported here because it is large, and a command that ends earlier does not need it.
   const { experimental_readRawConfig, unstable_readConfig } = await import("wrangler");
   if (env !== undefined) {
     const { rawConfig } = experimental_readRawConfig({ config });

@@ -1,5 +1,5 @@
 /**
- * The shipped Worker for `npm start` and the tests: held to the statements of D1 that an invocation may
+ * The shipped Worker for `npm start` and the tests. It is limited to the D1 statements that an invocation may
  * execute, which the local runtime does not count.
  */
 import { Budget } from "../../src/db/budget.ts";
@@ -9,7 +9,7 @@ export { AddressGate, KeyGate } from "../../src/index.ts";
 
 const limited = (env: Env) => new Budget(Number.POSITIVE_INFINITY).meter(env);
 
-/** An object of it serves one call. */
+/** The entrypoint, of which an object handles one call. */
 export class Platform extends ShippedPlatform {
   constructor(ctx: ExecutionContext, env: Env) {
     super(ctx, limited(env));

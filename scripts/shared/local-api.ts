@@ -16,7 +16,7 @@ export class Refusal extends Error {
  */
 export type LocalApi = <T>(method: string, path: string, body?: object) => Promise<T>;
 
-/** The API at `base`, such as `http://localhost:8787`, as used with one key. */
+/** Opens the API at `base`, such as `http://localhost:8787`, with one key. */
 export function openApi(base: string, apiKey: string): LocalApi {
   return async function request<T>(method: string, path: string, body?: object): Promise<T> {
     const answer = await fetch(base + path, {

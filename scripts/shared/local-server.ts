@@ -3,7 +3,7 @@ import { isTaken } from "./ports.ts";
 
 /** The running local server, and the key of its sample workspace. */
 export interface LocalServer {
-  /** Its address, such as `http://localhost:8787`. */
+  /** Its base URL, such as `http://localhost:8787`. */
   base: string;
   workspaceId: string;
   apiKey: string;

@@ -15,7 +15,7 @@ const LocalState = z.object({
   portal: z.string().nullable(),
 });
 
-/** What a start leaves for the next one: what is only shown once, and how far it got. */
+/** The state that a start stores for the next one: secrets that are shown only once, and its progress. */
 export type LocalState = z.infer<typeof LocalState>;
 
 const STATE_FILE = join(ROOT, ".wrangler/local.json");

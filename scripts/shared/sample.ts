@@ -43,7 +43,7 @@ const PROVIDERS = {
   lead_ads: ["facebook", "instagram_page"],
 } as const;
 
-/** What triggers an automation of each type, and what it then does. */
+/** The trigger and the actions of each type of automation. */
 const WORK = {
   social_comments: { trigger: "comment", actions: ["reply_comment", "send_private_message"] },
   social_story: { trigger: "story_reply", actions: ["send_private_message", "qualify_contact"] },
@@ -64,7 +64,7 @@ const SOURCES = [
   { source: "telephony", types: [] },
 ] as { source: Lead["source"]; types: Automation["type"][] }[];
 
-/** What the systems behind each source send along, with their own names and nesting. */
+/** The custom fields of each source, with the names and nesting of its system. */
 const CUSTOM_FIELDS: Record<Lead["source"], (chance: Chance) => Record<string, unknown>> = {
   lead_ads: (chance) => ({
     platform: chance.pick(["fb", "ig"]),
@@ -216,7 +216,9 @@ function makeLead(
 ): Lead {
   const { name, email, phone } = makePerson(chance);
   return {
-    ...{ reference, source, agent },
+    reference,
+    source,
+    agent,
     name: source === "telephony" ? null : name,
     email: source === "telephony" ? null : email,
     phone: source === "widget" ? null : phone,

@@ -5,7 +5,9 @@
  */
 import { styleText } from "node:util";
 
-/** What a terminal obeys instead of showing it: C0, DEL and C1, and what reverses the text around it. */
+/**
+ * Characters that a terminal executes instead of showing (C0, DEL and C1), and those that reverse the text around them.
+ */
 const UNPRINTABLE = /[\p{Cc}\p{Bidi_Control}]/gu;
 /** The same, apart from line breaks and tabs. */
 const UNPRINTABLE_IN_LINES = /(?![\n\t])[\p{Cc}\p{Bidi_Control}]/gu;

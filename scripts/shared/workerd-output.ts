@@ -9,9 +9,9 @@ const READ_EVERY_MS = 20;
 
 /** The files that a runtime prints into. */
 export interface WorkerdOutput {
-  /** What the process needs to print into them. */
+  /** The environment with which the process prints into the pipes. */
   env: Record<string, string>;
-  /** What it has said about itself, such as why it does not start. */
+  /** The output of the process about itself, such as why it does not start. */
   errors(): string;
   /** Reads the rest, and deletes the files. */
   close(): void;

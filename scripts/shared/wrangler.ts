@@ -67,7 +67,7 @@ async function ended(child: ChildProcess): Promise<number> {
   }
 }
 
-/** What wrangler complains about, without decoration. */
+/** Extracts the complaints of wrangler, without decoration. */
 function complaintOf(output: string): string {
   return stripVTControlCharacters(output)
     .split("\n")

@@ -17,7 +17,7 @@ await using platform = await openPlatform({ patienceMs: 30_000 });
 const state = await openSampleWorkspace(platform, base);
 await subscribe(state, base, receiverUrl);
 await linkPortal(platform, state.workspaceId);
-// Something for the receiver to show.
+// The receiver shows the event of this lead.
 await platform.call("recordLeads", {
   workspaceId: state.workspaceId,
   leads: [freshLead(Date.now())],

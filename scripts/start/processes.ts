@@ -11,7 +11,7 @@ import type { UrlRules } from "./url-rules.ts";
 
 /** Where the output of a process goes. */
 export interface Output {
-  /** All of it. */
+  /** Receives the whole output. */
   log: Writable;
   /** Called with each error. */
   onError: (line: string) => void;
@@ -35,8 +35,8 @@ export interface ServerRun extends Run {
 }
 
 /**
- * Imported by the server first: ends it when the process that started it is gone, even if killed, and
- * passes on what a command line would show to everybody.
+ * A module that the server imports first. It ends the server when the process that started it is gone, even if killed,
+ * and passes on what a command line would show to everybody.
  */
 const LEASH = `data:text/javascript,${encodeURIComponent(
   `process.once("disconnect", () => process.kill(process.pid, "SIGTERM")); process.channel?.unref();
@@ -117,7 +117,7 @@ function toRun(child: ChildProcess): Run {
   return { ended, stop };
 }
 
-/** Kills what is left of a process and of those that it started. */
+/** Kills a process and those that it started, if any are left. */
 function killGroup({ pid }: ChildProcess): void {
   try {
     if (pid !== undefined) process.kill(-pid, "SIGKILL");

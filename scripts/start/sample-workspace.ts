@@ -82,7 +82,7 @@ export async function subscribe(
     const { data } = await api<Page<Webhook>>("GET", "/v1/webhooks?limit=100");
     const known = data.find(({ id }) => id === state.webhook?.id);
     if (known && known.url === url && known.disabled_at === null) return;
-    // Subscriptions whose secret is lost, or whose port has changed.
+    // Subscriptions are removed if their secret is lost or their port has changed.
     for (const old of data)
       if (old === known || old.url === url) await api("DELETE", `/v1/webhooks/${old.id}`);
     if (url === null) return writeState({ ...state, webhook: null });

@@ -36,7 +36,7 @@ const DATA = join(ROOT, ".wrangler");
 const LOG_FILE = join(DATA, "start.log");
 const LOG_NAME = relative(process.cwd(), LOG_FILE);
 
-/** What to stop at the end, in reverse order. */
+/** The parts to stop at the end, in reverse order. */
 const running = new AsyncDisposableStack();
 let ending = false;
 
@@ -79,7 +79,7 @@ async function start(port: number, strict: boolean): Promise<void> {
 function runCronEachMinute(base: string): void {
   const run = async () => {
     const answer = await fetch(`${base}/cdn-cgi/local/scheduled`).catch(() => null);
-    // While the source does not build, nothing answers.
+    // There is no response while the source does not build.
     if (answer && !answer.ok) say(`The scheduled job failed: see ${LOG_NAME}.`);
   };
   const timer = setInterval(run, MINUTE_MS);
@@ -101,7 +101,7 @@ async function refuseTaken(port: number): Promise<void> {
     );
 }
 
-/** The log of this start; errors are shown in the terminal too. */
+/** Opens the log of this start; errors are shown in the terminal, too. */
 function openOutput(): Output {
   const log = createWriteStream(LOG_FILE);
   log.on("error", ({ message }) => fail(`The log cannot be written: ${message}.`));
@@ -165,7 +165,7 @@ Three requests to paste into another terminal:
     );
 }
 
-/** An automation that a client can pause, or else one that it can activate; null if there is neither. */
+/** Finds an automation that a client can pause, or else one that it can activate; null if there is neither. */
 async function findControllable(api: LocalApi): Promise<Automation | null> {
   try {
     const { data } = await api<Page<Automation>>("GET", "/v1/automations?limit=100");
@@ -177,7 +177,7 @@ async function findControllable(api: LocalApi): Promise<Automation | null> {
   }
 }
 
-/** A receipt in one line. */
+/** Describes a receipt in one line. */
 function describe(receipt: Receipt): string {
   if (receipt.verdict === "refused") return `webhook refused: ${receipt.reason}`;
   const { delivery, verdict } = receipt;
@@ -202,7 +202,7 @@ async function fail(message: string): Promise<void> {
   await end(1);
 }
 
-/** Ends with npm, which does not always pass a signal on: this process then loses its parent. */
+/** Ends this process with npm. It loses its parent if npm does not pass a signal on. */
 function endWithNpm(): void {
   if (!process.env.npm_lifecycle_event) return;
   const parent = process.ppid;

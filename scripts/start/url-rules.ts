@@ -26,7 +26,7 @@ export async function urlRules(strict: boolean): Promise<{ rules: UrlRules; told
   };
 }
 
-/** What becomes of host names. */
+/** Describes how host names are resolved. */
 async function lookUps(resolver: string): Promise<string> {
   if (!resolver) return "Hosts are not looked up:\nDNS_OVER_HTTPS_URL is empty.";
   const resolution = await resolveHost(resolver, "https://example.com").catch(() => "unknown");

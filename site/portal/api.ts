@@ -20,12 +20,12 @@ import { readSession, refuse } from "./session.ts";
 
 const PATIENCE_MS = 20_000;
 
-/** Why a call failed: the server refused it or, without a status, was unreachable. */
+/** The failure of a call: the server rejected it or, without a status, was unreachable. */
 export class Fault extends Error {
   readonly status: number | null;
   readonly body: ErrorBody["error"] | null;
   readonly requestId: string | null;
-  /** How long to wait before the next call, if the server said so. */
+  /** The delay before the next call, if the server requested one. */
   readonly retryAfterSeconds: number | null;
 
   constructor(answer: Response | null, body: ErrorBody | null) {
@@ -40,7 +40,7 @@ export class Fault extends Error {
 }
 
 interface CallOptions {
-  /** Of the session, unless it is that of a link. */
+  /** The token, by default that of the session. */
   token?: string | null;
   headers?: Record<string, string>;
 }
@@ -123,7 +123,7 @@ export const createWebhook = (body: { url: string; events: WebhookEvent[] }, key
 
 export const deleteWebhook = (id: string) => call<null>("DELETE", webhook(id));
 
-/** What may be changed of a webhook. */
+/** The fields of a webhook that can be changed. */
 export interface Changes {
   url?: string;
   events?: WebhookEvent[];
@@ -131,7 +131,7 @@ export interface Changes {
   /** Adds these, or replaces those of the same names. */
   setHeaders?: Record<string, string>;
   removeHeaders?: string[];
-  /** What the reader saw: if somebody else has changed it since, nothing is changed. */
+  /** The values that the reader saw. If another person has changed one since, nothing is changed. */
   expected?: Pick<Changes, "url" | "events"> & { description?: string | null };
 }
 
@@ -182,7 +182,7 @@ export interface RedeliveryRange {
   until?: string | null;
   states: string[];
   type?: WebhookEvent | null;
-  /** Of the last response, such as `5xx`. */
+  /** The status of the last response, or its class, such as `5xx`. */
   status?: string | null;
 }
 

@@ -29,7 +29,7 @@ import { chooseTheme, readTheme, THEMES, type Theme } from "./theme.ts";
 
 const PRODUCT = platformName || t.product;
 
-/** The portal: who may see it, and the place named by the address. */
+/** Renders the portal: the place that the address names or, without a session, a note. */
 export function App({ icon }: { icon: string }) {
   const [session, setSession] = useState(readSession);
   const [route, setRoute] = useState(() => parseRoute(location.hash));
@@ -51,7 +51,7 @@ export function App({ icon }: { icon: string }) {
       </button>
       {state === "open" ? (
         <>
-          <Portal key={session.token} {...{ session, route, icon }} />
+          <Portal key={session.token} session={session} route={route} icon={icon} />
           {session.link && <Arrival link={session.link} isHidden />}
         </>
       ) : (
@@ -68,7 +68,7 @@ export function App({ icon }: { icon: string }) {
   );
 }
 
-/** Says why nothing is shown, and leads to the app, which opens the portal. */
+/** Explains why nothing is shown, and leads to the app, which opens the portal. */
 function Closed({ state }: { state: Exclude<SessionState, "open" | "opening" | "asking"> }) {
   const { title, text } = t.session[state];
   const app = readReturnUrl();

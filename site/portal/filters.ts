@@ -1,7 +1,7 @@
 import { DAY_MS } from "../../src/contract/time.ts";
 
 /*
- * The filters of a list of deliveries, as the address has them. Days are those of the chart, in UTC.
+ * The filters of a list of deliveries in the address of the page. Days are those of the chart, in UTC.
  */
 
 const NAMES = [
@@ -18,7 +18,7 @@ const NAMES = [
 
 type Name = (typeof NAMES)[number];
 
-/** The filters of an address, without the page. */
+/** Returns the filters of an address, without the page. */
 export function filtersOf(query: URLSearchParams): Record<Name, string | null> {
   return Object.fromEntries(NAMES.map((name) => [name, query.get(name)])) as Record<
     Name,
@@ -26,7 +26,7 @@ export function filtersOf(query: URLSearchParams): Record<Name, string | null> {
   >;
 }
 
-/** Whether the list is not simply the newest deliveries. */
+/** Whether filters narrow the list. */
 export function isNarrowed(query: URLSearchParams): boolean {
   return query.has("cursor") || Object.values(filtersOf(query)).some(Boolean);
 }
@@ -40,7 +40,7 @@ export interface Period {
   until: string | null;
 }
 
-/** The period of an address: `when` names one, such as `today`; otherwise `since` and `until`. */
+/** Returns the period of an address, which `when` names, as in `today`, or `since` and `until` delimit. */
 export function periodOf(query: URLSearchParams, now = Date.now()): Period {
   const when = query.get("when") ?? "";
   const today = Math.floor(now / DAY_MS) * DAY_MS;
@@ -53,7 +53,7 @@ export function periodOf(query: URLSearchParams, now = Date.now()): Period {
   return { since: query.get("since"), until: query.get("until") };
 }
 
-/** The parameters of the operation that lists deliveries. */
+/** Converts the filters to parameters of the operation that lists deliveries. */
 export function toApiQuery(query: URLSearchParams): URLSearchParams {
   const { when: _, unknown: __, since: ___, until: ____, ...others } = filtersOf(query);
   const given = Object.entries({ ...others, ...periodOf(query), cursor: query.get("cursor") });

@@ -23,44 +23,44 @@ const UNITS = [
   ["second", 1],
 ] as const;
 
-/** A time to the minute, in the reader's time zone. */
+/** Formats a time to the minute, in the reader's time zone. */
 export function formatTime(at: string | number): string {
   return t.at(whole.format(new Date(at)), timeOfDay.format(new Date(at)));
 }
 
-/** A time to the second, in the reader's time zone. */
+/** Formats a time to the second, in the reader's time zone. */
 export function formatExactTime(at: string): string {
   return t.at(whole.format(new Date(at)), exactTimeOfDay.format(new Date(at)));
 }
 
-/** A time to the second with its day, short: `25 Nov, 14:05:33`. */
+/** Formats a time to the second with its short day: `25 Nov, 14:05:33`. */
 export function formatMoment(at: string | number): string {
   return t.at(date.format(new Date(at)), exactTimeOfDay.format(new Date(at)));
 }
 
-/** The time of day to the minute; with its day, unless that is today. */
+/** Formats the time of day to the minute; with its day, unless that is today. */
 export function formatSoon(at: string, now: number): string {
   const time = timeOfDay.format(new Date(at));
   const day = date.format(new Date(at));
   return day === date.format(now) ? time : t.at(day, time);
 }
 
-/** A day of the API, `2026-11-21`, in UTC. */
+/** Formats a day of the API, such as `2026-11-21`, which is in UTC. */
 export function formatDay(day: string): string {
   return utcDay.format(new Date(day));
 }
 
-/** The day of a time, in the reader's time zone. */
+/** Formats the day of a time, in the reader's time zone. */
 export function formatDate(time: string | number): string {
   return date.format(new Date(time));
 }
 
-/** The time of day of an hour of the API. */
+/** Formats the time of day of an hour of the API. */
 export function formatHour(time: string): string {
   return timeOfDay.format(new Date(time));
 }
 
-/** The day and the time of day of an hour of the API. */
+/** Formats the day and the time of day of an hour of the API. */
 export function formatDayAndHour(time: string): string {
   return `${formatDate(time)}, ${formatHour(time)}`;
 }
@@ -69,12 +69,12 @@ export function formatNumber(n: number): string {
   return number.format(n);
 }
 
-/** The deliveries that wait, which the service counts up to a limit: at the limit, there may be more. */
+/** Formats the number of waiting deliveries. The service counts up to a limit, so there may be more at the limit. */
 export function formatWaiting(n: number): string {
   return n >= DELIVERIES_COUNTED_MAX ? `${formatNumber(n)}+` : formatNumber(n);
 }
 
-/** The share of successes, from 0 to 1: it never reads 100% if something has failed. */
+/** Formats the share of successes, from 0 to 1. It is never 100% if an attempt has failed. */
 export function formatRate(share: number): string {
   return rate.format(share === 1 ? 1 : Math.min(share, 0.999));
 }
@@ -83,14 +83,14 @@ export function formatShare(share: number): string {
   return percent.format(share);
 }
 
-/** How long ago a time was, or how long it is until then: `3 minutes ago`. */
+/** Formats how long ago a time was, or how long it is until then: `3 minutes ago`. */
 export function formatRelative(time: string, now: number): string {
   const seconds = Math.round((Date.parse(time) - now) / 1000);
   const [unit, size] = UNITS.find(([, size]) => Math.abs(seconds) >= size) ?? UNITS[3];
   return relative.format(Math.trunc(seconds / size), unit);
 }
 
-/** How an attempt ended: `Answered 500`. */
+/** Formats the outcome of an attempt: `Answered 500`. */
 export function formatOutcome({ outcome, status }: Pick<Attempt, "outcome" | "status">): string {
   const { answered, ...others } = t.outcomes;
   if (outcome === "answered") return answered(status ?? 0);
@@ -98,14 +98,14 @@ export function formatOutcome({ outcome, status }: Pick<Attempt, "outcome" | "st
   return status === null ? name : `${name} (${status})`;
 }
 
-/** What a failed attempt means and what to do about it; null if it succeeded. */
+/** Explains a failed attempt and what to do about it; null if it succeeded. */
 export function explain(
   attempt: Pick<Attempt, "outcome" | "status">,
 ): { means: string; todo: string } | null {
   return isAccepted(attempt) ? null : t.explain(attempt);
 }
 
-/** Whether the server acknowledged: any 2xx. */
+/** Whether the server acknowledged the event with a 2xx. */
 export function isAccepted({ outcome, status }: Pick<Attempt, "outcome" | "status">): boolean {
   return outcome === "answered" && status !== null && status >= 200 && status < 300;
 }

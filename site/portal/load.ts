@@ -3,14 +3,14 @@ import { Fault } from "./api.ts";
 
 /** How often data on the screen is reloaded. */
 const REFRESH_MS = 15_000;
-/** The wait after the server was unreachable. */
+/** The delay after the server was unreachable. */
 const OFFLINE_MS = 5_000;
-/** After a change, data is reloaded sooner. */
+/** The times after a change at which data is reloaded. */
 const SOON_MS = [1_000, 3_000, 6_000];
 
 export interface Loaded<T> {
   data: T | null;
-  /** Why the last try failed; the data is then from an earlier one. */
+  /** The failure of the last try, if it failed; the data is from an earlier one then. */
   fault: Fault | null;
   /** Reloads now, and a few times in the next seconds. */
   reload(): void;
@@ -19,7 +19,7 @@ export interface Loaded<T> {
 /** Maximum number of places whose data is remembered. */
 const REMEMBERED_MAX = 40;
 
-/** What was loaded last, by key: a reader who goes back sees it at once, at the same place. */
+/** The data that was loaded last, by key, so that a reader who goes back sees it at once, at the same place. */
 const remembered = new Map<string, unknown>();
 
 function remember(key: string, data: unknown): void {
@@ -29,7 +29,7 @@ function remember(key: string, data: unknown): void {
   if (remembered.size > REMEMBERED_MAX && oldest !== undefined) remembered.delete(oldest);
 }
 
-/** Forgets all data: it belongs to a session that has been replaced. */
+/** Forgets all data, because it belongs to a session that has been replaced. */
 export function forgetLoaded(): void {
   remembered.clear();
 }

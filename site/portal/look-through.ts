@@ -5,23 +5,23 @@ import type { DeliveryView as Delivery } from "../../src/history/views.ts";
 import { listDeliveries, type Page } from "./api.ts";
 import { type Loaded, useLoad } from "./load.ts";
 
-/** Between two calls, so that the portal's requests of a minute are not used up by one search. */
+/** The pause between two calls, so that one search does not use up the portal's requests of a minute. */
 const PAUSE_MS = 300;
 
-/** A page of deliveries, and how far it was looked for. */
+/** A page of deliveries, with the progress of its search. */
 export interface Search extends Loaded<Page<Delivery>> {
   isLooking: boolean;
   /** The time of the oldest delivery looked at so far; null if the first page was enough. */
   lookedBackTo: number | null;
   stop(): void;
-  /** Looks on after a stop. */
+  /** Continues the search after a stop. */
   goOn(): void;
 }
 
-/** Where a search is. */
+/** The progress of a search. */
 interface Trail {
   key: string;
-  /** Of the page to look at next or, once something was found, of the page that it is on. */
+  /** The cursor of the page to examine next or, after a match, of the page of that match. */
   cursor: string | null;
   isStopped: boolean;
 }
@@ -45,7 +45,7 @@ export function useDeliveries(id: string, query: URLSearchParams): Search {
     const own = trail.current;
     const mine = ++turn.current;
     const first = await listDeliveries(id, query);
-    // A match that is newer than what was looked through.
+    // The match is newer than the deliveries that were examined.
     if (first.items.length > 0 || first.nextCursor === null) return first;
     own.cursor ??= first.nextCursor;
     try {
@@ -84,7 +84,7 @@ function at(query: URLSearchParams, cursor: string): URLSearchParams {
   return page;
 }
 
-/** The time of the event at which a cursor of deliveries is. */
+/** Returns the time of the event at which a cursor of deliveries is. */
 function timeOf(cursor: string): number | null {
   const position = decodeCursor("deliveries", cursor);
   return position && eventTimeOf(position.id);

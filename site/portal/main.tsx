@@ -9,7 +9,7 @@ import { readTheme } from "./theme.ts";
 const root = document.getElementById("portal");
 const icon = document.querySelector<HTMLLinkElement>("link[rel=icon]");
 if (!root || !icon) throw new Error("the page is not whole");
-// Before anything else: removes the token from the address.
+// The session is opened first, because that removes the token from the address.
 openSession();
 document.documentElement.lang = language;
 document.documentElement.dataset.theme = readTheme();

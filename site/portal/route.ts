@@ -9,7 +9,7 @@ export type Route =
   | { page: "failures" | "usage"; query: URLSearchParams }
   | { page: "webhook"; id: string; tab: Tab; eventId: string | null; query: URLSearchParams };
 
-/** The place for a fragment such as `#/webhooks/whk_…/deliveries?state=retrying`. */
+/** Parses a fragment such as `#/webhooks/whk_…/deliveries?state=retrying` to a place. */
 export function parseRoute(fragment: string): Route {
   const [path = "", search = ""] = fragment.replace(/^#/, "").split("?");
   const query = new URLSearchParams(search);
@@ -54,33 +54,33 @@ function withQuery(path: string, query: Query): string {
   return search === "" ? path : `${path}?${search}`;
 }
 
-/** The address of a page of keys. */
+/** Returns the address of a page of keys. */
 export function usageHref(cursor: string | null): string {
   return withQuery("#/usage", { cursor });
 }
 
-/** The address of a page of failures. */
+/** Returns the address of a page of failures. */
 export function failuresHref(cursor: string | null): string {
   return withQuery("#/failures", { cursor });
 }
 
-/** The address of a webhook. */
+/** Returns the address of a webhook. */
 export function webhookHref(id: string, tab: Tab = "overview"): string {
   const path = `#/webhooks/${encodeURIComponent(id)}`;
   return tab === "overview" ? path : `${path}/${tab}`;
 }
 
-/** The address of a page of a webhook's changes. */
+/** Returns the address of a page of a webhook's changes. */
 export function historyHref(id: string, cursor: string | null): string {
   return withQuery(webhookHref(id, "history"), { cursor });
 }
 
-/** The address of a webhook's list of deliveries, filtered by `query`. */
+/** Returns the address of a webhook's list of deliveries, filtered by `query`. */
 export function deliveriesHref(id: string, query: Query = {}): string {
   return withQuery(webhookHref(id, "deliveries"), query);
 }
 
-/** The address of a delivery, beside the list that is filtered by `query`. */
+/** Returns the address of a delivery, beside the list that is filtered by `query`. */
 export function deliveryHref(id: string, eventId: string, query: Query = {}): string {
   return withQuery(`${webhookHref(id, "deliveries")}/${encodeURIComponent(eventId)}`, query);
 }
@@ -100,11 +100,11 @@ export function rememberPositions(): void {
     if (before !== scrollY) history.replaceState({ y: scrollY }, "");
   };
   addEventListener("scrollend", save);
-  // For browsers that do not support `scrollend`. A link is followed after this.
+  // This is for browsers that do not support `scrollend`. A link is followed afterwards.
   addEventListener("click", save, { capture: true });
 }
 
-/** How far the place was scrolled when the reader left it; null if it is a new one. */
+/** Returns how far the place was scrolled when the reader left it; null if it is a new one. */
 export function savedPosition(): number | null {
   const state = history.state as { y?: number } | null;
   return state?.y ?? null;

@@ -12,13 +12,15 @@ import { askOtherTabs, offerToOtherTabs, tellOtherTabs } from "./tabs.ts";
 const STORED_AS = "portal-session";
 const START = "#/webhooks";
 
-/** Where a reader without a session can sign in, and where he wanted to go: for this browser. */
+/**
+ * The key in the browser's storage of the app where the reader can sign in, and of the place that they wanted to see.
+ */
 const APP_STORED_AS = "portal-app";
 const PLACE_STORED_AS = "portal-place";
 /** How long a place is remembered: enough to sign in to the app. */
 const PLACE_MS = 15 * 60_000;
 
-/** Whether there is a session, or what the reader sees instead. */
+/** The state of the session, which decides what the reader sees. */
 export type SessionState =
   | "asking"
   | "missing"
@@ -28,18 +30,18 @@ export type SessionState =
   | "ended"
   | "withdrawn";
 
-/** Why a token is refused: it has expired, or its workspace has no access. */
+/** The reason why a token is rejected: it has expired, or its workspace has no access. */
 export type Refusal = "expired" | "withdrawn";
 
 interface View {
   state: SessionState;
-  /** Of the session: sends requests. */
+  /** The token of the session, which sends requests. */
   token: string | null;
   /** The token of a link that is being exchanged. */
   link: string | null;
   /** A session of another workspace, which a link has opened and the reader has not accepted yet. */
   offer: OpenedSession | null;
-  /** Why a link that was followed during a session opens nothing. */
+  /** The reason why a link that was followed during a session opens nothing. */
   refusal: Refusal | null;
 }
 
@@ -53,7 +55,7 @@ export function openSession(): void {
   const token = withStorage("session", (storage) => storage.getItem(STORED_AS)) ?? null;
   if (token !== null) show({ state: "open", token });
   takeLink(takePlace() ?? START);
-  // A link that is followed while the portal is open.
+  // A link may be followed while the portal is open.
   addEventListener("hashchange", ({ oldURL }) => takeLink(new URL(oldURL).hash));
   offerToOtherTabs(() => (view.state === "open" ? view.token : null), adopt);
   if (view.state === "asking") void findSession();
@@ -98,7 +100,7 @@ export function readSession(): View {
 }
 
 /**
- * A link has been exchanged: begins its session, unless one of another workspace is open. Then the
+ * Begins the session of a link that was exchanged, unless a session of another workspace is open. Then the
  * reader decides.
  */
 export function arrive(link: string, opened: OpenedSession): void {
@@ -128,7 +130,7 @@ export function dismissArrival(): void {
   show({ offer: null, refusal: null });
 }
 
-/** The server has refused the token of the session or of a link. */
+/** Called when the server has rejected the token of the session or of a link. */
 export function refuse(token: string | null, refusal: Refusal): void {
   if (token === null) return;
   if (token === view.link) refuseLink(refusal);
@@ -190,7 +192,7 @@ function withStorage<T>(which: "session" | "local", use: (storage: Storage) => T
   }
 }
 
-/** Remembers the place that the reader wants to see, such as the link of an e-mail, until he has signed in. */
+/** Remembers the place that the reader wants to see, such as the link of an e-mail, until they have signed in. */
 function rememberPlace(): void {
   const { hash } = location;
   if (!hash.startsWith("#/webhooks/")) return;
@@ -198,7 +200,7 @@ function rememberPlace(): void {
   withStorage("local", (storage) => storage.setItem(PLACE_STORED_AS, place));
 }
 
-/** The place that was remembered, once. Only a link needs it: any other address is a place itself. */
+/** Returns the remembered place, and forgets it. Only a link needs it, because any other address is a place itself. */
 function takePlace(): string | null {
   if (!PORTAL_TOKEN.test(location.hash.slice(1))) return null;
   const stored = withStorage("local", (storage) => {
@@ -210,7 +212,7 @@ function takePlace(): string | null {
   return place !== null && Date.now() < place.until ? place.hash : null;
 }
 
-/** What the token of a session says about it; null without one. */
+/** Reads the grant in the token of the session; null without a session. */
 function readGrant(token: string | null) {
   return token === null ? null : (readPortalToken(token)?.grant ?? null);
 }
@@ -219,17 +221,17 @@ function workspaceOf(token: string | null): string | null {
   return readGrant(token)?.workspaceId ?? null;
 }
 
-/** When the session ends, in ISO 8601. */
+/** Returns when the session ends, in ISO 8601. */
 export function readSessionEnd(): string {
   return new Date(readGrant(view.token)?.endsAt ?? 0).toISOString();
 }
 
-/** Whether the session may only look. */
+/** Whether the session may change nothing. */
 export function isReadOnly(): boolean {
   return readGrant(view.token)?.readOnly === true;
 }
 
-/** Where the app is that opened the portal, in this session or an earlier one; null if it has not said. */
+/** Returns the URL of the app that opened the portal, in this session or an earlier one; null if it gave none. */
 export function readReturnUrl(): string | null {
   const stored = () => withStorage("local", (storage) => storage.getItem(APP_STORED_AS)) ?? null;
   const url = readGrant(view.token)?.returnUrl ?? stored();

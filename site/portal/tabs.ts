@@ -5,8 +5,9 @@
  * person at a shared computer would have the session.
  */
 
-/** How long a tab waits for a first answer of the others, which may be asleep, and then for further ones. */
+/** How long a tab waits for the first answer of the others, which may be asleep. */
 const FIRST_ANSWER_MS = 1_000;
+/** How long a tab then waits for further answers. */
 const FURTHER_ANSWERS_MS = 50;
 
 type Message =
@@ -16,7 +17,7 @@ type Message =
 
 const channel = "BroadcastChannel" in globalThis ? new BroadcastChannel("portal-session") : null;
 
-/** When the reader last saw this tab: Unix milliseconds. */
+/** When the reader last saw this tab, in Unix milliseconds. */
 let usedAt = Date.now();
 document.addEventListener("visibilitychange", () => {
   usedAt = Date.now();

@@ -11,7 +11,7 @@ function languageOf(tag: string): string {
   return tag.split("-")[0]?.toLowerCase() ?? "";
 }
 
-/** The language that the reader chose; null without one, or if the browser blocks storage. */
+/** Reads the language that the reader chose; null without one, or if the browser blocks storage. */
 function readChoice(): string | null {
   try {
     return localStorage.getItem(KEPT_AS);
@@ -25,7 +25,7 @@ export function chooseLanguage(name: string): void {
   try {
     localStorage.setItem(KEPT_AS, name);
   } catch {
-    // The session is not kept either: a reload would end it.
+    // If the browser blocks storage, a reload would end the session, too.
     return;
   }
   location.reload();
@@ -43,5 +43,5 @@ export const locale = navigator.languages.find((tag) => languageOf(tag) === lang
 /** The texts in this language. */
 export const t: Texts = LANGUAGES.get(language) ?? en;
 
-/** All languages, and what they are called in themselves. */
+/** All languages, with their names in themselves. */
 export const languages = [...LANGUAGES].map(([name, { languageName }]) => ({ name, languageName }));

@@ -1,10 +1,10 @@
-/** How the page looks: as the reader's system, or as chosen. */
+/** The themes: that of the reader's system, or a chosen one. */
 export const THEMES = ["auto", "light", "dark"] as const;
 export type Theme = (typeof THEMES)[number];
 
 const KEPT_AS = "portal-theme";
 
-/** The reader's choice in this browser. */
+/** Reads the reader's choice in this browser. */
 export function readTheme(): Theme {
   try {
     const stored = localStorage.getItem(KEPT_AS);
@@ -20,6 +20,6 @@ export function chooseTheme(theme: Theme): void {
   try {
     localStorage.setItem(KEPT_AS, theme);
   } catch {
-    // The browser blocks storage: the choice lasts until the page is left.
+    // If the browser blocks storage, the choice lasts until the page is left.
   }
 }

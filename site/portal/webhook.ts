@@ -5,7 +5,7 @@ import type { DeliveryView, WebhookView } from "../../src/history/views.ts";
 const SHORT_URL_MAX = 52;
 const MASK = "•••";
 
-/** A URL whose query values are masked: they often are tokens. */
+/** Masks the query values of a URL, because they often are tokens. */
 export function maskUrl(url: string): string {
   const { protocol, host, pathname, searchParams } = new URL(url);
   const names = [...new Set(searchParams.keys())];
@@ -13,7 +13,7 @@ export function maskUrl(url: string): string {
   return `${protocol}//${host}${pathname === "/" ? "" : pathname}${query && `?${query}`}`;
 }
 
-/** The host of a URL, and as much of its path as fits a line. */
+/** Returns the host of a URL, and the beginning of its path that fits a line. */
 export function shortUrl(url: string): string {
   const { host, pathname } = new URL(url);
   const path = pathname === "/" ? "" : pathname;
@@ -21,12 +21,12 @@ export function shortUrl(url: string): string {
   return host + (path.length > room ? `${path.slice(0, room / 2)}…${path.slice(-room / 2)}` : path);
 }
 
-/** What a webhook is called: its description, or where it sends. */
+/** Returns the name of a webhook: its description, or a short form of its URL. */
 export function nameOf({ description, url }: Pick<WebhookView, "description" | "url">): string {
   return description || shortUrl(url);
 }
 
-/** Whether its failures disabled it, and not a person. */
+/** Whether it was disabled by failures, and not by a person. */
 export function wasDisabledByFailures(webhook: WebhookView): boolean {
   const { disabledAt, failingSince, failures } = webhook;
   if (disabledAt === null || failingSince === null) return false;
@@ -34,7 +34,7 @@ export function wasDisabledByFailures(webhook: WebhookView): boolean {
   return failures >= DISABLE_AFTER_FAILURES && failedMs >= DISABLE_AFTER_MS;
 }
 
-/** Whether somebody should look at it. */
+/** Whether it needs attention. */
 export function isTroubled(webhook: WebhookView): boolean {
   const { state } = webhook;
   return state === "failing" || state === "rejecting" || wasDisabledByFailures(webhook);
@@ -49,19 +49,19 @@ const BY_HEALTH: readonly WebhookView["state"][] = [
   "disabled",
 ];
 
-/** The webhooks in the order in which they need attention; those that fare alike stay in their order. */
+/** Sorts webhooks by how much they need attention; equal ones stay in their order. */
 export function sortByHealth(webhooks: readonly WebhookView[]): WebhookView[] {
   const rank = (webhook: WebhookView) =>
     wasDisabledByFailures(webhook) ? 0.5 : BY_HEALTH.indexOf(webhook.state);
   return webhooks.toSorted((a, b) => rank(a) - rank(b));
 }
 
-/** Whether a delivery waits for a time to come. */
+/** Whether a delivery is due in the future. */
 export function isWaiting({ dueAt }: DeliveryView): boolean {
   return dueAt !== null && Date.parse(dueAt) > Date.now();
 }
 
-/** The deliveries that wait although they are due, or will be retried, because the endpoint fails. */
+/** Counts the deliveries that wait because the endpoint fails. */
 export function countFailing({ state, pending, retrying }: WebhookView): number {
   return state === "failing" ? pending + retrying : retrying;
 }

@@ -197,7 +197,7 @@ const CHANGES = sql`json_each(${sql.placeholder("changes")}) AS c`;
 const IS_REQUESTED = sql`${subscriptions.id} = request.value->>'subscriptionId'`;
 /** A write to a workspace that is locked for a move would fail the whole transaction. */
 const IS_WRITABLE = isWritable(subscriptions.workspaceId);
-/** What is in progress while the workspace drains is still recorded, and its lease released: the move waits for it. */
+/** Outcomes are still recorded, and leases released, while the workspace drains, because the move waits for them. */
 const IS_UNLOCKED = isUnlocked(subscriptions.workspaceId);
 /** No other dispatch leases the subscription. */
 const IS_FREE = sql`(${subscriptions.leasedBy} = ${HOLDER} OR ${subscriptions.leasedUntil} <= ${NOW})`;

@@ -44,7 +44,7 @@ import { interposed } from "./interposed.ts";
 import { DATABASE, inDatabase, WORKSPACE_DB } from "./placement.ts";
 import type { Received } from "./subscribers.ts";
 
-/** How long a subscription that fails waits for its second attempt. */
+/** The delay between the first two attempts of a delivery. */
 export const FIRST_WAIT_MS = (RETRY_WAITS_SECONDS[0] ?? 0) * 1000;
 
 export const db = drizzle(WORKSPACE_DB);
@@ -85,7 +85,7 @@ export async function subscribe(
   return { id, url, secret };
 }
 
-/** So many subscriptions of a workspace; returns their ids. */
+/** Creates subscriptions of a workspace. Returns their ids. */
 export async function subscribeMany(workspaceId: string, count: number): Promise<string[]> {
   const subscribed = Array.from({ length: count }, () => subscribe(workspaceId));
   return (await Promise.all(subscribed)).map(({ id }) => id);
@@ -115,7 +115,7 @@ export function announcement(workspaceId: string, drafts: Draft[], now: number) 
   return announce(workspaceId, "lead.created", drafts, isNewLead(workspaceId), now);
 }
 
-/** Announces new leads at `now`, oldest first, and wakeUps nobody, so that no queue interferes. */
+/** Announces new leads at `now`, oldest first, and sends no wake-up message, so that no queue interferes. */
 export async function announceLeads(
   workspaceId: string,
   count: number,
@@ -199,7 +199,7 @@ export async function setDeliveries(
     .where(and(eq(deliveries.subscriptionId, subscriptionId), isMeant));
 }
 
-/** What administrators were told about a subscription, in e-mails of one kind. */
+/** Reads the announcements about a subscription, of one kind of e-mail. */
 export function announcementsOf(subscriptionId: string, kind: EmailKind = "disabled") {
   return db
     .select()
@@ -207,13 +207,13 @@ export function announcementsOf(subscriptionId: string, kind: EmailKind = "disab
     .where(and(eq(announcements.subscriptionId, subscriptionId), eq(announcements.kind, kind)));
 }
 
-/** What a subscriber has received, oldest first. */
+/** Reads the requests that an endpoint has received, oldest first. */
 export async function receivedBy({ url }: { url: string }): Promise<Received[]> {
   const answer = await fetch(`https://${new URL(url).host}/received`);
   return answer.json();
 }
 
-/** The arguments of an attempt: to post the first of the events, announced at `now`. */
+/** Makes the arguments of an attempt to send the first of the events, announced at `now`. */
 export async function postOf(
   { id, url, workspaceId }: { id: string; url: string; workspaceId: string },
   [draft]: Draft[],
@@ -288,7 +288,7 @@ export function dispatchOn(client: D1Client, ...[now, ids, attempt, queue]: Disp
 }
 type DispatchArguments = Parameters<typeof dispatchAt>;
 
-/** Owes events again, as a call at `now` does. Returns how many it scheduled. */
+/** Sends events again, as a call at `now` does. Returns how many it scheduled. */
 export async function redeliver(
   subscriptionId: string,
   wanted: readonly string[] | Range,
@@ -300,7 +300,9 @@ export async function redeliver(
   return owed.count;
 }
 
-/** A dispatch that has claimed what is due, and posts until it is told how its attempts end. */
+/**
+ * Starts a dispatch that has claimed the due deliveries, and whose requests stay in flight until the test ends them.
+ */
 export async function heldDispatch(now: number | (() => number), subscriptionId: string) {
   const claimed = Promise.withResolvers<void>();
   const answer = Promise.withResolvers<Outcome>();
@@ -317,7 +319,7 @@ export async function heldDispatch(now: number | (() => number), subscriptionId:
   return { finish };
 }
 
-/** A subscriber that keeps what it is sent and answers each time as `answer` says. */
+/** Makes an endpoint that stores its requests, and responds to each with the result of `answer`. */
 export function subscriber(
   answer: (delivery: Claimed) => Outcome | Promise<Outcome> = () => answered(200),
 ) {
@@ -329,7 +331,7 @@ export function subscriber(
   return { posts, attempt };
 }
 
-/** A new subscription, the only one of its workspace, that is owed `count` events since `now`. */
+/** Makes a new subscription, the only one of its workspace, with `count` pending events since `now`. */
 export async function owed(
   count: number,
   now: number,
@@ -341,7 +343,7 @@ export async function owed(
   return { workspaceId, ...subscription, drafts };
 }
 
-/** So many new subscriptions, the only ones of their workspace, each owed `count` events since `now`. */
+/** Makes new subscriptions, each the only one of its workspace and with `count` pending events since `now`. */
 export async function owedToMany(subscribers: number, count: number, now: number) {
   const workspaceId = await createWorkspace();
   const ids = await subscribeMany(workspaceId, subscribers);
@@ -361,7 +363,7 @@ export async function failAt(
   }
 }
 
-/** Makes the next post to a waiting subscription due now. */
+/** Makes the next request to a blocked subscription due now. */
 export async function endWait(subscriptionId: string): Promise<void> {
   await setSubscription(subscriptionId, { blockedUntil: 0 });
 }

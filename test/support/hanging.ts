@@ -7,7 +7,7 @@ export type Moment = [database: DatabaseName, sql: RegExp];
 
 /**
  * The deployment as somebody sees it who hangs right before the first transaction of the moment, and
- * wakeUps up when `release` is called; nothing that it asks in between is answered before.
+ * goes on when `release` is called. Its calls in between get no answer before.
  */
 export function hangingBefore([database, sql]: Moment) {
   const hung = Promise.withResolvers<void>();

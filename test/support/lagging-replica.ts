@@ -22,7 +22,7 @@ export function laggingReplica() {
         .prepare(query)
         .bind(...parameters)
         [how]();
-      // Whoever reads a result may change it.
+      // The result is copied, because its reader may change it.
       before.set(name, structuredClone(found));
       return found;
     };

@@ -1,7 +1,7 @@
 import { interposed } from "./interposed.ts";
 import { WORKSPACE_DB } from "./placement.ts";
 
-/** What is lost: the reply to a committed transaction, or the transaction itself. */
+/** The lost message: the reply to a committed transaction, or the request with the transaction. */
 export type Lost = "reply" | "request";
 
 /** D1 that loses its first writing transaction; before that is retried, `meanwhile` happens. */

@@ -19,7 +19,7 @@ interface Held {
   dueAt: number;
 }
 
-/** As many as `wrangler.toml` gives a consumer at once. */
+/** The batch size of the consumer in `wrangler.toml`. */
 const BATCH_MAX = 5;
 
 /**
@@ -87,7 +87,7 @@ export function mailbox(
   return { env: bindings, sent, tried, held, sweepAt, consumeAt };
 }
 
-/** Forgets what is to be announced, and by whom. */
+/** Deletes all facts to announce, and the lock of a run. */
 export async function clearMail(): Promise<void> {
   await db.delete(announcements);
   await WORKSPACE_DB.exec(

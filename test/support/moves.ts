@@ -63,7 +63,7 @@ export function allDelivered(workspaceId: string, count: number) {
     .toMatchObject({ created: count, delivered: count, addsUp: true });
 }
 
-/** Moves a workspace to one database after another; what it leaves behind is deleted in between. */
+/** Moves a workspace to one database after another, and deletes the rows that it leaves in between. */
 export async function moved(workspaceId: string, ...databases: string[]): Promise<void> {
   for (const [i, database] of databases.entries()) {
     if (i > 0) await cleanUp();
@@ -99,7 +99,7 @@ export async function moveUntil(workspaceId: string, stage: MoveStage, to = "DB_
   }
 }
 
-/** As if whoever moves workspaces had left long ago, and reads that began before were over. */
+/** Makes all moves look abandoned, and reads that began before look ended. */
 export async function leaveMoves(): Promise<void> {
   await databaseOf("DB").exec("UPDATE moves SET since = 0 WHERE stage = 'cleaning'");
   await databaseOf("DB").exec(`UPDATE moves SET since = since - 60000 WHERE since > 60000`);

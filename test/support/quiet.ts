@@ -1,9 +1,9 @@
 import { afterAll, afterEach, expect, vi } from "vitest";
 import { holdsCanary } from "../node/support/canary.ts";
 
-/** What was printed since the last test, by it or by the Worker; only shown if a test fails. */
+/** The lines that were printed since the last test, by it or by the Worker; shown only if a test fails. */
 let lines: string[] = [];
-/** Those of them that contain a canary. */
+/** The lines that contain a canary. */
 const leaks: string[] = [];
 
 // At the end of a file, the test runner's own console waits until each line has been transferred. A
@@ -28,5 +28,5 @@ afterEach(({ task }) => {
   lines = [];
   expectQuiet();
 });
-// What is printed after the last test.
+// Lines that are printed after the last test are checked, too.
 afterAll(expectQuiet);

@@ -19,9 +19,9 @@ export async function record<M extends RecordingMethod>(
   return recordParsed(env, method, parsed, now);
 }
 
-/** Damages what is stored of a lead, so that no key decrypts it. */
+/** Damages the stored personal data of a lead, so that no key decrypts it. */
 export async function damageLead(id = ""): Promise<void> {
-  // Replaced, because a lead cannot be updated.
+  // The row is replaced, because a lead cannot be updated.
   await WORKSPACE_DB.prepare(`
     INSERT OR REPLACE INTO leads (id, workspace_id, reference, source, agent_id, sealed, created_at, event_id)
     SELECT id, workspace_id, reference, source, agent_id, zeroblob(60), created_at, event_id FROM leads WHERE id = ?`)

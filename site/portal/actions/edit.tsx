@@ -14,9 +14,9 @@ interface Props extends AboutWebhook {
   types: readonly WebhookEvent[];
 }
 
-/** Changes what a webhook is called, where it sends and which event types it gets. */
+/** Changes the description, the URL and the event types of a webhook. */
 export function EditDialog({ webhook, types, onClose }: Props) {
-  // What the reader saw when the dialog was opened: the page goes on refreshing behind it.
+  // The values when the dialog was opened are kept, because the page behind it goes on refreshing.
   const [before] = useState(webhook);
   const [fault, setFault] = useState<string>();
   const save = async (form: FormData) => {
@@ -58,7 +58,7 @@ export function EditDialog({ webhook, types, onClose }: Props) {
   );
 }
 
-/** What the form changes. The rest is not sent: another administrator may have changed it meanwhile. */
+/** Returns the changed fields. The others are not sent, because another administrator may have changed them. */
 function changesIn(form: FormData, before: WebhookDetails): Changes {
   const url = String(form.get("url")).trim();
   const description = String(form.get("description")).trim();
@@ -70,7 +70,7 @@ function changesIn(form: FormData, before: WebhookDetails): Changes {
   return changes;
 }
 
-/** The former values of what is changed, by which the server sees whether somebody else has changed it. */
+/** Returns the previous values of the changed fields, so that the server notices a change by another person. */
 function expectedBy(changes: Changes, before: WebhookDetails): NonNullable<Changes["expected"]> {
   const expected: NonNullable<Changes["expected"]> = {};
   if (changes.url !== undefined) expected.url = before.url;

@@ -5,7 +5,7 @@ import { type Range, RangeDialog } from "../parts/range-dialog.tsx";
 import { parseSince, SinceField } from "../parts/since.tsx";
 import { t } from "../text.ts";
 
-/** Re-enables a disabled webhook and, if wanted, sends what it has missed. */
+/** Enables a disabled webhook again and, on request, sends the events that it has missed. */
 export function EnableDialog({ webhook, onClose }: AboutWebhook) {
   const [withMissed, setWithMissed] = useState(true);
   const [sinceFault, setSinceFault] = useState<string | null>(null);
@@ -22,7 +22,8 @@ export function EnableDialog({ webhook, onClose }: AboutWebhook) {
   return (
     <RangeDialog
       texts={t.enable}
-      {...{ read, onClose }}
+      read={read}
+      onClose={onClose}
       onChecked={(isValid) => setSinceFault(isValid ? null : t.since.required)}
     >
       <p>{t.enable.text}</p>

@@ -8,7 +8,7 @@ import { FormDialog } from "../parts/dialog-form.tsx";
 import { isReadOnly } from "../session.ts";
 import { t } from "../text.ts";
 
-/** The custom headers of a webhook, a row each: their names, and what can be done. Values are never shown. */
+/** Lists the custom headers of a webhook with actions. Their values are never shown. */
 export function Headers({ webhook }: { webhook: WebhookDetails }) {
   const { headers } = webhook;
   const mayChange = !isReadOnly();
@@ -24,10 +24,12 @@ export function Headers({ webhook }: { webhook: WebhookDetails }) {
               {mayChange && (
                 <span class="buttons">
                   <DialogButton class="quiet" label={t.headers.replace} about={name}>
-                    {(onClose) => <HeaderDialog {...{ webhook, name, onClose }} />}
+                    {(onClose) => <HeaderDialog webhook={webhook} name={name} onClose={onClose} />}
                   </DialogButton>
                   <DialogButton class="quiet" label={t.headers.remove} about={name}>
-                    {(onClose) => <RemoveHeaderDialog {...{ webhook, name, onClose }} />}
+                    {(onClose) => (
+                      <RemoveHeaderDialog webhook={webhook} name={name} onClose={onClose} />
+                    )}
                   </DialogButton>
                 </span>
               )}
@@ -37,7 +39,7 @@ export function Headers({ webhook }: { webhook: WebhookDetails }) {
       )}
       {mayChange && headers.length < HEADERS_MAX && (
         <DialogButton label={t.headers.button}>
-          {(onClose) => <HeaderDialog {...{ webhook, onClose }} />}
+          {(onClose) => <HeaderDialog webhook={webhook} onClose={onClose} />}
         </DialogButton>
       )}
       {headers.length >= HEADERS_MAX && <p class="hint">{t.headers.full(HEADERS_MAX)}</p>}
@@ -47,7 +49,7 @@ export function Headers({ webhook }: { webhook: WebhookDetails }) {
 
 interface HeaderProps {
   webhook: WebhookDetails;
-  /** The header to replace; a new one without it. */
+  /** The name of the header to replace; absent for a new one. */
   name?: string;
   onClose(): void;
 }

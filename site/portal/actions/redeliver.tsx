@@ -18,7 +18,7 @@ function toRange(id: string, wanted: RedeliveryRange): Range {
   };
 }
 
-/** Resends what has failed since a given time. */
+/** Resends the events that have failed since a given time. */
 export function RedeliverDialog({ webhook, onClose }: AboutWebhook) {
   const [isIncomplete, setIncomplete] = useState(false);
   const [sinceFault, setSinceFault] = useState<string | null>(null);
@@ -32,7 +32,9 @@ export function RedeliverDialog({ webhook, onClose }: AboutWebhook) {
   return (
     <RangeDialog
       texts={t.sendAgain}
-      {...{ isIncomplete, read, onClose }}
+      isIncomplete={isIncomplete}
+      read={read}
+      onClose={onClose}
       onChecked={(isValid) => setSinceFault(isValid ? null : t.since.required)}
     >
       <p>{t.sendAgain.text}</p>
@@ -52,18 +54,18 @@ export function RedeliverDialog({ webhook, onClose }: AboutWebhook) {
   );
 }
 
-/** The states of a list's deliveries that can be sent again; without a filter, those that failed. */
+/** Returns the states of a list's deliveries that can be sent again; without a filter, those of failed ones. */
 export function resendable(state: string | null): string[] {
   if (state === null) return ["retrying", "exhausted", "cancelled"];
   return ["retrying", "exhausted", "cancelled", "delivered"].filter((one) => one === state);
 }
 
 interface ShownProps extends AboutWebhook {
-  /** What the list shows. */
+  /** The events that the list shows. */
   wanted: RedeliveryRange;
 }
 
-/** Resends what the list shows. */
+/** Resends the events that the list shows. */
 export function ResendShownDialog({ webhook, wanted, onClose }: ShownProps) {
   const { since, until, states, type, status } = wanted;
   const names: Partial<Record<string, string>> = t.deliveryStates;

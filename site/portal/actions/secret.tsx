@@ -35,7 +35,8 @@ export function SecretDialog({ webhook, onClose }: { webhook: Webhook; onClose()
           </>
         ) : (
           <DialogForm
-            {...{ action, close }}
+            action={action}
+            close={close}
             submit={t.secret.submit}
             fault={
               isTooMany(action.fault) && (

@@ -24,7 +24,8 @@ export function TestDialog(props: { webhook: Webhook; onClose(): void }) {
     <Dialog title={t.test.title} onClose={onClose}>
       {(close) => (
         <DialogForm
-          {...{ action, close }}
+          action={action}
+          close={close}
           submit={result ? t.test.again : t.test.submit}
           cancel={t.close}
           onSubmit={(form) => void send(form.get("type") as WebhookEvent)}

@@ -16,7 +16,7 @@ interface Props {
   cursor: string | null;
 }
 
-/** Who changed what of a webhook, newest first. */
+/** Lists the changes of a webhook with their actors, newest first. */
 export function Changes({ webhook, cursor }: Props) {
   const id = webhook.webhookId;
   const key = `changes ${id} ${cursor ?? ""}`;
@@ -65,20 +65,20 @@ function Entry({ of: change }: { of: Change }) {
   );
 }
 
-/** What was done, in words. */
+/** Describes a change in words. */
 function describe({ method }: Change): string {
   const { done }: { done: Partial<Record<string, string>> } = t.changes;
   return done[method] ?? method;
 }
 
-/** Where it was done: in the portal, or by the app through the Platform API. */
+/** Returns where a change was made: in the portal, or by the app through the Platform API. */
 function viaOf(via: string): "portal" | "app" {
   return via === "portal" ? "portal" : "app";
 }
 
 type Field = keyof NonNullable<Change["before"]>;
 
-/** What each field was before, and what it is since. */
+/** Shows the value of each field before and after. */
 function Differences({ of: { before, after } }: { of: Change }) {
   const fields = Object.keys(after ?? {}) as Field[];
   if (fields.length === 0) return null;

@@ -43,13 +43,15 @@ export function Deliveries({ webhook, query, eventId, workspace }: Props) {
             <ShowAll webhook={webhook} />
           </Empty>
         ) : (
-          <List {...{ webhook, query, eventId, workspace }} />
+          <List webhook={webhook} query={query} eventId={eventId} workspace={workspace} />
         )}
       </div>
       {eventId !== null && (
         <Delivery
           key={eventId}
-          {...{ webhook, eventId, back }}
+          webhook={webhook}
+          eventId={eventId}
+          back={back}
           retentionDays={workspace.retentionDays}
         />
       )}
@@ -76,13 +78,20 @@ function List({ webhook, query, eventId, workspace }: Props) {
   const isEmpty = page?.items.length === 0;
   const isUnknown = page === null || (isEmpty && page.nextCursor !== null);
   if (search.isLooking && isUnknown)
-    return <Looking {...{ webhook, query, search }} retentionDays={workspace.retentionDays} />;
+    return (
+      <Looking
+        webhook={webhook}
+        query={query}
+        search={search}
+        retentionDays={workspace.retentionDays}
+      />
+    );
   return (
     <>
       <LoadState loaded={search} />
       {isEmpty &&
         (isNarrowed(query) ? (
-          <NoneFound {...{ webhook, query, search }} />
+          <NoneFound webhook={webhook} query={query} search={search} />
         ) : (
           <Empty title={t.deliveries.empty} text={t.deliveries.emptyText} />
         ))}
@@ -108,7 +117,7 @@ function List({ webhook, query, eventId, workspace }: Props) {
   );
 }
 
-/** Sends again what the list shows, unless that is a single delivery, which has its own button. */
+/** Offers to send the listed events again, unless it is a single one, which has its own button. */
 function ResendShown({ webhook, query }: { webhook: WebhookDetails; query: URLSearchParams }) {
   const states = resendable(query.get("state"));
   const isSingle = query.has("eventId") || query.has("leadId");
@@ -126,7 +135,7 @@ function ResendShown({ webhook, query }: { webhook: WebhookDetails; query: URLSe
   return (
     <p class="list-action">
       <DialogButton class="quiet" label={t.sendAgain.shown.button}>
-        {(onClose) => <ResendShownDialog {...{ webhook, wanted, onClose }} />}
+        {(onClose) => <ResendShownDialog webhook={webhook} wanted={wanted} onClose={onClose} />}
       </DialogButton>
     </p>
   );
@@ -140,7 +149,7 @@ interface LookingProps {
   retentionDays: number;
 }
 
-/** How far the search for a match is. */
+/** Shows the progress of the search for a match. */
 function Looking({ webhook, query, search, retentionDays }: LookingProps) {
   const { since, until } = periodOf(query);
   const to = Math.min(Date.now(), Date.parse(until ?? "9999"));
@@ -289,7 +298,7 @@ function toPeriod(chosen: string): Query {
 
 interface ChoiceProps {
   label: string;
-  /** What it is called if nothing is chosen. */
+  /** The label if nothing is chosen. */
   all: string;
   value: string | null;
   options: Options;
@@ -314,7 +323,7 @@ function Choice({ label, all, value, options, onChosen }: ChoiceProps) {
 
 interface TimeFieldProps {
   label: string;
-  /** In ISO 8601. */
+  /** The time in ISO 8601. */
   value: string | null;
   onChosen(value: string | null): void;
 }
@@ -358,7 +367,7 @@ interface FieldProps {
 /** A field that shows `value`, and keeps what is being typed while the page is refreshed. */
 function Field({ label, isTime = false, value, onTyped, ...more }: FieldProps) {
   const field = useRef<HTMLInputElement>(null);
-  // Before the next input: an effect that comes later would undo what has been typed meanwhile.
+  // A layout effect runs before the next input; a later one would undo what has been typed since.
   useLayoutEffect(() => {
     if (field.current) field.current.value = value;
   }, [value]);

@@ -23,7 +23,7 @@ interface Props {
   retentionDays: number;
 }
 
-/** One delivery beside the list: what happened, its body and its attempts. */
+/** Shows one delivery beside the list: its course, its body and its attempts. */
 export function Delivery({ webhook, eventId, back, retentionDays }: Props) {
   const id = webhook.webhookId;
   const loaded = useLoad(() => readDelivery(id, eventId), `delivery ${id} ${eventId}`);
@@ -94,7 +94,7 @@ function Head({ webhook, delivery }: HeadProps) {
   );
 }
 
-/** Why the last attempt failed and what to do about it; nothing if it succeeded. */
+/** Explains why the last attempt failed and what to do about it; shows nothing if it succeeded. */
 function LastAttempt({ webhook, delivery }: HeadProps) {
   const { lastAttempt } = delivery;
   const cause = lastAttempt && explain(lastAttempt);

@@ -12,7 +12,7 @@ import { isReadOnly } from "../session.ts";
 import { t } from "../text.ts";
 import { isTroubled, nameOf, shortUrl, sortByHealth } from "../webhook.ts";
 
-/** Whether all is well, and every webhook with its health, those in trouble first. */
+/** Shows whether all is well, and every webhook with its health, the ones in trouble first. */
 export function Home({ workspace }: { workspace: Workspace }) {
   const loaded = useLoad(listWebhooks, "webhooks");
   const webhooks = loaded.data;
@@ -55,7 +55,7 @@ function SubscribeLink() {
 /** Maximum number of webhooks that the verdict names. */
 const NAMED_MAX = 3;
 
-/** Whether all is well, in one sentence. */
+/** Says in one sentence whether all is well. */
 function Verdict({ webhooks }: { webhooks: WebhookView[] }) {
   const troubled = webhooks.filter(isTroubled);
   const active = webhooks.filter(({ state }) => state !== "disabled");
@@ -127,7 +127,7 @@ function Row({ webhook }: { webhook: WebhookView }) {
   );
 }
 
-/** The newest failure in words. */
+/** Describes the newest failure. */
 function LastFailure({ webhook: { lastFailure } }: { webhook: WebhookView }) {
   if (!lastFailure) return "–";
   return (
@@ -138,7 +138,7 @@ function LastFailure({ webhook: { lastFailure } }: { webhook: WebhookView }) {
   );
 }
 
-/** When the next attempt may start. */
+/** Shows when the next attempt may start. */
 export function NextAttempt({ webhook: { nextAttemptAt } }: { webhook: WebhookView }) {
   const now = Date.now();
   if (nextAttemptAt === null) return t.none;

@@ -11,7 +11,7 @@ import { t } from "../text.ts";
 import { Days } from "./days.tsx";
 import { NextAttempt } from "./home.tsx";
 
-/** What is wrong with a webhook, its last days, and its newest deliveries. */
+/** Shows the problems of a webhook, its last days, and its newest deliveries. */
 export function Overview({ webhook }: { webhook: WebhookDetails }) {
   return (
     <>

@@ -24,7 +24,7 @@ interface Props {
   types: readonly WebhookEvent[];
 }
 
-/** What a webhook is set to: where it sends what, its secret and its headers; and how to end it. */
+/** Shows the settings of a webhook: URL, event types, secret and headers. Offers to disable or delete it. */
 export function Settings({ webhook, types }: Props) {
   const mayChange = !isReadOnly();
   return (
@@ -33,7 +33,7 @@ export function Settings({ webhook, types }: Props) {
         <Endpoint webhook={webhook} />
         {mayChange && (
           <DialogButton label={t.edit.button}>
-            {(onClose) => <EditDialog {...{ webhook, types, onClose }} />}
+            {(onClose) => <EditDialog webhook={webhook} types={types} onClose={onClose} />}
           </DialogButton>
         )}
       </Setting>
@@ -41,7 +41,7 @@ export function Settings({ webhook, types }: Props) {
         <Overlap webhook={webhook} />
         {mayChange && (
           <DialogButton label={t.secret.button}>
-            {(onClose) => <SecretDialog {...{ webhook, onClose }} />}
+            {(onClose) => <SecretDialog webhook={webhook} onClose={onClose} />}
           </DialogButton>
         )}
       </Setting>
@@ -99,7 +99,7 @@ function Endpoint({ webhook }: { webhook: WebhookDetails }) {
   );
 }
 
-/** While a rotated secret still signs, until when, and a way to end that. */
+/** Shows until when previous secrets sign, if any do, and offers to end that. */
 function Overlap({ webhook }: { webhook: WebhookDetails }) {
   if (webhook.overlapEndsAt === null) return null;
   const end = async () => {
@@ -123,7 +123,7 @@ function Overlap({ webhook }: { webhook: WebhookDetails }) {
   );
 }
 
-/** Disabling, which can be undone, and deleting, which cannot. */
+/** Offers to disable the webhook, which can be undone, and to delete it, which cannot. */
 function Ending({ webhook }: { webhook: WebhookDetails }) {
   const isDisabled = webhook.state === "disabled";
   return (
@@ -132,16 +132,16 @@ function Ending({ webhook }: { webhook: WebhookDetails }) {
         <DialogButton label={isDisabled ? t.enable.button : t.disable.button}>
           {(onClose) =>
             isDisabled ? (
-              <EnableDialog {...{ webhook, onClose }} />
+              <EnableDialog webhook={webhook} onClose={onClose} />
             ) : (
-              <DisableDialog {...{ webhook, onClose }} />
+              <DisableDialog webhook={webhook} onClose={onClose} />
             )
           }
         </DialogButton>
       </Setting>
       <Setting title={t.settings.remove} text={t.settings.removeText}>
         <DialogButton label={t.remove.button} class="danger-quiet">
-          {(onClose) => <RemoveDialog {...{ webhook, onClose }} />}
+          {(onClose) => <RemoveDialog webhook={webhook} onClose={onClose} />}
         </DialogButton>
       </Setting>
     </>

@@ -33,7 +33,7 @@ interface Props {
   workspace: Workspace;
 }
 
-/** One webhook: what it is called, how it fares, and its tabs. */
+/** Shows one webhook: its name, its health and its tabs. */
 export function Webhook({ id, tab, eventId, query, workspace }: Props) {
   const loaded = useLoad(() => readWebhook(id), `webhook ${id}`);
   const webhook = loaded.data;
@@ -55,7 +55,9 @@ export function Webhook({ id, tab, eventId, query, workspace }: Props) {
           <LoadState loaded={loaded} />
           <Tabs webhook={webhook} tab={tab} />
           {tab === "overview" && <Overview webhook={webhook} />}
-          {tab === "deliveries" && <Deliveries {...{ webhook, query, eventId, workspace }} />}
+          {tab === "deliveries" && (
+            <Deliveries webhook={webhook} query={query} eventId={eventId} workspace={workspace} />
+          )}
           {tab === "settings" && <Settings webhook={webhook} types={workspace.events} />}
           {tab === "history" && <Changes webhook={webhook} cursor={query.get("cursor")} />}
         </>
@@ -158,12 +160,12 @@ function Actions({ webhook, types }: { webhook: WebhookDetails; types: Workspace
           item(t.remove.button, "remove", true),
         ]}
       />
-      {open === "test" && <TestDialog {...{ webhook, onClose }} />}
-      {open === "edit" && <EditDialog {...{ webhook, types, onClose }} />}
-      {open === "resend" && <RedeliverDialog {...{ webhook, onClose }} />}
-      {open === "secret" && <SecretDialog {...{ webhook, onClose }} />}
-      {open === "disable" && <DisableDialog {...{ webhook, onClose }} />}
-      {open === "remove" && <RemoveDialog {...{ webhook, onClose }} />}
+      {open === "test" && <TestDialog webhook={webhook} onClose={onClose} />}
+      {open === "edit" && <EditDialog webhook={webhook} types={types} onClose={onClose} />}
+      {open === "resend" && <RedeliverDialog webhook={webhook} onClose={onClose} />}
+      {open === "secret" && <SecretDialog webhook={webhook} onClose={onClose} />}
+      {open === "disable" && <DisableDialog webhook={webhook} onClose={onClose} />}
+      {open === "remove" && <RemoveDialog webhook={webhook} onClose={onClose} />}
     </div>
   );
 }

@@ -10,7 +10,7 @@ import { FormDialog } from "./dialog-form.tsx";
 
 type Attempt = DeliveryDetails["attemptLog"][number];
 
-/** The attempts of a delivery, newest first: that one is open, the others are collapsed. */
+/** Shows the attempts of a delivery, newest first. The newest one is open, the others are collapsed. */
 export function Attempts(props: Omit<ExchangeProps, "attempt">) {
   const log = props.delivery.attemptLog;
   return (
@@ -30,7 +30,7 @@ export function Attempts(props: Omit<ExchangeProps, "attempt">) {
                 {attempt.durationMs !== null && t.milliseconds(attempt.durationMs)}
               </span>
             </summary>
-            <Exchange {...{ ...props, attempt }} />
+            <Exchange {...props} attempt={attempt} />
           </details>
         ))
       )}
@@ -44,7 +44,7 @@ interface ExchangeProps {
   attempt: Attempt;
 }
 
-/** What the server said, and the headers it was sent. */
+/** Shows the request headers and the response of an attempt. */
 function Exchange(props: ExchangeProps) {
   const { attempt, delivery } = props;
   const { status, request, response } = attempt;
@@ -74,7 +74,7 @@ function Exchange(props: ExchangeProps) {
   );
 }
 
-/** Where a redirect leads and, while the delivery needs it, a way to post there from now on. */
+/** Shows where a redirect leads and, while the delivery fails, offers to send to that URL from now on. */
 function Redirect({ webhookId, delivery, to }: ExchangeProps & { to: string }) {
   const follow = async () => {
     await updateWebhook(webhookId, { url: to });
@@ -100,7 +100,7 @@ function Redirect({ webhookId, delivery, to }: ExchangeProps & { to: string }) {
   );
 }
 
-/** What was kept of the response: its headers and the beginning of its body. */
+/** Shows the stored part of the response: its headers and the beginning of its body. */
 function Response({ response }: Pick<Attempt, "response">) {
   const { headers = {}, body = "", truncated } = response ?? {};
   const kept = [linesOf(headers), body].filter(Boolean).join("\n\n");
@@ -120,7 +120,7 @@ function linesOf(headers: Record<string, string>): string {
   return lines.join("\n");
 }
 
-/** A command that posts what was posted, for a shell. */
+/** Writes a shell command that sends the same request. */
 function toCurl({ url, body }: DeliveryDetails, headers: Record<string, string>): string {
   const quote = (text: string) => `'${text.replaceAll("'", "'\\''")}'`;
   const sent = Object.entries(headers).map(([name, value]) => `-H ${quote(`${name}: ${value}`)}`);

@@ -7,7 +7,7 @@ import { t } from "../text.ts";
 
 const COPIED_MS = 1_800;
 
-/** A relative time; hovering shows it to the second. */
+/** Shows a relative time; hovering shows it to the second. */
 export function Ago({ at }: { at: string }) {
   return (
     <time dateTime={at} title={formatExactTime(at)}>
@@ -16,7 +16,7 @@ export function Ago({ at }: { at: string }) {
   );
 }
 
-/** A time to the second with its day; hovering shows its year and how long ago it was. */
+/** Shows a time to the second with its day; hovering shows its year and how long ago it was. */
 export function Moment({ at }: { at: string }) {
   return (
     <time dateTime={at} title={`${formatExactTime(at)} (${formatRelative(at, Date.now())})`}>
@@ -30,7 +30,7 @@ export function Badge({ tone, children }: { tone: string; children: ComponentChi
   return <span class={`badge ${tone}`}>{children}</span>;
 }
 
-/** The state of a webhook, which is not known to be healthy until something was sent. */
+/** Shows the state of a webhook. Its health is unknown until an event was sent. */
 export function Health({ webhook: { state, lastAttempt } }: { webhook: WebhookView }) {
   if (state === "healthy" && lastAttempt === null)
     return <Badge tone="cancelled">{t.untried}</Badge>;
@@ -96,7 +96,7 @@ export function Id({ children }: { children: string }) {
   );
 }
 
-/** The state of a delivery. One that waits because it has failed does not look calm. */
+/** Shows the state of a delivery. One that has failed and will be retried stands out. */
 export function DeliveryState({ delivery }: { delivery: DeliveryView }) {
   const { state, lastAttempt } = delivery;
   const hasFailed = state === "test" && lastAttempt && !isAccepted(lastAttempt);

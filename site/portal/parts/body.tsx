@@ -5,7 +5,7 @@ import { Copy } from "./basics.tsx";
 /** A JSON token: a key, a string, a number or a word. */
 const TOKEN = /("(?:[^"\\]|\\.)*")(\s*:)?|\b(?:true|false|null|-?\d[\d.eE+-]*)\b/g;
 
-/** A body, formatted; that of a delivery, if wanted, exactly as it is signed. */
+/** Shows a body, formatted; that of a delivery, on request, exactly as it is signed. */
 export function Body({ body, isExample = false }: { body: string; isExample?: boolean }) {
   const [isExact, setExact] = useState(false);
   const pretty = layOut(body);

@@ -17,13 +17,13 @@ const BAR = 0.64;
 
 interface Props {
   title: string;
-  /** What a column is, for the table. */
+  /** The heading of the columns' names, for the table. */
   column: string;
   /** The name of each column, for the table. */
   labels: string[];
-  /** What stands under the chart, from left to right. */
+  /** The labels under the chart, from left to right. */
   ticks: string[];
-  /** Where each column leads, if it leads anywhere: its tick is a link, and a click on it follows that. */
+  /** The link of each column, if it has one. Its tick is that link, and a click on the column follows it. */
   hrefs?: string[];
   series: Series[];
   /** Further columns of the table, which the bars do not show. */
@@ -31,7 +31,7 @@ interface Props {
 }
 
 /**
- * Counts over time as stacked bars, with the numbers as a table for those who want them or cannot
+ * Shows counts over time as stacked bars, with the numbers as a table for readers who want them or cannot
  * see the bars.
  */
 export function Chart({ title, column, labels, ticks, hrefs = [], series, further = [] }: Props) {
@@ -66,7 +66,14 @@ export function Chart({ title, column, labels, ticks, hrefs = [], series, furthe
           preserveAspectRatio="none"
         >
           {labels.map((label, i) => (
-            <Column key={label} {...{ place: i, label, max: highest, series }} href={hrefs[i]} />
+            <Column
+              key={label}
+              place={i}
+              label={label}
+              max={highest}
+              series={series}
+              href={hrefs[i]}
+            />
           ))}
         </svg>
         <div

@@ -46,7 +46,10 @@ export function DeliveryRows({ webhook, deliveries, query = {}, current = null }
           {deliveries.map((delivery) => (
             <Row
               key={delivery.eventId}
-              {...{ webhook, delivery, isBusy, query }}
+              webhook={webhook}
+              delivery={delivery}
+              isBusy={isBusy}
+              query={query}
               isCurrent={delivery.eventId === current}
               onSendAgain={() => sendAgain(delivery)}
             />

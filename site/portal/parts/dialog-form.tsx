@@ -24,7 +24,7 @@ interface Props {
   children: ComponentChildren;
 }
 
-/** The form in a dialog: it does one thing, says why that failed, and can be closed. */
+/** Shows a form in a dialog. It performs one action, explains why it failed, and can be closed. */
 export function DialogForm(props: Props) {
   const { action, isDangerous = false, isIncomplete = false } = props;
   const form = useRef<HTMLFormElement>(null);
@@ -60,7 +60,7 @@ export function DialogForm(props: Props) {
   );
 }
 
-/** What a dialog about a webhook is given. */
+/** The props of a dialog about a webhook. */
 export interface AboutWebhook {
   webhook: Webhook;
   onClose(): void;
@@ -70,7 +70,7 @@ interface FormDialogProps extends Pick<Props, "isDangerous" | "isIncomplete"> {
   texts: { title: string; submit: string };
   /** A field that says itself what is wrong with it. */
   field?: string;
-  /** Does it. @returns what to announce; null if the form must be corrected first. */
+  /** Performs the action. @returns the text to announce; null if the form must be corrected first. */
   act(form: FormData): Promise<string | null>;
   onClose(): void;
   /** The form, given what the server says about the field. */
@@ -86,7 +86,9 @@ export function FormDialog(props: FormDialogProps) {
     <Dialog title={texts.title} onClose={onClose}>
       {(close) => (
         <DialogForm
-          {...{ ...form, action, close }}
+          {...form}
+          action={action}
+          close={close}
           submit={texts.submit}
           // Shown at its field.
           fault={fault !== undefined && <div />}

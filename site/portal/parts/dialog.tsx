@@ -3,7 +3,7 @@ import { useEffect, useId, useRef, useState } from "preact/hooks";
 
 interface DialogProps {
   title: string;
-  /** Whether only its own button closes it: it shows something that is shown only once. */
+  /** Whether only its own button closes it, because it shows something that is shown only once. */
   isHeld?: boolean;
   onClose(): void;
   children: (close: () => void) => ComponentChildren;
@@ -33,7 +33,7 @@ export function Dialog({ title, isHeld = false, onClose, children }: DialogProps
 /** A button that opens a dialog. */
 export function DialogButton(props: {
   label: string;
-  /** What it is about, for those who do not see the row that it stands in. */
+  /** The subject of the dialog, for readers who do not see the row of the button. */
   about?: string;
   class?: string;
   children: (close: () => void) => ComponentChildren;

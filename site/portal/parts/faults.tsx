@@ -5,7 +5,7 @@ import { Empty, Loading } from "./basics.tsx";
 
 type Texts = Partial<Record<string, string>>;
 
-/** Why a call failed, in a sentence. */
+/** Describes why a call failed, in a sentence. */
 function describeFault({ status, body, retryAfterSeconds }: Fault): string {
   if (status === null) return t.faults.offline;
   if (retryAfterSeconds !== null) return t.faults.waitBefore(retryAfterSeconds);
@@ -14,7 +14,7 @@ function describeFault({ status, body, retryAfterSeconds }: Fault): string {
   return (reason && reasons[reason]) || (body && errors[body.code]) || t.errors.internal_error;
 }
 
-/** Says why the reader's action failed: in `text`, if there is something better to say than usual. */
+/** Explains why the reader's action failed: with `text`, if it is better than the usual explanation. */
 export function ActionFault({ fault, text }: { fault: Fault | null; text?: string | undefined }) {
   return (
     <div role="alert">

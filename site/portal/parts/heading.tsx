@@ -2,7 +2,7 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { savedPosition } from "../route.ts";
 
-/** What every title of a page ends with: the workspace and the product. */
+/** The end of every page title: the workspace and the product. */
 let site = "";
 
 export function setSite(name: string): void {
@@ -25,7 +25,7 @@ addEventListener("hashchange", () => {
 });
 
 interface Props {
-  /** What the browser's tab is called. */
+  /** The title of the browser's tab. */
   title: string;
   children: ComponentChildren;
 }

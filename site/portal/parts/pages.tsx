@@ -1,13 +1,13 @@
 import { t } from "../text.ts";
 
 interface Props {
-  /** What is on the pages. */
+  /** The name of the items on the pages. */
   label: string;
   /** The cursor of the page that is shown; null for the first. */
   cursor: string | null;
   /** The cursor of the next page; null if there is none. */
   next: string | null;
-  /** What leads to the next page, if it is not certain that there is anything. */
+  /** The label of the link to the next page, if it may be empty. */
   older?: string | undefined;
   /** The address of the page with this cursor. */
   href(cursor: string | null): string;

@@ -13,22 +13,22 @@ import { DialogForm } from "./dialog-form.tsx";
 import { ActionFault } from "./faults.tsx";
 import { Progress, shareOf } from "./progress.tsx";
 
-/** A range of events to send, which takes a call per part. */
+/** A range of events to send, which takes one call for each part. */
 export interface Range {
-  /** Where it begins; null if there is nothing to send. */
+  /** The beginning of the range; null if there is nothing to send. */
   since: string | null;
   /** Counts the part after `cursor`, or the first one, without sending it. Absent if there is nothing to count. */
   count?: (cursor: string | null) => Promise<Redelivered>;
   /** Sends the part after `cursor`, or the first one. */
   send(cursor: string | null): Promise<Redelivered>;
-  /** What to announce once all of it is scheduled. */
+  /** Returns the text to announce once all of the range is scheduled. */
   result(count: number): string;
 }
 
 interface Props {
   texts: { title: string; submit: string; submitCount?: (n: number) => string };
   isIncomplete?: boolean;
-  /** The range that the form asks for; null if the form must be corrected first. */
+  /** Reads the range that the form requests; null if the form must be corrected first. */
   read(form: FormData): Range | null;
   /** Says what is wrong with the form, or no longer. */
   onChecked?(isValid: boolean): void;
@@ -38,7 +38,9 @@ interface Props {
 
 const NOTHING: Redelivered = { count: 0, nextCursor: null };
 
-/** A dialog that says how many events a range has, sends them, shows how far it is, and can be stopped and continued. */
+/**
+ * A dialog that says how many events a range has, sends them, shows how far it is, and can be stopped and continued.
+ */
 export function RangeDialog({ texts, isIncomplete = false, read, ...props }: Props) {
   const action = useAction();
   const { total, isCounting, count } = useCount();
@@ -75,7 +77,8 @@ export function RangeDialog({ texts, isIncomplete = false, read, ...props }: Pro
       {(close) =>
         range === null ? (
           <DialogForm
-            {...{ action, close }}
+            action={action}
+            close={close}
             isIncomplete={isIncomplete || isCounting || total === 0}
             submit={total !== null && texts.submitCount ? texts.submitCount(total) : texts.submit}
             onChange={(form) => void count(read(form))}
@@ -92,7 +95,7 @@ export function RangeDialog({ texts, isIncomplete = false, read, ...props }: Pro
           </DialogForm>
         ) : (
           <>
-            <Scheduled title={texts.title} {...{ range, sent, total }} />
+            <Scheduled title={texts.title} range={range} sent={sent} total={total} />
             <ActionFault fault={action.fault} />
             <div class="buttons">
               {action.isBusy ? (
@@ -149,11 +152,11 @@ interface ScheduledProps {
   title: string;
   range: Range;
   sent: Redelivered;
-  /** How many events there were before the first was sent; null if that is not known. */
+  /** The number of events before the first one was sent; null if it is unknown. */
   total: number | null;
 }
 
-/** How much of a range is scheduled: of the number that was counted or, without one, up to which time. */
+/** Shows how much of a range is scheduled: the share of the counted number or, without one, of the time. */
 function Scheduled({ title, range, sent, total }: ScheduledProps) {
   const { since } = range;
   const { count, nextCursor } = sent;

@@ -5,7 +5,7 @@ import type { WebhookDetails as Webhook } from "../../../src/history/views.ts";
 import { formatDayAndHour } from "../format.ts";
 import { t } from "../text.ts";
 
-/** How long ago each choice is. */
+/** The age of each choice, in milliseconds. */
 const AGES_MS = { hour: HOUR_MS, day: DAY_MS, week: 7 * DAY_MS };
 
 /** Asks for the time since when to redeliver; the surrounding form reads it with `parseSince`. */
@@ -50,7 +50,7 @@ export function SinceField({ webhook, fault }: { webhook: Webhook; fault: string
   );
 }
 
-/** The time in a form's `SinceField`, in ISO 8601; null if there is no valid one. */
+/** Parses the time in a form's `SinceField` to ISO 8601; null if there is no valid one. */
 export function parseSince(form: FormData, webhook: Webhook, now: number): string | null {
   const choice = String(form.get("since"));
   if (choice === "first") return webhook.undeliveredSince;
@@ -60,7 +60,7 @@ export function parseSince(form: FormData, webhook: Webhook, now: number): strin
   return time <= now && time > now - REDELIVERY_MAX_AGE_MS ? new Date(time).toISOString() : null;
 }
 
-/** A time as `datetime-local` has it: in the reader's time zone, to the minute. */
+/** Formats a time for `datetime-local`: in the reader's time zone, to the minute. */
 function localTime(time: number): string {
   const offsetMs = new Date(time).getTimezoneOffset() * 60_000;
   return new Date(time - offsetMs).toISOString().slice(0, 16);

@@ -9,7 +9,7 @@ import { t } from "../text.ts";
 import { wasDisabledByFailures } from "../webhook.ts";
 import { DialogButton } from "./dialog.tsx";
 
-/** What is wrong with a webhook, what to do about it, and the action that recovers it. */
+/** Explains what is wrong with a webhook and what to do about it, with the action that recovers it. */
 export function Trouble({ webhook }: { webhook: WebhookDetails }) {
   const { state, failingSince, disabledAt, failures } = webhook;
   if (state === "disabled" && disabledAt !== null) {
@@ -41,7 +41,7 @@ export function Trouble({ webhook }: { webhook: WebhookDetails }) {
   return state === "slow" ? <p class="note warn">{t.webhook.slow}</p> : null;
 }
 
-/** When the next attempt takes place; null if that is now. */
+/** Returns when the next attempt takes place; null if it is now. */
 function nextOf({ nextAttemptAt }: WebhookDetails): string | null {
   const now = Date.now();
   const isAhead = nextAttemptAt !== null && Date.parse(nextAttemptAt) > now;
@@ -72,7 +72,7 @@ function Notice({ tone, title, webhook, children }: NoticeProps) {
   );
 }
 
-/** What sends again what has failed, once the cause is removed. */
+/** Offers to send the failed events again, once the cause is removed. */
 function Recover({ webhook }: { webhook: WebhookDetails }) {
   const isDisabled = webhook.state === "disabled";
   return (
@@ -81,9 +81,9 @@ function Recover({ webhook }: { webhook: WebhookDetails }) {
         <DialogButton label={isDisabled ? t.enable.button : t.sendAgain.button} class="primary">
           {(onClose) =>
             isDisabled ? (
-              <EnableDialog {...{ webhook, onClose }} />
+              <EnableDialog webhook={webhook} onClose={onClose} />
             ) : (
-              <RedeliverDialog {...{ webhook, onClose }} />
+              <RedeliverDialog webhook={webhook} onClose={onClose} />
             )
           }
         </DialogButton>
@@ -98,7 +98,7 @@ function Recover({ webhook }: { webhook: WebhookDetails }) {
   );
 }
 
-/** The event types of which nothing is accepted, and what to do about each. */
+/** Lists the event types that the server rejects, with what to do about each. */
 function Rejected({ webhook }: { webhook: WebhookDetails }) {
   return (
     <div class="note warn">

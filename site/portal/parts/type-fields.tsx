@@ -3,9 +3,9 @@ import { t } from "../text.ts";
 
 interface Props {
   types: readonly WebhookEvent[];
-  /** Those that are checked at first. */
+  /** The types that are checked at first. */
   chosen: readonly WebhookEvent[];
-  /** What is wrong with the choice. */
+  /** The fault in the choice. */
   fault: string | undefined;
 }
 

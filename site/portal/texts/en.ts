@@ -12,7 +12,7 @@ import { counter } from "./count.ts";
 
 const count = counter("en");
 
-// The errors that the portal's API answers with.
+// The errors of the portal's API.
 const errors = {
   invalid_request: "The request is not valid.",
   invalid_api_key: "The session is no longer valid.",
