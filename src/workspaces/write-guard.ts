@@ -1,26 +1,26 @@
 import { eq, type SQL, sql } from "drizzle-orm";
 import { ApiError, type ErrorCode } from "../contract/errors.ts";
 import { qb } from "../db/builder.ts";
-import { type Executable, prepared } from "../db/client.ts";
+import { type Part, prepared } from "../db/client.ts";
 import { workspaces } from "../db/schema.ts";
-import { type D1Client, LateClient, type Query } from "../db/session.ts";
+import { type ClientCall, type D1Client, DeferredClient } from "../db/session.ts";
 
 /*
- * Access may end between the admission of a request and its write. So the write itself checks the access, in its own
- * transaction: what ends access changes a row of the same database, and whichever comes second sees the other.
+ * Access may end between the admission of a request and its write. So the write checks the access again, in its own
+ * transaction. A call that ends access changes a row of the same database, so the second of the two sees the first.
  */
 
-/** What a request writes with: an API key, or a portal session by its time of issue. */
+/** The credential of a request: an API key, or a portal session by its time of issue. */
 export type Credential = { keyId: string } | { issuedAt: number };
 
-/** How many keys `revokedKeys` names. A write takes far less time than as many revocations. */
+/** Maximum keys in `revokedKeys`. A write takes far less time than that many revocations. */
 const REVOKED_KEYS_MAX = 100;
 
 /**
- * Makes a workspace's database refuse writes with a key. The directory has revoked the key, but it may be another
+ * Makes the database of a workspace reject writes with a key. The directory has revoked the key, but it may be another
  * database, which no transaction of this one can read.
  */
-export function refuseWrites(workspaceId: string, keyId: string): Executable {
+export function refuseWrites(workspaceId: string, keyId: string): Part {
   const { id, revokedKeys } = workspaces;
   const latest = sql`SELECT ${keyId} AS value UNION ALL SELECT value FROM json_each(${revokedKeys})`;
   return qb
@@ -36,8 +36,8 @@ const ENDED: ErrorCode = "invalid_api_key";
 const DENIED: ErrorCode = "workspace_access_denied";
 
 /**
- * A statement that fails if a request may not write, and so undoes its transaction. SQLite has no statement for that
- * outside triggers, hence the JSON path: an invalid one is an error that quotes it.
+ * Prepares a statement that fails if a request may not write, and so undoes its transaction. SQLite can only raise an
+ * error in a trigger, so the statement uses an invalid JSON path, whose error quotes the path.
  *
  * @param refusal SQL: the error code if the request is refused, or else null.
  */
@@ -48,23 +48,22 @@ function guard(refusal: SQL) {
   return prepared(sql`SELECT json_extract('{}', coalesce((${found}), ${REFUSED + ENDED}))`);
 }
 
-const { accessGranted, revokedKeys, sessionsNotBefore } = workspaces;
-const isRevoked = sql`${sql.placeholder("keyId")} IN (SELECT value FROM json_each(${revokedKeys}))`;
-const hasEnded = sql`${sql.placeholder("issuedAt")} <= ${sessionsNotBefore}`;
+const isRevoked = sql`${sql.placeholder("keyId")} IN (SELECT value FROM json_each(${workspaces.revokedKeys}))`;
+const hasEnded = sql`${sql.placeholder("issuedAt")} <= ${workspaces.sessionsNotBefore}`;
 
 // The codes come in the order in which an admission checks them.
 const guardKey = guard(
-  sql`CASE WHEN ${isRevoked} THEN ${ENDED} WHEN NOT ${accessGranted} THEN ${DENIED} END`,
+  sql`CASE WHEN ${isRevoked} THEN ${ENDED} WHEN NOT ${workspaces.accessGranted} THEN ${DENIED} END`,
 );
 const guardSession = guard(
-  sql`CASE WHEN NOT ${accessGranted} THEN ${DENIED} WHEN ${hasEnded} THEN ${ENDED} END`,
+  sql`CASE WHEN NOT ${workspaces.accessGranted} THEN ${DENIED} WHEN ${hasEnded} THEN ${ENDED} END`,
 );
 
 /**
- * A workspace's database as a request writes to it: a transaction fails, with the answer of an admission, if the
- * request's access has ended. Single statements are reads, because all writes are transactions (`commit`).
+ * A client of a workspace's database for the writes of a request. A transaction fails with the refusal of an admission
+ * if the access of the request has ended. Single statements are reads, because all writes are transactions (`commit`).
  */
-export class GuardedClient extends LateClient {
+export class GuardedClient extends DeferredClient {
   readonly #client: D1Client;
   readonly #guard: D1PreparedStatement;
 
@@ -79,8 +78,8 @@ export class GuardedClient extends LateClient {
     this.#guard = this.prepare(text).bind(...params);
   }
 
-  override execute<T>(query: Query<T>): Promise<T> {
-    return query(this.#client);
+  override execute<T>(call: ClientCall<T>): Promise<T> {
+    return call(this.#client);
   }
 
   override async batch<T>(statements: D1PreparedStatement[]): Promise<D1Result<T>[]> {
@@ -93,7 +92,7 @@ export class GuardedClient extends LateClient {
   }
 }
 
-/** The refusal that a failed transaction stands for, or else its own error. */
+/** Returns the refusal that a failed transaction stands for, or else its own error. */
 function toRefusal(error: unknown): unknown {
   const { message } = error as Error;
   const code = [ENDED, DENIED].find((each) => message.includes(REFUSED + each));
