@@ -173,7 +173,9 @@ function numbered(count: number) {
 /** Migrates a database, and records how far in wrangler's own table. */
 async function applyMigrations(db: D1Database): Promise<void> {
   const folder = join(ROOT, "migrations");
-  await db.exec("CREATE TABLE IF NOT EXISTS d1_migrations (name TEXT PRIMARY KEY)");
+  await db.exec(
+    "CREATE TABLE IF NOT EXISTS d1_migrations (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT UNIQUE, applied_at TIMESTAMP DEFAULT CURRENT_TIMESTAMP NOT NULL)",
+  );
   const { results } = await db.prepare("SELECT name FROM d1_migrations").all<{ name: string }>();
   const applied = new Set(results.map(({ name }) => name));
   for (const name of readdirSync(folder)

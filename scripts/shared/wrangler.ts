@@ -31,7 +31,8 @@ export function openWrangler(env: NodeJS.ProcessEnv, options: string[] = []): Wr
     async ask(...args) {
       const child = spawn("wrangler", [...args, ...options], {
         cwd: ROOT,
-        env: { ...base, CI: "1" },
+        // Its results are log messages, which the user may have turned off.
+        env: { ...base, CI: "1", WRANGLER_LOG: "log" },
         stdio: ["ignore", "pipe", "pipe"],
       });
       const [code, stdout, stderr] = await Promise.all([

@@ -1,5 +1,6 @@
 import { exports } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
+import { insertEntry } from "../../scripts/restore/statements.ts";
 import { WebhookEvent } from "../../src/contract/enumerations.ts";
 import { openedDataKeys } from "../../src/encryption/personal-data.ts";
 import { automationReport, errorOf, leadReport, runReport } from "../support/api.ts";
@@ -185,12 +186,8 @@ describe("a database that was restored to an earlier state", () => {
     await rowsIn("DB", "DELETE FROM workspaces WHERE id = ?", workspaceId);
     expect(await platform.eraseWorkspace({ workspaceId })).toEqual({ done: true });
     expect(await tablesWith("DB_2", workspaceId)).toContain("leads");
-    // As docs/restoring.md says.
-    await rowsIn(
-      "DB",
-      "INSERT INTO workspaces (id, database, name, admin_emails, created_at) VALUES (?, 'DB_2', '', '[]', 0)",
-      workspaceId,
-    );
+    // As `npm run restore` does.
+    await rowsIn("DB", insertEntry(workspaceId, "DB_2"));
     await eraseAll(workspaceId);
   });
 });

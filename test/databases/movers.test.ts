@@ -1,5 +1,6 @@
 import { env, exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
+import { markMoved } from "../../scripts/restore/statements.ts";
 import { DAY_MS } from "../../src/contract/time.ts";
 import { commit, openDatabase } from "../../src/db/client.ts";
 import { cleanUpAutomations } from "../../src/records/removals.ts";
@@ -145,9 +146,8 @@ test("what a restored database has of a workspace that had moved away is deleted
   await cleanUp();
   const returning = Platform.moveWorkspace({ workspaceId, database: "DB_2" });
   expect(await errorOf(returning)).toContain("what this workspace left in DB_2");
-  // As docs/restoring.md says.
-  const marked = "database = 'DB_3', write_lock = 'locked', move_id = 'restored'";
-  await rowsIn("DB_2", `UPDATE workspaces SET ${marked} WHERE id = ?`, workspaceId);
+  // As `npm run restore` does.
+  await rowsIn("DB_2", markMoved(workspaceId, "DB_3"));
   await cleanUp();
   expect(await homesOf(workspaceId)).toEqual(["DB_3"]);
   await moved(workspaceId, "DB_2");

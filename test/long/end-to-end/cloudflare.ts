@@ -1,7 +1,7 @@
 /**
  * A stand-in for Cloudflare's API, on this machine, for the real wrangler: an account with databases, queues
  * and Workers. It keeps what is created, refuses what Cloudflare refuses, and fails on a call that it does not
- * know. Databases are SQLite's, in memory.
+ * know. Databases are SQLite's, in memory, unless a test gives them another content.
  */
 import { randomUUID } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
@@ -19,6 +19,10 @@ interface Database {
   name: string;
   jurisdiction: string | null;
   content: DatabaseSync;
+  /** Runs statements elsewhere, instead of in `content`. Returns the rows of each. */
+  query?: (sql: string) => Promise<unknown[][]>;
+  /** Goes back to a bookmark; without it, the account cannot. */
+  restore?: (bookmark: string) => Promise<void>;
 }
 
 interface Queue {
@@ -134,7 +138,7 @@ export async function startCloudflare(): Promise<Cloudflare> {
       for (const [pattern, handle] of routes) {
         const match = new RegExp(`^${pattern}$`).exec(call);
         if (!match) continue;
-        const result = handle(
+        const result = await handle(
           { query, body: await body },
           ...match.slice(1).map(decodeURIComponent),
         );
@@ -231,6 +235,15 @@ function routesOf(account: Omit<Cloudflare, "url" | "env" | "close">): Route[] {
     ],
     ["POST /d1/database/([^/]+)/query", ({ body }, name) => execute(databaseOf(name), body.sql)],
     ["GET /d1/database/([^/]+)/time_travel/bookmark", () => ({ bookmark: BOOKMARK })],
+    [
+      "POST /d1/database/([^/]+)/time_travel/restore",
+      async ({ query }, name) => {
+        const bookmark = query.get("bookmark") ?? refuse(400, 7500, "no bookmark");
+        const { restore = () => refuse(400, 7500, "no time travel") } = databaseOf(name);
+        await restore(bookmark);
+        return { bookmark, previous_bookmark: BOOKMARK, message: "restored" };
+      },
+    ],
 
     [
       "GET /queues",
@@ -407,7 +420,11 @@ function shownDeployment(shares: Record<string, number>) {
 }
 
 /** Runs the statements of a query in one transaction, as D1 does. */
-function execute({ content }: Database, sql: string) {
+async function execute({ content, query }: Database, sql: string) {
+  if (query) {
+    const each = await query(sql).catch((error: Error) => refuse(400, 7500, error.message));
+    return each.map((results) => ({ success: true, results, meta: { duration: 0 } }));
+  }
   content.exec("BEGIN");
   try {
     const results = /^\s*(SELECT|WITH)\b/i.test(sql)

@@ -1,0 +1,63 @@
+import type { Wrangler } from "../shared/wrangler.ts";
+import { insertEntry, markMoved, type Row, type Tables } from "./statements.ts";
+import { query } from "./tables.ts";
+
+/** What the directory says about the workspaces of a restored database. */
+interface Settled {
+  /** The ids of those that were erased since then, and are back. */
+  erased: string[];
+  /** What cannot be mended, a sentence each. */
+  lost: string[];
+}
+
+/**
+ * Settles where workspaces live. The directory decides, which is in `DB`: what it said before the restore.
+ *
+ * - One that has moved away since then is back. Marked as left behind by a move, its rows here are deleted by the
+ *   scheduled job.
+ * - One that was erased since then is back, too. If it has lost its entry in the directory, it gets one, so that
+ *   `eraseWorkspace` finds it.
+ * - One that has moved here since then has no records here.
+ *
+ * @param noted the tables of the restored database, as they were before the restore.
+ */
+export async function settlePlacements(
+  wrangler: Wrangler,
+  database: string,
+  noted: Tables,
+): Promise<Settled> {
+  const isDirectory = database === "DB";
+  const found = await query(wrangler, database, SELECT_HOMES);
+  const directory = isDirectory ? noted.workspaces : await query(wrangler, "DB", SELECT_HOMES);
+  const homes = new Map(directory.map((row) => [row.id, row.database ?? "DB"]));
+  const known = new Set(noted.workspaces.map(({ id }) => id));
+  const erased: string[] = [];
+  for (const { id, database: elsewhere } of found) {
+    const home = homes.get(id);
+    // In the directory, an entry is all that is left of a workspace that lives elsewhere.
+    const isBack = isDirectory || elsewhere === null;
+    if (elsewhere === null && home !== undefined && home !== database)
+      await query(wrangler, database, markMoved(String(id), String(home)));
+    else if (isBack && !known.has(id) && (home === undefined || home === database)) {
+      erased.push(String(id));
+      if (home === undefined && !isDirectory)
+        await query(wrangler, "DB", insertEntry(String(id), database));
+    }
+  }
+  return { erased, lost: movedHere(database, noted, found) };
+}
+
+const SELECT_HOMES = "SELECT id, database FROM workspaces";
+
+/** A sentence about each workspace that has moved to the database since the time that it was restored to. */
+function movedHere(database: string, noted: Tables, found: Row[]): string[] {
+  const moves = noted.audit_trail.filter(({ method }) => method === "moveWorkspace");
+  const moved = new Set(moves.map(({ workspace_id }) => workspace_id));
+  const here = new Set(found.filter((row) => row.database === null).map(({ id }) => id));
+  return noted.workspaces
+    .filter(({ id, ...row }) => row.database === null && moved.has(String(id)) && !here.has(id))
+    .map(
+      ({ id }) =>
+        `${id} has moved to ${database} since then, and its records are in no database. Undo the restore and choose a time after the move, or let the platform report them all again.`,
+    );
+}

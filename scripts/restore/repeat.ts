@@ -1,0 +1,119 @@
+import type { PlatformInput, PlatformMethod } from "../../src/platform/operations.ts";
+import type { Row, Tables } from "./statements.ts";
+
+/** A call of the Platform API. */
+export type PlatformCall = {
+  [M in PlatformMethod]: { method: M; input: PlatformInput<M> };
+}[PlatformMethod];
+
+/** What a restore compares. */
+export interface Compared {
+  /** What had been decided, as it was before the restore. */
+  noted: Tables;
+  /** The restored database, in which rows have been put back. */
+  found: Tables;
+  /** The workspaces that were erased since the time that it was restored to. */
+  erased: string[];
+}
+
+/**
+ * What must be repeated through the Platform API, because it takes more than a row: the objects of keys forget
+ * what they know, pending deliveries are cancelled, personal data is erased.
+ *
+ * @param now Unix milliseconds.
+ */
+export function callsToRepeat(compared: Compared, now: number): PlatformCall[] {
+  const { noted, found, erased } = compared;
+  // Those that live elsewhere have left rows here, which say nothing about them.
+  const known = new Set(noted.workspaces.map(({ id }) => id));
+  const isHere = ({ id, database }: Row) => database === null && known.has(id ?? null);
+  const here = new Set(found.workspaces.filter(isHere).map(({ id }) => id));
+  return [
+    ...keyCalls(noted, found, now),
+    ...erased.map((workspaceId) => ({ method: "eraseWorkspace" as const, input: { workspaceId } })),
+    ...workspaceCalls(noted, found, here),
+    ...subscriptionCalls(noted, found, here),
+    ...erasureCalls(noted, here),
+  ];
+}
+
+type Ids = Set<Row[string] | undefined>;
+
+/** Revokes keys again. Other keys that were changed are put back, and their objects must be told. */
+function keyCalls(noted: Tables, found: Tables, now: number): PlatformCall[] {
+  const before = byId(noted.api_keys);
+  const changed = new Set(
+    noted.audit_trail
+      .filter(({ method }) => method === "updateApiKey" || method === "rollApiKey")
+      .flatMap(({ ids }) => JSON.parse(String(ids)) as string[]),
+  );
+  return found.api_keys.flatMap((key): PlatformCall[] => {
+    const was = before.get(key.id);
+    if (!was || key.revoked_at !== null) return [];
+    const keyId = String(key.id);
+    const hasExpired = was.expires_at !== null && Number(was.expires_at) <= now;
+    if (was.revoked_at !== null || hasExpired)
+      return [{ method: "revokeApiKey", input: { keyId } }];
+    if (!changed.has(keyId)) return [];
+    const requestsPerWindow = was.requests_per_window as number | null;
+    return [{ method: "updateApiKey", input: { keyId, requestsPerWindow } }];
+  });
+}
+
+function workspaceCalls(noted: Tables, found: Tables, here: Ids): PlatformCall[] {
+  const before = byId(noted.workspaces);
+  return found.workspaces.flatMap((workspace): PlatformCall[] => {
+    const was = before.get(workspace.id);
+    if (!was || !here.has(workspace.id)) return [];
+    const calls: PlatformCall[] = [];
+    const workspaceId = String(workspace.id);
+    if (was.access_granted !== workspace.access_granted)
+      calls.push({
+        method: "setWorkspaceAccess",
+        input: { workspaceId, granted: was.access_granted === 1 },
+      });
+    if (Number(was.sessions_not_before) > Number(workspace.sessions_not_before))
+      calls.push({ method: "endPortalSessions", input: { workspaceId } });
+    return calls;
+  });
+}
+
+function subscriptionCalls(noted: Tables, found: Tables, here: Ids): PlatformCall[] {
+  const before = byId(noted.subscriptions);
+  return found.subscriptions.flatMap((subscription): PlatformCall[] => {
+    if (subscription.deleted_at !== null || !here.has(subscription.workspace_id)) return [];
+    const webhookId = String(subscription.id);
+    const was = before.get(subscription.id);
+    if (!was || was.deleted_at !== null) return [{ method: "deleteWebhook", input: { webhookId } }];
+    const calls: PlatformCall[] = [];
+    if (was.events !== subscription.events)
+      calls.push({
+        method: "updateWebhook",
+        input: { webhookId, events: JSON.parse(String(was.events)) },
+      });
+    const [wasDisabled, isDisabled] = [was.disabled_at !== null, subscription.disabled_at !== null];
+    if (wasDisabled && !isDisabled) calls.push({ method: "disableWebhook", input: { webhookId } });
+    if (!wasDisabled && isDisabled) calls.push({ method: "enableWebhook", input: { webhookId } });
+    return calls;
+  });
+}
+
+/** Erases and removes what the audit trail says. */
+function erasureCalls(noted: Tables, here: Ids): PlatformCall[] {
+  return noted.audit_trail.flatMap(({ method, workspace_id, ids, result }): PlatformCall[] => {
+    // A call that failed may have had its effect. One that was refused had none.
+    const mayBeDone = result === "ok" || result === "failed";
+    if (!mayBeDone || !here.has(workspace_id)) return [];
+    const workspaceId = String(workspace_id);
+    const named: string[] = JSON.parse(String(ids));
+    const leads = named.filter((id) => id.startsWith("lea_"));
+    const automations = named.filter((id) => id.startsWith("aut_"));
+    if (method === "eraseLeads" && leads.length > 0)
+      return [{ method, input: { workspaceId, ids: leads } }];
+    if (method === "removeAutomations" && automations.length > 0)
+      return [{ method, input: { workspaceId, ids: automations } }];
+    return [];
+  });
+}
+
+const byId = (rows: Row[]) => new Map(rows.map((row) => [row.id, row]));

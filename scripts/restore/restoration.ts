@@ -1,0 +1,234 @@
+import { homedir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline/promises";
+import { z } from "@hono/zod-openapi";
+import type { Unstable_Config } from "wrangler";
+import { eraseAll } from "../platform/long-calls.ts";
+import { databasesIn, readConfig } from "../shared/databases.ts";
+import type { PlatformClient } from "../shared/platform-client.ts";
+import { print } from "../shared/terminal.ts";
+import { openWrangler, parseJson, type Wrangler } from "../shared/wrangler.ts";
+import { type Notes, readNotes, writeNotes } from "./notes.ts";
+import { type Options, SETTINGS } from "./options.ts";
+import { settlePlacements } from "./placements.ts";
+import { callsToRepeat, type PlatformCall } from "./repeat.ts";
+import { putBackStatements, rowsToPutBack, TABLES, type Tables } from "./statements.ts";
+import { query, readTables } from "./tables.ts";
+
+const Bookmark = z.object({ bookmark: z.string() });
+
+/** Who calls, for the audit trail. */
+const ACTOR = "npm run restore";
+
+/** What the steps of a restore need. */
+interface Restore {
+  options: Options;
+  wrangler: Wrangler;
+  /** The time, as wrangler and people read it. */
+  time: string;
+  /** The queues of deliveries. */
+  queues: string[];
+}
+
+/**
+ * Restores a database, or continues a restore that failed.
+ *
+ * @param openPlatform opens the Platform API of the deployment, once the database is restored.
+ * @throws Error that says what failed; the same call continues.
+ */
+export async function restore(
+  options: Options,
+  environment: NodeJS.ProcessEnv,
+  openPlatform: () => Promise<PlatformClient>,
+): Promise<void> {
+  const config = await readConfig(options.configFile, options.environment);
+  const found = databasesIn(config).find(({ binding }) => binding === options.database);
+  if (!found) throw new Error(`wrangler.toml binds no database as ${options.database}`);
+  const time = options.at.toISOString();
+  const wrangler = openWrangler(environment, options.everyCall);
+  const restore = { options, wrangler, time, queues: queuesOf(config) };
+  const stamp = time.replaceAll(/[:.]/g, "-");
+  const file = join(homedir(), `${config.name}.restore-${options.database}-${stamp}.json`);
+
+  let notes = readNotes(file);
+  if (notes?.finished)
+    throw new Error(`This restore is finished. To do it once more, delete ${file} first.`);
+  if (notes) print(`Continuing with what ${file} has noted.`);
+  else {
+    await confirm(restore, found.name, file);
+    await setPaused(restore, true);
+    // Once more: something may have been decided since the question was asked.
+    notes = await takeNotes(restore);
+    writeNotes(file, notes);
+    print(`Noted what has been decided: ${file}`);
+  }
+  const { tables, bookmark } = notes;
+  if (!notes.restored) {
+    await travelBack(restore);
+    notes = { ...notes, restored: true };
+    writeNotes(file, notes);
+  }
+  await applyMigrations(restore);
+  const { erased, lost } = await settlePlacements(wrangler, options.database, tables);
+  if (!options.skip.includes(SETTINGS)) await putBack(restore, tables);
+  await repeat(restore, tables, erased, openPlatform);
+  await setPaused(restore, false);
+  writeNotes(file, { ...notes, finished: true });
+  print(
+    [
+      `Restored ${found.name} to ${time}. Left to do:`,
+      `Let the platform report again what has happened since ${time}: automations, leads, runs.`,
+      ...lost,
+      ...(options.skip.includes(SETTINGS) ? await lostSettings(restore, tables) : []),
+      `Look at the service: npm run platform -- ${selectionOf(options)} health`,
+      `Delete ${file}: it has hashes of keys and encrypted secrets.`,
+      `To undo the restore: npx wrangler d1 time-travel restore ${options.database} --bookmark=${bookmark} ${options.everyCall.join(" ")}`,
+    ].join("\n  - "),
+  );
+}
+
+/** Shows what will be done, and asks. @throws Error unless the answer is yes. */
+async function confirm(restore: Restore, name: string, file: string): Promise<void> {
+  const { options, time } = restore;
+  const [moving] = await query(restore.wrangler, "DB", "SELECT workspace_id FROM moves LIMIT 1");
+  if (moving) throw new Error(`${moving.workspace_id} is being moved: restore when that is done.`);
+  const { tables } = await takeNotes(restore);
+  const calls = Map.groupBy(tables.audit_trail, ({ method }) => String(method));
+  const counts = [...calls].map(([method, rows]) => `${method} ${rows.length}`);
+  const moved = tables.audit_trail.some(({ method }) => method === "moveWorkspace");
+  print(
+    [
+      `Restores ${name} (${options.database}) of ${options.environment ?? "production"} to ${time}:`,
+      `Leads, runs, automations, events and deliveries go back to that time.`,
+      `Workspaces, API keys, subscriptions and the audit trail stay as they are now (noted in ${file}).`,
+      `Deliveries are paused meanwhile. Until it is done, keys that were revoked since then are valid.`,
+      `Calls of the Platform API and changes in the portal since then: ${counts.join(", ") || "none"}.`,
+      ...(moved
+        ? [
+            "Workspaces were moved since then: read docs/restoring.md, Several databases, before you go on.",
+          ]
+        : []),
+      ...(options.skip.length > 0 ? [`Not repeated: ${options.skip.join(", ")}.`] : []),
+    ].join("\n  - "),
+  );
+  if (options.yes) return;
+  if (!process.stdin.isTTY) throw new Error("Nothing was changed. Add --yes to go on.");
+  using terminal = createInterface(process.stdin, process.stdout);
+  const answer = await terminal.question("Go on? (y/N) ");
+  if (!/^y(es)?$/i.test(answer.trim())) throw new Error("Nothing was changed.");
+}
+
+async function takeNotes({ options, wrangler }: Restore): Promise<Notes> {
+  const { database, at } = options;
+  const { bookmark } = await travel(wrangler, "info", database);
+  const tables = await readTables(wrangler, database, at.getTime());
+  return { bookmark, tables, restored: false, finished: false };
+}
+
+/** Runs a command of Time Travel. @throws Error if it fails. */
+async function travel(wrangler: Wrangler, ...args: string[]) {
+  const { ok, stdout, complaint } = await wrangler.ask("d1", "time-travel", ...args, "--json");
+  const { data } = Bookmark.safeParse(parseJson(stdout));
+  if (!ok || !data) throw new Error(`Time Travel failed:\n${complaint || stdout}`);
+  return data;
+}
+
+async function travelBack({ options, wrangler, time }: Restore): Promise<void> {
+  const { bookmark } = await travel(wrangler, "restore", options.database, `--timestamp=${time}`);
+  print(`Restored ${options.database} to ${time}, bookmark ${bookmark}.`);
+}
+
+async function applyMigrations({ options, wrangler }: Restore): Promise<void> {
+  const args = ["d1", "migrations", "apply", options.database, "--remote"];
+  const { ok, complaint } = await wrangler.ask(...args);
+  if (!ok) throw new Error(`The migrations of ${options.database} failed:\n${complaint}`);
+}
+
+async function setPaused({ wrangler, queues }: Restore, isPaused: boolean): Promise<void> {
+  for (const queue of queues) {
+    const command = isPaused ? "pause-delivery" : "resume-delivery";
+    const { ok, complaint } = await wrangler.ask("queues", command, queue);
+    if (!ok) throw new Error(`wrangler queues ${command} ${queue} failed:\n${complaint}`);
+  }
+  print(isPaused ? "Paused deliveries." : "Resumed deliveries.");
+}
+
+async function putBack({ options, wrangler }: Restore, noted: Tables): Promise<void> {
+  const found = await readTables(wrangler, options.database, options.at.getTime());
+  for (const table of TABLES) {
+    const rows = rowsToPutBack(table, noted, found);
+    // The audit trail is in `DB`: another database that is restored has lost nothing of it.
+    for (const statement of putBackStatements(table, rows))
+      await query(wrangler, options.database, statement);
+    if (rows.length > 0) print(`Put back ${rows.length} rows of ${table}.`);
+  }
+}
+
+/** @throws Error that names the calls that failed. */
+async function repeat(
+  { options, wrangler }: Restore,
+  noted: Tables,
+  erased: string[],
+  openPlatform: () => Promise<PlatformClient>,
+): Promise<void> {
+  const found = await readTables(wrangler, options.database, options.at.getTime());
+  const calls = callsToRepeat({ noted, found, erased }, Date.now()).filter(
+    ({ method }) => !options.skip.includes(method),
+  );
+  if (calls.length === 0) return;
+  await using platform = await openPlatform();
+  const failures: string[] = [];
+  for (const call of calls) {
+    const shown = `${call.method} ${JSON.stringify(call.input)}`;
+    try {
+      await make(platform, call);
+      print(`Repeated ${shown}`);
+    } catch (error) {
+      failures.push(`${shown}: ${(error as Error).message}`);
+    }
+  }
+  if (failures.length > 0)
+    throw new Error(
+      [
+        "These calls failed; deliveries stay paused. Run the command again, or leave a method out with --skip:",
+        ...failures,
+      ].join("\n  "),
+    );
+}
+
+async function make(platform: PlatformClient, { method, input }: PlatformCall): Promise<void> {
+  const given = { ...input, actor: ACTOR };
+  if (method === "eraseWorkspace") await eraseAll(platform, given as never);
+  else await platform.call(method, given as never);
+}
+
+/** What is lost if settings are not put back. */
+async function lostSettings({ options, wrangler }: Restore, noted: Tables): Promise<string[]> {
+  const found = await readTables(wrangler, options.database, options.at.getTime());
+  const present = new Map(found.subscriptions.map((row) => [row.id, row]));
+  const live = noted.subscriptions.filter(({ deleted_at }) => deleted_at === null);
+  const rotated = live.filter(
+    ({ id, rotated_at }) => present.has(id) && present.get(id)?.rotated_at !== rotated_at,
+  );
+  const gone = live.filter(({ id }) => !present.has(id));
+  const keys = rowsToPutBack("api_keys", noted, found);
+  const list = (rows: { id?: unknown }[]) => rows.map(({ id }) => id).join(" ");
+  return [
+    ...(rotated.length > 0
+      ? [`The earlier secret signs again. Rotate it, and tell the owners of ${list(rotated)}`]
+      : []),
+    ...(gone.length > 0 ? [`These subscriptions are gone: ${list(gone)}`] : []),
+    ...(keys.length > 0 ? [`These API keys are gone, or as they were then: ${list(keys)}`] : []),
+  ];
+}
+
+/** The names of the queues of deliveries. */
+function queuesOf({ queues }: Unstable_Config): string[] {
+  const isOfDeliveries = (binding: string) => ["DELIVERIES", "REDELIVERIES"].includes(binding);
+  return (queues.producers ?? []).flatMap(({ binding, queue }) =>
+    isOfDeliveries(binding) && queue ? [queue] : [],
+  );
+}
+
+const selectionOf = ({ environment }: Options) =>
+  environment ? `--env ${environment}` : "--remote";

@@ -1,0 +1,79 @@
+/* The SQL that puts back what a restored database has forgotten. */
+
+/** A row of D1, by column. */
+export type Row = Record<string, string | number | null>;
+
+/** The tables that a restore puts back, so that foreign keys hold: a table stands after those it refers to. */
+export const TABLES = ["workspaces", "api_keys", "subscriptions", "audit_trail"] as const;
+type Table = (typeof TABLES)[number];
+export type Tables = Record<Table, Row[]>;
+
+/** The columns that a restore puts back in rows that exist; what else they decide, the platform repeats. */
+const KEPT_COLUMNS: Record<Table, string[]> = {
+  // The wrapping of a data key changes, when the encryption key is rotated.
+  workspaces: ["name", "admin_emails", "webhooks_max", "data_key"],
+  // An object learns of a change to its key only if the key is known to be in use.
+  api_keys: ["requests_per_window", "expires_at", "last_used_at"],
+  subscriptions: [
+    ...["url", "description", "header_names", "sealed_headers"],
+    ...["sealed_secret", "earlier_secrets", "rotated_at"],
+  ],
+  audit_trail: [],
+};
+
+/** Columns that are not put back: another subscription may have taken over the key. */
+const OMITTED = ["idempotency_key", "requested"];
+
+/** Maximum length of a statement; D1's limit is 100,000 bytes. */
+const STATEMENT_MAX = 50_000;
+
+/** The rows of a table that are missing, or have other values in the columns that are kept. */
+export function rowsToPutBack(table: Table, noted: Tables, found: Tables): Row[] {
+  const present = new Map(found[table].map((row) => [row.id, row]));
+  return noted[table].filter((row) => {
+    if (row.deleted_at) return false;
+    const now = present.get(row.id);
+    return !now || KEPT_COLUMNS[table].some((column) => row[column] !== now[column]);
+  });
+}
+
+/** Statements that insert rows, or update the columns of theirs that are kept. */
+export function putBackStatements(table: Table, rows: Row[]): string[] {
+  const [first] = rows;
+  if (!first) return [];
+  const columns = Object.keys(first).filter((column) => !OMITTED.includes(column));
+  const updates = KEPT_COLUMNS[table].map((column) => `${column} = excluded.${column}`);
+  const start = `INSERT INTO ${table} (${columns.map((column) => `"${column}"`).join(", ")}) VALUES `;
+  const end = ` ON CONFLICT DO ${updates.length > 0 ? `UPDATE SET ${updates.join(", ")}` : "NOTHING"}`;
+  const statements: string[] = [];
+  let values: string[] = [];
+  let length = 0;
+  const flush = () => {
+    if (values.length > 0) statements.push(`${start}${values.join(", ")}${end}`);
+    values = [];
+    length = 0;
+  };
+  for (const row of rows) {
+    const value = `(${columns.map((column) => literal(row[column] ?? null)).join(", ")})`;
+    if (length + value.length > STATEMENT_MAX) flush();
+    length += value.length;
+    values.push(value);
+  }
+  flush();
+  return statements;
+}
+
+/** A value as SQL writes it. */
+function literal(value: string | number | null): string {
+  if (value === null) return "NULL";
+  return typeof value === "number" ? String(value) : `'${value.replaceAll("'", "''")}'`;
+}
+/** The statement that marks what a workspace left behind when it moved. */
+export function markMoved(workspaceId: string, home: string): string {
+  return `UPDATE workspaces SET database = ${literal(home)}, write_lock = 'locked', move_id = 'restored' WHERE id = ${literal(workspaceId)}`;
+}
+
+/** The statement that inserts a workspace into the directory, so that it can be erased. */
+export function insertEntry(workspaceId: string, database: string): string {
+  return `INSERT INTO workspaces (id, database, name, admin_emails, created_at) VALUES (${literal(workspaceId)}, ${literal(database)}, '', '[]', 0)`;
+}

@@ -1,0 +1,185 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { describe, expect, test } from "vitest";
+import { callsToRepeat } from "../../scripts/restore/repeat.ts";
+import {
+  putBackStatements,
+  type Row,
+  rowsToPutBack,
+  TABLES,
+  type Tables,
+} from "../../scripts/restore/statements.ts";
+import { ROOT } from "../../scripts/shared/checkout.ts";
+
+/** A database with the tables of `migrations/`. */
+function openTables(): DatabaseSync {
+  const database = new DatabaseSync(":memory:");
+  const files = readdirSync(join(ROOT, "migrations")).filter((name) => name.endsWith(".sql"));
+  for (const name of files.toSorted())
+    database.exec(readFileSync(join(ROOT, "migrations", name), "utf8"));
+  return database;
+}
+
+function insert(database: DatabaseSync, table: string, row: Row): void {
+  const columns = Object.keys(row);
+  const marks = columns.map(() => "?").join(", ");
+  database
+    .prepare(`INSERT INTO ${table} (${columns.join(", ")}) VALUES (${marks})`)
+    .run(...Object.values(row));
+}
+
+const read = (database: DatabaseSync): Tables => {
+  const rows = TABLES.map((table) => [table, database.prepare(`SELECT * FROM ${table}`).all()]);
+  // Rows of SQLite have no prototype.
+  return JSON.parse(JSON.stringify(Object.fromEntries(rows)));
+};
+
+const workspace = (id: string, more: Row = {}): Row => ({
+  ...{ id, name: "Agence", admin_emails: "[]", created_at: 1, ...more },
+});
+const key = (id: string, more: Row = {}): Row => ({
+  ...{ id, workspace_id: "wks_1", key_hash: id, last_four: "abcd", created_at: 1, ...more },
+});
+const subscription = (id: string, more: Row = {}): Row => ({
+  id,
+  workspace_id: "wks_1",
+  url: "https://hooks.example.com/",
+  events: '["lead.created"]',
+  sealed_secret: "then",
+  created_at: 1,
+  ...more,
+});
+const call = (id: string, method: string, ids: string[], result = "ok"): Row => ({
+  ...{ id, at: 5, method, workspace_id: "wks_1", ids: JSON.stringify(ids), via: "rpc", result },
+  duration_ms: 1,
+});
+
+/** A database, then and now. */
+function opened() {
+  const [then, now] = [openTables(), openTables()];
+  const both = (table: string, row: Row, more: Row = {}) => {
+    insert(then, table, row);
+    insert(now, table, { ...row, ...more });
+  };
+  return { then, now, both };
+}
+
+/** Puts back in `then` what `now` has. */
+function putBack(then: DatabaseSync, noted: Tables): string[] {
+  const statements = TABLES.flatMap((table) =>
+    putBackStatements(table, rowsToPutBack(table, noted, read(then))),
+  );
+  for (const statement of statements) then.exec(statement);
+  return statements;
+}
+
+describe("the rows that are put back", () => {
+  test("are those that were created, and the kept columns of those that were changed", () => {
+    const { then, now, both } = opened();
+    both("workspaces", workspace("wks_1"), { name: 'L\'Agence\n"2"; --', data_key: "k2.x" });
+    both("api_keys", key("key_1"), { expires_at: 9 });
+    both("subscriptions", subscription("whk_1"), { sealed_secret: "now", disabled_at: 5 });
+    insert(now, "workspaces", workspace("wks_2"));
+    insert(now, "api_keys", key("key_2", { workspace_id: "wks_2" }));
+    insert(now, "subscriptions", subscription("whk_2", { idempotency_key: "key_1 a" }));
+    insert(now, "audit_trail", call("1", "createWorkspace", []));
+    const noted = read(now);
+    putBack(then, noted);
+    const found = read(then);
+    for (const table of ["workspaces", "api_keys", "audit_trail"] as const)
+      expect(found[table], table).toEqual(noted[table]);
+    // Disabling is repeated, as it cancels deliveries.
+    expect(found.subscriptions).toEqual([
+      { ...noted.subscriptions[0], disabled_at: null },
+      { ...noted.subscriptions[1], idempotency_key: null },
+    ]);
+    expect(putBack(then, noted)).toEqual([]);
+  });
+
+  test("are written in statements that D1 accepts, however many they are", () => {
+    const { then, now, both } = opened();
+    both("workspaces", workspace("wks_1"));
+    for (let i = 0; i < 2_000; i++) insert(now, "audit_trail", call(String(i), "readWebhook", []));
+    const statements = putBack(then, read(now));
+    expect(statements.length).toBeGreaterThan(2);
+    expect(Math.max(...statements.map(({ length }) => length))).toBeLessThan(100_000);
+    expect(read(then).audit_trail).toHaveLength(2_000);
+  });
+});
+
+describe("the calls that are repeated", () => {
+  const callsOf = (then: DatabaseSync, now: DatabaseSync, erased: string[] = []) =>
+    callsToRepeat({ noted: read(now), found: read(then), erased }, 10).map(({ method, input }) =>
+      [method, Object.values(input).flat()[0]].join(" "),
+    );
+
+  test("revoke what is revoked or expired now, and nothing else", () => {
+    const { then, now, both } = opened();
+    both("workspaces", workspace("wks_1"));
+    both("api_keys", key("key_1"), { revoked_at: 5 });
+    both("api_keys", key("key_2"), { expires_at: 9 });
+    both("api_keys", key("key_3"), { expires_at: 11 });
+    both("api_keys", key("key_4", { revoked_at: 2 }));
+    expect(callsOf(then, now)).toEqual(["revokeApiKey key_1", "revokeApiKey key_2"]);
+  });
+
+  test("tell the objects of keys what was changed", () => {
+    const { then, now, both } = opened();
+    both("workspaces", workspace("wks_1"));
+    both("api_keys", key("key_1"), { requests_per_window: 7 });
+    insert(now, "audit_trail", call("1", "updateApiKey", ["key_1"]));
+    expect(callsOf(then, now)).toEqual(["updateApiKey key_1"]);
+  });
+
+  test("end access and sessions, or grant access, as it is now", () => {
+    const { then, now, both } = opened();
+    both("workspaces", workspace("wks_1"), { access_granted: 0, sessions_not_before: 5 });
+    both("workspaces", workspace("wks_2", { access_granted: 0 }), { access_granted: 1 });
+    both("workspaces", workspace("wks_3", { access_granted: 0 }));
+    expect(callsOf(then, now)).toEqual([
+      ...["setWorkspaceAccess wks_1", "endPortalSessions wks_1", "setWorkspaceAccess wks_2"],
+    ]);
+  });
+
+  test("delete, disable and enable subscriptions, and remove event types, as they are now", () => {
+    const { then, now, both } = opened();
+    both("workspaces", workspace("wks_1"));
+    insert(then, "subscriptions", subscription("whk_1"));
+    both("subscriptions", subscription("whk_2"), { deleted_at: 5 });
+    both("subscriptions", subscription("whk_3"), { disabled_at: 5 });
+    both("subscriptions", subscription("whk_4", { disabled_at: 2 }), { disabled_at: null });
+    both("subscriptions", subscription("whk_5"), { events: '["run.completed"]' });
+    both("subscriptions", subscription("whk_6"));
+    expect(callsOf(then, now)).toEqual([
+      ...["deleteWebhook whk_1", "deleteWebhook whk_2", "disableWebhook whk_3"],
+      ...["enableWebhook whk_4", "updateWebhook whk_5"],
+    ]);
+  });
+
+  test("erase and remove what the audit trail names, unless it was refused", () => {
+    const { then, now, both } = opened();
+    both("workspaces", workspace("wks_1"));
+    insert(now, "audit_trail", call("1", "eraseLeads", ["lea_1"]));
+    insert(now, "audit_trail", call("2", "eraseLeads", ["lea_2"], "failed"));
+    insert(now, "audit_trail", call("3", "eraseLeads", ["lea_3"], "not_found: workspaceId"));
+    insert(now, "audit_trail", call("4", "removeAutomations", ["aut_1"]));
+    const calls = callsToRepeat({ noted: read(now), found: read(then), erased: ["wks_9"] }, 10);
+    expect(calls).toEqual([
+      { method: "eraseWorkspace", input: { workspaceId: "wks_9" } },
+      { method: "eraseLeads", input: { workspaceId: "wks_1", ids: ["lea_1"] } },
+      { method: "eraseLeads", input: { workspaceId: "wks_1", ids: ["lea_2"] } },
+      { method: "removeAutomations", input: { workspaceId: "wks_1", ids: ["aut_1"] } },
+    ]);
+  });
+
+  test("leave a workspace alone that lives elsewhere, whatever it has left here", () => {
+    const { then, now, both } = opened();
+    both("workspaces", workspace("wks_1", { database: "DB_2", access_granted: 0 }), {
+      access_granted: 1,
+    });
+    insert(then, "subscriptions", subscription("whk_1"));
+    insert(now, "audit_trail", call("1", "eraseLeads", ["lea_1"]));
+    expect(callsOf(then, now)).toEqual([]);
+  });
+});
