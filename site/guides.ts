@@ -9,11 +9,14 @@ import {
   DESCRIPTION_MAX_LENGTH,
   DISABLE_AFTER_FAILURES,
   DISABLE_AFTER_MS,
+  FAILING_SPACING_SECONDS,
   HEADER_VALUE_MAX_LENGTH,
   HEADERS_MAX,
   KEY_OVERLAP_MAX_SECONDS,
+  OUTAGE_SPACING_SECONDS,
   PAGE_LIMIT,
   PAGE_MAX_BYTES,
+  PENDING_MAX,
   PORTAL_LINK_MINUTES,
   PORTAL_LINK_OPENS_MS,
   POST_TIMEOUT_MS,
@@ -21,6 +24,8 @@ import {
   RECORD_MAX_BYTES,
   REDELIVERIES_PER_SECOND,
   REDELIVERY_MAX_AGE_MS,
+  RESPONSES_PER_DAY,
+  RETRY_AFTER_MAX_SECONDS,
   RETRY_JITTER,
   RETRY_WAITS_SECONDS,
   SECRET_OVERLAP_SECONDS,
@@ -28,6 +33,7 @@ import {
   SUBSCRIPTIONS_MAX,
   TELL_AFTER_MS,
   TEST_EVENTS_PER_MINUTE,
+  TOLERATED_FAILURES,
   URL_MAX_LENGTH,
 } from "../src/contract/limits.ts";
 import { DAY_MS } from "../src/contract/time.ts";
@@ -36,7 +42,6 @@ import { HEADERS, WEBHOOK_HEADER } from "../src/delivery/post.ts";
 import { signatureHeaders } from "../src/delivery/signature.ts";
 import { DELIVERIES, HARD_DELIVERIES } from "../src/events/samples.ts";
 import { FAILURES } from "../src/history/failures.ts";
-import { CONTACT } from "../src/http/document/document.ts";
 import { introductionSections } from "../src/http/document/introduction.ts";
 import { CREATION, PAGES, SECRET, WEBHOOK } from "../src/http/routes/examples.ts";
 import { KEY_LENGTH } from "../src/http/routes/webhooks.ts";
@@ -68,14 +73,6 @@ const RECEIVERS = [
 
 /** How long an event can be resent. */
 const REPLAY_DAYS = REDELIVERY_MAX_AGE_MS / DAY_MS;
-
-/** How requests to a failing endpoint are spaced. */
-const FLOW = {
-  spacingFromSeconds: 1,
-  spacingMaxSeconds: 60,
-  unavailableMaxSeconds: 600,
-  retryAfterMaxSeconds: 1_800,
-};
 
 /** The client files shown in the docs: its library, then its three programs and what they share. */
 const CLIENT_SOURCES = [
@@ -185,8 +182,6 @@ function valuesOf(root: string): Record<string, string> {
   );
   return {
     origin: ORIGIN,
-    contact: CONTACT.email,
-    contactUrl: CONTACT.url,
     leads: JSON.stringify(PAGES.leads, null, 2),
     read: inLanguages({ method: "GET", url: `${ORIGIN}/v1/leads?limit=2` }),
     subscribe: inLanguages({ method: "POST", url: `${ORIGIN}/v1/webhooks`, body: CREATION }),
@@ -210,10 +205,12 @@ function valuesOf(root: string): Record<string, string> {
     jitter: `${RETRY_JITTER * 100}%`,
     schedule: schedule(),
     lastAttempt: lastAttempt(),
-    spacingFrom: words(FLOW.spacingFromSeconds),
-    spacingMax: words(FLOW.spacingMaxSeconds),
-    unavailableMax: words(FLOW.unavailableMaxSeconds),
-    retryAfterMax: words(FLOW.retryAfterMaxSeconds),
+    toleratedFailures: String(TOLERATED_FAILURES),
+    spacingFrom: words(Math.min(...FAILING_SPACING_SECONDS)),
+    spacingMax: words(Math.max(...FAILING_SPACING_SECONDS)),
+    busyMax: words(Math.max(...OUTAGE_SPACING_SECONDS.busy)),
+    unavailableMax: words(Math.max(...OUTAGE_SPACING_SECONDS.unavailable)),
+    retryAfterMax: words(RETRY_AFTER_MAX_SECONDS),
     told: words(TELL_AFTER_MS / 1000),
     disabled: words(DISABLE_AFTER_MS / 1000),
     disableFailures: String(DISABLE_AFTER_FAILURES),
@@ -326,11 +323,21 @@ function limits(): string {
         `${RETRY_WAITS_SECONDS.length + 1}, over ${lastAttempt()}`,
         "*Failed for good*",
       ],
-      ["`Retry-After` of your endpoint", `counts up to ${words(FLOW.retryAfterMaxSeconds)}`, ""],
+      ["`Retry-After` of your endpoint", `counts up to ${words(RETRY_AFTER_MAX_SECONDS)}`, ""],
       [
         "Failures before a subscription is disabled",
         `${words(DISABLE_AFTER_MS / 1000)} without a success, at least ${DISABLE_AFTER_FAILURES} attempts`,
         "`disabled_at` is set.",
+      ],
+      [
+        "Deliveries of a subscription that wait or are retried",
+        number(PENDING_MAX),
+        "The oldest are *Failed for good*, and can be resent.",
+      ],
+      [
+        "Responses of failed attempts that the portal shows",
+        `${RESPONSES_PER_DAY} a day for each subscription`,
+        "Later ones show their status only.",
       ],
       ["Age of an event that can be resent", `${REPLAY_DAYS} days`, ""],
       [

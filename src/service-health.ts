@@ -88,7 +88,7 @@ async function problemsIn(env: Env, database: string, now: number): Promise<stri
     ...unapplied.map((name) => `the migration ${name} is missing`),
     ...unbound.map((name) => `workspaces live in ${name}, which is not bound`),
     ...(wakeUps.length > 0
-      ? [`deliveries to ${wakeUps.length} webhooks are overdue by more than ${minutes} minutes`]
+      ? [`deliveries to ${wakeUps.length} webhooks are stuck: due for more than ${minutes} minutes`]
       : []),
     ...(sizeBytes > FULL_SHARE_MAX * DATABASE_MAX_BYTES
       ? [`${Math.floor((100 * sizeBytes) / DATABASE_MAX_BYTES)}% full`]

@@ -1,7 +1,7 @@
 import { z } from "@hono/zod-openapi";
 import { ShownDeliveryState, WebhookEvent } from "../contract/enumerations.ts";
 import { EventId } from "../contract/fields.ts";
-import { DELIVERIES_COUNTED_MAX } from "../contract/limits.ts";
+import { DELIVERIES_COUNTED_MAX, RESPONSES_PER_DAY } from "../contract/limits.ts";
 
 /* The shapes in which operations show subscriptions and deliveries. The portal's page uses the same shapes. */
 
@@ -41,7 +41,7 @@ export type AttemptResponse = z.infer<typeof AttemptResponse>;
 const LoggedAttempt = AttemptView.extend({
   request: AttemptRequest.nullable().describe("null if nothing was sent"),
   response: AttemptResponse.nullable().describe(
-    "null if nothing was answered, and for a success that is no test",
+    `null if nothing was answered, for a success that is no test, and beyond ${RESPONSES_PER_DAY} failed attempts of the subscription in a day`,
   ),
 });
 

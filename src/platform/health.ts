@@ -4,7 +4,7 @@ import { operation } from "./operation.ts";
 
 export const health = operation({
   about:
-    "Tells whether the service works: its databases answer, the sweep runs, no delivery is long overdue, no database is nearly full.",
+    "Tells whether the service works: its databases answer, the sweep runs, no delivery is stuck, no database is nearly full.",
   input: z.strictObject({}),
   output: z.object({
     healthy: z.boolean(),

@@ -90,7 +90,9 @@ describe("health", () => {
     expect(await findServiceHealth(env, now)).toEqual(WELL);
     await announceLeads(workspaceId, 3, now - 12 * MINUTE_MS);
     const name = WORKSPACE_DB === env.DB ? "DB" : "DB_2";
-    const overdue = ill(`${name}: deliveries to 1 webhooks are overdue by more than 10 minutes`);
+    const overdue = ill(
+      `${name}: deliveries to 1 webhooks are stuck: due for more than 10 minutes`,
+    );
     expect(await findServiceHealth(env, now)).toEqual(overdue);
     for (const column of ["leasedUntil", "blockedUntil"]) {
       await setSubscription(id, { [column]: now + 1_000 });
