@@ -74,6 +74,8 @@ function inWorkerd(
             EVENTS_KEPT_MAX: 300_000,
             DATABASES_CLOSED: "",
             EMAIL_FROM: "api@example.com",
+            SUPPORT_EMAIL: "api@example.com",
+            SUPPORT_URL: "https://example.com/support",
             DNS_OVER_HTTPS_URL: "",
             PORTAL: "on",
             PORTAL_NAME: "",

@@ -25,7 +25,7 @@ export async function buildSite(root: string): Promise<Map<string, Buffer>> {
     return `/${path}`;
   };
   const base = readFileSync(join(root, "site/base.css"));
-  const whole = buildDocument(ORIGIN);
+  const whole = withContact(buildDocument(ORIGIN));
   const document = new Document(whole);
   const all = guides(root);
   const loaded = {
@@ -37,7 +37,7 @@ export async function buildSite(root: string): Promise<Map<string, Buffer>> {
   const pages = pagesOf(document, all, root);
   const texts = {
     "openapi.json": JSON.stringify(whole),
-    "openapi-3.0.json": JSON.stringify(buildDocument30(ORIGIN)),
+    "openapi-3.0.json": JSON.stringify(withContact(buildDocument30(ORIGIN))),
     ...Object.fromEntries(
       pages.map((page) => [`${page.path.slice(1)}.html`, renderPage(page, pages, whole, loaded)]),
     ),
@@ -54,6 +54,12 @@ export async function buildSite(root: string): Promise<Map<string, Buffer>> {
   for (const file of CLIENT_FILES)
     files.set(`docs/client/${file}`, readFileSync(join(root, "examples/client", file)));
   return files;
+}
+
+/** The document with the deployment's own contact: the Worker fills the variables in (src/http/docs.ts). */
+function withContact<D extends { info: object }>(document: D): D {
+  const contact = { name: "API support", email: "{{SUPPORT_EMAIL}}", url: "{{SUPPORT_URL}}" };
+  return { ...document, info: { ...document.info, contact } };
 }
 
 /** Bundles the script of the pages with its libraries. */

@@ -92,6 +92,10 @@ const marked = new Marked({
       const rows = token.rows.map((row) => `<tr>${cells(row, "td")}</tr>`).join("");
       return `<div class="table" tabindex="0" role="group" aria-label="${escapeHtml(token.header[0]?.text ?? "")} table"><table><thead><tr>${cells(token.header, "th")}</tr></thead><tbody>${rows}</tbody></table></div>`;
     },
+    // Not encoded: an address may be a variable that the Worker fills in.
+    link({ href, tokens }) {
+      return `<a href="${escapeHtml(href)}">${this.parser.parseInline(tokens)}</a>`;
+    },
     // In the Markdown of all docs, a guide's title has level 2; on its own page, level 1.
     heading({ tokens, depth, text }) {
       const id = slug(text);

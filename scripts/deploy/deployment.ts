@@ -378,6 +378,9 @@ async function test(
       : [
           "Set PORTAL_ORIGIN in wrangler.toml, for links to the portal, and so that the next version is tested before it gets traffic.",
         ]),
+    ...(String(vars.SUPPORT_EMAIL).endsWith("@example.com")
+      ? ["Set SUPPORT_EMAIL and SUPPORT_URL in wrangler.toml, which the public docs show."]
+      : []),
     ...(String(vars.EMAIL_FROM).endsWith("@example.com")
       ? ["Set EMAIL_FROM in wrangler.toml, for e-mails to administrators (docs/admin.md, E-mail)."]
       : []),

@@ -14,6 +14,8 @@ const SHOWN_VARIABLES = [
   "EVENTS_KEPT_DAYS",
   "EVENTS_KEPT_MAX",
   "ALLOW_LOCAL_WEBHOOKS",
+  "SUPPORT_EMAIL",
+  "SUPPORT_URL",
 ] as const satisfies (keyof Env)[];
 
 /** The path of a page of the docs; only the canonical spelling matches. */

@@ -46,7 +46,7 @@ test.each(pages)("%s links only to what is served, and to anchors that exist", (
   const links = [...textOf(path).matchAll(/(?:href|src)="([^"]+)"/g)].map(([, url = ""]) => url);
   expect(links.length).toBeGreaterThan(40);
   const external =
-    /^(mailto:api@example\.com|https:\/\/(www\.standardwebhooks\.com|example\.com\/support))$/;
+    /^(mailto:\{\{SUPPORT_EMAIL\}\}|\{\{SUPPORT_URL\}\}|https:\/\/www\.standardwebhooks\.com)$/;
   const inside = links.filter((link) => !external.test(link));
   expect(inside.filter((link) => !leadsSomewhere(link, path))).toEqual([]);
 });
@@ -69,7 +69,7 @@ test("every address of the docs in the documents, the service, its commands and 
 
 test("the documents link only to what is served", () => {
   const external =
-    /^(mailto:|https:\/\/(www\.standardwebhooks\.com|example\.com\/support|datatracker\.ietf\.org))/;
+    /^(mailto:|\{\{SUPPORT_URL\}\}|https:\/\/(www\.standardwebhooks\.com|datatracker\.ietf\.org))/;
   expect(twins.length).toBeGreaterThan(25);
   for (const path of ["docs.md", "llms.txt", ...twins]) {
     const links = [...textOf(path).matchAll(/\]\(([^)\s]+)\)/g)].map(([, url = ""]) => url);

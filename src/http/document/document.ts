@@ -9,8 +9,8 @@ import { introduction } from "./introduction.ts";
 /** The version of the API contract; site/guides/versioning.md says which changes need a new one. */
 const CONTRACT_VERSION = "1.0.0-draft.2";
 
-/** The contact for integrators who need help. */
-export const CONTACT = {
+/** Where integrators find help. A deployment shows its own `SUPPORT_EMAIL` and `SUPPORT_URL` instead. */
+const CONTACT = {
   name: "API support",
   email: "api@example.com",
   url: "https://example.com/support",

@@ -127,6 +127,17 @@ test.each(["/docs/guides/rate-limits", "/docs/search.json", "/docs.md"])(
   },
 );
 
+test.each(["/docs", "/docs/guides/support", "/docs/guides/support.md", "/openapi.json"])(
+  "%s names the support of the deployment",
+  async (path) => {
+    const support = { SUPPORT_EMAIL: "aide@agence.fr", SUPPORT_URL: "https://agence.fr/aide" };
+    const { text } = await fetchText(path, {}, deployedWith(support));
+    expect(text).toContain("aide@agence.fr");
+    expect(text).not.toContain("api@example.com");
+    if (path !== "/docs") expect(text).toContain("https://agence.fr/aide");
+  },
+);
+
 test.each(["true", ""])(
   "the form that subscribes knows whether local URLs are allowed: %j",
   async (local) => {
