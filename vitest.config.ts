@@ -22,13 +22,8 @@ const BUNDLED = [
  */
 const REPEATED = (
   process.env.REPEAT_ALL
-    ? ["http/**/*", "platform/*"]
-    : [
-        "http/routes/*",
-        "http/{replicas,ended-access}",
-        "tenants",
-        "platform/{erasure,export,redelivery}",
-      ]
+    ? ["http/**/*", "tenants", "platform/*"]
+    : ["http/routes/*", "http/{replicas,ended-access}", "platform/{erasure,export,redelivery}"]
 ).map((name) => `test/worker/${name}.test.ts`);
 
 /** Three databases; workspaces live in the second one. */
