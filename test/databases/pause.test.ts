@@ -181,6 +181,25 @@ test("the sweep continues a move whose caller left, and wakes its deliveries", a
   await allDelivered(workspaceId, 3);
 });
 
+test("a retry that is due after a move is in the queue again, with the name of the new database", async () => {
+  const { workspaceId, webhookId } = await openWithLeads(1);
+  const dueAt = Date.now() + 30_000;
+  // The message that arrives then is addressed to DB_2.
+  await rowsIn("DB_2", "UPDATE subscriptions SET wake_at = ? WHERE id = ?", dueAt, webhookId);
+  await rowsIn(
+    "DB_2",
+    "UPDATE deliveries SET state = 'pending', priority = 3, attempts = 1, due_at = ? WHERE subscription_id = ?",
+    dueAt,
+    webhookId,
+  );
+  const { env: bindings, fast } = isolated();
+  await advanceMove(bindings, workspaceId, "DB_3", always);
+  const wakeUp = { subscriptionId: webhookId, queue: "fast", database: "DB_3" };
+  expect(fast).toEqual([{ ...wakeUp, delaySeconds: 0 }]);
+  await consumeBodies([wakeUp], bindings);
+  expect(fast.slice(1)).toEqual([{ ...wakeUp, delaySeconds: expect.closeTo(25, -1) }]);
+});
+
 test("a move is done only when the gates of all keys know", async () => {
   const { workspaceId, ids, leadIds } = await openWithLeads();
   const insert = `INSERT INTO api_keys (id, workspace_id, key_hash, last_four, created_at, last_used_at)

@@ -227,18 +227,21 @@ async function openTarget(env: Env, move: Move): Promise<void> {
   await advance(env, move, { stage: "cleaning" });
 }
 
-/** Unlocks the workspace in the database where it lives, and wakes its subscriptions. */
+/**
+ * Unlocks the workspace in the database where it lives, and wakes its subscriptions. Delayed messages in the queue name
+ * the previous database, so they count as lost: subscriptions whose deliveries are due later are woken, too, and the
+ * dispatch that finds nothing due sends them a new delayed message.
+ */
 async function release(env: Env, database: string, lock: LockedBy): Promise<void> {
-  const { due } = await commitIn(env, database, {
+  const { waiting } = await commitIn(env, database, {
     unlocked: qb.update(workspaces).set({ writeLock: null, moveId: null }).where(isLockedBy(lock)),
-    // Delayed messages in the queue name the previous database, so they count as lost.
     unnoted: qb
       .update(subscriptions)
       .set({ wakeAt: 0 })
       .where(and(eq(subscriptions.workspaceId, lock.workspaceId), gt(subscriptions.wakeAt, 0))),
-    due: listDue(lock.workspaceId, Date.now()),
+    waiting: listDue(lock.workspaceId, Number.MAX_SAFE_INTEGER),
   });
-  await sendWakeUps(env, database, due);
+  await sendWakeUps(env, database, waiting);
 }
 
 /**
