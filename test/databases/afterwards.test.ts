@@ -1,12 +1,16 @@
 import { exports } from "cloudflare:workers";
 import { expect, test } from "vitest";
+import { openDatabase } from "../../src/db/client.ts";
+import { announceProblems } from "../../src/email/announce.ts";
+import type { EmailMessage } from "../../src/email/queue.ts";
 import { openedDataKeys } from "../../src/encryption/personal-data.ts";
 import { sweep } from "../../src/sweep.ts";
 import { exportAll } from "../support/api.ts";
-import { NAMES, rowsIn, valueIn } from "../support/databases.ts";
+import { databaseOf, NAMES, rowsIn, valueIn } from "../support/databases.ts";
 import { consumeBodies, DAY_MS, isolated, MINUTE_MS } from "../support/deliveries.ts";
 import { keepLog } from "../support/log-lines.ts";
-import { cleanUp, moved, openWithLeads } from "../support/moves.ts";
+import { mailbox } from "../support/mailbox.ts";
+import { cleanUp, moved, moveUntil, openWithLeads } from "../support/moves.ts";
 
 const { Platform } = exports;
 keepLog();
@@ -101,4 +105,68 @@ test("an export that was begun before a move shows each announcement once", asyn
   const seen = announcements.map(({ webhookId }) => webhookId);
   expect(seen).toHaveLength(60);
   expect(new Set(seen).size).toBe(60);
+});
+/** A workspace in DB_2 with an administrator, who should be told that its subscription was disabled. */
+async function openAdministered() {
+  const { workspaceId, webhookId } = await openWithLeads(1);
+  const address = `${workspaceId}@example.com`;
+  await Platform.updateWorkspace({ workspaceId, adminEmails: [address] });
+  const disable = () =>
+    rowsIn(
+      "DB_2",
+      "UPDATE subscriptions SET disabled_at = ?, disabled_by_failures = 1, failing_since = 1 WHERE id = ?",
+      Date.now(),
+      webhookId,
+    );
+  return { workspaceId, webhookId, address, disable };
+}
+
+/** How many e-mails the queue was passed for an address. */
+const countFor = ({ address }: { address: string }, box: ReturnType<typeof mailbox>) =>
+  box.held.filter(({ body }) => body.to === address).length;
+
+test("an announcement that cannot be recorded, because its workspace moves, stops no other", async () => {
+  const [moving, staying] = [await openAdministered(), await openAdministered()];
+  for (const { disable } of [moving, staying]) await disable();
+  const box = mailbox();
+  const sendBatch = async (messages: MessageSendRequest<EmailMessage>[]) => {
+    await box.env.EMAILS.sendBatch(messages);
+    if (messages.some(({ body }) => body.to === moving.address))
+      await moveUntil(moving.workspaceId, "copying");
+  };
+  const bindings = { ...box.env, EMAILS: { sendBatch } as unknown as Queue };
+  const DB_2 = openDatabase(databaseOf("DB_2"));
+  for (let i = 0; i < 2; i++) await announceProblems(DB_2, bindings, Date.now());
+  expect([countFor(moving, box), countFor(staying, box)]).toEqual([1, 1]);
+  await moved(moving.workspaceId, "DB_3");
+  // Once more, because nothing says that it was announced.
+  const DB_3 = openDatabase(databaseOf("DB_3"));
+  for (let i = 0; i < 2; i++) await announceProblems(DB_3, box.env, Date.now());
+  expect([countFor(moving, box), countFor(staying, box)]).toEqual([2, 1]);
+});
+
+test("announcements of a workspace that moves wait until it has moved; others do not", async () => {
+  const leaving = await openAdministered();
+  const staying = await openAdministered();
+  await leaving.disable();
+  await moveUntil(leaving.workspaceId, "copying");
+  await staying.disable();
+  const box = mailbox();
+  const { DELIVERIES, REDELIVERIES } = isolated().env;
+  const bindings = { ...box.env, DELIVERIES, REDELIVERIES };
+  await sweep(bindings, Date.now());
+  expect([countFor(leaving, box), countFor(staying, box)]).toEqual([0, 1]);
+  await moved(leaving.workspaceId, "DB_3");
+  await sweep(bindings, Date.now());
+  expect([countFor(leaving, box), countFor(staying, box)]).toEqual([1, 1]);
+});
+
+test("an e-mail about a workspace that has moved since is sent", async () => {
+  const administered = await openAdministered();
+  await administered.disable();
+  const box = mailbox();
+  await announceProblems(openDatabase(databaseOf("DB_2")), box.env, Date.now());
+  await moved(administered.workspaceId, "DB_3");
+  await box.consumeAt(Date.now());
+  expect(box.sent.map(({ to }) => to)).toContain(administered.address);
 });
