@@ -131,7 +131,7 @@ test("a move whose target has lost what was copied points nowhere, and can be ca
     await rowsIn("DB_3", `DELETE FROM ${table} WHERE ${id} = ?`, workspaceId);
   }
   const moving = advanceMove(env, workspaceId, "DB_3", always);
-  expect(await errorOf(moving)).toContain("DB_3 has not kept what was copied");
+  expect(await errorOf(moving)).toContain("DB_3 has lost the copied rows");
   expect(await placementOf(workspaceId)).toBe("DB_2");
   await moved(workspaceId, "DB_2");
   await livesIn("DB_2");
