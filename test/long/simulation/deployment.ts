@@ -1,5 +1,7 @@
 import { ENCRYPTION_KEYS } from "../../../scripts/shared/runtime.ts";
+import type { WebhookEvent } from "../../../src/contract/enumerations.ts";
 import type { Claimed, Target } from "../../../src/delivery/sender.ts";
+import { mintSecret } from "../../../src/delivery/signature.ts";
 import { openBroker } from "./broker.ts";
 import type { Store } from "./store.ts";
 import type { Subscribers } from "./subscribers.ts";
@@ -101,6 +103,34 @@ export function deploy(world: World, store: Store, subscribers: Subscribers, wor
     }
   }
 
+  /** The database of a workspace, as a request of a client uses it. */
+  function openDatabaseOf(workspaceId: string) {
+    return worker.openDatabase(
+      store.binding(new Isolate(world, "http", 0), store.homeOf(workspaceId)),
+    );
+  }
+
+  /** A client subscribes. @returns the subscription's id. */
+  async function subscribe(
+    workspaceId: string,
+    host: string,
+    events: WebhookEvent[],
+  ): Promise<string> {
+    const id = `whk_${String(subscribers.count() - 1).padStart(25, "0")}`;
+    const db = openDatabaseOf(workspaceId);
+    const row = { id, workspaceId, url: `https://${host}/`, events };
+    try {
+      const dataKey = await worker.findDataKey(db, ENCRYPTION_KEYS, workspaceId);
+      const sealedSecret = await worker.sealSecret(dataKey, id, mintSecret());
+      const createdAt = Date.now();
+      await worker.commit(db, worker.insertSubscription({ ...row, sealedSecret, createdAt }));
+    } catch (error) {
+      world.note(`subscribing fails: ${error}`);
+    }
+    world.note(`${id} subscribes to ${events}`);
+    return id;
+  }
+
   /** The scheduled job, once. */
   function sweep(): void {
     if (world.isDown("cron")) return;
@@ -115,5 +145,5 @@ export function deploy(world: World, store: Store, subscribers: Subscribers, wor
       .finally(() => world.invocations.delete(isolate));
   }
 
-  return { world, store, subscribers, worker, lanes, call, sweep };
+  return { world, store, subscribers, worker, lanes, call, openDatabaseOf, subscribe, sweep };
 }

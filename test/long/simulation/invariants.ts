@@ -84,7 +84,7 @@ function checkAnnounced(store: Store, known: Set<string>, table: string, kind: s
  * were changed is not reliable, so nothing is promised of posts under it.
  *
  * @param posts the earlier posts.
- * @param withdrawnAt when subscriptions were withdrawn, in true time.
+ * @param withdrawnAt when subscriptions were withdrawn, or event types of them (`id type`), in true time.
  */
 export function checkPost(
   store: Store,
@@ -94,8 +94,8 @@ export function checkPost(
 ): void {
   const { now, skewedAt } = store.world;
   if (now - skewedAt < LEASE_MS + POST_TIMEOUT_MS) return;
-  const [row] = store.rows<{ state: string }>(
-    "SELECT state FROM deliveries WHERE event_id = ? AND subscription_id = ?",
+  const [row] = store.rows<{ state: string; type: string }>(
+    "SELECT state, type FROM deliveries WHERE event_id = ? AND subscription_id = ?",
     eventId,
     subscriptionId,
   );
@@ -127,16 +127,16 @@ export function checkPost(
   const isAwayNow = isAway(store, subscriptionId) && !hasRecovered;
   if (isAwayNow && probes.some(({ startedAt }) => startedAt > skewedAt))
     checkProbes(subscriptionId, probes, now);
-  const withdrawn = withdrawnAt.get(subscriptionId);
-  if (withdrawn !== undefined && now - withdrawn > WITHDRAWN_WITHIN_MS)
-    throw new Violation(
-      `${subscriptionId} is posted to ${now - withdrawn} ms after it was withdrawn`,
-    );
+  for (const name of [subscriptionId, `${subscriptionId} ${row.type}`]) {
+    const withdrawn = withdrawnAt.get(name);
+    if (withdrawn !== undefined && now - withdrawn > WITHDRAWN_WITHIN_MS)
+      throw new Violation(`${name} is posted to ${now - withdrawn} ms after it was withdrawn`);
+  }
 }
 
 /** Unless its dispatch dies, an outcome is recorded within this time. */
 const SETTLED_WITHIN_MS = 2_000;
-/** No post starts later than this after a subscription was withdrawn. */
+/** No post starts later than this after a subscription, or its event type, was withdrawn. */
 const WITHDRAWN_WITHIN_MS = 2_000;
 
 function isAway(store: Store, subscriptionId: string): boolean {

@@ -1,10 +1,10 @@
 import { WebhookEvent } from "../../../src/contract/enumerations.ts";
-
+import { POST_TIMEOUT_MS } from "../../../src/contract/limits.ts";
 import type { Outcome } from "../../../src/delivery/outcome.ts";
 import type { Claimed, Target } from "../../../src/delivery/sender.ts";
 import { checkPost, type Post } from "./invariants.ts";
 import type { Store } from "./store.ts";
-import type { Isolate, World } from "./world.ts";
+import { type Isolate, Violation, type World } from "./world.ts";
 
 export const KINDS = WebhookEvent.options;
 
@@ -20,15 +20,32 @@ export type Behaviour = (typeof BEHAVIOURS)[number];
 const CHOICES = ["choosy", "picky", "importing"] as const;
 type Choice = (typeof CHOICES)[number];
 
+/** An event that an endpoint is offered. */
+export interface OfferedEvent {
+  id: string;
+  type: WebhookEvent;
+  /** In true time. */
+  committedAt: number;
+}
+
+/** How an endpoint responds: with a status at once, not at all, or not in time. */
+export type Response = number | "unreachable" | "timed_out";
+/** What an endpoint does that follows a script: its response to each event. */
+export type Script = (event: OfferedEvent) => Response;
+
 export type Subscribers = ReturnType<typeof openSubscribers>;
 
 /** The subscribers' servers, each with a host of its own, and what was posted to them. */
 export function openSubscribers(world: World, store: Store) {
   const { chance } = world;
   const posts: Post[] = [];
-  /** When subscriptions were withdrawn and the call that did it had returned. */
+  /**
+   * When subscriptions were withdrawn, and event types (`id type`) that were removed from one, and the call that
+   * did it had returned.
+   */
   const withdrawnAt = new Map<string, number>();
   const behaviours = new Map<string, Behaviour>();
+  const scripts = new Map<string, Script>();
   /** Servers that were choosy once. */
   const wereChoosy = new Set<string>();
   /** When each server began to behave as it does. */
@@ -40,6 +57,13 @@ export function openSubscribers(world: World, store: Store) {
   function open(behaviour: Behaviour): string {
     const host = `subscriber-${behaviours.size}.example`;
     behave(host, behaviour);
+    return host;
+  }
+
+  /** Opens a server that follows a script. @returns its host. */
+  function openScripted(script: Script): string {
+    const host = open("fine");
+    scripts.set(host, script);
     return host;
   }
 
@@ -125,12 +149,27 @@ export function openSubscribers(world: World, store: Store) {
     world.guard(() => checkPost(store, post, posts, withdrawnAt));
     posts.push(post);
     const behaviour = behaviours.get(host) ?? "fine";
-    const outcome = await answer(host, behaviour, eventId);
+    const script = scripts.get(host);
+    const outcome = script ? await follow(script, eventId) : await answer(host, behaviour, eventId);
     post.endedAt = world.now;
     post.acknowledged = outcome.kind === "answered" && outcome.status < 300;
     world.note(`post ${eventId} to ${subscriptionId} (${behaviour}): ${JSON.stringify(outcome)}`);
     await isolate.step();
     return outcome;
+  }
+
+  async function follow(script: Script, eventId: string): Promise<Outcome> {
+    const [event] = store.rows<{ type: WebhookEvent }>(
+      "SELECT type FROM events WHERE id = ?",
+      eventId,
+    );
+    if (!event) throw new Violation(`${eventId} is posted, and does not exist`);
+    const committedAt = store.committedAt.get(eventId) ?? 0;
+    const response = script({ id: eventId, type: event.type, committedAt });
+    await world.sleep(response === "timed_out" ? POST_TIMEOUT_MS : chance.between(5, 500));
+    if (response === "timed_out") return { kind: "timed_out" };
+    if (response === "unreachable") return { kind: "unreachable", status: null };
+    return { kind: "answered", status: response, retryAfterSeconds: null };
   }
 
   async function answer(host: string, behaviour: Behaviour, eventId: string): Promise<Outcome> {
@@ -176,6 +215,7 @@ export function openSubscribers(world: World, store: Store) {
     /** How many there are. */
     count: () => behaviours.size,
     open,
+    openScripted,
     isFine,
     isChoosy,
     wasChoosy,

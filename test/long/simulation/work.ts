@@ -1,8 +1,6 @@
-import { ENCRYPTION_KEYS } from "../../../scripts/shared/runtime.ts";
-import { mintSecret } from "../../../src/delivery/signature.ts";
 import type { Deployment } from "./deployment.ts";
 import { BEHAVIOURS, KINDS } from "./subscribers.ts";
-import { Isolate, Violation } from "./world.ts";
+import { Violation } from "./world.ts";
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
@@ -12,14 +10,11 @@ const LARGE_FIELDS = { text: "x".repeat(10_000) };
 const LARGE_ACTIONS = Array(20).fill({ type: "x".repeat(200) });
 
 /** What the platform and the workspaces do. */
-export function openWork({ world, store, subscribers, worker, call, sweep }: Deployment) {
+export function openWork(deployment: Deployment) {
+  const { world, store, subscribers, worker, call, openDatabaseOf, sweep } = deployment;
   const { chance } = world;
   const workspaces: string[] = [];
   let references = 0;
-
-  /** The database of a workspace, as a request of a client uses it. */
-  const openDatabaseOf = (workspaceId: string) =>
-    worker.openDatabase(store.binding(new Isolate(world, "http", 0), store.homeOf(workspaceId)));
 
   /** Some hours of it. */
   async function happen(): Promise<void> {
@@ -56,19 +51,9 @@ export function openWork({ world, store, subscribers, worker, call, sweep }: Dep
     workspaceId = chance.pick(workspaces),
     behaviour = chance.pick(BEHAVIOURS),
   ): Promise<void> {
-    const id = `whk_${String(subscribers.count()).padStart(25, "0")}`;
-    const url = `https://${subscribers.open(behaviour)}/`;
-    const events = KINDS.filter(() => chance.happens(0.7)) as never[];
-    const db = openDatabaseOf(workspaceId);
-    try {
-      const dataKey = await worker.findDataKey(db, ENCRYPTION_KEYS, workspaceId);
-      const sealedSecret = await worker.sealSecret(dataKey, id, mintSecret());
-      const row = { id, workspaceId, url, events, sealedSecret, createdAt: Date.now() };
-      await worker.commit(db, worker.insertSubscription(row));
-    } catch (error) {
-      world.note(`subscribing fails: ${error}`);
-    }
-    world.note(`${id} subscribes to ${events}`);
+    const host = subscribers.open(behaviour);
+    const events = KINDS.filter(() => chance.happens(0.7));
+    await deployment.subscribe(workspaceId, host, events);
   }
 
   /** A separate workspace whose subscribers all answer late. */
@@ -150,7 +135,11 @@ export function openWork({ world, store, subscribers, worker, call, sweep }: Dep
   async function listOtherKinds(workspaceId: string): Promise<void> {
     const webhookId = someSubscription(workspaceId);
     const events = KINDS.filter(() => chance.happens(0.6));
-    if (webhookId && events.length > 0) await call("updateWebhook", { webhookId, events });
+    if (!webhookId || events.length === 0) return;
+    for (const type of events) subscribers.withdrawnAt.delete(`${webhookId} ${type}`);
+    await call("updateWebhook", { webhookId, events });
+    for (const type of KINDS.filter((type) => !events.includes(type)))
+      subscribers.withdrawnAt.set(`${webhookId} ${type}`, world.now);
   }
 
   /** Some of which may be on their way to subscribers. */
