@@ -39,7 +39,7 @@ import {
 import { DAY_MS } from "../src/contract/time.ts";
 import { CONCURRENCY_MAX } from "../src/delivery/policy.ts";
 import { HEADERS, WEBHOOK_HEADER } from "../src/delivery/post.ts";
-import { signatureHeaders } from "../src/delivery/signature.ts";
+import { signatureHeaders } from "../src/endpoints/signature.ts";
 import { DELIVERIES, HARD_DELIVERIES } from "../src/events/samples.ts";
 import { FAILURES } from "../src/history/failures.ts";
 import { introductionSections } from "../src/http/document/introduction.ts";

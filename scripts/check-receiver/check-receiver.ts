@@ -7,7 +7,7 @@
  * single file, which `scripts/assets.ts` bundles.
  */
 import { isCancel, password } from "@clack/prompts";
-import { type TargetFault, targetFault } from "../../src/subscriptions/target.ts";
+import { type TargetFault, targetFault } from "../../src/endpoints/target.ts";
 import { parseArguments } from "../shared/command.ts";
 import { type Colour, print, printColoured, printError } from "../shared/terminal.ts";
 import { CHECKS, checkReceiver, type Finding, type Result } from "./checks.ts";

@@ -2,7 +2,7 @@ import { randomId } from "../../src/contract/ids.ts";
 import { POST_TIMEOUT_MS } from "../../src/contract/limits.ts";
 import { type Outcome, succeeded } from "../../src/delivery/outcome.ts";
 import { post } from "../../src/delivery/post.ts";
-import { createSigner, mintSecret } from "../../src/delivery/signature.ts";
+import { createSigner, mintSecret } from "../../src/endpoints/signature.ts";
 import type { WebhookDelivery } from "../../src/events/bodies.ts";
 import { HARD_DELIVERIES } from "../../src/events/samples.ts";
 import { watchConnections } from "./connection.ts";

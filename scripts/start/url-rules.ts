@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import { resolveHost } from "../../src/subscriptions/resolve.ts";
+import { resolveHost } from "../../src/endpoints/resolve.ts";
 import { ROOT } from "../shared/checkout.ts";
 import { readConfig } from "../shared/databases.ts";
 

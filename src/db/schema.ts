@@ -210,7 +210,7 @@ export const subscriptions = sqliteTable(
     description: text(),
     /** The API key that created it; null if it was created in the portal. */
     keyId: text("key_id"),
-    /** The names of its custom headers (subscriptions/headers.ts). */
+    /** The names of its custom headers (endpoints/headers.ts). */
     headerNames: text("header_names", { mode: "json" }).$type<string[]>().notNull().default([]),
     /** Its custom headers, encrypted; null if there are none. */
     sealedHeaders: text("sealed_headers"),

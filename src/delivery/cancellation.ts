@@ -4,7 +4,7 @@ import { OVERDUE_MAX_MS, PENDING_MAX } from "../contract/limits.ts";
 import { qb } from "../db/builder.ts";
 import { CLEANUP_MAX, prepared, readAs, type Statements, transaction } from "../db/client.ts";
 import { deliveries, subscriptions } from "../db/schema.ts";
-import { IS_CANCELLED_LAZILY, IS_PENDING, PENDING } from "../subscriptions/conditions.ts";
+import { isCancelledLazily } from "../db/states.ts";
 import { isWritable } from "../workspaces/moves.ts";
 import type { WakeUp } from "./messages.ts";
 import { IS_IN_LINE, LINES, subscriptionsWithPending } from "./schedule.ts";
@@ -17,6 +17,11 @@ import { IS_IN_LINE, LINES, subscriptionsWithPending } from "./schedule.ts";
  * `cancelledBefore` that deliveries of earlier epochs are cancelled. From then on, every query treats them as
  * cancelled. A dispatch updates their rows afterwards, in bounded pieces, while `cancelling` is set.
  */
+
+/** A table expression: deliveries, through the index of pending ones. Without the hint, SQLite reads all of them. */
+const PENDING = sql`${deliveries} INDEXED BY deliveries_due_of_subscription`;
+/** SQL condition: the delivery belongs to the subscription, and its row says `pending`. */
+const IS_PENDING = sql`${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.state} = 'pending'`;
 
 /**
  * Returns the values that cancel a subscription's pending deliveries of these event types. They stay cancelled if
@@ -76,7 +81,7 @@ const markCancelled = prepared(
           CROSS JOIN ${subscriptions} ON ${subscriptions.id} = request.value->>'subscriptionId'
             AND ${subscriptions.cancelling} AND ${IS_WRITABLE}
             AND (${subscriptions.leasedBy} = ${sql.placeholder("holder")} OR ${subscriptions.leasedUntil} <= ${NOW})
-          CROSS JOIN ${PENDING} ON ${IS_PENDING} AND ${IS_CANCELLED_LAZILY}
+          CROSS JOIN ${PENDING} ON ${IS_PENDING} AND ${isCancelledLazily()}
         WHERE ${deliveries.eventId} NOT IN (SELECT value FROM json_each(request.value, '$.inProgress'))
         LIMIT ${CLEANUP_MAX})`,
     ),
@@ -89,7 +94,7 @@ const finishCancelling = prepared(
     .from(sql`json_each(${sql.placeholder("requests")}) AS request`)
     .where(
       sql`${subscriptions.id} = request.value->>'subscriptionId' AND ${subscriptions.cancelling} AND ${IS_WRITABLE}
-        AND NOT EXISTS (SELECT 1 FROM ${PENDING} WHERE ${IS_PENDING} AND ${IS_CANCELLED_LAZILY})`,
+        AND NOT EXISTS (SELECT 1 FROM ${PENDING} WHERE ${IS_PENDING} AND ${isCancelledLazily()})`,
     ),
 );
 

@@ -1,8 +1,8 @@
 import { POST_TIMEOUT_MS } from "../contract/limits.ts";
 import { commit, type Database } from "../db/client.ts";
+import { DNS_BEFORE_POST_MS } from "../endpoints/resolve.ts";
 import { batchRequests } from "../primitives/batch-requests.ts";
 import { timeBudget } from "../primitives/timing.ts";
-import { DNS_BEFORE_POST_MS } from "../subscriptions/resolve.ts";
 import { Connections } from "./connections.ts";
 import { CONCURRENCY_MAX, type QueueName } from "./policy.ts";
 import { buildRound, LEASE_MS, type RoundRequest } from "./round.ts";

@@ -1,9 +1,8 @@
 import { POST_TIMEOUT_MS, URL_MAX_LENGTH } from "../contract/limits.ts";
 import { DAY_MS } from "../contract/time.ts";
-import type { AttemptResponse } from "../history/views.ts";
 import { abortAfter } from "../primitives/timing.ts";
 import { InvocationLimit, type Outcome } from "./outcome.ts";
-import { readResponse } from "./response.ts";
+import { readResponse, type StoredResponse } from "./response.ts";
 
 /** The headers of every request, beside its signature. */
 export const HEADERS = {
@@ -28,7 +27,7 @@ export interface Posted {
   /** The response, if any. The caller must read or cancel its body. */
   response: Response | null;
   /** The target of a redirect, or the runtime's message about a failed connection; null if there is neither. */
-  clue: Pick<AttemptResponse, "location" | "error"> | null;
+  clue: Pick<StoredResponse, "location" | "error"> | null;
 }
 
 /**

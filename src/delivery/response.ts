@@ -1,7 +1,6 @@
 import { openUnder, sealUnder } from "../encryption/personal-data.ts";
-import type { AttemptResponse } from "../history/views.ts";
+import { isReserved } from "../endpoints/headers.ts";
 import { logError } from "../log.ts";
-import { isReserved } from "../subscriptions/headers.ts";
 
 /*
  * The stored responses: of attempts that failed, and of test events, for developers who debug a webhook handler.
@@ -18,7 +17,19 @@ export const HEADERS_KEPT_BYTES = 1_024;
 /** Maximum bytes of the value of one header. */
 const HEADER_VALUE_KEPT_BYTES = 200;
 
-const NOTHING_READ: AttemptResponse = { headers: {}, body: "", truncated: false };
+/** The stored part of a response: its headers, the beginning of its body, and a clue. */
+export interface StoredResponse {
+  headers: Record<string, string>;
+  body: string;
+  /** Whether the body is longer than its stored part. */
+  truncated: boolean;
+  /** The URL to which the response redirects. */
+  location?: string | undefined;
+  /** The runtime's message about a failed connection. */
+  error?: string | undefined;
+}
+
+const NOTHING_READ: StoredResponse = { headers: {}, body: "", truncated: false };
 
 /** The delivery that an attempt belongs to. */
 interface DeliveryKey {
@@ -35,8 +46,8 @@ interface DeliveryKey {
  */
 export async function keep(
   { subscriptionId, eventId }: DeliveryKey,
-  response: Promise<AttemptResponse | null>,
-  clue: Pick<AttemptResponse, "location" | "error"> | null,
+  response: Promise<StoredResponse | null>,
+  clue: Pick<StoredResponse, "location" | "error"> | null,
   openKey: () => Promise<CryptoKey | null>,
   sent: Record<string, string>,
 ): Promise<string | null> {
@@ -102,7 +113,7 @@ function toHtml(text: string): string {
 }
 
 /** Returns the response with its secrets masked. */
-function maskResponse(response: AttemptResponse, secrets: string[]): AttemptResponse {
+function maskResponse(response: StoredResponse, secrets: string[]): StoredResponse {
   const mask = (text: string) => maskText(text, secrets);
   const { headers, body, location, error } = response;
   return {
@@ -131,7 +142,7 @@ export async function openResponse(
   key: CryptoKey | null,
   owner: DeliveryKey,
   sealed: string | null,
-): Promise<AttemptResponse | null> {
+): Promise<StoredResponse | null> {
   return sealed === null || !key ? null : openUnder(key, ownerOf(owner), sealed);
 }
 
@@ -145,7 +156,7 @@ const ownerOf = ({ subscriptionId, eventId }: DeliveryKey) => `${subscriptionId}
 export async function readResponse(
   { body, headers }: Response,
   signal: AbortSignal,
-): Promise<AttemptResponse> {
+): Promise<StoredResponse> {
   const { bytes, isWhole } = await readStart(body, signal);
   // Decoded as a stream, so that a character that was cut is left out.
   const text = new TextDecoder().decode(bytes, { stream: !isWhole });

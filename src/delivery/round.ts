@@ -12,14 +12,15 @@ import {
   type LastAttempt,
   subscriptions,
 } from "../db/schema.ts";
-import { BODY, type BodyRow, type Owner } from "../events/bodies.ts";
-import { addCounts, countAttempts } from "../history/counts.ts";
-import { IS_ACTIVE, IS_ITS_EVENT } from "../subscriptions/conditions.ts";
-import { earlierSecretsAt } from "../subscriptions/secrets.ts";
+import { isActive } from "../db/states.ts";
+import type { WorkspaceKey } from "../encryption/personal-data.ts";
+import { earlierSecretsAt } from "../endpoints/secrets.ts";
+import { BODY, type BodyRow } from "../events/bodies.ts";
 import { dataKeyOf } from "../workspaces/data-keys.ts";
 import { isUnlocked, isWritable } from "../workspaces/moves.ts";
 import { insertAttempts } from "./attempts.ts";
 import { cancelDeliveries, cancelPending } from "./cancellation.ts";
+import { addCounts, countAttempts } from "./counts.ts";
 import { DELAY_MAX_SECONDS } from "./messages.ts";
 import type { Pace, PendingDelivery, QueueName, TypeRecord } from "./policy.ts";
 import { dueBy, IS_IN_LINE, isUnblocked, LINES, nextAttemptAt } from "./schedule.ts";
@@ -113,7 +114,7 @@ export interface RoundTerms {
 }
 
 /** A subscription after a round; times are Unix milliseconds. */
-export interface RoundSubscription extends Pace, TypeRecord, Owner {
+export interface RoundSubscription extends Pace, TypeRecord, WorkspaceKey {
   subscriptionId: string;
   url: string;
   events: (typeof subscriptions.$inferSelect)["events"];
@@ -312,7 +313,7 @@ const lease = prepared(
     .set({ leasedBy: sql`${HOLDER}`, leasedUntil: sql`${sql.placeholder("until")}` })
     .from(REQUESTS)
     .where(
-      sql`${IS_REQUESTED} AND request.value->>'claim' AND ${IS_FREE} AND ${IS_WRITABLE} AND ${IS_ACTIVE}
+      sql`${IS_REQUESTED} AND request.value->>'claim' AND ${IS_FREE} AND ${IS_WRITABLE} AND ${isActive()}
         AND ${subscriptions.slow} = ${sql.placeholder("isSlow")} AND NOT ${subscriptions.cancelling}
         AND EXISTS (SELECT 1 FROM ${LINES} WHERE ${isUnblocked(NOW)}
           AND EXISTS (SELECT 1 FROM ${deliveries} WHERE ${IS_DUE}))`,
@@ -333,7 +334,7 @@ const noteWakeUps = prepared(
     .set({ wakeAt: WAKE_AT })
     .from(REQUESTS)
     .where(
-      sql`${IS_REQUESTED} AND ${subscriptions.leasedUntil} <= ${NOW} AND ${IS_WRITABLE} AND ${IS_ACTIVE}
+      sql`${IS_REQUESTED} AND ${subscriptions.leasedUntil} <= ${NOW} AND ${IS_WRITABLE} AND ${isActive()}
         AND ${NEXT_ATTEMPT_AT} > ${NOW}
         AND (${subscriptions.wakeAt} <= ${NOW} OR ${subscriptions.wakeAt} > ${WAKE_AT})`,
     )
@@ -367,14 +368,14 @@ const readSubscriptions = prepared(
       acceptedTypes: subscriptions.acceptedTypes,
       cancelEpoch: subscriptions.cancelEpoch,
       cancelling: sql`(${subscriptions.cancelling} AND ${IS_WRITABLE})`.mapWith(Boolean),
-      maySend: sql`(${IS_ACTIVE} AND ${IS_WRITABLE})`.mapWith(Boolean),
+      maySend: sql`(${isActive()} AND ${IS_WRITABLE})`.mapWith(Boolean),
       leasedUntil: sql<number>`iif(${subscriptions.leasedBy} = ${HOLDER} AND ${IS_UNLOCKED}, ${subscriptions.leasedUntil}, 0)`,
       leasedElsewhereUntil: sql<
         number | null
       >`CASE WHEN NOT ${IS_FREE} THEN ${subscriptions.leasedUntil} END`,
       withdrawn:
         sql`(SELECT json_group_array(progress.value) FROM json_each(request.value, '$.inProgress') AS progress
-        WHERE NOT EXISTS (SELECT 1 FROM ${deliveries} JOIN ${events} ON ${IS_ITS_EVENT}
+        WHERE NOT EXISTS (SELECT 1 FROM ${deliveries} JOIN ${events} ON ${events.workspaceId} = ${deliveries.workspaceId} AND ${events.id} = ${deliveries.eventId}
           WHERE ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.eventId} = progress.value
             AND NOT ${IS_WITHDRAWN}))`.mapWith(toTexts),
       nextAttemptAt: NEXT_ATTEMPT_AT,
@@ -388,7 +389,7 @@ const readSubscriptions = prepared(
 
 const IS_CLAIMING = sql`${IS_REQUESTED} AND request.value->>'claim' AND ${subscriptions.leasedBy} = ${HOLDER}
   AND ${subscriptions.leasedUntil} > 0 AND ${subscriptions.slow} = ${sql.placeholder("isSlow")}
-  AND NOT ${subscriptions.cancelling} AND ${IS_ACTIVE} AND ${IS_WRITABLE}`;
+  AND NOT ${subscriptions.cancelling} AND ${isActive()} AND ${IS_WRITABLE}`;
 
 const DUE_DELIVERY = sql`${deliveries.subscriptionId} AS subscriptionId, ${deliveries.type} AS type,
   ${deliveries.priority} AS priority, ${deliveries.attempts} AS attempts, ${deliveries.dueAt} AS dueAt,
@@ -417,7 +418,7 @@ const readDue = prepared(
     FROM candidate
       JOIN ${deliveries} ON candidate.position <= ${LIMIT}
         AND ${deliveries.subscriptionId} = candidate.subscription_id AND ${deliveries.eventId} = candidate.event_id
-      JOIN ${events} ON ${IS_ITS_EVENT}
+      JOIN ${events} ON ${events.workspaceId} = ${deliveries.workspaceId} AND ${events.id} = ${deliveries.eventId}
     ORDER BY ${deliveries.priority}, ${deliveries.dueAt}, ${deliveries.eventId}`),
 );
 
@@ -437,5 +438,5 @@ const readHeads = prepared(
         UNION ALL
         SELECT event_id FROM (SELECT ${deliveries.eventId} FROM ${deliveries} WHERE line.value->>1 = 0 AND ${IS_DUE}
           ORDER BY ${deliveries.dueAt} DESC, ${deliveries.eventId} DESC LIMIT 1))
-      JOIN ${events} ON ${IS_ITS_EVENT}`),
+      JOIN ${events} ON ${events.workspaceId} = ${deliveries.workspaceId} AND ${events.id} = ${deliveries.eventId}`),
 );

@@ -1,16 +1,16 @@
 import { openDataKey } from "../encryption/personal-data.ts";
+import { openHeaders } from "../endpoints/headers.ts";
+import { createGuard } from "../endpoints/resolve.ts";
+import { openSigner } from "../endpoints/secrets.ts";
+import type { Signer } from "../endpoints/signature.ts";
 import { makeBody } from "../events/bodies.ts";
 import { log, logError } from "../log.ts";
 import { abortAfter } from "../primitives/timing.ts";
-import { openHeaders } from "../subscriptions/headers.ts";
-import { createGuard } from "../subscriptions/resolve.ts";
-import { openSigner } from "../subscriptions/secrets.ts";
 import { type Outcome, statusOf, succeeded } from "./outcome.ts";
 import type { PendingDelivery } from "./policy.ts";
 import { post, TEST_HEADER, WEBHOOK_HEADER } from "./post.ts";
 import { keep, RESPONSE_READ_MS, readResponse } from "./response.ts";
 import type { DueDelivery, RoundSubscription } from "./round.ts";
-import type { Signer } from "./signature.ts";
 
 /** The body of a request, with the headers that sign it. */
 interface Signed {

@@ -1,6 +1,6 @@
 import { POST_TIMEOUT_MS, RESPONSES_PER_DAY } from "../contract/limits.ts";
+import { DNS_BEFORE_POST_MS } from "../endpoints/resolve.ts";
 import { UnreadableEvent } from "../events/bodies.ts";
-import { DNS_BEFORE_POST_MS } from "../subscriptions/resolve.ts";
 import { type Connections, type Slot, STUCK_MS } from "./connections.ts";
 import { type AttemptOutcome, InvocationLimit, statusOf, succeeded } from "./outcome.ts";
 import {

@@ -13,6 +13,12 @@ const DATA_KEY_BYTES = 32;
 /** Maximum data keys that an isolate caches. */
 const KEPT_MAX = 1_000;
 
+/** A workspace with its data key, encrypted; null if it has none. */
+export interface WorkspaceKey {
+  workspaceId: string;
+  dataKey: string | null;
+}
+
 /**
  * Creates the data key of a workspace. The key never changes; only its encryption does.
  *
@@ -60,7 +66,7 @@ export async function openDataKey(
  */
 export async function expectDataKey(
   keys: string,
-  { workspaceId, dataKey }: { workspaceId: string; dataKey: string | null },
+  { workspaceId, dataKey }: WorkspaceKey,
 ): Promise<CryptoKey> {
   const key = await openDataKey(keys, workspaceId, dataKey);
   // A caller that tries again finds the database where the workspace lives now.

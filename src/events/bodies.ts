@@ -5,7 +5,7 @@ import { EVENT_TYPES, schemaName } from "../contract/event-types.ts";
 import { idField, timeField } from "../contract/fields.ts";
 import { isoTime } from "../contract/time.ts";
 import { events, leads } from "../db/schema.ts";
-import { openDataKey } from "../encryption/personal-data.ts";
+import { openDataKey, type WorkspaceKey } from "../encryption/personal-data.ts";
 import { Automation } from "../records/automations.ts";
 import { LEAD_AS_JSON, Lead, parseLeadRow, readLead } from "../records/leads.ts";
 import { Run } from "../records/runs.ts";
@@ -85,13 +85,6 @@ export interface BodyRow extends Pick<typeof events.$inferSelect, "createdAt" | 
   lead: string | null;
 }
 
-/** The workspace that an event belongs to. */
-export interface Owner {
-  workspaceId: string;
-  /** Its data key, encrypted; null if it has none. */
-  dataKey: string | null;
-}
-
 /** Thrown if the lead of an event cannot be decrypted, or was deleted, so that the event has no body. */
 export class UnreadableEvent extends Error {}
 
@@ -103,7 +96,7 @@ export class UnreadableEvent extends Error {}
  */
 export async function makeBody(
   keys: string,
-  { workspaceId, dataKey }: Owner,
+  { workspaceId, dataKey }: WorkspaceKey,
   { eventId, createdAt, storedBody, leadId, lead }: BodyRow,
 ): Promise<string> {
   if (leadId === null) return storedBody;

@@ -4,8 +4,8 @@ import { newEventId } from "../contract/ids.ts";
 import { insertFrom } from "../db/builder.ts";
 import { insertEach, type Statements, transaction } from "../db/client.ts";
 import { deliveries, events, leads, subscriptions } from "../db/schema.ts";
+import { isActive, listsType } from "../db/states.ts";
 import { isNotErased } from "../records/leads.ts";
-import { IS_ACTIVE, lists } from "../subscriptions/conditions.ts";
 import { serializeBody, type WebhookDelivery } from "./bodies.ts";
 
 /*
@@ -55,8 +55,8 @@ export function announce(
   now: number,
 ): Statements<unknown> {
   const isListing = sql`${subscriptions.workspaceId} = ${workspaceId} AND ${subscriptions.deletedAt} IS NULL
-    AND ${lists(type)}`;
-  const isSubscriber = sql`${isListing} AND ${IS_ACTIVE}`;
+    AND ${listsType(type)}`;
+  const isSubscriber = sql`${isListing} AND ${isActive()}`;
   const subjects = JSON.stringify(drafts.map(({ id, subject }) => ({ id, subject })));
   return transaction({
     // Deliveries come before events, because the NOT EXISTS must not find the event of this transaction.

@@ -8,10 +8,11 @@ import { qb } from "../db/builder.ts";
 import { type Database, query } from "../db/client.ts";
 import { type Listing, type PageRequest, toListing } from "../db/page.ts";
 import { deliveries, events, leads, subscriptions, workspaces } from "../db/schema.ts";
+import { deliveryState } from "../db/states.ts";
 import { NEXT_ATTEMPT_AT } from "../delivery/schedule.ts";
 import { openDataKey } from "../encryption/personal-data.ts";
 import { readSubject, SUBJECT } from "../events/subject.ts";
-import { IS_ITS_EVENT, isSubscription, STATE } from "../subscriptions/conditions.ts";
+import { isSubscription } from "../subscriptions/subscriptions.ts";
 import type { DeliveryView, FailureView } from "./views.ts";
 
 /* Lists the deliveries of a subscription, and the failed ones of a workspace. */
@@ -44,7 +45,7 @@ function hasStatus(status: number | StatusClass): SQL {
 }
 
 /** SQL expression: the state of the subscription's delivery, as operations show it. */
-const SHOWN_STATE = sql<ShownDeliveryState>`iif(${STATE} = 'pending' AND ${deliveries.attempts} > 0, 'retrying', ${STATE})`;
+const SHOWN_STATE = sql<ShownDeliveryState>`iif(${deliveryState()} = 'pending' AND ${deliveries.attempts} > 0, 'retrying', ${deliveryState()})`;
 
 /** The columns to select for `toView`, from a subscription, its delivery and the event. */
 export const DELIVERY_COLUMNS = {
@@ -123,7 +124,8 @@ export async function listDeliveriesOf(
       .crossJoin(events)
       .where(
         and(
-          IS_ITS_EVENT,
+          eq(events.workspaceId, deliveries.workspaceId),
+          eq(events.id, deliveries.eventId),
           isSubscription(webhookId),
           isOnPage,
           isFiltered ? gte(deliveries.eventId, sql`coalesce((${last}), '')`) : undefined,
@@ -185,7 +187,10 @@ export async function listFailuresOf(
         deliveries,
         sql`${deliveries.subscriptionId} = failing.subscription_id AND ${deliveries.eventId} = failing.event_id`,
       )
-      .innerJoin(events, IS_ITS_EVENT)
+      .innerJoin(
+        events,
+        and(eq(events.workspaceId, deliveries.workspaceId), eq(events.id, deliveries.eventId)),
+      )
       .orderBy(desc(deliveries.eventId), desc(deliveries.subscriptionId)),
   });
   const rows = found as (DeliveryRow & { webhookId: string })[];

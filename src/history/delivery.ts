@@ -6,11 +6,11 @@ import { type Database, query } from "../db/client.ts";
 import { attempts, deliveries, events, subscriptions } from "../db/schema.ts";
 import { HEADERS, TEST_HEADER, WEBHOOK_HEADER } from "../delivery/post.ts";
 import { openResponse } from "../delivery/response.ts";
-import { openDataKey } from "../encryption/personal-data.ts";
-import { BODY, makeBody, type Owner, UnreadableEvent } from "../events/bodies.ts";
-import { IS_ITS_EVENT, isSubscription } from "../subscriptions/conditions.ts";
+import { openDataKey, type WorkspaceKey } from "../encryption/personal-data.ts";
+import { openSigner } from "../endpoints/secrets.ts";
+import { BODY, makeBody, UnreadableEvent } from "../events/bodies.ts";
 import { ROTATION_MS } from "../subscriptions/rotation.ts";
-import { openSigner } from "../subscriptions/secrets.ts";
+import { isSubscription } from "../subscriptions/subscriptions.ts";
 import { dataKeyOf } from "../workspaces/data-keys.ts";
 import { DELIVERY_COLUMNS, toView } from "./deliveries.ts";
 import type { DeliveryDetails } from "./views.ts";
@@ -44,7 +44,10 @@ export async function findDelivery(
       })
       .from(subscriptions)
       .innerJoin(deliveries, eq(deliveries.subscriptionId, subscriptions.id))
-      .innerJoin(events, IS_ITS_EVENT)
+      .innerJoin(
+        events,
+        and(eq(events.workspaceId, deliveries.workspaceId), eq(events.id, deliveries.eventId)),
+      )
       .where(and(isSubscription(webhookId), eq(deliveries.eventId, eventId))),
     stored: qb
       .select({
@@ -90,7 +93,7 @@ export async function findDelivery(
 
 const wasSent = (outcome: string) => outcome !== "refused" && outcome !== "unreadable";
 
-type Secrets = Owner &
+type Secrets = WorkspaceKey &
   Pick<typeof subscriptions.$inferSelect, "sealedSecret" | "earlierSecrets" | "rotatedAt">;
 
 /**

@@ -7,8 +7,9 @@ import { qb } from "../db/builder.ts";
 import { type Database, query } from "../db/client.ts";
 import { newestFirst } from "../db/page.ts";
 import { deliveries, subscriptions } from "../db/schema.ts";
+import { deliveryState } from "../db/states.ts";
 import { nextAttemptAt } from "../delivery/schedule.ts";
-import { isSubscription, PENDING, STATE, unknownWebhook } from "../subscriptions/conditions.ts";
+import { isSubscription, unknownWebhook } from "../subscriptions/subscriptions.ts";
 import { readCounts, toDays } from "./counts.ts";
 import { IS_UNSUCCESSFUL, UNSUCCESSFUL } from "./deliveries.ts";
 import { rejectedTypes } from "./rejections.ts";
@@ -95,19 +96,20 @@ interface PendingRow {
  * find out which.
  */
 function countPending(which: SQL | undefined) {
+  const pending = sql`${deliveries} INDEXED BY deliveries_due_of_subscription`;
   const isPending = sql`${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.state} = 'pending'`;
   const count = (rows: SQL) =>
     sql`(SELECT count(*) FROM (SELECT 1 FROM ${rows} LIMIT ${DELIVERIES_COUNTED_MAX}))`;
   return qb.all<PendingRow>(sql`
     WITH failed (id, retrying) AS MATERIALIZED (
       SELECT ${subscriptions.id}, iif(${subscriptions.cancelling},
-        ${count(sql`${UNSUCCESSFUL} WHERE ${isPending} AND ${IS_UNSUCCESSFUL} AND ${STATE} = 'pending'`)},
+        ${count(sql`${UNSUCCESSFUL} WHERE ${isPending} AND ${IS_UNSUCCESSFUL} AND ${deliveryState()} = 'pending'`)},
         ${count(sql`${UNSUCCESSFUL} WHERE ${isPending} AND ${IS_UNSUCCESSFUL}`)})
       FROM ${subscriptions} WHERE ${which})
     SELECT ${subscriptions.id} AS subscriptionId, failed.retrying AS retrying, CASE
         WHEN failed.retrying = ${DELIVERIES_COUNTED_MAX} THEN failed.retrying
-        WHEN ${subscriptions.cancelling} THEN ${count(sql`${PENDING} WHERE ${isPending} AND ${STATE} = 'pending'`)}
-        ELSE ${count(sql`${PENDING} WHERE ${isPending}`)}
+        WHEN ${subscriptions.cancelling} THEN ${count(sql`${pending} WHERE ${isPending} AND ${deliveryState()} = 'pending'`)}
+        ELSE ${count(sql`${pending} WHERE ${isPending}`)}
       END AS pending
     FROM failed JOIN ${subscriptions} ON ${subscriptions.id} = failed.id`);
 }
@@ -135,7 +137,7 @@ function selectLastFailures(which: SQL | undefined) {
         WHERE ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.state} = state.value
           AND ${IS_UNSUCCESSFUL}
         ORDER BY ${deliveries.eventId} DESC LIMIT 1)
-    WHERE ${which} AND ${deliveries.lastAt} IS NOT NULL AND ${STATE} <> 'cancelled'`);
+    WHERE ${which} AND ${deliveries.lastAt} IS NOT NULL AND ${deliveryState()} <> 'cancelled'`);
 }
 
 function toView(
@@ -240,7 +242,7 @@ export async function findUndeliveredSince(
     // Deliveries that are being cancelled may not have been tried.
     untried: qb.all<{ eventId: string | null }>(sql`
       SELECT (
-        SELECT ${deliveries.eventId} FROM ${PENDING}
+        SELECT ${deliveries.eventId} FROM ${deliveries} INDEXED BY deliveries_due_of_subscription
         WHERE ${isOwn} AND ${deliveries.state} = 'pending' AND ${deliveries.type} = type.value AND ${deliveries.priority} = 0
         ORDER BY ${deliveries.dueAt}, ${deliveries.eventId} LIMIT 1) AS eventId
       FROM json_each(${JSON.stringify(WebhookEvent.options)}) AS type`),

@@ -3,13 +3,8 @@ import { type Column, eq, type SQL, sql } from "drizzle-orm";
 import type { DeliveryState } from "../contract/enumerations.ts";
 import type { Database } from "../db/client.ts";
 import { deliveries, events, subscriptions } from "../db/schema.ts";
+import { isCancelledLazily } from "../db/states.ts";
 import { NEXT_ATTEMPT_AT, subscriptionsWithPending } from "../delivery/schedule.ts";
-import {
-  IS_CANCELLED_LAZILY,
-  IS_ITS_EVENT,
-  IS_PENDING,
-  PENDING,
-} from "../subscriptions/conditions.ts";
 import { livesHere } from "../workspaces/workspaces.ts";
 
 /*
@@ -71,9 +66,9 @@ export async function findBacklog(
       -- The id is that of the row with the minimum.
       min(${events.createdAt}) AS oldestAt, ${id} AS oldestWebhookId
     FROM waiting CROSS JOIN ${subscriptions} ON ${id} = waiting.id AND ${isOf(workspaceId, subscriptions)}
-      CROSS JOIN ${PENDING}
-        ON ${IS_PENDING} AND NOT ${IS_CANCELLED_LAZILY}
-      JOIN ${events} ON ${IS_ITS_EVENT}`);
+      CROSS JOIN ${deliveries} INDEXED BY deliveries_due_of_subscription
+        ON ${deliveries.subscriptionId} = ${id} AND ${deliveries.state} = 'pending' AND NOT ${isCancelledLazily()}
+      JOIN ${events} ON ${events.workspaceId} = ${deliveries.workspaceId} AND ${events.id} = ${deliveries.eventId}`);
   if (!row) throw new Error("the backlog query returned no row");
   const { pending, overdue, oldestAt, oldestWebhookId } = row;
   const ageMs = oldestAt === null ? null : Math.max(0, now - oldestAt);
@@ -127,16 +122,20 @@ export async function findLedger(
       delivered: countOf("delivered"),
       exhausted: countOf("exhausted"),
       cancelled: countOf("cancelled"),
-      voided:
-        sql<number>`(SELECT count(*) FROM ${subscriptions} CROSS JOIN ${PENDING} ON ${IS_PENDING} AND ${IS_CANCELLED_LAZILY}
-          WHERE ${subscriptions.cancelling} AND ${isOf(workspaceId, subscriptions)})`.as("voided"),
+      cancelledLazily: sql<number>`(
+        SELECT count(*) FROM ${subscriptions}
+          CROSS JOIN ${deliveries} INDEXED BY deliveries_due_of_subscription
+            ON ${deliveries.subscriptionId} = ${subscriptions.id} AND ${isCancelledLazily()}
+        WHERE ${subscriptions.cancelling} AND ${isOf(workspaceId, subscriptions)})`.as(
+        "cancelled_lazily",
+      ),
     })
     .from(deliveries)
     .where(isOf(workspaceId, deliveries));
   if (!row) throw new Error("the ledger query returned no row");
-  const { voided, ...counts } = row;
-  const pending = row.pending - voided;
-  const cancelled = row.cancelled + voided;
+  const { cancelledLazily, ...counts } = row;
+  const pending = row.pending - cancelledLazily;
+  const cancelled = row.cancelled + cancelledLazily;
   const addsUp = row.created === pending + row.delivered + row.exhausted + cancelled;
   const backlog = await findBacklog(db, workspaceId, now);
   return { ...backlog, ...counts, pending, cancelled, addsUp };

@@ -1,7 +1,6 @@
 import { InputError } from "../contract/input-error.ts";
 import { databaseNames, openDirectory } from "../db/databases.ts";
-import { unknownWebhook } from "../subscriptions/conditions.ts";
-import { findOwner } from "../subscriptions/subscriptions.ts";
+import { findOwner, unknownWebhook } from "../subscriptions/subscriptions.ts";
 import { unknownWorkspace } from "../workspaces/moves.ts";
 import {
   allPlacements,

@@ -15,8 +15,9 @@ import { DAY_MS } from "../contract/time.ts";
 import { commit, withoutRetries } from "../db/client.ts";
 import { openDirectory } from "../db/databases.ts";
 import { sendWakeUps } from "../delivery/messages.ts";
-import { postTestEvent } from "../delivery/test-event.ts";
 import { parseEncryptionKeys } from "../encryption/seal.ts";
+import { CustomHeaders } from "../endpoints/headers.ts";
+import { findUrlFault } from "../endpoints/resolve.ts";
 import {
   findSubscriptionHealth,
   findUndeliveredSince,
@@ -38,8 +39,6 @@ import {
   findFields,
   showFields,
 } from "../subscriptions/fields.ts";
-import { CustomHeaders } from "../subscriptions/headers.ts";
-import { findUrlFault } from "../subscriptions/resolve.ts";
 import { endOverlap, rotateSecret } from "../subscriptions/rotation.ts";
 import {
   deleteSubscription,
@@ -47,6 +46,7 @@ import {
   findSubscription,
   updateSubscription,
 } from "../subscriptions/subscriptions.ts";
+import { postTestEvent } from "../subscriptions/test-event.ts";
 import { labelKeys } from "../workspaces/api-keys.ts";
 import { allPlacements } from "../workspaces/placement.ts";
 import { Resealed, rewrapDataKeys } from "../workspaces/rewrap.ts";

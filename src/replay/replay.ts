@@ -7,10 +7,10 @@ import { MINUTE_MS } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
 import { commit, type Database, type Part, withoutRetries } from "../db/client.ts";
 import { deliveries, events, type Priority, subscriptions } from "../db/schema.ts";
+import { deliveryState } from "../db/states.ts";
 import type { QueueName } from "../delivery/policy.ts";
 import { NEXT_ATTEMPT_AT } from "../delivery/schedule.ts";
 import type { StatusClass } from "../history/deliveries.ts";
-import { STATE } from "../subscriptions/conditions.ts";
 import {
   enableSubscription,
   findSubscription,
@@ -130,7 +130,7 @@ const CANDIDATE = sql`
   ${events.id} AS eventId, ${events.type} AS type,
   NOT ${events.test} AND EXISTS (
     SELECT 1 FROM json_each(${subscriptions.events}) AS listed WHERE listed.value = ${events.type}) AS isListed,
-  ${deliveries.state} AS storedState, ${STATE} AS state, ${deliveries.priority} AS priority,
+  ${deliveries.state} AS storedState, ${deliveryState()} AS state, ${deliveries.priority} AS priority,
   ${deliveries.attempts} AS attempts, ${deliveries.dueAt} AS dueAt, ${deliveries.deliveredEarlier} AS deliveredEarlier,
   ${NEXT_ATTEMPT_AT} AS nextAttemptAt, ${deliveries.lastOutcome} AS outcome, ${deliveries.lastStatus} AS status`;
 

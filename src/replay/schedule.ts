@@ -3,8 +3,8 @@ import { REDELIVERIES_PER_SECOND } from "../contract/limits.ts";
 import { excluded, insertFrom, mapColumns, qb } from "../db/builder.ts";
 import { counted, type Part, readAs, type Statements, transaction } from "../db/client.ts";
 import { deliveries, events, type Priority, subscriptions } from "../db/schema.ts";
+import { isActive } from "../db/states.ts";
 import { insertAttempts } from "../delivery/attempts.ts";
-import { IS_ACTIVE } from "../subscriptions/conditions.ts";
 
 /**
  * The time between two deliveries that are sent again. All replays and resends of a subscription share its slots, so
@@ -51,7 +51,7 @@ export function scheduleDeliveries(
   // Looking the subscription up from each entry makes SQLite go event by event; with a constant id, it would scan
   // all of the subscription's deliveries.
   const slots = sql`json_each(${JSON.stringify(scheduled.map((one) => ({ ...one, subscriptionId })))}) AS slot`;
-  const isOwn = sql`${subscriptions.id} = slot.value->>'subscriptionId' AND ${IS_ACTIVE}`;
+  const isOwn = sql`${subscriptions.id} = slot.value->>'subscriptionId' AND ${isActive()}`;
   const isEvent = sql`${events.workspaceId} = ${subscriptions.workspaceId} AND ${events.id} = slot.value->>'eventId'
     AND NOT ${events.test}
     AND EXISTS (SELECT 1 FROM json_each(${subscriptions.events}) AS listed WHERE listed.value = ${events.type})`;
@@ -113,5 +113,5 @@ export function takeSlots(subscriptionId: string, slots: number, startsAt: SQL):
   return qb
     .update(subscriptions)
     .set({ scheduledUntil: sql`max(${scheduledUntil}, ${startsAt} + ${slots * SPACING_MS})` })
-    .where(and(eq(id, subscriptionId), IS_ACTIVE));
+    .where(and(eq(id, subscriptionId), isActive()));
 }

@@ -5,16 +5,15 @@ import { isoTimeOrNull } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
 import { type Database, query } from "../db/client.ts";
 import { type ChangedFields, subscriptions, workspaces } from "../db/schema.ts";
-import { isSubscription, unknownWebhook } from "./conditions.ts";
 import {
   changeHeaders,
   type HeaderChanges,
   listDropped,
   openHeaders,
   sealHeaders,
-} from "./headers.ts";
-import type { Changeable } from "./subscriptions.ts";
-import { toUri } from "./target.ts";
+} from "../endpoints/headers.ts";
+import { toUri } from "../endpoints/target.ts";
+import { type Changeable, isSubscription, unknownWebhook } from "./subscriptions.ts";
 
 /* Reads and changes the fields of a subscription that people edit, and compares them for the audit trail. */
 

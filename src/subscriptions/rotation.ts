@@ -4,11 +4,10 @@ import { isoTime } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
 import { commit, counted, type Database, type Part, withoutRetries } from "../db/client.ts";
 import { subscriptions } from "../db/schema.ts";
-import { mintSecret } from "../delivery/signature.ts";
 import { expectDataKey } from "../encryption/personal-data.ts";
-import { isSubscription } from "./conditions.ts";
-import { sealSecret } from "./secrets.ts";
-import { findSubscription } from "./subscriptions.ts";
+import { sealSecret } from "../endpoints/secrets.ts";
+import { mintSecret } from "../endpoints/signature.ts";
+import { findSubscription, isSubscription } from "./subscriptions.ts";
 
 /** Requests that start later than this after a rotation are signed with the new secret. */
 export const ROTATION_MS = 2_000;

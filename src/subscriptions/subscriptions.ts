@@ -2,6 +2,7 @@ import { z } from "@hono/zod-openapi";
 import { and, eq, isNotNull, isNull, type SQL, sql } from "drizzle-orm";
 import { WebhookEvent } from "../contract/enumerations.ts";
 import { idField, timeField } from "../contract/fields.ts";
+import { type InputError, unknownInput } from "../contract/input-error.ts";
 import { isoTime, isoTimeOrNull } from "../contract/time.ts";
 import { mapColumns, qb } from "../db/builder.ts";
 import {
@@ -16,13 +17,23 @@ import {
 } from "../db/client.ts";
 import { isOnPage, mapItems, type PageRequest, preparePages } from "../db/page.ts";
 import { deliveries, subscriptions, workspaces } from "../db/schema.ts";
+import { isActive } from "../db/states.ts";
 import { cancelPending, endSubscriptions, wakeUpsToCancel } from "../delivery/cancellation.ts";
 import type { WakeUp } from "../delivery/messages.ts";
 import { INITIAL_PACE, INITIAL_TYPE_RECORD, queueOf } from "../delivery/policy.ts";
-import { IS_ACTIVE, IS_PENDING, isSubscription, PENDING, unknownWebhook } from "./conditions.ts";
-import { earlierSecretsAt } from "./secrets.ts";
+import { earlierSecretsAt } from "../endpoints/secrets.ts";
 
 type SubscriptionRow = typeof subscriptions.$inferSelect;
+
+/** SQL condition: the subscription has this id and is not deleted. */
+export function isSubscription(id: string): SQL | undefined {
+  return and(eq(subscriptions.id, id), isNull(subscriptions.deletedAt));
+}
+
+/** Makes the error for a subscription that does not exist. */
+export function unknownWebhook(): InputError {
+  return unknownInput("webhookId", "no such subscription");
+}
 
 /** The columns that the public shape of a subscription needs. */
 const WEBHOOK_COLUMNS = {
@@ -203,9 +214,10 @@ function retryFailedNow(id: string, condition: SQL): Part {
     .set({ priority: 2 })
     .where(
       sql`${deliveries.subscriptionId} = ${id} AND ${deliveries.eventId} IN (
-        SELECT ${deliveries.eventId} FROM ${PENDING} CROSS JOIN ${subscriptions}
-        WHERE ${subscriptions.id} = ${id} AND ${IS_PENDING} AND ${condition}
-          AND ${deliveries.priority} = 3 AND ${deliveries.attempts} > 0
+        SELECT ${deliveries.eventId}
+        FROM ${deliveries} INDEXED BY deliveries_due_of_subscription CROSS JOIN ${subscriptions}
+        WHERE ${subscriptions.id} = ${id} AND ${deliveries.subscriptionId} = ${subscriptions.id}
+          AND ${deliveries.state} = 'pending' AND ${deliveries.priority} = 3 AND ${deliveries.attempts} > 0 AND ${condition}
         LIMIT ${CLEANUP_MAX})`,
     );
 }
@@ -248,7 +260,7 @@ export function knownSubscription(id: string, now: number) {
       earlierSecrets: earlierSecretsAt(now),
       dataKey: workspaces.dataKey,
       accessGranted: workspaces.accessGranted,
-      isActive: sql`${IS_ACTIVE}`.mapWith(Boolean),
+      isActive: isActive().mapWith(Boolean),
       slow,
     })
     .from(subscriptions)

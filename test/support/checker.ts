@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import { ROOT } from "../../scripts/shared/checkout.ts";
 import { signatureFault } from "../../scripts/shared/receiver.ts";
-import { mintSecret } from "../../src/delivery/signature.ts";
+import { mintSecret } from "../../src/endpoints/signature.ts";
 import { runProgram } from "../node/support/process.ts";
 import type { Post } from "../node/support/receiver.ts";
 

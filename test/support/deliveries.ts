@@ -31,14 +31,14 @@ import { INITIAL_PACE, type QueueName, queueOf } from "../../src/delivery/policy
 import type { RoundSubscription } from "../../src/delivery/round.ts";
 import { type Claimed, createSender } from "../../src/delivery/sender.ts";
 import type { DispatchPorts } from "../../src/delivery/session.ts";
-import { mintSecret } from "../../src/delivery/signature.ts";
 import type { EmailMessage } from "../../src/email/queue.ts";
+import { sealSecret } from "../../src/endpoints/secrets.ts";
+import { mintSecret } from "../../src/endpoints/signature.ts";
 import { announce, type Draft, draftEvent, isNewLead } from "../../src/events/outbox.ts";
 import worker from "../../src/index.ts";
 import { showPerson } from "../../src/records/person.ts";
 import { type Range, sendAgain } from "../../src/replay/replay.ts";
 import { insertSubscription } from "../../src/subscriptions/creation.ts";
-import { sealSecret } from "../../src/subscriptions/secrets.ts";
 import { findDataKey } from "../../src/workspaces/data-keys.ts";
 import { interposed } from "./interposed.ts";
 import { DATABASE, inDatabase, WORKSPACE_DB } from "./placement.ts";

@@ -1,6 +1,7 @@
 import { aliasFields, qb } from "../../src/db/builder.ts";
 import { events } from "../../src/db/schema.ts";
-import { BODY, type BodyRow, makeBody, type Owner } from "../../src/events/bodies.ts";
+import type { WorkspaceKey } from "../../src/encryption/personal-data.ts";
+import { BODY, type BodyRow, makeBody } from "../../src/events/bodies.ts";
 import { dataKeyOf } from "../../src/workspaces/data-keys.ts";
 
 const { type, workspaceId } = events;
@@ -12,7 +13,7 @@ export const EVENTS_WITH_BODIES = qb
   .toSQL().sql;
 
 /** A row of it. */
-export interface EventWithBody extends BodyRow, Owner {
+export interface EventWithBody extends BodyRow, WorkspaceKey {
   type: string;
 }
 

@@ -3,7 +3,7 @@ import type { WebhookEvent } from "../../contract/enumerations.ts";
 import { EVENT_TYPES, mapEventTypes, schemaName } from "../../contract/event-types.ts";
 import { POST_TIMEOUT_MS } from "../../contract/limits.ts";
 import { WEBHOOK_HEADER } from "../../delivery/post.ts";
-import { signatureHeaders } from "../../delivery/signature.ts";
+import { signatureHeaders } from "../../endpoints/signature.ts";
 import { WebhookDelivery } from "../../events/bodies.ts";
 import { DELIVERIES } from "../../events/samples.ts";
 import { SECRET, WEBHOOK } from "../routes/examples.ts";

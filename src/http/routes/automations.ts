@@ -10,7 +10,7 @@ import {
   toAutomation,
   visibilityOf,
 } from "../../records/automations.ts";
-import { CONTROLLABLE, controlAutomation } from "../../records/control.ts";
+import { CONTROLLABLE, controlAutomation } from "../../records/recording/control.ts";
 import { jsonBody } from "../body.ts";
 import { newApp } from "../context.ts";
 import { NEWEST_FIRST, PageQuery, pageSchema, toPageBody, toPageRequest } from "../paging.ts";

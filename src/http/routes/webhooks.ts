@@ -6,21 +6,21 @@ import { isId, randomId } from "../../contract/ids.ts";
 import { STOPS_WITHIN_MS, SUBSCRIPTIONS_MAX, URL_MAX_LENGTH } from "../../contract/limits.ts";
 import { commit, query, withoutRetries } from "../../db/client.ts";
 import { sendWakeUps } from "../../delivery/messages.ts";
-import { mintSecret } from "../../delivery/signature.ts";
+import { findUrlFault } from "../../endpoints/resolve.ts";
+import { openSecret, sealSecret } from "../../endpoints/secrets.ts";
+import { mintSecret } from "../../endpoints/signature.ts";
+import { toUri } from "../../endpoints/target.ts";
 import {
   type CreatedSubscription,
   findCreated,
   insertSubscription,
 } from "../../subscriptions/creation.ts";
-import { findUrlFault } from "../../subscriptions/resolve.ts";
-import { openSecret, sealSecret } from "../../subscriptions/secrets.ts";
 import {
   deleteSubscription,
   listSubscriptions,
   toWebhook,
   Webhook,
 } from "../../subscriptions/subscriptions.ts";
-import { toUri } from "../../subscriptions/target.ts";
 import { findDataKey } from "../../workspaces/data-keys.ts";
 import { jsonBody } from "../body.ts";
 import { type AppEnv, newApp } from "../context.ts";

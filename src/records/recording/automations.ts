@@ -5,10 +5,10 @@ import { type Database, query, readAs } from "../../db/client.ts";
 import { timeBudget } from "../../primitives/timing.ts";
 import { type AutomationRow, findStored, visibilityOf } from "../automations.ts";
 import { deleteRemovedRuns, markAutomationsRemoved } from "../removals.ts";
-import { applyReport, type ReportedAutomation, storeChanges } from "../reports.ts";
 import type { AutomationReport, RecordingInput } from "./inputs.ts";
 import type { Context, Recording } from "./recording.ts";
 import { findReferenced } from "./references.ts";
+import { applyReport, type ReportedAutomation, storeChanges } from "./reports.ts";
 
 /** How long a call may delete the runs that automations had before they were removed. */
 const DELETING_MS = 20_000;

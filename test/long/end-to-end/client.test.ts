@@ -1,7 +1,7 @@
 import { createInterface } from "node:readline";
 import { setTimeout } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
-import { mintSecret, signatureHeaders } from "../../../src/delivery/signature.ts";
+import { mintSecret, signatureHeaders } from "../../../src/endpoints/signature.ts";
 import { openClient, runNpm } from "../../node/support/client.ts";
 import { runProgram } from "../../node/support/process.ts";
 import { startReceiver } from "../../node/support/receiver.ts";

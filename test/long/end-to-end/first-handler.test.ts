@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "nod
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
-import { mintSecret, signatureHeaders } from "../../../src/delivery/signature.ts";
+import { mintSecret, signatureHeaders } from "../../../src/endpoints/signature.ts";
 import { startProgram } from "../../node/support/process.ts";
 import { freePort } from "../../node/support/server.ts";
 import { until } from "../../support/until.ts";

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { startRuntime } from "../../../scripts/shared/runtime.ts";
-import { mintSecret, signatureHeaders } from "../../../src/delivery/signature.ts";
+import { mintSecret, signatureHeaders } from "../../../src/endpoints/signature.ts";
 import {
   type Example,
   RECEIVERS,

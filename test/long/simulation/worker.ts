@@ -11,8 +11,8 @@ export interface LoadedWorker {
   withoutRetries: typeof import("../../../src/db/client.ts").withoutRetries;
   insertSubscription: typeof import("../../../src/subscriptions/creation.ts").insertSubscription;
   findDataKey: typeof import("../../../src/workspaces/data-keys.ts").findDataKey;
-  sealSecret: typeof import("../../../src/subscriptions/secrets.ts").sealSecret;
-  controlAutomation: typeof import("../../../src/records/control.ts").controlAutomation;
+  sealSecret: typeof import("../../../src/endpoints/secrets.ts").sealSecret;
+  controlAutomation: typeof import("../../../src/records/recording/control.ts").controlAutomation;
   deleteSubscription: typeof import("../../../src/subscriptions/subscriptions.ts").deleteSubscription;
 }
 

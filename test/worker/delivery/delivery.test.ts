@@ -4,11 +4,11 @@ import { afterEach, describe, expect, test, vi } from "vitest";
 import { POST_TIMEOUT_MS } from "../../../src/contract/limits.ts";
 import { LEASE_MS } from "../../../src/delivery/round.ts";
 import { createSender } from "../../../src/delivery/sender.ts";
-import { mintSecret } from "../../../src/delivery/signature.ts";
 import { expectDataKey } from "../../../src/encryption/personal-data.ts";
+import { sealSecret } from "../../../src/endpoints/secrets.ts";
+import { mintSecret } from "../../../src/endpoints/signature.ts";
 import { Platform } from "../../../src/platform/entrypoint.ts";
 import { rotateSecret } from "../../../src/subscriptions/rotation.ts";
-import { sealSecret } from "../../../src/subscriptions/secrets.ts";
 import { sweep } from "../../../src/sweep.ts";
 import { leadReport } from "../../support/api.ts";
 import {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { mintSecret } from "../../../src/delivery/signature.ts";
 import { open, parseEncryptionKeys, seal } from "../../../src/encryption/seal.ts";
+import { mintSecret } from "../../../src/endpoints/signature.ts";
 
 /** The base64 of 32 equal bytes. */
 const keyOf = (byte: number) => btoa(String.fromCharCode(byte).repeat(32));

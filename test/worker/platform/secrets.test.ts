@@ -1,8 +1,8 @@
 import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { openDatabase } from "../../../src/db/client.ts";
+import { openSecret } from "../../../src/endpoints/secrets.ts";
 import { rotateSecret } from "../../../src/subscriptions/rotation.ts";
-import { openSecret } from "../../../src/subscriptions/secrets.ts";
 import { findDataKey } from "../../../src/workspaces/data-keys.ts";
 import { errorOf, openWorkspace, Platform } from "../../support/api.ts";
 import {

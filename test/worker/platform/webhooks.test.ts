@@ -2,9 +2,9 @@ import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { WebhookEvent } from "../../../src/contract/enumerations.ts";
 import { isoTime } from "../../../src/contract/time.ts";
-import { postTestEvent } from "../../../src/delivery/test-event.ts";
 import { WebhookDelivery } from "../../../src/events/bodies.ts";
 import { findSubscription } from "../../../src/subscriptions/subscriptions.ts";
+import { postTestEvent } from "../../../src/subscriptions/test-event.ts";
 import { errorOf, leadReport, openWorkspace, Platform } from "../../support/api.ts";
 import {
   announceLeads,

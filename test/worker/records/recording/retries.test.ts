@@ -2,7 +2,7 @@ import { env } from "cloudflare:workers";
 import { beforeAll, describe, expect, test } from "vitest";
 import { WebhookEvent } from "../../../../src/contract/enumerations.ts";
 import { openDatabase } from "../../../../src/db/client.ts";
-import { controlAutomation } from "../../../../src/records/control.ts";
+import { controlAutomation } from "../../../../src/records/recording/control.ts";
 import {
   type AutomationReport,
   automationReport,

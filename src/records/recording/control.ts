@@ -1,8 +1,8 @@
-import type { AutomationStatus } from "../contract/enumerations.ts";
-import { commit, type Database } from "../db/client.ts";
-import type { WakeUp } from "../delivery/messages.ts";
-import { listDue } from "../delivery/schedule.ts";
-import { type AutomationRow, findAutomation, type Visibility } from "./automations.ts";
+import type { AutomationStatus } from "../../contract/enumerations.ts";
+import { commit, type Database } from "../../db/client.ts";
+import type { WakeUp } from "../../delivery/messages.ts";
+import { listDue } from "../../delivery/schedule.ts";
+import { type AutomationRow, findAutomation, type Visibility } from "../automations.ts";
 import { applyReport, storeChanges } from "./reports.ts";
 
 /** The statuses between which a client may switch an automation. */

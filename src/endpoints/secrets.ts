@@ -1,12 +1,16 @@
 import { type Placeholder, type SQL, sql } from "drizzle-orm";
 import { toTexts } from "../db/builder.ts";
 import { subscriptions } from "../db/schema.ts";
-import { createSigner, type Signer } from "../delivery/signature.ts";
-import { expectDataKey, openUnder, sealUnder } from "../encryption/personal-data.ts";
-import type { Owner } from "../events/bodies.ts";
+import {
+  expectDataKey,
+  openUnder,
+  sealUnder,
+  type WorkspaceKey,
+} from "../encryption/personal-data.ts";
+import { createSigner, type Signer } from "./signature.ts";
 
 /** The encrypted secrets of a subscription that sign, with its workspace. */
-interface SealedSecrets extends Owner {
+interface SealedSecrets extends WorkspaceKey {
   sealedSecret: string;
   earlierSecrets: string[];
 }

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { type TargetFault, targetFault, toUri } from "../../../src/subscriptions/target.ts";
+import { type TargetFault, targetFault, toUri } from "../../../src/endpoints/target.ts";
 
 /** URLs with these hosts, which are separated by spaces. */
 const to = (hosts: string) => hosts.split(" ").map((host) => `https://${host}/in`);

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
-import { LAST_MS } from "../../../src/primitives/text.ts";
-import type { AutomationRow } from "../../../src/records/automations.ts";
-import { applyReport, type ReportedAutomation } from "../../../src/records/reports.ts";
+import { LAST_MS } from "../../../../src/primitives/text.ts";
+import type { AutomationRow } from "../../../../src/records/automations.ts";
+import { applyReport, type ReportedAutomation } from "../../../../src/records/recording/reports.ts";
 
 const NOW = 1_000_000;
 const report: ReportedAutomation = {

@@ -1,10 +1,10 @@
 import { type SQL, sql } from "drizzle-orm";
-import { excluded, fromJson, insertFrom, mapColumns, qb } from "../db/builder.ts";
-import { insertEach, readAs, type Statements, transaction } from "../db/client.ts";
-import { automations, runs } from "../db/schema.ts";
-import { announce, draftEvent } from "../events/outbox.ts";
-import { LAST_MS } from "../primitives/text.ts";
-import { type AutomationRow, shows, toAutomation, type Visibility } from "./automations.ts";
+import { excluded, fromJson, insertFrom, mapColumns, qb } from "../../db/builder.ts";
+import { insertEach, readAs, type Statements, transaction } from "../../db/client.ts";
+import { automations, runs } from "../../db/schema.ts";
+import { announce, draftEvent } from "../../events/outbox.ts";
+import { LAST_MS } from "../../primitives/text.ts";
+import { type AutomationRow, shows, toAutomation, type Visibility } from "../automations.ts";
 
 /** The fields of an automation that a report sets. */
 const REPORTED = [

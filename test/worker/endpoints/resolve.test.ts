@@ -1,7 +1,7 @@
 import { env } from "cloudflare:workers";
 import { beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { createSender } from "../../../src/delivery/sender.ts";
-import { type Resolution, resolveHost } from "../../../src/subscriptions/resolve.ts";
+import { type Resolution, resolveHost } from "../../../src/endpoints/resolve.ts";
 import { deployedWith, invalid, openApi, openWorkspace } from "../../support/api.ts";
 import { jumpTo, owed, postOf, receivedBy } from "../../support/deliveries.ts";
 import { shortenTimers } from "../../support/timers.ts";

@@ -1,8 +1,12 @@
 import { z } from "@hono/zod-openapi";
 import { type Details, InputError } from "../contract/input-error.ts";
 import { HEADER_VALUE_MAX_LENGTH, HEADERS_MAX } from "../contract/limits.ts";
-import { expectDataKey, openUnder, sealUnder } from "../encryption/personal-data.ts";
-import type { Owner } from "../events/bodies.ts";
+import {
+  expectDataKey,
+  openUnder,
+  sealUnder,
+  type WorkspaceKey,
+} from "../encryption/personal-data.ts";
 
 /*
  * The custom headers of a subscription, which each of its requests carries. For example, a gateway in front of the
@@ -121,7 +125,7 @@ export function listDropped(
   return names.filter((name) => !wanted.includes(canonical(name)));
 }
 
-interface HeadersOwner extends Owner {
+interface HeadersOwner extends WorkspaceKey {
   subscriptionId: string;
 }
 

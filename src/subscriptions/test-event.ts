@@ -5,13 +5,20 @@ import { isoTime } from "../contract/time.ts";
 import { insertFrom } from "../db/builder.ts";
 import { commit, type Database, type Statements, transaction } from "../db/client.ts";
 import { attempts, deliveries, events, subscriptions } from "../db/schema.ts";
+import { type Outcome, statusOf } from "../delivery/outcome.ts";
+import { type Claimed, createSender } from "../delivery/sender.ts";
 import type { WebhookDelivery } from "../events/bodies.ts";
 import { HARD_DELIVERIES } from "../events/samples.ts";
-import type { TestResult } from "../history/views.ts";
 import { log } from "../log.ts";
-import type { KnownSubscription } from "../subscriptions/subscriptions.ts";
-import { statusOf } from "./outcome.ts";
-import { type Claimed, createSender } from "./sender.ts";
+import type { KnownSubscription } from "./subscriptions.ts";
+
+/** The result of a test event, which operations show as `TestResult`. */
+interface SentTest {
+  eventId: string;
+  outcome: Outcome["kind"];
+  status: number | null;
+  durationMs: number;
+}
 
 /**
  * Sends a sample event once, signed like any other, and records it with its response. The header
@@ -26,7 +33,7 @@ export async function postTestEvent(
   subscription: KnownSubscription,
   type: WebhookEvent,
   now: number,
-): Promise<TestResult> {
+): Promise<SentTest> {
   const { id: subscriptionId, url } = subscription;
   const eventId = newEventId(now);
   const body = sampleBody(eventId, type, now);
@@ -61,7 +68,7 @@ function record(
   type: WebhookEvent,
   body: string,
   now: number,
-  { eventId, outcome, status, durationMs }: TestResult,
+  { eventId, outcome, status, durationMs }: SentTest,
   response: string | null = null,
 ): Statements<unknown> {
   const { id, workspaceId, deletedAt } = subscriptions;

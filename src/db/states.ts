@@ -1,0 +1,31 @@
+import { type Column, type SQL, sql } from "drizzle-orm";
+import type { DeliveryState } from "../contract/enumerations.ts";
+import { deliveries, subscriptions, workspaces } from "./schema.ts";
+
+/* The states that follow from several columns, as SQL. Each rule stands here once, for all statements that need it. */
+
+/** SQL condition: the subscription is active. It is neither disabled nor deleted, and its workspace has access. */
+export function isActive(): SQL {
+  return sql`(${subscriptions.disabledAt} IS NULL AND ${subscriptions.deletedAt} IS NULL
+    AND EXISTS (SELECT 1 FROM ${workspaces}
+      WHERE ${workspaces.id} = ${subscriptions.workspaceId} AND ${workspaces.accessGranted}))`;
+}
+
+/** SQL condition: the subscription lists this event type. */
+export function listsType(type: Column | string): SQL {
+  return sql`EXISTS (SELECT 1 FROM json_each(${subscriptions.events}) AS listed WHERE listed.value = ${type})`;
+}
+
+/**
+ * SQL condition: the delivery was cancelled with its subscription or event type, although its row still says
+ * `pending`. A dispatch updates the row later (delivery/cancellation.ts).
+ */
+export function isCancelledLazily(): SQL {
+  return sql`(${deliveries.state} = 'pending'
+    AND ${deliveries.cancelEpoch} < coalesce(${subscriptions.cancelledBefore} ->> ${deliveries.type}, 0))`;
+}
+
+/** SQL expression: the state of the subscription's delivery. */
+export function deliveryState(): SQL<DeliveryState> {
+  return sql`iif(${isCancelledLazily()}, 'cancelled', ${deliveries.state})`;
+}
