@@ -1,7 +1,7 @@
 import { sql } from "drizzle-orm";
 import { TELL_AFTER_MS } from "../contract/limits.ts";
 import { deliveries, type EmailKind, type LastAttempt, subscriptions } from "../db/schema.ts";
-import { rejectedKinds } from "../history/rejections.ts";
+import { typesToReport } from "../history/rejections.ts";
 
 /** The columns from which e-mails are derived. */
 export const FACTS = {
@@ -36,7 +36,7 @@ export function trueSince(kind: EmailKind, facts: Facts, now: number): number | 
       return isLasting && facts.hasPending ? failingSince : null;
     }
     case "rejecting": {
-      const starts = rejectedKinds(facts, now).map(({ since }) => since);
+      const starts = typesToReport(facts, now).map(({ since }) => since);
       // The latest start counts, so that another rejected type is news.
       return starts.length > 0 ? Math.max(...starts) : null;
     }

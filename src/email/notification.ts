@@ -14,7 +14,7 @@ import {
   subscriptions,
   workspaces,
 } from "../db/schema.ts";
-import { rejectedKinds } from "../history/rejections.ts";
+import { typesToReport } from "../history/rejections.ts";
 import { FACTS, type Facts, trueSince } from "./facts.ts";
 import type { EmailMessage } from "./queue.ts";
 
@@ -98,17 +98,17 @@ export async function readNotification(
 
 /** Returns since when a subscription is in the reported state; for a disabled one, since when it had failed. */
 function sinceOf(kind: EmailKind, one: Known, now: number): number {
-  if (kind === "rejecting") return Math.min(...rejectedKinds(one, now).map(({ since }) => since));
+  if (kind === "rejecting") return Math.min(...typesToReport(one, now).map(({ since }) => since));
   const since = trueSince(kind, one, now) ?? now;
   return kind === "disabled" ? (one.failingSince ?? since) : since;
 }
 
 function typesOf(kind: EmailKind, one: Known, now: number): WebhookEvent[] {
-  return kind === "rejecting" ? rejectedKinds(one, now).map(({ type }) => type) : one.events;
+  return kind === "rejecting" ? typesToReport(one, now).map(({ type }) => type) : one.events;
 }
 
 function lastOf(kind: EmailKind, subjects: Known[], now: number): Notification["last"] {
-  if (kind === "rejecting") return subjects.flatMap((one) => rejectedKinds(one, now))[0] ?? null;
+  if (kind === "rejecting") return subjects.flatMap((one) => typesToReport(one, now))[0] ?? null;
   const attempts = subjects.flatMap(({ lastAttempt }) => lastAttempt ?? []);
   return attempts.toSorted((a, b) => b.at - a.at)[0] ?? null;
 }

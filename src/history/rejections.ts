@@ -3,7 +3,7 @@ import { TELL_AFTER_MS } from "../contract/limits.ts";
 import type { Rejection, Rejections } from "../db/schema.ts";
 
 /** An event type that a subscription rejects although it accepts others. */
-export interface RejectedKind extends Rejection {
+export interface RejectedType extends Rejection {
   type: WebhookEvent;
 }
 
@@ -18,7 +18,7 @@ interface Rejecting {
  * Returns the listed event types that an endpoint rejects while it accepts others. Returns none if it accepts
  * nothing, because the subscription is failing then.
  */
-export function rejectedTypes({ rejections, failingSince, events }: Rejecting): RejectedKind[] {
+export function rejectedTypes({ rejections, failingSince, events }: Rejecting): RejectedType[] {
   return events.flatMap((type) => {
     const rejection = rejections[type];
     if (!rejection) return [];
@@ -33,6 +33,6 @@ export function rejectedTypes({ rejections, failingSince, events }: Rejecting): 
  *
  * @param now Unix milliseconds.
  */
-export function rejectedKinds(subscription: Rejecting, now: number): RejectedKind[] {
+export function typesToReport(subscription: Rejecting, now: number): RejectedType[] {
   return rejectedTypes(subscription).filter(({ since }) => now - since >= TELL_AFTER_MS);
 }

@@ -1,4 +1,4 @@
-import { and, eq, gt, sql } from "drizzle-orm";
+import { and, eq, gt, type SQL, sql } from "drizzle-orm";
 import type { Position } from "../contract/cursor.ts";
 import type { DeliveryState, RedeliveryState, WebhookEvent } from "../contract/enumerations.ts";
 import { eventIdAt } from "../contract/ids.ts";
@@ -7,7 +7,7 @@ import { MINUTE_MS } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
 import { commit, type Database, type Part, withoutRetries } from "../db/client.ts";
 import { deliveries, events, type Priority, subscriptions } from "../db/schema.ts";
-import { deliveryState } from "../db/states.ts";
+import { deliveryState, listsType } from "../db/states.ts";
 import type { QueueName } from "../delivery/policy.ts";
 import { NEXT_ATTEMPT_AT } from "../delivery/schedule.ts";
 import type { StatusClass } from "../history/deliveries.ts";
@@ -126,20 +126,40 @@ interface Candidate {
   nextSlotAt: number;
 }
 
-const CANDIDATE = sql`
-  ${events.id} AS eventId, ${events.type} AS type,
-  NOT ${events.test} AND EXISTS (
-    SELECT 1 FROM json_each(${subscriptions.events}) AS listed WHERE listed.value = ${events.type}) AS isListed,
-  ${deliveries.state} AS storedState, ${deliveryState()} AS state, ${deliveries.priority} AS priority,
-  ${deliveries.attempts} AS attempts, ${deliveries.dueAt} AS dueAt, ${deliveries.deliveredEarlier} AS deliveredEarlier,
-  ${NEXT_ATTEMPT_AT} AS nextAttemptAt, ${deliveries.lastOutcome} AS outcome, ${deliveries.lastStatus} AS status`;
+/**
+ * Selects events of a subscription's workspace, each with its delivery to the subscription. SQLite looks up the
+ * subscription, then the events by their primary key, then the delivery of each by its primary key: CROSS JOIN keeps
+ * this order. So it reads the events that `which` selects, with one delivery each.
+ *
+ * @param which SQL condition on `events`, with an optional ORDER BY and LIMIT.
+ */
+function selectCandidates(subscriptionId: string, which: SQL, now: number): SQL {
+  return sql`
+    SELECT
+      ${events.id} AS eventId,
+      ${events.type} AS type,
+      NOT ${events.test} AND ${listsType(events.type)} AS isListed,
+      ${deliveries.state} AS storedState,
+      ${deliveryState()} AS state,
+      ${deliveries.priority} AS priority,
+      ${deliveries.attempts} AS attempts,
+      ${deliveries.dueAt} AS dueAt,
+      ${deliveries.deliveredEarlier} AS deliveredEarlier,
+      ${NEXT_ATTEMPT_AT} AS nextAttemptAt,
+      ${deliveries.lastOutcome} AS outcome,
+      ${deliveries.lastStatus} AS status,
+      ${nextSlotAt(now)} AS nextSlotAt
+    FROM ${subscriptions}
+      CROSS JOIN ${events} ON ${events.workspaceId} = ${subscriptions.workspaceId}
+      LEFT JOIN ${deliveries} ON ${deliveries.subscriptionId} = ${subscriptions.id}
+        AND ${deliveries.eventId} = ${events.id}
+    WHERE ${subscriptions.id} = ${subscriptionId} AND ${which}`;
+}
 
-/** SQL: the events of a subscription's workspace, each with its delivery. CROSS JOIN keeps this order. */
-const CANDIDATES = sql`${subscriptions}
-  CROSS JOIN ${events} ON ${events.workspaceId} = ${subscriptions.workspaceId}
-  LEFT JOIN ${deliveries} ON ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.eventId} = ${events.id}`;
-
-const nextSlotAt = (now: number) => sql`max(${now}, ${subscriptions.scheduledUntil})`;
+/** SQL expression: when the next free slot of the subscription's replays is. */
+function nextSlotAt(now: number): SQL {
+  return sql`max(${now}, ${subscriptions.scheduledUntil})`;
+}
 
 /**
  * Returns the state in which an event may be sent again. An event that was ever delivered counts as delivered, even
@@ -172,10 +192,9 @@ async function replayRange(
   // A cursor does not lead out of the range that the caller names.
   const start = after && after.id > from ? after.id : from;
   const end = eventIdAt(Math.min(until ?? Number.POSITIVE_INFINITY, askedAt + 1));
-  const candidates = await db.all<Candidate>(sql`
-    SELECT ${CANDIDATE}, ${nextSlotAt(now)} AS nextSlotAt FROM ${CANDIDATES}
-    WHERE ${subscriptions.id} = ${id} AND ${events.id} > ${start} AND ${events.id} < ${end}
-    ORDER BY ${events.id} LIMIT ${REDELIVERY_EXAMINED_MAX}`);
+  const isInRange = sql`${events.id} > ${start} AND ${events.id} < ${end}
+    ORDER BY ${events.id} LIMIT ${REDELIVERY_EXAMINED_MAX}`;
+  const candidates = await db.all<Candidate>(selectCandidates(id, isInRange, now));
   const wanted = candidates.filter((candidate) => {
     const state = stateOf(candidate);
     if (!candidate.isListed || state === null || !states.includes(state)) return false;
@@ -210,9 +229,8 @@ async function resend(
   now: number,
 ): Promise<number> {
   const named = JSON.stringify([...new Set(eventIds)]);
-  const found = await db.all<Candidate>(sql`
-    SELECT ${CANDIDATE}, ${nextSlotAt(now)} AS nextSlotAt FROM ${CANDIDATES}
-    WHERE ${subscriptions.id} = ${subscriptionId} AND ${events.id} IN (SELECT value FROM json_each(${named}))`);
+  const isNamed = sql`${events.id} IN (SELECT value FROM json_each(${named}))`;
+  const found = await db.all<Candidate>(selectCandidates(subscriptionId, isNamed, now));
   const known = new Set(found.filter(({ isListed }) => isListed).map(({ eventId }) => eventId));
   const unknown = eventIds.findIndex((id) => !known.has(id));
   if (unknown >= 0)

@@ -3,7 +3,7 @@ import { REDELIVERIES_PER_SECOND } from "../contract/limits.ts";
 import { excluded, insertFrom, mapColumns, qb } from "../db/builder.ts";
 import { counted, type Part, readAs, type Statements, transaction } from "../db/client.ts";
 import { deliveries, events, type Priority, subscriptions } from "../db/schema.ts";
-import { isActive } from "../db/states.ts";
+import { isActive, listsType } from "../db/states.ts";
 import { insertAttempts } from "../delivery/attempts.ts";
 
 /**
@@ -48,13 +48,12 @@ export function scheduleDeliveries(
   priority: Exclude<Priority, 0>,
   startsAt: SQL,
 ): Statements<number> {
-  // Looking the subscription up from each entry makes SQLite go event by event; with a constant id, it would scan
-  // all of the subscription's deliveries.
+  // SQLite goes from slot to slot, and looks up the subscription, the event and the delivery of each by their primary
+  // keys. With a constant subscription id, it would scan all deliveries of the subscription.
   const slots = sql`json_each(${JSON.stringify(scheduled.map((one) => ({ ...one, subscriptionId })))}) AS slot`;
   const isOwn = sql`${subscriptions.id} = slot.value->>'subscriptionId' AND ${isActive()}`;
   const isEvent = sql`${events.workspaceId} = ${subscriptions.workspaceId} AND ${events.id} = slot.value->>'eventId'
-    AND NOT ${events.test}
-    AND EXISTS (SELECT 1 FROM json_each(${subscriptions.events}) AS listed WHERE listed.value = ${events.type})`;
+    AND NOT ${events.test} AND ${listsType(events.type)}`;
   const isDelivery = sql`${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.eventId} = ${events.id}`;
   const isUnchanged = sql`${deliveries.state} IS slot.value->>'storedState'
     AND ${deliveries.attempts} IS slot.value->>'attempts' AND ${deliveries.dueAt} IS slot.value->>'dueAt'`;

@@ -104,7 +104,7 @@ describe("moveWorkspace", () => {
     },
   );
 
-  test("fails no read, loses nothing that was accepted, and delivers each event, while clients and the platform go on", async () => {
+  test("fails no read, loses no accepted write, and delivers each event, while traffic goes on", async () => {
     const { workspaceId, api } = await openWorkspace();
     const url = subscriberUrl();
     await api.post("/v1/webhooks", { url, events: ["lead.created", "automation.status_changed"] });

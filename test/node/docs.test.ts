@@ -89,7 +89,7 @@ test("the search leads only to places that exist, each of them named once, in pl
   expect(textOf("docs/search.json").match(/&[#\w]+;|<\/\w+>/g)).toBeNull();
 });
 
-test("the docs as text have every operation, event, schema, code and reason, say where a parameter goes, and have no gap", () => {
+test("The docs as text have every operation, event, schema, code and reason, without a gap", () => {
   const text = textOf("docs.md");
   const sectionOf = (title: string) => {
     expect(text).toContain(`\n### ${title}\n`);

@@ -53,7 +53,7 @@ const PICTURES: Record<string, string> = {
   "/docs/guides/webhooks": "How an event reaches your server",
 };
 
-test("has a page for each guide, each part of the reference and the changes, without an error, a policy violation or a request to another host", async () => {
+test("Each guide, each part of the reference and the changes have a page that loads without an error", async () => {
   const { page, faults } = desktop;
   const paths = await everyPage(page);
   expect(paths.slice(0, 2)).toEqual(["/docs", "/docs/guides/concepts"]);
@@ -122,7 +122,7 @@ test("folds the fields inside a field, and marks the part of the guide that is r
   await parts.locator('[aria-current][href="#recover-missed-events"]').waitFor();
 });
 
-test("shows each request in nine languages, and all of them in the one that is chosen, in the next page too", async () => {
+test("Each request is shown in nine languages, and the chosen one stays chosen on the next page", async () => {
   const { page } = desktop;
   await goToDocs(page, "/docs/reference/webhooks");
   const requests = page.locator(".request");

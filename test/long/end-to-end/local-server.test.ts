@@ -167,7 +167,7 @@ test.runIf(isLinux)(
   },
 );
 
-test("npm run listen shows what anybody posts to it on one line, with what a terminal would obey as escapes", async () => {
+test("npm run listen shows each request on one line, with control characters escaped", async () => {
   const listener = await listen();
   const post = async (body: string) =>
     fetch(String((await listeners())[0]), { method: "POST", body });
@@ -206,7 +206,7 @@ test("npm run listen shows 502 while the target is down, and nothing after Ctrl-
   expect(after).toBe("\nStopped listening and removed the subscription.\n");
 });
 
-test("several listeners work side by side: Ctrl-C removes their own subscription, and the next start that of a killed one", async () => {
+test("Listeners remove their own subscription at Ctrl-C, and that of a killed one at their start", async () => {
   const [one, two] = await Promise.all([listen(), listen()]);
   expect(one.secret).not.toBe(two.secret);
   expect(await listeners()).toHaveLength(2);

@@ -162,7 +162,7 @@ test.each([
   },
 );
 
-test("the page carries the platform's name, and its colour so that everything can be read, in light and dark", async () => {
+test("The page has the platform's name and its colour, legibly, in light and dark", async () => {
   const workspaceId = await stage.makeWorkspace();
   const { page, faults, close } = await openPage(stage.browser, stage.runtime.url, {
     bypassCSP: true,

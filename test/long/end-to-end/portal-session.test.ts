@@ -100,7 +100,7 @@ test("a session gives way to another workspace's only if the reader says so", as
   await close();
 });
 
-test("a session is renewed by a link to its workspace, unchanged by other fragments, and missing without a link", async () => {
+test("A session is renewed by a link to its workspace, and by no other fragment", async () => {
   const { page, faults, close } = await openEmpty();
   await page.goto(new URL("/portal", runtime.url).href);
   await heading(page, "Open the portal from the app").waitFor();
@@ -137,7 +137,7 @@ test("a link that has run out opens no session, and the page says so", async () 
   await close();
 });
 
-test("a link that has run out does nothing to a session, and a new one is opened without a question once it has ended", async () => {
+test("An expired link leaves a session open, and a new link replaces a session that has ended", async () => {
   const workspaceId = await makeWorkspace("Lyon");
   const { page, close } = await stage.open(workspaceId);
   await follow(page, await makeExpiredLink(workspaceId));

@@ -50,7 +50,7 @@ const COLOUR_GONE = [
 ];
 const removeLeads: Change = (document) => delete document.paths["/v1/leads"];
 
-test("a document may be the first, and grow; what was added within a version must stay, even if its removal is committed as well", () => {
+test("A document may only grow within a version, even if its removals are committed", () => {
   expect(faultsOf(committed)).toEqual([]);
   commit();
   const document = structuredClone(committed);

@@ -34,7 +34,7 @@ describe("the consumer is woken", () => {
     expect(deployment.slow).toEqual(sent(wakes("slow", 3)));
   });
 
-  test("in the database that its message names if it is not the first, after the delay, of 24 hours at the most", async () => {
+  test("in the database that its message names, after a delay of 24 hours at the most", async () => {
     const { env: bindings, slow } = isolated();
     for (const delaySeconds of [30, 86_400, 172_800])
       await sendWakeUps(bindings, "DB_2", wakes("slow", 1), delaySeconds);
@@ -69,7 +69,7 @@ test("a deleted subscription whose deliveries wait to be cancelled is not woken 
   expect(await due()).toEqual([]);
 });
 
-test("the queue consumer drops what only resembles a wake, whatever its queue is called, without logging any of it", async () => {
+test("The queue consumer drops invalid messages from any queue, without logging their content", async () => {
   const { id, url } = await owed(1, Date.now());
   const wake = { subscriptionId: id, queue: "fast" };
   const resembling = [

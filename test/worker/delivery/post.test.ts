@@ -56,7 +56,7 @@ describe("a post", () => {
     expect(performance.now() - startedAt).toBeLessThan(3_000);
   });
 
-  test("whose connection fails has no status; one that exceeds a limit of ours is not the subscriber's failure", async () => {
+  test("whose connection fails has no status, and is no failure of the endpoint if our limit was exceeded", async () => {
     const fetch = vi.spyOn(globalThis, "fetch");
     fetch.mockRejectedValueOnce(new Error("Network connection lost."));
     expect(await postTo(subscriberUrl())).toEqual({ kind: "unreachable", status: null });

@@ -52,7 +52,7 @@ async function attemptAt(behaviour: string, query: Record<string, string> = {}) 
   return { ...attempt, received: (await receivedBy({ url }))[0] };
 }
 
-test("the log of an attempt has headers, status and duration, and what was answered if it failed, but no cookie", async () => {
+test("The log of a failed attempt has headers, status, duration and the response without cookies", async () => {
   const [says, type] = ['{"error":"unknown field"}', "application/json"];
   const { received, ...attempt } = await attemptAt("says-422", {
     ...{ says, type, headers: '{"X-Trace":"t-1","Set-Cookie":"session=1"}' },
@@ -79,7 +79,7 @@ function expectSent(shown: Record<string, string> = {}, received: Record<string,
   expect(received).toMatchObject(Object.fromEntries(sent));
 }
 
-test("the headers of attempts are shown as the secrets of their time signed them; after a rotation, those before have no signatures", async () => {
+test("Attempts show the signatures of their time, unless the secret was rotated since", async () => {
   const { id, eventId, url } = await withOwed("says-500", { says: "no" });
   const headersOf = async () =>
     (await logOf(id, eventId)).map(({ request }) => request?.headers["X-Service-Signature"]);

@@ -207,7 +207,7 @@ describe("subscriptions that share a dispatch", () => {
 });
 
 describe("an invocation", () => {
-  test("that reaches its request limit ends its dispatch: the attempt is not counted, answered ones are, the rest is woken", async () => {
+  test("that reaches the request limit ends its dispatch, counts only finished attempts, and wakes the rest", async () => {
     const { id } = await owed(30, Date.now());
     const { posts, attempt } = subscriber(() => {
       if (posts.length > 12) throw new InvocationLimit("Too many subrequests");

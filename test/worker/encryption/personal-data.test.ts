@@ -15,7 +15,7 @@ async function makeKey(workspaceId: string): Promise<CryptoKey> {
   return (await openDataKey(KEYS, workspaceId, sealed)) as CryptoKey;
 }
 
-test("personal data are encrypted differently each time, and can be read with no other key, for no other lead, and not once a bit of them has changed", async () => {
+test("Personal data is encrypted differently each time, and decrypted only with its key, for its lead", async () => {
   const data = { name: "Zoë", email: null, phone: null, customFields: {} };
   const key = await makeKey("wks_2");
   const sealed = await sealUnder(key, "lea_1", data);

@@ -84,7 +84,7 @@ describe("a key", () => {
     ["quota", 429, 200],
     ["access", 403, 403],
   ])(
-    "that was rolled, with no %s left, is refused as unknown once it has expired, whatever the isolate remembers",
+    "that was rotated, with no %s left, is refused as unknown once it has expired",
     async (what, before, ofNew) => {
       const { workspaceId, keyId, api } = await openWorkspace({ requestsPerWindow: 1 });
       expect(await api.get("/v1/leads")).toEqual(SERVED);
@@ -105,7 +105,7 @@ describe("a key", () => {
   );
 });
 
-test("a workspace without access gets 403 for each of its keys, also a new one, as soon as access is revoked, and 200 when it is restored", async () => {
+test("A workspace gets 403 for all its keys while its access is denied, and 200 again afterwards", async () => {
   const { workspaceId, api } = await openWorkspace();
   const another = async () => openApi((await Platform.createApiKey({ workspaceId })).apiKey);
   const apis = [api, await another()];
@@ -122,7 +122,7 @@ test("a workspace without access gets 403 for each of its keys, also a new one, 
 });
 
 describe("an address that fails to authenticate", () => {
-  test("gets 401 twenty times, counted down, and then 429, whatever the failure, but not with a valid key; no other address does", async () => {
+  test("gets twenty 401s and then 429s for any failure, but not with a valid key or from another address", async () => {
     const { apiKey } = await openWorkspace();
     const address = freshAddress();
     const keys = ["nonsense", await inventedKey(), await unknownKey(), await revokedKey()];

@@ -210,7 +210,7 @@ describe("the order of the checks", () => {
 });
 
 describe("an error on our side", () => {
-  test("is a 500 with a generic message, and is logged with the id of the request, without a query's parameters", async () => {
+  test("is a generic 500, and is logged with the request's id, without the parameters of a query", async () => {
     const { apiKey } = await openWorkspace();
     const DB = interposed(env.DB, () => Promise.reject(BROKEN));
     const cursor = btoa('[1,"leads",1,"camille@example.com"]').replaceAll("=", "");
@@ -334,7 +334,7 @@ describe("the log line of a request", () => {
     return requests()[0];
   }
 
-  test("says which address and what kind of client asked, in no word of theirs: a pseudonym per IPv6 network and deployment", async () => {
+  test("names the client's family and a pseudonym of its IP address, in no text of the client", async () => {
     const { apiKey, keyId } = await openWorkspace();
     const elsewhere = deployedWith({ API_KEY_CHECKSUM_KEYS: `other:${btoa("o".repeat(32))}` });
     const address = freshAddress();

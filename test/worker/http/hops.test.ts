@@ -135,7 +135,7 @@ describe("a flood", () => {
     expect((await api.get("/v1/leads")).status).toBe(200);
   });
 
-  test("from a blocked address is refused here, unless the key could be valid; an invented one costs no look-up", async () => {
+  test("from a blocked address is refused without a hop or a look-up, unless its key could be valid", async () => {
     const { apiKey } = await openFarWorkspace();
     const invented = await inventedKey();
     const headers = { "CF-Connecting-IP": freshAddress() };
@@ -175,7 +175,7 @@ describe("strangers", () => {
     expect(hops).toBe(0);
   });
 
-  test("whose browsers send a hundred preflights call no gate, are not counted, and see the window as far as it is known", async () => {
+  test("whose browsers send a hundred preflights calls no gate, and is shown the window as far as known", async () => {
     const asked = {
       "CF-Connecting-IP": freshAddress(),
       Origin: "https://page.example",

@@ -72,7 +72,7 @@ test.each(operationsOf(document))(
   },
 );
 
-test("CRM automations that are not served are like an unknown id, shorten no page and cause no event, as CRM leads do", async () => {
+test("CRM automations that are not served look unknown, shorten no page and cause no event", async () => {
   const { workspaceId, apiKey, api: everywhere } = await openListeningWorkspace();
   const SERVED_ROUTES = without("automations.crm_source");
   const api = openApi(apiKey, deployedWith({ SERVED_ROUTES }));

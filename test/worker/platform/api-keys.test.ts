@@ -156,7 +156,7 @@ test("updateApiKey changes the quota of a live key immediately, and does not aff
 });
 
 describe("rollApiKey", () => {
-  test("returns a new key with the same workspace, name and quota, and sets the old one's expiry, before which it can be revoked", async () => {
+  test("returns a new key like the old one, which expires then and can be revoked before", async () => {
     const { workspaceId } = await Platform.createWorkspace({ name: "Agence" });
     const about = { name: "CRM", requestsPerWindow: 7 };
     const { keyId, apiKey } = await Platform.createApiKey({ workspaceId, ...about });

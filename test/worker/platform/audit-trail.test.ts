@@ -42,7 +42,7 @@ const callOn = (DB: D1Database) => ({ env: { ...env, DB }, ctx: { waitUntil: () 
 const NO_CHANGE = { webhookId: null, before: null, after: null };
 
 describe("the audit trail", () => {
-  test("has a row and a log line for each call: what, about which workspace, who, and how it ended; but not the key", async () => {
+  test("has a row and a log line for each call with its actor and result, but not the key", async () => {
     const { workspaceId } = await Platform.createWorkspace({ name: "Agence", actor: "Ada" });
     const { keyId, apiKey } = await Platform.createApiKey({ workspaceId, actor: "Ada" });
     const { id: webhookId } = await subscribe(workspaceId);
@@ -181,7 +181,7 @@ describe("the audit trail", () => {
   });
 });
 
-test("a call is noted when it returns, even if the directory is slow, and if its caller hangs up: the runtime is asked to wait for all of it", async () => {
+test("A call is noted when it returns, even if the directory is slow or its caller hangs up", async () => {
   const { workspaceId } = await openWorkspace();
   const { DB } = observedDatabase({
     before: (_, texts) =>

@@ -96,7 +96,7 @@ async function meteredExport(workspaceId: string) {
 }
 
 describe("exportWorkspace", () => {
-  test("returns everything stored, each table of the manifest with every column, in readable form, and no secret", async () => {
+  test("returns every column of every table in the registry in readable form, and no secret", async () => {
     const all = await withEverything();
     const other = await withEverything();
     const items = (await exportAll(all.workspaceId)).flat();

@@ -41,7 +41,7 @@ async function recordAndRead(...reports: Partial<LeadReport>[]) {
   });
 }
 
-test("recordLeads returns the ids in the order of the leads, and announces each one, whatever its source, as the API shows it", async () => {
+test("recordLeads returns ids in the order of the leads, and announces each as the API shows it", async () => {
   const { record, listed, announced } = await openLeads();
   const startedAt = Date.now();
   const leads = LeadSource.options.map((source, i) =>
@@ -118,7 +118,7 @@ test("the time of a lead is shown in UTC, to the millisecond, and is that of its
   }
 });
 
-test("text and custom fields are returned unchanged, in their order, whatever they are, in the API and in the event", async () => {
+test("Text and custom fields are returned unchanged, in their order, in the API and in the event", async () => {
   const texts = [
     "Zoë 🧑‍👩‍👧 𝔘𝔫𝔦𝔠𝔬𝔡𝔢 𠜎",
     "\"double\" 'single' `back` \\back\\slash\\ \\u0041 \\n",
@@ -234,7 +234,7 @@ test("a run of a known reference has its id, changes nothing and causes no secon
   expect([await listed(), await announced()]).toEqual(before);
 });
 
-test("recordRuns rejects an automation or lead that is unknown, removed or another workspace's, and writes no run", async () => {
+test("recordRuns writes no run if one names an unknown, removed or foreign automation or lead", async () => {
   const { workspaceId, automationId, leadId, record, listed, announced } = await openAutomation();
   const stranger = await openAutomation();
   const removed = await recordAutomation(workspaceId);

@@ -110,7 +110,7 @@ describe("rotateWebhookSecret", () => {
     expect(await subscriptionRow(id)).toEqual(before);
   });
 
-  test("affects only this subscription, stores no secret in plain text, and does not appear in the client's list", async () => {
+  test("affects only this subscription, and stores and lists no secret in plain text", async () => {
     const { workspaceId, api } = await openWorkspace();
     const [subscription, other] = [await subscribe(workspaceId), await subscribe(workspaceId)];
     const { id: webhookId } = subscription;

@@ -136,7 +136,7 @@ describe("sendTestEvent", () => {
 });
 
 describe("updateWebhook", () => {
-  test("changes which events are owed from then on: what is pending of another type is cancelled, and nothing is sent again", async () => {
+  test("cancels pending deliveries of a type that is no longer listed, and sends no event again", async () => {
     const { id, workspaceId, drafts } = await owed(2, T0);
     const events = ["run.completed", "automation.status_changed"] as const;
     await failAt(id, [T0]);
@@ -176,7 +176,7 @@ describe("updateWebhook", () => {
   });
 });
 
-test("updateWebhook with another URL keeps secret, history and pending deliveries, which go to the new URL at once, and starts anew: what the old one failed does not disable it", async () => {
+test("updateWebhook with another URL moves pending deliveries to it, and resets the subscription's health", async () => {
   const { workspaceId } = await openWorkspace();
   const old = await subscribe(workspaceId, { url: subscriberUrl("status-500") });
   const webhookId = old.id;
@@ -201,7 +201,7 @@ test("updateWebhook with another URL keeps secret, history and pending deliverie
   expect((await Platform.listDeliveries({ webhookId })).items).toHaveLength(1);
 });
 
-test("updateWebhook with headers sends them with each post, stores them encrypted, and shows only their names", async () => {
+test("updateWebhook with headers sends them with each request, encrypts them, and shows only their names", async () => {
   const { workspaceId } = await openWorkspace();
   const subscription = await subscribe(workspaceId);
   const webhookId = subscription.id;

@@ -56,7 +56,7 @@ async function openRemoved(runs: number) {
 
 const db = openDatabase(env.DB);
 
-test("a removed automation with 20,000 runs disappears from the API immediately with them, and is then deleted in chunks", async () => {
+test("A removed automation disappears at once with its 20,000 runs, which are deleted in chunks", async () => {
   const { workspaceId, api, id, kept, keptRuns, listed } = await openRemoved(20_000);
   const { ids: leads } = await Platform.recordLeads({ workspaceId, leads: [leadReport("1")] });
   const check = async () => {
@@ -83,7 +83,7 @@ test("a removed automation with 20,000 runs disappears from the API immediately 
   await check();
 });
 
-test("a removed automation returns under its id if it is recorded again, with new runs only, even during the deletion", async () => {
+test("A removed automation that is recorded again returns with new runs only, even during the deletion", async () => {
   const { workspaceId, id, listed, recordAgain, keptRuns } = await openRemoved(20_000);
   // Of the run of another automation, and not of the removal.
   expect(await eventsOf(workspaceId)).toHaveLength(1);
@@ -99,7 +99,7 @@ test("a removed automation returns under its id if it is recorded again, with ne
 });
 
 test.each([1, 100])(
-  "a page examines a bounded number of runs of a removed automation, and skips none that is shown: limit=%i",
+  "A page with limit=%i examines a bounded number of hidden runs, and skips no shown one",
   async (limit) => {
     const { workspaceId, kept, keptRuns } = await openRemoved(20_000);
     const older = [runReport("older", kept, { occurredAt: new Date(0).toISOString() })];

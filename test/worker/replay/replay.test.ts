@@ -66,7 +66,7 @@ async function expectLedger(workspaceId: string, figures: object) {
 }
 
 describe("a subscription that is re-enabled", () => {
-  test("is active and healthy again, appears so in GET /v1/webhooks, and gets nothing that it missed unless asked", async () => {
+  test("is active and healthy again, and gets no event that it missed unless requested", async () => {
     const { workspaceId, api } = await openWorkspace();
     const { id } = await subscribe(workspaceId);
     await setSubscription(id, { disabledAt: T0, failingSince: T0 - DAY_MS, failures: 12 });
@@ -92,7 +92,7 @@ describe("a subscription that is re-enabled", () => {
 });
 
 describe("a redelivery", () => {
-  test("is of everything never delivered (missed, cancelled, exhausted) of the kinds that its subscription lists, since that exists; oldest first", async () => {
+  test("sends all undelivered events of the listed types since the subscription's creation, oldest first", async () => {
     const { workspaceId: elsewhere } = await disabled();
     const workspaceId = await createWorkspace();
     const { id } = await subscribe(workspaceId, { createdAt: T0 });
@@ -222,7 +222,7 @@ test("a redelivery reads the events that it sends, and a deletion what is pendin
 describe("a range", () => {
   const rangeOf = (...states: Range["states"]) => ({ since: T0, until: null, states });
 
-  test("is driven by its caller: each call examines a thousand events, and schedules ten a second, oldest first", async () => {
+  test("examines a thousand events in each call, and schedules ten a second, oldest first", async () => {
     const workspaceId = await createWorkspace();
     const { id } = await subscribe(workspaceId);
     const ids = await storeEvents(workspaceId, id, 2_300, T0, "missed");
@@ -362,7 +362,7 @@ test("what is due counts as waiting while requests are spaced, but not because a
   expect(await count(NOW + HOUR_MS)).toBe(1);
 });
 
-test("what waits after failed attempts is sent at once with a range that asks for it, and keeps its attempts and its turn", async () => {
+test("A replay of failed events sends them at once, and keeps their attempts and their schedule", async () => {
   const { id, drafts } = await owed(2, T0);
   const [first = "", second = ""] = drafts.map((draft) => draft.id).toSorted();
   // Rejected on their own account: no success of another event ends their wait.

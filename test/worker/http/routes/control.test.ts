@@ -78,7 +78,7 @@ describe("PATCH /automations/{id}", () => {
     ["error", "active", refusedIn("error")],
     ["error", "paused", refusedIn("error")],
   ] as const)(
-    "changes nothing from %s to %s: 200 if it is that already, otherwise 422, the same updated_at, no event",
+    "changes nothing from %s to %s, keeps updated_at and causes no event: 200 if equal, else 422",
     async (from, to, refused) => {
       const { workspaceId, read, control } = await openAutomation(from);
       const before = await read();

@@ -174,7 +174,7 @@ describe("the subscription limit", () => {
     }
   });
 
-  test("lowered below the current number removes nothing and refuses new ones until there is room; another workspace's do not count, nor a deleted one that is kept", async () => {
+  test("lowered below the current number removes no subscription, and refuses new ones until there is room", async () => {
     const { workspaceId, api } = await openWorkspace();
     await create((await openWorkspace()).api);
     for (let i = 0; i < 3; i++) await create(api);
@@ -194,7 +194,7 @@ describe("the subscription limit", () => {
   });
 });
 
-test("GET /webhooks returns the subscriptions without their secrets, newest first, and when each was disabled", async () => {
+test("GET /webhooks returns subscriptions newest first, with disabled_at and without secrets", async () => {
   const { api } = await openWorkspace();
   const disabled_at = "2026-03-14T09:26:53.589Z";
   const newestFirst: Webhook[] = [];
