@@ -28,14 +28,13 @@ const AttemptRequest = z.object({
 });
 
 /** The stored part of a response, beside its status. */
-export const AttemptResponse = z.object({
+const AttemptResponse = z.object({
   headers: z.record(z.string(), z.string()).describe("cut if they are long"),
   body: z.string().describe("its beginning, as UTF-8; empty if there was none"),
   truncated: z.boolean().describe("there was more"),
   location: z.string().optional().describe("where a redirect leads"),
   error: z.string().optional().describe("what the runtime says about a failed connection"),
 });
-export type AttemptResponse = z.infer<typeof AttemptResponse>;
 
 /** An attempt in the log of its delivery. */
 const LoggedAttempt = AttemptView.extend({
