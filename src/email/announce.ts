@@ -12,6 +12,16 @@ import {
 } from "./announcements.ts";
 import { enqueueEmails } from "./queue.ts";
 
+/*
+ * E-mails to administrators, in the order of the files:
+ *
+ * 1. announce.ts, which the scheduled job calls, reads the subscriptions that may need an e-mail.
+ * 2. announcements.ts decides which e-mails are due, from the facts of facts.ts, and records them.
+ * 3. queue.ts passes them to a queue, which retries them.
+ * 4. send.ts consumes the queue. notification.ts reads the facts again, text.ts composes the e-mail, and mail.ts sends
+ *    it.
+ */
+
 /** How long the lock of a run that has died keeps later runs from announcing. */
 export const ANNOUNCING_MAX_MS = 2 * MINUTE_MS;
 

@@ -44,7 +44,9 @@ const ADDRESS_TYPES = [1, 28];
 export async function resolveHost(resolverUrl: string, url: string): Promise<Resolution> {
   const host = new URL(url).hostname;
   if (ipaddr.isValid(host.replace(/^\[|\]$/g, ""))) return "unknown";
-  const asked = await Promise.allSettled(["A", "AAAA"].map((type) => ask(resolverUrl, host, type)));
+  const asked = await Promise.allSettled(
+    ["A", "AAAA"].map((type) => queryResolver(resolverUrl, host, type)),
+  );
   const answers = asked.flatMap((answer) => (answer.status === "fulfilled" ? [answer.value] : []));
   const addresses = answers
     .flatMap(({ Answer }) => Answer)
@@ -62,8 +64,8 @@ const Answer = z.object({
   Answer: z.array(z.object({ type: z.number(), data: z.string() })).default([]),
 });
 
-/** @throws if there is no valid response in time. */
-async function ask(resolverUrl: string, name: string, type: string) {
+/** Queries the resolver for records of a type. @throws if there is no valid response in time. */
+async function queryResolver(resolverUrl: string, name: string, type: string) {
   const url = new URL(resolverUrl);
   url.searchParams.set("name", name);
   url.searchParams.set("type", type);
@@ -97,7 +99,7 @@ export function createGuard(env: Env): (url: string) => Promise<boolean> {
 
 function createResolver(resolverUrl: string): (url: string) => Promise<Resolution> {
   const asking = new Map<string, Promise<Resolution>>();
-  const ask = async (host: string, url: string) => {
+  const resolve = async (host: string, url: string) => {
     const resolution = await resolveHost(resolverUrl, url);
     remembered.set(host, { resolution, until: Date.now() + DNS_REMEMBERED_MS });
     asking.delete(host);
@@ -107,7 +109,7 @@ function createResolver(resolverUrl: string): (url: string) => Promise<Resolutio
     const host = new URL(url).hostname;
     const known = remembered.get(host);
     if (known && Date.now() < known.until) return known.resolution;
-    const answer = asking.get(host) ?? ask(host, url);
+    const answer = asking.get(host) ?? resolve(host, url);
     asking.set(host, answer);
     return withTimeout(DNS_BEFORE_POST_MS, answer, (): Resolution => "unknown");
   };

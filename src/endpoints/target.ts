@@ -1,6 +1,14 @@
 import ipaddr from "ipaddr.js";
 import { URL_MAX_LENGTH } from "../contract/limits.ts";
 
+/*
+ * Endpoints are the URLs to which events are sent. This file has the policy for them. The other files of this folder:
+ *
+ * - resolve.ts applies the policy to the IP addresses of a host, before each request.
+ * - signature.ts signs requests, and secrets.ts stores the secrets that sign.
+ * - headers.ts has the custom headers of requests.
+ */
+
 /** A reason to block requests to a URL, named as in `details.reason` of the contract. */
 export type TargetFault =
   | "invalid_url"

@@ -10,7 +10,11 @@ import { serializeBody, type WebhookDelivery } from "./bodies.ts";
 
 /*
  * A transactional outbox: an event and its deliveries are written in the transaction of the record that they are
- * about, so neither exists without the other.
+ * about, so neither exists without the other. The other files of this folder:
+ *
+ * - bodies.ts makes the body of an event.
+ * - subject.ts reads the name of the record that an event is about.
+ * - samples.ts has sample events.
  */
 
 /** An event to announce. It is stored only if the condition of `announce` holds at the commit. */

@@ -15,7 +15,16 @@ import { readSubject, SUBJECT } from "../events/subject.ts";
 import { isSubscription } from "../subscriptions/subscriptions.ts";
 import type { DeliveryView, FailureView } from "./views.ts";
 
-/* Lists the deliveries of a subscription, and the failed ones of a workspace. */
+/*
+ * The history: deliveries and the health of subscriptions, as operations and the portal show them. This file lists the
+ * deliveries of a subscription, and the failed ones of a workspace. The other files of this folder:
+ *
+ * - delivery.ts shows one delivery with its attempts.
+ * - health.ts shows subscriptions with their state, counts.ts their days, and rejections.ts the rejected event types.
+ * - failures.ts explains failures, in words.
+ * - ledger.ts reconciles deliveries with events.
+ * - views.ts has the shapes.
+ */
 
 /** Maximum deliveries that one page of a filtered list examines. */
 export const DELIVERIES_LOOKED_THROUGH = 2_000;

@@ -8,6 +8,16 @@ import type { KeyRefusal } from "./memory.ts";
 import { countUsage, type HourUsage } from "./usage.ts";
 import { type RateLimit, type Rule, rateLimitOf, take, type Window, windowAt } from "./window.ts";
 
+/*
+ * The rate limiter of keys. The other files of this folder:
+ *
+ * - address-gate.ts limits the authentication failures of an IP address, which address.ts names.
+ * - window.ts counts in a fixed window, and usage.ts by hour.
+ * - memory.ts caches the answers of gates in an isolate, and invalidate-key.ts drops the cached status of a key.
+ * - call.ts calls a Durable Object with retries.
+ * - api-key.ts generates and verifies the text of keys.
+ */
+
 /** Minimum time between two writes of a key's window. A reset of the object loses the counts of that time. */
 const WINDOW_WRITTEN_EVERY_MS = 500;
 

@@ -23,6 +23,15 @@ import type { WakeUp } from "../delivery/messages.ts";
 import { INITIAL_PACE, INITIAL_TYPE_RECORD, queueOf } from "../delivery/policy.ts";
 import { earlierSecretsAt } from "../endpoints/secrets.ts";
 
+/*
+ * Subscriptions: their queries, changes and public shape. The other files of this folder:
+ *
+ * - creation.ts creates a subscription, once for each `Idempotency-Key`.
+ * - fields.ts computes and compares the changes that people make, for forms and the audit trail.
+ * - rotation.ts rotates the secret.
+ * - test-event.ts sends a test event.
+ */
+
 type SubscriptionRow = typeof subscriptions.$inferSelect;
 
 /** SQL condition: the subscription has this id and is not deleted. */

@@ -19,6 +19,17 @@ import { WORKSPACE_STATUS } from "./api-keys.ts";
 import { beingErased } from "./moves.ts";
 import { queryIfReachable } from "./placement.ts";
 
+/*
+ * Workspaces: their rows and access. The other files of this folder:
+ *
+ * - placement.ts finds the database where a workspace lives.
+ * - api-keys.ts has the keys, data-keys.ts the data encryption key, and rewrap.ts re-encrypts data keys.
+ * - audit-trail.ts has the calls and changes.
+ * - write-guard.ts checks the access of a request in the transaction of its write.
+ * - table-registry.ts lists the tables with data of workspaces, and rows.ts reads their rows.
+ * - lifecycle/ exports and erases workspaces and deletes old events; moving/ moves them to another database.
+ */
+
 /** Inserts a workspace that has access to the service. @param workspace the row, with an encrypted data key. */
 export async function insertWorkspace(
   db: Database,

@@ -9,6 +9,15 @@ import type { Context, Recording } from "./recording.ts";
 import { refuseMissing } from "./references.ts";
 import { toRunRecording } from "./runs.ts";
 
+/*
+ * The recording of records that the platform reports. This file runs a call. The other files of this folder:
+ *
+ * - inputs.ts has the schemas of the calls.
+ * - automations.ts, leads.ts and runs.ts check a call, and prepare its statements (recording.ts has their type).
+ * - references.ts looks up the records to which others refer.
+ * - reports.ts decides how a report changes an automation. control.ts uses it, too, for changes of clients.
+ */
+
 const RECORDINGS: {
   [M in RecordingMethod]: (input: RecordingInput<M>, context: Context) => Promise<Recording>;
 } = {
