@@ -1,7 +1,7 @@
 import { ENCRYPTION_KEYS } from "../../../scripts/shared/runtime.ts";
 import type { WebhookEvent } from "../../../src/contract/enumerations.ts";
 import type { Claimed, Target } from "../../../src/delivery/sender.ts";
-import { mintSecret } from "../../../src/delivery/signature.ts";
+import { mintSecret } from "../../../src/endpoints/signature.ts";
 import { openBroker } from "./broker.ts";
 import type { Store } from "./store.ts";
 import type { Subscribers } from "./subscribers.ts";

@@ -30,9 +30,9 @@ export async function loadWorker(src: string): Promise<LoadedWorker> {
     load("db/client.ts"),
     load("subscriptions/creation.ts"),
     load("subscriptions/subscriptions.ts"),
-    load("subscriptions/secrets.ts"),
+    load("endpoints/secrets.ts"),
     load("workspaces/data-keys.ts"),
-    load("records/control.ts"),
+    load("records/recording/control.ts"),
   ]);
   return Object.assign({}, ...modules);
 }
