@@ -341,11 +341,14 @@ const noteWakeUps = prepared(
     .returning({ subscriptionId: subscriptions.id }),
 );
 
-/** The automation that an event is about was removed, or is of a type that is not served. */
-const IS_WITHDRAWN = sql`(${events.type} <> 'lead.created' AND EXISTS (SELECT 1 FROM automations
+/**
+ * The automation that an event is about was removed, or is of a type that is not served. An event may outlive the row
+ * of its automation, so an automation without a row was removed, too.
+ */
+const IS_WITHDRAWN = sql`(${events.type} <> 'lead.created' AND NOT EXISTS (SELECT 1 FROM automations
   WHERE automations.id = coalesce(${events.body}->>'$.data.automation_id', ${events.body}->>'$.data.id')
-    AND (automations.removed_at IS NOT NULL
-      OR automations.type = 'crm_source' AND NOT ${sql.placeholder("servesCrmSource")})))`;
+    AND automations.removed_at IS NULL
+    AND (automations.type <> 'crm_source' OR ${sql.placeholder("servesCrmSource")})))`;
 
 /** The requested subscriptions that exist, as this round leaves them. */
 const readSubscriptions = prepared(

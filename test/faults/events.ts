@@ -29,7 +29,7 @@ export const EVENTS: Fault[] = [
     ["delivery/round.ts", "leasedUntil: sql`iif(c.value->>'release', 0, ${subscriptions.leasedUntil})`", "leasedUntil: subscriptions.leasedUntil", "a lease is released when nothing is due", { violation: /executes \d+ statements|answers immediately/, seed: 3 }],
     ["delivery/round.ts", "AND ${subscriptions.url} = c.value->>'url')", ")", "an outcome says nothing about another URL"],
     ["delivery/round.ts", "AND (${subscriptions.wakeAt} <= ${NOW} OR ${subscriptions.wakeAt} > ${WAKE_AT})", "", "what waits leaves one delayed message"],
-    ["delivery/round.ts", "AND (automations.removed_at IS NOT NULL", "AND (0", "events of a removed automation are not sent"],
+    ["delivery/round.ts", "AND automations.removed_at IS NULL\n", "\n", "events of a removed automation are not sent"],
     ["delivery/session.ts", "if (error instanceof InvocationLimit) return this.#stop();", "", "a limit of the invocation is no failure"],
     ["delivery/session.ts", "if (error instanceof UnreadableEvent) {", "if (false) {", "a damaged lead holds up no other event"],
     ["delivery/session.ts", " && this.#inFlight.size < this.#pace.concurrency", "", "concurrency is adaptive", { violation: /posts under way at once/, seed: 21 }],

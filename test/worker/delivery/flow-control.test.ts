@@ -2,12 +2,14 @@ import { exports } from "cloudflare:workers";
 import { eq, sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import type { WebhookEvent } from "../../../src/contract/enumerations.ts";
-import { randomId } from "../../../src/contract/ids.ts";
+import { derivedId, randomId } from "../../../src/contract/ids.ts";
 import { commit, openDatabase } from "../../../src/db/client.ts";
 import { automations, workspaces } from "../../../src/db/schema.ts";
 import { exhaustOverflow } from "../../../src/delivery/cancellation.ts";
 import { CONCURRENCY_MAX } from "../../../src/delivery/policy.ts";
 import { announce, draftEvent } from "../../../src/events/outbox.ts";
+import { cleanUpAutomations } from "../../../src/records/removals.ts";
+import { automationReport } from "../../support/api.ts";
 import {
   announceLeads,
   answered,
@@ -35,13 +37,17 @@ const NOW = Date.UTC(2026, 0, 5, 12);
 const OK = answered(200);
 const REJECTED = answered(400);
 
+/** The reference of the automation that `subscribedToBoth` records. */
+const REFERENCE = "default";
+
 /** Announces completed runs of an automation. */
 async function announceRuns(
   workspaceId: string,
   count: number,
   now: number,
-  automationId = "aut_1",
+  ofAutomation?: string,
 ) {
+  const automationId = ofAutomation ?? (await derivedId("automation", workspaceId, REFERENCE));
   const drafts = Array.from({ length: count }, () => {
     const id = randomId("run");
     return draftEvent("run.completed", { id, automation_id: automationId } as never, now);
@@ -50,9 +56,11 @@ async function announceRuns(
   return drafts;
 }
 
-/** A new subscription to leads and runs. */
+/** A new subscription to leads and runs, in a workspace with an automation. */
 async function subscribedToBoth() {
   const workspaceId = await createWorkspace();
+  const automations = [automationReport(REFERENCE)];
+  await exports.Platform.recordAutomations({ workspaceId, automations });
   const events: WebhookEvent[] = ["lead.created", "run.completed"];
   return { workspaceId, ...(await subscribe(workspaceId, { events })) };
 }
@@ -330,6 +338,24 @@ describe("an automation that is removed", () => {
     const { attempt } = subscriber(() => OK);
     await dispatchAt(NOW, [id], attempt);
     expect(await statesOf(id)).toEqual({ cancelled: 2, delivered: 1 });
+  });
+
+  test("has its events cancelled after its row was deleted, even if they are sent again", async () => {
+    const { id, workspaceId, automationId } = await recorded();
+    const drafts = await announceRuns(workspaceId, 2, NOW, automationId);
+    const { posts, attempt } = subscriber(() => REJECTED);
+    await dispatchAt(NOW, [id], attempt);
+    expect(posts).toHaveLength(2);
+    await exports.Platform.removeAutomations({ workspaceId, ids: [automationId] });
+    await cleanUpAutomations(openDatabase(WORKSPACE_DB), () => true);
+    expect(await db.select().from(automations).where(eq(automations.id, automationId))).toEqual([]);
+    await dispatchAt(NOW + HOUR_MS, [id], attempt);
+    expect(await statesOf(id)).toEqual({ cancelled: 2 });
+    const eventIds = drafts.map((draft) => draft.id);
+    expect(await redeliver(id, eventIds, NOW + HOUR_MS)).toBe(2);
+    await dispatchAt(NOW + 2 * HOUR_MS, [id], attempt);
+    expect(await statesOf(id)).toEqual({ cancelled: 2 });
+    expect(posts).toHaveLength(2);
   });
 
   test("is not sent what was claimed before, later than a round", async () => {
