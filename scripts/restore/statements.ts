@@ -33,6 +33,8 @@ export function rowsToPutBack(table: Table, noted: Tables, found: Tables): Row[]
   return noted[table].filter((row) => {
     if (row.deleted_at) return false;
     const now = present.get(row.id);
+    // Of a workspace that lives elsewhere, an entry is all there is, and what it has left here is locked.
+    if (now && table === "workspaces" && row.database !== null) return false;
     return !now || KEPT_COLUMNS[table].some((column) => row[column] !== now[column]);
   });
 }

@@ -4,6 +4,10 @@ import type { Row, Tables } from "./statements.ts";
 
 const Rows = z.array(z.record(z.string(), z.union([z.string(), z.number(), z.null()])));
 const Executed = z.array(z.object({ results: Rows }));
+/** How wrangler reports with `--json` that a call failed. */
+const Failed = z.object({
+  error: z.object({ text: z.string(), notes: z.array(z.object({ text: z.string() })).default([]) }),
+});
 
 /** The rows of the audit trail since a time. Those of recording calls and of checks are many, and left out. */
 const trailSince = (at: number) =>
@@ -23,10 +27,12 @@ async function queryEach(
 ): Promise<Row[][]> {
   const call = ["d1", "execute", database, "--remote", "--json", "--command"];
   const { ok, stdout, complaint } = await wrangler.ask(...call, statements.join(";\n"));
-  const { data } = Executed.safeParse(parseJson(stdout));
-  if (!ok || data?.length !== statements.length)
-    throw new Error(`${database} cannot be queried:\n${complaint || stdout}`);
-  return data.map(({ results }) => results);
+  const answer = parseJson(stdout);
+  const { data } = Executed.safeParse(answer);
+  if (ok && data?.length === statements.length) return data.map(({ results }) => results);
+  const { error } = Failed.safeParse(answer).data ?? {};
+  const reasons = error ? [error.text, ...error.notes.map(({ text }) => text)] : [complaint];
+  throw new Error(`${database} cannot be queried:\n${reasons.join("\n")}`);
 }
 
 /**

@@ -177,9 +177,11 @@ describe("the calls that are repeated", () => {
     const { then, now, both } = opened();
     both("workspaces", workspace("wks_1", { database: "DB_2", access_granted: 0 }), {
       access_granted: 1,
+      name: "",
     });
     insert(then, "subscriptions", subscription("whk_1"));
     insert(now, "audit_trail", call("1", "eraseLeads", ["lea_1"]));
     expect(callsOf(then, now)).toEqual([]);
+    expect(rowsToPutBack("workspaces", read(now), read(then))).toEqual([]);
   });
 });

@@ -1,7 +1,17 @@
-import { cpSync, mkdtempSync, readdirSync, rmSync, statSync } from "node:fs";
+import {
+  cpSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { delimiter, dirname, join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
 import { expect, test, vi } from "vitest";
+import { ROOT } from "../../../scripts/shared/checkout.ts";
 import { openApi } from "../../../scripts/shared/local-api.ts";
 import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
 import { runProgram } from "../../node/support/process.ts";
@@ -14,13 +24,105 @@ import { QUEUES } from "./deployment.ts";
 // Wrangler takes seconds to start, and longer on a busy machine.
 vi.setConfig({ testTimeout: 900_000 });
 
-const FOLDER = mkdtempSync(join(tmpdir(), "restoring-"));
-const STATE = join(FOLDER, "state");
-const COPY = join(FOLDER, "d1");
-const REGISTRY = join(FOLDER, "registry");
+/** How each database is called in the account, by its binding. */
+const DATABASES = { DB: "public-api", DB_2: "public-api-2" } as const;
 
-/** The Worker with the stored state, where the Platform API is found. */
-const startWorker = () => startRuntime({ persist: STATE, registry: REGISTRY });
+/** A deployment with its storage on this machine, whose databases the account can restore. */
+async function openDeployment(bindings: (keyof typeof DATABASES)[]) {
+  const folder = mkdtempSync(join(tmpdir(), "restoring-"));
+  const [d1, copy] = [join(folder, "state/d1"), join(folder, "copy")];
+  const registry = join(folder, "registry");
+  const start = () =>
+    startRuntime({ persist: join(folder, "state"), registry, databases: bindings.length });
+  const cloudflare = await startCloudflare();
+  for (const name of QUEUES) cloudflare.addQueue(name, "eu");
+  const deployment = {
+    cloudflare,
+    folder,
+    runtime: await start(),
+    /** What happens when a database has been restored. */
+    onRestored: () => {},
+    /** Remembers the databases as they are. @returns the time. */
+    async remember() {
+      await deployment.runtime.stop();
+      cpSync(d1, copy, { recursive: true });
+      const time = new Date().toISOString();
+      deployment.runtime = await start();
+      return time;
+    },
+    /** Runs the command with the real wrangler, to its end. */
+    restore: (...args: string[]) =>
+      runProgram(
+        [
+          ...[process.execPath, "test/node/support/restore-locally.ts"],
+          ...["--config", join(folder, "wrangler.toml"), ...args],
+        ],
+        {
+          env: {
+            PATH: [dirname(process.execPath), process.env.PATH].join(delimiter),
+            HOME: folder,
+            NODE_NO_WARNINGS: "1",
+            WRANGLER_REGISTRY_PATH: registry,
+            ...cloudflare.env,
+          },
+        },
+      ),
+    async close() {
+      await Promise.all([deployment.runtime.stop(), cloudflare.close()]);
+      rmSync(folder, { recursive: true });
+    },
+  };
+  const databaseOf = (binding: string) =>
+    (deployment.runtime.env as unknown as Record<string, D1Database>)[binding] as D1Database;
+  const toml = readFileSync(join(ROOT, "wrangler.toml"), "utf8").replaceAll(
+    'migrations_dir = "',
+    `migrations_dir = "${ROOT}/`,
+  );
+  const blocks = bindings
+    .slice(1)
+    .map(
+      (binding) =>
+        `\n[[d1_databases]]\nbinding = "${binding}"\ndatabase_name = "${DATABASES[binding]}"\nmigrations_dir = "${ROOT}/migrations"\n`,
+    );
+  writeFileSync(join(folder, "wrangler.toml"), toml + blocks.join(""));
+  for (const binding of bindings) {
+    await databaseOf(binding).exec(
+      `INSERT INTO sweep_positions (part, position) VALUES ('binding', '${binding}')`,
+    );
+    const database = cloudflare.addDatabase(DATABASES[binding], "eu");
+    database.query = async (sql) => {
+      const db = databaseOf(binding);
+      const results = await db.batch(sql.split(";\n").map((one) => db.prepare(one)));
+      return results.map((result) => result.results);
+    };
+    // Time Travel: the files of then, and other isolates.
+    database.restore = async () => {
+      await deployment.runtime.stop();
+      for (const file of filesOf(copy, binding)) cpSync(join(copy, file), join(d1, file));
+      deployment.runtime = await start();
+      deployment.onRestored();
+    };
+  }
+  return deployment;
+}
+
+/** The files of a database in a folder of D1's storage. */
+function filesOf(folder: string, binding: string): string[] {
+  const names = readdirSync(folder, { recursive: true, encoding: "utf8" });
+  return names.filter(
+    (name) => name.endsWith(".sqlite") && bindingIn(join(folder, name)) === binding,
+  );
+}
+
+/** Which database a file is; undefined for a file of the runtime's own. */
+function bindingIn(file: string): unknown {
+  using database = new DatabaseSync(file);
+  database.exec("PRAGMA wal_checkpoint(TRUNCATE)");
+  const tables = database.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'sweep_positions'");
+  if (!tables.get()) return undefined;
+  return database.prepare("SELECT position FROM sweep_positions WHERE part = 'binding'").get()
+    ?.position;
+}
 
 /** How a key is answered. */
 async function statusOf({ url }: Runtime, apiKey: string): Promise<number> {
@@ -29,57 +131,42 @@ async function statusOf({ url }: Runtime, apiKey: string): Promise<number> {
 }
 
 test("npm run restore brings records back, and keeps what people have decided since then, after outages, too", async () => {
-  const cloudflare = await startCloudflare();
-  for (const name of QUEUES) cloudflare.addQueue(name, "eu");
-  const database = cloudflare.addDatabase("public-api", "eu");
-  const [kept, deleted] = [await startReceiver(), await startReceiver()];
-  let runtime = await startWorker();
-  database.query = async (sql) => {
-    const { DB } = runtime.env;
-    const results = await DB.batch(sql.split(";\n").map((one) => DB.prepare(one)));
-    return results.map((result) => result.results);
-  };
-  // Time Travel: the files of then, and other isolates.
-  database.restore = async () => {
-    await runtime.stop();
-    rmSync(join(STATE, "d1"), { recursive: true });
-    cpSync(COPY, join(STATE, "d1"), { recursive: true });
-    runtime = await startWorker();
+  const deployment = await openDeployment(["DB"]);
+  const { cloudflare, folder } = deployment;
+  deployment.onRestored = () => {
     cloudflare.outage = /^POST .*.query$/;
   };
+  const [kept, deleted] = [await startReceiver(), await startReceiver()];
   /** Creates a key. The runtime's own answers end with it. */
   const createKey = async (input: { workspaceId: string; requestsPerWindow?: number }) => {
-    const { keyId, apiKey } = await runtime.env.PLATFORM.createApiKey(input);
+    const { keyId, apiKey } = await deployment.runtime.env.PLATFORM.createApiKey(input);
     return { keyId: String(keyId), apiKey: String(apiKey) };
   };
 
-  const main = await openWorkspace(runtime);
+  const main = await openWorkspace(deployment.runtime);
   const { workspaceId } = main;
   const { id: keptId } = await main.subscribe(kept.url);
   const { id: webhookId } = await main.subscribe(deleted.url);
   const { id: disabledId } = await main.subscribe(`${deleted.url}/disabled`, ["run.completed"]);
   const revoked = await createKey({ workspaceId });
-  const barred = await openWorkspace(runtime);
-  const erasedWorkspace = await openWorkspace(runtime);
+  const barred = await openWorkspace(deployment.runtime);
+  const erasedWorkspace = await openWorkspace(deployment.runtime);
   const agent = { reference: "agent", name: "Agence" };
   const record = async (reference: string) => {
     const leads = [{ reference, source: "crm" as const, agent }];
-    return String((await runtime.env.PLATFORM.recordLeads({ workspaceId, leads })).ids);
+    return String((await deployment.runtime.env.PLATFORM.recordLeads({ workspaceId, leads })).ids);
   };
   const before = await record("before");
   const erased = await record("erased");
   await until(() => kept.posts.length === 2 && deleted.posts.length === 2);
   for (const key of [main.apiKey, revoked.apiKey, barred.apiKey])
-    expect(await statusOf(runtime, key)).toBe(200);
-  const settled = async () => (await runtime.env.PLATFORM.ledger({})).pending === 0;
+    expect(await statusOf(deployment.runtime, key)).toBe(200);
+  const settled = async () => (await deployment.runtime.env.PLATFORM.ledger({})).pending === 0;
   await until(settled);
-  await runtime.stop();
-  cpSync(join(STATE, "d1"), COPY, { recursive: true });
-  const time = new Date().toISOString();
+  const time = await deployment.remember();
 
   // What happens after the moment that is restored.
-  runtime = await startWorker();
-  const { PLATFORM } = runtime.env;
+  const { PLATFORM } = deployment.runtime.env;
   await PLATFORM.revokeApiKey({ keyId: revoked.keyId });
   const created = await createKey({ workspaceId, requestsPerWindow: 77 });
   await PLATFORM.setWorkspaceAccess({ workspaceId: barred.workspaceId, granted: false });
@@ -88,12 +175,12 @@ test("npm run restore brings records back, and keeps what people have decided si
   await PLATFORM.disableWebhook({ webhookId: disabledId });
   const secret = String((await PLATFORM.rotateWebhookSecret({ webhookId: keptId })).secret);
   await PLATFORM.updateWebhook({ webhookId: keptId, url: `${kept.url}/moved` });
-  await openApi(runtime.url.origin, main.apiKey)("DELETE", `/v1/webhooks/${webhookId}`);
+  await openApi(deployment.runtime.url.origin, main.apiKey)("DELETE", `/v1/webhooks/${webhookId}`);
   await PLATFORM.eraseLeads({ workspaceId, references: ["erased"] });
   const after = await record("after");
   await until(() => kept.posts.length === 3);
   const subscriptions = () =>
-    runtime.env.DB.prepare(
+    deployment.runtime.env.DB.prepare(
       "SELECT id, url, sealed_secret, rotated_at, disabled_at IS NULL AS active FROM subscriptions WHERE deleted_at IS NULL ORDER BY id",
     )
       .all()
@@ -101,18 +188,7 @@ test("npm run restore brings records back, and keeps what people have decided si
   const decided = await subscriptions();
   expect(decided).toHaveLength(2);
 
-  const env = {
-    PATH: [dirname(process.execPath), process.env.PATH].join(delimiter),
-    HOME: FOLDER,
-    NODE_NO_WARNINGS: "1",
-    ...cloudflare.env,
-    WRANGLER_REGISTRY_PATH: REGISTRY,
-  };
-  const restore = (...args: string[]) =>
-    runProgram(
-      [process.execPath, "test/node/support/restore-locally.ts", "--timestamp", time, ...args],
-      { env },
-    );
+  const restore = (...args: string[]) => deployment.restore("--timestamp", time, ...args);
   const isPaused = () => cloudflare.queues.map(({ settings }) => settings.delivery_paused ?? false);
 
   // Without an answer, nothing is changed.
@@ -124,12 +200,12 @@ test("npm run restore brings records back, and keeps what people have decided si
   // One outage before the database is restored, and one just after.
   cloudflare.outage = /time_travel.restore/;
   expect((await restore("--yes")).stderr).toContain("Time Travel failed");
-  const [file = ""] = readdirSync(FOLDER).filter((name) => name.endsWith(".json"));
-  expect(statSync(join(FOLDER, file)).mode & 0o777).toBe(0o600);
+  const [file = ""] = readdirSync(folder).filter((name) => name.endsWith(".json"));
+  expect(statSync(join(folder, file)).mode & 0o777).toBe(0o600);
   cloudflare.outage = null;
   expect((await restore("--yes")).stderr).toContain("The migrations of DB failed");
   expect(isPaused()).toEqual([true, true, false]);
-  expect(await statusOf(runtime, revoked.apiKey)).toBe(200);
+  expect(await statusOf(deployment.runtime, revoked.apiKey)).toBe(200);
   cloudflare.outage = null;
 
   const { code, stdout, stderr } = await restore("--yes");
@@ -139,12 +215,12 @@ test("npm run restore brings records back, and keeps what people have decided si
   expect(isPaused()).toEqual([false, false, false]);
   expect((await restore("--yes")).stderr).toContain("This restore is finished.");
 
-  expect(await statusOf(runtime, revoked.apiKey)).toBe(401);
-  expect(await statusOf(runtime, created.apiKey)).toBe(200);
-  expect(await statusOf(runtime, barred.apiKey)).toBe(403);
-  expect(await statusOf(runtime, erasedWorkspace.apiKey)).toBe(401);
+  expect(await statusOf(deployment.runtime, revoked.apiKey)).toBe(401);
+  expect(await statusOf(deployment.runtime, created.apiKey)).toBe(200);
+  expect(await statusOf(deployment.runtime, barred.apiKey)).toBe(403);
+  expect(await statusOf(deployment.runtime, erasedWorkspace.apiKey)).toBe(401);
   expect(await subscriptions()).toEqual(decided);
-  const listed = await runtime.env.PLATFORM.listAuditTrail({ workspaceId });
+  const listed = await deployment.runtime.env.PLATFORM.listAuditTrail({ workspaceId });
   const trail = JSON.parse(JSON.stringify(listed.items)) as { method: string; actor: string }[];
   const repeated = trail.filter(({ actor }) => actor === "npm run restore");
   expect(repeated.map(({ method }) => method).toSorted()).toEqual([
@@ -167,8 +243,65 @@ test("npm run restore brings records back, and keeps what people have decided si
   expect(kept.posts.at(-1)?.path).toBe("/moved");
   expect(secret).toMatch(/^whsec_/);
   expect(deleted.posts).toHaveLength(2);
-  expect(await runtime.env.PLATFORM.ledger({})).toMatchObject({ addsUp: true, pending: 0 });
-  await runtime.stop();
-  await Promise.all([kept.close(), deleted.close(), cloudflare.close()]);
-  rmSync(FOLDER, { recursive: true });
+  expect(await deployment.runtime.env.PLATFORM.ledger({})).toMatchObject({
+    addsUp: true,
+    pending: 0,
+  });
+  await Promise.all([kept.close(), deleted.close(), deployment.close()]);
+});
+
+test("restoring one of several databases leaves alone what has moved away, and erases what was erased", async () => {
+  const deployment = await openDeployment(["DB", "DB_2"]);
+  const open = () => openWorkspace(deployment.runtime, { database: "DB_2" });
+  const [kept, moved, erased] = [await open(), await open(), await open()];
+  for (const workspace of [kept, moved, erased]) await workspace.recordLeads(["then"]);
+  const time = await deployment.remember();
+
+  const created = await open();
+  const { PLATFORM } = deployment.runtime.env;
+  const { workspaceId } = moved;
+  const recorded = await PLATFORM.recordLeads({
+    workspaceId,
+    leads: [{ reference: "now", source: "crm", agent: { reference: "agent", name: "Agence" } }],
+  });
+  expect(recorded.created).toBe(1);
+  await until(async () => (await PLATFORM.moveWorkspace({ workspaceId, database: "DB" })).done);
+  // As if a minute had passed, after which what it left behind is deleted.
+  await deployment.runtime.env.DB.exec("UPDATE moves SET since = 0");
+  await deployment.runtime.scheduled();
+  await until(
+    async () => (await PLATFORM.eraseWorkspace({ workspaceId: erased.workspaceId })).done,
+  );
+  const rowsIn = async (table: string, id: string) => {
+    const { DB_2 } = deployment.runtime.env as unknown as { DB_2: D1Database };
+    const sql = `SELECT count(*) AS n FROM ${table} WHERE ${table === "workspaces" ? "id" : "workspace_id"} = ?`;
+    return DB_2.prepare(sql).bind(id).first<number>("n");
+  };
+  expect(await rowsIn("leads", workspaceId)).toBe(0);
+
+  let back: (number | null)[] = [];
+  deployment.onRestored = () => {
+    const ids = [workspaceId, erased.workspaceId];
+    void Promise.all(ids.map((id) => rowsIn("leads", id))).then((counts) => {
+      back = counts;
+    });
+  };
+  const args = ["--timestamp", time, "--database", "DB_2", "--yes"];
+  const { code, stdout, stderr } = await deployment.restore(...args);
+  expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+  expect(back).toEqual([1, 1]);
+  expect(stdout).toContain("moveWorkspace");
+  expect(await rowsIn("leads", erased.workspaceId)).toBe(0);
+  expect(await rowsIn("workspaces", created.workspaceId)).toBe(1);
+  // The scheduled job deletes what is back of the one that has moved.
+  await deployment.runtime.scheduled();
+  expect(await rowsIn("leads", workspaceId)).toBe(0);
+  const leadsOf = async (apiKey: string) =>
+    (await openApi(deployment.runtime.url.origin, apiKey)<{ data: object[] }>("GET", "/v1/leads"))
+      .data;
+  expect(await leadsOf(kept.apiKey)).toHaveLength(1);
+  expect(await leadsOf(moved.apiKey)).toHaveLength(2);
+  expect(await leadsOf(created.apiKey)).toEqual([]);
+  expect(await statusOf(deployment.runtime, erased.apiKey)).toBe(401);
+  await deployment.close();
 });
