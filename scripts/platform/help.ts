@@ -32,9 +32,7 @@ export function describeMethods(): string {
 /** The help for one method, with the meaning of each field. */
 export function describeMethod(name: string, { about, input, examples }: Operation): string {
   const command = `npm run platform -- ${name}`;
-  const lines = examples.map(
-    (example) => `  ${command} '${JSON.stringify(example, null, 1).replace(/\n\s*/g, " ")}'`,
-  );
+  const lines = examples.map((example) => `  ${toCommand(name, example)}`);
   return [
     `${command} INPUT [--json] [--remote | --env NAME]`,
     "",
@@ -47,6 +45,11 @@ export function describeMethod(name: string, { about, input, examples }: Operati
     ...lines,
     ...linesHelp(name, command),
   ].join("\n");
+}
+
+/** The command that calls a method with an input, on one line. */
+export function toCommand(name: string, input: unknown): string {
+  return `npm run platform -- ${name} '${JSON.stringify(input, null, 1).replace(/\n\s*/g, " ")}'`;
 }
 
 /** How a method reads or prints one record per line. */

@@ -5,6 +5,7 @@ import type { Operation } from "../../src/platform/operation.ts";
 import { ROOT } from "../shared/checkout.ts";
 import { parseArguments } from "../shared/command.ts";
 import { BY_NAME, type Field, fieldsOf } from "./fields.ts";
+import { toCommand } from "./help.ts";
 
 /** The file, relative to the checkout. */
 export const REFERENCE = "docs/platform.md";
@@ -18,7 +19,8 @@ const HEAD = `# The Platform API
 
 What the platform and operators can do: as RPC methods of the entrypoint \`Platform\`, in a terminal
 as \`npm run platform -- METHOD 'JSON'\`, and [over HTTPS](recording.md#by-https). Each takes one object
-and answers one; \`METHOD --help\` shows examples. Invalid input writes nothing.
+and answers one. The examples act on the local server; \`--remote\` makes them act on production.
+Invalid input writes nothing.
 
 - Fields without a type are strings or ids, which begin with their kind, such as \`wks_…\`; an input
   with \`?\` may be left out.
@@ -46,7 +48,11 @@ const EVENT_TYPES = WebhookEvent.options.join(" | ");
 /** Lists of at least this many lines are shown once, and then referred to. */
 const REFERRED_TO_MIN = 2;
 
-function describe(name: string, { about, input, output }: Operation, shown: Shown): string {
+function describe(
+  name: string,
+  { about, input, output, examples }: Operation,
+  shown: Shown,
+): string {
   const taken = fieldsOf(input, "input").filter(({ path }) => path[0] !== "cursor");
   const answered = fieldsOf(output, "output");
   const isPage = answered.some(({ path }) => path[0] === "items");
@@ -56,6 +62,7 @@ function describe(name: string, { about, input, output }: Operation, shown: Show
   const parts = [
     `## ${name}`,
     about,
+    `\`\`\`sh\n${examples.map((example) => toCommand(name, example)).join("\n")}\n\`\`\``,
     section("Input", show(taken)),
     ...(isPage
       ? [
