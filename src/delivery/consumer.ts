@@ -76,8 +76,13 @@ async function consumeBatch(
   attempt: DispatchPorts["attempt"] | undefined,
 ): Promise<void> {
   const { queue = "fast", database = DIRECTORY } = messages[0]?.body ?? {};
-  const subscriptionIds = [...new Set(messages.map(({ body }) => body.subscriptionId))];
-  const work = dispatchAndWake(database, subscriptionIds, queue, connections, env, attempt).catch(
+  const arrivals = new Map<string, number>();
+  for (const { body } of messages) {
+    const { subscriptionId, wakeAt = 0 } = body;
+    arrivals.set(subscriptionId, Math.max(arrivals.get(subscriptionId) ?? 0, wakeAt));
+  }
+  const subscriptionIds = [...arrivals.keys()];
+  const work = dispatchAndWake(database, arrivals, queue, connections, env, attempt).catch(
     async (error: unknown) => {
       logError("dispatch_failed", error, { database, subscriptions: subscriptionIds.length });
       const lost = subscriptionIds.map((subscriptionId) => ({ subscriptionId, queue }));
@@ -89,10 +94,14 @@ async function consumeBatch(
   ctx.waitUntil(work);
 }
 
-/** Dispatches, and sends each subscription's next wake-up message as soon as its session has ended. */
+/**
+ * Dispatches, and sends each subscription's next wake-up message as soon as its session has ended.
+ *
+ * @param arrivals the subscriptions, with the `wakeAt` of the delayed message that has arrived for each; else 0.
+ */
 async function dispatchAndWake(
   database: string,
-  subscriptionIds: string[],
+  arrivals: ReadonlyMap<string, number>,
   queue: QueueName,
   connections: number,
   env: Env,
@@ -115,18 +124,20 @@ async function dispatchAndWake(
       count[succeeded(outcome) ? "delivered" : "failed"]++;
       return outcome;
     },
-    finished(subscription, needsWakeUp) {
-      const delayMs = nextWakeUpMs(subscription, needsWakeUp, Date.now());
+    finished(subscription, wakeAt) {
+      const delayMs = nextWakeUpMs(subscription, wakeAt, Date.now());
       if (delayMs === null) return;
-      const wakeUp = { subscriptionId: subscription.subscriptionId, queue: queueOf(subscription) };
+      const { subscriptionId } = subscription;
+      const wakeUp = { subscriptionId, queue: queueOf(subscription), ...(wakeAt && { wakeAt }) };
       waking.push(sendWakeUps(env, database, [wakeUp], Math.ceil(delayMs / 1000)));
     },
   };
   try {
-    await dispatch(db, subscriptionIds, ports, { queue, connections, servesCrmSource });
+    const options = { queue, connections, arrivals, servesCrmSource };
+    await dispatch(db, [...arrivals.keys()], ports, options);
   } finally {
     const durationMs = Date.now() - startedAt;
-    const subscriptions = subscriptionIds.length;
+    const subscriptions = arrivals.size;
     if (count.delivered + count.failed > 0)
       log("dispatched", { queue, subscriptions, ...count, durationMs });
     await Promise.all(waking);
@@ -137,11 +148,11 @@ async function dispatchAndWake(
  * Decides when to wake a subscription next, in milliseconds from now. Returns null if nothing is due, or if
  * another message or dispatch takes care of it.
  *
- * @param needsWakeUp whether there is no delayed message for it in the queue.
+ * @param wakeAt when a delayed message must arrive; null if there is one in the queue.
  */
 export function nextWakeUpMs(
   { nextAttemptAt, leasedElsewhereUntil, cancelling, maySend }: RoundSubscription,
-  needsWakeUp: boolean,
+  wakeAt: number | null,
   now: number,
 ): number | null {
   // The dispatch that leases it looks for more before it releases the lease. If that dispatch has died, the
@@ -150,5 +161,5 @@ export function nextWakeUpMs(
   if (cancelling) return 0;
   if (nextAttemptAt === null || !maySend) return null;
   if (nextAttemptAt <= now) return 0;
-  return needsWakeUp ? nextAttemptAt - now : null;
+  return wakeAt === null ? null : wakeAt - now;
 }

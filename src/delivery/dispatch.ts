@@ -32,6 +32,8 @@ export interface DispatchOptions {
   queue: QueueName;
   /** Maximum requests in flight. */
   connections?: number;
+  /** When delayed wake-up messages that have arrived were to arrive, by subscription. */
+  arrivals?: ReadonlyMap<string, number>;
   /** Whether automations of type `crm_source` are served. */
   servesCrmSource?: boolean;
 }
@@ -47,7 +49,12 @@ export async function dispatch(
   db: Database,
   subscriptionIds: string[],
   ports: DispatchPorts,
-  { queue, connections = CONCURRENCY_MAX, servesCrmSource = true }: DispatchOptions,
+  {
+    queue,
+    connections = CONCURRENCY_MAX,
+    arrivals = new Map(),
+    servesCrmSource = true,
+  }: DispatchOptions,
 ): Promise<void> {
   // Measured by the monotonic clock, which cannot be set back.
   const isInTime = timeBudget(DISPATCH_MAX_MS);
@@ -70,7 +77,7 @@ export async function dispatch(
   };
   const sessions = subscriptionIds.map(async (id) => {
     try {
-      await new DeliverySession(id, shared).run();
+      await new DeliverySession(id, arrivals.get(id) ?? 0, shared).run();
     } finally {
       remaining.delete(id);
       workspaceOf.delete(id);
@@ -102,13 +109,13 @@ export async function dispatch(
     const toSend = rows.filter(({ isWithdrawn }) => !isWithdrawn);
     const claims = Map.groupBy(ports.prepare(toSend, found, askedAt), (one) => one.subscriptionId);
     for (const id of claims.keys()) workspaceOf.set(id, found.get(id)?.workspaceId ?? "");
-    const waking = new Set(wakeUps.map(({ subscriptionId }) => subscriptionId));
+    const wakeAt = new Map(wakeUps.map((wakeUp) => [wakeUp.subscriptionId, wakeUp.wakeAt]));
     return requests.map(({ subscriptionId: id }) => ({
       subscription: found.get(id) ?? null,
       due: claims.get(id) ?? [],
       withdrawn: rows.filter((row) => row.isWithdrawn && row.subscriptionId === id),
       limit,
-      needsWakeUp: waking.has(id),
+      wakeAt: wakeAt.get(id) ?? null,
       askedAt,
     }));
   }

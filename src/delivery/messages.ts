@@ -9,6 +9,8 @@ import type { QueueName } from "./policy.ts";
 export interface WakeUp {
   subscriptionId: string;
   queue: QueueName;
+  /** When its message shall arrive, if that is delayed. */
+  wakeAt?: number;
 }
 
 /**
@@ -20,6 +22,8 @@ const WakeUpMessage = z.strictObject({
   queue: z.enum(["fast", "slow"]),
   /** The name of the subscription's database; if absent, the one that holds the workspace directory. */
   database: z.string().optional(),
+  /** When it shall arrive, if it is delayed. It may come earlier, by the clock of the consumer. */
+  wakeAt: z.number().optional(),
 });
 export type WakeUpMessage = z.infer<typeof WakeUpMessage>;
 
@@ -51,11 +55,10 @@ export async function sendWakeUps(
   const options = { delaySeconds: Math.min(delaySeconds, DELAY_MAX_SECONDS) };
   const sending: Promise<boolean>[] = [];
   for (const [queue, group] of Map.groupBy(wakeUps, (wakeUp) => wakeUp.queue)) {
-    const ids = new Set(group.map(({ subscriptionId }) => subscriptionId));
-    const bodies = [...ids].map((subscriptionId): WakeUpMessage => {
-      const body = { subscriptionId, queue };
-      return database === DIRECTORY ? body : { ...body, database };
-    });
+    const bodyOf = new Map<string, WakeUpMessage>();
+    for (const wakeUp of group)
+      bodyOf.set(wakeUp.subscriptionId, database === DIRECTORY ? wakeUp : { ...wakeUp, database });
+    const bodies = [...bodyOf.values()];
     for (const batch of chunk(bodies, MESSAGES_MAX))
       sending.push(sendBatch(queues[queue], batch, options));
   }

@@ -88,6 +88,8 @@ export interface SubscriptionChange extends Pace, TypeRecord {
 /** A session's request for a round. */
 export interface RoundRequest {
   subscriptionId: string;
+  /** When its delayed wake-up message was to arrive, if that has arrived; else 0. */
+  arrivedAt: number;
   /** Whether to claim more. */
   claim: boolean;
   /** Events that are claimed and have no outcome yet: they are neither claimed again nor cancelled. */
@@ -152,8 +154,9 @@ export function buildRound(requests: readonly RoundRequest[], terms: RoundTerms)
   const outcomes = requests.flatMap((request) => request.outcomes);
   const changes = requests.flatMap(({ change }) => change ?? []);
   const isClaiming = requests.some(({ claim }) => claim);
-  const asked = requests.map(({ subscriptionId, claim, inProgress }) => ({
+  const asked = requests.map(({ subscriptionId, arrivedAt, claim, inProgress }) => ({
     subscriptionId,
+    arrivedAt,
     claim,
     inProgress,
   }));
@@ -321,24 +324,24 @@ const lease = prepared(
 );
 
 const NEXT_ATTEMPT_AT = nextAttemptAt(IS_NOT_IN_PROGRESS);
-const WAKE_AT = sql`min(${NEXT_ATTEMPT_AT}, ${NOW} + ${DELAY_MAX_SECONDS * 1000})`;
 
 /**
  * Finds the released subscriptions that need a delayed wake-up message, because the queue has none for them that
  * arrives in time, and notes in `wakeAt` when it arrives. So a subscription has one such message at a time,
- * however many dispatches see that something waits.
+ * however many dispatches see that something waits. A message that has arrived does not count, even if its time
+ * has not come by the clock of this dispatch.
  */
 const noteWakeUps = prepared(
-  qb
-    .update(subscriptions)
-    .set({ wakeAt: WAKE_AT })
-    .from(REQUESTS)
-    .where(
-      sql`${IS_REQUESTED} AND ${subscriptions.leasedUntil} <= ${NOW} AND ${IS_WRITABLE} AND ${isActive()}
-        AND ${NEXT_ATTEMPT_AT} > ${NOW}
-        AND (${subscriptions.wakeAt} <= ${NOW} OR ${subscriptions.wakeAt} > ${WAKE_AT})`,
-    )
-    .returning({ subscriptionId: subscriptions.id }),
+  qb.all<{ subscriptionId: string; wakeAt: number }>(sql`
+    WITH waiting AS MATERIALIZED (
+      SELECT ${subscriptions.id} AS id, max(${NOW}, request.value->>'arrivedAt') AS arrived_at,
+        min(${NEXT_ATTEMPT_AT}, ${NOW} + ${DELAY_MAX_SECONDS * 1000}) AS at
+      FROM ${REQUESTS} JOIN ${subscriptions} ON ${IS_REQUESTED}
+      WHERE ${subscriptions.leasedUntil} <= ${NOW} AND ${IS_WRITABLE} AND ${isActive()})
+    UPDATE ${subscriptions} SET wake_at = waiting.at FROM waiting
+    WHERE ${subscriptions.id} = waiting.id AND waiting.at > ${NOW}
+      AND (${subscriptions.wakeAt} <= waiting.arrived_at OR ${subscriptions.wakeAt} > waiting.at)
+    RETURNING ${subscriptions.id} AS subscriptionId, ${subscriptions.wakeAt} AS wakeAt`),
 );
 
 /**

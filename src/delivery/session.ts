@@ -65,8 +65,8 @@ export interface DispatchPorts {
    *   event cannot be sent; anything else if the attempt could not be made through no fault of the endpoint.
    */
   attempt(delivery: Claimed, target: Target): Promise<Attempted>;
-  /** Called when the session of a subscription has ended, with whether it needs a delayed wake-up message. */
-  finished(subscription: RoundSubscription, needsWakeUp: boolean): void;
+  /** Called when the session of a subscription has ended. `wakeAt` is null if it needs no delayed wake-up message. */
+  finished(subscription: RoundSubscription, wakeAt: number | null): void;
 }
 
 /** The part of a dispatch that its sessions share. */
@@ -89,8 +89,8 @@ export interface RoundAnswer {
   withdrawn: DueDelivery[];
   /** Maximum number that the round could claim. */
   limit: number;
-  /** Whether a delayed wake-up message must be sent. */
-  needsWakeUp: boolean;
+  /** When a delayed wake-up message must arrive; null if none must be sent. */
+  wakeAt: number | null;
   /** When the round was requested. The answer is at least as recent as that. */
   askedAt: number;
 }
@@ -105,6 +105,7 @@ export interface RoundAnswer {
  */
 export class DeliverySession {
   readonly #subscriptionId: string;
+  readonly #arrivedAt: number;
   readonly #dispatch: Dispatch;
   /** The subscription as the last round found it; null before the first round, and once it does not exist. */
   #subscription: RoundSubscription | null = null;
@@ -124,13 +125,16 @@ export class DeliverySession {
   /** Whether it claims and sends nothing more. */
   #isStopped = false;
   #confirmedAt = 0;
-  #needsWakeUp = false;
+  /** When a delayed wake-up message must arrive; null if none must be sent. */
+  #wakeAt: number | null = null;
   /** The session's place in the queue for a connection, or its connection; null if it needs none. */
   #slot: Slot | null = null;
   #notify = () => {};
 
-  constructor(subscriptionId: string, dispatch: Dispatch) {
+  /** @param arrivedAt when its delayed wake-up message was to arrive, if that has arrived; else 0. */
+  constructor(subscriptionId: string, arrivedAt: number, dispatch: Dispatch) {
     this.#subscriptionId = subscriptionId;
+    this.#arrivedAt = arrivedAt;
     this.#dispatch = dispatch;
   }
 
@@ -144,7 +148,7 @@ export class DeliverySession {
     } finally {
       this.#leaveConnections();
     }
-    if (this.#subscription) this.#dispatch.ports.finished(this.#subscription, this.#needsWakeUp);
+    if (this.#subscription) this.#dispatch.ports.finished(this.#subscription, this.#wakeAt);
   }
 
   async #makeRound(): Promise<void> {
@@ -161,6 +165,7 @@ export class DeliverySession {
     const claimed = [...this.#waiting, ...this.#inFlight];
     return {
       subscriptionId: this.#subscriptionId,
+      arrivedAt: this.#arrivedAt,
       claim: mayClaim && !this.#isStopped && this.#waiting.length === 0,
       inProgress: claimed.map(({ eventId }) => eventId),
       outcomes: [...this.#outcomes],
@@ -204,7 +209,7 @@ export class DeliverySession {
     const { subscription: found } = answer;
     this.#subscription = found;
     this.#confirmedAt = answer.askedAt;
-    this.#needsWakeUp = answer.needsWakeUp;
+    this.#wakeAt = answer.wakeAt ?? this.#wakeAt;
     if (!found) {
       this.#stop();
       return;

@@ -57,7 +57,6 @@ type Stage = Awaited<ReturnType<typeof openStage>>;
 export async function liveWithOneEndpoint(deployment: Deployment, seed: number): Promise<void> {
   const { world, store, subscribers } = deployment;
   world.faults = false;
-  world.isolateSkewMs = 0;
   store.onCommit = () => world.guard(() => checkCommit(store));
   const scenario = SCENARIOS[seed % SCENARIOS.length] as (typeof SCENARIOS)[number];
   world.note(`an endpoint rejects ${scenario.name}`);

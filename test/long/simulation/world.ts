@@ -24,7 +24,7 @@ export class World {
   skewMs = 0;
   skewedAt = 0;
   /** How far the clock of a single isolate may be off from that, in either direction. */
-  isolateSkewMs: number;
+  readonly isolateSkewMs: number;
   /** How many isolates there have been. */
   isolates = 0;
   /** Whether anything fails at all. */

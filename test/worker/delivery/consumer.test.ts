@@ -82,17 +82,17 @@ describe("the next wake of a subscription", () => {
   };
   const LEASED = { leasedElsewhereUntil: NOW + 9 };
 
-  test.each<[string, Partial<RoundSubscription>, number | null, boolean?]>([
+  test.each<[string, Partial<RoundSubscription>, number | null, (number | null)?]>([
     ["with nothing pending: none", {}, null],
-    ["with a message on its way: none", { nextAttemptAt: NOW + 60_000 }, null, false],
+    ["with a message on its way: none", { nextAttemptAt: NOW + 60_000 }, null, null],
     ["with more due: immediately", { nextAttemptAt: NOW - 1 }, 0],
     ["with more due later: then", { nextAttemptAt: NOW + 60_000 }, 60_000],
     ["that is no longer owed it: none", { nextAttemptAt: NOW, maySend: false }, null],
     ["with more to cancel: immediately", { cancelling: true }, 0],
     ["that another dispatch leases: none", { nextAttemptAt: NOW, ...LEASED }, null],
-  ])("%s", (_, found, expected, needsWakeUp = true) => {
+  ])("%s", (_, found, expected, wakeAt = NOW + 60_000) => {
     const subscription = { ...idle, ...found } as RoundSubscription;
-    expect(nextWakeUpMs(subscription, needsWakeUp, NOW)).toBe(expected);
+    expect(nextWakeUpMs(subscription, wakeAt, NOW)).toBe(expected);
   });
 });
 
