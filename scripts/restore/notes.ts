@@ -1,11 +1,11 @@
 import { existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import type { Tables } from "./statements.ts";
 
-/** What a restore has noted, in a file that its user alone can read. */
+/** The notes of a restore, in a file that only its user can read. */
 export interface Notes {
   /** The bookmark of the database before the restore, which undoes it. */
   bookmark: string;
-  /** What had been decided, before the restore. */
+  /** The tables with the decisions of people, before the restore. */
   tables: Tables;
   restored: boolean;
   finished: boolean;
@@ -16,7 +16,7 @@ export function readNotes(file: string): Notes | null {
   return existsSync(file) ? JSON.parse(readFileSync(file, "utf8")) : null;
 }
 
-/** Replaces the notes, entirely or not at all. */
+/** Replaces the notes atomically. */
 export function writeNotes(file: string, notes: Notes): void {
   writeFileSync(`${file}.new`, JSON.stringify(notes), { mode: 0o600 });
   renameSync(`${file}.new`, file);

@@ -3,7 +3,7 @@ import { isMethod } from "../../src/platform/operations.ts";
 import { ROOT } from "../shared/checkout.ts";
 import { parseArguments } from "../shared/command.ts";
 
-/** What `--skip` calls the rows that are put back. */
+/** The value of `--skip` for the rows that are put back. */
 export const SETTINGS = "settings";
 
 const USAGE = `npm run restore -- --timestamp TIME [--database DB_2] [--env NAME] [--skip NAME]... [--yes]
@@ -24,7 +24,7 @@ deleted or erased since then is so again. Shows what it will do, and asks. If it
                     environment variables: what wrangler needs where it cannot ask
 `;
 
-/** What a restore is to do. */
+/** The options of a restore. */
 export type Options = ReturnType<typeof parseOptions>;
 
 const KEPT_DAYS = 30;
@@ -56,7 +56,7 @@ export function parseOptions(args: string[]) {
     /** Arguments of every wrangler call. */
     everyCall: [
       ...(values.config ? [`--config=${configFile}`] : []),
-      // Without it, CLOUDFLARE_ENV would decide.
+      // Without this argument, CLOUDFLARE_ENV would choose the environment.
       `--env=${values.env ?? ""}`,
     ],
   };

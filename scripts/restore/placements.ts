@@ -2,22 +2,22 @@ import type { Wrangler } from "../shared/wrangler.ts";
 import { insertEntry, markMoved, type Row, type Tables } from "./statements.ts";
 import { query } from "./tables.ts";
 
-/** What the directory says about the workspaces of a restored database. */
+/** The workspaces of a restored database, according to the directory. */
 interface Settled {
-  /** The ids of those that were erased since then, and are back. */
+  /** The ids of workspaces that were erased since then, and are back. */
   erased: string[];
-  /** What cannot be mended, a sentence each. */
+  /** The losses that cannot be repaired, a sentence each. */
   lost: string[];
 }
 
 /**
- * Settles where workspaces live. The directory decides, which is in `DB`: what it said before the restore.
+ * Settles where workspaces live. The directory in `DB`, as it was before the restore, decides.
  *
- * - One that has moved away since then is back. Marked as left behind by a move, its rows here are deleted by the
+ * - A workspace that has moved away since then is back. Its rows are marked as left by a move, and deleted by the
  *   scheduled job.
- * - One that was erased since then is back, too. If it has lost its entry in the directory, it gets one, so that
+ * - A workspace that was erased since then is back, too. If its directory entry is missing, it gets one, so that
  *   `eraseWorkspace` finds it.
- * - One that has moved here since then has no records here.
+ * - A workspace that has moved here since then has no records here.
  *
  * @param noted the tables of the restored database, as they were before the restore.
  */
@@ -34,7 +34,7 @@ export async function settlePlacements(
   const erased: string[] = [];
   for (const { id, database: elsewhere } of found) {
     const home = homes.get(id);
-    // In the directory, an entry is all that is left of a workspace that lives elsewhere.
+    // In the directory, a workspace that lives elsewhere only has an entry.
     const isBack = isDirectory || elsewhere === null;
     if (elsewhere === null && home !== undefined && home !== database)
       await query(wrangler, database, markMoved(String(id), String(home)));
@@ -49,7 +49,7 @@ export async function settlePlacements(
 
 const SELECT_HOMES = "SELECT id, database FROM workspaces";
 
-/** A sentence about each workspace that has moved to the database since the time that it was restored to. */
+/** Describes each workspace that has moved to the database since the restored time, in a sentence. */
 function movedHere(database: string, noted: Tables, found: Row[]): string[] {
   const moves = noted.audit_trail.filter(({ method }) => method === "moveWorkspace");
   const moved = new Set(moves.map(({ workspace_id }) => workspace_id));

@@ -6,9 +6,9 @@ export type PlatformCall = {
   [M in PlatformMethod]: { method: M; input: PlatformInput<M> };
 }[PlatformMethod];
 
-/** What a restore compares. */
+/** The tables that a restore compares. */
 export interface Compared {
-  /** What had been decided, as it was before the restore. */
+  /** The tables before the restore. */
   noted: Tables;
   /** The restored database, in which rows have been put back. */
   found: Tables;
@@ -17,14 +17,14 @@ export interface Compared {
 }
 
 /**
- * What must be repeated through the Platform API, because it takes more than a row: the objects of keys forget
- * what they know, pending deliveries are cancelled, personal data is erased.
+ * Lists the calls of the Platform API to repeat, because they change more than a row: gates of keys drop the status
+ * that they have cached, pending deliveries are cancelled, and personal data is erased.
  *
  * @param now Unix milliseconds.
  */
 export function callsToRepeat(compared: Compared, now: number): PlatformCall[] {
   const { noted, found, erased } = compared;
-  // Those that live elsewhere have left rows here, which say nothing about them.
+  // Workspaces that live elsewhere may have rows here, which are out of date.
   const known = new Set(noted.workspaces.map(({ id }) => id));
   const isHere = ({ id, database }: Row) => database === null && known.has(id ?? null);
   const here = new Set(found.workspaces.filter(isHere).map(({ id }) => id));
@@ -39,7 +39,7 @@ export function callsToRepeat(compared: Compared, now: number): PlatformCall[] {
 
 type Ids = Set<Row[string] | undefined>;
 
-/** Revokes keys again. Other keys that were changed are put back, and their objects must be told. */
+/** Makes the calls that revoke keys again, and those that invalidate the gates of other changed keys. */
 function keyCalls(noted: Tables, found: Tables, now: number): PlatformCall[] {
   const before = byId(noted.api_keys);
   const changed = new Set(
@@ -98,10 +98,10 @@ function subscriptionCalls(noted: Tables, found: Tables, here: Ids): PlatformCal
   });
 }
 
-/** Erases and removes what the audit trail says. */
+/** Makes the calls that erase and remove records again, from the audit trail. */
 function erasureCalls(noted: Tables, here: Ids): PlatformCall[] {
   return noted.audit_trail.flatMap(({ method, workspace_id, ids, result }): PlatformCall[] => {
-    // A call that failed may have had its effect. One that was refused had none.
+    // A failed call may have had its effect. A rejected one had none.
     const mayBeDone = result === "ok" || result === "failed";
     if (!mayBeDone || !here.has(workspace_id)) return [];
     const workspaceId = String(workspace_id);

@@ -17,14 +17,14 @@ import { query, readTables } from "./tables.ts";
 
 const Bookmark = z.object({ bookmark: z.string() });
 
-/** Who calls, for the audit trail. */
+/** The actor in the audit trail. */
 const ACTOR = "npm run restore";
 
-/** What the steps of a restore need. */
+/** The context of the steps of a restore. */
 interface Restore {
   options: Options;
   wrangler: Wrangler;
-  /** The time, as wrangler and people read it. */
+  /** The restored time, in a form for wrangler and people. */
   time: string;
   /** The queues of deliveries. */
   queues: string[];
@@ -34,7 +34,7 @@ interface Restore {
  * Restores a database, or continues a restore that failed.
  *
  * @param openPlatform opens the Platform API of the deployment, once the database is restored.
- * @throws Error that says what failed; the same call continues.
+ * @throws Error that names the step that failed; the same call continues.
  */
 export async function restore(
   options: Options,
@@ -57,7 +57,7 @@ export async function restore(
   else {
     await confirm(restore, found.name, file);
     await setPaused(restore, true);
-    // Once more: something may have been decided since the question was asked.
+    // The notes are taken again, because people may have made changes since the question was asked.
     notes = await takeNotes(restore);
     writeNotes(file, notes);
     print(`Noted what has been decided: ${file}`);
@@ -87,7 +87,7 @@ export async function restore(
   );
 }
 
-/** Shows what will be done, and asks. @throws Error unless the answer is yes. */
+/** Shows the steps, and asks for confirmation. @throws Error unless the answer is yes. */
 async function confirm(restore: Restore, name: string, file: string): Promise<void> {
   const { options, time } = restore;
   const [moving] = await query(restore.wrangler, "DB", "SELECT workspace_id FROM moves LIMIT 1");
@@ -157,7 +157,7 @@ async function putBack({ options, wrangler }: Restore, noted: Tables): Promise<v
   const found = await readTables(wrangler, options.database, options.at.getTime());
   for (const table of TABLES) {
     const rows = rowsToPutBack(table, noted, found);
-    // The audit trail is in `DB`: another database that is restored has lost nothing of it.
+    // The audit trail is in `DB`, so the restore of another database has lost none of it.
     for (const statement of putBackStatements(table, rows))
       await query(wrangler, options.database, statement);
     if (rows.length > 0) print(`Put back ${rows.length} rows of ${table}.`);
@@ -202,7 +202,7 @@ async function make(platform: PlatformClient, { method, input }: PlatformCall): 
   else await platform.call(method, given as never);
 }
 
-/** What is lost if settings are not put back. */
+/** Describes the changes that are lost if settings are not put back. */
 async function lostSettings({ options, wrangler }: Restore, noted: Tables): Promise<string[]> {
   const found = await readTables(wrangler, options.database, options.at.getTime());
   const present = new Map(found.subscriptions.map((row) => [row.id, row]));
@@ -222,7 +222,7 @@ async function lostSettings({ options, wrangler }: Restore, noted: Tables): Prom
   ];
 }
 
-/** The names of the queues of deliveries. */
+/** Returns the names of the queues of deliveries. */
 function queuesOf({ queues }: Unstable_Config): string[] {
   const isOfDeliveries = (binding: string) => ["DELIVERIES", "REDELIVERIES"].includes(binding);
   return (queues.producers ?? []).flatMap(({ binding, queue }) =>

@@ -424,7 +424,7 @@ export const attempts = sqliteTable(
 );
 
 /**
- * The delivery attempts of a subscription by outcome, one row for each UTC day: see history/counts.ts. Test events are
+ * The delivery attempts of a subscription by outcome, one row for each UTC day (delivery/counts.ts). Test events are
  * not counted.
  */
 export const deliveryCounts = sqliteTable(
@@ -451,13 +451,13 @@ export const sweepPositions = sqliteTable("sweep_positions", {
 /**
  * The stages of a move.
  *
- * - `leaving` (draining): no delivery starts in the source, and those in flight end. Then the source is locked.
+ * - `draining`: no delivery starts in the source, and those in flight end. Then the source is locked.
  * - `copying`: the rows are copied. Until this stage ends, the move can be cancelled.
- * - `opening` (switching): the directory names the target, which is about to be unlocked.
- * - `cleaning` (cleanup): the workspace lives in the target. Its rows in the source are deleted once reads of them have
+ * - `switching`: the directory names the target, which is about to be unlocked.
+ * - `cleanup`: the workspace lives in the target. Its rows in the source are deleted once reads of them have
  *   ended.
  */
-export type MoveStage = "leaving" | "copying" | "opening" | "cleaning";
+export type MoveStage = "draining" | "copying" | "switching" | "cleanup";
 
 /** The workspaces that move between two databases; only the directory has rows. */
 export const moves = sqliteTable("moves", {

@@ -189,7 +189,7 @@ describe("a move", () => {
   test("shows how many rows it has copied of those there are", async () => {
     const { workspaceId } = await openWithLeads(10);
     const step = () => advanceMove(env, workspaceId, "DB_3", () => false);
-    expect(await step()).toEqual({ done: false, stage: "leaving", copied: 0, rows: 32 });
+    expect(await step()).toEqual({ done: false, stage: "draining", copied: 0, rows: 32 });
     await moveUntil(workspaceId, "copying");
     // A subscription, ten leads, their events and deliveries, and the counts of a day.
     const counts = [(await step()).copied];

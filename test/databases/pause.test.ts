@@ -99,7 +99,7 @@ test("a workspace leaves once its requests in progress have ended, and writes ar
   await started.promise;
   let steps = 5;
   const progress = await advanceMove(env, workspaceId, "DB_3", () => --steps > 0);
-  expect(progress).toMatchObject({ done: false, stage: "leaving" });
+  expect(progress).toMatchObject({ done: false, stage: "draining" });
   await record();
   answer.resolve();
   await dispatched;
@@ -172,7 +172,7 @@ test("the sweep continues a move whose caller left, and wakes its deliveries", a
   await rowsIn("DB", "UPDATE moves SET since = since - 60000 WHERE workspace_id = ?", workspaceId);
   const { env: bindings, fast } = isolated();
   await sweep(bindings, Date.now());
-  expect(await stageOf(workspaceId)).toBe("cleaning");
+  expect(await stageOf(workspaceId)).toBe("cleanup");
   expect(fast).toMatchObject([{ subscriptionId: webhookId, database: "DB_3" }]);
   await consumeBodies(
     fast.map(({ delaySeconds: _, ...wake }) => wake),
@@ -221,7 +221,7 @@ test("a move is done only when the gates of all keys know", async () => {
   await rowsIn("DB", "UPDATE moves SET since = ? WHERE workspace_id = ?", since, workspaceId);
   const swept = sweep({ ...isolated().env, KEY_GATE: bindings.KEY_GATE }, Date.now());
   await expect(swept).rejects.toThrow("jobs of the sweep failed");
-  expect(await stageOf(workspaceId)).toBe("opening");
+  expect(await stageOf(workspaceId)).toBe("switching");
   // Reads go on meanwhile, wherever their gates look.
   expect(await leadIds()).toEqual(ids);
   const late = Platform.moveWorkspace({ workspaceId, database: "DB_2" });
@@ -237,7 +237,7 @@ test("what a workspace left behind stays for a minute, for the reads that began 
   await moved(workspaceId, "DB_3");
   for (let i = 0; i < 2; i++) await sweep(isolated().env, Date.now());
   expect((await homesOf(workspaceId)).sort()).toEqual(["DB_2", "DB_3"]);
-  expect(await stageOf(workspaceId)).toBe("cleaning");
+  expect(await stageOf(workspaceId)).toBe("cleanup");
 });
 
 test("a key that is first used at the switch is served", async () => {

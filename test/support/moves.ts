@@ -101,7 +101,7 @@ export async function moveUntil(workspaceId: string, stage: MoveStage, to = "DB_
 
 /** Makes all moves look abandoned, and reads that began before look ended. */
 export async function leaveMoves(): Promise<void> {
-  await databaseOf("DB").exec("UPDATE moves SET since = 0 WHERE stage = 'cleaning'");
+  await databaseOf("DB").exec("UPDATE moves SET since = 0 WHERE stage = 'cleanup'");
   await databaseOf("DB").exec(`UPDATE moves SET since = since - 60000 WHERE since > 60000`);
 }
 

@@ -16,7 +16,7 @@ export const MoveProgress = z.object({
     .string()
     .nullable()
     .describe(
-      "of the move: leaving, while its posts end; copying or opening, while writes are refused; null if there is none",
+      "of the move: draining, while its requests end; copying or switching, while writes are rejected; null if there is none",
     ),
   copied: z.int().describe("rows that have been copied"),
   rows: z.int().describe("rows to copy, about"),
@@ -50,7 +50,7 @@ export async function advanceMove(
   const home = sql`coalesce(${database}, ${DIRECTORY})`;
   await commitIn(env, DIRECTORY, {
     begun: sql`INSERT INTO ${moves} (workspace_id, id, source, target, stage, created_at, since)
-      SELECT ${id}, ${crypto.randomUUID()}, ${home}, ${to}, 'leaving', ${createdAt}, ${Date.now()}
+      SELECT ${id}, ${crypto.randomUUID()}, ${home}, ${to}, 'draining', ${createdAt}, ${Date.now()}
       FROM ${workspaces} WHERE ${id} = ${workspaceId} AND ${home} <> ${to} ON CONFLICT DO NOTHING`,
   });
   return continueMove(env, workspaceId, to, hasMore);
@@ -65,10 +65,10 @@ async function continueMove(
 ): Promise<MoveProgress> {
   for (let isOver = false; ; isOver = !hasMore()) {
     const { move, home } = await findMove(env, workspaceId);
-    if (!move || (move.stage === "cleaning" && home === to))
+    if (!move || (move.stage === "cleanup" && home === to))
       return { ...NO_MOVE, done: home === to };
     const { stage, copied, rows } = move;
-    if (stage === "cleaning") {
+    if (stage === "cleanup") {
       const reason = `what this workspace left in ${move.from} is still being deleted`;
       throw new InputError("database", reason);
     }
@@ -82,7 +82,7 @@ async function continueMove(
 /** Continues moves that their callers have left, and deletes those that are over. */
 export async function continueMoves(env: Env, hasMore: () => boolean): Promise<void> {
   const now = Date.now();
-  const isCleaning = eq(moves.stage, "cleaning");
+  const isCleaning = eq(moves.stage, "cleanup");
   const { over, left } = await commitIn(env, DIRECTORY, {
     over: qb
       .delete(moves)

@@ -36,11 +36,11 @@ export type Move = typeof moves.$inferSelect;
 /** The ID and the workspace of a move, which identify the rows that it has locked. */
 type LockedBy = Pick<Move, "id" | "workspaceId">;
 
-/** The step of each stage. The stage `cleaning` has none, because it only waits. */
+/** The step of each stage. The stage `cleanup` has none, because it only waits. */
 export const STEPS: Record<
-  Exclude<MoveStage, "cleaning">,
+  Exclude<MoveStage, "cleanup">,
   (env: Env, move: Move) => Promise<void>
-> = { leaving: drain, copying: copyChunk, opening: openTarget };
+> = { draining: drain, copying: copyChunk, switching: openTarget };
 
 /** SQL condition: the row is that of the workspace, and this move has locked it. */
 const isLockedBy = ({ id, workspaceId }: LockedBy) =>
@@ -209,7 +209,7 @@ async function switchDirectory(env: Env, move: Move): Promise<void> {
     .update(workspaces)
     .set({ database: to === DIRECTORY ? null : to })
     .where(and(eq(workspaces.id, workspaceId), isOn));
-  await advance(env, move, { stage: "opening" }, switched);
+  await advance(env, move, { stage: "switching" }, switched);
 }
 
 /** Unlocks the target, once the gates of all keys look up the workspace there. */
@@ -224,7 +224,7 @@ async function openTarget(env: Env, move: Move): Promise<void> {
       left: qb.update(workspaces).set({ database: to }).where(isLockedBy(move)),
     });
   await release(env, to, move);
-  await advance(env, move, { stage: "cleaning" });
+  await advance(env, move, { stage: "cleanup" });
 }
 
 /**
@@ -253,7 +253,7 @@ export async function cancel(env: Env, move: Move): Promise<boolean> {
   const { cancelled } = await commitIn(env, DIRECTORY, {
     cancelled: qb
       .delete(moves)
-      .where(and(eq(moves.id, move.id), inArray(moves.stage, ["leaving", "copying"])))
+      .where(and(eq(moves.id, move.id), inArray(moves.stage, ["draining", "copying"])))
       .returning({ id: moves.id }),
   });
   if (cancelled.length > 0) logStage(move, "cancelled");
