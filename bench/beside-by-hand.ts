@@ -2,7 +2,7 @@ import autocannon from "autocannon";
 import type { Runtime } from "../scripts/shared/runtime.ts";
 import { startReceiver } from "../test/node/support/receiver.ts";
 import { until } from "../test/support/until.ts";
-import { HANG, HANG_MS, PAUSE, recordSingly, startTen } from "./delivering.ts";
+import { HANG, HANG_MS, PAUSE, recordSingly, startTen, withConsumers } from "./delivering.ts";
 import type { Samples } from "./figures.ts";
 import * as setting from "./setting.ts";
 import { quantile } from "./statistics.ts";
@@ -47,7 +47,9 @@ export async function measureByHand(extent: setting.Extent): Promise<Samples> {
     ratios.deliveries.push(a.eventsPerSecond / b.eventsPerSecond);
     ratios.receipts.push(quantile(a.receipts, 0.99) / quantile(b.receipts, 0.99));
   }
-  const isolationMs = await besideHanging(byHand.runtime, Math.min(50, singles), hangMs);
+  const isolationMs = await withConsumers(byHand.runtime, () =>
+    besideHanging(byHand.runtime, Math.min(50, singles), hangMs),
+  );
   for (const { runtime, receiver } of [ours, byHand]) {
     await runtime.stop();
     await receiver.close();

@@ -12,6 +12,7 @@ import { index, integer, sqliteTable, text } from "drizzle-orm/sqlite-core";
 import { Hono } from "hono";
 import { toHex } from "../src/primitives/bytes.ts";
 import { Connections } from "../test/support/connections.ts";
+import { consumeWhileHeld, hold, holdQueue } from "./queues.ts";
 
 const keys = sqliteTable("hand_keys", {
   hash: text().primaryKey(),
@@ -211,7 +212,7 @@ export class Platform extends WorkerEntrypoint<Env> {
         return { body };
       }),
     );
-    const queue = this.env.DELIVERIES as unknown as Queue<Message>;
+    const queue = holdQueue("webhook-deliveries", this.env.DELIVERIES);
     for (let i = 0; i < messages.length; i += 100)
       await queue.sendBatch(messages.slice(i, i + 100));
     return { ids: rows.map(({ id }) => id) };
@@ -250,22 +251,35 @@ async function post({ url, secret, body }: Message, connections: Connections): P
   }
 }
 
+/** What the bench calls, as in `worker.ts`. */
+app.get("/bench/hold", (c) => {
+  hold(c.req.query("on") === "true");
+  return c.body(null);
+});
+app.get("/bench/consume", async (c) => {
+  const consumeBatch = (batch: MessageBatch) => consume(batch as MessageBatch<Message>, c.env);
+  await consumeWhileHeld(consumeBatch, Number(c.req.query("consumers")));
+  return c.body(null);
+});
+
+async function consume(batch: MessageBatch<Message>, env: Env): Promise<void> {
+  const db = drizzle(env.DB);
+  const connections = new Connections();
+  const rows = await Promise.all(
+    batch.messages.map(async (message) => {
+      const status = await post(message.body, connections);
+      if (status >= 200 && status < 300) message.ack();
+      else message.retry({ delaySeconds: Math.min(43_200, 10 * 2 ** message.attempts) });
+      const { eventId, subscriptionId } = message.body;
+      return { id: newId(), eventId, subscriptionId, status, at: Date.now() };
+    }),
+  );
+  const [first, ...rest] = rows.map((row) => db.insert(attempts).values(row));
+  if (first) await db.batch([first, ...rest]);
+}
+
 export default {
   fetch: app.fetch,
-  async queue(batch, env) {
-    const db = drizzle(env.DB);
-    const connections = new Connections();
-    const rows = await Promise.all(
-      batch.messages.map(async (message) => {
-        const status = await post(message.body, connections);
-        if (status >= 200 && status < 300) message.ack();
-        else message.retry({ delaySeconds: Math.min(43_200, 10 * 2 ** message.attempts) });
-        const { eventId, subscriptionId } = message.body;
-        return { id: newId(), eventId, subscriptionId, status, at: Date.now() };
-      }),
-    );
-    const [first, ...rest] = rows.map((row) => db.insert(attempts).values(row));
-    if (first) await db.batch([first, ...rest]);
-  },
+  queue: consume,
   scheduled() {},
 } satisfies ExportedHandler<Env, Message>;

@@ -50,7 +50,9 @@ export async function measureDelivering(extent: setting.Extent): Promise<Samples
   }
   const receipts = await recordSingly(runtime, workspaceId, [receiver], singles);
   await receiver.close();
-  const isolation = await measureIsolation(runtime, rounds, singles, hangMs);
+  const isolation = await withConsumers(runtime, () =>
+    measureIsolation(runtime, rounds, singles, hangMs),
+  );
   await runtime.stop();
   return {
     deliveries_per_second: delivered,
@@ -59,6 +61,21 @@ export async function measureDelivering(extent: setting.Extent): Promise<Samples
     receipt_p99_ms: [quantile(receipts, 0.99)],
     ...isolation,
   };
+}
+
+/** `max_concurrency` of the queue of deliveries in wrangler.toml. The local queue has one consumer. */
+const CONSUMERS = 10;
+
+/** Does the work while as many consumers as a deployment has take messages from its queues. */
+export async function withConsumers<T>(runtime: Runtime, work: () => Promise<T>): Promise<T> {
+  await call(runtime, "/bench/hold?on=true");
+  const consuming = call(runtime, `/bench/consume?consumers=${CONSUMERS}`);
+  try {
+    return await work();
+  } finally {
+    await call(runtime, "/bench/hold?on=false");
+    await consuming;
+  }
 }
 
 /** Records leads one at a time. @returns the milliseconds from each record to each receipt. */

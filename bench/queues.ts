@@ -25,6 +25,8 @@ const BATCH_MAX = 100;
 const LIMIT_MS = 14 * 86_400_000;
 const MINUTE_MS = 60_000;
 const TICK_MS = 50;
+/** How soon an idle consumer looks for messages again: Cloudflare hands them over at once. */
+const IDLE_MS = 5;
 
 const realNow = Date.now;
 let offsetMs = 0;
@@ -96,8 +98,18 @@ export async function drain(work: Work, consumers: number, leap: boolean): Promi
   await Promise.all(Array.from({ length: consumers }, run));
 }
 
+/** Runs `consumers` at once until messages are no longer held, as a queue with that `max_concurrency` does. */
+export async function consumeWhileHeld(consume: Work["consume"], consumers: number): Promise<void> {
+  const run = async () => {
+    while (isHeld)
+      if (!(await consumeDue({ consume }, BATCH_MAX)))
+        await new Promise((resolve) => setTimeout(resolve, IDLE_MS));
+  };
+  await Promise.all(Array.from({ length: consumers }, run));
+}
+
 /** @returns whether a message was due. */
-async function consumeDue({ consume }: Work, limit: number): Promise<boolean> {
+async function consumeDue({ consume }: Pick<Work, "consume">, limit: number): Promise<boolean> {
   const queue = messages.find(isDue)?.queue;
   if (queue === undefined) return false;
   const due = messages.filter((one) => one.queue === queue && isDue(one)).slice(0, limit);

@@ -10,7 +10,15 @@ import { sleep } from "../src/primitives/timing.ts";
 import { advanceMove } from "../src/workspaces/moving/move.ts";
 import { countedCall, interposed, interposedObjects } from "../test/support/interposed.ts";
 import { answerNaively, insertLeads, postBodies } from "./bare.ts";
-import { drain, hold, holdQueue, setClock, type Work, withConnections } from "./queues.ts";
+import {
+  consumeWhileHeld,
+  drain,
+  hold,
+  holdQueue,
+  setClock,
+  type Work,
+  withConnections,
+} from "./queues.ts";
 
 /** Its handlers as the runtime calls them, whatever arguments they use. */
 const worker: Required<Pick<ExportedHandler<Env>, "fetch" | "queue" | "scheduled">> = shipped;
@@ -77,6 +85,7 @@ function counted(queue: Queue): Queue {
  * - `/bench/move?workspace=&database=` moves a workspace, from as far away as the header says.
  * - `/bench/clock?offset=` moves the clock, in milliseconds from the true time.
  * - `/bench/hold?on=` holds messages from now on, or lets them go to their queues again.
+ * - `/bench/consume?consumers=` consumes what is held, with as many consumers, until nothing is held any more.
  * - `/bench/drain?consumers=&leap=` consumes what is held until nothing is pending.
  */
 async function answerBench(request: Request, env: Env, ctx: ExecutionContext): Promise<Response> {
@@ -107,6 +116,13 @@ async function answerBench(request: Request, env: Env, ctx: ExecutionContext): P
       break;
     case "/bench/hold":
       hold(text("on") === "true");
+      break;
+    case "/bench/consume":
+      await consumeWhileHeld(
+        // As in production, the consumer is free once its handler has returned.
+        (batch) => withConnections(async () => worker.queue(batch, metered(env), ctx)),
+        number("consumers"),
+      );
       break;
     case "/bench/drain":
       await drain(workOf(env, ctx), number("consumers"), text("leap") === "true");
