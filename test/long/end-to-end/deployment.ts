@@ -96,6 +96,7 @@ async function openSite(worker: Runtime): Promise<Site & { close(): Promise<unkn
     CI: "1",
     NODE_NO_WARNINGS: "1",
     NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE,
+    ASSETS_ARE_BUILT: process.env.ASSETS_ARE_BUILT,
     WRANGLER_SEND_METRICS: "false",
     ...cloudflare.env,
   };
@@ -132,8 +133,7 @@ async function openSite(worker: Runtime): Promise<Site & { close(): Promise<unkn
   site.configure('main = "src', `main = "${ROOT}/src`);
   site.configure('directory = "dist', `directory = "${ROOT}/dist`);
   site.configure('migrations_dir = "', `migrations_dir = "${ROOT}/`);
-  // All tests share the assets that the global set-up has built.
-  site.configure("node scripts/assets.ts", "true");
+  site.configure("node scripts/assets.ts", `cd '${ROOT}' && node scripts/assets.ts`);
   const close = () => {
     rmSync(folder, { recursive: true, force: true });
     return Promise.all([server.close(), cloudflare.close()]);

@@ -36,7 +36,7 @@ export interface LocalServer {
   stop(): Promise<void>;
 }
 
-/** What is not copied: generated files, and what the copy shares. */
+/** What is not copied: generated files but the assets, and what the copy shares. */
 const LEFT_OUT = new Set(["node_modules", ".git", ".wrangler", ".dev.vars", "dist"]);
 
 /** Environment variables that tests may have set for this checkout and a copy must not inherit. */
@@ -51,6 +51,8 @@ function copyCheckout(): string {
   const filter = (path: string) => !LEFT_OUT.has(basename(path));
   cpSync(ROOT, folder, { recursive: true, filter });
   symlinkSync(join(ROOT, "node_modules"), join(folder, "node_modules"));
+  if (process.env.ASSETS_ARE_BUILT)
+    cpSync(join(ROOT, "dist/assets"), join(folder, "dist/assets"), { recursive: true });
   return folder;
 }
 
