@@ -10,13 +10,13 @@ import { findUnbound, inTime } from "./workspaces/placement.ts";
 import { findOldestWorkspace } from "./workspaces/workspaces.ts";
 
 /** How long a database may take to respond. */
-const DATABASE_TIMEOUT_MS = 3_000;
+export const DATABASE_TIMEOUT_MS = 3_000;
 /** Maximum time since the last run of the scheduled job, which runs once a minute. */
-const SWEPT_WITHIN_MS = 3 * MINUTE_MS;
+export const SWEPT_WITHIN_MS = 3 * MINUTE_MS;
 /** How long a delivery may be due without a dispatch before it counts as stuck. */
-const STUCK_AFTER_MS = 10 * MINUTE_MS;
+export const STUCK_AFTER_MS = 10 * MINUTE_MS;
 /** The share of a database's maximum size above which it counts as full. */
-const FULL_SHARE_MAX = 0.8;
+export const FULL_SHARE_MAX = 0.8;
 
 /** The position, in the directory, in which the scheduled job notes when it last ran without a failure. */
 export const SWEPT = "swept";

@@ -6,6 +6,7 @@ import type { Unstable_Config } from "wrangler";
 import { eraseAll } from "../platform/long-calls.ts";
 import { databasesIn, readConfig } from "../shared/databases.ts";
 import type { PlatformClient } from "../shared/platform-client.ts";
+import { SECRET_NAMES } from "../shared/secrets.ts";
 import { print } from "../shared/terminal.ts";
 import { openWrangler, parseJson, type Wrangler } from "../shared/wrangler.ts";
 import { type Notes, readNotes, writeNotes } from "./notes.ts";
@@ -45,7 +46,7 @@ export async function restore(
   const found = databasesIn(config).find(({ binding }) => binding === options.database);
   if (!found) throw new Error(`wrangler.toml binds no database as ${options.database}`);
   const time = options.at.toISOString();
-  const wrangler = openWrangler(environment, options.everyCall);
+  const wrangler = openWrangler(withoutSecrets(environment), options.everyCall);
   const restore = { options, wrangler, time, queues: queuesOf(config) };
   const stamp = time.replaceAll(/[:.]/g, "-");
   const file = join(homedir(), `${config.name}.restore-${options.database}-${stamp}.json`);
@@ -220,6 +221,13 @@ async function lostSettings({ options, wrangler }: Restore, noted: Tables): Prom
     ...(gone.length > 0 ? [`These subscriptions are gone: ${list(gone)}`] : []),
     ...(keys.length > 0 ? [`These API keys are gone, or as they were then: ${list(keys)}`] : []),
   ];
+}
+
+/** The environment without the secrets of the Worker, which a pipeline may have set for a deployment. */
+function withoutSecrets(environment: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
+  const isSecret = (name: string) =>
+    ([...SECRET_NAMES, "PLATFORM_KEYS"] as string[]).includes(name);
+  return Object.fromEntries(Object.entries(environment).filter(([name]) => !isSecret(name)));
 }
 
 /** Returns the names of the queues of deliveries. */

@@ -7,10 +7,12 @@ import { ROOT } from "../../scripts/shared/checkout.ts";
 import {
   AGREED_SUBSCRIPTIONS_MAX,
   DISABLE_AFTER_MS,
+  EMAIL_WAITS_SECONDS,
   ERASED_LEADS_KEPT_DAYS,
   NESTING_MAX,
   OVERDUE_MAX_MS,
   PENDING_MAX,
+  PORTAL_CHANGES_KEPT,
   POST_TIMEOUT_MS,
   RECORD_MAX_BYTES,
   REDELIVERIES_PER_SECOND,
@@ -19,13 +21,20 @@ import {
   SUBSCRIPTIONS_MAX,
   WORKSPACE_EMAILS_PER_DAY,
 } from "../../src/contract/limits.ts";
-import { DAY_MS, HOUR_MS } from "../../src/contract/time.ts";
+import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../src/contract/time.ts";
 import { DISPATCH_MAX_MS } from "../../src/delivery/dispatch.ts";
 import { CONCURRENCY_MAX, SLOW_RESPONSE_MS } from "../../src/delivery/policy.ts";
 import { RESPONSE_KEPT_BYTES, RESPONSE_READ_MS } from "../../src/delivery/response.ts";
 import { LEASE_MS } from "../../src/delivery/round.ts";
 import { OPERATIONS } from "../../src/platform/operations.ts";
 import { REDELIVERY_EXAMINED_MAX } from "../../src/replay/replay.ts";
+import {
+  DATABASE_TIMEOUT_MS,
+  FULL_SHARE_MAX,
+  STUCK_AFTER_MS,
+  SWEPT_WITHIN_MS,
+} from "../../src/service-health.ts";
+import { DATABASE_MAX_BYTES } from "../../src/workspaces/database-sizes.ts";
 import { EXAMPLES } from "./support/examples.ts";
 
 const PAGES = ["", "docs", "examples/receivers"].flatMap((folder) =>
@@ -78,6 +87,14 @@ test.each([
   ["docs/customers.md", `failed for ${DISABLE_AFTER_MS / HOUR_MS} h`],
   ["docs/customers.md", `Responses take over ${seconds(SLOW_RESPONSE_MS)} s`],
   ["docs/customers.md", `at up to ${CONCURRENCY_MAX} at a time`],
+  ["docs/runbook.md", `took longer than ${seconds(DATABASE_TIMEOUT_MS)} s`],
+  ["docs/runbook.md", `not started for ${SWEPT_WITHIN_MS / MINUTE_MS} minutes`],
+  ["docs/runbook.md", `been due for ${STUCK_AFTER_MS / MINUTE_MS} minutes`],
+  ["docs/runbook.md", `more than ${FULL_SHARE_MAX * 100}% of its ${DATABASE_MAX_BYTES / 1e9} GB`],
+  ["docs/runbook.md", `tried ${EMAIL_WAITS_SECONDS.length + 1} times`],
+  ["docs/runbook.md", `${EMAIL_WAITS_SECONDS.length} times in two days`],
+  ["docs/admin.md", `retried ${EMAIL_WAITS_SECONDS.length} times`],
+  ["docs/admin.md", `the newest ${said(PORTAL_CHANGES_KEPT)}.`],
   ["docs/runbook.md", `retried within ${seconds(LEASE_MS)} s`],
   ["docs/keys.md", `(${SECRET_OVERLAP_SECONDS.default / 3600} hours by default)`],
   ["docs/admin.md", `${SUBSCRIPTIONS_MAX} per workspace`],

@@ -87,6 +87,14 @@ test("the runbook has a section for each sentence that health can say", () => {
   expect(named).toHaveLength(sentences.length);
 });
 
+test.each([
+  ...["no database is bound as ", "no encryption key ", " does not answer"],
+  "a queue did not accept wake-up messages",
+])("the runbook quotes a message as the code has it: %s", (message) => {
+  expect(RUNBOOK).toContain(message);
+  expect(SOURCES.some((text) => text.includes(message))).toBe(true);
+});
+
 test.each(sections)("the section %s has its five lines, and numbered steps", (heading) => {
   const text = sectionOf(`### ${heading}`);
   const lines = [...text.matchAll(/^- \*\*(.+?):\*\*(?= \S|\n {2}1\. )/gm)].map(
