@@ -1,5 +1,5 @@
 /**
- * What the service is held against: the same gate, tables and posts without the service around them.
+ * The baseline of the service: the same gate, tables and requests without the service around them.
  * As a Worker of its own, `GET /v1/automations` by a bare handler.
  */
 import type { automations } from "../src/db/schema.ts";

@@ -16,7 +16,7 @@ const EXTENTS = {
 };
 
 /**
- * The shipped Worker and the one of `by-hand.ts` in the same runtime, over the same reads, events and
+ * Measures the shipped Worker and the one of `by-hand.ts` in the same runtime, with the same reads, events and
  * receivers. Rounds alternate: a ratio is that of neighbours in time.
  */
 export async function measureByHand(extent: setting.Extent): Promise<Samples> {
@@ -32,7 +32,7 @@ export async function measureByHand(extent: setting.Extent): Promise<Samples> {
       eventsPerSecond: (events / (await deliver(world, events))) * 1000,
       receipts: await recordSingly(runtime, workspace.workspaceId, [receiver], singles),
     });
-    // Its concurrent posts are earned.
+    // The concurrency of its subscriptions grows first.
     await deliver(world, 100);
     if (extent !== "smoke") await round();
     return { ...world, round };

@@ -9,7 +9,7 @@ const { openWorkspace, readUntil, recordLeads, sleep } = setting;
 const CONSUMERS = 10;
 const WORKSPACES = 5;
 const SUBSCRIPTIONS = 20;
-/** How long a subscriber takes to answer. */
+/** How long an endpoint takes to respond. */
 const ANSWER_MS = 50;
 
 const EXTENTS = {
@@ -19,8 +19,8 @@ const EXTENTS = {
 };
 
 /**
- * What a burst of deliveries costs someone else's reads. The local queues run one batch after another,
- * so the bench hands the batches to as many consumers as a deployment has. Rounds alternate.
+ * Measures how much a burst of deliveries slows the reads of another workspace. The local queues run one batch after
+ * another, so the bench hands the batches to as many consumers as a deployment has. Rounds alternate.
  */
 export async function measureBurst(extent: setting.Extent): Promise<Samples> {
   const { rounds, deliveries, quietMs } = EXTENTS[extent];
@@ -44,7 +44,7 @@ export async function measureBurst(extent: setting.Extent): Promise<Samples> {
     await draining;
     return times;
   };
-  // Subscriptions earn their concurrent posts.
+  // The concurrency of subscriptions grows first.
   for (let i = 0; i < 2; i++) await burst();
   const ratios: number[] = [];
   for (let i = 0; i < rounds; i++) {

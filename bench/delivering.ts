@@ -8,11 +8,11 @@ import { median, quantile } from "./statistics.ts";
 const { call, latencies, openWorkspace, recordLeads, sleep } = setting;
 
 const HEALTHY = 9;
-/** Never answers. */
+/** An endpoint that never responds. */
 export const HANG = () => new Promise<number>(() => {});
-/** Answers late: to see that a bench runs. */
+/** An endpoint that responds late, which suffices to see that a bench runs. */
 export const PAUSE = () => setting.sleep(1_000).then(() => 204);
-/** When the first post to a receiver that hangs has timed out. */
+/** The time after which the first request to an endpoint that hangs has timed out. */
 export const HANG_MS = 12_000;
 const EXTENTS = {
   full: { rounds: 5, events: 3_000, singles: 100, hangMs: HANG_MS },
@@ -20,7 +20,7 @@ const EXTENTS = {
   smoke: { rounds: 1, events: 20, singles: 3, hangMs: 0 },
 };
 
-/** Events per second to a fast receiver, the time to a receipt, and what one that hangs costs others. */
+/** Measures events per second to a fast receiver, the time to a receipt, and how much one that hangs slows others. */
 export async function measureDelivering(extent: setting.Extent): Promise<Samples> {
   const { rounds, events, singles, hangMs } = EXTENTS[extent];
   const runtime = await setting.start("worker");
@@ -39,7 +39,7 @@ export async function measureDelivering(extent: setting.Extent): Promise<Samples
   const post = `/bench/post?${new URLSearchParams({ url: receiver.url, count: String(events) })}`;
   const [delivered, ratios] = [[] as number[], [] as number[]];
   for (let i = 0; i < rounds; i++) {
-    // Recording is measured apart: its calls also block this process, and so the receiver.
+    // Recording is measured separately, because its calls block this process, and so the receiver.
     const deliveries = await perSecond(
       async () => {},
       () => recordLeads(runtime, workspaceId, events),
@@ -103,7 +103,7 @@ export async function startTen(answer?: () => Answer | Promise<Answer>) {
   return { healthy, urls: all.map(({ url }) => url), close };
 }
 
-/** How much a subscription that hangs slows nine healthy ones, once it has failed. Rounds alternate. */
+/** Measures how much a hanging subscription slows nine healthy ones, once it has failed. Rounds alternate. */
 async function measureIsolation(runtime: Runtime, rounds: number, events: number, hangMs: number) {
   const [alone, beside] = [await startTen(), await startTen(HANG)];
   const good = await openWorkspace(runtime, alone.urls);

@@ -74,7 +74,7 @@ export const FIGURES = {
   month_lines_sweep: ["lines", "that it logs", "1"],
 } satisfies Record<string, [unit: string, about: string, comparedWith: string]>;
 
-/** What was measured: one sample for each round. A figure that is not described does not compile. */
+/** The measured samples, one for each round. A figure that is not described does not compile. */
 export type Samples = { [name in keyof typeof FIGURES]?: number[] };
 
 /** A line for each figure: the median of its rounds, and the lowest and highest of several. */

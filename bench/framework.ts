@@ -11,8 +11,8 @@ const EXTENTS = {
 };
 
 /**
- * A page of 25 automations, by the shipped Worker and by a bare handler over the same gate and query.
- * Rounds alternate; who comes first, too, as both still warm up.
+ * Measures a page of 25 automations, by the shipped Worker and by a bare handler over the same gate and query.
+ * Rounds alternate, and so does the order within them, because both still warm up.
  */
 export async function measureFramework(extent: Extent): Promise<Samples> {
   const { warmUpSeconds, rounds, seconds } = EXTENTS[extent];

@@ -15,20 +15,20 @@ const EXTENTS = {
   smoke: { warmUp: 2, rounds: 1, times: 3, patienceMs: 5_000, watchMs: 1_000 },
 };
 
-/** A fast receiver next to hostile ones, and what overloaded receivers see. */
+/** Measures a fast receiver next to hostile ones, and the requests to overloaded receivers. */
 export async function measureHostile(extent: setting.Extent): Promise<Samples> {
   const neighbours = await measureNeighbours(extent);
   return { ...neighbours, ...(await measurePosts(EXTENTS[extent].watchMs)) };
 }
 
 /**
- * The time from record to receipt of a fast receiver, alone in one world and next to 34 hostile ones in
+ * Measures the time from record to receipt of a fast receiver, alone in one world and next to 34 hostile ones in
  * another: 8 slow and 6 hanging ones spread over four workspaces, and 20 slow ones in a fifth. All get
  * the same events, ten a second and then fifty at once. Rounds of both worlds alternate.
  */
 async function measureNeighbours(extent: setting.Extent): Promise<Samples> {
   const { warmUp, rounds, times, patienceMs } = EXTENTS[extent];
-  // A server for each, so that none is slow because of another.
+  // Each receiver has a server of its own, so that none is slow because of another.
   const servers = (count: number, answer: () => Promise<number>) =>
     Promise.all(Array.from({ length: count }, () => startReceiver(answer)));
   const mixed = [...(await servers(8, SLOW)), ...(await servers(6, HANG))];
@@ -69,7 +69,7 @@ async function sample(world: World, times: number, patienceMs: number) {
   const { runtime, fast, workspaceId, others } = world;
   fast.posts.length = 0;
   const record = async (leads: number) => {
-    // The fast one last: its events find those of all others already recorded.
+    // The fast receiver comes last, so that the events of all others are recorded before its own.
     await Promise.all(others.map((other) => recordLeads(runtime, other.workspaceId, leads)));
     await recordLeads(runtime, workspaceId, leads);
   };

@@ -7,7 +7,7 @@ const LONG_AGO_MS = 100 * 86_400_000;
 /** How long the runtime may take to hand over what it has logged. */
 const LOGGED_MS = 500;
 
-/** What the life of an event uses, from its record to its expiry. */
+/** The resources that an event uses in its life, from its record to its expiry. */
 export interface Life {
   rowsRead: number;
   rowsWritten: number;
@@ -40,7 +40,7 @@ export async function measureLife(extent: Extent) {
   };
 
   const sweep = await log(() => runtime.scheduled());
-  /** The life of `count` events that are recorded `size` at a time, as long ago as they expire now. */
+  /** Measures the life of `count` events that are recorded `size` at a time, so long ago that they expire now. */
   async function live(size: number): Promise<Life> {
     await call(runtime, `/bench/clock?offset=${-LONG_AGO_MS}`);
     const life = await log(async () => {

@@ -2,7 +2,7 @@ import type { Samples } from "./figures.ts";
 import { measureLife } from "./life.ts";
 import type { Extent } from "./setting.ts";
 
-/** What Cloudflare bills for an event, a page and a sweep: what `price.ts` multiplies. */
+/** Measures the units that Cloudflare bills for an event, a page and a sweep, which `price.ts` multiplies. */
 export async function measureMonth(extent: Extent): Promise<Samples> {
   const { alone, together, page, sweep } = await measureLife(extent);
   return {

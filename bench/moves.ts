@@ -9,7 +9,9 @@ const ROUNDS = { full: 3, quick: 1, smoke: 1 };
  */
 const ROUND_TRIP_MS = 5;
 
-/** How long a workspace of leads takes to move to another database; most of that time, it takes no writes. */
+/**
+ * Measures how long a workspace of leads takes to move to another database. For most of that time, writes are locked.
+ */
 export async function measureMove(extent: Extent): Promise<Samples> {
   const runtime = await start("worker", { databases: 2 });
   const moveOne = async (rows: number) => {

@@ -1,5 +1,5 @@
 /**
- * `npm run price`: what a month costs at three sizes, as the tables of docs/performance.md have it. A test
+ * `npm run price` prints the cost of a month at three sizes, as in the tables of docs/performance.md. A test
  * compares them.
  */
 import { print } from "../scripts/shared/terminal.ts";
@@ -47,13 +47,14 @@ const LIFE = {
 /** A page of 25 leads; the object of its key writes at most once for each, and works 5 ms in 128 MB. */
 const PAGE = { rowsRead: 26, lines: 1, cpuMs: 4, objectGbSeconds: 0.005 * 0.128 };
 const PAGES_PER_EVENT = 3;
-/** A sweep that finds nothing to do. */
+/** The resources of a sweep that finds nothing to do. */
 const SWEEP = { rowsRead: 40, rowsWritten: 5, lines: 1 };
 const SWEEPS = 30 * 24 * 60;
-/** A message is written, read and deleted. */
+/** The operations of a message, which is written, read and deleted. */
 const OPERATIONS_PER_MESSAGE = 3;
-/** In the database's file: a lead for good, and an event with three deliveries for a month. */
+/** The size of a lead in the database file, where it stays for good. */
 const LEAD_BYTES = 444;
+/** The size of an event with three deliveries in the database file, where it stays for a month. */
 const EVENT_BYTES = 329 + 3 * 159;
 const DATABASE_BYTES = 8e9;
 
@@ -61,14 +62,14 @@ const SIZES = [1e6, 10e6, 100e6];
 const WAYS = ["alone", "together"] as const;
 type Way = (typeof WAYS)[number];
 
-/** How a deployment may be run differently. */
+/** The options of a deployment. */
 interface Choice {
   way: Way;
   pagesPerEvent?: number;
   sampledLines?: number;
 }
 
-/** What a month uses in which `events` leads are recorded, announced and read. */
+/** Computes the use of a month in which `events` leads are recorded, announced and read. */
 function useOf(events: number, { way, pagesPerEvent = PAGES_PER_EVENT, sampledLines = 1 }: Choice) {
   const life = LIFE[way];
   const pages = events * pagesPerEvent;
@@ -102,7 +103,7 @@ const dollars = (amount: number) =>
 const millions = (count: number) => `${count / 1e6} M`;
 const row = (cells: string[]) => `| ${cells.join(" | ")} |`;
 
-/** The tables, as Markdown. */
+/** Writes the tables in Markdown. */
 export function priceTables(): string {
   const columns = SIZES.flatMap((events) => WAYS.map((way) => ({ events, way })));
   const uses = columns.map(({ events, way }) => useOf(events, { way }));

@@ -13,7 +13,7 @@ interface Message {
   dueAt: number;
 }
 
-/** What the bench does with the Worker. */
+/** The calls of the Worker that the bench makes. */
 export interface Work {
   consume(batch: MessageBatch): Promise<void>;
   scheduled(): Promise<void>;

@@ -19,7 +19,7 @@ const EXTENTS = {
   smoke: { roundTripsMs: [0, 5], samples: 1, leads: 4_000, pages: 1 },
 };
 
-/** How far a read has to go, and what a page of many leads costs. */
+/** Measures the network hops of a read, and the cost of a page of many leads. */
 export async function measureReads(extent: Extent): Promise<Samples> {
   const { roundTripsMs, samples, leads, pages } = EXTENTS[extent];
   const runtime = await start("worker");
@@ -30,7 +30,7 @@ export async function measureReads(extent: Extent): Promise<Samples> {
 }
 
 /**
- * The sequential hops of a read: the milliseconds that it takes longer for each millisecond of distance
+ * Measures the sequential hops of a read: the milliseconds that it takes longer for each millisecond of distance
  * between the Worker and its database and gates.
  */
 async function measureHops(runtime: Runtime, roundTripsMs: number[], samples: number) {
@@ -44,7 +44,7 @@ async function measureHops(runtime: Runtime, roundTripsMs: number[], samples: nu
   };
   const ways = {
     hot_read_hops: (roundTripMs: number) => read(apiKey, roundTripMs),
-    // A key with a warm gate that this isolate has not seen.
+    // The key has a warm gate, and this isolate has not seen it.
     cold_read_hops: async (roundTripMs: number) => {
       const fresh = String((await PLATFORM.createApiKey({ workspaceId })).apiKey);
       const keyHash = await hashApiKey(fresh);
@@ -52,7 +52,7 @@ async function measureHops(runtime: Runtime, roundTripsMs: number[], samples: nu
       return read(fresh, roundTripMs);
     },
     naive_read_hops: (roundTripMs: number) => read(apiKey, roundTripMs, 200, "/bench/naive"),
-    // The request before tells the isolate that the quota is used up.
+    // After the previous request, the isolate has cached that the rate limit is reached.
     flood_hops: async (roundTripMs: number) => {
       await read(String(usedUp.apiKey), 0, 429);
       return read(String(usedUp.apiKey), roundTripMs, 429);
@@ -70,7 +70,7 @@ async function measureHops(runtime: Runtime, roundTripsMs: number[], samples: nu
   );
 }
 
-/** The slope of `y` over `x`: least squares. */
+/** Computes the slope of `y` over `x` by least squares. */
 function slope(x: number[], y: number[]): number {
   const mean = (values: number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
   const [meanX, meanY] = [mean(x), mean(y)];
@@ -81,7 +81,7 @@ function slope(x: number[], y: number[]): number {
 const LIMIT = 25;
 const ROWS_AT_ONCE = 50_000;
 
-/** Pages of 25 of a workspace's leads, at the top and deep down: rows that D1 reads, and time. */
+/** Measures pages of 25 leads, at the top and deep down: the rows that D1 reads, and the time. */
 async function measurePages(runtime: Runtime, rows: number, samples: number) {
   const { workspaceId, apiKey } = await openWorkspace(runtime);
   const pages = [1, 100, Math.floor(rows / LIMIT / 4)];

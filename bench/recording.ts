@@ -7,7 +7,7 @@ const EXTENTS = {
   smoke: { rounds: 1, leads: 200 },
 };
 
-/** Leads per second through the Platform API, compared with raw inserts. Rounds alternate. */
+/** Measures leads per second through the Platform API, compared with raw inserts. Rounds alternate. */
 export async function measureRecording(extent: Extent): Promise<Samples> {
   const { rounds, leads } = EXTENTS[extent];
   const runtime = await start("worker");

@@ -7,7 +7,7 @@ const LONG_AGO_MS = 100 * 86_400_000;
 const EVENTS = { full: 20_000, quick: 2_000, smoke: 20 };
 
 /**
- * How fast the scheduled job, which runs once a minute, deletes expired events. They were recorded and
+ * Measures how fast the scheduled job, which runs once a minute, deletes expired events. They were recorded and
  * delivered like any others, while the clock was set back a hundred days.
  */
 export async function measureRetention(extent: Extent): Promise<Samples> {

@@ -8,7 +8,7 @@ const ROUNDS = 3;
 const EVENTS = { full: 100, quick: 50, smoke: 2 };
 
 /**
- * What a delivery writes to the database, by D1's own count. To receivers that fail, days pass at once:
+ * Measures the rows that a delivery writes, by D1's own count. With receivers that fail, days pass at once:
  * the Worker's clock is set to when its next message is due.
  */
 export async function measureRows(extent: Extent): Promise<Samples> {
@@ -28,7 +28,7 @@ export async function measureRows(extent: Extent): Promise<Samples> {
     meter(runtime, async () => {
       for (let sent = 0; sent < count; sent += size)
         await recordLeads(runtime, workspaceId, Math.min(size, count - sent));
-      // Not metered: looking is not part of the work.
+      // This query is not metered, because it is not part of the work.
       await until(async () => (await pending.all()).results.length === 0, 60_000);
     });
   const healthy = await open(() => 204);

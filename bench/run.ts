@@ -1,5 +1,5 @@
 /**
- * Measures what a decision needs: how fast the service reads, records and delivers, what that costs,
+ * Measures the figures that decisions need: how fast the service reads, records and delivers, what that costs,
  * and how well clients and subscribers are isolated. Ratios compare what ran side by side in one run.
  */
 import { writeFileSync } from "node:fs";
@@ -22,7 +22,7 @@ import { median } from "./statistics.ts";
 
 interface Bench {
   measure: (extent: Extent) => Promise<Samples>;
-  /** Whether a short run says anything: `--quick` leaves out the others. */
+  /** Whether a short run is meaningful; `--quick` leaves out the others. */
   quick: boolean;
 }
 

@@ -75,7 +75,7 @@ export async function recordAutomations(runtime: Runtime, workspaceId: string) {
   await runtime.env.PLATFORM.recordAutomations({ workspaceId, automations });
 }
 
-/** Milliseconds from the record of each event to its first receipt. */
+/** Returns the milliseconds from the record of each event to its first receipt. */
 export function latencies(receivers: Receiver[], since = 0): number[] {
   return receivers.flatMap(({ posts }) => {
     const waits = new Map<string, number>();
@@ -103,17 +103,17 @@ export async function call(
   return new Response(text || null);
 }
 
-/** What the bindings of the metered Worker are used for while `work` is done. */
+/** Meters the use of the Worker's bindings while `work` is done. */
 export async function meter(runtime: Runtime, work: () => Promise<unknown>): Promise<Meters> {
   await call(runtime, "/bench/reset");
   await work();
   return (await (await call(runtime, "/bench/meters")).json()) as Meters;
 }
 
-/** A client reads, waits this long, and reads again. */
+/** How long a client waits between two reads. */
 const READ_EVERY_MS = 10;
 
-/** The duration in milliseconds of one read after another. */
+/** Reads in sequence, and returns the duration of each read in milliseconds. */
 export async function readUntil(runtime: Runtime, apiKey: string, isOver: () => boolean) {
   const times: number[] = [];
   while (!isOver()) {
@@ -123,7 +123,7 @@ export async function readUntil(runtime: Runtime, apiKey: string, isOver: () => 
   return times;
 }
 
-/** How long `work` took, in milliseconds. */
+/** Does work, and returns how long it took, in milliseconds. */
 export async function timed(work: () => Promise<unknown>): Promise<number> {
   const startedAt = performance.now();
   await work();

@@ -23,12 +23,12 @@ import {
 /** Its handlers as the runtime calls them, whatever arguments they use. */
 const worker: Required<Pick<ExportedHandler<Env>, "fetch" | "queue" | "scheduled">> = shipped;
 
-/** What the bindings were used for since the meters were reset. */
+/** The use of the bindings since the meters were reset. */
 export interface Meters {
   d1RoundTrips: number;
   rowsRead: number;
   rowsWritten: number;
-  /** Sent to queues. */
+  /** The messages that were sent to queues. */
   messages: number;
 }
 
@@ -130,7 +130,7 @@ async function answerBench(request: Request, env: Env, ctx: ExecutionContext): P
   return new Response();
 }
 
-/** The bindings, as far away as the request says. */
+/** Returns the bindings at the distance that the request names. */
 function asAskedFrom(request: Request, env: Env): Env {
   return metered(env, Number(request.headers.get("X-Bench-Round-Trip-Ms")));
 }
@@ -138,7 +138,7 @@ function asAskedFrom(request: Request, env: Env): Env {
 function workOf(env: Env, ctx: ExecutionContext): Work {
   const pending = env.DB.prepare("SELECT 1 FROM deliveries WHERE state = 'pending' LIMIT 1");
   return {
-    /** Waits for the dispatches that the consumer goes on without. */
+    /** Waits for the dispatches that continue after the consumer has returned. */
     async consume(batch) {
       const underWay: Promise<unknown>[] = [];
       const waitUntil = (work: Promise<unknown>) => void underWay.push(work);
@@ -150,7 +150,7 @@ function workOf(env: Env, ctx: ExecutionContext): Work {
       const controller = { scheduledTime: Date.now() } as ScheduledController;
       await worker.scheduled(controller, metered(env), ctx);
     },
-    // Not metered: looking is not part of the work.
+    // This query is not metered, because it is not part of the work.
     isDone: async () => (await pending.all()).results.length === 0,
   };
 }
