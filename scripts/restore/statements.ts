@@ -1,4 +1,4 @@
-/* The SQL that puts back what a restored database has forgotten. */
+/* The SQL that puts back rows that a restored database has lost. */
 
 /** A row of D1, by column. */
 export type Row = Record<string, string | number | null>;
@@ -8,11 +8,11 @@ export const TABLES = ["workspaces", "api_keys", "subscriptions", "audit_trail"]
 type Table = (typeof TABLES)[number];
 export type Tables = Record<Table, Row[]>;
 
-/** The columns that a restore puts back in rows that exist; what else they decide, the platform repeats. */
+/** The columns that a restore puts back in existing rows. Calls of the Platform API restore the others. */
 const KEPT_COLUMNS: Record<Table, string[]> = {
-  // The wrapping of a data key changes, when the encryption key is rotated.
+  // The encryption of a data key changes when the encryption key is rotated.
   workspaces: ["name", "admin_emails", "webhooks_max", "data_key"],
-  // An object learns of a change to its key only if the key is known to be in use.
+  // The gate of a key is only invalidated if the row says that the key is in use.
   api_keys: ["requests_per_window", "expires_at", "last_used_at"],
   subscriptions: [
     ...["url", "description", "header_names", "sealed_headers"],
@@ -27,19 +27,19 @@ const OMITTED = ["idempotency_key", "requested"];
 /** Maximum length of a statement; D1's limit is 100,000 bytes. */
 const STATEMENT_MAX = 50_000;
 
-/** The rows of a table that are missing, or have other values in the columns that are kept. */
+/** Finds the rows of a table that are missing, or that differ in the columns to put back. */
 export function rowsToPutBack(table: Table, noted: Tables, found: Tables): Row[] {
   const present = new Map(found[table].map((row) => [row.id, row]));
   return noted[table].filter((row) => {
     if (row.deleted_at) return false;
     const now = present.get(row.id);
-    // Of a workspace that lives elsewhere, an entry is all there is, and what it has left here is locked.
+    // A workspace that lives elsewhere only has an entry here, and its remaining rows are locked.
     if (now && table === "workspaces" && row.database !== null) return false;
     return !now || KEPT_COLUMNS[table].some((column) => row[column] !== now[column]);
   });
 }
 
-/** Statements that insert rows, or update the columns of theirs that are kept. */
+/** Writes statements that insert rows, or update the columns to put back. */
 export function putBackStatements(table: Table, rows: Row[]): string[] {
   const [first] = rows;
   if (!first) return [];
@@ -65,17 +65,17 @@ export function putBackStatements(table: Table, rows: Row[]): string[] {
   return statements;
 }
 
-/** A value as SQL writes it. */
+/** Writes a value as an SQL literal. */
 function literal(value: string | number | null): string {
   if (value === null) return "NULL";
   return typeof value === "number" ? String(value) : `'${value.replaceAll("'", "''")}'`;
 }
-/** The statement that marks what a workspace left behind when it moved. */
+/** Writes the statement that marks the rows that a workspace left when it moved. */
 export function markMoved(workspaceId: string, home: string): string {
   return `UPDATE workspaces SET database = ${literal(home)}, write_lock = 'locked', move_id = 'restored' WHERE id = ${literal(workspaceId)}`;
 }
 
-/** The statement that inserts a workspace into the directory, so that it can be erased. */
+/** Writes the statement that inserts a workspace into the directory, so that it can be erased. */
 export function insertEntry(workspaceId: string, database: string): string {
   return `INSERT INTO workspaces (id, database, name, admin_emails, created_at) VALUES (${literal(workspaceId)}, ${literal(database)}, '', '[]', 0)`;
 }

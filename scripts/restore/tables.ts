@@ -9,7 +9,7 @@ const Failed = z.object({
   error: z.object({ text: z.string(), notes: z.array(z.object({ text: z.string() })).default([]) }),
 });
 
-/** The rows of the audit trail since a time. Those of recording calls and of checks are many, and left out. */
+/** Selects the audit trail since a time, without recording calls and checks, which are many. */
 const trailSince = (at: number) =>
   `SELECT * FROM audit_trail WHERE at >= ${at} AND method NOT LIKE 'record%' AND method NOT IN ('backlog', 'ledger', 'health', 'databases') ORDER BY at`;
 
@@ -36,9 +36,9 @@ async function queryEach(
 }
 
 /**
- * Reads what people decide in a database. Keys and the audit trail are in `DB` only.
+ * Reads the tables with the decisions of people. Keys and the audit trail are in `DB` only.
  *
- * @param at from when on the audit trail is read, in Unix milliseconds.
+ * @param at the time from which on the audit trail is read, in Unix milliseconds.
  */
 export async function readTables(
   wrangler: Wrangler,

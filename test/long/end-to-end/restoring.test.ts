@@ -130,7 +130,7 @@ async function statusOf({ url }: Runtime, apiKey: string): Promise<number> {
   return (await fetch(new URL("/v1/leads", url), { headers })).status;
 }
 
-test("npm run restore brings records back, and keeps what people have decided since then, after outages, too", async () => {
+test("npm run restore brings records back, and repeats later decisions of people, even after outages", async () => {
   const deployment = await openDeployment(["DB"]);
   const { cloudflare, folder } = deployment;
   deployment.onRestored = () => {
