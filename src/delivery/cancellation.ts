@@ -82,7 +82,7 @@ const markCancelled = prepared(
             AND ${subscriptions.cancelling} AND ${IS_WRITABLE}
             AND (${subscriptions.leasedBy} = ${sql.placeholder("holder")} OR ${subscriptions.leasedUntil} <= ${NOW})
           CROSS JOIN ${PENDING} ON ${IS_PENDING} AND ${isCancelledLazily()}
-        WHERE ${deliveries.eventId} NOT IN (SELECT value FROM json_each(request.value, '$.inProgress'))
+        WHERE ${KEY} NOT IN (SELECT value->>0, value->>1 FROM json_each(${sql.placeholder("inProgress")}))
         LIMIT ${CLEANUP_MAX})`,
     ),
 );
@@ -102,12 +102,14 @@ const finishCancelling = prepared(
  * Marks up to `CLEANUP_MAX` deliveries of a round's subscriptions as cancelled, and clears `cancelling` where none
  * is left. Deliveries in progress are skipped, so that no request is in flight for a row that says `cancelled`.
  *
- * @param values the holder of the round, its time in Unix milliseconds, and its requests as JSON.
+ * @param values the holder of the round, its time in Unix milliseconds, and its requests and
+ *   what is in progress as JSON.
  */
 export function cancelDeliveries(values: {
   holder: string;
   now: number;
   requests: string;
+  inProgress: string;
 }): Statements<unknown> {
   return transaction([markCancelled(values), finishCancelling(values)]);
 }

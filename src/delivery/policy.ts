@@ -129,16 +129,14 @@ function paceAfterSuccess(pace: Pace, { startedAt, endedAt }: Attempt): Pace {
   };
 }
 
-function paceAfterFailure(pace: Pace, { delivery, outcome, startedAt, endedAt }: Attempt): Pace {
-  const failure = failureOf(outcome);
-  const isSlow = failure === "unavailable" || endedAt - startedAt >= SLOW_RESPONSE_MS;
-  // A retry of an event that has already failed adds nothing to the streak.
-  const isNewInStreak = !hasFailedIn(pace.streak, delivery);
-  const streak = extendStreak(pace.streak, delivery, startedAt, isNewInStreak);
+function paceAfterFailure(pace: Pace, attempt: Attempt): Pace {
+  const { delivery, outcome, startedAt, endedAt } = attempt;
+  const isSlow = failureOf(outcome) === "unavailable" || endedAt - startedAt >= SLOW_RESPONSE_MS;
   const slow = pace.slow || isSlow;
   // The attempt started before the endpoint was blocked, so its outcome says nothing about the endpoint since then.
-  if (startedAt < pace.blockedUntil) return { ...pace, slow, streak };
-  if (failure !== "rejected" && (isNewInStreak || streak.outageStep === 0)) streak.outageStep++;
+  const wasInFlight = startedAt < pace.blockedUntil;
+  const streak = extendStreak(pace.streak, attempt, wasInFlight);
+  if (wasInFlight) return { ...pace, slow, streak };
   const waitMs = spacingMs(streak, outcome);
   if (waitMs === 0 && pace.blockedUntil === 0) {
     const concurrency = delivery.attempts === 0 ? halved(pace.concurrency) : pace.concurrency;
@@ -154,19 +152,23 @@ function hasFailedIn(streak: Streak | null, { lastAt }: PendingDelivery): boolea
   return streak !== null && lastAt !== null && lastAt >= streak.startedAt;
 }
 
+/** The streak with one more failed attempt. An event that has already failed in it lengthens no spacing. */
 function extendStreak(
   streak: Streak | null,
-  { type, priority }: PendingDelivery,
-  startedAt: number,
-  isNewInStreak: boolean,
+  { delivery, outcome, startedAt }: Attempt,
+  wasInFlight: boolean,
 ): Streak {
+  const { type, priority } = delivery;
   const { events = 0, attempts = 0, outageStep = 0, turns = {} } = streak ?? {};
+  const isNew = !hasFailedIn(streak, delivery);
+  const isOutage = failureOf(outcome) !== "rejected";
+  const lengthens = isOutage && !wasInFlight && (isNew || outageStep === 0);
   const triedNewest = turns[type]?.triedNewest ?? false;
   return {
     startedAt: Math.min(streak?.startedAt ?? startedAt, startedAt),
-    events: isNewInStreak ? events + 1 : events,
+    events: isNew ? events + 1 : events,
     attempts: attempts + 1,
-    outageStep,
+    outageStep: lengthens ? outageStep + 1 : outageStep,
     turns: {
       ...turns,
       [type]: { at: startedAt, triedNewest: priority === 0 ? !triedNewest : triedNewest },

@@ -154,18 +154,21 @@ export function buildRound(requests: readonly RoundRequest[], terms: RoundTerms)
   const outcomes = requests.flatMap((request) => request.outcomes);
   const changes = requests.flatMap(({ change }) => change ?? []);
   const isClaiming = requests.some(({ claim }) => claim);
-  const asked = requests.map(({ subscriptionId, arrivedAt, claim, inProgress }) => ({
+  const asked = requests.map(({ subscriptionId, arrivedAt, claim }) => ({
     subscriptionId,
     arrivedAt,
     claim,
-    inProgress,
   }));
+  const inProgress = requests.flatMap(({ subscriptionId, inProgress }) =>
+    inProgress.map((eventId) => [subscriptionId, eventId]),
+  );
   const values = {
     holder,
     now,
     until,
     limit,
     requests: JSON.stringify(asked),
+    inProgress: JSON.stringify(inProgress),
     outcomes: JSON.stringify(outcomes),
     changes: JSON.stringify(changes),
     isSlow: terms.queue === "slow" ? 1 : 0,
@@ -305,7 +308,10 @@ const disable = prepared(
     ),
 );
 
-const IS_NOT_IN_PROGRESS = sql`${deliveries.eventId} NOT IN (SELECT value FROM json_each(request.value, '$.inProgress'))`;
+const PROGRESS = sql`json_each(${sql.placeholder("inProgress")}) AS progress`;
+// SQLite reads this list once, as all requests share it. After NOT IN, it would read it for every delivery.
+const IS_NOT_IN_PROGRESS = sql`iif((${deliveries.subscriptionId}, ${deliveries.eventId}) IN (
+  SELECT progress.value->>0, progress.value->>1 FROM ${PROGRESS}), 0, 1)`;
 /** The delivery belongs to the subscription and the line, is due, and is not in progress. */
 const IS_DUE = sql`${IS_IN_LINE} AND ${deliveries.dueAt} <= ${dueBy(NOW)} AND ${IS_NOT_IN_PROGRESS}`;
 
@@ -379,10 +385,9 @@ const readSubscriptions = prepared(
       leasedElsewhereUntil: sql<
         number | null
       >`CASE WHEN NOT ${IS_FREE} THEN ${subscriptions.leasedUntil} END`,
-      withdrawn:
-        sql`(SELECT json_group_array(progress.value) FROM json_each(request.value, '$.inProgress') AS progress
-        WHERE NOT EXISTS (SELECT 1 FROM ${deliveries} JOIN ${events} ON ${events.workspaceId} = ${deliveries.workspaceId} AND ${events.id} = ${deliveries.eventId}
-          WHERE ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.eventId} = progress.value
+      withdrawn: sql`(SELECT json_group_array(progress.value->>1) FROM ${PROGRESS}
+        WHERE progress.value->>0 = ${subscriptions.id} AND NOT EXISTS (SELECT 1 FROM ${deliveries} JOIN ${events} ON ${events.workspaceId} = ${deliveries.workspaceId} AND ${events.id} = ${deliveries.eventId}
+          WHERE ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.eventId} = progress.value->>1
             AND NOT ${IS_WITHDRAWN}))`.mapWith(toTexts),
       nextAttemptAt: NEXT_ATTEMPT_AT,
       storedResponses: sql<number>`coalesce((SELECT ${deliveryCounts.counts}->>'responses' FROM ${deliveryCounts}
