@@ -51,6 +51,11 @@ export interface Pace {
   retryFailedAt: number;
 }
 
+/** Whether the endpoint fails, so that it gets one request at a time, spaced from the last. A success ends it. */
+export function isSpaced({ blockedUntil }: Pick<Pace, "blockedUntil">): boolean {
+  return blockedUntil > 0;
+}
+
 /** The pace of a subscription that is new, was enabled again, or has another URL. */
 export const INITIAL_PACE: Pace = {
   concurrency: 1,
@@ -81,6 +86,7 @@ export function queueOf({ slow }: Pick<Pace, "slow">): QueueName {
 export interface PendingDelivery {
   eventId: string;
   type: WebhookEvent;
+  /** 0 if it is untried, 1 if it was sent by hand, 2 if it failed only within the streak; else 3. */
   priority: Priority;
   /** Attempts on its retry schedule so far. */
   attempts: number;
@@ -115,8 +121,7 @@ export function adjustPace(pace: Pace, attempt: Attempt): Pace {
 
 function paceAfterSuccess(pace: Pace, { startedAt, endedAt }: Attempt): Pace {
   const isSlow = endedAt - startedAt >= SLOW_RESPONSE_MS;
-  const wasSpaced = pace.blockedUntil > 0;
-  const increased = wasSpaced ? 1 : Math.min(pace.concurrency + 1, CONCURRENCY_MAX);
+  const increased = isSpaced(pace) ? 1 : Math.min(pace.concurrency + 1, CONCURRENCY_MAX);
   const concurrency = isSlow ? halved(pace.concurrency) : increased;
   return {
     concurrency,
@@ -138,11 +143,13 @@ function paceAfterFailure(pace: Pace, attempt: Attempt): Pace {
   const streak = extendStreak(pace.streak, attempt, wasInFlight);
   if (wasInFlight) return { ...pace, slow, streak };
   const waitMs = spacingMs(streak, outcome);
-  if (waitMs === 0 && pace.blockedUntil === 0) {
+  if (waitMs === 0 && !isSpaced(pace)) {
+    // A retry that fails shows nothing new about the endpoint.
     const concurrency = delivery.attempts === 0 ? halved(pace.concurrency) : pace.concurrency;
     return { concurrency, slow, streak, blockedUntil: 0, retryFailedAt: NEVER };
   }
   const blockedUntil = waitMs === 0 ? pace.blockedUntil : endedAt + waitMs;
+  // Where few events are recorded, retries notice the end of an outage.
   const retryFailedAt = Math.max(blockedUntil, endedAt + PROBE_INTERVAL_MS);
   return { concurrency: 1, slow, streak, blockedUntil, retryFailedAt };
 }
@@ -203,7 +210,9 @@ function halved(concurrency: number): number {
 }
 
 /**
- * Chooses the delivery to send next while requests are spaced.
+ * Chooses the delivery to send next while requests are spaced. A type that is accepted must not wait for one that is
+ * rejected, so types take turns. The newest event finds out whether the endpoint accepts again; the oldest ones
+ * work off a backlog.
  *
  * @param heads due deliveries: for each event type and priority the one that is due first, and for each type the
  *   untried one that is due last.

@@ -10,6 +10,7 @@ import {
   INITIAL_PACE,
   INITIAL_TYPE_RECORD,
   isDead,
+  isSpaced,
   type Pace,
   type QueueName,
   queueOf,
@@ -224,11 +225,12 @@ export class DeliverySession {
       this.#isDead = false;
     }
     if (hasClaimed) {
-      const isSpaced = found.blockedUntil > 0;
+      const spaced = isSpaced(found);
       // While requests are spaced, the outcome of the one request decides what comes next.
-      this.#moreIsDue = !isSpaced && answer.due.length + answer.withdrawn.length >= answer.limit;
-      const next = isSpaced ? chooseNext(found, answer.due, answer.askedAt) : undefined;
-      this.#waiting.push(...(isSpaced ? (next ? [next] : []) : answer.due));
+      this.#moreIsDue = !spaced && answer.due.length + answer.withdrawn.length >= answer.limit;
+      const next = spaced && chooseNext(found, answer.due, answer.askedAt);
+      if (next) this.#waiting.push(next);
+      else if (!spaced) this.#waiting.push(...answer.due);
       for (const delivery of answer.withdrawn) this.#recordWithdrawn(delivery, answer.askedAt);
     }
     const withdrawn = new Set(found.withdrawn);
@@ -360,7 +362,7 @@ export class DeliverySession {
   #setPace(pace: Pace): void {
     this.#pace = pace;
     this.#paceVersion++;
-    if (queueOf(pace) !== this.#dispatch.queue || pace.blockedUntil > 0) this.#stop();
+    if (queueOf(pace) !== this.#dispatch.queue || isSpaced(pace)) this.#stop();
   }
 
   #recordOutcome(attempt: Attempt, response: string | null): void {
