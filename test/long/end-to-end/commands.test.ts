@@ -9,7 +9,7 @@ import { childrenOf, runProgram } from "../../node/support/process.ts";
 
 const { scripts } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
 const COMMANDS = [
-  ...["start", "platform", "listen", "trigger", "seed", "deploy", "check-receiver"],
+  ...["start", "platform", "listen", "trigger", "seed", "deploy", "restore", "check-receiver"],
   ...["faults", "simulate", "bench", "openapi"],
 ];
 
