@@ -9,11 +9,14 @@ import type { AppEnv } from "./context.ts";
  * page of 25 ordinary leads takes less than 1 MB.
  */
 export const ROWS_IN_FLIGHT_MAX = 600;
+/** Maximum rows of one workspace among them, so that its reads never take all the room of the others. */
+export const WORKSPACE_ROWS_MAX = ROWS_IN_FLIGHT_MAX / 2;
 
 /** How often a request checks whether its rows can be read. */
 const POLL_MS = 5;
 
 interface Reservation {
+  workspaceId: string;
   rows: number;
   /** When it expires, in Unix milliseconds. */
   until: number;
@@ -29,8 +32,9 @@ export const boundRows = createMiddleware<AppEnv>(async (c, next) => {
   const limit = Number(c.req.query("limit") ?? PAGE_LIMIT.default);
   const rows = limit >= PAGE_LIMIT.min && limit <= PAGE_LIMIT.max ? limit : PAGE_LIMIT.default;
   // It polls, because the runtime lets no request wait for the promise of another.
-  while (rowsInFlight() + rows > ROWS_IN_FLIGHT_MAX) await sleep(POLL_MS);
-  const reservation: Reservation = { rows, until: Date.now() + READ_MAX_MS };
+  const workspaceId = c.get("workspaceId");
+  while (!hasRoom(workspaceId, rows)) await sleep(POLL_MS);
+  const reservation: Reservation = { workspaceId, rows, until: Date.now() + READ_MAX_MS };
   reservations.add(reservation);
   const handled = next().finally(() => reservations.delete(reservation));
   // Without this, the runtime would stop here if the client hangs up, and the rows would stay reserved.
@@ -38,12 +42,16 @@ export const boundRows = createMiddleware<AppEnv>(async (c, next) => {
   await handled;
 });
 
-function rowsInFlight(): number {
+function hasRoom(workspaceId: string, rows: number): boolean {
   const now = Date.now();
-  let rows = 0;
+  let [all, own] = [rows, rows];
   for (const reservation of reservations) {
-    if (now >= reservation.until) reservations.delete(reservation);
-    else rows += reservation.rows;
+    if (now >= reservation.until) {
+      reservations.delete(reservation);
+      continue;
+    }
+    all += reservation.rows;
+    if (reservation.workspaceId === workspaceId) own += reservation.rows;
   }
-  return rows;
+  return all <= ROWS_IN_FLIGHT_MAX && own <= WORKSPACE_ROWS_MAX;
 }
