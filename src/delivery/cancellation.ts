@@ -102,8 +102,8 @@ const finishCancelling = prepared(
  * Marks up to `CLEANUP_MAX` deliveries of a round's subscriptions as cancelled, and clears `cancelling` where none
  * is left. Deliveries in progress are skipped, so that no request is in flight for a row that says `cancelled`.
  *
- * @param values the holder of the round, its time in Unix milliseconds, and its requests and
- *   what is in progress as JSON.
+ * @param values the holder of the round, its time in Unix milliseconds, and its requests and the deliveries in progress
+ *   as JSON.
  */
 export function cancelDeliveries(values: {
   holder: string;

@@ -159,7 +159,7 @@ function hasFailedIn(streak: Streak | null, { lastAt }: PendingDelivery): boolea
   return streak !== null && lastAt !== null && lastAt >= streak.startedAt;
 }
 
-/** The streak with one more failed attempt. An event that has already failed in it lengthens no spacing. */
+/** Adds a failed attempt to the streak. An event that has already failed in it lengthens no spacing. */
 function extendStreak(
   streak: Streak | null,
   { delivery, outcome, startedAt }: Attempt,

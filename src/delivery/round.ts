@@ -23,7 +23,7 @@ import { cancelDeliveries, cancelPending } from "./cancellation.ts";
 import { addCounts, countAttempts } from "./counts.ts";
 import { DELAY_MAX_SECONDS } from "./messages.ts";
 import type { Pace, PendingDelivery, QueueName, TypeRecord } from "./policy.ts";
-import { dueBy, IS_IN_LINE, isUnblocked, LINES, nextAttemptAt } from "./schedule.ts";
+import { dueUntil, IS_IN_LINE, isUnblocked, LINES, nextAttemptAt } from "./schedule.ts";
 
 /*
  * A round: one transaction in which delivery sessions record the outcomes of their requests, store the pace of
@@ -313,7 +313,7 @@ const PROGRESS = sql`json_each(${sql.placeholder("inProgress")}) AS progress`;
 const IS_NOT_IN_PROGRESS = sql`iif((${deliveries.subscriptionId}, ${deliveries.eventId}) IN (
   SELECT progress.value->>0, progress.value->>1 FROM ${PROGRESS}), 0, 1)`;
 /** The delivery belongs to the subscription and the line, is due, and is not in progress. */
-const IS_DUE = sql`${IS_IN_LINE} AND ${deliveries.dueAt} <= ${dueBy(NOW)} AND ${IS_NOT_IN_PROGRESS}`;
+const IS_DUE = sql`${IS_IN_LINE} AND ${deliveries.dueAt} <= ${dueUntil(NOW)} AND ${IS_NOT_IN_PROGRESS}`;
 
 /** Leases the subscriptions that ask for more, have something due, and may be sent to from this queue. */
 const lease = prepared(

@@ -30,7 +30,7 @@ export const IS_IN_LINE = sql`${deliveries.subscriptionId} = ${subscriptions.id}
   AND ${deliveries.type} = line.value->>0 AND ${deliveries.priority} = line.value->>1`;
 
 /** SQL expression: deliveries in the line that are due by this time may be sent now, once nothing blocks them. */
-export function dueBy(now: SQL): SQL {
+export function dueUntil(now: SQL): SQL {
   return sql`iif(line.value->>1 = 2 AND ${subscriptions.retryFailedAt} <= ${now}, ${sql.raw(`${Number.MAX_SAFE_INTEGER}`)}, ${now})`;
 }
 
