@@ -128,14 +128,14 @@ async function live(deployment: Deployment): Promise<void> {
    * first.
    */
   async function checkPrompt(): Promise<void> {
-    // Whoever rejected everything until now is probed within half an hour.
+    // Only the third time is checked: by then, it is known who is fast, and who has just rejected a type.
     for (const [i, minutes] of [40, 2, 40].entries()) {
       const [last] = store.rows<{ id: string | null }>("SELECT max(id) AS id FROM events");
       const open = store.rows<{ id: string; url: string }>(
         "SELECT id, url FROM subscriptions WHERE disabled_at IS NULL AND deleted_at IS NULL AND blocked_until = 0 AND streak IS NULL AND NOT slow",
       );
       let recorded = false;
-      // So many of a kind that whoever rejects it is probed when the last round begins.
+      // So many of a type that requests to those who reject it are still spaced when the last time begins.
       work.recordEverywhere(i === 1 ? 25 : 1).then(
         () => (recorded = true),
         (error) => world.fail(error),
