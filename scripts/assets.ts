@@ -10,14 +10,16 @@
  */
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { build } from "esbuild";
-import { buildSite } from "../site/build.ts";
-import { buildPortal } from "../site/portal.ts";
 import { ROOT } from "./shared/checkout.ts";
 
 const ASSETS = join(ROOT, "dist/assets");
 
 if (process.env.ASSETS_ARE_BUILT && existsSync(ASSETS)) process.exit();
+
+// Loaded now, so that the line above costs no time.
+const { build } = await import("esbuild");
+const { buildSite } = await import("../site/build.ts");
+const { buildPortal } = await import("../site/portal.ts");
 
 /** The content of each file by its path in the assets folder. */
 const wanted = new Map([...(await buildSite(ROOT)), ...(await buildPortal(ROOT))]);
