@@ -62,6 +62,7 @@ async function openDeployment(bindings: (keyof typeof DATABASES)[]) {
             PATH: [dirname(process.execPath), process.env.PATH].join(delimiter),
             HOME: folder,
             NODE_NO_WARNINGS: "1",
+            NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE,
             WRANGLER_REGISTRY_PATH: registry,
             ...cloudflare.env,
           },
