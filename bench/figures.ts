@@ -50,7 +50,7 @@ export const FIGURES = {
   dead_posts_45s: [
     "posts",
     "to a dead receiver with 300 pending, in 45 s",
-    "6: three and its probes",
+    "16: five, and then spaced",
   ],
   retry_after_posts_12s: ["posts", "in 12 s to one that asks for 15 s", "1, which it answered"],
   posts_after_delete: ["posts", "that start later than 2 s after DELETE", "0"],
