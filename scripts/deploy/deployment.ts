@@ -7,7 +7,14 @@ import { parseKeyRing } from "../../src/encryption/key-ring.ts";
 import { ROOT } from "../shared/checkout.ts";
 import { type Cloudflare, CloudflareError, findCloudflare } from "../shared/cloudflare.ts";
 import { databasesIn, readConfig } from "../shared/databases.ts";
-import { makeSecret, SECRET_NAMES, type SecretName, type Secrets } from "../shared/secrets.ts";
+import {
+  DEPLOYED_SECRETS,
+  makeSecret,
+  SECRET_NAMES,
+  type SecretName,
+  type Secrets,
+  withoutSecrets,
+} from "../shared/secrets.ts";
 import { print } from "../shared/terminal.ts";
 import { openWrangler, parseJson, type Wrangler } from "../shared/wrangler.ts";
 import {
@@ -73,7 +80,9 @@ interface Found {
  */
 export async function deploy(options: Options, environment: NodeJS.ProcessEnv): Promise<void> {
   const { dryRun, everyCall } = options;
-  const { given, env } = takeSecrets(environment);
+  const given = findSecrets(environment);
+  // Wrangler gets them in a file.
+  const env = withoutSecrets(environment);
   const config = await readConfig(options.configFile, options.environment);
   if (options.environment)
     refuseShared(options.environment, config, await readConfig(options.configFile));
@@ -189,21 +198,16 @@ function failureOf(former: string | null, serving: string | null | undefined): s
   return `The Worker was not deployed${former ? `; the previous version ${former} still serves` : ""}.`;
 }
 
-/**
- * Separates the secrets from the rest of the environment: wrangler gets them in a file, not in its
- * environment.
- */
-function takeSecrets(environment: NodeJS.ProcessEnv) {
-  const env = { ...environment };
+/** Finds the secrets in the environment, and checks them. @throws Error if one is not a key ring. */
+function findSecrets(environment: NodeJS.ProcessEnv): Secrets {
   const given: Secrets = {};
-  for (const name of [...SECRET_NAMES, "PLATFORM_KEYS"] as const) {
-    const secret = env[name];
-    delete env[name];
+  for (const name of DEPLOYED_SECRETS) {
+    const secret = environment[name];
     if (!secret) continue;
     parseKeyRing(name, secret);
     given[name] = secret;
   }
-  return { given, env };
+  return given;
 }
 
 /** Builds the Worker without deploying it. */

@@ -1,6 +1,5 @@
-import { join, resolve } from "node:path";
-import { ROOT } from "../shared/checkout.ts";
 import { parseArguments, parseCount } from "../shared/command.ts";
+import { selectDeployment } from "../shared/deployment.ts";
 import { SECRET_NAMES } from "../shared/secrets.ts";
 
 const USAGE = `npm run deploy -- [--env NAME] [--dry-run] [--config FILE]
@@ -44,22 +43,12 @@ export function parseOptions(args: string[]) {
     },
     { args },
   );
-  const configFile = resolve(values.config ?? join(ROOT, "wrangler.toml"));
   return {
     dryRun: values["dry-run"],
     atOnce: values["at-once"],
     secretsCopy: values["secrets-copy"],
     lostKeys: values["lost-key"],
-    environment: values.env,
-    configFile,
     waitSeconds: parseCount("--wait", values.wait),
-    /** Arguments of every wrangler call. */
-    everyCall: [
-      ...(values.config ? [`--config=${configFile}`] : []),
-      // Without it, CLOUDFLARE_ENV would decide.
-      `--env=${values.env ?? ""}`,
-    ],
-    /** The arguments that select the deployment in other commands. */
-    selection: values.env ? `--env ${values.env}` : "--remote",
+    ...selectDeployment(values),
   };
 }

@@ -1,7 +1,6 @@
-import { join, resolve } from "node:path";
 import { isMethod } from "../../src/platform/operations.ts";
-import { ROOT } from "../shared/checkout.ts";
 import { parseArguments } from "../shared/command.ts";
+import { selectDeployment } from "../shared/deployment.ts";
 
 /** The value of `--skip` for the rows that are put back. */
 export const SETTINGS = "settings";
@@ -45,20 +44,12 @@ export function parseOptions(args: string[]) {
   );
   for (const name of values.skip)
     if (name !== SETTINGS && !isMethod(name)) throw new Error(`--skip ${name}: no such method`);
-  const configFile = resolve(values.config ?? join(ROOT, "wrangler.toml"));
   return {
     at: parseTime(values.timestamp),
     database: values.database,
     skip: values.skip,
     yes: values.yes,
-    environment: values.env,
-    configFile,
-    /** Arguments of every wrangler call. */
-    everyCall: [
-      ...(values.config ? [`--config=${configFile}`] : []),
-      // Without this argument, CLOUDFLARE_ENV would choose the environment.
-      `--env=${values.env ?? ""}`,
-    ],
+    ...selectDeployment(values),
   };
 }
 

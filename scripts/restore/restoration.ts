@@ -6,7 +6,7 @@ import type { Unstable_Config } from "wrangler";
 import { eraseAll } from "../platform/long-calls.ts";
 import { databasesIn, readConfig } from "../shared/databases.ts";
 import type { PlatformClient } from "../shared/platform-client.ts";
-import { SECRET_NAMES } from "../shared/secrets.ts";
+import { withoutSecrets } from "../shared/secrets.ts";
 import { print } from "../shared/terminal.ts";
 import { openWrangler, parseJson, type Wrangler } from "../shared/wrangler.ts";
 import { type Notes, readNotes, writeNotes } from "./notes.ts";
@@ -81,7 +81,7 @@ export async function restore(
       `Let the platform report again what has happened since ${time}: automations, leads, runs.`,
       ...lost,
       ...(options.skip.includes(SETTINGS) ? await lostSettings(restore, tables) : []),
-      `Look at the service: npm run platform -- ${selectionOf(options)} health`,
+      `Look at the service: npm run platform -- ${options.selection} health`,
       `Delete ${file}: it has hashes of keys and encrypted secrets.`,
       `To undo the restore: npx wrangler d1 time-travel restore ${options.database} --bookmark=${bookmark} ${options.everyCall.join(" ")}`,
     ].join("\n  - "),
@@ -223,13 +223,6 @@ async function lostSettings({ options, wrangler }: Restore, noted: Tables): Prom
   ];
 }
 
-/** The environment without the secrets of the Worker, which a pipeline may have set for a deployment. */
-function withoutSecrets(environment: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
-  const isSecret = (name: string) =>
-    ([...SECRET_NAMES, "PLATFORM_KEYS"] as string[]).includes(name);
-  return Object.fromEntries(Object.entries(environment).filter(([name]) => !isSecret(name)));
-}
-
 /** Returns the names of the queues of deliveries. */
 function queuesOf({ queues }: Unstable_Config): string[] {
   const isOfDeliveries = (binding: string) => ["DELIVERIES", "REDELIVERIES"].includes(binding);
@@ -237,6 +230,3 @@ function queuesOf({ queues }: Unstable_Config): string[] {
     isOfDeliveries(binding) && queue ? [queue] : [],
   );
 }
-
-const selectionOf = ({ environment }: Options) =>
-  environment ? `--env ${environment}` : "--remote";

@@ -8,8 +8,17 @@ export const SECRET_NAMES = [
 ] as const;
 
 export type SecretName = (typeof SECRET_NAMES)[number];
-/** Secrets by name: some of those above, and others that a deployment may have. */
-export type Secrets = Partial<Record<SecretName | "PLATFORM_KEYS", string>>;
+
+/** The secrets that a deployment may have. */
+export const DEPLOYED_SECRETS = [...SECRET_NAMES, "PLATFORM_KEYS"] as const;
+/** Secrets by name: some of those that a deployment may have. */
+export type Secrets = Partial<Record<(typeof DEPLOYED_SECRETS)[number], string>>;
+
+/** The environment variables without the secrets of a deployment, which wrangler does not get in this way. */
+export function withoutSecrets(environment: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
+  const names: readonly string[] = DEPLOYED_SECRETS;
+  return Object.fromEntries(Object.entries(environment).filter(([name]) => !names.includes(name)));
+}
 
 /** Creates a secret with one key. @param id the key's id. */
 export function makeSecret(id: string): string {
