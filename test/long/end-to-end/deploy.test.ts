@@ -5,7 +5,7 @@ import { describe, expect, test, vi } from "vitest";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
 import { until } from "../../support/until.ts";
 import { BOOKMARK } from "./cloudflare.ts";
-import { MARK, QUEUES, SECRETS, useSite } from "./deployment.ts";
+import { BUILD_ENVIRONMENT, MARK, QUEUES, SECRETS, useSite } from "./deployment.ts";
 
 // Wrangler takes seconds to start, and longer on a busy machine.
 vi.setConfig({ testTimeout: 600_000 });
@@ -76,6 +76,12 @@ describe("npm run deploy, one version after the other,", () => {
       if (key !== "true") expect(output).not.toContain(key);
     // The file with the secrets is gone.
     expect(readdirSync(site().folder).filter((name) => name.startsWith("deploy-"))).toEqual([]);
+  });
+
+  test("keeps the secrets out of the environment of wrangler, and of the build that it runs", () => {
+    const environment = readFileSync(join(site().folder, BUILD_ENVIRONMENT), "utf8");
+    expect(environment).toContain("CLOUDFLARE_API_TOKEN=");
+    expect(environment).not.toContain(SECRETS.ENCRYPTION_KEYS);
   });
 
   test("tests a later version by its name before it has traffic, and then gives it all of it", async () => {

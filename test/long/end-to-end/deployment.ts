@@ -20,6 +20,8 @@ export const SECRETS = {
 };
 /** The secret that only `npm run deploy` sets. */
 export const MARK = "CREATED_BY_NPM_RUN_DEPLOY";
+/** The file, in the folder of a site, with the environment of the last build that wrangler has run. */
+export const BUILD_ENVIRONMENT = "build-environment.txt";
 /** The queues of wrangler.toml. */
 export const QUEUES = ["webhook-deliveries", "webhook-redeliveries", "webhook-emails"];
 
@@ -133,7 +135,11 @@ async function openSite(worker: Runtime): Promise<Site & { close(): Promise<unkn
   site.configure('main = "src', `main = "${ROOT}/src`);
   site.configure('directory = "dist', `directory = "${ROOT}/dist`);
   site.configure('migrations_dir = "', `migrations_dir = "${ROOT}/`);
-  site.configure("node scripts/assets.ts", `cd '${ROOT}' && node scripts/assets.ts`);
+  // The build also notes which environment wrangler has.
+  site.configure(
+    "node scripts/assets.ts",
+    `env > '${join(folder, BUILD_ENVIRONMENT)}' && cd '${ROOT}' && node scripts/assets.ts`,
+  );
   const close = () => {
     rmSync(folder, { recursive: true, force: true });
     return Promise.all([server.close(), cloudflare.close()]);
