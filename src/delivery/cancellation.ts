@@ -159,7 +159,14 @@ const KEPT = sql`SELECT ${deliveries.eventId} FROM ${PENDING}
 const exhaustOldest = prepared(
   qb
     .update(deliveries)
-    .set({ state: "exhausted", settledAt: NOW, lastOutcome: OVERFLOW, lastStatus: null })
+    .set({
+      state: "exhausted",
+      settledAt: NOW,
+      lastOutcome: OVERFLOW,
+      lastStatus: null,
+      lastAt: NOW,
+      lastDurationMs: null,
+    })
     .where(
       sql`${deliveries.subscriptionId} = ${sql.placeholder("subscriptionId")} AND ${deliveries.state} = 'pending'
         AND ${deliveries.eventId} IN (

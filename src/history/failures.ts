@@ -157,6 +157,16 @@ export const FAILURES = {
       "Votre serveur n’est pas en cause. Contactez le support.",
     ],
   },
+  overflow: {
+    en: [
+      "The delivery was given up: too many deliveries to your server were waiting.",
+      "Check that your server responds, and quickly enough for the number of events. Then resend what was given up.",
+    ],
+    fr: [
+      "La livraison a été abandonnée : trop de livraisons attendaient votre serveur.",
+      "Vérifiez que votre serveur répond, et assez vite pour le nombre d’événements. Renvoyez ensuite ce qui a été abandonné.",
+    ],
+  },
   300: {
     en: [
       "Your server offers several addresses and accepts the delivery at none of them.",

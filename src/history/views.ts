@@ -13,7 +13,7 @@ export const AttemptView = z.object({
   outcome: z
     .string()
     .describe(
-      "answered, timed_out, unreachable (with a status from 520 to 530, or 403, if Cloudflare answered in the endpoint's place), refused (not sent) or unreadable (not sent: the lead is damaged)",
+      "answered, timed_out, unreachable (with a status from 520 to 530, or 403, if Cloudflare answered in the endpoint's place), refused (not sent), unreadable (not sent: the lead is damaged) or overflow (given up: too many were pending)",
     ),
   status: HttpStatus,
   durationMs: z.number().nullable(),

@@ -165,6 +165,7 @@ export const en = {
     unreachable: "Unreachable",
     refused: "Not sent: URL blocked",
     unreadable: "Not sent: the lead is damaged",
+    overflow: "Given up: too many were waiting",
   },
 
   home: {

@@ -3,6 +3,8 @@ import { eq, sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import type { WebhookEvent } from "../../../src/contract/enumerations.ts";
 import { derivedId, randomId } from "../../../src/contract/ids.ts";
+import { PENDING_MAX } from "../../../src/contract/limits.ts";
+import { isoTime } from "../../../src/contract/time.ts";
 import { commit, openDatabase } from "../../../src/db/client.ts";
 import { automations, workspaces } from "../../../src/db/schema.ts";
 import { exhaustOverflow } from "../../../src/delivery/cancellation.ts";
@@ -416,4 +418,35 @@ test("no deliveries are exhausted while no more are pending than the bound", asy
   const { id } = await owed(3, NOW - MINUTE_MS);
   expect(await commit(openDatabase(WORKSPACE_DB), exhaustOverflow(id, NOW))).toBe(0);
   expect(await statesOf(id)).toEqual({ pending: 3 });
+});
+
+test("the oldest deliveries beyond the bound are exhausted, say so, and can be sent again", async () => {
+  const { id, workspaceId } = await owed(3, NOW - MINUTE_MS);
+  const [first = "", second = ""] = (await deliveriesTo(id))
+    .map(({ eventId }) => eventId)
+    .toSorted();
+  // With these, which are newer, two more than the bound are pending.
+  await WORKSPACE_DB.prepare(
+    `INSERT INTO deliveries (subscription_id, event_id, workspace_id, type, state, due_at)
+      WITH RECURSIVE newer (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM newer WHERE i < ?)
+      SELECT ?, 'evt_z' || i, ?, 'lead.created', 'pending', ? FROM newer`,
+  )
+    .bind(PENDING_MAX - 1, id, workspaceId, NOW)
+    .run();
+  const exhaust = () => commit(openDatabase(WORKSPACE_DB), exhaustOverflow(id, NOW));
+  expect([await exhaust(), await exhaust()]).toEqual([2, 0]);
+  await WORKSPACE_DB.prepare(
+    "DELETE FROM deliveries WHERE subscription_id = ? AND event_id LIKE 'evt_z%'",
+  )
+    .bind(id)
+    .run();
+  expect(await statesOf(id)).toEqual({ exhausted: 2, pending: 1 });
+  expect(await subscriptionRow(id)).toMatchObject({ pendingExhaustedAt: NOW });
+  const { items } = await exports.Platform.listDeliveries({ webhookId: id, state: "exhausted" });
+  const lastAttempt = { at: isoTime(NOW), outcome: "overflow", status: null, durationMs: null };
+  expect(items).toMatchObject(
+    [first, second].map((eventId) => ({ eventId, lastAttempt })).reverse(),
+  );
+  const eventIds = [first, second];
+  expect(await exports.Platform.redeliver({ webhookId: id, eventIds })).toMatchObject({ count: 2 });
 });

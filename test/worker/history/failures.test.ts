@@ -8,6 +8,7 @@ test.each([
   ["answered", 403, /no firewall or bot protection/],
   ["unreachable", 521, /refused the connection/],
   ["unreachable", null, /No connection/],
+  ["overflow", null, /too many deliveries to your server were waiting/],
   ["answered", 300, /several addresses/],
   ["answered", 304, /nothing has changed/],
   ["answered", 302, /redirects are not followed/],
