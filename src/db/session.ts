@@ -15,7 +15,8 @@ export interface ReadPoint {
   bookmark: string | null;
 }
 
-function openAt({ binding, bookmark }: ReadPoint): D1DatabaseSession {
+/** Opens a session whose reads are at least as recent as a read point. */
+export function openSession({ binding, bookmark }: ReadPoint): D1DatabaseSession {
   return binding.withSession(bookmark ?? "first-unconstrained");
 }
 
@@ -23,8 +24,14 @@ function openAt({ binding, bookmark }: ReadPoint): D1DatabaseSession {
 export type ClientCall<T> = (client: D1Client) => Promise<T>;
 
 /**
- * A client that chooses the client of a query when the query is executed. The query is prepared anew for each
- * execution.
+ * A client over another one, which it chooses when a query is executed. The query is prepared anew for each execution.
+ * These layers may lie between Drizzle and D1, in this order:
+ *
+ *     RetryingClient                repeats a query after a transient error (client.ts)
+ *       EarlyReads                  reads before it is known how recent a read must be (this file), or
+ *       GuardedClient               fails a transaction if its request may not write any more (workspaces/write-guard.ts)
+ *         MeteredClient             counts the statements of an invocation (budget.ts)
+ *           D1                      a binding, or a session of one
  */
 export abstract class DeferredClient implements D1Client {
   /** Executes a call. @param statements the number of its statements. */
@@ -76,10 +83,10 @@ class DeferredStatement {
 }
 
 /**
- * A session that starts reads on a nearby replica before it is known how recent they must be, and which database they
+ * A client that starts reads on a nearby replica before it is known how recent they must be, and which database they
  * must come from. Once `required` resolves, a result that is too old, or from the wrong database, is read again.
  */
-export class EarlySession extends DeferredClient {
+export class EarlyReads extends DeferredClient {
   readonly #required: Promise<ReadPoint>;
   #binding: D1Database;
   #session: D1DatabaseSession;
@@ -91,8 +98,10 @@ export class EarlySession extends DeferredClient {
   constructor(since: ReadPoint, required: Promise<ReadPoint>) {
     super();
     this.#required = required;
+    // A rejection is only an error for a read, and there may be none.
+    required.catch(() => {});
     this.#binding = since.binding;
-    this.#session = openAt(since);
+    this.#session = openSession(since);
   }
 
   /** Returns the bookmark of the reads; null if they came from another database. */
@@ -114,7 +123,7 @@ export class EarlySession extends DeferredClient {
     // A concurrent query may have opened the required session already.
     if (session === this.#session) {
       this.#binding = required.binding;
-      this.#session = openAt(required);
+      this.#session = openSession(required);
     }
     return call(this.#session);
   }

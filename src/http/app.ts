@@ -2,12 +2,12 @@ import { authenticate } from "./authentication.ts";
 import { newApp } from "./context.ts";
 import { docs } from "./docs.ts";
 import { drainBody } from "./drain-body.ts";
-import { endSlowReads } from "./end-slow-reads.ts";
-import { answerError, answerNotFound, envelope } from "./envelope.ts";
+import { answerError, answerNotFound, finishResponse } from "./finish-response.ts";
 import { healthCheck } from "./health-check.ts";
 import { serveMcp } from "./mcp.ts";
 import { platform } from "./platform.ts";
 import { portal } from "./portal/portal.ts";
+import { endSlowReads } from "./read-limits.ts";
 import { automationRoutes } from "./routes/automations.ts";
 import { leadRoutes } from "./routes/leads.ts";
 import { runRoutes } from "./routes/runs.ts";
@@ -17,10 +17,15 @@ export const app = newApp();
 
 app.onError(answerError);
 app.notFound(answerNotFound);
+// Keeps the connection usable if the request body is left unread.
 app.use(drainBody);
-app.use(envelope);
+// Sets the headers that every response has, and logs the request.
+app.use(finishResponse);
+// Gives up a read that takes more than ten seconds.
 app.use(endSlowReads);
 
+// Authenticates, and limits the rate of each key (rate-limit/key-gate.ts). If the route of a write takes a body, which
+// means that it has the middleware `jsonBody`, the body is read first.
 app.use("/v1/*", authenticate);
 app.route("/v1", automationRoutes);
 app.route("/v1", leadRoutes);

@@ -3,42 +3,37 @@ import { createMiddleware } from "hono/factory";
 import { ApiError } from "../contract/errors.ts";
 import { openDatabase } from "../db/client.ts";
 import { bindingOf } from "../db/databases.ts";
-import { EarlySession, type ReadPoint } from "../db/session.ts";
+import { EarlyReads, openSession, type ReadPoint } from "../db/session.ts";
 import { logError } from "../log.ts";
 import { type AddressName, addressAlias, nameAddress } from "../rate-limit/address.ts";
 import { hashApiKey, isApiKey } from "../rate-limit/api-key.ts";
 import { callObject } from "../rate-limit/call.ts";
-import type { UncountedRefusals } from "../rate-limit/key-gate.ts";
 import {
   failingAddresses,
   type KeyRefusal,
+  type KnownKey,
   knownKeys,
   REFUSING_MS,
   recentRefusals,
   unknownKeys,
-} from "../rate-limit/memory.ts";
+} from "../rate-limit/isolate-cache.ts";
+import type { UncountedRefusals } from "../rate-limit/key-gate.ts";
 import { type RateLimit, resetSeconds } from "../rate-limit/window.ts";
 import { GuardedClient } from "../workspaces/write-guard.ts";
 import { readBody, takesBody } from "./body.ts";
 import type { AppEnv } from "./context.ts";
 
-/** The key and the workspace of a request, and the window that counts it. */
-interface Identity {
-  keyId: string;
-  workspaceId: string;
-  rateLimit: RateLimit;
-}
-
-/** The decision whether a request is handled. */
+/** The decision of a key's gate about a request. */
 type Admission =
-  | ({ isAdmitted: true } & Identity & {
-        /** The name of the workspace's database. */
-        database: string;
-        /** A bookmark of that database; reads for this request must not be older. */
-        bookmark: string | null;
-      })
+  | {
+      isAdmitted: true;
+      /** The name of the workspace's database. */
+      database: string;
+      /** A bookmark of that database; reads for this request must not be older. */
+      bookmark: string | null;
+    }
   /** `error` is the response: a refusal, or the failure of the gate. */
-  | { isAdmitted: false; identity: Identity | null; error: unknown };
+  | { isAdmitted: false; error: unknown };
 
 /**
  * Authenticates all requests under `/v1`. A request is admitted if its key is valid, the workspace has access, and the
@@ -52,7 +47,7 @@ type Admission =
  * 4. The gate stores the bookmark of the write.
  *
  * A read takes one network hop less if this isolate has cached the workspace of its key:
- * 1. The route reads at once, while the key's gate decides. With a key that is not cached, it waits for the gate.
+ * 1. The route reads at once, while the key's gate decides.
  * 2. A result that is older than the gate's bookmark, or from another database, is read again.
  * 3. If the gate refuses the request, the refusal is the response, whatever the route has read.
  *
@@ -62,58 +57,34 @@ export const authenticate = createMiddleware<AppEnv>(async (c, next) => {
   await noteAddress(c);
   const key = parseBearer(c.req.header("Authorization"));
   if (key === null || !(await isApiKey(c.env.API_KEY_CHECKSUM_KEYS, key)))
-    throw await countFailure(c);
+    throw await failedAuthentication(c);
   const keyHash = await hashApiKey(key);
-  if (Date.now() < (unknownKeys.get(keyHash) ?? 0)) throw await countFailure(c);
-  const recent = recentRefusals.find(keyHash, Date.now());
-  if (recent) throw enter(c, refuse(keyHash, recent));
-  const isRead = c.req.method === "GET" || c.req.method === "HEAD";
-  await (isRead ? handleRead(c, next, keyHash) : handleWrite(c, next, keyHash));
-});
-
-/** Handles a read with a replica that is at least as recent as the bookmark of the key's gate. */
-async function handleRead(c: Context<AppEnv>, next: Next, keyHash: string): Promise<void> {
+  if (Date.now() < (unknownKeys.get(keyHash) ?? 0)) throw await failedAuthentication(c);
+  const repeated = recentRefusals.repeat(keyHash, Date.now());
+  if (repeated) {
+    setIdentity(c, repeated);
+    throw toError(repeated);
+  }
   const known = knownKeys.get(keyHash);
-  const asked = admit(c, keyHash);
-  if (!known) {
-    const error = enter(c, await asked);
-    if (error) throw error;
-  } else c.set("workspaceId", known.workspaceId);
-  c.set(
-    "refusal",
-    asked.then((admission) => (admission.isAdmitted ? null : admission.error)),
-  );
-  const required = asked.then((admission) => {
-    if (!admission.isAdmitted) throw admission.error;
-    return readPoint(c, admission);
-  });
-  // A refusal becomes the response below or in `answerError`, even if the route reads nothing.
-  required.catch(() => {});
-  const session = new EarlySession(known ? readPoint(c, known) : await required, required);
-  c.set("db", openDatabase(session));
-  await next();
-  const admission = await asked;
-  const error = enter(c, admission);
-  if (error && !c.error) throw error;
-  if (!admission.isAdmitted) return;
-  const { database } = admission;
-  remember(c, keyHash, database, session.bookmarkOf(bindingOf(c.env, database)));
-}
+  if (c.req.method !== "GET" && c.req.method !== "HEAD") await handleWrite(c, next, keyHash);
+  else if (known) await handleEarlyRead(c, next, keyHash, known);
+  else await handleFirstRead(c, next, keyHash);
+});
 
 /** Handles a write once it is admitted, and raises the bookmark of the key, so that it reads its own writes. */
 async function handleWrite(c: Context<AppEnv>, next: Next, keyHash: string): Promise<void> {
   if (takesBody(c)) await readBody(c);
-  const admission = await admit(c, keyHash);
-  const error = enter(c, admission);
-  if (!admission.isAdmitted) throw error;
-  const { database, workspaceId, keyId } = admission;
+  const admission = await askGate(c, keyHash);
+  if (!admission.isAdmitted) throw admission.error;
+  const { database } = admission;
   const session = bindingOf(c.env, database).withSession("first-primary");
-  c.set("db", openDatabase(new GuardedClient(session, workspaceId, { keyId })));
+  const keyId = c.get("keyId");
+  c.set("db", openDatabase(new GuardedClient(session, c.get("workspaceId"), { keyId })));
   await next();
   const bookmark = session.getBookmark();
   const isRefused = c.res.status >= 400 && c.res.status < 500;
   if (bookmark === null || isRefused) return;
-  remember(c, keyHash, database, bookmark);
+  cacheKey(c, keyHash, database, bookmark);
   try {
     await callObject(c.env, c.env.KEY_GATE, keyHash, (gate) => gate.advance(bookmark, database));
   } catch (failure) {
@@ -122,57 +93,89 @@ async function handleWrite(c: Context<AppEnv>, next: Next, keyHash: string): Pro
   }
 }
 
-/** Lets the key's gate decide whether the request is admitted. */
-async function admit(c: Context<AppEnv>, keyHash: string): Promise<Admission> {
+/** Handles a read once it is admitted, because this isolate has not cached the workspace of its key. */
+async function handleFirstRead(c: Context<AppEnv>, next: Next, keyHash: string): Promise<void> {
+  const admission = await askGate(c, keyHash);
+  if (!admission.isAdmitted) throw admission.error;
+  const session = openSession(readPoint(c, admission));
+  c.set("db", openDatabase(session));
+  await next();
+  cacheKey(c, keyHash, admission.database, session.getBookmark());
+}
+
+/** Handles a read at once, with a replica, while the key's gate decides. */
+async function handleEarlyRead(
+  c: Context<AppEnv>,
+  next: Next,
+  keyHash: string,
+  known: KnownKey,
+): Promise<void> {
+  c.set("workspaceId", known.workspaceId);
+  const asked = askGate(c, keyHash);
+  const required = asked.then((admission) => {
+    if (!admission.isAdmitted) throw admission.error;
+    return readPoint(c, admission);
+  });
+  const reads = new EarlyReads(readPoint(c, known), required);
+  c.set("db", openDatabase(reads));
+  // If the route fails, as it does once its reads are refused, `answerError` responds with the refusal.
+  c.set(
+    "refusal",
+    asked.then((admission) => (admission.isAdmitted ? null : admission.error)),
+  );
+  await next();
+  const admission = await asked;
+  if (admission.isAdmitted) {
+    const { database } = admission;
+    cacheKey(c, keyHash, database, reads.bookmarkOf(bindingOf(c.env, database)));
+  } else if (!c.error) throw admission.error;
+}
+
+/**
+ * Lets the key's gate decide about the request. Sets the key, the workspace and the window of the request, for the
+ * handlers, the headers and the log.
+ */
+async function askGate(c: Context<AppEnv>, keyHash: string): Promise<Admission> {
   try {
     const askedAt = Date.now();
     const uncounted = takeUncounted(keyHash);
     const answer = await callObject(c.env, c.env.KEY_GATE, keyHash, (gate) =>
-      gate.admit(keyHash, undefined, uncounted),
+      gate.admit(keyHash, uncounted),
     );
     if (answer.verdict === "unknown_key") {
       knownKeys.delete(keyHash);
       unknownKeys.set(keyHash, askedAt + REFUSING_MS);
-      return { isAdmitted: false, identity: null, error: await countFailure(c) };
+      return { isAdmitted: false, error: await failedAuthentication(c) };
     }
-    const { keyId, workspaceId, rateLimit } = answer;
+    setIdentity(c, answer);
     if (answer.verdict === "admitted") {
       const { database, bookmark } = answer;
-      return { isAdmitted: true, keyId, workspaceId, rateLimit, database, bookmark };
+      c.set("placement", { database });
+      return { isAdmitted: true, database, bookmark };
     }
-    const { verdict, expiresAt } = answer;
+    const { verdict, keyId, workspaceId, rateLimit, expiresAt } = answer;
     const refusal = { verdict, keyId, workspaceId, rateLimit, expiresAt };
     recentRefusals.note(keyHash, refusal, askedAt, expiresAt ?? undefined);
-    return refuse(keyHash, refusal);
+    if (verdict === "access_denied") knownKeys.delete(keyHash);
+    return { isAdmitted: false, error: toError(refusal) };
   } catch (error) {
-    return { isAdmitted: false, identity: null, error };
+    return { isAdmitted: false, error };
   }
 }
 
-/** Makes the refusal of a request whose key is valid. */
-function refuse(keyHash: string, refusal: KeyRefusal): Admission {
-  if (refusal.verdict === "rate_limited")
-    return { isAdmitted: false, identity: refusal, error: rateLimited(refusal.rateLimit) };
-  knownKeys.delete(keyHash);
-  const error = new ApiError("workspace_access_denied");
-  return { isAdmitted: false, identity: refusal, error };
+function setIdentity(
+  c: Context<AppEnv>,
+  { keyId, workspaceId, rateLimit }: { keyId: string; workspaceId: string; rateLimit: RateLimit },
+): void {
+  c.set("keyId", keyId);
+  c.set("workspaceId", workspaceId);
+  c.set("rateLimit", rateLimit);
 }
 
-/**
- * Sets the key, workspace and window of the request, for the handlers, the headers and the log.
- *
- * @returns the error to respond with; undefined if the request is admitted.
- */
-function enter(c: Context<AppEnv>, admission: Admission): unknown {
-  const identity = admission.isAdmitted ? admission : admission.identity;
-  if (identity) {
-    c.set("keyId", identity.keyId);
-    c.set("workspaceId", identity.workspaceId);
-    c.set("rateLimit", identity.rateLimit);
-  }
-  if (!admission.isAdmitted) return admission.error;
-  c.set("placement", { database: admission.database });
-  return undefined;
+function toError({ verdict, rateLimit }: KeyRefusal): ApiError {
+  return verdict === "rate_limited"
+    ? rateLimited(rateLimit)
+    : new ApiError("workspace_access_denied");
 }
 
 function readPoint(
@@ -184,12 +187,13 @@ function readPoint(
 
 /** Takes the 429s with the key that this isolate returned from its cache, and that the gate has not counted yet. */
 function takeUncounted(keyHash: string): UncountedRefusals | undefined {
-  const known = recentRefusals.take(keyHash);
-  if (!known?.count || known.answer.verdict !== "rate_limited") return undefined;
-  return { count: known.count, at: known.at };
+  const removed = recentRefusals.remove(keyHash);
+  if (!removed?.repeated || removed.answer.verdict !== "rate_limited") return undefined;
+  return { count: removed.repeated, at: removed.at };
 }
 
-function remember(
+/** Caches the workspace of an admitted key, and how recent its reads were. */
+function cacheKey(
   c: Context<AppEnv>,
   keyHash: string,
   database: string,
@@ -208,11 +212,11 @@ export function parseBearer(header: string | undefined): string | null {
  *
  * @returns the error to respond with.
  */
-export async function countFailure(c: Context<AppEnv>): Promise<ApiError> {
+export async function failedAuthentication(c: Context<AppEnv>): Promise<ApiError> {
   const { network, block } = addressOf(c);
   await noteAddress(c);
   const askedAt = Date.now();
-  const recent = [network, block].map((name) => failingAddresses.find(name, askedAt));
+  const recent = [network, block].map((name) => failingAddresses.repeat(name, askedAt));
   const known = recent.find((refusal) => refusal !== null);
   if (known) {
     c.set("rateLimit", known.rateLimit);

@@ -32,8 +32,8 @@ export interface AppEnv {
     /** Whether the request body has been read to its end. */
     isBodyRead: boolean | undefined;
     /**
-     * The error with which the key's gate refuses a read; null if the gate admits it. Undefined for writes, which are
-     * admitted before they are handled.
+     * The error with which the key's gate refuses a read that has begun early, for `answerError`; null if the gate
+     * admits it. Undefined for requests that are admitted before they are handled.
      */
     refusal: Promise<unknown> | undefined;
     /** The id of the key, once it is known to be valid. */

@@ -5,7 +5,7 @@ import { RECORD_MAX_BYTES, RECORDS_MAX } from "../contract/limits.ts";
 import { findKeyId } from "../encryption/key-ring.ts";
 import { invoke } from "../platform/invoke.ts";
 import { isMethod, OPERATIONS } from "../platform/operations.ts";
-import { countFailure, parseBearer } from "./authentication.ts";
+import { failedAuthentication, parseBearer } from "./authentication.ts";
 import { readJson } from "./body.ts";
 import { type AppEnv, newApp } from "./context.ts";
 import { parameterOf, toApiError } from "./invalid.ts";
@@ -24,7 +24,7 @@ platform.post("/platform/*", async (c) => {
   if (!PLATFORM_KEYS) throw new ApiError("route_not_found");
   const token = parseBearer(c.req.header("Authorization"));
   const keyId = token && findKeyId("PLATFORM_KEYS", PLATFORM_KEYS, token);
-  if (!keyId) throw await countFailure(c);
+  if (!keyId) throw await failedAuthentication(c);
   const input = await readJson(c, CALL_MAX_BYTES);
   const method = c.req.path.slice("/platform/".length);
   if (!isMethod(method)) throw new ApiError("route_not_found");

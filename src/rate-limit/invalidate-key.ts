@@ -1,6 +1,6 @@
 import type { StoredKey } from "../workspaces/api-keys.ts";
 import { callObject } from "./call.ts";
-import { recentRefusals } from "./memory.ts";
+import { recentRefusals } from "./isolate-cache.ts";
 
 /**
  * Invalidates the key status that the gate of a key has cached. A key that was never used has no gate. Other isolates
@@ -13,5 +13,5 @@ export async function invalidateKey(
   if (lastUsedAt === null) return;
   await callObject(env, env.KEY_GATE, keyHash, (gate) => gate.forget());
   // This comes last, because this isolate may cache another refusal during the call.
-  recentRefusals.take(keyHash);
+  recentRefusals.remove(keyHash);
 }

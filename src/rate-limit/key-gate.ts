@@ -2,9 +2,9 @@ import { DurableObject } from "cloudflare:workers";
 import { openDatabase } from "../db/client.ts";
 import { bindingOf, DIRECTORY } from "../db/databases.ts";
 import { isOlder } from "../db/session.ts";
-import { KEY_STATUS_MAX_AGE_MS, type KeyStatus, useKey } from "../workspaces/api-keys.ts";
+import { KEY_STATUS_MAX_AGE_MS, type KeyStatus, readKeyStatus } from "../workspaces/api-keys.ts";
 import { findAccess } from "../workspaces/workspaces.ts";
-import type { KeyRefusal } from "./memory.ts";
+import type { KeyRefusal } from "./isolate-cache.ts";
 import { countUsage, type HourUsage } from "./usage.ts";
 import { type RateLimit, type Rule, rateLimitOf, take, type Window, windowAt } from "./window.ts";
 
@@ -13,7 +13,7 @@ import { type RateLimit, type Rule, rateLimitOf, take, type Window, windowAt } f
  *
  * - address-gate.ts limits the authentication failures of an IP address, which address.ts names.
  * - window.ts counts in a fixed window, and usage.ts by hour.
- * - memory.ts caches the answers of gates in an isolate, and invalidate-key.ts drops the cached status of a key.
+ * - isolate-cache.ts caches the answers of gates in an isolate, and invalidate-key.ts drops the cached status of a key.
  * - call.ts calls a Durable Object with retries.
  * - api-key.ts generates and verifies the text of keys.
  */
@@ -22,7 +22,7 @@ import { type RateLimit, type Rule, rateLimitOf, take, type Window, windowAt } f
 const WINDOW_WRITTEN_EVERY_MS = 500;
 
 /** The answer of a gate to one request. */
-export type Admission =
+export type GateAnswer =
   | { verdict: "unknown_key" }
   | KeyRefusal
   | {
@@ -79,10 +79,10 @@ export class KeyGate extends DurableObject<Env> {
    * Admits or refuses one request with the key.
    *
    * @param keyHash the name of this object.
-   * @param at Unix milliseconds; defaults to the current time.
    * @param uncounted 429s that the isolate has returned from its cache since its last call.
+   * @param at the time, in Unix milliseconds, that a test sets.
    */
-  async admit(keyHash: string, at?: number, uncounted?: UncountedRefusals): Promise<Admission> {
+  async admit(keyHash: string, uncounted?: UncountedRefusals, at?: number): Promise<GateAnswer> {
     await this.#ensureStatus(keyHash, at);
     // No await follows, so decisions are made one after the other.
     if (uncounted) this.#countRefused(uncounted);
@@ -108,7 +108,7 @@ export class KeyGate extends DurableObject<Env> {
     this.#saveCounts();
   }
 
-  #decide(now: number): Admission {
+  #decide(now: number): GateAnswer {
     const status = this.#cached?.status;
     if (!status) return { verdict: "unknown_key" };
     const rule: Rule = {
@@ -198,12 +198,7 @@ export class KeyGate extends DurableObject<Env> {
       const { status, database, bookmark } = await this.#read(keyHash, now);
       // If the status changed while it was read, this may be the previous one.
       if (version !== this.#statusVersion) continue;
-      // The status is cached until the use of the key must be recorded again, an hour after the last record.
-      const usedAt = Math.min(status?.lastUsedAt ?? now, now);
-      const staleAt = usedAt + KEY_STATUS_MAX_AGE_MS;
-      // It is not cached for longer than the key is valid.
-      const lastMs = (status?.expiresAt ?? Number.POSITIVE_INFINITY) - 1;
-      this.#cached = { status, until: Math.min(staleAt, lastMs) };
+      this.#cached = { status, until: cachedUntil(status, now) };
       // An unknown key is not stored, so that a flood of invented keys leaves nothing behind.
       if (!status) return;
       if (database !== this.#database) this.#moveTo(database);
@@ -221,7 +216,7 @@ export class KeyGate extends DurableObject<Env> {
   async #read(keyHash: string, now: number) {
     for (let attempt = 1; ; attempt++) {
       const directory = this.env.DB.withSession("first-primary");
-      const found = await useKey(openDatabase(directory), keyHash, now);
+      const found = await readKeyStatus(openDatabase(directory), keyHash, now);
       if (!found || found.database === DIRECTORY)
         return { status: found, database: DIRECTORY, bookmark: directory.getBookmark() };
       const { database, ...status } = found;
@@ -233,4 +228,14 @@ export class KeyGate extends DurableObject<Env> {
       if (attempt === 2) throw new Error(`workspace ${status.workspaceId} is not in ${database}`);
     }
   }
+}
+
+/**
+ * Returns until when a status is cached: until the use of the key must be recorded again, an hour after the last
+ * record, but not longer than the key is valid.
+ */
+function cachedUntil(status: CachedStatus["status"], now: number): number {
+  const usedAt = Math.min(status?.lastUsedAt ?? now, now);
+  const lastMs = (status?.expiresAt ?? Number.POSITIVE_INFINITY) - 1;
+  return Math.min(usedAt + KEY_STATUS_MAX_AGE_MS, lastMs);
 }

@@ -219,7 +219,7 @@ export type KeyStatus = ResultOf<ReturnType<typeof keyStatus>>[number];
  *
  * @returns null if the key is unknown, revoked or expired.
  */
-export async function useKey(
+export async function readKeyStatus(
   db: Database,
   keyHash: string,
   now: number,

@@ -14,7 +14,12 @@ export async function openKey(requestsPerWindow?: number) {
   );
   const keyHash = await hashApiKey(workspace.apiKey);
   const gate = () => env.KEY_GATE.getByName(keyHash);
-  return { ...workspace, keyHash, gate, admit: (at?: number) => gate().admit(keyHash, at) };
+  return {
+    ...workspace,
+    keyHash,
+    gate,
+    admit: (at?: number) => gate().admit(keyHash, undefined, at),
+  };
 }
 
 /**
@@ -30,12 +35,12 @@ export async function race(
   return runInDurableObject(gate(), async (_, state) => {
     const { db, reading, release } = slowDatabase();
     const cold = new KeyGate(state, { ...env, DB: db });
-    const admission = cold.admit(keyHash, now);
+    const admission = cold.admit(keyHash, undefined, now);
     await reading;
     await meanwhile(cold);
     release();
     const verdicts = [(await admission).verdict];
-    for (const at of later()) verdicts.push((await cold.admit(keyHash, at)).verdict);
+    for (const at of later()) verdicts.push((await cold.admit(keyHash, undefined, at)).verdict);
     return verdicts;
   });
 }

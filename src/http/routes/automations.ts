@@ -14,7 +14,7 @@ import { CONTROLLABLE, controlAutomation } from "../../records/recording/control
 import { jsonBody } from "../body.ts";
 import { newApp } from "../context.ts";
 import { NEWEST_FIRST, PageQuery, pageSchema, toPageBody, toPageRequest } from "../paging.ts";
-import { boundRows } from "../reads-in-flight.ts";
+import { boundRows } from "../read-limits.ts";
 import { body, errors, json } from "../responses.ts";
 import { served } from "../served.ts";
 import { PAGES } from "./examples.ts";

@@ -2,7 +2,7 @@ import { createRoute } from "@hono/zod-openapi";
 import { Lead, listLeads } from "../../records/leads.ts";
 import { newApp } from "../context.ts";
 import { NEWEST_FIRST, PageQuery, pageSchema, toPageBody, toPageRequest } from "../paging.ts";
-import { boundRows } from "../reads-in-flight.ts";
+import { boundRows } from "../read-limits.ts";
 import { errors, json } from "../responses.ts";
 import { served } from "../served.ts";
 import { PAGES } from "./examples.ts";

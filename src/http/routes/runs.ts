@@ -5,7 +5,7 @@ import { visibilityOf } from "../../records/automations.ts";
 import { listRuns, listRunsOfAutomation, Run } from "../../records/runs.ts";
 import { newApp } from "../context.ts";
 import { NEWEST_FIRST, PageQuery, pageSchema, toPageBody, toPageRequest } from "../paging.ts";
-import { boundRows } from "../reads-in-flight.ts";
+import { boundRows } from "../read-limits.ts";
 import { errors, json } from "../responses.ts";
 import { served } from "../served.ts";
 import { AutomationParams } from "./automations.ts";

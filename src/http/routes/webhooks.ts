@@ -25,7 +25,7 @@ import { findDataKey } from "../../workspaces/data-keys.ts";
 import { jsonBody } from "../body.ts";
 import { type AppEnv, newApp } from "../context.ts";
 import { NEWEST_FIRST, PageQuery, pageSchema, toPageBody, toPageRequest } from "../paging.ts";
-import { boundRows } from "../reads-in-flight.ts";
+import { boundRows } from "../read-limits.ts";
 import { body, empty, errors, json } from "../responses.ts";
 import { served } from "../served.ts";
 import { CREATION, PAGES, SECRET, WEBHOOK } from "./examples.ts";

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { Page } from "../../../src/http/paging.ts";
 import { hashApiKey } from "../../../src/rate-limit/api-key.ts";
-import { knownKeys } from "../../../src/rate-limit/memory.ts";
+import { knownKeys } from "../../../src/rate-limit/isolate-cache.ts";
 import {
   deployedWith,
   openApi,

@@ -74,7 +74,7 @@ describe("the quota of a key", () => {
     expect(await admit()).toEqual(admitted(env.QUOTA_REQUESTS - 1));
     const { apiKey, keyId } = await Platform.createApiKey({ workspaceId });
     const keyHash = await hashApiKey(apiKey);
-    const own = await env.KEY_GATE.getByName(keyHash).admit(keyHash, NOW);
+    const own = await env.KEY_GATE.getByName(keyHash).admit(keyHash, undefined, NOW);
     expect(own).toEqual({ ...admitted(env.QUOTA_REQUESTS - 1), keyId });
   });
 });
@@ -117,7 +117,9 @@ describe("the window of a key", () => {
 
 describe("the status of a key", () => {
   test("is unknown if nobody created the key", async () => {
-    expect(await env.KEY_GATE.getByName("nobody's").admit("nobody's", NOW)).toEqual(UNKNOWN);
+    expect(await env.KEY_GATE.getByName("nobody's").admit("nobody's", undefined, NOW)).toEqual(
+      UNKNOWN,
+    );
   });
 
   test("is read once and kept for an hour, even across an eviction, whatever the gate has been told", async () => {
@@ -218,7 +220,8 @@ describe("a status that is being read", () => {
     await runInDurableObject(gate(), async (_, state) => {
       const { DB, trips } = observedDatabase();
       const cold = new KeyGate(state, { ...env, DB });
-      const ask = (count: number) => Array.from({ length: count }, () => cold.admit(keyHash, NOW));
+      const ask = (count: number) =>
+        Array.from({ length: count }, () => cold.admit(keyHash, undefined, NOW));
       const shared = ask(10);
       await Promise.race(shared);
       expect(trips).toHaveLength(1);

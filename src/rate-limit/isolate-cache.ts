@@ -7,7 +7,7 @@ const REMEMBERED_MAX = 10_000;
 export const REFUSING_MS = 2_000;
 
 /** An admitted key in the cache of an isolate: its workspace, and how recent its reads were. */
-interface KnownKey {
+export interface KnownKey {
   workspaceId: string;
   /** The name of the workspace's database when the key was last admitted. */
   database: string;
@@ -19,13 +19,13 @@ interface KnownKey {
  * Caches the last answer of each gate, with its window. So a flood of requests that a gate refuses reaches the gate at
  * most once every two seconds.
  */
-class Windows<Answer extends { rateLimit: RateLimit }> {
+class AnswerCache<Answer extends { rateLimit: RateLimit }> {
   readonly #known = new BoundedMap<{
     answer: Answer;
     resetAt: number;
     askAt: number;
-    /** The number of requests that were refused from this cache. */
-    count: number;
+    /** How often the answer was repeated. */
+    repeated: number;
   }>(REMEMBERED_MAX);
 
   /**
@@ -38,16 +38,19 @@ class Windows<Answer extends { rateLimit: RateLimit }> {
   note(name: string, answer: Answer, askedAt: number, until = Number.POSITIVE_INFINITY): void {
     const resetAt = askedAt + answer.rateLimit.resetMs;
     const askAt = Math.min(askedAt + REFUSING_MS, until);
-    const count = this.#known.get(name)?.count ?? 0;
-    this.#known.set(name, { answer, resetAt, askAt, count });
+    const repeated = this.#known.get(name)?.repeated ?? 0;
+    this.#known.set(name, { answer, resetAt, askAt, repeated });
   }
 
-  /** Returns the answer if its window is used up, with the window as of `now`; null if the gate must be called. */
-  find(name: string, now: number): Answer | null {
+  /**
+   * Repeats an answer whose window is used up, with the window as of `now`, and counts that. Returns null if the gate
+   * must be called.
+   */
+  repeat(name: string, now: number): Answer | null {
     const known = this.#known.get(name);
     const rateLimit = this.findWindow(name, now);
     if (!known || !rateLimit || rateLimit.remaining > 0 || now >= known.askAt) return null;
-    known.count++;
+    known.repeated++;
     return { ...known.answer, rateLimit };
   }
 
@@ -58,11 +61,11 @@ class Windows<Answer extends { rateLimit: RateLimit }> {
     return { ...known.answer.rateLimit, resetMs: known.resetAt - now };
   }
 
-  /** Removes an answer, and returns it with the number of requests refused since then, and their approximate time. */
-  take(name: string): { answer: Answer; count: number; at: number } | null {
+  /** Removes an answer. Returns it with how often it was repeated, and the approximate time of that. */
+  remove(name: string): { answer: Answer; repeated: number; at: number } | null {
     const known = this.#known.get(name);
     this.#known.delete(name);
-    return known ? { answer: known.answer, count: known.count, at: known.askAt } : null;
+    return known ? { answer: known.answer, repeated: known.repeated, at: known.askAt } : null;
   }
 }
 
@@ -78,7 +81,7 @@ export interface KeyRefusal {
 
 // The caches of this isolate. They admit no request; they only save calls of the gates.
 export const knownKeys = new BoundedMap<KnownKey>(REMEMBERED_MAX);
-export const recentRefusals = new Windows<KeyRefusal>();
-export const failingAddresses = new Windows<{ rateLimit: RateLimit }>();
+export const recentRefusals = new AnswerCache<KeyRefusal>();
+export const failingAddresses = new AnswerCache<{ rateLimit: RateLimit }>();
 /** Keys that are unknown, revoked or expired, with the time until which they are refused, in Unix milliseconds. */
 export const unknownKeys = new BoundedMap<number>(REMEMBERED_MAX);

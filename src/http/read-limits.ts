@@ -1,7 +1,19 @@
 import { createMiddleware } from "hono/factory";
 import { PAGE_LIMIT, READ_MAX_MS } from "../contract/limits.ts";
-import { sleep } from "../primitives/timing.ts";
+import { sleep, withTimeout } from "../primitives/timing.ts";
+import { DatabaseUnreachable } from "../workspaces/placement.ts";
 import type { AppEnv } from "./context.ts";
+
+/**
+ * Ends a read that takes too long; its client may repeat it. A write is not ended, because its client must learn
+ * whether it has happened.
+ */
+export const endSlowReads = createMiddleware<AppEnv>(async (c, next) => {
+  if (c.req.method !== "GET" && c.req.method !== "HEAD") return next();
+  await withTimeout(READ_MAX_MS, next(), () => {
+    throw new DatabaseUnreachable("the read took too long");
+  });
+});
 
 /**
  * Maximum rows of lists that an isolate reads at once, for all its requests. An isolate has 128 MB, and a page of a
@@ -31,8 +43,9 @@ const reservations = new Set<Reservation>();
 export const boundRows = createMiddleware<AppEnv>(async (c, next) => {
   const limit = Number(c.req.query("limit") ?? PAGE_LIMIT.default);
   const rows = limit >= PAGE_LIMIT.min && limit <= PAGE_LIMIT.max ? limit : PAGE_LIMIT.default;
-  // It polls, because the runtime lets no request wait for the promise of another.
+  // The authentication has set the workspace, even if the key's gate has not decided yet.
   const workspaceId = c.get("workspaceId");
+  // It polls, because the runtime lets no request wait for the promise of another.
   while (!hasRoom(workspaceId, rows)) await sleep(POLL_MS);
   const reservation: Reservation = { workspaceId, rows, until: Date.now() + READ_MAX_MS };
   reservations.add(reservation);

@@ -25,7 +25,7 @@ const SECURITY_HEADERS = [
 const RAY = /^[0-9a-f]{16}(-[A-Z]{3})?$/;
 
 /** Adds the headers of the contract to every response, and logs the request. */
-export const envelope = createMiddleware<AppEnv>(async (c, next) => {
+export const finishResponse = createMiddleware<AppEnv>(async (c, next) => {
   const startedAt = Date.now();
   const ray = c.req.header("CF-Ray") ?? "";
   // Only Cloudflare's own format is accepted, so that no text of a client gets into the log.
@@ -84,8 +84,8 @@ const isExact = ({ path }: { path: string }) => !path.endsWith("*");
 const RETRY_AFTER_SECONDS = 5;
 
 /**
- * Responds to any thrown error with the error body of the contract. A read may fail before the key's gate has decided.
- * If the gate refuses it, the refusal is the response.
+ * Responds to any thrown error with the error body of the contract. A read may fail before the key's gate has decided,
+ * and because the gate refuses it. If it is refused, the refusal is the response.
  */
 export const answerError: ErrorHandler<AppEnv> = async (thrown, c) => {
   const cause = (await c.get("refusal")) ?? causeOf(thrown);

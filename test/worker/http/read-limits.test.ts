@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect, test } from "vitest";
-import { ROWS_IN_FLIGHT_MAX, WORKSPACE_ROWS_MAX } from "../../../src/http/reads-in-flight.ts";
+import { ROWS_IN_FLIGHT_MAX, WORKSPACE_ROWS_MAX } from "../../../src/http/read-limits.ts";
 import { deployedWith, openApi, openWorkspace } from "../../support/api.ts";
 import { interposed } from "../../support/interposed.ts";
 import { WORKSPACE_DB } from "../../support/placement.ts";

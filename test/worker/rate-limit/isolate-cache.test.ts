@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { knownKeys } from "../../../src/rate-limit/memory.ts";
+import { knownKeys } from "../../../src/rate-limit/isolate-cache.ts";
 
 test("an isolate forgets the keys that it used longest ago, beyond ten thousand", () => {
   const note = (keyHash: string) =>
