@@ -53,7 +53,10 @@ export type Part = Statements<unknown> | DrizzleQuery;
 export type ResultOf<P> =
   P extends Statements<infer R> ? R : P extends RowQuery<infer Row> ? Row[] : undefined;
 
-/** The parts of a transaction in order, by names of the caller's choice. A part that is undefined is left out. */
+/**
+ * The parts of a transaction, by names of the caller's choice. They are executed in the order in which they are written.
+ * A part that is undefined is left out.
+ */
 export type Parts = Readonly<Record<string, Part | undefined>>;
 /** The results of parts, by their names. */
 export type ResultsOf<P extends Parts | readonly Part[]> = {
@@ -126,8 +129,9 @@ export function prepared<P extends DrizzleQuery>(query: P) {
 }
 
 /**
- * Combines parts, in order. The result has the results of the parts, by their names. Parts whose number varies are a
- * list instead, and so are their results.
+ * Combines parts, which `commit` executes in the order in which they are written here. Executes nothing itself. The
+ * result has the results of the parts, by their names. Parts whose number varies are a list instead, and so are their
+ * results.
  *
  * @example
  * transaction({

@@ -31,15 +31,9 @@ export interface Order {
   id: Column;
 }
 
-/** SQL condition: the row is older than the start of the page, and not older than its end. */
+/** SQL condition: the row is older than the start of the page. */
 export function isOnPage({ at, id }: Order): SQL {
-  return sql`(${at}, ${id}) < (${sql.placeholder("at")}, ${sql.placeholder("id")})
-    AND (${at}, ${id}) >= (${sql.placeholder("endAt")}, ${sql.placeholder("endId")})`;
-}
-
-/** SQL condition for a list that hides rows. @param isHidden the condition that the list selects as `isHidden`. */
-export function includesHidden(isHidden: SQL): SQL {
-  return sql`(${sql.placeholder("withHidden")} OR NOT ${isHidden})`;
+  return sql`(${at}, ${id}) < (${sql.placeholder("at")}, ${sql.placeholder("id")})`;
 }
 
 /** Returns the arguments of `orderBy` for an order. */
@@ -49,64 +43,88 @@ export function newestFirst({ at, id }: Order): [SQL, SQL] {
 
 /** A query that can still be sorted. */
 interface Sortable<Row> {
-  orderBy(...by: SQL[]): {
-    limit(rows: Placeholder): { offset(skipped: Placeholder): RowQuery<Row> };
-  };
+  orderBy(...by: SQL[]): Limitable<Row>;
 }
 
-/** A row of a list, which may be hidden. */
-interface Listed {
-  id: string;
-  isHidden?: boolean;
+interface Limitable<Row> {
+  limit(rows: Placeholder | number): RowQuery<Row> & { offset(skipped: number): RowQuery<Row> };
 }
 
-/** Maximum rows that a page examines if some are hidden. */
-export const PAGE_EXAMINED_MAX = 10_000;
+function sorted<Row>(rows: RowQuery<Row>, order: Order): Limitable<Row> {
+  return (rows as unknown as Sortable<Row>).orderBy(...newestFirst(order));
+}
 
 const NEWEST: Position = { at: Number.MAX_SAFE_INTEGER, id: "" };
 const OLDEST: Position = { at: Number.MIN_SAFE_INTEGER, id: "" };
 
 /**
- * Prepares the pages of a list. Usually, a page is one query for the rows that it shows and one more. If one of these is
- * hidden, two more queries find the last row to examine, and the rows to show up to there.
+ * Prepares the pages of a list. A page is one query, which reads one row more than it shows. That of leads is:
  *
- * @param rows selects the rows with the conditions `isOnPage` and, if the list hides some, `includesHidden`.
+ *     SELECT … FROM leads WHERE workspace_id = :workspaceId AND (created_at, id) < (:at, :id)
+ *     ORDER BY created_at DESC, id DESC LIMIT :rows
+ *
+ * The order needs an index that begins with the columns of the other conditions, such as `leads_newest`.
+ *
+ * @param rows selects the rows with the condition `isOnPage`.
  * @param bytesOf returns the approximate size of an item in bytes of JSON.
  */
-export function preparePages<Row extends Listed>(
+export function preparePages<Row extends object>(
   order: Order,
   rows: RowQuery<Row>,
   bytesOf: (row: Row) => number = jsonBytes,
 ) {
-  const sorted = (rows as unknown as Sortable<Row>).orderBy(...newestFirst(order));
-  const page = prepared(sorted.limit(sql.placeholder("rows")).offset(sql.placeholder("skipped")));
+  const page = prepared(sorted(rows, order).limit(sql.placeholder("rows")));
   return async (
     db: Database,
     values: Record<string, unknown>,
     { limit, after }: PageRequest,
   ): Promise<Listing<Row>> => {
-    const start = after ?? NEWEST;
-    const readRows = (end: Position, withHidden: boolean, count: number, skipped: number) =>
-      query(
-        db,
-        page({
-          ...values,
-          at: start.at,
-          id: start.id,
-          endAt: end.at,
-          endId: end.id,
-          withHidden: withHidden ? 1 : 0,
-          rows: count,
-          skipped,
-        }),
-      ) as Promise<Row[]>;
+    const { at, id } = after ?? NEWEST;
+    const found = await query(db, page({ ...values, at, id, rows: limit + 1 }));
+    return toListing(found as Row[], limit, order, bytesOf);
+  };
+}
 
-    const found = await readRows(OLDEST, true, limit + 1, 0);
-    if (!found.some(({ isHidden }) => isHidden)) return toListing(found, limit, order, bytesOf);
-    const [last] = await readRows(OLDEST, true, 1, PAGE_EXAMINED_MAX - 1);
+/** Maximum rows that a page examines if some are hidden. */
+export const PAGE_EXAMINED_MAX = 10_000;
+
+/**
+ * Prepares the pages of a list that hides rows. Usually, a page is one query for the rows that it shows and one more.
+ * If one of these is hidden, two more queries find the last row to examine, and the rows to show up to there.
+ *
+ * @param isHidden the SQL condition that the list selects as `isHidden`.
+ * @param selectRows selects the rows that meet a condition.
+ */
+export function preparePagesWithHidden<Row extends { isHidden: boolean }>(
+  order: Order,
+  isHidden: SQL,
+  selectRows: (condition: SQL) => RowQuery<Row>,
+) {
+  const examined = () => sorted(selectRows(isOnPage(order)), order);
+  const page = prepared(examined().limit(sql.placeholder("rows")));
+  const lastExamined = prepared(
+    examined()
+      .limit(1)
+      .offset(PAGE_EXAMINED_MAX - 1),
+  );
+  const isUpToEnd = sql`(${order.at}, ${order.id}) >= (${sql.placeholder("endAt")}, ${sql.placeholder("endId")})`;
+  const isShown = sql`${isOnPage(order)} AND ${isUpToEnd} AND NOT ${isHidden}`;
+  const shownRows = prepared(sorted(selectRows(isShown), order).limit(sql.placeholder("rows")));
+  return async (
+    db: Database,
+    values: Record<string, unknown>,
+    { limit, after }: PageRequest,
+  ): Promise<Listing<Row>> => {
+    const { at, id } = after ?? NEWEST;
+    const bound = { ...values, at, id };
+    const rows = limit + 1;
+    const found = (await query(db, page({ ...bound, rows }))) as Row[];
+    if (!found.some((row) => row.isHidden)) return toListing(found, limit, order);
+    const [last] = (await query(db, lastExamined(bound))) as Row[];
     const end = last ? positionOf(last, order) : null;
-    const shown = await readRows(end ?? OLDEST, false, limit + 1, 0);
-    const { items, next } = toListing(shown, limit, order, bytesOf);
+    const { at: endAt, id: endId } = end ?? OLDEST;
+    const shown = (await query(db, shownRows({ ...bound, endAt, endId, rows }))) as Row[];
+    const { items, next } = toListing(shown, limit, order);
     return { items, next: next ?? end };
   };
 }

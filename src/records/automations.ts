@@ -6,7 +6,7 @@ import { isServed } from "../contract/served.ts";
 import { isoTime } from "../contract/time.ts";
 import { inJson, omitColumns, qb } from "../db/builder.ts";
 import { type Database, prepared, query } from "../db/client.ts";
-import { includesHidden, isOnPage, mapItems, type PageRequest, preparePages } from "../db/page.ts";
+import { mapItems, type PageRequest, preparePagesWithHidden } from "../db/page.ts";
 import { automations } from "../db/schema.ts";
 
 export type AutomationRow = typeof automations.$inferSelect;
@@ -29,18 +29,11 @@ const AUTOMATION_ORDER = { at: automations.createdAt, id: automations.id };
 const IS_HIDDEN = sql`(${automations.removedAt} IS NOT NULL
   OR ${automations.type} = 'crm_source' AND NOT ${sql.placeholder("crmSource")})`;
 
-const pages = preparePages(
-  AUTOMATION_ORDER,
+const pages = preparePagesWithHidden(AUTOMATION_ORDER, IS_HIDDEN, (condition) =>
   qb
     .select({ ...AUTOMATION_COLUMNS, isHidden: IS_HIDDEN.mapWith(Boolean).as("is_hidden") })
     .from(automations)
-    .where(
-      and(
-        eq(automations.workspaceId, sql.placeholder("workspaceId")),
-        isOnPage(AUTOMATION_ORDER),
-        includesHidden(IS_HIDDEN),
-      ),
-    ),
+    .where(and(eq(automations.workspaceId, sql.placeholder("workspaceId")), condition)),
 );
 
 /** Reads one page of the workspace's automations, newest first. */

@@ -5,7 +5,13 @@ import { idField, timeField } from "../contract/fields.ts";
 import { isoTime } from "../contract/time.ts";
 import { aliasFields, fromJson, insertFrom, mapColumns, omitColumns, qb } from "../db/builder.ts";
 import { type Database, insertEach, type Statements } from "../db/client.ts";
-import { includesHidden, isOnPage, mapItems, type PageRequest, preparePages } from "../db/page.ts";
+import {
+  isOnPage,
+  mapItems,
+  type PageRequest,
+  preparePages,
+  preparePagesWithHidden,
+} from "../db/page.ts";
 import { automations, runs } from "../db/schema.ts";
 import { findAutomation, type Visibility } from "./automations.ts";
 import { isOfRemoved } from "./removals.ts";
@@ -20,18 +26,11 @@ const RUN_ORDER = { at: runs.occurredAt, id: runs.id };
 const IS_HIDDEN = sql`(${isOfRemoved(runs.automationId)} OR NOT ${sql.placeholder("crmSource")} AND
   (SELECT ${automations.type} = 'crm_source' FROM ${automations} WHERE ${automations.id} = ${runs.automationId}))`;
 
-const pages = preparePages(
-  RUN_ORDER,
+const pages = preparePagesWithHidden(RUN_ORDER, IS_HIDDEN, (condition) =>
   qb
     .select({ ...RUN_COLUMNS, isHidden: IS_HIDDEN.mapWith(Boolean).as("is_hidden") })
     .from(runs)
-    .where(
-      and(
-        eq(runs.workspaceId, sql.placeholder("workspaceId")),
-        isOnPage(RUN_ORDER),
-        includesHidden(IS_HIDDEN),
-      ),
-    ),
+    .where(and(eq(runs.workspaceId, sql.placeholder("workspaceId")), condition)),
 );
 
 /** Reads one page of the workspace's runs, newest first. */
