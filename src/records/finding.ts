@@ -60,7 +60,7 @@ export async function findPerson(
   };
   if (reference != null) {
     const id = await derivedId("lead", workspaceId, reference);
-    const found = await findLeadAs(read, db, keys, workspaceId, id);
+    const found = await findLeadAs(db, keys, workspaceId, id, read);
     return { items: found ? [found] : [], unreadable, next: null };
   }
   const isWanted = (lead: FoundLead) =>
@@ -71,7 +71,7 @@ export async function findPerson(
   let next = after;
   for (let queries = 0; queries < QUERIES_MAX && items.length < FOUND_MAX; queries++) {
     const request = { limit: READ_AT_ONCE, after: next };
-    const page = await listLeadsAs(read, db, keys, workspaceId, request);
+    const page = await listLeadsAs(db, keys, workspaceId, request, read);
     items.push(...page.items.filter((lead) => lead !== null).filter(isWanted));
     next = page.next;
     if (next === null) break;

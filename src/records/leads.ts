@@ -15,10 +15,10 @@ import {
 import { type Database, insertEach, query, type Statements } from "../db/client.ts";
 import { isOnPage, type Listing, type PageRequest, preparePages } from "../db/page.ts";
 import { erasedLeads, leads } from "../db/schema.ts";
-import { knownDataKey, openDataKey, openUnder } from "../encryption/personal-data.ts";
+import { openDataKey, openUnder } from "../encryption/personal-data.ts";
 import { logError } from "../log.ts";
 import type { Hex } from "../primitives/bytes.ts";
-import { dataKeyOf, findSealedDataKey } from "../workspaces/data-keys.ts";
+import { dataKeyOf, loadDataKey } from "../workspaces/data-keys.ts";
 import { type ReportedPerson, SHOWN_PERSON, showPerson } from "./person.ts";
 
 /** SQL expression: the encrypted personal data of a lead, in hexadecimal. */
@@ -64,7 +64,7 @@ export async function listLeads(
 ): Promise<Listing<Lead>> {
   let after = request.after;
   for (let pagesRead = 1; ; pagesRead++) {
-    const page = await listLeadsAs(readLead, db, keys, workspaceId, { ...request, after });
+    const page = await listLeadsAs(db, keys, workspaceId, { ...request, after }, readLead);
     const items = page.items.filter((lead) => lead !== null);
     if (items.length > 0 || page.next === null || pagesRead === DAMAGED_PAGES_MAX)
       return { items, next: page.next };
@@ -74,31 +74,29 @@ export async function listLeads(
 
 /** Reads one page of the workspace's leads, newest first. @param read decrypts a lead and shapes it. */
 export async function listLeadsAs<Shown>(
-  read: (dataKey: CryptoKey | null, row: LeadRow) => Promise<Shown>,
   db: Database,
   keys: string,
   workspaceId: string,
   request: PageRequest,
+  read: (dataKey: CryptoKey | null, row: LeadRow) => Promise<Shown>,
 ): Promise<Listing<Shown>> {
-  const known = knownDataKey(workspaceId);
-  const [found, sealed] = await Promise.all([
-    pages(db, { workspaceId }, request),
-    known ? null : findSealedDataKey(db, workspaceId),
-  ]);
+  // Both queries are sent at once.
+  const loading = loadDataKey(db, keys, workspaceId);
   // An empty page needs no key, so a damaged key does not matter.
-  if (found.items.length === 0) return { items: [], next: found.next };
-  const dataKey = known ?? (await openDataKey(keys, workspaceId, sealed));
-  const items = await Promise.all(found.items.map((row) => read(dataKey, row)));
-  return { items, next: found.next };
+  loading.catch(() => {});
+  const { items: rows, next } = await pages(db, { workspaceId }, request);
+  if (rows.length === 0) return { items: [], next };
+  const dataKey = await loading;
+  return { items: await Promise.all(rows.map((row) => read(dataKey, row))), next };
 }
 
 /** Reads the workspace's lead with an id; null if there is none. @param read decrypts it and shapes it. */
 export async function findLeadAs<Shown>(
-  read: (dataKey: CryptoKey | null, row: LeadRow) => Promise<Shown>,
   db: Database,
   keys: string,
   workspaceId: string,
   id: string,
+  read: (dataKey: CryptoKey | null, row: LeadRow) => Promise<Shown>,
 ): Promise<Shown | null> {
   const [row] = await query(
     db,

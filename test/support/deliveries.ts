@@ -39,7 +39,7 @@ import worker from "../../src/index.ts";
 import { showPerson } from "../../src/records/person.ts";
 import { type Range, sendAgain } from "../../src/replay/replay.ts";
 import { insertSubscription } from "../../src/subscriptions/creation.ts";
-import { findDataKey } from "../../src/workspaces/data-keys.ts";
+import { loadDataKeyToWrite } from "../../src/workspaces/data-keys.ts";
 import { interposed } from "./interposed.ts";
 import { DATABASE, inDatabase, WORKSPACE_DB } from "./placement.ts";
 import type { Received } from "./subscribers.ts";
@@ -79,7 +79,11 @@ export async function subscribe(
 ): Promise<{ id: string; url: string; secret: string }> {
   const id = randomId("webhook");
   const secret = mintSecret();
-  const key = await findDataKey(openDatabase(WORKSPACE_DB), env.ENCRYPTION_KEYS, workspaceId);
+  const key = await loadDataKeyToWrite(
+    openDatabase(WORKSPACE_DB),
+    env.ENCRYPTION_KEYS,
+    workspaceId,
+  );
   const sealedSecret = await sealSecret(key, id, secret);
   await commit(db, insertSubscription({ id, workspaceId, url, events, sealedSecret, createdAt }));
   return { id, url, secret };

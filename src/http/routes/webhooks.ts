@@ -21,7 +21,7 @@ import {
   toWebhook,
   Webhook,
 } from "../../subscriptions/subscriptions.ts";
-import { findDataKey } from "../../workspaces/data-keys.ts";
+import { loadDataKeyToWrite } from "../../workspaces/data-keys.ts";
 import { jsonBody } from "../body.ts";
 import { type AppEnv, newApp } from "../context.ts";
 import { NEWEST_FIRST, PageQuery, pageSchema, toPageBody, toPageRequest } from "../paging.ts";
@@ -181,7 +181,7 @@ export async function subscribe(
   const keyId = c.get("keyId");
   const createdAt = Date.now();
   const asked = { url: toUri(creation.url), events: [...new Set(creation.events)] };
-  const dataKey = await findDataKey(db, c.env.ENCRYPTION_KEYS, workspaceId);
+  const dataKey = await loadDataKeyToWrite(db, c.env.ENCRYPTION_KEYS, workspaceId);
   const earlier =
     idempotencyKey === null
       ? undefined

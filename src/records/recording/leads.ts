@@ -2,7 +2,7 @@ import { derivedId, newEventId } from "../../contract/ids.ts";
 import { readAs, transaction } from "../../db/client.ts";
 import { sealUnder } from "../../encryption/personal-data.ts";
 import { announce, isNewLead } from "../../events/outbox.ts";
-import { findDataKey } from "../../workspaces/data-keys.ts";
+import { loadDataKeyToWrite } from "../../workspaces/data-keys.ts";
 import { insertLeads, type NewLead } from "../leads.ts";
 import type { LeadReport, RecordingInput } from "./inputs.ts";
 import { type Context, type Recording, uniqueById } from "./recording.ts";
@@ -12,7 +12,7 @@ export async function toLeadRecording(
   { workspaceId, leads }: RecordingInput<"recordLeads">,
   { env, db, now }: Context,
 ): Promise<Recording> {
-  const dataKey = await findDataKey(db, env.ENCRYPTION_KEYS, workspaceId);
+  const dataKey = await loadDataKeyToWrite(db, env.ENCRYPTION_KEYS, workspaceId);
   const recorded = await Promise.all(
     leads.map((lead) => toNewLead(workspaceId, dataKey, lead, now)),
   );

@@ -120,7 +120,7 @@ export function deploy(world: World, store: Store, subscribers: Subscribers, wor
     const db = openDatabaseOf(workspaceId);
     const row = { id, workspaceId, url: `https://${host}/`, events };
     try {
-      const dataKey = await worker.findDataKey(db, ENCRYPTION_KEYS, workspaceId);
+      const dataKey = await worker.loadDataKeyToWrite(db, ENCRYPTION_KEYS, workspaceId);
       const sealedSecret = await worker.sealSecret(dataKey, id, mintSecret());
       const createdAt = Date.now();
       await worker.commit(db, worker.insertSubscription({ ...row, sealedSecret, createdAt }));

@@ -10,7 +10,7 @@ export interface LoadedWorker {
   openDatabase: typeof import("../../../src/db/client.ts").openDatabase;
   withoutRetries: typeof import("../../../src/db/client.ts").withoutRetries;
   insertSubscription: typeof import("../../../src/subscriptions/creation.ts").insertSubscription;
-  findDataKey: typeof import("../../../src/workspaces/data-keys.ts").findDataKey;
+  loadDataKeyToWrite: typeof import("../../../src/workspaces/data-keys.ts").loadDataKeyToWrite;
   sealSecret: typeof import("../../../src/endpoints/secrets.ts").sealSecret;
   controlAutomation: typeof import("../../../src/records/recording/control.ts").controlAutomation;
   deleteSubscription: typeof import("../../../src/subscriptions/subscriptions.ts").deleteSubscription;

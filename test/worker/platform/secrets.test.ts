@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { openDatabase } from "../../../src/db/client.ts";
 import { openSecret } from "../../../src/endpoints/secrets.ts";
 import { rotateSecret } from "../../../src/subscriptions/rotation.ts";
-import { findDataKey } from "../../../src/workspaces/data-keys.ts";
+import { loadDataKeyToWrite } from "../../../src/workspaces/data-keys.ts";
 import { errorOf, openWorkspace, Platform } from "../../support/api.ts";
 import {
   announceLeads,
@@ -41,7 +41,7 @@ async function openSubscribed() {
     const standard = headers["webhook-signature"]?.split(" ");
     expect(inOrder(standard)).toEqual(inOrder(all.map((each) => each.standard)));
   };
-  const key = await findDataKey(openDatabase(WORKSPACE_DB), KEYS, workspaceId);
+  const key = await loadDataKeyToWrite(openDatabase(WORKSPACE_DB), KEYS, workspaceId);
   const opened = (sealed: string) => openSecret(key, id, sealed);
   return {
     ...subscription,
