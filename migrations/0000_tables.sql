@@ -100,7 +100,7 @@ CREATE TABLE `deliveries` (
 	PRIMARY KEY(`subscription_id`, `event_id`)
 ) WITHOUT ROWID;
 --> statement-breakpoint
-CREATE INDEX `deliveries_due_of_subscription` ON `deliveries` (`subscription_id`,`type`,`priority`,`due_at`,`event_id`) WHERE state = 'pending';--> statement-breakpoint
+CREATE INDEX `deliveries_due_of_subscription` ON `deliveries` (`subscription_id`,`type`,`priority`,`due_at`,`event_id`,`attempts`,`cancel_epoch`) WHERE state = 'pending';--> statement-breakpoint
 CREATE INDEX `deliveries_unsuccessful` ON `deliveries` (`subscription_id`,`state`,`event_id`) WHERE state IN ('exhausted', 'cancelled') OR (state = 'pending' AND attempts > 0);--> statement-breakpoint
 CREATE TABLE `delivery_counts` (
 	`workspace_id` text NOT NULL,

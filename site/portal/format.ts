@@ -1,4 +1,3 @@
-import { DELIVERIES_COUNTED_MAX } from "../../src/contract/limits.ts";
 import type { AttemptView as Attempt } from "../../src/history/views.ts";
 import { locale, t } from "./text.ts";
 
@@ -67,11 +66,6 @@ export function formatDayAndHour(time: string): string {
 
 export function formatNumber(n: number): string {
   return number.format(n);
-}
-
-/** Formats the number of waiting deliveries. The service counts up to a limit, so there may be more at the limit. */
-export function formatWaiting(n: number): string {
-  return n >= DELIVERIES_COUNTED_MAX ? `${formatNumber(n)}+` : formatNumber(n);
 }
 
 /** Formats the share of successes, from 0 to 1. It is never 100% if an attempt has failed. */

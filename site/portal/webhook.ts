@@ -1,5 +1,5 @@
 import { DISABLE_AFTER_FAILURES, DISABLE_AFTER_MS } from "../../src/contract/limits.ts";
-import type { DeliveryView, WebhookView } from "../../src/history/views.ts";
+import type { DeliveryView, WebhookDetails, WebhookView } from "../../src/history/views.ts";
 
 /** Maximum length of a URL that is shown in one line, in characters. */
 const SHORT_URL_MAX = 52;
@@ -62,6 +62,6 @@ export function isWaiting({ dueAt }: DeliveryView): boolean {
 }
 
 /** Counts the deliveries that wait because the endpoint fails. */
-export function countFailing({ state, pending, retrying }: WebhookView): number {
+export function countFailing({ state, pending, retrying }: WebhookDetails): number {
   return state === "failing" ? pending + retrying : retrying;
 }

@@ -75,9 +75,6 @@ export const RETURN_URL_MAX_LENGTH = 1_000;
 /** Maximum changes of its subscriptions that the audit trail stores for a workspace's portal; the newest stay. */
 export const PORTAL_CHANGES_KEPT = 2_000;
 
-/** Maximum pending deliveries of a subscription that are counted. */
-export const DELIVERIES_COUNTED_MAX = 1_000;
-
 /** How long an endpoint may take to respond. */
 export const POST_TIMEOUT_MS = 10_000;
 

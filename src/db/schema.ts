@@ -391,8 +391,17 @@ export const deliveries = sqliteTable(
   },
   (table) => [
     primaryKey({ columns: [table.subscriptionId, table.eventId] }),
+    // The last two columns are only counted. An attempt also changes the due time, so they add no write.
     index("deliveries_due_of_subscription")
-      .on(table.subscriptionId, table.type, table.priority, table.dueAt, table.eventId)
+      .on(
+        table.subscriptionId,
+        table.type,
+        table.priority,
+        table.dueAt,
+        table.eventId,
+        table.attempts,
+        table.cancelEpoch,
+      )
       .where(sql`state = 'pending'`),
     // Few deliveries fail. This index finds those that failed or were cancelled without reading the others. A delivery
     // that succeeds at its first attempt writes no entry.

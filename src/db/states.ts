@@ -21,8 +21,12 @@ export function listsType(type: Column | string): SQL {
  * `pending`. A dispatch updates the row later (delivery/cancellation.ts).
  */
 export function isCancelledLazily(): SQL {
-  return sql`(${deliveries.state} = 'pending'
-    AND ${deliveries.cancelEpoch} < coalesce(${subscriptions.cancelledBefore} ->> ${deliveries.type}, 0))`;
+  return sql`(${deliveries.state} = 'pending' AND ${precedesCancellation()})`;
+}
+
+/** SQL condition: the subscription, or the event type, was cancelled after the delivery was made pending. */
+export function precedesCancellation(): SQL {
+  return sql`${deliveries.cancelEpoch} < coalesce(${subscriptions.cancelledBefore} ->> ${deliveries.type}, 0)`;
 }
 
 /** SQL expression: the state of the subscription's delivery. */

@@ -14,7 +14,10 @@ import type { DayView } from "./views.ts";
 /** Number of days that `toDays` shows, including today. */
 const DAYS_SHOWN = 7;
 
-type CountsRow = Pick<typeof deliveryCounts.$inferSelect, "subscriptionId" | "day" | "counts">;
+export type CountsRow = Pick<
+  typeof deliveryCounts.$inferSelect,
+  "subscriptionId" | "day" | "counts"
+>;
 
 /**
  * Reads the counts of the last `DAYS_SHOWN` days, a row for each subscription and day.
@@ -44,6 +47,11 @@ export function toDays(rows: readonly CountsRow[], now: number): DayView[] {
     const day = firstDay(now) + i * DAY_MS;
     return toDay(day, byDay.get(day) ?? {});
   });
+}
+
+/** Returns how many responses were stored for a subscription today. */
+export function countResponses(rows: readonly CountsRow[], now: number): number {
+  return rows.find(({ day }) => day === startOfDay(now))?.counts.responses ?? 0;
 }
 
 function toDay(day: number, counts: Record<string, number>): DayView {

@@ -1,7 +1,7 @@
 import { z } from "@hono/zod-openapi";
 import { ShownDeliveryState, WebhookEvent } from "../contract/enumerations.ts";
 import { EventId } from "../contract/fields.ts";
-import { DELIVERIES_COUNTED_MAX, RESPONSES_PER_DAY } from "../contract/limits.ts";
+import { PENDING_MAX, RESPONSES_PER_DAY } from "../contract/limits.ts";
 
 /* The shapes in which operations show subscriptions and deliveries. The portal's page uses the same shapes. */
 
@@ -80,12 +80,14 @@ export const WebhookView = z.object({
     .describe("event types of which none was accepted since one failed, although others were"),
   failingSince: Time.nullable().describe("first failure since the last success"),
   failures: z.int().describe("since the last success"),
-  pending: z
-    .int()
+  pendingExhaustedAt: Time.nullable().describe(
+    `when its oldest pending deliveries were first given up, because more than ${PENDING_MAX} waited; null if none were since its last success`,
+  ),
+  responseLimitReached: z
+    .boolean()
     .describe(
-      `deliveries that wait for their first attempt; they and those in retrying are counted up to ${DELIVERIES_COUNTED_MAX} together, the latter first`,
+      `whether responses to its failed attempts are no longer stored today, in UTC: ${RESPONSES_PER_DAY} were`,
     ),
-  retrying: z.int().describe("deliveries that have failed and will be retried"),
   successRate: z
     .number()
     .nullable()
@@ -123,6 +125,8 @@ export type DayView = z.infer<typeof DayView>;
 export const WebhookDetails = WebhookView.extend({
   keyLabel: z.string().nullable().describe("the name and the last characters of that key"),
   days: z.array(DayView),
+  pending: z.int().describe("deliveries that wait for their first attempt"),
+  retrying: z.int().describe("deliveries that have failed and will be retried"),
   undeliveredSince: Time.nullable().describe(
     "when the first event was recorded that it did not get and may be sent again; while it is disabled, of those since the failures began or it was disabled",
   ),

@@ -1,5 +1,5 @@
 import { disableWebhook } from "../api.ts";
-import { formatWaiting } from "../format.ts";
+import { formatNumber } from "../format.ts";
 import { reloadAll } from "../load.ts";
 import { type AboutWebhook, FormDialog } from "../parts/dialog-form.tsx";
 import { t } from "../text.ts";
@@ -15,7 +15,7 @@ export function DisableDialog({ webhook, onClose }: AboutWebhook) {
   return (
     <FormDialog texts={t.disable} act={disable} onClose={onClose}>
       <p>{t.disable.text}</p>
-      {waiting > 0 && <p>{t.remove.pending(formatWaiting(waiting))}</p>}
+      {waiting > 0 && <p>{t.remove.pending(formatNumber(waiting))}</p>}
     </FormDialog>
   );
 }

@@ -1,5 +1,5 @@
 import { deleteWebhook } from "../api.ts";
-import { formatWaiting } from "../format.ts";
+import { formatNumber } from "../format.ts";
 import { type AboutWebhook, FormDialog } from "../parts/dialog-form.tsx";
 import { goTo } from "../route.ts";
 import { t } from "../text.ts";
@@ -16,7 +16,7 @@ export function RemoveDialog({ webhook, onClose }: AboutWebhook) {
   return (
     <FormDialog texts={t.remove} isDangerous act={remove} onClose={onClose}>
       <p>{t.remove.text(nameOf(webhook))}</p>
-      {waiting > 0 && <p>{t.remove.pending(formatWaiting(waiting))}</p>}
+      {waiting > 0 && <p>{t.remove.pending(formatNumber(waiting))}</p>}
     </FormDialog>
   );
 }

@@ -1,6 +1,6 @@
 import type { WebhookDetails } from "../../../src/history/views.ts";
 import { listDeliveries } from "../api.ts";
-import { formatDay, formatOutcome, formatRate, formatWaiting } from "../format.ts";
+import { formatDay, formatOutcome, formatRate } from "../format.ts";
 import { useLoad } from "../load.ts";
 import { Ago, Empty, type Fact, Facts, Types } from "../parts/basics.tsx";
 import { DeliveryRows } from "../parts/delivery-rows.tsx";
@@ -39,7 +39,7 @@ function About({ webhook }: { webhook: WebhookDetails }) {
         t.none
       ),
     ],
-    [t.webhook.waiting, t.webhook.counts(formatWaiting(pending), formatWaiting(retrying))],
+    [t.webhook.waiting, t.webhook.counts(pending, retrying)],
     [t.webhook.nextAttempt, <NextAttempt key="" webhook={webhook} />],
   ];
   const timed = days.findLast(({ medianMs, p95Ms }) => medianMs !== null && p95Ms !== null);

@@ -8,7 +8,7 @@ import { RemoveDialog } from "../actions/remove.tsx";
 import { SecretDialog } from "../actions/secret.tsx";
 import { TestDialog } from "../actions/test.tsx";
 import { readWebhook } from "../api.ts";
-import { formatWaiting } from "../format.ts";
+import { formatNumber } from "../format.ts";
 import { useLoad } from "../load.ts";
 import { Copy, Health } from "../parts/basics.tsx";
 import { LoadState } from "../parts/faults.tsx";
@@ -124,7 +124,7 @@ function Tabs({ webhook, tab }: TabsProps) {
         >
           {t.tabs[name]}
           {name === "deliveries" && failing > 0 && (
-            <span class="count bad">{t.tabs.failing(formatWaiting(failing))}</span>
+            <span class="count bad">{t.tabs.failing(formatNumber(failing))}</span>
           )}
         </a>
       ))}

@@ -102,7 +102,8 @@ function Redirect({ webhookId, delivery, to }: ExchangeProps & { to: string }) {
 
 /** Shows the stored part of the response: its headers and the beginning of its body. */
 function Response({ response }: Pick<Attempt, "response">) {
-  const { headers = {}, body = "", truncated } = response ?? {};
+  if (response === null) return <p class="hint">{t.exchange.notStored}</p>;
+  const { headers, body, truncated } = response;
   const kept = [linesOf(headers), body].filter(Boolean).join("\n\n");
   return (
     <>

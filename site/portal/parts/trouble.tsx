@@ -9,8 +9,22 @@ import { t } from "../text.ts";
 import { wasDisabledByFailures } from "../webhook.ts";
 import { DialogButton } from "./dialog.tsx";
 
-/** Explains what is wrong with a webhook and what to do about it, with the action that recovers it. */
+/** Explains what is wrong with a webhook and what to do about it, and what is given up or not stored. */
 export function Trouble({ webhook }: { webhook: WebhookDetails }) {
+  const { pendingExhaustedAt, responseLimitReached } = webhook;
+  return (
+    <>
+      <Problem webhook={webhook} />
+      {pendingExhaustedAt && (
+        <p class="note warn">{t.webhook.overflow(formatTime(pendingExhaustedAt))}</p>
+      )}
+      {responseLimitReached && <p class="note">{t.webhook.responseLimit}</p>}
+    </>
+  );
+}
+
+/** Explains the state of a webhook, with the action that recovers it. */
+function Problem({ webhook }: { webhook: WebhookDetails }) {
   const { state, failingSince, disabledAt, failures } = webhook;
   if (state === "disabled" && disabledAt !== null) {
     const hasFailed = wasDisabledByFailures(webhook);

@@ -2,8 +2,10 @@ import type { ErrorCode, Reason } from "../../../src/contract/errors.ts";
 import { mapEventTypes } from "../../../src/contract/event-types.ts";
 import {
   DISABLE_AFTER_MS,
+  PENDING_MAX,
   POST_TIMEOUT_MS,
   REDELIVERY_MAX_AGE_MS,
+  RESPONSES_PER_DAY,
   RETRY_AFTER_MAX_SECONDS,
 } from "../../../src/contract/limits.ts";
 import { DAY_MS, HOUR_MS } from "../../../src/contract/time.ts";
@@ -11,6 +13,7 @@ import { type Ended, explainFailure } from "../../../src/history/failures.ts";
 import { counter } from "./count.ts";
 
 const count = counter("en");
+const { format: number } = new Intl.NumberFormat("en");
 
 // The errors of the portal's API.
 const errors = {
@@ -83,7 +86,7 @@ export const en = {
   copied: "Copied",
   copyFailed: "Select the text and copy it",
   asTable: "Show as a table",
-  milliseconds: (n: number) => `${new Intl.NumberFormat("en").format(n)} ms`,
+  milliseconds: (n: number) => `${number(n)} ms`,
 
   session: {
     missing: {
@@ -220,7 +223,8 @@ export const en = {
     portal: "The portal",
     events: "Event types",
     waiting: "Waiting",
-    counts: (fresh: string, retrying: string) => `${fresh} new, ${retrying} failing`,
+    counts: (fresh: number, retrying: number) =>
+      fresh + retrying === 0 ? "None" : `${number(fresh)} new, ${number(retrying)} failing`,
     nextAttempt: "Next attempt",
     lastAttempt: "Last attempt",
     asap: "As soon as possible",
@@ -228,6 +232,9 @@ export const en = {
       `Failing since ${since}: ${count(failures, "failed attempt", "failed attempts in a row")}`,
     next: (time: string | null) =>
       time === null ? "The next attempt is about to start." : `The next attempt is at ${time}.`,
+    overflow: (time: string) =>
+      `More than ${number(PENDING_MAX)} deliveries have been waiting since ${time}, so the oldest are given up. They can be resent.`,
+    responseLimit: `The responses to ${number(RESPONSES_PER_DAY)} failed attempts of today (UTC) are stored. Later ones are not: see the log of your server.`,
     outlook: `Deliveries are retried with growing delays. Without a success for ${DISABLE_AFTER_MS / HOUR_MS} hours, the webhook is disabled.`,
     slow: `Your server is slow to respond, so deliveries are sent one by one. A response after ${POST_TIMEOUT_MS / 1000} seconds is a failure. Respond first and process events afterwards. A few quick responses end this.`,
     rejecting: (type: string, since: string) =>
@@ -326,6 +333,7 @@ export const en = {
     response: "Your server’s response:",
     cut: "The beginning of your server’s response:",
     empty: "The response had no body.",
+    notStored: `The response was not stored: only those to the first ${number(RESPONSES_PER_DAY)} failed attempts of a day are.`,
     location: "Redirects to",
   },
 

@@ -2,8 +2,10 @@ import { REASONS } from "../../../src/contract/errors.ts";
 import { mapEventTypes } from "../../../src/contract/event-types.ts";
 import {
   DISABLE_AFTER_MS,
+  PENDING_MAX,
   POST_TIMEOUT_MS,
   REDELIVERY_MAX_AGE_MS,
+  RESPONSES_PER_DAY,
   RETRY_AFTER_MAX_SECONDS,
 } from "../../../src/contract/limits.ts";
 import { DAY_MS, HOUR_MS } from "../../../src/contract/time.ts";
@@ -12,6 +14,7 @@ import { counter } from "./count.ts";
 import type { Texts } from "./en.ts";
 
 const count = counter("fr");
+const { format: number } = new Intl.NumberFormat("fr");
 
 /** Every text of the portal in French. */
 export const fr: Texts = {
@@ -63,7 +66,7 @@ export const fr: Texts = {
   copied: "Copié",
   copyFailed: "Sélectionnez le texte et copiez-le",
   asTable: "Afficher sous forme de tableau",
-  milliseconds: (n) => `${new Intl.NumberFormat("fr").format(n)} ms`,
+  milliseconds: (n) => `${number(n)} ms`,
 
   session: {
     missing: {
@@ -199,7 +202,10 @@ export const fr: Texts = {
     portal: "Le portail",
     events: "Types d’événements",
     waiting: "En attente",
-    counts: (fresh, retrying) => `${fresh} nouvelles, ${retrying} en échec`,
+    counts: (fresh, retrying) =>
+      fresh + retrying === 0
+        ? "Aucune livraison"
+        : `${count(fresh, "nouvelle", "nouvelles")}, ${number(retrying)} en échec`,
     nextAttempt: "Prochaine tentative",
     lastAttempt: "Dernière tentative",
     asap: "Dès que possible",
@@ -209,6 +215,9 @@ export const fr: Texts = {
       time === null
         ? "La prochaine tentative va commencer."
         : `La prochaine tentative aura lieu à ${time}.`,
+    overflow: (time) =>
+      `Plus de ${number(PENDING_MAX)} livraisons attendent depuis le ${time} : les plus anciennes sont abandonnées. Vous pourrez les renvoyer.`,
+    responseLimit: `Les réponses à ${number(RESPONSES_PER_DAY)} échecs d’aujourd’hui (UTC) sont enregistrées. Les suivantes ne le sont pas : consultez les journaux de votre serveur.`,
     outlook: `De nouvelles tentatives ont lieu à intervalles croissants. Après ${DISABLE_AFTER_MS / HOUR_MS} heures sans succès, le webhook est désactivé.`,
     slow: `Votre serveur tarde à répondre : les livraisons sont envoyées une par une. Toute réponse au-delà de ${POST_TIMEOUT_MS / 1000} secondes compte comme un échec. Répondez d’abord, puis traitez les événements. Quelques réponses rapides suffisent à rétablir l’envoi normal.`,
     rejecting: (type, since) =>
@@ -309,6 +318,7 @@ export const fr: Texts = {
     response: "Réponse de votre serveur :",
     cut: "Début de la réponse de votre serveur :",
     empty: "La réponse n’avait pas de corps.",
+    notStored: `La réponse n’a pas été enregistrée : seules celles des ${number(RESPONSES_PER_DAY)} premiers échecs d’une journée le sont.`,
     location: "Redirige vers",
   },
 

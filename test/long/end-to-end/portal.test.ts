@@ -4,7 +4,8 @@ import { beforeEach, expect, test } from "vitest";
 import { signatureFault } from "../../../scripts/shared/receiver.ts";
 import { encodeCursor } from "../../../src/contract/cursor.ts";
 import { eventIdAt } from "../../../src/contract/ids.ts";
-import { HOUR_MS } from "../../../src/contract/time.ts";
+import { RESPONSES_PER_DAY } from "../../../src/contract/limits.ts";
+import { DAY_MS, HOUR_MS } from "../../../src/contract/time.ts";
 import { PHONE_WIDTH, see, type Visit } from "../../node/support/browser.ts";
 import { setStage } from "../../node/support/portal.ts";
 import { until } from "../../support/until.ts";
@@ -251,6 +252,35 @@ test("a delivery that waits says until when and why, and is sent immediately on 
   await press("Send now", detail());
   await see(page, "It will be sent within a minute.");
   await posted(2);
+});
+
+test("an overview counts what fails exactly, and says what was given up and is not stored", async () => {
+  const id = await stage.subscribe(workspaceId);
+  const [now, today] = [Date.now(), Math.floor(Date.now() / DAY_MS) * DAY_MS];
+  const at = now - 9 * HOUR_MS;
+  await DB.batch([
+    DB.prepare(
+      `UPDATE subscriptions SET failing_since = ?1, failures = 15, pending_exhausted_at = ?1,
+        blocked_until = ?2 WHERE id = ?3`,
+    ).bind(at, now + 9 * HOUR_MS, id),
+    DB.prepare("INSERT INTO delivery_counts VALUES (?, ?, ?, ?)").bind(
+      workspaceId,
+      id,
+      today,
+      JSON.stringify({ "lead.created failed": 15, responses: RESPONSES_PER_DAY }),
+    ),
+    DB.prepare(
+      `INSERT INTO deliveries (subscription_id, event_id, workspace_id, type, state, attempts, due_at)
+      WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1458)
+      SELECT ?1, 'evt_' || i, ?2, 'lead.created', 'pending', i <= 309, ?3 FROM n`,
+    ).bind(id, workspaceId, now + 9 * HOUR_MS),
+  ]);
+  await open();
+  await follow("/in");
+  await see(page, "1,149 new, 309 failing");
+  await openTab("Overview");
+  expect(await page.locator(".tabs").innerText()).toContain("1,458 failing");
+  await see(page, "the oldest are given up", "The responses to 500 failed attempts");
 });
 
 test("deliveries are paginated, and Back returns to the place in the list", async () => {

@@ -1,7 +1,8 @@
 import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import type { DeliveryState } from "../../../src/contract/enumerations.ts";
-import { DELIVERIES_COUNTED_MAX as MAX } from "../../../src/contract/limits.ts";
+import { eventIdAt } from "../../../src/contract/ids.ts";
+import { RESPONSES_PER_DAY } from "../../../src/contract/limits.ts";
 import { openDatabase } from "../../../src/db/client.ts";
 import {
   DELIVERIES_LOOKED_THROUGH,
@@ -9,7 +10,7 @@ import {
   listDeliveriesOf,
   listFailuresOf,
 } from "../../../src/history/deliveries.ts";
-import { listSubscriptionHealth } from "../../../src/history/health.ts";
+import { findSubscriptionHealth, listSubscriptionHealth } from "../../../src/history/health.ts";
 import {
   leadReport,
   openWorkspace,
@@ -235,10 +236,8 @@ describe("the health of a subscription", () => {
   };
 
   test("counts what is new and what is retried apart", async () => {
-    const { id, workspaceId } = await withEachState();
+    const { id } = await withEachState();
     expect(await healthOf(id)).toMatchObject({ pending: 1, retrying: 1 });
-    const { items } = await Platform.listWebhooks({ workspaceId });
-    expect(items).toMatchObject([{ webhookId: id, pending: 1, retrying: 1 }]);
   });
 
   test("counts nothing that is being cancelled", async () => {
@@ -339,20 +338,65 @@ describe("the health of a subscription", () => {
     expect((await healthOf(id)).overlapEndsAt).toBe(null);
   });
 
-  test("counts pending deliveries in the index, up to a limit", async () => {
-    const { workspaceId, id, fill } = await filling();
-    await fill(TODAY, MAX - 1, "pending");
+  test("counts each pending delivery, however many there are", async () => {
+    const { id, fill } = await filling();
+    await fill(TODAY, 2_500, "pending");
     await setDeliveries(id, { attempts: 0 });
+    await fill(TODAY - DAY_MS, 1_200, "pending");
     const { DB, rows } = meteredDatabase();
-    const read = async () => {
-      const [health] = await listSubscriptionHealth(openDatabase(DB), workspaceId);
-      return health && [health.pending, health.retrying];
-    };
-    expect(await read()).toEqual([MAX - 1, 0]);
-    await fill(TODAY - DAY_MS, 10, "pending");
-    rows.read = 0;
-    expect(await read()).toEqual([MAX - 10, 10]);
-    expect(rows.read).toBeLessThan(MAX + 300);
+    const health = await findSubscriptionHealth(openDatabase(DB), id);
+    expect(health).toMatchObject({ pending: 2_500, retrying: 1_200 });
+    expect(rows.read).toBeLessThan(3_700 + 100);
+  });
+
+  test("counts only what was made pending since a cancellation, while it goes on", async () => {
+    const { id, fill } = await filling();
+    await fill(TODAY, 500, "pending");
+    await setSubscription(id, {
+      cancelEpoch: 1,
+      cancelledBefore: { "lead.created": 1 },
+      cancelling: true,
+    });
+    await fill(TODAY + 1_000, 300, "pending");
+    await env.DB.prepare("UPDATE deliveries SET cancel_epoch = 1 WHERE event_id >= ?")
+      .bind(eventIdAt(TODAY + 2_000))
+      .run();
+    const { DB, rows } = meteredDatabase();
+    const health = await findSubscriptionHealth(openDatabase(DB), id);
+    expect(health).toMatchObject({ pending: 0, retrying: 300 });
+    expect(rows.read).toBeLessThan(800 + 100);
+  });
+
+  test("of a list is read without counting deliveries", async () => {
+    const { workspaceId, fill } = await filling();
+    await fill(TODAY, 500, "pending");
+    const { DB, rows } = meteredDatabase();
+    await listSubscriptionHealth(openDatabase(DB), workspaceId);
+    expect(rows.read).toBeLessThan(100);
+  });
+
+  test("shows since when too many deliveries were pending", async () => {
+    const { id, workspaceId } = await owed(1, TODAY);
+    expect(await healthOf(id)).toMatchObject({ pendingExhaustedAt: null });
+    await setSubscription(id, { pendingExhaustedAt: TODAY });
+    const pendingExhaustedAt = new Date(TODAY).toISOString();
+    expect(await healthOf(id)).toMatchObject({ pendingExhaustedAt });
+    const { items } = await Platform.listWebhooks({ workspaceId });
+    expect(items).toMatchObject([{ pendingExhaustedAt }]);
+  });
+
+  test("shows whether the responses of today have reached their limit", async () => {
+    const { id, workspaceId } = await owed(1, TODAY);
+    const today = Math.floor(Date.now() / DAY_MS) * DAY_MS;
+    const store = (day: number, responses: number) =>
+      env.DB.prepare("INSERT OR REPLACE INTO delivery_counts VALUES (?, ?, ?, ?)")
+        .bind(workspaceId, id, day, JSON.stringify({ responses }))
+        .run();
+    await store(today - DAY_MS, RESPONSES_PER_DAY);
+    await store(today, RESPONSES_PER_DAY - 1);
+    expect(await healthOf(id)).toMatchObject({ responseLimitReached: false });
+    await store(today, RESPONSES_PER_DAY);
+    expect(await healthOf(id)).toMatchObject({ responseLimitReached: true });
   });
 });
 
