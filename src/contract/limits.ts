@@ -109,7 +109,10 @@ export const OUTAGE_SPACING_SECONDS: Readonly<Record<"busy" | "unavailable", rea
 /** The longest delay that a busy endpoint can request with `Retry-After`, in seconds. */
 export const RETRY_AFTER_MAX_SECONDS = 1_800;
 
-/** While requests are spaced, a failed delivery is tried at least this often, so that the end of an outage shows. */
+/**
+ * While requests are spaced, what has failed is due again once the last failure is this old, or when a longer spacing
+ * ends. So retries notice the end of an outage even if no event is recorded.
+ */
 export const PROBE_INTERVAL_MS = 300_000;
 
 /**

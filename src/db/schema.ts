@@ -233,7 +233,10 @@ export const subscriptions = sqliteTable(
     disabledByFailures: integer("disabled_by_failures", { mode: "boolean" })
       .notNull()
       .default(false),
-    /** When it first exceeded `PENDING_MAX` since its last success; null if it has not. */
+    /**
+     * When it first exceeded `PENDING_MAX`; null if it has not. It is cleared when the pace changes and no streak is
+     * left, as after the first success.
+     */
     pendingExhaustedAt: integer("pending_exhausted_at"),
     /** When it was deleted; the row stays until none of its deliveries is pending. */
     deletedAt: integer("deleted_at"),
@@ -299,10 +302,10 @@ export interface Streak {
   events: number;
   /** Failed attempts. */
   attempts: number;
-  /** Different events that failed since the endpoint was first found busy or unavailable; 0 if it was not. */
+  /** How far the spacing of an outage has grown: a step of `OUTAGE_SPACING_SECONDS`, from 1; 0 without an outage. */
   outageStep: number;
-  /** For each event type, when it was last tried, and whether its last untried event was the newest one. */
-  turns: Partial<Record<WebhookEvent, { at: number; triedNewest: boolean }>>;
+  /** For each event type, when it was last tried, and whether its oldest untried event comes next, or its newest. */
+  turns: Partial<Record<WebhookEvent, { at: number; isOldestNext: boolean }>>;
 }
 
 /** The event types of which no event has been accepted since one failed. */
@@ -351,14 +354,24 @@ export const events = sqliteTable(
 );
 
 /**
- * The order in which a subscription's pending deliveries are sent.
- *
- * - 0: it was not tried yet.
- * - 1: it is a manual send, which is never blocked.
- * - 2: all its attempts have failed within one streak, at whose end it is due at once.
- * - 3: it is due by its own retry schedule, or by the slot of a replay.
+ * The priorities of pending deliveries. While requests are not spaced, what is due is sent in this order. While they
+ * are spaced, `chooseNext` decides (delivery/policy.ts).
  */
-export type Priority = 0 | 1 | 2 | 3;
+export const PRIORITY = {
+  /** Not tried yet. */
+  untried: 0,
+  /** A manual send, which is never blocked. */
+  manual: 1,
+  /**
+   * Due once `retryFailedAt` of its subscription has come, if not earlier by its retry schedule. It has only failed
+   * within the current streak, or at a URL that the subscription does not have any more.
+   */
+  early: 2,
+  /** Due by its retry schedule, or by the slot of a replay. */
+  scheduled: 3,
+} as const;
+
+export type Priority = (typeof PRIORITY)[keyof typeof PRIORITY];
 
 export const deliveries = sqliteTable(
   "deliveries",
@@ -369,10 +382,10 @@ export const deliveries = sqliteTable(
     /** The type of the event. */
     type: text().$type<WebhookEvent>().notNull(),
     state: text().$type<DeliveryState>().notNull(),
-    priority: integer().$type<Priority>().notNull().default(0),
+    priority: integer().$type<Priority>().notNull().default(PRIORITY.untried),
     /** Attempts on its retry schedule. An early attempt that fails does not count. */
     attempts: integer().notNull().default(0),
-    /** When a pending delivery is due. */
+    /** When a pending delivery is due; of a settled one, when it was last due. */
     dueAt: integer("due_at").notNull(),
     /** When its retry schedule makes it due, if it was sent by hand before that. */
     scheduledAt: integer("scheduled_at"),

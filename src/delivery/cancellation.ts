@@ -3,7 +3,7 @@ import { WebhookEvent } from "../contract/enumerations.ts";
 import { OVERDUE_MAX_MS, PENDING_MAX } from "../contract/limits.ts";
 import { qb } from "../db/builder.ts";
 import { CLEANUP_MAX, prepared, readAs, type Statements, transaction } from "../db/client.ts";
-import { deliveries, subscriptions } from "../db/schema.ts";
+import { deliveries, PRIORITY, subscriptions } from "../db/schema.ts";
 import { isCancelledLazily } from "../db/states.ts";
 import { isWritable } from "../workspaces/moves.ts";
 import type { WakeUp } from "./messages.ts";
@@ -14,8 +14,9 @@ import { IS_IN_LINE, LINES, subscriptionsWithPending } from "./schedule.ts";
  *
  * A subscription may have any number of them. So a call that ends the subscription, or removes an event type from
  * it, updates the subscription's row alone: it increments the fencing counter `cancelEpoch`, and notes in
- * `cancelledBefore` that deliveries of earlier epochs are cancelled. From then on, every query treats them as
- * cancelled. A dispatch updates their rows afterwards, in bounded pieces, while `cancelling` is set.
+ * `cancelledBefore` that deliveries of earlier epochs are cancelled. From then on, they are shown as cancelled
+ * (`isCancelledLazily`), and not claimed. A dispatch updates their rows afterwards, in bounded pieces, while
+ * `cancelling` is set.
  */
 
 /** A table expression: deliveries, through the index of pending ones. Without the hint, SQLite reads all of them. */
@@ -128,7 +129,7 @@ export const exhaustExpired = prepared(
         WITH RECURSIVE ${subscriptionsWithPending("")}
         SELECT ${deliveries.subscriptionId}, ${deliveries.eventId}
         FROM waiting CROSS JOIN ${subscriptions} ON ${subscriptions.id} = waiting.id
-          CROSS JOIN ${LINES} ON line.value->>1 IN (2, 3)
+          CROSS JOIN ${LINES} ON line.value->>1 IN (${PRIORITY.early}, ${PRIORITY.scheduled})
           CROSS JOIN ${deliveries} ON ${IS_IN_LINE} AND ${deliveries.dueAt} <= ${NOW} - ${OVERDUE_MAX_MS} AND ${deliveries.attempts} > 0
         WHERE ${subscriptions.leasedUntil} <= ${NOW} AND NOT ${subscriptions.cancelling} AND ${IS_WRITABLE}
         LIMIT ${CLEANUP_MAX})`,
@@ -153,7 +154,7 @@ export function listWithPending(after: string): Statements<string[]> {
   return readAs(withPending({ after }), (rows) => rows.map(({ id }) => id));
 }
 
-const KEPT = sql`SELECT ${deliveries.eventId} FROM ${PENDING}
+const PENDING_OF_ONE = sql`SELECT ${deliveries.eventId} FROM ${PENDING}
   WHERE ${deliveries.subscriptionId} = ${sql.placeholder("subscriptionId")} AND ${deliveries.state} = 'pending'`;
 
 const exhaustOldest = prepared(
@@ -170,9 +171,9 @@ const exhaustOldest = prepared(
     .where(
       sql`${deliveries.subscriptionId} = ${sql.placeholder("subscriptionId")} AND ${deliveries.state} = 'pending'
         AND ${deliveries.eventId} IN (
-          SELECT event_id FROM (${KEPT})
+          SELECT event_id FROM (${PENDING_OF_ONE})
           ORDER BY event_id
-          LIMIT max(0, min(${OVERFLOW_EXHAUSTED_MAX}, (SELECT count(*) FROM (${KEPT})) - ${PENDING_MAX})))
+          LIMIT max(0, min(${OVERFLOW_EXHAUSTED_MAX}, (SELECT count(*) FROM (${PENDING_OF_ONE})) - ${PENDING_MAX})))
         AND EXISTS (SELECT 1 FROM ${subscriptions} WHERE ${subscriptions.id} = ${deliveries.subscriptionId}
           AND ${subscriptions.leasedUntil} <= ${NOW} AND ${IS_WRITABLE})`,
     )
@@ -185,7 +186,7 @@ const noteOverflow = prepared(
     .set({ pendingExhaustedAt: sql`coalesce(${subscriptions.pendingExhaustedAt}, ${NOW})` })
     .where(
       sql`${subscriptions.id} = ${sql.placeholder("subscriptionId")} AND ${IS_WRITABLE}
-        AND (SELECT count(*) FROM (${KEPT})) > ${PENDING_MAX} AND ${subscriptions.leasedUntil} <= ${NOW}`,
+        AND (SELECT count(*) FROM (${PENDING_OF_ONE})) > ${PENDING_MAX} AND ${subscriptions.leasedUntil} <= ${NOW}`,
     ),
 );
 

@@ -1,5 +1,7 @@
 import { timeBudget } from "../primitives/timing.ts";
 
+/** Maximum requests of one invocation that wait for their response headers: a limit of the runtime. */
+export const CONNECTIONS_MAX = 6;
 /** Maximum connections of one workspace while the dispatch also serves others. */
 const CONNECTIONS_PER_WORKSPACE = 3;
 /** After this long without a connection taken or given back, waiting sessions leave the rest to another dispatch. */
@@ -23,7 +25,8 @@ export class Connections {
   readonly #served: ReadonlyMap<string, string>;
   readonly #queue: Slot[] = [];
   readonly #used = new Map<string, number>();
-  #moves = timeBudget(STUCK_MS);
+  /** Whether a connection was taken or given back less than `STUCK_MS` ago. */
+  #hasJustChanged = timeBudget(STUCK_MS);
 
   /**
    * @param max the number of connections.
@@ -36,7 +39,7 @@ export class Connections {
 
   /** Whether no connection has been taken or given back for `STUCK_MS`. */
   get areStuck(): boolean {
-    return !this.#moves();
+    return !this.#hasJustChanged();
   }
 
   queueUp(workspaceId: string, onConnected: () => void): Slot {
@@ -73,6 +76,6 @@ export class Connections {
   #use(workspaceId: string, change: 1 | -1): void {
     this.#free -= change;
     this.#used.set(workspaceId, (this.#used.get(workspaceId) ?? 0) + change);
-    this.#moves = timeBudget(STUCK_MS);
+    this.#hasJustChanged = timeBudget(STUCK_MS);
   }
 }

@@ -3,10 +3,11 @@ import { openDatabase } from "../db/client.ts";
 import { bindingOf, DIRECTORY } from "../db/databases.ts";
 import { log, logError } from "../log.ts";
 import { withTimeout } from "../primitives/timing.ts";
+import { CONNECTIONS_MAX } from "./connections.ts";
 import { dispatch } from "./dispatch.ts";
-import { isWakeUp, sendWakeUps, type WakeUpMessage } from "./messages.ts";
+import { isWakeUp, sendWakeUps, type WakeUp, type WakeUpMessage } from "./messages.ts";
 import { succeeded } from "./outcome.ts";
-import { CONCURRENCY_MAX, type QueueName, queueOf } from "./policy.ts";
+import { type QueueName, queueOf } from "./policy.ts";
 import { LEASE_MS, type RoundSubscription } from "./round.ts";
 import { createSender } from "./sender.ts";
 import type { DispatchPorts } from "./session.ts";
@@ -18,11 +19,12 @@ import type { DispatchPorts } from "./session.ts";
  * 2. messages.ts sends a wake-up message to a queue: a hint, which may be lost or come twice.
  * 3. This consumer starts a dispatch for the subscriptions that a batch of messages names.
  * 4. dispatch.ts runs a session for each of them (session.ts), which share connections (connections.ts).
- * 5. A session makes rounds (round.ts), in which it claims what schedule.ts says is due, and
- * 6. sends requests (sender.ts: bodies, signature.ts, post.ts); policy.ts decides how fast, and what is next.
- * 7. The next round records their outcomes.
- * 8. When the session ends, this consumer sends the next wake-up message. What the queues lose, the scheduled
- *    job finds (`findStuck` in schedule.ts).
+ * 5. A session makes rounds (round.ts): it leases its subscription, and reads what is due (schedule.ts). sender.ts
+ *    makes and signs the bodies of these deliveries.
+ * 6. The session sends them (sender.ts, post.ts); policy.ts decides how fast, and what is next.
+ * 7. The next round records the outcomes, and releases the lease when nothing more is due.
+ * 8. When the session has ended, this consumer sends the next wake-up message. What the queues lose, the scheduled
+ *    job finds (`findStuck` in schedule.ts, called by sweep.ts).
  */
 
 /** Maximum dispatches per invocation, which share its connections: one for each queue and database. */
@@ -32,8 +34,8 @@ const DISPATCHES_PER_INVOCATION = 3;
  * them; one that waits for a slow endpoint continues in the background, so that its queue goes on.
  */
 const CONSUMER_HELD_MS = 2_000;
-/** Delay before a dispatch that failed is made again: its leases have ended by then. */
-const RETRY_DELAY_SECONDS = LEASE_MS / 1000;
+/** How long after a dispatch has failed it is made again: its leases have ended by then. */
+const FAILED_DISPATCH_WAIT_MS = LEASE_MS;
 
 /**
  * Consumes the delivery queues: sends the subscriptions that the messages name what is due to them. Messages are
@@ -63,7 +65,7 @@ export async function consume(
   const batches = [...groups.values()];
   // The rest is retried in another invocation, which has connections of its own.
   for (const message of batches.splice(DISPATCHES_PER_INVOCATION).flat()) message.retry();
-  const connections = Math.floor(CONCURRENCY_MAX / Math.max(1, batches.length));
+  const connections = Math.floor(CONNECTIONS_MAX / Math.max(1, batches.length));
   await Promise.all(batches.map((batch) => consumeBatch(batch, connections, env, ctx, attempt)));
 }
 
@@ -76,17 +78,21 @@ async function consumeBatch(
   attempt: DispatchPorts["attempt"] | undefined,
 ): Promise<void> {
   const { queue = "fast", database = DIRECTORY } = messages[0]?.body ?? {};
-  const arrivals = new Map<string, number>();
+  const arrived = new Map<string, number>();
   for (const { body } of messages) {
     const { subscriptionId, wakeAt = 0 } = body;
-    arrivals.set(subscriptionId, Math.max(arrivals.get(subscriptionId) ?? 0, wakeAt));
+    arrived.set(subscriptionId, Math.max(arrived.get(subscriptionId) ?? 0, wakeAt));
   }
-  const subscriptionIds = [...arrivals.keys()];
-  const work = dispatchAndWake(database, arrivals, queue, connections, env, attempt).catch(
+  const work = dispatchAndWake(database, arrived, queue, connections, env, attempt).catch(
     async (error: unknown) => {
-      logError("dispatch_failed", error, { database, subscriptions: subscriptionIds.length });
-      const lost = subscriptionIds.map((subscriptionId) => ({ subscriptionId, queue }));
-      await sendWakeUps(env, database, lost, RETRY_DELAY_SECONDS);
+      logError("dispatch_failed", error, { database, subscriptions: arrived.size });
+      const wakeAt = Date.now() + FAILED_DISPATCH_WAIT_MS;
+      const again = [...arrived.keys()].map((subscriptionId) => ({
+        subscriptionId,
+        queue,
+        wakeAt,
+      }));
+      await sendWakeUps(env, database, again);
     },
   );
   await withTimeout(CONSUMER_HELD_MS, work, () => {});
@@ -97,11 +103,11 @@ async function consumeBatch(
 /**
  * Dispatches, and sends each subscription's next wake-up message as soon as its session has ended.
  *
- * @param arrivals the subscriptions, with the `wakeAt` of the delayed message that has arrived for each; else 0.
+ * @param arrived the subscriptions, each with the `wakeAt` of the message that has arrived for it; 0 if it had none.
  */
 async function dispatchAndWake(
   database: string,
-  arrivals: ReadonlyMap<string, number>,
+  arrived: ReadonlyMap<string, number>,
   queue: QueueName,
   connections: number,
   env: Env,
@@ -125,19 +131,15 @@ async function dispatchAndWake(
       return outcome;
     },
     finished(subscription, wakeAt) {
-      const delayMs = nextWakeUpMs(subscription, wakeAt, Date.now());
-      if (delayMs === null) return;
-      const { subscriptionId } = subscription;
-      const wakeUp = { subscriptionId, queue: queueOf(subscription), ...(wakeAt && { wakeAt }) };
-      waking.push(sendWakeUps(env, database, [wakeUp], Math.ceil(delayMs / 1000)));
+      const wakeUp = nextWakeUp(subscription, wakeAt, Date.now());
+      if (wakeUp) waking.push(sendWakeUps(env, database, [wakeUp]));
     },
   };
   try {
-    const options = { queue, connections, arrivals, servesCrmSource };
-    await dispatch(db, [...arrivals.keys()], ports, options);
+    await dispatch(db, arrived, ports, { queue, connections, servesCrmSource });
   } finally {
     const durationMs = Date.now() - startedAt;
-    const subscriptions = arrivals.size;
+    const subscriptions = arrived.size;
     if (count.delivered + count.failed > 0)
       log("dispatched", { queue, subscriptions, ...count, durationMs });
     await Promise.all(waking);
@@ -145,21 +147,25 @@ async function dispatchAndWake(
 }
 
 /**
- * Decides when to wake a subscription next, in milliseconds from now. Returns null if nothing is due, or if
- * another message or dispatch takes care of it.
+ * Decides how to wake a subscription next. Returns null if nothing is due, or if another message or dispatch takes
+ * care of it.
  *
- * @param wakeAt when a delayed message must arrive; null if there is one in the queue.
+ * @param wakeAt when a delayed message must arrive, as the last round noted; null if there is one in the queue.
  */
-export function nextWakeUpMs(
-  { nextAttemptAt, leasedElsewhereUntil, cancelling, maySend }: RoundSubscription,
+export function nextWakeUp(
+  subscription: RoundSubscription,
   wakeAt: number | null,
   now: number,
-): number | null {
+): WakeUp | null {
+  const { subscriptionId, nextSendAt, leasedElsewhereUntil, cancelling, maySend } = subscription;
   // The dispatch that leases it looks for more before it releases the lease. If that dispatch has died, the
   // scheduled job wakes the subscription.
   if (leasedElsewhereUntil !== null) return null;
-  if (cancelling) return 0;
-  if (nextAttemptAt === null || !maySend) return null;
-  if (nextAttemptAt <= now) return 0;
-  return wakeAt === null ? null : wakeAt - now;
+  const wakeUp = { subscriptionId, queue: queueOf(subscription) };
+  if (cancelling) return wakeUp;
+  if (nextSendAt === null || !maySend) return null;
+  // Its time may have come since the round. The message names it all the same, so that the next round knows that
+  // the noted message has arrived.
+  if (wakeAt !== null) return { ...wakeUp, wakeAt };
+  return nextSendAt <= now ? wakeUp : null;
 }

@@ -62,7 +62,7 @@ export function countAttempts(attempts: readonly EndedAttempt[]): CountsOfDay[] 
 /**
  * Prepares the statement that adds counts, for the transaction that records the outcomes.
  *
- * @param isWanted SQL condition on `subscriptions` and the row `c` of `json_each`, whose value is a `CountsOfDay`.
+ * @param isWanted SQL condition on `subscriptions` and the row `added` of `json_each`, whose value is a `CountsOfDay`.
  *   It must be false when the transaction is applied a second time, or the attempts count twice.
  */
 export function addCounts(isWanted: SQL) {
@@ -79,11 +79,11 @@ export function addCounts(isWanted: SQL) {
       {
         workspaceId: subscriptions.workspaceId,
         subscriptionId: subscriptions.id,
-        day: sql`c.value->>'day'`,
-        counts: sql`c.value->'counts'`,
+        day: sql`added.value->>'day'`,
+        counts: sql`added.value->'counts'`,
       },
-      sql`FROM json_each(${sql.placeholder("counts")}) AS c
-        JOIN ${subscriptions} ON ${subscriptions.id} = c.value->>'subscriptionId'
+      sql`FROM json_each(${sql.placeholder("counts")}) AS added
+        JOIN ${subscriptions} ON ${subscriptions.id} = added.value->>'subscriptionId'
         WHERE ${isWanted}
         ON CONFLICT DO UPDATE SET counts = ${merged}`,
     ),

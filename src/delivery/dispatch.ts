@@ -3,17 +3,18 @@ import { commit, type Database } from "../db/client.ts";
 import { DNS_BEFORE_POST_MS } from "../endpoints/resolve.ts";
 import { batchRequests } from "../primitives/batch-requests.ts";
 import { timeBudget } from "../primitives/timing.ts";
-import { Connections } from "./connections.ts";
-import { CONCURRENCY_MAX, type QueueName } from "./policy.ts";
+import { CONNECTIONS_MAX, Connections } from "./connections.ts";
+import type { QueueName } from "./policy.ts";
 import { buildRound, LEASE_MS, type RoundRequest } from "./round.ts";
 import { DeliverySession, type DispatchPorts, type RoundAnswer } from "./session.ts";
 
 /**
- * A dispatch starts no request later than this; the next one sends the rest. The runtime ends background
- * work after 30 s: until then, even a request that times out must have ended, its outcome must be recorded, and
- * its subscription woken, with retries.
+ * The last request of a dispatch must have ended by then, even if it times out. The runtime ends background work after
+ * 30 s; the rest of that time is for recording its outcome and waking its subscription, with retries.
  */
-export const DISPATCH_MAX_MS = 22_400 - DNS_BEFORE_POST_MS - POST_TIMEOUT_MS;
+const LAST_REQUEST_ENDS_MS = 22_400;
+/** A dispatch starts no request later than this; the next one sends the rest. */
+export const DISPATCH_MAX_MS = LAST_REQUEST_ENDS_MS - DNS_BEFORE_POST_MS - POST_TIMEOUT_MS;
 if (DISPATCH_MAX_MS < 5_000)
   throw new Error("POST_TIMEOUT_MS is too long: a dispatch would have no time to send");
 
@@ -32,8 +33,6 @@ export interface DispatchOptions {
   queue: QueueName;
   /** Maximum requests in flight. */
   connections?: number;
-  /** When delayed wake-up messages that have arrived were to arrive, by subscription. */
-  arrivals?: ReadonlyMap<string, number>;
   /** Whether automations of type `crm_source` are served. */
   servesCrmSource?: boolean;
 }
@@ -42,19 +41,15 @@ export interface DispatchOptions {
  * Sends the subscriptions what is due to them. Runs a session for each of them; the sessions run concurrently, and
  * share connections and rounds.
  *
+ * @param arrived the subscriptions, each with the `wakeAt` of the message that has arrived for it; 0 if it had none.
  * @throws the database's error if it is unavailable; deliveries whose outcome could not be recorded
  *   are sent again.
  */
 export async function dispatch(
   db: Database,
-  subscriptionIds: string[],
+  arrived: ReadonlyMap<string, number>,
   ports: DispatchPorts,
-  {
-    queue,
-    connections = CONCURRENCY_MAX,
-    arrivals = new Map(),
-    servesCrmSource = true,
-  }: DispatchOptions,
+  { queue, connections = CONNECTIONS_MAX, servesCrmSource = true }: DispatchOptions,
 ): Promise<void> {
   // Measured by the monotonic clock, which cannot be set back.
   const isInTime = timeBudget(DISPATCH_MAX_MS);
@@ -63,7 +58,7 @@ export async function dispatch(
   let statements = 0;
   /** The workspace of each subscription that something was claimed for. */
   const workspaceOf = new Map<string, string>();
-  const remaining = new Set(subscriptionIds);
+  const remaining = new Set(arrived.keys());
   const rounds = batchRequests(remaining.size, makeRound);
   // One connection stays free for queue messages. Without it, the wake-up message of a session that has ended
   // would wait for the requests of the others.
@@ -75,9 +70,9 @@ export async function dispatch(
     connections: new Connections(maxRequests, workspaceOf),
     hasTime: () => isInTime() && statements < DISPATCH_STATEMENTS_MAX,
   };
-  const sessions = subscriptionIds.map(async (id) => {
+  const sessions = [...arrived].map(async ([id, wakeAt]) => {
     try {
-      await new DeliverySession(id, arrivals.get(id) ?? 0, shared).run();
+      await new DeliverySession(id, wakeAt, shared).run();
     } finally {
       remaining.delete(id);
       workspaceOf.delete(id);
@@ -105,15 +100,17 @@ export async function dispatch(
     statements += round.queries.length;
     const { subscriptions, wakeUps, due = [], heads = [] } = await commit(db, round);
     const found = new Map(subscriptions.map((row) => [row.subscriptionId, row]));
+    // A subscription has rows in `heads` if its requests are spaced, and otherwise in `due`.
     const rows = [...due, ...heads];
     const toSend = rows.filter(({ isWithdrawn }) => !isWithdrawn);
-    const claims = Map.groupBy(ports.prepare(toSend, found, askedAt), (one) => one.subscriptionId);
+    const signed = ports.prepare(toSend, found, askedAt);
+    const claims = Map.groupBy(signed, (delivery) => delivery.subscriptionId);
     for (const id of claims.keys()) workspaceOf.set(id, found.get(id)?.workspaceId ?? "");
     const wakeAt = new Map(wakeUps.map((wakeUp) => [wakeUp.subscriptionId, wakeUp.wakeAt]));
     return requests.map(({ subscriptionId: id }) => ({
       subscription: found.get(id) ?? null,
       due: claims.get(id) ?? [],
-      withdrawn: rows.filter((row) => row.isWithdrawn && row.subscriptionId === id),
+      withdrawnDue: rows.filter((row) => row.isWithdrawn && row.subscriptionId === id),
       limit,
       wakeAt: wakeAt.get(id) ?? null,
       askedAt,

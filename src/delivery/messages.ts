@@ -9,7 +9,7 @@ import type { QueueName } from "./policy.ts";
 export interface WakeUp {
   subscriptionId: string;
   queue: QueueName;
-  /** When its message shall arrive, if that is delayed. */
+  /** When its message shall arrive, in Unix milliseconds; at once if absent. */
   wakeAt?: number;
 }
 
@@ -22,7 +22,7 @@ const WakeUpMessage = z.strictObject({
   queue: z.enum(["fast", "slow"]),
   /** The name of the subscription's database; if absent, the one that holds the workspace directory. */
   database: z.string().optional(),
-  /** When it shall arrive, if it is delayed. It may come earlier, by the clock of the consumer. */
+  /** See `WakeUp`. By the clock of its consumer, the message may come earlier. */
   wakeAt: z.number().optional(),
 });
 export type WakeUpMessage = z.infer<typeof WakeUpMessage>;
@@ -39,8 +39,8 @@ export const DELAY_MAX_SECONDS = 86_400;
 const MESSAGES_MAX = 100;
 
 /**
- * Sends a wake-up message for each subscription. If a queue does not accept it, nothing is lost, because the
- * scheduled job finds deliveries that are late.
+ * Sends a wake-up message for each subscription, delayed until its `wakeAt`. If a queue does not accept it, nothing
+ * is lost, because the scheduled job finds deliveries that are late.
  *
  * @param database the name of the subscriptions' database.
  * @returns whether the queues accepted every message.
@@ -49,33 +49,31 @@ export async function sendWakeUps(
   env: Env,
   database: string,
   wakeUps: readonly WakeUp[],
-  delaySeconds = 0,
 ): Promise<boolean> {
   const queues = { fast: env.DELIVERIES, slow: env.REDELIVERIES };
-  const options = { delaySeconds: Math.min(delaySeconds, DELAY_MAX_SECONDS) };
   const sending: Promise<boolean>[] = [];
   for (const [queue, group] of Map.groupBy(wakeUps, (wakeUp) => wakeUp.queue)) {
     const bodyOf = new Map<string, WakeUpMessage>();
     for (const wakeUp of group)
       bodyOf.set(wakeUp.subscriptionId, database === DIRECTORY ? wakeUp : { ...wakeUp, database });
     const bodies = [...bodyOf.values()];
-    for (const batch of chunk(bodies, MESSAGES_MAX))
-      sending.push(sendBatch(queues[queue], batch, options));
+    for (const batch of chunk(bodies, MESSAGES_MAX)) sending.push(sendBatch(queues[queue], batch));
   }
   const accepted = await Promise.all(sending);
   return accepted.every(Boolean);
 }
 
-async function sendBatch(
-  queue: Queue,
-  bodies: WakeUpMessage[],
-  options: QueueSendOptions,
-): Promise<boolean> {
+async function sendBatch(queue: Queue, bodies: WakeUpMessage[]): Promise<boolean> {
   try {
-    await queue.sendBatch(bodies.map((body) => ({ body, ...options })));
+    await queue.sendBatch(bodies.map((body) => ({ body, delaySeconds: delayOf(body) })));
     return true;
   } catch (error) {
     logError("queue_send_failed", error, { messages: bodies.length });
     return false;
   }
+}
+
+function delayOf({ wakeAt = 0 }: WakeUpMessage): number {
+  const seconds = Math.ceil((wakeAt - Date.now()) / 1000);
+  return Math.min(Math.max(0, seconds), DELAY_MAX_SECONDS);
 }

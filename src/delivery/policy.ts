@@ -1,16 +1,18 @@
 /*
- * Flow control: how fast a subscription's endpoint is sent to, and what it is sent next. Five rules, in pure
- * functions; time and randomness are arguments. SQL only looks up what is decided here (round.ts).
+ * Flow control: how fast a subscription's endpoint is sent to, and what it is sent next. Six rules, in pure
+ * functions; time and randomness are arguments. SQL only looks up what is decided here (schedule.ts, round.ts).
  *
- * 1. Retry schedule. Each delivery has its own (`reschedule`).
- * 2. Adaptive concurrency (AIMD): one to six requests at once, one while the endpoint fails (`adjustPace`).
- * 3. Failure spacing. A streak counts the different events that failed one after the other, whatever their
+ * 1. Adaptive concurrency (AIMD): one to six requests at once, one while the endpoint fails (`adjustPace`).
+ * 2. Failure spacing. A streak counts the different events that failed one after the other, whatever their
  *    types; any success ends it. From the fifth on, requests are spaced, up to a minute apart. An endpoint that
  *    is busy or unavailable is spaced from the first failure on, up to a minute or ten (`spacingMs`).
- * 4. Turns. While requests are spaced, event types take turns; within a type, the newest and the oldest
+ * 3. Turns. While requests are spaced, event types take turns; within a type, the newest and the oldest
  *    untried event alternate, and only then comes what failed before (`chooseNext`).
+ * 4. Retry schedule. Each delivery has its own (`reschedule`).
  * 5. The end of a streak. Each delivery that has only failed within it is due at once, one time
- *    (`retryFailedAt` and `priorityAfterFailure`).
+ *    (`priorityAfterFailure`, `retryFailedAt`). While requests are spaced, they are also due once the last failure is
+ *    five minutes old, so that a retry notices the end of an outage even if no event is recorded.
+ * 6. Disabling. A subscription is disabled once nothing has succeeded for three days (`isDead`).
  */
 import type { WebhookEvent } from "../contract/enumerations.ts";
 import {
@@ -24,17 +26,14 @@ import {
   RETRY_WAITS_SECONDS,
   TOLERATED_FAILURES,
 } from "../contract/limits.ts";
-import type { Priority, Rejections, Streak } from "../db/schema.ts";
+import { PRIORITY, type Priority, type Rejections, type Streak } from "../db/schema.ts";
 import { type AttemptOutcome, statusOf, succeeded } from "./outcome.ts";
 
-/**
- * Maximum requests in flight for a subscription, and in one invocation: the runtime lets six requests wait
- * for their response headers. A dispatch that serves several subscriptions keeps one of these free.
- */
+/** Maximum requests in flight for a subscription, which one invocation can make at once (`CONNECTIONS_MAX`). */
 export const CONCURRENCY_MAX = 6;
 /** A response that takes this long counts as slow. */
 export const SLOW_RESPONSE_MS = 2_000;
-/** A `retryFailedAt` that is later than any time, so that only the retry schedule decides. */
+/** A `retryFailedAt` that never comes, so that only the retry schedule decides. */
 export const NEVER = Number.MAX_SAFE_INTEGER;
 
 /** How fast a subscription may be sent to; times are Unix milliseconds. */
@@ -45,13 +44,19 @@ export interface Pace {
   slow: boolean;
   /** The failures since the last success; null if there are none. */
   streak: Streak | null;
-  /** While requests are spaced, when the next one may start; else 0. */
+  /** While requests are spaced, when the next one may start. It may be past: requests stay spaced until it is 0. */
   blockedUntil: number;
-  /** Deliveries that failed only within the streak are due from this time on, if not by their own schedule. */
+  /**
+   * When deliveries of priority `early` are due, if not earlier by their retry schedule: when the last streak ended.
+   * During a streak, it is `NEVER`, or, while requests are spaced, five minutes after the last failure.
+   */
   retryFailedAt: number;
 }
 
-/** Whether the endpoint fails, so that it gets one request at a time, spaced from the last. A success ends it. */
+/**
+ * Whether the endpoint gets one request at a time, spaced from the last one, because it fails, or because an attempt
+ * could not be made. A success ends it.
+ */
 export function isSpaced({ blockedUntil }: Pick<Pace, "blockedUntil">): boolean {
   return blockedUntil > 0;
 }
@@ -64,6 +69,12 @@ export const INITIAL_PACE: Pace = {
   blockedUntil: 0,
   retryFailedAt: 0,
 };
+
+/** Returns the columns of a subscription that store a pace. */
+export function paceColumns(pace: Pace) {
+  const { streak } = pace;
+  return { ...pace, failingSince: streak?.startedAt ?? null, failures: streak?.attempts ?? 0 };
+}
 
 /** The last attempts by event type. They inform administrators and decide about disabling; they pace nothing. */
 export interface TypeRecord {
@@ -86,7 +97,6 @@ export function queueOf({ slow }: Pick<Pace, "slow">): QueueName {
 export interface PendingDelivery {
   eventId: string;
   type: WebhookEvent;
-  /** 0 if it is untried, 1 if it was sent by hand, 2 if it failed only within the streak; else 3. */
   priority: Priority;
   /** Attempts on its retry schedule so far. */
   attempts: number;
@@ -116,7 +126,7 @@ function failureOf(outcome: AttemptOutcome): Failure {
 /** Returns the pace after one more attempt. A manual send that fails does not change it. */
 export function adjustPace(pace: Pace, attempt: Attempt): Pace {
   if (succeeded(attempt.outcome)) return paceAfterSuccess(pace, attempt);
-  return attempt.delivery.priority === 1 ? pace : paceAfterFailure(pace, attempt);
+  return attempt.delivery.priority === PRIORITY.manual ? pace : paceAfterFailure(pace, attempt);
 }
 
 function paceAfterSuccess(pace: Pace, { startedAt, endedAt }: Attempt): Pace {
@@ -149,7 +159,6 @@ function paceAfterFailure(pace: Pace, attempt: Attempt): Pace {
     return { concurrency, slow, streak, blockedUntil: 0, retryFailedAt: NEVER };
   }
   const blockedUntil = waitMs === 0 ? pace.blockedUntil : endedAt + waitMs;
-  // Where few events are recorded, retries notice the end of an outage.
   const retryFailedAt = Math.max(blockedUntil, endedAt + PROBE_INTERVAL_MS);
   return { concurrency: 1, slow, streak, blockedUntil, retryFailedAt };
 }
@@ -169,8 +178,10 @@ function extendStreak(
   const { events = 0, attempts = 0, outageStep = 0, turns = {} } = streak ?? {};
   const isNew = !hasFailedIn(streak, delivery);
   const isOutage = failureOf(outcome) !== "rejected";
+  // The first failure of an outage begins its spacing, even if the event was rejected before.
   const lengthens = isOutage && !wasInFlight && (isNew || outageStep === 0);
-  const triedNewest = turns[type]?.triedNewest ?? false;
+  const isOldestNext = turns[type]?.isOldestNext ?? false;
+  const isUntried = priority === PRIORITY.untried;
   return {
     startedAt: Math.min(streak?.startedAt ?? startedAt, startedAt),
     events: isNew ? events + 1 : events,
@@ -178,7 +189,7 @@ function extendStreak(
     outageStep: lengthens ? outageStep + 1 : outageStep,
     turns: {
       ...turns,
-      [type]: { at: startedAt, triedNewest: priority === 0 ? !triedNewest : triedNewest },
+      [type]: { at: startedAt, isOldestNext: isUntried ? !isOldestNext : isOldestNext },
     },
   };
 }
@@ -223,14 +234,14 @@ export function chooseNext<D extends PendingDelivery>(
   now: number,
 ): D | undefined {
   const byDueTime = heads.toSorted((a, b) => a.dueAt - b.dueAt || compare(a.eventId, b.eventId));
-  const manual = byDueTime.find(({ priority }) => priority === 1);
+  const manual = byDueTime.find(({ priority }) => priority === PRIORITY.manual);
   if (manual || now < blockedUntil) return manual;
   const lastTurn = ({ type }: D) => streak?.turns[type]?.at ?? 0;
   const [first] = byDueTime.toSorted((a, b) => lastTurn(a) - lastTurn(b));
   const ofType = byDueTime.filter(({ type }) => type === first?.type);
-  const untried = ofType.filter(({ priority }) => priority === 0);
-  const isNewestNext = first && !streak?.turns[first.type]?.triedNewest;
-  return (isNewestNext ? untried.at(-1) : untried[0]) ?? ofType[0];
+  const untried = ofType.filter(({ priority }) => priority === PRIORITY.untried);
+  const isOldestNext = first && streak?.turns[first.type]?.isOldestNext;
+  return (isOldestNext ? untried[0] : untried.at(-1)) ?? ofType[0];
 }
 
 const compare = (a: string, b: string) => (a < b ? -1 : Number(a > b));
@@ -240,39 +251,41 @@ export interface Rescheduled {
   state: "delivered" | "pending" | "exhausted";
   attempts: number;
   priority: Priority;
-  /** When it is due again; when the attempt ended, if it is not pending. */
-  dueAt: number;
+  /** When it is due again; null if it is not pending any more. */
+  dueAt: number | null;
+  /** When it was delivered or exhausted; null if it is pending. */
+  settledAt: number | null;
 }
 
 /**
  * Decides the new state of a delivery after an attempt. A retry that fails before its scheduled time does not
  * count, so that no early attempt shortens the retry schedule. The first attempt always counts.
  *
- * @param pace the pace before the attempt.
+ * @param pace the pace before it was adjusted to this attempt.
  * @param random between 0 and 1; sets the jitter.
  */
 export function reschedule(pace: Pace, attempt: Attempt, random: number): Rescheduled {
   const { delivery, outcome, startedAt, endedAt } = attempt;
   const attempts = delivery.attempts + 1;
-  if (succeeded(outcome)) return { state: "delivered", attempts, priority: 0, dueAt: endedAt };
+  const settled = { attempts, dueAt: null, settledAt: endedAt };
+  if (succeeded(outcome)) return { state: "delivered", priority: PRIORITY.untried, ...settled };
   const priority = priorityAfterFailure(pace, delivery);
+  const pending = { state: "pending", priority, settledAt: null } as const;
   const scheduledAt = delivery.scheduledAt ?? delivery.dueAt;
   if (delivery.attempts > 0 && startedAt < scheduledAt)
-    return { state: "pending", attempts: delivery.attempts, priority, dueAt: scheduledAt };
+    return { ...pending, attempts: delivery.attempts, dueAt: scheduledAt };
   const seconds = RETRY_WAITS_SECONDS[attempts - 1];
-  if (seconds === undefined) return { state: "exhausted", attempts, priority, dueAt: endedAt };
+  if (seconds === undefined) return { state: "exhausted", priority, ...settled };
   // Jitter only lengthens a delay, so that the schedule outlasts the time after which a subscription is disabled.
   const waitMs = Math.round(seconds * 1000 * (1 + RETRY_JITTER * random));
-  return { state: "pending", attempts, priority, dueAt: endedAt + waitMs };
+  return { ...pending, attempts, dueAt: endedAt + waitMs };
 }
 
-/** Returns 2 while the delivery has only failed within the current streak, and 3 afterwards. */
-function priorityAfterFailure(
-  { streak }: Pace,
-  delivery: PendingDelivery,
-): Extract<Priority, 2 | 3> {
-  if (delivery.attempts === 0) return 2;
-  return delivery.priority !== 3 && hasFailedIn(streak, delivery) ? 2 : 3;
+/** Returns `early` while the delivery has only failed within the current streak, and `scheduled` afterwards. */
+function priorityAfterFailure({ streak }: Pace, delivery: PendingDelivery): Priority {
+  if (delivery.attempts === 0) return PRIORITY.early;
+  const isFirstStreak = delivery.priority !== PRIORITY.scheduled && hasFailedIn(streak, delivery);
+  return isFirstStreak ? PRIORITY.early : PRIORITY.scheduled;
 }
 
 /** Returns the record of each event type after one more attempt. */
@@ -284,7 +297,7 @@ export function recordType(known: TypeRecord, attempt: Attempt): TypeRecord {
     const { [type]: _, ...rejections } = known.rejections;
     return { rejections, acceptedTypes: [...new Set([...known.acceptedTypes, type])].toSorted() };
   }
-  if (priority === 1) return known;
+  if (priority === PRIORITY.manual) return known;
   const rejection = {
     since: known.rejections[type]?.since ?? endedAt,
     outcome: outcome.kind,

@@ -10,6 +10,7 @@ import {
   deliveryCounts,
   events,
   type LastAttempt,
+  PRIORITY,
   subscriptions,
 } from "../db/schema.ts";
 import { isActive } from "../db/states.ts";
@@ -22,23 +23,25 @@ import { insertAttempts } from "./attempts.ts";
 import { cancelDeliveries, cancelPending } from "./cancellation.ts";
 import { addCounts, countAttempts } from "./counts.ts";
 import { DELAY_MAX_SECONDS } from "./messages.ts";
-import type { Pace, PendingDelivery, QueueName, TypeRecord } from "./policy.ts";
-import { dueUntil, IS_IN_LINE, isUnblocked, LINES, nextAttemptAt } from "./schedule.ts";
+import type { Pace, PendingDelivery, paceColumns, QueueName, TypeRecord } from "./policy.ts";
+import { dueUntil, IS_IN_LINE, isUnblocked, LINES, nextSendAt } from "./schedule.ts";
 
 /*
  * A round: one transaction in which delivery sessions record the outcomes of their requests, store the pace of
  * their subscriptions, release these or extend their leases, and read what to send next.
  *
- * A lease is a dispatch's exclusive right to send to a subscription: `leasedBy` and `leasedUntil`. It ends when
- * the dispatch releases it, or `LEASE_MS` after its last round if the process has died. Recording comes before
- * claiming in the same transaction, so no gap lies between a release and the next claim: a delivery committed
- * before the round is claimed in it, and one committed after it finds the subscription free.
+ * A lease is a dispatch's exclusive right to send to a subscription: `leasedBy` and `leasedUntil`. To claim is to
+ * lease the subscription and to read what is due: no row of a delivery changes. A round that finds something to claim
+ * begins or extends the lease; other rounds do not. The lease ends when the dispatch releases it, or after `LEASE_MS`
+ * if the process has died. Recording comes before claiming in the same transaction, so no gap lies between a release
+ * and the next claim: a delivery committed before the round is claimed in it, and one committed after it finds the
+ * subscription free.
  *
- * D1 may commit a transaction and lose the reply, so a round is safe to repeat: each write checks that the
- * dispatch still holds the lease, and an outcome is only recorded for a delivery that does not have it yet.
+ * D1 may commit a transaction and lose the reply, so a round is safe to repeat. Each write checks that no other
+ * dispatch has leased the subscription since, and an outcome is only recorded for a delivery that does not have it yet.
  */
 
-/** How long a lease lasts after a round. Its dispatch may start a request up to 10 s after the round. */
+/** How long a lease lasts after the last round that claimed. A request only starts if it must end before the lease. */
 export const LEASE_MS = POST_TIMEOUT_MS + 10_000;
 
 /** SQL condition: a dispatch leases a subscription of the workspace. */
@@ -57,8 +60,10 @@ export interface RecordedOutcome {
   state: "delivered" | "pending" | "exhausted" | "cancelled";
   attempts: number;
   priority: number;
-  /** When it is due again if it is still pending; otherwise, when it ended. */
-  dueAt: number;
+  /** When it is due again; null if it is not pending any more. */
+  dueAt: number | null;
+  /** When it was delivered, exhausted or cancelled; null if it is pending. */
+  settledAt: number | null;
   /** Null if no attempt was made. */
   outcome: string | null;
   status: number | null;
@@ -69,14 +74,12 @@ export interface RecordedOutcome {
 }
 
 /** A session's change to the subscription that it leases. */
-export interface SubscriptionChange extends Pace, TypeRecord {
+export interface SubscriptionChange extends ReturnType<typeof paceColumns>, TypeRecord {
   subscriptionId: string;
   /** The `cancelEpoch` and URL that the pace belongs to. If either has changed since, the pace is not stored. */
   cancelEpoch: number;
   url: string;
   paceChanged: boolean;
-  failingSince: number | null;
-  failures: number;
   /** Whether to disable it, because it has failed for too long. */
   disable: boolean;
   /** The last attempt, successful or not; null if there was none. */
@@ -88,8 +91,8 @@ export interface SubscriptionChange extends Pace, TypeRecord {
 /** A session's request for a round. */
 export interface RoundRequest {
   subscriptionId: string;
-  /** When its delayed wake-up message was to arrive, if that has arrived; else 0. */
-  arrivedAt: number;
+  /** The `wakeAt` of the wake-up message that has arrived; 0 if it had none. */
+  arrivedWakeAt: number;
   /** Whether to claim more. */
   claim: boolean;
   /** Events that are claimed and have no outcome yet: they are neither claimed again nor cancelled. */
@@ -125,7 +128,7 @@ export interface RoundSubscription extends Pace, TypeRecord, WorkspaceKey {
   /** Previous secrets, sealed, that still sign during their grace period. */
   earlierSecrets: string[];
   /** Events in progress that must not be sent: erased, or about an automation that was removed. */
-  withdrawn: string[];
+  withdrawnInProgress: string[];
   cancelEpoch: number;
   /** Whether there are deliveries to mark as cancelled, and this database may be written. */
   cancelling: boolean;
@@ -136,7 +139,7 @@ export interface RoundSubscription extends Pace, TypeRecord, WorkspaceKey {
   /** When another dispatch's lease ends; null if no other dispatch has one. */
   leasedElsewhereUntil: number | null;
   /** When it may be sent its next delivery that is not in progress; null if there is none. */
-  nextAttemptAt: number | null;
+  nextSendAt: number | null;
   /** How many responses to its failed attempts were stored today. */
   storedResponses: number;
 }
@@ -154,9 +157,9 @@ export function buildRound(requests: readonly RoundRequest[], terms: RoundTerms)
   const outcomes = requests.flatMap((request) => request.outcomes);
   const changes = requests.flatMap(({ change }) => change ?? []);
   const isClaiming = requests.some(({ claim }) => claim);
-  const asked = requests.map(({ subscriptionId, arrivedAt, claim }) => ({
+  const asked = requests.map(({ subscriptionId, arrivedWakeAt, claim }) => ({
     subscriptionId,
-    arrivedAt,
+    arrivedWakeAt,
     claim,
   }));
   const inProgress = requests.flatMap(({ subscriptionId, inProgress }) =>
@@ -209,7 +212,10 @@ const IS_UNLOCKED = isUnlocked(subscriptions.workspaceId);
 /** No other dispatch leases the subscription. */
 const IS_FREE = sql`(${subscriptions.leasedBy} = ${HOLDER} OR ${subscriptions.leasedUntil} <= ${NOW})`;
 
-/** The delivery is open: its outcome is not recorded, and the dispatch still holds the lease. */
+/**
+ * The outcome of the delivery is not recorded yet, and no other dispatch has leased its subscription. An attempt that
+ * was early does not count, so `attempts` stays the same; then, `lastAt` tells whether it is recorded.
+ */
 const IS_OPEN = sql`${deliveries.subscriptionId} = o.value->>'subscriptionId' AND ${deliveries.eventId} = o.value->>'eventId'
   AND ${deliveries.state} = 'pending' AND ${deliveries.attempts} = o.value->>'$.claimed.attempts'
   AND (o.value->>'attempts' > ${deliveries.attempts} OR ${deliveries.lastAt} IS NOT o.value->>'startedAt')
@@ -217,7 +223,8 @@ const IS_OPEN = sql`${deliveries.subscriptionId} = o.value->>'subscriptionId' AN
     WHERE ${subscriptions.id} = ${deliveries.subscriptionId} AND ${subscriptions.leasedBy} = ${HOLDER} AND ${IS_UNLOCKED})`;
 
 /** The delivery was sent by hand since it was claimed. */
-const IS_SENT_BY_HAND = sql`(${deliveries.priority} = 1 AND (o.value->>'$.claimed.priority' <> 1 OR ${deliveries.dueAt} <> o.value->>'$.claimed.dueAt'))`;
+const IS_SENT_BY_HAND = sql`(${deliveries.priority} = ${PRIORITY.manual}
+  AND (o.value->>'$.claimed.priority' <> ${PRIORITY.manual} OR ${deliveries.dueAt} <> o.value->>'$.claimed.dueAt'))`;
 
 const outcomeField = fromJson("o");
 
@@ -235,7 +242,7 @@ const insertFailedAttempts = prepared(
 // A second try of the transaction finds none of the deliveries open, so it counts nothing twice.
 const countOutcomes =
   addCounts(sql`EXISTS (SELECT 1 FROM ${OUTCOMES} JOIN ${deliveries} ON ${IS_OPEN}
-  WHERE o.value->>'subscriptionId' = c.value->>'subscriptionId')`);
+  WHERE o.value->>'subscriptionId' = added.value->>'subscriptionId')`);
 
 // A delivery that was sent by hand during the attempt stays pending and is sent again. If that fails, it returns to
 // the schedule that this attempt has set (`scheduledAt`).
@@ -244,10 +251,10 @@ const recordOutcomes = prepared(
     .update(deliveries)
     .set({
       state: sql`iif(${IS_SENT_BY_HAND}, 'pending', o.value->>'state')`,
-      priority: sql`iif(${IS_SENT_BY_HAND}, 1, o.value->>'priority')`,
-      dueAt: sql`iif(${IS_SENT_BY_HAND}, ${deliveries.dueAt}, o.value->>'dueAt')`,
-      scheduledAt: sql`iif(${IS_SENT_BY_HAND} AND o.value->>'state' = 'pending', o.value->>'dueAt', NULL)`,
-      settledAt: sql`iif(${IS_SENT_BY_HAND} OR o.value->>'state' = 'pending', NULL, o.value->>'dueAt')`,
+      priority: sql`iif(${IS_SENT_BY_HAND}, ${PRIORITY.manual}, o.value->>'priority')`,
+      dueAt: sql`iif(${IS_SENT_BY_HAND}, ${deliveries.dueAt}, coalesce(o.value->>'dueAt', ${deliveries.dueAt}))`,
+      scheduledAt: sql`iif(${IS_SENT_BY_HAND}, o.value->>'dueAt', NULL)`,
+      settledAt: sql`iif(${IS_SENT_BY_HAND}, NULL, o.value->>'settledAt')`,
       deliveredEarlier: sql`(${deliveries.deliveredEarlier} OR ${IS_SENT_BY_HAND} AND o.value->>'state' = 'delivered')`,
       attempts: sql`o.value->>'attempts'`,
       lastOutcome: sql`coalesce(o.value->>'outcome', ${deliveries.lastOutcome})`,
@@ -312,51 +319,71 @@ const PROGRESS = sql`json_each(${sql.placeholder("inProgress")}) AS progress`;
 // SQLite reads this list once, as all requests share it. After NOT IN, it would read it for every delivery.
 const IS_NOT_IN_PROGRESS = sql`iif((${deliveries.subscriptionId}, ${deliveries.eventId}) IN (
   SELECT progress.value->>0, progress.value->>1 FROM ${PROGRESS}), 0, 1)`;
-/** The delivery belongs to the subscription and the line, is due, and is not in progress. */
+/** The delivery belongs to the subscription and the line, is due, and is not in progress. Lines may be blocked. */
 const IS_DUE = sql`${IS_IN_LINE} AND ${deliveries.dueAt} <= ${dueUntil(NOW)} AND ${IS_NOT_IN_PROGRESS}`;
 
-/** Leases the subscriptions that ask for more, have something due, and may be sent to from this queue. */
+/**
+ * The round may claim for the subscription, if something is due. After `lease`, this also means that the dispatch
+ * leases it. While cancelled rows remain to be marked, nothing is claimed, because these rows still say `pending`.
+ */
+const MAY_CLAIM = sql`${IS_REQUESTED} AND request.value->>'claim' AND ${IS_FREE} AND ${IS_WRITABLE} AND ${isActive()}
+  AND ${subscriptions.slow} = ${sql.placeholder("isSlow")} AND NOT ${subscriptions.cancelling}`;
+
+/** Leases the subscriptions that the round may claim for and that have something due. */
 const lease = prepared(
   qb
     .update(subscriptions)
     .set({ leasedBy: sql`${HOLDER}`, leasedUntil: sql`${sql.placeholder("until")}` })
     .from(REQUESTS)
     .where(
-      sql`${IS_REQUESTED} AND request.value->>'claim' AND ${IS_FREE} AND ${IS_WRITABLE} AND ${isActive()}
-        AND ${subscriptions.slow} = ${sql.placeholder("isSlow")} AND NOT ${subscriptions.cancelling}
-        AND EXISTS (SELECT 1 FROM ${LINES} WHERE ${isUnblocked(NOW)}
-          AND EXISTS (SELECT 1 FROM ${deliveries} WHERE ${IS_DUE}))`,
+      sql`${MAY_CLAIM} AND EXISTS (SELECT 1 FROM ${LINES} WHERE ${isUnblocked(NOW)}
+        AND EXISTS (SELECT 1 FROM ${deliveries} WHERE ${IS_DUE}))`,
     ),
 );
 
-const NEXT_ATTEMPT_AT = nextAttemptAt(IS_NOT_IN_PROGRESS);
+const NEXT_SEND_AT = nextSendAt(IS_NOT_IN_PROGRESS);
 
 /**
  * Finds the released subscriptions that need a delayed wake-up message, because the queue has none for them that
  * arrives in time, and notes in `wakeAt` when it arrives. So a subscription has one such message at a time,
- * however many dispatches see that something waits. A message that has arrived does not count, even if its time
- * has not come by the clock of this dispatch.
+ * however many dispatches see that something waits.
+ *
+ * The consumer sends the message when the session ends, with the same `wakeAt` (`nextWakeUp` in consumer.ts). When
+ * it has arrived, it does not count any more. Its time may not have come by the clock of this dispatch, so the request
+ * of the round has its `wakeAt`, as `arrivedWakeAt`. While rows of cancelled deliveries remain, an immediate message
+ * follows in any case.
  */
 const noteWakeUps = prepared(
   qb.all<{ subscriptionId: string; wakeAt: number }>(sql`
     WITH waiting AS MATERIALIZED (
-      SELECT ${subscriptions.id} AS id, max(${NOW}, request.value->>'arrivedAt') AS arrived_at,
-        min(${NEXT_ATTEMPT_AT}, ${NOW} + ${DELAY_MAX_SECONDS * 1000}) AS at
+      SELECT ${subscriptions.id} AS id, max(${NOW}, request.value->>'arrivedWakeAt') AS arrived,
+        min(${NEXT_SEND_AT}, ${NOW} + ${DELAY_MAX_SECONDS * 1000}) AS at
       FROM ${REQUESTS} JOIN ${subscriptions} ON ${IS_REQUESTED}
-      WHERE ${subscriptions.leasedUntil} <= ${NOW} AND ${IS_WRITABLE} AND ${isActive()})
+      WHERE ${subscriptions.leasedUntil} <= ${NOW} AND ${IS_WRITABLE} AND ${isActive()} AND NOT ${subscriptions.cancelling})
     UPDATE ${subscriptions} SET wake_at = waiting.at FROM waiting
     WHERE ${subscriptions.id} = waiting.id AND waiting.at > ${NOW}
-      AND (${subscriptions.wakeAt} <= waiting.arrived_at OR ${subscriptions.wakeAt} > waiting.at)
+      AND (${subscriptions.wakeAt} <= waiting.arrived OR ${subscriptions.wakeAt} > waiting.at)
     RETURNING ${subscriptions.id} AS subscriptionId, ${subscriptions.wakeAt} AS wakeAt`),
 );
+
+/** SQL expression: the id of the automation that an event is about, by event type. */
+const AUTOMATION_OF: Record<WebhookEvent, SQL> = {
+  "run.completed": sql`${events.body}->>'$.data.automation_id'`,
+  "automation.status_changed": sql`${events.body}->>'$.data.id'`,
+  // A lead stays when its automation is removed, so its event is sent.
+  "lead.created": sql`NULL`,
+};
+const AUTOMATION_CASES = Object.entries(AUTOMATION_OF).map(
+  ([type, id]) => sql`WHEN ${type} THEN ${id}`,
+);
+const AUTOMATION_ID = sql`CASE ${events.type} ${sql.join(AUTOMATION_CASES, sql` `)} END`;
 
 /**
  * The automation that an event is about was removed, or is of a type that is not served. An event may outlive the row
  * of its automation, so an automation without a row was removed, too.
  */
-const IS_WITHDRAWN = sql`(${events.type} <> 'lead.created' AND NOT EXISTS (SELECT 1 FROM automations
-  WHERE automations.id = coalesce(${events.body}->>'$.data.automation_id', ${events.body}->>'$.data.id')
-    AND automations.removed_at IS NULL
+const IS_WITHDRAWN = sql`(${AUTOMATION_ID} IS NOT NULL AND NOT EXISTS (SELECT 1 FROM automations
+  WHERE automations.id = ${AUTOMATION_ID} AND automations.removed_at IS NULL
     AND (automations.type <> 'crm_source' OR ${sql.placeholder("servesCrmSource")})))`;
 
 /** The requested subscriptions that exist, as this round leaves them. */
@@ -385,11 +412,11 @@ const readSubscriptions = prepared(
       leasedElsewhereUntil: sql<
         number | null
       >`CASE WHEN NOT ${IS_FREE} THEN ${subscriptions.leasedUntil} END`,
-      withdrawn: sql`(SELECT json_group_array(progress.value->>1) FROM ${PROGRESS}
+      withdrawnInProgress: sql`(SELECT json_group_array(progress.value->>1) FROM ${PROGRESS}
         WHERE progress.value->>0 = ${subscriptions.id} AND NOT EXISTS (SELECT 1 FROM ${deliveries} JOIN ${events} ON ${events.workspaceId} = ${deliveries.workspaceId} AND ${events.id} = ${deliveries.eventId}
           WHERE ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.eventId} = progress.value->>1
             AND NOT ${IS_WITHDRAWN}))`.mapWith(toTexts),
-      nextAttemptAt: NEXT_ATTEMPT_AT,
+      nextSendAt: NEXT_SEND_AT,
       storedResponses: sql<number>`coalesce((SELECT ${deliveryCounts.counts}->>'responses' FROM ${deliveryCounts}
         WHERE ${deliveryCounts.workspaceId} = ${subscriptions.workspaceId}
           AND ${deliveryCounts.subscriptionId} = ${subscriptions.id} AND ${deliveryCounts.day} = ${NOW} - ${NOW} % ${DAY_MS}), 0)`,
@@ -397,10 +424,6 @@ const readSubscriptions = prepared(
     .from(REQUESTS)
     .innerJoin(subscriptions, IS_REQUESTED),
 );
-
-const IS_CLAIMING = sql`${IS_REQUESTED} AND request.value->>'claim' AND ${subscriptions.leasedBy} = ${HOLDER}
-  AND ${subscriptions.leasedUntil} > 0 AND ${subscriptions.slow} = ${sql.placeholder("isSlow")}
-  AND NOT ${subscriptions.cancelling} AND ${isActive()} AND ${IS_WRITABLE}`;
 
 const DUE_DELIVERY = sql`${deliveries.subscriptionId} AS subscriptionId, ${deliveries.type} AS type,
   ${deliveries.priority} AS priority, ${deliveries.attempts} AS attempts, ${deliveries.dueAt} AS dueAt,
@@ -412,19 +435,21 @@ const DUE_DELIVERY = sql`${deliveries.subscriptionId} AS subscriptionId, ${deliv
 const LIMIT = sql`0 + ${sql.placeholder("limit")}`;
 
 /**
- * Reads the due deliveries of leased subscriptions, by priority and then by due time, up to the limit for each
- * subscription. The index `deliveries_due_of_subscription` bounds each line to that limit.
+ * Reads the due deliveries of subscriptions whose requests are not spaced, by priority and then by due time, up to the
+ * limit for each subscription.
  */
 const readDue = prepared(
   qb.all<DueDelivery>(sql`
+    -- Of each line, the deliveries that are due first. The index deliveries_due_of_subscription reads no others.
     WITH candidate AS (
-      SELECT ${deliveries.subscriptionId} AS subscription_id, ${deliveries.eventId} AS event_id, row_number() OVER (
-        PARTITION BY ${subscriptions.id} ORDER BY ${deliveries.priority}, ${deliveries.dueAt}, ${deliveries.eventId}) AS position
-      FROM ${REQUESTS} JOIN ${subscriptions} ON ${IS_CLAIMING} AND ${subscriptions.blockedUntil} = 0
+      SELECT head.subscription_id, head.event_id, row_number() OVER (
+        PARTITION BY head.subscription_id ORDER BY head.priority, head.due_at, head.event_id) AS position
+      FROM ${REQUESTS} JOIN ${subscriptions} ON ${MAY_CLAIM} AND ${subscriptions.blockedUntil} = 0
         CROSS JOIN ${LINES}
-        CROSS JOIN ${deliveries} ON ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.eventId} IN (
+        CROSS JOIN deliveries AS head ON head.subscription_id = ${subscriptions.id} AND head.event_id IN (
           SELECT ${deliveries.eventId} FROM ${deliveries} WHERE ${IS_DUE}
           ORDER BY ${deliveries.dueAt}, ${deliveries.eventId} LIMIT ${LIMIT}))
+    -- Of these, the first over all lines, with their events and leads by primary key.
     SELECT ${DUE_DELIVERY}
     FROM candidate
       JOIN ${deliveries} ON candidate.position <= ${LIMIT}
@@ -434,20 +459,20 @@ const readDue = prepared(
 );
 
 /**
- * Reads the heads of the lines of leased subscriptions whose requests are spaced: the delivery that is due first
- * and, among those not tried yet, also the one that is due last. `chooseNext` picks one of them. Two rows at most
- * are read for each line.
+ * Reads the heads of the lines of subscriptions whose requests are spaced: the delivery that is due first and, among
+ * those not tried yet, also the one that is due last. `chooseNext` picks one of them. The index
+ * `deliveries_due_of_subscription` reads two rows at most for each line.
  */
 const readHeads = prepared(
   qb.all<DueDelivery>(sql`
     SELECT ${DUE_DELIVERY}
-    FROM ${REQUESTS} JOIN ${subscriptions} ON ${IS_CLAIMING} AND ${subscriptions.blockedUntil} > 0
+    FROM ${REQUESTS} JOIN ${subscriptions} ON ${MAY_CLAIM} AND ${subscriptions.blockedUntil} > 0
       CROSS JOIN ${LINES} ON ${isUnblocked(NOW)}
       CROSS JOIN ${deliveries} ON ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.eventId} IN (
         SELECT event_id FROM (SELECT ${deliveries.eventId} FROM ${deliveries} WHERE ${IS_DUE}
           ORDER BY ${deliveries.dueAt}, ${deliveries.eventId} LIMIT 1)
         UNION ALL
-        SELECT event_id FROM (SELECT ${deliveries.eventId} FROM ${deliveries} WHERE line.value->>1 = 0 AND ${IS_DUE}
+        SELECT event_id FROM (SELECT ${deliveries.eventId} FROM ${deliveries} WHERE line.value->>1 = ${PRIORITY.untried} AND ${IS_DUE}
           ORDER BY ${deliveries.dueAt} DESC, ${deliveries.eventId} DESC LIMIT 1))
       JOIN ${events} ON ${events.workspaceId} = ${deliveries.workspaceId} AND ${events.id} = ${deliveries.eventId}`),
 );

@@ -4,14 +4,15 @@ import { SWEEP_MAX } from "../contract/limits.ts";
 import { MINUTE_MS } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
 import { type Database, prepared, query, readAs, type Statements } from "../db/client.ts";
-import { deliveries, subscriptions } from "../db/schema.ts";
+import { deliveries, PRIORITY, subscriptions } from "../db/schema.ts";
 import { isWritable } from "../workspaces/moves.ts";
 import type { WakeUp } from "./messages.ts";
-import { queueOf } from "./policy.ts";
+import { NEVER, queueOf } from "./policy.ts";
 
 /*
  * When pending deliveries are sent, in SQL. It applies what policy.ts has decided and the rows store: the
- * priority and due time of a delivery, and `blockedUntil` and `retryFailedAt` of its subscription.
+ * priority and due time of a delivery, and `blockedUntil` and `retryFailedAt` of its subscription. Two forms of this
+ * must agree: `dueUntil` and `isUnblocked` find what may be sent now, `ATTEMPT_DUE_AT` tells when each may be sent.
  *
  * The pending deliveries of a subscription form a line for each event type and priority, in which they are in
  * the order of their due times. The index `deliveries_due_of_subscription` begins with the line, so reading its
@@ -19,8 +20,16 @@ import { queueOf } from "./policy.ts";
  */
 
 const LINES_JSON = JSON.stringify(
-  WebhookEvent.options.flatMap((type) => [0, 1, 2, 3].map((priority) => [type, priority])),
+  WebhookEvent.options.flatMap((type) =>
+    Object.values(PRIORITY).map((priority) => [type, priority]),
+  ),
 );
+
+// Constants rather than parameters: a statement may have at most 100 parameters.
+const MANUAL = sql.raw(`${PRIORITY.manual}`);
+const EARLY = sql.raw(`${PRIORITY.early}`);
+/** A time that never comes. */
+const EVER = sql.raw(`${NEVER}`);
 
 /** A table expression: the lines that a subscription may have. */
 export const LINES = sql.raw(`json_each('${LINES_JSON}') AS line`);
@@ -31,18 +40,21 @@ export const IS_IN_LINE = sql`${deliveries.subscriptionId} = ${subscriptions.id}
 
 /** SQL expression: deliveries in the line that are due by this time may be sent now, once nothing blocks them. */
 export function dueUntil(now: SQL): SQL {
-  return sql`iif(line.value->>1 = 2 AND ${subscriptions.retryFailedAt} <= ${now}, ${sql.raw(`${Number.MAX_SAFE_INTEGER}`)}, ${now})`;
+  return sql`iif(line.value->>1 = ${EARLY} AND ${subscriptions.retryFailedAt} <= ${now}, ${EVER}, ${now})`;
 }
 
 /** SQL condition: deliveries of the line may be sent now. Manual sends are never blocked. */
 export function isUnblocked(now: SQL): SQL {
-  return sql`(line.value->>1 = 1 OR ${subscriptions.blockedUntil} <= ${now})`;
+  return sql`(line.value->>1 = ${MANUAL} OR ${subscriptions.blockedUntil} <= ${now})`;
 }
 
-/** SQL expression: when a pending delivery may be sent, in Unix milliseconds. */
-export const NEXT_ATTEMPT_AT = sql<number>`max(
-  iif(${deliveries.priority} = 1, 0, ${subscriptions.blockedUntil}),
-  iif(${deliveries.priority} = 2,
+/**
+ * SQL expression: when a pending delivery may be sent, in Unix milliseconds. `retryFailedAt` may be long past, so
+ * the time of the last attempt is a lower bound.
+ */
+export const ATTEMPT_DUE_AT = sql<number>`max(
+  iif(${deliveries.priority} = ${MANUAL}, 0, ${subscriptions.blockedUntil}),
+  iif(${deliveries.priority} = ${EARLY},
     max(coalesce(${deliveries.lastAt}, 0), min(${deliveries.dueAt}, ${subscriptions.retryFailedAt})),
     ${deliveries.dueAt}))`;
 
@@ -51,8 +63,8 @@ export const NEXT_ATTEMPT_AT = sql<number>`max(
  *
  * @param condition restricts the deliveries that count.
  */
-export function nextAttemptAt(condition: SQL = sql`1`): SQL<number | null> {
-  return sql`(SELECT min((SELECT ${NEXT_ATTEMPT_AT} FROM ${deliveries}
+export function nextSendAt(condition: SQL = sql`1`): SQL<number | null> {
+  return sql`(SELECT min((SELECT ${ATTEMPT_DUE_AT} FROM ${deliveries}
     WHERE ${IS_IN_LINE} AND ${condition} ORDER BY ${deliveries.dueAt} LIMIT 1)) FROM ${LINES})`;
 }
 
@@ -79,12 +91,12 @@ const due = prepared(
       and(
         eq(subscriptions.workspaceId, sql.placeholder("workspaceId")),
         isNull(subscriptions.deletedAt),
-        sql`${nextAttemptAt()} <= ${sql.placeholder("now")}`,
+        sql`${nextSendAt()} <= ${sql.placeholder("now")}`,
       ),
     ),
 );
 
-/** Lists the subscriptions of a workspace that have a delivery to send now. */
+/** Lists all subscriptions of a workspace that have a delivery to send now. */
 export function listDue(workspaceId: string, now: number): Statements<WakeUp[]> {
   return readAs(due({ workspaceId, now }), (found) =>
     found.map(({ subscriptionId, slow }) => ({ subscriptionId, queue: queueOf({ slow }) })),
@@ -101,7 +113,7 @@ const stuck = prepared(
   FROM waiting JOIN ${subscriptions} ON ${subscriptions.id} = waiting.id
   WHERE ${subscriptions.leasedUntil} <= ${sql.placeholder("now")} AND ${isWritable(subscriptions.workspaceId)}
     AND (${subscriptions.cancelling} AND ${sql.placeholder("isSweep")}
-      OR ${nextAttemptAt()} <= ${sql.placeholder("now")} - ${SWEEP_GRACE_MS})
+      OR ${nextSendAt()} <= ${sql.placeholder("now")} - ${SWEEP_GRACE_MS})
   LIMIT ${SWEEP_MAX}`),
 );
 

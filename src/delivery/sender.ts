@@ -20,8 +20,8 @@ interface Signed {
   signedAt: number;
 }
 
-/** A delivery that a dispatch may send. */
-export interface Claimed extends PendingDelivery {
+/** A delivery that a session may send, with its signed body. */
+export interface PreparedDelivery extends PendingDelivery {
   subscriptionId: string;
   /** Rejects if the body or the signature cannot be made; the error surfaces when it is sent. */
   signed: Promise<Signed>;
@@ -35,8 +35,8 @@ export type Target = Pick<
   "workspaceId" | "dataKey" | "url" | "sealedSecret" | "sealedHeaders" | "earlierSecrets"
 >;
 
-/** The outcome of an attempt, with the stored part of its response. */
-export type Attempted = Outcome & { kept?: Promise<string | null> };
+/** The outcome of a request, with the part of its response to store. */
+export type OutcomeWithResponse = Outcome & { kept?: Promise<string | null> };
 
 /**
  * Creates a sender, which makes, signs and sends requests.
@@ -57,7 +57,7 @@ export function createSender(env: Env, isTest = false) {
     rows: readonly DueDelivery[],
     targets: ReadonlyMap<string, Target>,
     now: number,
-  ): Claimed[] {
+  ): PreparedDelivery[] {
     // Deliveries of one event share its body, and those of one subscription its signer.
     const bodies = new Map<string, Promise<string>>();
     const signers = new Map<string, Promise<Signer>>();
@@ -94,7 +94,11 @@ export function createSender(env: Env, isTest = false) {
    *
    * @param now Unix milliseconds.
    */
-  async function send(delivery: Claimed, target: Target, now: number): Promise<Attempted> {
+  async function send(
+    delivery: PreparedDelivery,
+    target: Target,
+    now: number,
+  ): Promise<OutcomeWithResponse> {
     const { url, workspaceId, dataKey, sealedHeaders } = target;
     const { subscriptionId, eventId } = delivery;
     if (await delivery.isBlocked) return { kind: "refused" };
@@ -122,7 +126,7 @@ export function createSender(env: Env, isTest = false) {
   }
 
   /** Sends a delivery, and logs an attempt that fails or cannot be made. */
-  async function attempt(delivery: Claimed, target: Target): Promise<Attempted> {
+  async function attempt(delivery: PreparedDelivery, target: Target): Promise<OutcomeWithResponse> {
     const startedAt = Date.now();
     const about = () => ({
       eventId: delivery.eventId,

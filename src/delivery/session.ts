@@ -1,4 +1,4 @@
-import { POST_TIMEOUT_MS, RESPONSES_PER_DAY } from "../contract/limits.ts";
+import { POST_TIMEOUT_MS, RESPONSES_PER_DAY, STOPS_WITHIN_MS } from "../contract/limits.ts";
 import { DNS_BEFORE_POST_MS } from "../endpoints/resolve.ts";
 import { UnreadableEvent } from "../events/bodies.ts";
 import { type Connections, type Slot, STUCK_MS } from "./connections.ts";
@@ -12,6 +12,7 @@ import {
   isDead,
   isSpaced,
   type Pace,
+  paceColumns,
   type QueueName,
   queueOf,
   recordType,
@@ -25,7 +26,7 @@ import type {
   RoundSubscription,
   SubscriptionChange,
 } from "./round.ts";
-import type { Attempted, Claimed, Target } from "./sender.ts";
+import type { OutcomeWithResponse, PreparedDelivery, Target } from "./sender.ts";
 
 /** Maximum time before an outcome is recorded. */
 const RECORD_WITHIN_MS = 1_000;
@@ -33,12 +34,14 @@ const RECORD_WITHIN_MS = 1_000;
 const ROUND_WAIT_MS = 10;
 /** The same for a session that has nothing more to send, which no delivery waits for. */
 const LAST_ROUND_WAIT_MS = 100;
+/** How long making the request may take once it is decided, beside the DNS look-up. */
+const REQUEST_MADE_MS = 100;
 /**
- * How long a round's answer that a subscription is active may be trusted. Deleting or disabling a subscription
- * promises that no request starts more than 2 s after the call has returned, so this is checked last, right
- * before sending, once the session has its connection.
+ * How long a round's answer that a subscription is active may be trusted. No request may start more than
+ * `STOPS_WITHIN_MS` after a call that deletes or disables the subscription has returned. So this is checked last,
+ * right before sending, once the session has its connection.
  */
-const CONFIRMED_MS = 1_500;
+const CONFIRMED_MS = STOPS_WITHIN_MS - DNS_BEFORE_POST_MS - REQUEST_MADE_MS;
 /** How long a subscription is blocked after an attempt could not be made through no fault of the endpoint. */
 const NOT_ATTEMPTED_WAIT_MS = 300_000;
 
@@ -58,14 +61,14 @@ export interface DispatchPorts {
     rows: readonly DueDelivery[],
     targets: ReadonlyMap<string, Target>,
     now: number,
-  ): Claimed[];
+  ): PreparedDelivery[];
   /**
    * Makes one attempt.
    *
    * @throws InvocationLimit if this invocation may not make more requests; UnreadableEvent if only this
    *   event cannot be sent; anything else if the attempt could not be made through no fault of the endpoint.
    */
-  attempt(delivery: Claimed, target: Target): Promise<Attempted>;
+  attempt(delivery: PreparedDelivery, target: Target): Promise<OutcomeWithResponse>;
   /** Called when the session of a subscription has ended. `wakeAt` is null if it needs no delayed wake-up message. */
   finished(subscription: RoundSubscription, wakeAt: number | null): void;
 }
@@ -85,9 +88,9 @@ export interface Dispatch {
 export interface RoundAnswer {
   subscription: RoundSubscription | null;
   /** Deliveries that are due; while requests are spaced, the candidates for the next one. */
-  due: Claimed[];
+  due: PreparedDelivery[];
   /** Due deliveries that must not be sent, because their automation was removed. */
-  withdrawn: DueDelivery[];
+  withdrawnDue: DueDelivery[];
   /** Maximum number that the round could claim. */
   limit: number;
   /** When a delayed wake-up message must arrive; null if none must be sent. */
@@ -106,7 +109,7 @@ export interface RoundAnswer {
  */
 export class DeliverySession {
   readonly #subscriptionId: string;
-  readonly #arrivedAt: number;
+  readonly #arrivedWakeAt: number;
   readonly #dispatch: Dispatch;
   /** The subscription as the last round found it; null before the first round, and once it does not exist. */
   #subscription: RoundSubscription | null = null;
@@ -117,8 +120,8 @@ export class DeliverySession {
   /** Whether the last attempt failed after so many failures that the subscription must be disabled. */
   #isDead = false;
   /** Deliveries that are claimed and not sent yet. */
-  #waiting: Claimed[] = [];
-  readonly #inFlight = new Set<Claimed>();
+  #waiting: PreparedDelivery[] = [];
+  readonly #inFlight = new Set<PreparedDelivery>();
   /** Outcomes that are not recorded yet. */
   #outcomes: RecordedOutcome[] = [];
   /** Whether more was due than was claimed. */
@@ -132,10 +135,10 @@ export class DeliverySession {
   #slot: Slot | null = null;
   #notify = () => {};
 
-  /** @param arrivedAt when its delayed wake-up message was to arrive, if that has arrived; else 0. */
-  constructor(subscriptionId: string, arrivedAt: number, dispatch: Dispatch) {
+  /** @param arrivedWakeAt the `wakeAt` of the wake-up message that has arrived; 0 if it had none. */
+  constructor(subscriptionId: string, arrivedWakeAt: number, dispatch: Dispatch) {
     this.#subscriptionId = subscriptionId;
-    this.#arrivedAt = arrivedAt;
+    this.#arrivedWakeAt = arrivedWakeAt;
     this.#dispatch = dispatch;
   }
 
@@ -163,12 +166,12 @@ export class DeliverySession {
   }
 
   #requestRound(mayClaim: boolean): RoundRequest {
-    const claimed = [...this.#waiting, ...this.#inFlight];
+    const unfinished = [...this.#waiting, ...this.#inFlight];
     return {
       subscriptionId: this.#subscriptionId,
-      arrivedAt: this.#arrivedAt,
+      arrivedWakeAt: this.#arrivedWakeAt,
       claim: mayClaim && !this.#isStopped && this.#waiting.length === 0,
-      inProgress: claimed.map(({ eventId }) => eventId),
+      inProgress: unfinished.map(({ eventId }) => eventId),
       outcomes: [...this.#outcomes],
       change: this.#subscription?.leasedUntil ? this.#changeOf(this.#subscription) : null,
       cancel: this.#subscription?.cancelling === true,
@@ -184,14 +187,13 @@ export class DeliverySession {
     if (!paceChanged && !release) return null;
     const last = this.#outcomes.findLast(({ outcome }) => outcome !== null);
     return {
-      ...pace,
+      ...paceColumns(pace),
       ...this.#types,
       subscriptionId: this.#subscriptionId,
       cancelEpoch: stored.cancelEpoch,
       url: stored.url,
       paceChanged,
-      failingSince: pace.streak?.startedAt ?? null,
-      failures: pace.streak?.attempts ?? 0,
+      // A manual send that fails changes no pace, and disables nothing.
       disable: paceChanged && this.#isDead,
       last: last
         ? {
@@ -205,7 +207,7 @@ export class DeliverySession {
     };
   }
 
-  #applyRound(answer: RoundAnswer, hasClaimed: boolean, version: number): void {
+  #applyRound(answer: RoundAnswer, askedToClaim: boolean, version: number): void {
     const before = this.#subscription;
     const { subscription: found } = answer;
     this.#subscription = found;
@@ -224,16 +226,17 @@ export class DeliverySession {
       this.#types = { rejections: found.rejections, acceptedTypes: found.acceptedTypes };
       this.#isDead = false;
     }
-    if (hasClaimed) {
+    if (askedToClaim) {
       const spaced = isSpaced(found);
       // While requests are spaced, the outcome of the one request decides what comes next.
-      this.#moreIsDue = !spaced && answer.due.length + answer.withdrawn.length >= answer.limit;
+      this.#moreIsDue = !spaced && answer.due.length + answer.withdrawnDue.length >= answer.limit;
       const next = spaced && chooseNext(found, answer.due, answer.askedAt);
       if (next) this.#waiting.push(next);
       else if (!spaced) this.#waiting.push(...answer.due);
-      for (const delivery of answer.withdrawn) this.#recordWithdrawn(delivery, answer.askedAt);
+      for (const delivery of answer.withdrawnDue) this.#recordWithdrawn(delivery, answer.askedAt);
     }
-    const withdrawn = new Set(found.withdrawn);
+    // They are due again in the next round that claims, which finds them withdrawn.
+    const withdrawn = new Set(found.withdrawnInProgress);
     this.#waiting = this.#waiting.filter(({ eventId }) => !withdrawn.has(eventId));
     if (this.#isStopped || !found.maySend || wasCancelled) this.#stop();
   }
@@ -318,7 +321,7 @@ export class DeliverySession {
   }
 
   #start(target: RoundSubscription, slot: Slot): void {
-    const delivery = this.#waiting.shift() as Claimed;
+    const delivery = this.#waiting.shift() as PreparedDelivery;
     this.#inFlight.add(delivery);
     this.#slot = null;
     this.#send(delivery, target).finally(() => {
@@ -328,12 +331,13 @@ export class DeliverySession {
     });
   }
 
-  async #send(delivery: Claimed, target: RoundSubscription): Promise<void> {
+  async #send(delivery: PreparedDelivery, target: RoundSubscription): Promise<void> {
     const { ports } = this.#dispatch;
     const startedAt = ports.now();
     try {
       const outcome = await ports.attempt(delivery, target);
       const attempt = { delivery, outcome, startedAt, endedAt: ports.now() };
+      // The outcome is recorded first: the retry schedule depends on the pace before this attempt.
       this.#recordOutcome(attempt, (await outcome.kept) ?? null);
       // The outcome says nothing about another server, nor about event types that are still listed.
       const { url, cancelEpoch } = this.#subscription ?? target;
@@ -398,7 +402,8 @@ export class DeliverySession {
       state: "cancelled",
       attempts,
       priority,
-      dueAt: now,
+      dueAt: null,
+      settledAt: now,
       outcome: null,
       status: null,
       startedAt: now,

@@ -9,7 +9,7 @@ import { type Database, query } from "../db/client.ts";
 import { type Listing, type PageRequest, toListing } from "../db/page.ts";
 import { deliveries, events, leads, subscriptions, workspaces } from "../db/schema.ts";
 import { deliveryState } from "../db/states.ts";
-import { NEXT_ATTEMPT_AT } from "../delivery/schedule.ts";
+import { ATTEMPT_DUE_AT } from "../delivery/schedule.ts";
 import { openDataKey } from "../encryption/personal-data.ts";
 import { readSubject, SUBJECT } from "../events/subject.ts";
 import { isSubscription } from "../subscriptions/subscriptions.ts";
@@ -63,7 +63,7 @@ export const DELIVERY_COLUMNS = {
   createdAt: events.createdAt,
   state: SHOWN_STATE.as("shown_state"),
   attempts: sql<number>`(${deliveries.attempts} + ${deliveries.earlierAttempts})`.as("made"),
-  dueAt: NEXT_ATTEMPT_AT.as("next_attempt_at"),
+  dueAt: ATTEMPT_DUE_AT.as("next_attempt_at"),
   settledAt: deliveries.settledAt,
   lastAt: deliveries.lastAt,
   lastOutcome: deliveries.lastOutcome,

@@ -6,9 +6,9 @@ import { isoTime, isoTimeOrNull } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
 import { type Database, query } from "../db/client.ts";
 import { newestFirst } from "../db/page.ts";
-import { deliveries, subscriptions } from "../db/schema.ts";
+import { deliveries, PRIORITY, subscriptions } from "../db/schema.ts";
 import { deliveryState, precedesCancellation } from "../db/states.ts";
-import { nextAttemptAt } from "../delivery/schedule.ts";
+import { nextSendAt } from "../delivery/schedule.ts";
 import { isSubscription, unknownWebhook } from "../subscriptions/subscriptions.ts";
 import { type CountsRow, countResponses, readCounts, toDays } from "./counts.ts";
 import { IS_UNSUCCESSFUL, UNSUCCESSFUL } from "./deliveries.ts";
@@ -89,7 +89,7 @@ function selectSubscriptions(which: SQL | undefined) {
       pendingExhaustedAt: subscriptions.pendingExhaustedAt,
       lastAttempt: subscriptions.lastAttempt,
       earlierSecrets: subscriptions.earlierSecrets,
-      nextAttemptAt: nextAttemptAt(),
+      nextAttemptAt: nextSendAt(),
     })
     .from(subscriptions)
     .where(which)
@@ -242,7 +242,7 @@ export async function findUndeliveredSince(
     untried: qb.all<{ eventId: string | null }>(sql`
       SELECT (
         SELECT ${deliveries.eventId} FROM ${deliveries} INDEXED BY deliveries_due_of_subscription
-        WHERE ${isOwn} AND ${deliveries.state} = 'pending' AND ${deliveries.type} = type.value AND ${deliveries.priority} = 0
+        WHERE ${isOwn} AND ${deliveries.state} = 'pending' AND ${deliveries.type} = type.value AND ${deliveries.priority} = ${PRIORITY.untried}
         ORDER BY ${deliveries.dueAt}, ${deliveries.eventId} LIMIT 1) AS eventId
       FROM json_each(${JSON.stringify(WebhookEvent.options)}) AS type`),
   });

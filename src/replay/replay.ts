@@ -6,10 +6,10 @@ import { unknownInput } from "../contract/input-error.ts";
 import { MINUTE_MS } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
 import { commit, type Database, type Part, withoutRetries } from "../db/client.ts";
-import { deliveries, events, type Priority, subscriptions } from "../db/schema.ts";
+import { deliveries, events, PRIORITY, type Priority, subscriptions } from "../db/schema.ts";
 import { deliveryState, listsType } from "../db/states.ts";
 import type { QueueName } from "../delivery/policy.ts";
-import { NEXT_ATTEMPT_AT } from "../delivery/schedule.ts";
+import { ATTEMPT_DUE_AT } from "../delivery/schedule.ts";
 import type { StatusClass } from "../history/deliveries.ts";
 import {
   enableSubscription,
@@ -85,8 +85,8 @@ export async function enableAndReplay(
 }
 
 /**
- * Sends events to a subscription again. A resend is sent even while the endpoint fails. A replay ends the spacing of
- * requests, because the caller has presumably repaired the endpoint.
+ * Sends events to a subscription again. A resend is sent even while the endpoint fails. A replay ends the current
+ * wait between requests, because the caller has presumably repaired the endpoint; a success then ends the spacing.
  *
  * @returns null if the subscription is disabled or its workspace has no access: then nothing is sent.
  * @throws InputError for a subscription that does not exist, or an event that it could not receive.
@@ -145,7 +145,7 @@ function selectCandidates(subscriptionId: string, which: SQL, now: number): SQL 
       ${deliveries.attempts} AS attempts,
       ${deliveries.dueAt} AS dueAt,
       ${deliveries.deliveredEarlier} AS deliveredEarlier,
-      ${NEXT_ATTEMPT_AT} AS nextAttemptAt,
+      ${ATTEMPT_DUE_AT} AS nextAttemptAt,
       ${deliveries.lastOutcome} AS outcome,
       ${deliveries.lastStatus} AS status,
       ${nextSlotAt(now)} AS nextSlotAt
@@ -207,7 +207,7 @@ async function replayRange(
   if (dryRun) return { count: wanted.length, next, queue };
   const scheduled = wanted.map((one) => toScheduled(one, stateOf(one) === "retrying"));
   const { count } = await commit(withoutRetries(db), {
-    count: scheduleDeliveries(id, scheduled, 3, nextSlotAt(now)),
+    count: scheduleDeliveries(id, scheduled, PRIORITY.scheduled, nextSlotAt(now)),
     slots: takeSlots(id, scheduled.length, nextSlotAt(now)),
     wait: endWait(id, now),
   });
@@ -250,7 +250,7 @@ async function resend(
   if (dryRun || wanted.length === 0) return wanted.length;
   const startsAt = sql`min(${nextSlotAt(now)}, ${now + RESEND_WAIT_MAX_MS})`;
   const { count } = await commit(withoutRetries(db), {
-    count: scheduleDeliveries(subscriptionId, wanted, 1, startsAt),
+    count: scheduleDeliveries(subscriptionId, wanted, PRIORITY.manual, startsAt),
     slots: takeSlots(subscriptionId, wanted.length, startsAt),
   });
   return count;
@@ -266,7 +266,7 @@ function isBroughtForward(candidate: Candidate, now: number): boolean {
   if (state !== "pending") return false;
   const slotAt = Math.min(candidate.nextSlotAt, now + RESEND_WAIT_MAX_MS);
   const waits = (nextAttemptAt ?? 0) > now && (nextAttemptAt ?? 0) >= slotAt;
-  return waits || ((attempts ?? 0) > 0 && priority !== 1);
+  return waits || ((attempts ?? 0) > 0 && priority !== PRIORITY.manual);
 }
 
 /** Whether the last attempt had this status, like `hasStatus` of the history in SQL. */
@@ -286,7 +286,7 @@ function toScheduled(candidate: Candidate, waits: boolean): Scheduled {
   return { eventId, storedState, attempts, dueAt, waits };
 }
 
-/** Ends the spacing of a subscription whose endpoint fails, so that its next attempt is due now. */
+/** Ends the current wait of a subscription whose requests are spaced, so that one may start now. */
 function endWait(subscriptionId: string, now: number): Part {
   const { id, blockedUntil, retryFailedAt } = subscriptions;
   return qb

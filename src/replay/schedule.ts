@@ -39,13 +39,13 @@ const SCHEDULED_COLUMNS = [
  * subscription no longer lists, and deliveries that have changed since they were read. Does nothing if the
  * subscription has ended, because no call would cancel these deliveries any more. Reads how many there were.
  *
- * @param priority 1 for a manual send, which is sent even while the endpoint fails.
+ * @param priority `manual` or `scheduled`.
  * @param startsAt SQL expression: when the first slot is.
  */
 export function scheduleDeliveries(
   subscriptionId: string,
   scheduled: readonly Scheduled[],
-  priority: Exclude<Priority, 0>,
+  priority: Priority,
   startsAt: SQL,
 ): Statements<number> {
   // SQLite goes from slot to slot, and looks up the subscription, the event and the delivery of each by their primary

@@ -16,11 +16,11 @@ import {
   transaction,
 } from "../db/client.ts";
 import { isOnPage, mapItems, type PageRequest, preparePages } from "../db/page.ts";
-import { deliveries, subscriptions, workspaces } from "../db/schema.ts";
+import { deliveries, PRIORITY, subscriptions, workspaces } from "../db/schema.ts";
 import { isActive } from "../db/states.ts";
 import { cancelPending, endSubscriptions, wakeUpsToCancel } from "../delivery/cancellation.ts";
 import type { WakeUp } from "../delivery/messages.ts";
-import { INITIAL_PACE, INITIAL_TYPE_RECORD, queueOf } from "../delivery/policy.ts";
+import { INITIAL_PACE, INITIAL_TYPE_RECORD, paceColumns, queueOf } from "../delivery/policy.ts";
 import { earlierSecretsAt } from "../endpoints/secrets.ts";
 
 /*
@@ -204,11 +204,7 @@ function hasOnlyFailedUnlisted(events: readonly WebhookEvent[]): SQL {
 
 /** Returns the columns of the pace, set to that of a new subscription if a condition holds. */
 function resetPaceIf(condition: SQL) {
-  const initial: Record<string, unknown> = {
-    ...INITIAL_PACE,
-    failingSince: null,
-    failures: 0,
-  };
+  const initial: Record<string, unknown> = paceColumns(INITIAL_PACE);
   return mapColumns(
     subscriptions,
     ["concurrency", "slow", "streak", "blockedUntil", "retryFailedAt", "failingSince", "failures"],
@@ -220,13 +216,13 @@ function resetPaceIf(condition: SQL) {
 function retryFailedNow(id: string, condition: SQL): Part {
   return qb
     .update(deliveries)
-    .set({ priority: 2 })
+    .set({ priority: PRIORITY.early })
     .where(
       sql`${deliveries.subscriptionId} = ${id} AND ${deliveries.eventId} IN (
         SELECT ${deliveries.eventId}
         FROM ${deliveries} INDEXED BY deliveries_due_of_subscription CROSS JOIN ${subscriptions}
         WHERE ${subscriptions.id} = ${id} AND ${deliveries.subscriptionId} = ${subscriptions.id}
-          AND ${deliveries.state} = 'pending' AND ${deliveries.priority} = 3 AND ${deliveries.attempts} > 0 AND ${condition}
+          AND ${deliveries.state} = 'pending' AND ${deliveries.priority} = ${PRIORITY.scheduled} AND ${deliveries.attempts} > 0 AND ${condition}
         LIMIT ${CLEANUP_MAX})`,
     );
 }
@@ -292,10 +288,8 @@ export function enableSubscription(id: string): Part {
     .set({
       disabledAt: null,
       disabledByFailures: false,
-      ...INITIAL_PACE,
+      ...paceColumns(INITIAL_PACE),
       ...INITIAL_TYPE_RECORD,
-      failingSince: null,
-      failures: 0,
     })
     .where(and(isSubscription(id), isNotNull(subscriptions.disabledAt)));
 }

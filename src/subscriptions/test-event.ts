@@ -4,9 +4,9 @@ import { newEventId } from "../contract/ids.ts";
 import { isoTime } from "../contract/time.ts";
 import { insertFrom } from "../db/builder.ts";
 import { commit, type Database, type Statements, transaction } from "../db/client.ts";
-import { attempts, deliveries, events, subscriptions } from "../db/schema.ts";
+import { attempts, deliveries, events, PRIORITY, subscriptions } from "../db/schema.ts";
 import { type Outcome, statusOf } from "../delivery/outcome.ts";
-import { type Claimed, createSender } from "../delivery/sender.ts";
+import { createSender, type PreparedDelivery } from "../delivery/sender.ts";
 import type { WebhookDelivery } from "../events/bodies.ts";
 import { HARD_DELIVERIES } from "../events/samples.ts";
 import { log } from "../log.ts";
@@ -44,7 +44,7 @@ export async function postTestEvent(
     subscriptionId,
     eventId,
     type,
-    priority: 1 as const,
+    priority: PRIORITY.manual,
     attempts: 0,
     dueAt: now,
     scheduledAt: null,
@@ -53,7 +53,7 @@ export async function postTestEvent(
   };
   const sender = createSender(env, true);
   const [delivery] = sender.prepare([row], targets, now);
-  const sent = await sender.send(delivery as Claimed, subscription, now);
+  const sent = await sender.send(delivery as PreparedDelivery, subscription, now);
   const durationMs = Date.now() - now;
   const result = { eventId, outcome: sent.kind, status: statusOf(sent), durationMs };
   await commit(db, record(subscriptionId, type, body, now, result, await sent.kept));

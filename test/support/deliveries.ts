@@ -29,7 +29,7 @@ import type { WakeUpMessage } from "../../src/delivery/messages.ts";
 import type { Outcome } from "../../src/delivery/outcome.ts";
 import { INITIAL_PACE, type QueueName, queueOf } from "../../src/delivery/policy.ts";
 import type { RoundSubscription } from "../../src/delivery/round.ts";
-import { type Claimed, createSender } from "../../src/delivery/sender.ts";
+import { createSender, type PreparedDelivery } from "../../src/delivery/sender.ts";
 import type { DispatchPorts } from "../../src/delivery/session.ts";
 import type { EmailMessage } from "../../src/email/queue.ts";
 import { sealSecret } from "../../src/endpoints/secrets.ts";
@@ -243,7 +243,7 @@ export async function postOf(
     isWithdrawn: 0 as const,
   };
   const [claimed] = sender.prepare([row], new Map([[id, target]]), now);
-  return [claimed as Claimed, target];
+  return [claimed as PreparedDelivery, target];
 }
 
 /** A complete response of a subscriber. */
@@ -282,7 +282,8 @@ export async function dispatchAt(
   const own = queueOf(row ?? INITIAL_PACE);
   const finished: RoundSubscription[] = [];
   const ports = portsAt(now, attempt, finished);
-  await dispatch(openDatabase(client), subscriptionIds, ports, { queue: queue ?? own });
+  const woken = new Map(subscriptionIds.map((id) => [id, 0]));
+  await dispatch(openDatabase(client), woken, ports, { queue: queue ?? own });
   return finished;
 }
 
@@ -325,10 +326,10 @@ export async function heldDispatch(now: number | (() => number), subscriptionId:
 
 /** Makes an endpoint that stores its requests, and responds to each with the result of `answer`. */
 export function subscriber(
-  answer: (delivery: Claimed) => Outcome | Promise<Outcome> = () => answered(200),
+  answer: (delivery: PreparedDelivery) => Outcome | Promise<Outcome> = () => answered(200),
 ) {
   const posts: string[] = [];
-  const attempt = async (delivery: Claimed) => {
+  const attempt = async (delivery: PreparedDelivery) => {
     posts.push(delivery.eventId);
     return answer(delivery);
   };

@@ -1,6 +1,6 @@
 import { ENCRYPTION_KEYS } from "../../../scripts/shared/runtime.ts";
 import type { WebhookEvent } from "../../../src/contract/enumerations.ts";
-import type { Claimed, Target } from "../../../src/delivery/sender.ts";
+import type { PreparedDelivery, Target } from "../../../src/delivery/sender.ts";
 import { mintSecret } from "../../../src/endpoints/signature.ts";
 import { openBroker } from "./broker.ts";
 import type { Store } from "./store.ts";
@@ -18,7 +18,7 @@ export function deploy(world: World, store: Store, subscribers: Subscribers, wor
   const concurrency = chance.pick([1, 3, 10, 250]);
   const broker = (name: string) =>
     openBroker(world, name, concurrency, (messages, isolate) => {
-      const attempt = (delivery: Claimed, target: Target) =>
+      const attempt = (delivery: PreparedDelivery, target: Target) =>
         subscribers.attempt(delivery, target, isolate);
       const ctx = { waitUntil: () => {} };
       return worker.consume(messages, env(isolate), ctx, attempt);

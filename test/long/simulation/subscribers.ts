@@ -1,7 +1,7 @@
 import { WebhookEvent } from "../../../src/contract/enumerations.ts";
 import { POST_TIMEOUT_MS } from "../../../src/contract/limits.ts";
 import type { Outcome } from "../../../src/delivery/outcome.ts";
-import type { Claimed, Target } from "../../../src/delivery/sender.ts";
+import type { PreparedDelivery, Target } from "../../../src/delivery/sender.ts";
 import { checkPost, type Post } from "./invariants.ts";
 import type { Store } from "./store.ts";
 import { type Isolate, Violation, type World } from "./world.ts";
@@ -128,11 +128,15 @@ export function openSubscribers(world: World, store: Store) {
   }
 
   /** The network and the subscriber's server, for one attempt. */
-  function attempt(delivery: Claimed, target: Target, isolate: Isolate): Promise<Outcome> {
+  function attempt(delivery: PreparedDelivery, target: Target, isolate: Isolate): Promise<Outcome> {
     return isolate.request(() => post(delivery, target, isolate));
   }
 
-  async function post(delivery: Claimed, target: Target, isolate: Isolate): Promise<Outcome> {
+  async function post(
+    delivery: PreparedDelivery,
+    target: Target,
+    isolate: Isolate,
+  ): Promise<Outcome> {
     await isolate.step();
     const { eventId, subscriptionId } = delivery;
     const { host } = new URL(target.url);

@@ -2,7 +2,7 @@ import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test"
 import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { randomId } from "../../../src/contract/ids.ts";
-import { consume, nextWakeUpMs } from "../../../src/delivery/consumer.ts";
+import { consume, nextWakeUp } from "../../../src/delivery/consumer.ts";
 import type { WakeUpMessage } from "../../../src/delivery/messages.ts";
 import type { RoundSubscription } from "../../../src/delivery/round.ts";
 import { openedDataKeys } from "../../../src/encryption/personal-data.ts";
@@ -78,21 +78,35 @@ describe("the next wake of a subscription", () => {
     maySend: true,
     cancelling: false,
     leasedElsewhereUntil: null,
-    nextAttemptAt: null,
+    nextSendAt: null,
+    subscriptionId: "sub",
+    slow: false,
   };
   const LEASED = { leasedElsewhereUntil: NOW + 9 };
 
-  test.each<[string, Partial<RoundSubscription>, number | null, (number | null)?]>([
+  const IMMEDIATELY = { subscriptionId: "sub", queue: "fast" };
+
+  test.each<[string, Partial<RoundSubscription>, object | null, (number | null)?]>([
     ["with nothing pending: none", {}, null],
-    ["with a message on its way: none", { nextAttemptAt: NOW + 60_000 }, null, null],
-    ["with more due: immediately", { nextAttemptAt: NOW - 1 }, 0],
-    ["with more due later: then", { nextAttemptAt: NOW + 60_000 }, 60_000],
-    ["that is no longer owed it: none", { nextAttemptAt: NOW, maySend: false }, null],
-    ["with more to cancel: immediately", { cancelling: true }, 0],
-    ["that another dispatch leases: none", { nextAttemptAt: NOW, ...LEASED }, null],
+    ["with a message on its way: none", { nextSendAt: NOW + 60_000 }, null, null],
+    ["with more due: immediately", { nextSendAt: NOW - 1 }, IMMEDIATELY, null],
+    [
+      "whose noted time has come: by a message that names it",
+      { nextSendAt: NOW - 1 },
+      { ...IMMEDIATELY, wakeAt: NOW - 1 },
+      NOW - 1,
+    ],
+    [
+      "with more due later: then",
+      { nextSendAt: NOW + 60_000 },
+      { ...IMMEDIATELY, wakeAt: NOW + 60_000 },
+    ],
+    ["that is no longer owed it: none", { nextSendAt: NOW, maySend: false }, null],
+    ["with more to cancel: immediately", { cancelling: true }, IMMEDIATELY],
+    ["that another dispatch leases: none", { nextSendAt: NOW, ...LEASED }, null],
   ])("%s", (_, found, expected, wakeAt = NOW + 60_000) => {
     const subscription = { ...idle, ...found } as RoundSubscription;
-    expect(nextWakeUpMs(subscription, wakeAt, NOW)).toBe(expected);
+    expect(nextWakeUp(subscription, wakeAt, NOW)).toEqual(expected);
   });
 });
 

@@ -243,7 +243,7 @@ describe("when D1 returns an error", () => {
     const deployment = isolated({ DB });
     expect(await consumeFor([id], deployment.env)).toMatchObject(ACKNOWLEDGED);
     const hint = { subscriptionId: id, queue: "fast", delaySeconds: LEASE_MS / 1000 };
-    expect(deployment.fast).toEqual([hint]);
+    expect(deployment.fast).toEqual([{ ...hint, wakeAt: expect.any(Number) }]);
     expect(await receivedBy({ url })).toHaveLength(posted);
     const row = { state: "pending", attempts: 0, lastOutcome: null, dueAt: now };
     expect(await deliveryTo(id)).toMatchObject(row);

@@ -32,7 +32,7 @@ describe("a dispatch", () => {
   test("posts nothing that is not due yet, and makes a single round trip", async () => {
     const { id } = await owed(1, NOW);
     const { DB, trips } = observedDatabase();
-    const subscription = { subscriptionId: id, nextAttemptAt: NOW, leasedElsewhereUntil: null };
+    const subscription = { subscriptionId: id, nextSendAt: NOW, leasedElsewhereUntil: null };
     const ended = await dispatchOn(DB, NOW - 1, [id], OK);
     expect(ended).toMatchObject([subscription]);
     expect(trips).toHaveLength(1);
@@ -55,7 +55,7 @@ describe("a dispatch", () => {
         failures: i + 1,
       });
       // It fails alone, so that nothing brings its next turn forward.
-      expect(await dispatchAt(now - 1, [id], attempt)).toMatchObject([{ nextAttemptAt: now }]);
+      expect(await dispatchAt(now - 1, [id], attempt)).toMatchObject([{ nextSendAt: now }]);
     }
     for (const laterMs of [0, HOUR_MS]) await dispatchAt(now + laterMs, [id], attempt);
     const attempts = RETRY_WAITS_SECONDS.length + 1;
@@ -128,7 +128,7 @@ describe("a dispatch", () => {
     expect(posts.slice(150).toSorted()).toEqual(ids(late));
     expect(await statesOf(id)).toEqual({ delivered: 152, pending: 1 });
     // Another clock may make an event due in the future: there is a wake for it.
-    const subscription = { nextAttemptAt: NOW + 3000, leasedElsewhereUntil: null };
+    const subscription = { nextSendAt: NOW + 3000, leasedElsewhereUntil: null };
     expect(ended).toMatchObject([subscription]);
     expect(await subscriptionRow(id)).toMatchObject({ leasedUntil: 0 });
   });
@@ -174,7 +174,7 @@ describe("a dispatch", () => {
     expect(rows.filter(({ state }) => state === "pending")).toMatchObject(
       Array(20 - posts.length).fill({ attempts: 0, lastOutcome: null, dueAt: NOW }),
     );
-    const subscription = { leasedElsewhereUntil: null, nextAttemptAt: NOW };
+    const subscription = { leasedElsewhereUntil: null, nextSendAt: NOW };
     expect(ended).toMatchObject(Array(4).fill(subscription));
     for (const id of ids) expect(await subscriptionRow(id)).toMatchObject({ leasedUntil: 0 });
   });
@@ -193,7 +193,7 @@ describe("a failure", () => {
       expect(row.state).toBe("pending");
       expect(row).toMatchObject(posts.includes(row.eventId) ? failed : untried);
     }
-    const subscription = { ...pace, nextAttemptAt: pace.blockedUntil, leasedElsewhereUntil: null };
+    const subscription = { ...pace, nextSendAt: pace.blockedUntil, leasedElsewhereUntil: null };
     expect(ended).toMatchObject([subscription]);
     const health = { failures: 1, failingSince: NOW, disabledAt: null, leasedUntil: 0 };
     expect(await subscriptionRow(id)).toMatchObject({ ...pace, ...health });

@@ -76,8 +76,8 @@ async function workUntil(
 ): Promise<void> {
   for (;;) {
     const [left] = await dispatchAt(() => clock.now, [id], attempt);
-    if (!left || left.nextAttemptAt === null || left.nextAttemptAt > until) break;
-    clock.now = Math.max(clock.now + 1, left.nextAttemptAt);
+    if (!left || left.nextSendAt === null || left.nextSendAt > until) break;
+    clock.now = Math.max(clock.now + 1, left.nextSendAt);
   }
   clock.now = until;
 }

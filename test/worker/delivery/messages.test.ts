@@ -36,10 +36,15 @@ describe("the consumer is woken", () => {
 
   test("in the database that its message names, after a delay of 24 hours at the most", async () => {
     const { env: bindings, slow } = isolated();
-    for (const delaySeconds of [30, 86_400, 172_800])
-      await sendWakeUps(bindings, "DB_2", wakes("slow", 1), delaySeconds);
-    const named = { subscriptionId: "slow-0", queue: "slow", database: "DB_2" };
-    expect(slow).toEqual([30, 86_400, 86_400].map((delaySeconds) => ({ ...named, delaySeconds })));
+    const named = { subscriptionId: "slow-0", queue: "slow" as const };
+    const wakeAts = [-60, 30, 172_800].map((seconds) => Date.now() + seconds * 1000);
+    for (const wakeAt of wakeAts) await sendWakeUps(bindings, "DB_2", [{ ...named, wakeAt }]);
+    const [past, soon, late] = wakeAts.map((wakeAt) => ({ ...named, database: "DB_2", wakeAt }));
+    expect(slow).toEqual([
+      { ...past, delaySeconds: 0 },
+      { ...soon, delaySeconds: 30 },
+      { ...late, delaySeconds: 86_400 },
+    ]);
   });
 
   test("in batches of at most 100, as Queues requires", async () => {

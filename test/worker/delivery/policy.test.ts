@@ -302,16 +302,16 @@ describe("the next delivery while requests are spaced", () => {
 
   test("is of the event type that was tried longest ago", () => {
     const turns = {
-      [LEAD]: { at: NOW - 1, triedNewest: false },
-      [RUN]: { at: NOW - 2, triedNewest: false },
+      [LEAD]: { at: NOW - 1, isOldestNext: false },
+      [RUN]: { at: NOW - 2, isOldestNext: false },
     };
     expect(chooseNext(withTurns(turns), [old, young, failed, run], NOW)).toBe(run);
   });
 
   test("is in turn the newest and the oldest untried event of its type", () => {
     const heads = [failed, old, young];
-    const next = (triedNewest: boolean) =>
-      chooseNext(withTurns({ [LEAD]: { at: NOW, triedNewest } }), heads, NOW);
+    const next = (isOldestNext: boolean) =>
+      chooseNext(withTurns({ [LEAD]: { at: NOW, isOldestNext } }), heads, NOW);
     expect([next(false), next(true)]).toEqual([young, old]);
   });
 
@@ -321,12 +321,12 @@ describe("the next delivery while requests are spaced", () => {
 
   test("alternates over attempts, for each event type by itself", () => {
     let pace = spaced;
-    const triedNewest: (boolean | undefined)[] = [];
+    const isOldestNext: (boolean | undefined)[] = [];
     for (const type of [LEAD, RUN, LEAD, RUN]) {
       pace = adjustPace(pace, attempt(REJECTED, { at: pace.blockedUntil, of: delivery({ type }) }));
-      triedNewest.push(pace.streak?.turns[type]?.triedNewest);
+      isOldestNext.push(pace.streak?.turns[type]?.isOldestNext);
     }
-    expect(triedNewest).toEqual([true, true, false, false]);
+    expect(isOldestNext).toEqual([true, true, false, false]);
   });
 });
 

@@ -91,7 +91,7 @@ function begin(ids: string[], now: () => number, attempt: DispatchPorts["attempt
     ...portsAt(now, attempt),
     finished: ({ subscriptionId }) => void ended.push(subscriptionId),
   };
-  const run = dispatch(db, ids, ports, { queue: "fast" });
+  const run = dispatch(db, new Map(ids.map((id) => [id, 0])), ports, { queue: "fast" });
   return { run, ended };
 }
 

@@ -210,7 +210,7 @@ test("a redelivery reads the events that it sends, and a deletion what is pendin
     [1_000, again, { count: 0 }],
     [300, () => listSubscriptionHealth(metered, workspaceId), [{ pending: 20 }]],
     [100, () => commit(metered, deleteSubscription(workspaceId, id, now)), { wakeUps: [{}] }],
-    [1_000, () => dispatchOn(DB, now, [id], answered(200)), [{ nextAttemptAt: null }]],
+    [1_000, () => dispatchOn(DB, now, [id], answered(200)), [{ nextSendAt: null }]],
   ] as const) {
     rows.read = 0;
     expect(await work()).toMatchObject(result);
