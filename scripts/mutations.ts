@@ -52,13 +52,13 @@ const IS_SQL = /\b(SELECT|WHERE|AND|OR|UPDATE|INSERT|DELETE|EXISTS|ORDER BY|iif|
 /** Calls whose arguments are texts for people. A mistake there breaks no behaviour. */
 const WORDS = /^(log|logError|createRoute|operation)$|\.(openapi|describe|meta)$/;
 
-const METHODS: Record<string, string> = {
-  every: "some",
-  some: "every",
-  min: "max",
-  max: "min",
-  all: "allSettled",
-};
+const METHODS = new Map([
+  ["every", "some"],
+  ["some", "every"],
+  ["min", "max"],
+  ["max", "min"],
+  ["all", "allSettled"],
+]);
 
 /**
  * Finds possible mistakes in a source file, in its order: conditions that always or never hold, shifted comparisons
@@ -118,7 +118,7 @@ export function mutationsOf(file: string, source: string): Mutation[] {
         break;
       case "MemberExpression": {
         const property = child("property");
-        const other = node.computed ? undefined : METHODS[textOf(property)];
+        const other = node.computed ? undefined : METHODS.get(textOf(property));
         if (other && parent?.type === "CallExpression") add("bound", property, other);
         break;
       }

@@ -109,6 +109,7 @@ test.each([
   'log("a", { b: 1 });',
   "const a = z.string().openapi({ minLength: 1 });",
   'const a = b + "c";',
+  "const a = b.toString();",
 ])("`%s` has no mutation that matters", (source) => {
   expect(mutated(source)).toEqual([]);
 });
