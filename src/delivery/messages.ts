@@ -22,7 +22,10 @@ const WakeUpMessage = z.strictObject({
   queue: z.enum(["fast", "slow"]),
   /** The name of the subscription's database; if absent, the one that holds the workspace directory. */
   database: z.string().optional(),
-  /** See `WakeUp`. By the clock of its consumer, the message may come earlier. */
+  /**
+   * See `WakeUp`. The message may come earlier: by the clock of its consumer, or because no message is delayed by more
+   * than `DELAY_MAX_SECONDS`.
+   */
   wakeAt: z.number().optional(),
 });
 export type WakeUpMessage = z.infer<typeof WakeUpMessage>;
@@ -34,7 +37,7 @@ export function isWakeUp(message: Message, env: Env): message is Message<WakeUpM
 }
 
 /** The longest delay of a message that Cloudflare Queues accepts. */
-export const DELAY_MAX_SECONDS = 86_400;
+const DELAY_MAX_SECONDS = 86_400;
 /** Maximum messages that Cloudflare Queues accepts in one call. */
 const MESSAGES_MAX = 100;
 

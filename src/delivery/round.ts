@@ -22,7 +22,6 @@ import { isUnlocked, isWritable } from "../workspaces/moves.ts";
 import { insertAttempts } from "./attempts.ts";
 import { cancelDeliveries, cancelPending } from "./cancellation.ts";
 import { addCounts, countAttempts } from "./counts.ts";
-import { DELAY_MAX_SECONDS } from "./messages.ts";
 import type { Pace, PendingDelivery, paceColumns, QueueName, TypeRecord } from "./policy.ts";
 import { dueUntil, IS_IN_LINE, isUnblocked, LINES, nextSendAt } from "./schedule.ts";
 
@@ -357,7 +356,7 @@ const noteWakeUps = prepared(
   qb.all<{ subscriptionId: string; wakeAt: number }>(sql`
     WITH waiting AS MATERIALIZED (
       SELECT ${subscriptions.id} AS id, max(${NOW}, request.value->>'arrivedWakeAt') AS arrived,
-        min(${NEXT_SEND_AT}, ${NOW} + ${DELAY_MAX_SECONDS * 1000}) AS at
+        ${NEXT_SEND_AT} AS at
       FROM ${REQUESTS} JOIN ${subscriptions} ON ${IS_REQUESTED}
       WHERE ${subscriptions.leasedUntil} <= ${NOW} AND ${IS_WRITABLE} AND ${isActive()} AND NOT ${subscriptions.cancelling})
     UPDATE ${subscriptions} SET wake_at = waiting.at FROM waiting
