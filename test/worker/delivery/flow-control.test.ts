@@ -138,6 +138,16 @@ describe("pending deliveries of a subscription", () => {
     expect((await subscriptionRow(id)).blockedUntil).toBe(NOW + 8_000);
   });
 
+  test("include none that was delivered when the newest is next while requests are spaced", async () => {
+    const { id } = await owed(3, NOW);
+    const rows = await deliveriesTo(id);
+    await setDeliveries(id, { state: "delivered", dueAt: NOW + 1 }, rows[2]?.eventId);
+    await setSubscription(id, { blockedUntil: NOW });
+    const { posts, attempt } = subscriber(() => REJECTED);
+    await dispatchAt(NOW + 2, [id], attempt);
+    expect(posts).toEqual([rows[1]?.eventId]);
+  });
+
   test("that only failed during an outage are due at once when it ends", async () => {
     const { id } = await owed(30, NOW);
     for (let i = 0; i < 30; i++) {
@@ -391,6 +401,14 @@ describe("a dispatch", () => {
     expect(delayed).toHaveLength(1);
   });
 
+  test("notes no delayed message for a subscription that is disabled", async () => {
+    const { id } = await owed(1, NOW);
+    await setDeliveries(id, { dueAt: NOW + HOUR_MS });
+    await exports.Platform.disableWebhook({ webhookId: id });
+    await dispatchAt(NOW, [id], OK);
+    expect((await subscriptionRow(id)).wakeAt).toBe(0);
+  });
+
   test("records the outcomes of others though one workspace was locked meanwhile", async () => {
     const one = await owed(1, NOW);
     const other = await owed(1, NOW);
@@ -420,7 +438,7 @@ test("no deliveries are exhausted while no more are pending than the bound", asy
   expect(await statesOf(id)).toEqual({ pending: 3 });
 });
 
-test("the oldest deliveries beyond the bound are exhausted, say so, and can be sent again", async () => {
+test("the oldest deliveries beyond the bound are exhausted, note since when, and can be sent again", async () => {
   const { id, workspaceId } = await owed(3, NOW - MINUTE_MS);
   const [first = "", second = ""] = (await deliveriesTo(id))
     .map(({ eventId }) => eventId)
@@ -435,16 +453,19 @@ test("the oldest deliveries beyond the bound are exhausted, say so, and can be s
     .run();
   const exhaust = () => commit(openDatabase(WORKSPACE_DB), exhaustOverflow(id, NOW));
   expect([await exhaust(), await exhaust()]).toEqual([2, 0]);
+  expect(await subscriptionRow(id)).toMatchObject({ pendingExhaustedAt: NOW });
+  await announceLeads(workspaceId, 1, NOW + MINUTE_MS);
+  expect(await commit(openDatabase(WORKSPACE_DB), exhaustOverflow(id, NOW + MINUTE_MS))).toBe(1);
+  expect(await subscriptionRow(id)).toMatchObject({ pendingExhaustedAt: NOW });
   await WORKSPACE_DB.prepare(
     "DELETE FROM deliveries WHERE subscription_id = ? AND event_id LIKE 'evt_z%'",
   )
     .bind(id)
     .run();
-  expect(await statesOf(id)).toEqual({ exhausted: 2, pending: 1 });
-  expect(await subscriptionRow(id)).toMatchObject({ pendingExhaustedAt: NOW });
+  expect(await statesOf(id)).toEqual({ exhausted: 3, pending: 1 });
   const { items } = await exports.Platform.listDeliveries({ webhookId: id, state: "exhausted" });
   const lastAttempt = { at: isoTime(NOW), outcome: "overflow", status: null, durationMs: null };
-  expect(items).toMatchObject(
+  expect(items.slice(-2)).toMatchObject(
     [first, second].map((eventId) => ({ eventId, lastAttempt })).reverse(),
   );
   const eventIds = [first, second];

@@ -1,7 +1,9 @@
 import { env } from "cloudflare:workers";
-import { eq } from "drizzle-orm";
-import { expect, test, vi } from "vitest";
-import { attempts } from "../../../src/db/schema.ts";
+import { and, eq, isNotNull } from "drizzle-orm";
+import { describe, expect, test, vi } from "vitest";
+import { RESPONSES_PER_DAY } from "../../../src/contract/limits.ts";
+import { attempts, deliveryCounts } from "../../../src/db/schema.ts";
+import { startOfDay } from "../../../src/delivery/counts.ts";
 import {
   HEADERS_KEPT_BYTES,
   RESPONSE_KEPT_BYTES,
@@ -13,10 +15,12 @@ import { Platform, recordLead } from "../../support/api.ts";
 import {
   announceLeads,
   answered,
+  DAY_MS,
   db,
   deliveryTo,
   dispatchAt,
   endWait,
+  owed,
   postOf,
   receivedBy,
   setDeliveries,
@@ -178,6 +182,51 @@ test("the body of a success is not waited for", async () => {
   await deliver(id);
   expect(await statesOf(id)).toEqual({ delivered: 12 });
   expect(performance.now() - startedAt).toBeLessThan(12 * RESPONSE_READ_MS);
+});
+
+describe("The responses that are stored for a subscription in a day", () => {
+  const NOW = Date.UTC(2026, 0, 5, 12);
+  /** An attempt that fails, with a response to store. */
+  const rejected = async () => ({ ...answered(400), kept: Promise.resolve("00") });
+
+  /** A subscription with pending events, for which all responses but one are stored on the day of `NOW`. */
+  async function withOneLeft(count: number, now = NOW) {
+    const subscription = await owed(count, now);
+    const counts = { responses: RESPONSES_PER_DAY - 1 };
+    const { workspaceId, id: subscriptionId } = subscription;
+    await db
+      .insert(deliveryCounts)
+      .values({ workspaceId, subscriptionId, day: startOfDay(NOW), counts });
+    return subscription;
+  }
+
+  const countStored = async (id: string) => {
+    const isStored = and(eq(attempts.subscriptionId, id), isNotNull(attempts.response));
+    return (await db.select().from(attempts).where(isStored)).length;
+  };
+
+  test("are no more than the maximum, even within one dispatch", async () => {
+    const { id } = await withOneLeft(3);
+    await dispatchAt(NOW, [id], rejected);
+    expect(await statesOf(id)).toEqual({ pending: 3 });
+    expect(await countStored(id)).toBe(1);
+  });
+
+  test("leave those of the next day their own maximum", async () => {
+    const { id } = await withOneLeft(3, NOW + DAY_MS);
+    await dispatchAt(NOW + DAY_MS, [id], rejected);
+    expect(await countStored(id)).toBe(3);
+  });
+
+  test("are used up by stored responses alone", async () => {
+    const { id } = await owed(3, NOW);
+    let posts = 0;
+    const [subscription] = await dispatchAt(NOW, [id], async () =>
+      ++posts === 1 ? rejected() : answered(400),
+    );
+    expect(posts).toBe(3);
+    expect(subscription?.storedResponses).toBe(1);
+  });
 });
 
 test("what a receiver echoes is encrypted, and erased with the lead", async () => {

@@ -31,6 +31,7 @@ import {
   dispatchAt,
   dispatchOn,
   draftLeads,
+  endWait,
   HOUR_MS,
   observedDatabase,
   owed,
@@ -385,9 +386,20 @@ test("A replay of failed events sends them at once, and keeps their attempts and
     [first, HOUR_MS],
     [second, 2 * HOUR_MS],
   ]);
-  const waiting = { state: "pending", attempts: 4 };
+  const waiting = { state: "pending", attempts: 4, earlierAttempts: 0 };
   const rows = await deliveriesTo(id);
   expect(rows.filter(({ eventId }) => eventId !== untried)).toMatchObject([waiting, waiting]);
+});
+
+test("A replay of a range sends what failed within the streak, whatever else it includes", async () => {
+  const { id } = await owed(2, NOW);
+  await dispatchAt(NOW, [id], answered(503));
+  await endWait(id);
+  await dispatchAt(NOW + 1, [id], answered(503));
+  const range = { since: T0, until: null, states: ["exhausted"] } as const;
+  expect(await sendAgain(db, id, range, NOW + 100)).toMatchObject({ count: 0 });
+  await dispatchAt(NOW + 100, [id], answered(200));
+  expect(await statesOf(id)).toEqual({ delivered: 2 });
 });
 
 describe("a replay of a range", () => {

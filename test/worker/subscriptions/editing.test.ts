@@ -60,6 +60,24 @@ test("Changes of several people at once all take effect", async () => {
   expect(headers.toSorted()).toEqual(["X-Header-1", "X-Header-2", "X-Header-3"]);
 });
 
+test.each([
+  ["url", ["https://ok-1.example/", "https://ok-2.example/", "https://ok-3.example/"]],
+  ["description", ["1", "2", "3"]],
+  ["events", [["lead.created"], ["run.completed"], ["automation.status_changed"]]],
+] as const)(
+  "Each of several changes of the %s at once begins with what the one before it left",
+  async (...row) => {
+    const [field, values] = row;
+    const { webhookId } = await openOwed();
+    await Promise.all(values.map((value) => Platform.updateWebhook({ webhookId, [field]: value })));
+    const { items } = await Platform.listWebhookChanges({ webhookId });
+    const changed = items.filter(({ after }) => after !== null && field in after);
+    const before = changed.map((change) => JSON.stringify(change.before?.[field]));
+    expect(new Set(before).size).toBe(changed.length);
+    expect(changed.length).toBeGreaterThan(1);
+  },
+);
+
 test("A form that is sent twice in the portal subscribes once", async () => {
   const { workspaceId } = await openWorkspace();
   const portal = await openPortal(workspaceId);

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import { errorOf, openWorkspace, Platform } from "../../../support/api.ts";
+import { jumpTo } from "../../../support/deliveries.ts";
 import { exchange, linkToken, openOwed, portalOf, sessionToken } from "../../../support/portal.ts";
 
 /** The statuses that a session and an unopened link of a workspace get. */
@@ -34,6 +35,15 @@ test("endPortalSessions ends sessions and links of one workspace, and new links 
     expect(await statusesOf(session, link)).toEqual([401, 401]);
   }
   expect(await statusesOf(other.session, other.link)).toEqual([200, 200]);
+});
+
+test("Sessions end even if other ones were ended in the same millisecond", async () => {
+  const { workspaceId } = await openWorkspace();
+  jumpTo(Date.now());
+  await Platform.endPortalSessions({ workspaceId });
+  const [session, link] = [await sessionToken(workspaceId), await linkToken(workspaceId)];
+  await Platform.endPortalSessions({ workspaceId });
+  expect(await statusesOf(session, link)).toEqual([401, 401]);
 });
 
 test("A session has the actor, the address to return to and the mode of its link", async () => {

@@ -11,7 +11,7 @@ import {
   success,
 } from "../../../support/api.ts";
 import { keepLog } from "../../../support/log-lines.ts";
-import { damageLead } from "../../../support/record.ts";
+import { damageLead, fillLeads } from "../../../support/record.ts";
 
 // What each field shows, and that an agent has one id everywhere: test/worker/http/document/examples.test.ts and test/worker/platform.
 
@@ -46,6 +46,16 @@ test("GET /leads leaves out a lead that cannot be decrypted, logs it, and shows 
   const { body } = await api.get<Page>(`/v1/leads?cursor=${first.body.next_cursor}`);
   expect(body.data.map(({ id }) => id)).toEqual([ids[0]]);
   expect(lines.join()).toContain(`"lead_decrypt_failed","leadId":"${ids[2]}"`);
+});
+
+test("GET /leads reads at most ten pages that only have leads that cannot be decrypted", async () => {
+  const { workspaceId, api } = await openWorkspace();
+  const { ids } = await Platform.recordLeads({ workspaceId, leads: [leadReport("1")] });
+  await fillLeads(workspaceId, 10);
+  const first = await api.get<Page>("/v1/leads?limit=1");
+  expect(first.body).toMatchObject({ data: [], has_more: true });
+  const { body } = await api.get<Page>(`/v1/leads?cursor=${first.body.next_cursor}`);
+  expect(body.data.map(({ id }) => id)).toEqual(ids);
 });
 
 describe("GET /automations/{id}/runs", () => {
