@@ -19,7 +19,8 @@ import { type ClientCall, type D1Client, DeferredClient } from "./session.ts";
  * - A budget of statements, of which an invocation may execute 1,000 (budget.ts).
  *
  * A part is a Drizzle query, raw SQL, or `Statements`, which are queries with a function that reads their result. Other
- * folders write functions that return parts. The caller decides which parts form a transaction:
+ * folders write functions that return parts. One named `select…` returns a part that reads, whereas one named `find…`
+ * reads at once. The caller decides which parts form a transaction:
  *
  *     const { stored, events } = await commit(db, { events: announce(…), stored: insertLeads(…) });
  *

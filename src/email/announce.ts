@@ -7,8 +7,8 @@ import {
   CANDIDATES_MAX,
   type Candidate,
   chooseAnnouncements,
-  findCandidates,
   recordAnnouncements,
+  selectCandidates,
 } from "./announcements.ts";
 import { enqueueEmails } from "./queue.ts";
 
@@ -71,7 +71,7 @@ export async function announceProblems(
   const until = String(now + ANNOUNCING_MAX_MS);
   const { locked, candidates } = await commit(db, {
     locked: lock({ until }),
-    candidates: findCandidates({ after: "", now }),
+    candidates: selectCandidates({ after: "", now }),
   });
   if (locked.length === 0) return;
   const failures: unknown[] = [];
@@ -83,7 +83,7 @@ export async function announceProblems(
     }
     const after = wholeWorkspaces(page).at(-1)?.[0]?.workspaceId;
     if (page.length < CANDIDATES_MAX || after === undefined || !hasMore()) break;
-    page = await query(db, findCandidates({ after, now }));
+    page = await query(db, selectCandidates({ after, now }));
   }
   await commit(db, unlock({ until }));
   if (failures.length > 0) throw failures[0];

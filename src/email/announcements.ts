@@ -38,7 +38,7 @@ const json = <T>(expression: SQL, name: string) =>
  * Reads a page of the subscriptions that may need an e-mail, in the order of their workspaces. Two indexes find them
  * without reading the healthy ones. A subscription that was disabled so long ago that no reminder follows is left out.
  */
-export const findCandidates = prepared(
+export const selectCandidates = prepared(
   qb
     .select({
       workspaceId: subscriptions.workspaceId,
@@ -79,7 +79,7 @@ export const findCandidates = prepared(
     .orderBy(subscriptions.workspaceId, subscriptions.id)
     .limit(CANDIDATES_MAX),
 );
-export type Candidate = ResultOf<ReturnType<typeof findCandidates>>[number];
+export type Candidate = ResultOf<ReturnType<typeof selectCandidates>>[number];
 
 type AnnouncementRow = typeof announcements.$inferSelect;
 

@@ -5,6 +5,7 @@ import { OPERATIONS, type PlatformInput, type PlatformOutput } from "./operation
 
 class PlatformEntrypoint extends WorkerEntrypoint<Env> {}
 
+// One method for each operation. Its body is the `run` of the operation (operations.ts), which `invoke` calls.
 for (const [name, operation] of Object.entries(OPERATIONS))
   Object.defineProperty(PlatformEntrypoint.prototype, name, {
     value(this: Call, input: unknown) {

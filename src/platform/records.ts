@@ -80,7 +80,10 @@ export const recordRuns = operation({
   run: async (call, input) => toRecorded(await recordAndWake(call, "recordRuns", input)),
 });
 
-/** Records a call, and sends wake-up messages for its events without making the caller wait. */
+/**
+ * Records a call. Wakes all subscriptions of the workspace that have something due, such as its events, without making
+ * the caller wait.
+ */
 async function recordAndWake<M extends RecordingMethod>(
   { env, ctx }: Call,
   method: M,

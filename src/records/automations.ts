@@ -11,23 +11,29 @@ import { automations } from "../db/schema.ts";
 
 export type AutomationRow = typeof automations.$inferSelect;
 
-/** The automations that a deployment shows; those of type `crm_source` are optional. */
+/** The automations that a deployment shows. */
 export interface Visibility {
-  crmSource: boolean;
+  /** The type whose automations and runs are neither shown nor announced; null if there is none. */
+  hiddenType: "crm_source" | null;
 }
 
 /** Reads the visibility from the deployment's `SERVED_ROUTES`. */
 export function visibilityOf(servedRoutes: string): Visibility {
-  return { crmSource: isServed(servedRoutes, "automations.crm_source") };
+  return { hiddenType: isServed(servedRoutes, "automations.crm_source") ? null : "crm_source" };
+}
+
+/** Whether automations of this type are shown and announced. */
+export function shows({ hiddenType }: Visibility, type: AutomationType | undefined): boolean {
+  return type !== hiddenType;
 }
 
 const AUTOMATION_COLUMNS = omitColumns(automations, "workspaceId", "reference", "removedAt");
 
 const AUTOMATION_ORDER = { at: automations.createdAt, id: automations.id };
 
-/** SQL condition: the API does not show the automation, because it was removed or its type is not served. */
+/** SQL condition: the API does not show the automation, because it was removed or its type is hidden. */
 const IS_HIDDEN = sql`(${automations.removedAt} IS NOT NULL
-  OR ${automations.type} = 'crm_source' AND NOT ${sql.placeholder("crmSource")})`;
+  OR ${automations.type} IS ${sql.placeholder("hiddenType")})`;
 
 const pages = preparePagesWithHidden(AUTOMATION_ORDER, IS_HIDDEN, (condition) =>
   qb
@@ -70,18 +76,13 @@ export async function findAutomation(
   return row && shows(visibility, row.type) ? row : undefined;
 }
 
-/** Whether automations of this type are shown and announced. */
-export function shows({ crmSource }: Visibility, type: AutomationType | undefined): boolean {
-  return crmSource || type !== "crm_source";
-}
-
 /** Selects the automations with these ids, of any workspace, including removed ones. */
-export function findStored(ids: string[]) {
+export function selectStoredAutomations(ids: string[]) {
   return qb.select().from(automations).where(inJson(automations.id, ids));
 }
 
 /** Selects the automations of the workspace with these ids. */
-export function findAutomations(workspaceId: string, ids: string[]) {
+export function selectAutomations(workspaceId: string, ids: string[]) {
   const { id, type, removedAt } = automations;
   return qb
     .select({ id, type })

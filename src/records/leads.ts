@@ -131,13 +131,14 @@ export function insertLeads(workspaceId: string, recorded: NewLead[]): Statement
 }
 
 /** Selects the ids among these that are leads of the workspace. */
-export const selectLeads = (workspaceId: string, ids: string[]) => findIds(leads, workspaceId, ids);
+export const selectLeads = (workspaceId: string, ids: string[]) =>
+  selectIds(leads, workspaceId, ids);
 
 /** Selects the ids among these that are erased leads of the workspace. */
-export const findErasedLeads = (workspaceId: string, ids: string[]) =>
-  findIds(erasedLeads, workspaceId, ids);
+export const selectErasedLeads = (workspaceId: string, ids: string[]) =>
+  selectIds(erasedLeads, workspaceId, ids);
 
-function findIds(table: typeof leads | typeof erasedLeads, workspaceId: string, ids: string[]) {
+function selectIds(table: typeof leads | typeof erasedLeads, workspaceId: string, ids: string[]) {
   return qb
     .select({ id: table.id })
     .from(sql`json_each(${JSON.stringify(ids)}) AS named`)

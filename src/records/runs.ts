@@ -22,9 +22,9 @@ const RUN_COLUMNS = omitColumns(runs, "workspaceId", "reference");
 
 const RUN_ORDER = { at: runs.occurredAt, id: runs.id };
 
-/** SQL condition: the API does not show the run, because its automation was removed or is not served. */
-const IS_HIDDEN = sql`(${isOfRemoved(runs.automationId)} OR NOT ${sql.placeholder("crmSource")} AND
-  (SELECT ${automations.type} = 'crm_source' FROM ${automations} WHERE ${automations.id} = ${runs.automationId}))`;
+/** SQL condition: the API does not show the run, because its automation was removed or has the hidden type. */
+const IS_HIDDEN = sql`(${isOfRemoved(runs.automationId)} OR ${sql.placeholder("hiddenType")} IS NOT NULL AND
+  (SELECT ${automations.type} FROM ${automations} WHERE ${automations.id} = ${runs.automationId}) IS ${sql.placeholder("hiddenType")})`;
 
 const pages = preparePagesWithHidden(RUN_ORDER, IS_HIDDEN, (condition) =>
   qb
@@ -69,7 +69,8 @@ export async function listRunsOfAutomation(
   automationId: string,
   request: PageRequest,
 ) {
-  if (!visibility.crmSource && !(await findAutomation(db, workspaceId, visibility, automationId)))
+  const mayBeHidden = visibility.hiddenType !== null;
+  if (mayBeHidden && !(await findAutomation(db, workspaceId, visibility, automationId)))
     return null;
   const listing = await pagesOfAutomation(db, { workspaceId, automationId }, request);
   // A non-empty page proves that the automation exists.

@@ -40,15 +40,15 @@ function scopedKey({ idempotencyKey, keyId }: CreationRequest): string | null {
 }
 
 /** Reads the subscription that the same API key created with this `Idempotency-Key` within the last day. */
-export function findCreated(
+export function selectCreated(
   workspaceId: string,
   request: CreationRequest & { idempotencyKey: string },
   now: number,
 ): Statements<CreatedSubscription | undefined> {
-  return findByKey(workspaceId, scopedKey(request) as string, now);
+  return selectByKey(workspaceId, scopedKey(request) as string, now);
 }
 
-function findByKey(workspaceId: string, scoped: string, now: number) {
+function selectByKey(workspaceId: string, scoped: string, now: number) {
   return created(
     and(
       eq(subscriptions.workspaceId, workspaceId),
@@ -94,7 +94,7 @@ export function insertSubscription(
       ? [undefined, created(eq(id, row.id))]
       : [
           releaseIdempotencyKey(row.workspaceId, idempotencyKey, row.createdAt),
-          findByKey(row.workspaceId, idempotencyKey, row.createdAt),
+          selectByKey(row.workspaceId, idempotencyKey, row.createdAt),
         ];
   const statements = transaction({
     forgotten: forget,

@@ -4,7 +4,7 @@ import { type Database, prepared, query } from "../db/client.ts";
 import { workspaces } from "../db/schema.ts";
 import { expectDataKey, knownDataKey, openDataKey } from "../encryption/personal-data.ts";
 import { unknownWorkspace } from "./moves.ts";
-import { findWorkspaces } from "./workspaces.ts";
+import { selectWorkspaces } from "./workspaces.ts";
 
 /** SQL expression: the encrypted data key of a workspace; null if it does not live in this database. */
 export function dataKeyOf(workspaceId: Column): SQL<string | null> {
@@ -49,7 +49,7 @@ export async function loadDataKeyToWrite(
 ): Promise<CryptoKey> {
   const known = knownDataKey(workspaceId);
   if (known) return known;
-  const [workspace] = await query(db, findWorkspaces([workspaceId]));
+  const [workspace] = await query(db, selectWorkspaces([workspaceId]));
   if (!workspace) throw unknownWorkspace();
   return expectDataKey(keys, { workspaceId, dataKey: workspace.dataKey });
 }

@@ -168,7 +168,7 @@ export async function listEntries(
 }
 
 /** Selects the workspaces among these that exist and are not being erased, with their encrypted data keys. */
-export function findWorkspaces(ids: string[]) {
+export function selectWorkspaces(ids: string[]) {
   return qb
     .select({ id: workspaces.id, dataKey: workspaces.dataKey })
     .from(workspaces)

@@ -31,19 +31,22 @@ export function refuseWrites(workspaceId: string, keyId: string): Part {
     .where(eq(id, workspaceId));
 }
 
+/** Begins the invalid JSON path that stands for a refusal. */
 const REFUSED = "write refused: ";
+/** A valid JSON path, which stands for none. */
+const PERMITTED = "$";
 const ENDED: ErrorCode = "invalid_api_key";
 const DENIED: ErrorCode = "workspace_access_denied";
 
 /**
  * Prepares a statement that fails if a request may not write, and so undoes its transaction. SQLite can only raise an
- * error in a trigger, so the statement uses an invalid JSON path, whose error quotes the path.
+ * error in a trigger, so the statement reads an invalid JSON path, whose error quotes the path (`toRefusal`).
  *
  * @param refusal SQL: the error code if the request is refused, or else null.
  */
-function guard(refusal: SQL) {
+function failIfRefused(refusal: SQL) {
   const { id } = workspaces;
-  const found = sql`SELECT coalesce(${REFUSED} || ${refusal}, '$') FROM ${workspaces} WHERE ${id} = ${sql.placeholder("workspaceId")}`;
+  const found = sql`SELECT coalesce(${REFUSED} || ${refusal}, ${PERMITTED}) FROM ${workspaces} WHERE ${id} = ${sql.placeholder("workspaceId")}`;
   // An erased workspace has no row.
   return prepared(sql`SELECT json_extract('{}', coalesce((${found}), ${REFUSED + ENDED}))`);
 }
@@ -52,10 +55,10 @@ const isRevoked = sql`${sql.placeholder("keyId")} IN (SELECT value FROM json_eac
 const hasEnded = sql`${sql.placeholder("issuedAt")} <= ${workspaces.sessionsNotBefore}`;
 
 // The codes come in the order in which an admission checks them.
-const guardKey = guard(
+const failIfKeyEnded = failIfRefused(
   sql`CASE WHEN ${isRevoked} THEN ${ENDED} WHEN NOT ${workspaces.accessGranted} THEN ${DENIED} END`,
 );
-const guardSession = guard(
+const failIfSessionEnded = failIfRefused(
   sql`CASE WHEN NOT ${workspaces.accessGranted} THEN ${DENIED} WHEN ${hasEnded} THEN ${ENDED} END`,
 );
 
@@ -65,17 +68,17 @@ const guardSession = guard(
  */
 export class GuardedClient extends DeferredClient {
   readonly #client: D1Client;
-  readonly #guard: D1PreparedStatement;
+  readonly #failIfEnded: D1PreparedStatement;
 
   constructor(client: D1Client, workspaceId: string, credential: Credential) {
     super();
     this.#client = client;
     const { queries } =
       "keyId" in credential
-        ? guardKey({ workspaceId, ...credential })
-        : guardSession({ workspaceId, ...credential });
+        ? failIfKeyEnded({ workspaceId, ...credential })
+        : failIfSessionEnded({ workspaceId, ...credential });
     const [{ sql: text, params }] = queries as [{ sql: string; params: unknown[] }];
-    this.#guard = this.prepare(text).bind(...params);
+    this.#failIfEnded = this.prepare(text).bind(...params);
   }
 
   override execute<T>(call: ClientCall<T>): Promise<T> {
@@ -84,7 +87,7 @@ export class GuardedClient extends DeferredClient {
 
   override async batch<T>(statements: D1PreparedStatement[]): Promise<D1Result<T>[]> {
     try {
-      const [, ...results] = await super.batch<T>([this.#guard, ...statements]);
+      const [, ...results] = await super.batch<T>([this.#failIfEnded, ...statements]);
       return results;
     } catch (error) {
       throw toRefusal(error);

@@ -25,14 +25,16 @@ const BELOW: Record<string, string> = {
   history: "subscriptions delivery endpoints events workspaces db encryption contract log",
   replay: "history subscriptions delivery workspaces db contract",
   email: "history workspaces db contract log",
-  "records/recording": "delivery events records workspaces db encryption contract log",
+  "records/automation-changes": "delivery events records db contract",
+  "records/recording":
+    "records/automation-changes delivery events records workspaces db encryption contract log",
   // An erasure, an export or a move of a workspace touches everything in it.
   "workspaces/lifecycle": "records delivery workspaces db encryption contract",
   "workspaces/moving": "workspaces/lifecycle rate-limit delivery workspaces db contract log",
   "service-health": "delivery workspaces db contract log",
   platform:
     "service-health workspaces/moving workspaces/lifecycle records/recording email replay history subscriptions delivery endpoints events records rate-limit workspaces db encryption contract log",
-  http: "service-health platform records/recording history subscriptions delivery endpoints events records rate-limit workspaces db encryption contract log",
+  http: "service-health platform records/automation-changes history subscriptions delivery endpoints events records rate-limit workspaces db encryption contract log",
   sweep:
     "service-health workspaces/moving workspaces/lifecycle records email history delivery workspaces db contract log",
   index: "http platform email delivery rate-limit sweep",
@@ -142,6 +144,7 @@ test("only the HTTP API knows Hono, and only folders with tables know Drizzle", 
     "events",
     "history",
     "records",
+    "records/automation-changes",
     "records/recording",
     "replay",
     "subscriptions",

@@ -3,6 +3,7 @@ import { ApiError } from "../../contract/errors.ts";
 import { isId } from "../../contract/ids.ts";
 import { sendWakeUps } from "../../delivery/messages.ts";
 import { AUTOMATION, PAUSED } from "../../events/samples.ts";
+import { CONTROLLABLE, controlAutomation } from "../../records/automation-changes.ts";
 import {
   Automation,
   findAutomation,
@@ -10,7 +11,6 @@ import {
   toAutomation,
   visibilityOf,
 } from "../../records/automations.ts";
-import { CONTROLLABLE, controlAutomation } from "../../records/recording/control.ts";
 import { jsonBody } from "../body.ts";
 import { newApp } from "../context.ts";
 import { NEWEST_FIRST, PageQuery, pageSchema, toPageBody, toPageRequest } from "../paging.ts";

@@ -12,8 +12,8 @@ import { mintSecret } from "../../endpoints/signature.ts";
 import { toUri } from "../../endpoints/target.ts";
 import {
   type CreatedSubscription,
-  findCreated,
   insertSubscription,
+  selectCreated,
 } from "../../subscriptions/creation.ts";
 import {
   deleteSubscription,
@@ -185,7 +185,7 @@ export async function subscribe(
   const earlier =
     idempotencyKey === null
       ? undefined
-      : await query(db, findCreated(workspaceId, { idempotencyKey, keyId }, createdAt));
+      : await query(db, selectCreated(workspaceId, { idempotencyKey, keyId }, createdAt));
   if (earlier) return showSecret(dataKey, asked, earlier);
   const fault = await findUrlFault(c.env, creation.url);
   if (fault) throw new ApiError("invalid_request", { parameter: "url", reason: fault });

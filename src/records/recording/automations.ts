@@ -3,23 +3,23 @@ import { derivedId } from "../../contract/ids.ts";
 import { InputError } from "../../contract/input-error.ts";
 import { type Database, query, readAs } from "../../db/client.ts";
 import { timeBudget } from "../../primitives/timing.ts";
-import { type AutomationRow, findStored, visibilityOf } from "../automations.ts";
+import { decideChange, storeChanges, type WantedAutomation } from "../automation-changes.ts";
+import { type AutomationRow, selectStoredAutomations, visibilityOf } from "../automations.ts";
 import { deleteRemovedRuns, markAutomationsRemoved } from "../removals.ts";
+import type { CallContext, CheckedCall } from "./checked-call.ts";
 import type { AutomationReport, RecordingInput } from "./inputs.ts";
-import type { Context, Recording } from "./recording.ts";
 import { findReferenced } from "./references.ts";
-import { applyReport, type ReportedAutomation, storeChanges } from "./reports.ts";
 
 /** How long a call may delete the runs that automations had before they were removed. */
 const DELETING_MS = 20_000;
 
-/** Prepares a call that inserts or updates automations, and announces activations and pauses. */
-export async function toAutomationRecording(
+/** Checks a call that inserts or updates automations, and announces activations and pauses. */
+export async function checkAutomations(
   { workspaceId, automations }: RecordingInput<"recordAutomations">,
-  { env, db, now }: Context,
-): Promise<Recording> {
+  { env, db, now }: CallContext,
+): Promise<CheckedCall> {
   const reported = await Promise.all(
-    automations.map((automation) => toReportedAutomation(workspaceId, automation)),
+    automations.map((automation) => toWanted(workspaceId, automation)),
   );
   const latest = latestOfEach(reported);
   const stored = await findWithoutRemovedRuns(
@@ -27,7 +27,7 @@ export async function toAutomationRecording(
     latest.map(({ id }) => id),
   );
   const changes = latest.flatMap(
-    (report) => applyReport(stored.get(report.id) ?? null, report, now) ?? [],
+    (report) => decideChange(stored.get(report.id) ?? null, report, now) ?? [],
   );
   const created = changes.filter(({ isNew }) => isNew).length;
   const visibility = visibilityOf(env.SERVED_ROUTES);
@@ -52,7 +52,7 @@ async function findWithoutRemovedRuns(
   ids: string[],
 ): Promise<Map<string, AutomationRow>> {
   const toMap = (rows: AutomationRow[]) => new Map(rows.map((row) => [row.id, row]));
-  const found = await query(db, findStored(ids));
+  const found = await query(db, selectStoredAutomations(ids));
   const removed = found.filter(({ removedAt }) => removedAt !== null).map(({ id }) => id);
   if (removed.length === 0) return toMap(found);
   if (!(await deleteRemovedRuns(db, removed, timeBudget(DELETING_MS))))
@@ -60,7 +60,7 @@ async function findWithoutRemovedRuns(
       "automations",
       "the runs of one that was removed are still being deleted: try again",
     );
-  return toMap(await query(db, findStored(ids)));
+  return toMap(await query(db, selectStoredAutomations(ids)));
 }
 
 /** The beginning of a social automation's name, before the name of its agent. */
@@ -72,10 +72,10 @@ const KIND_LABELS: Record<Exclude<AutomationType, "crm_source">, string> = {
 };
 
 /** Makes the fields of a reported automation; the name of a social one is composed. */
-async function toReportedAutomation(
+async function toWanted(
   workspaceId: string,
   { agent, name, updatedAt, ...report }: AutomationReport,
-): Promise<ReportedAutomation> {
+): Promise<WantedAutomation> {
   return {
     ...report,
     workspaceId,
@@ -89,8 +89,8 @@ async function toReportedAutomation(
 }
 
 /** Returns the newest report of each automation in a call; among reports with the same time, the last one. */
-function latestOfEach(reported: ReportedAutomation[]): ReportedAutomation[] {
-  const latest = new Map<string, ReportedAutomation>();
+function latestOfEach(reported: WantedAutomation[]): WantedAutomation[] {
+  const latest = new Map<string, WantedAutomation>();
   for (const report of reported) {
     const known = latest.get(report.id);
     if (!known || timeOf(report) >= timeOf(known)) latest.set(report.id, report);
@@ -99,15 +99,15 @@ function latestOfEach(reported: ReportedAutomation[]): ReportedAutomation[] {
 }
 
 /** Returns the time of a report; a report without a time is newer than all others. */
-function timeOf({ updatedAt }: ReportedAutomation): number {
+function timeOf({ updatedAt }: WantedAutomation): number {
   return updatedAt ?? Number.POSITIVE_INFINITY;
 }
 
-/** Prepares a call that removes automations and their runs. Unknown ids are ignored. */
-export async function toRemoval(
+/** Checks a call that removes automations and their runs. Unknown ids are ignored. */
+export async function checkRemoval(
   { workspaceId, ids }: RecordingInput<"removeAutomations">,
-  { db, now }: Context,
-): Promise<Recording> {
+  { db, now }: CallContext,
+): Promise<CheckedCall> {
   // Only the workspace must exist.
   await findReferenced(db, workspaceId, []);
   // A second try could remove automations that were recorded again after the first.

@@ -4,14 +4,14 @@ import { sealUnder } from "../../encryption/personal-data.ts";
 import { announce, isNewLead } from "../../events/outbox.ts";
 import { loadDataKeyToWrite } from "../../workspaces/data-keys.ts";
 import { insertLeads, type NewLead } from "../leads.ts";
+import { type CallContext, type CheckedCall, uniqueById } from "./checked-call.ts";
 import type { LeadReport, RecordingInput } from "./inputs.ts";
-import { type Context, type Recording, uniqueById } from "./recording.ts";
 
-/** Prepares a call that inserts leads and announces them. Stored leads stay unchanged. */
-export async function toLeadRecording(
+/** Checks a call that inserts leads and announces them. Stored leads stay unchanged. */
+export async function checkLeads(
   { workspaceId, leads }: RecordingInput<"recordLeads">,
-  { env, db, now }: Context,
-): Promise<Recording> {
+  { env, db, now }: CallContext,
+): Promise<CheckedCall> {
   const dataKey = await loadDataKeyToWrite(db, env.ENCRYPTION_KEYS, workspaceId);
   const recorded = await Promise.all(
     leads.map((lead) => toNewLead(workspaceId, dataKey, lead, now)),
@@ -19,6 +19,7 @@ export async function toLeadRecording(
   const unique = uniqueById(recorded);
   const drafts = unique.map(({ id, eventId }) => ({ id: eventId, subject: id, body: null }));
   const statements = transaction({
+    // Announced first, because the condition is that the lead is not stored yet.
     events: announce(workspaceId, "lead.created", drafts, isNewLead(workspaceId), now),
     created: insertLeads(workspaceId, unique),
   });

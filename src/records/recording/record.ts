@@ -2,32 +2,31 @@ import { commit, withoutRetries } from "../../db/client.ts";
 import type { WakeUp } from "../../delivery/messages.ts";
 import { listDue } from "../../delivery/schedule.ts";
 import { findPlacement } from "../../workspaces/placement.ts";
-import { toAutomationRecording, toRemoval } from "./automations.ts";
+import { checkAutomations, checkRemoval } from "./automations.ts";
+import type { CallContext, CheckedCall } from "./checked-call.ts";
 import type { RecordingInput, RecordingMethod } from "./inputs.ts";
-import { toLeadRecording } from "./leads.ts";
-import type { Context, Recording } from "./recording.ts";
+import { checkLeads } from "./leads.ts";
 import { refuseMissing } from "./references.ts";
-import { toRunRecording } from "./runs.ts";
+import { checkRuns } from "./runs.ts";
 
 /*
- * The recording of records that the platform reports. This file runs a call. The other files of this folder:
+ * The recording of records that the platform reports. This file checks a call and commits it. The other files of this folder:
  *
  * - inputs.ts has the schemas of the calls.
- * - automations.ts, leads.ts and runs.ts check a call, and prepare its statements (recording.ts has their type).
+ * - automations.ts, leads.ts and runs.ts check a call, and prepare its statements (a `CheckedCall`).
  * - references.ts looks up the records to which others refer.
- * - reports.ts decides how a report changes an automation. control.ts uses it, too, for changes of clients.
  */
 
-const RECORDINGS: {
-  [M in RecordingMethod]: (input: RecordingInput<M>, context: Context) => Promise<Recording>;
+const CHECKS: {
+  [M in RecordingMethod]: (input: RecordingInput<M>, context: CallContext) => Promise<CheckedCall>;
 } = {
-  recordAutomations: toAutomationRecording,
-  removeAutomations: toRemoval,
-  recordLeads: toLeadRecording,
-  recordRuns: toRunRecording,
+  recordAutomations: checkAutomations,
+  removeAutomations: checkRemoval,
+  recordLeads: checkLeads,
+  recordRuns: checkRuns,
 };
 
-/** Maximum tries of a call whose automations are changed by other calls at the same time. */
+/** Maximum tries of a call whose automations are changed by other calls at the same time. Other calls take one try. */
 const TRIES = 50;
 
 /**
@@ -48,8 +47,8 @@ export async function record<M extends RecordingMethod>(
   const { workspaceId } = input;
   const { db, database } = await findPlacement(env, workspaceId);
   for (let tries = 0; tries < TRIES; tries++) {
-    const recording = await RECORDINGS[method](input, { env, db, now });
-    const { ids, statements, missing, isTriedOnce } = recording;
+    const checked = await CHECKS[method](input, { env, db, now });
+    const { ids, statements, missing, isTriedOnce } = checked;
     const written = commit(isTriedOnce ? withoutRetries(db) : db, {
       changed: statements,
       wakeUps: listDue(workspaceId, now),

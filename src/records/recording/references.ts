@@ -4,9 +4,9 @@ import { InputError } from "../../contract/input-error.ts";
 import { type Database, query } from "../../db/client.ts";
 import { causeOf } from "../../db/errors.ts";
 import { unknownWorkspace } from "../../workspaces/moves.ts";
-import { findWorkspaces } from "../../workspaces/workspaces.ts";
-import { findAutomations } from "../automations.ts";
-import { findErasedLeads, selectLeads } from "../leads.ts";
+import { selectWorkspaces } from "../../workspaces/workspaces.ts";
+import { selectAutomations } from "../automations.ts";
+import { selectErasedLeads, selectLeads } from "../leads.ts";
 
 /** A record that another record refers to. */
 export interface RecordReference {
@@ -40,10 +40,10 @@ export async function findReferenced(
     ),
   ];
   const found = await query(db, {
-    workspaces: findWorkspaces([workspaceId]),
-    automations: findAutomations(workspaceId, idsOf("automation")),
+    workspaces: selectWorkspaces([workspaceId]),
+    automations: selectAutomations(workspaceId, idsOf("automation")),
     leads: selectLeads(workspaceId, idsOf("lead")),
-    erasedLeads: findErasedLeads(workspaceId, idsOf("lead")),
+    erasedLeads: selectErasedLeads(workspaceId, idsOf("lead")),
   });
   if (found.workspaces.length === 0) throw unknownWorkspace();
   const automations = new Map(found.automations.map(({ id, type }) => [id, type]));

@@ -6,15 +6,15 @@ import { runs as runsTable } from "../../db/schema.ts";
 import { announce, draftEvent } from "../../events/outbox.ts";
 import { shows, visibilityOf } from "../automations.ts";
 import { insertRuns, type ReportedRun, toRun } from "../runs.ts";
+import { type CallContext, type CheckedCall, uniqueById } from "./checked-call.ts";
 import type { RecordingInput, RunReport } from "./inputs.ts";
-import { type Context, type Recording, uniqueById } from "./recording.ts";
 import { findReferenced, type RecordReference } from "./references.ts";
 
-/** Prepares a call that inserts runs and announces them. Stored runs stay unchanged. */
-export async function toRunRecording(
+/** Checks a call that inserts runs and announces them. Stored runs stay unchanged. */
+export async function checkRuns(
   { workspaceId, runs }: RecordingInput<"recordRuns">,
-  { env, db, now }: Context,
-): Promise<Recording> {
+  { env, db, now }: CallContext,
+): Promise<CheckedCall> {
   const visibility = visibilityOf(env.SERVED_ROUTES);
   const reported = await Promise.all(runs.map((run) => toReportedRun(workspaceId, run, now)));
   const references = reported.flatMap(referencesOf);
@@ -29,6 +29,7 @@ export async function toRunRecording(
   const isNewRun = sql`NOT EXISTS (
     SELECT 1 FROM ${runsTable} WHERE ${runsTable.id} = draft.value->>'subject')`;
   const statements = transaction({
+    // Announced first, because the condition is that the run is not stored yet.
     events: announce(workspaceId, "run.completed", drafts, isNewRun, now),
     created: insertRuns(workspaceId, found),
   });

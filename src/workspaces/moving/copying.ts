@@ -69,7 +69,7 @@ function bytesOf(of: { table: SQLiteTable }): SQL {
 }
 
 /** Reads the rows of a chunk that `measureChunk` has measured. */
-export function findRows(
+export function selectChunk(
   workspaceId: string,
   owned: OwnedTable,
   after: RowPosition | null,

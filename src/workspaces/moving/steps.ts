@@ -17,7 +17,7 @@ import { inTime } from "../placement.ts";
 import { countRows } from "../rows.ts";
 import { MOVED, MOVED_FIELDS } from "../table-registry.ts";
 import { insertEntry } from "../workspaces.ts";
-import { findRows, insertRows, measureChunk } from "./copying.ts";
+import { insertRows, measureChunk, selectChunk } from "./copying.ts";
 
 /*
  * The steps of a move. The directory has one row for each move. Its ID is the lock token (`moveId`) on the workspace's
@@ -177,7 +177,7 @@ async function copyChunk(env: Env, move: Move): Promise<void> {
   if (!owned) return switchDirectory(env, move);
   const { chunk } = await commitIn(env, from, { chunk: measureChunk(workspaceId, owned, after) });
   const { rows } = await commitIn(env, from, {
-    rows: findRows(workspaceId, owned, after, chunk.rows),
+    rows: selectChunk(workspaceId, owned, after, chunk.rows),
   });
   const isArriving = sql`EXISTS (SELECT 1 FROM ${workspaces} WHERE ${isLockedBy(move)} AND ${workspaces.writeLock} = 'arriving')`;
   await commitIn(env, to, { inserted: insertRows(owned, rows, isArriving) });

@@ -173,7 +173,7 @@ export function openWork(deployment: Deployment) {
         .controlAutomation(
           db,
           workspaceId,
-          { crmSource: true },
+          { hiddenType: null },
           id,
           chance.pick(["active", "paused"]),
           Date.now,

@@ -12,7 +12,7 @@ export interface LoadedWorker {
   insertSubscription: typeof import("../../../src/subscriptions/creation.ts").insertSubscription;
   loadDataKeyToWrite: typeof import("../../../src/workspaces/data-keys.ts").loadDataKeyToWrite;
   sealSecret: typeof import("../../../src/endpoints/secrets.ts").sealSecret;
-  controlAutomation: typeof import("../../../src/records/recording/control.ts").controlAutomation;
+  controlAutomation: typeof import("../../../src/records/automation-changes.ts").controlAutomation;
   deleteSubscription: typeof import("../../../src/subscriptions/subscriptions.ts").deleteSubscription;
 }
 
@@ -32,7 +32,7 @@ export async function loadWorker(src: string): Promise<LoadedWorker> {
     load("subscriptions/subscriptions.ts"),
     load("endpoints/secrets.ts"),
     load("workspaces/data-keys.ts"),
-    load("records/recording/control.ts"),
+    load("records/automation-changes.ts"),
   ]);
   return Object.assign({}, ...modules);
 }

@@ -10,8 +10,8 @@ import { meteredDatabase } from "../../support/metered-database.ts";
 
 /** How many there are of each kind: leads, social and CRM runs, social and CRM automations. */
 const ROWS = 120;
-const ALL = { crmSource: true };
-const SOCIAL = { crmSource: false };
+const ALL = { hiddenType: null };
+const SOCIAL = { hiddenType: "crm_source" as const };
 
 const { DB, rows } = meteredDatabase();
 const db = openDatabase(DB);

@@ -111,7 +111,7 @@ test.each([1, 100])(
       const page = await listRuns(
         openDatabase(DB),
         workspaceId,
-        { crmSource: true },
+        { hiddenType: null },
         { limit, after },
       );
       expect(rows.read).toBeLessThan(6 * PAGE_EXAMINED_MAX);
@@ -131,7 +131,7 @@ test.each([1, 100])(
     const { ids } = await Platform.recordRuns({ workspaceId, runs: older });
     const seen: string[] = [];
     for (let after: PageRequest["after"] = null, isOver = false; !isOver; ) {
-      const page = await listRuns(db, workspaceId, { crmSource: true }, { limit, after });
+      const page = await listRuns(db, workspaceId, { hiddenType: null }, { limit, after });
       expect(page.items).not.toEqual([]);
       seen.push(...page.items.map((run) => run.id));
       after = page.next;

@@ -2,7 +2,7 @@ import { env } from "cloudflare:workers";
 import { beforeAll, describe, expect, test } from "vitest";
 import { WebhookEvent } from "../../../../src/contract/enumerations.ts";
 import { openDatabase } from "../../../../src/db/client.ts";
-import { controlAutomation } from "../../../../src/records/recording/control.ts";
+import { controlAutomation } from "../../../../src/records/automation-changes.ts";
 import {
   type AutomationReport,
   automationReport,
@@ -34,7 +34,7 @@ const report =
 const patch =
   (status: "active" | "paused"): Write =>
   ({ workspaceId, id, DB, at }) =>
-    controlAutomation(openDatabase(DB), workspaceId, { crmSource: true }, id, status, () => at);
+    controlAutomation(openDatabase(DB), workspaceId, { hiddenType: null }, id, status, () => at);
 
 const WRITES = {
   "a report that pauses": report({ status: "paused" }),

@@ -4,9 +4,9 @@ import { commit, openDatabase } from "../../../../src/db/client.ts";
 import { deliveries, events } from "../../../../src/db/schema.ts";
 import {
   CHUNK_BYTES_MAX,
-  findRows,
   insertRows,
   measureChunk,
+  selectChunk,
 } from "../../../../src/workspaces/moving/copying.ts";
 import { countRows, type RowPosition } from "../../../../src/workspaces/rows.ts";
 import { ownedTable } from "../../../../src/workspaces/table-registry.ts";
@@ -43,7 +43,7 @@ async function chunksOf(workspaceId: string) {
       db,
       measureChunk(workspaceId, OWNED, after),
     );
-    const rows = await commit(db, findRows(workspaceId, OWNED, after, chunk.rows));
+    const rows = await commit(db, selectChunk(workspaceId, OWNED, after, chunk.rows));
     const inserted = insertRows(OWNED, rows, sql`true`);
     chunks.push({
       rows: rows.length,

@@ -1,10 +1,10 @@
 import { describe, expect, test } from "vitest";
-import { LAST_MS } from "../../../../src/primitives/text.ts";
-import type { AutomationRow } from "../../../../src/records/automations.ts";
-import { applyReport, type ReportedAutomation } from "../../../../src/records/recording/reports.ts";
+import { LAST_MS } from "../../../src/primitives/text.ts";
+import { decideChange, type WantedAutomation } from "../../../src/records/automation-changes.ts";
+import type { AutomationRow } from "../../../src/records/automations.ts";
 
 const NOW = 1_000_000;
-const report: ReportedAutomation = {
+const report: WantedAutomation = {
   id: "aut_1",
   workspaceId: "wks_1",
   reference: "r",
@@ -19,8 +19,8 @@ const report: ReportedAutomation = {
 const stored: AutomationRow = { ...report, updatedAt: 500, createdAt: 100, removedAt: null };
 
 /** The stored automation after a report; null if it changes nothing. */
-function resultOf(differences: Partial<ReportedAutomation>, before: AutomationRow | null = stored) {
-  return applyReport(before, { ...report, ...differences }, NOW)?.after ?? null;
+function resultOf(differences: Partial<WantedAutomation>, before: AutomationRow | null = stored) {
+  return decideChange(before, { ...report, ...differences }, NOW)?.after ?? null;
 }
 
 describe("a report of an automation", () => {
@@ -30,7 +30,7 @@ describe("a report of an automation", () => {
   });
 
   test("creates it anew if it was removed", () => {
-    const change = applyReport({ ...stored, removedAt: 600 }, report, NOW);
+    const change = decideChange({ ...stored, removedAt: 600 }, report, NOW);
     expect(change).toMatchObject({ isNew: true, after: { createdAt: NOW, removedAt: null } });
   });
 

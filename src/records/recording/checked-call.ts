@@ -2,7 +2,7 @@ import type { InputError } from "../../contract/input-error.ts";
 import type { Database, Statements } from "../../db/client.ts";
 
 /** The circumstances of a recording call. */
-export interface Context {
+export interface CallContext {
   env: Env;
   /** The database of its workspace. */
   db: Database;
@@ -11,7 +11,7 @@ export interface Context {
 }
 
 /** A recording call that has been checked against the database, and is not written yet. */
-export interface Recording {
+export interface CheckedCall {
   /** The ids of its records, in input order. */
   ids: string[];
   /**
