@@ -1,7 +1,7 @@
 import type { Runtime } from "../scripts/shared/runtime.ts";
 import { type Answer, type Receiver, startReceiver } from "../test/node/support/receiver.ts";
 import { until } from "../test/support/until.ts";
-import { HANG } from "./delivering.ts";
+import { HANG, withConsumers } from "./delivering.ts";
 import type { Samples } from "./figures.ts";
 import * as setting from "./setting.ts";
 import { quantile } from "./statistics.ts";
@@ -24,7 +24,8 @@ export async function measureHostile(extent: setting.Extent): Promise<Samples> {
 /**
  * Measures the time from record to receipt of a fast receiver, alone in one world and next to 34 hostile ones in
  * another: 8 slow and 6 hanging ones spread over four workspaces, and 20 slow ones in a fifth. All get
- * the same events, ten a second and then fifty at once. Rounds of both worlds alternate.
+ * the same events, ten a second and then fifty at once. Rounds of both worlds alternate. Each world has as many
+ * consumers as a deployment.
  */
 async function measureNeighbours(extent: setting.Extent): Promise<Samples> {
   const { warmUp, rounds, times, patienceMs } = EXTENTS[extent];
@@ -37,17 +38,20 @@ async function measureNeighbours(extent: setting.Extent): Promise<Samples> {
   const groups = [...spread, crowd].map((group) => group.map(({ url }) => url));
   const alone = await openWorld(groups.map(() => []));
   const hostile = await openWorld(groups);
-  await sample(alone, times, patienceMs);
-  await sample(hostile, warmUp, patienceMs);
   const ratios: number[] = [];
   let [received, owed] = [0, 0];
-  for (let i = 0; i < rounds; i++) {
-    const quiet = await sample(alone, times, patienceMs);
-    const beside = await sample(hostile, times, patienceMs);
-    ratios.push(quantile(beside.waits, 0.99) / quantile(quiet.waits, 0.99));
-    received += beside.received;
-    owed += beside.waits.length;
-  }
+  const alternate = async () => {
+    await sample(alone, times, patienceMs);
+    await sample(hostile, warmUp, patienceMs);
+    for (let i = 0; i < rounds; i++) {
+      const quiet = await sample(alone, times, patienceMs);
+      const beside = await sample(hostile, times, patienceMs);
+      ratios.push(quantile(beside.waits, 0.99) / quantile(quiet.waits, 0.99));
+      received += beside.received;
+      owed += beside.waits.length;
+    }
+  };
+  await withConsumers(alone.runtime, () => withConsumers(hostile.runtime, alternate));
   await Promise.all([alone.runtime.stop(), hostile.runtime.stop()]);
   const all = [alone.fast, hostile.fast, ...mixed, ...crowd];
   await Promise.all(all.map((receiver) => receiver.close()));
@@ -57,7 +61,7 @@ async function measureNeighbours(extent: setting.Extent): Promise<Samples> {
 type World = Awaited<ReturnType<typeof openWorld>>;
 
 async function openWorld(groups: string[][]) {
-  const runtime = await setting.start("shipped");
+  const runtime = await setting.start("worker");
   const fast = await startReceiver();
   const { workspaceId } = await openWorkspace(runtime, [fast.url]);
   const others = await Promise.all(groups.map((urls) => openWorkspace(runtime, urls)));
