@@ -3,6 +3,7 @@ import {
   A_LEAD,
   A_RUN,
   AN_AUTOMATION,
+  AN_ERROR,
   type Automation,
   anError,
   DATE_TIME,
@@ -92,7 +93,7 @@ describe("What the service does", () => {
       await api.get("/automations/aut_0"),
       await sendUnauthenticated(null),
     ])
-      expect(answer.body).toEqual(anError(answer.body.error.code));
+      expect(answer.body).toEqual(AN_ERROR);
   });
 });
 
@@ -100,7 +101,8 @@ describe("Availability of routes", () => {
   test.each(OPERATIONS)("`$operation` is served", async ({ method, path, body }) => {
     const { api } = await openWorkspace();
     const answer = await api.call<Partial<{ error: { code: string } }> | null>(method, path, body);
-    expect(answer.body?.error?.code).not.toBe("route_not_found");
+    const served = [undefined, "automation_not_found", "webhook_not_found"];
+    expect(served).toContain(answer.body?.error?.code);
   });
 
   test.each(["PUT", "DELETE", "OPTIONS", "POST"])(
@@ -122,11 +124,19 @@ describe("Availability of routes", () => {
     const on = partialDeployment ?? deployment;
 
     test.each(OPERATIONS.slice(2))(
+      "`$operation`, not yet served, answers 404 `route_not_found`",
+      async ({ method, path, body }) => {
+        const { api } = await openWorkspace({ on });
+        const answer = await api.call(method, path, body);
+        expect(answer).toMatchObject({ status: 404, body: anError("route_not_found") });
+      },
+    );
+
+    test.each(OPERATIONS.slice(2))(
       "`$operation`, not yet served, answers as an unknown path does",
       async ({ method, path, body }) => {
         const { api } = await openWorkspace({ on });
         const answer = await api.call(method, path, body);
-        expect(answer.status).toBe(404);
         expect(answer.body).toEqual((await api.get("/unknown")).body);
       },
     );

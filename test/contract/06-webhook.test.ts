@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import {
   A_WEBHOOK,
+  AN_OBJECT,
   type Automation,
   anError,
   DATE_TIME,
@@ -63,8 +64,24 @@ describe("Webhook (subscription)", () => {
     expect(created).toEqual({ ...A_WEBHOOK, secret: expect.stringMatching(/./) });
   });
 
-  test("`secret` is in no other response", async () => {
+  test("`secret` is not in the list", async () => {
     expect((await subscribed()).webhook).not.toHaveProperty("secret");
+  });
+
+  test("`secret` is not in the response to the deletion", async () => {
+    const { api } = await openWorkspace();
+    const { id, secret } = await subscribe(api, URL);
+    const { body } = await api.delete<unknown>(`/webhooks/${id}`);
+    expect(JSON.stringify(body)).not.toContain(secret);
+  });
+
+  test("`secret` is in no delivery", async () => {
+    const { api, recordLead } = await openWorkspace();
+    const receiver = openReceiver();
+    const { secret } = await subscribe(api, receiver.url);
+    await recordLead();
+    const [received] = await receiver.waitFor(1);
+    expect(JSON.stringify(received?.headers) + received?.rawBody).not.toContain(secret);
   });
 });
 
@@ -96,8 +113,8 @@ describe("WebhookDelivery (body sent to subscribers)", () => {
 
   test("A delivery has the fields `id`, `type`, `created_at` and `data`, and no others", async () => {
     const { delivery } = await delivered(({ recordLead }) => recordLead());
-    const [id, type, data] = [expect.any(String), expect.any(String), expect.any(Object)];
-    expect(delivery).toEqual({ id, type, created_at: DATE_TIME, data });
+    const [id, type] = [expect.any(String), expect.any(String)];
+    expect(delivery).toEqual({ id, type, created_at: DATE_TIME, data: AN_OBJECT });
   });
 
   test("`id` has the prefix `evt_`", async () => {

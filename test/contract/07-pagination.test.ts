@@ -58,6 +58,18 @@ describe.each(LISTS)("Pagination envelope of `$list`", ({ open }) => {
     expect((await api.get<Page>(path)).body.data).toHaveLength(3);
   });
 
+  test("`data` has no more items than `limit`", async () => {
+    const { api, path } = await open();
+    expect((await api.get<Page>(`${path}?limit=2`)).body.data).toHaveLength(2);
+  });
+
+  test.each(["", "null"])("A `cursor` that is %j means the first page", async (cursor) => {
+    const { api, path } = await open();
+    const first = await api.get<Page>(`${path}?limit=2`);
+    const { body } = await api.get<Page>(`${path}?limit=2&cursor=${cursor}`);
+    expect(body.data).toEqual(first.body.data);
+  });
+
   test("`has_more` is true when a further page exists", async () => {
     const { api, path } = await open();
     expect((await api.get<Page>(`${path}?limit=2`)).body.has_more).toBe(true);
@@ -73,7 +85,8 @@ describe.each(LISTS)("Pagination envelope of `$list`", ({ open }) => {
     const { data: all } = (await api.get<Page>(path)).body;
     const paged = [];
     for (let cursor: string | null = ""; cursor !== null; ) {
-      const { body }: { body: Page } = await api.get<Page>(`${path}?limit=1&cursor=${cursor}`);
+      const query = new URLSearchParams({ limit: "1", cursor });
+      const { body }: { body: Page } = await api.get<Page>(`${path}?${query}`);
       paged.push(...body.data);
       cursor = body.next_cursor;
     }

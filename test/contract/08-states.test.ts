@@ -51,6 +51,15 @@ describe("Automation `status`", () => {
     expect(await events(1)).toEqual(changed("active"));
   });
 
+  test.each(["active", "paused"])(
+    "`PATCH` accepts the status that it has: `%s`",
+    async (status) => {
+      const { api, path, read } = await openAutomation(status);
+      expect((await api.patch(path, { status })).status).toBe(200);
+      expect((await read()).status).toBe(status);
+    },
+  );
+
   describe.each([
     ["draft", "active"],
     ["draft", "paused"],

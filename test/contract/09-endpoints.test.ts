@@ -3,7 +3,10 @@ import {
   type Answer,
   anError,
   EVENTS,
+  failingKey,
+  failTooOften,
   OPERATIONS,
+  openApi,
   openReceiver,
   openWorkspace,
   platform,
@@ -55,6 +58,9 @@ const ANSWERS: { status: number; ask: () => Promise<Answer> }[] = [
     },
   },
   { status: 429, ask: async () => (await openUsedUp()).get("/leads") },
+  ...(failingKey
+    ? [{ status: 500, ask: () => openApi(failingKey as string).get("/automations") }]
+    : []),
 ];
 
 /** The API as seen from a workspace without access to the service. */
@@ -87,6 +93,14 @@ describe("Common rules", () => {
     expect(statuses).toEqual([201, 201, 415]);
   });
 
+  test("A `PATCH` with another content type answers 415 `invalid_request`", async () => {
+    const { apiKey } = await openWorkspace();
+    const headers = { Authorization: `Bearer ${apiKey}`, "Content-Type": "text/plain" };
+    const body = JSON.stringify({ status: "paused" });
+    const answer = await send("PATCH", "/v1/automations/aut_0", { headers, body });
+    expect(answer).toMatchObject({ status: 415, body: anError("invalid_request") });
+  });
+
   describe.each(ANSWERS)("A response with status $status", ({ status, ask }) => {
     let answer: Answer;
     beforeAll(async () => {
@@ -108,6 +122,22 @@ describe("Common rules", () => {
     const answer = await (await openUsedUp()).get("/leads");
     expect(answer.status).toBe(429);
     expect(answer.headers.get("Retry-After")).toEqual(INTEGER);
+  });
+
+  describe("The 429 of an address that fails to authenticate", () => {
+    let answer: Answer;
+    beforeAll(async () => {
+      answer = await failTooOften();
+    });
+
+    test("The response carries `Cache-Control: no-store`", () => {
+      expect(answer.headers.get("Cache-Control")).toBe("no-store");
+    });
+
+    test.each(["X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "Retry-After"])(
+      "The response carries `%s`, an integer",
+      (name) => expect(answer.headers.get(name)).toEqual(INTEGER),
+    );
   });
 
   test.each(OPERATIONS)("`$operation` ignores unknown query parameters", async (operation) => {

@@ -61,9 +61,16 @@ describe("`GET /automations`", () => {
     expect(body.data).toEqual(first.body.data.slice(0, 1));
   });
 
-  test.each(["x", "NULL", "undefined", "eyJ9", "%00", "a".repeat(3_000)])(
-    "An unreadable `cursor`, such as %.9s, is refused with 400 `invalid_request`",
-    async (cursor) => {
+  test.each([
+    ["`x`", "x"],
+    ["`NULL`", "NULL"],
+    ["`undefined`", "undefined"],
+    ["JSON that was cut off", "eyJ9"],
+    ["a zero byte", "%00"],
+    ["3,000 characters", "a".repeat(3_000)],
+  ])(
+    "An unreadable `cursor`, such as %s, is refused with 400 `invalid_request`",
+    async (_, cursor) => {
       const { api } = await openWorkspace();
       const answer = await api.get(`/automations?cursor=${cursor}`);
       expect(answer).toMatchObject({ status: 400, body: anError("invalid_request") });

@@ -77,9 +77,4 @@ describe.each(["/automations/{id}/runs", "/runs", "/leads", "/webhooks"])("`GET 
     expect(answer).toMatchObject({ status: 400, body: anError("invalid_request") });
     expect(answer.body.error.details.parameter).toBe("cursor");
   });
-
-  test.each(["", "null"])("A `cursor` that is %j means the first page", async (cursor) => {
-    const { api, path } = await open();
-    expect((await api.get(`${path}?cursor=${cursor}`)).status).toBe(200);
-  });
 });

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import {
   anError,
+  failTooOften,
   openApi,
   openReceiver,
   openWorkspace,
@@ -11,7 +12,7 @@ import {
   subscribe,
 } from "./support.ts";
 
-const REFUSED = { status: 401, body: anError("invalid_api_key", {}) };
+const REFUSED = { status: 401, body: anError("invalid_api_key") };
 
 /** A key that was revoked. */
 async function revokedKey(): Promise<string> {
@@ -105,8 +106,15 @@ describe("Authentication", () => {
     const { workspaceId, api } = await openWorkspace();
     expect((await api.get("/leads")).status).toBe(200);
     await platform("setWorkspaceAccess", { workspaceId, granted: false });
-    const denied = { status: 403, body: anError("workspace_access_denied", {}) };
+    const denied = { status: 403, body: anError("workspace_access_denied") };
     expect(await api.get("/leads")).toMatchObject(denied);
+  });
+
+  test("A revoked key of a workspace without access answers 401, not 403", async () => {
+    const { workspaceId, keyId, apiKey } = await openWorkspace();
+    await platform("setWorkspaceAccess", { workspaceId, granted: false });
+    await platform("revokeApiKey", { keyId });
+    expect(await sendUnauthenticated(`Bearer ${apiKey}`)).toMatchObject(REFUSED);
   });
 
   test("A workspace that has access again is served", async () => {
@@ -136,17 +144,6 @@ describe("Authentication", () => {
   });
 
   describe("an address that repeatedly fails to authenticate", () => {
-    /** Fails with unknown keys, until the address is refused. */
-    async function failTooOften() {
-      for (let sent = 0; sent < 2_000; sent += 50) {
-        const fail = () => send("GET", "/v1/leads", { headers: { Authorization: "Bearer no" } });
-        const answers = await Promise.all(Array.from({ length: 50 }, fail));
-        const refused = answers.find(({ status }) => status === 429);
-        if (refused) return refused;
-      }
-      throw new Error("2,000 failures were not too many");
-    }
-
     test("The address gets 429 `rate_limited`", async () => {
       expect((await failTooOften()).body).toEqual(anError("rate_limited"));
     });

@@ -42,7 +42,12 @@ async function openRedelivery() {
 
 // Together, because some wait for a retry.
 describe.concurrent("Delivery", () => {
-  test("Each event is sent by `POST` to the `url` of each subscription that lists its kind", async () => {
+  test("Each event is sent by `POST`", async () => {
+    const { first } = await openDelivery();
+    expect(first.method).toBe("POST");
+  });
+
+  test("Each event is sent to the `url` of each subscription that lists its kind", async () => {
     const { api, recordLead } = await openWorkspace();
     const receivers = [openReceiver(), openReceiver()];
     for (const { url } of receivers) await subscribe(api, url, ["lead.created", "run.completed"]);
@@ -97,22 +102,6 @@ describe.concurrent("Delivery", () => {
     expect(isAuthentic(webhook.secret, first, first.at)).toBe(true);
   });
 
-  test("`v1` does not match a body that was changed by one byte", async () => {
-    const { first, webhook } = await openDelivery();
-    const rawBody = Buffer.from(first.rawBody);
-    rawBody[rawBody.length - 2] = (rawBody[rawBody.length - 2] ?? 0) ^ 1;
-    expect(isAuthentic(webhook.secret, { ...first, rawBody }, first.at)).toBe(false);
-  });
-
-  test("`v1` does not match another `t`, so that a delivery cannot be sent again later", async () => {
-    const { first, webhook } = await openDelivery();
-    const [, t = ""] = /^t=(\d+)/.exec(first.headers["x-service-signature"] ?? "") ?? [];
-    const later = String(Number(t) + 1);
-    const signature = first.headers["x-service-signature"]?.replace(t, later) ?? "";
-    const replayed = { ...first, headers: { ...first.headers, "x-service-signature": signature } };
-    expect(isAuthentic(webhook.secret, replayed, first.at)).toBe(false);
-  });
-
   test("A receiver that rejects what is 5 minutes old accepts what it receives at once", async () => {
     const { first, webhook } = await openDelivery();
     expect(isAuthentic(webhook.secret, first, first.at)).toBe(true);
@@ -141,6 +130,20 @@ describe.concurrent("Delivery", () => {
     const { readState } = await openDelivery("204@7000");
     const settled = await eventually(readState, ({ state }) => state !== "pending");
     expect(settled).toMatchObject({ state: "delivered", attempts: 1 });
+  });
+
+  test("The body of a response is ignored: a 200 that says `error` is accepted", async () => {
+    const { readState } = await openDelivery("200:error");
+    const settled = await eventually(readState, ({ state }) => state !== "pending");
+    expect(settled).toMatchObject({ state: "delivered", attempts: 1 });
+  });
+
+  test("The body of a response is ignored: a 500 that says `ok` is retried", {
+    timeout: 2 * RETRIED_MS,
+  }, async () => {
+    const { receiver, first } = await openDelivery("500:ok,204");
+    const [, again] = await receiver.waitFor(2, RETRIED_MS);
+    expect(again?.delivery.id).toBe(first.delivery.id);
   });
 
   test.each(["302", "400", "401", "404", "410", "429", "500", "503"])(
@@ -185,7 +188,6 @@ describe.concurrent("Delivery", () => {
   });
 
   // Only time reaches this state: the service's own tests of its delivery move the clock instead.
-  test.todo(
-    "After prolonged failures, the subscription is disabled and administrators are notified",
-  );
+  test.todo("After prolonged failures, the subscription is disabled");
+  test.todo("After prolonged failures, the administrators of the workspace are notified");
 });

@@ -1,12 +1,17 @@
+import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
-import { describe, expect, test } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import {
+  AGENT,
   type Answer,
+  type Api,
   anError,
   EVENTS,
+  failTooOften,
   openApi,
   openWorkspace,
   type Page,
+  platform,
   sendUnauthenticated,
 } from "./support.ts";
 
@@ -32,6 +37,37 @@ describe("Limits: page size", () => {
     const { api } = await openWorkspace();
     const answer = await api.get(`/leads?limit=${limit}`);
     expect(answer).toMatchObject({ status: 400, body: anError("invalid_request") });
+  });
+
+  const SOCIAL = { type: "lead_ads", provider: "facebook", agent: AGENT, status: "active" };
+  const RUN = { status: "success", triggerType: "comment" };
+
+  // A workspace may have fewer subscriptions than that.
+  describe.each([
+    ["/automations", "recordAutomations", "automations", SOCIAL],
+    ["/leads", "recordLeads", "leads", { source: "social", agent: AGENT }],
+    ["/runs", "recordRuns", "runs", RUN],
+    ["/automations/{id}/runs", "recordRuns", "runs", RUN],
+  ])("`GET %s` of 101 items", (list, method, kind, report) => {
+    let [api, path] = [{} as Api, ""];
+    beforeAll(async () => {
+      const workspace = await openWorkspace();
+      const { workspaceId } = workspace;
+      const automationId = kind === "runs" ? await workspace.recordAutomation() : undefined;
+      const item = () => ({ ...report, automationId, reference: randomUUID() });
+      for (const length of [100, 1])
+        await platform(method, { workspaceId, [kind]: Array.from({ length }, item) });
+      api = workspace.api;
+      path = list.replace("{id}", String(automationId));
+    });
+
+    test("`limit` is 25 by default", async () => {
+      expect((await api.get<Page>(path)).body.data).toHaveLength(25);
+    });
+
+    test("`limit=100` is never corrected", async () => {
+      expect((await api.get<Page>(`${path}?limit=100`)).body.data).toHaveLength(100);
+    });
   });
 });
 
@@ -92,15 +128,26 @@ describe("Limits: request quota", () => {
 });
 
 describe("Limits: authentication failures", () => {
-  test("`X-RateLimit-Remaining` of a 401 counts down to the 429", async () => {
-    const answers = [await sendUnauthenticated(null), await sendUnauthenticated(null)];
-    for (const answer of answers) expect(limitOf(answer)).toBeGreaterThan(remainingOf(answer));
+  test("Too many from one address give 429 `rate_limited`", async () => {
+    const refused = await failTooOften();
+    expect(refused).toMatchObject({ status: 429, body: anError("rate_limited") });
+  });
+
+  test("`Retry-After` of that 429 is integer seconds, as in `details`", async () => {
+    const { headers, body } = await failTooOften();
+    expect(headers.get("Retry-After")).toMatch(/^\d+$/);
+    expect(body.error.details.retry_after_seconds).toBe(Number(headers.get("Retry-After")));
+  });
+
+  test("A 401 counts against the limit of the address", async () => {
+    const answer = await sendUnauthenticated(null);
+    expect(limitOf(answer)).toBeGreaterThan(remainingOf(answer));
   });
 });
 
 describe("Limits: subscriptions per workspace", () => {
   test("A ceiling exists", async () => {
-    const { api } = await openWorkspace();
+    const { api } = await openWorkspace({ requestsPerWindow: 2_000 });
     const body = { url: "https://hooks.example.com/", events: EVENTS };
     let created = 0;
     let answer = await api.post("/webhooks", body);
@@ -111,7 +158,7 @@ describe("Limits: subscriptions per workspace", () => {
   });
 
   test("A subscription that is deleted makes room", async () => {
-    const { api } = await openWorkspace();
+    const { api } = await openWorkspace({ requestsPerWindow: 2_000 });
     const body = { url: "https://hooks.example.com/", events: EVENTS };
     let last = await api.post<{ id: string }>("/webhooks", body);
     for (let answer = last; answer.status === 201; ) {

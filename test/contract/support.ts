@@ -52,6 +52,11 @@ export interface Lead {
   custom_fields: object;
   created_at: string;
 }
+/** An object; `expect.any(Object)` also accepts null and lists. */
+export const AN_OBJECT = expect.toSatisfy(
+  (value) => typeof value === "object" && value !== null && !Array.isArray(value),
+  "an object",
+);
 const STRING_OR_NULL = expect.toSatisfy(
   (value) => value === null || typeof value === "string",
   "a string or null",
@@ -63,7 +68,7 @@ export const A_LEAD: Lead = {
   name: STRING_OR_NULL,
   email: STRING_OR_NULL,
   phone: STRING_OR_NULL,
-  custom_fields: expect.any(Object),
+  custom_fields: AN_OBJECT,
   created_at: DATE_TIME,
 };
 
@@ -125,9 +130,24 @@ export interface ErrorBody {
 }
 
 /** The whole body of an error with this code. */
-export function anError(code: string, details: unknown = expect.any(Object)) {
+export function anError(code: unknown, details: unknown = AN_OBJECT) {
   return { error: { code, message: expect.any(String), details } };
 }
+
+/** The whole body of any error. */
+export const AN_ERROR = anError(
+  expect.toBeOneOf([
+    "invalid_request",
+    "invalid_api_key",
+    "workspace_access_denied",
+    "automation_not_found",
+    "webhook_not_found",
+    "route_not_found",
+    "automation_not_controllable",
+    "rate_limited",
+    "internal_error",
+  ]),
+);
 
 // Requests
 
@@ -180,8 +200,19 @@ export async function sendUnauthenticated(
       ...(body ? { body: JSON.stringify(body) } : {}),
     });
     if (answer.status !== 429) return answer;
-    await sleep(Number(answer.headers.get("Retry-After")) * 1000);
+    await sleep(Math.max(1, Number(answer.headers.get("Retry-After"))) * 1000);
   }
+}
+
+/** Fails to authenticate until the address is refused. @returns the refusal. */
+export async function failTooOften(): Promise<Answer<ErrorBody>> {
+  for (let sent = 0; sent < 2_000; sent += 50) {
+    const fail = () => send("GET", "/v1/leads", { headers: { Authorization: "Bearer no" } });
+    const answers = await Promise.all(Array.from({ length: 50 }, fail));
+    const refused = answers.find(({ status }) => status === 429);
+    if (refused) return refused;
+  }
+  throw new Error("2,000 failures were not too many");
 }
 
 /** The API as used with a key. Paths are relative to `/v1`. */
@@ -311,6 +342,7 @@ export type Workspace = Awaited<ReturnType<typeof openWorkspace>>;
 
 /** A delivery as a subscriber received it. */
 export interface Received {
+  method: string;
   headers: Record<string, string>;
   rawBody: Buffer;
   delivery: WebhookDelivery;
@@ -338,16 +370,16 @@ export async function eventually<Value>(
 /**
  * A subscriber's server: it answers its posts with these statuses in turn, and repeats the last one.
  *
- * @param answers such as `500,204`, or `204@7000` to answer after 7 s.
+ * @param answers such as `500,204`, `204@7000` to answer after 7 s, or `500:ok` to answer with the body `ok`.
  */
 export function openReceiver(answers = "204") {
   const path = `/${randomUUID()}/${answers}`;
   const read = async (): Promise<Received[]> => {
     const response = await fetch(inject("subscribersAddress") + path);
     const posts = (await response.json()) as Post[];
-    return posts.map(({ headers, body, at }) => {
+    return posts.map(({ method, headers, body, at }) => {
       const rawBody = Buffer.from(body, "base64");
-      return { headers, rawBody, delivery: JSON.parse(rawBody.toString()), at };
+      return { method, headers, rawBody, delivery: JSON.parse(rawBody.toString()), at };
     });
   };
   return {

@@ -6,6 +6,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 
 /** A request that the service sent to a subscriber. */
 export interface Post {
+  method: string;
   headers: Record<string, string>;
   /** The exact bytes of the body, in base64. */
   body: string;
@@ -18,12 +19,12 @@ export interface Post {
  * processes share one port: the path says how the server answers, and a `GET` of it returns what was posted.
  *
  * `ANSWERS` are statuses, separated by commas: the first answer, the second, and so on; the last one is
- * repeated. `200@7000` answers after 7 s.
+ * repeated. `200@7000` answers after 7 s, and `500:ok` answers with the body `ok`.
  */
 export async function startSubscribers(port: number) {
   const posts = new Map<string, Post[]>();
   const answer: RequestListener = async (request, response) => {
-    const { method, url = "", headers } = request;
+    const { method = "", url = "", headers } = request;
     const received = posts.get(url) ?? [];
     if (method === "GET") {
       response.writeHead(200, { "Content-Type": "application/json" }).end(JSON.stringify(received));
@@ -33,16 +34,17 @@ export async function startSubscribers(port: number) {
     const body = await buffer(request).catch(() => null);
     if (body === null) return;
     const answers = (url.split("/").at(-1) ?? "").split(",");
-    const [status, delayMs = 0] = (answers[received.length] ?? answers.at(-1) ?? "")
-      .split("@")
-      .map(Number);
+    const [, status = "204", delayMs = "0", text] =
+      /^(\d+)(?:@(\d+))?(?::(.+))?$/.exec(answers[received.length] ?? answers.at(-1) ?? "") ?? [];
     received.push({
+      method,
       headers: headers as Record<string, string>,
       body: body.toString("base64"),
       at: Date.now(),
     });
-    await sleep(delayMs);
-    response.writeHead(status ?? 204, status === 302 ? { Location: "/elsewhere/204" } : {}).end();
+    await sleep(Number(delayMs));
+    const redirect = { Location: "/elsewhere/204" };
+    response.writeHead(Number(status), status === "302" ? redirect : {}).end(text);
   };
   const server = createServer(answer);
   server.listen(port, "127.0.0.1");
