@@ -119,7 +119,10 @@ export function insertEach(
   return readAs(transaction(chunks), (counts) => counts.reduce((total, count) => total + count, 0));
 }
 
-/** Prepares a query, whose text is built once, on first use. `sql.placeholder` marks the places of values. */
+/**
+ * Prepares a query, whose text is built once, on first use. `sql.placeholder` marks the places of values by name. A call
+ * without one of these values throws an error.
+ */
 export function prepared<P extends DrizzleQuery>(query: P) {
   let once: Statements<ResultOf<P>> | undefined;
   return (values: Record<string, unknown>): Statements<ResultOf<P>> => {

@@ -103,7 +103,7 @@ async function handleFirstRead(c: Context<AppEnv>, next: Next, keyHash: string):
   cacheKey(c, keyHash, admission.database, session.getBookmark());
 }
 
-/** Handles a read at once, with a replica, while the key's gate decides. */
+/** Handles a read at once, while the key's gate decides, because this isolate has cached the workspace of its key. */
 async function handleEarlyRead(
   c: Context<AppEnv>,
   next: Next,
@@ -128,7 +128,10 @@ async function handleEarlyRead(
   if (admission.isAdmitted) {
     const { database } = admission;
     cacheKey(c, keyHash, database, reads.bookmarkOf(bindingOf(c.env, database)));
-  } else if (!c.error) throw admission.error;
+  } else if (!c.error) {
+    // The route has read nothing, so it has not failed.
+    throw admission.error;
+  }
 }
 
 /**

@@ -80,11 +80,12 @@ export async function listLeadsAs<Shown>(
   request: PageRequest,
   read: (dataKey: CryptoKey | null, row: LeadRow) => Promise<Shown>,
 ): Promise<Listing<Shown>> {
-  // Both queries are sent at once.
   const loading = loadDataKey(db, keys, workspaceId);
-  // An empty page needs no key, so a damaged key does not matter.
-  loading.catch(() => {});
-  const { items: rows, next } = await pages(db, { workspaceId }, request);
+  const [{ items: rows, next }] = await Promise.all([
+    pages(db, { workspaceId }, request),
+    // An empty page needs no key, so a damaged key does not matter.
+    loading.catch(() => null),
+  ]);
   if (rows.length === 0) return { items: [], next };
   const dataKey = await loading;
   return { items: await Promise.all(rows.map((row) => read(dataKey, row))), next };

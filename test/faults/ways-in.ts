@@ -53,7 +53,7 @@ export const WAYS_IN: Fault[] = [
     ["authentication.ts", "error: await failedAuthentication(c)", 'error: new ApiError("invalid_api_key")', "a revoked key counts as a failure of its address"],
     ["authentication.ts", "    unknownKeys.set(keyHash, askedAt + REFUSING_MS);\n", "", "a flood of a revoked key calls its gate once in two seconds"],
     ["authentication.ts", "gate.advance(bookmark, database)", 'gate.advance("", database)', "a client reads what it wrote, anywhere"],
-    ["authentication.ts", "else if (!c.error) throw admission.error;", "", "what was read before the key was refused is not shown"],
+    ["authentication.ts", "else if (!c.error) {", "else if (!admission) {", "what was read before the key was refused is not shown"],
     ["read-limits.ts", " && own <= WORKSPACE_ROWS_MAX", "", "the reads of one workspace leave room for those of another"],
     ["body.ts", 'if (Number(c.req.header("Content-Length")) > maxBytes)', "if (false)", "a body that is far too large is left unread"],
     ["body.ts", "if (length > max)", "if (length >= BODY_MAX_BYTES)", "a body of 16 KiB is accepted"],
