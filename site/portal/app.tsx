@@ -12,6 +12,7 @@ import { Usage } from "./pages/usage.tsx";
 import { Webhook } from "./pages/webhook.tsx";
 import { Announcements } from "./parts/announce.tsx";
 import { Arrival, OfferDialog, RefusalDialog } from "./parts/arrival.tsx";
+import { useCurrentInView } from "./parts/current-in-view.ts";
 import { LoadState, NotFound } from "./parts/faults.tsx";
 import { setSite, usePageTitle } from "./parts/heading.tsx";
 import { failuresHref, parseRoute, type Route, usageHref } from "./route.ts";
@@ -150,6 +151,7 @@ function Place({ route, workspace }: { route: Route; workspace: Workspace }) {
 function Bar(props: { icon: string; workspace?: Workspace | null; route?: Route }) {
   const { icon, workspace, route } = props;
   const app = readReturnUrl();
+  const row = useCurrentInView<HTMLElement>(`${workspace?.workspaceId} ${route?.page}`);
   const name = [platformName, workspace?.name].filter(Boolean).join(" · ") || t.product;
   const link = (href: string, text: string, isHere: boolean) => (
     <a href={href} aria-current={isHere ? "page" : undefined}>
@@ -169,7 +171,7 @@ function Bar(props: { icon: string; workspace?: Workspace | null; route?: Route 
         )}
       </p>
       {workspace && route && (
-        <nav aria-label={t.sections}>
+        <nav ref={row} aria-label={t.sections}>
           {link(
             "#/webhooks",
             t.webhooks,

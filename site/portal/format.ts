@@ -44,6 +44,13 @@ export function formatSoon(at: string, now: number): string {
   return day === date.format(now) ? time : t.at(day, time);
 }
 
+/** Formats the same as the end of a sentence: `at 14:05`, or `on 27 Nov at 05:05`. */
+export function formatWhen(at: string, now: number): string {
+  const time = timeOfDay.format(new Date(at));
+  const day = date.format(new Date(at));
+  return day === date.format(now) ? t.when.today(time) : t.when.day(day, time);
+}
+
 /** Formats a day of the API, such as `2026-11-21`, which is in UTC. */
 export function formatDay(day: string): string {
   return utcDay.format(new Date(day));

@@ -1,6 +1,7 @@
 import { useState } from "preact/hooks";
+import { DAY_MS } from "../../../src/contract/time.ts";
 import { type RedeliveryRange, redeliver } from "../api.ts";
-import { formatTime } from "../format.ts";
+import { formatDay, formatTime } from "../format.ts";
 import { type Fact, Facts } from "../parts/basics.tsx";
 import type { AboutWebhook } from "../parts/dialog-form.tsx";
 import { type Range, RangeDialog } from "../parts/range-dialog.tsx";
@@ -60,6 +61,16 @@ export function resendable(state: string | null): string[] {
   return ["retrying", "exhausted", "cancelled", "delivered"].filter((one) => one === state);
 }
 
+/** Names a period: its day if it is one day of the filters, which are in UTC. */
+function describePeriod(since: string, until: string | null | undefined): string {
+  if (!until) return t.sendAgain.period(formatTime(since), null);
+  const isDay =
+    Date.parse(since) % DAY_MS === 0 && Date.parse(until) - Date.parse(since) === DAY_MS;
+  return isDay
+    ? t.sendAgain.day(formatDay(since))
+    : t.sendAgain.period(formatTime(since), formatTime(until));
+}
+
 interface ShownProps extends AboutWebhook {
   /** The events that the list shows. */
   wanted: RedeliveryRange;
@@ -71,7 +82,7 @@ export function ResendShownDialog({ webhook, wanted, onClose }: ShownProps) {
   const names: Partial<Record<string, string>> = t.deliveryStates;
   const facts: Fact[] = [
     [t.deliveries.state, states.map((state) => names[state] ?? state).join(", ")],
-    [t.deliveries.when, t.sendAgain.period(formatTime(since), until ? formatTime(until) : null)],
+    [t.deliveries.when, describePeriod(since, until)],
   ];
   if (type) facts.push([t.deliveries.type, t.types[type] ?? type]);
   if (status) facts.push([t.deliveries.status, status === "none" ? t.deliveries.noAnswer : status]);

@@ -104,7 +104,7 @@ function LastAttempt({ webhook, delivery }: HeadProps) {
       <p>
         <b>{formatOutcome(lastAttempt)}.</b> {cause.means} {cause.todo}
       </p>
-      <WhyItWaits webhook={webhook} delivery={delivery} />
+      <WhyItWaits webhook={webhook} delivery={delivery} known={cause.means} />
     </div>
   );
 }

@@ -118,9 +118,10 @@ function Row({ webhook }: { webhook: WebhookView }) {
         <Sparkline days={days} />
       </td>
       <td class={webhook.lastFailure ? "row-last" : "row-none"}>
-        <LastFailure webhook={webhook} />
+        <span class="row-label">{t.home.lastFailure}</span> <LastFailure webhook={webhook} />
       </td>
       <td class={webhook.nextAttemptAt ? "row-next" : "row-none"}>
+        <span class="row-label">{t.webhook.nextAttempt}</span>{" "}
         {webhook.nextAttemptAt ? <NextAttempt webhook={webhook} /> : "–"}
       </td>
     </tr>

@@ -128,7 +128,7 @@ function Ending({ webhook }: { webhook: WebhookDetails }) {
   const isDisabled = webhook.state === "disabled";
   return (
     <>
-      <Setting title={t.settings.pause} text={t.disable.text}>
+      <Setting title={t.settings.pause} text={isDisabled ? t.disable.text : t.disable.offer}>
         <DialogButton label={isDisabled ? t.enable.button : t.disable.button}>
           {(onClose) =>
             isDisabled ? (

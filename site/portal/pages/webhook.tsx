@@ -11,6 +11,7 @@ import { readWebhook } from "../api.ts";
 import { formatNumber } from "../format.ts";
 import { useLoad } from "../load.ts";
 import { Copy, Health } from "../parts/basics.tsx";
+import { useCurrentInView } from "../parts/current-in-view.ts";
 import { LoadState } from "../parts/faults.tsx";
 import { Heading, usePageTitle } from "../parts/heading.tsx";
 import { Menu } from "../parts/menu.tsx";
@@ -92,7 +93,10 @@ function Head({ webhook, tab, workspace }: Omit<TabsProps, never> & { workspace:
           <Health webhook={webhook} />
         </div>
         <p class="address">
-          <span class="mono">{maskUrl(webhook.url)}</span> <Copy text={webhook.url} />
+          <span class="mono" title={maskUrl(webhook.url)}>
+            {maskUrl(webhook.url)}
+          </span>{" "}
+          <Copy text={webhook.url} />
         </p>
       </div>
       {!isReadOnly() && <Actions webhook={webhook} types={workspace.events} />}
@@ -114,8 +118,9 @@ interface TabsProps {
 
 function Tabs({ webhook, tab }: TabsProps) {
   const failing = countFailing(webhook);
+  const row = useCurrentInView<HTMLElement>(tab);
   return (
-    <nav class="tabs" aria-label={t.tabs.label}>
+    <nav ref={row} class="tabs" aria-label={t.tabs.label}>
       {TABS.map((name) => (
         <a
           key={name}

@@ -4,6 +4,7 @@ import type { WebhookEvent } from "../../../src/contract/enumerations.ts";
 import type { DeliveryView, WebhookView } from "../../../src/history/views.ts";
 import { formatExactTime, formatMoment, formatRelative, isAccepted } from "../format.ts";
 import { t } from "../text.ts";
+import { wasDisabledByFailures } from "../webhook.ts";
 
 const COPIED_MS = 1_800;
 
@@ -31,7 +32,9 @@ export function Badge({ tone, children }: { tone: string; children: ComponentChi
 }
 
 /** Shows the state of a webhook. Its health is unknown until an event was sent. */
-export function Health({ webhook: { state, lastAttempt } }: { webhook: WebhookView }) {
+export function Health({ webhook }: { webhook: WebhookView }) {
+  const { state, lastAttempt } = webhook;
+  if (wasDisabledByFailures(webhook)) return <Badge tone="failing">{t.disabledByFailures}</Badge>;
   if (state === "healthy" && lastAttempt === null)
     return <Badge tone="cancelled">{t.untried}</Badge>;
   return <Badge tone={state}>{t.states[state]}</Badge>;
@@ -69,7 +72,7 @@ export function Empty(props: { title: string; text: string; children?: Component
   return (
     <div class="empty">
       <p class="empty-title">{props.title}</p>
-      <p>{props.text}</p>
+      {props.text && <p>{props.text}</p>}
       {props.children}
     </div>
   );

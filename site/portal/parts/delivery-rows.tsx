@@ -1,6 +1,6 @@
 import type { DeliveryView, WebhookView } from "../../../src/history/views.ts";
 import { redeliver } from "../api.ts";
-import { explain, formatMoment, formatOutcome, formatSoon } from "../format.ts";
+import { explain, formatMoment, formatOutcome, formatWhen } from "../format.ts";
 import { reloadAll, useAction } from "../load.ts";
 import { deliveryHref, type Query } from "../route.ts";
 import { isReadOnly } from "../session.ts";
@@ -122,15 +122,22 @@ function maySend(webhook: WebhookView, delivery: DeliveryView): boolean {
   return delivery.dueAt === null || isWaiting(delivery) || webhook.state === "failing";
 }
 
+interface WhyProps {
+  webhook: WebhookView;
+  delivery: DeliveryView;
+  /** The cause that is shown beside it, and so is not repeated. */
+  known?: string;
+}
+
 /** When a delivery that waits is attempted next, and why not before. */
-export function WhyItWaits(props: { webhook: WebhookView; delivery: DeliveryView }) {
-  const { webhook, delivery } = props;
+export function WhyItWaits({ webhook, delivery, known }: WhyProps) {
   if (delivery.dueAt === null) return null;
   const last = webhook.state === "failing" ? webhook.lastAttempt : null;
-  const cause = last && explain(last)?.means;
+  const means = last && explain(last)?.means;
+  const cause = means === known ? null : means;
   if (!isWaiting(delivery))
     return cause ? <span class="small">{t.deliveries.soonBecause(lowerFirst(cause))}</span> : null;
-  const time = formatSoon(delivery.dueAt, Date.now());
+  const time = formatWhen(delivery.dueAt, Date.now());
   return (
     <span class="small">
       {cause ? t.deliveries.nextBecause(time, lowerFirst(cause)) : t.deliveries.next(time)}

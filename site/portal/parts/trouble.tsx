@@ -2,8 +2,8 @@ import type { ComponentChildren } from "preact";
 import type { WebhookDetails } from "../../../src/history/views.ts";
 import { EnableDialog } from "../actions/enable.tsx";
 import { RedeliverDialog } from "../actions/redeliver.tsx";
-import { explain, formatOutcome, formatSoon, formatTime } from "../format.ts";
-import { deliveriesHref } from "../route.ts";
+import { explain, formatOutcome, formatTime, formatWhen } from "../format.ts";
+import { deliveriesHref, webhookHref } from "../route.ts";
 import { isReadOnly } from "../session.ts";
 import { t } from "../text.ts";
 import { wasDisabledByFailures } from "../webhook.ts";
@@ -59,7 +59,7 @@ function Problem({ webhook }: { webhook: WebhookDetails }) {
 function nextOf({ nextAttemptAt }: WebhookDetails): string | null {
   const now = Date.now();
   const isAhead = nextAttemptAt !== null && Date.parse(nextAttemptAt) > now;
-  return isAhead ? formatSoon(nextAttemptAt, now) : null;
+  return isAhead ? formatWhen(nextAttemptAt, now) : null;
 }
 
 interface NoticeProps {
@@ -86,9 +86,10 @@ function Notice({ tone, title, webhook, children }: NoticeProps) {
   );
 }
 
-/** Offers to send the failed events again, once the cause is removed. */
+/** Offers to send the failed events again, once the cause is removed, or leads to who disabled the webhook. */
 function Recover({ webhook }: { webhook: WebhookDetails }) {
   const isDisabled = webhook.state === "disabled";
+  const wasDisabledByPerson = isDisabled && !wasDisabledByFailures(webhook);
   return (
     <div class="buttons">
       {!isReadOnly() && (
@@ -102,12 +103,18 @@ function Recover({ webhook }: { webhook: WebhookDetails }) {
           }
         </DialogButton>
       )}
-      <a
-        class="button"
-        href={deliveriesHref(webhook.webhookId, { state: isDisabled ? null : "retrying" })}
-      >
-        {t.webhook.seeFailed}
-      </a>
+      {wasDisabledByPerson ? (
+        <a class="button" href={webhookHref(webhook.webhookId, "history")}>
+          {t.webhook.seeChanges}
+        </a>
+      ) : (
+        <a
+          class="button"
+          href={deliveriesHref(webhook.webhookId, { state: isDisabled ? null : "retrying" })}
+        >
+          {t.webhook.seeFailed}
+        </a>
+      )}
     </div>
   );
 }

@@ -63,7 +63,7 @@ export const en = {
   docs: "Docs",
   backToApp: "Back to the app",
   theme: "Theme",
-  themes: { auto: "Automatic", light: "Light", dark: "Dark" },
+  themes: { auto: "Auto", light: "Light", dark: "Dark" },
   language: "Language",
   more: "More",
   readOnly: "You can see everything here, and change nothing: this session is read-only.",
@@ -75,6 +75,10 @@ export const en = {
   none: "None",
   noDescription: "None",
   at: (day: string, time: string) => `${day}, ${time}`,
+  when: {
+    today: (time: string) => `at ${time}`,
+    day: (day: string, time: string) => `on ${day} at ${time}`,
+  },
   retry: "Try again",
   stop: "Stop",
   goOn: "Continue",
@@ -147,6 +151,7 @@ export const en = {
     failing: "Failing",
     disabled: "Disabled",
   },
+  disabledByFailures: "Disabled after failing",
   deliveryStates: {
     pending: "New",
     retrying: "Failing, will be retried",
@@ -175,6 +180,7 @@ export const en = {
     well: (active: number, all: number) => {
       if (active === 0) return all === 1 ? "Your webhook is disabled" : "All webhooks are disabled";
       if (all === 1) return "Your webhook is working";
+      if (active === all && all === 2) return "Both webhooks are working";
       if (active === all) return `All ${all} webhooks are working`;
       return `${active} of ${all} webhooks ${active === 1 ? "is" : "are"} working, the others are disabled`;
     },
@@ -231,7 +237,7 @@ export const en = {
     failing: (failures: number, since: string) =>
       `Failing since ${since}: ${count(failures, "failed attempt", "failed attempts in a row")}`,
     next: (time: string | null) =>
-      time === null ? "The next attempt is about to start." : `The next attempt is at ${time}.`,
+      time === null ? "The next attempt is about to start." : `The next attempt is ${time}.`,
     overflow: (time: string) =>
       `More than ${number(PENDING_MAX)} deliveries have been waiting since ${time}, so the oldest are given up. They can be resent.`,
     responseLimit: `The responses to ${number(RESPONSES_PER_DAY)} failed attempts of today (UTC) are stored. Later ones are not: see the log of your server.`,
@@ -254,6 +260,7 @@ export const en = {
     day: "Day",
     newest: "Latest deliveries",
     seeFailed: "See the deliveries",
+    seeChanges: "See who disabled it",
   },
 
   settings: {
@@ -289,9 +296,9 @@ export const en = {
     recorded: "Recorded",
     attempts: "Attempts",
     lastAnswer: "Last response",
-    next: (time: string) => `Next at ${time}`,
+    next: (time: string) => `Next ${time}`,
     soonBecause: (cause: string) => `Next attempt soon: ${cause}`,
-    nextBecause: (time: string, cause: string) => `Next at ${time}: ${cause}`,
+    nextBecause: (time: string, cause: string) => `Next ${time}: ${cause}`,
     pages: "Pages of deliveries",
     empty: "No deliveries yet",
     emptyText:
@@ -366,6 +373,7 @@ export const en = {
     counting: "Counting…",
     period: (since: string, until: string | null) =>
       until === null ? `Since ${since}` : `${since} to ${until}`,
+    day: (day: string) => `${day} (UTC)`,
     shown: {
       button: "Resend these…",
       title: "Resend the deliveries of this list",
@@ -381,7 +389,7 @@ export const en = {
 
   since: {
     label: "Since",
-    first: (time: string) => `The first not delivered (${time})`,
+    first: (time: string) => `First undelivered (${time})`,
     hour: "One hour ago",
     day: "24 hours ago",
     week: "7 days ago",
@@ -479,6 +487,8 @@ export const en = {
     button: "Disable…",
     title: "Disable this webhook?",
     text: "Nothing is sent until you enable it. Events that happen in the meantime are kept, and can be sent then.",
+    offer:
+      "Disabling it stops all deliveries until you enable it again. Events that happen in the meantime are kept, and can be sent then.",
     submit: "Disable",
     result: "The webhook is disabled.",
   },

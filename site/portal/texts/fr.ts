@@ -43,7 +43,7 @@ export const fr: Texts = {
   docs: "Documentation (en anglais)",
   backToApp: "Retour à l’application",
   theme: "Thème",
-  themes: { auto: "Automatique", light: "Clair", dark: "Sombre" },
+  themes: { auto: "Auto", light: "Clair", dark: "Sombre" },
   language: "Langue",
   more: "Plus",
   readOnly: "Cette session est en lecture seule : vous pouvez tout consulter, mais rien modifier.",
@@ -55,6 +55,10 @@ export const fr: Texts = {
   none: "Aucune",
   noDescription: "Aucune",
   at: (day, time) => `${day} à ${time}`,
+  when: {
+    today: (time) => `à ${time}`,
+    day: (day, time) => `le ${day} à ${time}`,
+  },
   retry: "Réessayer",
   stop: "Arrêter",
   goOn: "Continuer",
@@ -126,6 +130,7 @@ export const fr: Texts = {
     failing: "En échec",
     disabled: "Désactivé",
   },
+  disabledByFailures: "Désactivé après des échecs",
   deliveryStates: {
     pending: "Nouvelle",
     retrying: "En échec, nouvel essai prévu",
@@ -154,6 +159,7 @@ export const fr: Texts = {
       if (active === 0)
         return all === 1 ? "Votre webhook est désactivé" : "Tous les webhooks sont désactivés";
       if (all === 1) return "Votre webhook fonctionne";
+      if (active === all && all === 2) return "Les deux webhooks fonctionnent";
       if (active === all) return `Les ${all} webhooks fonctionnent`;
       return `${active} webhook${active === 1 ? "" : "s"} sur ${all} fonctionne${active === 1 ? "" : "nt"}, les autres sont désactivés`;
     },
@@ -214,10 +220,10 @@ export const fr: Texts = {
     next: (time) =>
       time === null
         ? "La prochaine tentative va commencer."
-        : `La prochaine tentative aura lieu à ${time}.`,
+        : `La prochaine tentative aura lieu ${time}.`,
     overflow: (time) =>
-      `Plus de ${number(PENDING_MAX)} livraisons attendent depuis le ${time} : les plus anciennes sont abandonnées. Vous pourrez les renvoyer.`,
-    responseLimit: `Les réponses à ${number(RESPONSES_PER_DAY)} échecs d’aujourd’hui (UTC) sont enregistrées. Les suivantes ne le sont pas : consultez les journaux de votre serveur.`,
+      `Plus de ${number(PENDING_MAX)} livraisons attendent depuis le ${time} : les plus anciennes sont abandonnées. Vous pourrez les renvoyer.`,
+    responseLimit: `Les réponses à ${number(RESPONSES_PER_DAY)} échecs d’aujourd’hui (UTC) sont enregistrées. Les suivantes ne le sont pas : consultez les journaux de votre serveur.`,
     outlook: `De nouvelles tentatives ont lieu à intervalles croissants. Après ${DISABLE_AFTER_MS / HOUR_MS} heures sans succès, le webhook est désactivé.`,
     slow: `Votre serveur tarde à répondre : les livraisons sont envoyées une par une. Toute réponse au-delà de ${POST_TIMEOUT_MS / 1000} secondes compte comme un échec. Répondez d’abord, puis traitez les événements. Quelques réponses rapides suffisent à rétablir l’envoi normal.`,
     rejecting: (type, since) =>
@@ -238,6 +244,7 @@ export const fr: Texts = {
     day: "Jour",
     newest: "Dernières livraisons",
     seeFailed: "Voir les livraisons",
+    seeChanges: "Voir qui l’a désactivé",
   },
 
   settings: {
@@ -274,9 +281,9 @@ export const fr: Texts = {
     recorded: "Enregistré le",
     attempts: "Tentatives",
     lastAnswer: "Dernière réponse",
-    next: (time) => `Prochain essai à ${time}`,
+    next: (time) => `Prochain essai ${time}`,
     soonBecause: (cause) => `Prochain essai sous peu : ${cause}`,
-    nextBecause: (time, cause) => `Prochain essai à ${time} : ${cause}`,
+    nextBecause: (time, cause) => `Prochain essai ${time} : ${cause}`,
     pages: "Pages des livraisons",
     empty: "Aucune livraison pour l’instant",
     emptyText:
@@ -318,7 +325,7 @@ export const fr: Texts = {
     response: "Réponse de votre serveur :",
     cut: "Début de la réponse de votre serveur :",
     empty: "La réponse n’avait pas de corps.",
-    notStored: `La réponse n’a pas été enregistrée : seules celles des ${number(RESPONSES_PER_DAY)} premiers échecs d’une journée le sont.`,
+    notStored: `La réponse n’a pas été enregistrée : seules celles des ${number(RESPONSES_PER_DAY)} premiers échecs d’une journée le sont.`,
     location: "Redirige vers",
   },
 
@@ -351,6 +358,7 @@ export const fr: Texts = {
     submitCount: (n) => `Renvoyer ${count(n, "livraison", "livraisons")}`,
     counting: "Décompte en cours…",
     period: (since, until) => (until === null ? `Depuis le ${since}` : `Du ${since} au ${until}`),
+    day: (day) => `${day} (UTC)`,
     shown: {
       button: "Renvoyer ces livraisons…",
       title: "Renvoyer les livraisons de cette liste",
@@ -367,7 +375,7 @@ export const fr: Texts = {
 
   since: {
     label: "Depuis",
-    first: (time) => `Le premier événement non livré (${time})`,
+    first: (time) => `Premier non livré (${time})`,
     hour: "Une heure",
     day: "24 heures",
     week: "7 jours",
@@ -466,6 +474,8 @@ export const fr: Texts = {
     button: "Désactiver…",
     title: "Désactiver ce webhook ?",
     text: "Rien ne sera envoyé tant que vous ne le réactiverez pas. Les événements survenus entre-temps sont conservés et pourront être envoyés à ce moment-là.",
+    offer:
+      "La désactivation suspend toutes les livraisons, jusqu’à la réactivation. Les événements survenus entre-temps sont conservés et pourront être envoyés à ce moment-là.",
     submit: "Désactiver",
     result: "Le webhook est désactivé.",
   },

@@ -3,9 +3,11 @@ import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { expect, test } from "vitest";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
+import { en } from "../../../site/portal/texts/en.ts";
 import { fr } from "../../../site/portal/texts/fr.ts";
 import {
   CONTRAST,
+  cutOffIn,
   openPage,
   PHONE_WIDTH,
   see,
@@ -35,6 +37,17 @@ test("French counts zero in the singular, and breaks no line before a colon or a
   expect(texts(fr).length).toBeGreaterThan(200);
   const broken = / [:;?!»]|« |\d (heure|jour|minute|seconde|livraison|événement|ms)/;
   expect(texts(fr).filter((text) => broken.test(text))).toEqual([]);
+});
+
+test("a time in a sentence has its day unless that is today, in both languages", () => {
+  expect(en.webhook.next(en.when.today("14:05"))).toBe("The next attempt is at 14:05.");
+  expect(en.webhook.next(en.when.day("27 Nov", "05:05"))).toBe(
+    "The next attempt is on 27 Nov at 05:05.",
+  );
+  expect(fr.deliveries.next(fr.when.day("27 nov.", "05:05"))).toBe(
+    "Prochain essai le 27 nov. à 05:05",
+  );
+  expect(fr.webhook.counts(1, 0)).toBe("1\u00a0nouvelle, 0 en échec");
 });
 
 test("the page can be used with the keyboard alone, with the focus always visible", async () => {
@@ -151,10 +164,11 @@ test.each([
         await page.emulateMedia({ colorScheme });
         found.push(await violationsIn(page, options));
       }
-      expect(found).toEqual([place, width, [], []]);
+      expect([...found, await cutOffIn(page)]).toEqual([place, width, [], [], []]);
       // As wide as the page is at 200 %.
       await page.setViewportSize({ width: Math.max(PHONE_WIDTH, width / 2), height: 900 });
       expect(await widthOf(page)).toBe(Math.max(PHONE_WIDTH, width / 2));
+      expect([place, await cutOffIn(page)]).toEqual([place, []]);
       await page.setViewportSize({ width, height: 900 });
       expect(await page.locator("body").innerText()).not.toContain("t0ken");
     }

@@ -154,7 +154,7 @@ test("the home page says first how many webhooks fail, and lists them by health"
     stage.subscribe(workspaceId, ["run.completed"], "/b"),
   ]);
   await open();
-  await page.getByRole("heading", { name: "All 2 webhooks are working" }).waitFor();
+  await page.getByRole("heading", { name: "Both webhooks are working" }).waitFor();
   stage.answerWith(500);
   await stage.recordLeads(workspaceId);
   await until(async () => (await stateOf(failing)) === "failing");
@@ -247,8 +247,13 @@ test("a delivery that waits says until when and why, and is sent immediately on 
   await see(rows(), "Failing, will be retried");
   await expect
     .poll(() => rows().innerText())
-    .toMatch(/Next at (\d+ \w+, )?\d\d:\d\d: your server failed\./);
+    .toMatch(/Next (on \d+ \w+ )?at \d\d:\d\d: your server failed\./);
   await follow("New lead");
+  // The cause is said once.
+  const note = detail().locator(".note");
+  expect(await note.innerText()).toMatch(
+    /Your server failed[\s\S]*Next (on \d+ \w+ )?at \d\d:\d\d$/,
+  );
   await press("Send now", detail());
   await see(page, "It will be sent within a minute.");
   await posted(2);
@@ -532,6 +537,44 @@ test("the history says who changed what, when, and what it was before", async ()
   expect(await entries.first().locator("del").innerText()).toBe("nothing");
 });
 
+test("a notice leads to who disabled the webhook", async () => {
+  await stage.subscribe(workspaceId);
+  visit = await stage.open(workspaceId, {}, { actor: "Hugo" });
+  page = visit.page;
+  await follow("/in");
+  await choose("Disable…");
+  await press("Disable", page.getByRole("dialog"));
+  await follow("See who disabled it");
+  await see(page, "Disabled the webhook", "Hugo · in the portal");
+});
+
+test("a webhook that was disabled by failures says so where it is listed", async () => {
+  const id = await stage.subscribe(workspaceId);
+  const now = Date.now();
+  await DB.prepare(
+    "UPDATE subscriptions SET disabled_at = ?1, failing_since = ?2, failures = 20 WHERE id = ?3",
+  )
+    .bind(now, now - 4 * DAY_MS, id)
+    .run();
+  await open();
+  await see(rows(), "Disabled after failing");
+});
+
+test("a dialog has the same heading wherever it is opened", async () => {
+  await openSubscribed();
+  const sizeOf = async () => {
+    const title = page.getByRole("dialog").getByRole("heading");
+    const size = await title.evaluate((heading) => getComputedStyle(heading).font);
+    await page.keyboard.press("Escape");
+    return size;
+  };
+  await press("Edit…");
+  const above = await sizeOf();
+  await openTab("Settings");
+  await press("New secret…", page.locator(".settings"));
+  expect(await sizeOf()).toBe(above);
+});
+
 test("a read-only session shows everything and changes nothing, and the app's name leads back", async () => {
   const webhookId = await stage.subscribe(workspaceId);
   await deliver(1);
@@ -713,7 +756,7 @@ test("a disabled webhook is re-enabled, and only gets what it has missed if requ
   await press("Enable…");
   const since = page.getByLabel("Since");
   const suggested = await since.locator("option:checked").textContent();
-  expect(suggested).toContain("The first not delivered");
+  expect(suggested).toContain("First undelivered");
   await since.selectOption("One hour ago");
   await press("Enable", page.getByRole("dialog"));
   await see(page, "1 missed event will be sent.");

@@ -83,6 +83,37 @@ export async function widthOf(page: Page): Promise<number> {
   return page.evaluate("(scrollTo({ left: 1_000, behavior: 'instant' }), scrollX + innerWidth)");
 }
 
+/**
+ * What is cut off on the page: elements that reach beyond it to the left or right, unless they can be scrolled to and
+ * are not the current one, and choices whose text is wider than their field.
+ */
+export async function cutOffIn(page: Page): Promise<string[]> {
+  return page.evaluate<string[]>(`(() => {
+    const isClipped = (e) => e.closest(".skip, .hidden") || (e.closest("thead") && getComputedStyle(e.closest("thead")).position === "absolute");
+    const isScrolled = (e) => {
+      for (let p = e.parentElement; p; p = p.parentElement)
+        if (["auto", "scroll"].includes(getComputedStyle(p).overflowX)) return true;
+      return false;
+    };
+    const isOutside = (e) => {
+      const { left, right, width } = e.getBoundingClientRect();
+      return width > 1 && (left < -1 || right > innerWidth + 1);
+    };
+    const context = document.createElement("canvas").getContext("2d");
+    const isShortened = (select) => {
+      const style = getComputedStyle(select);
+      context.font = style.font;
+      const text = context.measureText(select.selectedOptions[0]?.textContent ?? "").width;
+      return text > select.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight) + 1;
+    };
+    const elements = document.querySelectorAll("a, button, summary, input, select, textarea, h1, h2, h3, p, li, dt, dd, th, td, label, legend, time");
+    return [...elements]
+      .filter((e) => e.checkVisibility() && !isClipped(e))
+      .filter((e) => (isOutside(e) && (!isScrolled(e) || e.ariaCurrent)) || (e.localName === "select" && isShortened(e)))
+      .map((e) => e.outerHTML.slice(0, 120));
+  })()`);
+}
+
 /** For `violationsIn`: what depends on colours alone, and what does not. */
 export const CONTRAST = { runOnly: ["color-contrast"] };
 export const STRUCTURE = { rules: { "color-contrast": { enabled: false } } };
