@@ -84,7 +84,11 @@ async function apply(worker: string, origin: string, email: string): Promise<voi
   if (!CLOUDFLARE_API_TOKEN || !CLOUDFLARE_ACCOUNT_ID)
     throw new Error("Set CLOUDFLARE_API_TOKEN and CLOUDFLARE_ACCOUNT_ID.");
   const { hostname } = new URL(origin);
-  const cloudflare = openCloudflare(CLOUDFLARE_ACCOUNT_ID, bearer(CLOUDFLARE_API_TOKEN));
+  const cloudflare = openCloudflare(
+    CLOUDFLARE_ACCOUNT_ID,
+    bearer(CLOUDFLARE_API_TOKEN),
+    process.env,
+  );
   const zoneId = await findZone(cloudflare, hostname);
   const checkId = await put(cloudflare, `//zones/${zoneId}/healthchecks`, {
     name: `${worker}-health`,

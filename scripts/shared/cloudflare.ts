@@ -36,9 +36,17 @@ const Credentials = z.union([
 const Accounts = z.object({ accounts: z.array(z.object({ id: z.string() })) });
 const PATIENCE_MS = 30_000;
 
-/** Opens the API with a token. */
-export function openCloudflare(accountId: string, headers: Record<string, string>): Cloudflare {
-  const base = process.env.CLOUDFLARE_API_BASE_URL ?? "https://api.cloudflare.com/client/v4";
+/**
+ * Opens the API with a token.
+ *
+ * @param env the environment, which may name another address of the API, as for wrangler.
+ */
+export function openCloudflare(
+  accountId: string,
+  headers: Record<string, string>,
+  env: NodeJS.ProcessEnv,
+): Cloudflare {
+  const base = env.CLOUDFLARE_API_BASE_URL ?? "https://api.cloudflare.com/client/v4";
   return {
     accountId,
     async call(schema, method, path, body) {
@@ -81,18 +89,26 @@ export async function findCloudflare(
   env: NodeJS.ProcessEnv,
   configured: string | undefined,
 ): Promise<Cloudflare | null> {
-  const { stdout } = await wrangler.ask("auth", "token", "--json");
-  const { data: found } = Credentials.safeParse(parseJson(stdout));
-  if (!found) return null;
-  const headers =
-    "token" in found
-      ? bearer(found.token)
-      : { "X-Auth-Key": found.key, "X-Auth-Email": found.email };
+  // Wrangler would return the same token, but takes seconds to start.
+  const headers = env.CLOUDFLARE_API_TOKEN
+    ? bearer(env.CLOUDFLARE_API_TOKEN)
+    : await loggedIn(wrangler);
+  if (!headers) return null;
   const chosen = env.CLOUDFLARE_ACCOUNT_ID ?? configured;
-  if (chosen) return openCloudflare(chosen, headers);
+  if (chosen) return openCloudflare(chosen, headers, env);
   const known = Accounts.safeParse(parseJson((await wrangler.ask("whoami", "--json")).stdout));
   const [account, another] = known.data?.accounts ?? [];
   if (!account || another)
     throw new Error("Set CLOUDFLARE_ACCOUNT_ID: which account to deploy to is not clear.");
-  return openCloudflare(account.id, headers);
+  return openCloudflare(account.id, headers, env);
+}
+
+/** Returns the headers of the user who is logged in to wrangler; null if nobody is. */
+async function loggedIn(wrangler: Wrangler): Promise<Record<string, string> | null> {
+  const { stdout } = await wrangler.ask("auth", "token", "--json");
+  const { data: found } = Credentials.safeParse(parseJson(stdout));
+  if (!found) return null;
+  return "token" in found
+    ? bearer(found.token)
+    : { "X-Auth-Key": found.key, "X-Auth-Email": found.email };
 }

@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync } from "node:fs";
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import type { RequestListener } from "node:http";
 import { join } from "node:path";
 import type { DatabaseSync } from "node:sqlite";
@@ -127,10 +127,10 @@ test.each<Case>([
   "npm run deploy stops with one sentence, before it changes anything: %s",
   async (sentence, prepare, args) => {
     await prepare(site());
-    const { code, output } = await site().deploy({ ...SECRETS }, ...args);
-    expect(output).toMatch(sentence);
-    expect(output.trimEnd().split("\n")).toHaveLength(1);
-    expect([code, site().cloudflare.changes]).toEqual([1, []]);
+    const said = await site().refusal(SECRETS, ...args);
+    expect(said).toMatch(sentence);
+    expect(said.split("\n")).toHaveLength(1);
+    expect(site().cloudflare.changes).toEqual([]);
   },
 );
 
@@ -140,10 +140,30 @@ test.each<[RegExp, NodeJS.ProcessEnv]>([
   [/^PLATFORM_KEYS: entry 1 is not id:base64 of 32 bytes$/m, { PLATFORM_KEYS: "c2VjcmV0" }],
   [/^Not logged in to Cloudflare: run/, { CLOUDFLARE_API_TOKEN: "" }],
 ])("npm run deploy in a pipeline stops, and shows no secret: %s", async (sentence, env) => {
-  const { code, output } = await site().deploy(env);
-  expect(output).toMatch(sentence);
-  expect(output).not.toMatch(/ {4}at |c2VjcmV0/);
-  expect([code, site().cloudflare.changes]).toEqual([1, []]);
+  const said = await site().refusal(env);
+  expect(said).toMatch(sentence);
+  expect(said).not.toContain("c2VjcmV0");
+  expect(site().cloudflare.changes).toEqual([]);
+});
+
+test("npm run deploy stops with the sentence alone, and the exit code 1", async () => {
+  const { code, output } = await site().deploy({ ENCRYPTION_KEYS: "c2VjcmV0" });
+  expect(output).toBe("ENCRYPTION_KEYS: entry 1 is not id:base64 of 32 bytes\n");
+  expect(code).toBe(1);
+});
+
+test("npm run deploy finds the account of the user who is logged in to wrangler", async () => {
+  const { folder, cloudflare } = site();
+  migrate(cloudflare.addDatabase("public-api", null).content);
+  const login = join(folder, ".config/.wrangler/config");
+  mkdirSync(login, { recursive: true });
+  writeFileSync(
+    join(login, "default.toml"),
+    `oauth_token = "${cloudflare.env.CLOUDFLARE_API_TOKEN}"\nexpiration_time = "2999-01-01T00:00:00.000Z"\n`,
+  );
+  expect(await site().refusal({ CLOUDFLARE_API_TOKEN: "" })).toMatch(
+    /^The database public-api is stored in no jurisdiction/,
+  );
 });
 
 describe("npm run deploy, where another tool has created database and queues,", () => {
