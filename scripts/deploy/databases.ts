@@ -4,19 +4,18 @@ import { z } from "@hono/zod-openapi";
 import { open, parseEncryptionKeys } from "../../src/encryption/seal.ts";
 import { ROOT } from "../shared/checkout.ts";
 import { type Cloudflare, CloudflareError } from "../shared/cloudflare.ts";
-import type { ConfiguredDatabase } from "../shared/databases.ts";
+import {
+  type ConfiguredDatabase,
+  findDatabase,
+  ListedDatabase,
+  listDatabases,
+} from "../shared/databases.ts";
 import { print } from "../shared/terminal.ts";
 import type { Wrangler } from "../shared/wrangler.ts";
 import { placeOf } from "./queues.ts";
 
-const Listed = z.object({
-  name: z.string(),
-  uuid: z.string(),
-  jurisdiction: z.string().nullish(),
-});
 const Named = z.array(z.object({ name: z.string() }));
 const Bookmark = z.object({ bookmark: z.string() });
-const PAGE_SIZE = 100;
 
 /** A database of the configuration that exists. */
 export interface FoundDatabase extends ConfiguredDatabase {
@@ -50,7 +49,7 @@ export async function findDatabases(
   const found: FoundDatabases = { existing: [], missing: [], misplaced: [] };
   for (const database of databases) {
     const { binding, name, id } = database;
-    const there = listed.find((each) => (id ? each.uuid === id : each.name === name));
+    const there = findDatabase(listed, database);
     if (!there && id)
       throw new Error(
         `The account has no database with the id ${id}, which wrangler.toml gives ${binding}. If this is the right account, delete that line: the database is then found, or created, as ${name}. Nothing was deployed.`,
@@ -71,15 +70,6 @@ export async function findDatabases(
       );
   }
   return found;
-}
-
-async function listDatabases({ call }: Cloudflare): Promise<z.infer<typeof Listed>[]> {
-  const databases: z.infer<typeof Listed>[] = [];
-  for (let page = 1; databases.length === (page - 1) * PAGE_SIZE; page++) {
-    const path = `/d1/database?per_page=${PAGE_SIZE}&page=${page}`;
-    databases.push(...(await call(z.array(Listed), "GET", path)));
-  }
-  return databases;
 }
 
 const TABLES =
@@ -123,7 +113,10 @@ export async function makeDatabases(
 ): Promise<void> {
   for (const { name } of databases) {
     print(`Creating the database ${name}.`);
-    await call(Listed, "POST", "/d1/database", { name, ...(jurisdiction && { jurisdiction }) });
+    await call(ListedDatabase, "POST", "/d1/database", {
+      name,
+      ...(jurisdiction && { jurisdiction }),
+    });
   }
 }
 

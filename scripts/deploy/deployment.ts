@@ -5,7 +5,12 @@ import { z } from "@hono/zod-openapi";
 import type { Unstable_Config } from "wrangler";
 import { parseKeyRing } from "../../src/encryption/key-ring.ts";
 import { ROOT } from "../shared/checkout.ts";
-import { type Cloudflare, CloudflareError, findCloudflare } from "../shared/cloudflare.ts";
+import {
+  type Cloudflare,
+  CloudflareError,
+  findCloudflare,
+  NOT_LOGGED_IN,
+} from "../shared/cloudflare.ts";
 import { databasesIn, readConfig } from "../shared/databases.ts";
 import {
   DEPLOYED_SECRETS,
@@ -133,9 +138,6 @@ export async function deploy(options: Options, environment: NodeJS.ProcessEnv): 
   }
   if (former !== null) print(`Back to the version before: ${wayBack(options, former)}`);
 }
-
-const NOT_LOGGED_IN =
-  "Not logged in to Cloudflare: run `npx wrangler login`, or set CLOUDFLARE_API_TOKEN";
 
 /** The command that gives a version all the traffic again. */
 function wayBack({ everyCall }: Options, version: string): string {

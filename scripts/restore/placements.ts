@@ -1,6 +1,5 @@
-import type { Wrangler } from "../shared/wrangler.ts";
 import { insertEntry, markMoved, type Row, type Tables } from "./statements.ts";
-import { query } from "./tables.ts";
+import { type Execute, query } from "./tables.ts";
 
 /** The workspaces of a restored database, according to the directory. */
 interface Settled {
@@ -22,13 +21,13 @@ interface Settled {
  * @param noted the tables of the restored database, as they were before the restore.
  */
 export async function settlePlacements(
-  wrangler: Wrangler,
+  execute: Execute,
   database: string,
   noted: Tables,
 ): Promise<Settled> {
   const isDirectory = database === "DB";
-  const found = await query(wrangler, database, SELECT_HOMES);
-  const directory = isDirectory ? noted.workspaces : await query(wrangler, "DB", SELECT_HOMES);
+  const found = await query(execute, database, SELECT_HOMES);
+  const directory = isDirectory ? noted.workspaces : await query(execute, "DB", SELECT_HOMES);
   const homes = new Map(directory.map((row) => [row.id, row.database ?? "DB"]));
   const known = new Set(noted.workspaces.map(({ id }) => id));
   const erased: string[] = [];
@@ -37,11 +36,11 @@ export async function settlePlacements(
     // In the directory, a workspace that lives elsewhere only has an entry.
     const isBack = isDirectory || elsewhere === null;
     if (elsewhere === null && home !== undefined && home !== database)
-      await query(wrangler, database, markMoved(String(id), String(home)));
+      await query(execute, database, markMoved(String(id), String(home)));
     else if (isBack && !known.has(id) && (home === undefined || home === database)) {
       erased.push(String(id));
       if (home === undefined && !isDirectory)
-        await query(wrangler, "DB", insertEntry(String(id), database));
+        await query(execute, "DB", insertEntry(String(id), database));
     }
   }
   return { erased, lost: movedHere(database, noted, found) };

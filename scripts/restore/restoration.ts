@@ -4,6 +4,7 @@ import { createInterface } from "node:readline/promises";
 import { z } from "@hono/zod-openapi";
 import type { Unstable_Config } from "wrangler";
 import { eraseAll } from "../platform/long-calls.ts";
+import { findCloudflare, NOT_LOGGED_IN } from "../shared/cloudflare.ts";
 import { databasesIn, readConfig } from "../shared/databases.ts";
 import type { PlatformClient } from "../shared/platform-client.ts";
 import { withoutSecrets } from "../shared/secrets.ts";
@@ -14,7 +15,7 @@ import { type Options, SETTINGS } from "./options.ts";
 import { settlePlacements } from "./placements.ts";
 import { callsToRepeat, type PlatformCall } from "./repeat.ts";
 import { putBackStatements, rowsToPutBack, TABLES, type Tables } from "./statements.ts";
-import { query, readTables } from "./tables.ts";
+import { type Execute, openDatabases, query, readTables } from "./tables.ts";
 
 const Bookmark = z.object({ bookmark: z.string() });
 
@@ -25,6 +26,8 @@ const ACTOR = "npm run restore";
 interface Restore {
   options: Options;
   wrangler: Wrangler;
+  /** Queries the databases. */
+  execute: Execute;
   /** The restored time, in a form for wrangler and people. */
   time: string;
   /** The queues of deliveries. */
@@ -43,11 +46,16 @@ export async function restore(
   openPlatform: () => Promise<PlatformClient>,
 ): Promise<void> {
   const config = await readConfig(options.configFile, options.environment);
-  const found = databasesIn(config).find(({ binding }) => binding === options.database);
+  const databases = databasesIn(config);
+  const found = databases.find(({ binding }) => binding === options.database);
   if (!found) throw new Error(`wrangler.toml binds no database as ${options.database}`);
   const time = options.at.toISOString();
-  const wrangler = openWrangler(withoutSecrets(environment), options.everyCall);
-  const restore = { options, wrangler, time, queues: queuesOf(config) };
+  const env = withoutSecrets(environment);
+  const wrangler = openWrangler(env, options.everyCall);
+  const cloudflare = await findCloudflare(wrangler, env, config.account_id);
+  if (!cloudflare) throw new Error(`${NOT_LOGGED_IN}.`);
+  const execute = await openDatabases(cloudflare, databases);
+  const restore = { options, wrangler, execute, time, queues: queuesOf(config) };
   const stamp = time.replaceAll(/[:.]/g, "-");
   const file = join(homedir(), `${config.name}.restore-${options.database}-${stamp}.json`);
 
@@ -70,7 +78,7 @@ export async function restore(
     writeNotes(file, notes);
   }
   await applyMigrations(restore);
-  const { erased, lost } = await settlePlacements(wrangler, options.database, tables);
+  const { erased, lost } = await settlePlacements(execute, options.database, tables);
   if (!options.skip.includes(SETTINGS)) await putBack(restore, tables);
   await repeat(restore, tables, erased, openPlatform);
   await setPaused(restore, false);
@@ -90,10 +98,10 @@ export async function restore(
 
 /** Shows the steps, and asks for confirmation. @throws Error unless the answer is yes. */
 async function confirm(restore: Restore, name: string, file: string): Promise<void> {
-  const { options, time } = restore;
-  const [moving] = await query(restore.wrangler, "DB", "SELECT workspace_id FROM moves LIMIT 1");
+  const { options, execute, time } = restore;
+  const [moving] = await query(execute, "DB", "SELECT workspace_id FROM moves LIMIT 1");
   if (moving) throw new Error(`${moving.workspace_id} is being moved: restore when that is done.`);
-  const { tables } = await takeNotes(restore);
+  const tables = await readTables(execute, options.database, options.at.getTime());
   const calls = Map.groupBy(tables.audit_trail, ({ method }) => String(method));
   const counts = [...calls].map(([method, rows]) => `${method} ${rows.length}`);
   const moved = tables.audit_trail.some(({ method }) => method === "moveWorkspace");
@@ -119,10 +127,10 @@ async function confirm(restore: Restore, name: string, file: string): Promise<vo
   if (!/^y(es)?$/i.test(answer.trim())) throw new Error("Nothing was changed.");
 }
 
-async function takeNotes({ options, wrangler }: Restore): Promise<Notes> {
+async function takeNotes({ options, wrangler, execute }: Restore): Promise<Notes> {
   const { database, at } = options;
   const { bookmark } = await travel(wrangler, "info", database);
-  const tables = await readTables(wrangler, database, at.getTime());
+  const tables = await readTables(execute, database, at.getTime());
   return { bookmark, tables, restored: false, finished: false };
 }
 
@@ -154,25 +162,25 @@ async function setPaused({ wrangler, queues }: Restore, isPaused: boolean): Prom
   print(isPaused ? "Paused deliveries." : "Resumed deliveries.");
 }
 
-async function putBack({ options, wrangler }: Restore, noted: Tables): Promise<void> {
-  const found = await readTables(wrangler, options.database, options.at.getTime());
+async function putBack({ options, execute }: Restore, noted: Tables): Promise<void> {
+  const found = await readTables(execute, options.database, options.at.getTime());
   for (const table of TABLES) {
     const rows = rowsToPutBack(table, noted, found);
     // The audit trail is in `DB`, so the restore of another database has lost none of it.
     for (const statement of putBackStatements(table, rows))
-      await query(wrangler, options.database, statement);
+      await query(execute, options.database, statement);
     if (rows.length > 0) print(`Put back ${rows.length} rows of ${table}.`);
   }
 }
 
 /** @throws Error that names the calls that failed. */
 async function repeat(
-  { options, wrangler }: Restore,
+  { options, execute }: Restore,
   noted: Tables,
   erased: string[],
   openPlatform: () => Promise<PlatformClient>,
 ): Promise<void> {
-  const found = await readTables(wrangler, options.database, options.at.getTime());
+  const found = await readTables(execute, options.database, options.at.getTime());
   const calls = callsToRepeat({ noted, found, erased }, Date.now()).filter(
     ({ method }) => !options.skip.includes(method),
   );
@@ -204,8 +212,8 @@ async function make(platform: PlatformClient, { method, input }: PlatformCall): 
 }
 
 /** Describes the changes that are lost if settings are not put back. */
-async function lostSettings({ options, wrangler }: Restore, noted: Tables): Promise<string[]> {
-  const found = await readTables(wrangler, options.database, options.at.getTime());
+async function lostSettings({ options, execute }: Restore, noted: Tables): Promise<string[]> {
+  const found = await readTables(execute, options.database, options.at.getTime());
   const present = new Map(found.subscriptions.map((row) => [row.id, row]));
   const live = noted.subscriptions.filter(({ deleted_at }) => deleted_at === null);
   const rotated = live.filter(

@@ -1,7 +1,10 @@
 import { z } from "@hono/zod-openapi";
 import { parseJson, type Wrangler } from "./wrangler.ts";
 
-/** Cloudflare's API for one account. It is used where wrangler prints its results for people only. */
+/**
+ * Cloudflare's API for one account. It is used where wrangler prints its results for people only, and for queries,
+ * because wrangler takes seconds to start.
+ */
 export interface Cloudflare {
   accountId: string;
   /**
@@ -35,6 +38,9 @@ const Credentials = z.union([
 ]);
 const Accounts = z.object({ accounts: z.array(z.object({ id: z.string() })) });
 const PATIENCE_MS = 30_000;
+
+export const NOT_LOGGED_IN =
+  "Not logged in to Cloudflare: run `npx wrangler login`, or set CLOUDFLARE_API_TOKEN";
 
 /**
  * Opens the API with a token.
@@ -99,7 +105,7 @@ export async function findCloudflare(
   const known = Accounts.safeParse(parseJson((await wrangler.ask("whoami", "--json")).stdout));
   const [account, another] = known.data?.accounts ?? [];
   if (!account || another)
-    throw new Error("Set CLOUDFLARE_ACCOUNT_ID: which account to deploy to is not clear.");
+    throw new Error("Set CLOUDFLARE_ACCOUNT_ID: which account is meant is not clear.");
   return openCloudflare(account.id, headers, env);
 }
 

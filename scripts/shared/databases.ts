@@ -1,6 +1,16 @@
 import { basename } from "node:path";
+import { z } from "@hono/zod-openapi";
 import type { Unstable_Config } from "wrangler";
 import { isDatabaseName } from "../../src/contract/database-names.ts";
+import type { Cloudflare } from "./cloudflare.ts";
+
+const PAGE_SIZE = 100;
+
+export const ListedDatabase = z.object({
+  name: z.string(),
+  uuid: z.string(),
+  jurisdiction: z.string().nullish(),
+});
 
 /** A database of the configuration. */
 export interface ConfiguredDatabase {
@@ -46,4 +56,22 @@ export async function readConfig(config: string, env?: string): Promise<Unstable
       );
   }
   return unstable_readConfig({ config, ...(env !== undefined && { env }) }, { hideWarnings: true });
+}
+
+/** Lists the databases of an account. */
+export async function listDatabases({ call }: Cloudflare) {
+  const databases: z.infer<typeof ListedDatabase>[] = [];
+  for (let page = 1; databases.length === (page - 1) * PAGE_SIZE; page++) {
+    const path = `/d1/database?per_page=${PAGE_SIZE}&page=${page}`;
+    databases.push(...(await call(z.array(ListedDatabase), "GET", path)));
+  }
+  return databases;
+}
+
+/** Finds a configured database among those of an account, by its id if the configuration has one. */
+export function findDatabase<T extends { name: string; uuid: string }>(
+  listed: T[],
+  { id, name }: ConfiguredDatabase,
+): T | undefined {
+  return listed.find((each) => (id ? each.uuid === id : each.name === name));
 }

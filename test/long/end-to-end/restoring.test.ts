@@ -99,7 +99,11 @@ async function openDeployment(bindings: (keyof typeof DATABASES)[]) {
     // Time Travel: the files of then, and other isolates.
     database.restore = async () => {
       await deployment.runtime.stop();
-      for (const file of filesOf(copy, binding)) cpSync(join(copy, file), join(d1, file));
+      for (const file of filesOf(copy, binding)) {
+        // A log that a killed runtime has left would bring back what was written later.
+        for (const log of ["-wal", "-shm"]) rmSync(join(d1, file + log), { force: true });
+        cpSync(join(copy, file), join(d1, file));
+      }
       deployment.runtime = await start();
       deployment.onRestored();
     };
