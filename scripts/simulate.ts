@@ -4,7 +4,7 @@
  *
  *     npm run simulate -- --seeds 1000 --from 1
  *
- * A failing seed prints its history; `--seeds 1 --from SEED` replays it.
+ * A failing world prints its history; `--world SEED` replays it.
  */
 import { spawn } from "node:child_process";
 import { registerHooks } from "node:module";
@@ -16,29 +16,33 @@ import { D1_FAULTS, type Fault } from "../test/support/service-faults.ts";
 import { fail, openSteps, parseArguments, parseCount } from "./shared/command.ts";
 import { print } from "./shared/terminal.ts";
 
-const USAGE = `npm run simulate -- [--seeds N] [--from N] [--jobs N] [--src DIR] [--verbose]
+const USAGE = `npm run simulate -- [--seeds N] [--from N] [--world SEED] [--jobs N] [--src DIR] [--verbose]
 
 Runs the delivery code in simulated worlds, one per seed, and reports whether every invariant held.
-A failing seed prints its history; --seeds 1 --from SEED replays it.
+A failing world prints its history; --world SEED replays it.
 
-  --seeds N   number of worlds (default: 300)
-  --from N    the first seed (default: 1)
-  --jobs N    number of processes (default: the number of processors)
-  --src DIR   uses these sources instead of this checkout's
-  --verbose   prints the history of every seed
+  --seeds N     number of worlds (default: 300)
+  --from N      the first seed (default: 1)
+  --world SEED  simulates this world, and no others; can be repeated
+  --jobs N      number of processes (default: the number of processors)
+  --src DIR     uses these sources instead of this checkout's
+  --verbose     prints the history of every world
 `;
 
 process.on("uncaughtException", fail);
 const { values } = parseArguments(USAGE, {
   seeds: { type: "string", default: "300" },
   from: { type: "string", default: "1" },
+  world: { type: "string", multiple: true, default: [] },
   src: { type: "string", default: join(import.meta.dirname, "../src") },
   jobs: { type: "string", default: String(availableParallelism()) },
   verbose: { type: "boolean", default: false },
 });
-const seeds = parseCount("--seeds", values.seeds);
-const jobs = Math.min(parseCount("--jobs", values.jobs), seeds);
 const first = parseCount("--from", values.from);
+const range = Array.from({ length: parseCount("--seeds", values.seeds) }, (_, i) => first + i);
+const named = values.world.map((seed) => parseCount("--world", seed));
+const seeds = named.length > 0 ? named : range;
+const jobs = Math.min(parseCount("--jobs", values.jobs), seeds.length);
 
 // Outside the Workers runtime, its base classes only have to store their arguments.
 const STAND_IN = `class Base { constructor(ctx, env) { this.ctx = ctx; this.env = env; } }
@@ -56,11 +60,11 @@ else await simulateAll();
 
 /** Distributes the seeds over as many processes as there are jobs. */
 async function share(): Promise<void> {
-  const size = Math.ceil(seeds / jobs);
-  const children = Array.from({ length: jobs }, (_, i) => {
-    const count = Math.min(size, seeds - i * size);
-    const args = ["--jobs", "1", "--from", String(first + i * size), "--seeds", String(count)];
-    return spawn(process.execPath, [import.meta.filename, ...args, "--src", values.src], {
+  const size = Math.ceil(seeds.length / jobs);
+  const children = Array.from({ length: Math.ceil(seeds.length / size) }, (_, i) => {
+    const worlds = seeds.slice(i * size, (i + 1) * size).flatMap((seed) => ["--world", `${seed}`]);
+    const args = ["--jobs", "1", ...worlds, "--src", values.src];
+    return spawn(process.execPath, [import.meta.filename, ...args], {
       stdio: ["ignore", "inherit", "inherit"],
     });
   });
@@ -77,7 +81,7 @@ async function share(): Promise<void> {
     ),
   );
   if (codes.some((code) => code !== 0)) process.exit(1);
-  print(`${seeds} seeds, 0 violations in ${secondsSince(startedAt)} s`);
+  print(`${seeds.length} worlds, 0 violations in ${secondsSince(startedAt)} s`);
 }
 
 async function simulateAll(): Promise<void> {
@@ -85,8 +89,8 @@ async function simulateAll(): Promise<void> {
   const totals = { events: 0, posts: 0, crashes: 0, simulatedHours: 0 };
   const injected = new Set<Fault>();
   const step = openSteps();
-  for (let seed = first; seed < first + seeds; seed++) {
-    step(`seeds ${first} to ${first + seeds - 1}: at ${seed}`, 5_000);
+  for (const seed of seeds) {
+    step(`${seeds.length} worlds: at ${seed}`, 5_000);
     const result = await simulate(seed, worker);
     totals.events += result.events;
     totals.posts += result.posts;
@@ -96,14 +100,14 @@ async function simulateAll(): Promise<void> {
     if (values.verbose || result.violation) print(result.history.join("\n"));
     if (result.violation) {
       print(`seed ${seed} failed: ${result.violation}`);
-      print(`npm run simulate -- --seeds 1 --from ${seed}`);
+      print(`npm run simulate -- --world ${seed}`);
       // `process.exit` would truncate a long history in a pipe.
       process.exitCode = 1;
       return;
     }
   }
   print(
-    `seeds ${first} to ${first + seeds - 1}: ${Math.round(totals.simulatedHours)} simulated hours, ` +
+    `${seeds.length} worlds: ${Math.round(totals.simulatedHours)} simulated hours, ` +
       `${totals.events} events, ${totals.posts} posts, ${totals.crashes} crashes, ` +
       `${injected.size} of ${D1_FAULTS.length} faults of D1, ` +
       `0 violations in ${secondsSince(startedAt)} s`,

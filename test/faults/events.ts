@@ -5,7 +5,7 @@ import { type Fault, faultsIn } from "./fault.ts";
 /** Faults of events, their deliveries and what follows from them. */
 export const EVENTS: Fault[] = [
   ...faultsIn("", [
-    ["sweep.ts", "[requeueOverdue, exhaust,", "[exhaust,", "deliveries whose message was lost are woken", { violation: /is overdue by more than an hour/, seed: 2 }],
+    ["sweep.ts", "[requeueOverdue, exhaust,", "[exhaust,", "deliveries whose message was lost are woken", { violation: /is overdue by more than an hour/, seed: 7 }],
     ["delivery/messages.ts", '.refine((id) => isId("webhook", id))', "", "a message that is no wake-up message is dropped"],
     ["delivery/messages.ts", "Math.min(Math.max(0, seconds), DELAY_MAX_SECONDS)", "Math.max(0, seconds)", "a message is not delayed longer than queues allow"],
     ["delivery/sender.ts", 'if (await delivery.isBlocked) return { kind: "refused" };', "", "a private address is not sent to"],
@@ -22,7 +22,7 @@ export const EVENTS: Fault[] = [
     ["delivery/schedule.ts", "iif(line.value->>1 = ${EARLY} AND ${subscriptions.retryFailedAt} <= ${now}, ", "iif(0, ", "deliveries that failed in an outage are due when it ends"],
     ["delivery/consumer.ts", "if (wakeAt !== null) return { ...wakeUp, wakeAt };", "if (wakeAt !== null) return null;", "a delivery that is due later is woken then", { violation: /after it was due/, seed: 12 }],
     ["delivery/consumer.ts", "return nextSendAt <= now ? wakeUp : null;", "return null;", "a delivery that is due is woken at once"],
-    ["delivery/round.ts", "const IS_FREE = sql`(${", "const IS_FREE = sql`(1 OR ${", "one dispatch at a time sends to a subscription", { violation: /posts under way at once/, seed: 48 }],
+    ["delivery/round.ts", "const IS_FREE = sql`(${", "const IS_FREE = sql`(1 OR ${", "one dispatch at a time sends to a subscription", { violation: /posts under way at once/, seed: 32 }],
     ["delivery/round.ts", "AND ${deliveries.state} = 'pending' AND ${deliveries.attempts} = o.value->>'$.claimed.attempts'", "", "an outcome is recorded once"],
     ["delivery/round.ts", "sql`iif(${IS_SENT_BY_HAND}, 'pending', o.value->>'state')`", "sql`iif(${IS_SENT_BY_HAND}, 'pending', 'delivered')`", "a delivery that failed is not lost", { violation: /would be accepted, and waited/, seed: 42 }],
     ["delivery/round.ts", "sql`iif(${IS_SENT_BY_HAND}, 'pending', o.value->>'state')`", "sql`o.value->>'state'`", "a delivery that is sent by hand during an attempt is sent again"],
@@ -33,7 +33,7 @@ export const EVENTS: Fault[] = [
     ["delivery/round.ts", "AND automations.removed_at IS NULL\n", "\n", "events of a removed automation are not sent"],
     ["delivery/session.ts", "if (error instanceof InvocationLimit) return this.#stop();", "", "a limit of the invocation is no failure"],
     ["delivery/session.ts", "if (error instanceof UnreadableEvent) {", "if (false) {", "a damaged lead holds up no other event"],
-    ["delivery/session.ts", " && this.#inFlight.size < this.#pace.concurrency", "", "concurrency is adaptive", { violation: /posts under way at once/, seed: 48 }],
+    ["delivery/session.ts", " && this.#inFlight.size < this.#pace.concurrency", "", "concurrency is adaptive", { violation: /posts under way at once/, seed: 32 }],
     ["delivery/session.ts", "now - this.#confirmedAt < CONFIRMED_MS", "true", "no request starts later than two seconds after a cancellation", { violation: /ms after it was withdrawn/, seed: 1 }],
     ["delivery/session.ts", "outcomes: [...this.#outcomes],", "outcomes: this.#outcomes,", "an outcome that comes during a round is recorded by the next"],
     ["delivery/session.ts", "if (this.#isStopped || !found.maySend || wasCancelled)", "if (this.#isStopped)", "a cancelled delivery is not sent"],
