@@ -134,15 +134,20 @@ for (const stream of [process.stdout, process.stderr]) {
 }
 
 /** The files that take longest, which nothing would run beside if they came last. */
-const LONGEST =
-  /(long\/(bench|simulation\/simulation|end-to-end\/docs)|contract\/15-delivery)\.test\.ts$/;
+const LONGEST = /long\/(bench|simulation\/simulation|end-to-end\/(docs|restoring))\.test\.ts$/;
 
-/** Begins with what takes longest. In a fresh clone, where no time is known, a file's size decides about the others. */
+/**
+ * Begins with what takes longest, and goes from project to project. Vitest ends a worker whose next file belongs to
+ * another project, and starting a runtime and importing everything again takes longer than most files. In a fresh
+ * clone, where no time is known, a file's size decides about the others.
+ */
 class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
     const sorted = await super.sort(files);
-    const isLong = ({ moduleId }: TestSpecification) => LONGEST.test(moduleId);
-    return [...sorted.filter(isLong), ...sorted.filter((file) => !isLong(file))];
+    const projects = this.ctx.projects.map(({ name }) => name);
+    const placeOf = ({ moduleId, project }: TestSpecification) =>
+      LONGEST.test(moduleId) ? -1 : projects.indexOf(project.name);
+    return sorted.toSorted((a, b) => placeOf(a) - placeOf(b));
   }
 }
 
@@ -160,16 +165,17 @@ export default defineConfig({
     maxWorkers: 3,
     reporters: ["minimal"],
     sequence: { sequencer: LongestFirst },
+    // They run in this order.
     projects: [
-      inWorkerd("worker", ["test/worker/**/*.test.ts"]),
       inWorkerd("databases", ["test/databases/**/*.test.ts"], THREE_DATABASES),
-      inWorkerd("repeated", REPEATED, THREE_DATABASES),
+      inWorkerd("worker", ["test/worker/**/*.test.ts"]),
       inNode("node", ["test/node/**/*.test.ts"]),
       inNode("contract", ["test/contract/*.test.ts"], {
         globalSetup: ["./test/contract/server/setup.ts"],
         // Deliveries wait for their retries together.
         maxConcurrency: 40,
       }),
+      inWorkerd("repeated", REPEATED, THREE_DATABASES),
       inNode("long", ["test/long/**/*.test.ts"], {
         globalSetup: ["./test/node/support/build.ts"],
         setupFiles: ["./test/long/watchdog.ts"],
