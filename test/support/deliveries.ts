@@ -79,20 +79,35 @@ export async function subscribe(
 ): Promise<{ id: string; url: string; secret: string }> {
   const id = randomId("webhook");
   const secret = mintSecret();
-  const key = await loadDataKeyToWrite(
-    openDatabase(WORKSPACE_DB),
-    env.ENCRYPTION_KEYS,
-    workspaceId,
-  );
+  const key = await dataKeyOf(workspaceId);
   const sealedSecret = await sealSecret(key, id, secret);
   await commit(db, insertSubscription({ id, workspaceId, url, events, sealedSecret, createdAt }));
   return { id, url, secret };
 }
 
-/** Creates subscriptions of a workspace. Returns their ids. */
-export async function subscribeMany(workspaceId: string, count: number): Promise<string[]> {
-  const subscribed = Array.from({ length: count }, () => subscribe(workspaceId));
-  return (await Promise.all(subscribed)).map(({ id }) => id);
+/** Creates subscriptions of a workspace, even beyond its limit, in one transaction. Returns their ids. */
+export async function subscribeMany(
+  workspaceId: string,
+  count: number,
+  values: Partial<typeof subscriptions.$inferInsert> = {},
+): Promise<string[]> {
+  const key = await dataKeyOf(workspaceId);
+  const rows = await Promise.all(
+    Array.from({ length: count }, async () => {
+      const id = randomId("webhook");
+      const sealedSecret = await sealSecret(key, id, mintSecret());
+      const events: WebhookEvent[] = ["lead.created"];
+      return { id, workspaceId, url: subscriberUrl(), events, sealedSecret, createdAt: 0 };
+    }),
+  );
+  const inserts = rows.map((row) => db.insert(subscriptions).values({ ...row, ...values }));
+  const [first, ...others] = inserts;
+  if (first) await db.batch([first, ...others]);
+  return rows.map(({ id }) => id);
+}
+
+function dataKeyOf(workspaceId: string) {
+  return loadDataKeyToWrite(openDatabase(WORKSPACE_DB), env.ENCRYPTION_KEYS, workspaceId);
 }
 
 /** Drafts of events about new leads. */
