@@ -239,7 +239,7 @@ export const en = {
     next: (time: string | null) =>
       time === null ? "The next attempt is about to start." : `The next attempt is ${time}.`,
     overflow: (time: string) =>
-      `More than ${number(PENDING_MAX)} deliveries have been waiting since ${time}, so the oldest are given up. They can be resent.`,
+      `More than ${count(PENDING_MAX, "delivery", "deliveries")} have been waiting since ${time}, so the oldest are given up. They can be resent.`,
     responseLimit: `The responses to ${number(RESPONSES_PER_DAY)} failed attempts of today (UTC) are stored. Later ones are not: see the log of your server.`,
     outlook: `Deliveries are retried with growing delays. Without a success for ${DISABLE_AFTER_MS / HOUR_MS} hours, the webhook is disabled.`,
     slow: `Your server is slow to respond, so deliveries are sent one by one. A response after ${POST_TIMEOUT_MS / 1000} seconds is a failure. Respond first and process events afterwards. A few quick responses end this.`,
