@@ -247,17 +247,30 @@ async function rowsOf(workspaceId: string): Promise<string> {
   return JSON.stringify(results.map((one) => one.results));
 }
 
-/** Opens two workspaces; the other one is newer. */
-const openBoth = async ({ webhooks }: Way) => ({
-  own: await openTenant(),
-  foreign: await openTenant(webhooks),
-});
+/** Two workspaces; the other one is newer than any. */
+interface Both {
+  own: Workspace;
+  foreign: Workspace;
+}
+
+/** The audit trail shows the ids that earlier calls have named. */
+const changesNothing = ({ name }: Way) => /^(GET|read|list(?!AuditTrail)|find|export)/.test(name);
+/** The newest workspaces, unless a call may have changed them. */
+let unchanged: Both | null = null;
+
+/** Opens two workspaces. Calls in sequence that change nothing share theirs. */
+async function openBoth(way: Way): Promise<Both> {
+  if (changesNothing(way) && unchanged) return unchanged;
+  const both = { own: await openTenant(), foreign: await openTenant(way.webhooks) };
+  unchanged = changesNothing(way) ? both : null;
+  return both;
+}
 
 /** What an operation gives away of another workspace, changes in it, or reads and writes because of it. */
 async function leaksOf(
   way: Way,
   rewrite: (query: string) => string,
-  { own, foreign }: Awaited<ReturnType<typeof openBoth>>,
+  { own, foreign }: Both,
 ): Promise<string[]> {
   const metered = meteredDatabase();
   const bindings: Env = {
@@ -373,7 +386,9 @@ const filtered = [
   ...ROUTES,
   ...PORTAL_ROUTES.filter(({ takes }) => takes.length > 0),
 ];
-const others = [...ROUTES, ...PORTAL_ROUTES, ...PLATFORM].filter((way) => !filtered.includes(way));
+const others = [...ROUTES, ...PORTAL_ROUTES, ...PLATFORM]
+  .filter((way) => !filtered.includes(way))
+  .toSorted((a, b) => Number(changesNothing(b)) - Number(changesNothing(a)));
 
 describe("another workspace is neither shown, changed nor read", () => {
   test.each(named(others))("by %s", async (_, way) => {
