@@ -17,6 +17,7 @@ import {
   observedDatabase,
   owed,
   owedToMany,
+  redeliver,
   setSubscription,
   statesOf,
   subscriber,
@@ -197,6 +198,17 @@ describe("a failure", () => {
     expect(ended).toMatchObject([subscription]);
     const health = { failures: 1, failingSince: NOW, disabledAt: null, leasedUntil: 0 };
     expect(await subscriptionRow(id)).toMatchObject({ ...pace, ...health });
+  });
+
+  test("of ours does not shorten a wait that the endpoint asked for", async () => {
+    const { id, drafts } = await owed(1, NOW);
+    const blockedUntil = NOW + 30 * MINUTE_MS;
+    await setSubscription(id, { blockedUntil });
+    await redeliver(id, [drafts[0]?.id ?? ""], NOW);
+    const { posts, attempt } = subscriber(() => Promise.reject(new Error("no encryption key")));
+    await dispatchAt(NOW, [id], attempt);
+    expect(posts).toHaveLength(1);
+    expect((await subscriptionRow(id)).blockedUntil).toBe(blockedUntil);
   });
 
   test.each([1, 3])("is not the subscriber's if none of %i could be tried", async (count) => {

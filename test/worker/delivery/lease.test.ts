@@ -1,5 +1,6 @@
 import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test";
 import { describe, expect, test } from "vitest";
+import { POST_TIMEOUT_MS } from "../../../src/contract/limits.ts";
 import { commit } from "../../../src/db/client.ts";
 import { LEASE_MS } from "../../../src/delivery/round.ts";
 import { Platform } from "../../../src/platform/entrypoint.ts";
@@ -57,6 +58,18 @@ describe("a lease", () => {
     await held.finish(OK);
     expect(posts).toEqual([]);
     expect(await statesOf(id)).toEqual({ delivered: 2 });
+  });
+
+  test("is left to expire rather than used for a request that may outlast it", async () => {
+    const { id } = await owed(2, NOW);
+    await setSubscription(id, { slow: true });
+    let now = NOW;
+    const { posts, attempt } = subscriber(() => {
+      now = LATER - POST_TIMEOUT_MS;
+      return OK;
+    });
+    await dispatchAt(() => now, [id], attempt);
+    expect(posts).toHaveLength(1);
   });
 
   const SETTLED = { state: "delivered", lastStatus: 200, settledAt: LATER };

@@ -101,6 +101,15 @@ test("Attempts show the signatures of their time, unless the secret was rotated 
   expect(await headersOf()).toEqual([undefined, both]);
 });
 
+test("An attempt after the grace period of an earlier secret shows the signature that it had", async () => {
+  const { id, eventId, url } = await withOwed("says-500", { says: "no" });
+  await rotateSecret(db, env.ENCRYPTION_KEYS, id, 1, Date.now() - 10_000);
+  await deliver(id);
+  const [attempt] = await logOf(id, eventId);
+  const sent = (await receivedBy({ url }))[0]?.headers["x-service-signature"];
+  expect(attempt?.request?.headers["X-Service-Signature"]).toBe(sent);
+});
+
 const setAttempts = (id: string, changed: Partial<typeof attempts.$inferInsert>) =>
   db.update(attempts).set(changed).where(eq(attempts.subscriptionId, id));
 

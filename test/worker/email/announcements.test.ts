@@ -494,6 +494,31 @@ describe("a sweep", () => {
     expect(mail.sent).toHaveLength(2);
   });
 
+  test("that ends late leaves the lock to the one that has taken it since", async () => {
+    await failing(EARLY);
+    const { env: bindings } = mailbox();
+    /** Announces at `now`; `send` takes the place of the queue. */
+    const announceAt = (now: number, send: () => unknown) => {
+      const queue = { sendBatch: async () => void (await send()) } as unknown as Queue;
+      return announceProblems(db as never, { ...bindings, EMAILS: queue }, now);
+    };
+    const [sending, sent] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    let second: Promise<void> | undefined;
+    await announceAt(DUE, () => {
+      second = announceAt(DUE + ANNOUNCING_MAX_MS, () => {
+        sending.resolve();
+        return sent.promise;
+      });
+      return sending.promise;
+    });
+    await failing(EARLY);
+    let others = 0;
+    await announceAt(DUE + ANNOUNCING_MAX_MS + 1, () => others++);
+    sent.resolve();
+    await second;
+    expect(others).toBe(0);
+  });
+
   test("whose e-mails the queue refuses fails, records nothing, and the next one announces them", async () => {
     const { id } = await failing(EARLY);
     await failing(EARLY);

@@ -68,6 +68,14 @@ test.each(["keyId", "apiKey"] as const)(
   },
 );
 
+test("a request with a revoked key does not count as a use of it", async () => {
+  const { workspaceId } = await Platform.createWorkspace({ name: "Agence" });
+  const { keyId, apiKey } = await Platform.createApiKey({ workspaceId });
+  await Platform.revokeApiKey({ keyId });
+  expect(await statusOf(openApi(apiKey))).toBe(401);
+  expect(await shown(workspaceId, keyId)).toMatchObject({ lastUsedAt: null });
+});
+
 test("a subscription remembers the key that created it, so that what a thief left can be found", async () => {
   const { workspaceId } = await Platform.createWorkspace({ name: "Agence" });
   const stolen = await Platform.createApiKey({ workspaceId, name: "CRM" });
