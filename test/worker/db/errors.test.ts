@@ -1,6 +1,7 @@
 import { expect, test, vi } from "vitest";
 import { retryTransient } from "../../../src/db/client.ts";
 import { D1_ERRORS, isTransient } from "../../../src/db/errors.ts";
+import { shortenTimers } from "../../support/timers.ts";
 
 /** What becomes of a query that fails once, and how often it is made. */
 async function retried(error: Error) {
@@ -24,6 +25,15 @@ const RULES = {
   "D1 DB exceeded its CPU time limit and was reset.": "query",
   "internal error; reference =": "nobody",
 };
+
+test("The delay before each try is twice that before the last one", async () => {
+  vi.spyOn(Math, "random").mockReturnValue(0.5);
+  const timers = shortenTimers((ms) => ms >= 100);
+  const lost = () => Promise.reject(new Error("Network connection lost."));
+  await expect(retryTransient(lost, 1_000)).rejects.toThrow();
+  const delays = timers.mock.calls.map(([, ms]) => ms ?? 0).filter((ms) => ms >= 100);
+  expect(delays).toEqual([1_000, 2_000, 4_000]);
+});
 
 test("the D1 errors are those that Cloudflare lists, and the runtime's own", () => {
   expect(Object.fromEntries(D1_ERRORS.map(({ message, fault }) => [message, fault]))).toEqual(

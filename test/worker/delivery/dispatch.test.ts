@@ -13,6 +13,7 @@ import {
   dispatchOn,
   FIRST_WAIT_MS,
   HOUR_MS,
+  heldDispatch,
   MINUTE_MS,
   observedDatabase,
   owed,
@@ -209,6 +210,24 @@ describe("a failure", () => {
     await dispatchAt(NOW, [id], attempt);
     expect(posts).toHaveLength(1);
     expect((await subscriptionRow(id)).blockedUntil).toBe(blockedUntil);
+  });
+
+  test("of ours leaves the last attempt that was made as the last one", async () => {
+    const { id } = await owed(1, NOW);
+    const lastAttempt = { at: NOW - 1, outcome: "answered", status: 200, durationMs: 1 };
+    await setSubscription(id, { lastAttempt });
+    await dispatchAt(NOW, [id], () => Promise.reject(new Error("no encryption key")));
+    expect((await subscriptionRow(id)).lastAttempt).toEqual(lastAttempt);
+  });
+
+  test("of a manual send stores no wait that a replay has ended meanwhile", async () => {
+    const { id, drafts } = await owed(1, NOW);
+    await setSubscription(id, { blockedUntil: NOW + HOUR_MS });
+    await redeliver(id, [drafts[0]?.id ?? ""], NOW);
+    const held = await heldDispatch(NOW, id);
+    await redeliver(id, { since: NOW, until: null, states: ["exhausted"] }, NOW + 1);
+    await held.finish(answered(500));
+    expect((await subscriptionRow(id)).blockedUntil).toBe(NOW + 1);
   });
 
   test.each([1, 3])("is not the subscriber's if none of %i could be tried", async (count) => {

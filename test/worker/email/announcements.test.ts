@@ -11,7 +11,7 @@ import {
   WORKSPACE_EMAILS_PER_DAY,
 } from "../../../src/contract/limits.ts";
 import { commit, openDatabase } from "../../../src/db/client.ts";
-import { workspaces } from "../../../src/db/schema.ts";
+import { events, workspaces } from "../../../src/db/schema.ts";
 import { ANNOUNCING_MAX_MS, announceProblems } from "../../../src/email/announce.ts";
 import { CANDIDATES_MAX } from "../../../src/email/announcements.ts";
 import {
@@ -316,6 +316,17 @@ describe("administrators of a subscription that stays disabled", () => {
     const { at, id } = await disabled();
     const [first] = await deliveriesTo(id);
     await setDeliveries(id, { deliveredEarlier: true }, first?.eventId);
+    const [reminder] = await sweepAt(at + WEEK_MS);
+    expect(reminder?.text).toContain("Événements manqués\u00a0: 1. ");
+  });
+
+  test("are told of no missed event that was a test", async () => {
+    const { at, id } = await disabled();
+    const [first] = await deliveriesTo(id);
+    await db
+      .update(events)
+      .set({ test: true })
+      .where(eq(events.id, first?.eventId ?? ""));
     const [reminder] = await sweepAt(at + WEEK_MS);
     expect(reminder?.text).toContain("Événements manqués\u00a0: 1. ");
   });

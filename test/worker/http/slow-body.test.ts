@@ -84,6 +84,17 @@ describe.each(ENDINGS)("a request whose body ends after %s", (_, status, endAcce
   });
 });
 
+test("A request whose body ends after its key has expired subscribes nothing", async () => {
+  const { workspaceId, apiKey, keyId, api } = await openWorkspace();
+  await api.get("/v1/webhooks");
+  await Platform.rollApiKey({ keyId, overlapSeconds: 60 });
+  const { end } = begin("POST", "/v1/webhooks", apiKey, creation);
+  await sleep(WAIT_MS);
+  jumpTo(Date.now() + 61_000);
+  expect(await end()).toBe(401);
+  expect((await Platform.listWebhooks({ workspaceId })).items).toEqual([]);
+});
+
 describe("a request of the portal", () => {
   test.each([
     ["subscribes nothing", "", creation],

@@ -122,6 +122,13 @@ describe("the status of a key", () => {
     );
   });
 
+  test("is not stored if nobody created the key", async () => {
+    const gate = env.KEY_GATE.getByName("nobody's either");
+    await gate.admit("nobody's either", undefined, NOW);
+    const stored = await runInDurableObject(gate, (_, { storage }) => storage.list());
+    expect([...stored.keys()]).toEqual([]);
+  });
+
   test("is read once and kept for an hour, even across an eviction, whatever the gate has been told", async () => {
     const { gate, admit, revokeUnnoticed } = await openGate();
     await admit();

@@ -1,3 +1,4 @@
+import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test";
 import { eq, sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import type { DeliveryState } from "../../../src/contract/enumerations.ts";
@@ -6,14 +7,17 @@ import { isoTime } from "../../../src/contract/time.ts";
 import { commit, openDatabase } from "../../../src/db/client.ts";
 import { events } from "../../../src/db/schema.ts";
 import { announce } from "../../../src/events/outbox.ts";
-import { findUndeliveredSince, listSubscriptionHealth } from "../../../src/history/health.ts";
+import { findSubscriptionHealth, findUndeliveredSince } from "../../../src/history/health.ts";
 import type { Page } from "../../../src/http/paging.ts";
+import { invoke } from "../../../src/platform/invoke.ts";
+import { OPERATIONS } from "../../../src/platform/operations.ts";
 import {
   enableAndReplay,
   type Range,
   REDELIVERY_EXAMINED_MAX,
   sendAgain,
 } from "../../../src/replay/replay.ts";
+import { takeSlots } from "../../../src/replay/schedule.ts";
 import {
   deleteSubscription,
   disableSubscription,
@@ -33,12 +37,14 @@ import {
   draftLeads,
   endWait,
   HOUR_MS,
+  isolated,
   observedDatabase,
   owed,
   scheduleOf,
   setDeliveries,
   setSubscription,
   statesOf,
+  streakSince,
   subscribe,
   subscriptionRow,
 } from "../../support/deliveries.ts";
@@ -65,6 +71,14 @@ async function announceOne(workspaceId: string, now: number): Promise<string> {
 async function expectLedger(workspaceId: string, figures: object) {
   expect(await Platform.ledger({ workspaceId })).toMatchObject({ ...figures, addsUp: true });
 }
+
+test("enableWebhook leaves the failures of an active subscription as they are", async () => {
+  const { id } = await owed(1, T0);
+  const failed = streakSince(T0, 9);
+  await setSubscription(id, failed);
+  await Platform.enableWebhook({ webhookId: id });
+  expect(await subscriptionRow(id)).toMatchObject(failed);
+});
 
 describe("a subscription that is re-enabled", () => {
   test("is active and healthy again, and gets no event that it missed unless requested", async () => {
@@ -209,7 +223,7 @@ test("a redelivery reads the events that it sends, and a deletion what is pendin
     [1_000, again, { count: 20 }],
     // Each has its turn by now.
     [1_000, again, { count: 0 }],
-    [300, () => listSubscriptionHealth(metered, workspaceId), [{ pending: 20 }]],
+    [300, () => findSubscriptionHealth(metered, id), { pending: 20 }],
     [100, () => commit(metered, deleteSubscription(workspaceId, id, now)), { wakeUps: [{}] }],
     [1_000, () => dispatchOn(DB, now, [id], answered(200)), [{ nextSendAt: null }]],
   ] as const) {
@@ -284,6 +298,15 @@ describe("what a subscription did not get", () => {
     }
     expect(await enableAndReplay(db, id, T0, NOW)).toMatchObject({ count: 1 });
     expect(await scheduleOf(id, NOW)).toEqual([[drafts[0]?.id, 0]]);
+  });
+
+  test("begins with an event that is cancelled before it was tried", async () => {
+    const { id } = await owed(1, T0);
+    await commit(db, disableSubscription(id, NOW));
+    for (const isCancelled of [false, true]) {
+      if (isCancelled) await dispatchAt(NOW, [id], answered(503));
+      expect(await sinceOf(id)).toBe(isoTime(T0));
+    }
   });
 
   test.each([
@@ -435,6 +458,16 @@ describe("a replay of a range", () => {
     return { id, first, second, run };
   }
 
+  test("leaves out an event without a delivery if no response is asked for", async () => {
+    const { id, second } = await failed();
+    const { workspaceId } = await subscriptionRow(id);
+    await setSubscription(id, { disabledAt: T0 });
+    await announceOne(workspaceId, T0 + 2);
+    await setSubscription(id, { disabledAt: null });
+    await countOf(id, { states: ["exhausted", "missed"], status: "none" });
+    expect(await scheduleOf(id, NOW)).toEqual([[second, 0]]);
+  });
+
   test("counts what it would send in a dry run, and sends nothing", async () => {
     const { id, first } = await failed();
     expect(await countOf(id, { dryRun: true })).toBe(3);
@@ -519,6 +552,15 @@ describe("a resend by id", () => {
     expect(row).toMatchObject({ priority: 1, attempts: 3, scheduledAt: NOW - 1 });
   });
 
+  test("postpones no failed delivery that is due, however much is scheduled before it", async () => {
+    const { id, drafts } = await owed(1, T0);
+    await setDeliveries(id, { attempts: 4, priority: 3, dueAt: NOW });
+    await setSubscription(id, { scheduledUntil: NOW + HOUR_MS });
+    const eventIds = drafts.map((draft) => draft.id);
+    expect(await sendAgain(db, id, { eventIds }, NOW)).toMatchObject({ count: 1 });
+    expect(await scheduleOf(id, NOW)).toEqual([[eventIds[0], 0]]);
+  });
+
   test("leaves a new delivery that is due to its queue", async () => {
     const { id, drafts } = await owed(1, T0);
     const eventIds = drafts.map((draft) => draft.id);
@@ -551,7 +593,19 @@ test("redeliver counts in a dry run, and wakes nobody", async () => {
   const { id, drafts } = await owed(1, Date.now());
   await setDeliveries(id, { state: "exhausted", attempts: 11, settledAt: NOW });
   const eventIds = drafts.map((draft) => draft.id);
-  const counted = await Platform.redeliver({ webhookId: id, eventIds, dryRun: true });
+  const { env, fast, slow } = isolated();
+  const ctx = createExecutionContext();
+  const input = { webhookId: id, eventIds, dryRun: true };
+  const counted = await invoke("redeliver", OPERATIONS.redeliver, { env, ctx }, input, "rpc");
+  await waitOnExecutionContext(ctx);
   expect(counted).toEqual({ count: 1, nextCursor: null });
   expect(await statesOf(id)).toEqual({ exhausted: 1 });
+  expect([fast, slow]).toEqual([[], []]);
+});
+
+test("A replay whose subscription was disabled meanwhile takes no slots of later ones", async () => {
+  const { id } = await owed(1, T0);
+  await commit(db, disableSubscription(id, T0));
+  await commit(db, { slots: takeSlots(id, 10, sql`${NOW}`) });
+  expect((await subscriptionRow(id)).scheduledUntil).toBe(0);
 });

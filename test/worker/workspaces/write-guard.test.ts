@@ -1,0 +1,21 @@
+import { sql } from "drizzle-orm";
+import { expect, test } from "vitest";
+import { commit, openDatabase } from "../../../src/db/client.ts";
+import { endSessions } from "../../../src/workspaces/workspaces.ts";
+import { GuardedClient } from "../../../src/workspaces/write-guard.ts";
+import { createWorkspace, db } from "../../support/deliveries.ts";
+import { WORKSPACE_DB } from "../../support/placement.ts";
+
+test("A session writes nothing from the millisecond on in which sessions were ended", async () => {
+  const workspaceId = await createWorkspace();
+  await commit(db, endSessions(workspaceId, 0));
+  const row = await db.get<{ endedAt: number }>(
+    sql`SELECT sessions_not_before AS endedAt FROM workspaces WHERE id = ${workspaceId}`,
+  );
+  const write = (issuedAt: number) => {
+    const guarded = new GuardedClient(WORKSPACE_DB, workspaceId, { issuedAt });
+    return commit(openDatabase(guarded), endSessions(workspaceId, -1));
+  };
+  await expect(write(row.endedAt)).rejects.toMatchObject({ code: "invalid_api_key" });
+  expect(await write(row.endedAt + 1)).toBe(1);
+});
