@@ -57,6 +57,7 @@ const NAMED_MAX = 3;
 
 /** Says in one sentence whether all is well. */
 function Verdict({ webhooks }: { webhooks: WebhookView[] }) {
+  if (webhooks.length === 0) return <Heading title={t.webhooks}>{t.webhooks}</Heading>;
   const troubled = webhooks.filter(isTroubled);
   const active = webhooks.filter(({ state }) => state !== "disabled");
   const tone = troubled.length > 0 ? "bad" : active.length > 0 ? "good" : "";
@@ -65,9 +66,7 @@ function Verdict({ webhooks }: { webhooks: WebhookView[] }) {
       <span class={`verdict ${tone}`}>
         {troubled.length > 0
           ? describeTrouble(troubled, webhooks.length)
-          : webhooks.length === 0
-            ? t.webhooks
-            : t.home.well(active.length, webhooks.length)}
+          : t.home.well(active.length, webhooks.length)}
       </span>
     </Heading>
   );

@@ -245,6 +245,24 @@ test("the page has the theme that the reader chose, from then on", async () => {
   await close();
 });
 
+test("the printed page has no buttons, filters or navigation", async () => {
+  const workspaceId = await stage.makeWorkspace();
+  await stage.subscribe(workspaceId);
+  await stage.recordLeads(workspaceId, 2);
+  const { page, faults, close } = await stage.open(workspaceId);
+  await page.locator(".webhooks a").click();
+  await page.locator("section .rows tbody tr").first().waitFor();
+  await page.emulateMedia({ media: "print" });
+  const controls = page.locator("button, .button, summary, select, input, .tabs, .bar nav a");
+  expect(await controls.filter({ visible: true }).allInnerTexts()).toEqual([]);
+  await page.evaluate("location.hash += '/deliveries'");
+  await page.locator(".list tbody tr").first().waitFor();
+  expect(await controls.filter({ visible: true }).allInnerTexts()).toEqual([]);
+  expect(await page.locator(".list tbody tr").first().isVisible()).toBe(true);
+  expect(await faults()).toEqual([]);
+  await close();
+});
+
 const FRENCH = ["En attente d’un premier", "Prochaine tentative\nAucune", "Aucune livraison"];
 const ENGLISH = ["Webhooks", "Waiting for the first", "No deliveries yet", "Add the webhook"];
 test.each([
