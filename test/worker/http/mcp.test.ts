@@ -9,6 +9,7 @@ import {
   leadReport,
   openWorkspace,
   Platform,
+  rateLimitOf,
   recordAutomation,
   recordLead,
   refusal,
@@ -199,6 +200,17 @@ describe("a request to /mcp", () => {
 
   test("gets 404 with OPTIONS, as every path outside the API", async () => {
     expect(await send("/mcp", { method: "OPTIONS" })).toEqual(refusal(404, "route_not_found"));
+  });
+
+  test("with a key over its quota gets 429, although no route of it reads anything", async () => {
+    const { apiKey, api } = await openWorkspace({ requestsPerWindow: 1 });
+    // Afterwards, this isolate knows the key.
+    await api.get("/v1/leads");
+    const answer = await send("/mcp", { headers: { Authorization: `Bearer ${apiKey}` } });
+    const { resetSeconds } = rateLimitOf(answer);
+    const limited = refusal(429, "rate_limited", { retry_after_seconds: resetSeconds });
+    // `Allow` is that of the response without the refusal.
+    expect(answer).toMatchObject(limited);
   });
 
   test("without a valid key gets 429 from an address over its failures, as over HTTP", async () => {
