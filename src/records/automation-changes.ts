@@ -1,14 +1,7 @@
 import { type SQL, sql } from "drizzle-orm";
 import type { AutomationStatus } from "../contract/enumerations.ts";
 import { excluded, fromJson, insertFrom, mapColumns, qb } from "../db/builder.ts";
-import {
-  commit,
-  type Database,
-  insertEach,
-  readAs,
-  type Statements,
-  transaction,
-} from "../db/client.ts";
+import { commit, type Database, readAs, type Statements, transaction } from "../db/client.ts";
 import { automations, runs } from "../db/schema.ts";
 import type { WakeUp } from "../delivery/messages.ts";
 import { listDue } from "../delivery/schedule.ts";
@@ -158,29 +151,24 @@ export function storeChanges(
   visibility: Visibility,
   now: number,
 ): Statements<boolean> {
-  const isUnchanged = areStoredAs(
-    changes.map(({ before, after }) => ({ id: after.id, row: before })),
-  );
-  const isWritten = areStoredAs(changes.map(({ after }) => ({ id: after.id, row: after })));
+  const isUnchanged = areUnchanged(changes);
   const drafts = changes
     .filter((change) => isAnnounced(change, visibility))
     .map(({ after }) => draftEvent("automation.status_changed", toAutomation(after), now));
-  const rows = changes.map(({ after }) => after);
+  const rows = JSON.stringify(changes.map(({ after }) => after));
   const statements = transaction({
     found: qb.all<{ isUnchanged: number }>(sql`SELECT ${isUnchanged} AS isUnchanged`),
     // Announced before any row is written, while the condition still holds.
     events: announce(workspaceId, "automation.status_changed", drafts, isUnchanged, now),
-    // A large call takes two statements, and the second one finds the rows that the first one has written.
-    written: insertEach(rows, (chunk) =>
-      insertFrom(
-        automations,
-        mapColumns(automations, ["id", "workspaceId", ...STORED], fromJson("r")),
-        sql`FROM json_each(${chunk}) AS r WHERE (${isUnchanged} OR ${isWritten})`,
-      ).onConflictDoUpdate({
-        target: automations.id,
-        set: mapColumns(automations, STORED, excluded),
-      }),
-    ),
+    // One statement for all rows, because the condition no longer holds once a row is written. 100 reports fit into it.
+    written: insertFrom(
+      automations,
+      mapColumns(automations, ["id", "workspaceId", ...STORED], fromJson("r")),
+      sql`FROM json_each(${rows}) AS r WHERE ${isUnchanged}`,
+    ).onConflictDoUpdate({
+      target: automations.id,
+      set: mapColumns(automations, STORED, excluded),
+    }),
   });
   return readAs(statements, ({ found: [row] }) => row?.isUnchanged === 1);
 }
@@ -193,20 +181,20 @@ const HAS_EARLIER_RUNS = sql`(stored.removed_at IS NOT NULL
   AND EXISTS (SELECT 1 FROM ${runs} WHERE ${runs.automationId} = stored.id))`;
 
 /**
- * SQL condition: each automation is stored as its `row`, or is not stored if `row` is null, and could come back without
- * earlier runs. It compares the columns from which one can tell that another call has written the row.
+ * SQL condition: each automation is still stored as it was read, or is still not stored, and has no earlier runs. It
+ * compares the columns from which one can tell that another call has written the row.
  */
-function areStoredAs(expected: { id: string; row: AutomationRow | null }[]): SQL {
-  const rows = expected.map(({ id, row }) => ({
-    id,
-    status: row?.status,
-    updatedAt: row?.updatedAt,
-    createdAt: row?.createdAt,
-    removedAt: row?.removedAt,
+function areUnchanged(changes: AutomationChange[]): SQL {
+  const asRead = changes.map(({ before, after }) => ({
+    id: after.id,
+    status: before?.status,
+    updatedAt: before?.updatedAt,
+    createdAt: before?.createdAt,
+    removedAt: before?.removedAt,
   }));
-  return sql`NOT EXISTS (SELECT 1 FROM json_each(${JSON.stringify(rows)}) AS e
-    LEFT JOIN ${automations} AS stored ON stored.id = e.value->>'id'
-    WHERE stored.status IS NOT e.value->>'status' OR stored.updated_at IS NOT e.value->>'updatedAt'
-      OR stored.created_at IS NOT e.value->>'createdAt' OR stored.removed_at IS NOT e.value->>'removedAt'
+  return sql`NOT EXISTS (SELECT 1 FROM json_each(${JSON.stringify(asRead)}) AS read
+    LEFT JOIN ${automations} AS stored ON stored.id = read.value->>'id'
+    WHERE stored.status IS NOT read.value->>'status' OR stored.updated_at IS NOT read.value->>'updatedAt'
+      OR stored.created_at IS NOT read.value->>'createdAt' OR stored.removed_at IS NOT read.value->>'removedAt'
       OR ${HAS_EARLIER_RUNS})`;
 }

@@ -19,6 +19,7 @@ import {
   runReport,
 } from "../../support/api.ts";
 import { observedDatabase } from "../../support/deliveries.ts";
+import { interposed } from "../../support/interposed.ts";
 import { lossyDatabase } from "../../support/lost-reply.ts";
 import { meteredDatabase } from "../../support/metered-database.ts";
 
@@ -96,6 +97,32 @@ test("A removed automation that is recorded again returns with new runs only, ev
   expect((await listed("/v1/runs")).toSorted()).toEqual([...keptRuns, ...ids].toSorted());
   await cleanUpAutomations(db, () => true);
   expect(await stored(id)).toEqual({ runs: 1, automations: 1 });
+});
+
+test("A removed automation comes back without a run that another call recorded in between", async () => {
+  const { workspaceId } = await openListeningWorkspace();
+  const id = await recordAutomation(workspaceId, { reference: "1" });
+  await Platform.removeAutomations({ workspaceId, ids: [id] });
+  const lateRun = env.DB.prepare(
+    `INSERT INTO runs (id, workspace_id, reference, automation_id, status, trigger_type, occurred_at, actions)
+      VALUES ('run_late', ?, 'late', ?, 'success', 'comment', 0, '[]')`,
+  ).bind(workspaceId, id);
+  let tries = 0;
+  const DB = interposed(env.DB, async ({ texts, go }) => {
+    const isStoring = texts.some((text) => text.startsWith('insert into "automations"'));
+    if (isStoring && ++tries === 1) await lateRun.run();
+    return go();
+  });
+  const { reference, type, provider, agent, status } = automationReport("1", {});
+  const automations = [{ reference, type, provider, agent, status }];
+  const { ids } = await record(
+    { ...env, DB },
+    "recordAutomations",
+    { workspaceId, automations },
+    0,
+  );
+  expect([ids, tries]).toEqual([[id], 2]);
+  expect(await stored(id)).toEqual({ runs: 0, automations: 1 });
 });
 
 test.each([1, 100])(
