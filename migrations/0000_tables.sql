@@ -198,7 +198,7 @@ CREATE TABLE `subscriptions` (
 	`slow` integer DEFAULT false NOT NULL,
 	`streak` text,
 	`blocked_until` integer DEFAULT 0 NOT NULL,
-	`retry_failed_at` integer DEFAULT 0 NOT NULL,
+	`early_due_at` integer DEFAULT 0 NOT NULL,
 	`failing_since` integer,
 	`failures` integer DEFAULT 0 NOT NULL,
 	`rejections` text DEFAULT '{}' NOT NULL,

@@ -29,11 +29,11 @@ import {
   RETRY_JITTER,
   RETRY_WAITS_SECONDS,
   SECRET_OVERLAP_SECONDS,
+  SPACED_FROM_EVENTS,
   STOPS_WITHIN_MS,
   SUBSCRIPTIONS_MAX,
   TELL_AFTER_MS,
   TEST_EVENTS_PER_MINUTE,
-  TOLERATED_FAILURES,
   URL_MAX_LENGTH,
 } from "../src/contract/limits.ts";
 import { DAY_MS } from "../src/contract/time.ts";
@@ -205,7 +205,7 @@ function valuesOf(root: string): Record<string, string> {
     jitter: `${RETRY_JITTER * 100}%`,
     schedule: schedule(),
     lastAttempt: lastAttempt(),
-    toleratedFailures: String(TOLERATED_FAILURES),
+    toleratedFailures: String(SPACED_FROM_EVENTS),
     spacingFrom: words(Math.min(...FAILING_SPACING_SECONDS)),
     spacingMax: words(Math.max(...FAILING_SPACING_SECONDS)),
     busyMax: words(Math.max(...OUTAGE_SPACING_SECONDS.busy)),

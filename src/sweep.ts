@@ -7,7 +7,7 @@ import {
   deleteEndedSubscriptions,
   exhaustExpired,
   exhaustOverflow,
-  listWithPending,
+  selectWithPending,
 } from "./delivery/cancellation.ts";
 import { sendWakeUps } from "./delivery/messages.ts";
 import { findStuck } from "./delivery/schedule.ts";
@@ -117,7 +117,7 @@ async function exhaust({ db, now }: JobContext): Promise<void> {
 /** Exhausts the oldest deliveries of subscriptions with too many pending ones, from where the last run stopped. */
 async function limitPending({ db, now }: JobContext): Promise<void> {
   const part = "pending";
-  const ids = await query(db, listWithPending(await findPosition(db, part)));
+  const ids = await query(db, selectWithPending(await findPosition(db, part)));
   for (const id of ids) {
     const exhausted = await commit(db, exhaustOverflow(id, now));
     if (exhausted > 0) log("pending_exhausted", { webhookId: id, deliveries: exhausted });

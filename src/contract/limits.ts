@@ -89,10 +89,13 @@ export const RETRY_WAITS_SECONDS: readonly number[] = [
 /** Jitter: each delay of the retry schedule is lengthened by up to this share, so that retries spread out. */
 export const RETRY_JITTER = 0.2;
 
-/** The length of a streak, in different events that failed in a row, from which on requests are spaced. */
-export const TOLERATED_FAILURES = 5;
+/** Requests are spaced from this number of different events on that failed in a row. */
+export const SPACED_FROM_EVENTS = 5;
 
-/** The time between two requests to an endpoint that rejects them, in seconds; the n-th after n more events failed. */
+/**
+ * The time between two requests to an endpoint that rejects them, in seconds: the first when `SPACED_FROM_EVENTS`
+ * events have failed, the second when one more has, and so on.
+ */
 export const FAILING_SPACING_SECONDS: readonly number[] = [
   1, 1, 1, 2, 2, 2, 5, 5, 5, 10, 10, 20, 30, 60,
 ];
@@ -132,7 +135,7 @@ export const DISABLE_AFTER_FAILURES = 10;
 /** Administrators are notified once a subscription has failed for this long without a success. */
 export const TELL_AFTER_MS = DAY_MS;
 
-// The retries of a single event must last long enough for the e-mail, and then for disabling.
+// Even where few events are recorded, their retries must last long enough for the e-mail, and then for disabling.
 const waitsMs = RETRY_WAITS_SECONDS.reduce((sum, seconds) => sum + seconds * 1000, 0);
 if (!(TELL_AFTER_MS < DISABLE_AFTER_MS && DISABLE_AFTER_MS < waitsMs))
   throw new Error(

@@ -240,12 +240,12 @@ export const subscriptions = sqliteTable(
     pendingExhaustedAt: integer("pending_exhausted_at"),
     /** When it was deleted; the row stays until none of its deliveries is pending. */
     deletedAt: integer("deleted_at"),
-    /** Its pace, in the columns from here to `retryFailedAt`: see `Pace` in delivery/policy.ts. */
+    /** Its pace, in the columns from here to `earlyDueAt`: see `Pace` in delivery/policy.ts. */
     concurrency: integer().notNull().default(1),
     slow: integer({ mode: "boolean" }).notNull().default(false),
     streak: text({ mode: "json" }).$type<Streak>(),
     blockedUntil: integer("blocked_until").notNull().default(0),
-    retryFailedAt: integer("retry_failed_at").notNull().default(0),
+    earlyDueAt: integer("early_due_at").notNull().default(0),
     /** When its streak began, for queries; null without a streak. */
     failingSince: integer("failing_since"),
     /** The failed attempts of its streak, for queries. */
@@ -363,7 +363,7 @@ export const PRIORITY = {
   /** A manual send, which is never blocked. */
   manual: 1,
   /**
-   * Due once `retryFailedAt` of its subscription has come, if not earlier by its retry schedule. It has only failed
+   * Due once `earlyDueAt` of its subscription has come, if not earlier by its retry schedule. It has only failed
    * within the current streak, or at a URL that the subscription does not have any more.
    */
   early: 2,

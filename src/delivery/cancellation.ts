@@ -150,7 +150,7 @@ const withPending = prepared(
 );
 
 /** Lists the next subscriptions that have pending deliveries; `after` is "" to start over. */
-export function listWithPending(after: string): Statements<string[]> {
+export function selectWithPending(after: string): Statements<string[]> {
   return readAs(withPending({ after }), (rows) => rows.map(({ id }) => id));
 }
 

@@ -22,7 +22,7 @@ import type { DispatchPorts } from "./session.ts";
  * 5. A session makes rounds (round.ts): it leases its subscription, and reads what is due (schedule.ts). sender.ts
  *    makes and signs the bodies of these deliveries.
  * 6. The session sends them (sender.ts, post.ts); policy.ts decides how fast, and what is next.
- * 7. The next round records the outcomes, and releases the lease when nothing more is due.
+ * 7. The round after the last request records the outcomes, and releases the lease unless it claims more.
  * 8. When the session has ended, this consumer sends the next wake-up message. What the queues lose, the scheduled
  *    job finds (`findStuck` in schedule.ts, called by sweep.ts).
  */
@@ -113,7 +113,8 @@ async function dispatchAndWake(
   env: Env,
   attempt: DispatchPorts["attempt"] | undefined,
 ): Promise<void> {
-  // Without a session, every query goes to the primary, as the two-second rule needs it.
+  // No D1 session: each round reads the primary. A replica could hide for a while that a subscription has ended, and
+  // no request may start later than `STOPS_WITHIN_MS` after that.
   const db = openDatabase(bindingOf(env, database));
   const servesCrmSource = isServed(env.SERVED_ROUTES, "automations.crm_source");
   const sender = createSender(env);
@@ -150,7 +151,7 @@ async function dispatchAndWake(
  * Decides how to wake a subscription next. Returns null if nothing is due, or if another message or dispatch takes
  * care of it.
  *
- * @param wakeAt when a delayed message must arrive, as the last round noted; null if there is one in the queue.
+ * @param wakeAt when the delayed message arrives that the last round asked for; null if it needs no new one.
  */
 export function nextWakeUp(
   subscription: RoundSubscription,

@@ -5,6 +5,14 @@ import { logError } from "../log.ts";
 import { chunk } from "../primitives/chunk.ts";
 import type { QueueName } from "./policy.ts";
 
+/*
+ * A wake-up message is a hint to look in the database for deliveries of a subscription. It is immediate, or delayed
+ * until the next delivery is due. A subscription has one delayed message underway: its column `wakeAt` says when that
+ * arrives. The message has the same time, so that the round after its arrival knows that it is used up, even if
+ * its time has not come by the clock of that dispatch. A round that finds no message underway that comes in time
+ * changes the column, and the consumer sends a new one.
+ */
+
 /** A subscription with deliveries to send, and the queue for its message. */
 export interface WakeUp {
   subscriptionId: string;
@@ -13,10 +21,7 @@ export interface WakeUp {
   wakeAt?: number;
 }
 
-/**
- * A message of the delivery queues: a hint to look in the database for deliveries of this subscription. It names
- * its queue, because a deployment may rename queues.
- */
+/** A message of the delivery queues. It names its queue, because a deployment may rename queues. */
 const WakeUpMessage = z.strictObject({
   subscriptionId: z.string().refine((id) => isId("webhook", id)),
   queue: z.enum(["fast", "slow"]),

@@ -1,14 +1,14 @@
 /** The outcome of a request to an endpoint. */
 export type Outcome =
   | { kind: "answered"; status: number; retryAfterSeconds: number | null }
-  /** No complete response in time. */
+  /** No response headers in time. */
   | { kind: "timed_out" }
   /**
    * No connection: a DNS or TLS failure, or a connection that was refused or reset. `status` is set if Cloudflare
    * responded in the endpoint's place, with 520 to 530, or with the text `error code: 1…` and another status.
    */
   | { kind: "unreachable"; status: number | null }
-  /** Blocked: our policy forbids requests to this URL, so nothing was sent. */
+  /** The URL is forbidden, because it leads to a private address. Nothing was sent. */
   | { kind: "refused" };
 
 /** The outcome of an attempt: that of its request, or `unreadable` if the event's lead cannot be decrypted. */

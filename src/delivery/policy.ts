@@ -10,8 +10,10 @@
  *    untried event alternate, and only then comes what failed before (`chooseNext`).
  * 4. Retry schedule. Each delivery has its own (`reschedule`).
  * 5. The end of a streak. Each delivery that has only failed within it is due at once, one time
- *    (`priorityAfterFailure`, `retryFailedAt`). While requests are spaced, they are also due once the last failure is
- *    five minutes old, so that a retry notices the end of an outage even if no event is recorded.
+ *    (`priorityAfterFailure`, `earlyDueAt`). Suppose that it fails at 12:00, and again by its retry schedule at
+ *    12:06. At 12:07, another event succeeds: then it is due at once, and if it fails again, by its schedule.
+ *    While requests are spaced, it is also due once the last failure is five minutes old, so that a retry notices
+ *    the end of an outage even if no event is recorded.
  * 6. Disabling. A subscription is disabled once nothing has succeeded for three days (`isDead`).
  */
 import type { WebhookEvent } from "../contract/enumerations.ts";
@@ -24,7 +26,7 @@ import {
   RETRY_AFTER_MAX_SECONDS,
   RETRY_JITTER,
   RETRY_WAITS_SECONDS,
-  TOLERATED_FAILURES,
+  SPACED_FROM_EVENTS,
 } from "../contract/limits.ts";
 import { PRIORITY, type Priority, type Rejections, type Streak } from "../db/schema.ts";
 import { type AttemptOutcome, statusOf, succeeded } from "./outcome.ts";
@@ -33,7 +35,7 @@ import { type AttemptOutcome, statusOf, succeeded } from "./outcome.ts";
 export const CONCURRENCY_MAX = 6;
 /** A response that takes this long counts as slow. */
 export const SLOW_RESPONSE_MS = 2_000;
-/** A `retryFailedAt` that never comes, so that only the retry schedule decides. */
+/** A `earlyDueAt` that never comes, so that only the retry schedule decides. */
 export const NEVER = Number.MAX_SAFE_INTEGER;
 
 /** How fast a subscription may be sent to; times are Unix milliseconds. */
@@ -50,7 +52,7 @@ export interface Pace {
    * When deliveries of priority `early` are due, if not earlier by their retry schedule: when the last streak ended.
    * During a streak, it is `NEVER`, or, while requests are spaced, five minutes after the last failure.
    */
-  retryFailedAt: number;
+  earlyDueAt: number;
 }
 
 /**
@@ -67,7 +69,7 @@ export const INITIAL_PACE: Pace = {
   slow: false,
   streak: null,
   blockedUntil: 0,
-  retryFailedAt: 0,
+  earlyDueAt: 0,
 };
 
 /** Returns the columns of a subscription that store a pace. */
@@ -115,7 +117,10 @@ export interface Attempt {
   endedAt: number;
 }
 
-/** Classes of unsuccessful outcomes, by the state of the endpoint that they show. */
+/**
+ * Classes of unsuccessful outcomes, by what they show of the endpoint. `rejected` is any status but 429 and 503, even
+ * 500: it may concern this event only. `busy` and `unavailable` are outages, which concern all events.
+ */
 type Failure = "rejected" | "busy" | "unavailable";
 
 function failureOf(outcome: AttemptOutcome): Failure {
@@ -140,7 +145,7 @@ function paceAfterSuccess(pace: Pace, { startedAt, endedAt }: Attempt): Pace {
     slow: (pace.slow || isSlow) && concurrency < CONCURRENCY_MAX,
     streak: null,
     blockedUntil: 0,
-    retryFailedAt: pace.streak === null ? pace.retryFailedAt : endedAt,
+    earlyDueAt: pace.streak === null ? pace.earlyDueAt : endedAt,
   };
 }
 
@@ -148,7 +153,8 @@ function paceAfterFailure(pace: Pace, attempt: Attempt): Pace {
   const { delivery, outcome, startedAt, endedAt } = attempt;
   const isSlow = failureOf(outcome) === "unavailable" || endedAt - startedAt >= SLOW_RESPONSE_MS;
   const slow = pace.slow || isSlow;
-  // The attempt started before the endpoint was blocked, so its outcome says nothing about the endpoint since then.
+  // The attempt started before its subscription was blocked, so it says nothing about the endpoint since then. (While
+  // it is blocked, only manual sends start, and their failures change no pace.)
   const wasInFlight = startedAt < pace.blockedUntil;
   const streak = extendStreak(pace.streak, attempt, wasInFlight);
   if (wasInFlight) return { ...pace, slow, streak };
@@ -156,11 +162,12 @@ function paceAfterFailure(pace: Pace, attempt: Attempt): Pace {
   if (waitMs === 0 && !isSpaced(pace)) {
     // A retry that fails shows nothing new about the endpoint.
     const concurrency = delivery.attempts === 0 ? halved(pace.concurrency) : pace.concurrency;
-    return { concurrency, slow, streak, blockedUntil: 0, retryFailedAt: NEVER };
+    return { concurrency, slow, streak, blockedUntil: 0, earlyDueAt: NEVER };
   }
+  // A rejection after an outage may need no wait: requests then stay spaced, one at a time.
   const blockedUntil = waitMs === 0 ? pace.blockedUntil : endedAt + waitMs;
-  const retryFailedAt = Math.max(blockedUntil, endedAt + PROBE_INTERVAL_MS);
-  return { concurrency: 1, slow, streak, blockedUntil, retryFailedAt };
+  const earlyDueAt = Math.max(blockedUntil, endedAt + PROBE_INTERVAL_MS);
+  return { concurrency: 1, slow, streak, blockedUntil, earlyDueAt };
 }
 
 /** Whether the delivery has already failed within the streak. */
@@ -201,9 +208,9 @@ function spacingMs({ events, outageStep }: Streak, outcome: AttemptOutcome): num
     const seconds = stepOf(OUTAGE_SPACING_SECONDS[failure], outageStep - 1);
     return Math.max(seconds, requestedWaitSeconds(outcome)) * 1000;
   }
-  return events < TOLERATED_FAILURES
+  return events < SPACED_FROM_EVENTS
     ? 0
-    : stepOf(FAILING_SPACING_SECONDS, events - TOLERATED_FAILURES) * 1000;
+    : stepOf(FAILING_SPACING_SECONDS, events - SPACED_FROM_EVENTS) * 1000;
 }
 
 function stepOf(seconds: readonly number[], index: number): number {
@@ -268,7 +275,7 @@ export function reschedule(pace: Pace, attempt: Attempt, random: number): Resche
   const { delivery, outcome, startedAt, endedAt } = attempt;
   const attempts = delivery.attempts + 1;
   const settled = { attempts, dueAt: null, settledAt: endedAt };
-  if (succeeded(outcome)) return { state: "delivered", priority: PRIORITY.untried, ...settled };
+  if (succeeded(outcome)) return { state: "delivered", priority: delivery.priority, ...settled };
   const priority = priorityAfterFailure(pace, delivery);
   const pending = { state: "pending", priority, settledAt: null } as const;
   const scheduledAt = delivery.scheduledAt ?? delivery.dueAt;
@@ -310,9 +317,9 @@ export function recordType(known: TypeRecord, attempt: Attempt): TypeRecord {
 }
 
 /**
- * Whether a failed attempt disables its subscription: nothing has succeeded for three days, and the endpoint is
- * unavailable or accepts no event type that is listed. An endpoint that accepts one type is not disabled
- * because of another.
+ * Whether a failed attempt disables its subscription. Nothing has succeeded for three days, ten attempts at two events
+ * or more have failed, and the endpoint is unavailable or accepts no event type that is listed. An endpoint that
+ * accepts one type is not disabled because of another, and none is disabled because of a single event.
  *
  * @param listed the event types of the subscription.
  */

@@ -190,7 +190,7 @@ export function buildRound(requests: readonly RoundRequest[], terms: RoundTerms)
     changes: changes.length > 0 ? changeSubscriptions(values) : undefined,
     disabled: changes.some(({ disable }) => disable) ? disable(values) : undefined,
     leased: isClaiming ? lease(values) : undefined,
-    wakeUps: noteWakeUps(values),
+    wakeUps: scheduleWakeUps(values),
     subscriptions: readSubscriptions(values),
     due: isClaiming ? readDue(values) : undefined,
     heads: isClaiming ? readHeads(values) : undefined,
@@ -271,7 +271,7 @@ const PACE_COLUMNS = [
   "slow",
   "streak",
   "blockedUntil",
-  "retryFailedAt",
+  "earlyDueAt",
   "failingSince",
   "failures",
   "rejections",
@@ -347,12 +347,10 @@ const NEXT_SEND_AT = nextSendAt(IS_NOT_IN_PROGRESS);
  * arrives in time, and notes in `wakeAt` when it arrives. So a subscription has one such message at a time,
  * however many dispatches see that something waits.
  *
- * The consumer sends the message when the session ends, with the same `wakeAt` (`nextWakeUp` in consumer.ts). When
- * it has arrived, it does not count any more. Its time may not have come by the clock of this dispatch, so the request
- * of the round has its `wakeAt`, as `arrivedWakeAt`. While rows of cancelled deliveries remain, an immediate message
- * follows in any case.
+ * The consumer sends the message when the session ends (`nextWakeUp` in consumer.ts; messages.ts says how they are
+ * told apart). While rows of cancelled deliveries remain, an immediate message follows in any case.
  */
-const noteWakeUps = prepared(
+const scheduleWakeUps = prepared(
   qb.all<{ subscriptionId: string; wakeAt: number }>(sql`
     WITH waiting AS MATERIALIZED (
       SELECT ${subscriptions.id} AS id, max(${NOW}, request.value->>'arrivedWakeAt') AS arrived,
@@ -401,7 +399,7 @@ const readSubscriptions = prepared(
       slow: subscriptions.slow,
       streak: subscriptions.streak,
       blockedUntil: subscriptions.blockedUntil,
-      retryFailedAt: subscriptions.retryFailedAt,
+      earlyDueAt: subscriptions.earlyDueAt,
       rejections: subscriptions.rejections,
       acceptedTypes: subscriptions.acceptedTypes,
       cancelEpoch: subscriptions.cancelEpoch,

@@ -7,11 +7,11 @@ import { type Database, prepared, query, readAs, type Statements } from "../db/c
 import { deliveries, PRIORITY, subscriptions } from "../db/schema.ts";
 import { isWritable } from "../workspaces/moves.ts";
 import type { WakeUp } from "./messages.ts";
-import { NEVER, queueOf } from "./policy.ts";
+import { queueOf } from "./policy.ts";
 
 /*
  * When pending deliveries are sent, in SQL. It applies what policy.ts has decided and the rows store: the
- * priority and due time of a delivery, and `blockedUntil` and `retryFailedAt` of its subscription. Two forms of this
+ * priority and due time of a delivery, and `blockedUntil` and `earlyDueAt` of its subscription. Two forms of this
  * must agree: `dueUntil` and `isUnblocked` find what may be sent now, `ATTEMPT_DUE_AT` tells when each may be sent.
  *
  * The pending deliveries of a subscription form a line for each event type and priority, in which they are in
@@ -28,8 +28,8 @@ const LINES_JSON = JSON.stringify(
 // Constants rather than parameters: a statement may have at most 100 parameters.
 const MANUAL = sql.raw(`${PRIORITY.manual}`);
 const EARLY = sql.raw(`${PRIORITY.early}`);
-/** A time that never comes. */
-const EVER = sql.raw(`${NEVER}`);
+/** A bound on due times that excludes none. */
+const NO_BOUND = sql.raw(`${Number.MAX_SAFE_INTEGER}`);
 
 /** A table expression: the lines that a subscription may have. */
 export const LINES = sql.raw(`json_each('${LINES_JSON}') AS line`);
@@ -38,9 +38,12 @@ export const LINES = sql.raw(`json_each('${LINES_JSON}') AS line`);
 export const IS_IN_LINE = sql`${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.state} = 'pending'
   AND ${deliveries.type} = line.value->>0 AND ${deliveries.priority} = line.value->>1`;
 
-/** SQL expression: deliveries in the line that are due by this time may be sent now, once nothing blocks them. */
+/**
+ * SQL expression: deliveries in the line that are due by this time may be sent now, once nothing blocks them. When
+ * `earlyDueAt` has come, all `early` ones may, whatever their due time.
+ */
 export function dueUntil(now: SQL): SQL {
-  return sql`iif(line.value->>1 = ${EARLY} AND ${subscriptions.retryFailedAt} <= ${now}, ${EVER}, ${now})`;
+  return sql`iif(line.value->>1 = ${EARLY} AND ${subscriptions.earlyDueAt} <= ${now}, ${NO_BOUND}, ${now})`;
 }
 
 /** SQL condition: deliveries of the line may be sent now. Manual sends are never blocked. */
@@ -49,13 +52,13 @@ export function isUnblocked(now: SQL): SQL {
 }
 
 /**
- * SQL expression: when a pending delivery may be sent, in Unix milliseconds. `retryFailedAt` may be long past, so
+ * SQL expression: when a pending delivery may be sent, in Unix milliseconds. `earlyDueAt` may be long past, so
  * the time of the last attempt is a lower bound.
  */
 export const ATTEMPT_DUE_AT = sql<number>`max(
   iif(${deliveries.priority} = ${MANUAL}, 0, ${subscriptions.blockedUntil}),
   iif(${deliveries.priority} = ${EARLY},
-    max(coalesce(${deliveries.lastAt}, 0), min(${deliveries.dueAt}, ${subscriptions.retryFailedAt})),
+    max(coalesce(${deliveries.lastAt}, 0), min(${deliveries.dueAt}, ${subscriptions.earlyDueAt})),
     ${deliveries.dueAt}))`;
 
 /**
@@ -97,7 +100,7 @@ const due = prepared(
 );
 
 /** Lists all subscriptions of a workspace that have a delivery to send now. */
-export function listDue(workspaceId: string, now: number): Statements<WakeUp[]> {
+export function selectDue(workspaceId: string, now: number): Statements<WakeUp[]> {
   return readAs(due({ workspaceId, now }), (found) =>
     found.map(({ subscriptionId, slow }) => ({ subscriptionId, queue: queueOf({ slow }) })),
   );

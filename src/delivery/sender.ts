@@ -25,8 +25,8 @@ export interface PreparedDelivery extends PendingDelivery {
   subscriptionId: string;
   /** Rejects if the body or the signature cannot be made; the error surfaces when it is sent. */
   signed: Promise<Signed>;
-  /** Whether our policy blocks requests to the URL. */
-  isBlocked: Promise<boolean>;
+  /** Whether the URL is forbidden, because it leads to a private address (endpoints/resolve.ts). */
+  isForbidden: Promise<boolean>;
 }
 
 /** The part of a subscription that its requests need. */
@@ -44,7 +44,7 @@ export type OutcomeWithResponse = Outcome & { kept?: Promise<string | null> };
  * @param isTest whether requests are marked as tests, and even successful responses are stored.
  */
 export function createSender(env: Env, isTest = false) {
-  const isBlocked = createGuard(env);
+  const isForbidden = createGuard(env);
 
   /**
    * Makes the bodies of deliveries, signs them, and checks their URLs. The whole claim is prepared before the first
@@ -67,7 +67,7 @@ export function createSender(env: Env, isTest = false) {
       const target = targets.get(subscriptionId) as Target;
       const body = bodies.get(eventId) ?? makeBody(env.ENCRYPTION_KEYS, target, row);
       const signer = signers.get(subscriptionId) ?? openSigner(env, subscriptionId, target);
-      const check = checks.get(target.url) ?? isBlocked(target.url);
+      const check = checks.get(target.url) ?? isForbidden(target.url);
       bodies.set(eventId, body);
       signers.set(subscriptionId, signer);
       checks.set(target.url, check);
@@ -84,7 +84,7 @@ export function createSender(env: Env, isTest = false) {
         scheduledAt: row.scheduledAt,
         lastAt: row.lastAt,
         signed,
-        isBlocked: check,
+        isForbidden: check,
       };
     });
   }
@@ -101,7 +101,7 @@ export function createSender(env: Env, isTest = false) {
   ): Promise<OutcomeWithResponse> {
     const { url, workspaceId, dataKey, sealedHeaders } = target;
     const { subscriptionId, eventId } = delivery;
-    if (await delivery.isBlocked) return { kind: "refused" };
+    if (await delivery.isForbidden) return { kind: "refused" };
     const { body, signature, signedAt } = await delivery.signed;
     // The history recomputes signatures from the second in which the attempt started.
     const isCurrent = Math.floor(now / 1000) === Math.floor(signedAt / 1000);

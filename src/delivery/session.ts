@@ -93,7 +93,7 @@ export interface RoundAnswer {
   withdrawnDue: DueDelivery[];
   /** Maximum number that the round could claim. */
   limit: number;
-  /** When a delayed wake-up message must arrive; null if none must be sent. */
+  /** When the delayed wake-up message arrives that must be sent; null if none must be sent. */
   wakeAt: number | null;
   /** When the round was requested. The answer is at least as recent as that. */
   askedAt: number;
@@ -129,7 +129,7 @@ export class DeliverySession {
   /** Whether it claims and sends nothing more. */
   #isStopped = false;
   #confirmedAt = 0;
-  /** When a delayed wake-up message must arrive; null if none must be sent. */
+  /** When the delayed wake-up message arrives that must be sent; null if none must be sent. */
   #wakeAt: number | null = null;
   /** The session's place in the queue for a connection, or its connection; null if it needs none. */
   #slot: Slot | null = null;
@@ -227,17 +227,22 @@ export class DeliverySession {
       this.#isDead = false;
     }
     if (askedToClaim) {
-      const spaced = isSpaced(found);
-      // While requests are spaced, the outcome of the one request decides what comes next.
-      this.#moreIsDue = !spaced && answer.due.length + answer.withdrawnDue.length >= answer.limit;
-      const next = spaced && chooseNext(found, answer.due, answer.askedAt);
-      if (next) this.#waiting.push(next);
-      else if (!spaced) this.#waiting.push(...answer.due);
-      for (const delivery of answer.withdrawnDue) this.#recordWithdrawn(delivery, answer.askedAt);
+      const { due, withdrawnDue, limit, askedAt } = answer;
+      if (isSpaced(found)) {
+        // The outcome of the one request decides what comes next.
+        const next = chooseNext(found, due, askedAt);
+        this.#waiting = next ? [next] : [];
+        this.#moreIsDue = false;
+      } else {
+        this.#waiting = [...due];
+        this.#moreIsDue = due.length + withdrawnDue.length >= limit;
+      }
+      for (const delivery of withdrawnDue) this.#recordWithdrawn(delivery, askedAt);
     }
-    // They are due again in the next round that claims, which finds them withdrawn.
+    // A claimed delivery that was withdrawn since is left out. A later round that claims finds it in `withdrawnDue`.
     const withdrawn = new Set(found.withdrawnInProgress);
     this.#waiting = this.#waiting.filter(({ eventId }) => !withdrawn.has(eventId));
+    // A request that ended during the round may have stopped the session: then, what the round claimed is not sent.
     if (this.#isStopped || !found.maySend || wasCancelled) this.#stop();
   }
 
@@ -422,8 +427,8 @@ export class DeliverySession {
 }
 
 /** The fields of the pace, without those of the object that they were read with. */
-function paceOf({ concurrency, slow, streak, blockedUntil, retryFailedAt }: Pace): Pace {
-  return { concurrency, slow, streak, blockedUntil, retryFailedAt };
+function paceOf({ concurrency, slow, streak, blockedUntil, earlyDueAt }: Pace): Pace {
+  return { concurrency, slow, streak, blockedUntil, earlyDueAt };
 }
 
 function isSame(pace: Pace, { rejections, acceptedTypes }: TypeRecord, stored: RoundSubscription) {

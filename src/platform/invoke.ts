@@ -84,7 +84,7 @@ async function runNoted(
       durationMs: entry.durationMs,
       ids: entry.ids.join(" "),
     });
-    const written = record(env, entry);
+    const written = writeAuditEntry(env, entry);
     // A recording call does not wait for the audit trail, because such calls are frequent.
     if (Object.hasOwn(RECORDING_INPUTS, method)) ctx.waitUntil(written);
     else await written;
@@ -154,11 +154,11 @@ export async function runInPortal<Result>(
     throw thrown;
   } finally {
     entry.durationMs = Math.round(performance.now() - startedAt);
-    if (entry.webhookId !== null) await record(env, { ...entry, ids: [entry.webhookId] });
+    if (entry.webhookId !== null) await writeAuditEntry(env, { ...entry, ids: [entry.webhookId] });
   }
 }
 
-async function record(env: Env, entry: AuditEntry): Promise<void> {
+async function writeAuditEntry(env: Env, entry: AuditEntry): Promise<void> {
   try {
     await inTime(DIRECTORY, insertAuditEntry(openDirectory(env), entry));
   } catch (error) {

@@ -4,7 +4,7 @@ import { excluded, fromJson, insertFrom, mapColumns, qb } from "../db/builder.ts
 import { commit, type Database, readAs, type Statements, transaction } from "../db/client.ts";
 import { automations, runs } from "../db/schema.ts";
 import type { WakeUp } from "../delivery/messages.ts";
-import { listDue } from "../delivery/schedule.ts";
+import { selectDue } from "../delivery/schedule.ts";
 import { announce, draftEvent } from "../events/outbox.ts";
 import { LAST_MS } from "../primitives/text.ts";
 import {
@@ -62,7 +62,7 @@ export async function controlAutomation(
     if (!change) return { result: "done", row, wakeUps };
     const written = await commit(db, {
       isStored: storeChanges(workspaceId, [change], visibility, now),
-      wakeUps: listDue(workspaceId, now),
+      wakeUps: selectDue(workspaceId, now),
     });
     wakeUps = written.wakeUps;
     if (written.isStored) return { result: "done", row: change.after, wakeUps };

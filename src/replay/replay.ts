@@ -288,12 +288,12 @@ function toScheduled(candidate: Candidate, waits: boolean): Scheduled {
 
 /** Ends the current wait of a subscription whose requests are spaced, so that one may start now. */
 function endWait(subscriptionId: string, now: number): Part {
-  const { id, blockedUntil, retryFailedAt } = subscriptions;
+  const { id, blockedUntil, earlyDueAt } = subscriptions;
   return qb
     .update(subscriptions)
     .set({
       blockedUntil: sql`min(${blockedUntil}, ${now})`,
-      retryFailedAt: sql`min(${retryFailedAt}, ${now})`,
+      earlyDueAt: sql`min(${earlyDueAt}, ${now})`,
     })
     .where(and(eq(id, subscriptionId), gt(blockedUntil, now)));
 }

@@ -207,7 +207,7 @@ function resetPaceIf(condition: SQL) {
   const initial: Record<string, unknown> = paceColumns(INITIAL_PACE);
   return mapColumns(
     subscriptions,
-    ["concurrency", "slow", "streak", "blockedUntil", "retryFailedAt", "failingSince", "failures"],
+    ["concurrency", "slow", "streak", "blockedUntil", "earlyDueAt", "failingSince", "failures"],
     (column, name) => sql`iif(${condition}, ${sql.param(initial[name], column)}, ${column})`,
   );
 }

@@ -65,7 +65,7 @@ export const RECORDS: Fault[] = [
     ["personal-data.ts", "if (isSubscription && done) done", "if (isSubscription) done", "the directory points to what is left of a workspace"],
   ]),
   ...faultsIn("workspaces/", [
-    ["moving/steps.ts", "listDue(lock.workspaceId, Number.MAX_SAFE_INTEGER)", "listDue(lock.workspaceId, Date.now())", "a retry that is due after a move does not wait for the scheduled job"],
+    ["moving/steps.ts", "selectDue(lock.workspaceId, Number.MAX_SAFE_INTEGER)", "selectDue(lock.workspaceId, Date.now())", "a retry that is due after a move does not wait for the scheduled job"],
     ["write-guard.ts", "CASE WHEN ${isRevoked} THEN ${ENDED} WHEN", "CASE WHEN", "a key that was revoked after the admission writes nothing"],
     ["write-guard.ts", " WHEN ${hasEnded} THEN ${ENDED} END", " END", "a session that has ended after the admission writes nothing"],
     ["write-guard.ts", "coalesce((${found}), ${REFUSED + ENDED})", "coalesce((${found}), '$')", "a request of a workspace that was erased after the admission writes nothing"],

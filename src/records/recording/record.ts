@@ -1,6 +1,6 @@
 import { commit, withoutRetries } from "../../db/client.ts";
 import type { WakeUp } from "../../delivery/messages.ts";
-import { listDue } from "../../delivery/schedule.ts";
+import { selectDue } from "../../delivery/schedule.ts";
 import { findPlacement } from "../../workspaces/placement.ts";
 import { checkAutomations, checkRemoval } from "./automations.ts";
 import type { CallContext, CheckedCall } from "./checked-call.ts";
@@ -51,7 +51,7 @@ export async function record<M extends RecordingMethod>(
     const { ids, statements, missing, isTriedOnce } = checked;
     const written = commit(isTriedOnce ? withoutRetries(db) : db, {
       changed: statements,
-      wakeUps: listDue(workspaceId, now),
+      wakeUps: selectDue(workspaceId, now),
     });
     const { changed, wakeUps } = await refuseMissing(written, missing);
     if (changed !== null) return { ids, changed, database, wakeUps };

@@ -6,7 +6,7 @@ import { DIRECTORY, openNamed } from "../../db/databases.ts";
 import { type MoveStage, moves, subscriptions, workspaces } from "../../db/schema.ts";
 import { sendWakeUps } from "../../delivery/messages.ts";
 import { isLeased } from "../../delivery/round.ts";
-import { listDue } from "../../delivery/schedule.ts";
+import { selectDue } from "../../delivery/schedule.ts";
 import { log } from "../../log.ts";
 import { sleep } from "../../primitives/timing.ts";
 import { invalidateKey } from "../../rate-limit/invalidate-key.ts";
@@ -239,7 +239,7 @@ async function release(env: Env, database: string, lock: LockedBy): Promise<void
       .update(subscriptions)
       .set({ wakeAt: 0 })
       .where(and(eq(subscriptions.workspaceId, lock.workspaceId), gt(subscriptions.wakeAt, 0))),
-    waiting: listDue(lock.workspaceId, Number.MAX_SAFE_INTEGER),
+    waiting: selectDue(lock.workspaceId, Number.MAX_SAFE_INTEGER),
   });
   await sendWakeUps(env, database, waiting);
 }

@@ -5,7 +5,7 @@ import {
   POST_TIMEOUT_MS,
   RETRY_JITTER,
   RETRY_WAITS_SECONDS,
-  TOLERATED_FAILURES,
+  SPACED_FROM_EVENTS,
 } from "../../../src/contract/limits.ts";
 import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../../src/contract/time.ts";
 import { CONCURRENCY_MAX } from "../../../src/delivery/policy.ts";
@@ -379,7 +379,7 @@ function checkSpacing(posts: readonly Post[], skewMs: number): void {
       else failed.add(eventId);
       lastAt = endedAt ?? 0;
     }
-    const step = failed.size - TOLERATED_FAILURES - (CONCURRENCY_MAX - 1);
+    const step = failed.size - SPACED_FROM_EVENTS - (CONCURRENCY_MAX - 1);
     if (step < 0) continue;
     const spacingMs =
       1000 * (FAILING_SPACING_SECONDS[step] ?? (FAILING_SPACING_SECONDS.at(-1) as number));

@@ -183,7 +183,7 @@ describe("pending deliveries of a subscription", () => {
     await announceLeads(workspaceId, 5, NOW - HOUR_MS);
     for (const id of ids) {
       const streak = { startedAt: NOW - HOUR_MS, events: 5, attempts: 9, outageStep: 9, turns: {} };
-      await setSubscription(id, { streak, blockedUntil: NOW - 1, retryFailedAt: NOW - 1 });
+      await setSubscription(id, { streak, blockedUntil: NOW - 1, earlyDueAt: NOW - 1 });
       const dueAt = NOW + 9 * HOUR_MS;
       await setDeliveries(id, { priority: 2, attempts: 6, dueAt, lastAt: NOW - 1_000 });
     }
@@ -225,7 +225,7 @@ describe("a delivery that is sent by hand", () => {
     const { id, drafts } = await owed(1, NOW);
     await dispatchAt(NOW, [id], answered(503));
     await setDeliveries(id, { dueAt: NOW + HOUR_MS });
-    await setSubscription(id, { retryFailedAt: NOW + 1_000 });
+    await setSubscription(id, { earlyDueAt: NOW + 1_000 });
     const { posts, attempt } = subscriber(async () => {
       if (posts.length > 1) return OK;
       await redeliver(id, [drafts[0]?.id ?? ""], NOW + 2_000);

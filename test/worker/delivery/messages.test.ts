@@ -3,7 +3,7 @@ import { randomId } from "../../../src/contract/ids.ts";
 import { commit } from "../../../src/db/client.ts";
 import { sendWakeUps, type WakeUp } from "../../../src/delivery/messages.ts";
 import type { QueueName } from "../../../src/delivery/policy.ts";
-import { listDue } from "../../../src/delivery/schedule.ts";
+import { selectDue } from "../../../src/delivery/schedule.ts";
 import {
   consumeBodies,
   db,
@@ -68,7 +68,7 @@ describe("the consumer is woken", () => {
 
 test("a deleted subscription whose deliveries wait to be cancelled is not woken by new events", async () => {
   const { id, workspaceId } = await owed(1, NOW);
-  const due = () => commit(db, listDue(workspaceId, NOW));
+  const due = () => commit(db, selectDue(workspaceId, NOW));
   expect(await due()).toEqual([{ subscriptionId: id, queue: "fast" }]);
   await setSubscription(id, { deletedAt: NOW, cancelling: true });
   expect(await due()).toEqual([]);

@@ -9,7 +9,7 @@ import {
   RETRY_AFTER_MAX_SECONDS,
   RETRY_JITTER,
   RETRY_WAITS_SECONDS,
-  TOLERATED_FAILURES,
+  SPACED_FROM_EVENTS,
 } from "../../../src/contract/limits.ts";
 import type { Priority } from "../../../src/db/schema.ts";
 import { type AttemptOutcome, succeeded } from "../../../src/delivery/outcome.ts";
@@ -183,7 +183,7 @@ describe("adaptive concurrency", () => {
   });
 
   test("is one after as many failures as make requests spaced", () => {
-    const pace = { ...paceAfter(times(TOLERATED_FAILURES - 1, REJECTED)), concurrency: 6 };
+    const pace = { ...paceAfter(times(SPACED_FROM_EVENTS - 1, REJECTED)), concurrency: 6 };
     expect(adjustPace(pace, attempt(REJECTED)).concurrency).toBe(1);
   });
 
@@ -214,7 +214,7 @@ describe("the slow queue", () => {
 
 describe("spacing while an endpoint fails", () => {
   test("begins with the fifth different event that was rejected in a row, and grows to a minute", () => {
-    const expected = [...times(TOLERATED_FAILURES - 1, 0), ...FAILING_SPACING_SECONDS, 60, 60];
+    const expected = [...times(SPACED_FROM_EVENTS - 1, 0), ...FAILING_SPACING_SECONDS, 60, 60];
     expect(spacings(times(expected.length, REJECTED))).toEqual(expected);
   });
 
@@ -272,9 +272,9 @@ describe("spacing while an endpoint fails", () => {
 
   test("tries what failed within the streak at least every five minutes", () => {
     const pace = paceAfter(times(5, REJECTED));
-    expect(pace.retryFailedAt - pace.blockedUntil).toBe(PROBE_INTERVAL_MS - 1_000);
+    expect(pace.earlyDueAt - pace.blockedUntil).toBe(PROBE_INTERVAL_MS - 1_000);
     const unavailable = paceAfter(times(9, TIMED_OUT));
-    expect(unavailable.retryFailedAt).toBe(unavailable.blockedUntil);
+    expect(unavailable.earlyDueAt).toBe(unavailable.blockedUntil);
   });
 });
 
@@ -336,8 +336,8 @@ describe("the end of a streak", () => {
   const streaking = paceAfter([REJECTED]);
 
   test("makes what failed only within it due at once", () => {
-    expect(paceAfter([REJECTED]).retryFailedAt).toBe(NEVER);
-    expect(paceAfter([REJECTED, OK]).retryFailedAt).toBe(NOW + 20);
+    expect(paceAfter([REJECTED]).earlyDueAt).toBe(NEVER);
+    expect(paceAfter([REJECTED, OK]).earlyDueAt).toBe(NOW + 20);
   });
 
   test("concerns an event whose first attempt fails", () => {

@@ -360,7 +360,7 @@ test.each([
     await setDeliveries(id, { attempts: 1, priority: 2, dueAt: NOW - 1_000 });
     await setSubscription(id, {
       blockedUntil: NOW + HOUR_MS,
-      retryFailedAt: NOW + HOUR_MS,
+      earlyDueAt: NOW + HOUR_MS,
       failingSince: T0,
       failures: 1,
     });
