@@ -10,9 +10,9 @@ const { call, openWorkspace, recordLeads, sleep } = setting;
 
 const SLOW = () => sleep(9_000).then(() => 200);
 const EXTENTS = {
-  full: { warmUp: 300, rounds: 4, times: 100, patienceMs: 10_000, watchMs: 45_000 },
-  quick: { warmUp: 100, rounds: 1, times: 100, patienceMs: 10_000, watchMs: 45_000 },
-  smoke: { warmUp: 2, rounds: 1, times: 3, patienceMs: 5_000, watchMs: 1_000 },
+  full: { warmUp: 300, rounds: 4, times: 100, burst: 50, patienceMs: 10_000, watchMs: 45_000 },
+  quick: { warmUp: 100, rounds: 1, times: 100, burst: 50, patienceMs: 10_000, watchMs: 45_000 },
+  smoke: { warmUp: 2, rounds: 1, times: 3, burst: 2, patienceMs: 5_000, watchMs: 1_000 },
 };
 
 /** Measures a fast receiver next to hostile ones, and the requests to overloaded receivers. */
@@ -28,7 +28,7 @@ export async function measureHostile(extent: setting.Extent): Promise<Samples> {
  * consumers as a deployment.
  */
 async function measureNeighbours(extent: setting.Extent): Promise<Samples> {
-  const { warmUp, rounds, times, patienceMs } = EXTENTS[extent];
+  const { warmUp, rounds, times, burst, patienceMs } = EXTENTS[extent];
   // Each receiver has a server of its own, so that none is slow because of another.
   const servers = (count: number, answer: () => Promise<number>) =>
     Promise.all(Array.from({ length: count }, () => startReceiver(answer)));
@@ -41,11 +41,11 @@ async function measureNeighbours(extent: setting.Extent): Promise<Samples> {
   const ratios: number[] = [];
   let [received, owed] = [0, 0];
   const alternate = async () => {
-    await sample(alone, times, patienceMs);
-    await sample(hostile, warmUp, patienceMs);
+    await sample(alone, times, burst, patienceMs);
+    await sample(hostile, warmUp, burst, patienceMs);
     for (let i = 0; i < rounds; i++) {
-      const quiet = await sample(alone, times, patienceMs);
-      const beside = await sample(hostile, times, patienceMs);
+      const quiet = await sample(alone, times, burst, patienceMs);
+      const beside = await sample(hostile, times, burst, patienceMs);
       ratios.push(quantile(beside.waits, 0.99) / quantile(quiet.waits, 0.99));
       received += beside.received;
       owed += beside.waits.length;
@@ -69,7 +69,7 @@ async function openWorld(groups: string[][]) {
 }
 
 /** Records a steady stream and a burst. What is missing is at least as old as the patience. */
-async function sample(world: World, times: number, patienceMs: number) {
+async function sample(world: World, times: number, burst: number, patienceMs: number) {
   const { runtime, fast, workspaceId, others } = world;
   fast.posts.length = 0;
   const record = async (leads: number) => {
@@ -82,8 +82,8 @@ async function sample(world: World, times: number, patienceMs: number) {
     await record(1);
     await sleep(startedAt + (i + 1) * 100 - Date.now());
   }
-  await record(50);
-  const owed = times + 50;
+  await record(burst);
+  const owed = times + burst;
   const deadline = Date.now() + patienceMs;
   const receipts = () => setting.latencies([fast], startedAt);
   while (receipts().length < owed && Date.now() < deadline) await sleep(100);
