@@ -98,6 +98,13 @@ describe("a subscription is disabled", () => {
     expect(ledger).toMatchObject({ created: 14, pending: 1, cancelled: 13, addsUp: true });
   });
 
+  test("and a replay after it is enabled again waits for no slot that was taken before", async () => {
+    const { id } = await owed(12, T0);
+    await setSubscription(id, { scheduledUntil: END + HOUR_MS });
+    await failAt(id, [...hourly(10), END]);
+    expect(await subscriptionRow(id)).toMatchObject({ disabledAt: END, scheduledUntil: 0 });
+  });
+
   test("but not if it was deleted in the meantime", async () => {
     const { id, workspaceId } = await failing(10);
     const late = await heldDispatch(END, id);

@@ -66,6 +66,15 @@ describe("a dispatch", () => {
     expect(await subscriptionRow(id)).toMatchObject({ disabledAt: null, failures: attempts });
   });
 
+  test("notes its last attempt as the last one of the subscription", async () => {
+    const { id } = await owed(3, NOW);
+    let now = NOW;
+    await dispatchAt(() => now++, [id], OK);
+    const times = (await deliveriesTo(id)).map(({ lastAt }) => lastAt ?? 0);
+    expect((await subscriptionRow(id)).lastAttempt?.at).toBe(Math.max(...times));
+    expect(new Set(times).size).toBe(3);
+  });
+
   test("claims no more than fits into memory, however large the events are", async () => {
     const customFields = { note: "x".repeat(15_000) };
     const { id } = await owed(2.5 * CLAIM_MAX, NOW, { customFields });

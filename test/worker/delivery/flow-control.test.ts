@@ -15,6 +15,7 @@ import { automationReport } from "../../support/api.ts";
 import {
   announceLeads,
   answered,
+  consumeBodies,
   consumeFor,
   createWorkspace,
   db,
@@ -33,7 +34,7 @@ import {
   subscriber,
   subscriptionRow,
 } from "../../support/deliveries.ts";
-import { WORKSPACE_DB } from "../../support/placement.ts";
+import { DATABASE, WORKSPACE_DB } from "../../support/placement.ts";
 
 const NOW = Date.UTC(2026, 0, 5, 12);
 const OK = answered(200);
@@ -401,6 +402,17 @@ describe("a dispatch", () => {
     expect(delayed).toHaveLength(1);
   });
 
+  test("sends a delayed message after one that came early, whatever else came with that", async () => {
+    const { id } = await owed(1, Date.now() - HOUR_MS);
+    const wakeAt = Date.now() + HOUR_MS;
+    await setDeliveries(id, { priority: 3, attempts: 6, dueAt: wakeAt });
+    await setSubscription(id, { wakeAt });
+    const { env, fast, slow } = isolated();
+    const message = { subscriptionId: id, queue: "fast", database: DATABASE };
+    await consumeBodies([{ ...message, wakeAt }, message], env, subscriber().attempt);
+    expect([...fast, ...slow]).toMatchObject([{ subscriptionId: id, wakeAt }]);
+  });
+
   test("notes no delayed message for a subscription that is disabled", async () => {
     const { id } = await owed(1, NOW);
     await setDeliveries(id, { dueAt: NOW + HOUR_MS });
@@ -432,13 +444,20 @@ describe("a dispatch", () => {
   });
 });
 
+test("a success ends the note that deliveries were exhausted", async () => {
+  const { id } = await owed(1, NOW);
+  await setSubscription(id, { pendingExhaustedAt: NOW });
+  await dispatchAt(NOW, [id], OK);
+  expect((await subscriptionRow(id)).pendingExhaustedAt).toBe(null);
+});
+
 test("no deliveries are exhausted while no more are pending than the bound", async () => {
   const { id } = await owed(3, NOW - MINUTE_MS);
   expect(await commit(openDatabase(WORKSPACE_DB), exhaustOverflow(id, NOW))).toBe(0);
   expect(await statesOf(id)).toEqual({ pending: 3 });
 });
 
-test("the oldest deliveries beyond the bound are exhausted, note since when, and can be sent again", async () => {
+test("the oldest deliveries beyond the bound are exhausted, unless they are leased, and can be sent again", async () => {
   const { id, workspaceId } = await owed(3, NOW - MINUTE_MS);
   const [first = "", second = ""] = (await deliveriesTo(id))
     .map(({ eventId }) => eventId)
@@ -452,6 +471,9 @@ test("the oldest deliveries beyond the bound are exhausted, note since when, and
     .bind(PENDING_MAX - 1, id, workspaceId, NOW)
     .run();
   const exhaust = () => commit(openDatabase(WORKSPACE_DB), exhaustOverflow(id, NOW));
+  await setSubscription(id, { leasedUntil: NOW + 1 });
+  expect(await exhaust()).toBe(0);
+  await setSubscription(id, { leasedUntil: NOW });
   expect([await exhaust(), await exhaust()]).toEqual([2, 0]);
   expect(await subscriptionRow(id)).toMatchObject({ pendingExhaustedAt: NOW });
   await announceLeads(workspaceId, 1, NOW + MINUTE_MS);

@@ -72,6 +72,23 @@ describe("a lease", () => {
     expect(posts).toHaveLength(1);
   });
 
+  test("is not shortened by a clock that is set back", async () => {
+    const { id, workspaceId } = await owed(1, NOW - HOUR_MS);
+    let now = NOW;
+    const ends: number[] = [];
+    await dispatchAt(
+      () => now,
+      [id],
+      async () => {
+        ends.push((await subscriptionRow(id)).leasedUntil);
+        if (ends.length === 1) await announceLeads(workspaceId, 1, NOW - HOUR_MS);
+        now = NOW - 5_000;
+        return OK;
+      },
+    );
+    expect(ends).toEqual([LATER, LATER]);
+  });
+
   const SETTLED = { state: "delivered", lastStatus: 200, settledAt: LATER };
   const WAITING = { state: "pending", lastStatus: 503, dueAt: RETRY_AT };
   test.each([

@@ -6,10 +6,13 @@ import { attempts, deliveryCounts } from "../../../src/db/schema.ts";
 import { startOfDay } from "../../../src/delivery/counts.ts";
 import {
   HEADERS_KEPT_BYTES,
+  keep,
+  openResponse,
   RESPONSE_KEPT_BYTES,
   RESPONSE_READ_MS,
 } from "../../../src/delivery/response.ts";
 import { createSender } from "../../../src/delivery/sender.ts";
+import { importKey } from "../../../src/encryption/seal.ts";
 import { rotateSecret } from "../../../src/subscriptions/rotation.ts";
 import { Platform, recordLead } from "../../support/api.ts";
 import {
@@ -236,6 +239,26 @@ describe("The responses that are stored for a subscription in a day", () => {
     expect(posts).toBe(3);
     expect(subscription?.storedResponses).toBe(1);
   });
+});
+
+test("the body of a success is cancelled, so that its connection is free", async () => {
+  const now = Date.now();
+  const subscription = await owed(1, now);
+  const cancel = vi.fn();
+  const endless = new ReadableStream({ cancel });
+  vi.spyOn(globalThis, "fetch").mockResolvedValue(new Response(endless));
+  const request = await postOf(subscription, subscription.drafts, now);
+  expect(await createSender(env).attempt(...request)).toMatchObject({ status: 200 });
+  expect(cancel).toHaveBeenCalledTimes(1);
+});
+
+test("a secret that begins with another one is masked whole", async () => {
+  const key = await importKey(crypto.getRandomValues(new Uint8Array(32)));
+  const delivery = { subscriptionId: "whk_1", eventId: "evt_1" };
+  const response = Promise.resolve({ headers: {}, body: "sesame-and-more", truncated: false });
+  const sent = { "X-One": "sesame", "X-Other": "sesame-and-more" };
+  const stored = await keep(delivery, response, null, async () => key, sent);
+  expect(await openResponse(key, delivery, stored)).toMatchObject({ body: "***" });
 });
 
 test("what a receiver echoes is encrypted, and erased with the lead", async () => {

@@ -390,6 +390,14 @@ describe("subscriptions of a workspace to one host", () => {
     expect(emails.toSorted((a, b) => b - a)).toEqual([2, ...Array(19).fill(0)]);
   });
 
+  test("are told of the last attempt at any of them", async () => {
+    const { ids } = await failingAt(["https://one.example/a", "https://one.example/b"]);
+    const later = { ...FAILED, at: T0 + 1, status: 418 };
+    await setSubscription(ids[1] ?? "", { lastAttempt: later });
+    const [sent] = await sweepAt(DUE);
+    expect(sent?.text).toContain("418");
+  });
+
   test("share their reminders, too", async () => {
     const { ids } = await failingAt(many(3));
     const disabledAt = T0 + DISABLE_AFTER_MS;

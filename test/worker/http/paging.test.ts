@@ -83,7 +83,8 @@ describe("the cursor of a page", () => {
 
   test("is rejected with a 400 that names it if it is none, or was tampered with", async () => {
     const cursor = first.next_cursor as string;
-    const tampered = [cursor.slice(1), cursor.slice(0, -2), `${cursor}AAAA`, `${cursor}=`];
+    const ends = [`${cursor}AAAA`, `${cursor}=`, `${cursor}%20`];
+    const tampered = [cursor.slice(1), cursor.slice(0, -2), ...ends];
     for (const text of ["garbage", "NULL", "%ff", ...tampered])
       expect(await workspace.api.get(`/v1/leads?cursor=${text}`), text).toEqual(unreadable);
   });

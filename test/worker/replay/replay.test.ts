@@ -589,6 +589,20 @@ test("redeliver refuses what belongs to a range together with event ids", async 
     );
 });
 
+test("Two replays of an event that had no delivery at once make one delivery of it", async () => {
+  const { workspaceId, id } = await owed(0, T0);
+  await setSubscription(id, { disabledAt: T0 });
+  await announceOne(workspaceId, T0);
+  await setSubscription(id, { disabledAt: null });
+  const range = { since: T0, until: null, states: ["missed"] } as const;
+  const { DB } = observedDatabase({
+    // The look-up, the range, and its transaction.
+    before: async (trip) => void (trip === 3 && (await sendAgain(db, id, range, NOW))),
+  });
+  await sendAgain(openDatabase(DB), id, range, NOW);
+  await expectLedger(workspaceId, { created: 1, pending: 1 });
+});
+
 test("redeliver counts in a dry run, and wakes nobody", async () => {
   const { id, drafts } = await owed(1, Date.now());
   await setDeliveries(id, { state: "exhausted", attempts: 11, settledAt: NOW });

@@ -92,6 +92,21 @@ test("A form that is sent twice in the portal subscribes once", async () => {
   expect((await Platform.listWebhooks({ workspaceId })).items).toHaveLength(1);
 });
 
+test("The same form in the portal of another workspace subscribes anew", async () => {
+  const create = async () => {
+    const { workspaceId } = await openWorkspace();
+    const portal = await openPortal(workspaceId);
+    const { status, body } = await portal.send<{ id: string }>("/webhooks", {
+      method: "POST",
+      headers: { "Content-Type": "application/json", "Idempotency-Key": "form-2" },
+      body: JSON.stringify({ url: "https://ok-form.example/", events: ["lead.created"] }),
+    });
+    expect(status).toBe(201);
+    return body.id;
+  };
+  expect(await create()).not.toBe(await create());
+});
+
 test("A request that is repeated after the URL was changed gets the same 201", async () => {
   const { api } = await openWorkspace();
   const creation = { url: subscriberUrl(), events: ["lead.created"] };

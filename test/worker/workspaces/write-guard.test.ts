@@ -2,9 +2,20 @@ import { sql } from "drizzle-orm";
 import { expect, test } from "vitest";
 import { commit, openDatabase } from "../../../src/db/client.ts";
 import { endSessions } from "../../../src/workspaces/workspaces.ts";
-import { GuardedClient } from "../../../src/workspaces/write-guard.ts";
+import { GuardedClient, refuseWrites } from "../../../src/workspaces/write-guard.ts";
 import { createWorkspace, db } from "../../support/deliveries.ts";
 import { WORKSPACE_DB } from "../../support/placement.ts";
+
+test("A key writes nothing after its revocation, though a hundred others were revoked before", async () => {
+  const workspaceId = await createWorkspace();
+  for (let n = 0; n <= 100; n++) await commit(db, refuseWrites(workspaceId, `key_${n}`));
+  const write = (keyId: string) => {
+    const guarded = new GuardedClient(WORKSPACE_DB, workspaceId, { keyId });
+    return commit(openDatabase(guarded), endSessions(workspaceId, -1));
+  };
+  await expect(write("key_100")).rejects.toMatchObject({ code: "invalid_api_key" });
+  expect(await write("key_other")).toBe(1);
+});
 
 test("A session writes nothing from the millisecond on in which sessions were ended", async () => {
   const workspaceId = await createWorkspace();
