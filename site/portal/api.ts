@@ -169,9 +169,9 @@ export const sendTest = (id: string, type: WebhookEvent) =>
 export const listDeliveries = (id: string, query: URLSearchParams) =>
   call<Page<DeliveryView>>("GET", `${webhook(id)}/deliveries?${query}`);
 
-/** A page of the deliveries of all webhooks that are failing or have failed for good. */
-export const listFailures = (cursor: string | null) =>
-  call<Page<FailureView>>("GET", `/failures?cursor=${encodeURIComponent(cursor ?? "")}`);
+/** A page of the deliveries of all webhooks that are failing or have failed for good, or in one of these states. */
+export const listFailures = (query: URLSearchParams) =>
+  call<Page<FailureView>>("GET", `/failures?${query}`);
 
 export const readDelivery = (id: string, eventId: string) =>
   call<DeliveryDetails>("GET", `${webhook(id)}/deliveries/${encodeURIComponent(eventId)}`);

@@ -140,7 +140,7 @@ function Place({ route, workspace }: { route: Route; workspace: Workspace }) {
     case "events":
       return <Events workspace={workspace} />;
     case "failures":
-      return <Failures cursor={route.query.get("cursor")} />;
+      return <Failures query={route.query} />;
     case "usage":
       return <Usage cursor={route.query.get("cursor")} />;
     case "unknown":
@@ -177,7 +177,7 @@ function Bar(props: { icon: string; workspace?: Workspace | null; route?: Route 
             t.webhooks,
             ["webhooks", "webhook", "subscribe"].includes(route.page),
           )}
-          {link(failuresHref(null), t.failures.title, route.page === "failures")}
+          {link(failuresHref(), t.failures.title, route.page === "failures")}
           {link("#/events", t.catalogue.title, route.page === "events")}
           {link(usageHref(null), t.usage, route.page === "usage")}
           <a href="/docs" target="_blank" rel="noopener noreferrer" hreflang="en">

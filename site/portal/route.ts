@@ -59,9 +59,9 @@ export function usageHref(cursor: string | null): string {
   return withQuery("#/usage", { cursor });
 }
 
-/** Returns the address of a page of failures. */
-export function failuresHref(cursor: string | null): string {
-  return withQuery("#/failures", { cursor });
+/** Returns the address of a page of failures, in one state or in any. */
+export function failuresHref(query: Query = {}): string {
+  return withQuery("#/failures", query);
 }
 
 /** Returns the address of a webhook. */

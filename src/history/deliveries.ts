@@ -160,6 +160,10 @@ export async function listDeliveriesOf(
   };
 }
 
+/** The states that `listFailuresOf` finds. */
+export const FailureState = z.enum(["retrying", "exhausted"]);
+export type FailureState = z.infer<typeof FailureState>;
+
 /**
  * Reads one page of the deliveries of a workspace that are retried or exhausted, newest event first. An index finds
  * up to two pages of each subscription.
@@ -168,13 +172,17 @@ export async function listFailuresOf(
   db: Database,
   env: Pick<Env, "ENCRYPTION_KEYS">,
   workspaceId: string,
+  state: FailureState | null,
   { limit, after }: PageRequest,
 ): Promise<Listing<FailureView>> {
   const { eventId, subscriptionId } = parsePosition(after);
+  const stored = FailureState.options
+    .filter((one) => state === null || one === state)
+    .map((one) => (one === "retrying" ? "pending" : one));
   const failing = sql`(
     SELECT ${deliveries.subscriptionId} AS subscription_id, ${deliveries.eventId} AS event_id
     FROM ${subscriptions}
-      CROSS JOIN json_each('["pending", "exhausted"]') AS state
+      CROSS JOIN json_each(${JSON.stringify(stored)}) AS state
       CROSS JOIN ${deliveries} ON ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.eventId} IN (
         SELECT ${deliveries.eventId} FROM ${UNSUCCESSFUL}
         WHERE ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.state} = state.value AND ${IS_UNSUCCESSFUL}

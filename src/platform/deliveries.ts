@@ -8,6 +8,7 @@ import type { Database } from "../db/client.ts";
 import { sendWakeUps } from "../delivery/messages.ts";
 import {
   DELIVERIES_LOOKED_THROUGH,
+  FailureState,
   listDeliveriesOf,
   listFailuresOf,
   StatusClass,
@@ -80,6 +81,7 @@ export const listFailures = operation({
     "Lists the deliveries of all subscriptions of a workspace that are retrying or exhausted, newest event first.",
   input: z.strictObject({
     workspaceId: WorkspaceId,
+    state: FailureState.nullish().describe("default: both"),
     limit: integer(PAGE_LIMIT.min, PAGE_LIMIT.max)
       .nullish()
       .describe(`default: ${PAGE_LIMIT.default}`),
@@ -87,10 +89,10 @@ export const listFailures = operation({
   }),
   output: pageOf(FailureView),
   examples: [{ workspaceId }],
-  async run({ env, placement }, { workspaceId, limit, cursor }) {
+  async run({ env, placement }, { workspaceId, state, limit, cursor }) {
     const { db } = placement ?? (await expectWorkspace(env, workspaceId));
     const request = pageAfter(cursor, limit ?? PAGE_LIMIT.default);
-    return toPage("failures", await listFailuresOf(db, env, workspaceId, request));
+    return toPage("failures", await listFailuresOf(db, env, workspaceId, state ?? null, request));
   },
 });
 

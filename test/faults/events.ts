@@ -91,6 +91,7 @@ export const EVENTS: Fault[] = [
     ["history/deliveries.ts", "isOpen ? isoTime(row.dueAt) : null", "isoTime(row.dueAt)", "what is settled is not due"],
     ["history/deliveries.ts", 'state !== "cancelled"', "true", "what is being cancelled is no failure"],
     ["history/deliveries.ts", "desc(deliveries.eventId), desc(deliveries.subscriptionId)", "desc(deliveries.eventId)", "each failure is on one page"],
+    ["history/deliveries.ts", "state === null || one === state", "true", "failures are listed in one state"],
     ["history/deliveries.ts", "AND ${subscriptions.deletedAt} IS NULL", "", "a deleted webhook has no failures"],
     ["history/delivery.ts", ".where(and(eq(attempts.subscriptionId, webhookId), eq(attempts.eventId, eventId)))", ".where(eq(attempts.eventId, eventId))", "a delivery shows only its own attempts"],
     ["history/delivery.ts", " || (rotatedAt !== null && time < rotatedAt + ROTATION_MS)", "", "no signature is shown that was not sent"],

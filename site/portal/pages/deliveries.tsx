@@ -9,6 +9,7 @@ import { filtersOf, isNarrowed, periodOf, toApiQuery, WHEN_DAY } from "../filter
 import { formatDay, formatTime } from "../format.ts";
 import { type Search, useDeliveries } from "../look-through.ts";
 import { Empty } from "../parts/basics.tsx";
+import { Choice, type Options } from "../parts/choice.tsx";
 import { DeliveryRows } from "../parts/delivery-rows.tsx";
 import { DialogButton } from "../parts/dialog.tsx";
 import { LoadState } from "../parts/faults.tsx";
@@ -209,8 +210,6 @@ function ShowAll({ webhook }: { webhook: WebhookDetails }) {
   );
 }
 
-type Options = [value: string, text: string][];
-
 const STATUS_CLASSES = ["2xx", "3xx", "4xx", "5xx"] as const;
 
 /** The filters: a row, or, where there is little room, behind one button. */
@@ -294,31 +293,6 @@ function toPeriod(chosen: string): Query {
   const none = { when: null, since: null, until: null };
   if (chosen !== "custom") return { ...none, when: chosen };
   return { ...none, since: new Date(Date.now() - DAY_MS).toISOString() };
-}
-
-interface ChoiceProps {
-  label: string;
-  /** The label if nothing is chosen. */
-  all: string;
-  value: string | null;
-  options: Options;
-  onChosen(value: string): void;
-}
-
-function Choice({ label, all, value, options, onChosen }: ChoiceProps) {
-  return (
-    <label class="field">
-      {label}
-      <select value={value ?? ""} onInput={({ currentTarget }) => onChosen(currentTarget.value)}>
-        <option value="">{all}</option>
-        {options.map(([option, text]) => (
-          <option key={option} value={option}>
-            {text}
-          </option>
-        ))}
-      </select>
-    </label>
-  );
 }
 
 interface TimeFieldProps {

@@ -3,22 +3,35 @@ import { listFailures, listWebhooks } from "../api.ts";
 import { formatOutcome } from "../format.ts";
 import { useLoad } from "../load.ts";
 import { DeliveryState, Empty, Moment } from "../parts/basics.tsx";
+import { Choice } from "../parts/choice.tsx";
 import { LoadState } from "../parts/faults.tsx";
 import { Heading } from "../parts/heading.tsx";
 import { Pages } from "../parts/pages.tsx";
-import { deliveryHref, failuresHref } from "../route.ts";
+import { deliveryHref, failuresHref, goTo } from "../route.ts";
 import { t } from "../text.ts";
 import { nameOf } from "../webhook.ts";
 
-/** The deliveries of all webhooks that are failing, or have failed for good; newest first. */
-export function Failures({ cursor }: { cursor: string | null }) {
-  const loaded = useLoad(() => listFailures(cursor), `failures ${cursor ?? ""}`);
+const STATES = ["retrying", "exhausted"] as const;
+
+/** The deliveries of all webhooks that are failing, or have failed for good, or one of both; newest first. */
+export function Failures({ query }: { query: URLSearchParams }) {
+  const loaded = useLoad(() => listFailures(query), `failures ${query}`);
+  const [state, cursor] = [query.get("state"), query.get("cursor")];
   const webhooks = useLoad(listWebhooks, "webhooks").data ?? [];
   const failures = loaded.data?.items;
   return (
     <>
       <Heading title={t.failures.title}>{t.failures.title}</Heading>
       <p class="lead">{t.failures.lead}</p>
+      <div class="filters shown single">
+        <Choice
+          label={t.deliveries.state}
+          all={t.deliveries.all}
+          value={state}
+          options={STATES.map((name) => [name, t.deliveryStates[name]])}
+          onChosen={(chosen) => goTo(failuresHref({ state: chosen }))}
+        />
+      </div>
       <LoadState loaded={loaded} />
       {failures?.length === 0 && <Empty title={t.failures.empty} text={t.failures.emptyText} />}
       {failures && failures.length > 0 && (
@@ -48,7 +61,7 @@ export function Failures({ cursor }: { cursor: string | null }) {
           label={t.failures.pages}
           cursor={cursor}
           next={loaded.data.nextCursor}
-          href={failuresHref}
+          href={(next) => failuresHref({ state, cursor: next })}
         />
       )}
     </>

@@ -704,6 +704,9 @@ test("the failures of all webhooks are listed together", async () => {
   });
   await follow("Failures");
   await see(rows(), "Failing, will be retried", "Response 500");
+  await page.getByLabel("State").selectOption("Failed for good");
+  await see(page, "No failures");
+  await page.getByLabel("State").selectOption("Failing, will be retried");
   await rows().getByRole("link").click();
   await detail().locator(".note.bad").waitFor();
 });

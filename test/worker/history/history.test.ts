@@ -180,6 +180,15 @@ describe("listFailures", () => {
     expect(nextCursor).toBe(null);
   });
 
+  test("lists one of the two states on demand", async () => {
+    const { workspaceId, ids } = await withEachState();
+    for (const state of ["retrying", "exhausted"] as const) {
+      const { items } = await Platform.listFailures({ workspaceId, state });
+      expect(items).toMatchObject([{ state, eventId: ids[state] }]);
+      expect(items).toHaveLength(1);
+    }
+  });
+
   test("shows each failure on one page, also an event that failed at several webhooks", async () => {
     const workspaceId = await createWorkspace();
     const ids: string[] = [];
@@ -223,7 +232,7 @@ describe("listFailures", () => {
     await setDeliveries(id, { attempts: 1 }, retrying[0]);
     const { DB, rows } = meteredDatabase();
     const request = { limit: 10, after: null };
-    const { items } = await listFailuresOf(openDatabase(DB), env, workspaceId, request);
+    const { items } = await listFailuresOf(openDatabase(DB), env, workspaceId, null, request);
     expect(items).toHaveLength(10);
     expect(rows.read).toBeLessThan(150);
   });
