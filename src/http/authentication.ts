@@ -37,8 +37,8 @@ type Admission =
 
 /**
  * Authenticates all requests under `/v1`. A request is admitted if its key is valid, the workspace has access, and the
- * key's window has requests left. If this isolate has just cached a refusal of the key, the request is refused without
- * a call of the key's gate.
+ * key's window has requests left. If this isolate has just cached a refusal of a key whose window is used up, the
+ * request is refused without a call of the key's gate.
  *
  * A write takes these steps, so that the client cannot delay it once it is admitted:
  * 1. Its body is read.
@@ -129,7 +129,8 @@ async function handleEarlyRead(
     const { database } = admission;
     cacheKey(c, keyHash, database, reads.bookmarkOf(bindingOf(c.env, database)));
   } else if (!c.error) {
-    // The route has read nothing, so it has not failed.
+    // A route that has read nothing has not failed. If it has failed, Hono has set `c.error`, and `answerError` has
+    // made the response.
     throw admission.error;
   }
 }

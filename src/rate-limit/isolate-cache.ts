@@ -16,8 +16,8 @@ export interface KnownKey {
 }
 
 /**
- * Caches the last answer of each gate, with its window. So a flood of requests that a gate refuses reaches the gate at
- * most once every two seconds.
+ * Caches the last answer of each gate, with its window. Once the window is used up, a flood of requests reaches the
+ * gate at most once every two seconds.
  */
 class AnswerCache<Answer extends { rateLimit: RateLimit }> {
   readonly #known = new BoundedMap<{

@@ -117,8 +117,8 @@ export function decideChange(
     return { before, after, isNew: true };
   }
   const isSame = CHANGEABLE.every((name) => before[name] === wanted[name]);
-  if (updatedAt === null ? isSame : updatedAt < before.updatedAt) return null;
-  if (isSame && updatedAt === before.updatedAt) return null;
+  if (updatedAt !== null && updatedAt < before.updatedAt) return null;
+  if (isSame && (updatedAt === null || updatedAt === before.updatedAt)) return null;
   return { before, after: { ...before, ...wanted, updatedAt: updatedAt ?? later }, isNew: false };
 }
 

@@ -7,7 +7,7 @@ export const RECORDS: Fault[] = [
   ...faultsIn("records/", [
     ["automations.ts", "return type !== hiddenType;", "return true;", "automations of a CRM are hidden until they are served"],
     ["automation-changes.ts", "updatedAt < before.updatedAt) return null;", "false) return null;", "an older report changes nothing"],
-    ["automation-changes.ts", "if (isSame && updatedAt === before.updatedAt) return null;", "", "a report of what is known changes nothing"],
+    ["automation-changes.ts", "if (isSame && (updatedAt === null || updatedAt === before.updatedAt)) return null;", "", "a report of what is known changes nothing"],
     ["automation-changes.ts", "before?.status !== after.status &&", "", "a status that stays is not announced"],
     ["automation-changes.ts", "!isNew &&", "", "a removed automation that returns with another status is not announced"],
     ["automation-changes.ts", "isControllable(after.status) &&", "", "only activations and pauses are announced"],
