@@ -1,7 +1,16 @@
 import { expect, test, vi } from "vitest";
 import { TEST_EVENTS_PER_MINUTE } from "../../../src/contract/limits.ts";
+import { commit } from "../../../src/db/client.ts";
+import { takeTestEvent } from "../../../src/workspaces/workspaces.ts";
 import { deployedWith, errorOf, openWorkspace, Platform } from "../../support/api.ts";
-import { jumpTo, receivedBy, subscribe, subscriberUrl } from "../../support/deliveries.ts";
+import {
+  createWorkspace,
+  db,
+  jumpTo,
+  receivedBy,
+  subscribe,
+  subscriberUrl,
+} from "../../support/deliveries.ts";
 import { openPortal } from "../../support/portal.ts";
 
 test("The test events of a workspace have one budget a minute, whatever its endpoints answer", async () => {
@@ -33,4 +42,14 @@ test("The test events of a workspace have one budget a minute, whatever its endp
   jumpTo(Date.now() + 61_000);
   expect((await send(0)).status).toBe(200);
   vi.useRealTimers();
+});
+
+test("The minute that test events are counted in begins with its first one", async () => {
+  const workspaceId = await createWorkspace();
+  const now = Date.now();
+  const take = (ms: number) => commit(db, takeTestEvent(workspaceId, now + ms));
+  for (let n = 1; n < TEST_EVENTS_PER_MINUTE; n++) expect(await take(0)).toBe(null);
+  expect(await take(59_000)).toBe(null);
+  expect(await take(59_000)).toBe(1);
+  expect(await take(60_000)).toBe(null);
 });
