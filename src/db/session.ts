@@ -87,9 +87,10 @@ class DeferredStatement {
  * must come from. Once `required` resolves, a result that is too old, or from the wrong database, is read again.
  */
 export class EarlyReads extends DeferredClient {
+  readonly #since: ReadPoint;
   readonly #required: Promise<ReadPoint>;
-  #binding: D1Database;
-  #session: D1DatabaseSession;
+  /** The database and session that are recent enough; null until a read has found one. */
+  #met: { binding: D1Database; session: D1DatabaseSession } | null = null;
 
   /**
    * @param since the database and the bookmark with which reads start.
@@ -97,34 +98,35 @@ export class EarlyReads extends DeferredClient {
    */
   constructor(since: ReadPoint, required: Promise<ReadPoint>) {
     super();
+    this.#since = since;
     this.#required = required;
     // A rejection is only an error for a read, and there may be none.
     required.catch(() => {});
-    this.#binding = since.binding;
-    this.#session = openSession(since);
   }
 
-  /** Returns the bookmark of the reads; null if they came from another database. */
+  /** Returns the bookmark of the reads; null if there is none of this database. */
   bookmarkOf(binding: D1Database): string | null {
-    return binding === this.#binding ? this.#session.getBookmark() : null;
+    return this.#met?.binding === binding ? this.#met.session.getBookmark() : null;
   }
 
   override async execute<T>(call: ClientCall<T>): Promise<T> {
-    const binding = this.#binding;
-    const session = this.#session;
+    if (this.#met) return call(this.#met.session);
+    // A session of its own: the bookmark of a shared one may be that of a concurrent, newer read.
+    const session = openSession(this.#since);
     const early = call(session);
     // A failure only matters once the request is admitted.
     early.catch(() => {});
     const required = await this.#required;
-    if (required.binding === binding) {
+    const { binding } = required;
+    if (binding === this.#since.binding) {
       const found = await early;
-      if (!isOlder(session.getBookmark(), required.bookmark)) return found;
+      if (!isOlder(session.getBookmark(), required.bookmark)) {
+        this.#met ??= { binding, session };
+        return found;
+      }
     }
     // A concurrent query may have opened the required session already.
-    if (session === this.#session) {
-      this.#binding = required.binding;
-      this.#session = openSession(required);
-    }
-    return call(this.#session);
+    this.#met ??= { binding, session: openSession(required) };
+    return call(this.#met.session);
   }
 }

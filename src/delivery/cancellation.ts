@@ -175,7 +175,7 @@ const exhaustOldest = prepared(
           ORDER BY event_id
           LIMIT max(0, min(${OVERFLOW_EXHAUSTED_MAX}, (SELECT count(*) FROM (${PENDING_OF_ONE})) - ${PENDING_MAX})))
         AND EXISTS (SELECT 1 FROM ${subscriptions} WHERE ${subscriptions.id} = ${deliveries.subscriptionId}
-          AND ${subscriptions.leasedUntil} <= ${NOW} AND ${IS_WRITABLE})`,
+          AND ${subscriptions.leasedUntil} <= ${NOW} AND NOT ${subscriptions.cancelling} AND ${IS_WRITABLE})`,
     )
     .returning({ eventId: deliveries.eventId }),
 );
@@ -186,7 +186,7 @@ const noteOverflow = prepared(
     .set({ pendingExhaustedAt: sql`coalesce(${subscriptions.pendingExhaustedAt}, ${NOW})` })
     .where(
       sql`${subscriptions.id} = ${sql.placeholder("subscriptionId")} AND ${IS_WRITABLE}
-        AND (SELECT count(*) FROM (${PENDING_OF_ONE})) > ${PENDING_MAX} AND ${subscriptions.leasedUntil} <= ${NOW}`,
+        AND (SELECT count(*) FROM (${PENDING_OF_ONE})) > ${PENDING_MAX} AND ${subscriptions.leasedUntil} <= ${NOW} AND NOT ${subscriptions.cancelling}`,
     ),
 );
 

@@ -1,10 +1,10 @@
 import { POST_TIMEOUT_MS } from "../contract/limits.ts";
-import { commit, type Database } from "../db/client.ts";
+import { commit, type Database, retryTransient, withoutRetries } from "../db/client.ts";
 import { DNS_BEFORE_POST_MS } from "../endpoints/resolve.ts";
 import { batchRequests } from "../primitives/batch-requests.ts";
 import { timeBudget } from "../primitives/timing.ts";
 import { CONNECTIONS_MAX, Connections } from "./connections.ts";
-import type { QueueName } from "./policy.ts";
+import { NEVER, type QueueName } from "./policy.ts";
 import { buildRound, LEASE_MS, type RoundRequest } from "./round.ts";
 import { DeliverySession, type DispatchPorts, type RoundAnswer } from "./session.ts";
 
@@ -89,16 +89,20 @@ export async function dispatch(
     leasedUntil = Math.max(leasedUntil, askedAt + LEASE_MS);
     const limit = Math.max(1, Math.floor(CLAIM_MAX / remaining.size));
     const until = leasedUntil;
-    const round = buildRound(requests, {
-      holder,
-      now: askedAt,
-      until,
-      queue,
-      limit,
-      servesCrmSource,
+    const terms = { holder, now: askedAt, until, queue, limit, servesCrmSource };
+    let tried = requests;
+    const {
+      subscriptions,
+      wakeUps,
+      due = [],
+      heads = [],
+    } = await retryTransient(() => {
+      const round = buildRound(tried, terms);
+      // If the reply is lost, nobody sends the messages that this try has noted: the next one notes them again.
+      tried = requests.map((request) => ({ ...request, arrivedWakeAt: NEVER }));
+      statements += round.queries.length;
+      return commit(withoutRetries(db), round);
     });
-    statements += round.queries.length;
-    const { subscriptions, wakeUps, due = [], heads = [] } = await commit(db, round);
     const found = new Map(subscriptions.map((row) => [row.subscriptionId, row]));
     // A subscription has rows in `heads` if its requests are spaced, and otherwise in `due`.
     const rows = [...due, ...heads];

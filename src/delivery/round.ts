@@ -252,7 +252,7 @@ const recordOutcomes = prepared(
       state: sql`iif(${IS_SENT_BY_HAND}, 'pending', o.value->>'state')`,
       priority: sql`iif(${IS_SENT_BY_HAND}, ${PRIORITY.manual}, o.value->>'priority')`,
       dueAt: sql`iif(${IS_SENT_BY_HAND}, ${deliveries.dueAt}, coalesce(o.value->>'dueAt', ${deliveries.dueAt}))`,
-      scheduledAt: sql`iif(${IS_SENT_BY_HAND}, o.value->>'dueAt', NULL)`,
+      scheduledAt: sql`iif(${IS_SENT_BY_HAND}, o.value->>'dueAt', iif(o.value->>'outcome' IS NULL, ${deliveries.scheduledAt}, NULL))`,
       settledAt: sql`iif(${IS_SENT_BY_HAND}, NULL, o.value->>'settledAt')`,
       deliveredEarlier: sql`(${deliveries.deliveredEarlier} OR ${IS_SENT_BY_HAND} AND o.value->>'state' = 'delivered')`,
       attempts: sql`o.value->>'attempts'`,

@@ -115,6 +115,7 @@ const stuck = prepared(
   SELECT ${subscriptions.id} AS subscriptionId, ${subscriptions.slow} AS slow
   FROM waiting JOIN ${subscriptions} ON ${subscriptions.id} = waiting.id
   WHERE ${subscriptions.leasedUntil} <= ${sql.placeholder("now")} AND ${isWritable(subscriptions.workspaceId)}
+    AND (${sql.placeholder("isSweep")} OR coalesce(${subscriptions.lastAttempt}->>'at', 0) <= ${sql.placeholder("now")})
     AND (${subscriptions.cancelling} AND ${sql.placeholder("isSweep")}
       OR ${nextSendAt()} <= ${sql.placeholder("now")} - ${SWEEP_GRACE_MS})
   LIMIT ${SWEEP_MAX}`),

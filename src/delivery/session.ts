@@ -1,4 +1,5 @@
 import { POST_TIMEOUT_MS, RESPONSES_PER_DAY, STOPS_WITHIN_MS } from "../contract/limits.ts";
+import { PRIORITY } from "../db/schema.ts";
 import { DNS_BEFORE_POST_MS } from "../endpoints/resolve.ts";
 import { UnreadableEvent } from "../events/bodies.ts";
 import { type Connections, type Slot, STUCK_MS } from "./connections.ts";
@@ -354,6 +355,8 @@ export class DeliverySession {
         return this.#recordOutcome({ delivery, outcome, startedAt, endedAt: ports.now() }, null);
       }
       const blockedUntil = Math.max(this.#pace.blockedUntil, ports.now() + NOT_ATTEMPTED_WAIT_MS);
+      // A manual send is never blocked, so it would be claimed again at once.
+      if (delivery.priority === PRIORITY.manual) this.#postpone(delivery, blockedUntil, startedAt);
       this.#setPace({ ...this.#pace, blockedUntil });
     }
   }
@@ -395,6 +398,27 @@ export class DeliverySession {
   #mayStoreResponse(): boolean {
     const unrecorded = this.#outcomes.filter(({ response }) => response !== null).length;
     return (this.#subscription?.storedResponses ?? 0) + unrecorded < RESPONSES_PER_DAY;
+  }
+
+  /** Records that a manual send waits until `dueAt`, without an attempt. */
+  #postpone(delivery: PreparedDelivery, dueAt: number, startedAt: number): void {
+    const { eventId, type, attempts, priority } = delivery;
+    this.#outcomes.push({
+      subscriptionId: this.#subscriptionId,
+      eventId,
+      type,
+      claimed: { attempts, priority, dueAt: delivery.dueAt },
+      state: "pending",
+      attempts,
+      priority,
+      dueAt,
+      settledAt: null,
+      outcome: null,
+      status: null,
+      startedAt,
+      durationMs: 0,
+      response: null,
+    });
   }
 
   /** Records that a delivery is cancelled, because its automation was removed. */

@@ -196,6 +196,14 @@ function takeUncounted(keyHash: string): UncountedRefusals | undefined {
   return { count: removed.repeated, at: removed.at };
 }
 
+/** Checks again, as a write does, that the access of an admitted request has not ended. @throws ApiError if it has. */
+export async function confirmAccess(c: Context<AppEnv>): Promise<void> {
+  const refusal = await c.get("refusal");
+  if (refusal) throw refusal;
+  const primary = bindingOf(c.env, c.get("placement").database).withSession("first-primary");
+  await new GuardedClient(primary, c.get("workspaceId"), { keyId: c.get("keyId") }).batch([]);
+}
+
 /** Caches the workspace of an admitted key, and how recent its reads were. */
 function cacheKey(
   c: Context<AppEnv>,

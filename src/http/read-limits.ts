@@ -2,6 +2,7 @@ import { createMiddleware } from "hono/factory";
 import { PAGE_LIMIT, READ_MAX_MS } from "../contract/limits.ts";
 import { sleep, withTimeout } from "../primitives/timing.ts";
 import { DatabaseUnreachable } from "../workspaces/placement.ts";
+import { confirmAccess } from "./authentication.ts";
 import type { AppEnv } from "./context.ts";
 
 /**
@@ -11,6 +12,8 @@ import type { AppEnv } from "./context.ts";
 export const endSlowReads = createMiddleware<AppEnv>(async (c, next) => {
   if (c.req.method !== "GET" && c.req.method !== "HEAD") return next();
   await withTimeout(READ_MAX_MS, next(), () => {
+    // The key's gate may be what stalls, so the error must not wait for its decision.
+    c.set("refusal", undefined);
     throw new DatabaseUnreachable("the read took too long");
   });
 });
@@ -46,10 +49,16 @@ export const boundRows = createMiddleware<AppEnv>(async (c, next) => {
   // The authentication has set the workspace, even if the key's gate has not decided yet.
   const workspaceId = c.get("workspaceId");
   // It polls, because the runtime lets no request wait for the promise of another.
-  while (!hasRoom(workspaceId, rows)) await sleep(POLL_MS);
+  let hasWaited = false;
+  for (; !hasRoom(workspaceId, rows); hasWaited = true) await sleep(POLL_MS);
   const reservation: Reservation = { workspaceId, rows, until: Date.now() + READ_MAX_MS };
   reservations.add(reservation);
-  const handled = next().finally(() => reservations.delete(reservation));
+  const handle = async () => {
+    // Access may have ended during the wait.
+    if (hasWaited) await confirmAccess(c);
+    await next();
+  };
+  const handled = handle().finally(() => reservations.delete(reservation));
   // Without this, the runtime would stop here if the client hangs up, and the rows would stay reserved.
   c.executionCtx.waitUntil(handled.catch(() => {}));
   await handled;

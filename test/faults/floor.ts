@@ -50,8 +50,8 @@ export const FLOOR: Fault[] = [
     ["page.ts", ".offset(PAGE_EXAMINED_MAX - 1)", ".offset(1_000_000)", "a page examines a bounded number of rows"],
     ["page.ts", "return [desc(at), desc(id)];", "return [desc(at)];", "equal times have one order"],
     ["session.ts", "return than !== null && (bookmark === null || bookmark < than);", "return than !== null && bookmark !== null && bookmark < than;", "a client reads what it wrote"],
-    ["session.ts", "if (!isOlder(session.getBookmark(), required.bookmark)) return found;", "return found;", "a lagging replica is not believed"],
-    ["session.ts", "if (required.binding === binding) {", "if (required) {", "what was read early in another database is not shown"],
+    ["session.ts", "if (!isOlder(session.getBookmark(), required.bookmark)) {", "if (required.bookmark !== undefined) {", "a lagging replica is not believed"],
+    ["session.ts", "if (binding === this.#since.binding) {", "if (required) {", "what was read early in another database is not shown"],
     ["sweep-positions.ts", "if ((await findPosition(db, part)) === position) return;", "return;", "a sweep goes on where the last one ended"],
   ]),
   ...faultsIn("encryption/", [

@@ -1,13 +1,17 @@
 import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { MINUTE_MS } from "../../src/contract/time.ts";
+import { InvocationLimit } from "../../src/delivery/outcome.ts";
 import { findServiceHealth } from "../../src/service-health.ts";
 import { sweep } from "../../src/sweep.ts";
 import { deployedWith, openWorkspace, Platform, send } from "../support/api.ts";
 import {
   announceLeads,
+  answered,
+  dispatchAt,
   isolated,
   observedDatabase,
+  owed,
   setSubscription,
   subscribe,
 } from "../support/deliveries.ts";
@@ -51,6 +55,18 @@ describe("health", () => {
       healthy: true,
       problems: "",
     });
+  });
+
+  test("does not call a backlog stuck between two dispatches that work it off", async () => {
+    const now = Date.now();
+    const { id } = await owed(2, now - 12 * MINUTE_MS);
+    let sent = 0;
+    await dispatchAt(now, [id], async () => {
+      if (sent++ > 0) throw new InvocationLimit("no further request");
+      return answered(200);
+    });
+    const { problems } = await findServiceHealth(env, now + 1_000);
+    expect(problems.filter((problem) => problem.includes("stuck"))).toEqual([]);
   });
 
   test("tells that the sweep has not run for three minutes without a failure, or never", async () => {

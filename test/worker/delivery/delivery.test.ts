@@ -4,7 +4,7 @@ import { afterEach, describe, expect, test, vi } from "vitest";
 import { POST_TIMEOUT_MS } from "../../../src/contract/limits.ts";
 import { LEASE_MS } from "../../../src/delivery/round.ts";
 import { createSender } from "../../../src/delivery/sender.ts";
-import { expectDataKey } from "../../../src/encryption/personal-data.ts";
+import { expectDataKey, openedDataKeys } from "../../../src/encryption/personal-data.ts";
 import { sealSecret } from "../../../src/endpoints/secrets.ts";
 import { mintSecret } from "../../../src/endpoints/signature.ts";
 import { Platform } from "../../../src/platform/entrypoint.ts";
@@ -32,12 +32,15 @@ import {
   postOf,
   REFUSING_QUEUE,
   receivedBy,
+  redeliver,
   setSubscription,
   statesOf,
   subscribe,
   subscriberUrl,
   subscriptionRow,
 } from "../../support/deliveries.ts";
+import { interposed } from "../../support/interposed.ts";
+import { WORKSPACE_DB } from "../../support/placement.ts";
 import { damageLead, record } from "../../support/record.ts";
 import type { Received } from "../../support/subscribers.ts";
 import { until } from "../../support/until.ts";
@@ -260,6 +263,39 @@ describe("when D1 returns an error", () => {
     const received = await receivedBy({ url });
     expect(received.map(({ body }) => body)).toEqual(Array(posted + 1).fill(drafts[0]?.body));
     expect(await deliveryTo(id)).toMatchObject({ state: "delivered", attempts: 1 });
+  });
+});
+
+test("a delayed wake-up message is sent even if the reply to its round is lost", async () => {
+  const { id } = await owed(1, Date.now(), { behaviour: "status-500" });
+  let hasLost = false;
+  const DB = interposed(WORKSPACE_DB, async ({ texts, go }) => {
+    const result = await go();
+    if (hasLost || !texts.some((text) => /insert into "attempts"/i.test(text))) return result;
+    hasLost = true;
+    throw CONNECTION_LOST;
+  });
+  const deployment = isolated({ DB });
+  await consumeFor([id], deployment.env);
+  expect(hasLost).toBe(true);
+  expect([...deployment.fast, ...deployment.slow]).toHaveLength(1);
+});
+
+test("a manual send that cannot be attempted is not claimed again at once", async () => {
+  const now = Date.now();
+  const { id, drafts } = await owed(1, now - 1_000);
+  await consumeFor([id], isolated().env);
+  await redeliver(id, [drafts[0]?.id ?? ""], now);
+  openedDataKeys.clear();
+  const broken = isolated({ ENCRYPTION_KEYS: "nonsense" });
+  await consumeFor([id], broken.env);
+  openedDataKeys.clear();
+  const [next] = [...broken.fast, ...broken.slow];
+  expect(next?.delaySeconds).toBeGreaterThan(100);
+  expect(await deliveryTo(id)).toMatchObject({
+    state: "pending",
+    attempts: 0,
+    lastOutcome: "answered",
   });
 });
 

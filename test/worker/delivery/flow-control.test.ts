@@ -11,6 +11,7 @@ import { exhaustOverflow } from "../../../src/delivery/cancellation.ts";
 import { CONCURRENCY_MAX } from "../../../src/delivery/policy.ts";
 import { announce, draftEvent } from "../../../src/events/outbox.ts";
 import { cleanUpAutomations } from "../../../src/records/removals.ts";
+import { updateSubscription } from "../../../src/subscriptions/subscriptions.ts";
 import { automationReport } from "../../support/api.ts";
 import {
   announceLeads,
@@ -457,19 +458,38 @@ test("no deliveries are exhausted while no more are pending than the bound", asy
   expect(await statesOf(id)).toEqual({ pending: 3 });
 });
 
+/** Inserts pending deliveries of events that are newer than all others. */
+async function insertNewer(
+  count: number,
+  type: WebhookEvent,
+  { id, workspaceId }: { id: string; workspaceId: string },
+): Promise<void> {
+  await WORKSPACE_DB.prepare(
+    `INSERT INTO deliveries (subscription_id, event_id, workspace_id, type, state, due_at)
+      WITH RECURSIVE newer (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM newer WHERE i < ?)
+      SELECT ?, 'evt_z' || i, ?, ?, 'pending', ? FROM newer`,
+  )
+    .bind(count, id, workspaceId, type, NOW)
+    .run();
+}
+
+test("deliveries of a removed event type displace no others before their rows are marked", async () => {
+  const { id, workspaceId } = await owed(1, NOW);
+  await setSubscription(id, { events: ["lead.created", "run.completed"] });
+  await insertNewer(PENDING_MAX + 5, "run.completed", { id, workspaceId });
+  const database = openDatabase(WORKSPACE_DB);
+  await commit(database, updateSubscription(id, { events: ["lead.created"] }));
+  expect(await commit(database, exhaustOverflow(id, NOW + 1_000))).toBe(0);
+  expect(await subscriptionRow(id)).toMatchObject({ cancelling: true, pendingExhaustedAt: null });
+});
+
 test("the oldest deliveries beyond the bound are exhausted, unless they are leased, and can be sent again", async () => {
   const { id, workspaceId } = await owed(3, NOW - MINUTE_MS);
   const [first = "", second = ""] = (await deliveriesTo(id))
     .map(({ eventId }) => eventId)
     .toSorted();
   // With these, which are newer, two more than the bound are pending.
-  await WORKSPACE_DB.prepare(
-    `INSERT INTO deliveries (subscription_id, event_id, workspace_id, type, state, due_at)
-      WITH RECURSIVE newer (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM newer WHERE i < ?)
-      SELECT ?, 'evt_z' || i, ?, 'lead.created', 'pending', ? FROM newer`,
-  )
-    .bind(PENDING_MAX - 1, id, workspaceId, NOW)
-    .run();
+  await insertNewer(PENDING_MAX - 1, "lead.created", { id, workspaceId });
   const exhaust = () => commit(openDatabase(WORKSPACE_DB), exhaustOverflow(id, NOW));
   await setSubscription(id, { leasedUntil: NOW + 1 });
   expect(await exhaust()).toBe(0);

@@ -1,9 +1,14 @@
+import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test";
+import { env } from "cloudflare:workers";
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect, test } from "vitest";
+import { READ_MAX_MS } from "../../../src/contract/limits.ts";
+import { app } from "../../../src/http/app.ts";
 import { ROWS_IN_FLIGHT_MAX, WORKSPACE_ROWS_MAX } from "../../../src/http/read-limits.ts";
-import { deployedWith, openApi, openWorkspace } from "../../support/api.ts";
-import { interposed } from "../../support/interposed.ts";
+import { deployedWith, openApi, openWorkspace, Platform, recordLead } from "../../support/api.ts";
+import { interposed, interposedObjects } from "../../support/interposed.ts";
 import { WORKSPACE_DB } from "../../support/placement.ts";
+import { shortenTimers } from "../../support/timers.ts";
 import { until } from "../../support/until.ts";
 
 /** The Worker with a slow database, and the largest number of pages of leads that it read at once. */
@@ -53,4 +58,63 @@ test("the reads of one workspace leave room for those of another", async () => {
   expect({ status, isOver }).toEqual({ status: 200, isOver: false });
   expect(new Set((await flood).map((answer) => answer.status))).toEqual(new Set([200]));
   expect(reads.largest).toBe(WORKSPACE_ROWS_MAX / 100 + 1);
+});
+
+test("a read that waits for room reads nothing once its key is revoked", async () => {
+  const { apiKey, keyId, workspaceId } = await openWorkspace();
+  await recordLead(workspaceId);
+  const released = Promise.withResolvers<void>();
+  let [isHeld, isRevoked] = [false, false];
+  let [reading, admitted, readAfterwards] = [0, 0, 0];
+  const DB = interposed(WORKSPACE_DB, async ({ texts, go }) => {
+    if (!isHeld || !texts.some((text) => text.includes('from "leads"'))) return go();
+    if (isRevoked) readAfterwards++;
+    const found = await go();
+    reading++;
+    await released.promise;
+    return found;
+  });
+  const KEY_GATE = interposedObjects(env.KEY_GATE, async (go) => {
+    const answer = await go();
+    admitted++;
+    return answer;
+  });
+  const api = openApi(apiKey, deployedWith({ DB, KEY_GATE }));
+  await api.get("/v1/leads");
+  [admitted, isHeld] = [0, true];
+  // Three of them take all rows that a workspace may have in flight.
+  const asked = Array.from({ length: 4 }, () => api.get("/v1/leads?limit=100"));
+  await until(() => reading === 3 && admitted === 4);
+  await Platform.revokeApiKey({ keyId });
+  isRevoked = true;
+  released.resolve();
+  const statuses = (await Promise.all(asked)).map(({ status }) => status);
+  expect(statuses.toSorted()).toEqual([200, 200, 200, 401]);
+  expect(readAfterwards).toBe(0);
+});
+
+test.each([
+  ["a new key", false],
+  ["a cached key", true],
+])("a read with %s ends after ten seconds, even if the key's gate stalls", async (_, isCached) => {
+  const { apiKey } = await openWorkspace();
+  let stalls = false;
+  const released = Promise.withResolvers<void>();
+  const KEY_GATE = interposedObjects(env.KEY_GATE, async (go) => {
+    if (stalls) await released.promise;
+    return go();
+  });
+  const context = createExecutionContext();
+  const fetch = async (request: Request) => app.fetch(request, { ...env, KEY_GATE }, context);
+  const api = openApi(apiKey, fetch);
+  if (isCached) expect((await api.get("/v1/leads")).status).toBe(200);
+  stalls = true;
+  const timers = shortenTimers(READ_MAX_MS);
+  const answer = api.get("/v1/leads").then(({ status }) => status);
+  const first = await Promise.race([answer, sleep(5_000, "no response")]);
+  released.resolve();
+  await answer;
+  await waitOnExecutionContext(context);
+  timers.mockRestore();
+  expect(first).toBe(500);
 });
