@@ -435,7 +435,8 @@ test("shows everything but the forms without scripts", async () => {
   const page = await browser.newPage({ javaScriptEnabled: false });
   await goToDocs(page);
   await page.getByRole("link", { name: "Webhooks" }).last().click();
-  expect(await page.getByRole("article").count()).toBe(6);
+  // The click does not wait until the next page is there.
+  await expect.poll(() => page.getByRole("article").count()).toBe(6);
   await page.close();
 });
 
