@@ -35,7 +35,7 @@ import { type AttemptOutcome, statusOf, succeeded } from "./outcome.ts";
 export const CONCURRENCY_MAX = 6;
 /** A response that takes this long counts as slow. */
 export const SLOW_RESPONSE_MS = 2_000;
-/** A `earlyDueAt` that never comes, so that only the retry schedule decides. */
+/** An `earlyDueAt` that never comes, so that only the retry schedule decides. */
 export const NEVER = Number.MAX_SAFE_INTEGER;
 
 /** How fast a subscription may be sent to; times are Unix milliseconds. */
@@ -77,6 +77,11 @@ export function paceColumns(pace: Pace) {
   const { streak } = pace;
   return { ...pace, failingSince: streak?.startedAt ?? null, failures: streak?.attempts ?? 0 };
 }
+
+/** The names of these columns. */
+export const PACE_COLUMNS = Object.keys(paceColumns(INITIAL_PACE)) as (keyof ReturnType<
+  typeof paceColumns
+>)[];
 
 /** The last attempts by event type. They inform administrators and decide about disabling; they pace nothing. */
 export interface TypeRecord {

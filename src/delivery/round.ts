@@ -22,7 +22,14 @@ import { isUnlocked, isWritable } from "../workspaces/moves.ts";
 import { insertAttempts } from "./attempts.ts";
 import { cancelDeliveries, cancelPending } from "./cancellation.ts";
 import { addCounts, countAttempts } from "./counts.ts";
-import type { Pace, PendingDelivery, paceColumns, QueueName, TypeRecord } from "./policy.ts";
+import {
+  PACE_COLUMNS,
+  type Pace,
+  type PendingDelivery,
+  type paceColumns,
+  type QueueName,
+  type TypeRecord,
+} from "./policy.ts";
 import { dueUntil, IS_IN_LINE, isUnblocked, LINES, nextSendAt } from "./schedule.ts";
 
 /*
@@ -265,19 +272,6 @@ const recordOutcomes = prepared(
     .where(IS_OPEN),
 );
 
-/** The columns that store the pace and the record of each event type. */
-const PACE_COLUMNS = [
-  "concurrency",
-  "slow",
-  "streak",
-  "blockedUntil",
-  "earlyDueAt",
-  "failingSince",
-  "failures",
-  "rejections",
-  "acceptedTypes",
-] as const;
-
 // The fencing counter `cancelEpoch` also protects a subscription that is enabled again: disabling increments the
 // epoch, so if the reply is lost, a second try finds another epoch and does not disable the subscription again.
 const IS_CURRENT_PACE = sql`(c.value->>'paceChanged' AND ${subscriptions.cancelEpoch} = c.value->>'cancelEpoch'
@@ -292,7 +286,7 @@ const changeSubscriptions = prepared(
     .set({
       ...mapColumns(
         subscriptions,
-        PACE_COLUMNS,
+        [...PACE_COLUMNS, "rejections", "acceptedTypes"],
         (column, name) => sql`iif(${IS_CURRENT_PACE}, ${changeField(column, name)}, ${column})`,
       ),
       pendingExhaustedAt: sql`iif(${IS_CURRENT_PACE} AND c.value->>'failures' = 0, NULL, ${subscriptions.pendingExhaustedAt})`,

@@ -13,6 +13,7 @@ import {
   isDead,
   isSpaced,
   type Pace,
+  type PendingDelivery,
   paceColumns,
   type QueueName,
   queueOf,
@@ -238,7 +239,8 @@ export class DeliverySession {
         this.#waiting = [...due];
         this.#moreIsDue = due.length + withdrawnDue.length >= limit;
       }
-      for (const delivery of withdrawnDue) this.#recordWithdrawn(delivery, askedAt);
+      const cancelled = { state: "cancelled", dueAt: null, settledAt: askedAt } as const;
+      for (const delivery of withdrawnDue) this.#recordUnattempted(delivery, cancelled, askedAt);
     }
     // A claimed delivery that was withdrawn since is left out. A later round that claims finds it in `withdrawnDue`.
     const withdrawn = new Set(found.withdrawnInProgress);
@@ -356,7 +358,10 @@ export class DeliverySession {
       }
       const blockedUntil = Math.max(this.#pace.blockedUntil, ports.now() + NOT_ATTEMPTED_WAIT_MS);
       // A manual send is never blocked, so it would be claimed again at once.
-      if (delivery.priority === PRIORITY.manual) this.#postpone(delivery, blockedUntil, startedAt);
+      if (delivery.priority === PRIORITY.manual) {
+        const waits = { state: "pending", dueAt: blockedUntil, settledAt: null } as const;
+        this.#recordUnattempted(delivery, waits, startedAt);
+      }
       this.#setPace({ ...this.#pace, blockedUntil });
     }
   }
@@ -400,39 +405,20 @@ export class DeliverySession {
     return (this.#subscription?.storedResponses ?? 0) + unrecorded < RESPONSES_PER_DAY;
   }
 
-  /** Records that a manual send waits until `dueAt`, without an attempt. */
-  #postpone(delivery: PreparedDelivery, dueAt: number, startedAt: number): void {
-    const { eventId, type, attempts, priority } = delivery;
+  /** Records a new state of a delivery without an attempt: it waits until `dueAt`, or is cancelled. */
+  #recordUnattempted(
+    { eventId, type, attempts, priority, dueAt }: PendingDelivery,
+    ended: Pick<RecordedOutcome, "state" | "dueAt" | "settledAt">,
+    now: number,
+  ): void {
     this.#outcomes.push({
-      subscriptionId: this.#subscriptionId,
-      eventId,
-      type,
-      claimed: { attempts, priority, dueAt: delivery.dueAt },
-      state: "pending",
-      attempts,
-      priority,
-      dueAt,
-      settledAt: null,
-      outcome: null,
-      status: null,
-      startedAt,
-      durationMs: 0,
-      response: null,
-    });
-  }
-
-  /** Records that a delivery is cancelled, because its automation was removed. */
-  #recordWithdrawn({ eventId, type, attempts, priority, dueAt }: DueDelivery, now: number): void {
-    this.#outcomes.push({
+      ...ended,
       subscriptionId: this.#subscriptionId,
       eventId,
       type,
       claimed: { attempts, priority, dueAt },
-      state: "cancelled",
       attempts,
       priority,
-      dueAt: null,
-      settledAt: now,
       outcome: null,
       status: null,
       startedAt: now,

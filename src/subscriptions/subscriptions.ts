@@ -20,7 +20,13 @@ import { deliveries, PRIORITY, subscriptions, workspaces } from "../db/schema.ts
 import { isActive } from "../db/states.ts";
 import { cancelPending, endSubscriptions, wakeUpsToCancel } from "../delivery/cancellation.ts";
 import type { WakeUp } from "../delivery/messages.ts";
-import { INITIAL_PACE, INITIAL_TYPE_RECORD, paceColumns, queueOf } from "../delivery/policy.ts";
+import {
+  INITIAL_PACE,
+  INITIAL_TYPE_RECORD,
+  PACE_COLUMNS,
+  paceColumns,
+  queueOf,
+} from "../delivery/policy.ts";
 import { earlierSecretsAt } from "../endpoints/secrets.ts";
 
 /*
@@ -207,7 +213,7 @@ function resetPaceIf(condition: SQL) {
   const initial: Record<string, unknown> = paceColumns(INITIAL_PACE);
   return mapColumns(
     subscriptions,
-    ["concurrency", "slow", "streak", "blockedUntil", "earlyDueAt", "failingSince", "failures"],
+    PACE_COLUMNS,
     (column, name) => sql`iif(${condition}, ${sql.param(initial[name], column)}, ${column})`,
   );
 }
