@@ -12,10 +12,10 @@ import { IS_IN_LINE, LINES, subscriptionsWithPending } from "./schedule.ts";
 /*
  * How pending deliveries end without a request.
  *
- * A subscription may have any number of them. So a call that ends the subscription, or removes an event type from
- * it, updates the subscription's row alone: it increments the fencing counter `cancelEpoch`, and notes in
+ * A subscription may have any number of them. A call that ends the subscription, or removes an event type from it,
+ * therefore updates only the subscription's row. It increments the fencing counter `cancelEpoch`, and stores in
  * `cancelledBefore` that deliveries of earlier epochs are cancelled. From then on, they are shown as cancelled
- * (`isCancelledLazily`), and not claimed. A dispatch updates their rows afterwards, in bounded pieces, while
+ * (`isCancelledLazily`) and not claimed. A dispatch updates their rows afterwards, in bounded pieces, while
  * `cancelling` is set.
  */
 
@@ -26,8 +26,8 @@ const IS_PENDING = sql`${deliveries.subscriptionId} = ${subscriptions.id} AND ${
 
 /**
  * Returns the values that cancel a subscription's pending deliveries of these event types. They stay cancelled if
- * the subscription becomes active again, or lists the type again. The caller sends a wake-up message if the row
- * says `cancelling` then.
+ * the subscription becomes active again, or lists the type again. The caller sends a wake-up message if the updated
+ * row has `cancelling` set.
  */
 export function cancelPending(types: readonly WebhookEvent[] = WebhookEvent.options) {
   const epoch = sql`${subscriptions.cancelEpoch} + 1`;
@@ -116,8 +116,8 @@ export function cancelDeliveries(values: {
 }
 
 /**
- * Exhausts up to `CLEANUP_MAX` deliveries, of all workspaces, that have failed and have been due for a week: their
- * endpoint has failed whenever a request was possible. Deliveries that were never tried are kept, so an endpoint
+ * Exhausts up to `CLEANUP_MAX` deliveries, of all workspaces, that have failed and have been due for a week. Their
+ * endpoint has failed whenever a request was possible. Deliveries that were never tried stay pending, so an endpoint
  * that is only slow loses nothing. Leased subscriptions are left to a later run.
  */
 export const exhaustExpired = prepared(
@@ -192,9 +192,9 @@ const noteOverflow = prepared(
 
 /**
  * Exhausts the oldest pending deliveries of a subscription beyond `PENDING_MAX`, in bounded pieces. Sets
- * `pendingExhaustedAt`, so that the administrators are told. Reads how many it exhausted. The scheduled job calls
- * it often enough that the rows to count exceed the bound by what a minute adds. A leased subscription is left to
- * a later run.
+ * `pendingExhaustedAt`, so that the administrators are notified. Reads how many it exhausted. The scheduled job calls
+ * it for one subscription after another, so the rows to count exceed the bound by what is added between two calls. A
+ * leased subscription is left to a later run.
  */
 export function exhaustOverflow(subscriptionId: string, now: number): Statements<number> {
   const values = { subscriptionId, now };

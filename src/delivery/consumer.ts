@@ -13,7 +13,7 @@ import { createSender } from "./sender.ts";
 import type { DispatchPorts } from "./session.ts";
 
 /*
- * The way of an event, file by file:
+ * The path of an event, file by file:
  *
  * 1. events/outbox.ts writes the event and a delivery for each subscription, in the transaction of its record.
  * 2. messages.ts sends a wake-up message to a queue: a hint, which may be lost or come twice.
@@ -21,10 +21,10 @@ import type { DispatchPorts } from "./session.ts";
  * 4. dispatch.ts runs a session for each of them (session.ts), which share connections (connections.ts).
  * 5. A session makes rounds (round.ts): it leases its subscription, and reads what is due (schedule.ts). sender.ts
  *    makes and signs the bodies of these deliveries.
- * 6. The session sends them (sender.ts, post.ts); policy.ts decides how fast, and what is next.
+ * 6. The session sends them (sender.ts, post.ts); policy.ts decides how fast, and in which order.
  * 7. The round after the last request records the outcomes, and releases the lease unless it claims more.
- * 8. When the session has ended, this consumer sends the next wake-up message. What the queues lose, the scheduled
- *    job finds (`findStuck` in schedule.ts, called by sweep.ts).
+ * 8. When the session has ended, this consumer sends the next wake-up message. If the queues lose a message, the
+ *    scheduled job finds its deliveries (`findStuck` in schedule.ts, called by sweep.ts).
  */
 
 /** Maximum dispatches per invocation, which share its connections: one for each queue and database. */
@@ -34,11 +34,11 @@ const DISPATCHES_PER_INVOCATION = 3;
  * them; one that waits for a slow endpoint continues in the background, so that its queue goes on.
  */
 const CONSUMER_HELD_MS = 2_000;
-/** How long after a dispatch has failed it is made again: its leases have ended by then. */
+/** The delay before a failed dispatch is repeated. Its leases have ended by then. */
 const FAILED_DISPATCH_WAIT_MS = LEASE_MS;
 
 /**
- * Consumes the delivery queues: sends the subscriptions that the messages name what is due to them. Messages are
+ * Consumes the delivery queues: sends the due deliveries of the subscriptions that the messages name. Messages are
  * only hints. The deliveries themselves are in the database, so a lost or repeated message does no harm.
  *
  * @param attempt makes one attempt; the simulation and tests replace it.
@@ -151,7 +151,7 @@ async function dispatchAndWake(
  * Decides how to wake a subscription next. Returns null if nothing is due, or if another message or dispatch takes
  * care of it.
  *
- * @param wakeAt when the delayed message arrives that the last round asked for; null if it needs no new one.
+ * @param wakeAt when the delayed message that the last round requested arrives; null if it requested none.
  */
 export function nextWakeUp(
   subscription: RoundSubscription,
@@ -165,8 +165,8 @@ export function nextWakeUp(
   const wakeUp = { subscriptionId, queue: queueOf(subscription) };
   if (cancelling) return wakeUp;
   if (nextSendAt === null || !maySend) return null;
-  // Its time may have come since the round. The message names it all the same, so that the next round knows that
-  // the noted message has arrived.
+  // This time may have come since the round. The message has it all the same, so that the next round can tell that
+  // the message noted in the column `wakeAt` has arrived.
   if (wakeAt !== null) return { ...wakeUp, wakeAt };
   return nextSendAt <= now ? wakeUp : null;
 }

@@ -6,7 +6,7 @@ import { timeBudget } from "../primitives/timing.ts";
 import { CONNECTIONS_MAX, Connections } from "./connections.ts";
 import { NEVER, type QueueName } from "./policy.ts";
 import { buildRound, LEASE_MS, type RoundRequest } from "./round.ts";
-import { DeliverySession, type DispatchPorts, type RoundAnswer } from "./session.ts";
+import { DeliverySession, type DispatchPorts, type RoundResult } from "./session.ts";
 
 /**
  * The last request of a dispatch must have ended by then, even if it times out. The runtime ends background work after
@@ -38,8 +38,8 @@ export interface DispatchOptions {
 }
 
 /**
- * Sends the subscriptions what is due to them. Runs a session for each of them; the sessions run concurrently, and
- * share connections and rounds.
+ * Sends the due deliveries of the subscriptions. Runs a session for each subscription; the sessions run concurrently,
+ * and share connections and rounds.
  *
  * @param arrived the subscriptions, each with the `wakeAt` of the message that has arrived for it; 0 if it had none.
  * @throws the database's error if it is unavailable; deliveries whose outcome could not be recorded
@@ -66,7 +66,7 @@ export async function dispatch(
   const shared = {
     queue,
     ports,
-    round: rounds.ask,
+    round: rounds.add,
     connections: new Connections(maxRequests, workspaceOf),
     hasTime: () => isInTime() && statements < DISPATCH_STATEMENTS_MAX,
   };
@@ -82,14 +82,14 @@ export async function dispatch(
   for (const result of await Promise.allSettled(sessions))
     if (result.status === "rejected") throw result.reason;
 
-  /** One transaction for all sessions that ask for a round at the same moment. */
-  async function makeRound(requests: RoundRequest[]): Promise<RoundAnswer[]> {
-    const askedAt = ports.now();
+  /** Makes one round, in one transaction, for all sessions that request one at the same moment. */
+  async function makeRound(requests: RoundRequest[]): Promise<RoundResult[]> {
+    const requestedAt = ports.now();
     // A clock that is set back must not shorten the leases.
-    leasedUntil = Math.max(leasedUntil, askedAt + LEASE_MS);
+    leasedUntil = Math.max(leasedUntil, requestedAt + LEASE_MS);
     const limit = Math.max(1, Math.floor(CLAIM_MAX / remaining.size));
     const until = leasedUntil;
-    const terms = { holder, now: askedAt, until, queue, limit, servesCrmSource };
+    const terms = { holder, now: requestedAt, until, queue, limit, servesCrmSource };
     let tried = requests;
     const {
       subscriptions,
@@ -98,7 +98,7 @@ export async function dispatch(
       heads = [],
     } = await retryTransient(() => {
       const round = buildRound(tried, terms);
-      // If the reply is lost, nobody sends the messages that this try has noted: the next one notes them again.
+      // If the reply is lost, the messages that this try has noted are not sent, so the next try notes them again.
       tried = requests.map((request) => ({ ...request, arrivedWakeAt: NEVER }));
       statements += round.queries.length;
       return commit(withoutRetries(db), round);
@@ -107,7 +107,7 @@ export async function dispatch(
     // A subscription has rows in `heads` if its requests are spaced, and otherwise in `due`.
     const rows = [...due, ...heads];
     const toSend = rows.filter(({ isWithdrawn }) => !isWithdrawn);
-    const signed = ports.prepare(toSend, found, askedAt);
+    const signed = ports.prepare(toSend, found, requestedAt);
     const claims = Map.groupBy(signed, (delivery) => delivery.subscriptionId);
     for (const id of claims.keys()) workspaceOf.set(id, found.get(id)?.workspaceId ?? "");
     const wakeAt = new Map(wakeUps.map((wakeUp) => [wakeUp.subscriptionId, wakeUp.wakeAt]));
@@ -117,7 +117,7 @@ export async function dispatch(
       withdrawnDue: rows.filter((row) => row.isWithdrawn && row.subscriptionId === id),
       limit,
       wakeAt: wakeAt.get(id) ?? null,
-      askedAt,
+      requestedAt,
     }));
   }
 }

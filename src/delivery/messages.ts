@@ -7,17 +7,17 @@ import type { QueueName } from "./policy.ts";
 
 /*
  * A wake-up message is a hint to look in the database for deliveries of a subscription. It is immediate, or delayed
- * until the next delivery is due. A subscription has one delayed message underway: its column `wakeAt` says when that
- * arrives. The message has the same time, so that the round after its arrival knows that it is used up, even if
- * its time has not come by the clock of that dispatch. A round that finds no message underway that comes in time
- * changes the column, and the consumer sends a new one.
+ * until the next delivery is due. A subscription has one delayed message underway, and its column `wakeAt` holds the
+ * time at which that arrives. The message holds the same time, so the round after its arrival can tell that it is used
+ * up, even if the clock of that dispatch is behind. If no message underway arrives in time, a round changes the
+ * column, and the consumer sends a new message.
  */
 
 /** A subscription with deliveries to send, and the queue for its message. */
 export interface WakeUp {
   subscriptionId: string;
   queue: QueueName;
-  /** When its message shall arrive, in Unix milliseconds; at once if absent. */
+  /** When its message is to arrive, in Unix milliseconds; at once if absent. */
   wakeAt?: number;
 }
 

@@ -1,17 +1,19 @@
 /*
- * Flow control: how fast a subscription's endpoint is sent to, and what it is sent next. Six rules, in pure
- * functions; time and randomness are arguments. SQL only looks up what is decided here (schedule.ts, round.ts).
+ * Flow control: how fast requests are sent to a subscription's endpoint, and which delivery comes next. It has six
+ * rules, in pure functions whose time and randomness are arguments. SQL only applies the stored decisions (schedule.ts,
+ * round.ts).
  *
  * 1. Adaptive concurrency (AIMD): one to six requests at once, one while the endpoint fails (`adjustPace`).
  * 2. Failure spacing. A streak counts the different events that failed one after the other, whatever their
- *    types; any success ends it. From the fifth on, requests are spaced, up to a minute apart. An endpoint that
- *    is busy or unavailable is spaced from the first failure on, up to a minute or ten (`spacingMs`).
+ *    types; any success ends it. From the fifth event on, requests are spaced, up to a minute apart. If the endpoint
+ *    is busy or unavailable, they are spaced from the first failure on, up to one minute or ten minutes apart
+ *    (`spacingMs`).
  * 3. Turns. While requests are spaced, event types take turns; within a type, the newest and the oldest
  *    untried event alternate, and only then comes what failed before (`chooseNext`).
  * 4. Retry schedule. Each delivery has its own (`reschedule`).
  * 5. The end of a streak. Each delivery that has only failed within it is due at once, one time
  *    (`priorityAfterFailure`, `earlyDueAt`). Suppose that it fails at 12:00, and again by its retry schedule at
- *    12:06. At 12:07, another event succeeds: then it is due at once, and if it fails again, by its schedule.
+ *    12:06. At 12:07, another event succeeds, so it is due at once. If it fails again, its retry schedule continues.
  *    While requests are spaced, it is also due once the last failure is five minutes old, so that a retry notices
  *    the end of an outage even if no event is recorded.
  * 6. Disabling. A subscription is disabled once nothing has succeeded for three days (`isDead`).
@@ -83,7 +85,7 @@ export const PACE_COLUMNS = Object.keys(paceColumns(INITIAL_PACE)) as (keyof Ret
   typeof paceColumns
 >)[];
 
-/** The last attempts by event type. They inform administrators and decide about disabling; they pace nothing. */
+/** The last attempts by event type. They inform administrators and decide about disabling, but do not affect the pace. */
 export interface TypeRecord {
   /** The event types of which nothing was accepted since an event failed. */
   rejections: Rejections;
@@ -100,7 +102,7 @@ export function queueOf({ slow }: Pick<Pace, "slow">): QueueName {
   return slow ? "slow" : "fast";
 }
 
-/** A pending delivery, as far as flow control needs to know it; times are Unix milliseconds. */
+/** The fields of a pending delivery that flow control needs; times are Unix milliseconds. */
 export interface PendingDelivery {
   eventId: string;
   type: WebhookEvent;
@@ -108,7 +110,7 @@ export interface PendingDelivery {
   /** Attempts on its retry schedule so far. */
   attempts: number;
   dueAt: number;
-  /** If it was sent by hand before it was due: when its retry schedule makes it due. */
+  /** When its retry schedule makes it due, if a manual send has brought it forward; otherwise null. */
   scheduledAt: number | null;
   /** When its last attempt started; null if there was none. */
   lastAt: number | null;
@@ -180,7 +182,7 @@ function hasFailedIn(streak: Streak | null, { lastAt }: PendingDelivery): boolea
   return streak !== null && lastAt !== null && lastAt >= streak.startedAt;
 }
 
-/** Adds a failed attempt to the streak. An event that has already failed in it lengthens no spacing. */
+/** Adds a failed attempt to the streak. An event that has already failed in it does not lengthen the spacing. */
 function extendStreak(
   streak: Streak | null,
   { delivery, outcome, startedAt }: Attempt,

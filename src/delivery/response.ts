@@ -3,9 +3,8 @@ import { isReserved } from "../endpoints/headers.ts";
 import { logError } from "../log.ts";
 
 /*
- * The stored responses: of attempts that failed, and of test events, for developers who debug a webhook handler.
- * A response may repeat the body of its request, so it is stored as leads are: encrypted under the data key of its
- * workspace.
+ * The stored responses to failed attempts and test events, for developers who debug a webhook handler. A response may
+ * repeat the body of its request, so it is encrypted under the data key of its workspace, like the data of leads.
  */
 
 /** Maximum bytes of a response's body that are stored, as JSON: a control character takes six. */
@@ -38,13 +37,13 @@ interface DeliveryKey {
 }
 
 /**
- * Encrypts the response to an attempt for storage, in hexadecimal; null if there was none. Never rejects: a
- * response that cannot be stored is logged, because it must not fail its delivery.
+ * Encrypts the response to an attempt for storage, in hexadecimal; null if there was none. Never rejects. A failure to
+ * encrypt is only logged, because it must not fail the delivery.
  *
  * @param openKey opens the data key of the workspace; null if it has none.
  * @param sent the headers of the request; the values of custom ones are masked wherever they are repeated.
  */
-export async function keep(
+export async function sealResponse(
   { subscriptionId, eventId }: DeliveryKey,
   response: Promise<StoredResponse | null>,
   clue: Pick<StoredResponse, "location" | "error"> | null,
@@ -54,12 +53,12 @@ export async function keep(
   try {
     const read = await response;
     const whole = clue ? { ...NOTHING_READ, ...read, ...clue } : read;
-    const said = whole && maskResponse(whole, listSecrets(sent));
-    const key = said && (await openKey());
-    if (!said || !key) return null;
-    return await sealUnder(key, ownerOf({ subscriptionId, eventId }), said);
+    const masked = whole && maskResponse(whole, listSecrets(sent));
+    const key = masked && (await openKey());
+    if (!masked || !key) return null;
+    return await sealUnder(key, ownerOf({ subscriptionId, eventId }), masked);
   } catch (error) {
-    logError("response_not_kept", error, { eventId, webhookId: subscriptionId });
+    logError("response_store_failed", error, { eventId, webhookId: subscriptionId });
     return null;
   }
 }

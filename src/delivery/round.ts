@@ -37,11 +37,11 @@ import { dueUntil, IS_IN_LINE, isUnblocked, LINES, nextSendAt } from "./schedule
  * their subscriptions, release these or extend their leases, and read what to send next.
  *
  * A lease is a dispatch's exclusive right to send to a subscription: `leasedBy` and `leasedUntil`. To claim is to
- * lease the subscription and to read what is due: no row of a delivery changes. A round that finds something to claim
- * begins or extends the lease; other rounds do not. The lease ends when the dispatch releases it, or after `LEASE_MS`
- * if the process has died. Recording comes before claiming in the same transaction, so no gap lies between a release
- * and the next claim: a delivery committed before the round is claimed in it, and one committed after it finds the
- * subscription free.
+ * lease the subscription and to read its due deliveries, whose rows do not change. A round that finds something to
+ * claim begins or extends the lease; other rounds do not. The lease ends when the dispatch releases it, or after
+ * `LEASE_MS` if the process has died. Recording comes before claiming in the same transaction, so there is no gap
+ * between a release and the next claim. A delivery committed before the round is claimed in it, and one committed
+ * after it finds the subscription free.
  *
  * D1 may commit a transaction and lose the reply, so a round is safe to repeat. Each write checks that no other
  * dispatch has leased the subscription since, and an outcome is only recorded for a delivery that does not have it yet.
@@ -61,7 +61,7 @@ export interface RecordedOutcome {
   subscriptionId: string;
   eventId: string;
   type: WebhookEvent;
-  /** The delivery as it was claimed. If it was sent by hand since then, it stays pending. */
+  /** The delivery as it was claimed. If a manual send was requested since then, it stays pending. */
   claimed: Pick<PendingDelivery, "attempts" | "priority" | "dueAt">;
   state: "delivered" | "pending" | "exhausted" | "cancelled";
   attempts: number;
@@ -163,7 +163,7 @@ export function buildRound(requests: readonly RoundRequest[], terms: RoundTerms)
   const outcomes = requests.flatMap((request) => request.outcomes);
   const changes = requests.flatMap(({ change }) => change ?? []);
   const isClaiming = requests.some(({ claim }) => claim);
-  const asked = requests.map(({ subscriptionId, arrivedWakeAt, claim }) => ({
+  const requestRows = requests.map(({ subscriptionId, arrivedWakeAt, claim }) => ({
     subscriptionId,
     arrivedWakeAt,
     claim,
@@ -176,7 +176,7 @@ export function buildRound(requests: readonly RoundRequest[], terms: RoundTerms)
     now,
     until,
     limit,
-    requests: JSON.stringify(asked),
+    requests: JSON.stringify(requestRows),
     inProgress: JSON.stringify(inProgress),
     outcomes: JSON.stringify(outcomes),
     changes: JSON.stringify(changes),
@@ -211,7 +211,7 @@ const OUTCOMES = sql`json_each(${sql.placeholder("outcomes")}) AS o`;
 const CHANGES = sql`json_each(${sql.placeholder("changes")}) AS c`;
 
 const IS_REQUESTED = sql`${subscriptions.id} = request.value->>'subscriptionId'`;
-/** A write to a workspace that is locked for a move would fail the whole transaction. */
+/** The workspace is not locked for a move. A write to a locked one would fail the whole transaction. */
 const IS_WRITABLE = isWritable(subscriptions.workspaceId);
 /** Outcomes are still recorded, and leases released, while the workspace drains, because the move waits for them. */
 const IS_UNLOCKED = isUnlocked(subscriptions.workspaceId);
@@ -219,8 +219,8 @@ const IS_UNLOCKED = isUnlocked(subscriptions.workspaceId);
 const IS_FREE = sql`(${subscriptions.leasedBy} = ${HOLDER} OR ${subscriptions.leasedUntil} <= ${NOW})`;
 
 /**
- * The outcome of the delivery is not recorded yet, and no other dispatch has leased its subscription. An attempt that
- * was early does not count, so `attempts` stays the same; then, `lastAt` tells whether it is recorded.
+ * The outcome of the delivery is not recorded yet, and no other dispatch has leased its subscription. An early attempt
+ * does not count, so it leaves `attempts` the same, and `lastAt` tells whether it is recorded.
  */
 const IS_OPEN = sql`${deliveries.subscriptionId} = o.value->>'subscriptionId' AND ${deliveries.eventId} = o.value->>'eventId'
   AND ${deliveries.state} = 'pending' AND ${deliveries.attempts} = o.value->>'$.claimed.attempts'
@@ -228,8 +228,8 @@ const IS_OPEN = sql`${deliveries.subscriptionId} = o.value->>'subscriptionId' AN
   AND EXISTS (SELECT 1 FROM ${subscriptions}
     WHERE ${subscriptions.id} = ${deliveries.subscriptionId} AND ${subscriptions.leasedBy} = ${HOLDER} AND ${IS_UNLOCKED})`;
 
-/** The delivery was sent by hand since it was claimed. */
-const IS_SENT_BY_HAND = sql`(${deliveries.priority} = ${PRIORITY.manual}
+/** A manual send of the delivery was requested since it was claimed. */
+const IS_RESENT = sql`(${deliveries.priority} = ${PRIORITY.manual}
   AND (o.value->>'$.claimed.priority' <> ${PRIORITY.manual} OR ${deliveries.dueAt} <> o.value->>'$.claimed.dueAt'))`;
 
 const outcomeField = fromJson("o");
@@ -250,18 +250,18 @@ const countOutcomes =
   addCounts(sql`EXISTS (SELECT 1 FROM ${OUTCOMES} JOIN ${deliveries} ON ${IS_OPEN}
   WHERE o.value->>'subscriptionId' = added.value->>'subscriptionId')`);
 
-// A delivery that was sent by hand during the attempt stays pending and is sent again. If that fails, it returns to
-// the schedule that this attempt has set (`scheduledAt`).
+// A delivery whose manual send was requested during the attempt stays pending and is sent again. If that fails, it
+// returns to the schedule that this attempt has set (`scheduledAt`).
 const recordOutcomes = prepared(
   qb
     .update(deliveries)
     .set({
-      state: sql`iif(${IS_SENT_BY_HAND}, 'pending', o.value->>'state')`,
-      priority: sql`iif(${IS_SENT_BY_HAND}, ${PRIORITY.manual}, o.value->>'priority')`,
-      dueAt: sql`iif(${IS_SENT_BY_HAND}, ${deliveries.dueAt}, coalesce(o.value->>'dueAt', ${deliveries.dueAt}))`,
-      scheduledAt: sql`iif(${IS_SENT_BY_HAND}, o.value->>'dueAt', iif(o.value->>'outcome' IS NULL, ${deliveries.scheduledAt}, NULL))`,
-      settledAt: sql`iif(${IS_SENT_BY_HAND}, NULL, o.value->>'settledAt')`,
-      deliveredEarlier: sql`(${deliveries.deliveredEarlier} OR ${IS_SENT_BY_HAND} AND o.value->>'state' = 'delivered')`,
+      state: sql`iif(${IS_RESENT}, 'pending', o.value->>'state')`,
+      priority: sql`iif(${IS_RESENT}, ${PRIORITY.manual}, o.value->>'priority')`,
+      dueAt: sql`iif(${IS_RESENT}, ${deliveries.dueAt}, coalesce(o.value->>'dueAt', ${deliveries.dueAt}))`,
+      scheduledAt: sql`iif(${IS_RESENT}, o.value->>'dueAt', iif(o.value->>'outcome' IS NULL, ${deliveries.scheduledAt}, NULL))`,
+      settledAt: sql`iif(${IS_RESENT}, NULL, o.value->>'settledAt')`,
+      deliveredEarlier: sql`(${deliveries.deliveredEarlier} OR ${IS_RESENT} AND o.value->>'state' = 'delivered')`,
       attempts: sql`o.value->>'attempts'`,
       lastOutcome: sql`coalesce(o.value->>'outcome', ${deliveries.lastOutcome})`,
       lastStatus: sql`iif(o.value->>'outcome' IS NULL, ${deliveries.lastStatus}, o.value->>'status')`,
@@ -341,8 +341,8 @@ const NEXT_SEND_AT = nextSendAt(IS_NOT_IN_PROGRESS);
  * arrives in time, and notes in `wakeAt` when it arrives. So a subscription has one such message at a time,
  * however many dispatches see that something waits.
  *
- * The consumer sends the message when the session ends (`nextWakeUp` in consumer.ts; messages.ts says how they are
- * told apart). While rows of cancelled deliveries remain, an immediate message follows in any case.
+ * The consumer sends the message when the session ends (`nextWakeUp` in consumer.ts; messages.ts explains how a used
+ * message is recognized). While rows of cancelled deliveries remain, an immediate message follows in any case.
  */
 const scheduleWakeUps = prepared(
   qb.all<{ subscriptionId: string; wakeAt: number }>(sql`
@@ -377,7 +377,7 @@ const IS_WITHDRAWN = sql`(${AUTOMATION_ID} IS NOT NULL AND NOT EXISTS (SELECT 1 
   WHERE automations.id = ${AUTOMATION_ID} AND automations.removed_at IS NULL
     AND (automations.type <> 'crm_source' OR ${sql.placeholder("servesCrmSource")})))`;
 
-/** The requested subscriptions that exist, as this round leaves them. */
+/** Reads the requested subscriptions that exist, as they are at the end of the round. */
 const readSubscriptions = prepared(
   qb
     .select({
@@ -431,7 +431,7 @@ const LIMIT = sql`0 + ${sql.placeholder("limit")}`;
  */
 const readDue = prepared(
   qb.all<DueDelivery>(sql`
-    -- Of each line, the deliveries that are due first. The index deliveries_due_of_subscription reads no others.
+    -- The deliveries of each line that are due first. The index deliveries_due_of_subscription reads no others.
     WITH candidate AS (
       SELECT head.subscription_id, head.event_id, row_number() OVER (
         PARTITION BY head.subscription_id ORDER BY head.priority, head.due_at, head.event_id) AS position
@@ -440,7 +440,7 @@ const readDue = prepared(
         CROSS JOIN deliveries AS head ON head.subscription_id = ${subscriptions.id} AND head.event_id IN (
           SELECT ${deliveries.eventId} FROM ${deliveries} WHERE ${IS_DUE}
           ORDER BY ${deliveries.dueAt}, ${deliveries.eventId} LIMIT ${LIMIT}))
-    -- Of these, the first over all lines, with their events and leads by primary key.
+    -- The first of these over all lines, with their events and leads by primary key.
     SELECT ${DUE_DELIVERY}
     FROM candidate
       JOIN ${deliveries} ON candidate.position <= ${LIMIT}

@@ -10,9 +10,10 @@ import type { WakeUp } from "./messages.ts";
 import { queueOf } from "./policy.ts";
 
 /*
- * When pending deliveries are sent, in SQL. It applies what policy.ts has decided and the rows store: the
- * priority and due time of a delivery, and `blockedUntil` and `earlyDueAt` of its subscription. Two forms of this
- * must agree: `dueUntil` and `isUnblocked` find what may be sent now, `ATTEMPT_DUE_AT` tells when each may be sent.
+ * When pending deliveries are sent, in SQL. It applies the decisions of policy.ts that the rows store: the priority
+ * and due time of a delivery, and `blockedUntil` and `earlyDueAt` of its subscription. Two forms of this must agree.
+ * `dueUntil` and `isUnblocked` select the deliveries that may be sent now, and `ATTEMPT_DUE_AT` computes when each may
+ * be sent.
  *
  * The pending deliveries of a subscription form a line for each event type and priority, in which they are in
  * the order of their due times. The index `deliveries_due_of_subscription` begins with the line, so reading its

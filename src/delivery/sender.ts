@@ -9,7 +9,7 @@ import { abortAfter } from "../primitives/timing.ts";
 import { type Outcome, statusOf, succeeded } from "./outcome.ts";
 import type { PendingDelivery } from "./policy.ts";
 import { post, TEST_HEADER, WEBHOOK_HEADER } from "./post.ts";
-import { keep, RESPONSE_READ_MS, readResponse } from "./response.ts";
+import { RESPONSE_READ_MS, readResponse, sealResponse } from "./response.ts";
 import type { DueDelivery, RoundSubscription } from "./round.ts";
 
 /** The body of a request, with the headers that sign it. */
@@ -118,11 +118,11 @@ export function createSender(env: Env, isTest = false) {
       response?.body?.cancel().catch(() => {});
       return outcome;
     }
-    const said = response
+    const received = response
       ? abortAfter(RESPONSE_READ_MS, (signal) => readResponse(response, signal))
       : Promise.resolve(null);
     const openKey = () => openDataKey(env.ENCRYPTION_KEYS, workspaceId, dataKey);
-    return { ...outcome, kept: keep(delivery, said, clue, openKey, headers) };
+    return { ...outcome, kept: sealResponse(delivery, received, clue, openKey, headers) };
   }
 
   /** Sends a delivery, and logs an attempt that fails or cannot be made. */

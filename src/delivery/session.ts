@@ -39,7 +39,7 @@ const LAST_ROUND_WAIT_MS = 100;
 /** How long making the request may take once it is decided, beside the DNS look-up. */
 const REQUEST_MADE_MS = 100;
 /**
- * How long a round's answer that a subscription is active may be trusted. No request may start more than
+ * How long the result of a round proves that a subscription is active. No request may start more than
  * `STOPS_WITHIN_MS` after a call that deletes or disables the subscription has returned. So this is checked last,
  * right before sending, once the session has its connection.
  */
@@ -80,14 +80,14 @@ export interface Dispatch {
   queue: QueueName;
   ports: DispatchPorts;
   connections: Connections;
-  /** Makes a round, with those of other sessions that ask within `withinMs`. */
-  round(request: RoundRequest, withinMs: number): Promise<RoundAnswer>;
+  /** Makes a round, together with other sessions that request one within `withinMs`. */
+  round(request: RoundRequest, withinMs: number): Promise<RoundResult>;
   /** Whether requests may still start. */
   hasTime(): boolean;
 }
 
 /** The result of a round for one session. */
-export interface RoundAnswer {
+export interface RoundResult {
   subscription: RoundSubscription | null;
   /** Deliveries that are due; while requests are spaced, the candidates for the next one. */
   due: PreparedDelivery[];
@@ -95,16 +95,16 @@ export interface RoundAnswer {
   withdrawnDue: DueDelivery[];
   /** Maximum number that the round could claim. */
   limit: number;
-  /** When the delayed wake-up message arrives that must be sent; null if none must be sent. */
+  /** When the delayed wake-up message to send arrives; null if there is none to send. */
   wakeAt: number | null;
-  /** When the round was requested. The answer is at least as recent as that. */
-  askedAt: number;
+  /** When the round was requested. The result is at least as recent as that. */
+  requestedAt: number;
 }
 
 /**
- * Sends one subscription what is due, in two steps that alternate. A round with the database records outcomes,
- * claims what is due, and keeps or releases the lease. Then requests are sent until another round is due. The
- * session ends when nothing is due, when the pace blocks the subscription, or when time is up.
+ * Sends the due deliveries of one subscription, in two steps that alternate. A round with the database records
+ * outcomes, claims due deliveries, and extends or releases the lease. Then requests are sent until another round is
+ * due. The session ends when nothing is due, when the pace blocks the subscription, or when time is up.
  *
  * If the process dies, or a round fails, the outcomes that are not recorded are lost. These deliveries are sent
  * again once the lease has ended.
@@ -131,7 +131,7 @@ export class DeliverySession {
   /** Whether it claims and sends nothing more. */
   #isStopped = false;
   #confirmedAt = 0;
-  /** When the delayed wake-up message arrives that must be sent; null if none must be sent. */
+  /** When the delayed wake-up message to send arrives; null if there is none to send. */
   #wakeAt: number | null = null;
   /** The session's place in the queue for a connection, or its connection; null if it needs none. */
   #slot: Slot | null = null;
@@ -162,9 +162,9 @@ export class DeliverySession {
     const request = this.#requestRound(hasTime());
     const version = this.#paceVersion;
     const isLast = this.#isIdle() && !this.#moreIsDue;
-    const answer = await round(request, isLast ? LAST_ROUND_WAIT_MS : ROUND_WAIT_MS);
+    const result = await round(request, isLast ? LAST_ROUND_WAIT_MS : ROUND_WAIT_MS);
     this.#outcomes.splice(0, request.outcomes.length);
-    this.#applyRound(answer, request.claim, version);
+    this.#applyRound(result, request.claim, version);
   }
 
   #requestRound(mayClaim: boolean): RoundRequest {
@@ -209,12 +209,12 @@ export class DeliverySession {
     };
   }
 
-  #applyRound(answer: RoundAnswer, askedToClaim: boolean, version: number): void {
+  #applyRound(result: RoundResult, requestedClaim: boolean, version: number): void {
     const before = this.#subscription;
-    const { subscription: found } = answer;
+    const { subscription: found } = result;
     this.#subscription = found;
-    this.#confirmedAt = answer.askedAt;
-    this.#wakeAt = answer.wakeAt ?? this.#wakeAt;
+    this.#confirmedAt = result.requestedAt;
+    this.#wakeAt = result.wakeAt ?? this.#wakeAt;
     if (!found) {
       this.#stop();
       return;
@@ -228,19 +228,20 @@ export class DeliverySession {
       this.#types = { rejections: found.rejections, acceptedTypes: found.acceptedTypes };
       this.#isDead = false;
     }
-    if (askedToClaim) {
-      const { due, withdrawnDue, limit, askedAt } = answer;
+    if (requestedClaim) {
+      const { due, withdrawnDue, limit, requestedAt } = result;
       if (isSpaced(found)) {
         // The outcome of the one request decides what comes next.
-        const next = chooseNext(found, due, askedAt);
+        const next = chooseNext(found, due, requestedAt);
         this.#waiting = next ? [next] : [];
         this.#moreIsDue = false;
       } else {
         this.#waiting = [...due];
         this.#moreIsDue = due.length + withdrawnDue.length >= limit;
       }
-      const cancelled = { state: "cancelled", dueAt: null, settledAt: askedAt } as const;
-      for (const delivery of withdrawnDue) this.#recordUnattempted(delivery, cancelled, askedAt);
+      const cancelled = { state: "cancelled", dueAt: null, settledAt: requestedAt } as const;
+      for (const delivery of withdrawnDue)
+        this.#recordUnattempted(delivery, cancelled, requestedAt);
     }
     // A claimed delivery that was withdrawn since is left out. A later round that claims finds it in `withdrawnDue`.
     const withdrawn = new Set(found.withdrawnInProgress);
@@ -399,7 +400,7 @@ export class DeliverySession {
     });
   }
 
-  /** Whether the subscription has not used up the responses that are stored for it in a day. */
+  /** Whether fewer than `RESPONSES_PER_DAY` responses of the subscription are stored today. */
   #mayStoreResponse(): boolean {
     const unrecorded = this.#outcomes.filter(({ response }) => response !== null).length;
     return (this.#subscription?.storedResponses ?? 0) + unrecorded < RESPONSES_PER_DAY;

@@ -1,7 +1,7 @@
-interface Asked<Request, Answer> {
+interface Waiting<Request, Response> {
   request: Request;
   timer: ReturnType<typeof setTimeout>;
-  resolve(answer: Answer): void;
+  resolve(response: Response): void;
   reject(error: unknown): void;
 }
 
@@ -11,13 +11,13 @@ interface Asked<Request, Answer> {
  *
  * @param callers number of callers, each of which waits for one request at a time. When all of them are waiting,
  *   the batch is sent at once.
- * @param send sends a batch, and returns its answers in the same order. If it throws, each request of the batch does.
+ * @param send sends a batch, and returns the responses in the same order. If it throws, each request of the batch does.
  */
-export function batchRequests<Request, Answer>(
+export function batchRequests<Request, Response>(
   callers: number,
-  send: (batch: Request[]) => Promise<Answer[]>,
+  send: (batch: Request[]) => Promise<Response[]>,
 ) {
-  let waiting: Asked<Request, Answer>[] = [];
+  let waiting: Waiting<Request, Response>[] = [];
   let isSending = false;
   let isDue = false;
 
@@ -27,8 +27,8 @@ export function batchRequests<Request, Answer>(
     [waiting, isSending, isDue] = [[], true, false];
     for (const { timer } of batch) clearTimeout(timer);
     try {
-      const answers = await send(batch.map(({ request }) => request));
-      for (const [i, { resolve }] of batch.entries()) resolve(answers[i] as Answer);
+      const responses = await send(batch.map(({ request }) => request));
+      for (const [i, { resolve }] of batch.entries()) resolve(responses[i] as Response);
     } catch (error) {
       for (const { reject } of batch) reject(error);
     }
@@ -37,8 +37,8 @@ export function batchRequests<Request, Answer>(
   }
 
   return {
-    /** @param withinMs how long the request may wait for others. */
-    ask(request: Request, withinMs: number): Promise<Answer> {
+    /** Adds a request to the next batch. @param withinMs how long the request may wait for others. */
+    add(request: Request, withinMs: number): Promise<Response> {
       return new Promise((resolve, reject) => {
         const timer = setTimeout(() => {
           isDue = true;

@@ -6,10 +6,10 @@ import { attempts, deliveryCounts } from "../../../src/db/schema.ts";
 import { startOfDay } from "../../../src/delivery/counts.ts";
 import {
   HEADERS_KEPT_BYTES,
-  keep,
   openResponse,
   RESPONSE_KEPT_BYTES,
   RESPONSE_READ_MS,
+  sealResponse,
 } from "../../../src/delivery/response.ts";
 import { createSender } from "../../../src/delivery/sender.ts";
 import { importKey } from "../../../src/encryption/seal.ts";
@@ -257,7 +257,7 @@ test("a secret that begins with another one is masked whole", async () => {
   const delivery = { subscriptionId: "whk_1", eventId: "evt_1" };
   const response = Promise.resolve({ headers: {}, body: "sesame-and-more", truncated: false });
   const sent = { "X-One": "sesame", "X-Other": "sesame-and-more" };
-  const stored = await keep(delivery, response, null, async () => key, sent);
+  const stored = await sealResponse(delivery, response, null, async () => key, sent);
   expect(await openResponse(key, delivery, stored)).toMatchObject({ body: "***" });
 });
 

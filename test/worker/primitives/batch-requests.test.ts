@@ -2,50 +2,50 @@ import { describe, expect, test, vi } from "vitest";
 import { batchRequests } from "../../../src/primitives/batch-requests.ts";
 import { sleep } from "../../../src/primitives/timing.ts";
 
-/** A merger whose batches are answered, in capitals, once they are released. */
-function merger(members: number) {
+/** Batches requests, and responds to each batch in capitals once it is released. */
+function batcher(callers: number) {
   const batches: string[][] = [];
-  const answers: (() => void)[] = [];
+  const responses: (() => void)[] = [];
   const send = vi.fn(async (batch: string[]) => {
     batches.push(batch);
-    await new Promise<void>((resolve) => answers.push(resolve));
+    await new Promise<void>((resolve) => responses.push(resolve));
     return batch.map((one) => one.toUpperCase());
   });
-  return { ...batchRequests(members, send), batches, release: () => answers.shift()?.() };
+  return { ...batchRequests(callers, send), batches, release: () => responses.shift()?.() };
 }
 
 const AN_HOUR = 3_600_000;
 
 describe("requests that come at the same moment", () => {
-  test("are sent together once nobody else can ask, and each gets its own answer", async () => {
-    const { ask, batches, release } = merger(2);
-    const answers = [ask("a", AN_HOUR), ask("b", AN_HOUR)];
+  test("are sent together once every caller waits, and each gets its own response", async () => {
+    const { add, batches, release } = batcher(2);
+    const responses = [add("a", AN_HOUR), add("b", AN_HOUR)];
     expect(batches).toEqual([["a", "b"]]);
     release();
-    expect(await Promise.all(answers)).toEqual(["A", "B"]);
+    expect(await Promise.all(responses)).toEqual(["A", "B"]);
   });
 
   test("wait no longer for others than they may", async () => {
-    const { ask, batches } = merger(3);
-    ask("patient", AN_HOUR);
-    ask("urgent", 5);
+    const { add, batches } = batcher(3);
+    add("patient", AN_HOUR);
+    add("urgent", 5);
     expect(batches).toEqual([]);
     await expect.poll(() => batches).toEqual([["patient", "urgent"]]);
   });
 
-  test("do not wait for a member that has left", () => {
-    const { ask, unregister, batches } = merger(2);
-    ask("a", AN_HOUR);
+  test("do not wait for a caller that has unregistered", () => {
+    const { add, unregister, batches } = batcher(2);
+    add("a", AN_HOUR);
     unregister();
     expect(batches).toEqual([["a"]]);
   });
 
-  test("wait while a batch is under way, and then go together", async () => {
-    const { ask, batches, release } = merger(3);
-    ask("a", 0);
+  test("wait while a batch is being sent, and then share the next one", async () => {
+    const { add, batches, release } = batcher(3);
+    add("a", 0);
     await expect.poll(() => batches).toEqual([["a"]]);
-    ask("b", 0);
-    ask("c", AN_HOUR);
+    add("b", 0);
+    add("c", AN_HOUR);
     await sleep(5);
     expect(batches).toHaveLength(1);
     release();
@@ -54,8 +54,8 @@ describe("requests that come at the same moment", () => {
 
   test("fail together, and those that follow do not", async () => {
     const send = vi.fn().mockRejectedValueOnce(new Error("lost")).mockResolvedValue(["A"]);
-    const { ask } = batchRequests<string, string>(1, send);
-    await expect(ask("a", 0)).rejects.toThrow("lost");
-    expect(await ask("a", 0)).toBe("A");
+    const { add } = batchRequests<string, string>(1, send);
+    await expect(add("a", 0)).rejects.toThrow("lost");
+    expect(await add("a", 0)).toBe("A");
   });
 });
