@@ -63,7 +63,7 @@ export async function findServiceHealth(env: Env, now: number): Promise<Health> 
       );
     } catch (error) {
       logError("database_unreachable", error, { database });
-      return [`${database} does not answer`];
+      return [`${database} does not respond`];
     }
   });
   const problems = (await Promise.all(found)).flat();

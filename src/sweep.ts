@@ -51,7 +51,8 @@ const SHORT_JOBS: Job[] = [requeueOverdue, exhaust, limitPending, deleteOld];
 /**
  * The scheduled job (the sweep), which runs once a minute. It wakes subscriptions whose messages the queues have lost,
  * announces problems to administrators, deletes data past its retention, continues moves, and logs the health of the
- * service. A job that fails stops no other. The sweep throws at its end, so that Cloudflare shows it as failed.
+ * service. A job that fails does not stop the others. The sweep then throws at its end, so that Cloudflare shows it as
+ * failed.
  */
 export async function sweep(env: Env, now: number): Promise<void> {
   const whole = new Budget(SWEEP_MAX_MS);

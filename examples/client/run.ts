@@ -28,5 +28,5 @@ function sentenceOf(error: unknown, url: string): string {
   // Set by fetch if there was no response.
   const cause = error.cause as NodeJS.ErrnoException | undefined;
   if (!cause) return error.message;
-  return `${url} does not answer (${cause.code ?? cause.message}): is API_URL correct, and is the service running?`;
+  return `${url} does not respond (${cause.code ?? cause.message}): is API_URL correct, and is the service running?`;
 }

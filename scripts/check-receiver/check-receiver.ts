@@ -123,7 +123,7 @@ async function checkAndPrint(url: string, secret: string): Promise<number> {
     if (result === "failed") print(`- ${check}: ${consequence}.`);
   if (findings.some(({ result }) => result === "unclear"))
     print(
-      "Unclear: the receiver refuses valid deliveries too (does it have this secret, and is its clock right?), answers 429, or does not answer.",
+      "Unclear: the receiver refuses valid deliveries too (does it have this secret, and is its clock right?), answers 429, or does not respond.",
     );
   print(
     "What cannot be tested from outside: whether the repeated event is processed only once, and whether signatures are compared in constant time.",

@@ -284,7 +284,7 @@ function judgePromptness(attempts: Attempt[]): Pick<Finding, "got" | "result"> {
 }
 
 function describe({ outcome, durationMs, failure }: Attempt): string {
-  if (outcome.kind === "timed_out") return failure ?? `no answer in ${TIMEOUT_SECONDS} s`;
+  if (outcome.kind === "timed_out") return failure ?? `no response within ${TIMEOUT_SECONDS} s`;
   if (outcome.kind !== "answered") return failure ?? "not sent: fetch blocks this port";
   const redirects = outcome.status >= 300 && outcome.status < 400;
   return `${outcome.status}${redirects ? " (not followed)" : ""} in ${durationMs} ms`;

@@ -300,7 +300,7 @@ async function upload(
  * Tests an uploaded version while the one before it has all the traffic, and then gives it the traffic.
  * Requests that name a version get it once it is part of the deployment, if only with 0%.
  *
- * @throws Error if it does not answer well: it then gets no traffic.
+ * @throws Error if it fails its test: it then gets no traffic.
  */
 async function shift(
   { waitSeconds }: Options,
@@ -319,10 +319,9 @@ async function shift(
   const faults = await findFaults(address, waitSeconds, header);
   if (faults.length > 0)
     throw new Error(
-      [
-        `The new version does not answer well, and gets no traffic; ${former} serves:`,
-        ...faults,
-      ].join("\n  "),
+      [`The new version fails its test, and gets no traffic; ${former} serves:`, ...faults].join(
+        "\n  ",
+      ),
     );
   await share(`${version}@100`);
   // Routes, schedules and consumers of queues belong to no version.
@@ -344,8 +343,8 @@ function commitTag(): string | null {
  * Tests the deployed Worker from outside, and says what is left to do.
  *
  * @param former the version before it, if there is one.
- * @param isNewAddress whether the address did not answer before: it may take minutes to.
- * @throws Error if it does not answer well.
+ * @param isNewAddress whether the address did not respond before: it may take minutes to.
+ * @throws Error if it fails its test.
  */
 async function test(
   options: Options,
@@ -362,7 +361,7 @@ async function test(
   if (faults.length > 0 && former !== null && !isNewAddress)
     throw new Error(
       [
-        "The new version serves, but does not answer well:",
+        "The new version serves, but fails its test:",
         ...faults,
         `If this does not pass, go back: ${wayBack(options, former)}`,
       ].join("\n  "),

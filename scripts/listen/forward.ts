@@ -6,7 +6,7 @@ import { POST_TIMEOUT_MS } from "../../src/contract/limits.ts";
 export interface Answer {
   status: number;
   headers: OutgoingHttpHeaders;
-  /** Why the target did not answer; the status is then 502. */
+  /** Why the target did not respond; the status is then 502. */
   failure: string | null;
 }
 
@@ -39,7 +39,7 @@ export function forward(target: URL, delivery: IncomingMessage, body: Buffer): P
       });
     });
     request.on("error", (error: NodeJS.ErrnoException) => {
-      const failure = signal.aborted ? "no answer in time" : (error.code ?? error.message);
+      const failure = signal.aborted ? "no response in time" : (error.code ?? error.message);
       resolve({ status: 502, headers: {}, failure });
     });
     request.end(body);

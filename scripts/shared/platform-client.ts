@@ -96,7 +96,7 @@ async function openLocal(patienceMs: number): Promise<PlatformClient> {
       if (!signal.aborted) throw error;
       await miniflare.dispose();
       throw new Error(
-        "The local server does not answer: stop it, and start it again with `npm start`.",
+        "The local server does not respond: stop it, and start it again with `npm start`.",
       );
     }
   };

@@ -22,7 +22,7 @@ import { enqueueEmails } from "./queue.ts";
  *    it.
  */
 
-/** How long the lock of a run that has died keeps later runs from announcing. */
+/** How long the lock of a run that has died prevents later runs from announcing. */
 export const ANNOUNCING_MAX_MS = 2 * MINUTE_MS;
 
 const PART = "announcing";
@@ -54,9 +54,9 @@ const unlock = prepared(
 
 /**
  * Notifies administrators of problems of their subscriptions: passes an e-mail for each administrator to the queue, and
- * then records that. If it dies in between, the next run passes the same e-mails again (at-least-once delivery). One
- * e-mail too many costs its reader a moment; one too few may cost events. For the same reason, an e-mail whose message
- * is delivered twice is sent twice.
+ * then records that. If it dies in between, the next run passes the same e-mails again (at-least-once delivery). A
+ * duplicate e-mail is a nuisance, but a missing one may cost events. For the same reason, an e-mail whose message is
+ * delivered twice is sent twice.
  *
  * @param db the database of the subscriptions.
  * @param hasMore whether to continue with another workspace. The next run continues where this one stops.

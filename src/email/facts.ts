@@ -21,7 +21,7 @@ export const FACTS = {
 type FactColumns = Exclude<keyof typeof FACTS, "hasPending">;
 /** The facts about a subscription. */
 export type Facts = Pick<typeof subscriptions.$inferSelect, FactColumns> & {
-  /** Whether it has a pending delivery. Without one, its failures are over, although no success has ended them. */
+  /** Whether it has a pending delivery. Without one, its failures are over, even if no success followed. */
   hasPending: boolean;
 };
 

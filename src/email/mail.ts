@@ -7,7 +7,7 @@ const EMAIL_TIMEOUT_MS = 10_000;
  * Sends an e-mail to one recipient. An e-mail to several would fail for all of them if one is suppressed
  * (https://developers.cloudflare.com/email-service/concepts/suppressions/).
  *
- * @throws the error of the mail service, or one if it does not respond in time. The e-mail may have been sent then.
+ * @throws the error of the mail service, or a timeout, after which the e-mail may have been sent.
  */
 export async function sendEmail(
   env: Env,
@@ -16,7 +16,7 @@ export async function sendEmail(
   const { EMAIL_FROM: email, PORTAL_NAME: name } = env;
   const sending = env.EMAIL.send({ from: name === "" ? email : { email, name }, ...message });
   await withTimeout(EMAIL_TIMEOUT_MS, sending, () => {
-    throw new Error(`no answer in ${EMAIL_TIMEOUT_MS} ms`);
+    throw new Error(`no response within ${EMAIL_TIMEOUT_MS} ms`);
   });
 }
 

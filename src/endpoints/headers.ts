@@ -78,9 +78,9 @@ function findFault(headers: CustomHeaders): { message: string; details: Details 
       details: { reason: "out_of_range", max: HEADERS_MAX },
     };
   if (!names.every((name) => NAME.test(name)))
-    return invalid("a name is not that of a header (RFC 9110)");
+    return invalid("a name is not valid for a header (RFC 9110, 5.1)");
   const reserved = names.find(isReserved);
-  if (reserved) return invalid(`${reserved} cannot be set: we, HTTP or a proxy do`);
+  if (reserved) return invalid(`${reserved} is reserved for the service, HTTP or a proxy`);
   if (new Set(names.map(canonical)).size < names.length) return invalid("two names are the same");
   const bad = names.find((name) => !VALUE.test(headers[name] ?? ""));
   if (bad)

@@ -4,14 +4,14 @@ import { BoundedMap } from "../primitives/bounded-map.ts";
 import { abortAfter, withTimeout } from "../primitives/timing.ts";
 import { isPublicAddress, type TargetFault, targetFault } from "./target.ts";
 
-/** Timeout of the DNS-over-HTTPS resolver. Without a response, requests are not blocked. */
+/** Timeout of the DNS-over-HTTPS resolver. If it does not respond, requests are not blocked. */
 const DNS_TIMEOUT_MS = 2_000;
 /** How long a look-up may delay a request. A later response is cached for the next request. */
 export const DNS_BEFORE_POST_MS = 400;
 /** Maximum names that an isolate caches. */
 const DNS_NAMES_MAX = 1_000;
 /** How long an isolate caches a name's resolution. */
-const DNS_REMEMBERED_MS = 60_000;
+const DNS_CACHED_MS = 60_000;
 
 /** A class of the IP addresses that a name resolves to. */
 export type Resolution = "public" | "private" | "unresolvable" | "unknown";
@@ -21,7 +21,7 @@ function mustCheckNames(env: Env): boolean {
   return !!env.DNS_OVER_HTTPS_URL && env.ALLOW_LOCAL_WEBHOOKS !== "true";
 }
 
-/** Finds why a URL cannot be subscribed, by our policy or, with a resolver, by DNS; null if it can. */
+/** Finds why a subscription cannot have a URL, by our policy or, with a resolver, by DNS; null if it can. */
 export async function findUrlFault(
   env: Env,
   url: string,
@@ -44,22 +44,22 @@ const ADDRESS_TYPES = [1, 28];
 export async function resolveHost(resolverUrl: string, url: string): Promise<Resolution> {
   const host = new URL(url).hostname;
   if (ipaddr.isValid(host.replace(/^\[|\]$/g, ""))) return "unknown";
-  const asked = await Promise.allSettled(
+  const results = await Promise.allSettled(
     ["A", "AAAA"].map((type) => queryResolver(resolverUrl, host, type)),
   );
-  const answers = asked.flatMap((answer) => (answer.status === "fulfilled" ? [answer.value] : []));
-  const addresses = answers
+  const responses = results.flatMap((one) => (one.status === "fulfilled" ? [one.value] : []));
+  const addresses = responses
     .flatMap(({ Answer }) => Answer)
     .filter(({ type, data }) => ADDRESS_TYPES.includes(type) && ipaddr.isValid(data));
   if (addresses.some(({ data }) => !isPublicAddress(data))) return "private";
   // One of the two responses may prove that a host is private, but not that it is public.
-  if (answers.length < asked.length) return "unknown";
-  if (answers.every(({ Status }) => Status === NO_SUCH_NAME)) return "unresolvable";
+  if (responses.length < results.length) return "unknown";
+  if (responses.every(({ Status }) => Status === NO_SUCH_NAME)) return "unresolvable";
   return addresses.length > 0 ? "public" : "unknown";
 }
 
 /** A resolver's response; its other fields are ignored. */
-const Answer = z.object({
+const DnsResponse = z.object({
   Status: z.number(),
   Answer: z.array(z.object({ type: z.number(), data: z.string() })).default([]),
 });
@@ -70,16 +70,16 @@ async function queryResolver(resolverUrl: string, name: string, type: string) {
   url.searchParams.set("name", name);
   url.searchParams.set("type", type);
   const headers = { accept: "application/dns-json" };
-  const said = await abortAfter(DNS_TIMEOUT_MS, async (signal) =>
-    Answer.parse(await (await fetch(url, { headers, signal })).json()),
+  const response = await abortAfter(DNS_TIMEOUT_MS, async (signal) =>
+    DnsResponse.parse(await (await fetch(url, { headers, signal })).json()),
   );
-  if (said.Status !== 0 && said.Status !== NO_SUCH_NAME)
-    throw new Error(`the resolver responded with status ${said.Status}`);
-  return said;
+  if (response.Status !== 0 && response.Status !== NO_SUCH_NAME)
+    throw new Error(`the resolver responded with status ${response.Status}`);
+  return response;
 }
 
 /** Results that this isolate has seen, by host. */
-const remembered = new BoundedMap<{ resolution: Resolution; until: number }>(DNS_NAMES_MAX);
+const cached = new BoundedMap<{ resolution: Resolution; until: number }>(DNS_NAMES_MAX);
 
 /**
  * Creates the function that decides whether requests to a URL are blocked. It is called before each request, because
@@ -98,19 +98,19 @@ export function createGuard(env: Env): (url: string) => Promise<boolean> {
 }
 
 function createResolver(resolverUrl: string): (url: string) => Promise<Resolution> {
-  const asking = new Map<string, Promise<Resolution>>();
+  const lookingUp = new Map<string, Promise<Resolution>>();
   const resolve = async (host: string, url: string) => {
     const resolution = await resolveHost(resolverUrl, url);
-    remembered.set(host, { resolution, until: Date.now() + DNS_REMEMBERED_MS });
-    asking.delete(host);
+    cached.set(host, { resolution, until: Date.now() + DNS_CACHED_MS });
+    lookingUp.delete(host);
     return resolution;
   };
   return async (url) => {
     const host = new URL(url).hostname;
-    const known = remembered.get(host);
+    const known = cached.get(host);
     if (known && Date.now() < known.until) return known.resolution;
-    const answer = asking.get(host) ?? resolve(host, url);
-    asking.set(host, answer);
-    return withTimeout(DNS_BEFORE_POST_MS, answer, (): Resolution => "unknown");
+    const lookUp = lookingUp.get(host) ?? resolve(host, url);
+    lookingUp.set(host, lookUp);
+    return withTimeout(DNS_BEFORE_POST_MS, lookUp, (): Resolution => "unknown");
   };
 }

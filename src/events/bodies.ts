@@ -22,7 +22,7 @@ function delivery<T extends WebhookEvent>(type: T) {
   const shape = z.object({
     id: idField(
       "event",
-      "Identifies the event. A repeated delivery has the same id: use it to deduplicate.",
+      "Identifies the event. A repeated delivery has the same id, so use it to deduplicate.",
     ),
     type: z
       .literal(type)

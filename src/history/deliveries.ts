@@ -27,7 +27,7 @@ import type { DeliveryView, FailureView } from "./views.ts";
  */
 
 /** Maximum deliveries that one page of a filtered list examines. */
-export const DELIVERIES_LOOKED_THROUGH = 2_000;
+export const DELIVERIES_EXAMINED_MAX = 2_000;
 
 /** A filter for lists of deliveries. A field that is absent or null admits all of them. */
 export interface DeliveryFilter {
@@ -93,7 +93,7 @@ export const IS_UNSUCCESSFUL = sql`(${deliveries.state} IN ('exhausted', 'cancel
 
 /**
  * Reads one page of a subscription's deliveries, newest first. Without a filter, it reads one row more than it
- * returns, each with its event. With a filter, it examines up to `DELIVERIES_LOOKED_THROUGH` rows, so a page may be
+ * returns, each with its event. With a filter, it examines up to `DELIVERIES_EXAMINED_MAX` rows, so a page may be
  * short or empty and still have a next one. An index finds the failed deliveries.
  */
 export async function listDeliveriesOf(
@@ -120,7 +120,7 @@ export async function listDeliveriesOf(
   );
   const source = storedState ? UNSUCCESSFUL : sql`${deliveries}`;
   const examined = sql`SELECT ${deliveries.eventId} AS id FROM ${source} WHERE ${isOnPage} ORDER BY ${deliveries.eventId} DESC`;
-  const last = sql`${examined} LIMIT 1 OFFSET ${DELIVERIES_LOOKED_THROUGH - 1}`;
+  const last = sql`${examined} LIMIT 1 OFFSET ${DELIVERIES_EXAMINED_MAX - 1}`;
   const isFiltered = Boolean(state || type || status);
   const { owner, bound, found } = await query(db, {
     owner: ownerOf(isSubscription(webhookId)),
@@ -139,7 +139,7 @@ export async function listDeliveriesOf(
           isOnPage,
           isFiltered ? gte(deliveries.eventId, sql`coalesce((${last}), '')`) : undefined,
           storedState
-            ? sql`${deliveries.eventId} IN (${examined} LIMIT ${DELIVERIES_LOOKED_THROUGH})`
+            ? sql`${deliveries.eventId} IN (${examined} LIMIT ${DELIVERIES_EXAMINED_MAX})`
             : undefined,
           state ? eq(SHOWN_STATE, state) : undefined,
           type ? eq(events.type, type) : undefined,

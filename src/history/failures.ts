@@ -29,8 +29,8 @@ type Entry = Record<Language, readonly [means: string, todo: string]>;
 export const FAILURES = {
   timed_out: {
     en: [
-      `Your server did not answer within ${SECONDS} seconds.`,
-      "Answer as soon as the event is stored, and do the rest of the work afterwards.",
+      `Your server did not respond within ${SECONDS} seconds.`,
+      "Respond as soon as the event is stored, and do the rest of the work afterwards.",
     ],
     fr: [
       `Votre serveur n’a pas répondu en ${SECONDS} secondes.`,
@@ -49,7 +49,7 @@ export const FAILURES = {
   },
   520: {
     en: [
-      "Your server closed the connection, or did not answer in HTTP.",
+      "Your server closed the connection, or did not respond in HTTP.",
       "Look for a crash in its error log, and check that it speaks HTTPS on this port.",
     ],
     fr: [
@@ -89,8 +89,8 @@ export const FAILURES = {
   },
   524: {
     en: [
-      "Your server accepted the connection, but did not answer in time.",
-      "Answer as soon as the event is stored, and do the rest of the work afterwards.",
+      "Your server accepted the connection, but did not respond in time.",
+      "Respond as soon as the event is stored, and do the rest of the work afterwards.",
     ],
     fr: [
       "Votre serveur a accepté la connexion, mais n’a pas répondu à temps.",
@@ -129,7 +129,7 @@ export const FAILURES = {
   },
   "unreachable 403": {
     en: [
-      "Cloudflare answered in the place of your server, and passed nothing on. It does so for URLs with an IP address, and for names that block us in their Cloudflare settings.",
+      "Cloudflare responded in place of your server, and forwarded nothing. It does so for URLs with an IP address, and for host names whose Cloudflare settings block us.",
       "Use a host name in the URL, not an IP address. If it has one, allow our requests in the Cloudflare settings of that name.",
     ],
     fr: [
@@ -179,8 +179,8 @@ export const FAILURES = {
   },
   304: {
     en: [
-      "Your server says that nothing has changed, as if it had been asked for a cached page.",
-      "Exclude this path from caches, and answer with a status from 200 to 299.",
+      "Your server responds that nothing has changed, as if we had requested a cached page.",
+      "Exclude this path from caches, and respond with a status from 200 to 299.",
     ],
     fr: [
       "Votre serveur répond que rien n’a changé, comme si nous demandions une page mise en cache.",
@@ -199,7 +199,7 @@ export const FAILURES = {
   },
   401: {
     en: [
-      "Your server, or something in front of it, asks for other credentials.",
+      "Your server, or something in front of it, requires other credentials.",
       "Check that it verifies signatures with the secret of this subscription, that its clock is right, and that nothing in front of it requires a login.",
     ],
     fr: [
@@ -209,7 +209,7 @@ export const FAILURES = {
   },
   403: {
     en: [
-      "Your server, or something in front of it, refuses our requests.",
+      "Your server, or something in front of it, rejects our requests.",
       "Check that it verifies signatures with the secret of this subscription, that its clock is right, and that no firewall or bot protection blocks our requests.",
     ],
     fr: [
@@ -220,7 +220,7 @@ export const FAILURES = {
   404: {
     en: [
       "Your server has nothing at this URL.",
-      "Check the path, and change the URL of the subscription if the receiver has moved.",
+      "Check the path, and change the URL of the subscription if your webhook handler has moved.",
     ],
     fr: [
       "Votre serveur ne trouve rien à cette URL.",
@@ -249,7 +249,7 @@ export const FAILURES = {
   },
   413: {
     en: [
-      "Your server, or something in front of it, finds the body too large.",
+      "Your server, or something in front of it, rejects the body as too large.",
       "Accept bodies of up to 2 MB.",
     ],
     fr: [
@@ -263,8 +263,8 @@ export const FAILURES = {
   },
   "4xx": {
     en: [
-      "Your server refused the delivery.",
-      "Look in its log for what it refuses: often, a body that was changed before its signature was verified, or a timestamp that its clock finds too old.",
+      "Your server rejected the delivery.",
+      "Look in its log for the reason. Often, the body was changed before its signature was verified, or a wrong clock makes our timestamp look too old.",
     ],
     fr: [
       "Votre serveur a refusé la livraison.",
@@ -294,7 +294,7 @@ function explainClock(fast: number): Entry {
   const minutes = Math.abs(fast);
   return {
     en: [
-      `Your server rejected the delivery, and its clock is ${minutes} minutes ${fast > 0 ? "fast" : "slow"}: it takes our timestamp for an old one.`,
+      `Your server rejected the delivery, and its clock is ${minutes} minutes ${fast > 0 ? "fast" : "slow"}, so our timestamp looks too old to it.`,
       "Set its clock, and keep it right with NTP.",
     ],
     fr: [

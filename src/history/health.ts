@@ -38,8 +38,8 @@ export async function listSubscriptionHealth(
 }
 
 /**
- * Reads one subscription with its health and its days in detail, and counts its pending deliveries. They are at most
- * `PENDING_MAX`, and what a minute adds, so that the count takes some 10 ms.
+ * Reads one subscription with its health and its days in detail, and counts its pending deliveries. There are at most
+ * `PENDING_MAX` and those of a few minutes, so the count takes about 10 ms.
  *
  * @throws InputError if there is none.
  */
@@ -212,14 +212,14 @@ function stateOf(row: SubscriptionRow, isRejecting: boolean, now: number): Webho
 }
 
 /** Maximum deliveries of each state that `findUndeliveredSince` examines. */
-const LOOKED_AT_MAX = 1_000;
+const ENDED_EXAMINED_MAX = 1_000;
 
 /**
  * Finds when the oldest event was recorded that a subscription has not received: its delivery has failed, waits for
  * a retry, or was cancelled. Null if there is none. For a disabled subscription, deliveries that ended before its
  * last streak do not count, and the events since it was disabled do.
  *
- * If more than `LOOKED_AT_MAX` deliveries have failed, the time may be too early. So a replay from that time leaves
+ * If more than `ENDED_EXAMINED_MAX` deliveries have failed, the time may be too early. So a replay from that time leaves
  * out no event.
  */
 export async function findUndeliveredSince(
@@ -249,7 +249,7 @@ export async function findUndeliveredSince(
   const [found] = subscription;
   if (!found) return null;
   const ended = [...exhausted, ...cancelled].map(
-    ({ first, last, examined }) => first ?? (examined === LOOKED_AT_MAX ? last : null),
+    ({ first, last, examined }) => first ?? (examined === ENDED_EXAMINED_MAX ? last : null),
   );
   const ids = [
     ...ended,
@@ -275,6 +275,6 @@ function selectFirstEnded(webhookId: string, state: "exhausted" | "cancelled") {
         FROM ${UNSUCCESSFUL}
         WHERE ${deliveries.subscriptionId} = ${webhookId} AND ${deliveries.state} = ${state}
           AND ${IS_UNSUCCESSFUL}
-        ORDER BY ${deliveries.eventId} LIMIT ${LOOKED_AT_MAX})
+        ORDER BY ${deliveries.eventId} LIMIT ${ENDED_EXAMINED_MAX})
     SELECT min(id) FILTER (WHERE counts) AS first, max(id) AS last, count(*) AS examined FROM ended`);
 }

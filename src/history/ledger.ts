@@ -8,8 +8,8 @@ import { ATTEMPT_DUE_AT, subscriptionsWithPending } from "../delivery/schedule.t
 import { livesHere } from "../workspaces/workspaces.ts";
 
 /*
- * Delivery reconciliation: the deliveries by state, compared with the deliveries that events have created. Both
- * numbers are counted independently, so a delivery that is lost or made twice shows.
+ * Delivery reconciliation: compares the deliveries by state with the number of deliveries that events have created.
+ * Both are counted independently, so they differ if a delivery was lost or created twice.
  */
 
 /** How long a delivery must have been due to count as overdue. */
@@ -17,12 +17,12 @@ const OVERDUE_AFTER_MS = 300_000;
 
 export const Backlog = z.object({
   pending: z.int(),
-  overdue: z.int().describe("those that could have been posted for more than five minutes"),
+  overdue: z.int().describe("those that have been due for more than five minutes"),
   oldestPendingSeconds: z
     .int()
     .nullable()
     .describe("age of the oldest event with a pending delivery; null if there is none"),
-  oldestWebhookId: z.string().nullable().describe("the subscription that it is owed to"),
+  oldestWebhookId: z.string().nullable().describe("the subscription of that delivery"),
 });
 export type Backlog = z.infer<typeof Backlog>;
 

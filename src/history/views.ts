@@ -6,14 +6,14 @@ import { PENDING_MAX, RESPONSES_PER_DAY } from "../contract/limits.ts";
 /* The shapes in which operations show subscriptions and deliveries. The portal's page uses the same shapes. */
 
 const Time = z.string();
-const HttpStatus = z.int().nullable().describe("the HTTP status, if there was an answer");
+const HttpStatus = z.int().nullable().describe("the HTTP status; null if there was no response");
 
 export const AttemptView = z.object({
   at: Time.describe("when it began"),
   outcome: z
     .string()
     .describe(
-      "answered, timed_out, unreachable (with a status from 520 to 530, or 403, if Cloudflare answered in the endpoint's place), refused (not sent), unreadable (not sent: the lead is damaged) or overflow (given up: too many were pending)",
+      "answered, timed_out, unreachable (with a status from 520 to 530, or 403, if Cloudflare responded in the endpoint's place), refused (not sent: the URL does not lead to a public address), unreadable (not sent: the lead is damaged) or overflow (given up: too many were pending)",
     ),
   status: HttpStatus,
   durationMs: z.number().nullable(),
@@ -33,14 +33,14 @@ const AttemptResponse = z.object({
   body: z.string().describe("its beginning, as UTF-8; empty if there was none"),
   truncated: z.boolean().describe("there was more"),
   location: z.string().optional().describe("where a redirect leads"),
-  error: z.string().optional().describe("what the runtime says about a failed connection"),
+  error: z.string().optional().describe("the runtime's message about a failed connection"),
 });
 
 /** An attempt in the log of its delivery. */
 const LoggedAttempt = AttemptView.extend({
   request: AttemptRequest.nullable().describe("null if nothing was sent"),
   response: AttemptResponse.nullable().describe(
-    `null if nothing was answered, for a success that is no test, and beyond ${RESPONSES_PER_DAY} failed attempts of the subscription in a day`,
+    `null if there was none, for a success that is no test, and beyond ${RESPONSES_PER_DAY} failed attempts of the subscription in a day`,
   ),
 });
 
@@ -51,7 +51,7 @@ const Outcomes = z.object({
 });
 
 const DayTotals = Outcomes.extend({
-  date: z.string().describe("such as 2026-11-21, in UTC: when the attempts ended"),
+  date: z.string().describe("the UTC day on which the attempts ended, such as 2026-11-21"),
 });
 
 export const WebhookView = z.object({
@@ -59,7 +59,7 @@ export const WebhookView = z.object({
   url: z.string(),
   events: z.array(WebhookEvent),
   description: z.string().nullable(),
-  headers: z.array(z.string()).describe("the names of its own headers"),
+  headers: z.array(z.string()).describe("the names of its custom headers"),
   keyId: z.string().nullable().describe("the API key that created it; null if none did"),
   createdAt: Time,
   disabledAt: Time.nullable(),
@@ -73,13 +73,13 @@ export const WebhookView = z.object({
       z.object({
         type: WebhookEvent,
         since: Time,
-        outcome: z.string().describe("of the last one"),
+        outcome: z.string().describe("that of the last attempt"),
         status: HttpStatus,
       }),
     )
-    .describe("event types of which none was accepted since one failed, although others were"),
+    .describe("event types that the endpoint rejects while it accepts others"),
   failingSince: Time.nullable().describe("first failure since the last success"),
-  failures: z.int().describe("since the last success"),
+  failures: z.int().describe("failed attempts since the last success"),
   pendingExhaustedAt: Time.nullable().describe(
     `when its oldest pending deliveries were first given up, because more than ${PENDING_MAX} waited; null if none were since its last success`,
   ),
@@ -94,7 +94,7 @@ export const WebhookView = z.object({
     .describe("share of the attempts of its days that succeeded, from 0 to 1; null without one"),
   days: z.array(DayTotals).describe("the attempts of the last seven days, oldest first"),
   nextAttemptAt: Time.nullable().describe(
-    "when the next post may start, in the past if it is due; null if none is scheduled",
+    "when the next attempt may start, which is past if it is due; null if none is scheduled",
   ),
   lastAttempt: AttemptView.nullable(),
   lastFailure: AttemptView.extend({ eventId: z.string(), type: WebhookEvent })
@@ -103,7 +103,7 @@ export const WebhookView = z.object({
       "the last attempt of the newest delivery that is retried or exhausted, whichever failed last; null if there is none",
     ),
   overlapEndsAt: Time.nullable().describe(
-    "until when earlier secrets sign, too; null if none does",
+    "when the last earlier secret stops signing; null if none signs",
   ),
 });
 export type WebhookView = z.infer<typeof WebhookView>;
@@ -128,7 +128,7 @@ export const WebhookDetails = WebhookView.extend({
   pending: z.int().describe("deliveries that wait for their first attempt"),
   retrying: z.int().describe("deliveries that have failed and will be retried"),
   undeliveredSince: Time.nullable().describe(
-    "when the first event was recorded that it did not get and may be sent again; while it is disabled, of those since the failures began or it was disabled",
+    "when the oldest event was recorded that it has not received and that can be resent; if it is disabled, only events since its failures began or it was disabled count",
   ),
 });
 export type WebhookDetails = z.infer<typeof WebhookDetails>;
@@ -144,7 +144,7 @@ export const DeliveryView = z.object({
   state: ShownDeliveryState.describe(
     "pending: not attempted yet; retrying: failing, will be retried; delivered; exhausted: failed for good; cancelled; test",
   ),
-  attempts: z.int().describe("all of them, including those before it was sent again"),
+  attempts: z.int().describe("all of them, including those before it was resent"),
   dueAt: Time.nullable().describe(
     "when its next attempt may start; null unless pending or retrying",
   ),
@@ -159,12 +159,12 @@ export type FailureView = z.infer<typeof FailureView>;
 
 /** A delivery with everything that is stored about it. */
 export const DeliveryDetails = DeliveryView.extend({
-  url: z.string().describe("where the subscription posts now"),
-  isDisabled: z.boolean().describe("whether the subscription is disabled: nothing is sent again"),
+  url: z.string().describe("the current URL of the subscription"),
+  isDisabled: z.boolean().describe("whether the subscription is disabled; then nothing is sent"),
   attemptLog: z
     .array(LoggedAttempt)
-    .describe("oldest first; of very many, the first ones and the last"),
-  body: z.string().describe("exactly what is signed and posted"),
+    .describe("oldest first; if there are very many, the first ones and the last"),
+  body: z.string().describe("the exact bytes that are signed and sent, as text"),
 });
 export type DeliveryDetails = z.infer<typeof DeliveryDetails>;
 
@@ -172,14 +172,14 @@ export const TestResult = z.object({
   eventId: EventId,
   outcome: z
     .enum(["answered", "timed_out", "unreachable", "refused"])
-    .describe("refused: not sent"),
+    .describe("refused: not sent, because the URL does not lead to a public address"),
   status: HttpStatus,
   durationMs: z.number(),
 });
 export type TestResult = z.infer<typeof TestResult>;
 
 export const Redelivered = z.object({
-  count: z.int().describe("how many events are about to be sent"),
+  count: z.int().describe("number of events that are scheduled"),
   nextCursor: z.string().nullable().describe("for the next call; null once all was examined"),
 });
 export type Redelivered = z.infer<typeof Redelivered>;

@@ -7,7 +7,7 @@ import { PAGE_LIMIT, REDELIVERIES_PER_SECOND } from "../contract/limits.ts";
 import type { Database } from "../db/client.ts";
 import { sendWakeUps } from "../delivery/messages.ts";
 import {
-  DELIVERIES_LOOKED_THROUGH,
+  DELIVERIES_EXAMINED_MAX,
   FailureState,
   listDeliveriesOf,
   listFailuresOf,
@@ -45,7 +45,7 @@ const eventId = "evt_…";
 const StatusFilter = z.union([integer(100, 599), StatusClass]);
 
 export const listDeliveries = operation({
-  about: `Lists a subscription's deliveries, newest first. A filtered page examines ${DELIVERIES_LOOKED_THROUGH} at most, so it may be empty and still have a next one.`,
+  about: `Lists a subscription's deliveries, newest first. A filtered page examines ${DELIVERIES_EXAMINED_MAX} at most, so it may be empty and still have a next one.`,
   input: z.strictObject({
     webhookId: WebhookId,
     state: ShownDeliveryState.nullish(),

@@ -144,7 +144,7 @@ export const updateWorkspace = operation({
 const SEARCHED_PAGES = 20;
 
 export const listWorkspaces = operation({
-  about: `Lists workspaces, newest first, ${PAGE_LIMIT.max} per page. With a name, a page examines ${SEARCHED_PAGES * PAGE_LIMIT.max}, so it may be empty and still have a next one. If a database does not answer, what it knows is null.`,
+  about: `Lists workspaces, newest first, ${PAGE_LIMIT.max} per page. With a name, a page examines ${SEARCHED_PAGES * PAGE_LIMIT.max}, so it may be empty and still have a next one. If a database does not respond, what it knows is null.`,
   input: z.strictObject({
     name: Name.nullish().describe("only those whose name contains this, in any case"),
     cursor: cursorOf("workspaces"),

@@ -20,8 +20,8 @@ import {
 import { type Scheduled, scheduleDeliveries, takeSlots } from "./schedule.ts";
 
 /*
- * Sends events again. A resend sends the events that a person names. A replay sends those of a time range, such as
- * all that a subscription did not receive while it was disabled.
+ * Sends events again. A resend sends the events that a caller names by id. A replay sends those of a time range, such
+ * as all that a subscription did not receive while it was disabled.
  *
  * Both read the events with their deliveries, decide here which of them to send, and write that in one transaction.
  * The transaction leaves out deliveries that have changed since they were read.
@@ -32,7 +32,7 @@ const UNDELIVERED: readonly RedeliveryState[] = ["exhausted", "cancelled", "miss
 
 /** Maximum events that one call of a range examines. */
 export const REDELIVERY_EXAMINED_MAX = 1_000;
-/** How long a resend waits at most for the slots that replays have taken. */
+/** Maximum delay of a resend behind the slots that replays have taken. */
 const RESEND_WAIT_MAX_MS = MINUTE_MS;
 
 /** A range of a subscription's events, with the events in it to send; times are Unix milliseconds. */
@@ -86,9 +86,9 @@ export async function enableAndReplay(
 
 /**
  * Sends events to a subscription again. A resend is sent even while the endpoint fails. A replay ends the current
- * wait between requests, because the caller has presumably repaired the endpoint; a success then ends the spacing.
+ * delay between requests, because the caller has presumably repaired the endpoint; a success then ends the spacing.
  *
- * @returns null if the subscription is disabled or its workspace has no access: then nothing is sent.
+ * @returns null, without sending anything, if the subscription is disabled or its workspace has no access.
  * @throws InputError for a subscription that does not exist, or an event that it could not receive.
  */
 export async function sendAgain(
@@ -258,8 +258,8 @@ async function resend(
 
 /**
  * Whether a resend brings a pending delivery forward. It does if the delivery is due later than its slot. It also
- * does if the delivery has failed and is due now, because an attempt may be in flight: if that attempt fails, too,
- * the person still gets the attempt that they asked for.
+ * does if the delivery has failed and is due now, because an attempt may be in flight. If that attempt fails, too,
+ * the requested attempt still follows.
  */
 function isBroughtForward(candidate: Candidate, now: number): boolean {
   const { state, priority, attempts, nextAttemptAt } = candidate;
@@ -286,7 +286,7 @@ function toScheduled(candidate: Candidate, waits: boolean): Scheduled {
   return { eventId, storedState, attempts, dueAt, waits };
 }
 
-/** Ends the current wait of a subscription whose requests are spaced, so that one may start now. */
+/** Ends the current delay of a subscription whose requests are spaced, so that one may start now. */
 function endWait(subscriptionId: string, now: number): Part {
   const { id, blockedUntil, earlyDueAt } = subscriptions;
   return qb

@@ -19,8 +19,8 @@ const EARLIER_SECRETS_MAX = 4;
  * period. Requests of the next two seconds may still be signed without the new secret. If the endpoint rejects them,
  * they are retried.
  *
- * The rotation is tried once. A caller that loses the response calls again; the secret that nobody has seen then
- * also signs for the grace period.
+ * The rotation is tried once. A caller that loses the response calls again. The lost secret then also signs for the
+ * grace period.
  *
  * @param overlapSeconds the grace period; 0 ends all earlier secrets immediately.
  * @throws InputError if there is no such subscription, or too many of its secrets still sign.

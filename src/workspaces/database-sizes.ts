@@ -12,7 +12,7 @@ export const DatabaseView = z.object({
   sizeBytes: z
     .int()
     .nullable()
-    .describe(`of ${DATABASE_MAX_BYTES / 1e9} GB; null if it does not answer`),
+    .describe(`of ${DATABASE_MAX_BYTES / 1e9} GB; null if it does not respond`),
   workspaces: z.int().nullable().describe("those that live in it"),
 });
 type DatabaseFigures = Omit<z.infer<typeof DatabaseView>, "database">;

@@ -78,7 +78,7 @@ export function inTime<T>(
   timeoutMs: number = DATABASE_TIMEOUT_MS,
 ): Promise<T> {
   return withTimeout(timeoutMs, answer, () => {
-    throw new DatabaseUnreachable(`${database} does not answer`);
+    throw new DatabaseUnreachable(`${database} does not respond`);
   });
 }
 

@@ -126,7 +126,7 @@ test("rows are counted while writes are still accepted", async () => {
   await moved(workspaceId, "DB_3");
 });
 
-describe("a target that does not answer", () => {
+describe("a target that does not respond", () => {
   const away = deploymentWith({
     DB_3: failingDatabase("DB_3", () => Promise.reject(new Error("D1_ERROR: away"))),
   });
@@ -218,7 +218,7 @@ test("a move is done only when the gates of all keys know", async () => {
   });
   const bindings = { ...env, KEY_GATE: { getByName } as unknown as Env["KEY_GATE"] };
   expect(await errorOf(advanceMove(bindings, workspaceId, "DB_3", always))).toBe("busy");
-  // Nor does the sweep cancel it, however long a gate does not answer: the directory points to DB_3.
+  // Nor does the sweep cancel it, however long a gate does not respond: the directory points to DB_3.
   const since = Date.now() - 6 * MINUTE_MS;
   await rowsIn("DB", "UPDATE moves SET since = ? WHERE workspace_id = ?", since, workspaceId);
   const swept = sweep({ ...isolated().env, KEY_GATE: bindings.KEY_GATE }, Date.now());

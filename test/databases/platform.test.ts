@@ -70,7 +70,7 @@ describe("a workspace of another database", () => {
       shortenTimers(5_000);
       // It cannot know that the subscription does not exist.
       const sentence = await errorOf(platform.disableWebhook({ webhookId: "whk_nobody" }));
-      expect(sentence).toMatch(way === "hangs" ? "DB_3 does not answer" : "overloaded");
+      expect(sentence).toMatch(way === "hangs" ? "DB_3 does not respond" : "overloaded");
       vi.restoreAllMocks();
     }
   });

@@ -84,7 +84,7 @@ export const EVENTS: Fault[] = [
     ["history/health.ts", "isRejecting && failedMs < TELL_AFTER_MS", "isRejecting && failedMs === 0", "a receiver that rejects one type is not said to fail"],
     ["history/health.ts", "${deliveries.settledAt} >= (SELECT at FROM began) AND", "", "what failed in an earlier time is not sent again unasked"],
     ["history/health.ts", " AND NOT ${deliveries.deliveredEarlier}", "", "what was delivered once is not missed"],
-    ["history/health.ts", "examined === LOOKED_AT_MAX ? last : null", "null", "beyond what is looked at, nothing that it did not get is left out"],
+    ["history/health.ts", "examined === ENDED_EXAMINED_MAX ? last : null", "null", "beyond what is looked at, nothing that it did not get is left out"],
     ["history/health.ts", "b.at - a.at", "a.at - b.at", "the last failure is the latest one"],
     ["history/health.ts", "pending: pending - retrying", "pending", "what is retried does not count as new"],
     ["history/health.ts", "NOT (${subscriptions.cancelling} AND ${precedesCancellation()})", "NOT ${subscriptions.cancelling}", "what was made pending after a cancellation is counted"],

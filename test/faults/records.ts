@@ -57,7 +57,7 @@ export const RECORDS: Fault[] = [
     ["invoke.ts", "else await written;", "else ctx.waitUntil(written);", "when a call returns, it is in the trail"],
     ["placements.ts", "note?.(workspaceId);", "", "the trail knows whose subscription a call is about"],
     ["api-keys.ts", "note?.(old.workspaceId);", "", "the trail knows whose key was rolled"],
-    ["placements.ts", "if (unreachable) throw unreachable;", "", "a database that does not answer does not make a subscription unknown"],
+    ["placements.ts", "if (unreachable) throw unreachable;", "", "a database that does not respond does not make a subscription unknown"],
     ["invoke.ts", 'const isKnown = typeof field === "string" && Object.hasOwn(fields, field);', 'const isKnown = typeof field === "string";', "the trail has no name that a caller invented"],
     ["workspaces.ts", "commit(withoutRetries(placement.db), {", "commit(placement.db, {", "a lost reply undoes no later decision about access"],
     ["webhooks.ts", "RESEALED_MAX - total.resealed", "RESEALED_MAX", "a call re-encrypts 100 data keys of all databases together"],

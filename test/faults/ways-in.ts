@@ -96,7 +96,7 @@ export const WAYS_IN: Fault[] = [
     ["routes/automations.ts", '    c.executionCtx.waitUntil(wake(c.env, c.get("placement").database, control.wakes));', "", "what a PATCH announces is posted at once"],
     ["routes/runs.ts", "toPageRequest(list, c", 'toPageRequest("runs", c', "the cursor of one automation's runs is not another's"],
     ["routes/webhooks.ts", "events: [...new Set(creation.events)]", "events: creation.events", "duplicate events collapse"],
-    ["routes/webhooks.ts", 'commit(withoutRetries(c.get("db")), deletion)', 'commit(c.get("db"), deletion)', "a deletion whose reply is lost does not answer 404"],
+    ["routes/webhooks.ts", 'commit(withoutRetries(c.get("db")), deletion)', 'commit(c.get("db"), deletion)', "a deletion whose reply is lost does not respond with 404"],
     ["routes/webhooks.ts", "stored.url !== asked.url ||", "", "an Idempotency-Key belongs to one request"],
     ["routes/webhooks.ts", "/^[\\x21-\\x7e]{1,255}$/", "/^.*$/", "an Idempotency-Key is visible ASCII"],
     ["document/document.ts", "security: [{ apiKey: [] }],", "", "the document says that a key is needed"],

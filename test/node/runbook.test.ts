@@ -88,7 +88,7 @@ test("the runbook has a section for each sentence that health can say", () => {
 });
 
 test.each([
-  ...["no database is bound as ", "no encryption key ", " does not answer"],
+  ...["no database is bound as ", "no encryption key ", " does not respond"],
   "a queue did not accept wake-up messages",
 ])("the runbook quotes a message as the code has it: %s", (message) => {
   expect(RUNBOOK).toContain(message);

@@ -143,8 +143,8 @@ describe("health", () => {
     expect(await findServiceHealth(env, Date.now())).toEqual(WELL);
   });
 
-  test("tells that a database does not answer", async () => {
-    const silent = ill("DB does not answer");
+  test("tells that a database does not respond", async () => {
+    const silent = ill("DB does not respond");
     expect(await findServiceHealth({ ...env, DB: HANGING }, Date.now())).toEqual(silent);
   });
 });

@@ -111,7 +111,7 @@ export class Victim {
   /**
    * Repeats what failed because the runtime was killed, or because the workspace moves.
    *
-   * @throws Error if the runtime is up but does not answer for two minutes.
+   * @throws Error if the runtime is up but does not respond for two minutes.
    */
   async #again<T>(what: string, attempt: () => Promise<T>): Promise<T> {
     for (let { kills } = this, until = Date.now() + PATIENCE_MS; ; ) {

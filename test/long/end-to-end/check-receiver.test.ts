@@ -216,7 +216,7 @@ describe.concurrent("the command says what is wrong with a receiver that", () =>
     await receiver.close();
     expect(checks("failed")).toEqual([VALID, PROMPT]);
     expect(checks("not tested")).toEqual(ALL.slice(1, -1));
-    expect(stdout).toContain("no answer in 10 s");
+    expect(stdout).toContain("no response within 10 s");
     expect(stdout).toContain("\n0 of 10 checks passed, 2 failed, 8 not tested.\n");
     for (const each of [VALID, PROMPT]) expect(stdout).toContain(`\n- ${each}: `);
     expect([code, receiver.posts.length]).toEqual([1, 1]);

@@ -66,7 +66,7 @@ describe("the example client", () => {
     ],
     [
       { API_URL: "http://localhost:2" },
-      "http://localhost:2 does not answer (ECONNREFUSED): is API_URL correct, and is the service running?",
+      "http://localhost:2 does not respond (ECONNREFUSED): is API_URL correct, and is the service running?",
     ],
   ])("with %j ends with one sentence", async (differences, sentence) => {
     const { apiKey } = await open();

@@ -70,7 +70,7 @@ describe("a folder", () => {
 });
 
 test.runIf(process.platform === "linux")(
-  "npm run platform gives up on a server that does not answer",
+  "npm run platform gives up on a server that does not respond",
   async () => {
     const before = childrenOf();
     const runtime = await startRuntime({ registry: folder });
@@ -83,7 +83,7 @@ test.runIf(process.platform === "linux")(
     await runtime.stop();
     expect(end).toMatchObject({
       code: 1,
-      stderr: "The local server does not answer: stop it, and start it again with `npm start`.\n",
+      stderr: "The local server does not respond: stop it, and start it again with `npm start`.\n",
     });
   },
 );

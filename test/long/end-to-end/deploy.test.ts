@@ -108,13 +108,13 @@ describe("npm run deploy, one version after the other,", () => {
     ]);
   });
 
-  test("gives a version that does not answer well no traffic", async () => {
+  test("gives a version that fails its test no traffic", async () => {
     const { id: former } = newest();
     site().replaced["/health"] = (_, response) => response.writeHead(503).end("{}");
     const { code, output } = await site().deploy({ PLATFORM_KEYS: `old:${K2.slice(3)}` });
     delete site().replaced["/health"];
     expect(output).toContain(
-      `The new version does not answer well, and gets no traffic; ${former} serves:\n  GET /health answers 503`,
+      `The new version fails its test, and gets no traffic; ${former} serves:\n  GET /health answers 503`,
     );
     expect([code, worker().deployments[0]]).toEqual([1, { [former]: 100, [newest().id]: 0 }]);
   });

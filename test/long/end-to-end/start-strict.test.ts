@@ -77,7 +77,10 @@ test("npm start migrates each database of wrangler.toml, and serves a workspace 
 });
 
 test.each([
-  ["http://127.0.0.1:9/", "http://127.0.0.1:9/ does not answer. In production, too, they are then"],
+  [
+    "http://127.0.0.1:9/",
+    "http://127.0.0.1:9/ does not respond. In production, too, they are then",
+  ],
   ["", "DNS_OVER_HTTPS_URL is empty."],
 ])(
   "npm start -- --strict with the resolver %j says that hosts are not looked up",

@@ -90,7 +90,7 @@ export function deploy(world: World, store: Store, subscribers: Subscribers, wor
         }
       } catch (error) {
         world.note(`platform ${method} throws ${error}`);
-        if (!/D1_ERROR|overloaded|moving: try again|does not answer/.test(String(error)))
+        if (!/D1_ERROR|overloaded|moving: try again|does not respond/.test(String(error)))
           throw error;
       } finally {
         world.invocations.delete(isolate);

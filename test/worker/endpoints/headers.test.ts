@@ -99,7 +99,7 @@ test.each(
   "X_Service_Signature X-Service-Anything Webhook_Id Content_Length Transfer_Encoding User_Agent CDN-Loop True_Client_IP X-Forwarded-For X_FORWARDED_HOST Forwarded X-Real-IP Range If-None-Match Via Host Cf_Connecting_Ip __proto__".split(
     " ",
   ),
-)("%s cannot be set, because it is ours, HTTP's or a proxy's", async (name) => {
+)("%s is reserved for the service, HTTP or a proxy", async (name) => {
   const { path, portal, namesOf } = await withHeaders(subscriberUrl(), { Authorization: "kept" });
   const send = (field: string) =>
     portal.send(`${path}/update`, {

@@ -66,7 +66,7 @@ describe("POST /webhooks with a resolver", () => {
     expect((await subscribeTo(host, overrides)).status).toBe(201);
   });
 
-  test("accepts a host if the resolver does not answer within 2 s", async () => {
+  test("accepts a host if the resolver does not respond within 2 s", async () => {
     shortenTimers(2_000);
     const startedAt = Date.now();
     expect((await subscribeTo("silent.example")).status).toBe(201);

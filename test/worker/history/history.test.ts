@@ -5,7 +5,7 @@ import { eventIdAt } from "../../../src/contract/ids.ts";
 import { RESPONSES_PER_DAY } from "../../../src/contract/limits.ts";
 import { openDatabase } from "../../../src/db/client.ts";
 import {
-  DELIVERIES_LOOKED_THROUGH,
+  DELIVERIES_EXAMINED_MAX,
   type DeliveryFilter,
   listDeliveriesOf,
   listFailuresOf,
@@ -430,10 +430,10 @@ describe("a filtered list of deliveries", () => {
     const { id, fill } = await filling();
     const old = await fill(TODAY - DAY_MS, 3);
     for (const eventId of old) await setDeliveries(id, { lastStatus: 201 }, eventId);
-    await fill(TODAY, 2.5 * DELIVERIES_LOOKED_THROUGH);
+    await fill(TODAY, 2.5 * DELIVERIES_EXAMINED_MAX);
     const { lengths, read } = await pagesOf(id, { status: 201 });
     expect(lengths).toEqual([0, 0, 2, 1]);
-    expect(read).toBeLessThan(5 * DELIVERIES_LOOKED_THROUGH);
+    expect(read).toBeLessThan(5 * DELIVERIES_EXAMINED_MAX);
   });
 
   test.each(["exhausted", "retrying"] as const)(
@@ -441,7 +441,7 @@ describe("a filtered list of deliveries", () => {
     async (state) => {
       const { id, fill } = await filling();
       const failed = await fill(TODAY - DAY_MS, 3, state === "retrying" ? "pending" : state);
-      await fill(TODAY, 2.5 * DELIVERIES_LOOKED_THROUGH);
+      await fill(TODAY, 2.5 * DELIVERIES_EXAMINED_MAX);
       expect(failed).toHaveLength(3);
       const { lengths, read } = await pagesOf(id, { state });
       expect(lengths).toEqual([2, 1]);

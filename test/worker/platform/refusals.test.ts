@@ -176,7 +176,7 @@ test.each<Refusal>([
       { headers: { [name]: "x" } },
     ]),
     ...["Host", "content-length", "X-Service-Test", "webhook-id", "User-Agent", "TE", "CF-Ray"].map(
-      (name): [string, object] => [`headers: ${name} cannot be set…`, { headers: { [name]: "x" } }],
+      (name): [string, object] => [`headers: ${name} is reserved…`, { headers: { [name]: "x" } }],
     ),
     ...["", " x", "x ", "a\r\nB: c", "é", "a\tb", "x".repeat(1_001)].map(
       (value): [string, object] => ["headers: X-Key must be…", { headers: { "X-Key": value } }],
