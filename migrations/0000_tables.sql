@@ -232,7 +232,7 @@ CREATE TABLE `workspaces` (
 	`name` text NOT NULL,
 	`admin_emails` text NOT NULL,
 	`access_granted` integer DEFAULT true NOT NULL,
-	`data_key` text,
+	`sealed_data_key` text,
 	`test_events` integer DEFAULT 0 NOT NULL,
 	`test_events_since` integer DEFAULT 0 NOT NULL,
 	`sessions_not_before` integer DEFAULT 0 NOT NULL,

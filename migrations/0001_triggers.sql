@@ -160,7 +160,7 @@ BEGIN
 	SELECT RAISE(ABORT, 'moving: try again');
 END;
 --> statement-breakpoint
-CREATE TRIGGER `workspaces_update_locked` BEFORE UPDATE OF id, name, admin_emails, access_granted, data_key, test_events, test_events_since, sessions_not_before, webhooks_max, created_at ON `workspaces`
+CREATE TRIGGER `workspaces_update_locked` BEFORE UPDATE OF id, name, admin_emails, access_granted, sealed_data_key, test_events, test_events_since, sessions_not_before, webhooks_max, created_at ON `workspaces`
 WHEN OLD.write_lock = 'locked'
 BEGIN
 	SELECT RAISE(ABORT, 'moving: try again');

@@ -201,8 +201,8 @@ export async function expectAllBound(
 }
 
 /** One data key under each encryption key that is in use; reads all of them. */
-const SEALED_UNDER_EACH_KEY = `SELECT id AS owner, min(data_key) AS sealed FROM workspaces
-  WHERE data_key IS NOT NULL GROUP BY substr(data_key, 1, instr(data_key, '.'))`;
+const SEALED_UNDER_EACH_KEY = `SELECT id AS owner, min(sealed_data_key) AS sealed FROM workspaces
+  WHERE sealed_data_key IS NOT NULL GROUP BY substr(sealed_data_key, 1, instr(sealed_data_key, '.'))`;
 const Sealed = z.array(z.object({ owner: z.string(), sealed: z.string() }));
 
 /**

@@ -11,7 +11,7 @@ export type Tables = Record<Table, Row[]>;
 /** The columns that a restore puts back in existing rows. Calls of the Platform API restore the others. */
 const KEPT_COLUMNS: Record<Table, string[]> = {
   // The encryption of a data key changes when the encryption key is rotated.
-  workspaces: ["name", "admin_emails", "webhooks_max", "data_key"],
+  workspaces: ["name", "admin_emails", "webhooks_max", "sealed_data_key"],
   // The gate of a key is only invalidated if the row says that the key is in use.
   api_keys: ["requests_per_window", "expires_at", "last_used_at"],
   subscriptions: [

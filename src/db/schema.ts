@@ -69,7 +69,7 @@ export const workspaces = sqliteTable(
      * Its data encryption key, encrypted (`createDataKey`). The key itself never changes. Null in a database that the
      * workspace does not live in.
      */
-    dataKey: text("data_key"),
+    sealedDataKey: text("sealed_data_key"),
     /** The number of test events in the minute that began at `testEventsSince`. */
     testEvents: integer("test_events").notNull().default(0),
     testEventsSince: integer("test_events_since").notNull().default(0),

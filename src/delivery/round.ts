@@ -17,7 +17,7 @@ import { isActive } from "../db/states.ts";
 import type { WorkspaceKey } from "../encryption/personal-data.ts";
 import { earlierSecretsAt } from "../endpoints/secrets.ts";
 import { BODY, type BodyRow } from "../events/bodies.ts";
-import { dataKeyOf } from "../workspaces/data-keys.ts";
+import { sealedDataKeyOf } from "../workspaces/data-keys.ts";
 import { isUnlocked, isWritable } from "../workspaces/moves.ts";
 import { insertAttempts } from "./attempts.ts";
 import { cancelDeliveries, cancelPending } from "./cancellation.ts";
@@ -383,7 +383,7 @@ const readSubscriptions = prepared(
     .select({
       subscriptionId: subscriptions.id,
       workspaceId: subscriptions.workspaceId,
-      dataKey: dataKeyOf(subscriptions.workspaceId),
+      sealedDataKey: sealedDataKeyOf(subscriptions.workspaceId),
       url: subscriptions.url,
       events: subscriptions.events,
       sealedSecret: subscriptions.sealedSecret,

@@ -32,7 +32,7 @@ export interface PreparedDelivery extends PendingDelivery {
 /** The part of a subscription that its requests need. */
 export type Target = Pick<
   RoundSubscription,
-  "workspaceId" | "dataKey" | "url" | "sealedSecret" | "sealedHeaders" | "earlierSecrets"
+  "workspaceId" | "sealedDataKey" | "url" | "sealedSecret" | "sealedHeaders" | "earlierSecrets"
 >;
 
 /** The outcome of a request, with the part of its response to store. */
@@ -99,14 +99,14 @@ export function createSender(env: Env, isTest = false) {
     target: Target,
     now: number,
   ): Promise<OutcomeWithResponse> {
-    const { url, workspaceId, dataKey, sealedHeaders } = target;
+    const { url, workspaceId, sealedDataKey, sealedHeaders } = target;
     const { subscriptionId, eventId } = delivery;
     if (await delivery.isForbidden) return { kind: "refused" };
     const { body, signature, signedAt } = await delivery.signed;
     // The history recomputes signatures from the second in which the attempt started.
     const isCurrent = Math.floor(now / 1000) === Math.floor(signedAt / 1000);
     const headers = {
-      ...(await openHeaders(env, { subscriptionId, workspaceId, dataKey }, sealedHeaders)),
+      ...(await openHeaders(env, { subscriptionId, workspaceId, sealedDataKey }, sealedHeaders)),
       [WEBHOOK_HEADER]: subscriptionId,
       ...(isCurrent
         ? signature
@@ -121,7 +121,7 @@ export function createSender(env: Env, isTest = false) {
     const received = response
       ? abortAfter(RESPONSE_READ_MS, (signal) => readResponse(response, signal))
       : Promise.resolve(null);
-    const openKey = () => openDataKey(env.ENCRYPTION_KEYS, workspaceId, dataKey);
+    const openKey = () => openDataKey(env.ENCRYPTION_KEYS, workspaceId, sealedDataKey);
     return { ...outcome, kept: sealResponse(delivery, received, clue, openKey, headers) };
   }
 

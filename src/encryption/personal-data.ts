@@ -16,7 +16,7 @@ const KEPT_MAX = 1_000;
 /** A workspace with its data key, encrypted; null if it has none. */
 export interface WorkspaceKey {
   workspaceId: string;
-  dataKey: string | null;
+  sealedDataKey: string | null;
 }
 
 /**
@@ -66,9 +66,9 @@ export async function openDataKey(
  */
 export async function expectDataKey(
   keys: string,
-  { workspaceId, dataKey }: WorkspaceKey,
+  { workspaceId, sealedDataKey }: WorkspaceKey,
 ): Promise<CryptoKey> {
-  const key = await openDataKey(keys, workspaceId, dataKey);
+  const key = await openDataKey(keys, workspaceId, sealedDataKey);
   // A caller that tries again finds the database where the workspace lives now.
   if (!key) throw new Error(`moving: try again: ${workspaceId} has no data key in this database`);
   return key;

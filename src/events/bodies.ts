@@ -96,11 +96,11 @@ export class UnreadableEvent extends Error {}
  */
 export async function makeBody(
   keys: string,
-  { workspaceId, dataKey }: WorkspaceKey,
+  { workspaceId, sealedDataKey }: WorkspaceKey,
   { eventId, createdAt, storedBody, leadId, lead }: BodyRow,
 ): Promise<string> {
   if (leadId === null) return storedBody;
-  const key = await openDataKey(keys, workspaceId, dataKey);
+  const key = await openDataKey(keys, workspaceId, sealedDataKey);
   const data = lead && (await readLead(key, parseLeadRow(lead)));
   if (!data) throw new UnreadableEvent(`${leadId} cannot be decrypted, or is gone`);
   return serializeBody(eventId, "lead.created", createdAt, data);

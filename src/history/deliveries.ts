@@ -193,7 +193,7 @@ export async function listFailuresOf(
     ORDER BY event_id DESC, subscription_id DESC LIMIT ${limit + 1}) AS failing`;
   const { owner, found } = await query(db, {
     owner: qb
-      .select({ workspaceId: workspaces.id, dataKey: workspaces.dataKey })
+      .select({ workspaceId: workspaces.id, sealedDataKey: workspaces.sealedDataKey })
       .from(workspaces)
       .where(eq(workspaces.id, workspaceId)),
     found: qb
@@ -238,7 +238,7 @@ function parsePosition(position: Position | null): { eventId: string; subscripti
 /** Selects the workspace of a subscription, with its data key. */
 function ownerOf(which: SQL | undefined) {
   return qb
-    .select({ workspaceId: workspaces.id, dataKey: workspaces.dataKey })
+    .select({ workspaceId: workspaces.id, sealedDataKey: workspaces.sealedDataKey })
     .from(subscriptions)
     .innerJoin(workspaces, eq(workspaces.id, subscriptions.workspaceId))
     .where(which);
@@ -246,9 +246,9 @@ function ownerOf(which: SQL | undefined) {
 
 async function openDataKeyOf(
   { ENCRYPTION_KEYS }: Pick<Env, "ENCRYPTION_KEYS">,
-  [owner]: { workspaceId: string; dataKey: string | null }[],
+  [owner]: { workspaceId: string; sealedDataKey: string | null }[],
 ): Promise<CryptoKey | null> {
-  return owner ? openDataKey(ENCRYPTION_KEYS, owner.workspaceId, owner.dataKey) : null;
+  return owner ? openDataKey(ENCRYPTION_KEYS, owner.workspaceId, owner.sealedDataKey) : null;
 }
 
 /** Returns a delivery in the shape that operations show. @param dataKey the data key of the workspace. */

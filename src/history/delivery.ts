@@ -11,7 +11,7 @@ import { openSigner } from "../endpoints/secrets.ts";
 import { BODY, makeBody, UnreadableEvent } from "../events/bodies.ts";
 import { ROTATION_MS } from "../subscriptions/rotation.ts";
 import { isSubscription } from "../subscriptions/subscriptions.ts";
-import { dataKeyOf } from "../workspaces/data-keys.ts";
+import { sealedDataKeyOf } from "../workspaces/data-keys.ts";
 import { DELIVERY_COLUMNS, toView } from "./deliveries.ts";
 import type { DeliveryDetails } from "./views.ts";
 
@@ -40,7 +40,7 @@ export async function findDelivery(
         earlierSecrets: subscriptions.earlierSecrets,
         rotatedAt: subscriptions.rotatedAt,
         workspaceId: events.workspaceId,
-        dataKey: dataKeyOf(events.workspaceId),
+        sealedDataKey: sealedDataKeyOf(events.workspaceId),
       })
       .from(subscriptions)
       .innerJoin(deliveries, eq(deliveries.subscriptionId, subscriptions.id))
@@ -63,7 +63,7 @@ export async function findDelivery(
   });
   if (!row) throw unknownInput("eventId", "no such delivery to this subscription");
   const keys = env.ENCRYPTION_KEYS;
-  const key = await openDataKey(keys, row.workspaceId, row.dataKey);
+  const key = await openDataKey(keys, row.workspaceId, row.sealedDataKey);
   const view = await toView(row, key);
   const body = await makeBody(keys, row, row).catch((error: unknown) => {
     if (error instanceof UnreadableEvent) return null;

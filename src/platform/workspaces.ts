@@ -70,7 +70,7 @@ export const createWorkspace = operation({
       id: workspaceId,
       name,
       adminEmails: adminEmails ?? [],
-      dataKey: await createDataKey(env.ENCRYPTION_KEYS, workspaceId),
+      sealedDataKey: await createDataKey(env.ENCRYPTION_KEYS, workspaceId),
       createdAt: Date.now(),
     };
     await insertWorkspace(placement.db, workspace);

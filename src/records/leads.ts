@@ -18,7 +18,7 @@ import { erasedLeads, leads } from "../db/schema.ts";
 import { openDataKey, openUnder } from "../encryption/personal-data.ts";
 import { logError } from "../log.ts";
 import type { Hex } from "../primitives/bytes.ts";
-import { dataKeyOf, loadDataKey } from "../workspaces/data-keys.ts";
+import { loadDataKey, sealedDataKeyOf } from "../workspaces/data-keys.ts";
 import { type ReportedPerson, SHOWN_PERSON, showPerson } from "./person.ts";
 
 /** SQL expression: the encrypted personal data of a lead, in hexadecimal. */
@@ -102,11 +102,11 @@ export async function findLeadAs<Shown>(
   const [row] = await query(
     db,
     qb
-      .select({ ...LEAD_COLUMNS, dataKey: dataKeyOf(leads.workspaceId) })
+      .select({ ...LEAD_COLUMNS, sealedDataKey: sealedDataKeyOf(leads.workspaceId) })
       .from(leads)
       .where(and(eq(leads.id, id), eq(leads.workspaceId, workspaceId))),
   );
-  return row ? read(await openDataKey(keys, workspaceId, row.dataKey), row) : null;
+  return row ? read(await openDataKey(keys, workspaceId, row.sealedDataKey), row) : null;
 }
 
 /** A lead to insert, with encrypted personal data; `eventId` is the event that announces it. */

@@ -33,7 +33,7 @@ export async function findFields(db: Database, webhookId: string) {
       sealedHeaders: subscriptions.sealedHeaders,
       disabledAt: subscriptions.disabledAt,
       rotatedAt: subscriptions.rotatedAt,
-      dataKey: workspaces.dataKey,
+      sealedDataKey: workspaces.sealedDataKey,
     })
     .from(subscriptions)
     .innerJoin(workspaces, eq(workspaces.id, subscriptions.workspaceId))

@@ -269,7 +269,7 @@ export function knownSubscription(id: string, now: number) {
       sealedSecret,
       sealedHeaders,
       earlierSecrets: earlierSecretsAt(now),
-      dataKey: workspaces.dataKey,
+      sealedDataKey: workspaces.sealedDataKey,
       accessGranted: workspaces.accessGranted,
       isActive: isActive().mapWith(Boolean),
       slow,

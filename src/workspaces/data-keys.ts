@@ -7,13 +7,13 @@ import { unknownWorkspace } from "./moves.ts";
 import { selectWorkspaces } from "./workspaces.ts";
 
 /** SQL expression: the encrypted data key of a workspace; null if it does not live in this database. */
-export function dataKeyOf(workspaceId: Column): SQL<string | null> {
-  return sql`(SELECT ${workspaces.dataKey} FROM ${workspaces} WHERE ${workspaces.id} = ${workspaceId})`;
+export function sealedDataKeyOf(workspaceId: Column): SQL<string | null> {
+  return sql`(SELECT ${workspaces.sealedDataKey} FROM ${workspaces} WHERE ${workspaces.id} = ${workspaceId})`;
 }
 
-const sealedDataKey = prepared(
+const selectSealedDataKey = prepared(
   qb
-    .select({ dataKey: workspaces.dataKey })
+    .select({ sealedDataKey: workspaces.sealedDataKey })
     .from(workspaces)
     .where(eq(workspaces.id, sql.placeholder("workspaceId"))),
 );
@@ -32,8 +32,8 @@ export async function loadDataKey(
 ): Promise<CryptoKey | null> {
   const known = knownDataKey(workspaceId);
   if (known) return known;
-  const [workspace] = await query(db, sealedDataKey({ workspaceId }));
-  return openDataKey(keys, workspaceId, workspace?.dataKey ?? null);
+  const [workspace] = await query(db, selectSealedDataKey({ workspaceId }));
+  return openDataKey(keys, workspaceId, workspace?.sealedDataKey ?? null);
 }
 
 /**
@@ -51,5 +51,5 @@ export async function loadDataKeyToWrite(
   if (known) return known;
   const [workspace] = await query(db, selectWorkspaces([workspaceId]));
   if (!workspace) throw unknownWorkspace();
-  return expectDataKey(keys, { workspaceId, dataKey: workspace.dataKey });
+  return expectDataKey(keys, { workspaceId, sealedDataKey: workspace.sealedDataKey });
 }

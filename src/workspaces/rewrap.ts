@@ -24,17 +24,17 @@ export async function rewrapDataKeys(
   ring: KeyRing,
   limit: number,
 ): Promise<Resealed> {
-  const { id, dataKey } = workspaces;
+  const { id, sealedDataKey } = workspaces;
   const keyId = sealingKeyId(ring);
   const isUnderOther = and(
-    sql`substr(${dataKey}, 1, ${keyId.length + 1}) <> ${`${keyId}.`}`,
+    sql`substr(${sealedDataKey}, 1, ${keyId.length + 1}) <> ${`${keyId}.`}`,
     // The data key of a workspace that has moved is rewrapped in the database where it lives now.
     isWritable(id),
   );
   const result = { resealed: 0, unreadable: 0 };
   for (let after: string | undefined = ""; after !== undefined && result.resealed < limit; ) {
-    const found: { id: string; dataKey: string }[] = await db
-      .select({ id, dataKey: sql<string>`${dataKey}` })
+    const found: { id: string; sealedDataKey: string }[] = await db
+      .select({ id, sealedDataKey: sql<string>`${sealedDataKey}` })
       .from(workspaces)
       .where(and(isUnderOther, gt(id, after)))
       .orderBy(id)
@@ -43,8 +43,8 @@ export async function rewrapDataKeys(
     const resealed = found.flatMap((old, i) => {
       const key = keys[i];
       // The workspace may have been erased with its key since it was read.
-      const isSame = and(eq(id, old.id), eq(dataKey, old.dataKey));
-      return key == null ? [] : qb.update(workspaces).set({ dataKey: key }).where(isSame);
+      const isSame = and(eq(id, old.id), eq(sealedDataKey, old.sealedDataKey));
+      return key == null ? [] : qb.update(workspaces).set({ sealedDataKey: key }).where(isSame);
     });
     await commit(db, transaction(resealed));
     const unreadable = found.filter((_, i) => keys[i] === null).map((each) => each.id);
@@ -60,8 +60,8 @@ export async function rewrapDataKeys(
 /** Encrypts a data key under the first key of the ring; null if no key of the ring can decrypt it. */
 async function rewrap(
   ring: KeyRing,
-  { id, dataKey }: { id: string; dataKey: string },
+  { id, sealedDataKey }: { id: string; sealedDataKey: string },
 ): Promise<string | null> {
-  const key = await open(ring, id, dataKey).catch(() => null);
+  const key = await open(ring, id, sealedDataKey).catch(() => null);
   return key === null ? null : seal(ring, id, key);
 }

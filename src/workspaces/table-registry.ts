@@ -70,7 +70,7 @@ const REGISTRY = {
     key: [workspaces.id],
     order: [workspaces.id],
     stays: true,
-    secret: [workspaces.dataKey],
+    secret: [workspaces.sealedDataKey],
   },
   apiKeys: {
     kind: "api_key",

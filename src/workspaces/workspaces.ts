@@ -33,7 +33,7 @@ import { queryIfReachable } from "./placement.ts";
 /** Inserts a workspace that has access to the service. @param workspace the row, with an encrypted data key. */
 export async function insertWorkspace(
   db: Database,
-  workspace: typeof workspaces.$inferInsert & { dataKey: string },
+  workspace: typeof workspaces.$inferInsert & { sealedDataKey: string },
 ) {
   return db.insert(workspaces).values(workspace).onConflictDoNothing();
 }
@@ -170,7 +170,7 @@ export async function listEntries(
 /** Selects the workspaces among these that exist and are not being erased, with their encrypted data keys. */
 export function selectWorkspaces(ids: string[]) {
   return qb
-    .select({ id: workspaces.id, dataKey: workspaces.dataKey })
+    .select({ id: workspaces.id, sealedDataKey: workspaces.sealedDataKey })
     .from(workspaces)
     .where(and(inJson(workspaces.id, ids), eq(workspaces.erasing, false)));
 }

@@ -63,7 +63,7 @@ test("leads move with their data key, which is left nowhere", async () => {
     return (await api.get("/v1/leads")).body;
   };
   const before = await shown();
-  const read = "SELECT data_key FROM workspaces WHERE id = ?";
+  const read = "SELECT sealed_data_key FROM workspaces WHERE id = ?";
   const keys = async () => {
     const found = NAMES.map((name) => valueIn(name, read, workspaceId));
     return (await Promise.all(found)).map((key) => key ?? null);

@@ -131,7 +131,7 @@ describe("the ledger and the backlog", () => {
 
 test("resealSecrets re-encrypts 100 data keys in a call, whichever databases they are in", async () => {
   const insert =
-    "INSERT INTO workspaces (id, name, admin_emails, created_at, data_key) VALUES (?, '', '[]', 0, ?)";
+    "INSERT INTO workspaces (id, name, admin_emails, created_at, sealed_data_key) VALUES (?, '', '[]', 0, ?)";
   for (const name of ["DB_2", "DB_3"] as const)
     for (let i = 0; i < 60; i++) {
       const id = randomId("workspace");

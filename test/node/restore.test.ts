@@ -77,7 +77,7 @@ function putBack(then: DatabaseSync, noted: Tables): string[] {
 describe("the rows that are put back", () => {
   test("are those that were created, and the kept columns of those that were changed", () => {
     const { then, now, both } = opened();
-    both("workspaces", workspace("wks_1"), { name: 'L\'Agence\n"2"; --', data_key: "k2.x" });
+    both("workspaces", workspace("wks_1"), { name: 'L\'Agence\n"2"; --', sealed_data_key: "k2.x" });
     both("api_keys", key("key_1"), { expires_at: 9 });
     both("subscriptions", subscription("whk_1"), { sealed_secret: "now", disabled_at: 5 });
     insert(now, "workspaces", workspace("wks_2"));

@@ -79,7 +79,7 @@ export async function subscribe(
 ): Promise<{ id: string; url: string; secret: string }> {
   const id = randomId("webhook");
   const secret = mintSecret();
-  const key = await dataKeyOf(workspaceId);
+  const key = await sealedDataKeyOf(workspaceId);
   const sealedSecret = await sealSecret(key, id, secret);
   await commit(db, insertSubscription({ id, workspaceId, url, events, sealedSecret, createdAt }));
   return { id, url, secret };
@@ -91,7 +91,7 @@ export async function subscribeMany(
   count: number,
   values: Partial<typeof subscriptions.$inferInsert> = {},
 ): Promise<string[]> {
-  const key = await dataKeyOf(workspaceId);
+  const key = await sealedDataKeyOf(workspaceId);
   const rows = await Promise.all(
     Array.from({ length: count }, async () => {
       const id = randomId("webhook");
@@ -106,7 +106,7 @@ export async function subscribeMany(
   return rows.map(({ id }) => id);
 }
 
-function dataKeyOf(workspaceId: string) {
+function sealedDataKeyOf(workspaceId: string) {
   return loadDataKeyToWrite(openDatabase(WORKSPACE_DB), env.ENCRYPTION_KEYS, workspaceId);
 }
 
@@ -244,7 +244,7 @@ export async function postOf(
   const { sealedSecret } = await subscriptionRow(id);
   const sealed = { sealedSecret, earlierSecrets: [], sealedHeaders: null };
   const [workspace] = await db.select().from(workspaces).where(eq(workspaces.id, workspaceId));
-  const target = { workspaceId, dataKey: workspace?.dataKey ?? null, url, ...sealed };
+  const target = { workspaceId, sealedDataKey: workspace?.sealedDataKey ?? null, url, ...sealed };
   const row = {
     ...event,
     subscriptionId: id,

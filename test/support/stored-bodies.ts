@@ -2,13 +2,13 @@ import { aliasFields, qb } from "../../src/db/builder.ts";
 import { events } from "../../src/db/schema.ts";
 import type { WorkspaceKey } from "../../src/encryption/personal-data.ts";
 import { BODY, type BodyRow, makeBody } from "../../src/events/bodies.ts";
-import { dataKeyOf } from "../../src/workspaces/data-keys.ts";
+import { sealedDataKeyOf } from "../../src/workspaces/data-keys.ts";
 
 const { type, workspaceId } = events;
 
 /** The SQL that reads each event with what its body is made from. */
 export const EVENTS_WITH_BODIES = qb
-  .select(aliasFields({ type, workspaceId, dataKey: dataKeyOf(workspaceId), ...BODY }))
+  .select(aliasFields({ type, workspaceId, sealedDataKey: sealedDataKeyOf(workspaceId), ...BODY }))
   .from(events)
   .toSQL().sql;
 

@@ -9,7 +9,7 @@ import { NEVER } from "../../delivery/policy.ts";
 import { openDataKey } from "../../encryption/personal-data.ts";
 import { type LeadRow, readPersonalData, SEALED } from "../../records/leads.ts";
 import { toPersonalData } from "../../records/person.ts";
-import { dataKeyOf } from "../data-keys.ts";
+import { sealedDataKeyOf } from "../data-keys.ts";
 import { childrenAsJson, isAfter, type RowPosition, rowPosition, selectRows } from "../rows.ts";
 import { type ChildTable, type ExportKind, OWNED, type OwnedTable } from "../table-registry.ts";
 
@@ -95,14 +95,17 @@ async function listRows(
   const found = await query(db, qb.all<Row>(next));
   if (owned.table !== leads) return found;
   const sealed = found as (Row & SealedLead)[];
-  const dataKey = await openDataKey(keys, workspaceId, sealed[0]?.dataKey ?? null);
+  const dataKey = await openDataKey(keys, workspaceId, sealed[0]?.sealedDataKey ?? null);
   return Promise.all(sealed.map((row) => openLead(dataKey, row)));
 }
 
 /** The columns to select for `openLead`. */
-const TO_OPEN = [sql`${SEALED} AS sealed`, sql`${dataKeyOf(leads.workspaceId)} AS "dataKey"`];
+const TO_OPEN = [
+  sql`${SEALED} AS sealed`,
+  sql`${sealedDataKeyOf(leads.workspaceId)} AS "sealedDataKey"`,
+];
 
-type SealedLead = Pick<LeadRow, "id" | "sealed"> & { dataKey: string | null };
+type SealedLead = Pick<LeadRow, "id" | "sealed"> & { sealedDataKey: string | null };
 
 /** Adds the decrypted personal data to the row of a lead, or a mark if it cannot be decrypted. */
 async function openLead(dataKey: CryptoKey | null, row: Row & SealedLead): Promise<Row> {

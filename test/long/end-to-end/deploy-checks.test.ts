@@ -37,7 +37,7 @@ function migrate(content: DatabaseSync): void {
 async function addWorkspace(content: DatabaseSync, id: string, keys: string, database?: string) {
   content
     .prepare(
-      "INSERT INTO workspaces (id, name, admin_emails, created_at, data_key, database) VALUES (?, '', '[]', 0, ?, ?)",
+      "INSERT INTO workspaces (id, name, admin_emails, created_at, sealed_data_key, database) VALUES (?, '', '[]', 0, ?, ?)",
     )
     .run(id, await createDataKey(keys, id), database ?? null);
 }

@@ -65,8 +65,8 @@ describe("the body of lead.created", () => {
   });
 
   test("has exactly these bytes, so that a replayed event has the same body, or none without its lead", async () => {
-    const owner = { workspaceId: "wks_1", dataKey: await createDataKey(KEYS, "wks_1") };
-    const key = (await openDataKey(KEYS, "wks_1", owner.dataKey)) as CryptoKey;
+    const owner = { workspaceId: "wks_1", sealedDataKey: await createDataKey(KEYS, "wks_1") };
+    const key = (await openDataKey(KEYS, "wks_1", owner.sealedDataKey)) as CryptoKey;
     const person = { name: "Zoë", phone: "+33600000000", customFields: { budget: 1 } };
     const lead = JSON.stringify({
       ...{ id: "lea_1", source: "crm", agentId: "agt_1", createdAt: 1_700_000_000_000 },

@@ -81,7 +81,14 @@ async function withEverything() {
 
 /** The columns that are secrets, or are shown in another form. */
 const HIDDEN = [
-  ...["keyHash", "sealedSecret", "earlierSecrets", "sealedHeaders", "idempotencyKey", "dataKey"],
+  ...[
+    "keyHash",
+    "sealedSecret",
+    "earlierSecrets",
+    "sealedHeaders",
+    "idempotencyKey",
+    "sealedDataKey",
+  ],
   ...["workspaceId", "sealed", "response"],
 ];
 

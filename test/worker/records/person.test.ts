@@ -93,7 +93,7 @@ describe("recording leads", () => {
 
   test("fails if its workspace's data key cannot be decrypted, and records nothing", async () => {
     const { workspaceId, api } = await openWorkspace();
-    const breaking = "UPDATE workspaces SET data_key = 'lost.AAAA' WHERE id = ?";
+    const breaking = "UPDATE workspaces SET sealed_data_key = 'lost.AAAA' WHERE id = ?";
     await WORKSPACE_DB.prepare(breaking).bind(workspaceId).run();
     const report = { workspaceId, leads: [leadReport("1")] };
     await expect(record(env, "recordLeads", report, Date.now())).rejects.toThrow(
@@ -109,7 +109,7 @@ describe("recorded leads", () => {
     const subscriptions = [await subscribe(broken.workspaceId), await subscribe(fine.workspaceId)];
     for (const { workspaceId } of [broken, fine])
       await record(env, "recordLeads", { workspaceId, leads: [leadReport("1")] }, Date.now());
-    const lose = WORKSPACE_DB.prepare("UPDATE workspaces SET data_key = NULL WHERE id = ?");
+    const lose = WORKSPACE_DB.prepare("UPDATE workspaces SET sealed_data_key = NULL WHERE id = ?");
     await lose.bind(broken.workspaceId).run();
     openedDataKeys.clear();
     expect((await broken.api.get("/v1/leads")).status).toBe(500);

@@ -25,7 +25,7 @@ async function reseal() {
 }
 
 const insert = env.DB.prepare(
-  "INSERT INTO workspaces (id, name, admin_emails, created_at, data_key) VALUES (?, '', '[]', 0, ?)",
+  "INSERT INTO workspaces (id, name, admin_emails, created_at, sealed_data_key) VALUES (?, '', '[]', 0, ?)",
 );
 
 /** Workspaces whose data keys are sealed under the first of `keys`; returns their ids. */
@@ -39,16 +39,18 @@ async function createAll(count: number, keys = OLD_KEYS): Promise<string[]> {
 /** How many of these data keys the new key alone decrypts. */
 async function readable(ids: string[]): Promise<number> {
   const { results } = await env.DB.prepare(
-    "SELECT id, data_key FROM workspaces WHERE id IN (SELECT value FROM json_each(?))",
+    "SELECT id, sealed_data_key FROM workspaces WHERE id IN (SELECT value FROM json_each(?))",
   )
     .bind(JSON.stringify(ids))
-    .all<{ id: string; data_key: string }>();
+    .all<{ id: string; sealed_data_key: string }>();
   const ring = parseEncryptionKeys(NEW_KEY);
-  const opened = await Promise.allSettled(results.map((row) => open(ring, row.id, row.data_key)));
+  const opened = await Promise.allSettled(
+    results.map((row) => open(ring, row.id, row.sealed_data_key)),
+  );
   return opened.filter(({ status }) => status === "fulfilled").length;
 }
 
-beforeEach(() => env.DB.prepare("UPDATE workspaces SET data_key = NULL").run());
+beforeEach(() => env.DB.prepare("UPDATE workspaces SET sealed_data_key = NULL").run());
 
 test("a reseal reseals 100 data keys per call under the first key, until none needs the others", async () => {
   const ids = await createAll(105);
@@ -81,7 +83,9 @@ test("a reseal skips data keys that cannot be decrypted, logs their workspaces, 
 
 test("a reseal does not bring back a data key that goes meanwhile, as that of an erased workspace does", async () => {
   const [gone = "", kept = ""] = await createAll(2);
-  const forget = env.DB.prepare("UPDATE workspaces SET data_key = NULL WHERE id = ?").bind(gone);
+  const forget = env.DB.prepare("UPDATE workspaces SET sealed_data_key = NULL WHERE id = ?").bind(
+    gone,
+  );
   const DB = interposed(env.DB, async ({ texts, go }) => {
     if (texts.some((text) => /^update "workspaces"/i.test(text))) await forget.run();
     return go();
@@ -89,7 +93,7 @@ test("a reseal does not bring back a data key that goes meanwhile, as that of an
   const rotated = { ...env, DB, ENCRYPTION_KEYS: `${NEW_KEY},${OLD_KEYS}` };
   await platformOf(rotated).resealSecrets({});
   const { results } = await env.DB.prepare(
-    "SELECT id FROM workspaces WHERE data_key IS NOT NULL",
+    "SELECT id FROM workspaces WHERE sealed_data_key IS NOT NULL",
   ).all();
   expect(results).toEqual([{ id: kept }]);
 });
