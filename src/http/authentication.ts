@@ -216,7 +216,7 @@ function cacheKey(
 
 /** Returns the token of an `Authorization` header (RFC 6750; the scheme in any case); null if there is none. */
 export function parseBearer(header: string | undefined): string | null {
-  return /^bearer +(\S+) *$/i.exec(header ?? "")?.[1] ?? null;
+  return /^bearer +(\S+)$/i.exec(header ?? "")?.[1] ?? null;
 }
 
 /**

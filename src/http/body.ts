@@ -60,11 +60,7 @@ async function receive(c: Context<AppEnv>, maxBytes: number): Promise<ReadBody> 
   const { body: stream } = c.req.raw;
   if (stream === null) return { text: "" };
   const received = await receiveBounded(stream.getReader(), maxBytes);
-  if (received instanceof Uint8Array) {
-    c.set("isBodyRead", true);
-    return decode(received);
-  }
-  return received;
+  return received instanceof Uint8Array ? decode(received) : received;
 }
 
 function tooLarge(max: number): ReadBody {

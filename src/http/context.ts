@@ -29,8 +29,6 @@ export interface AppEnv {
     immutable: boolean | undefined;
     /** The request body; undefined until `readBody` has read it. */
     body: ReadBody | undefined;
-    /** Whether the request body has been read to its end. */
-    isBodyRead: boolean | undefined;
     /**
      * The error with which the key's gate refuses a read that has begun early, for `answerError`; null if the gate
      * admits it. Undefined for requests that are admitted before they are handled.

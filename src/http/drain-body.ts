@@ -15,8 +15,8 @@ export const drainBody = createMiddleware<AppEnv>(async (c, next) => {
   const { body, headers, method } = c.req.raw;
   if (body === null) return next();
   await next();
-  // An aborted body stays locked.
-  if (c.get("isBodyRead") || body.locked) return;
+  // A body that was read to its end, or aborted, stays locked.
+  if (body.locked) return;
   if (Number(headers.get("Content-Length")) > UNREAD_BODY_MAX.bytes) return;
   const allRead = drain(body.getReader());
   if (c.res.body === null || method === "HEAD") return allRead;

@@ -4,7 +4,7 @@ import { ApiError, type ErrorDetails, type Reason } from "../contract/errors.ts"
 import { type Feature, isServed } from "../contract/served.ts";
 import { isText } from "../primitives/text.ts";
 import { authenticate } from "./authentication.ts";
-import { readBody, readJson } from "./body.ts";
+import { readJson } from "./body.ts";
 import type { AppEnv } from "./context.ts";
 import { featureOf } from "./served.ts";
 
@@ -43,7 +43,6 @@ export function serveMcp(app: OpenAPIHono<AppEnv>): void {
     const served = tools.filter(({ features }) =>
       features.every((feature) => isServed(c.env.SERVED_ROUTES, feature)),
     );
-    if (c.req.method === "POST") await readBody(c);
     const called = await callTool(app, c, served);
     if (called?.isCounted) return called.response;
     let response: Response | undefined;

@@ -45,7 +45,7 @@ export const WAYS_IN: Fault[] = [
     ["app.ts", "app.use(drainBody);", "", "a body that is not read does not lose the answer"],
     ["assets.ts", '  "Content-Security-Policy": PAGE_POLICY,\n', "", "a page may run its own scripts only"],
     ["assets.ts", 'c.set("immutable", true);', "", "hashed assets are kept by browsers"],
-    ["authentication.ts", "/^bearer +(\\S+) *$/i", "/^Bearer +(\\S+) *$/", "the word Bearer has any case"],
+    ["authentication.ts", "/^bearer +(\\S+)$/i", "/^Bearer +(\\S+)$/", "the word Bearer has any case"],
     ["authentication.ts", "if (isPreflight(c)) return", "if (false) return", "a preflight is no failed authentication"],
     ["authentication.ts", 'req.header("Authorization") === undefined', "true", "a wrong key counts in an OPTIONS request, too"],
     ["authentication.ts", 'return blocked ? rateLimited(rateLimit) : new ApiError("invalid_api_key");', 'return new ApiError("invalid_api_key");', "an address that fails too often gets 429"],

@@ -37,6 +37,11 @@ describe("a key", () => {
       expect(await authorizedBy(`${scheme} ${apiKey}`)).toEqual(SERVED);
   });
 
+  test("may follow its scheme after several spaces (RFC 9110, 11.4)", async () => {
+    const { apiKey } = await openWorkspace();
+    expect(await authorizedBy(`Bearer   ${apiKey}`)).toEqual(SERVED);
+  });
+
   test("that is missing, malformed, mistyped, invented, unknown or revoked gets the same 401 to the byte", async () => {
     const { apiKey: key } = await openWorkspace();
     const keys = [
@@ -171,7 +176,9 @@ describe("an address that fails to authenticate", () => {
     expect(rateLimitOf(refused)).toMatchObject({ limit: 20, remaining: 0 });
     expect(getByName.mock.calls).toEqual(Array(4).fill(["2001:db8:48::/48"]));
     // This isolate knows that the /48 is blocked.
-    expect((await from("b::1")).status).toBe(429);
+    const repeated = await from("b::1");
+    expect(repeated.status).toBe(429);
+    expect(rateLimitOf(repeated)).toMatchObject({ limit: 20, remaining: 0 });
     expect(getByName).toHaveBeenCalledTimes(4);
     expect(await from("b::1", { Authorization: `Bearer ${apiKey}` })).toEqual(SERVED);
     expect((await authorizedBy(null, "2001:db8:49::1")).status).toBe(401);

@@ -123,6 +123,10 @@ describe("a body that is not JSON in UTF-8", () => {
     expect(await patch(body)).toEqual(UNREADABLE);
   });
 
+  test("is accepted if it begins with a byte order mark (RFC 8259, 8.1)", async () => {
+    expect((await patch(`\ufeff${BODY}`)).status).toBe(200);
+  });
+
   test("is accepted if a character is split between two chunks", async () => {
     const bytes = bytesOf('{"status":"é"}');
     const split = stream([bytes.slice(0, 12), bytes.slice(12)]).body;

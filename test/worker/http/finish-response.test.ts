@@ -315,6 +315,7 @@ describe("the log line of a request", () => {
     await recordLead(workspaceId, { ...person, customFields: { note: "confidentiel" } });
     expect((await api.get("/v1/leads?q=confidentiel")).status).toBe(200);
     await api.get("/v1/automations/camille@example.com");
+    await api.get("/v1/people/camille@example.com");
     await api.post("/v1/webhooks", { url: "https://camille:secret@example.com/", events: [] });
     await openApi(`${apiKey}x`).get("/v1/leads");
     expect(lines.length).toBeGreaterThanOrEqual(4);
@@ -358,6 +359,7 @@ describe("the log line of a request", () => {
     const { address: network } = (await lineOf("2001:db8:9:9::1")) ?? {};
     expect(network).not.toBe(alias);
     expect(await lineOf("2001:db8:9:9::2")).toMatchObject({ address: network });
+    expect((await lineOf("2001:db8:9:a::1"))?.address).not.toBe(network);
     expect((await lineOf("2001:db8:9:9::1", "x", { fetch: elsewhere }))?.address).not.toBe(network);
   });
 });

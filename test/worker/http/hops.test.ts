@@ -198,6 +198,24 @@ describe("strangers", () => {
     expect(await hopsOf(preflight())).toEqual([429, 0]);
   });
 
+  test.each([
+    ["Origin", { "Access-Control-Request-Method": "GET" }],
+    ["Access-Control-Request-Method", { Origin: "https://page.example" }],
+  ])("who send OPTIONS without %s send no preflight, so that it counts", async (_, headers) => {
+    const from = { "CF-Connecting-IP": freshAddress() };
+    const answer = await send("/v1/leads", { method: "OPTIONS", headers: { ...from, ...headers } });
+    expect(answer).toEqual(refusal(401, "invalid_api_key"));
+    expect(rateLimitOf(answer)).toMatchObject({ limit: 20, remaining: 19 });
+  });
+
+  test("with IPv6 are shown the failures of their /64, outside the API too", async () => {
+    const leftTo = async (address: string, path: string) =>
+      rateLimitOf(await send(path, { headers: { "CF-Connecting-IP": address } })).remaining;
+    expect(await leftTo("2001:db8:64:1::1", "/v1/leads")).toBe(19);
+    expect(await leftTo("2001:db8:64:1::2", "/nowhere")).toBe(19);
+    expect(await leftTo("2001:db8:64:2::1", "/nowhere")).toBe(20);
+  });
+
   test("with a revoked key, from a blocked address, call each gate once in two seconds", async () => {
     const { keyId, apiKey, api } = await openFarWorkspace();
     const address = freshAddress();

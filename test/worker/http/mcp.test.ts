@@ -16,6 +16,9 @@ import {
   send,
 } from "../../support/api.ts";
 import { operationsOf } from "../../support/document.ts";
+import { keepLog } from "../../support/log-lines.ts";
+
+const lines = keepLog();
 
 const URL_OF_MCP = new URL("https://api.example/mcp");
 const VERSIONS = { current: { pin: "2026-07-28" }, former: "legacy" } as const;
@@ -102,6 +105,7 @@ test("a call counts once against the quota, and one without a key is 401", async
   const first = await ask(call, { Authorization: `Bearer ${apiKey}` });
   expect(first.status).toBe(200);
   expect(first.headers.get("X-RateLimit-Remaining")).toBe("9");
+  expect(first.headers.get("RateLimit")).toMatch(/^"default";r=9;t=/);
   await first.text();
   expect((await api.get("/v1/leads")).headers["x-ratelimit-remaining"]).toBe("8");
   const refused = await ask(call);
@@ -236,6 +240,48 @@ describe("a request to /mcp", () => {
 });
 
 describe("a call of a tool", () => {
+  test("with the key of a workspace without access gets 403, as over HTTP", async () => {
+    const { workspaceId, apiKey } = await openWorkspace();
+    await Platform.setWorkspaceAccess({ workspaceId, granted: false });
+    const call = { name: "listLeads", arguments: {} };
+    const response = await ask(call, { Authorization: `Bearer ${apiKey}` });
+    const { status, body } = refusal(403, "workspace_access_denied");
+    expect([response.status, await response.json()]).toEqual([status, body]);
+  });
+
+  test("has the id and the client of its message in the log line of its route", async () => {
+    const { apiKey } = await openWorkspace();
+    lines.length = 0;
+    const requestId = "9c1f2e6a4b7d8035-CDG";
+    const from = { "CF-Ray": requestId, "User-Agent": "curl/8.5.0" };
+    await ask({ name: "listLeads", arguments: {} }, { Authorization: `Bearer ${apiKey}`, ...from });
+    const line = lines.map((each) => JSON.parse(each)).find(({ route }) => route === "/v1/leads");
+    expect(line).toMatchObject({ event: "request", requestId, agent: "curl" });
+  });
+
+  test("takes a null for an argument that is not given, as some models send it", async () => {
+    const { apiKey, api } = await openWorkspace();
+    const { body } = await api.get("/v1/leads");
+    expect(await resultOf(apiKey, "listLeads", { limit: null, cursor: null })).toMatchObject({
+      structuredContent: body,
+    });
+  });
+
+  test("ignores the query of the URL that it is sent to", async () => {
+    const { apiKey } = await openWorkspace();
+    const call = { ...LIST_TOOLS, method: "tools/call", params: { name: "listLeads" } };
+    const response = await post(apiKey, call, { path: "/mcp?limit=0" });
+    expect(await response.text()).not.toContain("invalid_request");
+  });
+
+  test("refuses a value that is an object or a list", async () => {
+    const { apiKey } = await openWorkspace();
+    for (const id of [{}, ["aut_1"]])
+      expect((await resultOf(apiKey, "getAutomation", { id })).content[0]?.text).toContain(
+        '"reason":"invalid_type"',
+      );
+  });
+
   test.each([
     ["listLeads", { email: "nobody@example.com" }, ["limit", "cursor"]],
     ["getAutomation", { id: "aut_1", status: "active" }, ["id"]],
@@ -275,6 +321,10 @@ describe("a call of a tool", () => {
     const { body } = await api.get("/v1/leads");
     expect(await resultOf(apiKey, "listLeads", {})).toEqual({
       content: [],
+      structuredContent: body,
+    });
+    const first = { "MCP-Protocol-Version": "2025-06-18" };
+    expect(await resultOf(apiKey, "listLeads", {}, first)).toMatchObject({
       structuredContent: body,
     });
     const former = { "MCP-Protocol-Version": "2025-03-26" };
