@@ -38,7 +38,7 @@ import type { Options } from "./options.ts";
 import { expectPlaced, type FoundQueue, findQueues, isMisplaced, makeQueues } from "./queues.ts";
 import { queueNames, refuseShared } from "./resources.ts";
 import { generateSecrets, openPrivateFolder, writeSecretsFile } from "./secret.ts";
-import { answers, findFaults } from "./smoke.ts";
+import { askHealth, findFaults, UNHEALTHY } from "./smoke.ts";
 
 /** The report of wrangler about a version that it uploaded or deployed. */
 const Uploaded = z.object({
@@ -117,7 +117,8 @@ export async function deploy(options: Options, environment: NodeJS.ProcessEnv): 
   const bookmarks = await bookmark(cloudflare, existing);
   await migrateDatabases(wrangler, databases);
   const origin = String(config.vars.PORTAL_ORIGIN ?? "");
-  const isNewAddress = origin !== "" && !(await answers(origin));
+  const healthBefore = origin === "" ? null : await askHealth(origin);
+  const isNewAddress = origin !== "" && healthBefore === null;
   if (isNewAddress)
     print(
       `Nothing answers at ${origin} yet: the new version gets the traffic before it is tested.`,
@@ -131,7 +132,7 @@ export async function deploy(options: Options, environment: NodeJS.ProcessEnv): 
   };
   if (former !== null && origin !== "" && !isNewAddress && !options.atOnce) {
     const { id } = await uploadWith("versions", "upload");
-    await shift(options, wrangler, config, id, former);
+    await shift(options, wrangler, config, id, former, healthBefore === UNHEALTHY);
   } else {
     const { targets } = await uploadWith("deploy");
     await test(options, config, targets, former, isNewAddress);
@@ -300,14 +301,16 @@ async function upload(
  * Tests an uploaded version while the one before it has all the traffic, and then gives it the traffic.
  * Requests that name a version get it once it is part of the deployment, if only with 0%.
  *
+ * @param wasUnhealthy whether `/health` responded with 503 before.
  * @throws Error if it fails its test: it then gets no traffic.
  */
 async function shift(
-  { waitSeconds }: Options,
+  { waitSeconds, selection }: Options,
   wrangler: Wrangler,
   { name, vars }: Unstable_Config,
   version: string,
   former: string,
+  wasUnhealthy: boolean,
 ): Promise<void> {
   const share = async (...versions: string[]) => {
     const { ok, complaint } = await wrangler.ask("versions", "deploy", ...versions, "--yes");
@@ -316,7 +319,7 @@ async function shift(
   await share(`${former}@100`, `${version}@0`);
   const address = String(vars.PORTAL_ORIGIN);
   const header = { "Cloudflare-Workers-Version-Overrides": `${name}="${version}"` };
-  const faults = await findFaults(address, waitSeconds, header);
+  const faults = await findFaults(address, waitSeconds, header, wasUnhealthy);
   if (faults.length > 0)
     throw new Error(
       [`The new version fails its test, and gets no traffic; ${former} serves:`, ...faults].join(
@@ -327,10 +330,15 @@ async function shift(
   // Routes, schedules and consumers of queues belong to no version.
   const code = await wrangler.show(["triggers", "deploy"]);
   if (code !== 0) throw new Error("The new version serves, but its triggers were not updated.");
-  print(`Deployed: ${address}. ${ANSWERS_WELL}`);
+  print(`Deployed: ${address}. ${wasUnhealthy ? NOT_WORSE : ANSWERS_WELL}`);
+  if (wasUnhealthy)
+    print(
+      `Its health is not known yet, because /health answered ${UNHEALTHY} before, too. In two minutes, run: npm run platform -- ${selection} health`,
+    );
 }
 
 const ANSWERS_WELL = "It refuses an invented key, serves this document, and is healthy.";
+const NOT_WORSE = "It refuses an invented key, and serves this document.";
 
 /** The commit that is checked out, as a version's tag; null without git. */
 function commitTag(): string | null {

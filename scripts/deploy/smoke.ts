@@ -9,6 +9,9 @@ const PAUSE_MS = 2_000;
 /** How long one request may take. */
 const ANSWER_MS = 10_000;
 
+/** The status of `/health` while the service has a problem. */
+export const UNHEALTHY = 503;
+
 /** Headers that every answer under `/v1` has. */
 const HEADERS = [
   "cache-control",
@@ -24,26 +27,29 @@ const HEADERS = [
  * @param address its public address, without a path.
  * @param seconds how long it may take.
  * @param version headers that select a version which has no traffic yet.
+ * @param wasUnhealthy whether `/health` may answer 503, because it did before this version was there.
  * @returns what is wrong with the last answers; empty if nothing is.
  */
 export async function findFaults(
   address: string,
   seconds: number,
   version: Record<string, string> = {},
+  wasUnhealthy = false,
 ): Promise<string[]> {
   const late = performance.now() + seconds * 1000;
   for (;;) {
     const ask: Ask = (path, headers) => get(address, path, { ...version, ...headers });
-    const checks = [checkRefusal(ask), checkDocument(ask), checkHealth(ask)];
+    const checks = [checkRefusal(ask), checkDocument(ask), checkHealth(ask, wasUnhealthy)];
     const faults = (await Promise.all(checks)).filter((fault) => fault !== null);
     if (faults.length === 0 || performance.now() + PAUSE_MS > late) return faults;
     await setTimeout(PAUSE_MS);
   }
 }
 
-/** Whether anything answers at an address, however it does. */
-export async function answers(address: string): Promise<boolean> {
-  return typeof (await get(address, "/health", {})) !== "string";
+/** Asks the version that serves for its health. @returns the status of `/health`; null if nothing answers. */
+export async function askHealth(address: string): Promise<number | null> {
+  const answer = await get(address, "/health", {});
+  return typeof answer === "string" ? null : answer.status;
 }
 
 type Ask = (path: string, headers?: Record<string, string>) => ReturnType<typeof get>;
@@ -74,10 +80,15 @@ function withoutOwn(document: Record<string, unknown> | null) {
   return { ...document, servers: null, info: { ...(document?.info as object), contact: null } };
 }
 
-async function checkHealth(ask: Ask): Promise<string | null> {
+/**
+ * `/health` answers what the scheduled job of the version that serves has found, so a version without traffic repeats
+ * the 503 of the one that it is to replace. Refusing it for that would refuse the cure.
+ */
+async function checkHealth(ask: Ask, wasUnhealthy: boolean): Promise<string | null> {
   const answer = await ask("/health");
   if (typeof answer === "string") return answer;
   if (answer.status === 200 && answer.json?.status === "ok") return null;
+  if (answer.status === UNHEALTHY && wasUnhealthy) return null;
   return `GET /health answers ${answer.status}`;
 }
 

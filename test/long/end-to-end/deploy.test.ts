@@ -108,9 +108,12 @@ describe("npm run deploy, one version after the other,", () => {
     ]);
   });
 
-  test("gives a version that fails its test no traffic", async () => {
+  test("gives a version that is less healthy than the one before it no traffic", async () => {
     const { id: former } = newest();
-    site().replaced["/health"] = (_, response) => response.writeHead(503).end("{}");
+    site().replaced["/health"] = ({ headers }, response) =>
+      "cloudflare-workers-version-overrides" in headers
+        ? response.writeHead(503).end()
+        : response.end('{ "status": "ok" }');
     const { code, output } = await site().deploy({ PLATFORM_KEYS: `old:${K2.slice(3)}` });
     delete site().replaced["/health"];
     expect(output).toContain(
@@ -119,10 +122,14 @@ describe("npm run deploy, one version after the other,", () => {
     expect([code, worker().deployments[0]]).toEqual([1, { [former]: 100, [newest().id]: 0 }]);
   });
 
-  test("rotates secrets, also while the latest version is not the one that serves", async () => {
+  test("rotates secrets, also while the service is unhealthy and the latest version does not serve", async () => {
     const before = secrets();
     [served = ""] = Object.keys(worker().deployments[0] ?? {});
+    site().replaced["/health"] = (_, response) => response.writeHead(503).end();
     const { code, output } = await site().deploy({ ENCRYPTION_KEYS: ROTATED, PLATFORM_KEYS });
+    delete site().replaced["/health"];
+    expect(output).toContain("It refuses an invented key, and serves this document.");
+    expect(output).toContain("In two minutes, run: npm run platform -- --remote health");
     expect(code).toBe(0);
     [, wayBack = ""] = /^Back to the version before: npx wrangler (.+)$/m.exec(output) ?? [];
     expect(secrets()).toEqual({ ...before, ENCRYPTION_KEYS: ROTATED, PLATFORM_KEYS });
