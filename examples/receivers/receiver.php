@@ -12,14 +12,17 @@ $secret = getenv('WEBHOOK_SECRET') ?: throw new RuntimeException('WEBHOOK_SECRET
 // has neither.
 const BODY_MAX = 2_000_000;
 if ((int) ($_SERVER['CONTENT_LENGTH'] ?? 0) > BODY_MAX) {
-    refuse(413);
+    answer(413);
 }
 $body = file_get_contents('php://input', length: BODY_MAX + 1);
 if (strlen($body) > BODY_MAX) {
-    refuse(413);
+    answer(413);
 }
 if (!isGenuine($_SERVER['HTTP_X_SERVICE_SIGNATURE'] ?? '', $body, $secret)) {
-    refuse(401);
+    answer(401);
+}
+if (isset($_SERVER['HTTP_X_SERVICE_TEST'])) {
+    answer(204); // A test: its record is invented.
 }
 $event = json_decode($body, true, flags: JSON_THROW_ON_ERROR);
 
@@ -37,7 +40,7 @@ if (fgetc($done) === false) {
 }
 http_response_code(204);
 
-function refuse(int $status): never
+function answer(int $status): never
 {
     http_response_code($status);
     exit;

@@ -61,6 +61,8 @@ class Receiver(BaseHTTPRequestHandler):
         self.late.cancel()
         if not is_genuine(self.headers.get("X-Service-Signature", ""), body):
             return 401
+        if "X-Service-Test" in self.headers:  # Its record is invented.
+            return 200
         event = json.loads(body)
         with one_at_a_time:
             if event["id"] not in done:

@@ -299,7 +299,7 @@ test("test deliveries are labelled, and their two signatures are both valid or b
   const { stdout } = await check("--help");
   expect(stdout).toContain(`Sends ${posts.length} test deliveries`);
   expect(stdout).toContain(`${accepted} of them are valid: `);
-  expect(stdout).toContain(`will process ${valid.size} invented leads.`);
+  expect(stdout).toContain(`processes ${valid.size} invented leads.`);
 });
 
 describe.concurrent("an incorrect call is explained, and nothing is sent:", () => {
