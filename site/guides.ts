@@ -27,6 +27,7 @@ import {
   RESPONSES_PER_DAY,
   RETRY_AFTER_MAX_SECONDS,
   RETRY_JITTER,
+  RETRY_SCHEDULE_MS,
   RETRY_WAITS_SECONDS,
   SECRET_OVERLAP_SECONDS,
   SPACED_FROM_EVENTS,
@@ -205,6 +206,7 @@ function valuesOf(root: string): Record<string, string> {
     jitter: `${RETRY_JITTER * 100}%`,
     schedule: schedule(),
     lastAttempt: lastAttempt(),
+    retryDays: `${Math.round(RETRY_SCHEDULE_MS / DAY_MS)} days`,
     toleratedFailures: String(SPACED_FROM_EVENTS),
     spacingFrom: words(Math.min(...FAILING_SPACING_SECONDS)),
     spacingMax: words(Math.max(...FAILING_SPACING_SECONDS)),
@@ -251,7 +253,7 @@ function schedule(): string {
 
 /** Returns the time from the first attempt to the last one, without jitter and with all of it. */
 function lastAttempt(): string {
-  const seconds = RETRY_WAITS_SECONDS.reduce((sum, delay) => sum + delay, 0);
+  const seconds = RETRY_SCHEDULE_MS / 1000;
   const hours = [seconds, seconds * (1 + RETRY_JITTER)].map((each) => Math.round(each / 3600));
   return `${hours.join(" to ")}\u00a0hours`;
 }

@@ -188,7 +188,9 @@ function renderSample(document: Document, entry: Entry): string {
 }
 
 function renderEventSample({ parameters, requestBody }: Part): string {
-  const headers = parameters.map((one: Part) => `${one.name}: ${one.example}`);
+  const headers = parameters
+    .filter(({ required }: Part) => required)
+    .map((one: Part) => `${one.name}: ${one.example}`);
   const { example } = requestBody.content["application/json"];
   return (
     codeBlock(["POST /automations HTTP/1.1", ...headers].join("\n"), "http", "Headers") +

@@ -86,6 +86,12 @@ export const RETRY_WAITS_SECONDS: readonly number[] = [
   10, 60, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400,
 ];
 
+/** The time from the first attempt of a delivery to the last, without jitter. */
+export const RETRY_SCHEDULE_MS = RETRY_WAITS_SECONDS.reduce(
+  (sum, seconds) => sum + seconds * 1000,
+  0,
+);
+
 /** Jitter: each delay of the retry schedule is lengthened by up to this share, so that retries spread out. */
 export const RETRY_JITTER = 0.2;
 
@@ -136,15 +142,14 @@ export const DISABLE_AFTER_FAILURES = 10;
 export const TELL_AFTER_MS = DAY_MS;
 
 // Even where few events are recorded, their retries must last long enough for the e-mail, and then for disabling.
-const waitsMs = RETRY_WAITS_SECONDS.reduce((sum, seconds) => sum + seconds * 1000, 0);
-if (!(TELL_AFTER_MS < DISABLE_AFTER_MS && DISABLE_AFTER_MS < waitsMs))
+if (!(TELL_AFTER_MS < DISABLE_AFTER_MS && DISABLE_AFTER_MS < RETRY_SCHEDULE_MS))
   throw new Error(
     "RETRY_WAITS_SECONDS must outlast DISABLE_AFTER_MS, which must exceed TELL_AFTER_MS",
   );
 if (RETRY_WAITS_SECONDS.length < DISABLE_AFTER_FAILURES)
   throw new Error("RETRY_WAITS_SECONDS must have at least DISABLE_AFTER_FAILURES waits");
 if (RETRY_WAITS_SECONDS.some((seconds, i) => seconds < (RETRY_WAITS_SECONDS[i - 1] ?? 0)))
-  throw new Error("RETRY_WAITS_SECONDS must grow");
+  throw new Error("the delays of RETRY_WAITS_SECONDS must not shrink");
 
 /** Delays between tries to send an e-mail, in seconds. After two days in all, the e-mail is given up. */
 export const EMAIL_WAITS_SECONDS = [

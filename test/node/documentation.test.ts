@@ -10,6 +10,7 @@ import {
   EMAIL_WAITS_SECONDS,
   ERASED_LEADS_KEPT_DAYS,
   NESTING_MAX,
+  OUTAGE_SPACING_SECONDS,
   OVERDUE_MAX_MS,
   PENDING_MAX,
   PORTAL_CHANGES_KEPT,
@@ -17,8 +18,10 @@ import {
   RECORD_MAX_BYTES,
   REDELIVERIES_PER_SECOND,
   RESPONSES_PER_DAY,
+  RETRY_WAITS_SECONDS,
   SECRET_OVERLAP_SECONDS,
   SUBSCRIPTIONS_MAX,
+  TELL_AFTER_MS,
   WORKSPACE_EMAILS_PER_DAY,
 } from "../../src/contract/limits.ts";
 import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../src/contract/time.ts";
@@ -67,6 +70,8 @@ test.each(PAGES)("%s names only npm scripts and Platform methods that exist", (p
 
 const seconds = (ms: number) => ms / 1000;
 const said = (n: number) => n.toLocaleString("en");
+const delay = (s: number) => (s < 60 ? `${s} s` : `${s / 60} min`);
+const listed = (items: (string | number)[]) => items.join(", ").replace(/, (?!.*, )/, " and ");
 
 /** The figures that pages written by hand state; all others are generated, or name their constant. */
 test.each([
@@ -84,6 +89,15 @@ test.each([
   ["docs/deliveries.md", `up to ${said(RESPONSE_KEPT_BYTES)} bytes of it`],
   ["docs/deliveries.md", `one schedule of ${REDELIVERIES_PER_SECOND} per second`],
   ["docs/deliveries.md", `examines up to ${said(REDELIVERY_EXAMINED_MAX)} events`],
+  ["docs/deliveries.md", `is retried after ${listed(RETRY_WAITS_SECONDS.slice(0, 4).map(delay))}`],
+  [
+    "docs/deliveries.md",
+    `lengthens the spacing: ${OUTAGE_SPACING_SECONDS.unavailable.slice(1, 6).join(", ")} s`,
+  ],
+  [
+    "docs/deliveries.md",
+    `spacing grows to ${listed(OUTAGE_SPACING_SECONDS.unavailable.slice(6))} s`,
+  ],
   ["docs/customers.md", `failed for ${DISABLE_AFTER_MS / HOUR_MS} h`],
   ["docs/customers.md", `Responses take over ${seconds(SLOW_RESPONSE_MS)} s`],
   ["docs/customers.md", `at up to ${CONCURRENCY_MAX} at a time`],
@@ -93,6 +107,7 @@ test.each([
   ["docs/runbook.md", `more than ${FULL_SHARE_MAX * 100}% of its ${DATABASE_MAX_BYTES / 1e9} GB`],
   ["docs/runbook.md", `tried ${EMAIL_WAITS_SECONDS.length + 1} times`],
   ["docs/runbook.md", `${EMAIL_WAITS_SECONDS.length} times in two days`],
+  ["docs/admin.md", `once it has lasted ${TELL_AFTER_MS / HOUR_MS} hours`],
   ["docs/admin.md", `retried ${EMAIL_WAITS_SECONDS.length} times`],
   ["docs/admin.md", `the newest ${said(PORTAL_CHANGES_KEPT)}.`],
   ["docs/runbook.md", `retried within ${seconds(LEASE_MS)} s`],

@@ -2,7 +2,7 @@ import type { OpenAPIHono } from "@hono/zod-openapi";
 import type { WebhookEvent } from "../../contract/enumerations.ts";
 import { EVENT_TYPES, mapEventTypes, schemaName } from "../../contract/event-types.ts";
 import { POST_TIMEOUT_MS } from "../../contract/limits.ts";
-import { WEBHOOK_HEADER } from "../../delivery/post.ts";
+import { TEST_HEADER, WEBHOOK_HEADER } from "../../delivery/post.ts";
 import { signatureHeaders } from "../../endpoints/signature.ts";
 import { WebhookDelivery } from "../../events/bodies.ts";
 import { DELIVERIES } from "../../events/samples.ts";
@@ -21,6 +21,16 @@ const HEADERS: Record<string, string> = {
     "`v1,<base64>`, for Standard Webhooks libraries; several, separated by spaces, while a secret is being rotated.",
 };
 
+/** The header of a test event, as a parameter. */
+const TEST_PARAMETERS = Object.keys(TEST_HEADER).map((name) => ({
+  name,
+  in: "header" as const,
+  required: false,
+  description:
+    "Only on a test event, whose record is invented. Verify the delivery, respond with a 2xx, and do not process the event. This header is not covered by the signature.",
+  schema: { type: "string" as const },
+}));
+
 const HOW = `Verify the signature, deduplicate by \`id\`, and respond with any 2xx within ${POST_TIMEOUT_MS / 1000} seconds.`;
 
 const RESPONSES = {
@@ -31,7 +41,7 @@ const RESPONSES = {
   },
 };
 
-/** Our headers as parameters, with values that sign the example event. */
+/** The headers of every delivery as parameters, with values that sign the example event. */
 async function headerParameters(event: (typeof DELIVERIES)[WebhookEvent]) {
   const sentAt = Date.parse(event.created_at) + 1_000;
   const signed = await signatureHeaders(SECRET, event.id, JSON.stringify(event), sentAt);
@@ -60,7 +70,7 @@ export async function registerWebhooks(registry: Registry): Promise<void> {
       summary,
       description: `Sent ${when}. ${HOW}`,
       security: [],
-      parameters: await headerParameters(event),
+      parameters: [...(await headerParameters(event)), ...TEST_PARAMETERS],
       request: {
         body: { required: true, content: { "application/json": { schema, example: event } } },
       },

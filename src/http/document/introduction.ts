@@ -3,9 +3,12 @@ import {
   PAGE_LIMIT,
   POST_TIMEOUT_MS,
   READ_MAX_MS,
+  RETRY_SCHEDULE_MS,
   RETRY_WAITS_SECONDS,
+  SECRET_OVERLAP_SECONDS,
   SUBSCRIPTIONS_MAX,
 } from "../../contract/limits.ts";
+import { DAY_MS } from "../../contract/time.ts";
 import { REASONS_EXPLAINED, RETRY } from "./errors.ts";
 
 type ErrorEntry = (typeof ERRORS)[ErrorCode];
@@ -145,7 +148,9 @@ Each event is a \`POST\` with a JSON body. Before you process one:
 3. **Deduplicate by \`id\`.** The same event can be delivered more than once.
 4. **Respond** with any 2xx within ${POST_TIMEOUT_MS / 1000} seconds, also to events that you do not want.
 
-Anything else is retried, ${RETRY_WAITS_SECONDS.length + 1} attempts in all over about three days. After prolonged failures the subscription is disabled: check \`disabled_at\` in \`GET /v1/webhooks\`. The guides have the details: [verify signatures](/docs/guides/signatures), [process events](/docs/guides/processing), and [retries](/docs/guides/retries).`;
+Anything else is retried, ${RETRY_WAITS_SECONDS.length + 1} attempts in all over about ${Math.round(RETRY_SCHEDULE_MS / DAY_MS)} days. After prolonged failures the subscription is disabled: check \`disabled_at\` in \`GET /v1/webhooks\`.
+
+Deliveries may arrive in any order. Of two states of an automation, keep the one with the later \`updated_at\`. Rotate a secret in the portal: for ${SECRET_OVERLAP_SECONDS.default / 3600} hours, or as long as you choose, both the old and the new one sign. The guides have the details: [verify signatures](/docs/guides/signatures), [process events](/docs/guides/processing), and [retries](/docs/guides/retries).`;
 
 function table(head: string[], rows: string[][]): string {
   const line = (cells: string[]) => `| ${cells.join(" | ")} |`;

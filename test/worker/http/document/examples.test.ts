@@ -183,7 +183,9 @@ test("if it is a signature: it is that of the example's body, under the example'
   for (const webhook of webhooks) {
     const event = bodyOf(webhook);
     const headers = Object.fromEntries(
-      webhook.parameters.map(({ name, example }) => [name, example]),
+      webhook.parameters
+        .filter(({ required }) => required)
+        .map(({ name, example }) => [name, example]),
     );
     const timestamp = String(headers["webhook-timestamp"]);
     const signed = await expectedSignatures(secret, event.id, timestamp, JSON.stringify(event));
