@@ -15,7 +15,7 @@ export interface Settings {
   /** The address of the API, without `/v1`: `https://api.example.com`. */
   url: string;
   apiKey: string;
-  /** How long one call may wait for quota in total; default 120. */
+  /** How long one call may wait to be retried, in total; default 120. */
   maxWaitSeconds?: number;
 }
 
@@ -24,9 +24,18 @@ export interface Options {
   signal?: AbortSignal;
 }
 
+export interface CreationOptions extends Options {
+  /**
+   * Makes the call safe to repeat for 24 hours, for instance after its response was lost: the same key and
+   * subscription return the same subscription and secret. A random UUID, stored before the first call.
+   */
+  idempotencyKey?: string;
+}
+
 /**
  * The API, typed. Lists are fetched page by page as they are iterated, newest first. A call beyond the
- * quota waits and is retried; any other error response is thrown as an `ApiError`.
+ * quota waits and is retried, like one that fails for a moment; any other error response is thrown as an
+ * `ApiError`.
  */
 export class Client {
   readonly #api: Api<paths>;
@@ -35,7 +44,7 @@ export class Client {
     this.#api = createClient<paths>({
       baseUrl: url,
       headers: { Authorization: `Bearer ${apiKey}` },
-      fetch: (request) => fetchWithinQuota(request, maxWaitSeconds),
+      fetch: (request) => fetchWithRetries(request, maxWaitSeconds),
     });
   }
 
@@ -77,9 +86,11 @@ export class Client {
   /** The `secret` in the response verifies deliveries. Store it: no other response contains it. */
   createSubscription(
     subscription: Schemas["WebhookCreation"],
-    options?: Options,
+    { idempotencyKey, ...options }: CreationOptions = {},
   ): Promise<Schemas["WebhookWithSecret"]> {
-    return dataOf(this.#api.POST("/v1/webhooks", { body: subscription, ...options }));
+    const header = idempotencyKey === undefined ? {} : { "idempotency-key": idempotencyKey };
+    const params = { header };
+    return dataOf(this.#api.POST("/v1/webhooks", { params, body: subscription, ...options }));
   }
 
   listSubscriptions(options?: Options): AsyncGenerator<Subscription> {
@@ -121,14 +132,14 @@ async function* readPages<T>(
 }
 
 /**
- * Retries a request after each 429, once `Retry-After` has passed; a refused request had no effect.
- * Returns the 429 if the waits would exceed `maxWaitSeconds` in total.
+ * Retries a request that will probably succeed, once `Retry-After` has passed. Returns the error response if the waits
+ * would exceed `maxWaitSeconds` in total.
  */
-async function fetchWithinQuota(request: Request, maxWaitSeconds: number): Promise<Response> {
+async function fetchWithRetries(request: Request, maxWaitSeconds: number): Promise<Response> {
   let waited = 0;
   for (;;) {
     const response = await fetch(request.clone());
-    if (response.status !== 429) return limited(response);
+    if (!isRetryable(request, response)) return limited(response);
     const seconds = Math.max(1, Number(response.headers.get("Retry-After")) || 1);
     waited += seconds;
     if (waited > maxWaitSeconds) return limited(response);
@@ -136,6 +147,11 @@ async function fetchWithinQuota(request: Request, maxWaitSeconds: number): Promi
     const { signal } = request;
     await setTimeout(seconds * 1_000, null, { signal }).catch(() => signal.throwIfAborted());
   }
+}
+
+/** A 429 had no effect. A 500 with `Retry-After` will pass, but a POST may have had its effect already. */
+function isRetryable({ method }: Request, { status, headers }: Response): boolean {
+  return status === 429 || (status === 500 && headers.has("Retry-After") && method !== "POST");
 }
 
 /** Larger than any page, in bytes: whatever sends more is not the API. */

@@ -18,7 +18,7 @@ export class Copy {
     if (!existsSync(file)) return;
     const stored = JSON.parse(readFileSync(file, "utf8"));
     for (const kind of ["automations", "leads", "runs"] as const)
-      for (const record of stored[kind]) this[kind].put(record);
+      for (const record of stored[kind]) this[kind].put(record, 0);
   }
 
   /** Applies an event and saves. Repeated and late events change nothing. */
@@ -39,31 +39,43 @@ export class Copy {
   }
 }
 
+/** How long a list may lag behind an event, generously. */
+const LIST_LAG_MS = 60_000;
+
 /** Records of one kind, by id. */
 class Records<T extends { id: string; updated_at?: string }> {
   readonly #byId = new Map<string, T>();
+  /** When each record arrived last, in Unix milliseconds. */
+  readonly #arrivedAt = new Map<string, number>();
   /** What a walk began with, and has not come across since. */
   #unseen = new Set<string>();
 
   /** Of two states of a record, keeps the later one. Leads and runs have only one. */
-  put(record: T): void {
+  put(record: T, arrivedAt = Date.now()): void {
     this.#unseen.delete(record.id);
+    this.#arrivedAt.set(record.id, arrivedAt);
     const known = this.#byId.get(record.id);
     if (timeOf(known) <= timeOf(record)) this.#byId.set(record.id, record);
   }
 
   /**
    * Puts what a whole walk lists, and removes what was here before it and is not listed: no event
-   * announces that. What arrives during the walk stays.
+   * announces that. What arrives during the walk stays, and so does what arrived in the minute before it, because the
+   * list may not show it yet.
    *
    * @returns what changed, in words.
    */
   async replace(listed: AsyncIterable<T>): Promise<string> {
     const before = this.#byId.size;
-    this.#unseen = new Set(this.#byId.keys());
+    const shownBy = Date.now() - LIST_LAG_MS;
+    const isShown = (id: string) => (this.#arrivedAt.get(id) ?? 0) < shownBy;
+    this.#unseen = new Set([...this.#byId.keys()].filter(isShown));
     for await (const record of listed) this.put(record);
     const gone = this.#unseen;
-    for (const id of gone) this.#byId.delete(id);
+    for (const id of gone) {
+      this.#byId.delete(id);
+      this.#arrivedAt.delete(id);
+    }
     const added = this.#byId.size - before + gone.size;
     return `${this.#byId.size} (${added} new, ${gone.size} gone)`;
   }

@@ -23,47 +23,58 @@ async function readBody(request: IncomingMessage): Promise<Buffer | null> {
 }
 
 /**
- * Subscribes this machine to all events until Ctrl-C.
+ * Subscribes this machine to all events until Ctrl-C. Two deliveries of one event may arrive at once.
  *
- * @param onEvent called with each verified event; if it throws, the event is sent again later.
+ * @param onEvent called with each verified event, except test events; if it throws, the event is sent again later.
  * @param work begins once events are received; its signal is aborted at the end.
  */
 export async function receive(
   client: Client,
-  onEvent: (event: WebhookDelivery) => void,
+  onEvent: (event: WebhookDelivery) => void | Promise<void>,
   work: (signal: AbortSignal) => Promise<void> = async () => {},
 ): Promise<void> {
-  const server = createServer().listen(Number(PORT), "127.0.0.1");
-  await once(server, "listening");
-  const { id, secret } = await client.createSubscription({
-    url: RECEIVER_URL,
-    events: ["lead.created", "run.completed", "automation.status_changed"],
-  });
-
-  server.on("request", async (request, response) => {
+  let secret: string | null = null;
+  const server = createServer(async (request, response) => {
     try {
       const body = await readBody(request);
       if (body === null) {
         response.writeHead(413, { Connection: "close" }).end();
         return;
       }
-      onEvent(verifyDelivery(body, request.headers["x-service-signature"], secret));
+      if (secret === null) {
+        // An event may arrive before the response with the secret. It is sent again later.
+        response.writeHead(503).end();
+        return;
+      }
+      const event = verifyDelivery(body, request.headers["x-service-signature"], secret);
+      if (request.headers["x-service-test"] === undefined) await onEvent(event);
+      else console.log(`A test event has arrived: ${event.type} ${event.id}`);
       response.writeHead(204).end();
     } catch (error) {
       console.error(String(error));
       response.writeHead(error instanceof SignatureError ? 401 : 500).end();
     }
   });
-  console.log(`Listening for events at ${RECEIVER_URL}. Ctrl-C unsubscribes.`);
+  server.listen(Number(PORT), "127.0.0.1");
+  await once(server, "listening");
 
   const ending = new AbortController();
-  // Not `once`: npm also passes on the Ctrl-C that the terminal has already sent to this process.
-  const ended = new Promise((resolve) => process.on("SIGINT", resolve));
+  const ended = new Promise((resolve) => {
+    // Not `once`: npm also passes on the Ctrl-C that the terminal has already sent to this process.
+    for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, resolve);
+  });
   void ended.then(() => ending.abort());
+
+  const subscription = await client.createSubscription({
+    url: RECEIVER_URL,
+    events: ["lead.created", "run.completed", "automation.status_changed"],
+  });
+  secret = subscription.secret;
+  console.log(`Listening for events at ${RECEIVER_URL}. Ctrl-C unsubscribes.`);
   try {
     await Promise.all([work(ending.signal), ended]);
   } finally {
-    await client.deleteSubscription(id);
+    await client.deleteSubscription(subscription.id);
     server.close();
     server.closeAllConnections();
   }
