@@ -24,6 +24,14 @@ test("the migrations make the tables of the schema, and each is WITHOUT ROWID", 
   expect(made.filter(({ wr }) => wr !== 1).map(({ name }) => name)).toEqual([]);
 });
 
+test("the SQL of the commands in the docs suits the tables", () => {
+  const pages = readdirSync(join(ROOT, "docs")).filter((name) => name.endsWith(".md"));
+  const texts = pages.map((page) => readFileSync(join(ROOT, "docs", page), "utf8"));
+  const commands = texts.flatMap((text) => [...text.matchAll(/--command "([^"]+)"/g)]);
+  expect(commands.length).toBeGreaterThan(2);
+  for (const [, sql = ""] of commands) expect(() => db.prepare(sql).all(), sql).not.toThrow();
+});
+
 test("the migrations create the triggers that the manifest of tables needs, as it says them", () => {
   const rows = db.prepare("SELECT sql FROM sqlite_schema WHERE type = 'trigger'").all();
   const created = rows.map(({ sql }) => `${sql};`);
