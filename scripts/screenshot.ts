@@ -6,6 +6,7 @@
  */
 import { join } from "node:path";
 import { type Browser, chromium, type Page } from "playwright-core";
+import { WebhookEvent } from "../src/contract/enumerations.ts";
 import { findChromium } from "../test/node/support/chromium.ts";
 import { openPortalSession } from "../test/node/support/portal-session.ts";
 import { startReceiver } from "../test/node/support/receiver.ts";
@@ -114,7 +115,7 @@ async function subscribeSample({ env: { PLATFORM }, url: base }: Runtime): Promi
     headers: { Authorization: `Bearer ${token}`, "Content-Type": "application/json" },
     body: JSON.stringify({
       url: `${receiver.url}/automations`,
-      events: ["lead.created", "run.completed", "automation.status_changed"],
+      events: WebhookEvent.options,
     }),
   });
   const agent = { reference: "parc", name: "Garage du Parc" };
