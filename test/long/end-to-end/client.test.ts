@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -170,6 +171,16 @@ describe("a call that is refused", () => {
     for (const wait of [second - first, third - second]) expect(wait).toBeGreaterThanOrEqual(990);
   });
 
+  test("with a 500 that will pass is sent again, unless it creates something", async () => {
+    const failing = () => ({ status: 500, headers: { "Retry-After": "1" } });
+    const { client, posts, close } = await openRefusing(failing, 1);
+    expect(await refusalOf(client.deleteSubscription("whk_1"))).toMatchObject({ status: 500 });
+    expect(posts).toHaveLength(2);
+    await refusalOf(client.createSubscription({ url: "https://hooks.example.com", events: [] }));
+    await close();
+    expect(posts).toHaveLength(3);
+  });
+
   test("for its quota stops waiting when its signal is aborted, with the signal's reason", async () => {
     const { client, posts, close } = await openRefusing(busy("60"));
     const ending = new AbortController();
@@ -182,6 +193,15 @@ describe("a call that is refused", () => {
     await close();
     expect(posts).toHaveLength(1);
   });
+});
+
+test("createSubscription with the same idempotencyKey returns the same subscription", async () => {
+  const { client } = await open();
+  const wanted = { url: "https://hooks.example.com/automations", events: ["lead.created"] };
+  const options = { idempotencyKey: randomUUID() };
+  const first = await client.createSubscription(wanted, options);
+  expect(await client.createSubscription(wanted, options)).toEqual(first);
+  expect((await client.createSubscription(wanted)).id).not.toBe(first.id);
 });
 
 test("verifyDelivery passes every check of the checker, and rejects what is no signature", async () => {
@@ -223,7 +243,9 @@ test("npm run events prints each event as it arrives, rejects forged ones, and r
   const [automationId = ""] = await workspace.recordAutomations(["1"]);
   const port = await freePort();
   const url = `http://127.0.0.1:${port}`;
+  const early: number[] = [];
   const proxy = await proxyTo(runtime.url, async ({ method }) => {
+    if (method === "POST") early.push((await fetch(url, { method: "POST", body: "{}" })).status);
     if (method !== "DELETE") return;
     // Ctrl-C sends one from the terminal, and another through npm.
     child.kill("SIGINT");
@@ -236,6 +258,8 @@ test("npm run events prints each event as it arrives, rejects forged ones, and r
   try {
     await until(() => lines.length > 0);
     expect(lines).toEqual([`Listening for events at ${url}. Ctrl-C unsubscribes.`]);
+    // What arrives before the secret is sent again.
+    expect(early).toEqual([503]);
     await client.pauseAutomation(automationId);
     await workspace.recordLeads(["1"], () => ({ source: "widget", name: "Zoë “€” 🌻" }));
     await workspace.recordRuns(automationId, ["1"], "partial");
@@ -254,7 +278,7 @@ test("npm run events prints each event as it arrives, rejects forged ones, and r
     // It prints an event before its answer is noted, and what is not noted ends with the subscription.
     await until(async () => (await PLATFORM.ledger({ workspaceId })).delivered === 3);
 
-    child.kill("SIGINT");
+    child.kill("SIGTERM");
     expect((await ended).code).toBe(0);
   } finally {
     if (child.exitCode === null) child.kill("SIGKILL");
