@@ -13,7 +13,7 @@ export const ErrorBodySchema = z
         }),
         message: z.string().openapi({
           description:
-            "The error in French, for the users of the app. Display it, but do not compare it: it may change.",
+            "The error in French, for the users of the app. Display it, but do not compare it, because it may change.",
           example: ERRORS.invalid_request.message,
         }),
         details: z

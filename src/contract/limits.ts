@@ -95,7 +95,7 @@ export const RETRY_SCHEDULE_MS = RETRY_WAITS_SECONDS.reduce(
 /** Jitter: each delay of the retry schedule is lengthened by up to this share, so that retries spread out. */
 export const RETRY_JITTER = 0.2;
 
-/** Requests are spaced from this number of different events on that failed in a row. */
+/** Number of different events that must fail in a row before requests are spaced. */
 export const SPACED_FROM_EVENTS = 5;
 
 /**
@@ -126,7 +126,7 @@ export const PROBE_INTERVAL_MS = 300_000;
 
 /**
  * Maximum pending deliveries of a subscription. The oldest ones beyond it are exhausted, so that no workspace fills
- * the database that it shares with others. They can be sent again as long as their events are stored.
+ * the database that it shares with others. They can be resent as long as their events are stored.
  */
 export const PENDING_MAX = 50_000;
 
@@ -147,7 +147,7 @@ if (!(TELL_AFTER_MS < DISABLE_AFTER_MS && DISABLE_AFTER_MS < RETRY_SCHEDULE_MS))
     "RETRY_WAITS_SECONDS must outlast DISABLE_AFTER_MS, which must exceed TELL_AFTER_MS",
   );
 if (RETRY_WAITS_SECONDS.length < DISABLE_AFTER_FAILURES)
-  throw new Error("RETRY_WAITS_SECONDS must have at least DISABLE_AFTER_FAILURES waits");
+  throw new Error("RETRY_WAITS_SECONDS must have at least DISABLE_AFTER_FAILURES delays");
 if (RETRY_WAITS_SECONDS.some((seconds, i) => seconds < (RETRY_WAITS_SECONDS[i - 1] ?? 0)))
   throw new Error("the delays of RETRY_WAITS_SECONDS must not shrink");
 

@@ -46,8 +46,8 @@ function describeMissing(places: string[]): string {
 }
 
 /**
- * Returns the message of an issue. Unknown properties are named by their position, because the runtime logs the
- * errors of RPC methods, and a name may be personal data, as in a table whose first row was taken for its header.
+ * Returns the message of an issue. It names unknown properties by their position, because the runtime logs the errors
+ * of RPC methods, and a name may be personal data, as in a table whose first row was mistaken for its header.
  */
 function messageOf(issue: z.core.$ZodIssue, value: unknown): string {
   if (issue.code !== "unrecognized_keys") return issue.message;

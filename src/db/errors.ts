@@ -4,11 +4,11 @@ interface D1Error {
   /** The text that Cloudflare documents, without the `D1_ERROR: ` prefix. */
   message: string;
   /**
-   * - `nobody`: the error is transient. The query is retried, although the transaction may have been committed.
+   * - `transient`: the query is retried, although the transaction may have been committed.
    * - `load`: there are too many requests, and a retry would be one more.
    * - `query`: this query is too expensive.
    */
-  fault: "nobody" | "load" | "query";
+  fault: "transient" | "load" | "query";
 }
 
 /**
@@ -16,15 +16,15 @@ interface D1Error {
  * the Durable Object that D1 runs on. The simulation injects each of them.
  */
 export const D1_ERRORS: readonly D1Error[] = [
-  { message: "D1 DB reset because its code was updated.", fault: "nobody" },
+  { message: "D1 DB reset because its code was updated.", fault: "transient" },
   {
     message: "Internal error while starting up D1 DB storage caused object to be reset.",
-    fault: "nobody",
+    fault: "transient",
   },
-  { message: "Network connection lost.", fault: "nobody" },
-  { message: "Internal error in D1 DB storage caused object to be reset.", fault: "nobody" },
-  { message: "Cannot resolve D1 DB due to transient issue on remote node.", fault: "nobody" },
-  { message: "Can't read from request stream because client disconnected.", fault: "nobody" },
+  { message: "Network connection lost.", fault: "transient" },
+  { message: "Internal error in D1 DB storage caused object to be reset.", fault: "transient" },
+  { message: "Cannot resolve D1 DB due to transient issue on remote node.", fault: "transient" },
+  { message: "Can't read from request stream because client disconnected.", fault: "transient" },
   {
     message: "D1 DB storage operation exceeded timeout which caused object to be reset.",
     fault: "query",
@@ -33,7 +33,7 @@ export const D1_ERRORS: readonly D1Error[] = [
   { message: "D1 DB is overloaded. Too many requests queued.", fault: "load" },
   { message: "D1 DB's isolate exceeded its memory limit and was reset.", fault: "query" },
   { message: "D1 DB exceeded its CPU time limit and was reset.", fault: "query" },
-  { message: "internal error; reference =", fault: "nobody" },
+  { message: "internal error; reference =", fault: "transient" },
 ];
 
 /** Messages of calls of a Durable Object that fail at a deployment, if the runtime sets no property of `CallError`. */
@@ -63,7 +63,7 @@ export function isRetryable(error: unknown): boolean {
   const { retryable, durableObjectReset, overloaded, remote }: CallError = error;
   if (overloaded) return false;
   if (retryable || durableObjectReset) return true;
-  return !remote && faultOf(error) === "nobody";
+  return !remote && faultOf(error) === "transient";
 }
 
 /** Whether the same request may succeed later, because the error is not the fault of the query. */
@@ -71,7 +71,7 @@ export function isTransient(error: unknown): boolean {
   const { retryable, durableObjectReset, overloaded } = (error ?? {}) as CallError;
   const fault = faultOf(error);
   return Boolean(
-    retryable || durableObjectReset || overloaded || fault === "nobody" || fault === "load",
+    retryable || durableObjectReset || overloaded || fault === "transient" || fault === "load",
   );
 }
 
@@ -97,5 +97,7 @@ function faultOf(thrown: unknown): D1Error["fault"] | undefined {
     text.includes(message.replace(/\.$/, "").toLowerCase()),
   );
   if (known) return known.fault;
-  return OBJECT_RESETS.some((reset) => text.includes(reset.toLowerCase())) ? "nobody" : undefined;
+  return OBJECT_RESETS.some((reset) => text.includes(reset.toLowerCase()))
+    ? "transient"
+    : undefined;
 }

@@ -18,7 +18,7 @@ export interface PageRequest {
   after: Position | null;
 }
 
-/** A page of items, in answer to a `PageRequest`. */
+/** The page of items that a `PageRequest` selects. */
 export interface Listing<Item> {
   items: Item[];
   /** Where the next page begins; null if there is none. */

@@ -23,8 +23,8 @@ import { fromHex, type Hex } from "../primitives/bytes.ts";
  * Times are Unix milliseconds. Every table with data of workspaces has the workspace's id. Every list has an index
  * that starts with that id, so a page reads one row more than it shows.
  *
- * Every table is WITHOUT ROWID, because D1 bills rows written: its primary key is then no index of its own.
- * Drizzle cannot express that, so the migrations add it.
+ * Every table is WITHOUT ROWID, because D1 bills rows written. The primary key of such a table is not a separate
+ * index, which would be one more row to write. Drizzle cannot express that, so the migrations add it.
  */
 
 /** A column of bytes. In TypeScript, they are hexadecimal, because rows pass through JSON. */
@@ -273,7 +273,7 @@ export const subscriptions = sqliteTable(
     lastAttempt: text("last_attempt", { mode: "json" }).$type<LastAttempt>(),
     /** When its delayed wake-up message arrives; in the past if there is none. */
     wakeAt: integer("wake_at").notNull().default(0),
-    /** When the next free slot of its replays is, unless that is in the past. */
+    /** When the next free slot of its replays begins; past if none is taken. */
     scheduledUntil: integer("scheduled_until").notNull().default(0),
   },
   (table) => [
@@ -387,7 +387,7 @@ export const deliveries = sqliteTable(
     attempts: integer().notNull().default(0),
     /** When a pending delivery is due; of a settled one, when it was last due. */
     dueAt: integer("due_at").notNull(),
-    /** When its retry schedule makes it due, if it was sent by hand before that. */
+    /** When its retry schedule makes it due, if a manual send has brought it forward; otherwise null. */
     scheduledAt: integer("scheduled_at"),
     /** The `cancelEpoch` of its subscription when it was made pending. */
     cancelEpoch: integer("cancel_epoch").notNull().default(0),
@@ -397,7 +397,7 @@ export const deliveries = sqliteTable(
     lastAt: integer("last_at"),
     lastDurationMs: integer("last_duration_ms"),
     settledAt: integer("settled_at"),
-    /** Number of attempts before it was last sent again. */
+    /** Number of attempts before it was last resent. */
     earlierAttempts: integer("earlier_attempts").notNull().default(0),
     /** Whether one of the earlier attempts delivered it. */
     deliveredEarlier: integer("delivered_earlier", { mode: "boolean" }).notNull().default(false),
@@ -433,7 +433,7 @@ export const attempts = sqliteTable(
   {
     subscriptionId: text("subscription_id").notNull(),
     eventId: text("event_id").notNull(),
-    /** The number of the attempt, from 1 to `ATTEMPTS_KEPT`; counted on when the delivery is sent again. */
+    /** The number of the attempt, from 1 to `ATTEMPTS_KEPT`. The count continues when the delivery is resent. */
     attempt: integer().notNull(),
     at: integer().notNull(),
     outcome: text().notNull(),

@@ -111,7 +111,7 @@ export class EarlyReads extends DeferredClient {
 
   override async execute<T>(call: ClientCall<T>): Promise<T> {
     if (this.#met) return call(this.#met.session);
-    // A session of its own: the bookmark of a shared one may be that of a concurrent, newer read.
+    // It has a session of its own, because the bookmark of a shared one may be that of a concurrent, newer read.
     const session = openSession(this.#since);
     const early = call(session);
     // A failure only matters once the request is admitted.

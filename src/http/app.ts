@@ -2,7 +2,7 @@ import { authenticate } from "./authentication.ts";
 import { newApp } from "./context.ts";
 import { docs } from "./docs.ts";
 import { drainBody } from "./drain-body.ts";
-import { answerError, answerNotFound, finishResponse } from "./finish-response.ts";
+import { finishResponse, handleError, handleNotFound } from "./finish-response.ts";
 import { healthCheck } from "./health-check.ts";
 import { serveMcp } from "./mcp.ts";
 import { platform } from "./platform.ts";
@@ -15,8 +15,8 @@ import { webhookRoutes } from "./routes/webhooks.ts";
 
 export const app = newApp();
 
-app.onError(answerError);
-app.notFound(answerNotFound);
+app.onError(handleError);
+app.notFound(handleNotFound);
 // Keeps the connection usable if the request body is left unread.
 app.use(drainBody);
 // Sets the headers that every response has, and logs the request.

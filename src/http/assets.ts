@@ -23,7 +23,7 @@ export const PAGE_HEADERS = {
  * Responds with the file at the path of the request, if the path matches `hashed`. Its name contains a hash, so the
  * file is cacheable forever.
  */
-export async function answerHashed(c: Context<AppEnv>, hashed: RegExp): Promise<Response> {
+export async function serveHashed(c: Context<AppEnv>, hashed: RegExp): Promise<Response> {
   const asset = hashed.test(c.req.path) ? await readAsset(c, c.req.path) : null;
   if (!asset) return c.notFound() as Response;
   c.set("immutable", true);

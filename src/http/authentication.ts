@@ -40,7 +40,7 @@ type Admission =
  * key's window has requests left. If this isolate has just cached a refusal of a key whose window is used up, the
  * request is refused without a call of the key's gate.
  *
- * A write takes these steps, so that the client cannot delay it once it is admitted:
+ * A write takes these steps, in an order that lets no client delay it once it is admitted:
  * 1. Its body is read.
  * 2. The key's gate admits it.
  * 3. The route handles it. Its transactions fail if the key has ended in the meantime.
@@ -74,7 +74,7 @@ export const authenticate = createMiddleware<AppEnv>(async (c, next) => {
 /** Handles a write once it is admitted, and raises the bookmark of the key, so that it reads its own writes. */
 async function handleWrite(c: Context<AppEnv>, next: Next, keyHash: string): Promise<void> {
   if (takesBody(c)) await readBody(c);
-  const admission = await askGate(c, keyHash);
+  const admission = await callGate(c, keyHash);
   if (!admission.isAdmitted) throw admission.error;
   const { database } = admission;
   const session = bindingOf(c.env, database).withSession("first-primary");
@@ -95,7 +95,7 @@ async function handleWrite(c: Context<AppEnv>, next: Next, keyHash: string): Pro
 
 /** Handles a read once it is admitted, because this isolate has not cached the workspace of its key. */
 async function handleFirstRead(c: Context<AppEnv>, next: Next, keyHash: string): Promise<void> {
-  const admission = await askGate(c, keyHash);
+  const admission = await callGate(c, keyHash);
   if (!admission.isAdmitted) throw admission.error;
   const session = openSession(readPoint(c, admission));
   c.set("db", openDatabase(session));
@@ -111,25 +111,25 @@ async function handleEarlyRead(
   known: KnownKey,
 ): Promise<void> {
   c.set("workspaceId", known.workspaceId);
-  const asked = askGate(c, keyHash);
-  const required = asked.then((admission) => {
+  const decision = callGate(c, keyHash);
+  const required = decision.then((admission) => {
     if (!admission.isAdmitted) throw admission.error;
     return readPoint(c, admission);
   });
   const reads = new EarlyReads(readPoint(c, known), required);
   c.set("db", openDatabase(reads));
-  // If the route fails, as it does once its reads are refused, `answerError` responds with the refusal.
+  // If the route fails, as it does once its reads are refused, `handleError` responds with the refusal.
   c.set(
     "refusal",
-    asked.then((admission) => (admission.isAdmitted ? null : admission.error)),
+    decision.then((admission) => (admission.isAdmitted ? null : admission.error)),
   );
   await next();
-  const admission = await asked;
+  const admission = await decision;
   if (admission.isAdmitted) {
     const { database } = admission;
     cacheKey(c, keyHash, database, reads.bookmarkOf(bindingOf(c.env, database)));
   } else if (!c.error) {
-    // A route that has read nothing has not failed. If it has failed, Hono has set `c.error`, and `answerError` has
+    // A route that has read nothing has not failed. If it has failed, Hono has set `c.error`, and `handleError` has
     // made the response.
     throw admission.error;
   }
@@ -139,27 +139,27 @@ async function handleEarlyRead(
  * Lets the key's gate decide about the request. Sets the key, the workspace and the window of the request, for the
  * handlers, the headers and the log.
  */
-async function askGate(c: Context<AppEnv>, keyHash: string): Promise<Admission> {
+async function callGate(c: Context<AppEnv>, keyHash: string): Promise<Admission> {
   try {
-    const askedAt = Date.now();
+    const calledAt = Date.now();
     const uncounted = takeUncounted(keyHash);
-    const answer = await callObject(c.env, c.env.KEY_GATE, keyHash, (gate) =>
+    const result = await callObject(c.env, c.env.KEY_GATE, keyHash, (gate) =>
       gate.admit(keyHash, uncounted),
     );
-    if (answer.verdict === "unknown_key") {
+    if (result.verdict === "unknown_key") {
       knownKeys.delete(keyHash);
-      unknownKeys.set(keyHash, askedAt + REFUSING_MS);
+      unknownKeys.set(keyHash, calledAt + REFUSING_MS);
       return { isAdmitted: false, error: await failedAuthentication(c) };
     }
-    setIdentity(c, answer);
-    if (answer.verdict === "admitted") {
-      const { database, bookmark } = answer;
+    setIdentity(c, result);
+    if (result.verdict === "admitted") {
+      const { database, bookmark } = result;
       c.set("placement", { database });
       return { isAdmitted: true, database, bookmark };
     }
-    const { verdict, keyId, workspaceId, rateLimit, expiresAt } = answer;
+    const { verdict, keyId, workspaceId, rateLimit, expiresAt } = result;
     const refusal = { verdict, keyId, workspaceId, rateLimit, expiresAt };
-    recentRefusals.note(keyHash, refusal, askedAt, expiresAt ?? undefined);
+    recentRefusals.note(keyHash, refusal, calledAt, expiresAt ?? undefined);
     if (verdict === "access_denied") knownKeys.delete(keyHash);
     return { isAdmitted: false, error: toError(refusal) };
   } catch (error) {
@@ -192,7 +192,7 @@ function readPoint(
 /** Takes the 429s with the key that this isolate returned from its cache, and that the gate has not counted yet. */
 function takeUncounted(keyHash: string): UncountedRefusals | undefined {
   const removed = recentRefusals.remove(keyHash);
-  if (!removed?.repeated || removed.answer.verdict !== "rate_limited") return undefined;
+  if (!removed?.repeated || removed.result.verdict !== "rate_limited") return undefined;
   return { count: removed.repeated, at: removed.at };
 }
 
@@ -227,8 +227,8 @@ export function parseBearer(header: string | undefined): string | null {
 export async function failedAuthentication(c: Context<AppEnv>): Promise<ApiError> {
   const { network, block } = addressOf(c);
   await noteAddress(c);
-  const askedAt = Date.now();
-  const recent = [network, block].map((name) => failingAddresses.repeat(name, askedAt));
+  const calledAt = Date.now();
+  const recent = [network, block].map((name) => failingAddresses.repeat(name, calledAt));
   const known = recent.find((refusal) => refusal !== null);
   if (known) {
     c.set("rateLimit", known.rateLimit);
@@ -238,7 +238,7 @@ export async function failedAuthentication(c: Context<AppEnv>): Promise<ApiError
   const failure = await callObject(c.env, c.env.ADDRESS_GATE, network, (gate) => gate.fail(block));
   const { blocked, rateLimit } = failure;
   c.set("rateLimit", rateLimit);
-  failingAddresses.note(blocked === "network" ? network : block, { rateLimit }, askedAt);
+  failingAddresses.note(blocked === "network" ? network : block, { rateLimit }, calledAt);
   return blocked ? rateLimited(rateLimit) : new ApiError("invalid_api_key");
 }
 

@@ -28,7 +28,7 @@ export function takesBody(c: Context<AppEnv>): boolean {
 }
 
 /**
- * Reads the body of a request, up to a size and for at most ten seconds. It is read before the admission: otherwise, a
+ * Reads the body of a request, up to a size and for at most ten seconds. It is read before the admission. Otherwise, a
  * client that sends its body slowly could write with a key or a session that has ended in the meantime. An error is
  * stored and not thrown, because the admission and the route are checked first.
  */
@@ -55,7 +55,7 @@ async function receive(c: Context<AppEnv>, maxBytes: number): Promise<ReadBody> 
     return {
       error: new ApiError("invalid_request", { reason: "unsupported_media_type" }, 415),
     };
-  // This is checked before the stream is read: a half-read stream may reset the connection without a response.
+  // This is checked before the stream is read, because a half-read stream may reset the connection without a response.
   if (Number(c.req.header("Content-Length")) > maxBytes) return tooLarge(maxBytes);
   const { body: stream } = c.req.raw;
   if (stream === null) return { text: "" };

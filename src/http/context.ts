@@ -30,7 +30,7 @@ export interface AppEnv {
     /** The request body; undefined until `readBody` has read it. */
     body: ReadBody | undefined;
     /**
-     * The error with which the key's gate refuses a read that has begun early, for `answerError`; null if the gate
+     * The error with which the key's gate refuses a read that has begun early, for `handleError`; null if the gate
      * admits it. Undefined for requests that are admitted before they are handled.
      */
     refusal: Promise<unknown> | undefined;

@@ -1,5 +1,5 @@
 import type { Context } from "hono";
-import { answerHashed, PAGE_HEADERS, readAsset } from "./assets.ts";
+import { PAGE_HEADERS, readAsset, serveHashed } from "./assets.ts";
 import { type AppEnv, newApp } from "./context.ts";
 
 /** Stands for the base URL of the API in files that are built ahead of time (site/origin.ts). */
@@ -79,9 +79,9 @@ docs.get("/.well-known/api-catalog", (c) => {
 });
 
 for (const [path, type] of Object.entries(DOCUMENTS))
-  docs.get(path, (c) => answerFilled(c, path, type));
+  docs.get(path, (c) => serveFilled(c, path, type));
 
-docs.get("/docs/assets/*", (c) => answerHashed(c, HASHED));
+docs.get("/docs/assets/*", (c) => serveHashed(c, HASHED));
 
 docs.get("/docs/client/*", async (c) => {
   const asset = OF_CLIENT.test(c.req.path) ? await readAsset(c, c.req.path) : null;
@@ -91,28 +91,28 @@ docs.get("/docs/client/*", async (c) => {
 
 docs.get("/docs/*", async (c) => {
   const { path } = c.req;
-  if (PAGE.test(path)) return answerFilled(c, `${path}.html`, HTML);
-  if (MARKDOWN.test(path)) return answerFilled(c, path, "text/markdown; charset=utf-8");
+  if (PAGE.test(path)) return serveFilled(c, `${path}.html`, HTML);
+  if (MARKDOWN.test(path)) return serveFilled(c, path, "text/markdown; charset=utf-8");
   const canonical = path.replace(/\/+$/, "");
   if (canonical !== path && PAGE.test(canonical)) return c.redirect(canonical, 308);
-  return answerMissing(c);
+  return serveMissing(c);
 });
 
 /** Responds with 404: a page for a browser, or the error body for a program. */
-async function answerMissing(c: Context<AppEnv>): Promise<Response> {
+async function serveMissing(c: Context<AppEnv>): Promise<Response> {
   if (!c.req.header("Accept")?.includes("text/html")) return c.notFound() as Response;
-  return answerFilled(c, NOT_FOUND, HTML, 404);
+  return serveFilled(c, NOT_FOUND, HTML, 404);
 }
 
 /** Responds with the file at `path`, with this deployment's base URL and variables in it. */
-async function answerFilled(
+async function serveFilled(
   c: Context<AppEnv>,
   path: string,
   type: string,
   status = 200,
 ): Promise<Response> {
   const asset = await readAsset(c, path);
-  if (!asset) return path === NOT_FOUND ? (c.notFound() as Response) : answerMissing(c);
+  if (!asset) return path === NOT_FOUND ? (c.notFound() as Response) : serveMissing(c);
   let text = (await asset.text()).replaceAll(ORIGIN, new URL(c.req.url).origin);
   for (const name of SHOWN_VARIABLES) text = text.replaceAll(`{{${name}}}`, shown(c.env[name]));
   const headers = {

@@ -87,18 +87,18 @@ const RETRY_AFTER_SECONDS = 5;
  * Responds to any thrown error with the error body of the contract. A read may fail before the key's gate has decided,
  * and because the gate refuses it. If it is refused, the refusal is the response.
  */
-export const answerError: ErrorHandler<AppEnv> = async (thrown, c) => {
+export const handleError: ErrorHandler<AppEnv> = async (thrown, c) => {
   const cause = (await c.get("refusal")) ?? causeOf(thrown);
   const error = cause instanceof InputError ? toApiError(cause) : cause;
-  if (error instanceof ApiError) return answer(error, c);
+  if (error instanceof ApiError) return toResponse(error, c);
   // A write that fails during a move is not logged, because the move is announced.
   if (!isMoving(error)) logError("request_failed", error, { requestId: c.get("requestId") });
   const isTemporary = isTransient(error) || isMoving(error) || error instanceof DatabaseUnreachable;
   const later = isTemporary ? { retry_after_seconds: RETRY_AFTER_SECONDS } : {};
-  return answer(new ApiError("internal_error", later), c);
+  return toResponse(new ApiError("internal_error", later), c);
 };
 
-function answer(error: ApiError, c: Context<AppEnv>): Response {
+function toResponse(error: ApiError, c: Context<AppEnv>): Response {
   const { retry_after_seconds: seconds } = error.details;
   const headers: Record<string, string> = { Link: `<${helpFor(error.code)}>; rel="help"` };
   if (seconds !== undefined) headers["Retry-After"] = String(seconds);
@@ -106,5 +106,5 @@ function answer(error: ApiError, c: Context<AppEnv>): Response {
 }
 
 /** Responds with 404 to an unknown path or method, and never with 405. */
-export const answerNotFound: NotFoundHandler<AppEnv> = (c) =>
-  answerError(new ApiError("route_not_found"), c);
+export const handleNotFound: NotFoundHandler<AppEnv> = (c) =>
+  handleError(new ApiError("route_not_found"), c);

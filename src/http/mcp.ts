@@ -82,8 +82,8 @@ async function callTool(
 /**
  * Reads the message of a request; null for a GET or DELETE, which has none.
  *
- * @throws ApiError `invalid_request` for a message that is no object. A batch is rejected, too: the protocol has
- *   none since version 2025-06-18, and a batch of a hundred calls would make a response of a hundred pages.
+ * @throws ApiError `invalid_request` for a message that is no object. A batch is rejected, too, because the protocol
+ *   has none since version 2025-06-18, and a batch of a hundred calls would make a response of a hundred pages.
  */
 async function readMessage(c: Context<AppEnv>): Promise<JsonObject | null> {
   if (c.req.method !== "POST") return null;
@@ -101,7 +101,8 @@ async function handle(
   send?: (request: Request) => Promise<Response>,
 ): Promise<Response> {
   const isStructured = (c.req.header("MCP-Protocol-Version") ?? "") >= STRUCTURED_SINCE;
-  // The SDK is imported when needed: its schemas take a quarter of the start of an isolate, and few requests need them.
+  // The SDK is imported when needed, because its schemas take a quarter of the start of an isolate, and few requests
+  // need them.
   const { createMcpHandler, Server } = await import("@modelcontextprotocol/server");
   const handler = createMcpHandler(() => {
     const server = new Server(
@@ -188,7 +189,7 @@ function toRequest(
       url.searchParams.set(name, text);
     } else {
       const { minLength: min, maxLength: max } = schema;
-      // No header can have this value: HTTP rejects a line break before the route sees it.
+      // No header can have this value, because HTTP rejects a line break before the route sees it.
       if (!/^[\x20-\x7e]*$/.test(text)) return invalidArgument(name, "out_of_range", { min, max });
       headers.set(name, text);
     }

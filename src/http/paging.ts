@@ -7,7 +7,7 @@ import type { Listing, PageRequest } from "../db/page.ts";
 const { min, max } = PAGE_LIMIT;
 
 /** The beginning of every list's description. */
-export const NEWEST_FIRST = `Paginated, newest first. New items that are added while you paginate neither shift nor repeat results. A page ends at about ${PAGE_MAX_BYTES / 1024} KiB, whatever its \`limit\`: follow \`next_cursor\` until it is null, even after a page that is short or empty.`;
+export const NEWEST_FIRST = `Paginated, newest first. New items that are added while you paginate neither shift nor repeat results. A page ends at about ${PAGE_MAX_BYTES / 1024} KiB, whatever its \`limit\`. Follow \`next_cursor\` until it is null, even after a page that is short or empty.`;
 
 /** The query parameters of every list. A `limit` has decimal digits, and is never clamped. */
 export const PageQuery = z.object({
@@ -35,7 +35,7 @@ export const PageQuery = z.object({
     .openapi({
       param: {
         description:
-          "The `next_cursor` of the previous page. Absent, empty, or the word `null`: the first page.",
+          "The `next_cursor` of the previous page. If it is absent, empty or the word `null`, you get the first page.",
         // The example is empty, because tools that make requests from the document use it.
         example: "",
       },

@@ -24,7 +24,7 @@ export const endSlowReads = createMiddleware<AppEnv>(async (c, next) => {
  * page of 25 ordinary leads takes less than 1 MB.
  */
 export const ROWS_IN_FLIGHT_MAX = 600;
-/** Maximum rows of one workspace among them, so that its reads never take all the room of the others. */
+/** Maximum rows of one workspace among them, so that its reads leave room for those of the others. */
 export const WORKSPACE_ROWS_MAX = ROWS_IN_FLIGHT_MAX / 2;
 
 /** How often a request checks whether its rows can be read. */

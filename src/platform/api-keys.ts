@@ -31,7 +31,7 @@ import { expectWorkspace } from "./placements.ts";
 
 /* Operations on API keys. All keys are in the directory. */
 
-/** Number of keys on a page. There are few, because showing a key takes a call of its gate. */
+/** Number of keys on a page. It is small, because showing a key takes a call of its gate. */
 const KEYS_AT_ONCE = 20;
 
 const workspaceId = "wks_…";
@@ -47,7 +47,9 @@ export const createApiKey = operation({
       .min(1)
       .nullish()
       .describe("what it is for, such as CRM import"),
-    requestsPerWindow: Quota.nullish().describe("the key's own quota; default: QUOTA_REQUESTS"),
+    requestsPerWindow: Quota.nullish().describe(
+      "the key's own rate limit; default: QUOTA_REQUESTS",
+    ),
   }),
   output: NewKey,
   examples: [
@@ -71,10 +73,10 @@ async function makeKey(env: Env) {
 }
 
 export const updateApiKey = operation({
-  about: "Changes a live API key's quota, with immediate effect.",
+  about: "Changes a live API key's rate limit, with immediate effect.",
   input: z.strictObject({
     keyId: KeyId,
-    requestsPerWindow: Quota.nullable().describe("the key's own quota; null: QUOTA_REQUESTS"),
+    requestsPerWindow: Quota.nullable().describe("the key's own rate limit; null: QUOTA_REQUESTS"),
   }),
   output: Nothing,
   examples: [{ keyId, requestsPerWindow: 6000 }],
@@ -82,7 +84,7 @@ export const updateApiKey = operation({
     const [updated] = await updateQuota(openDirectory(env), keyId, requestsPerWindow, Date.now());
     if (!updated) throw new InputError("keyId", "no such key, or it is revoked or expired");
     note?.(updated.workspaceId);
-    // The gate of the key applies the new quota once this returns.
+    // The gate of the key applies the new rate limit once this returns.
     await invalidateKey(env, updated);
     return {};
   },
@@ -90,7 +92,7 @@ export const updateApiKey = operation({
 
 export const rollApiKey = operation({
   about:
-    "Replaces an API key by one with the same name and quota; both are valid until the overlap ends. A key can be rolled once. The new one is shown only once.",
+    "Replaces an API key with one of the same name and rate limit; both are valid until the overlap ends. A key can be replaced once. The new one is shown only once.",
   input: z.strictObject({
     keyId: KeyId,
     overlapSeconds: integer(0, KEY_OVERLAP_MAX_SECONDS).describe(
@@ -114,7 +116,7 @@ export const rollApiKey = operation({
 
 export const revokeApiKey = operation({
   about:
-    "Revokes an API key for good, with immediate effect. Returns the subscriptions that it created: they stay.",
+    "Revokes an API key for good, with immediate effect. Returns the subscriptions that it created, which stay.",
   input: z
     .strictObject({
       keyId: KeyId.nullish(),
@@ -141,8 +143,8 @@ export const revokeApiKey = operation({
 });
 
 /**
- * Ends a key that the directory has revoked: when this returns, the key is refused everywhere, and writes nothing
- * more, not even for a request that was admitted before.
+ * Ends a key that the directory has revoked. When this returns, the key is rejected everywhere, and even a request
+ * that was admitted before writes nothing more.
  *
  * @returns where its workspace lives.
  */

@@ -13,18 +13,23 @@ import { findWebhook } from "./placements.ts";
 const AuditEntryView = z.object({
   at: z.string(),
   method: z.string(),
-  workspaceId: z.string().nullable().describe("the one it was about; null for none, or several"),
-  ids: z.array(z.string()).describe("the others that the call named, or that it created"),
+  workspaceId: z
+    .string()
+    .nullable()
+    .describe("the workspace that the call was about; null for none or several"),
+  ids: z.array(z.string()).describe("the other ids that the call named, or that it created"),
   keys: z
     .record(z.string(), z.string())
-    .describe("the API keys among them that still exist, by id: name and last characters"),
+    .describe("by id, the name and last characters of the API keys among them that still exist"),
   actor: z.string().nullable().describe("as the caller gave it"),
   via: z.string().describe("rpc, https: and the id of the key, or portal"),
   result: z.string().describe("ok; a reason and a field, such as not_found: webhookId; or failed"),
   durationMs: z.int(),
   webhookId: z.string().nullable().describe("the subscription that it changed, if any"),
-  before: ChangedFieldsView.nullable().describe("what it changed of that, as it was"),
-  after: ChangedFieldsView.nullable(),
+  before: ChangedFieldsView.nullable().describe(
+    "the changed fields of that subscription, before the call",
+  ),
+  after: ChangedFieldsView.nullable().describe("the same fields, after the call"),
 });
 
 export const listAuditTrail = operation({
@@ -54,7 +59,7 @@ export const listAuditTrail = operation({
 });
 
 export const listWebhookChanges = operation({
-  about: `Lists who changed a subscription in the last ${AUDIT_KEPT_DAYS} days, and what it was before, newest first, ${PAGE_LIMIT.max} per page. Secrets and values of headers are not stored.`,
+  about: `Lists who changed a subscription in the last ${AUDIT_KEPT_DAYS} days, with its fields before and after, newest first, ${PAGE_LIMIT.max} per page. Secrets and values of headers are not stored.`,
   input: z.strictObject({ webhookId: WebhookId, cursor: cursorOf("webhook_changes") }),
   output: pageOf(WebhookChangeView),
   examples: [{ webhookId: "whk_…" }],

@@ -108,7 +108,7 @@ export const readDelivery = operation({
 });
 
 export const redeliver = operation({
-  about: `Delivers events again, even delivered ones, with the same ids and bytes, at ${REDELIVERIES_PER_SECOND} per second. Each call examines up to ${REDELIVERY_EXAMINED_MAX} events of a range: call it until nextCursor is null.`,
+  about: `Delivers events again, even delivered ones, with the same ids and bytes, at ${REDELIVERIES_PER_SECOND} per second. Each call examines up to ${REDELIVERY_EXAMINED_MAX} events of a range. Call it until nextCursor is null.`,
   input: z
     .strictObject({
       webhookId: WebhookId,
@@ -118,14 +118,17 @@ export const redeliver = operation({
       states: several(RedeliveryState, RedeliveryState.options.length)
         .nullish()
         .describe(
-          "default: all; delivered: at least once; missed: never owed; retrying: waits after a failed attempt; the wait ends. What is due or was never tried is sent anyway, and not counted",
+          "default: all; delivered: at least once; missed: recorded while the subscription was disabled; retrying: failed, and due later, which is brought forward. Deliveries that are due or were never tried are sent anyway, and not counted",
         ),
       type: WebhookEvent.nullish().describe("of the range, only events of this type"),
       status: StatusFilter.nullish().describe(
         "of the range, only deliveries whose last attempt had this status, as in listDeliveries",
       ),
       cursor: cursorOf("redelivery").describe("the previous call's nextCursor"),
-      dryRun: z.boolean().nullish().describe("counts what would be sent, and sends nothing"),
+      dryRun: z
+        .boolean()
+        .nullish()
+        .describe("counts the events that would be sent, and sends nothing"),
     })
     .superRefine(({ eventIds, since, until, states, type, status, cursor }, context) => {
       const fault = (path: string, message: string, reason: string) =>

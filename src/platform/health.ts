@@ -4,11 +4,11 @@ import { operation } from "./operation.ts";
 
 export const health = operation({
   about:
-    "Tells whether the service works: its databases answer, the sweep runs, no delivery is stuck, no database is nearly full.",
+    "Shows whether the service works: all databases respond, the sweep runs, no delivery is stuck, and no database is nearly full.",
   input: z.strictObject({}),
   output: z.object({
     healthy: z.boolean(),
-    problems: z.array(z.string()).describe("what is wrong, a sentence each"),
+    problems: z.array(z.string()).describe("one sentence for each problem"),
   }),
   examples: [{}],
   run: ({ env }) => findServiceHealth(env, Date.now()),

@@ -61,10 +61,10 @@ async function runNoted(
     const input = parseCall(operation, given);
     const noteChange = (change: WebhookChange) => void Object.assign(entry, change);
     const { actor } = entry;
-    const answer = (await operation.run({ env, ctx, actor, note, noteChange }, input)) as object;
-    note(...idsIn(operation.output, answer));
+    const output = (await operation.run({ env, ctx, actor, note, noteChange }, input)) as object;
+    note(...idsIn(operation.output, output));
     entry.result = "ok";
-    return answer;
+    return output;
   } catch (thrown) {
     const error = causeOf(thrown);
     if (!(error instanceof InputError)) throw error;

@@ -9,7 +9,7 @@ export interface Call {
   ctx: Pick<ExecutionContext, "waitUntil">;
   /** The database of the workspace that the call is about, if its caller has looked it up. */
   placement?: Placement;
-  /** The person who acts, as the caller names them; null or absent if it names nobody. */
+  /** The person who acts, as the caller names them; null or absent if it does not. */
   actor?: string | null;
   /** Notes ids for the audit trail that the fields of the input do not have, such as that of the workspace. */
   note?(...ids: string[]): void;

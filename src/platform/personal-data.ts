@@ -36,11 +36,11 @@ const ERASURE_MAX_MS = 10_000;
 const workspaceId = "wks_…";
 
 export const findLeads = operation({
-  about: `Finds the leads of a person: by e-mail address or phone number, it decrypts up to ${SEARCHED_MAX} leads per call, newest first, so a page may be empty and still have a next one. Custom fields are not searched.`,
+  about: `Finds the leads of a person. By e-mail address or phone number, a call decrypts up to ${SEARCHED_MAX} leads, newest first, so a page may be empty and still have a next one. Custom fields are not searched.`,
   input: z
     .strictObject({
       workspaceId: WorkspaceId,
-      email: text(1_000).min(1).nullish().describe("in any case"),
+      email: text(1_000).min(1).nullish().describe("upper and lower case are the same"),
       phone: text(100)
         .regex(/\d/, "must have a digit")
         .nullish()
@@ -54,7 +54,9 @@ export const findLeads = operation({
       "expected one of email, phone and reference",
     ),
   output: pageOf(FoundLead).extend({
-    unreadable: z.array(z.string()).describe("the leads that no key decrypts: they may be theirs"),
+    unreadable: z
+      .array(z.string())
+      .describe("ids of leads that no key decrypts, which may be theirs"),
   }),
   examples: [
     { workspaceId, email: "camille.durand@example.com" },
@@ -98,7 +100,7 @@ export const eraseLeads = operation({
     ]);
     const leads = [...named.keys()].filter((id) => isId("lead", id));
     note?.(...leads);
-    // The leads are read before the erasure, which is retried: a second try would find none of them.
+    // The leads are read before the erasure. It is retried, and a second try would find none of them.
     const stored = await query(db, selectLeads(workspaceId, leads));
     await commit(db, eraseLeadRows(workspaceId, leads, Date.now()));
     const found = new Set(stored.map(({ id }) => id));
@@ -148,7 +150,7 @@ export const eraseWorkspace = operation({
 
 export const exportWorkspace = operation({
   about:
-    "Exports everything stored about a workspace when the first call began, page by page, with personal data in the clear. Left out are secrets, hashes of keys, what receivers answered, and the body of an event with a `leadId`, which is made from that lead. A lead that no key decrypts is marked `unreadable`.",
+    "Exports everything stored about a workspace when the first call began, page by page, with personal data in plain text. Secrets, hashes of keys and stored responses of endpoints are left out. So is the body of an event with a `leadId`, which is made from that lead. A lead that no key decrypts is marked `unreadable`.",
   input: z.strictObject({
     workspaceId: WorkspaceId,
     cursor: z

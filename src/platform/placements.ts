@@ -51,13 +51,13 @@ export async function locateWebhook(
   webhookId: string,
 ): Promise<Placement | null> {
   const unknown = new Error("not in this database");
-  const asked = allPlacements(env).map(async ({ database, db }) => {
+  const lookUps = allPlacements(env).map(async ({ database, db }) => {
     const owner = await inTime(database, findOwner(db, webhookId));
     if (!owner) throw unknown;
     return owner;
   });
   try {
-    const { workspaceId, deletedAt } = await Promise.any(asked);
+    const { workspaceId, deletedAt } = await Promise.any(lookUps);
     note?.(workspaceId);
     return deletedAt === null ? await findPlacement(env, workspaceId) : null;
   } catch (error) {

@@ -12,10 +12,8 @@ const workspaceId = "wks_…";
 const agent = { reference: "lyon", name: "Agence Lumière Lyon" };
 
 const Recorded = z.object({
-  ids: z.array(z.string()).describe("of the records, in input order"),
-  created: z
-    .int()
-    .describe("how many are new; too low if the database lost the reply to a first try"),
+  ids: z.array(z.string()).describe("ids of the records, in input order"),
+  created: z.int().describe("number of new records; too low if the reply to a first try was lost"),
 });
 
 export const recordAutomations = operation({

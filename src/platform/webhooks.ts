@@ -92,7 +92,7 @@ export const readWebhook = operation({
 
 export const updateWebhook = operation({
   about:
-    "Changes a subscription's URL, events, description or custom headers. Its secret and history stay. Pending deliveries go to the new URL, and to the old one none that starts later than 2 s after. Events recorded before are still sent; those of a type that it no longer lists are not sent again. Custom headers are dropped if the URL gets another origin: give `headers` in the same call.",
+    "Changes a subscription's URL, events, description or custom headers. Its secret and history stay. Pending deliveries go to the new URL; a request to the old one starts at most 2 s after the call. Pending deliveries of a type that it no longer lists are cancelled. Custom headers are dropped if the URL gets another origin, unless the same call gives `headers`.",
   input: z
     .strictObject({
       webhookId: WebhookId,
@@ -144,13 +144,13 @@ export const updateWebhook = operation({
   async run(call, { webhookId, expected, ...wanted }) {
     const { db, database } = await findWebhook(call, webhookId);
     const fault = wanted.url == null ? null : await findUrlFault(call.env, wanted.url);
-    if (fault) throw new InputError("url", `is refused: ${fault}`, { reason: fault });
+    if (fault) throw new InputError("url", `is not accepted: ${fault}`, { reason: fault });
     for (let tries = 1; tries <= UPDATE_TRIES; tries++) {
       const before = await findFields(db, webhookId);
       expectFields(before, expected ?? {});
       const { changed, headersDropped } = await changeFields(call.env, before, wanted);
       call.noteChange?.({ webhookId, ...diffFields(before, { ...before, ...changed }) });
-      // The change is tried once: after a lost reply, a second try would undo a change that another call made since.
+      // The change is tried once. After a lost reply, a second try would undo a change that another call made since.
       const { isChanged, wakeUps } = await commit(
         withoutRetries(db),
         updateSubscription(webhookId, changed, before),
@@ -160,7 +160,7 @@ export const updateWebhook = operation({
       call.ctx.waitUntil(sendWakeUps(call.env, database, wakeUps));
       return headersDropped.length > 0 ? { headersDropped } : {};
     }
-    throw new InputError("webhookId", "is being changed by others", {
+    throw new InputError("webhookId", "is being changed by other calls", {
       reason: "changed_meanwhile",
     });
   },
@@ -170,11 +170,11 @@ export const updateWebhook = operation({
 const UPDATE_TRIES = 3;
 
 export const enableWebhook = operation({
-  about: `Re-enables a disabled subscription. With redeliverSince, each call examines up to ${REDELIVERY_EXAMINED_MAX} events: call it until nextCursor is null.`,
+  about: `Re-enables a disabled subscription. With redeliverSince, each call examines up to ${REDELIVERY_EXAMINED_MAX} events. Call it until nextCursor is null.`,
   input: z.strictObject({
     webhookId: WebhookId,
     redeliverSince: RedeliverableSince.nullish().describe(
-      `also delivers events recorded since this time that it did not get, at most ${REDELIVERY_MAX_AGE_MS / DAY_MS} days ago; readWebhook says since when: undeliveredSince`,
+      `also delivers the events recorded since this time that it has not received, at most ${REDELIVERY_MAX_AGE_MS / DAY_MS} days ago; readWebhook shows the first as undeliveredSince`,
     ),
     cursor: cursorOf("redelivery").describe("the previous call's nextCursor"),
   }),
@@ -185,7 +185,7 @@ export const enableWebhook = operation({
     const since = redeliverSince ?? null;
     const now = Date.now();
     const before = await findFields(placement.db, webhookId);
-    // The calls that continue a range find the subscription enabled, and are no further change.
+    // The calls that continue a range find the subscription enabled, so they are no further change.
     if (before.disabledAt !== null || (since !== null && cursor == null))
       call.noteChange?.({ webhookId, ...diffFields(before, { ...before, disabledAt: null }) });
     const { count, next, queue } = await enableAndReplay(

@@ -96,7 +96,7 @@ async function findSmallest(env: Env): Promise<Placement> {
 }
 
 export const readWorkspace = operation({
-  about: "Shows a workspace's name and what it may use.",
+  about: "Shows a workspace's name and limits.",
   input: z.strictObject({ workspaceId: WorkspaceId }),
   output: WorkspaceDetails,
   examples: [{ workspaceId }],
@@ -144,9 +144,9 @@ export const updateWorkspace = operation({
 const SEARCHED_PAGES = 20;
 
 export const listWorkspaces = operation({
-  about: `Lists workspaces, newest first, ${PAGE_LIMIT.max} per page. With a name, a page examines ${SEARCHED_PAGES * PAGE_LIMIT.max}, so it may be empty and still have a next one. If a database does not respond, what it knows is null.`,
+  about: `Lists workspaces, newest first, ${PAGE_LIMIT.max} per page. With a name, a page examines ${SEARCHED_PAGES * PAGE_LIMIT.max}, so it may be empty and still have a next one. If a database does not respond, the values stored in it are null.`,
   input: z.strictObject({
-    name: Name.nullish().describe("only those whose name contains this, in any case"),
+    name: Name.nullish().describe("only those whose name contains this, in upper or lower case"),
     cursor: cursorOf("workspaces"),
   }),
   output: pageOf(WorkspaceView),
@@ -182,7 +182,7 @@ export const setWorkspaceAccess = operation({
   async run({ env, ctx }, { workspaceId, granted }) {
     const placement = await findPlacement(env, workspaceId);
     const now = Date.now();
-    // The change is tried once: after a lost reply, a second try could undo a decision that another call made since.
+    // The change is tried once. After a lost reply, a second try could undo a decision that another call made since.
     const { updated, wakeUps = [] } = await commit(withoutRetries(placement.db), {
       updated: updateAccess(workspaceId, granted),
       sessions: granted ? undefined : endSessions(workspaceId, now),
@@ -198,13 +198,16 @@ export const setWorkspaceAccess = operation({
 });
 
 export const createPortalLink = operation({
-  about: `Creates a portal link, to be opened within ${PORTAL_LINK_OPENS_MS / MINUTE_MS} minutes. Whoever opens it can manage the workspace's webhooks until the session ends. The audit trail names the \`actor\` of this call for each change.`,
+  about: `Creates a portal link, to be opened within ${PORTAL_LINK_OPENS_MS / MINUTE_MS} minutes. Anyone who opens it can manage the workspace's webhooks until the session ends. The audit trail names the \`actor\` of this call for each change.`,
   input: z.strictObject({
     workspaceId: WorkspaceId,
     validMinutes: integer(1, PORTAL_LINK_MINUTES.max)
       .nullish()
       .describe(`how long the session lasts, from now on; default: ${PORTAL_LINK_MINUTES.default}`),
-    readOnly: z.boolean().nullish().describe("true: it shows everything and changes nothing"),
+    readOnly: z
+      .boolean()
+      .nullish()
+      .describe("true: the session shows everything and changes nothing"),
     returnUrl: z
       .url({ protocol: /^https$/, error: "must be an https URL" })
       .max(RETURN_URL_MAX_LENGTH)
@@ -242,7 +245,7 @@ export const createPortalLink = operation({
       returnUrl: returnUrl ?? null,
     };
     const token = await signPortalToken(PORTAL_SIGNING_KEYS, "link", grant, opensUntil);
-    // The token is in the fragment, which no server, proxy or log ever sees.
+    // The token is in the fragment, which browsers do not send, so no server, proxy or log has it.
     return { url: `${new URL(PORTAL_ORIGIN).origin}/portal#${token}` };
   },
 });

@@ -5,7 +5,7 @@ import { type RateLimit, type Rule, rateLimitOf, take, type Window, windowAt } f
 /** A /48 may have this many times the failures of a /64, because one customer may hold all of its 65,536 /64s. */
 const NETWORK_FAILURES_MULTIPLE = 16;
 
-/** The answer of a gate to one failure. */
+/** The result of a gate for one failure. */
 export interface CountedFailure {
   /** The one that had already used up its failures; null if neither had, so this failure was counted. */
   blocked: keyof AddressName | null;

@@ -16,60 +16,60 @@ export interface KnownKey {
 }
 
 /**
- * Caches the last answer of each gate, with its window. Once the window is used up, a flood of requests reaches the
+ * Caches the last result of each gate, with its window. Once the window is used up, a flood of requests reaches the
  * gate at most once every two seconds.
  */
-class AnswerCache<Answer extends { rateLimit: RateLimit }> {
+class ResultCache<Result extends { rateLimit: RateLimit }> {
   readonly #known = new BoundedMap<{
-    answer: Answer;
+    result: Result;
     resetAt: number;
-    askAt: number;
-    /** How often the answer was repeated. */
+    callAgainAt: number;
+    /** How often the result was repeated. */
     repeated: number;
   }>(REMEMBERED_MAX);
 
   /**
-   * Caches an answer.
+   * Caches a result.
    *
-   * @param askedAt when the gate was called, rather than when it answered, so that no request is refused after the
+   * @param calledAt when the gate was called, rather than when it responded, so that no request is refused after the
    *   window has ended.
-   * @param until when the answer expires at the latest, in Unix milliseconds.
+   * @param until when the result expires at the latest, in Unix milliseconds.
    */
-  note(name: string, answer: Answer, askedAt: number, until = Number.POSITIVE_INFINITY): void {
-    const resetAt = askedAt + answer.rateLimit.resetMs;
-    const askAt = Math.min(askedAt + REFUSING_MS, until);
+  note(name: string, result: Result, calledAt: number, until = Number.POSITIVE_INFINITY): void {
+    const resetAt = calledAt + result.rateLimit.resetMs;
+    const callAgainAt = Math.min(calledAt + REFUSING_MS, until);
     const repeated = this.#known.get(name)?.repeated ?? 0;
-    this.#known.set(name, { answer, resetAt, askAt, repeated });
+    this.#known.set(name, { result, resetAt, callAgainAt, repeated });
   }
 
   /**
-   * Repeats an answer whose window is used up, with the window as of `now`, and counts that. Returns null if the gate
+   * Repeats a result whose window is used up, with the window as of `now`, and counts that. Returns null if the gate
    * must be called.
    */
-  repeat(name: string, now: number): Answer | null {
+  repeat(name: string, now: number): Result | null {
     const known = this.#known.get(name);
     const rateLimit = this.findWindow(name, now);
-    if (!known || !rateLimit || rateLimit.remaining > 0 || now >= known.askAt) return null;
+    if (!known || !rateLimit || rateLimit.remaining > 0 || now >= known.callAgainAt) return null;
     known.repeated++;
-    return { ...known.answer, rateLimit };
+    return { ...known.result, rateLimit };
   }
 
   /** Returns the window as of `now`; null if it has ended, or is not cached. */
   findWindow(name: string, now: number): RateLimit | null {
     const known = this.#known.get(name);
     if (!known || now >= known.resetAt) return null;
-    return { ...known.answer.rateLimit, resetMs: known.resetAt - now };
+    return { ...known.result.rateLimit, resetMs: known.resetAt - now };
   }
 
-  /** Removes an answer. Returns it with how often it was repeated, and the approximate time of that. */
-  remove(name: string): { answer: Answer; repeated: number; at: number } | null {
+  /** Removes a result. Returns it with how often it was repeated, and the approximate time of that. */
+  remove(name: string): { result: Result; repeated: number; at: number } | null {
     const known = this.#known.get(name);
     this.#known.delete(name);
-    return known ? { answer: known.answer, repeated: known.repeated, at: known.askAt } : null;
+    return known ? { result: known.result, repeated: known.repeated, at: known.callAgainAt } : null;
   }
 }
 
-/** The answer of a gate for a key that it does not admit. */
+/** The result of a gate for a key that it does not admit. */
 export interface KeyRefusal {
   verdict: "access_denied" | "rate_limited";
   keyId: string;
@@ -81,7 +81,7 @@ export interface KeyRefusal {
 
 // The caches of this isolate. They admit no request; they only save calls of the gates.
 export const knownKeys = new BoundedMap<KnownKey>(REMEMBERED_MAX);
-export const recentRefusals = new AnswerCache<KeyRefusal>();
-export const failingAddresses = new AnswerCache<{ rateLimit: RateLimit }>();
+export const recentRefusals = new ResultCache<KeyRefusal>();
+export const failingAddresses = new ResultCache<{ rateLimit: RateLimit }>();
 /** Keys that are unknown, revoked or expired, with the time until which they are refused, in Unix milliseconds. */
 export const unknownKeys = new BoundedMap<number>(REMEMBERED_MAX);

@@ -13,7 +13,7 @@ import { type RateLimit, type Rule, rateLimitOf, take, type Window, windowAt } f
  *
  * - address-gate.ts limits the authentication failures of an IP address, which address.ts names.
  * - window.ts counts in a fixed window, and usage.ts by hour.
- * - isolate-cache.ts caches the answers of gates in an isolate, and invalidate-key.ts drops the cached status of a key.
+ * - isolate-cache.ts caches the results of gates in an isolate, and invalidate-key.ts drops the cached status of a key.
  * - call.ts calls a Durable Object with retries.
  * - api-key.ts generates and verifies the text of keys.
  */
@@ -21,8 +21,8 @@ import { type RateLimit, type Rule, rateLimitOf, take, type Window, windowAt } f
 /** Minimum time between two writes of a key's window. A reset of the object loses the counts of that time. */
 const WINDOW_WRITTEN_EVERY_MS = 500;
 
-/** The answer of a gate to one request. */
-export type GateAnswer =
+/** The result of a gate for one request. */
+export type GateResult =
   | { verdict: "unknown_key" }
   | KeyRefusal
   | {
@@ -82,7 +82,7 @@ export class KeyGate extends DurableObject<Env> {
    * @param uncounted 429s that the isolate has returned from its cache since its last call.
    * @param at the time, in Unix milliseconds, that a test sets.
    */
-  async admit(keyHash: string, uncounted?: UncountedRefusals, at?: number): Promise<GateAnswer> {
+  async admit(keyHash: string, uncounted?: UncountedRefusals, at?: number): Promise<GateResult> {
     await this.#ensureStatus(keyHash, at);
     // No await follows, so decisions are made one after the other.
     if (uncounted) this.#countRefused(uncounted);
@@ -108,7 +108,7 @@ export class KeyGate extends DurableObject<Env> {
     this.#saveCounts();
   }
 
-  #decide(now: number): GateAnswer {
+  #decide(now: number): GateResult {
     const status = this.#cached?.status;
     if (!status) return { verdict: "unknown_key" };
     const rule: Rule = {
@@ -117,7 +117,7 @@ export class KeyGate extends DurableObject<Env> {
     };
     const { keyId, workspaceId, expiresAt } = status;
     const window = windowAt(this.#counted.window, rule, now);
-    // Requests without access count, too: otherwise, such a client could send any number of them.
+    // Requests without access count, too. Otherwise, such a client could send any number of them.
     const taken = take(window, rule);
     if (taken) {
       this.#counted.window = taken;

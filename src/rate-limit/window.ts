@@ -18,7 +18,7 @@ export interface RateLimit {
 
 /**
  * Returns the window for a request at `now`: the open one, or a new one. A request that is dated slightly before the
- * open window counts in it: otherwise, a clock that is a little slow would double the rate limit.
+ * open window counts in it. Otherwise, a clock that is a little slow would double the rate limit.
  */
 export function windowAt(window: Window | undefined, { windowMs }: Rule, now: number): Window {
   const open = window && Math.abs(now - window.startedAt) < windowMs;

@@ -67,7 +67,7 @@ export async function controlAutomation(
     wakeUps = written.wakeUps;
     if (written.isStored) return { result: "done", row: change.after, wakeUps };
   }
-  throw new Error("the automation was changed by others during every try");
+  throw new Error("other calls changed the automation during every try");
 }
 
 /** The fields of an automation that a change may set, besides its times. */

@@ -93,7 +93,7 @@ export function selectAutomations(workspaceId: string, ids: string[]) {
 }
 
 const AGENT =
-  "An agent is the identity that your workspace answers as, usually one per branch or brand. It owns automations and captures leads.";
+  "An agent is the identity that an automation acts for, usually one per branch or brand. It owns automations and captures leads.";
 
 /** The public shape of an automation. */
 export const Automation = z
@@ -101,13 +101,13 @@ export const Automation = z
     id: idField("automation", "Identifies the automation; never changes."),
     name: z.string().openapi({
       description:
-        "The name shown in the app, in French. For a social automation, it combines the kind of reply (“Réponse aux commentaires”: replies to comments) and the agent's name.",
+        "The name shown in the app, in French. For a social automation, it combines the kind of reply (such as “Réponse aux commentaires”, replies to comments) and the agent's name.",
       example: "Réponse aux commentaires – Agence Lumière",
     }),
     type: AutomationType,
     provider: z.string().openapi({
       description:
-        "The connector that the automation uses, such as `facebook`, `instagram`, `instagram_page` or the name of a CRM. A free string: be prepared for new values.",
+        "The connector that the automation uses, such as `facebook`, `instagram`, `instagram_page` or the name of a CRM. A free string, so be prepared for new values.",
       example: "instagram",
     }),
     agent_id: idField("agent", "The agent that the automation belongs to."),

@@ -186,12 +186,12 @@ async function replayRange(
   now: number,
 ): Promise<Replayed> {
   const { id, createdAt, queue } = subscription;
-  // Events that are recorded after the first call are not part of the range: otherwise, it might never end.
-  const askedAt = Math.min(after?.at ?? now, now);
+  // Events that are recorded after the first call are not part of the range. Otherwise, it might never end.
+  const requestedAt = Math.min(after?.at ?? now, now);
   const from = eventIdAt(Math.max(since, createdAt));
   // A cursor does not lead out of the range that the caller names.
   const start = after && after.id > from ? after.id : from;
-  const end = eventIdAt(Math.min(until ?? Number.POSITIVE_INFINITY, askedAt + 1));
+  const end = eventIdAt(Math.min(until ?? Number.POSITIVE_INFINITY, requestedAt + 1));
   const isInRange = sql`${events.id} > ${start} AND ${events.id} < ${end}
     ORDER BY ${events.id} LIMIT ${REDELIVERY_EXAMINED_MAX}`;
   const candidates = await db.all<Candidate>(selectCandidates(id, isInRange, now));
@@ -203,7 +203,7 @@ async function replayRange(
   });
   const last = candidates.at(-1);
   const isLast = candidates.length < REDELIVERY_EXAMINED_MAX || !last;
-  const next = isLast ? null : { at: askedAt, id: last.eventId };
+  const next = isLast ? null : { at: requestedAt, id: last.eventId };
   if (dryRun) return { count: wanted.length, next, queue };
   const scheduled = wanted.map((one) => toScheduled(one, stateOf(one) === "retrying"));
   const { count } = await commit(withoutRetries(db), {

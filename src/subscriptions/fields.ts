@@ -51,7 +51,7 @@ interface WantedChanges extends HeaderChanges {
 }
 
 /**
- * Computes the columns to change. The headers are dropped if the URL gets another origin: otherwise, any user of the
+ * Computes the columns to change. The headers are dropped if the URL gets another origin. Otherwise, any user of the
  * portal could change the URL to a server of their own and read them there.
  *
  * @throws InputError if there would be too many headers.

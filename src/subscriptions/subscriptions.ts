@@ -285,8 +285,8 @@ export function knownSubscription(id: string, now: number) {
 }
 
 /**
- * Enables a disabled subscription again and resets its health. An active subscription keeps its health: otherwise,
- * one with a dead endpoint would never be disabled if it were enabled over and over.
+ * Enables a disabled subscription again and resets its health. An active subscription keeps its health. Otherwise, one
+ * with a dead endpoint would never be disabled if it were enabled over and over.
  */
 export function enableSubscription(id: string): Part {
   return qb

@@ -65,7 +65,7 @@ export async function revokeKey(
 }
 
 /**
- * Rotates a live key that does not expire yet: inserts a new key with the same workspace, name and quota.
+ * Rotates a live key that does not expire yet: inserts a new key with the same workspace, name and rate limit.
  *
  * @param endsAt when the grace period of the old key ends, in Unix milliseconds. Unless that is later than `now`, the
  *   old key is revoked immediately.
@@ -124,7 +124,7 @@ function isLive(now: number | Placeholder): SQL | undefined {
 }
 
 /**
- * Changes the quota of a live key; null for the deployment's default.
+ * Changes the rate limit of a live key; null for the deployment's default.
  *
  * @returns the key, or nothing if there is no such live key.
  */
@@ -200,7 +200,7 @@ const keyStatus = prepared(
       /** The name of the workspace's database. */
       database: sql<string>`coalesce(${workspaces.database}, ${DIRECTORY})`,
       ...WORKSPACE_STATUS,
-      /** The key's own quota; null for the deployment's default. */
+      /** The key's own rate limit; null for the deployment's default. */
       requestsPerWindow: apiKeys.requestsPerWindow,
       lastUsedAt: apiKeys.lastUsedAt,
       expiresAt: apiKeys.expiresAt,

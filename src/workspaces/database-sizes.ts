@@ -12,8 +12,8 @@ export const DatabaseView = z.object({
   sizeBytes: z
     .int()
     .nullable()
-    .describe(`of ${DATABASE_MAX_BYTES / 1e9} GB; null if it does not respond`),
-  workspaces: z.int().nullable().describe("those that live in it"),
+    .describe(`out of ${DATABASE_MAX_BYTES / 1e9} GB; null if the database does not respond`),
+  workspaces: z.int().nullable().describe("number of workspaces that live in it"),
 });
 type DatabaseFigures = Omit<z.infer<typeof DatabaseView>, "database">;
 

@@ -23,7 +23,7 @@ export function isWritable(workspaceId: Column): SQL {
 
 /**
  * SQL condition: the rows of the workspace may be written. Unlike `isWritable`, it holds while the workspace is
- * draining: what has begun then, such as a request to an endpoint, is still recorded.
+ * draining, so that the outcomes of requests in flight are still recorded.
  */
 export function isUnlocked(workspaceId: Column): SQL {
   return sql`NOT EXISTS (SELECT 1 FROM ${workspaces} AS locked

@@ -57,13 +57,13 @@ export async function findPlacement(env: Env, workspaceId: string): Promise<Plac
 }
 
 /** Number of the newest workspaces that `findUnbound` reads. */
-const NEWEST_LOOKED_AT = 1_000;
+const NEWEST_EXAMINED = 1_000;
 
-/** Finds databases where the newest workspaces live, and that are not bound, because wrangler.toml lacks them. */
+/** Finds the databases that the newest workspaces live in although wrangler.toml does not bind them. */
 export async function findUnbound(env: Env, directory: Database): Promise<string[]> {
   const { database, createdAt } = workspaces;
   const newest = qb.select({ database }).from(workspaces).orderBy(desc(createdAt));
-  const names = newest.limit(NEWEST_LOOKED_AT).as("newest");
+  const names = newest.limit(NEWEST_EXAMINED).as("newest");
   const found = await query(directory, qb.selectDistinct({ name: names.database }).from(names));
   return found.flatMap(({ name }) => (name === null || isBound(env, name) ? [] : [name]));
 }
@@ -74,10 +74,10 @@ export class DatabaseUnreachable extends Error {}
 /** Waits for a database to respond. @throws DatabaseUnreachable if that takes too long. */
 export function inTime<T>(
   database: string,
-  answer: Promise<T>,
+  work: Promise<T>,
   timeoutMs: number = DATABASE_TIMEOUT_MS,
 ): Promise<T> {
-  return withTimeout(timeoutMs, answer, () => {
+  return withTimeout(timeoutMs, work, () => {
     throw new DatabaseUnreachable(`${database} does not respond`);
   });
 }

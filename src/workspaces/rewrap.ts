@@ -10,7 +10,7 @@ import { isWritable } from "./moves.ts";
 
 export const Resealed = z.object({
   resealed: z.int(),
-  remaining: z.int().describe("still under other keys, not counting unreadable ones"),
+  remaining: z.int().describe("those still under other keys, without unreadable ones"),
   unreadable: z.int().describe("those that no key can decrypt; the log names their workspaces"),
 });
 export type Resealed = z.infer<typeof Resealed>;

@@ -8,8 +8,8 @@ const Time = z.string();
 export const WorkspaceDetails = z.object({
   workspaceId: z.string(),
   name: z.string(),
-  webhooksMax: z.int().describe("how many subscriptions it may have"),
-  retentionDays: z.number().describe("how long settled events are kept at least"),
+  webhooksMax: z.int().describe("maximum number of subscriptions"),
+  retentionDays: z.number().describe("minimum retention of settled events"),
   events: z.array(WebhookEvent).describe("the event types that it may subscribe to"),
 });
 export type WorkspaceDetails = z.infer<typeof WorkspaceDetails>;
@@ -28,9 +28,12 @@ export const ChangedFieldsView = z.object({
 export const WebhookChangeView = z.object({
   at: Time,
   method: z.string().describe("the operation, such as updateWebhook"),
-  actor: z.string().nullable().describe("as the platform named them; null if it did not"),
+  actor: z
+    .string()
+    .nullable()
+    .describe("the person, as the platform named them; null if it did not"),
   via: z.string().describe("portal, rpc, or https: and the id of the key"),
-  result: z.string().describe("ok, or failed: it may have happened all the same"),
+  result: z.string().describe("ok, or failed, after which the change may have happened"),
   before: ChangedFieldsView.nullable().describe("null if the operation changes no field"),
   after: ChangedFieldsView.nullable(),
 });
@@ -45,16 +48,18 @@ export const ApiKeyView = z.object({
     "it was last used within the hour after this time; null if never",
   ),
   revokedAt: Time.nullable(),
-  expiresAt: Time.nullable().describe("when a rolled key expires; null if it does not"),
-  requestsPerWindow: z.int().describe("its quota"),
+  expiresAt: Time.nullable().describe(
+    "when the key expires, after it was rolled; null if it does not",
+  ),
+  requestsPerWindow: z.int().describe("its rate limit"),
   windowSeconds: z.int(),
   hours: z
     .array(
       z.object({
         hour: Time,
-        requests: z.int().describe("within the quota"),
-        refused: z.int().describe("beyond it"),
-        busiest: z.int().describe("the most in one window"),
+        requests: z.int().describe("within the rate limit"),
+        refused: z.int().describe("beyond it, with status 429"),
+        busiest: z.int().describe("the highest number in one window"),
       }),
     )
     .describe("the last 24, oldest first"),

@@ -117,7 +117,7 @@ export const WorkspaceView = z.object({
   workspaceId: z.string(),
   name: z.string().nullable(),
   accessGranted: z.boolean().nullable(),
-  webhooksMax: z.int().nullable().describe("how many subscriptions it may have"),
+  webhooksMax: z.int().nullable().describe("maximum number of subscriptions"),
   createdAt: z.string(),
   database: z.string().describe("binding of its database"),
 });
@@ -203,8 +203,8 @@ export function updateDetails(
 const CLOCK_SKEW_MS = 10_000;
 
 /**
- * Counts a test event of a workspace. Test events are not paced by the endpoint, so their number is limited: otherwise,
- * a workspace could flood a server that it does not own.
+ * Counts a test event of a workspace. Flow control does not apply to test events, so their number is limited.
+ * Otherwise, a workspace could flood a server that it does not own.
  *
  * Reads null if the test event is within the limit, or else the number of seconds until the next one is.
  */

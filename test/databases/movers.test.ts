@@ -145,7 +145,7 @@ test("what a restored database has of a workspace that had moved away is deleted
   await rowsIn("DB_2", `UPDATE workspaces SET ${restored} WHERE id = ?`, workspaceId);
   await cleanUp();
   const returning = Platform.moveWorkspace({ workspaceId, database: "DB_2" });
-  expect(await errorOf(returning)).toContain("what this workspace left in DB_2");
+  expect(await errorOf(returning)).toContain("the rows that this workspace left in DB_2");
   // As `npm run restore` does.
   await rowsIn("DB_2", markMoved(workspaceId, "DB_3"));
   await cleanUp();

@@ -176,7 +176,7 @@ describe("a move", () => {
     await moved(workspaceId, "DB_2");
     await record();
     const early = Platform.moveWorkspace({ workspaceId, database: "DB_3" });
-    const left = "what this workspace left in DB_3 is still being deleted";
+    const left = "the rows that this workspace left in DB_3 are still being deleted";
     expect(await errorOf(early)).toContain(left);
     await cleanUp();
     expect(await homesOf(workspaceId)).toEqual(["DB_2"]);

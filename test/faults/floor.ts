@@ -46,7 +46,7 @@ export const FLOOR: Fault[] = [
     ["errors.ts", "if (overloaded) return false;", "", "an overloaded object is not asked again"],
     ["errors.ts", "if (retryable || durableObjectReset) return true;", "if (retryable) return true;", "an object that was reset is asked again"],
     ["errors.ts", "return !remote && faultOf", "return faultOf", "an error of our own code elsewhere is not retried"],
-    ["errors.ts", '{ message: "internal error; reference =", fault: "nobody" },', "", "an internal error of D1 is retried"],
+    ["errors.ts", '{ message: "internal error; reference =", fault: "transient" },', "", "an internal error of D1 is retried"],
     ["page.ts", ".offset(PAGE_EXAMINED_MAX - 1)", ".offset(1_000_000)", "a page examines a bounded number of rows"],
     ["page.ts", "return [desc(at), desc(id)];", "return [desc(at)];", "equal times have one order"],
     ["session.ts", "return than !== null && (bookmark === null || bookmark < than);", "return than !== null && bookmark !== null && bookmark < than;", "a client reads what it wrote"],

@@ -67,7 +67,7 @@ export const WAYS_IN: Fault[] = [
     ["finish-response.ts", 'if (c.res.status === 401) headers.set("WWW-Authenticate", "Bearer");', "", "401 says how to authenticate"],
     ["finish-response.ts", 'headers.set("X-Request-Id", requestId);', "", "every answer names its request"],
     ["finish-response.ts", "RAY.test(ray) ? ray", "ray ? ray", "a request is named by us"],
-    ["finish-response.ts", "return answerError(new ApiError(\"internal_error\", later), c);", "return c.json({ error: String(error) }, 500);", "an error of ours tells nothing of it"],
+    ["finish-response.ts", "return handleError(new ApiError(\"internal_error\", later), c);", "return c.json({ error: String(error) }, 500);", "an error of ours tells nothing of it"],
     ["finish-response.ts", 'if (!headers.has("Content-Security-Policy"))', "if (false)", "no answer of the API is a page"],
     ["health-check.ts", "      known.until = now + REMEMBERED_MS;\n", "", "a new isolate in a flood asks the databases once"],
     ["health-check.ts", "if (known.healthy !== null) return known.healthy;", "if (known.healthy !== null || now) return known.healthy ?? true;", "a new isolate does not say that it works before it knows"],

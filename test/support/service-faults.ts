@@ -12,7 +12,7 @@ const UNREACHED = /while starting up|Cannot resolve/;
 
 /** Every error of D1's table, before the commit and, if possible, after it. */
 export const D1_FAULTS: readonly Fault[] = D1_ERRORS.flatMap(({ message, fault }) => {
-  const mayBeCommitted = fault === "nobody" && !UNREACHED.test(message);
+  const mayBeCommitted = fault === "transient" && !UNREACHED.test(message);
   const moments = mayBeCommitted ? (["before", "after"] as const) : (["before"] as const);
   return moments.map((moment) => ({ message: `D1_ERROR: ${message}`, moment }));
 });

@@ -48,7 +48,7 @@ const TAGS = [
 const QUOTA = { requests: 600, left: 599, seconds: 60 };
 
 const HEADERS = {
-  "Cache-Control": header("Always `no-store`: the data is personal.", {
+  "Cache-Control": header("Always `no-store`, because the data is personal.", {
     type: "string",
     enum: ["no-store"],
   }),
@@ -130,10 +130,10 @@ const shared = (server: string) => ({
 });
 
 /**
- * Builds the OpenAPI 3.1 document from the routes of the app. It is built ahead of time and served as
- * a file: the Worker does not need it to answer requests.
+ * Builds the OpenAPI 3.1 document from the routes of the app. It is built ahead of time and served as a file, so that
+ * no request waits for it.
  *
- * @param server the API's address; `/` is wherever the document was read from.
+ * @param server the base URL of the API; `/` is the origin that the document was read from.
  */
 export function buildDocument(server = "/") {
   return app.getOpenAPI31Document({ openapi: "3.1.0", info: INFO, ...shared(server) });

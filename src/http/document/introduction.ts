@@ -66,7 +66,7 @@ ${JSON.stringify(example.toBody(), null, 2)}
 \`\`\`
 
 - **Handle errors by \`code\`**, because several codes share a status. No new codes are added within a version.
-- \`message\` is in French, because the app shows it to its users. Display it, but do not compare it: it may change.
+- \`message\` is in French, because the app shows it to its users. Display it, but do not compare it, because it may change.
 - \`details\` helps to fix the request. It has the invalid \`parameter\`, the \`reason\`, the \`allowed\` values or the bounds \`min\` and \`max\`. On a 422, \`status\` is the automation's current status.
 - The \`Link\` header with \`rel="help"\` leads to the explanation of the code.
 
@@ -87,7 +87,7 @@ ${Object.entries(ERRORS).map(describeCode).join("\n\n")}
 
 ### Reasons
 
-With \`invalid_request\`, \`details.reason\` says what is wrong. New reasons are announced. Treat an unknown reason as if there were none.
+With \`invalid_request\`, \`details.reason\` names the problem. New reasons are announced. Treat an unknown reason as if there were none.
 
 ${table(
   ["Reason", "Meaning", "Message"],
@@ -123,7 +123,7 @@ Continue while \`has_more\` is true; \`next_cursor\` is null on the last page. A
 
 New items that are added while you paginate neither shift nor repeat results. A cursor is opaque and only valid for its own list. Any other cursor gives 400 with the reason \`unreadable\`.`;
 
-const RATE_LIMITS = `Each key may make a fixed number of requests per window. Every response to a valid key shows where it stands:
+const RATE_LIMITS = `Each key may make a fixed number of requests per window. Every response to a request with a valid key shows the state of its window:
 
 ${table(
   ["Header", "Meaning"],
@@ -135,9 +135,9 @@ ${table(
   ],
 )}
 
-Beyond the limit you get 429 \`rate_limited\`. Wait for the number of seconds in \`Retry-After\` (also in \`details.retry_after_seconds\`), then retry. A 500 that will probably pass also has \`Retry-After\`, for instance after a read that exceeded ${READ_MAX_MS / 1000} s.`;
+Beyond the limit, you get 429 \`rate_limited\`. Wait for the number of seconds in \`Retry-After\` (also in \`details.retry_after_seconds\`), then retry. A 500 that will probably pass also has \`Retry-After\`, for instance after a read that exceeded ${READ_MAX_MS / 1000} s.`;
 
-const VERSIONING = `The version is in the path: \`/v1\`. A breaking change gets a new path prefix, and the old one is served for at least six months from then on. Additions are announced in the changelog: be prepared for new fields, and for new values of open enumerations. A route that this deployment does not serve yet gives 404 \`route_not_found\`, like an unknown path.`;
+const VERSIONING = `The version is in the path: \`/v1\`. A breaking change gets a new path prefix, and the old one is served for at least six months from then on. Additions are announced in the changelog. Be prepared for new fields, and for new values of open enumerations. A route that this deployment does not serve yet gives 404 \`route_not_found\`, like an unknown path.`;
 
 const WEBHOOKS = `Subscribe with \`POST /v1/webhooks\`, giving your URL (HTTPS, a public host, no credentials) and the event types to send to it. The response contains the \`secret\` that signs the deliveries; it is not shown again. A workspace has at most ${SUBSCRIPTIONS_MAX} subscriptions, unless agreed otherwise.
 
@@ -148,9 +148,9 @@ Each event is a \`POST\` with a JSON body. Before you process one:
 3. **Deduplicate by \`id\`.** The same event can be delivered more than once.
 4. **Respond** with any 2xx within ${POST_TIMEOUT_MS / 1000} seconds, also to events that you do not want.
 
-Anything else is retried, ${RETRY_WAITS_SECONDS.length + 1} attempts in all over about ${Math.round(RETRY_SCHEDULE_MS / DAY_MS)} days. After prolonged failures the subscription is disabled: check \`disabled_at\` in \`GET /v1/webhooks\`.
+Anything else is retried, ${RETRY_WAITS_SECONDS.length + 1} attempts in all over about ${Math.round(RETRY_SCHEDULE_MS / DAY_MS)} days. After prolonged failures, the subscription is disabled. Check \`disabled_at\` in \`GET /v1/webhooks\`.
 
-Deliveries may arrive in any order. Of two states of an automation, keep the one with the later \`updated_at\`. Rotate a secret in the portal: for ${SECRET_OVERLAP_SECONDS.default / 3600} hours, or as long as you choose, both the old and the new one sign. The guides have the details: [verify signatures](/docs/guides/signatures), [process events](/docs/guides/processing), and [retries](/docs/guides/retries).`;
+Deliveries may arrive in any order. Of two states of an automation, keep the one with the later \`updated_at\`. You can rotate a secret in the portal. For ${SECRET_OVERLAP_SECONDS.default / 3600} hours, or as long as you choose, both the old and the new secret sign. The guides have the details: [verify signatures](/docs/guides/signatures), [process events](/docs/guides/processing), and [retries](/docs/guides/retries).`;
 
 function table(head: string[], rows: string[][]): string {
   const line = (cells: string[]) => `| ${cells.join(" | ")} |`;

@@ -8,7 +8,7 @@ import type { Operation } from "../../platform/operation.ts";
 import { OPERATIONS, type PlatformMethod } from "../../platform/operations.ts";
 import { signPortalToken } from "../../platform/portal-token.ts";
 import { findFields, showFields } from "../../subscriptions/fields.ts";
-import { answerHashed, PAGE_HEADERS, readAsset } from "../assets.ts";
+import { PAGE_HEADERS, readAsset, serveHashed } from "../assets.ts";
 import { readJson } from "../body.ts";
 import { type AppEnv, newApp } from "../context.ts";
 import { queryOf } from "../invalid.ts";
@@ -119,7 +119,7 @@ portal.delete("/portal/api/webhooks/:webhookId", async (c) => {
 /** The path of a file of the page, with a hash in its name, such as `name.hash.js`. */
 const HASHED = /^\/portal\/[\w-]+\.[\w-]{8,}\.\w+$/;
 // This route is the last one, and has a wildcard, because a parameter would make Hono use its slower router.
-portal.get("/portal/*", (c) => answerHashed(c, HASHED));
+portal.get("/portal/*", (c) => serveHashed(c, HASHED));
 
 /** Runs an operation for the session, under its name in the log and the audit trail. */
 function inSession<Result>(

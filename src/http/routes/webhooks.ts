@@ -39,7 +39,7 @@ export const WebhookCreation = z
       format: "uri",
       maxLength: URL_MAX_LENGTH,
       description:
-        "Where to send events: an HTTPS URL on the public internet, without a user name or password. Use a host name: deliveries do not reach an IP address.",
+        "The URL to send events to: HTTPS, on the public internet, without a user name or password. Use a host name, because deliveries do not reach an IP address.",
       example: "https://hooks.example.com/automations",
     }),
     events: z
@@ -68,7 +68,7 @@ export const CreationHeaders = z.object({
       maxLength: KEY_LENGTH.max,
       param: {
         description:
-          "A string of your choice, different for each new subscription: 1 to 255 visible ASCII characters. If you lose the response, send the same request with the same key within 24 hours: you get the same subscription, with its secret.",
+          "A string of your choice, different for each new subscription: 1 to 255 visible ASCII characters. If you lose the response, send the same request with the same key within 24 hours to get the same subscription, with its secret.",
       },
     }),
 });
@@ -79,7 +79,7 @@ const WebhookWithSecret = z
     ...Webhook.shape,
     secret: z.string().openapi({
       description:
-        "The signing key of this subscription's deliveries. Store it now: it is not shown again.",
+        "The signing key of this subscription's deliveries. Store it now, because it is not shown again.",
       example: SECRET,
     }),
   })
@@ -180,21 +180,21 @@ export async function subscribe(
   const workspaceId = c.get("workspaceId");
   const keyId = c.get("keyId");
   const createdAt = Date.now();
-  const asked = { url: toUri(creation.url), events: [...new Set(creation.events)] };
+  const wanted = { url: toUri(creation.url), events: [...new Set(creation.events)] };
   const dataKey = await loadDataKeyToWrite(db, c.env.ENCRYPTION_KEYS, workspaceId);
   const earlier =
     idempotencyKey === null
       ? undefined
       : await query(db, selectCreated(workspaceId, { idempotencyKey, keyId }, createdAt));
-  if (earlier) return showSecret(dataKey, asked, earlier);
+  if (earlier) return showSecret(dataKey, wanted, earlier);
   const fault = await findUrlFault(c.env, creation.url);
   if (fault) throw new ApiError("invalid_request", { parameter: "url", reason: fault });
   const id = randomId("webhook");
   const sealedSecret = await sealSecret(dataKey, id, mintSecret());
-  const row = { id, workspaceId, ...asked, sealedSecret, createdAt };
+  const row = { id, workspaceId, ...wanted, sealedSecret, createdAt };
   const { stored, max } = await commit(db, insertSubscription(row, { idempotencyKey, keyId }));
   if (!stored) throw new ApiError("invalid_request", { reason: "subscription_limit_reached", max });
-  return showSecret(dataKey, asked, stored);
+  return showSecret(dataKey, wanted, stored);
 }
 
 /**
@@ -205,20 +205,20 @@ export async function subscribe(
  */
 async function showSecret(
   dataKey: CryptoKey,
-  asked: z.output<typeof WebhookCreation>,
+  wanted: z.output<typeof WebhookCreation>,
   stored: CreatedSubscription,
 ): Promise<WebhookWithSecret> {
-  const requested = stored.requested ?? asked;
+  const requested = stored.requested ?? wanted;
   if (
-    requested.url !== asked.url ||
-    String(requested.events.toSorted()) !== String(asked.events.toSorted())
+    requested.url !== wanted.url ||
+    String(requested.events.toSorted()) !== String(wanted.events.toSorted())
   )
     throw new ApiError("invalid_request", {
       parameter: IDEMPOTENCY_KEY,
       reason: "idempotency_key_reused",
     });
   const secret = await openSecret(dataKey, stored.id, stored.sealedSecret);
-  // The response is the first one again; the URL and the events may have changed since.
+  // The response repeats the first one, although the URL and the events may have changed since.
   return { ...toWebhook({ ...stored, ...requested, disabledAt: null }), secret };
 }
 
@@ -226,7 +226,7 @@ async function showSecret(
 export async function unsubscribe(c: Context<AppEnv>, id: string): Promise<void> {
   if (!isId("webhook", id)) throw new ApiError("webhook_not_found");
   const deletion = deleteSubscription(c.get("workspaceId"), id, Date.now());
-  // The deletion is tried once: if the reply was lost, a second try would wrongly give 404.
+  // The deletion is tried once. If its reply was lost, a second try would wrongly give 404.
   const { found, wakeUps } = await commit(withoutRetries(c.get("db")), deletion);
   if (!found) throw new ApiError("webhook_not_found");
   c.executionCtx.waitUntil(sendWakeUps(c.env, c.get("placement").database, wakeUps));

@@ -58,7 +58,7 @@ async function findWithoutRemovedRuns(
   if (!(await deleteRemovedRuns(db, removed, timeBudget(DELETING_MS))))
     throw new InputError(
       "automations",
-      "the runs of one that was removed are still being deleted: try again",
+      "the runs of a removed automation are still being deleted: try again",
     );
   return toMap(await query(db, selectStoredAutomations(ids)));
 }

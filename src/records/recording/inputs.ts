@@ -35,7 +35,7 @@ const AutomationReport = z
     message: "required for a crm_source automation",
   });
 
-const recordedOnce = Reference.describe("your own id; each is recorded once");
+const recordedOnce = Reference.describe("your own id; a known one changes nothing");
 
 const LeadReport = z.strictObject({
   reference: recordedOnce,

@@ -10,7 +10,7 @@ import { refuseMissing } from "./references.ts";
 import { checkRuns } from "./runs.ts";
 
 /*
- * The recording of records that the platform reports. This file checks a call and commits it. The other files of this folder:
+ * Records what the platform reports. This file checks a call and commits it. The other files of this folder:
  *
  * - inputs.ts has the schemas of the calls.
  * - automations.ts, leads.ts and runs.ts check a call, and prepare its statements (a `CheckedCall`).
@@ -56,5 +56,5 @@ export async function record<M extends RecordingMethod>(
     const { changed, wakeUps } = await refuseMissing(written, missing);
     if (changed !== null) return { ids, changed, database, wakeUps };
   }
-  throw new Error("the records were changed by others during every try");
+  throw new Error("other calls changed the records during every try");
 }

@@ -36,7 +36,10 @@ export async function checkRuns(
   return {
     ids: reported.map(({ id }) => id),
     statements: readAs(statements, ({ created }) => created),
-    missing: new InputError("runs", "an automation that they name has just been removed"),
+    missing: new InputError(
+      "runs",
+      "an automation that one of them refers to has just been removed",
+    ),
   };
 }
 

@@ -16,10 +16,10 @@ export const MoveProgress = z.object({
     .string()
     .nullable()
     .describe(
-      "of the move: draining, while its requests end; copying or switching, while writes are rejected; null if there is none",
+      "the stage of the move: draining while requests in flight end; copying or switching while writes are rejected; null if there is no move",
     ),
   copied: z.int().describe("rows that have been copied"),
-  rows: z.int().describe("rows to copy, about"),
+  rows: z.int().describe("approximate number of rows to copy"),
 });
 export type MoveProgress = z.infer<typeof MoveProgress>;
 
@@ -69,7 +69,7 @@ async function continueMove(
       return { ...NO_MOVE, done: home === to };
     const { stage, copied, rows } = move;
     if (stage === "cleanup") {
-      const reason = `what this workspace left in ${move.from} is still being deleted`;
+      const reason = `the rows that this workspace left in ${move.from} are still being deleted`;
       throw new InputError("database", reason);
     }
     if (isOver) return { done: false, stage, copied, rows };

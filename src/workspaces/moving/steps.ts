@@ -128,7 +128,10 @@ async function drain(env: Env, move: Move): Promise<void> {
   });
   if (target.found.length === 0) {
     await cancel(env, move);
-    throw new InputError("database", `what this workspace left in ${to} is still being deleted`);
+    throw new InputError(
+      "database",
+      `the rows that this workspace left in ${to} are still being deleted`,
+    );
   }
   // Rows are counted before writes are blocked, because counting takes a while.
   if (move.rows === 0) {
@@ -229,8 +232,8 @@ async function openTarget(env: Env, move: Move): Promise<void> {
 
 /**
  * Unlocks the workspace in the database where it lives, and wakes its subscriptions. Delayed messages in the queue name
- * the previous database, so they count as lost: subscriptions whose deliveries are due later are woken, too, and the
- * dispatch that finds nothing due sends them a new delayed message.
+ * the previous database, so they count as lost. Subscriptions whose deliveries are due later are therefore woken, too,
+ * and the dispatch that finds nothing due sends them a new delayed message.
  */
 async function release(env: Env, database: string, lock: LockedBy): Promise<void> {
   const { waiting } = await commitIn(env, database, {

@@ -12,18 +12,18 @@ async function retried(error: Error) {
 }
 
 const RULES = {
-  "D1 DB reset because its code was updated.": "nobody",
-  "Internal error while starting up D1 DB storage caused object to be reset.": "nobody",
-  "Network connection lost.": "nobody",
-  "Internal error in D1 DB storage caused object to be reset.": "nobody",
-  "Cannot resolve D1 DB due to transient issue on remote node.": "nobody",
-  "Can't read from request stream because client disconnected.": "nobody",
+  "D1 DB reset because its code was updated.": "transient",
+  "Internal error while starting up D1 DB storage caused object to be reset.": "transient",
+  "Network connection lost.": "transient",
+  "Internal error in D1 DB storage caused object to be reset.": "transient",
+  "Cannot resolve D1 DB due to transient issue on remote node.": "transient",
+  "Can't read from request stream because client disconnected.": "transient",
   "D1 DB storage operation exceeded timeout which caused object to be reset.": "query",
   "D1 DB is overloaded. Requests queued for too long.": "load",
   "D1 DB is overloaded. Too many requests queued.": "load",
   "D1 DB's isolate exceeded its memory limit and was reset.": "query",
   "D1 DB exceeded its CPU time limit and was reset.": "query",
-  "internal error; reference =": "nobody",
+  "internal error; reference =": "transient",
 };
 
 test("The delay before each try is twice that before the last one", async () => {
@@ -49,7 +49,7 @@ test.each([
 ])("a D1 error is retried if it is nobody's fault, and not else: %s (%s)", async (...row) => {
   const [message, fault] = row;
   const error = new Error(`D1_ERROR: ${message}`);
-  const isRetried = fault === "nobody";
+  const isRetried = fault === "transient";
   expect(await retried(error)).toEqual(
     isRetried ? { outcome: "found", times: 2 } : { outcome: error, times: 1 },
   );

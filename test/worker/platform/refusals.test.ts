@@ -168,7 +168,7 @@ test.each<Refusal>([
   ...refusals("updateWebhook", { webhookId }, [
     ["expected a URL, events…", {}],
     [`description: ${CONTROLS}`, { description: "a\u009b" }],
-    ["url: is refused: https_required", { url: "http://a.example/" }],
+    ["url: is not accepted: https_required", { url: "http://a.example/" }],
     ["headers: at most 5", { headers: Object.fromEntries([..."abcdef"].map((n) => [n, "x"])) }],
     ["headers: two names are the same", { headers: { "X-Key": "a", "x-key": "b" } }],
     ...["", "a b", "é", "a:", "x\ny"].map((name): [string, object] => [
