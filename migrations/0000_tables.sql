@@ -89,7 +89,7 @@ CREATE TABLE `deliveries` (
 	`attempts` integer DEFAULT 0 NOT NULL,
 	`due_at` integer NOT NULL,
 	`scheduled_at` integer,
-	`cancel_epoch` integer DEFAULT 0 NOT NULL,
+	`pending_since_epoch` integer DEFAULT 0 NOT NULL,
 	`last_outcome` text,
 	`last_status` integer,
 	`last_at` integer,
@@ -100,7 +100,7 @@ CREATE TABLE `deliveries` (
 	PRIMARY KEY(`subscription_id`, `event_id`)
 ) WITHOUT ROWID;
 --> statement-breakpoint
-CREATE INDEX `deliveries_due_of_subscription` ON `deliveries` (`subscription_id`,`type`,`priority`,`due_at`,`event_id`,`attempts`,`cancel_epoch`) WHERE state = 'pending';--> statement-breakpoint
+CREATE INDEX `deliveries_due_of_subscription` ON `deliveries` (`subscription_id`,`type`,`priority`,`due_at`,`event_id`,`attempts`,`pending_since_epoch`) WHERE state = 'pending';--> statement-breakpoint
 CREATE INDEX `deliveries_unsuccessful` ON `deliveries` (`subscription_id`,`state`,`event_id`) WHERE state IN ('exhausted', 'cancelled') OR (state = 'pending' AND attempts > 0);--> statement-breakpoint
 CREATE TABLE `delivery_counts` (
 	`workspace_id` text NOT NULL,
@@ -198,7 +198,7 @@ CREATE TABLE `subscriptions` (
 	`slow` integer DEFAULT false NOT NULL,
 	`streak` text,
 	`blocked_until` integer DEFAULT 0 NOT NULL,
-	`early_due_at` integer DEFAULT 0 NOT NULL,
+	`streak_retry_at` integer DEFAULT 0 NOT NULL,
 	`failing_since` integer,
 	`failures` integer DEFAULT 0 NOT NULL,
 	`rejections` text DEFAULT '{}' NOT NULL,
@@ -209,8 +209,8 @@ CREATE TABLE `subscriptions` (
 	`cancelled_before` text DEFAULT '{}' NOT NULL,
 	`cancelling` integer DEFAULT false NOT NULL,
 	`last_attempt` text,
-	`wake_at` integer DEFAULT 0 NOT NULL,
-	`scheduled_until` integer DEFAULT 0 NOT NULL,
+	`noted_wake_at` integer DEFAULT 0 NOT NULL,
+	`slots_until` integer DEFAULT 0 NOT NULL,
 	FOREIGN KEY (`workspace_id`) REFERENCES `workspaces`(`id`) ON UPDATE no action ON DELETE no action
 ) WITHOUT ROWID;
 --> statement-breakpoint

@@ -3,7 +3,7 @@ import type { Database } from "./db/client.ts";
 import { DIRECTORY, databaseNames, openDirectory, openNamed } from "./db/databases.ts";
 import { findUnapplied } from "./db/migrations.ts";
 import { findPosition, updatePosition } from "./db/sweep-positions.ts";
-import { findStuck } from "./delivery/schedule.ts";
+import { findLate } from "./delivery/late.ts";
 import { logError } from "./log.ts";
 import { DATABASE_MAX_BYTES, findSize } from "./workspaces/database-sizes.ts";
 import { findUnbound, inTime } from "./workspaces/placement.ts";
@@ -76,7 +76,7 @@ async function problemsIn(env: Env, database: string, now: number): Promise<stri
   const isDirectory = database === DIRECTORY;
   const [{ wakeUps }, sizeBytes, unapplied, sweep, unbound] = await Promise.all([
     // The scheduled job should have woken these subscriptions ten minutes ago.
-    findStuck(db, "", now - STUCK_AFTER_MS),
+    findLate(db, "", now - STUCK_AFTER_MS),
     findSize(db),
     findUnapplied(db),
     isDirectory ? problemOfSweep(db, now) : null,

@@ -9,8 +9,8 @@ import {
   exhaustOverflow,
   selectWithPending,
 } from "./delivery/cancellation.ts";
+import { findLate } from "./delivery/late.ts";
 import { sendWakeUps } from "./delivery/messages.ts";
-import { findStuck } from "./delivery/schedule.ts";
 import { announceProblems } from "./email/announce.ts";
 import { deleteOldCounts } from "./history/counts.ts";
 import { log, logError } from "./log.ts";
@@ -46,7 +46,7 @@ type Job = (context: JobContext) => Promise<unknown>;
 /** The jobs that continue while their budget lasts, in each database. */
 const LONG_JOBS: Job[] = [announceNews, deleteExpiredEvents, deleteRemovedAutomations];
 /** The jobs that take a few statements, in each database. */
-const SHORT_JOBS: Job[] = [requeueOverdue, exhaust, limitPending, deleteOld];
+const SHORT_JOBS: Job[] = [requeueLate, exhaust, limitPending, deleteOld];
 
 /**
  * The scheduled job (the sweep), which runs once a minute. It wakes subscriptions whose messages the queues have lost,
@@ -127,9 +127,9 @@ async function limitPending({ db, now }: JobContext): Promise<void> {
 }
 
 /** Sends wake-up messages for subscriptions with late deliveries, from where the last run stopped. */
-async function requeueOverdue({ database, db, env, now }: JobContext): Promise<void> {
+async function requeueLate({ database, db, env, now }: JobContext): Promise<void> {
   const part = "overdue";
-  const { wakeUps, after } = await findStuck(db, await findPosition(db, part), now, true);
+  const { wakeUps, after } = await findLate(db, await findPosition(db, part), now, true);
   if (wakeUps.length > 0) {
     if (!(await sendWakeUps(env, database, wakeUps)))
       throw new Error("a queue did not accept wake-up messages");

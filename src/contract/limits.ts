@@ -168,7 +168,7 @@ export const REMINDER_WAIT_MS = 7 * DAY_MS;
 /** Maximum subscriptions that one run of the scheduled job wakes. */
 export const SWEEP_MAX = 1_000;
 /** A failed delivery expires, and is exhausted, once it has been due for this long. */
-export const OVERDUE_MAX_MS = 7 * DAY_MS;
+export const EXPIRES_AFTER_MS = 7 * DAY_MS;
 
 /** How long the daily counts of a subscription's delivery attempts are stored. */
 export const DELIVERY_COUNTS_KEPT_DAYS = 30;

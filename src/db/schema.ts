@@ -240,17 +240,17 @@ export const subscriptions = sqliteTable(
     pendingExhaustedAt: integer("pending_exhausted_at"),
     /** When it was deleted; the row stays until none of its deliveries is pending. */
     deletedAt: integer("deleted_at"),
-    /** Its pace, in the columns from here to `earlyDueAt`: see `Pace` in delivery/policy.ts. */
+    /** Its pace, in the columns from here to `streakRetryAt`: see `Pace` in delivery/policy.ts. */
     concurrency: integer().notNull().default(1),
     slow: integer({ mode: "boolean" }).notNull().default(false),
     streak: text({ mode: "json" }).$type<Streak>(),
     blockedUntil: integer("blocked_until").notNull().default(0),
-    earlyDueAt: integer("early_due_at").notNull().default(0),
+    streakRetryAt: integer("streak_retry_at").notNull().default(0),
     /** When its streak began, for queries; null without a streak. */
     failingSince: integer("failing_since"),
     /** The failed attempts of its streak, for queries. */
     failures: integer().notNull().default(0),
-    /** The event types that it rejects, and below those that it accepts: see `TypeRecord` in delivery/policy.ts. */
+    /** The event types that it rejects, and below those that it accepts: see `TypeOutcomes` in delivery/policy.ts. */
     rejections: text({ mode: "json" }).$type<Rejections>().notNull().default({}),
     acceptedTypes: text("accepted_types", { mode: "json" })
       .$type<WebhookEvent[]>()
@@ -271,10 +271,10 @@ export const subscriptions = sqliteTable(
     cancelling: integer({ mode: "boolean" }).notNull().default(false),
     /** Its last attempt. A round stores it when the pace has changed or the lease is released. */
     lastAttempt: text("last_attempt", { mode: "json" }).$type<LastAttempt>(),
-    /** When its delayed wake-up message arrives; in the past if there is none. */
-    wakeAt: integer("wake_at").notNull().default(0),
+    /** When its delayed wake-up message arrives; in the past if none is underway. See delivery/messages.ts. */
+    notedWakeAt: integer("noted_wake_at").notNull().default(0),
     /** When the next free slot of its replays begins; past if none is taken. */
-    scheduledUntil: integer("scheduled_until").notNull().default(0),
+    slotsUntil: integer("slots_until").notNull().default(0),
   },
   (table) => [
     uniqueIndex("subscriptions_idempotent")
@@ -321,7 +321,7 @@ export interface Rejection {
 
 export interface LastAttempt {
   at: number;
-  /** One of `answered`, `timed_out`, `unreachable` and `refused`. */
+  /** One of `answered`, `timed_out`, `unreachable`, `refused` and `unreadable`. */
   outcome: string;
   status: number | null;
   durationMs: number | null;
@@ -363,10 +363,10 @@ export const PRIORITY = {
   /** A manual send, which is never blocked. */
   manual: 1,
   /**
-   * Due once `earlyDueAt` of its subscription has come, if not earlier by its retry schedule. It has only failed
+   * Due once `streakRetryAt` of its subscription has come, if not earlier by its retry schedule. It has only failed
    * within the current streak, or at a URL that the subscription does not have any more.
    */
-  early: 2,
+  inStreak: 2,
   /** Due by its retry schedule, or by the slot of a replay. */
   scheduled: 3,
 } as const;
@@ -390,7 +390,7 @@ export const deliveries = sqliteTable(
     /** When its retry schedule makes it due, if a manual send has brought it forward; otherwise null. */
     scheduledAt: integer("scheduled_at"),
     /** The `cancelEpoch` of its subscription when it was made pending. */
-    cancelEpoch: integer("cancel_epoch").notNull().default(0),
+    pendingSinceEpoch: integer("pending_since_epoch").notNull().default(0),
     lastOutcome: text("last_outcome"),
     lastStatus: integer("last_status"),
     /** When the last attempt started. */
@@ -413,7 +413,7 @@ export const deliveries = sqliteTable(
         table.dueAt,
         table.eventId,
         table.attempts,
-        table.cancelEpoch,
+        table.pendingSinceEpoch,
       )
       .where(sql`state = 'pending'`),
     // Few deliveries fail. This index finds those that failed or were cancelled without reading the others. A delivery

@@ -26,7 +26,7 @@ export function isCancelledLazily(): SQL {
 
 /** SQL condition: the subscription, or the event type, was cancelled after the delivery was made pending. */
 export function precedesCancellation(): SQL {
-  return sql`${deliveries.cancelEpoch} < coalesce(${subscriptions.cancelledBefore} ->> ${deliveries.type}, 0)`;
+  return sql`${deliveries.pendingSinceEpoch} < coalesce(${subscriptions.cancelledBefore} ->> ${deliveries.type}, 0)`;
 }
 
 /** SQL expression: the state of the subscription's delivery. */

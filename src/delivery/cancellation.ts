@@ -1,13 +1,14 @@
 import { and, isNull, type SQL, sql } from "drizzle-orm";
 import { WebhookEvent } from "../contract/enumerations.ts";
-import { OVERDUE_MAX_MS, PENDING_MAX } from "../contract/limits.ts";
+import { EXPIRES_AFTER_MS, PENDING_MAX } from "../contract/limits.ts";
 import { qb } from "../db/builder.ts";
 import { CLEANUP_MAX, prepared, readAs, type Statements, transaction } from "../db/client.ts";
 import { deliveries, PRIORITY, subscriptions } from "../db/schema.ts";
 import { isCancelledLazily } from "../db/states.ts";
 import { isWritable } from "../workspaces/moves.ts";
+import { IS_IN_LINE, LINES } from "./due.ts";
+import { subscriptionsWithPending } from "./late.ts";
 import type { WakeUp } from "./messages.ts";
-import { IS_IN_LINE, LINES, subscriptionsWithPending } from "./schedule.ts";
 
 /*
  * How pending deliveries end without a request.
@@ -52,7 +53,7 @@ export function endSubscriptions(
 ): Statements<{ count: number; wakeUps: WakeUp[] }> {
   const ended = qb
     .update(subscriptions)
-    .set({ ...changed, ...cancelPending(), scheduledUntil: 0 })
+    .set({ ...changed, ...cancelPending(), slotsUntil: 0 })
     .where(and(which, isNull(subscriptions.deletedAt)))
     .returning({ subscriptionId: subscriptions.id, cancelling: subscriptions.cancelling });
   return readAs(ended, (rows) => ({ count: rows.length, wakeUps: wakeUpsToCancel(rows) }));
@@ -128,9 +129,9 @@ export const exhaustExpired = prepared(
       sql`${KEY} IN (
         WITH RECURSIVE ${subscriptionsWithPending("")}
         SELECT ${deliveries.subscriptionId}, ${deliveries.eventId}
-        FROM waiting CROSS JOIN ${subscriptions} ON ${subscriptions.id} = waiting.id
-          CROSS JOIN ${LINES} ON line.value->>1 IN (${PRIORITY.early}, ${PRIORITY.scheduled})
-          CROSS JOIN ${deliveries} ON ${IS_IN_LINE} AND ${deliveries.dueAt} <= ${NOW} - ${OVERDUE_MAX_MS} AND ${deliveries.attempts} > 0
+        FROM with_pending CROSS JOIN ${subscriptions} ON ${subscriptions.id} = with_pending.id
+          CROSS JOIN ${LINES} ON line.value->>1 IN (${PRIORITY.inStreak}, ${PRIORITY.scheduled})
+          CROSS JOIN ${deliveries} ON ${IS_IN_LINE} AND ${deliveries.dueAt} <= ${NOW} - ${EXPIRES_AFTER_MS} AND ${deliveries.attempts} > 0
         WHERE ${subscriptions.leasedUntil} <= ${NOW} AND NOT ${subscriptions.cancelling} AND ${IS_WRITABLE}
         LIMIT ${CLEANUP_MAX})`,
     ),
@@ -146,7 +147,7 @@ const OVERFLOW_EXHAUSTED_MAX = 2 * CLEANUP_MAX;
 const withPending = prepared(
   qb.all<{ id: string }>(sql`
     WITH RECURSIVE ${subscriptionsWithPending(sql.placeholder("after"))}
-    SELECT id FROM waiting WHERE id IS NOT NULL LIMIT ${OVERFLOW_CHECKED_MAX}`),
+    SELECT id FROM with_pending WHERE id IS NOT NULL LIMIT ${OVERFLOW_CHECKED_MAX}`),
 );
 
 /** Lists the next subscriptions that have pending deliveries; `after` is "" to start over. */

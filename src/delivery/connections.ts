@@ -22,19 +22,26 @@ export interface Slot {
  */
 export class Connections {
   #free: number;
-  readonly #served: ReadonlyMap<string, string>;
+  /** The workspace of each subscription that the dispatch serves. */
+  readonly #served = new Map<string, string>();
   readonly #queue: Slot[] = [];
   readonly #used = new Map<string, number>();
   /** Whether a connection was taken or given back less than `STUCK_MS` ago. */
   #hasJustChanged = timeBudget(STUCK_MS);
 
-  /**
-   * @param max the number of connections.
-   * @param served the workspace of each subscription that the dispatch serves; the dispatch keeps it up to date.
-   */
-  constructor(max: number, served: ReadonlyMap<string, string>) {
+  /** @param max the number of connections. */
+  constructor(max: number) {
     this.#free = max;
-    this.#served = served;
+  }
+
+  /** Notes that the dispatch sends to a subscription, whose workspace shares the connections with the others. */
+  serve(subscriptionId: string, workspaceId: string): void {
+    this.#served.set(subscriptionId, workspaceId);
+  }
+
+  /** Notes that the dispatch sends no more to a subscription. */
+  unserve(subscriptionId: string): void {
+    this.#served.delete(subscriptionId);
   }
 
   /** Whether no connection has been taken or given back for `STUCK_MS`. */

@@ -5,10 +5,10 @@ import { log, logError } from "../log.ts";
 import { withTimeout } from "../primitives/timing.ts";
 import { CONNECTIONS_MAX } from "./connections.ts";
 import { dispatch } from "./dispatch.ts";
-import { isWakeUp, sendWakeUps, type WakeUp, type WakeUpMessage } from "./messages.ts";
+import { isWakeUp, sendWakeUps, type WakeUpMessage } from "./messages.ts";
 import { succeeded } from "./outcome.ts";
-import { type QueueName, queueOf } from "./policy.ts";
-import { LEASE_MS, type RoundSubscription } from "./round.ts";
+import type { QueueName } from "./policy.ts";
+import { LEASE_MS } from "./round.ts";
 import { createSender } from "./sender.ts";
 import type { DispatchPorts } from "./session.ts";
 
@@ -19,12 +19,13 @@ import type { DispatchPorts } from "./session.ts";
  * 2. messages.ts sends a wake-up message to a queue: a hint, which may be lost or come twice.
  * 3. This consumer starts a dispatch for the subscriptions that a batch of messages names.
  * 4. dispatch.ts runs a session for each of them (session.ts), which share connections (connections.ts).
- * 5. A session makes rounds (round.ts): it leases its subscription, and reads what is due (schedule.ts). sender.ts
+ * 5. A session makes rounds (round.ts): it leases its subscription, and reads what is due (due.ts). sender.ts
  *    makes and signs the bodies of these deliveries.
  * 6. The session sends them (sender.ts, post.ts); policy.ts decides how fast, and in which order.
- * 7. The round after the last request records the outcomes, and releases the lease unless it claims more.
- * 8. When the session has ended, this consumer sends the next wake-up message. If the queues lose a message, the
- *    scheduled job finds its deliveries (`findStuck` in schedule.ts, called by sweep.ts).
+ * 7. Rounds record the outcomes, each within a second. The round after the last request also releases the lease, unless
+ *    it claims more.
+ * 8. When the session has ended, it decides on the next wake-up message, which this consumer sends. If the
+ *    queues lose a message, the scheduled job finds its deliveries (late.ts, called by sweep.ts).
  */
 
 /** Maximum dispatches per invocation, which share its connections: one for each queue and database. */
@@ -58,26 +59,41 @@ export async function consume(
       message.ack();
     }
   }
-  const groups = Map.groupBy(
-    valid,
-    ({ body: { database = DIRECTORY, queue } }) => `${queue} ${database}`,
-  );
-  const batches = [...groups.values()];
+  const batches = batchMessages(valid);
   // The rest is retried in another invocation, which has connections of its own.
-  for (const message of batches.splice(DISPATCHES_PER_INVOCATION).flat()) message.retry();
+  for (const { messages } of batches.splice(DISPATCHES_PER_INVOCATION))
+    for (const message of messages) message.retry();
   const connections = Math.floor(CONNECTIONS_MAX / Math.max(1, batches.length));
   await Promise.all(batches.map((batch) => consumeBatch(batch, connections, env, ctx, attempt)));
 }
 
-/** Consumes messages of one queue and one database. */
+/** Messages of one queue whose subscriptions are in one database. */
+interface MessageBatch {
+  queue: QueueName;
+  /** The name of the database. */
+  database: string;
+  messages: Message<WakeUpMessage>[];
+}
+
+function batchMessages(messages: readonly Message<WakeUpMessage>[]): MessageBatch[] {
+  const batches = new Map<string, MessageBatch>();
+  for (const message of messages) {
+    const { queue, database = DIRECTORY } = message.body;
+    const key = `${queue} ${database}`;
+    const batch = batches.get(key) ?? { queue, database, messages: [] };
+    batch.messages.push(message);
+    batches.set(key, batch);
+  }
+  return [...batches.values()];
+}
+
 async function consumeBatch(
-  messages: Message<WakeUpMessage>[],
+  { queue, database, messages }: MessageBatch,
   connections: number,
   env: Env,
   ctx: Pick<ExecutionContext, "waitUntil">,
   attempt: DispatchPorts["attempt"] | undefined,
 ): Promise<void> {
-  const { queue = "fast", database = DIRECTORY } = messages[0]?.body ?? {};
   const arrived = new Map<string, number>();
   for (const { body } of messages) {
     const { subscriptionId, wakeAt = 0 } = body;
@@ -131,8 +147,7 @@ async function dispatchAndWake(
       count[succeeded(outcome) ? "delivered" : "failed"]++;
       return outcome;
     },
-    finished(subscription, wakeAt) {
-      const wakeUp = nextWakeUp(subscription, wakeAt, Date.now());
+    finished(_, wakeUp) {
       if (wakeUp) waking.push(sendWakeUps(env, database, [wakeUp]));
     },
   };
@@ -145,28 +160,4 @@ async function dispatchAndWake(
       log("dispatched", { queue, subscriptions, ...count, durationMs });
     await Promise.all(waking);
   }
-}
-
-/**
- * Decides how to wake a subscription next. Returns null if nothing is due, or if another message or dispatch takes
- * care of it.
- *
- * @param wakeAt when the delayed message that the last round requested arrives; null if it requested none.
- */
-export function nextWakeUp(
-  subscription: RoundSubscription,
-  wakeAt: number | null,
-  now: number,
-): WakeUp | null {
-  const { subscriptionId, nextSendAt, leasedElsewhereUntil, cancelling, maySend } = subscription;
-  // The dispatch that leases it looks for more before it releases the lease. If that dispatch has died, the
-  // scheduled job wakes the subscription.
-  if (leasedElsewhereUntil !== null) return null;
-  const wakeUp = { subscriptionId, queue: queueOf(subscription) };
-  if (cancelling) return wakeUp;
-  if (nextSendAt === null || !maySend) return null;
-  // This time may have come since the round. The message has it all the same, so that the next round can tell that
-  // the message noted in the column `wakeAt` has arrived.
-  if (wakeAt !== null) return { ...wakeUp, wakeAt };
-  return nextSendAt <= now ? wakeUp : null;
 }

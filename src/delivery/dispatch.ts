@@ -1,11 +1,11 @@
 import { POST_TIMEOUT_MS } from "../contract/limits.ts";
-import { commit, type Database, retryTransient, withoutRetries } from "../db/client.ts";
+import type { Database } from "../db/client.ts";
 import { DNS_BEFORE_POST_MS } from "../endpoints/resolve.ts";
 import { batchRequests } from "../primitives/batch-requests.ts";
 import { timeBudget } from "../primitives/timing.ts";
 import { CONNECTIONS_MAX, Connections } from "./connections.ts";
-import { NEVER, type QueueName } from "./policy.ts";
-import { buildRound, LEASE_MS, type RoundRequest } from "./round.ts";
+import type { QueueName } from "./policy.ts";
+import { LEASE_MS, makeRound, type RoundRequest } from "./round.ts";
 import { DeliverySession, type DispatchPorts, type RoundResult } from "./session.ts";
 
 /**
@@ -56,67 +56,57 @@ export async function dispatch(
   const holder = crypto.randomUUID();
   let leasedUntil = 0;
   let statements = 0;
-  /** The workspace of each subscription that something was claimed for. */
-  const workspaceOf = new Map<string, string>();
   const remaining = new Set(arrived.keys());
-  const rounds = batchRequests(remaining.size, makeRound);
+  const rounds = batchRequests(remaining.size, shareRound);
   // One connection stays free for queue messages. Without it, the wake-up message of a session that has ended
   // would wait for the requests of the others.
   const maxRequests = Math.max(1, remaining.size > 1 ? connections - 1 : connections);
+  const pool = new Connections(maxRequests);
   const shared = {
     queue,
     ports,
     round: rounds.add,
-    connections: new Connections(maxRequests, workspaceOf),
+    connections: pool,
     hasTime: () => isInTime() && statements < DISPATCH_STATEMENTS_MAX,
   };
-  const sessions = [...arrived].map(async ([id, wakeAt]) => {
+  const sessions = [...arrived].map(async ([id, arrivedWakeAt]) => {
     try {
-      await new DeliverySession(id, wakeAt, shared).run();
+      await new DeliverySession(id, arrivedWakeAt, shared).run();
     } finally {
       remaining.delete(id);
-      workspaceOf.delete(id);
+      pool.unserve(id);
       rounds.unregister();
     }
   });
   for (const result of await Promise.allSettled(sessions))
     if (result.status === "rejected") throw result.reason;
 
-  /** Makes one round, in one transaction, for all sessions that request one at the same moment. */
-  async function makeRound(requests: RoundRequest[]): Promise<RoundResult[]> {
+  /** Makes one round for all sessions that request one at the same moment, and prepares what it has claimed. */
+  async function shareRound(requests: RoundRequest[]): Promise<RoundResult[]> {
     const requestedAt = ports.now();
     // A clock that is set back must not shorten the leases.
     leasedUntil = Math.max(leasedUntil, requestedAt + LEASE_MS);
     const limit = Math.max(1, Math.floor(CLAIM_MAX / remaining.size));
     const until = leasedUntil;
     const terms = { holder, now: requestedAt, until, queue, limit, servesCrmSource };
-    let tried = requests;
-    const {
-      subscriptions,
-      wakeUps,
-      due = [],
-      heads = [],
-    } = await retryTransient(() => {
-      const round = buildRound(tried, terms);
-      // If the reply is lost, the messages that this try has noted are not sent, so the next try notes them again.
-      tried = requests.map((request) => ({ ...request, arrivedWakeAt: NEVER }));
-      statements += round.queries.length;
-      return commit(withoutRetries(db), round);
+    const round = await makeRound(db, requests, terms, (count) => {
+      statements += count;
     });
+    const { subscriptions, wakeUps, due = [], heads = [] } = round;
     const found = new Map(subscriptions.map((row) => [row.subscriptionId, row]));
     // A subscription has rows in `heads` if its requests are spaced, and otherwise in `due`.
     const rows = [...due, ...heads];
     const toSend = rows.filter(({ isWithdrawn }) => !isWithdrawn);
     const signed = ports.prepare(toSend, found, requestedAt);
     const claims = Map.groupBy(signed, (delivery) => delivery.subscriptionId);
-    for (const id of claims.keys()) workspaceOf.set(id, found.get(id)?.workspaceId ?? "");
-    const wakeAt = new Map(wakeUps.map((wakeUp) => [wakeUp.subscriptionId, wakeUp.wakeAt]));
+    for (const id of claims.keys()) pool.serve(id, found.get(id)?.workspaceId ?? "");
+    const notedFor = new Map(wakeUps.map((wakeUp) => [wakeUp.subscriptionId, wakeUp.wakeAt]));
     return requests.map(({ subscriptionId: id }) => ({
       subscription: found.get(id) ?? null,
       due: claims.get(id) ?? [],
       withdrawnDue: rows.filter((row) => row.isWithdrawn && row.subscriptionId === id),
       limit,
-      wakeAt: wakeAt.get(id) ?? null,
+      notedWakeAt: notedFor.get(id) ?? null,
       requestedAt,
     }));
   }

@@ -7,10 +7,13 @@ import type { QueueName } from "./policy.ts";
 
 /*
  * A wake-up message is a hint to look in the database for deliveries of a subscription. It is immediate, or delayed
- * until the next delivery is due. A subscription has one delayed message underway, and its column `wakeAt` holds the
- * time at which that arrives. The message holds the same time, so the round after its arrival can tell that it is used
- * up, even if the clock of that dispatch is behind. If no message underway arrives in time, a round changes the
- * column, and the consumer sends a new message.
+ * until the next delivery is due. A subscription has one delayed message underway:
+ *
+ * 1. A round finds that no message underway arrives in time. It notes in the column `notedWakeAt` when a new one is to
+ *    arrive (`noteWakeUps` in round.ts).
+ * 2. When the session ends, that message is sent, and has the same time in its `wakeAt`.
+ * 3. When it arrives, the session passes the time on to its rounds as `arrivedWakeAt`. So a round can tell that the
+ *    noted message is used up, even if the clock of its dispatch is behind.
  */
 
 /** A subscription with deliveries to send, and the queue for its message. */

@@ -1,22 +1,24 @@
 /*
  * Flow control: how fast requests are sent to a subscription's endpoint, and which delivery comes next. It has six
- * rules, in pure functions whose time and randomness are arguments. SQL only applies the stored decisions (schedule.ts,
+ * rules, in pure functions whose time and randomness are arguments. SQL only applies the stored decisions (due.ts,
  * round.ts).
  *
- * 1. Adaptive concurrency (AIMD): one to six requests at once, one while the endpoint fails (`adjustPace`).
+ * 1. Adaptive concurrency (AIMD): one to six requests at once, and one while they are spaced (`adjustPace`).
  * 2. Failure spacing. A streak counts the different events that failed one after the other, whatever their
  *    types; any success ends it. From the fifth event on, requests are spaced, up to a minute apart. If the endpoint
- *    is busy or unavailable, they are spaced from the first failure on, up to one minute or ten minutes apart
- *    (`spacingMs`).
- * 3. Turns. While requests are spaced, event types take turns; within a type, the newest and the oldest
- *    untried event alternate, and only then comes what failed before (`chooseNext`).
+ *    is busy or unavailable, they are spaced from the first failure on, up to one minute or ten minutes apart, or as
+ *    far as `Retry-After` says, up to half an hour (`spacingMs`).
+ * 3. Turns. While requests are spaced, a manual send comes first, and waits for nothing. Then event types take turns;
+ *    within a type, the newest and the oldest untried event alternate, and only then comes what failed before
+ *    (`chooseNext`). While requests are not spaced, SQL reads what is due by priority and due time (`readDue` in
+ *    round.ts).
  * 4. Retry schedule. Each delivery has its own (`reschedule`).
  * 5. The end of a streak. Each delivery that has only failed within it is due at once, one time
- *    (`priorityAfterFailure`, `earlyDueAt`). Suppose that it fails at 12:00, and again by its retry schedule at
+ *    (`priorityAfterFailure`, `streakRetryAt`). Suppose that it fails at 12:00, and again by its retry schedule at
  *    12:06. At 12:07, another event succeeds, so it is due at once. If it fails again, its retry schedule continues.
  *    While requests are spaced, it is also due once the last failure is five minutes old, so that a retry notices
  *    the end of an outage even if no event is recorded.
- * 6. Disabling. A subscription is disabled once nothing has succeeded for three days (`isDead`).
+ * 6. Disabling. A failure disables a subscription if nothing has succeeded for three days (`isDead`).
  */
 import type { WebhookEvent } from "../contract/enumerations.ts";
 import {
@@ -37,7 +39,7 @@ import { type AttemptOutcome, statusOf, succeeded } from "./outcome.ts";
 export const CONCURRENCY_MAX = 6;
 /** A response that takes this long counts as slow. */
 export const SLOW_RESPONSE_MS = 2_000;
-/** An `earlyDueAt` that never comes, so that only the retry schedule decides. */
+/** A `streakRetryAt` that never comes, so that only the retry schedule decides. */
 export const NEVER = Number.MAX_SAFE_INTEGER;
 
 /** How fast a subscription may be sent to; times are Unix milliseconds. */
@@ -51,10 +53,10 @@ export interface Pace {
   /** While requests are spaced, when the next one may start. It may be past: requests stay spaced until it is 0. */
   blockedUntil: number;
   /**
-   * When deliveries of priority `early` are due, if not earlier by their retry schedule: when the last streak ended.
+   * When deliveries of priority `inStreak` are due, if not earlier by their retry schedule: when the last streak ended.
    * During a streak, it is `NEVER`, or, while requests are spaced, five minutes after the last failure.
    */
-  earlyDueAt: number;
+  streakRetryAt: number;
 }
 
 /**
@@ -71,7 +73,7 @@ export const INITIAL_PACE: Pace = {
   slow: false,
   streak: null,
   blockedUntil: 0,
-  earlyDueAt: 0,
+  streakRetryAt: 0,
 };
 
 /** Returns the columns of a subscription that store a pace. */
@@ -85,15 +87,18 @@ export const PACE_COLUMNS = Object.keys(paceColumns(INITIAL_PACE)) as (keyof Ret
   typeof paceColumns
 >)[];
 
-/** The last attempts by event type. They inform administrators and decide about disabling, but do not affect the pace. */
-export interface TypeRecord {
+/**
+ * The last attempts by event type. They inform administrators and decide about disabling. No attempt changes the pace
+ * because of them.
+ */
+export interface TypeOutcomes {
   /** The event types of which nothing was accepted since an event failed. */
   rejections: Rejections;
   /** The event types of which the last attempt succeeded. */
   acceptedTypes: WebhookEvent[];
 }
 
-export const INITIAL_TYPE_RECORD: TypeRecord = { rejections: {}, acceptedTypes: [] };
+export const INITIAL_TYPE_OUTCOMES: TypeOutcomes = { rejections: {}, acceptedTypes: [] };
 
 /** The queue that carries a subscription's wake-up messages. */
 export type QueueName = "fast" | "slow";
@@ -152,7 +157,7 @@ function paceAfterSuccess(pace: Pace, { startedAt, endedAt }: Attempt): Pace {
     slow: (pace.slow || isSlow) && concurrency < CONCURRENCY_MAX,
     streak: null,
     blockedUntil: 0,
-    earlyDueAt: pace.streak === null ? pace.earlyDueAt : endedAt,
+    streakRetryAt: pace.streak === null ? pace.streakRetryAt : endedAt,
   };
 }
 
@@ -169,12 +174,12 @@ function paceAfterFailure(pace: Pace, attempt: Attempt): Pace {
   if (waitMs === 0 && !isSpaced(pace)) {
     // A retry that fails shows nothing new about the endpoint.
     const concurrency = delivery.attempts === 0 ? halved(pace.concurrency) : pace.concurrency;
-    return { concurrency, slow, streak, blockedUntil: 0, earlyDueAt: NEVER };
+    return { concurrency, slow, streak, blockedUntil: 0, streakRetryAt: NEVER };
   }
   // A rejection after an outage may need no wait: requests then stay spaced, one at a time.
   const blockedUntil = waitMs === 0 ? pace.blockedUntil : endedAt + waitMs;
-  const earlyDueAt = Math.max(blockedUntil, endedAt + PROBE_INTERVAL_MS);
-  return { concurrency: 1, slow, streak, blockedUntil, earlyDueAt };
+  const streakRetryAt = Math.max(blockedUntil, endedAt + PROBE_INTERVAL_MS);
+  return { concurrency: 1, slow, streak, blockedUntil, streakRetryAt };
 }
 
 /** Whether the delivery has already failed within the streak. */
@@ -283,7 +288,7 @@ export function reschedule(pace: Pace, attempt: Attempt, random: number): Resche
   const attempts = delivery.attempts + 1;
   const settled = { attempts, dueAt: null, settledAt: endedAt };
   if (succeeded(outcome)) return { state: "delivered", priority: delivery.priority, ...settled };
-  const priority = priorityAfterFailure(pace, delivery);
+  const priority = priorityAfterFailure(pace, attempt);
   const pending = { state: "pending", priority, settledAt: null } as const;
   const scheduledAt = delivery.scheduledAt ?? delivery.dueAt;
   if (delivery.attempts > 0 && startedAt < scheduledAt)
@@ -295,15 +300,19 @@ export function reschedule(pace: Pace, attempt: Attempt, random: number): Resche
   return { ...pending, attempts, dueAt: endedAt + waitMs };
 }
 
-/** Returns `early` while the delivery has only failed within the current streak, and `scheduled` afterwards. */
-function priorityAfterFailure({ streak }: Pace, delivery: PendingDelivery): Priority {
-  if (delivery.attempts === 0) return PRIORITY.early;
-  const isFirstStreak = delivery.priority !== PRIORITY.scheduled && hasFailedIn(streak, delivery);
-  return isFirstStreak ? PRIORITY.early : PRIORITY.scheduled;
+/** Returns `inStreak` while the delivery has only failed within the current streak, and `scheduled` afterwards. */
+function priorityAfterFailure({ streak }: Pace, { delivery, outcome }: Attempt): Priority {
+  if (delivery.attempts > 0) {
+    const isFirstStreak = delivery.priority !== PRIORITY.scheduled && hasFailedIn(streak, delivery);
+    return isFirstStreak ? PRIORITY.inStreak : PRIORITY.scheduled;
+  }
+  // A manual send that fails, or an event that cannot be read, begins no streak.
+  const beginsStreak = delivery.priority !== PRIORITY.manual && outcome.kind !== "unreadable";
+  return beginsStreak || streak !== null ? PRIORITY.inStreak : PRIORITY.scheduled;
 }
 
 /** Returns the record of each event type after one more attempt. */
-export function recordType(known: TypeRecord, attempt: Attempt): TypeRecord {
+export function noteTypeOutcome(known: TypeOutcomes, attempt: Attempt): TypeOutcomes {
   const { delivery, outcome, endedAt } = attempt;
   const { type, priority } = delivery;
   if (succeeded(outcome)) {
@@ -324,7 +333,7 @@ export function recordType(known: TypeRecord, attempt: Attempt): TypeRecord {
 }
 
 /**
- * Whether a failed attempt disables its subscription. Nothing has succeeded for three days, ten attempts at two events
+ * Whether a failed attempt disables its subscription: nothing has succeeded for three days, ten attempts at two events
  * or more have failed, and the endpoint is unavailable or accepts no event type that is listed. An endpoint that
  * accepts one type is not disabled because of another, and none is disabled because of a single event.
  *
@@ -332,7 +341,7 @@ export function recordType(known: TypeRecord, attempt: Attempt): TypeRecord {
  */
 export function isDead(
   { streak }: Pace,
-  { acceptedTypes }: TypeRecord,
+  { acceptedTypes }: TypeOutcomes,
   { outcome, endedAt }: Attempt,
   listed: readonly WebhookEvent[],
 ): boolean {

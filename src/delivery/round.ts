@@ -3,7 +3,14 @@ import type { WebhookEvent } from "../contract/enumerations.ts";
 import { POST_TIMEOUT_MS } from "../contract/limits.ts";
 import { DAY_MS } from "../contract/time.ts";
 import { fromJson, mapColumns, qb, toTexts } from "../db/builder.ts";
-import { prepared, transaction } from "../db/client.ts";
+import {
+  commit,
+  type Database,
+  prepared,
+  retryTransient,
+  transaction,
+  withoutRetries,
+} from "../db/client.ts";
 import {
   attempts as attemptsTable,
   deliveries,
@@ -22,15 +29,15 @@ import { isUnlocked, isWritable } from "../workspaces/moves.ts";
 import { insertAttempts } from "./attempts.ts";
 import { cancelDeliveries, cancelPending } from "./cancellation.ts";
 import { addCounts, countAttempts } from "./counts.ts";
+import { IN_STREAK, IS_IN_LINE, LINES, MANUAL, nextSendAt } from "./due.ts";
 import {
   PACE_COLUMNS,
   type Pace,
   type PendingDelivery,
   type paceColumns,
   type QueueName,
-  type TypeRecord,
+  type TypeOutcomes,
 } from "./policy.ts";
-import { dueUntil, IS_IN_LINE, isUnblocked, LINES, nextSendAt } from "./schedule.ts";
 
 /*
  * A round: one transaction in which delivery sessions record the outcomes of their requests, store the pace of
@@ -50,13 +57,10 @@ import { dueUntil, IS_IN_LINE, isUnblocked, LINES, nextSendAt } from "./schedule
 /** How long a lease lasts after the last round that claimed. A request only starts if it must end before the lease. */
 export const LEASE_MS = POST_TIMEOUT_MS + 10_000;
 
-/** SQL condition: a dispatch leases a subscription of the workspace. */
-export function isLeased(workspaceId: string, now: number): SQL {
-  return sql`EXISTS (SELECT 1 FROM ${subscriptions}
-    WHERE ${subscriptions.workspaceId} = ${workspaceId} AND ${subscriptions.leasedUntil} > ${now})`;
-}
-
-/** The outcome of an attempt, or the withdrawal of a delivery; times are Unix milliseconds. */
+/**
+ * A delivery's new state: after an attempt, or without one, if its event was withdrawn or a manual send could not be
+ * attempted. Times are Unix milliseconds.
+ */
 export interface RecordedOutcome {
   subscriptionId: string;
   eventId: string;
@@ -80,7 +84,7 @@ export interface RecordedOutcome {
 }
 
 /** A session's change to the subscription that it leases. */
-export interface SubscriptionChange extends ReturnType<typeof paceColumns>, TypeRecord {
+export interface SubscriptionChange extends ReturnType<typeof paceColumns>, TypeOutcomes {
   subscriptionId: string;
   /** The `cancelEpoch` and URL that the pace belongs to. If either has changed since, the pace is not stored. */
   cancelEpoch: number;
@@ -125,7 +129,7 @@ export interface RoundTerms {
 }
 
 /** A subscription after a round; times are Unix milliseconds. */
-export interface RoundSubscription extends Pace, TypeRecord, WorkspaceKey {
+export interface RoundSubscription extends Pace, TypeOutcomes, WorkspaceKey {
   subscriptionId: string;
   url: string;
   events: (typeof subscriptions.$inferSelect)["events"];
@@ -157,8 +161,32 @@ export interface DueDelivery extends PendingDelivery, BodyRow {
   isWithdrawn: 0 | 1;
 }
 
+/** An `arrivedWakeAt` for which each noted wake-up message counts as arrived, so that a new one is noted. */
+const ALL_ARRIVED = Number.MAX_SAFE_INTEGER;
+
+/**
+ * Makes a round. After a transient error, it makes the round again, because the first try may have been committed or
+ * not. If its reply was lost, the messages that it noted are not sent, so the next try notes them again.
+ *
+ * @param onTry called before each try with the number of its statements.
+ */
+export function makeRound(
+  db: Database,
+  requests: readonly RoundRequest[],
+  terms: RoundTerms,
+  onTry: (statements: number) => void,
+) {
+  let tried = requests;
+  return retryTransient(() => {
+    const round = buildRound(tried, terms);
+    tried = requests.map((request) => ({ ...request, arrivedWakeAt: ALL_ARRIVED }));
+    onTry(round.queries.length);
+    return commit(withoutRetries(db), round);
+  });
+}
+
 /** The statements of a round. */
-export function buildRound(requests: readonly RoundRequest[], terms: RoundTerms) {
+function buildRound(requests: readonly RoundRequest[], terms: RoundTerms) {
   const { holder, now, until, limit } = terms;
   const outcomes = requests.flatMap((request) => request.outcomes);
   const changes = requests.flatMap(({ change }) => change ?? []);
@@ -197,7 +225,7 @@ export function buildRound(requests: readonly RoundRequest[], terms: RoundTerms)
     changes: changes.length > 0 ? changeSubscriptions(values) : undefined,
     disabled: changes.some(({ disable }) => disable) ? disable(values) : undefined,
     leased: isClaiming ? lease(values) : undefined,
-    wakeUps: scheduleWakeUps(values),
+    wakeUps: noteWakeUps(values),
     subscriptions: readSubscriptions(values),
     due: isClaiming ? readDue(values) : undefined,
     heads: isClaiming ? readHeads(values) : undefined,
@@ -205,6 +233,8 @@ export function buildRound(requests: readonly RoundRequest[], terms: RoundTerms)
 }
 
 const HOLDER = sql.placeholder("holder");
+/** A bound on due times that excludes none. */
+const NO_BOUND = sql.raw(`${Number.MAX_SAFE_INTEGER}`);
 const NOW = sql`${sql.placeholder("now")}`;
 const REQUESTS = sql`json_each(${sql.placeholder("requests")}) AS request`;
 const OUTCOMES = sql`json_each(${sql.placeholder("outcomes")}) AS o`;
@@ -215,14 +245,14 @@ const IS_REQUESTED = sql`${subscriptions.id} = request.value->>'subscriptionId'`
 const IS_WRITABLE = isWritable(subscriptions.workspaceId);
 /** Outcomes are still recorded, and leases released, while the workspace drains, because the move waits for them. */
 const IS_UNLOCKED = isUnlocked(subscriptions.workspaceId);
-/** No other dispatch leases the subscription. */
-const IS_FREE = sql`(${subscriptions.leasedBy} = ${HOLDER} OR ${subscriptions.leasedUntil} <= ${NOW})`;
+/** The subscription is free, or this dispatch leases it. */
+const IS_NOT_LEASED_ELSEWHERE = sql`(${subscriptions.leasedBy} = ${HOLDER} OR ${subscriptions.leasedUntil} <= ${NOW})`;
 
 /**
  * The outcome of the delivery is not recorded yet, and no other dispatch has leased its subscription. An early attempt
  * does not count, so it leaves `attempts` the same, and `lastAt` tells whether it is recorded.
  */
-const IS_OPEN = sql`${deliveries.subscriptionId} = o.value->>'subscriptionId' AND ${deliveries.eventId} = o.value->>'eventId'
+const IS_UNRECORDED = sql`${deliveries.subscriptionId} = o.value->>'subscriptionId' AND ${deliveries.eventId} = o.value->>'eventId'
   AND ${deliveries.state} = 'pending' AND ${deliveries.attempts} = o.value->>'$.claimed.attempts'
   AND (o.value->>'attempts' > ${deliveries.attempts} OR ${deliveries.lastAt} IS NOT o.value->>'startedAt')
   AND EXISTS (SELECT 1 FROM ${subscriptions}
@@ -240,14 +270,14 @@ const insertFailedAttempts = prepared(
       at: sql`o.value->>'startedAt'`,
       ...mapColumns(attemptsTable, ["outcome", "status", "durationMs", "response"], outcomeField),
     },
-    sql`FROM ${OUTCOMES} JOIN ${deliveries} ON ${IS_OPEN}
+    sql`FROM ${OUTCOMES} JOIN ${deliveries} ON ${IS_UNRECORDED}
       WHERE o.value->>'state' <> 'delivered' AND o.value->>'outcome' IS NOT NULL`,
   ),
 );
 
 // A second try of the transaction finds none of the deliveries open, so it counts nothing twice.
 const countOutcomes =
-  addCounts(sql`EXISTS (SELECT 1 FROM ${OUTCOMES} JOIN ${deliveries} ON ${IS_OPEN}
+  addCounts(sql`EXISTS (SELECT 1 FROM ${OUTCOMES} JOIN ${deliveries} ON ${IS_UNRECORDED}
   WHERE o.value->>'subscriptionId' = added.value->>'subscriptionId')`);
 
 // A delivery whose manual send was requested during the attempt stays pending and is sent again. If that fails, it
@@ -269,14 +299,14 @@ const recordOutcomes = prepared(
       lastDurationMs: sql`iif(o.value->>'outcome' IS NULL, ${deliveries.lastDurationMs}, o.value->>'durationMs')`,
     })
     .from(OUTCOMES)
-    .where(IS_OPEN),
+    .where(IS_UNRECORDED),
 );
 
 // The fencing counter `cancelEpoch` also protects a subscription that is enabled again: disabling increments the
 // epoch, so if the reply is lost, a second try finds another epoch and does not disable the subscription again.
 const IS_CURRENT_PACE = sql`(c.value->>'paceChanged' AND ${subscriptions.cancelEpoch} = c.value->>'cancelEpoch'
   AND ${subscriptions.url} = c.value->>'url')`;
-const IS_CHANGED = sql`${subscriptions.id} = c.value->>'subscriptionId' AND ${subscriptions.leasedBy} = ${HOLDER} AND ${IS_UNLOCKED}`;
+const IS_LEASED_BY_US = sql`${subscriptions.id} = c.value->>'subscriptionId' AND ${subscriptions.leasedBy} = ${HOLDER} AND ${IS_UNLOCKED}`;
 
 const changeField = fromJson("c");
 
@@ -294,16 +324,18 @@ const changeSubscriptions = prepared(
       leasedUntil: sql`iif(c.value->>'release', 0, ${subscriptions.leasedUntil})`,
     })
     .from(CHANGES)
-    .where(sql`${IS_CHANGED} AND (c.value->>'paceChanged' OR ${subscriptions.leasedUntil} <> 0)`),
+    .where(
+      sql`${IS_LEASED_BY_US} AND (c.value->>'paceChanged' OR ${subscriptions.leasedUntil} <> 0)`,
+    ),
 );
 
 const disable = prepared(
   qb
     .update(subscriptions)
-    .set({ ...cancelPending(), disabledAt: NOW, disabledByFailures: true, scheduledUntil: 0 })
+    .set({ ...cancelPending(), disabledAt: NOW, disabledByFailures: true, slotsUntil: 0 })
     .from(CHANGES)
     .where(
-      sql`${IS_CHANGED} AND ${IS_CURRENT_PACE} AND c.value->>'disable'
+      sql`${IS_LEASED_BY_US} AND ${IS_CURRENT_PACE} AND c.value->>'disable'
         AND ${subscriptions.disabledAt} IS NULL AND ${subscriptions.deletedAt} IS NULL`,
     ),
 );
@@ -312,14 +344,20 @@ const PROGRESS = sql`json_each(${sql.placeholder("inProgress")}) AS progress`;
 // SQLite reads this list once, as all requests share it. After NOT IN, it would read it for every delivery.
 const IS_NOT_IN_PROGRESS = sql`iif((${deliveries.subscriptionId}, ${deliveries.eventId}) IN (
   SELECT progress.value->>0, progress.value->>1 FROM ${PROGRESS}), 0, 1)`;
-/** The delivery belongs to the subscription and the line, is due, and is not in progress. Lines may be blocked. */
-const IS_DUE = sql`${IS_IN_LINE} AND ${deliveries.dueAt} <= ${dueUntil(NOW)} AND ${IS_NOT_IN_PROGRESS}`;
+/**
+ * The delivery belongs to the subscription and the line, is due, and is not in progress. Once `streakRetryAt` has come,
+ * deliveries that failed only in the streak are due whatever their due time.
+ */
+const IS_DUE = sql`${IS_IN_LINE} AND ${IS_NOT_IN_PROGRESS} AND ${deliveries.dueAt} <=
+  iif(line.value->>1 = ${IN_STREAK} AND ${subscriptions.streakRetryAt} <= ${NOW}, ${NO_BOUND}, ${NOW})`;
+/** Deliveries of the line may be sent now. Manual sends are never blocked. */
+const IS_UNBLOCKED = sql`(line.value->>1 = ${MANUAL} OR ${subscriptions.blockedUntil} <= ${NOW})`;
 
 /**
  * The round may claim for the subscription, if something is due. After `lease`, this also means that the dispatch
  * leases it. While cancelled rows remain to be marked, nothing is claimed, because these rows still say `pending`.
  */
-const MAY_CLAIM = sql`${IS_REQUESTED} AND request.value->>'claim' AND ${IS_FREE} AND ${IS_WRITABLE} AND ${isActive()}
+const MAY_CLAIM = sql`${IS_REQUESTED} AND request.value->>'claim' AND ${IS_NOT_LEASED_ELSEWHERE} AND ${IS_WRITABLE} AND ${isActive()}
   AND ${subscriptions.slow} = ${sql.placeholder("isSlow")} AND NOT ${subscriptions.cancelling}`;
 
 /** Leases the subscriptions that the round may claim for and that have something due. */
@@ -329,7 +367,7 @@ const lease = prepared(
     .set({ leasedBy: sql`${HOLDER}`, leasedUntil: sql`${sql.placeholder("until")}` })
     .from(REQUESTS)
     .where(
-      sql`${MAY_CLAIM} AND EXISTS (SELECT 1 FROM ${LINES} WHERE ${isUnblocked(NOW)}
+      sql`${MAY_CLAIM} AND EXISTS (SELECT 1 FROM ${LINES} WHERE ${IS_UNBLOCKED}
         AND EXISTS (SELECT 1 FROM ${deliveries} WHERE ${IS_DUE}))`,
     ),
 );
@@ -338,23 +376,23 @@ const NEXT_SEND_AT = nextSendAt(IS_NOT_IN_PROGRESS);
 
 /**
  * Finds the released subscriptions that need a delayed wake-up message, because the queue has none for them that
- * arrives in time, and notes in `wakeAt` when it arrives. So a subscription has one such message at a time,
+ * arrives in time, and notes in `notedWakeAt` when it arrives. So a subscription has one such message at a time,
  * however many dispatches see that something waits.
  *
- * The consumer sends the message when the session ends (`nextWakeUp` in consumer.ts; messages.ts explains how a used
- * message is recognized). While rows of cancelled deliveries remain, an immediate message follows in any case.
+ * The session sends the message when it ends (`nextWakeUp` in session.ts; messages.ts explains how a used message is
+ * recognized). While rows of cancelled deliveries remain, an immediate message follows in any case.
  */
-const scheduleWakeUps = prepared(
+const noteWakeUps = prepared(
   qb.all<{ subscriptionId: string; wakeAt: number }>(sql`
-    WITH waiting AS MATERIALIZED (
-      SELECT ${subscriptions.id} AS id, max(${NOW}, request.value->>'arrivedWakeAt') AS arrived,
-        ${NEXT_SEND_AT} AS at
+    WITH released AS MATERIALIZED (
+      SELECT ${subscriptions.id} AS id, max(${NOW}, request.value->>'arrivedWakeAt') AS arrived_at,
+        ${NEXT_SEND_AT} AS next_at
       FROM ${REQUESTS} JOIN ${subscriptions} ON ${IS_REQUESTED}
       WHERE ${subscriptions.leasedUntil} <= ${NOW} AND ${IS_WRITABLE} AND ${isActive()} AND NOT ${subscriptions.cancelling})
-    UPDATE ${subscriptions} SET wake_at = waiting.at FROM waiting
-    WHERE ${subscriptions.id} = waiting.id AND waiting.at > ${NOW}
-      AND (${subscriptions.wakeAt} <= waiting.arrived OR ${subscriptions.wakeAt} > waiting.at)
-    RETURNING ${subscriptions.id} AS subscriptionId, ${subscriptions.wakeAt} AS wakeAt`),
+    UPDATE ${subscriptions} SET noted_wake_at = released.next_at FROM released
+    WHERE ${subscriptions.id} = released.id AND released.next_at > ${NOW}
+      AND (${subscriptions.notedWakeAt} <= released.arrived_at OR ${subscriptions.notedWakeAt} > released.next_at)
+    RETURNING ${subscriptions.id} AS subscriptionId, ${subscriptions.notedWakeAt} AS wakeAt`),
 );
 
 /** SQL expression: the id of the automation that an event is about, by event type. */
@@ -393,7 +431,7 @@ const readSubscriptions = prepared(
       slow: subscriptions.slow,
       streak: subscriptions.streak,
       blockedUntil: subscriptions.blockedUntil,
-      earlyDueAt: subscriptions.earlyDueAt,
+      streakRetryAt: subscriptions.streakRetryAt,
       rejections: subscriptions.rejections,
       acceptedTypes: subscriptions.acceptedTypes,
       cancelEpoch: subscriptions.cancelEpoch,
@@ -402,7 +440,7 @@ const readSubscriptions = prepared(
       leasedUntil: sql<number>`iif(${subscriptions.leasedBy} = ${HOLDER} AND ${IS_UNLOCKED}, ${subscriptions.leasedUntil}, 0)`,
       leasedElsewhereUntil: sql<
         number | null
-      >`CASE WHEN NOT ${IS_FREE} THEN ${subscriptions.leasedUntil} END`,
+      >`CASE WHEN NOT ${IS_NOT_LEASED_ELSEWHERE} THEN ${subscriptions.leasedUntil} END`,
       withdrawnInProgress: sql`(SELECT json_group_array(progress.value->>1) FROM ${PROGRESS}
         WHERE progress.value->>0 = ${subscriptions.id} AND NOT EXISTS (SELECT 1 FROM ${deliveries} JOIN ${events} ON ${events.workspaceId} = ${deliveries.workspaceId} AND ${events.id} = ${deliveries.eventId}
           WHERE ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.eventId} = progress.value->>1
@@ -458,7 +496,7 @@ const readHeads = prepared(
   qb.all<DueDelivery>(sql`
     SELECT ${DUE_DELIVERY}
     FROM ${REQUESTS} JOIN ${subscriptions} ON ${MAY_CLAIM} AND ${subscriptions.blockedUntil} > 0
-      CROSS JOIN ${LINES} ON ${isUnblocked(NOW)}
+      CROSS JOIN ${LINES} ON ${IS_UNBLOCKED}
       CROSS JOIN ${deliveries} ON ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.eventId} IN (
         SELECT event_id FROM (SELECT ${deliveries.eventId} FROM ${deliveries} WHERE ${IS_DUE}
           ORDER BY ${deliveries.dueAt}, ${deliveries.eventId} LIMIT 1)

@@ -3,23 +3,24 @@ import { PRIORITY } from "../db/schema.ts";
 import { DNS_BEFORE_POST_MS } from "../endpoints/resolve.ts";
 import { UnreadableEvent } from "../events/bodies.ts";
 import { type Connections, type Slot, STUCK_MS } from "./connections.ts";
+import type { WakeUp } from "./messages.ts";
 import { type AttemptOutcome, InvocationLimit, statusOf, succeeded } from "./outcome.ts";
 import {
   type Attempt,
   adjustPace,
   chooseNext,
   INITIAL_PACE,
-  INITIAL_TYPE_RECORD,
+  INITIAL_TYPE_OUTCOMES,
   isDead,
   isSpaced,
+  noteTypeOutcome,
   type Pace,
   type PendingDelivery,
   paceColumns,
   type QueueName,
   queueOf,
-  recordType,
   reschedule,
-  type TypeRecord,
+  type TypeOutcomes,
 } from "./policy.ts";
 import type {
   DueDelivery,
@@ -71,8 +72,8 @@ export interface DispatchPorts {
    *   event cannot be sent; anything else if the attempt could not be made through no fault of the endpoint.
    */
   attempt(delivery: PreparedDelivery, target: Target): Promise<OutcomeWithResponse>;
-  /** Called when the session of a subscription has ended. `wakeAt` is null if it needs no delayed wake-up message. */
-  finished(subscription: RoundSubscription, wakeAt: number | null): void;
+  /** Called when the session of a subscription has ended, with the wake-up message to send; null if none must be sent. */
+  finished(subscription: RoundSubscription, wakeUp: WakeUp | null): void;
 }
 
 /** The part of a dispatch that its sessions share. */
@@ -95,8 +96,8 @@ export interface RoundResult {
   withdrawnDue: DueDelivery[];
   /** Maximum number that the round could claim. */
   limit: number;
-  /** When the delayed wake-up message to send arrives; null if there is none to send. */
-  wakeAt: number | null;
+  /** When the delayed wake-up message is to arrive that the round has noted; null if it has noted none. */
+  notedWakeAt: number | null;
   /** When the round was requested. The result is at least as recent as that. */
   requestedAt: number;
 }
@@ -116,13 +117,13 @@ export class DeliverySession {
   /** The subscription as the last round found it; null before the first round, and once it does not exist. */
   #subscription: RoundSubscription | null = null;
   #pace: Pace = INITIAL_PACE;
-  #types: TypeRecord = INITIAL_TYPE_RECORD;
+  #types: TypeOutcomes = INITIAL_TYPE_OUTCOMES;
   /** Incremented with each change of the pace in memory. */
   #paceVersion = 0;
   /** Whether the last attempt failed after so many failures that the subscription must be disabled. */
   #isDead = false;
   /** Deliveries that are claimed and not sent yet. */
-  #waiting: PreparedDelivery[] = [];
+  #claimed: PreparedDelivery[] = [];
   readonly #inFlight = new Set<PreparedDelivery>();
   /** Outcomes that are not recorded yet. */
   #outcomes: RecordedOutcome[] = [];
@@ -131,8 +132,8 @@ export class DeliverySession {
   /** Whether it claims and sends nothing more. */
   #isStopped = false;
   #confirmedAt = 0;
-  /** When the delayed wake-up message to send arrives; null if there is none to send. */
-  #wakeAt: number | null = null;
+  /** When the delayed wake-up message is to arrive that a round has noted; null if none has. It is still to be sent. */
+  #notedWakeAt: number | null = null;
   /** The session's place in the queue for a connection, or its connection; null if it needs none. */
   #slot: Slot | null = null;
   #notify = () => {};
@@ -154,7 +155,10 @@ export class DeliverySession {
     } finally {
       this.#leaveConnections();
     }
-    if (this.#subscription) this.#dispatch.ports.finished(this.#subscription, this.#wakeAt);
+    if (!this.#subscription) return;
+    const { ports } = this.#dispatch;
+    const wakeUp = nextWakeUp(this.#subscription, this.#notedWakeAt, ports.now());
+    ports.finished(this.#subscription, wakeUp);
   }
 
   async #makeRound(): Promise<void> {
@@ -168,11 +172,11 @@ export class DeliverySession {
   }
 
   #requestRound(mayClaim: boolean): RoundRequest {
-    const unfinished = [...this.#waiting, ...this.#inFlight];
+    const unfinished = [...this.#claimed, ...this.#inFlight];
     return {
       subscriptionId: this.#subscriptionId,
       arrivedWakeAt: this.#arrivedWakeAt,
-      claim: mayClaim && !this.#isStopped && this.#waiting.length === 0,
+      claim: mayClaim && !this.#isStopped && this.#claimed.length === 0,
       inProgress: unfinished.map(({ eventId }) => eventId),
       outcomes: [...this.#outcomes],
       change: this.#subscription?.leasedUntil ? this.#changeOf(this.#subscription) : null,
@@ -214,7 +218,7 @@ export class DeliverySession {
     const { subscription: found } = result;
     this.#subscription = found;
     this.#confirmedAt = result.requestedAt;
-    this.#wakeAt = result.wakeAt ?? this.#wakeAt;
+    this.#notedWakeAt = result.notedWakeAt ?? this.#notedWakeAt;
     if (!found) {
       this.#stop();
       return;
@@ -233,10 +237,10 @@ export class DeliverySession {
       if (isSpaced(found)) {
         // The outcome of the one request decides what comes next.
         const next = chooseNext(found, due, requestedAt);
-        this.#waiting = next ? [next] : [];
+        this.#claimed = next ? [next] : [];
         this.#moreIsDue = false;
       } else {
-        this.#waiting = [...due];
+        this.#claimed = [...due];
         this.#moreIsDue = due.length + withdrawnDue.length >= limit;
       }
       const cancelled = { state: "cancelled", dueAt: null, settledAt: requestedAt } as const;
@@ -245,7 +249,7 @@ export class DeliverySession {
     }
     // A claimed delivery that was withdrawn since is left out. A later round that claims finds it in `withdrawnDue`.
     const withdrawn = new Set(found.withdrawnInProgress);
-    this.#waiting = this.#waiting.filter(({ eventId }) => !withdrawn.has(eventId));
+    this.#claimed = this.#claimed.filter(({ eventId }) => !withdrawn.has(eventId));
     // A request that ended during the round may have stopped the session: then, what the round claimed is not sent.
     if (this.#isStopped || !found.maySend || wasCancelled) this.#stop();
   }
@@ -255,7 +259,7 @@ export class DeliverySession {
     const { connections, hasTime, ports } = this.#dispatch;
     for (;;) {
       const now = ports.now();
-      if (!hasTime() || (this.#waiting.length > 0 && !this.#isLeasedForRequest(now))) this.#stop();
+      if (!hasTime() || (this.#claimed.length > 0 && !this.#isLeasedForRequest(now))) this.#stop();
       if (this.#isRoundDue(now)) return;
       if (!this.#subscription || !this.#maySend()) {
         this.#leaveConnections();
@@ -275,14 +279,14 @@ export class DeliverySession {
     // Every claimed delivery has its outcome.
     if (this.#isIdle()) return true;
     // More is claimed early, so that it can be sent while the last requests are in flight.
-    if (this.#waiting.length === 0 && this.#moreIsDue) return true;
+    if (this.#claimed.length === 0 && this.#moreIsDue) return true;
     // The next delivery may have been cancelled since the last round.
     if (this.#maySend() && this.#slot?.isConnected && !this.#isConfirmed(now)) return true;
     return this.#untilOutcomesAreDue(now) === 0;
   }
 
   #maySend(): boolean {
-    return this.#waiting.length > 0 && this.#inFlight.size < this.#pace.concurrency;
+    return this.#claimed.length > 0 && this.#inFlight.size < this.#pace.concurrency;
   }
 
   #isConfirmed(now: number): boolean {
@@ -303,14 +307,14 @@ export class DeliverySession {
 
   /** Whether nothing is waiting or in flight. */
   #isIdle(): boolean {
-    return this.#waiting.length === 0 && this.#inFlight.size === 0;
+    return this.#claimed.length === 0 && this.#inFlight.size === 0;
   }
 
   /** Stops claiming and sending. The next dispatch sends what is waiting. */
   #stop(): void {
     this.#isStopped = true;
     this.#moreIsDue = false;
-    this.#waiting = [];
+    this.#claimed = [];
   }
 
   /** Resolves when a request ends, when a connection is free, or after `ms`. */
@@ -330,7 +334,7 @@ export class DeliverySession {
   }
 
   #start(target: RoundSubscription, slot: Slot): void {
-    const delivery = this.#waiting.shift() as PreparedDelivery;
+    const delivery = this.#claimed.shift() as PreparedDelivery;
     this.#inFlight.add(delivery);
     this.#slot = null;
     this.#send(delivery, target).finally(() => {
@@ -369,7 +373,7 @@ export class DeliverySession {
 
   /** Adjusts the pace and the record of the event type. */
   #learnFrom(attempt: Attempt): void {
-    this.#types = recordType(this.#types, attempt);
+    this.#types = noteTypeOutcome(this.#types, attempt);
     this.#setPace(adjustPace(this.#pace, attempt));
     this.#isDead =
       !succeeded(attempt.outcome) &&
@@ -438,12 +442,40 @@ export class DeliverySession {
 }
 
 /** The fields of the pace, without those of the object that they were read with. */
-function paceOf({ concurrency, slow, streak, blockedUntil, earlyDueAt }: Pace): Pace {
-  return { concurrency, slow, streak, blockedUntil, earlyDueAt };
+function paceOf({ concurrency, slow, streak, blockedUntil, streakRetryAt }: Pace): Pace {
+  return { concurrency, slow, streak, blockedUntil, streakRetryAt };
 }
 
-function isSame(pace: Pace, { rejections, acceptedTypes }: TypeRecord, stored: RoundSubscription) {
+function isSame(
+  pace: Pace,
+  { rejections, acceptedTypes }: TypeOutcomes,
+  stored: RoundSubscription,
+) {
   const now = [paceOf(pace), rejections, acceptedTypes];
   const then = [paceOf(stored), stored.rejections, stored.acceptedTypes];
   return JSON.stringify(now) === JSON.stringify(then);
+}
+
+/**
+ * Decides how to wake a subscription next. Returns null if nothing is due, or if another message or dispatch takes
+ * care of it.
+ *
+ * @param notedWakeAt when the delayed message arrives that a round of the session has noted; null if none has.
+ */
+export function nextWakeUp(
+  subscription: RoundSubscription,
+  notedWakeAt: number | null,
+  now: number,
+): WakeUp | null {
+  const { subscriptionId, nextSendAt, leasedElsewhereUntil, cancelling, maySend } = subscription;
+  // The dispatch that leases it looks for more before it releases the lease. If that dispatch has died, the
+  // scheduled job wakes the subscription.
+  if (leasedElsewhereUntil !== null) return null;
+  const wakeUp = { subscriptionId, queue: queueOf(subscription) };
+  if (cancelling) return wakeUp;
+  if (nextSendAt === null || !maySend) return null;
+  // This time may have come since the round. The message has it all the same, so that the next round can tell that
+  // the message noted in the column `notedWakeAt` has arrived.
+  if (notedWakeAt !== null) return { ...wakeUp, wakeAt: notedWakeAt };
+  return nextSendAt <= now ? wakeUp : null;
 }

@@ -82,7 +82,7 @@ async function queryResolver(resolverUrl: string, name: string, type: string) {
 const cached = new BoundedMap<{ resolution: Resolution; until: number }>(DNS_NAMES_MAX);
 
 /**
- * Creates the function that decides whether requests to a URL are blocked. It is called before each request, because
+ * Creates the function that decides whether requests to a URL are blocked. It is called for each claim, because
  * the IP addresses of a host may change; results are cached for a minute. The requests of one dispatch share a
  * look-up. Dispatches do not share them, because an invocation must not wait for the promise of another one.
  */

@@ -73,7 +73,7 @@ export function announce(
         type,
         state: "pending",
         dueAt: now,
-        cancelEpoch: subscriptions.cancelEpoch,
+        pendingSinceEpoch: subscriptions.cancelEpoch,
       },
       sql`FROM json_each(${subjects}) AS draft JOIN ${subscriptions} ON ${isSubscriber}
           WHERE ${condition} AND NOT EXISTS (SELECT 1 FROM ${events}

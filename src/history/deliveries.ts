@@ -9,7 +9,7 @@ import { type Database, query } from "../db/client.ts";
 import { type Listing, type PageRequest, toListing } from "../db/page.ts";
 import { deliveries, events, leads, subscriptions, workspaces } from "../db/schema.ts";
 import { deliveryState } from "../db/states.ts";
-import { ATTEMPT_DUE_AT } from "../delivery/schedule.ts";
+import { ATTEMPT_DUE_AT } from "../delivery/due.ts";
 import { openDataKey } from "../encryption/personal-data.ts";
 import { readSubject, SUBJECT } from "../events/subject.ts";
 import { isSubscription } from "../subscriptions/subscriptions.ts";

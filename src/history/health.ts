@@ -8,7 +8,7 @@ import { type Database, query } from "../db/client.ts";
 import { newestFirst } from "../db/page.ts";
 import { deliveries, PRIORITY, subscriptions } from "../db/schema.ts";
 import { deliveryState, precedesCancellation } from "../db/states.ts";
-import { nextSendAt } from "../delivery/schedule.ts";
+import { nextSendAt } from "../delivery/due.ts";
 import { isSubscription, unknownWebhook } from "../subscriptions/subscriptions.ts";
 import { type CountsRow, countResponses, readCounts, toDays } from "./counts.ts";
 import { IS_UNSUCCESSFUL, UNSUCCESSFUL } from "./deliveries.ts";

@@ -4,7 +4,8 @@ import type { DeliveryState } from "../contract/enumerations.ts";
 import type { Database } from "../db/client.ts";
 import { deliveries, events, subscriptions } from "../db/schema.ts";
 import { isCancelledLazily } from "../db/states.ts";
-import { ATTEMPT_DUE_AT, subscriptionsWithPending } from "../delivery/schedule.ts";
+import { ATTEMPT_DUE_AT } from "../delivery/due.ts";
+import { subscriptionsWithPending } from "../delivery/late.ts";
 import { livesHere } from "../workspaces/workspaces.ts";
 
 /*
@@ -65,7 +66,7 @@ export async function findBacklog(
       coalesce(sum(${ATTEMPT_DUE_AT} < ${now - OVERDUE_AFTER_MS}), 0) AS overdue,
       -- The id is that of the row with the minimum.
       min(${events.createdAt}) AS oldestAt, ${id} AS oldestWebhookId
-    FROM waiting CROSS JOIN ${subscriptions} ON ${id} = waiting.id AND ${isOf(workspaceId, subscriptions)}
+    FROM with_pending CROSS JOIN ${subscriptions} ON ${id} = with_pending.id AND ${isOf(workspaceId, subscriptions)}
       CROSS JOIN ${deliveries} INDEXED BY deliveries_due_of_subscription
         ON ${deliveries.subscriptionId} = ${id} AND ${deliveries.state} = 'pending' AND NOT ${isCancelledLazily()}
       JOIN ${events} ON ${events.workspaceId} = ${deliveries.workspaceId} AND ${events.id} = ${deliveries.eventId}`);

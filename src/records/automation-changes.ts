@@ -3,8 +3,8 @@ import type { AutomationStatus } from "../contract/enumerations.ts";
 import { excluded, fromJson, insertFrom, mapColumns, qb } from "../db/builder.ts";
 import { commit, type Database, readAs, type Statements, transaction } from "../db/client.ts";
 import { automations, runs } from "../db/schema.ts";
+import { selectDue } from "../delivery/due.ts";
 import type { WakeUp } from "../delivery/messages.ts";
-import { selectDue } from "../delivery/schedule.ts";
 import { announce, draftEvent } from "../events/outbox.ts";
 import { LAST_MS } from "../primitives/text.ts";
 import {

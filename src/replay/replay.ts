@@ -8,8 +8,8 @@ import { qb } from "../db/builder.ts";
 import { commit, type Database, type Part, withoutRetries } from "../db/client.ts";
 import { deliveries, events, PRIORITY, type Priority, subscriptions } from "../db/schema.ts";
 import { deliveryState, listsType } from "../db/states.ts";
+import { ATTEMPT_DUE_AT } from "../delivery/due.ts";
 import type { QueueName } from "../delivery/policy.ts";
-import { ATTEMPT_DUE_AT } from "../delivery/schedule.ts";
 import type { StatusClass } from "../history/deliveries.ts";
 import {
   enableSubscription,
@@ -17,7 +17,7 @@ import {
   type KnownSubscription,
   knownSubscription,
 } from "../subscriptions/subscriptions.ts";
-import { type Scheduled, scheduleDeliveries, takeSlots } from "./schedule.ts";
+import { fillSlots, type ResentEvent, takeSlots } from "./slots.ts";
 
 /*
  * Sends events again. A resend sends the events that a caller names by id. A replay sends those of a time range, such
@@ -158,7 +158,7 @@ function selectCandidates(subscriptionId: string, which: SQL, now: number): SQL 
 
 /** SQL expression: when the next free slot of the subscription's replays is. */
 function nextSlotAt(now: number): SQL {
-  return sql`max(${now}, ${subscriptions.scheduledUntil})`;
+  return sql`max(${now}, ${subscriptions.slotsUntil})`;
 }
 
 /**
@@ -207,7 +207,7 @@ async function replayRange(
   if (dryRun) return { count: wanted.length, next, queue };
   const scheduled = wanted.map((one) => toScheduled(one, stateOf(one) === "retrying"));
   const { count } = await commit(withoutRetries(db), {
-    count: scheduleDeliveries(id, scheduled, PRIORITY.scheduled, nextSlotAt(now)),
+    count: fillSlots(id, scheduled, PRIORITY.scheduled, nextSlotAt(now)),
     slots: takeSlots(id, scheduled.length, nextSlotAt(now)),
     wait: endWait(id, now),
   });
@@ -250,7 +250,7 @@ async function resend(
   if (dryRun || wanted.length === 0) return wanted.length;
   const startsAt = sql`min(${nextSlotAt(now)}, ${now + RESEND_WAIT_MAX_MS})`;
   const { count } = await commit(withoutRetries(db), {
-    count: scheduleDeliveries(subscriptionId, wanted, PRIORITY.manual, startsAt),
+    count: fillSlots(subscriptionId, wanted, PRIORITY.manual, startsAt),
     slots: takeSlots(subscriptionId, wanted.length, startsAt),
   });
   return count;
@@ -281,19 +281,19 @@ function byEventId(a: Candidate, b: Candidate): number {
 }
 
 /** @param waits whether the delivery is pending, and so keeps its attempts and its place in the retry schedule. */
-function toScheduled(candidate: Candidate, waits: boolean): Scheduled {
+function toScheduled(candidate: Candidate, waits: boolean): ResentEvent {
   const { eventId, storedState, attempts, dueAt } = candidate;
   return { eventId, storedState, attempts, dueAt, waits };
 }
 
 /** Ends the current delay of a subscription whose requests are spaced, so that one may start now. */
 function endWait(subscriptionId: string, now: number): Part {
-  const { id, blockedUntil, earlyDueAt } = subscriptions;
+  const { id, blockedUntil, streakRetryAt } = subscriptions;
   return qb
     .update(subscriptions)
     .set({
       blockedUntil: sql`min(${blockedUntil}, ${now})`,
-      earlyDueAt: sql`min(${earlyDueAt}, ${now})`,
+      streakRetryAt: sql`min(${streakRetryAt}, ${now})`,
     })
     .where(and(eq(id, subscriptionId), gt(blockedUntil, now)));
 }

@@ -22,7 +22,7 @@ import { cancelPending, endSubscriptions, wakeUpsToCancel } from "../delivery/ca
 import type { WakeUp } from "../delivery/messages.ts";
 import {
   INITIAL_PACE,
-  INITIAL_TYPE_RECORD,
+  INITIAL_TYPE_OUTCOMES,
   PACE_COLUMNS,
   paceColumns,
   queueOf,
@@ -222,7 +222,7 @@ function resetPaceIf(condition: SQL) {
 function retryFailedNow(id: string, condition: SQL): Part {
   return qb
     .update(deliveries)
-    .set({ priority: PRIORITY.early })
+    .set({ priority: PRIORITY.inStreak })
     .where(
       sql`${deliveries.subscriptionId} = ${id} AND ${deliveries.eventId} IN (
         SELECT ${deliveries.eventId}
@@ -295,7 +295,7 @@ export function enableSubscription(id: string): Part {
       disabledAt: null,
       disabledByFailures: false,
       ...paceColumns(INITIAL_PACE),
-      ...INITIAL_TYPE_RECORD,
+      ...INITIAL_TYPE_OUTCOMES,
     })
     .where(and(isSubscription(id), isNotNull(subscriptions.disabledAt)));
 }

@@ -185,7 +185,7 @@ test("a retry that is due after a move is in the queue again, with the name of t
   const { workspaceId, webhookId } = await openWithLeads(1);
   const dueAt = Date.now() + 30_000;
   // The message that arrives then is addressed to DB_2.
-  await rowsIn("DB_2", "UPDATE subscriptions SET wake_at = ? WHERE id = ?", dueAt, webhookId);
+  await rowsIn("DB_2", "UPDATE subscriptions SET noted_wake_at = ? WHERE id = ?", dueAt, webhookId);
   await rowsIn(
     "DB_2",
     "UPDATE deliveries SET state = 'pending', priority = 3, attempts = 1, due_at = ? WHERE subscription_id = ?",

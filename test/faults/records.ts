@@ -91,7 +91,7 @@ export const RECORDS: Fault[] = [
     ["table-registry.ts", "secret: [leads.sealed],", "", "an export has no ciphertext"],
     ["table-registry.ts", "secret: [apiKeys.keyHash],", "", "an export has no hash of a key"],
     ["moves.ts", "AND locked.write_lock IS NOT NULL)`", "AND 0)`", "what writes to several workspaces leaves out one that is locked"],
-    ["moving/steps.ts", "not(isLeased(workspaceId, Date.now()))", "undefined", "a workspace is closed when its posts have ended"],
+    ["moving/steps.ts", "AND ${subscriptions.leasedUntil} > ${Date.now()})", "AND 0)", "a workspace is closed when its posts have ended"],
     ["moving/move.ts", ".where(and(isCleaning, lte(moves.since, now - LEFT_BEHIND_MS)))", ".where(isCleaning)", "what is left behind is kept for reads in progress"],
     ["moving/steps.ts", "if (from !== DIRECTORY)\n    await ask(env, from, {", "if (false)\n    await ask(env, from, {", "a database that a workspace has left knows it"],
     ["moving/steps.ts", "if (move?.id === held.id) return;", "if (move) return;", "what a cancelled move left is deleted while another move is on"],

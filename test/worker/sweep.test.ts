@@ -3,7 +3,7 @@ import { env, exports } from "cloudflare:workers";
 import { eq, ne, sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import { newEventId, randomId } from "../../src/contract/ids.ts";
-import { OVERDUE_MAX_MS } from "../../src/contract/limits.ts";
+import { EXPIRES_AFTER_MS } from "../../src/contract/limits.ts";
 import { commit } from "../../src/db/client.ts";
 import { deliveries, subscriptions, workspaces } from "../../src/db/schema.ts";
 import { LEASE_MS } from "../../src/delivery/round.ts";
@@ -148,7 +148,7 @@ describe("the sweep", () => {
     const late = await owed(1, NOW + 1);
     const neverPosted = await owed(1, NOW);
     const sentAgain = await owed(1, NOW);
-    const now = NOW + OVERDUE_MAX_MS;
+    const now = NOW + EXPIRES_AFTER_MS;
     for (const { id } of [overdue, leased, ended, held, late])
       await setDeliveries(id, { priority: 2, attempts: 1 });
     await setDeliveries(sentAgain.id, { priority: 2, earlierAttempts: 1 });
@@ -255,9 +255,9 @@ describe("a job of the sweep that fails", () => {
   }
 
   test.each([
-    ["waking", /^\s*WITH RECURSIVE waiting.* AS subscriptionId/is],
-    ["exhausting", /^update "deliveries".*WITH RECURSIVE waiting/is],
-    ["limiting", /^\s*WITH RECURSIVE waiting.*SELECT id FROM waiting/is],
+    ["waking", /^\s*WITH RECURSIVE with_pending.* AS subscriptionId/is],
+    ["exhausting", /^update "deliveries".*WITH RECURSIVE with_pending/is],
+    ["limiting", /^\s*WITH RECURSIVE with_pending.*SELECT id FROM with_pending/is],
     ["the e-mails", /insert into "sweep_positions".*returning/is],
     ["the retention", /DELETE FROM "?events/i],
     ["the removals", /DELETE FROM "?automations/i],

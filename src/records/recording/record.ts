@@ -1,6 +1,6 @@
 import { commit, withoutRetries } from "../../db/client.ts";
+import { selectDue } from "../../delivery/due.ts";
 import type { WakeUp } from "../../delivery/messages.ts";
-import { selectDue } from "../../delivery/schedule.ts";
 import { findPlacement } from "../../workspaces/placement.ts";
 import { checkAutomations, checkRemoval } from "./automations.ts";
 import type { CallContext, CheckedCall } from "./checked-call.ts";

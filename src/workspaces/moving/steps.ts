@@ -1,12 +1,11 @@
-import { and, eq, gt, inArray, isNotNull, isNull, not, sql } from "drizzle-orm";
+import { and, eq, gt, inArray, isNotNull, isNull, sql } from "drizzle-orm";
 import { InputError } from "../../contract/input-error.ts";
 import { qb } from "../../db/builder.ts";
 import { commit, type Part, type Parts, type ResultsOf } from "../../db/client.ts";
 import { DIRECTORY, openNamed } from "../../db/databases.ts";
 import { type MoveStage, moves, subscriptions, workspaces } from "../../db/schema.ts";
+import { selectDue } from "../../delivery/due.ts";
 import { sendWakeUps } from "../../delivery/messages.ts";
-import { isLeased } from "../../delivery/round.ts";
-import { selectDue } from "../../delivery/schedule.ts";
 import { log } from "../../log.ts";
 import { sleep } from "../../primitives/timing.ts";
 import { invalidateKey } from "../../rate-limit/invalidate-key.ts";
@@ -148,7 +147,8 @@ async function drain(env: Env, move: Move): Promise<void> {
         and(
           isLockedBy(move),
           eq(workspaces.writeLock, "draining"),
-          not(isLeased(workspaceId, Date.now())),
+          sql`NOT EXISTS (SELECT 1 FROM ${subscriptions} WHERE ${subscriptions.workspaceId} = ${workspaceId}
+            AND ${subscriptions.leasedUntil} > ${Date.now()})`,
         ),
       ),
     draining: qb
@@ -240,8 +240,10 @@ async function release(env: Env, database: string, lock: LockedBy): Promise<void
     unlocked: qb.update(workspaces).set({ writeLock: null, moveId: null }).where(isLockedBy(lock)),
     unnoted: qb
       .update(subscriptions)
-      .set({ wakeAt: 0 })
-      .where(and(eq(subscriptions.workspaceId, lock.workspaceId), gt(subscriptions.wakeAt, 0))),
+      .set({ notedWakeAt: 0 })
+      .where(
+        and(eq(subscriptions.workspaceId, lock.workspaceId), gt(subscriptions.notedWakeAt, 0)),
+      ),
     waiting: selectDue(lock.workspaceId, Number.MAX_SAFE_INTEGER),
   });
   await sendWakeUps(env, database, waiting);

@@ -2,9 +2,10 @@ import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test"
 import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { randomId } from "../../../src/contract/ids.ts";
-import { consume, nextWakeUp } from "../../../src/delivery/consumer.ts";
+import { consume } from "../../../src/delivery/consumer.ts";
 import type { WakeUpMessage } from "../../../src/delivery/messages.ts";
 import type { RoundSubscription } from "../../../src/delivery/round.ts";
+import { nextWakeUp } from "../../../src/delivery/session.ts";
 import { openedDataKeys } from "../../../src/encryption/personal-data.ts";
 import {
   ACKNOWLEDGED,

@@ -100,9 +100,9 @@ describe("a subscription is disabled", () => {
 
   test("and a replay after it is enabled again waits for no slot that was taken before", async () => {
     const { id } = await owed(12, T0);
-    await setSubscription(id, { scheduledUntil: END + HOUR_MS });
+    await setSubscription(id, { slotsUntil: END + HOUR_MS });
     await failAt(id, [...hourly(10), END]);
-    expect(await subscriptionRow(id)).toMatchObject({ disabledAt: END, scheduledUntil: 0 });
+    expect(await subscriptionRow(id)).toMatchObject({ disabledAt: END, slotsUntil: 0 });
   });
 
   test("but not if it was deleted in the meantime", async () => {

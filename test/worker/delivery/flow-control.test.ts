@@ -185,7 +185,7 @@ describe("pending deliveries of a subscription", () => {
     await announceLeads(workspaceId, 5, NOW - HOUR_MS);
     for (const id of ids) {
       const streak = { startedAt: NOW - HOUR_MS, events: 5, attempts: 9, outageStep: 9, turns: {} };
-      await setSubscription(id, { streak, blockedUntil: NOW - 1, earlyDueAt: NOW - 1 });
+      await setSubscription(id, { streak, blockedUntil: NOW - 1, streakRetryAt: NOW - 1 });
       const dueAt = NOW + 9 * HOUR_MS;
       await setDeliveries(id, { priority: 2, attempts: 6, dueAt, lastAt: NOW - 1_000 });
     }
@@ -227,7 +227,7 @@ describe("a delivery that is sent by hand", () => {
     const { id, drafts } = await owed(1, NOW);
     await dispatchAt(NOW, [id], answered(503));
     await setDeliveries(id, { dueAt: NOW + HOUR_MS });
-    await setSubscription(id, { earlyDueAt: NOW + 1_000 });
+    await setSubscription(id, { streakRetryAt: NOW + 1_000 });
     const { posts, attempt } = subscriber(async () => {
       if (posts.length > 1) return OK;
       await redeliver(id, [drafts[0]?.id ?? ""], NOW + 2_000);
@@ -407,7 +407,7 @@ describe("a dispatch", () => {
     const { id } = await owed(1, Date.now() - HOUR_MS);
     const wakeAt = Date.now() + HOUR_MS;
     await setDeliveries(id, { priority: 3, attempts: 6, dueAt: wakeAt });
-    await setSubscription(id, { wakeAt });
+    await setSubscription(id, { notedWakeAt: wakeAt });
     const { env, fast, slow } = isolated();
     const message = { subscriptionId: id, queue: "fast", database: DATABASE };
     await consumeBodies([{ ...message, wakeAt }, message], env, subscriber().attempt);
@@ -419,7 +419,7 @@ describe("a dispatch", () => {
     await setDeliveries(id, { dueAt: NOW + HOUR_MS });
     await exports.Platform.disableWebhook({ webhookId: id });
     await dispatchAt(NOW, [id], OK);
-    expect((await subscriptionRow(id)).wakeAt).toBe(0);
+    expect((await subscriptionRow(id)).notedWakeAt).toBe(0);
   });
 
   test("records the outcomes of others though one workspace was locked meanwhile", async () => {

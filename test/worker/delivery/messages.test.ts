@@ -1,9 +1,9 @@
 import { describe, expect, test } from "vitest";
 import { randomId } from "../../../src/contract/ids.ts";
 import { commit } from "../../../src/db/client.ts";
+import { selectDue } from "../../../src/delivery/due.ts";
 import { sendWakeUps, type WakeUp } from "../../../src/delivery/messages.ts";
 import type { QueueName } from "../../../src/delivery/policy.ts";
-import { selectDue } from "../../../src/delivery/schedule.ts";
 import {
   consumeBodies,
   db,

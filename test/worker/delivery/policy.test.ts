@@ -11,20 +11,20 @@ import {
   RETRY_WAITS_SECONDS,
   SPACED_FROM_EVENTS,
 } from "../../../src/contract/limits.ts";
-import type { Priority } from "../../../src/db/schema.ts";
+import { PRIORITY, type Priority } from "../../../src/db/schema.ts";
 import { type AttemptOutcome, succeeded } from "../../../src/delivery/outcome.ts";
 import {
   type Attempt,
   adjustPace,
   chooseNext,
   INITIAL_PACE,
-  INITIAL_TYPE_RECORD,
+  INITIAL_TYPE_OUTCOMES,
   isDead,
   NEVER,
+  noteTypeOutcome,
   type Pace,
   type PendingDelivery,
   queueOf,
-  recordType,
   reschedule,
   SLOW_RESPONSE_MS,
 } from "../../../src/delivery/policy.ts";
@@ -272,9 +272,9 @@ describe("spacing while an endpoint fails", () => {
 
   test("tries what failed within the streak at least every five minutes", () => {
     const pace = paceAfter(times(5, REJECTED));
-    expect(pace.earlyDueAt - pace.blockedUntil).toBe(PROBE_INTERVAL_MS - 1_000);
+    expect(pace.streakRetryAt - pace.blockedUntil).toBe(PROBE_INTERVAL_MS - 1_000);
     const unavailable = paceAfter(times(9, TIMED_OUT));
-    expect(unavailable.earlyDueAt).toBe(unavailable.blockedUntil);
+    expect(unavailable.streakRetryAt).toBe(unavailable.blockedUntil);
   });
 });
 
@@ -336,12 +336,21 @@ describe("the end of a streak", () => {
   const streaking = paceAfter([REJECTED]);
 
   test("makes what failed only within it due at once", () => {
-    expect(paceAfter([REJECTED]).earlyDueAt).toBe(NEVER);
-    expect(paceAfter([REJECTED, OK]).earlyDueAt).toBe(NOW + 20);
+    expect(paceAfter([REJECTED]).streakRetryAt).toBe(NEVER);
+    expect(paceAfter([REJECTED, OK]).streakRetryAt).toBe(NOW + 20);
   });
 
   test("concerns an event whose first attempt fails", () => {
-    expect(priorityAfter(INITIAL_PACE, delivery())).toBe(2);
+    expect(priorityAfter(INITIAL_PACE, delivery())).toBe(PRIORITY.inStreak);
+  });
+
+  test.each([
+    ["a manual send", REJECTED, delivery({ priority: PRIORITY.manual })],
+    ["an event that cannot be read", { kind: "unreadable" } as const, delivery()],
+  ])("concerns %s only if a streak has begun before", (_, outcome, of) => {
+    const failed = attempt(outcome, { of });
+    expect(reschedule(INITIAL_PACE, failed, 0).priority).toBe(PRIORITY.scheduled);
+    expect(reschedule(streaking, failed, 0).priority).toBe(PRIORITY.inStreak);
   });
 
   test("concerns an event that fails again within the streak", () => {
@@ -364,26 +373,29 @@ describe("the end of a streak", () => {
 });
 
 describe("the record of an event type", () => {
-  const rejected = recordType(INITIAL_TYPE_RECORD, attempt(REJECTED));
+  const rejected = noteTypeOutcome(INITIAL_TYPE_OUTCOMES, attempt(REJECTED));
 
   test("has when its events began to fail, and how the last one failed", () => {
-    const later = recordType(rejected, attempt(BUSY, { at: NOW + 60_000 }));
+    const later = noteTypeOutcome(rejected, attempt(BUSY, { at: NOW + 60_000 }));
     const rejection = { since: NOW + 20, outcome: "answered", status: 503 };
     expect(later).toEqual({ rejections: { [LEAD]: rejection }, acceptedTypes: [] });
   });
 
   test("has that its last attempt succeeded", () => {
-    expect(recordType(rejected, attempt(OK))).toEqual({ rejections: {}, acceptedTypes: [LEAD] });
+    expect(noteTypeOutcome(rejected, attempt(OK))).toEqual({
+      rejections: {},
+      acceptedTypes: [LEAD],
+    });
   });
 
   test("is not changed by attempts at another type", () => {
     const of = delivery({ type: RUN });
-    expect(recordType(rejected, attempt(OK, { of })).rejections).toEqual(rejected.rejections);
+    expect(noteTypeOutcome(rejected, attempt(OK, { of })).rejections).toEqual(rejected.rejections);
   });
 
   test("is not changed by a manual send that fails", () => {
-    const accepted = recordType(INITIAL_TYPE_RECORD, attempt(OK));
-    expect(recordType(accepted, attempt(REJECTED, { of: delivery({ priority: 1 }) }))).toBe(
+    const accepted = noteTypeOutcome(INITIAL_TYPE_OUTCOMES, attempt(OK));
+    expect(noteTypeOutcome(accepted, attempt(REJECTED, { of: delivery({ priority: 1 }) }))).toBe(
       accepted,
     );
   });

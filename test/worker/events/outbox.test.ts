@@ -2,7 +2,7 @@ import { exports } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { expect, test } from "vitest";
 import { commit, openDatabase } from "../../../src/db/client.ts";
-import { selectDue } from "../../../src/delivery/schedule.ts";
+import { selectDue } from "../../../src/delivery/due.ts";
 import { announce } from "../../../src/events/outbox.ts";
 import { deleteSubscription } from "../../../src/subscriptions/subscriptions.ts";
 import { eventsOf } from "../../support/api.ts";
@@ -41,7 +41,7 @@ test("an event is owed once, and immediately, to every subscription of its works
   const [draft] = await announceLeads(workspaceId, 1, NOW);
   expect(await deliveryTo(listing.id)).toMatchObject({
     ...{ workspaceId, eventId: draft?.id, state: "pending", attempts: 0, dueAt: NOW },
-    ...{ cancelEpoch: 0, lastOutcome: null, settledAt: null },
+    ...{ pendingSinceEpoch: 0, lastOutcome: null, settledAt: null },
   });
   expect(await owedTo(twin.id)).toEqual([draft?.id]);
   for (const { id } of [other, foreign]) expect(await owedTo(id)).toEqual([]);

@@ -367,7 +367,7 @@ describe("the health of a subscription", () => {
       cancelling: true,
     });
     await fill(TODAY + 1_000, 300, "pending");
-    await env.DB.prepare("UPDATE deliveries SET cancel_epoch = 1 WHERE event_id >= ?")
+    await env.DB.prepare("UPDATE deliveries SET pending_since_epoch = 1 WHERE event_id >= ?")
       .bind(eventIdAt(TODAY + 2_000))
       .run();
     const { DB, rows } = meteredDatabase();

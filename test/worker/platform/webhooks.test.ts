@@ -183,7 +183,7 @@ test("updateWebhook with another URL moves pending deliveries to it, and resets 
   await announceLeads(workspaceId, 1, Date.now());
   const rejections = { "lead.created": { since: 0, outcome: "answered", status: 400 } };
   const later = Date.now() + DAY_MS;
-  const waits = { blockedUntil: later, earlyDueAt: later, rejections, slow: true };
+  const waits = { blockedUntil: later, streakRetryAt: later, rejections, slow: true };
   const failingSince = Date.now() - 100 * DAY_MS;
   await setSubscription(webhookId, { ...waits, failures: 9, failingSince });
   await Platform.updateWebhook({ webhookId, url: old.url });

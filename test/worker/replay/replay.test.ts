@@ -17,7 +17,7 @@ import {
   REDELIVERY_EXAMINED_MAX,
   sendAgain,
 } from "../../../src/replay/replay.ts";
-import { takeSlots } from "../../../src/replay/schedule.ts";
+import { takeSlots } from "../../../src/replay/slots.ts";
 import {
   deleteSubscription,
   disableSubscription,
@@ -360,7 +360,7 @@ test.each([
     await setDeliveries(id, { attempts: 1, priority: 2, dueAt: NOW - 1_000 });
     await setSubscription(id, {
       blockedUntil: NOW + HOUR_MS,
-      earlyDueAt: NOW + HOUR_MS,
+      streakRetryAt: NOW + HOUR_MS,
       failingSince: T0,
       failures: 1,
     });
@@ -474,7 +474,7 @@ describe("a replay of a range", () => {
     const named = { eventIds: [first], dryRun: true };
     expect(await sendAgain(db, id, named, NOW)).toMatchObject({ count: 1, next: null });
     expect(await statesOf(id)).toEqual({ exhausted: 3 });
-    expect((await subscriptionRow(id)).scheduledUntil).toBe(0);
+    expect((await subscriptionRow(id)).slotsUntil).toBe(0);
     expect(await countOf(id, {})).toBe(3);
     expect(await countOf(id, { dryRun: true })).toBe(0);
   });
@@ -555,7 +555,7 @@ describe("a resend by id", () => {
   test("postpones no failed delivery that is due, however much is scheduled before it", async () => {
     const { id, drafts } = await owed(1, T0);
     await setDeliveries(id, { attempts: 4, priority: 3, dueAt: NOW });
-    await setSubscription(id, { scheduledUntil: NOW + HOUR_MS });
+    await setSubscription(id, { slotsUntil: NOW + HOUR_MS });
     const eventIds = drafts.map((draft) => draft.id);
     expect(await sendAgain(db, id, { eventIds }, NOW)).toMatchObject({ count: 1 });
     expect(await scheduleOf(id, NOW)).toEqual([[eventIds[0], 0]]);
@@ -621,5 +621,5 @@ test("A replay whose subscription was disabled meanwhile takes no slots of later
   const { id } = await owed(1, T0);
   await commit(db, disableSubscription(id, T0));
   await commit(db, { slots: takeSlots(id, 10, sql`${NOW}`) });
-  expect((await subscriptionRow(id)).scheduledUntil).toBe(0);
+  expect((await subscriptionRow(id)).slotsUntil).toBe(0);
 });

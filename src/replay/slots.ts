@@ -13,7 +13,7 @@ import { insertAttempts } from "../delivery/attempts.ts";
 const SPACING_MS = 1000 / REDELIVERIES_PER_SECOND;
 
 /** An event to send again, with its delivery as it was read; the fields are null if it had no delivery. */
-export interface Scheduled {
+export interface ResentEvent {
   eventId: string;
   storedState: string | null;
   attempts: number | null;
@@ -22,13 +22,13 @@ export interface Scheduled {
   waits: boolean;
 }
 
-const SCHEDULED_COLUMNS = [
+const OVERWRITTEN_COLUMNS = [
   "state",
   "priority",
   "attempts",
   "dueAt",
   "scheduledAt",
-  "cancelEpoch",
+  "pendingSinceEpoch",
   "settledAt",
   "earlierAttempts",
   "deliveredEarlier",
@@ -42,9 +42,9 @@ const SCHEDULED_COLUMNS = [
  * @param priority `manual` or `scheduled`.
  * @param startsAt SQL expression: when the first slot is.
  */
-export function scheduleDeliveries(
+export function fillSlots(
   subscriptionId: string,
-  scheduled: readonly Scheduled[],
+  scheduled: readonly ResentEvent[],
   priority: Priority,
   startsAt: SQL,
 ): Statements<number> {
@@ -90,7 +90,7 @@ export function scheduleDeliveries(
           attempts: sql`iif(${waits}, ${deliveries.attempts}, 0)`,
           dueAt: sql`iif(${waits}, min(${deliveries.dueAt}, ${slotAt}), ${slotAt})`,
           scheduledAt: sql`iif(${waits}, coalesce(${deliveries.scheduledAt}, ${deliveries.dueAt}), NULL)`,
-          cancelEpoch: subscriptions.cancelEpoch,
+          pendingSinceEpoch: subscriptions.cancelEpoch,
           settledAt: null,
           earlierAttempts: sql`coalesce(${deliveries.earlierAttempts} + iif(${waits}, 0, ${deliveries.attempts}), 0)`,
           deliveredEarlier: sql`coalesce(${deliveries.deliveredEarlier} OR ${deliveries.state} = 'delivered', 0)`,
@@ -99,7 +99,7 @@ export function scheduleDeliveries(
           WHERE ${isUnchanged}`,
       ).onConflictDoUpdate({
         target: [deliveries.subscriptionId, deliveries.eventId],
-        set: mapColumns(deliveries, [...SCHEDULED_COLUMNS], excluded),
+        set: mapColumns(deliveries, [...OVERWRITTEN_COLUMNS], excluded),
       }),
     ),
   });
@@ -108,9 +108,9 @@ export function scheduleDeliveries(
 
 /** Takes slots of the subscription, from `startsAt` on. */
 export function takeSlots(subscriptionId: string, slots: number, startsAt: SQL): Part {
-  const { id, scheduledUntil } = subscriptions;
+  const { id, slotsUntil } = subscriptions;
   return qb
     .update(subscriptions)
-    .set({ scheduledUntil: sql`max(${scheduledUntil}, ${startsAt} + ${slots * SPACING_MS})` })
+    .set({ slotsUntil: sql`max(${slotsUntil}, ${startsAt} + ${slots * SPACING_MS})` })
     .where(and(eq(id, subscriptionId), isActive()));
 }
