@@ -446,7 +446,7 @@ export const attempts = sqliteTable(
 );
 
 /**
- * The delivery attempts of a subscription by outcome, one row for each UTC day (delivery/counts.ts). Test events are
+ * The delivery attempts of a subscription by outcome, one row for each UTC day (delivery/attempts.ts). Test events are
  * not counted.
  */
 export const deliveryCounts = sqliteTable(

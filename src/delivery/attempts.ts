@@ -1,6 +1,21 @@
 import { type SQL, sql } from "drizzle-orm";
+import type { DeliveryState, WebhookEvent } from "../contract/enumerations.ts";
+import { DAY_MS } from "../contract/time.ts";
 import { excluded, insertFrom, mapColumns } from "../db/builder.ts";
-import { attempts, deliveries } from "../db/schema.ts";
+import { prepared } from "../db/client.ts";
+import { attempts, deliveries, deliveryCounts, subscriptions } from "../db/schema.ts";
+
+/*
+ * What is stored of a delivery attempt, beside the state of its delivery: the attempt itself, unless it is a success,
+ * and its share in the counts.
+ *
+ * Attempts are counted by subscription, UTC day, event type and outcome. The transaction that records
+ * outcomes adds the counts up, so the counts are exact, and a subscription costs one row however many attempts it had.
+ *
+ * The counts of a day are a flat JSON object. `lead.created delivered`, `lead.created failed` and
+ * `lead.created exhausted` count attempts; `failed` ones will be retried. `ms 200` counts the responses that
+ * took at most 200 ms, and longer than the bound before it. `responses` counts the stored responses.
+ */
 
 /** Maximum stored attempts of a delivery: the first ones and the last, however often it is sent. */
 export const ATTEMPTS_KEPT = 100;
@@ -31,4 +46,97 @@ export function insertAttempts(details: Record<(typeof DETAILS)[number], SQL>, s
     target: [attempts.subscriptionId, attempts.eventId, attempts.attempt],
     set: mapColumns(attempts, [...DETAILS], excluded),
   });
+}
+
+/** Upper bounds of the histogram of response times. The last one has no limit. */
+export const RESPONSE_TIME_BOUNDS_MS = [
+  10, 20, 30, 50, 75, 100, 150, 200, 300, 400, 500, 750, 1_000, 1_500, 2_000, 3_000, 4_000, 5_000,
+  7_500, 10_000,
+] as const;
+
+/** A finished attempt; times are Unix milliseconds. */
+export interface EndedAttempt {
+  subscriptionId: string;
+  type: WebhookEvent;
+  /** The state of the delivery after the attempt: `pending` if it will be retried. */
+  state: DeliveryState;
+  /** The kind of its outcome, such as `answered` or `timed_out`. */
+  outcome: string;
+  startedAt: number;
+  durationMs: number;
+  /** The stored part of its response, if there is one. */
+  response?: string | null;
+}
+
+/** The counts that a transaction adds to a subscription's day. */
+export interface CountsOfDay {
+  subscriptionId: string;
+  /** When the UTC day started. */
+  day: number;
+  counts: Record<string, number>;
+}
+
+/** Counts attempts by subscription and by the day on which they ended. */
+export function countAttempts(attempts: readonly EndedAttempt[]): CountsOfDay[] {
+  const days = new Map<string, CountsOfDay>();
+  for (const attempt of attempts) {
+    const { subscriptionId, type, state, outcome, startedAt, durationMs, response } = attempt;
+    const day = startOfDay(startedAt + durationMs);
+    const key = `${subscriptionId} ${day}`;
+    const ofDay = days.get(key) ?? { subscriptionId, day, counts: {} };
+    days.set(key, ofDay);
+    add(ofDay.counts, `${type} ${state === "pending" ? "failed" : state}`, 1);
+    if (response) add(ofDay.counts, "responses", 1);
+    // An attempt without a response has no response time.
+    if (outcome === "answered") add(ofDay.counts, `ms ${boundOf(durationMs)}`, 1);
+  }
+  return [...days.values()];
+}
+
+/**
+ * Prepares the statement that adds counts, for the transaction that records the outcomes.
+ *
+ * @param isWanted SQL condition on `subscriptions` and the row `added` of `json_each`, whose value is a `CountsOfDay`.
+ *   It must be false when the transaction is applied a second time, or the attempts count twice.
+ */
+export function addCounts(isWanted: SQL) {
+  const merged = sql`(
+    SELECT json_group_object(key, total) FROM (
+      SELECT key, sum(value) AS total FROM (
+        SELECT key, value FROM json_each(${deliveryCounts.counts})
+        UNION ALL
+        SELECT key, value FROM json_each(excluded.counts))
+      GROUP BY key))`;
+  const insert = prepared(
+    insertFrom(
+      deliveryCounts,
+      {
+        workspaceId: subscriptions.workspaceId,
+        subscriptionId: subscriptions.id,
+        day: sql`added.value->>'day'`,
+        counts: sql`added.value->'counts'`,
+      },
+      sql`FROM json_each(${sql.placeholder("counts")}) AS added
+        JOIN ${subscriptions} ON ${subscriptions.id} = added.value->>'subscriptionId'
+        WHERE ${isWanted}
+        ON CONFLICT DO UPDATE SET counts = ${merged}`,
+    ),
+  );
+  /** @param values the values of the placeholders in `isWanted`. */
+  return (added: CountsOfDay[], values: Record<string, unknown>) =>
+    insert({ ...values, counts: JSON.stringify(added) });
+}
+
+/** Returns when the UTC day of a time started. */
+export function startOfDay(time: number): number {
+  return Math.floor(time / DAY_MS) * DAY_MS;
+}
+
+function boundOf(durationMs: number): number {
+  const bounds: readonly number[] = RESPONSE_TIME_BOUNDS_MS;
+  return bounds.find((bound) => durationMs <= bound) ?? (bounds.at(-1) as number);
+}
+
+function add(counts: Record<string, number>, key: string, count: number): void {
+  counts[key] = (counts[key] ?? 0) + count;
 }

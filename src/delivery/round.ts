@@ -26,9 +26,8 @@ import { earlierSecretsAt } from "../endpoints/secrets.ts";
 import { BODY, type BodyRow } from "../events/bodies.ts";
 import { sealedDataKeyOf } from "../workspaces/data-keys.ts";
 import { isUnlocked, isWritable } from "../workspaces/moves.ts";
-import { insertAttempts } from "./attempts.ts";
+import { addCounts, countAttempts, insertAttempts } from "./attempts.ts";
 import { cancelDeliveries, cancelPending } from "./cancellation.ts";
-import { addCounts, countAttempts } from "./counts.ts";
 import { IN_STREAK, IS_IN_LINE, LINES, MANUAL, nextSendAt } from "./due.ts";
 import {
   PACE_COLUMNS,

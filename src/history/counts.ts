@@ -5,11 +5,11 @@ import { DAY_MS, isoTime } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
 import { CLEANUP_MAX, type Part, readAs, type Statements } from "../db/client.ts";
 import { deliveryCounts, subscriptions } from "../db/schema.ts";
-import { RESPONSE_TIME_BOUNDS_MS, startOfDay } from "../delivery/counts.ts";
+import { RESPONSE_TIME_BOUNDS_MS, startOfDay } from "../delivery/attempts.ts";
 import { isWritable } from "../workspaces/moves.ts";
 import type { DayView } from "./views.ts";
 
-/* Reads the daily counts of delivery attempts, which delivery/counts.ts writes. */
+/* Reads the daily counts of delivery attempts, which delivery/attempts.ts writes. */
 
 /** Number of days that `toDays` shows, including today. */
 const DAYS_SHOWN = 7;

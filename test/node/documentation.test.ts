@@ -78,7 +78,7 @@ test.each([
   ["docs/deliveries.md", `the lease ends after ${seconds(LEASE_MS)} s`],
   ["docs/deliveries.md", `times out after ${seconds(POST_TIMEOUT_MS)} s`],
   ["docs/deliveries.md", `starts no request after ${seconds(DISPATCH_MAX_MS)} s`],
-  ["docs/deliveries.md", `an answer takes ${seconds(SLOW_RESPONSE_MS)} s`],
+  ["docs/deliveries.md", `If a success takes ${seconds(SLOW_RESPONSE_MS)} s`],
   [
     "docs/deliveries.md",
     `having failed before, it has been due for ${EXPIRES_AFTER_MS / DAY_MS} days`,

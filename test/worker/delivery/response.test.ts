@@ -3,7 +3,7 @@ import { and, eq, isNotNull } from "drizzle-orm";
 import { describe, expect, test, vi } from "vitest";
 import { RESPONSES_PER_DAY } from "../../../src/contract/limits.ts";
 import { attempts, deliveryCounts } from "../../../src/db/schema.ts";
-import { startOfDay } from "../../../src/delivery/counts.ts";
+import { startOfDay } from "../../../src/delivery/attempts.ts";
 import {
   HEADERS_KEPT_BYTES,
   openResponse,

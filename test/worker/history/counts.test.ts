@@ -5,7 +5,7 @@ import { DELIVERY_COUNTS_KEPT_DAYS, RETRY_WAITS_SECONDS } from "../../../src/con
 import { commit, openDatabase, query } from "../../../src/db/client.ts";
 import { deliveries, deliveryCounts } from "../../../src/db/schema.ts";
 import type { D1Client } from "../../../src/db/session.ts";
-import { addCounts, countAttempts, type EndedAttempt } from "../../../src/delivery/counts.ts";
+import { addCounts, countAttempts, type EndedAttempt } from "../../../src/delivery/attempts.ts";
 import { readCounts, toDays } from "../../../src/history/counts.ts";
 import { isSubscription } from "../../../src/subscriptions/subscriptions.ts";
 import { sweep } from "../../../src/sweep.ts";
