@@ -12,6 +12,7 @@ import {
   NOT_LOGGED_IN,
 } from "../shared/cloudflare.ts";
 import { databasesIn, readConfig } from "../shared/databases.ts";
+import { type FoundQueue, findQueues } from "../shared/queues.ts";
 import {
   DEPLOYED_SECRETS,
   makeSecret,
@@ -35,7 +36,7 @@ import {
   migrationsHere,
 } from "./databases.ts";
 import type { Options } from "./options.ts";
-import { expectPlaced, type FoundQueue, findQueues, isMisplaced, makeQueues } from "./queues.ts";
+import { expectPlaced, isMisplaced, makeQueues } from "./queues.ts";
 import { queueNames, refuseShared } from "./resources.ts";
 import { generateSecrets, openPrivateFolder, writeSecretsFile } from "./secret.ts";
 import { askHealth, findFaults, UNHEALTHY } from "./smoke.ts";

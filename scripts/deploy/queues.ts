@@ -1,33 +1,10 @@
 import { z } from "@hono/zod-openapi";
 import type { Cloudflare } from "../shared/cloudflare.ts";
+import type { FoundQueue } from "../shared/queues.ts";
 import { print } from "../shared/terminal.ts";
 
 /** How long a queue keeps a message, at most: while its consumer is paused. */
 const KEPT_SECONDS = 14 * 24 * 60 * 60;
-
-const Queues = z.array(
-  z.object({ queue_id: z.string(), queue_name: z.string(), jurisdiction: z.string().nullish() }),
-);
-
-/** A queue that the configuration names. */
-export interface FoundQueue {
-  name: string;
-  /** Null if it does not exist. */
-  id: string | null;
-  /** Where it is stored; empty: in no jurisdiction. */
-  jurisdiction: string;
-}
-
-/** Looks the queues up. */
-export function findQueues({ call }: Cloudflare, names: string[]): Promise<FoundQueue[]> {
-  return Promise.all(
-    names.map(async (name) => {
-      const listed = await call(Queues, "GET", `/queues?page=1&name=${encodeURIComponent(name)}`);
-      const found = listed.find((each) => each.queue_name === name);
-      return { name, id: found?.queue_id ?? null, jurisdiction: found?.jurisdiction ?? "" };
-    }),
-  );
-}
 
 /** Whether a queue exists, but in another jurisdiction. */
 export function isMisplaced(queue: FoundQueue, jurisdiction: string): boolean {

@@ -4,9 +4,10 @@ import { createInterface } from "node:readline/promises";
 import { z } from "@hono/zod-openapi";
 import type { Unstable_Config } from "wrangler";
 import { eraseAll } from "../platform/long-calls.ts";
-import { findCloudflare, NOT_LOGGED_IN } from "../shared/cloudflare.ts";
+import { type Cloudflare, findCloudflare, NOT_LOGGED_IN } from "../shared/cloudflare.ts";
 import { databasesIn, readConfig } from "../shared/databases.ts";
 import type { PlatformClient } from "../shared/platform-client.ts";
+import { findQueues } from "../shared/queues.ts";
 import { withoutSecrets } from "../shared/secrets.ts";
 import { print } from "../shared/terminal.ts";
 import { openWrangler, parseJson, type Wrangler } from "../shared/wrangler.ts";
@@ -15,7 +16,7 @@ import { type Options, SETTINGS } from "./options.ts";
 import { settlePlacements } from "./placements.ts";
 import { callsToRepeat, type PlatformCall } from "./repeat.ts";
 import { putBackStatements, rowsToPutBack, TABLES, type Tables } from "./statements.ts";
-import { type Execute, openDatabases, query, readTables } from "./tables.ts";
+import { type Databases, openDatabases, query, readTables } from "./tables.ts";
 
 const Bookmark = z.object({ bookmark: z.string() });
 
@@ -23,11 +24,10 @@ const Bookmark = z.object({ bookmark: z.string() });
 const ACTOR = "npm run restore";
 
 /** The context of the steps of a restore. */
-interface Restore {
+interface Restore extends Databases {
   options: Options;
   wrangler: Wrangler;
-  /** Queries the databases. */
-  execute: Execute;
+  cloudflare: Cloudflare;
   /** The restored time, in a form for wrangler and people. */
   time: string;
   /** The queues of deliveries. */
@@ -54,8 +54,9 @@ export async function restore(
   const wrangler = openWrangler(env, options.everyCall);
   const cloudflare = await findCloudflare(wrangler, env, config.account_id);
   if (!cloudflare) throw new Error(`${NOT_LOGGED_IN}.`);
-  const execute = await openDatabases(cloudflare, databases);
-  const restore = { options, wrangler, execute, time, queues: queuesOf(config) };
+  const opened = await openDatabases(cloudflare, databases);
+  const { execute } = opened;
+  const restore = { ...opened, options, wrangler, cloudflare, time, queues: queuesOf(config) };
   const stamp = time.replaceAll(/[:.]/g, "-");
   const file = join(homedir(), `${config.name}.restore-${options.database}-${stamp}.json`);
 
@@ -127,24 +128,20 @@ async function confirm(restore: Restore, name: string, file: string): Promise<vo
   if (!/^y(es)?$/i.test(answer.trim())) throw new Error("Nothing was changed.");
 }
 
-async function takeNotes({ options, wrangler, execute }: Restore): Promise<Notes> {
+async function takeNotes({ options, execute, bookmark }: Restore): Promise<Notes> {
   const { database, at } = options;
-  const { bookmark } = await travel(wrangler, "info", database);
+  const now = await bookmark(database);
   const tables = await readTables(execute, database, at.getTime());
-  return { bookmark, tables, restored: false, finished: false };
-}
-
-/** Runs a command of Time Travel. @throws Error if it fails. */
-async function travel(wrangler: Wrangler, ...args: string[]) {
-  const { ok, stdout, complaint } = await wrangler.ask("d1", "time-travel", ...args, "--json");
-  const { data } = Bookmark.safeParse(parseJson(stdout));
-  if (!ok || !data) throw new Error(`Time Travel failed:\n${complaint || stdout}`);
-  return data;
+  return { bookmark: now, tables, restored: false, finished: false };
 }
 
 async function travelBack({ options, wrangler, time }: Restore): Promise<void> {
-  const { bookmark } = await travel(wrangler, "restore", options.database, `--timestamp=${time}`);
-  print(`Restored ${options.database} to ${time}, bookmark ${bookmark}.`);
+  const { database } = options;
+  const args = ["d1", "time-travel", "restore", database, `--timestamp=${time}`, "--json"];
+  const { ok, stdout, complaint } = await wrangler.ask(...args);
+  const { data } = Bookmark.safeParse(parseJson(stdout));
+  if (!ok || !data) throw new Error(`Time Travel failed:\n${complaint || stdout}`);
+  print(`Restored ${database} to ${time}, bookmark ${data.bookmark}.`);
 }
 
 async function applyMigrations({ options, wrangler }: Restore): Promise<void> {
@@ -153,11 +150,11 @@ async function applyMigrations({ options, wrangler }: Restore): Promise<void> {
   if (!ok) throw new Error(`The migrations of ${options.database} failed:\n${complaint}`);
 }
 
-async function setPaused({ wrangler, queues }: Restore, isPaused: boolean): Promise<void> {
-  for (const queue of queues) {
-    const command = isPaused ? "pause-delivery" : "resume-delivery";
-    const { ok, complaint } = await wrangler.ask("queues", command, queue);
-    if (!ok) throw new Error(`wrangler queues ${command} ${queue} failed:\n${complaint}`);
+async function setPaused({ cloudflare, queues }: Restore, isPaused: boolean): Promise<void> {
+  for (const { name, id } of await findQueues(cloudflare, queues)) {
+    if (id === null) throw new Error(`The account has no queue ${name}.`);
+    const body = { queue_name: name, settings: { delivery_paused: isPaused } };
+    await cloudflare.call(z.unknown(), "PATCH", `/queues/${id}`, body);
   }
   print(isPaused ? "Paused deliveries." : "Resumed deliveries.");
 }

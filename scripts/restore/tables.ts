@@ -5,29 +5,47 @@ import type { Row, Tables } from "./statements.ts";
 
 const Rows = z.array(z.record(z.string(), z.union([z.string(), z.number(), z.null()])));
 const Executed = z.array(z.object({ results: Rows }));
+const Bookmark = z.object({ bookmark: z.string() });
 
 /** Runs statements in a database, named by its binding. @returns the rows of each. */
 export type Execute = (database: string, statements: string[]) => Promise<Row[][]>;
 
+/** The databases of a configuration, named by their bindings. */
+export interface Databases {
+  execute: Execute;
+  /** Returns the bookmark of now, which Time Travel can go back to. */
+  bookmark(database: string): Promise<string>;
+}
+
 /**
- * Opens the databases of a configuration through Cloudflare's API. With wrangler, each query would take seconds, and
+ * Opens the databases of a configuration through Cloudflare's API. With wrangler, each call would take seconds, and
  * other users of this machine would see the encrypted secrets in its command line.
  */
 export async function openDatabases(
   cloudflare: Cloudflare,
   configured: ConfiguredDatabase[],
-): Promise<Execute> {
+): Promise<Databases> {
+  const { call } = cloudflare;
   const listed = await listDatabases(cloudflare);
-  return async (binding, statements) => {
+  const pathOf = (binding: string) => {
     const database = configured.find((each) => each.binding === binding);
     const found = database && findDatabase(listed, database);
     if (!found) throw new Error(`The account has no database for ${binding}.`);
-    const body = { sql: statements.join(";\n") };
-    const path = `/d1/database/${found.uuid}/query`;
-    const executed = await cloudflare.call(Executed, "POST", path, body).catch((error: Error) => {
-      throw new Error(`${binding} cannot be queried: ${error.message}`);
-    });
-    return executed.map(({ results }) => results);
+    return `/d1/database/${found.uuid}`;
+  };
+  return {
+    async execute(binding, statements) {
+      const path = `${pathOf(binding)}/query`;
+      const body = { sql: statements.join(";\n") };
+      const executed = await call(Executed, "POST", path, body).catch((error: Error) => {
+        throw new Error(`${binding} cannot be queried: ${error.message}`);
+      });
+      return executed.map(({ results }) => results);
+    },
+    async bookmark(binding) {
+      const path = `${pathOf(binding)}/time_travel/bookmark`;
+      return (await call(Bookmark, "GET", path)).bookmark;
+    },
   };
 }
 
