@@ -6,24 +6,30 @@ import { encodeCursor } from "../../../src/contract/cursor.ts";
 import { eventIdAt } from "../../../src/contract/ids.ts";
 import { RESPONSES_PER_DAY } from "../../../src/contract/limits.ts";
 import { DAY_MS, HOUR_MS } from "../../../src/contract/time.ts";
-import { PHONE_WIDTH, see, type Visit } from "../../node/support/browser.ts";
-import { setStage } from "../../node/support/portal.ts";
+import { openPage, PHONE_WIDTH, see, type Visit } from "../../node/support/browser.ts";
+import { type LinkOptions, setStage } from "../../node/support/portal.ts";
 import { until } from "../../support/until.ts";
 
 const stage = await setStage();
 const { DB, PLATFORM } = stage.runtime.env;
 const { posts } = stage.receiver;
+/** The page, which the tests have in turn. */
 let visit: Visit;
 let page: Page;
+/** Whether the next test needs another page. */
+let isSpent = true;
 let workspaceId: string;
 
 beforeEach(async () => {
   stage.answerWith(204);
   posts.length = 0;
   workspaceId = await stage.makeWorkspace();
+  if (isSpent) visit = await openPage(stage.browser, stage.runtime.url, { locale: "en-GB" });
+  page = visit.page;
+  isSpent = false;
   return async () => {
     const faults = await visit.faults();
-    await visit.close();
+    await (isSpent ? visit.close() : visit.empty());
     // What still waits would be sent during the next test.
     const { items } = await PLATFORM.listWebhooks({ workspaceId });
     for (const { webhookId } of items) await PLATFORM.deleteWebhook({ webhookId });
@@ -32,10 +38,7 @@ beforeEach(async () => {
 });
 
 /** Opens the portal. */
-async function open(): Promise<void> {
-  visit = await stage.open(workspaceId);
-  page = visit.page;
-}
+const open = (options?: LinkOptions) => stage.enter(visit, workspaceId, options);
 
 /** Subscribes, does something with the id, and opens the webhook. @returns the id. */
 async function openSubscribed(first: (id: string) => unknown = () => {}): Promise<string> {
@@ -131,7 +134,9 @@ test("a workspace without a webhook is told how to start, and does", async () =>
   expect(page.url()).toContain("#/subscribe");
   await press("I have stored the secret");
   await see(page, "No deliveries yet");
+  // The page has this clock from now on.
   await page.clock.install();
+  isSpent = true;
   await page.reload();
   await see(page, "No deliveries yet", "Waiting for the first event");
   expect(asked).toHaveLength(2);
@@ -189,8 +194,6 @@ test("an error in a new webhook is shown next to its field", async () => {
   // How the console reports a response that rejects a form's input.
   const refused = expect.stringContaining("status of 400");
   expect(await visit.faults()).toEqual([refused, refused]);
-  await visit.close();
-  await open();
 });
 
 test("a delivery shows its attempts and its exact body, and is resent", async () => {
@@ -482,8 +485,6 @@ test("a webhook gets another URL", async () => {
   await see(page, "The changes are saved.");
   expect(await PLATFORM.readWebhook({ webhookId })).toMatchObject({ url });
   expect(await visit.faults()).toEqual([expect.stringContaining("status of 400")]);
-  await visit.close();
-  await open();
 });
 
 test("custom headers are added, replaced and removed one by one, and their values are not shown again", async () => {
@@ -515,14 +516,11 @@ test("custom headers are added, replaced and removed one by one, and their value
   expect(await PLATFORM.readWebhook({ webhookId })).toMatchObject({ headers: ["Authorization"] });
   expect(await page.content()).not.toContain("a:b");
   expect(await visit.faults()).toEqual([expect.stringContaining("status of 400")]);
-  await visit.close();
-  await open();
 });
 
 test("the history says who changed what, when, and what it was before", async () => {
   const webhookId = await stage.subscribe(workspaceId);
-  visit = await stage.open(workspaceId, {}, { actor: "Zoë Martin" });
-  page = visit.page;
+  await open({ actor: "Zoë Martin" });
   await follow("/in");
   await choose("Disable…");
   await press("Disable", page.getByRole("dialog"));
@@ -539,8 +537,7 @@ test("the history says who changed what, when, and what it was before", async ()
 
 test("a notice leads to who disabled the webhook", async () => {
   await stage.subscribe(workspaceId);
-  visit = await stage.open(workspaceId, {}, { actor: "Hugo" });
-  page = visit.page;
+  await open({ actor: "Hugo" });
   await follow("/in");
   await choose("Disable…");
   await press("Disable", page.getByRole("dialog"));
@@ -579,8 +576,7 @@ test("a read-only session shows everything and changes nothing, and the app's na
   const webhookId = await stage.subscribe(workspaceId);
   await deliver(1);
   const returnUrl = "https://app.example/settings";
-  visit = await stage.open(workspaceId, {}, { readOnly: true, returnUrl });
-  page = visit.page;
+  await open({ readOnly: true, returnUrl });
   await see(page, "this session is read-only");
   const app = page.getByRole("link", { name: "Groupe Horizon" });
   expect(await app.getAttribute("href")).toBe(returnUrl);
@@ -603,8 +599,7 @@ test("a read-only session shows everything and changes nothing, and the app's na
     returnUrl,
   );
   expect(await stateOf(webhookId)).toBe("healthy");
-  await visit.close();
-  await open();
+  expect(await visit.faults()).toContainEqual(expect.stringContaining("status of 401"));
 });
 
 test("a form that is sent again after a lost response subscribes once", async () => {
@@ -625,8 +620,7 @@ test("a form that is sent again after a lost response subscribes once", async ()
   await page.getByLabel("Signing secret").waitFor();
   expect((await PLATFORM.listWebhooks({ workspaceId })).items).toHaveLength(1);
   await press("I have stored the secret");
-  await visit.close();
-  await open();
+  expect(await visit.faults()).toEqual([expect.stringContaining("net::ERR_FAILED")]);
 });
 
 test("a webhook is described, and gets other event types", async () => {
@@ -671,8 +665,6 @@ test("an edit of what another administrator has changed meanwhile is refused, an
   const { description } = await PLATFORM.readWebhook({ webhookId });
   expect(description).toBe("Theirs");
   expect(await visit.faults()).toEqual([expect.stringContaining("status of 400")]);
-  await visit.close();
-  await open();
 });
 
 test("what the list shows is resent, and its number is said before", async () => {

@@ -31,11 +31,13 @@ export async function openBrowser(): Promise<Browser> {
   return null as never;
 }
 
-/** An open page, and everything that went wrong in it so far. */
+/** An open page, and everything that goes wrong in it. */
 export interface Visit {
   page: Page;
-  /** Console errors and warnings, policy violations, requests to other hosts. */
+  /** Console errors and warnings, policy violations, requests to other hosts: those since the last call. */
   faults(): Promise<string[]>;
+  /** Makes the page as if it had just been opened, but for its history. A new page would start two processes. */
+  empty(): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -47,6 +49,7 @@ export async function openPage(
 ): Promise<Visit> {
   const context = await browser.newContext(device);
   const page = await context.newPage();
+  const size = page.viewportSize();
   page.setDefaultTimeout(PATIENCE_MS);
   const seen: string[] = [];
   page.on("console", (message) => {
@@ -64,7 +67,21 @@ export async function openPage(
   `);
   return {
     page,
-    faults: async () => [...seen, ...(await page.evaluate<string[]>("breaches"))],
+    faults: async () => [
+      ...seen.splice(0),
+      ...(await page.evaluate<string[]>("breaches.splice(0)")),
+    ],
+    empty: async () => {
+      await page.unrouteAll({ behavior: "ignoreErrors" });
+      if (page.url() !== "about:blank")
+        await page.evaluate("localStorage.clear(), sessionStorage.clear()");
+      await page.goto("about:blank");
+      page.removeAllListeners("dialog");
+      await context.clearCookies();
+      await context.clearPermissions();
+      if (size) await page.setViewportSize(size);
+      seen.length = 0;
+    },
     close: async () => {
       // The page may just be asking again for what a test answers.
       await page.unrouteAll({ behavior: "ignoreErrors" });
@@ -122,7 +139,9 @@ export const STRUCTURE = { rules: { "color-contrast": { enabled: false } } };
 export async function violationsIn(page: Page, options: object = {}): Promise<string[]> {
   // axe is injected, which the page's policy forbids.
   if (!(await page.evaluate("'axe' in globalThis"))) await page.addScriptTag({ path: AXE });
+  // Otherwise axe finds a selector for each element that is right, too.
+  const quick = { resultTypes: ["violations"], selectors: false };
   return page.evaluate<string[]>(
-    `axe.run(${JSON.stringify(options)}).then(({ violations }) => violations.map(({ id, nodes }) => id + nodes[0].html))`,
+    `axe.run(${JSON.stringify({ ...quick, ...options })}).then(({ violations }) => violations.map(({ id, nodes }) => id + nodes[0].html))`,
   );
 }

@@ -1,7 +1,7 @@
 import type { BrowserContextOptions, Page } from "playwright-core";
 import { startRuntime } from "../../../scripts/shared/runtime.ts";
 import type { WebhookEvent } from "../../../src/contract/enumerations.ts";
-import { openBrowser, openPage } from "./browser.ts";
+import { openBrowser, openPage, type Visit } from "./browser.ts";
 import { opened } from "./opened.ts";
 import { openPortalSession } from "./portal-session.ts";
 import { type Answer, startReceiver } from "./receiver.ts";
@@ -10,7 +10,7 @@ import { type Answer, startReceiver } from "./receiver.ts";
 export const PORTAL_SIGNING_KEYS = "local:YGFiY2RlZmdoaWprbG1ub3BxcnN0dXZ3eHl6e3x9fn8=";
 
 /** What the platform says about whoever opens a link. */
-interface LinkOptions {
+export interface LinkOptions {
   actor?: string;
   readOnly?: boolean;
   returnUrl?: string;
@@ -28,6 +28,11 @@ export async function setStage() {
     const { url } = await PLATFORM.createPortalLink({ workspaceId, ...options });
     const { pathname, hash } = new URL(String(url));
     return new URL(pathname + hash, runtime.url).href;
+  };
+  /** Opens the portal of a workspace through a link, in an empty page. */
+  const enter = async ({ page }: Visit, workspaceId: string, options?: LinkOptions) => {
+    await page.goto(await makeLink(workspaceId, options));
+    await page.getByRole("heading", { level: 1 }).waitFor();
   };
   return {
     runtime,
@@ -67,13 +72,13 @@ export async function setStage() {
       });
       return ((await made.json()) as { id: string }).id;
     },
-    /** Opens the portal of a workspace through a link. */
-    open: async (workspaceId: string, device?: BrowserContextOptions, options?: LinkOptions) => {
+    /** Opens the portal of a workspace through a link, in a new page. */
+    open: async (workspaceId: string, device: BrowserContextOptions = {}) => {
       const visit = await openPage(browser, runtime.url, { locale: "en-GB", ...device });
-      await visit.page.goto(await makeLink(workspaceId, options));
-      await visit.page.getByRole("heading", { level: 1 }).waitFor();
+      await enter(visit, workspaceId);
       return visit;
     },
+    enter,
     /** The URL of a portal link. */
     makeLink,
   };
