@@ -116,7 +116,7 @@ export function insertEach(
   write: (chunk: string) => SQLWrapper,
 ): Statements<number> {
   const chunks = jsonParameters(rows).map((chunk) => counted(write(chunk)));
-  return readAs(transaction(chunks), (counts) => counts.reduce((total, count) => total + count, 0));
+  return readAs(inOrder(chunks), (counts) => counts.reduce((total, count) => total + count, 0));
 }
 
 /**
@@ -133,17 +133,17 @@ export function prepared<P extends DrizzleQuery>(query: P) {
 }
 
 /**
- * Combines parts, which `commit` executes in the order in which they are written here. Executes nothing itself. The
- * result has the results of the parts, by their names. Parts whose number varies are a list instead, and so are their
- * results.
+ * Combines parts, which a transaction executes in the order in which they are written here. `commit` executes them; this
+ * function executes nothing. The result has the results of the parts, by their names. Parts whose number varies are a
+ * list instead, and so are their results.
  *
  * @example
- * transaction({
+ * inOrder({
  *   found: qb.select().from(leads),
  *   removed: isRemoving ? counted(qb.delete(leads)) : undefined,
  * });
  */
-export function transaction<const P extends Parts | readonly Part[]>(
+export function inOrder<const P extends Parts | readonly Part[]>(
   parts: P,
 ): Statements<ResultsOf<P>> {
   const made = Object.entries(parts).flatMap(([name, part]) =>
@@ -208,7 +208,7 @@ const overClient = (client: D1Client) => drizzle(client as D1Database);
 export function commit<P extends Part>(db: Database, part: P): Promise<ResultOf<P>>;
 export function commit<const P extends Parts>(db: Database, parts: P): Promise<ResultsOf<P>>;
 export async function commit({ $client }: Database, work: Part | Parts): Promise<unknown> {
-  const { queries, read } = isParts(work) ? transaction(work) : toStatements(work);
+  const { queries, read } = isParts(work) ? inOrder(work) : toStatements(work);
   if (queries.length === 0) return read([]);
   return read(
     await $client.batch(queries.map(({ sql, params }) => $client.prepare(sql).bind(...params))),
@@ -223,6 +223,7 @@ function isParts(work: Part | Parts): work is Parts {
 export function query<P extends Part>(db: Database, part: P): Promise<ResultOf<P>>;
 export function query<const P extends Parts>(db: Database, parts: P): Promise<ResultsOf<P>>;
 export async function query(db: Database, work: Part | Parts): Promise<unknown> {
+  // D1 executes several statements in one round trip only as a transaction, which here only reads.
   if (isParts(work)) return commit(db, work);
   const { queries, read } = toStatements(work);
   const [{ sql, params }] = queries as [Query];

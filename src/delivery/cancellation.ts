@@ -2,7 +2,7 @@ import { and, isNull, type SQL, sql } from "drizzle-orm";
 import { WebhookEvent } from "../contract/enumerations.ts";
 import { EXPIRES_AFTER_MS, PENDING_MAX } from "../contract/limits.ts";
 import { qb } from "../db/builder.ts";
-import { CLEANUP_MAX, prepared, readAs, type Statements, transaction } from "../db/client.ts";
+import { CLEANUP_MAX, inOrder, prepared, readAs, type Statements } from "../db/client.ts";
 import { deliveries, PRIORITY, subscriptions } from "../db/schema.ts";
 import { isCancelledLazily } from "../db/states.ts";
 import { isWritable } from "../workspaces/moves.ts";
@@ -113,7 +113,7 @@ export function cancelDeliveries(values: {
   requests: string;
   inProgress: string;
 }): Statements<unknown> {
-  return transaction([markCancelled(values), finishCancelling(values)]);
+  return inOrder([markCancelled(values), finishCancelling(values)]);
 }
 
 /**
@@ -199,7 +199,7 @@ const noteOverflow = prepared(
  */
 export function exhaustOverflow(subscriptionId: string, now: number): Statements<number> {
   const values = { subscriptionId, now };
-  const statements = transaction({ noted: noteOverflow(values), exhausted: exhaustOldest(values) });
+  const statements = inOrder({ noted: noteOverflow(values), exhausted: exhaustOldest(values) });
   return readAs(statements, ({ exhausted }) => exhausted.length);
 }
 

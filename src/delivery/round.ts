@@ -6,9 +6,9 @@ import { fromJson, mapColumns, qb, toTexts } from "../db/builder.ts";
 import {
   commit,
   type Database,
+  inOrder,
   prepared,
   retryTransient,
-  transaction,
   withoutRetries,
 } from "../db/client.ts";
 import {
@@ -214,7 +214,7 @@ function buildRound(requests: readonly RoundRequest[], terms: RoundTerms) {
   const attempts = outcomes.filter(
     (ended): ended is RecordedOutcome & { outcome: string } => ended.outcome !== null,
   );
-  return transaction({
+  return inOrder({
     // The attempts are stored before their deliveries are updated: afterwards, neither this statement nor a second
     // try of the transaction finds these deliveries open.
     failed: hasFailed ? insertFailedAttempts(values) : undefined,

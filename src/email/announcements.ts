@@ -7,7 +7,7 @@ import {
 } from "../contract/limits.ts";
 import { DAY_MS } from "../contract/time.ts";
 import { fromJson, insertFrom, mapColumns, qb } from "../db/builder.ts";
-import { prepared, type ResultOf, type Statements, transaction } from "../db/client.ts";
+import { inOrder, prepared, type ResultOf, type Statements } from "../db/client.ts";
 import {
   type Administrator,
   announcements,
@@ -191,7 +191,7 @@ const deleteRecovered = prepared(
 /** Records announcements, unless the subscription was deleted, or its workspace moves. */
 export function recordAnnouncements(announced: Announcement[]): Statements<unknown> {
   const rows = JSON.stringify(announced.flatMap((one) => one.rows));
-  return transaction([insertRows({ rows }), deleteRecovered({ rows })]);
+  return inOrder([insertRows({ rows }), deleteRecovered({ rows })]);
 }
 
 /** Returns the e-mail address of an administrator. */

@@ -2,7 +2,7 @@ import { type SQL, sql } from "drizzle-orm";
 import type { WebhookEvent } from "../contract/enumerations.ts";
 import { newEventId } from "../contract/ids.ts";
 import { insertFrom } from "../db/builder.ts";
-import { insertEach, type Statements, transaction } from "../db/client.ts";
+import { inOrder, insertEach, type Statements } from "../db/client.ts";
 import { deliveries, events, leads, subscriptions } from "../db/schema.ts";
 import { isActive, listsType } from "../db/states.ts";
 import { isNotErased } from "../records/leads.ts";
@@ -62,7 +62,7 @@ export function announce(
     AND ${listsType(type)}`;
   const isSubscriber = sql`${isListing} AND ${isActive()}`;
   const subjects = JSON.stringify(drafts.map(({ id, subject }) => ({ id, subject })));
-  return transaction({
+  return inOrder({
     // Deliveries come before events, because the NOT EXISTS must not find the event of this transaction.
     deliveries: insertFrom(
       deliveries,

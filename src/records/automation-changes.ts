@@ -1,7 +1,7 @@
 import { type SQL, sql } from "drizzle-orm";
 import type { AutomationStatus } from "../contract/enumerations.ts";
 import { excluded, fromJson, insertFrom, mapColumns, qb } from "../db/builder.ts";
-import { commit, type Database, readAs, type Statements, transaction } from "../db/client.ts";
+import { commit, type Database, inOrder, readAs, type Statements } from "../db/client.ts";
 import { automations, runs } from "../db/schema.ts";
 import { selectDue } from "../delivery/due.ts";
 import type { WakeUp } from "../delivery/messages.ts";
@@ -156,7 +156,7 @@ export function storeChanges(
     .filter((change) => isAnnounced(change, visibility))
     .map(({ after }) => draftEvent("automation.status_changed", toAutomation(after), now));
   const rows = JSON.stringify(changes.map(({ after }) => after));
-  const statements = transaction({
+  const statements = inOrder({
     found: qb.all<{ isUnchanged: number }>(sql`SELECT ${isUnchanged} AS isUnchanged`),
     // Announced before any row is written, while the condition still holds.
     events: announce(workspaceId, "automation.status_changed", drafts, isUnchanged, now),

@@ -8,12 +8,12 @@ import { mapColumns, qb } from "../db/builder.ts";
 import {
   CLEANUP_MAX,
   type Database,
+  inOrder,
   type Part,
   query,
   type ResultOf,
   readAs,
   type Statements,
-  transaction,
 } from "../db/client.ts";
 import { isOnPage, mapItems, type PageRequest, preparePages } from "../db/page.ts";
 import { deliveries, PRIORITY, subscriptions, workspaces } from "../db/schema.ts";
@@ -151,7 +151,7 @@ export function updateSubscription(
       AND ${subscriptions.events} = ${sql.param(seen.events, subscriptions.events)}
       AND ${subscriptions.description} IS ${seen.description}
       AND ${subscriptions.sealedHeaders} IS ${seen.sealedHeaders}`;
-  const statements = transaction({
+  const statements = inOrder({
     // Deliveries come first, because the condition compares the URL before it changes.
     retried:
       url === undefined

@@ -5,11 +5,11 @@ import { aliasFields, inJson, insertFrom, qb } from "../db/builder.ts";
 import {
   commit,
   type Database,
+  inOrder,
   prepared,
   type ResultOf,
   readAs,
   type Statements,
-  transaction,
 } from "../db/client.ts";
 import { DIRECTORY } from "../db/databases.ts";
 import { isOnPage, type Listing, type PageRequest, preparePages } from "../db/page.ts";
@@ -26,7 +26,7 @@ export const KEY_STATUS_MAX_AGE_MS = HOUR_MS;
  */
 export function insertApiKey(key: typeof apiKeys.$inferInsert): Statements<void> {
   const isErased = sql`${workspaces.id} = ${key.workspaceId} AND ${workspaces.erasing}`;
-  const statements = transaction({
+  const statements = inOrder({
     inserted: insertFrom(
       apiKeys,
       key,
@@ -81,7 +81,7 @@ export function rotateKey(
   const { revokedAt, expiresAt } = apiKeys;
   // The condition is false once the key is rotated, so a second try changes nothing.
   const isRotatable = and(eq(apiKeys.id, oldId), isNull(revokedAt), isNull(expiresAt));
-  const statements = transaction({
+  const statements = inOrder({
     inserted: insertFrom(
       apiKeys,
       {

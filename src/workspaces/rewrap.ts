@@ -1,7 +1,7 @@
 import { z } from "@hono/zod-openapi";
 import { and, eq, gt, sql } from "drizzle-orm";
 import { qb } from "../db/builder.ts";
-import { commit, type Database, transaction } from "../db/client.ts";
+import { commit, type Database, inOrder } from "../db/client.ts";
 import { workspaces } from "../db/schema.ts";
 import type { KeyRing } from "../encryption/key-ring.ts";
 import { open, seal, sealingKeyId } from "../encryption/seal.ts";
@@ -46,7 +46,7 @@ export async function rewrapDataKeys(
       const isSame = and(eq(id, old.id), eq(sealedDataKey, old.sealedDataKey));
       return key == null ? [] : qb.update(workspaces).set({ sealedDataKey: key }).where(isSame);
     });
-    await commit(db, transaction(resealed));
+    await commit(db, inOrder(resealed));
     const unreadable = found.filter((_, i) => keys[i] === null).map((each) => each.id);
     if (unreadable.length > 0) log("data_key_decrypt_failed", { ids: unreadable.join(" ") });
     result.resealed += resealed.length;

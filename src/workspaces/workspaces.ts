@@ -6,11 +6,11 @@ import { inJson, qb } from "../db/builder.ts";
 import {
   counted,
   type Database,
+  inOrder,
   prepared,
   query,
   readAs,
   type Statements,
-  transaction,
 } from "../db/client.ts";
 import { DIRECTORY, openDirectory } from "../db/databases.ts";
 import { isOnPage, type Listing, mapItems, type PageRequest, preparePages } from "../db/page.ts";
@@ -211,7 +211,7 @@ const CLOCK_SKEW_MS = 10_000;
 export function takeTestEvent(id: string, now: number): Statements<number | null> {
   const { testEvents, testEventsSince } = workspaces;
   const isSameMinute = sql`${testEventsSince} > ${now - MINUTE_MS}`;
-  const statements = transaction({
+  const statements = inOrder({
     taken: counted(
       qb
         .update(workspaces)
@@ -250,7 +250,7 @@ export function endSessions(id: string, now: number): Statements<number> {
  */
 export function updateAccess(id: string, granted: boolean): Statements<number> {
   const isOwn = eq(workspaces.id, id);
-  const statements = transaction({
+  const statements = inOrder({
     updated: counted(
       qb
         .update(workspaces)

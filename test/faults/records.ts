@@ -102,7 +102,7 @@ export const RECORDS: Fault[] = [
     ["workspaces.ts", "eq(itsWorkspace, workspaces.id), isNull(deletedAt)", "isNull(deletedAt)", "the portal shows no other workspace's subscription"],
     ["rows.ts", "> (${commaList(position.map", ">= (${commaList(position.map", "no page of an export repeats a row"],
     ["lifecycle/erase.ts", "SET ${unqualified(column)} = NULL", "SET ${unqualified(column)} = ${bare(column)}", "a run does not name an erased lead"],
-    ["lifecycle/erase.ts", "qb.update(workspaces).set({ erasing: true }).where(eq(id, workspaceId)),", "transaction([]),", "a workspace of another database that is being erased gets no keys"],
+    ["lifecycle/erase.ts", "qb.update(workspaces).set({ erasing: true }).where(eq(id, workspaceId)),", "inOrder([]),", "a workspace of another database that is being erased gets no keys"],
     ["lifecycle/erase.ts", ".set({ revokedAt: now })", ".set({ lastUsedAt: now })", "the keys of an erased workspace are refused"],
     ["lifecycle/erase.ts", ".set({ accessGranted: false })", ".set({ accessGranted: true })", "nothing is posted for an erased workspace"],
     ["lifecycle/export.ts", "&& !secret.includes(column)", "", "an export has no secrets"],

@@ -1,5 +1,5 @@
 import { derivedId, newEventId } from "../../contract/ids.ts";
-import { readAs, transaction } from "../../db/client.ts";
+import { inOrder, readAs } from "../../db/client.ts";
 import { sealUnder } from "../../encryption/personal-data.ts";
 import { announce, isNewLead } from "../../events/outbox.ts";
 import { loadDataKeyToWrite } from "../../workspaces/data-keys.ts";
@@ -18,7 +18,7 @@ export async function checkLeads(
   );
   const unique = uniqueById(recorded);
   const drafts = unique.map(({ id, eventId }) => ({ id: eventId, subject: id, body: null }));
-  const statements = transaction({
+  const statements = inOrder({
     // Announced first, because the condition is that the lead is not stored yet.
     events: announce(workspaceId, "lead.created", drafts, isNewLead(workspaceId), now),
     created: insertLeads(workspaceId, unique),

@@ -1,7 +1,7 @@
 import { sql } from "drizzle-orm";
 import { derivedId } from "../../contract/ids.ts";
 import { InputError } from "../../contract/input-error.ts";
-import { readAs, transaction } from "../../db/client.ts";
+import { inOrder, readAs } from "../../db/client.ts";
 import { runs as runsTable } from "../../db/schema.ts";
 import { announce, draftEvent } from "../../events/outbox.ts";
 import { shows, visibilityOf } from "../automations.ts";
@@ -28,7 +28,7 @@ export async function checkRuns(
     .map((run) => draftEvent("run.completed", toRun(run), now));
   const isNewRun = sql`NOT EXISTS (
     SELECT 1 FROM ${runsTable} WHERE ${runsTable.id} = draft.value->>'subject')`;
-  const statements = transaction({
+  const statements = inOrder({
     // Announced first, because the condition is that the run is not stored yet.
     events: announce(workspaceId, "run.completed", drafts, isNewRun, now),
     created: insertRuns(workspaceId, found),

@@ -2,7 +2,7 @@ import { sql } from "drizzle-orm";
 import { ERASED_LEADS_KEPT_DAYS } from "../../contract/limits.ts";
 import { DAY_MS } from "../../contract/time.ts";
 import { insertFrom } from "../../db/builder.ts";
-import { CLEANUP_MAX, type Part, type Statements, transaction } from "../../db/client.ts";
+import { CLEANUP_MAX, inOrder, type Part, type Statements } from "../../db/client.ts";
 import { erasedLeads, events, leads } from "../../db/schema.ts";
 import { isWritable } from "../moves.ts";
 import { ownedTable } from "../table-registry.ts";
@@ -22,7 +22,7 @@ export function eraseLeadRows(
   const isOwn = sql`+${leads.workspaceId} = ${workspaceId} AND ${leads.id} IN ${named}`;
   const announcesThem = sql`${events.workspaceId} = ${workspaceId}
     AND ${events.id} IN (SELECT ${leads.eventId} FROM ${leads} WHERE ${isOwn})`;
-  return transaction({
+  return inOrder({
     events: deleteRows(ownedTable(events), announcesThem),
     leads: deleteRows(ownedTable(leads), isOwn),
     noted: insertFrom(

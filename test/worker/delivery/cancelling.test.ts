@@ -1,6 +1,6 @@
 import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
-import { commit, openDatabase, transaction } from "../../../src/db/client.ts";
+import { commit, inOrder, openDatabase } from "../../../src/db/client.ts";
 import { LEASE_MS } from "../../../src/delivery/round.ts";
 import { sleep } from "../../../src/primitives/timing.ts";
 import {
@@ -40,7 +40,7 @@ type Owner = Awaited<ReturnType<typeof openWorkspace>>;
 
 /** What `setWorkspaceAccess` commits. */
 function withdrawAccess(workspaceId: string) {
-  return commit(db, transaction([updateAccess(workspaceId, false), cancelPendingOf(workspaceId)]));
+  return commit(db, inOrder([updateAccess(workspaceId, false), cancelPendingOf(workspaceId)]));
 }
 
 type End = (owed: { workspaceId: string; id: string }, now: number) => Promise<unknown>;
