@@ -2,8 +2,7 @@ import { createReadStream } from "node:fs";
 import { createInterface } from "node:readline";
 import { RECORDS_MAX } from "../../src/contract/limits.ts";
 import { parseInput } from "../../src/contract/parse.ts";
-import type { PlatformOutput } from "../../src/platform/operations.ts";
-import { RECORDING_INPUTS } from "../../src/records/recording/inputs.ts";
+import { OPERATIONS, type PlatformOutput } from "../../src/platform/operations.ts";
 import { openSteps } from "../shared/command.ts";
 import type { PlatformClient } from "../shared/platform-client.ts";
 
@@ -113,7 +112,7 @@ function parseLine(method: LinesMethod, workspaceId: string, line: string, numbe
   }
   const parsed = { number, record };
   try {
-    parseInput(RECORDING_INPUTS[method], toInput(method, workspaceId, [parsed]), method);
+    parseInput(OPERATIONS[method].input, toInput(method, workspaceId, [parsed]), method);
   } catch (error) {
     throw atLine(error as Error, method, [parsed]);
   }

@@ -3,9 +3,8 @@ import type { WebhookEvent } from "../contract/enumerations.ts";
 import { newEventId } from "../contract/ids.ts";
 import { insertFrom } from "../db/builder.ts";
 import { inOrder, insertEach, type Statements } from "../db/client.ts";
-import { deliveries, events, leads, subscriptions } from "../db/schema.ts";
+import { deliveries, events, subscriptions } from "../db/schema.ts";
 import { isActive, listsType } from "../db/states.ts";
-import { isNotErased } from "../records/leads.ts";
 import { serializeBody, type WebhookDelivery } from "./bodies.ts";
 
 /*
@@ -36,34 +35,33 @@ export function draftEvent<T extends WebhookDelivery>(
   return { id, subject: data.id, body: serializeBody<T>(id, type, now, data) };
 }
 
-/** SQL condition on a draft whose lead is not written yet: the lead does not exist, and was not erased. */
-export function isNewLead(workspaceId: string): SQL {
-  const id = sql`draft.value->>'subject'`;
-  return sql`NOT EXISTS (SELECT 1 FROM ${leads} WHERE ${leads.id} = ${id}) AND ${isNotErased(workspaceId, id)}`;
-}
-
 /**
- * Announces the `drafts` for which `condition` holds: inserts each event, with a delivery for every active
+ * Announces those of `drafts` for whose record `condition` holds: inserts each event, with a delivery for every active
  * subscription that lists its type. An event that only disabled subscriptions list is stored as well, because it
  * may be sent to them later. An event that no subscription lists is not stored.
  *
  * These statements come before those that write the record, in the same transaction. The condition therefore sees
  * the state before the write. If the transaction is tried again after it was committed, the condition finds the
  * record of the first try, and nothing is announced twice.
+ *
+ * @param condition returns an SQL condition on the record whose id an SQL expression has.
  */
 export function announce(
   workspaceId: string,
   type: WebhookEvent,
   drafts: Draft[],
-  condition: SQL,
+  condition: (recordId: SQL) => SQL,
   now: number,
 ): Statements<unknown> {
+  const isAnnounced = condition(sql`draft.value->>'subject'`);
   const isListing = sql`${subscriptions.workspaceId} = ${workspaceId} AND ${subscriptions.deletedAt} IS NULL
     AND ${listsType(type)}`;
   const isSubscriber = sql`${isListing} AND ${isActive()}`;
   const subjects = JSON.stringify(drafts.map(({ id, subject }) => ({ id, subject })));
   return inOrder({
-    // Deliveries come before events, because the NOT EXISTS must not find the event of this transaction.
+    // The NOT EXISTS is for a second try that inserts a run again, because it was removed with its automation after the
+    // first try. Its event is stored, and owes nothing more. Deliveries come before events, so that it does not find the
+    // event of this transaction.
     deliveries: insertFrom(
       deliveries,
       {
@@ -76,7 +74,7 @@ export function announce(
         pendingSinceEpoch: subscriptions.cancelEpoch,
       },
       sql`FROM json_each(${subjects}) AS draft JOIN ${subscriptions} ON ${isSubscriber}
-          WHERE ${condition} AND NOT EXISTS (SELECT 1 FROM ${events}
+          WHERE ${isAnnounced} AND NOT EXISTS (SELECT 1 FROM ${events}
             WHERE ${events.workspaceId} = ${workspaceId} AND ${events.id} = draft.value->>'id')`,
     ),
     events: insertEach(drafts, (chunk) =>
@@ -92,7 +90,7 @@ export function announce(
           createdAt: now,
         },
         sql`FROM json_each(${chunk}) AS draft
-            WHERE ${condition} AND EXISTS (SELECT 1 FROM ${subscriptions} WHERE ${isListing})
+            WHERE ${isAnnounced} AND EXISTS (SELECT 1 FROM ${subscriptions} WHERE ${isListing})
             ON CONFLICT DO NOTHING`,
       ),
     ),

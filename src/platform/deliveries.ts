@@ -1,7 +1,7 @@
 import { z } from "@hono/zod-openapi";
 import { encodeCursor } from "../contract/cursor.ts";
 import { RedeliveryState, ShownDeliveryState, WebhookEvent } from "../contract/enumerations.ts";
-import { EventId, LeadId, several, WebhookId, WorkspaceId } from "../contract/fields.ts";
+import { EventId, Instant, LeadId, several, WebhookId, WorkspaceId } from "../contract/fields.ts";
 import { InputError } from "../contract/input-error.ts";
 import { PAGE_LIMIT, REDELIVERIES_PER_SECOND } from "../contract/limits.ts";
 import type { Database } from "../db/client.ts";
@@ -23,7 +23,6 @@ import {
   sumLedgers,
 } from "../history/ledger.ts";
 import { DeliveryDetails, DeliveryView, FailureView, Redelivered } from "../history/views.ts";
-import { Instant } from "../primitives/text.ts";
 import { REDELIVERY_EXAMINED_MAX, sendAgain } from "../replay/replay.ts";
 import { allPlacements } from "../workspaces/placement.ts";
 import {

@@ -1,9 +1,9 @@
 import { z } from "@hono/zod-openapi";
 import { decodeCursor, encodeCursor, type List, type Position } from "../contract/cursor.ts";
+import { Instant } from "../contract/fields.ts";
 import { PAGE_LIMIT, REDELIVERY_MAX_AGE_MS } from "../contract/limits.ts";
 import { DAY_MS } from "../contract/time.ts";
 import type { Listing, PageRequest } from "../db/page.ts";
-import { Instant } from "../primitives/text.ts";
 
 export const DatabaseName = z.string().min(1).max(20);
 

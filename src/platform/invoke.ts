@@ -9,7 +9,6 @@ import { causeOf } from "../db/errors.ts";
 import type { ChangedFields } from "../db/schema.ts";
 import { log, logError } from "../log.ts";
 import { label } from "../primitives/text.ts";
-import { RECORDING_INPUTS } from "../records/recording/inputs.ts";
 import { type AuditEntry, insertAuditEntry, VIA_PORTAL } from "../workspaces/audit-trail.ts";
 import { inTime } from "../workspaces/placement.ts";
 import type { Call, Operation, WebhookChange } from "./operation.ts";
@@ -85,8 +84,7 @@ async function runNoted(
       ids: entry.ids.join(" "),
     });
     const written = writeAuditEntry(env, entry);
-    // A recording call does not wait for the audit trail, because such calls are frequent.
-    if (Object.hasOwn(RECORDING_INPUTS, method)) ctx.waitUntil(written);
+    if (operation.isAuditedLater) ctx.waitUntil(written);
     else await written;
   }
 }

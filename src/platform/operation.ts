@@ -38,6 +38,8 @@ export interface Operation<
   input: Input;
   output: Output;
   examples: readonly [z.input<Input>, ...z.input<Input>[]];
+  /** Whether a call returns before its entry in the audit trail is written. Frequent calls do not wait for it. */
+  isAuditedLater?: boolean;
   /**
    * Performs the operation with the parsed input.
    *

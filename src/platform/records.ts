@@ -1,11 +1,15 @@
 import { z } from "@hono/zod-openapi";
 import { sendWakeUps } from "../delivery/messages.ts";
+import { CONFLICT_TRIES } from "../records/automation-changes.ts";
 import {
-  RECORDING_INPUTS,
-  type RecordingInput,
-  type RecordingMethod,
-} from "../records/recording/inputs.ts";
-import { record } from "../records/recording/record.ts";
+  AutomationRecording,
+  AutomationRemoval,
+  planAutomations,
+  planRemoval,
+} from "../records/recording/automation-recording.ts";
+import { LeadRecording, planLeads } from "../records/recording/lead-recording.ts";
+import { type CallContext, type RecordingPlan, record } from "../records/recording/record.ts";
+import { planRuns, RunRecording } from "../records/recording/run-recording.ts";
 import { type Call, operation } from "./operation.ts";
 
 const workspaceId = "wks_…";
@@ -18,7 +22,7 @@ const Recorded = z.object({
 
 export const recordAutomations = operation({
   about: "Inserts or updates automations and announces activations and pauses.",
-  input: RECORDING_INPUTS.recordAutomations,
+  input: AutomationRecording,
   output: Recorded,
   examples: [
     {
@@ -34,32 +38,45 @@ export const recordAutomations = operation({
       ],
     },
   ],
-  run: async (call, input) => toRecorded(await recordAndWake(call, "recordAutomations", input)),
+  isAuditedLater: true,
+  async run(call, input) {
+    for (let tries = 0; tries < CONFLICT_TRIES; tries++) {
+      const { ids, changed } = await recordAndWake(call, planAutomations, input);
+      if (changed !== "conflict") return { ids, created: changed };
+    }
+    throw new Error("other calls changed the automations during every try");
+  },
 });
 
 export const removeAutomations = operation({
   about: "Removes automations and their runs from the API.",
-  input: RECORDING_INPUTS.removeAutomations,
+  input: AutomationRemoval,
   output: z.object({ removed: z.int() }),
   examples: [{ workspaceId, ids: ["aut_…"] }],
+  isAuditedLater: true,
   async run(call, input) {
-    return { removed: (await recordAndWake(call, "removeAutomations", input)).changed };
+    const { changed } = await recordAndWake(call, planRemoval, input);
+    return { removed: changed };
   },
 });
 
 export const recordLeads = operation({
   about: "Inserts leads and announces them; a known reference changes nothing.",
-  input: RECORDING_INPUTS.recordLeads,
+  input: LeadRecording,
   output: Recorded,
   examples: [
     { workspaceId, leads: [{ reference: "crm-1", source: "crm", agent, name: "Camille Durand" }] },
   ],
-  run: async (call, input) => toRecorded(await recordAndWake(call, "recordLeads", input)),
+  isAuditedLater: true,
+  async run(call, input) {
+    const { ids, changed } = await recordAndWake(call, planLeads, input);
+    return { ids, created: changed };
+  },
 });
 
 export const recordRuns = operation({
   about: "Inserts finished runs and announces them; a known reference changes nothing.",
-  input: RECORDING_INPUTS.recordRuns,
+  input: RunRecording,
   output: Recorded,
   examples: [
     {
@@ -75,23 +92,23 @@ export const recordRuns = operation({
       ],
     },
   ],
-  run: async (call, input) => toRecorded(await recordAndWake(call, "recordRuns", input)),
+  isAuditedLater: true,
+  async run(call, input) {
+    const { ids, changed } = await recordAndWake(call, planRuns, input);
+    return { ids, created: changed };
+  },
 });
 
 /**
  * Records a call. Wakes all subscriptions of the workspace that have something due, such as its events, without making
  * the caller wait.
  */
-async function recordAndWake<M extends RecordingMethod>(
+async function recordAndWake<Input extends { workspaceId: string }, Changed>(
   { env, ctx }: Call,
-  method: M,
-  input: RecordingInput<M>,
-): Promise<{ ids: string[]; changed: number }> {
-  const { ids, changed, database, wakeUps } = await record(env, method, input, Date.now());
+  plan: (input: Input, context: CallContext) => Promise<RecordingPlan<Changed>>,
+  input: Input,
+): Promise<{ ids: string[]; changed: Changed }> {
+  const { ids, changed, database, wakeUps } = await record(env, plan, input, Date.now());
   ctx.waitUntil(sendWakeUps(env, database, wakeUps));
   return { ids, changed };
-}
-
-function toRecorded({ ids, changed }: { ids: string[]; changed: number }) {
-  return { ids, created: changed };
 }

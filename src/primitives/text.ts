@@ -25,16 +25,3 @@ export const Name = label(1_000).min(1);
 
 /** The platform's own id of a record. */
 export const Reference = text(512).min(1);
-
-/*
- * The first and the last time that common languages can hold in every time zone: Python and .NET end with the
- * years 1 and 9999, and a local time may be a day off.
- */
-const FIRST_MS = Date.parse("0001-01-02T00:00:00.000Z");
-export const LAST_MS = Date.parse("9999-12-30T23:59:59.999Z");
-
-/** ISO 8601 with `Z` or an offset, parsed to Unix milliseconds. */
-export const Instant = z.iso
-  .datetime({ offset: true })
-  .transform((value) => Date.parse(value))
-  .refine((ms) => ms >= FIRST_MS && ms <= LAST_MS, "must be from 0001-01-02 to 9999-12-30, in UTC");

@@ -1,12 +1,12 @@
 import { type SQL, sql } from "drizzle-orm";
 import type { AutomationStatus } from "../contract/enumerations.ts";
+import { LAST_MS } from "../contract/time.ts";
 import { excluded, fromJson, insertFrom, mapColumns, qb } from "../db/builder.ts";
-import { commit, type Database, inOrder, readAs, type Statements } from "../db/client.ts";
+import { commit, type Database, inOrder, query, readAs, type Statements } from "../db/client.ts";
 import { automations, runs } from "../db/schema.ts";
 import { selectDue } from "../delivery/due.ts";
 import type { WakeUp } from "../delivery/messages.ts";
 import { announce, draftEvent } from "../events/outbox.ts";
-import { LAST_MS } from "../primitives/text.ts";
 import {
   type AutomationRow,
   findAutomation,
@@ -17,7 +17,7 @@ import {
 
 /*
  * How a stored automation changes. A client changes it with `controlAutomation`, the platform with its reports
- * (recording/automations.ts). Both use the same decision, `decideChange`, and the same transaction, `storeChanges`.
+ * (recording/automation-recording.ts). Both use the same decision, `decideChange`, and the same transaction, `storeChanges`.
  */
 
 /** The statuses between which a client may switch an automation. A change to one of them is an event. */
@@ -33,14 +33,19 @@ export type Control =
   | { result: "not_found" }
   | { result: "not_controllable"; status: AutomationStatus };
 
-/** Maximum tries. If 50 clients change the automation at once, one of them succeeds in each try. */
-const TRIES = 50;
+/**
+ * What a write reads if it wrote nothing, because another call has changed an automation since it was read (optimistic
+ * concurrency control).
+ */
+export type Conflict = "conflict";
+
+/** Maximum tries of a change. If 50 calls change an automation at once, one of them succeeds in each try. */
+export const CONFLICT_TRIES = 50;
 
 /**
- * Pauses or activates an automation and announces it, unless it already has that status (optimistic concurrency
- * control). If several clients change it at once, one succeeds and the others read the automation again. Each try
- * takes the time anew, so that times follow the order of the changes. After a lost reply, the next try finds the
- * change already made.
+ * Pauses or activates an automation and announces it, unless it already has that status. If several clients change it
+ * at once, one succeeds, and the others read the automation again. Each try takes the time anew, so that times follow
+ * the order of the changes.
  */
 export async function controlAutomation(
   db: Database,
@@ -50,22 +55,23 @@ export async function controlAutomation(
   status: ControllableStatus,
   clock: () => number,
 ): Promise<Control> {
-  // These outlive a failed try. If its reply was lost, it has stored the change, and the next try finds nothing to do.
-  let wakeUps: WakeUp[] = [];
-  for (let tries = 0; tries < TRIES; tries++) {
+  for (let tries = 0; tries < CONFLICT_TRIES; tries++) {
     const row = await findAutomation(db, workspaceId, visibility, id);
     if (!row) return { result: "not_found" };
     if (!isControllable(row.status)) return { result: "not_controllable", status: row.status };
     const now = clock();
-    // The change has no time of its own, so that it applies whatever the time of the stored automation.
-    const change = decideChange(row, { ...row, status, updatedAt: null }, now);
-    if (!change) return { result: "done", row, wakeUps };
-    const written = await commit(db, {
-      isStored: storeChanges(workspaceId, [change], visibility, now),
+    const change = decideChange(row, { ...row, status, updatedAt: "always" }, now);
+    if (!change) {
+      // The conflict may be with this call itself: if D1 loses the reply to a commit, the database repeats it, and the
+      // repetition finds the automation changed. The event of the commit is still to be sent then.
+      const wakeUps = tries > 0 ? await query(db, selectDue(workspaceId, now)) : [];
+      return { result: "done", row, wakeUps };
+    }
+    const { result, wakeUps } = await commit(db, {
+      result: storeChanges(workspaceId, [change], visibility, now),
       wakeUps: selectDue(workspaceId, now),
     });
-    wakeUps = written.wakeUps;
-    if (written.isStored) return { result: "done", row: change.after, wakeUps };
+    if (result !== "conflict") return { result: "done", row: change.after, wakeUps };
   }
   throw new Error("other calls changed the automation during every try");
 }
@@ -85,8 +91,11 @@ const CHANGEABLE = [
 export interface WantedAutomation extends Pick<AutomationRow, (typeof CHANGEABLE)[number]> {
   id: string;
   workspaceId: string;
-  /** When the automation changed; null if that is not known. */
-  updatedAt: number | null;
+  /**
+   * When the automation changed, in Unix milliseconds. A change that is older than the stored automation does not apply.
+   * One with `always` applies in any case, and gets a later time.
+   */
+  updatedAt: number | "always";
 }
 
 /** A change of an automation. */
@@ -100,26 +109,27 @@ export interface AutomationChange {
 
 /**
  * Decides what changes (the last write wins). A wanted automation that is older than the stored one changes nothing.
- * If two different ones have the same time, the one that arrives later wins. One without a time always applies. It is
- * dated later than the stored automation, so that no older report overrides it.
+ * If two different ones have the same time, the one that arrives later wins. One that always applies is dated later
+ * than the stored automation, so that no older report overrides it.
  *
  * @param now Unix milliseconds.
  * @returns null if nothing changes.
  */
 export function decideChange(
   before: AutomationRow | null,
-  { updatedAt, ...wanted }: WantedAutomation,
+  { updatedAt: reportedAt, ...wanted }: WantedAutomation,
   now: number,
 ): AutomationChange | null {
   const later = before === null ? now : Math.min(Math.max(now, before.updatedAt + 1), LAST_MS);
+  const updatedAt = reportedAt === "always" ? later : reportedAt;
   if (before === null || before.removedAt !== null) {
-    const after = { ...wanted, updatedAt: updatedAt ?? later, createdAt: now, removedAt: null };
+    const after = { ...wanted, updatedAt, createdAt: now, removedAt: null };
     return { before, after, isNew: true };
   }
   const isSame = CHANGEABLE.every((name) => before[name] === wanted[name]);
-  if (updatedAt !== null && updatedAt < before.updatedAt) return null;
-  if (isSame && (updatedAt === null || updatedAt === before.updatedAt)) return null;
-  return { before, after: { ...before, ...wanted, updatedAt: updatedAt ?? later }, isNew: false };
+  if (updatedAt < before.updatedAt) return null;
+  if (isSame && (reportedAt === "always" || reportedAt === before.updatedAt)) return null;
+  return { before, after: { ...before, ...wanted, updatedAt }, isNew: false };
 }
 
 /** Whether a change is an event: an automation that the API shows was activated or paused. */
@@ -140,8 +150,8 @@ const STORED = [
 ] as const satisfies (keyof AutomationRow)[];
 
 /**
- * Stores and announces either all changes or none. Reads false if one of the automations has changed since it was
- * read; nothing is written then.
+ * Stores and announces either all changes or none. Reads a conflict if one of the automations has changed since it
+ * was read; nothing is written then.
  *
  * @param now Unix milliseconds.
  */
@@ -150,7 +160,7 @@ export function storeChanges(
   changes: AutomationChange[],
   visibility: Visibility,
   now: number,
-): Statements<boolean> {
+): Statements<"stored" | Conflict> {
   const isUnchanged = areUnchanged(changes);
   const drafts = changes
     .filter((change) => isAnnounced(change, visibility))
@@ -159,7 +169,7 @@ export function storeChanges(
   const statements = inOrder({
     found: qb.all<{ isUnchanged: number }>(sql`SELECT ${isUnchanged} AS isUnchanged`),
     // Announced before any row is written, while the condition still holds.
-    events: announce(workspaceId, "automation.status_changed", drafts, isUnchanged, now),
+    events: announce(workspaceId, "automation.status_changed", drafts, () => isUnchanged, now),
     // One statement for all rows, because the condition no longer holds once a row is written. 100 reports fit into it.
     written: insertFrom(
       automations,
@@ -170,12 +180,12 @@ export function storeChanges(
       set: mapColumns(automations, STORED, excluded),
     }),
   });
-  return readAs(statements, ({ found: [row] }) => row?.isUnchanged === 1);
+  return readAs(statements, ({ found: [row] }) => (row?.isUnchanged === 1 ? "stored" : "conflict"));
 }
 
 /**
  * SQL condition: `stored` is a removed automation that still has runs. Its runs are deleted before it comes back
- * (recording/automations.ts), but a call at the same time may have recorded another one.
+ * (recording/automation-recording.ts), but a call at the same time may have recorded another one.
  */
 const HAS_EARLIER_RUNS = sql`(stored.removed_at IS NOT NULL
   AND EXISTS (SELECT 1 FROM ${runs} WHERE ${runs.automationId} = stored.id))`;

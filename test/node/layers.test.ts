@@ -33,7 +33,7 @@ const BELOW: Record<string, string> = {
   "workspaces/moving": "workspaces/lifecycle rate-limit delivery workspaces db contract log",
   "service-health": "delivery workspaces db contract log",
   platform:
-    "service-health workspaces/moving workspaces/lifecycle records/recording email replay history subscriptions delivery endpoints events records rate-limit workspaces db encryption contract log",
+    "service-health workspaces/moving workspaces/lifecycle records/recording records/automation-changes email replay history subscriptions delivery endpoints events records rate-limit workspaces db encryption contract log",
   http: "service-health platform records/automation-changes history subscriptions delivery endpoints events records rate-limit workspaces db encryption contract log",
   sweep:
     "service-health workspaces/moving workspaces/lifecycle records email history delivery workspaces db contract log",

@@ -34,9 +34,10 @@ import type { DispatchPorts } from "../../src/delivery/session.ts";
 import type { EmailMessage } from "../../src/email/queue.ts";
 import { sealSecret } from "../../src/endpoints/secrets.ts";
 import { mintSecret } from "../../src/endpoints/signature.ts";
-import { announce, type Draft, draftEvent, isNewLead } from "../../src/events/outbox.ts";
+import { announce, type Draft, draftEvent } from "../../src/events/outbox.ts";
 import worker from "../../src/index.ts";
 import { showPerson } from "../../src/records/person.ts";
+import { isNewLead } from "../../src/records/recording/lead-recording.ts";
 import { type Range, sendAgain } from "../../src/replay/replay.ts";
 import { insertSubscription } from "../../src/subscriptions/creation.ts";
 import { loadDataKeyToWrite } from "../../src/workspaces/data-keys.ts";
@@ -131,7 +132,7 @@ export function draftLeads(count: number, now: number, customFields = {}): Draft
 
 /** The statements that announce new leads. */
 export function announcement(workspaceId: string, drafts: Draft[], now: number) {
-  return announce(workspaceId, "lead.created", drafts, isNewLead(workspaceId), now);
+  return announce(workspaceId, "lead.created", drafts, (id) => isNewLead(workspaceId, id), now);
 }
 
 /** Announces new leads at `now`, oldest first, and sends no wake-up message, so that no queue interferes. */

@@ -1,22 +1,33 @@
 import { parseInput } from "../../src/contract/parse.ts";
 import type { PlatformInput } from "../../src/platform/operations.ts";
 import {
-  RECORDING_INPUTS,
-  type RecordingInput,
-  type RecordingMethod,
-} from "../../src/records/recording/inputs.ts";
+  AutomationRecording,
+  AutomationRemoval,
+  planAutomations,
+  planRemoval,
+} from "../../src/records/recording/automation-recording.ts";
+import { LeadRecording, planLeads } from "../../src/records/recording/lead-recording.ts";
 import { record as recordParsed } from "../../src/records/recording/record.ts";
+import { planRuns, RunRecording } from "../../src/records/recording/run-recording.ts";
 import { WORKSPACE_DB } from "./placement.ts";
 
-/** Records a call as the Platform API would, at a time that the test chooses. */
-export async function record<M extends RecordingMethod>(
+const RECORDINGS = {
+  recordAutomations: { input: AutomationRecording, plan: planAutomations },
+  removeAutomations: { input: AutomationRemoval, plan: planRemoval },
+  recordLeads: { input: LeadRecording, plan: planLeads },
+  recordRuns: { input: RunRecording, plan: planRuns },
+};
+
+/** Records a call as the Platform API would, at a time that the test chooses. It is not planned again after a conflict. */
+export async function record<M extends keyof typeof RECORDINGS>(
   env: Env,
   method: M,
   input: PlatformInput<M>,
   now: number,
 ) {
-  const parsed = parseInput(RECORDING_INPUTS[method], input, method) as RecordingInput<M>;
-  return recordParsed(env, method, parsed, now);
+  const { input: schema, plan } = RECORDINGS[method];
+  const parsed = parseInput(schema as typeof LeadRecording, input, method);
+  return recordParsed(env, plan as typeof planLeads, parsed, now);
 }
 
 /** Damages the stored personal data of a lead, so that no key decrypts it. */

@@ -1,60 +1,96 @@
-import { commit, withoutRetries } from "../../db/client.ts";
+import { z } from "@hono/zod-openapi";
+import { several } from "../../contract/fields.ts";
+import type { InputError } from "../../contract/input-error.ts";
+import { RECORD_MAX_BYTES } from "../../contract/limits.ts";
+import { commit, type Database, type Statements, withoutRetries } from "../../db/client.ts";
 import { selectDue } from "../../delivery/due.ts";
 import type { WakeUp } from "../../delivery/messages.ts";
+import { Name, Reference } from "../../primitives/text.ts";
 import { findPlacement } from "../../workspaces/placement.ts";
-import { checkAutomations, checkRemoval } from "./automations.ts";
-import type { CallContext, CheckedCall } from "./checked-call.ts";
-import type { RecordingInput, RecordingMethod } from "./inputs.ts";
-import { checkLeads } from "./leads.ts";
 import { refuseMissing } from "./references.ts";
-import { checkRuns } from "./runs.ts";
 
 /*
- * Records what the platform reports. This file checks a call and commits it. The other files of this folder:
+ * Records what the platform reports. This file commits a recording call, and has what all of them share. The other
+ * files of this folder:
  *
- * - inputs.ts has the schemas of the calls.
- * - automations.ts, leads.ts and runs.ts check a call, and prepare its statements (a `CheckedCall`).
+ * - lead-recording.ts, run-recording.ts and automation-recording.ts have the input of the calls, and plan them: they
+ *   make the rows of a call, and the statements that write and announce them (a `RecordingPlan`).
  * - references.ts looks up the records to which others refer.
  */
 
-const CHECKS: {
-  [M in RecordingMethod]: (input: RecordingInput<M>, context: CallContext) => Promise<CheckedCall>;
-} = {
-  recordAutomations: checkAutomations,
-  removeAutomations: checkRemoval,
-  recordLeads: checkLeads,
-  recordRuns: checkRuns,
-};
+/** The circumstances of a recording call. */
+export interface CallContext {
+  env: Env;
+  /** The database of its workspace. */
+  db: Database;
+  /** When the call was received, in Unix milliseconds; records get this time. */
+  now: number;
+}
 
-/** Maximum tries of a call whose automations are changed by other calls at the same time. Other calls take one try. */
-const TRIES = 50;
+/** What a recording call will write. */
+export interface RecordingPlan<Changed = number> {
+  /** The ids of its records, in input order. */
+  ids: string[];
+  /** The statements that write and announce its records. They read how many records they inserted or removed. */
+  statements: Statements<Changed>;
+  /**
+   * Whether the statements may be applied twice, so that they are retried if the database loses the reply. A second
+   * application must not undo a change that another call made after the first.
+   */
+  isIdempotent: boolean;
+  /** The error to throw if the database rejects a reference after all; by default, the workspace is unknown. */
+  missing?: InputError;
+}
 
 /**
- * Records one call in one transaction. If another call has changed a row that this one was checked against, the call
- * is checked and tried again.
+ * Records one call: plans it, and commits its statements as one transaction.
  *
+ * @param plan reads what the plan depends on, and returns the plan. Throws an InputError for invalid input.
  * @param now when the call was received, in Unix milliseconds; records get this time.
  * @returns the ids of its records; how many it inserted or removed, which is too few if the database lost the reply
  *   to a first try; and the wake-up messages to send, with the name of their database.
  * @throws InputError for invalid input; nothing is written then.
  */
-export async function record<M extends RecordingMethod>(
+export async function record<Input extends { workspaceId: string }, Changed>(
   env: Env,
-  method: M,
-  input: RecordingInput<M>,
+  plan: (input: Input, context: CallContext) => Promise<RecordingPlan<Changed>>,
+  input: Input,
   now: number,
-): Promise<{ ids: string[]; changed: number; database: string; wakeUps: WakeUp[] }> {
+): Promise<{ ids: string[]; changed: Changed; database: string; wakeUps: WakeUp[] }> {
   const { workspaceId } = input;
   const { db, database } = await findPlacement(env, workspaceId);
-  for (let tries = 0; tries < TRIES; tries++) {
-    const checked = await CHECKS[method](input, { env, db, now });
-    const { ids, statements, missing, isTriedOnce } = checked;
-    const written = commit(isTriedOnce ? withoutRetries(db) : db, {
-      changed: statements,
-      wakeUps: selectDue(workspaceId, now),
-    });
-    const { changed, wakeUps } = await refuseMissing(written, missing);
-    if (changed !== null) return { ids, changed, database, wakeUps };
-  }
-  throw new Error("other calls changed the records during every try");
+  const { ids, statements, isIdempotent, missing } = await plan(input, { env, db, now });
+  const committed = commit(isIdempotent ? db : withoutRetries(db), {
+    changed: statements,
+    wakeUps: selectDue(workspaceId, now),
+  });
+  const { changed, wakeUps } = await refuseMissing(committed, missing);
+  return { ids, changed, database, wakeUps };
+}
+
+/** The agent of a reported record. */
+export const Agent = z
+  .strictObject({
+    reference: Reference.describe("your own id"),
+    name: Name.describe("as the app shows it"),
+  })
+  .describe("the agent it belongs to");
+
+/** The reference of a reported record that never changes. */
+export const ReferenceOnce = Reference.describe("your own id; a known one changes nothing");
+
+/** Makes the schema of the reported records of a call. */
+export function reports<T extends z.ZodType>(report: T) {
+  return several(
+    report.refine(
+      (value) => new TextEncoder().encode(JSON.stringify(value)).length <= RECORD_MAX_BYTES,
+      `must be at most ${RECORD_MAX_BYTES} bytes of JSON`,
+    ),
+  );
+}
+
+/** Removes records whose id an earlier record has. */
+export function uniqueById<T extends { id: string }>(records: T[]): T[] {
+  const first = new Map(records.toReversed().map((record) => [record.id, record]));
+  return records.filter((record) => first.get(record.id) === record);
 }

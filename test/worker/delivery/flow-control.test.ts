@@ -56,7 +56,10 @@ async function announceRuns(
     const id = randomId("run");
     return draftEvent("run.completed", { id, automation_id: automationId } as never, now);
   });
-  await commit(db, announce(workspaceId, "run.completed", drafts, sql`true`, now));
+  await commit(
+    db,
+    announce(workspaceId, "run.completed", drafts, () => sql`true`, now),
+  );
   return drafts;
 }
 

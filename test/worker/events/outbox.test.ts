@@ -81,7 +81,10 @@ test("an event that no subscription lists is not stored; one that only a disable
 test("an event is not announced if its condition does not hold, nor if its record is not committed", async () => {
   const workspaceId = await createWorkspace();
   await subscribe(workspaceId);
-  await commit(db, announce(workspaceId, "lead.created", draftLeads(2, NOW), sql`false`, NOW));
+  await commit(
+    db,
+    announce(workspaceId, "lead.created", draftLeads(2, NOW), () => sql`false`, NOW),
+  );
   const news = announcement(workspaceId, draftLeads(1, NOW), NOW);
   const broken = sql`INSERT INTO leads (id) VALUES ('lea_1')`;
   const committed = commit(db, { news, broken });

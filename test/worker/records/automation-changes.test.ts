@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { LAST_MS } from "../../../src/primitives/text.ts";
+import { LAST_MS } from "../../../src/contract/time.ts";
 import { decideChange, type WantedAutomation } from "../../../src/records/automation-changes.ts";
 import type { AutomationRow } from "../../../src/records/automations.ts";
 
@@ -14,7 +14,7 @@ const report: WantedAutomation = {
   agentName: "A",
   name: "N",
   status: "active",
-  updatedAt: null,
+  updatedAt: "always",
 };
 const stored: AutomationRow = { ...report, updatedAt: 500, createdAt: 100, removedAt: null };
 

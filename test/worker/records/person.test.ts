@@ -3,7 +3,7 @@ import { beforeEach, describe, expect, test } from "vitest";
 import { openedDataKeys } from "../../../src/encryption/personal-data.ts";
 import type { Lead } from "../../../src/records/leads.ts";
 import { PERSONAL_FIELDS, showPerson } from "../../../src/records/person.ts";
-import { RECORDING_INPUTS } from "../../../src/records/recording/inputs.ts";
+import { LeadRecording } from "../../../src/records/recording/lead-recording.ts";
 import {
   eventsOf,
   leadReport,
@@ -72,7 +72,7 @@ test("what is not reported of a person is null, and custom fields are empty", ()
 });
 
 test("whatever else is reported of a lead says nothing about the person", () => {
-  const { shape } = RECORDING_INPUTS.recordLeads.shape.leads.element;
+  const { shape } = LeadRecording.shape.leads.element;
   const others = Object.keys(shape).filter((name) => !(name in PERSONAL_FIELDS));
   expect(others).toEqual(["reference", "source", "agent", "createdAt"]);
 });

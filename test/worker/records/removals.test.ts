@@ -3,8 +3,6 @@ import { expect, test } from "vitest";
 import { openDatabase } from "../../../src/db/client.ts";
 import { PAGE_EXAMINED_MAX, type PageRequest } from "../../../src/db/page.ts";
 import type { Page } from "../../../src/http/paging.ts";
-import { RECORDING_INPUTS } from "../../../src/records/recording/inputs.ts";
-import { record } from "../../../src/records/recording/record.ts";
 import { cleanUpAutomations } from "../../../src/records/removals.ts";
 import { listRuns, type Run } from "../../../src/records/runs.ts";
 import {
@@ -18,10 +16,12 @@ import {
   refusal,
   runReport,
 } from "../../support/api.ts";
+import { platformOf } from "../../support/databases.ts";
 import { observedDatabase } from "../../support/deliveries.ts";
 import { interposed } from "../../support/interposed.ts";
 import { lossyDatabase } from "../../support/lost-reply.ts";
 import { meteredDatabase } from "../../support/metered-database.ts";
+import { record } from "../../support/record.ts";
 
 /** How many runs of an automation are stored, and of itself. */
 async function stored(id: string) {
@@ -115,12 +115,7 @@ test("A removed automation comes back without a run that another call recorded i
   });
   const { reference, type, provider, agent, status } = automationReport("1", {});
   const automations = [{ reference, type, provider, agent, status }];
-  const { ids } = await record(
-    { ...env, DB },
-    "recordAutomations",
-    { workspaceId, automations },
-    0,
-  );
+  const { ids } = await platformOf({ ...env, DB }).recordAutomations({ workspaceId, automations });
   expect([ids, tries]).toEqual([[id], 2]);
   expect(await stored(id)).toEqual({ runs: 0, automations: 1 });
 });
@@ -172,8 +167,12 @@ test("the runs of an automation that is recorded again are deleted in chunks bef
   const { workspaceId, id, listed } = await openRemoved(20_000);
   const { DB, trips } = observedDatabase();
   const automations = [automationReport("1")];
-  const input = RECORDING_INPUTS.recordAutomations.parse({ workspaceId, automations });
-  const { changed } = await record({ ...env, DB }, "recordAutomations", input, Date.now());
+  const { changed } = await record(
+    { ...env, DB },
+    "recordAutomations",
+    { workspaceId, automations },
+    Date.now(),
+  );
   expect(changed).toBe(1);
   // What is stored, what to delete, four chunks, what is stored then, and the report.
   expect(trips).toHaveLength(2 + 4 + 2);

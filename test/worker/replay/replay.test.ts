@@ -130,7 +130,10 @@ describe("a redelivery", () => {
     await announceLeads(workspaceId, 1, T0 - 1);
     await announceLeads(elsewhere, 1, T0 + 4);
     const unlisted = draftLeads(1, T0 + 4);
-    await commit(db, announce(workspaceId, "run.completed", unlisted, sql`true`, T0 + 4));
+    await commit(
+      db,
+      announce(workspaceId, "run.completed", unlisted, () => sql`true`, T0 + 4),
+    );
     await enableAndReplay(db, id, T0 - DAY_MS, NOW);
     expect(await scheduleOf(id, NOW)).toEqual([
       [waiting, T0 + 3 - NOW],
@@ -436,7 +439,10 @@ describe("a replay of a range", () => {
     const { id } = await subscribe(workspaceId, { events: ["lead.created", "run.completed"] });
     const leads = await announceLeads(workspaceId, 2, T0);
     const runs = draftLeads(1, T0 + 1);
-    await commit(db, announce(workspaceId, "run.completed", runs, sql`true`, T0 + 1));
+    await commit(
+      db,
+      announce(workspaceId, "run.completed", runs, () => sql`true`, T0 + 1),
+    );
     const end = (status: number | null, eventId = "") =>
       setDeliveries(
         id,

@@ -1,23 +1,61 @@
-import type { AutomationType } from "../../contract/enumerations.ts";
+import { z } from "@hono/zod-openapi";
+import { AutomationStatus, AutomationType } from "../../contract/enumerations.ts";
+import { AutomationId, Instant, several, WorkspaceId } from "../../contract/fields.ts";
 import { derivedId } from "../../contract/ids.ts";
 import { InputError } from "../../contract/input-error.ts";
 import { type Database, query, readAs } from "../../db/client.ts";
+import { Name, Reference } from "../../primitives/text.ts";
 import { timeBudget } from "../../primitives/timing.ts";
-import { decideChange, storeChanges, type WantedAutomation } from "../automation-changes.ts";
+import {
+  type Conflict,
+  decideChange,
+  storeChanges,
+  type WantedAutomation,
+} from "../automation-changes.ts";
 import { type AutomationRow, selectStoredAutomations, visibilityOf } from "../automations.ts";
 import { deleteRemovedRuns, markAutomationsRemoved } from "../removals.ts";
-import type { CallContext, CheckedCall } from "./checked-call.ts";
-import type { AutomationReport, RecordingInput } from "./inputs.ts";
+import { Agent, type CallContext, type RecordingPlan, reports } from "./record.ts";
 import { findReferenced } from "./references.ts";
+
+const AutomationReport = z
+  .strictObject({
+    reference: Reference.describe("your own id; reporting it again updates the automation"),
+    type: AutomationType,
+    provider: Name.describe("the connector, such as facebook"),
+    agent: Agent,
+    name: Name.nullish().describe("for crm_source only; social automations get a composed name"),
+    status: AutomationStatus,
+    updatedAt: Instant.nullish().describe("default: now"),
+  })
+  .refine(({ type, name }) => type !== "crm_source" || name, {
+    path: ["name"],
+    message: "required for a crm_source automation",
+  });
+type AutomationReport = z.output<typeof AutomationReport>;
+
+/** The input of `recordAutomations`. */
+export const AutomationRecording = z.strictObject({
+  workspaceId: WorkspaceId,
+  automations: reports(AutomationReport),
+});
+
+/** The input of `removeAutomations`. */
+export const AutomationRemoval = z.strictObject({
+  workspaceId: WorkspaceId,
+  ids: several(AutomationId).describe("aut_…"),
+});
 
 /** How long a call may delete the runs that automations had before they were removed. */
 const DELETING_MS = 20_000;
 
-/** Checks a call that inserts or updates automations, and announces activations and pauses. */
-export async function checkAutomations(
-  { workspaceId, automations }: RecordingInput<"recordAutomations">,
+/**
+ * Plans a call that inserts or updates automations, and announces activations and pauses. Its statements read a conflict
+ * if another call changes one of the automations after this has read it. The call must be planned again then.
+ */
+export async function planAutomations(
+  { workspaceId, automations }: z.output<typeof AutomationRecording>,
   { env, db, now }: CallContext,
-): Promise<CheckedCall> {
+): Promise<RecordingPlan<number | Conflict>> {
   const reported = await Promise.all(
     automations.map((automation) => toWanted(workspaceId, automation)),
   );
@@ -29,15 +67,15 @@ export async function checkAutomations(
   const changes = latest.flatMap(
     (report) => decideChange(stored.get(report.id) ?? null, report, now) ?? [],
   );
-  const created = changes.filter(({ isNew }) => isNew).length;
+  const changed = changes.filter(({ isNew }) => isNew).length;
   const visibility = visibilityOf(env.SERVED_ROUTES);
   return {
     ids: reported.map(({ id }) => id),
-    statements: readAs(storeChanges(workspaceId, changes, visibility, now), (isStored) =>
-      isStored ? created : null,
+    statements: readAs(storeChanges(workspaceId, changes, visibility, now), (result) =>
+      result === "stored" ? changed : result,
     ),
     // If another call changed an automation after a first try, a second try would change it back without an event.
-    isTriedOnce: true,
+    isIdempotent: false,
   };
 }
 
@@ -84,7 +122,7 @@ async function toWanted(
     agentName: agent.name,
     name:
       report.type === "crm_source" ? (name ?? "") : `${KIND_LABELS[report.type]} – ${agent.name}`,
-    updatedAt: updatedAt ?? null,
+    updatedAt: updatedAt ?? "always",
   };
 }
 
@@ -98,18 +136,22 @@ function latestOfEach(reported: WantedAutomation[]): WantedAutomation[] {
   return [...latest.values()];
 }
 
-/** Returns the time of a report; a report without a time is newer than all others. */
+/** Returns the time of a report; one that always applies is newer than all others. */
 function timeOf({ updatedAt }: WantedAutomation): number {
-  return updatedAt ?? Number.POSITIVE_INFINITY;
+  return updatedAt === "always" ? Number.POSITIVE_INFINITY : updatedAt;
 }
 
-/** Checks a call that removes automations and their runs. Unknown ids are ignored. */
-export async function checkRemoval(
-  { workspaceId, ids }: RecordingInput<"removeAutomations">,
+/** Plans a call that removes automations and their runs. Unknown ids are ignored. */
+export async function planRemoval(
+  { workspaceId, ids }: z.output<typeof AutomationRemoval>,
   { db, now }: CallContext,
-): Promise<CheckedCall> {
+): Promise<RecordingPlan> {
   // Only the workspace must exist.
   await findReferenced(db, workspaceId, []);
-  // A second try could remove automations that were recorded again after the first.
-  return { ids, statements: markAutomationsRemoved(workspaceId, ids, now), isTriedOnce: true };
+  return {
+    ids,
+    statements: markAutomationsRemoved(workspaceId, ids, now),
+    // A second try could remove automations that were recorded again after the first.
+    isIdempotent: false,
+  };
 }

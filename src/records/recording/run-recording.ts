@@ -1,20 +1,46 @@
-import { sql } from "drizzle-orm";
+import { z } from "@hono/zod-openapi";
+import { type SQL, sql } from "drizzle-orm";
+import { RunStatus, TriggerType } from "../../contract/enumerations.ts";
+import { AutomationId, Instant, LeadId, WorkspaceId } from "../../contract/fields.ts";
 import { derivedId } from "../../contract/ids.ts";
 import { InputError } from "../../contract/input-error.ts";
 import { inOrder, readAs } from "../../db/client.ts";
 import { runs as runsTable } from "../../db/schema.ts";
 import { announce, draftEvent } from "../../events/outbox.ts";
+import { text } from "../../primitives/text.ts";
 import { shows, visibilityOf } from "../automations.ts";
 import { insertRuns, type ReportedRun, toRun } from "../runs.ts";
-import { type CallContext, type CheckedCall, uniqueById } from "./checked-call.ts";
-import type { RecordingInput, RunReport } from "./inputs.ts";
+import {
+  type CallContext,
+  type RecordingPlan,
+  ReferenceOnce,
+  reports,
+  uniqueById,
+} from "./record.ts";
 import { findReferenced, type RecordReference } from "./references.ts";
 
-/** Checks a call that inserts runs and announces them. Stored runs stay unchanged. */
-export async function checkRuns(
-  { workspaceId, runs }: RecordingInput<"recordRuns">,
+const RunReport = z.strictObject({
+  reference: ReferenceOnce,
+  automationId: AutomationId.describe("aut_…, of this workspace"),
+  status: RunStatus,
+  triggerType: TriggerType,
+  occurredAt: Instant.nullish().describe("default: now"),
+  actions: z
+    .array(z.strictObject({ type: text(200).optional(), status: text(200).optional() }))
+    .max(100)
+    .nullish(),
+  leadId: LeadId.nullish().describe("lea_…, of this workspace"),
+});
+type RunReport = z.output<typeof RunReport>;
+
+/** The input of `recordRuns`. */
+export const RunRecording = z.strictObject({ workspaceId: WorkspaceId, runs: reports(RunReport) });
+
+/** Plans a call that inserts runs and announces them. Stored runs stay unchanged. */
+export async function planRuns(
+  { workspaceId, runs }: z.output<typeof RunRecording>,
   { env, db, now }: CallContext,
-): Promise<CheckedCall> {
+): Promise<RecordingPlan> {
   const visibility = visibilityOf(env.SERVED_ROUTES);
   const reported = await Promise.all(runs.map((run) => toReportedRun(workspaceId, run, now)));
   const references = reported.flatMap(referencesOf);
@@ -26,16 +52,17 @@ export async function checkRuns(
   const drafts = found
     .filter((run) => shows(visibility, automations.get(run.automationId)))
     .map((run) => draftEvent("run.completed", toRun(run), now));
-  const isNewRun = sql`NOT EXISTS (
-    SELECT 1 FROM ${runsTable} WHERE ${runsTable.id} = draft.value->>'subject')`;
+  const isNew = (id: SQL) =>
+    sql`NOT EXISTS (SELECT 1 FROM ${runsTable} WHERE ${runsTable.id} = ${id})`;
   const statements = inOrder({
     // Announced first, because the condition is that the run is not stored yet.
-    events: announce(workspaceId, "run.completed", drafts, isNewRun, now),
-    created: insertRuns(workspaceId, found),
+    events: announce(workspaceId, "run.completed", drafts, isNew, now),
+    changed: insertRuns(workspaceId, found),
   });
   return {
     ids: reported.map(({ id }) => id),
-    statements: readAs(statements, ({ created }) => created),
+    statements: readAs(statements, ({ changed }) => changed),
+    isIdempotent: true,
     missing: new InputError(
       "runs",
       "an automation that one of them refers to has just been removed",
