@@ -80,6 +80,7 @@ describe("the rows that are put back", () => {
     both("workspaces", workspace("wks_1"), { name: 'L\'Agence\n"2"; --', sealed_data_key: "k2.x" });
     both("api_keys", key("key_1"), { expires_at: 9 });
     both("subscriptions", subscription("whk_1"), { sealed_secret: "now", disabled_at: 5 });
+    insert(now, "subscriptions", subscription("whk_3", { deleted_at: 5 }));
     insert(now, "workspaces", workspace("wks_2"));
     insert(now, "api_keys", key("key_2", { workspace_id: "wks_2" }));
     insert(now, "subscriptions", subscription("whk_2", { idempotency_key: "key_1 a" }));
@@ -90,11 +91,39 @@ describe("the rows that are put back", () => {
     for (const table of ["workspaces", "api_keys", "audit_trail"] as const)
       expect(found[table], table).toEqual(noted[table]);
     // Disabling is repeated, as it cancels deliveries.
+    // One that was deleted since is not inserted.
     expect(found.subscriptions).toEqual([
       { ...noted.subscriptions[0], disabled_at: null },
       { ...noted.subscriptions[1], idempotency_key: null },
     ]);
     expect(putBack(then, noted)).toEqual([]);
+  });
+
+  test.each<[table: "workspaces" | "api_keys" | "subscriptions", changed: Row]>([
+    ["workspaces", { admin_emails: '["a@example.com"]', webhooks_max: 50 }],
+    ["api_keys", { requests_per_window: 7, last_used_at: 7 }],
+    [
+      "subscriptions",
+      {
+        url: "https://other.example/",
+        description: "CRM",
+        header_names: '["X-Token"]',
+        sealed_headers: "00",
+        earlier_secrets: "[]",
+        rotated_at: 7,
+      },
+    ],
+  ])("of %s have every column that was changed: %o", (table, changed) => {
+    const { then, now, both } = opened();
+    const rows = {
+      workspaces: workspace("wks_1"),
+      api_keys: key("key_1"),
+      subscriptions: subscription("whk_1"),
+    };
+    if (table !== "workspaces") both("workspaces", rows.workspaces);
+    both(table, rows[table], changed);
+    putBack(then, read(now));
+    expect(read(then)[table]).toMatchObject([changed]);
   });
 
   test("are written in statements that D1 accepts, however many they are", () => {
@@ -129,7 +158,18 @@ describe("the calls that are repeated", () => {
     both("workspaces", workspace("wks_1"));
     both("api_keys", key("key_1"), { requests_per_window: 7 });
     insert(now, "audit_trail", call("1", "updateApiKey", ["key_1"]));
-    expect(callsOf(then, now)).toEqual(["updateApiKey key_1"]);
+    // Its expiry has been put back by now.
+    both("api_keys", key("key_2", { requests_per_window: 8, expires_at: 99 }));
+    insert(now, "audit_trail", call("2", "rollApiKey", ["key_2", "key_3"]));
+    both("api_keys", key("key_4"));
+    const update = (keyId: string, requestsPerWindow: number) => ({
+      method: "updateApiKey",
+      input: { keyId, requestsPerWindow },
+    });
+    expect(callsToRepeat({ noted: read(now), found: read(then), erased: [] }, 10)).toEqual([
+      update("key_1", 7),
+      update("key_2", 8),
+    ]);
   });
 
   test("end access and sessions, or grant access, as it is now", () => {
@@ -137,8 +177,14 @@ describe("the calls that are repeated", () => {
     both("workspaces", workspace("wks_1"), { access_granted: 0, sessions_not_before: 5 });
     both("workspaces", workspace("wks_2", { access_granted: 0 }), { access_granted: 1 });
     both("workspaces", workspace("wks_3", { access_granted: 0 }));
-    expect(callsOf(then, now)).toEqual([
-      ...["setWorkspaceAccess wks_1", "endPortalSessions wks_1", "setWorkspaceAccess wks_2"],
+    const setAccess = (workspaceId: string, granted: boolean) => ({
+      method: "setWorkspaceAccess",
+      input: { workspaceId, granted },
+    });
+    expect(callsToRepeat({ noted: read(now), found: read(then), erased: [] }, 10)).toEqual([
+      setAccess("wks_1", false),
+      { method: "endPortalSessions", input: { workspaceId: "wks_1" } },
+      setAccess("wks_2", true),
     ]);
   });
 
@@ -155,6 +201,8 @@ describe("the calls that are repeated", () => {
       ...["deleteWebhook whk_1", "deleteWebhook whk_2", "disableWebhook whk_3"],
       ...["enableWebhook whk_4", "updateWebhook whk_5"],
     ]);
+    const calls = callsToRepeat({ noted: read(now), found: read(then), erased: [] }, 10);
+    expect(calls.at(-1)?.input).toEqual({ webhookId: "whk_5", events: ["run.completed"] });
   });
 
   test("erase and remove what the audit trail names, unless it was refused", () => {

@@ -167,6 +167,22 @@ describe("the sweep", () => {
       expect(await statesOf(id)).toEqual({ pending: 1 });
   });
 
+  test("of more databases than it can sweep at once takes them in turn", async () => {
+    const swept: string[] = [];
+    const names = ["DB", "DB_2", "DB_3", "DB_4", "DB_5", "DB_6"];
+    const databases = names.map((name) => {
+      const before = (_: number, texts: string[]) => {
+        if (/DELETE FROM "?audit_trail/i.test(texts.join())) swept.push(name);
+      };
+      return [name, observedDatabase({ before }).DB];
+    });
+    const deployment = { ...isolated().env, ...Object.fromEntries(databases) };
+    for (let minute = 0; minute < names.length; minute++)
+      await sweep(deployment, NOW + minute * MINUTE_MS);
+    const times = names.map((name) => swept.filter((each) => each === name).length);
+    expect(times).toEqual(names.map(() => 4));
+  });
+
   test("uses the cron's time", async () => {
     const { id } = await owed(1, NOW);
     const at = (ms: number) =>

@@ -12,6 +12,7 @@ import {
   announceLeads,
   answered,
   BROKEN,
+  consumeBodies,
   consumeFor,
   deliveryTo,
   FIRST_WAIT_MS,
@@ -128,6 +129,16 @@ describe("a batch", () => {
     expect(deployment.fast.at(-1)).toMatchObject({ subscriptionId: id, delaySeconds: 10 });
   });
 
+  test("with a delayed and an immediate message for a subscription knows that both have arrived", async () => {
+    const now = Date.now();
+    const { id } = await owed(1, now + 60_000);
+    await setSubscription(id, { notedWakeAt: now + 30_000 });
+    const deployment = isolated();
+    const wakeUp = { subscriptionId: id, queue: "fast" };
+    await consumeBodies([{ ...wakeUp, wakeAt: now + 30_000 }, wakeUp], deployment.env, OK);
+    expect(deployment.fast).toMatchObject([{ subscriptionId: id, wakeAt: now + 60_000 }]);
+  });
+
   test.each(["fast", "slow"] as const)(
     "in the wrong queue is only sent on: to %s",
     async (queue) => {
@@ -160,7 +171,8 @@ describe("a batch", () => {
     expect(await deliveryTo(unopened.id)).toMatchObject({ state: "pending", attempts: 0 });
     const log = lines.join("\n");
     // Successes are counted, failures are listed.
-    for (const text of ['"delivered":1,"failed":1', "delivery_not_attempted", "dispatch_failed"])
+    const counts = ['"delivered":1,"failed":1', '"attempt":1,'];
+    for (const text of [...counts, "delivery_not_attempted", "dispatch_failed"])
       expect(log).toContain(text);
     for (const { id, url, drafts } of [bad, unopened])
       for (const known of [id, new URL(url).host, drafts[0]?.id]) expect(log).toContain(known);

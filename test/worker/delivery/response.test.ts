@@ -9,6 +9,7 @@ import {
   openResponse,
   RESPONSE_KEPT_BYTES,
   RESPONSE_READ_MS,
+  type StoredResponse,
   sealResponse,
 } from "../../../src/delivery/response.ts";
 import { createSender } from "../../../src/delivery/sender.ts";
@@ -252,13 +253,32 @@ test("the body of a success is cancelled, so that its connection is free", async
   expect(cancel).toHaveBeenCalledTimes(1);
 });
 
-test("a secret that begins with another one is masked whole", async () => {
+/** The stored response to a request with these headers. */
+async function storedWith(
+  response: Partial<StoredResponse>,
+  sent: Record<string, string>,
+  clue: Parameters<typeof sealResponse>[2] = null,
+) {
   const key = await importKey(crypto.getRandomValues(new Uint8Array(32)));
   const delivery = { subscriptionId: "whk_1", eventId: "evt_1" };
-  const response = Promise.resolve({ headers: {}, body: "sesame-and-more", truncated: false });
+  const whole = { headers: {}, body: "", truncated: false, ...response };
+  const sealed = await sealResponse(delivery, Promise.resolve(whole), clue, async () => key, sent);
+  return openResponse(key, delivery, sealed);
+}
+
+test("a value of four characters is masked, and one of three is too common to be a secret", async () => {
+  const stored = await storedWith({ body: "abcd xyz" }, { "X-One": "abcd", "X-Other": "xyz" });
+  expect(stored).toMatchObject({ body: "*** xyz" });
+});
+
+test.each(["location", "error"])("a secret in the %s of a response is masked", async (name) => {
+  const stored = await storedWith({}, { "X-One": "sesame" }, { [name]: "to sesame" });
+  expect(stored).toMatchObject({ [name]: "to ***" });
+});
+
+test("a secret that begins with another one is masked whole", async () => {
   const sent = { "X-One": "sesame", "X-Other": "sesame-and-more" };
-  const stored = await sealResponse(delivery, response, null, async () => key, sent);
-  expect(await openResponse(key, delivery, stored)).toMatchObject({ body: "***" });
+  expect(await storedWith({ body: "sesame-and-more" }, sent)).toMatchObject({ body: "***" });
 });
 
 test("what a receiver echoes is encrypted, and erased with the lead", async () => {

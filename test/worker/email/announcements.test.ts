@@ -312,6 +312,17 @@ describe("administrators of a subscription that stays disabled", () => {
     expect(await announcementsOf(id)).toMatchObject([{ reminders: REMINDERS_MAX }]);
   });
 
+  test("are told until when a missed event can be sent, even if it is stored for a few days only", async () => {
+    const { id } = await failing(LASTING);
+    expect(await sweepAt(DUE)).toHaveLength(1);
+    const at = PROBES[LASTING] as number;
+    await failAt(id, [at]);
+    const mail = mailbox();
+    mail.env.EVENTS_KEPT_DAYS = 7 as never;
+    await mail.sweepAt(at);
+    expect(mail.sent[0]?.text).toContain("jusqu’au 12 janvier 2026 à 12:34");
+  });
+
   test("are told of no missed event that was delivered before it was sent again", async () => {
     const { at, id } = await disabled();
     const [first] = await deliveriesTo(id);
@@ -396,6 +407,13 @@ describe("subscriptions of a workspace to one host", () => {
     await setSubscription(ids[1] ?? "", { lastAttempt: later });
     const [sent] = await sweepAt(DUE);
     expect(sent?.text).toContain("418");
+  });
+
+  test("are told since when the first of them fails", async () => {
+    const { ids } = await failingAt(["https://one.example/a", "https://one.example/b"]);
+    await setSubscription(ids[0] ?? "", { failingSince: T0 + MINUTE_MS });
+    const [sent] = await sweepAt(DUE + MINUTE_MS);
+    expect(sent?.text).toContain("depuis le 5 janvier 2026 à 12:34");
   });
 
   test("share their reminders, too", async () => {

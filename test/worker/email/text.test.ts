@@ -134,6 +134,11 @@ test("an e-mail about a recovery asks for nothing, and names no failure", () => 
   expect(text).not.toContain("Dernier résultat");
 });
 
+test("an e-mail about twenty subscriptions lists all, and no others", () => {
+  const { text } = compose({ subscriptionIds: Array.from({ length: 20 }, (_, i) => `whk_${i}`) });
+  expect(text).toContain("\nwhk_19\n\n");
+});
+
 test("an e-mail about very many subscriptions lists the first twenty", () => {
   const subscriptionIds = Array.from({ length: 100 }, (_, i) => `whk_${i}`);
   const { text } = compose({ subscriptionIds });

@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { CustomHeaders } from "../../../src/endpoints/headers.ts";
 import { openWorkspace, Platform } from "../../support/api.ts";
 import { receivedBy, subscriberUrl } from "../../support/deliveries.ts";
 import { openPortal } from "../../support/portal.ts";
@@ -114,4 +115,42 @@ test.each(
 test("Two names that an endpoint under CGI cannot tell apart are refused", async () => {
   const { set } = await withHeaders(subscriberUrl(), { "X-Token": "one1", X_Token: "two2" });
   expect(set.status).toBe(400);
+});
+
+const named = (count: number) =>
+  Object.fromEntries(Array.from({ length: count }, (_, i) => [`X-Header-${i}`, "value"]));
+test.each<[what: string, headers: (size: number) => Record<string, string>, max: number]>([
+  ["A subscription has five custom headers at most", named, 5],
+  [
+    "The name of a custom header has 100 characters at most",
+    (size) => ({ ["x".repeat(size)]: "value" }),
+    100,
+  ],
+  [
+    "The value of a custom header has 1,000 characters at most",
+    (size) => ({ "X-Header": "v".repeat(size) }),
+    1_000,
+  ],
+])("%s", (_, headers, max) => {
+  const isValid = (size: number) => CustomHeaders.safeParse(headers(size)).success;
+  expect([isValid(max), isValid(max + 1)]).toEqual([true, false]);
+});
+
+test.each(["", " value", "value ", "a\tb", "a\nb", "é", "\x7f"])(
+  "%j is no value of a custom header",
+  (value) => {
+    expect(CustomHeaders.safeParse({ "X-Header": value }).success).toBe(false);
+  },
+);
+
+const SIGNS = `a&b<c>"d'e/f`;
+test.each([
+  ["HTML", "<p>a&amp;b&lt;c&gt;&quot;d&#39;e/f</p>", "<p>***</p>"],
+  ["JSON", JSON.stringify({ got: SIGNS }), '{"got":"***"}'],
+])("A stored response does not show a value that %s escapes", async (_, says, shown) => {
+  const url = `${subscriberUrl("says-500")}&${new URLSearchParams({ says })}`;
+  const { webhookId } = await withHeaders(url, { "X-Token": SIGNS });
+  const { eventId } = await Platform.sendTestEvent({ webhookId, type: "lead.created" });
+  const { attemptLog } = await Platform.readDelivery({ webhookId, eventId });
+  expect(attemptLog[0]?.response?.body).toBe(shown);
 });

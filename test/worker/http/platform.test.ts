@@ -1,5 +1,6 @@
 import { env } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
+import { RECORD_MAX_BYTES } from "../../../src/contract/limits.ts";
 import { OPERATIONS } from "../../../src/platform/operations.ts";
 import {
   deployedWith,
@@ -113,9 +114,11 @@ describe("POST /platform", () => {
 
   test("takes a hundred of the largest records, and no larger body", async () => {
     const { workspaceId } = await openWorkspace();
-    const leads = Array.from({ length: 100 }, (_, i) =>
-      leadReport(`large-${i}`, { customFields: { note: "x".repeat(16_000) } }),
-    );
+    const leads = Array.from({ length: 100 }, (_, i) => {
+      const lead = (note: string) => leadReport(`large-${i}`, { customFields: { note } });
+      const { length } = new TextEncoder().encode(JSON.stringify(lead("")));
+      return lead("x".repeat(RECORD_MAX_BYTES - length));
+    });
     expect(await post("/platform/recordLeads", { workspaceId, leads })).toMatchObject({
       status: 200,
       body: { created: 100 },

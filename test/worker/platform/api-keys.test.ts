@@ -96,6 +96,8 @@ test("a subscription remembers the key that created it, so that what a thief lef
   expect(shownOf).toEqual({ [theirs]: keyId, [ours]: other.keyId });
   const keyLabel = `CRM …${stolen.apiKey.slice(-4)}`;
   expect(await Platform.readWebhook({ webhookId: theirs })).toMatchObject({ keyId, keyLabel });
+  const unnamed = { keyLabel: `…${other.apiKey.slice(-4)}` };
+  expect(await Platform.readWebhook({ webhookId: ours })).toMatchObject(unnamed);
   const trail = await Platform.listAuditTrail({ workspaceId });
   const revoked = trail.items.find(({ method }) => method === "revokeApiKey");
   expect(revoked).toMatchObject({ ids: [keyId], keys: { [keyId]: keyLabel } });

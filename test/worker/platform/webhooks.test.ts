@@ -2,8 +2,9 @@ import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { WebhookEvent } from "../../../src/contract/enumerations.ts";
 import { isoTime } from "../../../src/contract/time.ts";
+import { commit } from "../../../src/db/client.ts";
 import { WebhookDelivery } from "../../../src/events/bodies.ts";
-import { findSubscription } from "../../../src/subscriptions/subscriptions.ts";
+import { findSubscription, updateSubscription } from "../../../src/subscriptions/subscriptions.ts";
 import { postTestEvent } from "../../../src/subscriptions/test-event.ts";
 import { errorOf, leadReport, openWorkspace, Platform } from "../../support/api.ts";
 import {
@@ -12,6 +13,7 @@ import {
   createWorkspace,
   DAY_MS,
   db,
+  deliveriesTo,
   dispatchAt,
   endWait,
   expectedSignatures,
@@ -45,6 +47,8 @@ describe("sendTestEvent", () => {
       const delivery = WebhookDelivery.parse(JSON.parse(body));
       expect(delivery).toMatchObject({ id: result.eventId, type });
       expect(JSON.stringify(delivery.data).toLowerCase()).toContain("test");
+      for (const [name, value] of Object.entries(delivery.data))
+        if (name.endsWith("_at")) expect(value).toBe(delivery.created_at);
       // What receivers that rewrite the body would change.
       const hard = ["/", "&", "<", "'", '\\"', "🏡", "\u2028", "e\u0301"];
       expect(hard.filter((one) => !body.includes(one))).toEqual([]);
@@ -174,6 +178,37 @@ describe("updateWebhook", () => {
       expect(await read()).toEqual({ ...before, events });
     }
   });
+});
+
+test("updateWebhook stores a URL as a URI, as its creation does", async () => {
+  const { id: webhookId } = await subscribe(await createWorkspace());
+  await Platform.updateWebhook({ webhookId, url: "https://bücher.example/a b" });
+  const url = "https://xn--bcher-kva.example/a%20b";
+  expect(await Platform.readWebhook({ webhookId })).toMatchObject({ url });
+});
+
+test("updateWebhook with another URL forgets which event types the old server accepted", async () => {
+  const { id: webhookId } = await subscribe(await createWorkspace());
+  await setSubscription(webhookId, { acceptedTypes: ["lead.created"] });
+  await Platform.updateWebhook({ webhookId, url: subscriberUrl() });
+  expect(await subscriptionRow(webhookId)).toMatchObject({ acceptedTypes: [] });
+});
+
+test("A subscription with another URL leaves events that are sent again in their slots", async () => {
+  const { id } = await owed(2, T0);
+  await dispatchAt(T0, [id], answered(200));
+  await redeliver(id, { since: T0, until: null, states: ["delivered"] }, T0 + HOUR_MS);
+  const slots = await deliveriesTo(id);
+  await commit(db, updateSubscription(id, { url: subscriberUrl() }));
+  expect(await deliveriesTo(id)).toEqual(slots);
+});
+
+test("enableWebhook forgets which event types the endpoint accepted and rejected", async () => {
+  const { id: webhookId } = await subscribe(await createWorkspace());
+  const rejections = { "run.completed": { since: T0, outcome: "answered", status: 400 } };
+  await setSubscription(webhookId, { disabledAt: T0, rejections, acceptedTypes: ["lead.created"] });
+  await Platform.enableWebhook({ webhookId });
+  expect(await subscriptionRow(webhookId)).toMatchObject({ rejections: {}, acceptedTypes: [] });
 });
 
 test("updateWebhook with another URL moves pending deliveries to it, and resets the subscription's health", async () => {

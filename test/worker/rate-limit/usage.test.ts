@@ -40,6 +40,7 @@ describe("the usage of a key", () => {
     const hours = await gate().usage();
     const sum = (of: "requests" | "refused") => hours.reduce((all, hour) => all + hour[of], 0);
     expect([sum("requests"), sum("refused")]).toEqual(counted);
+    for (const { startsAt } of hours) expect(startsAt).toBeGreaterThan(Date.now() - 2 * HOUR_MS);
   });
 
   test("is limited to one day", () => {
@@ -54,6 +55,6 @@ describe("the usage of a key", () => {
     ]);
     const shown = lastHours(hours, HOUR + 101 * HOUR_MS + 5);
     expect(shown.map(({ requests }) => requests)).toEqual([...Array(22).fill(1), 0, 0]);
-    expect(Date.parse(shown[0]?.hour ?? "")).toBe(HOUR + 78 * HOUR_MS);
+    expect(shown[0]?.hour).toBe(`${new Date(HOUR + 78 * HOUR_MS).toISOString().slice(0, 19)}Z`);
   });
 });

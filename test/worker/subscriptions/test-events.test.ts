@@ -50,6 +50,7 @@ test("The minute that test events are counted in begins with its first one", asy
   const take = (ms: number) => commit(db, takeTestEvent(workspaceId, now + ms));
   for (let n = 1; n < TEST_EVENTS_PER_MINUTE; n++) expect(await take(0)).toBe(null);
   expect(await take(59_000)).toBe(null);
+  expect(await take(30_500)).toBe(30);
   expect(await take(59_000)).toBe(1);
   expect(await take(60_000)).toBe(null);
 });

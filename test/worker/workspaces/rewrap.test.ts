@@ -116,3 +116,12 @@ test("after a reseal, leads are read and deliveries signed without the old keys"
   await consumeFor([id], isolated({ ENCRYPTION_KEYS: NEW_KEY }).env);
   expect(await receivedBy({ url })).toHaveLength(1);
 });
+
+test("a reseal leaves out a workspace that is locked for a move, and reseals the others", async () => {
+  const [locked = "", other = ""] = await createAll(2);
+  const lock = env.DB.prepare("UPDATE workspaces SET write_lock = ? WHERE id = ?");
+  await lock.bind("locked", locked).run();
+  expect(await reseal()).toEqual({ resealed: 1, remaining: 0, unreadable: 0 });
+  expect(await readable([other])).toBe(1);
+  await lock.bind(null, locked).run();
+});

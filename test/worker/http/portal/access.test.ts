@@ -186,6 +186,14 @@ test("without webhooks in SERVED_ROUTES, the portal has none", async () => {
   expect(await portal.get("/workspace")).toMatchObject({ status: 200 });
 });
 
+test("no log line contains a text that stands in place of an id", async () => {
+  const { portal, path } = await openOwed();
+  for (const odd of ["/webhooks/camille@example.com", `${path}/deliveries/camille@example.com`])
+    expect((await portal.get(odd)).status).toBe(404);
+  expect(lines.join("\n")).toContain("readDelivery");
+  expect(lines.join("\n")).not.toContain("camille");
+});
+
 test("no log line contains a token, and one contains the workspace", async () => {
   const owed = await openOwed();
   const { workspaceId } = owed;

@@ -1,7 +1,8 @@
 import { env } from "cloudflare:workers";
 import { expect, test } from "vitest";
+import { encodeCursor } from "../../../../src/contract/cursor.ts";
 import { openWorkspace, Platform, SOME_TIME } from "../../../support/api.ts";
-import { subscribe, subscriberUrl } from "../../../support/deliveries.ts";
+import { HOUR_MS, subscribe, subscriberUrl } from "../../../support/deliveries.ts";
 import { keepLog } from "../../../support/log-lines.ts";
 import { exchange, openOwed, portalOf } from "../../../support/portal.ts";
 
@@ -99,6 +100,49 @@ test("What is refused, changes nothing or only shows something is no change", as
   await portal.post(`${path}/enable`, {});
   await portal.get(`${path}/deliveries`);
   expect(await changesIn(portal, path)).toEqual([]);
+});
+
+test("A change that failed is listed, because it may have happened, and a rejected one is not", async () => {
+  const { workspaceId, webhookId, path } = await openOwed();
+  const insert = env.DB.prepare(
+    `INSERT INTO audit_trail (at, id, method, workspace_id, ids, via, result, duration_ms, webhook_id)
+      VALUES (1, ?1 || ?3, 'updateWebhook', ?2, '[]', 'rpc', ?1, 0, ?3)`,
+  );
+  for (const result of ["failed", "unknown_property"])
+    await insert.bind(result, workspaceId, webhookId).run();
+  const changes = await changesIn(await openAs(workspaceId), path);
+  expect(changes.map(({ result }) => result)).toEqual(["failed"]);
+});
+
+/** A range of the events of `openOwed`, and the cursor with which a second call continues it. */
+function rangeOf({ eventIds }: { eventIds: [string, ...string[]] }) {
+  const since = new Date(Date.now() - 2 * HOUR_MS).toISOString();
+  const cursor = encodeCursor("redelivery", { at: Date.now(), id: eventIds[0] });
+  return { since, cursor };
+}
+
+test("A range that is sent again is one change, however many calls it takes", async () => {
+  const owed = await openOwed();
+  const portal = await openAs(owed.workspaceId);
+  const { since, cursor } = rangeOf(owed);
+  for (const body of [{ since, dryRun: true }, { since }, { since, cursor }])
+    expect((await portal.post(`${owed.path}/redeliver`, body)).status).toBe(200);
+  expect(await changesIn(portal, owed.path)).toHaveLength(1);
+});
+
+test("A subscription that is disabled twice and enabled in two calls is changed twice", async () => {
+  const owed = await openOwed();
+  const portal = await openAs(owed.workspaceId);
+  const { since: redeliverSince, cursor } = rangeOf(owed);
+  for (const [action, body] of [
+    ["disable", {}],
+    ["disable", {}],
+    ["enable", { redeliverSince }],
+    ["enable", { redeliverSince, cursor }],
+  ] as const)
+    expect((await portal.post(`${owed.path}/${action}`, body)).status).toBe(200);
+  const changes = await changesIn(portal, owed.path);
+  expect(changes.map(({ method }) => method)).toEqual(["disableWebhook", "enableWebhook"]);
 });
 
 test("Another workspace's changes are not shown, whatever the query says", async () => {

@@ -1,7 +1,16 @@
+import { env } from "cloudflare:workers";
 import { expect, test } from "vitest";
+import { signPortalToken } from "../../../../src/platform/portal-token.ts";
 import { errorOf, openWorkspace, Platform } from "../../../support/api.ts";
-import { jumpTo } from "../../../support/deliveries.ts";
-import { exchange, linkToken, openOwed, portalOf, sessionToken } from "../../../support/portal.ts";
+import { HOUR_MS, jumpTo } from "../../../support/deliveries.ts";
+import {
+  exchange,
+  grantOf,
+  linkToken,
+  openOwed,
+  portalOf,
+  sessionToken,
+} from "../../../support/portal.ts";
 
 /** The statuses that a session and an unopened link of a workspace get. */
 async function statusesOf(session: string, link: string): Promise<number[]> {
@@ -46,6 +55,16 @@ test("Sessions end even if other ones were ended in the same millisecond", async
   expect(await statusesOf(session, link)).toEqual([401, 401]);
 });
 
+test("A session ends even if the clock that dated its link was nine seconds ahead", async () => {
+  const { workspaceId } = await openWorkspace();
+  const now = Date.now();
+  const grant = { ...grantOf(workspaceId, now + HOUR_MS), issuedAt: now + 9_000 };
+  const portal = portalOf(await signPortalToken(env.PORTAL_SIGNING_KEYS, "session", grant));
+  expect((await portal.get("/webhooks")).status).toBe(200);
+  await Platform.endPortalSessions({ workspaceId });
+  expect((await portal.get("/webhooks")).status).toBe(401);
+});
+
 test("A session has the actor, the address to return to and the mode of its link", async () => {
   const { workspaceId } = await openWorkspace();
   const returnUrl = "https://app.example.com/settings?tab=webhooks";
@@ -74,6 +93,7 @@ test("A read-only session shows everything and changes nothing", async () => {
   const delivery = `${path}/deliveries/${eventIds[0]}`;
   for (const shown of ["/workspace", "/keys", "/webhooks", path, `${path}/deliveries`, delivery])
     expect([shown, (await portal.get(shown)).status]).toEqual([shown, 200]);
+  expect((await portal.send("/webhooks", { method: "HEAD" })).status).toBe(200);
   const before = await Platform.readWebhook({ webhookId });
   const changes: [path: string, body: object][] = [
     ["/webhooks", { url: "https://hooks.example.com/", events: ["lead.created"] }],
