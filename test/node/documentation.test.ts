@@ -69,11 +69,11 @@ test.each(PAGES)("%s names only npm scripts and Platform methods that exist", (p
 });
 
 const seconds = (ms: number) => ms / 1000;
-const said = (n: number) => n.toLocaleString("en");
+const shown = (n: number) => n.toLocaleString("en");
 const delay = (s: number) => (s < 60 ? `${s} s` : `${s / 60} min`);
 const listed = (items: (string | number)[]) => items.join(", ").replace(/, (?!.*, )/, " and ");
 
-/** The figures that pages written by hand state; all others are generated, or name their constant. */
+/** The figures in pages that are not generated. All other figures are generated, or their page names the constant. */
 test.each([
   ["docs/deliveries.md", `the lease ends after ${seconds(LEASE_MS)} s`],
   ["docs/deliveries.md", `times out after ${seconds(POST_TIMEOUT_MS)} s`],
@@ -83,12 +83,12 @@ test.each([
     "docs/deliveries.md",
     `having failed before, it has been due for ${EXPIRES_AFTER_MS / DAY_MS} days`,
   ],
-  ["docs/deliveries.md", `more than ${said(PENDING_MAX)} (`],
+  ["docs/deliveries.md", `more than ${shown(PENDING_MAX)} (`],
   ["docs/deliveries.md", `the first ${RESPONSES_PER_DAY} of a subscription each day`],
   ["docs/deliveries.md", `waited for at most ${RESPONSE_READ_MS} ms`],
-  ["docs/deliveries.md", `up to ${said(RESPONSE_KEPT_BYTES)} bytes of it`],
+  ["docs/deliveries.md", `up to ${shown(RESPONSE_KEPT_BYTES)} bytes of it`],
   ["docs/deliveries.md", `one schedule of ${REDELIVERIES_PER_SECOND} per second`],
-  ["docs/deliveries.md", `examines up to ${said(REDELIVERY_EXAMINED_MAX)} events`],
+  ["docs/deliveries.md", `examines up to ${shown(REDELIVERY_EXAMINED_MAX)} events`],
   ["docs/deliveries.md", `is retried after ${listed(RETRY_WAITS_SECONDS.slice(0, 4).map(delay))}`],
   [
     "docs/deliveries.md",
@@ -109,7 +109,7 @@ test.each([
   ["docs/runbook.md", `${EMAIL_WAITS_SECONDS.length} times in two days`],
   ["docs/admin.md", `once it has lasted ${TELL_AFTER_MS / HOUR_MS} hours`],
   ["docs/admin.md", `retried ${EMAIL_WAITS_SECONDS.length} times`],
-  ["docs/admin.md", `the newest ${said(PORTAL_CHANGES_KEPT)}.`],
+  ["docs/admin.md", `the newest ${shown(PORTAL_CHANGES_KEPT)}.`],
   ["docs/runbook.md", `retried within ${seconds(LEASE_MS)} s`],
   ["docs/keys.md", `(${SECRET_OVERLAP_SECONDS.default / 3600} hours by default)`],
   ["docs/admin.md", `${SUBSCRIPTIONS_MAX} per workspace`],
@@ -120,7 +120,7 @@ test.each([
   ["docs/recording.md", `custom fields ${NESTING_MAX} levels deep`],
   ["site/page/flow.svg", `Any 2xx within ${seconds(POST_TIMEOUT_MS)} seconds`],
   ["site/page/flow.svg", `no 2xx within ${seconds(POST_TIMEOUT_MS)} s:`],
-  // A sender whose post we have given up is not waited for.
+  // Handlers do not wait for the rest of a request that we have aborted.
   ...["node.ts", "stripe.ts", "standardwebhooks.ts"].map((file): [string, string] => [
     `examples/receivers/${file}`,
     `requestTimeout: ${seconds(POST_TIMEOUT_MS)}_000,`,
