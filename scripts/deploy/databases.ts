@@ -135,7 +135,7 @@ export async function bookmark(
   return bookmarks;
 }
 
-/** Applies the missing migrations to each database. @throws Error at the first that fails. */
+/** Applies the missing migrations to databases that lack some. @throws Error at the first that fails. */
 export async function migrateDatabases(
   wrangler: Wrangler,
   databases: ConfiguredDatabase[],
@@ -159,14 +159,17 @@ export function migrationsHere(): string[] {
 }
 
 /**
+ * Finds the databases that lack a migration. The others need no call of wrangler, which takes seconds.
+ *
  * @param known the migrations that the code to be deployed has.
  * @throws Error if a database has one that this code cannot run on.
  */
-export async function expectRunsOn(
+export async function findUnmigrated(
   cloudflare: Cloudflare,
   databases: FoundDatabase[],
   known: string[],
-): Promise<void> {
+): Promise<FoundDatabase[]> {
+  const lacking: FoundDatabase[] = [];
   for (const database of databases) {
     const applied = await query(cloudflare, database, "SELECT name FROM d1_migrations", Named);
     const barrier = applied.find(({ name }) => ONE_WAY.test(name) && !known.includes(name));
@@ -174,7 +177,10 @@ export async function expectRunsOn(
       throw new Error(
         `The database ${database.name} has the migration ${barrier.name}, which this version is too old for: nothing was deployed.`,
       );
+    const names = new Set(applied.map(({ name }) => name));
+    if (known.some((name) => !names.has(name))) lacking.push(database);
   }
+  return lacking;
 }
 
 /** Counts, in the directory, the workspaces in each database other than `DB`. */

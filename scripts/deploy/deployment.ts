@@ -28,9 +28,10 @@ import {
   deleteEmpty,
   expectAllBound,
   expectReadable,
-  expectRunsOn,
+  type FoundDatabase,
   type FoundDatabases,
   findDatabases,
+  findUnmigrated,
   makeDatabases,
   migrateDatabases,
   migrationsHere,
@@ -69,6 +70,8 @@ const MARK = "CREATED_BY_NPM_RUN_DEPLOY";
 /** The configuration's resources that the account has, and those that it lacks. */
 interface Found {
   databases: FoundDatabases;
+  /** The existing databases that lack a migration. */
+  unmigrated: FoundDatabase[];
   queues: FoundQueue[];
   /** The secrets that neither the environment nor the Worker has. */
   secrets: SecretName[];
@@ -92,7 +95,6 @@ export async function deploy(options: Options, environment: NodeJS.ProcessEnv): 
   const config = await readConfig(options.configFile, options.environment);
   if (options.environment)
     refuseShared(options.environment, config, await readConfig(options.configFile));
-  const databases = databasesIn(config);
   const local = openWrangler(env, everyCall);
   const cloudflare = await findCloudflare(local, env, config.account_id);
   if (!cloudflare) {
@@ -116,7 +118,7 @@ export async function deploy(options: Options, environment: NodeJS.ProcessEnv): 
   await makeDatabases(cloudflare, [...misplaced, ...missing], jurisdiction);
   await makeQueues(cloudflare, found.queues, jurisdiction);
   const bookmarks = await bookmark(cloudflare, existing);
-  await migrateDatabases(wrangler, databases);
+  await migrateDatabases(wrangler, [...found.unmigrated, ...misplaced, ...missing]);
   const origin = String(config.vars.PORTAL_ORIGIN ?? "");
   const healthBefore = origin === "" ? null : await askHealth(origin);
   const isNewAddress = origin !== "" && healthBefore === null;
@@ -165,14 +167,21 @@ async function inspect(
   // Until there is a database, nothing is recorded, and no queue holds anything.
   if (directory) expectPlaced(queues, jurisdiction);
   const secrets = SECRET_NAMES.filter((name) => !given[name] && !there?.includes(name));
-  await expectRunsOn(cloudflare, databases.existing, migrationsHere());
+  const unmigrated = await findUnmigrated(cloudflare, databases.existing, migrationsHere());
   if (directory) await expectAllBound(cloudflare, directory, all);
   // A generated key decrypts nothing that is stored; those that the Worker has cannot be read, and stay.
   const isMade = secrets.includes("ENCRYPTION_KEYS");
   const keys = isMade ? makeSecret("-") : given.ENCRYPTION_KEYS;
   if (keys !== undefined) await expectReadable(cloudflare, databases.existing, keys, lostKeys);
   const former = there && (await findServing(cloudflare, config));
-  return { databases, queues, secrets, isMarked: there?.includes(MARK) === true, former };
+  return {
+    databases,
+    unmigrated,
+    queues,
+    secrets,
+    isMarked: there?.includes(MARK) === true,
+    former,
+  };
 }
 
 /** The version that has most of the traffic; null for none. */

@@ -91,6 +91,8 @@ describe("npm run deploy, one version after the other,", () => {
     const { code, output } = await site().deploy({});
     const { id, annotations } = newest();
     expect(output).toContain(`The database public-api can be restored to ${BOOKMARK}.`);
+    // It has all migrations.
+    expect(output).not.toContain("Migrating the database");
     expect(output).toContain(
       `Back to the version before: npx wrangler rollback ${former} --config=`,
     );
