@@ -12,7 +12,7 @@ import { toTable } from "../../../scripts/shared/table.ts";
 import type { Operation } from "../../../src/platform/operation.ts";
 import { OPERATIONS } from "../../../src/platform/operations.ts";
 import { opened } from "../../node/support/opened.ts";
-import { openPlatformCommand } from "../../node/support/platform-command.ts";
+import { openPlatformCommand, refusalOf } from "../../node/support/platform-command.ts";
 import { runProgram } from "../../node/support/process.ts";
 import { numbered, openWorkspace } from "../../node/support/workspace.ts";
 
@@ -53,17 +53,7 @@ describe("npm run platform", () => {
   const NO_SERVER = { WRANGLER_REGISTRY_PATH: join(registry, "empty") };
   test.each<[string[], sentence: string, env?: NodeJS.ProcessEnv]>([
     [["createUser"], "createUser: no such method; npm run platform -- --help lists them"],
-    [["ledger", "{workspaceId}"], "the input is not JSON: "],
-    [
-      ["recordLeads", '{ "workspaceId": "wks_1", "leads": [{ "reference": "" }] }'],
-      "recordLeads: leads[0].source, leads[0].agent are missing; leads[0].reference: ",
-    ],
-    [["ledger", "{}", "{}"], "expected one method and one JSON text, in quotes"],
     [["ledger", '{ "workspaceId": "wks_unknown" }'], "ledger: workspaceId: no such workspace\n"],
-    [
-      ["ledger", "--ndjson"],
-      "--ndjson is for exportWorkspace and methods that record, not for ledger",
-    ],
     [["ledger"], "The local server is not running: start it with `npm start`.\n", NO_SERVER],
     [
       ["ledger", "--remote"],
@@ -75,6 +65,23 @@ describe("npm run platform", () => {
     expect(stderr.slice(0, sentence.length)).toBe(sentence);
     expect(stderr.trimEnd().split("\n")).toHaveLength(1);
     expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
+  });
+
+  test.each<[string[], sentence: string]>([
+    [["ledger", "{workspaceId}"], "the input is not JSON: "],
+    [
+      ["recordLeads", '{ "workspaceId": "wks_1", "leads": [{ "reference": "" }] }'],
+      "recordLeads: leads[0].source, leads[0].agent are missing; leads[0].reference: ",
+    ],
+    [["ledger", "{}", "{}"], "expected one method and one JSON text, in quotes"],
+    [
+      ["ledger", "--ndjson"],
+      "--ndjson is for exportWorkspace and methods that record, not for ledger",
+    ],
+  ])("calls nothing if %j is wrong: %s", async (args, sentence) => {
+    const said = await refusalOf(...args);
+    expect(said.slice(0, sentence.length)).toBe(sentence);
+    expect(said.split("\n")).toHaveLength(1);
   });
 
   test("revokes a leaked key by its text, which it does not print, and notes who did", async () => {
@@ -111,7 +118,9 @@ describe("npm run platform", () => {
     const { stdout } = await platform("createApiKey", "--help");
     expect(stdout).toContain("Creates an API key for a workspace. The key is shown only once.");
     expect(stdout).toMatch(/^ {2}workspaceId +id +wks_…$/m);
-    expect(stdout).toMatch(/^ {2}requestsPerWindow\? +integer, 1 to 1000000 +the key's own quota/m);
+    expect(stdout).toMatch(
+      /^ {2}requestsPerWindow\? +integer, 1 to 1000000 +the key's own rate limit/m,
+    );
     expect(stdout).toContain(
       `npm run platform -- createApiKey '{ "workspaceId": "wks_…", "name": "CRM import" }'`,
     );

@@ -5,7 +5,7 @@ import { recordLines } from "../../../scripts/platform/record-lines.ts";
 import type { PlatformClient } from "../../../scripts/shared/platform-client.ts";
 import type { PlatformInput } from "../../../src/platform/operations.ts";
 import { opened } from "../../node/support/opened.ts";
-import { openPlatformCommand } from "../../node/support/platform-command.ts";
+import { openPlatformCommand, refusalOf } from "../../node/support/platform-command.ts";
 
 const command = await opened(openPlatformCommand());
 const { platform, platformWith, seed, inTerminal, countLeads } = command;
@@ -33,19 +33,22 @@ test("an input may be in a file, or in standard input", async () => {
 const LINES = ["--ndjson", "--workspace", "wks_1"];
 const LEADS_EXPECTED = "--leads: a whole number from 1 on is expected";
 
+test.each<[string[], sentence: string]>([
+  [["createWorkspace", "missing.json"], "missing.json cannot be read (ENOENT)"],
+  [["createWorkspace", "scripts"], "scripts cannot be read (EISDIR)"],
+  [["createWorkspace", "README.md"], "the input is not JSON: "],
+  [["recordLeads", ...LINES], "--ndjson needs a file, or -"],
+  [["recordLeads", "x.ndjson", "--ndjson"], "--ndjson needs --workspace ID"],
+  [["recordLeads", "missing", ...LINES], "missing cannot be read (ENOENT)"],
+  [["ledger", ...LINES.slice(1)], "--workspace is for methods that record, with --ndjson"],
+])("an input that cannot be used is named in one sentence: %j", async (args, sentence) => {
+  const said = await refusalOf(...args);
+  if (sentence.endsWith(": ")) expect(said.slice(0, sentence.length)).toBe(sentence);
+  else expect(said).toBe(sentence);
+});
+
 test.each<[typeof platform, string[], sentence: string]>([
-  [platform, ["createWorkspace", "missing.json"], "missing.json cannot be read (ENOENT)\n"],
-  [platform, ["createWorkspace", "scripts"], "scripts cannot be read (EISDIR)\n"],
-  [platform, ["createWorkspace", "README.md"], "the input is not JSON: "],
   [platform, ["createWorkspace", "-"], "the input is not JSON: "],
-  [platform, ["recordLeads", ...LINES], "--ndjson needs a file, or -\n"],
-  [platform, ["recordLeads", "x.ndjson", "--ndjson"], "--ndjson needs --workspace ID\n"],
-  [platform, ["recordLeads", "missing", ...LINES], "missing cannot be read (ENOENT)\n"],
-  [
-    platform,
-    ["ledger", ...LINES.slice(1)],
-    "--workspace is for methods that record, with --ndjson\n",
-  ],
   [seed, ["--leads", "many"], LEADS_EXPECTED],
   [seed, [], LEADS_EXPECTED],
   [
@@ -53,10 +56,9 @@ test.each<[typeof platform, string[], sentence: string]>([
     ["--leads", "10", "--workspace", "wks_unknown"],
     "recordLeads: workspaceId: no such workspace",
   ],
-])("an input that cannot be used is named in one sentence: %o %j", async (run, args, sentence) => {
+])("a command says what is wrong in one sentence: %o %j", async (run, args, sentence) => {
   const { code, stdout, stderr } = await run(...args);
   expect(stderr.slice(0, sentence.length)).toBe(sentence);
-  if (sentence.endsWith("\n")) expect(stderr).toBe(sentence);
   expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
 });
 

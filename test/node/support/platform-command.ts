@@ -1,6 +1,8 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { expect } from "vitest";
+import { callMethod } from "../../../scripts/platform/call.ts";
 import { startRuntime } from "../../../scripts/shared/runtime.ts";
 import { runProgram, startInTerminal } from "./process.ts";
 
@@ -41,4 +43,15 @@ export async function openPlatformCommand() {
       rmSync(registry, { recursive: true, force: true });
     },
   };
+}
+
+/**
+ * Does what `npm run platform` does, in this process, which is quicker: for a call that stops before it looks for a
+ * server. @returns the sentence with which it stops.
+ */
+export function refusalOf(...args: string[]): Promise<string> {
+  return callMethod(args).then(
+    () => expect.unreachable("it was called"),
+    (error: Error) => error.message,
+  );
 }

@@ -1,0 +1,115 @@
+import { accessSync, constants, readFileSync, statSync } from "node:fs";
+import { userInfo } from "node:os";
+import { text } from "node:stream/consumers";
+import { parseCall } from "../../src/platform/invoke.ts";
+import { isMethod, OPERATIONS } from "../../src/platform/operations.ts";
+import { parseArguments } from "../shared/command.ts";
+import { openPlatform, type PlatformClient, SELECTION } from "../shared/platform-client.ts";
+import { toTable } from "../shared/table.ts";
+import { describeMethod, describeMethods } from "./help.ts";
+import { eraseAll, exportLines, findAll, redeliverAll } from "./long-calls.ts";
+import { recordLines, takesLines } from "./record-lines.ts";
+
+/**
+ * Calls the method that the arguments of `npm run platform` name.
+ *
+ * @returns what to print; null if it has been printed already.
+ * @throws Error that says what is wrong, in words for the user.
+ */
+export async function callMethod(args: string[]): Promise<string | null> {
+  const { values, positionals } = parseArguments(
+    describeMethods,
+    {
+      json: { type: "boolean", default: false },
+      ndjson: { type: "boolean", default: false },
+      workspace: { type: "string" },
+      actor: { type: "string" },
+      ...SELECTION,
+    },
+    { allowPositionals: true, args },
+  );
+  const [method, given = "{}", ...rest] = positionals;
+  if (method === undefined) return describeMethods();
+  if (!isMethod(method))
+    throw new Error(`${method}: no such method; npm run platform -- --help lists them`);
+  if ((values as { help?: boolean }).help) return describeMethod(method, OPERATIONS[method]);
+  if (rest.length > 0) throw new Error("expected one method and one JSON text, in quotes");
+  const format = (answer: object) =>
+    process.stdout.isTTY && !values.json ? toTable(answer) : JSON.stringify(answer, null, 2);
+  const { ndjson, workspace, remote, env, actor = userInfo().username } = values;
+  const open = async () => callingAs(actor, await openPlatform({ remote, env }));
+  if (ndjson && takesLines(method)) {
+    if (workspace === undefined) throw new Error("--ndjson needs --workspace ID");
+    if (positionals.length < 2) throw new Error("--ndjson needs a file, or -");
+    expectReadable(given);
+    await using platform = await open();
+    return format(await recordLines(platform, method, workspace, given));
+  }
+  if (ndjson && method !== "exportWorkspace")
+    throw new Error(`--ndjson is for exportWorkspace and methods that record, not for ${method}`);
+  if (workspace !== undefined)
+    throw new Error("--workspace is for methods that record, with --ndjson");
+  const input = parseText(method, await readText(given));
+  // The server would report the same, but later.
+  parseCall(OPERATIONS[method], input, method);
+  await using platform = await open();
+  if (ndjson) {
+    await exportLines(platform, input);
+    return null;
+  }
+  if (method === "eraseWorkspace") return format(await eraseAll(platform, input));
+  if (method === "redeliver" || method === "enableWebhook")
+    return format(await redeliverAll(platform, method, input));
+  if (method === "findLeads") return format(await findAll(platform, input));
+  return format(await platform.call(method, input));
+}
+
+/** The same platform, with `actor` added to each input that has none. */
+function callingAs(actor: string, platform: PlatformClient): PlatformClient {
+  return {
+    call: (method, input) => platform.call(method, { actor, ...input }),
+    [Symbol.asyncDispose]: () => platform[Symbol.asyncDispose](),
+  };
+}
+
+/** Reads the input: JSON as given, or from a file, or, for `-`, from standard input. */
+async function readText(given: string): Promise<string> {
+  if (/^\s*[{[]/.test(given)) return given;
+  if (given === "-") return text(process.stdin);
+  expectReadable(given);
+  return readFileSync(given, "utf8");
+}
+
+/** @throws Error in one sentence, unless `file` is a readable file, or `-`. */
+function expectReadable(file: string): void {
+  try {
+    if (file === "-") return;
+    accessSync(file, constants.R_OK);
+    // As reading it would fail.
+    if (statSync(file).isDirectory()) throw Object.assign(new Error(), { code: "EISDIR" });
+  } catch (error) {
+    throw new Error(`${file} cannot be read (${(error as NodeJS.ErrnoException).code})`);
+  }
+}
+
+// biome-ignore lint/suspicious/noExplicitAny: the schema of the method checks it
+function parseText(method: string, text: string): any {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    if (takesLines(method) && isLines(text))
+      throw new Error(
+        "the input has one JSON text per line: use --ndjson --workspace ID to record them",
+      );
+    throw new Error(`the input is not JSON: ${(error as Error).message}`);
+  }
+}
+
+/** Whether the first line of a text is JSON by itself. */
+function isLines(text: string): boolean {
+  try {
+    return typeof JSON.parse(text.trimStart().split("\n", 1)[0] ?? "") === "object";
+  } catch {
+    return false;
+  }
+}
