@@ -63,8 +63,8 @@ class MeteredClient extends DeferredClient {
     this.#budget = budget;
   }
 
-  override async execute<T>(call: ClientCall<T>, statements: number): Promise<T> {
-    this.#budget.spend(statements);
+  override async execute<T>(call: ClientCall<T>, texts: readonly string[]): Promise<T> {
+    this.#budget.spend(texts.length);
     return call(this.#client);
   }
 

@@ -32,10 +32,19 @@ export type ClientCall<T> = (client: D1Client) => Promise<T>;
  *       GuardedClient               fails a transaction if its request may not write any more (workspaces/write-guard.ts)
  *         MeteredClient             counts the statements of an invocation (budget.ts)
  *           D1                      a binding, or a session of one
+ *
+ * For example, a query through a retrying client and early reads takes these steps:
+ *
+ * 1. `prepare(text).bind(…)` on the retrying client only stores the text and the parameters, in a `DeferredStatement`.
+ * 2. Its `all()` calls `execute` of the retrying client, which passes the query on to its own client, the early reads.
+ *    There, `prepare` and `bind` store it again, in a second `DeferredStatement`.
+ * 3. Its `all()` calls `execute` of the early reads, which chooses a session of D1. Now D1 prepares and executes it.
+ *
+ * So each retry, and each choice of a session, begins with a statement of its own.
  */
 export abstract class DeferredClient implements D1Client {
-  /** Executes a call. @param statements the number of its statements. */
-  abstract execute<T>(call: ClientCall<T>, statements: number): Promise<T>;
+  /** Executes a call. @param texts its statements, in SQL. */
+  abstract execute<T>(call: ClientCall<T>, texts: readonly string[]): Promise<T>;
 
   prepare(query: string): D1PreparedStatement {
     return new DeferredStatement(this, query, []) as unknown as D1PreparedStatement;
@@ -45,40 +54,40 @@ export abstract class DeferredClient implements D1Client {
     const deferred = statements as unknown as DeferredStatement[];
     return this.execute(
       (client) => client.batch<T>(deferred.map((statement) => statement.on(client))),
-      deferred.length,
+      deferred.map(({ text }) => text),
     );
   }
 }
 
 class DeferredStatement {
   readonly #client: DeferredClient;
-  readonly #query: string;
+  readonly text: string;
   readonly #parameters: unknown[];
 
-  constructor(client: DeferredClient, query: string, parameters: unknown[]) {
+  constructor(client: DeferredClient, text: string, parameters: unknown[]) {
     this.#client = client;
-    this.#query = query;
+    this.text = text;
     this.#parameters = parameters;
   }
 
   bind(...parameters: unknown[]): DeferredStatement {
-    return new DeferredStatement(this.#client, this.#query, parameters);
+    return new DeferredStatement(this.#client, this.text, parameters);
   }
 
   on(client: D1Client): D1PreparedStatement {
-    return client.prepare(this.#query).bind(...this.#parameters);
+    return client.prepare(this.text).bind(...this.#parameters);
   }
 
   all() {
-    return this.#client.execute((client) => this.on(client).all(), 1);
+    return this.#client.execute((client) => this.on(client).all(), [this.text]);
   }
 
   raw() {
-    return this.#client.execute((client) => this.on(client).raw(), 1);
+    return this.#client.execute((client) => this.on(client).raw(), [this.text]);
   }
 
   run() {
-    return this.#client.execute((client) => this.on(client).run(), 1);
+    return this.#client.execute((client) => this.on(client).run(), [this.text]);
   }
 }
 
@@ -89,8 +98,8 @@ class DeferredStatement {
 export class EarlyReads extends DeferredClient {
   readonly #since: ReadPoint;
   readonly #required: Promise<ReadPoint>;
-  /** The database and session that are recent enough; null until a read has found one. */
-  #met: { binding: D1Database; session: D1DatabaseSession } | null = null;
+  /** The source that satisfies `required`, from which all further reads come; null until a read has found it. */
+  #source: { binding: D1Database; session: D1DatabaseSession } | null = null;
 
   /**
    * @param since the database and the bookmark with which reads start.
@@ -106,11 +115,11 @@ export class EarlyReads extends DeferredClient {
 
   /** Returns the bookmark of the reads; null if there is none of this database. */
   bookmarkOf(binding: D1Database): string | null {
-    return this.#met?.binding === binding ? this.#met.session.getBookmark() : null;
+    return this.#source?.binding === binding ? this.#source.session.getBookmark() : null;
   }
 
   override async execute<T>(call: ClientCall<T>): Promise<T> {
-    if (this.#met) return call(this.#met.session);
+    if (this.#source) return call(this.#source.session);
     // It has a session of its own, because the bookmark of a shared one may be that of a concurrent, newer read.
     const session = openSession(this.#since);
     const early = call(session);
@@ -121,12 +130,12 @@ export class EarlyReads extends DeferredClient {
     if (binding === this.#since.binding) {
       const found = await early;
       if (!isOlder(session.getBookmark(), required.bookmark)) {
-        this.#met ??= { binding, session };
+        this.#source ??= { binding, session };
         return found;
       }
     }
     // A concurrent query may have opened the required session already.
-    this.#met ??= { binding, session: openSession(required) };
-    return call(this.#met.session);
+    this.#source ??= { binding, session: openSession(required) };
+    return call(this.#source.session);
   }
 }

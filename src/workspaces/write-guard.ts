@@ -31,16 +31,24 @@ export function refuseWrites(workspaceId: string, keyId: string): Part {
     .where(eq(id, workspaceId));
 }
 
+/** Matches a statement that writes. Its values are bound, so they are not in the text. */
+const WRITING = /\b(insert into|replace into|update|delete from)\b/i;
+
 /** Begins the invalid JSON path that stands for a refusal. */
 const REFUSED = "write refused: ";
-/** A valid JSON path, which stands for none. */
+/** A valid JSON path, which stands for no refusal. */
 const PERMITTED = "$";
 const ENDED: ErrorCode = "invalid_api_key";
 const DENIED: ErrorCode = "workspace_access_denied";
 
 /**
- * Prepares a statement that fails if a request may not write, and so undoes its transaction. SQLite can only raise an
- * error in a trigger, so the statement reads an invalid JSON path, whose error quotes the path (`toRefusal`).
+ * Prepares a statement that fails if a request may not write, and so undoes its transaction. If the key has ended, it
+ * amounts to
+ *
+ *     SELECT json_extract('{}', 'write refused: invalid_api_key')
+ *
+ * which fails, because that is not a JSON path. The error quotes the path (`toRefusal`). If the request may write, the
+ * path is `$`, which is valid. SQLite raises errors of one's own in triggers only.
  *
  * @param refusal SQL: the error code if the request is refused, or else null.
  */
@@ -64,7 +72,7 @@ const failIfSessionEnded = failIfRefused(
 
 /**
  * A client of a workspace's database for the writes of a request. A transaction fails with the refusal of an admission
- * if the access of the request has ended. Single statements are reads, because all writes are transactions (`commit`).
+ * if the access of the request has ended. A statement outside of a transaction cannot check that, so it must be a read.
  */
 export class GuardedClient extends DeferredClient {
   readonly #client: D1Client;
@@ -81,7 +89,11 @@ export class GuardedClient extends DeferredClient {
     this.#failIfEnded = this.prepare(text).bind(...params);
   }
 
-  override execute<T>(call: ClientCall<T>): Promise<T> {
+  /** @throws Error for a single statement that writes: write with `commit`. */
+  override async execute<T>(call: ClientCall<T>, texts: readonly string[]): Promise<T> {
+    const [text = ""] = texts;
+    if (texts.length === 1 && WRITING.test(text))
+      throw new Error("a write outside of a transaction is not guarded: use `commit`");
     return call(this.#client);
   }
 

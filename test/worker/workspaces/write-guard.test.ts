@@ -1,6 +1,7 @@
-import { sql } from "drizzle-orm";
+import { eq, sql } from "drizzle-orm";
 import { expect, test } from "vitest";
 import { commit, openDatabase } from "../../../src/db/client.ts";
+import { workspaces } from "../../../src/db/schema.ts";
 import { endSessions } from "../../../src/workspaces/workspaces.ts";
 import { GuardedClient, refuseWrites } from "../../../src/workspaces/write-guard.ts";
 import { createWorkspace, db } from "../../support/deliveries.ts";
@@ -29,4 +30,16 @@ test("A session writes nothing from the millisecond on in which sessions were en
   };
   await expect(write(row.endedAt)).rejects.toMatchObject({ code: "invalid_api_key" });
   expect(await write(row.endedAt + 1)).toBe(1);
+});
+
+test("A single statement of a guarded client reads, and cannot write", async () => {
+  const workspaceId = await createWorkspace();
+  const guarded = openDatabase(new GuardedClient(WORKSPACE_DB, workspaceId, { keyId: "key_1" }));
+  const isOwn = eq(workspaces.id, workspaceId);
+  const change = guarded.update(workspaces).set({ name: "changed" }).where(isOwn);
+  await expect(change.run()).rejects.toMatchObject({
+    cause: { message: expect.stringContaining("not guarded") },
+  });
+  const [row] = await guarded.select({ name: workspaces.name }).from(workspaces).where(isOwn);
+  expect(row?.name).not.toBe("changed");
 });
