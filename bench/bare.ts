@@ -3,7 +3,7 @@
  * As a Worker of its own, `GET /v1/automations` by a bare handler.
  */
 import type { automations } from "../src/db/schema.ts";
-import { hashApiKey } from "../src/rate-limit/api-key.ts";
+import { hashApiKey } from "../src/rate-limit/key-text.ts";
 import { toAutomation } from "../src/records/automations.ts";
 
 export { AddressGate, KeyGate, Platform } from "../src/index.ts";

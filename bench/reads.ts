@@ -1,6 +1,6 @@
 import type { Runtime } from "../scripts/shared/runtime.ts";
 import { encodeCursor } from "../src/contract/cursor.ts";
-import { hashApiKey } from "../src/rate-limit/api-key.ts";
+import { hashApiKey } from "../src/rate-limit/key-text.ts";
 import type { Samples } from "./figures.ts";
 import {
   call,

@@ -5,7 +5,7 @@
  */
 import { WebhookEvent } from "../src/contract/enumerations.ts";
 import { HARD_DELIVERIES } from "../src/events/samples.ts";
-import type { Page } from "../src/http/paging.ts";
+import type { PageBody } from "../src/http/paging.ts";
 import type { Automation } from "../src/records/automations.ts";
 import type { Webhook } from "../src/subscriptions/subscriptions.ts";
 import { fail, parseArguments } from "./shared/command.ts";
@@ -86,7 +86,7 @@ async function findEvent(
   recordId: string,
   since: number,
 ): Promise<string | null> {
-  const { data } = await openApi(base, apiKey)<Page<Webhook>>("GET", "/v1/webhooks?limit=100");
+  const { data } = await openApi(base, apiKey)<PageBody<Webhook>>("GET", "/v1/webhooks?limit=100");
   for (const { id: webhookId } of data.filter(({ events }) => events.includes(type))) {
     const { items } = await platform.call("listDeliveries", { webhookId, type });
     for (const { eventId } of items.filter(({ createdAt }) => Date.parse(createdAt) >= since)) {
@@ -99,7 +99,7 @@ async function findEvent(
 
 /** Finds an automation that can be paused or activated, the same one each time. */
 async function findAutomation({ base, apiKey }: LocalServer): Promise<Automation> {
-  const { data } = await openApi(base, apiKey)<Page<Automation>>(
+  const { data } = await openApi(base, apiKey)<PageBody<Automation>>(
     "GET",
     "/v1/automations?limit=100",
   );

@@ -13,7 +13,7 @@ import { buffer } from "node:stream/consumers";
 import { WebhookEvent } from "../../src/contract/enumerations.ts";
 import { isId } from "../../src/contract/ids.ts";
 import { RECORDS_MAX, RETRY_WAITS_SECONDS } from "../../src/contract/limits.ts";
-import type { Page } from "../../src/http/paging.ts";
+import type { PageBody } from "../../src/http/paging.ts";
 import type { Webhook } from "../../src/subscriptions/subscriptions.ts";
 import { fail, parseArguments } from "../shared/command.ts";
 import { type LocalApi, openApi, Refusal } from "../shared/local-api.ts";
@@ -59,7 +59,7 @@ function parseTarget(text: string): URL {
 async function listen(target: URL | null, isKept: boolean): Promise<void> {
   const { base, apiKey } = await findLocalServer();
   const api = openApi(base, apiKey);
-  const { data } = await api<Page<Webhook>>("GET", "/v1/webhooks?limit=100");
+  const { data } = await api<PageBody<Webhook>>("GET", "/v1/webhooks?limit=100");
   const kept = readKept();
   await removeLeftOvers(
     api,

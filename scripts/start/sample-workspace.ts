@@ -1,6 +1,6 @@
 import { WebhookEvent } from "../../src/contract/enumerations.ts";
 import { PORTAL_LINK_MINUTES } from "../../src/contract/limits.ts";
-import type { Page } from "../../src/http/paging.ts";
+import type { PageBody } from "../../src/http/paging.ts";
 import type { WebhookWithSecret } from "../../src/http/routes/webhooks.ts";
 import type { Webhook } from "../../src/subscriptions/subscriptions.ts";
 import { openApi, Refusal } from "../shared/local-api.ts";
@@ -79,7 +79,7 @@ export async function subscribe(
 ): Promise<void> {
   const api = openApi(base, state.apiKey);
   try {
-    const { data } = await api<Page<Webhook>>("GET", "/v1/webhooks?limit=100");
+    const { data } = await api<PageBody<Webhook>>("GET", "/v1/webhooks?limit=100");
     const known = data.find(({ id }) => id === state.webhook?.id);
     if (known && known.url === url && known.disabled_at === null) return;
     // Subscriptions are removed if their secret is lost or their port has changed.

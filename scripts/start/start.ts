@@ -6,7 +6,7 @@ import { createWriteStream } from "node:fs";
 import { join, relative } from "node:path";
 import { PORTAL_LINK_OPENS_MS } from "../../src/contract/limits.ts";
 import { MINUTE_MS } from "../../src/contract/time.ts";
-import type { Page } from "../../src/http/paging.ts";
+import type { PageBody } from "../../src/http/paging.ts";
 import type { Automation } from "../../src/records/automations.ts";
 import { makeWritable, ROOT } from "../shared/checkout.ts";
 import { parseArguments } from "../shared/command.ts";
@@ -168,7 +168,7 @@ Three requests to paste into another terminal:
 /** Finds an automation that a client can pause, or else one that it can activate; null if there is neither. */
 async function findControllable(api: LocalApi): Promise<Automation | null> {
   try {
-    const { data } = await api<Page<Automation>>("GET", "/v1/automations?limit=100");
+    const { data } = await api<PageBody<Automation>>("GET", "/v1/automations?limit=100");
     const inState = (wanted: Automation["status"]) => data.find(({ status }) => status === wanted);
     return inState("active") ?? inState("paused") ?? null;
   } catch (error) {

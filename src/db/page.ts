@@ -19,7 +19,7 @@ export interface PageRequest {
 }
 
 /** The page of items that a `PageRequest` selects. */
-export interface Listing<Item> {
+export interface Page<Item> {
   items: Item[];
   /** Where the next page begins; null if there is none. */
   next: Position | null;
@@ -31,7 +31,7 @@ export interface Order {
   id: Column;
 }
 
-/** SQL condition: the row is older than the start of the page. */
+/** SQL condition: the row is older than the start of the page, which has the placeholders `at` and `id`. */
 export function isOnPage({ at, id }: Order): SQL {
   return sql`(${at}, ${id}) < (${sql.placeholder("at")}, ${sql.placeholder("id")})`;
 }
@@ -58,30 +58,37 @@ const NEWEST: Position = { at: Number.MAX_SAFE_INTEGER, id: "" };
 const OLDEST: Position = { at: Number.MIN_SAFE_INTEGER, id: "" };
 
 /**
- * Prepares the pages of a list. A page is one query, which reads one row more than it shows. That of leads is:
+ * Prepares the query for a page of a list, and returns the function that reads one. A page is one query, which reads one row more than it shows. That of leads is:
  *
  *     SELECT … FROM leads WHERE workspace_id = :workspaceId AND (created_at, id) < (:at, :id)
  *     ORDER BY created_at DESC, id DESC LIMIT :rows
  *
  * The order needs an index that begins with the columns of the other conditions, such as `leads_newest`.
  *
- * @param rows selects the rows with the condition `isOnPage`.
+ * The function fills in the placeholders `at` and `id` of `isOnPage`, and `rows` of the limit, which is added here. Its
+ * caller passes the values of all others, such as `workspaceId`.
+ *
+ * @param query selects the rows with the condition `isOnPage`, without order and limit.
  * @param bytesOf returns the approximate size of an item in bytes of JSON.
  */
-export function preparePages<Row extends object>(
-  order: Order,
-  rows: RowQuery<Row>,
-  bytesOf: (row: Row) => number = jsonBytes,
-) {
+export function preparePage<Row extends object>({
+  order,
+  query: rows,
+  bytesOf = jsonBytes,
+}: {
+  order: Order;
+  query: RowQuery<Row>;
+  bytesOf?: (row: Row) => number;
+}) {
   const page = prepared(sorted(rows, order).limit(sql.placeholder("rows")));
   return async (
     db: Database,
     values: Record<string, unknown>,
     { limit, after }: PageRequest,
-  ): Promise<Listing<Row>> => {
+  ): Promise<Page<Row>> => {
     const { at, id } = after ?? NEWEST;
     const found = await query(db, page({ ...values, at, id, rows: limit + 1 }));
-    return toListing(found as Row[], limit, order, bytesOf);
+    return cutPage(found as Row[], limit, order, bytesOf);
   };
 }
 
@@ -89,13 +96,13 @@ export function preparePages<Row extends object>(
 export const PAGE_EXAMINED_MAX = 10_000;
 
 /**
- * Prepares the pages of a list that hides rows. Usually, a page is one query for the rows that it shows and one more.
+ * Prepares the queries for a page of a list that hides rows, like `preparePage`. Usually, a page is one query for the rows that it shows and one more.
  * If one of these is hidden, two more queries find the last row to examine, and the rows to show up to there.
  *
  * @param isHidden the SQL condition that the list selects as `isHidden`.
  * @param selectRows selects the rows that meet a condition.
  */
-export function preparePagesWithHidden<Row extends { isHidden: boolean }>(
+export function preparePageWithHidden<Row extends { isHidden: boolean }>(
   order: Order,
   isHidden: SQL,
   selectRows: (condition: SQL) => RowQuery<Row>,
@@ -114,17 +121,17 @@ export function preparePagesWithHidden<Row extends { isHidden: boolean }>(
     db: Database,
     values: Record<string, unknown>,
     { limit, after }: PageRequest,
-  ): Promise<Listing<Row>> => {
+  ): Promise<Page<Row>> => {
     const { at, id } = after ?? NEWEST;
     const bound = { ...values, at, id };
     const rows = limit + 1;
     const found = (await query(db, page({ ...bound, rows }))) as Row[];
-    if (!found.some((row) => row.isHidden)) return toListing(found, limit, order);
+    if (!found.some((row) => row.isHidden)) return cutPage(found, limit, order);
     const [last] = (await query(db, lastExamined(bound))) as Row[];
     const end = last ? positionOf(last, order) : null;
     const { at: endAt, id: endId } = end ?? OLDEST;
     const shown = (await query(db, shownRows({ ...bound, endAt, endId, rows }))) as Row[];
-    const { items, next } = toListing(shown, limit, order);
+    const { items, next } = cutPage(shown, limit, order);
     return { items, next: next ?? end };
   };
 }
@@ -133,12 +140,12 @@ export function preparePagesWithHidden<Row extends { isHidden: boolean }>(
  * Makes a page of `limit + 1` rows; the extra row only shows that there are more. The page ends earlier if its items
  * take more than `PAGE_MAX_BYTES`, but has at least one item.
  */
-export function toListing<Row extends object>(
+export function cutPage<Row extends object>(
   rows: Row[],
   limit: number,
   order: Order,
   bytesOf: (row: Row) => number = jsonBytes,
-): Listing<Row> {
+): Page<Row> {
   let bytes = 0;
   let count = 0;
   for (const row of rows.slice(0, limit)) {
@@ -164,8 +171,8 @@ function positionOf(row: object, { at, id }: Order): Position {
 
 /** Maps the items of a page. */
 export function mapItems<Row, Item>(
-  { items, next }: Listing<Row>,
+  { items, next }: Page<Row>,
   toItem: (row: Row) => Item,
-): Listing<Item> {
+): Page<Item> {
   return { items: items.map(toItem), next };
 }

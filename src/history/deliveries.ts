@@ -6,7 +6,7 @@ import { eventIdAt } from "../contract/ids.ts";
 import { isoTime, isoTimeOrNull } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
 import { type Database, query } from "../db/client.ts";
-import { type Listing, type PageRequest, toListing } from "../db/page.ts";
+import { cutPage, type Page, type PageRequest } from "../db/page.ts";
 import { deliveries, events, leads, subscriptions, workspaces } from "../db/schema.ts";
 import { deliveryState } from "../db/states.ts";
 import { ATTEMPT_DUE_AT } from "../delivery/due.ts";
@@ -102,7 +102,7 @@ export async function listDeliveriesOf(
   webhookId: string,
   filter: DeliveryFilter,
   { limit, after }: PageRequest,
-): Promise<Listing<DeliveryView>> {
+): Promise<Page<DeliveryView>> {
   const { state, type, status, since, until, leadId } = filter;
   // The index lacks cancelled deliveries whose rows still say `pending`, so only these two states use it.
   const storedState = state === "retrying" ? "pending" : state === "exhausted" ? state : null;
@@ -150,7 +150,7 @@ export async function listDeliveriesOf(
       .limit(limit + 1),
   });
   const order = { at: events.createdAt, id: deliveries.eventId };
-  const { items, next } = toListing(found as DeliveryRow[], limit, order);
+  const { items, next } = cutPage(found as DeliveryRow[], limit, order);
   // The next page starts after the last row that was examined.
   const [resumeAt] = bound ?? [];
   const dataKey = await openDataKeyOf(env, owner);
@@ -174,7 +174,7 @@ export async function listFailuresOf(
   workspaceId: string,
   state: FailureState | null,
   { limit, after }: PageRequest,
-): Promise<Listing<FailureView>> {
+): Promise<Page<FailureView>> {
   const { eventId, subscriptionId } = parsePosition(after);
   const stored = FailureState.options
     .filter((one) => state === null || one === state)

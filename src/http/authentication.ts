@@ -6,7 +6,6 @@ import { bindingOf } from "../db/databases.ts";
 import { EarlyReads, openSession, type ReadPoint } from "../db/session.ts";
 import { logError } from "../log.ts";
 import { type AddressName, addressAlias, nameAddress } from "../rate-limit/address.ts";
-import { hashApiKey, isApiKey } from "../rate-limit/api-key.ts";
 import { callObject } from "../rate-limit/call.ts";
 import {
   failingAddresses,
@@ -18,22 +17,11 @@ import {
   unknownKeys,
 } from "../rate-limit/isolate-cache.ts";
 import type { UncountedRefusals } from "../rate-limit/key-gate.ts";
+import { hashApiKey, isApiKey } from "../rate-limit/key-text.ts";
 import { type RateLimit, resetSeconds } from "../rate-limit/window.ts";
 import { GuardedClient } from "../workspaces/write-guard.ts";
 import { readBody, takesBody } from "./body.ts";
-import type { AppEnv } from "./context.ts";
-
-/** The decision of a key's gate about a request. */
-type Admission =
-  | {
-      isAdmitted: true;
-      /** The name of the workspace's database. */
-      database: string;
-      /** A bookmark of that database; reads for this request must not be older. */
-      bookmark: string | null;
-    }
-  /** `error` is the response: a refusal, or the failure of the gate. */
-  | { isAdmitted: false; error: unknown };
+import type { Admission, AppEnv } from "./context.ts";
 
 /**
  * Authenticates all requests under `/v1`. A request is admitted if its key is valid, the workspace has access, and the
@@ -60,7 +48,7 @@ export const authenticate = createMiddleware<AppEnv>(async (c, next) => {
     throw await failedAuthentication(c);
   const keyHash = await hashApiKey(key);
   if (Date.now() < (unknownKeys.get(keyHash) ?? 0)) throw await failedAuthentication(c);
-  const repeated = recentRefusals.repeat(keyHash, Date.now());
+  const repeated = recentRefusals.repeatAndCount(keyHash, Date.now());
   if (repeated) {
     setIdentity(c, repeated);
     throw toError(repeated);
@@ -74,7 +62,7 @@ export const authenticate = createMiddleware<AppEnv>(async (c, next) => {
 /** Handles a write once it is admitted, and raises the bookmark of the key, so that it reads its own writes. */
 async function handleWrite(c: Context<AppEnv>, next: Next, keyHash: string): Promise<void> {
   if (takesBody(c)) await readBody(c);
-  const admission = await callGate(c, keyHash);
+  const admission = await admit(c, keyHash);
   if (!admission.isAdmitted) throw admission.error;
   const { database } = admission;
   const session = bindingOf(c.env, database).withSession("first-primary");
@@ -95,7 +83,7 @@ async function handleWrite(c: Context<AppEnv>, next: Next, keyHash: string): Pro
 
 /** Handles a read once it is admitted, because this isolate has not cached the workspace of its key. */
 async function handleFirstRead(c: Context<AppEnv>, next: Next, keyHash: string): Promise<void> {
-  const admission = await callGate(c, keyHash);
+  const admission = await admit(c, keyHash);
   if (!admission.isAdmitted) throw admission.error;
   const session = openSession(readPoint(c, admission));
   c.set("db", openDatabase(session));
@@ -111,32 +99,34 @@ async function handleEarlyRead(
   known: KnownKey,
 ): Promise<void> {
   c.set("workspaceId", known.workspaceId);
-  const decision = callGate(c, keyHash);
-  const required = decision.then((admission) => {
-    if (!admission.isAdmitted) throw admission.error;
-    return readPoint(c, admission);
+  const admission = admit(c, keyHash);
+  const required = admission.then((decided) => {
+    if (!decided.isAdmitted) throw decided.error;
+    return readPoint(c, decided);
   });
   const reads = new EarlyReads(readPoint(c, known), required);
   c.set("db", openDatabase(reads));
-  // If the route fails, as it does once its reads are refused, `handleError` responds with the refusal.
-  c.set(
-    "refusal",
-    decision.then((admission) => (admission.isAdmitted ? null : admission.error)),
-  );
   await next();
-  const admission = await decision;
-  if (admission.isAdmitted) {
-    const { database } = admission;
+  const decided = await admission;
+  if (decided.isAdmitted) {
+    const { database } = decided;
     cacheKey(c, keyHash, database, reads.bookmarkOf(bindingOf(c.env, database)));
   } else if (!c.error) {
     // A route that has read nothing has not failed. If it has failed, Hono has set `c.error`, and `handleError` has
-    // made the response.
-    throw admission.error;
+    // responded with the refusal.
+    throw decided.error;
   }
 }
 
+/** Lets the key's gate decide about the request. The decision is stored for `handleError`. */
+function admit(c: Context<AppEnv>, keyHash: string): Promise<Admission> {
+  const admission = callGate(c, keyHash);
+  c.set("admission", admission);
+  return admission;
+}
+
 /**
- * Lets the key's gate decide about the request. Sets the key, the workspace and the window of the request, for the
+ * Calls the key's gate, and returns its decision. Sets the key, the workspace and the window of the request, for the
  * handlers, the headers and the log.
  */
 async function callGate(c: Context<AppEnv>, keyHash: string): Promise<Admission> {
@@ -154,12 +144,12 @@ async function callGate(c: Context<AppEnv>, keyHash: string): Promise<Admission>
     setIdentity(c, result);
     if (result.verdict === "admitted") {
       const { database, bookmark } = result;
-      c.set("placement", { database });
+      c.set("database", database);
       return { isAdmitted: true, database, bookmark };
     }
     const { verdict, keyId, workspaceId, rateLimit, expiresAt } = result;
     const refusal = { verdict, keyId, workspaceId, rateLimit, expiresAt };
-    recentRefusals.note(keyHash, refusal, calledAt, expiresAt ?? undefined);
+    recentRefusals.set(keyHash, refusal, calledAt, expiresAt ?? undefined);
     if (verdict === "access_denied") knownKeys.delete(keyHash);
     return { isAdmitted: false, error: toError(refusal) };
   } catch (error) {
@@ -193,14 +183,14 @@ function readPoint(
 function takeUncounted(keyHash: string): UncountedRefusals | undefined {
   const removed = recentRefusals.remove(keyHash);
   if (!removed?.repeated || removed.result.verdict !== "rate_limited") return undefined;
-  return { count: removed.repeated, at: removed.at };
+  return { count: removed.repeated, at: removed.repeatableUntil };
 }
 
 /** Checks again, as a write does, that the access of an admitted request has not ended. @throws ApiError if it has. */
 export async function confirmAccess(c: Context<AppEnv>): Promise<void> {
-  const refusal = await c.get("refusal");
-  if (refusal) throw refusal;
-  const primary = bindingOf(c.env, c.get("placement").database).withSession("first-primary");
+  const admission = await c.get("admission");
+  if (admission && !admission.isAdmitted) throw admission.error;
+  const primary = bindingOf(c.env, c.get("database")).withSession("first-primary");
   await new GuardedClient(primary, c.get("workspaceId"), { keyId: c.get("keyId") }).batch([]);
 }
 
@@ -228,7 +218,7 @@ export async function failedAuthentication(c: Context<AppEnv>): Promise<ApiError
   const { network, block } = addressOf(c);
   await noteAddress(c);
   const calledAt = Date.now();
-  const recent = [network, block].map((name) => failingAddresses.repeat(name, calledAt));
+  const recent = [network, block].map((name) => failingAddresses.repeatAndCount(name, calledAt));
   const known = recent.find((refusal) => refusal !== null);
   if (known) {
     c.set("rateLimit", known.rateLimit);
@@ -238,7 +228,7 @@ export async function failedAuthentication(c: Context<AppEnv>): Promise<ApiError
   const failure = await callObject(c.env, c.env.ADDRESS_GATE, network, (gate) => gate.fail(block));
   const { blocked, rateLimit } = failure;
   c.set("rateLimit", rateLimit);
-  failingAddresses.note(blocked === "network" ? network : block, { rateLimit }, calledAt);
+  failingAddresses.set(blocked === "network" ? network : block, { rateLimit }, calledAt);
   return blocked ? rateLimited(rateLimit) : new ApiError("invalid_api_key");
 }
 

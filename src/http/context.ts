@@ -3,11 +3,22 @@ import type { ApiError } from "../contract/errors.ts";
 import type { PortalGrant } from "../contract/portal-token.ts";
 import type { Database } from "../db/client.ts";
 import type { RateLimit } from "../rate-limit/window.ts";
-import type { Placement } from "../workspaces/placement.ts";
 import { refuseInvalid } from "./invalid.ts";
 
 /** A request body, or the error of one that cannot be used. */
 export type ReadBody = { text: string } | { error: ApiError };
+
+/** The decision of a key's gate about a request. */
+export type Admission =
+  | {
+      isAdmitted: true;
+      /** The name of the workspace's database. */
+      database: string;
+      /** A bookmark of that database; reads for this request must not be older. */
+      bookmark: string | null;
+    }
+  /** `error` is the response: a refusal, or the failure of the gate. */
+  | { isAdmitted: false; error: unknown };
 
 /** The bindings and variables of a Hono context. */
 export interface AppEnv {
@@ -29,18 +40,15 @@ export interface AppEnv {
     immutable: boolean | undefined;
     /** The request body; undefined until `readBody` has read it. */
     body: ReadBody | undefined;
-    /**
-     * The error with which the key's gate refuses a read that has begun early, for `handleError`; null if the gate
-     * admits it. Undefined for requests that are admitted before they are handled.
-     */
-    refusal: Promise<unknown> | undefined;
+    /** The decision of the key's gate, which a read that has begun early may not have yet; undefined without a key. */
+    admission: Promise<Admission> | undefined;
     /** The id of the key, once it is known to be valid. */
     keyId: string;
     /** The pseudonym of the IP address in the log, for a request that must authenticate. */
     address: string | undefined;
     workspaceId: string;
     /** The name of the database that the workspace lives in. */
-    placement: Pick<Placement, "database">;
+    database: string;
     db: Database;
   };
 }

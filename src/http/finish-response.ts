@@ -11,6 +11,7 @@ import { agentFamily } from "./agent.ts";
 import { addressWindow } from "./authentication.ts";
 import type { AppEnv } from "./context.ts";
 import { toApiError } from "./invalid.ts";
+import { SlowRead } from "./read-limits.ts";
 import { helpFor } from "./responses.ts";
 
 /** The default policy, which allows no framing, and loads and runs nothing. HTML pages have their own. */
@@ -88,7 +89,9 @@ const RETRY_AFTER_SECONDS = 5;
  * and because the gate refuses it. If it is refused, the refusal is the response.
  */
 export const handleError: ErrorHandler<AppEnv> = async (thrown, c) => {
-  const cause = (await c.get("refusal")) ?? causeOf(thrown);
+  // A read that took too long does not wait for the gate, which may be what stalls.
+  const admission = thrown instanceof SlowRead ? undefined : await c.get("admission");
+  const cause = admission?.isAdmitted === false ? admission.error : causeOf(thrown);
   const error = cause instanceof InputError ? toApiError(cause) : cause;
   if (error instanceof ApiError) return toResponse(error, c);
   // A write that fails during a move is not logged, because the move is announced.

@@ -1,8 +1,8 @@
 import { z } from "@hono/zod-openapi";
-import { decodeCursor, encodeCursor, type List } from "../contract/cursor.ts";
+import { decodeCursor, encodeCursor, type ListName } from "../contract/cursor.ts";
 import { ApiError } from "../contract/errors.ts";
 import { PAGE_LIMIT, PAGE_MAX_BYTES } from "../contract/limits.ts";
-import type { Listing, PageRequest } from "../db/page.ts";
+import type { Page, PageRequest } from "../db/page.ts";
 
 const { min, max } = PAGE_LIMIT;
 
@@ -48,7 +48,7 @@ export const PageQuery = z.object({
  * @throws ApiError `invalid_request` if the cursor is not one of this list.
  */
 export function toPageRequest(
-  list: List,
+  list: ListName,
   { limit, cursor }: z.output<typeof PageQuery>,
 ): PageRequest {
   if (cursor === "" || cursor === "null") return { limit, after: null };
@@ -75,14 +75,14 @@ export function pageSchema<Item extends z.ZodType>(item: Item, name: string, ite
 }
 
 /** The pagination envelope of a list. */
-export interface Page<Item> {
+export interface PageBody<Item> {
   data: Item[];
   has_more: boolean;
   next_cursor: string | null;
 }
 
 /** Wraps a page of `list` in the contract's envelope. */
-export function toPageBody<Item>(list: List, { items, next }: Listing<Item>): Page<Item> {
+export function toPageBody<Item>(list: ListName, { items, next }: Page<Item>): PageBody<Item> {
   return {
     data: items,
     has_more: next !== null,

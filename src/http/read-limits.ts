@@ -5,6 +5,9 @@ import { DatabaseUnreachable } from "../workspaces/placement.ts";
 import { confirmAccess } from "./authentication.ts";
 import type { AppEnv } from "./context.ts";
 
+/** The error of a read that took too long. */
+export class SlowRead extends DatabaseUnreachable {}
+
 /**
  * Ends a read that takes too long; its client may repeat it. A write is not ended, because its client must learn
  * whether it has happened.
@@ -12,9 +15,7 @@ import type { AppEnv } from "./context.ts";
 export const endSlowReads = createMiddleware<AppEnv>(async (c, next) => {
   if (c.req.method !== "GET" && c.req.method !== "HEAD") return next();
   await withTimeout(READ_MAX_MS, next(), () => {
-    // The key's gate may be what stalls, so the error must not wait for its decision.
-    c.set("refusal", undefined);
-    throw new DatabaseUnreachable("the read took too long");
+    throw new SlowRead("the read took too long");
   });
 });
 
@@ -50,7 +51,10 @@ export const boundRows = createMiddleware<AppEnv>(async (c, next) => {
   const workspaceId = c.get("workspaceId");
   // It polls, because the runtime lets no request wait for the promise of another.
   let hasWaited = false;
-  for (; !hasRoom(workspaceId, rows); hasWaited = true) await sleep(POLL_MS);
+  for (dropExpired(); !hasRoom(workspaceId, rows); dropExpired()) {
+    hasWaited = true;
+    await sleep(POLL_MS);
+  }
   const reservation: Reservation = { workspaceId, rows, until: Date.now() + READ_MAX_MS };
   reservations.add(reservation);
   const handle = async () => {
@@ -64,14 +68,17 @@ export const boundRows = createMiddleware<AppEnv>(async (c, next) => {
   await handled;
 });
 
-function hasRoom(workspaceId: string, rows: number): boolean {
+/** Releases the rows of requests that have not released them in time. */
+function dropExpired(): void {
   const now = Date.now();
+  for (const reservation of reservations)
+    if (now >= reservation.until) reservations.delete(reservation);
+}
+
+/** Whether a workspace may read so many rows now. */
+function hasRoom(workspaceId: string, rows: number): boolean {
   let [all, own] = [rows, rows];
   for (const reservation of reservations) {
-    if (now >= reservation.until) {
-      reservations.delete(reservation);
-      continue;
-    }
     all += reservation.rows;
     if (reservation.workspaceId === workspaceId) own += reservation.rows;
   }

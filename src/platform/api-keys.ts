@@ -7,9 +7,9 @@ import { DAY_MS, isoTime, isoTimeOrNull } from "../contract/time.ts";
 import { commit } from "../db/client.ts";
 import { openDirectory } from "../db/databases.ts";
 import { label } from "../primitives/text.ts";
-import { hashApiKey, mintApiKey } from "../rate-limit/api-key.ts";
 import { callObject } from "../rate-limit/call.ts";
 import { invalidateKey } from "../rate-limit/invalidate-key.ts";
+import { hashApiKey, mintApiKey } from "../rate-limit/key-text.ts";
 import { lastHours } from "../rate-limit/usage.ts";
 import { refuseMissing } from "../records/recording/references.ts";
 import { listCreatedBy } from "../subscriptions/subscriptions.ts";
@@ -21,7 +21,7 @@ import {
   rotateKey,
   type StoredKey,
   updateQuota,
-} from "../workspaces/api-keys.ts";
+} from "../workspaces/key-rows.ts";
 import { findPlacement, type Placement } from "../workspaces/placement.ts";
 import { ApiKeyView } from "../workspaces/views.ts";
 import { refuseWrites } from "../workspaces/write-guard.ts";

@@ -1,9 +1,9 @@
 import { z } from "@hono/zod-openapi";
-import { decodeCursor, encodeCursor, type List, type Position } from "../contract/cursor.ts";
+import { decodeCursor, encodeCursor, type ListName, type Position } from "../contract/cursor.ts";
 import { Instant } from "../contract/fields.ts";
 import { PAGE_LIMIT, REDELIVERY_MAX_AGE_MS } from "../contract/limits.ts";
 import { DAY_MS } from "../contract/time.ts";
-import type { Listing, PageRequest } from "../db/page.ts";
+import type { Page, PageRequest } from "../db/page.ts";
 
 export const DatabaseName = z.string().min(1).max(20);
 
@@ -22,7 +22,7 @@ export function integer(min: number, max: number) {
 }
 
 /** The cursor of a page of `list`, parsed to the position where the page begins. */
-export function cursorOf(list: List) {
+export function cursorOf(list: ListName) {
   return z
     .string()
     .transform((text, context) => {
@@ -56,6 +56,6 @@ export function pageAfter(
 }
 
 /** Converts a page of `list` to the shape of `pageOf`. */
-export function toPage<Item>(list: List, { items, next }: Listing<Item>) {
+export function toPage<Item>(list: ListName, { items, next }: Page<Item>) {
   return { items, nextCursor: next && encodeCursor(list, next) };
 }

@@ -47,7 +47,7 @@ import {
   updateSubscription,
 } from "../subscriptions/subscriptions.ts";
 import { postTestEvent } from "../subscriptions/test-event.ts";
-import { labelKeys } from "../workspaces/api-keys.ts";
+import { labelKeys } from "../workspaces/key-rows.ts";
 import { allPlacements } from "../workspaces/placement.ts";
 import { Resealed, rewrapDataKeys } from "../workspaces/rewrap.ts";
 import { takeTestEvent } from "../workspaces/workspaces.ts";

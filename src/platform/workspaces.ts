@@ -19,8 +19,8 @@ import { createDataKey } from "../encryption/personal-data.ts";
 import { Name } from "../primitives/text.ts";
 import { invalidateKey } from "../rate-limit/invalidate-key.ts";
 import { cancelPendingOf } from "../subscriptions/subscriptions.ts";
-import { listLiveKeys } from "../workspaces/api-keys.ts";
 import { findSize } from "../workspaces/database-sizes.ts";
+import { listLiveKeys } from "../workspaces/key-rows.ts";
 import { unknownWorkspace } from "../workspaces/moves.ts";
 import {
   findPlacement,

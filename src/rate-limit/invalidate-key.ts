@@ -1,4 +1,4 @@
-import type { StoredKey } from "../workspaces/api-keys.ts";
+import type { StoredKey } from "../workspaces/key-rows.ts";
 import { callObject } from "./call.ts";
 import { recentRefusals } from "./isolate-cache.ts";
 

@@ -16,14 +16,14 @@ export interface KnownKey {
 }
 
 /**
- * Caches the last result of each gate, with its window. Once the window is used up, a flood of requests reaches the
- * gate at most once every two seconds.
+ * Caches results of gates, with their windows: the last refusal of each key, and the last failure of each IP address.
+ * Once a window is used up, a flood of requests reaches its gate at most once every two seconds.
  */
 class ResultCache<Result extends { rateLimit: RateLimit }> {
   readonly #known = new BoundedMap<{
     result: Result;
     resetAt: number;
-    callAgainAt: number;
+    repeatableUntil: number;
     /** How often the result was repeated. */
     repeated: number;
   }>(REMEMBERED_MAX);
@@ -35,21 +35,22 @@ class ResultCache<Result extends { rateLimit: RateLimit }> {
    *   window has ended.
    * @param until when the result expires at the latest, in Unix milliseconds.
    */
-  note(name: string, result: Result, calledAt: number, until = Number.POSITIVE_INFINITY): void {
+  set(name: string, result: Result, calledAt: number, until = Number.POSITIVE_INFINITY): void {
     const resetAt = calledAt + result.rateLimit.resetMs;
-    const callAgainAt = Math.min(calledAt + REFUSING_MS, until);
+    const repeatableUntil = Math.min(calledAt + REFUSING_MS, until);
     const repeated = this.#known.get(name)?.repeated ?? 0;
-    this.#known.set(name, { result, resetAt, callAgainAt, repeated });
+    this.#known.set(name, { result, resetAt, repeatableUntil, repeated });
   }
 
   /**
    * Repeats a result whose window is used up, with the window as of `now`, and counts that. Returns null if the gate
    * must be called.
    */
-  repeat(name: string, now: number): Result | null {
+  repeatAndCount(name: string, now: number): Result | null {
     const known = this.#known.get(name);
     const rateLimit = this.findWindow(name, now);
-    if (!known || !rateLimit || rateLimit.remaining > 0 || now >= known.callAgainAt) return null;
+    if (!known || !rateLimit || rateLimit.remaining > 0 || now >= known.repeatableUntil)
+      return null;
     known.repeated++;
     return { ...known.result, rateLimit };
   }
@@ -61,11 +62,13 @@ class ResultCache<Result extends { rateLimit: RateLimit }> {
     return { ...known.result.rateLimit, resetMs: known.resetAt - now };
   }
 
-  /** Removes a result. Returns it with how often it was repeated, and the approximate time of that. */
-  remove(name: string): { result: Result; repeated: number; at: number } | null {
+  /** Removes a result. Returns it with how often it was repeated, and until when it could be. */
+  remove(name: string): { result: Result; repeated: number; repeatableUntil: number } | null {
     const known = this.#known.get(name);
     this.#known.delete(name);
-    return known ? { result: known.result, repeated: known.repeated, at: known.callAgainAt } : null;
+    if (!known) return null;
+    const { result, repeated, repeatableUntil } = known;
+    return { result, repeated, repeatableUntil };
   }
 }
 

@@ -2,7 +2,7 @@ import { DurableObject } from "cloudflare:workers";
 import { openDatabase } from "../db/client.ts";
 import { bindingOf, DIRECTORY } from "../db/databases.ts";
 import { isOlder } from "../db/session.ts";
-import { KEY_STATUS_MAX_AGE_MS, type KeyStatus, readKeyStatus } from "../workspaces/api-keys.ts";
+import { KEY_STATUS_MAX_AGE_MS, type KeyStatus, readKeyStatus } from "../workspaces/key-rows.ts";
 import { findAccess } from "../workspaces/workspaces.ts";
 import type { KeyRefusal } from "./isolate-cache.ts";
 import { countUsage, type HourUsage } from "./usage.ts";
@@ -15,7 +15,7 @@ import { type RateLimit, type Rule, rateLimitOf, take, type Window, windowAt } f
  * - window.ts counts in a fixed window, and usage.ts by hour.
  * - isolate-cache.ts caches the results of gates in an isolate, and invalidate-key.ts drops the cached status of a key.
  * - call.ts calls a Durable Object with retries.
- * - api-key.ts generates and verifies the text of keys.
+ * - key-text.ts generates and verifies the text of keys.
  */
 
 /** Minimum time between two writes of a key's window. A reset of the object loses the counts of that time. */
@@ -217,9 +217,9 @@ export class KeyGate extends DurableObject<Env> {
     for (let attempt = 1; ; attempt++) {
       const directory = this.env.DB.withSession("first-primary");
       const found = await readKeyStatus(openDatabase(directory), keyHash, now);
-      if (!found || found.database === DIRECTORY)
-        return { status: found, database: DIRECTORY, bookmark: directory.getBookmark() };
+      if (!found) return { status: null, database: DIRECTORY, bookmark: null };
       const { database, ...status } = found;
+      if (database === DIRECTORY) return { status, database, bookmark: directory.getBookmark() };
       const session = bindingOf(this.env, database).withSession("first-primary");
       const access = await findAccess(openDatabase(session), status.workspaceId);
       if (access)

@@ -6,7 +6,7 @@ import { isServed } from "../contract/served.ts";
 import { isoTime } from "../contract/time.ts";
 import { inJson, omitColumns, qb } from "../db/builder.ts";
 import { type Database, prepared, query } from "../db/client.ts";
-import { mapItems, type PageRequest, preparePagesWithHidden } from "../db/page.ts";
+import { mapItems, type PageRequest, preparePageWithHidden } from "../db/page.ts";
 import { automations } from "../db/schema.ts";
 
 export type AutomationRow = typeof automations.$inferSelect;
@@ -35,7 +35,7 @@ const AUTOMATION_ORDER = { at: automations.createdAt, id: automations.id };
 const IS_HIDDEN = sql`(${automations.removedAt} IS NOT NULL
   OR ${automations.type} IS ${sql.placeholder("hiddenType")})`;
 
-const pages = preparePagesWithHidden(AUTOMATION_ORDER, IS_HIDDEN, (condition) =>
+const readPage = preparePageWithHidden(AUTOMATION_ORDER, IS_HIDDEN, (condition) =>
   qb
     .select({ ...AUTOMATION_COLUMNS, isHidden: IS_HIDDEN.mapWith(Boolean).as("is_hidden") })
     .from(automations)
@@ -49,7 +49,7 @@ export async function listAutomations(
   visibility: Visibility,
   request: PageRequest,
 ) {
-  return mapItems(await pages(db, { workspaceId, ...visibility }, request), toAutomation);
+  return mapItems(await readPage(db, { workspaceId, ...visibility }, request), toAutomation);
 }
 
 const automation = prepared(

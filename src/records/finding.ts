@@ -4,7 +4,7 @@ import { LeadSource } from "../contract/enumerations.ts";
 import { derivedId } from "../contract/ids.ts";
 import { isoTime } from "../contract/time.ts";
 import type { Database } from "../db/client.ts";
-import type { Listing } from "../db/page.ts";
+import type { Page } from "../db/page.ts";
 import { findLeadAs, type LeadRow, listLeadsAs, readPersonalData } from "./leads.ts";
 import { PERSON, toPersonalData } from "./person.ts";
 
@@ -51,7 +51,7 @@ export async function findPerson(
   workspaceId: string,
   { email, phone, reference }: Wanted,
   after: Position | null,
-): Promise<Listing<FoundLead> & { unreadable: string[] }> {
+): Promise<Page<FoundLead> & { unreadable: string[] }> {
   const unreadable: string[] = [];
   const read = async (dataKey: CryptoKey | null, row: LeadRow) => {
     const found = await readFound(dataKey, row);

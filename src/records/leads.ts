@@ -13,7 +13,7 @@ import {
   toJsonValue,
 } from "../db/builder.ts";
 import { type Database, insertEach, query, type Statements } from "../db/client.ts";
-import { isOnPage, type Listing, type PageRequest, preparePages } from "../db/page.ts";
+import { isOnPage, type Page, type PageRequest, preparePage } from "../db/page.ts";
 import { erasedLeads, leads } from "../db/schema.ts";
 import { openDataKey, openUnder } from "../encryption/personal-data.ts";
 import { logError } from "../log.ts";
@@ -37,15 +37,15 @@ const LEAD_ORDER = { at: leads.createdAt, id: leads.id };
 /** The approximate size of a lead in JSON, without its personal data, in bytes. */
 const OTHER_BYTES = 300;
 
-const pages = preparePages(
-  LEAD_ORDER,
-  qb
+const readPage = preparePage({
+  order: LEAD_ORDER,
+  query: qb
     .select(LEAD_COLUMNS)
     .from(leads)
     .where(and(eq(leads.workspaceId, sql.placeholder("workspaceId")), isOnPage(LEAD_ORDER))),
   // Two hexadecimal digits are one byte of JSON.
-  ({ sealed }) => sealed.length / 2 + OTHER_BYTES,
-);
+  bytesOf: ({ sealed }) => sealed.length / 2 + OTHER_BYTES,
+});
 
 /** Maximum pages that are read to find a lead that can be decrypted. */
 const DAMAGED_PAGES_MAX = 10;
@@ -61,7 +61,7 @@ export async function listLeads(
   keys: string,
   workspaceId: string,
   request: PageRequest,
-): Promise<Listing<Lead>> {
+): Promise<Page<Lead>> {
   let after = request.after;
   for (let pagesRead = 1; ; pagesRead++) {
     const page = await listLeadsAs(db, keys, workspaceId, { ...request, after }, readLead);
@@ -79,13 +79,11 @@ export async function listLeadsAs<Shown>(
   workspaceId: string,
   request: PageRequest,
   read: (dataKey: CryptoKey | null, row: LeadRow) => Promise<Shown>,
-): Promise<Listing<Shown>> {
+): Promise<Page<Shown>> {
   const loading = loadDataKey(db, keys, workspaceId);
-  const [{ items: rows, next }] = await Promise.all([
-    pages(db, { workspaceId }, request),
-    // An empty page needs no key, so a damaged key does not matter.
-    loading.catch(() => null),
-  ]);
+  // A page without leads needs no key, so a key that cannot be decrypted is only an error below.
+  loading.catch(() => {});
+  const { items: rows, next } = await readPage(db, { workspaceId }, request);
   if (rows.length === 0) return { items: [], next };
   const dataKey = await loading;
   return { items: await Promise.all(rows.map((row) => read(dataKey, row))), next };

@@ -9,8 +9,8 @@ import {
   isOnPage,
   mapItems,
   type PageRequest,
-  preparePages,
-  preparePagesWithHidden,
+  preparePage,
+  preparePageWithHidden,
 } from "../db/page.ts";
 import { automations, runs } from "../db/schema.ts";
 import { findAutomation, type Visibility } from "./automations.ts";
@@ -26,7 +26,7 @@ const RUN_ORDER = { at: runs.occurredAt, id: runs.id };
 const IS_HIDDEN = sql`(${isOfRemoved(runs.automationId)} OR ${sql.placeholder("hiddenType")} IS NOT NULL AND
   (SELECT ${automations.type} FROM ${automations} WHERE ${automations.id} = ${runs.automationId}) IS ${sql.placeholder("hiddenType")})`;
 
-const pages = preparePagesWithHidden(RUN_ORDER, IS_HIDDEN, (condition) =>
+const readPage = preparePageWithHidden(RUN_ORDER, IS_HIDDEN, (condition) =>
   qb
     .select({ ...RUN_COLUMNS, isHidden: IS_HIDDEN.mapWith(Boolean).as("is_hidden") })
     .from(runs)
@@ -40,12 +40,12 @@ export async function listRuns(
   visibility: Visibility,
   request: PageRequest,
 ) {
-  return mapItems(await pages(db, { workspaceId, ...visibility }, request), toRun);
+  return mapItems(await readPage(db, { workspaceId, ...visibility }, request), toRun);
 }
 
-const pagesOfAutomation = preparePages(
-  RUN_ORDER,
-  qb
+const readPageOfAutomation = preparePage({
+  order: RUN_ORDER,
+  query: qb
     .select(aliasFields(RUN_COLUMNS))
     .from(automations)
     // CROSS JOIN checks the automation first, so that no run of another workspace is read.
@@ -59,7 +59,7 @@ const pagesOfAutomation = preparePages(
         isOnPage(RUN_ORDER),
       ),
     ),
-);
+});
 
 /** Reads one page of an automation's runs, newest first; null if the workspace has no such automation. */
 export async function listRunsOfAutomation(
@@ -72,13 +72,13 @@ export async function listRunsOfAutomation(
   const mayBeHidden = visibility.hiddenType !== null;
   if (mayBeHidden && !(await findAutomation(db, workspaceId, visibility, automationId)))
     return null;
-  const listing = await pagesOfAutomation(db, { workspaceId, automationId }, request);
+  const page = await readPageOfAutomation(db, { workspaceId, automationId }, request);
   // A non-empty page proves that the automation exists.
   const isFound =
-    listing.items.length > 0 ||
-    listing.next !== null ||
+    page.items.length > 0 ||
+    page.next !== null ||
     (await findAutomation(db, workspaceId, visibility, automationId)) !== undefined;
-  return isFound ? mapItems(listing, toRun) : null;
+  return isFound ? mapItems(page, toRun) : null;
 }
 
 export type ReportedRun = RunRow & Pick<typeof runs.$inferSelect, "reference">;

@@ -15,7 +15,7 @@ import {
   readAs,
   type Statements,
 } from "../db/client.ts";
-import { isOnPage, mapItems, type PageRequest, preparePages } from "../db/page.ts";
+import { isOnPage, mapItems, type PageRequest, preparePage } from "../db/page.ts";
 import { deliveries, PRIORITY, subscriptions, workspaces } from "../db/schema.ts";
 import { isActive } from "../db/states.ts";
 import { cancelPending, endSubscriptions, wakeUpsToCancel } from "../delivery/cancellation.ts";
@@ -60,9 +60,9 @@ const WEBHOOK_COLUMNS = {
 };
 
 const SUBSCRIPTION_ORDER = { at: subscriptions.createdAt, id: subscriptions.id };
-const pages = preparePages(
-  SUBSCRIPTION_ORDER,
-  qb
+const readPage = preparePage({
+  order: SUBSCRIPTION_ORDER,
+  query: qb
     .select(WEBHOOK_COLUMNS)
     .from(subscriptions)
     .where(
@@ -72,11 +72,11 @@ const pages = preparePages(
         isOnPage(SUBSCRIPTION_ORDER),
       ),
     ),
-);
+});
 
 /** Reads one page of the workspace's subscriptions, newest first. */
 export async function listSubscriptions(db: Database, workspaceId: string, request: PageRequest) {
-  return mapItems(await pages(db, { workspaceId }, request), toWebhook);
+  return mapItems(await readPage(db, { workspaceId }, request), toWebhook);
 }
 
 /** Reads the workspace of a subscription, and when the subscription was deleted; undefined if there is none. */

@@ -10,7 +10,7 @@ import {
   type Part,
   type Statements,
 } from "../db/client.ts";
-import { isOnPage, type Listing, type PageRequest, preparePages } from "../db/page.ts";
+import { isOnPage, type Page, type PageRequest, preparePage } from "../db/page.ts";
 import { auditTrail } from "../db/schema.ts";
 
 /** An entry of the audit trail, which is in the directory. */
@@ -61,29 +61,29 @@ export function clearChanges(workspaceId: string): Statements<number> {
 }
 
 const ENTRY_ORDER = { at: auditTrail.at, id: auditTrail.id };
-const pagesOf = (condition?: SQL) =>
-  preparePages(
-    ENTRY_ORDER,
-    qb
+const prepareEntries = (condition?: SQL) =>
+  preparePage({
+    order: ENTRY_ORDER,
+    query: qb
       .select()
       .from(auditTrail)
       .where(and(condition, isOnPage(ENTRY_ORDER))),
-  );
-const allPages = pagesOf();
-const pagesOfOne = pagesOf(eq(auditTrail.workspaceId, sql.placeholder("workspaceId")));
+  });
+const readAll = prepareEntries();
+const readOfWorkspace = prepareEntries(eq(auditTrail.workspaceId, sql.placeholder("workspaceId")));
 
 /** Reads one page of the audit trail of one workspace, or of all of them, newest first. */
 export function listAuditEntries(
   db: Database,
   workspaceId: string | null,
   request: PageRequest,
-): Promise<Listing<typeof auditTrail.$inferSelect>> {
+): Promise<Page<typeof auditTrail.$inferSelect>> {
   return workspaceId === null
-    ? allPages(db, {}, request)
-    : pagesOfOne(db, { workspaceId }, request);
+    ? readAll(db, {}, request)
+    : readOfWorkspace(db, { workspaceId }, request);
 }
 
-const changes = pagesOf(
+const readChanges = prepareEntries(
   and(
     eq(auditTrail.webhookId, sql.placeholder("webhookId")),
     // A rejected call has changed nothing. A failed one may have.
@@ -96,8 +96,8 @@ export function listChanges(
   db: Database,
   webhookId: string,
   request: PageRequest,
-): Promise<Listing<typeof auditTrail.$inferSelect>> {
-  return changes(db, { webhookId }, request);
+): Promise<Page<typeof auditTrail.$inferSelect>> {
+  return readChanges(db, { webhookId }, request);
 }
 
 /** Deletes entries past their retention, oldest first. */

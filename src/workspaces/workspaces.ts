@@ -13,9 +13,9 @@ import {
   type Statements,
 } from "../db/client.ts";
 import { DIRECTORY, openDirectory } from "../db/databases.ts";
-import { isOnPage, type Listing, mapItems, type PageRequest, preparePages } from "../db/page.ts";
+import { isOnPage, mapItems, type Page, type PageRequest, preparePage } from "../db/page.ts";
 import { type Administrator, subscriptions, workspaces } from "../db/schema.ts";
-import { WORKSPACE_STATUS } from "./api-keys.ts";
+import { WORKSPACE_STATUS } from "./key-rows.ts";
 import { beingErased } from "./moves.ts";
 import { queryIfReachable } from "./placement.ts";
 
@@ -23,7 +23,7 @@ import { queryIfReachable } from "./placement.ts";
  * Workspaces: their rows and access. The other files of this folder:
  *
  * - placement.ts finds the database where a workspace lives.
- * - api-keys.ts has the keys, data-keys.ts the data encryption key, and rewrap.ts re-encrypts data keys.
+ * - key-rows.ts has the rows of API keys, data-keys.ts the data encryption key, and rewrap.ts re-encrypts data keys.
  * - audit-trail.ts has the calls and changes.
  * - write-guard.ts checks the access of a request in the transaction of its write.
  * - table-registry.ts lists the tables with data of workspaces, and rows.ts reads their rows.
@@ -132,18 +132,18 @@ const WORKSPACE_COLUMNS = {
 };
 
 const WORKSPACE_ORDER = { at: workspaces.createdAt, id: workspaces.id };
-const pages = preparePages(
-  WORKSPACE_ORDER,
-  qb.select(WORKSPACE_COLUMNS).from(workspaces).where(isOnPage(WORKSPACE_ORDER)),
-);
+const readPage = preparePage({
+  order: WORKSPACE_ORDER,
+  query: qb.select(WORKSPACE_COLUMNS).from(workspaces).where(isOnPage(WORKSPACE_ORDER)),
+});
 
 /** Reads one page of all workspaces, newest first. */
 export async function listEntries(
   env: Env,
   request: PageRequest,
-): Promise<Listing<z.infer<typeof WorkspaceView>>> {
-  const listing = await pages(openDirectory(env), {}, request);
-  const elsewhere = Map.groupBy(listing.items, ({ database }) => database ?? DIRECTORY);
+): Promise<Page<z.infer<typeof WorkspaceView>>> {
+  const page = await readPage(openDirectory(env), {}, request);
+  const elsewhere = Map.groupBy(page.items, ({ database }) => database ?? DIRECTORY);
   elsewhere.delete(DIRECTORY);
   const found = await Promise.all(
     [...elsewhere].map(([database, listed]) =>
@@ -154,7 +154,7 @@ export async function listEntries(
     ),
   );
   const known = new Map(found.flatMap((rows) => rows ?? []).map((row) => [row.id, row]));
-  return mapItems(listing, (entry) => {
+  return mapItems(page, (entry) => {
     const row = entry.database === null ? entry : known.get(entry.id);
     return {
       workspaceId: entry.id,

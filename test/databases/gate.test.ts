@@ -1,8 +1,8 @@
 import { evictDurableObject } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
-import { hashApiKey } from "../../src/rate-limit/api-key.ts";
 import { knownKeys } from "../../src/rate-limit/isolate-cache.ts";
+import { hashApiKey } from "../../src/rate-limit/key-text.ts";
 import { deployedAs, leadReport, openApi, recordAutomation } from "../support/api.ts";
 import {
   type DatabaseName,

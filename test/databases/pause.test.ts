@@ -1,6 +1,6 @@
 import { env, exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
-import { hashApiKey } from "../../src/rate-limit/api-key.ts";
+import { hashApiKey } from "../../src/rate-limit/key-text.ts";
 import { sweep } from "../../src/sweep.ts";
 import { advanceMove } from "../../src/workspaces/moving/move.ts";
 import {

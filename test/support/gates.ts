@@ -1,8 +1,8 @@
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { vi } from "vitest";
-import { hashApiKey } from "../../src/rate-limit/api-key.ts";
 import { KeyGate } from "../../src/rate-limit/key-gate.ts";
+import { hashApiKey } from "../../src/rate-limit/key-text.ts";
 import { openWorkspace } from "./api.ts";
 import { interposed } from "./interposed.ts";
 import { slowDatabase } from "./slow-database.ts";

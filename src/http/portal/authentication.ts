@@ -59,7 +59,7 @@ export async function authenticatePortal(c: Context<AppEnv>, next: Next): Promis
   const { database, db } = placement;
   const { issuedAt } = grant;
   const guarded = () => new GuardedClient(bindingOf(c.env, database), workspaceId, { issuedAt });
-  c.set("placement", placement);
+  c.set("database", database);
   c.set("db", isChange ? openDatabase(guarded()) : db);
   c.set("portal", { grant, name: access.name });
   await next();

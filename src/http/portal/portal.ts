@@ -145,7 +145,7 @@ async function perform(c: Context<AppEnv>, name: PlatformMethod): Promise<object
   const call = {
     env: c.env,
     ctx: c.executionCtx,
-    placement: { ...c.get("placement"), db: c.get("db") },
+    placement: { database: c.get("database"), db: c.get("db") },
   };
   const performed = await inSession(c, name, (noteChange) => run({ ...call, noteChange }, value));
   return performed as object;

@@ -127,7 +127,7 @@ automationRoutes.openapi(
     if (control.result === "not_found") throw new ApiError("automation_not_found");
     if (control.result === "not_controllable")
       throw new ApiError("automation_not_controllable", { status: control.status });
-    c.executionCtx.waitUntil(sendWakeUps(c.env, c.get("placement").database, control.wakeUps));
+    c.executionCtx.waitUntil(sendWakeUps(c.env, c.get("database"), control.wakeUps));
     return c.json(toAutomation(control.row), 200);
   },
 );

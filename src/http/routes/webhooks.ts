@@ -229,5 +229,5 @@ export async function unsubscribe(c: Context<AppEnv>, id: string): Promise<void>
   // The deletion is tried once. If its reply was lost, a second try would wrongly give 404.
   const { found, wakeUps } = await commit(withoutRetries(c.get("db")), deletion);
   if (!found) throw new ApiError("webhook_not_found");
-  c.executionCtx.waitUntil(sendWakeUps(c.env, c.get("placement").database, wakeUps));
+  c.executionCtx.waitUntil(sendWakeUps(c.env, c.get("database"), wakeUps));
 }

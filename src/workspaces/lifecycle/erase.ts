@@ -21,7 +21,7 @@ import {
 import { DIRECTORY } from "../../db/databases.ts";
 import { apiKeys, moves, subscriptions, workspaces } from "../../db/schema.ts";
 import { endSubscriptions } from "../../delivery/cancellation.ts";
-import { GATED_KEY, type GatedKey } from "../api-keys.ts";
+import { GATED_KEY, type GatedKey } from "../key-rows.ts";
 import { selectRows, sourcesOf } from "../rows.ts";
 import { type ChildTable, MOVED, OWNED, type OwnedTable, referencesTo } from "../table-registry.ts";
 

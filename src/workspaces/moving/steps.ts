@@ -9,7 +9,7 @@ import { sendWakeUps } from "../../delivery/messages.ts";
 import { log } from "../../log.ts";
 import { sleep } from "../../primitives/timing.ts";
 import { invalidateKey } from "../../rate-limit/invalidate-key.ts";
-import { listLiveKeys } from "../api-keys.ts";
+import { listLiveKeys } from "../key-rows.ts";
 import { eraseLeftBehind, isEmpty } from "../lifecycle/erase.ts";
 import { beingErased } from "../moves.ts";
 import { inTime } from "../placement.ts";

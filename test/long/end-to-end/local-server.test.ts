@@ -5,7 +5,7 @@ import { describe, expect, test } from "vitest";
 import { openApi } from "../../../scripts/shared/local-api.ts";
 import { signatureFault } from "../../../scripts/shared/receiver.ts";
 import { WebhookEvent } from "../../../src/contract/enumerations.ts";
-import type { Page } from "../../../src/http/paging.ts";
+import type { PageBody } from "../../../src/http/paging.ts";
 import type { Webhook } from "../../../src/subscriptions/subscriptions.ts";
 import { type Command, startLocalServer } from "../../node/support/local-server.ts";
 import { opened } from "../../node/support/opened.ts";
@@ -40,7 +40,7 @@ async function run(command: string, ...args: string[]) {
 
 /** The URLs of the subscribed listeners. */
 async function listeners(): Promise<string[]> {
-  const { data } = await api<Page<Webhook>>("GET", "/v1/webhooks?limit=100");
+  const { data } = await api<PageBody<Webhook>>("GET", "/v1/webhooks?limit=100");
   return data.map(({ url }) => url).filter((url) => url.endsWith("/npm-run-listen"));
 }
 
@@ -138,7 +138,7 @@ test.runIf(isLinux)(
     const see = (text: string) => until(() => output().includes(text));
     /** Waits until the service has noted as many attempts: only then can it be told not to wait. */
     const noted = async (attempts: number) => {
-      const { data } = await api<Page<Webhook>>("GET", "/v1/webhooks?limit=100");
+      const { data } = await api<PageBody<Webhook>>("GET", "/v1/webhooks?limit=100");
       const webhookId = data.find(({ url }) => url.endsWith("/npm-run-listen"))?.id;
       const list = ["--json", "listDeliveries", JSON.stringify({ webhookId })];
       await until(async () => {

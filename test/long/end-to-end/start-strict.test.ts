@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { expect, test, vi } from "vitest";
 import { openApi } from "../../../scripts/shared/local-api.ts";
 import { urlRules } from "../../../scripts/start/url-rules.ts";
-import type { Page } from "../../../src/http/paging.ts";
+import type { PageBody } from "../../../src/http/paging.ts";
 import type { Lead } from "../../../src/records/leads.ts";
 import { startLocalServer } from "../../node/support/local-server.ts";
 import { opened } from "../../node/support/opened.ts";
@@ -72,7 +72,7 @@ test("npm start migrates each database of wrangler.toml, and serves a workspace 
   const agent = { reference: "agent-1", name: "Lumière" };
   const leads = [{ reference: "1", source: "crm", agent, name: "Zoë" }];
   const { ids } = await platform("recordLeads", { workspaceId, leads });
-  const page = await openApi(strict.base, apiKey)<Page<Lead>>("GET", "/v1/leads");
+  const page = await openApi(strict.base, apiKey)<PageBody<Lead>>("GET", "/v1/leads");
   expect(page.data).toMatchObject([{ id: ids[0], name: "Zoë" }]);
 });
 

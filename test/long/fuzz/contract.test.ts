@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { startRuntime } from "../../../scripts/shared/runtime.ts";
-import { mintApiKey } from "../../../src/rate-limit/api-key.ts";
+import { mintApiKey } from "../../../src/rate-limit/key-text.ts";
 import { opened } from "../../node/support/opened.ts";
 import { numbered, openWorkspace } from "../../node/support/workspace.ts";
 import { shoot } from "./client.ts";

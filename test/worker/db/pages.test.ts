@@ -1,7 +1,7 @@
 import { env, exports } from "cloudflare:workers";
 import { beforeAll, expect, test } from "vitest";
 import { openDatabase } from "../../../src/db/client.ts";
-import type { Listing, PageRequest } from "../../../src/db/page.ts";
+import type { Page, PageRequest } from "../../../src/db/page.ts";
 import { listAutomations } from "../../../src/records/automations.ts";
 import { listLeads } from "../../../src/records/leads.ts";
 import { listRuns, listRunsOfAutomation } from "../../../src/records/runs.ts";
@@ -51,7 +51,7 @@ beforeAll(async () => {
   ]);
 });
 
-type List = (request: PageRequest) => Promise<Listing<{ id: string }> | null>;
+type List = (request: PageRequest) => Promise<Page<{ id: string }> | null>;
 
 /** Each list, how many rows it has, and whether others lie between them, which are not shown. */
 const LISTS: [string, List, total: number, "hides some"?][] = [

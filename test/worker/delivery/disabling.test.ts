@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { DISABLE_AFTER_MS } from "../../../src/contract/limits.ts";
 import { commit } from "../../../src/db/client.ts";
 import type { Outcome } from "../../../src/delivery/outcome.ts";
-import type { Page } from "../../../src/http/paging.ts";
+import type { PageBody } from "../../../src/http/paging.ts";
 import { sleep } from "../../../src/primitives/timing.ts";
 import {
   deleteSubscription,
@@ -80,7 +80,7 @@ describe("a subscription is disabled", () => {
     const other = await subscribe(workspaceId, { createdAt: 1 });
     await announceLeads(workspaceId, 1, T0);
     const expectShown = async (disabled_at: string | null) => {
-      const { body } = await api.get<Page<Webhook>>("/v1/webhooks");
+      const { body } = await api.get<PageBody<Webhook>>("/v1/webhooks");
       expect(body.data).toMatchObject([
         { id: other.id, disabled_at: null },
         { id, disabled_at },

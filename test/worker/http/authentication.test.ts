@@ -2,7 +2,7 @@ import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
 import type { AddressGate } from "../../../src/rate-limit/address-gate.ts";
-import { hashApiKey } from "../../../src/rate-limit/api-key.ts";
+import { hashApiKey } from "../../../src/rate-limit/key-text.ts";
 import {
   authorizedBy,
   deployedWith,

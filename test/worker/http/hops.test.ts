@@ -1,6 +1,6 @@
 import { env, exports } from "cloudflare:workers";
 import { beforeEach, describe, expect, test } from "vitest";
-import { hashApiKey } from "../../../src/rate-limit/api-key.ts";
+import { hashApiKey } from "../../../src/rate-limit/key-text.ts";
 import {
   type Answer,
   authorizedBy,

@@ -1,10 +1,10 @@
 import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
-import type { Page as PageOf } from "../../../src/http/paging.ts";
+import type { PageBody } from "../../../src/http/paging.ts";
 import { toBase64Url } from "../../../src/primitives/bytes.ts";
 import { type Answer, invalid, leadReport, openWorkspace } from "../../support/api.ts";
 
-type Page = PageOf<{ id: string; created_at: string }>;
+type Page = PageBody<{ id: string; created_at: string }>;
 type Workspace = Awaited<ReturnType<typeof openWorkspace>>;
 
 /** Records leads with these times, Unix milliseconds; returns their ids. */

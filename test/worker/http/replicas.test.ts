@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
-import type { Page } from "../../../src/http/paging.ts";
-import { hashApiKey } from "../../../src/rate-limit/api-key.ts";
+import type { PageBody } from "../../../src/http/paging.ts";
 import { knownKeys } from "../../../src/rate-limit/isolate-cache.ts";
+import { hashApiKey } from "../../../src/rate-limit/key-text.ts";
 import {
   deployedWith,
   openApi,
@@ -40,7 +40,7 @@ async function openReplicated() {
 }
 
 async function idsOf(api: ReturnType<typeof openApi>, list: string) {
-  const { body } = await api.get<Page<{ id: string }>>(`/v1/${list}`);
+  const { body } = await api.get<PageBody<{ id: string }>>(`/v1/${list}`);
   return body.data.map(({ id }) => id);
 }
 

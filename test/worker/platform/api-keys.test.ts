@@ -1,8 +1,8 @@
 import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { commit, openDatabase } from "../../../src/db/client.ts";
-import { hashApiKey } from "../../../src/rate-limit/api-key.ts";
-import { rotateKey } from "../../../src/workspaces/api-keys.ts";
+import { hashApiKey } from "../../../src/rate-limit/key-text.ts";
+import { rotateKey } from "../../../src/workspaces/key-rows.ts";
 import {
   errorOf,
   openApi,

@@ -1,8 +1,8 @@
 import { evictDurableObject, listDurableObjectIds, runInDurableObject } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
-import { hashApiKey } from "../../../src/rate-limit/api-key.ts";
 import { KeyGate } from "../../../src/rate-limit/key-gate.ts";
+import { hashApiKey } from "../../../src/rate-limit/key-text.ts";
 import type { HourUsage } from "../../../src/rate-limit/usage.ts";
 import { HOUR_MS, observedDatabase } from "../../support/deliveries.ts";
 import { observeWrites, openKey, race } from "../../support/gates.ts";

@@ -2,7 +2,7 @@ import { env } from "cloudflare:workers";
 import { expect, test } from "vitest";
 import { openDatabase } from "../../../src/db/client.ts";
 import { PAGE_EXAMINED_MAX, type PageRequest } from "../../../src/db/page.ts";
-import type { Page } from "../../../src/http/paging.ts";
+import type { PageBody } from "../../../src/http/paging.ts";
 import { cleanUpAutomations } from "../../../src/records/removals.ts";
 import { listRuns, type Run } from "../../../src/records/runs.ts";
 import {
@@ -51,7 +51,7 @@ async function openRemoved(runs: number) {
   const { ids: keptRuns } = await Platform.recordRuns(keptReports);
   await Platform.removeAutomations({ workspaceId, ids: [id] });
   const listed = async (path: string) =>
-    (await api.get<Page<Run>>(path)).body.data.map((item) => item.id);
+    (await api.get<PageBody<Run>>(path)).body.data.map((item) => item.id);
   return { workspaceId, api, id, kept, keptRuns, listed, recordAgain };
 }
 

@@ -8,7 +8,7 @@ import { commit, openDatabase } from "../../../src/db/client.ts";
 import { events } from "../../../src/db/schema.ts";
 import { announce } from "../../../src/events/outbox.ts";
 import { findSubscriptionHealth, findUndeliveredSince } from "../../../src/history/health.ts";
-import type { Page } from "../../../src/http/paging.ts";
+import type { PageBody } from "../../../src/http/paging.ts";
 import { invoke } from "../../../src/platform/invoke.ts";
 import { OPERATIONS } from "../../../src/platform/operations.ts";
 import {
@@ -87,7 +87,7 @@ describe("a subscription that is re-enabled", () => {
     await setSubscription(id, { disabledAt: T0, failingSince: T0 - DAY_MS, failures: 12 });
     await announceLeads(workspaceId, 2, T0);
     expect(await Platform.enableWebhook({ webhookId: id })).toEqual({ count: 0, nextCursor: null });
-    const { body } = await api.get<Page<Webhook>>("/v1/webhooks");
+    const { body } = await api.get<PageBody<Webhook>>("/v1/webhooks");
     expect(body.data).toMatchObject([{ id, disabled_at: null }]);
     expect(await subscriptionRow(id)).toMatchObject({ failures: 0, failingSince: null });
     await announceLeads(workspaceId, 1, T0);

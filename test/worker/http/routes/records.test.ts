@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import type { Page as PageOf } from "../../../../src/http/paging.ts";
+import type { PageBody } from "../../../../src/http/paging.ts";
 import {
   EMPTY_PAGE,
   invalid,
@@ -17,7 +17,7 @@ import { damageLead, fillLeads } from "../../../support/record.ts";
 
 const lines = keepLog();
 
-type Page = PageOf<{ id: string; agent_id: string }>;
+type Page = PageBody<{ id: string; agent_id: string }>;
 
 test("GET /automations returns them as by their ids, newest first by creation, whatever changed since", async () => {
   const { workspaceId, api } = await openWorkspace();

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { WebhookEvent } from "../../../../src/contract/enumerations.ts";
-import type { Page } from "../../../../src/http/paging.ts";
+import type { PageBody } from "../../../../src/http/paging.ts";
 import type { Webhook } from "../../../../src/subscriptions/subscriptions.ts";
 import {
   type Answer,
@@ -26,7 +26,8 @@ const NOT_FOUND = refusal(404, "webhook_not_found");
 
 const create = (api: Api, differences: object = {}, headers?: Record<string, string>) =>
   api.post<Webhook & { secret: string }>("/v1/webhooks", { ...BODY, ...differences }, headers);
-const list = async (api: Api) => (await api.get<Page<Webhook>>("/v1/webhooks?limit=100")).body.data;
+const list = async (api: Api) =>
+  (await api.get<PageBody<Webhook>>("/v1/webhooks?limit=100")).body.data;
 /** Changes what is stored of a subscription. */
 const set = (id: string, changes: string) =>
   WORKSPACE_DB.prepare(`UPDATE subscriptions SET ${changes} WHERE id = ?`).bind(id).run();
@@ -204,7 +205,7 @@ test("GET /webhooks returns subscriptions newest first, with disabled_at and wit
     await new Promise((resolve) => setTimeout(resolve, 2));
   }
   await set(newestFirst[4]?.id ?? "", `disabled_at = ${Date.parse(disabled_at)}`);
-  const first = await api.get<Page<Webhook>>("/v1/webhooks?limit=3");
+  const first = await api.get<PageBody<Webhook>>("/v1/webhooks?limit=3");
   const { next_cursor } = first.body;
   expect(first).toEqual(
     success(200, { data: newestFirst.slice(0, 3), has_more: true, next_cursor }),

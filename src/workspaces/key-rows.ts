@@ -1,0 +1,239 @@
+import { and, eq, gt, isNull, or, type Placeholder, type SQL, sql } from "drizzle-orm";
+import { InputError } from "../contract/input-error.ts";
+import { HOUR_MS } from "../contract/time.ts";
+import { aliasFields, inJson, insertFrom, qb } from "../db/builder.ts";
+import {
+  commit,
+  type Database,
+  inOrder,
+  prepared,
+  type ResultOf,
+  readAs,
+  type Statements,
+} from "../db/client.ts";
+import { DIRECTORY } from "../db/databases.ts";
+import { isOnPage, type Page, type PageRequest, preparePage } from "../db/page.ts";
+import { apiKeys, workspaces } from "../db/schema.ts";
+import { beingErased } from "./moves.ts";
+
+/** Maximum age of a key status in its gate. Reading the status also notes that the key is in use. */
+export const KEY_STATUS_MAX_AGE_MS = HOUR_MS;
+
+/**
+ * Inserts an API key, of which only the hash is stored.
+ *
+ * @throws InputError if its workspace is being erased.
+ */
+export function insertApiKey(key: typeof apiKeys.$inferInsert): Statements<void> {
+  const isErased = sql`${workspaces.id} = ${key.workspaceId} AND ${workspaces.erasing}`;
+  const statements = inOrder({
+    inserted: insertFrom(
+      apiKeys,
+      key,
+      sql`WHERE NOT EXISTS (SELECT 1 FROM ${workspaces} WHERE ${isErased}) ON CONFLICT DO NOTHING`,
+    ),
+    erased: qb.select({ id: workspaces.id }).from(workspaces).where(isErased),
+  });
+  return readAs(statements, ({ erased }) => {
+    if (erased.length > 0) throw beingErased();
+  });
+}
+
+/**
+ * The columns to select for `invalidateKey`, after a change of the key. A key that was never used, as `lastUsedAt`
+ * shows, has no gate.
+ */
+export const GATED_KEY = {
+  id: apiKeys.id,
+  keyHash: apiKeys.keyHash,
+  workspaceId: apiKeys.workspaceId,
+  lastUsedAt: apiKeys.lastUsedAt,
+};
+export type GatedKey = Pick<StoredKey, keyof typeof GATED_KEY>;
+
+/** Revokes a key for good. @returns the key, or nothing if there is no such key. */
+export async function revokeKey(
+  db: Database,
+  key: { id: string } | { keyHash: string },
+  now: number,
+): Promise<GatedKey[]> {
+  return db
+    .update(apiKeys)
+    .set({ revokedAt: sql`coalesce(${apiKeys.revokedAt}, ${now})` })
+    .where("id" in key ? eq(apiKeys.id, key.id) : eq(apiKeys.keyHash, key.keyHash))
+    .returning(GATED_KEY);
+}
+
+/**
+ * Rotates a live key that does not expire yet: inserts a new key with the same workspace, name and rate limit.
+ *
+ * @param endsAt when the grace period of the old key ends, in Unix milliseconds. Unless that is later than `now`, the
+ *   old key is revoked immediately.
+ * @returns the old key, whose gate must be invalidated.
+ * @throws InputError that says why the key cannot be rotated.
+ */
+export function rotateKey(
+  oldId: string,
+  { id, keyHash, lastFour }: Pick<StoredKey, "id" | "keyHash" | "lastFour">,
+  endsAt: number,
+  now: number,
+): Statements<GatedKey> {
+  const { revokedAt, expiresAt } = apiKeys;
+  // The condition is false once the key is rotated, so a second try changes nothing.
+  const isRotatable = and(eq(apiKeys.id, oldId), isNull(revokedAt), isNull(expiresAt));
+  const statements = inOrder({
+    inserted: insertFrom(
+      apiKeys,
+      {
+        id,
+        workspaceId: apiKeys.workspaceId,
+        keyHash,
+        name: apiKeys.name,
+        lastFour,
+        requestsPerWindow: apiKeys.requestsPerWindow,
+        createdAt: now,
+      },
+      sql`FROM ${apiKeys} WHERE ${isRotatable}`,
+    ),
+    ended: qb
+      .update(apiKeys)
+      .set(endsAt > now ? { expiresAt: endsAt } : { revokedAt: now })
+      .where(isRotatable),
+    found: qb
+      .select({ ...GATED_KEY, revokedAt })
+      .from(apiKeys)
+      .where(eq(apiKeys.id, oldId)),
+    created: qb.select({ id: apiKeys.id }).from(apiKeys).where(eq(apiKeys.id, id)),
+  });
+  return readAs(statements, ({ found: [old], created: [created] }) => {
+    if (!old) throw new InputError("keyId", "no such key");
+    if (created) return old;
+    throw new InputError(
+      "keyId",
+      old.revokedAt === null
+        ? "this key was rolled before; listApiKeys shows when it expires, and the new key"
+        : "this key is revoked",
+    );
+  });
+}
+
+/** SQL condition: the key is neither revoked nor expired. */
+function isLive(now: number | Placeholder): SQL | undefined {
+  const { revokedAt, expiresAt } = apiKeys;
+  return and(isNull(revokedAt), or(isNull(expiresAt), gt(expiresAt, now)));
+}
+
+/**
+ * Changes the rate limit of a live key; null for the deployment's default.
+ *
+ * @returns the key, or nothing if there is no such live key.
+ */
+export async function updateQuota(
+  db: Database,
+  id: string,
+  requestsPerWindow: number | null,
+  now: number,
+): Promise<GatedKey[]> {
+  return db
+    .update(apiKeys)
+    .set({ requestsPerWindow })
+    .where(and(eq(apiKeys.id, id), isLive(now)))
+    .returning(GATED_KEY);
+}
+
+/** Lists the keys of a workspace that are neither revoked nor expired. */
+export async function listLiveKeys(
+  db: Database,
+  workspaceId: string,
+  now: number,
+): Promise<GatedKey[]> {
+  const ofWorkspace = eq(apiKeys.workspaceId, workspaceId);
+  return db
+    .select(GATED_KEY)
+    .from(apiKeys)
+    .where(and(ofWorkspace, isLive(now)));
+}
+
+/** The row of a key; times are Unix milliseconds. */
+export type StoredKey = typeof apiKeys.$inferSelect;
+
+const KEY_ORDER = { at: apiKeys.createdAt, id: apiKeys.id };
+const readPage = preparePage({
+  order: KEY_ORDER,
+  query: qb
+    .select()
+    .from(apiKeys)
+    .where(and(eq(apiKeys.workspaceId, sql.placeholder("workspaceId")), isOnPage(KEY_ORDER))),
+});
+
+/** Reads one page of a workspace's keys, newest first, including revoked ones. */
+export function listStoredKeys(
+  db: Database,
+  workspaceId: string,
+  request: PageRequest,
+): Promise<Page<StoredKey>> {
+  return readPage(db, { workspaceId }, request);
+}
+
+/** Returns the label by which its owner recognizes a key, such as `CRM …a8Xz`. */
+function labelOf({ name, lastFour }: Pick<StoredKey, "name" | "lastFour">): string {
+  return name === null ? `…${lastFour}` : `${name} …${lastFour}`;
+}
+
+/** Reads the labels of the keys among these ids, by id. @param db the directory. */
+export async function labelKeys(db: Database, ids: string[]): Promise<Record<string, string>> {
+  const keyIds = [...new Set(ids.filter((id) => id.startsWith("key_")))];
+  if (keyIds.length === 0) return {};
+  const { id, name, lastFour } = apiKeys;
+  const found = await db.select({ id, name, lastFour }).from(apiKeys).where(inJson(id, keyIds));
+  return Object.fromEntries(found.map((key) => [key.id, labelOf(key)]));
+}
+
+/** The columns of a workspace that a gate caches. They are in the workspace's own database. */
+export const WORKSPACE_STATUS = { accessGranted: workspaces.accessGranted };
+
+const keyStatus = prepared(
+  qb
+    .select({
+      ...aliasFields({ keyId: apiKeys.id }),
+      workspaceId: workspaces.id,
+      /** The name of the workspace's database. */
+      database: sql<string>`coalesce(${workspaces.database}, ${DIRECTORY})`,
+      ...WORKSPACE_STATUS,
+      /** The key's own rate limit; null for the deployment's default. */
+      requestsPerWindow: apiKeys.requestsPerWindow,
+      lastUsedAt: apiKeys.lastUsedAt,
+      expiresAt: apiKeys.expiresAt,
+    })
+    .from(apiKeys)
+    .innerJoin(workspaces, eq(workspaces.id, apiKeys.workspaceId))
+    .where(and(eq(apiKeys.keyHash, sql.placeholder("keyHash")), isLive(sql.placeholder("now")))),
+);
+
+/** The key status that a gate caches. If the workspace lives in another database, its `WORKSPACE_STATUS` is there. */
+export type KeyStatus = ResultOf<ReturnType<typeof keyStatus>>[number];
+
+/**
+ * Reads the status of a key, and notes that the key is in use, in one transaction. So no change is missed. A change
+ * that commits earlier is read here. One that commits later finds the key in use, and invalidates its gate.
+ *
+ * @returns null if the key is unknown, revoked or expired.
+ */
+export async function readKeyStatus(
+  db: Database,
+  keyHash: string,
+  now: number,
+): Promise<KeyStatus | null> {
+  const noted = qb
+    .update(apiKeys)
+    .set({ lastUsedAt: now })
+    .where(
+      and(
+        eq(apiKeys.keyHash, keyHash),
+        isLive(now),
+        sql`coalesce(${apiKeys.lastUsedAt}, 0) < ${now - KEY_STATUS_MAX_AGE_MS}`,
+      ),
+    );
+  const { found } = await commit(db, { noted, found: keyStatus({ keyHash, now }) });
+  return found[0] ?? null;
+}
