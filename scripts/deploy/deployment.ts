@@ -39,7 +39,7 @@ import {
 import type { Options } from "./options.ts";
 import { expectPlaced, isMisplaced, makeQueues } from "./queues.ts";
 import { queueNames, refuseShared } from "./resources.ts";
-import { generateSecrets, openPrivateFolder, writeSecretsFile } from "./secret.ts";
+import { completeSecrets, openPrivateFolder, writeSecretsFile } from "./secret.ts";
 import { askHealth, findFaults, UNHEALTHY } from "./smoke.ts";
 
 /** The report of wrangler about a version that it uploaded or deployed. */
@@ -108,8 +108,9 @@ export async function deploy(options: Options, environment: NodeJS.ProcessEnv): 
   if (dryRun) return rehearse(wrangler, config, found);
   const { former } = found;
   const secrets = {
+  expectCopied(options, env, found.secrets);
     ...given,
-    ...completeSecrets(options, config, env, found.secrets),
+    ...completeSecrets(String(config.name), found.secrets, options.secretsCopy, env),
     ...(!found.isMarked && { [MARK]: "true" }),
   };
   const jurisdiction = String(config.vars.JURISDICTION ?? "");
@@ -260,19 +261,13 @@ async function listSecrets({ call }: Cloudflare, { name }: Unstable_Config) {
   return listed === null ? null : listed.map((secret) => secret.name);
 }
 
-/** Generates the missing secrets. @throws Error if a pipeline would have to generate the encryption key. */
-function completeSecrets(
-  { secretsCopy }: Options,
-  { name }: Unstable_Config,
-  env: NodeJS.ProcessEnv,
-  missing: SecretName[],
-): Secrets {
-  if (env.CI && secretsCopy === undefined && missing.includes("ENCRYPTION_KEYS"))
-    throw new Error(
-      "Set ENCRYPTION_KEYS: the Worker has none yet. It is an id, a colon and 32 random bytes in base64, " +
-        "such as `k1:` followed by the output of `openssl rand -base64 32`. Keep a copy.",
-    );
-  return generateSecrets(String(name), missing, secretsCopy, env);
+/** @throws Error if a pipeline would have to generate secrets: nobody would have a copy of them. */
+function expectCopied({ secretsCopy }: Options, env: NodeJS.ProcessEnv, missing: SecretName[]) {
+  if (!env.CI || secretsCopy !== undefined || missing.length === 0) return;
+  throw new Error(
+    `Set ${missing.join(" and ")}: the Worker does not have ${missing.length > 1 ? "them" : "it"} yet. Each is an id, a colon and 32 random bytes in base64, ` +
+      "such as `k1:` followed by the output of `openssl rand -base64 32`. Keep a copy.",
+  );
 }
 
 /**

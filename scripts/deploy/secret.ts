@@ -1,18 +1,23 @@
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { homedir, tmpdir } from "node:os";
 import { join } from "node:path";
+import { parseKeyRing } from "../../src/encryption/key-ring.ts";
 import { makeSecret, type SecretName, type Secrets } from "../shared/secrets.ts";
 import { print } from "../shared/terminal.ts";
 
+/** The text of a copy: a line for each secret. */
+const COPY = /^(?:[A-Z_]+="[^"\n]+"\n)*$/;
+
 /**
- * Generates secrets, whose keys have the date for an id, and writes a copy that only this user can read.
+ * Completes the secrets that a Worker lacks, and keeps a copy that only this user can read. A deployment that failed
+ * has left a copy: its secrets are used, so that there is never one that decrypts nothing. New keys have the date for
+ * an id.
  *
  * @param worker the Worker that they are for.
- * @param file where to; by default a file in the user's home, or none in a pipeline, which has no other
- *   use for it.
- * @throws Error if there is such a file, or it cannot be written.
+ * @param file the copy; by default the newest one in the home of the user, or a new one there.
+ * @throws Error if the file is something else, or cannot be written.
  */
-export function generateSecrets(
+export function completeSecrets(
   worker: string,
   names: SecretName[],
   file: string | undefined,
@@ -20,28 +25,62 @@ export function generateSecrets(
 ): Secrets {
   if (names.length === 0) return {};
   const id = `k${new Date().toISOString().slice(0, 10).replaceAll("-", "")}`;
-  const secrets = Object.fromEntries(names.map((name) => [name, makeSecret(id)]));
-  const home = env.CI ? undefined : join(env.HOME ?? homedir(), `${worker}.${id}.txt`);
-  const copy = file ?? home;
-  if (copy === undefined) return secrets;
-  const lines = names.map((name) => `${name}="${secrets[name]}"\n`);
-  try {
-    writeFileSync(copy, lines.join(""), { mode: 0o600, flag: "wx" });
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    const reason = code === "EEXIST" ? "already exists" : `cannot be written (${code})`;
-    throw new Error(
-      `${copy} ${reason}: choose a new file for the secrets, --secrets-copy FILE. Nothing was deployed.`,
-    );
+  const home = env.HOME ?? homedir();
+  const copy = file ?? join(home, findCopy(home, worker) ?? `${worker}.${id}.txt`);
+  const copied = readCopy(copy);
+  const secrets: Secrets = {};
+  const found: SecretName[] = [];
+  const generated: SecretName[] = [];
+  for (const name of names) {
+    const secret = copied[name];
+    (secret ? found : generated).push(name);
+    secrets[name] = secret ?? makeSecret(id);
   }
+  const lines = generated.map((name) => `${name}="${secrets[name]}"\n`);
+  try {
+    writeFileSync(copy, lines.join(""), { mode: 0o600, flag: "a" });
+  } catch (error) {
+    throw unusable(copy, `cannot be written (${(error as NodeJS.ErrnoException).code})`);
+  }
+  if (found.length > 0) print(`${found.join(" and ")}: found in ${copy}.`);
+  if (generated.length > 0) print(`${generated.join(" and ")}: generated, and copied to ${copy}.`);
   print(
-    `${names.join(" and ")}: generated, and copied to ${copy}. Cloudflare never shows them: keep it safe.${
+    `Cloudflare never shows secrets: keep this file safe.${
       names.includes("ENCRYPTION_KEYS")
         ? " Without the encryption key nobody can read the leads."
         : ""
     }`,
   );
   return secrets;
+}
+
+/** The newest copy of a Worker's secrets in a folder, if there is one. */
+function findCopy(folder: string, worker: string): string | undefined {
+  const named = (name: string) => name.startsWith(`${worker}.k`) && /\.k\d{8}\.txt$/.test(name);
+  return existsSync(folder) ? readdirSync(folder).filter(named).toSorted().at(-1) : undefined;
+}
+
+/** The secrets in a copy, by name; none if there is no such file. @throws Error if it is something else. */
+function readCopy(copy: string): Record<string, string> {
+  if (!existsSync(copy)) return {};
+  const text = readFileSync(copy, "utf8");
+  if (!COPY.test(text)) throw unusable(copy, "exists, and is no copy of secrets");
+  const secrets: Record<string, string> = {};
+  for (const [, name = "", secret = ""] of text.matchAll(/^(.+)="(.+)"$/gm)) {
+    try {
+      parseKeyRing(name, secret);
+    } catch (error) {
+      throw unusable(copy, `cannot be used (${(error as Error).message})`);
+    }
+    secrets[name] = secret;
+  }
+  return secrets;
+}
+
+function unusable(copy: string, reason: string): Error {
+  return new Error(
+    `${copy} ${reason}: choose another file for the secrets, --secrets-copy FILE. Nothing was deployed.`,
+  );
 }
 
 const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"];

@@ -135,7 +135,14 @@ test.each<Case>([
 );
 
 test.each<[RegExp, NodeJS.ProcessEnv]>([
-  [/^Set ENCRYPTION_KEYS: the Worker has none yet\./, {}],
+  [
+    /^Set ENCRYPTION_KEYS and API_KEY_CHECKSUM_KEYS and PORTAL_SIGNING_KEYS: the Worker does not have them/,
+    {},
+  ],
+  [
+    /^Set PORTAL_SIGNING_KEYS: the Worker does not have it yet\./,
+    { ...SECRETS, PORTAL_SIGNING_KEYS: "" },
+  ],
   [/^ENCRYPTION_KEYS: entry 1 is not id:base64 of 32 bytes$/m, { ENCRYPTION_KEYS: "c2VjcmV0" }],
   [/^PLATFORM_KEYS: entry 1 is not id:base64 of 32 bytes$/m, { PLATFORM_KEYS: "c2VjcmV0" }],
   [/^Not logged in to Cloudflare: run/, { CLOUDFLARE_API_TOKEN: "" }],
