@@ -189,21 +189,40 @@ const WORKSPACE_COUNTS =
 const WorkspaceCounts = z.array(z.object({ database: z.string(), workspaces: z.number() }));
 
 /**
- * @param directory the database that says where each workspace lives.
- * @throws Error if workspaces live in a database that is not bound: the Worker would not find them.
+ * @param missing the databases that the account lacks, although the Worker was deployed before.
+ * @throws Error if `DB` is one of them: a new one would be an empty service.
  */
-export async function expectAllBound(
+export function expectDirectory(missing: ConfiguredDatabase[]): void {
+  const directory = missing.find(({ binding }) => binding === "DB");
+  if (directory)
+    throw new Error(
+      `The account has no database ${directory.name}, but the Worker was deployed with one: give DB its former database_name in wrangler.toml, or pass --new-database to begin with an empty one. Nothing was deployed.`,
+    );
+}
+
+/**
+ * @param directory the database that says where each workspace lives.
+ * @param missing the databases that the account lacks.
+ * @throws Error if workspaces live in a database that is missing or not bound: the Worker would not find them.
+ */
+export async function expectAllThere(
   cloudflare: Cloudflare,
   directory: FoundDatabase,
   databases: ConfiguredDatabase[],
+  missing: ConfiguredDatabase[],
 ): Promise<void> {
-  const bound = databases.map(({ binding }) => binding);
   const counts = await query(cloudflare, directory, WORKSPACE_COUNTS, WorkspaceCounts);
-  for (const { database, workspaces } of counts)
-    if (!bound.includes(database))
+  for (const { database, workspaces } of counts) {
+    const lost = missing.find(({ binding }) => binding === database);
+    if (lost)
+      throw new Error(
+        `The account has no database ${lost.name}, but workspaces live in ${database} (${workspaces}): give it its former database_name in wrangler.toml. Nothing was deployed.`,
+      );
+    if (!databases.some(({ binding }) => binding === database))
       throw new Error(
         `wrangler.toml does not bind ${database}, but workspaces live there (${workspaces}): nothing was deployed.`,
       );
+  }
 }
 
 /** One data key under each encryption key that is in use; reads all of them. */

@@ -26,7 +26,8 @@ import { openWrangler, parseJson, type Wrangler } from "../shared/wrangler.ts";
 import {
   bookmark,
   deleteEmpty,
-  expectAllBound,
+  expectAllThere,
+  expectDirectory,
   expectReadable,
   type FoundDatabase,
   type FoundDatabases,
@@ -107,8 +108,8 @@ export async function deploy(options: Options, environment: NodeJS.ProcessEnv): 
   const found = await inspect(options, cloudflare, config, given);
   if (dryRun) return rehearse(wrangler, config, found);
   const { former } = found;
-  const secrets = {
   expectCopied(options, env, found.secrets);
+  const secrets = {
     ...given,
     ...completeSecrets(String(config.name), found.secrets, options.secretsCopy, env),
     ...(!found.isMarked && { [MARK]: "true" }),
@@ -151,7 +152,7 @@ function wayBack({ everyCall }: Options, version: string): string {
 
 /** Looks up what the account has. @throws Error if this version does not suit it. */
 async function inspect(
-  { lostKeys }: Options,
+  { lostKeys, newDatabase }: Options,
   cloudflare: Cloudflare,
   config: Unstable_Config,
   given: Secrets,
@@ -164,25 +165,20 @@ async function inspect(
     findDatabases(cloudflare, all, jurisdiction, closed),
     findQueues(cloudflare, queueNames(config)),
   ]);
+  const isMarked = there?.includes(MARK) === true;
+  if (isMarked && !newDatabase) expectDirectory(databases.missing);
   const directory = databases.existing.find(({ binding }) => binding === "DB");
   // Until there is a database, nothing is recorded, and no queue holds anything.
   if (directory) expectPlaced(queues, jurisdiction);
   const secrets = SECRET_NAMES.filter((name) => !given[name] && !there?.includes(name));
   const unmigrated = await findUnmigrated(cloudflare, databases.existing, migrationsHere());
-  if (directory) await expectAllBound(cloudflare, directory, all);
+  if (directory) await expectAllThere(cloudflare, directory, all, databases.missing);
   // A generated key decrypts nothing that is stored; those that the Worker has cannot be read, and stay.
   const isMade = secrets.includes("ENCRYPTION_KEYS");
   const keys = isMade ? makeSecret("-") : given.ENCRYPTION_KEYS;
   if (keys !== undefined) await expectReadable(cloudflare, databases.existing, keys, lostKeys);
   const former = there && (await findServing(cloudflare, config));
-  return {
-    databases,
-    unmigrated,
-    queues,
-    secrets,
-    isMarked: there?.includes(MARK) === true,
-    former,
-  };
+  return { databases, unmigrated, queues, secrets, isMarked, former };
 }
 
 /** The version that has most of the traffic; null for none. */

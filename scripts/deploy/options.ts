@@ -14,7 +14,9 @@ it, and only then gives it the traffic. Run it again for each new version.
   --at-once      give the new version the traffic before it is tested: Cloudflare asks for that if it
                  changes Durable Object classes
   --secrets-copy FILE
-                 a new file for a copy of the secrets that are generated (~/WORKER.ID.txt)
+                 a file for a copy of the secrets that are generated (~/WORKER.ID.txt); those that
+                 it has, because a deployment failed, are used
+  --new-database create the database DB again, empty, although the Worker was deployed with one
   --lost-key ID  deploy although nothing encrypted under this key can be read any more
   --wait SECONDS how long the new version may take to answer well (60)
   --config FILE  use another configuration than wrangler.toml
@@ -37,6 +39,7 @@ export function parseOptions(args: string[]) {
       "dry-run": { type: "boolean", default: false },
       "at-once": { type: "boolean", default: false },
       "secrets-copy": { type: "string" },
+      "new-database": { type: "boolean", default: false },
       "lost-key": { type: "string", multiple: true, default: [] },
       wait: { type: "string", default: "60" },
       config: { type: "string" },
@@ -47,6 +50,7 @@ export function parseOptions(args: string[]) {
     dryRun: values["dry-run"],
     atOnce: values["at-once"],
     secretsCopy: values["secrets-copy"],
+    newDatabase: values["new-database"],
     lostKeys: values["lost-key"],
     waitSeconds: parseCount("--wait", values.wait),
     ...selectDeployment(values),

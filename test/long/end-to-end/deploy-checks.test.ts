@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import type { RequestListener } from "node:http";
 import { join } from "node:path";
@@ -7,7 +8,7 @@ import { findFaults } from "../../../scripts/deploy/smoke.ts";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
 import { createDataKey } from "../../../src/encryption/personal-data.ts";
 import { serve } from "../../node/support/server.ts";
-import { QUEUES, SECRETS, type Site, useSite } from "./deployment.ts";
+import { MARK, QUEUES, SECRETS, type Site, useSite } from "./deployment.ts";
 
 // Wrangler takes seconds to start, and longer on a busy machine.
 vi.setConfig({ testTimeout: 600_000 });
@@ -40,6 +41,25 @@ async function addWorkspace(content: DatabaseSync, id: string, keys: string, dat
       "INSERT INTO workspaces (id, name, admin_emails, created_at, sealed_data_key, database) VALUES (?, '', '[]', 0, ?, ?)",
     )
     .run(id, await createDataKey(keys, id), database ?? null);
+}
+
+/** Adds the Worker, as `npm run deploy` leaves it. */
+function addDeployed({ cloudflare }: Site): void {
+  const names = [...Object.keys(SECRETS), MARK];
+  const bindings = names.map((name) => ({ type: "secret_text", name, text: "-" }));
+  const version = { id: randomUUID(), annotations: {}, bindings };
+  cloudflare.workers.set("public-api", {
+    versions: [version],
+    deployments: [{ [version.id]: 100 }],
+    crons: [],
+  });
+}
+
+/** Binds a second database. */
+function bindSecond({ configure }: Site): void {
+  const second = `[[d1_databases]]\nbinding = "DB_2"\ndatabase_name = "public-api-2"\nmigrations_dir = "${ROOT}/migrations"\n\n`;
+  const at = '[[queues.producers]]\nbinding = "DELIVERIES"';
+  configure(at, second + at);
 }
 
 type Case = [sentence: RegExp, prepare: (site: Site) => unknown, args: string[]];
@@ -115,6 +135,25 @@ test.each<Case>([
     [],
   ],
   [
+    /^The account has no database public-api-2, but workspaces live in DB_2 \(1\): give it its former/,
+    async (site) => {
+      const content = addResources(site);
+      migrate(content);
+      await addWorkspace(content, "wks_1", K1, "DB_2");
+      bindSecond(site);
+    },
+    [],
+  ],
+  [
+    /^The account has no database renamed, but the Worker was deployed with one: give DB its former/,
+    (site) => {
+      migrate(addResources(site));
+      addDeployed(site);
+      site.configure('"public-api"\nmigrations_dir', '"renamed"\nmigrations_dir');
+    },
+    [],
+  ],
+  [
     /^The database public-api has the migration 0999_drops_it_forbids_rollback\.sql, which this version is too old for/,
     (site) => {
       const content = addResources(site);
@@ -151,6 +190,14 @@ test.each<[RegExp, NodeJS.ProcessEnv]>([
   expect(said).toMatch(sentence);
   expect(said).not.toContain("c2VjcmV0");
   expect(site().cloudflare.changes).toEqual([]);
+});
+
+test("npm run deploy --new-database creates the database of a deployed Worker again", async () => {
+  const { cloudflare } = site();
+  addDeployed(site());
+  cloudflare.outage = /^POST .d1.database$/;
+  const { output } = await site().deploy(SECRETS, "--new-database");
+  expect(output).toContain("Creating the database public-api.\nCloudflare refuses POST");
 });
 
 test("npm run deploy stops with the sentence alone, and the exit code 1", async () => {
@@ -196,9 +243,7 @@ describe("npm run deploy, where another tool has created database and queues,", 
     migrate(cloudflare.addDatabase("public-api", null).content);
     for (const queue of QUEUES) cloudflare.addQueue(queue, "eu");
     configure('DATABASES_CLOSED = ""', 'DATABASES_CLOSED = "DB"');
-    const second = `[[d1_databases]]\nbinding = "DB_2"\ndatabase_name = "public-api-2"\nmigrations_dir = "${ROOT}/migrations"\n\n`;
-    const at = '[[queues.producers]]\nbinding = "DELIVERIES"';
-    configure(at, second + at);
+    bindSecond(site());
     expect((await site().deploy({ ...SECRETS })).code).toBe(0);
     const places = cloudflare.databases.map(({ name, jurisdiction }) => [name, jurisdiction]);
     expect(places).toEqual([
