@@ -23,6 +23,7 @@ import {
 } from "../shared/secrets.ts";
 import { print } from "../shared/terminal.ts";
 import { openWrangler, parseJson, type Wrangler } from "../shared/wrangler.ts";
+import { isServed } from "./address.ts";
 import {
   bookmark,
   deleteEmpty,
@@ -50,6 +51,12 @@ const Uploaded = z.object({
   targets: z.array(z.string()).optional(),
 });
 /** The share of the Worker's versions in the traffic; the newest deployment comes first. */
+/** A version that wrangler uploaded. */
+interface UploadedVersion {
+  id: string;
+  /** Where it serves, in wrangler's words. */
+  targets: string[];
+}
 const Deployments = z.object({
   deployments: z.array(
     z.object({
@@ -122,11 +129,10 @@ export async function deploy(options: Options, environment: NodeJS.ProcessEnv): 
   const bookmarks = await bookmark(cloudflare, existing);
   await migrateDatabases(wrangler, [...found.unmigrated, ...misplaced, ...missing]);
   const origin = String(config.vars.PORTAL_ORIGIN ?? "");
-  const healthBefore = origin === "" ? null : await askHealth(origin);
-  const isNewAddress = origin !== "" && healthBefore === null;
+  const isNewAddress = origin !== "" && !(await isServed(cloudflare, config, origin));
   if (isNewAddress)
     print(
-      `Nothing answers at ${origin} yet: the new version gets the traffic before it is tested.`,
+      `The Worker does not serve ${origin} yet: the new version gets the traffic before it is tested.`,
     );
   /** @param command of wrangler's, which decides whether the version gets the traffic. */
   const uploadWith = async (...command: string[]) => {
@@ -136,11 +142,12 @@ export async function deploy(options: Options, environment: NodeJS.ProcessEnv): 
     throw new Error(failureOf(former, serving));
   };
   if (former !== null && origin !== "" && !isNewAddress && !options.atOnce) {
+    const wasUnhealthy = (await askHealth(origin)) === UNHEALTHY;
     const { id } = await uploadWith("versions", "upload");
-    await shift(options, wrangler, config, id, former, healthBefore === UNHEALTHY);
+    await shift(options, wrangler, config, id, former, wasUnhealthy);
   } else {
-    const { targets } = await uploadWith("deploy");
-    await test(options, config, targets, former, isNewAddress);
+    const uploaded = await uploadWith("deploy");
+    await test(options, config, uploaded, former, isNewAddress);
   }
   if (former !== null) print(`Back to the version before: ${wayBack(options, former)}`);
 }
@@ -270,14 +277,14 @@ function expectCopied({ secretsCopy }: Options, env: NodeJS.ProcessEnv, missing:
  * Uploads a version that names its commit and the way back.
  *
  * @param command of wrangler's, which decides whether it gets the traffic.
- * @returns its id, and where it serves, in wrangler's words; null if wrangler failed or did nothing.
+ * @returns null if wrangler failed or did nothing.
  */
 async function upload(
   wrangler: Wrangler,
   command: string[],
   secrets: Record<string, string>,
   [directory]: string[],
-): Promise<{ id: string; targets: string[] } | null> {
+): Promise<UploadedVersion | null> {
   using folder = openPrivateFolder();
   const outputFile = join(folder.path, "output.ndjson");
   const tag = commitTag();
@@ -319,8 +326,8 @@ async function shift(
   };
   await share(`${former}@100`, `${version}@0`);
   const address = String(vars.PORTAL_ORIGIN);
-  const header = { "Cloudflare-Workers-Version-Overrides": `${name}="${version}"` };
-  const faults = await findFaults(address, waitSeconds, header, wasUnhealthy);
+  const headers = { "Cloudflare-Workers-Version-Overrides": `${name}="${version}"` };
+  const faults = await findFaults(address, waitSeconds, { id: version, headers, wasUnhealthy });
   if (faults.length > 0)
     throw new Error(
       [`The new version fails its test, and gets no traffic; ${former} serves:`, ...faults].join(
@@ -352,13 +359,13 @@ function commitTag(): string | null {
  * Tests the deployed Worker from outside, and says what is left to do.
  *
  * @param former the version before it, if there is one.
- * @param isNewAddress whether the address did not respond before: it may take minutes to.
+ * @param isNewAddress whether the Worker did not serve the address before: it may take minutes to.
  * @throws Error if it fails its test.
  */
 async function test(
   options: Options,
   { vars }: Unstable_Config,
-  targets: string[],
+  { id, targets }: UploadedVersion,
   former: string | null,
   isNewAddress: boolean,
 ): Promise<void> {
@@ -366,7 +373,7 @@ async function test(
     vars.PORTAL_ORIGIN || targets.find((url) => /^https?:\/\//.test(url)) || "",
   );
   print(`Deployed${address ? `: ${address}` : ""}.`);
-  const faults = address ? await findFaults(address, options.waitSeconds) : [];
+  const faults = address ? await findFaults(address, options.waitSeconds, { id }) : [];
   if (faults.length > 0 && former !== null && !isNewAddress)
     throw new Error(
       [

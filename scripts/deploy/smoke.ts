@@ -20,39 +20,67 @@ const HEADERS = [
   "x-ratelimit-reset",
 ];
 
+/** The header with which `/health` names the version that answers. */
+const VERSION_HEADER = "X-Service-Version";
+
+/** The version whose answers count. */
+export interface TestedVersion {
+  id: string;
+  /** The headers with which a request gets it while it has no traffic. */
+  headers?: Record<string, string>;
+  /** Whether `/health` may answer 503, because it did before this version was there. */
+  wasUnhealthy?: boolean;
+}
+
 /**
  * Asks a deployment what any stranger may ask, until it answers well: a new address or version takes a
- * moment to be everywhere.
+ * moment to be everywhere. Until then, the version before it answers.
  *
  * @param address its public address, without a path.
  * @param seconds how long it may take.
- * @param version headers that select a version which has no traffic yet.
- * @param wasUnhealthy whether `/health` may answer 503, because it did before this version was there.
  * @returns what is wrong with the last answers; empty if nothing is.
  */
 export async function findFaults(
   address: string,
   seconds: number,
-  version: Record<string, string> = {},
-  wasUnhealthy = false,
+  version: TestedVersion,
 ): Promise<string[]> {
   const late = performance.now() + seconds * 1000;
+  const ask: Ask = (path, headers) => get(address, path, { ...version.headers, ...headers });
   for (;;) {
-    const ask: Ask = (path, headers) => get(address, path, { ...version, ...headers });
-    const checks = [checkRefusal(ask), checkDocument(ask), checkHealth(ask, wasUnhealthy)];
-    const faults = (await Promise.all(checks)).filter((fault) => fault !== null);
+    const faults = await findFaultsOnce(ask, version);
     if (faults.length === 0 || performance.now() + PAUSE_MS > late) return faults;
     await setTimeout(PAUSE_MS);
   }
 }
 
-/** Asks the version that serves for its health. @returns the status of `/health`; null if nothing answers. */
-export async function askHealth(address: string): Promise<number | null> {
-  const answer = await get(address, "/health", {});
-  return typeof answer === "string" ? null : answer.status;
+async function findFaultsOnce(ask: Ask, version: TestedVersion): Promise<string[]> {
+  const health = await ask("/health");
+  if (typeof health === "string") return [health];
+  const answering = health.headers.get(VERSION_HEADER);
+  if (answering !== version.id)
+    return [
+      `GET /health is answered by ${answering ? `the version ${answering}` : "what names no version"}, not by ${version.id}`,
+    ];
+  const faults = [
+    checkHealth(health, version),
+    ...(await Promise.all([checkRefusal(ask), checkDocument(ask)])),
+  ];
+  return faults.filter((fault) => fault !== null);
 }
 
-type Ask = (path: string, headers?: Record<string, string>) => ReturnType<typeof get>;
+/**
+ * Asks the version that serves for its health.
+ *
+ * @returns the status of `/health`; null if nothing answers, or another server.
+ */
+export async function askHealth(address: string): Promise<number | null> {
+  const answer = await get(address, "/health", {});
+  if (typeof answer === "string" || !answer.headers.has("x-ratelimit-limit")) return null;
+  return answer.status;
+}
+
+type Ask = (path: string, headers?: Record<string, string>) => Promise<Answer | string>;
 
 /** An invented key is refused as the contract says. */
 async function checkRefusal(ask: Ask): Promise<string | null> {
@@ -84,16 +112,24 @@ function withoutOwn(document: Record<string, unknown> | null) {
  * `/health` answers what the scheduled job of the version that serves has found, so a version without traffic repeats
  * the 503 of the one that it is to replace. Refusing it for that would refuse the cure.
  */
-async function checkHealth(ask: Ask, wasUnhealthy: boolean): Promise<string | null> {
-  const answer = await ask("/health");
-  if (typeof answer === "string") return answer;
+function checkHealth(answer: Answer, { wasUnhealthy }: TestedVersion): string | null {
   if (answer.status === 200 && answer.json?.status === "ok") return null;
   if (answer.status === UNHEALTHY && wasUnhealthy) return null;
   return `GET /health answers ${answer.status}`;
 }
 
+interface Answer {
+  status: number;
+  headers: Headers;
+  json: Record<string, unknown> | null;
+}
+
 /** @returns the answer, or why there is none. */
-async function get(address: string, path: string, headers: Record<string, string>) {
+async function get(
+  address: string,
+  path: string,
+  headers: Record<string, string>,
+): Promise<Answer | string> {
   try {
     const response = await fetch(new URL(path, address), {
       headers,

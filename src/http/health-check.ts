@@ -23,6 +23,8 @@ const remembered = new WeakMap<D1Database, Remembered>();
 export const healthCheck = newApp();
 
 healthCheck.get("/health", async (c) => {
+  // `npm run deploy` must know which version it tests.
+  c.header("X-Service-Version", c.env.CF_VERSION_METADATA.id);
   return (await wasHealthy(c.env)) ? c.json({ status: "ok" }) : c.body(null, 503);
 });
 

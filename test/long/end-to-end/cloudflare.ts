@@ -55,6 +55,20 @@ interface Worker {
   /** The share of the traffic in percent, by version; the newest deployment comes first. */
   deployments: Record<string, number>[];
   crons: string[];
+  /** Whether it, and each of its versions, has an address under workers.dev. */
+  subdomain: Subdomain;
+}
+
+interface Subdomain {
+  enabled: boolean;
+  previews_enabled: boolean;
+}
+
+/** A hostname that leads to a Worker. */
+interface Domain {
+  id: string;
+  hostname: string;
+  service: string;
 }
 
 /** An error in the form of Cloudflare's API. */
@@ -85,12 +99,21 @@ export interface Cloudflare {
   databases: Database[];
   queues: Queue[];
   workers: Map<string, Worker>;
+  domains: Domain[];
+  /** The hostnames that have a DNS record of another kind. */
+  records: string[];
+  /** How long a queue may keep messages. */
+  keptSecondsMax: number;
   /** What changed the account, such as "POST /queues". */
   changes: string[];
   /** Makes the API fail with 503 for the changes that this matches, such as /^POST .queues/. */
   outage: RegExp | null;
+  /** How many changes that `outage` matches succeed before it begins. */
+  outageAfter: number;
   addDatabase(name: string, jurisdiction: string | null): Database;
   addQueue(name: string, jurisdiction: string | null): Queue;
+  /** Adds a Worker without versions. */
+  addWorker(name: string): Worker;
   close(): Promise<void>;
 }
 
@@ -100,8 +123,12 @@ export async function startCloudflare(): Promise<Cloudflare> {
     databases: [],
     queues: [],
     workers: new Map(),
+    domains: [],
+    records: [],
+    keptSecondsMax: 14 * 24 * 60 * 60,
     changes: [],
     outage: null,
+    outageAfter: 0,
     addDatabase(name, jurisdiction) {
       const content = new DatabaseSync(":memory:");
       const database = { uuid: randomUUID(), name, jurisdiction, content };
@@ -119,6 +146,12 @@ export async function startCloudflare(): Promise<Cloudflare> {
       account.queues.push(queue);
       return queue;
     },
+    addWorker(name) {
+      const subdomain = { enabled: true, previews_enabled: true };
+      const worker: Worker = { versions: [], deployments: [], crons: [], subdomain };
+      account.workers.set(name, worker);
+      return worker;
+    },
   };
   const routes = routesOf(account);
 
@@ -134,7 +167,8 @@ export async function startCloudflare(): Promise<Cloudflare> {
     try {
       if (request.headers.authorization !== `Bearer ${TOKEN}`)
         throw new Refusal(401, 10000, "Authentication error");
-      if (account.outage?.test(call)) throw new Refusal(503, 10013, "Service unavailable");
+      if (account.outage?.test(call) && account.outageAfter-- <= 0)
+        throw new Refusal(503, 10013, "Service unavailable");
       for (const [pattern, handle] of routes) {
         const match = new RegExp(`^${pattern}$`).exec(call);
         if (!match) continue;
@@ -204,9 +238,8 @@ function routesOf(account: Omit<Cloudflare, "url" | "env" | "close">): Route[] {
       annotations: metadata.annotations ?? {},
       bindings: [...bindings, ...kept],
     };
-    const worker = account.workers.get(name) ?? { versions: [], deployments: [], crons: [] };
+    const worker = account.workers.get(name) ?? account.addWorker(name);
     worker.versions.push(version);
-    account.workers.set(name, worker);
     return version;
   }
 
@@ -257,6 +290,8 @@ function routesOf(account: Omit<Cloudflare, "url" | "env" | "close">): Route[] {
     [
       "POST /queues",
       ({ body: { queue_name, jurisdiction = null, settings } }) => {
+        if (settings?.message_retention_period > account.keptSecondsMax)
+          refuse(400, 11000, "message_retention_period is out of range");
         const queue = account.addQueue(queue_name, jurisdiction);
         Object.assign(queue.settings, settings);
         return shownQueue(queue);
@@ -298,11 +333,14 @@ function routesOf(account: Omit<Cloudflare, "url" | "env" | "close">): Route[] {
     [
       "GET /workers/scripts/([^/]+)/secrets",
       (_, name) =>
-        workerOf(name)
-          .versions.at(-1)
-          ?.bindings.flatMap(({ name, type }) => (type === "secret_text" ? [{ name, type }] : [])),
+        (lastOf(name)?.bindings ?? []).flatMap(({ name, type }) =>
+          type === "secret_text" ? [{ name, type }] : [],
+        ),
     ],
-    ["GET /workers/scripts/([^/]+)/settings", (_, name) => ({ bindings: lastOf(name)?.bindings })],
+    [
+      "GET /workers/scripts/([^/]+)/settings",
+      (_, name) => ({ bindings: lastOf(name)?.bindings ?? [] }),
+    ],
     ["PATCH /workers/scripts/([^/]+)/script-settings", () => ({})],
     ["POST /workers/scripts/([^/]+)/assets-upload-session", () => ({ jwt: "jwt", buckets: [] })],
     [
@@ -355,14 +393,51 @@ function routesOf(account: Omit<Cloudflare, "url" | "env" | "close">): Route[] {
     ],
     [
       "(?:GET|POST) /workers/scripts/([^/]+)/subdomain",
-      ({ body }) => body ?? { enabled: true, previews_enabled: false },
+      ({ body }, name) => Object.assign(workerOf(name).subdomain, body),
+    ],
+    ["GET /workers/workers/([^/]+)", (_, name) => ({ subdomain: workerOf(name).subdomain })],
+    // Too long for a DNS label: no test asks a real server.
+    ["GET /workers/subdomain", () => ({ subdomain: `account-${"x".repeat(60)}` })],
+
+    [
+      "GET /workers/domains",
+      ({ query }) => account.domains.filter(({ hostname }) => hostname === query.get("hostname")),
+    ],
+    ["GET /workers/domains/records", () => account.domains],
+    [
+      "GET /workers/domains/records/([^/]+)",
+      (_, id) => account.domains.find((each) => each.id === id) ?? refuse(404, 100114, "no domain"),
     ],
     [
-      "GET /workers/workers/([^/]+)",
-      () => ({ subdomain: { enabled: true, previews_enabled: false } }),
+      "POST /workers/scripts/([^/]+)/domains/changeset",
+      ({ body }) => {
+        const origins = body as { hostname: string }[];
+        const updated = account.domains
+          .filter(({ hostname }) => origins.some((origin) => origin.hostname === hostname))
+          .map((domain) => ({ ...domain, modified: true }));
+        const known = [...account.domains.map(({ hostname }) => hostname), ...account.records];
+        const added = origins.filter(({ hostname }) => !known.includes(hostname));
+        const conflicting = origins.filter(({ hostname }) => account.records.includes(hostname));
+        return { added, updated, removed: [], conflicting };
+      },
     ],
-    ["GET /workers/subdomain", () => ({ subdomain: "account" })],
-    ["GET /workers/domains/records", () => []],
+    [
+      "PUT /workers/scripts/([^/]+)/domains/records",
+      ({ body }, service = "") => {
+        workerOf(service);
+        for (const { hostname } of body.origins as { hostname: string }[]) {
+          const domain = account.domains.find((each) => each.hostname === hostname);
+          if (domain && domain.service !== service && !body.override_existing_origin)
+            refuse(409, 100116, `${hostname} is already in use by ${domain.service}`);
+          if (account.records.includes(hostname) && !body.override_existing_dns_record)
+            refuse(409, 100117, `${hostname} already has a DNS record`);
+          account.records = account.records.filter((record) => record !== hostname);
+          if (domain) domain.service = service;
+          else account.domains.push({ id: randomUUID(), hostname, service });
+        }
+        return account.domains;
+      },
+    ],
     ["GET /workers/services/([^/]+)/environments/([^/]+)/routes", () => []],
   ];
 }

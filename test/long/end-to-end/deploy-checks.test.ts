@@ -48,11 +48,9 @@ function addDeployed({ cloudflare }: Site): void {
   const names = [...Object.keys(SECRETS), MARK];
   const bindings = names.map((name) => ({ type: "secret_text", name, text: "-" }));
   const version = { id: randomUUID(), annotations: {}, bindings };
-  cloudflare.workers.set("public-api", {
-    versions: [version],
-    deployments: [{ [version.id]: 100 }],
-    crons: [],
-  });
+  const worker = cloudflare.addWorker("public-api");
+  worker.versions.push(version);
+  worker.deployments.push({ [version.id]: 100 });
 }
 
 /** Binds a second database. */
@@ -268,7 +266,7 @@ const LIST = "/v1/automations";
 const WELL: Record<string, RequestListener> = {
   [LIST]: (_, to) => to.writeHead(401, HEADERS).end("{}"),
   "/openapi.json": (_, to) => to.end(readFileSync(join(ROOT, "openapi.json"))),
-  "/health": (_, to) => to.end('{ "status": "ok" }'),
+  "/health": (_, to) => to.writeHead(200, NAMED).end('{ "status": "ok" }'),
 };
 
 test.each<[string, path: string, RequestListener]>([
@@ -279,14 +277,22 @@ test.each<[string, path: string, RequestListener]>([
     "/openapi.json",
     (_, to) => to.end('{ "openapi": "3.1.0" }'),
   ],
-  ["/health answers 503", "/health", (_, to) => to.writeHead(503).end("{}")],
+  ["/health answers 503", "/health", (_, to) => to.writeHead(503, NAMED).end()],
+  [
+    `/health is answered by the version ${OTHER}, not by ${VERSION}`,
+    "/health",
+    (_, to) => to.writeHead(200, { "X-Service-Version": OTHER }).end('{ "status": "ok" }'),
+  ],
   ["/health gets no answer", "/health", (request) => request.destroy()],
 ])("the test of a deployment finds that GET %s", async (fault, path, answer) => {
+const VERSION = "00000000-0000-4000-8000-000000000001";
+const OTHER = "00000000-0000-4000-8000-000000000002";
+const NAMED = { "X-Service-Version": VERSION };
   const answers = { ...WELL, [path]: answer };
   const server = await serve((request, response) =>
     answers[String(request.url)]?.(request, response),
   );
-  const faults = await findFaults(server.url, 1);
+  const faults = await findFaults(server.url, 1, { id: VERSION });
   await server.close();
   expect(faults).toEqual([expect.stringContaining(`GET ${fault}`)]);
 });

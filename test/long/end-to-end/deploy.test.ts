@@ -62,6 +62,7 @@ describe("npm run deploy, one version after the other,", () => {
     expect(output).toContain("It refuses an invented key, serves this document, and is healthy.");
     expect(code).toBe(0);
     expect(cloudflare.databases).toMatchObject([{ name: "public-api", jurisdiction: "eu" }]);
+    expect(worker().subdomain).toEqual({ enabled: true, previews_enabled: false });
     const settings = { message_retention_period: KEPT_SECONDS };
     expect(cloudflare.queues).toMatchObject(
       QUEUES.map((queue_name) => ({ queue_name, jurisdiction: "eu", settings })),

@@ -22,6 +22,8 @@ export const SECRETS = {
 };
 /** The secret that only `npm run deploy` sets. */
 export const MARK = "CREATED_BY_NPM_RUN_DEPLOY";
+/** The header in which the Worker names its version. */
+const VERSION = "X-Service-Version";
 /** The file, in the folder of a site, with the environment of the last build that wrangler has run. */
 export const BUILD_ENVIRONMENT = "build-environment.txt";
 /** The queues of wrangler.toml. */
@@ -36,6 +38,10 @@ export interface Site {
   replaced: Record<string, RequestListener>;
   /** Which versions were asked for by name, in the form of the header. */
   overrides: string[];
+  /** How many requests to `/health` the version with the traffic answers, although another is asked for by name. */
+  ignoredOverrides: number;
+  /** The address of the Worker. */
+  address: string;
   /** Replaces a text of the configuration, which names the Worker's address as PORTAL_ORIGIN. */
   configure(text: string, other: string): void;
   /** Runs `npm run deploy` with the real wrangler, to its end. */
@@ -81,17 +87,35 @@ async function openSite(worker: Runtime): Promise<Site & { close(): Promise<unkn
   const config = join(folder, "wrangler.toml");
   const replaced: Site["replaced"] = {};
   const overrides: string[] = [];
+  /** The version that answers a request, which may ask for one of the deployment by name. */
+  const versionFor = (url: string, override: string): string => {
+    const [[, { deployments = [] } = {}] = []] = cloudflare.workers;
+    const shares = Object.entries(deployments[0] ?? {});
+    const named = shares.find(([id]) => override.endsWith(`="${id}"`));
+    const serving = shares.find(([, share]) => share === 100);
+    const isIgnored = site.ignoredOverrides > 0;
+    if (override && isIgnored && url === "/health") site.ignoredOverrides--;
+    return ((!isIgnored && named) || serving)?.[0] ?? "";
+  };
   const server = await serve(async (request, response) => {
     const { url = "/", headers } = request;
-    const override = headers["cloudflare-workers-version-overrides"];
-    if (override) overrides.push(String(override));
+    const isOthers = cloudflare.domains.some(({ service }) => !cloudflare.workers.has(service));
+    if (isOthers) return response.end("<h1>Another API</h1>");
+    const override = String(headers["cloudflare-workers-version-overrides"] ?? "");
+    if (override) overrides.push(override);
+    const version = versionFor(url, override);
     const answer = replaced[url];
-    if (answer) return answer(request, response);
+    if (answer) {
+      response.setHeader(VERSION, version);
+      return answer(request, response);
+    }
     const { authorization = "" } = headers;
     const real = await fetch(new URL(url, worker.url), { headers: { authorization } });
     // `fetch` has decoded the body.
     const shown = new Headers(real.headers);
     for (const name of ["content-encoding", "content-length"]) shown.delete(name);
+    // The runtime here has a version of its own.
+    if (shown.has(VERSION)) shown.set(VERSION, version);
     response.writeHead(real.status, Object.fromEntries(shown));
     response.end(Buffer.from(await real.arrayBuffer()));
   });
@@ -124,6 +148,8 @@ async function openSite(worker: Runtime): Promise<Site & { close(): Promise<unkn
     folder,
     replaced,
     overrides,
+    ignoredOverrides: 0,
+    address: server.url,
     configure(text, other) {
       const toml = readFileSync(config, "utf8");
       if (!toml.includes(text)) throw new Error(`the configuration has no ${text}`);
@@ -159,5 +185,5 @@ async function openSite(worker: Runtime): Promise<Site & { close(): Promise<unkn
     rmSync(folder, { recursive: true, force: true });
     return Promise.all([server.close(), cloudflare.close()]);
   };
-  return { ...site, close };
+  return Object.assign(site, { close });
 }

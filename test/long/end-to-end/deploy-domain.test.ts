@@ -1,0 +1,50 @@
+import { describe, expect, test, vi } from "vitest";
+import { useSite } from "./deployment.ts";
+
+// Wrangler takes seconds to start, and longer on a busy machine.
+vi.setConfig({ testTimeout: 600_000 });
+
+describe("npm run deploy, on day one,", () => {
+  const site = useSite("file");
+  const worker = () => site().cloudflare.workers.get("public-api");
+
+  test("tests the address under workers.dev, and asks for PORTAL_ORIGIN", async () => {
+    const { address, configure } = site();
+    configure(`PORTAL_ORIGIN = "${address}"`, 'PORTAL_ORIGIN = ""');
+    const { code, output } = await site().deploy();
+    const [, deployed = ""] = /^Deployed: (.+)\.$/m.exec(output) ?? [];
+    expect(deployed).toMatch(/^https:\/\/public-api\.account-x+\.workers\.dev$/);
+    expect(output).toContain("GET /health gets no answer");
+    expect(output).toContain("Set PORTAL_ORIGIN in wrangler.toml");
+    expect(code).toBe(0);
+  });
+
+  test("takes a hostname over from what answers there, and leaves no other address", async () => {
+    const { address, cloudflare, configure } = site();
+    const { hostname } = new URL(address);
+    cloudflare.domains.push({ id: "d1", hostname, service: "another-api" });
+    cloudflare.records.push(hostname);
+    configure('PORTAL_ORIGIN = ""', `PORTAL_ORIGIN = "${address}"`);
+    configure(
+      "\nworkers_dev = true\n#",
+      `\nroutes = [{ pattern = "${hostname}", custom_domain = true }]\nworkers_dev = false\n#`,
+    );
+    const { code, output } = await site().deploy({});
+    expect(output).toContain(`The Worker does not serve ${address} yet`);
+    expect(output).toContain("It refuses an invented key, serves this document, and is healthy.");
+    expect(code).toBe(0);
+    expect(cloudflare.domains).toEqual([{ id: "d1", hostname, service: "public-api" }]);
+    expect(worker()?.subdomain).toEqual({ enabled: false, previews_enabled: false });
+  });
+
+  test("waits until requests that name the new version get it, and not the one before", async () => {
+    const [before] = worker()?.versions.slice(-1) ?? [];
+    site().ignoredOverrides = 2;
+    const { code, output } = await site().deploy({}, "--wait", "60");
+    expect(output).toContain(`Back to the version before: npx wrangler rollback ${before?.id}`);
+    expect(code).toBe(0);
+    // Two rounds end with the answer of the version before; a third asks everything.
+    expect(site().ignoredOverrides).toBe(0);
+    expect(site().overrides).toHaveLength(2 + 3);
+  });
+});
