@@ -1,11 +1,13 @@
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { z } from "@hono/zod-openapi";
+import type { Unstable_Config } from "wrangler";
 import { open, parseEncryptionKeys } from "../../src/encryption/seal.ts";
 import { ROOT } from "../shared/checkout.ts";
 import { type Cloudflare, CloudflareError } from "../shared/cloudflare.ts";
 import {
   type ConfiguredDatabase,
+  databasesIn,
   findDatabase,
   ListedDatabase,
   listDatabases,
@@ -117,6 +119,34 @@ export async function makeDatabases(
       name,
       ...(jurisdiction && { jurisdiction }),
     });
+  }
+}
+
+const Bindings = z.object({
+  bindings: z
+    .array(z.object({ type: z.string(), name: z.string(), id: z.string().optional() }))
+    .nullish(),
+});
+
+/**
+ * Wrangler looks up the databases that the newest version is bound to, unless the configuration gives their ids, and
+ * fails if one was deleted.
+ *
+ * @throws Error if one was, with the id of the database that has its name.
+ */
+export async function expectInheritable(
+  cloudflare: Cloudflare,
+  config: Unstable_Config,
+): Promise<void> {
+  const listed = await listDatabases(cloudflare);
+  const path = `/workers/scripts/${config.name}/settings`;
+  const { bindings } = await cloudflare.call(Bindings, "GET", path);
+  for (const database of databasesIn(config)) {
+    const bound = bindings?.find(({ type, name }) => type === "d1" && name === database.binding);
+    if (database.id || !bound || listed.some(({ uuid }) => uuid === bound.id)) continue;
+    throw new Error(
+      `The newest version of the Worker is bound to a database that was deleted: add database_id = "${findDatabase(listed, database)?.uuid}" to ${database.binding} in wrangler.toml. Nothing was deployed.`,
+    );
   }
 }
 

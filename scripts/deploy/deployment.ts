@@ -29,6 +29,7 @@ import {
   deleteEmpty,
   expectAllThere,
   expectDirectory,
+  expectInheritable,
   expectReadable,
   type FoundDatabase,
   type FoundDatabases,
@@ -50,13 +51,13 @@ const Uploaded = z.object({
   version_id: z.string().nullable(),
   targets: z.array(z.string()).optional(),
 });
-/** The share of the Worker's versions in the traffic; the newest deployment comes first. */
 /** A version that wrangler uploaded. */
 interface UploadedVersion {
   id: string;
   /** Where it serves, in wrangler's words. */
   targets: string[];
 }
+/** The share of the Worker's versions in the traffic; the newest deployment comes first. */
 const Deployments = z.object({
   deployments: z.array(
     z.object({
@@ -83,6 +84,8 @@ interface Found {
   queues: FoundQueue[];
   /** The secrets that neither the environment nor the Worker has. */
   secrets: SecretName[];
+  /** Whether there is a Worker, if only a draft. */
+  exists: boolean;
   /** Whether the Worker has the secret that this command sets. */
   isMarked: boolean;
   /** The version that has most of the traffic; null if there is none yet. */
@@ -123,9 +126,11 @@ export async function deploy(options: Options, environment: NodeJS.ProcessEnv): 
   };
   const jurisdiction = String(config.vars.JURISDICTION ?? "");
   const { existing, missing, misplaced } = found.databases;
+  // The queues come first: once the database is where it should be, none of them is replaced any more.
+  await makeQueues(cloudflare, found.queues, jurisdiction);
   await deleteEmpty(cloudflare, misplaced, options.configFile);
   await makeDatabases(cloudflare, [...misplaced, ...missing], jurisdiction);
-  await makeQueues(cloudflare, found.queues, jurisdiction);
+  if (found.exists) await expectInheritable(cloudflare, config);
   const bookmarks = await bookmark(cloudflare, existing);
   await migrateDatabases(wrangler, [...found.unmigrated, ...misplaced, ...missing]);
   const origin = String(config.vars.PORTAL_ORIGIN ?? "");
@@ -185,7 +190,15 @@ async function inspect(
   const keys = isMade ? makeSecret("-") : given.ENCRYPTION_KEYS;
   if (keys !== undefined) await expectReadable(cloudflare, databases.existing, keys, lostKeys);
   const former = there && (await findServing(cloudflare, config));
-  return { databases, unmigrated, queues, secrets, isMarked, former };
+  return {
+    databases,
+    unmigrated,
+    queues,
+    secrets,
+    exists: there !== null,
+    isMarked,
+    former,
+  };
 }
 
 /** The version that has most of the traffic; null for none. */

@@ -40,21 +40,27 @@ export async function makeQueues(
   for (const queue of queues) {
     const { name, id } = queue;
     const replaces = isMisplaced(queue, jurisdiction);
-    if (replaces) {
-      print(
-        `Replacing the queue ${name}, which is stored ${placeOf(queue.jurisdiction)}. It holds nothing, because nothing was recorded yet.`,
-      );
-      await call(z.unknown(), "DELETE", `/queues/${id}`);
-    }
     const update = { queue_name: name, settings };
     const make = { ...update, ...(jurisdiction && { jurisdiction }) };
-    if (id === null) print(`Creating the queue ${name}.`);
     try {
+      if (replaces) {
+        print(
+          `Replacing the queue ${name}, which is stored ${placeOf(queue.jurisdiction)}. It holds nothing, because nothing was recorded yet.`,
+        );
+        await call(z.unknown(), "DELETE", `/queues/${id}`);
+      }
+      if (id === null) print(`Creating the queue ${name}.`);
       if (id === null || replaces) await call(z.unknown(), "POST", "/queues", make);
-      else await call(z.unknown(), "PATCH", `/queues/${id}`, update);
+      // A queue whose deliveries are paused is left alone, unless it must be changed.
+      else if (queue.keptSeconds !== KEPT_SECONDS)
+        await call(z.unknown(), "PATCH", `/queues/${id}`, update);
     } catch (error) {
+      const { message } = error as Error;
+      const advice = /retention/i.test(message)
+        ? " To keep messages for 14 days takes the paid plan."
+        : "";
       throw new Error(
-        `The queue ${name} cannot keep messages for 14 days, which takes the paid plan: nothing was deployed.\n${(error as Error).message}`,
+        `The queue ${name} could not be set up: nothing was deployed.${advice}\n${message}`,
       );
     }
   }

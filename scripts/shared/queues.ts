@@ -2,7 +2,12 @@ import { z } from "@hono/zod-openapi";
 import type { Cloudflare } from "./cloudflare.ts";
 
 const Queues = z.array(
-  z.object({ queue_id: z.string(), queue_name: z.string(), jurisdiction: z.string().nullish() }),
+  z.object({
+    queue_id: z.string(),
+    queue_name: z.string(),
+    jurisdiction: z.string().nullish(),
+    settings: z.object({ message_retention_period: z.number().optional() }).nullish(),
+  }),
 );
 
 /** A queue that the configuration names. */
@@ -12,6 +17,8 @@ export interface FoundQueue {
   id: string | null;
   /** Where it is stored; empty: in no jurisdiction. */
   jurisdiction: string;
+  /** How long it keeps a message; undefined if it does not exist. */
+  keptSeconds: number | undefined;
 }
 
 /** Looks the queues up. */
@@ -20,7 +27,12 @@ export function findQueues({ call }: Cloudflare, names: string[]): Promise<Found
     names.map(async (name) => {
       const listed = await call(Queues, "GET", `/queues?page=1&name=${encodeURIComponent(name)}`);
       const found = listed.find((each) => each.queue_name === name);
-      return { name, id: found?.queue_id ?? null, jurisdiction: found?.jurisdiction ?? "" };
+      return {
+        name,
+        id: found?.queue_id ?? null,
+        jurisdiction: found?.jurisdiction ?? "",
+        keptSeconds: found?.settings?.message_retention_period,
+      };
     }),
   );
 }

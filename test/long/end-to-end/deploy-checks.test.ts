@@ -44,9 +44,10 @@ async function addWorkspace(content: DatabaseSync, id: string, keys: string, dat
 }
 
 /** Adds the Worker, as `npm run deploy` leaves it. */
-function addDeployed({ cloudflare }: Site): void {
+function addDeployed({ cloudflare }: Site, ...more: { type: string; name: string; id: string }[]) {
   const names = [...Object.keys(SECRETS), MARK];
-  const bindings = names.map((name) => ({ type: "secret_text", name, text: "-" }));
+  const secrets = names.map((name) => ({ type: "secret_text", name, text: "-" }));
+  const bindings = [...secrets, ...more];
   const version = { id: randomUUID(), annotations: {}, bindings };
   const worker = cloudflare.addWorker("public-api");
   worker.versions.push(version);
@@ -198,6 +199,24 @@ test("npm run deploy --new-database creates the database of a deployed Worker ag
   expect(output).toContain("Creating the database public-api.\nCloudflare refuses POST");
 });
 
+test("npm run deploy names the id of the database that replaced the one a Worker is bound to", async () => {
+  addResources(site());
+  const id = "00000000-0000-4000-8000-000000000000";
+  addDeployed(site(), { type: "d1", name: "DB", id });
+  const [{ uuid } = { uuid: "" }] = site().cloudflare.databases;
+  const { code, output } = await site().deploy();
+  expect(output).toContain(`was deleted: add database_id = "${uuid}" to DB in wrangler.toml`);
+  expect(code).toBe(1);
+});
+
+test("npm run deploy says that a queue takes the paid plan only if its retention is refused", async () => {
+  const { cloudflare } = site();
+  cloudflare.keptSecondsMax = 86_400;
+  const { output } = await site().deploy();
+  expect(output).toContain("To keep messages for 14 days takes the paid plan.\nCloudflare refuses");
+  expect(cloudflare.queues).toEqual([]);
+});
+
 test("npm run deploy stops with the sentence alone, and the exit code 1", async () => {
   const { code, output } = await site().deploy({ ENCRYPTION_KEYS: "c2VjcmV0" });
   expect(output).toBe("ENCRYPTION_KEYS: entry 1 is not id:base64 of 32 bytes\n");
@@ -261,6 +280,9 @@ const HEADERS = {
 };
 const UNRESET = { ...HEADERS, "X-RateLimit-Reset": [] };
 const LIST = "/v1/automations";
+const VERSION = "00000000-0000-4000-8000-000000000001";
+const OTHER = "00000000-0000-4000-8000-000000000002";
+const NAMED = { "X-Service-Version": VERSION };
 
 /** A deployment that answers well, but for one path. */
 const WELL: Record<string, RequestListener> = {
@@ -285,9 +307,6 @@ test.each<[string, path: string, RequestListener]>([
   ],
   ["/health gets no answer", "/health", (request) => request.destroy()],
 ])("the test of a deployment finds that GET %s", async (fault, path, answer) => {
-const VERSION = "00000000-0000-4000-8000-000000000001";
-const OTHER = "00000000-0000-4000-8000-000000000002";
-const NAMED = { "X-Service-Version": VERSION };
   const answers = { ...WELL, [path]: answer };
   const server = await serve((request, response) =>
     answers[String(request.url)]?.(request, response),

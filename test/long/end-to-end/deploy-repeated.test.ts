@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test, vi } from "vitest";
-import { MARK, SECRETS, type Site, useSite } from "./deployment.ts";
+import { MARK, QUEUES, SECRETS, type Site, useSite } from "./deployment.ts";
 
 // Wrangler takes seconds to start, and longer on a busy machine.
 vi.setConfig({ testTimeout: 600_000 });
@@ -37,5 +37,39 @@ describe("npm run deploy, repeated after a failure,", () => {
     );
     expect(lines.toSorted()).toEqual(kept.trimEnd().split("\n").toSorted());
     expect(lines).toHaveLength(Object.keys(SECRETS).length);
+  });
+
+  test("continues where each step failed, and replaces what a draft of the Worker was given", async () => {
+    const { cloudflare } = site();
+    cloudflare.addWorker("public-api");
+    expect((await site().wrangler("deploy", "--env=")).code).toBe(1);
+    // Wrangler creates them before Cloudflare refuses the version.
+    expect(cloudflare.databases).toMatchObject([{ name: "public-api", jurisdiction: null }]);
+    expect(cloudflare.queues).toHaveLength(QUEUES.length);
+
+    /** Runs the command while changes of this kind fail, but for the first few. */
+    const fail = async (outage: RegExp, outageAfter = 0) => {
+      Object.assign(cloudflare, { outage, outageAfter });
+      const { code, output } = await site().deploy();
+      cloudflare.outage = null;
+      expect(code).toBe(1);
+      return output;
+    };
+    expect(await fail(/^DELETE .queues/)).toContain("could not be set up: nothing was deployed");
+    expect(await fail(/^POST .queues$/, 1)).not.toContain("paid plan");
+    expect(await fail(/^DELETE .d1.database/)).toContain("Service unavailable");
+    expect(await fail(/^POST .d1.database$/)).toContain("Service unavailable");
+    expect(await fail(/^POST .d1.database.*query$/, 3)).toContain("could not be migrated");
+    expect((await site().deploy()).code).toBe(0);
+    expect(cloudflare.databases).toMatchObject([{ name: "public-api", jurisdiction: "eu" }]);
+    const settings = { message_retention_period: 14 * 24 * 60 * 60 };
+    expect(cloudflare.queues).toMatchObject(QUEUES.map(() => ({ jurisdiction: "eu", settings })));
+
+    expect(await fail(/deployments$/)).toContain("gets no traffic");
+    cloudflare.changes.length = 0;
+    expect((await site().deploy()).code).toBe(0);
+    const { versions, deployments } = cloudflare.workers.get("public-api") ?? {};
+    expect(deployments?.[0]).toEqual({ [String(versions?.at(-1)?.id)]: 100 });
+    expect(cloudflare.changes).not.toContainEqual(expect.stringMatching(/^PATCH .queues/));
   });
 });
