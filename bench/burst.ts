@@ -1,16 +1,18 @@
 import { startReceiver } from "../test/node/support/receiver.ts";
+import { until } from "../test/support/until.ts";
+import { withConsumers } from "./delivering.ts";
 import type { Samples } from "./figures.ts";
 import * as setting from "./setting.ts";
 import { quantile } from "./statistics.ts";
 
 const { openWorkspace, readUntil, recordLeads, sleep } = setting;
 
-/** `max_concurrency` of the queue `webhook-deliveries` in wrangler.toml. */
-const CONSUMERS = 10;
 const WORKSPACES = 5;
 const SUBSCRIPTIONS = 20;
 /** How long an endpoint takes to respond. */
 const ANSWER_MS = 50;
+/** How long a burst may take. */
+const SETTLED_MS = 180_000;
 
 const EXTENTS = {
   full: { rounds: 3, deliveries: 5_000, quietMs: 4_000 },
@@ -20,7 +22,8 @@ const EXTENTS = {
 
 /**
  * Measures how much a burst of deliveries slows the reads of another workspace. The local queues run one batch after
- * another, so the bench hands the batches to as many consumers as a deployment has. Rounds alternate.
+ * another, so the bench hands the batches to as many consumers as a deployment has, each of which is free once its
+ * handler has returned. Rounds alternate.
  */
 export async function measureBurst(extent: setting.Extent): Promise<Samples> {
   const { rounds, deliveries, quietMs } = EXTENTS[extent];
@@ -31,19 +34,23 @@ export async function measureBurst(extent: setting.Extent): Promise<Samples> {
   for (let i = 0; i < WORKSPACES; i++) workspaces.push(await openWorkspace(runtime, urls));
   const reader = await openWorkspace(runtime);
   await recordLeads(runtime, reader.workspaceId, 25);
-  await setting.call(runtime, "/bench/hold?on=true");
 
-  const burst = async () => {
-    const events = deliveries / (WORKSPACES * SUBSCRIPTIONS);
-    await Promise.all(workspaces.map((each) => recordLeads(runtime, each.workspaceId, events)));
-    let isOver = false;
-    const draining = setting.call(runtime, `/bench/drain?consumers=${CONSUMERS}`).finally(() => {
-      isOver = true;
+  const pending = runtime.env.DB.prepare(
+    "SELECT 1 FROM deliveries WHERE state = 'pending' LIMIT 1",
+  );
+  const isSettled = async () => (await pending.all()).results.length === 0;
+  const burst = () =>
+    withConsumers(runtime, async () => {
+      const events = deliveries / (WORKSPACES * SUBSCRIPTIONS);
+      await Promise.all(workspaces.map((each) => recordLeads(runtime, each.workspaceId, events)));
+      let isOver = false;
+      const settled = until(isSettled, SETTLED_MS).finally(() => {
+        isOver = true;
+      });
+      const times = await readUntil(runtime, reader.apiKey, () => isOver);
+      await settled;
+      return times;
     });
-    const times = await readUntil(runtime, reader.apiKey, () => isOver);
-    await draining;
-    return times;
-  };
   // The concurrency of subscriptions grows first.
   for (let i = 0; i < 2; i++) await burst();
   const ratios: number[] = [];

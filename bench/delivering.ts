@@ -1,3 +1,6 @@
+import { join } from "node:path";
+import { ROOT } from "../scripts/shared/checkout.ts";
+import { readConfig } from "../scripts/shared/databases.ts";
 import type { Runtime } from "../scripts/shared/runtime.ts";
 import { type Answer, type Receiver, startReceiver } from "../test/node/support/receiver.ts";
 import { until } from "../test/support/until.ts";
@@ -63,13 +66,15 @@ export async function measureDelivering(extent: setting.Extent): Promise<Samples
   };
 }
 
-/** `max_concurrency` of the queue of deliveries in wrangler.toml. The local queue has one consumer. */
-const CONSUMERS = 10;
-
-/** Does the work while as many consumers as a deployment has take messages from its queues. */
+/**
+ * Does the work while as many consumers as a deployment has take messages from its queues. The local queue has one
+ * consumer.
+ */
 export async function withConsumers<T>(runtime: Runtime, work: () => Promise<T>): Promise<T> {
+  const { queues } = await readConfig(join(ROOT, "wrangler.toml"));
+  const deliveries = queues.consumers?.find(({ queue }) => queue === "webhook-deliveries");
   await call(runtime, "/bench/hold?on=true");
-  const consuming = call(runtime, `/bench/consume?consumers=${CONSUMERS}`);
+  const consuming = call(runtime, `/bench/consume?consumers=${deliveries?.max_concurrency}`);
   try {
     return await work();
   } finally {
