@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
+import type { Unstable_Config } from "wrangler";
 import type {
   PlatformInput,
   PlatformMethod,
@@ -124,14 +125,15 @@ function noServer(): Error {
   return new Error("The local server is not running: start it with `npm start`.");
 }
 
-/** Writes the configuration of a Worker that calls the Platform API of `worker`. @returns the file. */
-function writeClientConfig(worker: string): string {
+/** Writes the configuration of a Worker that calls the Platform API of a deployed one. @returns the file. */
+function writeClientConfig({ name: worker, account_id }: Unstable_Config): string {
   const folder = join(ROOT, ".wrangler");
   makeWritable(folder);
   const file = join(folder, `platform-client-${worker}.json`);
   const service = { binding: "PLATFORM", service: worker, entrypoint: "Platform", remote: true };
   const config = {
     name: "platform-client",
+    ...(account_id && { account_id }),
     compatibility_date: "2026-10-20",
     services: [service],
   };
@@ -140,12 +142,12 @@ function writeClientConfig(worker: string): string {
 }
 
 async function openRemote(env: string | undefined): Promise<PlatformClient> {
-  const { name } = await readConfig(join(ROOT, "wrangler.toml"), env);
+  const config = await readConfig(join(ROOT, "wrangler.toml"), env);
   const { getPlatformProxy } = await import("wrangler");
   const proxy = await getPlatformProxy<{
     PLATFORM: Record<PlatformMethod, (input: unknown) => Promise<unknown>>;
   }>({
-    configPath: writeClientConfig(String(name)),
+    configPath: writeClientConfig(config),
     envFiles: [],
     persist: false,
     remoteBindings: true,
