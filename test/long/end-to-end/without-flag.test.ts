@@ -26,7 +26,7 @@ async function open(path: string) {
 
 const receivedAt = (path: string) => receiver.posts.filter((post) => post.path === path);
 
-test(`without ${FLAG}, which is marked experimental, every event is delivered, though a queue waits for each dispatch to end`, async () => {
+test(`without ${FLAG}, every event is delivered, though a queue waits for each dispatch to end`, async () => {
   const hanging = await open("/hangs");
   const others = [await open("/waits"), await open("/")];
   await hanging.recordLeads(["1"]);
