@@ -7,6 +7,7 @@ import type { WakeUpMessage } from "../../../src/delivery/messages.ts";
 import type { RoundSubscription } from "../../../src/delivery/round.ts";
 import { nextWakeUp } from "../../../src/delivery/session.ts";
 import { openedDataKeys } from "../../../src/encryption/personal-data.ts";
+import { sleep } from "../../../src/primitives/timing.ts";
 import {
   ACKNOWLEDGED,
   announceLeads,
@@ -41,6 +42,17 @@ function message(subscriptionId: string, ack: () => void): Message<WakeUpMessage
   return { id: "1", timestamp: new Date(), attempts: 1, body, ack, retry };
 }
 
+/** Holds timers of `ms` until the returned function ends them all. */
+function holdTimers(ms: number): () => void {
+  const real = globalThis.setTimeout;
+  const held: (() => void)[] = [];
+  vi.spyOn(globalThis, "setTimeout").mockImplementation(((run: () => void, each = 0) =>
+    each === ms ? held.push(run) : real(run, each)) as typeof setTimeout);
+  return () => {
+    for (const run of held) run();
+  };
+}
+
 describe("a message", () => {
   test("that names an unknown subscription is acknowledged", async () => {
     expect(await consumeFor([randomId("webhook")], isolated().env)).toMatchObject({
@@ -49,13 +61,42 @@ describe("a message", () => {
     });
   });
 
-  test("is acknowledged while its request hangs, and the dispatch goes on", async () => {
+  test("occupies its consumer until its request ends, within two seconds", async () => {
+    const endTwoSeconds = holdTimers(2_000);
     const { id } = await owed(1, Date.now());
     const answer = Promise.withResolvers<void>();
+    const asked = Promise.withResolvers<void>();
+    const answersLater = () => {
+      asked.resolve();
+      return answer.promise.then(OK);
+    };
+    const acknowledged = vi.fn();
+    const messages = [message(id, acknowledged)];
+    const consumed = consume(messages, isolated().env, createExecutionContext(), answersLater);
+    await asked.promise;
+    await sleep(200);
+    expect(acknowledged).not.toHaveBeenCalled();
+    answer.resolve();
+    await consumed;
+    expect(await statesOf(id)).toEqual({ delivered: 1 });
+    endTwoSeconds();
+  });
+
+  test("is acknowledged after two seconds while its request hangs, and the dispatch goes on", async () => {
+    const endTwoSeconds = holdTimers(2_000);
+    const { id } = await owed(1, Date.now());
+    const answer = Promise.withResolvers<void>();
+    const asked = Promise.withResolvers<void>();
     const acknowledged = vi.fn();
     const context = createExecutionContext();
-    const hangs = () => answer.promise.then(OK);
-    await consume([message(id, acknowledged)], isolated().env, context, hangs);
+    const hangs = () => {
+      asked.resolve();
+      return answer.promise.then(OK);
+    };
+    const consumed = consume([message(id, acknowledged)], isolated().env, context, hangs);
+    await asked.promise;
+    endTwoSeconds();
+    expect(await Promise.race([consumed.then(() => "free"), sleep(1_500)])).toBe("free");
     expect(acknowledged).toHaveBeenCalledOnce();
     expect(await statesOf(id)).toEqual({ pending: 1 });
     answer.resolve();
