@@ -47,6 +47,15 @@ test("the runbook has a section for each alarm, in the order of alarms.json", ()
   expect(subsectionsOf("Alarms").map(withoutTicks)).toEqual(alarms);
 });
 
+test("the pages build the Worker before they set its triggers, for which wrangler reads the assets", () => {
+  const pages = readdirSync(join(ROOT, "docs")).filter((file) => file.endsWith(".md"));
+  const commands = pages.flatMap((file) => [
+    ...read(join("docs", file)).matchAll(/`([^`]*)npx wrangler triggers deploy[^`]*`/g),
+  ]);
+  expect(commands.length).toBeGreaterThan(1);
+  for (const [, before] of commands) expect(before).toBe("npm run check:deploy && ");
+});
+
 test("the on-call page leads from each alarm to its section", () => {
   const rows = [...read("docs/oncall.md").matchAll(/^\| \[`(\w+)`\]\(runbook\.md#(\w+)\)/gm)];
   expect(rows.map(([, name, anchor]) => [name, anchor])).toEqual(

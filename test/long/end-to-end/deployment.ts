@@ -106,6 +106,8 @@ async function openSite(worker: Runtime): Promise<Site & { close(): Promise<unkn
     const version = versionFor(url, override);
     const answer = replaced[url];
     if (answer) {
+      // As all answers of the Worker.
+      response.setHeader("X-RateLimit-Limit", "20");
       response.setHeader(VERSION, version);
       return answer(request, response);
     }
