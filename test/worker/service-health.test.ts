@@ -44,6 +44,13 @@ beforeEach(async () => {
   await env.DB.prepare("DELETE FROM sweep_positions").run();
 });
 
+test("GET /health names the version that responds, whether the service is healthy or not", async () => {
+  const { id } = env.CF_VERSION_METADATA;
+  expect(id).not.toBe("");
+  for (const DB of [env.DB, HANGING])
+    expect((await ask({ DB })).headers.get("X-Service-Version")).toBe(id);
+});
+
 describe("health", () => {
   test("is good in a new deployment, and after a sweep", async () => {
     expect(await Platform.health({})).toEqual(WELL);

@@ -96,6 +96,8 @@ export interface Cloudflare {
   url: string;
   /** The environment in which wrangler finds the account. */
   env: Record<string, string>;
+  /** The accounts that the token has access to; the first one is served. */
+  accounts: { id: string; name: string }[];
   databases: Database[];
   queues: Queue[];
   workers: Map<string, Worker>;
@@ -120,6 +122,7 @@ export interface Cloudflare {
 /** Starts an empty account. */
 export async function startCloudflare(): Promise<Cloudflare> {
   const account: Omit<Cloudflare, "url" | "env" | "close"> = {
+    accounts: [{ id: ACCOUNT_ID, name: "Account" }],
     databases: [],
     queues: [],
     workers: new Map(),
@@ -246,8 +249,8 @@ function routesOf(account: Omit<Cloudflare, "url" | "env" | "close">): Route[] {
   return [
     ["GET /user/tokens/verify", () => ({ id: "t1", status: "active" })],
     ["GET /user", () => refuse(403, 9109, "Unauthorized to access requested resource")],
-    ["GET /accounts", () => [{ id: ACCOUNT_ID, name: "Account" }]],
-    ["GET /memberships", () => [{ account: { id: ACCOUNT_ID, name: "Account" } }]],
+    ["GET /accounts", () => account.accounts],
+    ["GET /memberships", () => account.accounts.map((each) => ({ account: each }))],
 
     ["GET /d1/database", ({ query }) => pageOf(query, account.databases.map(shownDatabase))],
     ["GET /d1/database/([^/]+)", (_, name) => shownDatabase(databaseOf(name))],

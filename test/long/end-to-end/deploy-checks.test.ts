@@ -237,6 +237,19 @@ test("npm run deploy finds the account of the user who is logged in to wrangler"
   );
 });
 
+test("npm run deploy finds the only account of a token, and asks which of several is meant", async () => {
+  const { cloudflare } = site();
+  migrate(cloudflare.addDatabase("public-api", null).content);
+  const environment = { ...SECRETS, CLOUDFLARE_ACCOUNT_ID: undefined };
+  expect(await site().refusal(environment)).toMatch(
+    /^The database public-api is stored in no juris/,
+  );
+  cloudflare.accounts.push({ id: "f".repeat(32), name: "Another account" });
+  expect(await site().refusal(environment)).toBe(
+    "Set CLOUDFLARE_ACCOUNT_ID: which account is meant is not clear.",
+  );
+});
+
 describe("npm run deploy, where another tool has created database and queues,", () => {
   test("replaces them if they are empty and in no jurisdiction, and deletes the database's id", async () => {
     const { cloudflare, configure, folder } = site();
