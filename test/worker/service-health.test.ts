@@ -48,7 +48,7 @@ test("GET /health names the version that responds, whether the service is health
   const { id } = env.CF_VERSION_METADATA;
   expect(id).not.toBe("");
   for (const DB of [env.DB, HANGING])
-    expect((await ask({ DB })).headers.get("X-Service-Version")).toBe(id);
+    expect((await ask({ DB })).headers["x-service-version"]).toBe(id);
 });
 
 describe("health", () => {
