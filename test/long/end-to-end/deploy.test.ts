@@ -43,7 +43,8 @@ describe("npm run deploy, one version after the other,", () => {
     writeFileSync(file, JSON.stringify(SECRETS));
     const { code, output } = await site().wrangler("deploy", "--env=", "--secrets-file", file);
     expect(output).toContain(`The following required secrets have not been set: ${MARK}`);
-    expect([code, site().cloudflare.changes]).toEqual([1, []]);
+    const { workers, databases, queues } = site().cloudflare;
+    expect([code, workers.size, databases, queues]).toEqual([1, 0, [], []]);
   });
 
   test("says that nothing was deployed if Cloudflare's API fails during the upload", async () => {
