@@ -3,10 +3,14 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { FIGURES } from "../../bench/figures.ts";
+import { LIFE } from "../../bench/price.ts";
 import { ROOT } from "../../scripts/shared/checkout.ts";
 import { runProgram } from "../node/support/process.ts";
 
-test("every bench runs, and measures every figure that is described", {
+/** How far the few events of a smoke run may be from what many need. */
+const DEVIATION_MAX = 0.25;
+
+test("every bench runs, and measures every figure that is described, and those of the price again", {
   timeout: 600_000,
 }, async () => {
   const file = join(mkdtempSync(join(tmpdir(), "bench-")), "figures.json");
@@ -16,4 +20,13 @@ test("every bench runs, and measures every figure that is described", {
   const figures: Record<string, number> = JSON.parse(readFileSync(file, "utf8"));
   expect(Object.keys(figures).sort()).toEqual(Object.keys(FIGURES).sort());
   for (const [name, value] of Object.entries(figures)) expect(value, name).not.toBeNaN();
+  const { rowsRead, rowsWritten, messages, lines } = LIFE.alone;
+  const priced = {
+    month_rows_read_alone: rowsRead,
+    rows_written_life_alone: rowsWritten,
+    month_messages_alone: messages,
+    month_lines_alone: lines,
+  };
+  for (const [name, value] of Object.entries(priced))
+    expect(Math.abs(Number(figures[name]) / value - 1), name).toBeLessThan(DEVIATION_MAX);
 });
