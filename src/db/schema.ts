@@ -387,7 +387,7 @@ export const deliveries = sqliteTable(
     attempts: integer().notNull().default(0),
     /** When a pending delivery is due; of a settled one, when it was last due. */
     dueAt: integer("due_at").notNull(),
-    /** When its retry schedule makes it due, if a manual send has brought it forward; otherwise null. */
+    /** When its retry schedule makes it due, if a resend or a replay has brought it forward; otherwise null. */
     scheduledAt: integer("scheduled_at"),
     /** The `cancelEpoch` of its subscription when it was made pending. */
     pendingSinceEpoch: integer("pending_since_epoch").notNull().default(0),

@@ -16,7 +16,8 @@ import type { DispatchPorts } from "./session.ts";
  * The path of an event, file by file:
  *
  * 1. events/outbox.ts writes the event and a delivery for each subscription, in the transaction of its record.
- * 2. messages.ts sends a wake-up message to a queue: a hint, which may be lost or come twice.
+ * 2. The caller of that transaction (platform/records.ts, http/routes/automations.ts) sends a wake-up message to a queue
+ *    (messages.ts): a hint, which may be lost or come twice.
  * 3. This consumer starts a dispatch for the subscriptions that a batch of messages names.
  * 4. dispatch.ts runs a session for each of them (session.ts), which share connections (connections.ts).
  * 5. A session makes rounds (round.ts): it leases its subscription, and reads what is due (due.ts). sender.ts

@@ -67,7 +67,8 @@ const due = prepared(
     ),
 );
 
-/** Lists all subscriptions of a workspace that have a delivery to send now, even those that a dispatch leases. */
+/** Lists all subscriptions of a workspace that have a delivery to send now, even if a dispatch leases them, or has still to
+ * mark it as cancelled. */
 export function selectDue(workspaceId: string, now: number): Statements<WakeUp[]> {
   return readAs(due({ workspaceId, now }), (found) =>
     found.map(({ subscriptionId, slow }) => ({ subscriptionId, queue: queueOf({ slow }) })),

@@ -9,7 +9,7 @@ import { nextSendAt } from "./due.ts";
 import type { WakeUp } from "./messages.ts";
 import { queueOf } from "./policy.ts";
 
-/* Finds subscriptions whose deliveries are late, because the queues have lost their wake-up messages. */
+/* Finds subscriptions whose deliveries are late, because a queue has lost their message, or their dispatch has died. */
 
 /**
  * A common table expression, `with_pending`, for `WITH RECURSIVE`: the ids of the subscriptions with pending
@@ -34,10 +34,10 @@ const late = prepared(
   WITH RECURSIVE ${subscriptionsWithPending(sql.placeholder("after"))}
   SELECT ${subscriptions.id} AS subscriptionId, ${subscriptions.slow} AS slow
   FROM with_pending JOIN ${subscriptions} ON ${subscriptions.id} = with_pending.id
-  WHERE ${subscriptions.leasedUntil} <= ${sql.placeholder("now")} AND ${isWritable(subscriptions.workspaceId)}
-    AND (${sql.placeholder("isSweep")} OR coalesce(${subscriptions.lastAttempt}->>'at', 0) <= ${sql.placeholder("now")})
+  WHERE ${subscriptions.leasedUntil} <= ${sql.placeholder("asOf")} AND ${isWritable(subscriptions.workspaceId)}
+    AND (${sql.placeholder("isSweep")} OR coalesce(${subscriptions.lastAttempt}->>'at', 0) <= ${sql.placeholder("asOf")})
     AND (${subscriptions.cancelling} AND ${sql.placeholder("isSweep")}
-      OR ${nextSendAt()} <= ${sql.placeholder("now")} - ${SWEEP_GRACE_MS})
+      OR ${nextSendAt()} <= ${sql.placeholder("asOf")} - ${SWEEP_GRACE_MS})
   LIMIT ${SWEEP_MAX}`),
 );
 
@@ -46,14 +46,16 @@ const late = prepared(
  * or, for the scheduled job only, cancelled without having been marked so.
  *
  * @param after where the last call stopped; "" to start over.
+ * @param asOf as of when they are late, in Unix milliseconds. The health check asks as of some time ago, and leaves out
+ *   subscriptions with a later attempt.
  */
 export async function findLate(
   db: Database,
   after: string,
-  now: number,
+  asOf: number,
   isSweep = false,
 ): Promise<{ wakeUps: WakeUp[]; after: string }> {
-  const found = await query(db, late({ after, now, isSweep: isSweep ? 1 : 0 }));
+  const found = await query(db, late({ after, asOf, isSweep: isSweep ? 1 : 0 }));
   const last = found.length === SWEEP_MAX ? found.at(-1)?.subscriptionId : undefined;
   const wakeUps = found.map(({ subscriptionId, slow }) => ({
     subscriptionId,

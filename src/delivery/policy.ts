@@ -115,7 +115,7 @@ export interface PendingDelivery {
   /** Attempts on its retry schedule so far. */
   attempts: number;
   dueAt: number;
-  /** When its retry schedule makes it due, if a manual send has brought it forward; otherwise null. */
+  /** When its retry schedule makes it due, if a resend or a replay has brought it forward; otherwise null. */
   scheduledAt: number | null;
   /** When its last attempt started; null if there was none. */
   lastAt: number | null;
@@ -335,16 +335,17 @@ export function noteTypeOutcome(known: TypeOutcomes, attempt: Attempt): TypeOutc
 /**
  * Whether a failed attempt disables its subscription: nothing has succeeded for three days, ten attempts at two events
  * or more have failed, and the endpoint is unavailable or accepts no event type that is listed. An endpoint that
- * accepts one type is not disabled because of another, and none is disabled because of a single event.
+ * accepts one type is not disabled because of another. None is disabled because of a single event, or by a manual send.
  *
  * @param listed the event types of the subscription.
  */
 export function isDead(
   { streak }: Pace,
   { acceptedTypes }: TypeOutcomes,
-  { outcome, endedAt }: Attempt,
+  { delivery, outcome, endedAt }: Attempt,
   listed: readonly WebhookEvent[],
 ): boolean {
+  if (delivery.priority === PRIORITY.manual) return false;
   if (streak === null || streak.startedAt > endedAt - DISABLE_AFTER_MS) return false;
   if (streak.attempts < DISABLE_AFTER_FAILURES || streak.events < 2) return false;
   return (

@@ -45,12 +45,15 @@ import {
  * A lease is a dispatch's exclusive right to send to a subscription: `leasedBy` and `leasedUntil`. To claim is to
  * lease the subscription and to read its due deliveries, whose rows do not change. A round that finds something to
  * claim begins or extends the lease; other rounds do not. The lease ends when the dispatch releases it, or after
- * `LEASE_MS` if the process has died. Recording comes before claiming in the same transaction, so there is no gap
- * between a release and the next claim. A delivery committed before the round is claimed in it, and one committed
- * after it finds the subscription free.
+ * `LEASE_MS` if the process has died.
  *
- * D1 may commit a transaction and lose the reply, so a round is safe to repeat. Each write checks that no other
- * dispatch has leased the subscription since, and an outcome is only recorded for a delivery that does not have it yet.
+ * The release and the next claim are in one transaction, so no delivery is missed between them. A round that releases a
+ * lease sees every delivery that was committed before: it claims it, or its session sends the next wake-up message. A
+ * delivery that is committed later has a wake-up message of its own, which finds the subscription free.
+ *
+ * D1 may commit a transaction and lose the reply, so a round is safe to repeat. Each write of an outcome, a pace or a
+ * lease checks that no other dispatch has leased the subscription since, and an outcome is only recorded for a delivery
+ * that does not have it yet.
  */
 
 /** How long a lease lasts after the last round that claimed. A request only starts if it must end before the lease. */
@@ -60,7 +63,7 @@ export const LEASE_MS = POST_TIMEOUT_MS + 10_000;
  * A delivery's new state: after an attempt, or without one, if its event was withdrawn or a manual send could not be
  * attempted. Times are Unix milliseconds.
  */
-export interface RecordedOutcome {
+export interface OutcomeToRecord {
   subscriptionId: string;
   eventId: string;
   type: WebhookEvent;
@@ -106,7 +109,7 @@ export interface RoundRequest {
   claim: boolean;
   /** Events that are claimed and have no outcome yet: they are neither claimed again nor cancelled. */
   inProgress: string[];
-  outcomes: RecordedOutcome[];
+  outcomes: OutcomeToRecord[];
   change: SubscriptionChange | null;
   /** Whether there are deliveries to mark as cancelled. */
   cancel: boolean;
@@ -212,7 +215,7 @@ function buildRound(requests: readonly RoundRequest[], terms: RoundTerms) {
   };
   const hasFailed = outcomes.some(({ state }) => state !== "delivered");
   const attempts = outcomes.filter(
-    (ended): ended is RecordedOutcome & { outcome: string } => ended.outcome !== null,
+    (ended): ended is OutcomeToRecord & { outcome: string } => ended.outcome !== null,
   );
   return inOrder({
     // The attempts are stored before their deliveries are updated: afterwards, neither this statement nor a second
@@ -353,8 +356,8 @@ const IS_DUE = sql`${IS_IN_LINE} AND ${IS_NOT_IN_PROGRESS} AND ${deliveries.dueA
 const IS_UNBLOCKED = sql`(line.value->>1 = ${MANUAL} OR ${subscriptions.blockedUntil} <= ${NOW})`;
 
 /**
- * The round may claim for the subscription, if something is due. After `lease`, this also means that the dispatch
- * leases it. While cancelled rows remain to be marked, nothing is claimed, because these rows still say `pending`.
+ * The round may claim for the subscription, if something is due. In the statements after `lease`, a subscription that
+ * meets this and has something due is leased by this dispatch. While cancelled rows remain to be marked, nothing is claimed, because these rows still say `pending`.
  */
 const MAY_CLAIM = sql`${IS_REQUESTED} AND request.value->>'claim' AND ${IS_NOT_LEASED_ELSEWHERE} AND ${IS_WRITABLE} AND ${isActive()}
   AND ${subscriptions.slow} = ${sql.placeholder("isSlow")} AND NOT ${subscriptions.cancelling}`;
@@ -375,8 +378,8 @@ const NEXT_SEND_AT = nextSendAt(IS_NOT_IN_PROGRESS);
 
 /**
  * Finds the released subscriptions that need a delayed wake-up message, because the queue has none for them that
- * arrives in time, and notes in `notedWakeAt` when it arrives. So a subscription has one such message at a time,
- * however many dispatches see that something waits.
+ * arrives in time, and notes in `notedWakeAt` when it arrives. So dispatches that see the same delivery wait send one
+ * message between them.
  *
  * The session sends the message when it ends (`nextWakeUp` in session.ts; messages.ts explains how a used message is
  * recognized). While rows of cancelled deliveries remain, an immediate message follows in any case.

@@ -24,14 +24,14 @@ import {
 } from "./policy.ts";
 import type {
   DueDelivery,
-  RecordedOutcome,
+  OutcomeToRecord,
   RoundRequest,
   RoundSubscription,
   SubscriptionChange,
 } from "./round.ts";
 import type { OutcomeWithResponse, PreparedDelivery, Target } from "./sender.ts";
 
-/** Maximum time before an outcome is recorded. */
+/** Maximum time before the round is requested that records an outcome. */
 const RECORD_WITHIN_MS = 1_000;
 /** How long a round waits for those of other sessions, so that they share one transaction. */
 const ROUND_WAIT_MS = 10;
@@ -92,7 +92,7 @@ export interface RoundResult {
   subscription: RoundSubscription | null;
   /** Deliveries that are due; while requests are spaced, the candidates for the next one. */
   due: PreparedDelivery[];
-  /** Due deliveries that must not be sent, because their automation was removed. */
+  /** Due deliveries that must not be sent, because their automation was removed, or its type is not served. */
   withdrawnDue: DueDelivery[];
   /** Maximum number that the round could claim. */
   limit: number;
@@ -105,7 +105,7 @@ export interface RoundResult {
 /**
  * Sends the due deliveries of one subscription, in two steps that alternate. A round with the database records
  * outcomes, claims due deliveries, and extends or releases the lease. Then requests are sent until another round is
- * due. The session ends when nothing is due, when the pace blocks the subscription, or when time is up.
+ * due. The session ends when nothing is due, when requests are spaced, or when time is up.
  *
  * If the process dies, or a round fails, the outcomes that are not recorded are lost. These deliveries are sent
  * again once the lease has ended.
@@ -126,7 +126,7 @@ export class DeliverySession {
   #claimed: PreparedDelivery[] = [];
   readonly #inFlight = new Set<PreparedDelivery>();
   /** Outcomes that are not recorded yet. */
-  #outcomes: RecordedOutcome[] = [];
+  #outcomes: OutcomeToRecord[] = [];
   /** Whether more was due than was claimed. */
   #moreIsDue = false;
   /** Whether it claims and sends nothing more. */
@@ -244,9 +244,10 @@ export class DeliverySession {
         this.#moreIsDue = due.length + withdrawnDue.length >= limit;
       }
       const cancelled = { state: "cancelled", dueAt: null, settledAt: requestedAt } as const;
-      for (const delivery of withdrawnDue)
-        this.#recordUnattempted(delivery, cancelled, requestedAt);
+      for (const delivery of withdrawnDue) this.#noteUnattempted(delivery, cancelled, requestedAt);
     }
+    // What an earlier round has claimed was checked for the previous URL. The next round claims it again.
+    if (isElsewhere && !requestedClaim) this.#claimed = [];
     // A claimed delivery that was withdrawn since is left out. A later round that claims finds it in `withdrawnDue`.
     const withdrawn = new Set(found.withdrawnInProgress);
     this.#claimed = this.#claimed.filter(({ eventId }) => !withdrawn.has(eventId));
@@ -350,8 +351,8 @@ export class DeliverySession {
     try {
       const outcome = await ports.attempt(delivery, target);
       const attempt = { delivery, outcome, startedAt, endedAt: ports.now() };
-      // The outcome is recorded first: the retry schedule depends on the pace before this attempt.
-      this.#recordOutcome(attempt, (await outcome.kept) ?? null);
+      // The outcome is noted first: the retry schedule depends on the pace before this attempt.
+      this.#noteOutcome(attempt, (await outcome.kept) ?? null);
       // The outcome says nothing about another server, nor about event types that are still listed.
       const { url, cancelEpoch } = this.#subscription ?? target;
       if (url === target.url && cancelEpoch === target.cancelEpoch) this.#learnFrom(attempt);
@@ -359,13 +360,13 @@ export class DeliverySession {
       if (error instanceof InvocationLimit) return this.#stop();
       if (error instanceof UnreadableEvent) {
         const outcome: AttemptOutcome = { kind: "unreadable" };
-        return this.#recordOutcome({ delivery, outcome, startedAt, endedAt: ports.now() }, null);
+        return this.#noteOutcome({ delivery, outcome, startedAt, endedAt: ports.now() }, null);
       }
       const blockedUntil = Math.max(this.#pace.blockedUntil, ports.now() + NOT_ATTEMPTED_WAIT_MS);
       // A manual send is never blocked, so it would be claimed again at once.
       if (delivery.priority === PRIORITY.manual) {
         const waits = { state: "pending", dueAt: blockedUntil, settledAt: null } as const;
-        this.#recordUnattempted(delivery, waits, startedAt);
+        this.#noteUnattempted(delivery, waits, startedAt);
       }
       this.#setPace({ ...this.#pace, blockedUntil });
     }
@@ -380,14 +381,14 @@ export class DeliverySession {
       isDead(this.#pace, this.#types, attempt, this.#subscription?.events ?? []);
   }
 
-  /** Stops the session if the pace blocks the subscription, or moves it to the other queue. */
+  /** Stops the session if requests are spaced, or if the subscription has moved to the other queue. */
   #setPace(pace: Pace): void {
     this.#pace = pace;
     this.#paceVersion++;
     if (queueOf(pace) !== this.#dispatch.queue || isSpaced(pace)) this.#stop();
   }
 
-  #recordOutcome(attempt: Attempt, response: string | null): void {
+  #noteOutcome(attempt: Attempt, response: string | null): void {
     const { delivery, outcome, startedAt, endedAt } = attempt;
     const { eventId, type, attempts, priority, dueAt } = delivery;
     this.#outcomes.push({
@@ -411,9 +412,9 @@ export class DeliverySession {
   }
 
   /** Records a new state of a delivery without an attempt: it waits until `dueAt`, or is cancelled. */
-  #recordUnattempted(
+  #noteUnattempted(
     { eventId, type, attempts, priority, dueAt }: PendingDelivery,
-    ended: Pick<RecordedOutcome, "state" | "dueAt" | "settledAt">,
+    ended: Pick<OutcomeToRecord, "state" | "dueAt" | "settledAt">,
     now: number,
   ): void {
     this.#outcomes.push({

@@ -204,7 +204,7 @@ function rejectionsOf(events: readonly WebhookEvent[]): SQL {
 
 /** SQL condition: event types have failed, but none that `events` still lists. */
 function hasOnlyFailedUnlisted(events: readonly WebhookEvent[]): SQL {
-  return sql`(${isUnlisting(events)} AND NOT EXISTS (SELECT 1 FROM json_each(${subscriptions.rejections}) AS rejection
+  return sql`(${isUnlisting(events)} AND ${subscriptions.rejections} <> '{}' AND NOT EXISTS (SELECT 1 FROM json_each(${subscriptions.rejections}) AS rejection
     WHERE rejection.key IN (SELECT value FROM json_each(${JSON.stringify(events)}))))`;
 }
 

@@ -13,7 +13,7 @@ export const EVENTS: Fault[] = [
     ["delivery/cancellation.ts", "AND ${deliveries.dueAt} <= ${NOW} - ${EXPIRES_AFTER_MS}", "AND 1", "only deliveries that are due for a week are exhausted"],
     ["delivery/cancellation.ts", "AND ${subscriptions.leasedUntil} <= ${NOW} AND NOT ${subscriptions.cancelling}`,", "AND ${subscriptions.leasedUntil} <= ${NOW}`,", "deliveries of a removed event type displace no others"],
     ["delivery/round.ts", "tried = requests.map((request) => ({ ...request, arrivedWakeAt: ALL_ARRIVED }));", "", "a delayed wake-up message is sent although the reply to its round is lost"],
-    ["delivery/session.ts", "this.#recordUnattempted(delivery, waits, startedAt);", "", "a manual send that cannot be attempted waits"],
+    ["delivery/session.ts", "this.#noteUnattempted(delivery, waits, startedAt);", "", "a manual send that cannot be attempted waits"],
     ["delivery/cancellation.ts", ".where(and(which, isNull(subscriptions.deletedAt)))", ".where(which)", "a second deletion answers 404"],
     ["delivery/cancellation.ts", "cancelEpoch: epoch,", "cancelEpoch: subscriptions.cancelEpoch,", "deliveries recorded after a subscription was enabled are not cancelled"],
     ["db/states.ts", "AND ${precedesCancellation()})", "AND 0)", "cancelled deliveries are shown as cancelled at once"],

@@ -436,6 +436,11 @@ describe("a subscription is disabled", () => {
     expect(isDisabled(failing(), TIMED_OUT, [LEAD])).toBe(true);
   });
 
+  test("not by a manual send that fails", () => {
+    const failed = attempt(TIMED_OUT, { of: delivery({ priority: PRIORITY.manual }) });
+    expect(isDead(failing(), INITIAL_TYPE_OUTCOMES, failed, [LEAD])).toBe(false);
+  });
+
   test("if it only accepted an event type that it no longer lists", () => {
     expect(isDisabled(failing(), REJECTED, ["automation.status_changed"])).toBe(true);
   });

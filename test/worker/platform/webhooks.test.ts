@@ -160,6 +160,14 @@ describe("updateWebhook", () => {
     expect(await redeliver(id, { since: T0, until: null, states: ["missed"] }, T0)).toBe(0);
   });
 
+  test("keeps the pace of an endpoint that does not fail when a type is removed", async () => {
+    const events = ["lead.created", "run.completed"] as const;
+    const { id: webhookId } = await subscribe(await createWorkspace(), { events: [...events] });
+    await setSubscription(webhookId, { concurrency: 4, slow: true });
+    await Platform.updateWebhook({ webhookId, events: ["lead.created"] });
+    expect(await subscriptionRow(webhookId)).toMatchObject({ concurrency: 4, slow: true });
+  });
+
   test("changes only what is given, and nothing else that GET /v1/webhooks shows", async () => {
     const { workspaceId, api } = await openWorkspace();
     const { id: webhookId } = await subscribe(workspaceId);
