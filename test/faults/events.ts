@@ -75,8 +75,8 @@ export const EVENTS: Fault[] = [
   ]),
   ...faultsIn("", [
     ["delivery/sender.ts", "Math.floor(now / 1000) === Math.floor(signedAt / 1000)", "true", "a signature has the time of its attempt"],
-    ["delivery/wake.ts", "slow: env.REDELIVERIES", "slow: env.DELIVERIES", "slow subscriptions have their own queue"],
-    ["delivery/wake.ts", 'WHERE ${subscriptions.leasedUntil} <= ${sql.placeholder("now")} AND', "WHERE", "the sweep wakes nobody who is at work"],
+    ["delivery/messages.ts", "slow: env.REDELIVERIES", "slow: env.DELIVERIES", "slow subscriptions have their own queue"],
+    ["delivery/late.ts", 'WHERE ${subscriptions.leasedUntil} <= ${sql.placeholder("asOf")} AND', "WHERE", "the sweep wakes nobody who is at work"],
     ["delivery/attempts.ts", "min(${ATTEMPTS_KEPT}, 1 + coalesce", "(1 + coalesce", "a limited number of attempts is kept"],
     ["events/bodies.ts", "if (!data) throw", "if (!data && lead) throw", "nothing is posted of a lead that is gone"],
     ["delivery/endings.ts", "WHERE ${subscriptions.leasedUntil} <= ${NOW} AND NOT", "WHERE NOT", "what may be being posted is not exhausted"],

@@ -38,7 +38,7 @@ export const WAYS_IN: Fault[] = [
     ["isolate-cache.ts", "Math.min(askedAt + REFUSING_MS, until)", "resetAt", "a larger quota is admitted within seconds"],
     ["isolate-cache.ts", "rateLimit.remaining > 0 || ", "", "an address that failed once is not blocked"],
     ["isolate-cache.ts", "known.repeated++;", "", "what an isolate refuses is counted"],
-    ["isolate-cache.ts", "repeated: known.repeated, at: known.callAgainAt", "repeated: known.repeated, at: 0", "what an isolate refuses is counted in its hour"],
+    ["../http/authentication.ts", "at: removed.repeatableUntil }", "at: 0 }", "what an isolate refuses is counted in its hour"],
     ["call.ts", "return retryTransient(() => call(objects.getByName(name)), WAIT_MS);", "return call(objects.getByName(name)) as never;", "a reset of an object costs no request"],
   ]),
   ...faultsIn("http/", [
