@@ -1,9 +1,9 @@
 /**
- * The same service in an afternoon, by the platform's guides: each request looks up its key, then asks
- * a Durable Object for its quota, then queries; each delivery is a queue message that carries its body,
- * posted once the queue hands it over, with a row for its outcome. Nothing holds an event if the queue
- * refuses it, and a receiver that hangs holds up the batch that it is in. A batch has the six connections
- * that Cloudflare gives an invocation.
+ * A minimal Worker with the same API, written from Cloudflare's guides, to compare with. Each request looks up its key,
+ * then calls a Durable Object for its rate limit, then queries. Each delivery is a queue message that carries its body.
+ * It is sent once the queue delivers the message, and a row stores its outcome. An event is lost if the queue rejects
+ * it, and a receiver that hangs delays the batch that it is in. A batch has the six connections that Cloudflare gives an
+ * invocation.
  */
 import { DurableObject, WorkerEntrypoint } from "cloudflare:workers";
 import { and, desc, eq } from "drizzle-orm";
@@ -226,7 +226,7 @@ function bodyOf(eventId: string, { id, source, name, createdAt }: typeof leads.$
   return JSON.stringify({ id: eventId, type: "lead.created", created_at: at, data });
 }
 
-/** Signs and posts a delivery. @returns the status of the answer, 0 if there was none. */
+/** Signs and sends a delivery. @returns the status of the response, 0 if there was none. */
 async function post({ url, secret, body }: Message, connections: Connections): Promise<number> {
   const timestamp = Math.floor(Date.now() / 1000);
   const algorithm = { name: "HMAC", hash: "SHA-256" };

@@ -10,9 +10,9 @@ const { call, openWorkspace, recordLeads, sleep } = setting;
 
 const SLOW = () => sleep(9_000).then(() => 200);
 const EXTENTS = {
-  full: { warmUp: 300, rounds: 4, times: 100, burst: 50, patienceMs: 10_000, watchMs: 45_000 },
-  quick: { warmUp: 100, rounds: 1, times: 100, burst: 50, patienceMs: 10_000, watchMs: 45_000 },
-  smoke: { warmUp: 2, rounds: 1, times: 3, burst: 2, patienceMs: 5_000, watchMs: 1_000 },
+  full: { warmUp: 300, rounds: 4, times: 100, burst: 50, timeoutMs: 10_000, watchMs: 45_000 },
+  quick: { warmUp: 100, rounds: 1, times: 100, burst: 50, timeoutMs: 10_000, watchMs: 45_000 },
+  smoke: { warmUp: 2, rounds: 1, times: 3, burst: 2, timeoutMs: 5_000, watchMs: 1_000 },
 };
 
 /** Measures a fast receiver next to hostile ones, and the requests to overloaded receivers. */
@@ -28,7 +28,7 @@ export async function measureHostile(extent: setting.Extent): Promise<Samples> {
  * consumers as a deployment.
  */
 async function measureNeighbours(extent: setting.Extent): Promise<Samples> {
-  const { warmUp, rounds, times, burst, patienceMs } = EXTENTS[extent];
+  const { warmUp, rounds, times, burst, timeoutMs } = EXTENTS[extent];
   // Each receiver has a server of its own, so that none is slow because of another.
   const servers = (count: number, answer: () => Promise<number>) =>
     Promise.all(Array.from({ length: count }, () => startReceiver(answer)));
@@ -41,11 +41,11 @@ async function measureNeighbours(extent: setting.Extent): Promise<Samples> {
   const ratios: number[] = [];
   let [received, owed] = [0, 0];
   const alternate = async () => {
-    await sample(alone, times, burst, patienceMs);
-    await sample(hostile, warmUp, burst, patienceMs);
+    await sample(alone, times, burst, timeoutMs);
+    await sample(hostile, warmUp, burst, timeoutMs);
     for (let i = 0; i < rounds; i++) {
-      const quiet = await sample(alone, times, burst, patienceMs);
-      const beside = await sample(hostile, times, burst, patienceMs);
+      const quiet = await sample(alone, times, burst, timeoutMs);
+      const beside = await sample(hostile, times, burst, timeoutMs);
       ratios.push(quantile(beside.waits, 0.99) / quantile(quiet.waits, 0.99));
       received += beside.received;
       owed += beside.waits.length;
@@ -69,7 +69,7 @@ async function openWorld(groups: string[][]) {
 }
 
 /** Records a steady stream and a burst. What is missing is at least as old as the patience. */
-async function sample(world: World, times: number, burst: number, patienceMs: number) {
+async function sample(world: World, times: number, burst: number, timeoutMs: number) {
   const { runtime, fast, workspaceId, others } = world;
   fast.posts.length = 0;
   const record = async (leads: number) => {
@@ -84,17 +84,17 @@ async function sample(world: World, times: number, burst: number, patienceMs: nu
   }
   await record(burst);
   const owed = times + burst;
-  const deadline = Date.now() + patienceMs;
+  const deadline = Date.now() + timeoutMs;
   const receipts = () => setting.latencies([fast], startedAt);
   while (receipts().length < owed && Date.now() < deadline) await sleep(100);
   const found = receipts();
-  const missing = Array.from({ length: owed - found.length }, () => patienceMs);
+  const missing = Array.from({ length: owed - found.length }, () => timeoutMs);
   return { waits: [...found, ...missing], received: found.length };
 }
 
 const STOP_WITHIN_MS = 2_000;
 
-/** Watches what receivers see that are dead, ask for a wait, or are no longer to be posted to. */
+/** Watches the requests to receivers that are dead, that request a delay, or that must not get any more. */
 async function measurePosts(watchMs: number): Promise<Samples> {
   const watch = async (answer: () => Answer | Promise<Answer>, work: Watch) => {
     const [runtime, receiver] = [await setting.start("shipped"), await startReceiver(answer)];

@@ -120,7 +120,7 @@ interface Page {
   data: unknown[];
 }
 
-/** Leads, number n created at n. Those that no page shows are fillers, which nobody can decrypt. */
+/** Leads, number n created at n. Those that no page shows are fillers, which cannot be decrypted. */
 async function fill(
   { env: { DB, PLATFORM } }: Runtime,
   workspaceId: string,

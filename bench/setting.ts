@@ -31,7 +31,7 @@ export function start(
 const AGENT = { reference: "agent", name: "Agence Lumière" };
 let references = 0;
 
-/** A workspace with its key, and a subscription of each of `urls` to one kind of event. */
+/** A workspace with its key, and a subscription of each of `urls` to one event type. */
 export async function openWorkspace(
   runtime: Runtime,
   urls: string[] = [],
@@ -45,7 +45,7 @@ export async function openWorkspace(
       headers: { Authorization: `Bearer ${apiKey}`, "Content-Type": "application/json" },
       body: JSON.stringify({ url, events: [kind] }),
     });
-    if (answer.status !== 201) throw new Error(`subscribing answered ${answer.status}`);
+    if (answer.status !== 201) throw new Error(`subscribing got status ${answer.status}`);
   }
   return { workspaceId: String(workspaceId), apiKey: String(apiKey) };
 }
@@ -91,7 +91,7 @@ export function latencies(receivers: Receiver[], since = 0): number[] {
   });
 }
 
-/** Calls one of the bench's own routes, or an operation of the API. @throws Error if it is refused. */
+/** Calls one of the bench's own routes, or an operation of the API. @throws Error if it fails. */
 export async function call(
   runtime: Runtime,
   path: string,
@@ -102,7 +102,8 @@ export async function call(
   // The runtime may close an idle connection just as it is used again.
   const answer = await ask().catch(ask);
   const text = await answer.text();
-  if (answer.status !== expected) throw new Error(`${path} was answered ${answer.status}: ${text}`);
+  if (answer.status !== expected)
+    throw new Error(`${path} responded with ${answer.status}: ${text}`);
   return new Response(text || null);
 }
 

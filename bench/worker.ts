@@ -78,10 +78,10 @@ function counted(queue: Queue): Queue {
 }
 
 /**
- * - `/bench/meters` answers what the bindings were used for since `/bench/reset`.
+ * - `/bench/meters` returns the use of each binding since `/bench/reset`.
  * - `/bench/naive` reads automations as it is usually written.
  * - `/bench/insert?workspace=&count=` inserts leads by raw D1 batches of 100.
- * - `/bench/post?url=&count=` posts bodies, six at a time.
+ * - `/bench/post?url=&count=` sends bodies, six at a time.
  * - `/bench/move?workspace=&database=` moves a workspace, from as far away as the header says.
  * - `/bench/clock?offset=` moves the clock, in milliseconds from the true time.
  * - `/bench/hold?on=` holds messages from now on, or lets them go to their queues again.

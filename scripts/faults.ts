@@ -82,10 +82,10 @@ for (const [i, fault] of faults.entries()) {
   if (!noticed) unnoticed.push(fault);
   const seconds = Math.round((performance.now() - startedAt) / 1000);
   print(`${i + 1}/${faults.length} ${fault.name}`);
-  print(`    ${noticed ?? "NOBODY NOTICES"} (${seconds} s)`);
+  print(`    ${noticed ?? "NOT NOTICED"} (${seconds} s)`);
 }
 await vitest.close();
-print(`${faults.length} faults, ${unnoticed.length} noticed by nobody`);
+print(`${faults.length} faults, ${unnoticed.length} not noticed`);
 for (const { name } of unnoticed) print(name);
 process.exit(unnoticed.length > 0 ? 1 : 0);
 
@@ -195,9 +195,9 @@ function openVitest(): Promise<Vitest> {
 
 /** Runs `firstFailure` with a time limit, so that a fault that makes the code run forever is noticed, too. */
 async function firstFailureInTime(filters: string[], passed: Set<string>): Promise<string | null> {
-  const patienceMs = filters.length > 0 ? NEAR_MAX_MS : ALL_MAX_MS;
-  const endless = `has no end within ${patienceMs / 1000} s`;
-  const timeout = sleep(patienceMs, endless, { ref: false });
+  const timeoutMs = filters.length > 0 ? NEAR_MAX_MS : ALL_MAX_MS;
+  const endless = `has no end within ${timeoutMs / 1000} s`;
+  const timeout = sleep(timeoutMs, endless, { ref: false });
   const noticed = await Promise.race([firstFailure(filters, passed), timeout]);
   if (noticed !== endless) return noticed;
   // The second call ends the tests for which the first one waits.

@@ -199,7 +199,7 @@ function renderEventSample({ parameters, requestBody }: Part): string {
 }
 
 /** A note where `npm start` has switched rules off. The Worker fills in the variable (src/http/docs.ts). */
-const LENIENT = `<p class="lenient" data-lenient="{{ALLOW_LOCAL_WEBHOOKS}}">On this machine, http, private addresses and unknown hosts are accepted. A deployed service refuses them, and so does <code>npm start -- --strict</code>.</p>`;
+const LENIENT = `<p class="lenient" data-lenient="{{ALLOW_LOCAL_WEBHOOKS}}">On this machine, http, private addresses and unknown hosts are accepted. A deployed service rejects them, and so does <code>npm start -- --strict</code>.</p>`;
 
 /** Renders a form that sends the request with the key at the top of the page. */
 function renderTry(document: Document, { method, path, operation }: Entry): string {
@@ -211,7 +211,7 @@ function renderTry(document: Document, { method, path, operation }: Entry): stri
   });
   const { schema, example } = operation.requestBody?.content["application/json"] ?? {};
   const takesUrl = schema && document.follow(schema).properties.url?.format === "uri";
-  // The URL is removed: sent unchanged, the example would subscribe the host of somebody else.
+  // The URL is removed, because the unchanged example would subscribe a host that is not the reader's.
   const filled = takesUrl ? { ...example, url: "https://…" } : example;
   const body = example
     ? `<label><span>Body</span><textarea name="body" rows="6" spellcheck="false">${escapeHtml(JSON.stringify(filled, null, 2))}</textarea></label>${takesUrl ? LENIENT : ""}`

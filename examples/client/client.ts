@@ -154,7 +154,7 @@ function isRetryable({ method }: Request, { status, headers }: Response): boolea
   return status === 429 || (status === 500 && headers.has("Retry-After") && method !== "POST");
 }
 
-/** Larger than any page, in bytes: whatever sends more is not the API. */
+/** Maximum size of a response in bytes, larger than any page. A server that sends more is not the API. */
 const RESPONSE_MAX = 16_000_000;
 
 /** The response, whose body fails once it is too large. */

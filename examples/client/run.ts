@@ -23,7 +23,7 @@ function sentenceOf(error: unknown, url: string): string {
   if (error instanceof ApiError && error.code === "invalid_api_key")
     return `${url} does not accept API_KEY (401 invalid_api_key): is the key complete, and is it for this service?`;
   if (error instanceof ApiError)
-    return `${url} refused the request: ${error.message} ${JSON.stringify(error.details)}`;
+    return `${url} rejected the request: ${error.message} ${JSON.stringify(error.details)}`;
   if (!(error instanceof Error)) return String(error);
   // Set by fetch if there was no response.
   const cause = error.cause as NodeJS.ErrnoException | undefined;

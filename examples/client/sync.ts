@@ -1,4 +1,4 @@
-/** Keeps a copy of the workspace in a file until Ctrl-C: it loses nothing, whatever happens meanwhile. */
+/** Keeps a copy of the workspace in a file until Ctrl-C, without losing a change. */
 import { setTimeout } from "node:timers/promises";
 import type { Client } from "./client.js";
 import { Copy } from "./copy.js";

@@ -7,7 +7,7 @@ export type WebhookDelivery = components["schemas"]["WebhookDelivery"];
 /** How much a delivery's timestamp may differ from the current time, in either direction. */
 const TOLERANCE_SECONDS = 300;
 
-/** A delivery is forged, tampered with, or not recent: answer 401. */
+/** A delivery that is forged, tampered with, or not recent. Respond with 401. */
 export class SignatureError extends Error {
   override readonly name = "SignatureError";
 }

@@ -25,7 +25,7 @@ public class Receiver {
     private static final int BODY_MAX = 2_000_000;
 
     /** Time limit for a sender's headers and body, in seconds. */
-    private static final String PATIENCE = "10";
+    private static final String READ_TIMEOUT = "10";
 
     private static final ObjectMapper JSON = new ObjectMapper();
 
@@ -34,7 +34,7 @@ public class Receiver {
 
     public static void main(String[] args) throws IOException {
         if (SECRET.isEmpty()) throw new IllegalStateException("WEBHOOK_SECRET is not set");
-        System.setProperty("sun.net.httpserver.maxReqTime", PATIENCE);
+        System.setProperty("sun.net.httpserver.maxReqTime", READ_TIMEOUT);
         int port = Integer.parseInt(System.getenv().getOrDefault("PORT", "8080"));
         HttpServer server = HttpServer.create(new InetSocketAddress("127.0.0.1", port), 0);
         server.setExecutor(Executors.newCachedThreadPool());

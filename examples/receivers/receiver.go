@@ -23,7 +23,7 @@ import (
 const bodyMax = 2_000_000
 
 // Time limit for a sender's headers and body.
-const patience = 10 * time.Second
+const readTimeout = 10 * time.Second
 
 type event struct {
 	ID   string          `json:"id"`
@@ -51,7 +51,7 @@ func main() {
 	server := &http.Server{
 		Addr:        "127.0.0.1:" + port,
 		Handler:     http.HandlerFunc(receive),
-		ReadTimeout: patience,
+		ReadTimeout: readTimeout,
 	}
 	log.Fatal(server.ListenAndServe())
 }

@@ -20,7 +20,7 @@ if not SECRET:
 BODY_MAX = 2_000_000
 
 # Time limit for a sender's headers and body, in seconds.
-PATIENCE = 10
+READ_TIMEOUT = 10
 
 # The ids of processed events. Keep yours in your database, under a unique key.
 done = set()
@@ -30,7 +30,7 @@ one_at_a_time = threading.Lock()
 class Receiver(BaseHTTPRequestHandler):
     def setup(self):
         super().setup()
-        self.late = threading.Timer(PATIENCE, self.stop_reading)
+        self.late = threading.Timer(READ_TIMEOUT, self.stop_reading)
         self.late.start()
 
     def stop_reading(self):

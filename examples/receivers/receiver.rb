@@ -11,7 +11,7 @@ SECRET = ENV.fetch("WEBHOOK_SECRET")
 BODY_MAX = 2_000_000
 
 # Time limit for a sender's headers, and for its body, in seconds.
-PATIENCE = 10
+READ_TIMEOUT = 10
 
 # The ids of processed events. Keep yours in your database, under a unique key.
 DONE = {}
@@ -29,7 +29,7 @@ class Receiver < WEBrick::HTTPServlet::AbstractServlet
 
   def receive(request)
     body = String.new
-    Timeout.timeout(PATIENCE) do
+    Timeout.timeout(READ_TIMEOUT) do
       request.body do |chunk|
         body << chunk
         return 413 if body.bytesize > BODY_MAX
@@ -73,7 +73,7 @@ end
 server = WEBrick::HTTPServer.new(
   BindAddress: "127.0.0.1",
   Port: ENV.fetch("PORT", "8080").to_i,
-  RequestTimeout: PATIENCE,
+  RequestTimeout: READ_TIMEOUT,
   AccessLog: []
 )
 server.mount("/", Receiver)

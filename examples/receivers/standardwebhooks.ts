@@ -16,9 +16,9 @@ const done = new Set<string>();
 const BODY_MAX = 2_000_000;
 
 /** Time limit for a sender's headers and body. */
-const patience = { requestTimeout: 10_000, connectionsCheckingInterval: 2_000 };
+const limits = { requestTimeout: 10_000, connectionsCheckingInterval: 2_000 };
 
-createServer(patience, async (request, response) => {
+createServer(limits, async (request, response) => {
   try {
     const chunks: Buffer[] = [];
     let size = 0;

@@ -16,7 +16,7 @@ interface Delivery {
 const BODY_MAX = 2_000_000;
 
 /** Time limit for the body, in milliseconds. */
-const PATIENCE = 10_000;
+const READ_TIMEOUT = 10_000;
 
 export default {
   async fetch(request: Request, env: Env): Promise<Response> {
@@ -53,7 +53,7 @@ export class Inbox extends DurableObject<Env> {
 /** The body of a request; null if it is too large or too slow. */
 async function readBody(request: Request): Promise<Uint8Array | null> {
   const reader = (request.body ?? new Blob().stream()).getReader();
-  const late = AbortSignal.timeout(PATIENCE);
+  const late = AbortSignal.timeout(READ_TIMEOUT);
   late.onabort = () => reader.cancel();
   const chunks: Uint8Array[] = [];
   let size = 0;

@@ -1,5 +1,5 @@
 /**
- * The alarms that page, of alarms.json: prints them, or creates those that Cloudflare's API has.
+ * Prints the alarms of alarms.json, or creates those that Cloudflare's API supports.
  *
  *     npm run alarms
  *     npm run alarms -- --apply --email ops@example.com
@@ -77,7 +77,7 @@ function queryOf(worker: string, { name, minutes, outcomes }: LogAlarm): string 
   return `SELECT SUM(sampleInterval) AS value FROM logs.workersLogs WHERE accountTag = '${account}' AND scriptName = '${worker}' AND ${condition} AND timestamp >= NOW() - INTERVAL '${minutes}' MINUTE`;
 }
 
-/** Creates or updates the notifications. @throws Error if the API refuses. */
+/** Creates or updates the notifications. @throws Error if the API rejects a call. */
 async function apply(worker: string, origin: string, email: string): Promise<void> {
   if (!URL.canParse(origin))
     throw new Error("Set PORTAL_ORIGIN in wrangler.toml: the health check needs the address.");

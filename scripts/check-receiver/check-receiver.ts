@@ -124,10 +124,10 @@ async function checkAndPrint(url: string, secret: string): Promise<number> {
     if (result === "failed") print(`- ${check}: ${consequence}.`);
   if (findings.some(({ result }) => result === "unclear"))
     print(
-      "Unclear: the receiver refuses valid deliveries too (does it have this secret, and is its clock right?), answers 429, or does not respond.",
+      "Unclear: the receiver rejects valid deliveries too (does it have this secret, and is its clock right?), responds with 429, or does not respond.",
     );
   print(
-    "What cannot be tested from outside: whether the repeated event is processed only once, and whether signatures are compared in constant time.",
+    "Not testable from outside: whether the repeated event is processed only once, and whether signatures are compared in constant time.",
   );
   return findings.every(({ result }) => result === "passed") ? 0 : 1;
 }

@@ -9,9 +9,9 @@ import { watchConnections } from "./connection.ts";
 import { PLAIN_FORMS, writeUnusually } from "./forms.ts";
 
 /**
- * `unclear`: the answer proves nothing. There was none, or it was a refusal from a receiver that also
- * refuses valid deliveries or limits the number of requests (429). `not tested`: the first delivery
- * got no answer.
+ * `unclear`: the response proves nothing. There was none, or it came from a receiver that also
+ * rejects valid deliveries or limits the number of requests (429). `not tested`: the first delivery
+ * got no response.
  */
 export type Result = "passed" | "failed" | "unclear" | "not tested";
 
@@ -64,7 +64,7 @@ const VALID: Trial = {
 };
 
 /**
- * To a receiver that accepts the valid one: JSON as no serialiser writes it. To one that refuses it: JSON that
+ * To a receiver that accepts the valid one: JSON as no serialiser writes it. To one that rejects it: JSON that
  * some serialisers leave as it is.
  */
 const AS_SENT: Check = {
@@ -78,7 +78,7 @@ const AS_SENT: Check = {
 const OTHERS: Trial[] = [
   {
     label: "no-signature",
-    check: "refuses a missing signature",
+    check: "rejects a missing signature",
     sent: "no signature",
     expected: "4xx",
     consequence: FORGERY,
@@ -86,7 +86,7 @@ const OTHERS: Trial[] = [
   },
   {
     label: "wrong-signature",
-    check: "refuses a wrong signature",
+    check: "rejects a wrong signature",
     sent: "signed with another secret",
     expected: "4xx",
     consequence: FORGERY,
@@ -94,7 +94,7 @@ const OTHERS: Trial[] = [
   },
   {
     label: "tampered-body",
-    check: "refuses a changed body",
+    check: "rejects a changed body",
     sent: "body changed after signing",
     expected: "4xx",
     consequence: "anyone who has seen one delivery can forge others",
@@ -105,7 +105,7 @@ const OTHERS: Trial[] = [
   },
   {
     label: "stale",
-    check: "refuses an old timestamp",
+    check: "rejects an old timestamp",
     sent: "t six minutes old",
     expected: "4xx",
     consequence: "an intercepted delivery can be replayed forever",
@@ -113,7 +113,7 @@ const OTHERS: Trial[] = [
   },
   {
     label: "future",
-    check: "refuses a future timestamp",
+    check: "rejects a future timestamp",
     sent: "t six minutes ahead",
     expected: "4xx",
     consequence: "a delivery with a future timestamp can be replayed until that time",
@@ -136,7 +136,7 @@ const OTHERS: Trial[] = [
     sent: "two v1, in both orders",
     expected: "2xx, 2xx",
     consequence:
-      "once the secret is rotated, every delivery is refused: the header has several v1, and any may be the valid one",
+      "once the secret is rotated, every delivery is rejected, because the header has several v1 and any may be the valid one",
     make: async (secret, now) => {
       const other = mintSecret();
       return [
@@ -148,10 +148,10 @@ const OTHERS: Trial[] = [
 ];
 
 const PROMPTNESS: Check = {
-  check: `answers within ${TIMEOUT_SECONDS} s`,
+  check: `responds within ${TIMEOUT_SECONDS} s`,
   sent: "all of the above",
   expected: `< ${TIMEOUT_SECONDS} s`,
-  consequence: "a late answer counts as a failure; store the event, answer, then process it",
+  consequence: "a late response counts as a failure; store the event, respond, then process it",
 };
 
 /** The tolerance of a receiver's clock; it rejects timestamps beyond. */
@@ -163,9 +163,9 @@ const TOLERANCE_MS = 5 * 60_000;
  */
 const CLOCK_FAULTS: Record<string, string> = {
   stale:
-    "but the valid one was refused: the clock of your receiver is slow; set it, and keep it right with NTP",
+    "but the valid one was rejected: the clock of your receiver is slow; set it, and keep it right with NTP",
   future:
-    "but the valid one was refused: the clock of your receiver is fast; set it, and keep it right with NTP",
+    "but the valid one was rejected: the clock of your receiver is fast; set it, and keep it right with NTP",
 };
 
 /** Describes what is wrong with a receiver's clock, from its `Date` header; null if it is right or unknown. */
@@ -173,7 +173,7 @@ function clockFault({ date }: Attempt): string | null {
   const fastMs = date === null ? 0 : Date.parse(date) - Date.now();
   if (!(Math.abs(fastMs) > TOLERANCE_MS)) return null;
   const minutes = Math.round(Math.abs(fastMs) / 60_000);
-  return `the clock of your receiver is ${minutes} minutes ${fastMs > 0 ? "fast" : "slow"}, so it takes the timestamp for an old one; set it, and keep it right with NTP`;
+  return `the clock of your receiver is ${minutes} minutes ${fastMs > 0 ? "fast" : "slow"}, so the timestamp looks too old to it; set it, and keep it right with NTP`;
 }
 
 /** All checks, in order. */
@@ -181,7 +181,7 @@ export const CHECKS: Check[] = [VALID, ...OTHERS, PROMPTNESS];
 
 /**
  * Sends labelled test deliveries to `url`, one after another, signed and posted by the service's own
- * code, and yields the result of each check. If the first one gets no answer, no others are sent.
+ * code, and yields the result of each check. If the first one gets no response, no others are sent.
  *
  * @param secret the secret that the receiver verifies with: `whsec_…`.
  */
@@ -278,7 +278,7 @@ function judgePromptness(attempts: Attempt[]): Pick<Finding, "got" | "result"> {
   if (late) return { got: describe(late), result: "failed" };
   const answered = attempts.filter(({ outcome }) => outcome.kind === "answered");
   if (answered.length === 0) return { got: "–", result: "not tested" };
-  if (answered.length < attempts.length) return { got: "not all answered", result: "unclear" };
+  if (answered.length < attempts.length) return { got: "not all responded", result: "unclear" };
   const slowest = Math.max(...answered.map(({ durationMs }) => durationMs));
   return { got: `slowest ${slowest} ms`, result: "passed" };
 }

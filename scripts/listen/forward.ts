@@ -2,7 +2,7 @@ import { type IncomingMessage, type OutgoingHttpHeaders, request as post } from 
 import { request as postSecurely } from "node:https";
 import { POST_TIMEOUT_MS } from "../../src/contract/limits.ts";
 
-/** The answer to give to the service. */
+/** The response to return to the service. */
 export interface Answer {
   status: number;
   headers: OutgoingHttpHeaders;
@@ -19,7 +19,7 @@ const HOP_HEADERS = new Set([
   "content-length",
 ]);
 
-/** Posts a delivery to `target` with the same bytes and headers. @returns the target's answer. */
+/** Sends a delivery to `target` with the same bytes and headers. @returns the target's response. */
 export function forward(target: URL, delivery: IncomingMessage, body: Buffer): Promise<Answer> {
   const headers = ["Host", target.host, "Content-Length", String(body.length)];
   for (let i = 0; i < delivery.rawHeaders.length; i += 2) {

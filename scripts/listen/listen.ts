@@ -30,7 +30,7 @@ Shows the events of the local server's sample workspace as they are posted. It h
 subscription, which Ctrl-C removes. To cause an event: npm run trigger. After a failure, the key r
 retries now instead of waiting.
 
-  --forward URL  also post each delivery to URL, with the same bytes and headers, and return its answer
+  --forward URL  also send each delivery to URL, with the same bytes and headers, and return its response
                  to the service; your receiver verifies with the signing secret that is printed
   --keep         use the same subscription, and so the same secret, each time: Ctrl-C leaves it, and
                  what happens until the next time is delivered then. Its secret is in
@@ -81,17 +81,17 @@ async function listen(target: URL | null, isKept: boolean): Promise<void> {
   if (target && process.stdin.isTTY) retryOnKey(subscription.id);
 }
 
-/** Subscribes this process to every kind of event. */
+/** Subscribes this process to every event type. */
 async function subscribe(api: LocalApi, port: number): Promise<Kept> {
   const url = `http://127.0.0.1:${port}${PATH}`;
   const body = { url, events: WebhookEvent.options };
   return api<Kept>("POST", "/v1/webhooks", body).catch((error) => {
     if (!(error instanceof Refusal && error.code === "invalid_request")) throw error;
-    throw new Error("The local server refuses URLs on this machine: start it without --strict.");
+    throw new Error("The local server rejects URLs on this machine: start it without --strict.");
   });
 }
 
-/** Goes on with a subscription that was kept, and enables it if nobody listened for too long. */
+/** Reuses the subscription of an earlier listener, and enables it if it was disabled in the meantime. */
 async function resume(kept: Kept, { disabled_at }: Webhook): Promise<Kept> {
   if (disabled_at === null) return kept;
   await using platform = await openPlatform();
@@ -115,7 +115,7 @@ function retryOnKey(webhookId: string): void {
   print("Press r to retry what has failed.");
 }
 
-/** Ends the waits of what has failed. @returns what it did. */
+/** Retries the failed events at once. @returns what it did. */
 async function retryNow(webhookId: string): Promise<string> {
   const known = [...failures.keys()].filter((id) => isId("event", id));
   const eventIds = known.slice(0, RECORDS_MAX);
@@ -190,7 +190,7 @@ function showNextAttempt(id: string, status: number): void {
   const count = (failures.get(id) ?? 0) + 1;
   failures.set(id, count);
   const waitSeconds = RETRY_WAITS_SECONDS[count - 1];
-  // Retried by hand after its last failure, it starts again.
+  // An event that is resent after its last failure starts its schedule again.
   if (waitSeconds === undefined) failures.set(id, 0);
   // At the earliest: jitter, Retry-After or other failures can make it longer.
   print(

@@ -13,7 +13,7 @@ export interface Changes {
 /**
  * Enumerations whose new values are announced and break nobody: a new channel adds a type of
  * automation (CHANGELOG.md), a reason only adds detail to its error code, and a subscription gets only the
- * kinds of events that it lists.
+ * event types that it lists.
  */
 const GROWING = ["AutomationType", "ErrorReason", "WebhookEvent"];
 
@@ -97,7 +97,7 @@ function thingsIn(document: Part): Map<string, Thing> {
   for (const [path, item] of Object.entries<Part>(document.paths ?? {}))
     for (const [method, operation] of methodsOf(item))
       addOperation(`${method.toUpperCase()} ${path}`, true, operation);
-  // The service calls webhooks: clients receive their requests and send their answers.
+  // The service sends webhooks, so clients receive their requests and send the responses.
   for (const [name, item] of Object.entries<Part>(document.webhooks ?? {}))
     for (const [, operation] of methodsOf(item)) addOperation(`webhook ${name}`, false, operation);
   return things;

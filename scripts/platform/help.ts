@@ -7,7 +7,7 @@ import { FIELDS, takesLines } from "./record-lines.ts";
 
 const USAGE = `npm run platform -- METHOD INPUT [--ndjson] [--workspace ID] [--json] [--remote | --env NAME]
 
-Calls a method of the Platform API and prints its answer: as a table in a terminal, else as JSON.
+Calls a method of the Platform API and prints its output, as a table in a terminal and otherwise as JSON.
 
   INPUT            JSON in quotes, or a file that contains it, or - for standard input
   --json           print JSON in a terminal too

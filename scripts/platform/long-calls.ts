@@ -60,8 +60,8 @@ export async function eraseAll(platform: PlatformClient, input: PlatformInput<"e
   const step = openSteps();
   try {
     for (let calls = 1; ; calls++) {
-      const answer = await platform.call("eraseWorkspace", input);
-      if (answer.done) return answer;
+      const output = await platform.call("eraseWorkspace", input);
+      if (output.done) return output;
       step(`call ${calls + 1}`, 5_000);
     }
   } finally {
@@ -84,9 +84,9 @@ export async function redeliverAll<M extends "redeliver" | "enableWebhook">(
   let count = 0;
   try {
     do {
-      const answer = await platform.call(method, { ...input, cursor } as PlatformInput<M>);
-      cursor = answer.nextCursor;
-      count += answer.count;
+      const output = await platform.call(method, { ...input, cursor } as PlatformInput<M>);
+      cursor = output.nextCursor;
+      count += output.count;
       step(`${count.toLocaleString("en-US")} events are about to be sent`, 5_000);
     } while (cursor !== null);
   } catch (error) {

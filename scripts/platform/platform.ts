@@ -1,5 +1,5 @@
 /**
- * Calls a method of the Platform API and prints its answer: as a table in a terminal, else as JSON.
+ * Calls a method of the Platform API and prints its output, as a table in a terminal and otherwise as JSON.
  *
  *     npm run platform -- createWorkspace '{ "name": "Agence Lumière" }'
  *     npm run platform -- createWorkspace --help

@@ -81,7 +81,7 @@ export async function recordLines(
   return done;
 }
 
-/** Says what was recorded before an error, and how to continue. */
+/** Describes what was recorded before an error, and how to continue. */
 function describeProgress(
   error: Error,
   method: LinesMethod,
@@ -94,7 +94,7 @@ function describeProgress(
     return lastLine === 0
       ? `Nothing is recorded. Fix line ${error.number} and run it again.`
       : `${recorded}, and no later lines. Fix line ${error.number} and run it again: ${advice}`;
-  // A refused call records nothing; a call that was cut off may have.
+  // A rejected call records nothing. A call that was cut off may have recorded something.
   const isRefused = error.message.startsWith(`${method}: `);
   if (lastLine === 0 && isRefused) return "Nothing is recorded.";
   if (isRefused) return `${recorded}, and no later lines.`;

@@ -12,19 +12,19 @@ export const REFERENCE = "docs/platform.md";
 
 const USAGE = `npm run reference
 
-Writes ${REFERENCE}: what the operations of the Platform API take and answer.
+Writes ${REFERENCE}: the input and output of each operation of the Platform API.
 `;
 
 const HEAD = `# The Platform API
 
-What the platform and operators can do: as RPC methods of the entrypoint \`Platform\`, in a terminal
+The methods of the platform and of operators, as RPC methods of the entrypoint \`Platform\`, in a terminal
 as \`npm run platform -- METHOD 'JSON'\`, and [over HTTPS](recording.md#by-https). Each takes one object
-and answers one. The examples act on the local server; \`--remote\` makes them act on production.
+and returns one. The examples act on the local server; \`--remote\` makes them act on production.
 Invalid input writes nothing.
 
 - Fields without a type are strings or ids, which begin with their kind, such as \`wks_…\`; an input
   with \`?\` may be left out.
-- An event kind is a \`WebhookEvent\` of the [API](../openapi.json).
+- An event type is a \`WebhookEvent\` of the [API](../openapi.json).
 - A page is \`items\` and \`nextCursor\`: pass that as \`cursor?\` for the next page; it is null on the last.
 - Any input may have an \`actor\` of up to 100 characters, for the [audit trail](admin.md#audit-trail):
   who is calling.
@@ -54,10 +54,10 @@ function describe(
   shown: Shown,
 ): string {
   const taken = fieldsOf(input, "input").filter(({ path }) => path[0] !== "cursor");
-  const answered = fieldsOf(output, "output");
-  const isPage = answered.some(({ path }) => path[0] === "items");
-  const items = answered.filter(({ path }) => path[0] === "items");
-  const others = answered.filter(({ path }) => !["items", "nextCursor"].includes(path[0] ?? ""));
+  const returned = fieldsOf(output, "output");
+  const isPage = returned.some(({ path }) => path[0] === "items");
+  const items = returned.filter(({ path }) => path[0] === "items");
+  const others = returned.filter(({ path }) => !["items", "nextCursor"].includes(path[0] ?? ""));
   const show = (fields: Field[]) => referTo(name, linesOf(fields), shown);
   const parts = [
     `## ${name}`,
@@ -66,10 +66,10 @@ function describe(
     section("Input", show(taken)),
     ...(isPage
       ? [
-          section("Answer, a page of", show(items.slice(1).map(within))),
-          section("And beside it", linesOf(others)),
+          section("Output, a page of", show(items.slice(1).map(within))),
+          section("And", linesOf(others)),
         ]
-      : [section("Answer", show(answered))]),
+      : [section("Output", show(returned))]),
   ];
   return parts
     .filter((part) => part !== "")
@@ -94,15 +94,15 @@ function linesOf(fields: Field[]): string[] {
   for (const [i, { path, isRequired, isNullable, type, about }] of fields.entries()) {
     // A field that may be omitted may be null as well.
     const orNull = isRequired && isNullable ? ["or null"] : [];
-    const shown = type.replace("string, ", "").replace(EVENT_TYPES, "event kind");
+    const shown = type.replace("string, ", "").replace(EVENT_TYPES, "event type");
     const typed = [...(["string", "id"].includes(type) ? [] : [shown]), ...orNull].join(" ");
     // A prefix of ids says what their name says.
-    const said = about && !/^\w{3}_…$/.test(about) ? `: ${about}` : "";
+    const meaning = about && !/^\w{3}_…$/.test(about) ? `: ${about}` : "";
     const indent = "  ".repeat(path.length - 1);
-    const rest = `${typed && ` (${typed})`}${said}`;
+    const rest = `${typed && ` (${typed})`}${meaning}`;
     const last = lines.at(-1);
     const isParent = (fields[i + 1]?.path.length ?? 0) > path.length;
-    const shares = !said && !isParent && last?.indent === indent && last.rest === rest;
+    const shares = !meaning && !isParent && last?.indent === indent && last.rest === rest;
     const name = `\`${path.at(-1)}${isRequired ? "" : "?"}\``;
     if (shares) last.names.push(name);
     else lines.push({ names: [name], indent, rest });

@@ -37,7 +37,7 @@ const Credentials = z.union([
   z.object({ key: z.string(), email: z.string() }),
 ]);
 const Accounts = z.object({ accounts: z.array(z.object({ id: z.string() })) });
-const PATIENCE_MS = 30_000;
+const TIMEOUT_MS = 30_000;
 
 export const NOT_LOGGED_IN =
   "Not logged in to Cloudflare: run `npx wrangler login`, or set CLOUDFLARE_API_TOKEN";
@@ -61,7 +61,7 @@ export function openCloudflare(
         method,
         headers: { ...headers, ...(body && { "Content-Type": "application/json" }) },
         ...(body && { body: JSON.stringify(body) }),
-        signal: AbortSignal.timeout(PATIENCE_MS),
+        signal: AbortSignal.timeout(TIMEOUT_MS),
       }).catch((error: Error) => {
         const reason = error.cause instanceof Error ? error.cause.message : error.message;
         throw new Error(`Cloudflare cannot be reached: ${reason}`);
@@ -71,7 +71,7 @@ export function openCloudflare(
       const errors = answer.data?.errors ?? [];
       const reasons = errors.map(({ message }) => message).join("; ") || String(response.status);
       throw new CloudflareError(
-        `Cloudflare refuses ${method} ${below}: ${reasons}`,
+        `Cloudflare rejects ${method} ${below}: ${reasons}`,
         errors.flatMap(({ code }) => code ?? []),
       );
     },

@@ -38,7 +38,7 @@ export function parseCount(option: string, text: string | undefined, min = 1): n
   throw new Error(`${option}: a whole number from ${min} on is expected; --help shows the usage`);
 }
 
-/** Says in one sentence why a command failed, instead of Node's stack trace. */
+/** Prints in one sentence why a command failed, instead of Node's stack trace. */
 export function fail(error: unknown): never {
   printError(error instanceof Error ? error.message : String(error));
   process.exit(1);

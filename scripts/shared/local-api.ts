@@ -4,7 +4,7 @@ export class Refusal extends Error {
   readonly code: string;
 
   constructor(request: string, status: number, code: string) {
-    super(`${request} answered ${status} ${code}`);
+    super(`${request} responded with ${status} ${code}`);
     this.code = code;
   }
 }
@@ -19,19 +19,19 @@ export type LocalApi = <T>(method: string, path: string, body?: object) => Promi
 /** Opens the API at `base`, such as `http://localhost:8787`, with one key. */
 export function openApi(base: string, apiKey: string): LocalApi {
   return async function request<T>(method: string, path: string, body?: object): Promise<T> {
-    const answer = await fetch(base + path, {
+    const response = await fetch(base + path, {
       method,
       headers: { Authorization: `Bearer ${apiKey}`, "Content-Type": "application/json" },
       ...(body ? { body: JSON.stringify(body) } : {}),
     });
-    const text = await answer.text();
-    if (answer.status === 429) {
-      const waitSeconds = Number(answer.headers.get("Retry-After"));
+    const text = await response.text();
+    if (response.status === 429) {
+      const waitSeconds = Number(response.headers.get("Retry-After"));
       await new Promise((resolve) => setTimeout(resolve, waitSeconds * 1000));
       return request(method, path, body);
     }
     const content = text === "" ? null : JSON.parse(text);
-    if (!answer.ok) throw new Refusal(`${method} ${path}`, answer.status, content?.error?.code);
+    if (!response.ok) throw new Refusal(`${method} ${path}`, response.status, content?.error?.code);
     return content;
   };
 }

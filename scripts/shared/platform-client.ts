@@ -17,15 +17,15 @@ export interface PlatformClient extends AsyncDisposable {
   call<M extends PlatformMethod>(method: M, input: PlatformInput<M>): Promise<PlatformOutput<M>>;
 }
 
-/** How the runtime says that nobody answers at the other end: never registered, or gone. */
+/** The runtime's messages for a server that was never registered, or is gone. */
 const NO_SERVER = /Make sure it is running locally|Network connection lost/;
 
 /** How long it may take to find a running server. */
-const SERVER_PATIENCE_MS = 2_000;
-/** How long the server may take to answer the first call, which is cheap. */
-const PROBE_PATIENCE_MS = 5_000;
+const FIND_SERVER_MAX_MS = 2_000;
+/** How long the server may take to respond to the first call, which is cheap. */
+const PROBE_TIMEOUT_MS = 5_000;
 /** How long a call may take; a hundred records take less than a second. */
-const CALL_PATIENCE_MS = 60_000;
+const CALL_TIMEOUT_MS = 60_000;
 
 /** How wrangler says that it has no credentials. */
 const NO_CREDENTIALS = /CLOUDFLARE_API_TOKEN environment variable|not logged in/i;
@@ -57,20 +57,20 @@ export const SELECTION = {
  *
  * @param options.remote opens that of the deployed Worker.
  * @param options.env opens that of an environment of wrangler.toml.
- * @param options.patienceMs how long it may take to find a local server.
+ * @param options.timeoutMs how long it may take to find a local server.
  * @throws Error if no local server is running, or nobody is logged in.
  */
 export function openPlatform({
   remote = false,
   env = undefined as string | undefined,
-  patienceMs = SERVER_PATIENCE_MS,
+  timeoutMs = FIND_SERVER_MAX_MS,
 } = {}): Promise<PlatformClient> {
-  // wrangler's progress messages would be mixed with the answers.
+  // wrangler's progress messages would be mixed with the output.
   Object.assign(process.env, WRANGLER_ENV, { WRANGLER_LOG: "error" });
-  return remote || env !== undefined ? openRemote(env) : openLocal(patienceMs);
+  return remote || env !== undefined ? openRemote(env) : openLocal(timeoutMs);
 }
 
-async function openLocal(patienceMs: number): Promise<PlatformClient> {
+async function openLocal(timeoutMs: number): Promise<PlatformClient> {
   const { convertV4MiniflareOptions, Miniflare } = await import("miniflare");
   makeWritable(WRANGLER_ENV.WRANGLER_REGISTRY_PATH);
   const token = randomUUID();
@@ -86,10 +86,10 @@ async function openLocal(patienceMs: number): Promise<PlatformClient> {
     }),
   );
   const url = await miniflare.ready;
-  const relay = async (method: string, input: unknown, patienceMs = CALL_PATIENCE_MS) => {
+  const relay = async (method: string, input: unknown, timeoutMs = CALL_TIMEOUT_MS) => {
     const body = JSON.stringify({ token, method, input });
     // A server that was stopped or is stuck still accepts connections.
-    const signal = AbortSignal.timeout(patienceMs);
+    const signal = AbortSignal.timeout(timeoutMs);
     try {
       const answer = await fetch(url, { method: "POST", body, signal });
       return (await answer.json()) as { answer: never; error?: string };
@@ -103,8 +103,8 @@ async function openLocal(patienceMs: number): Promise<PlatformClient> {
   };
   // A server that has just started is found a moment later. The probe is a known method: an unknown
   // one would leave an error in its log each time.
-  const late = performance.now() + patienceMs;
-  while (NO_SERVER.test((await relay("listWorkspaces", {}, PROBE_PATIENCE_MS)).error ?? "")) {
+  const late = performance.now() + timeoutMs;
+  while (NO_SERVER.test((await relay("listWorkspaces", {}, PROBE_TIMEOUT_MS)).error ?? "")) {
     if (performance.now() > late) {
       await miniflare.dispose();
       throw noServer();
@@ -158,7 +158,7 @@ async function openRemote(env: string | undefined): Promise<PlatformClient> {
     );
   });
   return {
-    // The answer arrives as a proxy; its JSON is the real answer.
+    // The output arrives as a proxy, whose JSON has the values.
     call: async (method, input) =>
       JSON.parse(JSON.stringify(await proxy.env.PLATFORM[method](input))),
     [Symbol.asyncDispose]: () => proxy.dispose(),

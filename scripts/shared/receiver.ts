@@ -9,7 +9,7 @@ const TOLERANCE_SECONDS = 300;
 /** The result of a post to the receiver. */
 export type Receipt =
   | { verdict: "accepted" | "repeated"; delivery: WebhookDelivery }
-  | { verdict: "refused"; reason: string };
+  | { verdict: "rejected"; reason: string };
 
 /** Where a receiver on `port` listens. */
 export function receiverUrl(port: number): string {
@@ -38,7 +38,7 @@ export async function startReceiver(
       body,
       Date.now(),
     );
-    if (reason !== null) return { verdict: "refused", reason };
+    if (reason !== null) return { verdict: "rejected", reason };
     const delivery = JSON.parse(body.toString()) as WebhookDelivery;
     const verdict = received.has(delivery.id) ? "repeated" : "accepted";
     received.add(delivery.id);
@@ -47,7 +47,7 @@ export async function startReceiver(
   const server = createServer(async (request, response) => {
     try {
       const receipt = await answer(request);
-      response.writeHead(receipt.verdict === "refused" ? 401 : 204).end();
+      response.writeHead(receipt.verdict === "rejected" ? 401 : 204).end();
       onReceipt(receipt);
     } catch {
       // The sender is gone, or sent something that is not a delivery.

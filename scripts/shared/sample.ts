@@ -16,7 +16,7 @@ type SampleRun = Omit<Run, "reference" | "automationId" | "leadId"> & {
 };
 
 const LEADS = 300;
-/** Runs that captured nobody: a comment answered, a story that led nowhere. */
+/** Runs without a lead, such as a reply to a comment. */
 const RUNS_WITHOUT_LEAD = 160;
 const SPREAD_MS = 42 * 86_400_000;
 

@@ -13,7 +13,7 @@ import { linkPortal, openSampleWorkspace, subscribe } from "./sample-workspace.t
 const [base, receiverUrl = null] = process.argv.slice(2);
 if (!base) throw new Error("expected the address of the server");
 // On a busy machine, it takes some seconds to find a server that has just started.
-await using platform = await openPlatform({ patienceMs: 30_000 });
+await using platform = await openPlatform({ timeoutMs: 30_000 });
 const state = await openSampleWorkspace(platform, base);
 await subscribe(state, base, receiverUrl);
 await linkPortal(platform, state.workspaceId);

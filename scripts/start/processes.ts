@@ -26,7 +26,7 @@ export interface Run {
 }
 
 const WRANGLER = join(ROOT, "node_modules/wrangler/wrangler-dist/cli.js");
-const STOP_PATIENCE_MS = 5_000;
+const STOP_TIMEOUT_MS = 5_000;
 
 /** A server that was started here. */
 export interface ServerRun extends Run {
@@ -110,7 +110,7 @@ function toRun(child: ChildProcess): Run {
   const stop = async () => {
     if (child.exitCode !== null || child.signalCode !== null) return;
     child.kill("SIGTERM");
-    await Promise.race([ended, setTimeout(STOP_PATIENCE_MS, null, { ref: false })]);
+    await Promise.race([ended, setTimeout(STOP_TIMEOUT_MS, null, { ref: false })]);
     killGroup(child);
     await ended;
   };

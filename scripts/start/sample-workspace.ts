@@ -69,7 +69,7 @@ async function isAccepted(base: string, apiKey: string): Promise<boolean> {
 }
 
 /**
- * Subscribes `url` to every kind of event, unless an earlier start did and its secret is known; null
+ * Subscribes `url` to every event type, unless an earlier start did and its secret is known; null
  * removes what an earlier start subscribed. Does nothing in a deployment that does not serve webhooks.
  */
 export async function subscribe(

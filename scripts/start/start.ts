@@ -93,7 +93,7 @@ function parsePort(): number {
   throw new Error("PORT must be a whole number from 1 to 65534: the receiver uses the next one.");
 }
 
-/** @throws Error if something already answers on `port`. */
+/** @throws Error if something already listens on `port`. */
 async function refuseTaken(port: number): Promise<void> {
   if (await isTaken(port))
     throw new Error(
@@ -179,7 +179,7 @@ async function findControllable(api: LocalApi): Promise<Automation | null> {
 
 /** Describes a receipt in one line. */
 function describe(receipt: Receipt): string {
-  if (receipt.verdict === "refused") return `webhook refused: ${receipt.reason}`;
+  if (receipt.verdict === "rejected") return `webhook rejected: ${receipt.reason}`;
   const { delivery, verdict } = receipt;
   const signed =
     verdict === "repeated" ? "signature verified, received before" : "signature verified";

@@ -46,7 +46,9 @@ interface CallOptions {
 }
 
 /**
- * @throws Fault; if the server refuses the token, the session knows.
+ * Calls the API of the portal.
+ *
+ * @throws Fault. If the server rejects the token, `refuse` updates the session.
  */
 async function call<T>(
   method: string,
@@ -80,7 +82,7 @@ async function call<T>(
   throw new Fault(answer, error);
 }
 
-/** The error body, if there is one: an intermediary may answer in its own format. */
+/** The error body, if there is one. An intermediary may respond in its own format. */
 function readError(text: string): ErrorBody | null {
   try {
     return JSON.parse(text) as ErrorBody;

@@ -91,7 +91,7 @@ export function formatRelative(time: string, now: number): string {
   return relative.format(Math.trunc(seconds / size), unit);
 }
 
-/** Formats the outcome of an attempt: `Answered 500`. */
+/** Formats the outcome of an attempt, such as `Response 500`. */
 export function formatOutcome({ outcome, status }: Pick<Attempt, "outcome" | "status">): string {
   const { answered, ...others } = t.outcomes;
   if (outcome === "answered") return answered(status ?? 0);

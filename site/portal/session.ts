@@ -104,7 +104,7 @@ export function readSession(): View {
  * reader decides.
  */
 export function arrive(link: string, opened: OpenedSession): void {
-  // Another link was followed meanwhile.
+  // Another link was followed in the meantime.
   if (link !== view.link) return;
   const isOther = view.state === "open" && workspaceOf(view.token) !== opened.workspace.id;
   if (isOther) {

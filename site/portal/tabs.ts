@@ -5,9 +5,9 @@
  * person at a shared computer would have the session.
  */
 
-/** How long a tab waits for the first answer of the others, which may be asleep. */
+/** How long a tab waits for the first response of the others, which may be asleep. */
 const FIRST_ANSWER_MS = 1_000;
-/** How long a tab then waits for further answers. */
+/** How long a tab then waits for further responses. */
 const FURTHER_ANSWERS_MS = 50;
 
 type Message =
@@ -54,7 +54,7 @@ export function tellOtherTabs(token: string): void {
 }
 
 /**
- * Answers other tabs that ask for a session.
+ * Responds to other tabs that request a session.
  *
  * @param read the session of this tab; null without one.
  * @param onOpened receives the session that another tab has opened.

@@ -114,7 +114,7 @@ describe("Availability of routes", () => {
     },
   );
 
-  test("A path unknown under the version prefix answers 404 `route_not_found`", async () => {
+  test("A path unknown under the version prefix gives 404 `route_not_found`", async () => {
     const { api } = await openWorkspace();
     for (const path of ["/unknown", "/lead", "/leads/lea_0", "/automations/aut_0/leads", ""])
       expect(await api.get(path)).toMatchObject({ status: 404, body: anError("route_not_found") });
@@ -124,7 +124,7 @@ describe("Availability of routes", () => {
     const on = partialDeployment ?? deployment;
 
     test.each(OPERATIONS.slice(2))(
-      "`$operation`, not yet served, answers 404 `route_not_found`",
+      "`$operation`, not yet served, gives 404 `route_not_found`",
       async ({ method, path, body }) => {
         const { api } = await openWorkspace({ on });
         const answer = await api.call(method, path, body);

@@ -66,7 +66,7 @@ describe("Automation `status`", () => {
     ["error", "active"],
     ["error", "paused"],
   ])("from `%s` to `%s` through the API", (from, to) => {
-    test("The move is refused with 422 `automation_not_controllable`", async () => {
+    test("The move is rejected with 422 `automation_not_controllable`", async () => {
       const { api, path } = await openAutomation(from);
       const answer = await api.patch(path, { status: to });
       expect(answer).toMatchObject({ status: 422, body: anError("automation_not_controllable") });

@@ -93,7 +93,7 @@ describe("Common rules", () => {
     expect(statuses).toEqual([201, 201, 415]);
   });
 
-  test("A `PATCH` with another content type answers 415 `invalid_request`", async () => {
+  test("A `PATCH` with another content type gives 415 `invalid_request`", async () => {
     const { apiKey } = await openWorkspace();
     const headers = { Authorization: `Bearer ${apiKey}`, "Content-Type": "text/plain" };
     const body = JSON.stringify({ status: "paused" });
@@ -156,17 +156,17 @@ describe("Common rules", () => {
   });
 
   describe.each(OPERATIONS)("`$operation`", ({ method, path, body }) => {
-    test("The operation can answer 401 `invalid_api_key`", async () => {
+    test("The operation can respond with 401 `invalid_api_key`", async () => {
       const answer = await sendUnauthenticated(null, method, path, body);
       expect(answer).toMatchObject({ status: 401, body: anError("invalid_api_key") });
     });
 
-    test("The operation can answer 403 `workspace_access_denied`", async () => {
+    test("The operation can respond with 403 `workspace_access_denied`", async () => {
       const answer = await (await openDenied()).call(method, path, body);
       expect(answer).toMatchObject({ status: 403, body: anError("workspace_access_denied") });
     });
 
-    test("The operation can answer 429 `rate_limited`", async () => {
+    test("The operation can respond with 429 `rate_limited`", async () => {
       const answer = await (await openUsedUp()).call(method, path, body);
       expect(answer).toMatchObject({ status: 429, body: anError("rate_limited") });
     });

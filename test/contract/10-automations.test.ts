@@ -69,7 +69,7 @@ describe("`GET /automations`", () => {
     ["a zero byte", "%00"],
     ["3,000 characters", "a".repeat(3_000)],
   ])(
-    "An unreadable `cursor`, such as %s, is refused with 400 `invalid_request`",
+    "An unreadable `cursor`, such as %s, is rejected with 400 `invalid_request`",
     async (_, cursor) => {
       const { api } = await openWorkspace();
       const answer = await api.get(`/automations?cursor=${cursor}`);
@@ -88,7 +88,7 @@ describe("`GET /automations/{id}`", () => {
     expect(body).toEqual({ ...AN_AUTOMATION, id });
   });
 
-  test("An automation that exists nowhere answers 404 `automation_not_found`", async () => {
+  test("An automation that exists nowhere gives 404 `automation_not_found`", async () => {
     const { api } = await openWorkspace();
     for (const id of ["aut_0", "aut_unknown", "unknown", "whk_0"])
       expect(await api.get(`/automations/${id}`)).toMatchObject({
@@ -97,7 +97,7 @@ describe("`GET /automations/{id}`", () => {
       });
   });
 
-  test("An automation of another workspace has the same answer", async () => {
+  test("An automation of another workspace has the same response", async () => {
     const { api } = await openWorkspace();
     const foreign = await (await openWorkspace()).recordAutomation();
     const [theirs, nobodys] = await Promise.all(
@@ -123,7 +123,7 @@ describe("`PATCH /automations/{id}`", () => {
     expect((await api.get<Automation>(path)).body.status).toBe("active");
   });
 
-  test("An automation of another workspace, or of none, answers 404 `automation_not_found`", async () => {
+  test("An automation of another workspace, or of none, gives 404 `automation_not_found`", async () => {
     const { api } = await openWorkspace();
     const foreign = await (await openWorkspace()).recordAutomation();
     for (const id of [foreign, "aut_0"])

@@ -15,7 +15,7 @@ describe("`GET /automations/{id}/runs`", () => {
     expect(idsOf(body)).toEqual(ids.toSorted());
   });
 
-  test("An automation of another workspace, or of none, answers 404 `automation_not_found`", async () => {
+  test("An automation of another workspace, or of none, gives 404 `automation_not_found`", async () => {
     const { api } = await openWorkspace();
     const other = await openWorkspace();
     const foreign = await other.recordAutomation();
@@ -71,7 +71,7 @@ describe.each(["/automations/{id}/runs", "/runs", "/leads", "/webhooks"])("`GET 
     },
   );
 
-  test("An unreadable `cursor` is refused with 400 `invalid_request`", async () => {
+  test("An unreadable `cursor` is rejected with 400 `invalid_request`", async () => {
     const { api, path } = await open();
     const answer = await api.get(`${path}?cursor=x`);
     expect(answer).toMatchObject({ status: 400, body: anError("invalid_request") });

@@ -54,7 +54,7 @@ describe("`POST /webhooks`", () => {
     ["localhost"],
     ["a.localhost"],
     ["printer.local"],
-  ])("`url` must be no private or local address: %s is refused with 400", (host) =>
+  ])("`url` must be no private or local address: %s is rejected with 400", (host) =>
     expectRefused({ ...BODY, url: `https://${host}/` }, "url"),
   );
 
@@ -145,13 +145,13 @@ describe("`DELETE /webhooks/{id}`", () => {
     expect(await deleted.read()).toEqual([]);
   });
 
-  test("An unknown subscription answers 404 `webhook_not_found`", async () => {
+  test("An unknown subscription gives 404 `webhook_not_found`", async () => {
     const { api } = await openWorkspace();
     for (const id of ["whk_0", "unknown", "aut_0"])
       expect(await api.delete(`/webhooks/${id}`)).toMatchObject(NOT_FOUND);
   });
 
-  test("A subscription of another workspace answers 404 `webhook_not_found`, and stays", async () => {
+  test("A subscription of another workspace gives 404 `webhook_not_found`, and stays", async () => {
     const { api } = await openWorkspace();
     const other = await openWorkspace();
     const { id } = await subscribe(other.api, BODY.url);
@@ -159,7 +159,7 @@ describe("`DELETE /webhooks/{id}`", () => {
     expect((await other.api.get<Page>("/webhooks")).body.data).toHaveLength(1);
   });
 
-  test("An already deleted subscription answers 404 `webhook_not_found`", async () => {
+  test("An already deleted subscription gives 404 `webhook_not_found`", async () => {
     const { api } = await openWorkspace();
     const { id } = await subscribe(api, BODY.url);
     await api.delete(`/webhooks/${id}`);

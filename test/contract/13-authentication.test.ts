@@ -72,7 +72,7 @@ describe("Authentication", () => {
     ["malformed", async () => "Bearer nonsense"],
     ["invalid", async () => `Bearer key_live_${"a".repeat(32)}`],
     ["revoked", async () => `Bearer ${await revokedKey()}`],
-  ])("A %s key answers 401 `invalid_api_key`", async (_, authorization) => {
+  ])("A %s key gives 401 `invalid_api_key`", async (_, authorization) => {
     expect(await sendUnauthenticated(await authorization())).toMatchObject(REFUSED);
   });
 
@@ -88,7 +88,7 @@ describe("Authentication", () => {
     for (const other of others) expect(other).toEqual(missing);
   });
 
-  test("A revoked key is refused immediately", async () => {
+  test("A revoked key is rejected immediately", async () => {
     const { keyId, apiKey, api } = await openWorkspace();
     expect((await api.get("/leads")).status).toBe(200);
     await platform("revokeApiKey", { keyId });
@@ -102,7 +102,7 @@ describe("Authentication", () => {
     expect((await second.get("/leads")).status).toBe(200);
   });
 
-  test("A workspace that no longer has access answers 403 `workspace_access_denied`", async () => {
+  test("A workspace that no longer has access gives 403 `workspace_access_denied`", async () => {
     const { workspaceId, api } = await openWorkspace();
     expect((await api.get("/leads")).status).toBe(200);
     await platform("setWorkspaceAccess", { workspaceId, granted: false });
@@ -110,7 +110,7 @@ describe("Authentication", () => {
     expect(await api.get("/leads")).toMatchObject(denied);
   });
 
-  test("A revoked key of a workspace without access answers 401, not 403", async () => {
+  test("A revoked key of a workspace without access gives 401, not 403", async () => {
     const { workspaceId, keyId, apiKey } = await openWorkspace();
     await platform("setWorkspaceAccess", { workspaceId, granted: false });
     await platform("revokeApiKey", { keyId });

@@ -47,7 +47,7 @@ describe.concurrent("Delivery", () => {
     expect(first.method).toBe("POST");
   });
 
-  test("Each event is sent to the `url` of each subscription that lists its kind", async () => {
+  test("Each event is sent to the `url` of each subscription that lists its type", async () => {
     const { api, recordLead } = await openWorkspace();
     const receivers = [openReceiver(), openReceiver()];
     for (const { url } of receivers) await subscribe(api, url, ["lead.created", "run.completed"]);

@@ -92,16 +92,16 @@ describe("Limits: request quota", () => {
     expect(resetOf(await api.get("/leads"))).toBeLessThan(first);
   });
 
-  test("Beyond the quota, a request answers 429 `rate_limited`", async () => {
+  test("Beyond the rate limit, a request gets 429 `rate_limited`", async () => {
     const { refused } = await openUsedUp();
     expect(refused).toMatchObject({ status: 429, body: anError("rate_limited") });
   });
 
-  test("Beyond the quota, `X-RateLimit-Remaining` is 0", async () => {
+  test("Beyond the rate limit, `X-RateLimit-Remaining` is 0", async () => {
     expect(remainingOf((await openUsedUp()).refused)).toBe(0);
   });
 
-  test("Beyond the quota, `Retry-After` is integer seconds, as in `details`", async () => {
+  test("Beyond the rate limit, `Retry-After` is integer seconds, as in `details`", async () => {
     const { headers, body } = (await openUsedUp()).refused;
     expect(headers.get("Retry-After")).toMatch(/^\d+$/);
     expect(body.error.details.retry_after_seconds).toBe(Number(headers.get("Retry-After")));

@@ -357,9 +357,9 @@ const ARRIVAL_MAX_MS = 20_000;
 export async function eventually<Value>(
   read: () => Promise<Value>,
   isExpected: (value: Value) => boolean,
-  patienceMs = ARRIVAL_MAX_MS,
+  timeoutMs = ARRIVAL_MAX_MS,
 ): Promise<Value> {
-  const until = Date.now() + patienceMs;
+  const until = Date.now() + timeoutMs;
   for (;;) {
     const value = await read();
     if (isExpected(value) || Date.now() > until) return value;
@@ -387,8 +387,8 @@ export function openReceiver(answers = "204") {
     /** What it has received so far, oldest first. */
     read,
     /** Waits until it has received so many, and returns all that it has received. */
-    waitFor: async (count: number, patienceMs?: number): Promise<Received[]> => {
-      const received = await eventually(read, ({ length }) => length >= count, patienceMs);
+    waitFor: async (count: number, timeoutMs?: number): Promise<Received[]> => {
+      const received = await eventually(read, ({ length }) => length >= count, timeoutMs);
       expect(received.length, "what was posted in time").toBeGreaterThanOrEqual(count);
       return received;
     },

@@ -35,7 +35,7 @@ const always = () => true;
 const { status, body, headers } = refusal(500, "internal_error", { retry_after_seconds: 5 });
 const REFUSED = { status, body, headers: { ...headers, "retry-after": "5" } };
 
-test("while a workspace is copied, each write is refused, reads go on, and nothing is posted", async () => {
+test("while a workspace is copied, each write is rejected, reads go on, and nothing is sent", async () => {
   const { workspaceId, webhookId, api, ids, leadIds, livesIn } = await openWithLeads();
   const automationId = await recordAutomation(workspaceId);
   await rowsIn(

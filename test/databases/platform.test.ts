@@ -46,7 +46,7 @@ test("a workspace of DB_2 is read and exported where it lives, with its keys fro
 });
 
 describe("a workspace of another database", () => {
-  test("that does not exist is refused in the same words as with one database", async () => {
+  test("that does not exist is rejected in the same words as with one database", async () => {
     const workspaceId = "wks_nobody";
     const calls = [
       platform.recordLeads({ workspaceId, leads: [leadReport("1")] }),

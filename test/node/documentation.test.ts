@@ -125,10 +125,10 @@ test.each([
     `examples/receivers/${file}`,
     `requestTimeout: ${seconds(POST_TIMEOUT_MS)}_000,`,
   ]),
-  ["examples/receivers/worker.ts", `PATIENCE = ${seconds(POST_TIMEOUT_MS)}_000;`],
-  ["examples/receivers/receiver.py", `PATIENCE = ${seconds(POST_TIMEOUT_MS)}\n`],
-  ["examples/receivers/receiver.rb", `PATIENCE = ${seconds(POST_TIMEOUT_MS)}\n`],
-  ["examples/receivers/receiver.go", `patience = ${seconds(POST_TIMEOUT_MS)} * time.Second`],
+  ["examples/receivers/worker.ts", `READ_TIMEOUT = ${seconds(POST_TIMEOUT_MS)}_000;`],
+  ["examples/receivers/receiver.py", `READ_TIMEOUT = ${seconds(POST_TIMEOUT_MS)}\n`],
+  ["examples/receivers/receiver.rb", `READ_TIMEOUT = ${seconds(POST_TIMEOUT_MS)}\n`],
+  ["examples/receivers/receiver.go", `readTimeout = ${seconds(POST_TIMEOUT_MS)} * time.Second`],
 ] as const)("%s states what the code does: %s", (page, figure) => {
   expect(read(page)).toContain(figure);
 });

@@ -185,7 +185,7 @@ describe("GET /health", () => {
     vi.useRealTimers();
   });
 
-  test("answers 503 and nothing else of ours if it does not, to all who ask at once in a new isolate", async () => {
+  test("responds with 503 and nothing else of ours if it does not, to all who ask at once in a new isolate", async () => {
     const DB: D1Database = Object.create(HANGING);
     for (const { status, headers, body } of await Promise.all([ask({ DB }), ask({ DB })])) {
       expect({ status, body }).toEqual({ status: 503, body: null });

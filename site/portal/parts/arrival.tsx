@@ -9,11 +9,11 @@ import { LoadState } from "./faults.tsx";
 interface Props {
   /** The token of the link that was followed. */
   link: string;
-  /** Whether the page shows something else meanwhile. */
+  /** Whether the page shows something else in the meantime. */
   isHidden?: boolean;
 }
 
-/** Opens the session of a link, trying again until the server accepts or refuses it. */
+/** Opens the session of a link, trying again until the server accepts or rejects it. */
 export function Arrival({ link, isHidden = false }: Props) {
   const loaded = useLoad(async () => arrive(link, await exchangeLink(link)), `link ${link}`);
   return isHidden ? null : <LoadState loaded={loaded} />;

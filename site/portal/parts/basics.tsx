@@ -112,7 +112,7 @@ interface CopyProps {
   label?: string;
 }
 
-/** Copies `text`; if the browser does not allow it, it says so. */
+/** Copies `text`, or shows that the browser does not allow it. */
 export function Copy({ text, label: unused = t.copy }: CopyProps) {
   const [label, setLabel] = useState(unused);
   const timer = useRef(0);

@@ -68,12 +68,12 @@ export interface AboutWebhook {
 
 interface FormDialogProps extends Pick<Props, "isDangerous" | "isIncomplete"> {
   texts: { title: string; submit: string };
-  /** A field that says itself what is wrong with it. */
+  /** The name of the field that shows its own fault. */
   field?: string;
   /** Performs the action. @returns the text to announce; null if the form must be corrected first. */
   act(form: FormData): Promise<string | null>;
   onClose(): void;
-  /** The form, given what the server says about the field. */
+  /** The form, or a function that makes it with the server's fault of the field. */
   children: ComponentChildren | ((fault: string | undefined) => ComponentChildren);
 }
 

@@ -120,7 +120,7 @@ export function RangeDialog({ texts, isIncomplete = false, read, ...props }: Pro
   );
 }
 
-/** Counts the events of the last range that it was given. Without an answer, there is no number. */
+/** Counts the events of the last range that it was given. There is no number until the server responds. */
 function useCount() {
   const [total, setTotal] = useState<number | null>(null);
   const [isCounting, setCounting] = useState(false);

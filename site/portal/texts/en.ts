@@ -28,7 +28,7 @@ const errors = {
 
 const reasons: Record<Reason | "changed_meanwhile" | "read_only_session", string> = {
   changed_meanwhile:
-    "Somebody else has changed this in the meantime. Nothing was saved: close this dialog to see the change.",
+    "Someone else has changed this in the meantime. Nothing was saved. Close this dialog to see the change.",
   read_only_session: "This session is read-only.",
   required: "Enter a value.",
   invalid_type: "This value is not valid.",
@@ -241,7 +241,7 @@ export const en = {
     overflow: (time: string) =>
       `More than ${count(PENDING_MAX, "delivery", "deliveries")} have been waiting since ${time}, so the oldest are given up. They can be resent.`,
     responseLimit: `The responses to ${number(RESPONSES_PER_DAY)} failed attempts of today (UTC) are stored. Later ones are not: see the log of your server.`,
-    outlook: `Deliveries are retried with growing delays. Without a success for ${DISABLE_AFTER_MS / HOUR_MS} hours, the webhook is disabled.`,
+    outlook: `Deliveries are retried with increasing delays. Without a success for ${DISABLE_AFTER_MS / HOUR_MS} hours, the webhook is disabled.`,
     slow: `Your server is slow to respond, so deliveries are sent one by one. A response after ${POST_TIMEOUT_MS / 1000} seconds is a failure. Respond first and process events afterwards. A few quick responses end this.`,
     rejecting: (type: string, since: string) =>
       `Your server has accepted no event of the type “${type}” since ${since}, although it accepts others.`,
@@ -424,7 +424,7 @@ export const en = {
     title: "Edit the webhook",
     description: "Description",
     descriptionHint: "Only shown here.",
-    text: "Waiting deliveries go to the new URL. A change of event types applies from now on.",
+    text: "Waiting deliveries go to the new URL. Those of event types that you remove are cancelled.",
     submit: "Save",
     result: "The changes are saved.",
     unchanged: "Nothing was changed.",
@@ -518,7 +518,7 @@ export const en = {
     },
     submit: "Create a new secret",
     label: "Signing secret",
-    once: "Copy this secret now: it is not shown again. Your server needs it to check the signature of each delivery.",
+    once: "Copy this secret now, because it is not shown again. Your server needs it to check the signature of each delivery.",
     howTo: "How to check signatures",
     tooMany:
       "Too many earlier secrets are still valid. Choose “No, revoke it immediately”, or wait until one has expired.",
@@ -551,7 +551,7 @@ export const en = {
     lead: `Each event is sent to your URL as JSON, with a signature. Your server must respond with a status from 200 to 299 within ${POST_TIMEOUT_MS / 1000} seconds.`,
     url: "URL of your server",
     urlHint: "Reachable from the internet, starting with https://.",
-    ipAddress: "Nothing can be delivered to an IP address: use a host name.",
+    ipAddress: "Nothing can be delivered to an IP address. Use a host name.",
     urlHintLocal:
       "Locally, http://, private addresses and unknown hosts are accepted. In production, they are not.",
     events: "Event types to receive",
@@ -583,7 +583,7 @@ export const en = {
     expired: (time: string) => `Expired ${time}`,
     active: "Active",
     unused: "No requests in the last 24 hours.",
-    requests: "Answered",
+    requests: "Within the limit",
     refused: "Rate-limited (429)",
     hour: "Hour",
     byHour: "Requests by hour",

@@ -410,7 +410,7 @@ export const fr: Texts = {
     title: "Modifier le webhook",
     description: "Description",
     descriptionHint: "Visible uniquement ici.",
-    text: "Les livraisons en attente seront envoyées à la nouvelle URL. Un changement de types ne s’applique qu’aux événements à venir.",
+    text: "Les livraisons en attente seront envoyées à la nouvelle URL. Celles des types d’événements retirés seront annulées.",
     submit: "Enregistrer",
     result: "Les modifications ont été enregistrées.",
     unchanged: "Rien n’a été modifié.",

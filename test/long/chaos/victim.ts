@@ -11,7 +11,7 @@ const DYING =
 /** The answer to a write while its workspace moves. */
 const MOVING = /moving: try again|"retry_after_seconds"/;
 /** How long a running runtime may take to answer. */
-const PATIENCE_MS = 120_000;
+const TIMEOUT_MS = 120_000;
 
 type Message = { url: string } | { id: number; value?: unknown; error?: string };
 
@@ -99,7 +99,7 @@ export class Victim {
         method,
         headers: { Authorization: `Bearer ${apiKey}`, "Content-Type": "application/json" },
         body: body === undefined ? null : JSON.stringify(body),
-        signal: AbortSignal.timeout(PATIENCE_MS),
+        signal: AbortSignal.timeout(TIMEOUT_MS),
       });
       const { status } = response;
       const text = await response.text();
@@ -114,7 +114,7 @@ export class Victim {
    * @throws Error if the runtime is up but does not respond for two minutes.
    */
   async #again<T>(what: string, attempt: () => Promise<T>): Promise<T> {
-    for (let { kills } = this, until = Date.now() + PATIENCE_MS; ; ) {
+    for (let { kills } = this, until = Date.now() + TIMEOUT_MS; ; ) {
       const killsBefore = this.kills;
       try {
         return await attempt();
@@ -124,7 +124,7 @@ export class Victim {
         if (!isDying && !MOVING.test(reason)) throw new Error(`${what}: ${reason}`);
         if (kills !== this.kills) {
           kills = this.kills;
-          until = Date.now() + PATIENCE_MS;
+          until = Date.now() + TIMEOUT_MS;
         } else if (Date.now() > until)
           throw new Error(`${what} was not answered for two minutes: ${reason}`);
       }

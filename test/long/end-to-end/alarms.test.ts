@@ -88,7 +88,7 @@ test.concurrent.each([
   [["--apply"], "token", "--apply needs --email ADDRESS"],
   [["--apply", "--email", "ops@example.com"], "token", "Set PORTAL_ORIGIN in wrangler.toml"],
   [[...APPLY.slice(0, 3), "--origin", "https://other.test"], "token", "has no zone for other.test"],
-  [APPLY, "wrong", "Cloudflare refuses GET /zones?name=api.example.com&account.id=a1: Forbidden"],
+  [APPLY, "wrong", "Cloudflare rejects GET /zones?name=api.example.com&account.id=a1: Forbidden"],
   [["--env", "nope"], "token", "wrangler.toml has no [env.nope]"],
 ])("npm run alarms %j with a %s stops with a sentence", async (args, token, sentence) => {
   const { code, output } = await alarms(args, token);

@@ -19,14 +19,14 @@ import { until } from "../../support/until.ts";
 
 const VALID = "accepts a valid delivery";
 const AS_SENT = "verifies the body as sent";
-const UNSIGNED = "refuses a missing signature";
-const WRONG = "refuses a wrong signature";
-const CHANGED = "refuses a changed body";
-const OLD = "refuses an old timestamp";
-const AHEAD = "refuses a future timestamp";
+const UNSIGNED = "rejects a missing signature";
+const WRONG = "rejects a wrong signature";
+const CHANGED = "rejects a changed body";
+const OLD = "rejects an old timestamp";
+const AHEAD = "rejects a future timestamp";
 const REPEATED = "accepts a repeated event";
 const ROTATED = "accepts a rotated secret";
-const PROMPT = "answers within 10 s";
+const PROMPT = "responds within 10 s";
 const INVALID = [UNSIGNED, WRONG, CHANGED, OLD, AHEAD];
 const ALL = [VALID, AS_SENT, ...INVALID, REPEATED, ROTATED, PROMPT];
 
@@ -93,7 +93,7 @@ describe("the checker reports what is wrong with a receiver that", () => {
       "hangs up instead of refusing, which proves nothing",
       ifNot(0),
       { unclear: [...INVALID, PROMPT] },
-      "closed without an answer",
+      "closed without a response",
     ],
     ["limits requests instead of refusing, which proves nothing", ifNot(429), { unclear: INVALID }],
     ["refuses everything, which proves nothing", () => 401, { failed: [VALID], unclear: untested }],
@@ -118,7 +118,7 @@ describe("the checker reports what is wrong with a receiver that", () => {
     expect(advice).toContain(`the clock of your receiver is ${word};`);
   });
 
-  test("says another time in its Date header and refuses what is valid: its clock is named", async () => {
+  test("says another time in its Date header and rejects what is valid: its clock is named", async () => {
     const date = new Date(Date.now() - 3_600_000).toUTCString();
     const server = createServer((request, response) => {
       request.resume();
@@ -233,7 +233,7 @@ describe.concurrent("the command says what is wrong with a receiver that", () =>
     ["has no DNS name", () => null, NOWHERE, "DNS: ", "Is the name in URL correct"],
     ["has no TLS", plain, "https", "TLS: handshake failed", "Does the receiver speak https"],
     ["signs for itself", selfSigned, "https", "TLS: certificate is self-signed", UNTRUSTED],
-    ["hangs up", cutting, "http", "closed without an answer", PORT],
+    ["hangs up", cutting, "http", "closed without a response", PORT],
     ["does not speak HTTP", talking, "http", "not HTTP", PORT],
   ])("%s: the reason, and what to check", async (_name, make, scheme, why, advice) => {
     const port = await freePort();

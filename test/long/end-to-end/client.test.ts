@@ -110,7 +110,7 @@ const refusalOf = (promise: Promise<unknown>) =>
     (error) => error,
   );
 
-describe("a call that is refused", () => {
+describe("a call that is rejected", () => {
   /** A client of a server that answers each request in the same way. */
   async function openRefusing(
     answer: Parameters<typeof startReceiver>[0],
@@ -351,7 +351,7 @@ describe("npm run sync", async () => {
   const sorted = (copy: Stored) =>
     Object.values(copy).map((records) => records.toSorted((a, b) => (a.id < b.id ? -1 : 1)));
 
-  test("has everything after its first walk, though the pages move meanwhile", async () => {
+  test("has everything after its first walk, though the pages move in the meantime", async () => {
     const added: string[] = [];
     let isFirst = true;
     beforePage = async (page) => {

@@ -225,7 +225,7 @@ test("the client waits for a server that starts late, as long as it is told to",
   const later = mkdtempSync(join(tmpdir(), "registry-"));
   const script = `
     const { openPlatform } = await import("${join(ROOT, "scripts/shared/platform-client.ts")}");
-    await using platform = await openPlatform({ patienceMs: 60_000 });
+    await using platform = await openPlatform({ timeoutMs: 60_000 });
     console.log("found");`;
   const opening = runProgram([process.execPath, "--input-type=module", "--eval", script], {
     env: { ...process.env, WRANGLER_REGISTRY_PATH: later },

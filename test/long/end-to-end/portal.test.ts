@@ -654,14 +654,14 @@ test("an edit sends only what was changed, and so undoes no change of another ad
   });
 });
 
-test("an edit of what another administrator has changed meanwhile is refused, and says so", async () => {
+test("an edit of what another administrator has changed in the meantime is rejected, and says so", async () => {
   const webhookId = await openSubscribed();
   const dialog = dialogOf("Edit the webhook");
   await press("Edit…");
   await dialog.getByLabel("Description").fill("Mine");
   await PLATFORM.updateWebhook({ webhookId, description: "Theirs" });
   await press("Save", dialog);
-  await see(dialog, "Somebody else has changed this in the meantime.");
+  await see(dialog, "Someone else has changed this in the meantime.");
   const { description } = await PLATFORM.readWebhook({ webhookId });
   expect(description).toBe("Theirs");
   expect(await visit.faults()).toEqual([expect.stringContaining("status of 400")]);

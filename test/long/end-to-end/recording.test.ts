@@ -149,7 +149,7 @@ describe("records, one per line", () => {
     expect(await countLeads(workspaceId)).toBe(0);
   });
 
-  test("say what may be recorded if the server goes away meanwhile", async () => {
+  test("say what may be recorded if the server goes away in the meantime", async () => {
     writeFileSync(file, linesOf(leads(250)));
     let calls = 0;
     const message = await failureOf(async () => {

@@ -82,7 +82,7 @@ describe.each(LANGUAGES)("in $name, the example", ({ name, write }) => {
     expect(left.data).toHaveLength({ DELETE: 0, POST: 2 }[entry.method] ?? 1);
   });
 
-  test.skipIf(isMissing)("fails if the service refuses", async () => {
+  test.skipIf(isMissing)("fails if the service rejects a request", async () => {
     const [entry] = entries as [Entry];
     writeFileSync(join(folder, file), write(exampleRequest(runtime.url.origin, entry)));
     const refused = run(program, [...args, file], {

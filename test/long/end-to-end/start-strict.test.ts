@@ -49,7 +49,7 @@ test("npm start -- --strict says what it validates, and that nothing can arrive 
   const listener = strict.start("listen");
   expect(await listener.ended).toBe(1);
   expect(listener.output()).toBe(
-    "The local server refuses URLs on this machine: start it without --strict.\n",
+    "The local server rejects URLs on this machine: start it without --strict.\n",
   );
 });
 

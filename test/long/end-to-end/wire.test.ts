@@ -86,7 +86,7 @@ test.each([
   ]);
 });
 
-test("a raw byte in a path or query never arrives: the runtime answers 400 by itself", async () => {
+test("a raw byte in a path or query never arrives: the runtime responds with 400 by itself", async () => {
   const seen = logs.length;
   for (const path of ["/v1/automations/\xff", "/v1/leads?cursor=\xff"])
     expect(await exchange(get(path))).toMatch(/^HTTP\/1.1 400 /);

@@ -99,7 +99,7 @@ test("a new type of automation must be announced in the changelog, whatever the 
   expect(faultsOf(committed, `${CHANGELOG}- \`crm_source\``)).toEqual([]);
 });
 
-test("a clone without its whole history is refused, and so is a folder without any", () => {
+test("a clone without its whole history is rejected, and so is a folder without any", () => {
   commit();
   commit(removeLeads);
   const clone = join(folder, "clone");

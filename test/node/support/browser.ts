@@ -14,7 +14,7 @@ import { opened } from "./opened.ts";
 export const PHONE_WIDTH = 390;
 
 /** Maximum time for a page on a busy machine. */
-const PATIENCE_MS = 45_000;
+const TIMEOUT_MS = 45_000;
 
 const AXE = createRequire(import.meta.url).resolve("axe-core");
 
@@ -50,7 +50,7 @@ export async function openPage(
   const context = await browser.newContext(device);
   const page = await context.newPage();
   const size = page.viewportSize();
-  page.setDefaultTimeout(PATIENCE_MS);
+  page.setDefaultTimeout(TIMEOUT_MS);
   const seen: string[] = [];
   page.on("console", (message) => {
     if (["error", "warning"].includes(message.type())) seen.push(message.text());

@@ -51,7 +51,7 @@ test("the error of a query is judged by its cause, and leaves the Platform API w
   await expect(platform.revokeApiKey({ keyId: "key_unheard_of" })).rejects.toThrow(CONNECTION_LOST);
 });
 
-test("columns with the same name are refused until one has an alias", async () => {
+test("columns with the same name are rejected until one has an alias", async () => {
   const { keyId, workspaceId } = await openWorkspace();
   const joined = (fields: Parameters<typeof qb.select>[0] & object) =>
     qb

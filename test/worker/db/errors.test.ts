@@ -46,7 +46,7 @@ test.each([
   ["no such table: leads: SQLITE_ERROR", "query"],
   ["UNIQUE constraint failed: SQLITE_ERROR", "query"],
   ["disk I/O error: SQLITE_ERROR", "query"],
-])("a D1 error is retried if it is nobody's fault, and not else: %s (%s)", async (...row) => {
+])("a D1 error is retried if it is transient, and not otherwise: %s (%s)", async (...row) => {
   const [message, fault] = row;
   const error = new Error(`D1_ERROR: ${message}`);
   const isRetried = fault === "transient";

@@ -120,7 +120,7 @@ describe("a delivery", () => {
     expect(await deliveryTo(id)).toMatchObject(settled);
   });
 
-  test("to a URL that we no longer accept is refused, and fails", async () => {
+  test("to a URL that we no longer accept is rejected, and fails", async () => {
     const workspaceId = await createWorkspace();
     const { id } = await subscribe(workspaceId, { url: "http://169.254.169.254/latest" });
     await announceLeads(workspaceId, 1, Date.now());
@@ -197,7 +197,7 @@ describe("the attempts of a dispatch", () => {
     expect(expectSigned(later, rotated)).toBe(NOW / 1000 + 1);
   });
 
-  test("are signed with a secret that was rotated while their claim was answered", async () => {
+  test("are signed with a secret that was rotated while their claim was on its way", async () => {
     jumpTo(NOW);
     const { id, url } = await owed(1, NOW);
     const rotated: string[] = [];
@@ -299,7 +299,7 @@ test("a manual send that cannot be attempted is not claimed again at once", asyn
   });
 });
 
-test("when a queue refuses the wake after the commit, the call succeeds and the sweep finds the event", async () => {
+test("when a queue rejects the wake after the commit, the call succeeds and the sweep finds the event", async () => {
   const workspaceId = await createWorkspace();
   const { id, url } = await subscribe(workspaceId);
   const refusing = isolated({ DELIVERIES: REFUSING_QUEUE, REDELIVERIES: REFUSING_QUEUE });

@@ -31,7 +31,7 @@ const NOW = Date.UTC(2026, 0, 5, 12);
 const OK = answered(200);
 
 describe("a dispatch", () => {
-  test("posts nothing that is not due yet, and makes a single round trip", async () => {
+  test("sends nothing that is not due yet, and makes a single round trip", async () => {
     const { id } = await owed(1, NOW);
     const { DB, trips } = observedDatabase();
     const subscription = { subscriptionId: id, nextSendAt: NOW, leasedElsewhereUntil: null };
@@ -128,7 +128,7 @@ describe("a dispatch", () => {
     expect(trips).toHaveLength(roundTrips);
   });
 
-  test("posts the longest due first, and continues until nothing is due", async () => {
+  test("sends the longest due first, and continues until nothing is due", async () => {
     const { id, workspaceId, drafts: late } = await owed(2, NOW + 1000);
     const early = await announceLeads(workspaceId, 150, NOW);
     await announceLeads(workspaceId, 1, NOW + 3000);
@@ -192,7 +192,7 @@ describe("a dispatch", () => {
 });
 
 describe("a failure", () => {
-  test("that asks for a wait ends the turn, and releases the rest without counting an attempt", async () => {
+  test("that requests a delay ends the session, and releases the rest without counting an attempt", async () => {
     const { id } = await owed(10, NOW);
     const { posts, attempt } = subscriber(() => answered(503));
     const ended = await dispatchAt(NOW, [id], attempt);
@@ -210,7 +210,7 @@ describe("a failure", () => {
     expect(await subscriptionRow(id)).toMatchObject({ ...pace, ...health });
   });
 
-  test("of ours does not shorten a wait that the endpoint asked for", async () => {
+  test("of ours does not shorten a delay that the endpoint requested", async () => {
     const { id, drafts } = await owed(1, NOW);
     const blockedUntil = NOW + 30 * MINUTE_MS;
     await setSubscription(id, { blockedUntil });
@@ -229,7 +229,7 @@ describe("a failure", () => {
     expect((await subscriptionRow(id)).lastAttempt).toEqual(lastAttempt);
   });
 
-  test("of a manual send stores no wait that a replay has ended meanwhile", async () => {
+  test("of a manual send stores no wait that a replay has ended in the meantime", async () => {
     const { id, drafts } = await owed(1, NOW);
     await setSubscription(id, { blockedUntil: NOW + HOUR_MS });
     await redeliver(id, [drafts[0]?.id ?? ""], NOW);

@@ -198,7 +198,7 @@ describe("pending deliveries of a subscription", () => {
   });
 });
 
-describe("a delivery that is sent by hand", () => {
+describe("a manual send of a delivery", () => {
   test("is sent although requests are blocked", async () => {
     const { id, drafts } = await owed(1, NOW);
     await dispatchAt(NOW, [id], answered(503));
@@ -425,7 +425,7 @@ describe("a dispatch", () => {
     expect((await subscriptionRow(id)).notedWakeAt).toBe(0);
   });
 
-  test("records the outcomes of others though one workspace was locked meanwhile", async () => {
+  test("records the outcomes of others though one workspace was locked in the meantime", async () => {
     const one = await owed(1, NOW);
     const other = await owed(1, NOW);
     let now = NOW;

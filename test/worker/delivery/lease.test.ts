@@ -41,7 +41,7 @@ const HEALTHY = { failures: 0, failingSince: null, blockedUntil: 0, concurrency:
 const FAILING = { failures: 1, failingSince: LATER, blockedUntil: LATER + 1_000 };
 
 describe("a lease", () => {
-  test("lasts 20 s, during which no other dispatch posts to the subscription", async () => {
+  test("lasts 20 s, during which no other dispatch sends to the subscription", async () => {
     const { id, workspaceId } = await owed(1, NOW);
     const { posts, attempt } = subscriber();
     const held = await heldDispatch(NOW, id);

@@ -55,7 +55,7 @@ describe("the consumer is woken", () => {
     expect(batches).toEqual([100, 100, 1]);
   });
 
-  test("in the queue that works if the other refuses; and the caller is told", async () => {
+  test("in the queue that works if the other one rejects them, and the caller is notified", async () => {
     const mixed = [...wakes("fast", 1), ...wakes("slow", 1)];
     const deployment = isolated({ DELIVERIES: REFUSING_QUEUE });
     expect(await sendWakeUps(deployment.env, "DB", mixed)).toBe(false);

@@ -152,7 +152,7 @@ describe("the retry schedule", () => {
     expect(rescheduled).toMatchObject({ attempts: 4, dueAt: scheduledAt });
   });
 
-  test("counts the first attempt even if it is made by hand", () => {
+  test("counts the first attempt even if it is a manual send", () => {
     const of = delivery({ priority: 1, scheduledAt: NOW + 3_600_000 });
     expect(reschedule(INITIAL_PACE, attempt(BUSY, { of }), 0)).toMatchObject({ attempts: 1 });
   });
@@ -294,7 +294,7 @@ describe("the next delivery while requests are spaced", () => {
     expect(chooseNext({ ...spaced, blockedUntil: NOW + 1 }, [old, run], NOW)).toBeUndefined();
   });
 
-  test("is one that was sent by hand, whatever the spacing", () => {
+  test("is a manual send, whatever the spacing", () => {
     const manual = delivery({ priority: 1 });
     const pace = { ...spaced, blockedUntil: NOW + 60_000 };
     expect(chooseNext(pace, [old, run, manual], NOW)).toBe(manual);

@@ -12,7 +12,7 @@ async function postTo(url: string) {
   return outcome;
 }
 
-describe("a post", () => {
+describe("a request", () => {
   test.each([200, 204, 299, 301, 302, 303, 307, 308, 400, 410, 429, 503])(
     "that is answered with %i ends with that status, and no redirect is followed",
     async (status) => {
@@ -50,7 +50,7 @@ describe("a post", () => {
     expect(await postTo(url)).toEqual(answered(status));
   });
 
-  test("that is answered with 403 and a body without an end waits no second for Cloudflare's text", async () => {
+  test("that gets 403 and a body without an end waits no second for Cloudflare's text", async () => {
     const startedAt = performance.now();
     expect(await postTo(subscriberUrl("endless-403"))).toEqual(answered(403));
     expect(performance.now() - startedAt).toBeLessThan(3_000);
@@ -81,7 +81,7 @@ describe("a post", () => {
     expect(clue?.location).toBe(location);
   });
 
-  test("without an answer within 10 s is aborted", async () => {
+  test("without a response within 10 s is aborted", async () => {
     shortenTimers(10_000);
     // It would answer after 3 s.
     expect(await postTo(subscriberUrl("hang"))).toEqual({ kind: "timed_out" });

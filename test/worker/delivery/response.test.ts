@@ -130,14 +130,14 @@ test.each([
   ["bytes", "application/octet-stream", "text", "text"],
   ["text of 1,024 bytes", "text/plain", FULL, FULL],
   ["longer text", "text/plain", `${FULL.slice(1)}é`, FULL.slice(1), true],
-])("of a response that is %s, the body is kept", async (...row) => {
+])("of a response that is %s, the body is stored", async (...row) => {
   const [, type, says, body, truncated = false] = row;
   const headers = type === "" ? {} : { "content-type": type.slice(0, 200) };
   const expected = { request: { headers: {} }, response: { headers, body, truncated } };
   expect(await attemptAt("says-500", { says, type })).toMatchObject(expected);
 });
 
-test("of a response that never ends, the first 1,024 bytes are kept, in whole characters", async () => {
+test("of a response that never ends, the first 1,024 bytes are stored, in whole characters", async () => {
   const startedAt = Date.now();
   const { response } = await attemptAt("flood-500", { type: "text/plain" });
   const body = "é".repeat(RESPONSE_KEPT_BYTES / 2);
@@ -158,7 +158,7 @@ test.each([
   ["bytes that are no UTF-8", "\x80", "text/plain; charset=utf-16"],
   ["a type of quotes", "no", `text/plain; ${'"'.repeat(400)}`],
   ["many headers", "no", "text/plain", MANY_HEADERS],
-])("what is stored of an answer is bounded after encoding: %s", async (...row) => {
+])("what is stored of a response is bounded after encoding: %s", async (...row) => {
   const [, says, type, headers = "{}"] = row;
   const { id, eventId } = await withOwed("says-500", {
     ...{ says, type, headers },

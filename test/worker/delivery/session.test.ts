@@ -42,7 +42,7 @@ function counting(answer = OK) {
   return { posts, attempt, underWay };
 }
 
-describe("the concurrent posts to a subscription", () => {
+describe("the concurrent requests to a subscription", () => {
   test("are what it has earned, from one to six, whichever consumers are at work", async () => {
     const { id } = await owed(300, Date.now());
     const { posts, attempt, underWay } = counting();
@@ -58,7 +58,7 @@ describe("the concurrent posts to a subscription", () => {
   });
 });
 
-test("slow answers move a subscription to the slow queue, and fast ones move it back", async () => {
+test("slow responses move a subscription to the slow queue, and fast ones move it back", async () => {
   const { id } = await owed(20, NOW);
   await setSubscription(id, { concurrency: 4 });
   let now = NOW;
@@ -96,7 +96,7 @@ function begin(ids: string[], now: () => number, attempt: DispatchPorts["attempt
 }
 
 describe("subscriptions that share a dispatch", () => {
-  test("each get their first post before any gets a second", async () => {
+  test("each get their first request before any gets a second", async () => {
     const ids = await owedToMany(20, 5, NOW);
     const begun: string[] = [];
     await dispatchAt(NOW, ids, async ({ subscriptionId }) => {
@@ -187,7 +187,7 @@ describe("subscriptions that share a dispatch", () => {
     expect(retryMessages).toHaveLength(12);
   });
 
-  test("are released once they have answered, though the dispatch is spent and a slow one has not", async () => {
+  test("are released once they have responded, though the dispatch is spent and a slow one has not", async () => {
     const many = [await owed(40, NOW), await owed(40, NOW), await owed(40, NOW)];
     const fast = many.map(({ id }) => id);
     const { id: slow } = await owed(1, NOW);

@@ -97,7 +97,7 @@ async function sweepAt(now: number) {
 
 afterEach(clearMail);
 
-describe("administrators are told that a subscription is failing", () => {
+describe("administrators are notified that a subscription is failing", () => {
   test("once it has failed for a day, without secrets or personal data", async () => {
     const { id, url } = await failing(EARLY);
     expect(await sweepAt(DUE - 1)).toEqual([]);
@@ -135,8 +135,8 @@ describe("administrators are told that a subscription is failing", () => {
   });
 });
 
-describe("administrators are told that a subscription has recovered", () => {
-  test("once, if they were told that it was failing", async () => {
+describe("administrators are notified that a subscription has recovered", () => {
+  test("once, if they were notified that it was failing", async () => {
     const { id } = await failing(EARLY);
     expect(await sweepAt(DUE)).toHaveLength(1);
     await dispatchAt(NEXT, [id], answered(200));
@@ -148,7 +148,7 @@ describe("administrators are told that a subscription has recovered", () => {
     expect(await announcementsOf(id, "recovered")).toMatchObject([{ since: NEXT }]);
   });
 
-  test("after each failure that they were told of", async () => {
+  test("after each failure that they were notified of", async () => {
     const { id, workspaceId } = await failing(EARLY);
     for (const start of [T0, NEXT + HOUR_MS]) {
       if (start > T0) {
@@ -194,7 +194,7 @@ describe("administrators are told that a subscription has recovered", () => {
     expect(await sweepAt(NEXT + MINUTE_MS)).toEqual([]);
   });
 
-  test("but not if they were never told that it was failing", async () => {
+  test("but not if they were never notified that it was failing", async () => {
     const { id } = await failing(2);
     await endWait(id);
     await setDeliveries(id, { dueAt: T0 });
@@ -203,7 +203,7 @@ describe("administrators are told that a subscription has recovered", () => {
   });
 });
 
-describe("administrators are told that an event type is rejected", () => {
+describe("administrators are notified that an event type is rejected", () => {
   const OTHER = { since: T0 + HOUR_MS, outcome: "answered", status: 410 };
 
   /** A subscription that accepts leads and has rejected runs since `T0`. */
@@ -258,7 +258,7 @@ describe("administrators are told that an event type is rejected", () => {
   });
 });
 
-describe("administrators are told that a subscription has too many pending deliveries", () => {
+describe("administrators are notified that a subscription has too many pending deliveries", () => {
   test("once for each time", async () => {
     const { id } = await owed(1, T0);
     await setSubscription(id, { pendingExhaustedAt: T0 });
@@ -323,7 +323,7 @@ describe("administrators of a subscription that stays disabled", () => {
     expect(mail.sent[0]?.text).toContain("jusqu’au 12 janvier 2026 à 12:34");
   });
 
-  test("are told of no missed event that was delivered before it was sent again", async () => {
+  test("are notified of no missed event that was delivered before it was sent again", async () => {
     const { at, id } = await disabled();
     const [first] = await deliveriesTo(id);
     await setDeliveries(id, { deliveredEarlier: true }, first?.eventId);
@@ -331,7 +331,7 @@ describe("administrators of a subscription that stays disabled", () => {
     expect(reminder?.text).toContain("Événements manqués\u00a0: 1. ");
   });
 
-  test("are told of no missed event that was a test", async () => {
+  test("are notified of no missed event that was a test", async () => {
     const { at, id } = await disabled();
     const [first] = await deliveriesTo(id);
     await db
@@ -348,21 +348,21 @@ describe("administrators of a subscription that stays disabled", () => {
     expect(await sweepAt(at + WEEK_MS)).toEqual([]);
   });
 
-  test("are told nothing if a person disabled it, even if it was disabled by failures before", async () => {
+  test("are not notified if a person disabled it, even if it was disabled by failures before", async () => {
     const { at, id } = await disabled();
     await commit(db, { enabled: enableSubscription(id) });
     await commit(db, disableSubscription(id, at + HOUR_MS));
     expect(await sweepAt(at + HOUR_MS)).toEqual([]);
   });
 
-  test("are told again if it is disabled by failures again", async () => {
+  test("are notified again if it is disabled by failures again", async () => {
     const { at, id } = await disabled();
     await setSubscription(id, { disabledAt: at + 99 * HOUR_MS });
     expect(await sweepAt(at + 99 * HOUR_MS)).toHaveLength(1);
   });
 });
 
-describe("administrators are not told", () => {
+describe("administrators are not notified", () => {
   const failAgain = async ({ id, workspaceId }: About) => {
     await dispatchAt(DUE - 2, [id], answered(200));
     await announceLeads(workspaceId, 1, DUE - 1);
@@ -401,7 +401,7 @@ describe("subscriptions of a workspace to one host", () => {
     expect(emails.toSorted((a, b) => b - a)).toEqual([2, ...Array(19).fill(0)]);
   });
 
-  test("are told of the last attempt at any of them", async () => {
+  test("are notified of the last attempt at any of them", async () => {
     const { ids } = await failingAt(["https://one.example/a", "https://one.example/b"]);
     const later = { ...FAILED, at: T0 + 1, status: 418 };
     await setSubscription(ids[1] ?? "", { lastAttempt: later });
@@ -556,7 +556,7 @@ describe("a sweep", () => {
     expect(others).toBe(0);
   });
 
-  test("whose e-mails the queue refuses fails, records nothing, and the next one announces them", async () => {
+  test("whose e-mails the queue rejects fails, records nothing, and the next one announces them", async () => {
     const { id } = await failing(EARLY);
     await failing(EARLY);
     const mail = mailbox();
@@ -573,7 +573,7 @@ describe("a sweep", () => {
     expect(await announcementsOf(id, "failing")).toHaveLength(1);
   });
 
-  test("records nothing of a subscription that is deleted meanwhile", async () => {
+  test("records nothing of a subscription that is deleted in the meantime", async () => {
     const { id } = await failing(EARLY);
     const mail = mailbox();
     const sendBatch = async () => {

@@ -112,7 +112,7 @@ test.each(
   expect(await namesOf()).toEqual(["Authorization"]);
 });
 
-test("Two names that an endpoint under CGI cannot tell apart are refused", async () => {
+test("Two names that an endpoint under CGI cannot tell apart are rejected", async () => {
   const { set } = await withHeaders(subscriberUrl(), { "X-Token": "one1", X_Token: "two2" });
   expect(set.status).toBe(400);
 });

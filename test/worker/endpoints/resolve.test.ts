@@ -76,7 +76,7 @@ describe("POST /webhooks with a resolver", () => {
   });
 });
 
-describe("a name that is resolved again before a post", () => {
+describe("a name that is resolved again before a request", () => {
   // The first connection of a runtime takes longer than the resolver's timeout.
   beforeAll(async () => void (await fetch("https://dns.example/asked?name=nobody")));
   beforeEach(() => jumpTo(NOW));
@@ -106,14 +106,14 @@ describe("a name that is resolved again before a post", () => {
     expect(await received()).toBe(3);
   });
 
-  test("is resolved once for posts that start together", async () => {
+  test("is resolved once for requests that start together", async () => {
     const { dispatch, asked } = await posting("public");
     const attempt = dispatch();
     await Promise.all(Array.from({ length: 6 }, attempt));
     expect(await asked()).toBe(1);
   });
 
-  test("does not delay a post by as much as a second; a later answer counts for the next one", async () => {
+  test("does not delay a request by as much as a second; a later response counts for the next one", async () => {
     // The resolver answers after a second, and would have the first post refused.
     const { dispatch } = await posting("late-private");
     const attempt = dispatch();

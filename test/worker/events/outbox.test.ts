@@ -30,7 +30,7 @@ async function expectStored(workspaceId: string, events: number, created: number
   expect(await exports.Platform.ledger({ workspaceId })).toMatchObject({ created, addsUp: true });
 }
 
-test("an event is owed once, and immediately, to every subscription of its workspace that lists its kind", async () => {
+test("an event is owed once, and immediately, to every subscription of its workspace that lists its type", async () => {
   const [workspaceId, elsewhere] = [await createWorkspace(), await createWorkspace()];
   const listing = await subscribe(workspaceId, { events: ["run.completed", "lead.created"] });
   const twin = await subscribe(workspaceId, { url: listing.url });

@@ -163,7 +163,7 @@ test("a transaction whose reply was lost counts each attempt once", async () => 
   expect((await daysOf(id)).at(-1)).toMatchObject({ delivered: 3 });
 });
 
-test("an attempt counts nothing if its delivery was erased meanwhile", async () => {
+test("an attempt counts nothing if its delivery was erased in the meantime", async () => {
   const { id } = await owed(1, NOW);
   await dispatchAt(NOW, [id], async () => {
     await db.delete(deliveries).where(eq(deliveries.subscriptionId, id));

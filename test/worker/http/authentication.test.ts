@@ -68,7 +68,7 @@ describe("a key", () => {
     ["revoked", (keyId) => Platform.revokeApiKey({ keyId })],
     ["rolled without an overlap", (keyId) => Platform.rollApiKey({ keyId, overlapSeconds: 0 })],
   ])(
-    "that is %s is refused everywhere once the call has returned, in use or used up, and no other key is",
+    "that is %s is rejected everywhere once the call has returned, in use or used up, and no other key is",
     async (_, end) => {
       const { workspaceId, keyId, apiKey, api } = await openWorkspace({ requestsPerWindow: 15 });
       const second = await Platform.createApiKey({ workspaceId });
@@ -89,7 +89,7 @@ describe("a key", () => {
     ["quota", 429, 200],
     ["access", 403, 403],
   ])(
-    "that was rotated, with no %s left, is refused as unknown once it has expired",
+    "that was rotated, with no %s left, is rejected as unknown once it has expired",
     async (what, before, ofNew) => {
       const { workspaceId, keyId, api } = await openWorkspace({ requestsPerWindow: 1 });
       expect(await api.get("/v1/leads")).toEqual(SERVED);

@@ -51,8 +51,8 @@ function expectSameByTheIetf(answer: Answer, limit: number, windowSeconds: numbe
   });
 }
 
-describe("every answer", () => {
-  test("is no-store and counts down the key's quota in its headers, and says the same in the IETF's", async () => {
+describe("every response", () => {
+  test("is no-store and counts down the key's rate limit in its headers, and says the same in the IETF's", async () => {
     const { workspaceId, api } = await openWorkspace({ requestsPerWindow: 9 });
     const draft = await recordAutomation(workspaceId, { status: "draft" });
     const creation = { url: "https://ok-headers.example/", events: ["lead.created"] };
@@ -128,7 +128,7 @@ describe("what does not exist is 404:", () => {
   });
 });
 
-test("HEAD is answered like GET, without the body", async () => {
+test("HEAD gets the response of GET, without the body", async () => {
   const { api, ids } = await openFilledWorkspace();
   const anonymous = await send("/v1/leads", { method: "HEAD" });
   expect(anonymous).toEqual({ ...NO_KEY, body: null });
@@ -279,7 +279,7 @@ describe("an error on our side", () => {
 });
 
 describe("the log line of a request", () => {
-  test("has the id of its answer, which Cloudflare assigned, and never one that a client made up", async () => {
+  test("has the id of its response, which Cloudflare assigned, and never one that a client made up", async () => {
     const nameOf = async (ray: string) =>
       (await send("/", { headers: { "CF-Ray": ray } })).headers["x-request-id"];
     expect(await nameOf("9c1f2e6a4b7d8035-CDG")).toBe("9c1f2e6a4b7d8035-CDG");

@@ -52,7 +52,7 @@ describe("a read", () => {
     expect(await hopsOf(api.send(path, { method: "HEAD" }))).toEqual([200, 1]);
   });
 
-  test("that is refused waits only for the gate", async () => {
+  test("that is rejected waits only for the gate", async () => {
     const { api } = await openFarWorkspace();
     await api.get("/v1/leads");
     far.taken();
@@ -96,7 +96,7 @@ describe("a flood", () => {
     ["a key over its quota", 429, 1, true],
     ["a workspace without access whose quota is used up", 403, 3, false],
   ])(
-    "from %s is refused here with %i, and asks the gate again after two seconds",
+    "from %s is rejected here with %i, and asks the gate again after two seconds",
     async (_, status, requestsPerWindow, granted) => {
       const { api, workspaceId } = await openFarWorkspace({ requestsPerWindow });
       await api.get("/v1/leads");
@@ -135,7 +135,7 @@ describe("a flood", () => {
     expect((await api.get("/v1/leads")).status).toBe(200);
   });
 
-  test("from a blocked address is refused without a hop or a look-up, unless its key could be valid", async () => {
+  test("from a blocked address is rejected without a hop or a look-up, unless its key could be valid", async () => {
     const { apiKey } = await openFarWorkspace();
     const invented = await inventedKey();
     const headers = { "CF-Connecting-IP": freshAddress() };

@@ -48,7 +48,7 @@ async function connectTo(
 const { body: document } = await send<object>("/openapi.json");
 
 describe.each(Object.entries(VERSIONS))("an agent with the %s version of MCP", (_, mode) => {
-  test("gets each route as a tool, and its answers as the route gives them", async () => {
+  test("gets each route as a tool, and the responses of the route", async () => {
     const { workspaceId, apiKey, api } = await openWorkspace();
     const id = await recordAutomation(workspaceId);
     const client = await connect(apiKey, mode);
@@ -194,7 +194,7 @@ describe("a request to /mcp", () => {
     },
   );
 
-  test("that is no JSON is refused once its key is accepted", async () => {
+  test("that is no JSON is rejected once its key is accepted", async () => {
     const { apiKey } = await openWorkspace();
     const ask = (token: string) =>
       send("/mcp", { method: "POST", body: "{", headers: { Authorization: `Bearer ${token}` } });
@@ -274,7 +274,7 @@ describe("a call of a tool", () => {
     expect(await response.text()).not.toContain("invalid_request");
   });
 
-  test("refuses a value that is an object or a list", async () => {
+  test("rejects a value that is an object or a list", async () => {
     const { apiKey } = await openWorkspace();
     for (const id of [{}, ["aut_1"]])
       expect((await resultOf(apiKey, "getAutomation", { id })).content[0]?.text).toContain(
@@ -286,7 +286,7 @@ describe("a call of a tool", () => {
     ["listLeads", { email: "nobody@example.com" }, ["limit", "cursor"]],
     ["getAutomation", { id: "aut_1", status: "active" }, ["id"]],
     ["controlAutomation", { id: "aut_1", status: "paused", force: true }, ["id", "status"]],
-  ])("refuses arguments that %s does not know: %j", async (name, args, allowed) => {
+  ])("rejects arguments that %s does not know: %j", async (name, args, allowed) => {
     const { workspaceId, apiKey } = await openWorkspace();
     await recordLead(workspaceId, { name: "Yanis Roux" });
     const parameter = Object.keys(args).at(-1) ?? "";

@@ -32,7 +32,7 @@ function post<Body = unknown>(
 }
 
 describe("POST /platform", () => {
-  test("does what the method does by RPC, and answers the same", async () => {
+  test("does what the method does by RPC, and returns the same", async () => {
     const { workspaceId, api } = await openWorkspace();
     const input = { workspaceId, leads: [leadReport("1"), leadReport("2")] };
     const recorded = await post<{ ids: string[] }>("/platform/recordLeads", input);
@@ -52,7 +52,7 @@ describe("POST /platform", () => {
     ["ledger", { workspaceId: "none" }, "workspaceId"],
     ["readWebhook", { webhookId: "none" }, "webhookId"],
     ["revokeApiKey", { keyId: "none" }, "keyId"],
-  ])("refuses %s %j with the message of RPC, and names what is unknown", async (...row) => {
+  ])("rejects %s %j with the message of RPC, and names what is unknown", async (...row) => {
     const [method, input, parameter] = row;
     const call = Platform[method as "ledger"];
     const message = await errorOf(call(input as never));
@@ -98,7 +98,7 @@ describe("POST /platform", () => {
     ["a key under another's id", `crm:${OLD}`],
     ["a shorter key", btoa("p".repeat(31))],
     ["what is no key", "key_live_0"],
-  ])("refuses %s, before it reads the body", async (_, token) => {
+  ])("rejects %s, before it reads the body", async (_, token) => {
     const { status, body, headers } = await post("/platform/health", "not JSON", { token });
     expect({ status, body }).toEqual({ status: 401, body: refusal(401, "invalid_api_key").body });
     expect(headers["www-authenticate"]).toBe("Bearer");

@@ -28,18 +28,21 @@ function counted() {
 test.each([
   [100, ROWS_IN_FLIGHT_MAX / 100],
   [25, ROWS_IN_FLIGHT_MAX / 25],
-])("an isolate reads a bounded number of pages of %i at once, and answers all", async (...row) => {
-  const [limit, most] = row;
-  const { reads, fetch } = counted();
-  const workspaces = await Promise.all([openWorkspace(), openWorkspace(), openWorkspace()]);
-  const apis = workspaces.map(({ apiKey }) => openApi(apiKey, fetch));
-  for (const api of apis) await api.get("/v1/leads");
-  const answers = await Promise.all(
-    Array.from({ length: 3 * most }, (_, i) => apis[i % 3]?.get(`/v1/leads?limit=${limit}`)),
-  );
-  expect(new Set(answers.map((answer) => answer?.status))).toEqual(new Set([200]));
-  expect(reads.largest).toBe(most);
-});
+])(
+  "an isolate reads a bounded number of pages of %i at once, and responds to all",
+  async (...row) => {
+    const [limit, most] = row;
+    const { reads, fetch } = counted();
+    const workspaces = await Promise.all([openWorkspace(), openWorkspace(), openWorkspace()]);
+    const apis = workspaces.map(({ apiKey }) => openApi(apiKey, fetch));
+    for (const api of apis) await api.get("/v1/leads");
+    const answers = await Promise.all(
+      Array.from({ length: 3 * most }, (_, i) => apis[i % 3]?.get(`/v1/leads?limit=${limit}`)),
+    );
+    expect(new Set(answers.map((answer) => answer?.status))).toEqual(new Set([200]));
+    expect(reads.largest).toBe(most);
+  },
+);
 
 test("the reads of one workspace leave room for those of another", async () => {
   const { reads, fetch } = counted();

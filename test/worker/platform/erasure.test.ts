@@ -106,7 +106,7 @@ describe("eraseLeads", () => {
     expect(await Platform.recordLeads(report)).toMatchObject({ created: 1 });
   });
 
-  test("during a dispatch, does not post what is waiting, and leaves nothing of what is in progress", async () => {
+  test("during a dispatch, does not send what is waiting, and leaves nothing of what is in progress", async () => {
     const { workspaceId, subscription, first, second } = await withLeads();
     const { id } = subscription;
     await setSubscription(id, { concurrency: 1 });
@@ -184,7 +184,7 @@ describe("eraseWorkspace", () => {
     expect(await tablesWith(workspaceId)).toEqual([]);
   });
 
-  test("leaves nothing of it, refuses its keys, and can be called again", async () => {
+  test("leaves nothing of it, rejects its keys, and can be called again", async () => {
     const { workspaceId, api, subscription } = await withLeads();
     await Platform.rotateWebhookSecret({ webhookId: subscription.id });
     const other = await withLeads();
@@ -256,7 +256,7 @@ describe("eraseWorkspace", () => {
     await env.DB.prepare("DROP TRIGGER kept").run();
   });
 
-  test("works in chunks, continues where it stopped, and then refuses the keys", async () => {
+  test("works in chunks, continues where it stopped, and then rejects the keys", async () => {
     const { workspaceId, api } = await openWorkspace();
     expect((await api.get("/v1/leads")).status).toBe(200);
     await subscribe(workspaceId);

@@ -102,7 +102,7 @@ describe("rotateWebhookSecret", () => {
     expect([await earlier(), await current()]).toEqual([[old, unseen], secret]);
   });
 
-  test("is refused while four earlier secrets are valid, and changes nothing", async () => {
+  test("is rejected while four earlier secrets are valid, and changes nothing", async () => {
     const { id } = await subscribe(await createWorkspace());
     for (let i = 0; i < 4; i++) await rotateSecret(db, KEYS, id, 60, Date.now());
     const before = await subscriptionRow(id);

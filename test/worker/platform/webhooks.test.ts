@@ -62,7 +62,7 @@ describe("sendTestEvent", () => {
     },
   );
 
-  test("is recorded with what was sent and answered, even if that is a success", async () => {
+  test("is recorded with the request and the response, even if that is a success", async () => {
     const url = `${subscriberUrl("says-200")}&says=thanks`;
     const webhook = await subscribe(await createWorkspace(), { url });
     const [webhookId, type] = [webhook.id, "run.completed" as const];
@@ -100,7 +100,7 @@ describe("sendTestEvent", () => {
     expect(await statesOf(webhookId)).toEqual({ pending: 1, test: 1 });
   });
 
-  test("is not recorded if its subscription was deleted meanwhile", async () => {
+  test("is not recorded if its subscription was deleted in the meantime", async () => {
     const { id } = await subscribe(await createWorkspace());
     const known = await findSubscription(db, id, T0);
     await setSubscription(id, { deletedAt: T0 });
@@ -127,7 +127,7 @@ describe("sendTestEvent", () => {
     expect(await statesOf(other.id)).toEqual({});
   });
 
-  test("is refused while the workspace has no access: nothing is posted", async () => {
+  test("is rejected while the workspace has no access: nothing is sent", async () => {
     const workspaceId = await createWorkspace();
     const { id, url } = await subscribe(workspaceId);
     await Platform.setWorkspaceAccess({ workspaceId, granted: false });

@@ -5,7 +5,7 @@ import { platformOf } from "../../support/databases.ts";
 import { lossyDatabase } from "../../support/lost-reply.ts";
 import { WORKSPACE_DB } from "../../support/placement.ts";
 
-test("setWorkspaceAccess is not tried again if the reply is lost: somebody else may have decided otherwise", async () => {
+test("setWorkspaceAccess is not tried again if the reply is lost: another call may have decided otherwise", async () => {
   const { workspaceId, api } = await openWorkspace();
   const setAccess = { workspaceId, granted: true };
   const DB = lossyDatabase("reply", () => Platform.setWorkspaceAccess(setAccess));

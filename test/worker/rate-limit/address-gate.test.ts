@@ -35,7 +35,7 @@ describe("an address", () => {
     expect(await gate.fail(BLOCK, NOW + WINDOW_MS)).toEqual(counted);
   });
 
-  test("shares a larger limit with its network, whose other blocks are refused with it", async () => {
+  test("shares a larger limit with its network, whose other blocks are rejected with it", async () => {
     const gate = openGate();
     const failures = await fail(gate, NETWORK_LIMIT + 100, NOW);
     expect(failures.filter(({ blocked }) => blocked === null)).toHaveLength(NETWORK_LIMIT);

@@ -37,7 +37,7 @@ async function underReset(
 }
 
 describe("objects that are reset under load", () => {
-  test("cost no client a request: reads and writes are answered", async () => {
+  test("cost no client a request: reads and writes succeed", async () => {
     const { workspaceId, api, gate } = await openKey(100_000);
     const path = `/v1/automations/${await recordAutomation(workspaceId)}`;
     const errors = vi.spyOn(console, "error");
@@ -55,7 +55,7 @@ describe("objects that are reset under load", () => {
     expect(used).toBeLessThanOrEqual(6 * WAVE);
   });
 
-  test("cost no stranger a 401, and no answer its headers", async () => {
+  test("cost no stranger a 401, and no response its headers", async () => {
     const address = freshAddress();
     const gate = () => env.ADDRESS_GATE.getByName(address);
     const failed = await underReset(gate(), () => authorizedBy(null, address));

@@ -167,7 +167,7 @@ async function roll({ workspaceId, keyId }: { workspaceId: string; keyId: string
 }
 
 describe("the gate of a key that was rolled", () => {
-  test.each([true, false])("refuses it to the millisecond, if used before: %s", async (used) => {
+  test.each([true, false])("rejects it to the millisecond, if used before: %s", async (used) => {
     const key = await openKey();
     const { workspaceId, keyId, gate, admit } = key;
     if (used) await admit();

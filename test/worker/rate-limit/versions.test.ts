@@ -139,7 +139,7 @@ describe("this version's Worker, beside former gates", () => {
   test.each([
     [null, 401],
     ["block", 429],
-  ])("refuses strangers whose address is blocked by %s, with %i", async (blocked, status) => {
+  ])("rejects strangers whose address is blocked by %s, with %i", async (blocked, status) => {
     const address = freshAddress();
     const { binding } = formerGate({
       fail: [[address], { blocked, rateLimit: RATE_LIMIT }],

@@ -256,7 +256,7 @@ describe("a range", () => {
     expect(await scheduleOf(id, NOW)).toEqual(ids.map((eventId, i) => [eventId, 100 * i]));
   });
 
-  test("does not hold up what a person sends by hand for longer than a minute", async () => {
+  test("does not delay a manual send by more than a minute", async () => {
     const workspaceId = await createWorkspace();
     const { id } = await subscribe(workspaceId);
     await storeEvents(workspaceId, id, 1_000, T0, "missed");
@@ -582,7 +582,7 @@ describe("a resend by id", () => {
   });
 });
 
-test("redeliver refuses what belongs to a range together with event ids", async () => {
+test("redeliver rejects what belongs to a range together with event ids", async () => {
   const { id, drafts } = await owed(1, T0);
   const eventIds = drafts.map((draft) => draft.id);
   for (const field of [
@@ -623,7 +623,7 @@ test("redeliver counts in a dry run, and wakes nobody", async () => {
   expect([fast, slow]).toEqual([[], []]);
 });
 
-test("A replay whose subscription was disabled meanwhile takes no slots of later ones", async () => {
+test("A replay whose subscription was disabled in the meantime takes no slots of later ones", async () => {
   const { id } = await owed(1, T0);
   await commit(db, disableSubscription(id, T0));
   await commit(db, { slots: takeSlots(id, 10, sql`${NOW}`) });

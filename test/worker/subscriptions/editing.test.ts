@@ -8,7 +8,7 @@ test.each<[field: string, theirs: object, expected: object]>([
   ["events", { events: ["run.completed"] }, { events: ["lead.created"] }],
   ["description", { description: "theirs" }, { description: null }],
   ["headers", { headers: { "X-Theirs": "1111" } }, { headers: [] }],
-])("A form that expects another %s than somebody else has set changes nothing", async (...row) => {
+])("A form that expects another %s than another person has set changes nothing", async (...row) => {
   const [field, theirs, expected] = row;
   const { webhookId, path, portal } = await openOwed();
   await Platform.updateWebhook({ webhookId, ...theirs });

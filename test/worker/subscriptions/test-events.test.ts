@@ -13,7 +13,7 @@ import {
 } from "../../support/deliveries.ts";
 import { openPortal } from "../../support/portal.ts";
 
-test("The test events of a workspace have one budget a minute, whatever its endpoints answer", async () => {
+test("The test events of a workspace have one budget a minute, whatever its endpoints respond", async () => {
   const { workspaceId } = await openWorkspace();
   const other = await openWorkspace();
   const url = subscriberUrl("status-405");

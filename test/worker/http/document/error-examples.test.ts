@@ -80,7 +80,7 @@ test("every error of every operation has an example", () => {
 });
 
 test.each(cases)(
-  "an example of an error is what the service answers: $name of $id",
+  "an example of an error is what the service responds: $name of $id",
   async ({ name, status, operation, value }) => {
     vi.spyOn(console, "error").mockImplementation(() => {});
     const { method, path, parameters, requestBody } = operation;

@@ -88,7 +88,7 @@ function decode(cursor: string): unknown[] {
   return JSON.parse(atob(cursor.replaceAll("-", "+").replaceAll("_", "/")));
 }
 
-describe("an example of the document is what the service answers", () => {
+describe("an example of the document is what the service responds", () => {
   let workspaceId: string;
   let api: Api;
 
@@ -168,7 +168,7 @@ describe("an example of the document is what the service answers", () => {
     }
   });
 
-  test("if it pauses an automation: the automation in the answer is paused", () => {
+  test("if it pauses an automation: the automation in the response is paused", () => {
     expect(answerOf("controlAutomation").status).toBe(
       bodyOf(operation("controlAutomation")).status,
     );

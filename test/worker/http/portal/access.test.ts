@@ -113,7 +113,7 @@ test.each<[what: string, tokenOf: (workspaceId: string) => Promise<string>, refu
   expect(lines.filter((line) => line.includes("request_failed"))).toEqual([]);
 });
 
-test("the portal API answers 429 for one workspace's excess, and affects no other", async () => {
+test("the portal API responds with 429 for one workspace's excess, and affects no other", async () => {
   const [{ path, portal, eventIds }, other] = [await openOwed(), await openOwed()];
   const several = <T>(count: number, request: () => Promise<T>) =>
     Promise.all(Array.from({ length: count }, request));

@@ -93,7 +93,7 @@ test("The platform's own changes are listed with those of the portal", async () 
   ]);
 });
 
-test("What is refused, changes nothing or only shows something is no change", async () => {
+test("What is rejected, changes nothing or only shows something is no change", async () => {
   const { workspaceId, path } = await openOwed();
   const portal = await openAs(workspaceId);
   await portal.post(`${path}/update`, { url: "https://10.0.0.1/" });

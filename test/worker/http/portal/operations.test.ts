@@ -93,7 +93,7 @@ test.each<[string, (owed: Owed) => object, answer: object, shown?: object]>([
     { ...TESTED, eventId: expect.stringMatching(/^evt_/) },
   ],
   ["update", () => CHANGED, {}, CHANGED],
-])("the portal's %s does and answers what the Platform does", async (...row) => {
+])("the portal's %s does and returns what the Platform does", async (...row) => {
   const [action, bodyOf, answer, shown = {}] = row;
   const owed = await openOwed("status-503");
   const { webhookId, portal, path } = owed;

@@ -106,7 +106,7 @@ describe("an Idempotency-Key", () => {
   const createAs = (api: Api, key: string, differences?: object) =>
     create(api, differences, { "Idempotency-Key": key });
 
-  test("gives the same answer again, secret included, even at once; another body is refused", async () => {
+  test("gives the same response again, secret included, even at once; another body is rejected", async () => {
     const { api } = await openWorkspace();
     const answers = await Promise.all([1, 2, 3].map(() => createAs(api, "a")));
     const { secret, ...shown } = (await createAs(api, "a")).body;
@@ -121,7 +121,7 @@ describe("an Idempotency-Key", () => {
     expect((await createAs(api, "b")).body.id).not.toBe(shown.id);
   });
 
-  test("gives the same answer at the limit, and though the URL no longer qualifies", async () => {
+  test("gives the same response at the limit, and though the URL no longer qualifies", async () => {
     const { api, apiKey } = await openWorkspace();
     const local = { url: "http://127.0.0.1/" };
     const lenient = openApi(apiKey, deployedWith({ ALLOW_LOCAL_WEBHOOKS: "true" }));
@@ -175,7 +175,7 @@ describe("the subscription limit", () => {
     }
   });
 
-  test("lowered below the current number removes no subscription, and refuses new ones until there is room", async () => {
+  test("lowered below the current number removes no subscription, and rejects new ones until there is room", async () => {
     const { workspaceId, api } = await openWorkspace();
     await create((await openWorkspace()).api);
     for (let i = 0; i < 3; i++) await create(api);
@@ -229,7 +229,7 @@ describe("DELETE /webhooks/{id}", () => {
     expect(await list(api)).toEqual([kept]);
   });
 
-  test("answers 404 the second time, even while a dispatch still posts to it", async () => {
+  test("responds with 404 the second time, even while a dispatch still sends to it", async () => {
     const { workspaceId, api } = await openWorkspace();
     const { id } = (await create(api)).body;
     await set(id, "leased_by = 'a dispatch', leased_until = 9e15");
@@ -241,7 +241,7 @@ describe("DELETE /webhooks/{id}", () => {
     expect(await api.delete(`/v1/webhooks/${id}`)).toEqual(NOT_FOUND);
   });
 
-  test("is not tried again if the database's reply is lost: the second try would answer 404", async () => {
+  test("is not tried again if the database's reply is lost: the second try would respond with 404", async () => {
     const { api, apiKey } = await openWorkspace();
     const { id } = (await create(api)).body;
     const lossy = openApi(apiKey, deployedWith({ DB: lossyDatabase("reply") }));

@@ -88,7 +88,7 @@ describe("an event", () => {
     expect(await redeliver(id, ids, EXPIRED - 1)).toBe(1);
   });
 
-  test("is kept if it is redelivered while it expires", async () => {
+  test("is kept if it is resent while it expires", async () => {
     const { id, drafts } = await owed(1, T0);
     await dispatchAt(T0, [id], OK);
     const { DB } = observedDatabase({
