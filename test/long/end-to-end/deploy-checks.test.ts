@@ -196,7 +196,7 @@ test("npm run deploy --new-database creates the database of a deployed Worker ag
   addDeployed(site());
   cloudflare.outage = /^POST .d1.database$/;
   const { output } = await site().deploy(SECRETS, "--new-database");
-  expect(output).toContain("Creating the database public-api.\nCloudflare refuses POST");
+  expect(output).toContain("Creating the database public-api.\nCloudflare rejects POST");
 });
 
 test("npm run deploy names the id of the database that replaced the one a Worker is bound to", async () => {
@@ -213,7 +213,7 @@ test("npm run deploy says that a queue takes the paid plan only if its retention
   const { cloudflare } = site();
   cloudflare.keptSecondsMax = 86_400;
   const { output } = await site().deploy();
-  expect(output).toContain("To keep messages for 14 days takes the paid plan.\nCloudflare refuses");
+  expect(output).toContain("To keep messages for 14 days takes the paid plan.\nCloudflare rejects");
   expect(cloudflare.queues).toEqual([]);
 });
 
