@@ -259,7 +259,10 @@ describe("npm run deploy, where another tool has created database and queues,", 
     configure(name, `${name}database_id = "${empty?.uuid}"\n`);
     const { code, output } = await site().deploy();
     expect(output).toContain(
-      "Replacing the database public-api, which is empty and stored in no jurisdiction.\nDeleted its database_id from wrangler.toml: commit that.\nCreating the database public-api.\nReplacing the queue webhook-deliveries, which is stored in no jurisdiction.",
+      "Replacing the queue webhook-deliveries, which is stored in no jurisdiction.",
+    );
+    expect(output).toContain(
+      "Replacing the database public-api, which is empty and stored in no jurisdiction.\nDeleted its database_id from wrangler.toml: commit that.\nCreating the database public-api.",
     );
     expect(code).toBe(0);
     expect(cloudflare.databases).toMatchObject([{ name: "public-api", jurisdiction: "eu" }]);
