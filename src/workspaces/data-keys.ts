@@ -39,8 +39,8 @@ export async function loadDataKey(
 /**
  * Returns the data key of a workspace, like `loadDataKey`, to encrypt data that is about to be written.
  *
- * @throws InputError for a workspace that is unknown or being erased; Error if it has just moved, or its data key cannot
- *   be decrypted.
+ * @throws InputError for a workspace that is unknown or being erased, unless this isolate has cached its key; Error if
+ *   it has just moved, or its data key cannot be decrypted.
  */
 export async function loadDataKeyToWrite(
   db: Database,

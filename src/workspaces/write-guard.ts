@@ -70,6 +70,19 @@ const failIfSessionEnded = failIfRefused(
   sql`CASE WHEN NOT ${workspaces.accessGranted} THEN ${DENIED} WHEN ${hasEnded} THEN ${ENDED} END`,
 );
 
+const ERASING = "erasing";
+
+/** A statement that fails, like those above, if the workspace is being erased. It passes for an unknown workspace. */
+export const failIfErasing = prepared(
+  sql`SELECT json_extract('{}', iif((SELECT ${workspaces.erasing} FROM ${workspaces}
+    WHERE ${workspaces.id} = ${sql.placeholder("workspaceId")}), ${REFUSED + ERASING}, ${PERMITTED}))`,
+);
+
+/** Whether a transaction has failed because of `failIfErasing`. */
+export function isErasing(error: unknown): boolean {
+  return error instanceof Error && error.message.includes(REFUSED + ERASING);
+}
+
 /**
  * A client of a workspace's database for the writes of a request. A transaction fails with the refusal of an admission
  * if the access of the request has ended. A statement outside of a transaction cannot check that, so it must be a read.

@@ -34,6 +34,7 @@ export const RECORDS: Fault[] = [
     ["recording/record.ts", "<= RECORD_MAX_BYTES,", "<= 2 * RECORD_MAX_BYTES,", "a record has 16 KiB"],
     ["recording/lead-recording.ts", "eventId: newEventId(now)", "eventId: newEventId(0)", "events sort by time"],
     ["recording/record.ts", "first.get(record.id) === record", "true", "a reference twice in a call is one record"],
+    ["recording/record.ts", "    permitted: failIfErasing({ workspaceId }),\n", "", "nothing is recorded for a workspace whose erasure has begun since, or whose key is cached"],
     ["recording/references.ts", "if (!isSubscription)", "if (false)", "a foreign automation is an error"],
     ["recording/run-recording.ts", ".filter((run) => shows(visibility, automations.get(run.automationId)))", "", "runs of a CRM are not announced until they are served"],
     ["recording/run-recording.ts", "leadId: report.leadId ?? null,", "leadId: null,", "a run names its lead"],

@@ -7,6 +7,7 @@ import { selectDue } from "../../delivery/due.ts";
 import type { WakeUp } from "../../delivery/messages.ts";
 import { Name, Reference } from "../../primitives/text.ts";
 import { findPlacement } from "../../workspaces/placement.ts";
+import { failIfErasing } from "../../workspaces/write-guard.ts";
 import { refuseMissing } from "./references.ts";
 
 /*
@@ -61,6 +62,9 @@ export async function record<Input extends { workspaceId: string }, Changed>(
   const { db, database } = await findPlacement(env, workspaceId);
   const { ids, statements, isIdempotent, missing } = await plan(input, { env, db, now });
   const committed = commit(isIdempotent ? db : withoutRetries(db), {
+    // An erasure may have begun since the call was planned, or the plan may not have read the workspace at all, because
+    // this isolate has cached its data key.
+    permitted: failIfErasing({ workspaceId }),
     changed: statements,
     wakeUps: selectDue(workspaceId, now),
   });

@@ -3,8 +3,9 @@ import { isId } from "../../contract/ids.ts";
 import { InputError } from "../../contract/input-error.ts";
 import { type Database, query } from "../../db/client.ts";
 import { causeOf } from "../../db/errors.ts";
-import { unknownWorkspace } from "../../workspaces/moves.ts";
+import { beingErased, unknownWorkspace } from "../../workspaces/moves.ts";
 import { selectWorkspaces } from "../../workspaces/workspaces.ts";
+import { isErasing } from "../../workspaces/write-guard.ts";
 import { selectAutomations } from "../automations.ts";
 import { selectErasedLeads, selectLeads } from "../leads.ts";
 
@@ -59,7 +60,7 @@ export async function findReferenced(
 /**
  * Awaits a write whose rows refer to others.
  *
- * @throws InputError `missing` if one of those rows does not exist.
+ * @throws InputError `missing` if one of those rows does not exist; InputError if `failIfErasing` has failed.
  */
 export async function refuseMissing<T>(
   write: Promise<T>,
@@ -67,6 +68,7 @@ export async function refuseMissing<T>(
 ): Promise<T> {
   return write.catch((thrown: unknown) => {
     const error = causeOf(thrown);
+    if (isErasing(error)) throw beingErased();
     const isMissing =
       error instanceof Error && error.message.includes("FOREIGN KEY constraint failed");
     throw isMissing ? missing : error;

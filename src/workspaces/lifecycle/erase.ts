@@ -27,7 +27,7 @@ import { type ChildTable, MOVED, OWNED, type OwnedTable, referencesTo } from "..
 
 /**
  * Begins to erase a workspace, in its own database. From now on, it cannot be moved or get access, and no record is
- * stored for it.
+ * stored for it (`failIfErasing`).
  *
  * @returns whether it is moving, so that it cannot be erased now.
  */

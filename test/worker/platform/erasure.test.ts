@@ -6,12 +6,18 @@ import { DAY_MS, HOUR_MS } from "../../../src/contract/time.ts";
 import { STATEMENTS_MAX } from "../../../src/db/budget.ts";
 import { commit, openDatabase } from "../../../src/db/client.ts";
 import { attempts, leads } from "../../../src/db/schema.ts";
+import { openedDataKeys } from "../../../src/encryption/personal-data.ts";
 import { eraseLeads as erasure } from "../../../src/platform/personal-data.ts";
 import type { Lead } from "../../../src/records/leads.ts";
 import { sweep } from "../../../src/sweep.ts";
-import { closeWorkspace, eraseAllRows } from "../../../src/workspaces/lifecycle/erase.ts";
+import {
+  beginErasure,
+  closeWorkspace,
+  eraseAllRows,
+} from "../../../src/workspaces/lifecycle/erase.ts";
 import { eraseLeadRows } from "../../../src/workspaces/lifecycle/erase-leads.ts";
 import {
+  automationReport,
   errorOf,
   leadReport,
   listAll,
@@ -182,6 +188,25 @@ describe("eraseWorkspace", () => {
     };
     expect(await dispatchAt(() => now, [id], attempt)).toEqual([]);
     expect(await tablesWith(workspaceId)).toEqual([]);
+  });
+
+  test("once begun, lets nothing be recorded, although the isolate has cached the data key", async () => {
+    const { workspaceId } = await withLeads();
+    const runs = [runReport("late", await recordAutomation(workspaceId))];
+    expect(openedDataKeys.get(workspaceId)).toBeDefined();
+    await commit(db, beginErasure(workspaceId));
+    const late = [
+      Platform.recordLeads({ workspaceId, leads: [leadReport("late")] }),
+      Platform.recordRuns({ workspaceId, runs }),
+      Platform.recordAutomations({ workspaceId, automations: [automationReport("late", {})] }),
+    ];
+    for (const call of late) expect(await errorOf(call)).toContain("workspaceId");
+    const { results } = await WORKSPACE_DB.prepare(
+      "SELECT id FROM leads WHERE workspace_id = ?1 AND reference = 'late' UNION ALL SELECT id FROM automations WHERE workspace_id = ?1 AND reference = 'late'",
+    )
+      .bind(workspaceId)
+      .all();
+    expect(results).toEqual([]);
   });
 
   test("leaves nothing of it, rejects its keys, and can be called again", async () => {
