@@ -6,8 +6,8 @@ import { prepared } from "../db/client.ts";
 import { attempts, deliveries, deliveryCounts, subscriptions } from "../db/schema.ts";
 
 /*
- * What is stored of a delivery attempt, beside the state of its delivery: the attempt itself, unless it is a success,
- * and its share in the counts.
+ * Stores a delivery attempt beside the state of its delivery: the attempt itself, unless it is a success, and its share
+ * in the counts.
  *
  * Attempts are counted by subscription, UTC day, event type and outcome. The transaction that records
  * outcomes adds the counts up, so the counts are exact, and a subscription costs one row however many attempts it had.

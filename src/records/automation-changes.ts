@@ -34,8 +34,8 @@ export type Control =
   | { result: "not_controllable"; status: AutomationStatus };
 
 /**
- * What a write reads if it wrote nothing, because another call has changed an automation since it was read (optimistic
- * concurrency control).
+ * The result of a write that changed nothing, because another call has changed an automation since it was read
+ * (optimistic concurrency control).
  */
 export type Conflict = "conflict";
 

@@ -28,7 +28,7 @@ export interface CallContext {
   now: number;
 }
 
-/** What a recording call will write. */
+/** The writes of a recording call that has been checked. */
 export interface RecordingPlan<Changed = number> {
   /** The ids of its records, in input order. */
   ids: string[];
