@@ -51,11 +51,10 @@ export function post(
         headers: { ...HEADERS, ...headers },
         body,
       });
-      const { ok, status } = response;
+      const { status } = response;
       if ((status >= 520 && status <= 530) || (await isCloudflareError(response)))
         return { outcome: { kind: "unreachable", status }, response, clue: null };
-      const retryAfter = ok ? null : response.headers.get("Retry-After");
-      const retryAfterSeconds = parseRetryAfter(retryAfter, now);
+      const retryAfterSeconds = parseRetryAfter(response.headers.get("Retry-After"), now);
       const clue = redirectOf(response, url);
       return { outcome: { kind: "answered", status, retryAfterSeconds }, response, clue };
     } catch (error) {

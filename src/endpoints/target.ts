@@ -69,7 +69,7 @@ export function targetFault(text: string, allowLocal: boolean): TargetFault | nu
   const url = new URL(text);
   if (url.protocol !== "https:" && !(allowLocal && url.protocol === "http:"))
     return "https_required";
-  if (url.username || url.password || hasEmptyCredentials(text)) return "credentials_not_allowed";
+  if (hasCredentials(text)) return "credentials_not_allowed";
   if (!allowLocal && isPrivateHost(url.hostname)) return "private_address";
   return url.port === "0" || !isDnsName(url.hostname) || !HOST.test(url.hostname)
     ? "invalid_url"
@@ -82,8 +82,8 @@ function isDnsName(hostname: string): boolean {
   return name.length <= 253 && name.split(".").every(({ length }) => length > 0 && length <= 63);
 }
 
-/** Whether an `@` precedes the path although the parser found no credentials: `https://@host/`. */
-function hasEmptyCredentials(text: string): boolean {
+/** Whether an `@` precedes the path: credentials, even empty ones, which the parser drops. */
+function hasCredentials(text: string): boolean {
   const authority = text.replace(/^[^:]*:[/\\]*/, "");
   return (authority.split(/[/\\?#]/, 1)[0] ?? "").includes("@");
 }

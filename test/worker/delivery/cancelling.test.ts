@@ -2,6 +2,7 @@ import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { commit, inOrder, openDatabase } from "../../../src/db/client.ts";
 import { dispatch } from "../../../src/delivery/dispatch.ts";
+import type { Outcome } from "../../../src/delivery/outcome.ts";
 import { LEASE_MS } from "../../../src/delivery/round.ts";
 import type { DispatchPorts } from "../../../src/delivery/session.ts";
 import { sleep } from "../../../src/primitives/timing.ts";
@@ -113,6 +114,18 @@ describe("a subscription that", () => {
   });
 });
 
+test("a subscription that is deleted while the clock is set back gets no other post", async () => {
+  const { workspaceId, id } = await owed(3, NOW - 2 * HOUR_MS);
+  let now = NOW;
+  const { posts, attempt } = subscriber(async () => {
+    await commit(db, deleteSubscription(workspaceId, id, NOW));
+    now = NOW - HOUR_MS;
+    return OK;
+  });
+  await dispatchAt(() => now, [id], attempt);
+  expect(posts).toHaveLength(1);
+});
+
 test("a subscription whose URL changes during a dispatch gets no post at the old one later than 2 s after", async () => {
   const { id } = await owed(20, NOW);
   const { DB } = observedDatabase({ before: (trip) => (trip > 1 ? sleep(100) : undefined) });
@@ -170,6 +183,28 @@ describe("a post to the old URL that fails makes the new one wait for nothing,",
     await commit(db, updateSubscription(id, { url: subscriberUrl() }));
     const [left] = await held.finish(AWAY);
     expect(left).toMatchObject({ blockedUntil: 0, streak: null });
+  });
+
+  test("if it ends while the change is noticed", async () => {
+    const { id } = await owed(2, NOW);
+    await setSubscription(id, { ...ENDURING, concurrency: 2 });
+    const second = Promise.withResolvers<Outcome>();
+    const { DB } = observedDatabase({
+      async before(trip) {
+        if (trip === 2) await commit(db, updateSubscription(id, { url: subscriberUrl() }));
+      },
+      async after(trip) {
+        if (trip !== 2) return;
+        second.resolve(AWAY);
+        await sleep(10);
+      },
+    });
+    const { posts, attempt } = subscriber(() => (posts.length === 1 ? OK : second.promise));
+    // An outcome is recorded a second later, although another post is in flight.
+    const startedAt = Date.now();
+    await dispatchOn(DB, () => NOW + Date.now() - startedAt, [id], attempt);
+    expect(posts).toHaveLength(2);
+    expect(await subscriptionRow(id)).toMatchObject({ blockedUntil: 0, streak: null });
   });
 
   test("and if it ends afterwards", async () => {

@@ -132,7 +132,7 @@ describe("the next wake of a subscription", () => {
   test.each<[string, Partial<RoundSubscription>, object | null, (number | null)?]>([
     ["with nothing pending: none", {}, null],
     ["with a message on its way: none", { nextSendAt: NOW + 60_000 }, null, null],
-    ["with more due: immediately", { nextSendAt: NOW - 1 }, IMMEDIATELY, null],
+    ["with more due: immediately", { nextSendAt: NOW }, IMMEDIATELY, null],
     [
       "whose noted time has come: by a message that names it",
       { nextSendAt: NOW - 1 },

@@ -17,6 +17,7 @@ import {
   answered,
   db,
   deliveriesTo,
+  dispatchAt,
   dispatchOn,
   endWait,
   failAt,
@@ -25,6 +26,7 @@ import {
   heldDispatch,
   observedDatabase,
   owed,
+  redeliver,
   setSubscription,
   statesOf,
   streakSince,
@@ -103,6 +105,16 @@ describe("a subscription is disabled", () => {
     await setSubscription(id, { slotsUntil: END + HOUR_MS });
     await failAt(id, [...hourly(10), END]);
     expect(await subscriptionRow(id)).toMatchObject({ disabledAt: END, slotsUntil: 0 });
+  });
+
+  test("but not by an event that is sent by hand", async () => {
+    const { id, drafts } = await owed(15, T0);
+    await failAt(id, hourly(12));
+    await redeliver(id, [drafts[0]?.id ?? ""], END);
+    const { posts, attempt } = subscriber(() => FAILED);
+    await dispatchAt(END, [id], attempt);
+    expect(posts).toEqual([drafts[0]?.id]);
+    expect(await subscriptionRow(id)).toMatchObject({ failures: 12, disabledAt: null });
   });
 
   test("but not if it was deleted in the meantime", async () => {

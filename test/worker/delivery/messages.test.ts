@@ -37,7 +37,7 @@ describe("the consumer is woken", () => {
   test("in the database that its message names, after a delay of 24 hours at the most", async () => {
     const { env: bindings, slow } = isolated();
     const named = { subscriptionId: "slow-0", queue: "slow" as const };
-    const wakeAts = [-60, 30, 172_800].map((seconds) => Date.now() + seconds * 1000);
+    const wakeAts = [-60, 29.5, 172_800].map((seconds) => Date.now() + seconds * 1000);
     for (const wakeAt of wakeAts) await sendWakeUps(bindings, "DB_2", [{ ...named, wakeAt }]);
     const [past, soon, late] = wakeAts.map((wakeAt) => ({ ...named, database: "DB_2", wakeAt }));
     expect(slow).toEqual([

@@ -4,7 +4,8 @@ import { post } from "../../../src/delivery/post.ts";
 import { answered, receivedBy, subscriberUrl } from "../../support/deliveries.ts";
 import { shortenTimers } from "../../support/timers.ts";
 
-const NOW = Date.UTC(2026, 0, 5, 12);
+/** A wait until a full second is rounded up. */
+const NOW = Date.UTC(2026, 0, 5, 12, 0, 0, 1);
 
 async function postTo(url: string) {
   const { outcome, response } = await post(url, "{}", { "webhook-id": "evt_1" }, NOW);
@@ -63,6 +64,8 @@ describe("a request", () => {
     fetch.mockRejectedValueOnce(new Error("certificate has expired"));
     const { clue } = await post(subscriberUrl(), "{}", {}, NOW);
     expect(clue).toEqual({ error: "certificate has expired" });
+    fetch.mockRejectedValueOnce(new Error("x".repeat(300)));
+    expect((await post(subscriberUrl(), "{}", {}, NOW)).clue).toEqual({ error: "x".repeat(200) });
     const limit = "Too many subrequests by single Worker invocation.";
     fetch.mockRejectedValueOnce(new Error(limit));
     await expect(postTo(subscriberUrl())).rejects.toThrow(InvocationLimit);
@@ -79,6 +82,12 @@ describe("a request", () => {
     vi.spyOn(globalThis, "fetch").mockResolvedValueOnce(redirect);
     const { clue } = await post("https://a.example/in", "{}", {}, NOW);
     expect(clue?.location).toBe(location);
+  });
+
+  test.each([200, 201, 422])("with a response of %i is not redirected", async (status) => {
+    const response = new Response(null, { status, headers: { Location: "/in/1" } });
+    vi.spyOn(globalThis, "fetch").mockResolvedValueOnce(response);
+    expect((await post("https://a.example/in", "{}", {}, NOW)).clue).toBeNull();
   });
 
   test("without a response within 10 s is aborted", async () => {

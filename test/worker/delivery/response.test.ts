@@ -9,6 +9,7 @@ import {
   openResponse,
   RESPONSE_KEPT_BYTES,
   RESPONSE_READ_MS,
+  readResponse,
   type StoredResponse,
   sealResponse,
 } from "../../../src/delivery/response.ts";
@@ -180,6 +181,19 @@ test.each([
     for (const value of Object.values(row)) expect(String(value).length).toBeLessThan(40);
 });
 
+test("of a response, headers are kept that take 1,024 bytes in JSON, and none beyond", async () => {
+  const namesWith = async (bytes: number) => {
+    const headers = new Headers();
+    // `{"x-0":"…"}` has 10 bytes beside the value.
+    for (let i = 0; i < 9; i++) headers.set(`x-${i}`, "v".repeat(90));
+    headers.set("x-9", "v".repeat(bytes - 910));
+    const response = new Response(null, { headers });
+    return Object.keys((await readResponse(response, AbortSignal.timeout(1_000))).headers);
+  };
+  expect(await namesWith(HEADERS_KEPT_BYTES)).toContain("x-9");
+  expect(await namesWith(HEADERS_KEPT_BYTES + 1)).not.toContain("x-9");
+});
+
 test("the outcome is known before the body has come", async () => {
   const { drafts, ...about } = await withOwed("endless-500");
   const post = await postOf(about, drafts, Date.now());
@@ -265,6 +279,11 @@ async function storedWith(
   const sealed = await sealResponse(delivery, Promise.resolve(whole), clue, async () => key, sent);
   return openResponse(key, delivery, sealed);
 }
+
+test("four characters of a value that is cut off are masked", async () => {
+  const stored = await storedWith({ body: "to sesa", truncated: true }, { "X-One": "sesame" });
+  expect(stored).toMatchObject({ body: "to ***" });
+});
 
 test("a value of four characters is masked, and one of three is too common to be a secret", async () => {
   const stored = await storedWith({ body: "abcd xyz" }, { "X-One": "abcd", "X-Other": "xyz" });

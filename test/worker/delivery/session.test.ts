@@ -9,6 +9,7 @@ import {
   consumeFor,
   db,
   deliveriesTo,
+  deliveryTo,
   dispatchAt,
   isolated,
   observedDatabase,
@@ -82,6 +83,17 @@ test("slow responses move a subscription to the slow queue, and fast ones move i
   expect(await subscriptionRow(id)).toMatchObject({ slow: false });
   await dispatchAt(() => now, [id], attempt, "fast");
   expect(await statesOf(id)).toEqual({ delivered: 20 });
+});
+
+test("an attempt during which the clock is set back took no time", async () => {
+  const { id } = await owed(1, NOW - 10_000);
+  let now = NOW;
+  const attempt = async () => {
+    now -= 5_000;
+    return OK;
+  };
+  await dispatchAt(() => now, [id], attempt);
+  expect(await deliveryTo(id)).toMatchObject({ state: "delivered", lastDurationMs: 0 });
 });
 
 /** A dispatch whose attempts end as `attempt` says, and the subscriptions it has finished with. */

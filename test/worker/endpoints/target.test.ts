@@ -24,6 +24,7 @@ test.each<[what: string, fault: TargetFault | null, ...urls: string[]]>([
     ...to("8.8.8.8 1.1.1.1:8443 100.63.255.255 100.128.0.1 172.15.255.255 172.32.0.1"),
     ...to("169.253.255.255 192.167.255.255 198.17.255.255 198.20.0.1 223.255.255.254"),
     ...to("168.63.129.17 [2606:4700:4700::1111]:8443 [2003::1] [2001:4860:4860::8888]"),
+    ...to("[2606:4700::1:5efe:7f00:1]"),
   ],
   ["nothing", "invalid_url", "", "hooks.example.com", "//hooks.example.com/in", "https://"],
   ["spaces around it", "invalid_url", " https://a.example/in", "https://a.example/in "],
