@@ -14,6 +14,7 @@ export const RECORDS: Fault[] = [
     ["automation-changes.ts", "Math.max(now, before.updatedAt + 1)", "now", "each change has a later updated_at"],
     ["automation-changes.ts", ", LAST_MS);", ", 9e18);", "no time is after the year 9999, whatever clocks say"],
     ["automation-changes.ts", "AS r WHERE ${isUnchanged}`,", "AS r WHERE true`,", "a report in between is not overwritten by a PATCH"],
+    ["automation-changes.ts", " OR stored.removed_at IS NOT read.value->>'removedAt'", "", "a PATCH does not bring back an automation that is removed in between"],
     ["automation-changes.ts", "\n      OR ${HAS_EARLIER_RUNS})`;", ")`;", "a run that is recorded in between does not come back with its automation"],
     ["automation-changes.ts", "drafts, () => isUnchanged, now)", "drafts, () => sql`true`, now)", "what loses a race is not announced"],
     ["recording/automation-recording.ts", "if (removed.length === 0) return toMap(found);", "return toMap(found);", "a removed automation that is back has no earlier runs"],

@@ -7,6 +7,7 @@ import {
   eventsOf,
   openApi,
   openListeningWorkspace,
+  Platform,
   recordAutomation,
   refusal,
   success,
@@ -135,6 +136,16 @@ describe("clients that race on one automation", () => {
     const late = openApi(apiKey, deployedWith({ DB }));
     const answer = await late.patch(`/v1/automations/${id}`, { status: "paused" });
     expect(answer).toEqual(refusal(422, "automation_not_controllable", { status: "error" }));
+    expect(await announced(workspaceId)).toEqual([]);
+  });
+
+  test("and on a removal: an automation that is removed in between does not come back", async () => {
+    const { workspaceId, apiKey } = await openListeningWorkspace();
+    const id = await recordAutomation(workspaceId, { status: "active", updatedAt: LONG_AGO });
+    const remove = () => Platform.removeAutomations({ workspaceId, ids: [id] });
+    const late = openApi(apiKey, deployedWith({ DB: lossyDatabase("request", remove) }));
+    const answer = await late.patch(`/v1/automations/${id}`, { status: "paused" });
+    expect(answer).toEqual(refusal(404, "automation_not_found"));
     expect(await announced(workspaceId)).toEqual([]);
   });
 });
