@@ -112,8 +112,8 @@ async function handleEarlyRead(
     const { database } = decided;
     cacheKey(c, keyHash, database, reads.bookmarkOf(bindingOf(c.env, database)));
   } else if (!c.error) {
-    // A route that has read nothing has not failed. If it has failed, Hono has set `c.error`, and `handleError` has
-    // responded with the refusal.
+    // A route that succeeds without a read must still be refused. If the route failed, Hono has set `c.error`, and
+    // `handleError` has responded with the refusal.
     throw decided.error;
   }
 }
@@ -191,7 +191,7 @@ export async function confirmAccess(c: Context<AppEnv>): Promise<void> {
   const admission = await c.get("admission");
   if (admission && !admission.isAdmitted) throw admission.error;
   const primary = bindingOf(c.env, c.get("database")).withSession("first-primary");
-  await new GuardedClient(primary, c.get("workspaceId"), { keyId: c.get("keyId") }).batch([]);
+  await new GuardedClient(primary, c.get("workspaceId"), { keyId: c.get("keyId") }).check();
 }
 
 /** Caches the workspace of an admitted key, and how recent its reads were. */

@@ -110,6 +110,11 @@ export class GuardedClient extends DeferredClient {
     return call(this.#client);
   }
 
+  /** Checks the access of the request without a write. @throws ApiError the refusal, if the access has ended. */
+  async check(): Promise<void> {
+    await this.batch([]);
+  }
+
   override async batch<T>(statements: D1PreparedStatement[]): Promise<D1Result<T>[]> {
     try {
       const [, ...results] = await super.batch<T>([this.#failIfEnded, ...statements]);
