@@ -1,5 +1,9 @@
 import { ENCRYPTION_KEYS } from "../../../scripts/shared/runtime.ts";
-import { TELL_AFTER_MS } from "../../../src/contract/limits.ts";
+import {
+  FAILING_SPACING_SECONDS,
+  SPACED_FROM_EVENTS,
+  TELL_AFTER_MS,
+} from "../../../src/contract/limits.ts";
 import type { Fault } from "../../support/service-faults.ts";
 import { type Deployment, deploy } from "./deployment.ts";
 import { checkEnd } from "./end.ts";
@@ -17,8 +21,11 @@ import { openWork } from "./work.ts";
 import type { LoadedWorker } from "./worker.ts";
 import { Violation, World } from "./world.ts";
 
-/** In an hour: one a minute, and the first ones, which follow each other faster. */
-const DEAD_POSTS_AN_HOUR = 90;
+/**
+ * In an hour: one a minute, and faster ones while the streak has too few events to be spaced by a minute. The retry
+ * schedule makes five attempts at each of these events in an hour.
+ */
+const DEAD_POSTS_AN_HOUR = 60 + 5 * (SPACED_FROM_EVENTS + FAILING_SPACING_SECONDS.length - 2);
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 /** In which everything must settle, once only subscribers fail. */
