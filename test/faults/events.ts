@@ -30,7 +30,6 @@ export const EVENTS: Fault[] = [
     ["delivery/session.ts", "now >= this.#confirmedAt && ", "", "a clock that is set back confirms nothing"],
     ["delivery/session.ts", "const isElsewhere = before !== null && before.url !== found.url;", "const isElsewhere = false;", "a post to the former URL that fails does not block the new one"],
     ["delivery/session.ts", "this.#claimed = this.#claimed.filter(({ eventId }) => !withdrawn.has(eventId));", "", "what was claimed of an automation is not sent after its removal"],
-    ["delivery/session.ts", "disable: paceChanged && this.#isDead", "disable: this.#isDead", "a manual send that fails disables nothing"],
     ["delivery/post.ts", "status >= 300 && status < 400 ? ", "status < 400 ? ", "the location of what was created is no redirect"],
     ["endpoints/target.ts", "((parts[4] ?? 0) & 0xfdff) === 0 && ", "", "a public address that resembles ISATAP is accepted"],
     ["delivery/response.ts", ", toHtml(part)", "", "a secret is masked in HTML, too"],

@@ -2,6 +2,7 @@ import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { DISABLE_AFTER_MS } from "../../../src/contract/limits.ts";
 import { commit } from "../../../src/db/client.ts";
+import { PRIORITY } from "../../../src/db/schema.ts";
 import type { Outcome } from "../../../src/delivery/outcome.ts";
 import type { PageBody } from "../../../src/http/paging.ts";
 import { sleep } from "../../../src/primitives/timing.ts";
@@ -26,7 +27,7 @@ import {
   heldDispatch,
   observedDatabase,
   owed,
-  redeliver,
+  setDeliveries,
   setSubscription,
   statesOf,
   streakSince,
@@ -110,7 +111,7 @@ describe("a subscription is disabled", () => {
   test("but not by an event that is sent by hand", async () => {
     const { id, drafts } = await owed(15, T0);
     await failAt(id, hourly(12));
-    await redeliver(id, [drafts[0]?.id ?? ""], END);
+    await setDeliveries(id, { priority: PRIORITY.manual, dueAt: END }, drafts[0]?.id);
     const { posts, attempt } = subscriber(() => FAILED);
     await dispatchAt(END, [id], attempt);
     expect(posts).toEqual([drafts[0]?.id]);
