@@ -82,7 +82,7 @@ export async function makeTraffic(traffic: Traffic): Promise<number> {
     for (const database of DATABASES.toReversed()) {
       await moveTo(database).catch((error) => {
         // What it left there is deleted a minute later.
-        if (!String(error).includes("is still being deleted")) throw error;
+        if (!String(error).includes("still being deleted")) throw error;
         return sleep(1_000);
       });
       if (isOver()) return;

@@ -313,7 +313,7 @@ export function openWork(deployment: Deployment) {
       // One that is on its way elsewhere, or has left something there, is not moved.
       const refused = await call("moveWorkspace", input).then(
         ({ done }) => done as unknown,
-        (error) => /is being moved|is still being deleted/.test(String(error)),
+        (error) => /is being moved|still being deleted/.test(String(error)),
       );
       if (refused) return;
       await recordLeads(workspaceId);
