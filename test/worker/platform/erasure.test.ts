@@ -200,7 +200,8 @@ describe("eraseWorkspace", () => {
       Platform.recordRuns({ workspaceId, runs }),
       Platform.recordAutomations({ workspaceId, automations: [automationReport("late", {})] }),
     ];
-    for (const call of late) expect(await errorOf(call)).toContain("workspaceId");
+    for (const error of await Promise.all(late.map(errorOf)))
+      expect(error).toContain("workspaceId");
     const { results } = await WORKSPACE_DB.prepare(
       "SELECT id FROM leads WHERE workspace_id = ?1 AND reference = 'late' UNION ALL SELECT id FROM automations WHERE workspace_id = ?1 AND reference = 'late'",
     )
