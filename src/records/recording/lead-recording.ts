@@ -3,7 +3,6 @@ import { type SQL, sql } from "drizzle-orm";
 import { LeadSource } from "../../contract/enumerations.ts";
 import { Instant, WorkspaceId } from "../../contract/fields.ts";
 import { derivedId, newEventId } from "../../contract/ids.ts";
-import { inOrder, readAs } from "../../db/client.ts";
 import { leads as leadsTable } from "../../db/schema.ts";
 import { sealUnder } from "../../encryption/personal-data.ts";
 import { announce } from "../../events/outbox.ts";
@@ -13,6 +12,7 @@ import { REPORTED_PERSON } from "../person.ts";
 import {
   Agent,
   type CallContext,
+  planInsertion,
   type RecordingPlan,
   ReferenceOnce,
   reports,
@@ -46,16 +46,8 @@ export async function planLeads(
   const unique = uniqueById(reported);
   const drafts = unique.map(({ id, eventId }) => ({ id: eventId, subject: id, body: null }));
   const isNew = (id: SQL) => isNewLead(workspaceId, id);
-  const statements = inOrder({
-    // Announced first, because the condition is that the lead is not stored yet.
-    events: announce(workspaceId, "lead.created", drafts, isNew, now),
-    changed: insertLeads(workspaceId, unique),
-  });
-  return {
-    ids: reported.map(({ id }) => id),
-    statements: readAs(statements, ({ changed }) => changed),
-    isIdempotent: true,
-  };
+  const announced = announce(workspaceId, "lead.created", drafts, isNew, now);
+  return planInsertion(reported, announced, insertLeads(workspaceId, unique));
 }
 
 /** SQL condition: the lead with this id does not exist, and was not erased. */

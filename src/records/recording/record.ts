@@ -2,7 +2,14 @@ import { z } from "@hono/zod-openapi";
 import { several } from "../../contract/fields.ts";
 import type { InputError } from "../../contract/input-error.ts";
 import { RECORD_MAX_BYTES } from "../../contract/limits.ts";
-import { commit, type Database, type Statements, withoutRetries } from "../../db/client.ts";
+import {
+  commit,
+  type Database,
+  inOrder,
+  readAs,
+  type Statements,
+  withoutRetries,
+} from "../../db/client.ts";
 import { selectDue } from "../../delivery/due.ts";
 import type { WakeUp } from "../../delivery/messages.ts";
 import { Name, Reference } from "../../primitives/text.ts";
@@ -70,6 +77,26 @@ export async function record<Input extends { workspaceId: string }, Changed>(
   });
   const { changed, wakeUps } = await refuseMissing(committed, missing);
   return { ids, changed, database, wakeUps };
+}
+
+/**
+ * Plans a call that inserts records and announces them. Stored records stay unchanged, so the statements may be applied
+ * twice.
+ *
+ * @param reported the records, in input order.
+ * @param announced announces the records that are not stored yet. It comes first, because it must not find them.
+ * @param inserted inserts the records that are not stored yet, and reads how many these were.
+ */
+export function planInsertion(
+  reported: readonly { id: string }[],
+  announced: Statements<unknown>,
+  inserted: Statements<number>,
+): RecordingPlan {
+  return {
+    ids: reported.map(({ id }) => id),
+    statements: readAs(inOrder({ announced, inserted }), ({ inserted: count }) => count),
+    isIdempotent: true,
+  };
 }
 
 /** The agent of a reported record. */

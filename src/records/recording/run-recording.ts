@@ -4,7 +4,6 @@ import { RunStatus, TriggerType } from "../../contract/enumerations.ts";
 import { AutomationId, Instant, LeadId, WorkspaceId } from "../../contract/fields.ts";
 import { derivedId } from "../../contract/ids.ts";
 import { InputError } from "../../contract/input-error.ts";
-import { inOrder, readAs } from "../../db/client.ts";
 import { runs as runsTable } from "../../db/schema.ts";
 import { announce, draftEvent } from "../../events/outbox.ts";
 import { text } from "../../primitives/text.ts";
@@ -12,6 +11,7 @@ import { shows, visibilityOf } from "../automations.ts";
 import { insertRuns, type ReportedRun, toRun } from "../runs.ts";
 import {
   type CallContext,
+  planInsertion,
   type RecordingPlan,
   ReferenceOnce,
   reports,
@@ -54,15 +54,9 @@ export async function planRuns(
     .map((run) => draftEvent("run.completed", toRun(run), now));
   const isNew = (id: SQL) =>
     sql`NOT EXISTS (SELECT 1 FROM ${runsTable} WHERE ${runsTable.id} = ${id})`;
-  const statements = inOrder({
-    // Announced first, because the condition is that the run is not stored yet.
-    events: announce(workspaceId, "run.completed", drafts, isNew, now),
-    changed: insertRuns(workspaceId, found),
-  });
+  const announced = announce(workspaceId, "run.completed", drafts, isNew, now);
   return {
-    ids: reported.map(({ id }) => id),
-    statements: readAs(statements, ({ changed }) => changed),
-    isIdempotent: true,
+    ...planInsertion(reported, announced, insertRuns(workspaceId, found)),
     missing: new InputError(
       "runs",
       "an automation that one of them refers to has just been removed",
