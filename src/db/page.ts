@@ -58,7 +58,8 @@ const NEWEST: Position = { at: Number.MAX_SAFE_INTEGER, id: "" };
 const OLDEST: Position = { at: Number.MIN_SAFE_INTEGER, id: "" };
 
 /**
- * Prepares the query for a page of a list, and returns the function that reads one. A page is one query, which reads one row more than it shows. That of leads is:
+ * Prepares the query for a page of a list, and returns the function that reads one. A page is one query, which reads one
+ * row more than it shows. That of leads is:
  *
  *     SELECT … FROM leads WHERE workspace_id = :workspaceId AND (created_at, id) < (:at, :id)
  *     ORDER BY created_at DESC, id DESC LIMIT :rows
@@ -96,8 +97,9 @@ export function preparePage<Row extends object>({
 export const PAGE_EXAMINED_MAX = 10_000;
 
 /**
- * Prepares the queries for a page of a list that hides rows, like `preparePage`. Usually, a page is one query for the rows that it shows and one more.
- * If one of these is hidden, two more queries find the last row to examine, and the rows to show up to there.
+ * Prepares the queries for a page of a list that hides rows, like `preparePage`. Usually, a page is one query for the
+ * rows that it shows and one more. If one of these is hidden, two more queries find the last row to examine, and the
+ * rows to show up to there.
  *
  * @param isHidden the SQL condition that the list selects as `isHidden`.
  * @param selectRows selects the rows that meet a condition.

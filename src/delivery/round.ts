@@ -357,7 +357,8 @@ const IS_UNBLOCKED = sql`(line.value->>1 = ${MANUAL} OR ${subscriptions.blockedU
 
 /**
  * The round may claim for the subscription, if something is due. In the statements after `lease`, a subscription that
- * meets this and has something due is leased by this dispatch. While cancelled rows remain to be marked, nothing is claimed, because these rows still say `pending`.
+ * meets this and has something due is leased by this dispatch. While cancelled rows remain to be marked, nothing is
+ * claimed, because these rows still say `pending`.
  */
 const MAY_CLAIM = sql`${IS_REQUESTED} AND request.value->>'claim' AND ${IS_NOT_LEASED_ELSEWHERE} AND ${IS_WRITABLE} AND ${isActive()}
   AND ${subscriptions.slow} = ${sql.placeholder("isSlow")} AND NOT ${subscriptions.cancelling}`;

@@ -130,9 +130,8 @@ async function live(deployment: Deployment): Promise<void> {
   }
 
   /**
-   * Events for everyone, once it is known who is fast and who has just rejected a kind: a subscriber that answers immediately is
-   * posted to immediately, whoever else there is, and whichever of overlapping recordings is committed
-   * first.
+   * Events for everyone, once it is known who is fast and who has just rejected a type. A subscriber that responds at
+   * once is sent to at once, whoever else there is, and whichever of overlapping recordings is committed first.
    */
   async function checkPrompt(): Promise<void> {
     // Only the third time is checked: by then, it is known who is fast, and who has just rejected a type.

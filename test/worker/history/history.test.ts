@@ -36,6 +36,12 @@ import { damageLead } from "../../support/record.ts";
 import { storeEvents } from "../../support/stored-events.ts";
 
 const TODAY = Date.UTC(2026, 10, 21);
+/** A subscription whose pending deliveries were cancelled, and whose rows still say otherwise. */
+const CANCELLING: Parameters<typeof setSubscription>[1] = {
+  cancelEpoch: 1,
+  cancelledBefore: { "lead.created": 1 },
+  cancelling: true,
+};
 const RETRYING = {
   state: "pending",
   attempts: 2,
@@ -216,11 +222,7 @@ describe("listFailures", () => {
     await announceLeads(workspaceId, 1, TODAY);
     for (const one of [id, kept.id]) await setDeliveries(one, RETRYING);
     await setSubscription(id, { deletedAt: TODAY });
-    await setSubscription(kept.id, {
-      cancelEpoch: 1,
-      cancelledBefore: { "lead.created": 1 },
-      cancelling: true,
-    });
+    await setSubscription(kept.id, CANCELLING);
     expect((await Platform.listFailures({ workspaceId })).items).toEqual([]);
   });
 
@@ -251,11 +253,7 @@ describe("the health of a subscription", () => {
 
   test("counts nothing that is being cancelled", async () => {
     const { id } = await withEachState();
-    await setSubscription(id, {
-      cancelEpoch: 1,
-      cancelledBefore: { "lead.created": 1 },
-      cancelling: true,
-    });
+    await setSubscription(id, CANCELLING);
     expect(await healthOf(id)).toMatchObject({ pending: 0, retrying: 0, lastFailure: null });
   });
 
@@ -361,11 +359,7 @@ describe("the health of a subscription", () => {
   test("counts only what was made pending since a cancellation, while it goes on", async () => {
     const { id, fill } = await filling();
     await fill(TODAY, 500, "pending");
-    await setSubscription(id, {
-      cancelEpoch: 1,
-      cancelledBefore: { "lead.created": 1 },
-      cancelling: true,
-    });
+    await setSubscription(id, CANCELLING);
     await fill(TODAY + 1_000, 300, "pending");
     await env.DB.prepare("UPDATE deliveries SET pending_since_epoch = 1 WHERE event_id >= ?")
       .bind(eventIdAt(TODAY + 2_000))

@@ -13,7 +13,8 @@ import {
 import { keepLog } from "../../../support/log-lines.ts";
 import { damageLead, fillLeads } from "../../../support/record.ts";
 
-// What each field shows, and that an agent has one id everywhere: test/worker/http/document/examples.test.ts and test/worker/platform.
+// test/worker/http/document/examples.test.ts and test/worker/platform check what each field shows, and that an agent has
+// one id everywhere.
 
 const lines = keepLog();
 
