@@ -287,6 +287,32 @@ test("npm run events prints each event as it arrives, rejects forged ones, and r
   expect(await idsOf(client.listSubscriptions())).toEqual([]);
 });
 
+test("npm run events reports a test event, and does not process it", async () => {
+  const { apiKey, client } = await open();
+  const { child, ended, output } = start("events", {
+    API_KEY: apiKey,
+    PORT: String(await freePort()),
+  });
+  try {
+    await until(() => output().includes("Listening"));
+    const [webhookId = ""] = await idsOf(client.listSubscriptions());
+    await runtime.env.PLATFORM.sendTestEvent({ webhookId, type: "lead.created" });
+    await until(() => output().split("\n").length > 2);
+    child.kill("SIGTERM");
+    expect(
+      (await ended).stdout
+        .replace(/evt_\w+/, "evt_…")
+        .trim()
+        .split("\n"),
+    ).toEqual([
+      expect.stringContaining("Listening"),
+      "A test event has arrived: lead.created evt_…",
+    ]);
+  } finally {
+    if (child.exitCode === null) child.kill("SIGKILL");
+  }
+});
+
 type Stored = Record<"automations" | "leads" | "runs", { id: string; status?: string }[]>;
 
 describe("npm run sync", async () => {
