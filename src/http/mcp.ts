@@ -129,6 +129,7 @@ async function handle(
   if (message !== null) headers.set("Accept", "application/json, text/event-stream");
   const request = new Request(c.req.url, { method: c.req.method, headers });
   const response = await handler.fetch(request, message === null ? {} : { parsedBody: message });
+  // This response is a stream of two events. It ends at once, because the server announces no changes of its tools.
   return message?.method === "subscriptions/listen" ? response : toJsonResponse(response);
 }
 

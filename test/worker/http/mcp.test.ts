@@ -86,6 +86,14 @@ describe.each(Object.entries(VERSIONS))("an agent with the %s version of MCP", (
   });
 });
 
+test("an agent that listens for changes is told that none will come, and the stream ends", async () => {
+  const { apiKey } = await openWorkspace();
+  const client = await connect(apiKey, VERSIONS.current);
+  const listening = await client.listen({ toolsListChanged: true, promptsListChanged: true });
+  expect(listening.honoredFilter).toEqual({});
+  expect(await listening.closed).toBe("graceful");
+});
+
 /** Sends a call of a tool as it is. */
 function ask(params: unknown, more: object = {}): Promise<Response> {
   const message = { jsonrpc: "2.0", id: 1, method: "tools/call", params };
