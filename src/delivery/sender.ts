@@ -25,8 +25,6 @@ export interface PreparedDelivery extends PendingDelivery {
   subscriptionId: string;
   /** Rejects if the body or the signature cannot be made; the error surfaces when it is sent. */
   signed: Promise<Signed>;
-  /** Whether the URL is forbidden, because it leads to a private address. The URL is checked once for each claim. */
-  forbidden: Promise<boolean>;
 }
 
 /** The part of a subscription that its requests need. */
@@ -44,11 +42,11 @@ export type OutcomeWithResponse = Outcome & { kept?: Promise<string | null> };
  * @param isTest whether requests are marked as tests, and even successful responses are stored.
  */
 export function createSender(env: Env, isTest = false) {
-  const guard = createGuard(env);
+  const isForbidden = createGuard(env);
 
   /**
-   * Makes the bodies of deliveries, signs them, and checks their URLs. The whole claim is prepared before its first
-   * request, so that no request waits for Web Crypto.
+   * Makes the bodies of deliveries, and signs them. The whole claim is prepared before its first request, so that no
+   * request waits for Web Crypto.
    *
    * @param targets the targets of their subscriptions, by id.
    * @param now Unix milliseconds; the targets were not read before then.
@@ -61,16 +59,13 @@ export function createSender(env: Env, isTest = false) {
     // Deliveries of one event share its body, and those of one subscription its signer.
     const bodies = new Map<string, Promise<string>>();
     const signers = new Map<string, Promise<Signer>>();
-    const forbiddenUrls = new Map<string, Promise<boolean>>();
     return rows.map((row) => {
       const { subscriptionId, eventId } = row;
       const target = targets.get(subscriptionId) as Target;
       const body = bodies.get(eventId) ?? makeBody(env.ENCRYPTION_KEYS, target, row);
       const signer = signers.get(subscriptionId) ?? openSigner(env, subscriptionId, target);
-      const forbidden = forbiddenUrls.get(target.url) ?? guard(target.url);
       bodies.set(eventId, body);
       signers.set(subscriptionId, signer);
-      forbiddenUrls.set(target.url, forbidden);
       const signed = sign(eventId, body, signer, now);
       // A rejection is handled when the delivery is sent.
       signed.catch(() => {});
@@ -84,7 +79,6 @@ export function createSender(env: Env, isTest = false) {
         scheduledAt: row.scheduledAt,
         lastAt: row.lastAt,
         signed,
-        forbidden,
       };
     });
   }
@@ -101,7 +95,7 @@ export function createSender(env: Env, isTest = false) {
   ): Promise<OutcomeWithResponse> {
     const { url, workspaceId, sealedDataKey, sealedHeaders } = target;
     const { subscriptionId, eventId } = delivery;
-    if (await delivery.forbidden) return { kind: "refused" };
+    if (await isForbidden(url)) return { kind: "refused" };
     const { body, signature, signedAt } = await delivery.signed;
     // history/delivery.ts shows the signature of a past attempt. It recomputes it from the second in which the attempt
     // started, so that is the second to sign.

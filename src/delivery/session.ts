@@ -246,8 +246,6 @@ export class DeliverySession {
       const cancelled = { state: "cancelled", dueAt: null, settledAt: requestedAt } as const;
       for (const delivery of withdrawnDue) this.#noteUnattempted(delivery, cancelled, requestedAt);
     }
-    // Deliveries that an earlier round claimed were checked for the previous URL. The next round claims them again.
-    if (isElsewhere && !requestedClaim) this.#claimed = [];
     // A claimed delivery that was withdrawn since is left out. A later round that claims finds it in `withdrawnDue`.
     const withdrawn = new Set(found.withdrawnInProgress);
     this.#claimed = this.#claimed.filter(({ eventId }) => !withdrawn.has(eventId));

@@ -82,9 +82,10 @@ async function queryResolver(resolverUrl: string, name: string, type: string) {
 const cached = new BoundedMap<{ resolution: Resolution; until: number }>(DNS_NAMES_MAX);
 
 /**
- * Creates the function that decides whether requests to a URL are blocked. It is called for each claim, because
- * the IP addresses of a host may change; results are cached for a minute. The requests of one dispatch share a
- * look-up. Dispatches do not share them, because an invocation must not wait for the promise of another one.
+ * Creates the function that decides whether a URL is forbidden. Call it before each request, because the IP addresses
+ * of a host may change; results are cached for a minute. A request looks up its host over its own connection, so a
+ * look-up never waits for requests that hang. The requests of one dispatch share a look-up. Dispatches do not share
+ * them, because an invocation must not wait for the promise of another one.
  */
 export function createGuard(env: Env): (url: string) => Promise<boolean> {
   const resolve = mustCheckNames(env) ? createResolver(env.DNS_OVER_HTTPS_URL) : null;

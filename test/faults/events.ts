@@ -8,7 +8,7 @@ export const EVENTS: Fault[] = [
     ["sweep.ts", "[requeueLate, exhaust,", "[exhaust,", "deliveries whose message was lost are woken", { violation: /is overdue by more than an hour/, seed: 7 }],
     ["delivery/messages.ts", '.refine((id) => isId("webhook", id))', "", "a message that is no wake-up message is dropped"],
     ["delivery/messages.ts", "Math.min(Math.max(0, seconds), DELAY_MAX_SECONDS)", "Math.max(0, seconds)", "a message is not delayed longer than queues allow"],
-    ["delivery/sender.ts", 'if (await delivery.forbidden) return { kind: "refused" };', "", "a private address is not sent to"],
+    ["delivery/sender.ts", 'if (await isForbidden(url)) return { kind: "refused" };', "", "a private address is not sent to"],
     ["delivery/cancellation.ts", "WHERE ${KEY} NOT IN (SELECT value->>0, value->>1 FROM json_each(${sql.placeholder(\"inProgress\")}))", "WHERE 1", "a delivery in flight is not marked as cancelled"],
     ["delivery/cancellation.ts", "AND ${deliveries.dueAt} <= ${NOW} - ${EXPIRES_AFTER_MS}", "AND 1", "only deliveries that are due for a week are exhausted"],
     ["delivery/cancellation.ts", "AND ${subscriptions.leasedUntil} <= ${NOW} AND NOT ${subscriptions.cancelling}`,", "AND ${subscriptions.leasedUntil} <= ${NOW}`,", "deliveries of a removed event type displace no others"],

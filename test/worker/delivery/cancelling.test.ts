@@ -1,10 +1,8 @@
 import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { commit, inOrder, openDatabase } from "../../../src/db/client.ts";
-import { dispatch } from "../../../src/delivery/dispatch.ts";
 import type { Outcome } from "../../../src/delivery/outcome.ts";
 import { LEASE_MS } from "../../../src/delivery/round.ts";
-import type { DispatchPorts } from "../../../src/delivery/session.ts";
 import { sleep } from "../../../src/primitives/timing.ts";
 import {
   cancelPendingOf,
@@ -24,7 +22,6 @@ import {
   heldDispatch,
   observedDatabase,
   owed,
-  portsAt,
   setSubscription,
   statesOf,
   streakSince,
@@ -147,29 +144,6 @@ test("a subscription whose URL changes during a dispatch gets no post at the old
   expect(late.length).toBeGreaterThan(1);
   expect(new Set(late.map(([, to]) => to))).toEqual(new Set([url]));
   expect(await statesOf(id)).toMatchObject({ delivered: starts.length });
-});
-
-const OTHER_URL = subscriberUrl();
-
-test("a claimed delivery whose subscription gets another URL is checked for that URL", async () => {
-  const { id } = await owed(3, NOW);
-  const checked: (string | undefined)[][] = [];
-  let now = NOW;
-  const ports = portsAt(
-    () => now,
-    async () => {
-      await commit(db, updateSubscription(id, { url: OTHER_URL }));
-      now += WITHDRAWN_MS - 100;
-      return OK;
-    },
-  );
-  const prepare: DispatchPorts["prepare"] = (rows, targets, at) => {
-    checked.push(rows.map(({ subscriptionId }) => targets.get(subscriptionId)?.url));
-    return ports.prepare(rows, targets, at);
-  };
-  await dispatch(db, new Map([[id, 0]]), { ...ports, prepare }, { queue: "fast" });
-  const [first = [], second = []] = checked.filter(({ length }) => length > 0);
-  expect([first.length, second]).toEqual([3, [OTHER_URL, OTHER_URL]]);
 });
 
 describe("a post to the old URL that fails makes the new one wait for nothing,", () => {

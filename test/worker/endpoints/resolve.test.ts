@@ -1,9 +1,12 @@
 import { env } from "cloudflare:workers";
 import { beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { commit } from "../../../src/db/client.ts";
+import { dispatch } from "../../../src/delivery/dispatch.ts";
 import { createSender } from "../../../src/delivery/sender.ts";
 import { type Resolution, resolveHost } from "../../../src/endpoints/resolve.ts";
+import { updateSubscription } from "../../../src/subscriptions/subscriptions.ts";
 import { deployedWith, invalid, openApi, openWorkspace } from "../../support/api.ts";
-import { jumpTo, owed, postOf, receivedBy } from "../../support/deliveries.ts";
+import { db, jumpTo, owed, portsAt, postOf, receivedBy } from "../../support/deliveries.ts";
 import { shortenTimers } from "../../support/timers.ts";
 
 const RESOLVER = "https://dns.example/dns-query?dnssec=1";
@@ -19,11 +22,17 @@ async function posting(behaviour: string, bindings: Partial<Env> = {}) {
       return (await sender.attempt(...request)).kind;
     };
   };
-  const asked = async () => {
-    const answer = await fetch(`https://dns.example/asked?name=${new URL(url).hostname}`);
-    return answer.json();
+  return {
+    dispatch,
+    asked: () => lookUpsOf(url),
+    received: async () => (await receivedBy({ url })).length,
   };
-  return { dispatch, asked, received: async () => (await receivedBy({ url })).length };
+}
+
+/** Reads how often the resolver was asked for the host of `url`. */
+async function lookUpsOf(url: string): Promise<unknown> {
+  const answer = await fetch(`https://dns.example/asked?name=${new URL(url).hostname}`);
+  return answer.json();
 }
 
 test.each<[Resolution, names: string]>([
@@ -89,6 +98,35 @@ describe("a name that is resolved again before a request", () => {
     const { dispatch, received, asked } = await posting(behaviour);
     expect(await dispatch()()).toBe(outcome);
     expect([await received(), await asked()]).toEqual([posts, 1]);
+  });
+
+  test("is not resolved while its delivery still waits for a connection", async () => {
+    const { url, drafts, ...about } = await owed(1, NOW, { behaviour: "public" });
+    const sender = createSender({ ...env, DNS_OVER_HTTPS_URL: RESOLVER });
+    const delivery = await postOf({ ...about, url }, drafts, NOW, sender);
+    expect(await lookUpsOf(url)).toBe(0);
+    await sender.attempt(...delivery);
+    expect(await lookUpsOf(url)).toBe(1);
+  });
+
+  test("is resolved again if the URL has changed since its delivery was claimed", async () => {
+    const { id } = await owed(3, NOW, { behaviour: "public" });
+    const sender = createSender({ ...env, DNS_OVER_HTTPS_URL: RESOLVER });
+    const outcomes: string[] = [];
+    let now = NOW;
+    const ports = portsAt(
+      () => now,
+      async (delivery, target) => {
+        const outcome = await sender.attempt(delivery, target);
+        outcomes.push(outcome.kind);
+        const url = `https://private-${crypto.randomUUID()}.example/`;
+        await commit(db, updateSubscription(id, { url }));
+        now += 1_900;
+        return outcome;
+      },
+    );
+    await dispatch(db, new Map([[id, 0]]), ports, { queue: "fast" });
+    expect(outcomes).toEqual(["answered", "refused"]);
   });
 
   test("is cached for a minute by all dispatches of the isolate, and no longer", async () => {
