@@ -17,11 +17,12 @@ const BUNDLED = [
 ];
 
 /**
- * Tests that are repeated with several databases: those that read or write workspaces' data, or, with
- * `REPEAT_ALL`, all of HTTP and the Platform, which takes a minute or two more.
+ * Tests of `test/worker` that run with several databases: those that read or write workspaces' data. That the
+ * built Worker serves the same with a single one is what `test/contract` checks. `ALL_DATABASES` adds the rest
+ * of HTTP and the Platform.
  */
-const REPEATED = (
-  process.env.REPEAT_ALL
+const WITH_DATABASES = (
+  process.env.ALL_DATABASES
     ? ["http/**/*", "tenants", "platform/*"]
     : ["http/routes/*", "http/{replicas,ended-access}", "platform/{erasure,export,redelivery}"]
 ).map((name) => `test/worker/${name}.test.ts`);
@@ -177,9 +178,8 @@ export default defineConfig({
         // Deliveries wait for their retries together.
         maxConcurrency: 40,
       }),
-      inWorkerd("repeated", REPEATED, THREE_DATABASES),
-      inWorkerd("databases", ["test/databases/**/*.test.ts"], THREE_DATABASES),
-      inWorkerd("worker", ["test/worker/**/*.test.ts"]),
+      inWorkerd("databases", ["test/databases/**/*.test.ts", ...WITH_DATABASES], THREE_DATABASES),
+      inWorkerd("worker", ["test/worker/**/*.test.ts", ...WITH_DATABASES.map((path) => `!${path}`)]),
       inNode("node", ["test/node/**/*.test.ts"]),
     ],
   },

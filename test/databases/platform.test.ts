@@ -26,7 +26,7 @@ function ledgerOf(workspaceId: string) {
   return expect.poll(() => platform.ledger({ workspaceId }), { timeout: 15_000 });
 }
 
-// That every method works there: test/worker/tenants.test.ts, which is repeated with several databases.
+// That every method works there: test/worker/tenants.test.ts, which `npm run test:databases` runs there.
 test("a workspace of DB_2 is read and exported where it lives, with its keys from the directory", async () => {
   const { workspaceId, webhookId } = await openSubscribedIn("DB_2");
   const { ids } = await platform.recordLeads({ workspaceId, leads: [leadReport("l1")] });
