@@ -1,4 +1,3 @@
-import autocannon from "autocannon";
 import type { Runtime } from "../scripts/shared/runtime.ts";
 import { startReceiver } from "../test/node/support/receiver.ts";
 import { until } from "../test/support/until.ts";
@@ -10,9 +9,9 @@ import { quantile } from "./statistics.ts";
 const { openWorkspace, recordLeads } = setting;
 
 const EXTENTS = {
-  full: { rounds: 5, seconds: 3, events: 3_000, singles: 100, hangMs: HANG_MS },
-  quick: { rounds: 1, seconds: 1, events: 1_000, singles: 25, hangMs: HANG_MS },
-  smoke: { rounds: 1, seconds: 1, events: 20, singles: 3, hangMs: 0 },
+  full: { rounds: 5, load: { duration: 3 }, events: 3_000, singles: 100, hangMs: HANG_MS },
+  quick: { rounds: 1, load: { duration: 1 }, events: 1_000, singles: 25, hangMs: HANG_MS },
+  smoke: { rounds: 1, load: setting.SMOKE_LOAD, events: 20, singles: 3, hangMs: 0 },
 };
 
 /**
@@ -20,7 +19,7 @@ const EXTENTS = {
  * receivers. Rounds alternate: a ratio is that of neighbours in time.
  */
 export async function measureByHand(extent: setting.Extent): Promise<Samples> {
-  const { rounds, seconds, events, singles, hangMs } = EXTENTS[extent];
+  const { rounds, load, events, singles, hangMs } = EXTENTS[extent];
   const open = async (bundle: setting.Bundle) => {
     const runtime = await setting.start(bundle);
     const receiver = await startReceiver();
@@ -28,7 +27,7 @@ export async function measureByHand(extent: setting.Extent): Promise<Samples> {
     await setting.recordAutomations(runtime, workspace.workspaceId);
     const world = { runtime, receiver, ...workspace };
     const round = async () => ({
-      readsPerSecond: await readsPerSecond(runtime, workspace.apiKey, seconds),
+      readsPerSecond: await setting.readsPerSecond(runtime, workspace.apiKey, load),
       eventsPerSecond: (events / (await deliver(world, events))) * 1000,
       receipts: await recordSingly(runtime, workspace.workspaceId, [receiver], singles),
     });
@@ -65,17 +64,6 @@ export async function measureByHand(extent: setting.Extent): Promise<Samples> {
 type World = { runtime: Runtime; workspaceId: string } & {
   receiver: Awaited<ReturnType<typeof startReceiver>>;
 };
-
-async function readsPerSecond(runtime: Runtime, apiKey: string, seconds: number) {
-  const { requests, non2xx } = await autocannon({
-    url: new URL("/v1/automations", runtime.url).href,
-    connections: 10,
-    duration: seconds,
-    headers: { Authorization: `Bearer ${apiKey}` },
-  });
-  if (non2xx > 0) throw new Error(`${non2xx} reads failed`);
-  return requests.average;
-}
 
 /** Records and delivers as fast as possible. @returns how long it took, in milliseconds. */
 function deliver({ runtime, receiver, workspaceId }: World, events: number): Promise<number> {

@@ -7,17 +7,15 @@ import { quantile } from "./statistics.ts";
 
 const { openWorkspace, readUntil, recordLeads, sleep } = setting;
 
-const WORKSPACES = 5;
-const SUBSCRIPTIONS = 20;
 /** How long an endpoint takes to respond. */
 const ANSWER_MS = 50;
 /** How long a burst may take. */
 const SETTLED_MS = 180_000;
 
 const EXTENTS = {
-  full: { rounds: 3, deliveries: 5_000, quietMs: 4_000 },
-  quick: { rounds: 1, deliveries: 5_000, quietMs: 4_000 },
-  smoke: { rounds: 1, deliveries: 100, quietMs: 100 },
+  full: { rounds: 3, size: { workspaces: 5, subscriptions: 20, events: 50 }, quietMs: 4_000 },
+  quick: { rounds: 1, size: { workspaces: 5, subscriptions: 20, events: 50 }, quietMs: 4_000 },
+  smoke: { rounds: 1, size: { workspaces: 1, subscriptions: 2, events: 2 }, quietMs: 50 },
 };
 
 /**
@@ -26,12 +24,12 @@ const EXTENTS = {
  * handler has returned. Rounds alternate.
  */
 export async function measureBurst(extent: setting.Extent): Promise<Samples> {
-  const { rounds, deliveries, quietMs } = EXTENTS[extent];
+  const { rounds, size, quietMs } = EXTENTS[extent];
   const runtime = await setting.start("worker");
   const receiver = await startReceiver(() => sleep(ANSWER_MS).then(() => 204));
-  const urls = Array.from({ length: SUBSCRIPTIONS }, (_, i) => `${receiver.url}/${i}`);
+  const urls = Array.from({ length: size.subscriptions }, (_, i) => `${receiver.url}/${i}`);
   const workspaces: { workspaceId: string }[] = [];
-  for (let i = 0; i < WORKSPACES; i++) workspaces.push(await openWorkspace(runtime, urls));
+  for (let i = 0; i < size.workspaces; i++) workspaces.push(await openWorkspace(runtime, urls));
   const reader = await openWorkspace(runtime);
   await recordLeads(runtime, reader.workspaceId, 25);
 
@@ -41,8 +39,8 @@ export async function measureBurst(extent: setting.Extent): Promise<Samples> {
   const isSettled = async () => (await pending.all()).results.length === 0;
   const burst = () =>
     withConsumers(runtime, async () => {
-      const events = deliveries / (WORKSPACES * SUBSCRIPTIONS);
-      await Promise.all(workspaces.map((each) => recordLeads(runtime, each.workspaceId, events)));
+      const record = (of: string) => recordLeads(runtime, of, size.events);
+      await Promise.all(workspaces.map(({ workspaceId }) => record(workspaceId)));
       let isOver = false;
       const settled = until(isSettled, SETTLED_MS).finally(() => {
         isOver = true;

@@ -10,15 +10,21 @@ const { call, openWorkspace, recordLeads, sleep } = setting;
 
 const SLOW = () => sleep(9_000).then(() => 200);
 const EXTENTS = {
-  full: { warmUp: 300, rounds: 4, times: 100, burst: 50, timeoutMs: 10_000, watchMs: 45_000 },
-  quick: { warmUp: 100, rounds: 1, times: 100, burst: 50, timeoutMs: 10_000, watchMs: 45_000 },
-  smoke: { warmUp: 2, rounds: 1, times: 3, burst: 2, timeoutMs: 5_000, watchMs: 1_000 },
+  full: { warmUp: 300, rounds: 4, times: 100, burst: 50, timeoutMs: 10_000 },
+  quick: { warmUp: 100, rounds: 1, times: 100, burst: 50, timeoutMs: 10_000 },
+  smoke: { warmUp: 1, rounds: 1, times: 2, burst: 1, timeoutMs: 5_000 },
 };
+/** How many hostile receivers there are of each kind. */
+const HOSTILE = { slow: 8, hanging: 6, crowd: 20 };
+const A_FEW = { slow: 1, hanging: 1, crowd: 1 };
+/** How long receivers are watched, and how many leads are recorded for each. */
+const WATCHED = { watchMs: 45_000, dead: 300, asked: 50, stopped: 100 };
+const WATCHED_SHORTLY = { watchMs: 500, dead: 5, asked: 5, stopped: 10 };
 
 /** Measures a fast receiver next to hostile ones, and the requests to overloaded receivers. */
 export async function measureHostile(extent: setting.Extent): Promise<Samples> {
   const neighbours = await measureNeighbours(extent);
-  return { ...neighbours, ...(await measurePosts(EXTENTS[extent].watchMs)) };
+  return { ...neighbours, ...(await measurePosts(extent)) };
 }
 
 /**
@@ -32,8 +38,9 @@ async function measureNeighbours(extent: setting.Extent): Promise<Samples> {
   // Each receiver has a server of its own, so that none is slow because of another.
   const servers = (count: number, answer: () => Promise<number>) =>
     Promise.all(Array.from({ length: count }, () => startReceiver(answer)));
-  const mixed = [...(await servers(8, SLOW)), ...(await servers(6, HANG))];
-  const crowd = await servers(20, SLOW);
+  const counts = extent === "smoke" ? A_FEW : HOSTILE;
+  const mixed = [...(await servers(counts.slow, SLOW)), ...(await servers(counts.hanging, HANG))];
+  const crowd = await servers(counts.crowd, SLOW);
   const spread = [0, 1, 2, 3].map((group) => mixed.filter((_, i) => i % 4 === group));
   const groups = [...spread, crowd].map((group) => group.map(({ url }) => url));
   const alone = await openWorld(groups.map(() => []));
@@ -95,15 +102,16 @@ async function sample(world: World, times: number, burst: number, timeoutMs: num
 const STOP_WITHIN_MS = 2_000;
 
 /** Watches the requests to receivers that are dead, that request a delay, or that must not get any more. */
-async function measurePosts(watchMs: number): Promise<Samples> {
+async function measurePosts(extent: setting.Extent): Promise<Samples> {
+  const { watchMs, dead, asked, stopped } = extent === "smoke" ? WATCHED_SHORTLY : WATCHED;
+  // Each has a runtime of its own, unless the figures say nothing.
+  const shared = extent === "smoke" ? await setting.start("shipped") : null;
   const watch = async (answer: () => Answer | Promise<Answer>, work: Watch) => {
-    const [runtime, receiver] = [await setting.start("shipped"), await startReceiver(answer)];
-    const posts = await work({
-      runtime,
-      receiver,
-      ...(await openWorkspace(runtime, [receiver.url])),
-    });
-    await runtime.stop();
+    const runtime = shared ?? (await setting.start("shipped"));
+    const receiver = await startReceiver(answer);
+    const workspace = await openWorkspace(runtime, [receiver.url]);
+    const posts = await work({ runtime, receiver, ...workspace });
+    if (!shared) await runtime.stop();
     await receiver.close();
     return posts;
   };
@@ -114,12 +122,12 @@ async function measurePosts(watchMs: number): Promise<Samples> {
       await sleep(ms);
       return receiver.posts.length;
     };
-  /** Posts that start too late after `stop`, called once a few of 100 waiting leads are through. */
+  /** Posts that start too late after `stop`, called once a few of many waiting leads are through. */
   const countAfter =
     (stop: (target: Target) => Promise<unknown>): Watch =>
     async (target) => {
       const { runtime, receiver, workspaceId } = target;
-      await recordLeads(runtime, workspaceId, 100);
+      await recordLeads(runtime, workspaceId, stopped);
       await until(() => receiver.posts.length >= 4);
       await stop(target);
       const stoppedAt = Date.now();
@@ -127,18 +135,19 @@ async function measurePosts(watchMs: number): Promise<Samples> {
       return receiver.posts.filter(({ at }) => at > stoppedAt + STOP_WITHIN_MS).length;
     };
   const slowly = () => sleep(1_000).then(() => 204);
-  const [dead, asked, afterDelete, afterAccess] = await Promise.all([
-    watch(() => 500, count(300, watchMs)),
+  const [deadPosts, askedPosts, afterDelete, afterAccess] = await Promise.all([
+    watch(() => 500, count(dead, watchMs)),
     watch(
       () => ({ status: 429, headers: { "Retry-After": "15" } }),
-      count(50, Math.min(12_000, watchMs)),
+      count(asked, Math.min(12_000, watchMs)),
     ),
     watch(slowly, countAfter(removeWebhook)),
     watch(slowly, countAfter(withdrawAccess)),
   ]);
+  await shared?.stop();
   return {
-    dead_posts_45s: [dead],
-    retry_after_posts_12s: [asked],
+    dead_posts_45s: [deadPosts],
+    retry_after_posts_12s: [askedPosts],
     posts_after_delete: [afterDelete],
     posts_after_access: [afterAccess],
   };

@@ -4,15 +4,18 @@ import type { Samples } from "./figures.ts";
 import { measureLife } from "./life.ts";
 import { call, type Extent, meter, openWorkspace, recordLeads, start } from "./setting.ts";
 
-const ROUNDS = 3;
-const EVENTS = { full: 100, quick: 50, smoke: 2 };
+const EXTENTS = {
+  full: { rounds: 3, hundred: 100, events: 100 },
+  quick: { rounds: 3, hundred: 100, events: 50 },
+  smoke: { rounds: 1, hundred: 10, events: 2 },
+};
 
 /**
  * Measures the rows that a delivery writes, by D1's own count. With receivers that fail, days pass at once:
  * the Worker's clock is set to when its next message is due.
  */
 export async function measureRows(extent: Extent): Promise<Samples> {
-  const events = EVENTS[extent];
+  const { rounds, hundred, events } = EXTENTS[extent];
   const runtime = await start("worker");
   const open = async (answer: () => Answer) => {
     const receiver = await startReceiver(answer);
@@ -24,7 +27,7 @@ export async function measureRows(extent: Extent): Promise<Samples> {
   );
 
   /** Meters `count` events, `size` in a call, from their record to their settled deliveries. */
-  const deliver = ({ workspaceId }: World, count: number, size = 100) =>
+  const deliver = ({ workspaceId }: World, count: number, size = hundred) =>
     meter(runtime, async () => {
       for (let sent = 0; sent < count; sent += size)
         await recordLeads(runtime, workspaceId, Math.min(size, count - sent));
@@ -32,15 +35,15 @@ export async function measureRows(extent: Extent): Promise<Samples> {
       await until(async () => (await pending.all()).results.length === 0, 60_000);
     });
   const healthy = await open(() => 204);
-  await deliver(healthy, 100);
+  await deliver(healthy, hundred);
   const alone: number[] = [];
   const together: number[] = [];
-  for (let i = 0; i < ROUNDS; i++) {
+  for (let i = 0; i < rounds; i++) {
     alone.push((await deliver(healthy, events, 1)).rowsWritten / events);
-    together.push((await deliver(healthy, 100)).rowsWritten / 100);
+    together.push((await deliver(healthy, hundred)).rowsWritten / hundred);
   }
-  const hundred = await deliver(healthy, 100);
-  const more = await deliver(healthy, 100 + 10 * events);
+  const once = await deliver(healthy, hundred);
+  const more = await deliver(healthy, hundred + 10 * events);
 
   await call(runtime, "/bench/hold?on=true");
   /** The same from the record on, until the last delivery has succeeded or its subscription is disabled. */
@@ -72,6 +75,6 @@ export async function measureRows(extent: Extent): Promise<Samples> {
     rows_written_alone: alone,
     rows_written_half_429: [half429],
     rows_written_dead: [untilDisabled],
-    trips_per_further_hundred: [(more.d1RoundTrips - hundred.d1RoundTrips) / (events / 10)],
+    trips_per_further_hundred: [(more.d1RoundTrips - once.d1RoundTrips) / (events / 10)],
   };
 }

@@ -1,35 +1,31 @@
 import { spawnSync } from "node:child_process";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import type { RequestListener } from "node:http";
-import { basename, join } from "node:path";
+import { join } from "node:path";
 import type { V4WorkerOptions } from "miniflare";
 import { isDatabaseName } from "../../src/contract/database-names.ts";
 import type { Platform } from "../../src/platform/entrypoint.ts";
 import { makeWritable, ROOT, WRANGLER_ENV } from "./checkout.ts";
 import { openWorkerdOutput } from "./workerd-output.ts";
 
-const BUNDLE = join(ROOT, "dist/worker");
+const OUTDIR = join(ROOT, "dist/worker");
+const BUNDLE = join(OUTDIR, "index.js");
 
 /**
- * Builds the Worker as a deployment would, into `dist/worker`, or another `entry` into `outdir`.
+ * Builds the Worker as a deployment would, into `dist/worker`.
  *
- * @param config the configuration for the entry.
+ * @returns the bundle.
  * @throws Error with wrangler's output.
  */
-export function buildWorker(
-  outdir = BUNDLE,
-  entry = join(ROOT, "src/index.ts"),
-  config = join(ROOT, "wrangler.toml"),
-): string {
-  for (const folder of [outdir, join(ROOT, ".wrangler")]) makeWritable(folder);
+export function buildWorker(): string {
+  for (const folder of [OUTDIR, join(ROOT, ".wrangler")]) makeWritable(folder);
   const { status, stdout, stderr } = spawnSync(
     join(ROOT, "node_modules/.bin/wrangler"),
-    ["deploy", entry, "--config", config, "--dry-run", "--outdir", outdir],
+    ["deploy", "--env=", "--dry-run", "--outdir", OUTDIR],
     { cwd: ROOT, encoding: "utf8", env: { ...process.env, ...WRANGLER_ENV } },
   );
-  const bundle = join(outdir, basename(entry).replace(/\.ts$/, ".js"));
-  if (status !== 0 || !existsSync(bundle)) throw new Error(`the build failed:\n${stdout}${stderr}`);
-  return bundle;
+  if (status !== 0 || !existsSync(BUNDLE)) throw new Error(`the build failed:\n${stdout}${stderr}`);
+  return BUNDLE;
 }
 
 export interface RuntimeOptions {
@@ -98,7 +94,7 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<Runtim
     // A bench's Worker tells its invocations apart.
     ...(options.bundle ? ["nodejs_als"] : []),
   ];
-  const bundle = options.bundle ?? join(BUNDLE, "index.js");
+  const bundle = options.bundle ?? BUNDLE;
   const output = openWorkerdOutput(options.onLog);
   const miniflare = new Miniflare(
     convertV4MiniflareOptions({
@@ -182,9 +178,9 @@ async function applyMigrations(db: D1Database): Promise<void> {
     .filter((file) => file.endsWith(".sql"))
     .sort()) {
     if (applied.has(name)) continue;
-    const statements = readFileSync(join(folder, name), "utf8").split("--> statement-breakpoint");
     await db.batch([
-      ...statements.map((statement) => db.prepare(statement)),
+      // All its statements in one, because each takes Miniflare a message to another thread.
+      db.prepare(readFileSync(join(folder, name), "utf8")),
       db.prepare("INSERT INTO d1_migrations (name) VALUES (?)").bind(name),
     ]);
   }
