@@ -7,7 +7,6 @@
  * A failing world prints its history; `--world SEED` replays it.
  */
 import { spawn } from "node:child_process";
-import { registerHooks } from "node:module";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import { simulate } from "../test/long/simulation/scenario.ts";
@@ -43,16 +42,6 @@ const range = Array.from({ length: parseCount("--seeds", values.seeds) }, (_, i)
 const named = values.world.map((seed) => parseCount("--world", seed));
 const seeds = named.length > 0 ? named : range;
 const jobs = Math.min(parseCount("--jobs", values.jobs), seeds.length);
-
-// Outside the Workers runtime, its base classes only have to store their arguments.
-const STAND_IN = `class Base { constructor(ctx, env) { this.ctx = ctx; this.env = env; } }
-  export { Base as WorkerEntrypoint, Base as DurableObject };`;
-registerHooks({
-  resolve: (specifier, context, next) =>
-    specifier === "cloudflare:workers"
-      ? { url: `data:text/javascript,${encodeURIComponent(STAND_IN)}`, shortCircuit: true }
-      : next(specifier, context),
-});
 
 const startedAt = performance.now();
 if (jobs > 1) await share();
