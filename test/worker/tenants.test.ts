@@ -9,6 +9,7 @@ import { invoke } from "../../src/platform/invoke.ts";
 import type { Operation as PlatformOperation } from "../../src/platform/operation.ts";
 import { OPERATIONS } from "../../src/platform/operations.ts";
 import { deployedAs, openApi, send, withoutRateLimit } from "../support/api.ts";
+import { DAY_MS, MINUTE_MS, subscribeMany } from "../support/deliveries.ts";
 import { type Operation, operationsOf } from "../support/document.ts";
 import { openFilledWorkspace } from "../support/filled.ts";
 import { keepLog } from "../support/log-lines.ts";
@@ -26,6 +27,10 @@ const lines = keepLog();
 
 /** Rows behind the other workspace's ids: more than any statement of ours reads without them. */
 const THEIRS = 120;
+/** How many subscriptions a workspace has. */
+const WEBHOOKS = 3;
+/** Whose the ids are, of all workspaces that were opened. */
+const owners = new Map<string, string>();
 
 /** Ids by their prefixes, such as `aut_`. */
 type Ids = Record<string, string>;
@@ -52,12 +57,11 @@ interface Deployment {
 }
 
 /** A workspace whose first subscription has many deliveries that are pending, although they are void. */
-async function openTenant(webhooks = 3) {
-  const workspace = await openFilledWorkspace(webhooks);
-  const { workspaceId, keyId, ids } = workspace;
+async function openTenant(startsAt: number, webhooks = WEBHOOKS) {
+  const workspace = await openFilledWorkspace(1);
+  const { workspaceId, keyId } = workspace;
+  const ids = [...workspace.ids, ...(await subscribeMany(workspaceId, webhooks - 1))];
   const webhookId = ids.find((id) => id.startsWith("whk_")) as string;
-  // Newer than any other event, so that a list of all would begin with them.
-  const startsAt = Date.now() + 60_000;
   const events = await storeEvents(workspaceId, webhookId, THEIRS, startsAt, "pending");
   await WORKSPACE_DB.prepare(
     `UPDATE subscriptions SET cancelling = 1, cancel_epoch = cancel_epoch + 1,
@@ -66,6 +70,7 @@ async function openTenant(webhooks = 3) {
     .bind(webhookId)
     .run();
   const all = [workspaceId, keyId, ...ids, ...events];
+  for (const id of all) owners.set(id, workspaceId);
   const first = Object.fromEntries(all.toReversed().map((id) => [id.slice(0, 4), id]));
   return { ...workspace, ids: [...ids, ...events], first };
 }
@@ -108,14 +113,14 @@ const ROUTES = operationsOf(document).map((operation): Way => {
     takes: examples.map((example) => String(example).slice(0, 4)),
     isRead: method === "GET",
     // If one is created, there may be no more.
-    webhooks: method === "POST" ? SUBSCRIPTIONS_MAX - names.length : 3,
+    webhooks: method === "POST" ? SUBSCRIPTIONS_MAX - names.length : WEBHOOKS,
     call: ask(),
-    async provoke({ api, first, ids }) {
+    async provoke({ workspaceId, api, first }) {
       // Both workspaces send the same ones.
       for (const name of names) headers[name] = crypto.randomUUID();
       if (names.length > 0) {
         const sent = await api.send<{ id: string }>(path, { method, headers, body });
-        ids.push(sent.body.id);
+        owners.set(sent.body.id, workspaceId);
       }
       if (!isList) return {};
       const { body: page } = await api.get<{ next_cursor: string }>(at(first, "?limit=1"));
@@ -150,7 +155,7 @@ const PORTAL_ROUTES = portal.routes
       takes,
       isRead: method === "GET",
       // If one is created, there may be no more.
-      webhooks: isCreation ? SUBSCRIPTIONS_MAX - 1 : 3,
+      webhooks: isCreation ? SUBSCRIPTIONS_MAX - 1 : WEBHOOKS,
       async call({ fetch }, { workspaceId }, ids) {
         const api = openApi(await sessionToken(workspaceId), fetch);
         const body = JSON.stringify(withIds(example, ids));
@@ -160,14 +165,14 @@ const PORTAL_ROUTES = portal.routes
         );
         return { ok: answer.status < 300, text: JSON.stringify(withoutRateLimit(answer)) };
       },
-      async provoke({ workspaceId, ids }) {
+      async provoke({ workspaceId }) {
         if (!isCreation) return {};
         // Both workspaces send the same one, which no API key's id tells apart.
         headers["Idempotency-Key"] = crypto.randomUUID();
         const api = openApi(await sessionToken(workspaceId));
         const body = JSON.stringify(example);
         const sent = await api.send<{ id: string }>(path, { method, headers, body });
-        ids.push(sent.body.id);
+        owners.set(sent.body.id, workspaceId);
         return {};
       },
     };
@@ -189,7 +194,7 @@ const PLATFORM = Object.entries<PlatformOperation>(OPERATIONS).flatMap(([method,
       name: `${method} ${i + 1}`,
       takes: [...takes],
       isRead: false,
-      webhooks: 3,
+      webhooks: WEBHOOKS,
       async call({ env }, { first }, ids) {
         const input = { ...(withIds(example, ids) as object) } as Record<string, unknown>;
         for (const name of scope)
@@ -255,15 +260,21 @@ interface Both {
 
 /** The audit trail shows the ids that earlier calls have named. */
 const changesNothing = ({ name }: Way) => /^(GET|read|list(?!AuditTrail)|find|export)/.test(name);
-/** The newest workspaces, unless a call may have changed them. */
-let unchanged: Both | null = null;
+/** The newest workspace that calls have been made for, unless one may have changed it. */
+let unchanged: Workspace | null = null;
+/** The other workspace of earlier calls, unless one has leaked something of it, and may have changed it. */
+let untouched: Workspace | null = null;
 
-/** Opens two workspaces. Calls in sequence that change nothing share theirs. */
+/** Opens two workspaces. Calls in sequence that change nothing share theirs, and most share the other one. */
 async function openBoth(way: Way): Promise<Both> {
-  if (changesNothing(way) && unchanged) return unchanged;
-  const both = { own: await openTenant(), foreign: await openTenant(way.webhooks) };
-  unchanged = changesNothing(way) ? both : null;
-  return both;
+  const soon = Date.now() + MINUTE_MS;
+  const own = (changesNothing(way) && unchanged) || (await openTenant(soon));
+  unchanged = changesNothing(way) ? own : null;
+  // Newer than any other event, so that a list of all would begin with them.
+  const open = () => openTenant(soon + DAY_MS, way.webhooks);
+  if (way.webhooks !== WEBHOOKS) return { own, foreign: await open() };
+  untouched ??= await open();
+  return { own, foreign: untouched };
 }
 
 /** What an operation gives away of another workspace, changes in it, or reads and writes because of it. */
@@ -286,7 +297,8 @@ async function leaksOf(
   const before = await rowsOf(foreign.workspaceId);
   const expectNothingOfTheirs = (what: string, shown: unknown) => {
     const text = typeof shown === "string" ? shown : JSON.stringify(shown);
-    const theirs = [foreign.workspaceId, ...foreign.ids].filter((one) => text.includes(one));
+    const ids = text.match(/\b[a-z]{3}_\w+/g) ?? [];
+    const theirs = ids.filter((id) => (owners.get(id) ?? own.workspaceId) !== own.workspaceId);
     if (theirs.length > 0) leaks.push(`${what}: ${theirs.slice(0, 3)}`);
   };
   const ask = async (ids: Ids, call = way.call) => {
@@ -332,6 +344,7 @@ async function leaksOf(
   expectNothingOfTheirs("its own", answer.text);
   expectNothingOfTheirs("its rows", await rowsOf(own.workspaceId));
   if ((await rowsOf(foreign.workspaceId)) !== before) leaks.push("their rows have changed");
+  if (leaks.length > 0) untouched = null;
   return leaks;
 }
 
