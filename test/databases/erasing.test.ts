@@ -3,6 +3,7 @@ import { describe, expect, test, vi } from "vitest";
 import { insertEntry } from "../../scripts/restore/statements.ts";
 import { WebhookEvent } from "../../src/contract/enumerations.ts";
 import { openedDataKeys } from "../../src/encryption/personal-data.ts";
+import { sweep } from "../../src/sweep.ts";
 import { automationReport, errorOf, leadReport, runReport } from "../support/api.ts";
 import {
   type DatabaseName,
@@ -20,7 +21,7 @@ import {
 import { HOUR_MS, isolated } from "../support/deliveries.ts";
 import { interposed } from "../support/interposed.ts";
 import { keepLog } from "../support/log-lines.ts";
-import { cleanUp, hangMover, moved, openWithLeads } from "../support/moves.ts";
+import { cleanUp, hangMover, leaveMoves, moved, openWithLeads } from "../support/moves.ts";
 import { storeEvents } from "../support/stored-events.ts";
 
 const platform = exports.Platform;
@@ -101,7 +102,10 @@ describe("an erasure that ran out of time", () => {
     const away = platformOf(deploymentWith({ DB_2: unreachableDatabase("rejects") }));
     expect(await away.eraseWorkspace({ workspaceId })).toMatchObject({ done: true });
     expect((await tablesWith("DB_2", workspaceId)).length).toBeGreaterThan(1);
-    for (let i = 0; i < 3; i++) await cleanUp();
+    for (let i = 0; i < 3; i++) {
+      await leaveMoves();
+      await sweep(isolated().env, Date.now());
+    }
     expect(
       (await tablesWith("DB_2", workspaceId)).filter((table) => table !== "workspaces"),
     ).toEqual([]);

@@ -4,13 +4,11 @@ import { markMoved } from "../../scripts/restore/statements.ts";
 import { DAY_MS } from "../../src/contract/time.ts";
 import { commit, openDatabase } from "../../src/db/client.ts";
 import { cleanUpAutomations } from "../../src/records/removals.ts";
-import { sweep } from "../../src/sweep.ts";
 import { deleteOldErasedLeads } from "../../src/workspaces/lifecycle/erase-leads.ts";
 import { deleteExpired, parseRetention } from "../../src/workspaces/lifecycle/retention.ts";
 import { advanceMove, continueMoves, settleMoves } from "../../src/workspaces/moving/move.ts";
 import { errorOf, recordAutomation } from "../support/api.ts";
 import { databaseOf, NAMES, rowsIn, tablesWith, valueIn } from "../support/databases.ts";
-import { isolated } from "../support/deliveries.ts";
 import { hangingBefore, type Moment } from "../support/hanging.ts";
 import { keepLog } from "../support/log-lines.ts";
 import {
@@ -23,6 +21,7 @@ import {
   openWithLeads,
   placementOf,
   stageOf,
+  sweepMoves,
 } from "../support/moves.ts";
 
 const { Platform } = exports;
@@ -58,7 +57,7 @@ describe("a mover that hangs", () => {
       await Platform.eraseLeads({ workspaceId, ids: ids.splice(0, 1) });
       await late.release();
       // What it has left, if anything.
-      await sweep(isolated().env, Date.now());
+      await sweepMoves();
       await livesIn("DB_2");
       expect(await homesOf(workspaceId)).toEqual(["DB_2"]);
     },

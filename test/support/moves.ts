@@ -2,12 +2,10 @@ import { env, exports } from "cloudflare:workers";
 import { getTableName } from "drizzle-orm";
 import { expect } from "vitest";
 import type { MoveStage } from "../../src/db/schema.ts";
-import { sweep } from "../../src/sweep.ts";
-import { advanceMove } from "../../src/workspaces/moving/move.ts";
+import { advanceMove, continueMoves, settleMoves } from "../../src/workspaces/moving/move.ts";
 import { MOVED } from "../../src/workspaces/table-registry.ts";
 import { leadReport, type openApi } from "./api.ts";
 import { databaseOf, NAMES, openSubscribedIn, valueIn } from "./databases.ts";
-import { isolated } from "./deliveries.ts";
 import { hangingBefore, type Moment } from "./hanging.ts";
 
 const { Platform } = exports;
@@ -105,10 +103,16 @@ export async function leaveMoves(): Promise<void> {
   await databaseOf("DB").exec(`UPDATE moves SET since = since - 60000 WHERE since > 60000`);
 }
 
+/** Does what a sweep does for moves, and nothing else that a sweep does. */
+export async function sweepMoves(): Promise<void> {
+  await continueMoves(env, () => true);
+  for (const name of NAMES) await settleMoves(env, name, () => true);
+}
+
 /** Deletes what workspaces have left behind, as if reads that began before were over. */
 export async function cleanUp(): Promise<void> {
   await leaveMoves();
-  await sweep(isolated().env, Date.now());
+  await sweepMoves();
 }
 
 /** Where the directory says that a workspace lives. */
