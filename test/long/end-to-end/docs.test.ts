@@ -4,7 +4,7 @@ import { startRuntime } from "../../../scripts/shared/runtime.ts";
 import { Document } from "../../../site/openapi.ts";
 import { buildDocument } from "../../../src/http/document/document.ts";
 import {
-  CONTRAST,
+  COLOURS,
   openBrowser,
   openPage,
   PHONE_WIDTH,
@@ -335,19 +335,17 @@ test.each([1440, PHONE_WIDTH])(
   { timeout: 240_000 },
   async (width) => {
     const viewport = { width, height: 900 };
-    const { page, close } = await openPage(browser, runtime.url, { viewport, bypassCSP: true });
+    const { page, close } = await openPage(browser, runtime.url, { viewport });
     const expectNone = async (path: string) => {
       await page.emulateMedia({ colorScheme: "light" });
       expect(await violationsIn(page), path).toEqual([]);
       await page.emulateMedia({ colorScheme: "dark" });
-      expect(await violationsIn(page, CONTRAST), path).toEqual([]);
+      expect(await violationsIn(page, COLOURS), path).toEqual([]);
     };
     const fold = (open: boolean) =>
       page.evaluate(
         `for (const one of document.querySelectorAll("main details")) one.open = ${open}`,
       );
-    await goToDocs(page);
-    const paths = await everyPage(page);
     for (const path of layouts(width)) {
       await goToDocs(page, path);
       await fold(false);
@@ -360,16 +358,27 @@ test.each([1440, PHONE_WIDTH])(
     await searchField(page).fill("webhook");
     await page.getByRole("option").first().waitFor();
     await expectNone("the search");
+    if (width === PHONE_WIDTH) return close();
     // The others look like these, and are as wide.
-    for (const path of width === PHONE_WIDTH ? [] : paths) {
+    for (const path of await everyPage(page)) {
       if (layouts(width).includes(path)) continue;
-      await goToDocs(page, path);
+      await putInPlace(page, path);
       await fold(true);
       expect(await violationsIn(page, STRUCTURE), path).toEqual([]);
     }
     await close();
   },
 );
+
+/** Shows another page without loading scripts and axe again, and its code without elements that only colour it. */
+async function putInPlace(page: Page, path: string): Promise<void> {
+  await page.evaluate(`(async () => {
+    const text = await (await fetch("${path}")).text();
+    const { body, title } = new DOMParser().parseFromString(text, "text/html");
+    for (const code of body.querySelectorAll("pre code")) code.textContent = code.textContent;
+    Object.assign(document, { body, title });
+  })()`);
+}
 
 test("can be used without a mouse, with the focus always visible", async () => {
   const page = await browser.newPage({ viewport: { width: 1280, height: 900 } });

@@ -6,7 +6,7 @@ import { ROOT } from "../../../scripts/shared/checkout.ts";
 import { en } from "../../../site/portal/texts/en.ts";
 import { fr } from "../../../site/portal/texts/fr.ts";
 import {
-  CONTRAST,
+  COLOURS,
   cutOffIn,
   openPage,
   PHONE_WIDTH,
@@ -152,14 +152,14 @@ test.each([
     const before = stage.receiver.posts.length;
     await stage.recordLeads(workspaceId, 3);
     await until(() => stage.receiver.posts.length > before);
-    const device = { viewport: { width, height: 900 }, locale, bypassCSP: true };
+    const device = { viewport: { width, height: 900 }, locale };
     const visit = await stage.open(workspaceId, device);
     const { page } = visit;
     for await (const place of places(visit)) {
       const found: unknown[] = [place, await widthOf(page)];
       for (const [colorScheme, options] of [
         ["light", {}],
-        ["dark", CONTRAST],
+        ["dark", COLOURS],
       ] as const) {
         await page.emulateMedia({ colorScheme });
         found.push(await violationsIn(page, options));
@@ -178,9 +178,7 @@ test.each([
 
 test("The page has the platform's name and its colour, legibly, in light and dark", async () => {
   const workspaceId = await stage.makeWorkspace();
-  const { page, faults, close } = await openPage(stage.browser, stage.runtime.url, {
-    bypassCSP: true,
-  });
+  const { page, faults, close } = await openPage(stage.browser, stage.runtime.url);
   // What a deployment tells the page is tested with the Worker.
   await page.route("**/portal", async (route) => {
     const response = await route.fetch();
