@@ -5,7 +5,15 @@ import { describe, expect, test, vi } from "vitest";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
 import { until } from "../../support/until.ts";
 import { BOOKMARK } from "./cloudflare.ts";
-import { BUILD_ENVIRONMENT, MARK, QUEUES, SECRETS, useSite } from "./deployment.ts";
+import {
+  BUILD_ENVIRONMENT,
+  MARK,
+  QUEUES,
+  REAL_WORKER,
+  SECRETS,
+  SMALL_WORKER,
+  useSite,
+} from "./deployment.ts";
 
 // Wrangler takes seconds to start, and longer on a busy machine.
 vi.setConfig({ testTimeout: 600_000 });
@@ -38,6 +46,18 @@ describe("npm run deploy, one version after the other,", () => {
       ),
     );
 
+  test("--dry-run says what a first deployment would do, and changes nothing", async () => {
+    const { code, output } = await site().deploy({ CI: "" }, "--dry-run");
+    const steps = [
+      ...Object.keys(SECRETS).map((name) => `generate ${name}`),
+      "create the database public-api",
+      ...QUEUES.map((name) => `create the queue ${name}`),
+      ...["apply the missing migrations", "deploy the Worker public-api"],
+    ];
+    expect(output).toContain(["Nothing was changed. A deployment would", ...steps].join("\n  - "));
+    expect([code, site().cloudflare.changes]).toEqual([0, []]);
+  });
+
   test("is what a first version takes: plain wrangler is refused", async () => {
     const file = join(site().folder, "secrets.json");
     writeFileSync(file, JSON.stringify(SECRETS));
@@ -50,15 +70,17 @@ describe("npm run deploy, one version after the other,", () => {
   test("says that nothing was deployed if Cloudflare's API fails during the upload", async () => {
     const { cloudflare } = site();
     cloudflare.outage = /^PUT .workers.scripts.public-api$/;
-    const { code, output } = await site().deploy();
+    const { code, output } = await site().command();
     cloudflare.outage = null;
     expect(output).toMatch(/^The Worker was not deployed\.$/m);
     expect([code, cloudflare.workers.size]).toEqual([1, 0]);
   });
 
   test("creates everything in its jurisdiction, migrates, and sets the secrets", async () => {
-    const { cloudflare } = site();
-    const { code, output } = await site().deploy();
+    const { cloudflare, configure } = site();
+    configure(SMALL_WORKER, REAL_WORKER);
+    const { code, output } = await site().command();
+    configure(REAL_WORKER, SMALL_WORKER);
     expect(output).toContain("npm run platform -- --remote createWorkspace");
     expect(output).toContain("It refuses an invented key, serves this document, and is healthy.");
     expect(code).toBe(0);
@@ -152,38 +174,37 @@ describe("npm run deploy, one version after the other,", () => {
   test("says which version serves if Cloudflare's API fails after the upload", async () => {
     site().cloudflare.outage = /^PUT .*schedules$/;
     const { code, output } = await site().deploy({}, "--at-once");
+    site().cloudflare.outage = null;
     expect(output).toContain(
       `The new version ${newest().id} serves, but wrangler failed after it was uploaded`,
     );
     expect([code, worker().deployments[0]]).toEqual([1, { [newest().id]: 100 }]);
   });
-});
 
-describe("npm run deploy", () => {
-  const site = useSite("test");
-
-  test("--dry-run says what a first deployment would do, and changes nothing", async () => {
-    const { code, output } = await site().deploy({ CI: "" }, "--dry-run");
-    const steps = [
-      ...Object.keys(SECRETS).map((name) => `generate ${name}`),
-      "create the database public-api",
-      ...QUEUES.map((name) => `create the queue ${name}`),
-      ...["apply the missing migrations", "deploy the Worker public-api"],
-    ];
-    expect(output).toContain(["Nothing was changed. A deployment would", ...steps].join("\n  - "));
-    expect([code, site().cloudflare.changes]).toEqual([0, []]);
+  test("leaves no file with the secrets if it is ended during the deployment", async () => {
+    const { folder } = site();
+    const { length } = worker().versions;
+    const { child, ended } = site().start(SECRETS, "--at-once");
+    const filesHere = () => readdirSync(folder).filter((name) => name.startsWith("deploy-"));
+    const isWritten = () =>
+      filesHere().some((name) => existsSync(join(folder, name, "secrets.json")));
+    await until(isWritten, 300_000);
+    child.kill("SIGTERM");
+    expect((await ended).code).toBe(1);
+    expect([filesHere(), worker().versions.length]).toEqual([[], length]);
   });
 
   test("--env staging deploys another Worker, and copies its secrets to a private file", async () => {
     const { folder, cloudflare } = site();
     const { code, output } = await site().deploy({ CI: "" }, "--env", "staging");
     expect(output).toContain("npm run platform -- --env staging createWorkspace");
+    expect(output).toContain("It refuses an invented key, serves this document, and is healthy.");
     expect(code).toBe(0);
-    expect([...cloudflare.workers.keys()]).toEqual(["public-api-staging"]);
-    expect(cloudflare.databases).toMatchObject([
+    expect([...cloudflare.workers.keys()]).toEqual(["public-api", "public-api-staging"]);
+    expect(cloudflare.databases.slice(1)).toMatchObject([
       { name: "public-api-staging", jurisdiction: "eu" },
     ]);
-    expect(cloudflare.queues.map(({ queue_name }) => queue_name)).toEqual(
+    expect(cloudflare.queues.slice(QUEUES.length).map(({ queue_name }) => queue_name)).toEqual(
       QUEUES.map((name) => `${name}-staging`),
     );
     const day = new Date().toISOString().slice(0, 10).replaceAll("-", "");
@@ -196,17 +217,5 @@ describe("npm run deploy", () => {
       expect(readFileSync(copy, "utf8")).toContain(`${name}="${secret}"\n`);
       expect(output).not.toContain(secret.split(":")[1]);
     }
-  });
-
-  test("leaves no file with the secrets if it is ended during the deployment", async () => {
-    const { folder, cloudflare } = site();
-    const { child, ended } = site().start();
-    const filesHere = () => readdirSync(folder).filter((name) => name.startsWith("deploy-"));
-    const isWritten = () =>
-      filesHere().some((name) => existsSync(join(folder, name, "secrets.json")));
-    await until(isWritten, 300_000);
-    child.kill("SIGTERM");
-    expect((await ended).code).toBe(1);
-    expect([filesHere(), cloudflare.workers.size]).toEqual([[], 0]);
   });
 });

@@ -3,12 +3,12 @@ import type { RequestListener } from "node:http";
 import { tmpdir } from "node:os";
 import { delimiter, dirname, join } from "node:path";
 import { stripVTControlCharacters } from "node:util";
-import { afterEach, beforeAll, beforeEach, expect, vi } from "vitest";
+import { afterEach, beforeAll, beforeEach, expect } from "vitest";
 import { deploy } from "../../../scripts/deploy/deployment.ts";
 import { parseOptions } from "../../../scripts/deploy/options.ts";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
 import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
-import { startProgram } from "../../node/support/process.ts";
+import { runHere, startProgram } from "../../node/support/process.ts";
 import { serve } from "../../node/support/server.ts";
 import { type Cloudflare, startCloudflare } from "./cloudflare.ts";
 
@@ -42,23 +42,39 @@ export interface Site {
   ignoredOverrides: number;
   /** The address of the Worker. */
   address: string;
-  /** Replaces a text of the configuration, which names the Worker's address as PORTAL_ORIGIN. */
-  configure(text: string, other: string): void;
-  /** Runs `npm run deploy` with the real wrangler, to its end. */
-  deploy(
-    env?: NodeJS.ProcessEnv,
-    ...args: string[]
-  ): Promise<{ code: number | null; output: string }>;
   /**
-   * Does what `npm run deploy` does, in this process, which is quicker: for a deployment that stops before it prints
-   * anything. @returns the sentence with which it stops.
+   * Replaces a text of the configuration, which names the Worker's address as PORTAL_ORIGIN, and a small Worker in
+   * place of the real one: wrangler builds and uploads that more quickly.
    */
+  configure(text: string, other: string): void;
+  /**
+   * Does what `npm run deploy` does, with the real wrangler, in this process, which need not load wrangler each time.
+   * The output lacks what wrangler prints.
+   */
+  deploy(env?: NodeJS.ProcessEnv, ...args: string[]): Promise<Ended>;
+  /** The same for a deployment that stops before it prints anything. @returns the sentence with which it stops. */
   refusal(env: NodeJS.ProcessEnv, ...args: string[]): Promise<string>;
-  /** Runs wrangler as a user would, on the same configuration. */
-  wrangler(...args: string[]): Promise<{ code: number | null; output: string }>;
+  /** Runs `npm run deploy` to its end. */
+  command(env?: NodeJS.ProcessEnv, ...args: string[]): Promise<Ended>;
   /** Starts `npm run deploy`. */
   start(env?: NodeJS.ProcessEnv, ...args: string[]): ReturnType<typeof startProgram>;
+  /** Runs wrangler as a user would, on the same configuration. */
+  wrangler(...args: string[]): Promise<Ended>;
 }
+
+/** How a command ended. */
+interface Ended {
+  code: number | null;
+  output: string;
+}
+
+/** The lines of the configuration that name the real Worker and the small one. */
+export const REAL_WORKER = `main = "${ROOT}/src/index.ts"`;
+export const SMALL_WORKER = 'main = "worker.js"';
+const SMALL_WORKER_CODE = `export class KeyGate {}
+export class AddressGate {}
+export default { fetch: () => new Response() };
+`;
 
 /** Gives the tests of a file a place to deploy to: each its own, or all of them one. */
 export function useSite(lifetime: "test" | "file"): () => Site {
@@ -89,8 +105,9 @@ async function openSite(worker: Runtime): Promise<Site & { close(): Promise<unkn
   const overrides: string[] = [];
   /** The version that answers a request, which may ask for one of the deployment by name. */
   const versionFor = (url: string, override: string): string => {
-    const [[, { deployments = [] } = {}] = []] = cloudflare.workers;
-    const shares = Object.entries(deployments[0] ?? {});
+    // The address serves the Worker that was added last.
+    const worker = [...cloudflare.workers.values()].at(-1);
+    const shares = Object.entries(worker?.deployments[0] ?? {});
     const named = shares.find(([id]) => override.endsWith(`="${id}"`));
     const serving = shares.find(([, share]) => share === 100);
     const isIgnored = site.ignoredOverrides > 0;
@@ -144,6 +161,8 @@ async function openSite(worker: Runtime): Promise<Site & { close(): Promise<unkn
   };
   // The Worker is here, so what is wrong with it does not pass: it is asked once.
   const options = (args: string[]) => ["--wait", "1", "--config", config, ...args];
+  const deployHere = (more: NodeJS.ProcessEnv, args: string[]) =>
+    runHere(() => deploy(parseOptions(options(args)), { ...env, WRANGLER_LOG: "none", ...more }));
   const deployment = (args: string[]) => [join(ROOT, "scripts/deploy/deploy.ts"), ...options(args)];
   const site: Site = {
     cloudflare,
@@ -157,25 +176,25 @@ async function openSite(worker: Runtime): Promise<Site & { close(): Promise<unkn
       if (!toml.includes(text)) throw new Error(`the configuration has no ${text}`);
       writeFileSync(config, toml.replaceAll(text, other));
     },
-    deploy: (more = SECRETS, ...args) => run(deployment(args), more),
-    async refusal(more, ...args) {
-      const printed = vi.spyOn(console, "log");
-      const sentence = await deploy(parseOptions(options(args)), { ...env, ...more }).then(
-        () => expect.unreachable("it was deployed"),
-        (error: Error) => error.message,
-      );
-      expect(printed).not.toHaveBeenCalled();
-      printed.mockRestore();
-      return sentence;
+    async deploy(more = SECRETS, ...args) {
+      const { code, stdout, stderr } = await deployHere(more, args);
+      return { code, output: stdout + stderr };
     },
+    async refusal(more, ...args) {
+      const { code, stdout, stderr } = await deployHere(more, args);
+      expect([code, stdout, stderr]).toEqual([1, "", expect.stringMatching(/^.+\n$/)]);
+      return stderr.trimEnd();
+    },
+    command: (more = SECRETS, ...args) => run(deployment(args), more),
+    start: (more = SECRETS, ...args) => start(deployment(args), more),
     wrangler: (...args) =>
       run([join(ROOT, "node_modules/wrangler/bin/wrangler.js"), ...args, "--config", config]),
-    start: (more = SECRETS, ...args) => start(deployment(args), more),
   };
   writeFileSync(config, readFileSync(join(ROOT, "wrangler.toml")));
   site.configure('PORTAL_ORIGIN = ""', `PORTAL_ORIGIN = "${server.url}"`);
   // Paths are relative to the configuration.
-  site.configure('main = "src', `main = "${ROOT}/src`);
+  site.configure('main = "src/index.ts"', SMALL_WORKER);
+  writeFileSync(join(folder, "worker.js"), SMALL_WORKER_CODE);
   site.configure('directory = "dist', `directory = "${ROOT}/dist`);
   site.configure('migrations_dir = "', `migrations_dir = "${ROOT}/`);
   // The build also notes which environment wrangler has.

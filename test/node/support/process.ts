@@ -2,6 +2,7 @@ import { type ChildProcessByStdio, type SpawnOptions, spawn } from "node:child_p
 import { once } from "node:events";
 import { existsSync, readFileSync } from "node:fs";
 import type { Readable, Writable } from "node:stream";
+import { vi } from "vitest";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
 
 /** How a program ended. */
@@ -41,6 +42,25 @@ export function startProgram(
 
 /** Runs a program to its end. */
 export const runProgram = (...call: Parameters<typeof startProgram>) => startProgram(...call).ended;
+
+/**
+ * Does what a command does, in this process, which need not load wrangler and the sources each time. Standard error is
+ * the sentence with which the command fails.
+ */
+export async function runHere(command: () => Promise<void>): Promise<End> {
+  let stdout = "";
+  const print = vi.spyOn(console, "log").mockImplementation((lines) => {
+    stdout += `${lines}\n`;
+  });
+  try {
+    await command();
+    return { code: 0, stdout, stderr: "" };
+  } catch (error) {
+    return { code: 1, stdout, stderr: `${(error as Error).message}\n` };
+  } finally {
+    print.mockRestore();
+  }
+}
 
 /** Starts a script in a terminal, which Debian's `script` provides: only on Linux. */
 export function startInTerminal(script: string, options: SpawnOptions = {}): Program {
