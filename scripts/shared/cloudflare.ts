@@ -36,7 +36,7 @@ const Credentials = z.union([
   z.object({ token: z.string() }),
   z.object({ key: z.string(), email: z.string() }),
 ]);
-const Accounts = z.object({ accounts: z.array(z.object({ id: z.string() })) });
+const Accounts = z.array(z.object({ id: z.string() }));
 const TIMEOUT_MS = 30_000;
 
 export const NOT_LOGGED_IN =
@@ -102,8 +102,13 @@ export async function findCloudflare(
   if (!headers) return null;
   const chosen = env.CLOUDFLARE_ACCOUNT_ID ?? configured;
   if (chosen) return openCloudflare(chosen, headers, env);
-  const known = Accounts.safeParse(parseJson((await wrangler.ask("whoami", "--json")).stdout));
-  const [account, another] = known.data?.accounts ?? [];
+  const [account, another] = await openCloudflare("", headers, env)
+    .call(Accounts, "GET", "//accounts")
+    .catch((error: unknown) => {
+      // A token may be allowed to use an account, and not to list any.
+      if (error instanceof CloudflareError) return [];
+      throw error;
+    });
   if (!account || another)
     throw new Error("Set CLOUDFLARE_ACCOUNT_ID: which account is meant is not clear.");
   return openCloudflare(account.id, headers, env);

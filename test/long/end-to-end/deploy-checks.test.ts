@@ -248,6 +248,14 @@ test("npm run deploy finds the only account of a token, and asks which of severa
   );
 });
 
+test("npm run deploy asks which account is meant if the token may not list accounts", async () => {
+  site().cloudflare.outage = /^GET .accounts$/;
+  const environment = { ...SECRETS, CLOUDFLARE_ACCOUNT_ID: undefined };
+  expect(await site().refusal(environment)).toBe(
+    "Set CLOUDFLARE_ACCOUNT_ID: which account is meant is not clear.",
+  );
+});
+
 describe("npm run deploy, where another tool has created database and queues,", () => {
   test("replaces them if they are empty and in no jurisdiction, and deletes the database's id", async () => {
     const { cloudflare, configure, folder } = site();
