@@ -13,10 +13,14 @@ import { recordLines, takesLines } from "./record-lines.ts";
 /**
  * Calls the method that the arguments of `npm run platform` name.
  *
+ * @param openSelected opens the Platform API that the arguments select.
  * @returns what to print; null if it has been printed already.
  * @throws Error that says what is wrong, in words for the user.
  */
-export async function callMethod(args: string[]): Promise<string | null> {
+export async function callMethod(
+  args: string[],
+  openSelected = openPlatform,
+): Promise<string | null> {
   const { values, positionals } = parseArguments(
     describeMethods,
     {
@@ -37,7 +41,7 @@ export async function callMethod(args: string[]): Promise<string | null> {
   const format = (answer: object) =>
     process.stdout.isTTY && !values.json ? toTable(answer) : JSON.stringify(answer, null, 2);
   const { ndjson, workspace, remote, env, actor = userInfo().username } = values;
-  const open = async () => callingAs(actor, await openPlatform({ remote, env }));
+  const open = async () => callingAs(actor, await openSelected({ remote, env }));
   if (ndjson && takesLines(method)) {
     if (workspace === undefined) throw new Error("--ndjson needs --workspace ID");
     if (positionals.length < 2) throw new Error("--ndjson needs a file, or -");

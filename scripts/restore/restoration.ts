@@ -58,7 +58,10 @@ export async function restore(
   const { execute } = opened;
   const restore = { ...opened, options, wrangler, cloudflare, time, queues: queuesOf(config) };
   const stamp = time.replaceAll(/[:.]/g, "-");
-  const file = join(homedir(), `${config.name}.restore-${options.database}-${stamp}.json`);
+  const file = join(
+    env.HOME ?? homedir(),
+    `${config.name}.restore-${options.database}-${stamp}.json`,
+  );
 
   let notes = readNotes(file);
   if (notes?.finished)

@@ -17,7 +17,7 @@ import { runProgram } from "../../node/support/process.ts";
 import { numbered, openWorkspace } from "../../node/support/workspace.ts";
 
 const command = await opened(openPlatformCommand());
-const { runtime, registry, platform, platformIn, inTerminal, seed, makeWorkspace } = command;
+const { runtime, registry, platform, platformHere, platformIn, inTerminal } = command;
 const isLinux = process.platform === "linux";
 
 describe("npm run platform", () => {
@@ -35,7 +35,7 @@ describe("npm run platform", () => {
     const { workspaceId, recordLeads } = await openWorkspace(runtime);
     await recordLeads(["1"], () => ({ name }));
     const input = JSON.stringify({ workspaceId, reference: "1" });
-    const { stdout } = await platform("findLeads", input);
+    const { stdout } = await platformHere("findLeads", input);
     expect(JSON.parse(stdout).items[0]).toMatchObject({ name });
     const exported = await platform("exportWorkspace", input.replace(/,.*/, "}"), "--ndjson");
     expect(exported.stdout).toContain("\\u009b2J");
@@ -86,7 +86,12 @@ describe("npm run platform", () => {
 
   test("revokes a leaked key by its text, which it does not print, and notes who did", async () => {
     const { workspaceId, keyId, apiKey } = await openWorkspace(runtime);
-    const revoked = await platform("revokeApiKey", JSON.stringify({ apiKey }), "--actor", "Ada");
+    const revoked = await platformHere(
+      "revokeApiKey",
+      JSON.stringify({ apiKey }),
+      "--actor",
+      "Ada",
+    );
     expect(JSON.parse(revoked.stdout)).toEqual({ keyId, workspaceId, webhookIds: [] });
     const { items } = await runtime.env.PLATFORM.listAuditTrail({ workspaceId });
     expect(items[0]).toMatchObject({ method: "revokeApiKey", ids: [keyId], actor: "Ada" });
@@ -204,10 +209,10 @@ describe("exportWorkspace --ndjson", () => {
 
 describe("eraseWorkspace", () => {
   test("erases the whole workspace, and can be run again", async () => {
-    const workspaceId = await makeWorkspace();
-    await seed("--leads", "3000", "--workspace", workspaceId);
-    for (const _ of [1, 2]) {
-      const end = await platform("eraseWorkspace", JSON.stringify({ workspaceId }));
+    const { workspaceId, recordLeads } = await openWorkspace(runtime);
+    await recordLeads(numbered(1_200));
+    for (const erase of [platform, platformHere]) {
+      const end = await erase("eraseWorkspace", JSON.stringify({ workspaceId }));
       expect([end.code, JSON.parse(end.stdout)]).toEqual([0, { done: true }]);
     }
     expect(await command.countLeads(workspaceId)).toBe(0);

@@ -11,10 +11,13 @@ import { tmpdir } from "node:os";
 import { delimiter, dirname, join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { expect, test, vi } from "vitest";
+import { parseOptions } from "../../../scripts/restore/options.ts";
+import { restore } from "../../../scripts/restore/restoration.ts";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
 import { openApi } from "../../../scripts/shared/local-api.ts";
 import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
-import { runProgram } from "../../node/support/process.ts";
+import { platformOf } from "../../node/support/platform-here.ts";
+import { runHere, runProgram } from "../../node/support/process.ts";
 import { startReceiver } from "../../node/support/receiver.ts";
 import { openWorkspace } from "../../node/support/workspace.ts";
 import { until } from "../../support/until.ts";
@@ -36,38 +39,37 @@ async function openDeployment(bindings: (keyof typeof DATABASES)[]) {
     startRuntime({ persist: join(folder, "state"), registry, databases: bindings.length });
   const cloudflare = await startCloudflare();
   for (const name of QUEUES) cloudflare.addQueue(name, "eu");
+  const options = (args: string[]) => ["--config", join(folder, "wrangler.toml"), ...args];
+  const env = {
+    PATH: [dirname(process.execPath), process.env.PATH].join(delimiter),
+    HOME: folder,
+    NODE_NO_WARNINGS: "1",
+    NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE,
+    WRANGLER_REGISTRY_PATH: registry,
+    ...cloudflare.env,
+  };
   const deployment = {
     cloudflare,
     folder,
     runtime: await start(),
     /** What happens when a database has been restored. */
     onRestored: () => {},
-    /** Remembers the databases as they are. @returns the time. */
-    async remember() {
-      await deployment.runtime.stop();
+    /** Remembers the databases as they are, while nothing is written. @returns the time. */
+    remember() {
       cpSync(d1, copy, { recursive: true });
-      const time = new Date().toISOString();
-      deployment.runtime = await start();
-      return time;
+      return new Date().toISOString();
     },
-    /** Runs the command with the real wrangler, to its end. */
+    /** Does what the command does, with the real wrangler. */
     restore: (...args: string[]) =>
-      runProgram(
-        [
-          ...[process.execPath, "test/node/support/restore-locally.ts"],
-          ...["--config", join(folder, "wrangler.toml"), ...args],
-        ],
-        {
-          env: {
-            PATH: [dirname(process.execPath), process.env.PATH].join(delimiter),
-            HOME: folder,
-            NODE_NO_WARNINGS: "1",
-            NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE,
-            WRANGLER_REGISTRY_PATH: registry,
-            ...cloudflare.env,
-          },
-        },
-      ),
+      runHere(() => {
+        const open = async () => platformOf(deployment.runtime);
+        return restore(parseOptions(options(args)), env, open);
+      }),
+    /** Runs the command to its end. */
+    command: (...args: string[]) =>
+      runProgram([process.execPath, "test/node/support/restore-locally.ts", ...options(args)], {
+        env,
+      }),
     async close() {
       await Promise.all([deployment.runtime.stop(), cloudflare.close()]);
       rmSync(folder, { recursive: true });
@@ -168,7 +170,7 @@ test("npm run restore brings records back, and repeats later decisions of people
     expect(await statusOf(deployment.runtime, key)).toBe(200);
   const settled = async () => (await deployment.runtime.env.PLATFORM.ledger({})).pending === 0;
   await until(settled);
-  const time = await deployment.remember();
+  const time = deployment.remember();
 
   // What happens after the moment that is restored.
   const { PLATFORM } = deployment.runtime.env;
@@ -193,32 +195,32 @@ test("npm run restore brings records back, and repeats later decisions of people
   const decided = await subscriptions();
   expect(decided).toHaveLength(2);
 
-  const restore = (...args: string[]) => deployment.restore("--timestamp", time, ...args);
+  const goBack = (...args: string[]) => deployment.restore("--timestamp", time, ...args);
   const isPaused = () => cloudflare.queues.map(({ settings }) => settings.delivery_paused ?? false);
 
   // Without an answer, nothing is changed.
-  const asked = await restore();
+  const asked = await goBack();
   expect(asked.stderr).toContain("Nothing was changed. Add --yes to go on.");
   expect(asked.stdout).toContain("revokeApiKey 1");
   expect([cloudflare.changes, isPaused()]).toEqual([[], [false, false, false]]);
 
   // One outage before the database is restored, and one just after.
   cloudflare.outage = /time_travel.restore/;
-  expect((await restore("--yes")).stderr).toContain("Time Travel failed");
+  expect((await goBack("--yes")).stderr).toContain("Time Travel failed");
   const [file = ""] = readdirSync(folder).filter((name) => name.endsWith(".json"));
   expect(statSync(join(folder, file)).mode & 0o777).toBe(0o600);
   cloudflare.outage = null;
-  expect((await restore("--yes")).stderr).toContain("The migrations of DB failed");
+  expect((await goBack("--yes")).stderr).toContain("The migrations of DB failed");
   expect(isPaused()).toEqual([true, true, false]);
   expect(await statusOf(deployment.runtime, revoked.apiKey)).toBe(200);
   cloudflare.outage = null;
 
-  const { code, stdout, stderr } = await restore("--yes");
+  const { code, stdout, stderr } = await deployment.command("--timestamp", time, "--yes");
   expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
   expect(stdout).toContain(`Repeated revokeApiKey {"keyId":"${revoked.keyId}"}`);
   expect(stdout).toContain("npx wrangler d1 time-travel restore DB --bookmark=");
   expect(isPaused()).toEqual([false, false, false]);
-  expect((await restore("--yes")).stderr).toContain("This restore is finished.");
+  expect((await goBack("--yes")).stderr).toContain("This restore is finished.");
 
   expect(await statusOf(deployment.runtime, revoked.apiKey)).toBe(401);
   expect(await statusOf(deployment.runtime, created.apiKey)).toBe(200);
@@ -260,7 +262,7 @@ test("restoring one of several databases leaves alone what has moved away, and e
   const open = () => openWorkspace(deployment.runtime, { database: "DB_2" });
   const [kept, moved, erased] = [await open(), await open(), await open()];
   for (const workspace of [kept, moved, erased]) await workspace.recordLeads(["then"]);
-  const time = await deployment.remember();
+  const time = deployment.remember();
 
   const created = await open();
   const { PLATFORM } = deployment.runtime.env;
