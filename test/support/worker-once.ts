@@ -1,8 +1,9 @@
-/**
+/*
  * Loads the Worker under test once for each test file. Each request, call and message imports it, and so does each
- * call of an object: every import asks Vite in Node twice whether the module has changed, which takes longer than most
- * calls. It does not change while a file's tests run.
+ * call of an object. Each import asks Vite in Node twice whether the module has changed, which takes longer than most
+ * calls. The module does not change while the tests of a file run.
  */
+
 interface ModuleRunner {
   import(id: string): Promise<unknown>;
 }
