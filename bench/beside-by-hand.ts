@@ -21,7 +21,7 @@ const EXTENTS = {
 export async function measureByHand(extent: setting.Extent): Promise<Samples> {
   const { rounds, load, events, singles, hangMs } = EXTENTS[extent];
   const open = async (bundle: setting.Bundle) => {
-    const runtime = await setting.start(bundle);
+    const runtime = await setting.startOrShare(bundle, extent);
     const receiver = await startReceiver();
     const workspace = await openWorkspace(runtime, [receiver.url]);
     await setting.recordAutomations(runtime, workspace.workspaceId);

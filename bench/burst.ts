@@ -25,7 +25,7 @@ const EXTENTS = {
  */
 export async function measureBurst(extent: setting.Extent): Promise<Samples> {
   const { rounds, size, quietMs } = EXTENTS[extent];
-  const runtime = await setting.start("worker");
+  const runtime = await setting.startOrShare("worker", extent);
   const receiver = await startReceiver(() => sleep(ANSWER_MS).then(() => 204));
   const urls = Array.from({ length: size.subscriptions }, (_, i) => `${receiver.url}/${i}`);
   const workspaces: { workspaceId: string }[] = [];

@@ -26,7 +26,7 @@ const EXTENTS = {
 /** Measures events per second to a fast receiver, the time to a receipt, and how much one that hangs slows others. */
 export async function measureDelivering(extent: setting.Extent): Promise<Samples> {
   const { rounds, events, singles, hangMs } = EXTENTS[extent];
-  const runtime = await setting.start("worker");
+  const runtime = await setting.startOrShare("worker", extent);
   const receiver = await startReceiver();
   const { workspaceId } = await openWorkspace(runtime, [receiver.url]);
   const perSecond = async (work: () => Promise<unknown>, before = async () => {}) => {

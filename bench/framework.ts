@@ -7,7 +7,7 @@ import {
   readsPerSecond,
   recordAutomations,
   SMOKE_LOAD,
-  start,
+  startOrShare,
 } from "./setting.ts";
 
 const EXTENTS: Record<Extent, { warmUp: Load; rounds: number; load: Load }> = {
@@ -22,7 +22,7 @@ const EXTENTS: Record<Extent, { warmUp: Load; rounds: number; load: Load }> = {
  */
 export async function measureFramework(extent: Extent): Promise<Samples> {
   const { warmUp, rounds, load } = EXTENTS[extent];
-  const [shipped, bare] = [await startFilled("shipped"), await startFilled("bare")];
+  const [shipped, bare] = [await startFilled("shipped", extent), await startFilled("bare", extent)];
   for (const { read } of [shipped, bare]) await read(warmUp);
   const ratios: number[] = [];
   for (let i = 0; i < rounds; i++) {
@@ -34,8 +34,8 @@ export async function measureFramework(extent: Extent): Promise<Samples> {
   return { framework_ratio: ratios };
 }
 
-async function startFilled(bundle: Bundle) {
-  const runtime = await start(bundle);
+async function startFilled(bundle: Bundle, extent: Extent) {
+  const runtime = await startOrShare(bundle, extent);
   const { workspaceId, apiKey } = await openWorkspace(runtime);
   await recordAutomations(runtime, workspaceId);
   return { read: (load: Load) => readsPerSecond(runtime, apiKey, load), stop: runtime.stop };

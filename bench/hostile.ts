@@ -43,8 +43,11 @@ async function measureNeighbours(extent: setting.Extent): Promise<Samples> {
   const crowd = await servers(counts.crowd, SLOW);
   const spread = [0, 1, 2, 3].map((group) => mixed.filter((_, i) => i % 4 === group));
   const groups = [...spread, crowd].map((group) => group.map(({ url }) => url));
-  const alone = await openWorld(groups.map(() => []));
-  const hostile = await openWorld(groups);
+  const alone = await openWorld(
+    extent,
+    groups.map(() => []),
+  );
+  const hostile = await openWorld(extent, groups);
   const ratios: number[] = [];
   let [received, owed] = [0, 0];
   const alternate = async () => {
@@ -67,8 +70,8 @@ async function measureNeighbours(extent: setting.Extent): Promise<Samples> {
 
 type World = Awaited<ReturnType<typeof openWorld>>;
 
-async function openWorld(groups: string[][]) {
-  const runtime = await setting.start("worker");
+async function openWorld(extent: setting.Extent, groups: string[][]) {
+  const runtime = await setting.startOrShare("worker", extent);
   const fast = await startReceiver();
   const { workspaceId } = await openWorkspace(runtime, [fast.url]);
   const others = await Promise.all(groups.map((urls) => openWorkspace(runtime, urls)));
@@ -104,14 +107,13 @@ const STOP_WITHIN_MS = 2_000;
 /** Watches the requests to receivers that are dead, that request a delay, or that must not get any more. */
 async function measurePosts(extent: setting.Extent): Promise<Samples> {
   const { watchMs, dead, asked, stopped } = extent === "smoke" ? WATCHED_SHORTLY : WATCHED;
-  // Each has a runtime of its own, unless the figures say nothing.
-  const shared = extent === "smoke" ? await setting.start("shipped") : null;
+  const runtimes: Runtime[] = [];
   const watch = async (answer: () => Answer | Promise<Answer>, work: Watch) => {
-    const runtime = shared ?? (await setting.start("shipped"));
+    const runtime = await setting.startOrShare("shipped", extent);
+    runtimes.push(runtime);
     const receiver = await startReceiver(answer);
     const workspace = await openWorkspace(runtime, [receiver.url]);
     const posts = await work({ runtime, receiver, ...workspace });
-    if (!shared) await runtime.stop();
     await receiver.close();
     return posts;
   };
@@ -144,7 +146,7 @@ async function measurePosts(extent: setting.Extent): Promise<Samples> {
     watch(slowly, countAfter(removeWebhook)),
     watch(slowly, countAfter(withdrawAccess)),
   ]);
-  await shared?.stop();
+  await Promise.all(runtimes.map((runtime) => runtime.stop()));
   return {
     dead_posts_45s: [deadPosts],
     retry_after_posts_12s: [askedPosts],

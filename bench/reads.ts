@@ -8,7 +8,7 @@ import {
   meter,
   openWorkspace,
   recordAutomations,
-  start,
+  startOrShare,
   timed,
 } from "./setting.ts";
 import { median } from "./statistics.ts";
@@ -22,7 +22,7 @@ const EXTENTS = {
 /** Measures the network hops of a read, and the cost of a page of many leads. */
 export async function measureReads(extent: Extent): Promise<Samples> {
   const { roundTripsMs, samples, leads, pages } = EXTENTS[extent];
-  const runtime = await start("worker");
+  const runtime = await startOrShare("worker", extent);
   const hops = await measureHops(runtime, roundTripsMs, samples);
   const found = { ...hops, ...(await measurePages(runtime, leads, pages)) };
   await runtime.stop();

@@ -1,5 +1,5 @@
 import type { Samples } from "./figures.ts";
-import { call, type Extent, openWorkspace, recordLeads, start, timed } from "./setting.ts";
+import { call, type Extent, openWorkspace, recordLeads, startOrShare, timed } from "./setting.ts";
 
 const EXTENTS = {
   full: { rounds: 5, leads: 5_000 },
@@ -10,7 +10,7 @@ const EXTENTS = {
 /** Measures leads per second through the Platform API, compared with raw inserts. Rounds alternate. */
 export async function measureRecording(extent: Extent): Promise<Samples> {
   const { rounds, leads } = EXTENTS[extent];
-  const runtime = await start("worker");
+  const runtime = await startOrShare("worker", extent);
   const { workspaceId } = await openWorkspace(runtime);
   const insert = `/bench/insert?workspace=${workspaceId}&count=${leads}`;
   const [recorded, ratios] = [[] as number[], [] as number[]];

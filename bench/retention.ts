@@ -1,7 +1,7 @@
 import { startReceiver } from "../test/node/support/receiver.ts";
 import { until } from "../test/support/until.ts";
 import type { Samples } from "./figures.ts";
-import { call, type Extent, openWorkspace, recordLeads, start, timed } from "./setting.ts";
+import { call, type Extent, openWorkspace, recordLeads, startOrShare, timed } from "./setting.ts";
 
 const LONG_AGO_MS = 100 * 86_400_000;
 const EVENTS = { full: 20_000, quick: 2_000, smoke: 20 };
@@ -12,7 +12,7 @@ const EVENTS = { full: 20_000, quick: 2_000, smoke: 20 };
  */
 export async function measureRetention(extent: Extent): Promise<Samples> {
   const events = EVENTS[extent];
-  const runtime = await start("worker");
+  const runtime = await startOrShare("worker", extent);
   const receiver = await startReceiver();
   const { workspaceId } = await openWorkspace(runtime, [receiver.url]);
   const ledger = () => runtime.env.PLATFORM.ledger({ workspaceId });

@@ -29,6 +29,22 @@ export function start(
   return startRuntime({ ...options, bundle, vars: QUOTA, withoutAssets: true });
 }
 
+/** The runtimes of a smoke run, by bundle: its figures say nothing, so benches may disturb each other. */
+const shared = new Map<Bundle, Promise<Runtime>>();
+
+/** Starts a Worker as `start` does, or, in a smoke run, uses the one that another bench has started. */
+export async function startOrShare(name: Bundle, extent: Extent): Promise<Runtime> {
+  if (extent !== "smoke") return start(name);
+  const started = shared.get(name) ?? start(name);
+  shared.set(name, started);
+  const runtime = await started;
+  const stop = async () => {
+    // Another bench may wait until nothing is pending.
+    await runtime.env.DB.exec("DELETE FROM deliveries");
+  };
+  return { ...runtime, stop };
+}
+
 /** Builds an entry in `bench/` with the settings of wrangler, which takes seconds to start. @returns the bundle. */
 function buildEntry(name: Bundle): string {
   const outfile = join(ROOT, `dist/bench/${name}.js`);
