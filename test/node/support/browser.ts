@@ -26,7 +26,9 @@ const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.mi
  */
 export async function openBrowser(): Promise<Browser> {
   const executablePath = findChromium();
-  if (executablePath) return opened(chromium.launch({ executablePath }));
+  // Otherwise a page starts another process each time that it comes from an empty one.
+  const args = ["--renderer-process-limit=1"];
+  if (executablePath) return opened(chromium.launch({ executablePath, args }));
   if (process.env.CI) throw new Error("no Chromium: install it, or set CHROMIUM");
   beforeEach((t) => t.skip("no Chromium found: install it, or set CHROMIUM"));
   return null as never;
