@@ -1,5 +1,5 @@
 import type { BrowserContextOptions, Page } from "playwright-core";
-import { beforeAll, expect, test } from "vitest";
+import { beforeAll, expect, onTestFinished, test } from "vitest";
 import { startRuntime } from "../../../scripts/shared/runtime.ts";
 import { Document } from "../../../site/openapi.ts";
 import { buildDocument } from "../../../src/http/document/document.ts";
@@ -216,6 +216,9 @@ test.each([
   ["next_cursor", "Pagination", "/docs/guides/pagination"],
 ])("finds %j first in %j", async (words, title, path) => {
   const { page } = desktop;
+  // A page that scrolls smoothly is painted sixty times a second until it is there.
+  await page.emulateMedia({ reducedMotion: "reduce" });
+  onTestFinished(() => page.emulateMedia({ reducedMotion: null }));
   // From the page that the words before have found.
   if (new URL(page.url()).pathname === "/docs") await goToDocs(page, "/docs/guides/portal");
   await page.keyboard.press(words === "rate limit" ? "Control+k" : "/");
@@ -235,7 +238,6 @@ test.each([
       const { top } = (found.closest(".tabs") ?? found).getBoundingClientRect();
       return top < 300 || (top < innerHeight && scrollY + innerHeight >= document.body.scrollHeight - 1);
     })()`);
-  // Pages scroll smoothly.
   await expect.poll(isAtTop).toBe(true);
 });
 
@@ -313,7 +315,7 @@ test("sends what the form holds, a header too, and asks before it deletes", asyn
 test("fits a phone: nothing scrolls sideways, and a request can be made", async () => {
   const { page, faults } = phone;
   for (const path of await everyPage(page)) {
-    await goToDocs(page, path);
+    await putInPlace(page, path);
     expect(await widthOf(page), path).toBe(PHONE_WIDTH);
   }
   await expectData(page);
