@@ -149,7 +149,7 @@ export async function deploy(options: Options, environment: NodeJS.ProcessEnv): 
   if (former !== null && origin !== "" && !isNewAddress && !options.atOnce) {
     const wasUnhealthy = (await askHealth(origin)) === UNHEALTHY;
     const { id } = await uploadWith("versions", "upload");
-    await shift(options, wrangler, config, id, former, wasUnhealthy);
+    await shift(options, wrangler, cloudflare, config, id, former, wasUnhealthy);
   } else {
     const uploaded = await uploadWith("deploy");
     await test(options, config, uploaded, former, isNewAddress);
@@ -328,16 +328,25 @@ async function upload(
 async function shift(
   { waitSeconds, selection }: Options,
   wrangler: Wrangler,
+  cloudflare: Cloudflare,
   { name, vars }: Unstable_Config,
   version: string,
   former: string,
   wasUnhealthy: boolean,
 ): Promise<void> {
-  const share = async (...versions: string[]) => {
-    const { ok, complaint } = await wrangler.ask("versions", "deploy", ...versions, "--yes");
-    if (!ok) throw new Error(`${version} gets no traffic; ${former} serves:\n${complaint}`);
-  };
-  await share(`${former}@100`, `${version}@0`);
+  const withoutTraffic = (complaint: string) =>
+    new Error(`${version} gets no traffic; ${former} serves:\n${complaint}`);
+  // Wrangler would make the same call, but takes seconds to start.
+  const versions = [
+    { version_id: former, percentage: 100 },
+    { version_id: version, percentage: 0 },
+  ];
+  const shares = { strategy: "percentage", versions };
+  await cloudflare
+    .call(z.unknown(), "POST", `/workers/scripts/${name}/deployments`, shares)
+    .catch((error: Error) => {
+      throw withoutTraffic(error.message);
+    });
   const address = String(vars.PORTAL_ORIGIN);
   const headers = { "Cloudflare-Workers-Version-Overrides": `${name}="${version}"` };
   const faults = await findFaults(address, waitSeconds, { id: version, headers, wasUnhealthy });
@@ -347,7 +356,9 @@ async function shift(
         "\n  ",
       ),
     );
-  await share(`${version}@100`);
+  // Wrangler also updates the settings that belong to no version, such as the sampling of logs.
+  const { ok, complaint } = await wrangler.ask("versions", "deploy", `${version}@100`, "--yes");
+  if (!ok) throw withoutTraffic(complaint);
   // Routes, schedules and consumers of queues belong to no version.
   const code = await wrangler.show(["triggers", "deploy"]);
   if (code !== 0) throw new Error("The new version serves, but its triggers were not updated.");

@@ -65,7 +65,9 @@ describe("npm run deploy, repeated after a failure,", () => {
     const settings = { message_retention_period: 14 * 24 * 60 * 60 };
     expect(cloudflare.queues).toMatchObject(QUEUES.map(() => ({ jurisdiction: "eu", settings })));
 
-    expect(await fail(/^POST .*deployments$/)).toContain("gets no traffic");
+    // The first share of the traffic, which is none, and then all of it.
+    for (const outageAfter of [0, 1])
+      expect(await fail(/^POST .*deployments$/, outageAfter)).toContain("gets no traffic");
     cloudflare.changes.length = 0;
     expect((await site().deploy()).code).toBe(0);
     const { versions, deployments } = cloudflare.workers.get("public-api") ?? {};
