@@ -36,26 +36,38 @@ type LogAlarm = Extract<(typeof ALARMS)[number], { count: number }>;
 
 const Item = z.object({ id: z.string() });
 const Items = z.array(Item.extend({ name: z.string() })).nullish();
-const { CLOUDFLARE_API_TOKEN, CLOUDFLARE_ACCOUNT_ID } = process.env;
 
-process.on("uncaughtException", fail);
-const { values } = parseArguments(USAGE, {
-  env: { type: "string" },
-  apply: { type: "boolean", default: false },
-  email: { type: "string" },
-  origin: { type: "string" },
-});
-const { name, vars } = await readConfig(join(ROOT, "wrangler.toml"), values.env);
-if (!values.apply) show(String(name));
-else if (!values.email) throw new Error("--apply needs --email ADDRESS");
-else await apply(String(name), values.origin ?? String(vars.PORTAL_ORIGIN), values.email);
+/**
+ * Does what the arguments of `npm run alarms` say.
+ *
+ * @param env the environment variables.
+ * @throws Error that says what is wrong, in words for the user.
+ */
+export async function alarms(args: string[], env: NodeJS.ProcessEnv): Promise<void> {
+  const { values } = parseArguments(
+    USAGE,
+    {
+      env: { type: "string" },
+      apply: { type: "boolean", default: false },
+      email: { type: "string" },
+      origin: { type: "string" },
+    },
+    { args },
+  );
+  const { apply: isApplied, email, origin } = values;
+  if (isApplied && !email) throw new Error("--apply needs --email ADDRESS");
+  const { name, vars } = await readConfig(join(ROOT, "wrangler.toml"), values.env);
+  if (isApplied && email)
+    await apply(String(name), origin ?? String(vars.PORTAL_ORIGIN), email, env);
+  else show(String(name), env);
+}
 
-function show(worker: string): void {
+function show(worker: string, env: NodeJS.ProcessEnv): void {
   for (const alarm of ALARMS) {
     // The others are conditions that Cloudflare notifies of.
     const isOnLog = alarm.page === undefined;
     print(`${alarm.name}: ${isOnLog ? conditionOf(alarm) : alarm.page}`);
-    if (isOnLog) print(`  ${queryOf(worker, alarm)}`);
+    if (isOnLog) print(`  ${queryOf(worker, alarm, env)}`);
   }
   print("\nWhat to do: docs/runbook.md.");
 }
@@ -68,8 +80,11 @@ function conditionOf({ count, minutes }: LogAlarm): string {
  * The query of a Custom Alert, in the dialect of Cloudflare's SQL API. A row stands for `sampleInterval` lines,
  * as Cloudflare samples them when there are many.
  */
-function queryOf(worker: string, { name, minutes, outcomes }: LogAlarm): string {
-  const account = CLOUDFLARE_ACCOUNT_ID ?? "ACCOUNT_ID";
+function queryOf(
+  worker: string,
+  { name, minutes, outcomes }: LogAlarm,
+  { CLOUDFLARE_ACCOUNT_ID: account = "ACCOUNT_ID" }: NodeJS.ProcessEnv,
+): string {
   const quoted = (outcomes ?? []).map((outcome) => `'${outcome}'`).join(", ");
   const condition = outcomes
     ? `attributes['$workers.outcome'] IN (${quoted})`
@@ -78,17 +93,19 @@ function queryOf(worker: string, { name, minutes, outcomes }: LogAlarm): string 
 }
 
 /** Creates or updates the notifications. @throws Error if the API rejects a call. */
-async function apply(worker: string, origin: string, email: string): Promise<void> {
+async function apply(
+  worker: string,
+  origin: string,
+  email: string,
+  env: NodeJS.ProcessEnv,
+): Promise<void> {
   if (!URL.canParse(origin))
     throw new Error("Set PORTAL_ORIGIN in wrangler.toml: the health check needs the address.");
+  const { CLOUDFLARE_API_TOKEN, CLOUDFLARE_ACCOUNT_ID } = env;
   if (!CLOUDFLARE_API_TOKEN || !CLOUDFLARE_ACCOUNT_ID)
     throw new Error("Set CLOUDFLARE_API_TOKEN and CLOUDFLARE_ACCOUNT_ID.");
   const { hostname } = new URL(origin);
-  const cloudflare = openCloudflare(
-    CLOUDFLARE_ACCOUNT_ID,
-    bearer(CLOUDFLARE_API_TOKEN),
-    process.env,
-  );
+  const cloudflare = openCloudflare(CLOUDFLARE_ACCOUNT_ID, bearer(CLOUDFLARE_API_TOKEN), env);
   const zoneId = await findZone(cloudflare, hostname);
   const checkId = await put(cloudflare, `//zones/${zoneId}/healthchecks`, {
     name: `${worker}-health`,
@@ -145,4 +162,9 @@ async function findZone({ call, accountId }: Cloudflare, hostname: string): Prom
     if (zone) return zone.id;
   }
   throw new Error(`The account has no zone for ${hostname}: a health check needs one.`);
+}
+
+if (import.meta.main) {
+  process.on("uncaughtException", fail);
+  await alarms(process.argv.slice(2), process.env);
 }

@@ -1,8 +1,9 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { json } from "node:stream/consumers";
 import { beforeEach, expect, test } from "vitest";
+import { alarms } from "../../../scripts/alarms/alarms.ts";
 import { opened } from "../../node/support/opened.ts";
-import { runProgram } from "../../node/support/process.ts";
+import { runHere, runProgram } from "../../node/support/process.ts";
 import { serve } from "../../node/support/server.ts";
 
 /** The lists of Cloudflare's API, by path; each item as it was last written. */
@@ -40,18 +41,25 @@ beforeEach(() => {
   writes = [];
 });
 
-async function alarms(args: string[], token = "token") {
-  const own = { CLOUDFLARE_API_BASE_URL: cloudflare.url, CLOUDFLARE_API_TOKEN: token };
-  const env = { ...process.env, ...own, CLOUDFLARE_ACCOUNT_ID: "a1" };
+const ENV = { CLOUDFLARE_API_BASE_URL: cloudflare.url, CLOUDFLARE_ACCOUNT_ID: "a1" };
+
+/** Runs the command to its end. */
+function runAlarms(...args: string[]) {
   const words = [process.execPath, "--no-warnings", "scripts/alarms/alarms.ts", ...args];
-  const { code, stdout, stderr } = await runProgram(words, { env });
+  return runProgram(words, { env: { ...process.env, ...ENV } });
+}
+
+/** Does what the command does, in this process. */
+async function alarmsHere(args: string[], token = "token") {
+  const env = { ...ENV, CLOUDFLARE_API_TOKEN: token };
+  const { code, stdout, stderr } = await runHere(() => alarms(args, env));
   return { code, output: stdout + stderr };
 }
 
 const APPLY = ["--apply", "--email", "ops@example.com", "--origin", "https://api.example.com"];
 
 test("npm run alarms prints the nine alarms, for the Worker of an environment", async () => {
-  const { code, output } = await alarms(["--env", "staging"]);
+  const { code, stdout: output } = await runAlarms("--env", "staging");
   expect(code).toBe(0);
   expect(output.match(/^[a-z_]+: /gm)).toHaveLength(9);
   expect(output).toContain(`request_failed: threshold >= 10, evaluation window 5 minutes, of
@@ -63,8 +71,13 @@ test("npm run alarms prints the nine alarms, for the Worker of an environment", 
   expect(writes).toEqual([]);
 });
 
+test("npm run alarms stops with the sentence alone, and the exit code 1", async () => {
+  const stderr = "--apply needs --email ADDRESS\n";
+  expect(await runAlarms("--apply")).toEqual({ code: 1, stdout: "", stderr });
+});
+
 test("npm run alarms --apply creates what Cloudflare notifies of, and updates it the next time", async () => {
-  const first = await alarms(APPLY);
+  const first = await alarmsHere(APPLY);
   expect(first.output).toContain("ops@example.com is notified if api.example.com is not healthy");
   expect(first.code).toBe(0);
   expect(writes).toEqual([`POST ${CHECKS}`, `POST ${POLICIES}`, `POST ${POLICIES}`]);
@@ -80,18 +93,18 @@ test("npm run alarms --apply creates what Cloudflare notifies of, and updates it
     { alert_type: "incident_alert" },
   ]);
   writes = [];
-  expect((await alarms(APPLY)).code).toBe(0);
+  expect((await alarmsHere(APPLY)).code).toBe(0);
   expect(writes).toEqual([`PUT ${CHECKS}/id-0`, `PUT ${POLICIES}/id-1`, `PUT ${POLICIES}/id-2`]);
 });
 
-test.concurrent.each([
+test.each([
   [["--apply"], "token", "--apply needs --email ADDRESS"],
   [["--apply", "--email", "ops@example.com"], "token", "Set PORTAL_ORIGIN in wrangler.toml"],
   [[...APPLY.slice(0, 3), "--origin", "https://other.test"], "token", "has no zone for other.test"],
   [APPLY, "wrong", "Cloudflare rejects GET /zones?name=api.example.com&account.id=a1: Forbidden"],
   [["--env", "nope"], "token", "wrangler.toml has no [env.nope]"],
 ])("npm run alarms %j with a %s stops with a sentence", async (args, token, sentence) => {
-  const { code, output } = await alarms(args, token);
+  const { code, output } = await alarmsHere(args, token);
   expect(output).toContain(sentence);
   expect(output.trim().split("\n")).toHaveLength(1);
   expect(code).toBe(1);
