@@ -85,7 +85,7 @@ CREATE TABLE `deliveries` (
 	`workspace_id` text NOT NULL,
 	`type` text NOT NULL,
 	`state` text NOT NULL,
-	`priority` integer DEFAULT 0 NOT NULL,
+	`priority` integer DEFAULT 1 NOT NULL,
 	`attempts` integer DEFAULT 0 NOT NULL,
 	`due_at` integer NOT NULL,
 	`scheduled_at` integer,

@@ -9,7 +9,7 @@ import {
   exhaustOverflow,
   selectWithPending,
 } from "./delivery/cancellation.ts";
-import { findLate } from "./delivery/late.ts";
+import { findLate } from "./delivery/due.ts";
 import { sendWakeUps } from "./delivery/messages.ts";
 import { announceProblems } from "./email/announce.ts";
 import { deleteOldCounts } from "./history/counts.ts";

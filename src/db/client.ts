@@ -116,7 +116,7 @@ export function insertEach(
   write: (chunk: string) => SQLWrapper,
 ): Statements<number> {
   const chunks = jsonParameters(rows).map((chunk) => counted(write(chunk)));
-  return readAs(inOrder(chunks), (counts) => counts.reduce((total, count) => total + count, 0));
+  return readAs(combine(chunks), (counts) => counts.reduce((total, count) => total + count, 0));
 }
 
 /**
@@ -138,12 +138,12 @@ export function prepared<P extends DrizzleQuery>(query: P) {
  * list instead, and so are their results.
  *
  * @example
- * inOrder({
+ * combine({
  *   found: qb.select().from(leads),
  *   removed: isRemoving ? counted(qb.delete(leads)) : undefined,
  * });
  */
-export function inOrder<const P extends Parts | readonly Part[]>(
+export function combine<const P extends Parts | readonly Part[]>(
   parts: P,
 ): Statements<ResultsOf<P>> {
   const made = Object.entries(parts).flatMap(([name, part]) =>
@@ -208,7 +208,7 @@ const overClient = (client: D1Client) => drizzle(client as D1Database);
 export function commit<P extends Part>(db: Database, part: P): Promise<ResultOf<P>>;
 export function commit<const P extends Parts>(db: Database, parts: P): Promise<ResultsOf<P>>;
 export async function commit({ $client }: Database, work: Part | Parts): Promise<unknown> {
-  const { queries, read } = isParts(work) ? inOrder(work) : toStatements(work);
+  const { queries, read } = isParts(work) ? combine(work) : toStatements(work);
   if (queries.length === 0) return read([]);
   return read(
     await $client.batch(queries.map(({ sql, params }) => $client.prepare(sql).bind(...params))),

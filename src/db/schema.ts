@@ -358,10 +358,10 @@ export const events = sqliteTable(
  * are spaced, `chooseNext` decides (delivery/policy.ts).
  */
 export const PRIORITY = {
-  /** Not tried yet. */
-  untried: 0,
   /** A manual send, which is never blocked. */
-  manual: 1,
+  manual: 0,
+  /** Not tried yet. */
+  untried: 1,
   /**
    * Due once `streakRetryAt` of its subscription has come, if not earlier by its retry schedule. It has only failed
    * within the current streak, or at a URL that the subscription does not have any more.

@@ -2,7 +2,6 @@ import { type SQL, sql } from "drizzle-orm";
 import type { DeliveryState, WebhookEvent } from "../contract/enumerations.ts";
 import { DAY_MS } from "../contract/time.ts";
 import { excluded, insertFrom, mapColumns } from "../db/builder.ts";
-import { prepared } from "../db/client.ts";
 import { attempts, deliveries, deliveryCounts, subscriptions } from "../db/schema.ts";
 
 /*
@@ -94,7 +93,7 @@ export function countAttempts(attempts: readonly EndedAttempt[]): CountsOfDay[] 
 }
 
 /**
- * Prepares the statement that adds counts, for the transaction that records the outcomes.
+ * A statement that adds the placeholder `counts`, `CountsOfDay` in a JSON array, to the stored counts.
  *
  * @param isWanted SQL condition on `subscriptions` and the row `added` of `json_each`, whose value is a `CountsOfDay`.
  *   It must be false when the transaction is applied a second time, or the attempts count twice.
@@ -107,24 +106,19 @@ export function addCounts(isWanted: SQL) {
         UNION ALL
         SELECT key, value FROM json_each(excluded.counts))
       GROUP BY key))`;
-  const insert = prepared(
-    insertFrom(
-      deliveryCounts,
-      {
-        workspaceId: subscriptions.workspaceId,
-        subscriptionId: subscriptions.id,
-        day: sql`added.value->>'day'`,
-        counts: sql`added.value->'counts'`,
-      },
-      sql`FROM json_each(${sql.placeholder("counts")}) AS added
-        JOIN ${subscriptions} ON ${subscriptions.id} = added.value->>'subscriptionId'
-        WHERE ${isWanted}
-        ON CONFLICT DO UPDATE SET counts = ${merged}`,
-    ),
+  return insertFrom(
+    deliveryCounts,
+    {
+      workspaceId: subscriptions.workspaceId,
+      subscriptionId: subscriptions.id,
+      day: sql`added.value->>'day'`,
+      counts: sql`added.value->'counts'`,
+    },
+    sql`FROM json_each(${sql.placeholder("counts")}) AS added
+      JOIN ${subscriptions} ON ${subscriptions.id} = added.value->>'subscriptionId'
+      WHERE ${isWanted}
+      ON CONFLICT DO UPDATE SET counts = ${merged}`,
   );
-  /** @param values the values of the placeholders in `isWanted`. */
-  return (added: CountsOfDay[], values: Record<string, unknown>) =>
-    insert({ ...values, counts: JSON.stringify(added) });
 }
 
 /** Returns when the UTC day of a time started. */

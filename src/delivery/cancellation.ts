@@ -2,12 +2,11 @@ import { and, isNull, type SQL, sql } from "drizzle-orm";
 import { WebhookEvent } from "../contract/enumerations.ts";
 import { EXPIRES_AFTER_MS, PENDING_MAX } from "../contract/limits.ts";
 import { qb } from "../db/builder.ts";
-import { CLEANUP_MAX, inOrder, prepared, readAs, type Statements } from "../db/client.ts";
+import { CLEANUP_MAX, combine, prepared, readAs, type Statements } from "../db/client.ts";
 import { deliveries, PRIORITY, subscriptions } from "../db/schema.ts";
 import { isCancelledLazily } from "../db/states.ts";
-import { isWritable } from "../workspaces/moves.ts";
-import { IS_IN_LINE, LINES } from "./due.ts";
-import { subscriptionsWithPending } from "./late.ts";
+import { isWritable } from "../workspaces/write-lock.ts";
+import { IS_IN_LINE, LINES, subscriptionsWithPending } from "./due.ts";
 import type { WakeUp } from "./messages.ts";
 
 /*
@@ -113,7 +112,7 @@ export function cancelDeliveries(values: {
   requests: string;
   inProgress: string;
 }): Statements<unknown> {
-  return inOrder([markCancelled(values), finishCancelling(values)]);
+  return combine([markCancelled(values), finishCancelling(values)]);
 }
 
 /**
@@ -199,7 +198,7 @@ const noteOverflow = prepared(
  */
 export function exhaustOverflow(subscriptionId: string, now: number): Statements<number> {
   const values = { subscriptionId, now };
-  const statements = inOrder({ noted: noteOverflow(values), exhausted: exhaustOldest(values) });
+  const statements = combine({ noted: noteOverflow(values), exhausted: exhaustOldest(values) });
   return readAs(statements, ({ exhausted }) => exhausted.length);
 }
 

@@ -1,4 +1,4 @@
-import { isServed } from "../contract/served.ts";
+import { servesCrmSources } from "../contract/served.ts";
 import { openDatabase } from "../db/client.ts";
 import { bindingOf, DIRECTORY } from "../db/databases.ts";
 import { log, logError } from "../log.ts";
@@ -26,8 +26,11 @@ import type { DispatchPorts } from "./session.ts";
  * 7. Rounds record the outcomes, each within a second. The round after the last request also releases the lease, unless
  *    it claims more.
  * 8. When the session has ended, it decides on the next wake-up message, which this consumer sends. If the
- *    queues lose a message, the scheduled job finds its deliveries (late.ts, called by sweep.ts).
+ *    queues lose a message, the scheduled job finds its deliveries (`findLate` in due.ts, called by sweep.ts).
  */
+
+/** The ports of a dispatch that prepare deliveries and make attempts. */
+type Sender = Pick<DispatchPorts, "prepare" | "attempt">;
 
 /** Maximum dispatches per invocation, which share its connections: one for each queue and database. */
 const DISPATCHES_PER_INVOCATION = 3;
@@ -43,13 +46,13 @@ const FAILED_DISPATCH_WAIT_MS = LEASE_MS;
  * Consumes the delivery queues: sends the due deliveries of the subscriptions that the messages name. Messages are
  * only hints. The deliveries themselves are in the database, so a lost or repeated message does no harm.
  *
- * @param attempt makes one attempt; the simulation and tests replace it.
+ * @param sender prepares deliveries, and makes attempts; the simulation and tests replace it.
  */
 export async function consume(
   messages: readonly Message[],
   env: Env,
   ctx: Pick<ExecutionContext, "waitUntil">,
-  attempt?: DispatchPorts["attempt"],
+  sender: Sender = createSender(env),
 ): Promise<void> {
   const valid: Message<WakeUpMessage>[] = [];
   for (const message of messages) {
@@ -61,11 +64,12 @@ export async function consume(
     }
   }
   const batches = batchMessages(valid);
+  const served = batches.slice(0, DISPATCHES_PER_INVOCATION);
   // The rest is retried in another invocation, which has connections of its own.
-  for (const { messages } of batches.splice(DISPATCHES_PER_INVOCATION))
-    for (const message of messages) message.retry();
-  const connections = Math.floor(CONNECTIONS_MAX / Math.max(1, batches.length));
-  await Promise.all(batches.map((batch) => consumeBatch(batch, connections, env, ctx, attempt)));
+  for (const left of batches.slice(DISPATCHES_PER_INVOCATION))
+    for (const message of left.messages) message.retry();
+  const connections = Math.floor(CONNECTIONS_MAX / Math.max(1, served.length));
+  await Promise.all(served.map((batch) => consumeBatch(batch, connections, env, ctx, sender)));
 }
 
 /** Messages of one queue whose subscriptions are in one database. */
@@ -93,14 +97,14 @@ async function consumeBatch(
   connections: number,
   env: Env,
   ctx: Pick<ExecutionContext, "waitUntil">,
-  attempt: DispatchPorts["attempt"] | undefined,
+  sender: Sender,
 ): Promise<void> {
   const arrived = new Map<string, number>();
   for (const { body } of messages) {
     const { subscriptionId, wakeAt = 0 } = body;
     arrived.set(subscriptionId, Math.max(arrived.get(subscriptionId) ?? 0, wakeAt));
   }
-  const work = dispatchAndWake(database, arrived, queue, connections, env, attempt).catch(
+  const work = dispatchAndWake(database, arrived, queue, connections, env, sender).catch(
     async (error: unknown) => {
       logError("dispatch_failed", error, { database, subscriptions: arrived.size });
       const wakeAt = Date.now() + FAILED_DISPATCH_WAIT_MS;
@@ -128,14 +132,12 @@ async function dispatchAndWake(
   queue: QueueName,
   connections: number,
   env: Env,
-  attempt: DispatchPorts["attempt"] | undefined,
+  sender: Sender,
 ): Promise<void> {
   // No D1 session: each round reads the primary. A replica could hide for a while that a subscription has ended, and
   // no request may start later than `STOPS_WITHIN_MS` after that.
   const db = openDatabase(bindingOf(env, database));
-  const servesCrmSource = isServed(env.SERVED_ROUTES, "automations.crm_source");
-  const sender = createSender(env);
-  const makeAttempt = attempt ?? sender.attempt;
+  const servesCrmSource = servesCrmSources(env);
   const startedAt = Date.now();
   const count = { delivered: 0, failed: 0 };
   const waking: Promise<boolean>[] = [];
@@ -144,7 +146,7 @@ async function dispatchAndWake(
     random: Math.random,
     prepare: sender.prepare,
     async attempt(...request) {
-      const outcome = await makeAttempt(...request);
+      const outcome = await sender.attempt(...request);
       count[succeeded(outcome) ? "delivered" : "failed"]++;
       return outcome;
     },

@@ -57,6 +57,8 @@ export async function dispatch(
   let leasedUntil = 0;
   let statements = 0;
   const remaining = new Set(arrived.keys());
+  // A round is made for all sessions at once, as soon as each that still runs has requested one, or the first request
+  // has waited for as long as its session lets it. A round that fails fails for all of them.
   const rounds = batchRequests(remaining.size, shareRound);
   // One connection stays free for queue messages. Without it, the wake-up message of a session that has ended
   // would wait for the requests of the others.
@@ -101,13 +103,17 @@ export async function dispatch(
     const claims = Map.groupBy(signed, (delivery) => delivery.subscriptionId);
     for (const id of claims.keys()) pool.serve(id, found.get(id)?.workspaceId ?? "");
     const notedFor = new Map(wakeUps.map((wakeUp) => [wakeUp.subscriptionId, wakeUp.wakeAt]));
-    return requests.map(({ subscriptionId: id }) => ({
-      subscription: found.get(id) ?? null,
-      due: claims.get(id) ?? [],
-      withdrawnDue: rows.filter((row) => row.isWithdrawn && row.subscriptionId === id),
-      limit,
-      notedWakeAt: notedFor.get(id) ?? null,
-      requestedAt,
-    }));
+    const rowsOf = Map.groupBy(rows, (row) => row.subscriptionId);
+    return requests.map(({ subscriptionId: id }) => {
+      const own = rowsOf.get(id) ?? [];
+      return {
+        subscription: found.get(id) ?? null,
+        due: claims.get(id) ?? [],
+        withdrawnDue: own.filter(({ isWithdrawn }) => isWithdrawn),
+        mayHaveMore: own.length >= limit,
+        notedWakeAt: notedFor.get(id) ?? null,
+        requestedAt,
+      };
+    });
   }
 }

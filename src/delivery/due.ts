@@ -1,16 +1,23 @@
-import { and, eq, isNull, type SQL, sql } from "drizzle-orm";
+import { and, eq, isNull, lte, type Placeholder, type SQL, sql } from "drizzle-orm";
 import { WebhookEvent } from "../contract/enumerations.ts";
+import { SWEEP_MAX } from "../contract/limits.ts";
+import { MINUTE_MS } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
-import { prepared, readAs, type Statements } from "../db/client.ts";
+import { type Database, prepared, query, readAs, type Statements } from "../db/client.ts";
 import { deliveries, PRIORITY, subscriptions } from "../db/schema.ts";
+import { isWritable } from "../workspaces/write-lock.ts";
 import type { WakeUp } from "./messages.ts";
 import { queueOf } from "./policy.ts";
 
 /*
- * When pending deliveries are sent, in SQL. It applies the decisions of policy.ts that the rows store: the priority
- * and due time of a delivery, and `blockedUntil` and `streakRetryAt` of its subscription. Two forms of this must agree.
- * `ATTEMPT_DUE_AT` computes when a delivery may be sent. `IS_DUE` and `IS_UNBLOCKED` (round.ts) select the deliveries
- * that may be sent now, through the index.
+ * When pending deliveries are sent, in SQL, and whom to wake for them: the subscriptions of a workspace, after a
+ * transaction (`selectWakeUps`), and those of all workspaces whose deliveries are late, because a queue has lost their
+ * message or their dispatch has died (`findLate`).
+ *
+ * The conditions apply the decisions of policy.ts that the rows store: the priority and due time of a delivery, and
+ * `blockedUntil` and `streakRetryAt` of its subscription. Two forms of this must agree. `ATTEMPT_DUE_AT` computes when a
+ * delivery may be sent. `IS_DUE` and `IS_UNBLOCKED` (round.ts) select the deliveries that may be sent now, through the
+ * index.
  *
  * The pending deliveries of a subscription form a line for each event type and priority, in which they are in
  * the order of their due times. The index `deliveries_due_of_subscription` begins with the line, so reading its
@@ -54,7 +61,20 @@ export function nextSendAt(condition: SQL = sql`1`): SQL<number | null> {
     WHERE ${IS_IN_LINE} AND ${condition} ORDER BY ${deliveries.dueAt} LIMIT 1)) FROM ${LINES})`;
 }
 
-const due = prepared(
+/**
+ * Selects a wake-up for each subscription of a workspace that has something to send now, or had before it was cancelled.
+ * One that a dispatch leases needs none: the dispatch looks again when it releases the lease, and finds what was
+ * committed until then.
+ *
+ * @param now Unix milliseconds.
+ */
+export function selectWakeUps(workspaceId: string, now: number): Statements<WakeUp[]> {
+  return readAs(subscriptionsToWake({ workspaceId, now }), (found) =>
+    found.map(({ subscriptionId, slow }) => ({ subscriptionId, queue: queueOf({ slow }) })),
+  );
+}
+
+const subscriptionsToWake = prepared(
   qb
     .select({ subscriptionId: subscriptions.id, slow: subscriptions.slow })
     .from(subscriptions)
@@ -62,15 +82,61 @@ const due = prepared(
       and(
         eq(subscriptions.workspaceId, sql.placeholder("workspaceId")),
         isNull(subscriptions.deletedAt),
+        lte(subscriptions.leasedUntil, sql.placeholder("now")),
         sql`${nextSendAt()} <= ${sql.placeholder("now")}`,
       ),
     ),
 );
 
-/** Lists all subscriptions of a workspace that have a delivery to send now, even if a dispatch leases them, or has still to
- * mark it as cancelled. */
-export function selectDue(workspaceId: string, now: number): Statements<WakeUp[]> {
-  return readAs(due({ workspaceId, now }), (found) =>
-    found.map(({ subscriptionId, slow }) => ({ subscriptionId, queue: queueOf({ slow }) })),
-  );
+/**
+ * A common table expression, `with_pending`, for `WITH RECURSIVE`: the ids of the subscriptions with pending
+ * deliveries. It jumps from one subscription to the next in the index, however many pending deliveries each has.
+ */
+export function subscriptionsWithPending(after: string | Placeholder): SQL {
+  // Raw SQL: Drizzle has no recursive queries.
+  return sql`with_pending (id) AS (
+      SELECT min(${deliveries.subscriptionId}) FROM ${deliveries}
+        WHERE ${deliveries.state} = 'pending' AND ${deliveries.subscriptionId} > ${after}
+      UNION ALL
+      SELECT (SELECT min(${deliveries.subscriptionId}) FROM ${deliveries}
+        WHERE ${deliveries.state} = 'pending' AND ${deliveries.subscriptionId} > with_pending.id)
+      FROM with_pending WHERE with_pending.id IS NOT NULL)`;
+}
+
+/** How long a delivery must have been due before the scheduled job wakes its subscription. */
+export const SWEEP_GRACE_MS = MINUTE_MS;
+
+const late = prepared(
+  qb.all<{ subscriptionId: string; slow: 0 | 1 }>(sql`
+  WITH RECURSIVE ${subscriptionsWithPending(sql.placeholder("after"))}
+  SELECT ${subscriptions.id} AS subscriptionId, ${subscriptions.slow} AS slow
+  FROM with_pending JOIN ${subscriptions} ON ${subscriptions.id} = with_pending.id
+  WHERE ${subscriptions.leasedUntil} <= ${sql.placeholder("asOf")} AND ${isWritable(subscriptions.workspaceId)}
+    AND (${sql.placeholder("isSweep")} OR coalesce(${subscriptions.lastAttempt}->>'at', 0) <= ${sql.placeholder("asOf")})
+    AND (${subscriptions.cancelling} AND ${sql.placeholder("isSweep")}
+      OR ${nextSendAt()} <= ${sql.placeholder("asOf")} - ${SWEEP_GRACE_MS})
+  LIMIT ${SWEEP_MAX}`),
+);
+
+/**
+ * Finds up to `SWEEP_MAX` subscriptions, of all workspaces, that no dispatch has handled: their deliveries are late
+ * or, for the scheduled job only, cancelled without having been marked so.
+ *
+ * @param after where the last call stopped; "" to start over.
+ * @param asOf as of when they are late, in Unix milliseconds. The health check asks as of some time ago, and leaves out
+ *   subscriptions with a later attempt.
+ */
+export async function findLate(
+  db: Database,
+  after: string,
+  asOf: number,
+  isSweep = false,
+): Promise<{ wakeUps: WakeUp[]; after: string }> {
+  const found = await query(db, late({ after, asOf, isSweep: isSweep ? 1 : 0 }));
+  const last = found.length === SWEEP_MAX ? found.at(-1)?.subscriptionId : undefined;
+  const wakeUps = found.map(({ subscriptionId, slow }) => ({
+    subscriptionId,
+    queue: queueOf({ slow: slow === 1 }),
+  }));
+  return { wakeUps, after: last ?? "" };
 }

@@ -1,24 +1,17 @@
 /*
- * Flow control: how fast requests are sent to a subscription's endpoint, and which delivery comes next. It has six
- * rules, in pure functions whose time and randomness are arguments. SQL only applies the stored decisions (due.ts,
- * round.ts).
+ * Flow control: how fast requests are sent to a subscription's endpoint, and which delivery comes next. It is in pure
+ * functions, whose time and randomness are arguments; SQL applies the decisions that are stored (due.ts, round.ts). The
+ * rules, with their numbers, are in docs/deliveries.md:
  *
- * 1. Adaptive concurrency (AIMD): one to six requests at once, and one while they are spaced (`adjustPace`).
- * 2. Failure spacing. A streak counts the different events that failed one after the other, whatever their
- *    types; any success ends it. From the fifth event on, requests are spaced, up to a minute apart. If the endpoint
- *    is busy or unavailable, they are spaced from the first failure on, up to one minute or ten minutes apart, or as
- *    far as `Retry-After` says, up to half an hour (`spacingMs`).
- * 3. Turns. While requests are spaced, a manual send comes first, and waits for nothing. Then event types take turns;
- *    within a type, the newest and the oldest untried event alternate, and only then comes what failed before
- *    (`chooseNext`). While requests are not spaced, SQL reads what is due by priority and due time (`readDue` in
+ * 1. Adaptive concurrency (AIMD): `adjustPace`.
+ * 2. Failure spacing: `extendStreak` and `spacingMs`.
+ * 3. Turns while requests are spaced: `chooseNext`. While they are not, SQL reads what is due in order (`readDue` in
  *    round.ts).
- * 4. Retry schedule. Each delivery has its own (`reschedule`).
- * 5. The end of a streak. Each delivery that has only failed within it is due at once, one time
- *    (`priorityAfterFailure`, `streakRetryAt`). Suppose that it fails at 12:00, and again by its retry schedule at
- *    12:06. At 12:07, another event succeeds, so it is due at once. If it fails again, its retry schedule continues.
- *    While requests are spaced, it is also due once the last failure is five minutes old, so that a retry notices
- *    the end of an outage even if no event is recorded.
- * 6. Disabling. A failure disables a subscription if nothing has succeeded for three days (`isDead`).
+ * 4. Retry schedule: `reschedule`.
+ * 5. The end of a streak: `priorityAfterFailure` and `streakRetryAt`. Suppose that a delivery fails at 12:00, and again
+ *    by its retry schedule at 12:06. At 12:07, another event succeeds, so the delivery is due at once. If it fails
+ *    again, its retry schedule continues.
+ * 6. Disabling: `isDead`.
  */
 import type { WebhookEvent } from "../contract/enumerations.ts";
 import {
@@ -136,6 +129,7 @@ export interface Attempt {
 type Failure = "rejected" | "busy" | "unavailable";
 
 function failureOf(outcome: AttemptOutcome): Failure {
+  // Timed out, unreachable, unreadable, or refused because the URL leads to a private address.
   if (outcome.kind !== "answered") return "unavailable";
   return outcome.status === 429 || outcome.status === 503 ? "busy" : "rejected";
 }
@@ -303,8 +297,9 @@ export function reschedule(pace: Pace, attempt: Attempt, random: number): Resche
 /** Returns `inStreak` while the delivery has only failed within the current streak, and `scheduled` afterwards. */
 function priorityAfterFailure({ streak }: Pace, { delivery, outcome }: Attempt): Priority {
   if (delivery.attempts > 0) {
-    const isFirstStreak = delivery.priority !== PRIORITY.scheduled && hasFailedIn(streak, delivery);
-    return isFirstStreak ? PRIORITY.inStreak : PRIORITY.scheduled;
+    const hasFailedOnlyInStreak =
+      delivery.priority !== PRIORITY.scheduled && hasFailedIn(streak, delivery);
+    return hasFailedOnlyInStreak ? PRIORITY.inStreak : PRIORITY.scheduled;
   }
   // A manual send that fails, or an event that cannot be read, begins no streak.
   const beginsStreak = delivery.priority !== PRIORITY.manual && outcome.kind !== "unreadable";

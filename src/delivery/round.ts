@@ -4,9 +4,9 @@ import { POST_TIMEOUT_MS } from "../contract/limits.ts";
 import { DAY_MS } from "../contract/time.ts";
 import { fromJson, mapColumns, qb, toTexts } from "../db/builder.ts";
 import {
+  combine,
   commit,
   type Database,
-  inOrder,
   prepared,
   retryTransient,
   withoutRetries,
@@ -25,7 +25,7 @@ import type { WorkspaceKey } from "../encryption/personal-data.ts";
 import { earlierSecretsAt } from "../endpoints/secrets.ts";
 import { BODY, type BodyRow } from "../events/bodies.ts";
 import { sealedDataKeyOf } from "../workspaces/data-keys.ts";
-import { isUnlocked, isWritable } from "../workspaces/moves.ts";
+import { isUnlocked, isWritable } from "../workspaces/write-lock.ts";
 import { addCounts, countAttempts, insertAttempts } from "./attempts.ts";
 import { cancelDeliveries, cancelPending } from "./cancellation.ts";
 import { IN_STREAK, IS_IN_LINE, LINES, MANUAL, nextSendAt } from "./due.ts";
@@ -60,10 +60,10 @@ import {
 export const LEASE_MS = POST_TIMEOUT_MS + 10_000;
 
 /**
- * A delivery's new state: after an attempt, or without one, if its event was withdrawn or a manual send could not be
- * attempted. Times are Unix milliseconds.
+ * A session's change to a delivery: its new state after an attempt, or without one, if the delivery is withdrawn or a
+ * manual send could not be attempted. Times are Unix milliseconds.
  */
-export interface OutcomeToRecord {
+export interface DeliveryChange {
   subscriptionId: string;
   eventId: string;
   type: WebhookEvent;
@@ -109,8 +109,8 @@ export interface RoundRequest {
   claim: boolean;
   /** Events that are claimed and have no outcome yet: they are neither claimed again nor cancelled. */
   inProgress: string[];
-  outcomes: OutcomeToRecord[];
-  change: SubscriptionChange | null;
+  changes: DeliveryChange[];
+  subscriptionChange: SubscriptionChange | null;
   /** Whether there are deliveries to mark as cancelled. */
   cancel: boolean;
 }
@@ -139,7 +139,7 @@ export interface RoundSubscription extends Pace, TypeOutcomes, WorkspaceKey {
   sealedHeaders: string | null;
   /** Previous secrets, sealed, that still sign during their grace period. */
   earlierSecrets: string[];
-  /** Events in progress that must not be sent: erased, or about an automation that was removed. */
+  /** Events in progress that must not be sent, because they were erased or are withdrawn (`IS_WITHDRAWN`). */
   withdrawnInProgress: string[];
   cancelEpoch: number;
   /** Whether there are deliveries to mark as cancelled, and this database may be written. */
@@ -159,7 +159,7 @@ export interface RoundSubscription extends Pace, TypeOutcomes, WorkspaceKey {
 /** A delivery that is due, with the row that its body is made from. */
 export interface DueDelivery extends PendingDelivery, BodyRow {
   subscriptionId: string;
-  /** Whether it must not be sent: the automation that it is about was removed. */
+  /** Whether it must not be sent (`IS_WITHDRAWN`). */
   isWithdrawn: 0 | 1;
 }
 
@@ -190,8 +190,10 @@ export function makeRound(
 /** The statements of a round. */
 function buildRound(requests: readonly RoundRequest[], terms: RoundTerms) {
   const { holder, now, until, limit } = terms;
-  const outcomes = requests.flatMap((request) => request.outcomes);
-  const changes = requests.flatMap(({ change }) => change ?? []);
+  const deliveryChanges = requests.flatMap(({ changes }) => changes);
+  const subscriptionChanges = requests.flatMap(
+    ({ subscriptionChange }) => subscriptionChange ?? [],
+  );
   const isClaiming = requests.some(({ claim }) => claim);
   const requestRows = requests.map(({ subscriptionId, arrivedWakeAt, claim }) => ({
     subscriptionId,
@@ -208,24 +210,27 @@ function buildRound(requests: readonly RoundRequest[], terms: RoundTerms) {
     limit,
     requests: JSON.stringify(requestRows),
     inProgress: JSON.stringify(inProgress),
-    outcomes: JSON.stringify(outcomes),
-    changes: JSON.stringify(changes),
+    deliveryChanges: JSON.stringify(deliveryChanges),
+    subscriptionChanges: JSON.stringify(subscriptionChanges),
     isSlow: terms.queue === "slow" ? 1 : 0,
     servesCrmSource: terms.servesCrmSource ? 1 : 0,
   };
-  const hasFailed = outcomes.some(({ state }) => state !== "delivered");
-  const attempts = outcomes.filter(
-    (ended): ended is OutcomeToRecord & { outcome: string } => ended.outcome !== null,
+  const attempts = deliveryChanges.filter(
+    (change): change is DeliveryChange & { outcome: string } => change.outcome !== null,
   );
-  return inOrder({
+  const hasFailed = attempts.some(({ state }) => state !== "delivered");
+  return combine({
     // The attempts are stored before their deliveries are updated: afterwards, neither this statement nor a second
     // try of the transaction finds these deliveries open.
     failed: hasFailed ? insertFailedAttempts(values) : undefined,
-    counts: attempts.length > 0 ? countOutcomes(countAttempts(attempts), values) : undefined,
-    outcomes: outcomes.length > 0 ? recordOutcomes(values) : undefined,
+    counts:
+      attempts.length > 0
+        ? countOutcomes({ ...values, counts: JSON.stringify(countAttempts(attempts)) })
+        : undefined,
+    changed: deliveryChanges.length > 0 ? changeDeliveries(values) : undefined,
     cancelled: requests.some(({ cancel }) => cancel) ? cancelDeliveries(values) : undefined,
-    changes: changes.length > 0 ? changeSubscriptions(values) : undefined,
-    disabled: changes.some(({ disable }) => disable) ? disable(values) : undefined,
+    paces: subscriptionChanges.length > 0 ? changeSubscriptions(values) : undefined,
+    disabled: subscriptionChanges.some(({ disable }) => disable) ? disable(values) : undefined,
     leased: isClaiming ? lease(values) : undefined,
     wakeUps: noteWakeUps(values),
     subscriptions: readSubscriptions(values),
@@ -239,8 +244,8 @@ const HOLDER = sql.placeholder("holder");
 const NO_BOUND = sql.raw(`${Number.MAX_SAFE_INTEGER}`);
 const NOW = sql`${sql.placeholder("now")}`;
 const REQUESTS = sql`json_each(${sql.placeholder("requests")}) AS request`;
-const OUTCOMES = sql`json_each(${sql.placeholder("outcomes")}) AS o`;
-const CHANGES = sql`json_each(${sql.placeholder("changes")}) AS c`;
+const DELIVERY_CHANGES = sql`json_each(${sql.placeholder("deliveryChanges")}) AS change`;
+const SUBSCRIPTION_CHANGES = sql`json_each(${sql.placeholder("subscriptionChanges")}) AS change`;
 
 const IS_REQUESTED = sql`${subscriptions.id} = request.value->>'subscriptionId'`;
 /** The workspace is not locked for a move. A write to a locked one would fail the whole transaction. */
@@ -254,63 +259,62 @@ const IS_NOT_LEASED_ELSEWHERE = sql`(${subscriptions.leasedBy} = ${HOLDER} OR ${
  * The outcome of the delivery is not recorded yet, and no other dispatch has leased its subscription. An early attempt
  * does not count, so it leaves `attempts` the same, and `lastAt` tells whether it is recorded.
  */
-const IS_UNRECORDED = sql`${deliveries.subscriptionId} = o.value->>'subscriptionId' AND ${deliveries.eventId} = o.value->>'eventId'
-  AND ${deliveries.state} = 'pending' AND ${deliveries.attempts} = o.value->>'$.claimed.attempts'
-  AND (o.value->>'attempts' > ${deliveries.attempts} OR ${deliveries.lastAt} IS NOT o.value->>'startedAt')
+const IS_UNRECORDED = sql`${deliveries.subscriptionId} = change.value->>'subscriptionId' AND ${deliveries.eventId} = change.value->>'eventId'
+  AND ${deliveries.state} = 'pending' AND ${deliveries.attempts} = change.value->>'$.claimed.attempts'
+  AND (change.value->>'attempts' > ${deliveries.attempts} OR ${deliveries.lastAt} IS NOT change.value->>'startedAt')
   AND EXISTS (SELECT 1 FROM ${subscriptions}
     WHERE ${subscriptions.id} = ${deliveries.subscriptionId} AND ${subscriptions.leasedBy} = ${HOLDER} AND ${IS_UNLOCKED})`;
 
 /** A manual send of the delivery was requested since it was claimed. */
 const IS_RESENT = sql`(${deliveries.priority} = ${PRIORITY.manual}
-  AND (o.value->>'$.claimed.priority' <> ${PRIORITY.manual} OR ${deliveries.dueAt} <> o.value->>'$.claimed.dueAt'))`;
+  AND (change.value->>'$.claimed.priority' <> ${PRIORITY.manual} OR ${deliveries.dueAt} <> change.value->>'$.claimed.dueAt'))`;
 
-const outcomeField = fromJson("o");
+const changeField = fromJson("change");
 
 const insertFailedAttempts = prepared(
   insertAttempts(
     {
-      at: sql`o.value->>'startedAt'`,
-      ...mapColumns(attemptsTable, ["outcome", "status", "durationMs", "response"], outcomeField),
+      at: sql`change.value->>'startedAt'`,
+      ...mapColumns(attemptsTable, ["outcome", "status", "durationMs", "response"], changeField),
     },
-    sql`FROM ${OUTCOMES} JOIN ${deliveries} ON ${IS_UNRECORDED}
-      WHERE o.value->>'state' <> 'delivered' AND o.value->>'outcome' IS NOT NULL`,
+    sql`FROM ${DELIVERY_CHANGES} JOIN ${deliveries} ON ${IS_UNRECORDED}
+      WHERE change.value->>'state' <> 'delivered' AND change.value->>'outcome' IS NOT NULL`,
   ),
 );
 
 // A second try of the transaction finds none of the deliveries open, so it counts nothing twice.
-const countOutcomes =
-  addCounts(sql`EXISTS (SELECT 1 FROM ${OUTCOMES} JOIN ${deliveries} ON ${IS_UNRECORDED}
-  WHERE o.value->>'subscriptionId' = added.value->>'subscriptionId')`);
+const countOutcomes = prepared(
+  addCounts(sql`EXISTS (SELECT 1 FROM ${DELIVERY_CHANGES} JOIN ${deliveries} ON ${IS_UNRECORDED}
+    WHERE change.value->>'subscriptionId' = added.value->>'subscriptionId')`),
+);
 
 // A delivery whose manual send was requested during the attempt stays pending and is sent again. If that fails, it
 // returns to the schedule that this attempt has set (`scheduledAt`).
-const recordOutcomes = prepared(
+const changeDeliveries = prepared(
   qb
     .update(deliveries)
     .set({
-      state: sql`iif(${IS_RESENT}, 'pending', o.value->>'state')`,
-      priority: sql`iif(${IS_RESENT}, ${PRIORITY.manual}, o.value->>'priority')`,
-      dueAt: sql`iif(${IS_RESENT}, ${deliveries.dueAt}, coalesce(o.value->>'dueAt', ${deliveries.dueAt}))`,
-      scheduledAt: sql`iif(${IS_RESENT}, o.value->>'dueAt', iif(o.value->>'outcome' IS NULL, ${deliveries.scheduledAt}, NULL))`,
-      settledAt: sql`iif(${IS_RESENT}, NULL, o.value->>'settledAt')`,
-      deliveredEarlier: sql`(${deliveries.deliveredEarlier} OR ${IS_RESENT} AND o.value->>'state' = 'delivered')`,
-      attempts: sql`o.value->>'attempts'`,
-      lastOutcome: sql`coalesce(o.value->>'outcome', ${deliveries.lastOutcome})`,
-      lastStatus: sql`iif(o.value->>'outcome' IS NULL, ${deliveries.lastStatus}, o.value->>'status')`,
-      lastAt: sql`iif(o.value->>'outcome' IS NULL, ${deliveries.lastAt}, o.value->>'startedAt')`,
-      lastDurationMs: sql`iif(o.value->>'outcome' IS NULL, ${deliveries.lastDurationMs}, o.value->>'durationMs')`,
+      state: sql`iif(${IS_RESENT}, 'pending', change.value->>'state')`,
+      priority: sql`iif(${IS_RESENT}, ${PRIORITY.manual}, change.value->>'priority')`,
+      dueAt: sql`iif(${IS_RESENT}, ${deliveries.dueAt}, coalesce(change.value->>'dueAt', ${deliveries.dueAt}))`,
+      scheduledAt: sql`iif(${IS_RESENT}, change.value->>'dueAt', iif(change.value->>'outcome' IS NULL, ${deliveries.scheduledAt}, NULL))`,
+      settledAt: sql`iif(${IS_RESENT}, NULL, change.value->>'settledAt')`,
+      deliveredEarlier: sql`(${deliveries.deliveredEarlier} OR ${IS_RESENT} AND change.value->>'state' = 'delivered')`,
+      attempts: sql`change.value->>'attempts'`,
+      lastOutcome: sql`coalesce(change.value->>'outcome', ${deliveries.lastOutcome})`,
+      lastStatus: sql`iif(change.value->>'outcome' IS NULL, ${deliveries.lastStatus}, change.value->>'status')`,
+      lastAt: sql`iif(change.value->>'outcome' IS NULL, ${deliveries.lastAt}, change.value->>'startedAt')`,
+      lastDurationMs: sql`iif(change.value->>'outcome' IS NULL, ${deliveries.lastDurationMs}, change.value->>'durationMs')`,
     })
-    .from(OUTCOMES)
+    .from(DELIVERY_CHANGES)
     .where(IS_UNRECORDED),
 );
 
 // The fencing counter `cancelEpoch` also protects a subscription that is enabled again: disabling increments the
 // epoch, so if the reply is lost, a second try finds another epoch and does not disable the subscription again.
-const IS_CURRENT_PACE = sql`(c.value->>'paceChanged' AND ${subscriptions.cancelEpoch} = c.value->>'cancelEpoch'
-  AND ${subscriptions.url} = c.value->>'url')`;
-const IS_LEASED_BY_US = sql`${subscriptions.id} = c.value->>'subscriptionId' AND ${subscriptions.leasedBy} = ${HOLDER} AND ${IS_UNLOCKED}`;
-
-const changeField = fromJson("c");
+const IS_CURRENT_PACE = sql`(change.value->>'paceChanged' AND ${subscriptions.cancelEpoch} = change.value->>'cancelEpoch'
+  AND ${subscriptions.url} = change.value->>'url')`;
+const IS_LEASED_BY_US = sql`${subscriptions.id} = change.value->>'subscriptionId' AND ${subscriptions.leasedBy} = ${HOLDER} AND ${IS_UNLOCKED}`;
 
 const changeSubscriptions = prepared(
   qb
@@ -321,13 +325,14 @@ const changeSubscriptions = prepared(
         [...PACE_COLUMNS, "rejections", "acceptedTypes"],
         (column, name) => sql`iif(${IS_CURRENT_PACE}, ${changeField(column, name)}, ${column})`,
       ),
-      pendingExhaustedAt: sql`iif(${IS_CURRENT_PACE} AND c.value->>'failures' = 0, NULL, ${subscriptions.pendingExhaustedAt})`,
-      lastAttempt: sql`coalesce(c.value->>'last', ${subscriptions.lastAttempt})`,
-      leasedUntil: sql`iif(c.value->>'release', 0, ${subscriptions.leasedUntil})`,
+      pendingExhaustedAt: sql`iif(${IS_CURRENT_PACE} AND change.value->>'failures' = 0, NULL, ${subscriptions.pendingExhaustedAt})`,
+      lastAttempt: sql`coalesce(change.value->>'last', ${subscriptions.lastAttempt})`,
+      leasedUntil: sql`iif(change.value->>'release', 0, ${subscriptions.leasedUntil})`,
     })
-    .from(CHANGES)
+    .from(SUBSCRIPTION_CHANGES)
+    // Where the round is repeated and its first try has only released the lease, nothing is left to write.
     .where(
-      sql`${IS_LEASED_BY_US} AND (c.value->>'paceChanged' OR ${subscriptions.leasedUntil} <> 0)`,
+      sql`${IS_LEASED_BY_US} AND (change.value->>'paceChanged' OR ${subscriptions.leasedUntil} <> 0)`,
     ),
 );
 
@@ -335,9 +340,9 @@ const disable = prepared(
   qb
     .update(subscriptions)
     .set({ ...cancelPending(), disabledAt: NOW, disabledByFailures: true, slotsUntil: 0 })
-    .from(CHANGES)
+    .from(SUBSCRIPTION_CHANGES)
     .where(
-      sql`${IS_LEASED_BY_US} AND ${IS_CURRENT_PACE} AND c.value->>'disable'
+      sql`${IS_LEASED_BY_US} AND ${IS_CURRENT_PACE} AND change.value->>'disable'
         AND ${subscriptions.disabledAt} IS NULL AND ${subscriptions.deletedAt} IS NULL`,
     ),
 );
@@ -394,6 +399,7 @@ const noteWakeUps = prepared(
       WHERE ${subscriptions.leasedUntil} <= ${NOW} AND ${IS_WRITABLE} AND ${isActive()} AND NOT ${subscriptions.cancelling})
     UPDATE ${subscriptions} SET noted_wake_at = released.next_at FROM released
     WHERE ${subscriptions.id} = released.id AND released.next_at > ${NOW}
+      -- The noted message has arrived, or arrives too late.
       AND (${subscriptions.notedWakeAt} <= released.arrived_at OR ${subscriptions.notedWakeAt} > released.next_at)
     RETURNING ${subscriptions.id} AS subscriptionId, ${subscriptions.notedWakeAt} AS wakeAt`),
 );

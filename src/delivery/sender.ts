@@ -63,6 +63,7 @@ export function createSender(env: Env, isTest = false) {
       const { subscriptionId, eventId } = row;
       const target = targets.get(subscriptionId) as Target;
       const body = bodies.get(eventId) ?? makeBody(env.ENCRYPTION_KEYS, target, row);
+      // Decrypts the subscription's secrets, each of which signs (endpoints/signature.ts).
       const signer = signers.get(subscriptionId) ?? openSigner(env, subscriptionId, target);
       bodies.set(eventId, body);
       signers.set(subscriptionId, signer);
@@ -84,9 +85,11 @@ export function createSender(env: Env, isTest = false) {
   }
 
   /**
-   * Sends a delivery; throws like `DispatchPorts["attempt"]`.
+   * Sends a delivery.
    *
    * @param now Unix milliseconds.
+   * @throws InvocationLimit if this invocation may not make more requests; UnreadableEvent if the body of this event
+   *   cannot be made; anything else if, for example, a secret cannot be decrypted.
    */
   async function send(
     delivery: PreparedDelivery,
@@ -97,8 +100,8 @@ export function createSender(env: Env, isTest = false) {
     const { subscriptionId, eventId } = delivery;
     if (await isForbidden(url)) return { kind: "refused" };
     const { body, signature, signedAt } = await delivery.signed;
-    // history/delivery.ts shows the signature of a past attempt. It recomputes it from the second in which the attempt
-    // started, so that is the second to sign.
+    // An attempt is signed for the second in which it starts, from which history/delivery.ts recomputes its signature.
+    // The signature of the claim is used if it is of that second.
     const isCurrent = Math.floor(now / 1000) === Math.floor(signedAt / 1000);
     const headers = {
       ...(await openHeaders(env, { subscriptionId, workspaceId, sealedDataKey }, sealedHeaders)),

@@ -23,8 +23,8 @@ import {
   type TypeOutcomes,
 } from "./policy.ts";
 import type {
+  DeliveryChange,
   DueDelivery,
-  OutcomeToRecord,
   RoundRequest,
   RoundSubscription,
   SubscriptionChange,
@@ -72,7 +72,10 @@ export interface DispatchPorts {
    *   event cannot be sent; anything else if the attempt could not be made through no fault of the endpoint.
    */
   attempt(delivery: PreparedDelivery, target: Target): Promise<OutcomeWithResponse>;
-  /** Called when the session of a subscription has ended, with the wake-up message to send; null if none must be sent. */
+  /**
+   * Called when the session of a subscription has ended, with the wake-up message to send; null if none must be sent.
+   * Tests read the subscription.
+   */
   finished(subscription: RoundSubscription, wakeUp: WakeUp | null): void;
 }
 
@@ -92,10 +95,10 @@ export interface RoundResult {
   subscription: RoundSubscription | null;
   /** Deliveries that are due; while requests are spaced, the candidates for the next one. */
   due: PreparedDelivery[];
-  /** Due deliveries that must not be sent, because their automation was removed, or its type is not served. */
+  /** Due deliveries that must not be sent (`isWithdrawn`). */
   withdrawnDue: DueDelivery[];
-  /** Maximum number that the round could claim. */
-  limit: number;
+  /** Whether more may be due, because the round found as many deliveries as it may claim. */
+  mayHaveMore: boolean;
   /** When the delayed wake-up message is to arrive that the round has noted; null if it has noted none. */
   notedWakeAt: number | null;
   /** When the round was requested. The result is at least as recent as that. */
@@ -125,8 +128,8 @@ export class DeliverySession {
   /** Deliveries that are claimed and not sent yet. */
   #claimed: PreparedDelivery[] = [];
   readonly #inFlight = new Set<PreparedDelivery>();
-  /** Outcomes that are not recorded yet. */
-  #outcomes: OutcomeToRecord[] = [];
+  /** Changes of deliveries that are not recorded yet: the outcomes of attempts, and changes without an attempt. */
+  #changes: DeliveryChange[] = [];
   /** Whether more was due than was claimed. */
   #moreIsDue = false;
   /** Whether it claims and sends nothing more. */
@@ -167,7 +170,7 @@ export class DeliverySession {
     const version = this.#paceVersion;
     const isLast = this.#isIdle() && !this.#moreIsDue;
     const result = await round(request, isLast ? LAST_ROUND_WAIT_MS : ROUND_WAIT_MS);
-    this.#outcomes.splice(0, request.outcomes.length);
+    this.#changes.splice(0, request.changes.length);
     this.#applyRound(result, request.claim, version);
   }
 
@@ -178,8 +181,10 @@ export class DeliverySession {
       arrivedWakeAt: this.#arrivedWakeAt,
       claim: mayClaim && !this.#isStopped && this.#claimed.length === 0,
       inProgress: unfinished.map(({ eventId }) => eventId),
-      outcomes: [...this.#outcomes],
-      change: this.#subscription?.leasedUntil ? this.#changeOf(this.#subscription) : null,
+      changes: [...this.#changes],
+      subscriptionChange: this.#subscription?.leasedUntil
+        ? this.#changeOf(this.#subscription)
+        : null,
       cancel: this.#subscription?.cancelling === true,
     };
   }
@@ -191,7 +196,7 @@ export class DeliverySession {
     // The round releases the lease first, and leases the subscription again if it finds more to claim.
     const release = this.#isIdle();
     if (!paceChanged && !release) return null;
-    const last = this.#outcomes.findLast(({ outcome }) => outcome !== null);
+    const last = this.#changes.findLast(({ outcome }) => outcome !== null);
     return {
       ...paceColumns(pace),
       ...this.#types,
@@ -227,30 +232,35 @@ export class DeliverySession {
     const isElsewhere = before !== null && before.url !== found.url;
     // If attempts ended during the round, the pace in memory is newer than the stored one. After a cancellation or
     // a new URL, the stored pace counts in any case, because those attempts say nothing about it.
-    if (this.#paceVersion === version || wasCancelled || isElsewhere) {
-      this.#pace = paceOf(found);
-      this.#types = { rejections: found.rejections, acceptedTypes: found.acceptedTypes };
-      this.#isDead = false;
-    }
-    if (requestedClaim) {
-      const { due, withdrawnDue, limit, requestedAt } = result;
-      if (isSpaced(found)) {
-        // The outcome of the one request decides what comes next.
-        const next = chooseNext(found, due, requestedAt);
-        this.#claimed = next ? [next] : [];
-        this.#moreIsDue = false;
-      } else {
-        this.#claimed = [...due];
-        this.#moreIsDue = due.length + withdrawnDue.length >= limit;
-      }
-      const cancelled = { state: "cancelled", dueAt: null, settledAt: requestedAt } as const;
-      for (const delivery of withdrawnDue) this.#noteUnattempted(delivery, cancelled, requestedAt);
-    }
+    if (this.#paceVersion === version || wasCancelled || isElsewhere) this.#adoptPace(found);
+    if (requestedClaim) this.#takeClaim(result, found);
     // A claimed delivery that was withdrawn since is left out. A later round that claims finds it in `withdrawnDue`.
     const withdrawn = new Set(found.withdrawnInProgress);
     this.#claimed = this.#claimed.filter(({ eventId }) => !withdrawn.has(eventId));
     // A request that ended during the round may have stopped the session: then, what the round claimed is not sent.
     if (this.#isStopped || !found.maySend || wasCancelled) this.#stop();
+  }
+
+  #adoptPace(found: RoundSubscription): void {
+    this.#pace = paceOf(found);
+    this.#types = { rejections: found.rejections, acceptedTypes: found.acceptedTypes };
+    this.#isDead = false;
+  }
+
+  /** Takes what a round has claimed, and notes which due deliveries must not be sent. */
+  #takeClaim(result: RoundResult, found: RoundSubscription): void {
+    const { due, withdrawnDue, mayHaveMore, requestedAt } = result;
+    if (isSpaced(found)) {
+      // The outcome of the one request decides what comes next.
+      const next = chooseNext(found, due, requestedAt);
+      this.#claimed = next ? [next] : [];
+      this.#moreIsDue = false;
+    } else {
+      this.#claimed = [...due];
+      this.#moreIsDue = mayHaveMore;
+    }
+    const cancelled = { state: "cancelled", dueAt: null, settledAt: requestedAt } as const;
+    for (const delivery of withdrawnDue) this.#noteUnattempted(delivery, cancelled, requestedAt);
   }
 
   /** Sends what is waiting, at its pace, until another round is due. */
@@ -270,6 +280,7 @@ export class DeliverySession {
       else if (this.#slot.isConnected) this.#start(this.#subscription, this.#slot);
       // The next dispatch sends the rest: another invocation has connections of its own.
       else if (connections.areStuck && this.#inFlight.size === 0) this.#stop();
+      // Waits for its turn. It wakes up in time to notice that no connection is taken or given back any more.
       else await this.#waitForSignal(STUCK_MS);
     }
   }
@@ -300,7 +311,7 @@ export class DeliverySession {
 
   /** How long until the oldest outcome must be recorded, in milliseconds; undefined if there is none. */
   #untilOutcomesAreDue(now: number): number | undefined {
-    const [oldest] = this.#outcomes;
+    const [oldest] = this.#changes;
     return oldest && Math.max(0, oldest.startedAt + oldest.durationMs + RECORD_WITHIN_MS - now);
   }
 
@@ -389,7 +400,7 @@ export class DeliverySession {
   #noteOutcome(attempt: Attempt, response: string | null): void {
     const { delivery, outcome, startedAt, endedAt } = attempt;
     const { eventId, type, attempts, priority, dueAt } = delivery;
-    this.#outcomes.push({
+    this.#changes.push({
       ...reschedule(this.#pace, attempt, this.#dispatch.ports.random()),
       subscriptionId: this.#subscriptionId,
       eventId,
@@ -405,17 +416,17 @@ export class DeliverySession {
 
   /** Whether fewer than `RESPONSES_PER_DAY` responses of the subscription are stored today. */
   #mayStoreResponse(): boolean {
-    const unrecorded = this.#outcomes.filter(({ response }) => response !== null).length;
+    const unrecorded = this.#changes.filter(({ response }) => response !== null).length;
     return (this.#subscription?.storedResponses ?? 0) + unrecorded < RESPONSES_PER_DAY;
   }
 
   /** Records a new state of a delivery without an attempt: it waits until `dueAt`, or is cancelled. */
   #noteUnattempted(
     { eventId, type, attempts, priority, dueAt }: PendingDelivery,
-    ended: Pick<OutcomeToRecord, "state" | "dueAt" | "settledAt">,
+    ended: Pick<DeliveryChange, "state" | "dueAt" | "settledAt">,
     now: number,
   ): void {
-    this.#outcomes.push({
+    this.#changes.push({
       ...ended,
       subscriptionId: this.#subscriptionId,
       eventId,
@@ -432,7 +443,7 @@ export class DeliverySession {
   }
 
   #isOver(): boolean {
-    if (!this.#isIdle() || this.#outcomes.length > 0) return false;
+    if (!this.#isIdle() || this.#changes.length > 0) return false;
     if (!this.#subscription) return true;
     const { leasedUntil, leasedElsewhereUntil, cancelling } = this.#subscription;
     const mayCancel = cancelling && leasedElsewhereUntil === null && this.#dispatch.hasTime();

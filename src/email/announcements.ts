@@ -7,7 +7,7 @@ import {
 } from "../contract/limits.ts";
 import { DAY_MS } from "../contract/time.ts";
 import { fromJson, insertFrom, mapColumns, qb } from "../db/builder.ts";
-import { inOrder, prepared, type ResultOf, type Statements } from "../db/client.ts";
+import { combine, prepared, type ResultOf, type Statements } from "../db/client.ts";
 import {
   type Administrator,
   announcements,
@@ -16,7 +16,7 @@ import {
   subscriptions,
   workspaces,
 } from "../db/schema.ts";
-import { isWritable } from "../workspaces/moves.ts";
+import { isWritable } from "../workspaces/write-lock.ts";
 import { FACTS, trueSince } from "./facts.ts";
 
 /** Maximum subscriptions that one query returns, which is more than a workspace may have. */
@@ -191,7 +191,7 @@ const deleteRecovered = prepared(
 /** Records announcements, unless the subscription was deleted, or its workspace moves. */
 export function recordAnnouncements(announced: Announcement[]): Statements<unknown> {
   const rows = JSON.stringify(announced.flatMap((one) => one.rows));
-  return inOrder([insertRows({ rows }), deleteRecovered({ rows })]);
+  return combine([insertRows({ rows }), deleteRecovered({ rows })]);
 }
 
 /** Returns the e-mail address of an administrator. */

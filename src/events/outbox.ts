@@ -2,7 +2,7 @@ import { type SQL, sql } from "drizzle-orm";
 import type { WebhookEvent } from "../contract/enumerations.ts";
 import { newEventId } from "../contract/ids.ts";
 import { insertFrom } from "../db/builder.ts";
-import { inOrder, insertEach, type Statements } from "../db/client.ts";
+import { combine, insertEach, type Statements } from "../db/client.ts";
 import { deliveries, events, subscriptions } from "../db/schema.ts";
 import { isActive, listsType } from "../db/states.ts";
 import { serializeBody, type WebhookDelivery } from "./bodies.ts";
@@ -58,10 +58,10 @@ export function announce(
     AND ${listsType(type)}`;
   const isSubscriber = sql`${isListing} AND ${isActive()}`;
   const subjects = JSON.stringify(drafts.map(({ id, subject }) => ({ id, subject })));
-  return inOrder({
-    // The NOT EXISTS is for a second try that inserts a run again, because it was removed with its automation after the
-    // first try. Its event is stored, and owes nothing more. Deliveries come before events, so that it does not find the
-    // event of this transaction.
+  return combine({
+    // The NOT EXISTS is for a second try, after the reply to the first was lost. If a run was removed with its automation
+    // in between, it counts as new again, although its event is stored and its deliveries have been made. Deliveries are
+    // inserted first, so that this does not find the event of its own transaction.
     deliveries: insertFrom(
       deliveries,
       {

@@ -6,7 +6,7 @@ import { qb } from "../db/builder.ts";
 import { CLEANUP_MAX, type Part, readAs, type Statements } from "../db/client.ts";
 import { deliveryCounts, subscriptions } from "../db/schema.ts";
 import { RESPONSE_TIME_BOUNDS_MS, startOfDay } from "../delivery/attempts.ts";
-import { isWritable } from "../workspaces/moves.ts";
+import { isWritable } from "../workspaces/write-lock.ts";
 import type { DayView } from "./views.ts";
 
 /* Reads the daily counts of delivery attempts, which delivery/attempts.ts writes. */

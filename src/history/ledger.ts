@@ -4,8 +4,7 @@ import type { DeliveryState } from "../contract/enumerations.ts";
 import type { Database } from "../db/client.ts";
 import { deliveries, events, subscriptions } from "../db/schema.ts";
 import { isCancelledLazily } from "../db/states.ts";
-import { ATTEMPT_DUE_AT } from "../delivery/due.ts";
-import { subscriptionsWithPending } from "../delivery/late.ts";
+import { ATTEMPT_DUE_AT, subscriptionsWithPending } from "../delivery/due.ts";
 import { livesHere } from "../workspaces/workspaces.ts";
 
 /*

@@ -48,7 +48,7 @@ export const authenticate = createMiddleware<AppEnv>(async (c, next) => {
     throw await failedAuthentication(c);
   const keyHash = await hashApiKey(key);
   if (Date.now() < (unknownKeys.get(keyHash) ?? 0)) throw await failedAuthentication(c);
-  const repeated = recentRefusals.repeatAndCount(keyHash, Date.now());
+  const repeated = recentRefusals.repeatRefusal(keyHash, Date.now());
   if (repeated) {
     setIdentity(c, repeated);
     throw toError(repeated);
@@ -70,6 +70,7 @@ async function handleWrite(c: Context<AppEnv>, next: Next, keyHash: string): Pro
   c.set("db", openDatabase(new GuardedClient(session, c.get("workspaceId"), { keyId })));
   await next();
   const bookmark = session.getBookmark();
+  // A 4xx has written nothing, whereas a 5xx may have.
   const isRefused = c.res.status >= 400 && c.res.status < 500;
   if (bookmark === null || isRefused) return;
   cacheKey(c, keyHash, database, bookmark);
@@ -106,14 +107,15 @@ async function handleEarlyRead(
   });
   const reads = new EarlyReads(readPoint(c, known), required);
   c.set("db", openDatabase(reads));
+  // Hono passes an error of the route to `handleError`, and sets `c.error`, so `next` does not reject.
   await next();
   const decided = await admission;
   if (decided.isAdmitted) {
     const { database } = decided;
     cacheKey(c, keyHash, database, reads.bookmarkOf(bindingOf(c.env, database)));
   } else if (!c.error) {
-    // A route that succeeds without a read must still be refused. If the route failed, Hono has set `c.error`, and
-    // `handleError` has responded with the refusal.
+    // A route that succeeds without a read must still be refused. If the route failed, `handleError` has responded with
+    // the refusal.
     throw decided.error;
   }
 }
@@ -183,6 +185,7 @@ function readPoint(
 function takeUncounted(keyHash: string): UncountedRefusals | undefined {
   const removed = recentRefusals.remove(keyHash);
   if (!removed?.repeated || removed.result.verdict !== "rate_limited") return undefined;
+  // They were returned within `REFUSING_MS` before this time, which is exact enough for a window.
   return { count: removed.repeated, at: removed.repeatableUntil };
 }
 
@@ -218,7 +221,7 @@ export async function failedAuthentication(c: Context<AppEnv>): Promise<ApiError
   const { network, block } = addressOf(c);
   await noteAddress(c);
   const calledAt = Date.now();
-  const recent = [network, block].map((name) => failingAddresses.repeatAndCount(name, calledAt));
+  const recent = [network, block].map((name) => failingAddresses.repeatRefusal(name, calledAt));
   const known = recent.find((refusal) => refusal !== null);
   if (known) {
     c.set("rateLimit", known.rateLimit);

@@ -9,8 +9,8 @@ import type { AppEnv } from "./context.ts";
 export class SlowRead extends DatabaseUnreachable {}
 
 /**
- * Ends a read that takes too long; its client may repeat it. A write is not ended, because its client must learn
- * whether it has happened.
+ * Responds to a read that takes too long with an error, after which its client may repeat it. The route goes on, but its
+ * response is dropped. A write is not ended, because its client must learn whether it has happened.
  */
 export const endSlowReads = createMiddleware<AppEnv>(async (c, next) => {
   if (c.req.method !== "GET" && c.req.method !== "HEAD") return next();

@@ -1,7 +1,6 @@
 import { InputError } from "../contract/input-error.ts";
 import { databaseNames, openDirectory } from "../db/databases.ts";
 import { findOwner, unknownWebhook } from "../subscriptions/subscriptions.ts";
-import { unknownWorkspace } from "../workspaces/moves.ts";
 import {
   allPlacements,
   findDatabaseName,
@@ -9,6 +8,7 @@ import {
   inTime,
   type Placement,
   placementIn,
+  unknownWorkspace,
 } from "../workspaces/placement.ts";
 import type { Call } from "./operation.ts";
 

@@ -21,12 +21,12 @@ import { invalidateKey } from "../rate-limit/invalidate-key.ts";
 import { cancelPendingOf } from "../subscriptions/subscriptions.ts";
 import { findSize } from "../workspaces/database-sizes.ts";
 import { listLiveKeys } from "../workspaces/key-rows.ts";
-import { unknownWorkspace } from "../workspaces/moves.ts";
 import {
   findPlacement,
   type Placement,
   placementIn,
   queryIfReachable,
+  unknownWorkspace,
 } from "../workspaces/placement.ts";
 import { WorkspaceDetails } from "../workspaces/views.ts";
 import {

@@ -43,10 +43,10 @@ class ResultCache<Result extends { rateLimit: RateLimit }> {
   }
 
   /**
-   * Repeats a result whose window is used up, with the window as of `now`, and counts that. Returns null if the gate
-   * must be called.
+   * Repeats a refusal whose window is used up, with the window as of `now`. Counts it, so that the gate can be told
+   * with its next call. Returns null if the gate must be called.
    */
-  repeatAndCount(name: string, now: number): Result | null {
+  repeatRefusal(name: string, now: number): Result | null {
     const known = this.#known.get(name);
     const rateLimit = this.findWindow(name, now);
     if (!known || !rateLimit || rateLimit.remaining > 0 || now >= known.repeatableUntil)

@@ -2,7 +2,11 @@ import { DurableObject } from "cloudflare:workers";
 import { openDatabase } from "../db/client.ts";
 import { bindingOf, DIRECTORY } from "../db/databases.ts";
 import { isOlder } from "../db/session.ts";
-import { KEY_STATUS_MAX_AGE_MS, type KeyStatus, readKeyStatus } from "../workspaces/key-rows.ts";
+import {
+  KEY_STATUS_MAX_AGE_MS,
+  type KeyStatus,
+  readLiveKeyStatus,
+} from "../workspaces/key-rows.ts";
 import { findAccess } from "../workspaces/workspaces.ts";
 import type { KeyRefusal } from "./isolate-cache.ts";
 import { countUsage, type HourUsage } from "./usage.ts";
@@ -216,7 +220,7 @@ export class KeyGate extends DurableObject<Env> {
   async #read(keyHash: string, now: number) {
     for (let attempt = 1; ; attempt++) {
       const directory = this.env.DB.withSession("first-primary");
-      const found = await readKeyStatus(openDatabase(directory), keyHash, now);
+      const found = await readLiveKeyStatus(openDatabase(directory), keyHash, now);
       if (!found) return { status: null, database: DIRECTORY, bookmark: null };
       const { database, ...status } = found;
       if (database === DIRECTORY) return { status, database, bookmark: directory.getBookmark() };
@@ -236,6 +240,7 @@ export class KeyGate extends DurableObject<Env> {
  */
 function cachedUntil(status: CachedStatus["status"], now: number): number {
   const usedAt = Math.min(status?.lastUsedAt ?? now, now);
+  // At `expiresAt` itself, the key is not valid any more.
   const lastMs = (status?.expiresAt ?? Number.POSITIVE_INFINITY) - 1;
   return Math.min(usedAt + KEY_STATUS_MAX_AGE_MS, lastMs);
 }

@@ -2,18 +2,12 @@ import { type SQL, sql } from "drizzle-orm";
 import type { AutomationStatus } from "../contract/enumerations.ts";
 import { LAST_MS } from "../contract/time.ts";
 import { excluded, fromJson, insertFrom, mapColumns, qb } from "../db/builder.ts";
-import { commit, type Database, inOrder, query, readAs, type Statements } from "../db/client.ts";
+import { combine, commit, type Database, query, readAs, type Statements } from "../db/client.ts";
 import { automations, runs } from "../db/schema.ts";
-import { selectDue } from "../delivery/due.ts";
+import { selectWakeUps } from "../delivery/due.ts";
 import type { WakeUp } from "../delivery/messages.ts";
 import { announce, draftEvent } from "../events/outbox.ts";
-import {
-  type AutomationRow,
-  findAutomation,
-  shows,
-  toAutomation,
-  type Visibility,
-} from "./automations.ts";
+import { type AutomationRow, findAutomation, isShown, toAutomation } from "./automations.ts";
 
 /*
  * How a stored automation changes. A client changes it with `controlAutomation`, the platform with its reports
@@ -50,26 +44,26 @@ export const CONFLICT_TRIES = 50;
 export async function controlAutomation(
   db: Database,
   workspaceId: string,
-  visibility: Visibility,
+  servesCrmSource: boolean,
   id: string,
   status: ControllableStatus,
   clock: () => number,
 ): Promise<Control> {
   for (let tries = 0; tries < CONFLICT_TRIES; tries++) {
-    const row = await findAutomation(db, workspaceId, visibility, id);
+    const row = await findAutomation(db, workspaceId, servesCrmSource, id);
     if (!row) return { result: "not_found" };
     if (!isControllable(row.status)) return { result: "not_controllable", status: row.status };
     const now = clock();
-    const change = decideChange(row, { ...row, status, updatedAt: "always" }, now);
+    const change = decideChange(row, { ...row, status, updatedAt: "now" }, now);
     if (!change) {
       // The conflict may be with this call itself: if D1 loses the reply to a commit, the database repeats it, and the
       // repetition finds the automation changed. The event of the commit is still to be sent then.
-      const wakeUps = tries > 0 ? await query(db, selectDue(workspaceId, now)) : [];
+      const wakeUps = tries > 0 ? await query(db, selectWakeUps(workspaceId, now)) : [];
       return { result: "done", row, wakeUps };
     }
     const { result, wakeUps } = await commit(db, {
-      result: storeChanges(workspaceId, [change], visibility, now),
-      wakeUps: selectDue(workspaceId, now),
+      result: storeChanges(workspaceId, [change], servesCrmSource, now),
+      wakeUps: selectWakeUps(workspaceId, now),
     });
     if (result !== "conflict") return { result: "done", row: change.after, wakeUps };
   }
@@ -93,9 +87,9 @@ export interface WantedAutomation extends Pick<AutomationRow, (typeof CHANGEABLE
   workspaceId: string;
   /**
    * When the automation changed, in Unix milliseconds. A change that is older than the stored automation does not apply.
-   * One with `always` applies in any case, and gets a later time.
+   * One of `now` applies in any case, and is dated later than the stored automation.
    */
-  updatedAt: number | "always";
+  updatedAt: number | "now";
 }
 
 /** A change of an automation. */
@@ -109,8 +103,8 @@ export interface AutomationChange {
 
 /**
  * Decides what changes (the last write wins). A wanted automation that is older than the stored one changes nothing.
- * If two different ones have the same time, the one that arrives later wins. One that always applies is dated later
- * than the stored automation, so that no older report overrides it.
+ * If two different ones have the same time, the one that arrives later wins. One of `now` is dated later than
+ * the stored automation, so that no older report overrides it.
  *
  * @param now Unix milliseconds.
  * @returns null if nothing changes.
@@ -121,24 +115,27 @@ export function decideChange(
   now: number,
 ): AutomationChange | null {
   const later = before === null ? now : Math.min(Math.max(now, before.updatedAt + 1), LAST_MS);
-  const updatedAt = reportedAt === "always" ? later : reportedAt;
+  const updatedAt = reportedAt === "now" ? later : reportedAt;
   if (before === null || before.removedAt !== null) {
     const after = { ...wanted, updatedAt, createdAt: now, removedAt: null };
     return { before, after, isNew: true };
   }
   const isSame = CHANGEABLE.every((name) => before[name] === wanted[name]);
   if (updatedAt < before.updatedAt) return null;
-  if (isSame && (reportedAt === "always" || reportedAt === before.updatedAt)) return null;
+  if (isSame && (reportedAt === "now" || reportedAt === before.updatedAt)) return null;
   return { before, after: { ...before, ...wanted, updatedAt }, isNew: false };
 }
 
 /** Whether a change is an event: an automation that the API shows was activated or paused. */
-function isAnnounced({ before, after, isNew }: AutomationChange, visibility: Visibility): boolean {
+function isAnnounced(
+  { before, after, isNew }: AutomationChange,
+  servesCrmSource: boolean,
+): boolean {
   return (
     !isNew &&
     before?.status !== after.status &&
     isControllable(after.status) &&
-    shows(visibility, after.type)
+    isShown(after.type, servesCrmSource)
   );
 }
 
@@ -158,15 +155,15 @@ const STORED = [
 export function storeChanges(
   workspaceId: string,
   changes: AutomationChange[],
-  visibility: Visibility,
+  servesCrmSource: boolean,
   now: number,
 ): Statements<"stored" | Conflict> {
   const isUnchanged = areUnchanged(changes);
   const drafts = changes
-    .filter((change) => isAnnounced(change, visibility))
+    .filter((change) => isAnnounced(change, servesCrmSource))
     .map(({ after }) => draftEvent("automation.status_changed", toAutomation(after), now));
   const rows = JSON.stringify(changes.map(({ after }) => after));
-  const statements = inOrder({
+  const statements = combine({
     found: qb.all<{ isUnchanged: number }>(sql`SELECT ${isUnchanged} AS isUnchanged`),
     // Announced before any row is written, while the condition still holds.
     events: announce(workspaceId, "automation.status_changed", drafts, () => isUnchanged, now),

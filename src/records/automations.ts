@@ -2,7 +2,6 @@ import { z } from "@hono/zod-openapi";
 import { and, eq, getTableColumns, isNull, sql } from "drizzle-orm";
 import { AutomationStatus, AutomationType } from "../contract/enumerations.ts";
 import { idField, timeField } from "../contract/fields.ts";
-import { isServed } from "../contract/served.ts";
 import { isoTime } from "../contract/time.ts";
 import { inJson, omitColumns, qb } from "../db/builder.ts";
 import { type Database, prepared, query } from "../db/client.ts";
@@ -11,29 +10,18 @@ import { automations } from "../db/schema.ts";
 
 export type AutomationRow = typeof automations.$inferSelect;
 
-/** The automations that a deployment shows. */
-export interface Visibility {
-  /** The type whose automations and runs are neither shown nor announced; null if there is none. */
-  hiddenType: "crm_source" | null;
-}
-
-/** Reads the visibility from the deployment's `SERVED_ROUTES`. */
-export function visibilityOf(servedRoutes: string): Visibility {
-  return { hiddenType: isServed(servedRoutes, "automations.crm_source") ? null : "crm_source" };
-}
-
 /** Whether automations of this type are shown and announced. */
-export function shows({ hiddenType }: Visibility, type: AutomationType | undefined): boolean {
-  return type !== hiddenType;
+export function isShown(type: AutomationType | undefined, servesCrmSource: boolean): boolean {
+  return servesCrmSource || type !== "crm_source";
 }
 
 const AUTOMATION_COLUMNS = omitColumns(automations, "workspaceId", "reference", "removedAt");
 
 const AUTOMATION_ORDER = { at: automations.createdAt, id: automations.id };
 
-/** SQL condition: the API does not show the automation, because it was removed or its type is hidden. */
+/** SQL condition: the API does not show the automation, because it was removed or its type is not served. */
 const IS_HIDDEN = sql`(${automations.removedAt} IS NOT NULL
-  OR ${automations.type} IS ${sql.placeholder("hiddenType")})`;
+  OR ${automations.type} = 'crm_source' AND NOT ${sql.placeholder("servesCrmSource")})`;
 
 const readPage = preparePageWithHidden(AUTOMATION_ORDER, IS_HIDDEN, (condition) =>
   qb
@@ -46,10 +34,13 @@ const readPage = preparePageWithHidden(AUTOMATION_ORDER, IS_HIDDEN, (condition) 
 export async function listAutomations(
   db: Database,
   workspaceId: string,
-  visibility: Visibility,
+  servesCrmSource: boolean,
   request: PageRequest,
 ) {
-  return mapItems(await readPage(db, { workspaceId, ...visibility }, request), toAutomation);
+  return mapItems(
+    await readPage(db, { workspaceId, servesCrmSource: Number(servesCrmSource) }, request),
+    toAutomation,
+  );
 }
 
 const automation = prepared(
@@ -69,11 +60,11 @@ const automation = prepared(
 export async function findAutomation(
   db: Database,
   workspaceId: string,
-  visibility: Visibility,
+  servesCrmSource: boolean,
   id: string,
 ): Promise<AutomationRow | undefined> {
   const [row] = await query(db, automation({ workspaceId, id }));
-  return row && shows(visibility, row.type) ? row : undefined;
+  return row && isShown(row.type, servesCrmSource) ? row : undefined;
 }
 
 /** Selects the automations with these ids, of any workspace, including removed ones. */

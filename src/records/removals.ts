@@ -2,7 +2,7 @@ import { and, type Column, eq, isNotNull, isNull, type SQL, sql } from "drizzle-
 import { inJson, qb } from "../db/builder.ts";
 import { commit, counted, type Database, query, type Statements } from "../db/client.ts";
 import { automations, runs } from "../db/schema.ts";
-import { isWritable } from "../workspaces/moves.ts";
+import { isWritable } from "../workspaces/write-lock.ts";
 
 /** Maximum runs of removed automations that one transaction deletes. */
 const REMOVED_RUNS_AT_ONCE = 5_000;

@@ -13,7 +13,7 @@ import {
   preparePageWithHidden,
 } from "../db/page.ts";
 import { automations, runs } from "../db/schema.ts";
-import { findAutomation, type Visibility } from "./automations.ts";
+import { findAutomation } from "./automations.ts";
 import { isOfRemoved } from "./removals.ts";
 
 type RunRow = Omit<typeof runs.$inferSelect, "workspaceId" | "reference">;
@@ -22,9 +22,9 @@ const RUN_COLUMNS = omitColumns(runs, "workspaceId", "reference");
 
 const RUN_ORDER = { at: runs.occurredAt, id: runs.id };
 
-/** SQL condition: the API does not show the run, because its automation was removed or has the hidden type. */
-const IS_HIDDEN = sql`(${isOfRemoved(runs.automationId)} OR ${sql.placeholder("hiddenType")} IS NOT NULL AND
-  (SELECT ${automations.type} FROM ${automations} WHERE ${automations.id} = ${runs.automationId}) IS ${sql.placeholder("hiddenType")})`;
+/** SQL condition: the API does not show the run, because its automation was removed or its type is not served. */
+const IS_HIDDEN = sql`(${isOfRemoved(runs.automationId)} OR NOT ${sql.placeholder("servesCrmSource")} AND
+  (SELECT ${automations.type} FROM ${automations} WHERE ${automations.id} = ${runs.automationId}) IS 'crm_source')`;
 
 const readPage = preparePageWithHidden(RUN_ORDER, IS_HIDDEN, (condition) =>
   qb
@@ -37,10 +37,13 @@ const readPage = preparePageWithHidden(RUN_ORDER, IS_HIDDEN, (condition) =>
 export async function listRuns(
   db: Database,
   workspaceId: string,
-  visibility: Visibility,
+  servesCrmSource: boolean,
   request: PageRequest,
 ) {
-  return mapItems(await readPage(db, { workspaceId, ...visibility }, request), toRun);
+  return mapItems(
+    await readPage(db, { workspaceId, servesCrmSource: Number(servesCrmSource) }, request),
+    toRun,
+  );
 }
 
 const readPageOfAutomation = preparePage({
@@ -65,19 +68,18 @@ const readPageOfAutomation = preparePage({
 export async function listRunsOfAutomation(
   db: Database,
   workspaceId: string,
-  visibility: Visibility,
+  servesCrmSource: boolean,
   automationId: string,
   request: PageRequest,
 ) {
-  const mayBeHidden = visibility.hiddenType !== null;
-  if (mayBeHidden && !(await findAutomation(db, workspaceId, visibility, automationId)))
+  if (!servesCrmSource && !(await findAutomation(db, workspaceId, servesCrmSource, automationId)))
     return null;
   const page = await readPageOfAutomation(db, { workspaceId, automationId }, request);
   // A non-empty page proves that the automation exists.
   const isFound =
     page.items.length > 0 ||
     page.next !== null ||
-    (await findAutomation(db, workspaceId, visibility, automationId)) !== undefined;
+    (await findAutomation(db, workspaceId, servesCrmSource, automationId)) !== undefined;
   return isFound ? mapItems(page, toRun) : null;
 }
 

@@ -1,7 +1,7 @@
 import { and, eq, type SQL, sql } from "drizzle-orm";
 import { REDELIVERIES_PER_SECOND } from "../contract/limits.ts";
 import { excluded, insertFrom, mapColumns, qb } from "../db/builder.ts";
-import { counted, inOrder, type Part, readAs, type Statements } from "../db/client.ts";
+import { combine, counted, type Part, readAs, type Statements } from "../db/client.ts";
 import { deliveries, events, type Priority, subscriptions } from "../db/schema.ts";
 import { isActive, listsType } from "../db/states.ts";
 import { insertAttempts } from "../delivery/attempts.ts";
@@ -59,7 +59,7 @@ export function fillSlots(
     AND ${deliveries.attempts} IS slot.value->>'attempts' AND ${deliveries.dueAt} IS slot.value->>'dueAt'`;
   const waits = sql`slot.value->>'waits'`;
   const slotAt = sql`${startsAt} + slot.key * ${SPACING_MS}`;
-  const statements = inOrder({
+  const statements = combine({
     owed: sql`
       UPDATE ${events} SET owed = json_insert(${events.owed}, '$[#]', ${subscriptionId})
       FROM ${slots} JOIN ${subscriptions} ON ${isOwn}

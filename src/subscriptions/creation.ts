@@ -2,7 +2,7 @@ import { and, eq, gt, lte, type SQL, sql } from "drizzle-orm";
 import { SUBSCRIPTIONS_MAX } from "../contract/limits.ts";
 import { DAY_MS } from "../contract/time.ts";
 import { insertFrom, qb } from "../db/builder.ts";
-import { inOrder, type Part, readAs, type Statements } from "../db/client.ts";
+import { combine, type Part, readAs, type Statements } from "../db/client.ts";
 import { subscriptions, workspaces } from "../db/schema.ts";
 import { WEBHOOKS_MAX } from "../workspaces/workspaces.ts";
 
@@ -96,7 +96,7 @@ export function insertSubscription(
           releaseIdempotencyKey(row.workspaceId, idempotencyKey, row.createdAt),
           selectByKey(row.workspaceId, idempotencyKey, row.createdAt),
         ];
-  const statements = inOrder({
+  const statements = combine({
     forgotten: forget,
     inserted: insertFrom(
       subscriptions,

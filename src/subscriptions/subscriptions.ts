@@ -7,8 +7,8 @@ import { isoTime, isoTimeOrNull } from "../contract/time.ts";
 import { mapColumns, qb } from "../db/builder.ts";
 import {
   CLEANUP_MAX,
+  combine,
   type Database,
-  inOrder,
   type Part,
   query,
   type ResultOf,
@@ -151,7 +151,7 @@ export function updateSubscription(
       AND ${subscriptions.events} = ${sql.param(seen.events, subscriptions.events)}
       AND ${subscriptions.description} IS ${seen.description}
       AND ${subscriptions.sealedHeaders} IS ${seen.sealedHeaders}`;
-  const statements = inOrder({
+  const statements = combine({
     // Deliveries come first, because the condition compares the URL before it changes.
     retried:
       url === undefined

@@ -3,7 +3,7 @@ import type { WebhookEvent } from "../contract/enumerations.ts";
 import { newEventId } from "../contract/ids.ts";
 import { isoTime } from "../contract/time.ts";
 import { insertFrom } from "../db/builder.ts";
-import { commit, type Database, inOrder, type Statements } from "../db/client.ts";
+import { combine, commit, type Database, type Statements } from "../db/client.ts";
 import { attempts, deliveries, events, PRIORITY, subscriptions } from "../db/schema.ts";
 import { type Outcome, statusOf } from "../delivery/outcome.ts";
 import { createSender, type PreparedDelivery } from "../delivery/sender.ts";
@@ -74,7 +74,7 @@ function record(
   const { id, workspaceId, deletedAt } = subscriptions;
   const once = sql`FROM ${subscriptions} WHERE ${id} = ${subscriptionId} AND ${deletedAt} IS NULL
     ON CONFLICT DO NOTHING`;
-  return inOrder({
+  return combine({
     event: insertFrom(
       events,
       { id: eventId, workspaceId, type, body, owed: [subscriptionId], createdAt: now, test: true },

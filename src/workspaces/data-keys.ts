@@ -3,7 +3,7 @@ import { qb } from "../db/builder.ts";
 import { type Database, prepared, query } from "../db/client.ts";
 import { workspaces } from "../db/schema.ts";
 import { expectDataKey, knownDataKey, openDataKey } from "../encryption/personal-data.ts";
-import { unknownWorkspace } from "./moves.ts";
+import { unknownWorkspace } from "./placement.ts";
 import { selectWorkspaces } from "./workspaces.ts";
 
 /** SQL expression: the encrypted data key of a workspace; null if it does not live in this database. */

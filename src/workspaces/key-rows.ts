@@ -3,9 +3,9 @@ import { InputError } from "../contract/input-error.ts";
 import { HOUR_MS } from "../contract/time.ts";
 import { aliasFields, inJson, insertFrom, qb } from "../db/builder.ts";
 import {
+  combine,
   commit,
   type Database,
-  inOrder,
   prepared,
   type ResultOf,
   readAs,
@@ -14,7 +14,7 @@ import {
 import { DIRECTORY } from "../db/databases.ts";
 import { isOnPage, type Page, type PageRequest, preparePage } from "../db/page.ts";
 import { apiKeys, workspaces } from "../db/schema.ts";
-import { beingErased } from "./moves.ts";
+import { beingErased } from "./placement.ts";
 
 /** Maximum age of a key status in its gate. Reading the status also notes that the key is in use. */
 export const KEY_STATUS_MAX_AGE_MS = HOUR_MS;
@@ -26,7 +26,7 @@ export const KEY_STATUS_MAX_AGE_MS = HOUR_MS;
  */
 export function insertApiKey(key: typeof apiKeys.$inferInsert): Statements<void> {
   const isErased = sql`${workspaces.id} = ${key.workspaceId} AND ${workspaces.erasing}`;
-  const statements = inOrder({
+  const statements = combine({
     inserted: insertFrom(
       apiKeys,
       key,
@@ -81,7 +81,7 @@ export function rotateKey(
   const { revokedAt, expiresAt } = apiKeys;
   // The condition is false once the key is rotated, so a second try changes nothing.
   const isRotatable = and(eq(apiKeys.id, oldId), isNull(revokedAt), isNull(expiresAt));
-  const statements = inOrder({
+  const statements = combine({
     inserted: insertFrom(
       apiKeys,
       {
@@ -219,7 +219,7 @@ export type KeyStatus = ResultOf<ReturnType<typeof keyStatus>>[number];
  *
  * @returns null if the key is unknown, revoked or expired.
  */
-export async function readKeyStatus(
+export async function readLiveKeyStatus(
   db: Database,
   keyHash: string,
   now: number,

@@ -1,4 +1,5 @@
 import { desc, eq, sql } from "drizzle-orm";
+import { InputError } from "../contract/input-error.ts";
 import { qb } from "../db/builder.ts";
 import { type Database, prepared, query } from "../db/client.ts";
 import {
@@ -12,6 +13,16 @@ import {
 import { workspaces } from "../db/schema.ts";
 import { logError } from "../log.ts";
 import { withTimeout } from "../primitives/timing.ts";
+
+/** Makes the error for a workspace that does not exist. */
+export function unknownWorkspace(): InputError {
+  return new InputError("workspaceId", "no such workspace");
+}
+
+/** Makes the error for a workspace that is being erased. */
+export function beingErased(): InputError {
+  return new InputError("workspaceId", "this workspace is being erased");
+}
 
 /** How long a database may take to respond before the others are used without it. */
 const DATABASE_TIMEOUT_MS = 5_000;

@@ -1,12 +1,12 @@
 import { z } from "@hono/zod-openapi";
 import { and, eq, gt, sql } from "drizzle-orm";
 import { qb } from "../db/builder.ts";
-import { commit, type Database, inOrder } from "../db/client.ts";
+import { combine, commit, type Database } from "../db/client.ts";
 import { workspaces } from "../db/schema.ts";
 import type { KeyRing } from "../encryption/key-ring.ts";
 import { open, seal, sealingKeyId } from "../encryption/seal.ts";
 import { log } from "../log.ts";
-import { isWritable } from "./moves.ts";
+import { isWritable } from "./write-lock.ts";
 
 export const Resealed = z.object({
   resealed: z.int(),
@@ -46,7 +46,7 @@ export async function rewrapDataKeys(
       const isSame = and(eq(id, old.id), eq(sealedDataKey, old.sealedDataKey));
       return key == null ? [] : qb.update(workspaces).set({ sealedDataKey: key }).where(isSame);
     });
-    await commit(db, inOrder(resealed));
+    await commit(db, combine(resealed));
     const unreadable = found.filter((_, i) => keys[i] === null).map((each) => each.id);
     if (unreadable.length > 0) log("data_key_decrypt_failed", { ids: unreadable.join(" ") });
     result.resealed += resealed.length;

@@ -4,9 +4,9 @@ import { SUBSCRIPTIONS_MAX, TEST_EVENTS_PER_MINUTE } from "../contract/limits.ts
 import { isoTime, MINUTE_MS } from "../contract/time.ts";
 import { inJson, qb } from "../db/builder.ts";
 import {
+  combine,
   counted,
   type Database,
-  inOrder,
   prepared,
   query,
   readAs,
@@ -16,8 +16,7 @@ import { DIRECTORY, openDirectory } from "../db/databases.ts";
 import { isOnPage, mapItems, type Page, type PageRequest, preparePage } from "../db/page.ts";
 import { type Administrator, subscriptions, workspaces } from "../db/schema.ts";
 import { WORKSPACE_STATUS } from "./key-rows.ts";
-import { beingErased } from "./moves.ts";
-import { queryIfReachable } from "./placement.ts";
+import { beingErased, queryIfReachable } from "./placement.ts";
 
 /*
  * Workspaces: their rows and access. The other files of this folder:
@@ -211,7 +210,7 @@ const CLOCK_SKEW_MS = 10_000;
 export function takeTestEvent(id: string, now: number): Statements<number | null> {
   const { testEvents, testEventsSince } = workspaces;
   const isSameMinute = sql`${testEventsSince} > ${now - MINUTE_MS}`;
-  const statements = inOrder({
+  const statements = combine({
     taken: counted(
       qb
         .update(workspaces)
@@ -250,7 +249,7 @@ export function endSessions(id: string, now: number): Statements<number> {
  */
 export function updateAccess(id: string, granted: boolean): Statements<number> {
   const isOwn = eq(workspaces.id, id);
-  const statements = inOrder({
+  const statements = combine({
     updated: counted(
       qb
         .update(workspaces)

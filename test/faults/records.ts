@@ -5,9 +5,9 @@ import { type Fault, faultsIn } from "./fault.ts";
 /** Faults of what the platform reports, and of what is stored of a workspace. */
 export const RECORDS: Fault[] = [
   ...faultsIn("records/", [
-    ["automations.ts", "return type !== hiddenType;", "return true;", "automations of a CRM are hidden until they are served"],
+    ["automations.ts", "return servesCrmSource || type !== \"crm_source\";", "return true;", "automations of a CRM are hidden until they are served"],
     ["automation-changes.ts", "updatedAt < before.updatedAt) return null;", "false) return null;", "an older report changes nothing"],
-    ["automation-changes.ts", "if (isSame && (reportedAt === \"always\" || reportedAt === before.updatedAt)) return null;", "", "a report of what is known changes nothing"],
+    ["automation-changes.ts", "if (isSame && (reportedAt === \"now\" || reportedAt === before.updatedAt)) return null;", "", "a report of what is known changes nothing"],
     ["automation-changes.ts", "before?.status !== after.status &&", "", "a status that stays is not announced"],
     ["automation-changes.ts", "!isNew &&", "", "a removed automation that returns with another status is not announced"],
     ["automation-changes.ts", "isControllable(after.status) &&", "", "only activations and pauses are announced"],
@@ -37,7 +37,7 @@ export const RECORDS: Fault[] = [
     ["recording/record.ts", "first.get(record.id) === record", "true", "a reference twice in a call is one record"],
     ["recording/record.ts", "    permitted: failIfErasing({ workspaceId }),\n", "", "nothing is recorded for a workspace whose erasure has begun since, or whose key is cached"],
     ["recording/references.ts", "if (!isSubscription)", "if (false)", "a foreign automation is an error"],
-    ["recording/run-recording.ts", ".filter((run) => shows(visibility, automations.get(run.automationId)))", "", "runs of a CRM are not announced until they are served"],
+    ["recording/run-recording.ts", ".filter((run) => isShown(automations.get(run.automationId), servesCrmSource))", "", "runs of a CRM are not announced until they are served"],
     ["recording/run-recording.ts", "leadId: report.leadId ?? null,", "leadId: null,", "a run names its lead"],
     ["leads.ts", "WHERE ${erasedLeads.workspaceId} = ${workspaceId} AND ${erasedLeads.id} = ${id})`", "WHERE ${erasedLeads.id} = ${id})`", "an erasure keeps no other workspace's lead out"],
     ["removals.ts", "and(IS_REMOVED, isWritable(automations.workspaceId))", "IS_REMOVED", "what is removed in a workspace that is moving holds up no other removal"],
@@ -68,7 +68,7 @@ export const RECORDS: Fault[] = [
     ["deliveries.ts", "if (cursor == null && !dryRun) call.", "if (cursor == null) call.", "a dry run is no change"],
   ]),
   ...faultsIn("workspaces/", [
-    ["moving/steps.ts", "selectDue(lock.workspaceId, Number.MAX_SAFE_INTEGER)", "selectDue(lock.workspaceId, Date.now())", "a retry that is due after a move does not wait for the scheduled job"],
+    ["moving/steps.ts", "selectWakeUps(lock.workspaceId, Number.MAX_SAFE_INTEGER)", "selectWakeUps(lock.workspaceId, Date.now())", "a retry that is due after a move does not wait for the scheduled job"],
     ["write-guard.ts", "texts.length === 1 && WRITING.test(text)", "false", "a single statement of a request does not write"],
     ["write-guard.ts", "CASE WHEN ${isRevoked} THEN ${ENDED} WHEN", "CASE WHEN", "a key that was revoked after the admission writes nothing"],
     ["write-guard.ts", " WHEN ${hasEnded} THEN ${ENDED} END", " END", "a session that has ended after the admission writes nothing"],
@@ -94,7 +94,7 @@ export const RECORDS: Fault[] = [
     ["lifecycle/retention.ts", "if (!(value > 0)) throw", "if (false) throw", "a retention that is no number deletes nothing"],
     ["table-registry.ts", "secret: [leads.sealed],", "", "an export has no ciphertext"],
     ["table-registry.ts", "secret: [apiKeys.keyHash],", "", "an export has no hash of a key"],
-    ["moves.ts", "AND locked.write_lock IS NOT NULL)`", "AND 0)`", "what writes to several workspaces leaves out one that is locked"],
+    ["write-lock.ts", "AND locked.write_lock IS NOT NULL)`", "AND 0)`", "what writes to several workspaces leaves out one that is locked"],
     ["moving/steps.ts", "AND ${subscriptions.leasedUntil} > ${Date.now()})", "AND 0)", "a workspace is closed when its posts have ended"],
     ["moving/move.ts", ".where(and(isCleaning, lte(moves.since, now - LEFT_BEHIND_MS)))", ".where(isCleaning)", "what is left behind is kept for reads in progress"],
     ["moving/steps.ts", "if (from !== DIRECTORY)\n    await ask(env, from, {", "if (false)\n    await ask(env, from, {", "a database that a workspace has left knows it"],
@@ -106,7 +106,7 @@ export const RECORDS: Fault[] = [
     ["workspaces.ts", "eq(itsWorkspace, workspaces.id), isNull(deletedAt)", "isNull(deletedAt)", "the portal shows no other workspace's subscription"],
     ["rows.ts", "> (${commaList(position.map", ">= (${commaList(position.map", "no page of an export repeats a row"],
     ["lifecycle/erase.ts", "SET ${unqualified(column)} = NULL", "SET ${unqualified(column)} = ${bare(column)}", "a run does not name an erased lead"],
-    ["lifecycle/erase.ts", "qb.update(workspaces).set({ erasing: true }).where(eq(id, workspaceId)),", "inOrder([]),", "a workspace of another database that is being erased gets no keys"],
+    ["lifecycle/erase.ts", "qb.update(workspaces).set({ erasing: true }).where(eq(id, workspaceId)),", "combine([]),", "a workspace of another database that is being erased gets no keys"],
     ["lifecycle/erase.ts", ".set({ revokedAt: now })", ".set({ lastUsedAt: now })", "the keys of an erased workspace are refused"],
     ["lifecycle/erase.ts", ".set({ accessGranted: false })", ".set({ accessGranted: true })", "nothing is posted for an erased workspace"],
     ["lifecycle/export.ts", "&& !secret.includes(column)", "", "an export has no secrets"],

@@ -19,6 +19,7 @@ import {
   announcements,
   deliveries,
   type EmailKind,
+  PRIORITY,
   subscriptions,
   workspaces,
 } from "../../src/db/schema.ts";
@@ -251,7 +252,7 @@ export async function postOf(
     subscriptionId: id,
     eventId,
     type: "lead.created" as const,
-    priority: 0 as const,
+    priority: PRIORITY.untried,
     attempts: 0,
     dueAt: now,
     scheduledAt: null,
@@ -455,7 +456,8 @@ export async function consumeBodies(
   }));
   const batch = createMessageBatch("renamed-by-whoever-deploys", messages);
   const context = createExecutionContext();
-  if (attempt) await consume(batch.messages, bindings, context, attempt);
+  if (attempt)
+    await consume(batch.messages, bindings, context, { ...createSender(bindings), attempt });
   else await worker.queue(batch, bindings, context);
   await waitOnExecutionContext(context);
   return getQueueResult(batch, context);

@@ -1,6 +1,7 @@
 import { createRoute, z } from "@hono/zod-openapi";
 import { ApiError } from "../../contract/errors.ts";
 import { isId } from "../../contract/ids.ts";
+import { servesCrmSources } from "../../contract/served.ts";
 import { sendWakeUps } from "../../delivery/messages.ts";
 import { AUTOMATION, PAUSED } from "../../events/samples.ts";
 import { CONTROLLABLE, controlAutomation } from "../../records/automation-changes.ts";
@@ -9,7 +10,6 @@ import {
   findAutomation,
   listAutomations,
   toAutomation,
-  visibilityOf,
 } from "../../records/automations.ts";
 import { jsonBody } from "../body.ts";
 import { newApp } from "../context.ts";
@@ -50,8 +50,13 @@ automationRoutes.openapi(
   }),
   async (c) => {
     const request = toPageRequest("automations", c.req.valid("query"));
-    const visibility = visibilityOf(c.env.SERVED_ROUTES);
-    const found = await listAutomations(c.get("db"), c.get("workspaceId"), visibility, request);
+    const servesCrmSource = servesCrmSources(c.env);
+    const found = await listAutomations(
+      c.get("db"),
+      c.get("workspaceId"),
+      servesCrmSource,
+      request,
+    );
     return c.json(toPageBody("automations", found), 200);
   },
 );
@@ -75,8 +80,8 @@ automationRoutes.openapi(
   async (c) => {
     const { id } = c.req.valid("param");
     if (!isId("automation", id)) throw new ApiError("automation_not_found");
-    const visibility = visibilityOf(c.env.SERVED_ROUTES);
-    const row = await findAutomation(c.get("db"), c.get("workspaceId"), visibility, id);
+    const servesCrmSource = servesCrmSources(c.env);
+    const row = await findAutomation(c.get("db"), c.get("workspaceId"), servesCrmSource, id);
     if (!row) throw new ApiError("automation_not_found");
     return c.json(toAutomation(row), 200);
   },
@@ -120,10 +125,10 @@ automationRoutes.openapi(
     const { id } = c.req.valid("param");
     const { status } = c.req.valid("json");
     if (!isId("automation", id)) throw new ApiError("automation_not_found");
-    const visibility = visibilityOf(c.env.SERVED_ROUTES);
+    const servesCrmSource = servesCrmSources(c.env);
     const workspaceId = c.get("workspaceId");
     const db = c.get("db");
-    const control = await controlAutomation(db, workspaceId, visibility, id, status, Date.now);
+    const control = await controlAutomation(db, workspaceId, servesCrmSource, id, status, Date.now);
     if (control.result === "not_found") throw new ApiError("automation_not_found");
     if (control.result === "not_controllable")
       throw new ApiError("automation_not_controllable", { status: control.status });

@@ -1,7 +1,7 @@
 import { createRoute } from "@hono/zod-openapi";
 import { ApiError } from "../../contract/errors.ts";
 import { isId } from "../../contract/ids.ts";
-import { visibilityOf } from "../../records/automations.ts";
+import { servesCrmSources } from "../../contract/served.ts";
 import { listRuns, listRunsOfAutomation, Run } from "../../records/runs.ts";
 import { newApp } from "../context.ts";
 import { NEWEST_FIRST, PageQuery, pageSchema, toPageBody, toPageRequest } from "../paging.ts";
@@ -32,8 +32,8 @@ runRoutes.openapi(
   }),
   async (c) => {
     const request = toPageRequest("runs", c.req.valid("query"));
-    const visibility = visibilityOf(c.env.SERVED_ROUTES);
-    const found = await listRuns(c.get("db"), c.get("workspaceId"), visibility, request);
+    const servesCrmSource = servesCrmSources(c.env);
+    const found = await listRuns(c.get("db"), c.get("workspaceId"), servesCrmSource, request);
     return c.json(toPageBody("runs", found), 200);
   },
 );
@@ -58,9 +58,15 @@ runRoutes.openapi(
     const list = `automations/${id}/runs` as const;
     const request = toPageRequest(list, c.req.valid("query"));
     if (!isId("automation", id)) throw new ApiError("automation_not_found");
-    const visibility = visibilityOf(c.env.SERVED_ROUTES);
+    const servesCrmSource = servesCrmSources(c.env);
     const workspaceId = c.get("workspaceId");
-    const found = await listRunsOfAutomation(c.get("db"), workspaceId, visibility, id, request);
+    const found = await listRunsOfAutomation(
+      c.get("db"),
+      workspaceId,
+      servesCrmSource,
+      id,
+      request,
+    );
     if (!found) throw new ApiError("automation_not_found");
     return c.json(toPageBody(list, found), 200);
   },

@@ -3,6 +3,7 @@ import { AutomationStatus, AutomationType } from "../../contract/enumerations.ts
 import { AutomationId, Instant, several, WorkspaceId } from "../../contract/fields.ts";
 import { derivedId } from "../../contract/ids.ts";
 import { InputError } from "../../contract/input-error.ts";
+import { servesCrmSources } from "../../contract/served.ts";
 import { type Database, query, readAs } from "../../db/client.ts";
 import { Name, Reference } from "../../primitives/text.ts";
 import { timeBudget } from "../../primitives/timing.ts";
@@ -12,7 +13,7 @@ import {
   storeChanges,
   type WantedAutomation,
 } from "../automation-changes.ts";
-import { type AutomationRow, selectStoredAutomations, visibilityOf } from "../automations.ts";
+import { type AutomationRow, selectStoredAutomations } from "../automations.ts";
 import { deleteRemovedRuns, markAutomationsRemoved } from "../removals.ts";
 import { Agent, type CallContext, type RecordingPlan, reports } from "./record.ts";
 import { findReferenced } from "./references.ts";
@@ -68,10 +69,10 @@ export async function planAutomations(
     (report) => decideChange(stored.get(report.id) ?? null, report, now) ?? [],
   );
   const changed = changes.filter(({ isNew }) => isNew).length;
-  const visibility = visibilityOf(env.SERVED_ROUTES);
+  const servesCrmSource = servesCrmSources(env);
   return {
     ids: reported.map(({ id }) => id),
-    statements: readAs(storeChanges(workspaceId, changes, visibility, now), (result) =>
+    statements: readAs(storeChanges(workspaceId, changes, servesCrmSource, now), (result) =>
       result === "stored" ? changed : result,
     ),
     // If another call changed an automation after a first try, a second try would change it back without an event.
@@ -122,7 +123,7 @@ async function toWanted(
     agentName: agent.name,
     name:
       report.type === "crm_source" ? (name ?? "") : `${KIND_LABELS[report.type]} – ${agent.name}`,
-    updatedAt: updatedAt ?? "always",
+    updatedAt: updatedAt ?? "now",
   };
 }
 
@@ -136,9 +137,9 @@ function latestOfEach(reported: WantedAutomation[]): WantedAutomation[] {
   return [...latest.values()];
 }
 
-/** Returns the time of a report; one that always applies is newer than all others. */
+/** Returns the time of a report; one of `now` is newer than all others. */
 function timeOf({ updatedAt }: WantedAutomation): number {
-  return updatedAt === "always" ? Number.POSITIVE_INFINITY : updatedAt;
+  return updatedAt === "now" ? Number.POSITIVE_INFINITY : updatedAt;
 }
 
 /** Plans a call that removes automations and their runs. Unknown ids are ignored. */

@@ -3,14 +3,14 @@ import { several } from "../../contract/fields.ts";
 import type { InputError } from "../../contract/input-error.ts";
 import { RECORD_MAX_BYTES } from "../../contract/limits.ts";
 import {
+  combine,
   commit,
   type Database,
-  inOrder,
   readAs,
   type Statements,
   withoutRetries,
 } from "../../db/client.ts";
-import { selectDue } from "../../delivery/due.ts";
+import { selectWakeUps } from "../../delivery/due.ts";
 import type { WakeUp } from "../../delivery/messages.ts";
 import { Name, Reference } from "../../primitives/text.ts";
 import { findPlacement } from "../../workspaces/placement.ts";
@@ -73,7 +73,7 @@ export async function record<Input extends { workspaceId: string }, Changed>(
     // this isolate has cached its data key.
     permitted: failIfErasing({ workspaceId }),
     changed: statements,
-    wakeUps: selectDue(workspaceId, now),
+    wakeUps: selectWakeUps(workspaceId, now),
   });
   const { changed, wakeUps } = await refuseMissing(committed, missing);
   return { ids, changed, database, wakeUps };
@@ -94,7 +94,7 @@ export function planInsertion(
 ): RecordingPlan {
   return {
     ids: reported.map(({ id }) => id),
-    statements: readAs(inOrder({ announced, inserted }), ({ inserted: count }) => count),
+    statements: readAs(combine({ announced, inserted }), ({ inserted: count }) => count),
     isIdempotent: true,
   };
 }

@@ -3,7 +3,7 @@ import { isId } from "../../contract/ids.ts";
 import { InputError } from "../../contract/input-error.ts";
 import { type Database, query } from "../../db/client.ts";
 import { causeOf } from "../../db/errors.ts";
-import { beingErased, unknownWorkspace } from "../../workspaces/moves.ts";
+import { beingErased, unknownWorkspace } from "../../workspaces/placement.ts";
 import { selectWorkspaces } from "../../workspaces/workspaces.ts";
 import { isErasing } from "../../workspaces/write-guard.ts";
 import { selectAutomations } from "../automations.ts";

@@ -4,10 +4,11 @@ import { RunStatus, TriggerType } from "../../contract/enumerations.ts";
 import { AutomationId, Instant, LeadId, WorkspaceId } from "../../contract/fields.ts";
 import { derivedId } from "../../contract/ids.ts";
 import { InputError } from "../../contract/input-error.ts";
+import { servesCrmSources } from "../../contract/served.ts";
 import { runs as runsTable } from "../../db/schema.ts";
 import { announce, draftEvent } from "../../events/outbox.ts";
 import { text } from "../../primitives/text.ts";
-import { shows, visibilityOf } from "../automations.ts";
+import { isShown } from "../automations.ts";
 import { insertRuns, type ReportedRun, toRun } from "../runs.ts";
 import {
   type CallContext,
@@ -41,7 +42,7 @@ export async function planRuns(
   { workspaceId, runs }: z.output<typeof RunRecording>,
   { env, db, now }: CallContext,
 ): Promise<RecordingPlan> {
-  const visibility = visibilityOf(env.SERVED_ROUTES);
+  const servesCrmSource = servesCrmSources(env);
   const reported = await Promise.all(runs.map((run) => toReportedRun(workspaceId, run, now)));
   const references = reported.flatMap(referencesOf);
   const { automations, erasedLeads } = await findReferenced(db, workspaceId, references);
@@ -50,7 +51,7 @@ export async function planRuns(
     leadId: run.leadId !== null && erasedLeads.has(run.leadId) ? null : run.leadId,
   }));
   const drafts = found
-    .filter((run) => shows(visibility, automations.get(run.automationId)))
+    .filter((run) => isShown(automations.get(run.automationId), servesCrmSource))
     .map((run) => draftEvent("run.completed", toRun(run), now));
   const isNew = (id: SQL) =>
     sql`NOT EXISTS (SELECT 1 FROM ${runsTable} WHERE ${runsTable.id} = ${id})`;

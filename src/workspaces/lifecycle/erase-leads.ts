@@ -2,10 +2,10 @@ import { sql } from "drizzle-orm";
 import { ERASED_LEADS_KEPT_DAYS } from "../../contract/limits.ts";
 import { DAY_MS } from "../../contract/time.ts";
 import { insertFrom } from "../../db/builder.ts";
-import { CLEANUP_MAX, inOrder, type Part, type Statements } from "../../db/client.ts";
+import { CLEANUP_MAX, combine, type Part, type Statements } from "../../db/client.ts";
 import { erasedLeads, events, leads } from "../../db/schema.ts";
-import { isWritable } from "../moves.ts";
 import { ownedTable } from "../table-registry.ts";
+import { isWritable } from "../write-lock.ts";
 import { deleteRows } from "./erase.ts";
 
 /**
@@ -22,7 +22,7 @@ export function eraseLeadRows(
   const isOwn = sql`+${leads.workspaceId} = ${workspaceId} AND ${leads.id} IN ${named}`;
   const announcesThem = sql`${events.workspaceId} = ${workspaceId}
     AND ${events.id} IN (SELECT ${leads.eventId} FROM ${leads} WHERE ${isOwn})`;
-  return inOrder({
+  return combine({
     events: deleteRows(ownedTable(events), announcesThem),
     leads: deleteRows(ownedTable(leads), isOwn),
     noted: insertFrom(

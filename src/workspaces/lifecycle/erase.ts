@@ -11,10 +11,10 @@ import {
 import { commaList, qb, unqualified } from "../../db/builder.ts";
 import {
   CLEANUP_MAX,
+  combine,
   commit,
   counted,
   type Database,
-  inOrder,
   readAs,
   type Statements,
 } from "../../db/client.ts";
@@ -33,7 +33,7 @@ import { type ChildTable, MOVED, OWNED, type OwnedTable, referencesTo } from "..
  */
 export function beginErasure(workspaceId: string): Statements<boolean> {
   const { id, writeLock, database } = workspaces;
-  const statements = inOrder({
+  const statements = combine({
     begun: qb
       .update(workspaces)
       .set({ erasing: true })
@@ -59,7 +59,7 @@ export function closeKeys(
 ): Statements<{ keys: GatedKey[]; database: string } | null> {
   const isOwn = eq(apiKeys.workspaceId, workspaceId);
   const { id, database } = workspaces;
-  const statements = inOrder({
+  const statements = combine({
     begun: qb.update(workspaces).set({ erasing: true }).where(eq(id, workspaceId)),
     revoked: qb
       .update(apiKeys)
@@ -75,7 +75,7 @@ export function closeKeys(
 
 /** Closes a workspace for good, in its own database: ends its access and deletes its subscriptions. */
 export function closeWorkspace(id: string, now: number): Statements<unknown> {
-  return inOrder({
+  return combine({
     access: qb
       .update(workspaces)
       .set({ accessGranted: false })
@@ -115,10 +115,10 @@ export function eraseLeftBehind(id: string, moveId: string): Statements<boolean>
   const isHeld = and(isOwn, eq(workspaces.moveId, moveId));
   const blank = { name: "", adminEmails: [], sealedDataKey: null, webhooksMax: null };
   const isLeft = sql`EXISTS (SELECT 1 FROM ${workspaces} WHERE ${isHeld})`;
-  const chunk = inOrder({
+  const chunk = combine({
     erased: whileUnlocked(
       isHeld,
-      inOrder({
+      combine({
         blanked: qb.update(workspaces).set(blank).where(isHeld),
         rows: eraseNext(MOVED, id, isLeft),
       }),
@@ -139,7 +139,7 @@ export function eraseLeftBehind(id: string, moveId: string): Statements<boolean>
  */
 function eraseChunk(id: string): Statements<boolean> {
   const isOwn = eq(workspaces.id, id);
-  const chunk = inOrder({
+  const chunk = combine({
     erased: whileUnlocked(isOwn, eraseNext(OWNED, id)),
     found: qb.select({ id: workspaces.id }).from(workspaces).where(isOwn),
     // The last move of the workspace is stored until the rows that it left are deleted.
@@ -159,7 +159,7 @@ function whileUnlocked(
       .update(workspaces)
       .set({ writeLock: to })
       .where(and(isOwn, eq(workspaces.writeLock, from)));
-  return inOrder({
+  return combine({
     unlocked: change("locked", "arriving"),
     statements,
     locked: change("arriving", "locked"),
@@ -187,7 +187,7 @@ function eraseNext(
       sql`(${commaList([...owned.key])}) IN (SELECT ${commaList(names)} FROM (${next}))`,
     );
   });
-  return inOrder(erased.reverse());
+  return combine(erased.reverse());
 }
 
 /** SQL condition: a workspace has no rows in these tables. */
@@ -205,16 +205,16 @@ export function isEmpty(tables: OwnedTable[], id: string): SQL {
 export function deleteRows(owned: OwnedTable, isSelected: SQL): Statements<number> {
   const { table, children } = owned;
   const followers = OWNED.filter(({ through }) => through === table);
-  const statements = inOrder({
-    followers: inOrder(
+  const statements = combine({
+    followers: combine(
       followers.map((follower) => deleteRows(follower, isFoundThrough(follower, isSelected))),
     ),
-    children: inOrder(
+    children: combine(
       children.map(
         (child) => sql`DELETE FROM ${child.table} WHERE ${isChildOf(child, owned, isSelected)}`,
       ),
     ),
-    references: inOrder(
+    references: combine(
       referencesTo(table).map(
         ({ column, to }) =>
           sql`UPDATE ${column.table} SET ${unqualified(column)} = NULL

@@ -4,8 +4,8 @@ import { DAY_MS } from "../../contract/time.ts";
 import { CLEANUP_MAX, commit, type Database } from "../../db/client.ts";
 import { deliveries, events, workspaces } from "../../db/schema.ts";
 import { findPosition, updatePosition } from "../../db/sweep-positions.ts";
-import { isWritable } from "../moves.ts";
 import { ownedTable } from "../table-registry.ts";
+import { isWritable } from "../write-lock.ts";
 import { deleteRows } from "./erase.ts";
 
 /** The retention of settled events, which have no pending delivery. An event is deleted if either limit is exceeded. */

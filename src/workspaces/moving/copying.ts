@@ -1,7 +1,7 @@
 import { type Column, getTableColumns, getTableName, type SQL, sql } from "drizzle-orm";
 import type { SQLiteTable } from "drizzle-orm/sqlite-core";
 import { commaList, fromJson, qb, toJsonValue, unqualified } from "../../db/builder.ts";
-import { inOrder, jsonParameters, readAs, type Statements } from "../../db/client.ts";
+import { combine, jsonParameters, readAs, type Statements } from "../../db/client.ts";
 import { childrenAsJson, isAfter, type RowPosition, rowPosition, selectRows } from "../rows.ts";
 import { type ChildTable, isLinked, type OwnedTable } from "../table-registry.ts";
 
@@ -90,12 +90,12 @@ export function insertRows(
   copied: CopiedRow[],
   isArriving: SQL,
 ): Statements<unknown> {
-  return inOrder(
+  return combine(
     jsonParameters(copied).map((json) => {
       const rows = sql`FROM json_each(${json}) AS r`;
       const childrenOf = ({ table }: ChildTable) =>
         sql`${rows}, json_each(r.value->>'children', ${sql.raw(`'$.${getTableName(table)}'`)}) AS c`;
-      return inOrder([
+      return combine([
         insertFromJson(owned, "r", rows, isArriving),
         ...owned.children.map((child) => insertFromJson(child, "c", childrenOf(child), isArriving)),
       ]);

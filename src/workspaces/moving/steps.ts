@@ -4,15 +4,14 @@ import { qb } from "../../db/builder.ts";
 import { commit, type Part, type Parts, type ResultsOf } from "../../db/client.ts";
 import { DIRECTORY, openNamed } from "../../db/databases.ts";
 import { type MoveStage, moves, subscriptions, workspaces } from "../../db/schema.ts";
-import { selectDue } from "../../delivery/due.ts";
+import { selectWakeUps } from "../../delivery/due.ts";
 import { sendWakeUps } from "../../delivery/messages.ts";
 import { log } from "../../log.ts";
 import { sleep } from "../../primitives/timing.ts";
 import { invalidateKey } from "../../rate-limit/invalidate-key.ts";
 import { listLiveKeys } from "../key-rows.ts";
 import { eraseLeftBehind, isEmpty } from "../lifecycle/erase.ts";
-import { beingErased } from "../moves.ts";
-import { inTime } from "../placement.ts";
+import { beingErased, inTime } from "../placement.ts";
 import { countRows } from "../rows.ts";
 import { MOVED, MOVED_FIELDS } from "../table-registry.ts";
 import { insertEntry } from "../workspaces.ts";
@@ -244,7 +243,7 @@ async function release(env: Env, database: string, lock: LockedBy): Promise<void
       .where(
         and(eq(subscriptions.workspaceId, lock.workspaceId), gt(subscriptions.notedWakeAt, 0)),
       ),
-    waiting: selectDue(lock.workspaceId, Number.MAX_SAFE_INTEGER),
+    waiting: selectWakeUps(lock.workspaceId, Number.MAX_SAFE_INTEGER),
   });
   await sendWakeUps(env, database, waiting);
 }

@@ -21,7 +21,9 @@ export function deploy(world: World, store: Store, subscribers: Subscribers, wor
       const attempt = (delivery: PreparedDelivery, target: Target) =>
         subscribers.attempt(delivery, target, isolate);
       const ctx = { waitUntil: () => {} };
-      return worker.consume(messages, env(isolate), ctx, attempt);
+      const bindings = env(isolate);
+      const sender = { ...worker.createSender(bindings), attempt };
+      return worker.consume(messages, bindings, ctx, sender);
     });
   const lanes = {
     deliveries: broker("webhook-deliveries"),

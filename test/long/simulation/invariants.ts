@@ -261,7 +261,7 @@ export function checkOverdue(store: Store, healthyForMs: number): void {
   const postable = store.rows<{ name: string }>(
     `SELECT d.event_id || ' ' || d.subscription_id AS name
       FROM deliveries AS d LEFT JOIN subscriptions AS s ON s.id = d.subscription_id
-      WHERE d.state = 'pending' AND max(iif(d.priority = 2, min(d.due_at, s.streak_retry_at), d.due_at), iif(d.priority = 1, 0, s.blocked_until)) < ?`,
+      WHERE d.state = 'pending' AND max(iif(d.priority = 2, min(d.due_at, s.streak_retry_at), d.due_at), iif(d.priority = 0, 0, s.blocked_until)) < ?`,
     now,
   );
   // A subscription that has just ended its backoff has overdue deliveries that could not be posted.

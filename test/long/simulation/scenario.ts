@@ -233,7 +233,7 @@ async function live(deployment: Deployment): Promise<void> {
   /** The scheduled job, in the minutes in which it could have something to do. */
   function sweepAgain(): void {
     const [next] = store.rows<{ due: number | null }>(
-      `SELECT min(CASE WHEN s.cancelling THEN 0 ELSE max(iif(d.priority = 2, min(d.due_at, s.streak_retry_at), d.due_at), iif(d.priority = 1, 0, s.blocked_until), s.leased_until) END) AS due
+      `SELECT min(CASE WHEN s.cancelling THEN 0 ELSE max(iif(d.priority = 2, min(d.due_at, s.streak_retry_at), d.due_at), iif(d.priority = 0, 0, s.blocked_until), s.leased_until) END) AS due
         FROM deliveries AS d JOIN subscriptions AS s ON s.id = d.subscription_id
         WHERE d.state = 'pending'`,
     );

@@ -10,6 +10,7 @@ import { findPlace } from "../../faults/place.ts";
 export interface LoadedWorker {
   Platform: new (ctx: unknown, env: unknown) => Record<string, (input: unknown) => Promise<never>>;
   consume: typeof import("../../../src/delivery/consumer.ts").consume;
+  createSender: typeof import("../../../src/delivery/sender.ts").createSender;
   consumeEmails: typeof import("../../../src/email/send.ts").consumeEmails;
   sweep: typeof import("../../../src/sweep.ts").sweep;
   commit: typeof import("../../../src/db/client.ts").commit;
@@ -26,6 +27,7 @@ export interface LoadedWorker {
 const MODULES = [
   "platform/entrypoint.ts",
   "delivery/consumer.ts",
+  "delivery/sender.ts",
   "email/send.ts",
   "sweep.ts",
   "db/client.ts",

@@ -73,7 +73,7 @@ test("the results of a transaction have the names of its parts, without those th
   const renamed = client.counted(qb.update(workspaces).set({ name: "Renamed" }).where(own));
   const parts = {
     before: qb.select({ name: workspaces.name }).from(workspaces).where(own),
-    nested: client.inOrder({ renamed, key: qb.select({ id: apiKeys.id }).from(apiKeys) }),
+    nested: client.combine({ renamed, key: qb.select({ id: apiKeys.id }).from(apiKeys) }),
     skipped: undefined,
     after: qb.select({ name: workspaces.name }).from(workspaces).where(own),
   };

@@ -10,8 +10,9 @@ import { meteredDatabase } from "../../support/metered-database.ts";
 
 /** How many there are of each kind: leads, social and CRM runs, social and CRM automations. */
 const ROWS = 120;
-const ALL = { hiddenType: null };
-const SOCIAL = { hiddenType: "crm_source" as const };
+/** Values of `servesCrmSource`. */
+const ALL = true;
+const SOCIAL = false;
 
 const { DB, rows } = meteredDatabase();
 const db = openDatabase(DB);

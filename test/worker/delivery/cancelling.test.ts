@@ -1,6 +1,6 @@
 import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
-import { commit, inOrder, openDatabase } from "../../../src/db/client.ts";
+import { combine, commit, openDatabase } from "../../../src/db/client.ts";
 import type { Outcome } from "../../../src/delivery/outcome.ts";
 import { LEASE_MS } from "../../../src/delivery/round.ts";
 import { sleep } from "../../../src/primitives/timing.ts";
@@ -41,7 +41,7 @@ type Owner = Awaited<ReturnType<typeof openWorkspace>>;
 
 /** What `setWorkspaceAccess` commits. */
 function withdrawAccess(workspaceId: string) {
-  return commit(db, inOrder([updateAccess(workspaceId, false), cancelPendingOf(workspaceId)]));
+  return commit(db, combine([updateAccess(workspaceId, false), cancelPendingOf(workspaceId)]));
 }
 
 type End = (owed: { workspaceId: string; id: string }, now: number) => Promise<unknown>;

@@ -5,7 +5,8 @@ import { randomId } from "../../../src/contract/ids.ts";
 import { consume } from "../../../src/delivery/consumer.ts";
 import type { WakeUpMessage } from "../../../src/delivery/messages.ts";
 import type { RoundSubscription } from "../../../src/delivery/round.ts";
-import { nextWakeUp } from "../../../src/delivery/session.ts";
+import { createSender } from "../../../src/delivery/sender.ts";
+import { type DispatchPorts, nextWakeUp } from "../../../src/delivery/session.ts";
 import { openedDataKeys } from "../../../src/encryption/personal-data.ts";
 import { sleep } from "../../../src/primitives/timing.ts";
 import {
@@ -30,6 +31,9 @@ import {
 import { keepLog } from "../../support/log-lines.ts";
 
 const OK = async () => answered(200);
+
+/** A sender whose attempts end as `attempt` says. */
+const attempting = (attempt: DispatchPorts["attempt"]) => ({ ...createSender(env), attempt });
 
 const lines = keepLog();
 
@@ -72,7 +76,12 @@ describe("a message", () => {
     };
     const acknowledged = vi.fn();
     const messages = [message(id, acknowledged)];
-    const consumed = consume(messages, isolated().env, createExecutionContext(), answersLater);
+    const consumed = consume(
+      messages,
+      isolated().env,
+      createExecutionContext(),
+      attempting(answersLater),
+    );
     await asked.promise;
     await sleep(200);
     expect(acknowledged).not.toHaveBeenCalled();
@@ -93,7 +102,12 @@ describe("a message", () => {
       asked.resolve();
       return answer.promise.then(OK);
     };
-    const consumed = consume([message(id, acknowledged)], isolated().env, context, hangs);
+    const consumed = consume(
+      [message(id, acknowledged)],
+      isolated().env,
+      context,
+      attempting(hangs),
+    );
     await asked.promise;
     endTwoSeconds();
     expect(await Promise.race([consumed.then(() => "free"), sleep(1_500)])).toBe("free");
@@ -109,7 +123,7 @@ describe("a message", () => {
     const outcomes: string[] = [];
     const { DB } = observedDatabase({ before: (trip) => void outcomes.push(`trip ${trip}`) });
     const messages = [message(id, () => void outcomes.push("acknowledged"))];
-    await consume(messages, isolated({ DB }).env, createExecutionContext(), OK);
+    await consume(messages, isolated({ DB }).env, createExecutionContext(), attempting(OK));
     expect(outcomes).toEqual(["trip 1", "trip 2", "acknowledged"]);
     expect(await statesOf(id)).toEqual({ delivered: 1 });
   });

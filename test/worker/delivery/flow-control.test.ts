@@ -6,7 +6,7 @@ import { derivedId, randomId } from "../../../src/contract/ids.ts";
 import { PENDING_MAX } from "../../../src/contract/limits.ts";
 import { isoTime } from "../../../src/contract/time.ts";
 import { commit, openDatabase } from "../../../src/db/client.ts";
-import { automations, workspaces } from "../../../src/db/schema.ts";
+import { automations, PRIORITY, workspaces } from "../../../src/db/schema.ts";
 import { exhaustOverflow } from "../../../src/delivery/cancellation.ts";
 import { CONCURRENCY_MAX } from "../../../src/delivery/policy.ts";
 import { announce, draftEvent } from "../../../src/events/outbox.ts";
@@ -88,10 +88,11 @@ async function workUntil(
 }
 
 describe("pending deliveries of a subscription", () => {
-  test("are sent in the order of untried, manual, retried, and scheduled ones", async () => {
+  test("are sent in the order of manual, untried, retried, and scheduled ones", async () => {
     const { id } = await owed(4, NOW);
     const rows = await deliveriesTo(id);
-    for (const [i, priority] of ([3, 2, 1, 0] as const).entries())
+    const { scheduled, inStreak, untried, manual } = PRIORITY;
+    for (const [i, priority] of [scheduled, inStreak, untried, manual].entries())
       await setDeliveries(id, { priority, attempts: 3 - i }, rows[i]?.eventId);
     const { posts, attempt } = subscriber();
     await dispatchAt(NOW, [id], attempt);
@@ -173,7 +174,7 @@ describe("pending deliveries of a subscription", () => {
     const dueAt = NOW + HOUR_MS;
     await setDeliveries(
       id,
-      { priority: 3, attempts: 4, dueAt, lastAt: NOW - HOUR_MS },
+      { priority: PRIORITY.scheduled, attempts: 4, dueAt, lastAt: NOW - HOUR_MS },
       drafts[0]?.id,
     );
     await dispatchAt(NOW, [id], REJECTED);
@@ -190,7 +191,12 @@ describe("pending deliveries of a subscription", () => {
       const streak = { startedAt: NOW - HOUR_MS, events: 5, attempts: 9, outageStep: 9, turns: {} };
       await setSubscription(id, { streak, blockedUntil: NOW - 1, streakRetryAt: NOW - 1 });
       const dueAt = NOW + 9 * HOUR_MS;
-      await setDeliveries(id, { priority: 2, attempts: 6, dueAt, lastAt: NOW - 1_000 });
+      await setDeliveries(id, {
+        priority: PRIORITY.inStreak,
+        attempts: 6,
+        dueAt,
+        lastAt: NOW - 1_000,
+      });
     }
     const { attempt } = subscriber(() => OK);
     await dispatchAt(NOW, ids, attempt);
@@ -247,9 +253,9 @@ describe("another URL", () => {
     const { id } = await owed(30, NOW - 12 * HOUR_MS);
     const dueAt = NOW + 13 * HOUR_MS;
     const failed = { attempts: 8, dueAt, lastAt: NOW - HOUR_MS };
-    await setDeliveries(id, { ...failed, priority: 2 });
+    await setDeliveries(id, { ...failed, priority: PRIORITY.inStreak });
     const [first] = await deliveriesTo(id);
-    await setDeliveries(id, { ...failed, priority: 3 }, first?.eventId);
+    await setDeliveries(id, { ...failed, priority: PRIORITY.scheduled }, first?.eventId);
     const streak = { startedAt: 1, events: 30, attempts: 50, outageStep: 9, turns: {} };
     await setSubscription(id, { streak, blockedUntil: dueAt, failures: 50, failingSince: 1 });
     await exports.Platform.updateWebhook({ webhookId: id, url: "https://ok-other.example/" });
@@ -396,7 +402,7 @@ describe("a dispatch", () => {
     const { id, workspaceId } = await owed(1, Date.now() - HOUR_MS);
     const [waiting] = await deliveriesTo(id);
     const dueAt = Date.now() + 5 * HOUR_MS;
-    await setDeliveries(id, { priority: 3, attempts: 6, dueAt }, waiting?.eventId);
+    await setDeliveries(id, { priority: PRIORITY.scheduled, attempts: 6, dueAt }, waiting?.eventId);
     const { env, fast, slow } = isolated();
     const { attempt } = subscriber(() => OK);
     for (let i = 0; i < 10; i++) {
@@ -410,7 +416,7 @@ describe("a dispatch", () => {
   test("sends a delayed message after one that came early, whatever else came with that", async () => {
     const { id } = await owed(1, Date.now() - HOUR_MS);
     const wakeAt = Date.now() + HOUR_MS;
-    await setDeliveries(id, { priority: 3, attempts: 6, dueAt: wakeAt });
+    await setDeliveries(id, { priority: PRIORITY.scheduled, attempts: 6, dueAt: wakeAt });
     await setSubscription(id, { notedWakeAt: wakeAt });
     const { env, fast, slow } = isolated();
     const message = { subscriptionId: id, queue: "fast", database: DATABASE };

@@ -205,7 +205,9 @@ describe("a dispatch", () => {
     const ids = await owedToMany(subscribers, events, NOW);
     for (const id of ids) await setSubscription(id, { concurrency: 6 });
     const { DB, rows } = meteredDatabase();
-    await dispatchOn(DB, NOW, ids, () => sleep(2).then(() => OK));
+    // On a busy machine, a dispatch may leave some to the next one, when its time or statements are used up.
+    for (let dispatches = 0; dispatches < 3; dispatches++)
+      await dispatchOn(DB, NOW, ids, () => sleep(2).then(() => OK));
     for (const id of ids) expect(await statesOf(id)).toEqual({ delivered: events });
     expect(rows.read / 500).toBeLessThan(read);
     expect(rows.written / 500).toBeLessThan(written);

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { randomId } from "../../../src/contract/ids.ts";
 import { commit } from "../../../src/db/client.ts";
-import { selectDue } from "../../../src/delivery/due.ts";
+import { selectWakeUps } from "../../../src/delivery/due.ts";
 import { sendWakeUps, type WakeUp } from "../../../src/delivery/messages.ts";
 import type { QueueName } from "../../../src/delivery/policy.ts";
 import {
@@ -68,7 +68,7 @@ describe("the consumer is woken", () => {
 
 test("a deleted subscription whose deliveries wait to be cancelled is not woken by new events", async () => {
   const { id, workspaceId } = await owed(1, NOW);
-  const due = () => commit(db, selectDue(workspaceId, NOW));
+  const due = () => commit(db, selectWakeUps(workspaceId, NOW));
   expect(await due()).toEqual([{ subscriptionId: id, queue: "fast" }]);
   await setSubscription(id, { deletedAt: NOW, cancelling: true });
   expect(await due()).toEqual([]);

@@ -49,7 +49,7 @@ function delivery(more: Partial<PendingDelivery> = {}): PendingDelivery {
   return {
     eventId: `evt_${++events}`,
     type: LEAD,
-    priority: 0,
+    priority: PRIORITY.untried,
     attempts: 0,
     dueAt: NOW,
     scheduledAt: null,
@@ -132,13 +132,13 @@ describe("the retry schedule", () => {
   });
 
   test("delivers a delivery at any attempt that succeeds", () => {
-    const of = delivery({ attempts: RETRY_WAITS_SECONDS.length, priority: 3 });
+    const of = delivery({ attempts: RETRY_WAITS_SECONDS.length, priority: PRIORITY.scheduled });
     expect(reschedule(INITIAL_PACE, attempt(OK, { of }), 0)).toMatchObject({ state: "delivered" });
   });
 
   test("does not count a failure before its time", () => {
     const dueAt = NOW + 3_600_000;
-    const of = delivery({ attempts: 4, priority: 2, dueAt });
+    const of = delivery({ attempts: 4, priority: PRIORITY.inStreak, dueAt });
     expect(reschedule(INITIAL_PACE, attempt(BUSY, { of }), 0)).toMatchObject({
       attempts: 4,
       dueAt,
@@ -147,13 +147,13 @@ describe("the retry schedule", () => {
 
   test("goes on after a manual send before its time that fails", () => {
     const scheduledAt = NOW + 3_600_000;
-    const of = delivery({ attempts: 4, priority: 1, scheduledAt });
+    const of = delivery({ attempts: 4, priority: PRIORITY.manual, scheduledAt });
     const rescheduled = reschedule(INITIAL_PACE, attempt(BUSY, { of }), 0);
     expect(rescheduled).toMatchObject({ attempts: 4, dueAt: scheduledAt });
   });
 
   test("counts the first attempt even if it is a manual send", () => {
-    const of = delivery({ priority: 1, scheduledAt: NOW + 3_600_000 });
+    const of = delivery({ priority: PRIORITY.manual, scheduledAt: NOW + 3_600_000 });
     expect(reschedule(INITIAL_PACE, attempt(BUSY, { of }), 0)).toMatchObject({ attempts: 1 });
   });
 });
@@ -169,7 +169,7 @@ describe("adaptive concurrency", () => {
   });
 
   test("stays as it is if an event fails again", () => {
-    const of = delivery({ attempts: 1, priority: 3, lastAt: NOW - 1 });
+    const of = delivery({ attempts: 1, priority: PRIORITY.scheduled, lastAt: NOW - 1 });
     expect(adjustPace(paceAfter(times(5, OK)), attempt(REJECTED, { of })).concurrency).toBe(6);
   });
 
@@ -234,7 +234,7 @@ describe("spacing while an endpoint fails", () => {
     const first = adjustPace(INITIAL_PACE, attempt(TIMED_OUT, { of }));
     const again = attempt(TIMED_OUT, {
       at: first.blockedUntil,
-      of: { ...of, attempts: 1, priority: 2, lastAt: NOW },
+      of: { ...of, attempts: 1, priority: PRIORITY.inStreak, lastAt: NOW },
     });
     expect(adjustPace(first, again).blockedUntil - again.endedAt).toBe(1_000);
   });
@@ -266,7 +266,7 @@ describe("spacing while an endpoint fails", () => {
 
   test("is not changed by a manual send that fails", () => {
     const pace = paceAfter(times(7, REJECTED));
-    const of = delivery({ priority: 1 });
+    const of = delivery({ priority: PRIORITY.manual });
     expect(adjustPace(pace, attempt(TIMED_OUT, { of, at: pace.blockedUntil }))).toBe(pace);
   });
 
@@ -281,7 +281,12 @@ describe("spacing while an endpoint fails", () => {
 describe("the next delivery while requests are spaced", () => {
   const old = delivery({ dueAt: NOW - 5_000 });
   const young = delivery({ dueAt: NOW - 1_000 });
-  const failed = delivery({ dueAt: NOW - 9_000, priority: 2, attempts: 1, lastAt: NOW - 9_500 });
+  const failed = delivery({
+    dueAt: NOW - 9_000,
+    priority: PRIORITY.inStreak,
+    attempts: 1,
+    lastAt: NOW - 9_500,
+  });
   const run = delivery({ type: RUN, dueAt: NOW - 1_000 });
   const spaced: Pace = { ...INITIAL_PACE, blockedUntil: NOW };
 
@@ -295,7 +300,7 @@ describe("the next delivery while requests are spaced", () => {
   });
 
   test("is a manual send, whatever the spacing", () => {
-    const manual = delivery({ priority: 1 });
+    const manual = delivery({ priority: PRIORITY.manual });
     const pace = { ...spaced, blockedUntil: NOW + 60_000 };
     expect(chooseNext(pace, [old, run, manual], NOW)).toBe(manual);
   });
@@ -354,21 +359,30 @@ describe("the end of a streak", () => {
   });
 
   test("concerns an event that fails again within the streak", () => {
-    expect(priorityAfter(streaking, delivery({ priority: 2, attempts: 1, lastAt: NOW }))).toBe(2);
+    expect(
+      priorityAfter(streaking, delivery({ priority: PRIORITY.inStreak, attempts: 1, lastAt: NOW })),
+    ).toBe(PRIORITY.inStreak);
   });
 
   test("no longer concerns an event that failed in an earlier streak", () => {
-    const of = delivery({ priority: 2, attempts: 1, lastAt: NOW - 1 });
-    expect(priorityAfter(streaking, of)).toBe(3);
-    expect(priorityAfter(INITIAL_PACE, of)).toBe(3);
+    const of = delivery({ priority: PRIORITY.inStreak, attempts: 1, lastAt: NOW - 1 });
+    expect(priorityAfter(streaking, of)).toBe(PRIORITY.scheduled);
+    expect(priorityAfter(INITIAL_PACE, of)).toBe(PRIORITY.scheduled);
   });
 
   test("does not concern an event again that is on its own schedule", () => {
-    expect(priorityAfter(streaking, delivery({ priority: 3, attempts: 2, lastAt: NOW }))).toBe(3);
+    expect(
+      priorityAfter(
+        streaking,
+        delivery({ priority: PRIORITY.scheduled, attempts: 2, lastAt: NOW }),
+      ),
+    ).toBe(PRIORITY.scheduled);
   });
 
   test("concerns a replayed event whose first attempt fails", () => {
-    expect(priorityAfter(streaking, delivery({ priority: 3, lastAt: NOW - 1 }))).toBe(2);
+    expect(
+      priorityAfter(streaking, delivery({ priority: PRIORITY.scheduled, lastAt: NOW - 1 })),
+    ).toBe(PRIORITY.inStreak);
   });
 });
 
@@ -395,9 +409,9 @@ describe("the record of an event type", () => {
 
   test("is not changed by a manual send that fails", () => {
     const accepted = noteTypeOutcome(INITIAL_TYPE_OUTCOMES, attempt(OK));
-    expect(noteTypeOutcome(accepted, attempt(REJECTED, { of: delivery({ priority: 1 }) }))).toBe(
-      accepted,
-    );
+    expect(
+      noteTypeOutcome(accepted, attempt(REJECTED, { of: delivery({ priority: PRIORITY.manual }) })),
+    ).toBe(accepted);
   });
 });
 

@@ -2,7 +2,7 @@ import { exports } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { expect, test } from "vitest";
 import { commit, openDatabase } from "../../../src/db/client.ts";
-import { selectDue } from "../../../src/delivery/due.ts";
+import { selectWakeUps } from "../../../src/delivery/due.ts";
 import { announce } from "../../../src/events/outbox.ts";
 import { deleteSubscription } from "../../../src/subscriptions/subscriptions.ts";
 import { eventsOf } from "../../support/api.ts";
@@ -98,7 +98,7 @@ test("fan-out to 20 subscriptions is one statement, in one round trip with the r
   const drafts = draftLeads(100, NOW);
   const { DB, trips } = observedDatabase();
   const news = announcement(workspaceId, drafts, NOW);
-  const wakeUps = selectDue(workspaceId, NOW);
+  const wakeUps = selectWakeUps(workspaceId, NOW);
   const done = await commit(openDatabase(DB), { news, wakeUps });
   expect(trips).toHaveLength(1);
   const writes = trips.flat().filter((text) => /INSERT INTO "?deliveries/i.test(text));
@@ -118,7 +118,7 @@ test("an event wakes each in its queue, but not those that wait or have nothing 
   await setSubscription(probed, { slow: true, blockedUntil: NOW });
   await setSubscription(waiting, { slow: true, blockedUntil: NOW + 1 });
   const news = announcement(workspaceId, draftLeads(2, NOW), NOW);
-  const { wakeUps } = await commit(db, { news, wakeUps: selectDue(workspaceId, NOW) });
+  const { wakeUps } = await commit(db, { news, wakeUps: selectWakeUps(workspaceId, NOW) });
   const queues = wakeUps.map(({ subscriptionId, queue }) => [subscriptionId, queue]);
   expect(queues.toSorted()).toEqual(
     [

@@ -2,7 +2,7 @@ import { env } from "cloudflare:workers";
 import { eq, sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import { DELIVERY_COUNTS_KEPT_DAYS, RETRY_WAITS_SECONDS } from "../../../src/contract/limits.ts";
-import { commit, openDatabase, query } from "../../../src/db/client.ts";
+import { commit, openDatabase, prepared, query } from "../../../src/db/client.ts";
 import { deliveries, deliveryCounts } from "../../../src/db/schema.ts";
 import type { D1Client } from "../../../src/db/session.ts";
 import { addCounts, countAttempts, type EndedAttempt } from "../../../src/delivery/attempts.ts";
@@ -33,11 +33,15 @@ const TODAY = Date.UTC(2026, 10, 21);
 const NOW = TODAY + 15 * 3_600_000;
 
 /** Adds the counts of attempts, whatever they are of. */
-const addAll = addCounts(sql`true`);
+const addAll = prepared(addCounts(sql`true`));
 const addTo = (subscriptionId: string, attempts: Omit<EndedAttempt, "subscriptionId">[]) =>
   commit(
     openDatabase(WORKSPACE_DB),
-    addAll(countAttempts(attempts.map((attempt) => ({ ...attempt, subscriptionId }))), {}),
+    addAll({
+      counts: JSON.stringify(
+        countAttempts(attempts.map((attempt) => ({ ...attempt, subscriptionId }))),
+      ),
+    }),
   );
 
 async function daysOf(id: string, now = NOW, client: D1Client = WORKSPACE_DB) {

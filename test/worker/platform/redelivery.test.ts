@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { DeliveryState } from "../../../src/contract/enumerations.ts";
 import { isoTime } from "../../../src/contract/time.ts";
+import { PRIORITY } from "../../../src/db/schema.ts";
 import { errorOf, Platform } from "../../support/api.ts";
 import {
   announceLeads,
@@ -90,7 +91,7 @@ describe("redeliver", () => {
     const { id, url, drafts } = await owed(2, now - HOUR_MS);
     await dispatchAt(now - HOUR_MS, [id], answered(503));
     await setSubscription(id, { blockedUntil: now + 5 * HOUR_MS, slow: true });
-    await setDeliveries(id, { dueAt: now + 5 * HOUR_MS, priority: 3 });
+    await setDeliveries(id, { dueAt: now + 5 * HOUR_MS, priority: PRIORITY.scheduled });
     const eventIds = [drafts[0]?.id ?? ""];
     const redelivery = await Platform.redeliver({ webhookId: id, eventIds });
     expect(redelivery).toEqual({ count: 1, nextCursor: null });

@@ -34,12 +34,12 @@ async function openSubscribed() {
     const { "webhook-id": eventId = "", "webhook-timestamp": timestamp = "" } = headers;
     const all = secrets.map((one) => expectedSignatures(one, eventId, timestamp, body));
     // Earlier ones have no order.
-    const inOrder = (signed: string[] = []) => [...signed.slice(0, -1).sort(), signed.at(-1)];
+    const combine = (signed: string[] = []) => [...signed.slice(0, -1).sort(), signed.at(-1)];
     const [at, ...service] = headers["x-service-signature"]?.split(",") ?? [];
     expect(at).toBe(`t=${timestamp}`);
-    expect(inOrder(service)).toEqual(inOrder(all.map((each) => each.service.replace(/^.*,/, ""))));
+    expect(combine(service)).toEqual(combine(all.map((each) => each.service.replace(/^.*,/, ""))));
     const standard = headers["webhook-signature"]?.split(" ");
-    expect(inOrder(standard)).toEqual(inOrder(all.map((each) => each.standard)));
+    expect(combine(standard)).toEqual(combine(all.map((each) => each.standard)));
   };
   const key = await loadDataKeyToWrite(openDatabase(WORKSPACE_DB), KEYS, workspaceId);
   const opened = (sealed: string) => openSecret(key, id, sealed);

@@ -14,7 +14,7 @@ const report: WantedAutomation = {
   agentName: "A",
   name: "N",
   status: "active",
-  updatedAt: "always",
+  updatedAt: "now",
 };
 const stored: AutomationRow = { ...report, updatedAt: 500, createdAt: 100, removedAt: null };
 

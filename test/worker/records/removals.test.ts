@@ -130,12 +130,7 @@ test.each([1, 100])(
     const seen: string[] = [];
     for (let after: PageRequest["after"] = null, isOver = false; !isOver; ) {
       rows.read = 0;
-      const page = await listRuns(
-        openDatabase(DB),
-        workspaceId,
-        { hiddenType: null },
-        { limit, after },
-      );
+      const page = await listRuns(openDatabase(DB), workspaceId, true, { limit, after });
       expect(rows.read).toBeLessThan(6 * PAGE_EXAMINED_MAX);
       seen.push(...page.items.map((run) => run.id));
       after = page.next;
@@ -153,7 +148,7 @@ test.each([1, 100])(
     const { ids } = await Platform.recordRuns({ workspaceId, runs: older });
     const seen: string[] = [];
     for (let after: PageRequest["after"] = null, isOver = false; !isOver; ) {
-      const page = await listRuns(db, workspaceId, { hiddenType: null }, { limit, after });
+      const page = await listRuns(db, workspaceId, true, { limit, after });
       expect(page.items).not.toEqual([]);
       seen.push(...page.items.map((run) => run.id));
       after = page.next;

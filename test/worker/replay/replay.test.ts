@@ -5,7 +5,7 @@ import type { DeliveryState } from "../../../src/contract/enumerations.ts";
 import { eventIdAt } from "../../../src/contract/ids.ts";
 import { isoTime } from "../../../src/contract/time.ts";
 import { commit, openDatabase } from "../../../src/db/client.ts";
-import { events } from "../../../src/db/schema.ts";
+import { events, PRIORITY } from "../../../src/db/schema.ts";
 import { announce } from "../../../src/events/outbox.ts";
 import { findSubscriptionHealth, findUndeliveredSince } from "../../../src/history/health.ts";
 import type { PageBody } from "../../../src/http/paging.ts";
@@ -338,10 +338,10 @@ describe("what a subscription did not get", () => {
     };
     expect(await found(50)).toBe(null);
     // The first has failed most often, so it waits the longest.
-    await setDeliveries(id, { priority: 2, attempts: 1, dueAt: T0 + HOUR_MS });
+    await setDeliveries(id, { priority: PRIORITY.inStreak, attempts: 1, dueAt: T0 + HOUR_MS });
     await setDeliveries(id, { dueAt: T0 + DAY_MS }, first?.id);
     expect(await found(1_100)).toBe(isoTime(T0 - HOUR_MS));
-    await setDeliveries(id, { priority: 0, dueAt: T0 });
+    await setDeliveries(id, { priority: PRIORITY.untried, dueAt: T0 });
     await setDeliveries(id, { dueAt: T0 - HOUR_MS }, first?.id);
     await setSubscription(id, { disabledAt: NOW, failingSince: NOW, cancelling: true });
     expect(await found(50)).toBe(isoTime(T0 - HOUR_MS));
@@ -360,7 +360,7 @@ test.each([
   async (_, range) => {
     const { id, drafts } = await owed(1, T0);
     const eventId = drafts[0]?.id ?? "";
-    await setDeliveries(id, { attempts: 1, priority: 2, dueAt: NOW - 1_000 });
+    await setDeliveries(id, { attempts: 1, priority: PRIORITY.inStreak, dueAt: NOW - 1_000 });
     await setSubscription(id, {
       blockedUntil: NOW + HOUR_MS,
       streakRetryAt: NOW + HOUR_MS,
@@ -377,7 +377,7 @@ test.each([
 
 test("what is due counts as waiting while requests are spaced, but not because another kind is rejected", async () => {
   const { id } = await owed(1, T0);
-  await setDeliveries(id, { attempts: 1, priority: 2, dueAt: NOW - 1_000 });
+  await setDeliveries(id, { attempts: 1, priority: PRIORITY.inStreak, dueAt: NOW - 1_000 });
   const rejected = { since: T0, outcome: "answered", status: 400 } as const;
   const states = ["retrying"] as const;
   await setSubscription(id, { rejections: { "run.completed": rejected } });
@@ -393,8 +393,16 @@ test("A replay of failed events sends them at once, and keeps their attempts and
   const { id, drafts } = await owed(2, T0);
   const [first = "", second = ""] = drafts.map((draft) => draft.id).toSorted();
   // Rejected on their own account: no success of another event ends their wait.
-  await setDeliveries(id, { attempts: 4, priority: 3, dueAt: NOW + HOUR_MS }, first);
-  await setDeliveries(id, { attempts: 4, priority: 3, dueAt: NOW + 2 * HOUR_MS }, second);
+  await setDeliveries(
+    id,
+    { attempts: 4, priority: PRIORITY.scheduled, dueAt: NOW + HOUR_MS },
+    first,
+  );
+  await setDeliveries(
+    id,
+    { attempts: 4, priority: PRIORITY.scheduled, dueAt: NOW + 2 * HOUR_MS },
+    second,
+  );
   const { workspaceId } = await subscriptionRow(id);
   const untried = await announceOne(workspaceId, T0 + 1);
   const range = (...states: Range["states"]) => ({ since: T0, until: null, states });
@@ -552,15 +560,15 @@ describe("a resend by id", () => {
   test("makes a failed delivery wait for nothing, although an attempt may be in flight", async () => {
     const { id, drafts } = await owed(1, T0);
     const eventId = drafts[0]?.id ?? "";
-    await setDeliveries(id, { attempts: 3, priority: 2, dueAt: NOW - 1 });
+    await setDeliveries(id, { attempts: 3, priority: PRIORITY.inStreak, dueAt: NOW - 1 });
     expect(await sendAgain(db, id, { eventIds: [eventId] }, NOW)).toMatchObject({ count: 1 });
     const [row] = await deliveriesTo(id);
-    expect(row).toMatchObject({ priority: 1, attempts: 3, scheduledAt: NOW - 1 });
+    expect(row).toMatchObject({ priority: PRIORITY.manual, attempts: 3, scheduledAt: NOW - 1 });
   });
 
   test("postpones no failed delivery that is due, however much is scheduled before it", async () => {
     const { id, drafts } = await owed(1, T0);
-    await setDeliveries(id, { attempts: 4, priority: 3, dueAt: NOW });
+    await setDeliveries(id, { attempts: 4, priority: PRIORITY.scheduled, dueAt: NOW });
     await setSubscription(id, { slotsUntil: NOW + HOUR_MS });
     const eventIds = drafts.map((draft) => draft.id);
     expect(await sendAgain(db, id, { eventIds }, NOW)).toMatchObject({ count: 1 });
@@ -571,7 +579,7 @@ describe("a resend by id", () => {
     const { id, drafts } = await owed(1, T0);
     const eventIds = drafts.map((draft) => draft.id);
     expect(await sendAgain(db, id, { eventIds }, NOW)).toMatchObject({ count: 0 });
-    expect(await deliveriesTo(id)).toMatchObject([{ priority: 0, dueAt: T0 }]);
+    expect(await deliveriesTo(id)).toMatchObject([{ priority: PRIORITY.untried, dueAt: T0 }]);
   });
 
   test("keeps a test event from being sent again", async () => {

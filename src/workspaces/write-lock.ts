@@ -1,16 +1,5 @@
 import { type Column, type SQL, sql } from "drizzle-orm";
-import { InputError } from "../contract/input-error.ts";
 import { workspaces } from "../db/schema.ts";
-
-/** Makes the error for a workspace that does not exist. */
-export function unknownWorkspace(): InputError {
-  return new InputError("workspaceId", "no such workspace");
-}
-
-/** Makes the error for a workspace that is being erased. */
-export function beingErased(): InputError {
-  return new InputError("workspaceId", "this workspace is being erased");
-}
 
 /**
  * SQL condition: the workspace lives here and is not being moved. A statement that writes rows of several
