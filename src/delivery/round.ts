@@ -463,6 +463,7 @@ const readSubscriptions = prepared(
     .innerJoin(subscriptions, IS_REQUESTED),
 );
 
+/** The columns of a `DueDelivery`: its place in the lines, and the row that `makeBody` makes its body from. */
 const DUE_DELIVERY = sql`${deliveries.subscriptionId} AS subscriptionId, ${deliveries.type} AS type,
   ${deliveries.priority} AS priority, ${deliveries.attempts} AS attempts, ${deliveries.dueAt} AS dueAt,
   ${deliveries.scheduledAt} AS scheduledAt, ${deliveries.lastAt} AS lastAt, ${IS_WITHDRAWN} AS isWithdrawn,
