@@ -1,7 +1,7 @@
 import { eq } from "drizzle-orm";
 import { describe, expect, test, vi } from "vitest";
 import { RETRY_WAITS_SECONDS } from "../../../src/contract/limits.ts";
-import { workspaces } from "../../../src/db/schema.ts";
+import { PRIORITY, workspaces } from "../../../src/db/schema.ts";
 import { CLAIM_MAX, DISPATCH_MAX_MS } from "../../../src/delivery/dispatch.ts";
 import {
   announceLeads,
@@ -19,6 +19,7 @@ import {
   owed,
   owedToMany,
   redeliver,
+  setDeliveries,
   setSubscription,
   statesOf,
   subscriber,
@@ -227,6 +228,18 @@ describe("a failure", () => {
     await setSubscription(id, { lastAttempt });
     await dispatchAt(NOW, [id], () => Promise.reject(new Error("no encryption key")));
     expect((await subscriptionRow(id)).lastAttempt).toEqual(lastAttempt);
+  });
+
+  test("after one that was made does not hide it as the last attempt", async () => {
+    const { id } = await owed(2, NOW);
+    await setDeliveries(id, { priority: PRIORITY.manual });
+    const { posts, attempt } = subscriber(() => {
+      if (posts.length > 1) throw new Error("no encryption key");
+      return answered(200);
+    });
+    await dispatchAt(NOW, [id], attempt);
+    expect(posts).toHaveLength(2);
+    expect((await subscriptionRow(id)).lastAttempt).toMatchObject({ outcome: "answered" });
   });
 
   test("of a manual send stores no wait that a replay has ended in the meantime", async () => {
