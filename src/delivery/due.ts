@@ -1,4 +1,4 @@
-import { and, eq, isNull, lte, type Placeholder, type SQL, sql } from "drizzle-orm";
+import { type Placeholder, type SQL, sql } from "drizzle-orm";
 import { WebhookEvent } from "../contract/enumerations.ts";
 import { SWEEP_MAX } from "../contract/limits.ts";
 import { MINUTE_MS } from "../contract/time.ts";
@@ -62,30 +62,36 @@ export function nextSendAt(condition: SQL = sql`1`): SQL<number | null> {
 }
 
 /**
- * Selects a wake-up for each subscription of a workspace that has something to send now, or had before it was cancelled.
- * One that a dispatch leases needs none: the dispatch looks again when it releases the lease, and finds what was
- * committed until then.
+ * Selects a wake-up for each subscription of a workspace that has something to send now, even if it has been cancelled
+ * since, or something to send later for which no message is underway that arrives in time (messages.ts). The latter
+ * happens if an event is recorded while requests are spaced, and what else is pending is due much later.
+ *
+ * A subscription that a dispatch leases needs none: the dispatch looks again when it releases the lease, and finds what
+ * was committed until then.
  *
  * @param now Unix milliseconds.
  */
 export function selectWakeUps(workspaceId: string, now: number): Statements<WakeUp[]> {
   return readAs(subscriptionsToWake({ workspaceId, now }), (found) =>
-    found.map(({ subscriptionId, slow }) => ({ subscriptionId, queue: queueOf({ slow }) })),
+    found.map(({ subscriptionId, slow }) => ({
+      subscriptionId,
+      queue: queueOf({ slow: slow === 1 }),
+    })),
   );
 }
 
 const subscriptionsToWake = prepared(
-  qb
-    .select({ subscriptionId: subscriptions.id, slow: subscriptions.slow })
-    .from(subscriptions)
-    .where(
-      and(
-        eq(subscriptions.workspaceId, sql.placeholder("workspaceId")),
-        isNull(subscriptions.deletedAt),
-        lte(subscriptions.leasedUntil, sql.placeholder("now")),
-        sql`${nextSendAt()} <= ${sql.placeholder("now")}`,
-      ),
-    ),
+  qb.all<{ subscriptionId: string; slow: 0 | 1 }>(sql`
+    WITH free AS MATERIALIZED (
+      SELECT ${subscriptions.id} AS id, ${subscriptions.slow} AS slow,
+        ${subscriptions.notedWakeAt} AS noted_wake_at, ${nextSendAt()} AS next_at
+      FROM ${subscriptions}
+      WHERE ${subscriptions.workspaceId} = ${sql.placeholder("workspaceId")} AND ${subscriptions.deletedAt} IS NULL
+        AND ${subscriptions.leasedUntil} <= ${sql.placeholder("now")})
+    SELECT id AS subscriptionId, slow FROM free
+    WHERE next_at <= ${sql.placeholder("now")}
+      -- The noted message has arrived, or arrives too late. The round that this wake-up causes notes another.
+      OR next_at IS NOT NULL AND (noted_wake_at <= ${sql.placeholder("now")} OR noted_wake_at > next_at)`),
 );
 
 /**

@@ -7,7 +7,8 @@ import type { QueueName } from "./policy.ts";
 
 /*
  * A wake-up message is a hint to look in the database for deliveries of a subscription. It is immediate, or delayed
- * until the next delivery is due. A delayed message is sent only if none that arrives earlier is underway:
+ * until the next delivery may be sent. While something is pending, a dispatch leases the subscription, or a message is
+ * underway that arrives in time. A delayed message is sent only if there is none:
  *
  * 1. A round finds that no message underway arrives in time. It notes in the column `notedWakeAt` when a new one is to
  *    arrive (`noteWakeUps` in round.ts).

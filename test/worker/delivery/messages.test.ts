@@ -7,6 +7,7 @@ import type { QueueName } from "../../../src/delivery/policy.ts";
 import {
   consumeBodies,
   db,
+  HOUR_MS,
   isolated,
   owed,
   REFUSING_QUEUE,
@@ -72,6 +73,27 @@ test("a deleted subscription whose deliveries wait to be cancelled is not woken 
   expect(await due()).toEqual([{ subscriptionId: id, queue: "fast" }]);
   await setSubscription(id, { deletedAt: NOW, cancelling: true });
   expect(await due()).toEqual([]);
+});
+
+test.each([
+  ["no message is underway, wakes its subscription", 0, true],
+  ["a message is underway that arrives in time, wakes nobody", NOW + HOUR_MS, false],
+  ["a message is underway that arrives too late, wakes its subscription", NOW + HOUR_MS + 1, true],
+])(
+  "an event that is recorded while requests are spaced, and %s",
+  async (_, notedWakeAt, isWoken) => {
+    const { id, workspaceId } = await owed(1, NOW);
+    await setSubscription(id, { blockedUntil: NOW + HOUR_MS, notedWakeAt });
+    const wakeUps = await commit(db, selectWakeUps(workspaceId, NOW));
+    expect(wakeUps.map(({ subscriptionId }) => subscriptionId)).toEqual(isWoken ? [id] : []);
+  },
+);
+
+test("a subscription that a dispatch leases is not woken by new events", async () => {
+  const { id, workspaceId } = await owed(1, NOW);
+  await setSubscription(id, { leasedBy: "dispatch", leasedUntil: NOW + 1 });
+  expect(await commit(db, selectWakeUps(workspaceId, NOW))).toEqual([]);
+  expect(await commit(db, selectWakeUps(workspaceId, NOW + 1))).toHaveLength(1);
 });
 
 test("The queue consumer drops invalid messages from any queue, without logging their content", async () => {

@@ -116,7 +116,7 @@ test("an event wakes each in its queue, but not those that wait or have nothing 
   await subscribe(workspaceId, { events: ["run.completed"] });
   await setSubscription(slow, { slow: true });
   await setSubscription(probed, { slow: true, blockedUntil: NOW });
-  await setSubscription(waiting, { slow: true, blockedUntil: NOW + 1 });
+  await setSubscription(waiting, { slow: true, blockedUntil: NOW + 1, notedWakeAt: NOW + 1 });
   const news = announcement(workspaceId, draftLeads(2, NOW), NOW);
   const { wakeUps } = await commit(db, { news, wakeUps: selectWakeUps(workspaceId, NOW) });
   const queues = wakeUps.map(({ subscriptionId, queue }) => [subscriptionId, queue]);
