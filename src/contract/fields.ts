@@ -1,7 +1,7 @@
 import { z } from "@hono/zod-openapi";
 import { ID_PREFIXES, type IdKind } from "./ids.ts";
 import { RECORDS_MAX } from "./limits.ts";
-import { FIRST_MS, LAST_MS } from "./time.ts";
+import { EARLIEST_TIME_MS, LATEST_TIME_MS } from "./time.ts";
 
 /** The schema of an id in a response. Clients treat it as opaque, except for its prefix. */
 export function idField(kind: IdKind, about: string) {
@@ -46,7 +46,10 @@ export function timeField(about: string) {
 export const Instant = z.iso
   .datetime({ offset: true })
   .transform((value) => Date.parse(value))
-  .refine((ms) => ms >= FIRST_MS && ms <= LAST_MS, "must be from 0001-01-02 to 9999-12-30, in UTC");
+  .refine(
+    (ms) => ms >= EARLIEST_TIME_MS && ms <= LATEST_TIME_MS,
+    "must be from 0001-01-02 to 9999-12-30, in UTC",
+  );
 
 /** A list of one or more items, up to the maximum of a call. */
 export function several<T extends z.ZodType>(item: T, max = RECORDS_MAX) {

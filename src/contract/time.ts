@@ -8,8 +8,8 @@ export const DAY_MS = 24 * HOUR_MS;
  * The first and the last time that common languages can hold in every time zone: Python and .NET end with the
  * years 1 and 9999, and a local time may be a day off.
  */
-export const FIRST_MS = Date.parse("0001-01-02T00:00:00.000Z");
-export const LAST_MS = Date.parse("9999-12-30T23:59:59.999Z");
+export const EARLIEST_TIME_MS = Date.parse("0001-01-02T00:00:00.000Z");
+export const LATEST_TIME_MS = Date.parse("9999-12-30T23:59:59.999Z");
 
 /** Formats Unix milliseconds as the contract requires: ISO 8601, UTC, with the suffix `Z`. */
 export function isoTime(ms: number): string {

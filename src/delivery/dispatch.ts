@@ -108,7 +108,7 @@ export async function dispatch(
       const own = rowsOf.get(id) ?? [];
       return {
         subscription: found.get(id) ?? null,
-        due: claims.get(id) ?? [],
+        prepared: claims.get(id) ?? [],
         withdrawnDue: own.filter(({ isWithdrawn }) => isWithdrawn),
         mayHaveMore: own.length >= limit,
         notedWakeAt: notedFor.get(id) ?? null,

@@ -41,6 +41,9 @@ export const LINES = sql.raw(`json_each('${LINES_JSON}') AS line`);
 export const IS_IN_LINE = sql`${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.state} = 'pending'
   AND ${deliveries.type} = line.value->>0 AND ${deliveries.priority} = line.value->>1`;
 
+/** SQL condition: requests to the subscription are spaced, even if the next one may start now (`isSpaced`). */
+export const IS_SPACED = sql`${subscriptions.blockedUntil} > 0`;
+
 /**
  * SQL expression: when a pending delivery may be sent, in Unix milliseconds. `streakRetryAt` may be long past, so
  * the time of the last attempt is a lower bound.

@@ -26,7 +26,7 @@ import {
   SPACED_FROM_EVENTS,
 } from "../contract/limits.ts";
 import { PRIORITY, type Priority, type Rejections, type Streak } from "../db/schema.ts";
-import { type AttemptOutcome, statusOf, succeeded } from "./outcome.ts";
+import { type AttemptOutcome, type Outcome, statusOf, succeeded } from "./outcome.ts";
 
 /** Maximum requests in flight for a subscription, which one invocation can make at once (`CONNECTIONS_MAX`). */
 export const CONCURRENCY_MAX = 6;
@@ -46,8 +46,11 @@ export interface Pace {
   /** While requests are spaced, when the next one may start. It may be past: requests stay spaced until it is 0. */
   blockedUntil: number;
   /**
-   * When deliveries of priority `inStreak` are due, if not earlier by their retry schedule: when the last streak ended.
-   * During a streak, it is `NEVER`, or, while requests are spaced, five minutes after the last failure.
+   * When deliveries of priority `inStreak` are due, if not earlier by their retry schedule:
+   *
+   * - without a streak, when the last one ended, so that they are all due;
+   * - during a streak, `NEVER`;
+   * - once its failures space the requests, five minutes after the last one, or `blockedUntil` if that is later.
    */
   streakRetryAt: number;
 }
@@ -115,9 +118,9 @@ export interface PendingDelivery {
 }
 
 /** A finished attempt; times are Unix milliseconds. */
-export interface Attempt {
+export interface Attempt<OutcomeOfAttempt extends AttemptOutcome = AttemptOutcome> {
   delivery: PendingDelivery;
-  outcome: AttemptOutcome;
+  outcome: OutcomeOfAttempt;
   startedAt: number;
   endedAt: number;
 }
@@ -128,19 +131,27 @@ export interface Attempt {
  */
 type Failure = "rejected" | "busy" | "unavailable";
 
-function failureOf(outcome: AttemptOutcome): Failure {
-  // Timed out, unreachable, unreadable, or refused because the URL leads to a private address.
+function failureOf(outcome: Outcome): Failure {
+  // Timed out, unreachable, or refused because the URL leads to a private address.
   if (outcome.kind !== "answered") return "unavailable";
   return outcome.status === 429 || outcome.status === 503 ? "busy" : "rejected";
 }
 
-/** Returns the pace after one more attempt. A manual send that fails does not change it. */
-export function adjustPace(pace: Pace, attempt: Attempt): Pace {
+/**
+ * Returns the pace after one more request. A manual send that fails only moves the subscription to the slow queue, if the
+ * endpoint is slow or unavailable.
+ */
+export function adjustPace(pace: Pace, attempt: Attempt<Outcome>): Pace {
   if (succeeded(attempt.outcome)) return paceAfterSuccess(pace, attempt);
-  return attempt.delivery.priority === PRIORITY.manual ? pace : paceAfterFailure(pace, attempt);
+  if (attempt.delivery.priority !== PRIORITY.manual) return paceAfterFailure(pace, attempt);
+  return { ...pace, slow: pace.slow || isSlowFailure(attempt) };
 }
 
-function paceAfterSuccess(pace: Pace, { startedAt, endedAt }: Attempt): Pace {
+function isSlowFailure({ outcome, startedAt, endedAt }: Attempt<Outcome>): boolean {
+  return failureOf(outcome) === "unavailable" || endedAt - startedAt >= SLOW_RESPONSE_MS;
+}
+
+function paceAfterSuccess(pace: Pace, { startedAt, endedAt }: Attempt<Outcome>): Pace {
   const isSlow = endedAt - startedAt >= SLOW_RESPONSE_MS;
   const increased = isSpaced(pace) ? 1 : Math.min(pace.concurrency + 1, CONCURRENCY_MAX);
   const concurrency = isSlow ? halved(pace.concurrency) : increased;
@@ -155,10 +166,9 @@ function paceAfterSuccess(pace: Pace, { startedAt, endedAt }: Attempt): Pace {
   };
 }
 
-function paceAfterFailure(pace: Pace, attempt: Attempt): Pace {
+function paceAfterFailure(pace: Pace, attempt: Attempt<Outcome>): Pace {
   const { delivery, outcome, startedAt, endedAt } = attempt;
-  const isSlow = failureOf(outcome) === "unavailable" || endedAt - startedAt >= SLOW_RESPONSE_MS;
-  const slow = pace.slow || isSlow;
+  const slow = pace.slow || isSlowFailure(attempt);
   // The attempt started before its subscription was blocked, so it says nothing about the endpoint since then. (While
   // it is blocked, only manual sends start, and their failures change no pace.)
   const wasInFlight = startedAt < pace.blockedUntil;
@@ -184,7 +194,7 @@ function hasFailedIn(streak: Streak | null, { lastAt }: PendingDelivery): boolea
 /** Adds a failed attempt to the streak. An event that has already failed in it does not lengthen the spacing. */
 function extendStreak(
   streak: Streak | null,
-  { delivery, outcome, startedAt }: Attempt,
+  { delivery, outcome, startedAt }: Attempt<Outcome>,
   wasInFlight: boolean,
 ): Streak {
   const { type, priority } = delivery;
@@ -208,7 +218,7 @@ function extendStreak(
 }
 
 /** How long the next request waits after a failure, in milliseconds; 0 if it need not wait. */
-function spacingMs({ events, outageStep }: Streak, outcome: AttemptOutcome): number {
+function spacingMs({ events, outageStep }: Streak, outcome: Outcome): number {
   const failure = failureOf(outcome);
   if (failure !== "rejected") {
     const seconds = stepOf(OUTAGE_SPACING_SECONDS[failure], outageStep - 1);
@@ -224,7 +234,7 @@ function stepOf(seconds: readonly number[], index: number): number {
 }
 
 /** The delay that a busy endpoint requests in `Retry-After`, up to a maximum. */
-function requestedWaitSeconds(outcome: AttemptOutcome): number {
+function requestedWaitSeconds(outcome: Outcome): number {
   const asked = outcome.kind === "answered" ? (outcome.retryAfterSeconds ?? 0) : 0;
   return Math.min(asked, RETRY_AFTER_MAX_SECONDS);
 }
@@ -296,18 +306,22 @@ export function reschedule(pace: Pace, attempt: Attempt, random: number): Resche
 
 /** Returns `inStreak` while the delivery has only failed within the current streak, and `scheduled` afterwards. */
 function priorityAfterFailure({ streak }: Pace, { delivery, outcome }: Attempt): Priority {
+  // An event that cannot be read says nothing about the endpoint, so the end of a streak does not make it due. Otherwise,
+  // while requests are spaced, it would be due again at once after each attempt, because none of them moves
+  // `streakRetryAt`.
+  if (outcome.kind === "unreadable") return PRIORITY.scheduled;
   if (delivery.attempts > 0) {
     const hasFailedOnlyInStreak =
       delivery.priority !== PRIORITY.scheduled && hasFailedIn(streak, delivery);
     return hasFailedOnlyInStreak ? PRIORITY.inStreak : PRIORITY.scheduled;
   }
-  // A manual send that fails, or an event that cannot be read, begins no streak.
-  const beginsStreak = delivery.priority !== PRIORITY.manual && outcome.kind !== "unreadable";
+  // A manual send that fails begins no streak.
+  const beginsStreak = delivery.priority !== PRIORITY.manual;
   return beginsStreak || streak !== null ? PRIORITY.inStreak : PRIORITY.scheduled;
 }
 
 /** Returns the record of each event type after one more attempt. */
-export function noteTypeOutcome(known: TypeOutcomes, attempt: Attempt): TypeOutcomes {
+export function noteTypeOutcome(known: TypeOutcomes, attempt: Attempt<Outcome>): TypeOutcomes {
   const { delivery, outcome, endedAt } = attempt;
   const { type, priority } = delivery;
   if (succeeded(outcome)) {
@@ -337,7 +351,7 @@ export function noteTypeOutcome(known: TypeOutcomes, attempt: Attempt): TypeOutc
 export function isDead(
   { streak }: Pace,
   { acceptedTypes }: TypeOutcomes,
-  { delivery, outcome, endedAt }: Attempt,
+  { delivery, outcome, endedAt }: Attempt<Outcome>,
   listed: readonly WebhookEvent[],
 ): boolean {
   if (delivery.priority === PRIORITY.manual) return false;

@@ -28,7 +28,7 @@ import { sealedDataKeyOf } from "../workspaces/data-keys.ts";
 import { isUnlocked, isWritable } from "../workspaces/write-lock.ts";
 import { addCounts, countAttempts, insertAttempts } from "./attempts.ts";
 import { cancelDeliveries, cancelPending } from "./cancellation.ts";
-import { IN_STREAK, IS_IN_LINE, LINES, MANUAL, nextSendAt } from "./due.ts";
+import { IN_STREAK, IS_IN_LINE, IS_SPACED, LINES, MANUAL, nextSendAt } from "./due.ts";
 import {
   PACE_COLUMNS,
   type Pace,
@@ -178,10 +178,11 @@ export function makeRound(
   terms: RoundTerms,
   onTry: (statements: number) => void,
 ) {
-  let tried = requests;
+  const repeated = requests.map((request) => ({ ...request, arrivedWakeAt: ALL_ARRIVED }));
+  let isRepeated = false;
   return retryTransient(() => {
-    const round = buildRound(tried, terms);
-    tried = requests.map((request) => ({ ...request, arrivedWakeAt: ALL_ARRIVED }));
+    const round = buildRound(isRepeated ? repeated : requests, terms);
+    isRepeated = true;
     onTry(round.queries.length);
     return commit(withoutRetries(db), round);
   });
@@ -257,7 +258,8 @@ const IS_NOT_LEASED_ELSEWHERE = sql`(${subscriptions.leasedBy} = ${HOLDER} OR ${
 
 /**
  * The outcome of the delivery is not recorded yet, and no other dispatch has leased its subscription. An early attempt
- * does not count, so it leaves `attempts` the same, and `lastAt` tells whether it is recorded.
+ * does not count, so it leaves `attempts` the same, and `lastAt` tells whether it is recorded. A change without an
+ * attempt meets this on a second try, too, which then writes the same again.
  */
 const IS_UNRECORDED = sql`${deliveries.subscriptionId} = change.value->>'subscriptionId' AND ${deliveries.eventId} = change.value->>'eventId'
   AND ${deliveries.state} = 'pending' AND ${deliveries.attempts} = change.value->>'$.claimed.attempts'
@@ -483,7 +485,7 @@ const readDue = prepared(
     WITH candidate AS (
       SELECT head.subscription_id, head.event_id, row_number() OVER (
         PARTITION BY head.subscription_id ORDER BY head.priority, head.due_at, head.event_id) AS position
-      FROM ${REQUESTS} JOIN ${subscriptions} ON ${MAY_CLAIM} AND ${subscriptions.blockedUntil} = 0
+      FROM ${REQUESTS} JOIN ${subscriptions} ON ${MAY_CLAIM} AND NOT ${IS_SPACED}
         CROSS JOIN ${LINES}
         CROSS JOIN deliveries AS head ON head.subscription_id = ${subscriptions.id} AND head.event_id IN (
           SELECT ${deliveries.eventId} FROM ${deliveries} WHERE ${IS_DUE}
@@ -505,7 +507,7 @@ const readDue = prepared(
 const readHeads = prepared(
   qb.all<DueDelivery>(sql`
     SELECT ${DUE_DELIVERY}
-    FROM ${REQUESTS} JOIN ${subscriptions} ON ${MAY_CLAIM} AND ${subscriptions.blockedUntil} > 0
+    FROM ${REQUESTS} JOIN ${subscriptions} ON ${MAY_CLAIM} AND ${IS_SPACED}
       CROSS JOIN ${LINES} ON ${IS_UNBLOCKED}
       CROSS JOIN ${deliveries} ON ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.eventId} IN (
         SELECT event_id FROM (SELECT ${deliveries.eventId} FROM ${deliveries} WHERE ${IS_DUE}

@@ -3,7 +3,7 @@ import { openHeaders } from "../endpoints/headers.ts";
 import { createGuard } from "../endpoints/resolve.ts";
 import { openSigner } from "../endpoints/secrets.ts";
 import type { Signer } from "../endpoints/signature.ts";
-import { makeBody } from "../events/bodies.ts";
+import { makeBody, UnreadableEvent } from "../events/bodies.ts";
 import { log, logError } from "../log.ts";
 import { abortAfter } from "../primitives/timing.ts";
 import { type Outcome, statusOf, succeeded } from "./outcome.ts";
@@ -34,7 +34,7 @@ export type Target = Pick<
 >;
 
 /** The outcome of a request, with the part of its response to store. */
-export type OutcomeWithResponse = Outcome & { kept?: Promise<string | null> };
+export type OutcomeWithResponse = Outcome & { storedResponse?: Promise<string | null> };
 
 /**
  * Creates a sender, which makes, signs and sends requests.
@@ -63,7 +63,7 @@ export function createSender(env: Env, isTest = false) {
       const { subscriptionId, eventId } = row;
       const target = targets.get(subscriptionId) as Target;
       const body = bodies.get(eventId) ?? makeBody(env.ENCRYPTION_KEYS, target, row);
-      // Decrypts the subscription's secrets, each of which signs (endpoints/signature.ts).
+      // Decrypts the subscription's secrets. Each signs the event's id, the second and the body (signature.ts).
       const signer = signers.get(subscriptionId) ?? openSigner(env, subscriptionId, target);
       bodies.set(eventId, body);
       signers.set(subscriptionId, signer);
@@ -120,7 +120,8 @@ export function createSender(env: Env, isTest = false) {
       ? abortAfter(RESPONSE_READ_MS, (signal) => readResponse(response, signal))
       : Promise.resolve(null);
     const openKey = () => openDataKey(env.ENCRYPTION_KEYS, workspaceId, sealedDataKey);
-    return { ...outcome, kept: sealResponse(delivery, received, clue, openKey, headers) };
+    const storedResponse = sealResponse(delivery, received, clue, openKey, headers);
+    return { ...outcome, storedResponse };
   }
 
   /** Sends a delivery, and logs an attempt that fails or cannot be made. */
@@ -141,7 +142,8 @@ export function createSender(env: Env, isTest = false) {
       log("attempt_failed", { ...about(), outcome: outcome.kind, status, durationMs });
       return outcome;
     } catch (error) {
-      logError("delivery_not_attempted", error, about());
+      // An event that cannot be read counts as attempted, and is logged where it is read.
+      if (!(error instanceof UnreadableEvent)) logError("delivery_not_attempted", error, about());
       throw error;
     }
   }

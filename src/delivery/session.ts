@@ -4,7 +4,7 @@ import { DNS_BEFORE_POST_MS } from "../endpoints/resolve.ts";
 import { UnreadableEvent } from "../events/bodies.ts";
 import { type Connections, type Slot, STUCK_MS } from "./connections.ts";
 import type { WakeUp } from "./messages.ts";
-import { type AttemptOutcome, InvocationLimit, statusOf, succeeded } from "./outcome.ts";
+import { InvocationLimit, type Outcome, statusOf, succeeded } from "./outcome.ts";
 import {
   type Attempt,
   adjustPace,
@@ -93,8 +93,8 @@ export interface Dispatch {
 /** The result of a round for one session. */
 export interface RoundResult {
   subscription: RoundSubscription | null;
-  /** Deliveries that are due; while requests are spaced, the candidates for the next one. */
-  due: PreparedDelivery[];
+  /** Due deliveries, prepared for sending; while requests are spaced, the candidates for the next one. */
+  prepared: PreparedDelivery[];
   /** Due deliveries that must not be sent (`isWithdrawn`). */
   withdrawnDue: DueDelivery[];
   /** Whether more may be due, because the round found as many deliveries as it may claim. */
@@ -249,14 +249,15 @@ export class DeliverySession {
 
   /** Takes what a round has claimed, and notes which due deliveries must not be sent. */
   #takeClaim(result: RoundResult, found: RoundSubscription): void {
-    const { due, withdrawnDue, mayHaveMore, requestedAt } = result;
+    const { prepared, withdrawnDue, mayHaveMore, requestedAt } = result;
     if (isSpaced(found)) {
-      // The outcome of the one request decides what comes next.
-      const next = chooseNext(found, due, requestedAt);
+      // The outcome of the one request decides what comes next, and ends this session (`#setPace`). After a delivery
+      // that is withdrawn or cannot be read, the next round claims again.
+      const next = chooseNext(found, prepared, requestedAt);
       this.#claimed = next ? [next] : [];
       this.#moreIsDue = false;
     } else {
-      this.#claimed = [...due];
+      this.#claimed = [...prepared];
       this.#moreIsDue = mayHaveMore;
     }
     const cancelled = { state: "cancelled", dueAt: null, settledAt: requestedAt } as const;
@@ -360,15 +361,16 @@ export class DeliverySession {
     try {
       const outcome = await ports.attempt(delivery, target);
       const attempt = { delivery, outcome, startedAt, endedAt: ports.now() };
-      // The outcome is noted first: the retry schedule depends on the pace before this attempt.
-      this.#noteOutcome(attempt, (await outcome.kept) ?? null);
+      const storedResponse = (await outcome.storedResponse) ?? null;
+      // The outcome is noted first, because the retry schedule depends on the pace before this attempt is learned from.
+      this.#noteOutcome(attempt, storedResponse);
       // The outcome says nothing about another server, nor about event types that are still listed.
       const { url, cancelEpoch } = this.#subscription ?? target;
       if (url === target.url && cancelEpoch === target.cancelEpoch) this.#learnFrom(attempt);
     } catch (error) {
       if (error instanceof InvocationLimit) return this.#stop();
       if (error instanceof UnreadableEvent) {
-        const outcome: AttemptOutcome = { kind: "unreadable" };
+        const outcome = { kind: "unreadable" } as const;
         return this.#noteOutcome({ delivery, outcome, startedAt, endedAt: ports.now() }, null);
       }
       const blockedUntil = Math.max(this.#pace.blockedUntil, ports.now() + NOT_ATTEMPTED_WAIT_MS);
@@ -382,7 +384,7 @@ export class DeliverySession {
   }
 
   /** Adjusts the pace and the record of the event type. */
-  #learnFrom(attempt: Attempt): void {
+  #learnFrom(attempt: Attempt<Outcome>): void {
     this.#types = noteTypeOutcome(this.#types, attempt);
     this.#setPace(adjustPace(this.#pace, attempt));
     this.#isDead =
@@ -447,6 +449,7 @@ export class DeliverySession {
     if (!this.#subscription) return true;
     const { leasedUntil, leasedElsewhereUntil, cancelling } = this.#subscription;
     const mayCancel = cancelling && leasedElsewhereUntil === null && this.#dispatch.hasTime();
+    // A lease that has run out is not 0 until a round releases it.
     return leasedUntil === 0 && !mayCancel;
   }
 }
@@ -487,5 +490,6 @@ export function nextWakeUp(
   // This time may have come since the round. The message has it all the same, so that the next round can tell that
   // the message noted in the column `notedWakeAt` has arrived.
   if (notedWakeAt !== null) return { ...wakeUp, wakeAt: notedWakeAt };
+  // If the next delivery may be sent later, a message that is underway arrives in time (`noteWakeUps`).
   return nextSendAt <= now ? wakeUp : null;
 }

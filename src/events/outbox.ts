@@ -3,7 +3,7 @@ import type { WebhookEvent } from "../contract/enumerations.ts";
 import { newEventId } from "../contract/ids.ts";
 import { insertFrom } from "../db/builder.ts";
 import { combine, insertEach, type Statements } from "../db/client.ts";
-import { deliveries, events, subscriptions } from "../db/schema.ts";
+import { deliveries, events, PRIORITY, subscriptions } from "../db/schema.ts";
 import { isActive, listsType } from "../db/states.ts";
 import { serializeBody, type WebhookDelivery } from "./bodies.ts";
 
@@ -59,9 +59,8 @@ export function announce(
   const isSubscriber = sql`${isListing} AND ${isActive()}`;
   const subjects = JSON.stringify(drafts.map(({ id, subject }) => ({ id, subject })));
   return combine({
-    // The NOT EXISTS is for a second try, after the reply to the first was lost. If a run was removed with its automation
-    // in between, it counts as new again, although its event is stored and its deliveries have been made. Deliveries are
-    // inserted first, so that this does not find the event of its own transaction.
+    // Deliveries come before events, so that the NOT EXISTS finds only an event of an earlier try, whose reply was lost:
+    // that of a run which was removed with its automation in between, and so counts as new.
     deliveries: insertFrom(
       deliveries,
       {
@@ -70,6 +69,8 @@ export function announce(
         workspaceId,
         type,
         state: "pending",
+        priority: PRIORITY.untried,
+        attempts: 0,
         dueAt: now,
         pendingSinceEpoch: subscriptions.cancelEpoch,
       },

@@ -114,8 +114,8 @@ async function handleEarlyRead(
     const { database } = decided;
     cacheKey(c, keyHash, database, reads.bookmarkOf(bindingOf(c.env, database)));
   } else if (!c.error) {
-    // A route that succeeds without a read must still be refused. If the route failed, `handleError` has responded with
-    // the refusal.
+    // A route that succeeds without a read must still be refused. If the route failed, `handleError` has awaited this
+    // admission, and responded with the refusal.
     throw decided.error;
   }
 }
@@ -181,7 +181,10 @@ function readPoint(
   return { binding: bindingOf(c.env, database), bookmark };
 }
 
-/** Takes the 429s with the key that this isolate returned from its cache, and that the gate has not counted yet. */
+/**
+ * Takes the 429s with the key that this isolate returned from its cache, and that the gate has not counted yet. Drops the
+ * cached refusal, because the gate decides anew.
+ */
 function takeUncounted(keyHash: string): UncountedRefusals | undefined {
   const removed = recentRefusals.remove(keyHash);
   if (!removed?.repeated || removed.result.verdict !== "rate_limited") return undefined;

@@ -44,7 +44,7 @@ const reservations = new Set<Reservation>();
  * Bounds the memory that the lists of all requests take at once. The rows of a page are reserved before they are read,
  * and released when the response is made. A request whose rows do not fit waits.
  */
-export const boundRows = createMiddleware<AppEnv>(async (c, next) => {
+export const limitRowsInFlight = createMiddleware<AppEnv>(async (c, next) => {
   const limit = Number(c.req.query("limit") ?? PAGE_LIMIT.default);
   const rows = limit >= PAGE_LIMIT.min && limit <= PAGE_LIMIT.max ? limit : PAGE_LIMIT.default;
   // The authentication has set the workspace, even if the key's gate has not decided yet.

@@ -1,6 +1,6 @@
 import { type SQL, sql } from "drizzle-orm";
 import type { AutomationStatus } from "../contract/enumerations.ts";
-import { LAST_MS } from "../contract/time.ts";
+import { LATEST_TIME_MS } from "../contract/time.ts";
 import { excluded, fromJson, insertFrom, mapColumns, qb } from "../db/builder.ts";
 import { combine, commit, type Database, query, readAs, type Statements } from "../db/client.ts";
 import { automations, runs } from "../db/schema.ts";
@@ -54,7 +54,7 @@ export async function controlAutomation(
     if (!row) return { result: "not_found" };
     if (!isControllable(row.status)) return { result: "not_controllable", status: row.status };
     const now = clock();
-    const change = decideChange(row, { ...row, status, updatedAt: "now" }, now);
+    const change = decideChange(row, { ...row, status, updatedAt: "latest" }, now);
     if (!change) {
       // The conflict may be with this call itself: if D1 loses the reply to a commit, the database repeats it, and the
       // repetition finds the automation changed. The event of the commit is still to be sent then.
@@ -87,9 +87,9 @@ export interface WantedAutomation extends Pick<AutomationRow, (typeof CHANGEABLE
   workspaceId: string;
   /**
    * When the automation changed, in Unix milliseconds. A change that is older than the stored automation does not apply.
-   * One of `now` applies in any case, and is dated later than the stored automation.
+   * One with `latest` applies in any case, and is dated later than the stored automation.
    */
-  updatedAt: number | "now";
+  updatedAt: number | "latest";
 }
 
 /** A change of an automation. */
@@ -103,8 +103,8 @@ export interface AutomationChange {
 
 /**
  * Decides what changes (the last write wins). A wanted automation that is older than the stored one changes nothing.
- * If two different ones have the same time, the one that arrives later wins. One of `now` is dated later than
- * the stored automation, so that no older report overrides it.
+ * If two different ones have the same time, the one that arrives later wins. One with `latest` is dated later
+ * than the stored automation, so that no older report overrides it.
  *
  * @param now Unix milliseconds.
  * @returns null if nothing changes.
@@ -114,15 +114,16 @@ export function decideChange(
   { updatedAt: reportedAt, ...wanted }: WantedAutomation,
   now: number,
 ): AutomationChange | null {
-  const later = before === null ? now : Math.min(Math.max(now, before.updatedAt + 1), LAST_MS);
-  const updatedAt = reportedAt === "now" ? later : reportedAt;
+  const later =
+    before === null ? now : Math.min(Math.max(now, before.updatedAt + 1), LATEST_TIME_MS);
+  const updatedAt = reportedAt === "latest" ? later : reportedAt;
   if (before === null || before.removedAt !== null) {
     const after = { ...wanted, updatedAt, createdAt: now, removedAt: null };
     return { before, after, isNew: true };
   }
   const isSame = CHANGEABLE.every((name) => before[name] === wanted[name]);
   if (updatedAt < before.updatedAt) return null;
-  if (isSame && (reportedAt === "now" || reportedAt === before.updatedAt)) return null;
+  if (isSame && (reportedAt === "latest" || reportedAt === before.updatedAt)) return null;
   return { before, after: { ...before, ...wanted, updatedAt }, isNew: false };
 }
 
@@ -166,6 +167,7 @@ export function storeChanges(
   const statements = combine({
     found: qb.all<{ isUnchanged: number }>(sql`SELECT ${isUnchanged} AS isUnchanged`),
     // Announced before any row is written, while the condition still holds.
+    // The condition is the same for each draft, because either all changes are stored or none.
     events: announce(workspaceId, "automation.status_changed", drafts, () => isUnchanged, now),
     // One statement for all rows, because the condition no longer holds once a row is written. 100 reports fit into it.
     written: insertFrom(

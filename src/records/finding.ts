@@ -5,7 +5,7 @@ import { derivedId } from "../contract/ids.ts";
 import { isoTime } from "../contract/time.ts";
 import type { Database } from "../db/client.ts";
 import type { Page } from "../db/page.ts";
-import { findLeadAs, type LeadRow, listLeadsAs, readPersonalData } from "./leads.ts";
+import { findLeadWith, type LeadRow, readLeadsWith, readPersonalData } from "./leads.ts";
 import { PERSON, toPersonalData } from "./person.ts";
 
 /** Maximum leads that one query reads. */
@@ -60,7 +60,7 @@ export async function findPerson(
   };
   if (reference != null) {
     const id = await derivedId("lead", workspaceId, reference);
-    const found = await findLeadAs(db, keys, workspaceId, id, read);
+    const found = await findLeadWith(db, keys, workspaceId, id, read);
     return { items: found ? [found] : [], unreadable, next: null };
   }
   const isWanted = (lead: FoundLead) =>
@@ -71,7 +71,7 @@ export async function findPerson(
   let next = after;
   for (let queries = 0; queries < QUERIES_MAX && items.length < FOUND_MAX; queries++) {
     const request = { limit: READ_AT_ONCE, after: next };
-    const page = await listLeadsAs(db, keys, workspaceId, request, read);
+    const page = await readLeadsWith(db, keys, workspaceId, request, read);
     items.push(...page.items.filter((lead) => lead !== null).filter(isWanted));
     next = page.next;
     if (next === null) break;

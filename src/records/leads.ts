@@ -64,7 +64,7 @@ export async function listLeads(
 ): Promise<Page<Lead>> {
   let after = request.after;
   for (let pagesRead = 1; ; pagesRead++) {
-    const page = await listLeadsAs(db, keys, workspaceId, { ...request, after }, readLead);
+    const page = await readLeadsWith(db, keys, workspaceId, { ...request, after }, readLead);
     const items = page.items.filter((lead) => lead !== null);
     if (items.length > 0 || page.next === null || pagesRead === DAMAGED_PAGES_MAX)
       return { items, next: page.next };
@@ -73,7 +73,7 @@ export async function listLeads(
 }
 
 /** Reads one page of the workspace's leads, newest first. @param read decrypts a lead and shapes it. */
-export async function listLeadsAs<Shown>(
+export async function readLeadsWith<Shown>(
   db: Database,
   keys: string,
   workspaceId: string,
@@ -90,7 +90,7 @@ export async function listLeadsAs<Shown>(
 }
 
 /** Reads the workspace's lead with an id; null if there is none. @param read decrypts it and shapes it. */
-export async function findLeadAs<Shown>(
+export async function findLeadWith<Shown>(
   db: Database,
   keys: string,
   workspaceId: string,

@@ -56,7 +56,7 @@ export async function postTestEvent(
   const sent = await sender.send(delivery as PreparedDelivery, subscription, now);
   const durationMs = Date.now() - now;
   const result = { eventId, outcome: sent.kind, status: statusOf(sent), durationMs };
-  await commit(db, record(subscriptionId, type, body, now, result, await sent.kept));
+  await commit(db, record(subscriptionId, type, body, now, result, await sent.storedResponse));
   const { eventId: _, ...logged } = result;
   log("test_event", { webhookId: subscriptionId, host: new URL(url).host, ...logged });
   return result;

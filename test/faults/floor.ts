@@ -26,7 +26,7 @@ export const FLOOR: Fault[] = [
     ["text.ts", "value.isWellFormed() && ", "", "text with half a character is refused"],
     ["text.ts", ' && !value.includes("\\0")', "", "text with a zero byte is refused"],
     ["text.ts", "!CONTROLS.test(value)", "true", "a name controls no terminal"],
-    ["fields.ts", "ms >= FIRST_MS && ms <= LAST_MS", "ms <= LAST_MS", "times have four digits of a year"],
+    ["fields.ts", "ms >= EARLIEST_TIME_MS && ms <= LATEST_TIME_MS", "ms <= LATEST_TIME_MS", "times have four digits of a year"],
     ["limits.ts", "default: 25 }", "default: 20 }", "a page has 25 items"],
   ]),
   ...faultsIn("", [

@@ -14,7 +14,7 @@ import {
 import { jsonBody } from "../body.ts";
 import { newApp } from "../context.ts";
 import { NEWEST_FIRST, PageQuery, pageSchema, toPageBody, toPageRequest } from "../paging.ts";
-import { boundRows } from "../read-limits.ts";
+import { limitRowsInFlight } from "../read-limits.ts";
 import { body, errors, json } from "../responses.ts";
 import { served } from "../served.ts";
 import { PAGES } from "./examples.ts";
@@ -41,7 +41,7 @@ automationRoutes.openapi(
     tags: ["Automations"],
     summary: "List the automations of the workspace",
     description: `${NEWEST_FIRST} Sorted by when the automations first appeared here, a time that is not part of the response. Changes do not affect the order.`,
-    middleware: [served("automations"), boundRows],
+    middleware: [served("automations"), limitRowsInFlight],
     request: { query: PageQuery },
     responses: {
       200: json(AutomationPage, "A page of automations, newest first.", PAGES.automations),

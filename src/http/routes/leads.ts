@@ -2,7 +2,7 @@ import { createRoute } from "@hono/zod-openapi";
 import { Lead, listLeads } from "../../records/leads.ts";
 import { newApp } from "../context.ts";
 import { NEWEST_FIRST, PageQuery, pageSchema, toPageBody, toPageRequest } from "../paging.ts";
-import { boundRows } from "../read-limits.ts";
+import { limitRowsInFlight } from "../read-limits.ts";
 import { errors, json } from "../responses.ts";
 import { served } from "../served.ts";
 import { PAGES } from "./examples.ts";
@@ -19,7 +19,7 @@ leadRoutes.openapi(
     tags: ["Leads"],
     summary: "List the leads of the workspace",
     description: `${NEWEST_FIRST} Sorted by \`created_at\`. To learn of new leads as they come in, subscribe to \`lead.created\` instead of polling.`,
-    middleware: [served("leads"), boundRows],
+    middleware: [served("leads"), limitRowsInFlight],
     request: { query: PageQuery },
     responses: {
       200: json(LeadPage, "A page of leads, newest first.", PAGES.leads),

@@ -5,7 +5,7 @@ import { servesCrmSources } from "../../contract/served.ts";
 import { listRuns, listRunsOfAutomation, Run } from "../../records/runs.ts";
 import { newApp } from "../context.ts";
 import { NEWEST_FIRST, PageQuery, pageSchema, toPageBody, toPageRequest } from "../paging.ts";
-import { boundRows } from "../read-limits.ts";
+import { limitRowsInFlight } from "../read-limits.ts";
 import { errors, json } from "../responses.ts";
 import { served } from "../served.ts";
 import { AutomationParams } from "./automations.ts";
@@ -23,7 +23,7 @@ runRoutes.openapi(
     tags: ["Runs"],
     summary: "List the runs of the workspace",
     description: `${NEWEST_FIRST} Sorted by \`occurred_at\`.`,
-    middleware: [served("runs"), boundRows],
+    middleware: [served("runs"), limitRowsInFlight],
     request: { query: PageQuery },
     responses: {
       200: json(RunPage, "A page of runs, newest first.", PAGES.runs),
@@ -46,7 +46,7 @@ runRoutes.openapi(
     tags: ["Runs"],
     summary: "List the runs of one automation",
     description: `${NEWEST_FIRST} Sorted by \`occurred_at\`.`,
-    middleware: [served("runs"), boundRows],
+    middleware: [served("runs"), limitRowsInFlight],
     request: { params: AutomationParams, query: PageQuery },
     responses: {
       200: json(RunPage, "A page of its runs, newest first.", PAGES.runs),

@@ -25,7 +25,7 @@ import { loadDataKeyToWrite } from "../../workspaces/data-keys.ts";
 import { jsonBody } from "../body.ts";
 import { type AppEnv, newApp } from "../context.ts";
 import { NEWEST_FIRST, PageQuery, pageSchema, toPageBody, toPageRequest } from "../paging.ts";
-import { boundRows } from "../read-limits.ts";
+import { limitRowsInFlight } from "../read-limits.ts";
 import { body, empty, errors, json } from "../responses.ts";
 import { served } from "../served.ts";
 import { CREATION, PAGES, SECRET, WEBHOOK } from "./examples.ts";
@@ -122,7 +122,7 @@ webhookRoutes.openapi(
     tags: ["Webhooks"],
     summary: "List the subscriptions of the workspace",
     description: `${NEWEST_FIRST} Sorted by \`created_at\`. Secrets are not included.`,
-    middleware: [served("webhooks"), boundRows],
+    middleware: [served("webhooks"), limitRowsInFlight],
     request: { query: PageQuery },
     responses: {
       200: json(WebhookPage, "A page of subscriptions, newest first.", PAGES.webhooks),

@@ -123,7 +123,7 @@ async function toWanted(
     agentName: agent.name,
     name:
       report.type === "crm_source" ? (name ?? "") : `${KIND_LABELS[report.type]} – ${agent.name}`,
-    updatedAt: updatedAt ?? "now",
+    updatedAt: updatedAt ?? "latest",
   };
 }
 
@@ -137,9 +137,9 @@ function latestOfEach(reported: WantedAutomation[]): WantedAutomation[] {
   return [...latest.values()];
 }
 
-/** Returns the time of a report; one of `now` is newer than all others. */
+/** Returns the time of a report; one with `latest` is newer than all others. */
 function timeOf({ updatedAt }: WantedAutomation): number {
-  return updatedAt === "now" ? Number.POSITIVE_INFINITY : updatedAt;
+  return updatedAt === "latest" ? Number.POSITIVE_INFINITY : updatedAt;
 }
 
 /** Plans a call that removes automations and their runs. Unknown ids are ignored. */

@@ -165,9 +165,9 @@ describe("the attempts of a dispatch", () => {
     const timeouts = vi.spyOn(AbortSignal, "timeout");
     const attempt = createSender(env).attempt;
     for (let i = 0; i < 20; i++) {
-      const { kept, ...outcome } = await attempt(...post);
+      const { storedResponse, ...outcome } = await attempt(...post);
       expect(outcome).toMatchObject(answered(200));
-      await kept;
+      await storedResponse;
     }
     expect(await receivedBy(about)).toHaveLength(20);
     const { calls, results } = started.mock;

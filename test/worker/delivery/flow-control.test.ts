@@ -9,6 +9,7 @@ import { commit, openDatabase } from "../../../src/db/client.ts";
 import { automations, PRIORITY, workspaces } from "../../../src/db/schema.ts";
 import { exhaustOverflow } from "../../../src/delivery/cancellation.ts";
 import { CONCURRENCY_MAX } from "../../../src/delivery/policy.ts";
+import { UnreadableEvent } from "../../../src/events/bodies.ts";
 import { announce, draftEvent } from "../../../src/events/outbox.ts";
 import { cleanUpAutomations } from "../../../src/records/removals.ts";
 import { updateSubscription } from "../../../src/subscriptions/subscriptions.ts";
@@ -31,6 +32,7 @@ import {
   setDeliveries,
   setSubscription,
   statesOf,
+  streakSince,
   subscribe,
   subscriber,
   subscriptionRow,
@@ -202,6 +204,23 @@ describe("pending deliveries of a subscription", () => {
     await dispatchAt(NOW, ids, attempt);
     for (const id of ids) expect(await statesOf(id)).toEqual({ delivered: 5 });
   });
+});
+
+test("an event that cannot be read holds up no other event type while requests are spaced", async () => {
+  const { id, workspaceId } = await subscribedToBoth();
+  await announceRuns(workspaceId, 1, NOW - HOUR_MS);
+  const failed = { priority: PRIORITY.inStreak, attempts: 1, lastAt: NOW - 10 * MINUTE_MS };
+  await setDeliveries(id, { ...failed, dueAt: NOW + HOUR_MS });
+  const spaced = { blockedUntil: NOW, streakRetryAt: NOW };
+  await setSubscription(id, { ...streakSince(NOW - HOUR_MS, 9), ...spaced });
+  await announceLeads(workspaceId, 1, NOW);
+  const tried: WebhookEvent[] = [];
+  await dispatchAt(NOW, [id], async ({ type }) => {
+    tried.push(type);
+    if (type === "lead.created") throw new UnreadableEvent();
+    return REJECTED;
+  });
+  expect(tried).toEqual(["lead.created", "run.completed"]);
 });
 
 describe("a manual send of a delivery", () => {

@@ -12,7 +12,7 @@ import {
   SPACED_FROM_EVENTS,
 } from "../../../src/contract/limits.ts";
 import { PRIORITY, type Priority } from "../../../src/db/schema.ts";
-import { type AttemptOutcome, succeeded } from "../../../src/delivery/outcome.ts";
+import { type AttemptOutcome, type Outcome, succeeded } from "../../../src/delivery/outcome.ts";
 import {
   type Attempt,
   adjustPace,
@@ -33,7 +33,7 @@ const NOW = Date.UTC(2026, 0, 5, 12);
 const LEAD: WebhookEvent = "lead.created";
 const RUN: WebhookEvent = "run.completed";
 
-const answered = (status: number, retryAfterSeconds: number | null = null): AttemptOutcome => ({
+const answered = (status: number, retryAfterSeconds: number | null = null): Outcome => ({
   kind: "answered",
   status,
   retryAfterSeconds,
@@ -41,7 +41,7 @@ const answered = (status: number, retryAfterSeconds: number | null = null): Atte
 const OK = answered(200);
 const REJECTED = answered(400);
 const BUSY = answered(503);
-const TIMED_OUT: AttemptOutcome = { kind: "timed_out" };
+const TIMED_OUT: Outcome = { kind: "timed_out" };
 
 let events = 0;
 
@@ -58,19 +58,19 @@ function delivery(more: Partial<PendingDelivery> = {}): PendingDelivery {
   };
 }
 
-function attempt(
-  outcome: AttemptOutcome,
+function attempt<O extends AttemptOutcome>(
+  outcome: O,
   {
     at = NOW,
     tookMs = 20,
     of = delivery(),
   }: { at?: number; tookMs?: number; of?: PendingDelivery } = {},
-): Attempt {
+): Attempt<O> {
   return { delivery: of, outcome, startedAt: at, endedAt: at + tookMs };
 }
 
 /** The pace after attempts at different events, each as soon as it may start. */
-function paceAfter(outcomes: AttemptOutcome[], from: Pace = INITIAL_PACE): Pace {
+function paceAfter(outcomes: Outcome[], from: Pace = INITIAL_PACE): Pace {
   return outcomes.reduce(
     (pace, outcome) => adjustPace(pace, attempt(outcome, { at: Math.max(NOW, pace.blockedUntil) })),
     from,
@@ -80,7 +80,7 @@ function paceAfter(outcomes: AttemptOutcome[], from: Pace = INITIAL_PACE): Pace 
 const times = <T>(count: number, value: T): T[] => Array.from({ length: count }, () => value);
 
 /** Seconds from the end of the attempt that set the pace until the next request may start. */
-const spacings = (outcomes: AttemptOutcome[]): number[] => {
+const spacings = (outcomes: Outcome[]): number[] => {
   let pace = INITIAL_PACE;
   return outcomes.map((outcome) => {
     const one = attempt(outcome, { at: Math.max(NOW, pace.blockedUntil) });
@@ -264,10 +264,12 @@ describe("spacing while an endpoint fails", () => {
     expect(pace).toMatchObject({ streak: null, blockedUntil: 0 });
   });
 
-  test("is not changed by a manual send that fails", () => {
+  test("is not changed by a manual send that fails, other than by a move to the slow queue", () => {
     const pace = paceAfter(times(7, REJECTED));
     const of = delivery({ priority: PRIORITY.manual });
-    expect(adjustPace(pace, attempt(TIMED_OUT, { of, at: pace.blockedUntil }))).toBe(pace);
+    expect(adjustPace(pace, attempt(REJECTED, { of, at: pace.blockedUntil }))).toEqual(pace);
+    const hanging = attempt(TIMED_OUT, { of, at: pace.blockedUntil });
+    expect(adjustPace(pace, hanging)).toEqual({ ...pace, slow: true });
   });
 
   test("tries what failed within the streak at least every five minutes", () => {
@@ -349,13 +351,15 @@ describe("the end of a streak", () => {
     expect(priorityAfter(INITIAL_PACE, delivery())).toBe(PRIORITY.inStreak);
   });
 
-  test.each([
-    ["a manual send", REJECTED, delivery({ priority: PRIORITY.manual })],
-    ["an event that cannot be read", { kind: "unreadable" } as const, delivery()],
-  ])("concerns %s only if a streak has begun before", (_, outcome, of) => {
-    const failed = attempt(outcome, { of });
-    expect(reschedule(INITIAL_PACE, failed, 0).priority).toBe(PRIORITY.scheduled);
-    expect(reschedule(streaking, failed, 0).priority).toBe(PRIORITY.inStreak);
+  test("concerns a manual send only if a streak has begun before", () => {
+    const of = delivery({ priority: PRIORITY.manual });
+    expect(priorityAfter(INITIAL_PACE, of)).toBe(PRIORITY.scheduled);
+    expect(priorityAfter(streaking, of)).toBe(PRIORITY.inStreak);
+  });
+
+  test.each([INITIAL_PACE, streaking])("never concerns an event that cannot be read", (pace) => {
+    const failed = attempt({ kind: "unreadable" });
+    expect(reschedule(pace, failed, 0).priority).toBe(PRIORITY.scheduled);
   });
 
   test("concerns an event that fails again within the streak", () => {
@@ -427,7 +431,7 @@ describe("a subscription is disabled", () => {
     ...INITIAL_PACE,
     streak: { ...streak, ...more },
   });
-  const isDisabled = (pace: Pace, outcome: AttemptOutcome, acceptedTypes: WebhookEvent[] = []) =>
+  const isDisabled = (pace: Pace, outcome: Outcome, acceptedTypes: WebhookEvent[] = []) =>
     isDead(pace, { rejections: {}, acceptedTypes }, attempt(outcome), [LEAD, RUN]);
 
   test("after 72 hours without a success, ten failed attempts and two events", () => {

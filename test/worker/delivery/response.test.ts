@@ -197,10 +197,10 @@ test("of a response, headers are kept that take 1,024 bytes in JSON, and none be
 test("the outcome is known before the body has come", async () => {
   const { drafts, ...about } = await withOwed("endless-500");
   const post = await postOf(about, drafts, Date.now());
-  const { kept, ...outcome } = await createSender(env).attempt(...post);
+  const { storedResponse, ...outcome } = await createSender(env).attempt(...post);
   expect(outcome).toEqual(answered(500));
-  expect(await Promise.race([kept, "still coming"])).toBe("still coming");
-  await kept;
+  expect(await Promise.race([storedResponse, "still coming"])).toBe("still coming");
+  await storedResponse;
 });
 
 test("the body of a success is not waited for", async () => {
@@ -214,7 +214,7 @@ test("the body of a success is not waited for", async () => {
 describe("The responses that are stored for a subscription in a day", () => {
   const NOW = Date.UTC(2026, 0, 5, 12);
   /** An attempt that fails, with a response to store. */
-  const rejected = async () => ({ ...answered(400), kept: Promise.resolve("00") });
+  const rejected = async () => ({ ...answered(400), storedResponse: Promise.resolve("00") });
 
   /** A subscription with pending events, for which all responses but one are stored on the day of `NOW`. */
   async function withOneLeft(count: number, now = NOW) {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { LAST_MS } from "../../../src/contract/time.ts";
+import { LATEST_TIME_MS } from "../../../src/contract/time.ts";
 import { decideChange, type WantedAutomation } from "../../../src/records/automation-changes.ts";
 import type { AutomationRow } from "../../../src/records/automations.ts";
 
@@ -14,7 +14,7 @@ const report: WantedAutomation = {
   agentName: "A",
   name: "N",
   status: "active",
-  updatedAt: "now",
+  updatedAt: "latest",
 };
 const stored: AutomationRow = { ...report, updatedAt: 500, createdAt: 100, removedAt: null };
 
@@ -55,7 +55,7 @@ describe("a report of an automation", () => {
     expect(resultOf({ status: "paused" })?.updatedAt).toBe(NOW);
     const ahead = { ...stored, updatedAt: NOW + 5 };
     expect(resultOf({ status: "paused" }, ahead)?.updatedAt).toBe(NOW + 6);
-    const last = { ...stored, updatedAt: LAST_MS };
-    expect(resultOf({ status: "paused" }, last)?.updatedAt).toBe(LAST_MS);
+    const last = { ...stored, updatedAt: LATEST_TIME_MS };
+    expect(resultOf({ status: "paused" }, last)?.updatedAt).toBe(LATEST_TIME_MS);
   });
 });
