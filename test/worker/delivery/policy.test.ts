@@ -168,6 +168,10 @@ describe("adaptive concurrency", () => {
     expect(paceAfter([...times(5, OK), REJECTED]).concurrency).toBe(3);
   });
 
+  test("is one at least", () => {
+    expect(paceAfter([REJECTED]).concurrency).toBe(1);
+  });
+
   test("stays as it is if an event fails again", () => {
     const of = delivery({ attempts: 1, priority: PRIORITY.scheduled, lastAt: NOW - 1 });
     expect(adjustPace(paceAfter(times(5, OK)), attempt(REJECTED, { of })).concurrency).toBe(6);
@@ -205,6 +209,21 @@ describe("the slow queue", () => {
 
   test("takes an endpoint that is unavailable", () => {
     expect(queueOf(paceAfter([{ kind: "unreachable", status: null }]))).toBe("slow");
+  });
+
+  test("takes an endpoint that rejects an event after two seconds, and no sooner", () => {
+    const rejectedAfter = (tookMs: number) =>
+      queueOf(adjustPace(INITIAL_PACE, attempt(REJECTED, { tookMs })));
+    expect([rejectedAfter(1_999), rejectedAfter(2_000)]).toEqual(["fast", "slow"]);
+  });
+
+  test("keeps a slow endpoint that rejects at once", () => {
+    const slow = { ...INITIAL_PACE, slow: true };
+    expect(queueOf(paceAfter([REJECTED], slow))).toBe("slow");
+  });
+
+  test("leaves alone an endpoint that accepts at once", () => {
+    expect(queueOf(paceAfter([OK]))).toBe("fast");
   });
 
   test("leaves alone an endpoint that rejects at once", () => {
@@ -245,9 +264,43 @@ describe("spacing while an endpoint fails", () => {
     expect(late.blockedUntil).toBe(blocked.blockedUntil);
   });
 
+  test("is not lengthened by events that were rejected before an outage", () => {
+    expect(spacings([REJECTED, REJECTED, BUSY])).toEqual([0, 0, OUTAGE_SPACING_SECONDS.busy[0]]);
+  });
+
+  test("begins with an outage even if its event was rejected before", () => {
+    const of = delivery();
+    const rejected = adjustPace(INITIAL_PACE, attempt(REJECTED, { of }));
+    const again = { ...of, attempts: 1, priority: PRIORITY.inStreak, lastAt: NOW };
+    expect(adjustPace(rejected, attempt(BUSY, { of: again })).streak?.outageStep).toBe(1);
+  });
+
+  test("stays as it is with an event that is rejected after an outage", () => {
+    const busy = { ...adjustPace(INITIAL_PACE, attempt(BUSY)), concurrency: 6 };
+    const rejected = adjustPace(busy, attempt(REJECTED, { at: busy.blockedUntil }));
+    expect(rejected).toMatchObject({ concurrency: 1, blockedUntil: busy.blockedUntil });
+  });
+
   test("counts requests that were in flight when it began as failures of the streak", () => {
     const late = adjustPace(adjustPace(INITIAL_PACE, attempt(BUSY)), attempt(BUSY));
     expect(late.streak).toMatchObject({ events: 2, attempts: 2, outageStep: 1 });
+  });
+
+  test("counts an event once, however often it fails", () => {
+    const of = delivery();
+    const first = adjustPace(INITIAL_PACE, attempt(REJECTED, { of }));
+    const again = { ...of, attempts: 1, priority: PRIORITY.inStreak, lastAt: NOW };
+    const second = adjustPace(first, attempt(REJECTED, { of: again, at: NOW + 10_000 }));
+    expect(second.streak).toMatchObject({ events: 1, attempts: 2 });
+  });
+
+  test("counts from the first failure that started, whichever ended first", () => {
+    const first = adjustPace(INITIAL_PACE, attempt(REJECTED));
+    expect(paceAfter([REJECTED], first).streak?.startedAt).toBe(NOW);
+    const earlier = attempt(REJECTED, { at: NOW - 900, tookMs: 1_000 });
+    expect(adjustPace(first, earlier).streak?.startedAt).toBe(NOW - 900);
+    const later = attempt(REJECTED, { at: NOW + 900 });
+    expect(adjustPace(first, later).streak?.startedAt).toBe(NOW);
   });
 
   test("is as long as Retry-After asks for, up to half an hour", () => {
@@ -307,6 +360,37 @@ describe("the next delivery while requests are spaced", () => {
     expect(chooseNext(pace, [old, run, manual], NOW)).toBe(manual);
   });
 
+  test("is a manual send before all else once requests are allowed", () => {
+    const manual = delivery({ priority: PRIORITY.manual });
+    expect(chooseNext(spaced, [old, run, manual], NOW)).toBe(manual);
+  });
+
+  test("is none if nothing is due", () => {
+    expect(chooseNext(spaced, [], NOW)).toBeUndefined();
+  });
+
+  test.each([[[old, run]], [[run, old]]])("is of an event type that was not tried yet", (heads) => {
+    const tried = withTurns({ [LEAD]: { at: NOW - 1, isOldestNext: false } });
+    expect(chooseNext(tried, heads, NOW)).toBe(run);
+  });
+
+  test("is the oldest by its due time, and only then by its event's id", () => {
+    const oldest = withTurns({ [LEAD]: { at: NOW, isOldestNext: true } });
+    const earlier = delivery({ eventId: "evt_c", dueAt: NOW - 2 });
+    const lower = delivery({ eventId: "evt_a", dueAt: NOW - 1 });
+    const higher = delivery({ eventId: "evt_b", dueAt: NOW - 1 });
+    for (const heads of [
+      [earlier, lower],
+      [lower, earlier],
+    ])
+      expect(chooseNext(oldest, heads, NOW)).toBe(earlier);
+    for (const heads of [
+      [lower, higher],
+      [higher, lower],
+    ])
+      expect(chooseNext(oldest, heads, NOW)).toBe(lower);
+  });
+
   test("is of the event type that was tried longest ago", () => {
     const turns = {
       [LEAD]: { at: NOW - 1, isOldestNext: false },
@@ -335,6 +419,12 @@ describe("the next delivery while requests are spaced", () => {
     }
     expect(isOldestNext).toEqual([true, true, false, false]);
   });
+
+  test("is not moved on by a retry", () => {
+    const retry = delivery({ attempts: 1, priority: PRIORITY.inStreak, lastAt: NOW - 1 });
+    const { streak } = adjustPace(paceAfter([REJECTED]), attempt(REJECTED, { of: retry }));
+    expect(streak?.turns[LEAD]).toEqual({ at: NOW, isOldestNext: true });
+  });
 });
 
 describe("the end of a streak", () => {
@@ -345,6 +435,12 @@ describe("the end of a streak", () => {
   test("makes what failed only within it due at once", () => {
     expect(paceAfter([REJECTED]).streakRetryAt).toBe(NEVER);
     expect(paceAfter([REJECTED, OK]).streakRetryAt).toBe(NOW + 20);
+  });
+
+  test("is not moved by a success without a streak", () => {
+    const ended = paceAfter([REJECTED, OK]);
+    const later = attempt(OK, { at: NOW + 5_000 });
+    expect(adjustPace(ended, later).streakRetryAt).toBe(ended.streakRetryAt);
   });
 
   test("concerns an event whose first attempt fails", () => {
