@@ -1,4 +1,4 @@
-import { insertEntry, markMoved, type Row, type Tables } from "./statements.ts";
+import { insertEntry, isNewer, markMoved, type Row, type Tables } from "./statements.ts";
 import { type Execute, query } from "./tables.ts";
 
 /** The workspaces of a restored database, according to the directory. */
@@ -19,11 +19,13 @@ interface Settled {
  * - A workspace that has moved here since then has no records here.
  *
  * @param noted the tables of the restored database, as they were before the restore.
+ * @param restoredTo the restored time, in Unix milliseconds.
  */
 export async function settlePlacements(
   execute: Execute,
   database: string,
   noted: Tables,
+  restoredTo: number,
 ): Promise<Settled> {
   const isDirectory = database === "DB";
   const found = await query(execute, database, SELECT_HOMES);
@@ -31,13 +33,19 @@ export async function settlePlacements(
   const homes = new Map(directory.map((row) => [row.id, row.database ?? "DB"]));
   const known = new Set(noted.workspaces.map(({ id }) => id));
   const erased: string[] = [];
-  for (const { id, database: elsewhere } of found) {
+  for (const row of found) {
+    const { id, database: elsewhere } = row;
     const home = homes.get(id);
     // In the directory, a workspace that lives elsewhere only has an entry.
     const isBack = isDirectory || elsewhere === null;
     if (elsewhere === null && home !== undefined && home !== database)
       await query(execute, database, markMoved(String(id), String(home)));
-    else if (isBack && !known.has(id) && (home === undefined || home === database)) {
+    else if (
+      isBack &&
+      !known.has(id) &&
+      !isNewer(row, restoredTo) &&
+      (home === undefined || home === database)
+    ) {
       erased.push(String(id));
       if (home === undefined && !isDirectory)
         await query(execute, "DB", insertEntry(String(id), database));
@@ -46,7 +54,7 @@ export async function settlePlacements(
   return { erased, lost: movedHere(database, noted, found) };
 }
 
-const SELECT_HOMES = "SELECT id, database FROM workspaces";
+const SELECT_HOMES = "SELECT id, database, created_at FROM workspaces";
 
 /** Describes each workspace that has moved to the database since the restored time, in a sentence. */
 function movedHere(database: string, noted: Tables, found: Row[]): string[] {

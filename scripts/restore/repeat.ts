@@ -1,5 +1,5 @@
 import type { PlatformInput, PlatformMethod } from "../../src/platform/operations.ts";
-import type { Row, Tables } from "./statements.ts";
+import { isNewer, type Row, type Tables } from "./statements.ts";
 
 /** A call of the Platform API. */
 export type PlatformCall = {
@@ -14,6 +14,8 @@ export interface Compared {
   found: Tables;
   /** The workspaces that were erased since the time that it was restored to. */
   erased: string[];
+  /** The restored time, in Unix milliseconds. */
+  restoredTo: number;
 }
 
 /**
@@ -23,7 +25,7 @@ export interface Compared {
  * @param now Unix milliseconds.
  */
 export function callsToRepeat(compared: Compared, now: number): PlatformCall[] {
-  const { noted, found, erased } = compared;
+  const { noted, found, erased, restoredTo } = compared;
   // Workspaces that live elsewhere may have rows here, which are out of date.
   const known = new Set(noted.workspaces.map(({ id }) => id));
   const isHere = ({ id, database }: Row) => database === null && known.has(id ?? null);
@@ -32,7 +34,7 @@ export function callsToRepeat(compared: Compared, now: number): PlatformCall[] {
     ...keyCalls(noted, found, now),
     ...erased.map((workspaceId) => ({ method: "eraseWorkspace" as const, input: { workspaceId } })),
     ...workspaceCalls(noted, found, here),
-    ...subscriptionCalls(noted, found, here),
+    ...subscriptionCalls(noted, found, here, restoredTo),
     ...erasureCalls(noted, here),
   ];
 }
@@ -78,12 +80,18 @@ function workspaceCalls(noted: Tables, found: Tables, here: Ids): PlatformCall[]
   });
 }
 
-function subscriptionCalls(noted: Tables, found: Tables, here: Ids): PlatformCall[] {
+function subscriptionCalls(
+  noted: Tables,
+  found: Tables,
+  here: Ids,
+  restoredTo: number,
+): PlatformCall[] {
   const before = byId(noted.subscriptions);
   return found.subscriptions.flatMap((subscription): PlatformCall[] => {
     if (subscription.deleted_at !== null || !here.has(subscription.workspace_id)) return [];
     const webhookId = String(subscription.id);
     const was = before.get(subscription.id);
+    if (!was && isNewer(subscription, restoredTo)) return [];
     if (!was || was.deleted_at !== null) return [{ method: "deleteWebhook", input: { webhookId } }];
     const calls: PlatformCall[] = [];
     if (was.events !== subscription.events)

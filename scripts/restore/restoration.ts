@@ -82,7 +82,12 @@ export async function restore(
     writeNotes(file, notes);
   }
   await applyMigrations(restore);
-  const { erased, lost } = await settlePlacements(execute, options.database, tables);
+  const { erased, lost } = await settlePlacements(
+    execute,
+    options.database,
+    tables,
+    options.at.getTime(),
+  );
   if (!options.skip.includes(SETTINGS)) await putBack(restore, tables);
   await repeat(restore, tables, erased, openPlatform);
   await setPaused(restore, false);
@@ -181,7 +186,8 @@ async function repeat(
   openPlatform: () => Promise<PlatformClient>,
 ): Promise<void> {
   const found = await readTables(execute, options.database, options.at.getTime());
-  const calls = callsToRepeat({ noted, found, erased }, Date.now()).filter(
+  const compared = { noted, found, erased, restoredTo: options.at.getTime() };
+  const calls = callsToRepeat(compared, Date.now()).filter(
     ({ method }) => !options.skip.includes(method),
   );
   if (calls.length === 0) return;

@@ -3,6 +3,17 @@
 /** A row of D1, by column. */
 export type Row = Record<string, string | number | null>;
 
+/**
+ * Whether a row was created after the restored time, so that the restore cannot have brought it back. The API stays up
+ * during a restore, so people may create workspaces and subscriptions after the tables were noted. The minute allows for
+ * clocks that differ.
+ *
+ * @param restoredTo Unix milliseconds.
+ */
+export function isNewer({ created_at }: Row, restoredTo: number): boolean {
+  return Number(created_at) > restoredTo + 60_000;
+}
+
 /** The tables that a restore puts back, so that foreign keys hold: a table stands after those it refers to. */
 export const TABLES = ["workspaces", "api_keys", "subscriptions", "audit_trail"] as const;
 type Table = (typeof TABLES)[number];

@@ -138,9 +138,11 @@ describe("the rows that are put back", () => {
 });
 
 describe("the calls that are repeated", () => {
+  const RESTORED_TO = 1_000;
+
   const callsOf = (then: DatabaseSync, now: DatabaseSync, erased: string[] = []) =>
-    callsToRepeat({ noted: read(now), found: read(then), erased }, 10).map(({ method, input }) =>
-      [method, Object.values(input).flat()[0]].join(" "),
+    callsToRepeat({ noted: read(now), found: read(then), erased, restoredTo: RESTORED_TO }, 10).map(
+      ({ method, input }) => [method, Object.values(input).flat()[0]].join(" "),
     );
 
   test("revoke what is revoked or expired now, and nothing else", () => {
@@ -166,10 +168,12 @@ describe("the calls that are repeated", () => {
       method: "updateApiKey",
       input: { keyId, requestsPerWindow },
     });
-    expect(callsToRepeat({ noted: read(now), found: read(then), erased: [] }, 10)).toEqual([
-      update("key_1", 7),
-      update("key_2", 8),
-    ]);
+    expect(
+      callsToRepeat(
+        { noted: read(now), found: read(then), erased: [], restoredTo: RESTORED_TO },
+        10,
+      ),
+    ).toEqual([update("key_1", 7), update("key_2", 8)]);
   });
 
   test("end access and sessions, or grant access, as it is now", () => {
@@ -181,7 +185,12 @@ describe("the calls that are repeated", () => {
       method: "setWorkspaceAccess",
       input: { workspaceId, granted },
     });
-    expect(callsToRepeat({ noted: read(now), found: read(then), erased: [] }, 10)).toEqual([
+    expect(
+      callsToRepeat(
+        { noted: read(now), found: read(then), erased: [], restoredTo: RESTORED_TO },
+        10,
+      ),
+    ).toEqual([
       setAccess("wks_1", false),
       { method: "endPortalSessions", input: { workspaceId: "wks_1" } },
       setAccess("wks_2", true),
@@ -201,8 +210,21 @@ describe("the calls that are repeated", () => {
       ...["deleteWebhook whk_1", "deleteWebhook whk_2", "disableWebhook whk_3"],
       ...["enableWebhook whk_4", "updateWebhook whk_5"],
     ]);
-    const calls = callsToRepeat({ noted: read(now), found: read(then), erased: [] }, 10);
+    const calls = callsToRepeat(
+      { noted: read(now), found: read(then), erased: [], restoredTo: RESTORED_TO },
+      10,
+    );
     expect(calls.at(-1)?.input).toEqual({ webhookId: "whk_5", events: ["run.completed"] });
+  });
+
+  test("leave alone a subscription that was created during the restore", () => {
+    const { then, both } = opened();
+    const { now } = opened();
+    both("workspaces", workspace("wks_1"));
+    insert(now, "workspaces", workspace("wks_1"));
+    insert(then, "subscriptions", subscription("whk_1", { created_at: RESTORED_TO + 60_001 }));
+    insert(then, "subscriptions", subscription("whk_2", { created_at: RESTORED_TO + 60_000 }));
+    expect(callsOf(then, now)).toEqual(["deleteWebhook whk_2"]);
   });
 
   test("erase and remove what the audit trail names, unless it was refused", () => {
@@ -212,7 +234,10 @@ describe("the calls that are repeated", () => {
     insert(now, "audit_trail", call("2", "eraseLeads", ["lea_2"], "failed"));
     insert(now, "audit_trail", call("3", "eraseLeads", ["lea_3"], "not_found: workspaceId"));
     insert(now, "audit_trail", call("4", "removeAutomations", ["aut_1"]));
-    const calls = callsToRepeat({ noted: read(now), found: read(then), erased: ["wks_9"] }, 10);
+    const calls = callsToRepeat(
+      { noted: read(now), found: read(then), erased: ["wks_9"], restoredTo: RESTORED_TO },
+      10,
+    );
     expect(calls).toEqual([
       { method: "eraseWorkspace", input: { workspaceId: "wks_9" } },
       { method: "eraseLeads", input: { workspaceId: "wks_1", ids: ["lea_1"] } },
