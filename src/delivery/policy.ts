@@ -151,7 +151,16 @@ function isSlowFailure({ outcome, startedAt, endedAt }: Attempt<Outcome>): boole
   return failureOf(outcome) === "unavailable" || endedAt - startedAt >= SLOW_RESPONSE_MS;
 }
 
-function paceAfterSuccess(pace: Pace, { startedAt, endedAt }: Attempt<Outcome>): Pace {
+/**
+ * Whether the attempt started before its subscription was blocked. While it is blocked, only manual sends start, so theirs
+ * are no such attempts.
+ */
+function wasInFlight({ blockedUntil }: Pace, { delivery, startedAt }: Attempt): boolean {
+  return startedAt < blockedUntil && delivery.priority !== PRIORITY.manual;
+}
+
+function paceAfterSuccess(pace: Pace, attempt: Attempt<Outcome>): Pace {
+  const { startedAt, endedAt } = attempt;
   const isSlow = endedAt - startedAt >= SLOW_RESPONSE_MS;
   const increased = isSpaced(pace) ? 1 : Math.min(pace.concurrency + 1, CONCURRENCY_MAX);
   const concurrency = isSlow ? halved(pace.concurrency) : increased;
@@ -161,19 +170,22 @@ function paceAfterSuccess(pace: Pace, { startedAt, endedAt }: Attempt<Outcome>):
     // that hangs every other time would hold up that queue.
     slow: (pace.slow || isSlow) && concurrency < CONCURRENCY_MAX,
     streak: null,
-    blockedUntil: 0,
+    // A wait that began during the request still counts, because the endpoint may have asked for it in `Retry-After`.
+    blockedUntil: wasInFlight(pace, attempt) ? pace.blockedUntil : 0,
     streakRetryAt: pace.streak === null ? pace.streakRetryAt : endedAt,
   };
 }
 
 function paceAfterFailure(pace: Pace, attempt: Attempt<Outcome>): Pace {
-  const { delivery, outcome, startedAt, endedAt } = attempt;
+  const { delivery, outcome, endedAt } = attempt;
   const slow = pace.slow || isSlowFailure(attempt);
-  // The attempt started before its subscription was blocked, so it says nothing about the endpoint since then. (While
-  // it is blocked, only manual sends start, and their failures change no pace.)
-  const wasInFlight = startedAt < pace.blockedUntil;
-  const streak = extendStreak(pace.streak, attempt, wasInFlight);
-  if (wasInFlight) return { ...pace, slow, streak };
+  const isLate = wasInFlight(pace, attempt);
+  const streak = extendStreak(pace.streak, attempt, isLate);
+  if (isLate) {
+    // It says nothing about the endpoint since it was blocked, except how long the endpoint asks to be left alone.
+    const askedUntil = endedAt + requestedWaitSeconds(outcome) * 1000;
+    return { ...pace, slow, streak, blockedUntil: Math.max(pace.blockedUntil, askedUntil) };
+  }
   const waitMs = spacingMs(streak, outcome);
   if (waitMs === 0 && !isSpaced(pace)) {
     // A retry that fails shows nothing new about the endpoint.
@@ -195,14 +207,14 @@ function hasFailedIn(streak: Streak | null, { lastAt }: PendingDelivery): boolea
 function extendStreak(
   streak: Streak | null,
   { delivery, outcome, startedAt }: Attempt<Outcome>,
-  wasInFlight: boolean,
+  isLate: boolean,
 ): Streak {
   const { type, priority } = delivery;
   const { events = 0, attempts = 0, outageStep = 0, turns = {} } = streak ?? {};
   const isNew = !hasFailedIn(streak, delivery);
   const isOutage = failureOf(outcome) !== "rejected";
   // The first failure of an outage begins its spacing, even if the event was rejected before.
-  const lengthens = isOutage && !wasInFlight && (isNew || outageStep === 0);
+  const lengthens = isOutage && !isLate && (isNew || outageStep === 0);
   const isOldestNext = turns[type]?.isOldestNext ?? false;
   const isUntried = priority === PRIORITY.untried;
   return {
@@ -233,10 +245,10 @@ function stepOf(seconds: readonly number[], index: number): number {
   return seconds[Math.min(index, seconds.length - 1)] ?? 0;
 }
 
-/** The delay that a busy endpoint requests in `Retry-After`, up to a maximum. */
+/** The delay that a busy endpoint requests in `Retry-After`, up to a maximum; 0 if there is none. */
 function requestedWaitSeconds(outcome: Outcome): number {
-  const asked = outcome.kind === "answered" ? (outcome.retryAfterSeconds ?? 0) : 0;
-  return Math.min(asked, RETRY_AFTER_MAX_SECONDS);
+  if (outcome.kind !== "answered" || failureOf(outcome) !== "busy") return 0;
+  return Math.min(outcome.retryAfterSeconds ?? 0, RETRY_AFTER_MAX_SECONDS);
 }
 
 function halved(concurrency: number): number {

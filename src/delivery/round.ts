@@ -259,11 +259,12 @@ const IS_NOT_LEASED_ELSEWHERE = sql`(${subscriptions.leasedBy} = ${HOLDER} OR ${
 /**
  * The outcome of the delivery is not recorded yet, and no other dispatch has leased its subscription. An early attempt
  * does not count, so it leaves `attempts` the same, and `lastAt` tells whether it is recorded. A change without an
- * attempt meets this on a second try, too, which then writes the same again.
+ * attempt, which leaves both the same, tells it by its due time.
  */
 const IS_UNRECORDED = sql`${deliveries.subscriptionId} = change.value->>'subscriptionId' AND ${deliveries.eventId} = change.value->>'eventId'
   AND ${deliveries.state} = 'pending' AND ${deliveries.attempts} = change.value->>'$.claimed.attempts'
-  AND (change.value->>'attempts' > ${deliveries.attempts} OR ${deliveries.lastAt} IS NOT change.value->>'startedAt')
+  AND (change.value->>'attempts' > ${deliveries.attempts} OR iif(change.value->>'outcome' IS NULL,
+    ${deliveries.dueAt} IS NOT change.value->>'dueAt', ${deliveries.lastAt} IS NOT change.value->>'startedAt'))
   AND EXISTS (SELECT 1 FROM ${subscriptions}
     WHERE ${subscriptions.id} = ${deliveries.subscriptionId} AND ${subscriptions.leasedBy} = ${HOLDER} AND ${IS_UNLOCKED})`;
 
@@ -327,7 +328,8 @@ const changeSubscriptions = prepared(
         [...PACE_COLUMNS, "rejections", "acceptedTypes"],
         (column, name) => sql`iif(${IS_CURRENT_PACE}, ${changeField(column, name)}, ${column})`,
       ),
-      pendingExhaustedAt: sql`iif(${IS_CURRENT_PACE} AND change.value->>'failures' = 0, NULL, ${subscriptions.pendingExhaustedAt})`,
+      // A success may change nothing of the pace.
+      pendingExhaustedAt: sql`iif(change.value->>'$.last.status' BETWEEN 200 AND 299, NULL, ${subscriptions.pendingExhaustedAt})`,
       lastAttempt: sql`coalesce(change.value->>'last', ${subscriptions.lastAttempt})`,
       leasedUntil: sql`iif(change.value->>'release', 0, ${subscriptions.leasedUntil})`,
     })
@@ -401,7 +403,7 @@ const noteWakeUps = prepared(
       WHERE ${subscriptions.leasedUntil} <= ${NOW} AND ${IS_WRITABLE} AND ${isActive()} AND NOT ${subscriptions.cancelling})
     UPDATE ${subscriptions} SET noted_wake_at = released.next_at FROM released
     WHERE ${subscriptions.id} = released.id AND released.next_at > ${NOW}
-      -- The noted message has arrived, or arrives too late.
+      -- The noted message has arrived, because it was noted for this time or an earlier one, or it arrives too late.
       AND (${subscriptions.notedWakeAt} <= released.arrived_at OR ${subscriptions.notedWakeAt} > released.next_at)
     RETURNING ${subscriptions.id} AS subscriptionId, ${subscriptions.notedWakeAt} AS wakeAt`),
 );

@@ -196,7 +196,10 @@ export class DeliverySession {
     // The round releases the lease first, and leases the subscription again if it finds more to claim.
     const release = this.#isIdle();
     if (!paceChanged && !release) return null;
-    const last = this.#changes.findLast(({ outcome }) => outcome !== null);
+    // An event that cannot be read says nothing about the endpoint.
+    const last = this.#changes.findLast(
+      ({ outcome }) => outcome !== null && outcome !== "unreadable",
+    );
     return {
       ...paceColumns(pace),
       ...this.#types,

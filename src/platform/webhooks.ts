@@ -237,7 +237,8 @@ export const disableWebhook = operation({
     const before = await findFields(db, webhookId);
     if (before.disabledAt === null)
       call.noteChange?.({ webhookId, ...diffFields(before, { ...before, disabledAt: now }) });
-    const wakeUps = await commit(db, disableSubscription(webhookId, now));
+    // Not retried: a second try could disable a subscription that somebody has enabled again.
+    const wakeUps = await commit(withoutRetries(db), disableSubscription(webhookId, now));
     call.ctx.waitUntil(sendWakeUps(call.env, database, wakeUps));
     return {};
   },
@@ -290,7 +291,8 @@ export const endSecretOverlap = operation({
   async run(call, { webhookId }) {
     const { db } = await findWebhook(call, webhookId);
     call.noteChange?.({ webhookId });
-    await commit(db, endOverlap(webhookId));
+    // Not retried: a second try could end the overlap of a rotation that somebody has made since.
+    await commit(withoutRetries(db), endOverlap(webhookId));
     return {};
   },
 });

@@ -74,7 +74,8 @@ export async function enableAndReplay(
   now: number,
   after: Position | null = null,
 ): Promise<Replayed> {
-  const { subscription } = await commit(db, {
+  // Not retried: a second try could enable a subscription that somebody has disabled again.
+  const { subscription } = await commit(withoutRetries(db), {
     enabled: enableSubscription(subscriptionId),
     subscription: knownSubscription(subscriptionId, now),
   });

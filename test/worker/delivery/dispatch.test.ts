@@ -3,6 +3,7 @@ import { describe, expect, test, vi } from "vitest";
 import { RETRY_WAITS_SECONDS } from "../../../src/contract/limits.ts";
 import { PRIORITY, workspaces } from "../../../src/db/schema.ts";
 import { CLAIM_MAX, DISPATCH_MAX_MS } from "../../../src/delivery/dispatch.ts";
+import { UnreadableEvent } from "../../../src/events/bodies.ts";
 import {
   announceLeads,
   answered,
@@ -12,6 +13,7 @@ import {
   dispatchAt,
   dispatchOn,
   FIRST_WAIT_MS,
+  failAtTrip,
   HOUR_MS,
   heldDispatch,
   MINUTE_MS,
@@ -230,11 +232,27 @@ describe("a failure", () => {
     expect((await subscriptionRow(id)).lastAttempt).toEqual(lastAttempt);
   });
 
-  test("after one that was made does not hide it as the last attempt", async () => {
+  test("of a manual send keeps the retry schedule, even if the reply to its round is lost", async () => {
+    const { id } = await owed(1, NOW);
+    const scheduledAt = NOW + HOUR_MS;
+    await setDeliveries(id, { priority: PRIORITY.manual, attempts: 5, scheduledAt });
+    const { DB } = observedDatabase({ after: failAtTrip(2) });
+    await dispatchOn(DB, NOW, [id], () => Promise.reject(new Error("no encryption key")));
+    expect(await deliveryTo(id)).toMatchObject({
+      scheduledAt,
+      attempts: 5,
+      dueAt: NOW + 5 * MINUTE_MS,
+    });
+  });
+
+  test.each([
+    ["that could not be made", new Error("no encryption key")],
+    ["at an event that cannot be read", new UnreadableEvent()],
+  ])("%s does not hide one that was made as the last attempt", async (_, error) => {
     const { id } = await owed(2, NOW);
     await setDeliveries(id, { priority: PRIORITY.manual });
     const { posts, attempt } = subscriber(() => {
-      if (posts.length > 1) throw new Error("no encryption key");
+      if (posts.length > 1) throw error;
       return answered(200);
     });
     await dispatchAt(NOW, [id], attempt);

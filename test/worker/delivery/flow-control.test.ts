@@ -474,11 +474,21 @@ describe("a dispatch", () => {
   });
 });
 
-test("a success ends the note that deliveries were exhausted", async () => {
+test.each([
+  ["changes the pace", {}],
+  ["changes nothing else", { concurrency: 6, acceptedTypes: ["lead.created" as const] }],
+])("a success that %s ends the note that deliveries were exhausted", async (_, pace) => {
   const { id } = await owed(1, NOW);
-  await setSubscription(id, { pendingExhaustedAt: NOW });
+  await setSubscription(id, { ...pace, pendingExhaustedAt: NOW });
   await dispatchAt(NOW, [id], OK);
   expect((await subscriptionRow(id)).pendingExhaustedAt).toBe(null);
+});
+
+test("a failure does not end the note that deliveries were exhausted", async () => {
+  const { id } = await owed(1, NOW);
+  await setSubscription(id, { pendingExhaustedAt: NOW });
+  await dispatchAt(NOW, [id], REJECTED);
+  expect((await subscriptionRow(id)).pendingExhaustedAt).toBe(NOW);
 });
 
 test("no deliveries are exhausted while no more are pending than the bound", async () => {
@@ -512,7 +522,18 @@ test("deliveries of a removed event type displace no others before their rows ar
   expect(await subscriptionRow(id)).toMatchObject({ cancelling: true, pendingExhaustedAt: null });
 });
 
-test("the oldest deliveries beyond the bound are exhausted, unless they are leased, and can be sent again", async () => {
+test("deliveries beyond the bound of a leased subscription are exhausted, but for the oldest hundred", async () => {
+  const { id, workspaceId } = await owed(101, NOW - MINUTE_MS);
+  await insertNewer(PENDING_MAX - 99, "lead.created", { id, workspaceId });
+  await setSubscription(id, { leasedUntil: NOW + 1 });
+  expect(await commit(openDatabase(WORKSPACE_DB), exhaustOverflow(id, NOW))).toBe(2);
+  const rows = await deliveriesTo(id);
+  const exhausted = rows.filter(({ state }) => state === "exhausted").map(({ eventId }) => eventId);
+  const oldest = rows.map(({ eventId }) => eventId).toSorted();
+  expect(exhausted.toSorted()).toEqual(oldest.slice(100, 102));
+});
+
+test("the oldest deliveries beyond the bound are exhausted, and can be sent again", async () => {
   const { id, workspaceId } = await owed(3, NOW - MINUTE_MS);
   const [first = "", second = ""] = (await deliveriesTo(id))
     .map(({ eventId }) => eventId)
@@ -520,9 +541,6 @@ test("the oldest deliveries beyond the bound are exhausted, unless they are leas
   // With these, which are newer, two more than the bound are pending.
   await insertNewer(PENDING_MAX - 1, "lead.created", { id, workspaceId });
   const exhaust = () => commit(openDatabase(WORKSPACE_DB), exhaustOverflow(id, NOW));
-  await setSubscription(id, { leasedUntil: NOW + 1 });
-  expect(await exhaust()).toBe(0);
-  await setSubscription(id, { leasedUntil: NOW });
   expect([await exhaust(), await exhaust()]).toEqual([2, 0]);
   expect(await subscriptionRow(id)).toMatchObject({ pendingExhaustedAt: NOW });
   await announceLeads(workspaceId, 1, NOW + MINUTE_MS);

@@ -264,6 +264,28 @@ describe("spacing while an endpoint fails", () => {
     expect(late.blockedUntil).toBe(blocked.blockedUntil);
   });
 
+  test("outlasts a success that was in flight when Retry-After was received", () => {
+    const blocked = adjustPace(INITIAL_PACE, attempt(answered(429, 600)));
+    const late = adjustPace(blocked, attempt(OK, { tookMs: 900 }));
+    expect(late).toMatchObject({ streak: null, blockedUntil: blocked.blockedUntil });
+    const next = adjustPace(late, attempt(OK, { at: late.blockedUntil }));
+    expect(next.blockedUntil).toBe(0);
+  });
+
+  test("ends with a manual send that succeeds", () => {
+    const blocked = adjustPace(INITIAL_PACE, attempt(answered(429, 600)));
+    const of = delivery({ priority: PRIORITY.manual });
+    expect(adjustPace(blocked, attempt(OK, { of })).blockedUntil).toBe(0);
+  });
+
+  test("is lengthened by Retry-After of requests that were in flight when it began", () => {
+    const blocked = adjustPace(INITIAL_PACE, attempt(BUSY));
+    const late = attempt(answered(429, 600), { tookMs: 900 });
+    expect(adjustPace(blocked, late).blockedUntil).toBe(late.endedAt + 600_000);
+    const rejected = attempt(answered(500, 600), { tookMs: 900 });
+    expect(adjustPace(blocked, rejected).blockedUntil).toBe(blocked.blockedUntil);
+  });
+
   test("is not lengthened by events that were rejected before an outage", () => {
     expect(spacings([REJECTED, REJECTED, BUSY])).toEqual([0, 0, OUTAGE_SPACING_SECONDS.busy[0]]);
   });
