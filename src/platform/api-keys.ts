@@ -105,11 +105,13 @@ export const rollApiKey = operation({
     const { made, stored } = await makeKey(env);
     const now = Date.now();
     const rolled = rotateKey(keyId, stored, now + overlapSeconds * 1000, now);
-    const old = await commit(openDirectory(env), rolled);
+    const { old, isRevoked, refusal } = await commit(openDirectory(env), rolled);
     note?.(old.workspaceId);
-    // The gate of the old key must know when the key expires before this operation returns.
-    if (overlapSeconds > 0) await invalidateKey(env, old);
-    else await endKey(env, old);
+    // The gate of the old key must know when the key ends before this operation returns, even if an earlier call has
+    // rolled the key, and failed before it told the gate.
+    if (isRevoked) await endKey(env, old);
+    else await invalidateKey(env, old);
+    if (refusal) throw refusal;
     return made;
   },
 });

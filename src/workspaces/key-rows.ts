@@ -69,15 +69,16 @@ export async function revokeKey(
  *
  * @param endsAt when the grace period of the old key ends, in Unix milliseconds. Unless that is later than `now`, the
  *   old key is revoked immediately.
- * @returns the old key, whose gate must be invalidated.
- * @throws InputError that says why the key cannot be rotated.
+ * @returns the old key, whose gate must be told in any case, because an earlier call may have failed before it was; and
+ *   why the key cannot be rotated, if it cannot.
+ * @throws InputError if there is no such key.
  */
 export function rotateKey(
   oldId: string,
   { id, keyHash, lastFour }: Pick<StoredKey, "id" | "keyHash" | "lastFour">,
   endsAt: number,
   now: number,
-): Statements<GatedKey> {
+): Statements<{ old: GatedKey; isRevoked: boolean; refusal: InputError | null }> {
   const { revokedAt, expiresAt } = apiKeys;
   // The condition is false once the key is rotated, so a second try changes nothing.
   const isRotatable = and(eq(apiKeys.id, oldId), isNull(revokedAt), isNull(expiresAt));
@@ -107,13 +108,11 @@ export function rotateKey(
   });
   return readAs(statements, ({ found: [old], created: [created] }) => {
     if (!old) throw new InputError("keyId", "no such key");
-    if (created) return old;
-    throw new InputError(
-      "keyId",
-      old.revokedAt === null
-        ? "this key was rolled before; listApiKeys shows when it expires, and the new key"
-        : "this key is revoked",
-    );
+    const isRevoked = old.revokedAt !== null;
+    const reason = isRevoked
+      ? "this key is revoked"
+      : "this key was rolled before; listApiKeys shows when it expires, and the new key";
+    return { old, isRevoked, refusal: created ? null : new InputError("keyId", reason) };
   });
 }
 

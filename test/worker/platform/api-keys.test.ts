@@ -224,6 +224,21 @@ describe("rollApiKey", () => {
     expect(await statusOf(api)).toBe(200);
   });
 
+  test.each([
+    ["that was to be revoked", "revoked_at = 1", 0],
+    ["that was to expire", "expires_at = 1", 60],
+  ])(
+    "ends a key %s, even if an earlier call failed before the key's gate was told",
+    async (_, ends, overlapSeconds) => {
+      const { keyId, api } = await openWorkspace();
+      expect(await statusOf(api)).toBe(200);
+      await env.DB.prepare(`UPDATE api_keys SET ${ends} WHERE id = ?`).bind(keyId).run();
+      expect(await statusOf(api)).toBe(200);
+      expect(await errorOf(Platform.rollApiKey({ keyId, overlapSeconds }))).toContain("this key");
+      expect(await statusOf(api)).toBe(401);
+    },
+  );
+
   test("returns the stored key even if the database's reply was lost", async () => {
     const { workspaceId, keyId } = await openWorkspace();
     const now = Date.now();
