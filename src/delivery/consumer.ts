@@ -102,7 +102,7 @@ async function consumeBatch(
   const arrived = new Map<string, number>();
   for (const { body } of messages) {
     const { subscriptionId, wakeAt = 0 } = body;
-    // What was noted for an earlier time than the latest has arrived, too.
+    // A message that was noted for an earlier time than the latest one has arrived, too.
     arrived.set(subscriptionId, Math.max(arrived.get(subscriptionId) ?? 0, wakeAt));
   }
   const work = dispatchAndWake(database, arrived, queue, connections, env, sender).catch(

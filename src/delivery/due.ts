@@ -75,16 +75,23 @@ export function nextSendAt(condition: SQL = sql`1`): SQL<number | null> {
  * @param now Unix milliseconds.
  */
 export function selectWakeUps(workspaceId: string, now: number): Statements<WakeUp[]> {
-  return readAs(subscriptionsToWake({ workspaceId, now }), (found) =>
-    found.map(({ subscriptionId, slow }) => ({
-      subscriptionId,
-      queue: queueOf({ slow: slow === 1 }),
-    })),
-  );
+  return readAs(subscriptionsToWake({ workspaceId, now }), toWakeUps);
 }
 
+/** A row of a query for subscriptions to wake. */
+interface ToWake {
+  subscriptionId: string;
+  slow: 0 | 1;
+}
+
+const toWakeUps = (rows: ToWake[]): WakeUp[] =>
+  rows.map(({ subscriptionId, slow }) => ({
+    subscriptionId,
+    queue: queueOf({ slow: slow === 1 }),
+  }));
+
 const subscriptionsToWake = prepared(
-  qb.all<{ subscriptionId: string; slow: 0 | 1 }>(sql`
+  qb.all<ToWake>(sql`
     WITH free AS MATERIALIZED (
       SELECT ${subscriptions.id} AS id, ${subscriptions.slow} AS slow,
         ${subscriptions.notedWakeAt} AS noted_wake_at, ${nextSendAt()} AS next_at
@@ -116,7 +123,7 @@ export function subscriptionsWithPending(after: string | Placeholder): SQL {
 export const SWEEP_GRACE_MS = MINUTE_MS;
 
 const late = prepared(
-  qb.all<{ subscriptionId: string; slow: 0 | 1 }>(sql`
+  qb.all<ToWake>(sql`
   WITH RECURSIVE ${subscriptionsWithPending(sql.placeholder("after"))}
   SELECT ${subscriptions.id} AS subscriptionId, ${subscriptions.slow} AS slow
   FROM with_pending JOIN ${subscriptions} ON ${subscriptions.id} = with_pending.id
@@ -143,9 +150,5 @@ export async function findLate(
 ): Promise<{ wakeUps: WakeUp[]; after: string }> {
   const found = await query(db, late({ after, asOf, isSweep: isSweep ? 1 : 0 }));
   const last = found.length === SWEEP_MAX ? found.at(-1)?.subscriptionId : undefined;
-  const wakeUps = found.map(({ subscriptionId, slow }) => ({
-    subscriptionId,
-    queue: queueOf({ slow: slow === 1 }),
-  }));
-  return { wakeUps, after: last ?? "" };
+  return { wakeUps: toWakeUps(found), after: last ?? "" };
 }
