@@ -2,6 +2,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { describe, expect, test } from "vitest";
+import { settlePlacements } from "../../scripts/restore/placements.ts";
 import { callsToRepeat } from "../../scripts/restore/repeat.ts";
 import {
   putBackStatements,
@@ -137,9 +138,29 @@ describe("the rows that are put back", () => {
   });
 });
 
-describe("the calls that are repeated", () => {
-  const RESTORED_TO = 1_000;
+/** The restored time. */
+const RESTORED_TO = 1_000;
 
+test.each(["DB", "DB_2"])(
+  "a workspace that was created during the restore of %s is not erased",
+  async (database) => {
+    const { then, now, both } = opened();
+    both("workspaces", workspace("wks_1"));
+    insert(then, "workspaces", workspace("wks_2"));
+    insert(then, "workspaces", workspace("wks_3", { created_at: RESTORED_TO + 60_001 }));
+    const noted = read(now);
+    // With a second database, the directory has an entry of the new workspace.
+    if (database !== "DB") insert(now, "workspaces", workspace("wks_3", { database }));
+    const execute = async (binding: string, statements: string[]) => {
+      const of = binding === database ? then : now;
+      return statements.map((statement) => of.prepare(statement).all() as Row[]);
+    };
+    const { erased } = await settlePlacements(execute, database, noted, RESTORED_TO);
+    expect(erased).toEqual(["wks_2"]);
+  },
+);
+
+describe("the calls that are repeated", () => {
   const callsOf = (then: DatabaseSync, now: DatabaseSync, erased: string[] = []) =>
     callsToRepeat({ noted: read(now), found: read(then), erased, restoredTo: RESTORED_TO }, 10).map(
       ({ method, input }) => [method, Object.values(input).flat()[0]].join(" "),
