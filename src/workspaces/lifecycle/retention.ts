@@ -33,8 +33,6 @@ export function parseRetention(env: Env): Retention {
   };
 }
 
-/** Maximum events of a workspace that one query examines, including those that are not settled. */
-const EVENTS_EXAMINED_MAX = 3_000;
 /** Number of workspaces whose events one query counts. */
 const COUNTED_AT_ONCE = 5;
 
@@ -55,23 +53,31 @@ export async function deleteExpired(
 }
 
 /**
- * Deletes the events before `before` of all workspaces in turn. A workspace that has more than one query finds gets its
- * next turn after the others.
+ * Deletes the events before `before` of all workspaces, in passes. A pass deletes at most `CLEANUP_MAX` events of a
+ * workspace, so that one with many more holds up no other. A pass that has found none to delete is the last.
  */
 async function deleteOld(db: Database, before: string, hasTime: () => boolean): Promise<number> {
   const { id } = workspaces;
+  let place = await findPlace(db, "retention");
   let deleted = 0;
-  let position = await findPosition(db, "retention");
+  // A pass that the last run began may have found some.
+  let hasFound = place !== START;
   while (hasTime()) {
-    const found = await findSettled(
+    const { settled, last } = await examineEvents(
       db,
-      sql`(SELECT ${id} AS id, ${before} AS before FROM ${workspaces} WHERE ${id} > ${position})`,
+      sql`(SELECT ${id} AS id, ${before} AS before FROM ${workspaces} WHERE ${id} >= ${place.workspaceId})`,
+      place,
     );
-    if (found.length === 0 && position === "") break;
-    position = found.length === CLEANUP_MAX ? (found.at(-1)?.workspaceId ?? "") : "";
-    // The position is stored first, so that the next run continues after events that cannot be deleted.
-    await updatePosition(db, "retention", position);
-    deleted += await deleteSettled(db, found);
+    hasFound ||= settled.length > 0;
+    const isTurnOver = last?.workspaceId === settled.at(-1)?.workspaceId;
+    place = last === null ? START : isTurnOver ? endOf(last.workspaceId) : last;
+    // The place is stored first, so that the next run continues after events that cannot be deleted.
+    await updatePlace(db, "retention", place);
+    deleted += await deleteSettled(db, settled);
+    if (last === null) {
+      if (!hasFound) break;
+      hasFound = false;
+    }
   }
   return deleted;
 }
@@ -86,34 +92,65 @@ async function deleteBeyond(
   now: number,
   hasTime: () => boolean,
 ): Promise<number> {
-  let position = await findPosition(db, "newest");
-  if (position === "" && new Date(now).getUTCMinutes() > 0) return 0;
+  let place = await findPlace(db, "newest");
+  if (place === START && new Date(now).getUTCMinutes() > 0) return 0;
   let deleted = 0;
-  do {
-    if (!hasTime()) break;
-    const counted = await listFull(db, max, position);
-    const full = JSON.stringify(counted.filter(({ before }) => before !== null));
-    const bounds = sql`(SELECT value->>'id' AS id, value->>'before' AS before FROM json_each(${full}))`;
-    let isLeft = full !== "[]";
-    while (isLeft && hasTime()) {
-      const found = await findSettled(db, bounds);
-      deleted += await deleteSettled(db, found);
-      isLeft = found.length === CLEANUP_MAX;
+  while (hasTime()) {
+    const counted = await countEvents(db, max, place.workspaceId);
+    for (const { id, before } of counted) {
+      const bounds = sql`(SELECT ${id} AS id, ${before} AS before)`;
+      let isLeft = before !== null;
+      while (isLeft && hasTime()) {
+        const { settled, last } = await examineEvents(db, bounds, place);
+        deleted += await deleteSettled(db, settled);
+        place = last ?? endOf(id);
+        isLeft = last !== null;
+      }
+      if (isLeft) {
+        await updatePlace(db, "newest", place);
+        return deleted;
+      }
+      place = endOf(id);
     }
-    if (isLeft) break;
-    position = counted.length === COUNTED_AT_ONCE ? (counted.at(-1)?.id ?? "") : "";
-  } while (position !== "");
-  await updatePosition(db, "newest", position);
+    if (counted.length < COUNTED_AT_ONCE) place = START;
+    await updatePlace(db, "newest", place);
+    if (place === START) break;
+  }
   return deleted;
 }
 
-/** Reads the next workspaces, each with the oldest event within its maximum; null if it does not exceed it. */
-function listFull(db: Database, max: number, after: string) {
+/**
+ * Reads the next workspaces from an id on, each with the oldest event within its maximum; null if it does not exceed
+ * it.
+ */
+function countEvents(db: Database, max: number, from: string) {
   const { id } = workspaces;
   return db.all<{ id: string; before: string | null }>(sql`
     SELECT ${id} AS id, (SELECT ${events.id} FROM ${events} WHERE ${events.workspaceId} = ${id}
       ORDER BY ${events.id} DESC LIMIT 1 OFFSET ${max - 1}) AS before
-    FROM ${workspaces} WHERE ${id} > ${after} ORDER BY ${id} LIMIT ${COUNTED_AT_ONCE}`);
+    FROM ${workspaces} WHERE ${id} >= ${from} ORDER BY ${id} LIMIT ${COUNTED_AT_ONCE}`);
+}
+
+/** A place among all events, which are sorted by workspace and id: behind this event. */
+interface Place {
+  workspaceId: string;
+  /** Null behind the last event of the workspace. */
+  eventId: string | null;
+}
+
+const START: Place = { workspaceId: "", eventId: null };
+
+function endOf(workspaceId: string): Place {
+  return { workspaceId, eventId: null };
+}
+
+async function findPlace(db: Database, part: string): Promise<Place> {
+  const position = await findPosition(db, part);
+  return position === "" ? START : JSON.parse(position);
+}
+
+function updatePlace(db: Database, part: string, place: Place): Promise<void> {
+  return updatePosition(db, part, place === START ? "" : JSON.stringify(place));
 }
 
 type FoundEvent = Pick<typeof events.$inferSelect, "id" | "workspaceId">;
@@ -124,19 +161,29 @@ const IS_SETTLED = sql`NOT EXISTS (SELECT 1 FROM json_each(${events.owed}) AS o 
   WHERE ${deliveries.state} = 'pending')`;
 
 /**
- * Finds up to `CLEANUP_MAX` settled events of the workspaces in `bounds`, in the order of the workspaces' ids.
+ * Examines the next `CLEANUP_MAX` events behind a place, of the workspaces in `bounds`.
  *
- * @param bounds subquery of the `id` of each workspace, and the id `before` which its events are wanted.
+ * @param bounds subquery of the `id` of each workspace, and the id `before` which its events are examined.
+ * @returns those that are settled, and the place of the last one examined; null if no more follow.
  */
-function findSettled(db: Database, bounds: SQL): Promise<FoundEvent[]> {
-  // CROSS JOIN makes SQLite read one workspace after the other.
-  return db.all(sql`
-    SELECT ${events.workspaceId} AS workspaceId, ${events.id} AS id
+async function examineEvents(
+  db: Database,
+  bounds: SQL,
+  after: Place,
+): Promise<{ settled: FoundEvent[]; last: Place | null }> {
+  // CROSS JOIN makes SQLite read one workspace after the other, and the subquery makes it stop at the limit.
+  const examined = await db.all<FoundEvent & { isSettled: number }>(sql`
+    SELECT ${events.workspaceId} AS workspaceId, ${events.id} AS id, ${IS_SETTLED} AS isSettled
     FROM ${bounds} AS bound CROSS JOIN ${events} ON ${events.workspaceId} = bound.id AND ${events.id} IN (
-      SELECT own.id FROM ${events} AS own WHERE own.workspace_id = bound.id AND own.id < bound.before
-      ORDER BY own.id LIMIT ${EVENTS_EXAMINED_MAX})
-    WHERE ${isWritable(events.workspaceId)} AND ${IS_SETTLED}
-    ORDER BY bound.id LIMIT ${CLEANUP_MAX}`);
+      SELECT own.id FROM ${events} AS own
+      WHERE own.workspace_id = bound.id AND own.id < bound.before
+        AND own.id > iif(bound.id = ${after.workspaceId}, ${after.eventId}, '')
+      ORDER BY own.id LIMIT ${CLEANUP_MAX})
+    WHERE ${isWritable(events.workspaceId)}
+    ORDER BY bound.id, ${events.id} LIMIT ${CLEANUP_MAX}`);
+  const settled = examined.filter(({ isSettled }) => isSettled === 1);
+  const last = examined.length === CLEANUP_MAX ? examined.at(-1) : undefined;
+  return { settled, last: last ? { workspaceId: last.workspaceId, eventId: last.id } : null };
 }
 
 /** Deletes events that are still settled, with their deliveries. @returns how many it deleted. */

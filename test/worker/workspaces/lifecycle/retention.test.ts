@@ -136,6 +136,18 @@ describe("the newest events of a workspace", () => {
       last.slice(-3),
     );
   });
+
+  test("are found behind any number of pending ones, though each sweep has little time", async () => {
+    const { id, workspaceId } = await stored(3_000, "pending");
+    await storeEvents(workspaceId, id, 5, T0 + MINUTE_MS, "delivered");
+    const swept: number[] = [];
+    for (let sweep = 0; sweep < 4; sweep++) {
+      let asked = 0;
+      swept.push(await sweepNewest(T0 + HOUR_MS + sweep * MINUTE_MS, () => ++asked <= 4));
+    }
+    expect(swept.reduce((sum, deleted) => sum + deleted)).toBe(2);
+    expect(await statesOf(id)).toEqual({ pending: 3_000, delivered: 3 });
+  });
 });
 
 describe("a sweep of events", () => {
@@ -184,12 +196,23 @@ describe("a sweep of events", () => {
     expect(rows.written).toBe(0);
   });
 
-  test("examines a limited number of pending events", async () => {
-    const { id } = await stored(5_000, "pending");
+  test("goes on behind any number of pending events, though each has little time", async () => {
+    const { id, workspaceId } = await stored(3_000, "pending");
+    await storeEvents(workspaceId, id, 5, T0 + MINUTE_MS, "delivered");
+    const swept: number[] = [];
+    for (let sweep = 0; sweep < 4; sweep++) {
+      let asked = 0;
+      swept.push(await sweepAt(EXPIRED + DAY_MS + MINUTE_MS, db, () => ++asked <= 1));
+    }
+    expect(swept).toEqual([0, 0, 0, 5]);
+    expect(await statesOf(id)).toEqual({ pending: 3_000 });
+  });
+
+  test("ends once it has examined all events and deleted none", async () => {
+    await stored(2_500, "pending");
     const { DB, rows } = meteredDatabase();
     expect(await sweepAt(EXPIRED + DAY_MS + MINUTE_MS, openDatabase(DB))).toBe(0);
-    expect(rows.read).toBeLessThan(6 * 3_000);
-    expect(await statesOf(id)).toEqual({ pending: 5_000 });
+    expect(rows.read).toBeLessThan(7 * 2_500);
   });
 });
 
