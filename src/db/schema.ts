@@ -363,8 +363,8 @@ export const PRIORITY = {
   /** Not tried yet. */
   untried: 1,
   /**
-   * Due once `streakRetryAt` of its subscription has come, if not earlier by its retry schedule. It has only failed
-   * within the current streak, or at a URL that the subscription does not have any more.
+   * Due once `streakRetryAt` of its subscription has come, if not earlier by its retry schedule. All its failures fall
+   * within one streak, the current one or the last, or went to a URL that the subscription does not have any more.
    */
   inStreak: 2,
   /** Due by its retry schedule, or by the slot of a replay. */

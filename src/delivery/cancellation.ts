@@ -6,7 +6,7 @@ import { CLEANUP_MAX, combine, prepared, readAs, type Statements } from "../db/c
 import { deliveries, PRIORITY, subscriptions } from "../db/schema.ts";
 import { isCancelledLazily } from "../db/states.ts";
 import { isWritable } from "../workspaces/write-lock.ts";
-import { IS_IN_LINE, LINES, subscriptionsWithPending } from "./due.ts";
+import { CLAIM_MAX, IS_IN_LINE, LINES, subscriptionsWithPending } from "./due.ts";
 import type { WakeUp } from "./messages.ts";
 
 /*
@@ -142,11 +142,6 @@ const OVERFLOW = "overflow";
 const OVERFLOW_CHECKED_MAX = 20;
 /** Maximum deliveries of one subscription that a run exhausts. */
 const OVERFLOW_EXHAUSTED_MAX = 2 * CLEANUP_MAX;
-/**
- * The oldest pending deliveries of a leased subscription that are left alone, because they are probably being sent. As
- * many are claimed at most.
- */
-const LEASED_LEFT = 100;
 const IS_LEASED = sql`${subscriptions.leasedUntil} > ${NOW}`;
 
 const withPending = prepared(
@@ -180,7 +175,7 @@ const exhaustOldest = prepared(
           SELECT event_id FROM (${PENDING_OF_ONE})
           ORDER BY event_id
           LIMIT max(0, min(${OVERFLOW_EXHAUSTED_MAX}, (SELECT count(*) FROM (${PENDING_OF_ONE})) - ${PENDING_MAX}))
-          OFFSET (SELECT iif(${IS_LEASED}, ${LEASED_LEFT}, 0) FROM ${subscriptions}
+          OFFSET (SELECT iif(${IS_LEASED}, ${CLAIM_MAX}, 0) FROM ${subscriptions}
             WHERE ${subscriptions.id} = ${sql.placeholder("subscriptionId")}))
         AND EXISTS (SELECT 1 FROM ${subscriptions} WHERE ${subscriptions.id} = ${deliveries.subscriptionId}
           AND NOT ${subscriptions.cancelling} AND ${IS_WRITABLE})`,

@@ -4,6 +4,7 @@ import { DNS_BEFORE_POST_MS } from "../endpoints/resolve.ts";
 import { batchRequests } from "../primitives/batch-requests.ts";
 import { timeBudget } from "../primitives/timing.ts";
 import { CONNECTIONS_MAX, Connections } from "./connections.ts";
+import { CLAIM_MAX } from "./due.ts";
 import type { QueueName } from "./policy.ts";
 import { LEASE_MS, makeRound, type RoundRequest } from "./round.ts";
 import { DeliverySession, type DispatchPorts, type RoundResult } from "./session.ts";
@@ -17,9 +18,6 @@ const LAST_REQUEST_ENDS_MS = 22_400;
 export const DISPATCH_MAX_MS = LAST_REQUEST_ENDS_MS - DNS_BEFORE_POST_MS - POST_TIMEOUT_MS;
 if (DISPATCH_MAX_MS < 5_000)
   throw new Error("POST_TIMEOUT_MS is too long: a dispatch would have no time to send");
-
-/** Maximum deliveries that one round claims, over all subscriptions: with the largest events, 3 MB. */
-export const CLAIM_MAX = 100;
 
 /**
  * A dispatch that has executed this many statements leaves the rest to the next one: an invocation, with

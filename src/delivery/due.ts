@@ -24,6 +24,9 @@ import { queueOf } from "./policy.ts";
  * first delivery takes one row, however long the line is.
  */
 
+/** Maximum deliveries that one round claims, over all subscriptions: with the largest events, 3 MB. */
+export const CLAIM_MAX = 100;
+
 const LINES_JSON = JSON.stringify(
   WebhookEvent.options.flatMap((type) =>
     Object.values(PRIORITY).map((priority) => [type, priority]),
@@ -45,8 +48,9 @@ export const IS_IN_LINE = sql`${deliveries.subscriptionId} = ${subscriptions.id}
 export const IS_SPACED = sql`${subscriptions.blockedUntil} > 0`;
 
 /**
- * SQL expression: when a pending delivery may be sent, in Unix milliseconds. `streakRetryAt` may be long past, so
- * the time of the last attempt is a lower bound.
+ * SQL expression: when a pending delivery may be sent, in Unix milliseconds. `streakRetryAt` may be earlier than the
+ * last attempt at the delivery. The result is not: otherwise, the delivery would count as late (`findLate`) as soon as
+ * that attempt has failed.
  */
 export const ATTEMPT_DUE_AT = sql<number>`max(
   iif(${deliveries.priority} = ${MANUAL}, 0, ${subscriptions.blockedUntil}),
@@ -100,7 +104,7 @@ const subscriptionsToWake = prepared(
         AND ${subscriptions.leasedUntil} <= ${sql.placeholder("now")})
     SELECT id AS subscriptionId, slow FROM free
     WHERE next_at <= ${sql.placeholder("now")}
-      -- The noted message has arrived, or arrives too late. The round that this wake-up causes notes another.
+      -- No message is underway that arrives in time (messages.ts). The round that this wake-up causes notes one.
       OR next_at IS NOT NULL AND (noted_wake_at <= ${sql.placeholder("now")} OR noted_wake_at > next_at)`),
 );
 

@@ -11,10 +11,11 @@ import type { QueueName } from "./policy.ts";
  * underway that arrives in time. A delayed message is sent only if there is none:
  *
  * 1. A round finds that no message underway arrives in time. It notes in the column `notedWakeAt` when a new one is to
- *    arrive (`noteWakeUps` in round.ts).
- * 2. When the session ends, that message is sent, and has the same time in its `wakeAt`.
- * 3. When it arrives, the session passes the time on to its rounds as `arrivedWakeAt`. So a round can tell that the
- *    noted message is used up, even if the clock of its dispatch is behind.
+ *    arrive (`noteWakeUps` in round.ts). Dispatches that see the same delivery wait find the note, so only one message
+ *    is sent.
+ * 2. When the session ends, it sends that message, with the noted time in `wakeAt` (`nextWakeUp` in session.ts).
+ * 3. When the message arrives, the next session passes this time on to its rounds as `arrivedWakeAt`. A noted time up
+ *    to that one is over, even if the clock of this dispatch is behind.
  */
 
 /** A subscription with deliveries to send, and the queue for its message. */

@@ -179,9 +179,8 @@ function paceAfterSuccess(pace: Pace, attempt: Attempt<Outcome>): Pace {
 function paceAfterFailure(pace: Pace, attempt: Attempt<Outcome>): Pace {
   const { delivery, outcome, endedAt } = attempt;
   const slow = pace.slow || isSlowFailure(attempt);
-  const isLate = wasInFlight(pace, attempt);
-  const streak = extendStreak(pace.streak, attempt, isLate);
-  if (isLate) {
+  const streak = extendStreak(pace, attempt);
+  if (wasInFlight(pace, attempt)) {
     // It says nothing about the endpoint since it was blocked, except how long the endpoint asks to be left alone.
     const askedUntil = endedAt + requestedWaitSeconds(outcome) * 1000;
     return { ...pace, slow, streak, blockedUntil: Math.max(pace.blockedUntil, askedUntil) };
@@ -192,7 +191,7 @@ function paceAfterFailure(pace: Pace, attempt: Attempt<Outcome>): Pace {
     const concurrency = delivery.attempts === 0 ? halved(pace.concurrency) : pace.concurrency;
     return { concurrency, slow, streak, blockedUntil: 0, streakRetryAt: NEVER };
   }
-  // A rejection after an outage may need no wait: requests then stay spaced, one at a time.
+  // After an outage, the first rejections need no wait (`SPACED_FROM_EVENTS`). Requests stay spaced, one at a time.
   const blockedUntil = waitMs === 0 ? pace.blockedUntil : endedAt + waitMs;
   const streakRetryAt = Math.max(blockedUntil, endedAt + PROBE_INTERVAL_MS);
   return { concurrency: 1, slow, streak, blockedUntil, streakRetryAt };
@@ -204,17 +203,15 @@ function hasFailedIn(streak: Streak | null, { lastAt }: PendingDelivery): boolea
 }
 
 /** Adds a failed attempt to the streak. An event that has already failed in it does not lengthen the spacing. */
-function extendStreak(
-  streak: Streak | null,
-  { delivery, outcome, startedAt }: Attempt<Outcome>,
-  isLate: boolean,
-): Streak {
+function extendStreak(pace: Pace, attempt: Attempt<Outcome>): Streak {
+  const { streak } = pace;
+  const { delivery, outcome, startedAt } = attempt;
   const { type, priority } = delivery;
   const { events = 0, attempts = 0, outageStep = 0, turns = {} } = streak ?? {};
   const isNew = !hasFailedIn(streak, delivery);
   const isOutage = failureOf(outcome) !== "rejected";
   // The first failure of an outage begins its spacing, even if the event was rejected before.
-  const lengthens = isOutage && !isLate && (isNew || outageStep === 0);
+  const lengthens = isOutage && !wasInFlight(pace, attempt) && (isNew || outageStep === 0);
   const isOldestNext = turns[type]?.isOldestNext ?? false;
   const isUntried = priority === PRIORITY.untried;
   return {

@@ -334,7 +334,7 @@ const changeSubscriptions = prepared(
       leasedUntil: sql`iif(change.value->>'release', 0, ${subscriptions.leasedUntil})`,
     })
     .from(SUBSCRIPTION_CHANGES)
-    // Where the round is repeated and its first try has only released the lease, nothing is left to write.
+    // A first try may have stored a change that only releases the lease. Storing it again would cost a written row.
     .where(
       sql`${IS_LEASED_BY_US} AND (change.value->>'paceChanged' OR ${subscriptions.leasedUntil} <> 0)`,
     ),
@@ -387,12 +387,9 @@ const lease = prepared(
 const NEXT_SEND_AT = nextSendAt(IS_NOT_IN_PROGRESS);
 
 /**
- * Finds the released subscriptions that need a delayed wake-up message, because the queue has none for them that
- * arrives in time, and notes in `notedWakeAt` when it arrives. So dispatches that see the same delivery wait send one
- * message between them.
- *
- * The session sends the message when it ends (`nextWakeUp` in session.ts; messages.ts explains how a used message is
- * recognized). While rows of cancelled deliveries remain, an immediate message follows in any case.
+ * Finds the released subscriptions for which no message is underway that arrives in time, and notes when their next
+ * message is to arrive (step 1 of messages.ts). While rows of cancelled deliveries remain, an immediate message follows
+ * in any case.
  */
 const noteWakeUps = prepared(
   qb.all<{ subscriptionId: string; wakeAt: number }>(sql`

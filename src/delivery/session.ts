@@ -182,6 +182,7 @@ export class DeliverySession {
       claim: mayClaim && !this.#isStopped && this.#claimed.length === 0,
       inProgress: unfinished.map(({ eventId }) => eventId),
       changes: [...this.#changes],
+      // Only the dispatch that leases the subscription may change it.
       subscriptionChange: this.#subscription?.leasedUntil
         ? this.#changeOf(this.#subscription)
         : null,
@@ -490,9 +491,8 @@ export function nextWakeUp(
   const wakeUp = { subscriptionId, queue: queueOf(subscription) };
   if (cancelling) return wakeUp;
   if (nextSendAt === null || !maySend) return null;
-  // This time may have come since the round. The message has it all the same, so that the next round can tell that
-  // the message noted in the column `notedWakeAt` has arrived.
+  // The message has this time even if it has come since the round: step 2 of messages.ts.
   if (notedWakeAt !== null) return { ...wakeUp, wakeAt: notedWakeAt };
-  // If the next delivery may be sent later, a message that is underway arrives in time (`noteWakeUps`).
+  // Later than that, a message is underway that arrives in time, or the round would have noted one.
   return nextSendAt <= now ? wakeUp : null;
 }

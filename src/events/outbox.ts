@@ -59,8 +59,9 @@ export function announce(
   const isSubscriber = sql`${isListing} AND ${isActive()}`;
   const subjects = JSON.stringify(drafts.map(({ id, subject }) => ({ id, subject })));
   return combine({
-    // Deliveries come before events, so that the NOT EXISTS finds only an event of an earlier try, whose reply was lost:
-    // that of a run which was removed with its automation in between, and so counts as new.
+    // Deliveries come before events. So NOT EXISTS finds the event only if this transaction is tried again after it was
+    // committed. Mostly, the condition then finds the record. But a run may have been removed in between, with its
+    // automation, and without its record it counts as new.
     deliveries: insertFrom(
       deliveries,
       {

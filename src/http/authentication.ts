@@ -182,8 +182,8 @@ function readPoint(
 }
 
 /**
- * Takes the 429s with the key that this isolate returned from its cache, and that the gate has not counted yet. Drops the
- * cached refusal, because the gate decides anew.
+ * Takes the 429s with the key that this isolate returned from its cache, and that the gate has not counted yet. Removes
+ * the cached refusal with them, because the gate is about to decide anew, and `callGate` caches what it decides.
  */
 function takeUncounted(keyHash: string): UncountedRefusals | undefined {
   const removed = recentRefusals.remove(keyHash);

@@ -38,6 +38,7 @@ class ResultCache<Result extends { rateLimit: RateLimit }> {
   set(name: string, result: Result, calledAt: number, until = Number.POSITIVE_INFINITY): void {
     const resetAt = calledAt + result.rateLimit.resetMs;
     const repeatableUntil = Math.min(calledAt + REFUSING_MS, until);
+    // A concurrent request may have cached a result since this one called the gate. Its repetitions are still to count.
     const repeated = this.#known.get(name)?.repeated ?? 0;
     this.#known.set(name, { result, resetAt, repeatableUntil, repeated });
   }

@@ -2,7 +2,8 @@ import { eq } from "drizzle-orm";
 import { describe, expect, test, vi } from "vitest";
 import { RETRY_WAITS_SECONDS } from "../../../src/contract/limits.ts";
 import { PRIORITY, workspaces } from "../../../src/db/schema.ts";
-import { CLAIM_MAX, DISPATCH_MAX_MS } from "../../../src/delivery/dispatch.ts";
+import { DISPATCH_MAX_MS } from "../../../src/delivery/dispatch.ts";
+import { CLAIM_MAX } from "../../../src/delivery/due.ts";
 import { UnreadableEvent } from "../../../src/events/bodies.ts";
 import {
   announceLeads,
