@@ -95,7 +95,7 @@ CREATE TABLE `deliveries` (
 	`last_at` integer,
 	`last_duration_ms` integer,
 	`settled_at` integer,
-	`earlier_attempts` integer DEFAULT 0 NOT NULL,
+	`attempts_made` integer DEFAULT 0 NOT NULL,
 	`delivered_earlier` integer DEFAULT false NOT NULL,
 	PRIMARY KEY(`subscription_id`, `event_id`)
 ) WITHOUT ROWID;

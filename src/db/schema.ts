@@ -397,8 +397,8 @@ export const deliveries = sqliteTable(
     lastAt: integer("last_at"),
     lastDurationMs: integer("last_duration_ms"),
     settledAt: integer("settled_at"),
-    /** Number of attempts before it was last resent. */
-    earlierAttempts: integer("earlier_attempts").notNull().default(0),
+    /** All attempts: those on its retry schedule, early ones, and those before it was last resent. */
+    attemptsMade: integer("attempts_made").notNull().default(0),
     /** Whether one of the earlier attempts delivered it. */
     deliveredEarlier: integer("delivered_earlier", { mode: "boolean" }).notNull().default(false),
   },
@@ -425,8 +425,8 @@ export const deliveries = sqliteTable(
 );
 
 /**
- * Attempts that failed, and attempts of test events. Any other success is stored in the row of its delivery, and moves
- * here only when the delivery is sent again.
+ * Attempts that failed, and attempts of test events. Any other success is stored in the row of its delivery, and here
+ * only if the delivery is sent again.
  */
 export const attempts = sqliteTable(
   "attempts",

@@ -5,8 +5,8 @@ import { excluded, insertFrom, mapColumns } from "../db/builder.ts";
 import { attempts, deliveries, deliveryCounts, subscriptions } from "../db/schema.ts";
 
 /*
- * Stores a delivery attempt beside the state of its delivery: the attempt itself, unless it is a success, and its share
- * in the counts.
+ * Stores a delivery attempt beside the state of its delivery: the attempt itself, unless it is a success that ends the
+ * delivery, and its share in the counts.
  *
  * Attempts are counted by subscription, UTC day, event type and outcome. The transaction that records
  * outcomes adds the counts up, so the counts are exact, and a subscription costs one row however many attempts it had.

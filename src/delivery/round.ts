@@ -219,11 +219,10 @@ function buildRound(requests: readonly RoundRequest[], terms: RoundTerms) {
   const attempts = deliveryChanges.filter(
     (change): change is DeliveryChange & { outcome: string } => change.outcome !== null,
   );
-  const hasFailed = attempts.some(({ state }) => state !== "delivered");
   return combine({
-    // The attempts are stored before their deliveries are updated: afterwards, neither this statement nor a second
+    // The attempts are logged before their deliveries are updated: afterwards, neither this statement nor a second
     // try of the transaction finds these deliveries open.
-    failed: hasFailed ? insertFailedAttempts(values) : undefined,
+    logged: attempts.length > 0 ? logAttempts(values) : undefined,
     counts:
       attempts.length > 0
         ? countOutcomes({ ...values, counts: JSON.stringify(countAttempts(attempts)) })
@@ -274,14 +273,16 @@ const IS_RESENT = sql`(${deliveries.priority} = ${PRIORITY.manual}
 
 const changeField = fromJson("change");
 
-const insertFailedAttempts = prepared(
+// A success is stored in the row of its delivery alone. If the delivery is sent again, its next attempt overwrites the
+// row, so the success is logged as well.
+const logAttempts = prepared(
   insertAttempts(
     {
       at: sql`change.value->>'startedAt'`,
       ...mapColumns(attemptsTable, ["outcome", "status", "durationMs", "response"], changeField),
     },
     sql`FROM ${DELIVERY_CHANGES} JOIN ${deliveries} ON ${IS_UNRECORDED}
-      WHERE change.value->>'state' <> 'delivered' AND change.value->>'outcome' IS NOT NULL`,
+      WHERE change.value->>'outcome' IS NOT NULL AND (change.value->>'state' <> 'delivered' OR ${IS_RESENT})`,
   ),
 );
 
@@ -304,6 +305,7 @@ const changeDeliveries = prepared(
       settledAt: sql`iif(${IS_RESENT}, NULL, change.value->>'settledAt')`,
       deliveredEarlier: sql`(${deliveries.deliveredEarlier} OR ${IS_RESENT} AND change.value->>'state' = 'delivered')`,
       attempts: sql`change.value->>'attempts'`,
+      attemptsMade: sql`${deliveries.attemptsMade} + (change.value->>'outcome' IS NOT NULL)`,
       lastOutcome: sql`coalesce(change.value->>'outcome', ${deliveries.lastOutcome})`,
       lastStatus: sql`iif(change.value->>'outcome' IS NULL, ${deliveries.lastStatus}, change.value->>'status')`,
       lastAt: sql`iif(change.value->>'outcome' IS NULL, ${deliveries.lastAt}, change.value->>'startedAt')`,

@@ -62,7 +62,7 @@ export const DELIVERY_COLUMNS = {
   type: events.type,
   createdAt: events.createdAt,
   state: SHOWN_STATE.as("shown_state"),
-  attempts: sql<number>`(${deliveries.attempts} + ${deliveries.earlierAttempts})`.as("made"),
+  attempts: deliveries.attemptsMade,
   dueAt: ATTEMPT_DUE_AT.as("next_attempt_at"),
   settledAt: deliveries.settledAt,
   lastAt: deliveries.lastAt,

@@ -30,7 +30,6 @@ const OVERWRITTEN_COLUMNS = [
   "scheduledAt",
   "pendingSinceEpoch",
   "settledAt",
-  "earlierAttempts",
   "deliveredEarlier",
 ] as const;
 
@@ -92,7 +91,6 @@ export function fillSlots(
           scheduledAt: sql`iif(${waits}, coalesce(${deliveries.scheduledAt}, ${deliveries.dueAt}), NULL)`,
           pendingSinceEpoch: subscriptions.cancelEpoch,
           settledAt: null,
-          earlierAttempts: sql`coalesce(${deliveries.earlierAttempts} + iif(${waits}, 0, ${deliveries.attempts}), 0)`,
           deliveredEarlier: sql`coalesce(${deliveries.deliveredEarlier} OR ${deliveries.state} = 'delivered', 0)`,
         },
         sql`FROM ${slots} JOIN ${subscriptions} ON ${isOwn} JOIN ${events} ON ${isEvent} LEFT JOIN ${deliveries} ON ${isDelivery}

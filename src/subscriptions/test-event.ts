@@ -89,6 +89,7 @@ function record(
         type,
         state: "test",
         attempts: 1,
+        attemptsMade: 1,
         dueAt: now,
         settledAt: now + durationMs,
         lastAt: now,

@@ -26,8 +26,8 @@ export async function storeEvents(
         SELECT ?1, value, 'lead.created', '{}', ?2, ?3 + ?4 + key FROM json_each(?5)`,
       ).bind(workspaceId, owed, startsAt, i, piece),
       WORKSPACE_DB.prepare(
-        `INSERT INTO deliveries (subscription_id, event_id, workspace_id, type, state, attempts, due_at, settled_at)
-        SELECT ?1, value, ?2, 'lead.created', ?3, 1, ?4, ?4 FROM json_each(?5) WHERE ?3 <> 'missed'`,
+        `INSERT INTO deliveries (subscription_id, event_id, workspace_id, type, state, attempts, attempts_made, due_at, settled_at)
+        SELECT ?1, value, ?2, 'lead.created', ?3, 1, 1, ?4, ?4 FROM json_each(?5) WHERE ?3 <> 'missed'`,
       ).bind(subscriptionId, workspaceId, state, startsAt, piece),
     ]);
   }

@@ -151,7 +151,7 @@ describe("the sweep", () => {
     const now = NOW + EXPIRES_AFTER_MS;
     for (const { id } of [overdue, leased, ended, held, late])
       await setDeliveries(id, { priority: 2, attempts: 1 });
-    await setDeliveries(sentAgain.id, { priority: 2, earlierAttempts: 1 });
+    await setDeliveries(sentAgain.id, { priority: 2, attemptsMade: 1 });
     await setDeliveries(overdue.id, { type: "run.completed" }, overdue.drafts[0]?.id);
     await setSubscription(leased.id, { leasedUntil: now + 1 });
     await setSubscription(ended.id, { cancelling: true });

@@ -199,7 +199,7 @@ describe("a dispatch", () => {
 
   test.each([
     [1, 500, 20, 3],
-    [20, 25, 60, 3],
+    [20, 25, 65, 3],
   ])("to %i subscribers of %i events reads up to %i rows each, writes %i", async (...figures) => {
     const [subscribers, events, read, written] = figures;
     const ids = await owedToMany(subscribers, events, NOW);

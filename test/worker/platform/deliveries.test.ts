@@ -219,6 +219,40 @@ describe("readDelivery", () => {
     });
   });
 
+  test("lists a success although the event was resent during that attempt", async () => {
+    const { id, drafts } = await owed(1, T0);
+    const eventId = drafts[0]?.id ?? "";
+    await failAt(id, [T0]);
+    await endWait(id);
+    const resentAt = T0 + HOUR_MS;
+    await dispatchAt(resentAt, [id], async () => {
+      await redeliver(id, [eventId], resentAt);
+      await setDeliveries(id, { dueAt: resentAt + 1 });
+      return answered(202);
+    });
+    const logged = async () => {
+      const { state, attempts, attemptLog } = await Platform.readDelivery({
+        webhookId: id,
+        eventId,
+      });
+      return { state, attempts, statuses: attemptLog.map(({ status }) => status) };
+    };
+    expect(await logged()).toEqual({ state: "retrying", attempts: 2, statuses: [503, 202] });
+    await dispatchAt(resentAt + 1, [id], answered(200));
+    expect(await logged()).toEqual({ state: "delivered", attempts: 3, statuses: [503, 202, 200] });
+  });
+
+  test("counts each attempt that it lists, even one before its time", async () => {
+    const { id, drafts } = await owed(1, T0);
+    const eventId = drafts[0]?.id ?? "";
+    await failAt(id, [T0]);
+    await redeliver(id, [eventId], T0 + 1_000);
+    await dispatchAt(T0 + 1_000, [id], answered(500));
+    const { attempts, attemptLog } = await Platform.readDelivery({ webhookId: id, eventId });
+    expect(attemptLog.map(({ status }) => status)).toEqual([503, 500]);
+    expect(attempts).toBe(2);
+  });
+
   test("returns the first attempts and the last, however often it was sent again", async () => {
     const { id, drafts } = await owed(1, T0);
     const eventId = drafts[0]?.id ?? "";

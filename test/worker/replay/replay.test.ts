@@ -420,7 +420,7 @@ test("A replay of failed events sends them at once, and keeps their attempts and
     [first, HOUR_MS],
     [second, 2 * HOUR_MS],
   ]);
-  const waiting = { state: "pending", attempts: 4, earlierAttempts: 0 };
+  const waiting = { state: "pending", attempts: 4, attemptsMade: 1 };
   const rows = await deliveriesTo(id);
   expect(rows.filter(({ eventId }) => eventId !== untried)).toMatchObject([waiting, waiting]);
 });
