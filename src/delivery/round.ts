@@ -178,10 +178,9 @@ export function makeRound(
   terms: RoundTerms,
   onTry: (statements: number) => void,
 ) {
-  const repeated = requests.map((request) => ({ ...request, arrivedWakeAt: ALL_ARRIVED }));
   let isRepeated = false;
   return retryTransient(() => {
-    const round = buildRound(isRepeated ? repeated : requests, terms);
+    const round = buildRound(requests, terms, isRepeated);
     isRepeated = true;
     onTry(round.queries.length);
     return commit(withoutRetries(db), round);
@@ -189,7 +188,7 @@ export function makeRound(
 }
 
 /** The statements of a round. */
-function buildRound(requests: readonly RoundRequest[], terms: RoundTerms) {
+function buildRound(requests: readonly RoundRequest[], terms: RoundTerms, isRepeated: boolean) {
   const { holder, now, until, limit } = terms;
   const deliveryChanges = requests.flatMap(({ changes }) => changes);
   const subscriptionChanges = requests.flatMap(
@@ -198,7 +197,7 @@ function buildRound(requests: readonly RoundRequest[], terms: RoundTerms) {
   const isClaiming = requests.some(({ claim }) => claim);
   const requestRows = requests.map(({ subscriptionId, arrivedWakeAt, claim }) => ({
     subscriptionId,
-    arrivedWakeAt,
+    arrivedWakeAt: isRepeated ? ALL_ARRIVED : arrivedWakeAt,
     claim,
   }));
   const inProgress = requests.flatMap(({ subscriptionId, inProgress }) =>
@@ -215,6 +214,7 @@ function buildRound(requests: readonly RoundRequest[], terms: RoundTerms) {
     subscriptionChanges: JSON.stringify(subscriptionChanges),
     isSlow: terms.queue === "slow" ? 1 : 0,
     servesCrmSource: terms.servesCrmSource ? 1 : 0,
+    isRepeated: isRepeated ? 1 : 0,
   };
   const attempts = deliveryChanges.filter(
     (change): change is DeliveryChange & { outcome: string } => change.outcome !== null,
@@ -321,6 +321,11 @@ const IS_CURRENT_PACE = sql`(change.value->>'paceChanged' AND ${subscriptions.ca
   AND ${subscriptions.url} = change.value->>'url')`;
 const IS_LEASED_BY_US = sql`${subscriptions.id} = change.value->>'subscriptionId' AND ${subscriptions.leasedBy} = ${HOLDER} AND ${IS_UNLOCKED}`;
 
+// The first try of this round has stored the last attempt, and with it the pace. A replay of a range may have ended its
+// wait since, or the scheduled job may have noted an overflow, so neither is written again.
+const IS_STORED = sql`(${sql.placeholder("isRepeated")} AND change.value->>'last' IS NOT NULL
+  AND ${subscriptions.lastAttempt} IS change.value->>'last')`;
+
 const changeSubscriptions = prepared(
   qb
     .update(subscriptions)
@@ -328,10 +333,11 @@ const changeSubscriptions = prepared(
       ...mapColumns(
         subscriptions,
         [...PACE_COLUMNS, "rejections", "acceptedTypes"],
-        (column, name) => sql`iif(${IS_CURRENT_PACE}, ${changeField(column, name)}, ${column})`,
+        (column, name) =>
+          sql`iif(${IS_CURRENT_PACE} AND NOT ${IS_STORED}, ${changeField(column, name)}, ${column})`,
       ),
       // A success may change nothing of the pace.
-      pendingExhaustedAt: sql`iif(change.value->>'$.last.status' BETWEEN 200 AND 299, NULL, ${subscriptions.pendingExhaustedAt})`,
+      pendingExhaustedAt: sql`iif(change.value->>'$.last.status' BETWEEN 200 AND 299 AND NOT ${IS_STORED}, NULL, ${subscriptions.pendingExhaustedAt})`,
       lastAttempt: sql`coalesce(change.value->>'last', ${subscriptions.lastAttempt})`,
       leasedUntil: sql`iif(change.value->>'release', 0, ${subscriptions.leasedUntil})`,
     })

@@ -271,6 +271,18 @@ describe("a failure", () => {
     expect((await subscriptionRow(id)).blockedUntil).toBe(NOW + 1);
   });
 
+  test("that is recorded again after a lost reply stores no wait that a replay has ended", async () => {
+    const { id } = await owed(1, NOW);
+    const range = { since: NOW, until: null, states: ["exhausted"] } as const;
+    const { DB, trips } = observedDatabase({
+      before: async (trip) => void (trip === 3 && (await redeliver(id, range, NOW + 1))),
+      after: failAtTrip(2),
+    });
+    await dispatchOn(DB, NOW, [id], answered(429, 1_800));
+    expect(trips.length).toBeGreaterThan(2);
+    expect(await subscriptionRow(id)).toMatchObject({ blockedUntil: NOW + 1, failures: 1 });
+  });
+
   test.each([1, 3])("is not the subscriber's if none of %i could be tried", async (count) => {
     const { id } = await owed(count, NOW);
     const impossible = subscriber(() => Promise.reject(new Error("no encryption key")));
