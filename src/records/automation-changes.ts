@@ -1,7 +1,7 @@
 import { type SQL, sql } from "drizzle-orm";
 import type { AutomationStatus } from "../contract/enumerations.ts";
 import { LATEST_TIME_MS } from "../contract/time.ts";
-import { excluded, fromJson, insertFrom, mapColumns, qb } from "../db/builder.ts";
+import { excluded, fromJson, insertFrom, mapColumns, qb, unqualified } from "../db/builder.ts";
 import { combine, commit, type Database, query, readAs, type Statements } from "../db/client.ts";
 import { automations, runs } from "../db/schema.ts";
 import { selectWakeUps } from "../delivery/due.ts";
@@ -191,19 +191,18 @@ const HAS_EARLIER_RUNS = sql`(stored.removed_at IS NOT NULL
 
 /**
  * SQL condition: each automation is still stored as it was read, or is still not stored, and has no earlier runs. It
- * compares the columns from which one can tell that another call has written the row.
+ * compares every stored column, because the write replaces them all. The times alone are not enough. A report with the
+ * time of the stored automation may rename its agent.
  */
 function areUnchanged(changes: AutomationChange[]): SQL {
-  const asRead = changes.map(({ before, after }) => ({
-    id: after.id,
-    status: before?.status,
-    updatedAt: before?.updatedAt,
-    createdAt: before?.createdAt,
-    removedAt: before?.removedAt,
-  }));
+  const asRead = changes.map(({ before, after }) => ({ ...before, id: after.id }));
+  const fromRead = fromJson("read");
+  const differences = mapColumns(
+    automations,
+    STORED,
+    (column, name) => sql`stored.${unqualified(column)} IS NOT ${fromRead(column, name)}`,
+  );
   return sql`NOT EXISTS (SELECT 1 FROM json_each(${JSON.stringify(asRead)}) AS read
     LEFT JOIN ${automations} AS stored ON stored.id = read.value->>'id'
-    WHERE stored.status IS NOT read.value->>'status' OR stored.updated_at IS NOT read.value->>'updatedAt'
-      OR stored.created_at IS NOT read.value->>'createdAt' OR stored.removed_at IS NOT read.value->>'removedAt'
-      OR ${HAS_EARLIER_RUNS})`;
+    WHERE ${sql.join(Object.values(differences), sql` OR `)} OR ${HAS_EARLIER_RUNS})`;
 }

@@ -139,6 +139,23 @@ describe("clients that race on one automation", () => {
     expect(await announced(workspaceId)).toEqual([]);
   });
 
+  test("and on a report: a name that one with the same time brings in between is kept", async () => {
+    const { workspaceId, apiKey } = await openListeningWorkspace();
+    const report = (name: string) =>
+      recordAutomation(workspaceId, {
+        reference: "a",
+        agent: { reference: "agent-1", name },
+        updatedAt: LONG_AGO,
+      });
+    const id = await report("Agence Lumière");
+    const DB = lossyDatabase("request", () => report("Agence Soleil"));
+    const late = openApi(apiKey, deployedWith({ DB }));
+    const answer = await late.patch(`/v1/automations/${id}`, { status: "paused" });
+    const renamed = { agent_name: "Agence Soleil", status: "paused" };
+    expect(answer).toMatchObject({ status: 200, body: renamed });
+    expect((await late.get(`/v1/automations/${id}`)).body).toMatchObject(renamed);
+  });
+
   test("and on a removal: an automation that is removed in between does not come back", async () => {
     const { workspaceId, apiKey } = await openListeningWorkspace();
     const id = await recordAutomation(workspaceId, { status: "active", updatedAt: LONG_AGO });
