@@ -10,7 +10,7 @@ import type { Automation } from "../src/records/automations.ts";
 import type { Webhook } from "../src/subscriptions/subscriptions.ts";
 import { fail, parseArguments } from "./shared/command.ts";
 import { openApi } from "./shared/local-api.ts";
-import { findLocalServer, type LocalServer } from "./shared/local-server.ts";
+import { findSampleWorkspace, type SampleWorkspace } from "./shared/local-server.ts";
 import { openPlatform, type PlatformClient } from "./shared/platform-client.ts";
 import { freshLead } from "./shared/sample.ts";
 import { print } from "./shared/terminal.ts";
@@ -33,7 +33,7 @@ its id and that of its record.
  */
 const TRIGGERS: Record<
   WebhookEvent,
-  (platform: PlatformClient, server: LocalServer) => Promise<string>
+  (platform: PlatformClient, workspace: SampleWorkspace) => Promise<string>
 > = {
   "lead.created": async (platform, { workspaceId }) => {
     const { custom_fields: customFields } = HARD_DELIVERIES["lead.created"].data;
@@ -41,10 +41,10 @@ const TRIGGERS: Record<
     const { ids } = await platform.call("recordLeads", { workspaceId, leads });
     return String(ids[0]);
   },
-  "run.completed": async (platform, server) => {
-    const { id: automationId } = await findAutomation(server);
+  "run.completed": async (platform, workspace) => {
+    const { id: automationId } = await findAutomation(workspace);
     const { ids } = await platform.call("recordRuns", {
-      workspaceId: server.workspaceId,
+      workspaceId: workspace.workspaceId,
       runs: [
         {
           reference: `trigger-${Date.now()}`,
@@ -57,10 +57,10 @@ const TRIGGERS: Record<
     });
     return String(ids[0]);
   },
-  "automation.status_changed": async (_, server) => {
-    const { id, status } = await findAutomation(server);
+  "automation.status_changed": async (_, workspace) => {
+    const { id, status } = await findAutomation(workspace);
     const change = { status: status === "active" ? "paused" : "active" };
-    await openApi(server.base, server.apiKey)("PATCH", `/v1/automations/${id}`, change);
+    await openApi(workspace.base, workspace.apiKey)("PATCH", `/v1/automations/${id}`, change);
     return id;
   },
 };
@@ -71,17 +71,17 @@ const [kind, ...rest] = positionals;
 if (kind === undefined || rest.length > 0) throw new Error(`one event is expected: ${KINDS}`);
 const event = WebhookEvent.options.find((name) => name === kind);
 if (!event) throw new Error(`${kind}: no such event; there are ${KINDS}`);
-const server = await findLocalServer();
+const workspace = await findSampleWorkspace();
 await using platform = await openPlatform();
 const startedAt = Date.now();
-const recordId = await TRIGGERS[event](platform, server);
-const eventId = await findEvent(platform, server, event, recordId, startedAt);
+const recordId = await TRIGGERS[event](platform, workspace);
+const eventId = await findEvent(platform, workspace, event, recordId, startedAt);
 print(`${event}  ${eventId ?? "(no event: no subscription lists it)"}  ${recordId}`);
 
 /** Finds the event about a record, among those stored since; null if no subscription gets it. */
 async function findEvent(
   platform: PlatformClient,
-  { base, apiKey }: LocalServer,
+  { base, apiKey }: SampleWorkspace,
   type: WebhookEvent,
   recordId: string,
   since: number,
@@ -98,7 +98,7 @@ async function findEvent(
 }
 
 /** Finds an automation that can be paused or activated, the same one each time. */
-async function findAutomation({ base, apiKey }: LocalServer): Promise<Automation> {
+async function findAutomation({ base, apiKey }: SampleWorkspace): Promise<Automation> {
   const { data } = await openApi(base, apiKey)<PageBody<Automation>>(
     "GET",
     "/v1/automations?limit=100",

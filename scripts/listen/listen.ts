@@ -17,7 +17,7 @@ import type { PageBody } from "../../src/http/paging.ts";
 import type { Webhook } from "../../src/subscriptions/subscriptions.ts";
 import { fail, parseArguments } from "../shared/command.ts";
 import { type LocalApi, openApi, Refusal } from "../shared/local-api.ts";
-import { findLocalServer } from "../shared/local-server.ts";
+import { findSampleWorkspace } from "../shared/local-server.ts";
 import { openPlatform } from "../shared/platform-client.ts";
 import { isTaken } from "../shared/ports.ts";
 import { print, printable } from "../shared/terminal.ts";
@@ -57,7 +57,7 @@ function parseTarget(text: string): URL {
 }
 
 async function listen(target: URL | null, isKept: boolean): Promise<void> {
-  const { base, apiKey } = await findLocalServer();
+  const { base, apiKey } = await findSampleWorkspace();
   const api = openApi(base, apiKey);
   const { data } = await api<PageBody<Webhook>>("GET", "/v1/webhooks?limit=100");
   const kept = readKept();
@@ -120,7 +120,6 @@ async function retryNow(webhookId: string): Promise<string> {
   const known = [...failures.keys()].filter((id) => isId("event", id));
   const eventIds = known.slice(0, RECORDS_MAX);
   if (eventIds.length === 0) return "Nothing has failed.";
-  // Closed again: while it is open, it ends this process at Ctrl-C.
   await using platform = await openPlatform();
   await platform.call("redeliver", { webhookId, eventIds });
   return eventIds.length === 1 ? "Retrying 1 event." : `Retrying ${eventIds.length} events.`;

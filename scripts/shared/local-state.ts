@@ -4,9 +4,17 @@ import { z } from "@hono/zod-openapi";
 import { ROOT } from "./checkout.ts";
 import { makeSecret, SECRET_NAMES, type SecretName } from "./secrets.ts";
 
-const LocalState = z.object({
-  /** Where the last start serves or served, such as `http://localhost:8787`. */
+const LocalServer = z.object({
+  /** Its base URL, such as `http://localhost:8787`. */
   base: z.string(),
+  /** Its key for `POST /platform/METHOD`, in the form of `PLATFORM_KEYS`. Each start creates another one. */
+  platformKey: z.string(),
+});
+
+/** The server that the last `npm start` runs or ran, as other commands find it. */
+export type LocalServer = z.infer<typeof LocalServer>;
+
+const LocalState = z.object({
   workspaceId: z.string(),
   apiKey: z.string().nullable(),
   sampleLoaded: z.boolean(),
@@ -18,23 +26,29 @@ const LocalState = z.object({
 /** The state that a start stores for the next one: secrets that are shown only once, and its progress. */
 export type LocalState = z.infer<typeof LocalState>;
 
+/** Tests have servers of their own. */
+const serverFile = () => process.env.LOCAL_SERVER_FILE ?? join(ROOT, ".wrangler/server.json");
 const STATE_FILE = join(ROOT, ".wrangler/local.json");
 const SECRETS_FILE = join(ROOT, ".dev.vars");
 
-/** The state that the last start left. @throws Error if it is unreadable. */
-export function readState(): LocalState | null {
-  if (!existsSync(STATE_FILE)) return null;
-  try {
-    return LocalState.parse(JSON.parse(readFileSync(STATE_FILE, "utf8")));
-  } catch {
-    throw new Error(`${STATE_FILE} is unreadable: delete it to start over.`);
-  }
+/** The server of the last start; null if there was none. @throws Error if the file is unreadable. */
+export function readServer(): LocalServer | null {
+  return readFile(serverFile(), LocalServer);
 }
 
-/** Stores the state for the next start, readable only by this user. */
+/** Stores where this start serves. */
+export function writeServer(server: LocalServer, file = serverFile()): void {
+  writeFile(file, server);
+}
+
+/** The state that the last start left. @throws Error if the file is unreadable. */
+export function readState(): LocalState | null {
+  return readFile(STATE_FILE, LocalState);
+}
+
+/** Stores the state for the next start. */
 export function writeState(state: LocalState): void {
-  mkdirSync(dirname(STATE_FILE), { recursive: true });
-  writeFileSync(STATE_FILE, `${JSON.stringify(state, null, 2)}\n`, { mode: 0o600 });
+  writeFile(STATE_FILE, state);
 }
 
 /** Forgets the sample workspace with its API key and webhook: `npm start` then creates new ones. */
@@ -52,4 +66,22 @@ export function makeSecrets(): SecretName[] {
   const lines = missing.map((name) => `${name}="${makeSecret("local")}"\n`);
   writeFileSync(SECRETS_FILE, text + separator + lines.join(""), { mode: 0o600 });
   return missing;
+}
+
+function readFile<Content extends z.ZodType>(
+  file: string,
+  content: Content,
+): z.output<Content> | null {
+  if (!existsSync(file)) return null;
+  try {
+    return content.parse(JSON.parse(readFileSync(file, "utf8")));
+  } catch {
+    throw new Error(`${file} is unreadable: delete it to start over.`);
+  }
+}
+
+/** Writes a file that only this user can read. */
+function writeFile(file: string, content: object): void {
+  mkdirSync(dirname(file), { recursive: true });
+  writeFileSync(file, `${JSON.stringify(content, null, 2)}\n`, { mode: 0o600 });
 }

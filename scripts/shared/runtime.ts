@@ -39,10 +39,6 @@ export interface RuntimeOptions {
   vars?: Record<string, string | number>;
   /** Workers that run next to it, in Miniflare's terms. */
   beside?: V4WorkerOptions[];
-  /**
-   * The folder where other programs find it, as they find `wrangler dev`; by default they do not.
-   */
-  registry?: string;
   /** Compatibility flags of wrangler.toml that the Worker runs without. */
   withoutFlags?: string[];
   /** Omits static assets: locally, their router is one more Worker in front of this one. */
@@ -122,7 +118,6 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<Runtim
         ...(options.beside ?? []),
       ],
       ...(options.persist ? { resourcePersistencePath: options.persist } : {}),
-      ...(options.registry ? { unsafeDevRegistryPath: options.registry } : {}),
       unsafeRuntimeEnv: output.env,
       // The runtime is asked for structured logs if there is a handler.
       handleStructuredLogs: () => {},

@@ -40,8 +40,7 @@ export interface ServerRun extends Run {
  */
 const LEASH = `data:text/javascript,${encodeURIComponent(
   `process.once("disconnect", () => process.kill(process.pid, "SIGTERM")); process.channel?.unref();
-  const { PLATFORM_KEYS } = process.env;
-  if (PLATFORM_KEYS) process.argv.push("--var", "PLATFORM_KEYS:" + PLATFORM_KEYS);`,
+  process.argv.push("--var", "PLATFORM_KEYS:" + process.env.PLATFORM_KEYS);`,
 )}`;
 
 /** Migrates a local database. @param binding its binding. */
@@ -53,18 +52,18 @@ export function migrate(binding: string, output: Output): Run {
   return toRun(child);
 }
 
-/** Prepares the sample workspace of the server at `base`, with a subscription for `receiverUrl`. */
-export function prepare(base: string, receiverUrl: string | null, output: Output): Run {
-  const args = receiverUrl === null ? [base] : [base, receiverUrl];
-  return toRun(runNode([join(ROOT, "scripts/start/prepare.ts"), ...args], output));
-}
-
 /**
  * Serves the Worker on `port`, rebuilt whenever its source changes.
  *
  * @param rules variables that decide which webhook URLs are accepted.
+ * @param platformKeys the secret `PLATFORM_KEYS`.
  */
-export function serve(port: number, rules: UrlRules, output: Output): ServerRun {
+export function serve(
+  port: number,
+  rules: UrlRules,
+  platformKeys: string,
+  output: Output,
+): ServerRun {
   const child = runNode(
     [
       ...["--import", LEASH, WRANGLER, "dev", join(ROOT, "scripts/shared/limited-worker.ts")],
@@ -75,6 +74,7 @@ export function serve(port: number, rules: UrlRules, output: Output): ServerRun 
       "--show-interactive-dev-session=false",
     ],
     output,
+    { PLATFORM_KEYS: platformKeys },
   );
   const ready = new Promise<void>((resolve) => {
     child.on("message", (message) => {
@@ -85,10 +85,10 @@ export function serve(port: number, rules: UrlRules, output: Output): ServerRun 
 }
 
 /** Runs Node in a process group of its own, so that Ctrl-C does not reach it past `stop`. */
-function runNode(args: string[], { log, onError }: Output): ChildProcess {
+function runNode(args: string[], { log, onError }: Output, env = {}): ChildProcess {
   const child = spawn(process.execPath, ["--no-warnings", ...args], {
     cwd: ROOT,
-    env: { ...process.env, ...WRANGLER_ENV, CI: "1" },
+    env: { ...process.env, ...WRANGLER_ENV, CI: "1", ...env },
     stdio: ["ignore", "pipe", "pipe", "ipc"],
     detached: true,
   });

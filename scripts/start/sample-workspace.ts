@@ -6,23 +6,38 @@ import type { Webhook } from "../../src/subscriptions/subscriptions.ts";
 import { openApi, Refusal } from "../shared/local-api.ts";
 import { type LocalState, readState, writeState } from "../shared/local-state.ts";
 import type { PlatformClient } from "../shared/platform-client.ts";
-import { loadSample } from "../shared/sample.ts";
+import { freshLead, loadSample } from "../shared/sample.ts";
+
+/**
+ * Prepares the sample workspace of a running local server.
+ *
+ * @param base its base URL, such as `http://localhost:8787`.
+ * @param receiverUrl what is subscribed to all events; nothing if null.
+ */
+export async function prepareWorkspace(
+  platform: PlatformClient,
+  base: string,
+  receiverUrl: string | null,
+): Promise<void> {
+  const state = await openSampleWorkspace(platform, base);
+  await subscribe(state, base, receiverUrl);
+  const { workspaceId } = state;
+  await linkPortal(platform, workspaceId);
+  // The receiver shows the event of this lead.
+  await platform.call("recordLeads", { workspaceId, leads: [freshLead(Date.now())] });
+}
 
 /**
  * Opens the sample workspace of the last start, or creates one if the storage no longer has it. It has
  * access, a valid key, and the sample data; existing data is left unchanged.
  *
- * @param base address of the local server, such as `http://localhost:8787`.
  * @returns its state, which is also stored for the next start.
  */
-export async function openSampleWorkspace(
+async function openSampleWorkspace(
   platform: PlatformClient,
   base: string,
 ): Promise<LocalState & { apiKey: string }> {
-  const state = {
-    ...((await findWorkspace(platform)) ?? (await makeWorkspace(platform, base))),
-    base,
-  };
+  const state = (await findWorkspace(platform)) ?? (await makeWorkspace(platform));
   const { workspaceId } = state;
   let { apiKey } = state;
   if (!apiKey || !(await isAccepted(base, apiKey))) {
@@ -47,13 +62,13 @@ async function findWorkspace(platform: PlatformClient): Promise<LocalState | nul
   }
 }
 
-async function makeWorkspace(platform: PlatformClient, base: string): Promise<LocalState> {
+async function makeWorkspace(platform: PlatformClient): Promise<LocalState> {
   const { workspaceId } = await platform.call("createWorkspace", {
     name: "Groupe Horizon",
     adminEmails: ["admin@example.com"],
   });
   const nothing = { apiKey: null, sampleLoaded: false, webhook: null, portal: null };
-  const state = { base, workspaceId, ...nothing };
+  const state = { workspaceId, ...nothing };
   writeState(state);
   return state;
 }
@@ -72,7 +87,7 @@ async function isAccepted(base: string, apiKey: string): Promise<boolean> {
  * Subscribes `url` to every event type, unless an earlier start did and its secret is known; null
  * removes what an earlier start subscribed. Does nothing in a deployment that does not serve webhooks.
  */
-export async function subscribe(
+async function subscribe(
   state: LocalState & { apiKey: string },
   base: string,
   url: string | null,
@@ -98,7 +113,7 @@ export async function subscribe(
 }
 
 /** Creates a portal link for the sample workspace, for a session of a day; none if PORTAL is off. */
-export async function linkPortal(platform: PlatformClient, workspaceId: string): Promise<void> {
+async function linkPortal(platform: PlatformClient, workspaceId: string): Promise<void> {
   const state = readState();
   if (!state) return;
   const validMinutes = PORTAL_LINK_MINUTES.max;

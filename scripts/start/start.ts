@@ -12,11 +12,14 @@ import { makeWritable, ROOT } from "../shared/checkout.ts";
 import { parseArguments } from "../shared/command.ts";
 import { databasesIn, readConfig } from "../shared/databases.ts";
 import { type LocalApi, openApi, Refusal } from "../shared/local-api.ts";
-import { deleteState, makeSecrets, readState } from "../shared/local-state.ts";
+import { deleteState, makeSecrets, readState, writeServer } from "../shared/local-state.ts";
+import { platformAt } from "../shared/platform-client.ts";
 import { isTaken } from "../shared/ports.ts";
 import { type Receipt, receiverUrl, startReceiver } from "../shared/receiver.ts";
+import { makeSecret } from "../shared/secrets.ts";
 import { print, printable, printError } from "../shared/terminal.ts";
-import { migrate, type Output, prepare, type Run, serve } from "./processes.ts";
+import { migrate, type Output, type Run, serve } from "./processes.ts";
+import { prepareWorkspace } from "./sample-workspace.ts";
 import { urlRules } from "./url-rules.ts";
 
 const USAGE = `npm start -- [--strict]
@@ -61,15 +64,17 @@ async function start(port: number, strict: boolean): Promise<void> {
   for (const { binding, name } of databasesIn(await readConfig(join(ROOT, "wrangler.toml"))))
     await finish(migrate(binding, output), `The database ${name} could not be migrated`);
   const { rules, told } = await urlRules(strict);
-  const server = serve(port, rules, output);
+  const local = { base, platformKey: makeSecret("npm-start") };
+  const platformKeys = [local.platformKey, process.env.PLATFORM_KEYS].filter(Boolean).join();
+  const server = serve(port, rules, platformKeys, output);
   running.defer(() => server.stop());
   void server.ended.then(() => fail(`The server ended: see ${LOG_NAME}.`));
   await server.ready;
+  writeServer(local);
   const introduced = Promise.withResolvers<void>();
   if (!strict)
     await receive(receiverPort, (receipt) => introduced.promise.then(() => say(describe(receipt))));
-  const preparing = prepare(base, strict ? null : receiverUrl(receiverPort), output);
-  await finish(preparing, "The sample data could not be loaded");
+  await prepareWorkspace(platformAt(local), base, strict ? null : receiverUrl(receiverPort));
   runCronEachMinute(base);
   await introduce(base, strict, told);
   introduced.resolve();

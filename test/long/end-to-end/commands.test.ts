@@ -4,8 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
-import { startRuntime } from "../../../scripts/shared/runtime.ts";
-import { childrenOf, runProgram } from "../../node/support/process.ts";
+import { runProgram } from "../../node/support/process.ts";
 
 const { scripts } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
 const COMMANDS = [
@@ -68,22 +67,3 @@ describe("a folder", () => {
     },
   );
 });
-
-test.runIf(process.platform === "linux")(
-  "npm run platform gives up on a server that does not respond",
-  async () => {
-    const before = childrenOf();
-    const runtime = await startRuntime({ registry: folder });
-    const servers = childrenOf().filter((pid) => !before.includes(pid));
-    for (const pid of servers) process.kill(pid, "SIGSTOP");
-    const env = { ...process.env, WRANGLER_REGISTRY_PATH: folder };
-    const command = [process.execPath, "scripts/platform/platform.ts", "ledger"];
-    const end = await runProgram(command, { env });
-    for (const pid of servers) process.kill(pid, "SIGCONT");
-    await runtime.stop();
-    expect(end).toMatchObject({
-      code: 1,
-      stderr: "The local server does not respond: stop it, and start it again with `npm start`.\n",
-    });
-  },
-);

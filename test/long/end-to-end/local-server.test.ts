@@ -91,22 +91,26 @@ describe("the terminal of npm start", () => {
     );
   });
 
-  test("has keys of callers over HTTPS, which no command line shows", async () => {
+  test("has keys of callers over HTTPS, which no command line and no log shows", async () => {
     const call = (key: string) =>
       fetch(`${server.base}/platform/listWorkspaces`, {
         method: "POST",
         headers: { Authorization: `Bearer ${key}`, "Content-Type": "application/json" },
         body: "{}",
       });
-    expect((await call(PLATFORM_KEY)).status).toBe(200);
+    const file = join(server.folder, ".wrangler/server.json");
+    expect(statSync(file).mode & 0o777).toBe(0o600);
+    const { platformKey } = JSON.parse(readFileSync(file, "utf8"));
+    for (const key of [PLATFORM_KEY, platformKey]) expect((await call(key)).status).toBe(200);
     expect((await call(PLATFORM_KEY.toLowerCase())).status).toBe(401);
+    expect(server.log()).not.toContain(platformKey);
     if (!isLinux) return;
     const familyOf = (pid: number): number[] => [pid, ...childrenOf(pid).flatMap(familyOf)];
     const lines = familyOf(Number(server.child.pid)).map((pid) =>
       readFileSync(`/proc/${pid}/cmdline`, "utf8"),
     );
     expect(lines.join()).toContain("workerd");
-    for (const line of lines) expect(line).not.toContain(PLATFORM_KEY);
+    for (const key of [PLATFORM_KEY, platformKey]) expect(lines.join()).not.toContain(key);
   });
 
   test("stays as it is while Platform calls succeed", async () => {

@@ -1,23 +1,21 @@
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { readFileSync } from "node:fs";
+import type { RequestListener } from "node:http";
 import { join } from "node:path";
-import { setTimeout } from "node:timers/promises";
-import { beforeAll, describe, expect, test } from "vitest";
+import { beforeAll, describe, expect, test, vi } from "vitest";
 import { describeMethod, describeMethods } from "../../../scripts/platform/help.ts";
 import { eraseAll } from "../../../scripts/platform/long-calls.ts";
-import { ROOT } from "../../../scripts/shared/checkout.ts";
+import { writeServer } from "../../../scripts/shared/local-state.ts";
 import type { PlatformClient } from "../../../scripts/shared/platform-client.ts";
-import { startRuntime } from "../../../scripts/shared/runtime.ts";
 import { toTable } from "../../../scripts/shared/table.ts";
 import type { Operation } from "../../../src/platform/operation.ts";
 import { OPERATIONS } from "../../../src/platform/operations.ts";
 import { opened } from "../../node/support/opened.ts";
 import { openPlatformCommand, refusalOf } from "../../node/support/platform-command.ts";
-import { runProgram } from "../../node/support/process.ts";
+import { serve } from "../../node/support/server.ts";
 import { numbered, openWorkspace } from "../../node/support/workspace.ts";
 
 const command = await opened(openPlatformCommand());
-const { runtime, registry, platform, platformHere, platformIn, inTerminal } = command;
+const { runtime, folder, platform, platformHere, platformIn, inTerminal } = command;
 const isLinux = process.platform === "linux";
 
 describe("npm run platform", () => {
@@ -49,8 +47,8 @@ describe("npm run platform", () => {
     expect(rows).not.toMatch(/(?![\r\n])[\p{Cc}\p{Bidi_Control}]/u);
   });
 
-  const NO_LOGIN = { HOME: registry, XDG_CONFIG_HOME: registry, CLOUDFLARE_API_TOKEN: "" };
-  const NO_SERVER = { WRANGLER_REGISTRY_PATH: join(registry, "empty") };
+  const NO_LOGIN = { HOME: folder, XDG_CONFIG_HOME: folder, CLOUDFLARE_API_TOKEN: "" };
+  const NO_SERVER = { LOCAL_SERVER_FILE: join(folder, "none.json") };
   test.each<[string[], sentence: string, env?: NodeJS.ProcessEnv]>([
     [["createUser"], "createUser: no such method; npm run platform -- --help lists them"],
     [["ledger", '{ "workspaceId": "wks_unknown" }'], "ledger: workspaceId: no such workspace\n"],
@@ -149,6 +147,33 @@ describe("npm run platform", () => {
   });
 });
 
+const GONE = "The local server is not running: start it with `npm start`.";
+test.each<[string, RequestListener, sentence: string]>([
+  [
+    "does not respond",
+    () => {},
+    "The local server does not respond: stop it, and start it again with `npm start`.",
+  ],
+  ["hangs up", ({ socket }) => socket.destroy(), GONE],
+  ["does not know the key", (_, response) => response.writeHead(401).end("{}"), GONE],
+  [
+    "fails",
+    (_, response) => response.writeHead(500).end("{}"),
+    "ledger: the local server failed: see .wrangler/start.log",
+  ],
+])("npm run platform gives up on a server that %s", async (_, listener, sentence) => {
+  const server = await serve(listener);
+  const file = join(command.folder, "other.json");
+  writeServer({ base: server.url, platformKey: "local:key" }, file);
+  vi.stubEnv("LOCAL_SERVER_FILE", file);
+  try {
+    expect(await refusalOf("ledger")).toBe(sentence);
+  } finally {
+    vi.unstubAllEnvs();
+    await server.close();
+  }
+});
+
 test("a list is a table with a row per item, and then where the next page begins", () => {
   const attempt = { at: "2026-11-01T00:00:00.000Z", status: null, outcome: "timed_out" };
   const items = [
@@ -199,7 +224,7 @@ describe("exportWorkspace --ndjson", () => {
   });
 
   test.runIf(isLinux)("shows its progress on standard error, in a terminal", async () => {
-    const file = join(registry, "export.ndjson");
+    const file = join(folder, "export.ndjson");
     const input = `'{"workspaceId":"${workspaceId}"}'`;
     const call = `platform/platform.ts exportWorkspace ${input} --ndjson > ${file}`;
     expect((await inTerminal(call)).stdout).toContain("1,202 items");
@@ -224,20 +249,4 @@ describe("eraseWorkspace", () => {
     const erased = await eraseAll({ call } as unknown as PlatformClient, { workspaceId: "wks_1" });
     expect([erased, answers]).toEqual([{ done: true }, []]);
   });
-});
-
-test("the client waits for a server that starts late, as long as it is told to", async () => {
-  const later = mkdtempSync(join(tmpdir(), "registry-"));
-  const script = `
-    const { openPlatform } = await import("${join(ROOT, "scripts/shared/platform-client.ts")}");
-    await using platform = await openPlatform({ timeoutMs: 60_000 });
-    console.log("found");`;
-  const opening = runProgram([process.execPath, "--input-type=module", "--eval", script], {
-    env: { ...process.env, WRANGLER_REGISTRY_PATH: later },
-  });
-  await setTimeout(5_000);
-  const late = await startRuntime({ registry: later });
-  expect(await opening).toEqual({ code: 0, stdout: "found\n", stderr: "" });
-  await late.stop();
-  rmSync(later, { recursive: true, force: true });
 });

@@ -9,7 +9,7 @@ import { openPlatformCommand, refusalOf } from "../../node/support/platform-comm
 
 const command = await opened(openPlatformCommand());
 const { platform, platformHere, platformWith, seed, inTerminal, countLeads } = command;
-const file = join(command.registry, "records.ndjson");
+const file = join(command.folder, "records.ndjson");
 const isLinux = process.platform === "linux";
 
 let workspaceId: string;

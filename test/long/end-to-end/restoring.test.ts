@@ -15,7 +15,8 @@ import { parseOptions } from "../../../scripts/restore/options.ts";
 import { restore } from "../../../scripts/restore/restoration.ts";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
 import { openApi } from "../../../scripts/shared/local-api.ts";
-import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
+import type { Runtime } from "../../../scripts/shared/runtime.ts";
+import { serverFileIn, startLocalRuntime } from "../../node/support/local-runtime.ts";
 import { platformOf } from "../../node/support/platform-here.ts";
 import { runHere, runProgram } from "../../node/support/process.ts";
 import { startReceiver } from "../../node/support/receiver.ts";
@@ -34,9 +35,8 @@ const DATABASES = { DB: "public-api", DB_2: "public-api-2" } as const;
 async function openDeployment(bindings: (keyof typeof DATABASES)[]) {
   const folder = mkdtempSync(join(tmpdir(), "restoring-"));
   const [d1, copy] = [join(folder, "state/d1"), join(folder, "copy")];
-  const registry = join(folder, "registry");
   const start = () =>
-    startRuntime({ persist: join(folder, "state"), registry, databases: bindings.length });
+    startLocalRuntime(folder, { persist: join(folder, "state"), databases: bindings.length });
   const cloudflare = await startCloudflare();
   for (const name of QUEUES) cloudflare.addQueue(name, "eu");
   const options = (args: string[]) => ["--config", join(folder, "wrangler.toml"), ...args];
@@ -45,7 +45,7 @@ async function openDeployment(bindings: (keyof typeof DATABASES)[]) {
     HOME: folder,
     NODE_NO_WARNINGS: "1",
     NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE,
-    WRANGLER_REGISTRY_PATH: registry,
+    LOCAL_SERVER_FILE: serverFileIn(folder),
     ...cloudflare.env,
   };
   const deployment = {

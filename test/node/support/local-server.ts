@@ -80,7 +80,10 @@ export async function startLocalServer(
     rmSync(folder, { recursive: true, force: true });
   };
   try {
-    await until(() => /(appears|will arrive) here/.test(server.output()), 180_000);
+    await until(() => {
+      if (server.child.exitCode !== null) throw new Error("it has ended");
+      return /(appears|will arrive) here/.test(server.output());
+    }, 180_000);
   } catch {
     await stop();
     throw new Error(`npm start did not get ready: ${server.output()}`);

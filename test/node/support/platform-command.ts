@@ -3,16 +3,16 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect } from "vitest";
 import { callMethod } from "../../../scripts/platform/call.ts";
-import { startRuntime } from "../../../scripts/shared/runtime.ts";
 import { print } from "../../../scripts/shared/terminal.ts";
+import { serverFileIn, startLocalRuntime } from "./local-runtime.ts";
 import { platformOf } from "./platform-here.ts";
 import { runHere, runProgram, startInTerminal } from "./process.ts";
 
 /** Starts a server, and the commands that find it. The caller closes it. */
 export async function openPlatformCommand() {
-  const registry = mkdtempSync(join(tmpdir(), "registry-"));
-  const runtime = await startRuntime({ registry });
-  const env = { ...process.env, WRANGLER_REGISTRY_PATH: registry };
+  const folder = mkdtempSync(join(tmpdir(), "command-"));
+  const runtime = await startLocalRuntime(folder);
+  const env = { ...process.env, LOCAL_SERVER_FILE: serverFileIn(folder) };
   const run =
     (script: string, stdin = "", more: NodeJS.ProcessEnv = {}) =>
     (...args: string[]) =>
@@ -22,7 +22,8 @@ export async function openPlatformCommand() {
       });
   return {
     runtime,
-    registry,
+    /** A folder for files. */
+    folder,
     seed: run("seed.ts"),
     platform: run("platform/platform.ts"),
     /** Does what `npm run platform` does, in this process, which is quicker. */
@@ -48,14 +49,14 @@ export async function openPlatformCommand() {
         .first<number>("n"),
     async close(): Promise<void> {
       await runtime.stop();
-      rmSync(registry, { recursive: true, force: true });
+      rmSync(folder, { recursive: true, force: true });
     },
   };
 }
 
 /**
- * Does what `npm run platform` does, in this process, which is quicker: for a call that stops before it looks for a
- * server. @returns the sentence with which it stops.
+ * Does what `npm run platform` does, in this process, which is quicker: for a call that fails. @returns the sentence
+ * with which it stops.
  */
 export function refusalOf(...args: string[]): Promise<string> {
   return callMethod(args).then(
