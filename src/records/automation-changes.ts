@@ -103,6 +103,7 @@ export interface AutomationChange {
 
 /**
  * Decides what changes (the last write wins). A wanted automation that is older than the stored one changes nothing.
+ * A removal counts as a change, so that a late report from before it brings no automation back.
  * If two different ones have the same time, the one that arrives later wins. One with `latest` is dated later
  * than the stored automation, so that no older report overrides it.
  *
@@ -114,15 +115,15 @@ export function decideChange(
   { updatedAt: reportedAt, ...wanted }: WantedAutomation,
   now: number,
 ): AutomationChange | null {
-  const later =
-    before === null ? now : Math.min(Math.max(now, before.updatedAt + 1), LATEST_TIME_MS);
+  const changedAt = before && Math.max(before.updatedAt, before.removedAt ?? before.updatedAt);
+  const later = changedAt === null ? now : Math.min(Math.max(now, changedAt + 1), LATEST_TIME_MS);
   const updatedAt = reportedAt === "latest" ? later : reportedAt;
+  if (changedAt !== null && updatedAt < changedAt) return null;
   if (before === null || before.removedAt !== null) {
     const after = { ...wanted, updatedAt, createdAt: now, removedAt: null };
     return { before, after, isNew: true };
   }
   const isSame = CHANGEABLE.every((name) => before[name] === wanted[name]);
-  if (updatedAt < before.updatedAt) return null;
   if (isSame && (reportedAt === "latest" || reportedAt === before.updatedAt)) return null;
   return { before, after: { ...before, ...wanted, updatedAt }, isNew: false };
 }

@@ -6,12 +6,13 @@ import { type Fault, faultsIn } from "./fault.ts";
 export const RECORDS: Fault[] = [
   ...faultsIn("records/", [
     ["automations.ts", "return servesCrmSource || type !== \"crm_source\";", "return true;", "automations of a CRM are hidden until they are served"],
-    ["automation-changes.ts", "updatedAt < before.updatedAt) return null;", "false) return null;", "an older report changes nothing"],
+    ["automation-changes.ts", "updatedAt < changedAt) return null;", "false) return null;", "an older report changes nothing"],
+    ["automation-changes.ts", "before.removedAt ?? before.updatedAt)", "before.updatedAt)", "a report from before a removal brings no automation back"],
     ["automation-changes.ts", "if (isSame && (reportedAt === \"latest\" || reportedAt === before.updatedAt)) return null;", "", "a report of what is known changes nothing"],
     ["automation-changes.ts", "before?.status !== after.status &&", "", "a status that stays is not announced"],
     ["automation-changes.ts", "!isNew &&", "", "a removed automation that returns with another status is not announced"],
     ["automation-changes.ts", "isControllable(after.status) &&", "", "only activations and pauses are announced"],
-    ["automation-changes.ts", "Math.max(now, before.updatedAt + 1)", "now", "each change has a later updated_at"],
+    ["automation-changes.ts", "Math.max(now, changedAt + 1)", "now", "each change has a later updated_at"],
     ["automation-changes.ts", ", LATEST_TIME_MS);", ", 9e18);", "no time is after the year 9999, whatever clocks say"],
     ["automation-changes.ts", "AS r WHERE ${isUnchanged}`,", "AS r WHERE true`,", "a report in between is not overwritten by a PATCH"],
     ["automation-changes.ts", "    STORED,\n    (column, name) =>", "    [\"status\", \"updatedAt\", \"createdAt\", \"removedAt\"],\n    (column, name) =>", "a PATCH does not undo a renaming that has the same time"],

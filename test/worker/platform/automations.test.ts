@@ -208,6 +208,18 @@ describe("recordAutomations", () => {
   });
 });
 
+test("A report from before a removal brings no automation back, and one after it does", async () => {
+  const { api, workspaceId, id, report } = await openReported({ updatedAt: MARCH });
+  await api.patch(`/v1/automations/${id}`, { status: "paused" });
+  const early = new Date().toISOString();
+  await new Promise((resolve) => setTimeout(resolve, 5));
+  await Platform.removeAutomations({ workspaceId, ids: [id] });
+  for (const updatedAt of [APRIL, early]) expect(await report({ updatedAt })).toBe(id);
+  expect(await listAll(api, "automations")).toEqual([]);
+  await report({ updatedAt: AHEAD });
+  expect(await listAll(api, "automations")).toMatchObject([{ id, updated_at: AHEAD }]);
+});
+
 test("removeAutomations counts what it removes, of the workspace alone, and can be called again", async () => {
   const [one, other] = [await openListeningWorkspace(), await openListeningWorkspace()];
   const id = await recordAutomation(one.workspaceId);

@@ -34,6 +34,20 @@ describe("a report of an automation", () => {
     expect(change).toMatchObject({ isNew: true, after: { createdAt: NOW, removedAt: null } });
   });
 
+  test("creates it anew only if it is not older than the removal and the last change before it", () => {
+    const removed = { ...stored, removedAt: 600 };
+    expect(resultOf({ updatedAt: 599 }, removed)).toBeNull();
+    expect(resultOf({ updatedAt: 600 }, removed)).toMatchObject({ updatedAt: 600 });
+    const ahead = { ...removed, updatedAt: 700 };
+    expect(resultOf({ updatedAt: 699 }, ahead)).toBeNull();
+    expect(resultOf({ updatedAt: 700 }, ahead)).toMatchObject({ updatedAt: 700 });
+  });
+
+  test("without a time creates it anew, dated later than the removal, whatever clocks say", () => {
+    const removed = { ...stored, removedAt: NOW + 5 };
+    expect(resultOf({}, removed)).toMatchObject({ updatedAt: NOW + 6, removedAt: null });
+  });
+
   test("that says what is stored changes nothing", () => {
     expect(resultOf({})).toBeNull();
     expect(resultOf({ updatedAt: 500 })).toBeNull();
