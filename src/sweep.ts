@@ -107,8 +107,8 @@ async function deleteExpiredEvents({ db, env, now, budget }: JobContext): Promis
   if (events > 0) log("sweep_deleted", { events });
 }
 
-async function deleteRemovedAutomations({ db, budget }: JobContext): Promise<void> {
-  await cleanUpAutomations(db, () => budget.hasMore());
+async function deleteRemovedAutomations({ db, now, budget }: JobContext): Promise<void> {
+  await cleanUpAutomations(db, now, () => budget.hasMore());
 }
 
 async function exhaust({ db, now }: JobContext): Promise<void> {

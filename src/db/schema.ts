@@ -126,12 +126,12 @@ export const automations = sqliteTable(
     status: text().$type<AutomationStatus>().notNull(),
     updatedAt: integer("updated_at").notNull(),
     createdAt: integer("created_at").notNull(),
-    /** When it was removed. It and its runs are hidden from then on, and deleted in chunks. */
+    /** When it was removed. It and its runs are hidden from then on. The runs are deleted in chunks, and it comes later. */
     removedAt: integer("removed_at"),
   },
   (table) => [
     index("automations_newest").on(table.workspaceId, table.createdAt, table.id),
-    // The index has few entries, mostly none, so finding out whether a run is hidden reads no row.
+    // The index has few entries, so finding out whether a run is hidden reads no row.
     index("automations_removed").on(table.id).where(sql`removed_at IS NOT NULL`),
   ],
 );

@@ -1,4 +1,6 @@
-import { and, type Column, eq, isNotNull, isNull, type SQL, sql } from "drizzle-orm";
+import { and, type Column, eq, isNotNull, isNull, lte, not, type SQL, sql } from "drizzle-orm";
+import { REMOVED_AUTOMATIONS_KEPT_DAYS } from "../contract/limits.ts";
+import { DAY_MS } from "../contract/time.ts";
 import { inJson, qb } from "../db/builder.ts";
 import { commit, counted, type Database, query, type Statements } from "../db/client.ts";
 import { automations, runs } from "../db/schema.ts";
@@ -10,10 +12,11 @@ const REMOVED_RUNS_AT_ONCE = 5_000;
 /** A table expression: automations, read through the index of removed ones. */
 const REMOVED = sql`${automations} INDEXED BY automations_removed`;
 const IS_REMOVED = isNotNull(automations.removedAt);
+const HAS_RUNS = sql`EXISTS (SELECT 1 FROM ${runs} WHERE ${runs.automationId} = ${automations.id})`;
 
 /**
  * Removes automations of the workspace. They and their runs disappear from the API immediately;
- * `cleanUpAutomations` deletes the rows. Reads how many were removed.
+ * `cleanUpAutomations` deletes them. Reads how many were removed.
  */
 export function markAutomationsRemoved(
   workspaceId: string,
@@ -49,56 +52,51 @@ export async function deleteRemovedRuns(
   const next = qb
     .select({ id: automations.id })
     .from(automations)
-    .where(
-      and(
-        inJson(automations.id, ids),
-        IS_REMOVED,
-        sql`EXISTS (SELECT 1 FROM ${runs} WHERE ${runs.automationId} = ${automations.id})`,
-      ),
-    )
+    .where(and(inJson(automations.id, ids), IS_REMOVED, HAS_RUNS))
     .limit(1);
   let [found] = await query(db, next);
   while (found) {
     if (!hasMore()) return false;
-    const { following } = await commit(db, { ...deletePiece(found.id), following: next });
+    const { following } = await commit(db, { runs: deleteRuns(found.id), following: next });
     [found] = following;
   }
   return true;
 }
 
 /**
- * Deletes removed automations with their runs, in chunks of one transaction each. The newest runs come first, so
- * that pages soon have fewer hidden rows to skip; the automation comes last. Stops when all are deleted, or when
- * `hasMore` returns false. The next call continues.
+ * Deletes the runs of removed automations, and the automations `REMOVED_AUTOMATIONS_KEPT_DAYS` after their removal, in
+ * chunks of one transaction each. The newest runs come first, so that pages soon have fewer hidden rows to skip. Stops
+ * when all are deleted, or when `hasMore` returns false. The next call continues.
  */
-export async function cleanUpAutomations(db: Database, hasMore: () => boolean): Promise<void> {
-  const next = qb
-    .select({ id: automations.id })
-    .from(automations)
-    .where(and(IS_REMOVED, isWritable(automations.workspaceId)))
-    .limit(1);
-  let [found] = await query(db, next);
+export async function cleanUpAutomations(
+  db: Database,
+  now: number,
+  hasMore: () => boolean,
+): Promise<void> {
+  const isExpired = lte(automations.removedAt, now - REMOVED_AUTOMATIONS_KEPT_DAYS * DAY_MS);
+  // A chunk continues where the previous one stopped, so that a call examines each removed automation once.
+  const nextFrom = (id: string) =>
+    qb.all<{ id: string }>(sql`SELECT ${automations.id} FROM ${REMOVED}
+      WHERE ${IS_REMOVED} AND ${automations.id} >= ${id} AND (${isExpired} OR ${HAS_RUNS})
+        AND ${isWritable(automations.workspaceId)}
+      ORDER BY ${automations.id} LIMIT 1`);
+  let [found] = await query(db, nextFrom(""));
   while (found && hasMore()) {
-    const { following } = await commit(db, { ...deletePiece(found.id), following: next });
+    const { id } = found;
+    const { following } = await commit(db, {
+      runs: deleteRuns(id),
+      automation: qb
+        .delete(automations)
+        .where(and(eq(automations.id, id), IS_REMOVED, isExpired, not(HAS_RUNS))),
+      following: nextFrom(id),
+    });
     [found] = following;
   }
 }
 
-/** Deletes one chunk. Affects nothing if the automation was recorded again in the meantime. */
-function deletePiece(id: string) {
-  const isOfIt = eq(runs.automationId, id);
-  return {
-    runs: sql`DELETE FROM ${runs} WHERE ${runs.id} IN (SELECT ${runs.id} FROM ${runs}
-      WHERE ${isOfIt} AND ${isOfRemoved(runs.automationId)}
-      ORDER BY ${runs.occurredAt} DESC LIMIT ${REMOVED_RUNS_AT_ONCE})`,
-    automation: qb
-      .delete(automations)
-      .where(
-        and(
-          eq(automations.id, id),
-          IS_REMOVED,
-          sql`NOT EXISTS (SELECT 1 FROM ${runs} WHERE ${isOfIt})`,
-        ),
-      ),
-  };
+/** Deletes one chunk of the runs of a removed automation. Affects nothing if it was recorded again in the meantime. */
+function deleteRuns(automationId: string): SQL {
+  return sql`DELETE FROM ${runs} WHERE ${runs.id} IN (SELECT ${runs.id} FROM ${runs}
+    WHERE ${runs.automationId} = ${automationId} AND ${isOfRemoved(runs.automationId)}
+    ORDER BY ${runs.occurredAt} DESC LIMIT ${REMOVED_RUNS_AT_ONCE})`;
 }

@@ -209,11 +209,12 @@ test("what is due for deletion in a workspace that is closed stays, and fails no
   const ids = [await recordAutomation(workspaceId)];
   await Platform.removeAutomations({ workspaceId, ids });
   await Platform.eraseLeads({ workspaceId, references: ["never recorded"] });
+  await rowsIn("DB_2", "UPDATE automations SET removed_at = 1 WHERE workspace_id = ?", workspaceId);
   await rowsIn("DB_2", "UPDATE erased_leads SET erased_at = 1 WHERE workspace_id = ?", workspaceId);
   const later = Date.now() + 40 * DAY_MS;
   await moveUntil(workspaceId, "copying");
   const db = openDatabase(databaseOf("DB_2"));
-  await cleanUpAutomations(db, () => true);
+  await cleanUpAutomations(db, Date.now(), () => true);
   await commit(db, deleteOldErasedLeads(Date.now()));
   await deleteExpired(db, parseRetention(env), later, () => true);
   for (const table of ["automations", "erased_leads", "events"]) {

@@ -21,7 +21,7 @@ export const RECORDS: Fault[] = [
     ["automation-changes.ts", "drafts, () => isUnchanged, now)", "drafts, () => sql`true`, now)", "what loses a race is not announced"],
     ["recording/automation-recording.ts", "if (removed.length === 0) return toMap(found);", "return toMap(found);", "a removed automation that is back has no earlier runs"],
     ["recording/automation-recording.ts", "timeOf(report) >= timeOf(known)", "true", "the latest of several reports counts"],
-    ["removals.ts", "WHERE ${isOfIt} AND ${isOfRemoved(runs.automationId)}", "WHERE ${isOfIt}", "what is recorded again is not cleaned up"],
+    ["removals.ts", "= ${automationId} AND ${isOfRemoved(runs.automationId)}", "= ${automationId}", "what is recorded again is not cleaned up"],
     ["automation-changes.ts", 'return status === "active" || status === "paused";', 'return status !== "draft";', "an automation in error cannot be activated"],
     ["custom-fields.ts", "if (path.length >= NESTING_MAX)", "if (path.length > NESTING_MAX)", "custom fields have 32 levels"],
     ["custom-fields.ts", "!Number.isSafeInteger(value) ? fault(UNSAFE)", "false ? fault(UNSAFE)", "no number is changed on its way"],
@@ -42,7 +42,8 @@ export const RECORDS: Fault[] = [
     ["recording/run-recording.ts", ".filter((run) => isShown(automations.get(run.automationId), servesCrmSource))", "", "runs of a CRM are not announced until they are served"],
     ["recording/run-recording.ts", "leadId: report.leadId ?? null,", "leadId: null,", "a run names its lead"],
     ["leads.ts", "WHERE ${erasedLeads.workspaceId} = ${workspaceId} AND ${erasedLeads.id} = ${id})`", "WHERE ${erasedLeads.id} = ${id})`", "an erasure keeps no other workspace's lead out"],
-    ["removals.ts", "and(IS_REMOVED, isWritable(automations.workspaceId))", "IS_REMOVED", "what is removed in a workspace that is moving holds up no other removal"],
+    ["removals.ts", "IS_REMOVED, isExpired, not(HAS_RUNS)", "IS_REMOVED, not(HAS_RUNS)", "a late report finds the removal of fourteen days ago"],
+    ["removals.ts", "        AND ${isWritable(automations.workspaceId)}\n", "", "what is removed in a workspace that is moving holds up no other removal"],
   ]),
   ...faultsIn("platform/", [
     ["portal-token.ts", "encode(`portal ${purpose} ${text}`)", "encode(text)", "a link is no session"],

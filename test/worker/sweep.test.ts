@@ -5,7 +5,7 @@ import { describe, expect, test } from "vitest";
 import { newEventId, randomId } from "../../src/contract/ids.ts";
 import { EXPIRES_AFTER_MS } from "../../src/contract/limits.ts";
 import { commit } from "../../src/db/client.ts";
-import { deliveries, subscriptions, workspaces } from "../../src/db/schema.ts";
+import { automations, deliveries, subscriptions, workspaces } from "../../src/db/schema.ts";
 import { LEASE_MS } from "../../src/delivery/round.ts";
 import worker from "../../src/index.ts";
 import { findServiceHealth } from "../../src/service-health.ts";
@@ -50,6 +50,18 @@ async function wokenAt(now: number, id: string, run = (env: Env) => sweep(env, n
   const { env, fast, slow } = isolated();
   await run(env);
   return to(id, [...fast, ...slow]).map(({ queue }) => queue);
+}
+
+/** An automation that was removed so long ago that it is due for deletion at `NOW`. */
+async function recordRemoved(): Promise<string> {
+  const { workspaceId } = await openWorkspace();
+  const id = await recordAutomation(workspaceId);
+  await exports.Platform.removeAutomations({ workspaceId, ids: [id] });
+  await db
+    .update(automations)
+    .set({ removedAt: NOW - 40 * DAY_MS })
+    .where(eq(automations.id, id));
+  return id;
 }
 
 describe("the sweep", () => {
@@ -238,9 +250,7 @@ describe("a sweep of hundreds of workspaces", () => {
   test("has a share for each job: what one uses up, the others do not lack", async () => {
     const { env, fast } = isolated();
     const overdue = await owed(1, NOW - HOUR_MS);
-    const { workspaceId } = await openWorkspace();
-    const removed = await recordAutomation(workspaceId);
-    await exports.Platform.removeAutomations({ workspaceId, ids: [removed] });
+    await recordRemoved();
     // A job that never ends: something to remove is found each time.
     const { DB } = observedDatabase();
     const endless = interposed(DB, async ({ texts, go }) => {
@@ -264,9 +274,7 @@ describe("a job of the sweep that fails", () => {
     const disabled = await owed(10, NOW - 100 * HOUR_MS);
     await setSubscription(disabled.id, streakSince(NOW - 100 * HOUR_MS, 9));
     await dispatchAt(NOW - HOUR_MS, [disabled.id], answered(500));
-    const { workspaceId } = await openWorkspace();
-    const removed = await recordAutomation(workspaceId);
-    await exports.Platform.removeAutomations({ workspaceId, ids: [removed] });
+    const removed = await recordRemoved();
     return { overdue, expired, disabled, removed };
   }
 

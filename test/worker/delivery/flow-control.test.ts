@@ -20,6 +20,7 @@ import {
   consumeBodies,
   consumeFor,
   createWorkspace,
+  DAY_MS,
   db,
   deliveriesTo,
   dispatchAt,
@@ -389,7 +390,7 @@ describe("an automation that is removed", () => {
     await dispatchAt(NOW, [id], attempt);
     expect(posts).toHaveLength(2);
     await exports.Platform.removeAutomations({ workspaceId, ids: [automationId] });
-    await cleanUpAutomations(openDatabase(WORKSPACE_DB), () => true);
+    await cleanUpAutomations(openDatabase(WORKSPACE_DB), Date.now() + 20 * DAY_MS, () => true);
     expect(await db.select().from(automations).where(eq(automations.id, automationId))).toEqual([]);
     await dispatchAt(NOW + HOUR_MS, [id], attempt);
     expect(await statesOf(id)).toEqual({ cancelled: 2 });

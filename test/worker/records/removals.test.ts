@@ -1,7 +1,10 @@
 import { env } from "cloudflare:workers";
+import { inArray } from "drizzle-orm";
 import { expect, test } from "vitest";
+import { DAY_MS } from "../../../src/contract/time.ts";
 import { openDatabase } from "../../../src/db/client.ts";
 import { PAGE_EXAMINED_MAX, type PageRequest } from "../../../src/db/page.ts";
+import { automations } from "../../../src/db/schema.ts";
 import type { PageBody } from "../../../src/http/paging.ts";
 import { cleanUpAutomations } from "../../../src/records/removals.ts";
 import { listRuns, type Run } from "../../../src/records/runs.ts";
@@ -75,14 +78,42 @@ test("A removed automation disappears at once with its 20,000 runs, which are de
   expect(await errorOf(late)).toContain("no such automation");
 
   const { DB, trips } = observedDatabase();
-  await cleanUpAutomations(openDatabase(DB), () => false);
+  await cleanUpAutomations(openDatabase(DB), Date.now(), () => false);
   expect(await stored(id)).toMatchObject({ runs: 20_000 });
-  await cleanUpAutomations(openDatabase(DB), () => true);
+  await cleanUpAutomations(openDatabase(DB), Date.now(), () => true);
   // Each call checks what there is to do; then four chunks of 5,000.
   expect(trips).toHaveLength(2 + 4);
-  expect(await stored(id)).toEqual({ runs: 0, automations: 0 });
+  expect(await stored(id)).toEqual({ runs: 0, automations: 1 });
   await check();
 });
+
+test("A removed automation is deleted fifteen days after its removal, with or without runs", async () => {
+  const removed = [await openRemoved(0), await openRemoved(1)];
+  const ids = removed.map(({ id }) => id);
+  const { removedAt } = automations;
+  const rows = db.select({ removedAt }).from(automations).where(inArray(automations.id, ids));
+  const times = (await rows).map((row) => row.removedAt as number);
+  await cleanUpAutomations(db, Math.min(...times) + 15 * DAY_MS - 1, () => true);
+  for (const id of ids) expect(await stored(id)).toEqual({ runs: 0, automations: 1 });
+  await cleanUpAutomations(db, Math.max(...times) + 15 * DAY_MS, () => true);
+  for (const id of ids) expect(await stored(id)).toEqual({ runs: 0, automations: 0 });
+});
+
+test.each([0, 1])(
+  "A report from before a removal brings back no automation that had %i runs",
+  async (runs) => {
+    const { workspaceId, id, kept, listed } = await openRemoved(runs);
+    const automations = [automationReport("1", { updatedAt: "2026-01-01T00:00:00Z" })];
+    for (let i = 0; i < 2; i++) {
+      expect(await Platform.recordAutomations({ workspaceId, automations })).toMatchObject({
+        ids: [id],
+        created: 0,
+      });
+      await cleanUpAutomations(db, Date.now(), () => true);
+    }
+    expect(await listed("/v1/automations")).toEqual([kept]);
+  },
+);
 
 test("A removed automation that is recorded again returns with new runs only, even during the deletion", async () => {
   const { workspaceId, id, listed, recordAgain, keptRuns } = await openRemoved(20_000);
@@ -95,7 +126,7 @@ test("A removed automation that is recorded again returns with new runs only, ev
   const { ids } = await Platform.recordRuns({ workspaceId, runs: [runReport("new", id)] });
   expect(await listed(`/v1/automations/${id}/runs`)).toEqual(ids);
   expect((await listed("/v1/runs")).toSorted()).toEqual([...keptRuns, ...ids].toSorted());
-  await cleanUpAutomations(db, () => true);
+  await cleanUpAutomations(db, Date.now(), () => true);
   expect(await stored(id)).toEqual({ runs: 1, automations: 1 });
 });
 
@@ -189,7 +220,7 @@ test("a run removed with its automation is new when it is recorded again", async
   expect(await eventsOf(workspaceId)).toHaveLength(before.length + 1);
   await Platform.recordRuns({ workspaceId, runs });
   expect(await eventsOf(workspaceId)).toHaveLength(before.length + 1);
-  await cleanUpAutomations(db, () => true);
+  await cleanUpAutomations(db, Date.now(), () => true);
   expect(await listed(`/v1/automations/${id}/runs`)).toEqual(first.ids);
 });
 
@@ -199,6 +230,6 @@ test("what is recorded again before its rows are deleted stays", async () => {
     await recordAgain();
     await Platform.recordRuns({ workspaceId, runs: [runReport("new", id)] });
   });
-  await cleanUpAutomations(openDatabase(DB), () => true);
+  await cleanUpAutomations(openDatabase(DB), Date.now(), () => true);
   expect(await listed(`/v1/automations/${id}/runs`)).toHaveLength(1);
 });
