@@ -24,6 +24,7 @@ import {
   RECORD_MAX_BYTES,
   REDELIVERIES_PER_SECOND,
   REDELIVERY_MAX_AGE_MS,
+  RESENDS_AHEAD_MS,
   RESPONSES_PER_DAY,
   RETRY_AFTER_MAX_SECONDS,
   RETRY_JITTER,
@@ -349,6 +350,11 @@ function limits(): string {
       ],
       ["Test events of a workspace", `${TEST_EVENTS_PER_MINUTE} a minute`, "429 `rate_limited`"],
       ["Rate of a replay", `${REDELIVERIES_PER_SECOND} per second`, ""],
+      [
+        "Events that are resent individually",
+        `${REDELIVERIES_PER_SECOND} per second for each subscription, up to ${words(RESENDS_AHEAD_MS / 1000)} ahead`,
+        "429 `rate_limited`",
+      ],
     ],
     Portal: [
       ["Validity of a link", words(PORTAL_LINK_OPENS_MS / 1000), ""],

@@ -181,5 +181,7 @@ export const REMOVED_AUTOMATIONS_KEPT_DAYS = ERASED_LEADS_KEPT_DAYS;
 
 /** The maximum age of an event that can be sent again. */
 export const REDELIVERY_MAX_AGE_MS = 30 * DAY_MS;
-/** The rate at which the replayed events of a subscription become due. */
+/** The rate at which the replayed events of a subscription become due, and that of events that are resent by id. */
 export const REDELIVERIES_PER_SECOND = 10;
+/** How far ahead events that are resent by id may be scheduled when a call adds more of them. */
+export const RESENDS_AHEAD_MS = 60_000;

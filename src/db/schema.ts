@@ -275,6 +275,8 @@ export const subscriptions = sqliteTable(
     notedWakeAt: integer("noted_wake_at").notNull().default(0),
     /** When the next free slot of its replays begins; past if none is taken. */
     slotsUntil: integer("slots_until").notNull().default(0),
+    /** The same for its manual sends. */
+    manualSlotsUntil: integer("manual_slots_until").notNull().default(0),
   },
   (table) => [
     uniqueIndex("subscriptions_idempotent")

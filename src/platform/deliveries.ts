@@ -3,7 +3,7 @@ import { encodeCursor } from "../contract/cursor.ts";
 import { RedeliveryState, ShownDeliveryState, WebhookEvent } from "../contract/enumerations.ts";
 import { EventId, Instant, LeadId, several, WebhookId, WorkspaceId } from "../contract/fields.ts";
 import { InputError } from "../contract/input-error.ts";
-import { PAGE_LIMIT, REDELIVERIES_PER_SECOND } from "../contract/limits.ts";
+import { PAGE_LIMIT, REDELIVERIES_PER_SECOND, RESENDS_AHEAD_MS } from "../contract/limits.ts";
 import type { Database } from "../db/client.ts";
 import { sendWakeUps } from "../delivery/messages.ts";
 import {
@@ -111,7 +111,11 @@ export const redeliver = operation({
   input: z
     .strictObject({
       webhookId: WebhookId,
-      eventIds: several(EventId).nullish().describe("the events to redeliver"),
+      eventIds: several(EventId)
+        .nullish()
+        .describe(
+          `the events to redeliver, even while requests are spaced or \`Retry-After\` asks for a delay; rejected while ${RESENDS_AHEAD_MS / 1000} s of them are scheduled for the subscription`,
+        ),
       since: RedeliverableSince.nullish().describe("or all events from this time on"),
       until: Instant.nullish().describe("and before this time; default: no end"),
       states: several(RedeliveryState, RedeliveryState.options.length)

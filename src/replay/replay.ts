@@ -2,8 +2,8 @@ import { and, eq, gt, type SQL, sql } from "drizzle-orm";
 import type { Position } from "../contract/cursor.ts";
 import type { DeliveryState, RedeliveryState, WebhookEvent } from "../contract/enumerations.ts";
 import { eventIdAt } from "../contract/ids.ts";
-import { unknownInput } from "../contract/input-error.ts";
-import { MINUTE_MS } from "../contract/time.ts";
+import { InputError, unknownInput } from "../contract/input-error.ts";
+import { RESENDS_AHEAD_MS } from "../contract/limits.ts";
 import { qb } from "../db/builder.ts";
 import { commit, type Database, type Part, withoutRetries } from "../db/client.ts";
 import { deliveries, events, PRIORITY, type Priority, subscriptions } from "../db/schema.ts";
@@ -17,7 +17,7 @@ import {
   type KnownSubscription,
   knownSubscription,
 } from "../subscriptions/subscriptions.ts";
-import { fillSlots, type ResentEvent, takeSlots } from "./slots.ts";
+import { fillSlots, nextSlotAt, type ResentEvent, takeSlots } from "./slots.ts";
 
 /*
  * Sends events again. A resend sends the events that a caller names by id. A replay sends those of a time range, such
@@ -32,8 +32,6 @@ const UNDELIVERED: readonly RedeliveryState[] = ["exhausted", "cancelled", "miss
 
 /** Maximum events that one call of a range examines. */
 export const REDELIVERY_EXAMINED_MAX = 1_000;
-/** Maximum delay of a resend behind the slots that replays have taken. */
-const RESEND_WAIT_MAX_MS = MINUTE_MS;
 
 /** A range of a subscription's events, with the events in it to send; times are Unix milliseconds. */
 export interface Range {
@@ -90,7 +88,7 @@ export async function enableAndReplay(
  * delay between requests, because the caller has presumably repaired the endpoint; a success then ends the spacing.
  *
  * @returns null, without sending anything, if the subscription is disabled or its workspace has no access.
- * @throws InputError for a subscription that does not exist, or an event that it could not receive.
+ * @throws InputError for a subscription that does not exist, an event that it could not receive, or too many resends.
  */
 export async function sendAgain(
   db: Database,
@@ -123,7 +121,7 @@ interface Candidate {
   nextAttemptAt: number | null;
   outcome: string | null;
   status: number | null;
-  /** When the next free slot of the subscription's replays is. */
+  /** When the next free slot of the subscription is. */
   nextSlotAt: number;
 }
 
@@ -132,9 +130,10 @@ interface Candidate {
  * subscription, then the events by their primary key, then the delivery of each by its primary key: CROSS JOIN keeps
  * this order. So it reads the events that `which` selects, with one delivery each.
  *
+ * @param slotAt SQL expression: when the next free slot of the subscription is.
  * @param which SQL condition on `events`, with an optional ORDER BY and LIMIT.
  */
-function selectCandidates(subscriptionId: string, which: SQL, now: number): SQL {
+function selectCandidates(subscriptionId: string, slotAt: SQL, which: SQL): SQL {
   return sql`
     SELECT
       ${events.id} AS eventId,
@@ -149,17 +148,12 @@ function selectCandidates(subscriptionId: string, which: SQL, now: number): SQL 
       ${ATTEMPT_DUE_AT} AS nextAttemptAt,
       ${deliveries.lastOutcome} AS outcome,
       ${deliveries.lastStatus} AS status,
-      ${nextSlotAt(now)} AS nextSlotAt
+      ${slotAt} AS nextSlotAt
     FROM ${subscriptions}
       CROSS JOIN ${events} ON ${events.workspaceId} = ${subscriptions.workspaceId}
       LEFT JOIN ${deliveries} ON ${deliveries.subscriptionId} = ${subscriptions.id}
         AND ${deliveries.eventId} = ${events.id}
     WHERE ${subscriptions.id} = ${subscriptionId} AND ${which}`;
-}
-
-/** SQL expression: when the next free slot of the subscription's replays is. */
-function nextSlotAt(now: number): SQL {
-  return sql`max(${now}, ${subscriptions.slotsUntil})`;
 }
 
 /**
@@ -195,7 +189,8 @@ async function replayRange(
   const end = eventIdAt(Math.min(until ?? Number.POSITIVE_INFINITY, requestedAt + 1));
   const isInRange = sql`${events.id} > ${start} AND ${events.id} < ${end}
     ORDER BY ${events.id} LIMIT ${REDELIVERY_EXAMINED_MAX}`;
-  const candidates = await db.all<Candidate>(selectCandidates(id, isInRange, now));
+  const slotAt = nextSlotAt("slotsUntil", now);
+  const candidates = await db.all<Candidate>(selectCandidates(id, slotAt, isInRange));
   const wanted = candidates.filter((candidate) => {
     const state = stateOf(candidate);
     if (!candidate.isListed || state === null || !states.includes(state)) return false;
@@ -208,19 +203,23 @@ async function replayRange(
   if (dryRun) return { count: wanted.length, next, queue };
   const scheduled = wanted.map((one) => toScheduled(one, stateOf(one) === "retrying"));
   const { count } = await commit(withoutRetries(db), {
-    count: fillSlots(id, scheduled, PRIORITY.scheduled, nextSlotAt(now)),
-    slots: takeSlots(id, scheduled.length, nextSlotAt(now)),
+    count: fillSlots(id, scheduled, PRIORITY.scheduled, slotAt),
+    slots: takeSlots(id, "slotsUntil", scheduled.length, now),
     wait: endWait(id, now),
   });
   return { count, next, queue };
 }
 
 /**
- * Sends events by id, whatever their state; pending deliveries are brought forward. They are due after the slots that
- * are already taken, but at most a minute from now. The transaction is tried once.
+ * Sends events by id, whatever their state; pending deliveries are brought forward. They are due in the slots of resends,
+ * whatever replays have scheduled. The transaction is tried once.
+ *
+ * Somebody has asked for these requests, so they wait neither for spacing nor for `Retry-After`. Only the slots bound how
+ * many are sent. A call is therefore rejected once the slots of `RESENDS_AHEAD_MS` are taken.
  *
  * @returns how many deliveries it made pending or brought forward.
- * @throws InputError for an event of another workspace, or of a type that the subscription does not list.
+ * @throws InputError for an event of another workspace, or of a type that the subscription does not list, or if too many
+ *   resends are scheduled.
  */
 async function resend(
   db: Database,
@@ -231,7 +230,8 @@ async function resend(
 ): Promise<number> {
   const named = JSON.stringify([...new Set(eventIds)]);
   const isNamed = sql`${events.id} IN (SELECT value FROM json_each(${named}))`;
-  const found = await db.all<Candidate>(selectCandidates(subscriptionId, isNamed, now));
+  const slotAt = nextSlotAt("manualSlotsUntil", now);
+  const found = await db.all<Candidate>(selectCandidates(subscriptionId, slotAt, isNamed));
   const known = new Set(found.filter(({ isListed }) => isListed).map(({ eventId }) => eventId));
   const unknown = eventIds.findIndex((id) => !known.has(id));
   if (unknown >= 0)
@@ -249,10 +249,17 @@ async function resend(
     ...ended.map((one) => toScheduled(one, false)),
   ];
   if (dryRun || wanted.length === 0) return wanted.length;
-  const startsAt = sql`min(${nextSlotAt(now)}, ${now + RESEND_WAIT_MAX_MS})`;
+  const [{ nextSlotAt: startsAt } = { nextSlotAt: now }] = found;
+  const waitSeconds = Math.ceil((startsAt - now - RESENDS_AHEAD_MS) / 1000);
+  if (waitSeconds > 0)
+    throw new InputError(
+      "eventIds",
+      `a minute of resends is scheduled already: try again in ${waitSeconds} s`,
+      { retry_after_seconds: waitSeconds },
+    );
   const { count } = await commit(withoutRetries(db), {
-    count: fillSlots(subscriptionId, wanted, PRIORITY.manual, startsAt),
-    slots: takeSlots(subscriptionId, wanted.length, startsAt),
+    count: fillSlots(subscriptionId, wanted, PRIORITY.manual, slotAt),
+    slots: takeSlots(subscriptionId, "manualSlotsUntil", wanted.length, now),
   });
   return count;
 }
@@ -265,8 +272,7 @@ async function resend(
 function isBroughtForward(candidate: Candidate, now: number): boolean {
   const { state, priority, attempts, nextAttemptAt } = candidate;
   if (state !== "pending") return false;
-  const slotAt = Math.min(candidate.nextSlotAt, now + RESEND_WAIT_MAX_MS);
-  const waits = (nextAttemptAt ?? 0) > now && (nextAttemptAt ?? 0) >= slotAt;
+  const waits = (nextAttemptAt ?? 0) > now && (nextAttemptAt ?? 0) >= candidate.nextSlotAt;
   return waits || ((attempts ?? 0) > 0 && priority !== PRIORITY.manual);
 }
 

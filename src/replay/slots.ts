@@ -7,10 +7,18 @@ import { isActive, listsType } from "../db/states.ts";
 import { insertAttempts } from "../delivery/attempts.ts";
 
 /**
- * The time between two deliveries that are sent again. All replays and resends of a subscription share its slots, so
- * that together they send ten per second.
+ * The time between two deliveries that are sent again. All replays of a subscription share its slots, so that together
+ * they send ten per second. All resends share others, so that they need not wait for a long replay.
  */
 const SPACING_MS = 1000 / REDELIVERIES_PER_SECOND;
+
+/** The column of a subscription that stores when the next free slot is: of its replays, or of its resends. */
+type SlotsColumn = "slotsUntil" | "manualSlotsUntil";
+
+/** SQL expression: when the next free slot of the subscription is. */
+export function nextSlotAt(column: SlotsColumn, now: number): SQL {
+  return sql`max(${now}, ${subscriptions[column]})`;
+}
 
 /** An event to send again, with its delivery as it was read; the fields are null if it had no delivery. */
 export interface ResentEvent {
@@ -104,11 +112,15 @@ export function fillSlots(
   return readAs(statements, ({ count }) => count);
 }
 
-/** Takes slots of the subscription, from `startsAt` on. */
-export function takeSlots(subscriptionId: string, slots: number, startsAt: SQL): Part {
-  const { id, slotsUntil } = subscriptions;
+/** Takes the next free slots of the subscription. */
+export function takeSlots(
+  subscriptionId: string,
+  column: SlotsColumn,
+  slots: number,
+  now: number,
+): Part {
   return qb
     .update(subscriptions)
-    .set({ slotsUntil: sql`max(${slotsUntil}, ${startsAt} + ${slots * SPACING_MS})` })
-    .where(and(eq(id, subscriptionId), isActive()));
+    .set({ [column]: sql`${nextSlotAt(column, now)} + ${slots * SPACING_MS}` })
+    .where(and(eq(subscriptions.id, subscriptionId), isActive()));
 }

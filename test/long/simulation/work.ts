@@ -292,8 +292,8 @@ export function openWork(deployment: Deployment) {
     const isRange = eventIds.length === 0 || chance.happens(0.6);
     const wanted = isRange ? { since, ...(states.length > 0 && { states }) } : { eventIds };
     await call("redeliver", { webhookId, ...wanted }, isRange).catch((error) => {
-      // It may have ended meanwhile.
-      if (!/is disabled|no such subscription/.test(String(error))) throw error;
+      // It may have ended meanwhile, or have too many resends.
+      if (!/is disabled|no such subscription|minute of resends/.test(String(error))) throw error;
     });
   }
 

@@ -63,10 +63,11 @@ describe("redeliver", () => {
     await dispatchAt(T0, [id], answered(200));
     const [late, ...ids] = drafts.map((draft) => draft.id).toSorted();
     const now = T0 + HOUR_MS;
-    await redeliver(id, ids.slice(0, 2), now);
     await setDeliveries(id, { state: "pending", attempts: 3, dueAt: now + 20 * HOUR_MS }, late);
-    const range = { since: T0, until: null, states: ["delivered"] as const };
-    expect(await redeliver(id, range, now + 50)).toBe(1);
+    await setDeliveries(id, { state: "exhausted" }, ids[2]);
+    const range = { since: T0, until: null };
+    expect(await redeliver(id, { ...range, states: ["delivered"] }, now)).toBe(2);
+    expect(await redeliver(id, { ...range, states: ["exhausted"] }, now + 50)).toBe(1);
     const rows = (await deliveriesTo(id)).map(({ dueAt, state }) => [state, dueAt - now]);
     const due = [20 * HOUR_MS, 0, 100, 200];
     expect(rows).toEqual(due.map((wait) => ["pending", wait]));

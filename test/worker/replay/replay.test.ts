@@ -256,7 +256,7 @@ describe("a range", () => {
     expect(await scheduleOf(id, NOW)).toEqual(ids.map((eventId, i) => [eventId, 100 * i]));
   });
 
-  test("does not delay a manual send by more than a minute", async () => {
+  test("delays no manual send", async () => {
     const workspaceId = await createWorkspace();
     const { id } = await subscribe(workspaceId);
     await storeEvents(workspaceId, id, 1_000, T0, "missed");
@@ -264,7 +264,7 @@ describe("a range", () => {
     await sendAgain(db, id, rangeOf("missed"), NOW);
     expect(await sendAgain(db, id, { eventIds: [named] }, NOW)).toMatchObject({ count: 1 });
     const [, dueIn] = (await scheduleOf(id, NOW)).find(([eventId]) => eventId === named) ?? [];
-    expect(dueIn).toBe(60_000);
+    expect(dueIn).toBe(0);
   });
 });
 
@@ -569,7 +569,7 @@ describe("a resend by id", () => {
   test("postpones no failed delivery that is due, however much is scheduled before it", async () => {
     const { id, drafts } = await owed(1, T0);
     await setDeliveries(id, { attempts: 4, priority: PRIORITY.scheduled, dueAt: NOW });
-    await setSubscription(id, { slotsUntil: NOW + HOUR_MS });
+    await setSubscription(id, { manualSlotsUntil: NOW + 60_000 });
     const eventIds = drafts.map((draft) => draft.id);
     expect(await sendAgain(db, id, { eventIds }, NOW)).toMatchObject({ count: 1 });
     expect(await scheduleOf(id, NOW)).toEqual([[eventIds[0], 0]]);
@@ -580,6 +580,23 @@ describe("a resend by id", () => {
     const eventIds = drafts.map((draft) => draft.id);
     expect(await sendAgain(db, id, { eventIds }, NOW)).toMatchObject({ count: 0 });
     expect(await deliveriesTo(id)).toMatchObject([{ priority: PRIORITY.untried, dueAt: T0 }]);
+  });
+
+  test("is spaced from those before it, and rejected once a minute of them is scheduled", async () => {
+    const workspaceId = await createWorkspace();
+    const { id } = await subscribe(workspaceId);
+    const eventIds = await storeEvents(workspaceId, id, 800, T0, "delivered");
+    const resend = (call: number, now = NOW) =>
+      sendAgain(db, id, { eventIds: eventIds.slice(100 * call, 100 * call + 100) }, now);
+    for (let call = 0; call <= 6; call++) expect(await resend(call)).toMatchObject({ count: 100 });
+    const due = (await scheduleOf(id, NOW)).map(([, dueIn]) => dueIn);
+    expect(due).toEqual(Array.from({ length: 700 }, (_, i) => 100 * i));
+    await expect(resend(7)).rejects.toMatchObject({
+      message: "eventIds: a minute of resends is scheduled already: try again in 10 s",
+      details: { retry_after_seconds: 10 },
+    });
+    expect(await scheduleOf(id, NOW)).toHaveLength(700);
+    expect(await resend(7, NOW + 10_000)).toMatchObject({ count: 100 });
   });
 
   test("keeps a test event from being sent again", async () => {
@@ -634,6 +651,6 @@ test("redeliver counts in a dry run, and wakes nobody", async () => {
 test("A replay whose subscription was disabled in the meantime takes no slots of later ones", async () => {
   const { id } = await owed(1, T0);
   await commit(db, disableSubscription(id, T0));
-  await commit(db, { slots: takeSlots(id, 10, sql`${NOW}`) });
+  await commit(db, { slots: takeSlots(id, "slotsUntil", 10, NOW) });
   expect((await subscriptionRow(id)).slotsUntil).toBe(0);
 });

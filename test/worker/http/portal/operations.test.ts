@@ -1,8 +1,15 @@
 import { describe, expect, test } from "vitest";
 import { WebhookEvent } from "../../../../src/contract/enumerations.ts";
 import type { ErrorDetails } from "../../../../src/contract/errors.ts";
+import { RESENDS_AHEAD_MS } from "../../../../src/contract/limits.ts";
 import { deployedWith, openWorkspace, Platform, SOME_TIME } from "../../../support/api.ts";
-import { HOUR_MS, subscriberUrl } from "../../../support/deliveries.ts";
+import {
+  HOUR_MS,
+  setDeliveries,
+  setSubscription,
+  statesOf,
+  subscriberUrl,
+} from "../../../support/deliveries.ts";
 import { openOwed, openPortal, portalRefusal, portalSuccess } from "../../../support/portal.ts";
 
 const TWO_HOURS_AGO = new Date(Date.now() - 2 * HOUR_MS).toISOString();
@@ -49,6 +56,19 @@ describe("the portal shows", () => {
       portalSuccess(200, { ...own, events: WebhookEvent.options }),
     );
   });
+});
+
+test("Resends by id get 429 once a minute of them is scheduled", async () => {
+  const { webhookId, eventIds, portal, path } = await openOwed();
+  const ahead = Date.now() + RESENDS_AHEAD_MS + 30_000;
+  await setSubscription(webhookId, { manualSlotsUntil: ahead });
+  await setDeliveries(webhookId, { state: "exhausted" });
+  const answer = await portal.post(`${path}/redeliver`, { eventIds });
+  expect(answer).toMatchObject({ status: 429, body: { error: { code: "rate_limited" } } });
+  const seconds = Number(answer.headers["retry-after"]);
+  expect(seconds).toBeGreaterThan(20);
+  expect(seconds).toBeLessThanOrEqual(30);
+  expect(await statesOf(webhookId)).toEqual({ exhausted: 3 });
 });
 
 test("webhooks are created as by POST /v1/webhooks, or rejected, and deleted", async () => {
