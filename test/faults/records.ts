@@ -38,6 +38,8 @@ export const RECORDS: Fault[] = [
     ["recording/lead-recording.ts", "eventId: newEventId(now)", "eventId: newEventId(0)", "events sort by time"],
     ["recording/record.ts", "first.get(record.id) === record", "true", "a reference twice in a call is one record"],
     ["recording/record.ts", "    permitted: failIfErasing({ workspaceId }),\n", "", "nothing is recorded for a workspace whose erasure has begun since, or whose key is cached"],
+    ["recording/record.ts", "if (!isReferenceMissing(error)) throw error;", "throw error;", "a lead that is erased in between fails no call about others"],
+    ["recording/run-recording.ts", "    missing: new Error(\"a record that one of the runs refers to was deleted during both tries\"),\n", "", "a valid call that fails is repeated"],
     ["recording/references.ts", "if (!isSubscription)", "if (false)", "a foreign automation is an error"],
     ["recording/run-recording.ts", ".filter((run) => isShown(automations.get(run.automationId), servesCrmSource))", "", "runs of a CRM are not announced until they are served"],
     ["recording/run-recording.ts", "leadId: report.leadId ?? null,", "leadId: null,", "a run names its lead"],

@@ -1,6 +1,5 @@
 import { z } from "@hono/zod-openapi";
 import { several } from "../../contract/fields.ts";
-import type { InputError } from "../../contract/input-error.ts";
 import { RECORD_MAX_BYTES } from "../../contract/limits.ts";
 import {
   combine,
@@ -15,7 +14,7 @@ import type { WakeUp } from "../../delivery/messages.ts";
 import { Name, Reference } from "../../primitives/text.ts";
 import { findPlacement } from "../../workspaces/placement.ts";
 import { failIfErasing } from "../../workspaces/write-guard.ts";
-import { refuseMissing } from "./references.ts";
+import { isReferenceMissing, refuseMissing } from "./references.ts";
 
 /*
  * Records what the platform reports. This file commits a recording call, and has what all of them share. The other
@@ -46,12 +45,16 @@ export interface RecordingPlan<Changed = number> {
    * application must not undo a change that another call made after the first.
    */
   isIdempotent: boolean;
-  /** The error to throw if the database rejects a reference after all; by default, the workspace is unknown. */
-  missing?: InputError;
+  /**
+   * The error to throw if the database rejects a reference although the call was planned again; by default, the workspace
+   * is unknown. If the call is valid, this is no InputError, because the platform does not repeat an invalid call.
+   */
+  missing?: Error;
 }
 
 /**
- * Records one call: plans it, and commits its statements as one transaction.
+ * Records one call: plans it, and commits its statements as one transaction. Plans it again, once, if a record that it
+ * refers to was deleted in between.
  *
  * @param plan reads what the plan depends on, and returns the plan. Throws an InputError for invalid input.
  * @param now when the call was received, in Unix milliseconds; records get this time.
@@ -67,16 +70,23 @@ export async function record<Input extends { workspaceId: string }, Changed>(
 ): Promise<{ ids: string[]; changed: Changed; database: string; wakeUps: WakeUp[] }> {
   const { workspaceId } = input;
   const { db, database } = await findPlacement(env, workspaceId);
-  const { ids, statements, isIdempotent, missing } = await plan(input, { env, db, now });
-  const committed = commit(isIdempotent ? db : withoutRetries(db), {
-    // An erasure may have begun since the call was planned, or the plan may not have read the workspace at all, because
-    // this isolate has cached its data key.
-    permitted: failIfErasing({ workspaceId }),
-    changed: statements,
-    wakeUps: selectWakeUps(workspaceId, now),
+  const context = { env, db, now };
+  const commitPlan = ({ statements, isIdempotent }: RecordingPlan<Changed>) =>
+    commit(isIdempotent ? db : withoutRetries(db), {
+      // An erasure may have begun since the call was planned, or the plan may not have read the workspace at all, because
+      // this isolate has cached its data key.
+      permitted: failIfErasing({ workspaceId }),
+      changed: statements,
+      wakeUps: selectWakeUps(workspaceId, now),
+    });
+  const planned = await plan(input, context);
+  const committed = commitPlan(planned).catch(async (error) => {
+    if (!isReferenceMissing(error)) throw error;
+    // A lead that a run refers to may have been erased since the call was planned. The second plan knows.
+    return commitPlan(await plan(input, context));
   });
-  const { changed, wakeUps } = await refuseMissing(committed, missing);
-  return { ids, changed, database, wakeUps };
+  const { changed, wakeUps } = await refuseMissing(committed, planned.missing);
+  return { ids: planned.ids, changed, database, wakeUps };
 }
 
 /**

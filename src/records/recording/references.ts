@@ -60,17 +60,21 @@ export async function findReferenced(
 /**
  * Awaits a write whose rows refer to others.
  *
- * @throws InputError `missing` if one of those rows does not exist; InputError if `failIfErasing` has failed.
+ * @throws `missing` if one of those rows does not exist; InputError if `failIfErasing` has failed.
  */
 export async function refuseMissing<T>(
   write: Promise<T>,
-  missing: InputError = unknownWorkspace(),
+  missing: Error = unknownWorkspace(),
 ): Promise<T> {
   return write.catch((thrown: unknown) => {
     const error = causeOf(thrown);
     if (isErasing(error)) throw beingErased();
-    const isMissing =
-      error instanceof Error && error.message.includes("FOREIGN KEY constraint failed");
-    throw isMissing ? missing : error;
+    throw isReferenceMissing(error) ? missing : error;
   });
+}
+
+/** Whether a write failed because a row that one of its rows refers to does not exist. */
+export function isReferenceMissing(thrown: unknown): boolean {
+  const error = causeOf(thrown);
+  return error instanceof Error && error.message.includes("FOREIGN KEY constraint failed");
 }

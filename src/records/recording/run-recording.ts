@@ -3,7 +3,6 @@ import { type SQL, sql } from "drizzle-orm";
 import { RunStatus, TriggerType } from "../../contract/enumerations.ts";
 import { AutomationId, Instant, LeadId, WorkspaceId } from "../../contract/fields.ts";
 import { derivedId } from "../../contract/ids.ts";
-import { InputError } from "../../contract/input-error.ts";
 import { servesCrmSources } from "../../contract/served.ts";
 import { runs as runsTable } from "../../db/schema.ts";
 import { announce, draftEvent } from "../../events/outbox.ts";
@@ -58,10 +57,7 @@ export async function planRuns(
   const announced = announce(workspaceId, "run.completed", drafts, isNew, now);
   return {
     ...planInsertion(reported, announced, insertRuns(workspaceId, found)),
-    missing: new InputError(
-      "runs",
-      "an automation that one of them refers to has just been removed",
-    ),
+    missing: new Error("a record that one of the runs refers to was deleted during both tries"),
   };
 }
 

@@ -1,6 +1,8 @@
-import { expect, test } from "vitest";
+import { env } from "cloudflare:workers";
+import { describe, expect, test } from "vitest";
 import { LeadSource } from "../../../src/contract/enumerations.ts";
 import { eventIdAt } from "../../../src/contract/ids.ts";
+import { InputError } from "../../../src/contract/input-error.ts";
 import type { Lead } from "../../../src/records/leads.ts";
 import type { Run } from "../../../src/records/runs.ts";
 import {
@@ -16,6 +18,8 @@ import {
   recordLead,
   runReport,
 } from "../../support/api.ts";
+import { interposed } from "../../support/interposed.ts";
+import { record } from "../../support/record.ts";
 
 /** A workspace, the leads and events that it shows, and a call that records leads. */
 async function openLeads() {
@@ -249,4 +253,39 @@ test("recordRuns writes no run if one names an unknown, removed or foreign autom
       "runs[1].leadId: no such lead in this workspace",
     );
   expect([await listed(), await announced(), await stranger.listed()]).toEqual([[], [], []]);
+});
+
+describe("recordRuns of leads that are erased while it commits", () => {
+  /** Records a run of each of some leads. Before its n-th transaction, the n-th lead of `erased` is erased. */
+  async function recordDuringErasures(leadsWithRuns: number, erased: number) {
+    const { workspaceId, api } = await openListeningWorkspace();
+    const automationId = await recordAutomation(workspaceId);
+    const leads = Array.from({ length: leadsWithRuns }, (_, i) => leadReport(String(i)));
+    const { ids } = await Platform.recordLeads({ workspaceId, leads });
+    const left = ids.slice(0, erased);
+    const DB = interposed(env.DB, async ({ texts, go }) => {
+      const isRecording = texts.some((text) => /insert into "?runs/i.test(text));
+      const id = isRecording && left.shift();
+      if (id) await Platform.eraseLeads({ workspaceId, ids: [id] });
+      return go();
+    });
+    const runs = ids.map((leadId, i) => runReport(String(i), automationId, { leadId }));
+    const recorded = record({ ...env, DB }, "recordRuns", { workspaceId, runs }, Date.now());
+    return { ids, recorded, listed: () => listAll<Run>(api, "runs") };
+  }
+
+  test("records its runs, of which those of the erased lead have none", async () => {
+    const { ids, recorded, listed } = await recordDuringErasures(2, 1);
+    expect(await recorded).toMatchObject({ changed: 2 });
+    const leadIds = (await listed()).map(({ lead_id }) => lead_id);
+    expect(new Set(leadIds)).toEqual(new Set([null, ids[1]]));
+  });
+
+  test("fails as a call that can be repeated if another is erased during the second try", async () => {
+    const { recorded, listed } = await recordDuringErasures(2, 2);
+    const error = await recorded.catch((thrown: unknown) => thrown);
+    expect(error).toBeInstanceOf(Error);
+    expect(error).not.toBeInstanceOf(InputError);
+    expect(await listed()).toEqual([]);
+  });
 });
