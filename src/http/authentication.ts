@@ -43,9 +43,8 @@ import type { Admission, AppEnv } from "./context.ts";
  */
 export const authenticate = createMiddleware<AppEnv>(async (c, next) => {
   await noteAddress(c);
-  const key = parseBearer(c.req.header("Authorization"));
-  if (key === null || !(await isApiKey(c.env.API_KEY_CHECKSUM_KEYS, key)))
-    throw await failedAuthentication(c);
+  const key = await readApiKey(c);
+  if (key === null) throw await failedAuthentication(c);
   const keyHash = await hashApiKey(key);
   if (Date.now() < (unknownKeys.get(keyHash) ?? 0)) throw await failedAuthentication(c);
   const repeated = recentRefusals.repeatRefusal(keyHash, Date.now());
@@ -208,6 +207,12 @@ function cacheKey(
   bookmark: string | null,
 ): void {
   knownKeys.set(keyHash, { workspaceId: c.get("workspaceId"), database, bookmark });
+}
+
+/** Reads the API key of the request; null if there is none, or its checksum is wrong, so that it was never issued. */
+export async function readApiKey(c: Context<AppEnv>): Promise<string | null> {
+  const key = parseBearer(c.req.header("Authorization"));
+  return key !== null && (await isApiKey(c.env.API_KEY_CHECKSUM_KEYS, key)) ? key : null;
 }
 
 /** Returns the token of an `Authorization` header (RFC 6750; the scheme in any case); null if there is none. */

@@ -3,7 +3,7 @@ import type { Context } from "hono";
 import { ApiError, type ErrorDetails, type Reason } from "../contract/errors.ts";
 import { type Feature, isServed } from "../contract/served.ts";
 import { isText } from "../primitives/text.ts";
-import { authenticate } from "./authentication.ts";
+import { authenticate, readApiKey } from "./authentication.ts";
 import { readJson } from "./body.ts";
 import type { AppEnv } from "./context.ts";
 import { featureOf } from "./served.ts";
@@ -43,7 +43,8 @@ export function serveMcp(app: OpenAPIHono<AppEnv>): void {
     const served = tools.filter(({ features }) =>
       features.every((feature) => isServed(c.env.SERVED_ROUTES, feature)),
     );
-    const called = await callTool(app, c, served);
+    // A request without an issued key is refused before the SDK reads it.
+    const called = (await readApiKey(c)) === null ? undefined : await callTool(app, c, served);
     if (called?.isCounted) return called.response;
     let response: Response | undefined;
     await authenticate(c, async () => {
