@@ -155,8 +155,13 @@ export function selectWithPending(after: string): Statements<string[]> {
   return readAs(withPending({ after }), (rows) => rows.map(({ id }) => id));
 }
 
+/**
+ * The pending deliveries of a subscription that count for `PENDING_MAX`. What a replay has scheduled counts once it is
+ * due: a replay may schedule all stored events, hours ahead, and says nothing about the endpoint until it sends them.
+ */
 const PENDING_OF_ONE = sql`SELECT ${deliveries.eventId} FROM ${PENDING}
-  WHERE ${deliveries.subscriptionId} = ${sql.placeholder("subscriptionId")} AND ${deliveries.state} = 'pending'`;
+  WHERE ${deliveries.subscriptionId} = ${sql.placeholder("subscriptionId")} AND ${deliveries.state} = 'pending'
+    AND NOT (${deliveries.priority} = ${PRIORITY.scheduled} AND ${deliveries.attempts} = 0 AND ${deliveries.dueAt} > ${NOW})`;
 
 const exhaustOldest = prepared(
   qb

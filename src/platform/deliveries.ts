@@ -2,7 +2,6 @@ import { z } from "@hono/zod-openapi";
 import { encodeCursor } from "../contract/cursor.ts";
 import { RedeliveryState, ShownDeliveryState, WebhookEvent } from "../contract/enumerations.ts";
 import { EventId, Instant, LeadId, several, WebhookId, WorkspaceId } from "../contract/fields.ts";
-import { InputError } from "../contract/input-error.ts";
 import { PAGE_LIMIT, REDELIVERIES_PER_SECOND, RESENDS_AHEAD_MS } from "../contract/limits.ts";
 import type { Database } from "../db/client.ts";
 import { sendWakeUps } from "../delivery/messages.ts";
@@ -23,7 +22,7 @@ import {
   sumLedgers,
 } from "../history/ledger.ts";
 import { DeliveryDetails, DeliveryView, FailureView, Redelivered } from "../history/views.ts";
-import { REDELIVERY_EXAMINED_MAX, sendAgain } from "../replay/replay.ts";
+import { inactiveWebhook, REDELIVERY_EXAMINED_MAX, sendAgain } from "../replay/replay.ts";
 import { allPlacements } from "../workspaces/placement.ts";
 import {
   cursorOf,
@@ -149,7 +148,7 @@ export const redeliver = operation({
   ],
   async run(call, { webhookId, eventIds, since, until, states, type, status, cursor, dryRun }) {
     const now = Date.now();
-    // The audit trail has one change for a range, however many calls it takes.
+    // A range is one change, however many calls it takes.
     if (cursor == null && !dryRun) call.noteChange?.({ webhookId });
     const named = eventIds && { eventIds };
     const range = {
@@ -163,8 +162,7 @@ export const redeliver = operation({
     const placement = await findWebhook(call, webhookId);
     const wanted = { ...(named ?? range), dryRun: dryRun === true };
     const requeued = await sendAgain(placement.db, webhookId, wanted, now);
-    if (!requeued)
-      throw new InputError("webhookId", "it is disabled, or its workspace has no access");
+    if (!requeued) throw inactiveWebhook();
     const { count, next, queue } = requeued;
     if (!wanted.dryRun)
       call.ctx.waitUntil(

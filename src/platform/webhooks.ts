@@ -31,7 +31,7 @@ import {
   WebhookView,
 } from "../history/views.ts";
 import { label } from "../primitives/text.ts";
-import { enableAndReplay, REDELIVERY_EXAMINED_MAX } from "../replay/replay.ts";
+import { enableAndReplay, inactiveWebhook, REDELIVERY_EXAMINED_MAX } from "../replay/replay.ts";
 import {
   changeFields,
   diffFields,
@@ -185,16 +185,13 @@ export const enableWebhook = operation({
     const since = redeliverSince ?? null;
     const now = Date.now();
     const before = await findFields(placement.db, webhookId);
-    // The calls that continue a range find the subscription enabled, so they are no further change.
-    if (before.disabledAt !== null || (since !== null && cursor == null))
+    const after = since === null ? null : (cursor ?? null);
+    // A range is one change, however many calls it takes.
+    if (after === null && (since !== null || before.disabledAt !== null))
       call.noteChange?.({ webhookId, ...diffFields(before, { ...before, disabledAt: null }) });
-    const { count, next, queue } = await enableAndReplay(
-      placement.db,
-      webhookId,
-      since,
-      now,
-      cursor,
-    );
+    const replayed = await enableAndReplay(placement.db, webhookId, since, now, after);
+    if (!replayed) throw inactiveWebhook();
+    const { count, next, queue } = replayed;
     if (since !== null)
       call.ctx.waitUntil(
         sendWakeUps(call.env, placement.database, [{ subscriptionId: webhookId, queue }]),

@@ -63,6 +63,10 @@ export interface Replayed {
  * Enables a disabled subscription again. With `since`, also replays the events since then that it has not received,
  * of the types that it lists. Events from before its creation are left out.
  *
+ * @param after where the previous call stopped. A call that continues does not enable the subscription, because
+ *   somebody may have disabled it since the first one.
+ * @returns null, without sending anything, if events are to be sent to a subscription that is disabled, or whose
+ *   workspace has no access.
  * @throws InputError if there is no such subscription.
  */
 export async function enableAndReplay(
@@ -71,14 +75,18 @@ export async function enableAndReplay(
   since: number | null,
   now: number,
   after: Position | null = null,
-): Promise<Replayed> {
+): Promise<Replayed | null> {
+  if (since !== null) {
+    const { accessGranted } = await findSubscription(db, subscriptionId, now);
+    if (!accessGranted) return null;
+  }
   // Not retried: a second try could enable a subscription that somebody has disabled again.
   const { subscription } = await commit(withoutRetries(db), {
-    enabled: enableSubscription(subscriptionId),
+    enabled: after === null ? enableSubscription(subscriptionId) : undefined,
     subscription: knownSubscription(subscriptionId, now),
   });
-  if (since === null || !subscription.isActive)
-    return { count: 0, next: null, queue: subscription.queue };
+  if (since === null) return { count: 0, next: null, queue: subscription.queue };
+  if (!subscription.isActive) return null;
   const range = { since, until: null, states: UNDELIVERED, after };
   return replayRange(db, subscription, range, now);
 }
@@ -102,6 +110,11 @@ export async function sendAgain(
   const { eventIds, dryRun = false } = wanted;
   const count = await resend(db, subscriptionId, eventIds, dryRun, now);
   return { count, next: null, queue: subscription.queue };
+}
+
+/** Returns the error for a subscription that is not active, where events are to be sent to it again. */
+export function inactiveWebhook(): InputError {
+  return new InputError("webhookId", "it is disabled, or its workspace has no access");
 }
 
 /** An event with its delivery to the subscription. Without a delivery, the fields of the delivery are null. */

@@ -6,7 +6,7 @@ import { derivedId, randomId } from "../../../src/contract/ids.ts";
 import { PENDING_MAX } from "../../../src/contract/limits.ts";
 import { isoTime } from "../../../src/contract/time.ts";
 import { commit, openDatabase } from "../../../src/db/client.ts";
-import { automations, PRIORITY, workspaces } from "../../../src/db/schema.ts";
+import { automations, PRIORITY, type Priority, workspaces } from "../../../src/db/schema.ts";
 import { exhaustOverflow } from "../../../src/delivery/cancellation.ts";
 import { CONCURRENCY_MAX } from "../../../src/delivery/policy.ts";
 import { UnreadableEvent } from "../../../src/events/bodies.ts";
@@ -503,13 +503,17 @@ async function insertNewer(
   count: number,
   type: WebhookEvent,
   { id, workspaceId }: { id: string; workspaceId: string },
+  { priority, dueAt }: { priority: Priority; dueAt: number } = {
+    priority: PRIORITY.untried,
+    dueAt: NOW,
+  },
 ): Promise<void> {
   await WORKSPACE_DB.prepare(
-    `INSERT INTO deliveries (subscription_id, event_id, workspace_id, type, state, due_at)
+    `INSERT INTO deliveries (subscription_id, event_id, workspace_id, type, state, priority, due_at)
       WITH RECURSIVE newer (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM newer WHERE i < ?)
-      SELECT ?, 'evt_z' || i, ?, ?, 'pending', ? FROM newer`,
+      SELECT ?, 'evt_z' || i, ?, ?, 'pending', ?, ? FROM newer`,
   )
-    .bind(count, id, workspaceId, type, NOW)
+    .bind(count, id, workspaceId, type, priority, dueAt)
     .run();
 }
 
@@ -521,6 +525,16 @@ test("deliveries of a removed event type displace no others before their rows ar
   await commit(database, updateSubscription(id, { events: ["lead.created"] }));
   expect(await commit(database, exhaustOverflow(id, NOW + 1_000))).toBe(0);
   expect(await subscriptionRow(id)).toMatchObject({ cancelling: true, pendingExhaustedAt: null });
+});
+
+test("deliveries that a replay has scheduled count for the bound once they are due", async () => {
+  const { id, workspaceId } = await owed(1, NOW);
+  const replayed = { priority: PRIORITY.scheduled, dueAt: NOW + HOUR_MS };
+  await insertNewer(PENDING_MAX + 5, "lead.created", { id, workspaceId }, replayed);
+  const exhaustAt = (now: number) => commit(openDatabase(WORKSPACE_DB), exhaustOverflow(id, now));
+  expect(await exhaustAt(NOW + HOUR_MS - 1)).toBe(0);
+  expect(await subscriptionRow(id)).toMatchObject({ pendingExhaustedAt: null });
+  expect(await exhaustAt(NOW + HOUR_MS)).toBe(6);
 });
 
 test("deliveries beyond the bound of a leased subscription are exhausted, but for the oldest hundred", async () => {

@@ -1,6 +1,7 @@
 import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test";
 import { eq, sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
+import { encodeCursor } from "../../../src/contract/cursor.ts";
 import type { DeliveryState } from "../../../src/contract/enumerations.ts";
 import { eventIdAt } from "../../../src/contract/ids.ts";
 import { isoTime } from "../../../src/contract/time.ts";
@@ -104,6 +105,24 @@ describe("a subscription that is re-enabled", () => {
     else expect(await errorOf(enabling)).toContain("redeliverSince");
     expect((await subscriptionRow(id)).disabledAt).toBe(isValid ? null : T0);
   });
+});
+
+test("enableWebhook with a cursor is rejected once somebody has disabled the subscription again", async () => {
+  const { id } = await disabled();
+  const cursor = encodeCursor("redelivery", { at: T0, id: eventIdAt(T0) });
+  const redeliverSince = isoTime(Date.now() - DAY_MS);
+  const call = Platform.enableWebhook({ webhookId: id, redeliverSince, cursor });
+  expect(await errorOf(call)).toContain("it is disabled");
+  expect((await subscriptionRow(id)).disabledAt).toBe(T0);
+});
+
+test("enableWebhook with redeliverSince enables nothing for a workspace without access", async () => {
+  const { id, workspaceId } = await disabled();
+  await Platform.setWorkspaceAccess({ workspaceId, granted: false });
+  const redeliverSince = isoTime(Date.now() - DAY_MS);
+  const call = Platform.enableWebhook({ webhookId: id, redeliverSince });
+  expect(await errorOf(call)).toContain("its workspace has no access");
+  expect((await subscriptionRow(id)).disabledAt).toBe(T0);
 });
 
 describe("a redelivery", () => {
