@@ -55,9 +55,9 @@ export async function query(execute: Execute, database: string, sql: string): Pr
   return rows;
 }
 
-/** Selects the audit trail since a time, without recording calls and checks, which are many. */
+/** Selects the audit trail since a time, without checks, which are many. */
 const trailSince = (at: number) =>
-  `SELECT * FROM audit_trail WHERE at >= ${at} AND method NOT LIKE 'record%' AND method NOT IN ('backlog', 'ledger', 'health', 'databases') ORDER BY at`;
+  `SELECT * FROM audit_trail WHERE at >= ${at} AND method NOT IN ('backlog', 'ledger', 'health', 'databases') ORDER BY at`;
 
 /**
  * Reads the tables with the decisions of people. Keys and the audit trail are in `DB` only.

@@ -83,9 +83,7 @@ async function runNoted(
       durationMs: entry.durationMs,
       ids: entry.ids.join(" "),
     });
-    const written = writeAuditEntry(env, entry);
-    if (operation.isAuditedLater) ctx.waitUntil(written);
-    else await written;
+    if (!operation.isOnlyLogged) await writeAuditEntry(env, entry);
   }
 }
 

@@ -38,8 +38,11 @@ export interface Operation<
   input: Input;
   output: Output;
   examples: readonly [z.input<Input>, ...z.input<Input>[]];
-  /** Whether a call returns before its entry in the audit trail is written. Frequent calls do not wait for it. */
-  isAuditedLater?: boolean;
+  /**
+   * Whether only the log has its calls. There may be as many recording calls as records, and the audit trail is in the
+   * directory, whose size no further database relieves.
+   */
+  isOnlyLogged?: boolean;
   /**
    * Performs the operation with the parsed input.
    *

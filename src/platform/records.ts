@@ -38,7 +38,7 @@ export const recordAutomations = operation({
       ],
     },
   ],
-  isAuditedLater: true,
+  isOnlyLogged: true,
   async run(call, input) {
     for (let tries = 0; tries < CONFLICT_TRIES; tries++) {
       const { ids, changed } = await recordAndWake(call, planAutomations, input);
@@ -53,7 +53,6 @@ export const removeAutomations = operation({
   input: AutomationRemoval,
   output: z.object({ removed: z.int() }),
   examples: [{ workspaceId, ids: ["aut_…"] }],
-  isAuditedLater: true,
   async run(call, input) {
     const { changed } = await recordAndWake(call, planRemoval, input);
     return { removed: changed };
@@ -67,7 +66,7 @@ export const recordLeads = operation({
   examples: [
     { workspaceId, leads: [{ reference: "crm-1", source: "crm", agent, name: "Camille Durand" }] },
   ],
-  isAuditedLater: true,
+  isOnlyLogged: true,
   async run(call, input) {
     const { ids, changed } = await recordAndWake(call, planLeads, input);
     return { ids, created: changed };
@@ -92,7 +91,7 @@ export const recordRuns = operation({
       ],
     },
   ],
-  isAuditedLater: true,
+  isOnlyLogged: true,
   async run(call, input) {
     const { ids, changed } = await recordAndWake(call, planRuns, input);
     return { ids, created: changed };
