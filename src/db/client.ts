@@ -74,6 +74,7 @@ interface PreparedQuery {
 
 function prepareQuery(query: DrizzleQuery): PreparedQuery {
   const built: object = is(query, SQL) ? qb.run(query) : query;
+  // Raw SQL needs no preparation.
   if (!("prepare" in built)) return built as PreparedQuery;
   checkNames(built);
   return (built as { prepare(): PreparedQuery }).prepare();
@@ -99,6 +100,7 @@ function toStatements(part: Part): Statements<unknown> {
   if ("queries" in part) return part;
   const query = prepareQuery(part);
   const read = ([result]: D1Result[]) => {
+    // Drizzle returns the result itself for a query without rows.
     const rows = query.mapResult(result, true);
     return rows === result ? undefined : rows;
   };

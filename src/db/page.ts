@@ -8,8 +8,8 @@ import { type Database, prepared, query, type RowQuery } from "./client.ts";
  * Keyset pagination, newest first. A page starts after the position of the last item of the previous page, so rows that
  * are added in the meantime cause no gaps or repetitions.
  *
- * A list may hide rows, such as those of a removed automation. A page then examines up to `PAGE_EXAMINED_MAX` rows. Only
- * beyond that can it be short, or empty, although there is a next one.
+ * A list may hide rows, such as those of a removed automation. A page then examines up to `PAGE_EXAMINED_MAX` rows. So it
+ * can be short, or empty, although there is a next one. A page of very large items is short, too (`PAGE_MAX_BYTES`).
  */
 
 /** A request for a page: at most `limit` items, older than `after`. */
@@ -98,7 +98,7 @@ export const PAGE_EXAMINED_MAX = 10_000;
 
 /**
  * Prepares the queries for a page of a list that hides rows, like `preparePage`. Usually, a page is one query for the
- * rows that it shows and one more. If one of these is hidden, two more queries find the last row to examine, and the
+ * rows that it shows and one more row. If one of these is hidden, two more queries find the last row to examine, and the
  * rows to show up to there.
  *
  * @param isHidden the SQL condition that the list selects as `isHidden`.

@@ -234,8 +234,7 @@ export const subscriptions = sqliteTable(
       .notNull()
       .default(false),
     /**
-     * When it first exceeded `PENDING_MAX`; null if it has not. It is cleared when the pace changes and no streak is
-     * left, as after the first success.
+     * When it first exceeded `PENDING_MAX`; null if it has not. A round whose last attempt has succeeded clears it.
      */
     pendingExhaustedAt: integer("pending_exhausted_at"),
     /** When it was deleted; the row stays until none of its deliveries is pending. */
@@ -441,7 +440,7 @@ export const attempts = sqliteTable(
     outcome: text().notNull(),
     status: integer(),
     durationMs: integer("duration_ms").notNull(),
-    /** The stored part of the response, encrypted (delivery/response.ts); null for a success that is not a test. */
+    /** The stored part of the response, encrypted (delivery/response.ts); null if none was stored. */
     response: bytes(),
   },
   (table) => [primaryKey({ columns: [table.subscriptionId, table.eventId, table.attempt] })],

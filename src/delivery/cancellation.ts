@@ -116,8 +116,7 @@ export function cancelDeliveries(values: {
 }
 
 /**
- * Exhausts up to `CLEANUP_MAX` deliveries, of all workspaces, that have failed and have been due for a week. Their
- * endpoint has failed whenever a request was possible. Deliveries that were never tried stay pending, so an endpoint
+ * Exhausts up to `CLEANUP_MAX` deliveries, of all workspaces, that have failed and have been due for a week. Deliveries that were never tried stay pending, so an endpoint
  * that is only slow loses nothing. Leased subscriptions are left to a later run.
  */
 export const exhaustExpired = prepared(
@@ -142,7 +141,6 @@ const OVERFLOW = "overflow";
 const OVERFLOW_CHECKED_MAX = 20;
 /** Maximum deliveries of one subscription that a run exhausts. */
 const OVERFLOW_EXHAUSTED_MAX = 2 * CLEANUP_MAX;
-const IS_LEASED = sql`${subscriptions.leasedUntil} > ${NOW}`;
 
 const withPending = prepared(
   qb.all<{ id: string }>(sql`
@@ -159,9 +157,14 @@ export function selectWithPending(after: string): Statements<string[]> {
  * The pending deliveries of a subscription that count for `PENDING_MAX`. What a replay has scheduled counts once it is
  * due: a replay may schedule all stored events, hours ahead, and says nothing about the endpoint until it sends them.
  */
-const PENDING_OF_ONE = sql`SELECT ${deliveries.eventId} FROM ${PENDING}
+const PENDING_OF_ONE = sql`SELECT ${deliveries.eventId}, ${deliveries.priority}, ${deliveries.dueAt} FROM ${PENDING}
   WHERE ${deliveries.subscriptionId} = ${sql.placeholder("subscriptionId")} AND ${deliveries.state} = 'pending'
     AND NOT (${deliveries.priority} = ${PRIORITY.scheduled} AND ${deliveries.attempts} = 0 AND ${deliveries.dueAt} > ${NOW})`;
+
+/** The first of these in the order of claims, if the subscription is leased: they are probably being sent. */
+const PROBABLY_CLAIMED = sql`SELECT event_id FROM (${PENDING_OF_ONE}) ORDER BY priority, due_at, event_id
+  LIMIT (SELECT iif(${subscriptions.leasedUntil} > ${NOW}, ${CLAIM_MAX}, 0) FROM ${subscriptions}
+    WHERE ${subscriptions.id} = ${sql.placeholder("subscriptionId")})`;
 
 const exhaustOldest = prepared(
   qb
@@ -178,10 +181,9 @@ const exhaustOldest = prepared(
       sql`${deliveries.subscriptionId} = ${sql.placeholder("subscriptionId")} AND ${deliveries.state} = 'pending'
         AND ${deliveries.eventId} IN (
           SELECT event_id FROM (${PENDING_OF_ONE})
+          WHERE event_id NOT IN (${PROBABLY_CLAIMED})
           ORDER BY event_id
-          LIMIT max(0, min(${OVERFLOW_EXHAUSTED_MAX}, (SELECT count(*) FROM (${PENDING_OF_ONE})) - ${PENDING_MAX}))
-          OFFSET (SELECT iif(${IS_LEASED}, ${CLAIM_MAX}, 0) FROM ${subscriptions}
-            WHERE ${subscriptions.id} = ${sql.placeholder("subscriptionId")}))
+          LIMIT max(0, min(${OVERFLOW_EXHAUSTED_MAX}, (SELECT count(*) FROM (${PENDING_OF_ONE})) - ${PENDING_MAX})))
         AND EXISTS (SELECT 1 FROM ${subscriptions} WHERE ${subscriptions.id} = ${deliveries.subscriptionId}
           AND NOT ${subscriptions.cancelling} AND ${IS_WRITABLE})`,
     )
@@ -202,7 +204,8 @@ const noteOverflow = prepared(
  * Exhausts the oldest pending deliveries of a subscription beyond `PENDING_MAX`, in bounded pieces. Sets
  * `pendingExhaustedAt`, so that the administrators are notified. Reads how many it exhausted. The scheduled job calls
  * it for one subscription after another, so the rows to count exceed the bound by what is added between two calls. It
- * does not spare a leased subscription: an endpoint that answers slowly is leased nearly always.
+ * does not spare a leased subscription, except what is probably being sent: an endpoint that answers slowly is leased
+ * nearly always.
  */
 export function exhaustOverflow(subscriptionId: string, now: number): Statements<number> {
   const values = { subscriptionId, now };

@@ -59,7 +59,8 @@ export const ATTEMPT_DUE_AT = sql<number>`max(
     ${deliveries.dueAt}))`;
 
 /**
- * SQL expression: when the subscription may be sent its next delivery; null if none is pending.
+ * SQL expression: when the subscription may be sent its next delivery; null if none is pending. Of each line, the one
+ * that is due first suffices: what `ATTEMPT_DUE_AT` adds to its due time is the same for the whole line, or is past.
  *
  * @param condition restricts the deliveries that count.
  */

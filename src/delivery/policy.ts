@@ -122,6 +122,8 @@ export interface Attempt<OutcomeOfAttempt extends AttemptOutcome = AttemptOutcom
   delivery: PendingDelivery;
   outcome: OutcomeOfAttempt;
   startedAt: number;
+  /** Whether the subscription was blocked when it started, as only a manual send may start. */
+  startedWhileBlocked: boolean;
   endedAt: number;
 }
 
@@ -151,12 +153,9 @@ function isSlowFailure({ outcome, startedAt, endedAt }: Attempt<Outcome>): boole
   return failureOf(outcome) === "unavailable" || endedAt - startedAt >= SLOW_RESPONSE_MS;
 }
 
-/**
- * Whether the attempt started before its subscription was blocked. While it is blocked, only manual sends start, so theirs
- * are no such attempts.
- */
-function wasInFlight({ blockedUntil }: Pace, { delivery, startedAt }: Attempt): boolean {
-  return startedAt < blockedUntil && delivery.priority !== PRIORITY.manual;
+/** Whether the attempt was in flight when its subscription was blocked. */
+function wasInFlight({ blockedUntil }: Pace, attempt: Attempt): boolean {
+  return attempt.startedAt < blockedUntil && !attempt.startedWhileBlocked;
 }
 
 function paceAfterSuccess(pace: Pace, attempt: Attempt<Outcome>): Pace {
@@ -183,7 +182,11 @@ function paceAfterFailure(pace: Pace, attempt: Attempt<Outcome>): Pace {
   if (wasInFlight(pace, attempt)) {
     // It says nothing about the endpoint since it was blocked, except how long the endpoint asks to be left alone.
     const askedUntil = endedAt + requestedWaitSeconds(outcome) * 1000;
-    return { ...pace, slow, streak, blockedUntil: Math.max(pace.blockedUntil, askedUntil) };
+    const blockedUntil = Math.max(pace.blockedUntil, askedUntil);
+    // The success of another request in flight may have ended the streak, so that this failure begins one.
+    const streakRetryAt =
+      pace.streak === null ? nextProbeAt(blockedUntil, attempt) : pace.streakRetryAt;
+    return { ...pace, slow, streak, blockedUntil, streakRetryAt };
   }
   const waitMs = spacingMs(streak, outcome);
   if (waitMs === 0 && !isSpaced(pace)) {
@@ -193,8 +196,13 @@ function paceAfterFailure(pace: Pace, attempt: Attempt<Outcome>): Pace {
   }
   // After an outage, the first rejections need no wait (`SPACED_FROM_EVENTS`). Requests stay spaced, one at a time.
   const blockedUntil = waitMs === 0 ? pace.blockedUntil : endedAt + waitMs;
-  const streakRetryAt = Math.max(blockedUntil, endedAt + PROBE_INTERVAL_MS);
+  const streakRetryAt = nextProbeAt(blockedUntil, attempt);
   return { concurrency: 1, slow, streak, blockedUntil, streakRetryAt };
+}
+
+/** When, after a failure, what failed in the streak is due: the `streakRetryAt` while requests are spaced. */
+function nextProbeAt(blockedUntil: number, { endedAt }: Attempt): number {
+  return Math.max(blockedUntil, endedAt + PROBE_INTERVAL_MS);
 }
 
 /** Whether the delivery has already failed within the streak. */
@@ -334,7 +342,6 @@ export function noteTypeOutcome(known: TypeOutcomes, attempt: Attempt<Outcome>):
   const { delivery, outcome, endedAt } = attempt;
   const { type, priority } = delivery;
   if (succeeded(outcome)) {
-    if (!known.rejections[type] && known.acceptedTypes.includes(type)) return known;
     const { [type]: _, ...rejections } = known.rejections;
     return { rejections, acceptedTypes: [...new Set([...known.acceptedTypes, type])].toSorted() };
   }

@@ -336,7 +336,7 @@ const changeSubscriptions = prepared(
         (column, name) =>
           sql`iif(${IS_CURRENT_PACE} AND NOT ${IS_STORED}, ${changeField(column, name)}, ${column})`,
       ),
-      // A success may change nothing of the pace.
+      // Whether or not the pace has changed: a success may leave it as it is.
       pendingExhaustedAt: sql`iif(change.value->>'$.last.status' BETWEEN 200 AND 299 AND NOT ${IS_STORED}, NULL, ${subscriptions.pendingExhaustedAt})`,
       lastAttempt: sql`coalesce(change.value->>'last', ${subscriptions.lastAttempt})`,
       leasedUntil: sql`iif(change.value->>'release', 0, ${subscriptions.leasedUntil})`,

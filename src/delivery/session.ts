@@ -4,7 +4,13 @@ import { DNS_BEFORE_POST_MS } from "../endpoints/resolve.ts";
 import { UnreadableEvent } from "../events/bodies.ts";
 import { type Connections, type Slot, STUCK_MS } from "./connections.ts";
 import type { WakeUp } from "./messages.ts";
-import { InvocationLimit, type Outcome, statusOf, succeeded } from "./outcome.ts";
+import {
+  type AttemptOutcome,
+  InvocationLimit,
+  type Outcome,
+  statusOf,
+  succeeded,
+} from "./outcome.ts";
 import {
   type Attempt,
   adjustPace,
@@ -108,7 +114,7 @@ export interface RoundResult {
 /**
  * Sends the due deliveries of one subscription, in two steps that alternate. A round with the database records
  * outcomes, claims due deliveries, and extends or releases the lease. Then requests are sent until another round is
- * due. The session ends when nothing is due, when requests are spaced, or when time is up.
+ * due. The session ends when nothing is due, when an attempt leaves requests spaced, or when time is up.
  *
  * If the process dies, or a round fails, the outcomes that are not recorded are lost. These deliveries are sent
  * again once the lease has ended.
@@ -168,6 +174,7 @@ export class DeliverySession {
     const { round, hasTime } = this.#dispatch;
     const request = this.#requestRound(hasTime());
     const version = this.#paceVersion;
+    // The first round, too, has nothing to send. It waits for nothing, because all sessions request it at once.
     const isLast = this.#isIdle() && !this.#moreIsDue;
     const result = await round(request, isLast ? LAST_ROUND_WAIT_MS : ROUND_WAIT_MS);
     this.#changes.splice(0, request.changes.length);
@@ -255,8 +262,8 @@ export class DeliverySession {
   #takeClaim(result: RoundResult, found: RoundSubscription): void {
     const { prepared, withdrawnDue, mayHaveMore, requestedAt } = result;
     if (isSpaced(found)) {
-      // The outcome of the one request decides what comes next, and ends this session (`#setPace`). After a delivery
-      // that is withdrawn or cannot be read, the next round claims again.
+      // The outcome of the one request decides what comes next. Unless it ends the spacing, it ends this session
+      // (`#setPace`). After a delivery that is withdrawn or cannot be read, the next round claims again.
       const next = chooseNext(found, prepared, requestedAt);
       this.#claimed = next ? [next] : [];
       this.#moreIsDue = false;
@@ -362,9 +369,17 @@ export class DeliverySession {
   async #send(delivery: PreparedDelivery, target: RoundSubscription): Promise<void> {
     const { ports } = this.#dispatch;
     const startedAt = ports.now();
+    const startedWhileBlocked = startedAt < this.#pace.blockedUntil;
+    const toAttempt = <O extends AttemptOutcome>(outcome: O): Attempt<O> => ({
+      delivery,
+      outcome,
+      startedAt,
+      startedWhileBlocked,
+      endedAt: ports.now(),
+    });
     try {
       const outcome = await ports.attempt(delivery, target);
-      const attempt = { delivery, outcome, startedAt, endedAt: ports.now() };
+      const attempt = toAttempt(outcome);
       const storedResponse = (await outcome.storedResponse) ?? null;
       // The outcome is noted first, because the retry schedule depends on the pace before this attempt is learned from.
       this.#noteOutcome(attempt, storedResponse);
@@ -374,8 +389,7 @@ export class DeliverySession {
     } catch (error) {
       if (error instanceof InvocationLimit) return this.#stop();
       if (error instanceof UnreadableEvent) {
-        const outcome = { kind: "unreadable" } as const;
-        return this.#noteOutcome({ delivery, outcome, startedAt, endedAt: ports.now() }, null);
+        return this.#noteOutcome(toAttempt({ kind: "unreadable" }), null);
       }
       const blockedUntil = Math.max(this.#pace.blockedUntil, ports.now() + NOT_ATTEMPTED_WAIT_MS);
       // A manual send is never blocked, so it would be claimed again at once.

@@ -199,14 +199,20 @@ export async function confirmAccess(c: Context<AppEnv>): Promise<void> {
   await new GuardedClient(primary, c.get("workspaceId"), { keyId: c.get("keyId") }).check();
 }
 
-/** Caches the workspace of an admitted key, and how recent its reads were. */
+/** Caches the workspace of an admitted key, and how recent its reads were; a request without a read has no bookmark. */
 function cacheKey(
   c: Context<AppEnv>,
   keyHash: string,
   database: string,
   bookmark: string | null,
 ): void {
-  knownKeys.set(keyHash, { workspaceId: c.get("workspaceId"), database, bookmark });
+  const earlier = knownKeys.get(keyHash);
+  const known = earlier?.database === database ? earlier.bookmark : null;
+  knownKeys.set(keyHash, {
+    workspaceId: c.get("workspaceId"),
+    database,
+    bookmark: bookmark ?? known,
+  });
 }
 
 /** Reads the API key of the request; null if there is none, or its checksum is wrong, so that it was never issued. */

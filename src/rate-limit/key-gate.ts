@@ -215,7 +215,8 @@ export class KeyGate extends DurableObject<Env> {
 
   /**
    * Reads the status of the key from the directory and, if the workspace lives in another database, its access from
-   * there. No change is missed, because the platform first changes the access, and then looks up the keys in use.
+   * there. No change is missed: the first read notes that the key is in use, and the platform first changes the access,
+   * and then looks up the keys in use.
    */
   async #read(keyHash: string, now: number) {
     for (let attempt = 1; ; attempt++) {

@@ -62,7 +62,7 @@ export const RECORDS: Fault[] = [
     ["webhooks.ts", "call.ctx.waitUntil(wake(call.env, found.database, wakes));\n    return {};\n  },\n});\n\nexport const rotateWebhookSecret", "return {};\n  },\n});\n\nexport const rotateWebhookSecret", "what is left to cancel of a deleted subscription is woken at once"],
     ["workspaces.ts", "ctx.waitUntil(wake(env, placement.database, wakes));", "", "what is left to cancel of a workspace is woken at once"],
     ["invoke.ts", "[...noted].slice(0, IDS_MAX)", "[...noted]", "an entry of the trail is bounded"],
-    ["invoke.ts", "else await written;", "else ctx.waitUntil(written);", "when a call returns, it is in the trail"],
+    ["invoke.ts", "await writeAuditEntry(env, entry);\n  }\n}", "ctx.waitUntil(writeAuditEntry(env, entry));\n  }\n}", "when a call returns, it is in the trail"],
     ["placements.ts", "note?.(workspaceId);", "", "the trail knows whose subscription a call is about"],
     ["api-keys.ts", "note?.(old.workspaceId);", "", "the trail knows whose key was rolled"],
     ["placements.ts", "if (unreachable) throw unreachable;", "", "a database that does not respond does not make a subscription unknown"],

@@ -68,6 +68,7 @@ async function toNewLead(
     id,
     reference,
     source,
+    // The agent's name is not stored: a lead shows only the id of its agent.
     agentId: await derivedId("agent", workspaceId, agent.reference),
     sealed: await sealUnder(dataKey, id, person),
     createdAt: createdAt ?? now,

@@ -64,9 +64,10 @@ function attempt<O extends AttemptOutcome>(
     at = NOW,
     tookMs = 20,
     of = delivery(),
-  }: { at?: number; tookMs?: number; of?: PendingDelivery } = {},
+    startedWhileBlocked = false,
+  }: { at?: number; tookMs?: number; of?: PendingDelivery; startedWhileBlocked?: boolean } = {},
 ): Attempt<O> {
-  return { delivery: of, outcome, startedAt: at, endedAt: at + tookMs };
+  return { delivery: of, outcome, startedAt: at, startedWhileBlocked, endedAt: at + tookMs };
 }
 
 /** The pace after attempts at different events, each as soon as it may start. */
@@ -275,7 +276,25 @@ describe("spacing while an endpoint fails", () => {
   test("ends with a manual send that succeeds", () => {
     const blocked = adjustPace(INITIAL_PACE, attempt(answered(429, 600)));
     const of = delivery({ priority: PRIORITY.manual });
-    expect(adjustPace(blocked, attempt(OK, { of })).blockedUntil).toBe(0);
+    const sent = attempt(OK, { of, startedWhileBlocked: true });
+    expect(adjustPace(blocked, sent).blockedUntil).toBe(0);
+  });
+
+  test("outlasts a manual send that was in flight when Retry-After was received", () => {
+    const blocked = adjustPace(INITIAL_PACE, attempt(answered(429, 600)));
+    const of = delivery({ priority: PRIORITY.manual });
+    const late = adjustPace(blocked, attempt(OK, { of, tookMs: 900 }));
+    expect(late.blockedUntil).toBe(blocked.blockedUntil);
+  });
+
+  test("probes five minutes after a failure in flight that begins a streak, not at once", () => {
+    const blocked = adjustPace(INITIAL_PACE, attempt(BUSY));
+    const accepted = adjustPace(blocked, attempt(OK, { tookMs: 200 }));
+    const failed = attempt(REJECTED, { tookMs: 400 });
+    const pace = adjustPace(accepted, failed);
+    expect(pace.streakRetryAt).toBe(failed.endedAt + PROBE_INTERVAL_MS);
+    const again = adjustPace(pace, attempt(REJECTED, { tookMs: 500 }));
+    expect(again.streakRetryAt).toBe(pace.streakRetryAt);
   });
 
   test("is lengthened by Retry-After of requests that were in flight when it began", () => {
@@ -344,7 +363,9 @@ describe("spacing while an endpoint fails", () => {
     const of = delivery({ priority: PRIORITY.manual });
     expect(adjustPace(pace, attempt(REJECTED, { of, at: pace.blockedUntil }))).toEqual(pace);
     const hanging = attempt(TIMED_OUT, { of, at: pace.blockedUntil });
-    expect(adjustPace(pace, hanging)).toEqual({ ...pace, slow: true });
+    const slow = { ...pace, slow: true };
+    expect(adjustPace(pace, hanging)).toEqual(slow);
+    expect(adjustPace(slow, attempt(REJECTED, { of, at: pace.blockedUntil }))).toEqual(slow);
   });
 
   test("tries what failed within the streak at least every five minutes", () => {
@@ -524,6 +545,11 @@ describe("the record of an event type", () => {
     });
   });
 
+  test("has that its last attempt failed, and nothing else of the other types", () => {
+    const accepted = { rejections: {}, acceptedTypes: [LEAD, RUN] };
+    expect(noteTypeOutcome(accepted, attempt(REJECTED)).acceptedTypes).toEqual([RUN]);
+  });
+
   test("is not changed by attempts at another type", () => {
     const of = delivery({ type: RUN });
     expect(noteTypeOutcome(rejected, attempt(OK, { of })).rejections).toEqual(rejected.rejections);
@@ -554,6 +580,8 @@ describe("a subscription is disabled", () => {
 
   test("after 72 hours without a success, ten failed attempts and two events", () => {
     expect(isDisabled(failing(), REJECTED)).toBe(true);
+    // The attempt ends 20 ms after it has started.
+    expect(isDisabled(failing({ startedAt: streak.startedAt + 20 }), REJECTED)).toBe(true);
   });
 
   test.each([
