@@ -44,13 +44,8 @@ interface Imported {
 }
 
 /** The requests in a collection's folders. */
-function requestsIn(items: Part[], inside: "item" | "items"): Part[] {
-  return items.flatMap((one) => (one[inside] ? requestsIn(one[inside], inside) : [one.request]));
-}
-
-/** What is filled in and switched on, as it is when the user presses Send. */
-function queryOf(parameters: Part[], name: "key" | "name"): URLSearchParams {
-  return new URLSearchParams(parameters.map((one) => [one[name], one.value]));
+function requestsIn(items: Part[]): Part[] {
+  return items.flatMap(({ item, request }) => (item ? requestsIn(item) : [request]));
 }
 
 const IMPORTERS: Record<string, (document: Part) => Promise<Imported[]>> = {
@@ -60,24 +55,26 @@ const IMPORTERS: Record<string, (document: Part) => Promise<Imported[]>> = {
     convertV2({ type: "json", data: document }, {}, (error: Error | null, converted: Part) =>
       converted?.result ? resolve(converted.output[0].data) : reject(error ?? converted.reason),
     );
-    return requestsIn((await promise).item, "item").map(({ method, url }) => ({
+    return requestsIn((await promise).item).map(({ method, url }) => ({
       method,
       path: `/${url.path.join("/")}`,
-      query: queryOf(
-        url.query.filter(({ disabled }: Part) => !disabled),
-        "key",
+      // What is filled in and switched on, as it is when the user presses Send.
+      query: new URLSearchParams(
+        url.query
+          .filter(({ disabled }: Part) => !disabled)
+          .map(({ key, value }: Part) => [key, value]),
       ),
     }));
   },
-  async Bruno(document) {
-    const { openApiToBruno } = require("@usebruno/converters");
-    const { items } = await openApiToBruno(document);
-    return requestsIn(items, "items").map(({ method, url, params }) => ({
+  /** Other tools, such as Bruno, prefer the example of a parameter to its default. */
+  async "A tool that sends examples"(document) {
+    return operationsOf(document).map(({ method, path, parameters }) => ({
       method,
-      path: url.replace("{{baseUrl}}", ""),
-      query: queryOf(
-        params.filter(({ type, enabled }: Part) => type === "query" && enabled),
-        "name",
+      path: path.replaceAll(/\{(\w+)\}/g, ":$1"),
+      query: new URLSearchParams(
+        parameters
+          .filter((parameter) => parameter.in === "query")
+          .map(({ name, example }) => [name, String(example)]),
       ),
     }));
   },
@@ -108,50 +105,55 @@ describe.each(Object.entries(IMPORTERS))("%s", (_, importAll) => {
 
 /** A program that uses every operation of a generated client. */
 const PROGRAM = `
-import { Api, AutomationStatus, ErrorCode, WebhookEvent, type Lead } from "./client.ts";
+import { Api, AutomationControl, ErrorCode, WebhookEvent, type Lead } from "./client/index.ts";
 
-export async function use(baseUrl: string, apiKey: string, automationId: string, webhookId: string) {
-  const { v1 } = new Api({
-    baseUrl,
-    baseApiParams: { headers: { Authorization: "Bearer " + apiKey } },
+export async function use(BASE: string, TOKEN: string, automationId: string, webhookId: string) {
+  const { automations, leads, runs, webhooks } = new Api({ BASE, TOKEN });
+  const first = await leads.listLeads({ limit: 1 });
+  const second = await leads.listLeads({ limit: 1, cursor: first.next_cursor ?? "" });
+  const found: Lead[] = [...first.data, ...second.data];
+  const id = automationId;
+  const automation = await automations.getAutomation({ id });
+  const requestBody = { status: AutomationControl.status.PAUSED };
+  const paused = await automations.controlAutomation({ id, requestBody });
+  const ofAutomation = (await runs.listRunsOfAutomation({ id })).data;
+  const made = await webhooks.createWebhook({
+    requestBody: {
+      url: "https://hooks.example.com/automations",
+      events: [WebhookEvent.LEAD_CREATED],
+    },
   });
-  const first = (await v1.listLeads({ limit: 1 })).data;
-  const second = (await v1.listLeads({ limit: 1, cursor: first.next_cursor ?? "" })).data;
-  const leads: Lead[] = [...first.data, ...second.data];
-  const automation = (await v1.getAutomation(automationId)).data;
-  const paused = (await v1.controlAutomation(automationId, { status: AutomationStatus.Paused })).data;
-  const runs = (await v1.listRunsOfAutomation(automationId)).data.data;
-  const made = (await v1.createWebhook({
-    url: "https://hooks.example.com/automations",
-    events: [WebhookEvent.LeadCreated],
-  })).data;
   const secret: string = made.secret;
-  await v1.deleteWebhook(made.id);
-  const code: ErrorCode = await v1.getAutomation("aut_0").catch(({ error }) => error.error.code);
+  await webhooks.deleteWebhook({ id: made.id });
+  const code: ErrorCode = await automations.getAutomation({ id: "aut_0" }).catch(({ body }) => body.error.code);
   // @ts-expect-error: the type of a parameter is known
-  await v1.listRuns({ limit: "1" });
+  await runs.listRuns({ limit: "1" });
   // @ts-expect-error: a client cannot set this
-  const impossible = () => v1.controlAutomation(automationId, { status: "archived" });
+  const impossible = () => automations.controlAutomation({ id, requestBody: { status: "archived" } });
   return {
-    leads: leads.length,
+    leads: found.length,
     statuses: [automation.status, paused.status],
-    runs: [runs.length, (await v1.listRuns()).data.data.length, runs[0]?.lead_id ?? null],
-    automations: (await v1.listAutomations()).data.data.map(({ id }) => id),
-    webhooks: (await v1.listWebhooks()).data.data.map(({ id }) => id),
+    runs: [ofAutomation.length, (await runs.listRuns({})).data.length, ofAutomation[0]?.lead_id ?? null],
+    automations: (await automations.listAutomations({})).data.map(({ id }) => id),
+    webhooks: (await webhooks.listWebhooks({})).data.map(({ id }) => id),
     secret: secret.length > 0,
-    isNotFound: code === ErrorCode.AutomationNotFound,
+    isNotFound: code === ErrorCode.AUTOMATION_NOT_FOUND,
   };
 }
 `;
 
 test("a client that a generator makes of the 3.0 document has types, and calls every operation", async () => {
-  const { generateApi } = require("swagger-typescript-api");
-  const spec = await readDocument("/openapi-3.0.json");
-  await generateApi({ spec, output: folder, fileName: "client.ts", silent: true });
+  const { generate } = require("openapi-typescript-codegen");
+  await generate({
+    input: await readDocument("/openapi-3.0.json"),
+    output: join(folder, "client"),
+    clientName: "Api",
+    useOptions: true,
+  });
   const program = join(folder, "program.ts");
   writeFileSync(program, PROGRAM);
   const options = ["--noEmit", "--strict", "--allowImportingTsExtensions", "--ignoreConfig"];
-  const settings = ["--target", "es2024", "--module", "nodenext", "--types", ""];
+  const settings = ["--target", "es2024", "--moduleResolution", "bundler", "--types", ""];
   const tsc = join(ROOT, "node_modules/.bin/tsc");
   const { stdout } = spawnSync(tsc, [...options, ...settings, program], { encoding: "utf8" });
   expect(stdout).toBe("");
