@@ -41,14 +41,20 @@ export function callsToRepeat(compared: Compared, now: number): PlatformCall[] {
 
 type Ids = Set<Row[string] | undefined>;
 
-/** Makes the calls that revoke keys again, and those that invalidate the gates of other changed keys. */
+/**
+ * Makes the calls that revoke keys again, and those that invalidate the gates of other keys. A gate that has read its
+ * key while the database was as of then may have cached that the key is unknown, or where its workspace lived.
+ */
 function keyCalls(noted: Tables, found: Tables, now: number): PlatformCall[] {
   const before = byId(noted.api_keys);
+  const called = (methods: PlatformMethod[]) =>
+    noted.audit_trail.filter(({ method }) => methods.some((each) => each === method));
   const changed = new Set(
-    noted.audit_trail
-      .filter(({ method }) => method === "updateApiKey" || method === "rollApiKey")
-      .flatMap(({ ids }) => JSON.parse(String(ids)) as string[]),
+    called(["createApiKey", "updateApiKey", "rollApiKey"]).flatMap(
+      ({ ids }) => JSON.parse(String(ids)) as string[],
+    ),
   );
+  const moved = new Set(called(["moveWorkspace"]).map(({ workspace_id }) => workspace_id));
   return found.api_keys.flatMap((key): PlatformCall[] => {
     const was = before.get(key.id);
     if (!was || key.revoked_at !== null) return [];
@@ -56,7 +62,7 @@ function keyCalls(noted: Tables, found: Tables, now: number): PlatformCall[] {
     const hasExpired = was.expires_at !== null && Number(was.expires_at) <= now;
     if (was.revoked_at !== null || hasExpired)
       return [{ method: "revokeApiKey", input: { keyId } }];
-    if (!changed.has(keyId)) return [];
+    if (!changed.has(keyId) && !moved.has(key.workspace_id ?? null)) return [];
     const requestsPerWindow = was.requests_per_window as number | null;
     return [{ method: "updateApiKey", input: { keyId, requestsPerWindow } }];
   });

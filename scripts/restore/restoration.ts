@@ -15,7 +15,14 @@ import { type Notes, readNotes, writeNotes } from "./notes.ts";
 import { type Options, SETTINGS } from "./options.ts";
 import { settlePlacements } from "./placements.ts";
 import { callsToRepeat, type PlatformCall } from "./repeat.ts";
-import { putBackStatements, rowsToPutBack, TABLES, type Tables } from "./statements.ts";
+import {
+  CLOCKS_DIFFER_MS,
+  MARK_KEYS_USED,
+  putBackStatements,
+  rowsToPutBack,
+  TABLES,
+  type Tables,
+} from "./statements.ts";
 import { type Databases, openDatabases, query, readTables } from "./tables.ts";
 
 const Bookmark = z.object({ bookmark: z.string() });
@@ -89,13 +96,16 @@ export async function restore(
     options.at.getTime(),
   );
   if (!options.skip.includes(SETTINGS)) await putBack(restore, tables);
+  await query(execute, options.database, MARK_KEYS_USED);
   await repeat(restore, tables, erased, openPlatform);
   await setPaused(restore, false);
   writeNotes(file, { ...notes, finished: true });
+  // Calls that had not ended at that time are lost, too.
+  const reportedSince = new Date(options.at.getTime() - CLOCKS_DIFFER_MS).toISOString();
   print(
     [
       `Restored ${found.name} to ${time}. Left to do:`,
-      `Let the platform report again what has happened since ${time}: automations, leads, runs.`,
+      `Let the platform report again what has happened since ${reportedSince}: automations, leads, runs.`,
       ...lost,
       ...(options.skip.includes(SETTINGS) ? await lostSettings(restore, tables) : []),
       `Look at the service: npm run platform -- ${options.selection} health`,
@@ -226,7 +236,11 @@ async function lostSettings({ options, execute }: Restore, noted: Tables): Promi
     ({ id, rotated_at }) => present.has(id) && present.get(id)?.rotated_at !== rotated_at,
   );
   const gone = live.filter(({ id }) => !present.has(id));
-  const keys = rowsToPutBack("api_keys", noted, found);
+  const presentKeys = new Map(found.api_keys.map((row) => [row.id, row]));
+  const keys = noted.api_keys.filter((key) => {
+    const now = presentKeys.get(key.id);
+    return ["requests_per_window", "expires_at"].some((column) => key[column] !== now?.[column]);
+  });
   const list = (rows: { id?: unknown }[]) => rows.map(({ id }) => id).join(" ");
   return [
     ...(rotated.length > 0

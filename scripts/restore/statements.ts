@@ -3,15 +3,17 @@
 /** A row of D1, by column. */
 export type Row = Record<string, string | number | null>;
 
+/** How much the clocks differ, at most, that time stamps come from. */
+export const CLOCKS_DIFFER_MS = 60_000;
+
 /**
  * Whether a row was created after the restored time, so that the restore cannot have brought it back. The API stays up
- * during a restore, so people may create workspaces and subscriptions after the tables were noted. The minute allows for
- * clocks that differ.
+ * during a restore, so people may create workspaces and subscriptions after the tables were noted.
  *
  * @param restoredTo Unix milliseconds.
  */
 export function isNewer({ created_at }: Row, restoredTo: number): boolean {
-  return Number(created_at) > restoredTo + 60_000;
+  return Number(created_at) > restoredTo + CLOCKS_DIFFER_MS;
 }
 
 /** The tables that a restore puts back, so that foreign keys hold: a table stands after those it refers to. */
@@ -23,7 +25,6 @@ export type Tables = Record<Table, Row[]>;
 const KEPT_COLUMNS: Record<Table, string[]> = {
   // The encryption of a data key changes when the encryption key is rotated.
   workspaces: ["name", "admin_emails", "webhooks_max", "sealed_data_key"],
-  // The gate of a key is only invalidated if the row says that the key is in use.
   api_keys: ["requests_per_window", "expires_at", "last_used_at"],
   subscriptions: [
     ...["url", "description", "header_names", "sealed_headers"],
@@ -90,3 +91,11 @@ export function markMoved(workspaceId: string, home: string): string {
 export function insertEntry(workspaceId: string, database: string): string {
   return `INSERT INTO workspaces (id, database, name, admin_emails, created_at) VALUES (${literal(workspaceId)}, ${literal(database)}, '', '[]', 0)`;
 }
+
+/**
+ * Writes the statement that marks all keys as used. A key may have been used for the first time while the database went
+ * back, which the row has lost. Changes of a key that was never used are not sent to its gate, which would then admit a
+ * revoked key for up to an hour.
+ */
+export const MARK_KEYS_USED =
+  "UPDATE api_keys SET last_used_at = created_at WHERE last_used_at IS NULL";

@@ -1,7 +1,7 @@
 import { z } from "@hono/zod-openapi";
 import type { Cloudflare } from "../shared/cloudflare.ts";
 import { type ConfiguredDatabase, findDatabase, listDatabases } from "../shared/databases.ts";
-import type { Row, Tables } from "./statements.ts";
+import { CLOCKS_DIFFER_MS, type Row, type Tables } from "./statements.ts";
 
 const Rows = z.array(z.record(z.string(), z.union([z.string(), z.number(), z.null()])));
 const Executed = z.array(z.object({ results: Rows }));
@@ -55,9 +55,15 @@ export async function query(execute: Execute, database: string, sql: string): Pr
   return rows;
 }
 
-/** Selects the audit trail since a time, without checks, which are many. */
+/** How long a call may take, at most. The bound lets the query use the index. */
+const CALL_MAX_MS = 3_600_000;
+
+/**
+ * Selects the audit trail since a time, without checks, which are many. A call that had started before that time and
+ * ended after it is included, because it may have had its effect after it.
+ */
 const trailSince = (at: number) =>
-  `SELECT * FROM audit_trail WHERE at >= ${at} AND method NOT IN ('backlog', 'ledger', 'health', 'databases') ORDER BY at`;
+  `SELECT * FROM audit_trail WHERE at >= ${at - CALL_MAX_MS} AND at + duration_ms >= ${at - CLOCKS_DIFFER_MS} AND method NOT IN ('backlog', 'ledger', 'health', 'databases') ORDER BY at`;
 
 /**
  * Reads the tables with the decisions of people. Keys and the audit trail are in `DB` only.

@@ -11,6 +11,7 @@ import {
   TABLES,
   type Tables,
 } from "../../scripts/restore/statements.ts";
+import { type Execute, readTables } from "../../scripts/restore/tables.ts";
 import { ROOT } from "../../scripts/shared/checkout.ts";
 
 /** A database with the tables of `migrations/`. */
@@ -55,6 +56,12 @@ const call = (id: string, method: string, ids: string[], result = "ok"): Row => 
   ...{ id, at: 5, method, workspace_id: "wks_1", ids: JSON.stringify(ids), via: "rpc", result },
   duration_ms: 1,
 });
+
+/** Runs statements in these databases. */
+const executeIn =
+  (databases: Record<string, DatabaseSync>): Execute =>
+  async (binding, statements) =>
+    statements.map((sql) => databases[binding]?.prepare(sql).all() as Row[]);
 
 /** A database, then and now. */
 function opened() {
@@ -139,7 +146,7 @@ describe("the rows that are put back", () => {
 });
 
 /** The restored time. */
-const RESTORED_TO = 1_000;
+const RESTORED_TO = 1_000_000;
 
 test.each(["DB", "DB_2"])(
   "a workspace that was created during the restore of %s is not erased",
@@ -159,6 +166,18 @@ test.each(["DB", "DB_2"])(
     expect(erased).toEqual(["wks_2"]);
   },
 );
+
+test("the audit trail is read from the calls on that had not ended at the restored time", async () => {
+  const { now } = opened();
+  const at = (id: string, at: number, durationMs: number) =>
+    insert(now, "audit_trail", { ...call(id, "eraseLeads", []), at, duration_ms: durationMs });
+  at("ended", RESTORED_TO - 90_000, 10_000);
+  at("under way", RESTORED_TO - 90_000, 90_001);
+  at("ended just before", RESTORED_TO - 1_000, 10);
+  at("later", RESTORED_TO, 10);
+  const { audit_trail } = await readTables(executeIn({ DB: now }), "DB", RESTORED_TO);
+  expect(audit_trail.map(({ id }) => id)).toEqual(["under way", "ended just before", "later"]);
+});
 
 describe("the calls that are repeated", () => {
   const callsOf = (then: DatabaseSync, now: DatabaseSync, erased: string[] = []) =>
@@ -195,6 +214,19 @@ describe("the calls that are repeated", () => {
         10,
       ),
     ).toEqual([update("key_1", 7), update("key_2", 8)]);
+  });
+
+  test("tell the objects of new keys, and of keys whose workspace has moved, to look again", () => {
+    const { then, now, both } = opened();
+    both("workspaces", workspace("wks_1"));
+    both("workspaces", workspace("wks_2"));
+    both("api_keys", key("key_1"));
+    both("api_keys", key("key_2"));
+    both("api_keys", key("key_3", { workspace_id: "wks_2" }));
+    insert(now, "audit_trail", call("1", "createApiKey", ["key_1"]));
+    const moved = { workspace_id: "wks_2" };
+    insert(now, "audit_trail", { ...call("2", "moveWorkspace", []), ...moved });
+    expect(callsOf(then, now)).toEqual(["updateApiKey key_1", "updateApiKey key_3"]);
   });
 
   test("end access and sessions, or grant access, as it is now", () => {
