@@ -1,13 +1,17 @@
 import { existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import type { Placements } from "./placements.ts";
 import type { Tables } from "./statements.ts";
 
-/** The notes of a restore, in a file that only its user can read. */
+/** The notes of a restore, in a file that only its user can read. A run that continues does no step twice. */
 export interface Notes {
   /** The bookmark of the database before the restore, which undoes it. */
   bookmark: string;
   /** The tables with the decisions of people, before the restore. */
   tables: Tables;
-  restored: boolean;
+  /** Where workspaces live, as found when the database had gone back; null before. */
+  placements: Placements | null;
+  /** Whether the rows have been put back. From then on, a row that is missing has been deleted. */
+  isPutBack: boolean;
   finished: boolean;
 }
 

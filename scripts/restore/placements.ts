@@ -1,70 +1,79 @@
-import { insertEntry, isNewer, markMoved, type Row, type Tables } from "./statements.ts";
+import { insertEntry, isNewer, isOlder, markMoved, type Row, type Tables } from "./statements.ts";
 import { type Execute, query } from "./tables.ts";
 
 /** The workspaces of a restored database, according to the directory. */
-interface Settled {
-  /** The ids of workspaces that were erased since then, and are back. */
+export interface Placements {
+  /** The statements that settle where workspaces live, each with its database. They can be repeated. */
+  statements: { database: string; sql: string }[];
+  /** The ids of workspaces that were erased since the restored time, and are back. */
   erased: string[];
-  /** The losses that cannot be repaired, a sentence each. */
-  lost: string[];
+  /** The ids of workspaces that have moved here since then, so that their records are in no database. */
+  movedHere: string[];
 }
 
 /**
- * Settles where workspaces live. The directory in `DB`, as it was before the restore, decides.
+ * Finds where workspaces live, without a change. The directory in `DB`, as it was before the restore, decides.
  *
  * - A workspace that has moved away since then is back. Its rows are marked as left by a move, and deleted by the
  *   scheduled job.
+ * - A workspace that has moved here since then has no records here.
  * - A workspace that was erased since then is back, too. If its directory entry is missing, it gets one, so that
  *   `eraseWorkspace` finds it.
- * - A workspace that has moved here since then has no records here.
  *
  * @param noted the tables of the restored database, as they were before the restore.
  * @param restoredTo the restored time, in Unix milliseconds.
  */
-export async function settlePlacements(
+export async function findPlacements(
   execute: Execute,
   database: string,
   noted: Tables,
   restoredTo: number,
-): Promise<Settled> {
+): Promise<Placements> {
   const isDirectory = database === "DB";
-  const found = await query(execute, database, SELECT_HOMES);
-  const directory = isDirectory ? noted.workspaces : await query(execute, "DB", SELECT_HOMES);
-  const homes = new Map(directory.map((row) => [row.id, row.database ?? "DB"]));
+  const found = await query(execute, database, SELECT_PLACES);
+  const directory = isDirectory ? noted.workspaces : await query(execute, "DB", SELECT_PLACES);
+  const homes = new Map(directory.map((row) => [row.id, String(row.database ?? "DB")]));
   const known = new Set(noted.workspaces.map(({ id }) => id));
+  const statements: Placements["statements"] = [];
   const erased: string[] = [];
   for (const row of found) {
-    const { id, database: elsewhere } = row;
+    const id = String(row.id);
+    const elsewhere = row.database;
     const home = homes.get(id);
+    if (elsewhere === null && home !== undefined && home !== database)
+      statements.push({ database, sql: markMoved(id, home) });
     // In the directory, a workspace that lives elsewhere only has an entry.
     const isBack = isDirectory || elsewhere === null;
-    if (elsewhere === null && home !== undefined && home !== database)
-      await query(execute, database, markMoved(String(id), String(home)));
-    else if (
-      isBack &&
-      !known.has(id) &&
-      !isNewer(row, restoredTo) &&
-      (home === undefined || home === database)
-    ) {
-      erased.push(String(id));
+    if (isBack && !known.has(id) && !isNewer(row, restoredTo) && (home ?? database) === database) {
+      erased.push(id);
       if (home === undefined && !isDirectory)
-        await query(execute, "DB", insertEntry(String(id), database));
+        statements.push({ database: "DB", sql: insertEntry(id, database) });
     }
   }
-  return { erased, lost: movedHere(database, noted, found) };
+  return { statements, erased, movedHere: findMovedHere(noted, found, restoredTo) };
 }
 
-const SELECT_HOMES = "SELECT id, database, created_at FROM workspaces";
+const SELECT_PLACES = "SELECT id, database, created_at FROM workspaces";
 
-/** Describes each workspace that has moved to the database since the restored time, in a sentence. */
-function movedHere(database: string, noted: Tables, found: Row[]): string[] {
+/** Finds the workspaces that have moved to the database since the restored time. */
+function findMovedHere(noted: Tables, found: Row[], restoredTo: number): string[] {
   const moves = noted.audit_trail.filter(({ method }) => method === "moveWorkspace");
   const moved = new Set(moves.map(({ workspace_id }) => workspace_id));
-  const here = new Set(found.filter((row) => row.database === null).map(({ id }) => id));
-  return noted.workspaces
-    .filter(({ id, ...row }) => row.database === null && moved.has(String(id)) && !here.has(id))
-    .map(
-      ({ id }) =>
-        `${id} has moved to ${database} since then, and its records are in no database. Undo the restore and choose a time after the move, or let the platform report them all again.`,
-    );
+  const then = new Map(found.map((row) => [row.id, row]));
+  const movedHere = noted.workspaces.filter((row) => {
+    if (row.database !== null) return false;
+    const entry = then.get(row.id);
+    if (entry) return entry.database !== null;
+    // Without an entry, a workspace that has not moved was created since then.
+    return moved.has(row.id ?? null) || isOlder(row, restoredTo);
+  });
+  return movedHere.map(({ id }) => String(id));
+}
+
+/** Settles where workspaces live. */
+export async function settlePlacements(
+  execute: Execute,
+  { statements }: Placements,
+): Promise<void> {
+  for (const { database, sql } of statements) await query(execute, database, sql);
 }

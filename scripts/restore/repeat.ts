@@ -1,4 +1,5 @@
 import type { PlatformInput, PlatformMethod } from "../../src/platform/operations.ts";
+import { type Compared, type Decisions, findLaterDecisions } from "./decisions.ts";
 import { isNewer, type Row, type Tables } from "./statements.ts";
 
 /** A call of the Platform API. */
@@ -6,37 +7,57 @@ export type PlatformCall = {
   [M in PlatformMethod]: { method: M; input: PlatformInput<M> };
 }[PlatformMethod];
 
-/** The tables that a restore compares. */
-export interface Compared {
-  /** The tables before the restore. */
-  noted: Tables;
-  /** The restored database, in which rows have been put back. */
-  found: Tables;
-  /** The workspaces that were erased since the time that it was restored to. */
-  erased: string[];
-  /** The restored time, in Unix milliseconds. */
-  restoredTo: number;
-}
-
 /**
  * Lists the calls of the Platform API to repeat, because they change more than a row: gates of keys drop the status
- * that they have cached, pending deliveries are cancelled, and personal data is erased.
+ * that they have cached, pending deliveries are cancelled, and personal data is erased. A call is left out if it has
+ * been made since the tables were noted, or if people have decided about the same since then.
  *
  * @param now Unix milliseconds.
  */
 export function callsToRepeat(compared: Compared, now: number): PlatformCall[] {
-  const { noted, found, erased, restoredTo } = compared;
+  const { noted, found, placements, restoredTo } = compared;
+  const later = findLaterDecisions(compared);
   // Workspaces that live elsewhere may have rows here, which are out of date.
   const known = new Set(noted.workspaces.map(({ id }) => id));
-  const isHere = ({ id, database }: Row) => database === null && known.has(id ?? null);
+  const isHere = ({ id, database }: Row) =>
+    database === null && known.has(id ?? null) && !later.has(id, ["eraseWorkspace"]);
   const here = new Set(found.workspaces.filter(isHere).map(({ id }) => id));
-  return [
+  const calls: PlatformCall[] = [
     ...keyCalls(noted, found, now),
-    ...erased.map((workspaceId) => ({ method: "eraseWorkspace" as const, input: { workspaceId } })),
+    ...placements.erased.map((workspaceId) => ({
+      method: "eraseWorkspace" as const,
+      input: { workspaceId },
+    })),
     ...workspaceCalls(noted, found, here),
     ...subscriptionCalls(noted, found, here, restoredTo),
     ...erasureCalls(noted, here),
   ];
+  return calls.filter((call) => !isDecided(call, later));
+}
+
+const ENABLING = ["enableWebhook", "disableWebhook"] as const;
+
+/**
+ * The calls that can be outdated, with the methods that decide about the same. The other calls are final, and listed
+ * only while they have not had their effect.
+ */
+const DECIDING: Partial<Record<PlatformMethod, readonly PlatformMethod[]>> = {
+  setWorkspaceAccess: ["setWorkspaceAccess"],
+  updateApiKey: ["updateApiKey", "rollApiKey"],
+  updateWebhook: ["updateWebhook"],
+  enableWebhook: ENABLING,
+  disableWebhook: ENABLING,
+  eraseLeads: ["eraseLeads"],
+  removeAutomations: ["removeAutomations"],
+};
+
+/** Whether a call has been made since the tables were noted, or another one that decides about the same. */
+function isDecided({ method, input }: PlatformCall, later: Decisions): boolean {
+  const { keyId, webhookId, workspaceId, ids } = input as Record<string, string> & {
+    ids?: string[];
+  };
+  const about = ids ?? [keyId ?? webhookId ?? workspaceId];
+  return about.every((id) => later.has(id, DECIDING[method] ?? []));
 }
 
 type Ids = Set<Row[string] | undefined>;

@@ -11,13 +11,16 @@ import { findQueues } from "../shared/queues.ts";
 import { withoutSecrets } from "../shared/secrets.ts";
 import { print } from "../shared/terminal.ts";
 import { openWrangler, parseJson, type Wrangler } from "../shared/wrangler.ts";
+import { ACTOR, type Compared } from "./decisions.ts";
 import { type Notes, readNotes, writeNotes } from "./notes.ts";
 import { type Options, SETTINGS } from "./options.ts";
-import { settlePlacements } from "./placements.ts";
+import { findPlacements, type Placements, settlePlacements } from "./placements.ts";
 import { callsToRepeat, type PlatformCall } from "./repeat.ts";
 import {
   CLOCKS_DIFFER_MS,
+  findMark,
   MARK_KEYS_USED,
+  markPresent,
   putBackStatements,
   rowsToPutBack,
   TABLES,
@@ -26,9 +29,6 @@ import {
 import { type Databases, openDatabases, query, readTables } from "./tables.ts";
 
 const Bookmark = z.object({ bookmark: z.string() });
-
-/** The actor in the audit trail. */
-const ACTOR = "npm run restore";
 
 /** The context of the steps of a restore. */
 interface Restore extends Databases {
@@ -70,34 +70,36 @@ export async function restore(
     `${config.name}.restore-${options.database}-${stamp}.json`,
   );
 
-  let notes = readNotes(file);
-  if (notes?.finished)
+  const begun = readNotes(file);
+  if (begun?.finished)
     throw new Error(`This restore is finished. To do it once more, delete ${file} first.`);
-  if (notes) print(`Continuing with what ${file} has noted.`);
-  else {
-    await confirm(restore, found.name, file);
+  let notes = begun && (await hasGoneBack(restore)) ? begun : null;
+  if (!notes) await refuseWhileMoving(restore);
+  if (begun) print(`Continuing with what ${file} has noted.`);
+  else await confirm(restore, found.name, file);
+  if (!notes) {
     await setPaused(restore, true);
-    // The notes are taken again, because people may have made changes since the question was asked.
+    // What was noted or shown before is out of date, because people may have made changes since then.
     notes = await takeNotes(restore);
     writeNotes(file, notes);
     print(`Noted what has been decided: ${file}`);
-  }
-  const { tables, bookmark } = notes;
-  if (!notes.restored) {
     await travelBack(restore);
-    notes = { ...notes, restored: true };
-    writeNotes(file, notes);
   }
   await applyMigrations(restore);
-  const { erased, lost } = await settlePlacements(
-    execute,
-    options.database,
-    tables,
-    options.at.getTime(),
-  );
-  if (!options.skip.includes(SETTINGS)) await putBack(restore, tables);
-  await query(execute, options.database, MARK_KEYS_USED);
-  await repeat(restore, tables, erased, openPlatform);
+  const { tables, bookmark } = notes;
+  const placements =
+    notes.placements ??
+    (await findPlacements(execute, options.database, tables, options.at.getTime()));
+  notes = { ...notes, placements };
+  writeNotes(file, notes);
+  if (!notes.isPutBack) {
+    await settlePlacements(execute, placements);
+    if (!options.skip.includes(SETTINGS)) await putBack(restore, tables, placements);
+    await query(execute, options.database, MARK_KEYS_USED);
+    notes = { ...notes, isPutBack: true };
+    writeNotes(file, notes);
+  }
+  await repeat(restore, tables, placements, openPlatform);
   await setPaused(restore, false);
   writeNotes(file, { ...notes, finished: true });
   // Calls that had not ended at that time are lost, too.
@@ -106,7 +108,10 @@ export async function restore(
     [
       `Restored ${found.name} to ${time}. Left to do:`,
       `Let the platform report again what has happened since ${reportedSince}: automations, leads, runs.`,
-      ...lost,
+      ...placements.movedHere.map(
+        (id) =>
+          `${id} has moved to ${options.database} since then, and its records are in no database. Undo the restore and choose a time after the move, or let the platform report them all again.`,
+      ),
       ...(options.skip.includes(SETTINGS) ? await lostSettings(restore, tables) : []),
       `Look at the service: npm run platform -- ${options.selection} health`,
       `Delete ${file}: it has hashes of keys and encrypted secrets.`,
@@ -115,11 +120,20 @@ export async function restore(
   );
 }
 
+/** Whether Time Travel has taken the database back, which a run that was interrupted may not have noted. */
+async function hasGoneBack({ options, execute, time }: Restore): Promise<boolean> {
+  return (await query(execute, options.database, findMark(time))).length === 0;
+}
+
+/** @throws Error if a workspace is being moved. */
+async function refuseWhileMoving({ execute }: Restore): Promise<void> {
+  const [moving] = await query(execute, "DB", "SELECT workspace_id FROM moves LIMIT 1");
+  if (moving) throw new Error(`${moving.workspace_id} is being moved: restore when that is done.`);
+}
+
 /** Shows the steps, and asks for confirmation. @throws Error unless the answer is yes. */
 async function confirm(restore: Restore, name: string, file: string): Promise<void> {
   const { options, execute, time } = restore;
-  const [moving] = await query(execute, "DB", "SELECT workspace_id FROM moves LIMIT 1");
-  if (moving) throw new Error(`${moving.workspace_id} is being moved: restore when that is done.`);
   const tables = await readTables(execute, options.database, options.at.getTime());
   const calls = Map.groupBy(tables.audit_trail, ({ method }) => String(method));
   const counts = [...calls].map(([method, rows]) => `${method} ${rows.length}`);
@@ -146,11 +160,12 @@ async function confirm(restore: Restore, name: string, file: string): Promise<vo
   if (!/^y(es)?$/i.test(answer.trim())) throw new Error("Nothing was changed.");
 }
 
-async function takeNotes({ options, execute, bookmark }: Restore): Promise<Notes> {
+async function takeNotes({ options, execute, bookmark, time }: Restore): Promise<Notes> {
   const { database, at } = options;
+  await query(execute, database, markPresent(time));
   const now = await bookmark(database);
   const tables = await readTables(execute, database, at.getTime());
-  return { bookmark: now, tables, restored: false, finished: false };
+  return { bookmark: now, tables, placements: null, isPutBack: false, finished: false };
 }
 
 async function travelBack({ options, wrangler, time }: Restore): Promise<void> {
@@ -177,10 +192,22 @@ async function setPaused({ cloudflare, queues }: Restore, isPaused: boolean): Pr
   print(isPaused ? "Paused deliveries." : "Resumed deliveries.");
 }
 
-async function putBack({ options, execute }: Restore, noted: Tables): Promise<void> {
-  const found = await readTables(execute, options.database, options.at.getTime());
+/** Reads the tables as they are now. */
+async function compare(
+  { options, execute }: Restore,
+  noted: Tables,
+  placements: Placements,
+): Promise<Compared> {
+  const restoredTo = options.at.getTime();
+  const found = await readTables(execute, options.database, restoredTo);
+  return { noted, found, placements, restoredTo };
+}
+
+async function putBack(restore: Restore, noted: Tables, placements: Placements): Promise<void> {
+  const { options, execute } = restore;
+  const compared = await compare(restore, noted, placements);
   for (const table of TABLES) {
-    const rows = rowsToPutBack(table, noted, found);
+    const rows = rowsToPutBack(table, compared);
     // The audit trail is in `DB`, so the restore of another database has lost none of it.
     for (const statement of putBackStatements(table, rows))
       await query(execute, options.database, statement);
@@ -190,15 +217,14 @@ async function putBack({ options, execute }: Restore, noted: Tables): Promise<vo
 
 /** @throws Error that names the calls that failed. */
 async function repeat(
-  { options, execute }: Restore,
+  restore: Restore,
   noted: Tables,
-  erased: string[],
+  placements: Placements,
   openPlatform: () => Promise<PlatformClient>,
 ): Promise<void> {
-  const found = await readTables(execute, options.database, options.at.getTime());
-  const compared = { noted, found, erased, restoredTo: options.at.getTime() };
+  const compared = await compare(restore, noted, placements);
   const calls = callsToRepeat(compared, Date.now()).filter(
-    ({ method }) => !options.skip.includes(method),
+    ({ method }) => !restore.options.skip.includes(method),
   );
   if (calls.length === 0) return;
   await using platform = await openPlatform();

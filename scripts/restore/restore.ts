@@ -5,14 +5,16 @@
  *
  * 1. show the steps, and ask for confirmation;
  * 2. pause deliveries, so that nothing is sent to a subscription that was deleted;
- * 3. note the decisions in a file, which alone has them after the restore;
- * 4. restore the database, and apply the migrations that it lacks;
- * 5. put back the rows that were created or changed: workspaces, API keys, subscriptions with their secrets,
- *    the audit trail;
+ * 3. note the decisions in a file, which alone has them after the restore, and mark the database;
+ * 4. restore the database, which removes the mark, and apply the migrations that it lacks;
+ * 5. settle where workspaces live, and put back the rows that were created or changed: workspaces, API keys,
+ *    subscriptions with their secrets, the audit trail;
  * 6. repeat calls of the Platform API whose effects are lost: revoke, disable, delete, erase;
  * 7. resume deliveries, and list what is left to do.
  *
- * If a step fails, the same command continues: it finds the file, and each step can be repeated.
+ * If a step fails, the same command continues. The file has the steps that are done, the mark shows whether the database
+ * has gone back, and the audit trail has the calls that were repeated. It also has what people have decided since the
+ * notes were taken, which the command leaves alone.
  */
 import { fail } from "../shared/command.ts";
 import { openPlatform } from "../shared/platform-client.ts";

@@ -465,7 +465,10 @@ export const deliveryCounts = sqliteTable(
   ],
 );
 
-/** Where each resumable part of the scheduled job stopped. */
+/**
+ * Where each resumable part of the scheduled job stopped. `npm run restore` also adds a row before a database goes back:
+ * see `markPresent` in scripts/restore/statements.ts.
+ */
 export const sweepPositions = sqliteTable("sweep_positions", {
   part: text().primaryKey(),
   position: text().notNull(),

@@ -2,7 +2,12 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { describe, expect, test } from "vitest";
-import { settlePlacements } from "../../scripts/restore/placements.ts";
+import type { Compared } from "../../scripts/restore/decisions.ts";
+import {
+  findPlacements,
+  type Placements,
+  settlePlacements,
+} from "../../scripts/restore/placements.ts";
 import { callsToRepeat } from "../../scripts/restore/repeat.ts";
 import {
   putBackStatements,
@@ -73,10 +78,23 @@ function opened() {
   return { then, now, both };
 }
 
-/** Puts back in `then` what `now` has. */
-function putBack(then: DatabaseSync, noted: Tables): string[] {
+/** The restored time. */
+const RESTORED_TO = 1_000_000;
+
+const SETTLED: Placements = { statements: [], erased: [], movedHere: [] };
+
+/** Compares what was noted with a restored database. */
+const compare = (noted: Tables, then: DatabaseSync, placements = SETTLED): Compared => ({
+  noted,
+  found: read(then),
+  placements,
+  restoredTo: RESTORED_TO,
+});
+
+/** Puts back in `then` what was noted. */
+function putBack(then: DatabaseSync, noted: Tables, placements = SETTLED): string[] {
   const statements = TABLES.flatMap((table) =>
-    putBackStatements(table, rowsToPutBack(table, noted, read(then))),
+    putBackStatements(table, rowsToPutBack(table, compare(noted, then, placements))),
   );
   for (const statement of statements) then.exec(statement);
   return statements;
@@ -91,7 +109,8 @@ describe("the rows that are put back", () => {
     insert(now, "subscriptions", subscription("whk_3", { deleted_at: 5 }));
     insert(now, "workspaces", workspace("wks_2"));
     insert(now, "api_keys", key("key_2", { workspace_id: "wks_2" }));
-    insert(now, "subscriptions", subscription("whk_2", { idempotency_key: "key_1 a" }));
+    const since = { created_at: RESTORED_TO };
+    insert(now, "subscriptions", subscription("whk_2", { ...since, idempotency_key: "key_1 a" }));
     insert(now, "audit_trail", call("1", "createWorkspace", []));
     const noted = read(now);
     putBack(then, noted);
@@ -134,6 +153,47 @@ describe("the rows that are put back", () => {
     expect(read(then)[table]).toMatchObject([changed]);
   });
 
+  test("leave alone what has been changed, deleted or erased since the tables were noted", () => {
+    const { then, now, both } = opened();
+    for (const id of ["wks_1", "wks_2", "wks_3"])
+      both("workspaces", workspace(id), { name: "Now" });
+    both("api_keys", key("key_1"), { requests_per_window: 7 });
+    insert(now, "api_keys", key("key_2", { workspace_id: "wks_2" }));
+    both("subscriptions", subscription("whk_1"), { url: "https://now.example/" });
+    both("subscriptions", subscription("whk_2"), { url: "https://now.example/" });
+    insert(now, "subscriptions", subscription("whk_3"));
+    insert(now, "subscriptions", subscription("whk_4", { workspace_id: "wks_3" }));
+    const noted = read(now);
+
+    const decide = (sql: string, method: string, ids: string[], more: Row = {}) => {
+      then.exec(sql);
+      insert(then, "audit_trail", { ...call(method, method, ids), ...more });
+    };
+    const erased = { workspace_id: "wks_2" };
+    decide("UPDATE workspaces SET name = 'Later' WHERE id = 'wks_1'", "updateWorkspace", []);
+    decide("DELETE FROM workspaces WHERE id = 'wks_2'", "eraseWorkspace", [], erased);
+    decide("UPDATE api_keys SET expires_at = 9", "rollApiKey", ["key_1"]);
+    decide(
+      "UPDATE subscriptions SET sealed_secret = 'later' WHERE id = 'whk_1'",
+      "rotateWebhookSecret",
+      ["whk_1"],
+    );
+    then.exec("UPDATE subscriptions SET deleted_at = 9 WHERE id = 'whk_2'");
+    // Its workspace has moved away.
+    then.exec("UPDATE workspaces SET database = 'DB_2', write_lock = 'locked' WHERE id = 'wks_3'");
+    putBack(then, noted);
+    const found = read(then);
+    expect(found.workspaces).toMatchObject([
+      { id: "wks_1", name: "Later" },
+      { id: "wks_3", name: "Agence" },
+    ]);
+    expect(found.api_keys).toMatchObject([{ id: "key_1", requests_per_window: 7, expires_at: 9 }]);
+    expect(found.subscriptions).toMatchObject([
+      { id: "whk_1", url: "https://now.example/", sealed_secret: "later" },
+      { id: "whk_2", url: "https://hooks.example.com/" },
+    ]);
+  });
+
   test("are written in statements that D1 accepts, however many they are", () => {
     const { then, now, both } = opened();
     both("workspaces", workspace("wks_1"));
@@ -145,9 +205,6 @@ describe("the rows that are put back", () => {
   });
 });
 
-/** The restored time. */
-const RESTORED_TO = 1_000_000;
-
 test.each(["DB", "DB_2"])(
   "a workspace that was created during the restore of %s is not erased",
   async (database) => {
@@ -158,12 +215,16 @@ test.each(["DB", "DB_2"])(
     const noted = read(now);
     // With a second database, the directory has an entry of the new workspace.
     if (database !== "DB") insert(now, "workspaces", workspace("wks_3", { database }));
-    const execute = async (binding: string, statements: string[]) => {
-      const of = binding === database ? then : now;
-      return statements.map((statement) => of.prepare(statement).all() as Row[]);
-    };
-    const { erased } = await settlePlacements(execute, database, noted, RESTORED_TO);
-    expect(erased).toEqual(["wks_2"]);
+    const execute = executeIn({ [database]: then, ...(database !== "DB" && { DB: now }) });
+    const placements = await findPlacements(execute, database, noted, RESTORED_TO);
+    expect(placements.erased).toEqual(["wks_2"]);
+    // It can be repeated.
+    for (let run = 1; run <= 2; run++) await settlePlacements(execute, placements);
+    expect(read(database === "DB" ? then : now).workspaces).toMatchObject([
+      { id: "wks_1" },
+      { id: "wks_2" },
+      { id: "wks_3" },
+    ]);
   },
 );
 
@@ -180,9 +241,11 @@ test("the audit trail is read from the calls on that had not ended at the restor
 });
 
 describe("the calls that are repeated", () => {
-  const callsOf = (then: DatabaseSync, now: DatabaseSync, erased: string[] = []) =>
-    callsToRepeat({ noted: read(now), found: read(then), erased, restoredTo: RESTORED_TO }, 10).map(
-      ({ method, input }) => [method, Object.values(input).flat()[0]].join(" "),
+  const repeated = (then: DatabaseSync, now: DatabaseSync, erased: string[] = []) =>
+    callsToRepeat(compare(read(now), then, { ...SETTLED, erased }), 10);
+  const callsOf = (then: DatabaseSync, now: DatabaseSync) =>
+    repeated(then, now).map(({ method, input }) =>
+      [method, Object.values(input).flat()[0]].join(" "),
     );
 
   test("revoke what is revoked or expired now, and nothing else", () => {
@@ -208,12 +271,7 @@ describe("the calls that are repeated", () => {
       method: "updateApiKey",
       input: { keyId, requestsPerWindow },
     });
-    expect(
-      callsToRepeat(
-        { noted: read(now), found: read(then), erased: [], restoredTo: RESTORED_TO },
-        10,
-      ),
-    ).toEqual([update("key_1", 7), update("key_2", 8)]);
+    expect(repeated(then, now)).toEqual([update("key_1", 7), update("key_2", 8)]);
   });
 
   test("tell the objects of new keys, and of keys whose workspace has moved, to look again", () => {
@@ -238,12 +296,7 @@ describe("the calls that are repeated", () => {
       method: "setWorkspaceAccess",
       input: { workspaceId, granted },
     });
-    expect(
-      callsToRepeat(
-        { noted: read(now), found: read(then), erased: [], restoredTo: RESTORED_TO },
-        10,
-      ),
-    ).toEqual([
+    expect(repeated(then, now)).toEqual([
       setAccess("wks_1", false),
       { method: "endPortalSessions", input: { workspaceId: "wks_1" } },
       setAccess("wks_2", true),
@@ -263,10 +316,7 @@ describe("the calls that are repeated", () => {
       ...["deleteWebhook whk_1", "deleteWebhook whk_2", "disableWebhook whk_3"],
       ...["enableWebhook whk_4", "updateWebhook whk_5"],
     ]);
-    const calls = callsToRepeat(
-      { noted: read(now), found: read(then), erased: [], restoredTo: RESTORED_TO },
-      10,
-    );
+    const calls = repeated(then, now);
     expect(calls.at(-1)?.input).toEqual({ webhookId: "whk_5", events: ["run.completed"] });
   });
 
@@ -287,15 +337,51 @@ describe("the calls that are repeated", () => {
     insert(now, "audit_trail", call("2", "eraseLeads", ["lea_2"], "failed"));
     insert(now, "audit_trail", call("3", "eraseLeads", ["lea_3"], "not_found: workspaceId"));
     insert(now, "audit_trail", call("4", "removeAutomations", ["aut_1"]));
-    const calls = callsToRepeat(
-      { noted: read(now), found: read(then), erased: ["wks_9"], restoredTo: RESTORED_TO },
-      10,
-    );
+    const calls = repeated(then, now, ["wks_9"]);
     expect(calls).toEqual([
       { method: "eraseWorkspace", input: { workspaceId: "wks_9" } },
       { method: "eraseLeads", input: { workspaceId: "wks_1", ids: ["lea_1"] } },
       { method: "eraseLeads", input: { workspaceId: "wks_1", ids: ["lea_2"] } },
       { method: "removeAutomations", input: { workspaceId: "wks_1", ids: ["aut_1"] } },
+    ]);
+  });
+
+  test("are made once, and undo nothing that was decided since the tables were noted", () => {
+    const { then, now, both } = opened();
+    both("workspaces", workspace("wks_1"));
+    both("workspaces", workspace("wks_2"));
+    both("workspaces", workspace("wks_3", { access_granted: 0 }), { access_granted: 1 });
+    for (const id of ["key_1", "key_2"]) both("api_keys", key(id));
+    for (const id of ["whk_1", "whk_2"])
+      both("subscriptions", subscription(id), { disabled_at: 5 });
+    both("subscriptions", subscription("whk_3"));
+    insert(now, "audit_trail", call("1", "eraseLeads", ["lea_1"]));
+    insert(now, "audit_trail", call("2", "eraseLeads", ["lea_2"]));
+    insert(now, "audit_trail", call("3", "updateApiKey", ["key_1", "key_2"]));
+    const noted = read(now);
+    putBack(then, noted);
+
+    const actor = "npm run restore";
+    const decide = (id: string, method: string, ids: string[], more: Row = {}) =>
+      insert(then, "audit_trail", { ...call(id, method, ids), ...more });
+    decide("4", "eraseLeads", ["lea_1"], { actor });
+    decide("5", "eraseLeads", ["lea_2"], { actor, result: "failed" });
+    decide("6", "enableWebhook", ["whk_1"]);
+    decide("7", "rotateWebhookSecret", ["whk_2"]);
+    decide("8", "updateApiKey", ["key_1"], { actor });
+    decide("9", "rollApiKey", ["key_2"]);
+    then.exec("UPDATE workspaces SET access_granted = 0 WHERE id = 'wks_1'");
+    decide("10", "setWorkspaceAccess", []);
+    then.exec("UPDATE subscriptions SET disabled_at = 9 WHERE id = 'whk_3'");
+    decide("11", "disableWebhook", ["whk_3"]);
+    // It is being erased.
+    then.exec("UPDATE workspaces SET access_granted = 0, erasing = 1 WHERE id = 'wks_2'");
+    decide("12", "eraseWorkspace", [], { workspace_id: "wks_2" });
+    decide("13", "setWorkspaceAccess", [], { workspace_id: "wks_3", result: "not_found" });
+    expect(callsToRepeat(compare(noted, then), 10)).toEqual([
+      { method: "setWorkspaceAccess", input: { workspaceId: "wks_3", granted: true } },
+      { method: "disableWebhook", input: { webhookId: "whk_2" } },
+      { method: "eraseLeads", input: { workspaceId: "wks_1", ids: ["lea_2"] } },
     ]);
   });
 
@@ -308,6 +394,6 @@ describe("the calls that are repeated", () => {
     insert(then, "subscriptions", subscription("whk_1"));
     insert(now, "audit_trail", call("1", "eraseLeads", ["lea_1"]));
     expect(callsOf(then, now)).toEqual([]);
-    expect(rowsToPutBack("workspaces", read(now), read(then))).toEqual([]);
+    expect(rowsToPutBack("workspaces", compare(read(now), then))).toEqual([]);
   });
 });

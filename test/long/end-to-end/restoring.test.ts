@@ -10,11 +10,12 @@ import {
 import { tmpdir } from "node:os";
 import { delimiter, dirname, join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { expect, test, vi } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
 import { parseOptions } from "../../../scripts/restore/options.ts";
 import { restore } from "../../../scripts/restore/restoration.ts";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
 import { openApi } from "../../../scripts/shared/local-api.ts";
+import type { PlatformClient } from "../../../scripts/shared/platform-client.ts";
 import type { Runtime } from "../../../scripts/shared/runtime.ts";
 import { serverFileIn, startLocalRuntime } from "../../node/support/local-runtime.ts";
 import { platformOf } from "../../node/support/platform-here.ts";
@@ -54,6 +55,8 @@ async function openDeployment(bindings: (keyof typeof DATABASES)[]) {
     runtime: await start(),
     /** What happens when a database has been restored. */
     onRestored: () => {},
+    /** The method of the Platform API that fails in `restore`, before it changes anything; "" for none. */
+    failing: "",
     /** Remembers the databases as they are, while nothing is written. @returns the time. */
     remember() {
       cpSync(d1, copy, { recursive: true });
@@ -62,7 +65,14 @@ async function openDeployment(bindings: (keyof typeof DATABASES)[]) {
     /** Does what the command does, with the real wrangler. */
     restore: (...args: string[]) =>
       runHere(() => {
-        const open = async () => platformOf(deployment.runtime);
+        const open = async (): Promise<PlatformClient> => {
+          const platform = platformOf(deployment.runtime);
+          const call: PlatformClient["call"] = async (method, input) => {
+            if (method === deployment.failing) throw new Error("Network connection lost.");
+            return platform.call(method, input);
+          };
+          return { ...platform, call };
+        };
         return restore(parseOptions(options(args)), env, open);
       }),
     /** Runs the command to its end. */
@@ -155,8 +165,15 @@ test("npm run restore brings records back, and repeats later decisions of people
   const { id: keptId } = await main.subscribe(kept.url);
   const { id: webhookId } = await main.subscribe(deleted.url);
   const { id: disabledId } = await main.subscribe(`${deleted.url}/disabled`, ["run.completed"]);
+  const { id: laterId } = await main.subscribe(`${deleted.url}/later`, ["run.completed"]);
   const revoked = await createKey({ workspaceId });
+  const [unused, leaked, rolled] = [
+    await createKey({ workspaceId }),
+    await createKey({ workspaceId }),
+    await createKey({ workspaceId }),
+  ];
   const barred = await openWorkspace(deployment.runtime);
+  const barredLater = await openWorkspace(deployment.runtime);
   const erasedWorkspace = await openWorkspace(deployment.runtime);
   const agent = { reference: "agent", name: "Agence" };
   const record = async (reference: string) => {
@@ -184,6 +201,7 @@ test("npm run restore brings records back, and repeats later decisions of people
   await PLATFORM.updateWebhook({ webhookId: keptId, url: `${kept.url}/moved` });
   await openApi(deployment.runtime.url.origin, main.apiKey)("DELETE", `/v1/webhooks/${webhookId}`);
   await PLATFORM.eraseLeads({ workspaceId, references: ["erased"] });
+  const { id: briefId } = await main.subscribe(`${deleted.url}/brief`, ["run.completed"]);
   const after = await record("after");
   await until(() => kept.posts.length === 3);
   const subscriptions = () =>
@@ -193,7 +211,7 @@ test("npm run restore brings records back, and repeats later decisions of people
       .all()
       .then(({ results }) => results);
   const decided = await subscriptions();
-  expect(decided).toHaveLength(2);
+  expect(decided).toHaveLength(4);
 
   const goBack = (...args: string[]) => deployment.restore("--timestamp", time, ...args);
   const isPaused = () => cloudflare.queues.map(({ settings }) => settings.delivery_paused ?? false);
@@ -210,32 +228,74 @@ test("npm run restore brings records back, and repeats later decisions of people
   const [file = ""] = readdirSync(folder).filter((name) => name.endsWith(".json"));
   expect(statSync(join(folder, file)).mode & 0o777).toBe(0o600);
   cloudflare.outage = null;
+  const createdLater = await createKey({ workspaceId });
+  await PLATFORM.revokeApiKey({ keyId: leaked.keyId });
   expect((await goBack("--yes")).stderr).toContain("The migrations of DB failed");
   expect(isPaused()).toEqual([true, true, false]);
-  expect(await statusOf(deployment.runtime, revoked.apiKey)).toBe(200);
   cloudflare.outage = null;
+  for (const [key, status] of [
+    [revoked, 200],
+    [unused, 200],
+    [created, 401],
+  ] as const)
+    expect(await statusOf(deployment.runtime, key.apiKey)).toBe(status);
+  // A client that goes on trying keeps the gate of its key in memory.
+  const trying = setInterval(() => statusOf(deployment.runtime, created.apiKey), 4_000);
+  onTestFinished(() => clearInterval(trying));
+
+  // What people decide before the command is run again, and after a run in which one call failed.
+  const decide = () => deployment.runtime.env.PLATFORM;
+  await decide().setWorkspaceAccess({ workspaceId: barredLater.workspaceId, granted: false });
+  await decide().rotateWebhookSecret({ webhookId: laterId });
+  await decide().disableWebhook({ webhookId: laterId });
+  const isLater = ({ id }: Record<string, unknown>) => id === laterId;
+  const later = (await subscriptions()).filter(isLater);
+  deployment.failing = "eraseLeads";
+  expect((await goBack("--yes")).stderr).toContain("These calls failed; deliveries stay paused.");
+  await decide().setWorkspaceAccess({ workspaceId: barred.workspaceId, granted: true });
+  await decide().rollApiKey({ keyId: rolled.keyId, overlapSeconds: 3600 });
+  await openApi(deployment.runtime.url.origin, main.apiKey)("DELETE", `/v1/webhooks/${briefId}`);
+  // The scheduled job deletes its row.
+  await deployment.runtime.scheduled();
 
   const { code, stdout, stderr } = await deployment.command("--timestamp", time, "--yes");
   expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
-  expect(stdout).toContain(`Repeated revokeApiKey {"keyId":"${revoked.keyId}"}`);
+  expect(stdout).toContain(`Repeated eraseLeads {"workspaceId":"${workspaceId}"`);
   expect(stdout).toContain("npx wrangler d1 time-travel restore DB --bookmark=");
   expect(isPaused()).toEqual([false, false, false]);
   expect((await goBack("--yes")).stderr).toContain("This restore is finished.");
 
-  expect(await statusOf(deployment.runtime, revoked.apiKey)).toBe(401);
-  expect(await statusOf(deployment.runtime, created.apiKey)).toBe(200);
-  expect(await statusOf(deployment.runtime, barred.apiKey)).toBe(403);
-  expect(await statusOf(deployment.runtime, erasedWorkspace.apiKey)).toBe(401);
-  expect(await subscriptions()).toEqual(decided);
+  clearInterval(trying);
+  const statuses = [revoked, leaked, created, createdLater, barred, barredLater, erasedWorkspace];
+  expect(
+    await Promise.all(statuses.map(({ apiKey }) => statusOf(deployment.runtime, apiKey))),
+  ).toEqual([401, 401, 200, 200, 200, 403, 401]);
+  // Its first use was after the database had gone back.
+  await decide().revokeApiKey({ keyId: unused.keyId });
+  expect(await statusOf(deployment.runtime, unused.apiKey)).toBe(401);
+  const expiring = await deployment.runtime.env.DB.prepare(
+    "SELECT id FROM api_keys WHERE expires_at > 0",
+  ).all();
+  expect(expiring.results).toEqual([{ id: rolled.keyId }]);
+  expect(await subscriptions()).toEqual(
+    decided.filter(({ id }) => id !== briefId).map((row) => (isLater(row) ? later[0] : row)),
+  );
   const listed = await deployment.runtime.env.PLATFORM.listAuditTrail({ workspaceId });
-  const trail = JSON.parse(JSON.stringify(listed.items)) as { method: string; actor: string }[];
+  const trail = JSON.parse(JSON.stringify(listed.items)) as {
+    method: string;
+    ids: string[];
+    actor: string;
+  }[];
   const repeated = trail.filter(({ actor }) => actor === "npm run restore");
-  expect(repeated.map(({ method }) => method).toSorted()).toEqual([
+  const calls = repeated.map(({ method, ids }) => [method, ...ids].join(" "));
+  expect(calls.toSorted()).toEqual([...new Set(calls)].toSorted());
+  expect([...new Set(repeated.map(({ method }) => method))].toSorted()).toEqual([
     "deleteWebhook",
     "disableWebhook",
     "endPortalSessions",
     "eraseLeads",
     "revokeApiKey",
+    "updateApiKey",
   ]);
   for (const method of ["rotateWebhookSecret", "createApiKey"])
     expect(trail.map((entry) => entry.method)).toContain(method);
