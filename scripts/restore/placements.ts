@@ -1,4 +1,13 @@
-import { insertEntry, isNewer, isOlder, markMoved, type Row, type Tables } from "./statements.ts";
+import {
+  insertEntry,
+  isNewer,
+  isOlder,
+  markMoved,
+  type Row,
+  setHome,
+  type Tables,
+  unlock,
+} from "./statements.ts";
 import { type Execute, query } from "./tables.ts";
 
 /** The workspaces of a restored database, according to the directory. */
@@ -16,7 +25,9 @@ export interface Placements {
  *
  * - A workspace that has moved away since then is back. Its rows are marked as left by a move, and deleted by the
  *   scheduled job.
- * - A workspace that has moved here since then has no records here.
+ * - A workspace that has moved here since then has no records here. If it has a directory entry of then, the entry
+ *   becomes the row of the workspace, so that its other rows can be put back.
+ * - A workspace that was being moved then is unlocked, because no move was under way before the restore.
  * - A workspace that was erased since then is back, too. If its directory entry is missing, it gets one, so that
  *   `eraseWorkspace` finds it.
  *
@@ -34,14 +45,22 @@ export async function findPlacements(
   const directory = isDirectory ? noted.workspaces : await query(execute, "DB", SELECT_PLACES);
   const homes = new Map(directory.map((row) => [row.id, String(row.database ?? "DB")]));
   const known = new Set(noted.workspaces.map(({ id }) => id));
-  const statements: Placements["statements"] = [];
+  const statements: Placements["statements"] = isDirectory
+    ? [{ database, sql: "DELETE FROM moves" }]
+    : [];
   const erased: string[] = [];
   for (const row of found) {
     const id = String(row.id);
     const elsewhere = row.database;
     const home = homes.get(id);
-    if (elsewhere === null && home !== undefined && home !== database)
-      statements.push({ database, sql: markMoved(id, home) });
+    if (home === database) {
+      if (elsewhere !== null || row.write_lock !== null)
+        statements.push({ database, sql: unlock(id) });
+    } else if (home !== undefined) {
+      if (elsewhere === null) statements.push({ database, sql: markMoved(id, home) });
+      else if (isDirectory && elsewhere !== home)
+        statements.push({ database, sql: setHome(id, home) });
+    }
     // In the directory, a workspace that lives elsewhere only has an entry.
     const isBack = isDirectory || elsewhere === null;
     if (isBack && !known.has(id) && !isNewer(row, restoredTo) && (home ?? database) === database) {
@@ -53,7 +72,7 @@ export async function findPlacements(
   return { statements, erased, movedHere: findMovedHere(noted, found, restoredTo) };
 }
 
-const SELECT_PLACES = "SELECT id, database, created_at FROM workspaces";
+const SELECT_PLACES = "SELECT id, database, write_lock, created_at FROM workspaces";
 
 /** Finds the workspaces that have moved to the database since the restored time. */
 function findMovedHere(noted: Tables, found: Row[], restoredTo: number): string[] {

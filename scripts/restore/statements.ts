@@ -153,6 +153,16 @@ export function markMoved(workspaceId: string, home: string): string {
   return `UPDATE workspaces SET database = ${literal(home)}, write_lock = 'locked', move_id = 'restored' WHERE id = ${literal(workspaceId)}`;
 }
 
+/** Writes the statement that makes the row of a workspace that of one that lives here, and is not being moved. */
+export function unlock(workspaceId: string): string {
+  return `UPDATE workspaces SET database = NULL, write_lock = NULL, move_id = NULL WHERE id = ${literal(workspaceId)}`;
+}
+
+/** Writes the statement that changes where a workspace lives, according to its directory entry. */
+export function setHome(workspaceId: string, home: string): string {
+  return `UPDATE workspaces SET database = ${literal(home)} WHERE id = ${literal(workspaceId)}`;
+}
+
 /** Writes the statement that inserts a workspace into the directory, so that it can be erased. */
 export function insertEntry(workspaceId: string, database: string): string {
   return `INSERT INTO workspaces (id, database, name, admin_emails, created_at) VALUES (${literal(workspaceId)}, ${literal(database)}, '', '[]', 0) ON CONFLICT DO NOTHING`;

@@ -228,6 +228,77 @@ test.each(["DB", "DB_2"])(
   },
 );
 
+describe("a workspace that has moved since then", () => {
+  const entry = { database: "DB_2", write_lock: "locked", name: "" };
+  const find = (then: DatabaseSync, noted: Tables) =>
+    findPlacements(executeIn({ DB: then }), "DB", noted, RESTORED_TO);
+  const settle = (then: DatabaseSync, placements: Placements) =>
+    settlePlacements(executeIn({ DB: then }), placements);
+
+  test("to DB gets its row and subscriptions back, even if the restore stops in between", async () => {
+    const { then, now } = opened();
+    insert(then, "workspaces", workspace("wks_1", entry));
+    insert(now, "workspaces", workspace("wks_1", { access_granted: 0 }));
+    insert(now, "subscriptions", subscription("whk_1"));
+    const noted = read(now);
+    const placements = await find(then, noted);
+    expect(placements.movedHere).toEqual(["wks_1"]);
+    for (let run = 1; run <= 2; run++) {
+      await settle(then, placements);
+      for (const statement of putBackStatements(
+        "workspaces",
+        rowsToPutBack("workspaces", compare(noted, then, placements)),
+      ))
+        then.exec(statement);
+    }
+    putBack(then, noted, placements);
+    expect(read(then).subscriptions).toEqual(noted.subscriptions);
+    expect(read(then).workspaces).toEqual([{ ...noted.workspaces[0], access_granted: 1 }]);
+    expect(callsToRepeat(compare(noted, then, placements), 10)).toEqual([
+      { method: "setWorkspaceAccess", input: { workspaceId: "wks_1", granted: false } },
+    ]);
+  });
+
+  test("to another database gets its row back, even if the move was begun long before", async () => {
+    const { then, now } = opened();
+    const directory = openTables();
+    insert(now, "workspaces", workspace("wks_1"));
+    insert(directory, "workspaces", workspace("wks_1", entry));
+    const execute = executeIn({ DB: directory, DB_2: then });
+    const placements = await findPlacements(execute, "DB_2", read(now), RESTORED_TO);
+    expect(placements).toEqual({ statements: [], erased: [], movedHere: ["wks_1"] });
+    putBack(then, read(now), placements);
+    expect(read(then).workspaces).toEqual(read(now).workspaces);
+  });
+
+  test("from DB, or between other databases, is where the directory has it now", async () => {
+    const { then, now, both } = opened();
+    both("workspaces", workspace("wks_1"), { ...entry, database: "DB_3" });
+    both("workspaces", workspace("wks_2", entry), { database: "DB_3" });
+    both("workspaces", workspace("wks_3", entry));
+    await settle(then, await find(then, read(now)));
+    expect(read(then).workspaces).toMatchObject([
+      { database: "DB_3", write_lock: "locked", move_id: "restored" },
+      { database: "DB_3", write_lock: "locked", move_id: null },
+      { database: "DB_2", write_lock: "locked", move_id: null },
+    ]);
+  });
+
+  test("from DB and back is unlocked, although its move was under way then", async () => {
+    const { then, now, both } = opened();
+    const locked = { write_lock: "locked", move_id: "1" };
+    both("workspaces", workspace("wks_1", locked), { write_lock: null, move_id: null });
+    then.exec(
+      "INSERT INTO moves (workspace_id, id, source, target, stage, created_at, since) VALUES ('wks_1', '1', 'DB', 'DB_2', 'copying', 1, 1)",
+    );
+    const placements = await find(then, read(now));
+    expect(placements.movedHere).toEqual([]);
+    await settle(then, placements);
+    expect(read(then).workspaces).toEqual(read(now).workspaces);
+    expect(then.prepare("SELECT * FROM moves").all()).toEqual([]);
+  });
+});
+
 test("the audit trail is read from the calls on that had not ended at the restored time", async () => {
   const { now } = opened();
   const at = (id: string, at: number, durationMs: number) =>

@@ -370,5 +370,21 @@ test("restoring one of several databases leaves alone what has moved away, and e
   expect(await leadsOf(moved.apiKey)).toHaveLength(2);
   expect(await leadsOf(created.apiKey)).toEqual([]);
   expect(await statusOf(deployment.runtime, erased.apiKey)).toBe(401);
+
+  // DB goes back, too: to before the workspace moved there.
+  deployment.onRestored = () => {};
+  const directory = await deployment.restore("--timestamp", time, "--yes");
+  expect(directory).toMatchObject({ code: 0, stderr: "" });
+  expect(directory.stdout).toContain(`${workspaceId} has moved to DB since then`);
+  expect(await leadsOf(moved.apiKey)).toEqual([]);
+  const again = { reference: "then", source: "crm" as const, agent: { reference: "a", name: "A" } };
+  const reported = await deployment.runtime.env.PLATFORM.recordLeads({
+    workspaceId,
+    leads: [again],
+  });
+  expect(reported.created).toBe(1);
+  expect(await leadsOf(moved.apiKey)).toHaveLength(1);
+  expect(await leadsOf(kept.apiKey)).toHaveLength(1);
+  expect(await leadsOf(created.apiKey)).toEqual([]);
   await deployment.close();
 });
