@@ -3,7 +3,7 @@ import { unknownInput } from "../contract/input-error.ts";
 import { isoTime } from "../contract/time.ts";
 import { qb, toJsonValue } from "../db/builder.ts";
 import { type Database, query } from "../db/client.ts";
-import { attempts, deliveries, events, subscriptions } from "../db/schema.ts";
+import { attempts, deliveries, type EarlierSecret, events, subscriptions } from "../db/schema.ts";
 import { HEADERS, TEST_HEADER, WEBHOOK_HEADER } from "../delivery/post.ts";
 import { openResponse } from "../delivery/response.ts";
 import { openDataKey, type WorkspaceKey } from "../encryption/personal-data.ts";
@@ -98,7 +98,8 @@ type Secrets = WorkspaceKey &
 
 /**
  * Recomputes the headers that signed a body at a given time. Returns none if the secret was rotated since then or
- * cannot be decrypted, or if the body was erased.
+ * cannot be decrypted, or if the body was erased. In the first two seconds after a rotation or the end of an overlap, a
+ * request may have been signed as before, so it returns none either.
  */
 async function signaturesAt(
   env: Pick<Env, "ENCRYPTION_KEYS">,
@@ -109,6 +110,8 @@ async function signaturesAt(
   time: number,
 ): Promise<Record<string, string>> {
   if (body === null || (rotatedAt !== null && time < rotatedAt + ROTATION_MS)) return {};
+  const hasJustEnded = ({ until }: EarlierSecret) => until <= time && time < until + ROTATION_MS;
+  if (earlierSecrets?.some(hasJustEnded)) return {};
   const signing = (earlierSecrets ?? []).filter(({ until }) => until > time);
   const secrets = { ...current, earlierSecrets: signing.map(({ sealedSecret }) => sealedSecret) };
   const signer = await openSigner(env, webhookId, secrets).catch(() => null);

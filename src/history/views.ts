@@ -24,7 +24,9 @@ export type AttemptView = z.infer<typeof AttemptView>;
 const AttemptRequest = z.object({
   headers: z
     .record(z.string(), z.string())
-    .describe("without those of its signatures if the secret was rotated since"),
+    .describe(
+      "without those of its signatures if the secret was rotated since, or an overlap had just ended",
+    ),
 });
 
 /** The stored part of a response, beside its status. */

@@ -289,7 +289,7 @@ export const endSecretOverlap = operation({
     const { db } = await findWebhook(call, webhookId);
     call.noteChange?.({ webhookId });
     // Not retried: a second try could end the overlap of a rotation that somebody has made since.
-    await commit(withoutRetries(db), endOverlap(webhookId));
+    await commit(withoutRetries(db), endOverlap(webhookId, Date.now()));
     return {};
   },
 });

@@ -65,10 +65,16 @@ export async function rotateSecret(
   return { secret, overlapEndsAt: until === null ? null : isoTime(until) };
 }
 
-/** Ends the grace period of earlier secrets: only the current secret signs from now on. */
-export function endOverlap(subscriptionId: string): Part {
+/**
+ * Ends the grace period of earlier secrets: only the current secret signs from now on. They stay stored until the next
+ * rotation, because the history recomputes the signatures that they made.
+ */
+export function endOverlap(subscriptionId: string, now: number): Part {
+  const { earlierSecrets } = subscriptions;
+  const ended = sql`(SELECT json_group_array(json_set(earlier.value, '$.until', min(earlier.value->>'until', ${now})))
+    FROM json_each(${earlierSecrets}) AS earlier)`;
   return qb
     .update(subscriptions)
-    .set({ earlierSecrets: null })
+    .set({ earlierSecrets: ended })
     .where(isSubscription(subscriptionId));
 }

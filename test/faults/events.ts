@@ -222,6 +222,8 @@ export const EVENTS: Fault[] = [
     ["delivery/session.ts", "Math.max(this.#pace.blockedUntil, ports.now() + NOT_ATTEMPTED_WAIT_MS)", "ports.now() + NOT_ATTEMPTED_WAIT_MS", "a failure of ours does not shorten a wait that the endpoint asked for"],
     ["delivery/session.ts", "return now + DNS_BEFORE_POST_MS + POST_TIMEOUT_MS < leasedUntil;", "return now < leasedUntil;", "no request outlasts its lease"],
     ["email/announce.ts", "`${sweepPositions.part} = ${PART} AND ${sweepPositions.position} = ${UNTIL}`", "`${sweepPositions.part} = ${PART}`", "a run of the e-mails that ends late leaves the lock of another one"],
+    ["history/delivery.ts", "if (earlierSecrets?.some(hasJustEnded)) return {};", "", "an attempt shows no signature that it may not have had"],
+    ["subscriptions/rotation.ts", ".set({ earlierSecrets: ended })", ".set({ earlierSecrets: null })", "an attempt shows the signatures of an overlap that was ended"],
     ["history/delivery.ts", "signing = (earlierSecrets ?? []).filter(({ until }) => until > time)", "signing = earlierSecrets ?? []", "an attempt shows no signature of a secret that had expired"],
     ["db/sweep-positions.ts", "if ((await findPosition(db, part)) === position) return;", "", "a position of the sweep that has not changed is not written"],
     ["subscriptions/subscriptions.ts", "      AND ${subscriptions.description} IS ${seen.description}\n", "\n", "a change of a subscription begins with what the one before it left"],

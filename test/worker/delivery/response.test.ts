@@ -115,6 +115,27 @@ test("An attempt after the grace period of an earlier secret shows the signature
   expect(attempt?.request?.headers["X-Service-Signature"]).toBe(sent);
 });
 
+test("An attempt during an overlap shows both signatures, even once the overlap was ended", async () => {
+  const { id, eventId, url } = await withOwed("says-500", { says: "no" });
+  await rotateSecret(db, env.ENCRYPTION_KEYS, id, 3_600, Date.now() - 10_000);
+  await deliver(id);
+  await Platform.endSecretOverlap({ webhookId: id });
+  const [attempt] = await logOf(id, eventId);
+  const sent = (await receivedBy({ url }))[0]?.headers["x-service-signature"];
+  expect(sent).toMatch(/^t=\d+,v1=\w+,v1=\w+$/);
+  expect(attempt?.request?.headers["X-Service-Signature"]).toBe(sent);
+});
+
+test("An attempt right after the end of an overlap shows no signature, as it may have had either", async () => {
+  const { id, eventId } = await withOwed("says-500", { says: "no" });
+  await rotateSecret(db, env.ENCRYPTION_KEYS, id, 3_600, Date.now() - 10_000);
+  await Platform.endSecretOverlap({ webhookId: id });
+  await deliver(id);
+  const [attempt] = await logOf(id, eventId);
+  expect(attempt?.request?.headers).toMatchObject({ "X-Service-Webhook": id });
+  expect(attempt?.request?.headers["X-Service-Signature"]).toBeUndefined();
+});
+
 const setAttempts = (id: string, changed: Partial<typeof attempts.$inferInsert>) =>
   db.update(attempts).set(changed).where(eq(attempts.subscriptionId, id));
 
