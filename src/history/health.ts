@@ -1,5 +1,5 @@
 import { and, eq, isNull, type SQL, sql } from "drizzle-orm";
-import { WebhookEvent } from "../contract/enumerations.ts";
+import type { WebhookEvent } from "../contract/enumerations.ts";
 import { eventTimeOf } from "../contract/ids.ts";
 import { RESPONSES_PER_DAY, TELL_AFTER_MS } from "../contract/limits.ts";
 import { isoTime, isoTimeOrNull } from "../contract/time.ts";
@@ -7,7 +7,7 @@ import { qb } from "../db/builder.ts";
 import { type Database, query } from "../db/client.ts";
 import { newestFirst } from "../db/page.ts";
 import { deliveries, PRIORITY, subscriptions } from "../db/schema.ts";
-import { deliveryState, precedesCancellation } from "../db/states.ts";
+import { deliveryState, listsType, precedesCancellation } from "../db/states.ts";
 import { nextSendAt } from "../delivery/due.ts";
 import { isSubscription, unknownWebhook } from "../subscriptions/subscriptions.ts";
 import { type CountsRow, countResponses, readCounts, toDays } from "./counts.ts";
@@ -216,8 +216,9 @@ const ENDED_EXAMINED_MAX = 1_000;
 
 /**
  * Finds when the oldest event was recorded that a subscription has not received: its delivery has failed, waits for
- * a retry, or was cancelled. Null if there is none. For a disabled subscription, deliveries that ended before its
- * last streak do not count, and the events since it was disabled do.
+ * a retry, or was cancelled. Null if there is none. Only event types that it lists count, because others cannot be sent
+ * again. For a disabled subscription, deliveries that ended before its last streak do not count, and the events since it
+ * was disabled do.
  *
  * If more than `ENDED_EXAMINED_MAX` deliveries have failed, the time may be too early. So a replay from that time leaves
  * out no event.
@@ -226,25 +227,31 @@ export async function findUndeliveredSince(
   db: Database,
   webhookId: string,
 ): Promise<string | null> {
-  const isOwn = eq(deliveries.subscriptionId, webhookId);
+  const isOwn = sql`${subscriptions.id} = ${webhookId} AND ${deliveries.subscriptionId} = ${subscriptions.id}`;
   const { subscription, retrying, exhausted, cancelled, untried } = await query(db, {
     subscription: qb
-      .select({ disabledAt: subscriptions.disabledAt, cancelling: subscriptions.cancelling })
+      .select({ disabledAt: subscriptions.disabledAt })
       .from(subscriptions)
       .where(eq(subscriptions.id, webhookId)),
+    // Deliveries of an unlisted type are being cancelled.
     retrying: qb.all<{ eventId: string }>(sql`
-      SELECT ${deliveries.eventId} AS eventId FROM ${UNSUCCESSFUL}
-      WHERE ${isOwn} AND ${deliveries.state} = 'pending' AND ${IS_UNSUCCESSFUL}
-      ORDER BY ${deliveries.eventId} LIMIT 1`),
-    exhausted: selectFirstEnded(webhookId, "exhausted"),
-    cancelled: selectFirstEnded(webhookId, "cancelled"),
-    // Deliveries that are being cancelled may not have been tried.
+      SELECT id AS eventId FROM (
+        SELECT ${deliveries.eventId} AS id, ${listsType(deliveries.type)} AS is_listed
+        FROM ${subscriptions} CROSS JOIN ${UNSUCCESSFUL}
+        WHERE ${isOwn} AND ${deliveries.state} = 'pending' AND ${IS_UNSUCCESSFUL}
+        ORDER BY ${deliveries.eventId} LIMIT ${ENDED_EXAMINED_MAX})
+      WHERE is_listed LIMIT 1`),
+    exhausted: selectFirstEnded(isOwn, "exhausted"),
+    cancelled: selectFirstEnded(isOwn, "cancelled"),
+    // Deliveries that are being cancelled may not have been tried. They come before those that were recorded since.
     untried: qb.all<{ eventId: string | null }>(sql`
       SELECT (
-        SELECT ${deliveries.eventId} FROM ${deliveries} INDEXED BY deliveries_due_of_subscription
+        SELECT iif(${precedesCancellation()}, ${deliveries.eventId}, NULL)
+        FROM ${deliveries} INDEXED BY deliveries_due_of_subscription
         WHERE ${isOwn} AND ${deliveries.state} = 'pending' AND ${deliveries.type} = type.value AND ${deliveries.priority} = ${PRIORITY.untried}
         ORDER BY ${deliveries.dueAt}, ${deliveries.eventId} LIMIT 1) AS eventId
-      FROM json_each(${JSON.stringify(WebhookEvent.options)}) AS type`),
+      FROM ${subscriptions} CROSS JOIN json_each(${subscriptions.events}) AS type
+      WHERE ${subscriptions.id} = ${webhookId}`),
   });
   const [found] = subscription;
   if (!found) return null;
@@ -254,7 +261,7 @@ export async function findUndeliveredSince(
   const ids = [
     ...ended,
     ...retrying.map(({ eventId }) => eventId),
-    ...(found.cancelling ? untried.map(({ eventId }) => eventId) : []),
+    ...untried.map(({ eventId }) => eventId),
   ].filter((id) => id !== null);
   const times = ids.map(eventTimeOf);
   if (found.disabledAt !== null) times.push(found.disabledAt);
@@ -262,19 +269,15 @@ export async function findUndeliveredSince(
 }
 
 /** Selects, among the oldest deliveries in a state, the first that counts, the last one, and their number. */
-function selectFirstEnded(webhookId: string, state: "exhausted" | "cancelled") {
+function selectFirstEnded(isOwn: SQL, state: "exhausted" | "cancelled") {
   const { disabledAt, failingSince } = subscriptions;
+  const beganAt = sql`iif(${disabledAt} IS NULL, 0, coalesce(${failingSince}, ${disabledAt}))`;
   return qb.all<{ first: string | null; last: string | null; examined: number }>(sql`
-    WITH
-      began (at) AS (
-        SELECT iif(${disabledAt} IS NULL, 0, coalesce(${failingSince}, ${disabledAt}))
-        FROM ${subscriptions} WHERE ${subscriptions.id} = ${webhookId}),
-      ended AS (
-        SELECT ${deliveries.eventId} AS id,
-          ${deliveries.settledAt} >= (SELECT at FROM began) AND NOT ${deliveries.deliveredEarlier} AS counts
-        FROM ${UNSUCCESSFUL}
-        WHERE ${deliveries.subscriptionId} = ${webhookId} AND ${deliveries.state} = ${state}
-          AND ${IS_UNSUCCESSFUL}
-        ORDER BY ${deliveries.eventId} LIMIT ${ENDED_EXAMINED_MAX})
-    SELECT min(id) FILTER (WHERE counts) AS first, max(id) AS last, count(*) AS examined FROM ended`);
+    SELECT min(id) FILTER (WHERE counts) AS first, max(id) AS last, count(*) AS examined FROM (
+      SELECT ${deliveries.eventId} AS id,
+        ${deliveries.settledAt} >= ${beganAt} AND NOT ${deliveries.deliveredEarlier}
+          AND ${listsType(deliveries.type)} AS counts
+      FROM ${subscriptions} CROSS JOIN ${UNSUCCESSFUL}
+      WHERE ${isOwn} AND ${deliveries.state} = ${state} AND ${IS_UNSUCCESSFUL}
+      ORDER BY ${deliveries.eventId} LIMIT ${ENDED_EXAMINED_MAX})`);
 }

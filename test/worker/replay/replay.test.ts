@@ -341,6 +341,33 @@ describe("what a subscription did not get", () => {
     expect(await sinceOf(id)).toBe(isoTime(NOW));
   });
 
+  test.each([
+    ["a retry", { attempts: 1, lastAt: T0 }],
+    ["a failure", { state: "exhausted", attempts: 11, settledAt: NOW }],
+    ["a cancelled event", { state: "cancelled", settledAt: NOW }],
+  ] as const)("does not begin with %s of an event type that is no longer listed", async (_, row) => {
+    const { id } = await owed(1, T0);
+    await setDeliveries(id, row);
+    await setSubscription(id, { events: ["run.completed"] });
+    expect(await sinceOf(id)).toBe(null);
+    await setSubscription(id, { events: ["lead.created"] });
+    expect(await sinceOf(id)).toBe(isoTime(T0));
+  });
+
+  test("does not begin with a new event while those of an unlisted event type are cancelled", async () => {
+    const workspaceId = await createWorkspace();
+    const { id } = await subscribe(workspaceId, { events: ["lead.created", "run.completed"] });
+    const runs = draftLeads(1, T0);
+    await commit(
+      db,
+      announce(workspaceId, "run.completed", runs, () => sql`true`, T0),
+    );
+    await Platform.updateWebhook({ webhookId: id, events: ["lead.created"] });
+    await announceOne(workspaceId, T0 + 1);
+    expect(await subscriptionRow(id)).toMatchObject({ cancelling: true });
+    expect(await sinceOf(id)).toBe(null);
+  });
+
   test("is found among few, however many deliveries there are", async () => {
     const { id, workspaceId, drafts } = await owed(1, T0 - HOUR_MS);
     const [first] = drafts;
@@ -360,9 +387,15 @@ describe("what a subscription did not get", () => {
     await setDeliveries(id, { priority: PRIORITY.inStreak, attempts: 1, dueAt: T0 + HOUR_MS });
     await setDeliveries(id, { dueAt: T0 + DAY_MS }, first?.id);
     expect(await found(1_100)).toBe(isoTime(T0 - HOUR_MS));
-    await setDeliveries(id, { priority: PRIORITY.untried, dueAt: T0 });
+    await setDeliveries(id, { priority: PRIORITY.untried, attempts: 0, dueAt: T0 });
     await setDeliveries(id, { dueAt: T0 - HOUR_MS }, first?.id);
-    await setSubscription(id, { disabledAt: NOW, failingSince: NOW, cancelling: true });
+    await setSubscription(id, {
+      disabledAt: NOW,
+      failingSince: NOW,
+      cancelling: true,
+      cancelEpoch: 1,
+      cancelledBefore: { "lead.created": 1 },
+    });
     expect(await found(50)).toBe(isoTime(T0 - HOUR_MS));
     // Beyond those that are looked at, none is left out.
     await setDeliveries(id, { state: "exhausted", settledAt: T0 });
