@@ -101,7 +101,7 @@ export const EVENTS: Fault[] = [
     ["history/counts.ts", " AND ${isWritable(workspaceId)}", "", "a workspace that moves fails no deletion of others' counts"],
     ["history/health.ts", 'if (row.failingSince !== null) return "failing";', "", "the portal says that a subscription is failing"],
     ["history/health.ts", "isRejecting && failedMs < TELL_AFTER_MS", "isRejecting && failedMs === 0", "a receiver that rejects one type is not said to fail"],
-    ["history/health.ts", "${deliveries.settledAt} >= (SELECT at FROM began) AND", "", "what failed in an earlier time is not sent again unasked"],
+    ["history/health.ts", "${deliveries.settledAt} >= ${beganAt} AND", "", "what failed in an earlier time is not sent again unasked"],
     ["history/health.ts", " AND NOT ${deliveries.deliveredEarlier}", "", "what was delivered once is not missed"],
     ["history/health.ts", "examined === ENDED_EXAMINED_MAX ? last : null", "null", "beyond what is looked at, nothing that it did not get is left out"],
     ["history/health.ts", "b.at - a.at", "a.at - b.at", "the last failure is the latest one"],
