@@ -177,7 +177,7 @@ export const AUDIT_KEPT_DAYS = 365;
 /** How long an erased lead cannot be recorded again: longer than a queue of the platform may hold it. */
 export const ERASED_LEADS_KEPT_DAYS = 15;
 /** How long a removed automation is stored, so that no older report from such a queue brings it back. */
-export const REMOVED_AUTOMATIONS_KEPT_DAYS = ERASED_LEADS_KEPT_DAYS;
+export const REMOVED_AUTOMATIONS_KEPT_DAYS = 15;
 
 /** The maximum age of an event that can be sent again. */
 export const REDELIVERY_MAX_AGE_MS = 30 * DAY_MS;
