@@ -2,7 +2,7 @@ import { z } from "@hono/zod-openapi";
 import { KeyId, WorkspaceId } from "../contract/fields.ts";
 import { randomId } from "../contract/ids.ts";
 import { InputError } from "../contract/input-error.ts";
-import { KEY_NAME_MAX_LENGTH, KEY_OVERLAP_MAX_SECONDS } from "../contract/limits.ts";
+import { API_KEYS_MAX, KEY_NAME_MAX_LENGTH, KEY_OVERLAP_MAX_SECONDS } from "../contract/limits.ts";
 import { DAY_MS, isoTime, isoTimeOrNull } from "../contract/time.ts";
 import { commit } from "../db/client.ts";
 import { openDirectory } from "../db/databases.ts";
@@ -40,7 +40,7 @@ const Quota = integer(1, 1_000_000);
 const NewKey = z.object({ keyId: KeyId, apiKey: z.string() });
 
 export const createApiKey = operation({
-  about: "Creates an API key for a workspace. The key is shown only once.",
+  about: `Creates an API key for a workspace, which can have up to ${API_KEYS_MAX} keys that are neither revoked nor expired. The key is shown only once.`,
   input: z.strictObject({
     workspaceId: WorkspaceId,
     name: label(KEY_NAME_MAX_LENGTH)

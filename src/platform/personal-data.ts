@@ -16,6 +16,8 @@ import {
   closeKeys,
   closeWorkspace,
   eraseAllRows,
+  GATES_AT_ONCE,
+  noteInvalidated,
 } from "../workspaces/lifecycle/erase.ts";
 import { eraseLeadRows } from "../workspaces/lifecycle/erase-leads.ts";
 import { type ExportItem, exportPage } from "../workspaces/lifecycle/export.ts";
@@ -126,6 +128,8 @@ export const eraseWorkspace = operation({
     const closed = await commit(openDirectory(env), closeKeys(workspaceId, now));
     if (!closed) return { done: true };
     await Promise.all(closed.keys.map((key) => invalidateKey(env, key)));
+    await commit(openDirectory(env), { noted: noteInvalidated(closed.keys) });
+    if (closed.keys.length === GATES_AT_ONCE) return { done: false };
     // If its database is no longer bound, the workspace would look erased.
     expectDatabase(env, closed.database);
     await commit(db, closeWorkspace(workspaceId, now));

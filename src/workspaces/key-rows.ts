@@ -1,5 +1,6 @@
-import { and, eq, gt, isNull, or, type Placeholder, type SQL, sql } from "drizzle-orm";
+import { and, eq, exists, gt, isNull, or, type Placeholder, type SQL, sql } from "drizzle-orm";
 import { InputError } from "../contract/input-error.ts";
+import { API_KEYS_MAX } from "../contract/limits.ts";
 import { HOUR_MS } from "../contract/time.ts";
 import { aliasFields, inJson, insertFrom, qb } from "../db/builder.ts";
 import {
@@ -22,7 +23,7 @@ export const KEY_STATUS_MAX_AGE_MS = HOUR_MS;
 /**
  * Inserts an API key, of which only the hash is stored.
  *
- * @throws InputError if its workspace is being erased.
+ * @throws InputError if its workspace is being erased or has too many keys.
  */
 export function insertApiKey(key: typeof apiKeys.$inferInsert): Statements<void> {
   const isErased = sql`${workspaces.id} = ${key.workspaceId} AND ${workspaces.erasing}`;
@@ -30,13 +31,24 @@ export function insertApiKey(key: typeof apiKeys.$inferInsert): Statements<void>
     inserted: insertFrom(
       apiKeys,
       key,
-      sql`WHERE NOT EXISTS (SELECT 1 FROM ${workspaces} WHERE ${isErased}) ON CONFLICT DO NOTHING`,
+      sql`WHERE NOT EXISTS (SELECT 1 FROM ${workspaces} WHERE ${isErased})
+        AND ${hasRoom(sql`${key.workspaceId}`, key.createdAt)} ON CONFLICT DO NOTHING`,
     ),
     erased: qb.select({ id: workspaces.id }).from(workspaces).where(isErased),
+    created: qb.select({ id: apiKeys.id }).from(apiKeys).where(eq(apiKeys.id, key.id)),
   });
-  return readAs(statements, ({ erased }) => {
+  return readAs(statements, ({ erased, created }) => {
     if (erased.length > 0) throw beingErased();
+    if (created.length === 0) throw new InputError("workspaceId", TOO_MANY);
   });
+}
+
+const TOO_MANY = `it has ${API_KEYS_MAX} live API keys, the maximum: revoke one first`;
+
+/** SQL condition: the workspace may have another live key. */
+function hasRoom(workspaceId: SQL, now: number): SQL {
+  return sql`(SELECT count(*) FROM ${apiKeys}
+    WHERE ${apiKeys.workspaceId} = ${workspaceId} AND ${isLive(now)}) < ${API_KEYS_MAX}`;
 }
 
 /**
@@ -80,8 +92,12 @@ export function rotateKey(
   now: number,
 ): Statements<{ old: GatedKey; isRevoked: boolean; refusal: InputError | null }> {
   const { revokedAt, expiresAt } = apiKeys;
+  const isOld = eq(apiKeys.id, oldId);
   // The condition is false once the key is rotated, so a second try changes nothing.
-  const isRotatable = and(eq(apiKeys.id, oldId), isNull(revokedAt), isNull(expiresAt));
+  const isRotatable = and(isOld, isNull(revokedAt), isNull(expiresAt));
+  const workspaceId = sql`(SELECT ${apiKeys.workspaceId} FROM ${apiKeys} WHERE ${isOld})`;
+  const isRevokedNow = endsAt <= now;
+  const created = qb.select({ id: apiKeys.id }).from(apiKeys).where(eq(apiKeys.id, id));
   const statements = combine({
     inserted: insertFrom(
       apiKeys,
@@ -94,26 +110,29 @@ export function rotateKey(
         requestsPerWindow: apiKeys.requestsPerWindow,
         createdAt: now,
       },
-      sql`FROM ${apiKeys} WHERE ${isRotatable}`,
+      sql`FROM ${apiKeys} WHERE ${isRotatable} AND (${isRevokedNow} OR ${hasRoom(workspaceId, now)})`,
     ),
     ended: qb
       .update(apiKeys)
-      .set(endsAt > now ? { expiresAt: endsAt } : { revokedAt: now })
-      .where(isRotatable),
+      .set(isRevokedNow ? { revokedAt: now } : { expiresAt: endsAt })
+      .where(and(isRotatable, exists(created))),
     found: qb
-      .select({ ...GATED_KEY, revokedAt })
+      .select({ ...GATED_KEY, revokedAt, expiresAt })
       .from(apiKeys)
-      .where(eq(apiKeys.id, oldId)),
-    created: qb.select({ id: apiKeys.id }).from(apiKeys).where(eq(apiKeys.id, id)),
+      .where(isOld),
+    created,
   });
-  return readAs(statements, ({ found: [old], created: [created] }) => {
+  return readAs(statements, ({ found: [old], created: [made] }) => {
     if (!old) throw new InputError("keyId", "no such key");
     const isRevoked = old.revokedAt !== null;
-    const reason = isRevoked
-      ? "this key is revoked"
-      : "this key was rolled before; listApiKeys shows when it expires, and the new key";
-    return { old, isRevoked, refusal: created ? null : new InputError("keyId", reason) };
+    return { old, isRevoked, refusal: made ? null : new InputError("keyId", whyNotRotated(old)) };
   });
+}
+
+function whyNotRotated({ revokedAt, expiresAt }: Pick<StoredKey, "revokedAt" | "expiresAt">) {
+  if (revokedAt !== null) return "this key is revoked";
+  if (expiresAt === null) return TOO_MANY;
+  return "this key was rolled before; listApiKeys shows when it expires, and the new key";
 }
 
 /** SQL condition: the key is neither revoked nor expired. */

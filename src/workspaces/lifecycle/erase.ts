@@ -1,6 +1,7 @@
 import {
   and,
   type Column,
+  desc,
   eq,
   getTableColumns,
   isNotNull,
@@ -8,13 +9,14 @@ import {
   type SQL,
   sql,
 } from "drizzle-orm";
-import { commaList, qb, unqualified } from "../../db/builder.ts";
+import { commaList, inJson, qb, unqualified } from "../../db/builder.ts";
 import {
   CLEANUP_MAX,
   combine,
   commit,
   counted,
   type Database,
+  type Part,
   readAs,
   type Statements,
 } from "../../db/client.ts";
@@ -46,12 +48,15 @@ export function beginErasure(workspaceId: string): Statements<boolean> {
   return readAs(statements, ({ moving }) => moving.length > 0);
 }
 
+/** Maximum gates that one call invalidates, because the calls that an invocation can make are limited. */
+export const GATES_AT_ONCE = 500;
+
 /**
  * Begins to erase a workspace, in the directory. Revokes all its keys; from now on, no key is created for it. If the
  * erasure stops between `beginErasure` and this, all its keys stay valid until the next call.
  *
- * @returns the keys, whose gates must be invalidated, and the name of the workspace's database; null if there is no
- *   such workspace.
+ * @returns the keys whose gates must be invalidated, up to `GATES_AT_ONCE`, and the name of the workspace's database;
+ *   null if there is no such workspace. Keys that were in use lately come first.
  */
 export function closeKeys(
   workspaceId: string,
@@ -65,12 +70,23 @@ export function closeKeys(
       .update(apiKeys)
       .set({ revokedAt: now })
       .where(and(isOwn, isNull(apiKeys.revokedAt))),
-    keys: qb.select(GATED_KEY).from(apiKeys).where(isOwn),
+    keys: qb
+      .select(GATED_KEY)
+      .from(apiKeys)
+      .where(and(isOwn, isNotNull(apiKeys.lastUsedAt)))
+      .orderBy(desc(apiKeys.lastUsedAt))
+      .limit(GATES_AT_ONCE),
     entries: qb.select({ database }).from(workspaces).where(eq(id, workspaceId)),
   });
   return readAs(statements, ({ keys, entries: [entry] }) =>
     entry ? { keys, database: entry.database ?? DIRECTORY } : null,
   );
+}
+
+/** Notes that the gates of revoked keys are invalidated: to `closeKeys`, they look like keys that were never used. */
+export function noteInvalidated(keys: GatedKey[]): Part {
+  const ids = keys.map(({ id }) => id);
+  return qb.update(apiKeys).set({ lastUsedAt: null }).where(inJson(apiKeys.id, ids));
 }
 
 /** Closes a workspace for good, in its own database: ends its access and deletes its subscriptions. */

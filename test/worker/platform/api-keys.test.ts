@@ -2,7 +2,7 @@ import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { commit, openDatabase } from "../../../src/db/client.ts";
 import { hashApiKey } from "../../../src/rate-limit/key-text.ts";
-import { rotateKey } from "../../../src/workspaces/key-rows.ts";
+import { insertApiKey, rotateKey } from "../../../src/workspaces/key-rows.ts";
 import {
   errorOf,
   openApi,
@@ -252,5 +252,56 @@ describe("rollApiKey", () => {
     const first = await commit(directory, rolled);
     expect(await commit(directory, rolled)).toEqual(first);
     expect((await Platform.listApiKeys({ workspaceId })).items).toHaveLength(2);
+  });
+});
+
+describe("A workspace with 100 live keys", () => {
+  const FULL = "it has 100 live API keys, the maximum: revoke one first";
+
+  /** Such a workspace; it also has keys that are revoked or expired. The first of its keys is that of `api`. */
+  async function openFull() {
+    const workspace = await openWorkspace();
+    const { workspaceId } = workspace;
+    const insert = env.DB.prepare(
+      `INSERT INTO api_keys (id, workspace_id, key_hash, last_four, created_at, revoked_at, expires_at)
+        SELECT 'key_' || value || ?1, ?1, 'hash_' || value || ?1, 'abcd', 1, ?2, ?3 FROM json_each(?4)`,
+    );
+    const numbers = (first: number, count: number) =>
+      JSON.stringify(Array.from({ length: count }, (_, i) => first + i));
+    const later = Date.now() + 60_000;
+    await env.DB.batch([
+      insert.bind(workspaceId, null, null, numbers(0, 50)),
+      insert.bind(workspaceId, null, later, numbers(50, 49)),
+      insert.bind(workspaceId, 1, null, numbers(100, 20)),
+      insert.bind(workspaceId, null, 1, numbers(200, 20)),
+    ]);
+    return { ...workspace, create: () => Platform.createApiKey({ workspaceId }) };
+  }
+
+  test("gets no other before one of them is revoked, even if several are created at once", async () => {
+    const { keyId, create } = await openFull();
+    expect(await errorOf(create())).toBe(`createApiKey: workspaceId: ${FULL}`);
+    await Platform.revokeApiKey({ keyId });
+    const ended = await Promise.allSettled([create(), create(), create()]);
+    expect(ended.filter(({ status }) => status === "fulfilled")).toHaveLength(1);
+  });
+
+  test("can replace one without an overlap only, and otherwise keeps it as it is", async () => {
+    const { workspaceId, keyId, api } = await openFull();
+    const roll = (overlapSeconds: number) => Platform.rollApiKey({ keyId, overlapSeconds });
+    expect(await errorOf(roll(60))).toBe(`rollApiKey: keyId: ${FULL}`);
+    expect(await shown(workspaceId, keyId)).toMatchObject({ revokedAt: null, expiresAt: null });
+    expect(await statusOf(api)).toBe(200);
+    const { apiKey } = await roll(0);
+    expect([await statusOf(api), await statusOf(openApi(apiKey))]).toEqual([401, 200]);
+  });
+
+  test("gets its hundredth key even if the database's reply was lost", async () => {
+    const { workspaceId, keyId } = await openFull();
+    await Platform.revokeApiKey({ keyId });
+    const about = { requestsPerWindow: null, createdAt: Date.now(), name: null, lastFour: "wxyz" };
+    const key = { ...about, id: `key_${workspaceId}`, keyHash: workspaceId, workspaceId };
+    const directory = openDatabase(env.DB);
+    for (let twice = 0; twice < 2; twice++) await commit(directory, insertApiKey(key));
   });
 });

@@ -282,6 +282,36 @@ describe("eraseWorkspace", () => {
     await env.DB.prepare("DROP TRIGGER kept").run();
   });
 
+  test("tells at most 500 gates in a call, each once, and erases nothing before all know", async () => {
+    const { workspaceId, api } = await withLeads();
+    expect((await api.get("/v1/leads")).status).toBe(200);
+    const insert = `INSERT INTO api_keys (id, workspace_id, key_hash, last_four, created_at, revoked_at, last_used_at)
+      SELECT 'key_' || value || ?1, ?1, 'hash_' || value || ?1, 'abcd', 1, 1, value + 1 FROM json_each(?2)`;
+    const numbers = JSON.stringify([...Array(1_100).keys()]);
+    await env.DB.prepare(insert).bind(workspaceId, numbers).run();
+    const told: string[] = [];
+    const getByName = (name: string) => ({
+      forget: async () => {
+        told.push(name);
+        if (!name.startsWith("hash_")) await env.KEY_GATE.getByName(name).forget();
+      },
+    });
+    const KEY_GATE = { getByName } as unknown as Env["KEY_GATE"];
+    const platform = platformOf({ ...isolated().env, KEY_GATE });
+    for (const [count, done] of [
+      [500, false],
+      [1_000, false],
+      [1_101, true],
+    ] as const) {
+      expect(await platform.eraseWorkspace({ workspaceId })).toEqual({ done });
+      expect(told).toHaveLength(count);
+      // The key that was used last may still be live.
+      expect((await api.get("/v1/leads")).status).toBe(401);
+      expect((await tablesWith(workspaceId)).includes("leads")).toBe(!done);
+    }
+    expect(new Set(told).size).toBe(1_101);
+  });
+
   test("works in chunks, continues where it stopped, and then rejects the keys", async () => {
     const { workspaceId, api } = await openWorkspace();
     expect((await api.get("/v1/leads")).status).toBe(200);
