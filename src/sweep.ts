@@ -143,7 +143,7 @@ async function deleteOld({ db, now }: JobContext): Promise<void> {
   await commit(db, deleteOldErasedLeads(now));
   await commit(db, deleteOldAuditEntries(now));
   await commit(db, deleteOldCounts(now));
-  await commit(db, deleteEndedSubscriptions({}));
+  await commit(db, deleteEndedSubscriptions());
 }
 
 async function resumeMoves({ env, budget }: JobContext): Promise<void> {

@@ -3,7 +3,7 @@ import { WebhookEvent } from "../contract/enumerations.ts";
 import { EXPIRES_AFTER_MS, PENDING_MAX } from "../contract/limits.ts";
 import { qb } from "../db/builder.ts";
 import { CLEANUP_MAX, combine, prepared, readAs, type Statements } from "../db/client.ts";
-import { deliveries, PRIORITY, subscriptions } from "../db/schema.ts";
+import { deliveries, deliveryCounts, PRIORITY, subscriptions } from "../db/schema.ts";
 import { isCancelledLazily } from "../db/states.ts";
 import { isWritable } from "../workspaces/write-lock.ts";
 import { CLAIM_MAX, IS_IN_LINE, LINES, subscriptionsWithPending } from "./due.ts";
@@ -213,13 +213,20 @@ export function exhaustOverflow(subscriptionId: string, now: number): Statements
   return readAs(statements, ({ exhausted }) => exhausted.length);
 }
 
-/** Deletes the rows of up to `CLEANUP_MAX` deleted subscriptions that have no pending deliveries left. */
-export const deleteEndedSubscriptions = prepared(
-  qb.delete(subscriptions).where(
-    sql`${subscriptions.id} IN (
-        SELECT ${subscriptions.id} FROM ${subscriptions}
-        WHERE ${subscriptions.deletedAt} IS NOT NULL AND ${IS_WRITABLE}
-          AND NOT EXISTS (SELECT 1 FROM ${PENDING} WHERE ${IS_PENDING})
-        LIMIT ${CLEANUP_MAX})`,
-  ),
-);
+const ENDED = sql`SELECT ${subscriptions.workspaceId}, ${subscriptions.id} FROM ${subscriptions}
+  WHERE ${subscriptions.deletedAt} IS NOT NULL AND ${IS_WRITABLE}
+    AND NOT EXISTS (SELECT 1 FROM ${PENDING} WHERE ${IS_PENDING})
+  ORDER BY ${subscriptions.id} LIMIT ${CLEANUP_MAX}`;
+
+/**
+ * Deletes the rows of up to `CLEANUP_MAX` deleted subscriptions that have no pending deliveries left, with their daily
+ * counts. Otherwise, a client that subscribes and unsubscribes all day could fill the database with counts.
+ */
+export function deleteEndedSubscriptions(): Statements<unknown> {
+  return combine({
+    counts: sql`DELETE FROM ${deliveryCounts}
+      WHERE (${deliveryCounts.workspaceId}, ${deliveryCounts.subscriptionId}) IN (${ENDED})`,
+    subscriptions: sql`DELETE FROM ${subscriptions}
+      WHERE (${subscriptions.workspaceId}, ${subscriptions.id}) IN (${ENDED})`,
+  });
+}

@@ -89,10 +89,7 @@ function percentile(counts: Record<string, number>, share: number): number | nul
   return RESPONSE_TIME_BOUNDS_MS[i] ?? null;
 }
 
-/**
- * Deletes the counts of days past their retention, oldest first. Those of a deleted subscription also stay until then:
- * only exports show them, and they hold no personal data.
- */
+/** Deletes the counts of days past their retention, oldest first. */
 export function deleteOldCounts(now: number): Part {
   const { workspaceId, subscriptionId, day } = deliveryCounts;
   const before = startOfDay(now) - DELIVERY_COUNTS_KEPT_DAYS * DAY_MS;

@@ -253,6 +253,7 @@ export const EVENTS: Fault[] = [
     ["delivery/dispatch.ts", "leasedUntil = Math.max(leasedUntil, askedAt + LEASE_MS);", "leasedUntil = askedAt + LEASE_MS;", "a clock that is set back shortens no lease"],
     ["delivery/consumer.ts", "Math.max(arrived.get(subscriptionId) ?? 0, wakeAt)", "wakeAt", "a message that came early is followed by another, whatever came with it"],
     ["delivery/round.ts", "change.value->>'$.last.status' BETWEEN 200 AND 299 AND NOT ${IS_STORED}, NULL", "0, NULL", "a success ends the note of an overflow"],
+    ["delivery/cancellation.ts", "counts: sql`DELETE FROM ${deliveryCounts}\n      WHERE", "counts: sql`SELECT 1 FROM ${deliveryCounts}\n      WHERE", "the counts of a deleted subscription are deleted with it"],
     ["delivery/cancellation.ts", "${deliveries.attempts} = 0 AND ${deliveries.dueAt} > ${NOW})", "0)", "what a replay has scheduled is not exhausted before it is due"],
     ["delivery/cancellation.ts", "iif(${subscriptions.leasedUntil} > ${NOW}, ${CLAIM_MAX}, 0)", "0", "what is probably being sent is not exhausted"],
     ["workspaces/write-guard.ts", "sql`SELECT ${keyId} AS value UNION ALL SELECT value FROM json_each(${revokedKeys})`", "sql`SELECT value FROM json_each(${revokedKeys}) UNION ALL SELECT ${keyId} AS value`", "the latest revocation is kept"],

@@ -5,7 +5,13 @@ import { describe, expect, test } from "vitest";
 import { newEventId, randomId } from "../../src/contract/ids.ts";
 import { EXPIRES_AFTER_MS } from "../../src/contract/limits.ts";
 import { commit } from "../../src/db/client.ts";
-import { automations, deliveries, subscriptions, workspaces } from "../../src/db/schema.ts";
+import {
+  automations,
+  deliveries,
+  deliveryCounts,
+  subscriptions,
+  workspaces,
+} from "../../src/db/schema.ts";
 import { LEASE_MS } from "../../src/delivery/round.ts";
 import worker from "../../src/index.ts";
 import { findServiceHealth } from "../../src/service-health.ts";
@@ -152,6 +158,17 @@ describe("the sweep", () => {
     await sweep(isolated().env, NOW);
     await expect(subscriptionRow(done.id)).rejects.toThrow("no subscription");
     expect(await subscriptionRow(left.id)).toMatchObject({ cancelling: true });
+  });
+
+  test("deletes the daily counts of a deleted subscription, and no other's", async () => {
+    const [done, left] = [await owed(1, NOW), await owed(1, NOW)];
+    await dispatchAt(NOW, [done.id, left.id], answered(200));
+    await commit(db, deleteSubscription(done.workspaceId, done.id, NOW));
+    await sweep(isolated().env, NOW);
+    const counted = await db.select().from(deliveryCounts);
+    const ids = counted.map(({ subscriptionId }) => subscriptionId);
+    expect(ids).toContain(left.id);
+    expect(ids).not.toContain(done.id);
   });
 
   test("exhausts failed deliveries that are due for a week, unless they are leased, cancelled or moving", async () => {

@@ -112,10 +112,12 @@ async function deleteBeyond(
       }
       place = endOf(id);
     }
-    if (counted.length < COUNTED_AT_ONCE) place = START;
-    await updatePlace(db, "newest", place);
-    if (place === START) break;
+    if (counted.length < COUNTED_AT_ONCE) {
+      place = START;
+      break;
+    }
   }
+  await updatePlace(db, "newest", place);
   return deleted;
 }
 

@@ -345,14 +345,17 @@ describe("what a subscription did not get", () => {
     ["a retry", { attempts: 1, lastAt: T0 }],
     ["a failure", { state: "exhausted", attempts: 11, settledAt: NOW }],
     ["a cancelled event", { state: "cancelled", settledAt: NOW }],
-  ] as const)("does not begin with %s of an event type that is no longer listed", async (_, row) => {
-    const { id } = await owed(1, T0);
-    await setDeliveries(id, row);
-    await setSubscription(id, { events: ["run.completed"] });
-    expect(await sinceOf(id)).toBe(null);
-    await setSubscription(id, { events: ["lead.created"] });
-    expect(await sinceOf(id)).toBe(isoTime(T0));
-  });
+  ] as const)(
+    "does not begin with %s of an event type that is no longer listed",
+    async (_, row) => {
+      const { id } = await owed(1, T0);
+      await setDeliveries(id, row);
+      await setSubscription(id, { events: ["run.completed"] });
+      expect(await sinceOf(id)).toBe(null);
+      await setSubscription(id, { events: ["lead.created"] });
+      expect(await sinceOf(id)).toBe(isoTime(T0));
+    },
+  );
 
   test("does not begin with a new event while those of an unlisted event type are cancelled", async () => {
     const workspaceId = await createWorkspace();
