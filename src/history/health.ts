@@ -2,7 +2,7 @@ import { and, eq, isNull, type SQL, sql } from "drizzle-orm";
 import type { WebhookEvent } from "../contract/enumerations.ts";
 import { eventTimeOf } from "../contract/ids.ts";
 import { RESPONSES_PER_DAY, TELL_AFTER_MS } from "../contract/limits.ts";
-import { isoTime, isoTimeOrNull } from "../contract/time.ts";
+import { isoTime, isoTimeOrNull, MINUTE_MS } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
 import { type Database, query } from "../db/client.ts";
 import { newestFirst } from "../db/page.ts";
@@ -215,13 +215,19 @@ function stateOf(row: SubscriptionRow, isRejecting: boolean, now: number): Webho
 const ENDED_EXAMINED_MAX = 1_000;
 
 /**
+ * How long before its commit an event may be dated, at most. A recording call is dated when it arrives, so a
+ * subscription that was disabled before the commit misses an event that is older than that.
+ */
+const RECORDING_MAX_MS = MINUTE_MS;
+
+/**
  * Finds when the oldest event was recorded that a subscription has not received: its delivery has failed, waits for
  * a retry, or was cancelled. Null if there is none. Only event types that it lists count, because others cannot be sent
  * again. For a disabled subscription, deliveries that ended before its last streak do not count, and the events since it
  * was disabled do.
  *
- * If more than `ENDED_EXAMINED_MAX` deliveries have failed, the time may be too early. So a replay from that time leaves
- * out no event.
+ * The time may be too early if more than `ENDED_EXAMINED_MAX` deliveries have failed, or by `RECORDING_MAX_MS` if the
+ * subscription is disabled. So a replay from that time leaves out no event, and it sends none that was delivered.
  */
 export async function findUndeliveredSince(
   db: Database,
@@ -264,7 +270,7 @@ export async function findUndeliveredSince(
     ...untried.map(({ eventId }) => eventId),
   ].filter((id) => id !== null);
   const times = ids.map(eventTimeOf);
-  if (found.disabledAt !== null) times.push(found.disabledAt);
+  if (found.disabledAt !== null) times.push(found.disabledAt - RECORDING_MAX_MS);
   return times.length === 0 ? null : isoTime(Math.min(...times));
 }
 

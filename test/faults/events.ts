@@ -238,6 +238,7 @@ export const EVENTS: Fault[] = [
     ["subscriptions/subscriptions.ts", "and(isSubscription(id), isNotNull(subscriptions.disabledAt))", "isSubscription(id)", "enabling an active subscription leaves its failures"],
     ["history/health.ts", "iif(${precedesCancellation()}, ${deliveries.eventId}, NULL)", "NULL", "what is cancelled before it was tried was not received"],
     ["history/health.ts", "iif(${precedesCancellation()}, ${deliveries.eventId}, NULL)", "${deliveries.eventId}", "what is new was not missed"],
+    ["history/health.ts", "found.disabledAt - RECORDING_MAX_MS", "found.disabledAt", "an event that was being recorded at the disabling is not left out"],
     ["history/health.ts", "WHERE is_listed LIMIT 1", "LIMIT 1", "a retry of a type that is not listed cannot be resent"],
     ["history/health.ts", "\n          AND ${listsType(deliveries.type)} AS counts", " AS counts", "a failure of a type that is not listed cannot be resent"],
     ["workspaces/write-guard.ts", "`${sql.placeholder(\"issuedAt\")} <= ${workspaces.sessionsNotBefore}`", "`${sql.placeholder(\"issuedAt\")} < ${workspaces.sessionsNotBefore}`", "a session writes nothing from the millisecond on in which it was ended"],

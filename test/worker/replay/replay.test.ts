@@ -334,11 +334,21 @@ describe("what a subscription did not get", () => {
   test.each([
     ["a failure of an earlier time", { state: "cancelled", settledAt: T0 + 1 }],
     ["what was delivered before", { state: "cancelled", settledAt: NOW, deliveredEarlier: true }],
-  ] as const)("begins when it was disabled, without %s", async (_, row) => {
+  ] as const)("begins a minute before it was disabled, without %s", async (_, row) => {
     const { id } = await owed(1, T0);
     await setDeliveries(id, row);
     await commit(db, disableSubscription(id, NOW));
-    expect(await sinceOf(id)).toBe(isoTime(NOW));
+    expect(await sinceOf(id)).toBe(isoTime(NOW - 60_000));
+  });
+
+  test("includes an event whose recording began before it was disabled, and was committed later", async () => {
+    const { id, workspaceId } = await owed(1, T0);
+    await dispatchAt(T0, [id], answered(200));
+    await commit(db, disableSubscription(id, NOW));
+    const recorded = await announceOne(workspaceId, NOW - 20_000);
+    const since = Date.parse((await sinceOf(id)) ?? "");
+    expect(await enableAndReplay(db, id, since, NOW)).toMatchObject({ count: 1 });
+    expect(await scheduleOf(id, NOW)).toEqual([[recorded, 0]]);
   });
 
   test.each([
