@@ -140,9 +140,18 @@ async function toJsonResponse(response: Response): Promise<Response> {
   const headers = new Headers(response.headers);
   const isStream = headers.get("Content-Type")?.startsWith("text/event-stream");
   if (isStream) headers.set("Content-Type", "application/json");
-  const events = text.split("\n").flatMap((line) => /^data: (.+)/.exec(line)?.[1] ?? []);
-  const body = isStream ? events.at(-1) : text;
+  const body = isStream ? lastData(text) : text;
   return new Response(body || null, { status: response.status, headers });
+}
+
+/** Returns the data of the last event of a stream (server-sent events), in which each event has one line of data. */
+function lastData(stream: string): string | undefined {
+  const field = "data: ";
+  // Not by a regular expression, whose `.` ends at U+2028 and U+2029, which JSON may contain.
+  return stream
+    .split("\n")
+    .findLast((line) => line.startsWith(field))
+    ?.slice(field.length);
 }
 
 function toError(body: unknown) {

@@ -63,6 +63,9 @@ describe.each(Object.entries(VERSIONS))("an agent with the %s version of MCP", (
       client.callTool({ name, arguments: args as Record<string, unknown> });
     const page = await call("listAutomations", { limit: 1 });
     expect(page.structuredContent).toEqual((await api.get("/v1/automations")).body);
+    await recordLead(workspaceId, { name: "line\u2028paragraph\u2029end" });
+    const leads = await call("listLeads");
+    expect(leads.structuredContent).toEqual((await api.get("/v1/leads")).body);
     const paused = await call("controlAutomation", { id, status: "paused" });
     expect(paused.structuredContent).toMatchObject({ id, status: "paused" });
     const url = "https://ok-mcp.example/";
