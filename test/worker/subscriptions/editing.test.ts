@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { WebhookEvent } from "../../../src/contract/enumerations.ts";
 import { openApi, openWorkspace, Platform } from "../../support/api.ts";
 import { subscriberUrl } from "../../support/deliveries.ts";
 import { openOwed, openPortal } from "../../support/portal.ts";
@@ -63,7 +64,8 @@ test("Changes of several people at once all take effect", async () => {
 test.each([
   ["url", ["https://ok-1.example/", "https://ok-2.example/", "https://ok-3.example/"]],
   ["description", ["1", "2", "3"]],
-  ["events", [["lead.created"], ["run.completed"], ["automation.status_changed"]]],
+  // None is what the subscription has at first, because a value that comes back cannot be told apart.
+  ["events", [[...WebhookEvent.options], ["run.completed"], ["automation.status_changed"]]],
 ] as const)(
   "Each of several changes of the %s at once begins with what the one before it left",
   async (...row) => {
