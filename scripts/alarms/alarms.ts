@@ -15,7 +15,8 @@ import ALARMS from "./alarms.json" with { type: "json" };
 
 const USAGE = `npm run alarms -- [--env NAME] [--apply --email ADDRESS]
 
-Prints the alarms that page somebody: when, and for those on log lines, the query of a Custom Alert.
+Prints the alarms: when each is raised, and for those on log lines, the query of a Custom Alert.
+docs/oncall.md says which of them page somebody.
 
   --apply          create or update those that Cloudflare's notifications have: a health check of
                    PORTAL_ORIGIN/health in its zone, and Cloudflare's incidents
@@ -25,7 +26,8 @@ Prints the alarms that page somebody: when, and for those on log lines, the quer
 
   CLOUDFLARE_API_TOKEN, CLOUDFLARE_ACCOUNT_ID
                    environment variables that --apply needs, the token with permission to edit
-                   notifications and health checks; the account is also part of the queries
+                   notifications and health checks, and to read the zone. The account is also part of
+                   the queries, which name ACCOUNT_ID in its place if the variable is not set
 `;
 
 /**
@@ -62,13 +64,14 @@ export async function alarms(args: string[], env: NodeJS.ProcessEnv): Promise<vo
   else show(String(name), env);
 }
 
-function show(worker: string, env: NodeJS.ProcessEnv): void {
+function show(worker: string, { CLOUDFLARE_ACCOUNT_ID: account }: NodeJS.ProcessEnv): void {
   for (const alarm of ALARMS) {
     // The others are conditions that Cloudflare notifies of.
     const isOnLog = alarm.page === undefined;
     print(`${alarm.name}: ${isOnLog ? conditionOf(alarm) : alarm.page}`);
-    if (isOnLog) print(`  ${queryOf(worker, alarm, env)}`);
+    if (isOnLog) print(`  ${queryOf(worker, alarm, account || "ACCOUNT_ID")}`);
   }
+  if (!account) print("\nReplace ACCOUNT_ID in the queries with the id of your account.");
   print("\nWhat to do: docs/runbook.md.");
 }
 
@@ -80,11 +83,7 @@ function conditionOf({ count, minutes }: LogAlarm): string {
  * The query of a Custom Alert, in the dialect of Cloudflare's SQL API. A row stands for `sampleInterval` lines,
  * as Cloudflare samples them when there are many.
  */
-function queryOf(
-  worker: string,
-  { name, minutes, outcomes }: LogAlarm,
-  { CLOUDFLARE_ACCOUNT_ID: account = "ACCOUNT_ID" }: NodeJS.ProcessEnv,
-): string {
+function queryOf(worker: string, { name, minutes, outcomes }: LogAlarm, account: string): string {
   const quoted = (outcomes ?? []).map((outcome) => `'${outcome}'`).join(", ");
   const condition = outcomes
     ? `attributes['$workers.outcome'] IN (${quoted})`

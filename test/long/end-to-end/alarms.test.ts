@@ -50,8 +50,8 @@ function runAlarms(...args: string[]) {
 }
 
 /** Does what the command does, in this process. */
-async function alarmsHere(args: string[], token = "token") {
-  const env = { ...ENV, CLOUDFLARE_API_TOKEN: token };
+async function alarmsHere(args: string[], token = "token", more = {}) {
+  const env = { ...ENV, CLOUDFLARE_API_TOKEN: token, ...more };
   const { code, stdout, stderr } = await runHere(() => alarms(args, env));
   return { code, output: stdout + stderr };
 }
@@ -69,6 +69,14 @@ test("npm run alarms prints the nine alarms, for the Worker of an environment", 
     "attributes['$workers.outcome'] IN ('exceededCpu', 'exceededMemory') AND timestamp",
   );
   expect(writes).toEqual([]);
+});
+
+test("npm run alarms says to replace ACCOUNT_ID in its queries only if no account is set", async () => {
+  const sentence = "Replace ACCOUNT_ID in the queries with the id of your account.";
+  expect((await alarmsHere([])).output).not.toContain("ACCOUNT_ID");
+  const { output } = await alarmsHere([], "token", { CLOUDFLARE_ACCOUNT_ID: undefined });
+  expect(output).toContain("accountTag = 'ACCOUNT_ID'");
+  expect(output).toContain(sentence);
 });
 
 test("npm run alarms stops with the sentence alone, and the exit code 1", async () => {
