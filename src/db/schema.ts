@@ -104,7 +104,7 @@ export const apiKeys = sqliteTable(
     revokedAt: integer("revoked_at"),
     /** When a rotated key expires; null if it does not expire. */
     expiresAt: integer("expires_at"),
-    /** Start of the last hour in which the key was used; null if its gate has never seen it. */
+    /** When use of the key was last recorded, at most once an hour; null if its gate has never seen it. */
     lastUsedAt: integer("last_used_at"),
   },
   (table) => [index("api_keys_newest").on(table.workspaceId, table.createdAt, table.id)],

@@ -116,8 +116,9 @@ export function cancelDeliveries(values: {
 }
 
 /**
- * Exhausts up to `CLEANUP_MAX` deliveries, of all workspaces, that have failed and have been due for a week. Deliveries that were never tried stay pending, so an endpoint
- * that is only slow loses nothing. Leased subscriptions are left to a later run.
+ * Exhausts up to `CLEANUP_MAX` deliveries, of all workspaces, that have failed and have been due for a week. Deliveries
+ * that were never tried stay pending, so an endpoint that is only slow loses nothing. Leased subscriptions are left to a
+ * later run.
  */
 export const exhaustExpired = prepared(
   qb

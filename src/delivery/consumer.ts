@@ -20,8 +20,8 @@ import type { DispatchPorts } from "./session.ts";
  *    (messages.ts): a hint, which may be lost or come twice.
  * 3. This consumer starts a dispatch for the subscriptions that a batch of messages names.
  * 4. dispatch.ts runs a session for each of them (session.ts), which share connections (connections.ts).
- * 5. A session makes rounds (round.ts): it leases its subscription, and reads what is due, by the
- *    conditions of due.ts. sender.ts makes and signs the bodies of these deliveries.
+ * 5. A session makes rounds (round.ts): it leases its subscription, and reads what is due, by its
+ *    conditions and those of due.ts. sender.ts makes and signs the bodies of these deliveries.
  * 6. The session sends them (sender.ts, post.ts); policy.ts decides how fast, and in which order.
  * 7. Rounds record the outcomes, each within a second. The round after the last request also releases the lease, unless
  *    it claims more.

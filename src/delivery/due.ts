@@ -24,7 +24,10 @@ import { queueOf } from "./policy.ts";
  * first delivery takes one row, however long the line is.
  */
 
-/** Maximum deliveries that one round claims, over all subscriptions: with the largest events, 3 MB. */
+/**
+ * Maximum deliveries that one round claims, over all subscriptions whose requests are not spaced: with the largest
+ * events, 3 MB. For each of the others, it reads a few of which it claims one.
+ */
 export const CLAIM_MAX = 100;
 
 const LINES_JSON = JSON.stringify(
@@ -70,9 +73,10 @@ export function nextSendAt(condition: SQL = sql`1`): SQL<number | null> {
 }
 
 /**
- * Selects a wake-up for each subscription of a workspace that has something to send now, even if it has been cancelled
- * since, or something to send later for which no message is underway that arrives in time (messages.ts). The latter
- * happens if an event is recorded while requests are spaced, and what else is pending is due much later.
+ * Selects a wake-up for each subscription of a workspace that has something to send now, or something to send later for
+ * which no message is underway that arrives in time (messages.ts). The latter happens if an event is recorded while
+ * requests are spaced, and what else is pending is due much later. A delivery that is cancelled, but whose row still
+ * says `pending`, counts, because the dispatch marks it.
  *
  * A subscription that a dispatch leases needs none: the dispatch looks again when it releases the lease, and finds what
  * was committed until then.

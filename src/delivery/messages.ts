@@ -14,8 +14,8 @@ import type { QueueName } from "./policy.ts";
  *    arrive (`noteWakeUps` in round.ts). Dispatches that see the same delivery wait find the note, so only one message
  *    is sent.
  * 2. When the session ends, it sends that message, with the noted time in `wakeAt` (`nextWakeUp` in session.ts).
- * 3. When the message arrives, the next session passes this time on to its rounds as `arrivedWakeAt`. A noted time up
- *    to that one is over, even if the clock of this dispatch is behind.
+ * 3. When the message arrives, the next session passes this time on to its rounds as `arrivedWakeAt`. A note for
+ *    this time or an earlier one counts as arrived, even if the clock of this dispatch is behind.
  */
 
 /** A subscription with deliveries to send, and the queue for its message. */

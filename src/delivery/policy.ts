@@ -122,7 +122,7 @@ export interface Attempt<OutcomeOfAttempt extends AttemptOutcome = AttemptOutcom
   delivery: PendingDelivery;
   outcome: OutcomeOfAttempt;
   startedAt: number;
-  /** Whether the subscription was blocked when it started, as only a manual send may start. */
+  /** Whether the subscription was blocked when the attempt started. Only a manual send may start then. */
   startedWhileBlocked: boolean;
   endedAt: number;
 }

@@ -255,15 +255,17 @@ const IS_UNLOCKED = isUnlocked(subscriptions.workspaceId);
 /** The subscription is free, or this dispatch leases it. */
 const IS_NOT_LEASED_ELSEWHERE = sql`(${subscriptions.leasedBy} = ${HOLDER} OR ${subscriptions.leasedUntil} <= ${NOW})`;
 
-/**
- * The outcome of the delivery is not recorded yet, and no other dispatch has leased its subscription. An early attempt
- * does not count, so it leaves `attempts` the same, and `lastAt` tells whether it is recorded. A change without an
- * attempt, which leaves both the same, tells it by its due time.
- */
+/** The change of the delivery is not recorded yet, and no other dispatch has leased its subscription. */
 const IS_UNRECORDED = sql`${deliveries.subscriptionId} = change.value->>'subscriptionId' AND ${deliveries.eventId} = change.value->>'eventId'
-  AND ${deliveries.state} = 'pending' AND ${deliveries.attempts} = change.value->>'$.claimed.attempts'
-  AND (change.value->>'attempts' > ${deliveries.attempts} OR iif(change.value->>'outcome' IS NULL,
-    ${deliveries.dueAt} IS NOT change.value->>'dueAt', ${deliveries.lastAt} IS NOT change.value->>'startedAt'))
+  AND ${deliveries.state} = 'pending'
+  -- After an attempt that counts, the row has more attempts than were claimed.
+  AND ${deliveries.attempts} = change.value->>'$.claimed.attempts'
+  AND CASE
+    WHEN change.value->>'attempts' > ${deliveries.attempts} THEN 1
+    -- A change without an attempt has another due time.
+    WHEN change.value->>'outcome' IS NULL THEN ${deliveries.dueAt} IS NOT change.value->>'dueAt'
+    -- An early attempt does not count, but is the last one.
+    ELSE ${deliveries.lastAt} IS NOT change.value->>'startedAt' END
   AND EXISTS (SELECT 1 FROM ${subscriptions}
     WHERE ${subscriptions.id} = ${deliveries.subscriptionId} AND ${subscriptions.leasedBy} = ${HOLDER} AND ${IS_UNLOCKED})`;
 
@@ -395,21 +397,21 @@ const lease = prepared(
 const NEXT_SEND_AT = nextSendAt(IS_NOT_IN_PROGRESS);
 
 /**
- * Finds the released subscriptions for which no message is underway that arrives in time, and notes when their next
- * message is to arrive (step 1 of messages.ts). While rows of cancelled deliveries remain, an immediate message follows
- * in any case.
+ * Finds the subscriptions that no dispatch leases and for which no message is underway that arrives in time, and notes
+ * when their next message is to arrive (step 1 of messages.ts). While rows of cancelled deliveries remain, an immediate
+ * message follows in any case.
  */
 const noteWakeUps = prepared(
   qb.all<{ subscriptionId: string; wakeAt: number }>(sql`
-    WITH released AS MATERIALIZED (
+    WITH free AS MATERIALIZED (
       SELECT ${subscriptions.id} AS id, max(${NOW}, request.value->>'arrivedWakeAt') AS arrived_at,
         ${NEXT_SEND_AT} AS next_at
       FROM ${REQUESTS} JOIN ${subscriptions} ON ${IS_REQUESTED}
       WHERE ${subscriptions.leasedUntil} <= ${NOW} AND ${IS_WRITABLE} AND ${isActive()} AND NOT ${subscriptions.cancelling})
-    UPDATE ${subscriptions} SET noted_wake_at = released.next_at FROM released
-    WHERE ${subscriptions.id} = released.id AND released.next_at > ${NOW}
+    UPDATE ${subscriptions} SET noted_wake_at = free.next_at FROM free
+    WHERE ${subscriptions.id} = free.id AND free.next_at > ${NOW}
       -- The noted message has arrived, because it was noted for this time or an earlier one, or it arrives too late.
-      AND (${subscriptions.notedWakeAt} <= released.arrived_at OR ${subscriptions.notedWakeAt} > released.next_at)
+      AND (${subscriptions.notedWakeAt} <= free.arrived_at OR ${subscriptions.notedWakeAt} > free.next_at)
     RETURNING ${subscriptions.id} AS subscriptionId, ${subscriptions.notedWakeAt} AS wakeAt`),
 );
 

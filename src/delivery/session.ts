@@ -215,7 +215,7 @@ export class DeliverySession {
       cancelEpoch: stored.cancelEpoch,
       url: stored.url,
       paceChanged,
-      // A manual send that fails changes no pace, and disables nothing.
+      // Disabling is stored with the pace that it follows from. A manual send never disables (`isDead`).
       disable: paceChanged && this.#isDead,
       last: last
         ? {
@@ -383,7 +383,8 @@ export class DeliverySession {
       const storedResponse = (await outcome.storedResponse) ?? null;
       // The outcome is noted first, because the retry schedule depends on the pace before this attempt is learned from.
       this.#noteOutcome(attempt, storedResponse);
-      // The outcome says nothing about another server, nor about event types that are still listed.
+      // If the URL has changed since, the outcome is about another server. If the epoch has changed, an event type was
+      // removed, and the outcome may be about that one.
       const { url, cancelEpoch } = this.#subscription ?? target;
       if (url === target.url && cancelEpoch === target.cancelEpoch) this.#learnFrom(attempt);
     } catch (error) {
@@ -505,8 +506,8 @@ export function nextWakeUp(
   const wakeUp = { subscriptionId, queue: queueOf(subscription) };
   if (cancelling) return wakeUp;
   if (nextSendAt === null || !maySend) return null;
-  // The message has this time even if it has come since the round: step 2 of messages.ts.
+  // The message has the noted time, even if that has passed since the round (step 2 of messages.ts).
   if (notedWakeAt !== null) return { ...wakeUp, wakeAt: notedWakeAt };
-  // Later than that, a message is underway that arrives in time, or the round would have noted one.
+  // If the next delivery may be sent later, a message is underway that arrives in time, or the round would have noted one.
   return nextSendAt <= now ? wakeUp : null;
 }

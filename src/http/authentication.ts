@@ -31,7 +31,7 @@ import type { Admission, AppEnv } from "./context.ts";
  * A write takes these steps, in an order that lets no client delay it once it is admitted:
  * 1. Its body is read.
  * 2. The key's gate admits it.
- * 3. The route handles it. Its transactions fail if the key has ended in the meantime.
+ * 3. The route handles it. Its transactions fail if the key was revoked, or access has ended, in the meantime.
  * 4. The gate stores the bookmark of the write.
  *
  * A read takes one network hop less if this isolate has cached the workspace of its key:
