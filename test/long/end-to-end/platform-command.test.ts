@@ -119,7 +119,7 @@ describe("npm run platform", () => {
 
   test("METHOD --help shows one method, with types, meanings and examples", async () => {
     const { stdout } = await platform("createApiKey", "--help");
-    expect(stdout).toContain("Creates an API key for a workspace. The key is shown only once.");
+    expect(stdout).toContain(`\n\n${OPERATIONS.createApiKey.about}\n\n`);
     expect(stdout).toMatch(/^ {2}workspaceId +id +wks_…$/m);
     expect(stdout).toMatch(
       /^ {2}requestsPerWindow\? +integer, 1 to 1000000 +the key's own rate limit/m,
