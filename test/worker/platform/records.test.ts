@@ -19,6 +19,7 @@ import {
   runReport,
 } from "../../support/api.ts";
 import { interposed } from "../../support/interposed.ts";
+import { inDatabase, WORKSPACE_DB } from "../../support/placement.ts";
 import { record } from "../../support/record.ts";
 
 /** A workspace, the leads and events that it shows, and a call that records leads. */
@@ -263,14 +264,15 @@ describe("recordRuns of leads that are erased while it commits", () => {
     const leads = Array.from({ length: leadsWithRuns }, (_, i) => leadReport(String(i)));
     const { ids } = await Platform.recordLeads({ workspaceId, leads });
     const left = ids.slice(0, erased);
-    const DB = interposed(env.DB, async ({ texts, go }) => {
+    const DB = interposed(WORKSPACE_DB, async ({ texts, go }) => {
       const isRecording = texts.some((text) => /insert into "?runs/i.test(text));
       const id = isRecording && left.shift();
       if (id) await Platform.eraseLeads({ workspaceId, ids: [id] });
       return go();
     });
     const runs = ids.map((leadId, i) => runReport(String(i), automationId, { leadId }));
-    const recorded = record({ ...env, DB }, "recordRuns", { workspaceId, runs }, Date.now());
+    const bindings = { ...env, ...inDatabase({ DB }) };
+    const recorded = record(bindings, "recordRuns", { workspaceId, runs }, Date.now());
     return { ids, recorded, listed: () => listAll<Run>(api, "runs") };
   }
 
