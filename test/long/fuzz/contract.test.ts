@@ -37,7 +37,7 @@ async function openFilledWorkspace(name: string) {
 }
 
 test(`${REQUESTS} generated requests are all answered as documented`, {
-  timeout: 60_000 + REQUESTS * 40,
+  timeout: 60_000 + REQUESTS * 100,
 }, async () => {
   const contract = await readContract(runtime.url);
   const own = await openFilledWorkspace("Agence");
