@@ -43,7 +43,7 @@ export const HEADER_VALUE_MAX_LENGTH = 1_000;
  * Maximum live API keys of a workspace. A change of its access or database tells the gates of all of them in one call,
  * and the calls that an invocation can make are limited.
  */
-export const API_KEYS_MAX = 100;
+export const API_KEYS_MAX = 500;
 /** Maximum length of an API key's name, in characters. */
 export const KEY_NAME_MAX_LENGTH = 100;
 

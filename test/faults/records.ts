@@ -85,7 +85,7 @@ export const RECORDS: Fault[] = [
     ["key-rows.ts", "or(isNull(expiresAt), gt(expiresAt, now))", "undefined", "a rolled key expires"],
     ["key-rows.ts", "isNull(revokedAt), isNull(expiresAt));", "isNull(revokedAt));", "a key is rolled once"],
     ["key-rows.ts", "WHERE NOT EXISTS (SELECT 1 FROM ${workspaces} WHERE ${isErased})", "WHERE true", "a workspace that is being erased gets no keys"],
-    ["key-rows.ts", "        AND ${hasRoom(sql`${key.workspaceId}`, key.createdAt)} ON", " ON", "a workspace has up to 100 live keys"],
+    ["key-rows.ts", "        AND ${hasRoom(sql`${key.workspaceId}`, key.createdAt)} ON", " ON", "a workspace has up to 500 live keys"],
     ["key-rows.ts", " AND (${isRevokedNow} OR ${hasRoom(workspaceId, now)})", "", "an overlap of keys needs room for one more"],
     ["key-rows.ts", "(${isRevokedNow} OR ${hasRoom(workspaceId, now)})", "${hasRoom(workspaceId, now)}", "a leaked key can be replaced at once"],
     ["key-rows.ts", "= ${workspaceId} AND ${isLive(now)})", "= ${workspaceId})", "revoked and expired keys take no room"],
