@@ -1,7 +1,7 @@
 /**
  * Tries the planted faults that the simulation is to notice, in one process: for each, it simulates worlds until one
- * shows it. When other code changes, it may be another world that does: thirty are tried. Prints a line of JSON for
- * each fault.
+ * shows it. When other code changes, it may be another world that does: thirty are tried, for half a minute. Prints a
+ * line of JSON for each fault.
  *
  *     node --import ./scripts/ready.js test/long/simulation/try-faults.ts FOLDER
  *
@@ -23,6 +23,8 @@ export interface Tried {
 }
 
 const WORLDS_MAX = 30;
+/** A long world may take half a minute itself. Without this bound, a watchdog would end the whole test. */
+const SEARCH_MAX_MS = 30_000;
 
 const [, , folder = ""] = process.argv;
 for (const [i, fault] of FAULTS.filter(({ simulated }) => simulated).entries()) {
@@ -32,7 +34,8 @@ for (const [i, fault] of FAULTS.filter(({ simulated }) => simulated).entries()) 
 }
 
 async function findViolation(worker: LoadedWorker, first: number): Promise<string | null> {
-  for (let seed = first; seed < first + WORLDS_MAX; seed++) {
+  const endsAt = performance.now() + SEARCH_MAX_MS;
+  for (let seed = first; seed < first + WORLDS_MAX && performance.now() < endsAt; seed++) {
     const { violation } = await simulate(seed, worker);
     // What the world had under way ends before the next one begins.
     await setImmediate();
