@@ -5,7 +5,7 @@ import { type Fault, faultsIn } from "./fault.ts";
 /** Faults of events, their deliveries and what follows from them. */
 export const EVENTS: Fault[] = [
   ...faultsIn("", [
-    ["sweep.ts", "[requeueLate, exhaust,", "[exhaust,", "deliveries whose message was lost are woken", { violation: /is overdue by more than an hour/, seed: 7 }],
+    ["sweep.ts", "[requeueLate, exhaust,", "[exhaust,", "deliveries whose message was lost are woken", { violation: /is overdue by more than an hour/, seed: 11 }],
     ["delivery/messages.ts", '.refine((id) => isId("webhook", id))', "", "a message that is no wake-up message is dropped"],
     ["delivery/messages.ts", "Math.min(Math.max(0, seconds), DELAY_MAX_SECONDS)", "Math.max(0, seconds)", "a message is not delayed longer than queues allow"],
     ["delivery/sender.ts", 'if (await isForbidden(url)) return { kind: "refused" };', "", "a private address is not sent to"],
