@@ -79,7 +79,7 @@ export async function restore(
   else await confirm(restore, found.name, file);
   if (!notes) {
     await setPaused(restore, true);
-    // What was noted or shown before is out of date, because people may have made changes since then.
+    // Earlier notes are out of date, because people may have made changes since then.
     notes = await takeNotes(restore);
     writeNotes(file, notes);
     print(`Noted what has been decided: ${file}`);

@@ -54,7 +54,6 @@ export function platformAt({ base, platformKey }: LocalServer): PlatformClient {
       if (status === 400) throw new Error(JSON.parse(text).error.message);
       // Another program has the port of a server that has ended.
       if (status < 500) throw notRunning();
-
       throw new Error(`${method}: the local server failed: see .wrangler/start.log`);
     },
     [Symbol.asyncDispose]: async () => {},

@@ -65,7 +65,7 @@ async function deleteOld(db: Database, before: string, hasTime: () => boolean): 
   while (hasTime()) {
     const { settled, last } = await examineEvents(
       db,
-      sql`(SELECT ${id} AS id, ${before} AS before FROM ${workspaces} WHERE ${id} >= ${place.workspaceId})`,
+      sql`(SELECT ${id} AS id, ${before} AS before FROM ${workspaces} WHERE ${isLeft(place)})`,
       place,
     );
     hasFound ||= settled.length > 0;
@@ -96,17 +96,17 @@ async function deleteBeyond(
   if (place === START && new Date(now).getUTCMinutes() > 0) return 0;
   let deleted = 0;
   while (hasTime()) {
-    const counted = await countEvents(db, max, place.workspaceId);
+    const counted = await countEvents(db, max, place);
     for (const { id, before } of counted) {
       const bounds = sql`(SELECT ${id} AS id, ${before} AS before)`;
-      let isLeft = before !== null;
-      while (isLeft && hasTime()) {
+      let hasMore = before !== null;
+      while (hasMore && hasTime()) {
         const { settled, last } = await examineEvents(db, bounds, place);
         deleted += await deleteSettled(db, settled);
         place = last ?? endOf(id);
-        isLeft = last !== null;
+        hasMore = last !== null;
       }
-      if (isLeft) {
+      if (hasMore) {
         await updatePlace(db, "newest", place);
         return deleted;
       }
@@ -122,15 +122,15 @@ async function deleteBeyond(
 }
 
 /**
- * Reads the next workspaces from an id on, each with the oldest event within its maximum; null if it does not exceed
- * it.
+ * Reads the next workspaces with events behind a place, each with the oldest event within its maximum; null if it does
+ * not exceed it.
  */
-function countEvents(db: Database, max: number, from: string) {
+function countEvents(db: Database, max: number, after: Place) {
   const { id } = workspaces;
   return db.all<{ id: string; before: string | null }>(sql`
     SELECT ${id} AS id, (SELECT ${events.id} FROM ${events} WHERE ${events.workspaceId} = ${id}
       ORDER BY ${events.id} DESC LIMIT 1 OFFSET ${max - 1}) AS before
-    FROM ${workspaces} WHERE ${id} >= ${from} ORDER BY ${id} LIMIT ${COUNTED_AT_ONCE}`);
+    FROM ${workspaces} WHERE ${isLeft(after)} ORDER BY ${id} LIMIT ${COUNTED_AT_ONCE}`);
 }
 
 /** A place among all events, which are sorted by workspace and id: behind this event. */
@@ -144,6 +144,12 @@ const START: Place = { workspaceId: "", eventId: null };
 
 function endOf(workspaceId: string): Place {
   return { workspaceId, eventId: null };
+}
+
+/** SQL condition: the workspace may have events behind the place. */
+function isLeft({ workspaceId, eventId }: Place): SQL {
+  const { id } = workspaces;
+  return eventId === null ? sql`${id} > ${workspaceId}` : sql`${id} >= ${workspaceId}`;
 }
 
 async function findPlace(db: Database, part: string): Promise<Place> {

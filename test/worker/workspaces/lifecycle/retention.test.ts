@@ -37,6 +37,19 @@ function sweepAt(now: number, database: Database = db, hasTime = () => true, kep
   return deleteExpired(database, kept, now, hasTime);
 }
 
+/** Returns how many events each of four sweeps deletes, which has time for so many steps. */
+async function sweepFourTimes(
+  steps: number,
+  sweep: (i: number, hasTime: () => boolean) => Promise<number>,
+): Promise<number[]> {
+  const swept: number[] = [];
+  for (let i = 0; i < 4; i++) {
+    let asked = 0;
+    swept.push(await sweep(i, () => ++asked <= steps));
+  }
+  return swept;
+}
+
 const eventsIn = (workspaceId: string) =>
   db.select().from(events).where(sql`workspace_id = ${workspaceId}`);
 
@@ -140,11 +153,9 @@ describe("the newest events of a workspace", () => {
   test("are found behind any number of pending ones, though each sweep has little time", async () => {
     const { id, workspaceId } = await stored(3_000, "pending");
     await storeEvents(workspaceId, id, 5, T0 + MINUTE_MS, "delivered");
-    const swept: number[] = [];
-    for (let sweep = 0; sweep < 4; sweep++) {
-      let asked = 0;
-      swept.push(await sweepNewest(T0 + HOUR_MS + sweep * MINUTE_MS, () => ++asked <= 4));
-    }
+    const swept = await sweepFourTimes(4, (i, hasTime) =>
+      sweepNewest(T0 + HOUR_MS + i * MINUTE_MS, hasTime),
+    );
     expect(swept.reduce((sum, deleted) => sum + deleted)).toBe(2);
     expect(await statesOf(id)).toEqual({ pending: 3_000, delivered: 3 });
   });
@@ -199,11 +210,9 @@ describe("a sweep of events", () => {
   test("goes on behind any number of pending events, though each has little time", async () => {
     const { id, workspaceId } = await stored(3_000, "pending");
     await storeEvents(workspaceId, id, 5, T0 + MINUTE_MS, "delivered");
-    const swept: number[] = [];
-    for (let sweep = 0; sweep < 4; sweep++) {
-      let asked = 0;
-      swept.push(await sweepAt(EXPIRED + DAY_MS + MINUTE_MS, db, () => ++asked <= 1));
-    }
+    const swept = await sweepFourTimes(1, (_, hasTime) =>
+      sweepAt(EXPIRED + DAY_MS + MINUTE_MS, db, hasTime),
+    );
     expect(swept).toEqual([0, 0, 0, 5]);
     expect(await statesOf(id)).toEqual({ pending: 3_000 });
   });
