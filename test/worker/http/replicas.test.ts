@@ -54,6 +54,15 @@ describe("a replica that lags behind", () => {
     expect([replica.staleReads(), hops()]).toEqual([2, 2]);
   });
 
+  test("leaves the isolate's memory of how recent reads were, if a request reads nothing", async () => {
+    const { api, apiKey } = await openReplicated();
+    const keyHash = await hashApiKey(apiKey);
+    const before = knownKeys.get(keyHash);
+    expect(before?.bookmark).toEqual(expect.any(String));
+    expect((await api.get("/v1/leads?limit=0")).status).toBe(400);
+    expect(knownKeys.get(keyHash)).toEqual(before);
+  });
+
   test.each([
     ["the isolate that wrote", false],
     ["an isolate that does not know of the write", true],

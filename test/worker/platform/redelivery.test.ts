@@ -18,6 +18,7 @@ import {
   setSubscription,
   statesOf,
   subscribe,
+  subscriptionRow,
 } from "../../support/deliveries.ts";
 
 const T0 = Date.UTC(2026, 0, 5, 12);
@@ -99,6 +100,7 @@ describe("redeliver", () => {
     await expect.poll(() => receivedBy({ url })).toMatchObject([{ body: drafts[0]?.body }]);
     // Its success has ended the backoff; the other event keeps its own time.
     await expect.poll(() => statesOf(id)).toEqual({ delivered: 1, pending: 1 });
+    expect(await subscriptionRow(id)).toMatchObject({ blockedUntil: 0 });
   });
 
   test("for a time range tries a failing subscription immediately, even if nothing is to be sent again", async () => {
