@@ -82,7 +82,7 @@ test.each([
   ["docs/deliveries.md", `If a success takes ${seconds(SLOW_RESPONSE_MS)} s`],
   [
     "docs/deliveries.md",
-    `having failed before, it has been due for ${EXPIRES_AFTER_MS / DAY_MS} days`,
+    `has failed before and has been due for ${EXPIRES_AFTER_MS / DAY_MS} days`,
   ],
   ["docs/deliveries.md", `more than ${shown(PENDING_MAX)} (`],
   ["docs/deliveries.md", `the first ${RESPONSES_PER_DAY} of a subscription each day`],
