@@ -4,6 +4,7 @@ import { RedeliveryState, ShownDeliveryState, WebhookEvent } from "../contract/e
 import { EventId, Instant, LeadId, several, WebhookId, WorkspaceId } from "../contract/fields.ts";
 import { PAGE_LIMIT, REDELIVERIES_PER_SECOND, RESENDS_AHEAD_MS } from "../contract/limits.ts";
 import type { Database } from "../db/client.ts";
+import { openDirectory } from "../db/databases.ts";
 import { sendWakeUps } from "../delivery/messages.ts";
 import {
   DELIVERIES_EXAMINED_MAX,
@@ -23,6 +24,7 @@ import {
 } from "../history/ledger.ts";
 import { DeliveryDetails, DeliveryView, FailureView, Redelivered } from "../history/views.ts";
 import { inactiveWebhook, REDELIVERY_EXAMINED_MAX, sendAgain } from "../replay/replay.ts";
+import { hasRecentChange } from "../workspaces/audit-trail.ts";
 import { allPlacements } from "../workspaces/placement.ts";
 import {
   cursorOf,
@@ -149,7 +151,9 @@ export const redeliver = operation({
   async run(call, { webhookId, eventIds, since, until, states, type, status, cursor, dryRun }) {
     const now = Date.now();
     // A range is one change, however many calls it takes.
-    if (cursor == null && !dryRun) call.noteChange?.({ webhookId });
+    const change = { webhookId, method: "redeliver", actor: call.actor ?? null };
+    const isNoted = cursor != null && (await hasRecentChange(openDirectory(call.env), change, now));
+    if (!dryRun && !isNoted) call.noteChange?.({ webhookId });
     const named = eventIds && { eventIds };
     const range = {
       since: since ?? now,

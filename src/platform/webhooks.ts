@@ -47,6 +47,7 @@ import {
   updateSubscription,
 } from "../subscriptions/subscriptions.ts";
 import { postTestEvent } from "../subscriptions/test-event.ts";
+import { hasRecentChange } from "../workspaces/audit-trail.ts";
 import { labelKeys } from "../workspaces/key-rows.ts";
 import { allPlacements } from "../workspaces/placement.ts";
 import { Resealed, rewrapDataKeys } from "../workspaces/rewrap.ts";
@@ -187,7 +188,9 @@ export const enableWebhook = operation({
     const before = await findFields(placement.db, webhookId);
     const after = since === null ? null : (cursor ?? null);
     // A range is one change, however many calls it takes.
-    if (after === null && (since !== null || before.disabledAt !== null))
+    const change = { webhookId, method: "enableWebhook", actor: call.actor ?? null };
+    const isNoted = after !== null && (await hasRecentChange(openDirectory(call.env), change, now));
+    if (!isNoted && (since !== null || before.disabledAt !== null))
       call.noteChange?.({ webhookId, ...diffFields(before, { ...before, disabledAt: null }) });
     const replayed = await enableAndReplay(placement.db, webhookId, since, now, after);
     if (!replayed) throw inactiveWebhook();

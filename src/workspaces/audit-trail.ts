@@ -1,6 +1,6 @@
 import { and, eq, inArray, isNotNull, type SQL, sql } from "drizzle-orm";
-import { AUDIT_KEPT_DAYS, PORTAL_CHANGES_KEPT } from "../contract/limits.ts";
-import { DAY_MS } from "../contract/time.ts";
+import { AUDIT_KEPT_DAYS, PAGE_LIMIT, PORTAL_CHANGES_KEPT } from "../contract/limits.ts";
+import { DAY_MS, HOUR_MS } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
 import {
   CLEANUP_MAX,
@@ -98,6 +98,21 @@ export function listChanges(
   request: PageRequest,
 ): Promise<Page<typeof auditTrail.$inferSelect>> {
   return readChanges(db, { webhookId }, request);
+}
+
+/**
+ * Whether this method of this actor has changed a subscription in the last hour, among its newest changes. A call that
+ * continues a range then needs no entry of its own. Its cursor proves no earlier call, because anyone can write one.
+ */
+export async function hasRecentChange(
+  db: Database,
+  { webhookId, method, actor }: { webhookId: string; method: string; actor: string | null },
+  now: number,
+): Promise<boolean> {
+  const { items } = await listChanges(db, webhookId, { limit: PAGE_LIMIT.max, after: null });
+  return items.some(
+    (entry) => entry.method === method && entry.actor === actor && entry.at > now - HOUR_MS,
+  );
 }
 
 /** Deletes entries past their retention, oldest first. */

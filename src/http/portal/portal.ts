@@ -145,6 +145,7 @@ async function perform(c: Context<AppEnv>, name: PlatformMethod): Promise<object
   const call = {
     env: c.env,
     ctx: c.executionCtx,
+    actor: c.get("portal").grant.actor,
     placement: { database: c.get("database"), db: c.get("db") },
   };
   const performed = await inSession(c, name, (noteChange) => run({ ...call, noteChange }, value));

@@ -145,6 +145,30 @@ test("A subscription that is disabled twice and enabled in two calls is changed 
   expect(changes.map(({ method }) => method)).toEqual(["disableWebhook", "enableWebhook"]);
 });
 
+test.each([
+  ["redeliver", "since"],
+  ["enable", "redeliverSince"],
+])(
+  "A call of %s whose cursor continues no range of its actor is a change",
+  async (action, name) => {
+    const owed = await openOwed();
+    const { since, cursor } = rangeOf(owed);
+    const send = async (actor: string) => {
+      const portal = await openAs(owed.workspaceId, actor);
+      const { status } = await portal.post(`${owed.path}/${action}`, { [name]: since, cursor });
+      expect(status).toBe(200);
+    };
+    for (const actor of ["Alice", "Bob", "Alice"]) await send(actor);
+    const changes = await changesIn(owed.portal, owed.path);
+    expect(changes.map(({ actor }) => actor)).toEqual(["Alice", "Bob"]);
+    await env.DB.prepare("UPDATE audit_trail SET at = at - ? WHERE webhook_id = ?")
+      .bind(HOUR_MS, owed.webhookId)
+      .run();
+    await send("Bob");
+    expect(await changesIn(owed.portal, owed.path)).toHaveLength(3);
+  },
+);
+
 test("Another workspace's changes are not shown, whatever the query says", async () => {
   const [own, other] = [await openOwed(), await openOwed()];
   await Platform.disableWebhook({ webhookId: other.webhookId });
