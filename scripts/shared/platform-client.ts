@@ -51,13 +51,26 @@ export function platformAt({ base, platformKey }: LocalServer): PlatformClient {
       const init = { method: "POST", headers, body: JSON.stringify(input) };
       const { status, text } = await request(`${base}/platform/${method}`, init, CALL_TIMEOUT_MS);
       if (status === 200) return JSON.parse(text);
-      if (status === 400) throw new Error(JSON.parse(text).error.message);
-      // Another program has the port of a server that has ended.
-      if (status < 500) throw notRunning();
-      throw new Error(`${method}: the local server failed: see .wrangler/start.log`);
+      if (status >= 500)
+        throw new Error(`${method}: the local server failed: see .wrangler/start.log`);
+      throw errorOf(method, status, text);
     },
     [Symbol.asyncDispose]: async () => {},
   };
+}
+
+/** Returns the error for a response of the local server, or of another program that has its port now. */
+function errorOf(method: string, status: number, text: string): Error {
+  let error: { code?: string; message?: string; details?: object } | undefined;
+  try {
+    ({ error } = JSON.parse(text));
+  } catch {}
+  // The key of a running server is always valid.
+  if (!error?.code || status === 401) return notRunning();
+  // The message is for developers with this status, and in French with any other.
+  if (status === 400) return new Error(error.message);
+  const details = JSON.stringify(error.details);
+  return new Error(`${method}: the local server responded ${status} ${error.code} ${details}`);
 }
 
 /** Writes the configuration of a Worker that calls the Platform API of a deployed one. @returns the file. */

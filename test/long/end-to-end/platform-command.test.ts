@@ -9,6 +9,7 @@ import type { PlatformClient } from "../../../scripts/shared/platform-client.ts"
 import { toTable } from "../../../scripts/shared/table.ts";
 import type { Operation } from "../../../src/platform/operation.ts";
 import { OPERATIONS } from "../../../src/platform/operations.ts";
+import { serverFileIn } from "../../node/support/local-runtime.ts";
 import { opened } from "../../node/support/opened.ts";
 import { openPlatformCommand, refusalOf } from "../../node/support/platform-command.ts";
 import { serve } from "../../node/support/server.ts";
@@ -155,7 +156,12 @@ test.each<[string, RequestListener, sentence: string]>([
     "The local server does not respond: stop it, and start it again with `npm start`.",
   ],
   ["hangs up", ({ socket }) => socket.destroy(), GONE],
-  ["does not know the key", (_, response) => response.writeHead(401).end("{}"), GONE],
+  [
+    "does not know the key",
+    (_, response) => response.writeHead(401).end('{ "error": { "code": "invalid_api_key" } }'),
+    GONE,
+  ],
+  ["is another program", (_, response) => response.writeHead(404).end("Not found"), GONE],
   [
     "fails",
     (_, response) => response.writeHead(500).end("{}"),
@@ -171,6 +177,18 @@ test.each<[string, RequestListener, sentence: string]>([
   } finally {
     vi.unstubAllEnvs();
     await server.close();
+  }
+});
+
+test("npm run platform shows the server's own error for a call that is too large", async () => {
+  vi.stubEnv("LOCAL_SERVER_FILE", serverFileIn(folder));
+  const input = { webhookId: "whk_1", description: null, expected: { url: "x".repeat(2e6) } };
+  try {
+    expect(await refusalOf("updateWebhook", JSON.stringify(input))).toBe(
+      'updateWebhook: the local server responded 413 invalid_request {"reason":"body_too_large","max":1644096}',
+    );
+  } finally {
+    vi.unstubAllEnvs();
   }
 });
 
