@@ -294,11 +294,11 @@ function explainClock(fast: number): Entry {
   const minutes = Math.abs(fast);
   return {
     en: [
-      `Your server rejected the delivery, and its clock is ${minutes} minutes ${fast > 0 ? "fast" : "slow"}, so our timestamp looks too old to it.`,
+      `Your server rejected the delivery, and its clock is ${minutes} minutes ${fast > 0 ? "fast" : "slow"}, so it probably rejects our timestamp.`,
       "Set its clock, and keep it right with NTP.",
     ],
     fr: [
-      `Votre serveur a refusé la livraison, et son horloge ${fast > 0 ? "avance" : "retarde"} de ${minutes} minutes : il juge notre horodatage trop ancien.`,
+      `Votre serveur a refusé la livraison, et son horloge ${fast > 0 ? "avance" : "retarde"} de ${minutes} minutes : il refuse sans doute notre horodatage.`,
       "Réglez son horloge et synchronisez-la par NTP.",
     ],
   };
