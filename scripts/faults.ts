@@ -29,8 +29,8 @@ import { print } from "./shared/terminal.ts";
 
 const USAGE = `npm run faults -- [--mutate PATH]... [--in PREFIX]... [--limit N] [--seed N] [--near | --all]
 
-Plants faults in a copy of the project, one at a time, and says which test notices each first. Exits 1 if
-nobody notices one.
+Plants faults in a copy of the project, one at a time, and shows which test is the first to notice each.
+Exits with 1 if no test notices one of them.
 
   --in PREFIX    the faults of test/faults in these files, relative to src, such as http/ or db/page
   --mutate PATH  mutations of this folder or file of src instead: conditions, comparisons, bounds, missing

@@ -14,13 +14,13 @@ import { print } from "./shared/terminal.ts";
 
 const USAGE = `npm run seed -- --leads N [--workspace wks_… [--remote | --env NAME]]
 
-Records leads number 1 to N in the sample workspace of the running local server, or in another one.
+Records leads 1 to N in the sample workspace of the running local server, or in another one.
 Existing leads stay unchanged, so it can be run again. New ones are announced to subscribers, as always.
 
   --leads N        records leads 1 to N; others stay
   --workspace ID   uses another workspace
-  --env NAME       one of the Worker that was deployed with --env NAME
-  --remote         one of the deployed Worker: these are people who do not exist
+  --env NAME       a workspace of the Worker that was deployed with --env NAME
+  --remote         a workspace of the deployed Worker: it then has leads of people who do not exist
 `;
 /** Number of concurrent calls. While one is in the database, the other is on its way; more would gain nothing. */
 const CALLS_AT_ONCE = 2;

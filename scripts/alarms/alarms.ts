@@ -16,18 +16,18 @@ import ALARMS from "./alarms.json" with { type: "json" };
 const USAGE = `npm run alarms -- [--env NAME] [--apply --email ADDRESS]
 
 Prints the alarms: when each is raised, and for those on log lines, the query of a Custom Alert.
-docs/oncall.md says which of them page somebody.
+docs/oncall.md says which of them page the person on call.
 
   --apply          create or update those that Cloudflare's notifications have: a health check of
                    PORTAL_ORIGIN/health in its zone, and Cloudflare's incidents
-  --email ADDRESS  whom they notify
+  --email ADDRESS  the address that they notify
   --origin URL     the address to check, if PORTAL_ORIGIN is another
   --env NAME       for the Worker that was deployed with --env NAME
 
   CLOUDFLARE_API_TOKEN, CLOUDFLARE_ACCOUNT_ID
-                   environment variables that --apply needs, the token with permission to edit
-                   notifications and health checks, and to read the zone. The account is also part of
-                   the queries, which name ACCOUNT_ID in its place if the variable is not set
+                   environment variables that --apply needs. The token needs permission to edit
+                   notifications and health checks, and to read the zone. The queries contain the
+                   account, or ACCOUNT_ID in its place if the variable is not set
 `;
 
 /**

@@ -22,8 +22,8 @@ const USAGE = `${COMMAND} URL [--local]
 
 Sends 11 test deliveries to URL, labelled in the header X-Service-Test, and reports whether the
 receiver handles them correctly. 6 of them are valid: a receiver that does not skip deliveries
-with this header processes 5 invented leads. To one that refuses the first, it sends some more, to
-find out why.
+with this header processes 5 invented leads. If the receiver rejects the first delivery, some more
+follow, to find out why.
 
   --local         allow http and private addresses
   WEBHOOK_SECRET  environment variable: the secret that the receiver verifies with, as returned by

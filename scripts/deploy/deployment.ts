@@ -365,7 +365,7 @@ async function shift(
   print(`Deployed: ${address}. ${wasUnhealthy ? NOT_WORSE : ANSWERS_WELL}`);
   if (wasUnhealthy)
     print(
-      `Its health is not known yet, because /health answered ${UNHEALTHY} before, too. In two minutes, run: npm run platform -- ${selection} health`,
+      `Its health is not known yet, because /health responded with ${UNHEALTHY} before, too. In two minutes, run: npm run platform -- ${selection} health`,
     );
 }
 

@@ -11,14 +11,14 @@ it, and only then gives it the traffic. Run it again for each new version.
   --env NAME     deploy the environment [env.NAME] of wrangler.toml instead of production
   --dry-run      check the account, if you are logged in, and build the Worker; show what would be
                  done, and change nothing
-  --at-once      give the new version the traffic before it is tested: Cloudflare asks for that if it
-                 changes Durable Object classes
+  --at-once      give the new version the traffic before it is tested: Cloudflare requires that if the
+                 version changes Durable Object classes
   --secrets-copy FILE
-                 a file for a copy of the secrets that are generated (~/WORKER.ID.txt); those that
-                 it has, because a deployment failed, are used
+                 a file for a copy of the secrets that are generated (~/WORKER.ID.txt); if it has some
+                 from a deployment that failed, those are used
   --new-database create the database DB again, empty, although the Worker was deployed with one
   --lost-key ID  deploy although nothing encrypted under this key can be read any more
-  --wait SECONDS how long the new version may take to answer well (60)
+  --wait SECONDS how long the new version may take to respond as expected (60)
   --config FILE  use another configuration than wrangler.toml
 
   CLOUDFLARE_API_TOKEN, CLOUDFLARE_ACCOUNT_ID

@@ -33,7 +33,7 @@ retries now instead of waiting.
   --forward URL  also send each delivery to URL, with the same bytes and headers, and return its response
                  to the service; your receiver verifies with the signing secret that is printed
   --keep         use the same subscription, and so the same secret, each time: Ctrl-C leaves it, and
-                 what happens until the next time is delivered then. Its secret is in
+                 events until the next time are delivered then. Its secret is in
                  .wrangler/listen.json; delete that file to get another one
 `;
 

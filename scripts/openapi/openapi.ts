@@ -17,9 +17,9 @@ const FILE = "openapi.json";
 
 const USAGE = `npm run openapi -- [--check]
 
-Writes ${FILE}, the OpenAPI document as the Worker serves it, but for its own address.
+Writes ${FILE}, the OpenAPI document as the Worker serves it, except for its address.
 
-  --check  writes nothing, and fails when the file is not what the code says, or the document does
+  --check  writes nothing, and fails if the file does not match the code, or if the document does
            more than add to one that was ever committed with the same version
 `;
 

@@ -35,7 +35,7 @@ export function parseArguments<const O extends Options, P extends boolean = fals
 /** @throws Error that names the option, unless its value is an integer of at least `min`. */
 export function parseCount(option: string, text: string | undefined, min = 1): number {
   if (text !== undefined && /^\d{1,9}$/.test(text) && Number(text) >= min) return Number(text);
-  throw new Error(`${option}: a whole number from ${min} on is expected; --help shows the usage`);
+  throw new Error(`${option}: expected a whole number of at least ${min}; --help shows the usage`);
 }
 
 /** Prints in one sentence why a command failed, instead of Node's stack trace. */

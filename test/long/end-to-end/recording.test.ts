@@ -31,7 +31,7 @@ test("an input may be in a file, or in standard input", async () => {
 });
 
 const LINES = ["--ndjson", "--workspace", "wks_1"];
-const LEADS_EXPECTED = "--leads: a whole number from 1 on is expected";
+const LEADS_EXPECTED = "--leads: expected a whole number of at least 1";
 
 test.each<[string[], sentence: string]>([
   [["createWorkspace", "missing.json"], "missing.json cannot be read (ENOENT)"],
