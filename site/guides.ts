@@ -265,7 +265,7 @@ function limits(): string {
     Requests: [
       [
         "Requests per API key",
-        "{{QUOTA_REQUESTS}} in {{QUOTA_WINDOW_SECONDS}} s, by agreement more",
+        "{{QUOTA_REQUESTS}} in {{QUOTA_WINDOW_SECONDS}} s; more by agreement",
         "429 `rate_limited`",
       ],
       [
@@ -296,7 +296,7 @@ function limits(): string {
     Subscriptions: [
       [
         "Subscriptions of a workspace",
-        `${SUBSCRIPTIONS_MAX}, by agreement up to ${AGREED_SUBSCRIPTIONS_MAX}`,
+        `${SUBSCRIPTIONS_MAX}; up to ${AGREED_SUBSCRIPTIONS_MAX} by agreement`,
         "400 `subscription_limit_reached`",
       ],
       ["URL", `${number(URL_MAX_LENGTH)} characters`, "400 `invalid_url`"],
@@ -338,7 +338,7 @@ function limits(): string {
         "The oldest are *Failed for good*, and can be resent.",
       ],
       [
-        "Responses of failed attempts that the portal shows",
+        "Responses to failed attempts that the portal shows",
         `${RESPONSES_PER_DAY} a day for each subscription`,
         "Later ones show their status only.",
       ],

@@ -28,7 +28,7 @@ export const ERRORS = {
     statuses: [404],
     message: "Cette automatisation n’existe pas dans l’espace de travail.",
     when: "The workspace has no automation with this id.",
-    todo: "List the automations again. Its connected account may have been disconnected.",
+    todo: "List the automations again. The automation's connected account may have been disconnected.",
   },
   webhook_not_found: {
     statuses: [404],
@@ -59,7 +59,7 @@ export const ERRORS = {
     statuses: [500],
     message: "Une erreur interne est survenue.",
     when: "An error on our side.",
-    todo: "Retry with exponential backoff, a `POST` only with its `Idempotency-Key`. If the error persists, contact us and quote `X-Request-Id`.",
+    todo: "Retry with exponential backoff, but retry a `POST` only with its `Idempotency-Key`. If the error persists, contact us and quote `X-Request-Id`.",
   },
 } as const;
 

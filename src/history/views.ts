@@ -25,7 +25,7 @@ const AttemptRequest = z.object({
   headers: z
     .record(z.string(), z.string())
     .describe(
-      "without those of its signatures if the secret was rotated since, or an overlap had just ended",
+      "without the signatures if the secret has been rotated since, or if an overlap had just ended",
     ),
 });
 
@@ -42,7 +42,7 @@ const AttemptResponse = z.object({
 const LoggedAttempt = AttemptView.extend({
   request: AttemptRequest.nullable().describe("null if nothing was sent"),
   response: AttemptResponse.nullable().describe(
-    `null if there was none, for a success that is no test, and beyond ${RESPONSES_PER_DAY} failed attempts of the subscription in a day`,
+    `null if there was none, for a success that is not a test, and beyond ${RESPONSES_PER_DAY} failed attempts of the subscription in a day`,
   ),
 });
 
@@ -68,7 +68,7 @@ export const WebhookView = z.object({
   state: z
     .enum(["healthy", "backlog", "slow", "rejecting", "failing", "disabled"])
     .describe(
-      "backlog: healthy, but deliveries are late; rejecting: some event types fail, others are accepted; failing: nothing was accepted since failingSince",
+      "backlog: healthy, but deliveries are late; rejecting: some event types fail, others are accepted; failing: nothing has been accepted since failingSince",
     ),
   rejected: z
     .array(
@@ -83,7 +83,7 @@ export const WebhookView = z.object({
   failingSince: Time.nullable().describe("first failure since the last success"),
   failures: z.int().describe("failed attempts since the last success"),
   pendingExhaustedAt: Time.nullable().describe(
-    `when its oldest pending deliveries were first given up, because more than ${PENDING_MAX} waited; null if none were since its last success`,
+    `when its oldest pending deliveries were first given up, because more than ${PENDING_MAX} waited; null if none have been since its last success`,
   ),
   responseLimitReached: z
     .boolean()
@@ -93,7 +93,7 @@ export const WebhookView = z.object({
   successRate: z
     .number()
     .nullable()
-    .describe("share of the attempts of its days that succeeded, from 0 to 1; null without one"),
+    .describe("share of the attempts in `days` that succeeded, from 0 to 1; null if none was made"),
   days: z.array(DayTotals).describe("the attempts of the last seven days, oldest first"),
   nextAttemptAt: Time.nullable().describe(
     "when the next attempt may start, which is past if it is due; null if none is scheduled",
@@ -130,7 +130,7 @@ export const WebhookDetails = WebhookView.extend({
   pending: z.int().describe("deliveries that wait for their first attempt"),
   retrying: z.int().describe("deliveries that have failed and will be retried"),
   undeliveredSince: Time.nullable().describe(
-    "when the oldest event was recorded that it has not received and that can be resent; if it is disabled, only events since its failures began, or since a minute before it was disabled, count",
+    "recording time of the oldest event that it has not received and that can be resent; if it is disabled, only events since its failures began, or since a minute before it was disabled, count",
   ),
 });
 export type WebhookDetails = z.infer<typeof WebhookDetails>;
@@ -182,7 +182,7 @@ export type TestResult = z.infer<typeof TestResult>;
 
 export const Redelivered = z.object({
   count: z.int().describe("number of events that are scheduled"),
-  nextCursor: z.string().nullable().describe("for the next call; null once all was examined"),
+  nextCursor: z.string().nullable().describe("for the next call; null once all have been examined"),
 });
 export type Redelivered = z.infer<typeof Redelivered>;
 

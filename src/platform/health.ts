@@ -4,7 +4,7 @@ import { operation } from "./operation.ts";
 
 export const health = operation({
   about:
-    "Shows whether the service works: all databases respond, the sweep runs, no delivery is stuck, and no database is nearly full.",
+    "Shows whether the service works: all databases respond, the scheduled job runs, no delivery is stuck, and no database is nearly full.",
   input: z.strictObject({}),
   output: z.object({
     healthy: z.boolean(),

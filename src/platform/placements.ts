@@ -25,7 +25,7 @@ export function expectDatabase(env: Env, database: string): Placement {
   if (names.includes(database)) return placementIn(env, database);
   throw new InputError(
     "database",
-    `no database is bound as ${database}; there is ${names.join(", ")}`,
+    `no database is bound as ${database}, only as ${names.join(", ")}`,
   );
 }
 

@@ -161,7 +161,7 @@ export const updateWebhook = operation({
       call.ctx.waitUntil(sendWakeUps(call.env, database, wakeUps));
       return headersDropped.length > 0 ? { headersDropped } : {};
     }
-    throw new InputError("webhookId", "is being changed by other calls", {
+    throw new InputError("webhookId", "it is being changed by other calls", {
       reason: "changed_meanwhile",
     });
   },

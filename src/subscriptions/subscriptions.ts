@@ -314,7 +314,7 @@ export const Webhook = z
     }),
     created_at: timeField("When the subscription was created."),
     disabled_at: timeField(
-      "Null while the subscription is active; otherwise when it was disabled: after prolonged delivery failures, or by an administrator.",
+      "Null while the subscription is active; otherwise, when it was disabled, either after prolonged delivery failures or by an administrator.",
     )
       .nullable()
       .openapi({ example: null }),

@@ -156,7 +156,7 @@ describe("erasing a workspace of another database", () => {
     [
       "not bound, even if only one is",
       one as Env,
-      /^eraseWorkspace: database: no database is bound as DB_2; there is DB$/,
+      /^eraseWorkspace: database: no database is bound as DB_2, only as DB$/,
       401,
     ],
     ["unreachable", deploymentWith({ DB_2: unreachableDatabase("rejects") }), /overloaded/, 200],

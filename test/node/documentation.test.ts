@@ -108,7 +108,7 @@ test.each([
   ["docs/runbook.md", `more than ${FULL_SHARE_MAX * 100}% of its ${DATABASE_MAX_BYTES / 1e9} GB`],
   ["docs/runbook.md", `has not run for ${SWEPT_WITHIN_MS / MINUTE_MS} minutes`],
   ["docs/runbook.md", `not respond within ${seconds(DATABASE_TIMEOUT_MS)} s`],
-  ["site/guides/support.md", `none for ${SWEPT_WITHIN_MS / MINUTE_MS} minutes`],
+  ["site/guides/support.md", `no check has run for ${SWEPT_WITHIN_MS / MINUTE_MS} minutes`],
   ["site/guides/support.md", `due for more than ${STUCK_AFTER_MS / MINUTE_MS} minutes`],
   ["site/guides/support.md", `more than ${FULL_SHARE_MAX * 100}% full`],
   ["docs/runbook.md", `tried ${EMAIL_WAITS_SECONDS.length + 1} times`],

@@ -66,7 +66,7 @@ export const en = {
   themes: { auto: "Auto", light: "Light", dark: "Dark" },
   language: "Language",
   more: "More",
-  readOnly: "You can see everything here, and change nothing: this session is read-only.",
+  readOnly: "You can see everything here but change nothing: this session is read-only.",
   timeZone: (zone: string) =>
     `Times are in the time zone ${zone}. The days of charts and filters are in UTC.`,
   sessionUntil: (time: string) => `This session ends on ${time}`,
@@ -182,7 +182,7 @@ export const en = {
       if (all === 1) return "Your webhook is working";
       if (active === all && all === 2) return "Both webhooks are working";
       if (active === all) return `All ${all} webhooks are working`;
-      return `${active} of ${all} webhooks ${active === 1 ? "is" : "are"} working, the others are disabled`;
+      return `${active} of ${all} webhooks ${active === 1 ? "is" : "are"} working; the others are disabled`;
     },
     failing: (failing: number, all: number, names: string) =>
       all === 1
@@ -242,7 +242,7 @@ export const en = {
       `More than ${count(PENDING_MAX, "delivery", "deliveries")} have been waiting since ${time}, so the oldest are given up. They can be resent.`,
     responseLimit: `The responses to ${number(RESPONSES_PER_DAY)} failed attempts of today (UTC) are stored. Later ones are not: see the log of your server.`,
     outlook: `Deliveries are retried with increasing delays. Without a success for ${DISABLE_AFTER_MS / HOUR_MS} hours, the webhook is disabled.`,
-    slow: `Your server is slow to respond, so deliveries are sent one by one. A response after ${POST_TIMEOUT_MS / 1000} seconds is a failure. Respond first and process events afterwards. A few quick responses end this.`,
+    slow: `Your server is slow to respond, so fewer deliveries are sent at a time. A response after ${POST_TIMEOUT_MS / 1000} seconds is a failure. Respond first and process events afterwards. A few quick responses end this.`,
     rejecting: (type: string, since: string) =>
       `Your server has accepted no event of the type “${type}” since ${since}, although it accepts others.`,
     backlog:
@@ -307,7 +307,7 @@ export const en = {
     noneOlder: "No older deliveries match these filters",
     noneSoFar: "No match so far",
     lookOn: "Look for older ones",
-    untilFirst: "“To” is not later than “From”.",
+    untilFirst: "“To” must be later than “From”.",
     looking: "Looking through older deliveries.",
     lookedBackTo: (time: string) => `Looked back to ${time}.`,
     findFault: "Enter the id of an event (evt_…) or of a lead (lea_…).",
@@ -430,7 +430,7 @@ export const en = {
     unchanged: "Nothing was changed.",
     headersStay: "Custom headers do not follow the webhook to another host: add them again there.",
     headersDropped: (names: string) =>
-      `The changes are saved. These headers were removed, because the host is another: ${names}.`,
+      `The changes are saved. These headers were removed, because the new URL has another host: ${names}.`,
   },
 
   headers: {

@@ -225,7 +225,7 @@ export const fr: Texts = {
       `Plus de ${count(PENDING_MAX, "livraison", "livraisons")} attendent depuis le ${time} : les plus anciennes sont abandonnées. Vous pourrez les renvoyer.`,
     responseLimit: `Les réponses à ${number(RESPONSES_PER_DAY)} échecs d’aujourd’hui (UTC) sont enregistrées. Les suivantes ne le sont pas : consultez les journaux de votre serveur.`,
     outlook: `De nouvelles tentatives ont lieu à intervalles croissants. Après ${DISABLE_AFTER_MS / HOUR_MS} heures sans succès, le webhook est désactivé.`,
-    slow: `Votre serveur tarde à répondre : les livraisons sont envoyées une par une. Toute réponse au-delà de ${POST_TIMEOUT_MS / 1000} secondes compte comme un échec. Répondez d’abord, puis traitez les événements. Quelques réponses rapides suffisent à rétablir l’envoi normal.`,
+    slow: `Votre serveur tarde à répondre : moins de livraisons sont envoyées à la fois. Toute réponse au-delà de ${POST_TIMEOUT_MS / 1000} secondes compte comme un échec. Répondez d’abord, puis traitez les événements. Quelques réponses rapides suffisent à rétablir l’envoi normal.`,
     rejecting: (type, since) =>
       `Votre serveur n’accepte plus les événements « ${type} » depuis le ${since}, alors qu’il en accepte d’autres.`,
     backlog:

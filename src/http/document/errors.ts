@@ -103,7 +103,7 @@ const EXAMPLES = {
     reason: "subscription_limit_reached",
     max: SUBSCRIPTIONS_MAX,
   }),
-  idempotency_key_reused: mistake("An `Idempotency-Key` of another request", {
+  idempotency_key_reused: mistake("An `Idempotency-Key` that another request has used", {
     parameter: "idempotency-key",
     reason: "idempotency_key_reused",
   }),

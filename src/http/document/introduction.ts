@@ -67,7 +67,7 @@ ${JSON.stringify(example.toBody(), null, 2)}
 
 - **Handle errors by \`code\`**, because several codes share a status. No new codes are added within a version.
 - \`message\` is in French, because the app shows it to its users. Display it, but do not compare it, because it may change.
-- \`details\` helps to fix the request. It has the invalid \`parameter\`, the \`reason\`, the \`allowed\` values or the bounds \`min\` and \`max\`. On a 422, \`status\` is the automation's current status.
+- \`details\` helps you fix the request. It has the invalid \`parameter\`, the \`reason\`, the \`allowed\` values or the bounds \`min\` and \`max\`. On a 422, \`status\` is the automation's current status.
 - The \`Link\` header with \`rel="help"\` leads to the explanation of the code.
 
 Every response has an \`X-Request-Id\`. Quote it when you contact us, so that we can find the request in our logs.
@@ -146,7 +146,7 @@ Each event is a \`POST\` with a JSON body. Before you process one:
 1. **Check its age.** Reject it if \`t\` in \`X-Service-Signature\` differs from your clock by more than 5 minutes.
 2. **Check its signature.** \`v1\` is the HMAC-SHA256 of \`{t}.{raw body}\`, in hex, keyed with the whole secret. Compare in constant time, and accept the delivery if one of several \`v1\` is valid.
 3. **Deduplicate by \`id\`.** The same event can be delivered more than once.
-4. **Respond** with any 2xx within ${POST_TIMEOUT_MS / 1000} seconds, also to events that you do not want.
+4. **Respond** with any 2xx within ${POST_TIMEOUT_MS / 1000} seconds, even to events that you do not want.
 
 Anything else is retried, ${RETRY_WAITS_SECONDS.length + 1} attempts in all over about ${Math.round(RETRY_SCHEDULE_MS / DAY_MS)} days. After prolonged failures, the subscription is disabled. Check \`disabled_at\` in \`GET /v1/webhooks\`.
 

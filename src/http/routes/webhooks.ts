@@ -153,7 +153,7 @@ webhookRoutes.openapi(
     operationId: "deleteWebhook",
     tags: ["Webhooks"],
     summary: "Remove a subscription",
-    description: `Pending deliveries are cancelled. A request may still start up to ${STOPS_WITHIN_MS / 1000} s later. Deleting it again gives 404.`,
+    description: `Pending deliveries are cancelled. A request may still start up to ${STOPS_WITHIN_MS / 1000} s later. Deleting the subscription again gives 404.`,
     middleware: served("webhooks"),
     request: { params: WebhookParams },
     responses: {

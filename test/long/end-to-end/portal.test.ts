@@ -338,7 +338,7 @@ test("deliveries are filtered by state, day, event type and response", async () 
   await shows(2);
   await page.getByLabel("To (UTC)").fill("2026-01-01T00:00");
   await page.keyboard.press("Tab");
-  await see(page, "“To” is not later than “From”.");
+  await see(page, "“To” must be later than “From”.");
   await follow("Show all deliveries");
   await shows(2);
   expect(await page.getByLabel("State").inputValue()).toBe("");
