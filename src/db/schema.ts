@@ -259,7 +259,10 @@ export const subscriptions = sqliteTable(
     leasedBy: text("leased_by"),
     /** When the lease ends unless its dispatch extends it; 0 once it was released. */
     leasedUntil: integer("leased_until").notNull().default(0),
-    /** A fencing counter, which is incremented when pending deliveries are cancelled. */
+    /**
+     * A fencing counter, which is incremented when pending deliveries are cancelled, or when a replay ends a wait. The
+     * outcome of a request that started before then changes no pace.
+     */
     cancelEpoch: integer("cancel_epoch").notNull().default(0),
     /** The epoch, for each event type, before which pending deliveries are cancelled. */
     cancelledBefore: text("cancelled_before", { mode: "json" })

@@ -214,7 +214,6 @@ function buildRound(requests: readonly RoundRequest[], terms: RoundTerms, isRepe
     subscriptionChanges: JSON.stringify(subscriptionChanges),
     isSlow: terms.queue === "slow" ? 1 : 0,
     servesCrmSource: terms.servesCrmSource ? 1 : 0,
-    isRepeated: isRepeated ? 1 : 0,
   };
   const attempts = deliveryChanges.filter(
     (change): change is DeliveryChange & { outcome: string } => change.outcome !== null,
@@ -318,15 +317,15 @@ const changeDeliveries = prepared(
 );
 
 // The fencing counter `cancelEpoch` also protects a subscription that is enabled again: disabling increments the
-// epoch, so if the reply is lost, a second try finds another epoch and does not disable the subscription again.
+// epoch, so if the reply is lost, a second try finds another epoch and does not disable the subscription again. In the
+// same way, no round restores a wait that a replay has ended.
 const IS_CURRENT_PACE = sql`(change.value->>'paceChanged' AND ${subscriptions.cancelEpoch} = change.value->>'cancelEpoch'
   AND ${subscriptions.url} = change.value->>'url')`;
 const IS_LEASED_BY_US = sql`${subscriptions.id} = change.value->>'subscriptionId' AND ${subscriptions.leasedBy} = ${HOLDER} AND ${IS_UNLOCKED}`;
 
-// The first try of this round has stored the last attempt, and with it the pace. A replay of a range may have ended its
-// wait since, or the scheduled job may have noted an overflow, so neither is written again.
-const IS_STORED = sql`(${sql.placeholder("isRepeated")} AND change.value->>'last' IS NOT NULL
-  AND ${subscriptions.lastAttempt} IS change.value->>'last')`;
+// If this is a second try, the first one may have stored the success, and the scheduled job noted an overflow since.
+const IS_NEW_SUCCESS = sql`(change.value->>'$.last.status' BETWEEN 200 AND 299
+  AND ${subscriptions.lastAttempt} IS NOT change.value->>'last')`;
 
 const changeSubscriptions = prepared(
   qb
@@ -335,11 +334,10 @@ const changeSubscriptions = prepared(
       ...mapColumns(
         subscriptions,
         [...PACE_COLUMNS, "rejections", "acceptedTypes"],
-        (column, name) =>
-          sql`iif(${IS_CURRENT_PACE} AND NOT ${IS_STORED}, ${changeField(column, name)}, ${column})`,
+        (column, name) => sql`iif(${IS_CURRENT_PACE}, ${changeField(column, name)}, ${column})`,
       ),
       // Whether or not the pace has changed: a success may leave it as it is.
-      pendingExhaustedAt: sql`iif(change.value->>'$.last.status' BETWEEN 200 AND 299 AND NOT ${IS_STORED}, NULL, ${subscriptions.pendingExhaustedAt})`,
+      pendingExhaustedAt: sql`iif(${IS_NEW_SUCCESS}, NULL, ${subscriptions.pendingExhaustedAt})`,
       lastAttempt: sql`coalesce(change.value->>'last', ${subscriptions.lastAttempt})`,
       leasedUntil: sql`iif(change.value->>'release', 0, ${subscriptions.leasedUntil})`,
     })

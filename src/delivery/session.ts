@@ -239,17 +239,17 @@ export class DeliverySession {
       this.#stop();
       return;
     }
-    const wasCancelled = before !== null && before.cancelEpoch !== found.cancelEpoch;
+    const isNewEpoch = before !== null && before.cancelEpoch !== found.cancelEpoch;
     const isElsewhere = before !== null && before.url !== found.url;
-    // If attempts ended during the round, the pace in memory is newer than the stored one. After a cancellation or
-    // a new URL, the stored pace counts in any case, because those attempts say nothing about it.
-    if (this.#paceVersion === version || wasCancelled || isElsewhere) this.#adoptPace(found);
+    // If attempts ended during the round, the pace in memory is newer than the stored one. After a cancellation, a new
+    // URL, or a wait that a replay has ended, the stored pace counts in any case: those attempts say nothing about it.
+    if (this.#paceVersion === version || isNewEpoch || isElsewhere) this.#adoptPace(found);
     if (requestedClaim) this.#takeClaim(result, found);
     // A claimed delivery that was withdrawn since is left out. A later round that claims finds it in `withdrawnDue`.
     const withdrawn = new Set(found.withdrawnInProgress);
     this.#claimed = this.#claimed.filter(({ eventId }) => !withdrawn.has(eventId));
     // A request that ended during the round may have stopped the session: then, what the round claimed is not sent.
-    if (this.#isStopped || !found.maySend || wasCancelled) this.#stop();
+    if (this.#isStopped || !found.maySend || isNewEpoch) this.#stop();
   }
 
   #adoptPace(found: RoundSubscription): void {
@@ -384,7 +384,7 @@ export class DeliverySession {
       // The outcome is noted first, because the retry schedule depends on the pace before this attempt is learned from.
       this.#noteOutcome(attempt, storedResponse);
       // If the URL has changed since, the outcome is about another server. If the epoch has changed, an event type was
-      // removed, and the outcome may be about that one.
+      // removed, and the outcome may be about that one, or a replay has ended the wait of an endpoint that was repaired.
       const { url, cancelEpoch } = this.#subscription ?? target;
       if (url === target.url && cancelEpoch === target.cancelEpoch) this.#learnFrom(attempt);
     } catch (error) {

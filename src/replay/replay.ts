@@ -306,14 +306,18 @@ function toScheduled(candidate: Candidate, waits: boolean): ResentEvent {
   return { eventId, storedState, attempts, dueAt, waits };
 }
 
-/** Ends the current delay of a subscription whose requests are spaced, so that one may start now. */
+/**
+ * Ends the current delay of a subscription whose requests are spaced, so that one may start now. The fencing counter
+ * keeps a session that is sending from storing the delay again: its requests say nothing about the repaired endpoint.
+ */
 function endWait(subscriptionId: string, now: number): Part {
-  const { id, blockedUntil, streakRetryAt } = subscriptions;
+  const { id, blockedUntil, streakRetryAt, cancelEpoch } = subscriptions;
   return qb
     .update(subscriptions)
     .set({
       blockedUntil: sql`min(${blockedUntil}, ${now})`,
       streakRetryAt: sql`min(${streakRetryAt}, ${now})`,
+      cancelEpoch: sql`${cancelEpoch} + 1`,
     })
     .where(and(eq(id, subscriptionId), gt(blockedUntil, now)));
 }

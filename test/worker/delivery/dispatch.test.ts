@@ -4,6 +4,7 @@ import { RETRY_WAITS_SECONDS } from "../../../src/contract/limits.ts";
 import { PRIORITY, workspaces } from "../../../src/db/schema.ts";
 import { DISPATCH_MAX_MS } from "../../../src/delivery/dispatch.ts";
 import { CLAIM_MAX } from "../../../src/delivery/due.ts";
+import type { Outcome } from "../../../src/delivery/outcome.ts";
 import { UnreadableEvent } from "../../../src/events/bodies.ts";
 import {
   announceLeads,
@@ -271,17 +272,46 @@ describe("a failure", () => {
     expect((await subscriptionRow(id)).blockedUntil).toBe(NOW + 1);
   });
 
-  test("that is recorded again after a lost reply stores no wait that a replay has ended", async () => {
-    const { id } = await owed(1, NOW);
+  test("in flight while a replay ends the wait of another one does not restore it", async () => {
+    const { id } = await owed(2, NOW);
+    await setSubscription(id, { concurrency: 2 });
     const range = { since: NOW, until: null, states: ["exhausted"] } as const;
-    const { DB, trips } = observedDatabase({
-      before: async (trip) => void (trip === 3 && (await redeliver(id, range, NOW + 1))),
-      after: failAtTrip(2),
+    const second = Promise.withResolvers<Outcome>();
+    const { DB } = observedDatabase({
+      // The second round records the first failure.
+      async after(trip) {
+        if (trip !== 2) return;
+        await redeliver(id, range, NOW + 2_000);
+        second.resolve(answered(503));
+      },
     });
-    await dispatchOn(DB, NOW, [id], answered(429, 1_800));
-    expect(trips.length).toBeGreaterThan(2);
-    expect(await subscriptionRow(id)).toMatchObject({ blockedUntil: NOW + 1, failures: 1 });
+    const { posts, attempt } = subscriber(() =>
+      posts.length === 1 ? answered(503, 1_800) : second.promise,
+    );
+    // An outcome is recorded a second later, although another request is in flight.
+    const startedAt = Date.now();
+    await dispatchOn(DB, () => NOW + Date.now() - startedAt, [id], attempt);
+    expect(posts).toHaveLength(2);
+    expect((await subscriptionRow(id)).blockedUntil).toBe(NOW + 2_000);
   });
+
+  test.each([
+    ["of the endpoint", () => Promise.resolve(answered(429, 1_800))],
+    ["of ours", () => Promise.reject(new Error("no encryption key"))],
+  ])(
+    "%s that is recorded again after a lost reply stores no wait that a replay has ended",
+    async (_, attempt) => {
+      const { id } = await owed(1, NOW);
+      const range = { since: NOW, until: null, states: ["exhausted"] } as const;
+      const { DB, trips } = observedDatabase({
+        before: async (trip) => void (trip === 3 && (await redeliver(id, range, NOW + 1))),
+        after: failAtTrip(2),
+      });
+      await dispatchOn(DB, NOW, [id], attempt);
+      expect(trips.length).toBeGreaterThan(2);
+      expect((await subscriptionRow(id)).blockedUntil).toBe(NOW + 1);
+    },
+  );
 
   test.each([1, 3])("is not the subscriber's if none of %i could be tried", async (count) => {
     const { id } = await owed(count, NOW);
