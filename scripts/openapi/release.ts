@@ -63,7 +63,7 @@ export function findFaults(
       [
         `this changes the document of commit ${commit}, which has the same version, ${version}:`,
         ...breaking.map((change) => `  ${change}`),
-        "  Undo it, or move CONTRACT_VERSION in src/http/document/document.ts and say so in CHANGELOG.md.",
+        "  Undo it, or move CONTRACT_VERSION in src/contract/version.ts and say so in CHANGELOG.md.",
       ].join("\n"),
     );
   }

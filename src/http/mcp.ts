@@ -2,6 +2,7 @@ import type { OpenAPIHono } from "@hono/zod-openapi";
 import type { Context } from "hono";
 import { ApiError, type ErrorDetails, type Reason } from "../contract/errors.ts";
 import { type Feature, isServed } from "../contract/served.ts";
+import { CONTRACT_VERSION } from "../contract/version.ts";
 import { isText } from "../primitives/text.ts";
 import { authenticate, readApiKey } from "./authentication.ts";
 import { readJson } from "./body.ts";
@@ -107,7 +108,7 @@ async function handle(
   const { createMcpHandler, Server } = await import("@modelcontextprotocol/server");
   const handler = createMcpHandler(() => {
     const server = new Server(
-      { name: "public-api", version: "1.0.0" },
+      { name: "public-api", version: CONTRACT_VERSION },
       { capabilities: { tools: {} } },
     );
     server.setRequestHandler("tools/list", () => ({

@@ -1,13 +1,11 @@
 import { ErrorBodySchema } from "../../contract/error-body.ts";
+import { CONTRACT_VERSION } from "../../contract/version.ts";
 import { app } from "../app.ts";
 import type { Header } from "../responses.ts";
 import { helpFor } from "../responses.ts";
 import { registerCallback, registerWebhooks } from "./deliveries.ts";
 import { errorResponses } from "./errors.ts";
 import { introduction } from "./introduction.ts";
-
-/** The version of the API contract; site/guides/versioning.md says which changes need a new one. */
-const CONTRACT_VERSION = "1.0.0-draft.2";
 
 /** Where integrators find help. A deployment shows its own `SUPPORT_EMAIL` and `SUPPORT_URL` instead. */
 const CONTACT = {

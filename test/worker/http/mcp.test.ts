@@ -45,13 +45,14 @@ async function connectTo(
   return client;
 }
 
-const { body: document } = await send<object>("/openapi.json");
+const { body: document } = await send<{ info: { version: string } }>("/openapi.json");
 
 describe.each(Object.entries(VERSIONS))("an agent with the %s version of MCP", (_, mode) => {
   test("gets each route as a tool, and the responses of the route", async () => {
     const { workspaceId, apiKey, api } = await openWorkspace();
     const id = await recordAutomation(workspaceId);
     const client = await connect(apiKey, mode);
+    expect(client.getServerVersion()?.version).toBe(document.info.version);
     const { tools } = await client.listTools();
     expect(tools.map(({ name, annotations }) => [name, annotations])).toEqual(
       operationsOf(document).map(({ operationId, method }) => [
