@@ -210,7 +210,7 @@ CREATE TABLE `subscriptions` (
 	`cancelling` integer DEFAULT false NOT NULL,
 	`last_attempt` text,
 	`noted_wake_at` integer DEFAULT 0 NOT NULL,
-	`slots_until` integer DEFAULT 0 NOT NULL,
+	`replay_slots_until` integer DEFAULT 0 NOT NULL,
 	`manual_slots_until` integer DEFAULT 0 NOT NULL,
 	FOREIGN KEY (`workspace_id`) REFERENCES `workspaces`(`id`) ON UPDATE no action ON DELETE no action
 ) WITHOUT ROWID;

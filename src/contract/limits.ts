@@ -83,7 +83,7 @@ export const PORTAL_CHANGES_KEPT = 2_000;
 /** How long an endpoint may take to respond. */
 export const POST_TIMEOUT_MS = 10_000;
 
-/** A request may start this long after its subscription was deleted or disabled, and none later. */
+/** No request starts later than this after its subscription was deleted or disabled. */
 export const STOPS_WITHIN_MS = 2_000;
 
 /** The retry schedule: the delay after the n-th failed attempt, in seconds. There is one attempt more than delays. */

@@ -276,7 +276,7 @@ export const subscriptions = sqliteTable(
     /** When its delayed wake-up message arrives; in the past if none is underway. See delivery/messages.ts. */
     notedWakeAt: integer("noted_wake_at").notNull().default(0),
     /** When the next free slot of its replays begins; past if none is taken. */
-    slotsUntil: integer("slots_until").notNull().default(0),
+    replaySlotsUntil: integer("replay_slots_until").notNull().default(0),
     /** The same for its manual sends. */
     manualSlotsUntil: integer("manual_slots_until").notNull().default(0),
   },
@@ -325,7 +325,7 @@ export interface Rejection {
 
 export interface LastAttempt {
   at: number;
-  /** One of `answered`, `timed_out`, `unreachable`, `refused` and `unreadable`. */
+  /** One of `answered`, `timed_out`, `unreachable` and `refused`. */
   outcome: string;
   status: number | null;
   durationMs: number | null;
@@ -408,7 +408,8 @@ export const deliveries = sqliteTable(
   },
   (table) => [
     primaryKey({ columns: [table.subscriptionId, table.eventId] }),
-    // The last two columns are only counted. An attempt also changes the due time, so they add no write.
+    // The last two columns let counts and cancellations read the index alone. An attempt also changes the due time, so
+    // they add no write.
     index("deliveries_due_of_subscription")
       .on(
         table.subscriptionId,

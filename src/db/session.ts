@@ -120,7 +120,8 @@ export class EarlyReads extends DeferredClient {
 
   override async execute<T>(call: ClientCall<T>): Promise<T> {
     if (this.#source) return call(this.#source.session);
-    // It has a session of its own, because the bookmark of a shared one may be that of a concurrent, newer read.
+    // Each early read has a session of its own. The bookmark of a shared one could be that of a concurrent, newer read,
+    // and this result would pass the check below although it is too old.
     const session = openSession(this.#since);
     const early = call(session);
     // A failure only matters once the request is admitted.

@@ -41,6 +41,14 @@ export function cancelPending(types: readonly WebhookEvent[] = WebhookEvent.opti
 }
 
 /**
+ * Returns the values that cancel all pending deliveries of a subscription that ends. The replays that took its slots
+ * are cancelled, so a later replay need not wait for these. Slots of resends are taken for a minute at most.
+ */
+export function cancelAllPending() {
+  return { ...cancelPending(), replaySlotsUntil: 0 };
+}
+
+/**
  * Ends subscriptions that are not deleted, which cancels their pending deliveries. Reads how many subscriptions
  * ended, and the wake-up messages after which the rows of these deliveries are updated.
  *
@@ -52,7 +60,7 @@ export function endSubscriptions(
 ): Statements<{ count: number; wakeUps: WakeUp[] }> {
   const ended = qb
     .update(subscriptions)
-    .set({ ...changed, ...cancelPending(), slotsUntil: 0 })
+    .set({ ...changed, ...cancelAllPending() })
     .where(and(which, isNull(subscriptions.deletedAt)))
     .returning({ subscriptionId: subscriptions.id, cancelling: subscriptions.cancelling });
   return readAs(ended, (rows) => ({ count: rows.length, wakeUps: wakeUpsToCancel(rows) }));

@@ -8,7 +8,7 @@ const CONNECTIONS_PER_WORKSPACE = 3;
 export const STUCK_MS = 500;
 
 /** A place in the queue for a connection; once its turn has come, the connection itself. */
-export interface Slot {
+export interface Place {
   readonly workspaceId: string;
   isConnected: boolean;
   /** Called when its turn has come. */
@@ -24,7 +24,7 @@ export class Connections {
   #free: number;
   /** The workspace of each subscription that the dispatch serves. */
   readonly #served = new Map<string, string>();
-  readonly #queue: Slot[] = [];
+  readonly #queue: Place[] = [];
   readonly #used = new Map<string, number>();
   /** Whether a connection was taken or given back less than `STUCK_MS` ago. */
   #hasJustChanged = timeBudget(STUCK_MS);
@@ -49,17 +49,17 @@ export class Connections {
     return !this.#hasJustChanged();
   }
 
-  queueUp(workspaceId: string, onConnected: () => void): Slot {
-    const slot = { workspaceId, isConnected: false, onConnected };
-    this.#queue.push(slot);
+  queueUp(workspaceId: string, onConnected: () => void): Place {
+    const place = { workspaceId, isConnected: false, onConnected };
+    this.#queue.push(place);
     this.#connect();
-    return slot;
+    return place;
   }
 
   /** Leaves the queue, or gives the connection back. */
-  leave(slot: Slot): void {
-    if (slot.isConnected) this.#use(slot.workspaceId, -1);
-    else this.#queue.splice(this.#queue.indexOf(slot), 1);
+  leave(place: Place): void {
+    if (place.isConnected) this.#use(place.workspaceId, -1);
+    else this.#queue.splice(this.#queue.indexOf(place), 1);
     this.#connect();
   }
 
@@ -72,11 +72,11 @@ export class Connections {
       const next = this.#queue.findIndex(
         ({ workspaceId }) => (this.#used.get(workspaceId) ?? 0) < share,
       );
-      const [slot] = next < 0 ? [] : this.#queue.splice(next, 1);
-      if (!slot) return;
-      this.#use(slot.workspaceId, 1);
-      slot.isConnected = true;
-      slot.onConnected();
+      const [place] = next < 0 ? [] : this.#queue.splice(next, 1);
+      if (!place) return;
+      this.#use(place.workspaceId, 1);
+      place.isConnected = true;
+      place.onConnected();
     }
   }
 

@@ -55,8 +55,8 @@ export async function dispatch(
   let leasedUntil = 0;
   let statements = 0;
   const remaining = new Set(arrived.keys());
-  // A round is made for all sessions at once, as soon as each that still runs has requested one, or as soon as one of
-  // them has waited for as long as its session lets it. A round that fails fails for all of them.
+  // One round serves several sessions. It is made once every running session has requested one, or once a session has
+  // waited for as long as its request allows (`withinMs`). A round that fails fails for all of them.
   const rounds = batchRequests(remaining.size, shareRound);
   // One connection stays free for queue messages. Without it, the wake-up message of a session that has ended
   // would wait for the requests of the others.

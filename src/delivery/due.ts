@@ -15,7 +15,7 @@ import { queueOf } from "./policy.ts";
  * message or their dispatch has died (`findLate`).
  *
  * The conditions apply the decisions of policy.ts that the rows store: the priority and due time of a delivery, and
- * `blockedUntil` and `streakRetryAt` of its subscription. Two forms of this must agree. `ATTEMPT_DUE_AT` computes when a
+ * `blockedUntil` and `streakRetryAt` of its subscription. Two forms of this must agree. `MAY_BE_SENT_AT` computes when a
  * delivery may be sent. `IS_DUE` and `IS_UNBLOCKED` (round.ts) select the deliveries that may be sent now, through the
  * index.
  *
@@ -51,24 +51,25 @@ export const IS_IN_LINE = sql`${deliveries.subscriptionId} = ${subscriptions.id}
 export const IS_SPACED = sql`${subscriptions.blockedUntil} > 0`;
 
 /**
- * SQL expression: when a pending delivery may be sent, in Unix milliseconds. `streakRetryAt` may be earlier than the
- * last attempt at the delivery. The result is not: otherwise, the delivery would count as late (`findLate`) as soon as
- * that attempt has failed.
+ * SQL expression: when a pending delivery may be sent, in Unix milliseconds. It is never earlier than the last attempt.
+ * `streakRetryAt` may be: for example, a manual send that fails does not move it. Without this bound, the delivery would
+ * then count as late (`findLate`) as soon as the attempt has failed.
  */
-export const ATTEMPT_DUE_AT = sql<number>`max(
+export const MAY_BE_SENT_AT = sql<number>`max(
   iif(${deliveries.priority} = ${MANUAL}, 0, ${subscriptions.blockedUntil}),
   iif(${deliveries.priority} = ${IN_STREAK},
     max(coalesce(${deliveries.lastAt}, 0), min(${deliveries.dueAt}, ${subscriptions.streakRetryAt})),
     ${deliveries.dueAt}))`;
 
 /**
- * SQL expression: when the subscription may be sent its next delivery; null if none is pending. Of each line, the one
- * that is due first suffices: what `ATTEMPT_DUE_AT` adds to its due time is the same for the whole line, or is past.
+ * SQL expression: when the subscription may be sent its next delivery; null if none is pending. Of each line, the
+ * delivery that is due first suffices. Besides its due time, `MAY_BE_SENT_AT` depends on `blockedUntil` and
+ * `streakRetryAt`, which are the same for the whole line, and on `lastAt`, which is past.
  *
  * @param condition restricts the deliveries that count.
  */
 export function nextSendAt(condition: SQL = sql`1`): SQL<number | null> {
-  return sql`(SELECT min((SELECT ${ATTEMPT_DUE_AT} FROM ${deliveries}
+  return sql`(SELECT min((SELECT ${MAY_BE_SENT_AT} FROM ${deliveries}
     WHERE ${IS_IN_LINE} AND ${condition} ORDER BY ${deliveries.dueAt} LIMIT 1)) FROM ${LINES})`;
 }
 

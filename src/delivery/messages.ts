@@ -7,18 +7,18 @@ import type { QueueName } from "./policy.ts";
 
 /*
  * A wake-up message is a hint to look in the database for deliveries of a subscription. It is immediate, or delayed
- * until the next delivery may be sent. While something is pending, a dispatch leases the subscription, or a message is
- * underway that arrives in time. A delayed message is sent only if there is none:
+ * until the next delivery may be sent. While something is pending, one of two things holds: a dispatch leases the
+ * subscription, or a message is underway that arrives in time. A delayed message is sent only if there is none:
  *
  * 1. A round finds that no message underway arrives in time. It notes in the column `notedWakeAt` when a new one is to
- *    arrive (`noteWakeUps` in round.ts). Dispatches that see the same delivery wait find the note, so only one message
- *    is sent.
+ *    arrive (`noteWakeUps` in round.ts). Another dispatch that finds the same delivery not due yet also finds the note,
+ *    so only one message is sent.
  * 2. When the session ends, it sends that message, with the noted time in `wakeAt` (`nextWakeUp` in session.ts).
  * 3. When the message arrives, the next session passes this time on to its rounds as `arrivedWakeAt`. A note for
  *    this time or an earlier one counts as arrived, even if the clock of this dispatch is behind.
  */
 
-/** A subscription with deliveries to send, and the queue for its message. */
+/** A subscription with deliveries to send or to mark as cancelled, and the queue for its message. */
 export interface WakeUp {
   subscriptionId: string;
   queue: QueueName;
@@ -63,6 +63,7 @@ export async function sendWakeUps(
   database: string,
   wakeUps: readonly WakeUp[],
 ): Promise<boolean> {
+  // By the endpoint, not by the attempt: first attempts and retries go through the same queue.
   const queues = { fast: env.DELIVERIES, slow: env.REDELIVERIES };
   const sending: Promise<boolean>[] = [];
   for (const [queue, group] of Map.groupBy(wakeUps, (wakeUp) => wakeUp.queue)) {

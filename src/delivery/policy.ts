@@ -8,9 +8,9 @@
  * 3. Turns while requests are spaced: `chooseNext`. While they are not, SQL reads what is due in order (`readDue` in
  *    round.ts).
  * 4. Retry schedule: `reschedule`.
- * 5. The end of a streak: `priorityAfterFailure` and `streakRetryAt`. Suppose that a delivery fails at 12:00, and again
- *    by its retry schedule at 12:06. At 12:07, another event succeeds, so the delivery is due at once. If it fails
- *    again, its retry schedule continues.
+ * 5. The end of a streak: `priorityAfterFailure` and `streakRetryAt`. Suppose that a delivery has failed four times, last
+ *    at 12:06, and that its retry schedule makes it due at 12:36. At 12:07, another event succeeds, so the delivery is
+ *    due at once. If it fails then, it is due at 12:36 as before.
  * 6. Disabling: `isDead`.
  */
 import type { WebhookEvent } from "../contract/enumerations.ts";
@@ -84,8 +84,7 @@ export const PACE_COLUMNS = Object.keys(paceColumns(INITIAL_PACE)) as (keyof Ret
 >)[];
 
 /**
- * The last attempts by event type. They inform administrators and decide about disabling. No attempt changes the pace
- * because of them.
+ * The last attempts by event type. They inform administrators and decide about disabling. They do not change the pace.
  */
 export interface TypeOutcomes {
   /** The event types of which nothing was accepted since an event failed. */
@@ -153,7 +152,10 @@ function isSlowFailure({ outcome, startedAt, endedAt }: Attempt<Outcome>): boole
   return failureOf(outcome) === "unavailable" || endedAt - startedAt >= SLOW_RESPONSE_MS;
 }
 
-/** Whether the attempt was in flight when its subscription was blocked. */
+/**
+ * Whether the attempt was in flight when its subscription was blocked. It started before `blockedUntil`, but the
+ * subscription was not blocked then, so the wait began during the attempt.
+ */
 function wasInFlight({ blockedUntil }: Pace, attempt: Attempt): boolean {
   return attempt.startedAt < blockedUntil && !attempt.startedWhileBlocked;
 }
@@ -194,7 +196,8 @@ function paceAfterFailure(pace: Pace, attempt: Attempt<Outcome>): Pace {
     const concurrency = delivery.attempts === 0 ? halved(pace.concurrency) : pace.concurrency;
     return { concurrency, slow, streak, blockedUntil: 0, streakRetryAt: NEVER };
   }
-  // After an outage, the first rejections need no wait (`SPACED_FROM_EVENTS`). Requests stay spaced, one at a time.
+  // With fewer than `SPACED_FROM_EVENTS` failed events, a rejection needs no wait of its own. Requests that are already
+  // spaced stay spaced, one at a time.
   const blockedUntil = waitMs === 0 ? pace.blockedUntil : endedAt + waitMs;
   const streakRetryAt = nextProbeAt(blockedUntil, attempt);
   return { concurrency: 1, slow, streak, blockedUntil, streakRetryAt };

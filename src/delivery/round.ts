@@ -27,7 +27,7 @@ import { BODY, type BodyRow } from "../events/bodies.ts";
 import { sealedDataKeyOf } from "../workspaces/data-keys.ts";
 import { isUnlocked, isWritable } from "../workspaces/write-lock.ts";
 import { addCounts, countAttempts, insertAttempts } from "./attempts.ts";
-import { cancelDeliveries, cancelPending } from "./cancellation.ts";
+import { cancelAllPending, cancelDeliveries } from "./cancellation.ts";
 import { IN_STREAK, IS_IN_LINE, IS_SPACED, LINES, MANUAL, nextSendAt } from "./due.ts";
 import {
   PACE_COLUMNS,
@@ -168,7 +168,7 @@ const ALL_ARRIVED = Number.MAX_SAFE_INTEGER;
 
 /**
  * Makes a round. After a transient error, it makes the round again, because the first try may have been committed or
- * not. If its reply was lost, the messages that it noted are not sent, so the next try notes them again.
+ * not. If its reply was lost, the messages that it noted are not sent, so the next try notes them again (`ALL_ARRIVED`).
  *
  * @param onTry called before each try with the number of its statements.
  */
@@ -254,16 +254,17 @@ const IS_UNLOCKED = isUnlocked(subscriptions.workspaceId);
 /** The subscription is free, or this dispatch leases it. */
 const IS_NOT_LEASED_ELSEWHERE = sql`(${subscriptions.leasedBy} = ${HOLDER} OR ${subscriptions.leasedUntil} <= ${NOW})`;
 
-/** The change of the delivery is not recorded yet, and no other dispatch has leased its subscription. */
+/**
+ * The change of the delivery is not recorded yet, and no other dispatch has leased its subscription. A recorded change
+ * shows in the row. An attempt that counts has raised `attempts`, so the row differs from what was claimed. An early
+ * attempt has left `attempts` alone, but has set `lastAt`. A change without an attempt has set `dueAt`, or the state.
+ */
 const IS_UNRECORDED = sql`${deliveries.subscriptionId} = change.value->>'subscriptionId' AND ${deliveries.eventId} = change.value->>'eventId'
   AND ${deliveries.state} = 'pending'
-  -- After an attempt that counts, the row has more attempts than were claimed.
   AND ${deliveries.attempts} = change.value->>'$.claimed.attempts'
   AND CASE
     WHEN change.value->>'attempts' > ${deliveries.attempts} THEN 1
-    -- A change without an attempt has another due time.
     WHEN change.value->>'outcome' IS NULL THEN ${deliveries.dueAt} IS NOT change.value->>'dueAt'
-    -- An early attempt does not count, but is the last one.
     ELSE ${deliveries.lastAt} IS NOT change.value->>'startedAt' END
   AND EXISTS (SELECT 1 FROM ${subscriptions}
     WHERE ${subscriptions.id} = ${deliveries.subscriptionId} AND ${subscriptions.leasedBy} = ${HOLDER} AND ${IS_UNLOCKED})`;
@@ -351,7 +352,7 @@ const changeSubscriptions = prepared(
 const disable = prepared(
   qb
     .update(subscriptions)
-    .set({ ...cancelPending(), disabledAt: NOW, disabledByFailures: true, slotsUntil: 0 })
+    .set({ ...cancelAllPending(), disabledAt: NOW, disabledByFailures: true })
     .from(SUBSCRIPTION_CHANGES)
     .where(
       sql`${IS_LEASED_BY_US} AND ${IS_CURRENT_PACE} AND change.value->>'disable'

@@ -2,7 +2,7 @@ import { POST_TIMEOUT_MS, RESPONSES_PER_DAY, STOPS_WITHIN_MS } from "../contract
 import { PRIORITY } from "../db/schema.ts";
 import { DNS_BEFORE_POST_MS } from "../endpoints/resolve.ts";
 import { UnreadableEvent } from "../events/bodies.ts";
-import { type Connections, type Slot, STUCK_MS } from "./connections.ts";
+import { type Connections, type Place, STUCK_MS } from "./connections.ts";
 import type { WakeUp } from "./messages.ts";
 import {
   type AttemptOutcome,
@@ -144,7 +144,7 @@ export class DeliverySession {
   /** When the delayed wake-up message is to arrive that a round has noted; null if none has. It is still to be sent. */
   #notedWakeAt: number | null = null;
   /** The session's place in the queue for a connection, or its connection; null if it needs none. */
-  #slot: Slot | null = null;
+  #place: Place | null = null;
   #notify = () => {};
 
   /** @param arrivedWakeAt the `wakeAt` of the wake-up message that has arrived; 0 if it had none. */
@@ -245,7 +245,8 @@ export class DeliverySession {
     // URL, or a wait that a replay has ended, the stored pace counts in any case: those attempts say nothing about it.
     if (this.#paceVersion === version || isNewEpoch || isElsewhere) this.#adoptPace(found);
     if (requestedClaim) this.#takeClaim(result, found);
-    // A claimed delivery that was withdrawn since is left out. A later round that claims finds it in `withdrawnDue`.
+    // A claimed delivery that was withdrawn since is left out. A later round that claims finds it in `withdrawnDue`,
+    // unless its event was erased.
     const withdrawn = new Set(found.withdrawnInProgress);
     this.#claimed = this.#claimed.filter(({ eventId }) => !withdrawn.has(eventId));
     // A request that ended during the round may have stopped the session: then, what the round claimed is not sent.
@@ -282,14 +283,14 @@ export class DeliverySession {
       const now = ports.now();
       if (!hasTime() || (this.#claimed.length > 0 && !this.#isLeasedForRequest(now))) this.#stop();
       if (this.#isRoundDue(now)) return;
-      if (!this.#subscription || !this.#maySend()) {
+      if (!this.#subscription || !this.#canStartNext()) {
         this.#leaveConnections();
         await this.#waitForSignal(this.#untilOutcomesAreDue(now));
         continue;
       }
       const { workspaceId } = this.#subscription;
-      if (!this.#slot) this.#slot = connections.queueUp(workspaceId, () => this.#notify());
-      else if (this.#slot.isConnected) this.#start(this.#subscription, this.#slot);
+      if (!this.#place) this.#place = connections.queueUp(workspaceId, () => this.#notify());
+      else if (this.#place.isConnected) this.#start(this.#subscription, this.#place);
       // The next dispatch sends the rest: another invocation has connections of its own.
       else if (connections.areStuck && this.#inFlight.size === 0) this.#stop();
       // Waits for its turn. It wakes up in time to notice that no connection is taken or given back any more.
@@ -303,11 +304,11 @@ export class DeliverySession {
     // More is claimed early, so that it can be sent while the last requests are in flight.
     if (this.#claimed.length === 0 && this.#moreIsDue) return true;
     // The next delivery may have been cancelled since the last round.
-    if (this.#maySend() && this.#slot?.isConnected && !this.#isConfirmed(now)) return true;
+    if (this.#canStartNext() && this.#place?.isConnected && !this.#isConfirmed(now)) return true;
     return this.#untilOutcomesAreDue(now) === 0;
   }
 
-  #maySend(): boolean {
+  #canStartNext(): boolean {
     return this.#claimed.length > 0 && this.#inFlight.size < this.#pace.concurrency;
   }
 
@@ -351,17 +352,17 @@ export class DeliverySession {
   }
 
   #leaveConnections(): void {
-    if (this.#slot) this.#dispatch.connections.leave(this.#slot);
-    this.#slot = null;
+    if (this.#place) this.#dispatch.connections.leave(this.#place);
+    this.#place = null;
   }
 
-  #start(target: RoundSubscription, slot: Slot): void {
+  #start(target: RoundSubscription, place: Place): void {
     const delivery = this.#claimed.shift() as PreparedDelivery;
     this.#inFlight.add(delivery);
-    this.#slot = null;
+    this.#place = null;
     this.#send(delivery, target).finally(() => {
       this.#inFlight.delete(delivery);
-      this.#dispatch.connections.leave(slot);
+      this.#dispatch.connections.leave(place);
       this.#notify();
     });
   }
@@ -381,7 +382,7 @@ export class DeliverySession {
       const outcome = await ports.attempt(delivery, target);
       const attempt = toAttempt(outcome);
       const storedResponse = (await outcome.storedResponse) ?? null;
-      // The outcome is noted first, because the retry schedule depends on the pace before this attempt is learned from.
+      // The outcome is noted first, because the retry schedule depends on the pace before `#learnFrom`.
       this.#noteOutcome(attempt, storedResponse);
       // If the URL has changed since, the outcome is about another server. If the epoch has changed, an event type was
       // removed, and the outcome may be about that one, or a replay has ended the wait of an endpoint that was repaired.
@@ -468,7 +469,8 @@ export class DeliverySession {
     if (!this.#subscription) return true;
     const { leasedUntil, leasedElsewhereUntil, cancelling } = this.#subscription;
     const mayCancel = cancelling && leasedElsewhereUntil === null && this.#dispatch.hasTime();
-    // A lease that has run out is not 0 until a round releases it.
+    // An attempt that could not be made leaves no change to record, but another round must still store the pace and
+    // release the lease. Not compared with the time: a lease that has run out is to be released, too.
     return leasedUntil === 0 && !mayCancel;
   }
 }
@@ -489,7 +491,8 @@ function isSame(
 }
 
 /**
- * Decides how to wake a subscription next. Returns null if nothing is due, or if another message or dispatch takes
+ * Decides how to wake a subscription next: at once, or later if nothing is due yet, which is how retries begin.
+ * Returns null if nothing is pending, if the subscription may not be sent to, or if another message or dispatch takes
  * care of it.
  *
  * @param notedWakeAt when the delayed message arrives that a round of the session has noted; null if none has.

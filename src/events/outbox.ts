@@ -59,9 +59,9 @@ export function announce(
   const isSubscriber = sql`${isListing} AND ${isActive()}`;
   const subjects = JSON.stringify(drafts.map(({ id, subject }) => ({ id, subject })));
   return combine({
-    // Deliveries come before events. So NOT EXISTS finds the event only if this transaction is tried again after it was
-    // committed. Mostly, the condition then finds the record. But a run may have been removed in between, with its
-    // automation, and without its record it counts as new.
+    // Deliveries come before events, so NOT EXISTS finds the event only if an earlier try of this transaction was
+    // committed. Usually, `isAnnounced` rules that out, too, because the record is stored. It does not if the record was
+    // removed between the tries, as runs are with their automation.
     deliveries: insertFrom(
       deliveries,
       {

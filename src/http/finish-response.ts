@@ -86,7 +86,7 @@ const RETRY_AFTER_SECONDS = 5;
 
 /**
  * Responds to any thrown error with the error body of the contract. A read may fail before the key's gate has decided,
- * and because the gate refuses it. If it is refused, the refusal is the response.
+ * or because the gate refuses it. In both cases, a refusal of the gate is the response.
  */
 export const handleError: ErrorHandler<AppEnv> = async (thrown, c) => {
   // A read that took too long does not wait for the gate, which may be what stalls.

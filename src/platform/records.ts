@@ -99,8 +99,8 @@ export const recordRuns = operation({
 });
 
 /**
- * Records a call. Wakes all subscriptions of the workspace that have something due, such as its events, without making
- * the caller wait.
+ * Records a call. Wakes all subscriptions of the workspace that need it, such as those that get the call's events,
+ * without making the caller wait.
  */
 async function recordAndWake<Input extends { workspaceId: string }, Changed>(
   { env, ctx }: Call,

@@ -83,7 +83,8 @@ export interface KeyRefusal {
   expiresAt: number | null;
 }
 
-// The caches of this isolate. They admit no request; they only save calls of the gates.
+// The caches of this isolate. None admits a request. `knownKeys` lets a read begin before its gate has decided; the
+// others save calls of gates that would refuse.
 export const knownKeys = new BoundedMap<KnownKey>(REMEMBERED_MAX);
 export const recentRefusals = new ResultCache<KeyRefusal>();
 export const failingAddresses = new ResultCache<{ rateLimit: RateLimit }>();

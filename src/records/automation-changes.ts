@@ -56,8 +56,9 @@ export async function controlAutomation(
     const now = clock();
     const change = decideChange(row, { ...row, status, updatedAt: "latest" }, now);
     if (!change) {
-      // The conflict may be with this call itself: if D1 loses the reply to a commit, the database repeats it, and the
-      // repetition finds the automation changed. The event of the commit is still to be sent then.
+      // The conflict may be with this call itself. If D1 loses the reply to a commit, the client (db/client.ts) tries it
+      // again, and the second try finds the automation changed. Nobody has sent the wake-up messages of the first try,
+      // so they are read here.
       const wakeUps = tries > 0 ? await query(db, selectWakeUps(workspaceId, now)) : [];
       return { result: "done", row, wakeUps };
     }
@@ -104,8 +105,8 @@ export interface AutomationChange {
 /**
  * Decides what changes (the last write wins). A wanted automation that is older than the stored one changes nothing.
  * A removal counts as a change, so that a late report from before it brings no automation back.
- * If two different ones have the same time, the one that arrives later wins. One with `latest` is dated later
- * than the stored automation, so that no older report overrides it.
+ * Of two different reports with the same time, the one that arrives later wins. One with `latest` is dated later than
+ * the stored automation, so that no older report overrides it.
  *
  * @param now Unix milliseconds.
  * @returns null if nothing changes.

@@ -8,7 +8,7 @@ import { qb } from "../db/builder.ts";
 import { commit, type Database, type Part, withoutRetries } from "../db/client.ts";
 import { deliveries, events, PRIORITY, type Priority, subscriptions } from "../db/schema.ts";
 import { deliveryState, listsType } from "../db/states.ts";
-import { ATTEMPT_DUE_AT } from "../delivery/due.ts";
+import { MAY_BE_SENT_AT } from "../delivery/due.ts";
 import type { QueueName } from "../delivery/policy.ts";
 import type { StatusClass } from "../history/deliveries.ts";
 import {
@@ -158,7 +158,7 @@ function selectCandidates(subscriptionId: string, slotAt: SQL, which: SQL): SQL 
       ${deliveries.attempts} AS attempts,
       ${deliveries.dueAt} AS dueAt,
       ${deliveries.deliveredEarlier} AS deliveredEarlier,
-      ${ATTEMPT_DUE_AT} AS nextAttemptAt,
+      ${MAY_BE_SENT_AT} AS nextAttemptAt,
       ${deliveries.lastOutcome} AS outcome,
       ${deliveries.lastStatus} AS status,
       ${slotAt} AS nextSlotAt
@@ -202,7 +202,7 @@ async function replayRange(
   const end = eventIdAt(Math.min(until ?? Number.POSITIVE_INFINITY, requestedAt + 1));
   const isInRange = sql`${events.id} > ${start} AND ${events.id} < ${end}
     ORDER BY ${events.id} LIMIT ${REDELIVERY_EXAMINED_MAX}`;
-  const slotAt = nextSlotAt("slotsUntil", now);
+  const slotAt = nextSlotAt("replaySlotsUntil", now);
   const candidates = await db.all<Candidate>(selectCandidates(id, slotAt, isInRange));
   const wanted = candidates.filter((candidate) => {
     const state = stateOf(candidate);
@@ -217,7 +217,7 @@ async function replayRange(
   const scheduled = wanted.map((one) => toScheduled(one, stateOf(one) === "retrying"));
   const { count } = await commit(withoutRetries(db), {
     count: fillSlots(id, scheduled, PRIORITY.scheduled, slotAt),
-    slots: takeSlots(id, "slotsUntil", scheduled.length, now),
+    slots: takeSlots(id, "replaySlotsUntil", scheduled.length, now),
     wait: endWait(id, now),
   });
   return { count, next, queue };

@@ -13,7 +13,7 @@ import { insertAttempts } from "../delivery/attempts.ts";
 const SPACING_MS = 1000 / REDELIVERIES_PER_SECOND;
 
 /** The column of a subscription that stores when the next free slot is: of its replays, or of its resends. */
-type SlotsColumn = "slotsUntil" | "manualSlotsUntil";
+type SlotsColumn = "replaySlotsUntil" | "manualSlotsUntil";
 
 /** SQL expression: when the next free slot of the subscription is. */
 export function nextSlotAt(column: SlotsColumn, now: number): SQL {

@@ -103,9 +103,9 @@ describe("a subscription is disabled", () => {
 
   test("and a replay after it is enabled again waits for no slot that was taken before", async () => {
     const { id } = await owed(12, T0);
-    await setSubscription(id, { slotsUntil: END + HOUR_MS });
+    await setSubscription(id, { replaySlotsUntil: END + HOUR_MS });
     await failAt(id, [...hourly(10), END]);
-    expect(await subscriptionRow(id)).toMatchObject({ disabledAt: END, slotsUntil: 0 });
+    expect(await subscriptionRow(id)).toMatchObject({ disabledAt: END, replaySlotsUntil: 0 });
   });
 
   test("but not by an event that is sent by hand", async () => {

@@ -553,7 +553,7 @@ describe("a replay of a range", () => {
     const named = { eventIds: [first], dryRun: true };
     expect(await sendAgain(db, id, named, NOW)).toMatchObject({ count: 1, next: null });
     expect(await statesOf(id)).toEqual({ exhausted: 3 });
-    expect((await subscriptionRow(id)).slotsUntil).toBe(0);
+    expect((await subscriptionRow(id)).replaySlotsUntil).toBe(0);
     expect(await countOf(id, {})).toBe(3);
     expect(await countOf(id, { dryRun: true })).toBe(0);
   });
@@ -716,6 +716,6 @@ test("redeliver counts in a dry run, and wakes nobody", async () => {
 test("A replay whose subscription was disabled in the meantime takes no slots of later ones", async () => {
   const { id } = await owed(1, T0);
   await commit(db, disableSubscription(id, T0));
-  await commit(db, { slots: takeSlots(id, "slotsUntil", 10, NOW) });
-  expect((await subscriptionRow(id)).slotsUntil).toBe(0);
+  await commit(db, { slots: takeSlots(id, "replaySlotsUntil", 10, NOW) });
+  expect((await subscriptionRow(id)).replaySlotsUntil).toBe(0);
 });

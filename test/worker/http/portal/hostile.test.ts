@@ -64,7 +64,7 @@ describe("however much is stored, the requests that a portal may make in a minut
       (i) => redeliver({ eventIds: eventIds.slice(100 * i, 100 * i + 100) }),
     ],
   ])("%s", async (_, request) => {
-    await WORKSPACE_DB.exec("UPDATE subscriptions SET slots_until = 0");
+    await WORKSPACE_DB.exec("UPDATE subscriptions SET replay_slots_until = 0");
     const asked = 20;
     const largest = { read: 0 };
     const before = rows.read;
