@@ -69,7 +69,7 @@ const VALID: Trial = {
  */
 const AS_SENT: Check = {
   check: "verifies the body as sent",
-  sent: "the same, written otherwise",
+  sent: "the same, serialized differently",
   expected: "2xx",
   consequence:
     "your receiver changes the body before it verifies it; compute the signature over the raw bytes, before anything parses them",
@@ -173,7 +173,7 @@ function clockFault({ date }: Attempt): string | null {
   const fastMs = date === null ? 0 : Date.parse(date) - Date.now();
   if (!(Math.abs(fastMs) > TOLERANCE_MS)) return null;
   const minutes = Math.round(Math.abs(fastMs) / 60_000);
-  return `the clock of your receiver is ${minutes} minutes ${fastMs > 0 ? "fast" : "slow"}, so the timestamp looks too old to it; set it, and keep it right with NTP`;
+  return `the clock of your receiver is ${minutes} minutes ${fastMs > 0 ? "fast" : "slow"}, so it rejects the timestamp; set it, and keep it right with NTP`;
 }
 
 /** All checks, in order. */

@@ -64,7 +64,7 @@ function findCopy(folder: string, worker: string): string | undefined {
 function readCopy(copy: string): Record<string, string> {
   if (!existsSync(copy)) return {};
   const text = readFileSync(copy, "utf8");
-  if (!COPY.test(text)) throw unusable(copy, "exists, and is no copy of secrets");
+  if (!COPY.test(text)) throw unusable(copy, "exists, and is not a copy of secrets");
   const secrets: Record<string, string> = {};
   for (const [, name = "", secret = ""] of text.matchAll(/^(.+)="(.+)"$/gm)) {
     try {

@@ -60,7 +60,7 @@ async function findFaultsOnce(ask: Ask, version: TestedVersion): Promise<string[
   const answering = health.headers.get(VERSION_HEADER);
   if (answering !== version.id)
     return [
-      `GET /health is answered by ${answering ? `the version ${answering}` : "what names no version"}, not by ${version.id}`,
+      `GET /health is answered by ${answering ? `the version ${answering}` : "a server that names no version"}, not by ${version.id}`,
     ];
   const faults = [
     checkHealth(health, version),
@@ -87,10 +87,10 @@ async function checkRefusal(ask: Ask): Promise<string | null> {
   const answer = await ask("/v1/automations", { Authorization: "Bearer key_live_smoke" });
   if (typeof answer === "string") return answer;
   const missing = HEADERS.find((name) => !answer.headers.has(name));
-  if (missing) return `GET /v1/automations answers without ${missing}`;
+  if (missing) return `GET /v1/automations responds without ${missing}`;
   // The address of whoever deploys may be blocked.
   if (answer.status === 401 || answer.status === 429) return null;
-  return `GET /v1/automations answers an invented key with ${answer.status}`;
+  return `GET /v1/automations responds to an invented key with ${answer.status}`;
 }
 
 /** The document is that of this checkout. */
@@ -115,7 +115,7 @@ function withoutOwn(document: Record<string, unknown> | null) {
 function checkHealth(answer: Answer, { wasUnhealthy }: TestedVersion): string | null {
   if (answer.status === 200 && answer.json?.status === "ok") return null;
   if (answer.status === UNHEALTHY && wasUnhealthy) return null;
-  return `GET /health answers ${answer.status}`;
+  return `GET /health responds with ${answer.status}`;
 }
 
 interface Answer {

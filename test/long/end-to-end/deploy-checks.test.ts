@@ -314,14 +314,18 @@ const WELL: Record<string, RequestListener> = {
 };
 
 test.each<[string, path: string, RequestListener]>([
-  [`${LIST} answers an invented key with 500`, LIST, (_, to) => to.writeHead(500, HEADERS).end()],
-  [`${LIST} answers without x-ratelimit-reset`, LIST, (_, to) => to.writeHead(401, UNRESET).end()],
+  [
+    `${LIST} responds to an invented key with 500`,
+    LIST,
+    (_, to) => to.writeHead(500, HEADERS).end(),
+  ],
+  [`${LIST} responds without x-ratelimit-reset`, LIST, (_, to) => to.writeHead(401, UNRESET).end()],
   [
     "/openapi.json is not the document of this checkout",
     "/openapi.json",
     (_, to) => to.end('{ "openapi": "3.1.0" }'),
   ],
-  ["/health answers 503", "/health", (_, to) => to.writeHead(503, NAMED).end()],
+  ["/health responds with 503", "/health", (_, to) => to.writeHead(503, NAMED).end()],
   [
     `/health is answered by the version ${OTHER}, not by ${VERSION}`,
     "/health",

@@ -140,7 +140,7 @@ describe("npm run deploy, one version after the other,", () => {
     const { code, output } = await site().deploy({ PLATFORM_KEYS: `old:${K2.slice(3)}` });
     delete site().replaced["/health"];
     expect(output).toContain(
-      `The new version fails its test, and gets no traffic; ${former} serves:\n  GET /health answers 503`,
+      `The new version fails its test, and gets no traffic; ${former} serves:\n  GET /health responds with 503`,
     );
     expect([code, worker().deployments[0]]).toEqual([1, { [former]: 100, [newest().id]: 0 }]);
   });
