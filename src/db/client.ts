@@ -177,7 +177,7 @@ export function readAs<P extends Part, B>(
   return { queries: made.queries, read: (results) => read(made.read(results)) };
 }
 
-/** Maximum tries of a query, or of a call of a Durable Object. */
+/** Maximum tries of a query, or of a call to a Durable Object. */
 const TRIES = 4;
 
 class RetryingClient extends DeferredClient {

@@ -36,14 +36,14 @@ export const D1_ERRORS: readonly D1Error[] = [
   { message: "internal error; reference =", fault: "transient" },
 ];
 
-/** Messages of calls of a Durable Object that fail at a deployment, if the runtime sets no property of `CallError`. */
+/** Messages of calls to a Durable Object that fail at a deployment, if the runtime sets no property of `CallError`. */
 const OBJECT_RESETS = [
   "Durable Object reset because its code was updated",
   "The Durable Object's code has been updated, this version can no longer access storage",
 ];
 
 /**
- * The error of a failed call of a Durable Object, with the properties that the runtime sets
+ * The error of a failed call to a Durable Object, with the properties that the runtime sets
  * (https://developers.cloudflare.com/durable-objects/best-practices/error-handling/).
  */
 interface CallError extends Error {

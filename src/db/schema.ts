@@ -126,7 +126,7 @@ export const automations = sqliteTable(
     status: text().$type<AutomationStatus>().notNull(),
     updatedAt: integer("updated_at").notNull(),
     createdAt: integer("created_at").notNull(),
-    /** When it was removed. It and its runs are hidden from then on. The runs are deleted in chunks, and it comes later. */
+    /** When it was removed. It and its runs are hidden from then on. The runs are deleted in chunks, and its row later. */
     removedAt: integer("removed_at"),
   },
   (table) => [
@@ -569,7 +569,7 @@ export const auditTrail = sqliteTable(
 export const EMAIL_KINDS = [
   /** The subscription has failed for a day. */
   "failing",
-  /** The subscription works again, after an e-mail that it fails. */
+  /** The subscription works again, after an e-mail that it was failing. */
   "recovered",
   /** The subscription was disabled because it had failed for too long. */
   "disabled",

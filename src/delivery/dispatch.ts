@@ -10,8 +10,9 @@ import { LEASE_MS, makeRound, type RoundRequest } from "./round.ts";
 import { DeliverySession, type DispatchPorts, type RoundResult } from "./session.ts";
 
 /**
- * The last request of a dispatch must have ended by then, even if it times out. The runtime ends background work after
- * 30 s; the rest of that time is for recording its outcome and waking its subscription, with retries.
+ * The time from the start of a dispatch until its last request must have ended, even if the request times out. The
+ * runtime ends background work after 30 s; the rest of that time is for recording the outcome and waking the
+ * subscription, with retries.
  */
 const LAST_REQUEST_ENDS_MS = 22_400;
 /** A dispatch starts no request later than this; the next one sends the rest. */

@@ -4,7 +4,7 @@ import { abortAfter } from "../primitives/timing.ts";
 import { InvocationLimit, type Outcome } from "./outcome.ts";
 import { readResponse, type StoredResponse } from "./response.ts";
 
-/** The headers of every request, beside its signature. */
+/** The headers of every request, besides its signature. */
 export const HEADERS = {
   "Content-Type": "application/json; charset=utf-8",
   "User-Agent": "PublicAPI-Webhooks/1.0",

@@ -65,7 +65,7 @@ export async function sealResponse(
 
 /** Stands in place of a secret. */
 const MASK = "***";
-/** Minimum length of a value that is masked. A shorter one is no secret, and masking it would garble a response. */
+/** Minimum length of a value that is masked. A shorter one is not a secret, and masking it would garble a response. */
 const SECRET_MIN_LENGTH = 4;
 
 /**

@@ -101,7 +101,7 @@ export function createSender(env: Env, isTest = false) {
     if (await isForbidden(url)) return { kind: "refused" };
     const { body, signature, signedAt } = await delivery.signed;
     // An attempt is signed for the second in which it starts, from which history/delivery.ts recomputes its signature.
-    // The signature of the claim is used if it is of that second.
+    // The signature of the claim is used if it was made for that second.
     const isCurrent = Math.floor(now / 1000) === Math.floor(signedAt / 1000);
     const headers = {
       ...(await openHeaders(env, { subscriptionId, workspaceId, sealedDataKey }, sealedHeaders)),

@@ -43,7 +43,7 @@ const RECORD_WITHIN_MS = 1_000;
 const ROUND_WAIT_MS = 10;
 /** The same for a session that has nothing more to send, which no delivery waits for. */
 const LAST_ROUND_WAIT_MS = 100;
-/** How long making the request may take once it is decided, beside the DNS look-up. */
+/** How long it may take, besides the DNS look-up, to make a request that has been decided on. */
 const REQUEST_MADE_MS = 100;
 /**
  * How long the result of a round proves that a subscription is active. No request may start more than

@@ -17,7 +17,7 @@ const EmailMessage = z.strictObject({
 });
 export type EmailMessage = z.infer<typeof EmailMessage>;
 
-/** Whether a message is an e-mail. The name of its queue does not tell, because a deployment may rename queues. */
+/** Whether a message is an e-mail. The name of its queue does not show that, because a deployment may rename queues. */
 export function isEmail(message: Message): message is Message<EmailMessage> {
   return EmailMessage.safeParse(message.body).success;
 }

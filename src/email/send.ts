@@ -12,7 +12,7 @@ import { composeEmail } from "./text.ts";
 const SENT_AT_ONCE = 5;
 
 /**
- * Consumes the queue `webhook-emails`, and ignores messages that are no e-mails. An e-mail is not sent if its facts are
+ * Consumes the queue `webhook-emails`, and ignores messages that are not e-mails. An e-mail is not sent if its facts are
  * no longer true, or if its recipient is no longer an administrator. After a failure, it is retried with the delays of
  * `EMAIL_WAITS_SECONDS`, and given up after the last one.
  */

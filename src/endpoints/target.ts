@@ -48,7 +48,7 @@ const NOT_IN_URI = /%(?![\da-f]{2})|[^\w.~!$&'()*+,;=:@/?%-]/gi;
 
 /**
  * Returns a URL as a URI (RFC 3986), which every client can parse. A URI stays as it was written. Any other URL is
- * encoded, as in `https://xn--…` or `%C3%A9`. Text that is no URL is unchanged.
+ * encoded, as in `https://xn--…` or `%C3%A9`. Text that is not a URL is unchanged.
  */
 export function toUri(text: string): string {
   if (URI.test(text) || !URL.canParse(text)) return text;

@@ -29,7 +29,7 @@ const AttemptRequest = z.object({
     ),
 });
 
-/** The stored part of a response, beside its status. */
+/** The stored part of a response, besides its status. */
 const AttemptResponse = z.object({
   headers: z.record(z.string(), z.string()).describe("cut if they are long"),
   body: z.string().describe("its beginning, as UTF-8; empty if there was none"),

@@ -26,7 +26,7 @@ import type { Admission, AppEnv } from "./context.ts";
 /**
  * Authenticates all requests under `/v1`. A request is admitted if its key is valid, the workspace has access, and the
  * key's window has requests left. If this isolate has just cached a refusal of a key whose window is used up, the
- * request is refused without a call of the key's gate.
+ * request is refused without a call to the key's gate.
  *
  * A write takes these steps, in an order that lets no client delay it once it is admitted:
  * 1. Its body is read.

@@ -15,7 +15,7 @@ const JSON_TYPE = /^application\/json[ \t]*(;.*)?$/i;
  */
 export const jsonBody = createMiddleware<AppEnv>(async (c, next) => {
   const text = await readText(c);
-  // Only for its error. The validator parses the body again, but fails with an error that is not of this API.
+  // Called only for its error. The validator parses the body again, but its own error is not in the form of this API.
   parseJson(text);
   const headers = new Headers(c.req.raw.headers);
   headers.set("Content-Type", "application/json");

@@ -19,7 +19,7 @@ interface Remembered {
 }
 const remembered = new WeakMap<D1Database, Remembered>();
 
-/** The health check for monitors. It tells whether the service works; only operators are shown the problems. */
+/** The health check for monitors. It shows whether the service works; only operators see the problems. */
 export const healthCheck = newApp();
 
 healthCheck.get("/health", async (c) => {

@@ -34,7 +34,7 @@ const STRUCTURED_SINCE = "2025-06-18";
 
 /**
  * Serves the routes of `app` as tools over stateless Streamable HTTP (https://modelcontextprotocol.io). Call it after
- * the routes; a new route becomes a tool without further code. A call of a tool is a request of its route, which
+ * the routes; a new route becomes a tool without further code. A tool call is a request to its route, which
  * authenticates and counts it. Any other message counts as a request of its own.
  */
 export function serveMcp(app: OpenAPIHono<AppEnv>): void {
@@ -57,7 +57,7 @@ export function serveMcp(app: OpenAPIHono<AppEnv>): void {
 }
 
 /**
- * Responds to a call of a tool with its route; undefined for any other message. `isCounted` says whether the route has
+ * Responds to a tool call with its route; undefined for any other message. `isCounted` says whether the route has
  * authenticated and counted the call, because a call with invalid arguments reaches no route.
  */
 async function callTool(
@@ -84,7 +84,7 @@ async function callTool(
 /**
  * Reads the message of a request; null for a GET or DELETE, which has none.
  *
- * @throws ApiError `invalid_request` for a message that is no object. A batch is rejected, too, because the protocol
+ * @throws ApiError `invalid_request` for a message that is not an object. A batch is rejected, too, because the protocol
  *   has none since version 2025-06-18, and a batch of a hundred calls would make a response of a hundred pages.
  */
 async function readMessage(c: Context<AppEnv>): Promise<JsonObject | null> {
@@ -165,7 +165,7 @@ function toResult(status: number, body: unknown, isStructured: boolean) {
   return { content: [{ type: "text" as const, text: JSON.stringify(body ?? { status }) }] };
 }
 
-/** Makes the request of a call. An argument that is no parameter belongs to the body. */
+/** Makes the request of a call. An argument that is not a parameter belongs to the body. */
 function toRequest(
   c: Context<AppEnv>,
   { definition, method, path, parameters, hasBody }: Tool,

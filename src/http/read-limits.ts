@@ -21,7 +21,7 @@ export const endSlowReads = createMiddleware<AppEnv>(async (c, next) => {
 
 /**
  * Maximum rows of lists that an isolate reads at once, for all its requests. An isolate has 128 MB, and a page of a
- * hundred of the largest leads takes up to 8 MB while it is decrypted, so six of them fit beside everything else. A
+ * hundred of the largest leads takes up to 8 MB while it is decrypted, so six of them fit alongside everything else. A
  * page of 25 ordinary leads takes less than 1 MB.
  */
 export const ROWS_IN_FLIGHT_MAX = 600;

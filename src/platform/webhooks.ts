@@ -237,7 +237,7 @@ export const disableWebhook = operation({
     const before = await findFields(db, webhookId);
     if (before.disabledAt === null)
       call.noteChange?.({ webhookId, ...diffFields(before, { ...before, disabledAt: now }) });
-    // Not retried: a second try could disable a subscription that somebody has enabled again.
+    // Not retried: a second try could disable a subscription that was enabled again in between.
     const wakeUps = await commit(withoutRetries(db), disableSubscription(webhookId, now));
     call.ctx.waitUntil(sendWakeUps(call.env, database, wakeUps));
     return {};
@@ -291,7 +291,7 @@ export const endSecretOverlap = operation({
   async run(call, { webhookId }) {
     const { db } = await findWebhook(call, webhookId);
     call.noteChange?.({ webhookId });
-    // Not retried: a second try could end the overlap of a rotation that somebody has made since.
+    // Not retried: a second try could end the overlap of a rotation that was made in between.
     await commit(withoutRetries(db), endOverlap(webhookId, Date.now()));
     return {};
   },

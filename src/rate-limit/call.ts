@@ -8,7 +8,7 @@ const WAIT_MS = 20;
  * unreachable. A call whose reply was lost may have been carried out, so the call must be safe to repeat. One that
  * counts may count once more for each lost reply.
  *
- * @throws the error of the last call; a call of an overloaded object is not retried.
+ * @throws the error of the last call; a call to an overloaded object is not retried.
  */
 export function callObject<T extends Rpc.DurableObjectBranded, Reply>(
   { JURISDICTION: jurisdiction }: Env,

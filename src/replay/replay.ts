@@ -46,14 +46,14 @@ export interface Range {
   status?: number | StatusClass | null;
   /** Where the previous call stopped, and when the first call was made; null in the first call. */
   after?: Position | null;
-  /** Whether to count the events only, and send nothing. */
+  /** Whether to only count the events, and send nothing. */
   dryRun?: boolean;
 }
 
 export interface Replayed {
   /** The number of events that were scheduled. */
   count: number;
-  /** Where the next call for the range continues; null once all of the range was examined. */
+  /** Where the next call for the range continues; null once the whole range has been examined. */
   next: Position | null;
   /** The queue for its wake-up message. */
   queue: QueueName;
@@ -63,8 +63,8 @@ export interface Replayed {
  * Enables a disabled subscription again. With `since`, also replays the events since then that it has not received,
  * of the types that it lists. Events from before its creation are left out.
  *
- * @param after where the previous call stopped. A call that continues does not enable the subscription, because
- *   somebody may have disabled it since the first one.
+ * @param after where the previous call stopped. A call that continues does not enable the subscription, because it
+ *   may have been disabled since the first call.
  * @returns null, without sending anything, if events are to be sent to a subscription that is disabled, or whose
  *   workspace has no access.
  * @throws InputError if there is no such subscription.
@@ -80,7 +80,7 @@ export async function enableAndReplay(
     const { accessGranted } = await findSubscription(db, subscriptionId, now);
     if (!accessGranted) return null;
   }
-  // Not retried: a second try could enable a subscription that somebody has disabled again.
+  // Not retried: a second try could enable a subscription that was disabled again in between.
   const { subscription } = await commit(withoutRetries(db), {
     enabled: after === null ? enableSubscription(subscriptionId) : undefined,
     subscription: knownSubscription(subscriptionId, now),
@@ -121,7 +121,7 @@ export function inactiveWebhook(): InputError {
 interface Candidate {
   eventId: string;
   type: WebhookEvent;
-  /** Whether the subscription lists its type, and it is no test. */
+  /** Whether the subscription lists its type, and it is not a test. */
   isListed: 0 | 1;
   /** The state in the row of the delivery. */
   storedState: DeliveryState | null;
@@ -227,7 +227,7 @@ async function replayRange(
  * Sends events by id, whatever their state; pending deliveries are brought forward. They are due in the slots of resends,
  * whatever replays have scheduled. The transaction is tried once.
  *
- * Somebody has asked for these requests, so they wait neither for spacing nor for `Retry-After`. Only the slots bound how
+ * A person has asked for these requests, so they wait neither for spacing nor for `Retry-After`. Only the slots bound how
  * many are sent. A call is therefore rejected once the slots of `RESENDS_AHEAD_MS` are taken.
  *
  * @returns how many deliveries it made pending or brought forward.

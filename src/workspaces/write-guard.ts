@@ -48,7 +48,7 @@ const DENIED: ErrorCode = "workspace_access_denied";
  *     SELECT json_extract('{}', 'write refused: invalid_api_key')
  *
  * which fails, because that is not a JSON path. The error quotes the path (`toRefusal`). If the request may write, the
- * path is `$`, which is valid. SQLite raises errors of one's own in triggers only.
+ * path is `$`, which is valid. SQLite raises custom errors in triggers only.
  *
  * @param refusal SQL: the error code if the request is refused, or else null.
  */

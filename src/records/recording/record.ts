@@ -47,7 +47,7 @@ export interface RecordingPlan<Changed = number> {
   isIdempotent: boolean;
   /**
    * The error to throw if the database rejects a reference although the call was planned again; by default, the workspace
-   * is unknown. If the call is valid, this is no InputError, because the platform does not repeat an invalid call.
+   * is unknown. If the call is valid, this is not an InputError, because the platform does not repeat an invalid call.
    */
   missing?: Error;
 }
@@ -82,7 +82,7 @@ export async function record<Input extends { workspaceId: string }, Changed>(
   const planned = await plan(input, context);
   const committed = commitPlan(planned).catch(async (error) => {
     if (!isReferenceMissing(error)) throw error;
-    // A lead that a run refers to may have been erased since the call was planned. The second plan knows.
+    // A lead that a run refers to may have been erased since the call was planned. The second plan finds that out.
     return commitPlan(await plan(input, context));
   });
   const { changed, wakeUps } = await refuseMissing(committed, planned.missing);
@@ -130,7 +130,7 @@ export function reports<T extends z.ZodType>(report: T) {
   );
 }
 
-/** Removes records whose id an earlier record has. */
+/** Removes records that have the id of an earlier one. */
 export function uniqueById<T extends { id: string }>(records: T[]): T[] {
   const first = new Map(records.toReversed().map((record) => [record.id, record]));
   return records.filter((record) => first.get(record.id) === record);
