@@ -114,7 +114,8 @@ async function handleEarlyRead(
     cacheKey(c, keyHash, database, reads.bookmarkOf(bindingOf(c.env, database)));
   } else if (!c.error) {
     // A route that succeeds without a read must still be refused. If the route failed, `handleError` has awaited this
-    // admission, and responded with the refusal.
+    // admission, and responded with the refusal. Hono would add the headers of the route's response, such as `Allow`.
+    c.res = undefined;
     throw decided.error;
   }
 }
