@@ -352,9 +352,11 @@ async function shift(
   const faults = await findFaults(address, waitSeconds, { id: version, headers, wasUnhealthy });
   if (faults.length > 0)
     throw new Error(
-      [`The new version fails its test, and gets no traffic; ${former} serves:`, ...faults].join(
-        "\n  ",
-      ),
+      [
+        `The new version fails its test, and gets no traffic; ${former} serves:`,
+        ...faults,
+        `${version} stays in the deployment with 0%. Fix this, and run the command again.`,
+      ].join("\n  "),
     );
   // Wrangler also updates the settings that belong to no version, such as the sampling of logs.
   const { ok, complaint } = await wrangler.ask("versions", "deploy", `${version}@100`, "--yes");

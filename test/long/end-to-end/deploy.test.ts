@@ -142,7 +142,9 @@ describe("npm run deploy, one version after the other,", () => {
     expect(output).toContain(
       `The new version fails its test, and gets no traffic; ${former} serves:\n  GET /health responds with 503`,
     );
-    expect([code, worker().deployments[0]]).toEqual([1, { [former]: 100, [newest().id]: 0 }]);
+    const { id } = newest();
+    expect(output).toContain(`\n  ${id} stays in the deployment with 0%. Fix this, and run`);
+    expect([code, worker().deployments[0]]).toEqual([1, { [former]: 100, [id]: 0 }]);
   });
 
   test("rotates secrets, also while the service is unhealthy and the latest version does not serve", async () => {
