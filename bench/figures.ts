@@ -7,7 +7,7 @@ export const FIGURES = {
   cold_read_hops: ["hops", "a read with a key that it does not know", "naive_read_hops"],
   naive_read_hops: ["hops", "key, quota and data in sequence", "3, one for each"],
   flood_hops: ["hops", "a request over a quota that is known to be used up", "0"],
-  rows_read_over_limit: ["rows", "read by the dearest page beyond its items", "1"],
+  rows_read_over_limit: ["rows", "read by the most expensive page beyond its items", "1"],
   deep_page_ratio: ["×", "time of the deepest page", "time of the first page"],
   framework_ratio: ["×", "reads per second of the shipped Worker", "a bare handler, same query"],
   recording_ratio: ["×", "leads recorded per second, 100 per call", "raw inserts in D1 batches"],

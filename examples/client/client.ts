@@ -33,8 +33,8 @@ export interface CreationOptions extends Options {
 }
 
 /**
- * The API, typed. Lists are fetched page by page as they are iterated, newest first. A call beyond the
- * quota waits and is retried, like one that fails for a moment; any other error response is thrown as an
+ * The API, typed. Lists are fetched page by page as they are iterated, newest first. A call beyond the rate
+ * limit waits and is retried, and so is one that fails temporarily. Any other error response is thrown as an
  * `ApiError`.
  */
 export class Client {

@@ -39,7 +39,7 @@ export class Copy {
   }
 }
 
-/** How long a list may lag behind an event, generously. */
+/** How long a list may lag behind an event, with a generous margin. */
 const LIST_LAG_MS = 60_000;
 
 /** Records of one kind, by id. */

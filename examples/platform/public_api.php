@@ -5,7 +5,7 @@
 //
 // PHP writes [] as a list. An empty object inside the input, such as customFields, is `(object) []`.
 
-// How often a call that records is made while the service fails: a repeated one changes nothing.
+// How many times a call that records is tried while the service fails. Repeating it changes nothing.
 const PLATFORM_TRIES = 4;
 
 /** An error response. Its code is null if it came from something in between, such as a proxy. */

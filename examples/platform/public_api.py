@@ -10,7 +10,7 @@ import time
 import urllib.error
 import urllib.request
 
-# How often a call that records is made while the service fails: a repeated one changes nothing.
+# How many times a call that records is tried while the service fails. Repeating it changes nothing.
 TRIES = 4
 
 

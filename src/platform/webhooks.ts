@@ -93,11 +93,11 @@ export const readWebhook = operation({
 
 export const updateWebhook = operation({
   about:
-    "Changes a subscription's URL, events, description or custom headers. Its secret and history stay. Pending deliveries go to the new URL; a request to the old one starts at most 2 s after the call. Pending deliveries of a type that it no longer lists are cancelled. Custom headers are dropped if the URL gets another origin, unless the same call gives `headers`.",
+    "Changes a subscription's URL, events, description or custom headers. Its secret and history stay. Pending deliveries go to the new URL; no request to the old one starts more than 2 s after the call. Pending deliveries of a type that it no longer lists are cancelled. Custom headers are dropped if the URL gets another origin, unless the same call gives `headers`.",
   input: z
     .strictObject({
       webhookId: WebhookId,
-      url: z.string().max(URL_MAX_LENGTH).nullish().describe("as at its creation"),
+      url: z.string().max(URL_MAX_LENGTH).nullish().describe("under the same rules as a new one"),
       events: z.array(WebhookEvent).min(1).nullish(),
       description: label(DESCRIPTION_MAX_LENGTH).nullish().describe("null or empty: none"),
       headers: CustomHeaders.nullish().describe(
@@ -106,7 +106,11 @@ export const updateWebhook = operation({
       setHeaders: CustomHeaders.nullish().describe(
         "instead of headers: adds these, or replaces those of the same names; the others stay",
       ),
-      removeHeaders: z.array(z.string()).max(100).nullish().describe("instead of headers: names"),
+      removeHeaders: z
+        .array(z.string())
+        .max(100)
+        .nullish()
+        .describe("instead of headers: removes these"),
       expected: z
         .strictObject({
           url: z.string().optional(),

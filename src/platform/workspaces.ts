@@ -51,7 +51,7 @@ const AdminEmails = z
   .max(50)
   .nullish()
   .describe(
-    "administrators, who receive e-mails about subscriptions that fail, recover, are disabled or reject an event type: an address, or an address and the language of the e-mails to it, which is French otherwise",
+    "administrators, who receive e-mails about subscriptions that fail, recover, are disabled or reject an event type; each is an address, or an address with the language of its e-mails, French by default",
   );
 
 export const createWorkspace = operation({

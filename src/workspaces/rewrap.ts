@@ -10,7 +10,7 @@ import { isWritable } from "./write-lock.ts";
 
 export const Resealed = z.object({
   resealed: z.int(),
-  remaining: z.int().describe("those still under other keys, without unreadable ones"),
+  remaining: z.int().describe("those still under other keys, except unreadable ones"),
   unreadable: z.int().describe("those that no key can decrypt; the log names their workspaces"),
 });
 export type Resealed = z.infer<typeof Resealed>;
