@@ -8,8 +8,8 @@ import type { Watched } from "./watchdog-thread.ts";
 
 /** How long a test may go on after its own time limit, which ends all that do not block their thread. */
 const GRACE_MS = 30_000;
-/** How long a file may take to load, and between two tests. */
-const BETWEEN_MS = 300_000;
+/** How long a file may take to load, and between two tests, where `beforeAll` may have ten minutes. */
+const BETWEEN_MS = 600_000 + GRACE_MS;
 
 const shared = globalThis as { watchdog?: Worker };
 shared.watchdog ??= new Worker(new URL("./watchdog-thread.ts", import.meta.url));

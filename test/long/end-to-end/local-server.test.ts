@@ -148,7 +148,7 @@ test("npm run listen shows every kind of event that npm run trigger causes, and 
     expect(headers["content-type"]).toBe("application/json; charset=utf-8");
     expect(headers.host).toBe(new URL(target.url).host);
     await until(() => listener.output().includes(`${kind}  ${event.id}  200\n`));
-    expect(listener.output()).toContain(`X-Service-Signature: ${signed}\n${body}\n`);
+    await until(() => listener.output().includes(`X-Service-Signature: ${signed}\n${body}\n`));
   }
   expect(statuses.toSorted()).toEqual(["active", "paused"]);
   expect(await endByCtrlC(listener)).toBe(0);
