@@ -15,7 +15,7 @@ import { queueOf } from "./policy.ts";
  * message or their dispatch has died (`findLate`).
  *
  * The conditions apply the decisions of policy.ts that the rows store: the priority and due time of a delivery, and
- * `blockedUntil` and `streakRetryAt` of its subscription. Two forms of this must agree. `MAY_BE_SENT_AT` computes when a
+ * `blockedUntil` and `streakRetryAt` of its subscription. Two forms of this must agree. `nextAttemptAt` computes when a
  * delivery may be sent. `IS_DUE` and `IS_UNBLOCKED` (round.ts) select the deliveries that may be sent now, through the
  * index.
  *
@@ -55,21 +55,23 @@ export const IS_SPACED = sql`${subscriptions.blockedUntil} > 0`;
  * `streakRetryAt` may be: for example, a manual send that fails does not move it. Without this bound, the delivery would
  * then count as late (`findLate`) as soon as the attempt has failed.
  */
-export const MAY_BE_SENT_AT = sql<number>`max(
-  iif(${deliveries.priority} = ${MANUAL}, 0, ${subscriptions.blockedUntil}),
-  iif(${deliveries.priority} = ${IN_STREAK},
-    max(coalesce(${deliveries.lastAt}, 0), min(${deliveries.dueAt}, ${subscriptions.streakRetryAt})),
-    ${deliveries.dueAt}))`;
+export function nextAttemptAt(): SQL<number> {
+  return sql`max(
+    iif(${deliveries.priority} = ${MANUAL}, 0, ${subscriptions.blockedUntil}),
+    iif(${deliveries.priority} = ${IN_STREAK},
+      max(coalesce(${deliveries.lastAt}, 0), min(${deliveries.dueAt}, ${subscriptions.streakRetryAt})),
+      ${deliveries.dueAt}))`;
+}
 
 /**
  * SQL expression: when the subscription may be sent its next delivery; null if none is pending. Of each line, the
- * delivery that is due first suffices. Besides its due time, `MAY_BE_SENT_AT` depends on `blockedUntil` and
+ * delivery that is due first suffices. Besides its due time, `nextAttemptAt` depends on `blockedUntil` and
  * `streakRetryAt`, which are the same for the whole line, and on `lastAt`, which is past.
  *
  * @param condition restricts the deliveries that count.
  */
 export function nextSendAt(condition: SQL = sql`1`): SQL<number | null> {
-  return sql`(SELECT min((SELECT ${MAY_BE_SENT_AT} FROM ${deliveries}
+  return sql`(SELECT min((SELECT ${nextAttemptAt()} FROM ${deliveries}
     WHERE ${IS_IN_LINE} AND ${condition} ORDER BY ${deliveries.dueAt} LIMIT 1)) FROM ${LINES})`;
 }
 

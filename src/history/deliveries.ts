@@ -9,7 +9,7 @@ import { type Database, query } from "../db/client.ts";
 import { cutPage, type Page, type PageRequest } from "../db/page.ts";
 import { deliveries, events, leads, subscriptions, workspaces } from "../db/schema.ts";
 import { deliveryState } from "../db/states.ts";
-import { MAY_BE_SENT_AT } from "../delivery/due.ts";
+import { nextAttemptAt } from "../delivery/due.ts";
 import { openDataKey } from "../encryption/personal-data.ts";
 import { readSubject, SUBJECT } from "../events/subject.ts";
 import { isSubscription } from "../subscriptions/subscriptions.ts";
@@ -63,7 +63,7 @@ export const DELIVERY_COLUMNS = {
   createdAt: events.createdAt,
   state: SHOWN_STATE.as("shown_state"),
   attempts: deliveries.attemptsMade,
-  dueAt: MAY_BE_SENT_AT.as("next_attempt_at"),
+  dueAt: nextAttemptAt().as("next_attempt_at"),
   settledAt: deliveries.settledAt,
   lastAt: deliveries.lastAt,
   lastOutcome: deliveries.lastOutcome,

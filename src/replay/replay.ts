@@ -8,7 +8,7 @@ import { qb } from "../db/builder.ts";
 import { commit, type Database, type Part, withoutRetries } from "../db/client.ts";
 import { deliveries, events, PRIORITY, type Priority, subscriptions } from "../db/schema.ts";
 import { deliveryState, listsType } from "../db/states.ts";
-import { MAY_BE_SENT_AT } from "../delivery/due.ts";
+import { nextAttemptAt } from "../delivery/due.ts";
 import type { QueueName } from "../delivery/policy.ts";
 import type { StatusClass } from "../history/deliveries.ts";
 import {
@@ -158,7 +158,7 @@ function selectCandidates(subscriptionId: string, slotAt: SQL, which: SQL): SQL 
       ${deliveries.attempts} AS attempts,
       ${deliveries.dueAt} AS dueAt,
       ${deliveries.deliveredEarlier} AS deliveredEarlier,
-      ${MAY_BE_SENT_AT} AS nextAttemptAt,
+      ${nextAttemptAt()} AS nextAttemptAt,
       ${deliveries.lastOutcome} AS outcome,
       ${deliveries.lastStatus} AS status,
       ${slotAt} AS nextSlotAt
