@@ -56,7 +56,7 @@ import {
  * that does not have it yet.
  */
 
-/** How long a lease lasts after the last round that claimed. A request only starts if it must end before the lease. */
+/** How long a lease lasts after the last round that claimed. A request only starts if it is recorded in time. */
 export const LEASE_MS = POST_TIMEOUT_MS + 10_000;
 
 /**

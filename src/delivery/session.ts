@@ -37,7 +37,7 @@ import type {
 } from "./round.ts";
 import type { OutcomeWithResponse, PreparedDelivery, Target } from "./sender.ts";
 
-/** Maximum time before the round is requested that records an outcome. */
+/** Maximum time from the end of an attempt until the round is requested that records its outcome. */
 const RECORD_WITHIN_MS = 1_000;
 /** How long a round waits for those of other sessions, so that they share one transaction. */
 const ROUND_WAIT_MS = 10;
@@ -316,10 +316,13 @@ export class DeliverySession {
     return now >= this.#confirmedAt && now - this.#confirmedAt < CONFIRMED_MS;
   }
 
-  /** Whether a request that starts now ends before the lease does. */
+  /**
+   * Whether a request that starts now is recorded before the lease ends. Later, another dispatch may send its delivery
+   * again.
+   */
   #isLeasedForRequest(now: number): boolean {
     const { leasedUntil = 0 } = this.#subscription ?? {};
-    return now + DNS_BEFORE_POST_MS + POST_TIMEOUT_MS < leasedUntil;
+    return now + DNS_BEFORE_POST_MS + POST_TIMEOUT_MS + RECORD_WITHIN_MS < leasedUntil;
   }
 
   /** How long until the oldest outcome must be recorded, in milliseconds; undefined if there is none. */

@@ -220,7 +220,7 @@ export const EVENTS: Fault[] = [
   ]),
   ...faultsIn("", [
     ["delivery/session.ts", "Math.max(this.#pace.blockedUntil, ports.now() + NOT_ATTEMPTED_WAIT_MS)", "ports.now() + NOT_ATTEMPTED_WAIT_MS", "a failure of ours does not shorten a wait that the endpoint asked for"],
-    ["delivery/session.ts", "return now + DNS_BEFORE_POST_MS + POST_TIMEOUT_MS < leasedUntil;", "return now < leasedUntil;", "no request outlasts its lease"],
+    ["delivery/session.ts", "return now + DNS_BEFORE_POST_MS + POST_TIMEOUT_MS + RECORD_WITHIN_MS < leasedUntil;", "return now < leasedUntil;", "no request outlasts its lease"],
     ["email/announce.ts", "`${sweepPositions.part} = ${PART} AND ${sweepPositions.position} = ${UNTIL}`", "`${sweepPositions.part} = ${PART}`", "a run of the e-mails that ends late leaves the lock of another one"],
     ["history/delivery.ts", "if (earlierSecrets?.some(hasJustEnded)) return {};", "", "an attempt shows no signature that it may not have had"],
     ["subscriptions/rotation.ts", ".set({ earlierSecrets: ended })", ".set({ earlierSecrets: null })", "an attempt shows the signatures of an overlap that was ended"],
