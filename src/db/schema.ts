@@ -367,8 +367,9 @@ export const PRIORITY = {
   /** Not tried yet. */
   untried: 1,
   /**
-   * Due once `streakRetryAt` of its subscription has come, if not earlier by its retry schedule. All its failures fall
-   * within one streak, the current one or the last, or went to a URL that the subscription does not have any more.
+   * Due once `streakRetryAt` of its subscription has come, if not earlier by its retry schedule. One of these
+   * holds: all its failures fall within one streak, the current one or the last; a manual send of it failed within that
+   * streak; or its failures went to a URL that the subscription does not have any more.
    */
   inStreak: 2,
   /** Due by its retry schedule, or by the slot of a replay. */

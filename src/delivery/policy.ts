@@ -324,20 +324,23 @@ export function reschedule(pace: Pace, attempt: Attempt, random: number): Resche
   return { ...pending, attempts, dueAt: endedAt + waitMs };
 }
 
-/** Returns `inStreak` while the delivery has only failed within the current streak, and `scheduled` afterwards. */
+/**
+ * Returns `inStreak` while the delivery has only failed within the current streak, or after a manual send that failed
+ * within it, and `scheduled` otherwise. Either way, it keeps its own retry schedule.
+ */
 function priorityAfterFailure({ streak }: Pace, { delivery, outcome }: Attempt): Priority {
   // An event that cannot be read says nothing about the endpoint, so the end of a streak does not make it due. Otherwise,
   // while requests are spaced, it would be due again at once after each attempt, because none of them moves
   // `streakRetryAt`.
   if (outcome.kind === "unreadable") return PRIORITY.scheduled;
-  if (delivery.attempts > 0) {
-    const hasFailedOnlyInStreak =
-      delivery.priority !== PRIORITY.scheduled && hasFailedIn(streak, delivery);
-    return hasFailedOnlyInStreak ? PRIORITY.inStreak : PRIORITY.scheduled;
-  }
-  // A manual send that fails begins no streak.
-  const beginsStreak = delivery.priority !== PRIORITY.manual;
-  return beginsStreak || streak !== null ? PRIORITY.inStreak : PRIORITY.scheduled;
+  // Somebody wants it soon, whatever failed before. A manual send that fails begins no streak.
+  if (delivery.priority === PRIORITY.manual)
+    return streak === null ? PRIORITY.scheduled : PRIORITY.inStreak;
+  // The first failure begins a streak, or falls within one.
+  if (delivery.attempts === 0) return PRIORITY.inStreak;
+  const hasFailedOnlyInStreak =
+    delivery.priority !== PRIORITY.scheduled && hasFailedIn(streak, delivery);
+  return hasFailedOnlyInStreak ? PRIORITY.inStreak : PRIORITY.scheduled;
 }
 
 /** Returns the record of each event type after one more attempt. */

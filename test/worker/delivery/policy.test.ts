@@ -490,8 +490,12 @@ describe("the end of a streak", () => {
     expect(priorityAfter(INITIAL_PACE, delivery())).toBe(PRIORITY.inStreak);
   });
 
-  test("concerns a manual send only if a streak has begun before", () => {
-    const of = delivery({ priority: PRIORITY.manual });
+  test.each([
+    ["had ended", { attempts: 0, lastAt: NOW - 1 }],
+    ["failed before the streak", { attempts: 4, lastAt: NOW - 1 }],
+    ["failed within the streak", { attempts: 4, lastAt: NOW }],
+  ])("concerns a manual send of what %s only if a streak has begun before", (_, before) => {
+    const of = delivery({ priority: PRIORITY.manual, ...before });
     expect(priorityAfter(INITIAL_PACE, of)).toBe(PRIORITY.scheduled);
     expect(priorityAfter(streaking, of)).toBe(PRIORITY.inStreak);
   });
