@@ -1,6 +1,6 @@
 import { MINUTE_MS } from "./contract/time.ts";
 import { Budget } from "./db/budget.ts";
-import { commit, query } from "./db/client.ts";
+import { CLEANUP_MAX, commit, query } from "./db/client.ts";
 import { DIRECTORY, databaseNames, hasOneDatabase, openDirectory } from "./db/databases.ts";
 import { findPosition, updatePosition } from "./db/sweep-positions.ts";
 import {
@@ -44,7 +44,7 @@ interface JobContext extends Placement {
 type Job = (context: JobContext) => Promise<unknown>;
 
 /** The jobs that continue while their budget lasts, in each database. */
-const LONG_JOBS: Job[] = [announceNews, deleteExpiredEvents, deleteRemovedAutomations];
+const LONG_JOBS: Job[] = [announceNews, deleteExpiredEvents, deleteRemovedAutomations, deleteEnded];
 /** The jobs that take a few statements, in each database. */
 const SHORT_JOBS: Job[] = [requeueLate, exhaust, limitPending, deleteOld];
 
@@ -111,6 +111,13 @@ async function deleteRemovedAutomations({ db, now, budget }: JobContext): Promis
   await cleanUpAutomations(db, now, () => budget.hasMore());
 }
 
+/** Deletes the rows of deleted subscriptions, of which four keys can make more than a thousand a minute. */
+async function deleteEnded({ db, budget }: JobContext): Promise<void> {
+  let deleted: number;
+  do deleted = await commit(db, deleteEndedSubscriptions());
+  while (deleted === CLEANUP_MAX && budget.hasMore());
+}
+
 async function exhaust({ db, now }: JobContext): Promise<void> {
   await commit(db, exhaustExpired({ now }));
 }
@@ -138,12 +145,11 @@ async function requeueLate({ database, db, env, now }: JobContext): Promise<void
   await updatePosition(db, part, after);
 }
 
-/** Deletes rows that are stored for a limited time, and those of deleted subscriptions. */
+/** Deletes rows that are stored for a limited time. */
 async function deleteOld({ db, now }: JobContext): Promise<void> {
   await commit(db, deleteOldErasedLeads(now));
   await commit(db, deleteOldAuditEntries(now));
   await commit(db, deleteOldCounts(now));
-  await commit(db, deleteEndedSubscriptions());
 }
 
 async function resumeMoves({ env, budget }: JobContext): Promise<void> {

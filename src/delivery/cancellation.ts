@@ -2,7 +2,7 @@ import { and, isNull, type SQL, sql } from "drizzle-orm";
 import { WebhookEvent } from "../contract/enumerations.ts";
 import { EXPIRES_AFTER_MS, PENDING_MAX } from "../contract/limits.ts";
 import { qb } from "../db/builder.ts";
-import { CLEANUP_MAX, combine, prepared, readAs, type Statements } from "../db/client.ts";
+import { CLEANUP_MAX, combine, counted, prepared, readAs, type Statements } from "../db/client.ts";
 import { deliveries, deliveryCounts, PRIORITY, subscriptions } from "../db/schema.ts";
 import { isCancelledLazily } from "../db/states.ts";
 import { isWritable } from "../workspaces/write-lock.ts";
@@ -222,20 +222,23 @@ export function exhaustOverflow(subscriptionId: string, now: number): Statements
   return readAs(statements, ({ exhausted }) => exhausted.length);
 }
 
+/** In the order of the index of deleted subscriptions, so that SQLite reads no others. */
 const ENDED = sql`SELECT ${subscriptions.workspaceId}, ${subscriptions.id} FROM ${subscriptions}
   WHERE ${subscriptions.deletedAt} IS NOT NULL AND ${IS_WRITABLE}
     AND NOT EXISTS (SELECT 1 FROM ${PENDING} WHERE ${IS_PENDING})
-  ORDER BY ${subscriptions.id} LIMIT ${CLEANUP_MAX}`;
+  ORDER BY ${subscriptions.workspaceId}, ${subscriptions.createdAt}, ${subscriptions.id} LIMIT ${CLEANUP_MAX}`;
 
 /**
  * Deletes the rows of up to `CLEANUP_MAX` deleted subscriptions that have no pending deliveries left, with their daily
- * counts. Otherwise, a client that subscribes and unsubscribes all day could fill the database with counts.
+ * counts. Otherwise, a client that subscribes and unsubscribes all day could fill the database with counts. Reads how
+ * many subscriptions it has deleted.
  */
-export function deleteEndedSubscriptions(): Statements<unknown> {
-  return combine({
+export function deleteEndedSubscriptions(): Statements<number> {
+  const statements = combine({
     counts: sql`DELETE FROM ${deliveryCounts}
       WHERE (${deliveryCounts.workspaceId}, ${deliveryCounts.subscriptionId}) IN (${ENDED})`,
-    subscriptions: sql`DELETE FROM ${subscriptions}
-      WHERE (${subscriptions.workspaceId}, ${subscriptions.id}) IN (${ENDED})`,
+    deleted: counted(sql`DELETE FROM ${subscriptions}
+      WHERE (${subscriptions.workspaceId}, ${subscriptions.id}) IN (${ENDED})`),
   });
+  return readAs(statements, ({ deleted }) => deleted);
 }

@@ -160,6 +160,17 @@ describe("the sweep", () => {
     expect(await subscriptionRow(left.id)).toMatchObject({ cancelling: true });
   });
 
+  test("deletes thousands of deleted subscriptions in one run", async () => {
+    const { id, workspaceId } = await owed(1, NOW);
+    await db.run(sql`INSERT INTO subscriptions (id, workspace_id, url, events, sealed_secret, created_at, deleted_at)
+      WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000)
+      SELECT 'whk_ended' || i, ${workspaceId}, 'https://churn.example/', '[]', '', i, i FROM n`);
+    await sweep(isolated().env, NOW);
+    const stored = await db.select({ id: subscriptions.id }).from(subscriptions);
+    expect(stored.filter((row) => row.id.startsWith("whk_ended"))).toHaveLength(0);
+    expect(stored).toContainEqual({ id });
+  });
+
   test("deletes the daily counts of a deleted subscription, and no other's", async () => {
     const [done, left] = [await owed(1, NOW), await owed(1, NOW)];
     await dispatchAt(NOW, [done.id, left.id], answered(200));
