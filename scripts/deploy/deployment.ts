@@ -35,6 +35,7 @@ import {
   type FoundDatabases,
   findDatabases,
   findUnmigrated,
+  isEmpty,
   makeDatabases,
   migrateDatabases,
   migrationsHere,
@@ -126,7 +127,7 @@ export async function deploy(options: Options, environment: NodeJS.ProcessEnv): 
   };
   const jurisdiction = String(config.vars.JURISDICTION ?? "");
   const { existing, missing, misplaced } = found.databases;
-  // The queues come first: once the database is where it should be, none of them is replaced any more.
+  // The queues come first: once the database has tables, none of them is replaced any more.
   await makeQueues(cloudflare, found.queues, jurisdiction);
   await deleteEmpty(cloudflare, misplaced, options.configFile);
   await makeDatabases(cloudflare, [...misplaced, ...missing], jurisdiction);
@@ -180,8 +181,8 @@ async function inspect(
   const isMarked = there?.includes(MARK) === true;
   if (isMarked && !newDatabase) expectDirectory(databases.missing);
   const directory = databases.existing.find(({ binding }) => binding === "DB");
-  // Until there is a database, nothing is recorded, and no queue holds anything.
-  if (directory) expectPlaced(queues, jurisdiction);
+  // Until the directory has tables, nothing is recorded, and no queue holds anything.
+  if (directory && !(await isEmpty(cloudflare, directory))) expectPlaced(queues, jurisdiction);
   const secrets = SECRET_NAMES.filter((name) => !given[name] && !there?.includes(name));
   const unmigrated = await findUnmigrated(cloudflare, databases.existing, migrationsHere());
   if (directory) await expectAllThere(cloudflare, directory, all, databases.missing);

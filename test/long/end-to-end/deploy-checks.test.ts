@@ -207,6 +207,17 @@ test("npm run deploy names the id of the database that replaced the one a Worker
   expect(code).toBe(1);
 });
 
+test("npm run deploy replaces misplaced queues while the database in its jurisdiction is empty", async () => {
+  const { cloudflare } = site();
+  for (const name of QUEUES) cloudflare.addQueue(name, null);
+  cloudflare.addDatabase("public-api", "eu");
+  cloudflare.outage = /^GET .d1.database.*bookmark$/;
+  const { output } = await site().deploy();
+  expect(output).toContain("Replacing the queue webhook-deliveries, which is stored in no juris");
+  expect(output).toContain("Cloudflare rejects GET /accounts/");
+  expect(cloudflare.queues).toMatchObject(QUEUES.map(() => ({ jurisdiction: "eu" })));
+});
+
 test("npm run deploy says that a queue takes the paid plan only if its retention is refused", async () => {
   const { cloudflare } = site();
   cloudflare.keptSecondsMax = 86_400;
