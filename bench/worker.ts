@@ -6,8 +6,8 @@
 
 import { bindingOf, databaseNames } from "../src/db/databases.ts";
 import shipped, { AddressGate, KeyGate, Platform as ShippedPlatform } from "../src/index.ts";
+import { advanceMove } from "../src/moving/move.ts";
 import { sleep } from "../src/primitives/timing.ts";
-import { advanceMove } from "../src/workspaces/moving/move.ts";
 import { countedCall, interposed, interposedObjects } from "../test/support/interposed.ts";
 import { answerNaively, insertLeads, postBodies } from "./bare.ts";
 import {

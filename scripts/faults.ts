@@ -3,7 +3,7 @@
  * `test/faults`, or random mutations.
  *
  *     npm run faults -- --in delivery
- *     npm run faults -- --mutate records/automation-changes.ts --limit 20 --seed 3
+ *     npm run faults -- --mutate recording/automation-changes.ts --limit 20 --seed 3
  */
 import { spawnSync } from "node:child_process";
 import {

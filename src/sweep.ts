@@ -13,13 +13,13 @@ import { findLate } from "./delivery/due.ts";
 import { sendWakeUps } from "./delivery/messages.ts";
 import { announceProblems } from "./email/announce.ts";
 import { deleteOldCounts } from "./history/counts.ts";
+import { deleteOldErasedLeads } from "./lifecycle/erase-leads.ts";
+import { deleteExpired, parseRetention } from "./lifecycle/retention.ts";
 import { log, logError } from "./log.ts";
+import { continueMoves, settleMoves } from "./moving/move.ts";
 import { cleanUpAutomations } from "./records/removals.ts";
 import { noteServiceHealth, SWEPT } from "./service-health.ts";
 import { deleteOldAuditEntries } from "./workspaces/audit-trail.ts";
-import { deleteOldErasedLeads } from "./workspaces/lifecycle/erase-leads.ts";
-import { deleteExpired, parseRetention } from "./workspaces/lifecycle/retention.ts";
-import { continueMoves, settleMoves } from "./workspaces/moving/move.ts";
 import { type Placement, placementIn } from "./workspaces/placement.ts";
 
 /** How long a run may take before its jobs stop where they are. */

@@ -1,5 +1,5 @@
+import type { ExportItem } from "../../src/lifecycle/export.ts";
 import type { PlatformInput, PlatformOutput } from "../../src/platform/operations.ts";
-import type { ExportItem } from "../../src/workspaces/lifecycle/export.ts";
 import { openSteps } from "../shared/command.ts";
 import type { PlatformClient } from "../shared/platform-client.ts";
 import { printSlowly } from "../shared/terminal.ts";

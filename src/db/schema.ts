@@ -41,8 +41,8 @@ export type Language = "fr" | "en";
  * Why a workspace is write-locked in a database. `isWritable` excludes all three.
  *
  * - `draining`: it is about to leave this database, so no delivery starts.
- * - `locked`: triggers reject all writes (workspaces/moving/triggers.ts), because it is leaving, has just arrived, or
- *   lives elsewhere.
+ * - `locked`: triggers reject all writes (moving/triggers.ts), because it is leaving, has just arrived, or lives
+ *   elsewhere.
  * - `arriving`: it is being copied to this database.
  */
 export type WriteLock = "draining" | "locked" | "arriving";

@@ -11,7 +11,7 @@ import { callObject } from "../rate-limit/call.ts";
 import { invalidateKey } from "../rate-limit/invalidate-key.ts";
 import { hashApiKey, mintApiKey } from "../rate-limit/key-text.ts";
 import { lastHours } from "../rate-limit/usage.ts";
-import { refuseMissing } from "../records/recording/references.ts";
+import { refuseMissing } from "../recording/references.ts";
 import { listCreatedBy } from "../subscriptions/subscriptions.ts";
 import {
   type GatedKey,

@@ -6,11 +6,6 @@ import { ERASED_LEADS_KEPT_DAYS } from "../contract/limits.ts";
 import { Budget } from "../db/budget.ts";
 import { commit, query } from "../db/client.ts";
 import { DIRECTORY, openDirectory } from "../db/databases.ts";
-import { Reference, text } from "../primitives/text.ts";
-import { invalidateKey } from "../rate-limit/invalidate-key.ts";
-import { FoundLead, findPerson, SEARCHED_MAX } from "../records/finding.ts";
-import { selectLeads } from "../records/leads.ts";
-import { clearChanges } from "../workspaces/audit-trail.ts";
 import {
   beginErasure,
   closeKeys,
@@ -18,9 +13,14 @@ import {
   eraseAllRows,
   GATES_AT_ONCE,
   noteInvalidated,
-} from "../workspaces/lifecycle/erase.ts";
-import { eraseLeadRows } from "../workspaces/lifecycle/erase-leads.ts";
-import { type ExportItem, exportPage } from "../workspaces/lifecycle/export.ts";
+} from "../lifecycle/erase.ts";
+import { eraseLeadRows } from "../lifecycle/erase-leads.ts";
+import { type ExportItem, exportPage } from "../lifecycle/export.ts";
+import { Reference, text } from "../primitives/text.ts";
+import { invalidateKey } from "../rate-limit/invalidate-key.ts";
+import { FoundLead, findPerson, SEARCHED_MAX } from "../records/finding.ts";
+import { selectLeads } from "../records/leads.ts";
+import { clearChanges } from "../workspaces/audit-trail.ts";
 import {
   allPlacements,
   findDatabaseName,

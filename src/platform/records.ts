@@ -1,15 +1,15 @@
 import { z } from "@hono/zod-openapi";
 import { sendWakeUps } from "../delivery/messages.ts";
-import { CONFLICT_TRIES } from "../records/automation-changes.ts";
+import { CONFLICT_TRIES } from "../recording/automation-changes.ts";
 import {
   AutomationRecording,
   AutomationRemoval,
   planAutomations,
   planRemoval,
-} from "../records/recording/automation-recording.ts";
-import { LeadRecording, planLeads } from "../records/recording/lead-recording.ts";
-import { type CallContext, type RecordingPlan, record } from "../records/recording/record.ts";
-import { planRuns, RunRecording } from "../records/recording/run-recording.ts";
+} from "../recording/automation-recording.ts";
+import { LeadRecording, planLeads } from "../recording/lead-recording.ts";
+import { type CallContext, type RecordingPlan, record } from "../recording/record.ts";
+import { planRuns, RunRecording } from "../recording/run-recording.ts";
 import { type Call, operation } from "./operation.ts";
 
 const workspaceId = "wks_…";

@@ -1,8 +1,8 @@
 import { env, exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { WebhookEvent } from "../../src/contract/enumerations.ts";
-import type { ExportItem } from "../../src/workspaces/lifecycle/export.ts";
-import { advanceMove } from "../../src/workspaces/moving/move.ts";
+import type { ExportItem } from "../../src/lifecycle/export.ts";
+import { advanceMove } from "../../src/moving/move.ts";
 import {
   automationReport,
   errorOf,

@@ -1,8 +1,8 @@
 import { env, exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
+import { advanceMove } from "../../src/moving/move.ts";
 import { hashApiKey } from "../../src/rate-limit/key-text.ts";
 import { sweep } from "../../src/sweep.ts";
-import { advanceMove } from "../../src/workspaces/moving/move.ts";
 import {
   errorOf,
   leadReport,

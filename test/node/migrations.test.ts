@@ -6,7 +6,7 @@ import { SQLiteTable } from "drizzle-orm/sqlite-core";
 import { expect, test } from "vitest";
 import { ROOT } from "../../scripts/shared/checkout.ts";
 import * as schema from "../../src/db/schema.ts";
-import { createTriggers } from "../../src/workspaces/moving/triggers.ts";
+import { createTriggers } from "../../src/moving/triggers.ts";
 
 /** A database with all migrations applied. */
 const db = new DatabaseSync(":memory:");

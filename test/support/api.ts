@@ -11,9 +11,9 @@ import {
 import { randomId } from "../../src/contract/ids.ts";
 import type { WebhookDelivery } from "../../src/events/bodies.ts";
 import { app } from "../../src/http/app.ts";
+import type { ExportItem } from "../../src/lifecycle/export.ts";
 import type { PlatformInput } from "../../src/platform/operations.ts";
 import { mintApiKey } from "../../src/rate-limit/key-text.ts";
-import type { ExportItem } from "../../src/workspaces/lifecycle/export.ts";
 import { DATABASE, inDatabase, WORKSPACE_DB } from "./placement.ts";
 import { bodyOf, EVENTS_WITH_BODIES, type EventWithBody } from "./stored-bodies.ts";
 

@@ -2,7 +2,7 @@ import { env, exports } from "cloudflare:workers";
 import { getTableName } from "drizzle-orm";
 import { expect } from "vitest";
 import type { MoveStage } from "../../src/db/schema.ts";
-import { advanceMove, continueMoves, settleMoves } from "../../src/workspaces/moving/move.ts";
+import { advanceMove, continueMoves, settleMoves } from "../../src/moving/move.ts";
 import { MOVED } from "../../src/workspaces/table-registry.ts";
 import { leadReport, type openApi } from "./api.ts";
 import { databaseOf, NAMES, openSubscribedIn, valueIn } from "./databases.ts";

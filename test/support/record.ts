@@ -5,10 +5,10 @@ import {
   AutomationRemoval,
   planAutomations,
   planRemoval,
-} from "../../src/records/recording/automation-recording.ts";
-import { LeadRecording, planLeads } from "../../src/records/recording/lead-recording.ts";
-import { record as recordParsed } from "../../src/records/recording/record.ts";
-import { planRuns, RunRecording } from "../../src/records/recording/run-recording.ts";
+} from "../../src/recording/automation-recording.ts";
+import { LeadRecording, planLeads } from "../../src/recording/lead-recording.ts";
+import { record as recordParsed } from "../../src/recording/record.ts";
+import { planRuns, RunRecording } from "../../src/recording/run-recording.ts";
 import { WORKSPACE_DB } from "./placement.ts";
 
 const RECORDINGS = {

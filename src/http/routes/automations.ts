@@ -4,7 +4,7 @@ import { isId } from "../../contract/ids.ts";
 import { servesCrmSources } from "../../contract/served.ts";
 import { sendWakeUps } from "../../delivery/messages.ts";
 import { AUTOMATION, PAUSED } from "../../events/samples.ts";
-import { CONTROLLABLE, controlAutomation } from "../../records/automation-changes.ts";
+import { CONTROLLABLE, controlAutomation } from "../../recording/automation-changes.ts";
 import {
   Automation,
   findAutomation,

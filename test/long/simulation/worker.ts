@@ -19,7 +19,7 @@ export interface LoadedWorker {
   insertSubscription: typeof import("../../../src/subscriptions/creation.ts").insertSubscription;
   loadDataKeyToWrite: typeof import("../../../src/workspaces/data-keys.ts").loadDataKeyToWrite;
   sealSecret: typeof import("../../../src/endpoints/secrets.ts").sealSecret;
-  controlAutomation: typeof import("../../../src/records/automation-changes.ts").controlAutomation;
+  controlAutomation: typeof import("../../../src/recording/automation-changes.ts").controlAutomation;
   deleteSubscription: typeof import("../../../src/subscriptions/subscriptions.ts").deleteSubscription;
 }
 
@@ -35,7 +35,7 @@ const MODULES = [
   "subscriptions/subscriptions.ts",
   "endpoints/secrets.ts",
   "workspaces/data-keys.ts",
-  "records/automation-changes.ts",
+  "recording/automation-changes.ts",
 ];
 
 // Outside the Workers runtime, its base classes only have to store their arguments.

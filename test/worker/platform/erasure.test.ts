@@ -7,15 +7,11 @@ import { STATEMENTS_MAX } from "../../../src/db/budget.ts";
 import { commit, openDatabase } from "../../../src/db/client.ts";
 import { attempts, leads } from "../../../src/db/schema.ts";
 import { openedDataKeys } from "../../../src/encryption/personal-data.ts";
+import { beginErasure, closeWorkspace, eraseAllRows } from "../../../src/lifecycle/erase.ts";
+import { eraseLeadRows } from "../../../src/lifecycle/erase-leads.ts";
 import { eraseLeads as erasure } from "../../../src/platform/personal-data.ts";
 import type { Lead } from "../../../src/records/leads.ts";
 import { sweep } from "../../../src/sweep.ts";
-import {
-  beginErasure,
-  closeWorkspace,
-  eraseAllRows,
-} from "../../../src/workspaces/lifecycle/erase.ts";
-import { eraseLeadRows } from "../../../src/workspaces/lifecycle/erase-leads.ts";
 import {
   automationReport,
   errorOf,

@@ -5,10 +5,10 @@ import { RECORD_MAX_BYTES } from "../../../src/contract/limits.ts";
 import { isoTime } from "../../../src/contract/time.ts";
 import { openDatabase } from "../../../src/db/client.ts";
 import { leads } from "../../../src/db/schema.ts";
+import type { ExportItem } from "../../../src/lifecycle/export.ts";
+import { exportPage } from "../../../src/lifecycle/export.ts";
 import { hashApiKey } from "../../../src/rate-limit/key-text.ts";
 import { PERSONAL_FIELDS } from "../../../src/records/person.ts";
-import type { ExportItem } from "../../../src/workspaces/lifecycle/export.ts";
-import { exportPage } from "../../../src/workspaces/lifecycle/export.ts";
 import { EXPORT_KINDS, OWNED } from "../../../src/workspaces/table-registry.ts";
 import {
   automationReport,

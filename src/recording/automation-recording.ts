@@ -1,20 +1,20 @@
 import { z } from "@hono/zod-openapi";
-import { AutomationStatus, AutomationType } from "../../contract/enumerations.ts";
-import { AutomationId, Instant, several, WorkspaceId } from "../../contract/fields.ts";
-import { derivedId } from "../../contract/ids.ts";
-import { InputError } from "../../contract/input-error.ts";
-import { servesCrmSources } from "../../contract/served.ts";
-import { type Database, query, readAs } from "../../db/client.ts";
-import { Name, Reference } from "../../primitives/text.ts";
-import { timeBudget } from "../../primitives/timing.ts";
+import { AutomationStatus, AutomationType } from "../contract/enumerations.ts";
+import { AutomationId, Instant, several, WorkspaceId } from "../contract/fields.ts";
+import { derivedId } from "../contract/ids.ts";
+import { InputError } from "../contract/input-error.ts";
+import { servesCrmSources } from "../contract/served.ts";
+import { type Database, query, readAs } from "../db/client.ts";
+import { Name, Reference } from "../primitives/text.ts";
+import { timeBudget } from "../primitives/timing.ts";
+import { type AutomationRow, selectStoredAutomations } from "../records/automations.ts";
+import { deleteRemovedRuns, markAutomationsRemoved } from "../records/removals.ts";
 import {
   type Conflict,
   decideChange,
   storeChanges,
   type WantedAutomation,
-} from "../automation-changes.ts";
-import { type AutomationRow, selectStoredAutomations } from "../automations.ts";
-import { deleteRemovedRuns, markAutomationsRemoved } from "../removals.ts";
+} from "./automation-changes.ts";
 import { Agent, type CallContext, type RecordingPlan, reports } from "./record.ts";
 import { findReferenced } from "./references.ts";
 

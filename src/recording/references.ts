@@ -1,13 +1,13 @@
-import type { AutomationType } from "../../contract/enumerations.ts";
-import { isId } from "../../contract/ids.ts";
-import { InputError } from "../../contract/input-error.ts";
-import { type Database, query } from "../../db/client.ts";
-import { causeOf } from "../../db/errors.ts";
-import { beingErased, unknownWorkspace } from "../../workspaces/placement.ts";
-import { selectWorkspaces } from "../../workspaces/workspaces.ts";
-import { isErasing } from "../../workspaces/write-guard.ts";
-import { selectAutomations } from "../automations.ts";
-import { selectErasedLeads, selectLeads } from "../leads.ts";
+import type { AutomationType } from "../contract/enumerations.ts";
+import { isId } from "../contract/ids.ts";
+import { InputError } from "../contract/input-error.ts";
+import { type Database, query } from "../db/client.ts";
+import { causeOf } from "../db/errors.ts";
+import { selectAutomations } from "../records/automations.ts";
+import { selectErasedLeads, selectLeads } from "../records/leads.ts";
+import { beingErased, unknownWorkspace } from "../workspaces/placement.ts";
+import { selectWorkspaces } from "../workspaces/workspaces.ts";
+import { isErasing } from "../workspaces/write-guard.ts";
 
 /** A record that another record refers to. */
 export interface RecordReference {

@@ -1,6 +1,6 @@
 import { getTableName } from "drizzle-orm";
-import { leads } from "../../db/schema.ts";
-import { MOVED, MOVED_FIELDS } from "../table-registry.ts";
+import { leads } from "../db/schema.ts";
+import { MOVED, MOVED_FIELDS } from "../workspaces/table-registry.ts";
 
 /** Returns the statements that create all triggers. The migrations must create exactly these. */
 export function createTriggers(): string[] {

@@ -7,7 +7,12 @@ import { automations, runs } from "../db/schema.ts";
 import { selectWakeUps } from "../delivery/due.ts";
 import type { WakeUp } from "../delivery/messages.ts";
 import { announce, draftEvent } from "../events/outbox.ts";
-import { type AutomationRow, findAutomation, isShown, toAutomation } from "./automations.ts";
+import {
+  type AutomationRow,
+  findAutomation,
+  isShown,
+  toAutomation,
+} from "../records/automations.ts";
 
 /*
  * How a stored automation changes. A client changes it with `controlAutomation`, the platform with its reports

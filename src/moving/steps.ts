@@ -1,20 +1,20 @@
 import { and, eq, gt, inArray, isNotNull, isNull, sql } from "drizzle-orm";
-import { InputError } from "../../contract/input-error.ts";
-import { qb } from "../../db/builder.ts";
-import { commit, type Part, type Parts, type ResultsOf } from "../../db/client.ts";
-import { DIRECTORY, openNamed } from "../../db/databases.ts";
-import { type MoveStage, moves, subscriptions, workspaces } from "../../db/schema.ts";
-import { selectWakeUps } from "../../delivery/due.ts";
-import { sendWakeUps } from "../../delivery/messages.ts";
-import { log } from "../../log.ts";
-import { sleep } from "../../primitives/timing.ts";
-import { invalidateKey } from "../../rate-limit/invalidate-key.ts";
-import { listLiveKeys } from "../key-rows.ts";
+import { InputError } from "../contract/input-error.ts";
+import { qb } from "../db/builder.ts";
+import { commit, type Part, type Parts, type ResultsOf } from "../db/client.ts";
+import { DIRECTORY, openNamed } from "../db/databases.ts";
+import { type MoveStage, moves, subscriptions, workspaces } from "../db/schema.ts";
+import { selectWakeUps } from "../delivery/due.ts";
+import { sendWakeUps } from "../delivery/messages.ts";
 import { eraseLeftBehind, isEmpty } from "../lifecycle/erase.ts";
-import { beingErased, inTime } from "../placement.ts";
-import { countRows } from "../rows.ts";
-import { MOVED, MOVED_FIELDS } from "../table-registry.ts";
-import { insertEntry } from "../workspaces.ts";
+import { log } from "../log.ts";
+import { sleep } from "../primitives/timing.ts";
+import { invalidateKey } from "../rate-limit/invalidate-key.ts";
+import { listLiveKeys } from "../workspaces/key-rows.ts";
+import { beingErased, inTime } from "../workspaces/placement.ts";
+import { countRows } from "../workspaces/rows.ts";
+import { MOVED, MOVED_FIELDS } from "../workspaces/table-registry.ts";
+import { insertEntry } from "../workspaces/workspaces.ts";
 import { insertRows, measureChunk, selectChunk } from "./copying.ts";
 
 /*

@@ -1,9 +1,15 @@
 import { type Column, getTableColumns, getTableName, type SQL, sql } from "drizzle-orm";
 import type { SQLiteTable } from "drizzle-orm/sqlite-core";
-import { commaList, fromJson, qb, toJsonValue, unqualified } from "../../db/builder.ts";
-import { combine, jsonParameters, readAs, type Statements } from "../../db/client.ts";
-import { childrenAsJson, isAfter, type RowPosition, rowPosition, selectRows } from "../rows.ts";
-import { type ChildTable, isLinked, type OwnedTable } from "../table-registry.ts";
+import { commaList, fromJson, qb, toJsonValue, unqualified } from "../db/builder.ts";
+import { combine, jsonParameters, readAs, type Statements } from "../db/client.ts";
+import {
+  childrenAsJson,
+  isAfter,
+  type RowPosition,
+  rowPosition,
+  selectRows,
+} from "../workspaces/rows.ts";
+import { type ChildTable, isLinked, type OwnedTable } from "../workspaces/table-registry.ts";
 
 /*
  * Copies the rows of a workspace from one database, the source, to another, the target. Rows are read as JSON and

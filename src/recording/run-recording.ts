@@ -1,14 +1,14 @@
 import { z } from "@hono/zod-openapi";
 import { type SQL, sql } from "drizzle-orm";
-import { RunStatus, TriggerType } from "../../contract/enumerations.ts";
-import { AutomationId, Instant, LeadId, WorkspaceId } from "../../contract/fields.ts";
-import { derivedId } from "../../contract/ids.ts";
-import { servesCrmSources } from "../../contract/served.ts";
-import { runs as runsTable } from "../../db/schema.ts";
-import { announce, draftEvent } from "../../events/outbox.ts";
-import { text } from "../../primitives/text.ts";
-import { isShown } from "../automations.ts";
-import { insertRuns, type ReportedRun, toRun } from "../runs.ts";
+import { RunStatus, TriggerType } from "../contract/enumerations.ts";
+import { AutomationId, Instant, LeadId, WorkspaceId } from "../contract/fields.ts";
+import { derivedId } from "../contract/ids.ts";
+import { servesCrmSources } from "../contract/served.ts";
+import { runs as runsTable } from "../db/schema.ts";
+import { announce, draftEvent } from "../events/outbox.ts";
+import { text } from "../primitives/text.ts";
+import { isShown } from "../records/automations.ts";
+import { insertRuns, type ReportedRun, toRun } from "../records/runs.ts";
 import {
   type CallContext,
   planInsertion,

@@ -9,7 +9,7 @@ import {
   type SQL,
   sql,
 } from "drizzle-orm";
-import { commaList, inJson, qb, unqualified } from "../../db/builder.ts";
+import { commaList, inJson, qb, unqualified } from "../db/builder.ts";
 import {
   CLEANUP_MAX,
   combine,
@@ -19,13 +19,19 @@ import {
   type Part,
   readAs,
   type Statements,
-} from "../../db/client.ts";
-import { DIRECTORY } from "../../db/databases.ts";
-import { apiKeys, moves, subscriptions, workspaces } from "../../db/schema.ts";
-import { endSubscriptions } from "../../delivery/cancellation.ts";
-import { GATED_KEY, type GatedKey } from "../key-rows.ts";
-import { selectRows, sourcesOf } from "../rows.ts";
-import { type ChildTable, MOVED, OWNED, type OwnedTable, referencesTo } from "../table-registry.ts";
+} from "../db/client.ts";
+import { DIRECTORY } from "../db/databases.ts";
+import { apiKeys, moves, subscriptions, workspaces } from "../db/schema.ts";
+import { endSubscriptions } from "../delivery/cancellation.ts";
+import { GATED_KEY, type GatedKey } from "../workspaces/key-rows.ts";
+import { selectRows, sourcesOf } from "../workspaces/rows.ts";
+import {
+  type ChildTable,
+  MOVED,
+  OWNED,
+  type OwnedTable,
+  referencesTo,
+} from "../workspaces/table-registry.ts";
 
 /**
  * Begins to erase a workspace, in its own database. From now on, it cannot be moved or get access, and no record is

@@ -1,11 +1,11 @@
 import { z } from "@hono/zod-openapi";
 import { and, eq, isNotNull, lte, not, sql } from "drizzle-orm";
-import { InputError } from "../../contract/input-error.ts";
-import { MINUTE_MS } from "../../contract/time.ts";
-import { qb } from "../../db/builder.ts";
-import { DIRECTORY } from "../../db/databases.ts";
-import { moves, workspaces } from "../../db/schema.ts";
-import { logError } from "../../log.ts";
+import { InputError } from "../contract/input-error.ts";
+import { MINUTE_MS } from "../contract/time.ts";
+import { qb } from "../db/builder.ts";
+import { DIRECTORY } from "../db/databases.ts";
+import { moves, workspaces } from "../db/schema.ts";
+import { logError } from "../log.ts";
 import { cancel, commitIn, findMove, logStage, type Move, STEPS, settle } from "./steps.ts";
 
 export const MoveProgress = z.object({

@@ -1,17 +1,28 @@
 import { type Column, getTableColumns, getTableName, sql } from "drizzle-orm";
-import { decodeValues, encodeValues } from "../../contract/cursor.ts";
-import { InputError } from "../../contract/input-error.ts";
-import { isoTime } from "../../contract/time.ts";
-import { qb } from "../../db/builder.ts";
-import { type Database, query } from "../../db/client.ts";
-import { leads } from "../../db/schema.ts";
-import { NEVER } from "../../delivery/policy.ts";
-import { openDataKey } from "../../encryption/personal-data.ts";
-import { type LeadRow, readPersonalData, SEALED } from "../../records/leads.ts";
-import { toPersonalData } from "../../records/person.ts";
-import { sealedDataKeyOf } from "../data-keys.ts";
-import { childrenAsJson, isAfter, type RowPosition, rowPosition, selectRows } from "../rows.ts";
-import { type ChildTable, type ExportKind, OWNED, type OwnedTable } from "../table-registry.ts";
+import { decodeValues, encodeValues } from "../contract/cursor.ts";
+import { InputError } from "../contract/input-error.ts";
+import { isoTime } from "../contract/time.ts";
+import { qb } from "../db/builder.ts";
+import { type Database, query } from "../db/client.ts";
+import { leads } from "../db/schema.ts";
+import { NEVER } from "../delivery/policy.ts";
+import { openDataKey } from "../encryption/personal-data.ts";
+import { type LeadRow, readPersonalData, SEALED } from "../records/leads.ts";
+import { toPersonalData } from "../records/person.ts";
+import { sealedDataKeyOf } from "../workspaces/data-keys.ts";
+import {
+  childrenAsJson,
+  isAfter,
+  type RowPosition,
+  rowPosition,
+  selectRows,
+} from "../workspaces/rows.ts";
+import {
+  type ChildTable,
+  type ExportKind,
+  OWNED,
+  type OwnedTable,
+} from "../workspaces/table-registry.ts";
 
 /** Rows per query. A page may exceed its limits by this many. */
 const ROWS_AT_ONCE = 50;

@@ -1,14 +1,14 @@
 import { z } from "@hono/zod-openapi";
 import { type SQL, sql } from "drizzle-orm";
-import { LeadSource } from "../../contract/enumerations.ts";
-import { Instant, WorkspaceId } from "../../contract/fields.ts";
-import { derivedId, newEventId } from "../../contract/ids.ts";
-import { leads as leadsTable } from "../../db/schema.ts";
-import { sealUnder } from "../../encryption/personal-data.ts";
-import { announce } from "../../events/outbox.ts";
-import { loadDataKeyToWrite } from "../../workspaces/data-keys.ts";
-import { insertLeads, isNotErased, type NewLead } from "../leads.ts";
-import { REPORTED_PERSON } from "../person.ts";
+import { LeadSource } from "../contract/enumerations.ts";
+import { Instant, WorkspaceId } from "../contract/fields.ts";
+import { derivedId, newEventId } from "../contract/ids.ts";
+import { leads as leadsTable } from "../db/schema.ts";
+import { sealUnder } from "../encryption/personal-data.ts";
+import { announce } from "../events/outbox.ts";
+import { insertLeads, isNotErased, type NewLead } from "../records/leads.ts";
+import { REPORTED_PERSON } from "../records/person.ts";
+import { loadDataKeyToWrite } from "../workspaces/data-keys.ts";
 import {
   Agent,
   type CallContext,

@@ -1,10 +1,10 @@
 import { env } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { beforeEach, describe, expect, test } from "vitest";
-import { type Database, openDatabase } from "../../../../src/db/client.ts";
-import { attempts, events } from "../../../../src/db/schema.ts";
-import { findPosition } from "../../../../src/db/sweep-positions.ts";
-import { deleteExpired, parseRetention } from "../../../../src/workspaces/lifecycle/retention.ts";
+import { type Database, openDatabase } from "../../../src/db/client.ts";
+import { attempts, events } from "../../../src/db/schema.ts";
+import { findPosition } from "../../../src/db/sweep-positions.ts";
+import { deleteExpired, parseRetention } from "../../../src/lifecycle/retention.ts";
 import {
   announceLeads,
   answered,
@@ -23,9 +23,9 @@ import {
   setDeliveries,
   statesOf,
   subscribe,
-} from "../../../support/deliveries.ts";
-import { meteredDatabase } from "../../../support/metered-database.ts";
-import { storeEvents } from "../../../support/stored-events.ts";
+} from "../../support/deliveries.ts";
+import { meteredDatabase } from "../../support/metered-database.ts";
+import { storeEvents } from "../../support/stored-events.ts";
 
 /** Newest events are counted at the full hour. */
 const T0 = Date.UTC(2026, 0, 5, 12);

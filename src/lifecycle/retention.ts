@@ -1,11 +1,11 @@
 import { type SQL, sql } from "drizzle-orm";
-import { eventIdAt } from "../../contract/ids.ts";
-import { DAY_MS } from "../../contract/time.ts";
-import { CLEANUP_MAX, commit, type Database } from "../../db/client.ts";
-import { deliveries, events, workspaces } from "../../db/schema.ts";
-import { findPosition, updatePosition } from "../../db/sweep-positions.ts";
-import { ownedTable } from "../table-registry.ts";
-import { isWritable } from "../write-lock.ts";
+import { eventIdAt } from "../contract/ids.ts";
+import { DAY_MS } from "../contract/time.ts";
+import { CLEANUP_MAX, commit, type Database } from "../db/client.ts";
+import { deliveries, events, workspaces } from "../db/schema.ts";
+import { findPosition, updatePosition } from "../db/sweep-positions.ts";
+import { ownedTable } from "../workspaces/table-registry.ts";
+import { isWritable } from "../workspaces/write-lock.ts";
 import { deleteRows } from "./erase.ts";
 
 /** The retention of settled events, which have no pending delivery. An event is deleted if either limit is exceeded. */

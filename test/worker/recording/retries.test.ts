@@ -1,8 +1,8 @@
 import { env } from "cloudflare:workers";
 import { beforeAll, describe, expect, test } from "vitest";
-import { WebhookEvent } from "../../../../src/contract/enumerations.ts";
-import { openDatabase } from "../../../../src/db/client.ts";
-import { controlAutomation } from "../../../../src/records/automation-changes.ts";
+import { WebhookEvent } from "../../../src/contract/enumerations.ts";
+import { openDatabase } from "../../../src/db/client.ts";
+import { controlAutomation } from "../../../src/recording/automation-changes.ts";
 import {
   type AutomationReport,
   automationReport,
@@ -10,10 +10,10 @@ import {
   leadReport,
   openWorkspace,
   runReport,
-} from "../../../support/api.ts";
-import { subscribe } from "../../../support/deliveries.ts";
-import { type Lost, lossyDatabase } from "../../../support/lost-reply.ts";
-import { record } from "../../../support/record.ts";
+} from "../../support/api.ts";
+import { subscribe } from "../../support/deliveries.ts";
+import { type Lost, lossyDatabase } from "../../support/lost-reply.ts";
+import { record } from "../../support/record.ts";
 
 const EVERYTHING = [...WebhookEvent.options];
 const FIRST_MS = Date.parse("2026-01-01T00:00:00.000Z");

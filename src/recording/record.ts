@@ -1,6 +1,6 @@
 import { z } from "@hono/zod-openapi";
-import { several } from "../../contract/fields.ts";
-import { RECORD_MAX_BYTES } from "../../contract/limits.ts";
+import { several } from "../contract/fields.ts";
+import { RECORD_MAX_BYTES } from "../contract/limits.ts";
 import {
   combine,
   commit,
@@ -8,12 +8,12 @@ import {
   readAs,
   type Statements,
   withoutRetries,
-} from "../../db/client.ts";
-import { selectWakeUps } from "../../delivery/due.ts";
-import type { WakeUp } from "../../delivery/messages.ts";
-import { Name, Reference } from "../../primitives/text.ts";
-import { findPlacement } from "../../workspaces/placement.ts";
-import { failIfErasing } from "../../workspaces/write-guard.ts";
+} from "../db/client.ts";
+import { selectWakeUps } from "../delivery/due.ts";
+import type { WakeUp } from "../delivery/messages.ts";
+import { Name, Reference } from "../primitives/text.ts";
+import { findPlacement } from "../workspaces/placement.ts";
+import { failIfErasing } from "../workspaces/write-guard.ts";
 import { isReferenceMissing, refuseMissing } from "./references.ts";
 
 /*

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { LATEST_TIME_MS } from "../../../src/contract/time.ts";
-import { decideChange, type WantedAutomation } from "../../../src/records/automation-changes.ts";
+import { decideChange, type WantedAutomation } from "../../../src/recording/automation-changes.ts";
 import type { AutomationRow } from "../../../src/records/automations.ts";
 
 const NOW = 1_000_000;

@@ -1,19 +1,19 @@
 import { sql } from "drizzle-orm";
 import { expect, test } from "vitest";
-import { commit, openDatabase } from "../../../../src/db/client.ts";
-import { deliveries, events } from "../../../../src/db/schema.ts";
+import { commit, openDatabase } from "../../../src/db/client.ts";
+import { deliveries, events } from "../../../src/db/schema.ts";
 import {
   CHUNK_BYTES_MAX,
   insertRows,
   measureChunk,
   selectChunk,
-} from "../../../../src/workspaces/moving/copying.ts";
-import { countRows, type RowPosition } from "../../../../src/workspaces/rows.ts";
-import { ownedTable } from "../../../../src/workspaces/table-registry.ts";
-import { createWorkspace, subscribe, subscribeMany } from "../../../support/deliveries.ts";
-import { meteredDatabase } from "../../../support/metered-database.ts";
-import { WORKSPACE_DB } from "../../../support/placement.ts";
-import { storeEvents } from "../../../support/stored-events.ts";
+} from "../../../src/moving/copying.ts";
+import { countRows, type RowPosition } from "../../../src/workspaces/rows.ts";
+import { ownedTable } from "../../../src/workspaces/table-registry.ts";
+import { createWorkspace, subscribe, subscribeMany } from "../../support/deliveries.ts";
+import { meteredDatabase } from "../../support/metered-database.ts";
+import { WORKSPACE_DB } from "../../support/placement.ts";
+import { storeEvents } from "../../support/stored-events.ts";
 
 const db = openDatabase(WORKSPACE_DB);
 const OWNED = ownedTable(deliveries);
