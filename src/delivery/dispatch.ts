@@ -5,7 +5,7 @@ import { batchRequests } from "../primitives/batch-requests.ts";
 import { timeBudget } from "../primitives/timing.ts";
 import { CONNECTIONS_MAX, Connections } from "./connections.ts";
 import { CLAIM_MAX } from "./due.ts";
-import type { QueueName } from "./policy.ts";
+import { chooseNext, isSpaced, type QueueName } from "./policy.ts";
 import { LEASE_MS, makeRound, type RoundRequest } from "./round.ts";
 import { DeliverySession, type DispatchPorts, type RoundResult } from "./session.ts";
 
@@ -96,20 +96,25 @@ export async function dispatch(
     const { subscriptions, wakeUps, due = [], heads = [] } = round;
     const found = new Map(subscriptions.map((row) => [row.subscriptionId, row]));
     // A subscription has rows in `heads` if its requests are spaced, and otherwise in `due`.
-    const rows = [...due, ...heads];
-    const toSend = rows.filter(({ isWithdrawn }) => !isWithdrawn);
+    const rowsOf = Map.groupBy([...due, ...heads], (row) => row.subscriptionId);
+    const toSend = subscriptions.flatMap((subscription) => {
+      const rows = rowsOf.get(subscription.subscriptionId) ?? [];
+      const sendable = rows.filter(({ isWithdrawn }) => !isWithdrawn);
+      if (!isSpaced(subscription)) return sendable;
+      return chooseNext(subscription, sendable, requestedAt) ?? [];
+    });
     const signed = ports.prepare(toSend, found, requestedAt);
     const claims = Map.groupBy(signed, (delivery) => delivery.subscriptionId);
     for (const id of claims.keys()) pool.serve(id, found.get(id)?.workspaceId ?? "");
     const notedFor = new Map(wakeUps.map((wakeUp) => [wakeUp.subscriptionId, wakeUp.wakeAt]));
-    const rowsOf = Map.groupBy(rows, (row) => row.subscriptionId);
     return requests.map(({ subscriptionId: id }) => {
       const own = rowsOf.get(id) ?? [];
+      const subscription = found.get(id) ?? null;
       return {
-        subscription: found.get(id) ?? null,
+        subscription,
         prepared: claims.get(id) ?? [],
         withdrawnDue: own.filter(({ isWithdrawn }) => isWithdrawn),
-        mayHaveMore: own.length >= limit,
+        mayHaveMore: subscription !== null && !isSpaced(subscription) && own.length >= limit,
         notedWakeAt: notedFor.get(id) ?? null,
         requestedAt,
       };

@@ -14,7 +14,6 @@ import {
 import {
   type Attempt,
   adjustPace,
-  chooseNext,
   INITIAL_PACE,
   INITIAL_TYPE_OUTCOMES,
   isDead,
@@ -99,7 +98,7 @@ export interface Dispatch {
 /** The result of a round for one session. */
 export interface RoundResult {
   subscription: RoundSubscription | null;
-  /** Due deliveries, prepared for sending; while requests are spaced, the candidates for the next one. */
+  /** Due deliveries, prepared for sending; while requests are spaced, the next one at most. */
   prepared: PreparedDelivery[];
   /** Due deliveries that must not be sent (`isWithdrawn`). */
   withdrawnDue: DueDelivery[];
@@ -244,7 +243,7 @@ export class DeliverySession {
     // If attempts ended during the round, the pace in memory is newer than the stored one. After a cancellation, a new
     // URL, or a wait that a replay has ended, the stored pace counts in any case: those attempts say nothing about it.
     if (this.#paceVersion === version || isNewEpoch || isElsewhere) this.#adoptPace(found);
-    if (requestedClaim) this.#takeClaim(result, found);
+    if (requestedClaim) this.#takeClaim(result);
     // A claimed delivery that was withdrawn since is left out. A later round that claims finds it in `withdrawnDue`,
     // unless its event was erased.
     const withdrawn = new Set(found.withdrawnInProgress);
@@ -260,18 +259,12 @@ export class DeliverySession {
   }
 
   /** Takes what a round has claimed, and notes which due deliveries must not be sent. */
-  #takeClaim(result: RoundResult, found: RoundSubscription): void {
+  #takeClaim(result: RoundResult): void {
     const { prepared, withdrawnDue, mayHaveMore, requestedAt } = result;
-    if (isSpaced(found)) {
-      // The outcome of the one request decides what comes next. Unless it ends the spacing, it ends this session
-      // (`#setPace`). After a delivery that is withdrawn or cannot be read, the next round claims again.
-      const next = chooseNext(found, prepared, requestedAt);
-      this.#claimed = next ? [next] : [];
-      this.#moreIsDue = false;
-    } else {
-      this.#claimed = [...prepared];
-      this.#moreIsDue = mayHaveMore;
-    }
+    // While requests are spaced, the outcome of the one request decides what comes next. Unless it ends the spacing, it
+    // ends this session (`#setPace`). After a delivery that is withdrawn or cannot be read, the next round claims again.
+    this.#claimed = [...prepared];
+    this.#moreIsDue = mayHaveMore;
     const cancelled = { state: "cancelled", dueAt: null, settledAt: requestedAt } as const;
     for (const delivery of withdrawnDue) this.#noteUnattempted(delivery, cancelled, requestedAt);
   }

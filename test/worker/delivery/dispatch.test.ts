@@ -2,9 +2,10 @@ import { eq } from "drizzle-orm";
 import { describe, expect, test, vi } from "vitest";
 import { RETRY_WAITS_SECONDS } from "../../../src/contract/limits.ts";
 import { PRIORITY, workspaces } from "../../../src/db/schema.ts";
-import { DISPATCH_MAX_MS } from "../../../src/delivery/dispatch.ts";
+import { DISPATCH_MAX_MS, dispatch } from "../../../src/delivery/dispatch.ts";
 import { CLAIM_MAX } from "../../../src/delivery/due.ts";
 import type { Outcome } from "../../../src/delivery/outcome.ts";
+import type { DispatchPorts } from "../../../src/delivery/session.ts";
 import { UnreadableEvent } from "../../../src/events/bodies.ts";
 import {
   announceLeads,
@@ -22,10 +23,12 @@ import {
   observedDatabase,
   owed,
   owedToMany,
+  portsAt,
   redeliver,
   setDeliveries,
   setSubscription,
   statesOf,
+  streakSince,
   subscriber,
   subscriptionRow,
 } from "../../support/deliveries.ts";
@@ -194,6 +197,22 @@ describe("a dispatch", () => {
     expect(ended).toMatchObject(Array(4).fill(subscription));
     for (const id of ids) expect(await subscriptionRow(id)).toMatchObject({ leasedUntil: 0 });
   });
+});
+
+test("Only the delivery that is sent next is signed while requests are spaced", async () => {
+  const { id, drafts } = await owed(4, NOW);
+  const [, retried, replayed] = drafts.map((draft) => draft.id);
+  await setDeliveries(id, { priority: PRIORITY.inStreak, attempts: 1, lastAt: NOW }, retried);
+  await setDeliveries(id, { priority: PRIORITY.scheduled }, replayed);
+  await setSubscription(id, { ...streakSince(NOW, 5), blockedUntil: NOW });
+  const signed: number[] = [];
+  const ports = portsAt(NOW, answered(500));
+  const prepare: DispatchPorts["prepare"] = (rows, ...about) => {
+    signed.push(rows.length);
+    return ports.prepare(rows, ...about);
+  };
+  await dispatch(db, new Map([[id, 0]]), { ...ports, prepare }, { queue: "fast" });
+  expect(signed).toEqual([1, 0]);
 });
 
 describe("a failure", () => {
