@@ -78,10 +78,7 @@ const TABLES =
   "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%' AND substr(name, 1, 4) <> '_cf_'";
 
 /** Whether a database has no tables but SQLite's and Cloudflare's own. */
-export async function isEmpty(
-  cloudflare: Cloudflare,
-  database: FoundDatabase,
-): Promise<boolean> {
+export async function isEmpty(cloudflare: Cloudflare, database: FoundDatabase): Promise<boolean> {
   return (await query(cloudflare, database, TABLES, Named)).length === 0;
 }
 
