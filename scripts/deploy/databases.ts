@@ -4,7 +4,7 @@ import { z } from "@hono/zod-openapi";
 import type { Unstable_Config } from "wrangler";
 import { open, parseEncryptionKeys } from "../../src/encryption/seal.ts";
 import { ROOT } from "../shared/checkout.ts";
-import { type Cloudflare, CloudflareError } from "../shared/cloudflare.ts";
+import { type Cloudflare, CloudflareError, orIfNoWorker } from "../shared/cloudflare.ts";
 import {
   type ConfiguredDatabase,
   databasesIn,
@@ -34,6 +34,33 @@ export interface FoundDatabases {
   misplaced: FoundDatabase[];
 }
 
+/** The newest version of the Worker, which may be a draft that another tool has made. */
+interface NewestVersion {
+  /** The ids of the databases that it is bound to, by binding. */
+  bound: Map<string, string>;
+  /** Whether no deployment has set it up yet. */
+  isDraft: boolean;
+}
+
+const Bindings = z.object({
+  bindings: z
+    .array(z.object({ type: z.string(), name: z.string(), id: z.string().optional() }))
+    .nullish(),
+});
+
+/** Finds the ids of the databases that the newest version of the Worker is bound to, by binding. */
+export async function findBound(
+  { call }: Cloudflare,
+  { name }: Unstable_Config,
+): Promise<Map<string, string>> {
+  const path = `/workers/scripts/${name}/settings`;
+  const settings = await call(Bindings, "GET", path).catch((error) => orIfNoWorker(error, null));
+  const bound = new Map<string, string>();
+  for (const { type, name, id } of settings?.bindings ?? [])
+    if (type === "d1" && id) bound.set(name, id);
+  return bound;
+}
+
 /**
  * Looks the databases up.
  *
@@ -46,16 +73,13 @@ export async function findDatabases(
   databases: ConfiguredDatabase[],
   jurisdiction: string,
   closed: string[],
+  newest: NewestVersion,
 ): Promise<FoundDatabases> {
   const listed = await listDatabases(cloudflare);
   const found: FoundDatabases = { existing: [], missing: [], misplaced: [] };
   for (const database of databases) {
     const { binding, name, id } = database;
-    const there = findDatabase(listed, database);
-    if (!there && id)
-      throw new Error(
-        `The account has no database with the id ${id}, which wrangler.toml gives ${binding}. If this is the right account, delete that line: the database is then found, or created, as ${name}. Nothing was deployed.`,
-      );
+    const there = findDatabase(listed, database) ?? findReplacement(listed, database, newest);
     if (!there) {
       found.missing.push(database);
       continue;
@@ -63,7 +87,14 @@ export async function findDatabases(
     const place = there.jurisdiction ?? "";
     const existing = { ...database, uuid: there.uuid, jurisdiction: place };
     if (place === jurisdiction || closed.includes(binding)) found.existing.push(existing);
-    else if (await isEmpty(cloudflare, existing)) found.misplaced.push(existing);
+    else if (await isEmpty(cloudflare, existing)) {
+      // Wrangler would look for the deleted database, which it takes from the draft.
+      if (!id && newest.bound.get(binding) === there.uuid)
+        throw new Error(
+          `The database ${name} is empty and stored ${placeOf(place)}, and a draft of the Worker is bound to it: add database_id = "${there.uuid}" to ${binding} in wrangler.toml, so that it can be replaced. Nothing was deployed.`,
+        );
+      found.misplaced.push(existing);
+    }
     // A list that does not mention the jurisdiction says nothing about it.
     else if (there.jurisdiction === undefined) found.existing.push(existing);
     else
@@ -74,6 +105,29 @@ export async function findDatabases(
   return found;
 }
 
+/**
+ * Finds the database that has replaced the one with the configured id. A pipeline's checkout still has the id of the
+ * empty database that a former deployment replaced.
+ *
+ * @returns undefined if there is none yet.
+ * @throws Error if the Worker does not prove that this is the right account: that it is bound to the replacement or, as
+ *   a draft, to the database that is gone.
+ */
+function findReplacement(
+  listed: ListedDatabase[],
+  { binding, name, id }: ConfiguredDatabase,
+  { bound, isDraft }: NewestVersion,
+): ListedDatabase | undefined {
+  if (!id) return undefined;
+  const replacement = listed.find((each) => each.name === name);
+  const boundId = bound.get(binding);
+  const isReplaced = replacement !== undefined && boundId === replacement.uuid;
+  if (isReplaced || (isDraft && boundId === id)) return replacement;
+  throw new Error(
+    `The account has no database with the id ${id}, which wrangler.toml gives ${binding}. If this is the right account, delete that line: the database is then found, or created, as ${name}. Nothing was deployed.`,
+  );
+}
+
 const TABLES =
   "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%' AND substr(name, 1, 4) <> '_cf_'";
 
@@ -82,28 +136,11 @@ export async function isEmpty(cloudflare: Cloudflare, database: FoundDatabase): 
   return (await query(cloudflare, database, TABLES, Named)).length === 0;
 }
 
-/**
- * Deletes databases that are empty, so that they can be created where they should be.
- *
- * @param configFile the configuration, which may name them by ids: these lines are deleted, too.
- */
-export async function deleteEmpty(
-  { call }: Cloudflare,
-  databases: FoundDatabase[],
-  configFile: string,
-): Promise<void> {
-  for (const { name, id, uuid, jurisdiction } of databases) {
-    const text = readFileSync(configFile, "utf8");
-    const line = new RegExp(`^[ \\t]*database_id[ \\t]*=[ \\t]*"${id}".*\\r?\\n`, "m");
-    if (id && !line.test(text))
-      throw new Error(
-        `The database ${name} is empty and stored ${placeOf(jurisdiction)}: delete its id from ${basename(configFile)}, so that it can be replaced. Nothing was deployed.`,
-      );
+/** Deletes databases that are empty, so that they can be created where they should be. */
+export async function deleteEmpty({ call }: Cloudflare, databases: FoundDatabase[]): Promise<void> {
+  for (const { name, uuid, jurisdiction } of databases) {
     print(`Replacing the database ${name}, which is empty and stored ${placeOf(jurisdiction)}.`);
     await call(z.unknown(), "DELETE", `/d1/database/${uuid}`);
-    if (!id) continue;
-    writeFileSync(configFile, text.replace(line, ""));
-    print(`Deleted its database_id from ${basename(configFile)}: commit that.`);
   }
 }
 
@@ -112,21 +149,29 @@ export async function makeDatabases(
   { call }: Cloudflare,
   databases: ConfiguredDatabase[],
   jurisdiction: string,
-): Promise<void> {
-  for (const { name } of databases) {
+): Promise<FoundDatabase[]> {
+  const created: FoundDatabase[] = [];
+  for (const { binding, name, id } of databases) {
     print(`Creating the database ${name}.`);
-    await call(ListedDatabase, "POST", "/d1/database", {
+    const { uuid } = await call(ListedDatabase, "POST", "/d1/database", {
       name,
       ...(jurisdiction && { jurisdiction }),
     });
+    created.push({ binding, name, id, uuid, jurisdiction });
   }
+  return created;
 }
 
-const Bindings = z.object({
-  bindings: z
-    .array(z.object({ type: z.string(), name: z.string(), id: z.string().optional() }))
-    .nullish(),
-});
+/** Replaces the ids in the configuration that are not those of its databases any more: wrangler binds by these ids. */
+export function writeIds(configFile: string, databases: FoundDatabase[]): void {
+  for (const { name, id, uuid } of databases) {
+    if (!id || id === uuid) continue;
+    writeFileSync(configFile, readFileSync(configFile, "utf8").replaceAll(id, uuid));
+    print(
+      `${basename(configFile)} now gives the database ${name} its new id ${uuid}: commit that.`,
+    );
+  }
+}
 
 /**
  * Wrangler looks up the databases that the newest version is bound to, unless the configuration gives their ids, and
@@ -139,11 +184,10 @@ export async function expectInheritable(
   config: Unstable_Config,
 ): Promise<void> {
   const listed = await listDatabases(cloudflare);
-  const path = `/workers/scripts/${config.name}/settings`;
-  const { bindings } = await cloudflare.call(Bindings, "GET", path);
+  const bound = await findBound(cloudflare, config);
   for (const database of databasesIn(config)) {
-    const bound = bindings?.find(({ type, name }) => type === "d1" && name === database.binding);
-    if (database.id || !bound || listed.some(({ uuid }) => uuid === bound.id)) continue;
+    const id = bound.get(database.binding);
+    if (database.id || !id || listed.some(({ uuid }) => uuid === id)) continue;
     throw new Error(
       `The newest version of the Worker is bound to a database that was deleted: add database_id = "${findDatabase(listed, database)?.uuid}" to ${database.binding} in wrangler.toml. Nothing was deployed.`,
     );

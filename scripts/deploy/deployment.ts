@@ -7,9 +7,9 @@ import { parseKeyRing } from "../../src/encryption/key-ring.ts";
 import { ROOT } from "../shared/checkout.ts";
 import {
   type Cloudflare,
-  CloudflareError,
   findCloudflare,
   NOT_LOGGED_IN,
+  orIfNoWorker,
 } from "../shared/cloudflare.ts";
 import { databasesIn, readConfig } from "../shared/databases.ts";
 import { type FoundQueue, findQueues } from "../shared/queues.ts";
@@ -33,12 +33,14 @@ import {
   expectReadable,
   type FoundDatabase,
   type FoundDatabases,
+  findBound,
   findDatabases,
   findUnmigrated,
   isEmpty,
   makeDatabases,
   migrateDatabases,
   migrationsHere,
+  writeIds,
 } from "./databases.ts";
 import type { Options } from "./options.ts";
 import { expectPlaced, isMisplaced, makeQueues } from "./queues.ts";
@@ -67,8 +69,6 @@ const Deployments = z.object({
   ),
 });
 const SecretList = z.array(z.object({ name: z.string() }));
-/** Cloudflare's numbers for a Worker that does not exist. */
-const NO_WORKER = [10007, 10090];
 
 /**
  * A secret that `wrangler.toml` requires and only this command sets, when it has created the databases and
@@ -85,8 +85,6 @@ interface Found {
   queues: FoundQueue[];
   /** The secrets that neither the environment nor the Worker has. */
   secrets: SecretName[];
-  /** Whether there is a Worker, if only a draft. */
-  exists: boolean;
   /** Whether the Worker has the secret that this command sets. */
   isMarked: boolean;
   /** The version that has most of the traffic; null if there is none yet. */
@@ -129,9 +127,10 @@ export async function deploy(options: Options, environment: NodeJS.ProcessEnv): 
   const { existing, missing, misplaced } = found.databases;
   // The queues come first: once the database has tables, none of them is replaced any more.
   await makeQueues(cloudflare, found.queues, jurisdiction);
-  await deleteEmpty(cloudflare, misplaced, options.configFile);
-  await makeDatabases(cloudflare, [...misplaced, ...missing], jurisdiction);
-  if (found.exists) await expectInheritable(cloudflare, config);
+  await deleteEmpty(cloudflare, misplaced);
+  const created = await makeDatabases(cloudflare, [...misplaced, ...missing], jurisdiction);
+  writeIds(options.configFile, [...existing, ...created]);
+  await expectInheritable(cloudflare, config);
   const bookmarks = await bookmark(cloudflare, existing);
   await migrateDatabases(wrangler, [...found.unmigrated, ...misplaced, ...missing]);
   const origin = String(config.vars.PORTAL_ORIGIN ?? "");
@@ -173,12 +172,16 @@ async function inspect(
   const jurisdiction = String(config.vars.JURISDICTION ?? "");
   const closed = String(config.vars.DATABASES_CLOSED ?? "").split(",");
   const all = databasesIn(config);
-  const [there, databases, queues] = await Promise.all([
+  const [there, bound, queues] = await Promise.all([
     listSecrets(cloudflare, config),
-    findDatabases(cloudflare, all, jurisdiction, closed),
+    findBound(cloudflare, config),
     findQueues(cloudflare, queueNames(config)),
   ]);
   const isMarked = there?.includes(MARK) === true;
+  const databases = await findDatabases(cloudflare, all, jurisdiction, closed, {
+    bound,
+    isDraft: !isMarked,
+  });
   if (isMarked && !newDatabase) expectDirectory(databases.missing);
   const directory = databases.existing.find(({ binding }) => binding === "DB");
   // Until the directory has tables, nothing is recorded, and no queue holds anything.
@@ -196,7 +199,6 @@ async function inspect(
     unmigrated,
     queues,
     secrets,
-    exists: there !== null,
     isMarked,
     former,
   };
@@ -211,13 +213,6 @@ async function findServing({ call }: Cloudflare, { name }: Unstable_Config) {
   ).catch((error) => orIfNoWorker(error, { deployments: [] }));
   const [first] = (deployments[0]?.versions ?? []).toSorted((a, b) => b.percentage - a.percentage);
   return first?.version_id ?? null;
-}
-
-/** @throws the error, unless it says that there is no Worker yet. */
-function orIfNoWorker<T>(error: unknown, answer: T): T {
-  if (error instanceof CloudflareError && error.codes.some((code) => NO_WORKER.includes(code)))
-    return answer;
-  throw error;
 }
 
 /** Describes the state after wrangler failed. @param serving the version that serves; undefined if unknown. */
@@ -257,6 +252,9 @@ async function rehearse(
   const jurisdiction = String(config.vars.JURISDICTION ?? "");
   const steps = [
     ...secrets.map((name) => `generate ${name}`),
+    ...databases.existing
+      .filter(({ id, uuid }) => id && id !== uuid)
+      .map(({ name, uuid }) => `use the database ${name} with the id ${uuid}`),
     ...databases.misplaced.map(({ name }) => `replace the database ${name}, which is empty`),
     ...databases.missing.map(({ name }) => `create the database ${name}`),
     ...queues.filter(({ id }) => id === null).map(({ name }) => `create the queue ${name}`),

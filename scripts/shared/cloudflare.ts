@@ -27,6 +27,16 @@ export class CloudflareError extends Error {
   }
 }
 
+/** Cloudflare's numbers for a Worker that does not exist. */
+const NO_WORKER = [10007, 10090];
+
+/** @throws the error, unless it says that there is no such Worker: then, `answer` is returned. */
+export function orIfNoWorker<T>(error: unknown, answer: T): T {
+  if (error instanceof CloudflareError && error.codes.some((code) => NO_WORKER.includes(code)))
+    return answer;
+  throw error;
+}
+
 const Answer = z.object({
   success: z.boolean(),
   errors: z.array(z.object({ code: z.number().optional(), message: z.string() })).nullish(),

@@ -11,6 +11,8 @@ export const ListedDatabase = z.object({
   uuid: z.string(),
   jurisdiction: z.string().nullish(),
 });
+/** A database of the account. */
+export type ListedDatabase = z.infer<typeof ListedDatabase>;
 
 /** A database of the configuration. */
 export interface ConfiguredDatabase {
@@ -60,7 +62,7 @@ export async function readConfig(config: string, env?: string): Promise<Unstable
 
 /** Lists the databases of an account. */
 export async function listDatabases({ call }: Cloudflare) {
-  const databases: z.infer<typeof ListedDatabase>[] = [];
+  const databases: ListedDatabase[] = [];
   for (let page = 1; databases.length === (page - 1) * PAGE_SIZE; page++) {
     const path = `/d1/database?per_page=${PAGE_SIZE}&page=${page}`;
     databases.push(...(await call(z.array(ListedDatabase), "GET", path)));

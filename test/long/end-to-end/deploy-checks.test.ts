@@ -54,6 +54,12 @@ function addDeployed({ cloudflare }: Site, ...more: { type: string; name: string
   worker.deployments.push({ [version.id]: 100 });
 }
 
+/** Adds a draft of the Worker, as another tool leaves it. @param id the database that it is bound to. */
+function addDraft({ cloudflare }: Site, id: string) {
+  const bindings = [{ type: "d1", name: "DB", id }];
+  cloudflare.addWorker("public-api").versions.push({ id: randomUUID(), annotations: {}, bindings });
+}
+
 /** Binds a second database. */
 function bindSecond({ configure }: Site): void {
   const second = `[[d1_databases]]\nbinding = "DB_2"\ndatabase_name = "public-api-2"\nmigrations_dir = "${ROOT}/migrations"\n\n`;
@@ -112,6 +118,14 @@ test.each<Case>([
         'database_name = "public-api"\n',
         'database_name = "public-api"\ndatabase_id = "00000000-0000-4000-8000-000000000000"\n',
       ),
+    [],
+  ],
+  [
+    /^The database public-api is empty and stored in no jurisdiction, and a draft.*add database_id = "/,
+    (site) => {
+      addResources(site, null);
+      addDraft(site, String(site.cloudflare.databases[0]?.uuid));
+    },
     [],
   ],
   [
@@ -268,24 +282,47 @@ test("npm run deploy asks which account is meant if the token may not list accou
 });
 
 describe("npm run deploy, where another tool has created database and queues,", () => {
-  test("replaces them if they are empty and in no jurisdiction, and deletes the database's id", async () => {
-    const { cloudflare, configure, folder } = site();
+  const NAME = 'database_name = "public-api"\n';
+  const configured = () => readFileSync(join(site().folder, "wrangler.toml"), "utf8");
+  const inTheEu = () => site().cloudflare.databases.find(({ jurisdiction }) => jurisdiction);
+
+  test("replaces them if they are empty and in no jurisdiction, and configures the database's new id", async () => {
+    const { cloudflare, configure } = site();
     addResources(site(), null);
-    const [empty] = cloudflare.databases;
-    const name = 'database_name = "public-api"\n';
-    configure(name, `${name}database_id = "${empty?.uuid}"\n`);
+    const [{ uuid: former } = { uuid: "" }] = cloudflare.databases;
+    configure(NAME, `${NAME}database_id = "${former}"\n`);
+    addDraft(site(), former);
+    cloudflare.outage = /^POST .d1.database$/;
+    expect((await site().deploy()).output).toContain(
+      "Replacing the database public-api, which is empty and stored in no jurisdiction.",
+    );
+    cloudflare.outage = null;
+    expect(cloudflare.databases).toEqual([]);
+
+    // The draft is bound to the deleted database, so this is the right account.
     const { code, output } = await site().deploy();
     expect(output).toContain(
-      "Replacing the queue webhook-deliveries, which is stored in no jurisdiction.",
-    );
-    expect(output).toContain(
-      "Replacing the database public-api, which is empty and stored in no jurisdiction.\nDeleted its database_id from wrangler.toml: commit that.\nCreating the database public-api.",
+      `Creating the database public-api.\nwrangler.toml now gives the database public-api its new id ${inTheEu()?.uuid}: commit that.`,
     );
     expect(code).toBe(0);
     expect(cloudflare.databases).toMatchObject([{ name: "public-api", jurisdiction: "eu" }]);
-    expect(cloudflare.databases).not.toContain(empty);
     expect(cloudflare.queues).toMatchObject(QUEUES.map(() => ({ jurisdiction: "eu" })));
-    expect(readFileSync(join(folder, "wrangler.toml"), "utf8")).not.toContain("database_id");
+    expect(configured()).not.toContain(former);
+    const [, { bindings } = { bindings: [] }] =
+      cloudflare.workers.get("public-api")?.versions ?? [];
+    expect(bindings).toContainEqual({ type: "d1", name: "DB", id: inTheEu()?.uuid });
+  });
+
+  test("uses the database that the Worker is bound to, where a checkout has the former id", async () => {
+    const { cloudflare, configure } = site();
+    migrate(addResources(site()));
+    configure(NAME, `${NAME}database_id = "00000000-0000-4000-8000-000000000000"\n`);
+    addDeployed(site(), { type: "d1", name: "DB", id: String(inTheEu()?.uuid) });
+    cloudflare.outage = /^GET .d1.database.*bookmark$/;
+    const { output } = await site().deploy();
+    expect(output).toContain(`now gives the database public-api its new id ${inTheEu()?.uuid}`);
+    expect(output).toContain("Cloudflare rejects GET /accounts/");
+    expect(configured()).toContain(`database_id = "${inTheEu()?.uuid}"`);
   });
 
   test("uses a database elsewhere that is closed, and several databases", async () => {
