@@ -178,6 +178,7 @@ export default defineConfig({
       }),
       inNode("contract", ["test/contract/*.test.ts"], {
         globalSetup: ["./test/contract/server/setup.ts"],
+        setupFiles: ["./test/long/watchdog.ts"],
         // Deliveries wait for their retries together.
         maxConcurrency: 40,
       }),
