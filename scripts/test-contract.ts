@@ -19,8 +19,9 @@ builds the Worker and starts it here.
   --receiver-port PORT  port of this machine where the tests receive what is posted
   --partial-url URL     deployment that serves the automations of the social family and no other route
   --failing-key KEY     API key with which GET /automations fails for reasons of the server
+  --controls URL        server that makes failures days old and shows e-mails
 
-With --url, the next three are required. Tests that need one of the last two are skipped without it.
+With --url, the next three are required. Tests that need one of the last three are skipped without it.
 The tests create workspaces and leave them there: do not run them against production.
 `;
 
@@ -34,6 +35,7 @@ const { values, positionals } = parseArguments(
     "receiver-port": { type: "string" },
     "partial-url": { type: "string" },
     "failing-key": { type: "string" },
+    controls: { type: "string" },
   },
   { allowPositionals: true },
 );

@@ -45,6 +45,8 @@ export interface RuntimeOptions {
   withoutAssets?: boolean;
   /** Answers all requests that the Worker makes, whatever their host. */
   outbound?: RequestListener;
+  /** Receives each e-mail that the Worker sends, as its headers. */
+  onEmail?: (email: string) => void;
   /** Receives what the Worker prints; dropped by default. */
   onLog?: (line: string) => void;
 }
@@ -67,7 +69,7 @@ export const ENCRYPTION_KEYS = "local:ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj
 /** Starts the bundle that `buildWorker` made, with the tables of `migrations/`. */
 export async function startRuntime(options: RuntimeOptions = {}): Promise<Runtime> {
   // Loaded on demand: a command that only prints its usage starts quickly.
-  const { convertV4MiniflareOptions, Miniflare } = await import("miniflare");
+  const { convertV4MiniflareOptions, Miniflare, NoOpLog } = await import("miniflare");
   const { unstable_getMiniflareWorkerOptions, unstable_readConfig } = await import("wrangler");
   const settings = unstable_readConfig(
     { config: join(ROOT, "wrangler.toml") },
@@ -92,6 +94,11 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<Runtim
   ];
   const bundle = options.bundle ?? BUNDLE;
   const output = openWorkerdOutput(options.onLog);
+  const log = new NoOpLog();
+  // Miniflare logs e-mails instead of sending them.
+  log.logWithLevel = (_level, message) => {
+    if (message.includes("send_email binding called")) options.onEmail?.(message);
+  };
   const miniflare = new Miniflare(
     convertV4MiniflareOptions({
       workers: [
@@ -119,6 +126,7 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<Runtim
       ],
       ...(options.persist ? { resourcePersistencePath: options.persist } : {}),
       unsafeRuntimeEnv: output.env,
+      log,
       // The runtime is asked for structured logs if there is a handler.
       handleStructuredLogs: () => {},
     }),

@@ -55,7 +55,7 @@ describe("Identifiers", () => {
     }
   });
 
-  test("A client returns an identifier unchanged", async () => {
+  test("An automation is found by its `id`, returned unchanged", async () => {
     const { api, recordAutomation } = await openWorkspace();
     await recordAutomation();
     const { body } = await api.get<Page>("/automations");

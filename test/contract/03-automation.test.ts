@@ -44,6 +44,12 @@ describe("Automation", () => {
     },
   );
 
+  test("The label in `name` differs from one kind of reply to another", async () => {
+    const { name: ofComments } = (await recorded({ type: "social_comments" })).automation;
+    const { name: ofMessages } = (await recorded({ type: "social_messages" })).automation;
+    expect(ofComments).not.toBe(ofMessages);
+  });
+
   test("`name` of a `crm_source` automation is its label as the application displays it", async () => {
     const crm = { type: "crm_source", provider: "hubspot", name: "Relance des devis" };
     expect((await recorded(crm)).automation.name).toBe("Relance des devis");
@@ -59,9 +65,11 @@ describe("Automation", () => {
 
   test.each(["whatsapp", "email"])("Type `%s` is not exposed in this version", async (type) => {
     const { api, recordAutomation } = await openWorkspace();
-    // The platform may refuse to record it at all.
+    // Recording it may be rejected, which is one way not to expose it.
     await recordAutomation({ type }).catch(() => null);
-    expect((await api.get<Page>("/automations")).body.data).toEqual([]);
+    const exposed = await recordAutomation();
+    const { body } = await api.get<Page>("/automations");
+    expect(body.data).toMatchObject([{ id: exposed }]);
   });
 
   test.each(["facebook", "instagram", "instagram_page", "hubspot"])(

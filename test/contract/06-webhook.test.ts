@@ -1,6 +1,9 @@
 import { describe, expect, test } from "vitest";
 import {
+  A_LEAD,
+  A_RUN,
   A_WEBHOOK,
+  AN_AUTOMATION,
   AN_OBJECT,
   type Automation,
   anError,
@@ -125,6 +128,22 @@ describe("WebhookDelivery (body sent to subscribers)", () => {
   test("`created_at` is a date-time", async () => {
     const { delivery } = await delivered(({ recordLead }) => recordLead());
     expect(delivery?.created_at).toEqual(DATE_TIME);
+  });
+
+  test("`type` is the discriminator that fixes the shape of `data`", async () => {
+    const { api, recordAutomation, recordLead, recordRun } = await openWorkspace();
+    const receiver = openReceiver();
+    await subscribe(api, receiver.url);
+    const automationId = await recordAutomation();
+    await recordRun(automationId, { leadId: await recordLead() });
+    await api.patch(`/automations/${automationId}`, { status: "paused" });
+    const received = await receiver.waitFor(3);
+    const shapeOf = new Map(received.map(({ delivery }) => [delivery.type, delivery.data]));
+    expect(Object.fromEntries(shapeOf)).toEqual({
+      "lead.created": A_LEAD,
+      "run.completed": A_RUN,
+      "automation.status_changed": AN_AUTOMATION,
+    });
   });
 
   test("`data` is a `Lead`, as the API shows it, when `type` is `lead.created`", async () => {

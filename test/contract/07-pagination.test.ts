@@ -1,14 +1,21 @@
 import { describe, expect, test } from "vitest";
 import { type Api, openWorkspace, type Page, subscribe } from "./support.ts";
 
+/** Makes three items. @returns their ids. */
+async function three(make: () => Promise<string>): Promise<string[]> {
+  return [await make(), await make(), await make()];
+}
+
 /** The lists of the contract, each of a workspace with three items. */
-const LISTS: { list: string; open: () => Promise<{ api: Api; path: string }> }[] = [
+const LISTS: {
+  list: string;
+  open: () => Promise<{ api: Api; path: string; ids: string[] }>;
+}[] = [
   {
     list: "GET /automations",
     open: async () => {
       const { api, recordAutomation } = await openWorkspace();
-      for (let i = 0; i < 3; i++) await recordAutomation();
-      return { api, path: "/automations" };
+      return { api, path: "/automations", ids: await three(() => recordAutomation()) };
     },
   },
   {
@@ -16,32 +23,31 @@ const LISTS: { list: string; open: () => Promise<{ api: Api; path: string }> }[]
     open: async () => {
       const { api, recordAutomation, recordRun } = await openWorkspace();
       const automationId = await recordAutomation();
-      for (let i = 0; i < 3; i++) await recordRun(automationId);
-      return { api, path: `/automations/${automationId}/runs` };
+      const ids = await three(() => recordRun(automationId));
+      return { api, path: `/automations/${automationId}/runs`, ids };
     },
   },
   {
     list: "GET /runs",
     open: async () => {
       const { api, recordAutomation, recordRun } = await openWorkspace();
-      for (let i = 0; i < 3; i++) await recordRun(await recordAutomation());
-      return { api, path: "/runs" };
+      const ids = await three(async () => recordRun(await recordAutomation()));
+      return { api, path: "/runs", ids };
     },
   },
   {
     list: "GET /leads",
     open: async () => {
       const { api, recordLead } = await openWorkspace();
-      for (let i = 0; i < 3; i++) await recordLead();
-      return { api, path: "/leads" };
+      return { api, path: "/leads", ids: await three(() => recordLead()) };
     },
   },
   {
     list: "GET /webhooks",
     open: async () => {
       const { api } = await openWorkspace();
-      for (let i = 0; i < 3; i++) await subscribe(api, "https://hooks.example.com/");
-      return { api, path: "/webhooks" };
+      const ids = await three(async () => (await subscribe(api, "https://hooks.example.com/")).id);
+      return { api, path: "/webhooks", ids };
     },
   },
 ];
@@ -54,8 +60,9 @@ describe.each(LISTS)("Pagination envelope of `$list`", ({ open }) => {
   });
 
   test("`data` are the items", async () => {
-    const { api, path } = await open();
-    expect((await api.get<Page>(path)).body.data).toHaveLength(3);
+    const { api, path, ids } = await open();
+    const { data } = (await api.get<Page>(path)).body;
+    expect(data.map(({ id }) => id).toSorted()).toEqual(ids.toSorted());
   });
 
   test("`data` has no more items than `limit`", async () => {

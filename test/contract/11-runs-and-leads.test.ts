@@ -15,7 +15,7 @@ describe("`GET /automations/{id}/runs`", () => {
     expect(idsOf(body)).toEqual(ids.toSorted());
   });
 
-  test("An automation of another workspace, or of none, gives 404 `automation_not_found`", async () => {
+  test("An automation absent from the workspace gives 404 `automation_not_found`", async () => {
     const { api } = await openWorkspace();
     const other = await openWorkspace();
     const foreign = await other.recordAutomation();

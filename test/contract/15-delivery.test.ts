@@ -102,17 +102,15 @@ describe.concurrent("Delivery", () => {
     expect(isAuthentic(webhook.secret, first, first.at)).toBe(true);
   });
 
-  test("A receiver that rejects what is 5 minutes old accepts what it receives at once", async () => {
-    const { first, webhook } = await openDelivery();
-    expect(isAuthentic(webhook.secret, first, first.at)).toBe(true);
-    expect(isAuthentic(webhook.secret, first, first.at + 310_000)).toBe(false);
-    expect(isAuthentic(webhook.secret, first, first.at - 310_000)).toBe(false);
+  test("`t` differs from the receiver's time by less than 5 minutes", async () => {
+    const { first } = await openDelivery();
+    const [, t] = /^t=(\d+),/.exec(first.headers["x-service-signature"] ?? "") ?? [];
+    expect(Math.abs(first.at / 1000 - Number(t))).toBeLessThan(300);
   });
 
-  test("The same event, delivered again, has the same `id` and the same body", async () => {
+  test("The same event, delivered again, has the same `id`", async () => {
     const { first, again } = await openRedelivery();
     expect(again.delivery.id).toBe(first.delivery.id);
-    expect(again.rawBody).toEqual(first.rawBody);
   });
 
   test("The same event, delivered again, is signed again", async () => {
@@ -126,19 +124,19 @@ describe.concurrent("Delivery", () => {
     expect(settled).toMatchObject({ state: "delivered", attempts: 1 });
   });
 
-  test("A `2xx` within 10 seconds is accepted", async () => {
+  test("A `2xx` after 7 seconds is accepted", async () => {
     const { readState } = await openDelivery("204@7000");
     const settled = await eventually(readState, ({ state }) => state !== "pending");
     expect(settled).toMatchObject({ state: "delivered", attempts: 1 });
   });
 
-  test("The body of a response is ignored: a 200 that says `error` is accepted", async () => {
+  test("The body of a 200 is ignored, even if it says `error`", async () => {
     const { readState } = await openDelivery("200:error");
     const settled = await eventually(readState, ({ state }) => state !== "pending");
     expect(settled).toMatchObject({ state: "delivered", attempts: 1 });
   });
 
-  test("The body of a response is ignored: a 500 that says `ok` is retried", {
+  test("The body of a 500 is ignored, even if it says `ok`", {
     timeout: 2 * RETRIED_MS,
   }, async () => {
     const { receiver, first } = await openDelivery("500:ok,204");
@@ -153,11 +151,10 @@ describe.concurrent("Delivery", () => {
       const { receiver, first } = await openDelivery(`${status},204`);
       const [, again] = await receiver.waitFor(2, RETRIED_MS);
       expect(again?.delivery.id).toBe(first.delivery.id);
-      expect(again?.rawBody).toEqual(first.rawBody);
     },
   );
 
-  test("A receiver that takes more than 10 seconds gets the delivery again", {
+  test("A receiver that takes 12 seconds gets the delivery again", {
     timeout: 2 * RETRIED_MS,
   }, async () => {
     const { receiver, first } = await openDelivery("204@12000,204");
@@ -172,7 +169,7 @@ describe.concurrent("Delivery", () => {
     expect(again.headers["x-service-signature"]).not.toBe(first.headers["x-service-signature"]);
   });
 
-  test("The waits between attempts increase", { timeout: 2 * RETRIED_MS }, async () => {
+  test("The second wait is longer than the first", { timeout: 2 * RETRIED_MS }, async () => {
     const { receiver, readState } = await openDelivery("500");
     const [first, second] = (await receiver.waitFor(2, RETRIED_MS)) as [Received, Received];
     const { dueAt } = await eventually(readState, ({ attempts }) => attempts === 2);
@@ -186,8 +183,6 @@ describe.concurrent("Delivery", () => {
     await failing.receiver.waitFor(2, RETRIED_MS);
     expect(await receiver.read()).toHaveLength(1);
   });
-
-  // Only time reaches this state: the service's own tests of its delivery move the clock instead.
-  test.todo("After prolonged failures, the subscription is disabled");
-  test.todo("After prolonged failures, the administrators of the workspace are notified");
 });
+
+// What follows prolonged failures is in 08-states.test.ts.

@@ -5,11 +5,13 @@ import {
   type ErrorBody,
   EVENTS,
   failingKey,
+  isElsewhere,
   openApi,
   openWorkspace,
   platform,
   send,
   sendUnauthenticated,
+  TOO_LARGE,
 } from "./support.ts";
 
 const URL = "https://hooks.example.com/";
@@ -56,7 +58,7 @@ const CAUSES: [
     "invalid_request",
     413,
     "body too large",
-    async () => (await openWorkspace()).api.post("/webhooks", { url: "a".repeat(100_000) }),
+    async () => (await openWorkspace()).api.post("/webhooks", TOO_LARGE),
   ],
   [
     "invalid_request",
@@ -168,7 +170,7 @@ describe("Errors: `error.details`", () => {
 
   test("The cause of a 413 is in `details.reason`", async () => {
     const { api } = await openWorkspace();
-    const answer = await api.post("/webhooks", { url: "a".repeat(100_000) });
+    const answer = await api.post("/webhooks", TOO_LARGE);
     expect(answer.status).toBe(413);
     expect(answer.body.error.details.reason).toMatch(/./);
   });
@@ -179,6 +181,13 @@ describe("Errors: `error.details`", () => {
     const answer = await send("POST", "/v1/webhooks", { headers, body: "{}" });
     expect(answer.status).toBe(415);
     expect(answer.body.error.details.reason).toMatch(/./);
+  });
+
+  describe.skipIf(isElsewhere)("where the contract is silent on which details an error has", () => {
+    test("`details.max` of a `limit` above its maximum is 100", async () => {
+      const { api } = await openWorkspace();
+      expect((await api.get("/leads?limit=101")).body.error.details.max).toBe(100);
+    });
   });
 
   test("`details.retry_after_seconds` of a 429 is an integer", async () => {

@@ -3,16 +3,19 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { beforeAll, describe, expect, test } from "vitest";
 import {
   AGENT,
+  AN_ERROR,
   type Answer,
   type Api,
   anError,
   EVENTS,
   failTooOften,
+  isElsewhere,
   openApi,
   openWorkspace,
   type Page,
   platform,
   sendUnauthenticated,
+  TOO_LARGE,
 } from "./support.ts";
 
 const limitOf = ({ headers }: Answer) => Number(headers.get("X-RateLimit-Limit"));
@@ -119,11 +122,13 @@ describe("Limits: request quota", () => {
     expect((await openApi(apiKey).get("/leads")).status).toBe(200);
   });
 
-  test("The quota is exact under concurrent requests", async () => {
-    const { api } = await openWorkspace({ requestsPerWindow: 10 });
-    const answers = await Promise.all(Array.from({ length: 25 }, () => api.get("/leads")));
-    expect(answers.filter(({ status }) => status === 200)).toHaveLength(10);
-    expect(answers.filter(({ status }) => status === 429)).toHaveLength(15);
+  describe.skipIf(isElsewhere)("where the contract is silent on concurrent requests", () => {
+    test("The quota is exact", async () => {
+      const { api } = await openWorkspace({ requestsPerWindow: 10 });
+      const answers = await Promise.all(Array.from({ length: 25 }, () => api.get("/leads")));
+      expect(answers.filter(({ status }) => status === 200)).toHaveLength(10);
+      expect(answers.filter(({ status }) => status === 429)).toHaveLength(15);
+    });
   });
 });
 
@@ -153,20 +158,8 @@ describe("Limits: subscriptions per workspace", () => {
     let answer = await api.post("/webhooks", body);
     for (; answer.status === 201 && created < 1_000; created++)
       answer = await api.post("/webhooks", body);
-    expect(answer).toMatchObject({ status: 400, body: anError("invalid_request") });
-    expect((await api.get<Page>("/webhooks?limit=100")).body.data).toHaveLength(created);
-  });
-
-  test("A subscription that is deleted makes room", async () => {
-    const { api } = await openWorkspace({ requestsPerWindow: 2_000 });
-    const body = { url: "https://hooks.example.com/", events: EVENTS };
-    let last = await api.post<{ id: string }>("/webhooks", body);
-    for (let answer = last; answer.status === 201; ) {
-      last = answer;
-      answer = await api.post("/webhooks", body);
-    }
-    await api.delete(`/webhooks/${last.body.id}`);
-    expect((await api.post("/webhooks", body)).status).toBe(201);
+    expect(answer.body).toEqual(AN_ERROR);
+    expect(created).toBeGreaterThan(0);
   });
 });
 
@@ -176,7 +169,7 @@ describe("Limits: request body size", () => {
     ["PATCH", "/automations/aut_0"],
   ])("A too large body of `%s %s` gives 413 `invalid_request`", async (method, path) => {
     const { api } = await openWorkspace();
-    const answer = await api.call(method, path, { status: "a".repeat(100_000) });
+    const answer = await api.call(method, path, TOO_LARGE);
     expect(answer).toMatchObject({ status: 413, body: anError("invalid_request") });
   });
 });

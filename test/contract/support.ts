@@ -149,6 +149,12 @@ export const AN_ERROR = anError(
   ]),
 );
 
+/** A status of success, where the contract does not say which. */
+export const SUCCESS = expect.toSatisfy((status) => status >= 200 && status < 300, "a success");
+
+/** A body that is too large for any limit that a service may have. */
+export const TOO_LARGE = { url: "a".repeat(1_000_000), status: "paused" };
+
 // Requests
 
 export const deployment = inject("deployment");
@@ -156,6 +162,11 @@ export const deployment = inject("deployment");
 export const partialDeployment = inject("partialDeployment");
 /** A key with which `GET /automations` fails for reasons of the server, if there is one. */
 export const failingKey = inject("failingKey");
+
+/** What HTTP alone cannot reach: see server/controls.ts. Null if there is no way to it. */
+export const controls = inject("controls");
+/** Whether the deployment is not the Worker of this repository, and may decide otherwise where the contract is silent. */
+export const isElsewhere = inject("isElsewhere");
 
 /** A response as received. `body` is its JSON, or null if it has none. */
 export interface Answer<Body = unknown> {
@@ -289,14 +300,16 @@ export const AGENT = { reference: "agent", name: "Agence Lumière" };
 /** A new workspace with access to the service, a key, and what the platform records in it. */
 export async function openWorkspace({
   requestsPerWindow,
+  adminEmails,
   on = deployment,
 }: {
   requestsPerWindow?: number;
+  adminEmails?: string[];
   on?: Deployment;
 } = {}) {
   const { workspaceId } = await platform<{ workspaceId: string }>(
     "createWorkspace",
-    { name: "Contract" },
+    { name: "Contract", adminEmails },
     on,
   );
   const createKey = () =>
@@ -414,6 +427,46 @@ export async function openListening() {
     return received.map(({ delivery }) => delivery).filter(({ data }) => data.id !== last);
   };
   return { ...workspace, receiver, webhook, events };
+}
+
+/** Calls the server of server/controls.ts. */
+async function control<Output>(method: string, path: string): Promise<Output> {
+  const response = await fetch(controls + path, { method });
+  if (!response.ok) throw new Error(`${method} ${path}: ${await response.text()}`);
+  return response.json() as Promise<Output>;
+}
+
+/** The e-mails to an address, once there is one. */
+export function readEmails(address: string): Promise<string[]> {
+  return eventually(
+    () => control<string[]>("GET", `/emails/${address}`),
+    ({ length }) => length > 0,
+  );
+}
+
+/** A workspace with a subscription that was disabled after prolonged failures, and another to all events. */
+export async function openDisabledByFailures() {
+  const adminEmails = [`${randomUUID()}@example.com`, `${randomUUID()}@example.com`];
+  const workspace = await openWorkspace({ adminEmails });
+  const [failing, listener] = [openReceiver("500"), openReceiver()];
+  await subscribe(workspace.api, listener.url);
+  const { id } = await subscribe(workspace.api, failing.url, ["lead.created"]);
+  await workspace.recordLead();
+  const [first] = (await failing.waitFor(1)) as [Received];
+  await eventually(
+    () => readDelivery(id, first.delivery.id),
+    ({ attempts }) => attempts === 1,
+  );
+  await control("POST", `/failing-for-days/${id}`);
+  await workspace.recordLead();
+  const webhook = await eventually(
+    async () => {
+      const { data } = (await workspace.api.get<Page<Webhook>>("/webhooks")).body;
+      return data.find((one) => one.id === id) as Webhook;
+    },
+    ({ disabled_at }) => disabled_at !== null,
+  );
+  return { ...workspace, adminEmails, webhook, listener };
 }
 
 /**

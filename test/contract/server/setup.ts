@@ -3,6 +3,7 @@ import type { TestProject } from "vitest/node";
 import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
 import build from "../../node/support/build.ts";
 import { openWorkspace } from "../../node/support/workspace.ts";
+import { startControls } from "./controls.ts";
 import { startSubscribers } from "./receiver.ts";
 
 /** Where the tests find what they test. */
@@ -20,6 +21,10 @@ declare module "vitest" {
     partialDeployment: Deployment | null;
     /** A key with which `GET /automations` answers 500; null if there is none. */
     failingKey: string | null;
+    /** The server of controls.ts; null if there is none. */
+    controls: string | null;
+    /** Whether the deployment is that of `--url`. */
+    isElsewhere: boolean;
     /** The base address of subscribers, as the service reaches it, over HTTPS. */
     subscribersUrl: string;
     /** Where tests read what subscribers got. */
@@ -36,6 +41,7 @@ export default async function setup({ provide }: TestProject) {
   const given = process.env;
   const subscribers = await startSubscribers(Number(given.CONTRACT_RECEIVER_PORT ?? 0));
   provide("subscribersAddress", subscribers.url);
+  provide("isElsewhere", given.CONTRACT_URL !== undefined);
   if (given.CONTRACT_URL) {
     provide("deployment", deploymentAt(given.CONTRACT_URL));
     provide(
@@ -43,13 +49,16 @@ export default async function setup({ provide }: TestProject) {
       given.CONTRACT_PARTIAL_URL ? deploymentAt(given.CONTRACT_PARTIAL_URL) : null,
     );
     provide("failingKey", given.CONTRACT_FAILING_KEY ?? null);
+    provide("controls", given.CONTRACT_CONTROLS ?? null);
     provide("subscribersUrl", given.CONTRACT_RECEIVER ?? "");
     return () => subscribers.stop();
   }
   build();
   const platformKey = randomBytes(32).toString("base64");
+  const emails: string[] = [];
   const start = async (vars: Record<string, string>) => {
     const runtime = await startRuntime({
+      onEmail: (email) => emails.push(email),
       outbound: subscribers.answer,
       vars: {
         PLATFORM_KEYS: `contract:${platformKey}`,
@@ -67,10 +76,13 @@ export default async function setup({ provide }: TestProject) {
   provide("deployment", whole.deployment);
   provide("partialDeployment", partial.deployment);
   provide("failingKey", await damageWorkspace(whole.runtime));
+  const controls = await startControls(whole.runtime, emails);
+  provide("controls", controls.url);
   provide("subscribersUrl", "https://subscribers.example");
   return async () => {
     await Promise.all([whole.runtime.stop(), partial.runtime.stop()]);
     subscribers.stop();
+    controls.stop();
   };
 }
 
