@@ -224,7 +224,8 @@ const RECORDING_MAX_MS = MINUTE_MS;
  * Finds when the oldest event was recorded that a subscription has not received: its delivery has failed, waits for
  * a retry, or was cancelled. Null if there is none. Only event types that it lists count, because others cannot be sent
  * again. For a disabled subscription, deliveries that ended before its last streak do not count, and the events since it
- * was disabled do.
+ * was disabled do. For an active one, events that never had a delivery do not count, because finding them would take
+ * reading all events. The platform knows since when its workspace had no access.
  *
  * The time may be too early if more than `ENDED_EXAMINED_MAX` deliveries have failed, or by `RECORDING_MAX_MS` if the
  * subscription is disabled. So a replay from that time leaves out no event, and it sends none that was delivered.

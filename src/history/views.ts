@@ -130,7 +130,7 @@ export const WebhookDetails = WebhookView.extend({
   pending: z.int().describe("deliveries that wait for their first attempt"),
   retrying: z.int().describe("deliveries that have failed and will be retried"),
   undeliveredSince: Time.nullable().describe(
-    "recording time of the oldest event that it has not received and that can be resent; if it is disabled, only events since its failures began, or since a minute before it was disabled, count",
+    "recording time of the oldest event that it has not received and that can be resent; if it is disabled, only events since its failures began, or since a minute before it was disabled, count; if it is active, no events count that never had a delivery (missed, see redeliver)",
   ),
 });
 export type WebhookDetails = z.infer<typeof WebhookDetails>;

@@ -122,7 +122,7 @@ export const redeliver = operation({
       states: several(RedeliveryState, RedeliveryState.options.length)
         .nullish()
         .describe(
-          "default: all; delivered: at least once; missed: recorded while the subscription was disabled; retrying: failed, and due later, which is brought forward. Deliveries that are due or were never tried are sent anyway, and not counted",
+          "default: all; delivered: at least once; missed: recorded while the subscription was disabled or did not list the type, or its workspace had no access; retrying: failed, and due later, which is brought forward. Deliveries that are due or were never tried are sent anyway, and not counted",
         ),
       type: WebhookEvent.nullish().describe("of the range, only events of this type"),
       status: StatusFilter.nullish().describe(

@@ -381,6 +381,27 @@ describe("what a subscription did not get", () => {
     expect(await sinceOf(id)).toBe(null);
   });
 
+  test.each([
+    ["was disabled", { disabledAt: T0 }, true],
+    ["did not list their type", { events: ["run.completed" as const] }, true],
+    ["had no access", { disabledAt: null }, false],
+  ])(
+    "does not begin with events of a time when it %s, which are sent as missed",
+    async (_, before, granted) => {
+      const { id, workspaceId } = await owed(0, T0);
+      await subscribe(workspaceId);
+      await setSubscription(id, before);
+      await Platform.setWorkspaceAccess({ workspaceId, granted });
+      const missed = await announceOne(workspaceId, T0);
+      await setSubscription(id, { disabledAt: null, events: ["lead.created"] });
+      await Platform.setWorkspaceAccess({ workspaceId, granted: true });
+      expect(await sinceOf(id)).toBe(null);
+      const range: Range = { since: T0, until: null, states: ["missed"] };
+      expect(await sendAgain(db, id, range, NOW)).toMatchObject({ count: 1 });
+      expect(await scheduleOf(id, NOW)).toEqual([[missed, 0]]);
+    },
+  );
+
   test("is found among few, however many deliveries there are", async () => {
     const { id, workspaceId, drafts } = await owed(1, T0 - HOUR_MS);
     const [first] = drafts;
