@@ -114,8 +114,7 @@ async function handleEarlyRead(
     cacheKey(c, keyHash, database, reads.bookmarkOf(bindingOf(c.env, database)));
   } else if (!c.error) {
     // A route that succeeds without a read must still be refused. If the route failed, `handleError` has awaited this
-    // admission, and responded with the refusal. Hono would add the headers of the route's response, such as `Allow`.
-    c.res = undefined;
+    // admission, and responded with the refusal.
     throw decided.error;
   }
 }

@@ -49,6 +49,9 @@ export function serveMcp(app: OpenAPIHono<AppEnv>): void {
     if (called?.isCounted) return called.response;
     let response: Response | undefined;
     await authenticate(c, async () => {
+      // A response that reads nothing would not wait for the key's gate, and Hono would add its headers to a refusal.
+      const admission = await c.get("admission");
+      if (admission?.isAdmitted === false) throw admission.error;
       response = called?.response ?? (await handle(c, served, await readMessage(c)));
       c.res = response;
     });
