@@ -14,6 +14,8 @@ export interface Compared {
   placements: Placements;
   /** The restored time, in Unix milliseconds. */
   restoredTo: number;
+  /** Whether rows of settings stay as of then, because what people have changed since then is the damage. */
+  skipsSettings: boolean;
 }
 
 /** Decisions by the ids that they are about. */

@@ -94,7 +94,7 @@ export async function restore(
   writeNotes(file, notes);
   if (!notes.isPutBack) {
     await settlePlacements(execute, placements);
-    if (!options.skip.includes(SETTINGS)) await putBack(restore, tables, placements);
+    await putBack(restore, tables, placements);
     await query(execute, options.database, MARK_KEYS_USED);
     notes = { ...notes, isPutBack: true };
     writeNotes(file, notes);
@@ -200,7 +200,7 @@ async function compare(
 ): Promise<Compared> {
   const restoredTo = options.at.getTime();
   const found = await readTables(execute, options.database, restoredTo);
-  return { noted, found, placements, restoredTo };
+  return { noted, found, placements, restoredTo, skipsSettings: options.skip.includes(SETTINGS) };
 }
 
 async function putBack(restore: Restore, noted: Tables, placements: Placements): Promise<void> {

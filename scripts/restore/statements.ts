@@ -91,11 +91,12 @@ const keptColumns = (table: Table) => KEPT[table].flatMap(({ columns }) => colum
 
 /**
  * Returns a function that tells whether a noted row is left as it is. Its second argument is the row as it is now, or
- * undefined if it is missing.
+ * undefined if it is missing. A workspace that has moved here has no settings as of then, so it gets those of now even
+ * if settings are skipped. Its keys are in the directory, and are as of then.
  */
 function findOver(
   table: Exclude<Table, "audit_trail">,
-  { found, placements, restoredTo }: Compared,
+  { found, placements, restoredTo, skipsSettings }: Compared,
   later: Decisions,
 ): (row: Row, now: Row | undefined) => boolean {
   const databases = new Map(found.workspaces.map(({ id, database }) => [id, database]));
@@ -104,7 +105,8 @@ function findOver(
     const workspaceId = (table === "workspaces" ? row.id : row.workspace_id) ?? null;
     if (later.has(workspaceId, ["eraseWorkspace"])) return true;
     // All keys are in the directory, wherever their workspaces live.
-    if (table === "api_keys") return false;
+    if (table === "api_keys") return skipsSettings;
+    if (skipsSettings && !movedHere.has(workspaceId)) return true;
     // A workspace that lives elsewhere only has an entry here, and its remaining rows are locked.
     if ((databases.get(workspaceId) ?? null) !== null) return true;
     if (table === "workspaces") return false;

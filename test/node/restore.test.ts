@@ -89,6 +89,7 @@ const compare = (noted: Tables, then: DatabaseSync, placements = SETTLED): Compa
   found: read(then),
   placements,
   restoredTo: RESTORED_TO,
+  skipsSettings: false,
 });
 
 /** Puts back in `then` what was noted. */
@@ -257,6 +258,31 @@ describe("a workspace that has moved since then", () => {
     expect(callsToRepeat(compare(noted, then, placements), 10)).toEqual([
       { method: "setWorkspaceAccess", input: { workspaceId: "wks_1", granted: false } },
     ]);
+  });
+
+  test("to DB gets its settings back even if they are skipped, as no other workspace does", async () => {
+    const { then, now, both } = opened();
+    insert(then, "workspaces", workspace("wks_1", entry));
+    insert(now, "workspaces", workspace("wks_1", { sealed_data_key: "k1.x" }));
+    insert(now, "subscriptions", subscription("whk_1"));
+    both("workspaces", workspace("wks_2"), { name: "Damaged" });
+    const other = subscription("whk_2", { workspace_id: "wks_2" });
+    both("subscriptions", other, { url: "https://damaged.example/" });
+    both("api_keys", key("key_1"), { requests_per_window: 7 });
+    insert(now, "audit_trail", call("1", "updateWebhook", ["whk_2"]));
+    const noted = read(now);
+    const placements = await find(then, noted);
+    await settle(then, placements);
+    for (const table of TABLES) {
+      const compared = { ...compare(noted, then, placements), skipsSettings: true };
+      for (const statement of putBackStatements(table, rowsToPutBack(table, compared)))
+        then.exec(statement);
+    }
+    const found = read(then);
+    expect(found.workspaces).toMatchObject([noted.workspaces[0], { id: "wks_2", name: "Agence" }]);
+    expect(found.subscriptions).toMatchObject([{ id: "whk_1" }, { url: other.url }]);
+    expect(found.api_keys).toMatchObject([{ requests_per_window: null }]);
+    expect(found.audit_trail).toEqual(noted.audit_trail);
   });
 
   test("to another database gets its row back, even if the move was begun long before", async () => {

@@ -386,5 +386,16 @@ test("restoring one of several databases leaves alone what has moved away, and e
   expect(await leadsOf(moved.apiKey)).toHaveLength(1);
   expect(await leadsOf(kept.apiKey)).toHaveLength(1);
   expect(await leadsOf(created.apiKey)).toEqual([]);
+
+  // Once more, without the settings of now. This workspace has no others.
+  const [notes = ""] = readdirSync(deployment.folder).filter((name) => /restore-DB-/.test(name));
+  rmSync(join(deployment.folder, notes));
+  const skipping = await deployment.restore("--timestamp", time, "--skip", "settings", "--yes");
+  expect(skipping).toMatchObject({ code: 0, stderr: "" });
+  const { runtime } = deployment;
+  await runtime.env.PLATFORM.recordLeads({ workspaceId, leads: [again] });
+  expect(await leadsOf(moved.apiKey)).toHaveLength(1);
+  const { items } = await runtime.env.PLATFORM.listAuditTrail({ workspaceId });
+  expect(items.map(({ method }) => method)).toContain("moveWorkspace");
   await deployment.close();
 });
