@@ -15,7 +15,7 @@ import { cleanUp, moved, moveUntil, openWithLeads } from "../support/moves.ts";
 const { Platform } = exports;
 keepLog();
 
-test("a database that a workspace has left delivers what others are owed, and expires their events", async () => {
+test("a database that a workspace has left delivers the events of others", async () => {
   const leaving = await openWithLeads();
   const staying = await openWithLeads();
   const { workspaceId } = staying;
@@ -145,7 +145,7 @@ test("an announcement that cannot be recorded, because its workspace moves, stop
   expect([countFor(moving, box), countFor(staying, box)]).toEqual([2, 1]);
 });
 
-test("announcements of a workspace that moves wait until it has moved; others do not", async () => {
+test("announcements of a workspace that moves wait until it has moved", async () => {
   const leaving = await openAdministered();
   const staying = await openAdministered();
   await leaving.disable();

@@ -52,7 +52,7 @@ describe("a new workspace", () => {
       );
   });
 
-  test("is rejected in a database that is not bound; the error names the parameter", async () => {
+  test("is rejected in a database that is not bound", async () => {
     for (const database of ["DB_4", "DB_1", "KEY_GATE", "db_2", "__proto__"]) {
       const refused = platform.createWorkspace({ name: "Agence nulle part", database });
       const sentence = `createWorkspace: database: no database is bound as ${database}, only as DB, DB_2, DB_3`;

@@ -10,7 +10,7 @@ import { runProgram } from "../node/support/process.ts";
 /** How far the few events of a smoke run may be from what many need. */
 const DEVIATION_MAX = 0.25;
 
-test("every bench runs, and measures every figure that is described, and those of the price again", {
+test("every bench measures the figures that are described", {
   timeout: 600_000,
 }, async () => {
   const file = join(mkdtempSync(join(tmpdir(), "bench-")), "figures.json");

@@ -141,7 +141,7 @@ describe("the sweep", () => {
     expect(await statesOf(id)).toEqual(states);
   });
 
-  test("deletes a deleted subscription that owes nothing since its dispatch died, and no other", async () => {
+  test("deletes a deleted subscription whose dispatch died after its last delivery, and no other", async () => {
     const [done, left] = [await owed(1, NOW), await owed(1, NOW)];
     await commit(db, deleteSubscription(left.workspaceId, left.id, NOW));
     const before = (trip: number) => {

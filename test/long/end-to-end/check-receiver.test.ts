@@ -255,7 +255,7 @@ async function selfSigned() {
   return createSecureServer({ key, cert }, (_, response) => response.end());
 }
 
-test("test deliveries are labelled, and their two signatures are both valid or both invalid", async () => {
+test("test deliveries have two signatures that are both valid or both invalid", async () => {
   const { posts } = await checkAnswering();
   const labels = posts.map(({ headers }) => headers["x-service-test"]);
   expect(labels).toEqual([

@@ -286,7 +286,7 @@ describe("npm run deploy, where another tool has created database and queues,", 
   const configured = () => readFileSync(join(site().folder, "wrangler.toml"), "utf8");
   const inTheEu = () => site().cloudflare.databases.find(({ jurisdiction }) => jurisdiction);
 
-  test("replaces them if they are empty and in no jurisdiction, and configures the database's new id", async () => {
+  test("replaces them if they are empty and in no jurisdiction", async () => {
     const { cloudflare, configure } = site();
     addResources(site(), null);
     const [{ uuid: former } = { uuid: "" }] = cloudflare.databases;

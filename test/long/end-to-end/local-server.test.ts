@@ -248,7 +248,7 @@ test("Listeners remove their own subscription at Ctrl-C, and that of a killed on
   expect(await listeners()).toEqual([]);
 });
 
-test("npm run listen -- --keep has the same subscription and secret the next time, and gets what it missed", async () => {
+test("npm run listen -- --keep has the same subscription the next time", async () => {
   const first = await listen("--keep");
   const file = join(server.folder, ".wrangler/listen.json");
   const kept = JSON.parse(readFileSync(file, "utf8"));

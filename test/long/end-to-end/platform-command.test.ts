@@ -228,7 +228,7 @@ describe("exportWorkspace --ndjson", () => {
   const leadsOf = (items: Item[]) =>
     items.filter(({ kind }) => kind === "lead").map(({ id }) => id);
 
-  test("prints all pages, or those from a cursor, one item per line, and nothing else", async () => {
+  test("prints all pages, or those from a cursor, one item per line", async () => {
     const { code, stdout, stderr } = await exported({});
     expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
     const items = itemsOf(stdout);

@@ -234,7 +234,7 @@ test("a delivery shows its attempts and its exact body, and is resent", async ()
   expect(await button(/^Resend/, detail()).count()).toBe(0);
 });
 
-test("a delivery that waits says until when and why, and is sent immediately on demand", async () => {
+test("a delivery that waits says until when and why", async () => {
   await openSubscribed(async (id) => {
     stage.answerWith(503);
     await stage.recordLeads(workspaceId);
@@ -262,7 +262,7 @@ test("a delivery that waits says until when and why, and is sent immediately on 
   await posted(2);
 });
 
-test("an overview counts what fails exactly, and says what was given up and is not stored", async () => {
+test("an overview counts failures exactly", async () => {
   const id = await stage.subscribe(workspaceId);
   const [now, today] = [Date.now(), Math.floor(Date.now() / DAY_MS) * DAY_MS];
   const at = now - 9 * HOUR_MS;
@@ -355,7 +355,7 @@ test("a day of the chart leads to its deliveries", async () => {
   await see(page, "No deliveries match these filters");
 });
 
-test("a delivery is found by the id of its event or lead, and a search that finds nothing empties the list", async () => {
+test("a delivery is found by the id of its event or lead", async () => {
   await openSubscribed(() => deliver(3));
   await openTab("Deliveries");
   await shows(3);
@@ -487,7 +487,7 @@ test("a webhook gets another URL", async () => {
   expect(await visit.faults()).toEqual([expect.stringContaining("status of 400")]);
 });
 
-test("custom headers are added, replaced and removed one by one, and their values are not shown again", async () => {
+test("custom headers are added, replaced and removed one by one", async () => {
   const webhookId = await openSubscribed();
   await openTab("Settings");
   const add = async (name: string, value: string) => {
@@ -572,7 +572,7 @@ test("a dialog has the same heading wherever it is opened", async () => {
   expect(await sizeOf()).toBe(above);
 });
 
-test("a read-only session shows everything and changes nothing, and the app's name leads back", async () => {
+test("a read-only session shows everything and changes nothing", async () => {
   const webhookId = await stage.subscribe(workspaceId);
   await deliver(1);
   const returnUrl = "https://app.example/settings";

@@ -240,7 +240,7 @@ describe("a large backlog that is withdrawn", () => {
     await expect.poll(() => statesOf(id)).toEqual({ cancelled: 1_100 });
   });
 
-  test("is not revived if access returns in the meantime; what is announced then is delivered", async () => {
+  test("is not revived if access returns in the meantime", async () => {
     const { workspaceId, id } = await owed(5_000, NOW);
     let now = NOW;
     const held = await heldDispatch(() => now, id);
@@ -289,7 +289,7 @@ test("withdrawing a workspace's access, and cancelling, read no other's deliveri
   expect(rows.read).toBeLessThan(200);
 });
 
-test("a deleted subscription that owes nothing needs no dispatch", async () => {
+test("a deleted subscription without pending deliveries needs no dispatch", async () => {
   const { workspaceId, id } = await owed(1, NOW);
   await dispatchAt(NOW, [id], OK);
   const { wakeUps } = await commit(db, deleteSubscription(workspaceId, id, NOW));

@@ -74,7 +74,7 @@ describe("a subscription is disabled", () => {
     expect(await subscriptionRow(id)).toMatchObject(disabled);
   });
 
-  test("alone, which GET /v1/webhooks shows but no event announces; what it is owed is cancelled", async () => {
+  test("alone, with its pending deliveries cancelled", async () => {
     const { workspaceId, api } = await openWorkspace();
     const { id } = await subscribe(workspaceId, {
       events: ["lead.created", "run.completed", "automation.status_changed"],

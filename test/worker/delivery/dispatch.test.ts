@@ -50,7 +50,7 @@ describe("a dispatch", () => {
     expect(await subscriptionRow(id)).toMatchObject({ leasedBy: null, leasedUntil: 0 });
   });
 
-  test("takes a delivery through the whole ladder; then it is exhausted, and alone it disables nothing", async () => {
+  test("exhausts a delivery after the last step of the retry schedule", async () => {
     const { id } = await owed(1, NOW);
     const { posts, attempt } = subscriber(() => answered(500));
     let now = NOW;

@@ -26,7 +26,7 @@ describe("a request", () => {
   );
 
   test.each([520, 526, 530])(
-    "that Cloudflare answers with %i, in the receiver's place, did not reach it; the status is kept",
+    "that Cloudflare answers with %i, in the endpoint's place, did not reach it",
     async (status) => {
       const url = subscriberUrl(`status-${status}`);
       expect(await postTo(url)).toEqual({ kind: "unreachable", status });

@@ -120,7 +120,7 @@ describe("subscriptions that share a dispatch", () => {
     expect(new Set(begun.slice(0, 20)).size).toBe(20);
   });
 
-  test("leave two connections to another workspace, and one to wakeUps and round trips", async () => {
+  test("leave two connections to another workspace, and one to wake-up messages and rounds", async () => {
     const many = await owedToMany(10, 3, NOW);
     const { id: one } = await owed(1, NOW);
     const measure = async (ids: string[]) => {
@@ -176,7 +176,7 @@ describe("subscriptions that share a dispatch", () => {
       expect(await statesOf(subscriptionId)).toEqual({ pending: 1 });
   });
 
-  test("have six connections in all, even if they are in several databases and lanes", async () => {
+  test("have six connections in all, even if they are in several databases and queues", async () => {
     const ids = await owedToMany(8, 2, Date.now() - 1);
     for (const [i, id] of ids.entries())
       await setSubscription(id, { concurrency: 6, slow: i % 2 === 1 });

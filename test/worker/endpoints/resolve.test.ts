@@ -151,7 +151,7 @@ describe("a name that is resolved again before a request", () => {
     expect(await asked()).toBe(1);
   });
 
-  test("does not delay a request by as much as a second; a later response counts for the next one", async () => {
+  test("does not delay a request by as much as a second", async () => {
     // The resolver answers after a second, and would have the first post refused.
     const { dispatch } = await posting("late-private");
     const attempt = dispatch();

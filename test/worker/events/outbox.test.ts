@@ -30,7 +30,7 @@ async function expectStored(workspaceId: string, events: number, created: number
   expect(await exports.Platform.ledger({ workspaceId })).toMatchObject({ created, addsUp: true });
 }
 
-test("an event is owed once, and immediately, to every subscription of its workspace that lists its type", async () => {
+test("an event has one delivery, due at once, to every subscription that lists its type", async () => {
   const [workspaceId, elsewhere] = [await createWorkspace(), await createWorkspace()];
   const listing = await subscribe(workspaceId, { events: ["run.completed", "lead.created"] });
   const twin = await subscribe(workspaceId, { url: listing.url });
@@ -64,7 +64,7 @@ test("An event is only sent to subscriptions that are active and were created be
   await expectStored(workspaceId, 2, 1);
 });
 
-test("an event that no subscription lists is not stored; one that only a disabled one lists is", async () => {
+test("an event is stored if a subscription lists it, even a disabled one", async () => {
   const workspaceId = await createWorkspace();
   const { id } = await subscribe(workspaceId, { events: ["run.completed"] });
   for (const [change, stored] of [
@@ -110,7 +110,7 @@ test("fan-out to 20 subscriptions is one statement, in one round trip with the r
   );
 });
 
-test("an event wakes each in its queue, but not those that wait or have nothing due", async () => {
+test("an event sends a wake-up message for each in its queue", async () => {
   const workspaceId = await createWorkspace();
   const [fast = "", slow = "", probed = "", waiting = ""] = await subscribeMany(workspaceId, 4);
   await subscribe(workspaceId, { events: ["run.completed"] });

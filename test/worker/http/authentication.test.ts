@@ -67,23 +67,19 @@ describe("a key", () => {
   test.each<[string, (keyId: string) => Promise<unknown>]>([
     ["revoked", (keyId) => Platform.revokeApiKey({ keyId })],
     ["rolled without an overlap", (keyId) => Platform.rollApiKey({ keyId, overlapSeconds: 0 })],
-  ])(
-    "that is %s is rejected everywhere once the call has returned, in use or used up, and no other key is",
-    async (_, end) => {
-      const { workspaceId, keyId, apiKey, api } = await openWorkspace({ requestsPerWindow: 15 });
-      const second = await Platform.createApiKey({ workspaceId });
-      expect(await api.get("/v1/leads")).toEqual(SERVED);
-      const underWay = Array.from({ length: 20 }, () => api.get("/v1/leads"));
-      await end(keyId);
-      const after = await Promise.all(Array.from({ length: 10 }, () => api.get("/v1/leads")));
-      for (const answer of after) expect(answer).toEqual(REFUSED);
-      for (const { status } of await Promise.all(underWay))
-        expect([200, 401, 429]).toContain(status);
-      await evictDurableObject(env.KEY_GATE.getByName(await hashApiKey(apiKey)));
-      expect(await api.get("/v1/leads")).toEqual(REFUSED);
-      expect(await openApi(second.apiKey).get("/v1/leads")).toEqual(SERVED);
-    },
-  );
+  ])("that is %s is rejected everywhere once the call has returned", async (_, end) => {
+    const { workspaceId, keyId, apiKey, api } = await openWorkspace({ requestsPerWindow: 15 });
+    const second = await Platform.createApiKey({ workspaceId });
+    expect(await api.get("/v1/leads")).toEqual(SERVED);
+    const underWay = Array.from({ length: 20 }, () => api.get("/v1/leads"));
+    await end(keyId);
+    const after = await Promise.all(Array.from({ length: 10 }, () => api.get("/v1/leads")));
+    for (const answer of after) expect(answer).toEqual(REFUSED);
+    for (const { status } of await Promise.all(underWay)) expect([200, 401, 429]).toContain(status);
+    await evictDurableObject(env.KEY_GATE.getByName(await hashApiKey(apiKey)));
+    expect(await api.get("/v1/leads")).toEqual(REFUSED);
+    expect(await openApi(second.apiKey).get("/v1/leads")).toEqual(SERVED);
+  });
 
   test.each([
     ["quota", 429, 200],
@@ -127,7 +123,7 @@ test("A workspace gets 403 for all its keys while its access is denied, and 200 
 });
 
 describe("an address that fails to authenticate", () => {
-  test("gets twenty 401s and then 429s for any failure, but not with a valid key or from another address", async () => {
+  test("gets twenty 401s and then 429s for any failure", async () => {
     const { apiKey } = await openWorkspace();
     const address = freshAddress();
     const keys = ["nonsense", await inventedKey(), await unknownKey(), await revokedKey()];

@@ -52,7 +52,7 @@ function expectSameByTheIetf(answer: Answer, limit: number, windowSeconds: numbe
 }
 
 describe("every response", () => {
-  test("is no-store and counts down the key's rate limit in its headers, and says the same in the IETF's", async () => {
+  test("counts down the key's rate limit in the contract's headers and in the IETF's", async () => {
     const { workspaceId, api } = await openWorkspace({ requestsPerWindow: 9 });
     const draft = await recordAutomation(workspaceId, { status: "draft" });
     const creation = { url: "https://ok-headers.example/", events: ["lead.created"] };
@@ -286,7 +286,7 @@ describe("the log line of a request", () => {
     expect(await nameOf("<script>")).toMatch(/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/);
   });
 
-  test("has the key's id and the address's pseudonym, whatever the result; outside the API it has neither", async () => {
+  test("has the key's id and the address's pseudonym, whatever the result", async () => {
     const { workspaceId, keyId, api } = await openWorkspace({ requestsPerWindow: 3 });
     const answers: Answer[] = [];
     const ask = async (path: string) => void answers.push(await api.get(path));

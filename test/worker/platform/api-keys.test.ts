@@ -23,7 +23,7 @@ async function shown(workspaceId: string, keyId: string) {
 const statusOf = async (api: ReturnType<typeof openApi>) => (await api.get("/v1/leads")).status;
 const quotaOf = async (apiKey: string) => rateLimitOf(await openApi(apiKey).get("/v1/leads")).limit;
 
-test("createApiKey shows the key once, stores its SHA-256 and last characters, and gives it its own quota", async () => {
+test("createApiKey shows the key once, and stores its SHA-256 and last characters", async () => {
   const { workspaceId } = await Platform.createWorkspace({ name: "Agence" });
   const { keyId, apiKey } = await Platform.createApiKey({
     ...{ workspaceId, name: "CRM", requestsPerWindow: 7 },
@@ -206,7 +206,7 @@ describe("rollApiKey", () => {
     expect((await Platform.listApiKeys({ workspaceId })).items).toHaveLength(2);
   });
 
-  test("after a lost reply, the unseen key can be found and rolled in turn, without an overlap", async () => {
+  test("after a lost reply, the unseen key can be found and rotated in turn, without a grace period", async () => {
     const { workspaceId, keyId, api } = await openWorkspace({ requestsPerWindow: 7 });
     const unseen = await Platform.rollApiKey({ keyId, overlapSeconds: 3600 });
     expect(await errorOf(Platform.rollApiKey({ keyId, overlapSeconds: 3600 }))).toBe(

@@ -191,7 +191,7 @@ describe("listDeliveries", () => {
 });
 
 describe("readDelivery", () => {
-  test("returns the exact body and every attempt, also those before it was sent again, with a full ladder", async () => {
+  test("returns the exact body and every attempt, with those before it was resent", async () => {
     const { id, drafts, workspaceId } = await owed(1, T0);
     const [draft] = drafts;
     const eventId = draft?.id ?? "";
@@ -253,7 +253,7 @@ describe("readDelivery", () => {
     expect(attempts).toBe(2);
   });
 
-  test("returns the first attempts and the last, however often it was sent again", async () => {
+  test("returns the first attempts and the last, however often it was resent", async () => {
     const { id, drafts } = await owed(1, T0);
     const eventId = drafts[0]?.id ?? "";
     const last = { attempt: ATTEMPTS_KEPT - 1, at: T0 + ATTEMPTS_KEPT - 2 };

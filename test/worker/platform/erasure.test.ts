@@ -68,7 +68,7 @@ async function withLeads() {
 const tablesWith = (text: string) => tablesOf(DATABASE as DatabaseName, text);
 
 describe("eraseLeads", () => {
-  test("leaves nothing of a lead (its row, event, body, deliveries and attempts), but all of the others", async () => {
+  test("leaves nothing of a lead: no row, event, body, delivery or attempt", async () => {
     const { workspaceId, api, subscription, first, second } = await withLeads();
     await setSubscription(subscription.id, { concurrency: 2 });
     await dispatchAt(Date.now(), [subscription.id], answered(500));
@@ -85,7 +85,7 @@ describe("eraseLeads", () => {
     expect(ledger).toMatchObject({ created: 1, pending: 1, addsUp: true });
   });
 
-  test("says what it erased and what is missing, however it is named, and nothing of another workspace", async () => {
+  test("returns what it erased and what is missing, however it is named", async () => {
     const { workspaceId, api, first } = await withLeads();
     const stranger = await withLeads();
     const erase = (ids: string[], references?: string[]) =>

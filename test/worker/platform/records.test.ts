@@ -123,7 +123,7 @@ test("the time of a lead is shown in UTC, to the millisecond, and is that of its
   }
 });
 
-test("Text and custom fields are returned unchanged, in their order, in the API and in the event", async () => {
+test("Text and custom fields are returned unchanged by the API and the event", async () => {
   const texts = [
     "Zoë 🧑‍👩‍👧 𝔘𝔫𝔦𝔠𝔬𝔡𝔢 𠜎",
     "\"double\" 'single' `back` \\back\\slash\\ \\u0041 \\n",

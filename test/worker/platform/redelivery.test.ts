@@ -42,7 +42,7 @@ async function inEveryState(startsAt: number) {
 }
 
 describe("redeliver", () => {
-  test("sends named events again, with the same ids and bytes, and returns how many", async () => {
+  test("resends named events with the same ids and bytes", async () => {
     const now = Date.now();
     const { id, url, drafts, workspaceId } = await owed(3, now - HOUR_MS);
     await dispatchAt(now - HOUR_MS, [id], answered(200));

@@ -55,7 +55,7 @@ async function openSubscribed() {
 }
 
 describe("rotateWebhookSecret", () => {
-  test("returns a new secret; deliveries are signed with both, the old one first, until the overlap is ended", async () => {
+  test("signs deliveries with both secrets, the old one first, until the grace period is ended", async () => {
     const { id: webhookId, secret: old, signedWith } = await openSubscribed();
     const shown = async () => (await Platform.readWebhook({ webhookId })).overlapEndsAt;
     expect(await shown()).toBeNull();
@@ -93,7 +93,7 @@ describe("rotateWebhookSecret", () => {
     expect(await earlier()).toEqual([]);
   });
 
-  test("is tried once; called again after a lost reply, it leaves the overlap of both", async () => {
+  test("leaves the grace period of both secrets if it is called again after a lost reply", async () => {
     const { id, secret: old, current, earlier } = await openSubscribed();
     const lost = rotateSecret(openDatabase(lossyDatabase("reply")), KEYS, id, 60, Date.now());
     await expect(lost).rejects.toThrow();
@@ -110,7 +110,7 @@ describe("rotateWebhookSecret", () => {
     expect(await subscriptionRow(id)).toEqual(before);
   });
 
-  test("affects only this subscription, and stores and lists no secret in plain text", async () => {
+  test("stores and lists no secret in plain text", async () => {
     const { workspaceId, api } = await openWorkspace();
     const [subscription, other] = [await subscribe(workspaceId), await subscribe(workspaceId)];
     const { id: webhookId } = subscription;

@@ -14,7 +14,7 @@ test("setWorkspaceAccess is not tried again if the reply is lost: another call m
   expect((await api.get("/v1/leads")).status).toBe(200);
 });
 
-test("the ledger of a workspace that owes nothing counts nothing", async () => {
+test("the ledger of a workspace without deliveries counts nothing", async () => {
   const { workspaceId } = await openWorkspace();
   expect(await Platform.ledger({ workspaceId })).toEqual(EMPTY_LEDGER);
 });

@@ -16,7 +16,7 @@ test.each([
   expect(bytes.toBase64Url(plain)).toBe(base64.replaceAll("=", ""));
 });
 
-test("every byte survives base64, base64url, which has no +, / or =, and hexadecimal in any case", () => {
+test("every byte survives base64, base64url and hexadecimal", () => {
   for (const some of [ALL, ALL.subarray(1), ALL.subarray(2)]) {
     expect(bytes.fromBase64(bytes.toBase64(some))).toEqual(some);
     expect(bytes.toBase64Url(some)).toMatch(/^[A-Za-z0-9_-]+$/);

@@ -148,7 +148,7 @@ describe("the status of a key", () => {
     expect(await admit()).toEqual(UNKNOWN);
   });
 
-  test("does not affect the count or its window when it is forgotten, or the object evicted", async () => {
+  test("does not affect the count when it is forgotten or its object evicted", async () => {
     const { gate, admit, admitted } = await openGate(3);
     await admit();
     await gate().forget();
@@ -166,7 +166,7 @@ async function roll({ workspaceId, keyId }: { workspaceId: string; keyId: string
   return Date.parse(items.find((item) => item.keyId === keyId)?.expiresAt ?? "");
 }
 
-describe("the gate of a key that was rolled", () => {
+describe("the gate of a key that was rotated", () => {
   test.each([true, false])("rejects it to the millisecond, if used before: %s", async (used) => {
     const key = await openKey();
     const { workspaceId, keyId, gate, admit } = key;
@@ -208,7 +208,7 @@ describe("a status that is being read", () => {
     expect(await admit()).toMatchObject({ verdict });
   });
 
-  test("when the key is rolled gets its expiry, and admits nobody if that has come", async () => {
+  test("gets the expiry of a key that is rotated meanwhile", async () => {
     const [key, expiring] = [await openKey(), await openKey()];
     let end = 0;
     const rolling = async (gate: KeyGate) => {
@@ -266,7 +266,7 @@ test("a key that was never used gets no gate from what the platform does with it
 });
 
 describe("the use of a key", () => {
-  test("is noted the first time, and again an hour later, even if it was forgotten in between", async () => {
+  test("is noted the first time, and again an hour later", async () => {
     const { admit, gate, lastUsedAt } = await openUnused();
     await admit(NOW);
     expect(await lastUsedAt()).toBe(NOW);

@@ -7,7 +7,7 @@ const PREFIX = "key_live_";
 const SECRET = "old:QEFCQ0RFRkdISUpLTE1OT1BRUlNUVVZXWFlaW1xdXl8=";
 const OTHER = `new:${btoa("n".repeat(32))}`;
 
-test("a new API key is `key_live_` and 32 base62 characters, unique, and only ours with our secret", async () => {
+test("a new API key is `key_live_` and 32 base62 characters", async () => {
   const keys = await Promise.all(Array.from({ length: 500 }, () => mintApiKey(SECRET)));
   for (const key of keys) {
     expect(key).toMatch(/^key_live_[0-9A-Za-z]{32}$/);
@@ -58,7 +58,7 @@ test("The checksum of an API key is made with the first key, and valid while the
   expect(await goodUnder(OTHER)).toEqual([false, true]);
 });
 
-test("an invalid secret makes and accepts no API key, and the error does not quote it", async () => {
+test("an invalid secret makes and accepts no API key", async () => {
   const secret = "old:c2VjcmV0";
   const message = "API_KEY_CHECKSUM_KEYS: entry 1 is not id:base64 of 32 bytes";
   await expect(mintApiKey(secret)).rejects.toThrow(message);

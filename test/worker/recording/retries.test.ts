@@ -171,7 +171,7 @@ describe.concurrent.each<Lost>(["reply", "request"])("a write whose %s is lost",
   });
 
   test.each<Name>(["a PATCH that pauses", "a lead"])(
-    "wakeUps those who are owed its event anyway: %s",
+    "sends the wake-up messages for its event anyway: %s",
     async (first) => {
       const { write, subscription } = await openHistory();
       const { wakeUps } = await write(first, lossyDatabase(lost));

@@ -82,7 +82,7 @@ test("enableWebhook leaves the failures of an active subscription as they are", 
 });
 
 describe("a subscription that is re-enabled", () => {
-  test("is active and healthy again, and gets no event that it missed unless requested", async () => {
+  test("gets no event that was recorded while disabled, unless requested", async () => {
     const { workspaceId, api } = await openWorkspace();
     const { id } = await subscribe(workspaceId);
     await setSubscription(id, { disabledAt: T0, failingSince: T0 - DAY_MS, failures: 12 });
@@ -173,7 +173,7 @@ describe("a redelivery", () => {
   });
 
   test.each(["exhausted", "cancelled"] as const)(
-    "of what was delivered, and then sent again and %s, happens only if delivered events are asked for",
+    "of what was delivered, then resent and %s, happens only if delivered events are requested",
     async (state) => {
       const { id, workspaceId, drafts } = await owed(2, T0);
       await dispatchAt(T0, [id], answered(200));
@@ -218,7 +218,7 @@ describe("a redelivery", () => {
     await expectLedger(workspaceId, { created: 1 });
   });
 
-  test("of an event owed to others too keeps the ledger right for each", async () => {
+  test("of an event with other deliveries keeps the ledger right for each", async () => {
     const { workspaceId, id: back } = await disabled();
     const { id: steady } = await subscribe(workspaceId);
     await announceLeads(workspaceId, 3, T0);
@@ -442,7 +442,7 @@ test.each([
   ["by a range", { since: T0, until: null, states: ["retrying"] }],
   ["by its id", null],
 ] as const)(
-  "what has its turn, but waits for an endpoint that fails, is sent and counted %s, once",
+  "a replayed delivery that waits for its endpoint is sent and counted %s, once",
   async (_, range) => {
     const { id, drafts } = await owed(1, T0);
     const eventId = drafts[0]?.id ?? "";
@@ -475,7 +475,7 @@ test("what is due counts as waiting while requests are spaced, but not because a
   expect(await count(NOW + HOUR_MS)).toBe(1);
 });
 
-test("A replay of failed events sends them at once, and keeps their attempts and their schedule", async () => {
+test("A replay of failed events keeps their attempts and their schedule", async () => {
   const { id, drafts } = await owed(2, T0);
   const [first = "", second = ""] = drafts.map((draft) => draft.id).toSorted();
   // Rejected on their own account: no success of another event ends their wait.

@@ -52,7 +52,7 @@ async function readable(ids: string[]): Promise<number> {
 
 beforeEach(() => env.DB.prepare("UPDATE workspaces SET sealed_data_key = NULL").run());
 
-test("a reseal reseals 100 data keys per call under the first key, until none needs the others", async () => {
+test("resealSecrets re-encrypts 100 data keys per call, until all are under the first key", async () => {
   const ids = await createAll(105);
   expect(await reseal()).toEqual({ resealed: 100, remaining: 5, unreadable: 0 });
   expect(await reseal()).toEqual({ resealed: 5, remaining: 0, unreadable: 0 });
@@ -60,7 +60,7 @@ test("a reseal reseals 100 data keys per call under the first key, until none ne
   expect(await readable(ids)).toBe(105);
 });
 
-test("a reseal skips data keys that cannot be decrypted, logs their workspaces, and ends", async () => {
+test("resealSecrets skips data keys that cannot be decrypted, and logs their workspaces", async () => {
   const lost = await createAll(150, LOST_KEY);
   const damagedId = randomId("workspace");
   await insert.bind(damagedId, "test.AAAA").run();
@@ -81,7 +81,7 @@ test("a reseal skips data keys that cannot be decrypted, logs their workspaces, 
   expect(await readable(good)).toBe(105);
 });
 
-test("a reseal does not bring back a data key that goes meanwhile, as that of an erased workspace does", async () => {
+test("resealSecrets does not bring back the data key of a workspace that is erased meanwhile", async () => {
   const [gone = "", kept = ""] = await createAll(2);
   const forget = env.DB.prepare("UPDATE workspaces SET sealed_data_key = NULL WHERE id = ?").bind(
     gone,
@@ -98,7 +98,7 @@ test("a reseal does not bring back a data key that goes meanwhile, as that of an
   expect(results).toEqual([{ id: kept }]);
 });
 
-test("after a reseal, leads are read and deliveries signed without the old keys", async () => {
+test("resealSecrets makes the old keys unnecessary to read leads and to sign deliveries", async () => {
   const { workspaceId, apiKey } = await openWorkspace();
   await recordLead(workspaceId, { name: "Zoé" });
   const { id, url } = await subscribe(workspaceId);
@@ -117,7 +117,7 @@ test("after a reseal, leads are read and deliveries signed without the old keys"
   expect(await receivedBy({ url })).toHaveLength(1);
 });
 
-test("a reseal leaves out a workspace that is locked for a move, and reseals the others", async () => {
+test("resealSecrets skips a workspace that is locked for a move", async () => {
   const [locked = "", other = ""] = await createAll(2);
   const lock = env.DB.prepare("UPDATE workspaces SET write_lock = ? WHERE id = ?");
   await lock.bind("locked", locked).run();

@@ -192,7 +192,7 @@ test("An erased workspace leaves no URL, description or header name in the trail
   expect(JSON.stringify(results)).toContain("updateWebhook");
 });
 
-test("A workspace's portal keeps its newest 2,000 changes; the platform's own stay", async () => {
+test("A workspace's audit trail keeps the newest 2,000 changes from its portal", async () => {
   const { workspaceId } = await openWorkspace();
   const { id: webhookId } = await subscribe(workspaceId);
   await Platform.disableWebhook({ webhookId });

@@ -71,7 +71,7 @@ test("Resends by id get 429 once a minute of them is scheduled", async () => {
   expect(await statesOf(webhookId)).toEqual({ exhausted: 3 });
 });
 
-test("webhooks are created as by POST /v1/webhooks, or rejected, and deleted", async () => {
+test("webhooks are created and deleted as by the API", async () => {
   const { workspaceId, api } = await openWorkspace();
   const portal = await openPortal(workspaceId);
   const [url, events] = [subscriberUrl(), ["lead.created", "lead.created"]];

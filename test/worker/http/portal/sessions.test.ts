@@ -34,7 +34,7 @@ test("Sessions and links of before stay invalid when access is granted again", a
   expect(await statusesOf(session, link)).toEqual([401, 401]);
 });
 
-test("endPortalSessions ends sessions and links of one workspace, and new links work at once", async () => {
+test("endPortalSessions ends the sessions and links of one workspace", async () => {
   const [own, other] = [await openBoth(), await openBoth()];
   for (let round = 0; round < 3; round++) {
     const { workspaceId } = own;

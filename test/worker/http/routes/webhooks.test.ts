@@ -106,7 +106,7 @@ describe("an Idempotency-Key", () => {
   const createAs = (api: Api, key: string, differences?: object) =>
     create(api, differences, { "Idempotency-Key": key });
 
-  test("gives the same response again, secret included, even at once; another body is rejected", async () => {
+  test("gives the same response again, secret included, even at once", async () => {
     const { api } = await openWorkspace();
     const answers = await Promise.all([1, 2, 3].map(() => createAs(api, "a")));
     const { secret, ...shown } = (await createAs(api, "a")).body;
