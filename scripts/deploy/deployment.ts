@@ -46,7 +46,7 @@ import type { Options } from "./options.ts";
 import { expectPlaced, isMisplaced, makeQueues } from "./queues.ts";
 import { queueNames, refuseShared } from "./resources.ts";
 import { completeSecrets, openPrivateFolder, writeSecretsFile } from "./secret.ts";
-import { askHealth, findFaults, UNHEALTHY } from "./smoke.ts";
+import { testVersion } from "./smoke.ts";
 
 /** The report of wrangler about a version that it uploaded or deployed. */
 const Uploaded = z.object({
@@ -147,9 +147,8 @@ export async function deploy(options: Options, environment: NodeJS.ProcessEnv): 
     throw new Error(failureOf(former, serving));
   };
   if (former !== null && origin !== "" && !isNewAddress && !options.atOnce) {
-    const wasUnhealthy = (await askHealth(origin)) === UNHEALTHY;
     const { id } = await uploadWith("versions", "upload");
-    await shift(options, wrangler, cloudflare, config, id, former, wasUnhealthy);
+    await shift(options, wrangler, cloudflare, config, id, former);
   } else {
     const uploaded = await uploadWith("deploy");
     await test(options, config, uploaded, former, isNewAddress);
@@ -321,7 +320,6 @@ async function upload(
  * Tests an uploaded version while the one before it has all the traffic, and then gives it the traffic.
  * Requests that name a version get it once it is part of the deployment, if only with 0%.
  *
- * @param wasUnhealthy whether `/health` responded with 503 before.
  * @throws Error if it fails its test: it then gets no traffic.
  */
 async function shift(
@@ -331,7 +329,6 @@ async function shift(
   { name, vars }: Unstable_Config,
   version: string,
   former: string,
-  wasUnhealthy: boolean,
 ): Promise<void> {
   const withoutTraffic = (complaint: string) =>
     new Error(`${version} gets no traffic; ${former} serves:\n${complaint}`);
@@ -348,7 +345,7 @@ async function shift(
     });
   const address = String(vars.PORTAL_ORIGIN);
   const headers = { "Cloudflare-Workers-Version-Overrides": `${name}="${version}"` };
-  const faults = await findFaults(address, waitSeconds, { id: version, headers, wasUnhealthy });
+  const { faults, isUnhealthy } = await testVersion(address, waitSeconds, { id: version, headers });
   if (faults.length > 0)
     throw new Error(
       [
@@ -363,10 +360,10 @@ async function shift(
   // Routes, schedules and consumers of queues belong to no version.
   const code = await wrangler.show(["triggers", "deploy"]);
   if (code !== 0) throw new Error("The new version serves, but its triggers were not updated.");
-  print(`Deployed: ${address}. ${wasUnhealthy ? NOT_WORSE : ANSWERS_WELL}`);
-  if (wasUnhealthy)
+  print(`Deployed: ${address}. ${isUnhealthy ? NOT_WORSE : ANSWERS_WELL}`);
+  if (isUnhealthy)
     print(
-      `Its health is not known yet, because /health responded with ${UNHEALTHY} before, too. In two minutes, run: npm run platform -- ${selection} health`,
+      `Its health is not known yet, because /health failed before, too. In two minutes, run: npm run platform -- ${selection} health`,
     );
 }
 
@@ -385,7 +382,7 @@ function commitTag(): string | null {
  *
  * @param former the version before it, if there is one.
  * @param isNewAddress whether the Worker did not serve the address before: it may take minutes to.
- * @throws Error if it fails its test.
+ * @throws Error if it fails its test. That nothing answers yet, or another server, is no failure at a new address.
  */
 async function test(
   options: Options,
@@ -398,13 +395,18 @@ async function test(
     vars.PORTAL_ORIGIN || targets.find((url) => /^https?:\/\//.test(url)) || "",
   );
   print(`Deployed${address ? `: ${address}` : ""}.`);
-  const faults = address ? await findFaults(address, options.waitSeconds, { id }) : [];
-  if (faults.length > 0 && former !== null && !isNewAddress)
+  const { faults, isItsOwn } = address
+    ? await testVersion(address, options.waitSeconds, { id })
+    : { faults: [], isItsOwn: false };
+  const mayPass = (former === null || isNewAddress) && !isItsOwn;
+  if (faults.length > 0 && !mayPass)
     throw new Error(
       [
         "The new version serves, but fails its test:",
         ...faults,
-        `If this does not pass, go back: ${wayBack(options, former)}`,
+        former === null
+          ? "If this does not pass, fix it, and run the command again."
+          : `If this does not pass, go back: ${wayBack(options, former)}`,
       ].join("\n  "),
     );
   const steps = [

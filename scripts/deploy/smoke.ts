@@ -10,7 +10,7 @@ const PAUSE_MS = 2_000;
 const ANSWER_MS = 10_000;
 
 /** The status of `/health` while the service has a problem. */
-export const UNHEALTHY = 503;
+const UNHEALTHY = 503;
 
 /** Headers that every answer under `/v1` has. */
 const HEADERS = [
@@ -23,61 +23,79 @@ const HEADERS = [
 /** The header with which `/health` names the version that answers. */
 const VERSION_HEADER = "X-Service-Version";
 
-/** The version whose answers count. */
-export interface TestedVersion {
+/** The version to test. */
+interface TestedVersion {
   id: string;
-  /** The headers with which a request gets it while it has no traffic. */
+  /** The headers with which a request gets it while another version has the traffic. */
   headers?: Record<string, string>;
-  /** Whether `/health` may answer 503, because it did before this version was there. */
-  wasUnhealthy?: boolean;
+}
+
+/** The result of a test. */
+interface TestResult {
+  /** What is wrong with the last answers; empty if nothing is. */
+  faults: string[];
+  /** Whether the version gave them. A new address may have no server yet, or still another one. */
+  isItsOwn: boolean;
+  /** Whether its `/health` fails, and that of the version with the traffic, too. */
+  isUnhealthy: boolean;
 }
 
 /**
- * Asks a deployment what any stranger may ask, until it answers well: a new address or version takes a
- * moment to be everywhere. Until then, the version before it answers.
+ * Asks a version what any stranger may ask, until it answers well: a new address or version takes a moment to be
+ * everywhere. Until then, the version before it answers.
  *
  * @param address its public address, without a path.
  * @param seconds how long it may take.
- * @returns what is wrong with the last answers; empty if nothing is.
  */
-export async function findFaults(
+export async function testVersion(
   address: string,
   seconds: number,
   version: TestedVersion,
-): Promise<string[]> {
+): Promise<TestResult> {
   const late = performance.now() + seconds * 1000;
-  const ask: Ask = (path, headers) => get(address, path, { ...version.headers, ...headers });
   for (;;) {
-    const faults = await findFaultsOnce(ask, version);
-    if (faults.length === 0 || performance.now() + PAUSE_MS > late) return faults;
+    const result = await testOnce(address, version);
+    if (result.faults.length === 0 || performance.now() + PAUSE_MS > late) return result;
     await setTimeout(PAUSE_MS);
   }
 }
 
-async function findFaultsOnce(ask: Ask, version: TestedVersion): Promise<string[]> {
+async function testOnce(address: string, version: TestedVersion): Promise<TestResult> {
+  const ask: Ask = (path, headers) => get(address, path, { ...version.headers, ...headers });
   const health = await ask("/health");
-  if (typeof health === "string") return [health];
+  if (typeof health === "string") return { faults: [health], isItsOwn: false, isUnhealthy: false };
   const answering = health.headers.get(VERSION_HEADER);
-  if (answering !== version.id)
-    return [
-      `GET /health is answered by ${answering ? `the version ${answering}` : "a server that names no version"}, not by ${version.id}`,
-    ];
+  // A proxy may remove the header.
+  if (answering && answering !== version.id) {
+    const fault = `GET /health is answered by the version ${answering}, not by ${version.id}`;
+    return { faults: [fault], isItsOwn: false, isUnhealthy: false };
+  }
+  const isUnhealthy =
+    health.status === UNHEALTHY && version.headers !== undefined && (await isFailing(address));
   const faults = [
-    checkHealth(health, version),
+    isUnhealthy ? null : checkHealth(health),
     ...(await Promise.all([checkRefusal(ask), checkDocument(ask)])),
   ];
-  return faults.filter((fault) => fault !== null);
+  return {
+    faults: faults.filter((fault) => fault !== null),
+    // A Worker that throws answers with a page of Cloudflare's, which names nothing.
+    isItsOwn: !!answering || health.headers.has("x-ratelimit-limit") || health.status >= 500,
+    isUnhealthy,
+  };
+}
+
+/** Whether a server answers at an address, whatever it answers. */
+export async function isAnswering(address: string): Promise<boolean> {
+  return typeof (await get(address, "/health", {})) !== "string";
 }
 
 /**
- * Asks the version that serves for its health.
- *
- * @returns the status of `/health`; null if nothing answers, or another server.
+ * Whether `/health` of the version with the traffic fails. `/health` answers what the scheduled job of that version has
+ * found, so a version without traffic repeats its 503. Refusing it for that would refuse the cure.
  */
-export async function askHealth(address: string): Promise<number | null> {
-  const answer = await get(address, "/health", {});
-  if (typeof answer === "string" || !answer.headers.has("x-ratelimit-limit")) return null;
-  return answer.status;
+async function isFailing(address: string): Promise<boolean> {
+  const health = await get(address, "/health", {});
+  return typeof health !== "string" && health.status >= 500;
 }
 
 type Ask = (path: string, headers?: Record<string, string>) => Promise<Answer | string>;
@@ -108,14 +126,10 @@ function withoutOwn(document: Record<string, unknown> | null) {
   return { ...document, servers: null, info: { ...(document?.info as object), contact: null } };
 }
 
-/**
- * `/health` answers what the scheduled job of the version that serves has found, so a version without traffic repeats
- * the 503 of the one that it is to replace. Refusing it for that would refuse the cure.
- */
-function checkHealth(answer: Answer, { wasUnhealthy }: TestedVersion): string | null {
-  if (answer.status === 200 && answer.json?.status === "ok") return null;
-  if (answer.status === UNHEALTHY && wasUnhealthy) return null;
-  return `GET /health responds with ${answer.status}`;
+/** The service is healthy. */
+function checkHealth({ status, json }: Answer): string | null {
+  if (status === 200 && json?.status === "ok") return null;
+  return `GET /health responds with ${status}${status === 200 ? ", and not with its status" : ""}`;
 }
 
 interface Answer {

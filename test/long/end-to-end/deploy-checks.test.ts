@@ -4,7 +4,7 @@ import type { RequestListener } from "node:http";
 import { join } from "node:path";
 import type { DatabaseSync } from "node:sqlite";
 import { describe, expect, test, vi } from "vitest";
-import { findFaults } from "../../../scripts/deploy/smoke.ts";
+import { testVersion } from "../../../scripts/deploy/smoke.ts";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
 import { createDataKey } from "../../../src/encryption/personal-data.ts";
 import { serve } from "../../node/support/server.ts";
@@ -361,6 +361,16 @@ const WELL: Record<string, RequestListener> = {
   "/health": (_, to) => to.writeHead(200, NAMED).end('{ "status": "ok" }'),
 };
 
+/** Tests a deployment that answers so. */
+async function testAt(answers: Record<string, RequestListener>, seconds: number) {
+  const server = await serve((request, response) =>
+    answers[String(request.url)]?.(request, response),
+  );
+  const result = await testVersion(server.url, seconds, { id: VERSION });
+  await server.close();
+  return result;
+}
+
 test.each<[string, path: string, RequestListener]>([
   [
     `${LIST} responds to an invented key with 500`,
@@ -381,11 +391,19 @@ test.each<[string, path: string, RequestListener]>([
   ],
   ["/health gets no answer", "/health", (request) => request.destroy()],
 ])("the test of a deployment finds that GET %s", async (fault, path, answer) => {
-  const answers = { ...WELL, [path]: answer };
-  const server = await serve((request, response) =>
-    answers[String(request.url)]?.(request, response),
-  );
-  const faults = await findFaults(server.url, 1, { id: VERSION });
-  await server.close();
+  const { faults } = await testAt({ ...WELL, [path]: answer }, 1);
   expect(faults).toEqual([expect.stringContaining(`GET ${fault}`)]);
+});
+
+test("the test of a deployment passes where a proxy removes the name of the version", async () => {
+  const health: RequestListener = (_, to) => to.writeHead(200).end('{ "status": "ok" }');
+  expect(await testAt({ ...WELL, "/health": health }, 1)).toMatchObject({ faults: [] });
+});
+
+test("the test of a deployment waits while requests that name the version get the one before", async () => {
+  const names = [OTHER, OTHER, VERSION];
+  const health: RequestListener = (_, to) =>
+    to.writeHead(200, { "X-Service-Version": names.shift() ?? VERSION }).end('{ "status": "ok" }');
+  expect(await testAt({ ...WELL, "/health": health }, 60)).toMatchObject({ faults: [] });
+  expect(names).toEqual([]);
 });

@@ -19,7 +19,7 @@ describe("npm run deploy, on day one,", () => {
     expect(code).toBe(0);
   });
 
-  test("takes a hostname over from what answers there, and leaves no other address", async () => {
+  test("takes a hostname over from what answers there, and tests the version at its new address", async () => {
     const { address, cloudflare, configure } = site();
     const { hostname } = new URL(address);
     cloudflare.domains.push({ id: "d1", hostname, service: "another-api" });
@@ -29,22 +29,15 @@ describe("npm run deploy, on day one,", () => {
       "\nworkers_dev = true\n#",
       `\nroutes = [{ pattern = "${hostname}", custom_domain = true }]\nworkers_dev = false\n#`,
     );
+    site().replaced["/health"] = (_, response) => response.writeHead(503).end();
     const { code, output } = await site().deploy({});
     expect(output).toContain(`The Worker does not serve ${address} yet`);
-    expect(output).toContain("It refuses an invented key, serves this document, and is healthy.");
-    expect(code).toBe(0);
+    expect(output).toContain(
+      "The new version serves, but fails its test:\n  GET /health responds with 503\n",
+    );
+    expect(code).toBe(1);
     expect(cloudflare.domains).toEqual([{ id: "d1", hostname, service: "public-api" }]);
+    // It has no other address.
     expect(worker()?.subdomain).toEqual({ enabled: false, previews_enabled: false });
-  });
-
-  test("waits until requests that name the new version get it, and not the one before", async () => {
-    const [before] = worker()?.versions.slice(-1) ?? [];
-    site().ignoredOverrides = 2;
-    const { code, output } = await site().deploy({}, "--wait", "60");
-    expect(output).toContain(`Back to the version before: npx wrangler rollback ${before?.id}`);
-    expect(code).toBe(0);
-    // Two rounds end with the answer of the version before; a third asks everything.
-    expect(site().ignoredOverrides).toBe(0);
-    expect(site().overrides).toHaveLength(2 + 3);
   });
 });

@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test, vi } from "vitest";
-import { MARK, QUEUES, SECRETS, type Site, useSite } from "./deployment.ts";
+import { bare, MARK, QUEUES, SECRETS, type Site, useSite } from "./deployment.ts";
 
 // Wrangler takes seconds to start, and longer on a busy machine.
 vi.setConfig({ testTimeout: 600_000 });
@@ -60,7 +60,12 @@ describe("npm run deploy, repeated after a failure,", () => {
     expect(await fail(/^DELETE .d1.database/)).toContain("Service unavailable");
     expect(await fail(/^POST .d1.database$/)).toContain("Service unavailable");
     expect(await fail(/^POST .d1.database.*query$/, 3)).toContain("could not be migrated");
-    expect((await site().deploy()).code).toBe(0);
+    // The Worker throws.
+    site().replaced["/health"] = (_, response) => bare(response).writeHead(500).end();
+    expect(await fail(/^GET .never$/)).toContain(
+      "The new version serves, but fails its test:\n  GET /health responds with 500\n",
+    );
+    delete site().replaced["/health"];
     expect(cloudflare.databases).toMatchObject([{ name: "public-api", jurisdiction: "eu" }]);
     const settings = { message_retention_period: 14 * 24 * 60 * 60 };
     expect(cloudflare.queues).toMatchObject(QUEUES.map(() => ({ jurisdiction: "eu", settings })));

@@ -7,6 +7,7 @@ import { until } from "../../support/until.ts";
 import { BOOKMARK } from "./cloudflare.ts";
 import {
   BUILD_ENVIRONMENT,
+  bare,
   MARK,
   QUEUES,
   REAL_WORKER,
@@ -150,7 +151,11 @@ describe("npm run deploy, one version after the other,", () => {
   test("rotates secrets, also while the service is unhealthy and the latest version does not serve", async () => {
     const before = secrets();
     [served = ""] = Object.keys(worker().deployments[0] ?? {});
-    site().replaced["/health"] = (_, response) => response.writeHead(503).end();
+    // The version that serves throws.
+    site().replaced["/health"] = ({ headers }, response) =>
+      "cloudflare-workers-version-overrides" in headers
+        ? response.writeHead(503).end()
+        : bare(response).writeHead(500).end();
     const { code, output } = await site().deploy({ ENCRYPTION_KEYS: ROTATED, PLATFORM_KEYS });
     delete site().replaced["/health"];
     expect(output).toContain("It refuses an invented key, and serves this document.");
@@ -219,5 +224,26 @@ describe("npm run deploy, one version after the other,", () => {
       expect(readFileSync(copy, "utf8")).toContain(`${name}="${secret}"\n`);
       expect(output).not.toContain(secret.split(":")[1]);
     }
+  });
+
+  test("--env staging tests a later version by its name, also at a domain of the account", async () => {
+    const { address, cloudflare, configure, overrides } = site();
+    const { hostname } = new URL(address);
+    configure(
+      "[env.staging]\nroutes = []",
+      `[env.staging]\nroutes = [{ pattern = "${hostname}", custom_domain = true }]`,
+    );
+    cloudflare.domains.push({ id: "d1", hostname, service: "public-api-staging" });
+    overrides.length = 0;
+    const { code, output } = await site().deploy({}, "--env", "staging");
+    expect(output).toContain("It refuses an invented key, serves this document, and is healthy.");
+    expect(code).toBe(0);
+    const { versions, deployments } = cloudflare.workers.get("public-api-staging") ?? {};
+    const [former, latest] = versions ?? [];
+    expect(new Set(overrides)).toEqual(new Set([`public-api-staging="${latest?.id}"`]));
+    expect(deployments?.slice(0, 2)).toEqual([
+      { [String(latest?.id)]: 100 },
+      { [String(former?.id)]: 100, [String(latest?.id)]: 0 },
+    ]);
   });
 });

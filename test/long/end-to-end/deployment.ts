@@ -1,5 +1,5 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import type { RequestListener } from "node:http";
+import type { RequestListener, ServerResponse } from "node:http";
 import { tmpdir } from "node:os";
 import { delimiter, dirname, join } from "node:path";
 import { stripVTControlCharacters } from "node:util";
@@ -24,6 +24,12 @@ export const SECRETS = {
 export const MARK = "CREATED_BY_NPM_RUN_DEPLOY";
 /** The header in which the Worker names its version. */
 const VERSION = "X-Service-Version";
+/** Takes the Worker's headers from an answer, as from the page that Cloudflare serves for a Worker that throws. */
+export function bare(response: ServerResponse): ServerResponse {
+  for (const name of ["X-RateLimit-Limit", VERSION]) response.removeHeader(name);
+  return response;
+}
+
 /** The file, in the folder of a site, with the environment of the last build that wrangler has run. */
 export const BUILD_ENVIRONMENT = "build-environment.txt";
 /** The queues of wrangler.toml. */
@@ -38,8 +44,6 @@ export interface Site {
   replaced: Record<string, RequestListener>;
   /** Which versions were asked for by name, in the form of the header. */
   overrides: string[];
-  /** How many requests to `/health` the version with the traffic answers, although another is asked for by name. */
-  ignoredOverrides: number;
   /** The address of the Worker. */
   address: string;
   /**
@@ -104,15 +108,13 @@ async function openSite(worker: Runtime): Promise<Site & { close(): Promise<unkn
   const replaced: Site["replaced"] = {};
   const overrides: string[] = [];
   /** The version that answers a request, which may ask for one of the deployment by name. */
-  const versionFor = (url: string, override: string): string => {
+  const versionFor = (override: string): string => {
     // The address serves the Worker that was added last.
     const worker = [...cloudflare.workers.values()].at(-1);
     const shares = Object.entries(worker?.deployments[0] ?? {});
     const named = shares.find(([id]) => override.endsWith(`="${id}"`));
     const serving = shares.find(([, share]) => share === 100);
-    const isIgnored = site.ignoredOverrides > 0;
-    if (override && isIgnored && url === "/health") site.ignoredOverrides--;
-    return ((!isIgnored && named) || serving)?.[0] ?? "";
+    return (named ?? serving)?.[0] ?? "";
   };
   const server = await serve(async (request, response) => {
     const { url = "/", headers } = request;
@@ -120,7 +122,7 @@ async function openSite(worker: Runtime): Promise<Site & { close(): Promise<unkn
     if (isOthers) return response.end("<h1>Another API</h1>");
     const override = String(headers["cloudflare-workers-version-overrides"] ?? "");
     if (override) overrides.push(override);
-    const version = versionFor(url, override);
+    const version = versionFor(override);
     const answer = replaced[url];
     if (answer) {
       // As all answers of the Worker.
@@ -169,7 +171,6 @@ async function openSite(worker: Runtime): Promise<Site & { close(): Promise<unkn
     folder,
     replaced,
     overrides,
-    ignoredOverrides: 0,
     address: server.url,
     configure(text, other) {
       const toml = readFileSync(config, "utf8");
