@@ -1,3 +1,4 @@
+import type { ChangedFields } from "../../src/db/schema.ts";
 import type { PlatformMethod } from "../../src/platform/operations.ts";
 import type { Placements } from "./placements.ts";
 import type { Row, Tables } from "./statements.ts";
@@ -18,10 +19,13 @@ export interface Compared {
   skipsSettings: boolean;
 }
 
+/** A method, or a field of a subscription that a method changes, such as `updateWebhook.url`. */
+export type Decision = PlatformMethod | `${PlatformMethod}.${keyof ChangedFields}`;
+
 /** Decisions by the ids that they are about. */
 export interface Decisions {
-  /** Whether one of these methods was called for an id. */
-  has(id: Row[string] | undefined, methods: readonly PlatformMethod[]): boolean;
+  /** Whether one of these decisions was made for an id. */
+  has(id: Row[string] | undefined, decisions: readonly Decision[]): boolean;
 }
 
 /**
@@ -32,12 +36,14 @@ export interface Decisions {
 export function findLaterDecisions({ noted, found }: Pick<Compared, "noted" | "found">): Decisions {
   const known = new Set(noted.audit_trail.map(({ id }) => id));
   const made = new Set<string>();
-  for (const { id, method, workspace_id, ids, actor, result } of found.audit_trail) {
+  for (const { id, method, workspace_id, ids, actor, result, after } of found.audit_trail) {
     if (known.has(id)) continue;
     // A failed call may have had its effect. A rejected one had none.
     if (result !== "ok" && (result !== "failed" || actor === ACTOR)) continue;
+    const fields = Object.keys(JSON.parse(String(after ?? "{}")));
+    const decisions = [method, ...fields.map((field) => `${method}.${field}`)];
     for (const about of [workspace_id, ...(JSON.parse(String(ids)) as string[])])
-      made.add(`${method} ${about}`);
+      for (const decision of decisions) made.add(`${decision} ${about}`);
   }
-  return { has: (id, methods) => methods.some((method) => made.has(`${method} ${id}`)) };
+  return { has: (id, decisions) => decisions.some((each) => made.has(`${each} ${id}`)) };
 }

@@ -1,5 +1,5 @@
 import type { PlatformInput, PlatformMethod } from "../../src/platform/operations.ts";
-import { type Compared, type Decisions, findLaterDecisions } from "./decisions.ts";
+import { type Compared, type Decision, type Decisions, findLaterDecisions } from "./decisions.ts";
 import { isNewer, type Row, type Tables } from "./statements.ts";
 
 /** A call of the Platform API. */
@@ -38,13 +38,13 @@ export function callsToRepeat(compared: Compared, now: number): PlatformCall[] {
 const ENABLING = ["enableWebhook", "disableWebhook"] as const;
 
 /**
- * The calls that can be outdated, with the methods that decide about the same. The other calls are final, and listed
+ * The calls that can be outdated, with the decisions about the same. The other calls are final, and listed
  * only while they have not had their effect.
  */
-const DECIDING: Partial<Record<PlatformMethod, readonly PlatformMethod[]>> = {
+const DECIDING: Partial<Record<PlatformMethod, readonly Decision[]>> = {
   setWorkspaceAccess: ["setWorkspaceAccess"],
   updateApiKey: ["updateApiKey", "rollApiKey"],
-  updateWebhook: ["updateWebhook"],
+  updateWebhook: ["updateWebhook.events"],
   enableWebhook: ENABLING,
   disableWebhook: ENABLING,
   eraseLeads: ["eraseLeads"],

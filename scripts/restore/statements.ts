@@ -1,5 +1,4 @@
-import type { PlatformMethod } from "../../src/platform/operations.ts";
-import { type Compared, type Decisions, findLaterDecisions } from "./decisions.ts";
+import { type Compared, type Decision, type Decisions, findLaterDecisions } from "./decisions.ts";
 
 /* The SQL that puts back rows that a restored database has lost. */
 
@@ -29,18 +28,18 @@ export const TABLES = ["workspaces", "api_keys", "subscriptions", "audit_trail"]
 type Table = (typeof TABLES)[number];
 export type Tables = Record<Table, Row[]>;
 
-/** Columns that a restore puts back in existing rows, with the methods that change them. */
+/** Columns that a restore puts back in existing rows, with the decisions that change them. */
 interface Kept {
   columns: string[];
-  changedBy: PlatformMethod[];
+  changedBy: Decision[];
 }
 
 /** The columns that a restore puts back in existing rows. Calls of the Platform API restore the others. */
 const KEPT: Record<Table, Kept[]> = {
   workspaces: [
     { columns: ["name", "admin_emails", "webhooks_max"], changedBy: ["updateWorkspace"] },
-    // The encryption of a data key changes when the encryption key is rotated.
-    { columns: ["sealed_data_key"], changedBy: ["resealSecrets"] },
+    // Only its encryption changes, when the encryption key is rotated. `resealSecrets` is called again then.
+    { columns: ["sealed_data_key"], changedBy: [] },
   ],
   api_keys: [
     { columns: ["requests_per_window"], changedBy: ["updateApiKey"] },
@@ -48,10 +47,12 @@ const KEPT: Record<Table, Kept[]> = {
     { columns: ["last_used_at"], changedBy: [] },
   ],
   subscriptions: [
+    // Headers are for the origin of the URL, so both stay together.
     {
-      columns: ["url", "description", "header_names", "sealed_headers"],
-      changedBy: ["updateWebhook"],
+      columns: ["url", "header_names", "sealed_headers"],
+      changedBy: ["updateWebhook.url", "updateWebhook.headers"],
     },
+    { columns: ["description"], changedBy: ["updateWebhook.description"] },
     {
       columns: ["sealed_secret", "earlier_secrets", "rotated_at"],
       changedBy: ["rotateWebhookSecret", "endSecretOverlap"],

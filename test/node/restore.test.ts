@@ -482,6 +482,33 @@ describe("the calls that are repeated", () => {
     ]);
   });
 
+  test("and rows that are put back undo no other field that a later call has changed", () => {
+    const { then, now, both } = opened();
+    both("workspaces", workspace("wks_1"));
+    const changed = {
+      url: "https://now.example/",
+      description: "Now",
+      events: '["run.completed"]',
+    };
+    for (const id of ["whk_1", "whk_2"]) both("subscriptions", subscription(id), changed);
+    const noted = read(now);
+    const update = (id: string, column: string, value: string, after: object) => {
+      then.prepare(`UPDATE subscriptions SET ${column} = ? WHERE id = ?`).run(value, id);
+      const more = { after: JSON.stringify(after) };
+      insert(then, "audit_trail", { ...call(`${id} ${column}`, "updateWebhook", [id]), ...more });
+    };
+    update("whk_1", "description", "Later", { description: "Later" });
+    // Headers of another origin are not sent to the URL of the notes.
+    update("whk_2", "header_names", '["X-Token"]', { headers: ["X-Token"] });
+    update("whk_2", "events", '["lead.created"]', { events: ["lead.created"] });
+    putBack(then, noted);
+    expect(read(then).subscriptions).toMatchObject([
+      { url: "https://now.example/", description: "Later" },
+      { url: "https://hooks.example.com/", description: "Now", header_names: '["X-Token"]' },
+    ]);
+    expect(callsOf(then, now)).toEqual(["updateWebhook whk_1"]);
+  });
+
   test("leave a workspace alone that lives elsewhere, whatever it has left here", () => {
     const { then, now, both } = opened();
     both("workspaces", workspace("wks_1", { database: "DB_2", access_granted: 0 }), {
