@@ -21,12 +21,16 @@ import type { DispatchPorts } from "./session.ts";
  * 3. This consumer starts a dispatch for the subscriptions that a batch of messages names.
  * 4. dispatch.ts runs a session for each of them (session.ts), which share connections (connections.ts).
  * 5. A session makes rounds (round.ts): it leases its subscription, and reads what is due, by its
- *    conditions and those of due.ts. sender.ts makes and signs the bodies of these deliveries.
- * 6. The session sends them (sender.ts, post.ts); policy.ts decides how fast, and in which order.
- * 7. Rounds record the outcomes, each within a second. The round after the last request also releases the lease, unless
- *    it claims more.
+ *    conditions and those of due.ts. sender.ts makes the bodies of these deliveries, and signs them
+ *    (endpoints/signature.ts).
+ * 6. The session sends them (sender.ts, post.ts); policy.ts decides how fast, and in which order, from the outcomes
+ *    (outcome.ts).
+ * 7. Rounds record the outcomes, each within a second, and what is stored of attempts (attempts.ts) and of responses
+ *    (response.ts). The round after the last request also releases the lease, unless it claims more.
  * 8. When the session has ended, it decides on the next wake-up message, which this consumer sends. If the
  *    queues lose a message, the scheduled job finds its deliveries (`findLate` in due.ts, called by sweep.ts).
+ *
+ * cancellation.ts is about deliveries that end without a request.
  */
 
 /** The ports of a dispatch that prepare deliveries and make attempts. */

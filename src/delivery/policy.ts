@@ -5,7 +5,7 @@
  *
  * 1. Adaptive concurrency (AIMD): `adjustPace`.
  * 2. Failure spacing: `extendStreak` and `spacingMs`.
- * 3. Turns while requests are spaced: `chooseNext`. While they are not, SQL reads what is due in order (`readDue` in
+ * 3. Turns while requests are spaced: `chooseNext`. While they are not, SQL reads what is due in order (`selectDue` in
  *    round.ts).
  * 4. Retry schedule: `reschedule`.
  * 5. The end of a streak: `priorityAfterFailure` and `streakRetryAt`. Suppose that a delivery has failed four times, last

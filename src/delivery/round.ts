@@ -232,9 +232,9 @@ function buildRound(requests: readonly RoundRequest[], terms: RoundTerms, isRepe
     disabled: subscriptionChanges.some(({ disable }) => disable) ? disable(values) : undefined,
     leased: isClaiming ? lease(values) : undefined,
     wakeUps: noteWakeUps(values),
-    subscriptions: readSubscriptions(values),
-    due: isClaiming ? readDue(values) : undefined,
-    heads: isClaiming ? readHeads(values) : undefined,
+    subscriptions: selectSubscriptions(values),
+    due: isClaiming ? selectDue(values) : undefined,
+    heads: isClaiming ? selectHeads(values) : undefined,
   });
 }
 
@@ -435,7 +435,7 @@ const IS_WITHDRAWN = sql`(${AUTOMATION_ID} IS NOT NULL AND NOT EXISTS (SELECT 1 
     AND (automations.type <> 'crm_source' OR ${sql.placeholder("servesCrmSource")})))`;
 
 /** Reads the requested subscriptions that exist, as they are at the end of the round. */
-const readSubscriptions = prepared(
+const selectSubscriptions = prepared(
   qb
     .select({
       subscriptionId: subscriptions.id,
@@ -487,7 +487,7 @@ const LIMIT = sql`0 + ${sql.placeholder("limit")}`;
  * Reads the due deliveries of subscriptions whose requests are not spaced, by priority and then by due time, up to the
  * limit for each subscription.
  */
-const readDue = prepared(
+const selectDue = prepared(
   qb.all<DueDelivery>(sql`
     -- The deliveries of each line that are due first. The index deliveries_due_of_subscription reads no others.
     WITH candidate AS (
@@ -512,7 +512,7 @@ const readDue = prepared(
  * those not tried yet, also the one that is due last. `chooseNext` picks one of them. The index
  * `deliveries_due_of_subscription` reads two rows at most for each line.
  */
-const readHeads = prepared(
+const selectHeads = prepared(
   qb.all<DueDelivery>(sql`
     SELECT ${DUE_DELIVERY}
     FROM ${REQUESTS} JOIN ${subscriptions} ON ${MAY_CLAIM} AND ${IS_SPACED}

@@ -24,7 +24,7 @@ export type CountsRow = Pick<
  *
  * @param which SQL condition on `subscriptions`.
  */
-export function readCounts(which: SQL | undefined, now: number): Statements<CountsRow[]> {
+export function selectCounts(which: SQL | undefined, now: number): Statements<CountsRow[]> {
   const { workspaceId, subscriptionId, day, counts } = deliveryCounts;
   const isOfSubscription = and(
     eq(workspaceId, subscriptions.workspaceId),

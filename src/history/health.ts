@@ -10,7 +10,7 @@ import { deliveries, PRIORITY, subscriptions } from "../db/schema.ts";
 import { deliveryState, listsType, precedesCancellation } from "../db/states.ts";
 import { nextSendAt } from "../delivery/due.ts";
 import { isSubscription, unknownWebhook } from "../subscriptions/subscriptions.ts";
-import { type CountsRow, countResponses, readCounts, toDays } from "./counts.ts";
+import { type CountsRow, countResponses, selectCounts, toDays } from "./counts.ts";
 import { IS_UNSUCCESSFUL, UNSUCCESSFUL } from "./deliveries.ts";
 import { rejectedTypes } from "./rejections.ts";
 import type { DayView, WebhookView } from "./views.ts";
@@ -67,7 +67,7 @@ function selectHealth(which: SQL | undefined, now: number) {
   return {
     rows: selectSubscriptions(which),
     failures: selectLastFailures(which),
-    counts: readCounts(which, now),
+    counts: selectCounts(which, now),
   };
 }
 

@@ -33,6 +33,11 @@ import {
   referencesTo,
 } from "../workspaces/table-registry.ts";
 
+/*
+ * How data ends. This file erases workspaces. erase-leads.ts erases leads, retention.ts deletes old events, and
+ * export.ts reads all data of a workspace or a lead.
+ */
+
 /**
  * Begins to erase a workspace, in its own database. From now on, it cannot be moved or get access, and no record is
  * stored for it (`failIfErasing`).

@@ -8,6 +8,11 @@ import { moves, workspaces } from "../db/schema.ts";
 import { logError } from "../log.ts";
 import { cancel, commitIn, findMove, logStage, type Move, STEPS, settle } from "./steps.ts";
 
+/*
+ * Moves workspaces between databases. This file begins and continues moves; steps.ts has their steps, copying.ts the
+ * copying of rows, and triggers.ts the triggers that reject writes meanwhile.
+ */
+
 export const MoveProgress = z.object({
   done: z
     .boolean()

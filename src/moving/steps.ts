@@ -45,7 +45,7 @@ const isLockedBy = ({ id, workspaceId }: LockedBy) =>
   and(eq(workspaces.id, workspaceId), eq(workspaces.moveId, id));
 
 /** Selects the write lock of the workspace's row, if this move holds it. */
-const findLock = (move: LockedBy) =>
+const selectLock = (move: LockedBy) =>
   qb.select({ writeLock: workspaces.writeLock }).from(workspaces).where(isLockedBy(move));
 
 /** Commits statements in a database. @throws DatabaseUnreachable if it does not respond in time. */
@@ -122,7 +122,7 @@ async function drain(env: Env, move: Move): Promise<void> {
           isEmpty(MOVED, workspaceId),
         ),
       ),
-    found: findLock(move),
+    found: selectLock(move),
   });
   if (target.found.length === 0) {
     await cancel(env, move);
@@ -161,7 +161,7 @@ async function drain(env: Env, move: Move): Promise<void> {
           eq(workspaces.erasing, false),
         ),
       ),
-    found: findLock(move),
+    found: selectLock(move),
   });
   if (!source) {
     await cancel(env, move);
@@ -202,7 +202,7 @@ async function switchDirectory(env: Env, move: Move): Promise<void> {
       // If the target is the directory, its row still points to the source until the switch below.
       .set({ ...fields, database: to === DIRECTORY ? from : null, writeLock: "locked" })
       .where(and(isLockedBy(move), eq(workspaces.writeLock, "arriving"))),
-    found: findLock(move),
+    found: selectLock(move),
   });
   if (found.length === 0) throw new Error(`${to} has lost the copied rows: cancel the move`);
   // A cancelled move must not switch the directory.

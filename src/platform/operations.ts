@@ -10,7 +10,10 @@ import * as records from "./records.ts";
 import * as webhooks from "./webhooks.ts";
 import * as workspaces from "./workspaces.ts";
 
-/** All operations of the Platform API, by name: the exports of the files of this folder. */
+/**
+ * All operations of the Platform API, by name: the exports of the files imported here. operation.ts says what an
+ * operation is, invoke.ts calls one, and entrypoint.ts offers them over RPC.
+ */
 export const OPERATIONS = {
   ...workspaces,
   ...apiKeys,

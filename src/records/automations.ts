@@ -8,6 +8,12 @@ import { type Database, prepared, query } from "../db/client.ts";
 import { mapItems, type PageRequest, preparePageWithHidden } from "../db/page.ts";
 import { automations } from "../db/schema.ts";
 
+/*
+ * Automations: queries and their public shape. leads.ts and runs.ts have those of leads and runs; person.ts says what is
+ * personal in a lead, and custom-fields.ts what the platform may add to it. finding.ts searches leads by personal data,
+ * and removals.ts removes automations with their runs.
+ */
+
 export type AutomationRow = typeof automations.$inferSelect;
 
 /** Whether automations of this type are shown and announced. */

@@ -24,7 +24,8 @@ import { fillSlots, nextSlotAt, type ResentEvent, takeSlots } from "./slots.ts";
  * as all that a subscription did not receive while it was disabled.
  *
  * Both read the events with their deliveries, decide here which of them to send, and write that in one transaction.
- * The transaction leaves out deliveries that have changed since they were read.
+ * The transaction leaves out deliveries that have changed since they were read. slots.ts has its statements, which send
+ * each event in a slot of its own.
  */
 
 /** The states of events that a disabled subscription has not received. */

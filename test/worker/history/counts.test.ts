@@ -6,7 +6,7 @@ import { commit, openDatabase, prepared, query } from "../../../src/db/client.ts
 import { deliveries, deliveryCounts } from "../../../src/db/schema.ts";
 import type { D1Client } from "../../../src/db/session.ts";
 import { addCounts, countAttempts, type EndedAttempt } from "../../../src/delivery/attempts.ts";
-import { readCounts, toDays } from "../../../src/history/counts.ts";
+import { selectCounts, toDays } from "../../../src/history/counts.ts";
 import { isSubscription } from "../../../src/subscriptions/subscriptions.ts";
 import { sweep } from "../../../src/sweep.ts";
 import { Platform } from "../../support/api.ts";
@@ -45,7 +45,7 @@ const addTo = (subscriptionId: string, attempts: Omit<EndedAttempt, "subscriptio
   );
 
 async function daysOf(id: string, now = NOW, client: D1Client = WORKSPACE_DB) {
-  const rows = await query(openDatabase(client), readCounts(isSubscription(id), now));
+  const rows = await query(openDatabase(client), selectCounts(isSubscription(id), now));
   return toDays(rows, now);
 }
 
