@@ -26,7 +26,11 @@ function drop(list: unknown[], item: unknown): void {
 const schema = (d: Part, name: string): Part => d.components.schemas[name];
 const leads = (d: Part): Part => d.paths["/v1/leads"].get;
 const creation = (d: Part): Part => schema(d, "WebhookCreation");
-const parameters = (d: Part): [limit: Part, cursor: Part] => leads(d).parameters;
+/** The parameter called `name` of the list of leads. */
+const parameter = (d: Part, name: string): Part =>
+  leads(d).parameters.find((found: Part) => found.name === name);
+/** A query parameter under a name that no list of leads will have. */
+const COLOUR = { name: "colour", in: "query", schema: { type: "string" } };
 /** The headers of a list of leads, made its own. */
 const headers = (d: Part): Part => {
   const own = structuredClone(leads(d).responses["200"]);
@@ -49,8 +53,7 @@ const HARMLESS: Record<string, Change> = {
   },
   "there is a new event": (d) =>
     Object.assign(d.webhooks, { "lead.invented": d.webhooks["lead.created"] }),
-  "there is a new optional parameter": (d) =>
-    leads(d).parameters.push({ name: "source", in: "query", schema: { type: "string" } }),
+  "there is a new optional parameter": (d) => leads(d).parameters.push(COLOUR),
   "there is a new header": (d) => Object.assign(headers(d), { Age: { schema: {} } }),
   "there is a new status": (d) =>
     Object.assign(leads(d).responses, { 503: leads(d).responses[500] }),
@@ -90,11 +93,12 @@ const BREAKING: Record<string, Change> = {
     const { content } = d.components.responses.WebhookNotFound;
     delete content["application/json"].examples.webhook_not_found;
   },
-  "GET /v1/leads query.cursor: it is gone": (d) => parameters(d).pop(),
+  "GET /v1/leads query.cursor: it is gone": (d) =>
+    drop(leads(d).parameters, parameter(d, "cursor")),
   "GET /v1/leads query.limit: now required": (d) =>
-    Object.assign(parameters(d)[0], { required: true }),
-  "GET /v1/leads query.source: now required": (d) =>
-    parameters(d).push({ name: "source", in: "query", required: true, schema: {} }),
+    Object.assign(parameter(d, "limit"), { required: true }),
+  "GET /v1/leads query.colour: now required": (d) =>
+    leads(d).parameters.push({ ...COLOUR, required: true }),
   "GET /v1/leads 200 header.X-RateLimit-Reset: it is gone": (d) =>
     delete headers(d)["X-RateLimit-Reset"],
   "GET /v1/leads 200 header.X-RateLimit-Reset: no longer required": (d) =>
@@ -123,8 +127,8 @@ const BREAKING: Record<string, Change> = {
     (d) => Object.assign(schema(d, "Lead").properties.agent_id, { type: ["string", "null"] }),
   'GET /v1/runs 200 content.data[].occurred_at: no longer format "date-time"': (d) =>
     delete schema(d, "Run").properties.occurred_at.format,
-  'GET /v1/leads 200 content.data[].source: no longer value "telephony"': (d) =>
-    drop(schema(d, "LeadSource").enum, "telephony"),
+  'GET /v1/runs 200 content.data[].trigger_type: no longer value "message"': (d) =>
+    drop(schema(d, "TriggerType").enum, "message"),
   // Closed to new values, and open to them but not to losing one.
   'GET /v1/automations 400 content.error.code: now value "other_not_found"': (d) =>
     schema(d, "ErrorCode").enum.push("other_not_found"),
@@ -134,7 +138,7 @@ const BREAKING: Record<string, Change> = {
     schema(d, "ErrorReason").anyOf.pop(),
   'GET /v1/leads query.cursor: no longer default ""; GET /v1/leads query.cursor: now default "a"': (
     d,
-  ) => Object.assign(parameters(d)[1].schema, { default: "a" }),
+  ) => Object.assign(parameter(d, "cursor").schema, { default: "a" }),
   'POST /v1/webhooks body content.url: now value "https://example.com"': (d) =>
     Object.assign(creation(d).properties.url, { enum: ["https://example.com"] }),
   "POST /v1/webhooks body content.name: now required": (d) => {
@@ -145,7 +149,7 @@ const BREAKING: Record<string, Change> = {
     drop(schema(d, "Webhook").required, "disabled_at"),
   "GET /v1/leads query.limit: no longer maximum 100; GET /v1/leads query.limit: now maximum 50": (
     d,
-  ) => Object.assign(parameters(d)[0].schema, { maximum: 50 }),
+  ) => Object.assign(parameter(d, "limit").schema, { maximum: 50 }),
   "GET /v1/leads 200 content.data[].custom_fields.*: it is gone; GET /v1/leads 200 content.data[].custom_fields: now without other properties":
     (d) =>
       Object.assign(schema(d, "Lead").properties.custom_fields, { additionalProperties: false }),
