@@ -9,7 +9,7 @@ import { createHmac } from "node:crypto";
 import { and, count, eq } from "drizzle-orm";
 import { drizzle } from "drizzle-orm/d1";
 import { vi } from "vitest";
-import type { WebhookEvent } from "../../src/contract/enumerations.ts";
+import { WebhookEvent } from "../../src/contract/enumerations.ts";
 import { randomId } from "../../src/contract/ids.ts";
 import { RETRY_WAITS_SECONDS } from "../../src/contract/limits.ts";
 import { isoTime } from "../../src/contract/time.ts";
@@ -50,6 +50,12 @@ import type { Received } from "./subscribers.ts";
 export const FIRST_WAIT_MS = (RETRY_WAITS_SECONDS[0] ?? 0) * 1000;
 
 export const db = drizzle(WORKSPACE_DB);
+
+/**
+ * The lines that a subscription's pending deliveries may stand in (`src/delivery/due.ts`). A look for what is due reads
+ * one or two rows of each, so the rows that a dispatch reads grow with every event type.
+ */
+export const LINES = WebhookEvent.options.length * Object.keys(PRIORITY).length;
 
 export const MINUTE_MS = 60_000;
 export const HOUR_MS = 60 * MINUTE_MS;
