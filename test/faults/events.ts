@@ -254,6 +254,7 @@ export const EVENTS: Fault[] = [
     ["delivery/response.ts", ".toSorted((a, b) => b.length - a.length)", ".toSorted((a, b) => a.length - b.length)", "a secret that begins with another one is masked whole"],
     ["delivery/dispatch.ts", "leasedUntil = Math.max(leasedUntil, askedAt + LEASE_MS);", "leasedUntil = askedAt + LEASE_MS;", "a clock that is set back shortens no lease"],
     ["delivery/consumer.ts", "Math.max(arrived.get(subscriptionId) ?? 0, wakeAt)", "wakeAt", "a message that came early is followed by another, whatever came with it"],
+    ["delivery/round.ts", "  AND ${subscriptions.lastAttempt} IS NOT change.value->>'last')`;", ")`;", "a success that is recorded again does not end the note of an overflow since"],
     ["delivery/round.ts", "iif(${IS_NEW_SUCCESS}, NULL", "iif(0, NULL", "a success ends the note of an overflow"],
     ["delivery/cancellation.ts", "counts: sql`DELETE FROM ${deliveryCounts}\n      WHERE", "counts: sql`SELECT 1 FROM ${deliveryCounts}\n      WHERE", "the counts of a deleted subscription are deleted with it"],
     ["delivery/cancellation.ts", "${deliveries.attempts} = 0 AND ${deliveries.dueAt} > ${NOW})", "0)", "what a replay has scheduled is not exhausted before it is due"],

@@ -24,10 +24,13 @@ import {
   db,
   deliveriesTo,
   dispatchAt,
+  dispatchOn,
+  failAtTrip,
   HOUR_MS,
   heldDispatch,
   isolated,
   MINUTE_MS,
+  observedDatabase,
   owed,
   redeliver,
   setDeliveries,
@@ -489,6 +492,16 @@ test("a failure does not end the note that deliveries were exhausted", async () 
   const { id } = await owed(1, NOW);
   await setSubscription(id, { pendingExhaustedAt: NOW });
   await dispatchAt(NOW, [id], REJECTED);
+  expect((await subscriptionRow(id)).pendingExhaustedAt).toBe(NOW);
+});
+
+test("a success that is recorded again after a lost reply does not end a note made since", async () => {
+  const { id } = await owed(1, NOW);
+  const noteAt = async (trip: number) => {
+    if (trip === 3) await setSubscription(id, { pendingExhaustedAt: NOW });
+  };
+  const { DB } = observedDatabase({ before: noteAt, after: failAtTrip(2) });
+  await dispatchOn(DB, NOW, [id], OK);
   expect((await subscriptionRow(id)).pendingExhaustedAt).toBe(NOW);
 });
 
