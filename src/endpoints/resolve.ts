@@ -44,18 +44,25 @@ const ADDRESS_TYPES = [1, 28];
 export async function resolveHost(resolverUrl: string, url: string): Promise<Resolution> {
   const host = new URL(url).hostname;
   if (ipaddr.isValid(host.replace(/^\[|\]$/g, ""))) return "unknown";
-  const results = await Promise.allSettled(
-    ["A", "AAAA"].map((type) => queryResolver(resolverUrl, host, type)),
-  );
+  const proof = Promise.withResolvers<Resolution>();
+  const queries = ["A", "AAAA"].map(async (type) => {
+    const { Status, addresses } = await queryResolver(resolverUrl, host, type);
+    // One response may prove that a host is private. It does not wait for the other, which the host's owner may delay.
+    if (addresses.some((address) => !isPublicAddress(address))) proof.resolve("private");
+    return { Status, addresses };
+  });
+  return Promise.race([proof.promise, resolvePublic(queries)]);
+}
+
+/** The resolution of a host none of whose addresses is private, which takes both responses. */
+async function resolvePublic(
+  queries: Promise<{ Status: number; addresses: string[] }>[],
+): Promise<Resolution> {
+  const results = await Promise.allSettled(queries);
   const responses = results.flatMap((one) => (one.status === "fulfilled" ? [one.value] : []));
-  const addresses = responses
-    .flatMap(({ Answer }) => Answer)
-    .filter(({ type, data }) => ADDRESS_TYPES.includes(type) && ipaddr.isValid(data));
-  if (addresses.some(({ data }) => !isPublicAddress(data))) return "private";
-  // One of the two responses may prove that a host is private, but not that it is public.
   if (responses.length < results.length) return "unknown";
   if (responses.every(({ Status }) => Status === NO_SUCH_NAME)) return "unresolvable";
-  return addresses.length > 0 ? "public" : "unknown";
+  return responses.some(({ addresses }) => addresses.length > 0) ? "public" : "unknown";
 }
 
 /** A resolver's response; its other fields are ignored. */
@@ -64,7 +71,7 @@ const DnsResponse = z.object({
   Answer: z.array(z.object({ type: z.number(), data: z.string() })).default([]),
 });
 
-/** Queries the resolver for records of a type. @throws if there is no valid response in time. */
+/** Queries the resolver for the addresses of a type. @throws if there is no valid response in time. */
 async function queryResolver(resolverUrl: string, name: string, type: string) {
   const url = new URL(resolverUrl);
   url.searchParams.set("name", name);
@@ -75,7 +82,10 @@ async function queryResolver(resolverUrl: string, name: string, type: string) {
   );
   if (response.Status !== 0 && response.Status !== NO_SUCH_NAME)
     throw new Error(`the resolver responded with status ${response.Status}`);
-  return response;
+  const addresses = response.Answer.filter(
+    ({ type, data }) => ADDRESS_TYPES.includes(type) && ipaddr.isValid(data),
+  ).map(({ data }) => data);
+  return { Status: response.Status, addresses };
 }
 
 /** Results that this isolate has seen, by host. */
@@ -84,8 +94,9 @@ const cached = new BoundedMap<{ resolution: Resolution; until: number }>(DNS_NAM
 /**
  * Creates the function that decides whether a URL is forbidden. Call it before each request, because the IP addresses
  * of a host may change; results are cached for a minute. A request looks up its host over its own connection, so a
- * look-up never waits for requests that hang. The requests of one dispatch share a look-up. Dispatches do not share
- * them, because an invocation must not wait for the promise of another one.
+ * look-up never waits for requests that hang. If these have all other connections, the query for AAAA waits for the one
+ * for A, and both must respond within `DNS_BEFORE_POST_MS`. The requests of one dispatch share a look-up. Dispatches do
+ * not share them, because an invocation must not wait for the promise of another one.
  */
 export function createGuard(env: Env): (url: string) => Promise<boolean> {
   const resolve = mustCheckNames(env) ? createResolver(env.DNS_OVER_HTTPS_URL) : null;

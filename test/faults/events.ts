@@ -147,7 +147,7 @@ export const EVENTS: Fault[] = [
     ["delivery/post.ts", "if (/^\\d+$/.test(value)) return Math.min(Number(value), LONGEST_WAIT_SECONDS);", "", "Retry-After in seconds is respected"],
     ["delivery/post.ts", "Math.min(Number(value), LONGEST_WAIT_SECONDS)", "Number(value) < 1e9 ? Number(value) : null", "a Retry-After that is too long is a long one"],
     ["delivery/post.ts", "status >= 520 && status <= 530", "false", "what Cloudflare answers for a receiver is not the receiver's answer"],
-    ["endpoints/resolve.ts", "if (addresses.some(({ data }) => !isPublicAddress(data)))", "if (addresses.every(({ data }) => !isPublicAddress(data)))", "a name with one private address is refused"],
+    ["endpoints/resolve.ts", "if (addresses.some((address) => !isPublicAddress(address)))", "if (addresses.every((address) => !isPublicAddress(address)))", "a name with one private address is refused"],
     ["endpoints/resolve.ts", 'if (answers.length < asked.length) return "unknown";', "", "a resolver that fails makes no name unresolvable"],
     ["endpoints/resolve.ts", "areFaulty.get(url) ?? targetFault(url, allowLocal) !== null;", "areFaulty.get(url) ?? false;", "a URL that is no longer accepted is not posted to"],
     ["subscriptions/rotation.ts", "until === null ? undefined : hasRoom", "undefined", "a subscription has a limited number of secrets"],

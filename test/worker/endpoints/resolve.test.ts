@@ -6,6 +6,7 @@ import { createSender } from "../../../src/delivery/sender.ts";
 import { type Resolution, resolveHost } from "../../../src/endpoints/resolve.ts";
 import { updateSubscription } from "../../../src/subscriptions/subscriptions.ts";
 import { deployedWith, invalid, openApi, openWorkspace } from "../../support/api.ts";
+import { Connections } from "../../support/connections.ts";
 import { db, jumpTo, owed, portsAt, postOf, receivedBy } from "../../support/deliveries.ts";
 import { shortenTimers } from "../../support/timers.ts";
 
@@ -92,6 +93,12 @@ describe("a name that is resolved again before a request", () => {
   test.each([
     ["posted to while all its addresses are public", "public", "answered", 1],
     ["refused, and not posted to, if one address is private", "half-private", "refused", 0],
+    [
+      "refused without waiting for AAAA if the address of A is private",
+      "latev6-private",
+      "refused",
+      0,
+    ],
     ["posted to if the result is inconclusive", "half-public", "answered", 1],
     ["posted to if it does not exist", "nxdomain", "answered", 1],
   ])("is %s", async (_, behaviour, outcome, posts) => {
@@ -157,6 +164,21 @@ describe("a name that is resolved again before a request", () => {
     const attempt = dispatch();
     expect(await attempt()).toBe("answered");
     await expect.poll(attempt).toBe("refused");
+  });
+
+  test("is resolved, and refused, while five other requests of the invocation hang", async () => {
+    const { dispatch, received } = await posting("turns-private");
+    expect(await dispatch()()).toBe("answered");
+    jumpTo(NOW + 60_000);
+    const connections = new Connections();
+    const real = globalThis.fetch;
+    vi.spyOn(globalThis, "fetch").mockImplementation((...call: Parameters<typeof fetch>) =>
+      connections.use(() => real(...call)),
+    );
+    for (let hanging = 0; hanging < 5; hanging++) connections.use(() => new Promise(() => {}));
+    expect(await dispatch()()).toBe("refused");
+    vi.restoreAllMocks();
+    expect(await received()).toBe(1);
   });
 
   test.each<Partial<Env>>([{ DNS_OVER_HTTPS_URL: "" }, { ALLOW_LOCAL_WEBHOOKS: "true" }])(
