@@ -2,7 +2,8 @@ import { startReceiver } from "../test/node/support/receiver.ts";
 import { until } from "../test/support/until.ts";
 import { call, type Extent, meter, openWorkspace, recordLeads, sleep, start } from "./setting.ts";
 
-const EVENTS = { full: 200, quick: 50, smoke: 5 };
+/** How many events are measured. */
+export const EVENTS = { full: 200, quick: 50, smoke: 5 };
 const LONG_AGO_MS = 100 * 86_400_000;
 /** How long the runtime may take to hand over what it has logged. */
 const LOGGED_MS = 500;

@@ -1,6 +1,6 @@
 /**
- * `npm run price` prints the cost of a month at three sizes, as in the tables of docs/performance.md. A test
- * compares them.
+ * `npm run price` prints the tables of docs/performance.md that are calculated: the cost of a month at three sizes, and
+ * what a client far away waits for. A test compares them.
  */
 import { print } from "../scripts/shared/terminal.ts";
 
@@ -45,10 +45,10 @@ export const LIFE = {
   together: { rowsRead: 173, rowsWritten: 16.3, messages: 0.03, lines: 0.03, cpuMs: 3 },
 };
 /** A page of 25 leads; the object of its key writes at most once for each, and works 5 ms in 128 MB. */
-const PAGE = { rowsRead: 26, lines: 1, cpuMs: 4, objectGbSeconds: 0.005 * 0.128 };
+export const PAGE = { rowsRead: 26, lines: 1, cpuMs: 4, objectGbSeconds: 0.005 * 0.128 };
 const PAGES_PER_EVENT = 3;
 /** The resources of a sweep that finds nothing to do. */
-const SWEEP = { rowsRead: 37, rowsWritten: 4, lines: 1 };
+export const SWEEP = { rowsRead: 46, rowsWritten: 4, lines: 1 };
 const SWEEPS = 30 * 24 * 60;
 /** The operations of a message, which is written, read and deleted. */
 const OPERATIONS_PER_MESSAGE = 3;
@@ -149,4 +149,27 @@ export function priceTables(): string {
   return `${month.join("\n")}\n\n${savings.join("\n")}`;
 }
 
-if (import.meta.main) print(priceTables());
+/** The round trips between a client in Sydney and the EU, and between the Worker and what it calls, both in the EU. */
+const SYDNEY_MS = 280;
+const HOP_MS = 5;
+/** The network hops of requests: `npm run bench -- --only reads`, and test/worker/http/hops.test.ts. */
+const HOPS: Record<string, number> = {
+  "read, key cached by the isolate": 1,
+  "read, key not cached": 2,
+  "`PATCH`": 4,
+  "429 from the isolate's cache": 0,
+};
+
+/** Writes in Markdown how long a client in Sydney waits, by where the Worker runs. */
+export function distanceTable(): string {
+  const ms = (time: number) => time.toLocaleString("en-US");
+  return [
+    row(["request from Sydney, ms", "Worker near the client", "`placement` in the EU"]),
+    row(["---", "---", "---"]),
+    ...Object.entries(HOPS).map(([request, hops]) =>
+      row([request, ms(hops * SYDNEY_MS), ms(SYDNEY_MS + hops * HOP_MS)]),
+    ),
+  ].join("\n");
+}
+
+if (import.meta.main) print(`${priceTables()}\n\n${distanceTable()}`);

@@ -1,9 +1,12 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { priceTables } from "../../bench/price.ts";
+import { distanceTable, priceTables } from "../../bench/price.ts";
 import { ROOT } from "../../scripts/shared/checkout.ts";
 
-test("docs/performance.md has the tables that npm run price prints", () => {
-  expect(readFileSync(join(ROOT, "docs/performance.md"), "utf8")).toContain(priceTables());
+test.each([
+  ["the cost of a month", priceTables()],
+  ["what a client in Sydney waits for", distanceTable()],
+])("docs/performance.md has the tables that npm run price prints: %s", (_, tables) => {
+  expect(readFileSync(join(ROOT, "docs/performance.md"), "utf8")).toContain(tables);
 });
