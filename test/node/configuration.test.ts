@@ -1,4 +1,5 @@
-import { readFileSync } from "node:fs";
+import { execFileSync } from "node:child_process";
+import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { type Schema, Validator } from "@cfworker/json-schema";
 import { describe, expect, test } from "vitest";
@@ -65,3 +66,13 @@ describe("the configuration", () => {
     expect(config.vars).not.toHaveProperty("ALLOW_LOCAL_WEBHOOKS");
   });
 });
+
+test.skipIf(!existsSync(join(ROOT, ".git")))(
+  "no text file of the repository has a line that ends with CRLF",
+  () => {
+    // Migrations with CRLF, for instance, would create other triggers than those that are tested.
+    const files = execFileSync("git", ["ls-files", "--eol"], { cwd: ROOT, encoding: "utf8" });
+    const faulty = files.split("\n").filter((line) => /^[^\t]*[iw]\/(crlf|mixed)/.test(line));
+    expect(faulty).toEqual([]);
+  },
+);
