@@ -11,6 +11,7 @@ import { consumeBodies, DAY_MS, isolated, MINUTE_MS } from "../support/deliverie
 import { keepLog } from "../support/log-lines.ts";
 import { mailbox } from "../support/mailbox.ts";
 import { cleanUp, moved, moveUntil, openWithLeads } from "../support/moves.ts";
+import { insertAnnouncements, insertSubscriptions } from "../support/rows.ts";
 
 const { Platform } = exports;
 keepLog();
@@ -83,22 +84,10 @@ test("leads move with their data key, which is left nowhere", async () => {
 test("an export that was begun before a move shows each announcement once", async () => {
   const { workspaceId } = await openWithLeads();
   // More than one page shows.
-  const numbers = JSON.stringify([...Array(60).keys()]);
-  await rowsIn(
-    "DB_2",
-    `INSERT INTO subscriptions (id, workspace_id, url, events, sealed_secret, created_at)
-      SELECT 'whk_' || value, ?1, 'https://hooks.example/', '[]', '', value FROM json_each(?2)`,
-    workspaceId,
-    numbers,
-  );
-  await rowsIn(
-    "DB_2",
-    `INSERT INTO announcements (subscription_id, kind, workspace_id, host, since, announced_at, emails)
-      SELECT 'whk_' || value, 'failing', ?1, ?2, value, 1, 1 FROM json_each(?3)`,
-    workspaceId,
-    "x".repeat(30_000),
-    numbers,
-  );
+  const ids = Array.from({ length: 60 }, (_, i) => `whk_${i}`);
+  const host = "x".repeat(30_000);
+  await insertSubscriptions(ids.map((id, i) => ({ id, workspaceId, createdAt: i })));
+  await insertAnnouncements(ids.map((subscriptionId) => ({ subscriptionId, workspaceId, host })));
   const pages = await exportAll(workspaceId, () => moved(workspaceId, "DB_3"));
   expect(pages.length).toBeGreaterThan(1);
   const announcements = pages.flat().filter(({ kind }) => kind === "announcement");

@@ -35,6 +35,7 @@ import {
   stageOf,
 } from "../support/moves.ts";
 import { record } from "../support/record.ts";
+import { insertAnnouncements } from "../support/rows.ts";
 
 const { Platform } = exports;
 const REFUSED = refusal(500, "internal_error", { retry_after_seconds: 5 });
@@ -68,12 +69,19 @@ async function openFull() {
   for (const sql of [
     `INSERT INTO attempts (subscription_id, event_id, attempt, at, outcome, status, duration_ms)
       SELECT subscription_id, event_id, 1, 5, 'answered', 500, 7 FROM deliveries WHERE subscription_id = '${webhookId}' LIMIT 9`,
-    `INSERT INTO announcements (subscription_id, kind, workspace_id, host, since, announced_at, reminders, emails)
-      SELECT '${webhookId}', value, '${workspaceId}', 'hooks.example', 1, 2, 3, 4 FROM json_each('["failing", "disabled"]')`,
     // And one waits.
     `UPDATE subscriptions SET blocked_until = ${later}, earlier_secrets = '[{"sealedSecret":"sealed","until":${later}}]' WHERE id = '${webhookId}'`,
   ])
     await rowsIn("DB_2", sql);
+  const sent = { announcedAt: 2, reminders: 3, emails: 4 };
+  await insertAnnouncements(
+    (["failing", "disabled"] as const).map((kind) => ({
+      subscriptionId: webhookId,
+      workspaceId,
+      kind,
+      ...sent,
+    })),
+  );
   await Platform.recordLeads({ workspaceId, leads: [leadReport("last")] });
   return workspace;
 }

@@ -26,6 +26,7 @@ import {
   openWithLeads,
   stageOf,
 } from "../support/moves.ts";
+import { insertApiKeys } from "../support/rows.ts";
 
 const { Platform } = exports;
 const lines = keepLog();
@@ -204,9 +205,13 @@ test("a retry that is due after a move is in the queue again, with the name of t
 
 test("a move is done only when the gates of all keys know", async () => {
   const { workspaceId, ids, leadIds } = await openWithLeads();
-  const insert = `INSERT INTO api_keys (id, workspace_id, key_hash, last_four, created_at, last_used_at)
-    SELECT 'key_' || value || ?1, ?1, 'hash_' || value || ?1, 'abcd', 1, 1 FROM json_each(?2)`;
-  await rowsIn("DB", insert, workspaceId, JSON.stringify([...Array(120).keys()]));
+  await insertApiKeys(
+    Array.from({ length: 120 }, (_, i) => ({
+      id: `key_${i}${workspaceId}`,
+      workspaceId,
+      lastUsedAt: 1,
+    })),
+  );
   const told = new Set<string>();
   let isDown = true;
   const getByName = (name: string) => ({

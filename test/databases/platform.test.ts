@@ -7,6 +7,7 @@ import { findServiceHealth } from "../../src/service-health.ts";
 import { sweep } from "../../src/sweep.ts";
 import { errorOf, leadReport } from "../support/api.ts";
 import {
+  databaseOf,
   deploymentWith,
   NAMES,
   openSubscribedIn,
@@ -16,6 +17,7 @@ import {
   WAYS,
 } from "../support/databases.ts";
 import { keepLog } from "../support/log-lines.ts";
+import { insertWorkspaces } from "../support/rows.ts";
 import { shortenTimers } from "../support/timers.ts";
 
 const platform = exports.Platform;
@@ -130,12 +132,11 @@ describe("the ledger and the backlog", () => {
 });
 
 test("resealSecrets re-encrypts 100 data keys in a call, whichever databases they are in", async () => {
-  const insert =
-    "INSERT INTO workspaces (id, name, admin_emails, created_at, sealed_data_key) VALUES (?, '', '[]', 0, ?)";
   for (const name of ["DB_2", "DB_3"] as const)
     for (let i = 0; i < 60; i++) {
       const id = randomId("workspace");
-      await rowsIn(name, insert, id, await createDataKey(env.ENCRYPTION_KEYS, id));
+      const sealedDataKey = await createDataKey(env.ENCRYPTION_KEYS, id);
+      await insertWorkspaces([{ id, sealedDataKey }], databaseOf(name));
     }
   const ENCRYPTION_KEYS = `new:QEFCQ0RFRkdISUpLTE1OT1BRUlNUVVZXWFlaW1xdXl8=,${env.ENCRYPTION_KEYS}`;
   const rotated = platformOf({ ...env, ENCRYPTION_KEYS } as Env);

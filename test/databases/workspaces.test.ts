@@ -16,6 +16,7 @@ import {
   WAYS,
 } from "../support/databases.ts";
 import { keepLog } from "../support/log-lines.ts";
+import { insertWorkspaces } from "../support/rows.ts";
 import { shortenTimers } from "../support/timers.ts";
 
 const platform = exports.Platform;
@@ -125,8 +126,6 @@ describe("a new workspace", () => {
 });
 
 test("listWorkspaces pages through the workspaces of all databases, newest first, without gaps", async () => {
-  const insert = `INSERT INTO workspaces (id, name, admin_emails, access_granted, created_at, database)
-    VALUES (?1, ?1, '[]', ?2, ?3, ?4)`;
   const made = Array.from({ length: 110 }, (_, i) => ({
     workspaceId: `wks_paged_${1_000 + i}`,
     name: `wks_paged_${1_000 + i}`,
@@ -135,10 +134,10 @@ test("listWorkspaces pages through the workspaces of all databases, newest first
     webhooksMax: SUBSCRIPTIONS_MAX,
     createdAt: isoTime(9e12 + i),
   }));
-  for (const [i, { name, database }] of made.entries()) {
-    const isElsewhere = database !== "DB";
-    await rowsIn("DB", insert, name, 1 - (i % 2), 9e12 + i, isElsewhere ? database : null);
-    if (isElsewhere) await rowsIn(database, insert, name, 1 - (i % 2), 9e12 + i, null);
+  for (const [i, { name, database, accessGranted }] of made.entries()) {
+    const row = { id: name, name, accessGranted, createdAt: 9e12 + i };
+    await insertWorkspaces([row], databaseOf(database));
+    if (database !== "DB") await insertWorkspaces([{ ...row, database }], databaseOf("DB"));
   }
   const pages = await pagesOf((cursor) => platform.listWorkspaces({ cursor }));
   expect([pages.length, pages[0]?.length]).toEqual([2, 100]);

@@ -15,6 +15,7 @@ import type { ExportItem } from "../../src/lifecycle/export.ts";
 import type { PlatformInput } from "../../src/platform/operations.ts";
 import { mintApiKey } from "../../src/rate-limit/key-text.ts";
 import { DATABASE, inDatabase, WORKSPACE_DB } from "./placement.ts";
+import { insertSubscriptions } from "./rows.ts";
 import { bodyOf, EVENTS_WITH_BODIES, type EventWithBody } from "./stored-bodies.ts";
 
 /** The Platform API of the deployment. */
@@ -121,12 +122,9 @@ export async function openWorkspace(key: { requestsPerWindow?: number } = {}) {
 export async function openListeningWorkspace(key: { requestsPerWindow?: number } = {}) {
   const workspace = await openWorkspace(key);
   await keepJournal();
-  await WORKSPACE_DB.prepare(
-    `INSERT INTO subscriptions (id, workspace_id, url, events, sealed_secret, created_at, disabled_at)
-      VALUES (?, ?, 'https://listener.example/', ?, '', 0, 0)`,
-  )
-    .bind(randomId("webhook"), workspace.workspaceId, JSON.stringify(WebhookEvent.options))
-    .run();
+  const { workspaceId } = workspace;
+  const events = WebhookEvent.options;
+  await insertSubscriptions([{ id: randomId("webhook"), workspaceId, events, disabledAt: 0 }]);
   return workspace;
 }
 

@@ -1,6 +1,6 @@
 import { createScheduledController } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
-import { eq, ne, sql } from "drizzle-orm";
+import { eq, ne } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import { newEventId, randomId } from "../../src/contract/ids.ts";
 import { EXPIRES_AFTER_MS } from "../../src/contract/limits.ts";
@@ -43,6 +43,12 @@ import {
 } from "../support/deliveries.ts";
 import { interposed } from "../support/interposed.ts";
 import { inDatabase, WORKSPACE_DB } from "../support/placement.ts";
+import {
+  insertDeliveries,
+  insertEvents,
+  insertSubscriptions,
+  insertWorkspaces,
+} from "../support/rows.ts";
 
 const NOW = Date.UTC(2026, 5, 5, 12);
 
@@ -87,11 +93,9 @@ describe("the sweep", () => {
     const { id, workspaceId, drafts } = await owed(1, NOW - HOUR_MS);
     await db.delete(deliveries);
     const ids = Array.from({ length: 2_200 }, (_, i) => `whk_${String(i).padStart(25, "0")}`);
-    const list = JSON.stringify(ids);
-    await db.run(sql`INSERT INTO subscriptions (id, workspace_id, url, events, sealed_secret, created_at)
-      SELECT value, ${workspaceId}, 'https://crowd.example/', '[]', '', 0 FROM json_each(${list})`);
-    await db.run(sql`INSERT INTO deliveries (subscription_id, event_id, workspace_id, type, state, due_at)
-      SELECT value, ${drafts[0]?.id}, ${workspaceId}, 'lead.created', 'pending', ${NOW - HOUR_MS} FROM json_each(${list})`);
+    await insertSubscriptions(ids.map((id) => ({ id, workspaceId })));
+    const overdue = { eventId: drafts[0]?.id ?? "", workspaceId, dueAt: NOW - HOUR_MS };
+    await insertDeliveries(ids.map((subscriptionId) => ({ subscriptionId, ...overdue })));
     const woken: string[][] = [];
     for (let i = 0; i < 4; i++) {
       const { env, fast } = isolated();
@@ -162,9 +166,9 @@ describe("the sweep", () => {
 
   test("deletes thousands of deleted subscriptions in one run", async () => {
     const { id, workspaceId } = await owed(1, NOW);
-    await db.run(sql`INSERT INTO subscriptions (id, workspace_id, url, events, sealed_secret, created_at, deleted_at)
-      WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000)
-      SELECT 'whk_ended' || i, ${workspaceId}, 'https://churn.example/', '[]', '', i, i FROM n`);
+    await insertSubscriptions(
+      Array.from({ length: 5_000 }, (_, i) => ({ id: `whk_ended${i}`, workspaceId, deletedAt: i })),
+    );
     await sweep(isolated().env, NOW);
     const stored = await db.select({ id: subscriptions.id }).from(subscriptions);
     expect(stored.filter((row) => row.id.startsWith("whk_ended"))).toHaveLength(0);
@@ -237,16 +241,18 @@ describe("the sweep", () => {
 describe("a sweep of hundreds of workspaces", () => {
   const WORKSPACES = 400;
 
-  /** So many workspaces, each with two events of this age that were owed to nobody. */
+  /** So many workspaces, each with two events of this age that no subscription lists. */
   async function fill(ageMs: number): Promise<string[]> {
     const ids = Array.from({ length: WORKSPACES }, () => randomId("workspace"));
-    const insert = `INSERT INTO workspaces (id, name, admin_emails, created_at) SELECT value, '', '[]', 1 FROM json_each(?)`;
-    await WORKSPACE_DB.prepare(insert).bind(JSON.stringify(ids)).run();
-    const at = NOW - ageMs;
-    const rows = [...ids, ...ids].map((workspaceId) => ({ workspaceId, id: newEventId(at) }));
-    const announce = `INSERT INTO events (workspace_id, id, type, body, owed, created_at)
-      SELECT value->>'workspaceId', value->>'id', 'run.completed', '{}', '[]', ? FROM json_each(?)`;
-    await WORKSPACE_DB.prepare(announce).bind(at, JSON.stringify(rows)).run();
+    await insertWorkspaces(ids.map((id) => ({ id })));
+    const createdAt = NOW - ageMs;
+    await insertEvents(
+      [...ids, ...ids].map((workspaceId) => ({
+        workspaceId,
+        id: newEventId(createdAt),
+        createdAt,
+      })),
+    );
     return ids;
   }
 

@@ -7,6 +7,7 @@ import { listLeads } from "../../../src/records/leads.ts";
 import { listRuns, listRunsOfAutomation } from "../../../src/records/runs.ts";
 import { leadReport, openWorkspace, recordAutomation } from "../../support/api.ts";
 import { meteredDatabase } from "../../support/metered-database.ts";
+import { insertAutomations, insertRuns } from "../../support/rows.ts";
 
 /** How many there are of each kind: leads, social and CRM runs, social and CRM automations. */
 const ROWS = 120;
@@ -32,24 +33,32 @@ beforeAll(async () => {
   );
   for (const part of [leads.slice(0, 100), leads.slice(100)])
     await exports.Platform.recordLeads({ workspaceId, leads: part });
-  const numbers = `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ${ROWS})`;
-  const insertRuns = (automationId: string, firstAt: number) =>
-    env.DB.prepare(
-      `INSERT INTO runs (id, workspace_id, reference, automation_id, status, trigger_type, occurred_at, actions)
-      ${numbers} SELECT 'run_' || ?2 || i, ?1, i, ?2, 'success', 'comment', ?3 + i / 3, '[]' FROM n`,
-    ).bind(workspaceId, automationId, firstAt);
+  const numbers = Array.from({ length: ROWS }, (_, i) => i + 1);
+  for (const [automationId, firstAt] of [
+    [social, 0],
+    [crm, ROWS / 6],
+  ] as const)
+    await insertRuns(
+      numbers.map((i) => ({
+        id: `run_${automationId}${i}`,
+        workspaceId,
+        automationId,
+        occurredAt: firstAt + Math.floor(i / 3),
+      })),
+    );
   // One less than of runs: one was recorded.
-  const insertAutomations = (type: string, firstAt: number) =>
-    env.DB.prepare(
-      `INSERT INTO automations (id, workspace_id, reference, type, provider, agent_id, agent_name, name, status, updated_at, created_at)
-      ${numbers} SELECT 'aut_' || substr(?2, 2) || i, ?1, i, ?2, 'x', 'agt_1', '', '', 'draft', 0, ?3 + i / 3 FROM n WHERE i < ${ROWS}`,
-    ).bind(workspaceId, type, firstAt);
-  await env.DB.batch([
-    insertRuns(social, 0),
-    insertRuns(crm, ROWS / 6),
-    insertAutomations("social_story", 0),
-    insertAutomations("crm_source", ROWS / 6),
-  ]);
+  for (const [type, firstAt] of [
+    ["social_story", 0],
+    ["crm_source", ROWS / 6],
+  ] as const)
+    await insertAutomations(
+      numbers.slice(0, -1).map((i) => ({
+        id: `aut_${type}${i}`,
+        workspaceId,
+        type,
+        createdAt: firstAt + Math.floor(i / 3),
+      })),
+    );
 });
 
 type List = (request: PageRequest) => Promise<Page<{ id: string }> | null>;

@@ -42,6 +42,7 @@ import {
   subscriptionRow,
 } from "../../support/deliveries.ts";
 import { DATABASE, WORKSPACE_DB } from "../../support/placement.ts";
+import { insertDeliveries } from "../../support/rows.ts";
 
 const NOW = Date.UTC(2026, 0, 5, 12);
 const OK = answered(200);
@@ -521,13 +522,16 @@ async function insertNewer(
     dueAt: NOW,
   },
 ): Promise<void> {
-  await WORKSPACE_DB.prepare(
-    `INSERT INTO deliveries (subscription_id, event_id, workspace_id, type, state, priority, due_at)
-      WITH RECURSIVE newer (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM newer WHERE i < ?)
-      SELECT ?, 'evt_z' || i, ?, ?, 'pending', ?, ? FROM newer`,
-  )
-    .bind(count, id, workspaceId, type, priority, dueAt)
-    .run();
+  await insertDeliveries(
+    Array.from({ length: count }, (_, i) => ({
+      subscriptionId: id,
+      eventId: `evt_z${i}`,
+      workspaceId,
+      type,
+      priority,
+      dueAt,
+    })),
+  );
 }
 
 test("deliveries of a removed event type displace no others before their rows are marked", async () => {

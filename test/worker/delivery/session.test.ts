@@ -23,6 +23,7 @@ import {
 } from "../../support/deliveries.ts";
 import { keepLog } from "../../support/log-lines.ts";
 import { DATABASE, WORKSPACE_DB } from "../../support/placement.ts";
+import { insertDeliveries } from "../../support/rows.ts";
 import { until } from "../../support/until.ts";
 
 const NOW = Date.UTC(2026, 0, 5, 12);
@@ -242,17 +243,16 @@ describe("an invocation", () => {
 
   test("executes a bounded number of statements: a dispatch leaves the rest to the next one", async () => {
     // Void deliveries, of which each round trip cancels a thousand.
-    const { id } = await owed(1, Date.now());
-    await WORKSPACE_DB.batch([
-      WORKSPACE_DB.prepare(
-        `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 60000)
-        INSERT INTO deliveries (subscription_id, event_id, workspace_id, type, state, due_at)
-        SELECT ?1, 'evt_' || i, workspace_id, 'lead.created', 'pending', 0 FROM n JOIN subscriptions ON id = ?1`,
-      ).bind(id),
-      WORKSPACE_DB.prepare(
-        `UPDATE subscriptions SET cancelling = 1, cancel_epoch = 1, cancelled_before = '{"lead.created":1}' WHERE id = ?`,
-      ).bind(id),
-    ]);
+    const { id, workspaceId } = await owed(1, Date.now());
+    await insertDeliveries(
+      Array.from({ length: 60_000 }, (_, i) => ({
+        subscriptionId: id,
+        eventId: `evt_${i}`,
+        workspaceId,
+      })),
+    );
+    const cancelledBefore = { "lead.created": 1 };
+    await setSubscription(id, { cancelling: true, cancelEpoch: 1, cancelledBefore });
     const { DB, trips } = observedDatabase();
     const deployment = isolated({ DB });
     await consumeFor([id], deployment.env, async () => OK);

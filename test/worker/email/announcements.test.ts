@@ -11,7 +11,7 @@ import {
   WORKSPACE_EMAILS_PER_DAY,
 } from "../../../src/contract/limits.ts";
 import { commit, openDatabase } from "../../../src/db/client.ts";
-import { announcements, events, workspaces } from "../../../src/db/schema.ts";
+import { events, workspaces } from "../../../src/db/schema.ts";
 import { ANNOUNCING_MAX_MS, announceProblems } from "../../../src/email/announce.ts";
 import { CANDIDATES_MAX } from "../../../src/email/announcements.ts";
 import {
@@ -42,6 +42,7 @@ import {
 } from "../../support/deliveries.ts";
 import { clearMail, mailbox } from "../../support/mailbox.ts";
 import { meteredDatabase } from "../../support/metered-database.ts";
+import { insertAnnouncements, insertSubscriptions } from "../../support/rows.ts";
 
 const T0 = Date.UTC(2026, 0, 5, 12, 34);
 /** When administrators are told. */
@@ -466,9 +467,8 @@ describe("the e-mails of a workspace", () => {
       const failed = { failingSince: T0 };
       const [subscriptionId = ""] = await subscribeMany(workspaceId, CANDIDATES_MAX / 5, failed);
       await announceLeads(workspaceId, 1, T0);
-      const announced = { kind: "failing" as const, host: "one.example", since: T0 };
-      const sent = { announcedAt: DUE, reminders: 0, emails: WORKSPACE_EMAILS_PER_DAY };
-      await db.insert(announcements).values({ subscriptionId, workspaceId, ...announced, ...sent });
+      const sent = { announcedAt: DUE, emails: WORKSPACE_EMAILS_PER_DAY };
+      await insertAnnouncements([{ subscriptionId, workspaceId, since: T0, ...sent }]);
     }
     const adminEmails = ["zoe@other.example"];
     await db.update(workspaces).set({ adminEmails }).where(eq(workspaces.id, last));
@@ -589,14 +589,9 @@ describe("a sweep", () => {
 
   test("looks at no healthy subscription, however many there are", async () => {
     const workspaceId = await createWorkspace();
-    const numbers =
-      "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 5000)";
-    await env.DB.prepare(
-      `INSERT INTO subscriptions (id, workspace_id, url, events, sealed_secret, created_at)
-        ${numbers} SELECT 'whk_healthy' || n, ?, 'https://other.example/', '[]', '', 0 FROM n`,
-    )
-      .bind(workspaceId)
-      .run();
+    await insertSubscriptions(
+      Array.from({ length: 5_000 }, (_, i) => ({ id: `whk_healthy${i}`, workspaceId })),
+    );
     const { DB, rows } = meteredDatabase();
     await announceProblems(openDatabase(DB), mailbox().env, DUE);
     expect(rows.read).toBeLessThan(2_000);

@@ -13,6 +13,7 @@ import {
   SOME_TIME,
 } from "../../support/api.ts";
 import { subscriberUrl } from "../../support/deliveries.ts";
+import { insertApiKeys } from "../../support/rows.ts";
 
 /** What listApiKeys shows of a key. */
 async function shown(workspaceId: string, keyId: string) {
@@ -132,13 +133,8 @@ describe("listApiKeys", () => {
   test("returns pages of 20 without gaps or repetitions, with cursors for one list only", async () => {
     const { workspaceId, keyId } = await openWorkspace();
     await openWorkspace();
-    const insert = env.DB.prepare(
-      "INSERT INTO api_keys (id, workspace_id, key_hash, last_four, created_at) VALUES (?, ?, ?, '', ?)",
-    );
     const ids = Array.from({ length: 44 }, (_, i) => `key_${String(i).padStart(4, "0")}`);
-    await env.DB.batch(
-      ids.map((id, i) => insert.bind(id, workspaceId, crypto.randomUUID(), 1_000 + (i >> 2))),
-    );
+    await insertApiKeys(ids.map((id, i) => ({ id, workspaceId, createdAt: 1_000 + (i >> 2) })));
     const pages = await pagesOf((cursor) => Platform.listApiKeys({ workspaceId, cursor }));
     expect(pages.map(({ length }) => length)).toEqual([20, 20, 5]);
     expect(pages.flat().map((item) => item.keyId)).toEqual([keyId, ...ids.toReversed()]);
@@ -262,19 +258,18 @@ describe("A workspace with 500 live keys", () => {
   async function openFull() {
     const workspace = await openWorkspace();
     const { workspaceId } = workspace;
-    const insert = env.DB.prepare(
-      `INSERT INTO api_keys (id, workspace_id, key_hash, last_four, created_at, revoked_at, expires_at)
-        SELECT 'key_' || value || ?1, ?1, 'hash_' || value || ?1, 'abcd', 1, ?2, ?3 FROM json_each(?4)`,
-    );
-    const numbers = (first: number, count: number) =>
-      JSON.stringify(Array.from({ length: count }, (_, i) => first + i));
-    const later = Date.now() + 60_000;
-    await env.DB.batch([
-      insert.bind(workspaceId, null, null, numbers(0, 50)),
-      insert.bind(workspaceId, null, later, numbers(50, 449)),
-      insert.bind(workspaceId, 1, null, numbers(500, 20)),
-      insert.bind(workspaceId, null, 1, numbers(520, 20)),
-    ]);
+    const insertKeys = (first: number, count: number, end: object) =>
+      insertApiKeys(
+        Array.from({ length: count }, (_, i) => ({
+          id: `key_${first + i}${workspaceId}`,
+          workspaceId,
+          ...end,
+        })),
+      );
+    await insertKeys(0, 50, {});
+    await insertKeys(50, 449, { expiresAt: Date.now() + 60_000 });
+    await insertKeys(500, 20, { revokedAt: 1 });
+    await insertKeys(520, 20, { expiresAt: 1 });
     return { ...workspace, create: () => Platform.createApiKey({ workspaceId }) };
   }
 

@@ -41,6 +41,7 @@ import { lossyDatabase } from "../../support/lost-reply.ts";
 import { meteredDatabase } from "../../support/metered-database.ts";
 import { DATABASE, inDatabase, WORKSPACE_DB } from "../../support/placement.ts";
 import { fillLeads } from "../../support/record.ts";
+import { insertAnnouncements, insertApiKeys, insertSubscriptions } from "../../support/rows.ts";
 
 const PERSON = { name: "Zoé Larrieu-Quint", email: "zoe.lq@example.com", phone: "+33612345678" };
 
@@ -226,18 +227,11 @@ describe("eraseWorkspace", () => {
     await fillLeads(workspaceId, 20_000);
     await commit(db, closeWorkspace(workspaceId, Date.now()));
     const other = (await openWorkspace()).workspaceId;
-    const numbers =
-      "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 20000)";
-    await WORKSPACE_DB.batch([
-      WORKSPACE_DB.prepare(
-        `INSERT INTO subscriptions (id, workspace_id, url, events, sealed_secret, created_at)
-          ${numbers} SELECT 'whk_' || n, ?, 'https://other.example/', '[]', '', 0 FROM n`,
-      ).bind(other),
-      WORKSPACE_DB.prepare(
-        `INSERT INTO announcements (subscription_id, kind, workspace_id, host, since, announced_at, emails)
-          ${numbers} SELECT 'whk_' || n, 'failing', ?, 'other.example', n, n, 1 FROM n`,
-      ).bind(other),
-    ]);
+    const ids = Array.from({ length: 20_000 }, (_, i) => `whk_${i}`);
+    await insertSubscriptions(ids.map((id) => ({ id, workspaceId: other })));
+    await insertAnnouncements(
+      ids.map((subscriptionId) => ({ subscriptionId, workspaceId: other })),
+    );
     const { DB, rows } = meteredDatabase();
     const metered = openDatabase(DB);
     expect(await eraseAllRows(metered, workspaceId, () => false)).toBe(false);
@@ -281,10 +275,14 @@ describe("eraseWorkspace", () => {
   test("tells at most 500 gates in a call, each once, and erases nothing before all know", async () => {
     const { workspaceId, api } = await withLeads();
     expect((await api.get("/v1/leads")).status).toBe(200);
-    const insert = `INSERT INTO api_keys (id, workspace_id, key_hash, last_four, created_at, revoked_at, last_used_at)
-      SELECT 'key_' || value || ?1, ?1, 'hash_' || value || ?1, 'abcd', 1, 1, value + 1 FROM json_each(?2)`;
-    const numbers = JSON.stringify([...Array(1_100).keys()]);
-    await env.DB.prepare(insert).bind(workspaceId, numbers).run();
+    await insertApiKeys(
+      Array.from({ length: 1_100 }, (_, i) => ({
+        id: `key_${i}${workspaceId}`,
+        workspaceId,
+        revokedAt: 1,
+        lastUsedAt: i + 1,
+      })),
+    );
     const told: string[] = [];
     const getByName = (name: string) => ({
       forget: async () => {

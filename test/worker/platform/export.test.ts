@@ -31,6 +31,7 @@ import {
 import { meteredDatabase } from "../../support/metered-database.ts";
 import { WORKSPACE_DB } from "../../support/placement.ts";
 import { damageLead } from "../../support/record.ts";
+import { insertAnnouncements } from "../../support/rows.ts";
 
 const idsOf = (items: ExportItem[], kind: string) =>
   items.flatMap((item) => (item.kind === kind ? [item.id] : []));
@@ -62,18 +63,15 @@ async function withEverything() {
     await expect
       .poll(async () => (await deliveriesTo(id))[0]?.attempts, { timeout: 30_000 })
       .toBeGreaterThan(0);
-  await WORKSPACE_DB.batch([
-    // Held, or its row would go with what it is owed.
-    WORKSPACE_DB.prepare(
-      `UPDATE subscriptions SET deleted_at = 1, cancelling = 1, cancel_epoch = cancel_epoch + 1,
-        cancelled_before = json_object('lead.created', cancel_epoch + 1),
-        leased_by = 'test', leased_until = 9e12 WHERE id = ?`,
-    ).bind(deleted.id),
-    WORKSPACE_DB.prepare(
-      `INSERT INTO announcements (subscription_id, kind, workspace_id, host, since, announced_at, emails)
-        VALUES (?, 'failing', ?, 'hooks.example', 1, 2, 1)`,
-    ).bind(failing.id, workspaceId),
-  ]);
+  // Leased, or its row would go with its pending deliveries.
+  await WORKSPACE_DB.prepare(
+    `UPDATE subscriptions SET deleted_at = 1, cancelling = 1, cancel_epoch = cancel_epoch + 1,
+      cancelled_before = json_object('lead.created', cancel_epoch + 1),
+      leased_by = 'test', leased_until = 9e12 WHERE id = ?`,
+  )
+    .bind(deleted.id)
+    .run();
+  await insertAnnouncements([{ subscriptionId: failing.id, workspaceId, announcedAt: 2 }]);
   const secrets = [apiKey, rolled.apiKey, secret, failing.secret];
   const known = { workspaceId, automationId, removedId, leadId };
   return { ...known, failing, deleted, secrets, customFields };

@@ -4,6 +4,7 @@ import { EMPTY_LEDGER, errorOf, openWorkspace, Platform } from "../../support/ap
 import { platformOf } from "../../support/databases.ts";
 import { lossyDatabase } from "../../support/lost-reply.ts";
 import { WORKSPACE_DB } from "../../support/placement.ts";
+import { insertWorkspaces } from "../../support/rows.ts";
 
 test("setWorkspaceAccess is not tried again if the reply is lost: another call may have decided otherwise", async () => {
   const { workspaceId, api } = await openWorkspace();
@@ -21,11 +22,14 @@ test("the ledger of a workspace without deliveries counts nothing", async () => 
 
 test("listWorkspaces finds by a part of the name, in any case, however many others are newer", async () => {
   const { workspaceId } = await Platform.createWorkspace({ name: "Maison ÉTOILE du Nord" });
-  await env.DB.prepare(
-    `INSERT INTO workspaces (id, name, admin_emails, created_at)
-      WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 2100)
-      SELECT 'wks_named' || n, 'Agence ' || n, '[]', 9e12 + n FROM numbers`,
-  ).run();
+  await insertWorkspaces(
+    Array.from({ length: 2_100 }, (_, i) => ({
+      id: `wks_named${i}`,
+      name: `Agence ${i}`,
+      createdAt: 9e12 + i,
+    })),
+    env.DB,
+  );
   const first = await Platform.listWorkspaces({ name: "étoile DU" });
   expect(first).toEqual({ items: [], nextCursor: expect.any(String) });
   const second = await Platform.listWorkspaces({ name: "étoile DU", cursor: first.nextCursor });

@@ -25,6 +25,7 @@ import { interposed } from "../../support/interposed.ts";
 import { lossyDatabase } from "../../support/lost-reply.ts";
 import { meteredDatabase } from "../../support/metered-database.ts";
 import { record } from "../../support/record.ts";
+import { insertRuns } from "../../support/rows.ts";
 
 /** How many runs of an automation are stored, and of itself. */
 async function stored(id: string) {
@@ -43,12 +44,14 @@ async function openRemoved(runs: number) {
     return Platform.recordAutomations({ workspaceId, automations });
   };
   const id = (await recordAgain()).ids[0] as string;
-  const insert = env.DB.prepare(
-    `INSERT INTO runs (id, workspace_id, reference, automation_id, status, trigger_type, occurred_at, actions)
-      WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?3)
-      SELECT 'run_' || i || ?2, ?1, i, ?2, 'success', 'comment', i, '[]' FROM n`,
+  await insertRuns(
+    Array.from({ length: runs }, (_, i) => ({
+      id: `run_${i}${id}`,
+      workspaceId,
+      automationId: id,
+      occurredAt: i,
+    })),
   );
-  await insert.bind(workspaceId, id, runs).run();
   const kept = await recordAutomation(workspaceId);
   const keptReports = { workspaceId, runs: [runReport("k", kept)] };
   const { ids: keptRuns } = await Platform.recordRuns(keptReports);
@@ -134,14 +137,11 @@ test("A removed automation comes back without a run that another call recorded i
   const { workspaceId } = await openListeningWorkspace();
   const id = await recordAutomation(workspaceId, { reference: "1" });
   await Platform.removeAutomations({ workspaceId, ids: [id] });
-  const lateRun = env.DB.prepare(
-    `INSERT INTO runs (id, workspace_id, reference, automation_id, status, trigger_type, occurred_at, actions)
-      VALUES ('run_late', ?, 'late', ?, 'success', 'comment', 0, '[]')`,
-  ).bind(workspaceId, id);
+  const recordLateRun = () => insertRuns([{ id: "run_late", workspaceId, automationId: id }]);
   let tries = 0;
   const DB = interposed(env.DB, async ({ texts, go }) => {
     const isStoring = texts.some((text) => text.startsWith('insert into "automations"'));
-    if (isStoring && ++tries === 1) await lateRun.run();
+    if (isStoring && ++tries === 1) await recordLateRun();
     return go();
   });
   const { reference, type, provider, agent, status } = automationReport("1", {});

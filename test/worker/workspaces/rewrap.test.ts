@@ -13,6 +13,7 @@ import {
   subscribe,
 } from "../../support/deliveries.ts";
 import { interposed } from "../../support/interposed.ts";
+import { insertWorkspaces } from "../../support/rows.ts";
 
 const NEW_KEY = "new:QEFCQ0RFRkdISUpLTE1OT1BRUlNUVVZXWFlaW1xdXl8=";
 const LOST_KEY = "lost:YGFiY2RlZmdoaWprbG1ub3BxcnN0dXZ3eHl6e3x9fn8=";
@@ -24,15 +25,11 @@ async function reseal() {
   return platformOf(rotated).resealSecrets({});
 }
 
-const insert = env.DB.prepare(
-  "INSERT INTO workspaces (id, name, admin_emails, created_at, sealed_data_key) VALUES (?, '', '[]', 0, ?)",
-);
-
 /** Workspaces whose data keys are sealed under the first of `keys`; returns their ids. */
 async function createAll(count: number, keys = OLD_KEYS): Promise<string[]> {
   const ids = Array.from({ length: count }, () => randomId("workspace"));
-  const rows = ids.map(async (id) => insert.bind(id, await createDataKey(keys, id)));
-  await env.DB.batch(await Promise.all(rows));
+  const rows = ids.map(async (id) => ({ id, sealedDataKey: await createDataKey(keys, id) }));
+  await insertWorkspaces(await Promise.all(rows), env.DB);
   return ids;
 }
 
@@ -63,7 +60,7 @@ test("resealSecrets re-encrypts 100 data keys per call, until all are under the 
 test("resealSecrets skips data keys that cannot be decrypted, and logs their workspaces", async () => {
   const lost = await createAll(150, LOST_KEY);
   const damagedId = randomId("workspace");
-  await insert.bind(damagedId, "test.AAAA").run();
+  await insertWorkspaces([{ id: damagedId, sealedDataKey: "test.AAAA" }], env.DB);
   const good = await createAll(105);
   const log = vi.spyOn(console, "log");
   const first = await reseal();

@@ -17,6 +17,7 @@ import {
 } from "../../../support/api.ts";
 import { lossyDatabase } from "../../../support/lost-reply.ts";
 import { WORKSPACE_DB } from "../../../support/placement.ts";
+import { insertDeliveries } from "../../../support/rows.ts";
 
 type Api = Awaited<ReturnType<typeof openWorkspace>>["api"];
 
@@ -233,10 +234,7 @@ describe("DELETE /webhooks/{id}", () => {
     const { workspaceId, api } = await openWorkspace();
     const { id } = (await create(api)).body;
     await set(id, "leased_by = 'a dispatch', leased_until = 9e15");
-    const pending = WORKSPACE_DB.prepare(
-      "INSERT INTO deliveries (subscription_id, event_id, workspace_id, type, state, due_at) VALUES (?, 'evt', ?, 'lead.created', 'pending', 0)",
-    );
-    await pending.bind(id, workspaceId).run();
+    await insertDeliveries([{ subscriptionId: id, eventId: "evt", workspaceId }]);
     expect((await api.delete(`/v1/webhooks/${id}`)).status).toBe(204);
     expect(await api.delete(`/v1/webhooks/${id}`)).toEqual(NOT_FOUND);
   });
