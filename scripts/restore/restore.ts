@@ -23,4 +23,5 @@ import { restore } from "./restoration.ts";
 
 process.on("uncaughtException", fail);
 const options = parseOptions(process.argv.slice(2));
-await restore(options, process.env, () => openPlatform({ remote: true, env: options.environment }));
+const { environment: env, configFile } = options;
+await restore(options, process.env, () => openPlatform({ remote: true, env, configFile }));

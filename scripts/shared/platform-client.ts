@@ -33,14 +33,16 @@ export const SELECTION = {
  * Opens the platform of the local server, or, with wrangler's credentials, of the deployed Worker.
  *
  * @param options.remote opens that of the deployed Worker.
- * @param options.env opens that of an environment of wrangler.toml.
+ * @param options.env opens that of an environment of the configuration.
+ * @param options.configFile the configuration that names the deployed Worker.
  * @throws Error if no local server is running, or nobody is logged in.
  */
 export function openPlatform({
   remote = false,
   env = undefined as string | undefined,
+  configFile = join(ROOT, "wrangler.toml"),
 } = {}): Promise<PlatformClient> {
-  return remote || env !== undefined ? openRemote(env) : findServer().then(platformAt);
+  return remote || env !== undefined ? openRemote(configFile, env) : findServer().then(platformAt);
 }
 
 /** The platform of a local server, over HTTP. */
@@ -90,10 +92,10 @@ function writeClientConfig({ name: worker, account_id }: Unstable_Config): strin
 }
 
 /** Opens that of a deployed Worker, through a Worker of wrangler's that calls it. */
-async function openRemote(env: string | undefined): Promise<PlatformClient> {
+async function openRemote(configFile: string, env: string | undefined): Promise<PlatformClient> {
   // wrangler's progress messages would be mixed with the output.
   Object.assign(process.env, WRANGLER_ENV, { WRANGLER_LOG: "error" });
-  const config = await readConfig(join(ROOT, "wrangler.toml"), env);
+  const config = await readConfig(configFile, env);
   const { getPlatformProxy } = await import("wrangler");
   const proxy = await getPlatformProxy<{
     PLATFORM: Record<PlatformMethod, (input: unknown) => Promise<unknown>>;
