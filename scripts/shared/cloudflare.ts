@@ -96,7 +96,7 @@ export function bearer(token: string): Record<string, string> {
 /**
  * Opens the API as the user who is logged in to wrangler, or whose token is in the environment.
  *
- * @param configured the account that the configuration names.
+ * @param configured the account that the configuration names, which wrangler prefers to that of the environment.
  * @returns null if nobody is logged in.
  * @throws Error if there are several accounts, and nothing chooses one.
  */
@@ -110,7 +110,7 @@ export async function findCloudflare(
     ? bearer(env.CLOUDFLARE_API_TOKEN)
     : await loggedIn(wrangler);
   if (!headers) return null;
-  const chosen = env.CLOUDFLARE_ACCOUNT_ID ?? configured;
+  const chosen = configured ?? env.CLOUDFLARE_ACCOUNT_ID;
   if (chosen) return openCloudflare(chosen, headers, env);
   const [account, another] = await openCloudflare("", headers, env)
     .call(Accounts, "GET", "//accounts")

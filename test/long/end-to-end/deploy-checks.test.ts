@@ -3,12 +3,13 @@ import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import type { RequestListener } from "node:http";
 import { join } from "node:path";
 import type { DatabaseSync } from "node:sqlite";
-import { describe, expect, test, vi } from "vitest";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { testVersion } from "../../../scripts/deploy/smoke.ts";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
+import { openPlatform } from "../../../scripts/shared/platform-client.ts";
 import { createDataKey } from "../../../src/encryption/personal-data.ts";
 import { serve } from "../../node/support/server.ts";
-import { MARK, QUEUES, SECRETS, type Site, useSite } from "./deployment.ts";
+import { MARK, QUEUES, SECRETS, type Site, SMALL_WORKER, useSite } from "./deployment.ts";
 
 // Wrangler takes seconds to start, and longer on a busy machine.
 vi.setConfig({ testTimeout: 600_000 });
@@ -279,6 +280,19 @@ test("npm run deploy asks which account is meant if the token may not list accou
   expect(await site().refusal(environment)).toBe(
     "Set CLOUDFLARE_ACCOUNT_ID: which account is meant is not clear.",
   );
+});
+
+test("npm run deploy and the Platform API use the account that the configuration names", async () => {
+  const { cloudflare, configure, folder } = site();
+  const account = "f".repeat(32);
+  configure(SMALL_WORKER, `account_id = "${account}"\n${SMALL_WORKER}`);
+  const refused = `/accounts/${account}/workers/`;
+  // The environment names the other account.
+  expect(await site().refusal(SECRETS)).toContain(refused);
+  for (const [name, value] of Object.entries(cloudflare.env)) vi.stubEnv(name, value);
+  onTestFinished(() => void vi.unstubAllEnvs());
+  const opening = openPlatform({ remote: true, configFile: join(folder, "wrangler.toml") });
+  await expect(opening).rejects.toThrow(refused);
 });
 
 describe("npm run deploy, where another tool has created database and queues,", () => {
