@@ -49,7 +49,7 @@ export const EVENTS: Fault[] = [
     ["delivery/session.ts", "if (error instanceof InvocationLimit) return this.#stop();", "", "a limit of the invocation is no failure"],
     ["delivery/session.ts", "if (error instanceof UnreadableEvent) {", "if (false) {", "a damaged lead holds up no other event"],
     ["delivery/session.ts", " && this.#inFlight.size < this.#pace.concurrency", "", "concurrency is adaptive", { violation: /posts under way at once/, seed: 32 }],
-    ["delivery/session.ts", "now - this.#confirmedAt < CONFIRMED_MS", "true", "no request starts later than two seconds after a cancellation", { violation: /ms after it was withdrawn/, seed: 421 }],
+    ["delivery/session.ts", "now - this.#confirmedAt < CONFIRMED_MS", "true", "no request starts later than two seconds after a cancellation", { violation: /ms after it was withdrawn/, seed: 58 }],
     ["delivery/session.ts", "outcomes: [...this.#outcomes],", "outcomes: this.#outcomes,", "an outcome that comes during a round is recorded by the next"],
     ["delivery/session.ts", "if (this.#isStopped || !found.maySend || isNewEpoch)", "if (this.#isStopped)", "a cancelled delivery is not sent"],
     ["delivery/session.ts", "cancelEpoch === target.cancelEpoch", "true", "the outcome of a cancelled delivery changes no pace"],
