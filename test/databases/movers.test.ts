@@ -120,7 +120,7 @@ test("a move that is cancelled while the sweep continues it is not begun again",
   await livesIn("DB_2");
 });
 
-test("a move whose target has lost what was copied points nowhere, and can be cancelled", async () => {
+test("a move whose target has lost what was copied can be cancelled", async () => {
   const { workspaceId, livesIn } = await openWithLeads();
   await moveUntil(workspaceId, "copying");
   for (let i = 0; i < 4; i++) await advanceMove(env, workspaceId, "DB_3", () => false);
@@ -136,7 +136,7 @@ test("a move whose target has lost what was copied points nowhere, and can be ca
   await livesIn("DB_2");
 });
 
-test("what a restored database has of a workspace that had moved away is deleted, and it can return", async () => {
+test("what a restored database has of a workspace that had moved away is deleted", async () => {
   const { workspaceId, livesIn } = await openWithLeads();
   await moved(workspaceId, "DB_3");
   await rowsIn("DB", "DELETE FROM moves WHERE workspace_id = ?", workspaceId);
@@ -204,7 +204,7 @@ test("a workspace that is being erased is not moved, and one that moves is not e
   expect(await valueIn("DB", "SELECT 1 FROM workspaces WHERE id = ?", workspaceId)).toBeUndefined();
 });
 
-test("what is due for deletion in a workspace that is closed stays, and fails no part of the sweep", async () => {
+test("what is due for deletion in a workspace that is closed fails no part of the sweep", async () => {
   const { workspaceId } = await openWithLeads(1);
   const ids = [await recordAutomation(workspaceId)];
   await Platform.removeAutomations({ workspaceId, ids });

@@ -176,7 +176,7 @@ describe("moveWorkspace", () => {
 });
 
 describe("a move", () => {
-  test("back to where the workspace lives cancels one that is copying, and leaves nothing", async () => {
+  test("back to where the workspace lives cancels one that is copying", async () => {
     const { workspaceId, ids, leadIds, record } = await openWithLeads();
     await moveUntil(workspaceId, "copying");
     for (let i = 0; i < 4; i++) await advanceMove(env, workspaceId, "DB_3", () => false);

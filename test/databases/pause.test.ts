@@ -36,7 +36,7 @@ const always = () => true;
 const { status, body, headers } = refusal(500, "internal_error", { retry_after_seconds: 5 });
 const REFUSED = { status, body, headers: { ...headers, "retry-after": "5" } };
 
-test("while a workspace is copied, each write is rejected, reads go on, and nothing is sent", async () => {
+test("while a workspace is copied, each write is rejected and nothing is sent", async () => {
   const { workspaceId, webhookId, api, ids, leadIds, livesIn } = await openWithLeads();
   const automationId = await recordAutomation(workspaceId);
   await rowsIn(
@@ -76,7 +76,7 @@ test("while a workspace is copied, each write is rejected, reads go on, and noth
   await livesIn("DB_3");
 });
 
-test("a workspace leaves once its requests in progress have ended, and writes are accepted until then", async () => {
+test("a workspace leaves once its requests in progress have ended", async () => {
   const { workspaceId, webhookId, record, livesIn } = await openWithLeads();
   await rowsIn(
     "DB_2",

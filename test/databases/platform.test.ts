@@ -87,7 +87,7 @@ test("a sweep of all databases is noted in DB alone", async () => {
 });
 
 describe("the ledger and the backlog", () => {
-  test("add up over all databases, can be shown for one, and do not add up if those of one do not", async () => {
+  test("add up over all databases, unless those of one do not", async () => {
     const ledgers = () =>
       Promise.all(
         [{}, ...NAMES.map((database) => ({ database }))].map((of) => platform.ledger(of)),

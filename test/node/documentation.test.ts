@@ -176,7 +176,7 @@ test("the reference of the Platform API is what `npm run reference` writes", () 
   expect(read(REFERENCE)).toBe(platformReference());
 });
 
-test("every operation of the Platform API is described in sentences, and its examples are valid", () => {
+test("every operation of the Platform API is described in sentences and has valid examples", () => {
   for (const [name, { about, input, examples }] of Object.entries(OPERATIONS)) {
     expect(about, name).toMatch(/^[A-Z].*\.$/);
     for (const example of examples) expect(input.safeParse(example).success, name).toBe(true);

@@ -117,7 +117,7 @@ test("no file imports itself through others, types included", () => {
   expect([...below.keys()].map((file) => findCircle(file, [])).find(Boolean)).toBeUndefined();
 });
 
-test("there is one zod, the one that describes the routes, and the contract imports nothing else", () => {
+test("there is one zod, the one that describes the routes", () => {
   const zod = ["@hono/zod-openapi"];
   const specifiers = (some: typeof imports) => [...new Set(some.map((each) => each.specifier))];
   expect(specifiers(imports.filter(({ specifier }) => /zod/.test(specifier)))).toEqual(zod);

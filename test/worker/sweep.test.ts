@@ -108,7 +108,7 @@ describe("the sweep", () => {
     await db.delete(deliveries);
   });
 
-  test("fails if a queue rejects its wake-ups, and wakes the same subscriptions the next time", async () => {
+  test("fails if a queue rejects its wake-up messages, and sends the same ones the next time", async () => {
     const { id } = await owed(1, NOW - HOUR_MS);
     const refusing = isolated({ DELIVERIES: REFUSING_QUEUE });
     await expect(sweep(refusing.env, NOW)).rejects.toThrow("1 jobs of the sweep failed");

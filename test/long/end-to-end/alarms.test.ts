@@ -84,7 +84,7 @@ test("npm run alarms stops with the sentence alone, and the exit code 1", async 
   expect(await runAlarms("--apply")).toEqual({ code: 1, stdout: "", stderr });
 });
 
-test("npm run alarms --apply creates what Cloudflare notifies of, and updates it the next time", async () => {
+test("npm run alarms --apply creates what Cloudflare notifies of", async () => {
   const first = await alarmsHere(APPLY);
   expect(first.output).toContain("ops@example.com is notified if api.example.com is not healthy");
   expect(first.code).toBe(0);

@@ -204,7 +204,7 @@ test("createSubscription with the same idempotencyKey returns the same subscript
   expect((await client.createSubscription(wanted)).id).not.toBe(first.id);
 });
 
-test("verifyDelivery passes every check of the checker, and rejects what is no signature", async () => {
+test("verifyDelivery passes every check of the checker", async () => {
   const verify = (header: unknown, body: Buffer) =>
     built.webhooks.verifyDelivery(body, header, SECRET);
   const seen: unknown[] = [];
@@ -237,7 +237,7 @@ test("verifyDelivery passes every check of the checker, and rejects what is no s
     expect(() => verify(header, body), String(header)).toThrow(refusal);
 });
 
-test("npm run events prints each event as it arrives, rejects forged ones, and removes its subscription", async () => {
+test("npm run events prints each event as it arrives", async () => {
   const { PLATFORM } = runtime.env;
   const { workspaceId, apiKey, client, ...workspace } = await open();
   const [automationId = ""] = await workspace.recordAutomations(["1"]);

@@ -261,7 +261,7 @@ test("npm run deploy finds the account of the user who is logged in to wrangler"
   );
 });
 
-test("npm run deploy finds the only account of a token, and asks which of several is meant", async () => {
+test("npm run deploy asks which of several accounts of a token is meant", async () => {
   const { cloudflare } = site();
   migrate(cloudflare.addDatabase("public-api", null).content);
   const environment = { ...SECRETS, CLOUDFLARE_ACCOUNT_ID: undefined };

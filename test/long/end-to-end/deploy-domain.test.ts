@@ -19,7 +19,7 @@ describe("npm run deploy, on day one,", () => {
     expect(code).toBe(0);
   });
 
-  test("takes a hostname over from what answers there, and tests the version at its new address", async () => {
+  test("takes a hostname over from what responds there", async () => {
     const { address, cloudflare, configure } = site();
     const { hostname } = new URL(address);
     cloudflare.domains.push({ id: "d1", hostname, service: "another-api" });

@@ -39,7 +39,7 @@ describe("npm run deploy, repeated after a failure,", () => {
     expect(lines).toHaveLength(Object.keys(SECRETS).length);
   });
 
-  test("continues where each step failed, and replaces what a draft of the Worker was given", async () => {
+  test("continues where each step failed", async () => {
     const { cloudflare } = site();
     cloudflare.addWorker("public-api");
     expect((await site().wrangler("deploy", "--env=")).code).toBe(1);

@@ -106,7 +106,7 @@ describe("npm run deploy, one version after the other,", () => {
     expect(environment).not.toContain(SECRETS.ENCRYPTION_KEYS);
   });
 
-  test("tests a later version by its name before it has traffic, and then gives it all of it", async () => {
+  test("tests a later version by its name before it has traffic", async () => {
     const { id: former } = newest();
     const { cloudflare, overrides } = site();
     cloudflare.changes.length = 0;

@@ -122,7 +122,7 @@ test("folds the fields inside a field, and marks the part of the guide that is r
   await parts.locator('[aria-current][href="#recover-missed-events"]').waitFor();
 });
 
-test("Each request is shown in nine languages, and the chosen one stays chosen on the next page", async () => {
+test("Each request is shown in nine languages", async () => {
   const { page } = desktop;
   await goToDocs(page, "/docs/reference/webhooks");
   const requests = page.locator(".request");

@@ -143,7 +143,7 @@ export async function use(BASE: string, TOKEN: string, automationId: string, web
 }
 `;
 
-test("a client that a generator makes of the 3.0 document has types, and calls every operation", async () => {
+test("a client that a generator makes of the 3.0 document calls every operation", async () => {
   const { generate } = require("openapi-typescript-codegen");
   await generate({
     input: await readDocument("/openapi-3.0.json"),

@@ -638,7 +638,7 @@ test("a webhook is described, and gets other event types", async () => {
   expect(events).toEqual(["run.completed"]);
 });
 
-test("an edit sends only what was changed, and so undoes no change of another administrator", async () => {
+test("an edit sends only what was changed", async () => {
   const webhookId = await openSubscribed();
   const dialog = dialogOf("Edit the webhook");
   await press("Edit…");
@@ -654,7 +654,7 @@ test("an edit sends only what was changed, and so undoes no change of another ad
   });
 });
 
-test("an edit of what another administrator has changed in the meantime is rejected, and says so", async () => {
+test("an edit of what another administrator has changed in the meantime is rejected", async () => {
   const webhookId = await openSubscribed();
   const dialog = dialogOf("Edit the webhook");
   await press("Edit…");
@@ -703,7 +703,7 @@ test("the failures of all webhooks are listed together", async () => {
   await detail().locator(".note.bad").waitFor();
 });
 
-test("a webhook is disabled, then deleted, after confirmation, which Enter does not give", async () => {
+test("a webhook is disabled and deleted only after confirmation, which Enter does not give", async () => {
   const webhookId = await openSubscribed();
   const dialog = dialogOf("Disable this webhook?");
   await choose("Disable…");
@@ -849,7 +849,7 @@ test("everything that failed since a time is resent", async () => {
   ]);
 });
 
-test("a new secret signs alone if no overlap is wanted, and a key press does not close its dialog", async () => {
+test("a new secret signs alone if no grace period is wanted", async () => {
   await openSubscribed();
   await choose("New secret…");
   const dialog = dialogOf("Create a new secret");

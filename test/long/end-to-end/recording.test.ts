@@ -161,7 +161,7 @@ describe("records, one per line", () => {
     );
   });
 
-  test("for an unknown workspace are not recorded, and recognised if --ndjson is forgotten", async () => {
+  test("for an unknown workspace are not recorded", async () => {
     workspaceId = "wks_unknown";
     const { stderr } = await record("recordLeads", linesOf(leads(2)));
     expect(stderr).toBe("recordLeads: workspaceId: no such workspace\nNothing is recorded.\n");

@@ -61,7 +61,7 @@ async function platform(method: string, input: object = {}) {
   return JSON.parse(command.output());
 }
 
-test("npm start migrates each database of wrangler.toml, and serves a workspace that lives in it", async () => {
+test("npm start migrates and serves each database of wrangler.toml", async () => {
   expect((await platform("databases")).items).toMatchObject([
     { database: "DB", sizeBytes: expect.any(Number) },
     { database: "DB_2", sizeBytes: expect.any(Number) },

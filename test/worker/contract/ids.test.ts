@@ -24,7 +24,7 @@ test("an id starts with the prefix of its kind, is no UUID, and is unique", () =
 });
 
 // Computed with Python's hashlib: base 36 of the first 128 bits of SHA-256 over the JSON.
-test("an id derived from the platform's reference never changes, and looks like every other id", async () => {
+test("an id derived from the platform's reference never changes", async () => {
   expect(await derivedId("lead", "wks_1", "crm-42")).toBe("lea_e7uwfhxo7gx0tnl471t6zu2sf");
   expect(await derivedId("automation", "wks_1", 'é😀"\\')).toBe("aut_c3wxqboyizyx8u0nsk0hrkl8r");
   for (const reference of ["", "漢".repeat(512)])

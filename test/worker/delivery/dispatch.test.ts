@@ -104,7 +104,7 @@ describe("a dispatch", () => {
     ["draining", true],
     ["locked", true],
   ] as const)(
-    "posts nothing while its workspace is %s (cancelling: %s), and asks for no other to do so",
+    "sends nothing while its workspace is %s (cancelling: %s)",
     async (writeLock, cancelling) => {
       const { id, workspaceId } = await owed(1, NOW);
       await setSubscription(id, { cancelling, cancelEpoch: 1 });
@@ -216,7 +216,7 @@ test("Only the delivery that is sent next is signed while requests are spaced", 
 });
 
 describe("a failure", () => {
-  test("that requests a delay ends the session, and releases the rest without counting an attempt", async () => {
+  test("that requests a delay ends the session without counting an attempt of the rest", async () => {
     const { id } = await owed(10, NOW);
     const { posts, attempt } = subscriber(() => answered(503));
     const ended = await dispatchAt(NOW, [id], attempt);

@@ -60,7 +60,7 @@ describe("the concurrent requests to a subscription", () => {
   });
 });
 
-test("slow responses move a subscription to the slow queue, and fast ones move it back", async () => {
+test("slow responses move a subscription to the slow queue", async () => {
   const { id } = await owed(20, NOW);
   await setSubscription(id, { concurrency: 4 });
   let now = NOW;
@@ -220,7 +220,7 @@ describe("subscriptions that share a dispatch", () => {
 });
 
 describe("an invocation", () => {
-  test("that reaches the request limit ends its dispatch, counts only finished attempts, and wakes the rest", async () => {
+  test("that reaches the request limit ends its dispatch", async () => {
     const { id } = await owed(30, Date.now());
     const { posts, attempt } = subscriber(() => {
       if (posts.length > 12) throw new InvocationLimit("Too many subrequests");

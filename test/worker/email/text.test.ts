@@ -47,7 +47,7 @@ test.each([
   },
 );
 
-test("an e-mail breaks no line before its punctuation, and leads to the portal where there is one", () => {
+test("an e-mail leads to the portal where there is one", () => {
   for (const kind of EMAIL_KINDS)
     for (const text of Object.values(compose({ kind }))) {
       expect(text).not.toMatch(/ [:;!?»]|« /);
@@ -61,7 +61,7 @@ test("an e-mail breaks no line before its punctuation, and leads to the portal w
   expect(compose({}, { ...portal, PORTAL: "off" }).text).not.toContain("https://");
 });
 
-test("an e-mail about a disabled subscription says what it has missed, and until when it can be sent", () => {
+test("an e-mail about a disabled subscription says what can be replayed, and until when", () => {
   const until = "Le plus ancien peut être renvoyé jusqu’au 4 février 2026 à 08:00 (UTC).";
   expect(compose().text).toMatch(/Événements manqués\u00a0: au moins 1\s234\. /);
   expect(compose().text).toContain(until);

@@ -21,7 +21,7 @@ describe("a sealed secret", () => {
     expect(bytes).toHaveLength(12 + SECRET.length + 16);
   });
 
-  test("can be decrypted for its own subscription, unchanged, with its key only, and says which that is", async () => {
+  test("can be decrypted for its own subscription, unchanged, with its key only", async () => {
     const sealed = await seal(ring, "whk_1", SECRET);
     expect(await open(ring, "whk_1", sealed)).toBe(SECRET);
     const impostor = parseEncryptionKeys(`old:${keyOf(3)}`);

@@ -51,7 +51,7 @@ test("createApiKey shows the key once, and stores its SHA-256 and last character
 });
 
 test.each(["keyId", "apiKey"] as const)(
-  "revokeApiKey accepts the %s, can be called again, and keeps the time of the first call",
+  "revokeApiKey accepts the %s, and keeps the time of the first call",
   async (name) => {
     const { api, ...workspace } = await openWorkspace();
     const { keyId, workspaceId } = workspace;
@@ -144,7 +144,7 @@ describe("listApiKeys", () => {
   });
 });
 
-test("updateApiKey changes the quota of a live key immediately, and does not affect its count", async () => {
+test("updateApiKey changes the rate limit of a live key immediately", async () => {
   const { keyId, api } = await openWorkspace({ requestsPerWindow: 2 });
   for (const status of [200, 200, 429]) expect(await statusOf(api)).toBe(status);
   expect(await Platform.updateApiKey({ keyId, requestsPerWindow: 10 })).toEqual({});

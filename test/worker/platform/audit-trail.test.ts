@@ -226,7 +226,7 @@ test("an entry has the workspace of the subscription or key that a call names", 
   });
 });
 
-test("what only looks like an id is neither stored nor logged, and no more than 200 ids are", async () => {
+test("what only looks like an id is neither stored nor logged", async () => {
   const { workspaceId } = await openWorkspace();
   const ids = Array.from({ length: 201 }, () => randomId("lead"));
   await Platform.eraseLeads({ workspaceId, ids: ["tel_33612345678", "lea_camilledurand"] });

@@ -41,7 +41,7 @@ describe("recordAutomations", () => {
     ["social_messages", "Réponse aux messages – Agence Lumière"],
     ["lead_ads", "Réponse aux formulaires publicitaires – Agence Lumière"],
   ] as const)(
-    "composes the name of a %s automation, whatever name is reported, and again when the agent is renamed",
+    "composes the name of a %s automation, whatever name is reported",
     async (type, name) => {
       const { report, read } = await openReported({ type });
       expect(await read()).toMatchObject({ type, name });
@@ -208,7 +208,7 @@ describe("recordAutomations", () => {
   });
 });
 
-test("A report from before a removal brings no automation back, and one after it does", async () => {
+test("A report from before a removal brings no automation back", async () => {
   const { api, workspaceId, id, report } = await openReported({ updatedAt: MARCH });
   await api.patch(`/v1/automations/${id}`, { status: "paused" });
   const early = new Date().toISOString();
@@ -220,7 +220,7 @@ test("A report from before a removal brings no automation back, and one after it
   expect(await listAll(api, "automations")).toMatchObject([{ id, updated_at: AHEAD }]);
 });
 
-test("removeAutomations counts what it removes, of the workspace alone, and can be called again", async () => {
+test("removeAutomations counts what it removes, of the workspace alone", async () => {
   const [one, other] = [await openListeningWorkspace(), await openListeningWorkspace()];
   const id = await recordAutomation(one.workspaceId);
   const remove = ({ workspaceId }: typeof one, ...ids: string[]) =>

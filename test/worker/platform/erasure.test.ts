@@ -109,7 +109,7 @@ describe("eraseLeads", () => {
     expect(await Platform.recordLeads(report)).toMatchObject({ created: 1 });
   });
 
-  test("during a dispatch, does not send what is waiting, and leaves nothing of what is in progress", async () => {
+  test("during a dispatch, does not send what is waiting", async () => {
     const { workspaceId, subscription, first, second } = await withLeads();
     const { id } = subscription;
     await setSubscription(id, { concurrency: 1 });
@@ -222,7 +222,7 @@ describe("eraseWorkspace", () => {
     expect(await errorOf(late)).toContain("workspaceId");
   });
 
-  test("reads each row a few times, in however many pieces, and no announcements of other workspaces", async () => {
+  test("reads each row a few times, in however many pieces", async () => {
     const { workspaceId } = await openWorkspace();
     await fillLeads(workspaceId, 20_000);
     await commit(db, closeWorkspace(workspaceId, Date.now()));
@@ -272,7 +272,7 @@ describe("eraseWorkspace", () => {
     await env.DB.prepare("DROP TRIGGER kept").run();
   });
 
-  test("tells at most 500 gates in a call, each once, and erases nothing before all know", async () => {
+  test("notifies at most 500 gates in a call, and erases nothing before all are notified", async () => {
     const { workspaceId, api } = await withLeads();
     expect((await api.get("/v1/leads")).status).toBe(200);
     await insertApiKeys(

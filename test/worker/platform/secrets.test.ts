@@ -71,7 +71,7 @@ describe("rotateWebhookSecret", () => {
     }
   });
 
-  test("leaves only the new secret when the overlap has ended, and the next one drops the old one", async () => {
+  test("leaves only the new secret when the grace period has ended", async () => {
     const { id, secret: old, signedWith, earlier } = await openSubscribed();
     const { secret } = await rotateSecret(db, KEYS, id, 3_590, Date.now() - 3_600_000);
     await signedWith(secret);

@@ -46,7 +46,7 @@ describe("an address", () => {
     expect(await gate.fail("another block", NOW + WINDOW_MS)).toMatchObject({ blocked: null });
   });
 
-  test("is told what its network leaves it, if that is less, and takes only its own limit from it", async () => {
+  test("is told what its network leaves it, if that is less", async () => {
     const [gate, other] = [openGate(), openGate()];
     await fail(gate, NETWORK_LIMIT - 3, NOW);
     const { rateLimit } = await gate.fail(BLOCK, NOW + 1_000);

@@ -40,7 +40,7 @@ async function openGate(requestsPerWindow?: number) {
 }
 
 describe("the quota of a key", () => {
-  test("is `requestsPerWindow`, counted down with each request, then refused until the window is over", async () => {
+  test("is `requestsPerWindow`, counted down with each request of a window", async () => {
     const { admit, admitted, exceeded } = await openGate(2);
     // A refused request opens no window.
     const second = NOW + WINDOW_MS + 7_500;
@@ -69,7 +69,7 @@ describe("the quota of a key", () => {
     expect(left.sort((a, b) => a - b)).toEqual(Array.from({ length: 50 }, (_, i) => i));
   });
 
-  test("belongs to a single key, even within one workspace, and is the deployment's if it has none", async () => {
+  test("belongs to a single key, even within one workspace", async () => {
     const { workspaceId, admit, admitted } = await openGate();
     expect(await admit()).toEqual(admitted(env.QUOTA_REQUESTS - 1));
     const { apiKey, keyId } = await Platform.createApiKey({ workspaceId });

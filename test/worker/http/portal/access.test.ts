@@ -113,7 +113,7 @@ test.each<[what: string, tokenOf: (workspaceId: string) => Promise<string>, refu
   expect(lines.filter((line) => line.includes("request_failed"))).toEqual([]);
 });
 
-test("the portal API responds with 429 for one workspace's excess, and affects no other", async () => {
+test("the portal API responds with 429 to the excess of one workspace alone", async () => {
   const [{ workspaceId, path, portal, eventIds }, other] = [await openOwed(), await openOwed()];
   const several = <T>(count: number, request: () => Promise<T>) =>
     Promise.all(Array.from({ length: count }, request));
@@ -165,7 +165,7 @@ test("an unknown path or method gets 404, and HEAD what GET gets, without the bo
   expect(head).toMatchObject({ status: 200, headers: EVERY_ANSWER, body: null });
 });
 
-test("a link takes one round trip to the database, and any other request two: access comes first", async () => {
+test("a link takes one round trip to the database, and any other request two", async () => {
   const { workspaceId, path } = await openOwed();
   const { overrides, taken } = countHops();
   const far = deployedWith(overrides);

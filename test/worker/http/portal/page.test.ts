@@ -63,7 +63,7 @@ test("its files are cached for ever, under names with a hash", async () => {
   expect(await send("/portal/x.0a1b2c3d4e5f.js")).toEqual(NO_ROUTE);
 });
 
-test("with PORTAL off, nothing exists under /portal, and no link is made, nor without its address", async () => {
+test("with PORTAL off, nothing exists under /portal", async () => {
   const { workspaceId } = await openWorkspace();
   const fetch = deployedWith({ PORTAL: "off" });
   const portal = await openPortal(workspaceId, fetch);

@@ -66,7 +66,7 @@ describe("a portal link", () => {
   });
 });
 
-test("A session's token is signed by the first key, and rejected if one character is changed", async () => {
+test("A session's token is rejected if one character is changed", async () => {
   const { workspaceId } = await openWorkspace();
   const [old, added] = [env.PORTAL_SIGNING_KEYS, `new:${btoa("n".repeat(32))}`];
   const deployed = (PORTAL_SIGNING_KEYS: string) => deployedWith({ PORTAL_SIGNING_KEYS });
