@@ -11,7 +11,7 @@ import {
 } from "./openapi.ts";
 import { ORIGIN } from "./origin.ts";
 import type { Page, Section } from "./pages.ts";
-import { exampleRequest, LANGUAGES } from "./requests.ts";
+import { exampleRequest, isInExample, LANGUAGES } from "./requests.ts";
 
 /** Makes the pages of the reference: one about all operations, and one for the operations and events of each tag. */
 export function referencePages(document: Document): Page[] {
@@ -204,9 +204,10 @@ const LENIENT = `<p class="lenient" data-lenient="{{ALLOW_LOCAL_WEBHOOKS}}">On t
 /** Renders a form that sends the request with the key at the top of the page. */
 function renderTry(document: Document, { method, path, operation }: Entry): string {
   const inputs = operation.parameters.map((one: Part) => {
-    const value = one.in === "path" ? "" : (one.example ?? "");
-    const hint =
-      one.in === "path" ? ` placeholder="${escapeHtml(String(one.example))}" required` : "";
+    const isFilled = one.in !== "path" && isInExample(one);
+    const value = isFilled ? (one.example ?? "") : "";
+    const placeholder = isFilled ? "" : ` placeholder="${escapeHtml(String(one.example))}"`;
+    const hint = placeholder + (one.in === "path" ? " required" : "");
     return `<label><span>${escapeHtml(nameOfParameter(one))}</span><input name="${escapeHtml(one.name)}" data-in="${one.in}" value="${escapeHtml(String(value))}"${hint} autocomplete="off" spellcheck="false"></label>`;
   });
   const { schema, example } = operation.requestBody?.content["application/json"] ?? {};

@@ -7,11 +7,19 @@ export interface ExampleRequest {
   body?: unknown;
 }
 
+/**
+ * Whether a parameter stands in the example of a request, and is filled in under "Try it". A filter is not: its example
+ * would hide items of the example response. It is the only kind of query parameter without a default.
+ */
+export function isInExample(parameter: Part): boolean {
+  return parameter.in !== "query" || parameter.required || "default" in parameter.schema;
+}
+
 /** Makes the request of an operation from the example values of the document. */
 export function exampleRequest(origin: string, { method, path, operation }: Entry): ExampleRequest {
   const parameters: Part[] = operation.parameters;
   const query = parameters
-    .filter((one) => one.in === "query" && one.example !== undefined)
+    .filter((one) => one.in === "query" && isInExample(one))
     .map((one) => `${one.name}=${one.example}`);
   const filled = path.replace(/\{(\w+)\}/g, (_, name: string) =>
     String(parameters.find((one) => one.name === name)?.example),

@@ -34,13 +34,21 @@ function answerOf(id: string): Json {
 const bodyOf = ({ requestBody }: Operation): Json =>
   requestBody?.content["application/json"].example;
 
-/** Sends the document's request, with `id` in its path. */
-function request(api: Api, operation: Operation, id = "") {
+/** The optional query parameters without a default, which a request may leave out and get the whole list. */
+function filtersOf({ parameters }: Operation) {
+  return parameters.filter(
+    ({ in: place, required, schema }) => place === "query" && !required && !("default" in schema),
+  );
+}
+
+/** Sends the document's request, with `id` in its path, and without filters other than `filter`. */
+function request(api: Api, operation: Operation, id = "", filter?: Operation["parameters"][0]) {
   const { method, path, parameters, operationId } = operation;
   const examples = { limit: answerOf(operationId)?.data?.length };
-  const query = parameters.flatMap(({ in: place, name, example }) =>
-    place === "query" ? [`${name}=${examples[name as "limit"] ?? example}`] : [],
-  );
+  const omitted = filtersOf(operation).filter((other) => other !== filter);
+  const query = parameters
+    .filter((parameter) => parameter.in === "query" && !omitted.includes(parameter))
+    .map(({ name, example }) => `${name}=${examples[name as "limit"] ?? example}`);
   const body = JSON.stringify(bodyOf(operation));
   return api.send<Json>(`${path.replace("{id}", id)}?${query.join("&")}`, {
     method,
@@ -88,6 +96,15 @@ function decode(cursor: string): unknown[] {
   return JSON.parse(atob(cursor.replaceAll("-", "+").replaceAll("_", "/")));
 }
 
+/** The values of `data` under the names that the platform uses for its fields. */
+function camelCased(data: Json): Json {
+  const named = Object.entries(data).map(([name, value]) => [
+    name.replace(/_(\w)/g, (_, letter: string) => letter.toUpperCase()),
+    value,
+  ]);
+  return Object.fromEntries(named);
+}
+
 describe("an example of the document is what the service responds", () => {
   let workspaceId: string;
   let api: Api;
@@ -106,12 +123,10 @@ describe("an example of the document is what the service responds", () => {
     // The page continues: there is one more item behind it.
     const older = { ...shown[0], name: "Avant", created_at: "2026-03-01T00:00:00.000Z" };
     const agent = { reference: "lumiere", name: "Agence Lumière" };
-    const leads = [older, ...shown].map(
-      ({ custom_fields, created_at, id: _, agent_id, ...lead }) => ({
-        ...lead,
-        ...{ reference: lead.name, agent, customFields: custom_fields, createdAt: created_at },
-      }),
-    );
+    const leads = [older, ...shown].map(({ id: _, agent_id, ...lead }) => ({
+      ...camelCased(lead),
+      ...{ reference: lead.name, agent },
+    }));
     const recorded = await exports.Platform.recordLeads({ workspaceId, leads });
     const page = await api.get<Json>("/v1/automations");
     const runs: Json[] = answerOf("listRuns").data.toReversed();
@@ -143,7 +158,15 @@ describe("an example of the document is what the service responds", () => {
     // Lists come first: they show the ids that other paths take.
     const isRead = ({ method, path }: Operation) => method === "GET" && path !== "/v1/webhooks";
     const reads = operations.filter(isRead).toSorted((a, b) => a.path.length - b.path.length);
-    for (const { operationId, parameters } of reads) await ask(operationId, twinIn(parameters));
+    for (const read of reads) {
+      const id = twinIn(read.parameters);
+      await ask(read.operationId, id);
+      for (const filter of filtersOf(read)) {
+        const { status, body } = await request(api, read, id, filter);
+        expect(status, filter.name).toBe(200);
+        expect(body.data, filter.name).not.toEqual([]);
+      }
+    }
     const created = await ask("createWebhook");
     // The subscription that makes sure every event is stored is not one of the examples.
     await setListener("0");
