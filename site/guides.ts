@@ -38,7 +38,7 @@ import {
   TEST_EVENTS_PER_MINUTE,
   URL_MAX_LENGTH,
 } from "../src/contract/limits.ts";
-import { DAY_MS } from "../src/contract/time.ts";
+import { DAY_MS, HOUR_MS } from "../src/contract/time.ts";
 import { CONCURRENCY_MAX } from "../src/delivery/policy.ts";
 import { HEADERS, WEBHOOK_HEADER } from "../src/delivery/post.ts";
 import { signatureHeaders } from "../src/endpoints/signature.ts";
@@ -47,6 +47,7 @@ import { FAILURES } from "../src/history/failures.ts";
 import { introductionSections } from "../src/http/document/introduction.ts";
 import { CREATION, PAGES, SECRET, WEBHOOK } from "../src/http/routes/examples.ts";
 import { KEY_LENGTH } from "../src/http/routes/webhooks.ts";
+import { SHOWN_PERSON } from "../src/records/person.ts";
 import { ORIGIN } from "./origin.ts";
 import { placeOfPicture } from "./pictures.ts";
 import { en } from "./portal/texts/en.ts";
@@ -221,6 +222,7 @@ function valuesOf(root: string): Record<string, string> {
     session: words(PORTAL_LINK_MINUTES.default * 60),
     testEvents: String(TEST_EVENTS_PER_MINUTE),
     redeliveriesPerSecond: String(REDELIVERIES_PER_SECOND),
+    personalFields: personalFields(),
     keepIdsDays: String(REPLAY_DAYS + 1),
     replayDays: String(REPLAY_DAYS),
     missed: en.enable.missed,
@@ -244,7 +246,7 @@ function schedule(): string {
   let elapsed = 0;
   const retries = RETRY_WAITS_SECONDS.map((delay, i) => {
     elapsed += delay;
-    return [String(i + 2), words(delay), duration(elapsed)];
+    return [String(i + 2), duration(delay), duration(elapsed)];
   });
   return table(
     ["Attempt", "Delay after the one before", "Elapsed"],
@@ -254,9 +256,15 @@ function schedule(): string {
 
 /** Returns the time from the first attempt to the last one, without jitter and with all of it. */
 function lastAttempt(): string {
-  const seconds = RETRY_SCHEDULE_MS / 1000;
-  const hours = [seconds, seconds * (1 + RETRY_JITTER)].map((each) => Math.round(each / 3600));
-  return `${hours.join(" to ")}\u00a0hours`;
+  const bounds = [RETRY_SCHEDULE_MS, RETRY_SCHEDULE_MS * (1 + RETRY_JITTER)];
+  const [unit, unitMs] = Math.max(...bounds) < 4 * DAY_MS ? ["hours", HOUR_MS] : ["days", DAY_MS];
+  return `${bounds.map((ms) => Math.round(ms / unitMs)).join(" to ")}\u00a0${unit}`;
+}
+
+/** Lists the personal fields of a lead, in a sentence. */
+function personalFields(): string {
+  const names = Object.keys(SHOWN_PERSON).map((name) => `\`${name}\``);
+  return new Intl.ListFormat("en-GB").format(names);
 }
 
 /** Lists every limit that clients and endpoints notice, as a table for each topic. */
