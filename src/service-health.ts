@@ -5,7 +5,7 @@ import { findUnapplied } from "./db/migrations.ts";
 import { findPosition, updatePosition } from "./db/sweep-positions.ts";
 import { findLate } from "./delivery/due.ts";
 import { logError } from "./log.ts";
-import { DATABASE_MAX_BYTES, findSize } from "./workspaces/database-sizes.ts";
+import { DATABASE_MAX_BYTES, findSize } from "./workspaces/database-figures.ts";
 import { findUnbound, inTime } from "./workspaces/placement.ts";
 import { findOldestWorkspace } from "./workspaces/workspaces.ts";
 

@@ -3,7 +3,7 @@ import { WorkspaceId } from "../contract/fields.ts";
 import { Budget } from "../db/budget.ts";
 import { databaseNames } from "../db/databases.ts";
 import { advanceMove, MoveProgress } from "../moving/move.ts";
-import { DatabaseView, findFigures, NO_FIGURES } from "../workspaces/database-sizes.ts";
+import { DatabaseView, findFigures, NO_FIGURES } from "../workspaces/database-figures.ts";
 import { queryIfReachable } from "../workspaces/placement.ts";
 import { DatabaseName, pageOf } from "./fields.ts";
 import { operation } from "./operation.ts";

@@ -19,7 +19,7 @@ import { createDataKey } from "../encryption/personal-data.ts";
 import { Name } from "../primitives/text.ts";
 import { invalidateKey } from "../rate-limit/invalidate-key.ts";
 import { cancelPendingOf } from "../subscriptions/subscriptions.ts";
-import { findSize } from "../workspaces/database-sizes.ts";
+import { findSize } from "../workspaces/database-figures.ts";
 import { listLiveKeys } from "../workspaces/key-rows.ts";
 import {
   findPlacement,

@@ -38,7 +38,7 @@ import {
   STUCK_AFTER_MS,
   SWEPT_WITHIN_MS,
 } from "../../src/service-health.ts";
-import { DATABASE_MAX_BYTES } from "../../src/workspaces/database-sizes.ts";
+import { DATABASE_MAX_BYTES } from "../../src/workspaces/database-figures.ts";
 import { EXAMPLES } from "./support/examples.ts";
 
 const PAGES = ["", "docs", "examples/receivers"].flatMap((folder) =>
