@@ -12,7 +12,6 @@ import { serializeBody, type WebhookDelivery } from "./bodies.ts";
  * about, so neither exists without the other. The other files of this folder:
  *
  * - bodies.ts makes the body of an event.
- * - subject.ts reads the name of the record that an event is about.
  * - samples.ts has sample events.
  */
 

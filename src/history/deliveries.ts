@@ -11,8 +11,8 @@ import { deliveries, events, leads, subscriptions, workspaces } from "../db/sche
 import { deliveryState } from "../db/states.ts";
 import { nextAttemptAt } from "../delivery/due.ts";
 import { openDataKey } from "../encryption/personal-data.ts";
-import { readSubject, SUBJECT } from "../events/subject.ts";
 import { isSubscription } from "../subscriptions/subscriptions.ts";
+import { readSubject, SUBJECT } from "./subject.ts";
 import type { DeliveryView, FailureView } from "./views.ts";
 
 /*

@@ -22,7 +22,7 @@ const BELOW: Record<string, string> = {
   endpoints: "db encryption contract",
   delivery: "endpoints events workspaces db encryption contract log",
   subscriptions: "delivery endpoints events workspaces db encryption contract log",
-  history: "subscriptions delivery endpoints events workspaces db encryption contract log",
+  history: "subscriptions delivery endpoints events records workspaces db encryption contract log",
   replay: "history subscriptions delivery workspaces db contract",
   email: "history workspaces db contract log",
   recording: "delivery events records workspaces db encryption contract log",
