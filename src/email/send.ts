@@ -1,12 +1,15 @@
 import { EMAIL_WAITS_SECONDS } from "../contract/limits.ts";
 import { log, logError } from "../log.ts";
 import { chunk } from "../primitives/chunk.ts";
+import { withTimeout } from "../primitives/timing.ts";
 import { findPlacement } from "../workspaces/placement.ts";
 import { addressOf } from "./announcements.ts";
-import { errorCode, sendEmail } from "./mail.ts";
 import { readNotification } from "./notification.ts";
 import { type EmailMessage, isEmail } from "./queue.ts";
 import { composeEmail } from "./text.ts";
+
+/** How long the mail service may take to respond. */
+const EMAIL_TIMEOUT_MS = 10_000;
 
 /** Maximum e-mails that are sent at once, because an invocation may have six requests in flight. */
 const SENT_AT_ONCE = 5;
@@ -80,4 +83,30 @@ function fieldsOf({ body, attempts }: Message<EmailMessage>) {
     subscriptions: subscriptionIds.length,
     attempts,
   };
+}
+
+/**
+ * Sends an e-mail to one recipient. An e-mail to several would fail for all of them if one is suppressed
+ * (https://developers.cloudflare.com/email-service/concepts/suppressions/).
+ *
+ * @throws the error of the mail service, or a timeout, after which the e-mail may have been sent.
+ */
+async function sendEmail(
+  env: Env,
+  message: { to: string; subject: string; text: string },
+): Promise<void> {
+  const { EMAIL_FROM: email, PORTAL_NAME: name } = env;
+  const sending = env.EMAIL.send({ from: name === "" ? email : { email, name }, ...message });
+  await withTimeout(EMAIL_TIMEOUT_MS, sending, () => {
+    throw new Error(`no response within ${EMAIL_TIMEOUT_MS} ms`);
+  });
+}
+
+/**
+ * Returns the code of an error of the mail service; null if it has none
+ * (https://developers.cloudflare.com/email-service/api/send-emails/workers-api/#error-codes).
+ */
+function errorCode(error: unknown): string | null {
+  const code = (error as { code?: unknown } | null)?.code;
+  return typeof code === "string" && /^E_[A-Z_]{1,60}$/.test(code) ? code : null;
 }

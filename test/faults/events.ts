@@ -177,7 +177,7 @@ export const EVENTS: Fault[] = [
     ["delivery/post.ts", '"X-Service-Test": "true"', "", "a test event says that it is one"],
     ["history/ledger.ts", " AND NOT ${events.test}", "", "a test event is not in the ledger"],
     ["subscriptions/test-event.ts", "= ${subscriptionId} AND ${deletedAt} IS NULL", "= ${subscriptionId}", "nothing is recorded for a subscription that was deleted"],
-    ["email/mail.ts", "/^E_[A-Z_]{1,60}$/.test(code)", "true", "a log line has no text of the mail service"],
+    ["email/send.ts", "/^E_[A-Z_]{1,60}$/.test(code)", "true", "a log line has no text of the mail service"],
     ["email/facts.ts", "now - failingSince >= TELL_AFTER_MS", "true", "administrators are told after a day"],
     ["email/facts.ts", "isLasting && facts.hasPending", "isLasting", "a failure with nothing left to deliver is not reported"],
     ["email/facts.ts", "facts.disabledByFailures ? disabledAt : null", "disabledAt", "what a person disables is not reported"],
