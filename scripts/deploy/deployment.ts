@@ -116,7 +116,6 @@ export async function deploy(options: Options, environment: NodeJS.ProcessEnv): 
   const wrangler = openWrangler(account, everyCall);
   const found = await inspect(options, cloudflare, config, given);
   if (dryRun) return rehearse(wrangler, config, found);
-  const { former } = found;
   expectCopied(options, env, found.secrets);
   const secrets = {
     ...given,
@@ -144,8 +143,11 @@ export async function deploy(options: Options, environment: NodeJS.ProcessEnv): 
     const uploaded = await upload(wrangler, command, secrets, bookmarks);
     if (uploaded) return uploaded;
     const serving = await findServing(cloudflare, config).catch(() => undefined);
-    throw new Error(failureOf(former, serving));
+    throw new Error(failureOf(found.former, serving));
   };
+  // Until this command has deployed, what serves is another tool's placeholder. It lacks the Durable Object classes,
+  // so Cloudflare refuses to upload a version beside it, and nobody goes back to it.
+  const former = found.isMarked ? found.former : null;
   if (former !== null && origin !== "" && !isNewAddress && !options.atOnce) {
     const { id } = await uploadWith("versions", "upload");
     await shift(options, wrangler, cloudflare, config, id, former);

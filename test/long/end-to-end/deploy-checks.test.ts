@@ -55,10 +55,13 @@ function addDeployed({ cloudflare }: Site, ...more: { type: string; name: string
   worker.deployments.push({ [version.id]: 100 });
 }
 
-/** Adds a draft of the Worker, as another tool leaves it. @param id the database that it is bound to. */
+/** Adds a Worker that another tool has made, and whose placeholder serves. @param id the database of its binding. */
 function addDraft({ cloudflare }: Site, id: string) {
   const bindings = [{ type: "d1", name: "DB", id }];
-  cloudflare.addWorker("public-api").versions.push({ id: randomUUID(), annotations: {}, bindings });
+  const version = { id: randomUUID(), annotations: {}, bindings };
+  const worker = cloudflare.addWorker("public-api");
+  worker.versions.push(version);
+  worker.deployments.push({ [version.id]: 100 });
 }
 
 /** Binds a second database. */
@@ -325,6 +328,9 @@ describe("npm run deploy, where another tool has created database and queues,", 
     const [, { bindings } = { bindings: [] }] =
       cloudflare.workers.get("public-api")?.versions ?? [];
     expect(bindings).toContainEqual({ type: "d1", name: "DB", id: inTheEu()?.uuid });
+    // It is the first version: nothing is worth going back to.
+    expect(output).toContain("npm run platform -- --remote createWorkspace");
+    expect(output).not.toContain("rollback");
   });
 
   test("uses the database that the Worker is bound to, where a checkout has the former id", async () => {
