@@ -102,6 +102,6 @@ async function problemOfSweep(db: Database, now: number): Promise<string | null>
   const since = swept || ((await findOldestWorkspace(db)) ?? now);
   if (now - since <= SWEPT_WITHIN_MS) return null;
   return swept === 0
-    ? "the sweep has never run"
-    : `the sweep last ran without a failure ${Math.floor((now - swept) / MINUTE_MS)} minutes ago`;
+    ? "the scheduled job has never run"
+    : `the scheduled job last ran without a failure ${Math.floor((now - swept) / MINUTE_MS)} minutes ago`;
 }

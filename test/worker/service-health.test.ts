@@ -86,10 +86,10 @@ describe("health", () => {
     const failing = isolated({ EVENTS_KEPT_MAX: "none" as never }).env;
     await expect(sweep(failing, now + 4 * MINUTE_MS)).rejects.toThrow("jobs of the sweep failed");
     expect(lines.some((line) => /"event":"health","healthy":false/.test(line))).toBe(true);
-    const late = ill("DB: the sweep last ran without a failure 4 minutes ago");
+    const late = ill("DB: the scheduled job last ran without a failure 4 minutes ago");
     expect(await findServiceHealth(env, now + 4 * MINUTE_MS)).toEqual(late);
     await env.DB.prepare("DELETE FROM sweep_positions").run();
-    const never = ill("DB: the sweep has never run");
+    const never = ill("DB: the scheduled job has never run");
     expect(await findServiceHealth(env, now + 4 * MINUTE_MS)).toEqual(never);
   });
 
