@@ -74,6 +74,10 @@ Object.assign(process.env, WRANGLER_ENV, { PWD: COPY });
 const TESTS = readdirSync("test", { recursive: true, encoding: "utf8" })
   .filter((path) => path.endsWith(".test.ts"))
   .map((path) => join("test", path));
+/** What is reported of a fault that no test has noticed, because other tests than those that ran may notice it. */
+const UNNOTICED = isNear
+  ? `not noticed by the tests near it; try ${values.mutate.length > 0 ? "--all" : "without --near"}`
+  : "NOT NOTICED";
 let vitest = await openVitest();
 const unnoticed: Planted[] = [];
 for (const [i, fault] of faults.entries()) {
@@ -82,7 +86,7 @@ for (const [i, fault] of faults.entries()) {
   if (!noticed) unnoticed.push(fault);
   const seconds = Math.round((performance.now() - startedAt) / 1000);
   print(`${i + 1}/${faults.length} ${fault.name}`);
-  print(`    ${noticed ?? "NOT NOTICED"} (${seconds} s)`);
+  print(`    ${noticed ?? UNNOTICED} (${seconds} s)`);
 }
 await vitest.close();
 print(`${faults.length} faults, ${unnoticed.length} not noticed`);
