@@ -30,6 +30,10 @@ its id and that of its record.
 /**
  * Causes an event of each type, and returns the id of the record that it is about. Leads and runs have the values of
  * test events, which a webhook handler rejects if it serializes the body again before it verifies the signature.
+ *
+ * `test/long/end-to-end/local-server.test.ts` therefore expects U+2028 in every body, except in that of
+ * `automation.status_changed`, whose automation belongs to the sample workspace. The names of automations and agents may
+ * have no control characters, so they cannot have the tab of test events.
  */
 const TRIGGERS: Record<
   WebhookEvent,
