@@ -25,7 +25,7 @@ Invalid input writes nothing.
 - Fields without a type are strings or ids, which begin with their kind, such as \`wks_…\`; an input
   with \`?\` may be left out.
 - An event type is a \`WebhookEvent\` of the [API](../openapi.json).
-- A page is \`items\` and \`nextCursor\`: pass that as \`cursor?\` for the next page; it is null on the last.
+- A page has \`items\` and a \`nextCursor\`. To get the next page, pass it as \`cursor\`. On the last page, it is null.
 - Any input may have an \`actor\` of up to 100 characters, for the [audit trail](admin.md#audit-trail):
   who is calling.
 - Names, descriptions and actors hold no control characters and no bidirectional overrides. What people

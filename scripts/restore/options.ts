@@ -8,8 +8,9 @@ export const SETTINGS = "settings";
 const USAGE = `npm run restore -- --timestamp TIME [--database DB_2] [--env NAME] [--skip NAME]... [--yes]
 
 Restores a database to an earlier time, at most 30 days ago. Leads, runs, automations and deliveries go back to
-that time. Workspaces, API keys, subscriptions and the audit trail stay as they are now, and what was revoked,
-deleted or erased since then is so again. Shows what it will do, and asks. If it fails, run it again.
+that time. Workspaces, API keys, subscriptions and the audit trail stay as they are now. Whatever was revoked,
+deleted or erased since then is revoked, deleted or erased again. Shows what it will do, and asks. If it fails,
+run it again.
 
   --timestamp TIME  such as 2026-11-01T12:00:00Z
   --database NAME   the binding of the database (DB)

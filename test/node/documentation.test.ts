@@ -100,6 +100,7 @@ test.each([
     `spacing grows to ${listed(OUTAGE_SPACING_SECONDS.unavailable.slice(6))} s`,
   ],
   ["docs/customers.md", `failed for ${DISABLE_AFTER_MS / HOUR_MS} h`],
+  ["docs/customers.md", `has failed and has been due for ${EXPIRES_AFTER_MS / DAY_MS} days`],
   ["docs/customers.md", `Responses take over ${seconds(SLOW_RESPONSE_MS)} s`],
   ["docs/customers.md", `at up to ${CONCURRENCY_MAX} at a time`],
   ["docs/runbook.md", `took longer than ${seconds(DATABASE_TIMEOUT_MS)} s`],
