@@ -351,7 +351,7 @@ export const fr: Texts = {
     which: "Livraisons à renvoyer",
     exhausted: "Échecs définitifs : toutes les tentatives sont épuisées",
     cancelled: "Annulées : le webhook a été désactivé avant l’envoi",
-    missed: "Manqués : événements survenus pendant la désactivation",
+    missed: "Manqués : survenus alors que le webhook était désactivé ou n’incluait pas leur type",
     retrying: "En échec : en attente d’un nouvel essai",
     scheduled: (n, time) => `À envoyer : ${n}. Événements parcourus jusqu’au ${time}.`,
     submit: "Renvoyer",
